@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checked allocation: multiplication cannot overflow, failure is a status with a detail, tests make
+// the nth one fail. The only file of the library that calls malloc and its kin.
+#ifndef KOLO_BASE_ALLOC_H
+#define KOLO_BASE_ALLOC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/** @p count zeroed elements of @p bytes each; NULL with ERR_NO_MEMORY in the detail. count 0 gives
+ * a valid pointer. */
+void *kolo_calloc(size_t count, size_t bytes) __attribute__((malloc));
+
+/** As kolo_calloc, aligned to @p alignment (a power of two), not zeroed. Freed by kolo_free_memory.
+ */
+void *kolo_aligned(size_t alignment, size_t bytes) __attribute__((malloc));
+
+/** Grows @p *array to hold @p need elements of @p bytes each (doubling); on failure *array is as
+ * before. */
+kolo_status kolo_grow(void **array, size_t *capacity, size_t need, size_t bytes) KOLO_NODISCARD;
+
+/** A copy of @p text, or NULL. */
+char *kolo_strdup(const char *text) __attribute__((malloc));
+
+/** free(); NULL is fine. */
+void kolo_free_memory(void *memory);
+
+/** The nth allocation from now (1 = the next) fails, once; 0 switches it off. For tests; any
+ * thread's counts. */
+void kolo_alloc_fail_nth(uint64_t nth);
+
+/** Allocations tried since the process began. */
+uint64_t kolo_alloc_count(void);
+
+#endif

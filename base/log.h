@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Log lines for decisions (INFO) and recovered trouble (WARN). Errors are returned, not logged.
+// One sink for the process; the default writes "kolo: [rank] level: text" to standard error in one
+// write().
+#ifndef KOLO_BASE_LOG_H
+#define KOLO_BASE_LOG_H
+
+#include <stdbool.h>
+
+enum kolo_log_level {
+    KOLO_LOG_NONE,
+    KOLO_LOG_ERROR,
+    KOLO_LOG_WARN,
+    KOLO_LOG_INFO,
+    KOLO_LOG_DEBUG,
+    KOLO_LOG_LEVELS
+};
+
+/** The level from which lines are dropped; atomic, any thread. */
+void kolo_log_set_level(enum kolo_log_level level);
+bool kolo_log_on(enum kolo_log_level level);
+
+/** Replaces the sink (NULL: the default). @p line has no newline. */
+void kolo_log_set_sink(void (*sink)(void *context, enum kolo_log_level level, const char *line),
+                       void *context);
+
+/** This thread's rank, for the prefix; -1: none. */
+void kolo_log_set_rank(int rank);
+
+void kolo_log_write(enum kolo_log_level level, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/** Tests the level before the arguments are evaluated. */
+#define KOLO_LOG(level, ...)                                                                       \
+    do {                                                                                           \
+        if (kolo_log_on(level))                                                                    \
+            kolo_log_write(level, __VA_ARGS__);                                                    \
+    } while (0)
+#define KOLO_WARN(...) KOLO_LOG(KOLO_LOG_WARN, __VA_ARGS__)
+#define KOLO_INFO(...) KOLO_LOG(KOLO_LOG_INFO, __VA_ARGS__)
+#define KOLO_DEBUG(...) KOLO_LOG(KOLO_LOG_DEBUG, __VA_ARGS__)
+
+#endif

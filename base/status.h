@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Internal side of <kolo/status.h>: who knows the cause writes the detail; everybody else passes
+// the status on.
+#ifndef KOLO_BASE_STATUS_H
+#define KOLO_BASE_STATUS_H
+
+#include <stdarg.h>
+
+#include <kolo/status.h>
+
+enum { KOLO_DETAIL_MAX = 1024 };
+
+/** Writes this thread's detail (cut at KOLO_DETAIL_MAX - 1 bytes) and returns @p status: `return
+ * kolo_fail(...)`. */
+kolo_status kolo_fail(kolo_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/** As kolo_fail, and appends ": " and the text of errno value @p error (strerror_r, never a static
+ * buffer). */
+kolo_status kolo_fail_errno(kolo_status status, int error, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/** Sets or clears this thread's detail from finished text. */
+void kolo_detail_set(const char *text);
+
+/** The only control-flow macro of the project: passes a failure to the function's `out:` label.
+ *  Needs a local `kolo_status status`. KOLO_AGAIN counts as failure. */
+#define KOLO_TRY(expr)                                                                             \
+    do {                                                                                           \
+        status = (expr);                                                                           \
+        if (status != KOLO_OK)                                                                     \
+            goto out;                                                                              \
+    } while (0)
+
+#endif

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only place where bytes from outside become integers and strings, and back. Little-endian,
+// bounds-checked. A reader or writer that ran over its end stays failed: check once, at the end.
+#ifndef KOLO_BASE_WIRE_H
+#define KOLO_BASE_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct kolo_reader {
+    const uint8_t *at, *end;
+    bool failed;
+};
+
+struct kolo_writer {
+    uint8_t *at, *end;
+    bool failed;
+};
+
+struct kolo_reader kolo_reader_over(const void *data, size_t bytes);
+uint8_t kolo_read_u8(struct kolo_reader *reader);
+uint16_t kolo_read_u16(struct kolo_reader *reader);
+uint32_t kolo_read_u32(struct kolo_reader *reader);
+uint64_t kolo_read_u64(struct kolo_reader *reader);
+int32_t kolo_read_i32(struct kolo_reader *reader);
+int64_t kolo_read_i64(struct kolo_reader *reader);
+/** Copies @p bytes bytes out; zeroes @p data when they are not there. */
+void kolo_read_bytes(struct kolo_reader *reader, void *data, size_t bytes);
+/** A u16 length and that many bytes, NUL-terminated into @p text (of @p capacity); fails if it does
+ * not fit or holds NUL. */
+void kolo_read_text(struct kolo_reader *reader, char *text, size_t capacity);
+/** A u32 length and that many bytes, returned in place. */
+const uint8_t *kolo_read_blob(struct kolo_reader *reader, size_t *bytes_out);
+size_t kolo_reader_left(const struct kolo_reader *reader);
+/** ERR_DATA with @p what in the detail if anything was missing, or if bytes are left. */
+kolo_status kolo_reader_finish(const struct kolo_reader *reader, const char *what) KOLO_NODISCARD;
+
+struct kolo_writer kolo_writer_over(void *data, size_t bytes);
+void kolo_write_u8(struct kolo_writer *writer, uint8_t value);
+void kolo_write_u16(struct kolo_writer *writer, uint16_t value);
+void kolo_write_u32(struct kolo_writer *writer, uint32_t value);
+void kolo_write_u64(struct kolo_writer *writer, uint64_t value);
+void kolo_write_i32(struct kolo_writer *writer, int32_t value);
+void kolo_write_i64(struct kolo_writer *writer, int64_t value);
+void kolo_write_bytes(struct kolo_writer *writer, const void *data, size_t bytes);
+void kolo_write_text(struct kolo_writer *writer, const char *text);
+void kolo_write_blob(struct kolo_writer *writer, const void *data, size_t bytes);
+/** ERR_DATA if it did not fit. @p start is what kolo_writer_over got; *bytes_out how many were
+ * written. */
+kolo_status kolo_writer_finish(const struct kolo_writer *writer, const void *start,
+                               size_t *bytes_out) KOLO_NODISCARD;
+
+#endif

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+# kolo_flags: what all of the project's own code is compiled with.
+add_library(kolo_flags INTERFACE)
+target_compile_options(kolo_flags INTERFACE
+    -ffp-contract=off -fno-strict-aliasing
+    -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wcast-qual
+    -Wcast-align -Wwrite-strings -Wundef -Wformat=2 -Wvla -Wnull-dereference -Wswitch-enum
+    -Wimplicit-fallthrough)
+target_compile_definitions(kolo_flags INTERFACE _GNU_SOURCE)
+target_include_directories(kolo_flags INTERFACE
+    ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include ${CMAKE_BINARY_DIR}/generated)
+
+# Criterion's assertion macros do not survive the conversion warnings, so tests go without these two.
+add_library(kolo_strict INTERFACE)
+target_compile_options(kolo_strict INTERFACE -Wconversion -Wsign-conversion)
+
+if(KOLO_WERROR)
+    target_compile_options(kolo_flags INTERFACE -Werror)
+endif()
+if(KOLO_SANITIZE)
+    target_compile_options(kolo_flags INTERFACE -fsanitize=${KOLO_SANITIZE} -fno-omit-frame-pointer
+        -fno-sanitize-recover=all)
+    target_link_options(kolo_flags INTERFACE -fsanitize=${KOLO_SANITIZE})
+else()
+    target_compile_definitions(kolo_flags INTERFACE $<$<CONFIG:Release>:_FORTIFY_SOURCE=2>)
+    target_compile_options(kolo_flags INTERFACE -fstack-protector-strong)
+endif()

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+# kolo_layer(NAME [LIBRARIES ...]): every .c file of folder NAME, but those that KoloBackends left out, as object
+# library kolo_NAME. kolo_library(): libkolo.so from all layers, and the static kolo_core that tests and the launcher
+# use (the launcher takes single objects out of it, never the engine).
+set(KOLO_LAYERS "")
+set(KOLO_LAYER_LIBRARIES "")
+
+macro(kolo_layer name)
+    cmake_parse_arguments(LAYER "" "" "LIBRARIES" ${ARGN})
+    file(GLOB layer_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${name}/*.c)
+    foreach(excluded ${KOLO_EXCLUDED_SOURCES})
+        list(REMOVE_ITEM layer_sources ${CMAKE_SOURCE_DIR}/${excluded})
+    endforeach()
+    list(APPEND layer_sources ${KOLO_GENERATED_${name}})
+    add_library(kolo_${name} OBJECT ${layer_sources} ${CMAKE_SOURCE_DIR}/cmake/empty.c)
+    target_link_libraries(kolo_${name} PRIVATE kolo_flags kolo_strict Threads::Threads ${LAYER_LIBRARIES})
+    list(APPEND KOLO_LAYERS kolo_${name})
+    list(APPEND KOLO_LAYER_LIBRARIES ${LAYER_LIBRARIES})
+endmacro()
+
+macro(kolo_library)
+    set(objects "")
+    foreach(layer ${KOLO_LAYERS})
+        list(APPEND objects $<TARGET_OBJECTS:${layer}>)
+    endforeach()
+    add_library(kolo SHARED ${objects})
+    target_link_libraries(kolo PRIVATE kolo_flags Threads::Threads m ${KOLO_LAYER_LIBRARIES})
+    target_link_options(kolo PRIVATE -Wl,--no-undefined -Wl,--version-script=${CMAKE_SOURCE_DIR}/kolo.map)
+    set_target_properties(kolo PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+        LINK_DEPENDS ${CMAKE_SOURCE_DIR}/kolo.map)
+    target_include_directories(kolo INTERFACE ${CMAKE_SOURCE_DIR}/include ${CMAKE_BINARY_DIR}/generated)
+
+    add_library(kolo_core STATIC ${objects})
+    target_link_libraries(kolo_core PUBLIC kolo_flags Threads::Threads m ${KOLO_LAYER_LIBRARIES})
+endmacro()

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+/** kolo: collectives between ranks, in C.
+ *
+ *  A program calls kolo_init(), then collectives on the communicator it got, then kolo_finalize().
+ * All ranks call the same collectives in the same order; ranks that differ all get
+ * KOLO_ERR_MISMATCH with both sides named. Every call has a deadline (KOLO_TIMEOUT, or
+ * kolo_opts.timeout_ms). When a rank dies, every other rank's call returns KOLO_ERR_PEER and
+ * kolo_error_detail() says who, where, how, and during what. Once a call failed with a status that
+ *  loses the communicator, all later calls on it return that status at once; finalize it.
+ *
+ *  The simplest use:
+ *
+ *      struct kolo_comm *comm;
+ *      if (kolo_init(NULL, &comm) != KOLO_OK) { fprintf(stderr, "%s\n", kolo_error_detail());
+ * return 1; } kolo_allreduce(comm, gradient, gradient, n, KOLO_FLOAT32, KOLO_AVERAGE, NULL, NULL);
+ *      kolo_finalize(comm);
+ *
+ *  started as `kolorun -np 4 -H host1:2,host2:2 program`. Started without kolorun, the program is a
+ * world of one rank.
+ *
+ *  Common to all collectives below:
+ *    - @p send and @p recv may be equal (in place); any other overlap is KOLO_ERR_INVALID. They
+ * need no alignment.
+ *    - @p opts may be NULL.
+ *    - @p request_out NULL: the call returns when the result is there. Not NULL: it returns at
+ * once, *request_out is to be waited for by kolo_wait(); until then both buffers are lent to the
+ * library.
+ *    - On failure the contents of the receive buffer are unspecified and no buffer is touched any
+ * more.
+ *    - Threads: one call at a time on a communicator is in progress per rank in program order;
+ * calls from several threads of one rank are safe but the caller must make their order the same on
+ * all ranks.
+ *    - Statuses: KOLO_OK; KOLO_ERR_INVALID (nothing was sent); KOLO_ERR_MISMATCH, _PEER, _TIMEOUT,
+ * _ABORTED (the communicator is lost); KOLO_ERR_NO_MEMORY.
+ */
+#ifndef KOLO_H
+#define KOLO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kolo/status.h>
+#include <kolo/types.h>
+#include <kolo/version.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct kolo_comm;
+struct kolo_request;
+
+/** How to start, for kolo_init(). Zero it, set `size`, then what you need; settings left out come
+ * from KOLO_*. */
+struct kolo_config {
+    size_t size; /**< sizeof(struct kolo_config) */
+    int nranks;  /**< 0: from KOLO_SIZE, else 1 */
+    int rank;    /**< used when nranks > 0 */
+    const char
+        *rendezvous;    /**< tcp://HOST:PORT or file:///SHARED/PATH, NULL: from KOLO_RENDEZVOUS */
+    const char *secret; /**< 64 hexadecimal digits that all ranks share, NULL: from KOLO_SECRET */
+    /** More settings as "NAME=value" ("KOLO_TRANSPORT=tcp"), NULL-terminated; NULL: none. They win
+     * over KOLO_*. */
+    const char *const *settings;
+};
+
+/** What a call may be told beyond its data. Zero it, set `size`. */
+struct kolo_opts {
+    size_t size;      /**< sizeof(struct kolo_opts) */
+    const char *name; /**< of the tensor, for error messages and the mismatch check; NULL: none */
+    int timeout_ms;   /**< deadline of this call; 0: the communicator's */
+    void *stream;     /**< reserved for device streams, NULL */
+};
+
+/* ---- life
+ * ------------------------------------------------------------------------------------------------------
+ */
+
+/** Joins the world: meets the other ranks at the rendezvous, within KOLO_START_TIMEOUT.
+ *  Rank and size come from @p config, else from KOLO_RANK and KOLO_SIZE (set by kolorun), else this
+ * is a world of one. With rank and size but no launcher, rank 0 listens at the rendezvous (tcp://,
+ * or an address it writes to the file).
+ *  @return KOLO_OK; ERR_CONFIG (a setting, named); ERR_CONNECT, ERR_AUTH, ERR_TIMEOUT (naming the
+ * ranks that are missing); ERR_NO_MEMORY; ERR_SYSTEM.  Ownership: *comm_out is the caller's until
+ * kolo_finalize(). */
+KOLO_API KOLO_NODISCARD kolo_status kolo_init(const struct kolo_config *config,
+                                              struct kolo_comm **comm_out);
+
+/** Runs @p rank_main(comm, arg) in @p nranks threads of this process, each a rank of one world, and
+ * waits for all. Each thread's communicator is finalized when its function returns.
+ *  @param config may be NULL; its nranks, rank and rendezvous are ignored
+ *  @return KOLO_OK when all functions returned KOLO_OK; else the failure of the lowest rank, with
+ * its detail. */
+KOLO_API KOLO_NODISCARD kolo_status
+kolo_run_threads(int nranks, const struct kolo_config *config,
+                 kolo_status (*rank_main)(struct kolo_comm *comm, void *arg), void *arg);
+
+/** Leaves: waits until what was sent has been taken over (KOLO_EXIT_TIMEOUT at most), tells the
+ * peers, frees @p comm in every case. NULL is fine. Outstanding requests are cancelled.
+ *  @return KOLO_OK; ERR_TIMEOUT; on a communicator that had failed: KOLO_OK. */
+KOLO_API kolo_status kolo_finalize(struct kolo_comm *comm);
+
+/** Makes every rank's present and later calls on the communicator return KOLO_ERR_ABORTED with @p
+ * reason and this rank's name in the detail. Any thread, any number of times (the first reason
+ * stays); never blocks. */
+KOLO_API void kolo_abort(struct kolo_comm *comm, const char *reason);
+
+/* ---- who and where
+ * --------------------------------------------------------------------------------------------- */
+
+KOLO_API int kolo_rank(const struct kolo_comm *comm);
+KOLO_API int kolo_size(const struct kolo_comm *comm);
+
+/** What this rank knows of itself. Strings live as long as the communicator. */
+struct kolo_info {
+    size_t size; /**< set to sizeof(struct kolo_info) by the caller */
+    int rank, nranks, local_rank, local_nranks;
+    const char *host;         /**< this rank's host name */
+    const char *memory_kinds; /**< comma-separated kinds that work here, such as "host" */
+    const char
+        *transports; /**< comma-separated transports that work here, such as "inproc,shm,tcp" */
+    const char *left_out; /**< one line per backend that is not in this build or cannot be used
+                             here, with why */
+};
+/** @return KOLO_OK; ERR_INVALID. Threads: any. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_get_info(struct kolo_comm *comm,
+                                                  struct kolo_info *info_out);
+
+/** What this rank knows of another. */
+struct kolo_peer_info {
+    size_t size; /**< set to sizeof(struct kolo_peer_info) by the caller */
+    int rank, pid, local_rank;
+    const char *host;
+    const char *transport; /**< the transport that joins this rank and that one: "inproc", "shm",
+                              "tcp", "self" */
+    const char *why;       /**< why this transport */
+};
+KOLO_API KOLO_NODISCARD kolo_status kolo_get_peer_info(struct kolo_comm *comm, int rank,
+                                                       struct kolo_peer_info *info_out);
+
+/* ---- memory
+ * ----------------------------------------------------------------------------------------------------
+ */
+
+/** Memory that the neighbours on this host read and reduce in place (memfd), page-aligned and
+ * zeroed. Any memory can be passed to the collectives; this kind is the fastest.
+ *  @return KOLO_OK; ERR_NO_MEMORY; ERR_INVALID.  Ownership: the caller's until kolo_free(), before
+ * kolo_finalize(). */
+KOLO_API KOLO_NODISCARD kolo_status kolo_alloc(struct kolo_comm *comm, size_t bytes,
+                                               void **memory_out);
+/** NULL is fine. ERR_INVALID if @p memory is not from kolo_alloc(@p comm). No request may be using
+ * it. */
+KOLO_API kolo_status kolo_free(struct kolo_comm *comm, void *memory);
+
+/* ---- collectives
+ * -----------------------------------------------------------------------------------------------
+ */
+
+/** recv[i] on every rank = op over all ranks' send[i], i < @p count. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_allreduce(struct kolo_comm *comm, const void *send,
+                                                   void *recv, size_t count, kolo_dtype dtype,
+                                                   kolo_redop op, const struct kolo_opts *opts,
+                                                   struct kolo_request **request_out);
+
+/** recv[i] on @p root = op over all ranks' send[i]. @p recv is ignored on other ranks and may be
+ * NULL there. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_reduce(struct kolo_comm *comm, const void *send,
+                                                void *recv, size_t count, kolo_dtype dtype,
+                                                kolo_redop op, int root,
+                                                const struct kolo_opts *opts,
+                                                struct kolo_request **request_out);
+
+/** buffer[i] on every rank = buffer[i] of @p root. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_broadcast(struct kolo_comm *comm, void *buffer,
+                                                   size_t count, kolo_dtype dtype, int root,
+                                                   const struct kolo_opts *opts,
+                                                   struct kolo_request **request_out);
+
+/** recv[r * count + i] on every rank = send[i] of rank r. In place: send == recv + rank * count
+ * elements. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_allgather(struct kolo_comm *comm, const void *send,
+                                                   void *recv, size_t count, kolo_dtype dtype,
+                                                   const struct kolo_opts *opts,
+                                                   struct kolo_request **request_out);
+
+/** As kolo_allgather with counts[r] elements from rank r placed at displs[r] (elements). Both
+ * arrays hold one entry per rank, equal on all ranks, and are read before the call returns; displs
+ * NULL: packed one after the other. The slices must not overlap. In place: send == recv +
+ * displs[rank]. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_allgatherv(struct kolo_comm *comm, const void *send,
+                                                    void *recv, const size_t *counts,
+                                                    const size_t *displs, kolo_dtype dtype,
+                                                    const struct kolo_opts *opts,
+                                                    struct kolo_request **request_out);
+
+/** recv[i] on rank r = op over all ranks' send[r * count + i]; @p count elements per rank.
+ *  In place: recv == send + rank * count elements; the rest of the buffer is then unspecified. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_reduce_scatter(struct kolo_comm *comm, const void *send,
+                                                        void *recv, size_t count, kolo_dtype dtype,
+                                                        kolo_redop op, const struct kolo_opts *opts,
+                                                        struct kolo_request **request_out);
+
+/** recv[r * count + i] on @p root = send[i] of rank r. @p recv is ignored elsewhere. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_gather(struct kolo_comm *comm, const void *send,
+                                                void *recv, size_t count, kolo_dtype dtype,
+                                                int root, const struct kolo_opts *opts,
+                                                struct kolo_request **request_out);
+
+/** As kolo_gather with counts[r] elements from rank r placed at displs[r]; arrays as in
+ * kolo_allgatherv, needed and equal on all ranks. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_gatherv(struct kolo_comm *comm, const void *send,
+                                                 void *recv, const size_t *counts,
+                                                 const size_t *displs, kolo_dtype dtype, int root,
+                                                 const struct kolo_opts *opts,
+                                                 struct kolo_request **request_out);
+
+/** recv[i] on rank r = send[r * count + i] of @p root. @p send is ignored elsewhere. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_scatter(struct kolo_comm *comm, const void *send,
+                                                 void *recv, size_t count, kolo_dtype dtype,
+                                                 int root, const struct kolo_opts *opts,
+                                                 struct kolo_request **request_out);
+
+/** Returns on no rank before every rank has called it. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_barrier(struct kolo_comm *comm,
+                                                 const struct kolo_opts *opts,
+                                                 struct kolo_request **request_out);
+
+/* ---- between two ranks
+ * ----------------------------------------------------------------------------------------- */
+
+/** Sends to @p peer; messages between two ranks arrive in the order sent. Count and type must equal
+ * the receiver's. Sends and receives do not take part in the collectives' order. Returns when @p
+ * send may be reused. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_send(struct kolo_comm *comm, const void *send,
+                                              size_t count, kolo_dtype dtype, int peer,
+                                              const struct kolo_opts *opts,
+                                              struct kolo_request **request_out);
+/** Receives the next message from @p peer. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_recv(struct kolo_comm *comm, void *recv, size_t count,
+                                              kolo_dtype dtype, int peer,
+                                              const struct kolo_opts *opts,
+                                              struct kolo_request **request_out);
+
+/* ---- requests
+ * --------------------------------------------------------------------------------------------------
+ */
+
+/** Is it done? KOLO_AGAIN: not yet. Any other status is the call's result, and frees the request
+ * (*request = NULL). */
+KOLO_API KOLO_NODISCARD kolo_status kolo_test(struct kolo_request **request);
+/** Waits up to @p timeout_ms (negative: the call's own deadline). KOLO_AGAIN: not done by then,
+ * still running. Any other status is the call's result, and frees the request (*request = NULL).
+ * *request NULL: KOLO_OK. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_wait(struct kolo_request **request, int timeout_ms);
+
+/* ---- key-value store of the job
+ * -------------------------------------------------------------------------------- */
+
+/** Sets @p key (1 to 255 bytes of text) to @p bytes bytes (at most 1 MiB) for all ranks; replaces
+ * an older value. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_kv_set(struct kolo_comm *comm, const char *key,
+                                                const void *value, size_t bytes);
+/** Waits until @p key exists and copies its value. @p bytes: capacity in, length out.
+ *  @return KOLO_OK; ERR_TIMEOUT (@p timeout_ms passed; the communicator is not lost); ERR_INVALID
+ * if it does not fit
+ *  (*bytes then says how long it is); ERR_PEER. timeout_ms 0: do not wait, ERR_NOT_FOUND. Negative:
+ * KOLO_TIMEOUT. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_kv_get(struct kolo_comm *comm, const char *key,
+                                                void *value, size_t *bytes, int timeout_ms);
+/** Adds @p amount to the integer at @p key (0 if new) and returns the sum, atomically among all
+ * ranks. The value is kept as 8 bytes, little-endian. ERR_INVALID if the key holds a value of
+ * another length. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_kv_add(struct kolo_comm *comm, const char *key,
+                                                int64_t amount, int64_t *sum_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+/** What every function of kolo returns, and how to turn it into words.
+ *
+ *  A status says what is lost: only the call, the link to one peer, the whole communicator, or the
+ *  process's trust in the library. The first function that knows the cause writes a detail for the
+ *  calling thread; kolo_error_detail() reads it.
+ */
+#ifndef KOLO_STATUS_H
+#define KOLO_STATUS_H
+
+#if defined(__GNUC__)
+#define KOLO_API __attribute__((visibility("default")))
+#define KOLO_NODISCARD __attribute__((warn_unused_result))
+#else
+#define KOLO_API
+#define KOLO_NODISCARD
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// clang-format off
+/** Every status: X(name, value, what is lost, text). The values are part of the ABI. */
+#define KOLO_STATUS_MAP(X)                                                                         \
+    X(OK,               0, NONE,    "success")                                                     \
+    X(AGAIN,            1, NONE,    "not finished yet")                                            \
+    X(ERR_INVALID,     -1, CALL,    "invalid argument")                                            \
+    X(ERR_CONFIG,      -2, CALL,    "invalid setting")                                             \
+    X(ERR_NO_MEMORY,   -3, CALL,    "out of memory")                                               \
+    X(ERR_UNSUPPORTED, -4, CALL,    "not supported here")                                          \
+    X(ERR_NOT_FOUND,   -5, CALL,    "not found")                                                   \
+    X(ERR_SYSTEM,      -6, CALL,    "a system call failed")                                        \
+    X(ERR_DATA,        -7, CALL,    "malformed or corrupt data")                                   \
+    X(ERR_CONNECT,    -20, LINK,    "cannot connect to a peer")                                    \
+    X(ERR_LINK,       -21, LINK,    "the link to a peer broke")                                    \
+    X(ERR_AUTH,       -22, LINK,    "a peer does not know the job's secret")                       \
+    X(ERR_PROTOCOL,   -23, LINK,    "a peer broke the protocol or speaks another version")         \
+    X(ERR_PEER,       -40, COMM,    "a rank died or left the communicator")                        \
+    X(ERR_TIMEOUT,    -41, COMM,    "the deadline passed")                                         \
+    X(ERR_MISMATCH,   -42, COMM,    "ranks made different calls")                                  \
+    X(ERR_ABORTED,    -43, COMM,    "the communicator was aborted")                                \
+    X(ERR_INTERNAL,   -60, PROCESS, "internal error, a bug in kolo")
+// clang-format on
+
+/** The result of a call: 0 is success, 1 says "not yet", negative values are errors. */
+typedef enum kolo_status {
+#define KOLO_STATUS_ENUM(name, value, lost, text) KOLO_##name = (value),
+    KOLO_STATUS_MAP(KOLO_STATUS_ENUM)
+#undef KOLO_STATUS_ENUM
+} kolo_status;
+
+/** What a status costs: nothing, this call, the link, the communicator, or trust in the process. */
+typedef enum kolo_lost {
+    KOLO_LOST_NONE,
+    KOLO_LOST_CALL,
+    KOLO_LOST_LINK,
+    KOLO_LOST_COMM,
+    KOLO_LOST_PROCESS,
+} kolo_lost;
+
+/** The text of a status, a constant string; "unknown status" for a value that is none.
+ *  Threads: any. */
+KOLO_API const char *kolo_status_text(kolo_status status);
+
+/** The name of a status as written in C, such as "KOLO_ERR_PEER"; "KOLO_?" for a value that is
+ * none. Threads: any. */
+KOLO_API const char *kolo_status_name(kolo_status status);
+
+/** What is lost with a status. Threads: any. */
+KOLO_API kolo_lost kolo_status_lost(kolo_status status);
+
+/** What the last failed call of this thread knows beyond its status: who, where, with what value.
+ *  @return a string valid until this thread's next call of the library; "" where nothing is known.
+ *  Threads: any, each has its own. */
+KOLO_API const char *kolo_error_detail(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Element types and reduction operators. */
+#ifndef KOLO_TYPES_H
+#define KOLO_TYPES_H
+
+#include <stddef.h>
+
+#include <kolo/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Element types: X(name, bytes, text). The values (0, 1, ...) are part of the ABI and of the wire
+ * format. */
+#define KOLO_DTYPE_MAP(X)                                                                          \
+    X(INT8, 1, "int8")                                                                             \
+    X(INT16, 2, "int16")                                                                           \
+    X(INT32, 4, "int32")                                                                           \
+    X(INT64, 8, "int64")                                                                           \
+    X(UINT8, 1, "uint8")                                                                           \
+    X(FLOAT16, 2, "float16")                                                                       \
+    X(BFLOAT16, 2, "bfloat16")                                                                     \
+    X(FLOAT32, 4, "float32")                                                                       \
+    X(FLOAT64, 8, "float64")
+
+typedef enum kolo_dtype {
+#define KOLO_DTYPE_ENUM(name, bytes, text) KOLO_##name,
+    KOLO_DTYPE_MAP(KOLO_DTYPE_ENUM)
+#undef KOLO_DTYPE_ENUM
+        KOLO_DTYPES /* how many there are */
+} kolo_dtype;
+
+/** Reduction operators: X(name, text).
+ *  sum and prod of integers wrap around (two's complement). min and max of floats: NaN wins over
+ * every number and -0 is less than +0. average is the sum divided by the number of ranks, once, at
+ * the end: floats by one rounded division, integers truncated toward zero. float16 and bfloat16 are
+ * rounded to nearest even at every step. */
+#define KOLO_REDOP_MAP(X)                                                                          \
+    X(SUM, "sum")                                                                                  \
+    X(MIN, "min")                                                                                  \
+    X(MAX, "max")                                                                                  \
+    X(PROD, "prod")                                                                                \
+    X(AVERAGE, "average")
+
+typedef enum kolo_redop {
+#define KOLO_REDOP_ENUM(name, text) KOLO_##name,
+    KOLO_REDOP_MAP(KOLO_REDOP_ENUM)
+#undef KOLO_REDOP_ENUM
+        KOLO_REDOPS
+} kolo_redop;
+
+/** Bytes of one element; 0 for a value that is no type. Threads: any. */
+KOLO_API size_t kolo_dtype_bytes(kolo_dtype dtype);
+/** "float32" and so on; "?" for a value that is no type. Threads: any. */
+KOLO_API const char *kolo_dtype_text(kolo_dtype dtype);
+/** "sum" and so on; "?" for a value that is no operator. Threads: any. */
+KOLO_API const char *kolo_redop_text(kolo_redop op);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

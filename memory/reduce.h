@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// CPU reduction kernels: a table by type and operator, chosen once by what the processor has
+// (AVX-512, AVX2, plain C, NEON). All variants give the same bits. KOLO_AVERAGE combines as a sum;
+// kolo_divide finishes it.
+#ifndef KOLO_MEMORY_REDUCE_H
+#define KOLO_MEMORY_REDUCE_H
+
+#include <stddef.h>
+
+#include <kolo/types.h>
+
+/** out[i] = a[i] op b[i] for i < count. out may equal a or b (exactly), else no overlap. No
+ * alignment is assumed. Where the operator is not commutative in its bits (NaN payloads), a is the
+ * first operand. */
+typedef void (*kolo_reduce_fn)(void *out, const void *a, const void *b, size_t count);
+
+/** Never NULL for a valid pair. Thread-safe. */
+kolo_reduce_fn kolo_reduce_function(kolo_dtype dtype, kolo_redop op);
+
+/** data[i] /= divisor (> 0), as kolo_types.h says for average. */
+void kolo_divide(void *data, size_t count, kolo_dtype dtype, size_t divisor);
+
+/** For tests and `kolorun info`: the variants that this processor can run, "avx512", "avx2",
+ * "neon", "c", best first; NULL beyond the last. */
+const char *kolo_reduce_variant(int index);
+/** The kernel of a named variant; NULL if this processor or build has it not. */
+kolo_reduce_fn kolo_reduce_function_of(const char *variant, kolo_dtype dtype, kolo_redop op);
+
+/** Conversions used by the kernels and the tests: round to nearest even. */
+float kolo_float16_to_float(unsigned short half);
+unsigned short kolo_float16_from_float(float value);
+float kolo_bfloat16_to_float(unsigned short brain);
+unsigned short kolo_bfloat16_from_float(float value);
+
+#endif

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where ranks meet: one server per job (in kolorun, or in a thread of rank 0 where there is no
+// launcher) and one client per rank, over an authenticated connection that stays open. It carries
+// the table of ranks, the key-value store, the news that a rank died or failed, and reports of
+// stalled calls, which the server compares: two ranks that wait in different calls are told so at
+// once, whatever their plans send to whom.
+//
+// Messages are [u32 bytes][u8 type][body], bounded (KOLO_STORE_MESSAGE_MAX), read by the checked
+// reader. Server and client are event-driven on a poller and never block, except where it says so.
+#ifndef KOLO_RUNTIME_STORE_H
+#define KOLO_RUNTIME_STORE_H
+
+#include "transport/conn.h"
+#include "transport/transport.h"
+
+enum {
+    KOLO_STORE_MESSAGE_MAX = 64 << 20,
+    KOLO_STORE_VALUE_MAX = 1 << 20,
+    KOLO_STORE_TEXT_MAX = 1024
+};
+
+/* ---- server ---- */
+
+/** What the owner of a server wants to know; any may be NULL. From dispatch or from a call below.
+ */
+struct kolo_store_server_events {
+    void *context;
+    void (*joined)(void *context);         /* all ranks are there; the table went out */
+    void (*left)(void *context, int rank); /* said goodbye */
+    /** The connection of @p rank ended without goodbye, and kolo_store_server_died was not called
+     * for it before. */
+    void (*lost)(void *context, int rank);
+    /** A rank failed the job (or the server found a mismatch: rank -1). Already on its way to all
+     * ranks. */
+    void (*aborted)(void *context, int rank, kolo_status why, const char *text);
+    /** A line for the user: a stall warning that names the missing ranks. */
+    void (*notice)(void *context, const char *text);
+};
+struct kolo_store_server;
+struct kolo_store_server_config {
+    int size;
+    struct kolo_secret secret;
+    int64_t start_timeout_ms; /* then every rank that joined gets ERR_TIMEOUT with the ranks that
+                                 are missing */
+    int64_t stall_warn_ms;
+    int64_t
+        lost_grace_ms; /* how long a lost connection may wait for a verdict (kolo_store_server_died)
+                          before the ranks are told just "connection lost" */
+    struct kolo_store_server_events events;
+};
+kolo_status kolo_store_server_create(struct kolo_poller *poller,
+                                     const struct kolo_store_server_config *config,
+                                     struct kolo_store_server **server_out) KOLO_NODISCARD;
+/** Listens at @p place (port 0: any); *port_out (may be NULL) says where. May be called for IPv4
+ * and IPv6. */
+kolo_status kolo_store_server_listen(struct kolo_store_server *server,
+                                     const struct kolo_place *place,
+                                     uint16_t *port_out) KOLO_NODISCARD;
+/** Serves a connection that needs no proof (a socket pair inside this process). Takes @p fd in
+ * every case. */
+kolo_status kolo_store_server_adopt(struct kolo_store_server *server, int fd) KOLO_NODISCARD;
+/** @p rank is dead and @p how says how ("killed by signal 9 (SIGKILL)", "exited with status 3"):
+ * told to all ranks as ERR_PEER "rank 5 (host7, pid 812) killed by ...", the first one only. */
+void kolo_store_server_died(struct kolo_store_server *server, int rank, const char *how);
+/** Fails the job on every rank. */
+void kolo_store_server_abort(struct kolo_store_server *server, kolo_status why, const char *text);
+/** Fires deadlines that have come; the next one is returned. Call after every dispatch. Runs
+ * kolo_conn_expire too. */
+kolo_deadline kolo_store_server_expire(struct kolo_store_server *server);
+/** Ranks whose connection is open now. */
+int kolo_store_server_connected(const struct kolo_store_server *server);
+void kolo_store_server_destroy(struct kolo_store_server *server);
+
+/** Runs a server on a thread of its own; serves until kolo_store_thread_stop, which waits (up to
+ * the deadline) until every rank has left, then ends it. */
+struct kolo_store_thread;
+kolo_status kolo_store_thread_start(const struct kolo_store_server_config *config,
+                                    const struct kolo_place *places, size_t count,
+                                    uint16_t *port_out,
+                                    struct kolo_store_thread **thread_out) KOLO_NODISCARD;
+/** One end of a socket pair whose other end the server has adopted. Any thread. */
+kolo_status kolo_store_thread_pair(struct kolo_store_thread *thread, int *fd_out) KOLO_NODISCARD;
+void kolo_store_thread_stop(struct kolo_store_thread *thread, kolo_deadline deadline);
+
+/* ---- client ---- */
+
+struct kolo_store_client_events {
+    void *context;
+    /** The job failed: a rank died (ERR_PEER, @p rank), aborted, timed out or mismatched. @p text
+     * names it in full. */
+    void (*failed)(void *context, int rank, kolo_status why, const char *text);
+    /** @p rank said goodbye. */
+    void (*left)(void *context, int rank);
+    /** The connection to the server fell. */
+    void (*lost)(void *context);
+};
+struct kolo_store_client;
+/** Connects (or uses @p fd >= 0, which needs no proof) and joins as @p self; blocks until all ranks
+ * are there. The client lives on @p poller, which its owner dispatches from then on.
+ *  @return KOLO_OK and the table of @p size peers, owned by the client; ERR_CONNECT, ERR_AUTH,
+ * ERR_TIMEOUT (naming the missing ranks), ERR_INVALID (size differs, rank given twice: named),
+ * ERR_PEER. */
+kolo_status kolo_store_client_join(struct kolo_poller *poller, const struct kolo_place *places,
+                                   size_t count, int fd, const struct kolo_secret *secret,
+                                   const struct kolo_peer *self, int size, kolo_deadline deadline,
+                                   const struct kolo_store_client_events *events,
+                                   struct kolo_store_client **client_out,
+                                   const struct kolo_peer **peers_out) KOLO_NODISCARD;
+
+/** A question to the store: the caller's memory until status is no longer KOLO_AGAIN, or until
+ * cancelled. */
+struct kolo_store_call {
+    kolo_status status; /* AGAIN; OK; ERR_NOT_FOUND; ERR_TIMEOUT; ERR_INVALID (add: not an integer);
+                           ERR_PEER */
+    void *value;        /* get: allocated (kolo_free_memory), the caller's */
+    size_t bytes;
+    int64_t sum; /* add */
+    uint32_t id; /* the client's */
+    struct kolo_store_call *next;
+};
+void kolo_store_client_set(struct kolo_store_client *client, const char *key, const void *value,
+                           size_t bytes, struct kolo_store_call *call);
+/** @p wait: answer when the key exists; else at once. */
+void kolo_store_client_get(struct kolo_store_client *client, const char *key, bool wait,
+                           struct kolo_store_call *call);
+void kolo_store_client_add(struct kolo_store_client *client, const char *key, int64_t amount,
+                           struct kolo_store_call *call);
+void kolo_store_client_cancel(struct kolo_store_client *client, struct kolo_store_call *call);
+
+/** This rank has been waiting in a call: @p desc is what it believes, @p words the same for people.
+ * The server answers by `failed` (ERR_MISMATCH, both sides named) if another rank waits at the same
+ * channel and sequence number with another description. */
+void kolo_store_client_stalled(struct kolo_store_client *client, uint32_t channel,
+                               uint32_t sequence, const struct kolo_desc *desc, const char *words);
+/** It goes on. */
+void kolo_store_client_resumed(struct kolo_store_client *client, uint32_t channel,
+                               uint32_t sequence);
+/** Fails the job on every rank, with this text. */
+void kolo_store_client_abort(struct kolo_store_client *client, kolo_status why, const char *text);
+/** Says goodbye, waits until that has been written (deadline), closes. NULL is fine. */
+void kolo_store_client_close(struct kolo_store_client *client, kolo_deadline deadline);
+
+#endif

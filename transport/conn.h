@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Authenticated connections: non-blocking connect and accept over TCP and Unix sockets, and the
+// mutual challenge-response that proves knowledge of the job's secret before one byte of the peer
+// is interpreted.
+//
+//   acceptor                                   dialer
+//   nonce_a (32) ------------------------------>
+//            <------------- nonce_d (32) greeting_d (32) HMAC(secret, "kolo-dial"   nonce_a nonce_d
+//            greeting_d) (32)
+//   greeting_a (32) HMAC(secret, "kolo-accept" nonce_d nonce_a greeting_a) (32)
+//   ------------------------------>
+//
+// HMAC-SHA256 of libcrypto, compared in constant time. All lengths are fixed, so that nothing is
+// parsed before it is proved; a stranger gets 32 random bytes and then a closed socket. Nonces are
+// fresh, so a replay proves nothing.
+#ifndef KOLO_TRANSPORT_CONN_H
+#define KOLO_TRANSPORT_CONN_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "transport/poller.h"
+
+enum { KOLO_SECRET_BYTES = 32, KOLO_GREETING_BYTES = 32, KOLO_LISTENER_PENDING_MAX = 128 };
+
+struct kolo_secret {
+    uint8_t bytes[KOLO_SECRET_BYTES];
+};
+
+/** 32 random bytes from the system. */
+kolo_status kolo_secret_make(struct kolo_secret *secret_out) KOLO_NODISCARD;
+/** 64 hexadecimal digits to bytes; ERR_CONFIG (never echoing the text). */
+kolo_status kolo_secret_parse(const char *hex, struct kolo_secret *secret_out) KOLO_NODISCARD;
+void kolo_secret_format(const struct kolo_secret *secret, char hex_out[65]);
+
+/** What each side says of itself inside the proof. Packed by the layer that uses the connection;
+ * see the enums. */
+struct kolo_greeting {
+    uint8_t protocol; /* KOLO_PROTOCOL_VERSION */
+    uint8_t purpose;  /* enum kolo_purpose */
+    int32_t from, to; /* ranks; -1: not a rank */
+    uint64_t tag;     /* free for the purpose */
+};
+enum { KOLO_PROTOCOL_VERSION = 1 };
+enum kolo_purpose { KOLO_PURPOSE_STORE = 1, KOLO_PURPOSE_TCP, KOLO_PURPOSE_SHM, KOLO_PURPOSE_RDMA };
+
+/** One place to connect to. */
+struct kolo_place {
+    struct sockaddr_storage addr;
+    socklen_t bytes;
+};
+/** "10.0.0.5:4711", "[::1]:80", "unix:@name": for messages. */
+void kolo_place_format(const struct kolo_place *place, char *text, size_t capacity);
+/** "HOST:PORT[,HOST:PORT...]" (names resolved, IPv4 and IPv6) to at most @p max places. ERR_CONNECT
+ * naming the host. */
+kolo_status kolo_places_resolve(const char *text, struct kolo_place *places_out, size_t max,
+                                size_t *count_out) KOLO_NODISCARD;
+/** The addresses of this machine that others may reach at @p port, best first: `net` is the setting
+ * KOLO_NET. Loopback comes last and only as long as nothing else is up, or when net names it. */
+kolo_status kolo_places_local(const char *net, uint16_t port, struct kolo_place *places_out,
+                              size_t max, size_t *count_out) KOLO_NODISCARD;
+
+/** A connection on its way up. The callback comes once, from dispatch or from kolo_conn_expire,
+ * never from within the call that created it; the fd is the callee's, non-blocking. After the
+ * callback the object is gone. */
+struct kolo_conn;
+typedef void kolo_conn_done(void *context, kolo_status status, int fd,
+                            const struct kolo_greeting *theirs);
+
+/** Dials all @p places, staggered (the next starts when one failed or after 100 ms), and takes the
+ * first that proves the secret. A refused, reset or prematurely closed one is dialled again (20 ms
+ * doubling to 500 ms) until the deadline: the peer may be starting, or busy. Failure: ERR_CONNECT,
+ * ERR_AUTH, ERR_TIMEOUT with every place and what it answered in the detail. */
+kolo_status kolo_conn_dial(struct kolo_poller *poller, const struct kolo_place *places,
+                           size_t count, const struct kolo_secret *secret,
+                           const struct kolo_greeting *mine, kolo_deadline deadline,
+                           kolo_conn_done *done, void *context,
+                           struct kolo_conn **conn_out) KOLO_NODISCARD;
+/** Gives up silently: no callback. */
+void kolo_conn_cancel(struct kolo_conn *conn);
+
+/** Listens; every peer that proves the secret reaches @p accepted (status KOLO_OK). Strangers are
+ * dropped in silence: at the first wrong byte of the proof, after @p handshake_ms, or, the oldest
+ * first, when KOLO_LISTENER_PENDING_MAX wait. *mine answers the greeting of each (its `to` is
+ * replaced by their `from`). */
+struct kolo_listener;
+kolo_status kolo_listener_open(struct kolo_poller *poller, const struct kolo_place *place,
+                               int handshake_ms, const struct kolo_secret *secret,
+                               const struct kolo_greeting *mine, kolo_conn_done *accepted,
+                               void *context, struct kolo_listener **listener_out) KOLO_NODISCARD;
+void kolo_listener_close(struct kolo_listener *listener);
+/** Where it listens, with the port that the system chose. */
+void kolo_listener_place(const struct kolo_listener *listener, struct kolo_place *place_out);
+/** Connections dropped so far without proof. */
+uint64_t kolo_listener_strangers(const struct kolo_listener *listener);
+
+/** Fires the deadlines and redials that have come, for every conn and listener of the poller, and
+ * returns the next point in time at which it must be called again (KOLO_NEVER: none). The list
+ * hangs off the poller: kolo_poller_conns. */
+kolo_deadline kolo_conn_expire(struct kolo_poller *poller);
+
+#endif

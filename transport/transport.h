@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Links between two ranks. The runtime sees an endpoint (one per rank) and its links (one per
+// peer), whatever carries them; a message is a header that says what both sides believe, and a
+// payload. Knows nothing of collectives: it compares 24 opaque bytes of description and reports a
+// difference.
+//
+// Receive and reduce are one operation: a receive carries the action to apply to each byte as it
+// arrives.
+//
+// Threads: one thread at a time in an endpoint's functions (the runtime holds a lock), but
+// kolo_endpoint_sleep is called without that lock (one sleeper), and kolo_endpoint_wake by anyone.
+// Nothing here blocks but _sleep and _close.
+#ifndef KOLO_TRANSPORT_TRANSPORT_H
+#define KOLO_TRANSPORT_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kolo/types.h>
+
+#include "base/clock.h"
+#include "base/settings.h"
+#include "base/status.h"
+#include "base/wire.h"
+#include "memory/memory.h"
+#include "memory/reduce.h"
+#include "transport/conn.h"
+#include "transport/poller.h"
+
+/** What both sides believe about a message: packed by the runtime, compared byte by byte here. */
+struct kolo_desc {
+    uint8_t bytes[24];
+};
+enum {
+    KOLO_HEADER_BYTES = 32
+}; /* on the wire: u32 channel, u32 payload bytes of this frame, 24 bytes desc */
+
+/** What happens to arriving bytes. COPY: dst = incoming. REDUCE: dst[i] = local[i] op incoming[i],
+ * or, with incoming_first, incoming[i] op local[i]; local may equal dst. */
+enum kolo_action_kind { KOLO_COPY, KOLO_REDUCE };
+struct kolo_action {
+    enum kolo_action_kind kind;
+    kolo_dtype dtype;
+    kolo_redop op;
+    const void *local;
+    bool incoming_first;
+};
+
+struct kolo_endpoint;
+struct kolo_link;
+
+/** One send or receive: the caller's memory from the call until status is no longer KOLO_AGAIN (or
+ * until cancelled). */
+struct kolo_work {
+    kolo_status status; /* KOLO_AGAIN, KOLO_OK, or why it failed */
+    size_t bytes;       /* of the message */
+    size_t bytes_taken; /* handed to the transport (send) */
+    size_t bytes_done;  /* moved */
+    uint8_t *dst;       /* receive */
+    const uint8_t *src; /* send */
+    struct kolo_action action;
+    struct kolo_desc desc;
+    uint32_t channel;
+    bool is_taken; /* send: the last frame was handed over (a message of 0 bytes has one frame too)
+                    */
+    bool is_cancelled;
+    int32_t frames_out; /* send: frames the transport still holds */
+    struct kolo_link *link;
+    struct kolo_work *next;
+};
+
+/** Who a rank is: exchanged at start. */
+struct kolo_identity {
+    int32_t rank;
+    int32_t pid;
+    uint64_t process; /* random per process: equal means the same address space */
+    uint64_t host_id; /* equal means shared memory is possible: boot id, network namespace and host
+                         name, hashed */
+    char host[64];    /* host name */
+};
+/** Fills in pid, process, host_id and host of this process. */
+void kolo_identity_here(int rank, struct kolo_identity *identity_out);
+
+enum { KOLO_TRANSPORTS_MAX = 8, KOLO_ADDRESS_MAX = 512 };
+/** How to reach a rank by one transport; opaque to all others. bytes 0: not offered. */
+struct kolo_address {
+    uint16_t bytes;
+    uint8_t data[KOLO_ADDRESS_MAX];
+};
+/** One rank as the others see it. addresses[i] belongs to kolo_transports[i]... by name on the
+ * wire. */
+struct kolo_peer {
+    struct kolo_identity identity;
+    struct kolo_address addresses[KOLO_TRANSPORTS_MAX];
+};
+
+/** Told to the runtime from within kolo_endpoint_progress (or _send/_recv). @p text lives during
+ * the call. */
+struct kolo_endpoint_events {
+    void *context;
+    /** A message's description differs from that of the receive it meets. The receive failed with
+     * ERR_MISMATCH. */
+    void (*mismatch)(void *context, int peer, uint32_t channel, const struct kolo_desc *expected,
+                     const struct kolo_desc *arrived);
+    /** A frame arrived that no receive waits for yet. It is kept. */
+    void (*early)(void *context, int peer, uint32_t channel, const struct kolo_desc *arrived);
+    /** The peer failed and says why. */
+    void (*aborted)(void *context, int peer, kolo_status why, const char *text);
+    /** The peer said goodbye: nothing more will come from it, nothing sent to it will be taken. */
+    void (*left)(void *context, int peer);
+    /** The link fell (or never came up): @p why ERR_LINK, ERR_CONNECT, ERR_AUTH, ERR_PROTOCOL,
+     * ERR_TIMEOUT, ... */
+    void (*down)(void *context, int peer, kolo_status why, const char *text);
+};
+
+struct kolo_endpoint_config {
+    int rank, size;
+    const struct kolo_settings *settings; /* outlives the endpoint */
+    struct kolo_secret secret;
+    struct kolo_identity identity;
+    struct kolo_heap *heap; /* spans of kolo_alloc; may be NULL */
+    struct kolo_endpoint_events events;
+};
+
+/** Opens every transport that can be used here and is allowed by KOLO_TRANSPORT.
+ *  ERR_CONFIG for an unknown transport name; ERR_UNSUPPORTED naming why, if a forced one cannot be
+ * had. */
+kolo_status kolo_endpoint_open(const struct kolo_endpoint_config *config,
+                               struct kolo_endpoint **endpoint_out) KOLO_NODISCARD;
+/** This rank as the others shall see it. */
+void kolo_endpoint_self(const struct kolo_endpoint *endpoint, struct kolo_peer *peer_out);
+void kolo_peer_write(struct kolo_writer *writer, const struct kolo_peer *peer);
+kolo_status kolo_peer_read(struct kolo_reader *reader, struct kolo_peer *peer_out) KOLO_NODISCARD;
+/** The table of all ranks, by rank; lent until close. Must be set before the first link. Chooses a
+ * transport for each pair by capability and priority; ERR_UNSUPPORTED naming the rank and why if a
+ * forced one does not reach it. */
+kolo_status kolo_endpoint_set_peers(struct kolo_endpoint *endpoint,
+                                    const struct kolo_peer *peers) KOLO_NODISCARD;
+/** Which transport joins us and @p peer, and why ("same process", "same host", "forced by
+ * KOLO_TRANSPORT"). */
+void kolo_endpoint_choice(const struct kolo_endpoint *endpoint, int peer,
+                          const char **transport_out, const char **why_out);
+
+/** The link to @p peer (not self); begins to connect at the first call. Works may be posted before
+ * it is up.
+ *  @p deadline bounds the connecting. */
+kolo_status kolo_endpoint_link(struct kolo_endpoint *endpoint, int peer, kolo_deadline deadline,
+                               struct kolo_link **link_out) KOLO_NODISCARD;
+
+/** Moves whatever can be moved now. *moved_out (may be NULL): whether anything did. Failures of
+ * links are events. */
+kolo_status kolo_endpoint_progress(struct kolo_endpoint *endpoint, bool *moved_out) KOLO_NODISCARD;
+/** From here on peers wake us. Call it, then progress once more, then, if nothing moved, sleep. */
+void kolo_endpoint_arm(struct kolo_endpoint *endpoint);
+void kolo_endpoint_sleep(struct kolo_endpoint *endpoint, kolo_deadline deadline);
+void kolo_endpoint_disarm(struct kolo_endpoint *endpoint);
+void kolo_endpoint_wake(struct kolo_endpoint *endpoint);
+struct kolo_poller *kolo_endpoint_poller(struct kolo_endpoint *endpoint);
+
+/** Sends @p bytes bytes as one message on @p channel. Messages of one channel arrive in order;
+ * channels do not wait for each other. work->status becomes KOLO_OK when @p src may be reused.
+ * KOLO_CHANNEL_CONTROL is not for callers. */
+#define KOLO_CHANNEL_CONTROL UINT32_MAX
+void kolo_link_send(struct kolo_link *link, uint32_t channel, const struct kolo_desc *desc,
+                    const void *src, size_t bytes, struct kolo_work *work);
+/** Receives the next message of @p channel, which must have this description and length. For REDUCE
+ * @p bytes is a multiple of the type's size. */
+void kolo_link_recv(struct kolo_link *link, uint32_t channel, const struct kolo_desc *desc,
+                    void *dst, size_t bytes, const struct kolo_action *action,
+                    struct kolo_work *work);
+/** Takes a work back: on return its buffers are no longer touched by anyone in this process, status
+ * is ERR_ABORTED (or what it had). The link is of no use for that channel afterwards. */
+void kolo_work_cancel(struct kolo_work *work);
+/** A snapshot for error messages: "tcp 10.0.0.5:4711 up, 3 of 8 MiB received". */
+void kolo_link_describe(const struct kolo_link *link, char *text, size_t capacity);
+
+/** Tells all connected peers that this rank failed, and why. Best effort, never blocks. */
+void kolo_endpoint_abort(struct kolo_endpoint *endpoint, kolo_status why, const char *text);
+/** Says goodbye on every link that is up, waits until all has been handed over, then closes
+ * everything. ERR_TIMEOUT if the deadline passed first (closed all the same). NULL is fine. */
+kolo_status kolo_endpoint_close(struct kolo_endpoint *endpoint, kolo_deadline deadline);
+
+#endif

@@ -16,6 +16,8 @@
 enum {
     KOLO_STORE_MESSAGE_MAX = 64 << 20,
     KOLO_STORE_VALUE_MAX = 1 << 20,
+    KOLO_STORE_KEY_MAX = 255,
+    KOLO_STORE_TOTAL_MAX = 256 << 20, /* all keys and values of a job */
     KOLO_STORE_TEXT_MAX = 1024
 };
 
@@ -30,8 +32,9 @@ struct kolo_store_server_events {
     /** The connection of @p rank ended without goodbye, and kolo_store_server_died was not called
      * for it before. */
     void (*lost)(void *context, int rank);
-    /** A rank failed the job (or the server found a mismatch: rank -1). Already on its way to all
-     * ranks. */
+    /** The job failed by a rank (it aborted, joined wrongly, or its connection was lost and no
+     * verdict came) or by what the server found (a mismatch, missing ranks: rank -1). Already on
+     * its way to all ranks. Not called for kolo_store_server_died and _abort. */
     void (*aborted)(void *context, int rank, kolo_status why, const char *text);
     /** A line for the user: a stall warning that names the missing ranks. */
     void (*notice)(void *context, const char *text);
@@ -39,13 +42,18 @@ struct kolo_store_server_events {
 struct kolo_store_server;
 struct kolo_store_server_config {
     int size;
+    const char *owner; /* who said the size, for messages: "rank 0", "kolorun"; a constant, or NULL
+                        */
     struct kolo_secret secret;
-    int64_t start_timeout_ms; /* then every rank that joined gets ERR_TIMEOUT with the ranks that
+    uint64_t job_id; /* the greeting's tag; a dialer with another one is turned away. 0: none */
+    int64_t start_timeout_ms; /* counts from the first rank's JOIN (a program need not use kolo);
+                                 then every rank that joined gets ERR_TIMEOUT with the ranks that
                                  are missing */
     int64_t stall_warn_ms;
-    int64_t
-        lost_grace_ms; /* how long a lost connection may wait for a verdict (kolo_store_server_died)
-                          before the ranks are told just "connection lost" */
+    int64_t peer_timeout_ms; /* a silent host's connection is lost after this; 0: the system's */
+    /** How long a lost connection may wait for a verdict (kolo_store_server_died) before the ranks
+     * are told just "lost its connection". */
+    int64_t lost_grace_ms;
     struct kolo_store_server_events events;
 };
 kolo_status kolo_store_server_create(struct kolo_poller *poller,
@@ -71,8 +79,10 @@ kolo_deadline kolo_store_server_expire(struct kolo_store_server *server);
 int kolo_store_server_connected(const struct kolo_store_server *server);
 void kolo_store_server_destroy(struct kolo_store_server *server);
 
-/** Runs a server on a thread of its own; serves until kolo_store_thread_stop, which waits (up to
- * the deadline) until every rank has left, then ends it. */
+/** Runs a server on a thread of its own (its events come from that thread); serves until
+ * kolo_store_thread_stop, which waits (up to the deadline) until every rank has left, then ends it.
+ * *port_out (may be NULL): the port of all places; those with port 0 share one that the system
+ * chooses. */
 struct kolo_store_thread;
 kolo_status kolo_store_thread_start(const struct kolo_store_server_config *config,
                                     const struct kolo_place *places, size_t count,
@@ -96,7 +106,8 @@ struct kolo_store_client_events {
 };
 struct kolo_store_client;
 /** Connects (or uses @p fd >= 0, which needs no proof) and joins as @p self; blocks until all ranks
- * are there. The client lives on @p poller, which its owner dispatches from then on.
+ * are there, without running other callbacks of @p poller. The client lives on @p poller, which its
+ * owner dispatches from then on; events come from there only. Takes @p fd in every case.
  *  @return KOLO_OK and the table of @p size peers, owned by the client; ERR_CONNECT, ERR_AUTH,
  * ERR_TIMEOUT (naming the missing ranks), ERR_INVALID (size differs, rank given twice: named),
  * ERR_PEER. */
@@ -107,6 +118,11 @@ kolo_status kolo_store_client_join(struct kolo_poller *poller, const struct kolo
                                    struct kolo_store_client **client_out,
                                    const struct kolo_peer **peers_out) KOLO_NODISCARD;
 
+/** How long the server's host may be silent before the connection counts as lost
+ * (KOLO_PEER_TIMEOUT).
+ */
+void kolo_store_client_keepalive(struct kolo_store_client *client, int64_t peer_timeout_ms);
+
 /** A question to the store: the caller's memory until status is no longer KOLO_AGAIN, or until
  * cancelled. */
 struct kolo_store_call {
@@ -114,8 +130,9 @@ struct kolo_store_call {
                            ERR_PEER */
     void *value;        /* get: allocated (kolo_free_memory), the caller's */
     size_t bytes;
-    int64_t sum; /* add */
-    uint32_t id; /* the client's */
+    int64_t sum;   /* add */
+    char why[160]; /* on failure: what the store knows beyond the status */
+    uint32_t id;   /* the client's */
     struct kolo_store_call *next;
 };
 void kolo_store_client_set(struct kolo_store_client *client, const char *key, const void *value,

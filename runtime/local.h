@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this process may use of its machine. Found at most once per process, when first asked for.
+#ifndef KOLO_RUNTIME_LOCAL_H
+#define KOLO_RUNTIME_LOCAL_H
+
+/** Processors this process may run on (its binding). Cheap: one system call; at least 1. */
+int kolo_local_cpus(void);
+
+struct kolo_local {
+    int cpus;      /* hardware threads of the binding, at least 1 */
+    int cores;     /* cores of the binding, at least 1 */
+    int numa_node; /* the NUMA node that holds the whole binding (its OS index); -1: several, or not
+                      known */
+    int numa_nodes;  /* of the machine, at least 1 */
+    char error[128]; /* "" or why hwloc could not tell; then the figures are those of the system */
+};
+/** Loads hwloc's view at the first call (tens of milliseconds); the same object ever after.
+ * Threads: any. */
+const struct kolo_local *kolo_local_facts(void);
+
+#endif

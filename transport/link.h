@@ -6,18 +6,36 @@
 // transport moves it and says kolo_link_frame_done() when the payload is no longer needed. In: a
 // transport that carries bytes calls kolo_link_rx_begin() with the header, feeds the link's sink,
 // then kolo_link_rx_end(). One that only names bytes the peer holds (inproc, direct shared memory)
-// calls kolo_link_rx_remote(), and gets ops->release() when they have been consumed.
+// calls kolo_link_rx_remote(); the core asks ops->claim() before it reads them, and says
+// ops->release() when they have been consumed.
 //
-// Credits: at most settings.credit_bytes of payload per channel may be on their way beyond what the
-// receiver consumed; the receiver returns credit by a control frame when half of it is used up.
-// Frames by rx_remote need no credit. So an early message waits in a bounded stash and never blocks
-// the other channels.
+// Credits: what arrived on a channel and was not consumed yet costs at most the receiver's
+// settings.credit_bytes (struct kolo_peer tells the sender); a frame costs KOLO_FRAME_COST_BYTES
+// plus its payload, one by rx_remote no payload. The receiver returns credit by a control frame
+// when half of it is used up. So an early message waits in a bounded stash and never blocks the
+// other channels, and a peer that overruns it breaks the protocol.
+//
+// Control frames travel on KOLO_CHANNEL_CONTROL, desc.bytes[0] says which: below
+// KOLO_CONTROL_TRANSPORT the core's (credit, abort, goodbye), from there on the transport's own.
+//
+// Who dials: both may at once; the dial of the lower rank stands. So a dial that proved itself is
+// not up yet: the acceptor's transport sends something of its own at once (a byte, its memfd), and
+// the dialler calls kolo_link_set_up() when it has that. Its end before that means that the other
+// side's dial stands: the link stays CONNECTING and waits for adopt(), until its deadline.
 #ifndef KOLO_TRANSPORT_LINK_H
 #define KOLO_TRANSPORT_LINK_H
 
+#include "transport/map.h"
 #include "transport/transport.h"
 
 struct kolo_port;
+
+enum {
+    KOLO_FRAME_COST_BYTES = 64,    /* of credit, beside the payload */
+    KOLO_CONTROL_BYTES_MAX = 1024, /* payload of a control frame */
+    KOLO_CONTROL_TRANSPORT = 128,  /* the first type of control frame that is the transport's own */
+    KOLO_CHANNELS_MAX = 65536      /* per link */
+};
 
 struct kolo_header {
     uint32_t channel;
@@ -29,14 +47,17 @@ void kolo_header_unpack(const uint8_t in[KOLO_HEADER_BYTES], struct kolo_header 
 
 /** A frame on its way out. payload stays valid until kolo_link_frame_done. */
 struct kolo_frame {
-    struct kolo_header header;
+    struct kolo_header header; /* header.bytes: of the payload; 0 if is_remote */
     const uint8_t *payload;
-    struct kolo_work *work; /* NULL: a control frame */
+    size_t bytes;                 /* of the payload; if is_remote of the whole message */
+    bool is_remote;               /* ops->is_remote() was for it: to be delivered by rx_remote */
+    struct kolo_work *work;       /* NULL: a control frame */
+    struct kolo_control *control; /* the core's */
 };
 
 /** Where arriving payload goes; belongs to the link, one frame at a time. */
 struct kolo_sink {
-    uint8_t *dst;
+    uint8_t *dst; /* NULL: the bytes are dropped */
     const uint8_t *local;
     size_t left;
     kolo_reduce_fn reduce; /* NULL: copy */
@@ -48,19 +69,31 @@ struct kolo_sink {
 
 enum kolo_link_state { KOLO_LINK_CONNECTING, KOLO_LINK_UP, KOLO_LINK_DOWN };
 
-/** The common part of a link; each transport's link struct begins with it. */
+/** The common part of a link; each transport's link struct begins with it. Below the line: the
+ * core's. */
 struct kolo_link {
     struct kolo_endpoint *endpoint;
+    struct kolo_port *port;
     const struct kolo_transport *transport;
     int peer;
     enum kolo_link_state state;
-    kolo_status why; /* DOWN: what ended it */
     bool said_goodbye, heard_goodbye;
     struct kolo_sink sink;
-    struct kolo_channel *channels;      /* the core's */
-    struct kolo_control *control_queue; /* the core's: control frames not yet sent */
-    struct kolo_link *next;             /* the endpoint's list of links */
     uint64_t bytes_sent, bytes_received;
+    /* ---- */
+    kolo_status why; /* DOWN: what ended it */
+    char *why_text;  /* its detail; NULL: none, or no memory */
+    struct kolo_link *next;
+    struct kolo_map channels;
+    struct kolo_channel *ready_first, *ready_last;     /* have a frame to send and credit for it */
+    struct kolo_channel *owing_first, *owing_last;     /* shall return credit */
+    struct kolo_control *control_first, *control_last; /* the transport's control frames */
+    struct kolo_channel *rx_channel;
+    struct kolo_header rx_header;
+    uint8_t *rx_control;
+    bool owes_goodbye, owes_abort, is_pushing;
+    uint64_t credit_bytes; /* that the peer grants a channel */
+    uint64_t sends;        /* works posted and not finished */
 };
 
 /** A transport. Compiled or not; the build generates kolo_transports[] of those that are, best
@@ -79,27 +112,49 @@ struct kolo_transport {
     bool (*reaches)(const struct kolo_port *port, const struct kolo_peer *peer,
                     struct kolo_why *why_out);
     /** A new link in state CONNECTING; with @p fd >= 0 the peer dialled us and proved itself (the
-     * fd is the link's), with -1 we dial. Ends in kolo_link_set_up() or kolo_link_set_down(). */
+     * fd is the link's, also if this fails), with -1 we dial. Ends in kolo_link_set_up() or
+     * kolo_link_set_down(), from here or later. */
     kolo_status (*connect)(struct kolo_port *port, int peer, int fd, kolo_deadline deadline,
                            struct kolo_link **link_out);
-    /** Moves frames out, as many as fit. Called when there is something to send and from progress.
-     * True: moved. */
+    /** The peer's dial @p fd replaces ours, which is not up yet. NULL where there is no dialling.
+     */
+    void (*adopt)(struct kolo_link *link, int fd);
+    /** Looks for peers that want a link where no file descriptor tells. True: found. May be NULL.
+     */
+    bool (*poll)(struct kolo_port *port);
+    /** Moves frames out, as many as fit. Only called by kolo_link_push(), never nested. True:
+     * moved. */
     bool (*push)(struct kolo_link *link);
-    /** Looks for arrived frames where no file descriptor tells (shared memory). True: moved. May be
-     * NULL. */
+    /** Looks for arrived and for consumed frames where no file descriptor tells (shared memory).
+     * True: moved. NULL: the poller's callbacks do it. */
     bool (*pull)(struct kolo_link *link);
-    /** The bytes named by kolo_link_rx_remote(cookie) have been consumed. NULL where rx_remote is
-     * not used. */
+    /** Shall @p work, whose first frame is due, go by rx_remote as one frame of any length? NULL:
+     * never. */
+    bool (*is_remote)(struct kolo_link *link, const struct kolo_work *work);
+    /** The bytes named by rx_remote(cookie) are about to be read. False: the sender took them back,
+     * forget them (no release follows). NULL: they are always there. */
+    bool (*claim)(struct kolo_link *link, uint64_t cookie);
+    /** The bytes named by rx_remote(cookie) are needed no more: consumed after a claim, or dropped
+     * without one. NULL where rx_remote is not used. */
     void (*release)(struct kolo_link *link, uint64_t cookie);
-    /** Withdraws @p work from the wire: on return its memory is not read by a peer thread. NULL:
-     * nothing to do. */
+    /** Withdraws @p work's frames from the wire: on return its memory is not read any more, by
+     * nobody, and no frame_done() comes for them. Of a frame that is half moved the transport makes
+     * a copy, or ends the link. The link may be DOWN. NULL: the transport keeps no frame beyond
+     * push(). */
     void (*withdraw)(struct kolo_link *link, struct kolo_work *work);
+    /** A control frame of the transport's own types. Any status but OK ends the link. NULL: such
+     * frames are a protocol error. */
+    kolo_status (*control)(struct kolo_link *link, const struct kolo_header *header,
+                           const uint8_t *payload);
     /** "tcp 10.0.0.5:4711" */
     void (*describe)(const struct kolo_link *link, char *text, size_t capacity);
     /** True when everything handed over has left this process's memory (bytes in the kernel count
      * as left). */
     bool (*is_drained)(const struct kolo_link *link);
-    /** Frees the link; never blocks. */
+    /** The link went DOWN: close what the peer may notice (descriptors, flags), touch no work. Also
+     * called from within the transport's own calls of set_down. NULL: nothing to do. */
+    void (*down)(struct kolo_link *link);
+    /** Frees the link, after down() or half built; calls kolo_link_fini(); never blocks. */
     void (*free_link)(struct kolo_link *link);
 };
 /** NULL-terminated, best first; generated by the build. */
@@ -107,37 +162,48 @@ extern const struct kolo_transport *const kolo_transports[];
 
 /* ---- what the core offers to transports ---- */
 
-/** The first fields of each transport's port struct. */
+/** The first fields of each transport's port struct; open() need not fill in the first two.
+ * doorbell: a word that peers read after they published something (seq_cst on both sides); 1: we
+ * are about to sleep, write to kolo_poller_event_fd(). The core sets it in arm and clears it in
+ * disarm; a peer that rings may clear it. NULL: descriptors wake us. */
 struct kolo_port {
     struct kolo_endpoint *endpoint;
     const struct kolo_transport *transport;
+    _Atomic uint32_t *doorbell;
 };
 const struct kolo_endpoint_config *kolo_endpoint_config_of(const struct kolo_endpoint *endpoint);
 const struct kolo_peer *kolo_endpoint_peer(const struct kolo_endpoint *endpoint, int peer);
-/** A peer proved itself on @p fd for @p transport: the core settles who dials when both did (the
- * dial of the lower rank stands), then calls connect(..., fd, ...), or closes the fd. */
+/** A peer proved itself on @p fd for this port's transport: the core settles who dials when both
+ * did, then calls connect(..., fd, ...) or adopt(), or closes the fd. */
 void kolo_endpoint_incoming(struct kolo_port *port, const struct kolo_greeting *theirs, int fd);
+/** A peer made a link that needs no dialling (inproc): makes ours. */
+void kolo_endpoint_attach(struct kolo_port *port, int peer);
 
-/** Fills in a new link's common part. */
-void kolo_link_init(struct kolo_link *link, struct kolo_port *port, int peer);
-/** Fails what is queued, frees the common part's memory. For free_link. */
+/** Fills in a new, zeroed link's common part. ERR_NO_MEMORY: call fini all the same. */
+kolo_status kolo_link_init(struct kolo_link *link, struct kolo_port *port, int peer) KOLO_NODISCARD;
+/** Frees the common part's memory. For free_link. */
 void kolo_link_fini(struct kolo_link *link);
 void kolo_link_set_up(struct kolo_link *link);
 /** Ends the link: all its works get @p why, the event `down` (or nothing after a goodbye) is told.
- * Idempotent. Takes the text from this thread's detail. The transport's free_link comes later, from
- * the core. */
+ * Idempotent. Takes the text from this thread's detail. The transport's down() comes at once, its
+ * free_link() later, both from the core. */
 void kolo_link_set_down(struct kolo_link *link, kolo_status why);
 
-/** The next frame to move, at most @p max_bytes of payload (and segment_bytes); false: nothing, or
- * no credit. needs_credit false: a transport that will deliver it by rx_remote. The caller owns the
- * frame until frame_done. */
-bool kolo_link_next_frame(struct kolo_link *link, size_t max_bytes, bool needs_credit,
-                          struct kolo_frame *frame_out);
-/** Looks at what next_frame would give without taking it: payload pointer and full remaining
- * length. */
-bool kolo_link_peek_frame(const struct kolo_link *link, const uint8_t **payload_out,
-                          size_t *bytes_out);
+/** Runs ops->push() unless it is running, or the link is not UP. What the core itself uses; for a
+ * transport that learns it can move frames again. True: moved. */
+bool kolo_link_push(struct kolo_link *link);
+/** Would next_frame() give something? (A frame that waits for credit does not count.) */
+bool kolo_link_has_frames(const struct kolo_link *link);
+/** The next frame to move, at most @p max_bytes of payload (and segment_bytes; a remote one is
+ * never cut); control frames first (their payload is never cut either: at least
+ * KOLO_CONTROL_BYTES_MAX must fit). False: nothing, or max_bytes is too little for it. The caller
+ * owns the frame until frame_done. */
+bool kolo_link_next_frame(struct kolo_link *link, size_t max_bytes, struct kolo_frame *frame_out);
+/** Ignored once the link is DOWN. */
 void kolo_link_frame_done(struct kolo_link *link, const struct kolo_frame *frame);
+/** Queues a control frame of the transport's own type desc->bytes[0] with a copy of @p payload. */
+kolo_status kolo_link_send_control(struct kolo_link *link, const struct kolo_desc *desc,
+                                   const void *payload, size_t bytes) KOLO_NODISCARD;
 
 /** Begins a frame: sets link->sink. Any status but OK: the peer broke the protocol; set the link
  * down with it. */
@@ -150,9 +216,11 @@ void kolo_sink_stored(struct kolo_sink *sink, size_t bytes);
 /** Consumes up to @p bytes at @p data: whole elements only when reducing. Returns how many were
  * consumed. */
 size_t kolo_sink_put(struct kolo_sink *sink, const void *data, size_t bytes);
-void kolo_link_rx_end(struct kolo_link *link);
-/** The peer holds @p header->bytes... or, for long ones, @p bytes bytes at @p data, readable until
- * release(cookie). */
+/** After all header->bytes went into the sink. Status as of rx_begin; the link may have gone DOWN
+ * meanwhile. */
+kolo_status kolo_link_rx_end(struct kolo_link *link) KOLO_NODISCARD;
+/** The peer holds the whole message: @p bytes bytes at @p data, readable until release(cookie).
+ * header->bytes is not looked at. */
 kolo_status kolo_link_rx_remote(struct kolo_link *link, const struct kolo_header *header,
                                 const void *data, size_t bytes, uint64_t cookie) KOLO_NODISCARD;
 

@@ -92,11 +92,14 @@ struct kolo_address {
  * wire. */
 struct kolo_peer {
     struct kolo_identity identity;
+    uint64_t
+        credit_bytes; /* its KOLO_CREDIT_BYTES: what may be sent to it before it is asked for */
     struct kolo_address addresses[KOLO_TRANSPORTS_MAX];
 };
 
-/** Told to the runtime from within kolo_endpoint_progress (or _send/_recv). @p text lives during
- * the call. */
+/** Told to the runtime from within kolo_endpoint_progress (or _link, _send, _recv, _close). @p text
+ * lives during the call. They may call kolo_endpoint_abort and kolo_work_cancel, nothing else. Any
+ * may be NULL. */
 struct kolo_endpoint_events {
     void *context;
     /** A message's description differs from that of the receive it meets. The receive failed with
@@ -138,13 +141,14 @@ kolo_status kolo_peer_read(struct kolo_reader *reader, struct kolo_peer *peer_ou
 kolo_status kolo_endpoint_set_peers(struct kolo_endpoint *endpoint,
                                     const struct kolo_peer *peers) KOLO_NODISCARD;
 /** Which transport joins us and @p peer, and why ("same process", "same host", "forced by
- * KOLO_TRANSPORT"). */
-void kolo_endpoint_choice(const struct kolo_endpoint *endpoint, int peer,
-                          const char **transport_out, const char **why_out);
+ * KOLO_TRANSPORT"). "none" and why not, if none does. The text is good until the next call. */
+void kolo_endpoint_choice(struct kolo_endpoint *endpoint, int peer, const char **transport_out,
+                          const char **why_out);
 
 /** The link to @p peer (not self); begins to connect at the first call. Works may be posted before
  * it is up.
- *  @p deadline bounds the connecting. */
+ *  @p deadline bounds the connecting. A link that fell gives what ended it. After a peer's goodbye
+ * the link is still given: what had arrived can be received, all else fails with ERR_PEER. */
 kolo_status kolo_endpoint_link(struct kolo_endpoint *endpoint, int peer, kolo_deadline deadline,
                                struct kolo_link **link_out) KOLO_NODISCARD;
 
@@ -169,8 +173,8 @@ void kolo_link_send(struct kolo_link *link, uint32_t channel, const struct kolo_
 void kolo_link_recv(struct kolo_link *link, uint32_t channel, const struct kolo_desc *desc,
                     void *dst, size_t bytes, const struct kolo_action *action,
                     struct kolo_work *work);
-/** Takes a work back: on return its buffers are no longer touched by anyone in this process, status
- * is ERR_ABORTED (or what it had). The link is of no use for that channel afterwards. */
+/** Takes a work back: on return its buffers are no longer touched by anyone, status is ERR_ABORTED
+ * (or what it had). The link is of no use for that channel afterwards. */
 void kolo_work_cancel(struct kolo_work *work);
 /** A snapshot for error messages: "tcp 10.0.0.5:4711 up, 3 of 8 MiB received". */
 void kolo_link_describe(const struct kolo_link *link, char *text, size_t capacity);

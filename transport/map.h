@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// A hash table from 32-bit keys to pointers: the links of an endpoint by rank, the channels of a
+// link by number. Keys are never removed.
+#ifndef KOLO_TRANSPORT_MAP_H
+#define KOLO_TRANSPORT_MAP_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct kolo_map_slot {
+    uint32_t key;
+    void *value; /* NULL: free */
+};
+/** Zeroed: empty. */
+struct kolo_map {
+    struct kolo_map_slot *slots;
+    uint32_t slot_count; /* a power of two, or 0 */
+    uint32_t count;
+};
+
+/** NULL: not there. */
+void *kolo_map_get(const struct kolo_map *map, uint32_t key);
+/** @p key must not be there, @p value not NULL. */
+kolo_status kolo_map_put(struct kolo_map *map, uint32_t key, void *value) KOLO_NODISCARD;
+/** The values in no order: starts with *cursor 0, NULL at the end. No put meanwhile. */
+void *kolo_map_next(const struct kolo_map *map, uint32_t *cursor);
+void kolo_map_fini(struct kolo_map *map);
+
+#endif

@@ -17,8 +17,8 @@ void *kolo_calloc(size_t count, size_t bytes) __attribute__((malloc));
  */
 void *kolo_aligned(size_t alignment, size_t bytes) __attribute__((malloc));
 
-/** Grows @p *array to hold @p need elements of @p bytes each (doubling); on failure *array is as
- * before. */
+/** Grows @p *array to hold @p need elements of @p bytes each (doubling); new
+ * elements are zero. On failure *array is as before. */
 kolo_status kolo_grow(void **array, size_t *capacity, size_t need, size_t bytes) KOLO_NODISCARD;
 
 /** A copy of @p text, or NULL. */

@@ -7,6 +7,8 @@
 
 #include <stdbool.h>
 
+#include "base/status.h"
+
 enum kolo_log_level {
     KOLO_LOG_NONE,
     KOLO_LOG_ERROR,
@@ -20,7 +22,11 @@ enum kolo_log_level {
 void kolo_log_set_level(enum kolo_log_level level);
 bool kolo_log_on(enum kolo_log_level level);
 
-/** Replaces the sink (NULL: the default). @p line has no newline. */
+/** The level named by @p text (setting KOLO_LOG). ERR_CONFIG names what is allowed. */
+kolo_status kolo_log_level_parse(const char *text, enum kolo_log_level *level_out) KOLO_NODISCARD;
+
+/** Replaces the sink (NULL: the default). @p line has no newline. When this returns, no thread
+ * runs the old sink any more; so a sink must not call it. */
 void kolo_log_set_sink(void (*sink)(void *context, enum kolo_log_level level, const char *line),
                        void *context);
 

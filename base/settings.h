@@ -47,12 +47,12 @@ struct kolo_settings {
 /** Defaults only. */
 void kolo_settings_init(struct kolo_settings *settings);
 
-/** Applies every KOLO_* of @p environ (a NULL-terminated "NAME=value" array; NULL: this process's
- * environment).
+/** Applies every KOLO_* of @p environment (a NULL-terminated "NAME=value" array; NULL: this
+ * process's environment).
  *  @return ERR_CONFIG for a bad value: the detail names variable, value and grammar; nothing is
  * applied then. An unknown KOLO_* is no error: @p unknown (may be NULL) is called with its name and
  * the nearest known name or NULL. */
-kolo_status kolo_settings_load(struct kolo_settings *settings, char *const *environ,
+kolo_status kolo_settings_load(struct kolo_settings *settings, char *const *environment,
                                void (*unknown)(void *context, const char *name,
                                                const char *nearest),
                                void *context) KOLO_NODISCARD;

@@ -11,7 +11,8 @@
 enum { KOLO_DETAIL_MAX = 1024 };
 
 /** Writes this thread's detail (cut at KOLO_DETAIL_MAX - 1 bytes) and returns @p status: `return
- * kolo_fail(...)`. */
+ * kolo_fail(...)`. The detail stays one line: control bytes become '?'. Arguments may point into
+ * the old detail. */
 kolo_status kolo_fail(kolo_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

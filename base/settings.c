@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// The settings registry: the table made of settings.def, defaults, the environment, and values set
+// by name. The only file of the project that reads the environment. A load is all or nothing: it
+// works on a copy.
+#include "base/settings.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/settings_table.h"
+
+#define PREFIX "KOLO_"
+enum { PREFIX_BYTES = sizeof PREFIX - 1 };
+
+const struct kolo_setting_row kolo_setting_rows[KOLO_SETTINGS_COUNT] = {
+#define ROW(field, NAME, TYPE, preset, min, max, help, secret)                                     \
+    [KOLO_SET_##NAME] = {PREFIX #NAME, KOLO_TYPE_##TYPE,                                           \
+                         secret,       offsetof(struct kolo_settings, field),                      \
+                         preset,       min,                                                        \
+                         max,          help},
+#define KOLO_SETTING(field, NAME, TYPE, preset, min, max, help)                                    \
+    ROW(field, NAME, TYPE, preset, min, max, help, false)
+#define KOLO_SETTING_SECRET(field, NAME, TYPE, preset, min, max, help)                             \
+    ROW(field, NAME, TYPE, preset, min, max, help, true)
+#include "base/settings.def"
+#undef KOLO_SETTING_SECRET
+#undef KOLO_SETTING
+#undef ROW
+};
+
+void kolo_settings_init(struct kolo_settings *settings)
+{
+    memset(settings, 0, sizeof *settings);
+    for (size_t i = 0; i < KOLO_SETTINGS_COUNT; i++) {
+        const struct kolo_setting_row *row = &kolo_setting_rows[i];
+        kolo_status status = kolo_setting_parse(row, row->preset, settings);
+        assert(status == KOLO_OK); /* settings.def is wrong; a test reads every default back */
+        (void)status;
+        settings->source[i] = KOLO_FROM_DEFAULT;
+    }
+}
+
+/* An environment variable's name must be exact; KOLO_SETTINGS_COUNT: unknown. */
+static size_t find_variable(const char *name, size_t bytes)
+{
+    size_t index = 0;
+    while (index < KOLO_SETTINGS_COUNT && (strlen(kolo_setting_rows[index].name) != bytes ||
+                                           memcmp(kolo_setting_rows[index].name, name, bytes) != 0))
+        index++;
+    return index;
+}
+
+/* Options may leave out the prefix and are not case-sensitive. */
+static size_t find_option(const char *name)
+{
+    if (strncasecmp(name, PREFIX, PREFIX_BYTES) == 0)
+        name += PREFIX_BYTES;
+    size_t index = 0;
+    while (index < KOLO_SETTINGS_COUNT &&
+           strcasecmp(kolo_setting_rows[index].name + PREFIX_BYTES, name) != 0)
+        index++;
+    return index;
+}
+
+static kolo_status assign(struct kolo_settings *settings, size_t index, const char *value,
+                          enum kolo_setting_source source)
+{
+    kolo_status status = kolo_setting_parse(&kolo_setting_rows[index], value, settings);
+    if (status == KOLO_OK)
+        settings->source[index] = (uint8_t)source;
+    return status;
+}
+
+static void tell_unknown(const char *entry, size_t bytes,
+                         void (*unknown)(void *context, const char *name, const char *nearest),
+                         void *context)
+{
+    char name[KOLO_TEXT_MAX];
+    size_t kept = bytes < sizeof name ? bytes : sizeof name - 1;
+    memcpy(name, entry, kept);
+    name[kept] = '\0';
+    enum kolo_setting_index nearest = kolo_setting_nearest(name);
+    unknown(context, name, nearest == KOLO_SETTINGS_COUNT ? NULL : kolo_setting_rows[nearest].name);
+}
+
+kolo_status kolo_settings_load(struct kolo_settings *settings, char *const *environment,
+                               void (*unknown)(void *context, const char *name,
+                                               const char *nearest),
+                               void *context)
+{
+    struct kolo_settings next = *settings;
+    bool seen[KOLO_SETTINGS_COUNT] = {false}; /* of two entries the first counts, as for getenv */
+    for (char *const *entry = environment ? environment : environ; entry && *entry; entry++) {
+        const char *equals = strchr(*entry, '=');
+        if (!equals || strncmp(*entry, PREFIX, PREFIX_BYTES) != 0)
+            continue;
+        size_t bytes = (size_t)(equals - *entry);
+        size_t index = find_variable(*entry, bytes);
+        if (index == KOLO_SETTINGS_COUNT) {
+            if (unknown)
+                tell_unknown(*entry, bytes, unknown, context);
+            continue;
+        }
+        if (seen[index])
+            continue;
+        seen[index] = true;
+        kolo_status status = assign(&next, index, equals + 1, KOLO_FROM_ENVIRONMENT);
+        if (status != KOLO_OK)
+            return status;
+    }
+    *settings = next;
+    return KOLO_OK;
+}
+
+kolo_status kolo_settings_set(struct kolo_settings *settings, const char *name, const char *value,
+                              enum kolo_setting_source source)
+{
+    size_t index = find_option(name);
+    if (index < KOLO_SETTINGS_COUNT)
+        return assign(settings, index, value, source);
+    enum kolo_setting_index nearest = kolo_setting_nearest(name);
+    if (nearest == KOLO_SETTINGS_COUNT)
+        return kolo_fail(KOLO_ERR_NOT_FOUND,
+                         "unknown setting %.64s; kolorun --help-settings lists them", name);
+    return kolo_fail(KOLO_ERR_NOT_FOUND, "unknown setting %.64s; did you mean %s?", name,
+                     kolo_setting_rows[nearest].name);
+}
+
+const char *kolo_settings_name(enum kolo_setting_index index)
+{
+    return (size_t)index < KOLO_SETTINGS_COUNT ? kolo_setting_rows[index].name : "KOLO_?";
+}
+
+const char *kolo_environment(const char *name)
+{
+    return getenv(name);
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns the texts of the statuses and each thread's detail. A detail is always one line: control
+// bytes, which may come from a stranger, are written as '?'. Never logs, never allocates.
+#include "base/status.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local char thread_detail[KOLO_DETAIL_MAX];
+
+const char *kolo_status_text(kolo_status status)
+{
+    switch (status) {
+#define CASE(name, value, lost, text)                                                              \
+    case KOLO_##name:                                                                              \
+        return text;
+        KOLO_STATUS_MAP(CASE)
+#undef CASE
+    }
+    return "unknown status";
+}
+
+const char *kolo_status_name(kolo_status status)
+{
+    switch (status) {
+#define CASE(name, value, lost, text)                                                              \
+    case KOLO_##name:                                                                              \
+        return "KOLO_" #name;
+        KOLO_STATUS_MAP(CASE)
+#undef CASE
+    }
+    return "KOLO_?";
+}
+
+kolo_lost kolo_status_lost(kolo_status status)
+{
+    switch (status) {
+#define CASE(name, value, lost, text)                                                              \
+    case KOLO_##name:                                                                              \
+        return KOLO_LOST_##lost;
+        KOLO_STATUS_MAP(CASE)
+#undef CASE
+    }
+    return KOLO_LOST_PROCESS;
+}
+
+const char *kolo_error_detail(void)
+{
+    return thread_detail;
+}
+
+/* Formats into a buffer of its own first: the arguments may point into the old detail. */
+static void format_detail(const char *suffix, const char *format, va_list args)
+{
+    char text[KOLO_DETAIL_MAX];
+    int length = vsnprintf(text, sizeof text, format, args);
+    size_t used = length < 0 ? 0 : (size_t)length;
+    text[length < 0 ? 0 : sizeof text - 1] = '\0';
+    if (used < sizeof text && suffix)
+        snprintf(text + used, sizeof text - used, ": %s", suffix);
+    for (char *at = text; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 127)
+            *at = '?';
+    memcpy(thread_detail, text, strlen(text) + 1);
+}
+
+kolo_status kolo_fail(kolo_status status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    format_detail(NULL, format, args);
+    va_end(args);
+    return status;
+}
+
+kolo_status kolo_fail_errno(kolo_status status, int error, const char *format, ...)
+{
+    char buffer[128];
+    va_list args;
+    va_start(args, format);
+    format_detail(strerror_r(error, buffer, sizeof buffer), format, args);
+    va_end(args);
+    return status;
+}
+
+void kolo_detail_set(const char *text)
+{
+    size_t bytes = text ? strnlen(text, KOLO_DETAIL_MAX - 1) : 0;
+    if (bytes)
+        memmove(thread_detail, text, bytes); /* text may be the detail itself */
+    thread_detail[bytes] = '\0';
+}

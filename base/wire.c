@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only place where bytes from outside become integers. Every take() and claim() compares what
+// is asked with what is left before it touches a byte; nothing adds to a pointer that may pass its
+// end. After the first failure reads give zeroes and writes go nowhere.
+#include "base/wire.h"
+
+#include <string.h>
+
+struct kolo_reader kolo_reader_over(const void *data, size_t bytes)
+{
+    static const uint8_t nothing[1];
+    const uint8_t *start = data ? data : nothing;
+    return (struct kolo_reader){.at = start, .end = start + (data ? bytes : 0)};
+}
+
+/* The next @p bytes bytes, or NULL and the reader has failed. */
+static const uint8_t *take(struct kolo_reader *reader, size_t bytes)
+{
+    if (reader->failed || bytes > (size_t)(reader->end - reader->at)) {
+        reader->failed = true;
+        return NULL;
+    }
+    const uint8_t *at = reader->at;
+    reader->at += bytes;
+    return at;
+}
+
+static uint64_t read_integer(struct kolo_reader *reader, size_t bytes)
+{
+    const uint8_t *at = take(reader, bytes);
+    uint64_t value = 0;
+    for (size_t i = 0; at && i < bytes; i++)
+        value |= (uint64_t)at[i] << (8 * i);
+    return value;
+}
+
+uint8_t kolo_read_u8(struct kolo_reader *reader)
+{
+    return (uint8_t)read_integer(reader, 1);
+}
+
+uint16_t kolo_read_u16(struct kolo_reader *reader)
+{
+    return (uint16_t)read_integer(reader, 2);
+}
+
+uint32_t kolo_read_u32(struct kolo_reader *reader)
+{
+    return (uint32_t)read_integer(reader, 4);
+}
+
+uint64_t kolo_read_u64(struct kolo_reader *reader)
+{
+    return read_integer(reader, 8);
+}
+
+int32_t kolo_read_i32(struct kolo_reader *reader)
+{
+    return (int32_t)kolo_read_u32(reader);
+}
+
+int64_t kolo_read_i64(struct kolo_reader *reader)
+{
+    return (int64_t)kolo_read_u64(reader);
+}
+
+void kolo_read_bytes(struct kolo_reader *reader, void *data, size_t bytes)
+{
+    const uint8_t *at = take(reader, bytes);
+    if (bytes == 0)
+        return;
+    if (at)
+        memcpy(data, at, bytes);
+    else
+        memset(data, 0, bytes);
+}
+
+void kolo_read_text(struct kolo_reader *reader, char *text, size_t capacity)
+{
+    size_t bytes = kolo_read_u16(reader);
+    const uint8_t *at = take(reader, bytes);
+    if (capacity > 0)
+        text[0] = '\0';
+    if (!at)
+        return;
+    if (bytes >= capacity || memchr(at, '\0', bytes)) {
+        reader->failed = true;
+        return;
+    }
+    memcpy(text, at, bytes);
+    text[bytes] = '\0';
+}
+
+const uint8_t *kolo_read_blob(struct kolo_reader *reader, size_t *bytes_out)
+{
+    size_t bytes = kolo_read_u32(reader);
+    const uint8_t *at = take(reader, bytes);
+    *bytes_out = at ? bytes : 0;
+    return at;
+}
+
+size_t kolo_reader_left(const struct kolo_reader *reader)
+{
+    return reader->failed ? 0 : (size_t)(reader->end - reader->at);
+}
+
+kolo_status kolo_reader_finish(const struct kolo_reader *reader, const char *what)
+{
+    if (reader->failed)
+        return kolo_fail(KOLO_ERR_DATA, "%s: cut short or malformed", what);
+    if (reader->at != reader->end)
+        return kolo_fail(KOLO_ERR_DATA, "%s: %zu bytes too many", what, kolo_reader_left(reader));
+    return KOLO_OK;
+}
+
+struct kolo_writer kolo_writer_over(void *data, size_t bytes)
+{
+    return (struct kolo_writer){.at = data, .end = data ? (uint8_t *)data + bytes : NULL};
+}
+
+/* Room for the next @p bytes bytes, or NULL and the writer has failed. */
+static uint8_t *claim(struct kolo_writer *writer, size_t bytes)
+{
+    if (writer->failed || !writer->at || bytes > (size_t)(writer->end - writer->at)) {
+        writer->failed = true;
+        return NULL;
+    }
+    uint8_t *at = writer->at;
+    writer->at += bytes;
+    return at;
+}
+
+static void write_integer(struct kolo_writer *writer, uint64_t value, size_t bytes)
+{
+    uint8_t *at = claim(writer, bytes);
+    for (size_t i = 0; at && i < bytes; i++)
+        at[i] = (uint8_t)(value >> (8 * i));
+}
+
+void kolo_write_u8(struct kolo_writer *writer, uint8_t value)
+{
+    write_integer(writer, value, 1);
+}
+
+void kolo_write_u16(struct kolo_writer *writer, uint16_t value)
+{
+    write_integer(writer, value, 2);
+}
+
+void kolo_write_u32(struct kolo_writer *writer, uint32_t value)
+{
+    write_integer(writer, value, 4);
+}
+
+void kolo_write_u64(struct kolo_writer *writer, uint64_t value)
+{
+    write_integer(writer, value, 8);
+}
+
+void kolo_write_i32(struct kolo_writer *writer, int32_t value)
+{
+    write_integer(writer, (uint32_t)value, 4);
+}
+
+void kolo_write_i64(struct kolo_writer *writer, int64_t value)
+{
+    write_integer(writer, (uint64_t)value, 8);
+}
+
+void kolo_write_bytes(struct kolo_writer *writer, const void *data, size_t bytes)
+{
+    if (bytes == 0)
+        return;
+    uint8_t *at = claim(writer, bytes);
+    if (at)
+        memcpy(at, data, bytes);
+}
+
+void kolo_write_text(struct kolo_writer *writer, const char *text)
+{
+    size_t bytes = strlen(text);
+    if (bytes > UINT16_MAX) {
+        writer->failed = true;
+        return;
+    }
+    kolo_write_u16(writer, (uint16_t)bytes);
+    kolo_write_bytes(writer, text, bytes);
+}
+
+void kolo_write_blob(struct kolo_writer *writer, const void *data, size_t bytes)
+{
+    if (bytes > UINT32_MAX) {
+        writer->failed = true;
+        return;
+    }
+    kolo_write_u32(writer, (uint32_t)bytes);
+    kolo_write_bytes(writer, data, bytes);
+}
+
+kolo_status kolo_writer_finish(const struct kolo_writer *writer, const void *start,
+                               size_t *bytes_out)
+{
+    if (writer->failed)
+        return kolo_fail(KOLO_ERR_DATA, "message does not fit its buffer");
+    *bytes_out = writer->at ? (size_t)(writer->at - (const uint8_t *)start) : 0;
+    return KOLO_OK;
+}

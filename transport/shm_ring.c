@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns: the layout of a ring and the order of its loads and stores (shm_ring.h draws both). Must
+// never: block, make a system call, or use a number of the shared memory before it was bounded.
+#include "transport/shm_ring.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const uint64_t wake_none = UINT64_MAX;
+
+struct record_head {
+    uint32_t kind, bytes;
+    uint8_t header[KOLO_SHM_RECORD_HEADER];
+};
+_Static_assert(sizeof(struct record_head) + KOLO_SHM_INLINE == KOLO_SHM_LINE,
+               "the first line of a record holds its head and the inline payload");
+
+/** Bytes of ring that a record takes. */
+static uint64_t record_span(uint64_t bytes)
+{
+    if (bytes <= KOLO_SHM_INLINE)
+        return KOLO_SHM_LINE;
+    return KOLO_SHM_LINE + (bytes + KOLO_SHM_LINE - 1) / KOLO_SHM_LINE * KOLO_SHM_LINE;
+}
+
+/** Where the payload begins within the record. */
+static uint64_t payload_offset(uint64_t bytes)
+{
+    return bytes <= KOLO_SHM_INLINE ? sizeof(struct record_head) : KOLO_SHM_LINE;
+}
+
+uint64_t kolo_shm_ring_capacity(size_t bytes)
+{
+    uint64_t capacity = KOLO_SHM_RING_MIN;
+    while (capacity < bytes)
+        capacity *= 2;
+    return capacity;
+}
+
+size_t kolo_shm_ring_footprint(uint64_t capacity)
+{
+    return sizeof(struct kolo_shm_control) + (size_t)capacity;
+}
+
+size_t kolo_shm_record_max(uint64_t capacity)
+{
+    return (size_t)(capacity / 4 - KOLO_SHM_LINE);
+}
+
+void kolo_shm_writer_init(struct kolo_shm_writer *writer, void *memory, uint64_t capacity)
+{
+    *writer = (struct kolo_shm_writer){
+        .control = memory,
+        .data = (uint8_t *)memory + sizeof(struct kolo_shm_control),
+        .capacity = capacity,
+    };
+    atomic_store_explicit(&writer->control->wake_at, wake_none, memory_order_relaxed);
+}
+
+void kolo_shm_reader_init(struct kolo_shm_reader *reader, void *memory, uint64_t capacity)
+{
+    *reader = (struct kolo_shm_reader){
+        .control = memory,
+        .data = (const uint8_t *)memory + sizeof(struct kolo_shm_control),
+        .capacity = capacity,
+    };
+}
+
+/** Takes a fresh copy of the reader's tail. */
+static kolo_status look_at_tail(struct kolo_shm_writer *writer)
+{
+    uint64_t tail = atomic_load_explicit(&writer->control->tail, memory_order_seq_cst);
+    if (tail < writer->tail_seen || tail > writer->head || tail % KOLO_SHM_LINE != 0)
+        return kolo_fail(KOLO_ERR_PROTOCOL,
+                         "shm ring: the reader's tail %" PRIu64 " is impossible (between %" PRIu64
+                         " and %" PRIu64 ", a multiple of %d): its memory is corrupt",
+                         tail, writer->tail_seen, writer->head, KOLO_SHM_LINE);
+    writer->tail_seen = tail;
+    return KOLO_OK;
+}
+
+static bool has_room(const struct kolo_shm_writer *writer, uint64_t span)
+{
+    return writer->capacity - (writer->head - writer->tail_seen) >= span;
+}
+
+/** Asks to be woken when half the ring is free. Room may have come before the reader could see the
+ * wish, so the caller must look once more. */
+static void ask_for_wake(struct kolo_shm_writer *writer)
+{
+    uint64_t at = writer->head - writer->capacity / 2;
+    atomic_store_explicit(&writer->control->wake_at, at, memory_order_seq_cst);
+}
+
+kolo_status kolo_shm_writer_room(struct kolo_shm_writer *writer, size_t bytes)
+{
+    uint64_t span = record_span(bytes);
+    if (has_room(writer, span))
+        return KOLO_OK;
+    kolo_status status = look_at_tail(writer);
+    if (status != KOLO_OK || has_room(writer, span))
+        return status;
+    ask_for_wake(writer);
+    status = look_at_tail(writer);
+    if (status != KOLO_OK || !has_room(writer, span))
+        return status != KOLO_OK ? status : KOLO_AGAIN;
+    atomic_store_explicit(&writer->control->wake_at, wake_none, memory_order_relaxed);
+    return KOLO_OK;
+}
+
+void kolo_shm_writer_put(struct kolo_shm_writer *writer, uint32_t kind,
+                         const uint8_t header[KOLO_SHM_RECORD_HEADER], const void *payload,
+                         size_t bytes)
+{
+    uint64_t mask = writer->capacity - 1;
+    struct record_head head = {.kind = kind, .bytes = (uint32_t)bytes};
+    memcpy(head.header, header, sizeof head.header);
+    memcpy(writer->data + (writer->head & mask), &head, sizeof head);
+    if (bytes > 0) {
+        uint64_t offset = (writer->head + payload_offset(bytes)) & mask;
+        uint64_t first = writer->capacity - offset < bytes ? writer->capacity - offset : bytes;
+        memcpy(writer->data + offset, payload, (size_t)first);
+        memcpy(writer->data, (const uint8_t *)payload + first, bytes - (size_t)first);
+    }
+    writer->head += record_span(bytes);
+    atomic_store_explicit(&writer->control->head, writer->head, memory_order_seq_cst);
+}
+
+bool kolo_shm_writer_is_empty(const struct kolo_shm_writer *writer)
+{
+    return atomic_load_explicit(&writer->control->tail, memory_order_acquire) == writer->head;
+}
+
+/** Takes a fresh copy of the writer's head. */
+static kolo_status look_at_head(struct kolo_shm_reader *reader)
+{
+    uint64_t head = atomic_load_explicit(&reader->control->head, memory_order_seq_cst);
+    if (head < reader->head_seen || head - reader->tail > reader->capacity ||
+        head % KOLO_SHM_LINE != 0)
+        return kolo_fail(KOLO_ERR_PROTOCOL,
+                         "shm ring: the writer's head %" PRIu64 " is impossible (from %" PRIu64
+                         " up to %" PRIu64 " more than %" PRIu64
+                         ", a multiple of %d): its memory is corrupt",
+                         head, reader->head_seen, reader->capacity, reader->tail, KOLO_SHM_LINE);
+    reader->head_seen = head;
+    return KOLO_OK;
+}
+
+/** Copies the oldest record's head. Kind and length by one atomic load, so that what was checked is
+ * what is used even if the writer changes them meanwhile. */
+static void read_head(const struct kolo_shm_reader *reader, struct record_head *head)
+{
+    const uint8_t *at = reader->data + (reader->tail & (reader->capacity - 1));
+    uint64_t first = __atomic_load_n((const uint64_t *)(const void *)at, __ATOMIC_RELAXED);
+    memcpy(head, &first, sizeof first);
+    memcpy(head->header, at + offsetof(struct record_head, header), sizeof head->header);
+}
+
+/** Names the payload's pieces in the ring. */
+static void find_pieces(const struct kolo_shm_reader *reader, struct kolo_shm_record *record)
+{
+    uint64_t offset = (reader->tail + payload_offset(record->bytes)) & (reader->capacity - 1);
+    uint64_t until_end = reader->capacity - offset;
+    size_t first = record->bytes < until_end ? record->bytes : (size_t)until_end;
+    record->pieces[0] = (struct kolo_shm_piece){reader->data + offset, first};
+    record->pieces[1] = (struct kolo_shm_piece){reader->data, record->bytes - first};
+}
+
+kolo_status kolo_shm_reader_peek(struct kolo_shm_reader *reader, struct kolo_shm_record *record_out)
+{
+    if (reader->head_seen == reader->tail) {
+        kolo_status status = look_at_head(reader);
+        if (status != KOLO_OK)
+            return status;
+        if (reader->head_seen == reader->tail)
+            return KOLO_AGAIN;
+    }
+    struct record_head head;
+    read_head(reader, &head);
+    if (head.bytes > kolo_shm_record_max(reader->capacity) ||
+        record_span(head.bytes) > reader->head_seen - reader->tail)
+        return kolo_fail(KOLO_ERR_PROTOCOL,
+                         "shm ring: a record says %u bytes where %" PRIu64
+                         " are published and %zu are allowed: its memory is corrupt",
+                         head.bytes, reader->head_seen - reader->tail,
+                         kolo_shm_record_max(reader->capacity));
+    record_out->kind = head.kind;
+    record_out->bytes = head.bytes;
+    memcpy(record_out->header, head.header, sizeof head.header);
+    record_out->end = reader->tail + record_span(head.bytes);
+    find_pieces(reader, record_out);
+    return KOLO_OK;
+}
+
+bool kolo_shm_reader_pop(struct kolo_shm_reader *reader, const struct kolo_shm_record *record)
+{
+    reader->tail = record->end;
+    atomic_store_explicit(&reader->control->tail, reader->tail, memory_order_seq_cst);
+    uint64_t at = atomic_load_explicit(&reader->control->wake_at, memory_order_seq_cst);
+    if (at == wake_none || reader->tail < at)
+        return false;
+    return atomic_compare_exchange_strong(&reader->control->wake_at, &at, wake_none);
+}

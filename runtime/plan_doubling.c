@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recursive doubling: pairs at distance 1, 2, 4, ... exchange whole vectors and combine them. For
+// any n: with p the largest power of two <= n and e = n - p, the first 2e ranks fold in pairs (the
+// even one sends, the odd one combines and stands for both), p ranks double, the odd one sends the
+// result back.
+//
+// What a rank holds always covers a contiguous range of ranks, and the lower range is the first
+// operand on both sides of an exchange: every rank computes the same bits.
+//
+// A vector that is being sent must not be written, so results alternate between RECV and SCRATCH,
+// chosen so that the last lands in RECV. In place with an odd number of exchanges and no fold it
+// ends in SCRATCH and is copied.
+#include "runtime/plan.h"
+
+struct shape {
+    int rounds;     /* exchanges of a rank that doubles: log2(p) */
+    int extra;      /* e */
+    bool sits_out;  /* folded into its neighbour */
+    bool folds;     /* stands for its neighbour too */
+    int virtual;    /* rank among those that double */
+    bool ends_away; /* the result ends in SCRATCH */
+};
+
+static struct shape shape_of(const struct kolo_plan_args *args)
+{
+    struct shape shape = {0};
+    int p = 1;
+    while (p <= args->size / 2) {
+        p *= 2;
+        shape.rounds++;
+    }
+    shape.extra = args->size - p;
+    bool paired = args->rank < 2 * shape.extra;
+    shape.sits_out = paired && args->rank % 2 == 0;
+    shape.folds = paired && args->rank % 2 == 1;
+    shape.virtual = paired ? args->rank / 2 : args->rank - shape.extra;
+    shape.ends_away = args->in_place && !shape.folds && shape.rounds % 2 == 1;
+    return shape;
+}
+
+static int real_rank(const struct shape *shape, int virtual)
+{
+    return virtual < shape->extra ? 2 * virtual + 1 : virtual + shape->extra;
+}
+
+size_t kolo_doubling_allreduce_scratch(const struct kolo_plan_args *args)
+{
+    struct shape shape = shape_of(args);
+    return shape.sits_out || shape.rounds == 0 ? 0 : args->count;
+}
+
+size_t kolo_doubling_allreduce_nsteps(const struct kolo_plan_args *args)
+{
+    struct shape shape = shape_of(args);
+    if (args->size == 1)
+        return 1;
+    if (shape.sits_out)
+        return 2;
+    return (size_t)shape.rounds + (shape.folds ? 1 : 0) +
+           1; /* the last one copies, finishes and sends back */
+}
+
+static struct kolo_slice whole(const struct kolo_plan_args *args, enum kolo_buffer buffer)
+{
+    return (struct kolo_slice){buffer, 0, args->count};
+}
+
+/** Where the result of exchange @p round lies; -1: what the rank entered the rounds with. */
+static enum kolo_buffer held(const struct shape *shape, int round)
+{
+    int left = shape->rounds - 1 - round; /* exchanges after it */
+    if (round < 0 && !shape->folds)
+        return KOLO_BUFFER_SEND;
+    if (shape->ends_away)
+        return left % 2 == 0 ? KOLO_BUFFER_SCRATCH : KOLO_BUFFER_RECV;
+    return left % 2 == 0 ? KOLO_BUFFER_RECV : KOLO_BUFFER_SCRATCH;
+}
+
+static void exchange(const struct kolo_plan_args *args, const struct shape *shape, int round,
+                     struct kolo_step *step)
+{
+    int other = shape->virtual ^ (1 << round);
+    step->to = step->from = real_rank(shape, other);
+    step->out = step->local = whole(args, held(shape, round - 1));
+    step->in = whole(args, held(shape, round));
+    step->reduces = true;
+    step->incoming_first = other < shape->virtual;
+}
+
+static void last_step(const struct kolo_plan_args *args, const struct shape *shape,
+                      struct kolo_step *step)
+{
+    if (shape->ends_away) {
+        step->copy_from = whole(args, KOLO_BUFFER_SCRATCH);
+        step->copy_to = whole(args, KOLO_BUFFER_RECV);
+    }
+    step->finish = whole(args, KOLO_BUFFER_RECV);
+    if (shape->folds) {
+        step->to = args->rank - 1;
+        step->out = whole(args, KOLO_BUFFER_RECV);
+    }
+}
+
+void kolo_doubling_allreduce_step(const struct kolo_plan_args *args, size_t index,
+                                  struct kolo_step *step_out)
+{
+    struct shape shape = shape_of(args);
+    int round = (int)index - (shape.folds ? 1 : 0);
+    kolo_step_clear(step_out);
+    if (args->size == 1) {
+        step_out->copy_from = whole(args, KOLO_BUFFER_SEND);
+        step_out->copy_to = step_out->finish = whole(args, KOLO_BUFFER_RECV);
+    } else if (shape.sits_out && index == 0) {
+        step_out->to = args->rank + 1;
+        step_out->out = whole(args, KOLO_BUFFER_SEND);
+    } else if (shape.sits_out) {
+        step_out->from = args->rank + 1;
+        step_out->in = whole(args, KOLO_BUFFER_RECV);
+    } else if (round < 0) {
+        step_out->from = args->rank - 1;
+        step_out->in = whole(args, held(&shape, -1));
+        step_out->local = whole(args, KOLO_BUFFER_SEND);
+        step_out->reduces = step_out->incoming_first = true;
+    } else if (round < shape.rounds) {
+        exchange(args, &shape, round, step_out);
+    } else {
+        last_step(args, &shape, step_out);
+    }
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every plan for every world size, and plans broken on purpose that the simulator must object to.
+#include <criterion/criterion.h>
+
+#include <string.h>
+
+#include "runtime/simulate.h"
+
+static void prove(struct kolo_simulation what)
+{
+    kolo_status status = kolo_simulate(&what, NULL);
+    cr_assert(status == KOLO_OK, "%s %s size %d root %d count %zu segment %zu in place %d: %s",
+              kolo_collective_text(what.plan->collective), what.plan->name, what.size, what.root,
+              what.count, what.segment, what.in_place, kolo_error_detail());
+}
+
+static bool has_root(const struct kolo_plan *plan)
+{
+    return plan->collective == KOLO_COLLECTIVE_REDUCE ||
+           plan->collective == KOLO_COLLECTIVE_BROADCAST ||
+           plan->collective == KOLO_COLLECTIVE_GATHER ||
+           plan->collective == KOLO_COLLECTIVE_SCATTER;
+}
+
+/** Both ways of placing, and for segmented plans segments of one, some, and all elements. */
+static void prove_variants(struct kolo_simulation what)
+{
+    size_t segments[] = {1, 3, 7, what.count + 1};
+    for (size_t i = what.plan->is_segmented ? 0 : 3; i < 4; i++) {
+        what.segment = segments[i];
+        for (int in_place = 0; in_place < 2; in_place++) {
+            what.in_place = in_place;
+            prove(what);
+        }
+    }
+}
+
+static void prove_size(int size)
+{
+    size_t n = (size_t)size, counts[] = {0, 1, n - 1, n, n + 1, 13, 2 * n + 3};
+    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++) {
+        bool per_rank = plan->collective != KOLO_COLLECTIVE_ALLREDUCE &&
+                        plan->collective != KOLO_COLLECTIVE_REDUCE &&
+                        plan->collective != KOLO_COLLECTIVE_BROADCAST;
+        for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
+            for (int root = 0; root < (has_root(plan) ? size : 1); root++) {
+                if (size > 9 && root != 0 && root != size - 1 && root != (int)(c * 5 % n))
+                    continue;
+                if (per_rank && counts[c] > 13)
+                    continue; /* n blocks of n elements say nothing that blocks of 13 do not */
+                prove_variants((struct kolo_simulation){
+                    .plan = plan, .size = size, .root = root, .count = counts[c]});
+            }
+    }
+}
+
+Test(simulate, every_plan_for_1_to_64, .timeout = 200)
+{
+    for (int size = 1; size <= 64; size++)
+        prove_size(size);
+}
+
+/** Those that take a number of steps that grows with the world: tested apart, side by side. */
+static bool is_ring(const struct kolo_plan *plan)
+{
+    return plan->collective == KOLO_COLLECTIVE_ALLREDUCE && strcmp(plan->name, "ring") == 0;
+}
+
+static void prove_large(int size, int sparse, bool rings)
+{
+    size_t n = (size_t)size, counts[] = {n + 1, 1, n - 1, 0};
+    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++) {
+        bool per_rank = plan->collective != KOLO_COLLECTIVE_ALLREDUCE &&
+                        plan->collective != KOLO_COLLECTIVE_REDUCE &&
+                        plan->collective != KOLO_COLLECTIVE_BROADCAST;
+        if (is_ring(plan) != rings)
+            continue;
+        for (int c = 0; c < (sparse ? 1 : 4); c++) {
+            struct kolo_simulation what = {.plan = plan,
+                                           .size = size,
+                                           .samples = 24,
+                                           .count = per_rank ? (size_t)(c + 1) % 3 : counts[c],
+                                           .segment = n / 3 + 1,
+                                           .in_place = c % 2 == 1};
+            if (has_root(plan))
+                what.root = c % 2 == 0 ? size / 3 : size - 1;
+            prove(what);
+        }
+    }
+}
+
+Test(simulate, every_plan_for_127_128_1000, .timeout = 200)
+{
+    int sizes[] = {127, 128, 1000};
+    for (int i = 0; i < 3; i++) {
+        prove_large(sizes[i], 0, false);
+        prove_large(sizes[i], 0, true);
+    }
+}
+
+Test(simulate, ring_allreduce_for_4096, .timeout = 230)
+{
+    prove_large(4096, 1, true);
+}
+
+Test(simulate, other_plans_for_4096, .timeout = 230)
+{
+    prove_large(4096, 1, false);
+}
+
+Test(simulate, blocks_of_different_lengths, .timeout = 100)
+{
+    for (int size = 1; size <= 33; size++) {
+        size_t counts[33], displs[33], at = 2; /* gaps that nobody may write */
+        for (int rank = size - 1; rank >= 0; rank--) {
+            counts[rank] = (size_t)(rank * 7 % 5);
+            displs[rank] = at;
+            at += counts[rank] + (size_t)(rank % 3);
+        }
+        for (int in_place = 0; in_place < 2; in_place++)
+            for (int root = 0; root < size; root++) {
+                struct kolo_simulation what = {.size = size,
+                                               .root = root,
+                                               .counts = counts,
+                                               .displs = displs,
+                                               .segment = 1,
+                                               .in_place = in_place};
+                what.plan = kolo_plan_find(KOLO_COLLECTIVE_ALLGATHER, "ring");
+                if (root == 0)
+                    prove(what);
+                what.plan = kolo_plan_find(KOLO_COLLECTIVE_GATHER, "direct");
+                prove(what);
+            }
+    }
+}
+
+Test(simulate, cost_of_a_ring)
+{
+    struct kolo_simulation what = {.plan = kolo_plan_find(KOLO_COLLECTIVE_ALLREDUCE, "ring"),
+                                   .size = 8,
+                                   .count = 800,
+                                   .segment = 800};
+    struct kolo_simulated cost;
+    cr_assert(kolo_simulate(&what, &cost) == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(cost.messages == 14 && cost.steps == 14, "%zu messages", cost.messages);
+    cr_assert(cost.elements_sent == 1400 && cost.elements_reduced == 700, "%zu elements",
+              cost.elements_sent);
+}
+
+/* ---- plans broken on purpose ---- */
+
+enum fault {
+    SOUND,
+    WRONG_PEER,
+    SHORT_OUT,
+    SHIFTED_IN,
+    SHIFTED_OUT,
+    SHIFTED_LOCAL,
+    COPY_FOR_REDUCE,
+    SWAPPED,
+    NO_FINISH,
+    FINISH_TWICE,
+    WRITES_SEND,
+    EARLY_READ,
+    SKIPPED_STEP,
+    FAULTS
+};
+static const char *const fault_texts[FAULTS] = {
+    [SOUND] = "sound",
+    [WRONG_PEER] = "wrong peer",
+    [SHORT_OUT] = "short send",
+    [SHIFTED_IN] = "shifted receive",
+    [SHIFTED_OUT] = "shifted send",
+    [SHIFTED_LOCAL] = "shifted operand",
+    [COPY_FOR_REDUCE] = "copy for reduce",
+    [SWAPPED] = "operands swapped",
+    [NO_FINISH] = "no finish",
+    [FINISH_TWICE] = "finished twice",
+    [WRITES_SEND] = "writes SEND",
+    [EARLY_READ] = "reads scratch early",
+    [SKIPPED_STEP] = "a step less",
+};
+static enum fault fault;
+static int fault_rank;
+static const struct kolo_plan *sound_plan;
+static bool has_struck;
+
+static void broken_step(const struct kolo_plan_args *args, size_t index, struct kolo_step *step)
+{
+    sound_plan->step(args, index, step);
+    if (args->rank != fault_rank)
+        return;
+    struct kolo_step before = *step;
+    bool sends = step->to >= 0 && step->out.count > 1,
+         receives = step->from >= 0 && step->in.count > 1;
+    if (fault == WRONG_PEER && step->to >= 0)
+        step->to = (step->to + 1) % args->size;
+    if (fault == SHORT_OUT && sends)
+        step->out.count--;
+    if (fault == SHIFTED_IN && receives)
+        step->in.offset += step->in.offset > 0 ? (size_t)-1 : 1;
+    if (fault == SHIFTED_OUT && sends)
+        step->out.offset += step->out.offset > 0 ? (size_t)-1 : 1;
+    if (fault == SHIFTED_LOCAL && step->reduces && step->local.count > 1)
+        step->local.offset += step->local.offset > 0 ? (size_t)-1 : 1;
+    if (fault == COPY_FOR_REDUCE && step->reduces && step->in.count > 0)
+        step->reduces = false;
+    if (fault == SWAPPED && step->reduces && step->in.count > 0 && !sound_plan->is_segmented)
+        step->incoming_first = !step->incoming_first;
+    if (fault == NO_FINISH)
+        step->finish.count = 0;
+    if (fault == FINISH_TWICE && step->finish.count == 0 && index > 0 && step->reduces)
+        step->finish = step->local.buffer == KOLO_BUFFER_SEND ? step->finish : step->local;
+    if (fault == WRITES_SEND && receives)
+        step->in.buffer = KOLO_BUFFER_SEND;
+    if (fault == EARLY_READ && sends && index == 0 &&
+        sound_plan->collective != KOLO_COLLECTIVE_BROADCAST)
+        step->out.buffer = KOLO_BUFFER_RECV;
+    if (memcmp(&before, step, sizeof(before)) != 0)
+        has_struck = true;
+}
+
+static size_t broken_nsteps(const struct kolo_plan_args *args)
+{
+    size_t nsteps = sound_plan->nsteps(args);
+    if (fault == SKIPPED_STEP && args->rank == fault_rank && nsteps > 0) {
+        has_struck = true;
+        return nsteps - 1;
+    }
+    return nsteps;
+}
+
+Test(simulate, objects_to_broken_plans, .timeout = 100)
+{
+    int struck[FAULTS] = {0};
+    for (sound_plan = kolo_plans; sound_plan->name != NULL; sound_plan++)
+        for (fault = SOUND; fault < FAULTS; fault++)
+            for (int size = 3; size <= 9; size++)
+                for (fault_rank = 0; fault_rank < size; fault_rank++) {
+                    struct kolo_plan broken = *sound_plan;
+                    broken.step = broken_step;
+                    broken.nsteps = broken_nsteps;
+                    struct kolo_simulation what = {
+                        .plan = &broken, .size = size, .root = 1, .count = 29, .segment = 5};
+                    has_struck = false;
+                    kolo_status status = kolo_simulate(&what, NULL);
+                    bool matters =
+                        fault != SWAPPED || sound_plan->collective == KOLO_COLLECTIVE_ALLREDUCE;
+                    if (fault == SWAPPED && strcmp(sound_plan->name, "ring") == 0)
+                        matters = false; /* reduced once, then copied: the same everywhere */
+                    bool objects = status == KOLO_ERR_INTERNAL;
+                    cr_assert(objects == (has_struck && matters), "%s %s size %d rank %d, %s: %s",
+                              kolo_collective_text(sound_plan->collective), sound_plan->name, size,
+                              fault_rank, fault_texts[fault],
+                              objects ? kolo_error_detail() : "no objection");
+                    struck[fault] += has_struck && matters;
+                }
+    for (fault = SOUND + 1; fault < FAULTS; fault++)
+        cr_assert(struck[fault] > 0, "no plan has been broken by: %s", fault_texts[fault]);
+}
+
+/** The barrier that follows a rooted plan is what closes it: without it the simulator objects. */
+Test(simulate, objects_to_a_plan_that_does_not_close)
+{
+    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++) {
+        struct kolo_plan open = *plan;
+        struct kolo_simulation what = {
+            .plan = &open, .size = 5, .root = 2, .count = 10, .segment = 4};
+        open.closes = true;
+        kolo_status status = kolo_simulate(&what, NULL);
+        cr_assert((status == KOLO_OK) == plan->closes, "%s %s: %s",
+                  kolo_collective_text(plan->collective), plan->name, kolo_error_detail());
+    }
+}

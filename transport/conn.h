@@ -71,9 +71,12 @@ typedef void kolo_conn_done(void *context, kolo_status status, int fd,
                             const struct kolo_greeting *theirs);
 
 /** Dials all @p places, staggered (the next starts when one failed or after 100 ms), and takes the
- * first that proves the secret. A refused, reset or prematurely closed one is dialled again (20 ms
- * doubling to 500 ms) until the deadline: the peer may be starting, or busy. Failure: ERR_CONNECT,
- * ERR_AUTH, ERR_TIMEOUT with every place and what it answered in the detail. */
+ * first that proves the secret and is whom we mean: same protocol and purpose, and, where mine->to
+ * and their `from` are ranks, that rank. A refused, reset, silent or prematurely closed one is
+ * dialled again (20 ms doubling to 500 ms) until the deadline: the peer may be starting, or busy. A
+ * place where a stranger answers, or the wrong rank, is given up. Failure: ERR_CONNECT, ERR_AUTH,
+ * ERR_PROTOCOL, ERR_TIMEOUT (all silent) with every place and what it answered in the detail: at
+ * the deadline, or as soon as all places are given up. */
 kolo_status kolo_conn_dial(struct kolo_poller *poller, const struct kolo_place *places,
                            size_t count, const struct kolo_secret *secret,
                            const struct kolo_greeting *mine, kolo_deadline deadline,
@@ -83,9 +86,10 @@ kolo_status kolo_conn_dial(struct kolo_poller *poller, const struct kolo_place *
 void kolo_conn_cancel(struct kolo_conn *conn);
 
 /** Listens; every peer that proves the secret reaches @p accepted (status KOLO_OK). Strangers are
- * dropped in silence: at the first wrong byte of the proof, after @p handshake_ms, or, the oldest
- * first, when KOLO_LISTENER_PENDING_MAX wait. *mine answers the greeting of each (its `to` is
- * replaced by their `from`). */
+ * dropped in silence: at a wrong proof, after @p handshake_ms, or, the oldest first, when
+ * KOLO_LISTENER_PENDING_MAX wait. *mine answers the greeting of each (its `to` is replaced by their
+ * `from`); one that proves itself but means another rank, purpose or protocol gets the answer, so
+ * that it knows, and is dropped. */
 struct kolo_listener;
 kolo_status kolo_listener_open(struct kolo_poller *poller, const struct kolo_place *place,
                                int handshake_ms, const struct kolo_secret *secret,

@@ -1,0 +1,804 @@
+// SPDX-License-Identifier: Apache-2.0
+// Genuine peers, strangers and the system's moods at kolo_conn_dial and kolo_listener. Both sides
+// live on one poller here; strangers are raw sockets.
+#include <criterion/criterion.h>
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "transport/auth.h"
+#include "transport/conn.h"
+
+enum { ENDS_MAX = 512 };
+
+struct end {
+    int calls;
+    kolo_status status;
+    int fd;
+    struct kolo_greeting theirs;
+    char detail[1024];
+};
+
+struct world {
+    struct kolo_poller *poller;
+    struct kolo_listener *listener;
+    struct kolo_place place;
+    struct kolo_secret secret;
+    struct end accepted[ENDS_MAX];
+    int accepted_count;
+};
+
+static void on_accepted(void *context, kolo_status status, int fd,
+                        const struct kolo_greeting *theirs)
+{
+    struct world *w = context;
+    cr_assert(status == KOLO_OK);
+    cr_assert(w->accepted_count < ENDS_MAX);
+    w->accepted[w->accepted_count++] = (struct end){1, status, fd, *theirs, ""};
+}
+
+static void on_done(void *context, kolo_status status, int fd, const struct kolo_greeting *theirs)
+{
+    struct end *end = context;
+    end->calls++;
+    end->status = status;
+    end->fd = fd;
+    end->theirs = *theirs;
+    snprintf(end->detail, sizeof end->detail, "%s", status == KOLO_OK ? "" : kolo_error_detail());
+}
+
+static struct kolo_place loopback(uint16_t port)
+{
+    struct kolo_place place = {.bytes = sizeof(struct sockaddr_in)};
+    struct sockaddr_in *in = (struct sockaddr_in *)&place.addr;
+    in->sin_family = AF_INET;
+    in->sin_port = htons(port);
+    in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return place;
+}
+
+static struct kolo_place loopback6(void)
+{
+    struct kolo_place place = {.bytes = sizeof(struct sockaddr_in6)};
+    struct sockaddr_in6 *in = (struct sockaddr_in6 *)&place.addr;
+    in->sin6_family = AF_INET6;
+    in->sin6_addr = in6addr_loopback;
+    return place;
+}
+
+static const struct kolo_greeting server = {
+    .protocol = 1, .purpose = KOLO_PURPOSE_TCP, .from = 3, .to = -1, .tag = 77};
+static const struct kolo_greeting client = {
+    .protocol = 1, .purpose = KOLO_PURPOSE_TCP, .from = 5, .to = 3, .tag = 88};
+
+static void open_world_at(struct world *w, const struct kolo_place *place, int handshake_ms)
+{
+    memset(w, 0, sizeof *w);
+    cr_assert(kolo_secret_make(&w->secret) == KOLO_OK);
+    cr_assert(kolo_poller_create(&w->poller) == KOLO_OK);
+    cr_assert(kolo_listener_open(w->poller, place, handshake_ms, &w->secret, &server, on_accepted,
+                                 w, &w->listener) == KOLO_OK,
+              "%s", kolo_error_detail());
+    kolo_listener_place(w->listener, &w->place);
+}
+
+static void open_world(struct world *w, int handshake_ms)
+{
+    struct kolo_place place = loopback(0);
+    open_world_at(w, &place, handshake_ms);
+}
+
+static void close_world(struct world *w)
+{
+    for (int i = 0; i < w->accepted_count; i++)
+        close(w->accepted[i].fd);
+    kolo_listener_close(w->listener);
+    cr_assert(*kolo_poller_conns(w->poller) == NULL, "the timers are gone");
+    kolo_poller_destroy(w->poller);
+}
+
+/** One turn of an event loop: sleeps until something is due (a dial that was begun meanwhile wakes
+ * it), then does it. */
+static void turn(struct kolo_poller *poller, kolo_deadline deadline)
+{
+    static kolo_deadline next;
+    kolo_poller_sleep(poller, kolo_deadline_min(next, deadline));
+    cr_assert(kolo_poller_dispatch(poller, NULL) == KOLO_OK);
+    next = kolo_conn_expire(poller);
+}
+
+static void run_until(struct world *w, const int *count, int wanted, int ms)
+{
+    kolo_deadline deadline = kolo_deadline_in_ms(ms);
+    while (*count < wanted && !kolo_deadline_passed(deadline))
+        turn(w->poller, deadline);
+}
+
+static void run_for(struct world *w, int ms)
+{
+    kolo_deadline deadline = kolo_deadline_in_ms(ms);
+    while (!kolo_deadline_passed(deadline))
+        turn(w->poller, deadline);
+}
+
+static struct kolo_conn *dial(struct world *w, const struct kolo_place *places, size_t count,
+                              const struct kolo_secret *secret, int ms, struct end *end)
+{
+    struct kolo_conn *conn = NULL;
+    cr_assert(kolo_conn_dial(w->poller, places, count, secret, &client, kolo_deadline_in_ms(ms),
+                             on_done, end, &conn) == KOLO_OK);
+    cr_assert(end->calls == 0, "never from within the call");
+    return conn;
+}
+
+/** A genuine peer comes through, within @p ms. Returns how long it took. */
+static int64_t expect_genuine(struct world *w, int ms)
+{
+    int64_t begun = kolo_now_ns();
+    int before = w->accepted_count;
+    struct end end = {0};
+
+    dial(w, &w->place, 1, &w->secret, ms, &end);
+    run_until(w, &end.calls, 1, ms + 2000);
+    cr_assert(end.calls == 1 && end.status == KOLO_OK, "calls %d: %s", end.calls, end.detail);
+    run_until(w, &w->accepted_count, before + 1, 2000);
+    cr_assert(w->accepted_count == before + 1);
+    cr_assert(end.theirs.from == 3 && end.theirs.to == 5 && end.theirs.tag == 77);
+    cr_assert(w->accepted[before].theirs.from == 5 && w->accepted[before].theirs.tag == 88);
+    cr_assert(write(end.fd, "ping", 4) == 4);
+    char text[8] = "";
+    struct pollfd ready = {.fd = w->accepted[before].fd, .events = POLLIN};
+    cr_assert(poll(&ready, 1, 2000) == 1);
+    cr_assert(read(w->accepted[before].fd, text, 8) == 4 && memcmp(text, "ping", 4) == 0,
+              "the stream begins right after the proof");
+    cr_assert(fcntl(end.fd, F_GETFL) & O_NONBLOCK);
+    cr_assert(fcntl(end.fd, F_GETFD) & FD_CLOEXEC);
+    cr_assert(fcntl(w->accepted[before].fd, F_GETFL) & O_NONBLOCK);
+    cr_assert(fcntl(w->accepted[before].fd, F_GETFD) & FD_CLOEXEC);
+    close(end.fd);
+    return kolo_now_ns() - begun;
+}
+
+/** A blocking socket of a stranger. */
+static int raw_connect(const struct kolo_place *place)
+{
+    int fd = socket(place->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert(fd >= 0);
+    cr_assert(connect(fd, (const struct sockaddr *)&place->addr, place->bytes) == 0, "%s",
+              strerror(errno));
+    return fd;
+}
+
+/** Bytes that come before the end of the stream or @p ms of silence. */
+static size_t raw_read(struct world *w, int fd, uint8_t *data, size_t bytes, int ms, bool *end_out)
+{
+    kolo_deadline deadline = kolo_deadline_in_ms(ms);
+    size_t have = 0;
+
+    *end_out = false;
+    while (have < bytes && !*end_out && !kolo_deadline_passed(deadline)) {
+        ssize_t got = recv(fd, data + have, bytes - have, MSG_DONTWAIT);
+        if (got > 0)
+            have += (size_t)got;
+        else if (got == 0 || (errno != EAGAIN && errno != EINTR))
+            *end_out = true;
+        else
+            turn(w->poller, kolo_deadline_in_ms(5));
+    }
+    return have;
+}
+
+/** Reads 32 bytes of nonce, then nothing but the end may follow. */
+static void expect_dropped(struct world *w, int fd, int ms)
+{
+    uint8_t data[64];
+    bool is_end;
+    size_t got = raw_read(w, fd, data, sizeof data, ms, &is_end);
+    cr_assert(is_end, "still open after %d ms", ms);
+    cr_assert(got <= 32, "a stranger gets no more than the nonce: %zu", got);
+}
+
+Test(conn, peers_meet_over_ipv4, .timeout = 30)
+{
+    struct world w;
+    open_world(&w, 5000);
+    expect_genuine(&w, 5000);
+    cr_assert(kolo_listener_strangers(w.listener) == 0);
+    close_world(&w);
+}
+
+Test(conn, peers_meet_over_ipv6, .timeout = 30)
+{
+    struct world w;
+    struct kolo_place place = loopback6();
+    open_world_at(&w, &place, 5000);
+    expect_genuine(&w, 5000);
+    close_world(&w);
+}
+
+Test(conn, peers_meet_over_unix_sockets, .timeout = 30)
+{
+    struct world w;
+    struct kolo_place place = {.bytes = sizeof(sa_family_t)};
+    char text[64];
+
+    place.addr.ss_family = AF_UNIX; /* autobind */
+    open_world_at(&w, &place, 5000);
+    kolo_place_format(&w.place, text, sizeof text);
+    cr_assert(strncmp(text, "unix:@", 6) == 0 && strlen(text) > 6, "%s", text);
+    expect_genuine(&w, 5000);
+    close_world(&w);
+
+    struct sockaddr_un *name = (struct sockaddr_un *)&place.addr;
+    int length = snprintf(name->sun_path + 1, 60, "kolo-test-%d", (int)getpid());
+    place.bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+    open_world_at(&w, &place, 5000);
+    expect_genuine(&w, 5000);
+    close_world(&w);
+}
+
+Test(conn, many_peers_at_once, .timeout = 60)
+{
+    struct world w;
+    static struct end ends[200];
+    int done = 0;
+
+    open_world(&w, 5000);
+    for (int i = 0; i < 200; i++)
+        dial(&w, &w.place, 1, &w.secret, 20000, &ends[i]);
+    kolo_deadline deadline = kolo_deadline_in_ms(20000);
+    while (done < 200 && !kolo_deadline_passed(deadline)) {
+        turn(w.poller, deadline);
+        done = 0;
+        for (int i = 0; i < 200; i++)
+            done += ends[i].calls;
+    }
+    for (int i = 0; i < 200; i++) {
+        cr_assert(ends[i].calls == 1 && ends[i].status == KOLO_OK, "%d: %s", i, ends[i].detail);
+        close(ends[i].fd);
+    }
+    cr_assert(w.accepted_count == 200, "%d", w.accepted_count);
+    close_world(&w);
+}
+
+/* ---- what a dialer meets ---- */
+
+Test(conn, dialer_waits_for_a_peer_that_starts_later, .timeout = 30)
+{
+    struct world w;
+    struct end end = {0};
+    struct kolo_listener *late = NULL;
+
+    open_world(&w, 5000);
+    struct kolo_place place = w.place;
+    kolo_listener_close(w.listener);
+    w.listener = NULL;
+    dial(&w, &place, 1, &w.secret, 10000, &end);
+    run_for(&w, 300);
+    cr_assert(end.calls == 0, "%s", end.detail);
+    cr_assert(kolo_listener_open(w.poller, &place, 5000, &w.secret, &server, on_accepted, &w,
+                                 &late) == KOLO_OK,
+              "%s", kolo_error_detail());
+    run_until(&w, &end.calls, 1, 5000);
+    cr_assert(end.status == KOLO_OK && end.calls == 1, "%s", end.detail);
+    close(end.fd);
+    w.listener = late;
+    close_world(&w);
+}
+
+Test(conn, refused_places_are_all_named_at_the_deadline, .timeout = 30)
+{
+    struct world w;
+    struct end end = {0};
+    struct kolo_place places[2] = {loopback(1), loopback(2)};
+    int64_t begun = kolo_now_ns();
+
+    open_world(&w, 5000);
+    dial(&w, places, 2, &w.secret, 400, &end);
+    run_until(&w, &end.calls, 1, 5000);
+    cr_assert(end.calls == 1 && end.status == KOLO_ERR_CONNECT, "%d", end.status);
+    cr_assert(end.fd == -1);
+    cr_assert(kolo_now_ns() - begun >= 390 * 1000000LL, "not before the deadline");
+    cr_assert_str_eq(end.detail, "cannot reach rank 3: 127.0.0.1:1 connection refused, 127.0.0.1:2 "
+                                 "connection refused");
+    close_world(&w);
+}
+
+Test(conn, silence_is_a_timeout, .timeout = 30)
+{
+    struct world w;
+    struct end end = {0};
+    struct kolo_place place = loopback(0);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    open_world(&w, 5000);
+    cr_assert(bind(fd, (struct sockaddr *)&place.addr, place.bytes) == 0 && listen(fd, 5) == 0);
+    cr_assert(getsockname(fd, (struct sockaddr *)&place.addr, &place.bytes) == 0);
+    dial(&w, &place, 1, &w.secret, 300, &end);
+    run_until(&w, &end.calls, 1, 5000);
+    cr_assert(end.status == KOLO_ERR_TIMEOUT && strstr(end.detail, "no answer"), "%s", end.detail);
+    close(fd);
+    close_world(&w);
+}
+
+/** A server that is none of ours, on a thread of the test's own loop: says @p banner to each. */
+struct stranger {
+    struct kolo_watch watch;
+    const char *banner;
+    size_t bytes;
+    int fds[64];
+    int count;
+};
+
+static void serve_stranger(struct kolo_watch *watch, uint32_t events)
+{
+    struct stranger *stranger = (struct stranger *)watch;
+    int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC);
+    (void)events;
+    if (fd < 0 || stranger->count == 64)
+        return;
+    stranger->fds[stranger->count++] = fd;
+    cr_assert(send(fd, stranger->banner, stranger->bytes, MSG_NOSIGNAL) >= 0);
+}
+
+static struct kolo_place open_stranger(struct world *w, struct stranger *stranger,
+                                       const char *banner, size_t bytes)
+{
+    struct kolo_place place = loopback(0);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    cr_assert(bind(fd, (struct sockaddr *)&place.addr, place.bytes) == 0 && listen(fd, 64) == 0);
+    cr_assert(getsockname(fd, (struct sockaddr *)&place.addr, &place.bytes) == 0);
+    *stranger = (struct stranger){{fd, serve_stranger}, banner, bytes, {0}, 0};
+    cr_assert(kolo_poller_add(w->poller, &stranger->watch, 1 /* EPOLLIN */) == KOLO_OK);
+    return place;
+}
+
+static void close_stranger(struct world *w, struct stranger *stranger)
+{
+    kolo_poller_remove(w->poller, &stranger->watch);
+    close(stranger->watch.fd);
+    for (int i = 0; i < stranger->count; i++)
+        close(stranger->fds[i]);
+}
+
+static const char http[] =
+    "HTTP/1.1 400 Bad Request\r\nContent-Type: text/html\r\nContent-Length: 0\r\nConnection: "
+    "close\r\nServer: something that is not kolo at all\r\n\r\n";
+
+Test(conn, dialer_leaves_a_strangers_server_and_goes_on, .timeout = 30)
+{
+    struct world w;
+    struct stranger stranger;
+    struct end end = {0};
+
+    open_world(&w, 5000);
+    struct kolo_place places[2] = {open_stranger(&w, &stranger, http, sizeof http - 1), w.place};
+    dial(&w, places, 2, &w.secret, 10000, &end);
+    run_until(&w, &end.calls, 1, 11000);
+    cr_assert(end.status == KOLO_OK && end.calls == 1, "%s", end.detail);
+    cr_assert(stranger.count == 1, "the stranger is dialled once: %d", stranger.count);
+    close(end.fd);
+    close_stranger(&w, &stranger);
+    close_world(&w);
+}
+
+Test(conn, only_strangers_end_the_dial_at_once, .timeout = 30)
+{
+    struct world w;
+    struct stranger stranger;
+    struct end end = {0};
+    int64_t begun = kolo_now_ns();
+
+    open_world(&w, 5000);
+    struct kolo_place place = open_stranger(&w, &stranger, http, sizeof http - 1);
+    dial(&w, &place, 1, &w.secret, 25000, &end);
+    run_until(&w, &end.calls, 1, 20000);
+    cr_assert(end.status == KOLO_ERR_AUTH, "%d %s", end.status, end.detail);
+    cr_assert(strstr(end.detail, "does not know the job's secret"), "%s", end.detail);
+    cr_assert(kolo_now_ns() - begun < 10000000000LL);
+    close_stranger(&w, &stranger);
+    close_world(&w);
+}
+
+Test(conn, a_stranger_that_swallows_the_proof_does_not_hold_the_others, .timeout = 30)
+{
+    struct world w;
+    struct stranger stranger;
+    struct end end = {0};
+
+    open_world(&w, 5000);
+    /* 32 bytes look like a nonce; then silence. */
+    struct kolo_place places[2] = {open_stranger(&w, &stranger, http, 32), w.place};
+    dial(&w, places, 2, &w.secret, 20000, &end);
+    run_until(&w, &end.calls, 1, 21000);
+    cr_assert(end.status == KOLO_OK && end.calls == 1, "%s", end.detail);
+    close(end.fd);
+    close_stranger(&w, &stranger);
+    close_world(&w);
+}
+
+Test(conn, another_secret_is_an_authentication_error, .timeout = 60)
+{
+    struct world w;
+    struct kolo_secret other;
+    struct end end = {0};
+
+    open_world(&w, 5000);
+    cr_assert(kolo_secret_make(&other) == KOLO_OK);
+    dial(&w, &w.place, 1, &other, 30000, &end);
+    run_until(&w, &end.calls, 1, 30000);
+    cr_assert(end.status == KOLO_ERR_AUTH, "%d %s", end.status, end.detail);
+    cr_assert(strstr(end.detail, "secret"), "%s", end.detail);
+    cr_assert(w.accepted_count == 0);
+    cr_assert(kolo_listener_strangers(w.listener) >= 1);
+    close_world(&w);
+}
+
+static void expect_wrong_door(const struct kolo_greeting *greeting, kolo_status status,
+                              const char *words)
+{
+    struct world w;
+    struct end end = {0};
+    struct kolo_conn *conn;
+
+    open_world(&w, 5000);
+    cr_assert(kolo_conn_dial(w.poller, &w.place, 1, &w.secret, greeting, kolo_deadline_in_ms(20000),
+                             on_done, &end, &conn) == KOLO_OK);
+    run_until(&w, &end.calls, 1, 20000);
+    cr_assert(end.status == status, "%d %s", end.status, end.detail);
+    cr_assert(strstr(end.detail, words), "%s", end.detail);
+    cr_assert(w.accepted_count == 0, "and it is not let in");
+    close_world(&w);
+}
+
+Test(conn, wrong_rank_purpose_or_version_is_told_at_once, .timeout = 60)
+{
+    struct kolo_greeting greeting = client;
+
+    greeting.to = 4;
+    expect_wrong_door(&greeting, KOLO_ERR_CONNECT, "is rank 3");
+    greeting = client;
+    greeting.purpose = KOLO_PURPOSE_SHM;
+    expect_wrong_door(&greeting, KOLO_ERR_CONNECT, "purpose");
+    greeting = client;
+    greeting.protocol = 9;
+    expect_wrong_door(&greeting, KOLO_ERR_PROTOCOL, "speaks protocol 1, this is 9");
+}
+
+Test(conn, cancel_is_silent_in_every_phase, .timeout = 30)
+{
+    struct world w;
+
+    open_world(&w, 5000);
+    for (int turns = 0; turns < 12; turns++) {
+        struct end end = {0};
+        struct kolo_place places[2] = {w.place, loopback(1)};
+        struct kolo_conn *conn = dial(&w, places, 2, &w.secret, 10000, &end);
+        for (int i = 0; i < turns && !end.calls; i++)
+            turn(w.poller, kolo_deadline_in_ms(1));
+        if (!end.calls)
+            kolo_conn_cancel(conn);
+        else
+            close(end.fd);
+        run_for(&w, 3);
+        cr_assert(end.calls <= 1);
+    }
+    kolo_conn_cancel(NULL);
+    close_world(&w);
+}
+
+Test(conn, dial_without_a_place_is_refused)
+{
+    struct world w;
+    struct kolo_conn *conn;
+    open_world(&w, 1000);
+    cr_assert(kolo_conn_dial(w.poller, NULL, 0, &w.secret, &client, KOLO_NEVER, on_done, NULL,
+                             &conn) == KOLO_ERR_INVALID);
+    close_world(&w);
+}
+
+Test(conn, allocation_failures_come_back_as_such, .timeout = 30)
+{
+    struct world w;
+    struct kolo_conn *conn;
+    struct kolo_listener *listener;
+    struct kolo_poller *poller;
+    struct end end = {0};
+
+    open_world(&w, 1000);
+    cr_assert(kolo_poller_create(&poller) == KOLO_OK);
+    for (uint64_t nth = 1; nth <= 2; nth++) {
+        kolo_alloc_fail_nth(nth);
+        cr_assert(kolo_conn_dial(poller, &w.place, 1, &w.secret, &client, kolo_deadline_in_ms(99),
+                                 on_done, &end, &conn) == KOLO_ERR_NO_MEMORY);
+        kolo_alloc_fail_nth(nth);
+        cr_assert(kolo_listener_open(poller, &w.place, 100, &w.secret, &server, on_accepted, &w,
+                                     &listener) != KOLO_OK);
+    }
+    kolo_alloc_fail_nth(0);
+    cr_assert(*kolo_poller_conns(poller) == NULL);
+    kolo_poller_destroy(poller);
+    close_world(&w);
+}
+
+/* ---- what knocks at a listener ---- */
+
+Test(conn, random_bytes_are_dropped, .timeout = 30)
+{
+    struct world w;
+    uint8_t noise[4096];
+
+    open_world(&w, 5000);
+    srand(7);
+    for (size_t i = 0; i < sizeof noise; i++)
+        noise[i] = (uint8_t)rand();
+    int fd = raw_connect(&w.place);
+    cr_assert(send(fd, noise, sizeof noise, MSG_NOSIGNAL) > 0);
+    expect_dropped(&w, fd, 3000);
+    cr_assert(kolo_listener_strangers(w.listener) == 1);
+    close(fd);
+    expect_genuine(&w, 5000);
+    close_world(&w);
+}
+
+Test(conn, an_http_get_is_dropped_at_the_handshakes_deadline, .timeout = 30)
+{
+    struct world w;
+    static const char get[] = "GET / HTTP/1.1\r\nHost: kolo\r\n\r\n";
+
+    open_world(&w, 300);
+    int fd = raw_connect(&w.place);
+    cr_assert(send(fd, get, sizeof get - 1, MSG_NOSIGNAL) > 0);
+    expect_genuine(&w, 5000); /* meanwhile */
+    expect_dropped(&w, fd, 3000);
+    close(fd);
+    close_world(&w);
+}
+
+Test(conn, half_open_connections_are_dropped_and_delay_nobody, .timeout = 30)
+{
+    struct world w;
+    int fds[20];
+
+    open_world(&w, 400);
+    for (int i = 0; i < 20; i++)
+        fds[i] = raw_connect(&w.place);
+    cr_assert(expect_genuine(&w, 5000) < 5000000000LL);
+    for (int i = 0; i < 20; i++) {
+        expect_dropped(&w, fds[i], 3000);
+        close(fds[i]);
+    }
+    cr_assert(kolo_listener_strangers(w.listener) == 20);
+    close_world(&w);
+}
+
+Test(conn, a_replayed_handshake_proves_nothing, .timeout = 30)
+{
+    struct world w;
+    uint8_t nonce[32], claim[KOLO_CLAIM_BYTES], nonce_d[32] = {9};
+    bool is_end;
+
+    open_world(&w, 2000);
+    /* A recording of a genuine claim, made for the nonce of an earlier connection. */
+    int fd = raw_connect(&w.place);
+    cr_assert(raw_read(&w, fd, nonce, 32, 3000, &is_end) == 32);
+    cr_assert(kolo_claim_make(&w.secret, nonce, nonce_d, &client, claim) == KOLO_OK);
+    cr_assert(send(fd, claim, sizeof claim, MSG_NOSIGNAL) == sizeof claim);
+    run_until(&w, &w.accepted_count, 1, 3000);
+    cr_assert(w.accepted_count == 1, "the original is good");
+    close(fd);
+
+    fd = raw_connect(&w.place);
+    cr_assert(send(fd, claim, sizeof claim, MSG_NOSIGNAL) == sizeof claim);
+    expect_dropped(&w, fd, 3000);
+    cr_assert(w.accepted_count == 1, "the replay is not");
+    close(fd);
+    expect_genuine(&w, 5000);
+    close_world(&w);
+}
+
+Test(conn, nonces_never_repeat, .timeout = 30)
+{
+    struct world w;
+    static uint8_t nonces[40][32];
+    bool is_end;
+
+    open_world(&w, 2000);
+    for (int i = 0; i < 40; i++) {
+        int fd = raw_connect(&w.place);
+        cr_assert(raw_read(&w, fd, nonces[i], 32, 3000, &is_end) == 32);
+        close(fd);
+        for (int j = 0; j < i; j++)
+            cr_assert(memcmp(nonces[i], nonces[j], 32) != 0);
+    }
+    close_world(&w);
+}
+
+Test(conn, a_dialer_that_writes_byte_by_byte_is_served, .timeout = 30)
+{
+    struct world w;
+    uint8_t nonce[32], claim[KOLO_CLAIM_BYTES], nonce_d[32] = {9}, answer[KOLO_ANSWER_BYTES];
+    struct kolo_greeting theirs;
+    bool is_end;
+    int one = 1;
+
+    open_world(&w, 5000);
+    int fd = raw_connect(&w.place);
+    setsockopt(fd, IPPROTO_TCP, 1 /* TCP_NODELAY */, &one, sizeof one);
+    cr_assert(raw_read(&w, fd, nonce, 32, 3000, &is_end) == 32);
+    cr_assert(kolo_claim_make(&w.secret, nonce, nonce_d, &client, claim) == KOLO_OK);
+    for (size_t i = 0; i < sizeof claim; i++) {
+        cr_assert(send(fd, claim + i, 1, MSG_NOSIGNAL) == 1);
+        cr_assert(w.accepted_count == 0);
+        turn(w.poller, kolo_deadline_in_ms(5));
+    }
+    cr_assert(raw_read(&w, fd, answer, sizeof answer, 3000, &is_end) == sizeof answer);
+    cr_assert(kolo_answer_check(&w.secret, nonce, nonce_d, answer, &theirs));
+    cr_assert(theirs.from == 3 && w.accepted_count == 1);
+    close(fd);
+    close_world(&w);
+}
+
+Test(conn, a_flood_of_strangers_delays_no_peer, .timeout = 60)
+{
+    struct world w;
+    enum { FLOOD = 400 };
+    static int fds[FLOOD];
+
+    open_world(&w, 30000);
+    for (int i = 0; i < FLOOD; i++)
+        fds[i] = raw_connect(&w.place);
+    int64_t took = expect_genuine(&w, 10000);
+    cr_assert(took < 5000000000LL, "%lld ms", (long long)took / 1000000);
+    cr_assert(kolo_listener_strangers(w.listener) >= FLOOD - KOLO_LISTENER_PENDING_MAX, "%llu",
+              (unsigned long long)kolo_listener_strangers(w.listener));
+    /* And again while the room is full of those who stay. */
+    took = expect_genuine(&w, 10000);
+    cr_assert(took < 5000000000LL, "%lld ms", (long long)took / 1000000);
+    for (int i = 0; i < FLOOD; i++)
+        close(fds[i]);
+    close_world(&w);
+}
+
+static int spin_turns(struct world *w, int ms)
+{
+    kolo_deadline deadline = kolo_deadline_in_ms(ms);
+    int turns = 0;
+    for (; !kolo_deadline_passed(deadline); turns++)
+        turn(w->poller, deadline);
+    return turns;
+}
+
+Test(conn, out_of_file_descriptors_the_door_shuts_and_reopens, .timeout = 30)
+{
+    struct world w;
+    struct rlimit limit, few;
+    int fds[3];
+
+    open_world(&w, 30000);
+    for (int i = 0; i < 3; i++)
+        fds[i] = raw_connect(&w.place);
+    cr_assert(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    few = limit;
+    few.rlim_cur = (rlim_t)fds[2] + 1; /* every descriptor below is taken */
+    cr_assert(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    kolo_log_set_level(KOLO_LOG_NONE);
+    int turns = spin_turns(&w, 600);
+    cr_assert(turns < 200, "spins: %d turns in 600 ms", turns);
+    cr_assert(w.accepted_count == 0);
+    cr_assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    expect_genuine(&w, 5000);
+    for (int i = 0; i < 3; i++)
+        close(fds[i]);
+    close_world(&w);
+}
+
+Test(conn, out_of_file_descriptors_a_stranger_gives_up_its_own, .timeout = 30)
+{
+    struct world w;
+    struct rlimit limit, few;
+
+    open_world(&w, 30000);
+    int fd = raw_connect(&w.place);
+    run_for(&w, 50); /* accepted: it holds a descriptor */
+    int last = raw_connect(&w.place);
+    cr_assert(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    few = limit;
+    few.rlim_cur = (rlim_t)last + 1;
+    cr_assert(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    run_for(&w, 100);
+    cr_assert(kolo_listener_strangers(w.listener) >= 1);
+    expect_dropped(&w, fd, 2000);
+    cr_assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    close(fd);
+    close(last);
+    close_world(&w);
+}
+
+static void close_in_callback(void *context, kolo_status status, int fd,
+                              const struct kolo_greeting *theirs)
+{
+    struct world *w = context;
+    on_accepted(context, status, fd, theirs);
+    kolo_listener_close(w->listener);
+    w->listener = NULL;
+}
+
+Test(conn, the_listener_may_be_closed_from_its_callback, .timeout = 30)
+{
+    struct world w;
+    struct kolo_place place = loopback(0);
+    struct end end = {0};
+
+    open_world(&w, 1000);
+    kolo_listener_close(w.listener);
+    cr_assert(kolo_listener_open(w.poller, &place, 1000, &w.secret, &server, close_in_callback, &w,
+                                 &w.listener) == KOLO_OK);
+    kolo_listener_place(w.listener, &w.place);
+    int fd = raw_connect(&w.place);
+    dial(&w, &w.place, 1, &w.secret, 5000, &end);
+    run_until(&w, &end.calls, 1, 5000);
+    cr_assert(end.status == KOLO_OK && w.listener == NULL, "%s", end.detail);
+    close(fd);
+    close(end.fd);
+    close_world(&w);
+}
+
+Test(conn, a_taken_port_is_named)
+{
+    struct world w;
+    struct kolo_listener *second;
+    char text[64];
+
+    open_world(&w, 1000);
+    kolo_place_format(&w.place, text, sizeof text);
+    cr_assert(kolo_listener_open(w.poller, &w.place, 1000, &w.secret, &server, on_accepted, &w,
+                                 &second) == KOLO_ERR_SYSTEM);
+    cr_assert(strstr(kolo_error_detail(), text) && strstr(kolo_error_detail(), "in use"), "%s",
+              kolo_error_detail());
+    close_world(&w);
+}
+
+/* ---- the log ---- */
+
+static char logged[1 << 20];
+
+static void collect(void *context, enum kolo_log_level level, const char *line)
+{
+    (void)context, (void)level;
+    strncat(logged, line, sizeof logged - strlen(logged) - 2);
+    strcat(logged, "\n");
+}
+
+Test(conn, states_are_logged_and_secrets_never, .timeout = 30)
+{
+    struct world w;
+    char hex[65];
+
+    kolo_log_set_sink(collect, NULL);
+    kolo_log_set_level(KOLO_LOG_DEBUG);
+    open_world(&w, 1000);
+    expect_genuine(&w, 5000);
+    kolo_secret_format(&w.secret, hex);
+    cr_assert(strstr(logged, "awaits nonce -> sends claim"), "%s", logged);
+    cr_assert(strstr(logged, "sends nonce -> awaits claim"), "%s", logged);
+    cr_assert(!strstr(logged, hex));
+    hex[16] = '\0';
+    cr_assert(!strstr(logged, hex));
+    close_world(&w);
+    kolo_log_set_level(KOLO_LOG_NONE);
+}

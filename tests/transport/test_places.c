@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <criterion/criterion.h>
+
+#include <arpa/inet.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include "transport/conn.h"
+
+static const char *shown(const struct kolo_place *place)
+{
+    static char text[160];
+    kolo_place_format(place, text, sizeof text);
+    return text;
+}
+
+Test(places, resolve_reads_numbers_of_both_families)
+{
+    struct kolo_place places[4];
+    size_t count = 0;
+
+    cr_assert(kolo_places_resolve("10.0.0.5:4711,[::1]:80,10.0.0.5:4711", places, 4, &count) ==
+                  KOLO_OK,
+              "%s", kolo_error_detail());
+    cr_assert(count == 2, "the same one twice counts once: %zu", count);
+    cr_assert_str_eq(shown(&places[0]), "10.0.0.5:4711");
+    cr_assert_str_eq(shown(&places[1]), "[::1]:80");
+}
+
+Test(places, resolve_knows_localhost, .timeout = 30)
+{
+    struct kolo_place places[8];
+    size_t count = 0;
+
+    cr_assert(kolo_places_resolve("localhost:1", places, 8, &count) == KOLO_OK);
+    cr_assert(count >= 1);
+}
+
+Test(places, resolve_never_writes_more_than_there_is_room)
+{
+    struct kolo_place places[2] = {{.bytes = 0}, {.bytes = 7}};
+    size_t count = 0;
+
+    cr_assert(kolo_places_resolve("1.1.1.1:1,2.2.2.2:2,3.3.3.3:3", places, 1, &count) == KOLO_OK);
+    cr_assert(count == 1 && places[1].bytes == 7);
+}
+
+Test(places, resolve_refuses_what_is_no_place)
+{
+    static const char *const bad[] = {
+        "",           "host",     ":80",     "host:",    "host:0",
+        "host:65536", "host:80x", "host:-1", "::1:80",   "[::1]80",
+        "[]:80",      "a:1,,b:2", "a:1,",    "host: 80", "host:123456789"};
+
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct kolo_place place;
+        size_t count = 77;
+        cr_assert(kolo_places_resolve(bad[i], &place, 1, &count) != KOLO_OK, "\"%s\"", bad[i]);
+        cr_assert(count == 77);
+        cr_assert(strlen(kolo_error_detail()) > 0);
+    }
+}
+
+Test(places, resolve_names_the_host_it_cannot_find, .timeout = 60)
+{
+    struct kolo_place place;
+    size_t count;
+
+    cr_assert(kolo_places_resolve("no-such-host.invalid:80", &place, 1, &count) ==
+              KOLO_ERR_CONNECT);
+    cr_assert(strstr(kolo_error_detail(), "no-such-host.invalid"), "%s", kolo_error_detail());
+    cr_assert(kolo_places_resolve("no-such-host.invalid:80,127.0.0.1:9", &place, 1, &count) ==
+                  KOLO_OK,
+              "the other one will do");
+}
+
+Test(places, format_shows_unix_names)
+{
+    struct kolo_place place = {.bytes = offsetof(struct sockaddr_un, sun_path) + 6};
+    struct sockaddr_un *name = (struct sockaddr_un *)&place.addr;
+
+    name->sun_family = AF_UNIX;
+    memcpy(name->sun_path, "\0ko\1lo", 6);
+    cr_assert_str_eq(shown(&place), "unix:@ko?lo");
+    memcpy(name->sun_path, "/a/b/c", 6);
+    cr_assert_str_eq(shown(&place), "unix:/a/b/c");
+    place.bytes = offsetof(struct sockaddr_un, sun_path);
+    cr_assert_str_eq(shown(&place), "unix:");
+    place.addr.ss_family = 99;
+    cr_assert_str_eq(shown(&place), "address family 99");
+}
+
+Test(places, local_addresses_carry_the_port_and_no_link_local)
+{
+    struct kolo_place places[32];
+    size_t count = 0;
+
+    cr_assert(kolo_places_local("", 4711, places, 32, &count) == KOLO_OK);
+    cr_assert(count >= 1);
+    for (size_t i = 0; i < count; i++) {
+        cr_assert(strstr(shown(&places[i]), ":4711"), "%s", shown(&places[i]));
+        cr_assert(!strstr(shown(&places[i]), "fe80"), "%s", shown(&places[i]));
+        cr_assert(count == 1 || i == count - 1 || !strstr(shown(&places[i]), "127.0.0.1") ||
+                      strstr(shown(&places[i + 1]), "[::1]"),
+                  "loopback is last");
+    }
+}
+
+Test(places, net_chooses_by_name_network_and_address)
+{
+    struct kolo_place places[8];
+    size_t count = 0;
+
+    cr_assert(kolo_places_local("lo", 1, places, 8, &count) == KOLO_OK);
+    cr_assert_str_eq(shown(&places[0]), "127.0.0.1:1");
+    cr_assert(kolo_places_local("127.0.0.0/8", 1, places, 8, &count) == KOLO_OK);
+    cr_assert(count == 1, "IPv4 only: %zu", count);
+    cr_assert(kolo_places_local("127.0.0.1", 1, places, 8, &count) == KOLO_OK);
+    cr_assert(count == 1);
+    cr_assert(kolo_places_local("126.0.0.0/7,lo", 1, places, 8, &count) == KOLO_OK);
+    cr_assert_str_eq(shown(&places[0]), "127.0.0.1:1");
+}
+
+Test(places, net_refuses_what_it_cannot_read_or_find)
+{
+    static const char *const bad[] = {"nosuch0",
+                                      "10.0.0.0/33",
+                                      "10.0.0.0/",
+                                      "127.0.0.1/x",
+                                      "127.0.0.0/8,",
+                                      "fd00::/129",
+                                      "lo/8",
+                                      "240.0.0.0/30",
+                                      "name-that-is-longer-than-any-interface-or-address-could-be"};
+
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct kolo_place places[8];
+        size_t count = 77;
+        cr_assert(kolo_places_local(bad[i], 1, places, 8, &count) == KOLO_ERR_CONFIG, "\"%s\"",
+                  bad[i]);
+        cr_assert(count == 77 && strstr(kolo_error_detail(), "KOLO_NET"), "%s",
+                  kolo_error_detail());
+    }
+    struct kolo_place place;
+    size_t count;
+    cr_assert(kolo_places_local("nosuch0", 1, &place, 1, &count) == KOLO_ERR_CONFIG);
+    cr_assert(strstr(kolo_error_detail(), "nosuch0") && strstr(kolo_error_detail(), "lo 127.0.0.1"),
+              "says what there is: %s", kolo_error_detail());
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns the job's secret as bytes and text, and the proofs made with it (HMAC-SHA256 of libcrypto).
+// Must never log or echo a secret, and never compare one byte by byte.
+//
+// The claim and the answer are made over different labels and nonce orders, so that a message of
+// one side is no message of the other side, however it is reflected.
+#include "transport/auth.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+#include "base/wire.h"
+
+kolo_status kolo_random(void *data, size_t bytes)
+{
+    uint8_t *at = data;
+
+    while (bytes > 0) {
+        ssize_t got = getrandom(at, bytes, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "random bytes from the system");
+        at += got;
+        bytes -= (size_t)got;
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_secret_make(struct kolo_secret *secret_out)
+{
+    struct kolo_secret secret;
+    kolo_status status = kolo_random(&secret, sizeof secret);
+
+    if (status == KOLO_OK)
+        *secret_out = secret;
+    OPENSSL_cleanse(&secret, sizeof secret);
+    return status;
+}
+
+/** The value of a hexadecimal digit, or -1. */
+static int digit_value(char digit)
+{
+    if (digit >= '0' && digit <= '9')
+        return digit - '0';
+    if (digit >= 'a' && digit <= 'f')
+        return digit - 'a' + 10;
+    if (digit >= 'A' && digit <= 'F')
+        return digit - 'A' + 10;
+    return -1;
+}
+
+kolo_status kolo_secret_parse(const char *hex, struct kolo_secret *secret_out)
+{
+    struct kolo_secret secret = {{0}};
+    kolo_status status = KOLO_OK;
+    size_t length = strlen(hex);
+
+    if (length != 2 * KOLO_SECRET_BYTES)
+        return kolo_fail(KOLO_ERR_CONFIG,
+                         "KOLO_SECRET: expected %d hexadecimal digits, not %zu characters (kolorun "
+                         "makes one; by hand: openssl rand -hex 32)",
+                         2 * KOLO_SECRET_BYTES, length);
+    for (size_t i = 0; i < KOLO_SECRET_BYTES; i++) {
+        int high = digit_value(hex[2 * i]);
+        int low = digit_value(hex[2 * i + 1]);
+        if (high < 0 || low < 0)
+            status = kolo_fail(KOLO_ERR_CONFIG,
+                               "KOLO_SECRET: holds a character that is no hexadecimal digit");
+        else
+            secret.bytes[i] = (uint8_t)(high << 4 | low);
+    }
+    if (status == KOLO_OK)
+        *secret_out = secret;
+    OPENSSL_cleanse(&secret, sizeof secret);
+    return status;
+}
+
+void kolo_secret_format(const struct kolo_secret *secret, char hex_out[65])
+{
+    static const char digits[] = "0123456789abcdef";
+
+    for (size_t i = 0; i < KOLO_SECRET_BYTES; i++) {
+        hex_out[2 * i] = digits[secret->bytes[i] >> 4];
+        hex_out[2 * i + 1] = digits[secret->bytes[i] & 15];
+    }
+    hex_out[2 * KOLO_SECRET_BYTES] = '\0';
+}
+
+void kolo_greeting_pack(const struct kolo_greeting *greeting, uint8_t out[KOLO_GREETING_BYTES])
+{
+    struct kolo_writer writer = kolo_writer_over(out, KOLO_GREETING_BYTES);
+
+    memset(out, 0, KOLO_GREETING_BYTES);
+    kolo_write_u8(&writer, greeting->protocol);
+    kolo_write_u8(&writer, greeting->purpose);
+    kolo_write_i32(&writer, greeting->from);
+    kolo_write_i32(&writer, greeting->to);
+    kolo_write_u64(&writer, greeting->tag);
+}
+
+void kolo_greeting_unpack(const uint8_t in[KOLO_GREETING_BYTES], struct kolo_greeting *greeting_out)
+{
+    struct kolo_reader reader = kolo_reader_over(in, KOLO_GREETING_BYTES);
+
+    greeting_out->protocol = kolo_read_u8(&reader);
+    greeting_out->purpose = kolo_read_u8(&reader);
+    greeting_out->from = kolo_read_i32(&reader);
+    greeting_out->to = kolo_read_i32(&reader);
+    greeting_out->tag = kolo_read_u64(&reader);
+}
+
+static kolo_status prove(const struct kolo_secret *secret, const char *label, const uint8_t *first,
+                         const uint8_t *second, const uint8_t *greeting, uint8_t *proof_out)
+{
+    uint8_t text[16 + 2 * KOLO_NONCE_BYTES + KOLO_GREETING_BYTES];
+    struct kolo_writer writer = kolo_writer_over(text, sizeof text);
+    size_t bytes;
+    kolo_status status;
+
+    kolo_write_bytes(&writer, label, strlen(label));
+    kolo_write_bytes(&writer, first, KOLO_NONCE_BYTES);
+    kolo_write_bytes(&writer, second, KOLO_NONCE_BYTES);
+    kolo_write_bytes(&writer, greeting, KOLO_GREETING_BYTES);
+    status = kolo_writer_finish(&writer, text, &bytes);
+    if (status != KOLO_OK)
+        return status;
+    if (!HMAC(EVP_sha256(), secret->bytes, KOLO_SECRET_BYTES, text, bytes, proof_out, NULL))
+        return kolo_fail(KOLO_ERR_SYSTEM, "libcrypto refuses HMAC-SHA256");
+    return KOLO_OK;
+}
+
+static bool is_proved(const struct kolo_secret *secret, const char *label, const uint8_t *first,
+                      const uint8_t *second, const uint8_t *greeting, const uint8_t *proof)
+{
+    uint8_t expected[KOLO_PROOF_BYTES];
+
+    return prove(secret, label, first, second, greeting, expected) == KOLO_OK &&
+           CRYPTO_memcmp(expected, proof, KOLO_PROOF_BYTES) == 0;
+}
+
+static const char dial_label[] = "kolo-dial";
+static const char accept_label[] = "kolo-accept";
+
+kolo_status kolo_claim_make(const struct kolo_secret *secret, const uint8_t nonce_a[],
+                            const uint8_t nonce_d[], const struct kolo_greeting *mine,
+                            uint8_t claim_out[KOLO_CLAIM_BYTES])
+{
+    uint8_t *greeting = claim_out + KOLO_NONCE_BYTES;
+
+    memcpy(claim_out, nonce_d, KOLO_NONCE_BYTES);
+    kolo_greeting_pack(mine, greeting);
+    return prove(secret, dial_label, nonce_a, nonce_d, greeting, greeting + KOLO_GREETING_BYTES);
+}
+
+kolo_status kolo_answer_make(const struct kolo_secret *secret, const uint8_t nonce_a[],
+                             const uint8_t nonce_d[], const struct kolo_greeting *mine,
+                             uint8_t answer_out[KOLO_ANSWER_BYTES])
+{
+    kolo_greeting_pack(mine, answer_out);
+    return prove(secret, accept_label, nonce_d, nonce_a, answer_out,
+                 answer_out + KOLO_GREETING_BYTES);
+}
+
+bool kolo_claim_check(const struct kolo_secret *secret, const uint8_t nonce_a[],
+                      const uint8_t claim[KOLO_CLAIM_BYTES], uint8_t nonce_d_out[],
+                      struct kolo_greeting *theirs_out)
+{
+    const uint8_t *greeting = claim + KOLO_NONCE_BYTES;
+
+    if (!is_proved(secret, dial_label, nonce_a, claim, greeting, greeting + KOLO_GREETING_BYTES))
+        return false;
+    memcpy(nonce_d_out, claim, KOLO_NONCE_BYTES);
+    kolo_greeting_unpack(greeting, theirs_out);
+    return true;
+}
+
+bool kolo_answer_check(const struct kolo_secret *secret, const uint8_t nonce_a[],
+                       const uint8_t nonce_d[], const uint8_t answer[KOLO_ANSWER_BYTES],
+                       struct kolo_greeting *theirs_out)
+{
+    if (!is_proved(secret, accept_label, nonce_d, nonce_a, answer, answer + KOLO_GREETING_BYTES))
+        return false;
+    kolo_greeting_unpack(answer, theirs_out);
+    return true;
+}

@@ -1,0 +1,514 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns the timers of a poller's connections, and dialing: several places of one peer, staggered,
+// dialled again with a growing pause until the deadline, the first that proves itself is taken.
+// Must never call back from within kolo_conn_dial, and never give up without every place's reason.
+//
+// An attempt (one place) is either WAITING for its time, RUNNING (a handshake is on), or FAILED for
+// good: what answers there knows no secret, speaks another version, or is another rank. A dial
+// whose attempts have all FAILED ends at once; any other ends at its deadline.
+#include "transport/conn.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <openssl/crypto.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "transport/conn_private.h"
+
+enum {
+    STAGGER_MS = 100,
+    REDIAL_FIRST_MS = 20,
+    REDIAL_MAX_MS = 500,
+    /* Other places may prove themselves when the one that was asked first has not answered. */
+    PROVE_MS = 1000,
+    /* A connection that stays silent so long is made anew: the peer may have dropped it unheard. */
+    RENEW_MS = 5000,
+    /* Rejections in a row that tell a peer with another secret from one that is busy. */
+    REJECTIONS_MAX = 8
+};
+
+static kolo_deadline after_ms(kolo_deadline now, int64_t ms)
+{
+    return now + ms * 1000000;
+}
+
+/* ---- timers ---- */
+
+struct kolo_conn_list {
+    struct kolo_conn_timer *first;
+    uint64_t round;
+};
+
+kolo_status kolo_conn_timer_add(struct kolo_conn_timer *timer, struct kolo_poller *poller)
+{
+    struct kolo_conn_list **list = kolo_poller_conns(poller);
+
+    if (*list == NULL)
+        *list = kolo_calloc(1, sizeof **list);
+    if (*list == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    timer->poller = poller;
+    timer->previous = NULL;
+    timer->next = (*list)->first;
+    timer->round = (*list)->round; /* not fired by a round that is going on */
+    if (timer->next)
+        timer->next->previous = timer;
+    (*list)->first = timer;
+    return KOLO_OK;
+}
+
+void kolo_conn_timer_remove(struct kolo_conn_timer *timer)
+{
+    struct kolo_conn_list **list;
+
+    if (timer->poller == NULL)
+        return;
+    list = kolo_poller_conns(timer->poller);
+    if (timer->next)
+        timer->next->previous = timer->previous;
+    if (timer->previous)
+        timer->previous->next = timer->next;
+    else
+        (*list)->first = timer->next;
+    timer->poller = NULL;
+    if ((*list)->first == NULL && (*list)->round % 2 == 0) {
+        kolo_free_memory(*list);
+        *list = NULL;
+    }
+}
+
+/** One that is due and was not fired in this round: what fires may add and remove any other. */
+static struct kolo_conn_timer *find_due(const struct kolo_conn_list *list, kolo_deadline now)
+{
+    struct kolo_conn_timer *timer = list->first;
+
+    while (timer && (timer->at > now || timer->round == list->round))
+        timer = timer->next;
+    return timer;
+}
+
+kolo_deadline kolo_conn_expire(struct kolo_poller *poller)
+{
+    struct kolo_conn_list **list = kolo_poller_conns(poller);
+    struct kolo_conn_timer *timer;
+    kolo_deadline now, next = KOLO_NEVER;
+
+    if (*list == NULL)
+        return KOLO_NEVER;
+    if ((*list)->round % 2 == 0) { /* else called from what fires: it only wants to know */
+        now = kolo_now_ns();
+        (*list)->round++; /* odd: keeps the list alive */
+        while ((timer = find_due(*list, now)) != NULL) {
+            timer->round = (*list)->round;
+            timer->fire(timer, now);
+        }
+        (*list)->round++;
+    }
+    for (timer = (*list)->first; timer; timer = timer->next)
+        next = kolo_deadline_min(next, timer->at);
+    if ((*list)->first == NULL && (*list)->round % 2 == 0) {
+        kolo_free_memory(*list);
+        *list = NULL;
+    }
+    return next;
+}
+
+/* ---- one place ---- */
+
+enum attempt_state { ATTEMPT_WAITING, ATTEMPT_RUNNING, ATTEMPT_FAILED };
+
+struct attempt {
+    struct kolo_handshake handshake; /* first: the owner's functions get this */
+    struct kolo_conn *conn;
+    struct kolo_place place;
+    enum attempt_state state;
+    kolo_deadline at; /* WAITING: to begin; RUNNING: to look at it again */
+    int64_t pause_ms;
+    unsigned begun, rejected;
+    enum kolo_verdict verdict; /* the last end */
+    int error;
+};
+
+struct kolo_conn {
+    struct kolo_conn_timer timer; /* first: fire gets this */
+    struct kolo_poller *poller;
+    struct kolo_secret secret;
+    struct kolo_greeting mine;
+    kolo_deadline deadline;
+    kolo_conn_done *done;
+    void *context;
+    size_t count;
+    struct attempt attempts[];
+};
+
+static bool is_for_good(const struct attempt *attempt)
+{
+    switch (attempt->verdict) {
+    case KOLO_VERDICT_WRONG_PROOF:
+    case KOLO_VERDICT_OTHER_VERSION:
+    case KOLO_VERDICT_OTHER_PURPOSE:
+    case KOLO_VERDICT_OTHER_RANK:
+        return true;
+    case KOLO_VERDICT_REJECTED:
+        return attempt->rejected >= REJECTIONS_MAX;
+    case KOLO_VERDICT_ERROR:
+        return attempt->error == EAFNOSUPPORT || attempt->error == EPROTONOSUPPORT ||
+               attempt->error == EINVAL || attempt->error == EPROTOTYPE;
+    case KOLO_VERDICT_PROVED:
+    case KOLO_VERDICT_CLOSED:
+    case KOLO_VERDICT_SILENT:
+    default:
+        return false;
+    }
+}
+
+static const char *error_words(int error, char *text, size_t capacity)
+{
+    switch (error) {
+    case ECONNREFUSED:
+        return "connection refused";
+    case ECONNRESET:
+        return "connection reset";
+    case ETIMEDOUT:
+        return "no answer";
+    case ENETUNREACH:
+        return "network unreachable";
+    case EHOSTUNREACH:
+        return "no route to host";
+    case ENOENT:
+        return "nobody listens";
+    case EAGAIN:
+        return "busy";
+    default:
+        return strerror_r(error, text, capacity);
+    }
+}
+
+/** What a place answered last, for people. */
+static void describe_attempt(const struct attempt *attempt, char *text, size_t capacity)
+{
+    const struct kolo_greeting *theirs = &attempt->handshake.theirs;
+    char words[96];
+
+    switch (attempt->verdict) {
+    case KOLO_VERDICT_ERROR:
+        snprintf(text, capacity, "%s", error_words(attempt->error, words, sizeof words));
+        break;
+    case KOLO_VERDICT_CLOSED:
+        snprintf(text, capacity, "closed the connection");
+        break;
+    case KOLO_VERDICT_REJECTED:
+        snprintf(text, capacity, "rejected our proof (another job's secret?)");
+        break;
+    case KOLO_VERDICT_WRONG_PROOF:
+        snprintf(text, capacity, "does not know the job's secret (another program's server?)");
+        break;
+    case KOLO_VERDICT_OTHER_VERSION:
+        snprintf(text, capacity, "speaks protocol %d, this is %d", theirs->protocol,
+                 attempt->conn->mine.protocol);
+        break;
+    case KOLO_VERDICT_OTHER_PURPOSE:
+        snprintf(text, capacity, "serves purpose %d, not %d", theirs->purpose,
+                 attempt->conn->mine.purpose);
+        break;
+    case KOLO_VERDICT_OTHER_RANK:
+        snprintf(text, capacity, "is rank %d", (int)theirs->from);
+        break;
+    case KOLO_VERDICT_PROVED:
+    case KOLO_VERDICT_SILENT:
+    default:
+        snprintf(text, capacity, "no answer");
+        break;
+    }
+}
+
+static void rest(struct attempt *attempt, kolo_deadline now)
+{
+    attempt->state = ATTEMPT_WAITING;
+    attempt->at = after_ms(now, attempt->pause_ms);
+    attempt->pause_ms =
+        attempt->pause_ms * 2 < REDIAL_MAX_MS ? attempt->pause_ms * 2 : REDIAL_MAX_MS;
+}
+
+/** Books the end of an attempt: again later, or never. */
+static void note_end(struct attempt *attempt, enum kolo_verdict verdict, int error)
+{
+    kolo_deadline now = kolo_now_ns();
+    struct kolo_conn *conn = attempt->conn;
+    char place[96], words[160];
+
+    attempt->verdict = verdict;
+    attempt->error = error;
+    attempt->rejected = verdict == KOLO_VERDICT_REJECTED ? attempt->rejected + 1 : 0;
+    if (is_for_good(attempt))
+        attempt->state = ATTEMPT_FAILED;
+    else
+        rest(attempt, now);
+    if (kolo_log_on(KOLO_LOG_DEBUG)) {
+        kolo_place_format(&attempt->place, place, sizeof place);
+        describe_attempt(attempt, words, sizeof words);
+        KOLO_DEBUG("dial %s: %s%s", place, words,
+                   attempt->state == ATTEMPT_FAILED ? "" : ", again later");
+    }
+    /* The next place need not wait for its turn. */
+    for (size_t i = 0; i < conn->count; i++)
+        if (conn->attempts[i].state == ATTEMPT_WAITING && conn->attempts[i].begun == 0) {
+            conn->attempts[i].at = kolo_deadline_min(conn->attempts[i].at, now);
+            break;
+        }
+}
+
+static bool is_proving(const struct attempt *attempt)
+{
+    return attempt->state == ATTEMPT_RUNNING &&
+           (attempt->handshake.state == KOLO_HANDSHAKE_SENDS_CLAIM ||
+            attempt->handshake.state == KOLO_HANDSHAKE_AWAITS_ANSWER);
+}
+
+static bool is_held(const struct attempt *attempt)
+{
+    return attempt->state == ATTEMPT_RUNNING && attempt->handshake.state == KOLO_HANDSHAKE_HELD;
+}
+
+static struct attempt *find_attempt(struct kolo_conn *conn, bool (*is)(const struct attempt *))
+{
+    for (size_t i = 0; i < conn->count; i++)
+        if (is(&conn->attempts[i]))
+            return &conn->attempts[i];
+    return NULL;
+}
+
+/* ---- the dial ---- */
+
+/** Sets the timer to the next thing to do. */
+static void reckon(struct kolo_conn *conn)
+{
+    bool is_hopeless = true;
+    kolo_deadline at = conn->deadline;
+
+    for (size_t i = 0; i < conn->count; i++)
+        if (conn->attempts[i].state != ATTEMPT_FAILED) {
+            is_hopeless = false;
+            at = kolo_deadline_min(at, conn->attempts[i].at);
+        }
+    conn->timer.at = is_hopeless ? kolo_now_ns() : at;
+}
+
+static void release(struct kolo_conn *conn)
+{
+    for (size_t i = 0; i < conn->count; i++)
+        kolo_handshake_drop(&conn->attempts[i].handshake);
+    kolo_conn_timer_remove(&conn->timer);
+    OPENSSL_cleanse(&conn->secret, sizeof conn->secret);
+    kolo_free_memory(conn);
+}
+
+/** Which status says best why no place could be had. */
+static kolo_status sum_up(const struct kolo_conn *conn)
+{
+    bool has_auth = false, has_protocol = false, is_silent = true;
+
+    for (size_t i = 0; i < conn->count; i++) {
+        enum kolo_verdict verdict = conn->attempts[i].verdict;
+        has_auth |= verdict == KOLO_VERDICT_WRONG_PROOF || verdict == KOLO_VERDICT_REJECTED;
+        has_protocol |= verdict == KOLO_VERDICT_OTHER_VERSION;
+        is_silent &= verdict == KOLO_VERDICT_SILENT || verdict == KOLO_VERDICT_PROVED ||
+                     (verdict == KOLO_VERDICT_ERROR && conn->attempts[i].error == ETIMEDOUT);
+    }
+    if (has_protocol)
+        return KOLO_ERR_PROTOCOL;
+    if (has_auth)
+        return KOLO_ERR_AUTH;
+    return is_silent ? KOLO_ERR_TIMEOUT : KOLO_ERR_CONNECT;
+}
+
+static kolo_status fail_with_reasons(const struct kolo_conn *conn)
+{
+    char text[KOLO_DETAIL_MAX];
+    size_t used;
+    kolo_status status = sum_up(conn);
+
+    if (conn->mine.to >= 0)
+        used = (size_t)snprintf(text, sizeof text, "cannot reach rank %d", (int)conn->mine.to);
+    else
+        used = (size_t)snprintf(text, sizeof text, "cannot reach the rendezvous");
+    for (size_t i = 0; i < conn->count && used < sizeof text; i++) {
+        char place[128], words[160];
+        kolo_place_format(&conn->attempts[i].place, place, sizeof place);
+        describe_attempt(&conn->attempts[i], words, sizeof words);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %s", i == 0 ? ": " : ", ",
+                                 place, words);
+    }
+    return kolo_fail(status, "%s", text);
+}
+
+static void conclude(struct kolo_conn *conn, kolo_status status, int fd,
+                     const struct kolo_greeting *theirs)
+{
+    kolo_conn_done *done = conn->done;
+    void *context = conn->context;
+
+    release(conn);
+    done(context, status, fd, theirs);
+}
+
+static void give_up(struct kolo_conn *conn)
+{
+    static const struct kolo_greeting nobody = {.from = -1, .to = -1};
+    kolo_status status = fail_with_reasons(conn);
+
+    conclude(conn, status, -1, &nobody);
+}
+
+static void begin(struct attempt *attempt)
+{
+    int error;
+
+    attempt->begun++;
+    attempt->state = ATTEMPT_RUNNING;
+    attempt->at = after_ms(kolo_now_ns(), RENEW_MS);
+    error = kolo_handshake_dial(&attempt->handshake);
+    if (error != 0)
+        note_end(attempt, KOLO_VERDICT_ERROR, error);
+}
+
+/** Lets a held place prove itself when no other one is at it. Last in its caller: the dial may
+ * end. */
+static void go_on(struct kolo_conn *conn)
+{
+    struct attempt *held = find_attempt(conn, is_held);
+
+    reckon(conn);
+    if (held && !find_attempt(conn, is_proving)) {
+        held->at = after_ms(kolo_now_ns(), PROVE_MS);
+        reckon(conn);
+        kolo_handshake_prove(&held->handshake);
+    }
+}
+
+static bool may_prove(struct kolo_handshake *handshake)
+{
+    struct attempt *attempt = (struct attempt *)handshake;
+
+    if (find_attempt(attempt->conn, is_proving))
+        return false;
+    attempt->at = after_ms(kolo_now_ns(), PROVE_MS);
+    reckon(attempt->conn);
+    return true;
+}
+
+static void over(struct kolo_handshake *handshake, enum kolo_verdict verdict, int error)
+{
+    struct attempt *attempt = (struct attempt *)handshake;
+    struct kolo_conn *conn = attempt->conn;
+
+    if (verdict == KOLO_VERDICT_PROVED) {
+        struct kolo_greeting theirs = handshake->theirs;
+        conclude(conn, KOLO_OK, kolo_handshake_take(handshake), &theirs);
+        return;
+    }
+    kolo_handshake_drop(handshake);
+    note_end(attempt, verdict, error);
+    go_on(conn);
+}
+
+/** One that runs and has been quiet for too long. */
+static void review(struct attempt *attempt, kolo_deadline now)
+{
+    bool is_asked = is_proving(attempt);
+
+    if (is_held(attempt) || (is_asked && !find_attempt(attempt->conn, is_held))) {
+        attempt->at = after_ms(now, PROVE_MS);
+        return;
+    }
+    kolo_handshake_drop(&attempt->handshake);
+    note_end(attempt, KOLO_VERDICT_SILENT, 0);
+}
+
+static bool has_hope(const struct attempt *attempt)
+{
+    return attempt->state != ATTEMPT_FAILED;
+}
+
+static void fire(struct kolo_conn_timer *timer, kolo_deadline now)
+{
+    struct kolo_conn *conn = (struct kolo_conn *)timer;
+
+    if (now >= conn->deadline || !find_attempt(conn, has_hope)) {
+        give_up(conn);
+        return;
+    }
+    for (size_t i = 0; i < conn->count; i++) {
+        struct attempt *attempt = &conn->attempts[i];
+        if (attempt->at <= now && attempt->state == ATTEMPT_WAITING)
+            begin(attempt);
+        else if (attempt->at <= now && attempt->state == ATTEMPT_RUNNING)
+            review(attempt, now);
+    }
+    go_on(conn);
+}
+
+static const struct kolo_handshake_owner owner = {.may_prove = may_prove, .over = over};
+
+static void prepare(struct kolo_conn *conn, const struct kolo_place *places)
+{
+    kolo_deadline now = kolo_now_ns();
+
+    for (size_t i = 0; i < conn->count; i++) {
+        struct attempt *attempt = &conn->attempts[i];
+        attempt->conn = conn;
+        attempt->place = places[i];
+        attempt->at = after_ms(now, (int64_t)i * STAGGER_MS);
+        attempt->pause_ms = REDIAL_FIRST_MS;
+        attempt->verdict = KOLO_VERDICT_SILENT;
+        attempt->handshake.poller = conn->poller;
+        attempt->handshake.owner = &owner;
+        attempt->handshake.secret = &conn->secret;
+        attempt->handshake.mine = &conn->mine;
+        attempt->handshake.place = &attempt->place;
+        attempt->handshake.watch.fd = -1;
+    }
+}
+
+kolo_status kolo_conn_dial(struct kolo_poller *poller, const struct kolo_place *places,
+                           size_t count, const struct kolo_secret *secret,
+                           const struct kolo_greeting *mine, kolo_deadline deadline,
+                           kolo_conn_done *done, void *context, struct kolo_conn **conn_out)
+{
+    struct kolo_conn *conn;
+
+    if (count == 0)
+        return kolo_fail(KOLO_ERR_INVALID, "dial: no place to connect to");
+    conn = kolo_calloc(1, sizeof *conn + count * sizeof conn->attempts[0]);
+    if (conn == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    conn->poller = poller;
+    conn->secret = *secret;
+    conn->mine = *mine;
+    conn->deadline = deadline;
+    conn->done = done;
+    conn->context = context;
+    conn->count = count;
+    conn->timer.fire = fire;
+    prepare(conn, places);
+    if (kolo_conn_timer_add(&conn->timer, poller) != KOLO_OK) {
+        release(conn);
+        return KOLO_ERR_NO_MEMORY;
+    }
+    begin(&conn->attempts[0]);
+    reckon(conn);
+    /* A sleeper that reckoned its deadline before must reckon again. */
+    kolo_poller_wake(poller);
+    *conn_out = conn;
+    return KOLO_OK;
+}
+
+void kolo_conn_cancel(struct kolo_conn *conn)
+{
+    if (conn)
+        release(conn);
+}

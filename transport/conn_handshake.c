@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns one socket on its way through the proof that conn.h draws, as a state table for both roles.
+// Knows no deadline, no redial and no list: its owner (a dial or a listener) does. Must never read
+// a byte beyond the handshake, for what follows belongs to whoever gets the socket.
+//
+//   dialer    CONNECTING -> AWAITS_NONCE [-> HELD] -> SENDS_CLAIM -> AWAITS_ANSWER -> OVER
+//   acceptor  SENDS_NONCE -> AWAITS_CLAIM -> SENDS_ANSWER -> OVER
+//
+// HELD: of several dials to one peer, one at a time sends its claim, so that the peer does not
+// accept two connections.
+#include "transport/conn_private.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+enum event { EV_READABLE, EV_WRITABLE, EV_LOST, EV_PROVE, EVENTS };
+
+static const struct {
+    const char *name;
+    uint32_t interest;
+} states[KOLO_HANDSHAKE_STATES] = {
+    [KOLO_HANDSHAKE_OVER] = {"over", 0},
+    [KOLO_HANDSHAKE_CONNECTING] = {"connecting", EPOLLOUT},
+    [KOLO_HANDSHAKE_AWAITS_NONCE] = {"awaits nonce", EPOLLIN},
+    [KOLO_HANDSHAKE_HELD] = {"held", 0},
+    [KOLO_HANDSHAKE_SENDS_CLAIM] = {"sends claim", EPOLLOUT},
+    [KOLO_HANDSHAKE_AWAITS_ANSWER] = {"awaits answer", EPOLLIN},
+    [KOLO_HANDSHAKE_SENDS_NONCE] = {"sends nonce", EPOLLOUT},
+    [KOLO_HANDSHAKE_AWAITS_CLAIM] = {"awaits claim", EPOLLIN},
+    [KOLO_HANDSHAKE_SENDS_ANSWER] = {"sends answer", EPOLLOUT},
+};
+
+/** The only function that changes the state. @p bytes: to move in the new one. */
+static void enter(struct kolo_handshake *handshake, enum kolo_handshake_state state, size_t bytes)
+{
+    char text[128];
+
+    if (kolo_log_on(KOLO_LOG_DEBUG)) {
+        kolo_place_format(handshake->place, text, sizeof text);
+        KOLO_DEBUG("conn %s fd %d: %s -> %s", text, handshake->watch.fd,
+                   states[handshake->state].name, states[state].name);
+    }
+    handshake->state = state;
+    handshake->bytes = bytes;
+    handshake->bytes_done = 0;
+    if (state != KOLO_HANDSHAKE_OVER)
+        kolo_poller_modify(handshake->poller, &handshake->watch, states[state].interest);
+}
+
+static void finish(struct kolo_handshake *handshake, enum kolo_verdict verdict, int error)
+{
+    kolo_poller_remove(handshake->poller, &handshake->watch);
+    enter(handshake, KOLO_HANDSHAKE_OVER, 0);
+    handshake->owner->over(handshake, verdict, error);
+}
+
+/** The end of the stream or an error while reading or writing. */
+static void lose(struct kolo_handshake *handshake, int error)
+{
+    bool has_claimed = handshake->state == KOLO_HANDSHAKE_AWAITS_ANSWER;
+    bool is_closed = error == 0 || error == ECONNRESET || error == EPIPE;
+
+    if (is_closed && has_claimed)
+        finish(handshake, KOLO_VERDICT_REJECTED, 0);
+    else if (error == 0)
+        finish(handshake, KOLO_VERDICT_CLOSED, 0);
+    else
+        finish(handshake, KOLO_VERDICT_ERROR, error);
+}
+
+/** Reads what the state waits for. True: all of it is there. */
+static bool fill(struct kolo_handshake *handshake)
+{
+    while (handshake->bytes_done < handshake->bytes) {
+        ssize_t got = recv(handshake->watch.fd, handshake->buf + handshake->bytes_done,
+                           handshake->bytes - handshake->bytes_done, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0 && errno == EAGAIN)
+            return false;
+        if (got <= 0) {
+            lose(handshake, got < 0 ? errno : 0);
+            return false;
+        }
+        handshake->bytes_done += (size_t)got;
+    }
+    return true;
+}
+
+/** Writes what the state has to say. True: all of it has gone. */
+static bool drain(struct kolo_handshake *handshake)
+{
+    while (handshake->bytes_done < handshake->bytes) {
+        ssize_t put = send(handshake->watch.fd, handshake->buf + handshake->bytes_done,
+                           handshake->bytes - handshake->bytes_done, MSG_NOSIGNAL);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0 && errno == EAGAIN)
+            return false;
+        if (put < 0) {
+            lose(handshake, errno);
+            return false;
+        }
+        handshake->bytes_done += (size_t)put;
+    }
+    return true;
+}
+
+/** Proved; but is it the one we meant? The same address can be another machine's on a private
+ * network. */
+static void judge(struct kolo_handshake *handshake)
+{
+    const struct kolo_greeting *mine = handshake->mine;
+    const struct kolo_greeting *theirs = &handshake->theirs;
+
+    if (theirs->protocol != mine->protocol)
+        finish(handshake, KOLO_VERDICT_OTHER_VERSION, 0);
+    else if (theirs->purpose != mine->purpose)
+        finish(handshake, KOLO_VERDICT_OTHER_PURPOSE, 0);
+    else
+        finish(handshake, KOLO_VERDICT_PROVED, 0);
+}
+
+/* ---- the dialer's steps ---- */
+
+/** A socket that the system connected to itself, which happens when nobody listens at a port that
+ * it also hands out to clients. */
+static bool is_own_echo(int fd)
+{
+    struct sockaddr_storage local = {0}, remote = {0};
+    socklen_t local_bytes = sizeof local, remote_bytes = sizeof remote;
+
+    return getsockname(fd, (struct sockaddr *)&local, &local_bytes) == 0 &&
+           getpeername(fd, (struct sockaddr *)&remote, &remote_bytes) == 0 &&
+           local.ss_family != AF_UNIX && local_bytes == remote_bytes &&
+           memcmp(&local, &remote, local_bytes) == 0;
+}
+
+static void check_connected(struct kolo_handshake *handshake)
+{
+    int error = 0;
+    socklen_t bytes = sizeof error;
+
+    if (getsockopt(handshake->watch.fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0)
+        error = errno;
+    if (error == 0 && is_own_echo(handshake->watch.fd))
+        error = ECONNREFUSED;
+    if (error != 0)
+        finish(handshake, KOLO_VERDICT_ERROR, error);
+    else
+        enter(handshake, KOLO_HANDSHAKE_AWAITS_NONCE, KOLO_NONCE_BYTES);
+}
+
+static void write_claim(struct kolo_handshake *handshake)
+{
+    if (drain(handshake))
+        enter(handshake, KOLO_HANDSHAKE_AWAITS_ANSWER, KOLO_ANSWER_BYTES);
+}
+
+static void claim(struct kolo_handshake *handshake)
+{
+    if (kolo_random(handshake->nonce_d, KOLO_NONCE_BYTES) != KOLO_OK ||
+        kolo_claim_make(handshake->secret, handshake->nonce_a, handshake->nonce_d, handshake->mine,
+                        handshake->buf) != KOLO_OK) {
+        finish(handshake, KOLO_VERDICT_ERROR, EIO);
+        return;
+    }
+    enter(handshake, KOLO_HANDSHAKE_SENDS_CLAIM, KOLO_CLAIM_BYTES);
+    write_claim(handshake);
+}
+
+static void read_nonce(struct kolo_handshake *handshake)
+{
+    if (!fill(handshake))
+        return;
+    memcpy(handshake->nonce_a, handshake->buf, KOLO_NONCE_BYTES);
+    if (handshake->owner->may_prove(handshake))
+        claim(handshake);
+    else
+        enter(handshake, KOLO_HANDSHAKE_HELD, 0);
+}
+
+static void lose_held(struct kolo_handshake *handshake)
+{
+    finish(handshake, KOLO_VERDICT_CLOSED, 0);
+}
+
+static void read_answer(struct kolo_handshake *handshake)
+{
+    int32_t to = handshake->mine->to;
+
+    if (!fill(handshake))
+        return;
+    if (!kolo_answer_check(handshake->secret, handshake->nonce_a, handshake->nonce_d,
+                           handshake->buf, &handshake->theirs))
+        finish(handshake, KOLO_VERDICT_WRONG_PROOF, 0);
+    else if (to >= 0 && handshake->theirs.from >= 0 && handshake->theirs.from != to)
+        finish(handshake, KOLO_VERDICT_OTHER_RANK, 0);
+    else
+        judge(handshake);
+}
+
+/* ---- the acceptor's steps ---- */
+
+static void write_nonce(struct kolo_handshake *handshake)
+{
+    if (drain(handshake))
+        enter(handshake, KOLO_HANDSHAKE_AWAITS_CLAIM, KOLO_CLAIM_BYTES);
+}
+
+static void write_answer(struct kolo_handshake *handshake)
+{
+    int32_t from = handshake->mine->from;
+
+    if (!drain(handshake))
+        return;
+    if (from >= 0 && handshake->theirs.to >= 0 && handshake->theirs.to != from)
+        finish(handshake, KOLO_VERDICT_OTHER_RANK, 0);
+    else
+        judge(handshake);
+}
+
+/** The answer goes out even to one that is at the wrong door: it proved itself, and learns who we
+ * are. */
+static void read_claim(struct kolo_handshake *handshake)
+{
+    struct kolo_greeting mine = *handshake->mine;
+
+    if (!fill(handshake))
+        return;
+    if (!kolo_claim_check(handshake->secret, handshake->nonce_a, handshake->buf, handshake->nonce_d,
+                          &handshake->theirs)) {
+        finish(handshake, KOLO_VERDICT_WRONG_PROOF, 0);
+        return;
+    }
+    mine.to = handshake->theirs.from;
+    if (kolo_answer_make(handshake->secret, handshake->nonce_a, handshake->nonce_d, &mine,
+                         handshake->buf) != KOLO_OK) {
+        finish(handshake, KOLO_VERDICT_ERROR, EIO);
+        return;
+    }
+    enter(handshake, KOLO_HANDSHAKE_SENDS_ANSWER, KOLO_ANSWER_BYTES);
+    write_answer(handshake);
+}
+
+/* ---- the table ---- */
+
+typedef void step(struct kolo_handshake *handshake);
+
+// clang-format off
+static step *const steps[KOLO_HANDSHAKE_STATES][EVENTS] = {
+    [KOLO_HANDSHAKE_CONNECTING]     = {[EV_WRITABLE] = check_connected, [EV_LOST] = check_connected},
+    [KOLO_HANDSHAKE_AWAITS_NONCE]   = {[EV_READABLE] = read_nonce,      [EV_LOST] = read_nonce},
+    [KOLO_HANDSHAKE_HELD]           = {[EV_PROVE]    = claim,           [EV_LOST] = lose_held},
+    [KOLO_HANDSHAKE_SENDS_CLAIM]    = {[EV_WRITABLE] = write_claim,     [EV_LOST] = write_claim},
+    [KOLO_HANDSHAKE_AWAITS_ANSWER]  = {[EV_READABLE] = read_answer,     [EV_LOST] = read_answer},
+    [KOLO_HANDSHAKE_SENDS_NONCE]    = {[EV_WRITABLE] = write_nonce,     [EV_LOST] = write_nonce},
+    [KOLO_HANDSHAKE_AWAITS_CLAIM]   = {[EV_READABLE] = read_claim,      [EV_LOST] = read_claim},
+    [KOLO_HANDSHAKE_SENDS_ANSWER]   = {[EV_WRITABLE] = write_answer,    [EV_LOST] = write_answer},
+};
+// clang-format on
+
+static void happen(struct kolo_handshake *handshake, enum event event)
+{
+    step *const take = steps[handshake->state][event];
+
+    if (take)
+        take(handshake);
+}
+
+static void ready(struct kolo_watch *watch, uint32_t events)
+{
+    struct kolo_handshake *handshake = (struct kolo_handshake *)watch;
+
+    if (events & (EPOLLERR | EPOLLHUP))
+        happen(handshake, EV_LOST);
+    else if (events & EPOLLIN)
+        happen(handshake, EV_READABLE);
+    else if (events & EPOLLOUT)
+        happen(handshake, EV_WRITABLE);
+}
+
+/** Watches the socket in @p state; closes it on failure. */
+static int begin(struct kolo_handshake *handshake, int fd, enum kolo_handshake_state state,
+                 size_t bytes)
+{
+    handshake->watch = (struct kolo_watch){.fd = fd, .ready = ready};
+    if (kolo_poller_add(handshake->poller, &handshake->watch, states[state].interest) != KOLO_OK) {
+        close(fd);
+        handshake->watch.fd = -1;
+        return ENOSPC; /* of watches */
+    }
+    enter(handshake, state, bytes);
+    return 0;
+}
+
+int kolo_handshake_dial(struct kolo_handshake *handshake)
+{
+    const struct kolo_place *place = handshake->place;
+    int error;
+    int fd = socket(place->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return errno;
+    if (connect(fd, (const struct sockaddr *)&place->addr, place->bytes) == 0)
+        return begin(handshake, fd, KOLO_HANDSHAKE_AWAITS_NONCE, KOLO_NONCE_BYTES);
+    error = errno;
+    /* An interrupted connect goes on by itself, as one in progress does. */
+    if (error == EINPROGRESS || error == EINTR)
+        return begin(handshake, fd, KOLO_HANDSHAKE_CONNECTING, 0);
+    close(fd);
+    return error;
+}
+
+int kolo_handshake_accept(struct kolo_handshake *handshake, int fd)
+{
+    if (kolo_random(handshake->nonce_a, KOLO_NONCE_BYTES) != KOLO_OK) {
+        close(fd);
+        return EIO;
+    }
+    memcpy(handshake->buf, handshake->nonce_a, KOLO_NONCE_BYTES);
+    return begin(handshake, fd, KOLO_HANDSHAKE_SENDS_NONCE, KOLO_NONCE_BYTES);
+}
+
+void kolo_handshake_prove(struct kolo_handshake *handshake)
+{
+    happen(handshake, EV_PROVE);
+}
+
+void kolo_handshake_drop(struct kolo_handshake *handshake)
+{
+    if (handshake->state != KOLO_HANDSHAKE_OVER) {
+        kolo_poller_remove(handshake->poller, &handshake->watch);
+        enter(handshake, KOLO_HANDSHAKE_OVER, 0);
+    } else if (handshake->watch.ready == NULL) {
+        return; /* never begun */
+    }
+    if (handshake->watch.fd >= 0)
+        close(handshake->watch.fd);
+    handshake->watch.fd = -1;
+}
+
+int kolo_handshake_take(struct kolo_handshake *handshake)
+{
+    int fd = handshake->watch.fd;
+
+    handshake->watch.fd = -1;
+    return fd;
+}

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns a listening socket and the strangers at its door: at most KOLO_LISTENER_PENDING_MAX
+// connections that have not proved themselves, oldest first. Must never let one of them cost
+// another its turn: no read waits, each has handshake_ms, and a flood pushes out the oldest, which
+// is by then a stranger, because a peer proves itself within a round trip.
+//
+// The door is shut for a while (the kernel's queue keeps who knocks) when the process is out of
+// file descriptors, and when all places are taken by arrivals of the last GRACE_MS.
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <openssl/crypto.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "transport/conn_private.h"
+
+enum {
+    GRACE_MS = 20,
+    ACCEPT_BATCH = 32, /* between two looks at those who are in */
+    SHUT_FIRST_MS = 20,
+    SHUT_MAX_MS = 500,
+    BACKLOG = 4096
+};
+
+struct pending {
+    struct kolo_handshake handshake; /* first: the owner's functions get this */
+    struct kolo_listener *listener;
+    struct kolo_place place;
+    kolo_deadline since;
+    struct pending *next, *previous; /* by age; free ones by next */
+};
+
+struct kolo_listener {
+    struct kolo_conn_timer timer; /* first: fire gets this */
+    struct door {
+        struct kolo_watch watch; /* first: ready gets this */
+        struct kolo_listener *listener;
+    } door;
+    struct kolo_poller *poller;
+    struct kolo_place place;
+    struct kolo_secret secret;
+    struct kolo_greeting mine;
+    kolo_conn_done *accepted;
+    void *context;
+    int64_t handshake_ns;
+    int64_t shut_ms;          /* the next pause for want of file descriptors */
+    kolo_deadline shut_until; /* KOLO_NEVER: open */
+    struct pending *oldest, *newest, *free;
+    uint64_t strangers;
+    struct pending slots[KOLO_LISTENER_PENDING_MAX];
+};
+
+static void reckon(struct kolo_listener *listener)
+{
+    kolo_deadline at = listener->shut_until;
+
+    if (listener->oldest)
+        at = kolo_deadline_min(at, listener->oldest->since + listener->handshake_ns);
+    listener->timer.at = at;
+}
+
+static void shut(struct kolo_listener *listener, kolo_deadline until)
+{
+    listener->shut_until = until;
+    kolo_poller_modify(listener->poller, &listener->door.watch, 0);
+}
+
+static void reopen(struct kolo_listener *listener)
+{
+    listener->shut_until = KOLO_NEVER;
+    kolo_poller_modify(listener->poller, &listener->door.watch, EPOLLIN);
+}
+
+/* ---- those who wait at the door ---- */
+
+static struct pending *admit(struct kolo_listener *listener)
+{
+    struct pending *pending = listener->free;
+
+    listener->free = pending->next;
+    pending->since = kolo_now_ns();
+    pending->next = NULL;
+    pending->previous = listener->newest;
+    if (listener->newest)
+        listener->newest->next = pending;
+    else
+        listener->oldest = pending;
+    listener->newest = pending;
+    return pending;
+}
+
+static void discharge(struct pending *pending)
+{
+    struct kolo_listener *listener = pending->listener;
+
+    kolo_handshake_drop(&pending->handshake);
+    if (pending->previous)
+        pending->previous->next = pending->next;
+    else
+        listener->oldest = pending->next;
+    if (pending->next)
+        pending->next->previous = pending->previous;
+    else
+        listener->newest = pending->previous;
+    pending->previous = NULL;
+    pending->next = listener->free;
+    listener->free = pending;
+}
+
+static void drop_stranger(struct pending *pending, const char *why)
+{
+    char text[128];
+
+    if (kolo_log_on(KOLO_LOG_DEBUG)) {
+        kolo_place_format(&pending->place, text, sizeof text);
+        KOLO_DEBUG("listener: dropped %s: %s", text, why);
+    }
+    pending->listener->strangers++;
+    discharge(pending);
+}
+
+static const char *verdict_words(enum kolo_verdict verdict)
+{
+    switch (verdict) {
+    case KOLO_VERDICT_WRONG_PROOF:
+        return "does not know the secret";
+    case KOLO_VERDICT_OTHER_VERSION:
+        return "speaks another protocol version";
+    case KOLO_VERDICT_OTHER_PURPOSE:
+        return "wants another service";
+    case KOLO_VERDICT_OTHER_RANK:
+        return "wants another rank";
+    case KOLO_VERDICT_PROVED:
+    case KOLO_VERDICT_ERROR:
+    case KOLO_VERDICT_CLOSED:
+    case KOLO_VERDICT_REJECTED:
+    case KOLO_VERDICT_SILENT:
+    default:
+        return "closed";
+    }
+}
+
+static void over(struct kolo_handshake *handshake, enum kolo_verdict verdict, int error)
+{
+    struct pending *pending = (struct pending *)handshake;
+    struct kolo_listener *listener = pending->listener;
+    struct kolo_greeting theirs = handshake->theirs;
+    int fd = -1;
+
+    (void)error; /* a stranger's trouble */
+    if (verdict == KOLO_VERDICT_PROVED) {
+        fd = kolo_handshake_take(handshake);
+        discharge(pending);
+    } else {
+        drop_stranger(pending, verdict_words(verdict));
+    }
+    if (listener->shut_until != KOLO_NEVER)
+        reopen(listener);
+    reckon(listener);
+    if (fd >= 0)
+        listener->accepted(listener->context, KOLO_OK, fd, &theirs); /* may close the listener */
+}
+
+static bool never_held(struct kolo_handshake *handshake)
+{
+    (void)handshake;
+    return true;
+}
+
+static const struct kolo_handshake_owner owner = {.may_prove = never_held, .over = over};
+
+/* ---- the door ---- */
+
+/** Out of file descriptors or memory: a stranger who holds one gives it up, else the door is shut
+ * for a while. */
+static void run_short(struct kolo_listener *listener, int error)
+{
+    char text[128], words[96];
+
+    if (listener->oldest) {
+        drop_stranger(listener->oldest, "its file descriptor is needed");
+        return;
+    }
+    kolo_place_format(&listener->place, text, sizeof text);
+    if (listener->shut_ms == SHUT_FIRST_MS)
+        KOLO_WARN("listener %s: accept: %s; trying again every %d ms at most (see `ulimit -n`)",
+                  text, strerror_r(error, words, sizeof words), SHUT_MAX_MS);
+    shut(listener, kolo_now_ns() + listener->shut_ms * 1000000);
+    listener->shut_ms = listener->shut_ms * 2 < SHUT_MAX_MS ? listener->shut_ms * 2 : SHUT_MAX_MS;
+}
+
+/** Room for one more; false: all arrived just now, the door is shut until they had their chance. */
+static bool make_room(struct kolo_listener *listener)
+{
+    kolo_deadline grace;
+
+    if (listener->free)
+        return true;
+    grace = listener->oldest->since + GRACE_MS * 1000000;
+    if (kolo_now_ns() < grace) {
+        shut(listener, grace);
+        return false;
+    }
+    drop_stranger(listener->oldest, "more strangers wait than there is room for");
+    return true;
+}
+
+static void let_in(struct kolo_listener *listener, int fd, const struct kolo_place *place)
+{
+    struct pending *pending = admit(listener);
+
+    pending->place = *place;
+    pending->handshake = (struct kolo_handshake){.watch.fd = -1,
+                                                 .poller = listener->poller,
+                                                 .owner = &owner,
+                                                 .secret = &listener->secret,
+                                                 .mine = &listener->mine,
+                                                 .place = &pending->place};
+    if (kolo_handshake_accept(&pending->handshake, fd) != 0)
+        drop_stranger(pending, "cannot be watched");
+}
+
+/** One knock. False: nobody is there, or the door was shut. */
+static bool accept_one(struct kolo_listener *listener)
+{
+    struct kolo_place place = {.bytes = sizeof place.addr};
+    int fd;
+
+    if (!make_room(listener))
+        return false;
+    fd = accept4(listener->door.watch.fd, (struct sockaddr *)&place.addr, &place.bytes,
+                 SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0) {
+        listener->shut_ms = SHUT_FIRST_MS;
+        let_in(listener, fd, &place);
+        return true;
+    }
+    switch (errno) {
+    case EAGAIN:
+        return false;
+    case EMFILE:
+    case ENFILE:
+    case ENOBUFS:
+    case ENOMEM:
+        run_short(listener, errno);
+        return listener->shut_until == KOLO_NEVER;
+    default: /* EINTR, and whatever befell that one connection */
+        return true;
+    }
+}
+
+static void knock(struct kolo_watch *watch, uint32_t events)
+{
+    struct kolo_listener *listener = ((struct door *)watch)->listener;
+    int tries = ACCEPT_BATCH;
+
+    (void)events;
+    while (tries-- > 0 && accept_one(listener))
+        ;
+    reckon(listener);
+}
+
+static void fire(struct kolo_conn_timer *timer, kolo_deadline now)
+{
+    struct kolo_listener *listener = (struct kolo_listener *)timer;
+
+    while (listener->oldest && listener->oldest->since + listener->handshake_ns <= now)
+        drop_stranger(listener->oldest, "stayed silent");
+    if (listener->shut_until <= now)
+        reopen(listener);
+    reckon(listener);
+}
+
+/* ---- open and close ---- */
+
+static kolo_status fail_listen(const struct kolo_place *place, const char *what, int error)
+{
+    char text[128];
+
+    kolo_place_format(place, text, sizeof text);
+    return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "cannot listen at %s: %s", text, what);
+}
+
+static kolo_status bind_and_listen(struct kolo_listener *listener, const struct kolo_place *place)
+{
+    const int yes = 1;
+    bool is_given = false;
+    int fd = socket(place->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return fail_listen(place, "socket", errno);
+    listener->door.watch.fd = fd;
+    /* One port number serves both families only if IPv6 keeps to itself. */
+    if (place->addr.ss_family == AF_INET6) {
+        if (setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes) != 0)
+            return fail_listen(place, "IPV6_V6ONLY", errno);
+        is_given = ((const struct sockaddr_in6 *)(const void *)&place->addr)->sin6_port != 0;
+    } else if (place->addr.ss_family == AF_INET) {
+        is_given = ((const struct sockaddr_in *)(const void *)&place->addr)->sin_port != 0;
+    }
+    /* A port that the user gave must be had again right after the last job. */
+    if (is_given && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0)
+        return fail_listen(place, "SO_REUSEADDR", errno);
+    if (bind(fd, (const struct sockaddr *)&place->addr, place->bytes) != 0)
+        return fail_listen(place, "bind", errno);
+    if (listen(fd, BACKLOG) != 0)
+        return fail_listen(place, "listen", errno);
+    listener->place.bytes = sizeof listener->place.addr;
+    if (getsockname(fd, (struct sockaddr *)&listener->place.addr, &listener->place.bytes) != 0)
+        return fail_listen(place, "getsockname", errno);
+    return KOLO_OK;
+}
+
+kolo_status kolo_listener_open(struct kolo_poller *poller, const struct kolo_place *place,
+                               int handshake_ms, const struct kolo_secret *secret,
+                               const struct kolo_greeting *mine, kolo_conn_done *accepted,
+                               void *context, struct kolo_listener **listener_out)
+{
+    struct kolo_listener *listener = kolo_calloc(1, sizeof *listener);
+    kolo_status status;
+
+    if (listener == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    listener->poller = poller;
+    listener->door.watch = (struct kolo_watch){.fd = -1, .ready = knock};
+    listener->door.listener = listener;
+    listener->secret = *secret;
+    listener->mine = *mine;
+    listener->accepted = accepted;
+    listener->context = context;
+    listener->handshake_ns = (int64_t)handshake_ms * 1000000;
+    listener->shut_ms = SHUT_FIRST_MS;
+    listener->shut_until = KOLO_NEVER;
+    listener->timer.fire = fire;
+    listener->timer.at = KOLO_NEVER;
+    for (size_t i = KOLO_LISTENER_PENDING_MAX; i-- > 0;) {
+        listener->slots[i].listener = listener;
+        listener->slots[i].next = listener->free;
+        listener->free = &listener->slots[i];
+    }
+    KOLO_TRY(bind_and_listen(listener, place));
+    KOLO_TRY(kolo_conn_timer_add(&listener->timer, poller));
+    KOLO_TRY(kolo_poller_add(poller, &listener->door.watch, EPOLLIN));
+    *listener_out = listener;
+    return KOLO_OK;
+out:
+    kolo_listener_close(listener);
+    return status;
+}
+
+void kolo_listener_close(struct kolo_listener *listener)
+{
+    if (listener == NULL)
+        return;
+    while (listener->oldest)
+        discharge(listener->oldest);
+    if (listener->door.watch.fd >= 0) {
+        kolo_poller_remove(listener->poller, &listener->door.watch);
+        close(listener->door.watch.fd);
+    }
+    kolo_conn_timer_remove(&listener->timer);
+    OPENSSL_cleanse(&listener->secret, sizeof listener->secret);
+    kolo_free_memory(listener);
+}
+
+void kolo_listener_place(const struct kolo_listener *listener, struct kolo_place *place_out)
+{
+    *place_out = listener->place;
+}
+
+uint64_t kolo_listener_strangers(const struct kolo_listener *listener)
+{
+    return listener->strangers;
+}

@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns places (socket addresses) as text, as names to resolve, and as the addresses of this machine
+// that others may reach. Must never offer an address that means something else on the peer's
+// machine: no link-local ones, and loopback only where there is nothing else.
+//
+// The order of local addresses: those of the first entry of KOLO_NET first; then hardware before
+// bridges and tunnels, faster before slower links, IPv4 before IPv6, loopback last.
+#include "transport/conn.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/settings.h"
+
+/* sockaddr_storage is aligned for, and made to hold, each of these. */
+static const struct sockaddr_in *as_v4(const struct sockaddr_storage *addr)
+{
+    return (const struct sockaddr_in *)(const void *)addr;
+}
+
+static const struct sockaddr_in6 *as_v6(const struct sockaddr_storage *addr)
+{
+    return (const struct sockaddr_in6 *)(const void *)addr;
+}
+
+static void set_port(struct kolo_place *place, uint16_t port)
+{
+    if (place->addr.ss_family == AF_INET)
+        ((struct sockaddr_in *)(void *)&place->addr)->sin_port = htons(port);
+    else
+        ((struct sockaddr_in6 *)(void *)&place->addr)->sin6_port = htons(port);
+}
+
+/* ---- as text ---- */
+
+static void format_unix(const struct kolo_place *place, char *text, size_t capacity)
+{
+    const struct sockaddr_un *name = (const struct sockaddr_un *)(const void *)&place->addr;
+    size_t head = offsetof(struct sockaddr_un, sun_path);
+    size_t length = place->bytes > head ? place->bytes - head : 0;
+    char shown[sizeof name->sun_path + 1];
+
+    if (length > sizeof name->sun_path)
+        length = sizeof name->sun_path;
+    memcpy(shown, name->sun_path, length);
+    shown[length] = '\0';
+    if (length > 0 && shown[0] == '\0')
+        shown[0] = '@';
+    for (size_t i = 0; shown[i] != '\0'; i++)
+        if (shown[i] < ' ' || shown[i] > '~')
+            shown[i] = '?';
+    snprintf(text, capacity, "unix:%s", shown);
+}
+
+void kolo_place_format(const struct kolo_place *place, char *text, size_t capacity)
+{
+    char host[INET6_ADDRSTRLEN] = "";
+
+    switch (place->addr.ss_family) {
+    case AF_INET:
+        inet_ntop(AF_INET, &as_v4(&place->addr)->sin_addr, host, sizeof host);
+        snprintf(text, capacity, "%s:%d", host, ntohs(as_v4(&place->addr)->sin_port));
+        break;
+    case AF_INET6:
+        inet_ntop(AF_INET6, &as_v6(&place->addr)->sin6_addr, host, sizeof host);
+        snprintf(text, capacity, "[%s]:%d", host, ntohs(as_v6(&place->addr)->sin6_port));
+        break;
+    case AF_UNIX:
+        format_unix(place, text, capacity);
+        break;
+    default:
+        snprintf(text, capacity, "address family %d", place->addr.ss_family);
+        break;
+    }
+}
+
+/* ---- names ---- */
+
+struct host_port {
+    char host[256];
+    char port[8];
+};
+
+static kolo_status fail_grammar(const char *entry, size_t length)
+{
+    return kolo_fail(
+        KOLO_ERR_CONFIG,
+        "\"%.*s\" is no place: expected HOST:PORT or [IPV6]:PORT, PORT from 1 to 65535",
+        (int)length, entry);
+}
+
+/** Cuts one entry of @p length characters into host and port. */
+static kolo_status split(const char *entry, size_t length, struct host_port *out)
+{
+    const char *end = entry + length;
+    const char *colon = memrchr(entry, ':', length);
+    const char *host = entry;
+    size_t host_length, port_length;
+    char *rest;
+    long port;
+
+    if (colon == NULL)
+        return fail_grammar(entry, length);
+    host_length = (size_t)(colon - entry);
+    port_length = (size_t)(end - colon - 1);
+    if (host_length > 2 && host[0] == '[' && colon[-1] == ']') {
+        host++;
+        host_length -= 2;
+    } else if (memchr(host, ':', host_length)) {
+        return fail_grammar(entry, length); /* IPv6 without brackets: where does the port begin? */
+    }
+    if (host_length == 0 || host_length >= sizeof out->host || port_length == 0 ||
+        port_length >= sizeof out->port || colon[1] < '0' || colon[1] > '9')
+        return fail_grammar(entry, length);
+    memcpy(out->host, host, host_length);
+    out->host[host_length] = '\0';
+    memcpy(out->port, colon + 1, port_length);
+    out->port[port_length] = '\0';
+    port = strtol(out->port, &rest, 10);
+    if (*rest != '\0' || port < 1 || port > 65535)
+        return fail_grammar(entry, length);
+    return KOLO_OK;
+}
+
+static bool is_known(const struct kolo_place *places, size_t count, const struct kolo_place *place)
+{
+    for (size_t i = 0; i < count; i++)
+        if (places[i].bytes == place->bytes &&
+            memcmp(&places[i].addr, &place->addr, place->bytes) == 0)
+            return true;
+    return false;
+}
+
+/** Appends the addresses of one host. */
+static kolo_status look_up(const struct host_port *at, struct kolo_place *places, size_t max,
+                           size_t *count)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    int error = getaddrinfo(at->host, at->port, &hints, &found);
+
+    if (error == EAI_SYSTEM)
+        return kolo_fail_errno(KOLO_ERR_CONNECT, errno, "cannot resolve host \"%s\"", at->host);
+    if (error != 0)
+        return kolo_fail(KOLO_ERR_CONNECT, "cannot resolve host \"%s\": %s", at->host,
+                         gai_strerror(error));
+    for (const struct addrinfo *info = found; info && *count < max; info = info->ai_next) {
+        struct kolo_place place = {.bytes = info->ai_addrlen};
+        if ((info->ai_family != AF_INET && info->ai_family != AF_INET6) ||
+            info->ai_addrlen > sizeof place.addr)
+            continue;
+        memcpy(&place.addr, info->ai_addr, info->ai_addrlen);
+        if (!is_known(places, *count, &place))
+            places[(*count)++] = place;
+    }
+    freeaddrinfo(found);
+    return KOLO_OK;
+}
+
+kolo_status kolo_places_resolve(const char *text, struct kolo_place *places_out, size_t max,
+                                size_t *count_out)
+{
+    kolo_status status = KOLO_OK, worst = KOLO_OK;
+    size_t count = 0;
+
+    for (const char *entry = text;; entry++) {
+        size_t length = strcspn(entry, ",");
+        struct host_port at;
+        status = split(entry, length, &at);
+        if (status != KOLO_OK)
+            return status;
+        /* They are alternatives: one that this machine cannot resolve may do for another. */
+        status = look_up(&at, places_out, max, &count);
+        if (status != KOLO_OK) {
+            worst = status;
+            KOLO_INFO("%s", kolo_error_detail());
+        }
+        entry += length;
+        if (*entry == '\0')
+            break;
+    }
+    if (count == 0)
+        return worst != KOLO_OK ? worst
+                                : kolo_fail(KOLO_ERR_CONNECT, "\"%s\" has no address", text);
+    *count_out = count;
+    return KOLO_OK;
+}
+
+/* ---- this machine ---- */
+
+/** One address of this machine, with what decides its order. */
+struct local {
+    struct kolo_place place;
+    char interface[IF_NAMESIZE];
+    int entry; /* of KOLO_NET that allows it */
+    bool is_loopback, is_hardware;
+    long speed; /* Mbit/s, 0: unknown */
+};
+
+struct locals {
+    struct local *items;
+    size_t count, capacity;
+};
+
+static long interface_speed(const char *interface)
+{
+    char path[64 + IF_NAMESIZE], text[24] = "";
+    ssize_t got;
+    int fd;
+
+    snprintf(path, sizeof path, "/sys/class/net/%s/speed", interface);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    got = read(fd, text, sizeof text - 1);
+    close(fd);
+    /* -1, or an error from read: a link that does not know. */
+    return got > 0 && text[0] >= '0' && text[0] <= '9' ? strtol(text, NULL, 10) : 0;
+}
+
+static bool interface_is_hardware(const char *interface)
+{
+    char path[64 + IF_NAMESIZE];
+
+    snprintf(path, sizeof path, "/sys/class/net/%s/device", interface);
+    return access(path, F_OK) == 0;
+}
+
+static bool is_offered(const struct ifaddrs *at)
+{
+    const struct sockaddr_in6 *v6;
+
+    if (at->ifa_addr == NULL || !(at->ifa_flags & IFF_UP) || !(at->ifa_flags & IFF_RUNNING))
+        return false;
+    if (at->ifa_addr->sa_family == AF_INET)
+        return true;
+    if (at->ifa_addr->sa_family != AF_INET6)
+        return false;
+    v6 = (const struct sockaddr_in6 *)(const void *)at->ifa_addr;
+    return !IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr) && !IN6_IS_ADDR_MULTICAST(&v6->sin6_addr);
+}
+
+static kolo_status append_local(struct locals *locals, const struct ifaddrs *at)
+{
+    void *items = locals->items;
+    kolo_status status =
+        kolo_grow(&items, &locals->capacity, locals->count + 1, sizeof *locals->items);
+    struct local *local;
+
+    if (status != KOLO_OK)
+        return status;
+    locals->items = items;
+    local = &locals->items[locals->count++];
+    *local = (struct local){.is_loopback = at->ifa_flags & IFF_LOOPBACK,
+                            .is_hardware = interface_is_hardware(at->ifa_name),
+                            .speed = interface_speed(at->ifa_name)};
+    local->place.bytes = at->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+                                                            : sizeof(struct sockaddr_in6);
+    memcpy(&local->place.addr, at->ifa_addr, local->place.bytes);
+    snprintf(local->interface, sizeof local->interface, "%s", at->ifa_name);
+    return KOLO_OK;
+}
+
+static kolo_status list_locals(struct locals *locals)
+{
+    struct ifaddrs *all = NULL;
+    kolo_status status = KOLO_OK;
+
+    if (getifaddrs(&all) != 0)
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "addresses of this machine");
+    for (const struct ifaddrs *at = all; at && status == KOLO_OK; at = at->ifa_next)
+        if (is_offered(at))
+            status = append_local(locals, at);
+    freeifaddrs(all);
+    return status;
+}
+
+/* ---- KOLO_NET ---- */
+
+/** One entry: an interface's name, or a network (an address is a network of one). */
+struct net {
+    char name[IF_NAMESIZE];
+    int family; /* AF_UNSPEC: a name */
+    uint8_t prefix[16];
+    unsigned bits;
+};
+
+static const uint8_t *address_bytes(const struct kolo_place *place)
+{
+    return place->addr.ss_family == AF_INET ? (const uint8_t *)&as_v4(&place->addr)->sin_addr
+                                            : (const uint8_t *)&as_v6(&place->addr)->sin6_addr;
+}
+
+static bool net_allows(const struct net *net, const struct local *local)
+{
+    const uint8_t *address = address_bytes(&local->place);
+    unsigned whole = net->bits / 8, rest = net->bits % 8;
+
+    if (net->family == AF_UNSPEC)
+        return strcmp(net->name, local->interface) == 0;
+    if (net->family != local->place.addr.ss_family || memcmp(net->prefix, address, whole) != 0)
+        return false;
+    return rest == 0 || (net->prefix[whole] ^ address[whole]) >> (8 - rest) == 0;
+}
+
+static kolo_status parse_net(const char *entry, size_t length, struct net *out)
+{
+    char text[INET6_ADDRSTRLEN + 8];
+    char *slash, *rest;
+    unsigned long bits, max;
+
+    memset(out, 0, sizeof *out);
+    if (length > 0 && length < sizeof text) {
+        memcpy(text, entry, length);
+        text[length] = '\0';
+        slash = strchr(text, '/');
+        if (slash)
+            *slash = '\0';
+        out->family = inet_pton(AF_INET, text, out->prefix) == 1    ? AF_INET
+                      : inet_pton(AF_INET6, text, out->prefix) == 1 ? AF_INET6
+                                                                    : AF_UNSPEC;
+        max = out->family == AF_INET ? 32 : 128;
+        bits = slash && slash[1] >= '0' && slash[1] <= '9' ? strtoul(slash + 1, &rest, 10) : max;
+        out->bits = (unsigned)bits;
+        if (out->family != AF_UNSPEC && bits <= max &&
+            (slash == NULL || (slash[1] >= '0' && slash[1] <= '9' && *rest == '\0')))
+            return KOLO_OK;
+        if (out->family == AF_UNSPEC && slash == NULL && length < sizeof out->name) {
+            memcpy(out->name, text, length + 1);
+            return KOLO_OK;
+        }
+    }
+    return kolo_fail(KOLO_ERR_CONFIG,
+                     "KOLO_NET: \"%.*s\" is no interface name and no network: expected such as "
+                     "eth0, 10.0.0.0/8 or fd00::/8",
+                     (int)length, entry);
+}
+
+static void append_words(char *text, size_t capacity, const char *words, const char *more)
+{
+    size_t used = strlen(text);
+
+    snprintf(text + used, capacity - used, "%s%s %s", used == 0 ? "" : ", ", words, more);
+}
+
+/** ERR_CONFIG that says what could have been named. */
+static kolo_status fail_no_match(const char *entry, size_t length, const struct locals *locals)
+{
+    char have[512] = "", place[64];
+
+    for (size_t i = 0; i < locals->count; i++) {
+        kolo_place_format(&locals->items[i].place, place, sizeof place);
+        *strrchr(place, ':') = '\0';
+        append_words(have, sizeof have, locals->items[i].interface, place);
+    }
+    return kolo_fail(KOLO_ERR_CONFIG,
+                     "KOLO_NET: nothing of this machine matches \"%.*s\"; up are %s", (int)length,
+                     entry, have[0] ? have : "no addresses at all");
+}
+
+/** Marks each address with the entry that allows it (-1: none); every entry must match one. */
+static kolo_status apply_net(const char *net, struct locals *locals)
+{
+    int index = 0;
+
+    for (size_t i = 0; i < locals->count; i++)
+        locals->items[i].entry = -1;
+    for (const char *entry = net;; entry++, index++) {
+        size_t length = strcspn(entry, ",");
+        struct net parsed;
+        bool is_used = false;
+        kolo_status status = parse_net(entry, length, &parsed);
+        if (status != KOLO_OK)
+            return status;
+        for (size_t i = 0; i < locals->count; i++)
+            if (net_allows(&parsed, &locals->items[i])) {
+                is_used = true;
+                if (locals->items[i].entry < 0)
+                    locals->items[i].entry = index;
+            }
+        if (!is_used)
+            return fail_no_match(entry, length, locals);
+        entry += length;
+        if (*entry == '\0')
+            return KOLO_OK;
+    }
+}
+
+/** Without KOLO_NET: all, but loopback only where there is nothing else. */
+static void allow_all(struct locals *locals)
+{
+    bool has_other = false;
+
+    for (size_t i = 0; i < locals->count; i++)
+        has_other |= !locals->items[i].is_loopback;
+    for (size_t i = 0; i < locals->count; i++)
+        locals->items[i].entry = has_other && locals->items[i].is_loopback ? -1 : 0;
+}
+
+static int compare_locals(const void *left, const void *right)
+{
+    const struct local *a = left, *b = right;
+
+    if (a->entry != b->entry)
+        return a->entry < b->entry ? -1 : 1;
+    if (a->is_loopback != b->is_loopback)
+        return a->is_loopback ? 1 : -1;
+    if (a->is_hardware != b->is_hardware)
+        return a->is_hardware ? -1 : 1;
+    if (a->speed != b->speed)
+        return a->speed > b->speed ? -1 : 1;
+    if (a->place.addr.ss_family != b->place.addr.ss_family)
+        return a->place.addr.ss_family == AF_INET ? -1 : 1;
+    return memcmp(address_bytes(&a->place), address_bytes(&b->place),
+                  a->place.addr.ss_family == AF_INET ? 4 : 16);
+}
+
+kolo_status kolo_places_local(const char *net, uint16_t port, struct kolo_place *places_out,
+                              size_t max, size_t *count_out)
+{
+    struct locals locals = {0};
+    kolo_status status;
+    size_t count = 0;
+
+    KOLO_TRY(list_locals(&locals));
+    if (net[0] != '\0')
+        KOLO_TRY(apply_net(net, &locals));
+    else
+        allow_all(&locals);
+    if (locals.count > 0)
+        qsort(locals.items, locals.count, sizeof locals.items[0], compare_locals);
+    for (size_t i = 0; i < locals.count && count < max; i++) {
+        if (locals.items[i].entry < 0)
+            continue;
+        places_out[count] = locals.items[i].place;
+        set_port(&places_out[count++], port);
+    }
+    if (count == 0)
+        status =
+            kolo_fail(KOLO_ERR_UNSUPPORTED, "no network interface is up (try: ip link set lo up)");
+    else
+        *count_out = count;
+out:
+    kolo_free_memory(locals.items);
+    return status;
+}

@@ -133,7 +133,7 @@ void kolo_setting_bounds(const struct kolo_setting_row *row, char *text, size_t 
         snprintf(text, capacity, "from %" PRId64 "ms to %" PRId64 "s", row->min, row->max / 1000);
         return;
     case KOLO_TYPE_TEXT:
-        snprintf(text, capacity, "at most %" PRId64 " bytes", row->max);
+        snprintf(text, capacity, "of %" PRId64 " to %" PRId64 " bytes", row->min, row->max);
         return;
     case KOLO_TYPE_BOOL:
     case KOLO_SETTING_TYPES:

@@ -36,7 +36,8 @@ struct kolo_memory_ops {
     enum kolo_memory_kind kind;
     /** Usable on this machine? else why not. */
     kolo_status (*probe)(struct kolo_why *why_out);
-    /** @p bytes zeroed bytes as a span with fd and base; id is left to the heap. */
+    /** At least @p bytes zeroed bytes (0: a page) as a span with fd and base; id is left to the
+     * heap. The pages are there: using them cannot fail. ERR_NO_MEMORY; ERR_SYSTEM. */
     kolo_status (*alloc)(size_t bytes, struct kolo_span *span_out);
     void (*release)(struct kolo_span *span);
 };
@@ -54,8 +55,8 @@ kolo_status kolo_heap_alloc(struct kolo_heap *heap, size_t bytes, void **memory_
  * the release. */
 kolo_status kolo_heap_free(struct kolo_heap *heap, void *memory,
                            void (*gone)(void *context, uint64_t id), void *context);
-/** True, and a copy of the span, if [@p memory, + @p bytes) lies in one. O(log n), no lock in the
- * common case of a heap without spans. */
+/** True, and a copy of the span, if @p memory and the @p bytes bytes from it lie in one. O(log n),
+ * no lock in the common case of a heap without spans. */
 bool kolo_heap_find(struct kolo_heap *heap, const void *memory, size_t bytes,
                     struct kolo_span *span_out);
 

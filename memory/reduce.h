@@ -10,14 +10,15 @@
 #include <kolo/types.h>
 
 /** out[i] = a[i] op b[i] for i < count. out may equal a or b (exactly), else no overlap. No
- * alignment is assumed. Where the operator is not commutative in its bits (NaN payloads), a is the
- * first operand. */
+ * alignment is assumed. Commutative in every bit: op(a, b) and op(b, a) are equal, NaNs included.
+ */
 typedef void (*kolo_reduce_fn)(void *out, const void *a, const void *b, size_t count);
 
 /** Never NULL for a valid pair. Thread-safe. */
 kolo_reduce_fn kolo_reduce_function(kolo_dtype dtype, kolo_redop op);
 
-/** data[i] /= divisor (> 0), as kolo_types.h says for average. */
+/** data[i] /= divisor (> 0), as <kolo/types.h> says for average. No alignment is assumed. */
+typedef void (*kolo_divide_fn)(void *data, size_t count, size_t divisor);
 void kolo_divide(void *data, size_t count, kolo_dtype dtype, size_t divisor);
 
 /** For tests and `kolorun info`: the variants that this processor can run, "avx512", "avx2",
@@ -25,8 +26,10 @@ void kolo_divide(void *data, size_t count, kolo_dtype dtype, size_t divisor);
 const char *kolo_reduce_variant(int index);
 /** The kernel of a named variant; NULL if this processor or build has it not. */
 kolo_reduce_fn kolo_reduce_function_of(const char *variant, kolo_dtype dtype, kolo_redop op);
+kolo_divide_fn kolo_divide_function_of(const char *variant, kolo_dtype dtype);
 
-/** Conversions used by the kernels and the tests: round to nearest even. */
+/** Conversions of single 16-bit floats: round to nearest even; NaN becomes the quiet NaN without
+ * payload when it is narrowed. */
 float kolo_float16_to_float(unsigned short half);
 unsigned short kolo_float16_from_float(float value);
 float kolo_bfloat16_to_float(unsigned short brain);

@@ -32,10 +32,16 @@ typedef enum kolo_dtype {
 } kolo_dtype;
 
 /** Reduction operators: X(name, text).
+ *
  *  sum and prod of integers wrap around (two's complement). min and max of floats: NaN wins over
- * every number and -0 is less than +0. average is the sum divided by the number of ranks, once, at
- * the end: floats by one rounded division, integers truncated toward zero. float16 and bfloat16 are
- * rounded to nearest even at every step. */
+ *  every number and -0 is less than +0. A float operation whose result is NaN gives the positive
+ *  quiet NaN without payload (0x7fc00000 in float32), whatever NaNs went in, so that results do not
+ *  depend on the processor or on the order of two operands. float16 and bfloat16 are computed in
+ *  float32 and rounded to nearest even at every step.
+ *
+ *  average is the sum divided by the number of ranks, once, at the end: integers are truncated
+ *  toward zero; floats are divided in float64 for float64, in float32 for all others, and rounded
+ *  to nearest even to their type. The sum of integers may wrap before it is divided. */
 #define KOLO_REDOP_MAP(X)                                                                          \
     X(SUM, "sum")                                                                                  \
     X(MIN, "min")                                                                                  \

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses among the kernels that the build compiled: the first variant of the generated table that
+// this processor can run, found once. Never computes anything itself.
+#include "memory/reduce.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "memory/reduce_variant.h"
+
+/** The best variant. Every thread that finds it empty finds the same answer. */
+static const struct kolo_reduce_variant *best_variant(void)
+{
+    static _Atomic(const struct kolo_reduce_variant *) best;
+    const struct kolo_reduce_variant *found = atomic_load_explicit(&best, memory_order_relaxed);
+    for (size_t i = 0; !found; i++)
+        if (kolo_reduce_variants[i]->usable())
+            found = kolo_reduce_variants[i];
+    atomic_store_explicit(&best, found, memory_order_relaxed);
+    return found;
+}
+
+static kolo_reduce_fn function_of(const struct kolo_reduce_variant *variant, kolo_dtype dtype,
+                                  kolo_redop op)
+{
+    if ((unsigned)dtype >= KOLO_DTYPES || (unsigned)op >= KOLO_REDOPS)
+        return NULL;
+    return variant->combine[dtype][op];
+}
+
+kolo_reduce_fn kolo_reduce_function(kolo_dtype dtype, kolo_redop op)
+{
+    return function_of(best_variant(), dtype, op);
+}
+
+void kolo_divide(void *data, size_t count, kolo_dtype dtype, size_t divisor)
+{
+    best_variant()->divide[dtype](data, count, divisor);
+}
+
+const char *kolo_reduce_variant(int index)
+{
+    for (size_t i = 0; kolo_reduce_variants[i]; i++)
+        if (kolo_reduce_variants[i]->usable() && index-- == 0)
+            return kolo_reduce_variants[i]->name;
+    return NULL;
+}
+
+static const struct kolo_reduce_variant *variant_named(const char *name)
+{
+    for (size_t i = 0; kolo_reduce_variants[i]; i++)
+        if (strcmp(kolo_reduce_variants[i]->name, name) == 0 && kolo_reduce_variants[i]->usable())
+            return kolo_reduce_variants[i];
+    return NULL;
+}
+
+kolo_reduce_fn kolo_reduce_function_of(const char *variant, kolo_dtype dtype, kolo_redop op)
+{
+    const struct kolo_reduce_variant *found = variant_named(variant);
+    return found ? function_of(found, dtype, op) : NULL;
+}
+
+kolo_divide_fn kolo_divide_function_of(const char *variant, kolo_dtype dtype)
+{
+    const struct kolo_reduce_variant *found = variant_named(variant);
+    return found && (unsigned)dtype < KOLO_DTYPES ? found->divide[dtype] : NULL;
+}

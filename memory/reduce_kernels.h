@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reduction kernels of all types and operators, written once over vectors of the compiler
+// (GCC's vector extensions, which clang has too) and compiled once per instruction set. A file
+// memory/reduce_<set>.c defines
+//
+//   KOLO_VECTOR_BYTES    the width of a register: 16, 32 or 64
+//   KOLO_VARIANT         the identifier of its struct kolo_reduce_variant
+//   KOLO_VARIANT_NAME    its name as text
+//   KOLO_VARIANT_USABLE  its run-time check
+//
+// includes memory/reduce_vectors.h, defines halves_decode() and halves_encode() over those vectors,
+// and includes this header last. Everything here is static, so that no function compiled for one
+// instruction set can stand in for that of another.
+//
+// Rules that keep all variants, and op(a, b) and op(b, a), equal in every bit: integers are unsigned
+// inside; every float NaN becomes the quiet NaN without payload; minima and maxima of -0 and +0 are
+// decided by their bits; 16-bit floats are computed as float32 and rounded once.
+#ifndef KOLO_MEMORY_REDUCE_KERNELS_H
+#define KOLO_MEMORY_REDUCE_KERNELS_H
+
+#include <string.h>
+
+#include "memory/reduce_variant.h"
+#include "memory/reduce_vectors.h"
+
+/** How one vector's worth of elements is combined. */
+typedef bits_vector (*combine_vector)(bits_vector x, bits_vector y);
+
+static KOLO_ALWAYS_INLINE bits_vector vector_load(const uint8_t *at)
+{
+    bits_vector x;
+    memcpy(&x, at, sizeof(x));
+    return x;
+}
+
+/** Both operands are read before the result is written: out may equal a or b. The last, partial
+ * vector is padded with zeros, which no operator minds. */
+static KOLO_ALWAYS_INLINE void combine_bytes(void *out, const void *a, const void *b, size_t bytes,
+                                             combine_vector combine)
+{
+    enum { UNROLL = 4, BLOCK = UNROLL * KOLO_VECTOR_BYTES };
+    uint8_t *to = out;
+    const uint8_t *from_a = a, *from_b = b;
+    size_t i = 0;
+    for (; bytes - i >= BLOCK; i += BLOCK)
+        for (size_t j = i; j < i + BLOCK; j += KOLO_VECTOR_BYTES) {
+            bits_vector r = combine(vector_load(from_a + j), vector_load(from_b + j));
+            memcpy(to + j, &r, sizeof(r));
+        }
+    for (; bytes - i >= KOLO_VECTOR_BYTES; i += KOLO_VECTOR_BYTES) {
+        bits_vector r = combine(vector_load(from_a + i), vector_load(from_b + i));
+        memcpy(to + i, &r, sizeof(r));
+    }
+    if (i < bytes) {
+        bits_vector x = {0}, y = {0};
+        memcpy(&x, from_a + i, bytes - i);
+        memcpy(&y, from_b + i, bytes - i);
+        bits_vector r = combine(x, y);
+        memcpy(to + i, &r, bytes - i);
+    }
+}
+
+// ---- vectors of integers
+
+static KOLO_ALWAYS_INLINE bits_vector bits_select(bits_vector mask, bits_vector yes, bits_vector no)
+{
+    return (yes & mask) | (no & ~mask);
+}
+
+/** There is no product of bytes in any instruction set: two products of 16 bits give the even and
+ * the odd bytes. */
+static KOLO_ALWAYS_INLINE bits_vector prod_bytes(bits_vector x, bits_vector y)
+{
+    u16_vector a = (u16_vector)x, b = (u16_vector)y;
+    u16_vector low = (a * b) & 0xff, high = (a & 0xff00) * (b >> 8);
+    return (bits_vector)(low | high);
+}
+
+#define KOLO_INTEGER_VECTORS(name, compared, wrapping)                                             \
+    static KOLO_ALWAYS_INLINE bits_vector sum_##name(bits_vector x, bits_vector y)                 \
+    {                                                                                              \
+        return (bits_vector)((wrapping)x + (wrapping)y);                                           \
+    }                                                                                              \
+    static KOLO_ALWAYS_INLINE bits_vector min_##name(bits_vector x, bits_vector y)                 \
+    {                                                                                              \
+        return bits_select((bits_vector)((compared)x < (compared)y), x, y);                        \
+    }                                                                                              \
+    static KOLO_ALWAYS_INLINE bits_vector max_##name(bits_vector x, bits_vector y)                 \
+    {                                                                                              \
+        return bits_select((bits_vector)((compared)x > (compared)y), x, y);                        \
+    }
+#define KOLO_INTEGER_PRODUCT(name, wrapping)                                                       \
+    static KOLO_ALWAYS_INLINE bits_vector prod_##name(bits_vector x, bits_vector y)                \
+    {                                                                                              \
+        return (bits_vector)((wrapping)x * (wrapping)y);                                           \
+    }
+
+KOLO_INTEGER_VECTORS(int8, i8_vector, u8_vector)
+KOLO_INTEGER_VECTORS(uint8, u8_vector, u8_vector)
+KOLO_INTEGER_VECTORS(int16, i16_vector, u16_vector)
+KOLO_INTEGER_VECTORS(int32, i32_vector, u32_vector)
+KOLO_INTEGER_VECTORS(int64, i64_vector, u64_vector)
+KOLO_INTEGER_PRODUCT(int16, u16_vector)
+KOLO_INTEGER_PRODUCT(int32, u32_vector)
+KOLO_INTEGER_PRODUCT(int64, u64_vector)
+
+static KOLO_ALWAYS_INLINE bits_vector prod_int8(bits_vector x, bits_vector y)
+{
+    return prod_bytes(x, y);
+}
+
+static KOLO_ALWAYS_INLINE bits_vector prod_uint8(bits_vector x, bits_vector y)
+{
+    return prod_bytes(x, y);
+}
+
+// ---- vectors of float32 and float64
+
+/** If neither x < y nor x > y then the two are equal (the OR of their bits makes -0 of -0 and +0,
+ * the AND +0, and changes nothing else) or one of them is NaN. */
+#define KOLO_FLOAT_VECTORS(name, vector, wide, quiet_nan)                                          \
+    static KOLO_ALWAYS_INLINE vector canonical_##name(vector x)                                    \
+    {                                                                                              \
+        wide nan = (wide)(x != x);                                                                 \
+        return (vector)(((wide)x & ~nan) | (nan & (quiet_nan)));                                   \
+    }                                                                                              \
+    static KOLO_ALWAYS_INLINE vector plus_##name(vector x, vector y)                               \
+    {                                                                                              \
+        return canonical_##name(x + y);                                                            \
+    }                                                                                              \
+    static KOLO_ALWAYS_INLINE vector times_##name(vector x, vector y)                              \
+    {                                                                                              \
+        return canonical_##name(x * y);                                                            \
+    }                                                                                              \
+    static KOLO_ALWAYS_INLINE vector lesser_##name(vector x, vector y)                             \
+    {                                                                                              \
+        wide less = (wide)(x < y), equal = (wide)(x == y), nan = (wide)(x != x) | (wide)(y != y);  \
+        wide r = ((wide)x & (less | equal)) | ((wide)y & ~less);                                   \
+        return (vector)((r & ~nan) | (nan & (quiet_nan)));                                         \
+    }                                                                                              \
+    static KOLO_ALWAYS_INLINE vector greater_##name(vector x, vector y)                            \
+    {                                                                                              \
+        wide more = (wide)(x > y), equal = (wide)(x == y), nan = (wide)(x != x) | (wide)(y != y);  \
+        wide r = ((wide)x & more) | ((wide)y & ~more & ((wide)x | ~equal));                        \
+        return (vector)((r & ~nan) | (nan & (quiet_nan)));                                         \
+    }
+#define KOLO_FLOAT_COMBINE(op, name, vector, how)                                                  \
+    static KOLO_ALWAYS_INLINE bits_vector op##_##name(bits_vector x, bits_vector y)                \
+    {                                                                                              \
+        return (bits_vector)how##_##name((vector)x, (vector)y);                                    \
+    }
+#define KOLO_FLOAT_COMBINES(name, vector)                                                          \
+    KOLO_FLOAT_COMBINE(sum, name, vector, plus)                                                    \
+    KOLO_FLOAT_COMBINE(prod, name, vector, times)                                                  \
+    KOLO_FLOAT_COMBINE(min, name, vector, lesser)                                                  \
+    KOLO_FLOAT_COMBINE(max, name, vector, greater)
+
+KOLO_FLOAT_VECTORS(float32, f32_vector, u32_vector, 0x7fc00000u)
+KOLO_FLOAT_VECTORS(float64, f64_vector, u64_vector, 0x7ff8000000000000u)
+KOLO_FLOAT_COMBINES(float32, f32_vector)
+KOLO_FLOAT_COMBINES(float64, f64_vector)
+
+// ---- vectors of 16-bit floats: two vectors of float32 each
+
+static KOLO_ALWAYS_INLINE struct float_pair float16_decode(bits_vector x)
+{
+    return halves_decode(x);
+}
+
+static KOLO_ALWAYS_INLINE bits_vector float16_encode(struct float_pair pair)
+{
+    return halves_encode(pair);
+}
+
+/** A bfloat16 is the upper half of a float32, so the even and the odd elements stay in their lanes:
+ * no shuffles. */
+static KOLO_ALWAYS_INLINE struct float_pair bfloat16_decode(bits_vector x)
+{
+    u32_vector bits = (u32_vector)x;
+    return (struct float_pair){(f32_vector)(bits << 16), (f32_vector)(bits & 0xffff0000u)};
+}
+
+/** Rounds to nearest even; of NaNs it only meets the canonical one, which stays a NaN. */
+static KOLO_ALWAYS_INLINE bits_vector bfloat16_encode(struct float_pair pair)
+{
+    u32_vector low = (u32_vector)pair.low, high = (u32_vector)pair.high;
+    low = (low + 0x7fff + ((low >> 16) & 1)) >> 16;
+    high = (high + 0x7fff + ((high >> 16) & 1)) & 0xffff0000u;
+    return (bits_vector)(low | high);
+}
+
+#define KOLO_SHORT_FLOAT_COMBINE(op, name, how)                                                    \
+    static KOLO_ALWAYS_INLINE bits_vector op##_##name(bits_vector x, bits_vector y)                \
+    {                                                                                              \
+        struct float_pair a = name##_decode(x), b = name##_decode(y);                              \
+        return name##_encode((struct float_pair){how##_float32(a.low, b.low),                      \
+                                                 how##_float32(a.high, b.high)});                  \
+    }
+#define KOLO_SHORT_FLOAT_COMBINES(name)                                                            \
+    KOLO_SHORT_FLOAT_COMBINE(sum, name, plus)                                                      \
+    KOLO_SHORT_FLOAT_COMBINE(prod, name, times)                                                    \
+    KOLO_SHORT_FLOAT_COMBINE(min, name, lesser)                                                    \
+    KOLO_SHORT_FLOAT_COMBINE(max, name, greater)
+
+KOLO_SHORT_FLOAT_COMBINES(float16)
+KOLO_SHORT_FLOAT_COMBINES(bfloat16)
+
+// ---- the kernels: X(type, bytes of an element)
+
+#define KOLO_KERNEL_TYPES(X)                                                                       \
+    X(int8, 1)                                                                                     \
+    X(int16, 2)                                                                                    \
+    X(int32, 4)                                                                                    \
+    X(int64, 8)                                                                                    \
+    X(uint8, 1)                                                                                    \
+    X(float16, 2)                                                                                  \
+    X(bfloat16, 2)                                                                                 \
+    X(float32, 4)                                                                                  \
+    X(float64, 8)
+
+#define KOLO_KERNEL(op, name, size)                                                                \
+    static void kernel_##op##_##name(void *out, const void *a, const void *b, size_t count)        \
+    {                                                                                              \
+        combine_bytes(out, a, b, count * (size), op##_##name);                                     \
+    }
+#define KOLO_KERNELS(name, size)                                                                   \
+    KOLO_KERNEL(sum, name, size)                                                                   \
+    KOLO_KERNEL(min, name, size)                                                                   \
+    KOLO_KERNEL(max, name, size)                                                                   \
+    KOLO_KERNEL(prod, name, size)
+KOLO_KERNEL_TYPES(KOLO_KERNELS)
+
+// ---- division of an average
+
+/** Truncates toward zero. The quotient of two integers that @p real holds exactly, rounded to real,
+ * truncates to the same integer; a divisor above @p limit, which exceeds every element, gives 0 as
+ * the limit does. */
+#define KOLO_INTEGER_DIVIDE(name, integer, real, limit)                                            \
+    static void divide_##name(void *data, size_t count, size_t divisor)                            \
+    {                                                                                              \
+        const real by = (real)(divisor < (limit) ? divisor : (limit));                             \
+        uint8_t *at = data;                                                                        \
+        for (size_t i = 0; i < count; i++) {                                                       \
+            integer x;                                                                             \
+            memcpy(&x, at + i * sizeof(x), sizeof(x));                                             \
+            x = (integer)((real)x / by);                                                           \
+            memcpy(at + i * sizeof(x), &x, sizeof(x));                                             \
+        }                                                                                          \
+    }
+KOLO_INTEGER_DIVIDE(int8, int8_t, float, 0x100u)
+KOLO_INTEGER_DIVIDE(uint8, uint8_t, float, 0x100u)
+KOLO_INTEGER_DIVIDE(int16, int16_t, float, 0x10000u)
+KOLO_INTEGER_DIVIDE(int32, int32_t, double, 0x100000000u)
+
+/** No float holds every int64: magnitudes are divided, which also suits INT64_MIN. */
+static void divide_int64(void *data, size_t count, size_t divisor)
+{
+    uint8_t *at = data;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t x;
+        memcpy(&x, at + i * sizeof(x), sizeof(x));
+        uint64_t negative = x >> 63, magnitude = (x ^ (0 - negative)) + negative;
+        magnitude /= divisor;
+        x = (magnitude ^ (0 - negative)) + negative;
+        memcpy(at + i * sizeof(x), &x, sizeof(x));
+    }
+}
+
+/** As combine_bytes, in place with a second operand that is the same everywhere. */
+static KOLO_ALWAYS_INLINE void divide_bytes(void *data, size_t bytes, bits_vector by,
+                                            combine_vector divide)
+{
+    uint8_t *at = data;
+    size_t i = 0;
+    for (; bytes - i >= KOLO_VECTOR_BYTES; i += KOLO_VECTOR_BYTES) {
+        bits_vector r = divide(vector_load(at + i), by);
+        memcpy(at + i, &r, sizeof(r));
+    }
+    if (i < bytes) {
+        bits_vector x = {0};
+        memcpy(&x, at + i, bytes - i);
+        bits_vector r = divide(x, by);
+        memcpy(at + i, &r, bytes - i);
+    }
+}
+
+static KOLO_ALWAYS_INLINE bits_vector quotient_float32(bits_vector x, bits_vector by)
+{
+    return (bits_vector)canonical_float32((f32_vector)x / (f32_vector)by);
+}
+
+static KOLO_ALWAYS_INLINE bits_vector quotient_float64(bits_vector x, bits_vector by)
+{
+    return (bits_vector)canonical_float64((f64_vector)x / (f64_vector)by);
+}
+
+#define KOLO_SHORT_FLOAT_QUOTIENT(name)                                                            \
+    static KOLO_ALWAYS_INLINE bits_vector quotient_##name(bits_vector x, bits_vector by)           \
+    {                                                                                              \
+        struct float_pair a = name##_decode(x);                                                    \
+        return name##_encode(                                                                      \
+            (struct float_pair){canonical_float32(a.low / (f32_vector)by),                         \
+                                canonical_float32(a.high / (f32_vector)by)});                      \
+    }
+KOLO_SHORT_FLOAT_QUOTIENT(float16)
+KOLO_SHORT_FLOAT_QUOTIENT(bfloat16)
+
+#define KOLO_FLOAT_DIVIDE(name, size, vector, real)                                                \
+    static void divide_##name(void *data, size_t count, size_t divisor)                            \
+    {                                                                                              \
+        const vector by = (vector){0} + (real)divisor;                                             \
+        divide_bytes(data, count * (size), (bits_vector)by, quotient_##name);                      \
+    }
+KOLO_FLOAT_DIVIDE(float16, 2, f32_vector, float)
+KOLO_FLOAT_DIVIDE(bfloat16, 2, f32_vector, float)
+KOLO_FLOAT_DIVIDE(float32, 4, f32_vector, float)
+KOLO_FLOAT_DIVIDE(float64, 8, f64_vector, double)
+
+// ---- the table
+
+#define KOLO_COMBINE_ROW(dtype, name)                                                              \
+    [KOLO_##dtype] = {[KOLO_SUM] = kernel_sum_##name,                                              \
+                      [KOLO_MIN] = kernel_min_##name,                                              \
+                      [KOLO_MAX] = kernel_max_##name,                                              \
+                      [KOLO_PROD] = kernel_prod_##name,                                            \
+                      [KOLO_AVERAGE] = kernel_sum_##name}
+
+extern const struct kolo_reduce_variant KOLO_VARIANT;
+const struct kolo_reduce_variant KOLO_VARIANT = {
+    .name = KOLO_VARIANT_NAME,
+    .usable = KOLO_VARIANT_USABLE,
+    .combine = {KOLO_COMBINE_ROW(INT8, int8), KOLO_COMBINE_ROW(INT16, int16),
+                KOLO_COMBINE_ROW(INT32, int32), KOLO_COMBINE_ROW(INT64, int64),
+                KOLO_COMBINE_ROW(UINT8, uint8), KOLO_COMBINE_ROW(FLOAT16, float16),
+                KOLO_COMBINE_ROW(BFLOAT16, bfloat16), KOLO_COMBINE_ROW(FLOAT32, float32),
+                KOLO_COMBINE_ROW(FLOAT64, float64)},
+    .divide = {[KOLO_INT8] = divide_int8,
+               [KOLO_INT16] = divide_int16,
+               [KOLO_INT32] = divide_int32,
+               [KOLO_INT64] = divide_int64,
+               [KOLO_UINT8] = divide_uint8,
+               [KOLO_FLOAT16] = divide_float16,
+               [KOLO_BFLOAT16] = divide_bfloat16,
+               [KOLO_FLOAT32] = divide_float32,
+               [KOLO_FLOAT64] = divide_float64},
+};
+
+#endif

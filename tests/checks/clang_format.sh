@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Every C source is as clang-format leaves it.
+source "$(dirname "$0")/common.sh"
+command -v clang-format >/dev/null || skip "clang-format is not installed (script/bootstrap installs it)"
+
+mapfile -t files < <(files_in '*.[ch]' include "${library_folders[@]}" launcher bench examples tests cmake)
+[[ ${#files[@]} -gt 0 ]] || { echo "no sources found" >&2; exit 1; }
+while IFS= read -r line; do
+    [[ -z $line ]] || violation "$line: not formatted; run clang-format -i on it"
+done <<<"$(clang-format --dry-run -Werror "${files[@]}" 2>&1 | grep -oE '^[^ :]+:[0-9]+:[0-9]+: error' | cut -d: -f1,2 | sort -u -t: -k1,1)"
+finish "${#files[@]} files are formatted"

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# No #if in a .c file of the library or the launcher: a backend is a file that is compiled or not. conditionals.txt lists
+# the exceptions as "path: reason".
+source "$(dirname "$0")/common.sh"
+list=tests/checks/conditionals.txt
+
+mapfile -t files < <(files_in '*.c' "${library_folders[@]}" launcher)
+while IFS=: read -r file line rest; do
+    [[ -n $file ]] || continue
+    reason_in "$list" "$file" ||
+        violation "$file:$line: a conditional ($rest); make it a file of its own, or give a reason in $list"
+done < <(code_of "${files[@]}" | grep -E ':[0-9]+: *# *(if|ifdef|ifndef|elif|else)\b' || true)
+finish "${#files[@]} files without conditionals"

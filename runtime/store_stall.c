@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns the list of stalls. Two descriptions at one (channel, sequence) are a mismatch; two sequence
+// numbers of one channel are not, one rank may be behind. Must never know a connection or a name.
+#include "runtime/store_stall.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+struct kolo_stalls {
+    int size;
+    int64_t warn_ms;
+    struct kolo_stall *first;
+    uint16_t *per_rank; /* how many each waits in */
+};
+
+kolo_status kolo_stalls_create(int size, int64_t warn_ms, struct kolo_stalls **stalls_out)
+{
+    struct kolo_stalls *stalls = kolo_calloc(1, sizeof *stalls);
+    if (!stalls)
+        return KOLO_ERR_NO_MEMORY;
+    stalls->size = size;
+    stalls->warn_ms = warn_ms > 0 ? warn_ms : 1;
+    stalls->per_rank = kolo_calloc((size_t)size, sizeof *stalls->per_rank);
+    if (!stalls->per_rank) {
+        kolo_free_memory(stalls);
+        return KOLO_ERR_NO_MEMORY;
+    }
+    *stalls_out = stalls;
+    return KOLO_OK;
+}
+
+static void free_stall(struct kolo_stall *stall)
+{
+    kolo_free_memory(stall->words);
+    kolo_free_memory(stall->ranks);
+    kolo_free_memory(stall);
+}
+
+void kolo_stalls_destroy(struct kolo_stalls *stalls)
+{
+    if (!stalls)
+        return;
+    while (stalls->first) {
+        struct kolo_stall *stall = stalls->first;
+        stalls->first = stall->next;
+        free_stall(stall);
+    }
+    kolo_free_memory(stalls->per_rank);
+    kolo_free_memory(stalls);
+}
+
+bool kolo_stall_has(const struct kolo_stall *stall, int rank)
+{
+    return (stall->ranks[rank / 8] >> (rank % 8)) & 1;
+}
+
+int kolo_stall_first(const struct kolo_stall *stall, int size)
+{
+    for (int rank = 0; rank < size; rank++)
+        if (kolo_stall_has(stall, rank))
+            return rank;
+    return -1;
+}
+
+static struct kolo_stall **find(struct kolo_stalls *stalls, uint32_t channel, uint32_t sequence)
+{
+    struct kolo_stall **link = &stalls->first;
+    while (*link && ((*link)->channel != channel || (*link)->sequence != sequence))
+        link = &(*link)->next;
+    return link;
+}
+
+static struct kolo_stall *make_stall(const struct kolo_stalls *stalls, const char *words)
+{
+    struct kolo_stall *stall = kolo_calloc(1, sizeof *stall);
+    if (!stall)
+        return NULL;
+    stall->words = kolo_strdup(words);
+    stall->ranks = kolo_calloc((size_t)stalls->size / 8 + 1, 1);
+    if (!stall->words || !stall->ranks) {
+        free_stall(stall);
+        return NULL;
+    }
+    stall->since_ns = kolo_now_ns();
+    stall->warn_every_ms = stalls->warn_ms;
+    stall->warn_at = kolo_deadline_in_ms(stalls->warn_ms);
+    return stall;
+}
+
+kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank, uint32_t channel,
+                               uint32_t sequence, const struct kolo_desc *desc, const char *words,
+                               const struct kolo_stall **other_out)
+{
+    struct kolo_stall **link = find(stalls, channel, sequence), *stall = *link;
+    if (stall && memcmp(&stall->desc, desc, sizeof *desc) != 0) {
+        *other_out = stall;
+        return KOLO_ERR_MISMATCH;
+    }
+    if (stalls->per_rank[rank] >= KOLO_STALLS_PER_RANK)
+        return KOLO_OK;
+    if (!stall) {
+        stall = make_stall(stalls, words);
+        if (!stall)
+            return KOLO_ERR_NO_MEMORY;
+        stall->channel = channel;
+        stall->sequence = sequence;
+        stall->desc = *desc;
+        *link = stall;
+    }
+    if (!kolo_stall_has(stall, rank)) {
+        stall->ranks[rank / 8] = (uint8_t)(stall->ranks[rank / 8] | 1 << (rank % 8));
+        stall->count++;
+        stalls->per_rank[rank]++;
+    }
+    return KOLO_OK;
+}
+
+/** Takes @p rank out of the stall at @p link; true: that was the last one, the link moved on. */
+static bool leave_stall(struct kolo_stalls *stalls, struct kolo_stall **link, int rank)
+{
+    struct kolo_stall *stall = *link;
+    if (!kolo_stall_has(stall, rank))
+        return false;
+    stall->ranks[rank / 8] = (uint8_t)(stall->ranks[rank / 8] & ~(1 << (rank % 8)));
+    stalls->per_rank[rank]--;
+    if (--stall->count > 0)
+        return false;
+    *link = stall->next;
+    free_stall(stall);
+    return true;
+}
+
+void kolo_stalls_resume(struct kolo_stalls *stalls, int rank, uint32_t channel, uint32_t sequence)
+{
+    struct kolo_stall **link = find(stalls, channel, sequence);
+    if (*link)
+        leave_stall(stalls, link, rank);
+}
+
+void kolo_stalls_forget(struct kolo_stalls *stalls, int rank)
+{
+    struct kolo_stall **link = &stalls->first;
+    while (*link)
+        if (!leave_stall(stalls, link, rank))
+            link = &(*link)->next;
+}
+
+kolo_deadline kolo_stalls_expire(struct kolo_stalls *stalls,
+                                 void (*warn)(void *context, const struct kolo_stall *stall),
+                                 void *context)
+{
+    kolo_deadline next = KOLO_NEVER;
+    for (struct kolo_stall *stall = stalls->first; stall; stall = stall->next) {
+        if (kolo_deadline_passed(stall->warn_at)) {
+            warn(context, stall);
+            if (stall->warn_every_ms < INT32_MAX)
+                stall->warn_every_ms *= 2;
+            stall->warn_at = kolo_deadline_in_ms(stall->warn_every_ms);
+        }
+        next = kolo_deadline_min(next, stall->warn_at);
+    }
+    return next;
+}

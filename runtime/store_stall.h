@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks of a job wait in, compared by (channel, sequence). Private to the store's server.
+#ifndef KOLO_RUNTIME_STORE_STALL_H
+#define KOLO_RUNTIME_STORE_STALL_H
+
+#include "runtime/store.h"
+
+enum { KOLO_STALLS_PER_RANK = 256 };
+
+/** Ranks that wait in the same call. */
+struct kolo_stall {
+    uint32_t channel, sequence;
+    struct kolo_desc desc;
+    char *words;
+    uint8_t *ranks; /* a bit each */
+    int count;      /* ranks that wait here now */
+    int64_t since_ns;
+    int64_t warn_every_ms; /* doubles */
+    kolo_deadline warn_at;
+    struct kolo_stall *next;
+};
+bool kolo_stall_has(const struct kolo_stall *stall, int rank);
+/** The lowest rank that waits in it. */
+int kolo_stall_first(const struct kolo_stall *stall, int size);
+
+struct kolo_stalls;
+kolo_status kolo_stalls_create(int size, int64_t warn_ms,
+                               struct kolo_stalls **stalls_out) KOLO_NODISCARD;
+void kolo_stalls_destroy(struct kolo_stalls *stalls);
+/** @p rank waits. ERR_MISMATCH: other ranks wait at the same place in another call, *other_out.
+ * ERR_NO_MEMORY. A rank that reports more than KOLO_STALLS_PER_RANK calls is heard no further. */
+kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank, uint32_t channel,
+                               uint32_t sequence, const struct kolo_desc *desc, const char *words,
+                               const struct kolo_stall **other_out) KOLO_NODISCARD;
+void kolo_stalls_resume(struct kolo_stalls *stalls, int rank, uint32_t channel, uint32_t sequence);
+/** @p rank waits in nothing any more: it left or is gone. */
+void kolo_stalls_forget(struct kolo_stalls *stalls, int rank);
+/** Calls @p warn for what has waited long enough; returns when the next one will have. */
+kolo_deadline kolo_stalls_expire(struct kolo_stalls *stalls,
+                                 void (*warn)(void *context, const struct kolo_stall *stall),
+                                 void *context);
+
+#endif

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The store's messages as server and client share them, and the stream of them over one socket.
+//
+// A message is [u32 bytes][u8 type][body], bytes counting type and body. Bodies, in order of their
+// fields (text: u16 length and bytes; blob: u32 length and bytes):
+//
+//   rank -> server                                    server -> rank
+//   JOIN     i32 rank, u32 size, u32 timeout_ms,      WORLD   u32 size, blob peer (each rank)
+//            i32 pid, text host, blob peer            FAILED  i32 rank, i32 status, text
+//   SET      u32 id, text key, blob value             LEFT    i32 rank
+//   GET      u32 id, u8 wait, text key                ANSWER  u32 id, i32 status, i64 sum,
+//   ADD      u32 id, text key, i64 amount                     text why, blob value
+//   CANCEL   u32 id
+//   STALLED  u32 channel, u32 sequence, 24 desc, text words
+//   RESUMED  u32 channel, u32 sequence
+//   ABORT    i32 status, text
+//   LEAVE    -
+//
+// Threads: one at a time for a stream and the messages queued on it.
+#ifndef KOLO_RUNTIME_STORE_WIRE_H
+#define KOLO_RUNTIME_STORE_WIRE_H
+
+#include "base/wire.h"
+#include "runtime/store.h"
+
+enum kolo_store_type {
+    KOLO_STORE_JOIN = 1,
+    KOLO_STORE_SET,
+    KOLO_STORE_GET,
+    KOLO_STORE_ADD,
+    KOLO_STORE_CANCEL,
+    KOLO_STORE_STALLED,
+    KOLO_STORE_RESUMED,
+    KOLO_STORE_ABORT,
+    KOLO_STORE_LEAVE,
+    KOLO_STORE_WORLD = 32,
+    KOLO_STORE_FAILED,
+    KOLO_STORE_LEFT,
+    KOLO_STORE_ANSWER
+};
+
+enum {
+    KOLO_STORE_HEAD_BYTES = 5,
+    KOLO_STORE_HOST_MAX = 64,
+    KOLO_STORE_PEER_MAX = 8 << 10,             /* one rank's blob */
+    KOLO_STORE_JOIN_MAX = 16 << 10,            /* what a rank may send before it has joined */
+    KOLO_STORE_ASK_MAX = (1 << 20) + (4 << 10) /* and afterwards: the longest SET */
+};
+
+/** A message on its way to one or more sockets. */
+struct kolo_message {
+    uint32_t refs;
+    size_t bytes; /* of data, head included */
+    uint8_t data[];
+};
+/** Room for a body of @p body_max bytes, written through *body_out. One reference; NULL: no memory.
+ */
+struct kolo_message *kolo_message_create(enum kolo_store_type type, size_t body_max,
+                                         struct kolo_writer *body_out);
+/** Fixes the length. ERR_DATA if the body did not fit. */
+kolo_status kolo_message_seal(struct kolo_message *message,
+                              const struct kolo_writer *body) KOLO_NODISCARD;
+/** Gives up a reference; NULL is fine. */
+void kolo_message_drop(struct kolo_message *message);
+
+/** Messages in and out of a non-blocking socket. */
+struct kolo_stream {
+    int fd;
+    size_t in_max; /* longest message that is accepted */
+    uint8_t *in;
+    size_t in_capacity, in_begin, in_end;
+    struct kolo_message **out; /* a ring */
+    size_t out_capacity, out_head, out_count;
+    size_t out_sent;  /* of the message at out_head */
+    size_t out_bytes; /* queued and not yet sent */
+};
+/** Takes @p fd and makes it non-blocking. */
+kolo_status kolo_stream_init(struct kolo_stream *stream, int fd, size_t in_max) KOLO_NODISCARD;
+/** Closes the socket and frees everything. A zeroed stream with fd -1 is fine. */
+void kolo_stream_fini(struct kolo_stream *stream);
+/** A peer that is silent for @p timeout_ms counts as gone (TCP only; 0: the system's rules). */
+void kolo_stream_keepalive(const struct kolo_stream *stream, int64_t timeout_ms);
+/** Appends @p message and takes a reference of its own. */
+kolo_status kolo_stream_queue(struct kolo_stream *stream,
+                              struct kolo_message *message) KOLO_NODISCARD;
+/** Sends what the socket takes. ERR_LINK: the connection is broken. */
+kolo_status kolo_stream_flush(struct kolo_stream *stream) KOLO_NODISCARD;
+/** Reads once. OK: bytes came; AGAIN: none are there; ERR_LINK: the connection ended. */
+kolo_status kolo_stream_fill(struct kolo_stream *stream) KOLO_NODISCARD;
+/** The next whole message; *body_out is valid until the next fill. AGAIN: not yet there;
+ * ERR_PROTOCOL: its length is none. */
+kolo_status kolo_stream_next(struct kolo_stream *stream, uint8_t *type_out,
+                             struct kolo_reader *body_out) KOLO_NODISCARD;
+
+/** A failure from the wire; ERR_PROTOCOL for a number that is none of them. */
+kolo_status kolo_status_from_wire(int32_t value);
+/** Replaces control characters, so that text of a peer cannot play with a terminal. */
+void kolo_text_clean(char *text);
+/** "60 s", "0.3 s". */
+void kolo_duration_format(int64_t ms, char *text, size_t capacity);
+
+#endif

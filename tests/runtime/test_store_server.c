@@ -1,0 +1,635 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "tests/support/store_raw.h"
+
+TestSuite(store_server, .timeout = 60);
+
+enum { WAIT_LONG_MS = 600000 };
+static int64_t fake_ns = 1000000000;
+
+static int64_t fake_now(void)
+{
+    return fake_ns;
+}
+
+static void advance_ms(struct raw_server *raw, int64_t ms)
+{
+    fake_ns += ms * 1000000;
+    kolo_store_server_expire(raw->server);
+    raw_server_pump(raw);
+}
+
+static void open_all(struct raw_server *raw, struct raw_rank *ranks, int size, int joining)
+{
+    cr_assert(raw_server_open(raw, size) == KOLO_OK, "%s", kolo_error_detail());
+    for (int i = 0; i < joining; i++) {
+        char host[32];
+        snprintf(host, sizeof host, "host%d", i);
+        cr_assert(raw_rank_open(raw, &ranks[i]) == KOLO_OK, "%s", kolo_error_detail());
+        raw_join(&ranks[i], i, (uint32_t)size, WAIT_LONG_MS, host, 10 + (size_t)i);
+    }
+    raw_server_pump(raw);
+    for (int i = 0; i < joining && joining == size; i++)
+        cr_assert(raw_rank_next(&ranks[i]) && ranks[i].type == KOLO_STORE_WORLD);
+}
+
+static void close_all(struct raw_server *raw, struct raw_rank *ranks, int count)
+{
+    for (int i = 0; i < count; i++)
+        raw_rank_close(&ranks[i]);
+    raw_server_close(raw);
+}
+
+static void expect_failed(struct raw_rank *rank, kolo_status why, const char *text)
+{
+    cr_assert(raw_rank_next(rank), "no message, wanted %s", text);
+    cr_assert(rank->type == KOLO_STORE_FAILED, "type %d, wanted %s", rank->type, text);
+    cr_assert(rank->status == why, "%s: %s, wanted %s", kolo_status_name(rank->status), rank->text,
+              kolo_status_name(why));
+    cr_assert(strstr(rank->text, text), "\"%s\", wanted \"%s\"", rank->text, text);
+}
+
+Test(store_server, table_goes_to_all_in_order_of_rank)
+{
+    enum { SIZE = 5 };
+    struct raw_server raw;
+    struct raw_rank ranks[SIZE];
+    cr_assert(raw_server_open(&raw, SIZE) == KOLO_OK);
+    for (int i = SIZE - 1; i >= 0; i--) {
+        cr_assert(raw_rank_open(&raw, &ranks[i]) == KOLO_OK);
+        raw_join(&ranks[i], i, SIZE, WAIT_LONG_MS, "host", 10 + (size_t)i);
+        raw_server_pump(&raw);
+        cr_assert(raw.joined == (i == 0));
+        cr_assert(i == 0 || !raw_rank_next(&ranks[i]));
+    }
+    for (int i = 0; i < SIZE; i++) {
+        cr_assert(raw_rank_next(&ranks[i]) && ranks[i].type == KOLO_STORE_WORLD);
+        cr_assert(kolo_read_u32(&ranks[i].body) == SIZE);
+        for (int j = 0; j < SIZE; j++) {
+            size_t bytes = 0;
+            const uint8_t *peer = kolo_read_blob(&ranks[i].body, &bytes);
+            cr_assert(bytes == 10 + (size_t)j && peer[0] == j && peer[bytes - 1] == j);
+        }
+        cr_assert(kolo_reader_finish(&ranks[i].body, "WORLD") == KOLO_OK);
+    }
+    cr_assert(kolo_store_server_connected(raw.server) == SIZE);
+    close_all(&raw, ranks, SIZE);
+}
+
+Test(store_server, another_size_fails_the_job_naming_both)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[2];
+    open_all(&raw, ranks, 3, 1);
+    cr_assert(raw_rank_open(&raw, &ranks[1]) == KOLO_OK);
+    raw_join(&ranks[1], 1, 4, WAIT_LONG_MS, "hostB", 4);
+    raw_server_pump(&raw);
+    for (int i = 0; i < 2; i++)
+        expect_failed(&ranks[i], KOLO_ERR_INVALID,
+                      "rank 1 (hostB, pid 801) says the job has 4 ranks, rank 0 says 3");
+    cr_assert(raw.aborted == 1 && raw.why == KOLO_ERR_INVALID && raw.last_rank == 1);
+    close_all(&raw, ranks, 2);
+}
+
+Test(store_server, rank_given_twice_or_out_of_range)
+{
+    const int given[] = {0, 3, -1, 1 << 30};
+    const char *const said[] = {"rank 0 (host0, pid 800) is there already",
+                                "rank 3 (other, pid 803) is not in a job of 3 ranks",
+                                "rank -1 (other, pid 799) is not in a job",
+                                "is not in a job of 3 ranks; ranks are 0 to 2"};
+    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
+        struct raw_server raw;
+        struct raw_rank ranks[2];
+        open_all(&raw, ranks, 3, 1);
+        cr_assert(raw_rank_open(&raw, &ranks[1]) == KOLO_OK);
+        raw_join(&ranks[1], given[i], 3, WAIT_LONG_MS, "other", 4);
+        raw_server_pump(&raw);
+        expect_failed(&ranks[0], KOLO_ERR_INVALID, said[i]);
+        expect_failed(&ranks[1], KOLO_ERR_INVALID, said[i]);
+        cr_assert(raw.last_rank == (given[i] == 0 ? 0 : -1), "%d", raw.last_rank);
+        close_all(&raw, ranks, 2);
+    }
+}
+
+Test(store_server, late_double_is_told_alone)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[3];
+    open_all(&raw, ranks, 2, 2);
+    cr_assert(raw_rank_open(&raw, &ranks[2]) == KOLO_OK);
+    raw_join(&ranks[2], 1, 2, WAIT_LONG_MS, "again", 4);
+    raw_server_pump(&raw);
+    expect_failed(&ranks[2], KOLO_ERR_INVALID, "is there already");
+    cr_assert(!raw_rank_next(&ranks[0]) && !ranks[0].is_closed && raw.aborted == 0);
+    close_all(&raw, ranks, 3);
+}
+
+Test(store_server, start_deadline_names_the_missing)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[8];
+    const int here[] = {0, 1, 2, 4};
+    kolo_clock_replace(fake_now);
+    cr_assert(raw_server_open(&raw, 8) == KOLO_OK);
+    advance_ms(&raw, 100000); /* a program that does not use kolo: nobody joins, nothing happens */
+    cr_assert(raw.aborted == 0);
+    for (int i = 0; i < 4; i++) {
+        cr_assert(raw_rank_open(&raw, &ranks[i]) == KOLO_OK);
+        raw_join(&ranks[i], here[i], 8, WAIT_LONG_MS, "host", 4);
+    }
+    raw_server_pump(&raw);
+    advance_ms(&raw, 59999);
+    cr_assert(raw.aborted == 0);
+    advance_ms(&raw, 1);
+    cr_assert(raw.aborted == 1 && raw.why == KOLO_ERR_TIMEOUT && raw.last_rank == -1);
+    for (int i = 0; i < 4; i++)
+        expect_failed(&ranks[i], KOLO_ERR_TIMEOUT, "ranks 3, 5-7 of 8 did not start within 60 s");
+    close_all(&raw, ranks, 4);
+}
+
+Test(store_server, shortest_patience_sets_the_start_deadline)
+{
+    struct raw_server raw;
+    struct raw_rank rank;
+    kolo_clock_replace(fake_now);
+    cr_assert(raw_server_open(&raw, 2) == KOLO_OK && raw_rank_open(&raw, &rank) == KOLO_OK);
+    raw_join(&rank, 0, 2, 300, "host", 4);
+    raw_server_pump(&raw);
+    advance_ms(&raw, 300);
+    expect_failed(&rank, KOLO_ERR_TIMEOUT, "rank 1 of 2 did not start within 0.3 s");
+    close_all(&raw, &rank, 1);
+}
+
+Test(store_server, death_is_told_with_its_verdict_once)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[3], late;
+    kolo_clock_replace(fake_now);
+    open_all(&raw, ranks, 3, 3);
+    raw_rank_close(&ranks[2]);
+    raw_server_pump(&raw);
+    cr_assert(raw.lost == 1 && raw.last_rank == 2);
+    advance_ms(&raw, 400);
+    kolo_store_server_died(raw.server, 2, "killed by signal 9 (SIGKILL)");
+    kolo_store_server_died(raw.server, 1, "exited with status 3");
+    for (int i = 0; i < 2; i++) {
+        expect_failed(&ranks[i], KOLO_ERR_PEER,
+                      "rank 2 (host2, pid 802) killed by signal 9 (SIGKILL)");
+        cr_assert(ranks[i].rank == 2);
+    }
+    advance_ms(&raw, 1000);
+    cr_assert(!raw_rank_next(&ranks[0]) && raw.aborted == 0);
+    cr_assert(raw_rank_open(&raw, &late) == KOLO_OK);
+    raw_join(&late, 1, 3, WAIT_LONG_MS, "late", 4);
+    raw_server_pump(&raw);
+    expect_failed(&late, KOLO_ERR_PEER, "rank 2 (host2, pid 802) killed");
+    raw_rank_close(&late);
+    close_all(&raw, ranks, 2);
+}
+
+Test(store_server, death_before_join_fails_the_start)
+{
+    struct raw_server raw;
+    struct raw_rank rank;
+    open_all(&raw, &rank, 3, 1);
+    kolo_store_server_died(raw.server, 1, "exited with status 3");
+    kolo_store_server_died(raw.server, 99, "is nobody");
+    expect_failed(&rank, KOLO_ERR_PEER, "rank 1 exited with status 3");
+    close_all(&raw, &rank, 1);
+}
+
+Test(store_server, lost_connection_without_verdict)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[2];
+    kolo_clock_replace(fake_now);
+    open_all(&raw, ranks, 2, 2);
+    raw_rank_close(&ranks[1]);
+    raw_server_pump(&raw);
+    advance_ms(&raw, 499);
+    cr_assert(!raw_rank_next(&ranks[0]));
+    advance_ms(&raw, 1);
+    expect_failed(&ranks[0], KOLO_ERR_PEER, "rank 1 (host1, pid 801) lost its connection");
+    cr_assert(raw.aborted == 1 && raw.last_rank == 1);
+    close_all(&raw, ranks, 1);
+}
+
+Test(store_server, goodbye_is_no_loss)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[2];
+    open_all(&raw, ranks, 2, 2);
+    raw_plain(&ranks[1], KOLO_STORE_LEAVE, false, 0);
+    raw_server_pump(&raw);
+    cr_assert(raw.left == 1 && raw.lost == 0 && raw.last_rank == 1);
+    cr_assert(raw_rank_next(&ranks[0]) && ranks[0].type == KOLO_STORE_LEFT && ranks[0].rank == 1);
+    cr_assert(!raw_rank_next(&ranks[1]) && ranks[1].is_closed);
+    kolo_store_server_died(raw.server, 1, "exited with status 0");
+    cr_assert(!raw_rank_next(&ranks[0]));
+    cr_assert(kolo_store_server_connected(raw.server) == 1);
+    close_all(&raw, ranks, 2);
+}
+
+Test(store_server, first_abort_wins)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[3];
+    open_all(&raw, ranks, 3, 3);
+    raw_abort(&ranks[1], KOLO_ERR_ABORTED, "gave\x1b[31m up");
+    raw_server_pump(&raw);
+    raw_abort(&ranks[2], KOLO_ERR_INTERNAL, "later");
+    raw_server_pump(&raw);
+    for (int i = 0; i < 3; i++) {
+        expect_failed(&ranks[i], KOLO_ERR_ABORTED, "gave [31m up");
+        cr_assert(ranks[i].rank == 1 && !raw_rank_next(&ranks[i]));
+    }
+    cr_assert(raw.aborted == 1 && raw.last_rank == 1);
+    close_all(&raw, ranks, 3);
+}
+
+static void expect_answer(struct raw_rank *rank, uint32_t id, kolo_status status)
+{
+    cr_assert(raw_rank_next(rank) && rank->type == KOLO_STORE_ANSWER, "no answer");
+    cr_assert(rank->id == id, "answer %u, wanted %u", rank->id, id);
+    cr_assert(rank->status == status, "%s: %s", kolo_status_name(rank->status), rank->text);
+}
+
+Test(store_server, keys_and_values)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[2];
+    open_all(&raw, ranks, 2, 2);
+    raw_get(&ranks[0], 1, false, "a");
+    raw_get(&ranks[0], 2, true, "a");
+    raw_get(&ranks[0], 3, true, "never");
+    raw_plain(&ranks[0], KOLO_STORE_CANCEL, true, 3);
+    raw_server_pump(&raw);
+    expect_answer(&ranks[0], 1, KOLO_ERR_NOT_FOUND);
+    cr_assert(!raw_rank_next(&ranks[0]));
+    raw_set(&ranks[1], 7, "a", "hello", 5);
+    raw_set(&ranks[1], 8, "never", "", 0);
+    raw_server_pump(&raw);
+    expect_answer(&ranks[1], 7, KOLO_OK);
+    expect_answer(&ranks[1], 8, KOLO_OK);
+    expect_answer(&ranks[0], 2, KOLO_OK);
+    cr_assert(ranks[0].bytes == 5 && memcmp(ranks[0].value, "hello", 5) == 0);
+    cr_assert(!raw_rank_next(&ranks[0]), "a cancelled question was answered");
+    raw_add(&ranks[0], 9, "n", 40);
+    raw_add(&ranks[0], 10, "n", 2);
+    raw_add(&ranks[0], 11, "a", 2);
+    raw_server_pump(&raw);
+    expect_answer(&ranks[0], 9, KOLO_OK);
+    expect_answer(&ranks[0], 10, KOLO_OK);
+    cr_assert(ranks[0].sum == 42);
+    expect_answer(&ranks[0], 11, KOLO_ERR_INVALID);
+    cr_assert(strstr(ranks[0].text, "\"a\" holds 5 bytes"), "%s", ranks[0].text);
+    close_all(&raw, ranks, 2);
+}
+
+Test(store_server, full_store_says_so)
+{
+    enum { ROUNDS = 300 };
+    static uint8_t value[KOLO_STORE_VALUE_MAX];
+    struct raw_server raw;
+    struct raw_rank rank;
+    int refused = 0;
+    open_all(&raw, &rank, 1, 1);
+    for (int i = 0; i < ROUNDS; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "k%d", i);
+        raw_set(&rank, (uint32_t)i, key, value, sizeof value);
+        while (rank.stream.out_count > 0) {
+            raw_server_pump(&raw);
+            cr_assert(kolo_stream_flush(&rank.stream) == KOLO_OK);
+        }
+        raw_server_pump(&raw);
+        cr_assert(raw_rank_next(&rank) && rank.type == KOLO_STORE_ANSWER && rank.id == (uint32_t)i);
+        if (rank.status != KOLO_OK) {
+            cr_assert(rank.status == KOLO_ERR_NO_MEMORY && strstr(rank.text, "store is full"), "%s",
+                      rank.text);
+            refused++;
+        }
+    }
+    cr_assert(refused == ROUNDS - 255, "%d refused", refused);
+    close_all(&raw, &rank, 1);
+}
+
+Test(store_server, mismatched_stalls_name_both_sides)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[3];
+    open_all(&raw, ranks, 3, 3);
+    raw_stalled(&ranks[1], 7, 12, 1, "broadcast(count 10, float32, root 2)");
+    raw_stalled(&ranks[2], 7, 11, 3, "barrier()"); /* behind: no mismatch */
+    raw_stalled(&ranks[2], 8, 12, 3, "barrier()"); /* another channel */
+    raw_server_pump(&raw);
+    cr_assert(raw.aborted == 0, "%s", raw.text);
+    raw_stalled(&ranks[0], 7, 12, 2, "allreduce(count 10, float32, sum)");
+    raw_server_pump(&raw);
+    for (int i = 0; i < 3; i++)
+        expect_failed(&ranks[i], KOLO_ERR_MISMATCH,
+                      "rank 0 (host0) calls allreduce(count 10, float32, sum), sequence 12, but "
+                      "rank 1 (host1) calls broadcast(count 10, float32, root 2), sequence 12");
+    cr_assert(raw.aborted == 1 && raw.last_rank == -1);
+    close_all(&raw, ranks, 3);
+}
+
+Test(store_server, resumed_stall_is_forgotten)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[2];
+    open_all(&raw, ranks, 2, 2);
+    raw_stalled(&ranks[0], 7, 12, 1, "a()");
+    raw_resumed(&ranks[0], 7, 12);
+    raw_server_pump(&raw);
+    raw_stalled(&ranks[1], 7, 12, 2, "b()");
+    raw_resumed(&ranks[1], 9, 9);
+    raw_server_pump(&raw);
+    cr_assert(raw.aborted == 0, "%s", raw.text);
+    close_all(&raw, ranks, 2);
+}
+
+Test(store_server, long_stall_draws_warnings)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[4];
+    kolo_clock_replace(fake_now);
+    open_all(&raw, ranks, 4, 4);
+    raw_stalled(&ranks[0], 7, 12, 1, "allreduce(count 10, float32, sum)");
+    raw_stalled(&ranks[2], 7, 12, 1, "allreduce(count 10, float32, sum)");
+    raw_server_pump(&raw);
+    advance_ms(&raw, 29999);
+    cr_assert(raw.notices == 0);
+    advance_ms(&raw, 1);
+    cr_assert(raw.notices == 1);
+    cr_assert(strcmp(raw.notice, "allreduce(count 10, float32, sum) sequence 12: waiting for 30 s; "
+                                 "not there yet: rank 1 (host1), rank 3 (host3)") == 0,
+              "%s", raw.notice);
+    advance_ms(&raw, 59999);
+    cr_assert(raw.notices == 1);
+    advance_ms(&raw, 1);
+    cr_assert(raw.notices == 2 && strstr(raw.notice, "waiting for 90 s"), "%s", raw.notice);
+    raw_resumed(&ranks[0], 7, 12);
+    raw_resumed(&ranks[2], 7, 12);
+    raw_server_pump(&raw);
+    advance_ms(&raw, 1000000);
+    cr_assert(raw.notices == 2);
+    close_all(&raw, ranks, 4);
+}
+
+Test(store_server, what_is_no_message_ends_that_connection_only)
+{
+    const struct {
+        const char *name;
+        uint8_t bytes[16];
+        size_t count;
+    } bad[] = {{"length 0", {0, 0, 0, 0, 1}, 5},
+               {"too long", {0xff, 0xff, 0xff, 0x7f, 2}, 5},
+               {"unknown type", {1, 0, 0, 0, 99}, 5},
+               {"type of the server", {1, 0, 0, 0, KOLO_STORE_WORLD}, 5},
+               {"second JOIN", {1, 0, 0, 0, KOLO_STORE_JOIN}, 5},
+               {"SET without body", {1, 0, 0, 0, KOLO_STORE_SET}, 5},
+               {"LEAVE with body", {2, 0, 0, 0, KOLO_STORE_LEAVE, 0}, 6},
+               {"GET of no key", {8, 0, 0, 0, KOLO_STORE_GET, 1, 0, 0, 0, 1, 0, 0}, 12}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct raw_server raw;
+        struct raw_rank ranks[2];
+        kolo_clock_replace(fake_now);
+        open_all(&raw, ranks, 2, 2);
+        cr_assert(raw_rank_send(&ranks[1], bad[i].bytes, bad[i].count));
+        raw_server_pump(&raw);
+        cr_assert(!raw_rank_next(&ranks[1]) && ranks[1].is_closed, "%s", bad[i].name);
+        cr_assert(raw.lost == 1 && raw.last_rank == 1, "%s", bad[i].name);
+        raw_set(&ranks[0], 1, "k", "v", 1);
+        raw_server_pump(&raw);
+        expect_answer(&ranks[0], 1, KOLO_OK);
+        advance_ms(&raw, 500);
+        expect_failed(&ranks[0], KOLO_ERR_PEER, "rank 1 (host1, pid 801) lost its connection");
+        close_all(&raw, ranks, 2);
+    }
+}
+
+Test(store_server, stranger_to_the_protocol_before_join)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[2];
+    open_all(&raw, ranks, 2, 1);
+    cr_assert(raw_rank_open(&raw, &ranks[1]) == KOLO_OK);
+    cr_assert(raw_rank_send(&ranks[1], "GET / HTTP/1.1\r\n\r\n", 18));
+    raw_server_pump(&raw);
+    cr_assert(!raw_rank_next(&ranks[1]) && ranks[1].is_closed);
+    cr_assert(raw.lost == 0 && raw.aborted == 0);
+    close_all(&raw, ranks, 2);
+}
+
+Test(store_server, rank_that_does_not_read_is_not_served_without_bound)
+{
+    enum { QUESTIONS = 200 };
+    static uint8_t value[KOLO_STORE_VALUE_MAX];
+    struct raw_server raw;
+    struct raw_rank rank;
+    open_all(&raw, &rank, 1, 1);
+    raw_set(&rank, 0, "big", value, sizeof value);
+    while (rank.stream.out_count > 0) {
+        raw_server_pump(&raw);
+        cr_assert(kolo_stream_flush(&rank.stream) == KOLO_OK);
+    }
+    raw_server_pump(&raw);
+    expect_answer(&rank, 0, KOLO_OK);
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    for (uint32_t i = 1; i <= QUESTIONS; i++)
+        raw_get(&rank, i, false, "big");
+    raw_server_pump(&raw);
+    getrusage(RUSAGE_SELF, &after);
+    cr_assert(after.ru_maxrss - before.ru_maxrss < 64 << 10, "grew by %ld KiB",
+              after.ru_maxrss - before.ru_maxrss);
+    for (uint32_t i = 1; i <= QUESTIONS; i++) {
+        while (!raw_rank_next(&rank)) {
+            cr_assert(!rank.is_closed);
+            raw_server_pump(&raw);
+            cr_assert(kolo_stream_flush(&rank.stream) == KOLO_OK);
+        }
+        cr_assert(rank.type == KOLO_STORE_ANSWER && rank.id == i && rank.bytes == sizeof value);
+    }
+    close_all(&raw, &rank, 1);
+}
+
+/* ---- noise: seeded random bytes and mutated messages ---- */
+
+static uint64_t noise_state;
+
+static uint32_t noise(void)
+{
+    noise_state = noise_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(noise_state >> 33);
+}
+
+/** A plausible message, some of its bytes wrong. */
+static size_t make_noise(uint8_t out[512])
+{
+    uint32_t body = noise() % 200;
+    struct kolo_writer writer = kolo_writer_over(out, 512);
+    kolo_write_u32(&writer, noise() % 8 ? body + 1 : noise());
+    kolo_write_u8(&writer, (uint8_t)(noise() % 12));
+    for (uint32_t i = 0; i < body; i++)
+        kolo_write_u8(&writer, noise() % 3 ? (uint8_t)(noise() % 4) : (uint8_t)noise());
+    return body + 5;
+}
+
+static void make_valid(struct raw_rank *rank)
+{
+    uint32_t id = noise();
+    switch (noise() % 9) {
+    case 0:
+        raw_set(rank, id, "key", "value", noise() % 6);
+        break;
+    case 1:
+        raw_get(rank, id, noise() & 1, noise() & 1 ? "key" : "other");
+        break;
+    case 2:
+        raw_add(rank, id, "number", noise());
+        break;
+    case 3:
+        raw_plain(rank, KOLO_STORE_CANCEL, true, id);
+        break;
+    case 4:
+        raw_stalled(rank, noise() % 2, noise() % 400, (uint8_t)(noise() % 40 == 0), "words");
+        break;
+    case 5:
+        raw_resumed(rank, noise() % 2, noise() % 400);
+        break;
+    case 6:
+        raw_join(rank, (int)noise() % 6, noise() % 4 ? 4 : noise(), noise(), "h", noise() % 9000);
+        break;
+    case 7:
+        if (noise() % 50 == 0)
+            raw_abort(rank, (int32_t)noise() * -1, "text");
+        break;
+    default:
+        if (noise() % 50 == 0)
+            raw_plain(rank, KOLO_STORE_LEAVE, false, 0);
+    }
+}
+
+static void noisy_job(uint64_t seed)
+{
+    enum { SIZE = 4, ROUNDS = 60 };
+    struct raw_server raw;
+    struct raw_rank ranks[SIZE + 1];
+    noise_state = seed * 2654435761u + 1;
+    open_all(&raw, ranks, SIZE, SIZE - (int)(seed & 1));
+    int count = SIZE - (int)(seed & 1);
+    for (int round = 0; round < ROUNDS; round++) {
+        uint8_t bytes[512];
+        struct raw_rank *rank = &ranks[noise() % (uint32_t)count];
+        if (noise() % 20 == 0) {
+            (void)raw_rank_send(rank, bytes, make_noise(bytes));
+        } else {
+            make_valid(rank);
+        }
+        if (noise() % 4 == 0)
+            raw_server_pump(&raw);
+        if (rank->is_closed || noise() % 100 == 0) {
+            raw_rank_close(rank);
+            cr_assert(raw_rank_open(&raw, rank) == KOLO_OK);
+            if (noise() % 2)
+                raw_join(rank, (int)(rank - ranks), SIZE, WAIT_LONG_MS, "again", 3);
+        }
+        while (raw_rank_next(rank))
+            ;
+        if (noise() % 30 == 0)
+            advance_ms(&raw, noise() % 40000);
+    }
+    raw_server_pump(&raw);
+    close_all(&raw, ranks, count);
+}
+
+Test(store_server, noise_never_harms)
+{
+    kolo_clock_replace(fake_now);
+    kolo_log_set_level(KOLO_LOG_NONE);
+    for (uint64_t seed = 1; seed <= 1500; seed++)
+        noisy_job(seed);
+}
+
+Test(store_server, every_allocation_may_fail)
+{
+    enum { SIZE = 3 };
+    kolo_clock_replace(fake_now);
+    kolo_log_set_level(KOLO_LOG_NONE);
+    for (uint64_t nth = 1; nth < 200; nth++) {
+        struct raw_server raw;
+        struct raw_rank ranks[SIZE];
+        kolo_alloc_fail_nth(nth);
+        uint64_t before = kolo_alloc_count();
+        if (raw_server_open(&raw, SIZE) != KOLO_OK)
+            continue;
+        for (int i = 0; i < SIZE; i++)
+            if (raw_rank_open(&raw, &ranks[i]) == KOLO_OK)
+                raw_join(&ranks[i], i, SIZE, WAIT_LONG_MS, "host", 3);
+        raw_server_pump(&raw);
+        raw_get(&ranks[0], 1, true, "key");
+        raw_stalled(&ranks[1], 1, 2, 3, "words");
+        raw_set(&ranks[2], 1, "key", "value", 5);
+        raw_add(&ranks[2], 2, "number", 5);
+        raw_server_pump(&raw);
+        raw_abort(&ranks[1], KOLO_ERR_ABORTED, "text");
+        raw_plain(&ranks[2], KOLO_STORE_LEAVE, false, 0);
+        raw_server_pump(&raw);
+        advance_ms(&raw, 100000);
+        for (int i = 0; i < SIZE; i++)
+            while (raw_rank_next(&ranks[i]))
+                ;
+        uint64_t tried = kolo_alloc_count() - before;
+        kolo_alloc_fail_nth(0);
+        close_all(&raw, ranks, SIZE);
+        if (tried < nth)
+            return;
+    }
+    cr_assert(false, "still failing after 200 allocations");
+}
+
+Test(store_server, thousand_ranks, .timeout = 120)
+{
+    enum { SIZE = 1000, PEER_BYTES = 400 };
+    static struct raw_rank ranks[SIZE];
+    struct raw_server raw;
+    struct rlimit files = {4096, 4096};
+    struct rusage usage;
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    if (files.rlim_cur < 2 * SIZE + 64)
+        cr_skip_test("only %llu file descriptors allowed", (unsigned long long)files.rlim_cur);
+    cr_assert(raw_server_open(&raw, SIZE) == KOLO_OK);
+    int64_t begin = kolo_now_ns();
+    for (int i = 0; i < SIZE; i++) {
+        cr_assert(raw_rank_open(&raw, &ranks[i]) == KOLO_OK, "%s", kolo_error_detail());
+        raw_join(&ranks[i], i, SIZE, WAIT_LONG_MS, "host", PEER_BYTES);
+    }
+    raw_server_pump(&raw);
+    cr_assert(raw.joined == 1);
+    getrusage(RUSAGE_SELF, &usage);
+    for (int i = 0; i < SIZE; i++) {
+        while (!raw_rank_next(&ranks[i])) {
+            cr_assert(!ranks[i].is_closed);
+            raw_server_pump(&raw);
+        }
+        cr_assert(ranks[i].type == KOLO_STORE_WORLD);
+        raw_rank_close(&ranks[i]);
+    }
+    double seconds = (double)(kolo_now_ns() - begin) / 1e9;
+    cr_log_info("1000 ranks: %.2f s, %ld MiB", seconds, usage.ru_maxrss >> 10);
+    cr_assert(seconds < 20 && usage.ru_maxrss < 1 << 20, "%.2f s, %ld KiB", seconds,
+              usage.ru_maxrss);
+    raw_server_close(&raw);
+}

@@ -65,6 +65,7 @@ struct kolo_work {
     bool is_taken; /* send: the last frame was handed over (a message of 0 bytes has one frame too)
                     */
     bool is_cancelled;
+    bool is_remote;     /* send: goes by rx_remote, as one frame */
     int32_t frames_out; /* send: frames the transport still holds */
     struct kolo_link *link;
     struct kolo_work *next;

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// The queues of one channel: sends, receives, early frames. Must never complete a work while
+// somebody still reads or writes its memory.
+#include "base/alloc.h"
+#include "transport/core.h"
+
+struct kolo_channel *kolo_channel_of(struct kolo_link *link, uint32_t id)
+{
+    struct kolo_channel *channel = kolo_map_get(&link->channels, id);
+    if (channel != NULL)
+        return channel;
+    if (link->channels.count >= KOLO_CHANNELS_MAX) {
+        kolo_fail(KOLO_ERR_PROTOCOL, "link to rank %d: more than %d channels", link->peer,
+                  KOLO_CHANNELS_MAX);
+        return NULL;
+    }
+    channel = kolo_calloc(1, sizeof *channel);
+    if (channel == NULL)
+        return NULL;
+    channel->link = link;
+    channel->id = id;
+    channel->credit = link->credit_bytes;
+    if (kolo_map_put(&link->channels, id, channel) != KOLO_OK) {
+        kolo_free_memory(channel);
+        return NULL;
+    }
+    return channel;
+}
+
+void kolo_channel_destroy(struct kolo_channel *channel)
+{
+    kolo_channel_drop_stash(channel);
+    kolo_free_memory(channel);
+}
+
+/* ---- sends ---- */
+
+void kolo_channel_add_send(struct kolo_channel *channel, struct kolo_work *work)
+{
+    if (channel->send_last != NULL)
+        channel->send_last->next = work;
+    else
+        channel->send_first = work;
+    channel->send_last = work;
+    if (channel->send_next == NULL)
+        channel->send_next = work;
+    channel->link->sends++;
+}
+
+void kolo_channel_remove_send(struct kolo_channel *channel, struct kolo_work *work)
+{
+    struct kolo_work *before = NULL;
+    for (struct kolo_work *at = channel->send_first; at != work; at = at->next) {
+        if (at == NULL)
+            return;
+        before = at;
+    }
+    if (before != NULL)
+        before->next = work->next;
+    else
+        channel->send_first = work->next;
+    if (channel->send_last == work)
+        channel->send_last = before;
+    if (channel->send_next == work)
+        channel->send_next = work->next;
+    work->next = NULL;
+    channel->link->sends--;
+}
+
+void kolo_channel_fail_sends(struct kolo_channel *channel, kolo_status why)
+{
+    struct kolo_link *link = channel->link;
+    kolo_channel_unready(channel);
+    while (channel->send_first != NULL) {
+        struct kolo_work *work = channel->send_first;
+        kolo_channel_remove_send(channel, work);
+        if (work->frames_out > 0 && link->transport->withdraw != NULL)
+            link->transport->withdraw(link, work);
+        work->frames_out = 0;
+        work->status = why;
+    }
+}
+
+/* ---- receives ---- */
+
+void kolo_channel_add_receive(struct kolo_channel *channel, struct kolo_work *work)
+{
+    if (channel->recv_last != NULL)
+        channel->recv_last->next = work;
+    else
+        channel->recv_first = work;
+    channel->recv_last = work;
+}
+
+void kolo_channel_remove_receive(struct kolo_channel *channel, struct kolo_work *work)
+{
+    struct kolo_work *before = NULL;
+    for (struct kolo_work *at = channel->recv_first; at != work; at = at->next) {
+        if (at == NULL)
+            return;
+        before = at;
+    }
+    if (before != NULL)
+        before->next = work->next;
+    else
+        channel->recv_first = work->next;
+    if (channel->recv_last == work)
+        channel->recv_last = before;
+    work->next = NULL;
+    if (channel->link->sink.work == work)
+        kolo_sink_drop(&channel->link->sink);
+}
+
+void kolo_channel_fail_receives(struct kolo_channel *channel, kolo_status why)
+{
+    while (channel->recv_first != NULL) {
+        struct kolo_work *work = channel->recv_first;
+        kolo_channel_remove_receive(channel, work);
+        work->status = why;
+    }
+}
+
+void kolo_channel_fail(struct kolo_channel *channel, kolo_status why)
+{
+    kolo_channel_fail_sends(channel, why);
+    kolo_channel_fail_receives(channel, why);
+}
+
+/* ---- early frames ---- */
+
+struct kolo_stash *kolo_channel_take_stash(struct kolo_channel *channel)
+{
+    struct kolo_stash *stash = channel->stash_first;
+    if (stash == NULL)
+        return NULL;
+    channel->stash_first = stash->next;
+    if (channel->stash_first == NULL)
+        channel->stash_last = NULL;
+    return stash;
+}
+
+static void give_back(struct kolo_link *link, struct kolo_stash *stash)
+{
+    if (stash->is_remote)
+        link->transport->release(link, stash->cookie);
+    if (link->sink.stash == stash)
+        kolo_sink_drop(&link->sink);
+    kolo_free_memory(stash);
+}
+
+void kolo_channel_drop_stash(struct kolo_channel *channel)
+{
+    struct kolo_stash *stash;
+    while ((stash = kolo_channel_take_stash(channel)) != NULL) {
+        size_t cost = KOLO_FRAME_COST_BYTES + (stash->is_remote ? 0 : stash->bytes);
+        bool is_arriving = channel->link->sink.stash == stash;
+        give_back(channel->link, stash);
+        if (!is_arriving) /* else its end says so */
+            kolo_channel_consumed(channel, cost);
+    }
+}
+
+void kolo_channel_drop_unfinished(struct kolo_channel *channel)
+{
+    struct kolo_stash *stash = channel->stash_first;
+    channel->stash_first = channel->stash_last = NULL;
+    while (stash != NULL) {
+        struct kolo_stash *next = stash->next;
+        stash->next = NULL;
+        if (stash->is_remote || !stash->is_complete) {
+            give_back(channel->link, stash);
+        } else if (channel->stash_last == NULL) {
+            channel->stash_first = channel->stash_last = stash;
+        } else {
+            channel->stash_last->next = stash;
+            channel->stash_last = stash;
+        }
+        stash = next;
+    }
+}

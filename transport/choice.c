@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which transports a rank opens, and which of them joins it to a peer: the first of the build's
+// table that is open here, that the peer published, and that reaches it. Both sides come to the
+// same result, since each condition is about the pair. Must never fall back silently from a
+// transport that was asked for by name.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "transport/core.h"
+
+static bool is_auto(const struct kolo_endpoint *endpoint)
+{
+    return strcmp(endpoint->config.settings->transport, "auto") == 0;
+}
+
+static kolo_status unknown_transport(const char *name)
+{
+    char known[KOLO_TEXT_MAX] = "auto";
+    for (int i = 0; kolo_transports[i] != NULL; i++) {
+        strncat(known, ", ", sizeof known - strlen(known) - 1);
+        strncat(known, kolo_transports[i]->name, sizeof known - strlen(known) - 1);
+    }
+    return kolo_fail(KOLO_ERR_CONFIG, "KOLO_TRANSPORT=%s: this build has %s", name, known);
+}
+
+static kolo_status open_port(struct kolo_endpoint *endpoint, int index)
+{
+    const struct kolo_transport *transport = kolo_transports[index];
+    struct kolo_why why = {""};
+    struct kolo_port *port = NULL;
+    kolo_status status = KOLO_OK;
+    if (transport->probe != NULL)
+        status = transport->probe(endpoint->config.settings, &why);
+    if (status != KOLO_OK)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "transport %s cannot be used here: %s",
+                         transport->name, why.text);
+    status = transport->open(endpoint, &port, &endpoint->addresses[index]);
+    if (status != KOLO_OK)
+        return status;
+    port->endpoint = endpoint;
+    port->transport = transport;
+    endpoint->ports[index] = port;
+    return KOLO_OK;
+}
+
+kolo_status kolo_endpoint_open_ports(struct kolo_endpoint *endpoint)
+{
+    const char *forced = endpoint->config.settings->transport;
+    kolo_status status = KOLO_OK;
+    int opened = 0;
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++) {
+        const char *name = kolo_transports[i]->name;
+        if (!is_auto(endpoint) && strcmp(forced, name) != 0)
+            continue;
+        status = open_port(endpoint, i);
+        if (status == KOLO_OK)
+            opened++;
+        else if (!is_auto(endpoint))
+            return status;
+        else
+            KOLO_INFO("transport %s left out: %s", name, kolo_error_detail());
+    }
+    if (opened > 0 || endpoint->config.size == 1)
+        return KOLO_OK;
+    return is_auto(endpoint) ? status : unknown_transport(forced);
+}
+
+/* Does the transport of @p index join us and @p peer? */
+static bool joins(const struct kolo_endpoint *endpoint, int index, int peer,
+                  struct kolo_why *why_out)
+{
+    const struct kolo_peer *theirs = &endpoint->peers[peer];
+    const struct kolo_port *port = endpoint->ports[index];
+    const struct kolo_transport *transport = kolo_transports[index];
+    if (port == NULL)
+        return false;
+    if (theirs->addresses[index].bytes == 0) {
+        snprintf(why_out->text, sizeof why_out->text, "rank %d on %.64s does not offer %s", peer,
+                 theirs->identity.host, transport->name);
+        return false;
+    }
+    return transport->reaches(port, theirs, why_out);
+}
+
+int kolo_endpoint_choose(const struct kolo_endpoint *endpoint, int peer, struct kolo_why *why_out)
+{
+    snprintf(why_out->text, sizeof why_out->text, "no transport is open");
+    if (endpoint->peers == NULL || peer < 0 || peer >= endpoint->config.size)
+        return -1;
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++) {
+        if (!joins(endpoint, i, peer, why_out))
+            continue;
+        if (!is_auto(endpoint))
+            snprintf(why_out->text, sizeof why_out->text, "forced by KOLO_TRANSPORT");
+        return i;
+    }
+    return -1;
+}
+
+void kolo_endpoint_choice(struct kolo_endpoint *endpoint, int peer, const char **transport_out,
+                          const char **why_out)
+{
+    int index = kolo_endpoint_choose(endpoint, peer, &endpoint->why);
+    *transport_out = index < 0 ? "none" : kolo_transports[index]->name;
+    *why_out = endpoint->why.text;
+}

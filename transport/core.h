@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the core share (endpoint.c, choice.c, link.c, tx.c, rx.c, channel.c, sink.c).
+// Transports include link.h, not this.
+#ifndef KOLO_TRANSPORT_CORE_H
+#define KOLO_TRANSPORT_CORE_H
+
+#include "transport/link.h"
+
+/** desc.bytes[0] of the core's control frames; the fields that follow are little-endian. */
+enum kolo_control_type {
+    KOLO_CONTROL_CREDIT = 1, /* u32 channel at 4, u64 bytes at 8: so much was consumed */
+    KOLO_CONTROL_ABORT,      /* i32 status at 4; payload: the text */
+    KOLO_CONTROL_GOODBYE     /* the last frame of a link */
+};
+
+/** A control frame of the transport's that waits. */
+struct kolo_control {
+    struct kolo_control *next;
+    struct kolo_header header;
+    uint8_t payload[];
+};
+
+/** A frame that came before its receive. */
+struct kolo_stash {
+    struct kolo_stash *next;
+    struct kolo_desc desc;
+    size_t bytes;
+    bool is_complete;
+    bool is_remote;
+    const void *data; /* the peer's memory; is_remote */
+    uint64_t cookie;
+    uint8_t payload[];
+};
+
+/** One channel of a link, both directions.
+ *  Out: send_first..send_last are the sends that are not finished, in order; send_next is the first
+ *  that has not been handed over as a whole; the channel is in the link's ready list exactly if
+ *  send_next's next frame has credit and the link is up.
+ *  In: frames wait in the stash only while no receive waits, but for the one that is arriving. */
+struct kolo_channel {
+    struct kolo_link *link;
+    uint32_t id;
+    bool is_ready, is_owing;
+    kolo_status tx_fault, rx_fault; /* of no use any more: every new work gets this */
+    struct kolo_work *send_first, *send_last, *send_next;
+    struct kolo_work *recv_first, *recv_last;
+    struct kolo_stash *stash_first, *stash_last;
+    struct kolo_channel *ready_next, *owing_next;
+    uint64_t credit;  /* what may still be sent */
+    uint64_t charged; /* what the peer sent and has not been told that it was consumed */
+    uint64_t owed;    /* consumed part of charged */
+};
+
+struct kolo_parked {
+    struct kolo_port *port;
+    struct kolo_greeting greeting;
+    int fd;
+};
+
+struct kolo_endpoint {
+    struct kolo_endpoint_config config;
+    struct kolo_poller *poller;
+    struct kolo_port *ports[KOLO_TRANSPORTS_MAX]; /* by index of kolo_transports; NULL: not open */
+    struct kolo_address addresses[KOLO_TRANSPORTS_MAX];
+    const struct kolo_peer *peers;
+    struct kolo_map links;
+    struct kolo_link *first_link;
+    struct kolo_parked *parked; /* dials that came before the table of peers */
+    size_t parked_count, parked_capacity;
+    _Atomic int64_t next_timer;
+    uint32_t tick;
+    bool is_armed, is_closing, has_aborted;
+    kolo_status abort_why;
+    char abort_text[KOLO_CONTROL_BYTES_MAX];
+    struct kolo_why why; /* what kolo_endpoint_choice gave out */
+};
+
+static inline size_t kolo_min_bytes(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* choice.c */
+/** Index of the transport for @p peer, or -1; *why_out says why, or why not. */
+int kolo_endpoint_choose(const struct kolo_endpoint *endpoint, int peer, struct kolo_why *why_out);
+kolo_status kolo_endpoint_open_ports(struct kolo_endpoint *endpoint) KOLO_NODISCARD;
+
+/* sink.c */
+void kolo_sink_to_work(struct kolo_sink *sink, struct kolo_work *work, size_t bytes);
+void kolo_sink_to_stash(struct kolo_sink *sink, struct kolo_stash *stash);
+void kolo_sink_to_memory(struct kolo_sink *sink, uint8_t *memory, size_t bytes);
+/** What is left of the frame goes nowhere. */
+void kolo_sink_drop(struct kolo_sink *sink);
+
+/* channel.c */
+/** Finds or makes it; NULL with the detail set: no memory, or one too many. */
+struct kolo_channel *kolo_channel_of(struct kolo_link *link, uint32_t id);
+void kolo_channel_destroy(struct kolo_channel *channel);
+/** Fails every work of it. */
+void kolo_channel_fail(struct kolo_channel *channel, kolo_status why);
+void kolo_channel_fail_sends(struct kolo_channel *channel, kolo_status why);
+void kolo_channel_fail_receives(struct kolo_channel *channel, kolo_status why);
+void kolo_channel_add_send(struct kolo_channel *channel, struct kolo_work *work);
+void kolo_channel_remove_send(struct kolo_channel *channel, struct kolo_work *work);
+void kolo_channel_add_receive(struct kolo_channel *channel, struct kolo_work *work);
+void kolo_channel_remove_receive(struct kolo_channel *channel, struct kolo_work *work);
+/** Takes the first early frame, or NULL. */
+struct kolo_stash *kolo_channel_take_stash(struct kolo_channel *channel);
+/** Gives back all early frames; what is arriving goes nowhere. */
+void kolo_channel_drop_stash(struct kolo_channel *channel);
+/** Gives back those that lie in the peer's memory, and what has not arrived as a whole. */
+void kolo_channel_drop_unfinished(struct kolo_channel *channel);
+
+/* tx.c */
+/** Puts the channel in the ready list if it belongs there. */
+void kolo_channel_wake(struct kolo_channel *channel);
+void kolo_channel_unready(struct kolo_channel *channel);
+/** The peer returned credit. */
+kolo_status kolo_channel_credit(struct kolo_channel *channel, uint64_t bytes) KOLO_NODISCARD;
+
+/* rx.c */
+/** So much of what was charged has been consumed. */
+void kolo_channel_consumed(struct kolo_channel *channel, size_t cost);
+/** Gives early frames to receives as long as there are both. */
+void kolo_channel_deliver(struct kolo_channel *channel);
+
+/* link.c */
+/** Fails all works; the link lives on. */
+void kolo_link_fail_works(struct kolo_link *link, kolo_status why);
+/** The peer's goodbye. */
+void kolo_link_left(struct kolo_link *link);
+static inline const struct kolo_settings *kolo_link_settings(const struct kolo_link *link)
+{
+    return link->endpoint->config.settings;
+}
+
+#endif

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank's end of all its links: opening, making links when they are first needed, progress, the
+// sleep protocol, abort, close. Must never block but in sleep and close, and never outlive its
+// deadline there.
+//
+// Sleep: arm sets the doorbell word of every port; then progress once more; what a peer publishes
+// after that it follows by a look at the word and a write to our eventfd, and what it published
+// before, that progress has seen (both sides seq_cst).
+//
+// Dials that arrive before the runtime gave us the table of peers are parked until then.
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "transport/core.h"
+
+/* While nothing hangs on descriptors alone, progress asks the poller every so many rounds. */
+enum { POLLER_ROUNDS = 64 };
+
+kolo_status kolo_endpoint_open(const struct kolo_endpoint_config *config,
+                               struct kolo_endpoint **endpoint_out)
+{
+    kolo_status status = KOLO_ERR_NO_MEMORY;
+    struct kolo_endpoint *endpoint = kolo_calloc(1, sizeof *endpoint);
+    if (endpoint == NULL)
+        return status;
+    endpoint->config = *config;
+    atomic_init(&endpoint->next_timer, KOLO_NEVER);
+    KOLO_TRY(kolo_poller_create(&endpoint->poller));
+    KOLO_TRY(kolo_endpoint_open_ports(endpoint));
+    *endpoint_out = endpoint;
+    return KOLO_OK;
+out:
+    (void)kolo_endpoint_close(endpoint, 0);
+    return status;
+}
+
+void kolo_endpoint_self(const struct kolo_endpoint *endpoint, struct kolo_peer *peer_out)
+{
+    memset(peer_out, 0, sizeof *peer_out);
+    peer_out->identity = endpoint->config.identity;
+    peer_out->credit_bytes = endpoint->config.settings->credit_bytes;
+    memcpy(peer_out->addresses, endpoint->addresses, sizeof peer_out->addresses);
+}
+
+struct kolo_poller *kolo_endpoint_poller(struct kolo_endpoint *endpoint)
+{
+    return endpoint->poller;
+}
+
+const struct kolo_endpoint_config *kolo_endpoint_config_of(const struct kolo_endpoint *endpoint)
+{
+    return &endpoint->config;
+}
+
+const struct kolo_peer *kolo_endpoint_peer(const struct kolo_endpoint *endpoint, int peer)
+{
+    return &endpoint->peers[peer];
+}
+
+/* ---- making links ---- */
+
+static struct kolo_link *find_link(const struct kolo_endpoint *endpoint, int peer)
+{
+    return kolo_map_get(&endpoint->links, (uint32_t)peer);
+}
+
+/* Connects (fd -1) or takes the peer's connection over. */
+static kolo_status make_link(struct kolo_port *port, int peer, int fd, kolo_deadline deadline,
+                             struct kolo_link **link_out)
+{
+    struct kolo_endpoint *endpoint = port->endpoint;
+    struct kolo_link *link = NULL;
+    kolo_status status = port->transport->connect(port, peer, fd, deadline, &link);
+    if (status != KOLO_OK)
+        return status;
+    status = kolo_map_put(&endpoint->links, (uint32_t)peer, link);
+    if (status != KOLO_OK) {
+        kolo_link_set_down(link, status);
+        port->transport->free_link(link);
+        return status;
+    }
+    link->next = endpoint->first_link;
+    endpoint->first_link = link;
+    *link_out = link;
+    return KOLO_OK;
+}
+
+kolo_status kolo_endpoint_link(struct kolo_endpoint *endpoint, int peer, kolo_deadline deadline,
+                               struct kolo_link **link_out)
+{
+    struct kolo_why why;
+    struct kolo_link *link;
+    if (peer < 0 || peer >= endpoint->config.size || peer == endpoint->config.rank ||
+        endpoint->peers == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "rank %d has no link to rank %d", endpoint->config.rank,
+                         peer);
+    link = find_link(endpoint, peer);
+    if (link == NULL) {
+        int index = kolo_endpoint_choose(endpoint, peer, &why);
+        if (index < 0)
+            return kolo_fail(KOLO_ERR_UNSUPPORTED, "no transport joins ranks %d and %d: %s",
+                             endpoint->config.rank, peer, why.text);
+        kolo_status status = make_link(endpoint->ports[index], peer, -1, deadline, &link);
+        if (status != KOLO_OK)
+            return status;
+    }
+    if (link->state == KOLO_LINK_DOWN && !link->heard_goodbye) {
+        if (link->why_text != NULL)
+            kolo_detail_set(link->why_text);
+        return link->why;
+    }
+    *link_out = link;
+    return KOLO_OK;
+}
+
+void kolo_endpoint_attach(struct kolo_port *port, int peer)
+{
+    struct kolo_endpoint *endpoint = port->endpoint;
+    const struct kolo_endpoint_events *events = &endpoint->config.events;
+    struct kolo_link *link;
+    if (find_link(endpoint, peer) != NULL)
+        return;
+    kolo_status status = make_link(port, peer, -1, KOLO_NEVER, &link);
+    if (status != KOLO_OK && events->down != NULL)
+        events->down(events->context, peer, status, kolo_error_detail());
+}
+
+static void park(struct kolo_port *port, const struct kolo_greeting *theirs, int fd)
+{
+    struct kolo_endpoint *endpoint = port->endpoint;
+    void *parked = endpoint->parked;
+    size_t bound = (size_t)endpoint->config.size * KOLO_TRANSPORTS_MAX;
+    if (endpoint->parked_count >= bound ||
+        kolo_grow(&parked, &endpoint->parked_capacity, endpoint->parked_count + 1,
+                  sizeof *endpoint->parked) != KOLO_OK) {
+        close(fd);
+        return;
+    }
+    endpoint->parked = parked;
+    endpoint->parked[endpoint->parked_count++] =
+        (struct kolo_parked){.port = port, .greeting = *theirs, .fd = fd};
+}
+
+/* A dial of ours that runs meanwhile gives way to a lower rank's, and stands against a higher's. */
+static void take_dial(struct kolo_link *link, int fd)
+{
+    bool gives_way = link->state == KOLO_LINK_CONNECTING &&
+                     link->peer < link->endpoint->config.rank && link->transport->adopt != NULL;
+    if (gives_way)
+        link->transport->adopt(link, fd);
+    else
+        close(fd);
+}
+
+void kolo_endpoint_incoming(struct kolo_port *port, const struct kolo_greeting *theirs, int fd)
+{
+    struct kolo_endpoint *endpoint = port->endpoint;
+    const struct kolo_endpoint_events *events = &endpoint->config.events;
+    int rank = endpoint->config.rank, peer = theirs->from;
+    if (endpoint->is_closing || theirs->to != rank || peer == rank || peer < 0 ||
+        peer >= endpoint->config.size || theirs->purpose != port->transport->purpose) {
+        close(fd);
+        return;
+    }
+    if (endpoint->peers == NULL) {
+        park(port, theirs, fd);
+        return;
+    }
+    struct kolo_link *link = find_link(endpoint, peer);
+    if (link != NULL && link->port == port) {
+        take_dial(link, fd);
+        return;
+    }
+    if (link != NULL) {
+        close(fd);
+        return;
+    }
+    kolo_deadline deadline = kolo_deadline_in_ms(endpoint->config.settings->start_timeout_ms);
+    kolo_status status = make_link(port, peer, fd, deadline, &link);
+    if (status != KOLO_OK && events->down != NULL)
+        events->down(events->context, peer, status, kolo_error_detail());
+}
+
+kolo_status kolo_endpoint_set_peers(struct kolo_endpoint *endpoint, const struct kolo_peer *peers)
+{
+    struct kolo_why why;
+    endpoint->peers = peers;
+    for (int peer = 0; peer < endpoint->config.size; peer++) {
+        if (peer == endpoint->config.rank || kolo_endpoint_choose(endpoint, peer, &why) >= 0)
+            continue;
+        endpoint->peers = NULL;
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "no transport joins rank %d and rank %d on %.64s: %s (KOLO_TRANSPORT=%s)",
+                         endpoint->config.rank, peer, peers[peer].identity.host, why.text,
+                         endpoint->config.settings->transport);
+    }
+    size_t count = endpoint->parked_count;
+    endpoint->parked_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct kolo_parked parked = endpoint->parked[i];
+        kolo_endpoint_incoming(parked.port, &parked.greeting, parked.fd);
+    }
+    return KOLO_OK;
+}
+
+/* ---- progress ---- */
+
+static bool progress_ports(struct kolo_endpoint *endpoint)
+{
+    bool moved = false;
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX; i++) {
+        struct kolo_port *port = endpoint->ports[i];
+        if (port != NULL && port->transport->poll != NULL && endpoint->peers != NULL)
+            moved |= port->transport->poll(port);
+    }
+    return moved;
+}
+
+static kolo_status progress_poller(struct kolo_endpoint *endpoint, bool *moved)
+{
+    int ran = 0;
+    kolo_status status = kolo_poller_dispatch(endpoint->poller, &ran);
+    *moved |= ran > 0;
+    if (*kolo_poller_conns(endpoint->poller) != NULL)
+        atomic_store_explicit(&endpoint->next_timer, kolo_conn_expire(endpoint->poller),
+                              memory_order_relaxed);
+    return status;
+}
+
+static bool progress_links(struct kolo_endpoint *endpoint, bool *needs_poller)
+{
+    bool moved = false;
+    for (struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next) {
+        if (link->state == KOLO_LINK_UP && link->transport->pull != NULL)
+            moved |= link->transport->pull(link);
+        if (link->state == KOLO_LINK_UP)
+            moved |= kolo_link_push(link);
+        *needs_poller |= link->state == KOLO_LINK_CONNECTING ||
+                         (link->state == KOLO_LINK_UP && link->transport->pull == NULL);
+    }
+    return moved;
+}
+
+kolo_status kolo_endpoint_progress(struct kolo_endpoint *endpoint, bool *moved_out)
+{
+    kolo_status status = KOLO_OK;
+    bool needs_poller = endpoint->is_armed || endpoint->first_link == NULL;
+    bool moved = progress_ports(endpoint);
+    moved |= progress_links(endpoint, &needs_poller);
+    if (needs_poller || endpoint->tick++ % POLLER_ROUNDS == 0) {
+        status = progress_poller(endpoint, &moved);
+        bool unused = false;
+        moved |= progress_links(endpoint, &unused);
+    }
+    if (moved_out != NULL)
+        *moved_out = moved;
+    return status;
+}
+
+/* ---- sleep ---- */
+
+static void set_doorbells(struct kolo_endpoint *endpoint, uint32_t value)
+{
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX; i++)
+        if (endpoint->ports[i] != NULL && endpoint->ports[i]->doorbell != NULL)
+            atomic_store(endpoint->ports[i]->doorbell, value);
+    endpoint->is_armed = value != 0;
+}
+
+void kolo_endpoint_arm(struct kolo_endpoint *endpoint)
+{
+    set_doorbells(endpoint, 1);
+}
+
+void kolo_endpoint_disarm(struct kolo_endpoint *endpoint)
+{
+    set_doorbells(endpoint, 0);
+}
+
+void kolo_endpoint_sleep(struct kolo_endpoint *endpoint, kolo_deadline deadline)
+{
+    int64_t timer = atomic_load_explicit(&endpoint->next_timer, memory_order_relaxed);
+    kolo_poller_sleep(endpoint->poller, kolo_deadline_min(deadline, timer));
+}
+
+void kolo_endpoint_wake(struct kolo_endpoint *endpoint)
+{
+    kolo_poller_wake(endpoint->poller);
+}
+
+/* ---- the end ---- */
+
+void kolo_endpoint_abort(struct kolo_endpoint *endpoint, kolo_status why, const char *text)
+{
+    if (endpoint->has_aborted)
+        return;
+    endpoint->has_aborted = true;
+    endpoint->abort_why = why;
+    snprintf(endpoint->abort_text, sizeof endpoint->abort_text, "%s", text);
+    for (struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next) {
+        if (link->state != KOLO_LINK_UP || link->heard_goodbye || link->said_goodbye)
+            continue;
+        link->owes_abort = true;
+        kolo_link_push(link);
+    }
+}
+
+/* True as long as the link has something to hand over; says goodbye when nothing but that is left.
+ */
+static bool is_busy(struct kolo_link *link)
+{
+    if (link->state == KOLO_LINK_CONNECTING)
+        return link->sends > 0;
+    if (link->state == KOLO_LINK_DOWN)
+        return false;
+    if (!link->said_goodbye && !link->owes_goodbye)
+        link->owes_goodbye = true;
+    kolo_link_push(link);
+    return link->state == KOLO_LINK_UP &&
+           (link->sends > 0 || !link->said_goodbye ||
+            (link->transport->is_drained != NULL && !link->transport->is_drained(link)));
+}
+
+static struct kolo_link *find_busy(struct kolo_endpoint *endpoint)
+{
+    struct kolo_link *busy = NULL;
+    for (struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next)
+        if (is_busy(link))
+            busy = link;
+    return busy;
+}
+
+static kolo_status drain(struct kolo_endpoint *endpoint, kolo_deadline deadline)
+{
+    char text[256];
+    struct kolo_link *busy;
+    while ((busy = find_busy(endpoint)) != NULL) {
+        bool moved = false;
+        if (kolo_deadline_passed(deadline)) {
+            kolo_link_describe(busy, text, sizeof text);
+            return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d could not hand over all to rank %d: %s",
+                             endpoint->config.rank, busy->peer, text);
+        }
+        kolo_endpoint_arm(endpoint);
+        kolo_status status = kolo_endpoint_progress(endpoint, &moved);
+        if (status != KOLO_OK)
+            return status;
+        if (!moved)
+            kolo_endpoint_sleep(endpoint, deadline);
+        kolo_endpoint_disarm(endpoint);
+    }
+    return KOLO_OK;
+}
+
+static void free_endpoint(struct kolo_endpoint *endpoint)
+{
+    for (size_t i = 0; i < endpoint->parked_count; i++)
+        close(endpoint->parked[i].fd);
+    kolo_free_memory(endpoint->parked);
+    while (endpoint->first_link != NULL) {
+        struct kolo_link *link = endpoint->first_link;
+        endpoint->first_link = link->next;
+        kolo_detail_set("the endpoint was closed");
+        kolo_link_set_down(link, KOLO_ERR_ABORTED);
+        link->transport->free_link(link);
+    }
+    kolo_map_fini(&endpoint->links);
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX; i++)
+        if (endpoint->ports[i] != NULL)
+            endpoint->ports[i]->transport->close(endpoint->ports[i]);
+    kolo_poller_destroy(endpoint->poller);
+    explicit_bzero(&endpoint->config.secret, sizeof endpoint->config.secret);
+    kolo_free_memory(endpoint);
+}
+
+kolo_status kolo_endpoint_close(struct kolo_endpoint *endpoint, kolo_deadline deadline)
+{
+    char detail[KOLO_DETAIL_MAX];
+    if (endpoint == NULL)
+        return KOLO_OK;
+    endpoint->is_closing = true;
+    kolo_status status = drain(endpoint, deadline);
+    snprintf(detail, sizeof detail, "%s", kolo_error_detail());
+    free_endpoint(endpoint);
+    kolo_detail_set(detail); /* of this, or of what made the caller close */
+    return status;
+}

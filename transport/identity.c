@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who this process is, and how a rank describes itself to the others. Must never trust a
+// description that came from elsewhere beyond what it checks here.
+//
+// On the wire: i32 rank, i32 pid, u64 process, u64 host id, text host, u64 credit bytes, u8 count,
+// then for each transport its name as text and its address as a blob. Names this build does not
+// know are skipped.
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include "base/wire.h"
+#include "transport/link.h"
+
+enum { TRANSPORT_NAME_BYTES = 32, AT_RANDOM_BYTES = 16 };
+static const uint64_t CREDIT_BYTES_MIN = 4096, CREDIT_BYTES_MAX = UINT64_C(1) << 32;
+
+/* FNV-1a: spreads what is already unique; nothing here must withstand an adversary. */
+static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
+{
+    const uint8_t *at = data;
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ at[i]) * UINT64_C(1099511628211);
+    return hash;
+}
+
+static uint64_t hash_start(void)
+{
+    return UINT64_C(14695981039346656037);
+}
+
+/* Nothing is added when the file cannot be read: then fewer facts tell hosts apart. */
+static uint64_t hash_file(uint64_t hash, const char *path)
+{
+    char text[128];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return hash;
+    ssize_t got = read(fd, text, sizeof text);
+    close(fd);
+    return got > 0 ? hash_bytes(hash, text, (size_t)got) : hash;
+}
+
+static uint64_t hash_link(uint64_t hash, const char *path)
+{
+    char text[128];
+    ssize_t got = readlink(path, text, sizeof text);
+    return got > 0 ? hash_bytes(hash, text, (size_t)got) : hash;
+}
+
+void kolo_identity_here(int rank, struct kolo_identity *identity_out)
+{
+    static const char boot_id[] = "/proc/sys/kernel/random/boot_id";
+    char name[HOST_NAME_MAX + 1] = "";
+    *identity_out = (struct kolo_identity){.rank = rank, .pid = (int32_t)getpid()};
+    if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0')
+        strcpy(name, "localhost");
+    snprintf(identity_out->host, sizeof identity_out->host, "%.*s",
+             (int)sizeof identity_out->host - 1, name);
+
+    uint64_t host = hash_file(hash_start(), boot_id);
+    host = hash_link(host, "/proc/self/ns/net");
+    identity_out->host_id = hash_bytes(host, name, strlen(name));
+
+    /* The kernel gives each program 16 random bytes at exec; a forked child differs by its pid. */
+    uint64_t process = hash_file(hash_start(), boot_id);
+    process = hash_link(process, "/proc/self/ns/pid");
+    process = hash_bytes(process, &identity_out->pid, sizeof identity_out->pid);
+    unsigned long at_random = getauxval(AT_RANDOM);
+    if (at_random != 0)
+        process = hash_bytes(process, (const void *)at_random, AT_RANDOM_BYTES);
+    identity_out->process = process;
+}
+
+void kolo_peer_write(struct kolo_writer *writer, const struct kolo_peer *peer)
+{
+    const struct kolo_identity *identity = &peer->identity;
+    kolo_write_i32(writer, identity->rank);
+    kolo_write_i32(writer, identity->pid);
+    kolo_write_u64(writer, identity->process);
+    kolo_write_u64(writer, identity->host_id);
+    kolo_write_text(writer, identity->host);
+    kolo_write_u64(writer, peer->credit_bytes);
+    uint8_t count = 0;
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++)
+        count = (uint8_t)(count + (peer->addresses[i].bytes > 0));
+    kolo_write_u8(writer, count);
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++) {
+        if (peer->addresses[i].bytes == 0)
+            continue;
+        kolo_write_text(writer, kolo_transports[i]->name);
+        kolo_write_blob(writer, peer->addresses[i].data, peer->addresses[i].bytes);
+    }
+}
+
+static int transport_index(const char *name)
+{
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++)
+        if (strcmp(kolo_transports[i]->name, name) == 0)
+            return i;
+    return -1;
+}
+
+static void read_address(struct kolo_reader *reader, struct kolo_peer *peer)
+{
+    char name[TRANSPORT_NAME_BYTES];
+    size_t bytes = 0;
+    kolo_read_text(reader, name, sizeof name);
+    const uint8_t *data = kolo_read_blob(reader, &bytes);
+    if (reader->failed || bytes > KOLO_ADDRESS_MAX) {
+        reader->failed = true;
+        return;
+    }
+    int index = transport_index(name);
+    if (index < 0 || bytes == 0)
+        return;
+    peer->addresses[index].bytes = (uint16_t)bytes;
+    memcpy(peer->addresses[index].data, data, bytes);
+}
+
+kolo_status kolo_peer_read(struct kolo_reader *reader, struct kolo_peer *peer_out)
+{
+    struct kolo_peer peer = {0};
+    peer.identity.rank = kolo_read_i32(reader);
+    peer.identity.pid = kolo_read_i32(reader);
+    peer.identity.process = kolo_read_u64(reader);
+    peer.identity.host_id = kolo_read_u64(reader);
+    kolo_read_text(reader, peer.identity.host, sizeof peer.identity.host);
+    peer.credit_bytes = kolo_read_u64(reader);
+    uint8_t count = kolo_read_u8(reader);
+    for (uint8_t i = 0; i < count && !reader->failed; i++)
+        read_address(reader, &peer);
+    if (reader->failed || peer.identity.rank < 0)
+        return kolo_fail(KOLO_ERR_DATA, "the description of a rank is cut short or malformed: "
+                                        "do all ranks run the same version of kolo?");
+    if (peer.credit_bytes < CREDIT_BYTES_MIN || peer.credit_bytes > CREDIT_BYTES_MAX)
+        return kolo_fail(KOLO_ERR_DATA,
+                         "rank %d says KOLO_CREDIT_BYTES=%llu: out of range, do all ranks run the "
+                         "same version of kolo?",
+                         peer.identity.rank, (unsigned long long)peer.credit_bytes);
+    *peer_out = peer;
+    return KOLO_OK;
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// A link's life, and the calls of the runtime on it: send, receive, cancel, describe. Must never
+// leave a work unfinished once the link can no longer finish it.
+//
+//   CONNECTING --set_up--> UP --set_down--> DOWN
+//        \------------set_down-------------/
+//
+// A goodbye leaves the link UP for our own goodbye, but fails its works: nothing more comes,
+// nothing more is taken. Early frames outlive both, so that what had arrived can still be received.
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "transport/core.h"
+
+static const char *const state_text[] = {
+    [KOLO_LINK_CONNECTING] = "connecting", [KOLO_LINK_UP] = "up", [KOLO_LINK_DOWN] = "down"};
+
+kolo_status kolo_link_init(struct kolo_link *link, struct kolo_port *port, int peer)
+{
+    link->endpoint = port->endpoint;
+    link->port = port;
+    link->transport = port->transport;
+    link->peer = peer;
+    link->state = KOLO_LINK_CONNECTING;
+    link->credit_bytes = kolo_endpoint_peer(port->endpoint, peer)->credit_bytes;
+    return KOLO_OK;
+}
+
+static void drop_controls(struct kolo_link *link)
+{
+    while (link->control_first != NULL) {
+        struct kolo_control *control = link->control_first;
+        link->control_first = control->next;
+        kolo_free_memory(control);
+    }
+    link->control_last = NULL;
+}
+
+void kolo_link_fini(struct kolo_link *link)
+{
+    uint32_t cursor = 0;
+    struct kolo_channel *channel;
+    drop_controls(link);
+    while ((channel = kolo_map_next(&link->channels, &cursor)) != NULL)
+        kolo_channel_destroy(channel);
+    kolo_map_fini(&link->channels);
+    kolo_free_memory(link->rx_control);
+    kolo_free_memory(link->why_text);
+}
+
+void kolo_link_set_up(struct kolo_link *link)
+{
+    uint32_t cursor = 0;
+    struct kolo_channel *channel;
+    if (link->state != KOLO_LINK_CONNECTING)
+        return;
+    link->state = KOLO_LINK_UP;
+    link->owes_abort = link->endpoint->has_aborted;
+    while ((channel = kolo_map_next(&link->channels, &cursor)) != NULL)
+        kolo_channel_wake(channel);
+    KOLO_DEBUG("link to rank %d up (%s)", link->peer, link->transport->name);
+}
+
+void kolo_link_fail_works(struct kolo_link *link, kolo_status why)
+{
+    uint32_t cursor = 0;
+    struct kolo_channel *channel;
+    while ((channel = kolo_map_next(&link->channels, &cursor)) != NULL)
+        kolo_channel_fail(channel, why);
+}
+
+void kolo_link_left(struct kolo_link *link)
+{
+    const struct kolo_endpoint_events *events = &link->endpoint->config.events;
+    link->heard_goodbye = true;
+    kolo_link_fail_works(link, KOLO_ERR_PEER);
+    if (events->left != NULL)
+        events->left(events->context, link->peer);
+}
+
+static void tell_down(const struct kolo_link *link)
+{
+    const struct kolo_endpoint *endpoint = link->endpoint;
+    const struct kolo_endpoint_events *events = &endpoint->config.events;
+    if (link->heard_goodbye || endpoint->is_closing || events->down == NULL)
+        return;
+    events->down(events->context, link->peer, link->why,
+                 link->why_text != NULL ? link->why_text : kolo_status_text(link->why));
+}
+
+void kolo_link_set_down(struct kolo_link *link, kolo_status why)
+{
+    uint32_t cursor = 0;
+    struct kolo_channel *channel;
+    if (link->state == KOLO_LINK_DOWN)
+        return;
+    const char *detail = kolo_error_detail();
+    link->why = why;
+    link->why_text = detail[0] != '\0' ? kolo_strdup(detail) : NULL;
+    link->state = KOLO_LINK_DOWN;
+    if (link->transport->down != NULL)
+        link->transport->down(link);
+    kolo_link_fail_works(link, link->heard_goodbye ? KOLO_ERR_PEER : why);
+    while ((channel = kolo_map_next(&link->channels, &cursor)) != NULL)
+        kolo_channel_drop_unfinished(channel);
+    drop_controls(link);
+    link->owes_abort = link->owes_goodbye = false;
+    tell_down(link);
+}
+
+/* What a new work gets that can neither be sent nor be met by early frames. */
+static kolo_status cannot(const struct kolo_link *link)
+{
+    if (link->heard_goodbye)
+        return KOLO_ERR_PEER;
+    if (link->state == KOLO_LINK_DOWN)
+        return link->why;
+    if (link->endpoint->is_closing || link->owes_goodbye || link->said_goodbye)
+        return KOLO_ERR_ABORTED;
+    return KOLO_OK;
+}
+
+static struct kolo_channel *open_work(struct kolo_link *link, uint32_t id,
+                                      const struct kolo_desc *desc, struct kolo_work *work,
+                                      size_t bytes)
+{
+    *work = (struct kolo_work){.status = KOLO_AGAIN, .bytes = bytes, .desc = *desc, .link = link};
+    work->channel = id;
+    struct kolo_channel *channel = NULL;
+    if (id == KOLO_CHANNEL_CONTROL)
+        work->status = kolo_fail(KOLO_ERR_INVALID, "channel %u is not for callers", id);
+    else if ((channel = kolo_channel_of(link, id)) == NULL)
+        work->status = KOLO_ERR_NO_MEMORY;
+    return channel;
+}
+
+void kolo_link_send(struct kolo_link *link, uint32_t channel_id, const struct kolo_desc *desc,
+                    const void *src, size_t bytes, struct kolo_work *work)
+{
+    struct kolo_channel *channel = open_work(link, channel_id, desc, work, bytes);
+    if (channel == NULL)
+        return;
+    work->src = src;
+    kolo_status fault = channel->tx_fault != KOLO_OK ? channel->tx_fault : cannot(link);
+    if (fault != KOLO_OK) {
+        work->status = fault;
+        return;
+    }
+    kolo_channel_add_send(channel, work);
+    kolo_channel_wake(channel);
+    kolo_link_push(link);
+}
+
+static kolo_status check_action(const struct kolo_action *action, size_t bytes)
+{
+    if (action == NULL || action->kind == KOLO_COPY)
+        return KOLO_OK;
+    size_t element = kolo_dtype_bytes(action->dtype);
+    if (element > 0 && bytes % element == 0 && kolo_reduce_function(action->dtype, action->op))
+        return KOLO_OK;
+    return kolo_fail(KOLO_ERR_INVALID, "cannot receive %zu bytes as %s", bytes,
+                     kolo_dtype_text(action->dtype));
+}
+
+void kolo_link_recv(struct kolo_link *link, uint32_t channel_id, const struct kolo_desc *desc,
+                    void *dst, size_t bytes, const struct kolo_action *action,
+                    struct kolo_work *work)
+{
+    struct kolo_channel *channel = open_work(link, channel_id, desc, work, bytes);
+    if (channel == NULL)
+        return;
+    work->dst = dst;
+    if (action != NULL)
+        work->action = *action;
+    kolo_status fault = check_action(action, bytes);
+    if (fault == KOLO_OK)
+        fault = channel->rx_fault;
+    if (fault != KOLO_OK) {
+        work->status = fault;
+        return;
+    }
+    kolo_channel_add_receive(channel, work);
+    kolo_channel_deliver(channel);
+    fault = cannot(link);
+    if (work->status == KOLO_AGAIN && fault != KOLO_OK) {
+        kolo_channel_remove_receive(channel, work);
+        work->status = fault;
+    }
+}
+
+static void cancel_send(struct kolo_channel *channel, struct kolo_work *work)
+{
+    struct kolo_link *link = channel->link;
+    bool is_begun = work->bytes_taken > 0 || work->frames_out > 0;
+    kolo_channel_unready(channel);
+    kolo_channel_remove_send(channel, work);
+    if (work->frames_out > 0 && link->transport->withdraw != NULL)
+        link->transport->withdraw(link, work);
+    work->frames_out = 0;
+    if (is_begun) /* the peer has a part, so what follows would be taken for the rest */
+        channel->tx_fault = KOLO_ERR_ABORTED;
+    if (channel->tx_fault != KOLO_OK)
+        kolo_channel_fail_sends(channel, channel->tx_fault);
+    kolo_channel_wake(channel);
+}
+
+static void cancel_receive(struct kolo_channel *channel, struct kolo_work *work)
+{
+    kolo_channel_remove_receive(channel, work);
+    channel->rx_fault = KOLO_ERR_ABORTED;
+    kolo_channel_fail_receives(channel, KOLO_ERR_ABORTED);
+    kolo_channel_drop_stash(channel);
+}
+
+/* Only the queues tell a send from a receive: an empty message has neither source nor target. */
+static bool is_queued_send(const struct kolo_channel *channel, const struct kolo_work *work)
+{
+    for (const struct kolo_work *at = channel->send_first; at != NULL; at = at->next)
+        if (at == work)
+            return true;
+    return false;
+}
+
+void kolo_work_cancel(struct kolo_work *work)
+{
+    if (work->status != KOLO_AGAIN || work->link == NULL)
+        return;
+    struct kolo_channel *channel = kolo_map_get(&work->link->channels, work->channel);
+    if (channel == NULL)
+        return;
+    work->is_cancelled = true;
+    if (is_queued_send(channel, work))
+        cancel_send(channel, work);
+    else
+        cancel_receive(channel, work);
+    work->status = KOLO_ERR_ABORTED;
+}
+
+/* What the works in the queues still want: "3 of 8 MiB" is what a stall report needs. */
+static void sum_works(const struct kolo_work *work, uint64_t *done, uint64_t *all)
+{
+    for (; work != NULL; work = work->next) {
+        *done += work->bytes_done;
+        *all += work->bytes;
+    }
+}
+
+void kolo_link_describe(const struct kolo_link *link, char *text, size_t capacity)
+{
+    char name[128] = "";
+    uint64_t sent = 0, to_send = 0, received = 0, to_receive = 0;
+    uint32_t cursor = 0;
+    const struct kolo_channel *channel;
+    if (link->transport->describe != NULL)
+        link->transport->describe(link, name, sizeof name);
+    while ((channel = kolo_map_next(&link->channels, &cursor)) != NULL) {
+        sum_works(channel->send_first, &sent, &to_send);
+        sum_works(channel->recv_first, &received, &to_receive);
+    }
+    snprintf(text, capacity,
+             "%s %s%s, %" PRIu64 " of %" PRIu64 " bytes sent, %" PRIu64 " of %" PRIu64
+             " bytes received",
+             name[0] != '\0' ? name : link->transport->name, state_text[link->state],
+             link->heard_goodbye ? " (peer left)" : "", sent, to_send, received, to_receive);
+}

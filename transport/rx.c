@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way in of a link: matches frames with receives, keeps what comes early, returns credit. Every
+// byte of a header is hostile here: nothing is allocated or written beyond what the channel's
+// credit or the receive allows.
+//
+// A channel whose message met a receive with another description, or whose receive was cancelled,
+// is of no use any more (rx_fault): what arrives on it is dropped, and its credit still returned so
+// that the peer gets rid of what it sends.
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/wire.h"
+#include "transport/core.h"
+
+/* ---- credit ---- */
+
+void kolo_channel_consumed(struct kolo_channel *channel, size_t cost)
+{
+    struct kolo_link *link = channel->link;
+    channel->owed += cost;
+    if (channel->is_owing || channel->owed < kolo_link_settings(link)->credit_bytes / 2)
+        return;
+    channel->is_owing = true;
+    channel->owing_next = NULL;
+    if (link->owing_last != NULL)
+        link->owing_last->owing_next = channel;
+    else
+        link->owing_first = channel;
+    link->owing_last = channel;
+}
+
+static kolo_status charge(struct kolo_channel *channel, size_t cost)
+{
+    size_t window = kolo_link_settings(channel->link)->credit_bytes;
+    if (cost > window - channel->charged)
+        return kolo_fail(KOLO_ERR_PROTOCOL,
+                         "rank %d sent %zu bytes on channel %u beyond its credit of %zu",
+                         channel->link->peer, cost, channel->id, window);
+    channel->charged += cost;
+    return KOLO_OK;
+}
+
+/* ---- matching ---- */
+
+static void mismatch(struct kolo_channel *channel, struct kolo_work *work,
+                     const struct kolo_desc *arrived)
+{
+    const struct kolo_endpoint_events *events = &channel->link->endpoint->config.events;
+    struct kolo_desc expected = work->desc;
+    channel->rx_fault = KOLO_ERR_MISMATCH;
+    kolo_channel_fail_receives(channel, KOLO_ERR_MISMATCH);
+    if (events->mismatch != NULL)
+        events->mismatch(events->context, channel->link->peer, channel->id, &expected, arrived);
+}
+
+static kolo_status check_length(const struct kolo_channel *channel, const struct kolo_work *work,
+                                size_t bytes, bool is_remote)
+{
+    size_t left = work->bytes - work->bytes_done;
+    size_t step =
+        work->action.kind == KOLO_REDUCE ? kolo_dtype_bytes(work->action.dtype) : (size_t)1;
+    bool is_empty = bytes == 0 && work->bytes > 0;
+    if (bytes <= left && !is_empty && bytes % step == 0 && (!is_remote || bytes == work->bytes))
+        return KOLO_OK;
+    return kolo_fail(KOLO_ERR_PROTOCOL,
+                     "rank %d sent %zu bytes on channel %u where %zu of %zu were to come",
+                     channel->link->peer, bytes, channel->id, left, work->bytes);
+}
+
+/* The receive that takes a frame: *work_out, or NULL if the frame is to be dropped. */
+static kolo_status match(struct kolo_channel *channel, const struct kolo_desc *desc, size_t bytes,
+                         bool is_remote, struct kolo_work **work_out)
+{
+    struct kolo_work *work = channel->recv_first;
+    *work_out = NULL;
+    if (channel->rx_fault != KOLO_OK)
+        return KOLO_OK;
+    if (memcmp(desc, &work->desc, sizeof *desc) != 0) {
+        mismatch(channel, work, desc);
+        return KOLO_OK;
+    }
+    kolo_status status = check_length(channel, work, bytes, is_remote);
+    if (status == KOLO_OK)
+        *work_out = work;
+    return status;
+}
+
+static void finish(struct kolo_channel *channel, struct kolo_work *work)
+{
+    if (work->bytes_done < work->bytes)
+        return;
+    kolo_channel_remove_receive(channel, work);
+    work->status = KOLO_OK;
+}
+
+/* A frame that lies somewhere as a whole goes into @p work; NULL: nowhere. */
+static void absorb(struct kolo_channel *channel, struct kolo_work *work, const void *data,
+                   size_t bytes)
+{
+    struct kolo_sink sink;
+    if (work == NULL)
+        return;
+    kolo_sink_to_work(&sink, work, bytes);
+    kolo_sink_put(&sink, data, bytes);
+    finish(channel, work);
+}
+
+static void absorb_remote(struct kolo_channel *channel, struct kolo_work *work, const void *data,
+                          size_t bytes, uint64_t cookie)
+{
+    struct kolo_link *link = channel->link;
+    if (work != NULL && link->transport->claim != NULL && !link->transport->claim(link, cookie))
+        return; /* its sender gave up; whoever waits for it hears why elsewhere */
+    absorb(channel, work, data, bytes);
+    link->transport->release(link, cookie);
+}
+
+static void deliver_one(struct kolo_channel *channel, struct kolo_stash *stash)
+{
+    struct kolo_link *link = channel->link;
+    struct kolo_work *work;
+    size_t cost = KOLO_FRAME_COST_BYTES + (stash->is_remote ? 0 : stash->bytes);
+    kolo_status status = match(channel, &stash->desc, stash->bytes, stash->is_remote, &work);
+    if (stash->is_remote)
+        absorb_remote(channel, work, stash->data, stash->bytes, stash->cookie);
+    else
+        absorb(channel, work, stash->payload, stash->bytes);
+    kolo_free_memory(stash);
+    kolo_channel_consumed(channel, cost);
+    if (status != KOLO_OK)
+        kolo_link_set_down(link, status);
+}
+
+void kolo_channel_deliver(struct kolo_channel *channel)
+{
+    while (channel->stash_first != NULL && channel->stash_first->is_complete &&
+           (channel->recv_first != NULL || channel->rx_fault != KOLO_OK))
+        deliver_one(channel, kolo_channel_take_stash(channel));
+}
+
+static void tell_early(struct kolo_channel *channel, const struct kolo_desc *desc)
+{
+    const struct kolo_endpoint_events *events = &channel->link->endpoint->config.events;
+    if (events->early != NULL)
+        events->early(events->context, channel->link->peer, channel->id, desc);
+}
+
+/* Appends an early frame with room for @p payload_bytes. */
+static struct kolo_stash *add_stash(struct kolo_channel *channel, const struct kolo_desc *desc,
+                                    size_t payload_bytes)
+{
+    struct kolo_stash *stash = kolo_aligned(_Alignof(max_align_t), sizeof *stash + payload_bytes);
+    if (stash == NULL)
+        return NULL;
+    *stash = (struct kolo_stash){.desc = *desc, .bytes = payload_bytes};
+    if (channel->stash_last != NULL)
+        channel->stash_last->next = stash;
+    else
+        channel->stash_first = stash;
+    channel->stash_last = stash;
+    return stash;
+}
+
+/* True if a frame that begins now must queue up behind others or for a receive. */
+static bool is_early(const struct kolo_channel *channel)
+{
+    return channel->rx_fault == KOLO_OK &&
+           (channel->stash_first != NULL || channel->recv_first == NULL);
+}
+
+/* ---- control frames ---- */
+
+static kolo_status heard_credit(struct kolo_link *link, struct kolo_reader *reader)
+{
+    uint32_t id = kolo_read_u32(reader);
+    uint64_t bytes = kolo_read_u64(reader);
+    struct kolo_channel *channel = kolo_map_get(&link->channels, id);
+    if (channel == NULL)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "rank %d returned credit on channel %u, never used",
+                         link->peer, id);
+    return kolo_channel_credit(channel, bytes);
+}
+
+static void heard_abort(struct kolo_link *link, struct kolo_reader *reader)
+{
+    const struct kolo_endpoint_events *events = &link->endpoint->config.events;
+    char text[KOLO_CONTROL_BYTES_MAX + 1];
+    kolo_status why = kolo_read_i32(reader);
+    if (why >= KOLO_OK || strcmp(kolo_status_name(why), "KOLO_?") == 0)
+        why = KOLO_ERR_ABORTED;
+    size_t bytes = link->rx_header.bytes;
+    for (size_t i = 0; i < bytes; i++) {
+        uint8_t byte = link->rx_control[i];
+        text[i] = byte < ' ' || byte == 0x7f ? '?' : (char)byte;
+    }
+    text[bytes] = '\0';
+    if (events->aborted != NULL)
+        events->aborted(events->context, link->peer, why, text);
+}
+
+static kolo_status heard_control(struct kolo_link *link)
+{
+    const struct kolo_header *header = &link->rx_header;
+    uint8_t type = header->desc.bytes[0];
+    struct kolo_reader reader =
+        kolo_reader_over(header->desc.bytes + 4, sizeof header->desc.bytes - 4);
+    if (type >= KOLO_CONTROL_TRANSPORT && link->transport->control != NULL)
+        return link->transport->control(link, header, link->rx_control);
+    if (type == KOLO_CONTROL_CREDIT && header->bytes == 0)
+        return heard_credit(link, &reader);
+    if (type == KOLO_CONTROL_ABORT) {
+        heard_abort(link, &reader);
+        return KOLO_OK;
+    }
+    if (type == KOLO_CONTROL_GOODBYE && header->bytes == 0) {
+        kolo_link_left(link);
+        return KOLO_OK;
+    }
+    return kolo_fail(KOLO_ERR_PROTOCOL,
+                     "rank %d sent an unknown control frame (type %u, %u bytes): do all ranks run "
+                     "the same version of kolo?",
+                     link->peer, type, header->bytes);
+}
+
+static kolo_status begin_control(struct kolo_link *link, size_t bytes)
+{
+    if (bytes > KOLO_CONTROL_BYTES_MAX)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "rank %d sent a control frame of %zu bytes", link->peer,
+                         bytes);
+    if (bytes > 0 && link->rx_control == NULL) {
+        link->rx_control = kolo_calloc(1, KOLO_CONTROL_BYTES_MAX);
+        if (link->rx_control == NULL)
+            return KOLO_ERR_NO_MEMORY;
+    }
+    kolo_sink_to_memory(&link->sink, link->rx_control, bytes);
+    return KOLO_OK;
+}
+
+/* ---- frames ---- */
+
+static kolo_status check_open(const struct kolo_link *link)
+{
+    if (link->state != KOLO_LINK_UP)
+        return kolo_fail(KOLO_ERR_LINK, "a frame from rank %d on a link that is not up",
+                         link->peer);
+    if (link->heard_goodbye)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "rank %d sent a frame after its goodbye", link->peer);
+    return KOLO_OK;
+}
+
+/* The channel of an arriving frame, charged with @p cost. */
+static kolo_status open_channel(struct kolo_link *link, const struct kolo_header *header,
+                                size_t cost, struct kolo_channel **channel_out)
+{
+    struct kolo_channel *channel = kolo_channel_of(link, header->channel);
+    if (channel == NULL)
+        return link->channels.count >= KOLO_CHANNELS_MAX ? KOLO_ERR_PROTOCOL : KOLO_ERR_NO_MEMORY;
+    *channel_out = channel;
+    return charge(channel, cost);
+}
+
+kolo_status kolo_link_rx_begin(struct kolo_link *link, const struct kolo_header *header)
+{
+    struct kolo_channel *channel = NULL;
+    struct kolo_work *work = NULL;
+    kolo_status status = KOLO_OK;
+    link->rx_channel = NULL;
+    kolo_sink_to_memory(&link->sink, NULL, header->bytes);
+    KOLO_TRY(check_open(link));
+    link->rx_header = *header;
+    if (header->channel == KOLO_CHANNEL_CONTROL)
+        return begin_control(link, header->bytes);
+    KOLO_TRY(open_channel(link, header, KOLO_FRAME_COST_BYTES + (size_t)header->bytes, &channel));
+    link->rx_channel = channel;
+    link->bytes_received += header->bytes;
+    if (is_early(channel)) {
+        struct kolo_stash *stash = add_stash(channel, &header->desc, header->bytes);
+        if (stash == NULL)
+            return KOLO_ERR_NO_MEMORY;
+        kolo_sink_to_stash(&link->sink, stash);
+        tell_early(channel, &header->desc);
+        return KOLO_OK;
+    }
+    KOLO_TRY(match(channel, &header->desc, header->bytes, false, &work));
+    if (work != NULL)
+        kolo_sink_to_work(&link->sink, work, header->bytes);
+out:
+    return status;
+}
+
+kolo_status kolo_link_rx_end(struct kolo_link *link)
+{
+    struct kolo_sink *sink = &link->sink;
+    struct kolo_channel *channel = link->rx_channel;
+    if (link->state != KOLO_LINK_UP)
+        return KOLO_OK;
+    if (sink->left > 0)
+        return kolo_fail(KOLO_ERR_INTERNAL, "a frame from rank %d ended %zu bytes early",
+                         link->peer, sink->left);
+    if (channel == NULL)
+        return heard_control(link);
+    struct kolo_work *work = sink->work;
+    struct kolo_stash *stash = sink->stash;
+    kolo_sink_drop(sink);
+    if (stash != NULL) {
+        stash->is_complete = true;
+        kolo_channel_deliver(channel);
+        return KOLO_OK;
+    }
+    if (work != NULL)
+        finish(channel, work);
+    kolo_channel_consumed(channel, KOLO_FRAME_COST_BYTES + (size_t)link->rx_header.bytes);
+    return KOLO_OK;
+}
+
+kolo_status kolo_link_rx_remote(struct kolo_link *link, const struct kolo_header *header,
+                                const void *data, size_t bytes, uint64_t cookie)
+{
+    struct kolo_channel *channel = NULL;
+    struct kolo_work *work = NULL;
+    kolo_status status = check_open(link);
+    if (status == KOLO_OK && header->channel == KOLO_CHANNEL_CONTROL)
+        status = kolo_fail(KOLO_ERR_PROTOCOL, "rank %d sent a control frame by name", link->peer);
+    if (status == KOLO_OK)
+        status = open_channel(link, header, KOLO_FRAME_COST_BYTES, &channel);
+    if (status == KOLO_OK && is_early(channel)) {
+        struct kolo_stash *stash = add_stash(channel, &header->desc, 0);
+        if (stash != NULL) {
+            stash->bytes = bytes;
+            stash->data = data;
+            stash->cookie = cookie;
+            stash->is_complete = stash->is_remote = true;
+            link->bytes_received += bytes;
+            tell_early(channel, &header->desc);
+            return KOLO_OK;
+        }
+        status = KOLO_ERR_NO_MEMORY;
+    }
+    if (status == KOLO_OK)
+        status = match(channel, &header->desc, bytes, true, &work);
+    if (status != KOLO_OK) {
+        link->transport->release(link, cookie);
+        return status;
+    }
+    link->bytes_received += bytes;
+    absorb_remote(channel, work, data, bytes, cookie);
+    kolo_channel_consumed(channel, KOLO_FRAME_COST_BYTES);
+    return KOLO_OK;
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where arriving payload goes: into a receive by copy or by reduction, into the stash, or nowhere.
+// Must never write past what the frame announced.
+#include <string.h>
+
+#include "transport/core.h"
+
+void kolo_sink_to_work(struct kolo_sink *sink, struct kolo_work *work, size_t bytes)
+{
+    const struct kolo_action *action = &work->action;
+    size_t done = work->bytes_done;
+    *sink = (struct kolo_sink){.left = bytes, .element_bytes = 1, .work = work};
+    if (bytes == 0)
+        return;
+    sink->dst = work->dst + done;
+    if (action->kind == KOLO_REDUCE) {
+        sink->local = (const uint8_t *)action->local + done;
+        sink->reduce = kolo_reduce_function(action->dtype, action->op);
+        sink->element_bytes = kolo_dtype_bytes(action->dtype);
+        sink->incoming_first = action->incoming_first;
+    }
+}
+
+void kolo_sink_to_stash(struct kolo_sink *sink, struct kolo_stash *stash)
+{
+    *sink = (struct kolo_sink){
+        .dst = stash->payload, .left = stash->bytes, .element_bytes = 1, .stash = stash};
+}
+
+void kolo_sink_to_memory(struct kolo_sink *sink, uint8_t *memory, size_t bytes)
+{
+    *sink = (struct kolo_sink){.dst = memory, .left = bytes, .element_bytes = 1};
+}
+
+void kolo_sink_drop(struct kolo_sink *sink)
+{
+    *sink = (struct kolo_sink){.left = sink->left, .element_bytes = 1};
+}
+
+static void advance(struct kolo_sink *sink, size_t bytes)
+{
+    sink->left -= bytes;
+    if (sink->dst != NULL)
+        sink->dst += bytes;
+    if (sink->local != NULL)
+        sink->local += bytes;
+    if (sink->work != NULL)
+        sink->work->bytes_done += bytes;
+}
+
+uint8_t *kolo_sink_room(struct kolo_sink *sink, size_t *room_out)
+{
+    if (sink->reduce != NULL || sink->dst == NULL || sink->left == 0)
+        return NULL;
+    *room_out = sink->left;
+    return sink->dst;
+}
+
+void kolo_sink_stored(struct kolo_sink *sink, size_t bytes)
+{
+    advance(sink, bytes < sink->left ? bytes : sink->left);
+}
+
+size_t kolo_sink_put(struct kolo_sink *sink, const void *data, size_t bytes)
+{
+    if (bytes > sink->left)
+        bytes = sink->left;
+    bytes -= bytes % sink->element_bytes;
+    if (bytes == 0)
+        return 0;
+    size_t count = bytes / sink->element_bytes;
+    if (sink->reduce != NULL && sink->incoming_first)
+        sink->reduce(sink->dst, data, sink->local, count);
+    else if (sink->reduce != NULL)
+        sink->reduce(sink->dst, sink->local, data, count);
+    else if (sink->dst != NULL)
+        memcpy(sink->dst, data, bytes);
+    advance(sink, bytes);
+    return bytes;
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way out of a link: cuts messages into frames, fair between channels, within the credit that
+// the peer gave. Must never hand over a byte without credit, nor touch a work after its last frame
+// is done.
+//
+// Order: control frames (abort, the transport's own, credit), then one frame of each ready channel
+// in turn, then, when no send is left, goodbye. A frame is at most segment_bytes and a quarter of
+// the peer's credit, and always a multiple of 16 bytes but at the end of a message, so that no
+// element is ever torn. When the credit left is less than an eighth of all, the channel rather
+// waits than sends crumbs.
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/wire.h"
+#include "transport/core.h"
+
+static const size_t FRAME_STEP_BYTES = 16; /* a multiple of every element's size */
+
+static size_t frame_bytes_max(const struct kolo_link *link)
+{
+    size_t bytes = kolo_min_bytes(kolo_link_settings(link)->segment_bytes, link->credit_bytes / 4);
+    return bytes & ~(FRAME_STEP_BYTES - 1);
+}
+
+/* Payload that the credit of @p channel allows for the next frame; false: it must wait. */
+static bool frame_within_credit(const struct kolo_channel *channel, size_t *bytes_out)
+{
+    const struct kolo_work *work = channel->send_next;
+    if (channel->credit < KOLO_FRAME_COST_BYTES)
+        return false;
+    size_t room = channel->credit - KOLO_FRAME_COST_BYTES;
+    size_t left = work->bytes - work->bytes_taken;
+    if (work->is_remote) {
+        *bytes_out = left;
+        return true;
+    }
+    size_t wanted = kolo_min_bytes(left, frame_bytes_max(channel->link));
+    if (wanted > room) {
+        room &= ~(FRAME_STEP_BYTES - 1);
+        if (room < kolo_min_bytes(wanted, channel->link->credit_bytes / 8))
+            return false;
+        wanted = room;
+    }
+    *bytes_out = wanted;
+    return true;
+}
+
+void kolo_channel_wake(struct kolo_channel *channel)
+{
+    struct kolo_link *link = channel->link;
+    struct kolo_work *work = channel->send_next;
+    size_t unused;
+    if (channel->is_ready || work == NULL || link->state != KOLO_LINK_UP)
+        return;
+    if (work->bytes_taken == 0 && link->transport->is_remote != NULL)
+        work->is_remote = link->transport->is_remote(link, work);
+    if (!frame_within_credit(channel, &unused))
+        return;
+    channel->is_ready = true;
+    channel->ready_next = NULL;
+    if (link->ready_last != NULL)
+        link->ready_last->ready_next = channel;
+    else
+        link->ready_first = channel;
+    link->ready_last = channel;
+}
+
+void kolo_channel_unready(struct kolo_channel *channel)
+{
+    struct kolo_link *link = channel->link;
+    struct kolo_channel *before = NULL;
+    if (!channel->is_ready)
+        return;
+    for (struct kolo_channel *at = link->ready_first; at != channel; at = at->ready_next)
+        before = at;
+    if (before != NULL)
+        before->ready_next = channel->ready_next;
+    else
+        link->ready_first = channel->ready_next;
+    if (link->ready_last == channel)
+        link->ready_last = before;
+    channel->is_ready = false;
+}
+
+kolo_status kolo_channel_credit(struct kolo_channel *channel, uint64_t bytes)
+{
+    if (bytes > channel->link->credit_bytes - channel->credit)
+        return kolo_fail(KOLO_ERR_PROTOCOL,
+                         "rank %d returned %llu bytes of credit on channel %u, more than were used",
+                         channel->link->peer, (unsigned long long)bytes, channel->id);
+    channel->credit += bytes;
+    kolo_channel_wake(channel);
+    return KOLO_OK;
+}
+
+/* ---- control frames ---- */
+
+static void control_frame(struct kolo_frame *frame, uint8_t type, const void *payload, size_t bytes)
+{
+    *frame = (struct kolo_frame){.payload = payload, .bytes = bytes};
+    frame->header.channel = KOLO_CHANNEL_CONTROL;
+    frame->header.bytes = (uint32_t)bytes;
+    frame->header.desc.bytes[0] = type;
+}
+
+static void take_abort(struct kolo_link *link, struct kolo_frame *frame)
+{
+    const struct kolo_endpoint *endpoint = link->endpoint;
+    control_frame(frame, KOLO_CONTROL_ABORT, endpoint->abort_text, strlen(endpoint->abort_text));
+    struct kolo_writer writer = kolo_writer_over(frame->header.desc.bytes + 4, 4);
+    kolo_write_i32(&writer, endpoint->abort_why);
+    link->owes_abort = false;
+}
+
+static void take_credit(struct kolo_link *link, struct kolo_frame *frame)
+{
+    struct kolo_channel *channel = link->owing_first;
+    link->owing_first = channel->owing_next;
+    if (link->owing_first == NULL)
+        link->owing_last = NULL;
+    channel->is_owing = false;
+    control_frame(frame, KOLO_CONTROL_CREDIT, NULL, 0);
+    struct kolo_writer writer = kolo_writer_over(frame->header.desc.bytes + 4, 12);
+    kolo_write_u32(&writer, channel->id);
+    kolo_write_u64(&writer, channel->owed);
+    channel->charged -= channel->owed;
+    channel->owed = 0;
+}
+
+static bool take_transport_control(struct kolo_link *link, size_t max_bytes,
+                                   struct kolo_frame *frame)
+{
+    struct kolo_control *control = link->control_first;
+    if (control->header.bytes > max_bytes)
+        return false;
+    link->control_first = control->next;
+    if (link->control_first == NULL)
+        link->control_last = NULL;
+    *frame = (struct kolo_frame){.header = control->header,
+                                 .payload = control->payload,
+                                 .bytes = control->header.bytes,
+                                 .control = control};
+    return true;
+}
+
+kolo_status kolo_link_send_control(struct kolo_link *link, const struct kolo_desc *desc,
+                                   const void *payload, size_t bytes)
+{
+    if (bytes > KOLO_CONTROL_BYTES_MAX || desc->bytes[0] < KOLO_CONTROL_TRANSPORT)
+        return kolo_fail(KOLO_ERR_INTERNAL, "a control frame of type %u with %zu bytes",
+                         desc->bytes[0], bytes);
+    struct kolo_control *control = kolo_calloc(1, sizeof *control + bytes);
+    if (control == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    control->header = (struct kolo_header){KOLO_CHANNEL_CONTROL, (uint32_t)bytes, *desc};
+    if (bytes > 0)
+        memcpy(control->payload, payload, bytes);
+    if (link->control_last != NULL)
+        link->control_last->next = control;
+    else
+        link->control_first = control;
+    link->control_last = control;
+    return KOLO_OK;
+}
+
+/* ---- frames ---- */
+
+bool kolo_link_has_frames(const struct kolo_link *link)
+{
+    return link->state == KOLO_LINK_UP &&
+           (link->owes_abort || link->control_first != NULL || link->owing_first != NULL ||
+            link->ready_first != NULL || (link->owes_goodbye && link->sends == 0));
+}
+
+static bool take_data(struct kolo_link *link, size_t max_bytes, struct kolo_frame *frame)
+{
+    struct kolo_channel *channel = link->ready_first;
+    struct kolo_work *work = channel->send_next;
+    size_t bytes = 0;
+    if (!frame_within_credit(channel, &bytes))
+        return false; /* not reached: it is in the ready list */
+    if (!work->is_remote && bytes > max_bytes) {
+        bytes = max_bytes & ~(FRAME_STEP_BYTES - 1);
+        if (bytes == 0)
+            return false;
+    }
+    *frame = (struct kolo_frame){.payload = bytes > 0 ? work->src + work->bytes_taken : NULL,
+                                 .bytes = bytes,
+                                 .is_remote = work->is_remote,
+                                 .work = work};
+    frame->header.channel = channel->id;
+    frame->header.bytes = work->is_remote ? 0 : (uint32_t)bytes;
+    frame->header.desc = work->desc;
+
+    work->bytes_taken += bytes;
+    work->frames_out++;
+    channel->credit -= KOLO_FRAME_COST_BYTES + frame->header.bytes;
+    if (work->bytes_taken == work->bytes) {
+        work->is_taken = true;
+        channel->send_next = work->next;
+    }
+    kolo_channel_unready(channel);
+    kolo_channel_wake(channel);
+    link->bytes_sent += bytes;
+    return true;
+}
+
+bool kolo_link_next_frame(struct kolo_link *link, size_t max_bytes, struct kolo_frame *frame_out)
+{
+    if (!kolo_link_has_frames(link))
+        return false;
+    if (link->owes_abort && max_bytes < KOLO_CONTROL_BYTES_MAX)
+        return false;
+    if (link->owes_abort)
+        take_abort(link, frame_out);
+    else if (link->control_first != NULL)
+        return take_transport_control(link, max_bytes, frame_out);
+    else if (link->owing_first != NULL)
+        take_credit(link, frame_out);
+    else if (link->ready_first != NULL)
+        return take_data(link, max_bytes, frame_out);
+    else {
+        control_frame(frame_out, KOLO_CONTROL_GOODBYE, NULL, 0);
+        link->owes_goodbye = false;
+        link->said_goodbye = true;
+    }
+    return true;
+}
+
+void kolo_link_frame_done(struct kolo_link *link, const struct kolo_frame *frame)
+{
+    struct kolo_work *work = frame->work;
+    kolo_free_memory(frame->control);
+    if (work == NULL || link->state == KOLO_LINK_DOWN)
+        return;
+    work->bytes_done += frame->bytes;
+    work->frames_out--;
+    if (!work->is_taken || work->frames_out > 0)
+        return;
+    struct kolo_channel *channel = kolo_map_get(&link->channels, work->channel);
+    kolo_channel_remove_send(channel, work);
+    work->status = KOLO_OK;
+}
+
+bool kolo_link_push(struct kolo_link *link)
+{
+    if (link->state != KOLO_LINK_UP || link->is_pushing)
+        return false;
+    link->is_pushing = true;
+    bool moved = link->transport->push(link);
+    link->is_pushing = false;
+    return moved;
+}

@@ -74,7 +74,7 @@ void kolo_channel_fail_sends(struct kolo_channel *channel, kolo_status why)
     while (channel->send_first != NULL) {
         struct kolo_work *work = channel->send_first;
         kolo_channel_remove_send(channel, work);
-        if (work->frames_out > 0 && link->transport->withdraw != NULL)
+        if ((work->frames_out > 0 || work->is_remote) && link->transport->withdraw != NULL)
             link->transport->withdraw(link, work);
         work->frames_out = 0;
         work->status = why;

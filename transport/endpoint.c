@@ -292,6 +292,13 @@ void kolo_endpoint_wake(struct kolo_endpoint *endpoint)
     kolo_poller_wake(endpoint->poller);
 }
 
+void kolo_endpoint_span_gone(struct kolo_endpoint *endpoint, uint64_t id)
+{
+    for (struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next)
+        if (link->state == KOLO_LINK_UP && link->transport->span_gone != NULL)
+            link->transport->span_gone(link, id);
+}
+
 /* ---- the end ---- */
 
 void kolo_endpoint_abort(struct kolo_endpoint *endpoint, kolo_status why, const char *text)

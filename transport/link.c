@@ -197,7 +197,7 @@ static void cancel_send(struct kolo_channel *channel, struct kolo_work *work)
     bool is_begun = work->bytes_taken > 0 || work->frames_out > 0;
     kolo_channel_unready(channel);
     kolo_channel_remove_send(channel, work);
-    if (work->frames_out > 0 && link->transport->withdraw != NULL)
+    if ((work->frames_out > 0 || work->is_remote) && link->transport->withdraw != NULL)
         link->transport->withdraw(link, work);
     work->frames_out = 0;
     if (is_begun) /* the peer has a part, so what follows would be taken for the rest */

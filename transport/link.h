@@ -135,12 +135,16 @@ struct kolo_transport {
      * forget them (no release follows). NULL: they are always there. */
     bool (*claim)(struct kolo_link *link, uint64_t cookie);
     /** The bytes named by rx_remote(cookie) are needed no more: consumed after a claim, or dropped
-     * without one. NULL where rx_remote is not used. */
+     * without one; ends the link if the sender took them back meanwhile, and what was read is
+     * worthless. NULL where rx_remote is not used. */
     void (*release)(struct kolo_link *link, uint64_t cookie);
-    /** Withdraws @p work's frames from the wire: on return its memory is not read any more, by
-     * nobody, and no frame_done() comes for them. Of a frame that is half moved the transport makes
-     * a copy, or ends the link. The link may be DOWN. NULL: the transport keeps no frame beyond
-     * push(). */
+    /** Span @p id of the endpoint's heap is about to be freed: peers that mapped it must let it go.
+     * NULL: nothing to do. */
+    void (*span_gone)(struct kolo_link *link, uint64_t id);
+    /** Withdraws @p work's frames from the wire, and what is_remote() prepared for it: on return
+     * its memory is not read any more, by nobody, and no frame_done() comes for them. Of a frame
+     * that is half moved the transport makes a copy, or ends the link. The link may be DOWN. NULL:
+     * the transport keeps no frame beyond push(). */
     void (*withdraw)(struct kolo_link *link, struct kolo_work *work);
     /** A control frame of the transport's own types. Any status but OK ends the link. NULL: such
      * frames are a protocol error. */

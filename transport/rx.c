@@ -93,15 +93,20 @@ static void finish(struct kolo_channel *channel, struct kolo_work *work)
     work->status = KOLO_OK;
 }
 
+static void combine(struct kolo_work *work, const void *data, size_t bytes)
+{
+    struct kolo_sink sink;
+    kolo_sink_to_work(&sink, work, bytes);
+    kolo_sink_put(&sink, data, bytes);
+}
+
 /* A frame that lies somewhere as a whole goes into @p work; NULL: nowhere. */
 static void absorb(struct kolo_channel *channel, struct kolo_work *work, const void *data,
                    size_t bytes)
 {
-    struct kolo_sink sink;
     if (work == NULL)
         return;
-    kolo_sink_to_work(&sink, work, bytes);
-    kolo_sink_put(&sink, data, bytes);
+    combine(work, data, bytes);
     finish(channel, work);
 }
 
@@ -111,8 +116,11 @@ static void absorb_remote(struct kolo_channel *channel, struct kolo_work *work, 
     struct kolo_link *link = channel->link;
     if (work != NULL && link->transport->claim != NULL && !link->transport->claim(link, cookie))
         return; /* its sender gave up; whoever waits for it hears why elsewhere */
-    absorb(channel, work, data, bytes);
+    if (work != NULL)
+        combine(work, data, bytes);
     link->transport->release(link, cookie);
+    if (work != NULL && link->state != KOLO_LINK_DOWN) /* else it was taken back, work has failed */
+        finish(channel, work);
 }
 
 static void deliver_one(struct kolo_channel *channel, struct kolo_stash *stash)

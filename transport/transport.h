@@ -180,6 +180,10 @@ void kolo_work_cancel(struct kolo_work *work);
 /** A snapshot for error messages: "tcp 10.0.0.5:4711 up, 3 of 8 MiB received". */
 void kolo_link_describe(const struct kolo_link *link, char *text, size_t capacity);
 
+/** Span @p id of the heap is about to be freed (kolo_heap_free's callback): peers on this host
+ * unmap it. No work may use it. */
+void kolo_endpoint_span_gone(struct kolo_endpoint *endpoint, uint64_t id);
+
 /** Tells all connected peers that this rank failed, and why. Best effort, never blocks. */
 void kolo_endpoint_abort(struct kolo_endpoint *endpoint, kolo_status why, const char *text);
 /** Says goodbye on every link that is up, waits until all has been handed over, then closes

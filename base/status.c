@@ -50,8 +50,7 @@ const char *kolo_error_detail(void)
 }
 
 /* Formats into a buffer of its own first: the arguments may point into the old detail. */
-__attribute__((format(printf, 2, 0))) static void format_detail(const char *suffix,
-                                                                const char *format, va_list args)
+static void format_detail(const char *suffix, const char *format, va_list args)
 {
     char text[KOLO_DETAIL_MAX];
     int length = vsnprintf(text, sizeof text, format, args);

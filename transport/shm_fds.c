@@ -21,6 +21,8 @@
 static const uint32_t message_magic = 0x316d686b; /* "khm1" */
 static const int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
 
+enum { MEMFD_NOEXEC_SEAL = 8 }; /* MFD_NOEXEC_SEAL of Linux 6.3, which older headers lack */
+
 /** Room for the descriptors of one message, aligned as the kernel wants it. */
 union ancillary {
     struct cmsghdr align;
@@ -133,8 +135,10 @@ static kolo_status fill(struct kolo_shm_inbox *inbox, int socket)
     int error = errno;
     if (got < 0 && (error == EAGAIN || error == EINTR))
         return KOLO_AGAIN;
-    if (got < 0)
-        return kolo_fail_errno(KOLO_ERR_LINK, error, "shm: receive from the peer");
+    if (got < 0 && error != ECONNRESET) // reset: it ended with messages of ours unread
+        return kolo_fail_errno(KOLO_ERR_LINK, error, "receive from the peer");
+    if (got <= 0)
+        return kolo_fail(KOLO_ERR_LINK, "process ended");
     if (!keep_fds(inbox, &header))
         return kolo_fail(KOLO_ERR_PROTOCOL, "shm: a message brings more than %d descriptors",
                          KOLO_SHM_MESSAGE_FDS);
@@ -142,8 +146,6 @@ static kolo_status fill(struct kolo_shm_inbox *inbox, int socket)
         return kolo_fail(KOLO_ERR_SYSTEM,
                          "shm: the system dropped the descriptors that the peer passed: raise the "
                          "limit of open files (ulimit -n), or set KOLO_TRANSPORT=tcp");
-    if (got == 0)
-        return kolo_fail(KOLO_ERR_LINK, "process ended");
     inbox->have += (size_t)got;
     return KOLO_OK;
 }
@@ -185,15 +187,33 @@ kolo_status kolo_shm_inbox_read(struct kolo_shm_inbox *inbox, int socket,
 
 /* ---- memory ---- */
 
+/** Kernels that insist on memfds that cannot be executed know the flag; the others refuse it. */
+static int open_memfd(const char *name)
+{
+    const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+    int fd = memfd_create(name, flags | MEMFD_NOEXEC_SEAL);
+    return fd < 0 && errno == EINVAL ? memfd_create(name, flags) : fd;
+}
+
+/** Gives the file its pages now: later, their lack would be SIGBUS. 0, or an errno value. */
+static int reserve(int fd, size_t bytes)
+{
+    while (fallocate(fd, 0, 0, (off_t)bytes) != 0)
+        if (errno != EINTR)
+            return errno;
+    return 0;
+}
+
 kolo_status kolo_shm_memory_create(const char *name, size_t bytes, int *fd_out, void **base_out)
 {
     kolo_status status = KOLO_OK;
     void *base = MAP_FAILED;
-    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = open_memfd(name);
     if (fd < 0)
         return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "memfd_create %s", name);
-    if (ftruncate(fd, (off_t)bytes) != 0) {
-        status = kolo_fail_errno(KOLO_ERR_NO_MEMORY, errno, "%zu bytes for %s", bytes, name);
+    int error = reserve(fd, bytes);
+    if (error != 0) {
+        status = kolo_fail_errno(KOLO_ERR_NO_MEMORY, error, "%zu bytes for %s", bytes, name);
         goto out;
     }
     if (fcntl(fd, F_ADD_SEALS, size_seals | F_SEAL_SEAL) != 0) {

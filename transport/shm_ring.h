@@ -35,7 +35,8 @@ enum {
     KOLO_SHM_LINE = 64,
     KOLO_SHM_RECORD_HEADER = 32, /* what the caller puts at the head of a record */
     KOLO_SHM_INLINE = 24,        /* payload that fits into the record's first line */
-    KOLO_SHM_RING_MIN = 8192
+    KOLO_SHM_RING_MIN = 8192,
+    KOLO_SHM_RING_MAX = 64 << 20
 };
 
 /** Shared. The only fields that both sides touch. */

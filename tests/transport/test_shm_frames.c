@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/shm_side.h"
+
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MIB = 1 << 20 };
+
+Test(shm_frames, carries_every_length_copied_and_lent, .timeout = 120)
+{
+    const size_t lengths[] = {0,    1,     7,     24,    25,         64,      4095,
+                              4096, 32704, 32705, 65537, 256 * 1024, MIB - 3, 3 * MIB + 8};
+    struct shm_side sides[2] = {0};
+    uint8_t *src = malloc(4 * MIB), *dst = malloc(4 * MIB);
+    void *lent;
+    shm_pair_up(sides, true);
+    cr_assert(kolo_heap_alloc(sides[1].heap, 4 * MIB, &lent) == KOLO_OK);
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        shm_transfer(sides, 0, src, dst, lengths[i]);
+        shm_transfer(sides, 1, src, dst, lengths[i]);
+        shm_transfer(sides, 1, (uint8_t *)lent + 17, dst, lengths[i]);
+    }
+    cr_assert(kolo_shm_link_of(sides[0].link)->lender.uses == 0,
+              "lent what is not from kolo_alloc");
+    cr_assert(kolo_shm_link_of(sides[1].link)->lender.uses > 0, "never lent");
+    shm_pair_close(sides);
+    free(src);
+    free(dst);
+}
+
+Test(shm_frames, smallest_ring_and_no_direct_access_work, .timeout = 60)
+{
+    struct shm_side sides[2] = {0};
+    uint8_t *dst = malloc(MIB);
+    void *lent;
+    for (int rank = 0; rank < 2; rank++) {
+        shm_side_init(&sides[rank], rank);
+        sides[rank].settings.shm_ring_bytes = 4096;
+        sides[rank].settings.shm_direct_bytes = 1 << 30;
+    }
+    shm_pair_up(sides, true);
+    cr_assert(kolo_heap_alloc(sides[0].heap, MIB, &lent) == KOLO_OK);
+    shm_transfer(sides, 0, lent, dst, MIB);
+    cr_assert(kolo_shm_link_of(sides[0].link)->lender.uses == 0);
+    shm_pair_close(sides);
+    free(dst);
+}
+
+Test(shm_frames, a_goodbye_is_no_failure_and_what_came_before_it_arrives, .timeout = 60)
+{
+    struct shm_side sides[2] = {0};
+    struct kolo_work send, recv;
+    uint8_t byte = 42, got = 0;
+    shm_pair_up(sides, true);
+    shm_send(&sides[0], 1, &byte, 1, &send);
+    shm_side_close(&sides[0]);
+    shm_recv(&sides[1], 1, &got, 1, &recv);
+    cr_assert(shm_drive(&sides[1], 1, &recv.status) && recv.status == KOLO_OK && got == 42);
+    shm_drive_rounds(&sides[1], 1, 200);
+    cr_assert(sides[1].downs == 0 && sides[1].lefts == 1, "%d downs, %d lefts", sides[1].downs,
+              sides[1].lefts);
+    shm_side_close(&sides[1]);
+}
+
+static void gone(void *context, uint64_t id)
+{
+    kolo_endpoint_span_gone(context, id);
+}
+
+Test(shm_frames, memory_that_is_freed_is_unmapped_by_the_peer, .timeout = 60)
+{
+    struct shm_side sides[2] = {0};
+    uint8_t *dst = malloc(MIB);
+    shm_pair_up(sides, true);
+    int before = shm_count_maps();
+    for (int i = 0; i < 3; i++) {
+        void *lent;
+        cr_assert(kolo_heap_alloc(sides[0].heap, MIB, &lent) == KOLO_OK);
+        shm_transfer(sides, 0, lent, dst, MIB);
+        cr_assert(shm_count_maps() == before + 2, "the span and the peer's mapping of it");
+        cr_assert(kolo_heap_free(sides[0].heap, lent, gone, sides[0].endpoint) == KOLO_OK);
+        shm_drive_rounds(sides, 2, 3);
+        cr_assert(shm_count_maps() == before, "%d mappings left", shm_count_maps() - before);
+    }
+    shm_pair_close(sides);
+    free(dst);
+}
+
+Test(shm_frames, a_peer_that_scribbles_over_the_link_is_a_protocol_error, .timeout = 100)
+{
+    int protocol_errors = 0;
+    for (unsigned seed = 1; seed <= 40; seed++) {
+        struct shm_side sides[2] = {0};
+        struct kolo_work sends[2], recvs[2];
+        static uint8_t src[2][MIB], dst[2][MIB];
+        unsigned state = seed;
+        shm_pair_up(sides, true);
+        struct kolo_shm_link *link = kolo_shm_link_of(sides[seed % 2].link);
+        for (int rank = 0; rank < 2; rank++) {
+            shm_recv(&sides[rank], 1, dst[rank], MIB, &recvs[rank]);
+            shm_send(&sides[rank], 1, src[rank], MIB, &sends[rank]);
+        }
+        for (int round = 0; round < 60; round++) {
+            uint8_t *bytes = link->memory;
+            for (int i = 0; i < 20; i++) {
+                size_t at = (size_t)rand_r(&state) % link->memory_bytes;
+                if (i < 3)
+                    at = (size_t)rand_r(&state) % 512 +
+                         (i % 2) * kolo_shm_ring_footprint(link->writer.capacity);
+                bytes[at] = (uint8_t)rand_r(&state);
+            }
+            shm_drive_rounds(sides, 2, 1);
+        }
+        for (int rank = 0; rank < 2; rank++) {
+            protocol_errors += sides[rank].down_why == KOLO_ERR_PROTOCOL;
+            cr_assert(sides[rank].downs == 0 || sides[rank].down_why == KOLO_ERR_PROTOCOL ||
+                          sides[rank].down_why == KOLO_ERR_LINK,
+                      "seed %u: %s", seed, sides[rank].down_text);
+        }
+        kolo_status status =
+            kolo_endpoint_close(sides[0].endpoint, 0); // what is lost may not drain
+        status = kolo_endpoint_close(sides[1].endpoint, 0);
+        (void)status;
+        kolo_heap_destroy(sides[0].heap);
+        kolo_heap_destroy(sides[1].heap);
+    }
+    cr_assert(protocol_errors >= 20, "only %d", protocol_errors);
+}
+
+/** A receiver that runs in a thread of its own until its work is done, or told to stop. */
+struct receiver {
+    struct shm_side *side;
+    struct kolo_work work;
+    uint8_t *dst;
+    size_t bytes;
+    atomic_bool stop;
+};
+
+static void *receive_in_thread(void *context)
+{
+    struct receiver *receiver = context;
+    shm_recv(receiver->side, 9, receiver->dst, receiver->bytes, &receiver->work);
+    while (receiver->work.status == KOLO_AGAIN && !atomic_load(&receiver->stop))
+        shm_drive_rounds(receiver->side, 1, 1);
+    return NULL;
+}
+
+Test(shm_frames, what_is_taken_back_while_it_is_read_never_arrives, .timeout = 100)
+{
+    enum { BYTES = 8 * MIB };
+    int outcomes[3] = {0};
+    uint8_t *dst = malloc(BYTES);
+    for (int round = 0; round < 40; round++) {
+        struct shm_side sides[2] = {0};
+        struct receiver receiver = {.side = &sides[1], .dst = dst, .bytes = BYTES};
+        struct kolo_work send;
+        pthread_t thread;
+        void *lent;
+        shm_pair_up(sides, true);
+        cr_assert(kolo_heap_alloc(sides[0].heap, BYTES, &lent) == KOLO_OK);
+        memset(lent, 1, BYTES);
+        shm_send(&sides[0], 9, lent, BYTES, &send);
+        cr_assert(pthread_create(&thread, NULL, receive_in_thread, &receiver) == 0);
+        for (volatile int spin = 0; spin < round * 150000; spin++)
+            ;
+        kolo_work_cancel(&send);
+        memset(lent, 2, BYTES);
+        atomic_store(&receiver.stop, true);
+        pthread_join(thread, NULL);
+        outcomes[receiver.work.status == KOLO_OK      ? 0
+                 : receiver.work.status == KOLO_AGAIN ? 1
+                                                      : 2]++;
+        if (receiver.work.status == KOLO_OK)
+            cr_assert(memchr(dst, 2, BYTES) == NULL, "round %d: arrived changed", round);
+        shm_pair_close(sides);
+    }
+    free(dst);
+    cr_log_info("%d arrived, %d not read, %d torn", outcomes[0], outcomes[1], outcomes[2]);
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shm transport's own structures: its port (shm.c), the bring-up and life of its links
+// (shm_link.c), and the frames in the ring (shm_frames.c).
+#ifndef KOLO_TRANSPORT_SHM_H
+#define KOLO_TRANSPORT_SHM_H
+
+#include "transport/link.h"
+#include "transport/shm_direct.h"
+#include "transport/shm_fds.h"
+#include "transport/shm_ring.h"
+
+struct kolo_shm_port {
+    struct kolo_port base; /* doorbell: in page */
+    struct kolo_listener *listener;
+    void *page;
+    int page_fd;
+};
+
+/** A link's life; shm_link.c has the table. */
+enum kolo_shm_state {
+    KOLO_SHM_CLOSED,       /* new, or ended */
+    KOLO_SHM_DIALING,      /* dialler: no connection yet */
+    KOLO_SHM_AWAIT_OFFER,  /* dialler: connected and proved */
+    KOLO_SHM_AWAIT_ADOPT,  /* dialler: the peer's own dial stands, it will come */
+    KOLO_SHM_AWAIT_ANSWER, /* acceptor: our offer is out */
+    KOLO_SHM_OPEN,
+    KOLO_SHM_STATES
+};
+
+/** Kinds of record in the ring. */
+enum kolo_shm_record_kind {
+    KOLO_SHM_RECORD_FRAME = 1, /* 32-byte header of the core, payload */
+    KOLO_SHM_RECORD_LOAN       /* 32-byte header of the core, descriptor (shm_direct.h) */
+};
+
+struct kolo_shm_link {
+    struct kolo_link base;
+    enum kolo_shm_state state;
+    kolo_deadline deadline;  /* of the bring-up */
+    struct kolo_conn *conn;  /* DIALING */
+    struct kolo_watch watch; /* the Unix socket; fd -1: none */
+    struct kolo_watch timer; /* the deadline of the AWAIT states; fd -1: none */
+    struct kolo_shm_inbox inbox;
+    void *memory; /* both rings and both slot tables; NULL: none yet */
+    size_t memory_bytes;
+    struct kolo_shm_writer writer;
+    struct kolo_shm_reader reader;
+    struct kolo_shm_bell bell; /* the peer's */
+    struct kolo_shm_lender lender;
+    struct kolo_shm_borrower borrower;
+};
+
+static inline struct kolo_shm_link *kolo_shm_link_of(struct kolo_link *link)
+{
+    return (struct kolo_shm_link *)(void *)link;
+}
+
+/* shm_link.c: the operations of the same name, and: */
+kolo_status kolo_shm_connect(struct kolo_port *port, int peer, int fd, kolo_deadline deadline,
+                             struct kolo_link **link_out) KOLO_NODISCARD;
+void kolo_shm_adopt(struct kolo_link *base, int fd);
+void kolo_shm_down(struct kolo_link *base);
+void kolo_shm_free(struct kolo_link *base);
+void kolo_shm_describe(const struct kolo_link *base, char *text, size_t capacity);
+/** Takes all messages that have arrived on the Unix socket. */
+kolo_status kolo_shm_read_socket(struct kolo_shm_link *link) KOLO_NODISCARD;
+/** Ends the link; the detail becomes "shm HOST pid N: detail". */
+void kolo_shm_end(struct kolo_shm_link *link, kolo_status why);
+
+/* shm_frames.c */
+bool kolo_shm_push(struct kolo_link *base);
+bool kolo_shm_pull(struct kolo_link *base);
+/** Delivers all that is in the ring, for a peer that will write no more. */
+void kolo_shm_drain(struct kolo_shm_link *link);
+bool kolo_shm_is_remote(struct kolo_link *base, const struct kolo_work *work);
+bool kolo_shm_claim(struct kolo_link *base, uint64_t cookie);
+void kolo_shm_release(struct kolo_link *base, uint64_t cookie);
+void kolo_shm_withdraw(struct kolo_link *base, struct kolo_work *work);
+void kolo_shm_span_gone(struct kolo_link *base, uint64_t id);
+
+#endif

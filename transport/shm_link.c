@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns: how a link of the shm transport comes up, and what ends it. Must never block, or leave a
+// descriptor or a mapping behind.
+//
+// Once the peer has proved itself over the Unix socket, the acceptor makes the link's memory:
+//
+//   acceptor                                        dialler
+//   OFFER {capacity} + memory, bell page, eventfd --->  maps, sets up
+//        sets up  <---  ANSWER + bell page, eventfd
+//
+//   memory: ring to the dialler | ring to the acceptor | the acceptor's slots | the dialler's slots
+//
+// From then on the socket carries the messages of shm_direct.h and, by its end, the news that the
+// peer's process has ended: what it had put in the ring before is delivered first. When both dial
+// at once, the acceptor with the lower rank closes the other's dial, whose dialler then awaits to
+// be adopted. A timerfd bounds each wait of the bring-up.
+#include "transport/shm.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+
+#define OWNER(watch_pointer, member)                                                               \
+    ((struct kolo_shm_link *)(void *)((char *)(watch_pointer)-offsetof(struct kolo_shm_link,       \
+                                                                       member)))
+
+static const size_t slots_bytes = KOLO_SHM_SLOTS * sizeof(uint32_t);
+
+static struct kolo_poller *poller_of(const struct kolo_shm_link *link)
+{
+    return kolo_endpoint_poller(link->base.endpoint);
+}
+
+/* ---- the end ---- */
+
+void kolo_shm_describe(const struct kolo_link *base, char *text, size_t capacity)
+{
+    const struct kolo_identity *who = &kolo_endpoint_peer(base->endpoint, base->peer)->identity;
+    snprintf(text, capacity, "shm %.63s pid %d", who->host, who->pid);
+}
+
+void kolo_shm_end(struct kolo_shm_link *link, kolo_status why)
+{
+    char name[128], detail[KOLO_DETAIL_MAX];
+    kolo_shm_describe(&link->base, name, sizeof name);
+    snprintf(detail, sizeof detail, "%s", kolo_error_detail());
+    bool is_refused = why == KOLO_ERR_SYSTEM || why == KOLO_ERR_NO_MEMORY;
+    kolo_fail(why, "%s: %.800s%s", name, detail,
+              is_refused ? " (KOLO_TRANSPORT=tcp does without shared memory)" : "");
+    kolo_link_set_down(&link->base, why);
+}
+
+static void unwatch(struct kolo_shm_link *link, struct kolo_watch *watch)
+{
+    if (watch->fd < 0)
+        return;
+    kolo_poller_remove(poller_of(link), watch);
+    close(watch->fd);
+    watch->fd = -1;
+}
+
+/** Lets go of dial and socket. What came over the socket stays. */
+static void disconnect(struct kolo_shm_link *link)
+{
+    kolo_conn_cancel(link->conn);
+    link->conn = NULL;
+    unwatch(link, &link->watch);
+    kolo_shm_inbox_fini(&link->inbox);
+    link->inbox = (struct kolo_shm_inbox){0};
+}
+
+void kolo_shm_down(struct kolo_link *base)
+{
+    struct kolo_shm_link *link = kolo_shm_link_of(base);
+    link->state = KOLO_SHM_CLOSED;
+    disconnect(link);
+    unwatch(link, &link->timer);
+    if (link->memory != NULL)
+        kolo_shm_lender_withdraw(&link->lender, NULL);
+}
+
+void kolo_shm_free(struct kolo_link *base)
+{
+    struct kolo_shm_link *link = kolo_shm_link_of(base);
+    kolo_shm_down(base);
+    kolo_link_fini(base);
+    kolo_shm_bell_close(&link->bell);
+    kolo_shm_borrower_fini(&link->borrower);
+    kolo_shm_memory_unmap(link->memory, link->memory_bytes);
+    kolo_free_memory(link);
+}
+
+/* ---- the link's memory ---- */
+
+static size_t footprint(uint64_t capacity)
+{
+    return 2 * kolo_shm_ring_footprint(capacity) + 2 * slots_bytes;
+}
+
+/** Lays rings and slots over @p memory. */
+static void lay_out(struct kolo_shm_link *link, void *memory, uint64_t capacity, bool is_acceptor)
+{
+    uint8_t *rings = memory;
+    uint8_t *second = rings + kolo_shm_ring_footprint(capacity);
+    uint8_t *slots = second + kolo_shm_ring_footprint(capacity);
+    link->memory = memory;
+    link->memory_bytes = footprint(capacity);
+    kolo_shm_writer_init(&link->writer, is_acceptor ? rings : second, capacity);
+    kolo_shm_reader_init(&link->reader, is_acceptor ? second : rings, capacity);
+    link->lender.slots = (void *)(is_acceptor ? slots : slots + slots_bytes);
+    link->borrower.slots = (void *)(is_acceptor ? slots + slots_bytes : slots);
+}
+
+/* ---- messages ---- */
+
+/** Sends one of the two messages of the bring-up, while the socket is still empty. */
+static kolo_status send_first(struct kolo_shm_link *link, const struct kolo_shm_message *message)
+{
+    kolo_status status = kolo_shm_message_send(link->watch.fd, message);
+    if (status == KOLO_AGAIN)
+        return kolo_fail(KOLO_ERR_SYSTEM, "no room for %zu bytes in a new socket",
+                         (size_t)KOLO_SHM_MESSAGE_BYTES);
+    return status;
+}
+
+/** Acceptor: makes the memory and passes it on. */
+static kolo_status offer(struct kolo_shm_link *link)
+{
+    const struct kolo_endpoint_config *config = kolo_endpoint_config_of(link->base.endpoint);
+    const struct kolo_shm_port *port = (const void *)link->base.port;
+    uint64_t capacity = kolo_shm_ring_capacity(config->settings->shm_ring_bytes);
+    struct kolo_shm_message message = {.kind = KOLO_SHM_OFFER, .bytes = capacity, .fd_count = 3};
+    void *memory;
+    int memory_fd;
+    kolo_status status =
+        kolo_shm_memory_create("kolo-ring", footprint(capacity), &memory_fd, &memory);
+    if (status != KOLO_OK)
+        return status;
+    lay_out(link, memory, capacity, true);
+    message.fds[0] = memory_fd;
+    message.fds[1] = port->page_fd;
+    message.fds[2] = kolo_poller_event_fd(poller_of(link));
+    status = send_first(link, &message);
+    close(memory_fd);
+    return status;
+}
+
+/** Opens the peer's bell from two descriptors of a message, which keeps what is not used. */
+static kolo_status open_bell(struct kolo_shm_link *link, struct kolo_shm_message *message,
+                             size_t first)
+{
+    if (message->fd_count != first + 2)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "%zu descriptors where %zu belong", message->fd_count,
+                         first + 2);
+    kolo_status status =
+        kolo_shm_bell_open(&link->bell, message->fds[first], message->fds[first + 1]);
+    if (status == KOLO_OK)
+        message->fd_count--; // the eventfd, the last one, is the bell's now
+    return status;
+}
+
+static void set_up(struct kolo_shm_link *link)
+{
+    link->state = KOLO_SHM_OPEN;
+    unwatch(link, &link->timer);
+    kolo_link_set_up(&link->base);
+}
+
+/** Dialler: the acceptor's memory. */
+static kolo_status take_offer(struct kolo_shm_link *link, struct kolo_shm_message *message)
+{
+    const struct kolo_shm_port *port = (const void *)link->base.port;
+    uint64_t capacity = message->bytes;
+    void *memory;
+    if (capacity > KOLO_SHM_RING_MAX || capacity != kolo_shm_ring_capacity((size_t)capacity))
+        return kolo_fail(KOLO_ERR_PROTOCOL, "a ring of %llu bytes", (unsigned long long)capacity);
+    kolo_status status = open_bell(link, message, 1);
+    if (status != KOLO_OK)
+        return status;
+    status = kolo_shm_memory_map(message->fds[0], footprint(capacity), true, &memory);
+    if (status != KOLO_OK)
+        return status;
+    lay_out(link, memory, capacity, false);
+    const struct kolo_shm_message answer = {
+        .kind = KOLO_SHM_ANSWER,
+        .fds = {port->page_fd, kolo_poller_event_fd(poller_of(link))},
+        .fd_count = 2};
+    status = send_first(link, &answer);
+    if (status == KOLO_OK)
+        set_up(link);
+    return status;
+}
+
+/** Acceptor: the dialler has mapped the memory. */
+static kolo_status take_answer(struct kolo_shm_link *link, struct kolo_shm_message *message)
+{
+    kolo_status status = open_bell(link, message, 0);
+    if (status == KOLO_OK)
+        set_up(link);
+    return status;
+}
+
+static kolo_status take_span(struct kolo_shm_link *link, struct kolo_shm_message *message)
+{
+    return kolo_shm_borrower_map(&link->borrower, message);
+}
+
+static kolo_status take_gone(struct kolo_shm_link *link, struct kolo_shm_message *message)
+{
+    return kolo_shm_borrower_unmap(&link->borrower, message);
+}
+
+/** What each message does in each state; an empty cell breaks the protocol. */
+typedef kolo_status take(struct kolo_shm_link *link, struct kolo_shm_message *message);
+static take *const takes[KOLO_SHM_STATES][KOLO_SHM_MESSAGE_KINDS] = {
+    [KOLO_SHM_AWAIT_OFFER] = {[KOLO_SHM_OFFER] = take_offer},
+    [KOLO_SHM_AWAIT_ANSWER] = {[KOLO_SHM_ANSWER] = take_answer},
+    [KOLO_SHM_OPEN] = {[KOLO_SHM_SPAN] = take_span, [KOLO_SHM_GONE] = take_gone},
+};
+
+kolo_status kolo_shm_read_socket(struct kolo_shm_link *link)
+{
+    struct kolo_shm_message message;
+    kolo_status status = KOLO_OK;
+    while (status == KOLO_OK && link->watch.fd >= 0) {
+        status = kolo_shm_inbox_read(&link->inbox, link->watch.fd, &message);
+        if (status != KOLO_OK)
+            break;
+        take *handler =
+            message.kind < KOLO_SHM_MESSAGE_KINDS ? takes[link->state][message.kind] : NULL;
+        if (handler != NULL)
+            status = handler(link, &message);
+        else
+            status = kolo_fail(KOLO_ERR_PROTOCOL, "an unexpected message of kind %u", message.kind);
+        kolo_shm_message_drop(&message);
+    }
+    return status == KOLO_AGAIN ? KOLO_OK : status;
+}
+
+/* ---- events ---- */
+
+/** The peer closed the socket. */
+static void hang_up(struct kolo_shm_link *link)
+{
+    if (link->state == KOLO_SHM_AWAIT_OFFER) { // its own dial stands, and is to come
+        disconnect(link);
+        link->state = KOLO_SHM_AWAIT_ADOPT;
+        return;
+    }
+    if (link->state == KOLO_SHM_OPEN) {
+        char why[KOLO_DETAIL_MAX];
+        snprintf(why, sizeof why, "%s", kolo_error_detail());
+        kolo_shm_drain(link);
+        kolo_detail_set(why);
+    }
+    kolo_shm_end(link, KOLO_ERR_LINK);
+}
+
+static void socket_ready(struct kolo_watch *watch, uint32_t events)
+{
+    struct kolo_shm_link *link = OWNER(watch, watch);
+    (void)events;
+    kolo_status status = kolo_shm_read_socket(link);
+    if (status == KOLO_ERR_LINK)
+        hang_up(link);
+    else if (status != KOLO_OK)
+        kolo_shm_end(link, status);
+}
+
+static void timer_ready(struct kolo_watch *watch, uint32_t events)
+{
+    struct kolo_shm_link *link = OWNER(watch, timer);
+    (void)events;
+    kolo_fail(KOLO_ERR_TIMEOUT, "connected, but the link did not come up before the deadline");
+    kolo_shm_end(link, KOLO_ERR_TIMEOUT);
+}
+
+/** From here on the deadline ends the link, unless set_up comes first. */
+static kolo_status start_timer(struct kolo_shm_link *link)
+{
+    if (link->deadline == KOLO_NEVER || link->timer.fd >= 0)
+        return KOLO_OK;
+    int64_t at = link->deadline > 0 ? link->deadline : 1; // 0 would disarm it
+    const struct itimerspec when = {
+        .it_value = {.tv_sec = (time_t)(at / 1000000000), .tv_nsec = (long)(at % 1000000000)}};
+    int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (fd < 0 || timerfd_settime(fd, TFD_TIMER_ABSTIME, &when, NULL) != 0) {
+        kolo_status status = kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "timerfd");
+        if (fd >= 0)
+            close(fd);
+        return status;
+    }
+    link->timer.fd = fd;
+    kolo_status status = kolo_poller_add(poller_of(link), &link->timer, EPOLLIN);
+    if (status != KOLO_OK) {
+        close(fd);
+        link->timer.fd = -1;
+    }
+    return status;
+}
+
+/** Takes @p fd over, connected and proved, and goes on in @p state. */
+static kolo_status use_socket(struct kolo_shm_link *link, int fd, enum kolo_shm_state state)
+{
+    link->watch.fd = fd;
+    kolo_status status = kolo_poller_add(poller_of(link), &link->watch, EPOLLIN);
+    if (status != KOLO_OK) {
+        close(fd);
+        link->watch.fd = -1;
+        return status;
+    }
+    link->state = state;
+    return start_timer(link);
+}
+
+static void dialled(void *context, kolo_status status, int fd, const struct kolo_greeting *theirs)
+{
+    struct kolo_shm_link *link = context;
+    (void)theirs; // kolo_conn_dial has compared rank and purpose
+    link->conn = NULL;
+    if (status == KOLO_OK)
+        status = use_socket(link, fd, KOLO_SHM_AWAIT_OFFER);
+    if (status != KOLO_OK)
+        kolo_shm_end(link, status);
+}
+
+/** Where @p peer listens, from the address it published. */
+static kolo_status place_of(const struct kolo_link *base, struct kolo_place *place_out)
+{
+    const struct kolo_peer *peer = kolo_endpoint_peer(base->endpoint, base->peer);
+    const struct kolo_address *address = NULL;
+    for (size_t i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++)
+        if (kolo_transports[i] == base->transport)
+            address = &peer->addresses[i];
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    if (address == NULL || address->bytes == 0 || address->bytes >= sizeof name.sun_path)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "rank %d published no usable name for shm", base->peer);
+    memcpy(name.sun_path + 1, address->data, address->bytes); // byte 0 stays 0: abstract
+    *place_out = (struct kolo_place){0};
+    memcpy(&place_out->addr, &name, sizeof name);
+    place_out->bytes =
+        (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)address->bytes);
+    return KOLO_OK;
+}
+
+static kolo_status dial(struct kolo_shm_link *link)
+{
+    const struct kolo_endpoint_config *config = kolo_endpoint_config_of(link->base.endpoint);
+    const struct kolo_greeting mine = {.protocol = KOLO_PROTOCOL_VERSION,
+                                       .purpose = KOLO_PURPOSE_SHM,
+                                       .from = config->rank,
+                                       .to = link->base.peer};
+    struct kolo_place place;
+    kolo_status status = place_of(&link->base, &place);
+    if (status != KOLO_OK)
+        return status;
+    link->state = KOLO_SHM_DIALING;
+    return kolo_conn_dial(poller_of(link), &place, 1, &config->secret, &mine, link->deadline,
+                          dialled, link, &link->conn);
+}
+
+static kolo_status accept_on(struct kolo_shm_link *link, int fd)
+{
+    kolo_status status = use_socket(link, fd, KOLO_SHM_AWAIT_ANSWER);
+    return status == KOLO_OK ? offer(link) : status;
+}
+
+kolo_status kolo_shm_connect(struct kolo_port *port, int peer, int fd, kolo_deadline deadline,
+                             struct kolo_link **link_out)
+{
+    struct kolo_shm_link *link = kolo_calloc(1, sizeof *link);
+    if (link == NULL) {
+        if (fd >= 0)
+            close(fd);
+        return KOLO_ERR_NO_MEMORY;
+    }
+    link->deadline = deadline;
+    link->watch = (struct kolo_watch){.fd = -1, .ready = socket_ready};
+    link->timer = (struct kolo_watch){.fd = -1, .ready = timer_ready};
+    link->bell.event_fd = -1;
+    kolo_status status = kolo_link_init(&link->base, port, peer);
+    if (status != KOLO_OK && fd >= 0)
+        close(fd);
+    else if (status == KOLO_OK)
+        status = fd >= 0 ? accept_on(link, fd) : dial(link);
+    if (status != KOLO_OK) {
+        kolo_shm_free(&link->base);
+        return status;
+    }
+    *link_out = &link->base;
+    return KOLO_OK;
+}
+
+void kolo_shm_adopt(struct kolo_link *base, int fd)
+{
+    struct kolo_shm_link *link = kolo_shm_link_of(base);
+    disconnect(link);
+    kolo_shm_memory_unmap(link->memory, link->memory_bytes);
+    link->memory = NULL;
+    kolo_status status = accept_on(link, fd);
+    if (status != KOLO_OK)
+        kolo_shm_end(link, status);
+}

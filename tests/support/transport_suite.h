@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every transport must do, as one list of tests. A transport's test file is:
+//
+//     #include "tests/support/transport_suite.h"
+//     KOLO_TRANSPORT_SUITE(tcp, tcp)
+//
+// Each case opens a world of ranks as threads of the test, joined by that transport alone, and lets
+// every rank run one function; a rank that fails says so in its error, and the test asserts on the
+// main thread. All waits are bounded.
+#ifndef KOLO_TESTS_TRANSPORT_SUITE_H
+#define KOLO_TESTS_TRANSPORT_SUITE_H
+
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "transport/transport.h"
+
+// clang-format off
+#define KOLO_TRANSPORT_CASES(X, suite)                                                             \
+    X(suite, carries_messages_of_every_size)                                                       \
+    X(suite, carries_both_directions_at_once_between_three)                                        \
+    X(suite, keeps_the_order_of_a_channel)                                                         \
+    X(suite, channels_do_not_wait_for_each_other)                                                  \
+    X(suite, keeps_what_comes_early)                                                               \
+    X(suite, bounds_what_comes_early_by_the_credit)                                                \
+    X(suite, reduces_every_type_on_receive)                                                        \
+    X(suite, reports_a_mismatch_on_the_side_that_receives)                                         \
+    X(suite, reports_a_wrong_length_as_broken_protocol)                                            \
+    X(suite, tells_a_goodbye_and_keeps_what_came_before)                                           \
+    X(suite, hands_over_all_before_it_closes)                                                      \
+    X(suite, delivers_the_text_of_an_abort)                                                        \
+    X(suite, takes_back_a_receive)                                                                 \
+    X(suite, takes_back_a_send)                                                                    \
+    X(suite, tells_that_a_peer_vanished)                                                           \
+    X(suite, wakes_a_sleeper)                                                                      \
+    X(suite, settles_simultaneous_dials)                                                           \
+    X(suite, gives_up_connecting_at_the_deadline)
+// clang-format on
+
+enum { SUITE_RANKS_MAX = 8, SUITE_POINTS = 8 };
+
+/** What the events said of one peer. */
+struct suite_heard {
+    int early, left, down, aborted, mismatch;
+    kolo_status why;
+    char text[1200];
+    struct kolo_desc expected, arrived;
+};
+
+struct suite_rank {
+    struct suite_world *world;
+    int rank;
+    struct kolo_endpoint *endpoint;
+    struct kolo_heap *heap;
+    struct suite_heard heard[SUITE_RANKS_MAX];
+    char error[1600];
+    pthread_t thread;
+};
+
+struct suite_world {
+    const char *transport;
+    int size;
+    struct kolo_settings settings;
+    struct kolo_peer peers[SUITE_RANKS_MAX];
+    struct suite_rank ranks[SUITE_RANKS_MAX];
+    void (*run)(struct suite_rank *rank);
+    atomic_int met[SUITE_POINTS];
+    atomic_bool failed;
+};
+
+/** Opens the endpoints, with @p setting (may be NULL) set to @p value. Asserts. */
+struct suite_world *suite_open(const char *transport, int size, const char *setting,
+                               const char *value);
+/** Runs @p run on a thread for each rank and asserts that none failed. */
+void suite_run(struct suite_world *world, void (*run)(struct suite_rank *rank));
+/** Closes the endpoints that are open, each on its own thread, and frees all. Asserts. */
+void suite_close(struct suite_world *world);
+
+/** Inside run: notes the failure and leaves the function. */
+#define SUITE_CHECK(rank, condition, ...)                                                          \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            suite_fail(rank, #condition, __VA_ARGS__);                                             \
+            return;                                                                                \
+        }                                                                                          \
+    } while (0)
+void suite_fail(struct suite_rank *rank, const char *condition, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/** The link to @p peer; notes a failure and gives NULL. */
+struct kolo_link *suite_link(struct suite_rank *rank, int peer);
+/** Makes progress until all works are settled: false after a minute, or when another rank failed.
+ */
+bool suite_settle(struct suite_rank *rank, struct kolo_work *works, size_t count);
+/** Makes progress until @p is_true(rank, context). */
+bool suite_until(struct suite_rank *rank, bool (*is_true)(struct suite_rank *rank, void *context),
+                 void *context);
+/** Makes progress until all ranks have come to meeting point @p point (each is used once a run). */
+bool suite_meet(struct suite_rank *rank, int point);
+/** Ends the endpoint as a crash would: no goodbye. */
+void suite_crash(struct suite_rank *rank);
+
+#define SUITE_DECLARE(suite, name) void suite_##name(const char *transport);
+KOLO_TRANSPORT_CASES(SUITE_DECLARE, unused)
+#undef SUITE_DECLARE
+
+#define SUITE_TEST(suite, name)                                                                    \
+    Test(suite, name, .timeout = 180)                                                              \
+    {                                                                                              \
+        suite_##name(suite_transport);                                                             \
+    }
+#define KOLO_TRANSPORT_SUITE(suite, transport)                                                     \
+    static const char *const suite_transport = #transport;                                         \
+    KOLO_TRANSPORT_CASES(SUITE_TEST, suite)
+
+#endif

@@ -50,7 +50,8 @@ const char *kolo_error_detail(void)
 }
 
 /* Formats into a buffer of its own first: the arguments may point into the old detail. */
-static void format_detail(const char *suffix, const char *format, va_list args)
+__attribute__((format(printf, 2, 0))) static void format_detail(const char *suffix,
+                                                                const char *format, va_list args)
 {
     char text[KOLO_DETAIL_MAX];
     int length = vsnprintf(text, sizeof text, format, args);

@@ -116,33 +116,31 @@ static KOLO_ALWAYS_INLINE bits_vector prod_uint8(bits_vector x, bits_vector y)
 
 // ---- vectors of float32 and float64
 
-/** If neither x < y nor x > y then the two are equal (the OR of their bits makes -0 of -0 and +0,
- * the AND +0, and changes nothing else) or one of them is NaN. */
-#define KOLO_FLOAT_VECTORS(name, vector, wide, quiet_nan)                                          \
-    static KOLO_ALWAYS_INLINE vector canonical_##name(vector x)                                    \
-    {                                                                                              \
-        wide nan = (wide)(x != x);                                                                 \
-        return (vector)(((wide)x & ~nan) | (nan & (quiet_nan)));                                   \
-    }                                                                                              \
-    static KOLO_ALWAYS_INLINE vector plus_##name(vector x, vector y)                               \
-    {                                                                                              \
-        return canonical_##name(x + y);                                                            \
-    }                                                                                              \
-    static KOLO_ALWAYS_INLINE vector times_##name(vector x, vector y)                              \
-    {                                                                                              \
-        return canonical_##name(x * y);                                                            \
-    }                                                                                              \
-    static KOLO_ALWAYS_INLINE vector lesser_##name(vector x, vector y)                             \
-    {                                                                                              \
-        wide less = (wide)(x < y), equal = (wide)(x == y), nan = (wide)(x != x) | (wide)(y != y);  \
-        wide r = ((wide)x & (less | equal)) | ((wide)y & ~less);                                   \
-        return (vector)((r & ~nan) | (nan & (quiet_nan)));                                         \
-    }                                                                                              \
-    static KOLO_ALWAYS_INLINE vector greater_##name(vector x, vector y)                            \
-    {                                                                                              \
-        wide more = (wide)(x > y), equal = (wide)(x == y), nan = (wide)(x != x) | (wide)(y != y);  \
-        wide r = ((wide)x & more) | ((wide)y & ~more & ((wide)x | ~equal));                        \
-        return (vector)((r & ~nan) | (nan & (quiet_nan)));                                         \
+/** Of two equal values min takes the OR of the bits and max the AND: that makes -0 and +0 of two
+ * zeros and changes nothing else. A pair that is in neither order has a NaN. */
+#define KOLO_FLOAT_VECTORS(name, vector, wide, quiet_nan) \
+    static KOLO_ALWAYS_INLINE vector canonical_##name(vector x) \
+    { \
+        wide nan = (wide)(x != x); \
+        return (vector)(((wide)x & ~nan) | (nan & (quiet_nan))); \
+    } \
+    static KOLO_ALWAYS_INLINE vector plus_##name(vector x, vector y) \
+    { \
+        return canonical_##name(x + y); \
+    } \
+    static KOLO_ALWAYS_INLINE vector times_##name(vector x, vector y) \
+    { \
+        return canonical_##name(x * y); \
+    } \
+    static KOLO_ALWAYS_INLINE vector lesser_##name(vector x, vector y) \
+    { \
+        wide up = (wide)(x <= y), down = (wide)(x >= y); \
+        return (vector)(((wide)x & up) | ((wide)y & down) | (~(up | down) & (quiet_nan))); \
+    } \
+    static KOLO_ALWAYS_INLINE vector greater_##name(vector x, vector y) \
+    { \
+        wide up = (wide)(x <= y), down = (wide)(x >= y); \
+        return (vector)(((wide)x | ~down) & ((wide)y | ~up) & (up | down | (quiet_nan))); \
     }
 #define KOLO_FLOAT_COMBINE(op, name, vector, how)                                                  \
     static KOLO_ALWAYS_INLINE bits_vector op##_##name(bits_vector x, bits_vector y)                \
@@ -160,7 +158,7 @@ KOLO_FLOAT_VECTORS(float64, f64_vector, u64_vector, 0x7ff8000000000000u)
 KOLO_FLOAT_COMBINES(float32, f32_vector)
 KOLO_FLOAT_COMBINES(float64, f64_vector)
 
-// ---- vectors of 16-bit floats: two vectors of float32 each
+// ---- vectors of 16-bit floats: sums and products as two vectors of float32 each
 
 static KOLO_ALWAYS_INLINE struct float_pair float16_decode(bits_vector x)
 {
@@ -180,7 +178,8 @@ static KOLO_ALWAYS_INLINE struct float_pair bfloat16_decode(bits_vector x)
     return (struct float_pair){(f32_vector)(bits << 16), (f32_vector)(bits & 0xffff0000u)};
 }
 
-/** Rounds to nearest even; of NaNs it only meets the canonical one, which stays a NaN. */
+/** Rounds to nearest even. The lower half of a NaN must not be such that rounding carries it into
+ * infinity and beyond: it is that of a decoded bfloat16 or of a canonical NaN, 0. */
 static KOLO_ALWAYS_INLINE bits_vector bfloat16_encode(struct float_pair pair)
 {
     u32_vector low = (u32_vector)pair.low, high = (u32_vector)pair.high;
@@ -189,21 +188,48 @@ static KOLO_ALWAYS_INLINE bits_vector bfloat16_encode(struct float_pair pair)
     return (bits_vector)(low | high);
 }
 
-#define KOLO_SHORT_FLOAT_COMBINE(op, name, how)                                                    \
-    static KOLO_ALWAYS_INLINE bits_vector op##_##name(bits_vector x, bits_vector y)                \
-    {                                                                                              \
-        struct float_pair a = name##_decode(x), b = name##_decode(y);                              \
-        return name##_encode((struct float_pair){how##_float32(a.low, b.low),                      \
-                                                 how##_float32(a.high, b.high)});                  \
-    }
-#define KOLO_SHORT_FLOAT_COMBINES(name)                                                            \
-    KOLO_SHORT_FLOAT_COMBINE(sum, name, plus)                                                      \
-    KOLO_SHORT_FLOAT_COMBINE(prod, name, times)                                                    \
-    KOLO_SHORT_FLOAT_COMBINE(min, name, lesser)                                                    \
-    KOLO_SHORT_FLOAT_COMBINE(max, name, greater)
+/** Which of the 16-bit floats are NaN. */
+static KOLO_ALWAYS_INLINE u16_vector short_nans(u16_vector x, int16_t infinity)
+{
+    return (u16_vector)((i16_vector)(x & 0x7fff) > infinity);
+}
 
-KOLO_SHORT_FLOAT_COMBINES(float16)
-KOLO_SHORT_FLOAT_COMBINES(bfloat16)
+/** Signed integers in the order of the 16-bit floats, -0 before +0. */
+static KOLO_ALWAYS_INLINE i16_vector short_order(u16_vector x)
+{
+    return (i16_vector)(x ^ ((u16_vector)((i16_vector)x >> 15) & 0x7fff));
+}
+
+#define KOLO_SHORT_FLOAT_COMBINE(op, name, sign) \
+    static KOLO_ALWAYS_INLINE bits_vector op##_##name(bits_vector x, bits_vector y) \
+    { \
+        struct float_pair a = name##_decode(x), b = name##_decode(y); \
+        struct float_pair r = {a.low sign b.low, a.high sign b.high}; \
+        return canonical_##name(name##_encode(r)); \
+    }
+
+#define KOLO_SHORT_FLOAT_ORDER(op, name, sign, infinity, quiet_nan) \
+    static KOLO_ALWAYS_INLINE bits_vector op##_##name(bits_vector x, bits_vector y) \
+    { \
+        u16_vector a = (u16_vector)x, b = (u16_vector)y; \
+        u16_vector first = (u16_vector)(short_order(a) sign short_order(b)); \
+        u16_vector nan = short_nans(a, infinity) | short_nans(b, infinity); \
+        return (bits_vector)((((a & first) | (b & ~first)) & ~nan) | (nan & (quiet_nan))); \
+    }
+
+#define KOLO_SHORT_FLOAT_COMBINES(name, infinity, quiet_nan) \
+    static KOLO_ALWAYS_INLINE bits_vector canonical_##name(bits_vector x) \
+    { \
+        u16_vector nan = short_nans((u16_vector)x, infinity); \
+        return (bits_vector)(((u16_vector)x & ~nan) | (nan & (quiet_nan))); \
+    } \
+    KOLO_SHORT_FLOAT_COMBINE(sum, name, +) \
+    KOLO_SHORT_FLOAT_COMBINE(prod, name, *) \
+    KOLO_SHORT_FLOAT_ORDER(min, name, <, infinity, quiet_nan) \
+    KOLO_SHORT_FLOAT_ORDER(max, name, >, infinity, quiet_nan)
+
+KOLO_SHORT_FLOAT_COMBINES(float16, 0x7c00, 0x7e00)
+KOLO_SHORT_FLOAT_COMBINES(bfloat16, 0x7f80, 0x7fc0)
 
 // ---- the kernels: X(type, bytes of an element)
 
@@ -294,13 +320,12 @@ static KOLO_ALWAYS_INLINE bits_vector quotient_float64(bits_vector x, bits_vecto
     return (bits_vector)canonical_float64((f64_vector)x / (f64_vector)by);
 }
 
-#define KOLO_SHORT_FLOAT_QUOTIENT(name)                                                            \
-    static KOLO_ALWAYS_INLINE bits_vector quotient_##name(bits_vector x, bits_vector by)           \
-    {                                                                                              \
-        struct float_pair a = name##_decode(x);                                                    \
-        return name##_encode(                                                                      \
-            (struct float_pair){canonical_float32(a.low / (f32_vector)by),                         \
-                                canonical_float32(a.high / (f32_vector)by)});                      \
+#define KOLO_SHORT_FLOAT_QUOTIENT(name) \
+    static KOLO_ALWAYS_INLINE bits_vector quotient_##name(bits_vector x, bits_vector by) \
+    { \
+        struct float_pair a = name##_decode(x); \
+        struct float_pair r = {a.low / (f32_vector)by, a.high / (f32_vector)by}; \
+        return canonical_##name(name##_encode(r)); \
     }
 KOLO_SHORT_FLOAT_QUOTIENT(float16)
 KOLO_SHORT_FLOAT_QUOTIENT(bfloat16)

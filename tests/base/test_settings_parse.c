@@ -107,6 +107,7 @@ static const struct {
     {KOLO_TYPE_INT, "1001"},
     {KOLO_TYPE_INT, TWO_TO_64},
     {KOLO_TYPE_INT, "18446744073709551617"}, /* 1, if it wrapped around */
+    {KOLO_TYPE_INT, "18446744073709551620"}, /* 4, if the product wrapped around */
     {KOLO_TYPE_INT, TWO_TO_63},
     {KOLO_TYPE_SIZE, ""},
     {KOLO_TYPE_SIZE, "KiB"},

@@ -222,6 +222,10 @@ Test(reduce, encodes_at_every_tie, .timeout = 200)
                 check_encode(nextafterf(values[k], -INFINITY));
             }
         }
+    uint64_t specials[ORACLE_SPECIALS];
+    oracle_specials(KOLO_FLOAT32, specials);
+    for (int i = 0; i < ORACLE_SPECIALS; i++)
+        check_encode((union oracle_element){.bits64 = specials[i]}.f32);
     check_encode(65519.996f);
     check_encode(65520.0f);
     check_encode(0x1.fffffep127f);

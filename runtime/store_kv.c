@@ -201,12 +201,12 @@ static void answer_all(struct kolo_kv *kv, struct entry *entry)
     }
 }
 
-kolo_status kolo_kv_set(struct kolo_kv *kv, const char *key, const void *value, size_t bytes)
+kolo_status kolo_kv_table_set(struct kolo_kv *kv, const char *key, const void *value, size_t bytes)
 {
     struct entry *entry = NULL;
     const void *old;
     size_t old_bytes = 0;
-    if (kolo_kv_get(kv, key, &old, &old_bytes) != KOLO_OK)
+    if (kolo_kv_table_get(kv, key, &old, &old_bytes) != KOLO_OK)
         old_bytes = 0;
     kolo_status status = reach(kv, key, bytes > old_bytes ? bytes - old_bytes : 0, &entry);
     if (status != KOLO_OK)
@@ -226,8 +226,8 @@ kolo_status kolo_kv_set(struct kolo_kv *kv, const char *key, const void *value, 
     return KOLO_OK;
 }
 
-kolo_status kolo_kv_get(struct kolo_kv *kv, const char *key, const void **value_out,
-                        size_t *bytes_out)
+kolo_status kolo_kv_table_get(struct kolo_kv *kv, const char *key, const void **value_out,
+                              size_t *bytes_out)
 {
     struct entry *entry = *find(kv, key, hash_of(key));
     if (!entry || !entry->value)
@@ -237,12 +237,12 @@ kolo_status kolo_kv_get(struct kolo_kv *kv, const char *key, const void **value_
     return KOLO_OK;
 }
 
-kolo_status kolo_kv_add(struct kolo_kv *kv, const char *key, int64_t amount, int64_t *sum_out)
+kolo_status kolo_kv_table_add(struct kolo_kv *kv, const char *key, int64_t amount, int64_t *sum_out)
 {
     const void *old = NULL;
     size_t bytes = 0;
     uint64_t sum = (uint64_t)amount;
-    if (kolo_kv_get(kv, key, &old, &bytes) == KOLO_OK) {
+    if (kolo_kv_table_get(kv, key, &old, &bytes) == KOLO_OK) {
         if (bytes != INTEGER_BYTES)
             return kolo_fail(KOLO_ERR_INVALID,
                              "key \"%s\" holds %zu bytes, an integer to add to has %d", key, bytes,
@@ -253,7 +253,7 @@ kolo_status kolo_kv_add(struct kolo_kv *kv, const char *key, int64_t amount, int
     uint8_t value[INTEGER_BYTES];
     struct kolo_writer writer = kolo_writer_over(value, sizeof value);
     kolo_write_u64(&writer, sum);
-    kolo_status status = kolo_kv_set(kv, key, value, sizeof value);
+    kolo_status status = kolo_kv_table_set(kv, key, value, sizeof value);
     if (status == KOLO_OK)
         *sum_out = (int64_t)sum;
     return status;

@@ -23,15 +23,15 @@ kolo_status kolo_kv_create(size_t bytes_max,
                            void *context, struct kolo_kv **kv_out) KOLO_NODISCARD;
 void kolo_kv_destroy(struct kolo_kv *kv);
 /** ERR_NO_MEMORY when the table would exceed its bound; the older value then stays. */
-kolo_status kolo_kv_set(struct kolo_kv *kv, const char *key, const void *value,
-                        size_t bytes) KOLO_NODISCARD;
+kolo_status kolo_kv_table_set(struct kolo_kv *kv, const char *key, const void *value,
+                              size_t bytes) KOLO_NODISCARD;
 /** The value, the table's, until the next change; ERR_NOT_FOUND. */
-kolo_status kolo_kv_get(struct kolo_kv *kv, const char *key, const void **value_out,
-                        size_t *bytes_out) KOLO_NODISCARD;
+kolo_status kolo_kv_table_get(struct kolo_kv *kv, const char *key, const void **value_out,
+                              size_t *bytes_out) KOLO_NODISCARD;
 /** Adds to the 8-byte little-endian integer (0 if new; wraps around). ERR_INVALID: it has another
  * length. */
-kolo_status kolo_kv_add(struct kolo_kv *kv, const char *key, int64_t amount,
-                        int64_t *sum_out) KOLO_NODISCARD;
+kolo_status kolo_kv_table_add(struct kolo_kv *kv, const char *key, int64_t amount,
+                              int64_t *sum_out) KOLO_NODISCARD;
 /** Answers question @p id as soon as the key is set. The key must not exist. */
 kolo_status kolo_kv_wait(struct kolo_kv *kv, const char *key, struct kolo_kv_owner *owner,
                          uint32_t id) KOLO_NODISCARD;

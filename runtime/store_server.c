@@ -475,7 +475,8 @@ static kolo_status on_set(struct connection *connection, struct kolo_reader *bod
         return status;
     if (bytes > KOLO_STORE_VALUE_MAX)
         return kolo_fail(KOLO_ERR_PROTOCOL, "SET of %zu bytes", bytes);
-    answer(connection, id, kolo_kv_set(connection->server->kv, key, value, bytes), 0, NULL, 0);
+    answer(connection, id, kolo_kv_table_set(connection->server->kv, key, value, bytes), 0, NULL,
+           0);
     return KOLO_OK;
 }
 
@@ -490,7 +491,7 @@ static kolo_status on_get(struct connection *connection, struct kolo_reader *bod
         return status;
     const void *value = NULL;
     size_t bytes = 0;
-    status = kolo_kv_get(connection->server->kv, key, &value, &bytes);
+    status = kolo_kv_table_get(connection->server->kv, key, &value, &bytes);
     if (status == KOLO_ERR_NOT_FOUND && wait) {
         status = kolo_kv_wait(connection->server->kv, key, &connection->waits, id);
         if (status == KOLO_OK)
@@ -510,7 +511,7 @@ static kolo_status on_add(struct connection *connection, struct kolo_reader *bod
     kolo_status status = kolo_reader_finish(body, "ADD");
     if (status != KOLO_OK)
         return status;
-    status = kolo_kv_add(connection->server->kv, key, amount, &sum);
+    status = kolo_kv_table_add(connection->server->kv, key, amount, &sum);
     answer(connection, id, status, sum, NULL, 0);
     return KOLO_OK;
 }

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/call.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/wire.h"
+
+struct call_row {
+    const char *text, *has;
+};
+static const struct call_row rows[KOLO_CALLS] = {
+#define KOLO_CALL_ROW(name, text, has) [KOLO_CALL_##name] = {text, has},
+    KOLO_CALL_MAP(KOLO_CALL_ROW)
+#undef KOLO_CALL_ROW
+};
+
+static const enum kolo_collective collectives[KOLO_CALLS] = {
+    [KOLO_CALL_ALLREDUCE] = KOLO_COLLECTIVE_ALLREDUCE,
+    [KOLO_CALL_REDUCE] = KOLO_COLLECTIVE_REDUCE,
+    [KOLO_CALL_BROADCAST] = KOLO_COLLECTIVE_BROADCAST,
+    [KOLO_CALL_ALLGATHER] = KOLO_COLLECTIVE_ALLGATHER,
+    [KOLO_CALL_ALLGATHERV] = KOLO_COLLECTIVE_ALLGATHER,
+    [KOLO_CALL_REDUCE_SCATTER] = KOLO_COLLECTIVE_REDUCE_SCATTER,
+    [KOLO_CALL_GATHER] = KOLO_COLLECTIVE_GATHER,
+    [KOLO_CALL_GATHERV] = KOLO_COLLECTIVE_GATHER,
+    [KOLO_CALL_SCATTER] = KOLO_COLLECTIVE_SCATTER,
+    [KOLO_CALL_BARRIER] = KOLO_COLLECTIVE_BARRIER,
+};
+
+enum kolo_collective kolo_call_collective(enum kolo_call_kind kind)
+{
+    return collectives[kind];
+}
+
+const char *kolo_call_text(enum kolo_call_kind kind)
+{
+    return kind < KOLO_CALLS ? rows[kind].text : "?";
+}
+
+/* FNV-1a */
+uint32_t kolo_call_hash(uint32_t hash, const void *data, size_t bytes)
+{
+    const uint8_t *at = data;
+    hash ^= 2166136261u;
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ at[i]) * 16777619u;
+    return hash;
+}
+
+void kolo_call_pack(const struct kolo_call *call, struct kolo_desc *desc_out)
+{
+    enum kolo_call_kind kind = call->kind == KOLO_CALL_RECV ? KOLO_CALL_SEND : call->kind;
+    struct kolo_writer writer = kolo_writer_over(desc_out->bytes, sizeof(desc_out->bytes));
+    kolo_write_u32(&writer, call->sequence);
+    kolo_write_u8(&writer, (uint8_t)kind);
+    kolo_write_u8(&writer, (uint8_t)call->dtype);
+    kolo_write_u8(&writer, (uint8_t)call->op);
+    kolo_write_u8(&writer, (uint8_t)call->plan);
+    kolo_write_i32(&writer, call->root);
+    kolo_write_u64(&writer, call->count);
+    kolo_write_u32(&writer, call->hash);
+}
+
+void kolo_call_unpack(const struct kolo_desc *desc, struct kolo_call *call_out)
+{
+    struct kolo_reader reader = kolo_reader_over(desc->bytes, sizeof(desc->bytes));
+    *call_out = (struct kolo_call){.sequence = kolo_read_u32(&reader)};
+    call_out->kind = (enum kolo_call_kind)kolo_read_u8(&reader);
+    call_out->dtype = (kolo_dtype)kolo_read_u8(&reader);
+    call_out->op = (kolo_redop)kolo_read_u8(&reader);
+    call_out->plan = kolo_read_u8(&reader);
+    call_out->root = kolo_read_i32(&reader);
+    call_out->count = kolo_read_u64(&reader);
+    call_out->hash = kolo_read_u32(&reader);
+    call_out->peer = call_out->root;
+}
+
+static void add(char *text, size_t capacity, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void add(char *text, size_t capacity, const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text + used, capacity - used, format, list);
+    va_end(list);
+}
+
+void kolo_call_words(const struct kolo_call *call, char *text, size_t capacity)
+{
+    const char *has = call->kind < KOLO_CALLS ? rows[call->kind].has : "COR";
+    snprintf(text, capacity, "%s(", kolo_call_text(call->kind));
+    if (strchr(has, 'C') != NULL)
+        add(text, capacity, "count %llu, %s", (unsigned long long)call->count,
+            kolo_dtype_text(call->dtype));
+    if (strchr(has, 'O') != NULL)
+        add(text, capacity, ", %s", kolo_redop_text(call->op));
+    if (strchr(has, 'R') != NULL)
+        add(text, capacity, ", root %d", call->root);
+    if (call->kind == KOLO_CALL_SEND)
+        add(text, capacity, ", to rank %d", call->peer);
+    if (call->kind == KOLO_CALL_RECV)
+        add(text, capacity, ", from rank %d", call->peer);
+    add(text, capacity, ")");
+    if (call->name != NULL)
+        add(text, capacity, " '%.*s'", (int)KOLO_NAME_SHOWN_MAX, call->name);
+}
+
+const char *kolo_call_difference(const struct kolo_call *mine, const struct kolo_call *theirs)
+{
+    bool same_words = mine->dtype == theirs->dtype && mine->op == theirs->op &&
+                      mine->root == theirs->root && mine->count == theirs->count &&
+                      (mine->kind == theirs->kind || mine->kind == KOLO_CALL_RECV);
+    if (!same_words)
+        return "";
+    if (mine->plan != theirs->plan)
+        return ", by another plan: KOLO_PLAN or KOLO_SMALL_BYTES differ";
+    if (mine->hash != theirs->hash)
+        return ", under another name, with other counts per rank or another KOLO_SEGMENT_BYTES";
+    return "";
+}

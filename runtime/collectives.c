@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public collectives, sends and receives: arguments are checked here, completely, before
+// anything else happens. A wrong one is ERR_INVALID with one line that names function, argument and
+// value.
+#include "runtime/comm.h"
+
+#include <stdint.h>
+
+/* ---- checks ---- */
+
+static kolo_status check_common(const struct kolo_comm *comm, const struct kolo_task *task)
+{
+    const struct kolo_opts *opts = task->opts;
+    if (comm == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: comm is NULL", task->function);
+    if (kolo_dtype_bytes(task->dtype) == 0)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: dtype %d is no type", task->function,
+                         (int)task->dtype);
+    if ((unsigned)task->op >= KOLO_REDOPS)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: op %d is no operator", task->function,
+                         (int)task->op);
+    if (task->root < 0 || task->root >= comm->size)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: root %d is not a rank (there are %d)",
+                         task->function, task->root, comm->size);
+    if (opts != NULL && opts->size != sizeof(*opts))
+        return kolo_fail(KOLO_ERR_INVALID, "%s: opts->size is %zu, not %zu: set it to sizeof",
+                         task->function, opts->size, sizeof(*opts));
+    if (opts != NULL && opts->timeout_ms < 0)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: opts->timeout_ms is %d, negative", task->function,
+                         opts->timeout_ms);
+    if (opts != NULL && opts->stream != NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: opts->stream is reserved and must be NULL",
+                         task->function);
+    return KOLO_OK;
+}
+
+/** Bytes of @p count elements for each of @p ranks ranks; must fit into an object. */
+static kolo_status total_bytes(const struct kolo_task *task, size_t count, size_t ranks,
+                               size_t *bytes_out)
+{
+    size_t bytes = kolo_dtype_bytes(task->dtype);
+    if (__builtin_mul_overflow(bytes, count, &bytes) ||
+        __builtin_mul_overflow(bytes, ranks, &bytes) || bytes > PTRDIFF_MAX)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: count %zu of %s for %zu ranks is too large",
+                         task->function, count, kolo_dtype_text(task->dtype), ranks);
+    *bytes_out = bytes;
+    return KOLO_OK;
+}
+
+static kolo_status check_pointer(const struct kolo_task *task, const char *what,
+                                 const void *pointer, size_t bytes)
+{
+    if (pointer == NULL && bytes > 0)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: %s is NULL for %zu bytes", task->function, what,
+                         bytes);
+    if (bytes > 0 && (uintptr_t)pointer > UINTPTR_MAX - bytes)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: %s of %zu bytes reaches beyond all memory",
+                         task->function, what, bytes);
+    return KOLO_OK;
+}
+
+/** The buffers of one rank. In place means that the smaller one lies exactly @p offset bytes into
+ * the larger; any other overlap is refused. */
+static kolo_status check_buffers(struct kolo_task *task, size_t send_bytes, size_t recv_bytes,
+                                 size_t offset)
+{
+    uintptr_t send = (uintptr_t)task->send, recv = (uintptr_t)task->recv;
+    kolo_status status;
+    KOLO_TRY(check_pointer(task, "send", task->send, send_bytes));
+    KOLO_TRY(check_pointer(task, "recv", task->recv, recv_bytes));
+    if (send_bytes == 0 || recv_bytes == 0)
+        return KOLO_OK;
+    bool is_in_place = send_bytes <= recv_bytes ? send == recv + offset : recv == send + offset;
+    bool overlap = send < recv + recv_bytes && recv < send + send_bytes;
+    if (overlap && !is_in_place)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "%s: send (%zu bytes at %p) and recv (%zu bytes at %p) overlap otherwise "
+                         "than in place",
+                         task->function, send_bytes, task->send, recv_bytes, task->recv);
+    task->in_place = is_in_place;
+out:
+    return status;
+}
+
+/** The blocks of a gathered vector: in range, without overlap. */
+static kolo_status check_blocks(const struct kolo_comm *comm, const struct kolo_task *task,
+                                size_t *extent_out)
+{
+    size_t at = 0, extent = 0, bytes;
+    bool ascends = true;
+    for (int rank = 0; rank < comm->size; rank++) {
+        size_t first = task->displs != NULL ? task->displs[rank] : at, end;
+        kolo_status status;
+        if (__builtin_add_overflow(first, task->counts[rank], &end))
+            return kolo_fail(KOLO_ERR_INVALID, "%s: displs[%d] %zu + counts[%d] %zu is too large",
+                             task->function, rank, first, rank, task->counts[rank]);
+        status = total_bytes(task, end, 1, &bytes);
+        if (status != KOLO_OK)
+            return status;
+        ascends = ascends && (first >= at || task->counts[rank] == 0);
+        at = end > at ? end : at;
+        extent = at;
+    }
+    *extent_out = extent;
+    for (int i = 0; !ascends && i < comm->size; i++)
+        for (int j = 0; j < i; j++)
+            if (task->counts[i] > 0 && task->counts[j] > 0 &&
+                task->displs[i] < task->displs[j] + task->counts[j] &&
+                task->displs[j] < task->displs[i] + task->counts[i])
+                return kolo_fail(KOLO_ERR_INVALID, "%s: the blocks of ranks %d and %d overlap",
+                                 task->function, j, i);
+    return KOLO_OK;
+}
+
+/* ---- collectives on whole vectors ---- */
+
+kolo_status kolo_allreduce(struct kolo_comm *comm, const void *send, void *recv, size_t count,
+                           kolo_dtype dtype, kolo_redop op, const struct kolo_opts *opts,
+                           struct kolo_request **request_out)
+{
+    struct kolo_task task = {.kind = KOLO_CALL_ALLREDUCE,
+                             .function = "kolo_allreduce",
+                             .send = send,
+                             .recv = recv,
+                             .count = count,
+                             .dtype = dtype,
+                             .op = op,
+                             .opts = opts,
+                             .request_out = request_out};
+    size_t bytes;
+    kolo_status status;
+    KOLO_TRY(check_common(comm, &task));
+    KOLO_TRY(total_bytes(&task, count, 1, &bytes));
+    KOLO_TRY(check_buffers(&task, bytes, bytes, 0));
+    KOLO_TRY(kolo_task_run(comm, &task));
+out:
+    return status;
+}
+
+kolo_status kolo_reduce(struct kolo_comm *comm, const void *send, void *recv, size_t count,
+                        kolo_dtype dtype, kolo_redop op, int root, const struct kolo_opts *opts,
+                        struct kolo_request **request_out)
+{
+    struct kolo_task task = {.kind = KOLO_CALL_REDUCE,
+                             .function = "kolo_reduce",
+                             .send = send,
+                             .count = count,
+                             .dtype = dtype,
+                             .op = op,
+                             .root = root,
+                             .opts = opts,
+                             .request_out = request_out};
+    size_t bytes;
+    kolo_status status;
+    KOLO_TRY(check_common(comm, &task));
+    KOLO_TRY(total_bytes(&task, count, 1, &bytes));
+    if (comm->rank == root)
+        task.recv = recv;
+    KOLO_TRY(check_buffers(&task, bytes, comm->rank == root ? bytes : 0, 0));
+    KOLO_TRY(kolo_task_run(comm, &task));
+out:
+    return status;
+}
+
+kolo_status kolo_broadcast(struct kolo_comm *comm, void *buffer, size_t count, kolo_dtype dtype,
+                           int root, const struct kolo_opts *opts,
+                           struct kolo_request **request_out)
+{
+    struct kolo_task task = {.kind = KOLO_CALL_BROADCAST,
+                             .function = "kolo_broadcast",
+                             .send = buffer,
+                             .recv = buffer,
+                             .count = count,
+                             .dtype = dtype,
+                             .root = root,
+                             .in_place = true,
+                             .opts = opts,
+                             .request_out = request_out};
+    size_t bytes;
+    kolo_status status;
+    KOLO_TRY(check_common(comm, &task));
+    KOLO_TRY(total_bytes(&task, count, 1, &bytes));
+    KOLO_TRY(check_pointer(&task, "buffer", buffer, bytes));
+    KOLO_TRY(kolo_task_run(comm, &task));
+out:
+    return status;
+}
+
+/* ---- collectives on blocks ---- */
+
+kolo_status kolo_allgather(struct kolo_comm *comm, const void *send, void *recv, size_t count,
+                           kolo_dtype dtype, const struct kolo_opts *opts,
+                           struct kolo_request **request_out)
+{
+    struct kolo_task task = {.kind = KOLO_CALL_ALLGATHER,
+                             .function = "kolo_allgather",
+                             .send = send,
+                             .recv = recv,
+                             .count = count,
+                             .dtype = dtype,
+                             .opts = opts,
+                             .request_out = request_out};
+    size_t bytes, all;
+    kolo_status status;
+    KOLO_TRY(check_common(comm, &task));
+    KOLO_TRY(total_bytes(&task, count, 1, &bytes));
+    KOLO_TRY(total_bytes(&task, count, (size_t)comm->size, &all));
+    KOLO_TRY(check_buffers(&task, bytes, all, bytes * (size_t)comm->rank));
+    KOLO_TRY(kolo_task_run(comm, &task));
+out:
+    return status;
+}
+
+/** allgatherv and gatherv: this rank's send and, where it has one, the whole recv. */
+static kolo_status check_gatherv(const struct kolo_comm *comm, struct kolo_task *task)
+{
+    size_t extent, element_bytes = kolo_dtype_bytes(task->dtype), offset = 0;
+    kolo_status status;
+    if (task->counts == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: counts is NULL", task->function);
+    KOLO_TRY(check_blocks(comm, task, &extent));
+    for (int rank = 0; task->displs == NULL && rank < comm->rank; rank++)
+        offset += task->counts[rank];
+    if (task->displs != NULL)
+        offset = task->displs[comm->rank];
+    if (task->kind == KOLO_CALL_GATHERV && comm->rank != task->root)
+        extent = 0;
+    size_t mine = task->counts[comm->rank] * element_bytes;
+    if (extent == 0)
+        task->recv = NULL;
+    KOLO_TRY(check_buffers(task, mine, extent * element_bytes, offset * element_bytes));
+out:
+    return status;
+}
+
+kolo_status kolo_allgatherv(struct kolo_comm *comm, const void *send, void *recv,
+                            const size_t *counts, const size_t *displs, kolo_dtype dtype,
+                            const struct kolo_opts *opts, struct kolo_request **request_out)
+{
+    struct kolo_task task = {.kind = KOLO_CALL_ALLGATHERV,
+                             .function = "kolo_allgatherv",
+                             .send = send,
+                             .recv = recv,
+                             .counts = counts,
+                             .displs = displs,
+                             .dtype = dtype,
+                             .opts = opts,
+                             .request_out = request_out};
+    kolo_status status;
+    KOLO_TRY(check_common(comm, &task));
+    KOLO_TRY(check_gatherv(comm, &task));
+    KOLO_TRY(kolo_task_run(comm, &task));
+out:
+    return status;
+}
+
+kolo_status kolo_gatherv(struct kolo_comm *comm, const void *send, void *recv, const size_t *counts,
+                         const size_t *displs, kolo_dtype dtype, int root,
+                         const struct kolo_opts *opts, struct kolo_request **request_out)
+{
+    struct kolo_task task = {.kind = KOLO_CALL_GATHERV,
+                             .function = "kolo_gatherv",
+                             .send = send,
+                             .recv = recv,
+                             .counts = counts,
+                             .displs = displs,
+                             .dtype = dtype,
+                             .root = root,
+                             .opts = opts,
+                             .request_out = request_out};
+    kolo_status status;
+    KOLO_TRY(check_common(comm, &task));
+    KOLO_TRY(check_gatherv(comm, &task));
+    KOLO_TRY(kolo_task_run(comm, &task));
+out:
+    return status;
+}
+
+kolo_status kolo_reduce_scatter(struct kolo_comm *comm, const void *send, void *recv, size_t count,
+                                kolo_dtype dtype, kolo_redop op, const struct kolo_opts *opts,
+                                struct kolo_request **request_out)
+{
+    struct kolo_task task = {.kind = KOLO_CALL_REDUCE_SCATTER,
+                             .function = "kolo_reduce_scatter",
+                             .send = send,
+                             .recv = recv,
+                             .count = count,
+                             .dtype = dtype,
+                             .op = op,
+                             .opts = opts,
+                             .request_out = request_out};
+    size_t bytes, all;
+    kolo_status status;
+    KOLO_TRY(check_common(comm, &task));
+    KOLO_TRY(total_bytes(&task, count, 1, &bytes));
+    KOLO_TRY(total_bytes(&task, count, (size_t)comm->size, &all));
+    KOLO_TRY(check_buffers(&task, all, bytes, bytes * (size_t)comm->rank));
+    KOLO_TRY(kolo_task_run(comm, &task));
+out:
+    return status;
+}
+
+kolo_status kolo_gather(struct kolo_comm *comm, const void *send, void *recv, size_t count,
+                        kolo_dtype dtype, int root, const struct kolo_opts *opts,
+                        struct kolo_request **request_out)
+{
+    struct kolo_task task = {.kind = KOLO_CALL_GATHER,
+                             .function = "kolo_gather",
+                             .send = send,
+                             .count = count,
+                             .dtype = dtype,
+                             .root = root,
+                             .opts = opts,
+                             .request_out = request_out};
+    size_t bytes, all;
+    kolo_status status;
+    KOLO_TRY(check_common(comm, &task));
+    KOLO_TRY(total_bytes(&task, count, 1, &bytes));
+    KOLO_TRY(total_bytes(&task, count, (size_t)comm->size, &all));
+    if (comm->rank == root)
+        task.recv = recv;
+    KOLO_TRY(check_buffers(&task, bytes, comm->rank == root ? all : 0, bytes * (size_t)comm->rank));
+    KOLO_TRY(kolo_task_run(comm, &task));
+out:
+    return status;
+}
+
+kolo_status kolo_scatter(struct kolo_comm *comm, const void *send, void *recv, size_t count,
+                         kolo_dtype dtype, int root, const struct kolo_opts *opts,
+                         struct kolo_request **request_out)
+{
+    struct kolo_task task = {.kind = KOLO_CALL_SCATTER,
+                             .function = "kolo_scatter",
+                             .recv = recv,
+                             .count = count,
+                             .dtype = dtype,
+                             .root = root,
+                             .opts = opts,
+                             .request_out = request_out};
+    size_t bytes, all;
+    kolo_status status;
+    KOLO_TRY(check_common(comm, &task));
+    KOLO_TRY(total_bytes(&task, count, 1, &bytes));
+    KOLO_TRY(total_bytes(&task, count, (size_t)comm->size, &all));
+    if (comm->rank == root)
+        task.send = send;
+    KOLO_TRY(check_buffers(&task, comm->rank == root ? all : 0, bytes, bytes * (size_t)comm->rank));
+    KOLO_TRY(kolo_task_run(comm, &task));
+out:
+    return status;
+}
+
+kolo_status kolo_barrier(struct kolo_comm *comm, const struct kolo_opts *opts,
+                         struct kolo_request **request_out)
+{
+    struct kolo_task task = {.kind = KOLO_CALL_BARRIER,
+                             .function = "kolo_barrier",
+                             .opts = opts,
+                             .request_out = request_out};
+    kolo_status status;
+    KOLO_TRY(check_common(comm, &task));
+    KOLO_TRY(kolo_task_run(comm, &task));
+out:
+    return status;
+}

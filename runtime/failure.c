@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a communicator fails: what is heard from links and store, who wins, what is told to whom, and
+// the timers (deadlines, stalls).
+//
+// A fallen link is a suspicion first: the store may know within milliseconds that the rank was
+// killed, and by what. A verdict, a mismatch, an abort or a deadline is the failure at once. The
+// first failure ends every request on this rank and is told to the store and to all links, so that
+// every rank ends with the same words; later calls return it.
+//
+//   fine --suspect(grace)--> suspected --deadline, or a better cause--> failed
+//     \------------------suspect(0), fail()------------------------------^
+//
+// Event functions only take notes: they run inside the endpoint.
+#include "runtime/comm.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- causes ---- */
+
+static void take_note(struct kolo_comm *comm, kolo_status status, int64_t grace_ms, bool is_told,
+                      const char *text)
+{
+    struct kolo_suspicion *suspicion = &comm->suspicion;
+    kolo_deadline deadline = kolo_deadline_in_ms(grace_ms);
+    if (comm->failure.status != KOLO_OK)
+        return;
+    if (suspicion->status != KOLO_OK && suspicion->deadline <= deadline)
+        return;
+    suspicion->status = status;
+    suspicion->deadline = deadline;
+    suspicion->is_told = is_told;
+    snprintf(suspicion->text, sizeof(suspicion->text), "%s", text);
+    comm->next_timer = kolo_deadline_min(comm->next_timer, deadline);
+}
+
+void kolo_comm_suspect(struct kolo_comm *comm, kolo_status status, int64_t grace_ms,
+                       const char *format, ...)
+{
+    char text[KOLO_DETAIL_MAX];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof(text), format, list);
+    va_end(list);
+    take_note(comm, status, grace_ms, false, text);
+}
+
+/** Tells the store what the running collective is, for comparison with the other ranks'. */
+static void report(struct kolo_comm *comm)
+{
+    char words[KOLO_WORDS_MAX];
+    struct kolo_request *request = comm->collectives.first;
+    comm->must_report = false;
+    if (request == NULL || request->is_reported)
+        return;
+    kolo_request_words(request, words, sizeof(words));
+    request->is_reported = true;
+    kolo_store_client_stalled(comm->store, KOLO_CHANNEL_COLLECTIVE, request->call.sequence,
+                              &request->desc, words);
+}
+
+void kolo_comm_settle(struct kolo_comm *comm)
+{
+    struct kolo_suspicion *suspicion = &comm->suspicion;
+    if (comm->must_report)
+        report(comm);
+    if (suspicion->status == KOLO_OK || comm->failure.status != KOLO_OK ||
+        !kolo_deadline_passed(suspicion->deadline))
+        return;
+    kolo_comm_fail(comm, suspicion->status, suspicion->text, !suspicion->is_told);
+}
+
+/** Does the cause need "during allreduce(...)" to be complete? */
+static bool wants_during(kolo_status status)
+{
+    return status != KOLO_ERR_MISMATCH && status != KOLO_ERR_TIMEOUT;
+}
+
+static void say_during(const struct kolo_request *request, char *text, size_t capacity)
+{
+    char words[KOLO_WORDS_MAX];
+    kolo_request_words(request, words, sizeof(words));
+    snprintf(text, capacity, ", during %s sequence %u", words, request->call.sequence);
+}
+
+void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text, bool tell)
+{
+    struct kolo_failure *failure = &comm->failure;
+    struct kolo_request_list *lists[] = {&comm->collectives, &comm->messages};
+    if (failure->status != KOLO_OK)
+        return;
+    snprintf(failure->text, sizeof(failure->text), "%s", text);
+    const struct kolo_request *running =
+        comm->collectives.first != NULL ? comm->collectives.first : comm->messages.first;
+    if (running != NULL && wants_during(status))
+        say_during(running, failure->during, sizeof(failure->during));
+    failure->status = status;
+    atomic_store(&comm->has_failed, true);
+    if (tell) {
+        kolo_store_client_abort(comm->store, status, failure->text);
+        kolo_endpoint_abort(comm->endpoint, status, failure->text);
+    }
+    for (int i = 0; i < 2; i++)
+        while (lists[i]->first != NULL) {
+            lists[i]->first->fell_with_comm = true;
+            kolo_request_end(lists[i]->first, status);
+        }
+    pthread_cond_broadcast(&comm->changed);
+    if (comm->is_sleeping)
+        kolo_endpoint_wake(comm->endpoint);
+}
+
+kolo_status kolo_comm_failed(struct kolo_comm *comm, const struct kolo_request *request)
+{
+    const struct kolo_failure *failure = &comm->failure;
+    char during[sizeof(failure->during)];
+    snprintf(during, sizeof(during), "%s", failure->during);
+    if (request != NULL && request->fell_with_comm && wants_during(failure->status))
+        say_during(request, during, sizeof(during));
+    return kolo_fail(failure->status, "%s%s", failure->text, during);
+}
+
+/* ---- events ---- */
+
+static void on_mismatch(void *context, int peer, uint32_t channel, const struct kolo_desc *expected,
+                        const struct kolo_desc *arrived)
+{
+    struct kolo_comm *comm = context;
+    struct kolo_call mine, theirs;
+    char words[KOLO_WORDS_MAX], their_words[KOLO_WORDS_MAX];
+    char who[KOLO_RANK_TEXT_MAX], me[KOLO_RANK_TEXT_MAX];
+    struct kolo_request *request = comm->collectives.first;
+    kolo_call_unpack(expected, &mine);
+    kolo_call_unpack(arrived, &theirs);
+    const char *difference = kolo_call_difference(&mine, &theirs);
+    if (channel == KOLO_CHANNEL_COLLECTIVE && request != NULL)
+        mine = request->call;
+    else if (channel == KOLO_CHANNEL_MESSAGE)
+        mine.kind = KOLO_CALL_RECV, mine.peer = peer;
+    kolo_call_words(&mine, words, sizeof(words));
+    kolo_call_words(&theirs, their_words, sizeof(their_words));
+    int64_t grace_ms = 0;
+    if (difference[0] != '\0' && channel == KOLO_CHANNEL_COLLECTIVE && request != NULL) {
+        /* the words are the same but for what only the other rank can say: let the store compare */
+        grace_ms = 2 * comm->settings.stall_ms + KOLO_VERDICT_GRACE_MS;
+        comm->must_report = true;
+    }
+    kolo_comm_suspect(comm, KOLO_ERR_MISMATCH, grace_ms,
+                      "%s called %s sequence %u, but %s called %s sequence %u%s",
+                      kolo_comm_rank_text(comm, comm->rank, me), words, mine.sequence,
+                      kolo_comm_rank_text(comm, peer, who), their_words, theirs.sequence,
+                      difference);
+}
+
+/** Says at once what would otherwise show when the receive for it is posted, or never. */
+static void on_early(void *context, int peer, uint32_t channel, const struct kolo_desc *arrived)
+{
+    struct kolo_comm *comm = context;
+    struct kolo_call theirs;
+    const struct kolo_request *request = comm->collectives.first;
+    if (channel != KOLO_CHANNEL_COLLECTIVE || request == NULL)
+        return;
+    kolo_call_unpack(arrived, &theirs);
+    if (theirs.sequence == request->call.sequence &&
+        memcmp(arrived, &request->desc, sizeof(*arrived)) != 0)
+        on_mismatch(context, peer, channel, &request->desc, arrived);
+}
+
+static void on_aborted(void *context, int peer, kolo_status why, const char *text)
+{
+    (void)peer;
+    take_note(context, why, 0, false, text);
+}
+
+static void on_left(void *context, int peer)
+{
+    (void)context; /* the works that needed it fail with ERR_PEER; that is said by who waits */
+    (void)peer;
+}
+
+static void on_down(void *context, int peer, kolo_status why, const char *text)
+{
+    struct kolo_comm *comm = context;
+    char who[KOLO_RANK_TEXT_MAX];
+    kolo_status status = why == KOLO_ERR_LINK ? KOLO_ERR_PEER : why;
+    kolo_comm_suspect(comm, status, KOLO_VERDICT_GRACE_MS, "%s: %s",
+                      kolo_comm_rank_text(comm, peer, who), text);
+}
+
+static void on_store_failed(void *context, int rank, kolo_status why, const char *text)
+{
+    (void)rank;
+    take_note(context, why, 0, true, text);
+}
+
+static void on_store_left(void *context, int rank)
+{
+    struct kolo_comm *comm = context;
+    if (rank >= 0 && rank < comm->size)
+        comm->left_ns[rank] = kolo_now_ns();
+}
+
+static void on_store_lost(void *context)
+{
+    struct kolo_comm *comm = context;
+    bool is_launched = comm->settings.launcher[0] != '\0';
+    if (!is_launched && comm->left_ns[0] != 0)
+        return; /* rank 0 served it, and has left in peace */
+    kolo_comm_suspect(comm, KOLO_ERR_PEER, KOLO_VERDICT_GRACE_MS,
+                      "the connection to the job's store was lost: %s ended",
+                      is_launched ? comm->settings.launcher : "rank 0, which serves it,");
+}
+
+void kolo_comm_events(struct kolo_comm *comm, struct kolo_endpoint_events *endpoint_out,
+                      struct kolo_store_client_events *store_out)
+{
+    *endpoint_out = (struct kolo_endpoint_events){.context = comm,
+                                                  .mismatch = on_mismatch,
+                                                  .early = on_early,
+                                                  .aborted = on_aborted,
+                                                  .left = on_left,
+                                                  .down = on_down};
+    *store_out = (struct kolo_store_client_events){
+        .context = comm, .failed = on_store_failed, .left = on_store_left, .lost = on_store_lost};
+}
+
+/* ---- timers ---- */
+
+static void describe_wait(const struct kolo_request *request, int peer,
+                          const struct kolo_work *work, const char *what, char *text,
+                          size_t capacity)
+{
+    char who[KOLO_RANK_TEXT_MAX], link[256] = "not connected";
+    if (work->link != NULL)
+        kolo_link_describe(work->link, link, sizeof(link));
+    snprintf(text, capacity, "%s: %s, %zu of %zu bytes %s",
+             kolo_comm_rank_text(request->comm, peer, who), link, work->bytes_done, work->bytes,
+             what);
+}
+
+static void expire(struct kolo_comm *comm, const struct kolo_request *request)
+{
+    char words[KOLO_WORDS_MAX], me[KOLO_RANK_TEXT_MAX], waits[512] = "earlier calls";
+    kolo_request_words(request, words, sizeof(words));
+    if (request->in.status == KOLO_AGAIN)
+        describe_wait(request, request->from, &request->in, "received", waits, sizeof(waits));
+    else if (request->out.status == KOLO_AGAIN)
+        describe_wait(request, request->to, &request->out, "sent", waits, sizeof(waits));
+    kolo_comm_suspect(comm, KOLO_ERR_TIMEOUT, 0,
+                      "%s sequence %u on %s: %.1f s passed, waiting for %s", words,
+                      request->call.sequence, kolo_comm_rank_text(comm, comm->rank, me),
+                      request->timeout_ms / 1000.0, waits);
+}
+
+static void check_deadlines(struct kolo_comm *comm, int64_t now_ns)
+{
+    const struct kolo_request *firsts[] = {comm->collectives.first, comm->messages.first};
+    for (int i = 0; i < 2; i++)
+        for (const struct kolo_request *request = firsts[i]; request != NULL;
+             request = request->next) {
+            if (now_ns >= request->deadline)
+                expire(comm, request);
+            comm->next_timer = kolo_deadline_min(comm->next_timer, request->deadline);
+        }
+}
+
+/** A rank that left in peace some time ago and is waited for all the same will never come. */
+static void check_left(struct kolo_comm *comm, const struct kolo_request *request, int64_t now_ns)
+{
+    char who[KOLO_RANK_TEXT_MAX];
+    int peers[] = {request->in.status == KOLO_AGAIN ? request->from : -1,
+                   request->out.status == KOLO_AGAIN ? request->to : -1};
+    for (int i = 0; i < 2; i++)
+        if (peers[i] >= 0 && comm->left_ns[peers[i]] != 0 &&
+            now_ns - comm->left_ns[peers[i]] > KOLO_VERDICT_GRACE_MS * INT64_C(1000000))
+            kolo_comm_suspect(comm, KOLO_ERR_PEER, 0, "%s has left (finalized its communicator)",
+                              kolo_comm_rank_text(comm, peers[i], who));
+}
+
+/** Two looks in a row without a move: reported. */
+static void check_stall(struct kolo_comm *comm, struct kolo_request *request, bool is_collective,
+                        int64_t now_ns)
+{
+    uint64_t moves = request->moves + request->in.bytes_done + request->out.bytes_done;
+    request->quiet_ticks = moves == request->moves_seen ? request->quiet_ticks + 1 : 0;
+    request->moves_seen = moves;
+    if (request->quiet_ticks < 2)
+        return;
+    check_left(comm, request, now_ns);
+    if (is_collective)
+        report(comm);
+}
+
+/** Half the stall time: a stall is seen after one to one and a half times KOLO_STALL. */
+static int64_t tick_ns(const struct kolo_comm *comm)
+{
+    return comm->settings.stall_ms * INT64_C(1000000) / 2;
+}
+
+static void check_stalls(struct kolo_comm *comm, int64_t now_ns)
+{
+    if (now_ns >= comm->next_tick) {
+        if (comm->collectives.first != NULL)
+            check_stall(comm, comm->collectives.first, true, now_ns);
+        for (struct kolo_request *request = comm->messages.first; request != NULL;
+             request = request->next)
+            check_stall(comm, request, false, now_ns);
+        comm->next_tick = now_ns + tick_ns(comm);
+    }
+    comm->next_timer = kolo_deadline_min(comm->next_timer, comm->next_tick);
+}
+
+void kolo_comm_timers(struct kolo_comm *comm, int64_t now_ns)
+{
+    comm->next_timer = KOLO_NEVER;
+    if (comm->suspicion.status != KOLO_OK)
+        comm->next_timer = comm->suspicion.deadline;
+    if (comm->collectives.first != NULL || comm->messages.first != NULL) {
+        check_deadlines(comm, now_ns);
+        check_stalls(comm, now_ns);
+    }
+    kolo_comm_settle(comm);
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// kolo_init and kolo_finalize: who am I, where do the ranks meet, join; and leave.
+//
+//   a launcher (KOLO_LAUNCHER)  it serves the store; every rank dials the rendezvous
+//   rank, size, rendezvous      rank 0 serves the store on a thread of its own; the others dial
+//   none of these               a world of one, with a store of its own
+#include "runtime/init.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "runtime/local.h"
+
+/* ---- settings ---- */
+
+static kolo_status apply_text(struct kolo_settings *settings, const char *text)
+{
+    char name[64];
+    const char *equals = strchr(text, '=');
+    if (equals == NULL || (size_t)(equals - text) >= sizeof(name))
+        return kolo_fail(KOLO_ERR_CONFIG, "config.settings has '%s': expected NAME=value", text);
+    memcpy(name, text, (size_t)(equals - text));
+    name[equals - text] = '\0';
+    kolo_status status = kolo_settings_set(settings, name, equals + 1, KOLO_FROM_API);
+    if (status == KOLO_ERR_NOT_FOUND) /* a wrong setting is a wrong configuration */
+        return kolo_fail(KOLO_ERR_CONFIG, "config.settings: %s", kolo_error_detail());
+    return status;
+}
+
+static kolo_status apply_number(struct kolo_settings *settings, const char *name, int value)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "%d", value);
+    return kolo_settings_set(settings, name, text, KOLO_FROM_API);
+}
+
+static kolo_status apply_config(struct kolo_settings *settings, const struct kolo_config *config)
+{
+    kolo_status status = KOLO_OK;
+    if (config->size != sizeof(*config))
+        return kolo_fail(KOLO_ERR_INVALID, "config->size is %zu, not %zu: set it to sizeof",
+                         config->size, sizeof(*config));
+    for (size_t i = 0; config->settings != NULL && config->settings[i] != NULL; i++)
+        KOLO_TRY(apply_text(settings, config->settings[i]));
+    if (config->nranks != 0) {
+        KOLO_TRY(apply_number(settings, "KOLO_SIZE", config->nranks));
+        KOLO_TRY(apply_number(settings, "KOLO_RANK", config->rank));
+    }
+    if (config->rendezvous != NULL)
+        KOLO_TRY(kolo_settings_set(settings, "KOLO_RENDEZVOUS", config->rendezvous, KOLO_FROM_API));
+    if (config->secret != NULL)
+        KOLO_TRY(kolo_settings_set(settings, "KOLO_SECRET", config->secret, KOLO_FROM_API));
+out:
+    return status;
+}
+
+kolo_status kolo_config_settings(const struct kolo_config *config,
+                                 struct kolo_settings *settings_out)
+{
+    enum kolo_log_level level;
+    kolo_status status;
+    kolo_settings_init(settings_out);
+    KOLO_TRY(kolo_settings_load(settings_out, NULL, NULL, NULL));
+    if (config != NULL)
+        KOLO_TRY(apply_config(settings_out, config));
+    KOLO_TRY(kolo_log_level_parse(settings_out->log_level, &level));
+    kolo_log_set_level(level);
+out:
+    return status;
+}
+
+static void warn_unknown(void *context, const char *name, const char *nearest)
+{
+    (void)context;
+    if (nearest != NULL)
+        KOLO_WARN("%s is no setting of kolo (did you mean %s?)", name, nearest);
+    else
+        KOLO_WARN("%s is no setting of kolo (kolorun --help-settings lists them)", name);
+}
+
+void kolo_config_warn_unknown(void)
+{
+    static atomic_flag has_warned = ATOMIC_FLAG_INIT;
+    struct kolo_settings settings;
+    if (atomic_flag_test_and_set(&has_warned))
+        return;
+    kolo_settings_init(&settings);
+    if (kolo_settings_load(&settings, NULL, warn_unknown, NULL) != KOLO_OK)
+        kolo_detail_set(""); /* it could be loaded before */
+    explicit_bzero(&settings, sizeof(settings));
+}
+
+static void on_notice(void *context, const char *text)
+{
+    (void)context;
+    KOLO_WARN("%s", text);
+}
+
+void kolo_store_config(const struct kolo_settings *settings, int size,
+                       const struct kolo_secret *secret,
+                       struct kolo_store_server_config *config_out)
+{
+    *config_out = (struct kolo_store_server_config){.size = size,
+                                                    .owner = "rank 0",
+                                                    .secret = *secret,
+                                                    .start_timeout_ms = settings->start_timeout_ms,
+                                                    .stall_warn_ms = settings->stall_warn_ms,
+                                                    .peer_timeout_ms = settings->peer_timeout_ms,
+                                                    .events = {.notice = on_notice}};
+}
+
+/* ---- joining ---- */
+
+/** Spinning pays only where every rank of this host has a core to itself. */
+static void choose_waiting(struct kolo_comm *comm)
+{
+    const struct kolo_settings *settings = &comm->settings;
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    bool is_bound = settings->launcher[0] != '\0' && strcmp(settings->bind, "none") != 0;
+    bool has_cores =
+        kolo_local_cpus() >= comm->local_size || (is_bound && online >= (long)comm->local_size);
+    comm->spin_ns = settings->spin_us >= 0 ? settings->spin_us * 1000 : has_cores ? 50000 : 0;
+    comm->yield_ns = 50000;
+}
+
+static void count_neighbours(struct kolo_comm *comm)
+{
+    for (int rank = 0; rank < comm->size; rank++) {
+        if (comm->peers[rank].identity.host_id != comm->peers[comm->rank].identity.host_id)
+            continue;
+        comm->local_size++;
+        comm->local_rank += rank < comm->rank;
+    }
+}
+
+static kolo_status open_endpoint(struct kolo_comm *comm, const struct kolo_secret *secret,
+                                 const struct kolo_endpoint_events *events)
+{
+    struct kolo_endpoint_config config = {.rank = comm->rank,
+                                          .size = comm->size,
+                                          .settings = &comm->settings,
+                                          .secret = *secret,
+                                          .heap = comm->heap,
+                                          .events = *events};
+    kolo_identity_here(comm->rank, &config.identity);
+    kolo_status status = kolo_endpoint_open(&config, &comm->endpoint);
+    explicit_bzero(&config.secret, sizeof(config.secret));
+    return status;
+}
+
+static kolo_status open_local(struct kolo_comm *comm, const struct kolo_secret *secret,
+                              const struct kolo_endpoint_events *events)
+{
+    size_t n = (size_t)comm->size;
+    kolo_status status = KOLO_ERR_NO_MEMORY;
+    comm->sent = kolo_calloc(2 * n, sizeof(*comm->sent));
+    comm->left_ns = kolo_calloc(n, sizeof(*comm->left_ns));
+    if (comm->sent == NULL || comm->left_ns == NULL)
+        goto out;
+    comm->received = comm->sent + n;
+    KOLO_TRY(kolo_heap_create(&comm->heap));
+    KOLO_TRY(open_endpoint(comm, secret, events));
+out:
+    return status;
+}
+
+kolo_status kolo_comm_join(struct kolo_comm *comm, const struct kolo_secret *secret, int fd,
+                           kolo_deadline deadline)
+{
+    struct kolo_endpoint_events events;
+    struct kolo_store_client_events store_events;
+    struct kolo_peer *self = kolo_calloc(1, sizeof(*self));
+    kolo_comm_events(comm, &events, &store_events);
+    kolo_status status = self != NULL ? open_local(comm, secret, &events) : KOLO_ERR_NO_MEMORY;
+    if (status != KOLO_OK) {
+        close(fd);
+        goto out;
+    }
+    kolo_endpoint_self(comm->endpoint, self);
+    KOLO_TRY(kolo_store_client_join(kolo_endpoint_poller(comm->endpoint), NULL, 0, fd, secret, self,
+                                    comm->size, deadline, &store_events, &comm->store,
+                                    &comm->peers));
+    kolo_store_client_keepalive(comm->store, comm->settings.peer_timeout_ms);
+    status = kolo_endpoint_set_peers(comm->endpoint, comm->peers);
+    if (status != KOLO_OK) {
+        kolo_store_client_abort(comm->store, status, kolo_error_detail());
+        goto out;
+    }
+    count_neighbours(comm);
+    choose_waiting(comm);
+out:
+    kolo_free_memory(self);
+    return status;
+}
+
+/* ---- kolo_init ---- */
+
+static kolo_status check_world(const struct kolo_settings *settings)
+{
+    if (settings->size == 0 || settings->size < -1)
+        return kolo_fail(KOLO_ERR_CONFIG, "KOLO_SIZE=%lld: a world has at least 1 rank",
+                         (long long)settings->size);
+    if ((settings->size < 0) != (settings->rank < 0))
+        return kolo_fail(KOLO_ERR_CONFIG,
+                         "%s is given without %s: set both (kolorun does), or neither for a world "
+                         "of one rank",
+                         settings->rank < 0 ? "KOLO_SIZE" : "KOLO_RANK",
+                         settings->rank < 0 ? "KOLO_RANK" : "KOLO_SIZE");
+    if (settings->rank >= settings->size && settings->size > 0)
+        return kolo_fail(KOLO_ERR_CONFIG, "KOLO_RANK=%lld is not below KOLO_SIZE=%lld",
+                         (long long)settings->rank, (long long)settings->size);
+    if (settings->size > 1 && settings->rendezvous[0] == '\0')
+        return kolo_fail(KOLO_ERR_CONFIG,
+                         "%lld ranks need KOLO_RENDEZVOUS (or config.rendezvous): "
+                         "tcp://HOST:PORT or file:///SHARED/PATH; or start the program by kolorun",
+                         (long long)settings->size);
+    if (settings->size > 1 && settings->secret[0] == '\0')
+        return kolo_fail(KOLO_ERR_CONFIG,
+                         "%lld ranks need KOLO_SECRET (or config.secret), the same on all: make "
+                         "one with `openssl rand -hex 32`; or start the program by kolorun",
+                         (long long)settings->size);
+    return KOLO_OK;
+}
+
+/** A connection to the store, which this rank may first have to open itself. */
+static kolo_status reach_store(struct kolo_comm *comm, const struct kolo_secret *secret,
+                               kolo_deadline deadline, int *fd_out)
+{
+    struct kolo_store_server_config config;
+    struct kolo_rendezvous rendezvous;
+    bool is_launched = comm->settings.launcher[0] != '\0';
+    kolo_status status;
+    kolo_store_config(&comm->settings, comm->size, secret, &config);
+    if (comm->size == 1 && !is_launched) {
+        KOLO_TRY(kolo_store_thread_start(&config, NULL, 0, NULL, &comm->own_store));
+        KOLO_TRY(kolo_store_thread_pair(comm->own_store, fd_out));
+        goto out;
+    }
+    KOLO_TRY(kolo_rendezvous_parse(comm->settings.rendezvous, &rendezvous));
+    if (is_launched || comm->rank != 0) {
+        KOLO_TRY(kolo_rendezvous_dial(&rendezvous, secret, comm->rank, deadline, fd_out));
+        goto out;
+    }
+    KOLO_TRY(kolo_rendezvous_host_open(&rendezvous, comm->settings.net, &config, &comm->host));
+    KOLO_TRY(kolo_store_thread_pair(kolo_rendezvous_host_store(comm->host), fd_out));
+out:
+    explicit_bzero(&config.secret, sizeof(config.secret));
+    return status;
+}
+
+static kolo_status start(struct kolo_comm *comm)
+{
+    struct kolo_secret secret;
+    kolo_deadline deadline = kolo_deadline_in_ms(comm->settings.start_timeout_ms);
+    bool is_alone = comm->settings.size < 0;
+    int fd = -1;
+    kolo_status status;
+    KOLO_TRY(check_world(&comm->settings));
+    comm->rank = is_alone ? 0 : (int)comm->settings.rank;
+    comm->size = is_alone ? 1 : (int)comm->settings.size;
+    kolo_log_set_rank(comm->size > 1 ? comm->rank : -1);
+    if (comm->rank == 0)
+        kolo_config_warn_unknown();
+    if (comm->settings.secret[0] != '\0')
+        KOLO_TRY(kolo_secret_parse(comm->settings.secret, &secret));
+    else
+        KOLO_TRY(kolo_secret_make(&secret)); /* nobody else needs it */
+    KOLO_TRY(reach_store(comm, &secret, deadline, &fd));
+    KOLO_TRY(kolo_comm_join(comm, &secret, fd, deadline));
+out:
+    explicit_bzero(&secret, sizeof(secret));
+    return status;
+}
+
+kolo_status kolo_init(const struct kolo_config *config, struct kolo_comm **comm_out)
+{
+    struct kolo_comm *comm = NULL;
+    kolo_status status;
+    if (comm_out == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_init: comm_out is NULL");
+    KOLO_TRY(kolo_comm_create(&comm));
+    KOLO_TRY(kolo_config_settings(config, &comm->settings));
+    KOLO_TRY(start(comm));
+    *comm_out = comm;
+    return KOLO_OK;
+out:
+    (void)kolo_comm_destroy(comm, 0);
+    return status;
+}
+
+kolo_status kolo_finalize(struct kolo_comm *comm)
+{
+    if (comm == NULL)
+        return KOLO_OK;
+    kolo_deadline deadline = kolo_deadline_in_ms(comm->settings.exit_timeout_ms);
+    kolo_engine_stop_thread(comm);
+    kolo_comm_enter(comm);
+    bool has_failed = comm->failure.status != KOLO_OK;
+    while (comm->asyncs != NULL) {
+        struct kolo_request *request = comm->asyncs;
+        if (request->status == KOLO_AGAIN)
+            kolo_request_end(request, KOLO_ERR_ABORTED);
+        kolo_request_free(request);
+    }
+    kolo_comm_leave(comm);
+    kolo_status status = kolo_comm_destroy(comm, deadline);
+    return has_failed ? KOLO_OK : status;
+}

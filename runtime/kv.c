@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public key-value calls: a question to the store, and a wait for its answer.
+#include "runtime/comm.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+static kolo_status check_key(const struct kolo_comm *comm, const char *function, const char *key)
+{
+    if (comm == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: comm is NULL", function);
+    if (key == NULL || key[0] == '\0')
+        return kolo_fail(KOLO_ERR_INVALID, "%s: key is %s", function,
+                         key == NULL ? "NULL" : "empty");
+    if (strlen(key) > KOLO_STORE_KEY_MAX)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: key of %zu bytes is longer than %d", function,
+                         strlen(key), KOLO_STORE_KEY_MAX);
+    return KOLO_OK;
+}
+
+/** Waits for the answer and says in words what went wrong. Held: lock. */
+static kolo_status await(struct kolo_comm *comm, const char *function, const char *key,
+                         struct kolo_store_call *call, int64_t timeout_ms)
+{
+    (void)kolo_engine_wait(comm, &call->status, kolo_deadline_in_ms(timeout_ms));
+    if (call->status == KOLO_AGAIN) {
+        kolo_store_client_cancel(comm->store, call);
+        if (comm->failure.status != KOLO_OK)
+            return kolo_comm_failed(comm, NULL);
+        return kolo_fail(KOLO_ERR_TIMEOUT, "%s '%s': %.1f s passed without an answer", function,
+                         key, (double)timeout_ms / 1000);
+    }
+    if (call->status == KOLO_OK)
+        return KOLO_OK;
+    if (comm->failure.status != KOLO_OK && kolo_status_lost(call->status) != KOLO_LOST_CALL)
+        return kolo_comm_failed(comm, NULL);
+    return kolo_fail(call->status, "%s '%s': %s", function, key,
+                     call->why[0] != '\0' ? call->why : kolo_status_text(call->status));
+}
+
+kolo_status kolo_kv_set(struct kolo_comm *comm, const char *key, const void *value, size_t bytes)
+{
+    struct kolo_store_call call = {0};
+    kolo_status status = check_key(comm, "kolo_kv_set", key);
+    if (status != KOLO_OK)
+        return status;
+    if (bytes > KOLO_STORE_VALUE_MAX)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_kv_set '%s': %zu bytes are more than %d", key,
+                         bytes, KOLO_STORE_VALUE_MAX);
+    if (value == NULL && bytes > 0)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_kv_set '%s': value is NULL for %zu bytes", key,
+                         bytes);
+    kolo_comm_enter(comm);
+    if (comm->failure.status != KOLO_OK) {
+        status = kolo_comm_failed(comm, NULL);
+    } else {
+        kolo_store_client_set(comm->store, key, value, bytes, &call);
+        status = await(comm, "kolo_kv_set", key, &call, comm->settings.timeout_ms);
+    }
+    kolo_comm_leave(comm);
+    return status;
+}
+
+static kolo_status hand_over(const char *key, const struct kolo_store_call *call, void *value,
+                             size_t *bytes)
+{
+    size_t capacity = *bytes;
+    *bytes = call->bytes;
+    if (call->bytes > capacity)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_kv_get '%s': %zu bytes do not fit into %zu", key,
+                         call->bytes, capacity);
+    if (call->bytes > 0)
+        memcpy(value, call->value, call->bytes);
+    return KOLO_OK;
+}
+
+kolo_status kolo_kv_get(struct kolo_comm *comm, const char *key, void *value, size_t *bytes,
+                        int timeout_ms)
+{
+    struct kolo_store_call call = {0};
+    kolo_status status = check_key(comm, "kolo_kv_get", key);
+    if (status != KOLO_OK)
+        return status;
+    if (bytes == NULL || (value == NULL && *bytes > 0))
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_kv_get '%s': %s is NULL", key,
+                         bytes == NULL ? "bytes" : "value");
+    kolo_comm_enter(comm);
+    if (comm->failure.status != KOLO_OK) {
+        status = kolo_comm_failed(comm, NULL);
+    } else {
+        bool waits = timeout_ms != 0;
+        kolo_store_client_get(comm->store, key, waits, &call);
+        status = await(comm, "kolo_kv_get", key, &call,
+                       timeout_ms > 0 ? timeout_ms : comm->settings.timeout_ms);
+    }
+    kolo_comm_leave(comm);
+    if (status == KOLO_OK)
+        status = hand_over(key, &call, value, bytes);
+    kolo_free_memory(call.value);
+    return status;
+}
+
+kolo_status kolo_kv_add(struct kolo_comm *comm, const char *key, int64_t amount, int64_t *sum_out)
+{
+    struct kolo_store_call call = {0};
+    kolo_status status = check_key(comm, "kolo_kv_add", key);
+    if (status != KOLO_OK)
+        return status;
+    kolo_comm_enter(comm);
+    if (comm->failure.status != KOLO_OK) {
+        status = kolo_comm_failed(comm, NULL);
+    } else {
+        kolo_store_client_add(comm->store, key, amount, &call);
+        status = await(comm, "kolo_kv_add", key, &call, comm->settings.timeout_ms);
+    }
+    kolo_comm_leave(comm);
+    if (status == KOLO_OK && sum_out != NULL)
+        *sum_out = call.sum;
+    return status;
+}

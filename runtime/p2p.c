@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public send and receive.
+#include "runtime/comm.h"
+
+#include <stdint.h>
+
+static kolo_status check(const struct kolo_comm *comm, const struct kolo_task *task,
+                         const void *buffer, const char *what)
+{
+    const struct kolo_opts *opts = task->opts;
+    size_t bytes;
+    if (comm == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: comm is NULL", task->function);
+    if (kolo_dtype_bytes(task->dtype) == 0)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: dtype %d is no type", task->function,
+                         (int)task->dtype);
+    if (task->peer < 0 || task->peer >= comm->size)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: peer %d is not a rank (there are %d)",
+                         task->function, task->peer, comm->size);
+    if (task->peer == comm->rank)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: peer %d is this rank itself", task->function,
+                         task->peer);
+    if (__builtin_mul_overflow(task->count, kolo_dtype_bytes(task->dtype), &bytes) ||
+        bytes > PTRDIFF_MAX)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: count %zu of %s is too large", task->function,
+                         task->count, kolo_dtype_text(task->dtype));
+    if (buffer == NULL && bytes > 0)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: %s is NULL for %zu bytes", task->function, what,
+                         bytes);
+    if (opts != NULL && opts->size != sizeof(*opts))
+        return kolo_fail(KOLO_ERR_INVALID, "%s: opts->size is %zu, not %zu: set it to sizeof",
+                         task->function, opts->size, sizeof(*opts));
+    if (opts != NULL && opts->timeout_ms < 0)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: opts->timeout_ms is %d, negative", task->function,
+                         opts->timeout_ms);
+    return KOLO_OK;
+}
+
+kolo_status kolo_send(struct kolo_comm *comm, const void *send, size_t count, kolo_dtype dtype,
+                      int peer, const struct kolo_opts *opts, struct kolo_request **request_out)
+{
+    struct kolo_task task = {.kind = KOLO_CALL_SEND,
+                             .function = "kolo_send",
+                             .send = send,
+                             .count = count,
+                             .dtype = dtype,
+                             .peer = peer,
+                             .opts = opts,
+                             .request_out = request_out};
+    kolo_status status;
+    KOLO_TRY(check(comm, &task, send, "send"));
+    KOLO_TRY(kolo_task_run(comm, &task));
+out:
+    return status;
+}
+
+kolo_status kolo_recv(struct kolo_comm *comm, void *recv, size_t count, kolo_dtype dtype, int peer,
+                      const struct kolo_opts *opts, struct kolo_request **request_out)
+{
+    struct kolo_task task = {.kind = KOLO_CALL_RECV,
+                             .function = "kolo_recv",
+                             .recv = recv,
+                             .count = count,
+                             .dtype = dtype,
+                             .peer = peer,
+                             .opts = opts,
+                             .request_out = request_out};
+    kolo_status status;
+    KOLO_TRY(check(comm, &task, recv, "recv"));
+    KOLO_TRY(kolo_task_run(comm, &task));
+out:
+    return status;
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a checked call to a request: copies what outlives the call, chooses the plan, finds scratch
+// before anything is sent, submits, and waits if the call is blocking. Also test and wait.
+#include "runtime/comm.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+static bool is_message(const struct kolo_task *task)
+{
+    return task->kind == KOLO_CALL_SEND || task->kind == KOLO_CALL_RECV;
+}
+
+/** Copies counts and displs (packed if none were given). */
+static kolo_status copy_arrays(struct kolo_request *request, const struct kolo_task *task, int size)
+{
+    size_t n = (size_t)size, at = 0;
+    if (task->counts == NULL)
+        return KOLO_OK;
+    request->arrays = kolo_calloc(2 * n, sizeof(*request->arrays));
+    if (request->arrays == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    for (size_t rank = 0; rank < n; rank++) {
+        request->arrays[rank] = task->counts[rank];
+        request->arrays[n + rank] = task->displs != NULL ? task->displs[rank] : at;
+        at += task->counts[rank];
+    }
+    request->args.counts = request->arrays;
+    request->args.displs = request->arrays + n;
+    request->call.count = at;
+    request->call.hash =
+        kolo_call_hash(request->call.hash, task->counts, n * sizeof(*task->counts));
+    return KOLO_OK;
+}
+
+static kolo_status take_name(struct kolo_request *request, const struct kolo_task *task)
+{
+    const char *name = task->opts != NULL ? task->opts->name : NULL;
+    if (name == NULL || name[0] == '\0')
+        return KOLO_OK;
+    request->call.hash = kolo_call_hash(request->call.hash, name, strlen(name));
+    request->call.name = name;
+    if (task->request_out == NULL)
+        return KOLO_OK;
+    request->name = kolo_strdup(name);
+    request->call.name = request->name;
+    return request->name != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+}
+
+static void choose_plan(struct kolo_comm *comm, struct kolo_request *request,
+                        const struct kolo_task *task)
+{
+    size_t element_bytes = kolo_dtype_bytes(task->dtype);
+    size_t segment = comm->settings.segment_bytes / element_bytes;
+    request->args.rank = comm->rank;
+    request->args.size = comm->size;
+    request->args.root = task->root;
+    request->args.count = task->count;
+    request->args.in_place = task->in_place;
+    request->args.segment = segment > 0 ? segment : 1;
+    request->plan = kolo_plan_choose(kolo_call_collective(task->kind), &request->args,
+                                     task->count * element_bytes, comm->settings.small_bytes,
+                                     comm->settings.plan);
+    request->call.plan = (int)(request->plan - kolo_plans);
+    request->nsteps = request->plan->nsteps(&request->args);
+    if (request->plan->is_segmented)
+        request->call.hash = kolo_call_hash(request->call.hash, &request->args.segment,
+                                            sizeof(request->args.segment));
+}
+
+static kolo_status fill_in(struct kolo_comm *comm, struct kolo_request *request,
+                           const struct kolo_task *task)
+{
+    int timeout_ms = task->opts != NULL ? task->opts->timeout_ms : 0;
+    kolo_status status;
+    request->comm = comm;
+    request->send = task->send;
+    request->recv = task->recv;
+    request->timeout_ms = timeout_ms > 0 ? timeout_ms : (int)comm->settings.timeout_ms;
+    request->deadline = kolo_deadline_in_ms(request->timeout_ms);
+    request->call = (struct kolo_call){.kind = task->kind,
+                                       .dtype = task->dtype,
+                                       .op = task->op,
+                                       .root = task->root,
+                                       .count = task->count,
+                                       .peer = task->peer};
+    KOLO_TRY(take_name(request, task));
+    KOLO_TRY(copy_arrays(request, task, comm->size));
+    if (is_message(task))
+        request->call.root = task->kind == KOLO_CALL_SEND ? task->peer : comm->rank;
+    else
+        choose_plan(comm, request, task);
+out:
+    return status;
+}
+
+/** Held: lock. Nothing is sent unless it returns KOLO_OK. */
+static kolo_status submit(struct kolo_comm *comm, struct kolo_request *request,
+                          const struct kolo_task *task)
+{
+    kolo_status status = KOLO_OK;
+    if (comm->failure.status != KOLO_OK)
+        return kolo_comm_failed(comm, NULL);
+    if (!is_message(task))
+        KOLO_TRY(kolo_comm_scratch(
+            comm, request, request->plan->scratch(&request->args) * kolo_dtype_bytes(task->dtype)));
+    if (task->request_out != NULL)
+        KOLO_TRY(kolo_engine_start_thread(comm));
+    kolo_request_submit(comm, request);
+out:
+    return status;
+}
+
+/** The result of a request that is over. Held: lock. */
+static kolo_status result_of(struct kolo_comm *comm, const struct kolo_request *request)
+{
+    return request->status == KOLO_OK ? KOLO_OK : kolo_comm_failed(comm, request);
+}
+
+static kolo_status run_async(struct kolo_comm *comm, const struct kolo_task *task)
+{
+    struct kolo_request *request = kolo_calloc(1, sizeof(*request));
+    *task->request_out = NULL;
+    if (request == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    request->is_async = true;
+    kolo_status status = fill_in(comm, request, task);
+    if (status == KOLO_OK) {
+        kolo_comm_enter(comm);
+        status = submit(comm, request, task);
+        if (status == KOLO_OK)
+            kolo_engine_notify(comm);
+        kolo_comm_leave(comm);
+    }
+    if (status != KOLO_OK)
+        kolo_request_free(request);
+    else
+        *task->request_out = request;
+    return status;
+}
+
+kolo_status kolo_task_run(struct kolo_comm *comm, const struct kolo_task *task)
+{
+    struct kolo_request request = {0};
+    if (task->request_out != NULL)
+        return run_async(comm, task);
+    kolo_status status = fill_in(comm, &request, task);
+    if (status == KOLO_OK) {
+        kolo_comm_enter(comm);
+        status = submit(comm, &request, task);
+        if (status == KOLO_OK) {
+            kolo_engine_notify(comm);
+            (void)kolo_engine_wait(comm, &request.status, KOLO_NEVER); /* has its own deadline */
+            status = result_of(comm, &request);
+        }
+        kolo_comm_leave(comm);
+    }
+    kolo_request_free(&request);
+    return status;
+}
+
+/** Hands a finished request's result to the user. Held: lock. */
+static kolo_status collect(struct kolo_comm *comm, struct kolo_request **request)
+{
+    if ((*request)->status == KOLO_AGAIN)
+        return KOLO_AGAIN;
+    kolo_status status = result_of(comm, *request);
+    kolo_request_free(*request);
+    *request = NULL;
+    return status;
+}
+
+kolo_status kolo_test(struct kolo_request **request)
+{
+    if (request == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_test: request is NULL");
+    if (*request == NULL)
+        return KOLO_OK;
+    struct kolo_comm *comm = (*request)->comm;
+    kolo_comm_enter(comm);
+    if ((*request)->status == KOLO_AGAIN)
+        kolo_engine_poll(comm);
+    kolo_status status = collect(comm, request);
+    kolo_comm_leave(comm);
+    return status;
+}
+
+kolo_status kolo_wait(struct kolo_request **request, int timeout_ms)
+{
+    if (request == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_wait: request is NULL");
+    if (*request == NULL)
+        return KOLO_OK;
+    struct kolo_comm *comm = (*request)->comm;
+    kolo_deadline deadline = kolo_deadline_in_ms(timeout_ms);
+    kolo_comm_enter(comm);
+    (void)kolo_engine_wait(comm, &(*request)->status, deadline);
+    kolo_status status = collect(comm, request);
+    kolo_comm_leave(comm);
+    return status;
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// kolo_run_threads: n ranks as threads of this process, which meet in a store on a thread of its
+// own over socket pairs. If one of them cannot come up, the store is stopped, which ends the
+// others' wait for it.
+#include "runtime/init.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+/* With more ranks than this each gets a stack of 2 MiB instead of the system's. */
+enum { MANY_RANKS = 64, MANY_RANKS_STACK_BYTES = 2 << 20 };
+
+struct team;
+
+struct member {
+    struct team *team;
+    int rank, fd;
+    bool has_thread;
+    pthread_t thread;
+    kolo_status status;
+    char detail[KOLO_DETAIL_MAX];
+};
+
+struct team {
+    int size;
+    struct kolo_settings settings;
+    struct kolo_secret secret;
+    kolo_status (*rank_main)(struct kolo_comm *comm, void *arg);
+    void *arg;
+    struct kolo_store_thread *store;
+    struct member *members;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int running;
+    const struct member *broken; /* the first that could not come up */
+};
+
+static kolo_status come_up(struct member *member, struct kolo_comm **comm_out)
+{
+    struct team *team = member->team;
+    struct kolo_comm *comm = NULL;
+    kolo_status status = kolo_comm_create(&comm);
+    if (status != KOLO_OK) {
+        close(member->fd);
+        return status;
+    }
+    comm->settings = team->settings;
+    comm->rank = member->rank;
+    comm->size = team->size;
+    status = kolo_comm_join(comm, &team->secret, member->fd,
+                            kolo_deadline_in_ms(team->settings.start_timeout_ms));
+    if (status != KOLO_OK)
+        (void)kolo_comm_destroy(comm, 0);
+    else
+        *comm_out = comm;
+    return status;
+}
+
+static void keep_result(struct member *member, kolo_status status)
+{
+    member->status = status;
+    if (status != KOLO_OK)
+        snprintf(member->detail, sizeof(member->detail), "%s", kolo_error_detail());
+}
+
+static void *member_main(void *argument)
+{
+    struct member *member = argument;
+    struct team *team = member->team;
+    struct kolo_comm *comm = NULL;
+    kolo_log_set_rank(member->rank);
+    keep_result(member, come_up(member, &comm));
+    bool is_up = member->status == KOLO_OK;
+    if (is_up) {
+        kolo_detail_set("");
+        keep_result(member, team->rank_main(comm, team->arg));
+        kolo_status left = kolo_finalize(comm);
+        if (member->status == KOLO_OK)
+            keep_result(member, left);
+    }
+    pthread_mutex_lock(&team->lock);
+    if (!is_up && team->broken == NULL)
+        team->broken = member;
+    team->running--;
+    pthread_cond_signal(&team->changed);
+    pthread_mutex_unlock(&team->lock);
+    return NULL;
+}
+
+static kolo_status start_member(struct team *team, struct member *member)
+{
+    pthread_attr_t attributes;
+    int error = pthread_attr_init(&attributes);
+    if (error == 0) {
+        if (team->size > MANY_RANKS)
+            error = pthread_attr_setstacksize(&attributes, MANY_RANKS_STACK_BYTES);
+        if (error == 0)
+            error = pthread_create(&member->thread, &attributes, member_main, member);
+        pthread_attr_destroy(&attributes);
+    }
+    if (error != 0)
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "cannot start rank %d of %d as a thread",
+                               member->rank, team->size);
+    member->has_thread = true;
+    return KOLO_OK;
+}
+
+/** A place at the store for every rank, before any rank begins. */
+static kolo_status prepare(struct team *team)
+{
+    struct kolo_store_server_config config;
+    kolo_status status;
+    team->members = kolo_calloc((size_t)team->size, sizeof(*team->members));
+    if (team->members == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    for (int rank = 0; rank < team->size; rank++)
+        team->members[rank] = (struct member){.team = team, .rank = rank, .fd = -1};
+    KOLO_TRY(kolo_secret_make(&team->secret));
+    kolo_store_config(&team->settings, team->size, &team->secret, &config);
+    KOLO_TRY(kolo_store_thread_start(&config, NULL, 0, NULL, &team->store));
+    for (int rank = 0; rank < team->size; rank++)
+        KOLO_TRY(kolo_store_thread_pair(team->store, &team->members[rank].fd));
+out:
+    return status;
+}
+
+/** Ends the store at once: ranks that wait for others there get an error. */
+static void stop_store(struct team *team, kolo_deadline deadline)
+{
+    if (team->store != NULL)
+        kolo_store_thread_stop(team->store, deadline);
+    team->store = NULL;
+}
+
+/** Starts all members and waits for them. */
+static kolo_status run_members(struct team *team)
+{
+    kolo_status status = KOLO_OK;
+    for (int rank = 0; rank < team->size && status == KOLO_OK; rank++) {
+        pthread_mutex_lock(&team->lock);
+        team->running++;
+        pthread_mutex_unlock(&team->lock);
+        status = start_member(team, &team->members[rank]);
+        if (status != KOLO_OK)
+            team->running--; /* no other thread waits on it */
+    }
+    if (status != KOLO_OK)
+        stop_store(team, 0);
+    pthread_mutex_lock(&team->lock);
+    while (team->running > 0 && team->broken == NULL)
+        pthread_cond_wait(&team->changed, &team->lock);
+    bool is_broken = team->broken != NULL;
+    pthread_mutex_unlock(&team->lock);
+    if (is_broken)
+        stop_store(team, 0);
+    for (int rank = 0; rank < team->size; rank++) {
+        struct member *member = &team->members[rank];
+        if (member->has_thread)
+            pthread_join(member->thread, NULL);
+        else if (member->fd >= 0)
+            close(member->fd);
+    }
+    return status;
+}
+
+/** The cause: the rank that could not come up, else the lowest that failed. */
+static kolo_status result_of(const struct team *team)
+{
+    const struct member *member = team->broken;
+    for (int rank = 0; rank < team->size && member == NULL; rank++)
+        if (team->members[rank].status != KOLO_OK)
+            member = &team->members[rank];
+    if (member == NULL)
+        return KOLO_OK;
+    kolo_detail_set(member->detail);
+    return member->status;
+}
+
+static kolo_status run_team(struct team *team)
+{
+    kolo_status status = prepare(team);
+    if (status == KOLO_OK) {
+        status = run_members(team);
+    } else {
+        for (int rank = 0; team->members != NULL && rank < team->size; rank++)
+            if (team->members[rank].fd >= 0)
+                close(team->members[rank].fd);
+    }
+    char detail[KOLO_DETAIL_MAX];
+    snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
+    stop_store(team, kolo_deadline_in_ms(team->settings.exit_timeout_ms));
+    kolo_detail_set(detail);
+    return status == KOLO_OK ? result_of(team) : status;
+}
+
+kolo_status kolo_run_threads(int nranks, const struct kolo_config *config,
+                             kolo_status (*rank_main)(struct kolo_comm *comm, void *arg), void *arg)
+{
+    kolo_status status = KOLO_ERR_NO_MEMORY;
+    if (nranks < 1 || nranks > 1 << 20)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_run_threads: nranks is %d", nranks);
+    if (rank_main == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_run_threads: rank_main is NULL");
+    struct team *team = kolo_calloc(1, sizeof(*team));
+    if (team == NULL)
+        return status;
+    team->size = nranks;
+    team->rank_main = rank_main;
+    team->arg = arg;
+    pthread_mutex_init(&team->lock, NULL); /* with default attributes these cannot fail here */
+    pthread_cond_init(&team->changed, NULL);
+    KOLO_TRY(kolo_config_settings(config, &team->settings));
+    team->settings.launcher[0] = '\0'; /* this world has nothing to do with the one outside */
+    kolo_config_warn_unknown();
+    KOLO_TRY(run_team(team));
+out:
+    pthread_cond_destroy(&team->changed);
+    pthread_mutex_destroy(&team->lock);
+    kolo_free_memory(team->members);
+    explicit_bzero(team, sizeof(*team));
+    kolo_free_memory(team);
+    return status;
+}

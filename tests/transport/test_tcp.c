@@ -1,0 +1,776 @@
+// SPDX-License-Identifier: Apache-2.0
+// TCP links between endpoints of this thread, and between an endpoint and a raw peer that knows the
+// secret but not how to behave.
+#include <criterion/criterion.h>
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "transport/conn_private.h"
+#include "transport/link.h"
+#include "transport/tcp.h"
+
+enum { RANKS_MAX = 8 };
+
+struct rank {
+    struct kolo_endpoint *endpoint;
+    int mismatches, aborted, left, down;
+    kolo_status why;
+    char text[1024];
+};
+
+struct world {
+    int size;
+    struct kolo_settings settings;
+    struct kolo_secret secret;
+    struct rank ranks[RANKS_MAX];
+    struct kolo_peer peers[RANKS_MAX];
+};
+
+static void on_mismatch(void *context, int peer, uint32_t channel, const struct kolo_desc *expected,
+                        const struct kolo_desc *arrived)
+{
+    (void)peer, (void)channel, (void)expected, (void)arrived;
+    ((struct rank *)context)->mismatches++;
+}
+
+static void on_aborted(void *context, int peer, kolo_status why, const char *text)
+{
+    struct rank *rank = context;
+    (void)peer;
+    rank->aborted++;
+    rank->why = why;
+    snprintf(rank->text, sizeof rank->text, "%s", text);
+}
+
+static void on_left(void *context, int peer)
+{
+    (void)peer;
+    ((struct rank *)context)->left++;
+}
+
+static void on_down(void *context, int peer, kolo_status why, const char *text)
+{
+    struct rank *rank = context;
+    (void)peer;
+    rank->down++;
+    rank->why = why;
+    snprintf(rank->text, sizeof rank->text, "%s", text);
+}
+
+static void set(struct world *w, const char *name, const char *value)
+{
+    cr_assert(kolo_settings_set(&w->settings, name, value, KOLO_FROM_API) == KOLO_OK, "%s",
+              kolo_error_detail());
+}
+
+static void init_world(struct world *w, int size)
+{
+    memset(w, 0, sizeof *w);
+    w->size = size;
+    kolo_settings_init(&w->settings);
+    set(w, "transport", "tcp");
+    cr_assert(kolo_secret_make(&w->secret) == KOLO_OK);
+}
+
+static void open_rank(struct world *w, int rank)
+{
+    struct kolo_endpoint_config config = {
+        .rank = rank,
+        .size = w->size,
+        .settings = &w->settings,
+        .secret = w->secret,
+        .events = {&w->ranks[rank], on_mismatch, NULL, on_aborted, on_left, on_down}};
+    kolo_identity_here(rank, &config.identity);
+    cr_assert(kolo_endpoint_open(&config, &w->ranks[rank].endpoint) == KOLO_OK, "%s",
+              kolo_error_detail());
+    kolo_endpoint_self(w->ranks[rank].endpoint, &w->peers[rank]);
+}
+
+/** Opens the first @p opened ranks; the others are played by the test. */
+static void open_world(struct world *w, int opened)
+{
+    for (int i = 0; i < opened; i++)
+        open_rank(w, i);
+    for (int i = opened; i < w->size; i++) {
+        w->peers[i] = w->peers[0];
+        w->peers[i].identity.rank = i;
+    }
+    for (int i = 0; i < opened; i++)
+        cr_assert(kolo_endpoint_set_peers(w->ranks[i].endpoint, w->peers) == KOLO_OK, "%s",
+                  kolo_error_detail());
+}
+
+static void close_world(struct world *w)
+{
+    for (int i = 0; i < w->size; i++)
+        (void)kolo_endpoint_close(w->ranks[i].endpoint, kolo_deadline_in_ms(0));
+}
+
+static bool progress(struct world *w)
+{
+    bool any = false;
+    for (int i = 0; i < w->size; i++) {
+        bool moved = false;
+        if (w->ranks[i].endpoint)
+            cr_assert(kolo_endpoint_progress(w->ranks[i].endpoint, &moved) == KOLO_OK);
+        any |= moved;
+    }
+    return any;
+}
+
+/** Progress until *flag is no longer AGAIN (or, as a count, positive). */
+static void run_until(struct world *w, const kolo_status *status, const int *count, int ms)
+{
+    kolo_deadline deadline = kolo_deadline_in_ms(ms);
+    while (!kolo_deadline_passed(deadline)) {
+        progress(w);
+        if ((status && *status != KOLO_AGAIN) || (count && *count > 0))
+            return;
+    }
+}
+
+static struct kolo_link *link_of(struct world *w, int from, int to)
+{
+    struct kolo_link *link = NULL;
+    cr_assert(kolo_endpoint_link(w->ranks[from].endpoint, to, kolo_deadline_in_ms(10000), &link) ==
+                  KOLO_OK,
+              "%s", kolo_error_detail());
+    return link;
+}
+
+static struct kolo_desc desc_of(int tag)
+{
+    struct kolo_desc desc = {{0}};
+    desc.bytes[0] = (uint8_t)tag;
+    desc.bytes[23] = (uint8_t)(tag >> 8);
+    return desc;
+}
+
+static uint8_t pattern(size_t i, int tag)
+{
+    return (uint8_t)(i * 7 + i / 251 + (size_t)tag * 31);
+}
+
+static uint8_t *make_data(size_t bytes, int tag)
+{
+    uint8_t *data = malloc(bytes + 1);
+    for (size_t i = 0; i < bytes; i++)
+        data[i] = pattern(i, tag);
+    return data;
+}
+
+/** Moves one message and checks it. */
+static void move(struct world *w, int from, int to, uint32_t channel, size_t bytes, bool is_early)
+{
+    struct kolo_desc desc = desc_of((int)bytes);
+    struct kolo_work send, receive;
+    uint8_t *src = make_data(bytes, (int)channel), *dst = calloc(1, bytes + 1);
+    struct kolo_link *out = link_of(w, from, to), *in = link_of(w, to, from);
+
+    kolo_link_send(out, channel, &desc, src, bytes, &send);
+    for (int i = 0; is_early && i < 50; i++)
+        progress(w);
+    kolo_link_recv(in, channel, &desc, dst, bytes, NULL, &receive);
+    run_until(w, &receive.status, NULL, 10000);
+    run_until(w, &send.status, NULL, 10000);
+    cr_assert(send.status == KOLO_OK && receive.status == KOLO_OK, "%zu: %d %d %s", bytes,
+              send.status, receive.status, w->ranks[to].text);
+    cr_assert(memcmp(src, dst, bytes) == 0, "%zu bytes differ", bytes);
+    free(src);
+    free(dst);
+}
+
+static const size_t sizes[] = {0,      1,      7,      8,       31,           32,    33,
+                               4095,   4096,   65503,  65504,   65505,        65536, 65537,
+                               262144, 262145, 300000, 1000003, (8 << 20) + 5};
+
+Test(tcp, messages_of_all_sizes_both_ways, .timeout = 60)
+{
+    struct world w;
+    init_world(&w, 2);
+    open_world(&w, 2);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        move(&w, 0, 1, 1, sizes[i], false);
+        move(&w, 1, 0, 2, sizes[i], true);
+    }
+    close_world(&w);
+}
+
+Test(tcp, works_over_ipv6, .timeout = 60)
+{
+    struct world w;
+    char text[256];
+    init_world(&w, 2);
+    set(&w, "net", "::1");
+    open_world(&w, 2);
+    move(&w, 0, 1, 1, 1000003, false);
+    move(&w, 1, 0, 1, 1000003, true);
+    kolo_link_describe(link_of(&w, 0, 1), text, sizeof text);
+    cr_assert(strstr(text, "tcp [::1]:"), "%s", text);
+    close_world(&w);
+}
+
+Test(tcp, dials_that_cross_end_in_one_link, .timeout = 60)
+{
+    for (int delay = 0; delay < 30; delay++) {
+        struct world w;
+        init_world(&w, 2);
+        open_world(&w, 2);
+        int first = delay % 2;
+        (void)link_of(&w, first, 1 - first);
+        for (int i = 0; i < delay / 2; i++) {
+            bool moved;
+            cr_assert(kolo_endpoint_progress(w.ranks[delay % 3 == 0].endpoint, &moved) == KOLO_OK);
+        }
+        (void)link_of(&w, 1 - first, first);
+        move(&w, 0, 1, 1, 100, false);
+        move(&w, 1, 0, 1, 100, false);
+        cr_assert(w.ranks[0].down == 0 && w.ranks[1].down == 0, "%s%s", w.ranks[0].text,
+                  w.ranks[1].text);
+        close_world(&w);
+    }
+}
+
+Test(tcp, reductions_take_whole_elements_whatever_the_cuts, .timeout = 60)
+{
+    static const size_t counts[] = {1, 3, 8188, 8189, 131071, 400001};
+    struct world w;
+
+    init_world(&w, 2);
+    open_world(&w, 2);
+    for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
+        size_t count = counts[c];
+        struct kolo_desc desc = desc_of((int)count);
+        int64_t *src = malloc(count * 8), *dst = malloc(count * 8);
+        for (size_t i = 0; i < count; i++) {
+            src[i] = (int64_t)i * 3;
+            dst[i] = (int64_t)i << 32;
+        }
+        struct kolo_action action = {
+            .kind = KOLO_REDUCE, .dtype = KOLO_INT64, .op = KOLO_SUM, .local = dst};
+        struct kolo_work send, receive;
+        /* A small one before it puts the large one at an odd place of the buffer. */
+        move(&w, 0, 1, 9, 13, true);
+        kolo_link_recv(link_of(&w, 1, 0), 3, &desc, dst, count * 8, &action, &receive);
+        kolo_link_send(link_of(&w, 0, 1), 3, &desc, src, count * 8, &send);
+        run_until(&w, &receive.status, NULL, 10000);
+        run_until(&w, &send.status, NULL, 10000);
+        cr_assert(receive.status == KOLO_OK && send.status == KOLO_OK);
+        for (size_t i = 0; i < count; i++)
+            cr_assert(dst[i] == (int64_t)i * 3 + ((int64_t)i << 32), "element %zu of %zu", i,
+                      count);
+        free(src);
+        free(dst);
+    }
+    close_world(&w);
+}
+
+Test(tcp, many_channels_do_not_wait_for_each_other, .timeout = 60)
+{
+    enum { CHANNELS = 40 };
+    struct world w;
+    struct kolo_work sends[CHANNELS], receives[CHANNELS];
+    uint8_t *src[CHANNELS], *dst[CHANNELS];
+    size_t bytes = 3 << 20; /* above the credit: most wait for their receive */
+
+    init_world(&w, 2);
+    open_world(&w, 2);
+    for (int i = 0; i < CHANNELS; i++) {
+        struct kolo_desc desc = desc_of(i);
+        src[i] = make_data(bytes, i);
+        dst[i] = calloc(1, bytes);
+        kolo_link_send(link_of(&w, 0, 1), (uint32_t)i, &desc, src[i], bytes, &sends[i]);
+    }
+    for (int i = 0; i < 200; i++)
+        progress(&w);
+    for (int i = CHANNELS; i-- > 0;) { /* the last first */
+        struct kolo_desc desc = desc_of(i);
+        kolo_link_recv(link_of(&w, 1, 0), (uint32_t)i, &desc, dst[i], bytes, NULL, &receives[i]);
+        run_until(&w, &receives[i].status, NULL, 10000);
+        cr_assert(receives[i].status == KOLO_OK, "channel %d: %d %s", i, receives[i].status,
+                  w.ranks[1].text);
+        cr_assert(memcmp(src[i], dst[i], bytes) == 0, "channel %d", i);
+        run_until(&w, &sends[i].status, NULL, 10000);
+        cr_assert(sends[i].status == KOLO_OK);
+        free(src[i]);
+        free(dst[i]);
+    }
+    close_world(&w);
+}
+
+Test(tcp, a_cancelled_send_leaves_the_others_whole, .timeout = 60)
+{
+    struct world w;
+    size_t bytes = 900000;
+
+    init_world(&w, 2);
+    set(&w, "credit_bytes", "64MiB"); /* so that the socket fills up before the credit ends */
+    set(&w, "segment_bytes", "4MiB");
+    open_world(&w, 2);
+    move(&w, 0, 1, 1, 10, false);
+    for (int round = 0; round < 5; round++) {
+        struct kolo_desc desc = desc_of(round);
+        struct kolo_work doomed, good, receive;
+        uint8_t *doomed_src = make_data(48 << 20, 1), *src = make_data(bytes, 2);
+        uint8_t *dst = calloc(1, bytes);
+        uint32_t channel = 10 + 2 * (uint32_t)round;
+        kolo_link_send(link_of(&w, 0, 1), channel, &desc, doomed_src, 48 << 20, &doomed);
+        kolo_link_send(link_of(&w, 0, 1), channel + 1, &desc, src, bytes, &good);
+        cr_assert(doomed.status == KOLO_AGAIN, "the kernel cannot hold it all");
+        kolo_work_cancel(&doomed);
+        cr_assert(doomed.status == KOLO_ERR_ABORTED);
+        memset(doomed_src, 0xee, 48 << 20);
+        free(doomed_src); /* ASan sees a read after this */
+        kolo_link_recv(link_of(&w, 1, 0), channel + 1, &desc, dst, bytes, NULL, &receive);
+        run_until(&w, &receive.status, NULL, 10000);
+        cr_assert(receive.status == KOLO_OK, "%d %s%s", receive.status, w.ranks[0].text,
+                  w.ranks[1].text);
+        run_until(&w, &good.status, NULL, 10000);
+        cr_assert(good.status == KOLO_OK && memcmp(src, dst, bytes) == 0);
+        free(src);
+        free(dst);
+    }
+    cr_assert(w.ranks[0].down == 0 && w.ranks[1].down == 0);
+    close_world(&w);
+}
+
+Test(tcp, a_peer_that_does_not_read_is_not_lost, .timeout = 60)
+{
+    struct world w;
+    struct kolo_work send, receive;
+    struct kolo_desc desc = desc_of(1);
+    size_t bytes = 60 << 20;
+    uint8_t *src = make_data(bytes, 1), *dst = calloc(1, bytes);
+
+    init_world(&w, 2);
+    set(&w, "peer_timeout", "400ms");
+    set(&w, "credit_bytes", "64MiB"); /* far more than the sockets hold: the window closes */
+    open_world(&w, 2);
+    move(&w, 0, 1, 2, 10, false);
+    kolo_link_send(link_of(&w, 0, 1), 1, &desc, src, bytes, &send);
+    kolo_deadline deadline = kolo_deadline_in_ms(2500);
+    while (!kolo_deadline_passed(deadline)) {
+        bool moved;
+        kolo_endpoint_arm(w.ranks[0].endpoint);
+        cr_assert(kolo_endpoint_progress(w.ranks[0].endpoint, &moved) == KOLO_OK);
+        kolo_endpoint_sleep(w.ranks[0].endpoint, kolo_deadline_in_ms(50));
+        kolo_endpoint_disarm(w.ranks[0].endpoint);
+    }
+    cr_assert(send.status == KOLO_AGAIN, "%d %s", send.status, w.ranks[0].text);
+    kolo_link_recv(link_of(&w, 1, 0), 1, &desc, dst, bytes, NULL, &receive);
+    run_until(&w, &receive.status, NULL, 20000);
+    cr_assert(receive.status == KOLO_OK, "%d %s", receive.status, w.ranks[1].text);
+    cr_assert(memcmp(src, dst, bytes) == 0);
+    free(src);
+    free(dst);
+    close_world(&w);
+}
+
+Test(tcp, what_was_sent_before_the_goodbye_arrives, .timeout = 60)
+{
+    for (int round = 0; round < 20; round++) {
+        struct world w;
+        struct kolo_work send, unread, receive;
+        struct kolo_desc desc = desc_of(1);
+        uint8_t *src = make_data(50000, 1), *dst = calloc(1, 50000);
+        uint8_t crumb = 1;
+
+        init_world(&w, 2);
+        open_world(&w, 2);
+        move(&w, 0, 1, 2, 10, false);
+        /* Bytes that rank 0 never reads make its close a reset. */
+        kolo_link_send(link_of(&w, 1, 0), 7, &desc, &crumb, 1, &unread);
+        kolo_link_send(link_of(&w, 0, 1), 1, &desc, src, 50000, &send);
+        cr_assert(kolo_endpoint_close(w.ranks[0].endpoint, kolo_deadline_in_ms(5000)) == KOLO_OK,
+                  "%s", kolo_error_detail());
+        w.ranks[0].endpoint = NULL;
+        cr_assert(send.status == KOLO_OK);
+        kolo_link_recv(link_of(&w, 1, 0), 1, &desc, dst, 50000, NULL, &receive);
+        run_until(&w, NULL, &w.ranks[1].left, 5000);
+        cr_assert(w.ranks[1].left == 1 && w.ranks[1].down == 0, "%s", w.ranks[1].text);
+        cr_assert(receive.status == KOLO_OK && memcmp(src, dst, 50000) == 0, "%d", receive.status);
+        free(src);
+        free(dst);
+        close_world(&w);
+    }
+}
+
+Test(tcp, an_abort_arrives_though_the_connection_ends, .timeout = 60)
+{
+    struct world w;
+    init_world(&w, 2);
+    open_world(&w, 2);
+    move(&w, 0, 1, 2, 10, false);
+    kolo_endpoint_abort(w.ranks[0].endpoint, KOLO_ERR_PEER, "rank 7 died of hunger");
+    (void)kolo_endpoint_close(w.ranks[0].endpoint, kolo_deadline_in_ms(2000));
+    w.ranks[0].endpoint = NULL;
+    run_until(&w, NULL, &w.ranks[1].aborted, 5000);
+    cr_assert(w.ranks[1].aborted == 1 && w.ranks[1].why == KOLO_ERR_PEER);
+    cr_assert_str_eq(w.ranks[1].text, "rank 7 died of hunger");
+    close_world(&w);
+}
+
+Test(tcp, nobody_at_the_address_is_told_by_name, .timeout = 60)
+{
+    struct world w;
+    struct kolo_link *link;
+    init_world(&w, 2);
+    open_rank(&w, 0);
+    open_rank(&w, 1);
+    (void)kolo_endpoint_close(w.ranks[1].endpoint, 0);
+    w.ranks[1].endpoint = NULL;
+    cr_assert(kolo_endpoint_set_peers(w.ranks[0].endpoint, w.peers) == KOLO_OK);
+    cr_assert(kolo_endpoint_link(w.ranks[0].endpoint, 1, kolo_deadline_in_ms(300), &link) ==
+              KOLO_OK);
+    run_until(&w, NULL, &w.ranks[0].down, 5000);
+    cr_assert(w.ranks[0].down == 1 && w.ranks[0].why == KOLO_ERR_CONNECT, "%d", w.ranks[0].why);
+    cr_assert(strstr(w.ranks[0].text, "cannot reach rank 1: ") &&
+                  strstr(w.ranks[0].text, "connection refused"),
+              "%s", w.ranks[0].text);
+    close_world(&w);
+}
+
+/* ---- settings ---- */
+
+static int warnings;
+
+static void count_warnings(void *context, enum kolo_log_level level, const char *line)
+{
+    (void)context;
+    if (level == KOLO_LOG_WARN && strstr(line, "KOLO_TCP_CONGESTION=no-such-thing"))
+        warnings++;
+}
+
+Test(tcp, an_unknown_congestion_control_warns_once, .timeout = 60)
+{
+    struct world w;
+    init_world(&w, 3);
+    set(&w, "tcp_congestion", "no-such-thing");
+    kolo_log_set_sink(count_warnings, NULL);
+    open_world(&w, 3);
+    move(&w, 0, 1, 1, 10, false);
+    move(&w, 0, 2, 1, 10, false);
+    cr_assert(warnings == 3, "one for each rank: %d", warnings);
+    close_world(&w);
+}
+
+Test(tcp, net_without_an_address_is_refused)
+{
+    struct world w;
+    struct kolo_endpoint *endpoint;
+    init_world(&w, 2);
+    set(&w, "net", "240.1.2.0/24");
+    struct kolo_endpoint_config config = {
+        .rank = 0, .size = 2, .settings = &w.settings, .secret = w.secret};
+    kolo_identity_here(0, &config.identity);
+    cr_assert(kolo_endpoint_open(&config, &endpoint) != KOLO_OK);
+    cr_assert(strstr(kolo_error_detail(), "240.1.2.0/24"), "%s", kolo_error_detail());
+}
+
+static int index_of_tcp(void)
+{
+    int index = 0;
+    while (kolo_transports[index] != &kolo_transport_tcp)
+        index++;
+    return index;
+}
+
+Test(tcp, a_nonsense_address_does_not_reach)
+{
+    struct world w;
+    init_world(&w, 2);
+    open_rank(&w, 0);
+    srand(5);
+    for (int i = 0; i < 300; i++) {
+        struct kolo_address *address = &w.peers[1].addresses[index_of_tcp()];
+        w.peers[1] = w.peers[0];
+        address->bytes = (uint16_t)(1 + rand() % 40);
+        for (int j = 0; j < address->bytes; j++)
+            address->data[j] = (uint8_t)(rand() % (j == 0 ? 20 : 256));
+        if (i % 2)
+            address->data[1] = 4;
+        kolo_status status = kolo_endpoint_set_peers(w.ranks[0].endpoint, w.peers);
+        cr_assert(status == KOLO_OK || status == KOLO_ERR_UNSUPPORTED, "%d", status);
+    }
+    w.peers[1].addresses[index_of_tcp()] = (struct kolo_address){2, {1, 9}};
+    cr_assert(kolo_endpoint_set_peers(w.ranks[0].endpoint, w.peers) == KOLO_ERR_UNSUPPORTED);
+    close_world(&w);
+}
+
+Test(tcp, loopback_of_another_host_does_not_reach)
+{
+    struct world w;
+    init_world(&w, 2);
+    set(&w, "net", "lo");
+    open_rank(&w, 0);
+    w.peers[1] = w.peers[0];
+    w.peers[1].identity.rank = 1;
+    w.peers[1].identity.host_id++;
+    cr_assert(kolo_endpoint_set_peers(w.ranks[0].endpoint, w.peers) == KOLO_ERR_UNSUPPORTED);
+    cr_assert(strstr(kolo_error_detail(), "loopback"), "%s", kolo_error_detail());
+    close_world(&w);
+}
+
+/* ---- a peer that knows the secret, and then misbehaves ---- */
+
+struct raw {
+    struct kolo_poller *poller;
+    int fd;
+    kolo_status status;
+};
+
+static void on_raw(void *context, kolo_status status, int fd, const struct kolo_greeting *theirs)
+{
+    struct raw *raw = context;
+    (void)theirs;
+    raw->status = status;
+    raw->fd = fd;
+}
+
+/** Dials rank 0 as @p rank, up to and with the welcome byte. */
+static void raw_open(struct world *w, struct raw *raw, int rank)
+{
+    const struct kolo_greeting mine = {KOLO_PROTOCOL_VERSION, KOLO_PURPOSE_TCP, rank, 0, 0};
+    struct kolo_place place;
+    struct kolo_conn *conn;
+    size_t count;
+    const struct kolo_address *address = &w->peers[0].addresses[index_of_tcp()];
+    char text[64];
+    uint8_t byte = 0;
+
+    /* The first place of rank 0's address: count, family 4, port, four bytes. */
+    cr_assert(address->data[1] == 4);
+    snprintf(text, sizeof text, "%d.%d.%d.%d:%d", address->data[4], address->data[5],
+             address->data[6], address->data[7], address->data[2] | address->data[3] << 8);
+    cr_assert(kolo_places_resolve(text, &place, 1, &count) == KOLO_OK);
+    *raw = (struct raw){.fd = -1, .status = KOLO_AGAIN};
+    cr_assert(kolo_poller_create(&raw->poller) == KOLO_OK);
+    cr_assert(kolo_conn_dial(raw->poller, &place, 1, &w->secret, &mine, kolo_deadline_in_ms(5000),
+                             on_raw, raw, &conn) == KOLO_OK);
+    while (raw->status == KOLO_AGAIN) {
+        progress(w);
+        (void)kolo_conn_expire(raw->poller);
+        cr_assert(kolo_poller_dispatch(raw->poller, NULL) == KOLO_OK);
+    }
+    cr_assert(raw->status == KOLO_OK, "%s", kolo_error_detail());
+    kolo_deadline deadline = kolo_deadline_in_ms(5000);
+    while (recv(raw->fd, &byte, 1, 0) != 1 && !kolo_deadline_passed(deadline))
+        progress(w);
+    cr_assert(byte == 'k');
+}
+
+static void raw_close(struct raw *raw)
+{
+    close(raw->fd);
+    kolo_poller_destroy(raw->poller);
+}
+
+static void raw_send(struct world *w, struct raw *raw, const void *data, size_t bytes)
+{
+    const uint8_t *at = data;
+    kolo_deadline deadline = kolo_deadline_in_ms(5000);
+    while (bytes > 0 && !kolo_deadline_passed(deadline)) {
+        ssize_t put = send(raw->fd, at, bytes, MSG_NOSIGNAL);
+        if (put < 0 && errno != EAGAIN)
+            return; /* it was thrown out: as it should be */
+        if (put > 0) {
+            at += put;
+            bytes -= (size_t)put;
+        }
+        progress(w);
+    }
+}
+
+static void open_for_raw(struct world *w, int size)
+{
+    init_world(w, size);
+    set(w, "net", "127.0.0.1");
+    open_world(w, 1);
+}
+
+Test(tcp, the_end_without_a_goodbye_is_told, .timeout = 60)
+{
+    struct world w;
+    struct raw raw;
+    open_for_raw(&w, 2);
+    raw_open(&w, &raw, 1);
+    raw_close(&raw);
+    run_until(&w, NULL, &w.ranks[0].down, 5000);
+    cr_assert(w.ranks[0].down == 1 && w.ranks[0].why == KOLO_ERR_LINK);
+    cr_assert(strncmp(w.ranks[0].text, "tcp 127.0.0.1:", 14) == 0 &&
+                  strstr(w.ranks[0].text, ": connection closed by peer"),
+              "%s", w.ranks[0].text);
+    close_world(&w);
+}
+
+Test(tcp, a_reset_in_the_middle_of_a_message_is_told, .timeout = 60)
+{
+    struct world w;
+    struct raw raw;
+    uint8_t bytes[KOLO_HEADER_BYTES + 10] = {0};
+    struct kolo_header header = {.channel = 5, .bytes = 100};
+
+    open_for_raw(&w, 2);
+    raw_open(&w, &raw, 1);
+    kolo_header_pack(&header, bytes);
+    raw_send(&w, &raw, bytes, sizeof bytes);
+    for (int i = 0; i < 20; i++)
+        progress(&w);
+    raw_close(&raw);
+    run_until(&w, NULL, &w.ranks[0].down, 5000);
+    cr_assert(w.ranks[0].down == 1 && w.ranks[0].why == KOLO_ERR_LINK);
+    cr_assert(strstr(w.ranks[0].text, "in the middle of a message"), "%s", w.ranks[0].text);
+    close_world(&w);
+}
+
+Test(tcp, frames_may_come_byte_by_byte, .timeout = 60)
+{
+    struct world w;
+    struct raw raw;
+    struct kolo_work receive;
+    struct kolo_header header = {.channel = 5, .bytes = 40, .desc = desc_of(3)};
+    uint8_t bytes[KOLO_HEADER_BYTES + 40];
+    int32_t sum[10];
+    struct kolo_action action = {
+        .kind = KOLO_REDUCE, .dtype = KOLO_INT32, .op = KOLO_SUM, .local = sum};
+
+    open_for_raw(&w, 2);
+    raw_open(&w, &raw, 1);
+    kolo_header_pack(&header, bytes);
+    for (int32_t i = 0; i < 10; i++) {
+        sum[i] = 1000000;
+        memcpy(bytes + KOLO_HEADER_BYTES + 4 * i, &i, 4);
+    }
+    kolo_link_recv(link_of(&w, 0, 1), 5, &header.desc, sum, sizeof sum, &action, &receive);
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        cr_assert(receive.status == KOLO_AGAIN);
+        raw_send(&w, &raw, bytes + i, 1);
+        for (int j = 0; j < 5; j++)
+            progress(&w);
+    }
+    run_until(&w, &receive.status, NULL, 5000);
+    cr_assert(receive.status == KOLO_OK);
+    for (int32_t i = 0; i < 10; i++)
+        cr_assert(sum[i] == 1000000 + i);
+    raw_close(&raw);
+    close_world(&w);
+}
+
+Test(tcp, an_oversized_frame_breaks_the_protocol, .timeout = 60)
+{
+    static const uint32_t lengths[] = {UINT32_MAX, 0x80000000u, 64 << 20};
+    for (size_t i = 0; i < 3; i++) {
+        struct world w;
+        struct raw raw;
+        uint8_t bytes[KOLO_HEADER_BYTES];
+        struct kolo_header header = {.channel = 5, .bytes = lengths[i]};
+        open_for_raw(&w, 2);
+        raw_open(&w, &raw, 1);
+        kolo_header_pack(&header, bytes);
+        raw_send(&w, &raw, bytes, sizeof bytes);
+        run_until(&w, NULL, &w.ranks[0].down, 5000);
+        cr_assert(w.ranks[0].down == 1 && w.ranks[0].why == KOLO_ERR_PROTOCOL, "%d %s",
+                  w.ranks[0].why, w.ranks[0].text);
+        raw_close(&raw);
+        close_world(&w);
+    }
+}
+
+/** Frames that are nearly right: small channels, plausible lengths, random descriptions. */
+static size_t make_hostile(uint8_t *bytes, size_t capacity, int kind)
+{
+    size_t used = 0;
+    while (used + KOLO_HEADER_BYTES + 600 < capacity) {
+        struct kolo_header header = {.channel = (uint32_t)(rand() % 4),
+                                     .bytes = (uint32_t)(rand() % 600)};
+        if (rand() % 8 == 0)
+            header.channel = KOLO_CHANNEL_CONTROL;
+        if (rand() % 64 == 0)
+            header.bytes = (uint32_t)rand();
+        for (size_t i = 0; i < sizeof header.desc.bytes; i++)
+            header.desc.bytes[i] = (uint8_t)(rand() % (kind == 1 ? 4 : 256));
+        kolo_header_pack(&header, bytes + used);
+        used += KOLO_HEADER_BYTES;
+        for (uint32_t i = 0; i < header.bytes && i < 600; i++)
+            bytes[used++] = (uint8_t)rand();
+    }
+    return used;
+}
+
+Test(tcp, hostile_frames_end_the_link_at_most, .timeout = 120)
+{
+    enum { ROUNDS = 60 };
+    static uint8_t bytes[40000];
+
+    srand(20240717);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct world w;
+        struct raw raw;
+        struct kolo_work receive;
+        struct kolo_desc desc = {{0}};
+        static uint8_t dst[512];
+        size_t used = sizeof bytes;
+
+        open_for_raw(&w, 2);
+        raw_open(&w, &raw, 1);
+        kolo_link_recv(link_of(&w, 0, 1), 1, &desc, dst, sizeof dst, NULL, &receive);
+        if (round % 3 == 0)
+            for (size_t i = 0; i < sizeof bytes; i++)
+                bytes[i] = (uint8_t)rand();
+        else
+            used = make_hostile(bytes, sizeof bytes, round % 3);
+        for (size_t at = 0; at < used;) {
+            size_t part = 1 + (size_t)rand() % 3000;
+            if (part > used - at)
+                part = used - at;
+            raw_send(&w, &raw, bytes + at, part);
+            at += part;
+        }
+        for (int i = 0; i < 30; i++)
+            progress(&w);
+        cr_assert(w.ranks[0].down <= 1);
+        raw_close(&raw);
+        if (receive.status == KOLO_AGAIN)
+            kolo_work_cancel(&receive);
+        close_world(&w);
+    }
+}
+
+Test(tcp, allocation_failures_come_back_as_such, .timeout = 120)
+{
+    /* Each allocation of opening, connecting and one message fails once. */
+    for (uint64_t nth = 1; nth < 60; nth++) {
+        struct world w;
+        struct kolo_work send = {.status = KOLO_AGAIN}, receive = {.status = KOLO_AGAIN};
+        struct kolo_desc desc = desc_of(1);
+        struct kolo_link *out, *in;
+        uint8_t src[100] = {1}, dst[100];
+
+        init_world(&w, 2);
+        open_world(&w, 2);
+        kolo_alloc_fail_nth(nth);
+        if (kolo_endpoint_link(w.ranks[0].endpoint, 1, kolo_deadline_in_ms(2000), &out) ==
+            KOLO_OK) {
+            kolo_link_send(out, 1, &desc, src, sizeof src, &send);
+            kolo_deadline deadline = kolo_deadline_in_ms(100);
+            while (send.status == KOLO_AGAIN && !kolo_deadline_passed(deadline))
+                progress(&w);
+            if (kolo_endpoint_link(w.ranks[1].endpoint, 0, kolo_deadline_in_ms(2000), &in) ==
+                KOLO_OK)
+                kolo_link_recv(in, 1, &desc, dst, sizeof dst, NULL, &receive);
+            deadline = kolo_deadline_in_ms(100);
+            while (receive.status == KOLO_AGAIN && !kolo_deadline_passed(deadline))
+                progress(&w);
+        }
+        kolo_alloc_fail_nth(0);
+        close_world(&w);
+    }
+}

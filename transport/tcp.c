@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// TCP links: connecting, coming up, the end. tcp_port.c listens and watches, tcp_rx.c and tcp_tx.c
+// move the bytes. Must never wait.
+//
+//   dial: CONNECTING --proved--> awaits the welcome byte --came--> UP
+//                                        \--end of stream--> waits for the peer's own dial (adopt)
+//   accept: CONNECTING --welcome byte sent--> UP
+#include "transport/tcp.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+enum {
+    DRAIN_US = 500, /* the kernel does not tell when the last byte is acknowledged: look again */
+    WELCOME = 'k'
+};
+
+/* ---- a link's socket ---- */
+
+static struct tcp_port *port_of(const struct tcp_link *tcp)
+{
+    return (struct tcp_port *)tcp->base.port;
+}
+
+static void close_socket(struct tcp_link *tcp)
+{
+    if (tcp->socket.watch.fd < 0)
+        return;
+    kolo_poller_remove(kolo_endpoint_poller(tcp->base.endpoint), &tcp->socket.watch);
+    close(tcp->socket.watch.fd);
+    tcp->socket.watch.fd = -1;
+}
+
+static const char *end_words(const struct tcp_link *tcp, int error, char *text, size_t capacity)
+{
+    switch (error) {
+    case 0:
+    case EPIPE:
+        return tcp->rx.is_in_frame ? "connection closed by peer in the middle of a message"
+                                   : "connection closed by peer";
+    case ECONNRESET:
+        return "connection reset by peer";
+    case ETIMEDOUT:
+        snprintf(text, capacity, "no answer for %g s (KOLO_PEER_TIMEOUT)",
+                 (double)kolo_tcp_settings(port_of(tcp))->peer_timeout_ms / 1000);
+        return text;
+    case EHOSTUNREACH:
+        return "no route to host";
+    case ENETUNREACH:
+        return "network unreachable";
+    default:
+        return strerror_r(error, text, capacity);
+    }
+}
+
+void kolo_tcp_fail(struct tcp_link *tcp, int error)
+{
+    char text[96];
+
+    kolo_link_set_down(&tcp->base, kolo_fail(KOLO_ERR_LINK, "tcp %s: %s", tcp->place,
+                                             end_words(tcp, error, text, sizeof text)));
+}
+
+static void come_up(struct tcp_link *tcp)
+{
+    kolo_conn_timer_remove(&tcp->deadline.timer);
+    kolo_link_set_up(&tcp->base);
+    kolo_link_push(&tcp->base);
+}
+
+/** The dial is proved; the acceptor's byte says that it stands. */
+static void read_welcome(struct tcp_link *tcp)
+{
+    uint8_t byte = 0;
+    ssize_t got = recv(tcp->socket.watch.fd, &byte, 1, 0);
+
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got == 1 && byte == WELCOME) {
+        come_up(tcp);
+        return;
+    }
+    close_socket(tcp);
+    if (got == 1)
+        kolo_link_set_down(&tcp->base,
+                           kolo_fail(KOLO_ERR_PROTOCOL, "tcp %s: no welcome", tcp->place));
+    else
+        KOLO_DEBUG("tcp %s: the other side's dial stands", tcp->place);
+}
+
+static void ready(struct kolo_watch *watch, uint32_t events)
+{
+    struct tcp_link *tcp = ((struct tcp_socket *)watch)->link;
+
+    if (tcp->base.state == KOLO_LINK_CONNECTING) {
+        read_welcome(tcp);
+        return;
+    }
+    if (events & EPOLLOUT) {
+        kolo_tcp_unblock(tcp);
+        kolo_link_push(&tcp->base);
+    }
+    if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+        kolo_tcp_receive(tcp);
+}
+
+/** Takes a proved connection. */
+static kolo_status use_socket(struct tcp_link *tcp, int fd)
+{
+    struct kolo_place place = {.bytes = sizeof place.addr};
+    kolo_status status;
+
+    if (getpeername(fd, (struct sockaddr *)&place.addr, &place.bytes) == 0)
+        kolo_place_format(&place, tcp->place, sizeof tcp->place);
+    kolo_tcp_set_options(port_of(tcp), fd);
+    tcp->socket.watch.fd = fd;
+    status = kolo_poller_add(kolo_endpoint_poller(tcp->base.endpoint), &tcp->socket.watch, EPOLLIN);
+    if (status != KOLO_OK) {
+        close(fd);
+        tcp->socket.watch.fd = -1;
+    }
+    return status;
+}
+
+/** As acceptor: says that this dial stands. One byte into an empty socket does not block. */
+static kolo_status welcome(struct tcp_link *tcp, int fd)
+{
+    static const uint8_t byte = WELCOME;
+    kolo_status status = use_socket(tcp, fd);
+
+    if (status != KOLO_OK)
+        return status;
+    if (send(fd, &byte, 1, MSG_NOSIGNAL) != 1)
+        return kolo_fail_errno(KOLO_ERR_LINK, errno, "tcp %s: welcome", tcp->place);
+    come_up(tcp);
+    return KOLO_OK;
+}
+
+/* ---- connecting ---- */
+
+static void late(struct kolo_conn_timer *timer, kolo_deadline now)
+{
+    struct tcp_link *tcp = ((struct tcp_deadline *)timer)->link;
+
+    if (tcp->dial) { /* its own end is due as well, and says more */
+        timer->at = now + 1;
+        return;
+    }
+    kolo_link_set_down(&tcp->base,
+                       kolo_fail(KOLO_ERR_TIMEOUT,
+                                 "cannot reach rank %d: tcp %s knows the secret but did not take "
+                                 "the connection in time",
+                                 tcp->base.peer, tcp->place));
+}
+
+static void dialled(void *context, kolo_status status, int fd, const struct kolo_greeting *theirs)
+{
+    struct tcp_link *tcp = context;
+
+    (void)theirs; /* kolo_conn_dial checked the rank */
+    tcp->dial = NULL;
+    if (status == KOLO_OK)
+        status = use_socket(tcp, fd);
+    if (status != KOLO_OK)
+        kolo_link_set_down(&tcp->base, status);
+}
+
+static kolo_status dial(struct tcp_link *tcp, kolo_deadline deadline)
+{
+    struct kolo_endpoint *endpoint = tcp->base.endpoint;
+    const struct kolo_endpoint_config *config = kolo_endpoint_config_of(endpoint);
+    const struct kolo_greeting mine = {.protocol = KOLO_PROTOCOL_VERSION,
+                                       .purpose = KOLO_PURPOSE_TCP,
+                                       .from = config->rank,
+                                       .to = tcp->base.peer};
+    struct kolo_place places[TCP_PLACES_MAX];
+    size_t count = 0;
+    kolo_status status;
+
+    status = kolo_tcp_places_of(kolo_endpoint_peer(endpoint, tcp->base.peer), places, &count);
+    if (status != KOLO_OK)
+        return status;
+    kolo_place_format(&places[0], tcp->place, sizeof tcp->place);
+    tcp->deadline.timer.at = deadline;
+    return kolo_conn_dial(kolo_endpoint_poller(endpoint), places, count, &config->secret, &mine,
+                          deadline, dialled, tcp, &tcp->dial);
+}
+
+static void tcp_adopt(struct kolo_link *base, int fd)
+{
+    struct tcp_link *tcp = (struct tcp_link *)base;
+    kolo_status status;
+
+    kolo_conn_cancel(tcp->dial);
+    tcp->dial = NULL;
+    close_socket(tcp);
+    status = welcome(tcp, fd);
+    if (status != KOLO_OK)
+        kolo_link_set_down(base, status);
+}
+
+static void tcp_down(struct kolo_link *base)
+{
+    struct tcp_link *tcp = (struct tcp_link *)base;
+
+    kolo_conn_cancel(tcp->dial);
+    tcp->dial = NULL;
+    close_socket(tcp);
+    kolo_conn_timer_remove(&tcp->deadline.timer);
+    kolo_tcp_tx_drop(tcp);
+}
+
+static void tcp_free_link(struct kolo_link *base)
+{
+    struct tcp_link *tcp = (struct tcp_link *)base;
+    struct tcp_link **at = &port_of(tcp)->first;
+
+    tcp_down(base);
+    while (*at && *at != tcp)
+        at = &(*at)->next;
+    if (*at)
+        *at = tcp->next;
+    kolo_free_memory(tcp->rx.buf);
+    kolo_link_fini(base);
+    kolo_free_memory(tcp);
+}
+
+static kolo_status tcp_connect(struct kolo_port *base, int peer, int fd, kolo_deadline deadline,
+                               struct kolo_link **link_out)
+{
+    struct tcp_port *port = (struct tcp_port *)base;
+    struct kolo_poller *poller = kolo_endpoint_poller(base->endpoint);
+    struct tcp_link *tcp = kolo_calloc(1, sizeof *tcp);
+    kolo_status status = KOLO_ERR_NO_MEMORY;
+
+    if (tcp == NULL) {
+        if (fd >= 0)
+            close(fd);
+        return status;
+    }
+    tcp->socket = (struct tcp_socket){.watch = {.fd = -1, .ready = ready}, .link = tcp};
+    tcp->deadline = (struct tcp_deadline){.timer = {.at = KOLO_NEVER, .fire = late}, .link = tcp};
+    status = kolo_link_init(&tcp->base, base, peer);
+    tcp->next = port->first;
+    port->first = tcp;
+    if (status == KOLO_OK)
+        status = kolo_conn_timer_add(&tcp->deadline.timer, poller);
+    if (status == KOLO_OK)
+        status = fd >= 0 ? welcome(tcp, fd) : dial(tcp, deadline);
+    else if (fd >= 0)
+        close(fd);
+    if (status != KOLO_OK) {
+        tcp_free_link(&tcp->base);
+        return status;
+    }
+    *link_out = &tcp->base;
+    return KOLO_OK;
+}
+
+/* ---- the end ---- */
+
+/** Drained means acknowledged: a socket that is closed with bytes unread on our side takes back
+ * what it has not delivered. */
+static bool tcp_is_drained(const struct kolo_link *base)
+{
+    const struct tcp_link *tcp = (const struct tcp_link *)base;
+    int unacknowledged = 0;
+
+    if (tcp->tx.count > 0)
+        return false;
+    if (tcp->socket.watch.fd < 0 || ioctl(tcp->socket.watch.fd, SIOCOUTQ, &unacknowledged) != 0 ||
+        unacknowledged == 0)
+        return true;
+    port_of(tcp)->drain.timer.at = kolo_tcp_soon(DRAIN_US);
+    return false;
+}
+
+static void tcp_describe(const struct kolo_link *base, char *text, size_t capacity)
+{
+    const struct tcp_link *tcp = (const struct tcp_link *)base;
+
+    snprintf(text, capacity, "tcp %s", tcp->place);
+}
+
+const struct kolo_transport kolo_transport_tcp = {
+    .name = "tcp",
+    .purpose = KOLO_PURPOSE_TCP,
+    .probe = kolo_tcp_probe,
+    .open = kolo_tcp_open,
+    .close = kolo_tcp_close,
+    .reaches = kolo_tcp_reaches,
+    .connect = tcp_connect,
+    .adopt = tcp_adopt,
+    .push = kolo_tcp_push,
+    .withdraw = kolo_tcp_withdraw,
+    .describe = tcp_describe,
+    .is_drained = tcp_is_drained,
+    .down = tcp_down,
+    .free_link = tcp_free_link,
+};

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared by tcp.c (links), tcp_port.c (listeners, options, watchdog), tcp_address.c (published
+// places), tcp_rx.c (the way in) and tcp_tx.c (the way out). Nobody else includes it.
+#ifndef KOLO_TRANSPORT_TCP_H
+#define KOLO_TRANSPORT_TCP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "transport/conn_private.h"
+#include "transport/link.h"
+
+enum {
+    TCP_PLACES_MAX = 16,         /* that a rank publishes */
+    TCP_TX_FRAMES = 16,          /* handed to the kernel by one call */
+    TCP_TX_BATCH_BYTES = 1 << 20 /* and no frame is added beyond so many bytes */
+};
+
+/** A frame on its way into the socket. */
+struct tcp_tx_frame {
+    uint8_t header[KOLO_HEADER_BYTES];
+    struct kolo_frame frame;
+    uint8_t *copy; /* of what is left of the payload, after a withdrawal; else NULL */
+};
+
+struct tcp_tx {
+    struct tcp_tx_frame frames[TCP_TX_FRAMES];
+    size_t first, count;
+    size_t offset;   /* bytes of the first one, header included, that have gone */
+    bool is_blocked; /* waits for EPOLLOUT */
+    int error;       /* of a send; the end is told when what had arrived has been read */
+};
+
+struct tcp_rx {
+    uint8_t *buf;
+    size_t head, tail;
+    bool is_in_frame;
+    bool is_running;
+};
+
+struct tcp_link {
+    struct kolo_link base; /* first: the core gets this */
+    struct tcp_socket {
+        struct kolo_watch watch; /* first: ready gets this; fd -1: none */
+        struct tcp_link *link;
+    } socket;
+    struct tcp_deadline {
+        struct kolo_conn_timer timer; /* first: fire gets this */
+        struct tcp_link *link;
+    } deadline;             /* of CONNECTING */
+    struct kolo_conn *dial; /* under way */
+    struct tcp_tx tx;
+    struct tcp_rx rx;
+    kolo_deadline stuck_since; /* unacknowledged bytes and no word; 0: not stuck */
+    struct tcp_link *next;     /* the port's list */
+    char place[64];            /* "10.0.0.5:4711" */
+};
+
+/** A timer of the port. */
+struct tcp_port_timer {
+    struct kolo_conn_timer timer; /* first: fire gets this */
+    struct tcp_port *port;
+};
+
+struct tcp_port {
+    struct kolo_port base; /* first: the core gets this */
+    struct kolo_listener *listeners[TCP_PLACES_MAX];
+    size_t listener_count;
+    struct tcp_port_timer watchdog, drain;
+    struct tcp_link *first; /* all links */
+    bool has_warned;        /* of the congestion control */
+};
+
+extern const struct kolo_transport kolo_transport_tcp;
+
+/* tcp_address.c */
+/** The address in network order, how many bytes it has, and the port. */
+const void *kolo_tcp_address_of(const struct kolo_place *place, size_t *bytes_out,
+                                uint16_t *port_out);
+bool kolo_tcp_is_loopback(const struct kolo_place *place);
+kolo_status kolo_tcp_write_places(const struct kolo_place *places, size_t count,
+                                  struct kolo_address *address_out) KOLO_NODISCARD;
+/** At most TCP_PLACES_MAX. ERR_DATA. */
+kolo_status kolo_tcp_read_places(const struct kolo_address *address, struct kolo_place *places_out,
+                                 size_t *count_out) KOLO_NODISCARD;
+
+/* tcp_port.c */
+const struct kolo_settings *kolo_tcp_settings(const struct tcp_port *port);
+kolo_deadline kolo_tcp_soon(int64_t us);
+/** The peer's places; ERR_DATA if it published nonsense. */
+kolo_status kolo_tcp_places_of(const struct kolo_peer *peer, struct kolo_place *places_out,
+                               size_t *count_out) KOLO_NODISCARD;
+void kolo_tcp_set_options(struct tcp_port *port, int fd);
+kolo_status kolo_tcp_probe(const struct kolo_settings *settings, struct kolo_why *why_out);
+kolo_status kolo_tcp_open(struct kolo_endpoint *endpoint, struct kolo_port **port_out,
+                          struct kolo_address *address_out);
+void kolo_tcp_close(struct kolo_port *base);
+bool kolo_tcp_reaches(const struct kolo_port *base, const struct kolo_peer *peer,
+                      struct kolo_why *why_out);
+
+/* tcp.c, tcp_rx.c, tcp_tx.c */
+
+/** Reads and delivers what has arrived; ends the link at the end of the stream. True: moved. */
+bool kolo_tcp_receive(struct tcp_link *tcp);
+bool kolo_tcp_push(struct kolo_link *base);
+void kolo_tcp_withdraw(struct kolo_link *base, struct kolo_work *work);
+/** The socket has room again. */
+void kolo_tcp_unblock(struct tcp_link *tcp);
+/** Forgets all frames. */
+void kolo_tcp_tx_drop(struct tcp_link *tcp);
+/** Sets the link down: "tcp 10.0.0.5:4711: <what it means>". error 0: end of the stream. */
+void kolo_tcp_fail(struct tcp_link *tcp, int error);
+
+#endif

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+// The TCP port of a rank: listeners, published addresses, socket options, and the watchdog over its
+// links. Must never take a slow peer for a lost one.
+//
+// A lost host: idle connections are probed by the kernel's keepalive. TCP_USER_TIMEOUT is not used:
+// it also ends connections whose peer answers but does not read for so long, such as a rank that
+// computes between two collectives while its neighbour already sends. Instead a watchdog looks
+// every second at most whether bytes are unacknowledged and nothing came back for peer_timeout.
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "transport/tcp.h"
+
+enum { HANDSHAKE_MS_MAX = 10000, WATCH_MS_MAX = 1000 };
+
+const struct kolo_settings *kolo_tcp_settings(const struct tcp_port *port)
+{
+    return kolo_endpoint_config_of(port->base.endpoint)->settings;
+}
+
+kolo_deadline kolo_tcp_soon(int64_t us)
+{
+    return kolo_now_ns() + us * 1000;
+}
+
+kolo_status kolo_tcp_places_of(const struct kolo_peer *peer, struct kolo_place *places_out,
+                               size_t *count_out)
+{
+    int index = 0;
+
+    while (kolo_transports[index] != &kolo_transport_tcp)
+        index++;
+    return kolo_tcp_read_places(&peer->addresses[index], places_out, count_out);
+}
+
+/* ---- socket options ---- */
+
+static bool joins_same_host(int fd)
+{
+    struct kolo_place ours = {.bytes = sizeof ours.addr}, theirs = {.bytes = sizeof theirs.addr};
+    size_t our_bytes, their_bytes;
+    uint16_t port;
+
+    if (getsockname(fd, (struct sockaddr *)&ours.addr, &ours.bytes) != 0 ||
+        getpeername(fd, (struct sockaddr *)&theirs.addr, &theirs.bytes) != 0)
+        return false;
+    const void *our_address = kolo_tcp_address_of(&ours, &our_bytes, &port);
+    const void *their_address = kolo_tcp_address_of(&theirs, &their_bytes, &port);
+    return our_bytes == their_bytes && memcmp(our_address, their_address, our_bytes) == 0;
+}
+
+static bool set_congestion(int fd, const char *name)
+{
+    return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0;
+}
+
+/** The one asked for; else, inside one host, one that does not pace: there is no wire to share. */
+static void choose_congestion(struct tcp_port *port, int fd)
+{
+    const char *name = kolo_tcp_settings(port)->tcp_congestion;
+
+    if (name[0] == '\0') {
+        if (joins_same_host(fd) && !set_congestion(fd, "cubic"))
+            (void)set_congestion(fd, "reno"); /* as good; what is left is the system's */
+        return;
+    }
+    if (set_congestion(fd, name) || port->has_warned)
+        return;
+    port->has_warned = true;
+    KOLO_WARN("KOLO_TCP_CONGESTION=%s refused: %s; the system's stays (sysctl "
+              "net.ipv4.tcp_allowed_congestion_control lists what users may choose)",
+              name, errno == ENOENT ? "unknown to this kernel" : "not allowed");
+}
+
+static void set_int(int fd, int level, int option, int value)
+{
+    /* Each is an improvement, none a condition: the link works without. */
+    if (setsockopt(fd, level, option, &value, sizeof value) != 0)
+        KOLO_DEBUG("tcp fd %d: socket option %d refused", fd, option);
+}
+
+void kolo_tcp_set_options(struct tcp_port *port, int fd)
+{
+    int64_t seconds = kolo_tcp_settings(port)->peer_timeout_ms / 1000;
+
+    set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1);
+    set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+    set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, seconds < 2 ? 1 : seconds > 127 ? 127 : (int)seconds - 1);
+    choose_congestion(port, fd);
+}
+
+/* ---- lost hosts ---- */
+
+/** Since when bytes are unacknowledged without a word from the peer; 0: they are not. A closed
+ * window is not silence: the peer answers the kernel's probes. */
+static kolo_deadline silent_since(const struct tcp_link *tcp, kolo_deadline now)
+{
+    struct tcp_info info = {0};
+    socklen_t bytes = sizeof info;
+    kolo_deadline heard;
+
+    if (getsockopt(tcp->socket.watch.fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 ||
+        info.tcpi_unacked == 0)
+        return 0;
+    heard = now - (int64_t)info.tcpi_last_ack_recv * 1000000;
+    if (tcp->stuck_since == 0)
+        return now;
+    return heard > tcp->stuck_since ? heard : tcp->stuck_since;
+}
+
+static int64_t watch_us(const struct tcp_port *port)
+{
+    int64_t quarter_ms = kolo_tcp_settings(port)->peer_timeout_ms / 4;
+
+    return (quarter_ms < WATCH_MS_MAX ? quarter_ms : WATCH_MS_MAX) * 1000;
+}
+
+static void watch_links(struct kolo_conn_timer *timer, kolo_deadline now)
+{
+    struct tcp_port *port = ((struct tcp_port_timer *)timer)->port;
+    int64_t timeout_ns = kolo_tcp_settings(port)->peer_timeout_ms * 1000000;
+
+    for (struct tcp_link *tcp = port->first; tcp; tcp = tcp->next) {
+        if (tcp->base.state != KOLO_LINK_UP)
+            continue;
+        tcp->stuck_since = silent_since(tcp, now);
+        if (tcp->stuck_since != 0 && now - tcp->stuck_since >= timeout_ns)
+            kolo_tcp_fail(tcp, ETIMEDOUT);
+    }
+    timer->at = kolo_tcp_soon(watch_us(port));
+}
+
+static void look_again(struct kolo_conn_timer *timer, kolo_deadline now)
+{
+    (void)now;
+    timer->at = KOLO_NEVER; /* it was there to end a sleep */
+}
+
+/* ---- the port ---- */
+
+static void accepted(void *context, kolo_status status, int fd, const struct kolo_greeting *theirs)
+{
+    struct tcp_port *port = context;
+
+    (void)status; /* listeners tell of the proved only */
+    kolo_endpoint_incoming(&port->base, theirs, fd);
+}
+
+static kolo_status add_listener(struct tcp_port *port, const struct kolo_place *place)
+{
+    const struct kolo_endpoint_config *config = kolo_endpoint_config_of(port->base.endpoint);
+    const struct kolo_greeting mine = {.protocol = KOLO_PROTOCOL_VERSION,
+                                       .purpose = KOLO_PURPOSE_TCP,
+                                       .from = config->rank,
+                                       .to = -1};
+    int64_t handshake_ms = config->settings->peer_timeout_ms;
+    kolo_status status;
+
+    if (handshake_ms > HANDSHAKE_MS_MAX)
+        handshake_ms = HANDSHAKE_MS_MAX;
+    status = kolo_listener_open(kolo_endpoint_poller(port->base.endpoint), place, (int)handshake_ms,
+                                &config->secret, &mine, accepted, port,
+                                &port->listeners[port->listener_count]);
+    if (status == KOLO_OK)
+        port->listener_count++;
+    return status;
+}
+
+/** All addresses of a family, port chosen by the system. */
+static struct kolo_place any_place(sa_family_t family)
+{
+    struct kolo_place place = {.addr.ss_family = family}; /* zeroes are "any" in both families */
+
+    place.bytes = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    return place;
+}
+
+static void copy_port(struct kolo_place *to, const struct kolo_place *from)
+{
+    void *addr = &to->addr;
+    size_t bytes;
+    uint16_t port;
+
+    (void)kolo_tcp_address_of(from, &bytes, &port);
+    if (to->addr.ss_family == AF_INET)
+        ((struct sockaddr_in *)addr)->sin_port = htons(port);
+    else
+        ((struct sockaddr_in6 *)addr)->sin6_port = htons(port);
+}
+
+/** Listens at every address of both families, as far as this machine has them; places without a
+ * listener of their family are left out. */
+static kolo_status listen_everywhere(struct tcp_port *port, struct kolo_place *places,
+                                     size_t *count)
+{
+    static const sa_family_t families[] = {AF_INET, AF_INET6};
+    kolo_status status = KOLO_OK;
+    size_t kept = 0;
+
+    for (size_t f = 0; f < 2; f++) {
+        struct kolo_place any = any_place(families[f]);
+        kolo_status tried = add_listener(port, &any);
+        if (tried != KOLO_OK)
+            status = tried;
+    }
+    for (size_t i = 0; i < *count; i++)
+        for (size_t j = 0; j < port->listener_count; j++) {
+            struct kolo_place bound;
+            kolo_listener_place(port->listeners[j], &bound);
+            if (bound.addr.ss_family != places[i].addr.ss_family)
+                continue;
+            copy_port(&places[i], &bound);
+            places[kept++] = places[i];
+        }
+    *count = kept;
+    return kept > 0 ? KOLO_OK : status;
+}
+
+/** Listens only at the addresses that KOLO_NET allows. */
+static kolo_status listen_at(struct tcp_port *port, struct kolo_place *places, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        kolo_status status = add_listener(port, &places[i]);
+        if (status != KOLO_OK)
+            return status;
+        kolo_listener_place(port->listeners[i], &places[i]);
+    }
+    return KOLO_OK;
+}
+
+void kolo_tcp_close(struct kolo_port *base)
+{
+    struct tcp_port *port = (struct tcp_port *)base;
+
+    if (port == NULL)
+        return;
+    for (size_t i = 0; i < port->listener_count; i++)
+        kolo_listener_close(port->listeners[i]);
+    kolo_conn_timer_remove(&port->watchdog.timer);
+    kolo_conn_timer_remove(&port->drain.timer);
+    kolo_free_memory(port);
+}
+
+kolo_status kolo_tcp_open(struct kolo_endpoint *endpoint, struct kolo_port **port_out,
+                          struct kolo_address *address_out)
+{
+    const struct kolo_settings *settings = kolo_endpoint_config_of(endpoint)->settings;
+    struct kolo_poller *poller = kolo_endpoint_poller(endpoint);
+    struct kolo_place places[TCP_PLACES_MAX];
+    struct tcp_port *port = kolo_calloc(1, sizeof *port);
+    size_t count = 0;
+    kolo_status status;
+
+    if (port == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    port->base.endpoint = endpoint;
+    port->base.transport = &kolo_transport_tcp;
+    port->watchdog =
+        (struct tcp_port_timer){{.at = kolo_tcp_soon(watch_us(port)), .fire = watch_links}, port};
+    port->drain = (struct tcp_port_timer){{.at = KOLO_NEVER, .fire = look_again}, port};
+    KOLO_TRY(kolo_places_local(settings->net, 0, places, TCP_PLACES_MAX, &count));
+    if (settings->net[0] != '\0')
+        KOLO_TRY(listen_at(port, places, count));
+    else
+        KOLO_TRY(listen_everywhere(port, places, &count));
+    KOLO_TRY(kolo_tcp_write_places(places, count, address_out));
+    KOLO_TRY(kolo_conn_timer_add(&port->watchdog.timer, poller));
+    KOLO_TRY(kolo_conn_timer_add(&port->drain.timer, poller));
+    *port_out = &port->base;
+    return KOLO_OK;
+out:
+    address_out->bytes = 0;
+    kolo_tcp_close(&port->base);
+    return status;
+}
+
+kolo_status kolo_tcp_probe(const struct kolo_settings *settings, struct kolo_why *why_out)
+{
+    struct kolo_place place;
+    size_t count;
+    kolo_status status = kolo_places_local(settings->net, 0, &place, 1, &count);
+
+    snprintf(why_out->text, sizeof why_out->text, "%.250s",
+             status == KOLO_OK ? "" : kolo_error_detail());
+    return status;
+}
+
+bool kolo_tcp_reaches(const struct kolo_port *base, const struct kolo_peer *peer,
+                      struct kolo_why *why_out)
+{
+    const struct kolo_identity *mine = &kolo_endpoint_config_of(base->endpoint)->identity;
+    bool is_same_host = mine->host_id == peer->identity.host_id;
+    struct kolo_place places[TCP_PLACES_MAX];
+    size_t count = 0, reachable = 0;
+
+    if (kolo_tcp_places_of(peer, places, &count) != KOLO_OK) {
+        snprintf(why_out->text, sizeof why_out->text, "%.250s", kolo_error_detail());
+        return false;
+    }
+    for (size_t i = 0; i < count; i++)
+        reachable += is_same_host || !kolo_tcp_is_loopback(&places[i]);
+    if (reachable == 0)
+        snprintf(why_out->text, sizeof why_out->text,
+                 "rank %d on %.64s offers only loopback addresses (see KOLO_NET)",
+                 (int)peer->identity.rank, peer->identity.host);
+    else
+        snprintf(why_out->text, sizeof why_out->text, "%s",
+                 is_same_host ? "same host" : "other host");
+    return reachable > 0;
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way in of a TCP link. Headers, small payloads and everything that is combined or dropped go
+// through one buffer, so that a reduction works on bytes that the cache still holds; what is left
+// of a large payload to be copied is read straight into its place, together with the header that
+// follows. Must never trust a length: the core bounds each frame before a byte of it is stored.
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "base/alloc.h"
+#include "transport/tcp.h"
+
+enum {
+    BUFFER_BYTES = 64 << 10,
+    DIRECT_BYTES = 4 << 10, /* from here on a copy in user space costs more than a second iovec */
+    BURST_READS = 32        /* per turn, so that one link does not starve the others */
+};
+
+/** One header from the buffer. False: the link is down. */
+static bool begin_frame(struct tcp_link *tcp)
+{
+    struct kolo_header header;
+    kolo_status status;
+
+    kolo_header_unpack(tcp->rx.buf + tcp->rx.head, &header);
+    tcp->rx.head += KOLO_HEADER_BYTES;
+    tcp->rx.is_in_frame = true;
+    status = kolo_link_rx_begin(&tcp->base, &header);
+    if (status != KOLO_OK)
+        kolo_link_set_down(&tcp->base, status);
+    return tcp->base.state == KOLO_LINK_UP;
+}
+
+static bool end_frame(struct tcp_link *tcp)
+{
+    kolo_status status;
+
+    tcp->rx.is_in_frame = false;
+    status = kolo_link_rx_end(&tcp->base);
+    if (status != KOLO_OK)
+        kolo_link_set_down(&tcp->base, status);
+    return tcp->base.state == KOLO_LINK_UP;
+}
+
+/** Takes apart what is in the buffer. False: the link is down. */
+static bool parse(struct tcp_link *tcp)
+{
+    struct tcp_rx *rx = &tcp->rx;
+    struct kolo_sink *sink = &tcp->base.sink;
+
+    for (;;) {
+        if (!rx->is_in_frame) {
+            if (rx->tail - rx->head < KOLO_HEADER_BYTES)
+                break;
+            if (!begin_frame(tcp))
+                return false;
+        }
+        if (sink->left > 0) {
+            size_t used = kolo_sink_put(sink, rx->buf + rx->head, rx->tail - rx->head);
+            rx->head += used;
+            if (used == 0)
+                break; /* nothing left, or a part of an element */
+        }
+        if (sink->left == 0 && !end_frame(tcp))
+            return false;
+    }
+    memmove(rx->buf, rx->buf + rx->head, rx->tail - rx->head); /* a part of a header or element */
+    rx->tail -= rx->head;
+    rx->head = 0;
+    return true;
+}
+
+/** One read. Returns bytes as recv does; *wanted_out: how many there was room for. */
+static ssize_t read_some(struct tcp_link *tcp, size_t *wanted_out)
+{
+    struct tcp_rx *rx = &tcp->rx;
+    struct kolo_sink *sink = &tcp->base.sink;
+    int fd = tcp->socket.watch.fd;
+    size_t room = 0;
+    uint8_t *direct = rx->is_in_frame && rx->tail == 0 ? kolo_sink_room(sink, &room) : NULL;
+    ssize_t got;
+
+    if (direct && room >= DIRECT_BYTES) {
+        struct iovec parts[2] = {{direct, room}, {rx->buf, KOLO_HEADER_BYTES}};
+        *wanted_out = room + KOLO_HEADER_BYTES;
+        got = readv(fd, parts, 2);
+        if (got > 0) {
+            size_t stored = (size_t)got < room ? (size_t)got : room;
+            kolo_sink_stored(sink, stored);
+            rx->tail = (size_t)got - stored;
+        }
+    } else {
+        *wanted_out = BUFFER_BYTES - rx->tail;
+        got = recv(fd, rx->buf + rx->tail, *wanted_out, 0);
+        if (got > 0)
+            rx->tail += (size_t)got;
+    }
+    return got;
+}
+
+static bool run(struct tcp_link *tcp)
+{
+    bool moved = false;
+
+    for (int reads = 0; reads < BURST_READS; reads++) {
+        size_t wanted = 0;
+        ssize_t got = read_some(tcp, &wanted);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0 && errno == EAGAIN)
+            break;
+        if (got <= 0) {
+            kolo_tcp_fail(tcp, got < 0 ? errno : 0);
+            return true;
+        }
+        moved = true;
+        if (!parse(tcp))
+            return true;
+        if ((size_t)got < wanted)
+            break; /* the socket is empty: the next read would only say so */
+    }
+    return moved;
+}
+
+bool kolo_tcp_receive(struct tcp_link *tcp)
+{
+    bool moved;
+
+    if (tcp->rx.is_running || tcp->base.state != KOLO_LINK_UP)
+        return false;
+    if (tcp->rx.buf == NULL)
+        tcp->rx.buf = kolo_aligned(64, BUFFER_BYTES);
+    if (tcp->rx.buf == NULL) {
+        kolo_link_set_down(&tcp->base, KOLO_ERR_NO_MEMORY);
+        return true;
+    }
+    tcp->rx.is_running = true;
+    moved = run(tcp);
+    tcp->rx.is_running = false;
+    if (tcp->tx.error != 0 && tcp->base.state == KOLO_LINK_UP && !moved) {
+        kolo_tcp_fail(tcp, tcp->tx.error);
+        moved = true;
+    }
+    return moved;
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way out of a TCP link: takes frames from the core and hands several of them, headers and
+// payloads, to the kernel by one sendmsg, straight from the senders' memory. What the kernel does
+// not take waits in place and goes on where it stopped when the socket has room. Must never block,
+// and never read a payload after its withdrawal.
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "base/alloc.h"
+#include "transport/tcp.h"
+
+static struct tcp_tx_frame *frame_at(struct tcp_tx *tx, size_t index)
+{
+    return &tx->frames[(tx->first + index) % TCP_TX_FRAMES];
+}
+
+static size_t frame_bytes(const struct tcp_tx_frame *item)
+{
+    return KOLO_HEADER_BYTES + item->frame.bytes;
+}
+
+/** Takes as many frames from the core as one call shall move. */
+static void fill(struct tcp_link *tcp)
+{
+    struct tcp_tx *tx = &tcp->tx;
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < tx->count; i++)
+        bytes += frame_bytes(frame_at(tx, i));
+    while (tx->count < TCP_TX_FRAMES && bytes < TCP_TX_BATCH_BYTES) {
+        struct tcp_tx_frame *item = frame_at(tx, tx->count);
+        if (!kolo_link_next_frame(&tcp->base, SIZE_MAX, &item->frame))
+            return;
+        kolo_header_pack(&item->frame.header, item->header);
+        item->copy = NULL;
+        tx->count++;
+        bytes += frame_bytes(item);
+    }
+}
+
+/** What the next call shall move. iov_base is not const, but sendmsg only reads. */
+static size_t gather(struct tcp_tx *tx, struct iovec *parts)
+{
+    size_t count = 0, skip = tx->offset;
+
+    for (size_t i = 0; i < tx->count; i++) {
+        struct tcp_tx_frame *item = frame_at(tx, i);
+        const uint8_t *payload = item->frame.payload;
+        if (skip < KOLO_HEADER_BYTES) {
+            parts[count++] = (struct iovec){item->header + skip, KOLO_HEADER_BYTES - skip};
+            skip = 0;
+        } else {
+            skip -= KOLO_HEADER_BYTES;
+        }
+        if (item->frame.bytes > skip) {
+            memcpy(&parts[count].iov_base, &(const uint8_t *){payload + skip}, sizeof(void *));
+            parts[count++].iov_len = item->frame.bytes - skip;
+        }
+        skip = 0;
+    }
+    return count;
+}
+
+static void pop(struct tcp_link *tcp)
+{
+    struct tcp_tx *tx = &tcp->tx;
+    struct tcp_tx_frame *item = frame_at(tx, 0);
+
+    kolo_free_memory(item->copy);
+    item->copy = NULL;
+    tx->first = (tx->first + 1) % TCP_TX_FRAMES;
+    tx->count--;
+    tx->offset = 0;
+    kolo_link_frame_done(&tcp->base, &item->frame);
+}
+
+/** @p bytes more have gone. */
+static void advance(struct tcp_link *tcp, size_t bytes)
+{
+    struct tcp_tx *tx = &tcp->tx;
+
+    while (bytes > 0) {
+        size_t left = frame_bytes(frame_at(tx, 0)) - tx->offset;
+        if (bytes < left) {
+            tx->offset += bytes;
+            return;
+        }
+        bytes -= left;
+        pop(tcp);
+    }
+}
+
+/** Waits for room, or does so no more. */
+static void block(struct tcp_link *tcp, bool is_blocked)
+{
+    tcp->tx.is_blocked = is_blocked;
+    kolo_poller_modify(kolo_endpoint_poller(tcp->base.endpoint), &tcp->socket.watch,
+                       is_blocked ? EPOLLIN | EPOLLOUT : EPOLLIN);
+}
+
+void kolo_tcp_unblock(struct tcp_link *tcp)
+{
+    if (tcp->tx.is_blocked)
+        block(tcp, false);
+}
+
+/** One call. False: the kernel takes no more now, or ever. */
+static bool send_some(struct tcp_link *tcp)
+{
+    struct iovec parts[2 * TCP_TX_FRAMES];
+    struct msghdr message = {.msg_iov = parts};
+    ssize_t put;
+
+    message.msg_iovlen = gather(&tcp->tx, parts);
+    do
+        put = sendmsg(tcp->socket.watch.fd, &message, MSG_NOSIGNAL);
+    while (put < 0 && errno == EINTR);
+    if (put >= 0) {
+        advance(tcp, (size_t)put);
+        return true;
+    }
+    if (errno == EAGAIN)
+        block(tcp, true);
+    else
+        tcp->tx.error = errno;
+    return false;
+}
+
+bool kolo_tcp_push(struct kolo_link *base)
+{
+    struct tcp_link *tcp = (struct tcp_link *)base;
+    bool moved = false;
+
+    if (tcp->tx.is_blocked || tcp->tx.error != 0)
+        return false;
+    for (;;) {
+        fill(tcp);
+        if (tcp->tx.count == 0 || !send_some(tcp))
+            break;
+        moved = true;
+    }
+    /* The peer's last words may still lie in the socket: an abort says more than a reset. */
+    if (tcp->tx.error != 0 && !tcp->rx.is_running)
+        moved |= kolo_tcp_receive(tcp);
+    return moved;
+}
+
+/** The first frame is half gone: the peer needs the rest, but its memory is no longer ours. */
+static void keep_copy(struct tcp_link *tcp, struct tcp_tx_frame *item)
+{
+    if (item->frame.bytes > 0) {
+        item->copy = kolo_aligned(16, item->frame.bytes);
+        if (item->copy == NULL) {
+            kolo_link_set_down(&tcp->base, KOLO_ERR_NO_MEMORY);
+            return;
+        }
+        memcpy(item->copy, item->frame.payload, item->frame.bytes);
+        item->frame.payload = item->copy;
+    }
+    item->frame.work = NULL;
+}
+
+void kolo_tcp_withdraw(struct kolo_link *base, struct kolo_work *work)
+{
+    struct tcp_link *tcp = (struct tcp_link *)base;
+    struct tcp_tx *tx = &tcp->tx;
+    size_t kept = 0, count = tx->count;
+
+    if (count > 0 && tx->offset > 0 && frame_at(tx, 0)->frame.work == work)
+        keep_copy(tcp, frame_at(tx, 0));
+    if (tx->count == 0)
+        return; /* out of memory: the link went down and dropped all */
+    for (size_t i = 0; i < count; i++)
+        if (frame_at(tx, i)->frame.work != work) {
+            if (kept != i)
+                *frame_at(tx, kept) = *frame_at(tx, i);
+            kept++;
+        }
+    tx->count = kept;
+}
+
+void kolo_tcp_tx_drop(struct tcp_link *tcp)
+{
+    while (tcp->tx.count > 0)
+        pop(tcp);
+}

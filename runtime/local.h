@@ -3,7 +3,7 @@
 #ifndef KOLO_RUNTIME_LOCAL_H
 #define KOLO_RUNTIME_LOCAL_H
 
-/** Processors this process may run on (its binding). Cheap: one system call; at least 1. */
+/** Processors the calling thread may run on (its binding). Cheap: one system call; at least 1. */
 int kolo_local_cpus(void);
 
 struct kolo_local {

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/local.h"
+
+#include <criterion/criterion.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+TestSuite(local, .timeout = 60);
+
+Test(local, facts_are_plausible_and_found_once)
+{
+    const struct kolo_local *local = kolo_local_facts();
+    cr_assert(local->error[0] == '\0', "%s", local->error);
+    cr_assert(local->cpus >= 1 && local->cpus == kolo_local_cpus(), "%d and %d", local->cpus,
+              kolo_local_cpus());
+    cr_assert(local->cores >= 1 && local->cores <= local->cpus);
+    cr_assert(local->numa_nodes >= 1 && local->numa_node >= -1);
+    cr_assert(kolo_local_facts() == local);
+}
+
+/** In a process of its own, because hwloc asks all threads of the process. */
+static int look_bound(void)
+{
+    cpu_set_t set;
+    int cpu = 0;
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return 2;
+    while (!CPU_ISSET(cpu, &set))
+        cpu++;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    if (sched_setaffinity(0, sizeof set, &set) != 0)
+        return 3;
+    if (kolo_local_cpus() != 1)
+        return 4;
+    return kolo_local_facts()->cpus == 1 && kolo_local_facts()->cores == 1 ? 0 : 5;
+}
+
+Test(local, binding_counts)
+{
+    int status = 0;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(look_bound());
+    cr_assert(waitpid(pid, &status, 0) == pid);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "exit %d", WEXITSTATUS(status));
+}

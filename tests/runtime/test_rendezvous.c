@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/rendezvous.h"
+
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/support/store_rank.h"
+
+TestSuite(rendezvous, .timeout = 60);
+
+enum { SOON_MS = 10000 };
+static char folder[] = "/tmp/kolo-rendezvous-XXXXXX";
+static struct kolo_rendezvous at;
+static struct kolo_secret secret;
+
+static struct kolo_store_server_config make_config(int size)
+{
+    return (struct kolo_store_server_config){.size = size,
+                                             .owner = "rank 0",
+                                             .secret = secret,
+                                             .start_timeout_ms = SOON_MS,
+                                             .stall_warn_ms = SOON_MS,
+                                             .lost_grace_ms = 50};
+}
+
+static void setup(void)
+{
+    char text[128];
+    cr_assert(mkdtemp(folder));
+    snprintf(text, sizeof text, "file://%s/meet", folder);
+    cr_assert(kolo_rendezvous_parse(text, &at) == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(kolo_secret_make(&secret) == KOLO_OK);
+}
+
+static int files_in_folder(void)
+{
+    int count = 0;
+    DIR *dir = opendir(folder);
+    cr_assert(dir);
+    for (struct dirent *entry; (entry = readdir(dir));)
+        count += entry->d_name[0] != '.';
+    closedir(dir);
+    return count;
+}
+
+static void teardown(void)
+{
+    unlink(at.where);
+    rmdir(folder);
+}
+
+Test(rendezvous, texts)
+{
+    struct kolo_rendezvous got;
+    const char *const bad[] = {"",          "tcp://",          "tcp://host",   "tcp://a:1/x",
+                               "file://",   "file://relative", "file:///dir/", "http://host:80",
+                               "host:4711", "tcp://a b:1"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        cr_assert(kolo_rendezvous_parse(bad[i], &got) == KOLO_ERR_CONFIG, "%s", bad[i]);
+        cr_assert(strstr(kolo_error_detail(), "expected tcp://HOST:PORT"), "%s",
+                  kolo_error_detail());
+    }
+    char text[KOLO_TEXT_MAX + 32] = "file:///";
+    memset(text + 8, 'x', sizeof text - 9);
+    cr_assert(kolo_rendezvous_parse(text, &got) == KOLO_ERR_CONFIG);
+    cr_assert(kolo_rendezvous_parse("tcp://[::1]:80,b:2", &got) == KOLO_OK);
+    cr_assert(got.kind == KOLO_RENDEZVOUS_TCP && strcmp(got.where, "[::1]:80,b:2") == 0);
+    cr_assert(kolo_rendezvous_parse("file:///a/b", &got) == KOLO_OK);
+    cr_assert(got.kind == KOLO_RENDEZVOUS_FILE && strcmp(got.where, "/a/b") == 0);
+}
+
+/** Ranks 1.. dial; rank 0 hosts, after a while where the test says so. */
+struct meeting {
+    int host_after_ms;
+    kolo_status hosted;
+    char why[1024];
+};
+
+static void pause_ms(int ms)
+{
+    struct kolo_poller *poller;
+    if (kolo_poller_create(&poller) != KOLO_OK)
+        abort();
+    kolo_deadline deadline = kolo_deadline_in_ms(ms);
+    while (!kolo_deadline_passed(deadline))
+        kolo_poller_sleep(poller, deadline);
+    kolo_poller_destroy(poller);
+}
+
+static void host(struct store_rank *rank)
+{
+    struct meeting *meeting = rank->context;
+    struct kolo_rendezvous_host *host;
+    struct kolo_store_server_config config = make_config(rank->size);
+    int fd;
+    pause_ms(meeting->host_after_ms);
+    meeting->hosted = kolo_rendezvous_host_open(&at, "", &config, &host);
+    snprintf(meeting->why, sizeof meeting->why, "%s", kolo_error_detail());
+    if (meeting->hosted != KOLO_OK)
+        return;
+    if (kolo_store_thread_pair(kolo_rendezvous_host_store(host), &fd) != KOLO_OK)
+        abort();
+    store_rank_join(rank, 0, rank->size, fd, NULL, 0, &secret, SOON_MS);
+    store_rank_close(rank);
+    kolo_rendezvous_host_close(host, kolo_deadline_in_ms(SOON_MS));
+}
+
+static void host_or_dial(struct store_rank *rank)
+{
+    if (rank->rank == 0) {
+        host(rank);
+        return;
+    }
+    int fd = -1;
+    kolo_status status =
+        kolo_rendezvous_dial(&at, &secret, rank->rank, kolo_deadline_in_ms(SOON_MS), &fd);
+    if (status == KOLO_OK) {
+        store_rank_join(rank, rank->rank, rank->size, fd, NULL, 0, &secret, SOON_MS);
+        store_rank_close(rank);
+        return;
+    }
+    rank->joined = status;
+    snprintf(rank->why, sizeof rank->why, "%s", kolo_error_detail());
+}
+
+static void meet(int size, int host_after_ms)
+{
+    struct store_rank ranks[8];
+    struct meeting meeting = {.host_after_ms = host_after_ms};
+    store_ranks_run(ranks, size, host_or_dial, &meeting);
+    cr_assert(meeting.hosted == KOLO_OK, "%s", meeting.why);
+    for (int i = 0; i < size; i++)
+        cr_assert(ranks[i].joined == KOLO_OK, "rank %d: %s: %s", i,
+                  kolo_status_name(ranks[i].joined), ranks[i].why);
+}
+
+Test(rendezvous, file_that_appears_later, .init = setup, .fini = teardown)
+{
+    meet(4, 300);
+    cr_assert(files_in_folder() == 0, "%d files left", files_in_folder());
+}
+
+static void write_stale(const char *text)
+{
+    FILE *file = fopen(at.where, "w");
+    cr_assert(file && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+Test(rendezvous, stale_file_of_nobody, .init = setup, .fini = teardown)
+{
+    write_stale("kolo-rendezvous 1\njob 0123456789abcdef\nplace 127.0.0.1:1\nend\n");
+    meet(3, 300);
+    cr_assert(files_in_folder() == 0);
+}
+
+Test(rendezvous, stale_file_of_an_older_run_that_still_serves, .init = setup, .fini = teardown)
+{
+    struct kolo_store_thread *older;
+    struct kolo_store_server_config config = make_config(3);
+    struct kolo_place place;
+    size_t count;
+    uint16_t port;
+    char text[256];
+    config.job_id = 77;
+    cr_assert(kolo_places_resolve("127.0.0.1:1", &place, 1, &count) == KOLO_OK);
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    memcpy(&place.addr, &any, sizeof any);
+    cr_assert(kolo_store_thread_start(&config, &place, 1, &port, &older) == KOLO_OK);
+    snprintf(text, sizeof text, "kolo-rendezvous 1\njob %016x\nplace 127.0.0.1:%d\nend\n", 78,
+             port); /* the same port, taken over by another job: the greeting tells */
+    write_stale(text);
+    meet(3, 300);
+    kolo_store_thread_stop(older, kolo_now_ns());
+}
+
+Test(rendezvous, file_that_is_none_is_waited_out, .init = setup, .fini = teardown)
+{
+    write_stale("hello\n");
+    meet(2, 200);
+}
+
+Test(rendezvous, malformed_files, .init = setup, .fini = teardown)
+{
+    const char *const bad[] = {
+        "",
+        "kolo-rendezvous 2\njob 0123456789abcdef\nplace 127.0.0.1:1\nend\n",
+        "kolo-rendezvous 1\njob 0123456789abcdef\nplace 127.0.0.1:1\n",
+        "kolo-rendezvous 1\njob 0123456789abcde\nplace 127.0.0.1:1\nend\n",
+        "kolo-rendezvous 1\njob 0000000000000000\nplace 127.0.0.1:1\nend\n",
+        "kolo-rendezvous 1\njob 0123456789abcdef\nend\n",
+        "kolo-rendezvous 1\nplace 127.0.0.1:1\nend\n",
+        "kolo-rendezvous 1\njob 0123456789abcdef\nplace host:1\nend\n",
+        "kolo-rendezvous 1\njob 0123456789abcdef\nplace 127.0.0.1:99999\nend\n"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        int fd;
+        write_stale(bad[i]);
+        kolo_status status = kolo_rendezvous_dial(&at, &secret, 1, kolo_deadline_in_ms(60), &fd);
+        cr_assert(status == KOLO_ERR_TIMEOUT, "%zu: %s", i, kolo_status_name(status));
+        cr_assert(strstr(kolo_error_detail(), "is not a rendezvous file"), "%zu: %s", i,
+                  kolo_error_detail());
+    }
+}
+
+Test(rendezvous, file_that_never_appears, .init = setup, .fini = teardown)
+{
+    int fd;
+    cr_assert(kolo_rendezvous_dial(&at, &secret, 1, kolo_deadline_in_ms(120), &fd) ==
+              KOLO_ERR_TIMEOUT);
+    cr_assert(strstr(kolo_error_detail(), at.where) &&
+                  strstr(kolo_error_detail(), "did not appear in time"),
+              "%s", kolo_error_detail());
+}
+
+Test(rendezvous, pipe_in_place_of_the_file, .init = setup, .fini = teardown)
+{
+    int fd;
+    cr_assert(mkfifo(at.where, 0600) == 0);
+    cr_assert(kolo_rendezvous_dial(&at, &secret, 1, kolo_deadline_in_ms(120), &fd) ==
+              KOLO_ERR_TIMEOUT);
+    cr_assert(strstr(kolo_error_detail(), "not a regular file"), "%s", kolo_error_detail());
+}
+
+Test(rendezvous, file_is_private_and_only_its_own_is_removed, .init = setup, .fini = teardown)
+{
+    struct kolo_rendezvous_host *first, *second;
+    struct kolo_store_server_config config = make_config(1);
+    struct stat info;
+    cr_assert(kolo_rendezvous_host_open(&at, "", &config, &first) == KOLO_OK, "%s",
+              kolo_error_detail());
+    cr_assert(stat(at.where, &info) == 0 && (info.st_mode & 0777) == 0600);
+    cr_assert(files_in_folder() == 1);
+    cr_assert(kolo_rendezvous_host_open(&at, "", &config, &second) == KOLO_OK);
+    kolo_rendezvous_host_close(first, kolo_now_ns());
+    cr_assert(files_in_folder() == 1, "the file of the second job is gone");
+    kolo_rendezvous_host_close(second, kolo_now_ns());
+    cr_assert(files_in_folder() == 0);
+}
+
+Test(rendezvous, folder_that_is_not_there)
+{
+    struct kolo_rendezvous_host *host;
+    struct kolo_store_server_config config = make_config(1);
+    cr_assert(kolo_rendezvous_parse("file:///no/such/folder/meet", &at) == KOLO_OK);
+    cr_assert(kolo_rendezvous_host_open(&at, "", &config, &host) == KOLO_ERR_SYSTEM);
+    cr_assert(strstr(kolo_error_detail(), "/no/such/folder/meet: No such file"), "%s",
+              kolo_error_detail());
+}
+
+/** A port that was free a moment ago. */
+static int free_port(void)
+{
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t bytes = sizeof any;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    cr_assert(bind(fd, (struct sockaddr *)&any, sizeof any) == 0);
+    cr_assert(getsockname(fd, (struct sockaddr *)&any, &bytes) == 0);
+    close(fd);
+    return ntohs(any.sin_port);
+}
+
+Test(rendezvous, by_address)
+{
+    char text[64];
+    snprintf(text, sizeof text, "tcp://127.0.0.1:%d", free_port());
+    cr_assert(kolo_rendezvous_parse(text, &at) == KOLO_OK);
+    cr_assert(kolo_secret_make(&secret) == KOLO_OK);
+    meet(4, 200);
+}
+
+Test(rendezvous, address_of_another_host)
+{
+    struct kolo_rendezvous_host *host;
+    struct kolo_store_server_config config = make_config(1);
+    cr_assert(kolo_rendezvous_parse("tcp://192.0.2.1:4711", &at) == KOLO_OK);
+    cr_assert(kolo_rendezvous_host_open(&at, "", &config, &host) == KOLO_ERR_CONNECT);
+    cr_assert(strstr(kolo_error_detail(), "rank 0 cannot listen at tcp://192.0.2.1:4711") &&
+                  strstr(kolo_error_detail(), "host that rank 0 runs on"),
+              "%s", kolo_error_detail());
+}

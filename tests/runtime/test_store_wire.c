@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/store_wire.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+TestSuite(store_wire, .timeout = 30);
+
+static void open_pair(struct kolo_stream streams[2], size_t in_max)
+{
+    int pair[2];
+    cr_assert(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    for (int i = 0; i < 2; i++)
+        cr_assert(kolo_stream_init(&streams[i], pair[i], in_max) == KOLO_OK);
+}
+
+static struct kolo_message *make_message(uint32_t number, size_t bytes)
+{
+    struct kolo_writer body;
+    struct kolo_message *message = kolo_message_create(KOLO_STORE_SET, bytes + 4, &body);
+    cr_assert(message);
+    kolo_write_u32(&body, number);
+    for (size_t i = 0; i < bytes; i++)
+        kolo_write_u8(&body, (uint8_t)(number + i));
+    cr_assert(kolo_message_seal(message, &body) == KOLO_OK);
+    return message;
+}
+
+Test(store_wire, messages_of_all_lengths_arrive_in_order)
+{
+    enum { COUNT = 400 };
+    struct kolo_stream streams[2];
+    open_pair(streams, 1 << 20);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        struct kolo_message *message = make_message(i, i * 37 % 5000 + (i % 50 ? 0 : 300000));
+        cr_assert(kolo_stream_queue(&streams[0], message) == KOLO_OK);
+        kolo_message_drop(message);
+    }
+    for (uint32_t i = 0; i < COUNT;) {
+        uint8_t type;
+        struct kolo_reader body;
+        cr_assert(kolo_stream_flush(&streams[0]) == KOLO_OK);
+        kolo_status status = kolo_stream_next(&streams[1], &type, &body);
+        if (status == KOLO_AGAIN) {
+            cr_assert(kolo_stream_fill(&streams[1]) == KOLO_OK);
+            continue;
+        }
+        cr_assert(status == KOLO_OK && type == KOLO_STORE_SET && kolo_read_u32(&body) == i);
+        size_t left = kolo_reader_left(&body);
+        cr_assert(left == i * 37 % 5000 + (i % 50 ? 0 : 300000));
+        for (size_t j = 0; j < left; j++)
+            cr_assert(kolo_read_u8(&body) == (uint8_t)(i + j));
+        i++;
+    }
+    cr_assert(streams[0].out_count == 0 && streams[0].out_bytes == 0);
+    cr_assert(kolo_stream_fill(&streams[1]) == KOLO_AGAIN);
+    kolo_stream_fini(&streams[0]);
+    cr_assert(kolo_stream_fill(&streams[1]) == KOLO_ERR_LINK);
+    kolo_stream_fini(&streams[1]);
+}
+
+Test(store_wire, announced_length_costs_nothing)
+{
+    struct kolo_stream streams[2];
+    uint8_t type;
+    struct kolo_reader body;
+    open_pair(streams, 64 << 20);
+    cr_assert(send(streams[0].fd, "\0\0\0\4\2abc", 8, 0) == 8);
+    cr_assert(kolo_stream_fill(&streams[1]) == KOLO_OK);
+    cr_assert(kolo_stream_next(&streams[1], &type, &body) == KOLO_AGAIN);
+    cr_assert(streams[1].in_capacity <= 8192, "%zu", streams[1].in_capacity);
+    for (int i = 0; i < 2; i++)
+        kolo_stream_fini(&streams[i]);
+}
+
+Test(store_wire, body_that_does_not_fit_is_no_message)
+{
+    struct kolo_writer body;
+    struct kolo_message *message = kolo_message_create(KOLO_STORE_SET, 2, &body);
+    kolo_write_u32(&body, 1);
+    cr_assert(kolo_message_seal(message, &body) != KOLO_OK);
+    kolo_message_drop(message);
+    kolo_message_drop(NULL);
+}
+
+Test(store_wire, statuses_texts_and_durations)
+{
+    char text[] = "a\nb\x1b[0m\x7f";
+    char said[32];
+    cr_assert(kolo_status_from_wire(KOLO_ERR_PEER) == KOLO_ERR_PEER);
+    cr_assert(kolo_status_from_wire(0) == KOLO_ERR_PROTOCOL);
+    cr_assert(kolo_status_from_wire(1) == KOLO_ERR_PROTOCOL);
+    cr_assert(kolo_status_from_wire(-999) == KOLO_ERR_PROTOCOL);
+    cr_assert(kolo_status_from_wire(INT32_MIN) == KOLO_ERR_PROTOCOL);
+    kolo_text_clean(text);
+    cr_assert(strcmp(text, "a b [0m ") == 0, "%s", text);
+    kolo_duration_format(60000, said, sizeof said);
+    cr_assert(strcmp(said, "60 s") == 0);
+    kolo_duration_format(59998, said, sizeof said);
+    cr_assert(strcmp(said, "60 s") == 0);
+    kolo_duration_format(250, said, sizeof said);
+    cr_assert(strcmp(said, "0.2 s") == 0 || strcmp(said, "0.3 s") == 0);
+}

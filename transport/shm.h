@@ -64,7 +64,7 @@ void kolo_shm_free(struct kolo_link *base);
 void kolo_shm_describe(const struct kolo_link *base, char *text, size_t capacity);
 /** Takes all messages that have arrived on the Unix socket. */
 kolo_status kolo_shm_read_socket(struct kolo_shm_link *link) KOLO_NODISCARD;
-/** Ends the link; the detail becomes "shm HOST pid N: detail". */
+/** Ends the link; the detail becomes "rank R, shm HOST pid N: detail". */
 void kolo_shm_end(struct kolo_shm_link *link, kolo_status why);
 
 /* shm_frames.c */

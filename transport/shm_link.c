@@ -51,7 +51,7 @@ void kolo_shm_end(struct kolo_shm_link *link, kolo_status why)
     kolo_shm_describe(&link->base, name, sizeof name);
     snprintf(detail, sizeof detail, "%s", kolo_error_detail());
     bool is_refused = why == KOLO_ERR_SYSTEM || why == KOLO_ERR_NO_MEMORY;
-    kolo_fail(why, "%s: %.800s%s", name, detail,
+    kolo_fail(why, "rank %d, %s: %.800s%s", link->base.peer, name, detail,
               is_refused ? " (KOLO_TRANSPORT=tcp does without shared memory)" : "");
     kolo_link_set_down(&link->base, why);
 }

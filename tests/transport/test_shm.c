@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/shm_side.h"
+#include "tests/support/transport_suite.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MIB = 1 << 20 };
+
+KOLO_TRANSPORT_SUITE(shm, shm)
 
 Test(shm, comes_up_when_one_dials_and_when_both_do, .timeout = 60)
 {

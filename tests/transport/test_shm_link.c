@@ -5,7 +5,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -149,4 +152,264 @@ Test(shm_link, what_a_killed_peer_had_published_still_arrives, .timeout = 60)
     shm_side_close(&side);
     close(pair[0]);
     close(pair[1]);
+}
+
+/* ---- a peer that knows the secret and misbehaves ---- */
+
+/** What the other end of a link's socket is made of: a poller and a conn of its own. */
+struct raw {
+    struct kolo_poller *poller;
+    struct kolo_conn *conn;
+    struct kolo_listener *listener;
+    int fd;
+};
+
+static void raw_done(void *context, kolo_status status, int fd, const struct kolo_greeting *theirs)
+{
+    struct raw *raw = context;
+    (void)theirs;
+    raw->fd = status == KOLO_OK ? fd : -2;
+}
+
+static int shm_index(void)
+{
+    int index = 0;
+    while (strcmp(kolo_transports[index]->name, "shm") != 0)
+        index++;
+    return index;
+}
+
+static void place_of_name(struct kolo_place *place, const void *name, size_t bytes)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    memcpy(addr.sun_path + 1, name, bytes);
+    *place = (struct kolo_place){
+        .bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + bytes)};
+    memcpy(&place->addr, &addr, sizeof addr);
+}
+
+static void raw_drive(struct raw *raw, struct shm_side *side)
+{
+    kolo_deadline deadline = kolo_deadline_in_ms(10000);
+    while (raw->fd == -1 && !kolo_deadline_passed(deadline)) {
+        shm_drive_rounds(side, 1, 1);
+        cr_assert(kolo_poller_dispatch(raw->poller, NULL) == KOLO_OK);
+        kolo_conn_expire(raw->poller);
+    }
+    cr_assert(raw->fd >= 0, "no connection");
+}
+
+/** Rank 1, raw, has dialled @p side, which is rank 0 and is to answer by an offer. */
+static void raw_dial(struct raw *raw, struct shm_side *side)
+{
+    const struct kolo_greeting mine = {KOLO_PROTOCOL_VERSION, KOLO_PURPOSE_SHM, 1, 0, 0};
+    const struct kolo_address *address = &side->peers[0].addresses[shm_index()];
+    struct kolo_place place;
+    struct kolo_peer other = side->peers[0];
+    other.identity.rank = 1;
+    cr_assert(shm_side_meet(side, &other), "%s", kolo_error_detail());
+    place_of_name(&place, address->data, address->bytes);
+    raw->fd = -1;
+    cr_assert(kolo_poller_create(&raw->poller) == KOLO_OK);
+    cr_assert(kolo_conn_dial(raw->poller, &place, 1, &side->secret, &mine,
+                             kolo_deadline_in_ms(10000), raw_done, raw, &raw->conn) == KOLO_OK);
+    raw_drive(raw, side);
+}
+
+/** Rank 0, raw, listens; @p side, which is rank 1, has dialled it and awaits an offer. */
+static void raw_listen(struct raw *raw, struct shm_side *side)
+{
+    const struct kolo_greeting mine = {KOLO_PROTOCOL_VERSION, KOLO_PURPOSE_SHM, 0, -1, 0};
+    struct kolo_place place;
+    struct kolo_peer other = side->peers[1];
+    struct kolo_address *address = &other.addresses[shm_index()];
+    char name[64];
+    snprintf(name, sizeof name, "kolo-test-%d", (int)getpid());
+    other.identity.rank = 0;
+    address->bytes = (uint16_t)strlen(name);
+    memcpy(address->data, name, strlen(name));
+    place_of_name(&place, name, strlen(name));
+    raw->fd = -1;
+    cr_assert(kolo_poller_create(&raw->poller) == KOLO_OK);
+    cr_assert(kolo_listener_open(raw->poller, &place, 5000, &side->secret, &mine, raw_done, raw,
+                                 &raw->listener) == KOLO_OK);
+    cr_assert(shm_side_meet(side, &other), "%s", kolo_error_detail());
+    cr_assert(kolo_endpoint_link(side->endpoint, 0, kolo_deadline_in_ms(1000), &side->link) ==
+              KOLO_OK);
+    raw_drive(raw, side);
+}
+
+static void raw_fini(struct raw *raw)
+{
+    kolo_listener_close(raw->listener);
+    if (raw->fd >= 0)
+        close(raw->fd);
+    kolo_poller_destroy(raw->poller);
+}
+
+static void await_down(struct shm_side *side, const char *what, kolo_status why, const char *text)
+{
+    kolo_deadline deadline = kolo_deadline_in_ms(10000);
+    while (side->downs == 0 && !kolo_deadline_passed(deadline))
+        shm_drive_rounds(side, 1, 1);
+    cr_assert(side->downs == 1, "%s: the link is not down", what);
+    cr_assert(side->down_why == why && strstr(side->down_text, text) != NULL, "%s: %d %s", what,
+              (int)side->down_why, side->down_text);
+}
+
+/** Descriptors that a hostile message may bring. */
+enum fd_kind { FD_PAGE, FD_EVENT, FD_BLOCKING_EVENT, FD_PIPE, FD_UNSEALED, FD_SMALL_RING };
+
+static int make_fd(enum fd_kind kind)
+{
+    int fd = -1, pipes[2];
+    void *base;
+    size_t bytes = kind == FD_PAGE ? KOLO_SHM_BELL_BYTES : 12345;
+    switch (kind) {
+    case FD_PAGE:
+    case FD_SMALL_RING:
+        cr_assert(kolo_shm_memory_create("kolo-test", bytes, &fd, &base) == KOLO_OK);
+        kolo_shm_memory_unmap(base, bytes);
+        return fd;
+    case FD_EVENT:
+        return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    case FD_BLOCKING_EVENT:
+        return eventfd(0, EFD_CLOEXEC);
+    case FD_UNSEALED:
+        fd = memfd_create("kolo-test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        cr_assert(ftruncate(fd, KOLO_SHM_BELL_BYTES) == 0);
+        return fd;
+    case FD_PIPE:
+        cr_assert(pipe(pipes) == 0);
+        close(pipes[1]);
+        return pipes[0];
+    }
+    return fd;
+}
+
+struct hostile {
+    const char *what;
+    uint32_t kind;
+    uint64_t bytes;
+    size_t fd_count;
+    enum fd_kind fds[3];
+    const char *text;
+};
+
+static void raw_say(struct raw *raw, const struct hostile *hostile)
+{
+    struct kolo_shm_message message = {
+        .kind = hostile->kind, .bytes = hostile->bytes, .fd_count = hostile->fd_count};
+    for (size_t i = 0; i < hostile->fd_count; i++)
+        message.fds[i] = make_fd(hostile->fds[i]);
+    cr_assert(kolo_shm_message_send(raw->fd, &message) == KOLO_OK);
+    kolo_shm_message_drop(&message);
+}
+
+static void check_hostile(const struct hostile *cases, size_t count, int rank,
+                          void (*meet)(struct raw *raw, struct shm_side *side))
+{
+    for (size_t i = 0; i < count; i++) {
+        int fds = shm_count_fds(), maps = shm_count_maps();
+        static struct shm_side side;
+        struct raw raw = {0};
+        shm_side_init(&side, rank);
+        cr_assert(shm_side_open(&side));
+        meet(&raw, &side);
+        raw_say(&raw, &cases[i]);
+        await_down(&side, cases[i].what, KOLO_ERR_PROTOCOL, cases[i].text);
+        shm_side_close(&side);
+        raw_fini(&raw);
+        cr_assert(shm_count_fds() == fds && shm_count_maps() == maps,
+                  "%s: %d descriptors, %d mappings left", cases[i].what, shm_count_fds() - fds,
+                  shm_count_maps() - maps);
+    }
+}
+
+Test(shm_link, impossible_answers_are_protocol_errors, .timeout = 60)
+{
+    const struct hostile cases[] = {
+        {"no descriptors", KOLO_SHM_ANSWER, 0, 0, {0}, "0 descriptors where 2"},
+        {"one descriptor", KOLO_SHM_ANSWER, 0, 1, {FD_PAGE}, "1 descriptors where 2"},
+        {"swapped", KOLO_SHM_ANSWER, 0, 2, {FD_EVENT, FD_PAGE}, "block us"},
+        {"blocking eventfd", KOLO_SHM_ANSWER, 0, 2, {FD_PAGE, FD_BLOCKING_EVENT}, "block us"},
+        {"a pipe as page", KOLO_SHM_ANSWER, 0, 2, {FD_PIPE, FD_EVENT}, "no memfd"},
+        {"unsealed page", KOLO_SHM_ANSWER, 0, 2, {FD_UNSEALED, FD_EVENT}, "not sealed"},
+        {"long page", KOLO_SHM_ANSWER, 0, 2, {FD_SMALL_RING, FD_EVENT}, "12345 bytes"},
+        {"an offer", KOLO_SHM_OFFER, 8192, 3, {FD_PAGE, FD_PAGE, FD_EVENT}, "unexpected message"},
+        {"a span too early", KOLO_SHM_SPAN, 4096, 1, {FD_PAGE}, "unexpected message"},
+        {"no such kind", 77, 0, 0, {0}, "unexpected message of kind 77"},
+    };
+    check_hostile(cases, sizeof cases / sizeof cases[0], 0, raw_dial);
+}
+
+Test(shm_link, impossible_offers_are_protocol_errors, .timeout = 60)
+{
+    const struct hostile cases[] = {
+        {"no descriptors", KOLO_SHM_OFFER, 8192, 0, {0}, "0 descriptors where 3"},
+        {"no ring", KOLO_SHM_OFFER, 0, 3, {FD_SMALL_RING, FD_PAGE, FD_EVENT}, "a ring of 0"},
+        {"odd ring", KOLO_SHM_OFFER, 12345, 3, {FD_SMALL_RING, FD_PAGE, FD_EVENT}, "a ring of"},
+        {"huge ring", KOLO_SHM_OFFER, UINT64_MAX, 3, {FD_PAGE, FD_PAGE, FD_EVENT}, "a ring of"},
+        {"large ring", KOLO_SHM_OFFER, 1u << 30, 3, {FD_PAGE, FD_PAGE, FD_EVENT}, "a ring of"},
+        {"short", KOLO_SHM_OFFER, 8192, 3, {FD_SMALL_RING, FD_PAGE, FD_EVENT}, "12345 bytes where"},
+        {"pipe", KOLO_SHM_OFFER, 8192, 3, {FD_PIPE, FD_PAGE, FD_EVENT}, "no memfd"},
+        {"an answer", KOLO_SHM_ANSWER, 0, 2, {FD_PAGE, FD_EVENT}, "unexpected message"},
+    };
+    check_hostile(cases, sizeof cases / sizeof cases[0], 1, raw_listen);
+}
+
+Test(shm_link, a_peer_that_says_nothing_ends_at_the_deadline, .timeout = 60)
+{
+    static struct shm_side side;
+    struct raw raw = {0};
+    shm_side_init(&side, 0);
+    side.settings.start_timeout_ms = 300;
+    cr_assert(shm_side_open(&side));
+    raw_dial(&raw, &side);
+    await_down(&side, "acceptor", KOLO_ERR_TIMEOUT, "before the deadline");
+    shm_side_close(&side);
+    raw_fini(&raw);
+
+    shm_side_init(&side, 1);
+    raw = (struct raw){0};
+    cr_assert(shm_side_open(&side));
+    raw_listen(&raw, &side);
+    await_down(&side, "dialler", KOLO_ERR_TIMEOUT, "before the deadline");
+    shm_side_close(&side);
+    raw_fini(&raw);
+}
+
+Test(shm_link, a_dialler_that_is_hung_up_on_awaits_the_other_dial_until_the_deadline, .timeout = 60)
+{
+    static struct shm_side side;
+    struct raw raw = {0};
+    shm_side_init(&side, 1);
+    cr_assert(shm_side_open(&side));
+    raw_listen(&raw, &side);
+    close(raw.fd);
+    raw.fd = -1;
+    shm_drive_rounds(&side, 1, 10);
+    cr_assert(side.downs == 0 && kolo_shm_link_of(side.link)->state == KOLO_SHM_AWAIT_ADOPT);
+    await_down(&side, "dialler", KOLO_ERR_TIMEOUT, "before the deadline");
+    shm_side_close(&side);
+    raw_fini(&raw);
+}
+
+Test(shm_link, random_bytes_after_the_proof_end_the_link_only, .timeout = 60)
+{
+    for (unsigned seed = 1; seed <= 20; seed++) {
+        static struct shm_side side;
+        struct raw raw = {0};
+        uint8_t bytes[256];
+        unsigned state = seed;
+        shm_side_init(&side, 0);
+        cr_assert(shm_side_open(&side));
+        raw_dial(&raw, &side);
+        for (size_t i = 0; i < sizeof bytes; i++)
+            bytes[i] = (uint8_t)rand_r(&state);
+        cr_assert(write(raw.fd, bytes, sizeof bytes) == (ssize_t)sizeof bytes);
+        await_down(&side, "random bytes", KOLO_ERR_PROTOCOL, "begins with");
+        shm_side_close(&side);
+        raw_fini(&raw);
+    }
 }

@@ -125,8 +125,8 @@ Test(shm_ring, every_length_at_every_offset)
             cr_assert(take(&ring, number, bytes, &woke), "%zu bytes at line %zu came out changed",
                       bytes, (size_t)(at / KOLO_SHM_LINE) % 128);
             number++;
-            if (bytes > 200 && bytes % 61 != 0 && line > 3)
-                break; // every length below 200, and every 61st, at every line
+            if (bytes > 130 && bytes % 191 != 0 && line > 3)
+                break; // every length up to 130, and every 191st, at every line
         }
     }
     ring_fini(&ring);

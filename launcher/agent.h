@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agent: what kolorun starts once on every host. Two processes, so that each ends what the
+// other leaves behind:
+//
+//   guardian (the process that was started; a subreaper)
+//     `- worker (agent's loop; a subreaper; gets SIGTERM when the guardian dies)
+//          `- ranks, each a session of its own (get SIGKILL when the worker dies)
+//               `- whatever they start, in whatever session
+//
+// The worker ends the job when kolorun says so, when its standard input ends or falls silent, and
+// on a signal; it then kills every descendant until none is left. When the worker is gone for any
+// reason, the guardian does the same. Neither writes a file or opens a port.
+#ifndef KOLO_LAUNCHER_AGENT_H
+#define KOLO_LAUNCHER_AGENT_H
+
+/** `kolorun --agent`: speaks frames over standard input and output. Returns the exit status. */
+int kolo_agent_main(void);
+
+/** The worker: runs the loop over @p fd_in and @p fd_out until the job is gone. Returns the exit
+ * status. */
+int kolo_worker_main(int fd_in, int fd_out);
+
+#endif

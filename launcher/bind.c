@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Binding by hwloc. Only processors of this process's own affinity are given out, so that a batch
+// system's limits hold.
+#include <errno.h>
+#include <hwloc.h>
+#include <hwloc/glibc-sched.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "launcher/bind.h"
+
+static const char *const texts[KOLO_BINDS] = {[KOLO_BIND_AUTO] = "auto",
+                                              [KOLO_BIND_NONE] = "none",
+                                              [KOLO_BIND_CORE] = "core",
+                                              [KOLO_BIND_NUMA] = "numa"};
+
+const char *kolo_bind_text(enum kolo_bind bind)
+{
+    return bind < KOLO_BINDS ? texts[bind] : "?";
+}
+
+kolo_status kolo_bind_parse(const char *text, enum kolo_bind *bind_out)
+{
+    for (unsigned i = 0; i < KOLO_BINDS; i++) {
+        if (strcmp(text, texts[i]) != 0)
+            continue;
+        *bind_out = (enum kolo_bind)i;
+        return KOLO_OK;
+    }
+    return kolo_fail(KOLO_ERR_CONFIG, "'%s' is no binding; use auto, none, core or numa", text);
+}
+
+static bool add_object(hwloc_topology_t topology, hwloc_obj_t object, cpu_set_t *set)
+{
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    if (hwloc_cpuset_to_glibc_sched_affinity(topology, object->cpuset, &cpus, sizeof cpus) != 0)
+        return false;
+    CPU_OR(set, set, &cpus);
+    return true;
+}
+
+/* Block i of @p ranks among @p objects: at least one object, shared when there are fewer. */
+static bool fill_set(hwloc_topology_t topology, hwloc_obj_type_t type, int objects, int ranks,
+                     int rank, cpu_set_t *set)
+{
+    long long first = (long long)rank * objects / ranks;
+    long long past = (long long)(rank + 1) * objects / ranks;
+    CPU_ZERO(set);
+    for (long long i = first; i < (past > first ? past : first + 1); i++)
+        if (!add_object(topology, hwloc_get_obj_by_type(topology, type, (unsigned)i), set))
+            return false;
+    return CPU_COUNT(set) > 0;
+}
+
+static kolo_status split(hwloc_topology_t topology, enum kolo_bind bind, int ranks, cpu_set_t *sets,
+                         bool *is_bound)
+{
+    hwloc_obj_type_t type = bind == KOLO_BIND_NUMA ? HWLOC_OBJ_NUMANODE : HWLOC_OBJ_CORE;
+    int objects = hwloc_get_nbobjs_by_type(topology, type);
+    if (objects < 1)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "hwloc sees no %s here", texts[bind]);
+    if (bind != KOLO_BIND_NUMA && ranks > objects) {
+        if (bind == KOLO_BIND_AUTO)
+            return KOLO_OK;
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "%d ranks do not fit on %d cores", ranks, objects);
+    }
+    for (int i = 0; i < ranks; i++)
+        if (!fill_set(topology, type, objects, ranks, i, &sets[i]))
+            return kolo_fail(KOLO_ERR_UNSUPPORTED, "hwloc gave no processors for a set of rank %d",
+                             i);
+    *is_bound = true;
+    return KOLO_OK;
+}
+
+kolo_status kolo_bind_plan(enum kolo_bind bind, int ranks, cpu_set_t **sets_out)
+{
+    *sets_out = NULL;
+    cpu_set_t mine;
+    if (bind == KOLO_BIND_NONE)
+        return KOLO_OK;
+    if (bind == KOLO_BIND_AUTO &&
+        (sched_getaffinity(0, sizeof mine, &mine) != 0 || CPU_COUNT(&mine) < ranks))
+        return KOLO_OK; /* without the cost of hwloc */
+    hwloc_topology_t topology;
+    if (hwloc_topology_init(&topology) != 0)
+        return kolo_fail_errno(KOLO_ERR_UNSUPPORTED, errno, "hwloc");
+    kolo_status status = KOLO_OK;
+    bool is_bound = false;
+    cpu_set_t *sets = kolo_calloc((size_t)ranks, sizeof *sets);
+    hwloc_obj_t root = NULL;
+    if (hwloc_topology_load(topology) != 0)
+        status = kolo_fail_errno(KOLO_ERR_UNSUPPORTED, errno, "hwloc");
+    else
+        root = hwloc_get_root_obj(topology);
+    hwloc_bitmap_t own = hwloc_bitmap_alloc();
+    if (root && own && hwloc_get_cpubind(topology, own, HWLOC_CPUBIND_PROCESS) == 0)
+        (void)hwloc_topology_restrict(topology, own, 0);
+    hwloc_bitmap_free(own);
+    if (status == KOLO_OK)
+        status = sets ? split(topology, bind, ranks, sets, &is_bound) : KOLO_ERR_NO_MEMORY;
+    hwloc_topology_destroy(topology);
+    if (status == KOLO_OK && is_bound)
+        *sets_out = sets;
+    else
+        kolo_free_memory(sets);
+    return status;
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// The libuv side of frames.h. Writes are queued without bound here: whoever sends much (output,
+// input) does so under credit.
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "launcher/channel.h"
+
+enum { READ_BYTES = 64 << 10, BEAT_MS = 500 };
+
+struct write {
+    uv_write_t request;
+    struct kolo_channel *channel;
+    size_t bytes;
+    uint8_t data[];
+};
+
+static void end(struct kolo_channel *channel, kolo_status why)
+{
+    if (channel->has_ended)
+        return;
+    channel->has_ended = true;
+    if (channel->is_open)
+        uv_timer_stop(&channel->beat);
+    channel->ended(channel->context, why);
+}
+
+static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    (void)suggested;
+    struct kolo_channel *channel = handle->data;
+    uint8_t *room = NULL;
+    size_t bytes = 0;
+    *buf = uv_buf_init(NULL, 0); /* libuv reports it as ENOBUFS */
+    if (kolo_frames_room(&channel->frames, READ_BYTES, &room, &bytes) == KOLO_OK)
+        *buf = uv_buf_init((char *)room, (unsigned)(bytes < READ_BYTES ? bytes : READ_BYTES));
+}
+
+static void took(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
+{
+    (void)buf;
+    struct kolo_channel *channel = stream->data;
+    if (channel->has_ended || got == 0)
+        return;
+    if (got < 0) {
+        (void)kolo_fail(KOLO_ERR_LINK, "%s", got == UV_EOF ? "closed" : uv_strerror((int)got));
+        end(channel, KOLO_ERR_LINK);
+        return;
+    }
+    channel->heard_ns = kolo_now_ns();
+    kolo_status status =
+        kolo_frames_took(&channel->frames, (size_t)got, channel->frame, channel->context);
+    if (status != KOLO_OK)
+        end(channel, status);
+}
+
+static void on_beat(uv_timer_t *timer)
+{
+    struct kolo_channel *channel = timer->data;
+    int64_t silent_ms = (kolo_now_ns() - channel->heard_ns) / 1000000;
+    if (silent_ms > channel->silence_ms) {
+        (void)kolo_fail(KOLO_ERR_TIMEOUT, "silent for %.1f s", (double)silent_ms / 1000);
+        end(channel, KOLO_ERR_TIMEOUT);
+        return;
+    }
+    kolo_channel_send(channel, KOLO_FRAME_BEAT, NULL, 0);
+}
+
+kolo_status kolo_channel_open(struct kolo_channel *channel, uv_loop_t *loop, int fd_in, int fd_out,
+                              bool wants_preamble)
+{
+    kolo_frames_init(&channel->frames, wants_preamble);
+    (void)uv_pipe_init(loop, &channel->in, 0);
+    (void)uv_pipe_init(loop, &channel->out, 0);
+    (void)uv_timer_init(loop, &channel->beat);
+    channel->in.data = channel->out.data = channel->beat.data = channel;
+    channel->is_open = true;
+    channel->heard_ns = kolo_now_ns();
+    int error = uv_pipe_open(&channel->in, fd_in);
+    if (error)
+        close(fd_in);
+    int error_out = uv_pipe_open(&channel->out, fd_out);
+    if (error_out)
+        close(fd_out);
+    if (!error && !error_out)
+        error = uv_read_start((uv_stream_t *)&channel->in, give_room, took);
+    if (error || error_out)
+        return kolo_fail(KOLO_ERR_SYSTEM, "open the channel to an agent: %s",
+                         uv_strerror(error ? error : error_out));
+    return KOLO_OK;
+}
+
+void kolo_channel_watch(struct kolo_channel *channel, int64_t silence_ms)
+{
+    if (!channel->is_open || channel->has_ended)
+        return;
+    channel->silence_ms = silence_ms;
+    channel->heard_ns = kolo_now_ns();
+    uint64_t every = (uint64_t)(silence_ms / 4 < BEAT_MS ? silence_ms / 4 : BEAT_MS);
+    (void)uv_timer_start(&channel->beat, on_beat, 0, every ? every : 1);
+}
+
+static void written(uv_write_t *request, int error)
+{
+    struct write *write = request->data;
+    struct kolo_channel *channel = write->channel;
+    if (write->bytes > 4 && write->data[4] == KOLO_FRAME_JOB)
+        explicit_bzero(write->data, write->bytes); /* it holds the secret */
+    kolo_free_memory(write);
+    if (error && error != UV_ECANCELED) {
+        (void)kolo_fail(KOLO_ERR_LINK, "%s", uv_strerror(error));
+        end(channel, KOLO_ERR_LINK);
+    }
+    if (!error && channel->drained &&
+        uv_stream_get_write_queue_size((uv_stream_t *)&channel->out) == 0)
+        channel->drained(channel->context);
+}
+
+static void queue(struct kolo_channel *channel, const uv_buf_t parts[3])
+{
+    size_t bytes = parts[0].len + parts[1].len + parts[2].len;
+    if (!channel->is_open || channel->has_ended)
+        return;
+    struct write *write = kolo_calloc(1, sizeof *write + bytes);
+    if (!write) {
+        end(channel, KOLO_ERR_NO_MEMORY);
+        return;
+    }
+    uint8_t *at = write->data;
+    for (int i = 0; i < 3; i++) {
+        if (parts[i].len > 0)
+            memcpy(at, parts[i].base, parts[i].len);
+        at += parts[i].len;
+    }
+    write->channel = channel;
+    write->bytes = bytes;
+    write->request.data = write;
+    uv_buf_t buf = uv_buf_init((char *)write->data, (unsigned)bytes);
+    int error = uv_write(&write->request, (uv_stream_t *)&channel->out, &buf, 1, written);
+    if (error) {
+        kolo_free_memory(write);
+        (void)kolo_fail(KOLO_ERR_LINK, "%s", uv_strerror(error));
+        end(channel, KOLO_ERR_LINK);
+    }
+}
+
+static uv_buf_t part(const void *data, size_t bytes)
+{
+    uv_buf_t buf = {.base = NULL, .len = bytes};
+    memcpy(&buf.base, &data, sizeof data); /* libuv's buffers are not const; ours is only read */
+    return buf;
+}
+
+void kolo_channel_send_two(struct kolo_channel *channel, enum kolo_frame_type type,
+                           const void *first, size_t first_bytes, const void *second,
+                           size_t second_bytes)
+{
+    uint8_t head[KOLO_FRAME_HEAD_BYTES];
+    kolo_frame_head(head, type, first_bytes + second_bytes);
+    uv_buf_t parts[3] = {part(head, sizeof head), part(first, first_bytes),
+                         part(second, second_bytes)};
+    queue(channel, parts);
+}
+
+void kolo_channel_send(struct kolo_channel *channel, enum kolo_frame_type type, const void *body,
+                       size_t bytes)
+{
+    kolo_channel_send_two(channel, type, body, bytes, NULL, 0);
+}
+
+void kolo_channel_send_u32(struct kolo_channel *channel, enum kolo_frame_type type, uint32_t value)
+{
+    uint8_t body[sizeof value];
+    struct kolo_writer writer = kolo_writer_over(body, sizeof body);
+    kolo_write_u32(&writer, value);
+    kolo_channel_send(channel, type, body, sizeof body);
+}
+
+void kolo_channel_send_raw(struct kolo_channel *channel, const void *data, size_t bytes)
+{
+    uv_buf_t parts[3] = {part(data, bytes), part(NULL, 0), part(NULL, 0)};
+    queue(channel, parts);
+}
+
+void kolo_channel_close(struct kolo_channel *channel)
+{
+    if (!channel->is_open)
+        return;
+    channel->is_open = false;
+    channel->has_ended = true;
+    uv_close((uv_handle_t *)&channel->in, NULL);
+    uv_close((uv_handle_t *)&channel->out, NULL);
+    uv_close((uv_handle_t *)&channel->beat, NULL);
+}

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks as processes. What a rank writes is gathered in lines.c; here it is started and reaped.
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "launcher/bind.h"
+#include "launcher/children.h"
+#include "launcher/lines.h"
+#include "launcher/spawn.h"
+
+struct child {
+    uint32_t rank;
+    pid_t pid;
+    int64_t started_ns;
+    bool is_running;
+    struct kolo_lines streams[2];
+};
+
+/* A write of standard input on its way to rank 0. */
+struct input {
+    uv_write_t request;
+    struct kolo_children *children;
+    uint32_t bytes;
+    uint8_t data[];
+};
+
+struct kolo_children {
+    uv_loop_t *loop;
+    struct kolo_channel *channel;
+    const struct kolo_spec *spec;
+    struct child *at;
+    uint32_t count, running;
+    struct kolo_lines_shared lines;
+    uv_pipe_t input;
+    bool has_input;
+    char program[PATH_MAX];
+    uint64_t kills_before; /* of the out-of-memory killer */
+};
+
+/* How often the kernel's out-of-memory killer has struck on this machine; 0 if it does not say. */
+static uint64_t memory_kills(void)
+{
+    FILE *file = fopen("/proc/vmstat", "re");
+    char line[128];
+    uint64_t kills = 0;
+    while (file && fgets(line, sizeof line, file))
+        if (strncmp(line, "oom_kill ", 9) == 0)
+            kills = strtoull(line + 9, NULL, 10);
+    if (file)
+        fclose(file);
+    return kills;
+}
+
+static const char *search_path(const struct kolo_spec *spec)
+{
+    for (size_t i = 0; i < spec->env.count; i++)
+        if (strncmp(spec->env.at[i], "PATH=", 5) == 0)
+            return spec->env.at[i] + 5;
+    for (char **entry = environ; *entry; entry++)
+        if (strncmp(*entry, "PATH=", 5) == 0)
+            return *entry + 5;
+    return "/usr/local/bin:/usr/bin:/bin";
+}
+
+kolo_status kolo_children_prepare(uv_loop_t *loop, struct kolo_channel *channel,
+                                  const struct kolo_spec *spec, struct kolo_children **children_out,
+                                  int *exit_status_out)
+{
+    *exit_status_out = 126;
+    if (access(spec->cwd, X_OK) != 0)
+        return kolo_fail_errno(KOLO_ERR_NOT_FOUND, errno, "directory '%s'", spec->cwd);
+    struct kolo_children *children = kolo_calloc(1, sizeof *children);
+    if (!children)
+        return KOLO_ERR_NO_MEMORY;
+    children->loop = loop;
+    children->channel = channel;
+    children->spec = spec;
+    children->lines = (struct kolo_lines_shared){
+        .channel = channel, .credit = spec->credit_bytes, .heard_ns = kolo_now_ns()};
+    children->kills_before = memory_kills();
+    int error = 0;
+    kolo_status status = KOLO_OK;
+    KOLO_TRY(kolo_program_find(spec->argv.at[0], spec->cwd, search_path(spec), children->program,
+                               sizeof children->program, &error));
+    children->at = kolo_calloc(spec->ranks, sizeof children->at[0]);
+    if (!children->at)
+        status = KOLO_ERR_NO_MEMORY;
+out:
+    if (status == KOLO_OK) {
+        *children_out = children;
+    } else {
+        *exit_status_out = error == ENOENT ? 127 : 126;
+        kolo_children_destroy(children);
+    }
+    return status;
+}
+
+/* The variables that every rank has of its own. */
+static kolo_status make_env(const struct kolo_children *children, uint32_t local,
+                            struct kolo_texts *env)
+{
+    const struct kolo_spec *spec = children->spec;
+    kolo_status status = KOLO_OK;
+    for (char **entry = environ; *entry; entry++)
+        if (strchr(*entry, '='))
+            KOLO_TRY(kolo_texts_add(env, *entry));
+    for (size_t i = 0; i < spec->env.count; i++) {
+        char *equals = strchr(spec->env.at[i], '=');
+        if (!equals)
+            continue;
+        *equals = '\0';
+        status = kolo_texts_define(env, spec->env.at[i], equals + 1);
+        *equals = '=';
+        if (status != KOLO_OK)
+            goto out;
+    }
+    const struct {
+        const char *name, *alias;
+        uint32_t value;
+    } own[] = {{"KOLO_RANK", "RANK", spec->first_rank + local},
+               {"KOLO_SIZE", "WORLD_SIZE", spec->size},
+               {"KOLO_LOCAL_RANK", "LOCAL_RANK", local},
+               {"KOLO_LOCAL_SIZE", "LOCAL_WORLD_SIZE", spec->ranks}};
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+        char text[16];
+        snprintf(text, sizeof text, "%u", own[i].value);
+        KOLO_TRY(kolo_texts_define(env, own[i].name, text));
+        KOLO_TRY(kolo_texts_define(env, own[i].alias, text));
+    }
+out:
+    return status;
+}
+
+/* Pipes for the streams: theirs[] go to the rank, ours[] stay. -1: /dev/null. */
+static kolo_status make_pipes(bool with_input, int theirs[3], int ours[3])
+{
+    kolo_status status = KOLO_OK;
+    for (int i = 0; i < 3; i++)
+        theirs[i] = ours[i] = -1;
+    for (int i = with_input ? 0 : 1; i < 3 && status == KOLO_OK; i++) {
+        int ends[2];
+        status = kolo_pipe(ends);
+        if (status != KOLO_OK)
+            break;
+        theirs[i] = ends[i == 0 ? 0 : 1];
+        ours[i] = ends[i == 0 ? 1 : 0];
+    }
+    return status;
+}
+
+static void close_all(int fds[3])
+{
+    for (int i = 0; i < 3; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+static kolo_status open_streams(struct kolo_children *children, struct child *child, int ours[3])
+{
+    kolo_status status = KOLO_OK;
+    if (ours[0] >= 0) {
+        (void)uv_pipe_init(children->loop, &children->input, 0);
+        children->input.data = children;
+        children->has_input = true;
+        if (uv_pipe_open(&children->input, ours[0]) == 0)
+            ours[0] = -1;
+    }
+    for (int i = 1; i < 3; i++) {
+        KOLO_TRY(kolo_lines_open(&child->streams[i - 1], &children->lines, children->loop, ours[i],
+                                 child->rank, i));
+        ours[i] = -1;
+    }
+out:
+    return status;
+}
+
+static void report_start(struct kolo_children *children, const struct child *child)
+{
+    uint8_t body[8];
+    struct kolo_writer writer = kolo_writer_over(body, sizeof body);
+    kolo_write_u32(&writer, child->rank);
+    kolo_write_u32(&writer, (uint32_t)child->pid);
+    kolo_channel_send(children->channel, KOLO_FRAME_STARTED, body, sizeof body);
+}
+
+static kolo_status start_child(struct kolo_children *children, uint32_t local,
+                               const cpu_set_t *cpus)
+{
+    const struct kolo_spec *spec = children->spec;
+    struct child *child = &children->at[local];
+    struct kolo_texts env = {.at = NULL};
+    int theirs[3] = {-1, -1, -1}, ours[3] = {-1, -1, -1}, error = 0;
+    kolo_status status = KOLO_OK;
+    child->rank = spec->first_rank + local;
+    KOLO_TRY(make_env(children, local, &env));
+    KOLO_TRY(make_pipes(spec->has_input && child->rank == 0, theirs, ours));
+    struct kolo_spawn spawn = {.path = children->program,
+                               .argv = spec->argv.at,
+                               .env = env.at,
+                               .cwd = spec->cwd,
+                               .fds = {theirs[0], theirs[1], theirs[2]},
+                               .death_signal = SIGKILL,
+                               .cpus = cpus};
+    KOLO_TRY(kolo_spawn(&spawn, &child->pid, &error));
+    child->is_running = true;
+    child->started_ns = kolo_now_ns();
+    children->running++;
+    children->count = local + 1;
+    report_start(children, child);
+    status = open_streams(children, child, ours);
+out:
+    close_all(theirs);
+    close_all(ours);
+    kolo_texts_fini(&env);
+    return status;
+}
+
+kolo_status kolo_children_start(struct kolo_children *children)
+{
+    const struct kolo_spec *spec = children->spec;
+    cpu_set_t *sets = NULL;
+    kolo_status status = kolo_bind_plan(spec->bind, (int)spec->ranks, &sets);
+    if (status == KOLO_ERR_UNSUPPORTED && spec->bind == KOLO_BIND_AUTO)
+        status = KOLO_OK;
+    for (uint32_t i = 0; i < spec->ranks && status == KOLO_OK; i++)
+        status = start_child(children, i, sets ? &sets[i] : NULL);
+    kolo_free_memory(sets);
+    return status;
+}
+
+static void report_end(struct kolo_children *children, const struct child *child, int wait_status)
+{
+    bool signalled = WIFSIGNALED(wait_status);
+    struct kolo_outcome outcome = {.rank = child->rank,
+                                   .pid = (uint32_t)child->pid,
+                                   .signal = signalled ? (uint32_t)WTERMSIG(wait_status) : 0,
+                                   .status = signalled ? 0 : (uint32_t)WEXITSTATUS(wait_status),
+                                   .core_dumped = signalled && WCOREDUMP(wait_status),
+                                   .age_ms =
+                                       (uint64_t)((kolo_now_ns() - child->started_ns) / 1000000)};
+    if (outcome.signal == SIGKILL)
+        outcome.memory_ran_out = memory_kills() > children->kills_before;
+    uint8_t body[KOLO_OUTCOME_BYTES];
+    struct kolo_writer writer = kolo_writer_over(body, sizeof body);
+    kolo_outcome_write(&writer, &outcome);
+    kolo_channel_send(children->channel, KOLO_FRAME_EXITED, body, sizeof body);
+}
+
+void kolo_children_reaped(struct kolo_children *children, pid_t pid, int wait_status)
+{
+    for (uint32_t i = 0; i < children->count; i++) {
+        struct child *child = &children->at[i];
+        if (!child->is_running || child->pid != pid)
+            continue;
+        child->is_running = false;
+        children->running--;
+        report_end(children, child, wait_status);
+        return;
+    }
+}
+
+void kolo_children_signal(struct kolo_children *children, int number)
+{
+    for (uint32_t i = 0; i < children->count; i++)
+        if (children->at[i].is_running)
+            (void)kill(-children->at[i].pid, number);
+}
+
+static void input_written(uv_write_t *request, int error)
+{
+    (void)error; /* rank 0 closed its standard input: what is left for it is swallowed */
+    struct input *input = request->data;
+    kolo_channel_send_u32(input->children->channel, KOLO_FRAME_WANTED, input->bytes);
+    kolo_free_memory(input);
+}
+
+static void end_input(struct kolo_children *children)
+{
+    if (children->has_input && !uv_is_closing((uv_handle_t *)&children->input))
+        uv_close((uv_handle_t *)&children->input, NULL);
+}
+
+static void input_shut(uv_shutdown_t *request, int error)
+{
+    (void)error;
+    end_input(request->data);
+    kolo_free_memory(request);
+}
+
+static void shut_input(struct kolo_children *children)
+{
+    uv_shutdown_t *request = kolo_calloc(1, sizeof *request);
+    if (request)
+        request->data = children;
+    if (!request || uv_shutdown(request, (uv_stream_t *)&children->input, input_shut) != 0) {
+        kolo_free_memory(request);
+        end_input(children);
+    }
+}
+
+void kolo_children_input(struct kolo_children *children, const void *data, size_t bytes)
+{
+    bool is_open = children->has_input && !uv_is_closing((uv_handle_t *)&children->input);
+    if (bytes == 0 && is_open)
+        shut_input(children);
+    if (bytes == 0)
+        return;
+    struct input *input = is_open ? kolo_calloc(1, sizeof *input + bytes) : NULL;
+    if (!input) {
+        kolo_channel_send_u32(children->channel, KOLO_FRAME_WANTED, (uint32_t)bytes);
+        return;
+    }
+    memcpy(input->data, data, bytes);
+    input->children = children;
+    input->bytes = (uint32_t)bytes;
+    input->request.data = input;
+    uv_buf_t buf = uv_buf_init((char *)input->data, (unsigned)bytes);
+    if (uv_write(&input->request, (uv_stream_t *)&children->input, &buf, 1, input_written) != 0)
+        input_written(&input->request, UV_EPIPE);
+}
+
+static void more_credit(struct kolo_children *children, int64_t bytes)
+{
+    children->lines.credit += bytes;
+    for (uint32_t i = 0; i < children->count; i++)
+        for (int stream = 0; stream < 2; stream++)
+            kolo_lines_resume(&children->at[i].streams[stream]);
+}
+
+void kolo_children_credit(struct kolo_children *children, size_t bytes)
+{
+    more_credit(children, (int64_t)bytes);
+}
+
+void kolo_children_mute(struct kolo_children *children)
+{
+    children->lines.is_mute = true;
+    more_credit(children, 0);
+}
+
+int kolo_children_running(const struct kolo_children *children)
+{
+    return (int)children->running;
+}
+
+int kolo_children_streams(const struct kolo_children *children, int64_t *idle_ms_out)
+{
+    *idle_ms_out = children->lines.credit > 0 || children->lines.is_mute
+                       ? (kolo_now_ns() - children->lines.heard_ns) / 1000000
+                       : 0;
+    return children->lines.open;
+}
+
+void kolo_children_close(struct kolo_children *children)
+{
+    end_input(children);
+    for (uint32_t i = 0; i < children->count; i++)
+        for (int stream = 0; stream < 2; stream++)
+            kolo_lines_close(&children->at[i].streams[stream]);
+}
+
+void kolo_children_destroy(struct kolo_children *children)
+{
+    if (!children)
+        return;
+    for (uint32_t i = 0; i < children->count; i++)
+        for (int stream = 0; stream < 2; stream++)
+            kolo_free_memory(children->at[i].streams[stream].data);
+    kolo_free_memory(children->at);
+    kolo_free_memory(children);
+}

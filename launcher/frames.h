@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kolorun and its agents say to each other over the agent's standard input and output.
+//
+//   agent                                    kolorun
+//   preamble (16 bytes) READY -------------->            within the start timeout
+//             <------------------------------ JOB        secret, command, ranks, environment
+//   PREPARED | REFUSED --------------------->            directory and program were looked at
+//             <------------------------------ START      once every host is prepared
+//   STARTED per rank, OUTPUT, EXITED ------->
+//             <------------------------------ INPUT, CREDIT, SIGNAL, END
+//   DONE ----------------------------------->            everything of the job is gone
+//   BEAT <---------------------------------> BEAT        silence means that the host is lost
+//
+// A frame is [u32 bytes of the body][u8 type][body]. What comes before the preamble (a login
+// shell's chatter) is skipped, up to a bound; the secret is sent only to who sent the preamble.
+// Output flows under credit, so that control frames never wait behind a slow reader.
+#ifndef KOLO_LAUNCHER_FRAMES_H
+#define KOLO_LAUNCHER_FRAMES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "base/wire.h"
+
+enum {
+    KOLO_FRAME_HEAD_BYTES = 5,
+    KOLO_FRAME_BODY_MAX = 16 << 20,
+    KOLO_PREAMBLE_BYTES = 16,
+    KOLO_PREAMBLE_NOISE_MAX = 64 << 10,
+    KOLO_AGENT_PROTOCOL = 1
+};
+
+#define KOLO_FRAME_MAP(X)                                                                          \
+    X(READY)    /* u32 protocol, text version, text host, u32 pid */                               \
+    X(PREPARED) /* nothing */                                                                      \
+    X(REFUSED)  /* u32 exit status, text why */                                                    \
+    X(STARTED)  /* u32 rank, u32 pid */                                                            \
+    X(OUTPUT)   /* u32 rank, u8 stream (1 or 2), bytes: whole lines, or a last or overlong one */  \
+    X(EXITED)   /* struct kolo_outcome */                                                          \
+    X(WANTED)   /* u32 bytes of standard input that were taken */                                  \
+    X(NOTE)     /* text for the user */                                                            \
+    X(DONE)     /* nothing */                                                                      \
+    X(JOB)      /* struct kolo_spec */                                                             \
+    X(START)    /* nothing */                                                                      \
+    X(INPUT)    /* bytes of standard input for rank 0; none: its end */                            \
+    X(CREDIT)   /* u32 bytes of output that were written */                                        \
+    X(SIGNAL)   /* u32 signal, for the ranks' process groups */                                    \
+    X(END)      /* kill everything at once */                                                      \
+    X(BEAT)     /* nothing */
+
+enum kolo_frame_type {
+    KOLO_FRAME_NONE,
+#define KOLO_FRAME_ENUM(name) KOLO_FRAME_##name,
+    KOLO_FRAME_MAP(KOLO_FRAME_ENUM)
+#undef KOLO_FRAME_ENUM
+        KOLO_FRAME_TYPES
+};
+const char *kolo_frame_text(enum kolo_frame_type type);
+
+extern const uint8_t kolo_preamble[KOLO_PREAMBLE_BYTES];
+
+/** Puts arriving bytes together to frames. */
+struct kolo_frames {
+    uint8_t *data;
+    size_t capacity, used;
+    size_t noise_bytes; /* skipped before the preamble */
+    bool wants_preamble;
+};
+/** @p body is read during the call only. A failure ends the decoding and is passed on. */
+typedef kolo_status kolo_frame_fn(void *context, enum kolo_frame_type type,
+                                  struct kolo_reader *body);
+
+void kolo_frames_init(struct kolo_frames *frames, bool wants_preamble);
+void kolo_frames_fini(struct kolo_frames *frames);
+/** Where the next bytes may be read to: at least @p need. */
+kolo_status kolo_frames_room(struct kolo_frames *frames, size_t need, uint8_t **room_out,
+                             size_t *bytes_out) KOLO_NODISCARD;
+/** @p bytes bytes were put there: hands every frame that is complete to @p fn.
+ *  @return ERR_PROTOCOL for a frame of unknown type or above the bound, or too much noise. */
+kolo_status kolo_frames_took(struct kolo_frames *frames, size_t bytes, kolo_frame_fn *fn,
+                             void *context) KOLO_NODISCARD;
+
+/** Writes the head of a frame with @p bytes bytes of body. */
+void kolo_frame_head(uint8_t head[KOLO_FRAME_HEAD_BYTES], enum kolo_frame_type type, size_t bytes);
+
+/** How a rank ended. */
+struct kolo_outcome {
+    uint32_t rank, pid;
+    uint32_t signal; /* 0: it exited */
+    uint32_t status; /* exit status */
+    bool core_dumped, memory_ran_out;
+    uint64_t age_ms; /* since its start */
+};
+enum { KOLO_OUTCOME_BYTES = 26 };
+void kolo_outcome_write(struct kolo_writer *writer, const struct kolo_outcome *outcome);
+void kolo_outcome_read(struct kolo_reader *reader, struct kolo_outcome *outcome_out);
+
+/** A list of texts, such as argv: NULL-terminated, owned. */
+struct kolo_texts {
+    char **at;
+    size_t count, capacity;
+};
+kolo_status kolo_texts_add(struct kolo_texts *texts, const char *text) KOLO_NODISCARD;
+/** Adds "NAME=VALUE", in place of an entry of the same name. */
+kolo_status kolo_texts_define(struct kolo_texts *texts, const char *name,
+                              const char *value) KOLO_NODISCARD;
+void kolo_texts_fini(struct kolo_texts *texts);
+
+enum kolo_bind { KOLO_BIND_AUTO, KOLO_BIND_NONE, KOLO_BIND_CORE, KOLO_BIND_NUMA, KOLO_BINDS };
+
+/** What an agent needs to know. */
+struct kolo_spec {
+    char *cwd;
+    struct kolo_texts argv, env; /* env: on top of the agent's own */
+    uint32_t size;               /* ranks of the job */
+    uint32_t first_rank, ranks;  /* of this host */
+    bool has_input;              /* rank 0 gets kolorun's standard input */
+    enum kolo_bind bind;
+    uint32_t peer_timeout_ms;
+    uint32_t credit_bytes; /* of output, to begin with */
+};
+kolo_status kolo_spec_pack(const struct kolo_spec *spec, uint8_t **data_out,
+                           size_t *bytes_out) KOLO_NODISCARD;
+/** *spec_out must be finished also after a failure. */
+kolo_status kolo_spec_unpack(struct kolo_reader *reader, struct kolo_spec *spec_out) KOLO_NODISCARD;
+void kolo_spec_fini(struct kolo_spec *spec);
+
+#endif

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host lists and slots. A host name is checked strictly, because it becomes an argument of ssh: no
+// blanks, no leading dash.
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "launcher/hosts.h"
+
+#define GRAMMAR "use HOST[:SLOTS], several separated by commas"
+
+static bool is_this_machine(const char *name)
+{
+    static const char *const always[] = {"localhost", "127.0.0.1", "::1"};
+    for (size_t i = 0; i < sizeof always / sizeof always[0]; i++)
+        if (strcmp(name, always[i]) == 0)
+            return true;
+    char here[KOLO_HOST_MAX] = "";
+    if (gethostname(here, sizeof here - 1) != 0)
+        return false;
+    if (strcmp(name, here) == 0)
+        return true;
+    size_t len = strcspn(here, "."); /* its short form */
+    return strlen(name) == len && strncmp(name, here, len) == 0;
+}
+
+static bool is_host_name(const char *name)
+{
+    if (name[0] == '\0' || name[0] == '-' || strlen(name) >= KOLO_HOST_MAX)
+        return false;
+    const char *at = strchr(name, '@');
+    if (at && (at == name || at[1] == '\0' || at[1] == '-' || strchr(at + 1, '@')))
+        return false;
+    for (const char *c = name; *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr("._-@:%", *c))
+            return false;
+    return true;
+}
+
+static kolo_status parse_slots(const char *text, int *slots_out)
+{
+    char *end = NULL;
+    errno = 0;
+    long slots = strtol(text, &end, 10);
+    if (!isdigit((unsigned char)text[0]) || *end || errno || slots < 1 || slots > KOLO_SLOTS_MAX)
+        return kolo_fail(KOLO_ERR_INVALID, "slots '%s' are no number from 1 to %d", text,
+                         (int)KOLO_SLOTS_MAX);
+    *slots_out = (int)slots;
+    return KOLO_OK;
+}
+
+static kolo_status add_host(struct kolo_hosts *hosts, const char *name, int slots, bool is_open)
+{
+    if (!is_host_name(name))
+        return kolo_fail(KOLO_ERR_INVALID, "'%s' is no host name; " GRAMMAR, name);
+    for (size_t i = 0; i < hosts->count; i++) {
+        struct kolo_host *known = &hosts->at[i];
+        if (strcmp(known->name, name) != 0)
+            continue;
+        if (slots > KOLO_SLOTS_MAX - known->slots)
+            return kolo_fail(KOLO_ERR_INVALID, "too many slots for host '%s'", name);
+        known->slots += slots;
+        known->is_open = known->is_open && is_open;
+        return KOLO_OK;
+    }
+    if (hosts->count == KOLO_HOSTS_MAX)
+        return kolo_fail(KOLO_ERR_INVALID, "more than %d hosts", (int)KOLO_HOSTS_MAX);
+    void *at = hosts->at;
+    kolo_status status = kolo_grow(&at, &hosts->capacity, hosts->count + 1, sizeof hosts->at[0]);
+    if (status != KOLO_OK)
+        return status;
+    hosts->at = at;
+    struct kolo_host *host = &hosts->at[hosts->count++];
+    *host = (struct kolo_host){.slots = slots, .is_open = is_open};
+    memcpy(host->name, name, strlen(name) + 1);
+    host->is_here = is_this_machine(name);
+    return KOLO_OK;
+}
+
+/* One HOST[:SLOTS] of @p len bytes. Brackets keep the colons of an IPv6 address together. */
+static kolo_status parse_host(struct kolo_hosts *hosts, const char *item, size_t len)
+{
+    char text[KOLO_HOST_MAX + 16];
+    if (len == 0 || len >= sizeof text)
+        return kolo_fail(KOLO_ERR_INVALID, "%s; " GRAMMAR,
+                         len ? "a host name is too long" : "a host name is empty");
+    memcpy(text, item, len);
+    text[len] = '\0';
+    char *name = text, *slots_text = NULL;
+    char *close = text[0] == '[' ? strchr(text, ']') : NULL;
+    if (close) {
+        name++;
+        *close = '\0';
+        if (close[1] == ':')
+            slots_text = close + 2;
+        else if (close[1] != '\0')
+            return kolo_fail(KOLO_ERR_INVALID, "'%.*s' is no host; " GRAMMAR, (int)len, item);
+    } else if ((slots_text = strchr(text, ':'))) {
+        if (strchr(slots_text + 1, ':'))
+            return kolo_fail(KOLO_ERR_INVALID,
+                             "'%.*s' has several colons; write an IPv6 address as [ADDRESS]:SLOTS",
+                             (int)len, item);
+        *slots_text++ = '\0';
+    }
+    int slots = 1;
+    if (slots_text && parse_slots(slots_text, &slots) != KOLO_OK)
+        return kolo_fail(KOLO_ERR_INVALID, "'%.*s': the slots must be a number from 1 to %d",
+                         (int)len, item, (int)KOLO_SLOTS_MAX);
+    return add_host(hosts, name, slots, !slots_text);
+}
+
+kolo_status kolo_hosts_parse(struct kolo_hosts *hosts, const char *list)
+{
+    for (const char *at = list;; at++) {
+        size_t len = strcspn(at, ",");
+        kolo_status status = parse_host(hosts, at, len);
+        if (status != KOLO_OK)
+            return status;
+        at += len;
+        if (!*at)
+            return KOLO_OK;
+    }
+}
+
+/* A line without its comment: "host[:slots] [slots=N]". */
+static kolo_status read_line(struct kolo_hosts *hosts, char *line)
+{
+    static const char blanks[] = " \t\r\n";
+    line[strcspn(line, "#")] = '\0';
+    char *rest = NULL;
+    char *host = strtok_r(line, blanks, &rest);
+    if (!host)
+        return KOLO_OK;
+    char *more = strtok_r(NULL, blanks, &rest);
+    if (!more)
+        return parse_host(hosts, host, strlen(host));
+    int slots = 0;
+    if (strncmp(more, "slots=", 6) != 0 || strtok_r(NULL, blanks, &rest))
+        return kolo_fail(KOLO_ERR_INVALID, "'%s' is not understood; use HOST:SLOTS or HOST slots=N",
+                         more);
+    kolo_status status = parse_slots(more + 6, &slots);
+    return status == KOLO_OK ? add_host(hosts, host, slots, false) : status;
+}
+
+kolo_status kolo_hosts_read(struct kolo_hosts *hosts, const char *path)
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return kolo_fail_errno(KOLO_ERR_INVALID, errno, "host file '%s'", path);
+    char *line = NULL;
+    size_t capacity = 0;
+    kolo_status status = KOLO_OK;
+    for (int number = 1; status == KOLO_OK && getline(&line, &capacity, file) >= 0; number++) {
+        status = read_line(hosts, line);
+        if (status != KOLO_OK) {
+            char why[KOLO_DETAIL_MAX];
+            snprintf(why, sizeof why, "%s", kolo_error_detail());
+            status = kolo_fail(status, "host file '%s', line %d: %s", path, number, why);
+        }
+    }
+    if (status == KOLO_OK && ferror(file))
+        status = kolo_fail_errno(KOLO_ERR_INVALID, errno, "host file '%s'", path);
+    if (status == KOLO_OK && hosts->count == 0)
+        status = kolo_fail(KOLO_ERR_INVALID, "host file '%s' names no host", path);
+    free(line);
+    fclose(file);
+    return status;
+}
+
+kolo_status kolo_hosts_here(struct kolo_hosts *hosts, int slots)
+{
+    return add_host(hosts, "localhost", slots, true);
+}
+
+/* Deals @p ranks out in proportion to the slots of the hosts that take part, the first ones more.
+ */
+static void deal(struct kolo_hosts *hosts, int ranks, bool open_only)
+{
+    long long slots = 0, given = 0, seen = 0;
+    for (size_t i = 0; i < hosts->count; i++)
+        if (!open_only || hosts->at[i].is_open)
+            slots += hosts->at[i].slots;
+    for (size_t i = 0; i < hosts->count; i++) {
+        struct kolo_host *host = &hosts->at[i];
+        if (open_only && !host->is_open)
+            continue;
+        seen += host->slots;
+        long long upto = (ranks * seen + slots - 1) / slots;
+        host->ranks = (int)(upto - given);
+        given = upto;
+    }
+}
+
+/* No more ranks than slots: the hosts fill up one after the other. */
+static void fill(struct kolo_hosts *hosts, int ranks)
+{
+    for (size_t i = 0; i < hosts->count; i++) {
+        struct kolo_host *host = &hosts->at[i];
+        host->ranks = host->slots < ranks ? host->slots : ranks;
+        ranks -= host->ranks;
+    }
+}
+
+static void number_ranks(struct kolo_hosts *hosts)
+{
+    size_t kept = 0;
+    int first = 0;
+    for (size_t i = 0; i < hosts->count; i++) {
+        if (hosts->at[i].ranks == 0)
+            continue;
+        hosts->at[kept] = hosts->at[i];
+        hosts->at[kept].first_rank = first;
+        first += hosts->at[kept++].ranks;
+    }
+    hosts->count = kept;
+}
+
+kolo_status kolo_hosts_map(struct kolo_hosts *hosts, int np, bool oversubscribe, int *size_out)
+{
+    long long slots = 0, closed = 0;
+    for (size_t i = 0; i < hosts->count; i++) {
+        hosts->at[i].ranks = 0;
+        slots += hosts->at[i].slots;
+        closed += hosts->at[i].is_open ? 0 : hosts->at[i].slots;
+    }
+    bool has_open = false;
+    for (size_t i = 0; i < hosts->count; i++)
+        has_open = has_open || hosts->at[i].is_open;
+    if (np == 0 && slots > KOLO_SLOTS_MAX)
+        return kolo_fail(KOLO_ERR_INVALID, "%lld slots are too many", slots);
+    int ranks = np > 0 ? np : (int)slots;
+    if (ranks <= slots) {
+        fill(hosts, ranks);
+    } else if (oversubscribe) {
+        deal(hosts, ranks, false);
+    } else if (has_open) {
+        for (size_t i = 0; i < hosts->count; i++)
+            hosts->at[i].ranks = hosts->at[i].slots;
+        deal(hosts, (int)(ranks - closed), true);
+    } else {
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "-np %d exceeds the %lld slots of %zu host%s; name more slots, or add "
+                         "--oversubscribe",
+                         ranks, slots, hosts->count, hosts->count == 1 ? "" : "s");
+    }
+    number_ranks(hosts);
+    *size_out = ranks;
+    return KOLO_OK;
+}
+
+const struct kolo_host *kolo_hosts_of(const struct kolo_hosts *hosts, int rank)
+{
+    for (size_t i = 0; i < hosts->count; i++)
+        if (rank >= hosts->at[i].first_rank && rank - hosts->at[i].first_rank < hosts->at[i].ranks)
+            return &hosts->at[i];
+    return NULL;
+}
+
+void kolo_hosts_fini(struct kolo_hosts *hosts)
+{
+    kolo_free_memory(hosts->at);
+    *hosts = (struct kolo_hosts){.at = NULL};
+}

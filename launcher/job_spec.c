@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// The environment of the ranks. On this machine they inherit all of kolorun's; on others they get
+// their login's and, on top, a short list of variables. HOME stays that of the login.
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "launcher/job_spec.h"
+
+enum { CREDIT_BYTES = 1 << 20, PORT_FIRST = 20000, PORT_COUNT = 12000 };
+
+static const char *const inherited[] = {"PATH", "LD_LIBRARY_PATH", "LANG"};
+
+/* Settings that are this job's own, or that mean nothing to a rank. */
+static bool is_ours(enum kolo_setting_index index)
+{
+    switch ((int)index) {
+    case KOLO_SET_RANK:
+    case KOLO_SET_SIZE:
+    case KOLO_SET_LOCAL_RANK:
+    case KOLO_SET_LOCAL_SIZE:
+    case KOLO_SET_RENDEZVOUS:
+    case KOLO_SET_SECRET:
+    case KOLO_SET_LAUNCHER:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static kolo_status add_settings(const struct kolo_settings *settings, struct kolo_texts *env)
+{
+    for (int i = 0; i < KOLO_SETTINGS_COUNT; i++) {
+        enum kolo_setting_index index = (enum kolo_setting_index)i;
+        char value[KOLO_TEXT_MAX];
+        if (is_ours(index) || settings->source[i] == KOLO_FROM_DEFAULT)
+            continue;
+        kolo_settings_value(settings, index, value, sizeof value);
+        kolo_status status = kolo_texts_define(env, kolo_settings_name(index), value);
+        if (status != KOLO_OK)
+            return status;
+    }
+    return KOLO_OK;
+}
+
+/* Where programs of other frameworks let rank 0 listen. */
+static kolo_status add_master(const struct kolo_job_facts *facts, struct kolo_texts *env)
+{
+    char address[KOLO_HOST_MAX], port[8];
+    const char *user = strchr(facts->first_host->name, '@');
+    if (facts->first_host->is_here)
+        kolo_meeting_address(facts->meeting, address, sizeof address);
+    else
+        snprintf(address, sizeof address, "%s", user ? user + 1 : facts->first_host->name);
+    snprintf(port, sizeof port, "%d", PORT_FIRST + (int)(getpid() % PORT_COUNT));
+    kolo_status status = kolo_texts_define(env, "MASTER_ADDR", address);
+    return status == KOLO_OK ? kolo_texts_define(env, "MASTER_PORT", port) : status;
+}
+
+static kolo_status make_env(const struct kolo_job_facts *facts, struct kolo_texts *env)
+{
+    const struct kolo_options *options = facts->options;
+    kolo_status status = KOLO_OK;
+    for (size_t i = 0; i < sizeof inherited / sizeof inherited[0]; i++) {
+        const char *value = kolo_environment(inherited[i]);
+        if (value && !facts->host->is_here)
+            KOLO_TRY(kolo_texts_define(env, inherited[i], value));
+    }
+    KOLO_TRY(add_settings(&options->settings, env));
+    KOLO_TRY(add_master(facts, env));
+    for (size_t i = 0; i < options->forward.count; i++)
+        KOLO_TRY(kolo_texts_add(env, options->forward.at[i]));
+    KOLO_TRY(kolo_texts_define(env, "KOLO_LAUNCHER", "kolorun"));
+    KOLO_TRY(kolo_texts_define(env, "KOLO_RENDEZVOUS", kolo_meeting_place(facts->meeting)));
+    KOLO_TRY(kolo_texts_define(env, "KOLO_SECRET", kolo_meeting_secret(facts->meeting)));
+out:
+    return status;
+}
+
+static char *make_cwd(const struct kolo_options *options)
+{
+    char here[PATH_MAX], there[2 * PATH_MAX];
+    if (!getcwd(here, sizeof here)) {
+        (void)kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "the current directory");
+        return NULL;
+    }
+    if (!options->chdir)
+        return kolo_strdup(here);
+    if (options->chdir[0] == '/')
+        return kolo_strdup(options->chdir);
+    snprintf(there, sizeof there, "%s/%s", here, options->chdir);
+    return kolo_strdup(there);
+}
+
+kolo_status kolo_job_spec_pack(const struct kolo_job_facts *facts, uint8_t **data_out,
+                               size_t *bytes_out)
+{
+    const struct kolo_options *options = facts->options;
+    struct kolo_spec spec = {.size = (uint32_t)facts->size,
+                             .first_rank = (uint32_t)facts->host->first_rank,
+                             .ranks = (uint32_t)facts->host->ranks,
+                             .has_input = !options->no_input,
+                             .bind = options->bind,
+                             .peer_timeout_ms = (uint32_t)options->settings.peer_timeout_ms,
+                             .credit_bytes = CREDIT_BYTES};
+    kolo_status status = KOLO_OK;
+    spec.cwd = make_cwd(options);
+    if (!spec.cwd) {
+        status = KOLO_ERR_SYSTEM;
+        goto out;
+    }
+    for (size_t i = 0; options->program[i]; i++)
+        KOLO_TRY(kolo_texts_add(&spec.argv, options->program[i]));
+    KOLO_TRY(make_env(facts, &spec.env));
+    status = kolo_spec_pack(&spec, data_out, bytes_out);
+out:
+    kolo_spec_fini(&spec);
+    return status;
+}

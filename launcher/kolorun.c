@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// kolorun: starts one program as many ranks. This file only finds out what is asked for.
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include <kolo/version.h>
+
+#include "launcher/agent.h"
+#include "launcher/hosts.h"
+#include "launcher/info.h"
+#include "launcher/job.h"
+#include "launcher/options.h"
+#include "launcher/spawn.h"
+#include "runtime/local.h"
+
+static int agent_command(void)
+{
+    (void)prctl(PR_SET_NAME, "kolorun-agent");
+    return kolo_agent_main();
+}
+
+static int help_command(void)
+{
+    kolo_options_help(stdout);
+    return 0;
+}
+
+static int info_command(void)
+{
+    struct kolo_settings settings;
+    kolo_settings_init(&settings);
+    if (kolo_settings_load(&settings, NULL, NULL, NULL) != KOLO_OK) {
+        fprintf(stderr, "kolorun: %s\n", kolo_error_detail());
+        return KOLO_EXIT_USAGE;
+    }
+    kolo_info_print(&settings, stdout);
+    return 0;
+}
+
+/* Only as the single argument: `kolorun ./info` runs a program of that name. */
+static const struct command {
+    const char *name;
+    int (*run)(void);
+} commands[] = {{"--agent", agent_command}, {"help", help_command}, {"info", info_command}};
+
+static void warn_unknown(void *context, const char *name, const char *nearest)
+{
+    (void)context;
+    fprintf(stderr, "kolorun: warning: %s is no setting of kolo%s%s%s\n", name,
+            nearest ? ", did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+}
+
+static int usage_error(void)
+{
+    const char *detail = kolo_error_detail();
+    const char *next = strstr(detail, "; ") ? "" : "; try 'kolorun --help'";
+    fprintf(stderr, "kolorun: %s%s\n", detail, next);
+    return KOLO_EXIT_USAGE;
+}
+
+static int run(const struct kolo_options *options)
+{
+    struct kolo_hosts hosts = {.at = NULL};
+    int size = 0, exit_status = 0;
+    kolo_status status = KOLO_OK;
+    if (options->hosts)
+        status = kolo_hosts_parse(&hosts, options->hosts);
+    else if (options->hostfile)
+        status = kolo_hosts_read(&hosts, options->hostfile);
+    else
+        status = kolo_hosts_here(&hosts, kolo_local_cpus());
+    if (status == KOLO_OK)
+        status = kolo_hosts_map(&hosts, options->np, options->oversubscribe, &size);
+    if (status != KOLO_OK)
+        exit_status = usage_error();
+    else if (options->dry_run)
+        kolo_job_print(options, &hosts, size);
+    else
+        exit_status = kolo_job_run(options, &hosts, size);
+    kolo_hosts_fini(&hosts);
+    return exit_status;
+}
+
+static int perform(const struct kolo_options *options)
+{
+    switch (options->task) {
+    case KOLO_TASK_HELP:
+        kolo_options_help(stdout);
+        return 0;
+    case KOLO_TASK_VERSION:
+        printf("kolorun %s\n", KOLO_VERSION);
+        return 0;
+    case KOLO_TASK_HELP_SETTINGS:
+        kolo_settings_print_help(stdout);
+        return 0;
+    case KOLO_TASK_PRINT_SETTINGS:
+        kolo_settings_print_values(&options->settings, stdout);
+        return 0;
+    case KOLO_TASK_RUN:
+        break;
+    }
+    return run(options);
+}
+
+int main(int argc, char **argv)
+{
+    struct kolo_options options;
+    if (kolo_streams_secure() != KOLO_OK)
+        return usage_error();
+    for (size_t i = 0; argc == 2 && i < sizeof commands / sizeof commands[0]; i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run();
+    kolo_status status =
+        kolo_options_parse(argc > 0 ? argv + 1 : argv, NULL, warn_unknown, &options);
+    int exit_status = status == KOLO_OK ? perform(&options) : usage_error();
+    kolo_options_fini(&options);
+    return exit_status;
+}

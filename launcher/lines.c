@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gathers lines. The buffer grows only for a line that is longer than it, up to LINE_MAX_BYTES; a
+// longer one is sent in pieces, each of which becomes a line of its own.
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "launcher/lines.h"
+
+enum { READ_BYTES = 64 << 10, LINE_MAX_BYTES = 1 << 20 };
+
+/* How many bytes may be sent now as they are. */
+static size_t sendable(const struct kolo_lines *lines)
+{
+    const uint8_t *newline = lines->used > 0 ? memrchr(lines->data, '\n', lines->used) : NULL;
+    if (newline)
+        return (size_t)(newline - lines->data) + 1;
+    return lines->at_end || lines->used >= LINE_MAX_BYTES ? lines->used : 0;
+}
+
+static void send_bytes(struct kolo_lines *lines, size_t bytes)
+{
+    uint8_t head[5];
+    struct kolo_writer writer = kolo_writer_over(head, sizeof head);
+    kolo_write_u32(&writer, lines->rank);
+    kolo_write_u8(&writer, lines->stream);
+    if (!lines->shared->is_mute)
+        kolo_channel_send_two(lines->shared->channel, KOLO_FRAME_OUTPUT, head, sizeof head,
+                              lines->data, bytes);
+    lines->shared->credit -= (int64_t)bytes;
+    lines->used -= bytes;
+    if (lines->used > 0)
+        memmove(lines->data, lines->data + bytes, lines->used);
+}
+
+static void closed(uv_handle_t *handle)
+{
+    struct kolo_lines *lines = handle->data;
+    kolo_free_memory(lines->data);
+    lines->data = NULL;
+    lines->used = lines->capacity = 0;
+}
+
+void kolo_lines_close(struct kolo_lines *lines)
+{
+    if (!lines->is_open)
+        return;
+    lines->is_open = lines->is_reading = false;
+    lines->shared->open--;
+    uv_close((uv_handle_t *)&lines->pipe, closed);
+}
+
+static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    (void)suggested;
+    struct kolo_lines *lines = handle->data;
+    void *data = lines->data;
+    *buf = uv_buf_init(NULL, 0);
+    if (kolo_grow(&data, &lines->capacity, lines->used + READ_BYTES, 1) != KOLO_OK)
+        return;
+    lines->data = data;
+    *buf = uv_buf_init((char *)lines->data + lines->used, READ_BYTES);
+}
+
+static void took(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
+{
+    (void)buf;
+    struct kolo_lines *lines = stream->data;
+    if (got == 0)
+        return;
+    lines->shared->heard_ns = kolo_now_ns();
+    if (got < 0)
+        lines->at_end = true;
+    else
+        lines->used += (size_t)got;
+    kolo_lines_resume(lines);
+}
+
+/* Moves what credit allows; reads on while no whole line waits for credit. */
+void kolo_lines_resume(struct kolo_lines *lines)
+{
+    if (!lines->is_open)
+        return;
+    size_t bytes = sendable(lines);
+    if (bytes > 0 && (lines->shared->credit > 0 || lines->shared->is_mute)) {
+        send_bytes(lines, bytes);
+        bytes = sendable(lines);
+    }
+    if (lines->at_end && lines->used == 0) {
+        kolo_lines_close(lines);
+        return;
+    }
+    bool may_read = !lines->at_end && bytes == 0;
+    if (may_read && !lines->is_reading)
+        lines->is_reading = uv_read_start((uv_stream_t *)&lines->pipe, give_room, took) == 0;
+    if (!may_read && lines->is_reading) {
+        (void)uv_read_stop((uv_stream_t *)&lines->pipe);
+        lines->is_reading = false;
+    }
+}
+
+kolo_status kolo_lines_open(struct kolo_lines *lines, struct kolo_lines_shared *shared,
+                            uv_loop_t *loop, int fd, uint32_t rank, int stream)
+{
+    *lines = (struct kolo_lines){.shared = shared, .rank = rank, .stream = (uint8_t)stream};
+    (void)uv_pipe_init(loop, &lines->pipe, 0);
+    lines->pipe.data = lines;
+    lines->is_open = true;
+    shared->open++;
+    int error = uv_pipe_open(&lines->pipe, fd);
+    if (error)
+        return kolo_fail(KOLO_ERR_SYSTEM, "open the output of rank %u: %s", rank,
+                         uv_strerror(error));
+    kolo_lines_resume(lines);
+    return KOLO_OK;
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// One output stream of one rank: read as it comes, sent as whole lines while there is credit, not
+// read while there is none, so that a slow reader slows the rank down and nothing is lost.
+#ifndef KOLO_LAUNCHER_LINES_H
+#define KOLO_LAUNCHER_LINES_H
+
+#include <uv.h>
+
+#include "launcher/channel.h"
+
+/** What all streams of a host share. */
+struct kolo_lines_shared {
+    struct kolo_channel *channel;
+    int64_t credit; /* bytes that may be sent; the last frame may exceed it */
+    int64_t heard_ns;
+    int open;
+    bool is_mute; /* nobody reads: throw away */
+};
+
+struct kolo_lines {
+    uv_pipe_t pipe;
+    struct kolo_lines_shared *shared;
+    uint8_t *data;
+    size_t used, capacity;
+    uint32_t rank;
+    uint8_t stream; /* 1 or 2 */
+    bool is_open, is_reading, at_end;
+};
+
+/** Takes @p fd on success. */
+kolo_status kolo_lines_open(struct kolo_lines *lines, struct kolo_lines_shared *shared,
+                            uv_loop_t *loop, int fd, uint32_t rank, int stream) KOLO_NODISCARD;
+/** Credit came: sends what waits, reads on. */
+void kolo_lines_resume(struct kolo_lines *lines);
+void kolo_lines_close(struct kolo_lines *lines);
+
+#endif

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// The server lives on a poller; the poller's descriptor is one more handle of the loop, and its
+// next deadline one timer.
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "launcher/meeting.h"
+
+enum { PLACES_MAX = 16, LOST_GRACE_MS = 500 };
+
+static const char scheme[] = "tcp://";
+
+struct kolo_meeting {
+    struct kolo_poller *poller;
+    struct kolo_store_server *server;
+    uv_poll_t ready;
+    uv_timer_t timer;
+    bool has_handles;
+    struct kolo_secret secret;
+    char secret_text[2 * KOLO_SECRET_BYTES + 1];
+    char place[KOLO_TEXT_MAX];
+};
+
+static void on_timer(uv_timer_t *timer);
+
+/* Deadlines that have come, and when the next one will. */
+static void expire(struct kolo_meeting *meeting)
+{
+    kolo_deadline next = kolo_store_server_expire(meeting->server);
+    int wait_ms = kolo_deadline_poll_ms(next);
+    if (wait_ms < 0)
+        (void)uv_timer_stop(&meeting->timer);
+    else
+        (void)uv_timer_start(&meeting->timer, on_timer, (uint64_t)wait_ms, 0);
+}
+
+static void turn(struct kolo_meeting *meeting)
+{
+    if (!meeting->server)
+        return;
+    if (kolo_poller_dispatch(meeting->poller, NULL) != KOLO_OK)
+        KOLO_WARN("the rendezvous: %s", kolo_error_detail());
+    expire(meeting);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    turn(timer->data);
+}
+
+static void on_ready(uv_poll_t *handle, int status, int events)
+{
+    (void)status;
+    (void)events;
+    turn(handle->data);
+}
+
+static struct kolo_place any_place(bool is_ipv6, bool is_local, uint16_t port)
+{
+    struct kolo_place place = {.bytes = 0};
+    if (is_ipv6) {
+        struct sockaddr_in6 addr = {.sin6_family = AF_INET6,
+                                    .sin6_port = htons(port),
+                                    .sin6_addr = is_local ? in6addr_loopback : in6addr_any};
+        memcpy(&place.addr, &addr, place.bytes = sizeof addr);
+    } else {
+        struct sockaddr_in addr = {.sin_family = AF_INET,
+                                   .sin_port = htons(port),
+                                   .sin_addr.s_addr =
+                                       htonl(is_local ? INADDR_LOOPBACK : INADDR_ANY)};
+        memcpy(&place.addr, &addr, place.bytes = sizeof addr);
+    }
+    return place;
+}
+
+/* Appends a place while there is room for it whole. */
+static void add_place(struct kolo_meeting *meeting, const struct kolo_place *place)
+{
+    char text[128];
+    kolo_place_format(place, text, sizeof text);
+    size_t len = strlen(meeting->place);
+    if (len + strlen(text) + 2 > sizeof meeting->place)
+        return;
+    const char *separator = meeting->place[len - 1] == '/' ? "" : ",";
+    snprintf(meeting->place + len, sizeof meeting->place - len, "%s%s", separator, text);
+}
+
+static kolo_status listen_at(struct kolo_meeting *meeting, bool is_local, const char *net)
+{
+    struct kolo_place place = any_place(false, is_local, 0);
+    struct kolo_place places[PLACES_MAX];
+    uint16_t port = 0;
+    size_t count = 1;
+    kolo_status status = kolo_store_server_listen(meeting->server, &place, &port);
+    if (status != KOLO_OK) { /* a machine without IPv4 */
+        place = any_place(true, is_local, 0);
+        status = kolo_store_server_listen(meeting->server, &place, &port);
+    } else if (!is_local) {
+        place = any_place(true, false, port);
+        if (kolo_store_server_listen(meeting->server, &place, NULL) != KOLO_OK)
+            kolo_detail_set(""); /* IPv4 alone will do */
+    }
+    if (status != KOLO_OK)
+        return status;
+    memcpy(meeting->place, scheme, sizeof scheme);
+    if (is_local)
+        places[0] = any_place(place.addr.ss_family == AF_INET6, true, port);
+    else
+        status = kolo_places_local(net, port, places, PLACES_MAX, &count);
+    for (size_t i = 0; status == KOLO_OK && i < count; i++)
+        add_place(meeting, &places[i]);
+    return status;
+}
+
+static kolo_status watch(struct kolo_meeting *meeting, uv_loop_t *loop)
+{
+    int error = uv_poll_init(loop, &meeting->ready, kolo_poller_fd(meeting->poller));
+    if (error)
+        return kolo_fail(KOLO_ERR_SYSTEM, "watch the rendezvous: %s", uv_strerror(error));
+    (void)uv_timer_init(loop, &meeting->timer);
+    meeting->has_handles = true;
+    meeting->ready.data = meeting->timer.data = meeting;
+    (void)uv_poll_start(&meeting->ready, UV_READABLE, on_ready);
+    expire(meeting);
+    return KOLO_OK;
+}
+
+kolo_status kolo_meeting_create(uv_loop_t *loop, int size, bool is_local,
+                                const struct kolo_settings *settings,
+                                const struct kolo_store_server_events *events,
+                                struct kolo_meeting **meeting_out)
+{
+    kolo_status status = KOLO_OK;
+    struct kolo_meeting *meeting = kolo_calloc(1, sizeof *meeting);
+    if (!meeting)
+        return KOLO_ERR_NO_MEMORY;
+    KOLO_TRY(kolo_secret_make(&meeting->secret));
+    kolo_secret_format(&meeting->secret, meeting->secret_text);
+    KOLO_TRY(kolo_poller_create(&meeting->poller));
+    struct kolo_store_server_config config = {.size = size,
+                                              .owner = "kolorun",
+                                              .secret = meeting->secret,
+                                              .start_timeout_ms = settings->start_timeout_ms,
+                                              .stall_warn_ms = settings->stall_warn_ms,
+                                              .peer_timeout_ms = settings->peer_timeout_ms,
+                                              .lost_grace_ms = LOST_GRACE_MS,
+                                              .events = *events};
+    KOLO_TRY(kolo_store_server_create(meeting->poller, &config, &meeting->server));
+    KOLO_TRY(listen_at(meeting, is_local, settings->net));
+    KOLO_TRY(watch(meeting, loop));
+out:
+    if (status == KOLO_OK) {
+        *meeting_out = meeting;
+    } else {
+        kolo_meeting_close(meeting);
+        kolo_meeting_destroy(meeting);
+    }
+    return status;
+}
+
+const char *kolo_meeting_place(const struct kolo_meeting *meeting)
+{
+    return meeting->place;
+}
+
+const char *kolo_meeting_secret(const struct kolo_meeting *meeting)
+{
+    return meeting->secret_text;
+}
+
+void kolo_meeting_address(const struct kolo_meeting *meeting, char *text, size_t capacity)
+{
+    const char *first = meeting->place + strlen(scheme);
+    size_t len = strcspn(first, ",");
+    while (len > 0 && first[len] != ':')
+        len--;
+    if (first[0] == '[' && len >= 2) { /* [ADDRESS] */
+        first++;
+        len -= 2;
+    }
+    snprintf(text, capacity, "%.*s", (int)len, first);
+}
+
+void kolo_meeting_died(struct kolo_meeting *meeting, int rank, const char *how)
+{
+    if (!meeting->server)
+        return;
+    kolo_store_server_died(meeting->server, rank, how);
+    (void)uv_timer_start(&meeting->timer, on_timer, 0, 0); /* we may be inside a callback of it */
+}
+
+void kolo_meeting_abort(struct kolo_meeting *meeting, kolo_status why, const char *text)
+{
+    if (!meeting->server)
+        return;
+    kolo_store_server_abort(meeting->server, why, text);
+    (void)uv_timer_start(&meeting->timer, on_timer, 0, 0);
+}
+
+int kolo_meeting_connected(const struct kolo_meeting *meeting)
+{
+    return meeting->server ? kolo_store_server_connected(meeting->server) : 0;
+}
+
+void kolo_meeting_close(struct kolo_meeting *meeting)
+{
+    if (!meeting)
+        return;
+    kolo_store_server_destroy(meeting->server);
+    meeting->server = NULL;
+    if (!meeting->has_handles)
+        return;
+    meeting->has_handles = false;
+    uv_close((uv_handle_t *)&meeting->ready, NULL);
+    uv_close((uv_handle_t *)&meeting->timer, NULL);
+}
+
+void kolo_meeting_destroy(struct kolo_meeting *meeting)
+{
+    if (!meeting)
+        return;
+    kolo_poller_destroy(meeting->poller);
+    explicit_bzero(meeting, sizeof *meeting);
+    kolo_free_memory(meeting);
+}

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options end at the first word that is none, or after --. "-name VALUE", "--name VALUE" and
+// "--name=VALUE" mean the same; what tunes the library is a setting, and goes through the registry.
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "launcher/bind.h"
+#include "launcher/hosts.h"
+#include "launcher/options.h"
+
+typedef kolo_status apply_fn(struct kolo_options *options, const char *value);
+
+static kolo_status apply_np(struct kolo_options *options, const char *value)
+{
+    char *end = NULL;
+    errno = 0;
+    long np = strtol(value, &end, 10);
+    if (value[0] < '0' || value[0] > '9' || *end || errno || np < 1 || np > KOLO_SLOTS_MAX)
+        return kolo_fail(KOLO_ERR_INVALID, "-np %s: give a number of ranks from 1 to %d", value,
+                         (int)KOLO_SLOTS_MAX);
+    options->np = (int)np;
+    return KOLO_OK;
+}
+
+static kolo_status apply_hosts(struct kolo_options *options, const char *value)
+{
+    options->hosts = value;
+    return KOLO_OK;
+}
+
+static kolo_status apply_hostfile(struct kolo_options *options, const char *value)
+{
+    options->hostfile = value;
+    return KOLO_OK;
+}
+
+static kolo_status apply_oversubscribe(struct kolo_options *options, const char *value)
+{
+    (void)value;
+    options->oversubscribe = true;
+    return KOLO_OK;
+}
+
+static kolo_status apply_env(struct kolo_options *options, const char *value)
+{
+    if (value[0] == '=' || value[0] == '\0')
+        return kolo_fail(KOLO_ERR_INVALID, "-x '%s': give NAME or NAME=VALUE", value);
+    const char *equals = strchr(value, '=');
+    if (equals)
+        return kolo_texts_add(&options->forward, value);
+    const char *own = kolo_environment(value);
+    if (!own)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "-x %s: the environment has no such variable; give %s="
+                         "VALUE",
+                         value, value);
+    return kolo_texts_define(&options->forward, value, own);
+}
+
+static kolo_status set(struct kolo_options *options, const char *name, const char *value)
+{
+    return kolo_settings_set(&options->settings, name, value, KOLO_FROM_OPTION);
+}
+
+static kolo_status apply_set(struct kolo_options *options, const char *value)
+{
+    char name[64];
+    size_t len = strcspn(value, "=");
+    if (value[len] != '=' || len == 0 || len >= sizeof name)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "--set '%s': give NAME=VALUE; 'kolorun --help-settings' lists the names",
+                         value);
+    memcpy(name, value, len);
+    name[len] = '\0';
+    return set(options, name, value + len + 1);
+}
+
+static kolo_status apply_timeout(struct kolo_options *options, const char *value)
+{
+    return set(options, "JOB_TIMEOUT", value);
+}
+
+static kolo_status apply_start_timeout(struct kolo_options *options, const char *value)
+{
+    return set(options, "START_TIMEOUT", value);
+}
+
+static kolo_status apply_transport(struct kolo_options *options, const char *value)
+{
+    return set(options, "TRANSPORT", value);
+}
+
+static kolo_status apply_bind(struct kolo_options *options, const char *value)
+{
+    return set(options, "BIND", value);
+}
+
+static kolo_status apply_ssh(struct kolo_options *options, const char *value)
+{
+    return set(options, "SSH", value);
+}
+
+static kolo_status apply_agent(struct kolo_options *options, const char *value)
+{
+    if (value[0] != '/')
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "--agent '%s': give the absolute path of kolorun on the "
+                         "other hosts",
+                         value);
+    options->agent = value;
+    return KOLO_OK;
+}
+
+static kolo_status apply_chdir(struct kolo_options *options, const char *value)
+{
+    options->chdir = value;
+    return KOLO_OK;
+}
+
+static kolo_status apply_prefix(struct kolo_options *options, const char *value)
+{
+    (void)value;
+    options->no_prefix = false;
+    return KOLO_OK;
+}
+
+static kolo_status apply_no_prefix(struct kolo_options *options, const char *value)
+{
+    (void)value;
+    options->no_prefix = true;
+    return KOLO_OK;
+}
+
+static kolo_status apply_no_stdin(struct kolo_options *options, const char *value)
+{
+    (void)value;
+    options->no_input = true;
+    return KOLO_OK;
+}
+
+static kolo_status apply_verbose(struct kolo_options *options, const char *value)
+{
+    (void)value;
+    options->verbose = true;
+    return KOLO_OK;
+}
+
+static kolo_status apply_dry_run(struct kolo_options *options, const char *value)
+{
+    (void)value;
+    options->dry_run = true;
+    return KOLO_OK;
+}
+
+static kolo_status apply_help(struct kolo_options *options, const char *value)
+{
+    (void)value;
+    options->task = KOLO_TASK_HELP;
+    return KOLO_OK;
+}
+
+static kolo_status apply_version(struct kolo_options *options, const char *value)
+{
+    (void)value;
+    options->task = KOLO_TASK_VERSION;
+    return KOLO_OK;
+}
+
+static kolo_status apply_help_settings(struct kolo_options *options, const char *value)
+{
+    (void)value;
+    options->task = KOLO_TASK_HELP_SETTINGS;
+    return KOLO_OK;
+}
+
+static kolo_status apply_print_settings(struct kolo_options *options, const char *value)
+{
+    (void)value;
+    options->task = KOLO_TASK_PRINT_SETTINGS;
+    return KOLO_OK;
+}
+
+static const struct option {
+    const char *name, *alias; /* as written */
+    const char *value;        /* NULL: takes none */
+    const char *help;
+    apply_fn *apply;
+} table[] = {
+    {"-np", "-n", "N", "ranks to start (default: one per slot, or per core of this machine)",
+     apply_np},
+    {"--host", "-H", "HOST[:SLOTS],...", "hosts and how many ranks each may take", apply_hosts},
+    {"--hostfile", NULL, "FILE", "the same, one host a line: HOST:SLOTS or HOST slots=N",
+     apply_hostfile},
+    {"--oversubscribe", NULL, NULL, "allow more ranks than slots", apply_oversubscribe},
+    {"--env", "-x", "NAME[=VALUE]",
+     "forward a variable to every rank (KOLO_*, PATH, LD_LIBRARY_PATH and LANG always are)",
+     apply_env},
+    {"--chdir", NULL, "DIR", "run in DIR on every host (default: the current directory)",
+     apply_chdir},
+    {"--bind", NULL, "none|core|numa|auto", "processors of each rank (default auto)", apply_bind},
+    {"--timeout", NULL, "TIME", "end the job after this long, such as 90s or 5min", apply_timeout},
+    {"--start-timeout", NULL, "TIME", "how long hosts and ranks may take to start (default 60s)",
+     apply_start_timeout},
+    {"--transport", NULL, "NAME", "force a transport: the setting KOLO_TRANSPORT", apply_transport},
+    {"--set", NULL, "NAME=VALUE", "any setting, for kolorun and for every rank", apply_set},
+    {"--prefix", NULL, NULL, "begin each line of output with [rank] (the default)", apply_prefix},
+    {"--no-prefix", NULL, NULL, "pass lines on as they are", apply_no_prefix},
+    {"--no-stdin", NULL, NULL, "do not read standard input (else rank 0 gets it)", apply_no_stdin},
+    {"--ssh", NULL, "COMMAND", "how to reach other hosts (default ssh)", apply_ssh},
+    {"--agent", NULL, "PATH", "kolorun on the other hosts (default: the same path as here)",
+     apply_agent},
+    {"--dry-run", NULL, NULL, "say what would be started where, and start nothing", apply_dry_run},
+    {"--verbose", "-v", NULL, "say what is being done", apply_verbose},
+    {"--help-settings", NULL, NULL, "list the settings", apply_help_settings},
+    {"--print-settings", NULL, NULL, "print every setting's value and where it came from",
+     apply_print_settings},
+    {"--help", "-h", NULL, "this text", apply_help},
+    {"--version", "-V", NULL, "the version", apply_version},
+};
+enum { OPTIONS = sizeof table / sizeof table[0] };
+
+/* Skips the dashes, as long as both forms have some: -np and --np are the same. */
+static const char *bare(const char *word)
+{
+    return word + strspn(word, "-");
+}
+
+static bool is_named(const char *name, const char *word, size_t len)
+{
+    if (!name)
+        return false;
+    if (name[2] == '\0') /* a letter */
+        return len == 2 && strncmp(name, word, len) == 0;
+    size_t dashes = (size_t)(bare(word) - word);
+    return dashes <= 2 && strlen(bare(name)) == len - dashes &&
+           strncmp(bare(name), bare(word), len - dashes) == 0;
+}
+
+static const struct option *find_option(const char *word, size_t len)
+{
+    for (size_t i = 0; i < OPTIONS; i++)
+        if (is_named(table[i].name, word, len) || is_named(table[i].alias, word, len))
+            return &table[i];
+    return NULL;
+}
+
+/* How many letters two words share at their beginning: enough for "did you mean". */
+static const struct option *nearest(const char *word)
+{
+    const struct option *best = NULL;
+    size_t most = 2;
+    for (size_t i = 0; i < OPTIONS; i++) {
+        const char *name = bare(table[i].name), *other = bare(word);
+        size_t same = 0;
+        while (name[same] && name[same] == other[same])
+            same++;
+        if (same <= most)
+            continue;
+        most = same;
+        best = &table[i];
+    }
+    return best;
+}
+
+static kolo_status unknown_option(const char *word)
+{
+    const struct option *option = nearest(word);
+    return kolo_fail(KOLO_ERR_INVALID, "unknown option '%s'%s%s%s; try 'kolorun --help'", word,
+                     option ? ", did you mean " : "", option ? option->name : "",
+                     option ? "?" : "");
+}
+
+/* Applies the option at *argv, and moves on behind it and its value. */
+static kolo_status parse_option(struct kolo_options *options, char *const **argv)
+{
+    const char *word = **argv;
+    size_t len = word[1] == '-' ? strcspn(word, "=") : strlen(word);
+    const struct option *option = find_option(word, len);
+    if (!option)
+        return unknown_option(word);
+    const char *value = word[len] == '=' ? word + len + 1 : NULL;
+    if (value && !option->value)
+        return kolo_fail(KOLO_ERR_INVALID, "option '%s' takes no value", option->name);
+    ++*argv;
+    if (option->value && !value) {
+        value = **argv;
+        if (!value)
+            return kolo_fail(KOLO_ERR_INVALID, "option '%s' needs a value: %s", word,
+                             option->value);
+        ++*argv;
+    }
+    return option->apply(options, value);
+}
+
+kolo_status kolo_options_parse(char *const *argv, char *const *environ_list,
+                               void (*unknown)(void *context, const char *name,
+                                               const char *nearest),
+                               struct kolo_options *options_out)
+{
+    kolo_status status = KOLO_OK;
+    *options_out = (struct kolo_options){.task = KOLO_TASK_RUN};
+    kolo_settings_init(&options_out->settings);
+    KOLO_TRY(kolo_settings_load(&options_out->settings, environ_list, unknown, NULL));
+    while (*argv && (*argv)[0] == '-' && (*argv)[1] != '\0' && strcmp(*argv, "--") != 0)
+        KOLO_TRY(parse_option(options_out, &argv));
+    if (*argv && strcmp(*argv, "--") == 0)
+        argv++;
+    options_out->program = argv;
+    KOLO_TRY(kolo_bind_parse(options_out->settings.bind, &options_out->bind));
+    if (options_out->hosts && options_out->hostfile)
+        status = kolo_fail(KOLO_ERR_INVALID, "-H and --hostfile exclude each other; give one");
+    else if (options_out->task == KOLO_TASK_RUN && !*argv)
+        status = kolo_fail(KOLO_ERR_INVALID, "no program given; try 'kolorun --help'");
+out:
+    return status;
+}
+
+void kolo_options_fini(struct kolo_options *options)
+{
+    kolo_texts_fini(&options->forward);
+}
+
+void kolo_options_help(FILE *out)
+{
+    fprintf(out,
+            "usage: kolorun [options] program [arguments]\n"
+            "       kolorun info     this machine: cores, transports, what the build has\n"
+            "       kolorun help     this text\n\n"
+            "Starts one program as many ranks, on this machine or on several by ssh, and ends\n"
+            "all of them when one fails. Exit status: that of the first rank that failed.\n\n");
+    for (size_t i = 0; i < OPTIONS; i++) {
+        char left[64];
+        snprintf(left, sizeof left, "%s%s%s%s%s", table[i].name, table[i].alias ? ", " : "",
+                 table[i].alias ? table[i].alias : "", table[i].value ? " " : "",
+                 table[i].value ? table[i].value : "");
+        fprintf(out, "  %-30s %s\n", left, table[i].help);
+    }
+    fprintf(out, "\nexamples:\n"
+                 "  kolorun -np 4 ./train\n"
+                 "  kolorun -H host1:2,host2:2 ./train --epochs 3\n");
+}

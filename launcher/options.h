@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// kolorun's command line. One table makes the parser and the help.
+#ifndef KOLO_LAUNCHER_OPTIONS_H
+#define KOLO_LAUNCHER_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/settings.h"
+#include "launcher/frames.h"
+
+/** What the command line asks for. */
+enum kolo_task {
+    KOLO_TASK_RUN,
+    KOLO_TASK_HELP,
+    KOLO_TASK_VERSION,
+    KOLO_TASK_HELP_SETTINGS,
+    KOLO_TASK_PRINT_SETTINGS
+};
+
+struct kolo_options {
+    enum kolo_task task;
+    int np;            /* 0: not given */
+    const char *hosts; /* -H */
+    const char *hostfile;
+    const char *agent; /* kolorun on the other hosts */
+    const char *chdir;
+    struct kolo_texts forward; /* -x: NAME=VALUE */
+    enum kolo_bind bind;
+    bool oversubscribe, no_prefix, no_input, verbose, dry_run;
+    char *const *program; /* argv of the program, NULL-terminated */
+    struct kolo_settings settings;
+};
+
+/** Reads @p argv (without the program's own name) and the KOLO_* of @p environ (NULL: this
+ * process's). @p unknown is told KOLO_* variables that are no setting.
+ *  @return KOLO_OK; ERR_INVALID, ERR_CONFIG or ERR_NOT_FOUND with one line that says what is wrong
+ * and what to do. *options_out must be finished in every case. */
+kolo_status kolo_options_parse(char *const *argv, char *const *environ,
+                               void (*unknown)(void *context, const char *name,
+                                               const char *nearest),
+                               struct kolo_options *options_out) KOLO_NODISCARD;
+void kolo_options_fini(struct kolo_options *options);
+void kolo_options_help(FILE *out);
+
+#endif

@@ -1,0 +1,536 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reaching a host. The end of a host has three parts that come in any order (its process, its
+// channel, the last of its standard error); settle() waits for them a moment, so that the reason
+// can be named, and never longer.
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <kolo/version.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/settings.h"
+#include "launcher/remote.h"
+#include "launcher/spawn.h"
+
+enum { SETTLE_MS = 1000, RETRY_MS = 200, ATTEMPTS_MAX = 3, SSH_FAILED = 255, SSH_ALIVE_COUNT = 2 };
+
+static const bool may_follow[KOLO_REMOTE_STATES][KOLO_REMOTE_STATES] = {
+    [KOLO_REMOTE_IDLE] = {[KOLO_REMOTE_CALLING] = true, [KOLO_REMOTE_GONE] = true},
+    [KOLO_REMOTE_CALLING] =
+        {[KOLO_REMOTE_IDLE] = true, [KOLO_REMOTE_JOINED] = true, [KOLO_REMOTE_GONE] = true},
+    [KOLO_REMOTE_JOINED] =
+        {[KOLO_REMOTE_PREPARED] = true, [KOLO_REMOTE_FINISHED] = true, [KOLO_REMOTE_GONE] = true},
+    [KOLO_REMOTE_PREPARED] =
+        {[KOLO_REMOTE_RUNNING] = true, [KOLO_REMOTE_FINISHED] = true, [KOLO_REMOTE_GONE] = true},
+    [KOLO_REMOTE_RUNNING] = {[KOLO_REMOTE_FINISHED] = true, [KOLO_REMOTE_GONE] = true},
+    [KOLO_REMOTE_FINISHED] = {[KOLO_REMOTE_GONE] = true},
+};
+
+static bool move(struct kolo_remote *remote, enum kolo_remote_state state)
+{
+    if (!may_follow[remote->state][state])
+        return false;
+    remote->state = state;
+    return true;
+}
+
+void kolo_remote_init(struct kolo_remote *remote, const struct kolo_remote_config *config,
+                      const struct kolo_host *host, int index)
+{
+    *remote = (struct kolo_remote){.config = config, .host = host, .index = index};
+}
+
+/* ---- the command ---- */
+
+/* 'text' for a POSIX shell. */
+static kolo_status quote(const char *text, char *out, size_t capacity)
+{
+    size_t used = 0;
+    for (const char *c = text; *c; c++)
+        used += *c == '\'' ? 4 : 1;
+    if (used + 3 > capacity)
+        return kolo_fail(KOLO_ERR_INVALID, "the path '%s' is too long", text);
+    *out++ = '\'';
+    for (const char *c = text; *c; c++) {
+        if (*c == '\'') {
+            memcpy(out, "'\\''", 4);
+            out += 4;
+        } else {
+            *out++ = *c;
+        }
+    }
+    memcpy(out, "'", 2);
+    return KOLO_OK;
+}
+
+static kolo_status add_words(struct kolo_texts *argv, const char *words)
+{
+    char copy[KOLO_HOST_MAX + 1];
+    snprintf(copy, sizeof copy, "%s", words);
+    char *rest = NULL;
+    for (char *word = strtok_r(copy, " \t", &rest); word; word = strtok_r(NULL, " \t", &rest)) {
+        kolo_status status = kolo_texts_add(argv, word);
+        if (status != KOLO_OK)
+            return status;
+    }
+    return KOLO_OK;
+}
+
+static int64_t seconds(int64_t ms)
+{
+    return ms < 1000 ? 1 : (ms + 999) / 1000;
+}
+
+static kolo_status make_command(const struct kolo_remote_config *config,
+                                const struct kolo_host *host, struct kolo_texts *argv)
+{
+    char option[64], path[4096], command[4096 + 32];
+    kolo_status status = KOLO_OK;
+    KOLO_TRY(add_words(argv, config->ssh));
+    if (argv->count == 0)
+        return kolo_fail(KOLO_ERR_CONFIG, "the ssh command is empty; give --ssh COMMAND");
+    static const char *const fixed[] = {"-T", "-x", "-o", "BatchMode=yes"};
+    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
+        KOLO_TRY(kolo_texts_add(argv, fixed[i]));
+    const struct {
+        const char *name;
+        int64_t value;
+    } options[] = {
+        {"ConnectTimeout", seconds(config->start_timeout_ms)},
+        {"ServerAliveInterval", seconds(config->peer_timeout_ms / SSH_ALIVE_COUNT)},
+        {"ServerAliveCountMax", SSH_ALIVE_COUNT},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        snprintf(option, sizeof option, "%s=%lld", options[i].name, (long long)options[i].value);
+        KOLO_TRY(kolo_texts_add(argv, "-o"));
+        KOLO_TRY(kolo_texts_add(argv, option));
+    }
+    KOLO_TRY(quote(config->agent, path, sizeof path));
+    snprintf(command, sizeof command, "exec %s --agent", path);
+    KOLO_TRY(kolo_texts_add(argv, "--"));
+    KOLO_TRY(kolo_texts_add(argv, host->name));
+    KOLO_TRY(kolo_texts_add(argv, command));
+out:
+    return status;
+}
+
+void kolo_remote_command(const struct kolo_remote_config *config, const struct kolo_host *host,
+                         struct kolo_texts *argv)
+{
+    if (make_command(config, host, argv) != KOLO_OK)
+        kolo_texts_fini(argv);
+}
+
+/* ---- how it ended ---- */
+
+static bool keep_printable(char c)
+{
+    return isprint((unsigned char)c) || (unsigned char)c >= 0x80;
+}
+
+/* The last line of standard error that is not blank. */
+static void last_words(const struct kolo_remote *remote, char *text, size_t capacity)
+{
+    size_t end = remote->words_len;
+    while (end > 0 && isspace((unsigned char)remote->words[end - 1]))
+        end--;
+    size_t begin = end;
+    while (begin > 0 && remote->words[begin - 1] != '\n')
+        begin--;
+    size_t used = 0;
+    for (size_t i = begin; i < end && used + 1 < capacity; i++)
+        if (keep_printable(remote->words[i]))
+            text[used++] = remote->words[i];
+    text[used] = '\0';
+}
+
+static void describe_process(const struct kolo_remote *remote, char *text, size_t capacity)
+{
+    if (!remote->process_ended)
+        snprintf(text, capacity, "still running");
+    else if (WIFSIGNALED(remote->wait_status))
+        snprintf(text, capacity, "killed by signal %d", WTERMSIG(remote->wait_status));
+    else
+        snprintf(text, capacity, "exit status %d", WEXITSTATUS(remote->wait_status));
+}
+
+/* Before the agent was heard. */
+static void describe_call(const struct kolo_remote *remote, char *text, size_t capacity)
+{
+    char words[512], process[64];
+    last_words(remote, words, sizeof words);
+    describe_process(remote, process, sizeof process);
+    int code = remote->process_ended && WIFEXITED(remote->wait_status)
+                   ? WEXITSTATUS(remote->wait_status)
+                   : 0;
+    const char *name = remote->host->name;
+    if (remote->broken[0] && !remote->process_ended)
+        snprintf(text, capacity, "host %s: %s", name, remote->broken);
+    else if (remote->host->is_here)
+        snprintf(text, capacity, "the agent on this machine did not start (%s): %s", process,
+                 words);
+    else if (code == 126 || code == 127)
+        snprintf(text, capacity,
+                 "host %s: cannot run %s there: %s; install kolo at the same path, or give --agent",
+                 name, remote->config->agent, words[0] ? words : process);
+    else
+        snprintf(text, capacity, "host %s: cannot be reached by ssh: %s", name,
+                 words[0] ? words : process);
+}
+
+/* After the agent was heard. */
+static void describe_loss(const struct kolo_remote *remote, char *text, size_t capacity)
+{
+    char words[512], process[64], ranks[64];
+    const struct kolo_host *host = remote->host;
+    last_words(remote, words, sizeof words);
+    describe_process(remote, process, sizeof process);
+    snprintf(ranks, sizeof ranks, host->ranks == 1 ? "rank %d" : "ranks %d to %d", host->first_rank,
+             host->first_rank + host->ranks - 1);
+    int code = remote->process_ended && WIFEXITED(remote->wait_status)
+                   ? WEXITSTATUS(remote->wait_status)
+                   : -1;
+    if (remote->process_ended && WIFSIGNALED(remote->wait_status) && host->is_here)
+        code = 128 + WTERMSIG(remote->wait_status);
+    if (strstr(remote->broken, "silent"))
+        snprintf(text, capacity, "host %s was %s and counts as lost, with %s", host->name,
+                 remote->broken, ranks);
+    else if (code > 128 && code != SSH_FAILED)
+        snprintf(text, capacity, "the agent on host %s (pid %u) was killed by signal %d; %s lost",
+                 host->name, remote->agent_pid, code - 128, ranks);
+    else
+        snprintf(text, capacity, "the connection to host %s broke (%s%s%s), with %s", host->name,
+                 words[0] ? words : remote->broken, words[0] || remote->broken[0] ? ", " : "",
+                 process, ranks);
+}
+
+/* sshd turned us away because many came at once: worth another try. */
+static bool is_refused_by_load(const struct kolo_remote *remote)
+{
+    static const char *const signs[] = {"kex_exchange_identification", "Connection reset by",
+                                        "Connection closed by"};
+    char words[512];
+    last_words(remote, words, sizeof words);
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
+        if (strstr(words, signs[i]))
+            return true;
+    return false;
+}
+
+/* ---- ending ---- */
+
+static void close_handles(struct kolo_remote *remote)
+{
+    if (!remote->has_handles)
+        return;
+    remote->has_handles = false;
+    kolo_channel_close(&remote->channel);
+    uv_close((uv_handle_t *)&remote->errors, NULL);
+}
+
+static void go(struct kolo_remote *remote)
+{
+    close_handles(remote);
+    if (remote->has_timer)
+        uv_close((uv_handle_t *)&remote->timer, NULL);
+    remote->has_timer = false;
+    (void)move(remote, KOLO_REMOTE_GONE);
+}
+
+static void call_again(uv_timer_t *timer)
+{
+    kolo_remote_call(timer->data); /* the loop has closed the old handles by now */
+}
+
+static bool try_again(struct kolo_remote *remote)
+{
+    if (remote->state != KOLO_REMOTE_CALLING || remote->is_dismissed ||
+        remote->attempts >= ATTEMPTS_MAX || remote->host->is_here || !is_refused_by_load(remote))
+        return false;
+    (void)move(remote, KOLO_REMOTE_IDLE);
+    close_handles(remote);
+    (void)uv_timer_start(&remote->timer, call_again, (uint64_t)(RETRY_MS * remote->attempts), 0);
+    return true;
+}
+
+static void conclude(struct kolo_remote *remote)
+{
+    char why[KOLO_DETAIL_MAX] = "";
+    if (remote->state == KOLO_REMOTE_GONE || remote->state == KOLO_REMOTE_IDLE)
+        return;
+    if (try_again(remote))
+        return;
+    bool has_failed = remote->state != KOLO_REMOTE_FINISHED && !remote->is_dismissed;
+    if (has_failed && remote->state == KOLO_REMOTE_CALLING)
+        describe_call(remote, why, sizeof why);
+    else if (has_failed)
+        describe_loss(remote, why, sizeof why);
+    if (!remote->process_ended)
+        kolo_remote_kill(remote);
+    go(remote);
+    if (has_failed)
+        remote->config->events.failed(remote->config->events.context, remote, why);
+    remote->config->events.gone(remote->config->events.context, remote);
+}
+
+static void settled(uv_timer_t *timer)
+{
+    conclude(timer->data);
+}
+
+static void settle(struct kolo_remote *remote)
+{
+    if (!remote->has_handles)
+        return;
+    if (remote->process_ended && remote->channel_ended && remote->errors_ended)
+        conclude(remote);
+    else if (!uv_is_active((uv_handle_t *)&remote->timer))
+        (void)uv_timer_start(&remote->timer, settled, SETTLE_MS, 0);
+}
+
+static void on_channel_end(void *context, kolo_status why)
+{
+    struct kolo_remote *remote = context;
+    remote->channel_ended = true;
+    snprintf(remote->broken, sizeof remote->broken, "%s", kolo_error_detail());
+    if (why == KOLO_ERR_LINK)
+        settle(remote);
+    else
+        conclude(remote); /* silence or nonsense: no more will come */
+}
+
+bool kolo_remote_reaped(struct kolo_remote *remote, pid_t pid, int wait_status)
+{
+    if (remote->pid != pid || remote->process_ended || remote->state == KOLO_REMOTE_IDLE)
+        return false;
+    remote->process_ended = true;
+    remote->wait_status = wait_status;
+    settle(remote);
+    return true;
+}
+
+void kolo_remote_kill(struct kolo_remote *remote)
+{
+    if (remote->pid <= 0 || remote->process_ended)
+        return;
+    if (remote->host
+            ->is_here) { /* the guardian kills what is left, also if its worker is stopped */
+        (void)kolo_tree_signal(remote->pid, SIGKILL);
+        (void)kill(remote->pid, SIGTERM);
+        (void)kill(remote->pid, SIGCONT);
+    } else {
+        (void)kill(remote->pid, SIGKILL);
+    }
+}
+
+void kolo_remote_dismiss(struct kolo_remote *remote)
+{
+    remote->is_dismissed = true;
+    if (remote->state == KOLO_REMOTE_IDLE) {
+        go(remote);
+        remote->config->events.gone(remote->config->events.context, remote);
+    } else if (remote->state == KOLO_REMOTE_CALLING) {
+        kolo_remote_kill(remote);
+    } else {
+        kolo_channel_send(&remote->channel, KOLO_FRAME_END, NULL, 0);
+    }
+}
+
+/* ---- talking ---- */
+
+static kolo_status take_ready(struct kolo_remote *remote, struct kolo_reader *body)
+{
+    char version[64];
+    uint32_t protocol = kolo_read_u32(body);
+    kolo_read_text(body, version, sizeof version);
+    kolo_read_text(body, remote->agent_host, sizeof remote->agent_host);
+    remote->agent_pid = kolo_read_u32(body);
+    kolo_status status = kolo_reader_finish(body, "the agent's greeting");
+    if (status != KOLO_OK)
+        return status;
+    if (protocol != KOLO_AGENT_PROTOCOL || strcmp(version, KOLO_VERSION) != 0)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "runs kolorun %s, this one is %s; install the same",
+                         version, KOLO_VERSION);
+    if (!move(remote, KOLO_REMOTE_JOINED))
+        return kolo_fail(KOLO_ERR_PROTOCOL, "a second greeting");
+    kolo_channel_watch(&remote->channel, remote->config->peer_timeout_ms);
+    remote->config->events.joined(remote->config->events.context, remote);
+    return KOLO_OK;
+}
+
+static kolo_status take_refusal(struct kolo_remote *remote, struct kolo_reader *body)
+{
+    char why[KOLO_DETAIL_MAX];
+    int exit_status = (int)kolo_read_u32(body);
+    kolo_read_text(body, why, sizeof why);
+    kolo_status status = kolo_reader_finish(body, "an agent's refusal");
+    if (status == KOLO_OK)
+        remote->config->events.refused(remote->config->events.context, remote, exit_status, why);
+    return status;
+}
+
+static kolo_status on_frame(void *context, enum kolo_frame_type type, struct kolo_reader *body)
+{
+    struct kolo_remote *remote = context;
+    switch ((int)type) {
+    case KOLO_FRAME_READY:
+        return take_ready(remote, body);
+    case KOLO_FRAME_PREPARED:
+        if (!move(remote, KOLO_REMOTE_PREPARED))
+            return kolo_fail(KOLO_ERR_PROTOCOL, "PREPARED out of turn");
+        remote->config->events.prepared(remote->config->events.context, remote);
+        return KOLO_OK;
+    case KOLO_FRAME_REFUSED:
+        return take_refusal(remote, body);
+    case KOLO_FRAME_DONE:
+        return move(remote, KOLO_REMOTE_FINISHED)
+                   ? KOLO_OK
+                   : kolo_fail(KOLO_ERR_PROTOCOL, "DONE out of turn");
+    case KOLO_FRAME_BEAT:
+        return KOLO_OK;
+    case KOLO_FRAME_STARTED:
+    case KOLO_FRAME_OUTPUT:
+    case KOLO_FRAME_EXITED:
+    case KOLO_FRAME_WANTED:
+    case KOLO_FRAME_NOTE:
+        return remote->config->events.frame(remote, type, body);
+    default:
+        return kolo_fail(KOLO_ERR_PROTOCOL, "%s is not for kolorun", kolo_frame_text(type));
+    }
+}
+
+static void give_words_room(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    (void)suggested;
+    struct kolo_remote *remote = handle->data;
+    size_t half = sizeof remote->words / 2;
+    if (remote->words_len > half) { /* keep the newer half */
+        memmove(remote->words, remote->words + remote->words_len - half, half);
+        remote->words_len = half;
+    }
+    *buf = uv_buf_init(remote->words + remote->words_len,
+                       (unsigned)(sizeof remote->words - remote->words_len));
+}
+
+static void took_words(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
+{
+    (void)buf;
+    struct kolo_remote *remote = stream->data;
+    if (got > 0)
+        remote->words_len += (size_t)got;
+    if (got >= 0)
+        return;
+    remote->errors_ended = true;
+    (void)uv_read_stop(stream);
+    if (remote->process_ended || remote->channel_ended)
+        settle(remote);
+}
+
+/* ---- starting ---- */
+
+static kolo_status open_handles(struct kolo_remote *remote, int fd_in, int fd_out, int fd_errors)
+{
+    uv_loop_t *loop = remote->config->loop;
+    kolo_frames_fini(&remote->channel.frames);
+    remote->channel =
+        (struct kolo_channel){.frame = on_frame, .ended = on_channel_end, .context = remote};
+    (void)uv_pipe_init(loop, &remote->errors, 0);
+    remote->errors.data = remote;
+    if (!remote->has_timer) {
+        (void)uv_timer_init(loop, &remote->timer);
+        remote->timer.data = remote;
+        remote->has_timer = true;
+    }
+    remote->has_handles = true;
+    kolo_status status = kolo_channel_open(&remote->channel, loop, fd_in, fd_out, true);
+    if (uv_pipe_open(&remote->errors, fd_errors) != 0) {
+        close(fd_errors);
+        return kolo_fail(KOLO_ERR_SYSTEM, "watch the standard error of a host");
+    }
+    if (uv_read_start((uv_stream_t *)&remote->errors, give_words_room, took_words) != 0)
+        remote->errors_ended = true;
+    return status;
+}
+
+static kolo_status spawn_call(struct kolo_remote *remote, const int fds[3])
+{
+    struct kolo_texts argv = {.at = NULL};
+    char path[4096];
+    int error = 0;
+    kolo_status status = KOLO_OK;
+    struct kolo_spawn spawn = {
+        .path = "/proc/self/exe", .env = environ, .fds = {fds[0], fds[1], fds[2]}};
+    if (remote->host->is_here) {
+        KOLO_TRY(kolo_texts_add(&argv, "kolorun"));
+        KOLO_TRY(kolo_texts_add(&argv, "--agent"));
+    } else {
+        const char *search = kolo_environment("PATH");
+        KOLO_TRY(make_command(remote->config, remote->host, &argv));
+        KOLO_TRY(kolo_program_find(argv.at[0], ".", search ? search : "/usr/bin:/bin", path,
+                                   sizeof path, &error));
+        spawn.path = path;
+        spawn.death_signal = SIGTERM;
+    }
+    spawn.argv = argv.at;
+    status = kolo_spawn(&spawn, &remote->pid, &error);
+out:
+    kolo_texts_fini(&argv);
+    return status;
+}
+
+static void close_ends(int ends[2])
+{
+    for (int i = 0; i < 2; i++)
+        if (ends[i] >= 0)
+            close(ends[i]);
+}
+
+void kolo_remote_call(struct kolo_remote *remote)
+{
+    int in[2] = {-1, -1}, out[2] = {-1, -1}, errors[2] = {-1, -1};
+    kolo_status status = KOLO_OK;
+    remote->process_ended = remote->channel_ended = remote->errors_ended = false;
+    remote->words_len = 0;
+    remote->broken[0] = '\0';
+    remote->attempts++;
+    remote->called_ns = kolo_now_ns();
+    (void)move(remote, KOLO_REMOTE_CALLING);
+    KOLO_TRY(kolo_pipe(in));
+    KOLO_TRY(kolo_pipe(out));
+    KOLO_TRY(kolo_pipe(errors));
+    int theirs[3] = {in[0], out[1], errors[1]};
+    KOLO_TRY(spawn_call(remote, theirs));
+    int fd_in = out[0], fd_out = in[1], fd_errors = errors[0];
+    out[0] = in[1] = errors[0] = -1;
+    status = open_handles(remote, fd_in, fd_out, fd_errors);
+out:
+    close_ends(in);
+    close_ends(out);
+    close_ends(errors);
+    if (status == KOLO_OK)
+        return;
+    char why[KOLO_DETAIL_MAX];
+    snprintf(why, sizeof why, "host %s: %s", remote->host->name, kolo_error_detail());
+    kolo_remote_kill(remote);
+    go(remote);
+    remote->config->events.failed(remote->config->events.context, remote, why);
+    remote->config->events.gone(remote->config->events.context, remote);
+}
+
+void kolo_remote_start(struct kolo_remote *remote)
+{
+    if (move(remote, KOLO_REMOTE_RUNNING))
+        kolo_channel_send(&remote->channel, KOLO_FRAME_START, NULL, 0);
+}
+
+void kolo_remote_fini(struct kolo_remote *remote)
+{
+    kolo_frames_fini(&remote->channel.frames);
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// One host as kolorun sees it: the process that leads there (ssh, or the agent itself on this
+// machine), the channel to the agent, and what it said on standard error.
+//
+//   IDLE --call--> CALLING --READY--> JOINED --PREPARED--> PREPARED --start--> RUNNING
+//     RUNNING --DONE--> FINISHED;  any --process and channel ended--> GONE
+//
+// GONE without FINISHED is a failure, unless the host was dismissed; it is told once, with a
+// reason.
+#ifndef KOLO_LAUNCHER_REMOTE_H
+#define KOLO_LAUNCHER_REMOTE_H
+
+#include <uv.h>
+
+#include "launcher/channel.h"
+#include "launcher/hosts.h"
+
+enum kolo_remote_state {
+    KOLO_REMOTE_IDLE,
+    KOLO_REMOTE_CALLING,
+    KOLO_REMOTE_JOINED,
+    KOLO_REMOTE_PREPARED,
+    KOLO_REMOTE_RUNNING,
+    KOLO_REMOTE_FINISHED,
+    KOLO_REMOTE_GONE,
+    KOLO_REMOTE_STATES
+};
+
+struct kolo_remote;
+/** All on the loop. */
+struct kolo_remote_events {
+    void *context;
+    void (*joined)(void *context, struct kolo_remote *remote);
+    void (*prepared)(void *context, struct kolo_remote *remote);
+    /** It will not start its ranks: @p exit_status is 126 or 127. */
+    void (*refused)(void *context, struct kolo_remote *remote, int exit_status, const char *why);
+    /** STARTED, OUTPUT, EXITED, WANTED, NOTE. */
+    kolo_frame_fn *frame; /* its context is the remote */
+    void (*failed)(void *context, struct kolo_remote *remote, const char *why);
+    void (*gone)(void *context, struct kolo_remote *remote);
+};
+/** Shared by all hosts of a job; outlives them. */
+struct kolo_remote_config {
+    uv_loop_t *loop;
+    const char *ssh;   /* command, split at blanks */
+    const char *agent; /* path of kolorun there */
+    int64_t start_timeout_ms, peer_timeout_ms;
+    struct kolo_remote_events events;
+};
+
+enum { KOLO_REMOTE_WORDS = 2048 };
+
+struct kolo_remote {
+    const struct kolo_remote_config *config;
+    const struct kolo_host *host;
+    int index;
+    enum kolo_remote_state state;
+    struct kolo_channel channel;
+    uv_pipe_t errors;
+    uv_timer_t timer;
+    char words[KOLO_REMOTE_WORDS]; /* the end of what it said on standard error */
+    size_t words_len;
+    bool has_handles, has_timer, is_dismissed, process_ended, channel_ended, errors_ended;
+    int attempts;
+    pid_t pid; /* of ssh, or of the agent's guardian */
+    int wait_status;
+    uint32_t agent_pid;
+    int64_t called_ns;
+    char agent_host[KOLO_HOST_MAX];
+    char broken[256]; /* why the channel ended */
+    size_t owed;      /* output written, credit not yet sent */
+};
+
+void kolo_remote_init(struct kolo_remote *remote, const struct kolo_remote_config *config,
+                      const struct kolo_host *host, int index);
+/** Starts ssh or the agent. A failure comes as an event. */
+void kolo_remote_call(struct kolo_remote *remote);
+void kolo_remote_start(struct kolo_remote *remote);
+/** The host is to end: nothing it does from here on is a failure. END is sent where an agent
+ * listens; one that was not reached yet is hung up on. */
+void kolo_remote_dismiss(struct kolo_remote *remote);
+/** Hangs up at once: kills ssh, or all of the agent that is on this machine. */
+void kolo_remote_kill(struct kolo_remote *remote);
+/** A child of this process ended; true if it was this host's. */
+bool kolo_remote_reaped(struct kolo_remote *remote, pid_t pid, int wait_status);
+/** The command line that reaches the host, for people. */
+void kolo_remote_command(const struct kolo_remote_config *config, const struct kolo_host *host,
+                         struct kolo_texts *argv);
+/** After the loop ran. */
+void kolo_remote_fini(struct kolo_remote *remote);
+
+#endif

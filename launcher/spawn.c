@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// fork and exec. Between the two only async-signal-safe calls are made; what fails there travels
+// back through a pipe that a successful exec closes.
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "launcher/spawn.h"
+
+enum stage { STAGE_NONE, STAGE_DIRECTORY, STAGE_STREAMS, STAGE_BIND, STAGE_EXEC, STAGES };
+static const char *const stage_texts[STAGES] = {[STAGE_NONE] = "start",
+                                                [STAGE_DIRECTORY] = "enter the directory of",
+                                                [STAGE_STREAMS] = "set up the streams of",
+                                                [STAGE_BIND] = "bind",
+                                                [STAGE_EXEC] = "execute"};
+
+struct report {
+    enum stage stage;
+    int error;
+};
+
+kolo_status kolo_pipe(int ends_out[2])
+{
+    if (pipe2(ends_out, O_CLOEXEC) != 0)
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "pipe");
+    return KOLO_OK;
+}
+
+kolo_status kolo_streams_secure(void)
+{
+    int fd;
+    do {
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (fd < 0)
+            return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "open /dev/null");
+        if (fd <= STDERR_FILENO)
+            (void)fcntl(fd, F_SETFD, 0);
+    } while (fd < STDERR_FILENO);
+    if (fd > STDERR_FILENO)
+        close(fd);
+    return KOLO_OK;
+}
+
+static void default_signals(void)
+{
+    struct sigaction action = {.sa_handler = SIG_DFL};
+    for (int number = 1; number < NSIG; number++)
+        (void)sigaction(number, &action, NULL); /* fails for KILL, STOP and libc's own */
+    sigset_t none;
+    sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static bool set_streams(const int fds[3])
+{
+    int null = -1;
+    for (int i = 0; i < 3; i++) {
+        int fd = fds[i];
+        if (fd < 0 && null < 0)
+            null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (dup2(fd < 0 ? null : fd, i) < 0)
+            return false;
+    }
+    return true;
+}
+
+/* In the child. Sources of the streams are above 2 (kolo_streams_secure), so none is overwritten.
+ */
+static enum stage become(const struct kolo_spawn *spawn, pid_t parent)
+{
+    (void)setsid();
+    if (spawn->death_signal)
+        (void)prctl(PR_SET_PDEATHSIG, spawn->death_signal);
+    if (getppid() != parent)
+        _exit(1); /* the parent died before the line above: nobody would tell us */
+    default_signals();
+    if (!set_streams(spawn->fds))
+        return STAGE_STREAMS;
+    if (spawn->cwd && chdir(spawn->cwd) != 0)
+        return STAGE_DIRECTORY;
+    if (spawn->cpus && sched_setaffinity(0, sizeof *spawn->cpus, spawn->cpus) != 0)
+        return STAGE_BIND;
+    (void)close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+    execve(spawn->path, spawn->argv, spawn->env);
+    return STAGE_EXEC;
+}
+
+static void child_main(const struct kolo_spawn *spawn, pid_t parent, int report_fd)
+{
+    struct report report = {.stage = become(spawn, parent), .error = errno};
+    ssize_t sent = write(report_fd, &report, sizeof report);
+    _exit(sent == sizeof report ? 127 : 126);
+}
+
+static ssize_t read_report(int fd, struct report *report)
+{
+    ssize_t got;
+    do
+        got = read(fd, report, sizeof *report);
+    while (got < 0 && errno == EINTR);
+    return got;
+}
+
+kolo_status kolo_spawn(const struct kolo_spawn *spawn, pid_t *pid_out, int *error_out)
+{
+    int ends[2];
+    *error_out = 0;
+    kolo_status status = kolo_pipe(ends);
+    if (status != KOLO_OK)
+        return status;
+    pid_t parent = getpid();
+    sigset_t all, before; /* no handler of ours may run in the child: libuv's write to our pipe */
+    sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    pid_t pid = fork();
+    int error = errno;
+    if (pid == 0)
+        child_main(spawn, parent, ends[1]);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    close(ends[1]);
+    struct report report = {.stage = STAGE_NONE};
+    ssize_t got = pid < 0 ? 0 : read_report(ends[0], &report);
+    close(ends[0]);
+    if (pid < 0) {
+        *error_out = error;
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "cannot start %s", spawn->path);
+    }
+    if (got == 0) {
+        *pid_out = pid;
+        return KOLO_OK;
+    }
+    (void)waitpid(pid, NULL, 0);
+    *error_out = report.error;
+    if (got != sizeof report || report.stage >= STAGES)
+        report.stage = STAGE_NONE;
+    return kolo_fail_errno(KOLO_ERR_SYSTEM, report.error, "cannot %s %s%s%s",
+                           stage_texts[report.stage], spawn->path,
+                           report.stage == STAGE_DIRECTORY ? ", " : "",
+                           report.stage == STAGE_DIRECTORY ? spawn->cwd : "");
+}
+
+/* 0, or why @p file cannot be executed. */
+static int executable(const char *file)
+{
+    struct stat facts;
+    if (stat(file, &facts) != 0)
+        return errno;
+    if (!S_ISREG(facts.st_mode))
+        return EACCES;
+    return access(file, X_OK) == 0 ? 0 : errno;
+}
+
+kolo_status kolo_program_find(const char *name, const char *cwd, const char *path, char *found_out,
+                              size_t capacity, int *error_out)
+{
+    char file[PATH_MAX];
+    *error_out = ENOENT;
+    const char *folder = strchr(name, '/') ? cwd : path;
+    const char *separators = folder == path ? ":" : "";
+    while (folder) {
+        size_t len = strcspn(folder, separators);
+        if (!*separators)
+            len = strlen(folder);
+        int written = name[0] == '/' ? snprintf(file, sizeof file, "%s", name)
+                                     : snprintf(file, sizeof file, "%.*s/%s", (int)len,
+                                                len ? folder : ".", name);
+        int error = written < (int)sizeof file ? executable(file) : ENAMETOOLONG;
+        if (error == 0 && strlen(file) < capacity) {
+            memcpy(found_out, file, strlen(file) + 1);
+            return KOLO_OK;
+        }
+        if (error == EACCES || *error_out == ENOENT)
+            *error_out = error;
+        folder = *separators && folder[len] ? folder + len + 1 : NULL;
+    }
+    return kolo_fail_errno(KOLO_ERR_NOT_FOUND, *error_out, "program '%s'%s%s", name,
+                           *separators ? " in PATH" : " in ", *separators ? "" : cwd);
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starting processes that cannot outlive their parent, and finding all that came of them.
+#ifndef KOLO_LAUNCHER_SPAWN_H
+#define KOLO_LAUNCHER_SPAWN_H
+
+#include <sched.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/status.h"
+
+struct kolo_spawn {
+    const char *path; /* executed as it is, no search */
+    char *const *argv;
+    char *const *env;
+    const char *cwd;       /* NULL: the parent's */
+    int fds[3];            /* its standard streams; -1: /dev/null */
+    int death_signal;      /* what it gets when the thread that called this ends; 0: nothing */
+    const cpu_set_t *cpus; /* NULL: the parent's */
+};
+
+/** Starts @p spawn as the leader of a session of its own, with default signal handling and no file
+ * descriptors but its standard streams. Returns once it has been executed.
+ *  @return KOLO_OK; ERR_SYSTEM with what failed in the detail and its errno in *error_out. */
+kolo_status kolo_spawn(const struct kolo_spawn *spawn, pid_t *pid_out,
+                       int *error_out) KOLO_NODISCARD;
+
+/** The file that executing @p name in directory @p cwd with search path @p path means: executable,
+ * no directory. ERR_NOT_FOUND (*error_out ENOENT or EACCES) names what was looked for. */
+kolo_status kolo_program_find(const char *name, const char *cwd, const char *path, char *found_out,
+                              size_t capacity, int *error_out) KOLO_NODISCARD;
+
+/** Sends @p signal to every living descendant of @p root (not to itself).
+ *  @return how many there were; orphans count where the root is their reaper (a subreaper). */
+int kolo_tree_signal(pid_t root, int signal);
+
+/** Both ends close-on-exec; ERR_SYSTEM. */
+kolo_status kolo_pipe(int ends_out[2]) KOLO_NODISCARD;
+
+/** Makes sure that descriptors 0, 1 and 2 are open, so that no file gets such a number. */
+kolo_status kolo_streams_secure(void) KOLO_NODISCARD;
+
+#endif

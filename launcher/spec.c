@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// The job as an agent is told it: lists of texts, and the body of a JOB frame.
+#include <string.h>
+
+#include "base/alloc.h"
+#include "launcher/frames.h"
+
+enum { TEXTS_MAX = 1 << 20, SPEC_FIXED_BYTES = 64 };
+
+kolo_status kolo_texts_add(struct kolo_texts *texts, const char *text)
+{
+    void *at = texts->at;
+    kolo_status status = kolo_grow(&at, &texts->capacity, texts->count + 2, sizeof(char *));
+    if (status != KOLO_OK)
+        return status;
+    texts->at = at;
+    char *copy = kolo_strdup(text);
+    if (!copy)
+        return KOLO_ERR_NO_MEMORY;
+    texts->at[texts->count++] = copy;
+    texts->at[texts->count] = NULL;
+    return KOLO_OK;
+}
+
+kolo_status kolo_texts_define(struct kolo_texts *texts, const char *name, const char *value)
+{
+    size_t name_len = strlen(name), value_len = strlen(value);
+    char *entry = kolo_calloc(name_len + value_len + 2, 1);
+    if (!entry)
+        return KOLO_ERR_NO_MEMORY;
+    memcpy(entry, name, name_len);
+    entry[name_len] = '=';
+    memcpy(entry + name_len + 1, value, value_len);
+    for (size_t i = 0; i < texts->count; i++) {
+        if (strncmp(texts->at[i], entry, name_len + 1) != 0)
+            continue;
+        kolo_free_memory(texts->at[i]);
+        texts->at[i] = entry;
+        return KOLO_OK;
+    }
+    kolo_status status = kolo_texts_add(texts, entry);
+    kolo_free_memory(entry);
+    return status;
+}
+
+void kolo_texts_fini(struct kolo_texts *texts)
+{
+    for (size_t i = 0; i < texts->count; i++)
+        kolo_free_memory(texts->at[i]);
+    kolo_free_memory(texts->at);
+    *texts = (struct kolo_texts){.at = NULL};
+}
+
+static size_t texts_bytes(const struct kolo_texts *texts)
+{
+    size_t bytes = sizeof(uint32_t);
+    for (size_t i = 0; i < texts->count; i++)
+        bytes += sizeof(uint32_t) + strlen(texts->at[i]);
+    return bytes;
+}
+
+static void write_texts(struct kolo_writer *writer, const struct kolo_texts *texts)
+{
+    kolo_write_u32(writer, (uint32_t)texts->count);
+    for (size_t i = 0; i < texts->count; i++)
+        kolo_write_blob(writer, texts->at[i], strlen(texts->at[i]));
+}
+
+/* A blob as a NUL-terminated copy; NULL if it holds a NUL or memory is short. */
+static char *read_string(struct kolo_reader *reader)
+{
+    size_t bytes = 0;
+    const uint8_t *data = kolo_read_blob(reader, &bytes);
+    if (!data || reader->failed || memchr(data, 0, bytes)) {
+        reader->failed = true;
+        return NULL;
+    }
+    char *text = kolo_calloc(bytes + 1, 1);
+    if (text)
+        memcpy(text, data, bytes);
+    else
+        reader->failed = true;
+    return text;
+}
+
+static kolo_status read_texts(struct kolo_reader *reader, struct kolo_texts *texts)
+{
+    size_t count = kolo_read_u32(reader);
+    if (count > TEXTS_MAX)
+        return kolo_fail(KOLO_ERR_DATA, "a list of %zu texts", count);
+    for (size_t i = 0; i < count && !reader->failed; i++) {
+        char *text = read_string(reader);
+        if (!text)
+            break;
+        kolo_status status = kolo_texts_add(texts, text);
+        kolo_free_memory(text);
+        if (status != KOLO_OK)
+            return status;
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_spec_pack(const struct kolo_spec *spec, uint8_t **data_out, size_t *bytes_out)
+{
+    size_t bytes =
+        SPEC_FIXED_BYTES + strlen(spec->cwd) + texts_bytes(&spec->argv) + texts_bytes(&spec->env);
+    if (bytes > KOLO_FRAME_BODY_MAX)
+        return kolo_fail(KOLO_ERR_INVALID, "arguments and environment of %zu bytes are too much",
+                         bytes);
+    uint8_t *data = kolo_calloc(bytes, 1);
+    if (!data)
+        return KOLO_ERR_NO_MEMORY;
+    struct kolo_writer writer = kolo_writer_over(data, bytes);
+    kolo_write_blob(&writer, spec->cwd, strlen(spec->cwd));
+    write_texts(&writer, &spec->argv);
+    write_texts(&writer, &spec->env);
+    kolo_write_u32(&writer, spec->size);
+    kolo_write_u32(&writer, spec->first_rank);
+    kolo_write_u32(&writer, spec->ranks);
+    kolo_write_u8(&writer, spec->has_input);
+    kolo_write_u8(&writer, (uint8_t)spec->bind);
+    kolo_write_u32(&writer, spec->peer_timeout_ms);
+    kolo_write_u32(&writer, spec->credit_bytes);
+    kolo_status status = kolo_writer_finish(&writer, data, bytes_out);
+    if (status == KOLO_OK)
+        *data_out = data;
+    else
+        kolo_free_memory(data);
+    return status;
+}
+
+kolo_status kolo_spec_unpack(struct kolo_reader *reader, struct kolo_spec *spec_out)
+{
+    kolo_status status = KOLO_OK;
+    *spec_out = (struct kolo_spec){.cwd = read_string(reader)};
+    KOLO_TRY(read_texts(reader, &spec_out->argv));
+    KOLO_TRY(read_texts(reader, &spec_out->env));
+    spec_out->size = kolo_read_u32(reader);
+    spec_out->first_rank = kolo_read_u32(reader);
+    spec_out->ranks = kolo_read_u32(reader);
+    spec_out->has_input = kolo_read_u8(reader) != 0;
+    unsigned bind = kolo_read_u8(reader);
+    spec_out->bind = (enum kolo_bind)bind;
+    spec_out->peer_timeout_ms = kolo_read_u32(reader);
+    spec_out->credit_bytes = kolo_read_u32(reader);
+    KOLO_TRY(kolo_reader_finish(reader, "the job's description"));
+    if (spec_out->argv.count == 0 || bind >= KOLO_BINDS || spec_out->ranks == 0 ||
+        spec_out->ranks > spec_out->size || spec_out->first_rank > spec_out->size - spec_out->ranks)
+        status = kolo_fail(KOLO_ERR_DATA, "the job's description makes no sense");
+out:
+    return status;
+}
+
+void kolo_spec_fini(struct kolo_spec *spec)
+{
+    for (size_t i = 0; i < spec->env.count; i++) /* the secret is among them */
+        explicit_bzero(spec->env.at[i], strlen(spec->env.at[i]));
+    kolo_free_memory(spec->cwd);
+    kolo_texts_fini(&spec->argv);
+    kolo_texts_fini(&spec->env);
+    *spec = (struct kolo_spec){.cwd = NULL};
+}

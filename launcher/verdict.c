@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of evidence decides. A rank's connection to the store falls the moment it dies, often
+// before its agent reports its end; so both count as evidence, and the rank whose evidence came
+// first is the one that is named, once it is known how it ended.
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "launcher/verdict.h"
+
+enum { TROUBLE_MAX = KOLO_DETAIL_MAX, SIGNAL_STATUS = 128 };
+
+struct fate {
+    const char *host;
+    uint32_t pid;
+    uint64_t seen; /* position of the first evidence of its end; 0: none */
+    bool has_left, was_lost, has_ended;
+    struct kolo_outcome outcome;
+};
+
+struct kolo_verdict {
+    int size;
+    uint64_t clock; /* counts evidence */
+    uint64_t trouble_seen;
+    int trouble_status;
+    char trouble[TROUBLE_MAX];
+    struct fate fates[];
+};
+
+kolo_status kolo_verdict_create(int size, struct kolo_verdict **verdict_out)
+{
+    struct kolo_verdict *verdict =
+        kolo_calloc(1, sizeof *verdict + (size_t)size * sizeof verdict->fates[0]);
+    if (!verdict)
+        return KOLO_ERR_NO_MEMORY;
+    verdict->size = size;
+    *verdict_out = verdict;
+    return KOLO_OK;
+}
+
+void kolo_verdict_destroy(struct kolo_verdict *verdict)
+{
+    kolo_free_memory(verdict);
+}
+
+static bool is_rank(const struct kolo_verdict *verdict, int rank)
+{
+    return rank >= 0 && rank < verdict->size;
+}
+
+static void see(struct kolo_verdict *verdict, struct fate *fate)
+{
+    if (fate->seen == 0)
+        fate->seen = ++verdict->clock;
+}
+
+void kolo_verdict_started(struct kolo_verdict *verdict, int rank, const char *host, uint32_t pid)
+{
+    if (!is_rank(verdict, rank))
+        return;
+    verdict->fates[rank].host = host;
+    verdict->fates[rank].pid = pid;
+}
+
+void kolo_verdict_left(struct kolo_verdict *verdict, int rank)
+{
+    if (is_rank(verdict, rank))
+        verdict->fates[rank].has_left = true;
+}
+
+void kolo_verdict_lost(struct kolo_verdict *verdict, int rank)
+{
+    if (!is_rank(verdict, rank))
+        return;
+    verdict->fates[rank].was_lost = true;
+    see(verdict, &verdict->fates[rank]);
+}
+
+static bool is_failure(const struct fate *fate)
+{
+    return fate->has_ended && (fate->outcome.signal != 0 || fate->outcome.status != 0);
+}
+
+bool kolo_verdict_ended(struct kolo_verdict *verdict, const struct kolo_outcome *outcome)
+{
+    if (outcome->rank >= (uint32_t)verdict->size)
+        return false;
+    struct fate *fate = &verdict->fates[outcome->rank];
+    if (fate->has_ended)
+        return false;
+    fate->outcome = *outcome;
+    fate->has_ended = true;
+    see(verdict, fate);
+    return is_failure(fate);
+}
+
+void kolo_verdict_trouble(struct kolo_verdict *verdict, int exit_status, const char *format, ...)
+{
+    if (verdict->trouble_seen != 0)
+        return;
+    verdict->trouble_seen = ++verdict->clock;
+    verdict->trouble_status = exit_status;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(verdict->trouble, sizeof verdict->trouble, format, arguments);
+    va_end(arguments);
+}
+
+bool kolo_verdict_is_deserter(const struct kolo_verdict *verdict, int rank)
+{
+    if (!is_rank(verdict, rank))
+        return false;
+    const struct fate *fate = &verdict->fates[rank];
+    return fate->has_ended && !is_failure(fate) && fate->was_lost && !fate->has_left;
+}
+
+bool kolo_verdict_has_left(const struct kolo_verdict *verdict, int rank)
+{
+    return is_rank(verdict, rank) && verdict->fates[rank].has_left;
+}
+
+bool kolo_verdict_has_ended(const struct kolo_verdict *verdict, int rank)
+{
+    return is_rank(verdict, rank) && verdict->fates[rank].has_ended;
+}
+
+void kolo_outcome_text(const struct kolo_outcome *outcome, char *text, size_t capacity)
+{
+    if (outcome->signal == 0) {
+        snprintf(text, capacity, "exited with status %u", outcome->status);
+        return;
+    }
+    const char *name = sigabbrev_np((int)outcome->signal);
+    snprintf(
+        text, capacity, "was killed by signal %u (%s%s)%s%s", outcome->signal, name ? "SIG" : "",
+        name ? name : "unknown", outcome->core_dumped ? ", core dumped" : "",
+        outcome->memory_ran_out ? ", while the kernel's out-of-memory killer was at work" : "");
+}
+
+static int exit_status_of(const struct fate *fate)
+{
+    return fate->outcome.signal ? SIGNAL_STATUS + (int)fate->outcome.signal
+                                : (int)fate->outcome.status;
+}
+
+static void describe(const struct kolo_verdict *verdict, const struct fate *fate, char *text,
+                     size_t capacity)
+{
+    char how[256];
+    kolo_outcome_text(&fate->outcome, how, sizeof how);
+    snprintf(text, capacity, "rank %d (%s, pid %u) %s", (int)(fate - verdict->fates),
+             fate->host ? fate->host : "?", fate->pid ? fate->pid : fate->outcome.pid, how);
+}
+
+/* The first by evidence that failed, or that left the others alone. */
+static const struct fate *first_of(const struct kolo_verdict *verdict, bool deserters)
+{
+    const struct fate *first = NULL;
+    for (int rank = 0; rank < verdict->size; rank++) {
+        const struct fate *fate = &verdict->fates[rank];
+        bool fits = deserters ? kolo_verdict_is_deserter(verdict, rank) : is_failure(fate);
+        if (fits && (!first || fate->seen < first->seen))
+            first = fate;
+    }
+    return first;
+}
+
+int kolo_verdict_finish(const struct kolo_verdict *verdict, char *line, size_t capacity)
+{
+    const struct fate *failed = first_of(verdict, false);
+    const struct fate *deserter = first_of(verdict, true);
+    char text[512], before[512];
+    line[0] = '\0';
+    if (verdict->trouble_seen && (!failed || verdict->trouble_seen < failed->seen)) {
+        snprintf(line, capacity, "%s", verdict->trouble);
+        return verdict->trouble_status;
+    }
+    if (!failed)
+        return 0;
+    describe(verdict, failed, text, sizeof text);
+    double age = (double)failed->outcome.age_ms / 1000;
+    if (deserter && deserter->seen < failed->seen) {
+        describe(verdict, deserter, before, sizeof before);
+        snprintf(line, capacity,
+                 "%s without kolo_finalize, then %s after %.1f s; the job was ended", before, text,
+                 age);
+    } else {
+        snprintf(line, capacity, "%s after %.1f s; the job was ended", text, age);
+    }
+    return exit_status_of(failed);
+}

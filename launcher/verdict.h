@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who failed first. Collects what is learnt of each rank, in the order in which it is learnt, and
+// turns it into one line and an exit status. Pure: no I/O, no clock.
+#ifndef KOLO_LAUNCHER_VERDICT_H
+#define KOLO_LAUNCHER_VERDICT_H
+
+#include "launcher/frames.h"
+
+struct kolo_verdict;
+
+kolo_status kolo_verdict_create(int size, struct kolo_verdict **verdict_out) KOLO_NODISCARD;
+void kolo_verdict_destroy(struct kolo_verdict *verdict);
+
+/** @p rank runs at @p host (lent) as @p pid. */
+void kolo_verdict_started(struct kolo_verdict *verdict, int rank, const char *host, uint32_t pid);
+/** The connection of @p rank to the store ended: after a goodbye, or without one. */
+void kolo_verdict_left(struct kolo_verdict *verdict, int rank);
+void kolo_verdict_lost(struct kolo_verdict *verdict, int rank);
+/** @p rank ended. True if that fails the job: not with status 0. */
+bool kolo_verdict_ended(struct kolo_verdict *verdict, const struct kolo_outcome *outcome);
+/** Something else ended the job: a host lost, a deadline, a signal. Only the first one counts. */
+void kolo_verdict_trouble(struct kolo_verdict *verdict, int exit_status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/** Ended with status 0, having been connected, without a goodbye. */
+bool kolo_verdict_is_deserter(const struct kolo_verdict *verdict, int rank);
+bool kolo_verdict_has_left(const struct kolo_verdict *verdict, int rank);
+bool kolo_verdict_has_ended(const struct kolo_verdict *verdict, int rank);
+
+/** "was killed by signal 9 (SIGKILL)", "exited with status 3". */
+void kolo_outcome_text(const struct kolo_outcome *outcome, char *text, size_t capacity);
+
+/** The exit status, and what to say about it ("" for success). */
+int kolo_verdict_finish(const struct kolo_verdict *verdict, char *line, size_t capacity);
+
+#endif

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agent's loop: takes a job, runs its ranks, and is gone only when all that came of them is.
+//
+//   WAITING --JOB--> PREPARED --START--> RUNNING --last rank ended--> LINGERING --time--> ENDING
+//      any state --END, hang-up, silence, signal--> ENDING --time--> KILLING --nobody left--> DONE
+//
+// LINGERING leaves what the ranks left behind (the tee of a shell's >(tee log)) a moment to finish;
+// ENDING has sent SIGTERM, KILLING sends SIGKILL every tick. In all three the state goes on to DONE
+// as soon as no process is left and every stream has been sent.
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <kolo/version.h>
+
+#include "base/clock.h"
+#include "launcher/agent.h"
+#include "launcher/channel.h"
+#include "launcher/children.h"
+#include "launcher/spawn.h"
+
+enum {
+    TICK_MS = 10,
+    LINGER_TICK_MS = 2,
+    JOB_WAIT_MS = 60000, /* kolorun sends the job as soon as it has heard us */
+    LINGER_MS = 500,     /* for what the ranks left behind */
+    TERM_MS = 300,       /* between SIGTERM and SIGKILL */
+    STRAY_MS = 1000,     /* a stream that a process outside the job holds open */
+    KILL_MS = 5000,      /* a process in uninterruptible sleep is given up after this */
+    EXIT_TROUBLE = 1
+};
+
+enum state { WAITING, PREPARED, RUNNING, LINGERING, ENDING, KILLING, DONE, STATES };
+
+static const bool may_follow[STATES][STATES] = {
+    [WAITING] = {[PREPARED] = true, [ENDING] = true, [KILLING] = true},
+    [PREPARED] = {[RUNNING] = true, [ENDING] = true, [KILLING] = true},
+    [RUNNING] = {[LINGERING] = true, [ENDING] = true, [KILLING] = true},
+    [LINGERING] = {[ENDING] = true, [KILLING] = true, [DONE] = true},
+    [ENDING] = {[KILLING] = true, [DONE] = true},
+    [KILLING] = {[DONE] = true},
+};
+
+struct worker {
+    uv_loop_t loop;
+    struct kolo_channel channel;
+    uv_signal_t child, term, hang, intr;
+    uv_timer_t tick;
+    struct kolo_spec spec;
+    struct kolo_children *children;
+    enum state state;
+    kolo_deadline deadline; /* of the state */
+    int exit_status;
+};
+
+static void move(struct worker *worker, enum state state, int64_t limit_ms)
+{
+    if (!may_follow[worker->state][state])
+        return;
+    worker->state = state;
+    worker->deadline = kolo_deadline_in_ms(limit_ms);
+}
+
+static void close_handle(uv_handle_t *handle)
+{
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+/* Everything is gone: the loop ends when the handles are closed. */
+static void finish(struct worker *worker)
+{
+    if (worker->children)
+        kolo_children_close(worker->children);
+    kolo_channel_close(&worker->channel);
+    close_handle((uv_handle_t *)&worker->child);
+    close_handle((uv_handle_t *)&worker->term);
+    close_handle((uv_handle_t *)&worker->hang);
+    close_handle((uv_handle_t *)&worker->intr);
+    close_handle((uv_handle_t *)&worker->tick);
+}
+
+static void done(struct worker *worker)
+{
+    move(worker, DONE, -1);
+    kolo_channel_send(&worker->channel, KOLO_FRAME_DONE, NULL, 0);
+    if (worker->channel.has_ended)
+        finish(worker);
+}
+
+static void drained(void *context)
+{
+    struct worker *worker = context;
+    if (worker->state == DONE)
+        finish(worker);
+}
+
+static void reap(struct worker *worker, bool *nobody_out)
+{
+    int wait_status;
+    pid_t pid;
+    while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0)
+        if (worker->children)
+            kolo_children_reaped(worker->children, pid, wait_status);
+    *nobody_out = pid < 0 && errno == ECHILD;
+}
+
+static void on_tick(uv_timer_t *timer);
+
+static void end(struct worker *worker, enum state state)
+{
+    if (worker->state >= ENDING && state <= worker->state)
+        return;
+    move(worker, state, state == KILLING ? KILL_MS : TERM_MS);
+    (void)kolo_tree_signal(getpid(), state == KILLING ? SIGKILL : SIGTERM);
+    if (!uv_is_closing((uv_handle_t *)&worker->tick))
+        (void)uv_timer_start(&worker->tick, on_tick, 0, TICK_MS);
+}
+
+static bool streams_ended(struct worker *worker)
+{
+    int64_t idle_ms = 0;
+    if (!worker->children || kolo_children_streams(worker->children, &idle_ms) == 0)
+        return true;
+    return idle_ms > STRAY_MS;
+}
+
+static void advance(struct worker *worker)
+{
+    bool nobody;
+    reap(worker, &nobody);
+    if (worker->state == RUNNING && kolo_children_running(worker->children) == 0) {
+        move(worker, LINGERING, LINGER_MS);
+        (void)uv_timer_start(&worker->tick, on_tick, LINGER_TICK_MS, LINGER_TICK_MS);
+    }
+    if (worker->state < LINGERING || worker->state == DONE)
+        return;
+    if (nobody && streams_ended(worker)) {
+        done(worker);
+        return;
+    }
+    bool passed = kolo_deadline_passed(worker->deadline);
+    if (nobody || (!passed && worker->state != KILLING))
+        return;
+    if (worker->state == KILLING && passed) {
+        kolo_channel_send(&worker->channel, KOLO_FRAME_NOTE, "a process could not be killed", 29);
+        done(worker);
+        return;
+    }
+    if (worker->state == KILLING)
+        (void)kolo_tree_signal(getpid(), SIGKILL);
+    else
+        end(worker, worker->state == LINGERING ? ENDING : KILLING);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    advance(timer->data);
+}
+
+static void on_child(uv_signal_t *handle, int number)
+{
+    (void)number;
+    advance(handle->data);
+}
+
+static void hang_up(struct worker *worker)
+{
+    worker->exit_status = EXIT_TROUBLE;
+    if (worker->children)
+        kolo_children_mute(worker->children);
+    end(worker, ENDING);
+}
+
+static void on_term(uv_signal_t *handle, int number)
+{
+    (void)number;
+    hang_up(handle->data);
+}
+
+static void channel_ended(void *context, kolo_status why)
+{
+    (void)why; /* closed, silent or nonsense: there is nobody to tell */
+    struct worker *worker = context;
+    if (worker->state == DONE)
+        finish(worker);
+    else
+        hang_up(worker);
+}
+
+static void refuse(struct worker *worker, int exit_status)
+{
+    uint8_t body[KOLO_DETAIL_MAX + 8];
+    size_t bytes = 0;
+    struct kolo_writer writer = kolo_writer_over(body, sizeof body);
+    kolo_write_u32(&writer, (uint32_t)exit_status);
+    kolo_write_text(&writer, kolo_error_detail());
+    if (kolo_writer_finish(&writer, body, &bytes) == KOLO_OK)
+        kolo_channel_send(&worker->channel, KOLO_FRAME_REFUSED, body, bytes);
+}
+
+static kolo_status take_job(struct worker *worker, struct kolo_reader *body)
+{
+    if (worker->state != WAITING)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "a second job");
+    kolo_status status = kolo_spec_unpack(body, &worker->spec);
+    if (status != KOLO_OK)
+        return status;
+    int exit_status = EXIT_TROUBLE;
+    kolo_channel_watch(&worker->channel, worker->spec.peer_timeout_ms);
+    status = kolo_children_prepare(&worker->loop, &worker->channel, &worker->spec,
+                                   &worker->children, &exit_status);
+    if (status != KOLO_OK) {
+        refuse(worker, exit_status);
+        return KOLO_OK; /* kolorun ends it */
+    }
+    move(worker, PREPARED, -1);
+    kolo_channel_send(&worker->channel, KOLO_FRAME_PREPARED, NULL, 0);
+    return KOLO_OK;
+}
+
+static kolo_status start(struct worker *worker)
+{
+    if (worker->state != PREPARED)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "a start without a job");
+    move(worker, RUNNING, -1);
+    if (kolo_children_start(worker->children) != KOLO_OK) {
+        refuse(worker, 126);
+        end(worker, KILLING);
+    }
+    return KOLO_OK;
+}
+
+static kolo_status on_frame(void *context, enum kolo_frame_type type, struct kolo_reader *body)
+{
+    struct worker *worker = context;
+    uint32_t value = 0;
+    if (type == KOLO_FRAME_JOB)
+        return take_job(worker, body);
+    if (type == KOLO_FRAME_START)
+        return start(worker);
+    if (type == KOLO_FRAME_BEAT)
+        return KOLO_OK;
+    if (type == KOLO_FRAME_END) {
+        end(worker, KILLING);
+        advance(worker);
+        return KOLO_OK;
+    }
+    if (!worker->children)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "%s without a job", kolo_frame_text(type));
+    if (type == KOLO_FRAME_INPUT) {
+        kolo_children_input(worker->children, body->at, kolo_reader_left(body));
+        return KOLO_OK;
+    }
+    value = kolo_read_u32(body);
+    if (body->failed)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "a short %s", kolo_frame_text(type));
+    if (type == KOLO_FRAME_CREDIT)
+        kolo_children_credit(worker->children, value);
+    else if (type == KOLO_FRAME_SIGNAL && value < NSIG)
+        kolo_children_signal(worker->children, (int)value);
+    else
+        return kolo_fail(KOLO_ERR_PROTOCOL, "%s is not for an agent", kolo_frame_text(type));
+    return KOLO_OK;
+}
+
+static void greet(struct worker *worker)
+{
+    char host[256] = "";
+    (void)gethostname(host, sizeof host - 1);
+    uint8_t body[1024];
+    size_t bytes = 0;
+    struct kolo_writer writer = kolo_writer_over(body, sizeof body);
+    kolo_write_u32(&writer, KOLO_AGENT_PROTOCOL);
+    kolo_write_text(&writer, KOLO_VERSION);
+    kolo_write_text(&writer, host);
+    kolo_write_u32(&writer, (uint32_t)getpid());
+    kolo_channel_send_raw(&worker->channel, kolo_preamble, KOLO_PREAMBLE_BYTES);
+    if (kolo_writer_finish(&writer, body, &bytes) == KOLO_OK)
+        kolo_channel_send(&worker->channel, KOLO_FRAME_READY, body, bytes);
+    kolo_channel_watch(&worker->channel, JOB_WAIT_MS);
+}
+
+static void watch_signal(struct worker *worker, uv_signal_t *handle, uv_signal_cb callback,
+                         int number)
+{
+    (void)uv_signal_init(&worker->loop, handle);
+    handle->data = worker;
+    (void)uv_signal_start(handle, callback, number);
+}
+
+int kolo_worker_main(int fd_in, int fd_out)
+{
+    struct worker worker = {.state = WAITING, .deadline = KOLO_NEVER};
+    (void)signal(SIGPIPE, SIG_IGN);
+    if (uv_loop_init(&worker.loop) != 0)
+        return EXIT_TROUBLE;
+    worker.channel.frame = on_frame;
+    worker.channel.ended = channel_ended;
+    worker.channel.drained = drained;
+    worker.channel.context = &worker;
+    watch_signal(&worker, &worker.child, on_child, SIGCHLD);
+    watch_signal(&worker, &worker.term, on_term, SIGTERM);
+    watch_signal(&worker, &worker.hang, on_term, SIGHUP);
+    watch_signal(&worker, &worker.intr, on_term, SIGINT);
+    (void)uv_timer_init(&worker.loop, &worker.tick);
+    worker.tick.data = &worker;
+    kolo_status status = kolo_channel_open(&worker.channel, &worker.loop, fd_in, fd_out, false);
+    if (status == KOLO_OK)
+        greet(&worker);
+    else
+        hang_up(&worker);
+    (void)uv_run(&worker.loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&worker.loop);
+    kolo_children_destroy(worker.children);
+    kolo_spec_fini(&worker.spec);
+    kolo_frames_fini(&worker.channel.frames);
+    return worker.exit_status;
+}

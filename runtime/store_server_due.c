@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// What comes to the server with time alone: the end of the start, of the wait for a verdict, and
+// stalls that have lasted.
+#include "runtime/store_server.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+struct words {
+    char *at;
+    size_t left;
+};
+
+static void say(struct words *words, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(struct words *words, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(words->at, words->left, format, arguments);
+    va_end(arguments);
+    if (length <= 0)
+        return;
+    size_t taken = (size_t)length < words->left ? (size_t)length : words->left - 1;
+    words->at += taken;
+    words->left -= taken;
+}
+
+/** The ranks that are not there, compressed: "rank 3" or "ranks 3, 5-7". */
+static void say_absent(const struct kolo_store_server *server, struct words *words)
+{
+    enum { ROOM_FOR_REST = 96 };
+    int size = server->config.size;
+    say(words, size - server->joined_count == 1 ? "rank " : "ranks ");
+    const char *comma = "";
+    for (int rank = 0; rank < size; rank++) {
+        int last = rank;
+        if (server->members[rank].state != MEMBER_ABSENT)
+            continue;
+        while (last + 1 < size && server->members[last + 1].state == MEMBER_ABSENT)
+            last++;
+        if (words->left < ROOM_FOR_REST) {
+            say(words, ", ...");
+            return;
+        }
+        say(words, last == rank ? "%s%d" : "%s%d-%d", comma, rank, last);
+        comma = ", ";
+        rank = last;
+    }
+}
+static void warn_stall(void *context, const struct kolo_stall *stall)
+{
+    enum { ROOM_FOR_REST = 96 };
+    struct kolo_store_server *server = context;
+    char text[KOLO_STORE_TEXT_MAX], waited[32];
+    struct words words = {text, sizeof text};
+    int missing = 0, named = 0;
+    if (server->has_failed || !server->config.events.notice)
+        return;
+    kolo_duration_format((kolo_now_ns() - stall->since_ns) / 1000000, waited, sizeof waited);
+    say(&words, "%.400s sequence %u: waiting for %s; ", stall->words, (unsigned int)stall->sequence,
+        waited);
+    for (int rank = 0; rank < server->config.size; rank++) {
+        const struct kolo_store_member *member = &server->members[rank];
+        if (kolo_stall_has(stall, rank))
+            continue;
+        missing++;
+        if (words.left < ROOM_FOR_REST + KOLO_STORE_HOST_MAX)
+            continue;
+        say(&words, "%srank %d (%s%s)", named++ ? ", " : "not there yet: ", rank, member->host,
+            member->state == MEMBER_JOINED ? "" : ", gone");
+    }
+    if (missing > named)
+        say(&words, " and %d more", missing - named);
+    if (!missing)
+        say(&words, "all ranks are there");
+    server->config.events.notice(server->config.events.context, text);
+}
+
+static void expire_start(struct kolo_store_server *server)
+{
+    char text[KOLO_STORE_TEXT_MAX], waited[32];
+    struct words words = {text, sizeof text};
+    if (!kolo_deadline_passed(server->start_by))
+        return;
+    kolo_duration_format((server->start_by - server->first_join_ns) / 1000000, waited,
+                         sizeof waited);
+    say_absent(server, &words);
+    say(&words, " of %d did not start within %s", server->config.size, waited);
+    kolo_server_fail(server, -1, KOLO_ERR_TIMEOUT, text, true);
+}
+
+static void expire_verdicts(struct kolo_store_server *server)
+{
+    for (int rank = 0; rank < server->config.size && !server->has_failed; rank++) {
+        char name[128], text[KOLO_STORE_TEXT_MAX];
+        struct kolo_store_member *member = &server->members[rank];
+        if (member->state != MEMBER_LOST)
+            continue;
+        if (!kolo_deadline_passed(member->verdict_by)) {
+            kolo_server_due_at(server, member->verdict_by);
+            continue;
+        }
+        kolo_server_name(server, rank, name, sizeof name);
+        snprintf(text, sizeof text, "%s lost its connection", name);
+        kolo_server_set_state(server, rank, MEMBER_DEAD);
+        kolo_server_fail(server, rank, KOLO_ERR_PEER, text, true);
+    }
+}
+
+void kolo_server_expire_own(struct kolo_store_server *server)
+{
+    expire_start(server);
+    kolo_server_due_at(server, server->start_by);
+    expire_verdicts(server);
+    kolo_server_due_at(server, kolo_stalls_expire(server->stalls, warn_stall, server));
+}

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks say to the server: one handler a message, each of which reads its body to the end
+// before it believes any of it. Any failure but ERR_NO_MEMORY is the rank's, and ends its
+// connection.
+#include "runtime/store_server.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+struct join {
+    int32_t rank, pid;
+    uint32_t size, timeout_ms;
+    char host[KOLO_STORE_HOST_MAX];
+    const uint8_t *peer;
+    size_t peer_bytes;
+};
+
+static bool check_join(struct kolo_store_connection *connection, const struct join *join)
+{
+    struct kolo_store_server *server = connection->server;
+    int size = server->config.size;
+    char text[KOLO_STORE_TEXT_MAX], other[128];
+    const char *owner = server->config.owner ? server->config.owner : "the rendezvous";
+    if (join->size != (uint32_t)size) {
+        snprintf(text, sizeof text,
+                 "rank %d (%s, pid %d) says the job has %u ranks, %s says %d; start all with the "
+                 "same size",
+                 (int)join->rank, join->host, (int)join->pid, (unsigned int)join->size, owner,
+                 size);
+    } else if (join->rank < 0 || join->rank >= size) {
+        snprintf(text, sizeof text,
+                 "rank %d (%s, pid %d) is not in a job of %d ranks; ranks are 0 to %d",
+                 (int)join->rank, join->host, (int)join->pid, size, size - 1);
+    } else if (server->members[join->rank].state != MEMBER_ABSENT) {
+        kolo_server_name(server, join->rank, other, sizeof other);
+        snprintf(text, sizeof text,
+                 "%s is there already and another process (%s, pid %d) joins as rank %d; give each "
+                 "process its own rank",
+                 other, join->host, (int)join->pid, (int)join->rank);
+    } else {
+        return true;
+    }
+    kolo_server_reject_join(connection, join->rank, text);
+    return false;
+}
+
+static kolo_status make_world(const struct kolo_store_server *server,
+                              struct kolo_message **message_out)
+{
+    size_t bytes = 4;
+    for (int rank = 0; rank < server->config.size; rank++)
+        bytes += 4 + server->members[rank].peer_bytes;
+    if (bytes >= KOLO_STORE_MESSAGE_MAX)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "the table of %d ranks takes %zu bytes, more than %d; fewer transports "
+                         "(KOLO_TRANSPORT) make it smaller",
+                         server->config.size, bytes, KOLO_STORE_MESSAGE_MAX);
+    struct kolo_writer body;
+    struct kolo_message *message = kolo_message_create(KOLO_STORE_WORLD, bytes, &body);
+    if (!message)
+        return KOLO_ERR_NO_MEMORY;
+    kolo_write_u32(&body, (uint32_t)server->config.size);
+    for (int rank = 0; rank < server->config.size; rank++)
+        kolo_write_blob(&body, server->members[rank].peer, server->members[rank].peer_bytes);
+    kolo_status status = kolo_message_seal(message, &body);
+    if (status == KOLO_OK)
+        *message_out = message;
+    else
+        kolo_message_drop(message);
+    return status;
+}
+
+static void start_world(struct kolo_store_server *server)
+{
+    struct kolo_message *message = NULL;
+    kolo_status status = make_world(server, &message);
+    if (status != KOLO_OK) {
+        kolo_server_fail(server, -1, status, kolo_error_detail(), true);
+        return;
+    }
+    server->has_world = true;
+    server->start_by = KOLO_NEVER;
+    kolo_server_broadcast(server, message);
+    kolo_message_drop(message);
+    if (server->config.events.joined)
+        server->config.events.joined(server->config.events.context);
+}
+
+static kolo_status admit(struct kolo_store_connection *connection, const struct join *join)
+{
+    struct kolo_store_server *server = connection->server;
+    struct kolo_store_member *member = &server->members[join->rank];
+    uint8_t *peer = kolo_calloc(join->peer_bytes ? join->peer_bytes : 1, 1);
+    if (!peer)
+        return KOLO_ERR_NO_MEMORY;
+    memcpy(peer, join->peer, join->peer_bytes);
+    member->peer = peer;
+    member->peer_bytes = join->peer_bytes;
+    member->pid = join->pid;
+    memcpy(member->host, join->host, sizeof member->host);
+    member->connection = connection;
+    connection->rank = join->rank;
+    connection->join_by = KOLO_NEVER;
+    connection->stream.in_max = KOLO_STORE_ASK_MAX;
+    kolo_server_set_state(server, join->rank, MEMBER_JOINED);
+    if (server->joined_count++ == 0) {
+        server->first_join_ns = kolo_now_ns();
+        server->start_by = kolo_deadline_in_ms(server->config.start_timeout_ms);
+    }
+    /* A rank that gives up sooner than the others is told by us whom it waited for. */
+    server->start_by =
+        kolo_deadline_min(server->start_by, kolo_deadline_in_ms((int64_t)join->timeout_ms));
+    kolo_server_due_at(server, server->start_by);
+    if (server->joined_count == server->config.size)
+        start_world(server);
+    return KOLO_OK;
+}
+
+static kolo_status on_join(struct kolo_store_connection *connection, struct kolo_reader *body)
+{
+    struct join join = {.rank = kolo_read_i32(body)};
+    join.size = kolo_read_u32(body);
+    join.timeout_ms = kolo_read_u32(body);
+    join.pid = kolo_read_i32(body);
+    kolo_read_text(body, join.host, sizeof join.host);
+    join.peer = kolo_read_blob(body, &join.peer_bytes);
+    kolo_status status = kolo_reader_finish(body, "JOIN");
+    if (status != KOLO_OK)
+        return status;
+    kolo_text_clean(join.host);
+    if (join.peer_bytes > KOLO_STORE_PEER_MAX)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "JOIN with a peer of %zu bytes", join.peer_bytes);
+    if (connection->server->has_failed) {
+        kolo_server_reject(connection, connection->server->failed);
+        return KOLO_OK;
+    }
+    if (!check_join(connection, &join))
+        return KOLO_OK;
+    return admit(connection, &join);
+}
+
+/** Keys are 1 to KOLO_STORE_KEY_MAX bytes. */
+static void read_key(struct kolo_reader *body, char key[KOLO_STORE_KEY_MAX + 1])
+{
+    kolo_read_text(body, key, KOLO_STORE_KEY_MAX + 1);
+    if (!key[0])
+        body->failed = true;
+}
+
+static kolo_status on_set(struct kolo_store_connection *connection, struct kolo_reader *body)
+{
+    char key[KOLO_STORE_KEY_MAX + 1] = "";
+    size_t bytes = 0;
+    uint32_t id = kolo_read_u32(body);
+    read_key(body, key);
+    const uint8_t *value = kolo_read_blob(body, &bytes);
+    kolo_status status = kolo_reader_finish(body, "SET");
+    if (status != KOLO_OK)
+        return status;
+    if (bytes > KOLO_STORE_VALUE_MAX)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "SET of %zu bytes", bytes);
+    kolo_server_answer(connection, id, kolo_kv_table_set(connection->server->kv, key, value, bytes),
+                       0, NULL, 0);
+    return KOLO_OK;
+}
+
+static kolo_status on_get(struct kolo_store_connection *connection, struct kolo_reader *body)
+{
+    char key[KOLO_STORE_KEY_MAX + 1] = "";
+    uint32_t id = kolo_read_u32(body);
+    bool wait = kolo_read_u8(body) != 0;
+    read_key(body, key);
+    kolo_status status = kolo_reader_finish(body, "GET");
+    if (status != KOLO_OK)
+        return status;
+    const void *value = NULL;
+    size_t bytes = 0;
+    status = kolo_kv_table_get(connection->server->kv, key, &value, &bytes);
+    if (status == KOLO_ERR_NOT_FOUND && wait) {
+        status = kolo_kv_wait(connection->server->kv, key, &connection->waits, id);
+        if (status == KOLO_OK)
+            return KOLO_OK;
+    }
+    kolo_server_answer(connection, id, status, 0, value, bytes);
+    return KOLO_OK;
+}
+
+static kolo_status on_add(struct kolo_store_connection *connection, struct kolo_reader *body)
+{
+    char key[KOLO_STORE_KEY_MAX + 1] = "";
+    int64_t sum = 0;
+    uint32_t id = kolo_read_u32(body);
+    read_key(body, key);
+    int64_t amount = kolo_read_i64(body);
+    kolo_status status = kolo_reader_finish(body, "ADD");
+    if (status != KOLO_OK)
+        return status;
+    status = kolo_kv_table_add(connection->server->kv, key, amount, &sum);
+    kolo_server_answer(connection, id, status, sum, NULL, 0);
+    return KOLO_OK;
+}
+
+static kolo_status on_cancel(struct kolo_store_connection *connection, struct kolo_reader *body)
+{
+    uint32_t id = kolo_read_u32(body);
+    kolo_status status = kolo_reader_finish(body, "CANCEL");
+    if (status == KOLO_OK)
+        kolo_kv_cancel(connection->server->kv, &connection->waits, id);
+    return status;
+}
+
+static void fail_mismatch(struct kolo_store_server *server, const struct kolo_stall *other,
+                          int rank, const char *words)
+{
+    int there = kolo_stall_first(other, server->config.size);
+    const char *low_words = there < rank ? other->words : words;
+    const char *high_words = there < rank ? words : other->words;
+    int low = there < rank ? there : rank, high = there < rank ? rank : there;
+    char text[KOLO_STORE_TEXT_MAX];
+    snprintf(text, sizeof text,
+             "rank %d (%s) calls %.400s, sequence %u, but rank %d (%s) calls %.400s, sequence %u",
+             low, server->members[low].host, low_words, (unsigned int)other->sequence, high,
+             server->members[high].host, high_words, (unsigned int)other->sequence);
+    kolo_server_fail(server, -1, KOLO_ERR_MISMATCH, text, true);
+}
+
+static kolo_status on_stalled(struct kolo_store_connection *connection, struct kolo_reader *body)
+{
+    struct kolo_store_server *server = connection->server;
+    char words[KOLO_STORE_TEXT_MAX] = "";
+    struct kolo_desc desc;
+    const struct kolo_stall *other = NULL;
+    uint32_t channel = kolo_read_u32(body);
+    uint32_t sequence = kolo_read_u32(body);
+    kolo_read_bytes(body, desc.bytes, sizeof desc.bytes);
+    kolo_read_text(body, words, sizeof words);
+    kolo_status status = kolo_reader_finish(body, "STALLED");
+    if (status != KOLO_OK || server->has_failed)
+        return status;
+    kolo_text_clean(words);
+    status = kolo_stalls_report(server->stalls, connection->rank, channel, sequence, &desc, words,
+                                &other);
+    if (status == KOLO_ERR_MISMATCH) {
+        fail_mismatch(server, other, connection->rank, words);
+        return KOLO_OK;
+    }
+    if (status != KOLO_OK)
+        KOLO_WARN("store: cannot compare a stalled call: %s", kolo_error_detail());
+    kolo_server_due_at(server, kolo_deadline_in_ms(server->config.stall_warn_ms));
+    return KOLO_OK;
+}
+
+static kolo_status on_resumed(struct kolo_store_connection *connection, struct kolo_reader *body)
+{
+    uint32_t channel = kolo_read_u32(body);
+    uint32_t sequence = kolo_read_u32(body);
+    kolo_status status = kolo_reader_finish(body, "RESUMED");
+    if (status == KOLO_OK)
+        kolo_stalls_resume(connection->server->stalls, connection->rank, channel, sequence);
+    return status;
+}
+
+static kolo_status on_abort(struct kolo_store_connection *connection, struct kolo_reader *body)
+{
+    char text[KOLO_STORE_TEXT_MAX] = "";
+    kolo_status why = kolo_status_from_wire(kolo_read_i32(body));
+    kolo_read_text(body, text, sizeof text);
+    kolo_status status = kolo_reader_finish(body, "ABORT");
+    if (status == KOLO_OK)
+        kolo_server_fail(connection->server, connection->rank, why, text, true);
+    return status;
+}
+
+/** ERR_LINK: the connection is done with. */
+static kolo_status on_leave(struct kolo_store_connection *connection, struct kolo_reader *body)
+{
+    struct kolo_store_server *server = connection->server;
+    int rank = connection->rank;
+    struct kolo_writer writer;
+    kolo_status status = kolo_reader_finish(body, "LEAVE");
+    if (status != KOLO_OK)
+        return status;
+    if (!server->has_world && !server->has_failed)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "LEAVE before the start");
+    kolo_server_set_state(server, rank, MEMBER_LEFT);
+    struct kolo_message *message = kolo_message_create(KOLO_STORE_LEFT, 4, &writer);
+    if (message) {
+        kolo_write_i32(&writer, rank);
+        status = kolo_message_seal(message, &writer);
+    }
+    for (struct kolo_store_connection *each = server->connections; each; each = each->next) {
+        if (each->rank < 0 || each == connection)
+            continue;
+        if (message && status == KOLO_OK)
+            kolo_server_post(each, message);
+        else
+            kolo_server_break(each);
+    }
+    kolo_message_drop(message);
+    if (server->config.events.left)
+        server->config.events.left(server->config.events.context, rank);
+    return KOLO_ERR_LINK;
+}
+
+typedef kolo_status handle_message(struct kolo_store_connection *connection,
+                                   struct kolo_reader *body);
+static handle_message *const handlers[] = {
+    [KOLO_STORE_JOIN] = on_join,       [KOLO_STORE_SET] = on_set,
+    [KOLO_STORE_GET] = on_get,         [KOLO_STORE_ADD] = on_add,
+    [KOLO_STORE_CANCEL] = on_cancel,   [KOLO_STORE_STALLED] = on_stalled,
+    [KOLO_STORE_RESUMED] = on_resumed, [KOLO_STORE_ABORT] = on_abort,
+    [KOLO_STORE_LEAVE] = on_leave,
+};
+
+/** JOIN comes first and once. */
+static kolo_status handle(struct kolo_store_connection *connection, uint8_t type,
+                          struct kolo_reader *body)
+{
+    handle_message *handler = type < sizeof handlers / sizeof handlers[0] ? handlers[type] : NULL;
+    if (connection->is_rejected)
+        return KOLO_OK;
+    if (!handler || (connection->rank < 0) != (type == KOLO_STORE_JOIN))
+        return kolo_fail(KOLO_ERR_PROTOCOL, "a message of type %d %s", (int)type,
+                         connection->rank < 0 ? "before JOIN" : "is not for a store's server");
+    return handler(connection, body);
+}
+
+/** Everything whole that is in the buffer. A rank whose answers pile up has to read them first. */
+kolo_status kolo_server_handle_all(struct kolo_store_connection *connection)
+{
+    while (connection->stream.out_bytes < OUT_BYTES_MAX) {
+        uint8_t type;
+        struct kolo_reader body;
+        kolo_status status = kolo_stream_next(&connection->stream, &type, &body);
+        if (status == KOLO_AGAIN)
+            return KOLO_OK;
+        if (status == KOLO_OK)
+            status = handle(connection, type, &body);
+        if (status != KOLO_OK)
+            return status;
+    }
+    return KOLO_OK;
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the server says to ranks: answers, the first failure, rejections. Must never drop a
+// connection: one that cannot be written to is shut down, and the poller tells.
+#include "runtime/store_server.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "base/log.h"
+
+/* ---- names and words ---- */
+
+/** "rank 5 (host7, pid 812)", or "rank 5" of one that never joined. */
+void kolo_server_name(const struct kolo_store_server *server, int rank, char *text, size_t capacity)
+{
+    const struct kolo_store_member *member = &server->members[rank];
+    if (member->state == MEMBER_ABSENT || !member->host[0])
+        snprintf(text, capacity, "rank %d", rank);
+    else
+        snprintf(text, capacity, "rank %d (%s, pid %d)", rank, member->host, (int)member->pid);
+}
+
+/* ---- deadlines ---- */
+
+void kolo_server_due_at(struct kolo_store_server *server, kolo_deadline deadline)
+{
+    server->due = kolo_deadline_min(server->due, deadline);
+}
+
+/* ---- ranks ---- */
+
+void kolo_server_set_state(struct kolo_store_server *server, int rank, enum kolo_member_state state)
+{
+    static const char *const names[MEMBER_STATES] = {[MEMBER_ABSENT] = "absent",
+                                                     [MEMBER_JOINED] = "joined",
+                                                     [MEMBER_LEFT] = "left",
+                                                     [MEMBER_LOST] = "lost",
+                                                     [MEMBER_DEAD] = "dead"};
+    struct kolo_store_member *member = &server->members[rank];
+    KOLO_DEBUG("store: rank %d: %s -> %s", rank, names[member->state], names[state]);
+    member->state = state;
+    if (state != MEMBER_JOINED)
+        kolo_stalls_forget(server->stalls, rank);
+}
+
+/* ---- sending ---- */
+
+void kolo_server_watch(struct kolo_store_connection *connection)
+{
+    uint32_t events = connection->stream.out_bytes < OUT_BYTES_MAX ? EPOLLIN : 0;
+    if (connection->stream.out_count > 0)
+        events |= EPOLLOUT;
+    if (events == connection->events)
+        return;
+    connection->events = events;
+    kolo_poller_modify(connection->server->poller, &connection->watch, events);
+}
+
+/** The poller will report the socket as closed; the callback then drops the connection. */
+void kolo_server_break(struct kolo_store_connection *connection)
+{
+    (void)shutdown(connection->stream.fd, SHUT_RDWR);
+}
+
+void kolo_server_post(struct kolo_store_connection *connection, struct kolo_message *message)
+{
+    if (kolo_stream_queue(&connection->stream, message) != KOLO_OK ||
+        kolo_stream_flush(&connection->stream) != KOLO_OK)
+        kolo_server_break(connection);
+    kolo_server_watch(connection);
+}
+
+void kolo_server_broadcast(struct kolo_store_server *server, struct kolo_message *message)
+{
+    for (struct kolo_store_connection *each = server->connections; each; each = each->next)
+        if (each->rank >= 0)
+            kolo_server_post(each, message);
+}
+
+/** Sends an ANSWER; without memory for it the connection ends, so that nobody waits for it. */
+void kolo_server_answer(struct kolo_store_connection *connection, uint32_t id, kolo_status status,
+                        int64_t sum, const void *value, size_t bytes)
+{
+    enum { ANSWER_FIXED = 32 };
+    const char *why = status == KOLO_OK || status == KOLO_ERR_NOT_FOUND ? "" : kolo_error_detail();
+    struct kolo_writer body;
+    struct kolo_message *message =
+        kolo_message_create(KOLO_STORE_ANSWER, ANSWER_FIXED + KOLO_DETAIL_MAX + bytes, &body);
+    if (!message) {
+        kolo_server_break(connection);
+        return;
+    }
+    kolo_write_u32(&body, id);
+    kolo_write_i32(&body, status);
+    kolo_write_i64(&body, sum);
+    kolo_write_text(&body, why);
+    kolo_write_blob(&body, value, bytes);
+    if (kolo_message_seal(message, &body) == KOLO_OK)
+        kolo_server_post(connection, message);
+    else
+        kolo_server_break(connection);
+    kolo_message_drop(message);
+}
+
+void kolo_server_answer_wait(void *context, struct kolo_kv_owner *owner, uint32_t id,
+                             const void *value, size_t bytes)
+{
+    (void)context;
+    struct kolo_store_connection *connection =
+        (struct kolo_store_connection *)(void *)((char *)owner -
+                                                 offsetof(struct kolo_store_connection, waits));
+    kolo_server_answer(connection, id, KOLO_OK, 0, value, bytes);
+}
+
+/* ---- failure ---- */
+
+static struct kolo_message *failed_message(int rank, kolo_status why, const char *text)
+{
+    struct kolo_writer body;
+    struct kolo_message *message =
+        kolo_message_create(KOLO_STORE_FAILED, 16 + KOLO_STORE_TEXT_MAX, &body);
+    if (!message)
+        return NULL;
+    kolo_write_i32(&body, rank);
+    kolo_write_i32(&body, why);
+    kolo_write_text(&body, text);
+    if (kolo_message_seal(message, &body) != KOLO_OK) {
+        kolo_message_drop(message);
+        return NULL;
+    }
+    return message;
+}
+
+/** Fails the job, the first time only. Without memory to say why, the ranks lose their connections.
+ */
+void kolo_server_fail(struct kolo_store_server *server, int rank, kolo_status why,
+                      const char *words, bool tell_owner)
+{
+    char text[KOLO_STORE_TEXT_MAX];
+    if (server->has_failed)
+        return;
+    snprintf(text, sizeof text, "%s", words);
+    kolo_text_clean(text);
+    KOLO_INFO("store: the job failed: %s", text);
+    server->has_failed = true;
+    server->start_by = KOLO_NEVER;
+    server->failed = failed_message(rank, why, text);
+    if (server->failed)
+        kolo_server_broadcast(server, server->failed);
+    else
+        for (struct kolo_store_connection *each = server->connections; each; each = each->next)
+            kolo_server_break(each);
+    if (tell_owner && server->config.events.aborted)
+        server->config.events.aborted(server->config.events.context, rank, why, text);
+}
+
+/** Tells one connection why it cannot take part, and lets it go. */
+void kolo_server_reject(struct kolo_store_connection *connection, struct kolo_message *message)
+{
+    connection->is_rejected = true;
+    connection->join_by = kolo_deadline_in_ms(REJECTED_MS);
+    kolo_server_due_at(connection->server, connection->join_by);
+    if (message)
+        kolo_server_post(connection, message);
+    else
+        kolo_server_break(connection);
+}
+
+/** @p connection joined wrongly: before the start that fails the job, afterwards only it hears so.
+ */
+void kolo_server_reject_join(struct kolo_store_connection *connection, int rank, const char *text)
+{
+    struct kolo_store_server *server = connection->server;
+    if (rank < 0 || rank >= server->config.size)
+        rank = -1;
+    if (!server->has_world)
+        kolo_server_fail(server, rank, KOLO_ERR_INVALID, text, true);
+    struct kolo_message *message = failed_message(rank, KOLO_ERR_INVALID, text);
+    kolo_server_reject(connection, message);
+    kolo_message_drop(message);
+}

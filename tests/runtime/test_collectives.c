@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every collective against the naive oracle: world sizes, counts, types, operators, in place and
+// not, misaligned, user memory and kolo_alloc memory, both plans, over every transport.
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/call.h"
+#include "tests/support/oracle.h"
+#include "tests/support/world.h"
+
+/** One collective call on every rank. */
+struct round {
+    enum kolo_call_kind kind;
+    size_t count; /* per rank */
+    kolo_dtype dtype;
+    kolo_redop op;
+    int root;
+    bool in_place, is_async;
+    size_t shift; /* bytes by which the buffers are misaligned */
+};
+
+enum { MARGIN = 64, COUNTS_MAX = 16 };
+static const unsigned char guard_byte = 0xa5;
+
+/** What a rank needs for rounds: two areas with guards around what is used of them. */
+struct stage {
+    struct kolo_comm *comm;
+    unsigned char *areas[2];
+    size_t bytes;
+    unsigned seed;
+    size_t counts[COUNTS_MAX], displs[COUNTS_MAX]; /* of allgatherv and gatherv */
+};
+
+/** Where this rank's data are in a round, in elements. */
+struct layout {
+    size_t send_count, recv_count;
+    size_t overlay; /* in place: where the smaller lies in the larger */
+    bool has_send, has_recv;
+};
+
+static struct layout lay_out(const struct stage *stage, const struct round *round)
+{
+    size_t n = (size_t)kolo_size(stage->comm), rank = (size_t)kolo_rank(stage->comm);
+    bool is_root = (int)rank == round->root;
+    struct layout layout = {round->count, round->count, 0, true, true};
+    switch (round->kind) {
+    case KOLO_CALL_REDUCE:
+        layout.has_recv = is_root;
+        break;
+    case KOLO_CALL_GATHER:
+        layout.has_recv = is_root;
+        __attribute__((fallthrough));
+    case KOLO_CALL_ALLGATHER:
+        layout.recv_count *= n;
+        layout.overlay = rank * round->count;
+        break;
+    case KOLO_CALL_GATHERV:
+        layout.has_recv = is_root;
+        __attribute__((fallthrough));
+    case KOLO_CALL_ALLGATHERV:
+        layout.send_count = stage->counts[rank];
+        layout.overlay = stage->displs[rank];
+        layout.recv_count = 0;
+        for (size_t i = 0; i < n; i++)
+            if (stage->displs[i] + stage->counts[i] > layout.recv_count)
+                layout.recv_count = stage->displs[i] + stage->counts[i];
+        break;
+    case KOLO_CALL_SCATTER:
+        layout.has_send = is_root;
+        __attribute__((fallthrough));
+    case KOLO_CALL_REDUCE_SCATTER:
+        layout.send_count *= n;
+        layout.overlay = rank * round->count;
+        break;
+    case KOLO_CALL_BROADCAST:
+        layout.has_send = is_root;
+        break;
+    case KOLO_CALL_BARRIER:
+        layout.has_send = layout.has_recv = false;
+        break;
+    case KOLO_CALL_ALLREDUCE:
+    case KOLO_CALL_SEND:
+    case KOLO_CALL_RECV:
+    case KOLO_CALLS:
+        break;
+    }
+    return layout;
+}
+
+/** Blocks of different lengths with gaps, the last rank's first. */
+static void choose_blocks(struct stage *stage, size_t count)
+{
+    size_t at = 1;
+    for (int rank = kolo_size(stage->comm) - 1; rank >= 0; rank--) {
+        stage->counts[rank] = count == 0 ? 0 : (count + (size_t)rank * 5) % (count + 2);
+        stage->displs[rank] = at;
+        at += stage->counts[rank] + (size_t)rank % 2;
+    }
+}
+
+static kolo_status call(const struct stage *stage, const struct round *round, const void *send,
+                        void *recv)
+{
+    struct kolo_request *request = NULL, **out = round->is_async ? &request : NULL;
+    struct kolo_comm *comm = stage->comm;
+    size_t count = round->count;
+    kolo_status status = KOLO_ERR_INTERNAL;
+    switch (round->kind) {
+    case KOLO_CALL_ALLREDUCE:
+        status = kolo_allreduce(comm, send, recv, count, round->dtype, round->op, NULL, out);
+        break;
+    case KOLO_CALL_REDUCE:
+        status =
+            kolo_reduce(comm, send, recv, count, round->dtype, round->op, round->root, NULL, out);
+        break;
+    case KOLO_CALL_BROADCAST:
+        status = kolo_broadcast(comm, recv, count, round->dtype, round->root, NULL, out);
+        break;
+    case KOLO_CALL_ALLGATHER:
+        status = kolo_allgather(comm, send, recv, count, round->dtype, NULL, out);
+        break;
+    case KOLO_CALL_ALLGATHERV:
+        status = kolo_allgatherv(comm, send, recv, stage->counts, stage->displs, round->dtype, NULL,
+                                 out);
+        break;
+    case KOLO_CALL_REDUCE_SCATTER:
+        status = kolo_reduce_scatter(comm, send, recv, count, round->dtype, round->op, NULL, out);
+        break;
+    case KOLO_CALL_GATHER:
+        status = kolo_gather(comm, send, recv, count, round->dtype, round->root, NULL, out);
+        break;
+    case KOLO_CALL_GATHERV:
+        status = kolo_gatherv(comm, send, recv, stage->counts, stage->displs, round->dtype,
+                              round->root, NULL, out);
+        break;
+    case KOLO_CALL_SCATTER:
+        status = kolo_scatter(comm, send, recv, count, round->dtype, round->root, NULL, out);
+        break;
+    case KOLO_CALL_BARRIER:
+        status = kolo_barrier(comm, NULL, out);
+        break;
+    case KOLO_CALL_SEND:
+    case KOLO_CALL_RECV:
+    case KOLO_CALLS:
+        break;
+    }
+    if (status == KOLO_OK && round->is_async)
+        status = kolo_wait(&request, -1);
+    return status;
+}
+
+/** What must be in @p recv. Gaps must still hold the guard byte (or, in place, be as they were). */
+static bool is_right(const struct stage *stage, const struct round *round,
+                     const struct oracle *oracle, const unsigned char *recv, size_t *at_out)
+{
+    size_t bytes = kolo_dtype_bytes(round->dtype), rank = (size_t)kolo_rank(stage->comm);
+    int n = kolo_size(stage->comm);
+    switch (round->kind) {
+    case KOLO_CALL_ALLREDUCE:
+    case KOLO_CALL_REDUCE:
+        return oracle_is_reduced(oracle, 0, recv, round->count, at_out);
+    case KOLO_CALL_REDUCE_SCATTER:
+        return oracle_is_reduced(oracle, rank * round->count, recv, round->count, at_out);
+    case KOLO_CALL_BROADCAST:
+        return oracle_is_of(oracle, round->root, 0, recv, round->count, at_out);
+    case KOLO_CALL_SCATTER:
+        return oracle_is_of(oracle, round->root, rank * round->count, recv, round->count, at_out);
+    case KOLO_CALL_ALLGATHER:
+    case KOLO_CALL_GATHER:
+        for (int i = 0; i < n; i++)
+            if (!oracle_is_of(oracle, i, 0, recv + (size_t)i * round->count * bytes, round->count,
+                              at_out))
+                return false;
+        return true;
+    case KOLO_CALL_ALLGATHERV:
+    case KOLO_CALL_GATHERV:
+        for (int i = 0; i < n; i++)
+            if (!oracle_is_of(oracle, i, 0, recv + stage->displs[i] * bytes, stage->counts[i],
+                              at_out))
+                return false;
+        return true;
+    case KOLO_CALL_BARRIER:
+    case KOLO_CALL_SEND:
+    case KOLO_CALL_RECV:
+    case KOLO_CALLS:
+        break;
+    }
+    return true;
+}
+
+static bool is_guarded(const unsigned char *at, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (at[i] != guard_byte)
+            return false;
+    return true;
+}
+
+static kolo_status play_round(struct stage *stage, const struct round *round)
+{
+    struct oracle oracle = {round->dtype, round->op, kolo_size(stage->comm), ++stage->seed};
+    size_t bytes = kolo_dtype_bytes(round->dtype), at = 0;
+    int rank = kolo_rank(stage->comm);
+    choose_blocks(stage, round->count);
+    struct layout layout = lay_out(stage, round);
+    size_t send_bytes = layout.send_count * bytes, recv_bytes = layout.recv_count * bytes;
+    unsigned char *send = stage->areas[0] + MARGIN + round->shift;
+    unsigned char *recv = stage->areas[1] + MARGIN + round->shift;
+    WORLD_EXPECT(send_bytes + 3 * MARGIN < stage->bytes && recv_bytes + 3 * MARGIN < stage->bytes,
+                 "the stage is too small for count %zu", round->count);
+    memset(stage->areas[0], guard_byte, send_bytes + 2 * MARGIN + round->shift);
+    memset(stage->areas[1], guard_byte, recv_bytes + 2 * MARGIN + round->shift);
+    bool in_place = round->kind == KOLO_CALL_BROADCAST ||
+                    (round->in_place && layout.has_send && layout.has_recv);
+    if (in_place && send_bytes <= recv_bytes)
+        send = recv + layout.overlay * bytes;
+    else if (in_place)
+        recv = send + layout.overlay * bytes;
+    if (layout.has_send)
+        oracle_fill(&oracle, rank, 0, send, layout.send_count);
+    kolo_status status =
+        call(stage, round, layout.has_send ? send : NULL, layout.has_recv ? recv : NULL);
+    if (status != KOLO_OK)
+        return status;
+    char words[KOLO_WORDS_MAX];
+    struct kolo_call facts = {.kind = round->kind,
+                              .dtype = round->dtype,
+                              .op = round->op,
+                              .root = round->root,
+                              .count = round->count};
+    kolo_call_words(&facts, words, sizeof(words));
+    WORLD_EXPECT(!layout.has_recv || is_right(stage, round, &oracle, recv, &at),
+                 "%s in place %d async %d shift %zu, rank %d: element %zu is wrong", words,
+                 in_place, round->is_async, round->shift, rank, at);
+    WORLD_EXPECT(in_place || !layout.has_send ||
+                     oracle_is_of(&oracle, rank, 0, send, layout.send_count, &at),
+                 "%s, rank %d: send was written at %zu", words, rank, at);
+    WORLD_EXPECT(!layout.has_recv || in_place ||
+                     (is_guarded(recv - MARGIN, MARGIN) && is_guarded(recv + recv_bytes, MARGIN)),
+                 "%s, rank %d: written beyond recv", words, rank);
+    return KOLO_OK;
+}
+
+/* ---- a world's programme ---- */
+
+struct programme {
+    int size;
+    const char *transport, *plan_setting;
+    bool from_heap;
+    kolo_status (*play)(struct stage *stage);
+    size_t bytes;
+};
+
+static const enum kolo_call_kind all_kinds[] = {
+    KOLO_CALL_ALLREDUCE,  KOLO_CALL_REDUCE,         KOLO_CALL_BROADCAST, KOLO_CALL_ALLGATHER,
+    KOLO_CALL_ALLGATHERV, KOLO_CALL_REDUCE_SCATTER, KOLO_CALL_GATHER,    KOLO_CALL_GATHERV,
+    KOLO_CALL_SCATTER,    KOLO_CALL_BARRIER};
+enum { KINDS = sizeof(all_kinds) / sizeof(all_kinds[0]) };
+
+static kolo_status play_counts(struct stage *stage)
+{
+    size_t n = (size_t)kolo_size(stage->comm);
+    size_t counts[] = {0, 1, n - 1, n, n + 1, 1013};
+    int number = 0;
+    for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
+        for (int k = 0; k < KINDS; k++)
+            for (int in_place = 0; in_place < 2; in_place++, number++) {
+                struct round round = {.kind = all_kinds[k],
+                                      .count = counts[c],
+                                      .dtype = KOLO_FLOAT32,
+                                      .op = KOLO_SUM,
+                                      .root = number % (int)n,
+                                      .in_place = in_place,
+                                      .is_async = number % 7 == 3,
+                                      .shift = (size_t)number % 3};
+                kolo_status status = play_round(stage, &round);
+                if (status != KOLO_OK)
+                    return status;
+            }
+    return KOLO_OK;
+}
+
+static kolo_status play_types(struct stage *stage)
+{
+    static const enum kolo_call_kind kinds[] = {KOLO_CALL_ALLREDUCE, KOLO_CALL_REDUCE,
+                                                KOLO_CALL_REDUCE_SCATTER};
+    int number = 0, n = kolo_size(stage->comm);
+    for (int dtype = 0; dtype < KOLO_DTYPES; dtype++)
+        for (int op = 0; op < KOLO_REDOPS; op++)
+            for (int k = 0; k < 3; k++, number++) {
+                struct round round = {.kind = kinds[k],
+                                      .count = 41,
+                                      .dtype = (kolo_dtype)dtype,
+                                      .op = (kolo_redop)op,
+                                      .root = number % n,
+                                      .in_place = number % 2,
+                                      .shift = (size_t)(number / 2) % 2};
+                kolo_status status = play_round(stage, &round);
+                if (status != KOLO_OK)
+                    return status;
+            }
+    for (int dtype = 0; dtype < KOLO_DTYPES; dtype++)
+        for (int k = 0; k < KINDS; k++, number++) {
+            struct round round = {.kind = all_kinds[k],
+                                  .count = 17,
+                                  .dtype = (kolo_dtype)dtype,
+                                  .op = KOLO_SUM,
+                                  .root = number % n,
+                                  .in_place = number % 2,
+                                  .shift = (size_t)number % 2};
+            kolo_status status = play_round(stage, &round);
+            if (status != KOLO_OK)
+                return status;
+        }
+    return KOLO_OK;
+}
+
+/** Long vectors: 1 Mi elements, and for the collectives on blocks 1 Mi over all ranks. */
+static kolo_status play_long(struct stage *stage)
+{
+    size_t n = (size_t)kolo_size(stage->comm);
+    for (int k = 0; k < KINDS; k++) {
+        enum kolo_call_kind kind = all_kinds[k];
+        bool is_whole =
+            kind == KOLO_CALL_ALLREDUCE || kind == KOLO_CALL_REDUCE || kind == KOLO_CALL_BROADCAST;
+        struct round round = {.kind = kind,
+                              .count = is_whole ? 1u << 20 : (1u << 20) / n,
+                              .dtype = KOLO_FLOAT32,
+                              .op = KOLO_SUM,
+                              .root = (int)n - 1,
+                              .in_place = k % 2,
+                              .shift = (size_t)k % 3 * 2,
+                              .is_async = k == 4};
+        kolo_status status = play_round(stage, &round);
+        if (status != KOLO_OK)
+            return status;
+    }
+    return KOLO_OK;
+}
+
+static kolo_status open_stage(struct stage *stage, bool from_heap)
+{
+    for (int i = 0; i < 2; i++) {
+        void *area = NULL;
+        if (from_heap) {
+            kolo_status status = kolo_alloc(stage->comm, stage->bytes, &area);
+            if (status != KOLO_OK)
+                return status;
+        } else {
+            area = malloc(stage->bytes);
+        }
+        stage->areas[i] = area;
+        WORLD_EXPECT(area != NULL, "no memory for the test");
+    }
+    return KOLO_OK;
+}
+
+static void close_stage(struct stage *stage, bool from_heap)
+{
+    for (int i = 0; i < 2; i++) {
+        if (from_heap)
+            (void)kolo_free(stage->comm, stage->areas[i]);
+        else
+            free(stage->areas[i]);
+    }
+}
+
+static kolo_status play(struct kolo_comm *comm, void *argument)
+{
+    const struct programme *programme = argument;
+    struct stage stage = {.comm = comm, .bytes = programme->bytes};
+    kolo_status status = open_stage(&stage, programme->from_heap);
+    if (status == KOLO_OK)
+        status = programme->play(&stage);
+    close_stage(&stage, programme->from_heap);
+    return status;
+}
+
+static void run(const struct programme *programme)
+{
+    struct world world = {.size = programme->size,
+                          .transport = programme->transport,
+                          .settings = {programme->plan_setting, "KOLO_TIMEOUT=60"}};
+    kolo_status status = world_run(&world, play, (void *)(uintptr_t)programme);
+    const struct world_result *cause = world_cause(&world);
+    cr_assert(status == KOLO_OK, "%s, %d ranks, %s, %s memory: %s (%s; %s)", programme->transport,
+              programme->size, programme->plan_setting, programme->from_heap ? "kolo" : "user",
+              cause->text, kolo_status_name(cause->status), kolo_error_detail());
+}
+
+static const int sizes[] = {1, 2, 3, 4, 5, 7, 8, 16};
+
+/** All sizes over one transport; small vectors by the plans for small ones, then by the ring. */
+static void run_sizes(const char *transport, kolo_status (*play_all)(struct stage *), size_t bytes)
+{
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        for (int variant = 0; variant < 2; variant++) {
+            struct programme programme = {.size = sizes[i],
+                                          .transport = transport,
+                                          .play = play_all,
+                                          .bytes = bytes,
+                                          .plan_setting = variant == 0 ? "KOLO_SMALL_BYTES=16KiB"
+                                                                       : "KOLO_SMALL_BYTES=0",
+                                          .from_heap = (i + (size_t)variant) % 2 == 1};
+            run(&programme);
+        }
+}
+
+/* Parameters are copied into the test's process: no pointers. */
+struct transport_param {
+    char name[16];
+};
+static struct transport_param params[] = {{"inproc"}, {"shm"}, {"tcp"}};
+
+ParameterizedTestParameters(collectives, all_counts)
+{
+    return cr_make_param_array(struct transport_param, params, 3);
+}
+ParameterizedTest(struct transport_param *param, collectives, all_counts, .timeout = 120)
+{
+    run_sizes(param->name, play_counts, 512 << 10);
+}
+
+ParameterizedTestParameters(collectives, all_types_and_operators)
+{
+    return cr_make_param_array(struct transport_param, params, 3);
+}
+ParameterizedTest(struct transport_param *param, collectives, all_types_and_operators,
+                  .timeout = 120)
+{
+    run_sizes(param->name, play_types, 64 << 10);
+}
+
+ParameterizedTestParameters(collectives, long_vectors)
+{
+    return cr_make_param_array(struct transport_param, params, 3);
+}
+ParameterizedTest(struct transport_param *param, collectives, long_vectors, .timeout = 120)
+{
+    static const int long_sizes[] = {1, 2, 3, 7, 16};
+    for (size_t i = 0; i < sizeof(long_sizes) / sizeof(long_sizes[0]); i++) {
+        struct programme programme = {.size = long_sizes[i],
+                                      .transport = param->name,
+                                      .plan_setting = "KOLO_SMALL_BYTES=16KiB",
+                                      .from_heap = i % 2 == 0,
+                                      .play = play_long,
+                                      .bytes = (5 << 20)};
+        run(&programme);
+    }
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// N ranks as threads over a chosen transport, for tests of the runtime and above. Assertions belong
+// into the main thread: a rank says what is wrong by its status and detail, and world_run keeps
+// those of every rank.
+#ifndef KOLO_TESTS_WORLD_H
+#define KOLO_TESTS_WORLD_H
+
+#include <stdbool.h>
+
+#include <kolo/kolo.h>
+
+#include "base/status.h"
+
+enum { WORLD_RANKS_MAX = 64, WORLD_SETTINGS_MAX = 8 };
+
+struct world_result {
+    kolo_status status;
+    char text[KOLO_DETAIL_MAX];
+};
+
+struct world {
+    int size;
+    const char *transport;                        /* "inproc", ...; NULL: auto */
+    const char *settings[WORLD_SETTINGS_MAX + 1]; /* more "NAME=value" */
+    struct world_result results[WORLD_RANKS_MAX]; /* what each rank's body returned */
+};
+
+/** Runs @p body on every rank; each result is kept. Returns what kolo_run_threads does. */
+kolo_status world_run(struct world *world,
+                      kolo_status (*body)(struct kolo_comm *comm, void *argument), void *argument);
+
+/** The cause when several ranks failed: the first that is not the consequence of another's end. */
+const struct world_result *world_cause(const struct world *world);
+
+/** Transports that this build has, for loops: world_transports[i], NULL at the end. */
+extern const char *const world_transports[];
+
+/** For bodies: ERR_INTERNAL with a text, unless @p condition. */
+#define WORLD_EXPECT(condition, ...)                                                               \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return kolo_fail(KOLO_ERR_INTERNAL, __VA_ARGS__);                                      \
+    } while (0)
+
+#endif

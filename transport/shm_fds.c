@@ -315,7 +315,7 @@ kolo_status kolo_shm_probe(void)
 
 kolo_status kolo_shm_bell_open(struct kolo_shm_bell *bell, int page_fd, int event_fd)
 {
-    void *page;
+    void *page = NULL;
     int flags = fcntl(event_fd, F_GETFL);
     if (flags < 0 || (flags & O_NONBLOCK) == 0)
         return kolo_fail(KOLO_ERR_PROTOCOL, "shm: the peer's eventfd could block us");

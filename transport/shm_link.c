@@ -136,7 +136,7 @@ static kolo_status offer(struct kolo_shm_link *link)
     const struct kolo_shm_port *port = (const void *)link->base.port;
     uint64_t capacity = kolo_shm_ring_capacity(config->settings->shm_ring_bytes);
     struct kolo_shm_message message = {.kind = KOLO_SHM_OFFER, .bytes = capacity, .fd_count = 3};
-    void *memory;
+    void *memory = NULL;
     int memory_fd;
     kolo_status status =
         kolo_shm_memory_create("kolo-ring", footprint(capacity), &memory_fd, &memory);
@@ -177,7 +177,7 @@ static kolo_status take_offer(struct kolo_shm_link *link, struct kolo_shm_messag
 {
     const struct kolo_shm_port *port = (const void *)link->base.port;
     uint64_t capacity = message->bytes;
-    void *memory;
+    void *memory = NULL;
     if (capacity > KOLO_SHM_RING_MAX || capacity != kolo_shm_ring_capacity((size_t)capacity))
         return kolo_fail(KOLO_ERR_PROTOCOL, "a ring of %llu bytes", (unsigned long long)capacity);
     kolo_status status = open_bell(link, message, 1);

@@ -66,8 +66,8 @@ void kolo_tcp_fail(struct tcp_link *tcp, int error)
 {
     char text[96];
 
-    kolo_link_set_down(&tcp->base, kolo_fail(KOLO_ERR_LINK, "tcp %s: %s", tcp->place,
-                                             end_words(tcp, error, text, sizeof text)));
+    kolo_link_set_down(&tcp->base, kolo_fail(KOLO_ERR_LINK, "rank %d at tcp %s: %s", tcp->base.peer,
+                                             tcp->place, end_words(tcp, error, text, sizeof text)));
 }
 
 static void come_up(struct tcp_link *tcp)
@@ -91,8 +91,8 @@ static void read_welcome(struct tcp_link *tcp)
     }
     close_socket(tcp);
     if (got == 1)
-        kolo_link_set_down(&tcp->base,
-                           kolo_fail(KOLO_ERR_PROTOCOL, "tcp %s: no welcome", tcp->place));
+        kolo_link_set_down(&tcp->base, kolo_fail(KOLO_ERR_PROTOCOL, "rank %d at tcp %s: no welcome",
+                                                 tcp->base.peer, tcp->place));
     else
         KOLO_DEBUG("tcp %s: the other side's dial stands", tcp->place);
 }
@@ -140,7 +140,8 @@ static kolo_status welcome(struct tcp_link *tcp, int fd)
     if (status != KOLO_OK)
         return status;
     if (send(fd, &byte, 1, MSG_NOSIGNAL) != 1)
-        return kolo_fail_errno(KOLO_ERR_LINK, errno, "tcp %s: welcome", tcp->place);
+        return kolo_fail_errno(KOLO_ERR_LINK, errno, "rank %d at tcp %s: welcome", tcp->base.peer,
+                               tcp->place);
     come_up(tcp);
     return KOLO_OK;
 }

@@ -109,7 +109,8 @@ void kolo_tcp_withdraw(struct kolo_link *base, struct kolo_work *work);
 void kolo_tcp_unblock(struct tcp_link *tcp);
 /** Forgets all frames. */
 void kolo_tcp_tx_drop(struct tcp_link *tcp);
-/** Sets the link down: "tcp 10.0.0.5:4711: <what it means>". error 0: end of the stream. */
+/** Sets the link down: "rank 3 at tcp 10.0.0.5:4711: <what it means>". error 0: end of the stream.
+ */
 void kolo_tcp_fail(struct tcp_link *tcp, int error);
 
 #endif

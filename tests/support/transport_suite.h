@@ -69,6 +69,9 @@ struct suite_world {
     atomic_bool failed;
 };
 
+/** KOLO_NET of the worlds to come; a suite's .init may change it. */
+extern const char *suite_net;
+
 /** Opens the endpoints, with @p setting (may be NULL) set to @p value. Asserts. */
 struct suite_world *suite_open(const char *transport, int size, const char *setting,
                                const char *value);

@@ -88,6 +88,8 @@ static void open_rank(struct suite_world *world, int number, const struct kolo_s
     publish(world, number);
 }
 
+const char *suite_net = "lo";
+
 struct suite_world *suite_open(const char *transport, int size, const char *setting,
                                const char *value)
 {
@@ -100,7 +102,7 @@ struct suite_world *suite_open(const char *transport, int size, const char *sett
     world->size = size;
     kolo_settings_init(settings);
     cr_assert_eq(kolo_settings_set(settings, "TRANSPORT", transport, KOLO_FROM_API), KOLO_OK);
-    cr_assert_eq(kolo_settings_set(settings, "NET", "lo", KOLO_FROM_API), KOLO_OK);
+    cr_assert_eq(kolo_settings_set(settings, "NET", suite_net, KOLO_FROM_API), KOLO_OK);
     if (setting != NULL)
         cr_assert_eq(kolo_settings_set(settings, setting, value, KOLO_FROM_API), KOLO_OK);
     cr_assert_eq(kolo_secret_make(&secret), KOLO_OK);

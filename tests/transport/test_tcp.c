@@ -14,9 +14,12 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "tests/support/transport_suite.h"
 #include "transport/conn_private.h"
 #include "transport/link.h"
 #include "transport/tcp.h"
+
+KOLO_TRANSPORT_SUITE(tcp, tcp)
 
 enum { RANKS_MAX = 8 };
 
@@ -618,7 +621,7 @@ Test(tcp, the_end_without_a_goodbye_is_told, .timeout = 60)
     raw_close(&raw);
     run_until(&w, NULL, &w.ranks[0].down, 5000);
     cr_assert(w.ranks[0].down == 1 && w.ranks[0].why == KOLO_ERR_LINK);
-    cr_assert(strncmp(w.ranks[0].text, "tcp 127.0.0.1:", 14) == 0 &&
+    cr_assert(strncmp(w.ranks[0].text, "rank 1 at tcp 127.0.0.1:", 24) == 0 &&
                   strstr(w.ranks[0].text, ": connection closed by peer"),
               "%s", w.ranks[0].text);
     close_world(&w);

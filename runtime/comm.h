@@ -71,6 +71,7 @@ struct kolo_failure {
 /** A cause that waits for a better one until its deadline. */
 struct kolo_suspicion {
     kolo_status status; /* KOLO_OK: none */
+    int peer;           /* whose link fell, or who left; -1: not that */
     kolo_deadline deadline;
     bool is_told; /* learned from the store: need not be told to it */
     char text[KOLO_DETAIL_MAX];
@@ -135,10 +136,10 @@ kolo_status kolo_comm_scratch(struct kolo_comm *comm, struct kolo_request *reque
 /** The event tables that feed a communicator's failures. */
 void kolo_comm_events(struct kolo_comm *comm, struct kolo_endpoint_events *endpoint_out,
                       struct kolo_store_client_events *store_out);
-/** Something is wrong; it becomes the failure after @p grace_ms, unless something more telling
- * comes. */
-void kolo_comm_suspect(struct kolo_comm *comm, kolo_status status, int64_t grace_ms,
-                       const char *format, ...) __attribute__((format(printf, 4, 5)));
+/** Something is wrong, with @p peer if not -1; it becomes the failure after @p grace_ms, unless
+ * something more telling comes. */
+void kolo_comm_suspect(struct kolo_comm *comm, int peer, kolo_status status, int64_t grace_ms,
+                       const char *format, ...) __attribute__((format(printf, 5, 6)));
 /** Turns a ripe suspicion into the failure: ends all requests, tells the others. */
 void kolo_comm_settle(struct kolo_comm *comm);
 /** The first failure wins. @p tell: the store and the links do not know it yet. */

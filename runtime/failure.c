@@ -18,8 +18,8 @@
 
 /* ---- causes ---- */
 
-static void take_note(struct kolo_comm *comm, kolo_status status, int64_t grace_ms, bool is_told,
-                      const char *text)
+static void take_note(struct kolo_comm *comm, int peer, kolo_status status, int64_t grace_ms,
+                      bool is_told, const char *text)
 {
     struct kolo_suspicion *suspicion = &comm->suspicion;
     kolo_deadline deadline = kolo_deadline_in_ms(grace_ms);
@@ -28,13 +28,14 @@ static void take_note(struct kolo_comm *comm, kolo_status status, int64_t grace_
     if (suspicion->status != KOLO_OK && suspicion->deadline <= deadline)
         return;
     suspicion->status = status;
+    suspicion->peer = peer;
     suspicion->deadline = deadline;
     suspicion->is_told = is_told;
     snprintf(suspicion->text, sizeof(suspicion->text), "%s", text);
     comm->next_timer = kolo_deadline_min(comm->next_timer, deadline);
 }
 
-void kolo_comm_suspect(struct kolo_comm *comm, kolo_status status, int64_t grace_ms,
+void kolo_comm_suspect(struct kolo_comm *comm, int peer, kolo_status status, int64_t grace_ms,
                        const char *format, ...)
 {
     char text[KOLO_DETAIL_MAX];
@@ -42,7 +43,7 @@ void kolo_comm_suspect(struct kolo_comm *comm, kolo_status status, int64_t grace
     va_start(list, format);
     vsnprintf(text, sizeof(text), format, list);
     va_end(list);
-    take_note(comm, status, grace_ms, false, text);
+    take_note(comm, peer, status, grace_ms, false, text);
 }
 
 /** Tells the store what the running collective is, for comparison with the other ranks'. */
@@ -67,6 +68,14 @@ void kolo_comm_settle(struct kolo_comm *comm)
     if (suspicion->status == KOLO_OK || comm->failure.status != KOLO_OK ||
         !kolo_deadline_passed(suspicion->deadline))
         return;
+    if (suspicion->peer >= 0 && comm->left_ns[suspicion->peer] != 0) {
+        /* it said goodbye to the store: that its link fell is no news */
+        char who[KOLO_RANK_TEXT_MAX];
+        suspicion->status = KOLO_ERR_PEER;
+        snprintf(suspicion->text, sizeof(suspicion->text),
+                 "%s has left (finalized its communicator)",
+                 kolo_comm_rank_text(comm, suspicion->peer, who));
+    }
     kolo_comm_fail(comm, suspicion->status, suspicion->text, !suspicion->is_told);
 }
 
@@ -145,7 +154,7 @@ static void on_mismatch(void *context, int peer, uint32_t channel, const struct 
         grace_ms = 2 * comm->settings.stall_ms + KOLO_VERDICT_GRACE_MS;
         comm->must_report = true;
     }
-    kolo_comm_suspect(comm, KOLO_ERR_MISMATCH, grace_ms,
+    kolo_comm_suspect(comm, -1, KOLO_ERR_MISMATCH, grace_ms,
                       "%s called %s sequence %u, but %s called %s sequence %u%s",
                       kolo_comm_rank_text(comm, comm->rank, me), words, mine.sequence,
                       kolo_comm_rank_text(comm, peer, who), their_words, theirs.sequence,
@@ -169,7 +178,7 @@ static void on_early(void *context, int peer, uint32_t channel, const struct kol
 static void on_aborted(void *context, int peer, kolo_status why, const char *text)
 {
     (void)peer;
-    take_note(context, why, 0, false, text);
+    take_note(context, -1, why, 0, false, text);
 }
 
 static void on_left(void *context, int peer)
@@ -183,14 +192,14 @@ static void on_down(void *context, int peer, kolo_status why, const char *text)
     struct kolo_comm *comm = context;
     char who[KOLO_RANK_TEXT_MAX];
     kolo_status status = why == KOLO_ERR_LINK ? KOLO_ERR_PEER : why;
-    kolo_comm_suspect(comm, status, KOLO_VERDICT_GRACE_MS, "%s: %s",
+    kolo_comm_suspect(comm, peer, status, KOLO_VERDICT_GRACE_MS, "%s: %s",
                       kolo_comm_rank_text(comm, peer, who), text);
 }
 
 static void on_store_failed(void *context, int rank, kolo_status why, const char *text)
 {
     (void)rank;
-    take_note(context, why, 0, true, text);
+    take_note(context, -1, why, 0, true, text);
 }
 
 static void on_store_left(void *context, int rank)
@@ -206,7 +215,7 @@ static void on_store_lost(void *context)
     bool is_launched = comm->settings.launcher[0] != '\0';
     if (!is_launched && comm->left_ns[0] != 0)
         return; /* rank 0 served it, and has left in peace */
-    kolo_comm_suspect(comm, KOLO_ERR_PEER, KOLO_VERDICT_GRACE_MS,
+    kolo_comm_suspect(comm, -1, KOLO_ERR_PEER, KOLO_VERDICT_GRACE_MS,
                       "the connection to the job's store was lost: %s ended",
                       is_launched ? comm->settings.launcher : "rank 0, which serves it,");
 }
@@ -246,7 +255,7 @@ static void expire(struct kolo_comm *comm, const struct kolo_request *request)
         describe_wait(request, request->from, &request->in, "received", waits, sizeof(waits));
     else if (request->out.status == KOLO_AGAIN)
         describe_wait(request, request->to, &request->out, "sent", waits, sizeof(waits));
-    kolo_comm_suspect(comm, KOLO_ERR_TIMEOUT, 0,
+    kolo_comm_suspect(comm, -1, KOLO_ERR_TIMEOUT, 0,
                       "%s sequence %u on %s: %.1f s passed, waiting for %s", words,
                       request->call.sequence, kolo_comm_rank_text(comm, comm->rank, me),
                       request->timeout_ms / 1000.0, waits);
@@ -273,7 +282,7 @@ static void check_left(struct kolo_comm *comm, const struct kolo_request *reques
     for (int i = 0; i < 2; i++)
         if (peers[i] >= 0 && comm->left_ns[peers[i]] != 0 &&
             now_ns - comm->left_ns[peers[i]] > KOLO_VERDICT_GRACE_MS * INT64_C(1000000))
-            kolo_comm_suspect(comm, KOLO_ERR_PEER, 0, "%s has left (finalized its communicator)",
+            kolo_comm_suspect(comm, peers[i], KOLO_ERR_PEER, 0, "%s has left",
                               kolo_comm_rank_text(comm, peers[i], who));
 }
 

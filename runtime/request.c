@@ -114,7 +114,8 @@ static struct kolo_link *link_to(struct kolo_request *request, int peer, struct 
     if (status == KOLO_OK)
         return link;
     *work = (struct kolo_work){.status = status};
-    kolo_comm_suspect(request->comm, status, KOLO_VERDICT_GRACE_MS, "%s", kolo_error_detail());
+    kolo_comm_suspect(request->comm, peer, status, KOLO_VERDICT_GRACE_MS, "%s",
+                      kolo_error_detail());
     return NULL;
 }
 
@@ -184,11 +185,10 @@ static void explain(struct kolo_request *request)
     if (comm->failure.status != KOLO_OK || comm->suspicion.status != KOLO_OK)
         return;
     kolo_comm_rank_text(comm, peer, who);
-    if (status == KOLO_ERR_PEER)
-        kolo_comm_suspect(comm, status, 0, "%s has left (finalized its communicator)", who);
-    else
-        kolo_comm_suspect(comm, status, KOLO_VERDICT_GRACE_MS, "%s: %s", who,
-                          kolo_status_text(status));
+    /* a rank that failed leaves too, and what it told the store may still be on its way */
+    kolo_comm_suspect(comm, peer, status, KOLO_VERDICT_GRACE_MS, "%s%s%s", who,
+                      status == KOLO_ERR_PEER ? " has left" : ": ",
+                      status == KOLO_ERR_PEER ? "" : kolo_status_text(status));
 }
 
 /** True: the present step is over. */

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a communicator fails: ranks that call different things, ranks that never come, that leave,
+// that abort. Every rank must end with the same status and with words that name the culprit.
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "runtime/call.h"
+#include "tests/support/world.h"
+
+struct transport_param {
+    char name[16];
+};
+static struct transport_param params[] = {{"inproc"}, {"shm"}, {"tcp"}};
+
+/* ---- different calls ---- */
+
+/** One of two calls that do not go together. */
+struct side {
+    enum kolo_call_kind kind;
+    size_t count;
+    kolo_dtype dtype;
+    kolo_redop op;
+    int root;
+    const char *name;
+};
+
+struct quarrel {
+    const char *what;
+    struct side sides[2];
+};
+
+static const struct quarrel quarrels[] = {
+    {"counts",
+     {{.kind = KOLO_CALL_ALLREDUCE, .count = 10}, {.kind = KOLO_CALL_ALLREDUCE, .count = 11}}},
+    {"long counts",
+     {{.kind = KOLO_CALL_ALLREDUCE, .count = 50000},
+      {.kind = KOLO_CALL_ALLREDUCE, .count = 50001}}},
+    {"plans by size",
+     {{.kind = KOLO_CALL_ALLREDUCE, .count = 1}, {.kind = KOLO_CALL_ALLREDUCE, .count = 50000}}},
+    {"types",
+     {{.kind = KOLO_CALL_ALLREDUCE, .count = 8, .dtype = KOLO_FLOAT32},
+      {.kind = KOLO_CALL_ALLREDUCE, .count = 8, .dtype = KOLO_INT32}}},
+    {"operators",
+     {{.kind = KOLO_CALL_ALLREDUCE, .count = 8, .op = KOLO_SUM},
+      {.kind = KOLO_CALL_ALLREDUCE, .count = 8, .op = KOLO_MAX}}},
+    {"broadcast roots",
+     {{.kind = KOLO_CALL_BROADCAST, .count = 8, .root = 0},
+      {.kind = KOLO_CALL_BROADCAST, .count = 8, .root = 1}}},
+    {"reduce roots",
+     {{.kind = KOLO_CALL_REDUCE, .count = 8, .root = 0},
+      {.kind = KOLO_CALL_REDUCE, .count = 8, .root = 1}}},
+    {"gather roots",
+     {{.kind = KOLO_CALL_GATHER, .count = 8, .root = 1},
+      {.kind = KOLO_CALL_GATHER, .count = 8, .root = 0}}},
+    {"scatter roots",
+     {{.kind = KOLO_CALL_SCATTER, .count = 50000, .root = 1},
+      {.kind = KOLO_CALL_SCATTER, .count = 50000, .root = 0}}},
+    {"collectives",
+     {{.kind = KOLO_CALL_ALLREDUCE, .count = 8}, {.kind = KOLO_CALL_ALLGATHER, .count = 8}}},
+    {"barrier and reduce",
+     {{.kind = KOLO_CALL_BARRIER}, {.kind = KOLO_CALL_REDUCE, .count = 8, .root = 1}}},
+    {"barrier and broadcast",
+     {{.kind = KOLO_CALL_BARRIER}, {.kind = KOLO_CALL_BROADCAST, .count = 8, .root = 1}}},
+    {"reduce_scatter and allreduce",
+     {{.kind = KOLO_CALL_REDUCE_SCATTER, .count = 8}, {.kind = KOLO_CALL_ALLREDUCE, .count = 8}}},
+    {"nothing and something",
+     {{.kind = KOLO_CALL_ALLREDUCE, .count = 0}, {.kind = KOLO_CALL_ALLREDUCE, .count = 5}}},
+    {"names",
+     {{.kind = KOLO_CALL_ALLREDUCE, .count = 8, .name = "grad/3"},
+      {.kind = KOLO_CALL_ALLREDUCE, .count = 8, .name = "grad/4"}}},
+};
+enum { QUARRELS = sizeof(quarrels) / sizeof(quarrels[0]) };
+
+static kolo_status do_call(struct kolo_comm *comm, const struct side *side)
+{
+    struct kolo_opts opts = {.size = sizeof(opts), .name = side->name};
+    size_t all = side->count * (size_t)kolo_size(comm) * 8 + 8;
+    char *send = calloc(all, 1), *recv = calloc(all, 1);
+    kolo_status status = KOLO_ERR_INTERNAL;
+    if (side->kind == KOLO_CALL_ALLREDUCE)
+        status = kolo_allreduce(comm, send, recv, side->count, side->dtype, side->op, &opts, NULL);
+    if (side->kind == KOLO_CALL_REDUCE)
+        status = kolo_reduce(comm, send, recv, side->count, side->dtype, side->op, side->root,
+                             &opts, NULL);
+    if (side->kind == KOLO_CALL_BROADCAST)
+        status = kolo_broadcast(comm, recv, side->count, side->dtype, side->root, &opts, NULL);
+    if (side->kind == KOLO_CALL_GATHER)
+        status = kolo_gather(comm, send, recv, side->count, side->dtype, side->root, &opts, NULL);
+    if (side->kind == KOLO_CALL_SCATTER)
+        status = kolo_scatter(comm, send, recv, side->count, side->dtype, side->root, &opts, NULL);
+    if (side->kind == KOLO_CALL_ALLGATHER)
+        status = kolo_allgather(comm, send, recv, side->count, side->dtype, &opts, NULL);
+    if (side->kind == KOLO_CALL_REDUCE_SCATTER)
+        status =
+            kolo_reduce_scatter(comm, send, recv, side->count, side->dtype, side->op, &opts, NULL);
+    if (side->kind == KOLO_CALL_BARRIER)
+        status = kolo_barrier(comm, &opts, NULL);
+    free(send);
+    free(recv);
+    return status;
+}
+
+struct dispute {
+    const struct quarrel *quarrel;
+    int odd; /* the rank that differs */
+};
+
+static kolo_status differ(struct kolo_comm *comm, void *argument)
+{
+    const struct dispute *dispute = argument;
+    const struct side *side = &dispute->quarrel->sides[kolo_rank(comm) == dispute->odd];
+    kolo_status status = kolo_barrier(comm, NULL, NULL); /* sequence 0: all well */
+    if (status == KOLO_OK)
+        status = do_call(comm, side);
+    if (status == KOLO_OK)
+        return status;
+    char first[KOLO_DETAIL_MAX];
+    strcpy(first, kolo_error_detail());
+    kolo_status again = kolo_barrier(comm, NULL, NULL);
+    WORLD_EXPECT(again == status, "a later call returns %s, not %s", kolo_status_name(again),
+                 kolo_status_name(status));
+    return kolo_fail(status, "%s", first);
+}
+
+static void words_of(const struct side *side, char *words, size_t capacity)
+{
+    struct kolo_call call = {.kind = side->kind,
+                             .count = side->count,
+                             .dtype = side->dtype,
+                             .op = side->op,
+                             .root = side->root};
+    kolo_call_words(&call, words, capacity);
+}
+
+ParameterizedTestParameters(failure, different_calls)
+{
+    return cr_make_param_array(struct transport_param, params, 3);
+}
+ParameterizedTest(struct transport_param *param, failure, different_calls, .timeout = 120)
+{
+    for (int q = 0; q < QUARRELS; q++)
+        for (int size = 2; size <= 4; size++) {
+            struct dispute dispute = {&quarrels[q], q % size};
+            struct world world = {
+                .size = size, .transport = param->name, .settings = {"KOLO_TIMEOUT=20"}};
+            char words[2][KOLO_WORDS_MAX];
+            (void)world_run(&world, differ, &dispute);
+            for (int i = 0; i < 2; i++)
+                words_of(&quarrels[q].sides[i], words[i], sizeof(words[i]));
+            for (int rank = 0; rank < size; rank++) {
+                const struct world_result *result = &world.results[rank];
+                cr_assert(result->status == KOLO_ERR_MISMATCH,
+                          "%s, %s, %d ranks, odd %d: rank %d returned %s: %s", param->name,
+                          quarrels[q].what, size, dispute.odd, rank,
+                          kolo_status_name(result->status), result->text);
+                cr_assert(strstr(result->text, words[0]) != NULL &&
+                              strstr(result->text, words[1]) != NULL &&
+                              strstr(result->text, "sequence 1") != NULL,
+                          "%s, %s, %d ranks: rank %d does not name both sides: %s", param->name,
+                          quarrels[q].what, size, rank, result->text);
+                if (quarrels[q].sides[0].name != NULL)
+                    cr_assert(strstr(result->text, "'grad/3'") != NULL &&
+                                  strstr(result->text, "'grad/4'") != NULL,
+                              "%s: rank %d does not name both tensors: %s", param->name, rank,
+                              result->text);
+            }
+        }
+}
+
+static kolo_status differ_in_messages(struct kolo_comm *comm, void *argument)
+{
+    double data[4] = {0};
+    (void)argument;
+    if (kolo_rank(comm) == 0)
+        return kolo_send(comm, data, 3, KOLO_FLOAT64, 1, NULL, NULL);
+    if (kolo_rank(comm) == 1)
+        return kolo_recv(comm, data, 4, KOLO_FLOAT64, 0, NULL, NULL);
+    return kolo_barrier(comm, NULL, NULL);
+}
+
+ParameterizedTestParameters(failure, different_messages)
+{
+    return cr_make_param_array(struct transport_param, params, 3);
+}
+ParameterizedTest(struct transport_param *param, failure, different_messages, .timeout = 60)
+{
+    struct world world = {.size = 3, .transport = param->name, .settings = {"KOLO_TIMEOUT=20"}};
+    (void)world_run(&world, differ_in_messages, NULL);
+    for (int rank = 1; rank < 3; rank++) { /* rank 0's message may have been taken before */
+        const struct world_result *result = &world.results[rank];
+        cr_assert(result->status == KOLO_ERR_MISMATCH, "rank %d: %s: %s", rank,
+                  kolo_status_name(result->status), result->text);
+        cr_assert(strstr(result->text, "recv(count 4, float64, from rank 0)") != NULL &&
+                      strstr(result->text, "send(count 3, float64, to rank 1)") != NULL,
+                  "rank %d: %s", rank, result->text);
+    }
+}
+
+/* ---- ranks that wait for each other in different calls ---- */
+
+static kolo_status wait_in_a_circle(struct kolo_comm *comm, void *argument)
+{
+    float data[4] = {0};
+    (void)argument;
+    /* each root waits for what nobody sends: no message ever meets another description */
+    return kolo_gather(comm, data, data, 0, KOLO_FLOAT32, kolo_rank(comm), NULL, NULL);
+}
+
+Test(failure, every_rank_its_own_root, .timeout = 30)
+{
+    struct world world = {.size = 3, .settings = {"KOLO_TIMEOUT=20"}};
+    (void)world_run(&world, wait_in_a_circle, NULL);
+    for (int rank = 0; rank < 3; rank++)
+        cr_assert(world.results[rank].status == KOLO_ERR_MISMATCH, "rank %d: %s", rank,
+                  world.results[rank].text);
+}
+
+/* ---- a rank that never calls ---- */
+
+static kolo_status one_never_calls(struct kolo_comm *comm, void *argument)
+{
+    float data[64] = {0};
+    struct kolo_opts opts = {.size = sizeof(opts), .name = "x", .timeout_ms = 700};
+    (void)argument;
+    if (kolo_rank(comm) != 2)
+        return kolo_allreduce(comm, data, data, 64, KOLO_FLOAT32, KOLO_SUM, &opts, NULL);
+    struct timespec pause = {.tv_nsec = 50000000};
+    kolo_status status = KOLO_ERR_TIMEOUT;
+    for (int i = 0; i < 200; i++) { /* until it hears of the end */
+        size_t bytes = 0;
+        nanosleep(&pause, NULL);
+        status = kolo_kv_get(comm, "never", NULL, &bytes, 1);
+        if (strstr(kolo_error_detail(), "'never'") == NULL)
+            break;
+    }
+    return status;
+}
+
+ParameterizedTestParameters(failure, deadline)
+{
+    return cr_make_param_array(struct transport_param, params, 3);
+}
+ParameterizedTest(struct transport_param *param, failure, deadline, .timeout = 60)
+{
+    struct world world = {.size = 3, .transport = param->name};
+    (void)world_run(&world, one_never_calls, NULL);
+    for (int rank = 0; rank < 3; rank++) {
+        const struct world_result *result = &world.results[rank];
+        cr_assert(result->status == KOLO_ERR_TIMEOUT, "rank %d: %s: %s", rank,
+                  kolo_status_name(result->status), result->text);
+        cr_assert(strstr(result->text, "allreduce(count 64, float32, sum) 'x' sequence 0") &&
+                      strstr(result->text, "0.7 s passed, waiting for rank"),
+                  "rank %d: %s", rank, result->text);
+    }
+}
+
+/* ---- a rank that leaves ---- */
+
+static kolo_status one_leaves(struct kolo_comm *comm, void *argument)
+{
+    float data[64] = {0};
+    (void)argument;
+    if (kolo_rank(comm) == 1)
+        return KOLO_OK;
+    return kolo_allreduce(comm, data, data, 64, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
+}
+
+ParameterizedTestParameters(failure, early_finalize)
+{
+    return cr_make_param_array(struct transport_param, params, 3);
+}
+ParameterizedTest(struct transport_param *param, failure, early_finalize, .timeout = 60)
+{
+    for (int size = 2; size <= 5; size++) {
+        struct world world = {.size = size,
+                              .transport = param->name,
+                              .settings = {"KOLO_TIMEOUT=20", "KOLO_PLAN=ring"}};
+        (void)world_run(&world, one_leaves, NULL);
+        for (int rank = 0; rank < size; rank++) {
+            const struct world_result *result = &world.results[rank];
+            if (rank == 1)
+                continue;
+            cr_assert(result->status == KOLO_ERR_PEER, "%s, %d ranks: rank %d: %s: %s", param->name,
+                      size, rank, kolo_status_name(result->status), result->text);
+            cr_assert(
+                strstr(result->text, "rank 1 (") && strstr(result->text, "has left") &&
+                    strstr(result->text, "during allreduce(count 64, float32, sum) sequence 0"),
+                "rank %d: %s", rank, result->text);
+        }
+    }
+}
+
+/* ---- abort ---- */
+
+static void *abort_soon(void *argument)
+{
+    struct timespec pause = {.tv_nsec = 100000000};
+    nanosleep(&pause, NULL); /* most likely while the others wait; both ways must work */
+    kolo_abort(argument, "the disk is full");
+    kolo_abort(argument, "a second reason");
+    return NULL;
+}
+
+static kolo_status abort_from_another_thread(struct kolo_comm *comm, void *argument)
+{
+    float data[64] = {0};
+    pthread_t thread;
+    (void)argument;
+    if (kolo_rank(comm) != 1)
+        return kolo_allreduce(comm, data, data, 64, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
+    if (pthread_create(&thread, NULL, abort_soon, comm) != 0)
+        return KOLO_ERR_SYSTEM;
+    kolo_status status = kolo_recv(comm, data, 64, KOLO_FLOAT32, 0, NULL, NULL);
+    char text[KOLO_DETAIL_MAX];
+    strcpy(text, kolo_error_detail());
+    pthread_join(thread, NULL);
+    return status == KOLO_OK ? status : kolo_fail(status, "%s", text);
+}
+
+ParameterizedTestParameters(failure, abort_while_waiting)
+{
+    return cr_make_param_array(struct transport_param, params, 3);
+}
+ParameterizedTest(struct transport_param *param, failure, abort_while_waiting, .timeout = 60)
+{
+    struct world world = {.size = 4, .transport = param->name, .settings = {"KOLO_TIMEOUT=20"}};
+    (void)world_run(&world, abort_from_another_thread, NULL);
+    for (int rank = 0; rank < 4; rank++) {
+        const struct world_result *result = &world.results[rank];
+        cr_assert(result->status == KOLO_ERR_ABORTED, "rank %d: %s: %s", rank,
+                  kolo_status_name(result->status), result->text);
+        cr_assert(strstr(result->text, "rank 1 (") && strstr(result->text, "the disk is full") &&
+                      strstr(result->text, "during "),
+                  "rank %d: %s", rank, result->text);
+    }
+}
+
+/* ---- a buffer is not touched after the failure ---- */
+
+static kolo_status keeps_hands_off(struct kolo_comm *comm, void *argument)
+{
+    size_t count = 1 << 20;
+    float *data = calloc(count, sizeof(*data));
+    struct timespec pause = {.tv_nsec = 20000000};
+    (void)argument;
+    if (kolo_rank(comm) == 0) {
+        nanosleep(&pause, NULL);
+        kolo_abort(comm, "enough");
+    }
+    kolo_status status =
+        kolo_allreduce(comm, data, data, count, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
+    memset(data, 1, count * sizeof(*data));
+    free(data); /* ASan sees whoever still reads or writes it */
+    return status;
+}
+
+ParameterizedTestParameters(failure, hands_off)
+{
+    return cr_make_param_array(struct transport_param, params, 3);
+}
+ParameterizedTest(struct transport_param *param, failure, hands_off, .timeout = 60)
+{
+    for (int i = 0; i < 5; i++) {
+        struct world world = {.size = 3, .transport = param->name, .settings = {"KOLO_TIMEOUT=20"}};
+        (void)world_run(&world, keeps_hands_off, NULL);
+        for (int rank = 0; rank < 3; rank++)
+            cr_assert(world.results[rank].status == KOLO_ERR_ABORTED, "rank %d: %s: %s", rank,
+                      kolo_status_name(world.results[rank].status), world.results[rank].text);
+    }
+}

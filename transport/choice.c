@@ -48,11 +48,12 @@ kolo_status kolo_endpoint_open_ports(struct kolo_endpoint *endpoint)
 {
     const char *forced = endpoint->config.settings->transport;
     kolo_status status = KOLO_OK;
-    int opened = 0;
+    int opened = 0, known = 0;
     for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++) {
         const char *name = kolo_transports[i]->name;
         if (!is_auto(endpoint) && strcmp(forced, name) != 0)
             continue;
+        known++;
         status = open_port(endpoint, i);
         if (status == KOLO_OK)
             opened++;
@@ -61,9 +62,9 @@ kolo_status kolo_endpoint_open_ports(struct kolo_endpoint *endpoint)
         else
             KOLO_INFO("transport %s left out: %s", name, kolo_error_detail());
     }
-    if (opened > 0 || endpoint->config.size == 1)
-        return KOLO_OK;
-    return is_auto(endpoint) ? status : unknown_transport(forced);
+    if (known == 0)
+        return unknown_transport(forced);
+    return opened > 0 || endpoint->config.size == 1 ? KOLO_OK : status;
 }
 
 /* Does the transport of @p index join us and @p peer? */

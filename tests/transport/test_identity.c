@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <criterion/criterion.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "transport/link.h"
+
+Test(identity, is_the_same_for_threads_and_another_for_a_child, .timeout = 20)
+{
+    struct kolo_identity first, second;
+    kolo_identity_here(3, &first);
+    kolo_identity_here(4, &second);
+    cr_assert(first.rank == 3 && second.rank == 4);
+    cr_assert_eq(first.process, second.process);
+    cr_assert_eq(first.host_id, second.host_id);
+    cr_assert_neq(first.host[0], '\0');
+    cr_assert_eq(first.pid, (int32_t)getpid());
+    pid_t child = fork();
+    if (child == 0) {
+        kolo_identity_here(3, &second);
+        _exit(second.process != first.process && second.host_id == first.host_id ? 0 : 1);
+    }
+    int status = -1;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static size_t write_peer(uint8_t *bytes, size_t capacity, const struct kolo_peer *peer)
+{
+    size_t written = 0;
+    struct kolo_writer writer = kolo_writer_over(bytes, capacity);
+    kolo_peer_write(&writer, peer);
+    cr_assert_eq(kolo_writer_finish(&writer, bytes, &written), KOLO_OK);
+    return written;
+}
+
+static struct kolo_peer some_peer(void)
+{
+    struct kolo_peer peer = {.credit_bytes = 1 << 20};
+    kolo_identity_here(5, &peer.identity);
+    for (int i = 0; kolo_transports[i] != NULL; i++) {
+        peer.addresses[i].bytes = (uint16_t)(100 + i);
+        memset(peer.addresses[i].data, 'a' + i, peer.addresses[i].bytes);
+    }
+    return peer;
+}
+
+Test(identity, a_description_survives_the_wire)
+{
+    static uint8_t bytes[8192];
+    struct kolo_peer peer = some_peer(), copy;
+    size_t written = write_peer(bytes, sizeof bytes, &peer);
+    struct kolo_reader reader = kolo_reader_over(bytes, written);
+    cr_assert_eq(kolo_peer_read(&reader, &copy), KOLO_OK, "%s", kolo_error_detail());
+    cr_assert_eq(kolo_reader_left(&reader), 0);
+    cr_assert_eq(copy.identity.rank, 5);
+    cr_assert_eq(copy.identity.process, peer.identity.process);
+    cr_assert_str_eq(copy.identity.host, peer.identity.host);
+    cr_assert_eq(memcmp(copy.addresses, peer.addresses, sizeof copy.addresses), 0);
+}
+
+Test(identity, a_description_cut_anywhere_is_an_error)
+{
+    static uint8_t bytes[8192];
+    struct kolo_peer peer = some_peer(), copy;
+    size_t written = write_peer(bytes, sizeof bytes, &peer);
+    for (size_t cut = 0; cut < written; cut++) {
+        struct kolo_reader reader = kolo_reader_over(bytes, cut);
+        cr_assert_eq(kolo_peer_read(&reader, &copy), KOLO_ERR_DATA, "cut at %zu", cut);
+    }
+}
+
+Test(identity, unknown_transports_are_skipped_and_huge_addresses_refused)
+{
+    static uint8_t bytes[8192], huge[KOLO_ADDRESS_MAX + 1];
+    struct kolo_peer peer = {.credit_bytes = 1 << 20}, copy;
+    size_t written = write_peer(bytes, sizeof bytes, &peer);
+    bytes[written - 1] = 1;
+    struct kolo_writer writer = kolo_writer_over(bytes + written, sizeof bytes - written);
+    kolo_write_text(&writer, "pigeon");
+    kolo_write_blob(&writer, "coop", 4);
+    struct kolo_reader reader = kolo_reader_over(bytes, (size_t)(writer.at - bytes));
+    cr_assert_eq(kolo_peer_read(&reader, &copy), KOLO_OK, "%s", kolo_error_detail());
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX; i++)
+        cr_assert_eq(copy.addresses[i].bytes, 0);
+    writer = kolo_writer_over(bytes + written, sizeof bytes - written);
+    kolo_write_text(&writer, kolo_transports[0]->name);
+    kolo_write_blob(&writer, huge, sizeof huge);
+    reader = kolo_reader_over(bytes, (size_t)(writer.at - bytes));
+    cr_assert_eq(kolo_peer_read(&reader, &copy), KOLO_ERR_DATA);
+}
+
+Test(identity, absurd_credit_is_refused_by_name)
+{
+    static uint8_t bytes[8192];
+    struct kolo_peer peer = {.credit_bytes = UINT64_MAX}, copy;
+    peer.identity.rank = 12;
+    size_t written = write_peer(bytes, sizeof bytes, &peer);
+    struct kolo_reader reader = kolo_reader_over(bytes, written);
+    cr_assert_eq(kolo_peer_read(&reader, &copy), KOLO_ERR_DATA);
+    cr_assert(strstr(kolo_error_detail(), "rank 12") != NULL, "%s", kolo_error_detail());
+}
+
+Test(identity, a_header_is_32_bytes_little_endian)
+{
+    struct kolo_header header = {.channel = 0x01020304, .bytes = 0x0a0b0c0d}, copy;
+    uint8_t bytes[KOLO_HEADER_BYTES];
+    memset(header.desc.bytes, 0x77, sizeof header.desc.bytes);
+    kolo_header_pack(&header, bytes);
+    cr_assert_eq(memcmp(bytes, "\x04\x03\x02\x01\x0d\x0c\x0b\x0a\x77", 9), 0);
+    kolo_header_unpack(bytes, &copy);
+    cr_assert_eq(memcmp(&header, &copy, sizeof copy), 0);
+}

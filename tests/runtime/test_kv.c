@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public key-value calls between ranks.
+#include <criterion/criterion.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/world.h"
+
+static kolo_status use_keys(struct kolo_comm *comm, void *argument)
+{
+    char key[32], value[64];
+    int n = kolo_size(comm), rank = kolo_rank(comm);
+    int64_t sum = 0;
+    size_t bytes;
+    (void)argument;
+    snprintf(key, sizeof(key), "from %d", rank);
+    snprintf(value, sizeof(value), "hello of %d", rank);
+    kolo_status status = kolo_kv_set(comm, key, value, strlen(value));
+    if (status != KOLO_OK)
+        return status;
+    for (int i = 0; i < n; i++) { /* waits for those that have not set theirs yet */
+        char got[64] = "", want[64];
+        snprintf(key, sizeof(key), "from %d", i);
+        snprintf(want, sizeof(want), "hello of %d", i);
+        bytes = sizeof(got);
+        status = kolo_kv_get(comm, key, got, &bytes, -1);
+        if (status != KOLO_OK)
+            return status;
+        WORLD_EXPECT(bytes == strlen(want) && strcmp(got, want) == 0, "'%s' is '%s'", key, got);
+    }
+    for (int i = 0; i < 10 && status == KOLO_OK; i++)
+        status = kolo_kv_add(comm, "counter", rank + 1, &sum);
+    if (status == KOLO_OK)
+        status = kolo_barrier(comm, NULL, NULL);
+    if (status == KOLO_OK)
+        status = kolo_kv_add(comm, "counter", 0, &sum);
+    WORLD_EXPECT(status != KOLO_OK || sum == 5 * (int64_t)n * (n + 1), "counter is %lld",
+                 (long long)sum);
+    return status;
+}
+
+static kolo_status misuse_keys(struct kolo_comm *comm, void *argument)
+{
+    char value[8], long_key[300];
+    size_t bytes = sizeof(value);
+    int64_t sum = 77;
+    (void)argument;
+    memset(long_key, 'k', sizeof(long_key) - 1);
+    long_key[sizeof(long_key) - 1] = '\0';
+    WORLD_EXPECT(kolo_kv_get(comm, "none", value, &bytes, 0) == KOLO_ERR_NOT_FOUND, "found none");
+    WORLD_EXPECT(kolo_kv_get(comm, "none", value, &bytes, 30) == KOLO_ERR_TIMEOUT &&
+                     strstr(kolo_error_detail(), "kolo_kv_get 'none'"),
+                 "timeout: %s", kolo_error_detail());
+    WORLD_EXPECT(kolo_kv_set(comm, "long", "0123456789", 10) == KOLO_OK, "set");
+    WORLD_EXPECT(kolo_kv_get(comm, "long", value, &bytes, -1) == KOLO_ERR_INVALID && bytes == 10,
+                 "10 bytes fit into 8");
+    WORLD_EXPECT(kolo_kv_add(comm, "long", 1, &sum) == KOLO_ERR_INVALID && sum == 77,
+                 "added to text: %s", kolo_error_detail());
+    WORLD_EXPECT(kolo_kv_set(comm, "", value, 1) == KOLO_ERR_INVALID, "empty key");
+    WORLD_EXPECT(kolo_kv_set(comm, NULL, value, 1) == KOLO_ERR_INVALID, "no key");
+    WORLD_EXPECT(kolo_kv_set(comm, long_key, value, 1) == KOLO_ERR_INVALID, "long key");
+    WORLD_EXPECT(kolo_kv_set(comm, "big", value, (1u << 20) + 1) == KOLO_ERR_INVALID, "big value");
+    WORLD_EXPECT(kolo_kv_set(comm, "null", NULL, 1) == KOLO_ERR_INVALID, "NULL value");
+    WORLD_EXPECT(kolo_kv_set(NULL, "null", value, 1) == KOLO_ERR_INVALID, "NULL comm");
+    bytes = 0;
+    WORLD_EXPECT(kolo_kv_set(comm, "empty", NULL, 0) == KOLO_OK, "empty value");
+    WORLD_EXPECT(kolo_kv_get(comm, "empty", NULL, &bytes, -1) == KOLO_OK && bytes == 0, "empty");
+    return kolo_barrier(comm, NULL, NULL); /* all that is no loss of the communicator */
+}
+
+Test(kv, set_get_add, .timeout = 60)
+{
+    for (int size = 1; size <= 5; size += 2) {
+        struct world world = {.size = size};
+        kolo_status status = world_run(&world, use_keys, NULL);
+        cr_assert(status == KOLO_OK, "%d ranks: %s", size, world_cause(&world)->text);
+    }
+}
+
+Test(kv, misuse, .timeout = 60)
+{
+    struct world world = {.size = 2};
+    kolo_status status = world_run(&world, misuse_keys, NULL);
+    cr_assert(status == KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+static kolo_status big_value(struct kolo_comm *comm, void *argument)
+{
+    size_t bytes = 1u << 20;
+    unsigned char *value = malloc(bytes);
+    kolo_status status = KOLO_OK;
+    (void)argument;
+    memset(value, 7, bytes);
+    if (kolo_rank(comm) == 0)
+        status = kolo_kv_set(comm, "big", value, bytes);
+    memset(value, 0, bytes);
+    if (status == KOLO_OK)
+        status = kolo_kv_get(comm, "big", value, &bytes, -1);
+    if (status == KOLO_OK && (bytes != 1u << 20 || value[0] != 7 || value[bytes - 1] != 7))
+        status = kolo_fail(KOLO_ERR_INTERNAL, "1 MiB came back as %zu bytes", bytes);
+    free(value);
+    return status;
+}
+
+Test(kv, one_mebibyte, .timeout = 60)
+{
+    struct world world = {.size = 4};
+    kolo_status status = world_run(&world, big_value, NULL);
+    cr_assert(status == KOLO_OK, "%s", world_cause(&world)->text);
+}

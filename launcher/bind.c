@@ -34,7 +34,8 @@ static bool add_object(hwloc_topology_t topology, hwloc_obj_t object, cpu_set_t 
 {
     cpu_set_t cpus;
     CPU_ZERO(&cpus);
-    if (hwloc_cpuset_to_glibc_sched_affinity(topology, object->cpuset, &cpus, sizeof cpus) != 0)
+    if (object == NULL ||
+        hwloc_cpuset_to_glibc_sched_affinity(topology, object->cpuset, &cpus, sizeof cpus) != 0)
         return false;
     CPU_OR(set, set, &cpus);
     return true;

@@ -9,7 +9,7 @@
 #include "launcher/info.h"
 #include "memory/memory.h"
 #include "runtime/local.h"
-#include "transport/link.h"
+#include "transport/transport.h"
 
 static void print_line(FILE *out, const char *kind, const char *name, kolo_status status,
                        const struct kolo_why *why)
@@ -39,12 +39,11 @@ void kolo_info_print(const struct kolo_settings *settings, FILE *out)
 {
     fprintf(out, "kolo       %s\n", KOLO_VERSION);
     print_machine(out);
-    for (size_t i = 0; kolo_transports[i]; i++) {
-        struct kolo_why why = {.text = ""};
-        kolo_status status =
-            kolo_transports[i]->probe ? kolo_transports[i]->probe(settings, &why) : KOLO_OK;
-        print_line(out, "transport", kolo_transports[i]->name, status, &why);
-    }
+    struct kolo_why transport_why;
+    kolo_status usable;
+    const char *name;
+    for (size_t i = 0; (name = kolo_transport_probe(i, settings, &usable, &transport_why)); i++)
+        print_line(out, "transport", name, usable, &transport_why);
     for (size_t i = 0; kolo_memory_kinds[i]; i++) {
         struct kolo_why why = {.text = ""};
         kolo_status status = kolo_memory_kinds[i]->probe(&why);

@@ -7,7 +7,6 @@
 
 #include "base/alloc.h"
 #include "base/build.h"
-#include "transport/link.h"
 
 enum { LIST_BYTES = 128, LEFT_OUT_BYTES = 4096 };
 
@@ -26,11 +25,13 @@ static void add_line(char *lines, const char *name, const char *why)
 static void look(struct kolo_comm *comm)
 {
     struct kolo_why why = {""};
-    for (size_t i = 0; kolo_transports[i] != NULL; i++) {
-        if (kolo_transports[i]->probe(&comm->settings, &why) == KOLO_OK)
-            add_name(comm->transports, kolo_transports[i]->name);
+    kolo_status status;
+    const char *name;
+    for (size_t i = 0; (name = kolo_transport_probe(i, &comm->settings, &status, &why)); i++) {
+        if (status == KOLO_OK)
+            add_name(comm->transports, name);
         else
-            add_line(comm->left_out, kolo_transports[i]->name, why.text);
+            add_line(comm->left_out, name, why.text);
     }
     for (size_t i = 0; kolo_memory_kinds[i] != NULL; i++) {
         if (kolo_memory_kinds[i]->probe(&why) == KOLO_OK)

@@ -24,14 +24,27 @@ static kolo_status unknown_transport(const char *name)
     return kolo_fail(KOLO_ERR_CONFIG, "KOLO_TRANSPORT=%s: this build has %s", name, known);
 }
 
+const char *kolo_transport_probe(size_t number, const struct kolo_settings *settings,
+                                 kolo_status *status_out, struct kolo_why *why_out)
+{
+    size_t count = 0;
+    while (count <= number && kolo_transports[count] != NULL)
+        count++;
+    if (count <= number)
+        return NULL;
+    const struct kolo_transport *transport = kolo_transports[number];
+    *why_out = (struct kolo_why){""};
+    *status_out = transport->probe != NULL ? transport->probe(settings, why_out) : KOLO_OK;
+    return transport->name;
+}
+
 static kolo_status open_port(struct kolo_endpoint *endpoint, int index)
 {
     const struct kolo_transport *transport = kolo_transports[index];
-    struct kolo_why why = {""};
+    struct kolo_why why;
     struct kolo_port *port = NULL;
-    kolo_status status = KOLO_OK;
-    if (transport->probe != NULL)
-        status = transport->probe(endpoint->config.settings, &why);
+    kolo_status status;
+    (void)kolo_transport_probe((size_t)index, endpoint->config.settings, &status, &why);
     if (status != KOLO_OK)
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "transport %s cannot be used here: %s",
                          transport->name, why.text);

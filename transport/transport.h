@@ -118,6 +118,12 @@ struct kolo_endpoint_events {
     void (*down)(void *context, int peer, kolo_status why, const char *text);
 };
 
+/** The transports of this build, by number from 0, best first: the name (NULL beyond the last),
+ * whether it can be used on this machine, and if not, why. For `kolorun info` and kolo_get_info().
+ */
+const char *kolo_transport_probe(size_t number, const struct kolo_settings *settings,
+                                 kolo_status *status_out, struct kolo_why *why_out);
+
 struct kolo_endpoint_config {
     int rank, size;
     const struct kolo_settings *settings; /* outlives the endpoint */

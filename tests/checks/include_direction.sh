@@ -3,7 +3,7 @@
 # A folder includes only headers of itself and of the folders to its left:
 #   include/kolo <- base <- memory <- transport <- runtime <- metrics <- launcher | bench | examples | tests
 # Besides: transport/link.h stays inside transport/ (and tests), examples and public headers see only <kolo/...> and the
-# system, and a project header is written "folder/file".
+# system (an example also headers beside it), and a project header is written "folder/file".
 source "$(dirname "$0")/common.sh"
 
 mapfile -t files < <(for pattern in '*.[ch]' '*.h.in' '*.def'; do
@@ -33,7 +33,10 @@ function say(text) { print FILENAME ":" FNR ": " text }
             say("<" name "> is a header of the project; write \"" name "\"")
         next
     }
-    if (from == "examples") { say("an example includes \"" name "\"; use <kolo/...>"); next }
+    if (from == "examples") {
+        if (name ~ /\//) say("an example includes \"" name "\"; use <kolo/...>, or a header beside it")
+        next
+    }
     if (from == "tests" && to != "tests" && !(to in place)) next
     if (name !~ /\// || !(to in place)) { say("\"" name "\" without its folder; write \"folder/file\""); next }
     if (to == "include") { say("\"" name "\" is public; write <kolo/...>"); next }

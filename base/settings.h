@@ -70,6 +70,9 @@ const char *kolo_settings_name(enum kolo_setting_index index); /* "KOLO_TIMEOUT"
 const char *
 kolo_setting_source_text(enum kolo_setting_source source); /* "default", "environment", ... */
 
+/** A number of bytes as a SIZE setting takes it: "64", "4K", "1MiB". False: it is none. */
+bool kolo_size_parse(const char *text, int64_t *bytes_out);
+
 void kolo_settings_print_help(FILE *out); /* kolorun --help-settings */
 void kolo_settings_print_values(const struct kolo_settings *settings,
                                 FILE *out);   /* kolorun --print-settings */

@@ -43,6 +43,11 @@ static bool parse_amount(const char *text, const struct unit *units, int64_t *va
     return true;
 }
 
+bool kolo_size_parse(const char *text, int64_t *bytes_out)
+{
+    return parse_amount(text, size_units, bytes_out);
+}
+
 static bool in_bounds(const struct kolo_setting_row *row, int64_t value)
 {
     return value >= row->min && value <= row->max;

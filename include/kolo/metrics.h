@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Exact distributed evaluation: a sampler that says which samples a rank takes, sums that do not
+ * depend on order, mean loss and top-k accuracy that are the same to the last bit at any number of
+ * ranks.
+ *
+ *  A metric is created, updated with this rank's batches (no communication), and computed by all
+ * ranks together:
+ *
+ *      kolo_mean_create(&(struct kolo_mean_config){.size = sizeof(struct kolo_mean_config),
+ * .samples = n}, &loss); for (each batch) kolo_mean_update_float32(loss, losses, batch, indices);
+ *      kolo_metrics_compute(comm, (struct kolo_metric *[]){loss, accuracy}, 2, NULL);
+ *      kolo_mean_result(loss, &result);
+ *
+ *  The state is int64 counts and an exact integer sum (and, where sample indices are given, one
+ * record per sample); division happens once, last, in double. A rank without data takes part like
+ * the others. A sample that several ranks hold, as a padding sampler deals out, counts once: on the
+ * lowest rank that has it, by its first update there.
+ *
+ *  Threads: a metric is used by one thread at a time. Ownership: what is passed in is read before
+ * the call returns.
+ */
+#ifndef KOLO_METRICS_H
+#define KOLO_METRICS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kolo/kolo.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- sampler
+ * ---------------------------------------------------------------------------------------------------
+ */
+
+/** What to do when the number of samples is not a multiple of the number of ranks. */
+typedef enum kolo_sampler_tail {
+    KOLO_SAMPLER_PAD,       /**< repeat leading indices so that all ranks have equally many (torch's
+                               default) */
+    KOLO_SAMPLER_DROP_LAST, /**< leave out the tail */
+    KOLO_SAMPLER_UNPADDED,  /**< every sample exactly once; ranks differ by at most one */
+} kolo_sampler_tail;
+
+struct kolo_sampler_config {
+    size_t size;     /**< sizeof(struct kolo_sampler_config) */
+    int64_t samples; /**< in the data set, 0 to 2^31 - 1 */
+    int rank, nranks;
+    bool shuffle;  /**< by seed + epoch; false: ascending order */
+    uint64_t seed; /**< equal on all ranks */
+    kolo_sampler_tail tail;
+};
+
+struct kolo_sampler;
+
+/** Deals out sample indices as torch.utils.data.DistributedSampler does: the permutation of
+ *  torch.randperm(samples, generator seeded with seed + epoch), padded or cut, then every nranks-th
+ * from rank on. The indices are the same as torch's for the same seed and epoch. Epoch 0 is set.
+ *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_sampler_create(const struct kolo_sampler_config *config,
+                                                        struct kolo_sampler **sampler_out);
+/** Deals again, for another epoch. @return KOLO_OK; ERR_INVALID (negative). */
+KOLO_API KOLO_NODISCARD kolo_status kolo_sampler_set_epoch(struct kolo_sampler *sampler,
+                                                           int64_t epoch);
+/** How many indices this rank has in an epoch. */
+KOLO_API int64_t kolo_sampler_count(const struct kolo_sampler *sampler);
+/** This rank's indices, kolo_sampler_count() of them; valid until set_epoch or destroy. */
+KOLO_API const int64_t *kolo_sampler_indices(const struct kolo_sampler *sampler);
+/** NULL is fine. */
+KOLO_API void kolo_sampler_destroy(struct kolo_sampler *sampler);
+
+/* ---- exact sums
+ * ------------------------------------------------------------------------------------------------
+ */
+
+enum { KOLO_EXACT_SUM_LIMBS = 68 };
+
+/** A sum of doubles without rounding: a fixed-point integer of 68 limbs of 32 bits (with room for
+ * carries), wide enough for every finite double, after Collange, Defour, Graillat, Iakymchuk,
+ * "Numerical reproducibility for the parallel reduction" (2015). Two sums merge by adding limbs, so
+ * an int64 sum-allreduce merges those of all ranks. The value is the correctly rounded sum,
+ * whatever the order. */
+struct kolo_exact_sum {
+    int64_t limbs[KOLO_EXACT_SUM_LIMBS];
+    int64_t nans, plus_infinities, minus_infinities; /**< counted, not added */
+    int64_t since_carry; /**< additions since carries were last passed on */
+};
+
+/** Zero. */
+KOLO_API void kolo_exact_sum_init(struct kolo_exact_sum *sum);
+KOLO_API void kolo_exact_sum_add(struct kolo_exact_sum *sum, double value);
+KOLO_API void kolo_exact_sum_add_float32(struct kolo_exact_sum *sum, const float *values,
+                                         size_t count);
+/** sum += other. @p other has its carries passed on, its value stays. */
+KOLO_API void kolo_exact_sum_merge(struct kolo_exact_sum *sum, struct kolo_exact_sum *other);
+/** Passes on carries, so that every limb but the last lies in [0, 2^32): after it up to 2^31 sums
+ * can be added limb by limb. */
+KOLO_API void kolo_exact_sum_carry(struct kolo_exact_sum *sum);
+/** The sum of the finite values, rounded once to nearest even; +-infinity where it overflows. */
+KOLO_API double kolo_exact_sum_value(struct kolo_exact_sum *sum);
+
+/* ---- metrics
+ * ---------------------------------------------------------------------------------------------------
+ */
+
+struct kolo_metric;
+
+/** What to do with NaN and infinities among the values of a mean. They are counted in any case. */
+typedef enum kolo_nonfinite {
+    KOLO_NONFINITE_ERROR,     /**< computing fails with ERR_DATA, on all ranks alike */
+    KOLO_NONFINITE_SKIP,      /**< leave them out of sum and count */
+    KOLO_NONFINITE_PROPAGATE, /**< as IEEE 754 addition: NaN, or an infinity where all are of one
+                                 sign */
+} kolo_nonfinite;
+
+struct kolo_mean_config {
+    size_t size;     /**< sizeof(struct kolo_mean_config) */
+    int64_t samples; /**< in the data set, where updates give sample indices; 0: they do not */
+    kolo_nonfinite nonfinite;
+};
+
+/** The mean of one value per sample, such as the loss: the exact sum over all samples, rounded
+ * once, divided once by their number. Never a mean of means. @return KOLO_OK; ERR_INVALID;
+ * ERR_NO_MEMORY. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_mean_create(const struct kolo_mean_config *config,
+                                                     struct kolo_metric **metric_out);
+/** Adds @p count values. @p indices: the global index of each sample (0 <= index < samples) where
+ * the metric has samples; NULL where it has none. Nothing is added on failure.
+ *  @return KOLO_OK; ERR_INVALID (an index, named); ERR_NO_MEMORY. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_mean_update_float32(struct kolo_metric *metric,
+                                                             const float *values, size_t count,
+                                                             const int64_t *indices);
+KOLO_API KOLO_NODISCARD kolo_status kolo_mean_update_float64(struct kolo_metric *metric,
+                                                             const double *values, size_t count,
+                                                             const int64_t *indices);
+
+/** How samples were counted. */
+struct kolo_sample_counts {
+    int64_t counted;    /**< samples that count, each once */
+    int64_t duplicates; /**< updates beyond the first of a sample */
+    int64_t
+        missing; /**< samples of the data set that no rank had; 0 where the metric has no samples */
+};
+
+struct kolo_mean_result {
+    size_t size; /**< set to sizeof(struct kolo_mean_result) by the caller */
+    double mean; /**< NaN where nothing was counted */
+    double sum;
+    struct kolo_sample_counts samples;
+    int64_t nans, plus_infinities, minus_infinities;
+};
+/** Of the last kolo_metrics_compute(). @return KOLO_OK; ERR_INVALID (not a mean, or not computed
+ * since the last update). */
+KOLO_API KOLO_NODISCARD kolo_status kolo_mean_result(const struct kolo_metric *metric,
+                                                     struct kolo_mean_result *result_out);
+
+/** Which of several classes with the same score ranks first. */
+typedef enum kolo_ties {
+    KOLO_TIES_LOWEST,      /**< the lowest class index, as argmax does */
+    KOLO_TIES_HIGHEST,     /**< the highest class index */
+    KOLO_TIES_OPTIMISTIC,  /**< the label */
+    KOLO_TIES_PESSIMISTIC, /**< any class but the label */
+} kolo_ties;
+
+enum { KOLO_TOP_K_MAX = 16 };
+
+struct kolo_accuracy_config {
+    size_t size;           /**< sizeof(struct kolo_accuracy_config) */
+    int64_t samples;       /**< as in kolo_mean_config */
+    int64_t classes;       /**< at least 1 */
+    int k[KOLO_TOP_K_MAX]; /**< the k of top-k, each at least 1; ends at the first 0; none: {1} */
+    kolo_ties ties;
+};
+
+/** Top-k accuracy, for several k at once: a sample is correct if fewer than k classes rank before
+ * its label. With the scores s and label t, class j ranks before t if s[j] > s[t], or s[j] == s[t]
+ * and the tie rule says so. A NaN score ranks before every number (as argmax takes it) and ties
+ * with other NaNs; samples with one are counted.
+ *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_accuracy_create(const struct kolo_accuracy_config *config,
+                                                         struct kolo_metric **metric_out);
+/** Adds @p count samples: scores[i * classes + j] is sample i's score of class j, labels[i] its
+ * class.
+ *  @return KOLO_OK; ERR_INVALID (a label or index out of range, named; nothing is added);
+ * ERR_NO_MEMORY. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_accuracy_update(struct kolo_metric *metric,
+                                                         const float *scores, const int64_t *labels,
+                                                         size_t count, const int64_t *indices);
+
+struct kolo_accuracy_result {
+    size_t size; /**< set to sizeof(struct kolo_accuracy_result) by the caller */
+    int ks;      /**< how many k */
+    int k[KOLO_TOP_K_MAX];
+    int64_t correct[KOLO_TOP_K_MAX];
+    double accuracy[KOLO_TOP_K_MAX]; /**< correct / counted; NaN where nothing was counted */
+    struct kolo_sample_counts samples;
+    int64_t nan_samples; /**< samples with a NaN score */
+};
+KOLO_API KOLO_NODISCARD kolo_status kolo_accuracy_result(const struct kolo_metric *metric,
+                                                         struct kolo_accuracy_result *result_out);
+
+/** Computes several metrics over all ranks; collective: all ranks pass metrics of the same kinds in
+ * the same order. One int64 allreduce for all of them together, and, for each that has samples, one
+ * more per 2^20 samples to settle which rank counts which. The results are the same on all ranks;
+ * the state stays, and more updates may follow. A failure of one rank (no memory, say) is one of
+ * all.
+ *  @return KOLO_OK; ERR_DATA (non-finite values under KOLO_NONFINITE_ERROR); ERR_INVALID;
+ * ERR_NO_MEMORY; and those of kolo_allreduce(). */
+KOLO_API KOLO_NODISCARD kolo_status kolo_metrics_compute(struct kolo_comm *comm,
+                                                         struct kolo_metric *const *metrics,
+                                                         size_t count,
+                                                         const struct kolo_opts *opts);
+/** Forgets all updates and results. */
+KOLO_API void kolo_metric_reset(struct kolo_metric *metric);
+/** NULL is fine. */
+KOLO_API void kolo_metric_destroy(struct kolo_metric *metric);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Top-k accuracy. Owns int64 counts; the record of an indexed sample is a bit per k (correct) and
+// one for NaN scores. The rank of a label is counted, O(classes), without sorting.
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "metrics/metric.h"
+
+enum { NAN_BIT = KOLO_TOP_K_MAX, WORDS_MAX = KOLO_TOP_K_MAX + 1 };
+
+struct accuracy {
+    struct kolo_metric metric;
+    int64_t classes;
+    int k[KOLO_TOP_K_MAX];
+    int ks;
+    kolo_ties ties;
+    int64_t direct[WORDS_MAX], working[WORDS_MAX]; /* correct per k, then samples with NaN */
+    struct kolo_accuracy_result result;
+};
+
+static size_t words(const struct kolo_metric *metric)
+{
+    return (size_t)((const struct accuracy *)metric)->ks + 1;
+}
+
+static void begin(struct kolo_metric *metric)
+{
+    struct accuracy *accuracy = (struct accuracy *)metric;
+    memcpy(accuracy->working, accuracy->direct, sizeof accuracy->working);
+}
+
+static void count_bits(const struct accuracy *accuracy, int64_t *counts, uint32_t bits)
+{
+    for (int i = 0; i < accuracy->ks; i++)
+        counts[i] += bits >> i & 1;
+    counts[accuracy->ks] += bits >> NAN_BIT & 1;
+}
+
+static void fold(struct kolo_metric *metric, const void *record)
+{
+    struct accuracy *accuracy = (struct accuracy *)metric;
+    uint32_t bits;
+    memcpy(&bits, record, sizeof bits);
+    count_bits(accuracy, accuracy->working, bits);
+}
+
+static void pack(struct kolo_metric *metric, int64_t *words_out)
+{
+    const struct accuracy *accuracy = (const struct accuracy *)metric;
+    memcpy(words_out, accuracy->working, words(metric) * sizeof *words_out);
+}
+
+static kolo_status finish(struct kolo_metric *metric, const int64_t *merged)
+{
+    struct accuracy *accuracy = (struct accuracy *)metric;
+    struct kolo_accuracy_result *result = &accuracy->result;
+    *result = (struct kolo_accuracy_result){.size = sizeof *result,
+                                            .ks = accuracy->ks,
+                                            .samples = metric->counts,
+                                            .nan_samples = merged[accuracy->ks]};
+    int64_t counted = metric->counts.counted;
+    for (int i = 0; i < accuracy->ks; i++) {
+        result->k[i] = accuracy->k[i];
+        result->correct[i] = merged[i];
+        result->accuracy[i] = counted ? (double)merged[i] / (double)counted : NAN;
+    }
+    return KOLO_OK;
+}
+
+static void reset(struct kolo_metric *metric)
+{
+    struct accuracy *accuracy = (struct accuracy *)metric;
+    memset(accuracy->direct, 0, sizeof accuracy->direct);
+}
+
+static const struct kolo_metric_ops accuracy_ops = {
+    .name = "accuracy",
+    .record_bytes = sizeof(uint32_t),
+    .words = words,
+    .begin = begin,
+    .fold = fold,
+    .pack = pack,
+    .finish = finish,
+    .reset = reset,
+};
+
+static kolo_status check_config(const struct kolo_accuracy_config *config)
+{
+    if (!config || config->size != sizeof *config)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_accuracy_create: config is NULL or its size is not sizeof(struct "
+                         "kolo_accuracy_config)");
+    if (config->classes < 1)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_accuracy_create: classes %lld is not positive",
+                         (long long)config->classes);
+    if ((unsigned)config->ties > KOLO_TIES_PESSIMISTIC)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_accuracy_create: ties %d is no kolo_ties",
+                         (int)config->ties);
+    for (int i = 0; i < KOLO_TOP_K_MAX && config->k[i]; i++)
+        if (config->k[i] < 0)
+            return kolo_fail(KOLO_ERR_INVALID, "kolo_accuracy_create: k[%d] is %d, not positive", i,
+                             config->k[i]);
+    return KOLO_OK;
+}
+
+kolo_status kolo_accuracy_create(const struct kolo_accuracy_config *config,
+                                 struct kolo_metric **metric_out)
+{
+    kolo_status status = check_config(config);
+    if (status != KOLO_OK)
+        return status;
+    if (!metric_out)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_accuracy_create: metric_out is NULL");
+    status =
+        kolo_metric_create(&accuracy_ops, sizeof(struct accuracy), config->samples, metric_out);
+    if (status != KOLO_OK)
+        return status;
+    struct accuracy *accuracy = (struct accuracy *)*metric_out;
+    accuracy->classes = config->classes;
+    accuracy->ties = config->ties;
+    while (accuracy->ks < KOLO_TOP_K_MAX && config->k[accuracy->ks]) {
+        accuracy->k[accuracy->ks] = config->k[accuracy->ks];
+        accuracy->ks++;
+    }
+    if (accuracy->ks == 0)
+        accuracy->k[accuracy->ks++] = 1;
+    return KOLO_OK;
+}
+
+/* How many classes rank before the label. NaN ranks before every number and ties with NaN. */
+static int64_t rank_of_label(const float *scores, int64_t classes, int64_t label, kolo_ties ties,
+                             bool *has_nan_out)
+{
+    float own = scores[label];
+    int64_t above = 0, tied_below_index = 0, tied = 0;
+    bool has_nan = false;
+    for (int64_t j = 0; j < classes; j++) {
+        bool is_nan = isnan(scores[j]);
+        bool is_tied = j != label && (is_nan ? isnan(own) : scores[j] == own);
+        has_nan |= is_nan;
+        above += is_nan ? !isnan(own) : scores[j] > own;
+        tied += is_tied;
+        tied_below_index += is_tied && j < label;
+    }
+    *has_nan_out = has_nan;
+    switch (ties) {
+    case KOLO_TIES_LOWEST:
+        return above + tied_below_index;
+    case KOLO_TIES_HIGHEST:
+        return above + tied - tied_below_index;
+    case KOLO_TIES_OPTIMISTIC:
+        return above;
+    case KOLO_TIES_PESSIMISTIC:
+        break;
+    }
+    return above + tied;
+}
+
+static uint32_t judge(const struct accuracy *accuracy, const float *scores, int64_t label)
+{
+    bool has_nan;
+    int64_t before = rank_of_label(scores, accuracy->classes, label, accuracy->ties, &has_nan);
+    uint32_t bits = (uint32_t)has_nan << NAN_BIT;
+    for (int i = 0; i < accuracy->ks; i++)
+        bits |= (uint32_t)(before < accuracy->k[i]) << i;
+    return bits;
+}
+
+static kolo_status check_update(const struct kolo_metric *metric, const float *scores,
+                                const int64_t *labels, size_t count)
+{
+    if (!metric || metric->ops != &accuracy_ops)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_accuracy_update: the metric is NULL or not an accuracy");
+    if ((!scores || !labels) && count > 0)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_accuracy_update: scores or labels is NULL");
+    int64_t classes = ((const struct accuracy *)metric)->classes;
+    for (size_t i = 0; i < count; i++)
+        if (labels[i] < 0 || labels[i] >= classes)
+            return kolo_fail(KOLO_ERR_INVALID,
+                             "kolo_accuracy_update: labels[%zu] is %lld, not in 0..%lld", i,
+                             (long long)labels[i], (long long)classes - 1);
+    return KOLO_OK;
+}
+
+kolo_status kolo_accuracy_update(struct kolo_metric *metric, const float *scores,
+                                 const int64_t *labels, size_t count, const int64_t *indices)
+{
+    kolo_status status = check_update(metric, scores, labels, count);
+    if (status == KOLO_OK)
+        status = kolo_metric_prepare(metric, count, indices);
+    if (status != KOLO_OK)
+        return status;
+    struct accuracy *accuracy = (struct accuracy *)metric;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits = judge(accuracy, scores + i * (size_t)accuracy->classes, labels[i]);
+        if (indices) {
+            kolo_metric_record(metric, indices[i], &bits);
+        } else {
+            count_bits(accuracy, accuracy->direct, bits);
+            metric->direct_count++;
+            metric->is_computed = false;
+        }
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_accuracy_result(const struct kolo_metric *metric,
+                                 struct kolo_accuracy_result *result_out)
+{
+    if (!metric || metric->ops != &accuracy_ops || !metric->is_computed)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_accuracy_result: the metric is NULL, not an accuracy, or not "
+                         "computed since its last update");
+    if (!result_out || result_out->size != sizeof *result_out)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_accuracy_result: result_out is NULL or its size is not "
+                         "sizeof(struct kolo_accuracy_result)");
+    *result_out = ((const struct accuracy *)metric)->result;
+    return KOLO_OK;
+}

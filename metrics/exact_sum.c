@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exact sums of doubles: see kolo/metrics.h. Owns nothing; plain arithmetic on the caller's struct.
+//
+// Bit b of limb l weighs 2^(32 l + b - 1074), so the lowest bit is the smallest subnormal and a
+// finite double touches three neighbouring limbs below the 66th. A limb is signed and takes 2^30
+// additions of 32-bit parts before carries must be passed on; limb 67 holds the sign and whatever
+// overflows.
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+#include <kolo/metrics.h>
+
+enum {
+    LIMBS = KOLO_EXACT_SUM_LIMBS,
+    LIMB_BITS = 32,
+    LOWEST_EXPONENT = -1074,
+    MANTISSA_BITS = 53,
+};
+static const int64_t CARRY_EVERY = INT64_C(1) << 30;
+static const int64_t LIMB_MASK = INT64_C(0xffffffff);
+
+void kolo_exact_sum_init(struct kolo_exact_sum *sum)
+{
+    memset(sum, 0, sizeof *sum);
+}
+
+void kolo_exact_sum_carry(struct kolo_exact_sum *sum)
+{
+    for (int i = 0; i < LIMBS - 1; i++) {
+        int64_t low = sum->limbs[i] & LIMB_MASK;
+        sum->limbs[i + 1] +=
+            (sum->limbs[i] - low) / (LIMB_MASK + 1); /* exact: rounds toward minus infinity */
+        sum->limbs[i] = low;
+    }
+    sum->since_carry = 0;
+}
+
+static void count_nonfinite(struct kolo_exact_sum *sum, double value)
+{
+    if (isnan(value))
+        sum->nans++;
+    else if (value > 0)
+        sum->plus_infinities++;
+    else
+        sum->minus_infinities++;
+}
+
+void kolo_exact_sum_add(struct kolo_exact_sum *sum, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    int exponent = (int)(bits >> 52 & 0x7ff);
+    uint64_t mantissa = bits & ((UINT64_C(1) << 52) - 1);
+    if (exponent == 0x7ff) {
+        count_nonfinite(sum, value);
+        return;
+    }
+    if (exponent > 0)
+        mantissa |= UINT64_C(1) << 52;
+    int position = exponent > 0 ? exponent - 1 : 0; /* of the mantissa's lowest bit */
+    int64_t *limb = sum->limbs + position / LIMB_BITS;
+    int shift = position % LIMB_BITS;
+    uint64_t low = (mantissa & (uint64_t)LIMB_MASK) << shift; /* 63 bits at most */
+    uint64_t high = (mantissa >> LIMB_BITS) << shift;         /* 52 bits at most */
+    int64_t sign = bits >> 63 ? -1 : 1;
+    limb[0] += sign * (int64_t)(low & (uint64_t)LIMB_MASK);
+    limb[1] += sign * (int64_t)((low >> LIMB_BITS) + (high & (uint64_t)LIMB_MASK));
+    limb[2] += sign * (int64_t)(high >> LIMB_BITS);
+    if (++sum->since_carry >= CARRY_EVERY)
+        kolo_exact_sum_carry(sum);
+}
+
+void kolo_exact_sum_add_float32(struct kolo_exact_sum *sum, const float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        kolo_exact_sum_add(sum, (double)values[i]);
+}
+
+void kolo_exact_sum_merge(struct kolo_exact_sum *sum, struct kolo_exact_sum *other)
+{
+    kolo_exact_sum_carry(other);
+    kolo_exact_sum_carry(sum);
+    for (int i = 0; i < LIMBS; i++)
+        sum->limbs[i] += other->limbs[i];
+    kolo_exact_sum_carry(sum);
+    sum->nans += other->nans;
+    sum->plus_infinities += other->plus_infinities;
+    sum->minus_infinities += other->minus_infinities;
+}
+
+/* The magnitude of a sum whose carries have been passed on: limbs in [0, 2^32), but the last, which
+ * is >= 0. */
+static bool take_magnitude(const struct kolo_exact_sum *sum, struct kolo_exact_sum *magnitude)
+{
+    *magnitude = *sum;
+    bool is_negative = sum->limbs[LIMBS - 1] < 0;
+    if (is_negative) {
+        for (int i = 0; i < LIMBS; i++)
+            magnitude->limbs[i] = -magnitude->limbs[i];
+        kolo_exact_sum_carry(magnitude);
+    }
+    return is_negative;
+}
+
+static int bit_at(const struct kolo_exact_sum *sum, int position)
+{
+    return (int)(sum->limbs[position / LIMB_BITS] >> (position % LIMB_BITS) & 1);
+}
+
+static bool any_bit_below(const struct kolo_exact_sum *sum, int position)
+{
+    for (int i = 0; i < position / LIMB_BITS; i++)
+        if (sum->limbs[i])
+            return true;
+    return (sum->limbs[position / LIMB_BITS] & ((INT64_C(1) << position % LIMB_BITS) - 1)) != 0;
+}
+
+static int highest_bit(const struct kolo_exact_sum *sum)
+{
+    for (int i = LIMBS - 1; i >= 0; i--)
+        if (sum->limbs[i])
+            return i * LIMB_BITS + 63 - __builtin_clzll((unsigned long long)sum->limbs[i]);
+    return -1;
+}
+
+double kolo_exact_sum_value(struct kolo_exact_sum *sum)
+{
+    struct kolo_exact_sum magnitude;
+    kolo_exact_sum_carry(sum);
+    bool is_negative = take_magnitude(sum, &magnitude);
+    int highest = highest_bit(&magnitude);
+    if (highest < 0)
+        return 0.0;
+    if (highest >= (LIMBS - 1) * LIMB_BITS) /* far beyond the largest double */
+        return is_negative ? -INFINITY : INFINITY;
+    int lowest = highest - (MANTISSA_BITS - 1);
+    if (lowest < 0)
+        lowest = 0;
+    int64_t mantissa = 0;
+    for (int position = highest; position >= lowest; position--)
+        mantissa = mantissa * 2 + bit_at(&magnitude, position);
+    if (lowest > 0 && bit_at(&magnitude, lowest - 1) &&
+        ((mantissa & 1) || any_bit_below(&magnitude, lowest - 1)))
+        mantissa++;
+    double value = ldexp((double)mantissa, lowest + LOWEST_EXPONENT);
+    return is_negative ? -value : value;
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Oracle: sort the classes of each sample by the tie rule, written out naively, and look where the
+// label is.
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kolo/metrics.h>
+
+enum { SAMPLES = 400, CLASSES = 7, KS = 3 };
+static const int top[KS] = {1, 2, 5};
+
+static float scores[SAMPLES * CLASSES];
+static int64_t labels[SAMPLES];
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return *state >> 33;
+}
+
+static void make_data(void)
+{
+    uint64_t state = 3;
+    for (int i = 0; i < SAMPLES * CLASSES; i++) {
+        scores[i] = (float)(int)(next_random(&state) % 5) - 2.5f; /* many ties, negative ones too */
+        if (next_random(&state) % 50 == 0)
+            scores[i] = NAN;
+        if (next_random(&state) % 50 == 0)
+            scores[i] = next_random(&state) % 2 ? INFINITY : -INFINITY;
+    }
+    for (int i = 0; i < SAMPLES; i++)
+        labels[i] = (int64_t)(next_random(&state) % CLASSES);
+}
+
+/* Does class a rank before class b for this label? NaN is the largest score. */
+static bool ranks_before(const float *s, int a, int b, int label, kolo_ties ties)
+{
+    double x = isnan(s[a]) ? 1e300 : (double)s[a], y = isnan(s[b]) ? 1e300 : (double)s[b];
+    if (isinf(x))
+        x = x > 0 ? 1e299 : -1e299;
+    if (isinf(y))
+        y = y > 0 ? 1e299 : -1e299;
+    if (x != y)
+        return x > y;
+    switch (ties) {
+    case KOLO_TIES_LOWEST:
+        return a < b;
+    case KOLO_TIES_HIGHEST:
+        return a > b;
+    case KOLO_TIES_OPTIMISTIC:
+        return a == label;
+    case KOLO_TIES_PESSIMISTIC:
+        break;
+    }
+    return b == label;
+}
+
+static int place_of_label(const float *s, int label, kolo_ties ties)
+{
+    int place = 0;
+    for (int j = 0; j < CLASSES; j++)
+        place += j != label && ranks_before(s, j, label, label, ties);
+    return place;
+}
+
+struct job {
+    kolo_ties ties;
+    int64_t expected[KS];
+};
+
+static kolo_status rank_main(struct kolo_comm *comm, void *arg)
+{
+    const struct job *job = arg;
+    struct kolo_metric *metric = NULL;
+    struct kolo_accuracy_config config = {
+        .size = sizeof config, .classes = CLASSES, .k = {1, 2, 5}, .ties = job->ties};
+    kolo_status status = kolo_accuracy_create(&config, &metric);
+    for (int i = kolo_rank(comm); status == KOLO_OK && i < SAMPLES; i += kolo_size(comm))
+        status = kolo_accuracy_update(metric, scores + i * CLASSES, labels + i, 1, NULL);
+    if (status == KOLO_OK)
+        status = kolo_metrics_compute(comm, &metric, 1, NULL);
+    struct kolo_accuracy_result result = {.size = sizeof result};
+    if (status == KOLO_OK)
+        status = kolo_accuracy_result(metric, &result);
+    kolo_metric_destroy(metric);
+    if (status == KOLO_OK && (result.ks != KS || result.samples.counted != SAMPLES ||
+                              memcmp(result.correct, job->expected, sizeof job->expected) != 0))
+        status = KOLO_ERR_INTERNAL;
+    for (int i = 0; status == KOLO_OK && i < KS; i++)
+        if (result.k[i] != top[i] ||
+            result.accuracy[i] != (double)job->expected[i] / (double)SAMPLES)
+            status = KOLO_ERR_INTERNAL;
+    return status;
+}
+
+Test(accuracy, counts_as_the_naive_ranking_does_for_every_tie_rule, .timeout = 60)
+{
+    make_data();
+    for (int ties = KOLO_TIES_LOWEST; ties <= KOLO_TIES_PESSIMISTIC; ties++) {
+        struct job job = {.ties = (kolo_ties)ties};
+        for (int i = 0; i < SAMPLES; i++)
+            for (int k = 0; k < KS; k++)
+                job.expected[k] +=
+                    place_of_label(scores + i * CLASSES, (int)labels[i], (kolo_ties)ties) < top[k];
+        for (int nranks = 1; nranks <= 4; nranks++)
+            cr_assert_eq(kolo_run_threads(nranks, NULL, rank_main, &job), KOLO_OK,
+                         "tie rule %d, %d ranks: %s", ties, nranks, kolo_error_detail());
+    }
+}
+
+Test(accuracy, refuses_bad_input_and_adds_nothing)
+{
+    struct kolo_metric *metric = NULL;
+    struct kolo_accuracy_config config = {.size = sizeof config, .classes = 0};
+    cr_assert_eq(kolo_accuracy_create(&config, &metric), KOLO_ERR_INVALID);
+    config.classes = 3;
+    config.k[0] = -1;
+    cr_assert_eq(kolo_accuracy_create(&config, &metric), KOLO_ERR_INVALID);
+    config.k[0] = 0;
+    config.ties = (kolo_ties)9;
+    cr_assert_eq(kolo_accuracy_create(&config, &metric), KOLO_ERR_INVALID);
+    config.ties = KOLO_TIES_LOWEST;
+    cr_assert_eq(kolo_accuracy_create(&config, &metric), KOLO_OK);
+    const float s[6] = {0};
+    const int64_t good[2] = {0, 2}, bad[2] = {0, 3}, index[2] = {0, 1};
+    cr_assert_eq(kolo_accuracy_update(metric, s, bad, 2, NULL), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "labels[1] is 3"), "%s", kolo_error_detail());
+    cr_assert_eq(kolo_accuracy_update(metric, s, good, 2, index), KOLO_ERR_INVALID);
+    cr_assert_eq(kolo_accuracy_update(metric, NULL, good, 2, NULL), KOLO_ERR_INVALID);
+    struct kolo_accuracy_result result = {.size = sizeof result};
+    cr_assert_eq(kolo_accuracy_result(metric, &result), KOLO_ERR_INVALID, "not computed yet");
+    struct kolo_mean_result mean = {.size = sizeof mean};
+    cr_assert_eq(kolo_mean_result(metric, &mean), KOLO_ERR_INVALID, "not a mean");
+    kolo_metric_destroy(metric);
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trains a small classifier on Fashion-MNIST, data-parallel: copy this file to begin your own.
+//
+//   kolorun -np 4 fashion-train [--data DIR] [--epochs E] [--batch B] [--lr R] [--seed S]
+//   --checkpoint FILE
+//
+// What kolo does in it: the sampler deals out the epoch, broadcast makes all ranks start from rank
+// 0's parameters, one allreduce a step averages the gradients, and the metrics make the epoch's
+// mean loss exact. Rank 0 writes the checkpoint after each epoch; a run that finds one goes on from
+// it.
+#include <getopt.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <kolo/kolo.h>
+#include <kolo/metrics.h>
+
+#include "fashion.h"
+
+static const double momentum_factor = 0.9;
+
+struct options {
+    const char *data, *checkpoint;
+    int64_t epochs, batch, seed;
+    double rate;
+};
+
+struct training {
+    struct kolo_comm *comm;
+    struct options options;
+    struct fashion_data data;
+    struct fashion_checkpoint *state;
+    struct fashion_model *gradient; /* from kolo_alloc: the neighbours reduce it in place */
+    struct kolo_sampler *sampler;
+    struct kolo_metric *loss;
+    double *losses; /* of one batch */
+};
+
+static int usage(void)
+{
+    fprintf(
+        fashion_speaker(stdout),
+        "usage: fashion-train [--data DIR] [--epochs E] [--batch B] [--lr R] [--seed S] "
+        "--checkpoint FILE\n"
+        "  --data DIR         the gz files of Fashion-MNIST [" FASHION_DATA_DIR "]\n"
+        "  --epochs E         passes over the training set, 1 to 10000 [3]\n"
+        "  --batch B          images per rank and step, 1 to 60000 [64]\n"
+        "  --lr R             learning rate, above 0 up to 10 [0.05]\n"
+        "  --seed S           of the first parameters and the shuffling [1]\n"
+        "  --checkpoint FILE  written after each epoch; if it exists, training goes on from it\n");
+    return 0;
+}
+
+static int bad_option(const char *name, const char *value, const char *expected)
+{
+    fprintf(fashion_speaker(stderr), "fashion-train: %s %s: expected %s\n", name, value, expected);
+    return 2;
+}
+
+static int bad_usage(const char *argument, int why)
+{
+    fprintf(fashion_speaker(stderr), "fashion-train: %s: %s; try --help\n", argument,
+            why == ':' ? "its value is missing" : "no such option");
+    return 2;
+}
+
+/* -1: go on; else the exit status. */
+static int parse_options(int argc, char **argv, struct options *options)
+{
+    static const struct option table[] = {
+        {"data", required_argument, NULL, 'd'},  {"epochs", required_argument, NULL, 'e'},
+        {"batch", required_argument, NULL, 'b'}, {"lr", required_argument, NULL, 'r'},
+        {"seed", required_argument, NULL, 's'},  {"checkpoint", required_argument, NULL, 'c'},
+        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0}};
+    for (int option; (option = getopt_long(argc, argv, ":", table, NULL)) != -1;) {
+        if (option == 'd')
+            options->data = optarg;
+        else if (option == 'c')
+            options->checkpoint = optarg;
+        else if (option == 'h')
+            return usage();
+        else if (option == 'e' && !fashion_parse_integer(optarg, 1, 10000, &options->epochs))
+            return bad_option("--epochs", optarg, "an integer from 1 to 10000");
+        else if (option == 'b' && !fashion_parse_integer(optarg, 1, 60000, &options->batch))
+            return bad_option("--batch", optarg, "an integer from 1 to 60000");
+        else if (option == 's' && !fashion_parse_integer(optarg, 0, INT64_MAX, &options->seed))
+            return bad_option("--seed", optarg, "an integer from 0");
+        else if (option == 'r' && !fashion_parse_real(optarg, 1e-9, 10, &options->rate))
+            return bad_option("--lr", optarg, "a number from 1e-9 to 10");
+        else if (option == '?' || option == ':')
+            return bad_usage(argv[optind - 1], option);
+    }
+    if (optind < argc) {
+        fprintf(fashion_speaker(stderr), "fashion-train: unexpected argument '%s'; try --help\n",
+                argv[optind]);
+        return 2;
+    }
+    if (!options->checkpoint) {
+        fprintf(fashion_speaker(stderr),
+                "fashion-train: --checkpoint FILE is missing; try --help\n");
+        return 2;
+    }
+    return -1;
+}
+
+/* True if every rank passes true. Else the lowest rank that failed prints its @p error, once for
+ * the job. */
+static kolo_status all_succeeded(struct kolo_comm *comm, bool mine, const char *error,
+                                 bool *all_out)
+{
+    int32_t failed = mine ? INT32_MAX : kolo_rank(comm);
+    kolo_status status =
+        kolo_allreduce(comm, &failed, &failed, 1, KOLO_INT32, KOLO_MIN, NULL, NULL);
+    if (status == KOLO_OK && failed == kolo_rank(comm))
+        fprintf(stderr, "fashion-train: %s\n", error);
+    *all_out = failed == INT32_MAX;
+    return status;
+}
+
+/* Rank 0 reads the checkpoint or makes new parameters; the others get them from rank 0. */
+static kolo_status begin_state(struct training *training, bool *ok_out)
+{
+    char error[FASHION_ERROR_MAX] = "";
+    bool ok = true, exists = false;
+    if (kolo_rank(training->comm) == 0) {
+        ok = fashion_checkpoint_read(training->state, training->options.checkpoint, &exists, error);
+        if (ok && !exists)
+            fashion_model_init(&training->state->model, (uint64_t)training->options.seed);
+        if (ok && exists)
+            printf("%s: going on after epoch %" PRId64 "\n", training->options.checkpoint,
+                   training->state->epochs_done);
+    }
+    kolo_status status = all_succeeded(training->comm, ok, error, ok_out);
+    if (status == KOLO_OK && *ok_out)
+        status = kolo_broadcast(training->comm, training->state, sizeof *training->state,
+                                KOLO_UINT8, 0, NULL, NULL);
+    return status;
+}
+
+/* One step: the mean gradient of all ranks' batches, then momentum. */
+static kolo_status step(struct training *training, const int64_t *indices, int64_t count)
+{
+    struct fashion_model *gradient = training->gradient;
+    memset(gradient, 0, sizeof *gradient);
+    for (int64_t i = 0; i < count; i++)
+        training->losses[i] = fashion_model_gradient(
+            &training->state->model, training->data.images + indices[i] * FASHION_PIXELS,
+            training->data.labels[indices[i]], 1.0f / (float)count, gradient);
+    kolo_status status =
+        kolo_mean_update_float64(training->loss, training->losses, (size_t)count, NULL);
+    if (status == KOLO_OK)
+        status = kolo_allreduce(training->comm, gradient, gradient, FASHION_PARAMETERS,
+                                KOLO_FLOAT32, KOLO_AVERAGE, NULL, NULL);
+    if (status != KOLO_OK)
+        return status;
+    const float *slope = (const float *)gradient;
+    float *speed = (float *)&training->state->momentum,
+          *parameter = (float *)&training->state->model;
+    for (size_t i = 0; i < FASHION_PARAMETERS; i++) {
+        speed[i] = (float)momentum_factor * speed[i] - (float)training->options.rate * slope[i];
+        parameter[i] += speed[i];
+    }
+    return KOLO_OK;
+}
+
+/* On rank 0, where standard error is a terminal. */
+static void show_progress(const struct training *training, int64_t epoch, int64_t done, int64_t all)
+{
+    enum { WIDTH = 40 };
+    if (kolo_rank(training->comm) != 0 || !isatty(STDERR_FILENO))
+        return;
+    char bar[WIDTH + 1];
+    for (int i = 0; i < WIDTH; i++)
+        bar[i] = i * all < done * WIDTH ? '#' : '.';
+    bar[WIDTH] = '\0';
+    fprintf(stderr, "\repoch %" PRId64 " [%s] %3" PRId64 "%%%s", epoch, bar, done * 100 / all,
+            done == all ? "\r\033[K" : "");
+}
+
+static kolo_status run_epoch(struct training *training, int64_t epoch)
+{
+    kolo_metric_reset(training->loss);
+    kolo_status status = kolo_sampler_set_epoch(training->sampler, epoch);
+    const int64_t *indices = kolo_sampler_indices(training->sampler);
+    int64_t all = kolo_sampler_count(training->sampler), batch = training->options.batch;
+    for (int64_t at = 0; status == KOLO_OK && at < all; at += batch) {
+        int64_t count = all - at < batch ? all - at : batch;
+        status = step(training, indices + at, count);
+        if (at / batch % 16 == 0 || at + count == all)
+            show_progress(training, epoch + 1, at + count, all);
+    }
+    if (status == KOLO_OK)
+        status = kolo_metrics_compute(training->comm, &training->loss, 1, NULL);
+    struct kolo_mean_result result = {.size = sizeof result};
+    if (status == KOLO_OK)
+        status = kolo_mean_result(training->loss, &result);
+    if (status == KOLO_OK && kolo_rank(training->comm) == 0) {
+        printf("epoch %" PRId64 "/%" PRId64 " training loss %.6f\n", epoch + 1,
+               training->options.epochs, result.mean);
+        fflush(stdout);
+    }
+    return status;
+}
+
+static kolo_status train(struct training *training, bool *ok_out)
+{
+    struct fashion_checkpoint *state = training->state;
+    kolo_status status = KOLO_OK;
+    *ok_out = true;
+    if (state->epochs_done >= training->options.epochs && kolo_rank(training->comm) == 0)
+        printf("%s: already trained for %" PRId64 " epochs; ask for more with --epochs\n",
+               training->options.checkpoint, state->epochs_done);
+    while (status == KOLO_OK && *ok_out && state->epochs_done < training->options.epochs) {
+        char error[FASHION_ERROR_MAX] = "";
+        bool wrote = true;
+        status = run_epoch(training, state->epochs_done);
+        state->epochs_done++;
+        if (status == KOLO_OK && kolo_rank(training->comm) == 0)
+            wrote = fashion_checkpoint_write(state, training->options.checkpoint, error);
+        if (status == KOLO_OK)
+            status = all_succeeded(training->comm, wrote, error, ok_out);
+    }
+    return status;
+}
+
+static kolo_status prepare(struct training *training, bool *ok_out)
+{
+    char error[FASHION_ERROR_MAX] = "out of memory";
+    struct options *options = &training->options;
+    bool ok = fashion_data_read(&training->data, options->data, "train", error);
+    training->state = calloc(1, sizeof *training->state);
+    training->losses = calloc((size_t)options->batch, sizeof *training->losses);
+    if (ok && (!training->state || !training->losses)) {
+        ok = false;
+        snprintf(error, sizeof error, "out of memory");
+    }
+    kolo_status status = all_succeeded(training->comm, ok, error, ok_out);
+    if (status != KOLO_OK || !*ok_out)
+        return status;
+    struct kolo_sampler_config sampler = {.size = sizeof sampler,
+                                          .samples = training->data.count,
+                                          .rank = kolo_rank(training->comm),
+                                          .nranks = kolo_size(training->comm),
+                                          .shuffle = true,
+                                          .seed = (uint64_t)options->seed,
+                                          .tail = KOLO_SAMPLER_PAD};
+    struct kolo_mean_config loss = {.size = sizeof loss};
+    status = kolo_sampler_create(&sampler, &training->sampler);
+    if (status == KOLO_OK)
+        status = kolo_mean_create(&loss, &training->loss);
+    if (status == KOLO_OK)
+        status =
+            kolo_alloc(training->comm, sizeof *training->gradient, (void **)&training->gradient);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct training training = {
+        .options = {.data = FASHION_DATA_DIR, .epochs = 3, .batch = 64, .seed = 1, .rate = 0.05}};
+    int usage_status = parse_options(argc, argv, &training.options);
+    if (usage_status >= 0)
+        return usage_status;
+    bool ok = false;
+    kolo_status status = kolo_init(NULL, &training.comm);
+    if (status == KOLO_OK)
+        status = prepare(&training, &ok);
+    if (status == KOLO_OK && ok)
+        status = begin_state(&training, &ok);
+    if (status == KOLO_OK && ok)
+        status = train(&training, &ok);
+    if (status != KOLO_OK)
+        fprintf(stderr, "fashion-train: %s: %s\n", kolo_status_text(status), kolo_error_detail());
+    kolo_metric_destroy(training.loss);
+    kolo_sampler_destroy(training.sampler);
+    if (training.gradient)
+        (void)kolo_free(training.comm, training.gradient);
+    (void)kolo_finalize(training.comm);
+    fashion_data_free(&training.data);
+    free(training.losses);
+    free(training.state);
+    return status == KOLO_OK && ok ? 0 : 1;
+}

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# fashion.sh BIN: trains a little on Fashion-MNIST, then holds that the evaluation is the same to the last bit at any
+# number of ranks, padded or not, that training resumes, and that damaged inputs are one clear line and nothing written.
+set -u
+bin=$1 data=/usr/share/datasets/fashion-mnist failures=0
+[[ -d $data ]] || { echo "skipped: $data is missing (package dataset-fashion-mnist)"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+wrong() { echo "FAIL: $*"; failures=$((failures + 1)); }
+train() { timeout 600 "$bin/kolorun" -np "$1" "$bin/examples/fashion-train" "${@:2}"; }
+eval_on() { timeout 120 "$bin/kolorun" -np "$1" "$bin/examples/fashion-eval" "${@:2}" | sed 's/^\[0\] //'; }
+
+# A smaller training set would not reach the accuracy; under a sanitizer one epoch must do.
+train 4 --epochs 2 --checkpoint "$work/a.ckpt" >"$work/train.log" 2>&1 || { cat "$work/train.log"; wrong "training failed"; }
+
+timeout 120 "$bin/examples/fashion-eval" --checkpoint "$work/a.ckpt" >"$work/alone" || wrong "evaluation alone failed"
+cat "$work/alone"
+[[ $(wc -l <"$work/alone") == 3 ]] || wrong "expected three lines"
+grep -qE '^loss [0-9.]+ \(0x1\.[0-9a-f]+p[-+][0-9]+\)$' "$work/alone" || wrong "no loss line"
+awk '$1 == "top-1" { if ($2 < 0.85) exit 1; seen = 1 } END { exit !seen }' "$work/alone" || wrong "top-1 is not above 85 %"
+for np in 1 2 3 4 7; do
+    for pad in --pad --no-pad; do
+        eval_on $np $pad --checkpoint "$work/a.ckpt" >"$work/np$np$pad"
+        cmp -s "$work/alone" "$work/np$np$pad" || wrong "np $np $pad differs: $(cat "$work/np$np$pad")"
+    done
+done
+for transport in shm tcp; do
+    KOLO_TRANSPORT=$transport eval_on 3 --checkpoint "$work/a.ckpt" >"$work/$transport"
+    cmp -s "$work/alone" "$work/$transport" || wrong "transport $transport differs: $(cat "$work/$transport")"
+done
+
+# Two epochs at once and one after the other give the same parameters.
+train 2 --epochs 1 --batch 2000 --checkpoint "$work/b.ckpt" >/dev/null || wrong "first epoch failed"
+train 2 --epochs 2 --batch 2000 --checkpoint "$work/b.ckpt" >"$work/resume.log" || wrong "resuming failed"
+grep -q 'going on after epoch 1' "$work/resume.log" || wrong "it did not say that it resumed: $(cat "$work/resume.log")"
+train 2 --epochs 2 --batch 2000 --checkpoint "$work/c.ckpt" >/dev/null || wrong "two epochs failed"
+cmp -s "$work/b.ckpt" "$work/c.ckpt" || wrong "resumed training differs from training in one go"
+
+# refuse WHAT PATTERN COMMAND...: fails, and prints exactly one line (beside kolorun's verdict) that matches.
+refuse() {
+    local out
+    out=$(timeout 60 "${@:3}" 2>&1) && wrong "$1: succeeded"
+    out=$(grep -v '^kolorun: ' <<<"$out")
+    [[ $(wc -l <<<"$out") == 1 && $out =~ $2 ]] || wrong "$1: expected one line like '$2', got: $out"
+}
+mkdir "$work/cut"
+cp $data/*.gz "$work/cut"
+truncate -s 1000000 "$work/cut/t10k-images-idx3-ubyte.gz"
+truncate -s 1000000 "$work/cut/train-images-idx3-ubyte.gz"
+head -c 1000 "$work/a.ckpt" >"$work/short.ckpt"
+{ cat "$work/a.ckpt"; echo; } >"$work/long.ckpt"
+cp "$work/a.ckpt" "$work/flipped.ckpt"
+printf '\x55' | dd of="$work/flipped.ckpt" bs=1 seek=5000 conv=notrunc status=none
+eval_cmd="$bin/examples/fashion-eval"
+kolorun2=("$bin/kolorun" -np 2)
+refuse "missing data" 'no-such-dir/.*--data DIR' "${kolorun2[@]}" "$eval_cmd" --data "$work/no-such-dir" --checkpoint "$work/a.ckpt"
+refuse "truncated gz" 't10k-images-idx3-ubyte.gz: truncated' "${kolorun2[@]}" "$eval_cmd" --data "$work/cut" --checkpoint "$work/a.ckpt"
+refuse "truncated gz, training" 'train-images-idx3-ubyte.gz: truncated' "${kolorun2[@]}" "$bin/examples/fashion-train" --data "$work/cut" --checkpoint "$work/new.ckpt"
+[[ ! -e $work/new.ckpt ]] || wrong "a failed training wrote a checkpoint"
+refuse "missing checkpoint" 'none.ckpt: no such file; make it with fashion-train' "${kolorun2[@]}" "$eval_cmd" --checkpoint "$work/none.ckpt"
+for kind in short long; do
+    refuse "$kind checkpoint" "$kind.ckpt: not a whole checkpoint" "${kolorun2[@]}" "$eval_cmd" --checkpoint "$work/$kind.ckpt"
+done
+refuse "flipped checkpoint" 'flipped.ckpt: damaged' "${kolorun2[@]}" "$eval_cmd" --checkpoint "$work/flipped.ckpt"
+refuse "flipped checkpoint, training" 'flipped.ckpt: damaged' "${kolorun2[@]}" "$bin/examples/fashion-train" --checkpoint "$work/flipped.ckpt"
+refuse "unwritable checkpoint" 'cannot write the checkpoint' "${kolorun2[@]}" "$bin/examples/fashion-train" --epochs 1 --batch 6000 --checkpoint "$work/no-such-dir/x.ckpt"
+refuse "unknown option" '--frobnicate: no such option' "${kolorun2[@]}" "$eval_cmd" --frobnicate
+refuse "bad number" '--epochs 3x: expected' "${kolorun2[@]}" "$bin/examples/fashion-train" --epochs 3x --checkpoint "$work/x"
+refuse "no checkpoint named" '--checkpoint FILE is missing' "$eval_cmd"
+left=$(find "$work" -name '*.tmp-*')
+[[ -z $left ]] || wrong "left behind: $left"
+((failures == 0)) && echo "fashion: all good"
+exit $((failures > 0))

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# kolobench.sh BIN: every collective with every element checked, the JSON file, and bad input.
+set -u
+bin=$1 failures=0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+wrong() { echo "FAIL: $*"; failures=$((failures + 1)); }
+bench() { timeout 100 "$bin/kolorun" -np "$1" "$bin/kolobench" "${@:2}"; }
+
+for transport in shm tcp; do
+    bench 3 all -b 12 -e 1M -f 64 -n 3 --check --transport $transport --json "$work/$transport.json" >"$work/out" 2>&1 ||
+        wrong "$transport: $(tail -3 "$work/out")"
+    grep -q "$transport/ring" "$work/out" || wrong "$transport: no row of the ring plan"
+done
+for key in machine rows collective transport plan np bytes time_us algbw_gbps busbw_gbps errors cpu; do
+    grep -q "\"$key\"" "$work/shm.json" || wrong "JSON without $key"
+done
+grep -q '"errors": 0' "$work/shm.json" || wrong "JSON without a checked row"
+grep -qE '"errors": (null|[1-9])' "$work/shm.json" && wrong "JSON with errors"
+timeout 60 "$bin/kolobench" allreduce --threads 4 -b 4 -e 256K -f 16 -n 3 --check >"$work/out" 2>&1 || wrong "threads: $(tail -3 "$work/out")"
+grep -q inproc "$work/out" || wrong "threads: not inproc"
+timeout 60 "$bin/kolobench" all -e 64K -f 16 -n 2 --check >"$work/out" 2>&1 || wrong "alone: $(tail -3 "$work/out")"
+for dtype in int8 uint8 int16 int32 int64 float16 bfloat16 float64; do
+    timeout 60 "$bin/kolobench" allreduce reduce_scatter --threads 3 -b 48 -e 48K -f 32 -n 1 -d $dtype --op average --check >"$work/out" 2>&1 || wrong "$dtype: $(tail -3 "$work/out")"
+done
+for op in min max prod; do
+    timeout 60 "$bin/kolobench" allreduce reduce --threads 3 -b 48 -e 48K -f 32 -n 1 --op $op --in-place --check >"$work/out" 2>&1 || wrong "$op: $(tail -3 "$work/out")"
+done
+
+refuse() {
+    local out
+    out=$(timeout 20 "$bin/kolobench" "${@:2}" 2>&1) && wrong "$*: succeeded"
+    [[ $(wc -l <<<"$out") == 1 && $out =~ $1 ]] || wrong "$*: expected one line like '$1', got: $out"
+}
+refuse 'collective frobnicate' frobnicate
+refuse 'collective \(none\)'
+refuse '--begin 12q' allreduce -b 12q
+refuse '--begin 8: expected at least 1 and at most --end' allreduce -b 8 -e 4
+refuse '--dtype float31' allreduce -d float31
+refuse '--factor 1' allreduce -f 1
+refuse '--frobnicate' allreduce --frobnicate
+refuse 'KOLO_TRANSPORT.*pigeon|pigeon.*KOLO_TRANSPORT' allreduce --threads 2 --transport pigeon
+refuse 'ring-o-roses' allreduce --threads 2 --plan ring-o-roses
+refuse 'no-such-dir' allreduce --threads 2 -e 4 --json "$work/no-such-dir/x.json"
+((failures == 0)) && echo "kolobench: all good"
+exit $((failures > 0))

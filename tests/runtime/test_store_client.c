@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <criterion/criterion.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -339,6 +340,81 @@ Test(store_client, noise_of_a_server_never_harms)
         cr_assert(rank.joined != KOLO_OK);
         kolo_poller_destroy(rank.poller);
     }
+}
+
+Test(store_client, what_comes_with_the_table_is_heard)
+{
+    uint8_t bytes[512], blob[256];
+    struct store_rank rank = {0};
+    struct kolo_peer self = {.credit_bytes = 1 << 20};
+    size_t blob_bytes = 0, count = 0;
+    int pair[2];
+    kolo_identity_here(0, &self.identity);
+    struct kolo_writer peer = kolo_writer_over(blob, sizeof blob);
+    kolo_peer_write(&peer, &self);
+    cr_assert(kolo_writer_finish(&peer, blob, &blob_bytes) == KOLO_OK);
+    struct kolo_writer writer = kolo_writer_over(bytes, sizeof bytes);
+    kolo_write_u32(&writer, (uint32_t)(1 + 4 + 4 + blob_bytes));
+    kolo_write_u8(&writer, KOLO_STORE_WORLD);
+    kolo_write_u32(&writer, 1);
+    kolo_write_blob(&writer, blob, blob_bytes);
+    kolo_write_u32(&writer, 1 + 4 + 4 + 2 + 4);
+    kolo_write_u8(&writer, KOLO_STORE_FAILED);
+    kolo_write_i32(&writer, 0);
+    kolo_write_i32(&writer, KOLO_ERR_PEER);
+    kolo_write_text(&writer, "gone");
+    cr_assert(kolo_writer_finish(&writer, bytes, &count) == KOLO_OK);
+    cr_assert(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+    cr_assert(write(pair[0], bytes, count) == (ssize_t)count);
+    store_rank_join(&rank, 0, 1, pair[1], NULL, 0, &world.secret, SOON_MS);
+    cr_assert(rank.joined == KOLO_OK && rank.failed == KOLO_OK, "%s", rank.why);
+    cr_assert(store_rank_hear(&rank, 0, SOON_MS), "FAILED stayed in the buffer");
+    cr_assert(rank.failed == KOLO_ERR_PEER && strcmp(rank.text, "gone") == 0);
+    close(pair[0]);
+    store_rank_close(&rank);
+}
+
+struct dialed {
+    bool is_done;
+    kolo_status status;
+    int fd;
+};
+
+static void on_dialed(void *context, kolo_status status, int fd, const struct kolo_greeting *theirs)
+{
+    (void)theirs;
+    *(struct dialed *)context = (struct dialed){true, status, fd};
+}
+
+Test(store_client, process_of_another_job_or_purpose_is_turned_away)
+{
+    const struct kolo_greeting greetings[] = {
+        {KOLO_PROTOCOL_VERSION, KOLO_PURPOSE_STORE, 0, -1, 99},
+        {KOLO_PROTOCOL_VERSION, KOLO_PURPOSE_TCP, 0, -1, 0}};
+    open_world(1, true);
+    for (size_t i = 0; i < sizeof greetings / sizeof greetings[0]; i++) {
+        struct kolo_poller *poller;
+        struct kolo_conn *conn;
+        struct dialed dialed = {.fd = -1};
+        kolo_deadline deadline = kolo_deadline_in_ms(SOON_MS);
+        char byte;
+        cr_assert(kolo_poller_create(&poller) == KOLO_OK);
+        cr_assert(kolo_conn_dial(poller, &world.place, 1, &world.secret, &greetings[i], deadline,
+                                 on_dialed, &dialed, &conn) == KOLO_OK);
+        while (!dialed.is_done) {
+            cr_assert(kolo_poller_dispatch(poller, NULL) == KOLO_OK);
+            kolo_deadline next = kolo_conn_expire(poller);
+            if (!dialed.is_done)
+                kolo_poller_sleep(poller, next);
+        }
+        cr_assert(dialed.status == KOLO_OK, "%s", kolo_error_detail());
+        struct pollfd end = {.fd = dialed.fd, .events = POLLIN};
+        cr_assert(poll(&end, 1, SOON_MS) == 1 && recv(dialed.fd, &byte, 1, 0) <= 0,
+                  "%zu: it was served", i);
+        close(dialed.fd);
+        kolo_poller_destroy(poller);
+    }
+    kolo_store_thread_stop(world.thread, kolo_now_ns());
 }
 
 Test(store_client, server_that_goes_ends_calls)

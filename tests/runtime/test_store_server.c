@@ -342,6 +342,20 @@ Test(store_server, mismatched_stalls_name_both_sides)
     close_all(&raw, ranks, 3);
 }
 
+Test(store_server, mismatch_names_the_lower_rank_first)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[2];
+    open_all(&raw, ranks, 2, 2);
+    raw_stalled(&ranks[0], 7, 12, 1, "a()");
+    raw_server_pump(&raw);
+    raw_stalled(&ranks[1], 7, 12, 2, "b()");
+    raw_server_pump(&raw);
+    expect_failed(&ranks[1], KOLO_ERR_MISMATCH,
+                  "rank 0 (host0) calls a(), sequence 12, but rank 1 (host1) calls b(), ");
+    close_all(&raw, ranks, 2);
+}
+
 Test(store_server, resumed_stall_is_forgotten)
 {
     struct raw_server raw;

@@ -167,7 +167,7 @@ kolo_status kolo_link_send_control(struct kolo_link *link, const struct kolo_des
 
 bool kolo_link_has_frames(const struct kolo_link *link)
 {
-    return link->state == KOLO_LINK_UP &&
+    return link->state == KOLO_LINK_UP && !link->said_goodbye &&
            (link->owes_abort || link->control_first != NULL || link->owing_first != NULL ||
             link->ready_first != NULL || (link->owes_goodbye && link->sends == 0));
 }

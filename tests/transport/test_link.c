@@ -139,6 +139,30 @@ Test(link, nothing_comes_after_a_goodbye, .timeout = 60)
     suite_close(world);
 }
 
+Test(link, goodbye_is_the_last_frame_even_if_credit_is_owed, .timeout = 60)
+{
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    struct kolo_header header = header_of(1, 40000);
+    struct kolo_frame frame;
+    uint8_t *memory = malloc(40000);
+    struct kolo_work work;
+    link->is_pushing = true; /* the frames are for us to take */
+    link->owes_goodbye = true;
+    cr_assert(kolo_link_next_frame(link, KOLO_CONTROL_BYTES_MAX, &frame));
+    cr_assert_eq(frame.header.desc.bytes[0], KOLO_CONTROL_GOODBYE);
+    link->said_goodbye = false;
+    kolo_link_recv(link, 1, &header.desc, memory, 40000, NULL, &work);
+    cr_assert_eq(feed(link, &header), KOLO_OK);
+    cr_assert_eq(work.status, KOLO_OK);
+    cr_assert(kolo_link_has_frames(link), "no credit is owed");
+    link->said_goodbye = true;
+    cr_assert_not(kolo_link_has_frames(link));
+    cr_assert_not(kolo_link_next_frame(link, KOLO_CONTROL_BYTES_MAX, &frame));
+    free(memory);
+    suite_close(world);
+}
+
 Test(link, a_torn_element_breaks_the_protocol, .timeout = 60)
 {
     struct suite_world *world;

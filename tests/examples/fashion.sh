@@ -38,10 +38,10 @@ grep -q 'going on after epoch 1' "$work/resume.log" || wrong "it did not say tha
 train 2 --epochs 2 --batch 2000 --checkpoint "$work/c.ckpt" >/dev/null || wrong "two epochs failed"
 cmp -s "$work/b.ckpt" "$work/c.ckpt" || wrong "resumed training differs from training in one go"
 
-# refuse WHAT PATTERN COMMAND...: fails, and prints exactly one line (beside kolorun's verdict) that matches.
+# refuse WHAT PATTERN COMMAND...: fails, and prints exactly one line on standard error (beside kolorun's verdict) that matches.
 refuse() {
     local out
-    out=$(timeout 60 "${@:3}" 2>&1) && wrong "$1: succeeded"
+    out=$(timeout 60 "${@:3}" 2>&1 >/dev/null) && wrong "$1: succeeded"
     out=$(grep -v '^kolorun: ' <<<"$out")
     [[ $(wc -l <<<"$out") == 1 && $out =~ $2 ]] || wrong "$1: expected one line like '$2', got: $out"
 }

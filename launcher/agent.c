@@ -100,7 +100,7 @@ static int become_worker(pid_t guardian, const sigset_t *before)
         return STATUS_TROUBLE;
     }
     close(null);
-    return kolo_worker_main(fd_in, fd_out);
+    return kolo_worker_main(fd_in, fd_out, guardian);
 }
 
 int kolo_agent_main(void)

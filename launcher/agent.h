@@ -13,11 +13,13 @@
 #ifndef KOLO_LAUNCHER_AGENT_H
 #define KOLO_LAUNCHER_AGENT_H
 
+#include <sys/types.h>
+
 /** `kolorun --agent`: speaks frames over standard input and output. Returns the exit status. */
 int kolo_agent_main(void);
 
-/** The worker: runs the loop over @p fd_in and @p fd_out until the job is gone. Returns the exit
- * status. */
-int kolo_worker_main(int fd_in, int fd_out);
+/** The worker, a child of @p guardian: runs the loop over @p fd_in and @p fd_out until the job is
+ * gone. Returns the exit status. */
+int kolo_worker_main(int fd_in, int fd_out, pid_t guardian);
 
 #endif

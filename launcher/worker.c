@@ -30,7 +30,8 @@ enum {
     TERM_MS = 300,       /* between SIGTERM and SIGKILL */
     STRAY_MS = 1000,     /* a stream that a process outside the job holds open */
     KILL_MS = 5000,      /* a process in uninterruptible sleep is given up after this */
-    EXIT_TROUBLE = 1
+    EXIT_TROUBLE = 1,
+    EXIT_LOST = 255 /* what kolorun ends with when it loses a host */
 };
 
 enum state { WAITING, PREPARED, RUNNING, LINGERING, ENDING, KILLING, DONE, STATES };
@@ -52,6 +53,7 @@ struct worker {
     struct kolo_spec spec;
     struct kolo_children *children;
     enum state state;
+    pid_t guardian;
     kolo_deadline deadline; /* of the state */
     int exit_status;
 };
@@ -175,12 +177,6 @@ static void hang_up(struct worker *worker)
     end(worker, ENDING);
 }
 
-static void on_term(uv_signal_t *handle, int number)
-{
-    (void)number;
-    hang_up(handle->data);
-}
-
 static void channel_ended(void *context, kolo_status why)
 {
     (void)why; /* closed, silent or nonsense: there is nobody to tell */
@@ -200,6 +196,21 @@ static void refuse(struct worker *worker, int exit_status)
     kolo_write_text(&writer, kolo_error_detail());
     if (kolo_writer_finish(&writer, body, &bytes) == KOLO_OK)
         kolo_channel_send(&worker->channel, KOLO_FRAME_REFUSED, body, bytes);
+}
+
+/* The guardian died and this is how we learn of it, or somebody wants the agent to end. */
+static void on_term(uv_signal_t *handle, int number)
+{
+    struct worker *worker = handle->data;
+    if (worker->state < LINGERING) {
+        if (getppid() != worker->guardian)
+            (void)kolo_fail(KOLO_ERR_SYSTEM, "its agent was killed");
+        else
+            (void)kolo_fail(KOLO_ERR_SYSTEM, "its agent got signal %d (SIG%s)", number,
+                            sigabbrev_np(number));
+        refuse(worker, EXIT_LOST);
+    }
+    hang_up(worker);
 }
 
 static kolo_status take_job(struct worker *worker, struct kolo_reader *body)
@@ -292,9 +303,9 @@ static void watch_signal(struct worker *worker, uv_signal_t *handle, uv_signal_c
     (void)uv_signal_start(handle, callback, number);
 }
 
-int kolo_worker_main(int fd_in, int fd_out)
+int kolo_worker_main(int fd_in, int fd_out, pid_t guardian)
 {
-    struct worker worker = {.state = WAITING, .deadline = KOLO_NEVER};
+    struct worker worker = {.state = WAITING, .deadline = KOLO_NEVER, .guardian = guardian};
     (void)signal(SIGPIPE, SIG_IGN);
     if (uv_loop_init(&worker.loop) != 0)
         return EXIT_TROUBLE;

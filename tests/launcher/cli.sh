@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The command line: what is said, where it is said, and with which exit status.
+. "${BASH_SOURCE%/*}/common.sh"
+
+# Wrong input: one line that names the thing and the next step, status 2, nothing started.
+wrong() {
+    local pattern=$1
+    shift
+    run 2 "$KOLORUN" "$@"
+    lines err 1
+    lines out 0
+    says err "^kolorun: .*$pattern"
+    says err '(; |, did you mean )'
+}
+touch "$work/witness"
+wrong "unknown option '--oversubscibe', did you mean --oversubscribe\?" --oversubscibe rm "$work/witness"
+wrong "unknown option '-q'" -q rm "$work/witness"
+wrong '-np 0' -np 0 rm "$work/witness"
+wrong '-np x' -np x rm "$work/witness"
+wrong '-np 2x' -np 2x rm "$work/witness"
+wrong "option '-np' needs a value" -np
+wrong 'no program given'
+wrong 'no program given' -np 2
+wrong "takes no value" --dry-run=1 rm "$work/witness"
+wrong "'a:b'" -H a:b rm "$work/witness"
+wrong 'host name is empty' -H a,,b rm "$work/witness"
+wrong 'host name is empty' -H '' rm "$work/witness"
+wrong "'-oProxy' is no host name" --host=-oProxy rm "$work/witness"
+wrong "IPv6" -H 1:2:3 rm "$work/witness"
+wrong '-np 3 exceeds the 2 slots of 2 hosts.*--oversubscribe' -np 3 -H localhost:1,host2:1 rm "$work/witness"
+wrong 'exclude each other' -H a --hostfile b rm "$work/witness"
+wrong "host file '/nonexistent'" --hostfile /nonexistent rm "$work/witness"
+: >"$work/empty"
+wrong 'names no host' --hostfile "$work/empty" rm "$work/witness"
+printf 'localhost\nhost2 slots=many\n' >"$work/bad"
+wrong 'line 2' --hostfile "$work/bad" rm "$work/witness"
+wrong 'unknown setting' --set NO_SUCH_THING=1 rm "$work/witness"
+wrong 'KOLO_TIMEOUT' --set TIMEOUT=soon rm "$work/witness"
+wrong 'NAME=VALUE' --set TIMEOUT rm "$work/witness"
+wrong 'no binding' --bind here rm "$work/witness"
+wrong 'absolute path' --agent kolorun rm "$work/witness"
+wrong 'no such variable' -x KOLOTEST_NOT_THERE rm "$work/witness"
+KOLO_TIMEOUT=never wrong 'KOLO_TIMEOUT' -np 1 rm "$work/witness"
+[[ -e $work/witness ]] || fail "a program was started in spite of wrong input"
+
+# A setting that is none draws a warning, and the job runs.
+KOLO_TIMEOUTT=1s run 0 "$KOLORUN" -np 1 true
+says err 'KOLO_TIMEOUTT.*did you mean KOLO_TIMEOUT\?'
+
+# What is asked for.
+run 0 "$KOLORUN" --help
+says out '^usage: kolorun'
+says out '--oversubscribe'
+run 0 "$KOLORUN" help
+run 0 "$KOLORUN" --version
+says out '^kolorun [0-9]+\.[0-9]+\.[0-9]+$'
+run 0 "$KOLORUN" --help-settings
+says out 'KOLO_PEER_TIMEOUT'
+KOLO_TIMEOUT=7s run 0 "$KOLORUN" --set STALL=300ms --print-settings
+says out 'KOLO_TIMEOUT.*7s.*environment'
+says out 'KOLO_STALL.*300ms.*option'
+run 0 "$KOLORUN" info
+says out '^transport +tcp'
+says out '^memory +host'
+says out '^left out +cuda'
+run 0 "$KOLORUN" -np 5 -H localhost:2,host2:3 --dry-run rm "$work/witness"
+says out '^localhost: ranks 0 to 1 \(this machine\)$'
+says out "^host2: ranks 2 to 4 by ssh .* -- host2 exec '.*' --agent$"
+[[ -e $work/witness ]] || fail "--dry-run started the program"
+
+# Ranks, environment, streams.
+run 0 "$KOLORUN" -np 3 sh -c 'echo $KOLO_RANK/$KOLO_SIZE $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $KOLO_LAUNCHER; echo oops >&2'
+lines out 3
+lines err 3
+says out '^\[2\] 2/3 2/3 2/3 kolorun$'
+says err '^\[1\] oops$'
+run 0 "$KOLORUN" -np 2 --no-prefix -x COLOUR=green sh -c 'echo $COLOUR'
+says out '^green$'
+run 0 "$KOLORUN" -np 1 --chdir / pwd
+says out '^\[0\] /$'
+run 0 "$KOLORUN" -np 2 printf 'no newline at the end'
+lines out 2
+run 0 "$KOLORUN" --oversubscribe -np 5 -H localhost:2 true
+run 0 "$KOLORUN" -np 7 true
+run 0 "$KOLORUN" -np 2 --bind none true
+run 0 "$KOLORUN" -np 1 --set TIMEOUT=9s sh -c 'echo $KOLO_TIMEOUT'
+says out '^\[0\] 9s$'
+# The secret is in the environment of the ranks and nowhere else.
+run 0 "$KOLORUN" -np 1 sh -c 'grep -lz "$KOLO_SECRET" /proc/[0-9]*/cmdline; echo ${#KOLO_SECRET}'
+lines out 1
+says out '^\[0\] 64$'
+
+# Failures of the program.
+run 3 "$KOLORUN" -np 4 sh -c '[ $RANK != 2 ] || exit 3'
+says err '^kolorun: rank 2 \(localhost, pid [0-9]+\) exited with status 3 after [0-9.]+ s; the job was ended$'
+run 137 "$KOLORUN" -np 2 sh -c 'kill -9 $$'
+says err 'was killed by signal 9 \(SIGKILL\)'
+run 127 "$KOLORUN" -np 2 ./no-such-program
+lines err 1
+says err "host localhost: program './no-such-program' in .*: No such file or directory; nothing was started"
+run 126 "$KOLORUN" -np 2 /etc/passwd
+says err 'Permission denied'
+run 126 "$KOLORUN" -np 2 --chdir /no/such/directory true
+says err "directory '/no/such/directory': No such file"
+run 124 "$KOLORUN" --timeout 300ms -np 2 sleep 100
+says err 'did not end within 0.3 s'
+run 255 "$KOLORUN" --ssh false -np 2 -H localhost:1,elsewhere:1 true
+says err '^kolorun: host elsewhere: cannot be reached by ssh'
+lines err 1
+run 255 "$KOLORUN" --ssh no-such-ssh -H elsewhere true
+says err 'no-such-ssh'
+# ssh that hangs.
+printf '#!/bin/sh\nexec sleep 100\n' >"$work/hang"
+chmod +x "$work/hang"
+run 255 "$KOLORUN" --ssh "$work/hang" --start-timeout 500ms -np 2 -H localhost:1,elsewhere:1 true
+says err 'host elsewhere: no answer within 0.5 s'
+under "$seconds" 2 "a hanging ssh"
+# ssh whose login shell chatters, and one that never stops.
+printf '#!/bin/sh\necho Welcome to this machine\nfor last; do :; done\nexec sh -c "$last"\n' >"$work/chatty"
+chmod +x "$work/chatty"
+run 0 "$KOLORUN" --ssh "$work/chatty" -H elsewhere:2 sh -c 'echo $RANK'
+lines out 2
+printf '#!/bin/sh\nexec yes\n' >"$work/noisy"
+chmod +x "$work/noisy"
+run 255 "$KOLORUN" --ssh "$work/noisy" -H elsewhere:2 true
+says err 'bytes of other output'
+finish

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+# For the shell tests of kolorun. They get KOLORUN, RANK_PROGRAM, STRANGER and SLOW (1; more under sanitizers) from ctest.
+set -uo pipefail
+failures=0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+: "${SLOW:=1}"
+
+fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
+finish() { ((failures == 0)) || { echo "$failures failed"; exit 1; }; }
+skip() { echo "skipped: $*"; exit 77; }
+
+# run STATUS COMMAND...: the exit status must be that; standard output and error are kept in $work/out and $work/err,
+# the time it took in $seconds.
+run() {
+    local want=$1 begun got=0
+    shift
+    begun=$EPOCHREALTIME
+    timeout $((60 * SLOW)) "$@" >"$work/out" 2>"$work/err" </dev/null || got=$?
+    seconds=$(awk -v a="$begun" -v b="$EPOCHREALTIME" 'BEGIN {printf "%.3f", b - a}')
+    [[ $got == "$want" ]] || { fail "status $got instead of $want: $*"; tail -5 "$work/out" "$work/err"; }
+}
+# says FILE PATTERN: $work/FILE has a line that matches the extended regular expression.
+says() { grep -qE -- "$2" "$work/$1" || { fail "no line '$2' in $1:"; tail -5 "$work/$1"; }; }
+lines() { [[ $(wc -l <"$work/$1") == "$2" ]] || { fail "$(wc -l <"$work/$1") lines instead of $2 in $1:"; tail -5 "$work/$1"; }; }
+under() { awk -v a="$1" -v b="$2" -v s="$SLOW" 'BEGIN {exit !(a < b * s)}' || fail "$3: $1 s, allowed $2 s x $SLOW"; }
+
+# Processes that carry the mark $1 in their environment (grep and its like must not).
+marked() {
+    (
+        unset KOLOTEST_MARK
+        grep -lzx "KOLOTEST_MARK=$1" /proc/[0-9]*/environ 2>/dev/null | sed 's|/proc/||; s|/environ||' | tr '\n' ' '
+    )
+}
+# Nothing with the mark $1 may live; a process on its way out has a moment.
+nobody_left() {
+    local i left
+    for ((i = 0; i < 20 * SLOW; i++)); do
+        left=$(marked "$1")
+        [[ -z ${left// /} ]] && return
+        read -rt 0.1 <> <(:) || true
+    done
+    fail "left behind: $(for p in $left; do echo "$p $(tr '\0' ' ' <"/proc/$p/cmdline")"; done)"
+}
+# await SECONDS COMMAND...: until it succeeds.
+await() {
+    local end=$((SECONDS + $1 * SLOW))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        ((SECONDS < end)) || { fail "waited in vain for: $*"; return 1; }
+        read -rt 0.05 <> <(:) || true
+    done
+}

@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Ends of all kinds on one machine: the verdict, the exit status, the times, and that nothing is left.
+. "${BASH_SOURCE%/*}/common.sh"
+
+# timed STATUS CASE MODE...: a job of 4 ranks in which one meets its fate; every other rank's call must return within
+# 1 s, and kolorun end within 2 s. Prints what was measured.
+timed() {
+    local want=$1 name=$2 fate end slowest errors
+    shift 2
+    export KOLOTEST_MARK=$name-$$
+    run "$want" "$KOLORUN" -np 4 "$RANK_PROGRAM" "$@"
+    end=$(awk '{print $1; exit}' /proc/uptime)
+    fate=$(awk '$2 == "fate" {print $3}' "$work/out")
+    errors=$(grep -c '^\[[0-9]\] error' "$work/out")
+    [[ $errors == 3 ]] || { fail "$name: $errors ranks had an error instead of 3"; cat "$work/out" "$work/err"; return; }
+    slowest=$(awk -v f="$fate" '$2 == "error" && $3 - f > m {m = $3 - f} END {printf "%.3f", m}' "$work/out")
+    under "$slowest" 1 "$name: the last rank's error"
+    under "$(awk -v a="$end" -v b="$fate" 'BEGIN {print a - b}')" 2 "$name: the end of kolorun"
+    echo "$name: errors within $slowest s, kolorun ended after $(awk -v a="$end" -v b="$fate" 'BEGIN {printf "%.2f", a - b}') s"
+    nobody_left "$KOLOTEST_MARK"
+}
+timed 137 kill-9 die 2 9
+[[ $(grep -cE 'error [0-9.]+ .*rank 2 \([^)]*\).* signal 9' "$work/out") == 3 ]] || { fail "an error does not name rank 2"; cat "$work/out"; }
+says err '^kolorun: rank 2 \(localhost, pid [0-9]+\) was killed by signal 9 \(SIGKILL\) after [0-9.]+ s; the job was ended$'
+timed 139 segv die 0 11
+says err 'rank 0 .*SIGSEGV'
+timed 3 exit-3 exit 3 3
+says err 'rank 3 .* exited with status 3'
+timed 1 desert desert 1
+says err 'rank 1 .* exited with status 0 without kolo_finalize, then rank'
+for transport in tcp shm; do
+    KOLO_TRANSPORT=$transport timed 137 "kill-9-$transport" die 1 9
+done
+
+# A job that ends well leaves nothing, whatever its ranks left behind.
+export KOLOTEST_MARK=orphans-$$
+run 0 "$KOLORUN" -np 2 sh -c 'setsid sleep 100 >/dev/null 2>&1 & sleep 100 & echo done'
+under "$seconds" 3 "orphans"
+nobody_left "$KOLOTEST_MARK"
+
+# Ranks that ignore SIGTERM and have children in sessions of their own.
+export KOLOTEST_MARK=stubborn-$$
+run 137 "$KOLORUN" -np 4 "$RANK_PROGRAM" stubborn-die 1
+under "$seconds" 2 "stubborn ranks"
+nobody_left "$KOLOTEST_MARK"
+
+# in_background NAME COMMAND...: starts kolorun and waits until its ranks are there.
+in_background() {
+    export KOLOTEST_MARK=$1-$$
+    shift
+    "$KOLORUN" "$@" >"$work/out" 2>"$work/err" </dev/null &
+    launcher=$!
+}
+ended() { # STATUS
+    local got=0
+    wait "$launcher" || got=$?
+    [[ $got == "$1" ]] || { fail "$KOLOTEST_MARK: status $got instead of $1"; cat "$work/err"; }
+}
+child_of() { # PID
+    local file
+    for file in /proc/[0-9]*/stat; do
+        [[ $(sed 's/.*) //' "$file" 2>/dev/null | awk '{print $2}') == "$1" ]] && { file=${file#/proc/}; echo "${file%/stat}"; }
+    done
+}
+stubborn_up() { [[ $(marked "$KOLOTEST_MARK" | wc -w) -ge $1 ]]; }
+
+# kolorun, its agent's guardian, its agent's worker: each killed with -9.
+for who in kolorun guardian worker; do
+    in_background "kill-$who" -np 3 "$RANK_PROGRAM" stubborn
+    await 20 stubborn_up 9
+    guardian=$(child_of "$launcher") worker=$(child_of "$(child_of "$launcher")")
+    case $who in
+        kolorun) kill -9 "$launcher" && ended 137 2>/dev/null ;;
+        guardian) kill -9 "$guardian" && ended 255 ;;
+        worker) kill -9 "$worker" && ended 255 ;;
+    esac
+    [[ $who != guardian ]] || says err '^kolorun: host localhost: its agent was killed; the job was ended$'
+    [[ $who != worker ]] || says err '^kolorun: the agent on host localhost \(pid [0-9]+\) was killed by signal 9'
+    nobody_left "$KOLOTEST_MARK"
+done
+
+# A stopped agent falls silent.
+KOLO_PEER_TIMEOUT=1s in_background stop -np 2 "$RANK_PROGRAM" stubborn
+await 20 stubborn_up 7
+kill -STOP "$(child_of "$(child_of "$launcher")")"
+ended 255
+says err 'host localhost was silent for .* and counts as lost, with ranks 0 to 1'
+nobody_left "$KOLOTEST_MARK"
+
+# Signals: forwarded, the second one kills.
+in_background sigint -np 2 sh -c 'trap "echo caught; exit 0" INT TERM; echo up; while :; do sleep 0.05; done'
+await 20 grep -q '\[1\] up' "$work/out"
+await 20 grep -q '\[0\] up' "$work/out"
+kill -INT "$launcher"
+ended 130
+[[ $(grep -c caught "$work/out") == 2 ]] || fail "SIGINT did not reach both ranks"
+nobody_left "$KOLOTEST_MARK"
+in_background sigterm-twice -np 2 "$RANK_PROGRAM" stubborn
+await 20 stubborn_up 7
+kill -TERM "$launcher"
+read -rt 0.3 <> <(:) || true
+kill -TERM "$launcher"
+ended 143
+nobody_left "$KOLOTEST_MARK"
+finish

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program that the tests of kolorun start: a rank that works until told otherwise, and says
+// when things happened by the monotonic clock, which all processes of a machine share.
+//
+//   rank loop SECONDS              allreduces, then finalizes
+//   rank die VICTIM SIGNAL         all loop; VICTIM signals itself after a second
+//   rank exit VICTIM STATUS        all loop; VICTIM exits after a second
+//   rank desert VICTIM             all loop; VICTIM exits with status 0 without kolo_finalize
+//   rank lines COUNT               COUNT numbered lines each, no kolo
+//   rank stubborn                  ignores SIGTERM, starts a child in a session of its own, no kolo
+//   rank stubborn-die VICTIM       the same, and VICTIM kills itself
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <kolo/kolo.h>
+
+enum { COUNT = 4096 };
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static void say(const char *what, const char *text)
+{
+    printf("%s %.6f %s\n", what, now_s(), text);
+    fflush(stdout);
+}
+
+static int number(const char *text)
+{
+    return text ? (int)strtol(text, NULL, 10) : 0;
+}
+
+static void meet_fate(const char *mode, const char *argument)
+{
+    say("fate", mode);
+    if (strcmp(mode, "die") == 0)
+        raise(number(argument));
+    if (strcmp(mode, "exit") == 0)
+        _exit(number(argument));
+    if (strcmp(mode, "desert") == 0)
+        _exit(0);
+}
+
+/* One allreduce after the other. Returns the exit status. */
+static int work(struct kolo_comm *comm, const char *mode, int victim, const char *argument)
+{
+    static float data[COUNT];
+    double begun = now_s();
+    double seconds = strcmp(mode, "loop") == 0 ? (double)victim : 1.0;
+    for (;;) {
+        int go_on = now_s() - begun < seconds;
+        for (int i = 0; i < COUNT; i++)
+            data[i] = 1;
+        kolo_status status =
+            kolo_allreduce(comm, data, data, COUNT, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
+        if (status == KOLO_OK)
+            status = kolo_allreduce(comm, &go_on, &go_on, 1, KOLO_INT32, KOLO_MIN, NULL, NULL);
+        if (status != KOLO_OK) {
+            say("error", kolo_error_detail());
+            return 1;
+        }
+        if (data[7] != (float)kolo_size(comm)) {
+            say("wrong", "sum");
+            return 2;
+        }
+        if (go_on)
+            continue;
+        if (strcmp(mode, "loop") == 0)
+            return 0;
+        if (kolo_rank(comm) == victim)
+            meet_fate(mode, argument);
+    }
+}
+
+static int run_kolo(const char *mode, int victim, const char *argument)
+{
+    struct kolo_comm *comm = NULL;
+    if (kolo_init(NULL, &comm) != KOLO_OK) {
+        say("init", kolo_error_detail());
+        return 4;
+    }
+    say("up", "");
+    int exit_status = work(comm, mode, victim, argument);
+    if (kolo_finalize(comm) != KOLO_OK && exit_status == 0) {
+        say("finalize", kolo_error_detail());
+        return 5;
+    }
+    return exit_status;
+}
+
+static int write_lines(long count)
+{
+    const char *rank = getenv("RANK");
+    for (long i = 0; i < count; i++)
+        printf("rank %s line %ld of %ld: a line of some length, so that a pipe fills up soon\n",
+               rank ? rank : "?", i, count);
+    return 0;
+}
+
+static void be_stubborn(const char *victim)
+{
+    const char *rank = getenv("RANK");
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    if (fork() == 0)
+        setsid();
+    else if (victim && rank && number(victim) == number(rank))
+        raise(SIGKILL);
+    for (;;)
+        pause();
+}
+
+int main(int argc, char **argv)
+{
+    const char *mode = argc > 1 ? argv[1] : "";
+    const char *first = argc > 2 ? argv[2] : NULL;
+    if (strcmp(mode, "lines") == 0)
+        return write_lines(first ? strtol(first, NULL, 10) : 0);
+    if (strncmp(mode, "stubborn", 8) == 0)
+        be_stubborn(first);
+    return run_kolo(mode, number(first), argc > 3 ? argv[3] : NULL);
+}

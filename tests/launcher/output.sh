@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Output: no line torn, none lost, none out of order, with fast and slow readers; standard input for rank 0.
+. "${BASH_SOURCE%/*}/common.sh"
+
+# Each rank's lines, complete and in order.
+whole() { # FILE RANKS LINES
+    awk -v ranks="$2" -v lines="$3" '
+        $1 != "[" $3 "]" || $2 != "rank" || $4 != "line" || $5 != n[$3]++ || !/fills up soon$/ {print "torn: " $0; bad++; if (bad > 3) exit 1}
+        END {for (r = 0; r < ranks; r++) if (n[r] != lines) {print "rank " r " has " n[r] " lines"; bad++} exit bad > 0}' "$1" ||
+        fail "$4"
+}
+run 0 "$KOLORUN" -np 8 "$RANK_PROGRAM" lines 20000
+whole "$work/out" 8 20000 "fast reader"
+echo "8 ranks x 20000 lines in $seconds s"
+
+# A reader that takes a while over each block: everything arrives, and kolorun's memory stays small.
+"$KOLORUN" -np 4 "$RANK_PROGRAM" lines 20000 2>"$work/err" | {
+    for ((i = 0; i < 20; i++)); do
+        dd bs=64k count=1 iflag=fullblock status=none
+        read -rt 0.05 <> <(:) || true
+    done
+    cat
+} >"$work/slow"
+whole "$work/slow" 4 20000 "slow reader"
+
+# A reader that goes away ends the job quietly.
+"$KOLORUN" -np 2 yes 2>"$work/err" | head -3 >"$work/out"
+[[ ${PIPESTATUS[0]} == 141 ]] || fail "status ${PIPESTATUS[0]} instead of 141 when the reader is gone"
+lines out 3
+lines err 0
+
+# Standard input goes to rank 0, all of it, and ends.
+seq 1 200000 >"$work/in"
+"$KOLORUN" -np 3 --no-prefix cat <"$work/in" >"$work/out" || fail "cat"
+cmp "$work/in" "$work/out" || fail "standard input was not passed on whole"
+"$KOLORUN" -np 2 head -1 <"$work/in" >"$work/out" || fail "a rank that does not read all of its input"
+says out '^\[0\] 1$'
+printf 'x\ny' | "$KOLORUN" -np 2 --no-stdin cat >"$work/out" || fail "--no-stdin"
+lines out 0
+
+# A line of 3 MiB comes in pieces, none lost; standard error stays apart.
+run 0 "$KOLORUN" -np 1 --no-prefix sh -c 'head -c 3145728 /dev/zero | tr "\0" x; echo; echo oops >&2'
+[[ $(tr -d '\n' <"$work/out" | wc -c) == 3145728 ]] || fail "a long line lost something"
+says err '^oops$'
+finish

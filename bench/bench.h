@@ -86,8 +86,8 @@ kolo_status bench_report_open(const struct bench_options *options, struct kolo_c
                               struct bench_report **report_out);
 void bench_report_header(struct bench_report *report, const struct bench_operation *operation);
 kolo_status bench_report_row(struct bench_report *report, const struct bench_row *row);
-/** Writes the JSON file whole or not at all. */
-kolo_status bench_report_close(struct bench_report *report);
+/** Writes the JSON file whole, or with @p keep false not at all. */
+kolo_status bench_report_close(struct bench_report *report, bool keep);
 
 /* ---- options ---- */
 /** -1: go on; else the exit status. Messages go to standard error (on the first rank only). */

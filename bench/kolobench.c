@@ -107,9 +107,7 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
     for (const struct bench_operation **operation = run->options.operations;
          status == KOLO_OK && *operation; operation++)
         status = sweep(comm, &run->options, *operation, transport, report, &errors);
-    if (status != KOLO_OK && report)
-        run->options.json = NULL; /* nothing half-written */
-    kolo_status closed = bench_report_close(report);
+    kolo_status closed = bench_report_close(report, status == KOLO_OK);
     if (kolo_rank(comm) == 0)
         run->errors = errors;
     return status == KOLO_OK ? closed : status;

@@ -18,6 +18,8 @@
 struct bench_report {
     const struct bench_options *options;
     json_t *root, *rows;
+    FILE *json; /* NULL: not asked for */
+    char beside[4096];
 };
 
 /* The rest of the first line of @p path that begins with @p key, after its colon. */
@@ -60,6 +62,22 @@ static json_t *machine_facts(struct kolo_comm *comm)
         "ranks", info.nranks, "ranks_on_this_host", info.local_nranks);
 }
 
+/* Before anything is measured, so that an unwritable place costs no measurement. */
+static kolo_status open_json(struct bench_report *report)
+{
+    const char *path = report->options->json;
+    if (!path)
+        return KOLO_OK;
+    int length =
+        snprintf(report->beside, sizeof report->beside, "%s.tmp-%ld", path, (long)getpid());
+    if (length >= (int)sizeof report->beside)
+        return kolo_fail(KOLO_ERR_INVALID, "--json %s: the path is too long", path);
+    report->json = fopen(report->beside, "wxe");
+    if (!report->json)
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "--json %s", path);
+    return KOLO_OK;
+}
+
 kolo_status bench_report_open(const struct bench_options *options, struct kolo_comm *comm,
                               struct bench_report **report_out)
 {
@@ -71,9 +89,14 @@ kolo_status bench_report_open(const struct bench_options *options, struct kolo_c
     report->rows = json_array();
     if (json_object_set_new(report->root, "machine", machine_facts(comm)) != 0 ||
         json_object_set_new(report->root, "rows", report->rows) != 0) {
+        (void)bench_report_close(report, false);
+        return kolo_fail(KOLO_ERR_NO_MEMORY, "out of memory for the JSON report");
+    }
+    kolo_status status = open_json(report);
+    if (status != KOLO_OK) {
         json_decref(report->root);
         kolo_free_memory(report);
-        return kolo_fail(KOLO_ERR_NO_MEMORY, "kolobench: out of memory for the JSON report");
+        return status;
     }
     *report_out = report;
     return KOLO_OK;
@@ -116,36 +139,32 @@ kolo_status bench_report_row(struct bench_report *report, const struct bench_row
         "time_us", row->time_us, "algbw_gbps", row->algbw_gbps, "busbw_gbps", row->busbw_gbps,
         "errors", row->errors < 0 ? json_null() : json_integer(row->errors));
     if (!object || json_array_append_new(report->rows, object) != 0)
-        return kolo_fail(KOLO_ERR_NO_MEMORY, "kolobench: out of memory for the JSON report");
+        return kolo_fail(KOLO_ERR_NO_MEMORY, "out of memory for the JSON report");
     return KOLO_OK;
 }
 
-static kolo_status write_json(const json_t *root, const char *path)
+/* Moves the finished file to its name; without @p keep, or where that fails, leaves nothing. */
+static kolo_status finish_json(struct bench_report *report, bool keep)
 {
-    char beside[4096];
-    if (snprintf(beside, sizeof beside, "%s.tmp-%ld", path, (long)getpid()) >= (int)sizeof beside)
-        return kolo_fail(KOLO_ERR_INVALID, "kolobench: --json %s: the path is too long", path);
-    FILE *file = fopen(beside, "wxe");
-    if (!file)
-        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "kolobench: --json %s", path);
     errno = 0;
-    bool ok = json_dumpf(root, file, JSON_INDENT(1) | JSON_REAL_PRECISION(12)) == 0 &&
-              fputc('\n', file) != EOF;
-    ok = fclose(file) == 0 && ok;
-    if (ok && rename(beside, path) == 0)
+    bool ok =
+        keep &&
+        json_dumpf(report->root, report->json, JSON_INDENT(1) | JSON_REAL_PRECISION(12)) == 0 &&
+        fputc('\n', report->json) != EOF;
+    ok = fclose(report->json) == 0 && ok;
+    if (ok && rename(report->beside, report->options->json) == 0)
         return KOLO_OK;
     int cause = errno;
-    unlink(beside);
-    return kolo_fail_errno(KOLO_ERR_SYSTEM, cause, "kolobench: --json %s", path);
+    unlink(report->beside);
+    return keep ? kolo_fail_errno(KOLO_ERR_SYSTEM, cause, "--json %s", report->options->json)
+                : KOLO_OK;
 }
 
-kolo_status bench_report_close(struct bench_report *report)
+kolo_status bench_report_close(struct bench_report *report, bool keep)
 {
     if (!report)
         return KOLO_OK;
-    kolo_status status = KOLO_OK;
-    if (report->options->json)
-        status = write_json(report->root, report->options->json);
+    kolo_status status = report->json ? finish_json(report, keep) : KOLO_OK;
     json_decref(report->root);
     kolo_free_memory(report);
     return status;

@@ -11,6 +11,7 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@
 #include "fashion.h"
 
 static const double momentum_factor = 0.9;
+static const double rate_decay = 0.7; /* of the learning rate, each epoch */
 
 struct options {
     const char *data, *checkpoint;
@@ -47,9 +49,9 @@ static int usage(void)
         "usage: fashion-train [--data DIR] [--epochs E] [--batch B] [--lr R] [--seed S] "
         "--checkpoint FILE\n"
         "  --data DIR         the gz files of Fashion-MNIST [" FASHION_DATA_DIR "]\n"
-        "  --epochs E         passes over the training set, 1 to 10000 [3]\n"
+        "  --epochs E         passes over the training set, 1 to 10000 [5]\n"
         "  --batch B          images per rank and step, 1 to 60000 [64]\n"
-        "  --lr R             learning rate, above 0 up to 10 [0.05]\n"
+        "  --lr R             learning rate, above 0 up to 10 [0.1]\n"
         "  --seed S           of the first parameters and the shuffling [1]\n"
         "  --checkpoint FILE  written after each epoch; if it exists, training goes on from it\n");
     return 0;
@@ -157,11 +159,13 @@ static kolo_status step(struct training *training, const int64_t *indices, int64
                                 KOLO_FLOAT32, KOLO_AVERAGE, NULL, NULL);
     if (status != KOLO_OK)
         return status;
+    float rate =
+        (float)(training->options.rate * pow(rate_decay, (double)training->state->epochs_done));
     const float *slope = (const float *)gradient;
     float *speed = (float *)&training->state->momentum,
           *parameter = (float *)&training->state->model;
     for (size_t i = 0; i < FASHION_PARAMETERS; i++) {
-        speed[i] = (float)momentum_factor * speed[i] - (float)training->options.rate * slope[i];
+        speed[i] = (float)momentum_factor * speed[i] - rate * slope[i];
         parameter[i] += speed[i];
     }
     return KOLO_OK;
@@ -261,7 +265,7 @@ static kolo_status prepare(struct training *training, bool *ok_out)
 int main(int argc, char **argv)
 {
     struct training training = {
-        .options = {.data = FASHION_DATA_DIR, .epochs = 3, .batch = 64, .seed = 1, .rate = 0.05}};
+        .options = {.data = FASHION_DATA_DIR, .epochs = 5, .batch = 64, .seed = 1, .rate = 0.1}};
     int usage_status = parse_options(argc, argv, &training.options);
     if (usage_status >= 0)
         return usage_status;

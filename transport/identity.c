@@ -57,7 +57,7 @@ void kolo_identity_here(int rank, struct kolo_identity *identity_out)
     char name[HOST_NAME_MAX + 1] = "";
     *identity_out = (struct kolo_identity){.rank = rank, .pid = (int32_t)getpid()};
     if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0')
-        strcpy(name, "localhost");
+        snprintf(name, sizeof name, "localhost");
     snprintf(identity_out->host, sizeof identity_out->host, "%.*s",
              (int)sizeof identity_out->host - 1, name);
 

@@ -15,46 +15,6 @@ static kolo_status open_with(const char *transport, int size, struct kolo_endpoi
     return kolo_endpoint_open(&config, endpoint_out);
 }
 
-Test(endpoint, an_unknown_transport_is_named_with_those_there_are, .timeout = 60)
-{
-    struct kolo_endpoint *endpoint = NULL;
-    cr_assert_eq(open_with("pigeon", 2, &endpoint), KOLO_ERR_CONFIG);
-    cr_assert_null(endpoint);
-    cr_assert(strstr(kolo_error_detail(), "KOLO_TRANSPORT=pigeon") != NULL, "%s",
-              kolo_error_detail());
-    cr_assert(strstr(kolo_error_detail(), "inproc") != NULL, "%s", kolo_error_detail());
-    cr_assert_eq(open_with("pigeon", 1, &endpoint), KOLO_ERR_CONFIG, "also in a world of one");
-}
-
-Test(endpoint, says_what_joins_two_ranks_and_why, .timeout = 60)
-{
-    struct suite_world *world = suite_open("inproc", 2, NULL, NULL);
-    const char *transport, *why;
-    kolo_endpoint_choice(world->ranks[0].endpoint, 1, &transport, &why);
-    cr_assert_str_eq(transport, "inproc");
-    cr_assert_str_eq(why, "forced by KOLO_TRANSPORT");
-    strcpy(world->settings.transport, "auto");
-    kolo_endpoint_choice(world->ranks[0].endpoint, 1, &transport, &why);
-    cr_assert_str_eq(why, "same process");
-    suite_close(world);
-}
-
-Test(endpoint, a_forced_transport_that_does_not_reach_is_an_error_that_names_the_rank,
-     .timeout = 60)
-{
-    struct suite_world *world = suite_open("inproc", 3, NULL, NULL);
-    struct kolo_endpoint *endpoint = world->ranks[0].endpoint;
-    world->peers[2].identity.process++;
-    cr_assert_eq(kolo_endpoint_set_peers(endpoint, world->peers), KOLO_ERR_UNSUPPORTED);
-    cr_assert(strstr(kolo_error_detail(), "rank 2") != NULL, "%s", kolo_error_detail());
-    cr_assert(strstr(kolo_error_detail(), "another process") != NULL, "%s", kolo_error_detail());
-    world->peers[2].identity.process--;
-    world->peers[1].addresses[0].bytes = 0;
-    cr_assert_eq(kolo_endpoint_set_peers(endpoint, world->peers), KOLO_ERR_UNSUPPORTED);
-    cr_assert(strstr(kolo_error_detail(), "rank 1") != NULL, "%s", kolo_error_detail());
-    suite_close(world);
-}
-
 Test(endpoint, has_no_link_to_itself_or_beyond_the_world, .timeout = 60)
 {
     struct suite_world *world = suite_open("inproc", 2, NULL, NULL);

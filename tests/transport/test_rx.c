@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/alloc.h"
+#include "tests/support/transport_frames.h"
+
+Test(rx, a_huge_frame_is_refused_before_anything_is_allocated, .timeout = 60)
+{
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    struct kolo_header small = header_of(1, 1), huge = header_of(1, UINT32_MAX);
+    cr_assert_eq(feed(link, &small), KOLO_OK);
+    uint64_t before = kolo_alloc_count();
+    cr_assert_eq(kolo_link_rx_begin(link, &huge), KOLO_ERR_PROTOCOL);
+    cr_assert_eq(kolo_alloc_count(), before);
+    cr_assert(strstr(kolo_error_detail(), "rank 1 sent") != NULL, "%s", kolo_error_detail());
+    suite_close(world);
+}
+
+Test(rx, a_flood_of_empty_messages_ends_at_the_credit, .timeout = 60)
+{
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    struct kolo_header header = header_of(7, 0);
+    size_t taken = 0;
+    while (feed(link, &header) == KOLO_OK)
+        taken++;
+    cr_assert_eq(taken, (64 << 10) / KOLO_FRAME_COST_BYTES);
+    suite_close(world);
+}
+
+Test(rx, the_last_byte_of_the_credit_is_taken_and_no_more, .timeout = 60)
+{
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    struct kolo_header header = header_of(7, (64 << 10) - KOLO_FRAME_COST_BYTES);
+    cr_assert_eq(feed(link, &header), KOLO_OK);
+    header.bytes = 0;
+    cr_assert_eq(feed(link, &header), KOLO_ERR_PROTOCOL);
+    header = header_of(8, (64 << 10) - KOLO_FRAME_COST_BYTES + 1);
+    cr_assert_eq(feed(link, &header), KOLO_ERR_PROTOCOL);
+    suite_close(world);
+}
+
+Test(rx, control_frames_out_of_bounds_break_the_protocol, .timeout = 60)
+{
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    const struct kolo_header bad[] = {
+        control_of(KOLO_CONTROL_ABORT, KOLO_CONTROL_BYTES_MAX + 1),
+        control_of(KOLO_CONTROL_ABORT, UINT32_MAX),
+        control_of(KOLO_CONTROL_CREDIT, 1),
+        control_of(KOLO_CONTROL_CREDIT, 0), /* of channel 0, never used */
+        control_of(KOLO_CONTROL_GOODBYE, 1),
+        control_of(0, 0),
+        control_of(99, 0),
+        control_of(KOLO_CONTROL_TRANSPORT, 0), /* inproc has none of its own */
+        control_of(255, 8),
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        cr_assert_eq(feed(link, &bad[i]), KOLO_ERR_PROTOCOL, "frame %zu", i);
+    suite_close(world);
+}
+
+Test(rx, nothing_comes_after_a_goodbye, .timeout = 60)
+{
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    struct kolo_header goodbye = control_of(KOLO_CONTROL_GOODBYE, 0), data = header_of(1, 0);
+    cr_assert_eq(feed(link, &goodbye), KOLO_OK);
+    cr_assert_eq(world->ranks[0].heard[1].left, 1);
+    cr_assert_eq(feed(link, &goodbye), KOLO_ERR_PROTOCOL);
+    cr_assert_eq(feed(link, &data), KOLO_ERR_PROTOCOL);
+    suite_close(world);
+}
+
+Test(rx, a_torn_element_breaks_the_protocol, .timeout = 60)
+{
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    float values[4] = {0};
+    struct kolo_action action = {KOLO_REDUCE, KOLO_FLOAT32, KOLO_SUM, values, false};
+    struct kolo_header header = header_of(1, 6);
+    struct kolo_work work;
+    kolo_link_recv(link, 1, &header.desc, values, 6, &action, &work);
+    cr_assert_eq(work.status, KOLO_ERR_INVALID);
+    kolo_link_recv(link, 1, &header.desc, values, sizeof values, &action, &work);
+    cr_assert_eq(work.status, KOLO_AGAIN);
+    cr_assert_eq(feed(link, &header), KOLO_ERR_PROTOCOL);
+    suite_close(world);
+}
+
+Test(rx, an_abort_with_an_unknown_status_is_an_abort, .timeout = 60)
+{
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    struct kolo_header header = control_of(KOLO_CONTROL_ABORT, KOLO_CONTROL_BYTES_MAX);
+    header.desc.bytes[4] = 0x7f;
+    cr_assert_eq(feed(link, &header), KOLO_OK);
+    cr_assert_eq(world->ranks[0].heard[1].why, KOLO_ERR_ABORTED);
+    cr_assert_eq(strlen(world->ranks[0].heard[1].text), KOLO_CONTROL_BYTES_MAX);
+    suite_close(world);
+}
+
+Test(rx, a_receive_posted_in_the_middle_of_an_early_frame_gets_it, .timeout = 60)
+{
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    struct kolo_header header = header_of(1, 8);
+    uint8_t memory[8] = {0};
+    struct kolo_work work;
+    cr_assert_eq(kolo_link_rx_begin(link, &header), KOLO_OK);
+    cr_assert_eq(kolo_sink_put(&link->sink, "abcd", 4), 4);
+    kolo_link_recv(link, 1, &header.desc, memory, 8, NULL, &work);
+    cr_assert_eq(work.status, KOLO_AGAIN);
+    cr_assert_eq(kolo_sink_put(&link->sink, "efgh", 4), 4);
+    cr_assert_eq(kolo_link_rx_end(link), KOLO_OK);
+    cr_assert_eq(work.status, KOLO_OK);
+    cr_assert_eq(memcmp(memory, "abcdefgh", 8), 0);
+    suite_close(world);
+}

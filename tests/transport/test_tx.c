@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <stdlib.h>
+
+#include "tests/support/transport_frames.h"
+
+/* Takes all data frames there are of at most @p max_bytes; notes channel and bytes of each. */
+static size_t take_frames(struct kolo_link *link, size_t max_bytes, struct kolo_header *headers_out,
+                          size_t max)
+{
+    struct kolo_frame frame;
+    size_t count = 0;
+    while (count < max && kolo_link_next_frame(link, max_bytes, &frame)) {
+        headers_out[count++] = frame.header;
+        kolo_link_frame_done(link, &frame);
+    }
+    return count;
+}
+
+Test(tx, channels_take_turns_frame_by_frame, .timeout = 60)
+{
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    struct kolo_header headers[16];
+    struct kolo_desc desc = {{0}};
+    struct kolo_work works[3];
+    static uint8_t memory[2000];
+    link->is_pushing = true; /* the frames are for us to take */
+    for (uint32_t i = 0; i < 3; i++)
+        kolo_link_send(link, i, &desc, memory, 1000 + i, &works[i]);
+    cr_assert_eq(take_frames(link, 500, headers, 16), 9);
+    for (uint32_t i = 0; i < 9; i++) {
+        cr_assert_eq(headers[i].channel, i % 3, "frame %u is of channel %u", i, headers[i].channel);
+        cr_assert_eq(headers[i].bytes, i < 6 ? 496 : 8 + i % 3, "frame %u: %u bytes", i,
+                     headers[i].bytes);
+    }
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(works[i].status, KOLO_OK);
+    suite_close(world);
+}
+
+Test(tx, stops_at_the_credit_and_goes_on_when_it_returns, .timeout = 60)
+{
+    enum { CREDIT = 64 << 10 };
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    struct kolo_header headers[64], credit = control_of(KOLO_CONTROL_CREDIT, 0);
+    struct kolo_desc desc = {{0}};
+    static struct kolo_work works[64];
+    static uint8_t memory[2000];
+    size_t cost = 2000 + KOLO_FRAME_COST_BYTES, fit = CREDIT / cost;
+    link->is_pushing = true;
+    for (int i = 0; i < 64; i++)
+        kolo_link_send(link, 0, &desc, memory, 2000, &works[i]);
+    cr_assert_eq(take_frames(link, 4096, headers, 64), fit);
+    cr_assert_not(kolo_link_has_frames(link));
+    struct kolo_writer writer = kolo_writer_over(credit.desc.bytes + 8, 8);
+    kolo_write_u64(&writer, 3 * cost);
+    cr_assert_eq(feed(link, &credit), KOLO_OK);
+    cr_assert_eq(take_frames(link, 4096, headers, 64), 3);
+    for (int i = 0; i < 64; i++)
+        kolo_work_cancel(&works[i]);
+    suite_close(world);
+}
+
+Test(tx, credit_that_was_never_used_is_not_taken_back, .timeout = 60)
+{
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    struct kolo_desc desc = {{0}};
+    struct kolo_work work;
+    kolo_link_send(link, 0, &desc, "abcd", 4, &work);
+    cr_assert_eq(work.status, KOLO_OK);
+    struct kolo_header header = control_of(KOLO_CONTROL_CREDIT, 0);
+    header.desc.bytes[8] = KOLO_FRAME_COST_BYTES + 4 + 1;
+    cr_assert_eq(feed(link, &header), KOLO_ERR_PROTOCOL);
+    memset(header.desc.bytes + 8, 0xff, 8);
+    cr_assert_eq(feed(link, &header), KOLO_ERR_PROTOCOL);
+    suite_close(world);
+}
+
+Test(tx, goodbye_is_the_last_frame_even_if_credit_is_owed, .timeout = 60)
+{
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    struct kolo_header header = header_of(1, 40000);
+    struct kolo_frame frame;
+    uint8_t *memory = malloc(40000);
+    struct kolo_work work;
+    link->is_pushing = true; /* the frames are for us to take */
+    link->owes_goodbye = true;
+    cr_assert(kolo_link_next_frame(link, KOLO_CONTROL_BYTES_MAX, &frame));
+    cr_assert_eq(frame.header.desc.bytes[0], KOLO_CONTROL_GOODBYE);
+    link->said_goodbye = false;
+    kolo_link_recv(link, 1, &header.desc, memory, 40000, NULL, &work);
+    cr_assert_eq(feed(link, &header), KOLO_OK);
+    cr_assert_eq(work.status, KOLO_OK);
+    cr_assert(kolo_link_has_frames(link), "no credit is owed");
+    link->said_goodbye = true;
+    cr_assert_not(kolo_link_has_frames(link));
+    cr_assert_not(kolo_link_next_frame(link, KOLO_CONTROL_BYTES_MAX, &frame));
+    free(memory);
+    suite_close(world);
+}

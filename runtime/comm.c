@@ -170,13 +170,24 @@ kolo_status kolo_alloc(struct kolo_comm *comm, size_t bytes, void **memory_out)
     return kolo_heap_alloc(comm->heap, bytes, memory_out);
 }
 
+/** Held: lock. The neighbours let go of what they mapped. */
+static void tell_gone(void *context, uint64_t id)
+{
+    struct kolo_comm *comm = context;
+    if (comm->endpoint != NULL)
+        kolo_endpoint_span_gone(comm->endpoint, id);
+}
+
 kolo_status kolo_free(struct kolo_comm *comm, void *memory)
 {
     if (memory == NULL)
         return KOLO_OK;
     if (comm == NULL)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_free: comm is NULL");
-    return kolo_heap_free(comm->heap, memory, NULL, NULL);
+    kolo_comm_enter(comm);
+    kolo_status status = kolo_heap_free(comm->heap, memory, tell_gone, comm);
+    kolo_comm_leave(comm);
+    return status;
 }
 
 void kolo_abort(struct kolo_comm *comm, const char *reason)

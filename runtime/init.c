@@ -62,6 +62,7 @@ kolo_status kolo_config_settings(const struct kolo_config *config,
                                  struct kolo_settings *settings_out)
 {
     enum kolo_log_level level;
+    char known[256];
     kolo_status status;
     kolo_settings_init(settings_out);
     KOLO_TRY(kolo_settings_load(settings_out, NULL, NULL, NULL));
@@ -69,6 +70,9 @@ kolo_status kolo_config_settings(const struct kolo_config *config,
         KOLO_TRY(apply_config(settings_out, config));
     KOLO_TRY(kolo_log_level_parse(settings_out->log_level, &level));
     kolo_log_set_level(level);
+    if (!kolo_plan_is_known(settings_out->plan, known, sizeof known))
+        status = kolo_fail(KOLO_ERR_CONFIG, "KOLO_PLAN=%s: there is no such plan; use one of %s",
+                           settings_out->plan, known);
 out:
     return status;
 }

@@ -3,6 +3,7 @@
 // every header, and the first plan of a collective is the one for large vectors.
 #include "runtime/plan.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char *const collective_texts[KOLO_COLLECTIVES] = {
@@ -48,6 +49,19 @@ const struct kolo_plan *kolo_plan_find(enum kolo_collective collective, const ch
         if (plan->collective == collective && strcmp(plan->name, name) == 0)
             return plan;
     return NULL;
+}
+
+bool kolo_plan_is_known(const char *name, char *known, size_t capacity)
+{
+    bool is_known = strcmp(name, "auto") == 0;
+    snprintf(known, capacity, "auto");
+    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++) {
+        is_known |= strcmp(plan->name, name) == 0;
+        size_t used = strlen(known);
+        if (strstr(known, plan->name) == NULL)
+            snprintf(known + used, capacity - used, ", %s", plan->name);
+    }
+    return is_known;
 }
 
 static const struct kolo_plan *first_plan(enum kolo_collective collective)

@@ -86,6 +86,10 @@ extern const struct kolo_plan kolo_plans[];
 /** The plan of this name, NULL: none. */
 const struct kolo_plan *kolo_plan_find(enum kolo_collective collective, const char *name);
 
+/** Whether any collective has a plan of this name, or it is "auto". If not, @p known gets the names
+ * there are. */
+bool kolo_plan_is_known(const char *name, char *known, size_t capacity);
+
 /** Chooses: @p forced ("auto" or a name) where it exists for the collective and fits, else by @p
  * bytes of the whole vector against @p small_bytes. Never NULL. */
 const struct kolo_plan *kolo_plan_choose(enum kolo_collective collective,

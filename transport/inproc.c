@@ -1,26 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Links between ranks that are threads of one process. Owns the queues between them. Must never
-// read a sender's memory after the sender took it back, nor write to the eventfd of a rank that has
-// closed.
+// Links between ranks that are threads of one process: what moves over a pair (inproc_pair.c makes
+// those). Must never read a sender's memory after the sender took it back.
 //
-// A pair joins two ranks; side 0 is the lower one. It has one queue for each direction, with one
-// producer and one consumer. A node is a frame: short payload is copied into it (its sender is done
-// at once), a longer message is lent: the consumer copies or reduces straight out of the sender's
-// buffer. The state of a loan settles who frees it and who may read:
+// A node is a frame: short payload is copied into it (its sender is done at once), a longer message
+// is lent: the consumer copies or reduces straight out of the sender's buffer. The state of a loan
+// settles who frees it and who may read:
 //
 //   PENDING --claim--> TAKEN --release--> DONE        the lender frees it, sees DONE in pull
 //      |\--release (dropped unread)-----> DONE
 //      \---withdraw--> WITHDRAWN                      the borrower frees it, fails to claim it
 //
 // Withdrawing a TAKEN loan waits for DONE: the other thread is inside one copy.
-//
-// Ranks find each other by a random cookie in a table of the process (the one thing here that all
-// ranks share, as ports share a host): a pointer in the address could not be checked once its owner
-// has closed. The side that connects first makes the pair, under the locks of both ports (lower
-// rank first), and puts it into the other's list of incoming ones, so there is never a second.
-//
-// Wake-up: bell is the doorbell word; who publishes something reads it afterwards, and writes to
-// the eventfd under the port's lock, which close takes too.
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -32,127 +22,21 @@
 
 #include "base/alloc.h"
 #include "base/wire.h"
-#include "transport/link.h"
+#include "transport/inproc_pair.h"
 
 enum {
-    COPIED_BYTES_MAX = 2048, /* up to here a copy costs less than waiting for the other's thread */
-    REGISTRY_BUCKETS = 256,
-    LINE_BYTES = 64
+    COPIED_BYTES_MAX = 2048 /* up to here a copy costs less than waiting for the other's thread */
 };
 _Static_assert((int)COPIED_BYTES_MAX >= (int)KOLO_CONTROL_BYTES_MAX, "control frames are copied");
 
-enum loan_state { LOAN_PENDING, LOAN_TAKEN, LOAN_DONE, LOAN_WITHDRAWN };
-
-struct loan {
-    _Atomic int state;
-    struct kolo_frame frame;
-    struct loan *next;
-};
-
-struct node {
-    struct node *_Atomic next;
-    struct kolo_header header;
-    struct loan *loan; /* NULL: the payload is here */
-    uint8_t payload[];
-};
-
-/* Head is the node consumed last (at first an empty one); its next is the first to come. */
-struct queue {
-    struct node *head; /* the consumer's */
-    uint8_t apart[LINE_BYTES];
-    struct node *tail; /* the producer's */
-    uint8_t apart_too[LINE_BYTES];
-};
-
-struct inproc_port {
-    struct kolo_port base;
-    struct inproc_port *next; /* in the registry */
-    uint64_t cookie;
-    int rank;
-    atomic_int refs;
-    _Atomic uint32_t bell;
-    atomic_bool has_incoming;
-    pthread_mutex_t mutex;
-    bool is_closed;        /* mutex */
-    int event_fd;          /* mutex */
-    struct pair *incoming; /* mutex */
-    struct pair *offered;  /* the owner's: what poll hands to connect */
-};
-
-struct pair {
-    atomic_int refs;
-    struct inproc_port *ports[2];
-    atomic_bool is_closed[2];
-    struct queue queues[2]; /* [i]: toward side i */
-    struct pair *next;      /* in a list of incoming ones */
-};
-
 struct inproc_link {
     struct kolo_link base;
-    struct pair *pair;
+    struct kolo_inproc_pair *pair;
     int side;
-    struct loan *loan_first, *loan_last;
+    struct kolo_inproc_loan *loan_first, *loan_last;
 };
 
-static struct {
-    pthread_mutex_t mutex;
-    struct inproc_port *buckets[REGISTRY_BUCKETS];
-} registry = {.mutex = PTHREAD_MUTEX_INITIALIZER};
-
 /* ---- ports ---- */
-
-static void port_unref(struct inproc_port *port)
-{
-    if (port == NULL || atomic_fetch_sub(&port->refs, 1) > 1)
-        return;
-    pthread_mutex_destroy(&port->mutex);
-    kolo_free_memory(port);
-}
-
-static void registry_add(struct inproc_port *port)
-{
-    struct inproc_port **bucket = &registry.buckets[port->cookie % REGISTRY_BUCKETS];
-    pthread_mutex_lock(&registry.mutex);
-    port->next = *bucket;
-    *bucket = port;
-    pthread_mutex_unlock(&registry.mutex);
-}
-
-static void registry_remove(struct inproc_port *port)
-{
-    struct inproc_port **at = &registry.buckets[port->cookie % REGISTRY_BUCKETS];
-    pthread_mutex_lock(&registry.mutex);
-    while (*at != port)
-        at = &(*at)->next;
-    *at = port->next;
-    pthread_mutex_unlock(&registry.mutex);
-}
-
-/* The live port of @p cookie with a reference for the caller, or NULL. */
-static struct inproc_port *registry_find(uint64_t cookie)
-{
-    pthread_mutex_lock(&registry.mutex);
-    struct inproc_port *port = registry.buckets[cookie % REGISTRY_BUCKETS];
-    while (port != NULL && port->cookie != cookie)
-        port = port->next;
-    if (port != NULL)
-        atomic_fetch_add(&port->refs, 1);
-    pthread_mutex_unlock(&registry.mutex);
-    return port;
-}
-
-/* After something was published for the rank of @p port. */
-static void ring(struct inproc_port *port)
-{
-    if (atomic_load(&port->bell) == 0 || atomic_exchange(&port->bell, 0) == 0)
-        return;
-    pthread_mutex_lock(&port->mutex);
-    if (!port->is_closed) {
-        uint64_t one = 1;
-        (void)!write(port->event_fd, &one, sizeof one);
-    }
-    pthread_mutex_unlock(&port->mutex);
-}
 
 static kolo_status inproc_open(struct kolo_endpoint *endpoint, struct kolo_port **port_out,
                                struct kolo_address *address_out)
@@ -160,7 +44,7 @@ static kolo_status inproc_open(struct kolo_endpoint *endpoint, struct kolo_port 
     uint64_t cookie;
     if (getrandom(&cookie, sizeof cookie, 0) != (ssize_t)sizeof cookie)
         return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "getrandom");
-    struct inproc_port *port = kolo_calloc(1, sizeof *port);
+    struct kolo_inproc_port *port = kolo_calloc(1, sizeof *port);
     if (port == NULL)
         return KOLO_ERR_NO_MEMORY;
     port->cookie = cookie;
@@ -169,7 +53,7 @@ static kolo_status inproc_open(struct kolo_endpoint *endpoint, struct kolo_port 
     port->base.doorbell = &port->bell;
     atomic_init(&port->refs, 1);
     pthread_mutex_init(&port->mutex, NULL);
-    registry_add(port);
+    kolo_inproc_register(port);
 
     struct kolo_writer writer = kolo_writer_over(address_out->data, sizeof address_out->data);
     kolo_write_u64(&writer, cookie);
@@ -188,129 +72,28 @@ static bool inproc_reaches(const struct kolo_port *port, const struct kolo_peer 
     return is_same;
 }
 
-/* ---- pairs ---- */
-
-static void queue_fini(struct queue *queue)
-{
-    while (queue->head != NULL) {
-        struct node *node = queue->head;
-        queue->head = atomic_load_explicit(&node->next, memory_order_relaxed);
-        kolo_free_memory(node->loan); /* withdrawn, since its lender is gone as well */
-        kolo_free_memory(node);
-    }
-}
-
-static void pair_unref(struct pair *pair)
-{
-    if (pair == NULL || atomic_fetch_sub(&pair->refs, 1) > 1)
-        return;
-    for (int side = 0; side < 2; side++) {
-        queue_fini(&pair->queues[side]);
-        port_unref(pair->ports[side]);
-    }
-    kolo_free_memory(pair);
-}
-
-/* A pair of the two, with references of its own to both ports. */
-static struct pair *pair_create(struct inproc_port *lower, struct inproc_port *higher)
-{
-    struct pair *pair = kolo_calloc(1, sizeof *pair);
-    if (pair == NULL)
-        return NULL;
-    atomic_init(&pair->refs, 1);
-    for (int side = 0; side < 2; side++) {
-        struct node *empty = kolo_calloc(1, sizeof *empty);
-        pair->queues[side].head = pair->queues[side].tail = empty;
-        if (empty == NULL) {
-            pair_unref(pair);
-            return NULL;
-        }
-    }
-    pair->ports[0] = lower;
-    pair->ports[1] = higher;
-    atomic_fetch_add(&lower->refs, 1);
-    atomic_fetch_add(&higher->refs, 1);
-    return pair;
-}
-
-static int side_of(const struct pair *pair, const struct inproc_port *port)
-{
-    return pair->ports[0] == port ? 0 : 1;
-}
-
-/* Tells the other side that nothing moves any more on ours. */
-static void pair_close(struct pair *pair, int side)
-{
-    atomic_store(&pair->is_closed[side], true);
-    ring(pair->ports[1 - side]);
-}
-
-/* The pair that @p theirs made for us, out of our list; held: our mutex. */
-static struct pair *take_incoming(struct inproc_port *ours, const struct inproc_port *theirs)
-{
-    for (struct pair **at = &ours->incoming; *at != NULL; at = &(*at)->next) {
-        struct pair *pair = *at;
-        if (pair->ports[1 - side_of(pair, ours)] != theirs)
-            continue;
-        *at = pair->next;
-        pair->next = NULL;
-        return pair;
-    }
-    return NULL;
-}
-
-/* Takes the pair that @p theirs made, or makes one and puts it into their list. NULL with
- * *status_out set. */
-static struct pair *join(struct inproc_port *ours, struct inproc_port *theirs,
-                         kolo_status *status_out)
-{
-    struct inproc_port *lower = ours->rank < theirs->rank ? ours : theirs;
-    struct inproc_port *higher = lower == ours ? theirs : ours;
-    pthread_mutex_lock(&lower->mutex);
-    pthread_mutex_lock(&higher->mutex);
-    struct pair *pair = take_incoming(ours, theirs);
-    if (pair == NULL && theirs->is_closed) {
-        *status_out = kolo_fail(KOLO_ERR_CONNECT, "rank %d, a thread of this process, has closed",
-                                theirs->rank);
-    } else if (pair == NULL) {
-        pair = pair_create(lower, higher);
-        *status_out = KOLO_ERR_NO_MEMORY;
-        if (pair != NULL) {
-            atomic_fetch_add(&pair->refs, 1);
-            pair->next = theirs->incoming;
-            theirs->incoming = pair;
-            atomic_store(&theirs->has_incoming, true);
-        }
-    }
-    pthread_mutex_unlock(&higher->mutex);
-    pthread_mutex_unlock(&lower->mutex);
-    if (pair != NULL)
-        ring(theirs);
-    return pair;
-}
-
 static bool inproc_poll(struct kolo_port *base)
 {
-    struct inproc_port *port = (struct inproc_port *)base;
+    struct kolo_inproc_port *port = (struct kolo_inproc_port *)base;
     if (!atomic_load(&port->has_incoming))
         return false;
     pthread_mutex_lock(&port->mutex);
     atomic_store(&port->has_incoming, false);
-    struct pair *list = port->incoming;
+    struct kolo_inproc_pair *list = port->incoming;
     port->incoming = NULL;
     pthread_mutex_unlock(&port->mutex);
     bool found = list != NULL;
     while (list != NULL) {
-        struct pair *pair = list;
+        struct kolo_inproc_pair *pair = list;
         list = pair->next;
         pair->next = NULL;
-        int side = side_of(pair, port);
+        int side = kolo_inproc_side(pair, port);
         port->offered = pair;
         kolo_endpoint_attach(base, pair->ports[1 - side]->rank);
         if (port->offered != NULL) { /* no link came of it */
             port->offered = NULL;
-            pair_close(pair, side);
-            pair_unref(pair);
+            kolo_inproc_pair_close(pair, side);
+            kolo_inproc_pair_unref(pair);
         }
     }
     return found;
@@ -318,25 +101,26 @@ static bool inproc_poll(struct kolo_port *base)
 
 static void inproc_close(struct kolo_port *base)
 {
-    struct inproc_port *port = (struct inproc_port *)base;
-    registry_remove(port);
+    struct kolo_inproc_port *port = (struct kolo_inproc_port *)base;
+    kolo_inproc_unregister(port);
     pthread_mutex_lock(&port->mutex);
     port->is_closed = true;
-    struct pair *list = port->incoming;
+    struct kolo_inproc_pair *list = port->incoming;
     port->incoming = NULL;
     pthread_mutex_unlock(&port->mutex);
     while (list != NULL) {
-        struct pair *pair = list;
+        struct kolo_inproc_pair *pair = list;
         list = pair->next;
-        pair_close(pair, side_of(pair, port));
-        pair_unref(pair);
+        kolo_inproc_pair_close(pair, kolo_inproc_side(pair, port));
+        kolo_inproc_pair_unref(pair);
     }
-    port_unref(port);
+    kolo_inproc_port_unref(port);
 }
 
 /* ---- links ---- */
 
-static kolo_status find_pair(struct inproc_port *port, int peer, struct pair **pair_out)
+static kolo_status find_pair(struct kolo_inproc_port *port, int peer,
+                             struct kolo_inproc_pair **pair_out)
 {
     kolo_status status = KOLO_OK;
     if (port->offered != NULL) {
@@ -352,13 +136,13 @@ static kolo_status find_pair(struct inproc_port *port, int peer, struct pair **p
     if (address == NULL || address->bytes != sizeof(uint64_t))
         return kolo_fail(KOLO_ERR_DATA, "the inproc address of rank %d is malformed", peer);
     struct kolo_reader reader = kolo_reader_over(address->data, address->bytes);
-    struct inproc_port *other = registry_find(kolo_read_u64(&reader));
+    struct kolo_inproc_port *other = kolo_inproc_find(kolo_read_u64(&reader));
     if (other == NULL || other->rank != peer) {
-        port_unref(other);
+        kolo_inproc_port_unref(other);
         return kolo_fail(KOLO_ERR_CONNECT, "rank %d, a thread of this process, has closed", peer);
     }
-    struct pair *pair = join(port, other, &status);
-    port_unref(other);
+    struct kolo_inproc_pair *pair = kolo_inproc_join(port, other, &status);
+    kolo_inproc_port_unref(other);
     if (pair == NULL)
         return status;
     *pair_out = pair;
@@ -369,14 +153,14 @@ static void inproc_free_link(struct kolo_link *base)
 {
     struct inproc_link *link = (struct inproc_link *)base;
     kolo_link_fini(base);
-    pair_unref(link->pair);
+    kolo_inproc_pair_unref(link->pair);
     kolo_free_memory(link);
 }
 
 static kolo_status inproc_connect(struct kolo_port *base, int peer, int fd, kolo_deadline deadline,
                                   struct kolo_link **link_out)
 {
-    struct inproc_port *port = (struct inproc_port *)base;
+    struct kolo_inproc_port *port = (struct kolo_inproc_port *)base;
     kolo_status status;
     (void)fd;
     (void)deadline; /* it is up at once, or not at all */
@@ -385,7 +169,7 @@ static kolo_status inproc_connect(struct kolo_port *base, int peer, int fd, kolo
         return KOLO_ERR_NO_MEMORY;
     KOLO_TRY(kolo_link_init(&link->base, base, peer));
     KOLO_TRY(find_pair(port, peer, &link->pair));
-    link->side = side_of(link->pair, port);
+    link->side = kolo_inproc_side(link->pair, port);
     kolo_link_set_up(&link->base);
     *link_out = &link->base;
     return KOLO_OK;
@@ -394,7 +178,7 @@ out:
     return status;
 }
 
-static struct inproc_port *peer_port(const struct inproc_link *link)
+static struct kolo_inproc_port *peer_port(const struct inproc_link *link)
 {
     return link->pair->ports[1 - link->side];
 }
@@ -407,9 +191,9 @@ static bool inproc_is_remote(struct kolo_link *link, const struct kolo_work *wor
     return work->bytes > COPIED_BYTES_MAX;
 }
 
-static struct loan *lend(struct inproc_link *link, const struct kolo_frame *frame)
+static struct kolo_inproc_loan *lend(struct inproc_link *link, const struct kolo_frame *frame)
 {
-    struct loan *loan = kolo_calloc(1, sizeof *loan);
+    struct kolo_inproc_loan *loan = kolo_calloc(1, sizeof *loan);
     if (loan == NULL)
         return NULL;
     atomic_init(&loan->state, LOAN_PENDING);
@@ -422,7 +206,8 @@ static struct loan *lend(struct inproc_link *link, const struct kolo_frame *fram
     return loan;
 }
 
-static void unlink_loan(struct inproc_link *link, struct loan *loan, struct loan *before)
+static void unlink_loan(struct inproc_link *link, struct kolo_inproc_loan *loan,
+                        struct kolo_inproc_loan *before)
 {
     if (before != NULL)
         before->next = loan->next;
@@ -435,9 +220,9 @@ static void unlink_loan(struct inproc_link *link, struct loan *loan, struct loan
 /* Puts one frame into the peer's queue. */
 static kolo_status publish(struct inproc_link *link, const struct kolo_frame *frame)
 {
-    struct queue *queue = &link->pair->queues[1 - link->side];
+    struct kolo_inproc_queue *queue = &link->pair->queues[1 - link->side];
     size_t bytes = frame->is_remote ? 0 : frame->bytes;
-    struct node *node = kolo_aligned(_Alignof(max_align_t), sizeof *node + bytes);
+    struct kolo_inproc_node *node = kolo_aligned(_Alignof(max_align_t), sizeof *node + bytes);
     if (node == NULL)
         return KOLO_ERR_NO_MEMORY;
     atomic_init(&node->next, NULL);
@@ -476,7 +261,7 @@ static bool inproc_push(struct kolo_link *base)
         }
     }
     if (moved)
-        ring(peer_port(link));
+        kolo_inproc_ring(peer_port(link));
     return moved;
 }
 
@@ -484,7 +269,7 @@ static bool inproc_push(struct kolo_link *base)
 
 static bool inproc_claim(struct kolo_link *link, uint64_t cookie)
 {
-    struct loan *loan = (struct loan *)(uintptr_t)cookie;
+    struct kolo_inproc_loan *loan = (struct kolo_inproc_loan *)(uintptr_t)cookie;
     int expected = LOAN_PENDING;
     (void)link;
     if (atomic_compare_exchange_strong(&loan->state, &expected, LOAN_TAKEN))
@@ -495,21 +280,21 @@ static bool inproc_claim(struct kolo_link *link, uint64_t cookie)
 
 static void inproc_release(struct kolo_link *link, uint64_t cookie)
 {
-    struct loan *loan = (struct loan *)(uintptr_t)cookie;
+    struct kolo_inproc_loan *loan = (struct kolo_inproc_loan *)(uintptr_t)cookie;
     int expected = LOAN_PENDING;
     if (atomic_compare_exchange_strong(&loan->state, &expected, LOAN_DONE)) {
-        ring(peer_port((struct inproc_link *)link));
+        kolo_inproc_ring(peer_port((struct inproc_link *)link));
     } else if (expected == LOAN_TAKEN) {
         atomic_store(&loan->state, LOAN_DONE);
-        ring(peer_port((struct inproc_link *)link));
+        kolo_inproc_ring(peer_port((struct inproc_link *)link));
     } else {
         kolo_free_memory(loan);
     }
 }
 
-static kolo_status receive(struct kolo_link *link, const struct node *node)
+static kolo_status receive(struct kolo_link *link, const struct kolo_inproc_node *node)
 {
-    struct loan *loan = node->loan;
+    struct kolo_inproc_loan *loan = node->loan;
     if (loan != NULL)
         return kolo_link_rx_remote(link, &node->header, loan->frame.payload, loan->frame.bytes,
                                    (uint64_t)(uintptr_t)loan);
@@ -521,9 +306,9 @@ static kolo_status receive(struct kolo_link *link, const struct node *node)
 }
 
 /* The next node, which the queue goes on to own until the one after it is taken; NULL: empty. */
-static struct node *take(struct queue *queue)
+static struct kolo_inproc_node *take(struct kolo_inproc_queue *queue)
 {
-    struct node *node = atomic_load(&queue->head->next);
+    struct kolo_inproc_node *node = atomic_load(&queue->head->next);
     if (node == NULL)
         return NULL;
     kolo_free_memory(queue->head);
@@ -533,9 +318,9 @@ static struct node *take(struct queue *queue)
 
 static bool collect_loans(struct inproc_link *link)
 {
-    struct loan *before = NULL;
+    struct kolo_inproc_loan *before = NULL;
     bool moved = false;
-    for (struct loan *loan = link->loan_first, *next; loan != NULL; loan = next) {
+    for (struct kolo_inproc_loan *loan = link->loan_first, *next; loan != NULL; loan = next) {
         next = loan->next;
         if (atomic_load(&loan->state) != LOAN_DONE) {
             before = loan;
@@ -552,7 +337,7 @@ static bool collect_loans(struct inproc_link *link)
 static bool inproc_pull(struct kolo_link *base)
 {
     struct inproc_link *link = (struct inproc_link *)base;
-    struct node *node;
+    struct kolo_inproc_node *node;
     bool is_closed = atomic_load(&link->pair->is_closed[1 - link->side]);
     bool moved = collect_loans(link);
     while (base->state == KOLO_LINK_UP && (node = take(&link->pair->queues[link->side])) != NULL) {
@@ -576,8 +361,8 @@ static bool inproc_pull(struct kolo_link *base)
 static void inproc_withdraw(struct kolo_link *base, struct kolo_work *work)
 {
     struct inproc_link *link = (struct inproc_link *)base;
-    struct loan *before = NULL;
-    for (struct loan *loan = link->loan_first, *next; loan != NULL; loan = next) {
+    struct kolo_inproc_loan *before = NULL;
+    for (struct kolo_inproc_loan *loan = link->loan_first, *next; loan != NULL; loan = next) {
         next = loan->next;
         if (loan->frame.work != work) {
             before = loan;
@@ -596,14 +381,14 @@ static void inproc_withdraw(struct kolo_link *base, struct kolo_work *work)
 static void inproc_down(struct kolo_link *base)
 {
     struct inproc_link *link = (struct inproc_link *)base;
-    struct node *node;
+    struct kolo_inproc_node *node;
     atomic_store(&link->pair->is_closed[link->side], true);
     while ((node = take(&link->pair->queues[link->side])) != NULL) {
         if (node->loan != NULL)
             inproc_release(base, (uint64_t)(uintptr_t)node->loan);
         node->loan = NULL;
     }
-    ring(peer_port(link));
+    kolo_inproc_ring(peer_port(link));
 }
 
 static bool inproc_is_drained(const struct kolo_link *link)

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ports and pairs of inproc: how threads of one process find each other and what lies between two
+// of them. Private to inproc.c and inproc_pair.c.
+#ifndef KOLO_TRANSPORT_INPROC_PAIR_H
+#define KOLO_TRANSPORT_INPROC_PAIR_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "transport/link.h"
+
+enum { KOLO_LINE_BYTES = 64 };
+
+enum loan_state { LOAN_PENDING, LOAN_TAKEN, LOAN_DONE, LOAN_WITHDRAWN };
+
+struct kolo_inproc_loan {
+    _Atomic int state;
+    struct kolo_frame frame;
+    struct kolo_inproc_loan *next;
+};
+
+struct kolo_inproc_node {
+    struct kolo_inproc_node *_Atomic next;
+    struct kolo_header header;
+    struct kolo_inproc_loan *loan; /* NULL: the payload is here */
+    uint8_t payload[];
+};
+
+/* Head is the node consumed last (at first an empty one); its next is the first to come. */
+struct kolo_inproc_queue {
+    struct kolo_inproc_node *head; /* the consumer's */
+    uint8_t apart[KOLO_LINE_BYTES];
+    struct kolo_inproc_node *tail; /* the producer's */
+    uint8_t apart_too[KOLO_LINE_BYTES];
+};
+
+struct kolo_inproc_port {
+    struct kolo_port base;
+    struct kolo_inproc_port *next; /* in the registry */
+    uint64_t cookie;
+    int rank;
+    atomic_int refs;
+    _Atomic uint32_t bell;
+    atomic_bool has_incoming;
+    pthread_mutex_t mutex;
+    bool is_closed;                    /* mutex */
+    int event_fd;                      /* mutex */
+    struct kolo_inproc_pair *incoming; /* mutex */
+    struct kolo_inproc_pair *offered;  /* the owner's: what poll hands to connect */
+};
+
+struct kolo_inproc_pair {
+    atomic_int refs;
+    struct kolo_inproc_port *ports[2];
+    atomic_bool is_closed[2];
+    struct kolo_inproc_queue queues[2]; /* [i]: toward side i */
+    struct kolo_inproc_pair *next;      /* in a list of incoming ones */
+};
+
+/** Drops a reference; NULL is fine. */
+void kolo_inproc_port_unref(struct kolo_inproc_port *port);
+void kolo_inproc_register(struct kolo_inproc_port *port);
+void kolo_inproc_unregister(struct kolo_inproc_port *port);
+/** The live port of @p cookie with a reference for the caller, or NULL. */
+struct kolo_inproc_port *kolo_inproc_find(uint64_t cookie);
+/** Wakes the rank of @p port if it sleeps. After something was published for it. */
+void kolo_inproc_ring(struct kolo_inproc_port *port);
+
+/** Drops a reference; NULL is fine. */
+void kolo_inproc_pair_unref(struct kolo_inproc_pair *pair);
+int kolo_inproc_side(const struct kolo_inproc_pair *pair, const struct kolo_inproc_port *port);
+/** Tells the other side that nothing moves any more on ours. */
+void kolo_inproc_pair_close(struct kolo_inproc_pair *pair, int side);
+/** Takes the pair that @p theirs made, or makes one and puts it into their list. NULL with
+ * *status_out set. */
+struct kolo_inproc_pair *kolo_inproc_join(struct kolo_inproc_port *ours,
+                                          struct kolo_inproc_port *theirs, kolo_status *status_out);
+
+#endif

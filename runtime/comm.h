@@ -145,7 +145,7 @@ void kolo_comm_settle(struct kolo_comm *comm);
 /** The first failure wins. @p tell: the store and the links do not know it yet. */
 void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text, bool tell);
 /** The failure as a call's result: sets this thread's detail, returns the status. @p request NULL:
- * a call that had not begun. */
+ * the call is no request. */
 kolo_status kolo_comm_failed(struct kolo_comm *comm, const struct kolo_request *request);
 /** Fires what is due and says when the next is. */
 void kolo_comm_timers(struct kolo_comm *comm, int64_t now_ns);

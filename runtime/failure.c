@@ -121,12 +121,16 @@ void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text
 
 kolo_status kolo_comm_failed(struct kolo_comm *comm, const struct kolo_request *request)
 {
-    const struct kolo_failure *failure = &comm->failure;
-    char during[sizeof(failure->during)];
-    snprintf(during, sizeof(during), "%s", failure->during);
-    if (request != NULL && request->fell_with_comm && wants_during(failure->status))
+    struct kolo_failure *failure = &comm->failure;
+    char during[sizeof(failure->during)] = "";
+    if (!wants_during(failure->status))
+        return kolo_fail(failure->status, "%s", failure->text);
+    if (request != NULL && failure->during[0] == '\0') /* it came between two calls */
+        say_during(request, failure->during, sizeof(failure->during));
+    if (request != NULL && request->fell_with_comm)
         say_during(request, during, sizeof(during));
-    return kolo_fail(failure->status, "%s%s", failure->text, during);
+    return kolo_fail(failure->status, "%s%s", failure->text,
+                     during[0] != '\0' ? during : failure->during);
 }
 
 /* ---- events ---- */

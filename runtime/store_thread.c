@@ -45,12 +45,12 @@ static bool take_wishes(struct kolo_store_thread *thread, kolo_deadline *stop_by
 static void *serve(void *argument)
 {
     struct kolo_store_thread *thread = argument;
-    kolo_deadline stop_by;
-    while (take_wishes(thread, &stop_by)) {
+    kolo_deadline stop_by, next = KOLO_NEVER;
+    while (take_wishes(thread, &stop_by)) { /* after dispatch: the last rank may have left in it */
+        kolo_poller_sleep(thread->poller, kolo_deadline_min(next, stop_by));
         if (kolo_poller_dispatch(thread->poller, NULL) != KOLO_OK)
             KOLO_WARN("store: %s", kolo_error_detail());
-        kolo_deadline next = kolo_store_server_expire(thread->server);
-        kolo_poller_sleep(thread->poller, kolo_deadline_min(next, stop_by));
+        next = kolo_store_server_expire(thread->server);
     }
     return NULL;
 }

@@ -100,8 +100,10 @@ static kolo_status submit(struct kolo_comm *comm, struct kolo_request *request,
                           const struct kolo_task *task)
 {
     kolo_status status = KOLO_OK;
-    if (comm->failure.status != KOLO_OK)
-        return kolo_comm_failed(comm, NULL);
+    if (comm->failure.status != KOLO_OK) {
+        request->call.sequence = comm->sequence;
+        return kolo_comm_failed(comm, request);
+    }
     if (!is_message(task))
         KOLO_TRY(kolo_comm_scratch(
             comm, request, request->plan->scratch(&request->args) * kolo_dtype_bytes(task->dtype)));

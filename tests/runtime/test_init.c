@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+// kolo_init in processes of their own, without a launcher: rendezvous by file and by address, wrong
+// configurations, a rank that is killed, one that exits without goodbye, one that never starts.
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "tests/support/world.h"
+
+static const char secret[] = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+
+/** What a rank's process says at its end. */
+struct report {
+    kolo_status status;
+    int64_t at_ns;
+    char text[KOLO_DETAIL_MAX];
+};
+
+struct party {
+    int size;
+    const char *rendezvous, *transport;
+    kolo_status (*body)(struct kolo_comm *comm, struct party *party);
+    int ready_fd; /* a body writes a byte here when it is under way */
+    pid_t pids[8];
+    int reports[8]; /* the reading ends */
+    struct report results[8];
+};
+
+static void run_rank(struct party *party, int rank, int report_fd)
+{
+    char transport[64];
+    const char *settings[] = {transport, "KOLO_TIMEOUT=20", "KOLO_START_TIMEOUT=20", NULL};
+    struct report report = {.status = KOLO_OK};
+    struct kolo_comm *comm = NULL;
+    snprintf(transport, sizeof(transport), "KOLO_TRANSPORT=%s", party->transport);
+    struct kolo_config config = {.size = sizeof(config),
+                                 .nranks = party->size,
+                                 .rank = rank,
+                                 .rendezvous = party->rendezvous,
+                                 .secret = secret,
+                                 .settings = settings};
+    report.status = kolo_init(&config, &comm);
+    if (report.status == KOLO_OK)
+        report.status = party->body(comm, party);
+    report.at_ns = kolo_now_ns();
+    if (report.status != KOLO_OK)
+        snprintf(report.text, sizeof(report.text), "%s", kolo_error_detail());
+    kolo_status left = kolo_finalize(comm);
+    if (report.status == KOLO_OK && left != KOLO_OK) {
+        report.status = left;
+        snprintf(report.text, sizeof(report.text), "finalize: %s", kolo_error_detail());
+    }
+    _exit(write(report_fd, &report, sizeof(report)) == (ssize_t)sizeof(report) ? 0 : 1);
+}
+
+static void start(struct party *party, int rank)
+{
+    int ends[2];
+    cr_assert(pipe(ends) == 0, "pipe");
+    party->pids[rank] = fork();
+    cr_assert(party->pids[rank] >= 0, "fork");
+    if (party->pids[rank] == 0) {
+        close(ends[0]);
+        run_rank(party, rank, ends[1]);
+    }
+    close(ends[1]);
+    party->reports[rank] = ends[0];
+}
+
+static void finish(struct party *party)
+{
+    for (int rank = 0; rank < party->size; rank++) {
+        struct report *result = &party->results[rank];
+        if (party->pids[rank] == 0)
+            continue;
+        if (read(party->reports[rank], result, sizeof(*result)) != (ssize_t)sizeof(*result))
+            *result = (struct report){.status = KOLO_AGAIN, .text = "ended without a report"};
+        close(party->reports[rank]);
+        waitpid(party->pids[rank], NULL, 0);
+    }
+}
+
+static void name_file(char text[128], const char *what)
+{
+    snprintf(text, 128, "file:///tmp/kolo-test-%s-%d", what, (int)getpid());
+}
+
+static kolo_status exchange(struct kolo_comm *comm, struct party *party)
+{
+    int64_t numbers[1000];
+    int n = kolo_size(comm);
+    struct kolo_peer_info peer = {.size = sizeof(peer)};
+    struct kolo_info info = {.size = sizeof(info)};
+    for (int i = 0; i < 1000; i++)
+        numbers[i] = kolo_rank(comm) + i;
+    kolo_status status;
+    KOLO_TRY(kolo_allreduce(comm, numbers, numbers, 1000, KOLO_INT64, KOLO_SUM, NULL, NULL));
+    WORLD_EXPECT(numbers[999] == n * (n - 1) / 2 + 999 * n, "sum %lld", (long long)numbers[999]);
+    KOLO_TRY(kolo_get_info(comm, &info));
+    WORLD_EXPECT(info.local_nranks == n && info.local_rank == kolo_rank(comm) && info.nranks == n,
+                 "%d of %d here", info.local_rank, info.local_nranks);
+    for (int rank = 0; rank < n; rank++) {
+        KOLO_TRY(kolo_get_peer_info(comm, rank, &peer));
+        const char *want = rank == kolo_rank(comm) ? "self" : party->transport;
+        WORLD_EXPECT(strcmp(want, "auto") == 0 || strcmp(peer.transport, want) == 0,
+                     "rank %d by %s, not %s", rank, peer.transport, want);
+        WORLD_EXPECT(peer.pid > 0 && peer.host[0] != '\0' && peer.why[0] != '\0', "rank %d", rank);
+    }
+out:
+    return status;
+}
+
+struct meeting {
+    char transport[16];
+    bool by_file;
+    int size;
+};
+
+ParameterizedTestParameters(init, processes)
+{
+    static struct meeting meetings[] = {{"auto", true, 3},
+                                        {"shm", true, 4},
+                                        {"tcp", true, 3},
+                                        {"tcp", false, 2},
+                                        {"shm", false, 3}};
+    return cr_make_param_array(struct meeting, meetings, 5);
+}
+ParameterizedTest(struct meeting *meeting, init, processes, .timeout = 60)
+{
+    char text[128];
+    name_file(text, "meet");
+    if (!meeting->by_file)
+        snprintf(text, sizeof(text), "tcp://127.0.0.1:%d", 20000 + (int)getpid() % 20000);
+    struct party party = {.size = meeting->size,
+                          .transport = meeting->transport,
+                          .rendezvous = text,
+                          .body = exchange};
+    for (int rank = meeting->size - 1; rank >= 0; rank--) /* rank 0, which serves, comes last */
+        start(&party, rank);
+    finish(&party);
+    for (int rank = 0; rank < meeting->size; rank++)
+        cr_assert(party.results[rank].status == KOLO_OK, "%s, rank %d: %s", meeting->transport,
+                  rank, party.results[rank].text);
+    if (meeting->by_file)
+        cr_assert(access(text + strlen("file://"), F_OK) != 0, "%s is left behind", text);
+}
+
+/* ---- ends ---- */
+
+static kolo_status reduce_for_ever(struct kolo_comm *comm, struct party *party)
+{
+    enum { COUNT = 100000 };
+    float *data = calloc(COUNT, sizeof(*data));
+    kolo_status status = KOLO_OK;
+    for (int i = 0; status == KOLO_OK; i++) {
+        status =
+            kolo_allreduce(comm, data, data, i % 2 ? 1 : COUNT, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
+        if (i == 10 && write(party->ready_fd, "", 1) != 1)
+            status = KOLO_ERR_SYSTEM;
+        if (i == 10 && kolo_rank(comm) == 1 && party->body != reduce_for_ever)
+            _exit(3);
+    }
+    free(data);
+    return status;
+}
+
+static kolo_status exit_without_goodbye(struct kolo_comm *comm, struct party *party)
+{
+    return reduce_for_ever(comm, party);
+}
+
+static void lose_rank_1(const char *transport,
+                        kolo_status (*body)(struct kolo_comm *comm, struct party *party))
+{
+    char text[128], byte;
+    int ready[2];
+    name_file(text, transport);
+    cr_assert(pipe(ready) == 0, "pipe");
+    struct party party = {
+        .size = 4, .transport = transport, .rendezvous = text, .body = body, .ready_fd = ready[1]};
+    for (int rank = 0; rank < 4; rank++)
+        start(&party, rank);
+    for (int i = 0; i < 4; i++)
+        cr_assert(read(ready[0], &byte, 1) == 1, "read");
+    int64_t killed_ns = kolo_now_ns();
+    if (body == reduce_for_ever)
+        kill(party.pids[1], SIGKILL);
+    finish(&party);
+    for (int rank = 0; rank < 4; rank++) {
+        const struct report *result = &party.results[rank];
+        if (rank == 1)
+            continue;
+        cr_assert(result->status == KOLO_ERR_PEER, "%s, rank %d: %s: %s", transport, rank,
+                  kolo_status_name(result->status), result->text);
+        cr_assert(strstr(result->text, "rank 1 (") && strstr(result->text, "during allreduce("),
+                  "%s, rank %d: %s", transport, rank, result->text);
+        cr_assert(result->at_ns - killed_ns < INT64_C(1000000000),
+                  "rank %d heard of it after %lld ms", rank,
+                  (long long)(result->at_ns - killed_ns) / 1000000);
+    }
+}
+
+Test(init, a_rank_is_killed_shm, .timeout = 60)
+{
+    lose_rank_1("shm", reduce_for_ever);
+}
+Test(init, a_rank_is_killed_tcp, .timeout = 60)
+{
+    lose_rank_1("tcp", reduce_for_ever);
+}
+Test(init, a_rank_exits_without_goodbye, .timeout = 60)
+{
+    lose_rank_1("auto", exit_without_goodbye);
+}
+
+static kolo_status rank_0_stays(struct kolo_comm *comm, struct party *party)
+{
+    struct timespec pause = {.tv_nsec = 300000000};
+    (void)party;
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    int64_t sum;
+    if (status == KOLO_OK && kolo_rank(comm) != 0) {
+        nanosleep(&pause, NULL); /* rank 0 is finalizing, and must go on serving the store */
+        status = kolo_kv_add(comm, "late", 1, &sum);
+    }
+    return status;
+}
+
+Test(init, rank_0_serves_until_all_have_left, .timeout = 60)
+{
+    char text[128];
+    name_file(text, "stay");
+    struct party party = {.size = 3, .transport = "auto", .rendezvous = text, .body = rank_0_stays};
+    for (int rank = 0; rank < 3; rank++)
+        start(&party, rank);
+    finish(&party);
+    for (int rank = 0; rank < 3; rank++)
+        cr_assert(party.results[rank].status == KOLO_OK, "rank %d: %s", rank,
+                  party.results[rank].text);
+}
+
+/* ---- configurations ---- */
+
+static kolo_status try_init(int nranks, int rank, const char *rendezvous, const char *key,
+                            const char *setting)
+{
+    const char *settings[] = {setting, NULL};
+    struct kolo_comm *comm = NULL;
+    struct kolo_config config = {.size = sizeof(config),
+                                 .nranks = nranks,
+                                 .rank = rank,
+                                 .rendezvous = rendezvous,
+                                 .secret = key,
+                                 .settings = settings};
+    kolo_status status = kolo_init(&config, &comm);
+    if (status == KOLO_OK) {
+        kolo_status left = kolo_finalize(comm);
+        cr_assert(left == KOLO_OK, "finalize: %s", kolo_error_detail());
+    }
+    return status;
+}
+
+Test(init, wrong_configurations, .timeout = 60)
+{
+    static const struct {
+        int nranks, rank;
+        const char *rendezvous, *key, *setting, *says;
+    } cases[] = {
+        {2, 0, NULL, secret, NULL, "KOLO_RENDEZVOUS"},
+        {2, 0, "file:///tmp/x", NULL, NULL, "openssl rand -hex 32"},
+        {2, 2, "file:///tmp/x", secret, NULL, "KOLO_RANK=2"},
+        {2, -1, "file:///tmp/x", secret, NULL, "KOLO_RANK"},
+        {-2, 0, "file:///tmp/x", secret, NULL, "KOLO_SIZE"},
+        {2, 0, "http://x", secret, NULL, "http://x"},
+        {2, 0, "file:///tmp/x", "abc", NULL, "hexadecimal"},
+        {0, 0, NULL, NULL, "KOLO_SIZE=3", "KOLO_RANK"},
+        {0, 0, NULL, NULL, "KOLO_RANK=3", "KOLO_SIZE"},
+        {0, 0, NULL, NULL, "KOLO_TIMOUT=3", "KOLO_TIMEOUT"},
+        {0, 0, NULL, NULL, "KOLO_LOG=loud", "loud"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        kolo_status status = try_init(cases[i].nranks, cases[i].rank, cases[i].rendezvous,
+                                      cases[i].key, cases[i].setting);
+        cr_assert(status == KOLO_ERR_CONFIG, "case %zu: %s: %s", i, kolo_status_name(status),
+                  kolo_error_detail());
+        cr_assert(strstr(kolo_error_detail(), cases[i].says), "case %zu: %s", i,
+                  kolo_error_detail());
+    }
+    cr_assert(kolo_init(NULL, NULL) == KOLO_ERR_INVALID);
+    struct kolo_comm *comm = NULL;
+    struct kolo_config config = {.size = 3};
+    cr_assert(kolo_init(&config, &comm) == KOLO_ERR_INVALID && comm == NULL);
+}
+
+Test(init, a_rank_that_never_starts, .timeout = 60)
+{
+    char text[128];
+    name_file(text, "missing");
+    kolo_status status = try_init(2, 0, text, secret, "KOLO_START_TIMEOUT=300ms");
+    cr_assert(status == KOLO_ERR_TIMEOUT, "%s: %s", kolo_status_name(status), kolo_error_detail());
+    cr_assert(strstr(kolo_error_detail(), "rank 1") || strstr(kolo_error_detail(), "1 of 2"), "%s",
+              kolo_error_detail());
+}
+
+Test(init, a_world_of_one, .timeout = 30)
+{
+    struct kolo_comm *comm = NULL;
+    float value = 3, result = 0;
+    int64_t sum = 0;
+    cr_assert(kolo_init(NULL, &comm) == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(kolo_rank(comm) == 0 && kolo_size(comm) == 1);
+    kolo_status status =
+        kolo_allreduce(comm, &value, &result, 1, KOLO_FLOAT32, KOLO_AVERAGE, NULL, NULL);
+    cr_assert(status == KOLO_OK && result == 3, "%g: %s", (double)result, kolo_error_detail());
+    cr_assert(kolo_kv_add(comm, "n", 5, &sum) == KOLO_OK && sum == 5);
+    cr_assert(kolo_finalize(comm) == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(kolo_finalize(NULL) == KOLO_OK);
+}

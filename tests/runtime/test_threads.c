@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// kolo_run_threads: results, many ranks, and torture: whichever allocation fails, every rank ends
+// with a status, and nothing hangs or leaks (ASan).
+#include <criterion/criterion.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/alloc.h"
+#include "tests/support/world.h"
+
+static kolo_status fail_on_two(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    if (status == KOLO_OK && kolo_rank(comm) >= 2)
+        return kolo_fail(KOLO_ERR_DATA, "rank %d found a bad file", kolo_rank(comm));
+    return status;
+}
+
+Test(threads, lowest_failure_wins, .timeout = 30)
+{
+    kolo_status status = kolo_run_threads(4, NULL, fail_on_two, NULL);
+    cr_assert(status == KOLO_ERR_DATA, "%s", kolo_status_name(status));
+    cr_assert(strcmp(kolo_error_detail(), "rank 2 found a bad file") == 0, "%s",
+              kolo_error_detail());
+}
+
+static kolo_status never(struct kolo_comm *comm, void *argument)
+{
+    (void)comm;
+    *(bool *)argument = true;
+    return KOLO_OK;
+}
+
+Test(threads, bad_arguments, .timeout = 30)
+{
+    bool was_called = false;
+    const char *unknown[] = {"KOLO_TIMEOUTS=3", NULL}, *bad[] = {"KOLO_TIMEOUT=soon", NULL};
+    const char *transport[] = {"KOLO_TRANSPORT=pigeon", NULL}, *no_value[] = {"KOLO_TIMEOUT", NULL};
+    const char *const *settings[] = {unknown, bad, transport, no_value};
+    const char *named[] = {"KOLO_TIMEOUT", "soon", "pigeon", "NAME=value"};
+    cr_assert(kolo_run_threads(0, NULL, never, &was_called) == KOLO_ERR_INVALID);
+    cr_assert(kolo_run_threads(-1, NULL, never, &was_called) == KOLO_ERR_INVALID);
+    cr_assert(kolo_run_threads(2, NULL, NULL, NULL) == KOLO_ERR_INVALID);
+    struct kolo_config config = {.size = 1};
+    cr_assert(kolo_run_threads(2, &config, never, &was_called) == KOLO_ERR_INVALID);
+    config.size = sizeof(config);
+    for (int i = 0; i < 4; i++) {
+        config.settings = settings[i];
+        kolo_status status = kolo_run_threads(2, &config, never, &was_called);
+        cr_assert(status == KOLO_ERR_CONFIG, "%s: %s: %s", settings[i][0], kolo_status_name(status),
+                  kolo_error_detail());
+        cr_assert(strstr(kolo_error_detail(), named[i]) != NULL, "%s", kolo_error_detail());
+    }
+    cr_assert(!was_called, "a rank ran all the same");
+}
+
+static kolo_status count_ranks(struct kolo_comm *comm, void *argument)
+{
+    int64_t one = 1;
+    (void)argument;
+    kolo_status status = kolo_allreduce(comm, &one, &one, 1, KOLO_INT64, KOLO_SUM, NULL, NULL);
+    WORLD_EXPECT(status != KOLO_OK || one == kolo_size(comm), "%lld ranks", (long long)one);
+    return status;
+}
+
+Test(threads, two_hundred_ranks, .timeout = 100)
+{
+    struct rlimit limit;
+    cr_assert(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = limit.rlim_max < 16384 ? limit.rlim_max : 16384;
+    cr_assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    const char *settings[] = {"KOLO_TRANSPORT=inproc", NULL};
+    struct kolo_config config = {.size = sizeof(config), .settings = settings};
+    kolo_status status = kolo_run_threads(200, &config, count_ranks, NULL);
+    cr_assert(status == KOLO_OK, "%s", kolo_error_detail());
+}
+
+/* ---- torture ---- */
+
+static kolo_status a_bit_of_all(struct kolo_comm *comm, void *argument)
+{
+    float data[64] = {0}, all[256];
+    size_t counts[4] = {5, 6, 7, 8};
+    struct kolo_request *request = NULL;
+    struct kolo_opts opts = {.size = sizeof(opts), .name = "tensor"};
+    kolo_status status;
+    void *memory = NULL;
+    int64_t sum;
+    (void)argument;
+    KOLO_TRY(kolo_allreduce(comm, data, data, 64, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+    KOLO_TRY(kolo_allgatherv(comm, data, all, counts, NULL, KOLO_FLOAT32, &opts, &request));
+    KOLO_TRY(kolo_wait(&request, -1));
+    KOLO_TRY(kolo_kv_add(comm, "n", 1, &sum));
+    KOLO_TRY(kolo_alloc(comm, 4096, &memory));
+    KOLO_TRY(kolo_free(comm, memory));
+    KOLO_TRY(kolo_barrier(comm, NULL, NULL));
+out:
+    return status;
+}
+
+static void torture(const char *transport, int size)
+{
+    struct world world = {
+        .size = size,
+        .transport = transport,
+        .settings = {"KOLO_TIMEOUT=20", "KOLO_START_TIMEOUT=20", "KOLO_LOG=none"}};
+    uint64_t before = kolo_alloc_count();
+    cr_assert(world_run(&world, a_bit_of_all, NULL) == KOLO_OK, "%s", kolo_error_detail());
+    uint64_t needed = kolo_alloc_count() - before;
+    cr_assert(needed > 20, "only %lu allocations", (unsigned long)needed);
+    int failed = 0;
+    for (uint64_t nth = 1; nth <= needed; nth++) {
+        kolo_alloc_fail_nth(nth);
+        kolo_status status = world_run(&world, a_bit_of_all, NULL);
+        kolo_alloc_fail_nth(0);
+        failed += status != KOLO_OK;
+        cr_assert(status == KOLO_OK || kolo_error_detail()[0] != '\0',
+                  "allocation %lu: %s without a word", (unsigned long)nth,
+                  kolo_status_name(status));
+    }
+    cr_assert(failed > (int)needed / 3, "only %d of %lu failures were noticed", failed,
+              (unsigned long)needed);
+}
+
+Test(threads, any_allocation_fails_inproc, .timeout = 200)
+{
+    torture("inproc", 3);
+}
+Test(threads, any_allocation_fails_shm, .timeout = 200)
+{
+    torture("shm", 2);
+}
+Test(threads, any_allocation_fails_tcp, .timeout = 200)
+{
+    torture("tcp", 2);
+}

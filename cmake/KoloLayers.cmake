@@ -28,7 +28,8 @@ macro(kolo_library)
     target_link_options(kolo PRIVATE -Wl,--no-undefined -Wl,--version-script=${CMAKE_SOURCE_DIR}/kolo.map)
     set_target_properties(kolo PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
         LINK_DEPENDS ${CMAKE_SOURCE_DIR}/kolo.map)
-    target_include_directories(kolo INTERFACE ${CMAKE_SOURCE_DIR}/include ${CMAKE_BINARY_DIR}/generated)
+    target_include_directories(kolo INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>
+        $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/generated> $<INSTALL_INTERFACE:include>)
 
     add_library(kolo_core STATIC ${objects})
     target_link_libraries(kolo_core PUBLIC kolo_flags Threads::Threads m ${KOLO_LAYER_LIBRARIES})

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# consumer.sh BUILD COMPILER: installs into an empty place, moves it, and builds and runs a program outside the tree
+# against it, found by pkg-config and by find_package.
+set -eu
+build=$1 cc=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+DESTDIR=$work/stage cmake --install "$build" --prefix /usr >/dev/null
+mv "$work/stage/usr" "$work/kolo"
+cat >"$work/one.c" <<'C'
+#include <kolo/kolo.h>
+#include <kolo/metrics.h>
+#include <stdio.h>
+#include <string.h>
+static kolo_status rank_main(struct kolo_comm *comm, void *arg)
+{
+    int sum = kolo_rank(comm);
+    (void)arg;
+    kolo_status status = kolo_allreduce(comm, &sum, &sum, 1, KOLO_INT32, KOLO_SUM, NULL, NULL);
+    if (status == KOLO_OK && kolo_rank(comm) == 0)
+        printf("%d\n", sum);
+    return status;
+}
+int main(void)
+{
+    return strcmp(kolo_version(), KOLO_VERSION) != 0 || kolo_run_threads(3, NULL, rank_main, NULL) != KOLO_OK;
+}
+C
+flags=() ; grep -q 'KOLO_SANITIZE:STRING=..*' "$build/CMakeCache.txt" &&
+    flags=("-fsanitize=$(sed -n 's/^KOLO_SANITIZE:STRING=//p' "$build/CMakeCache.txt")")
+lib=$(dirname "$(find "$work/kolo" -name libkolo.so)")
+read -ra found <<<"$(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --cflags --libs kolo)"
+"$cc" "${flags[@]}" -Wall -Wextra -Werror -pedantic "$work/one.c" -o "$work/one" "${found[@]}" -Wl,-rpath,"$lib"
+[[ $("$work/one") == 3 ]] || { echo "FAIL: the program found by pkg-config"; exit 1; }
+
+cat >"$work/CMakeLists.txt" <<'CMAKE'
+cmake_minimum_required(VERSION 3.25)
+project(outside C)
+find_package(kolo 0.1 REQUIRED)
+add_executable(two one.c)
+target_link_libraries(two kolo::kolo)
+CMAKE
+cmake -S "$work" -B "$work/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$work/kolo" \
+    -DCMAKE_C_FLAGS="${flags[*]}" >"$work/log" 2>&1 && cmake --build "$work/build" >>"$work/log" 2>&1 ||
+    { cat "$work/log"; exit 1; }
+[[ $("$work/build/two") == 3 ]] || { echo "FAIL: the program found by find_package"; exit 1; }
+"$work/kolo/bin/kolorun" --version >/dev/null
+echo "installed, moved, found twice"

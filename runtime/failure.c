@@ -68,7 +68,8 @@ void kolo_comm_settle(struct kolo_comm *comm)
     if (suspicion->status == KOLO_OK || comm->failure.status != KOLO_OK ||
         !kolo_deadline_passed(suspicion->deadline))
         return;
-    if (suspicion->peer >= 0 && comm->left_ns[suspicion->peer] != 0) {
+    if (suspicion->status == KOLO_ERR_PEER && suspicion->peer >= 0 &&
+        comm->left_ns[suspicion->peer] != 0) {
         /* it said goodbye to the store: that its link fell is no news */
         char who[KOLO_RANK_TEXT_MAX];
         suspicion->status = KOLO_ERR_PEER;

@@ -8,7 +8,7 @@
 
 /* ---- checks ---- */
 
-static kolo_status check_common(const struct kolo_comm *comm, const struct kolo_task *task)
+kolo_status kolo_task_check(const struct kolo_comm *comm, const struct kolo_task *task)
 {
     const struct kolo_opts *opts = task->opts;
     if (comm == NULL)
@@ -129,7 +129,7 @@ kolo_status kolo_allreduce(struct kolo_comm *comm, const void *send, void *recv,
                              .request_out = request_out};
     size_t bytes;
     kolo_status status;
-    KOLO_TRY(check_common(comm, &task));
+    KOLO_TRY(kolo_task_check(comm, &task));
     KOLO_TRY(total_bytes(&task, count, 1, &bytes));
     KOLO_TRY(check_buffers(&task, bytes, bytes, 0));
     KOLO_TRY(kolo_task_run(comm, &task));
@@ -152,7 +152,7 @@ kolo_status kolo_reduce(struct kolo_comm *comm, const void *send, void *recv, si
                              .request_out = request_out};
     size_t bytes;
     kolo_status status;
-    KOLO_TRY(check_common(comm, &task));
+    KOLO_TRY(kolo_task_check(comm, &task));
     KOLO_TRY(total_bytes(&task, count, 1, &bytes));
     if (comm->rank == root)
         task.recv = recv;
@@ -178,7 +178,7 @@ kolo_status kolo_broadcast(struct kolo_comm *comm, void *buffer, size_t count, k
                              .request_out = request_out};
     size_t bytes;
     kolo_status status;
-    KOLO_TRY(check_common(comm, &task));
+    KOLO_TRY(kolo_task_check(comm, &task));
     KOLO_TRY(total_bytes(&task, count, 1, &bytes));
     KOLO_TRY(check_pointer(&task, "buffer", buffer, bytes));
     KOLO_TRY(kolo_task_run(comm, &task));
@@ -202,7 +202,7 @@ kolo_status kolo_allgather(struct kolo_comm *comm, const void *send, void *recv,
                              .request_out = request_out};
     size_t bytes, all;
     kolo_status status;
-    KOLO_TRY(check_common(comm, &task));
+    KOLO_TRY(kolo_task_check(comm, &task));
     KOLO_TRY(total_bytes(&task, count, 1, &bytes));
     KOLO_TRY(total_bytes(&task, count, (size_t)comm->size, &all));
     KOLO_TRY(check_buffers(&task, bytes, all, bytes * (size_t)comm->rank));
@@ -247,7 +247,7 @@ kolo_status kolo_allgatherv(struct kolo_comm *comm, const void *send, void *recv
                              .opts = opts,
                              .request_out = request_out};
     kolo_status status;
-    KOLO_TRY(check_common(comm, &task));
+    KOLO_TRY(kolo_task_check(comm, &task));
     KOLO_TRY(check_gatherv(comm, &task));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
@@ -269,7 +269,7 @@ kolo_status kolo_gatherv(struct kolo_comm *comm, const void *send, void *recv, c
                              .opts = opts,
                              .request_out = request_out};
     kolo_status status;
-    KOLO_TRY(check_common(comm, &task));
+    KOLO_TRY(kolo_task_check(comm, &task));
     KOLO_TRY(check_gatherv(comm, &task));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
@@ -291,7 +291,7 @@ kolo_status kolo_reduce_scatter(struct kolo_comm *comm, const void *send, void *
                              .request_out = request_out};
     size_t bytes, all;
     kolo_status status;
-    KOLO_TRY(check_common(comm, &task));
+    KOLO_TRY(kolo_task_check(comm, &task));
     KOLO_TRY(total_bytes(&task, count, 1, &bytes));
     KOLO_TRY(total_bytes(&task, count, (size_t)comm->size, &all));
     KOLO_TRY(check_buffers(&task, all, bytes, bytes * (size_t)comm->rank));
@@ -314,7 +314,7 @@ kolo_status kolo_gather(struct kolo_comm *comm, const void *send, void *recv, si
                              .request_out = request_out};
     size_t bytes, all;
     kolo_status status;
-    KOLO_TRY(check_common(comm, &task));
+    KOLO_TRY(kolo_task_check(comm, &task));
     KOLO_TRY(total_bytes(&task, count, 1, &bytes));
     KOLO_TRY(total_bytes(&task, count, (size_t)comm->size, &all));
     if (comm->rank == root)
@@ -339,7 +339,7 @@ kolo_status kolo_scatter(struct kolo_comm *comm, const void *send, void *recv, s
                              .request_out = request_out};
     size_t bytes, all;
     kolo_status status;
-    KOLO_TRY(check_common(comm, &task));
+    KOLO_TRY(kolo_task_check(comm, &task));
     KOLO_TRY(total_bytes(&task, count, 1, &bytes));
     KOLO_TRY(total_bytes(&task, count, (size_t)comm->size, &all));
     if (comm->rank == root)
@@ -358,7 +358,7 @@ kolo_status kolo_barrier(struct kolo_comm *comm, const struct kolo_opts *opts,
                              .opts = opts,
                              .request_out = request_out};
     kolo_status status;
-    KOLO_TRY(check_common(comm, &task));
+    KOLO_TRY(kolo_task_check(comm, &task));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
     return status;

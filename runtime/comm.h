@@ -192,6 +192,9 @@ struct kolo_task {
     const struct kolo_opts *opts;
     struct kolo_request **request_out;
 };
+/** What all calls have in common: comm, dtype, op, root and opts. collectives.c */
+kolo_status kolo_task_check(const struct kolo_comm *comm,
+                            const struct kolo_task *task) KOLO_NODISCARD;
 kolo_status kolo_task_run(struct kolo_comm *comm, const struct kolo_task *task) KOLO_NODISCARD;
 
 #endif

@@ -7,13 +7,10 @@
 static kolo_status check(const struct kolo_comm *comm, const struct kolo_task *task,
                          const void *buffer, const char *what)
 {
-    const struct kolo_opts *opts = task->opts;
     size_t bytes;
-    if (comm == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: comm is NULL", task->function);
-    if (kolo_dtype_bytes(task->dtype) == 0)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: dtype %d is no type", task->function,
-                         (int)task->dtype);
+    kolo_status status = kolo_task_check(comm, task);
+    if (status != KOLO_OK)
+        return status;
     if (task->peer < 0 || task->peer >= comm->size)
         return kolo_fail(KOLO_ERR_INVALID, "%s: peer %d is not a rank (there are %d)",
                          task->function, task->peer, comm->size);
@@ -27,12 +24,6 @@ static kolo_status check(const struct kolo_comm *comm, const struct kolo_task *t
     if (buffer == NULL && bytes > 0)
         return kolo_fail(KOLO_ERR_INVALID, "%s: %s is NULL for %zu bytes", task->function, what,
                          bytes);
-    if (opts != NULL && opts->size != sizeof(*opts))
-        return kolo_fail(KOLO_ERR_INVALID, "%s: opts->size is %zu, not %zu: set it to sizeof",
-                         task->function, opts->size, sizeof(*opts));
-    if (opts != NULL && opts->timeout_ms < 0)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: opts->timeout_ms is %d, negative", task->function,
-                         opts->timeout_ms);
     return KOLO_OK;
 }
 

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// A call as bytes and as words.
+#include <criterion/criterion.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/call.h"
+
+static void says(const struct kolo_call *call, const char *want)
+{
+    char words[KOLO_WORDS_MAX];
+    kolo_call_words(call, words, sizeof(words));
+    cr_assert(strcmp(words, want) == 0, "'%s', not '%s'", words, want);
+}
+
+Test(call, words)
+{
+    struct kolo_call call = {.kind = KOLO_CALL_ALLREDUCE,
+                             .count = 10,
+                             .dtype = KOLO_FLOAT32,
+                             .op = KOLO_SUM,
+                             .root = 2,
+                             .peer = 3,
+                             .name = "grad/3"};
+    says(&call, "allreduce(count 10, float32, sum) 'grad/3'");
+    call.kind = KOLO_CALL_REDUCE;
+    says(&call, "reduce(count 10, float32, sum, root 2) 'grad/3'");
+    call.name = NULL;
+    call.kind = KOLO_CALL_SCATTER;
+    says(&call, "scatter(count 10, float32, root 2)");
+    call.kind = KOLO_CALL_BARRIER;
+    says(&call, "barrier()");
+    call.kind = KOLO_CALL_SEND;
+    says(&call, "send(count 10, float32, to rank 3)");
+    call.kind = KOLO_CALL_RECV;
+    says(&call, "recv(count 10, float32, from rank 3)");
+}
+
+Test(call, words_are_bounded)
+{
+    char name[500], words[KOLO_WORDS_MAX];
+    memset(name, 'n', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    struct kolo_call call = {.kind = KOLO_CALL_REDUCE_SCATTER,
+                             .count = UINT64_MAX,
+                             .name = name,
+                             .dtype = KOLO_BFLOAT16,
+                             .op = KOLO_AVERAGE};
+    kolo_call_words(&call, words, sizeof(words));
+    cr_assert(strlen(words) < sizeof(words) && words[strlen(words) - 1] == '\'', "%s", words);
+    for (size_t capacity = 1; capacity < 40; capacity++) {
+        memset(words, 'x', sizeof(words));
+        kolo_call_words(&call, words, capacity);
+        cr_assert(strlen(words) < capacity && words[capacity] == 'x', "capacity %zu", capacity);
+    }
+}
+
+Test(call, packs_and_unpacks)
+{
+    srand(1);
+    for (int i = 0; i < 1000; i++) {
+        struct kolo_call call = {.kind = (enum kolo_call_kind)(rand() % KOLO_CALL_RECV),
+                                 .sequence = (uint32_t)rand(),
+                                 .dtype = (kolo_dtype)(rand() % KOLO_DTYPES),
+                                 .op = (kolo_redop)(rand() % KOLO_REDOPS),
+                                 .plan = rand() % 11,
+                                 .root = rand() % 4096,
+                                 .count = (uint64_t)rand() << 20,
+                                 .hash = (uint32_t)rand()},
+                         back;
+        struct kolo_desc desc, again;
+        kolo_call_pack(&call, &desc);
+        kolo_call_unpack(&desc, &back);
+        kolo_call_pack(&back, &again);
+        cr_assert(back.kind == call.kind && back.sequence == call.sequence &&
+                  back.dtype == call.dtype && back.op == call.op && back.plan == call.plan &&
+                  back.root == call.root && back.count == call.count && back.hash == call.hash);
+        cr_assert(memcmp(&desc, &again, sizeof(desc)) == 0);
+    }
+}
+
+/** The layout is the wire format. */
+Test(call, layout_is_pinned)
+{
+    struct kolo_call call = {.kind = KOLO_CALL_GATHERV,
+                             .sequence = 0x04030201,
+                             .op = KOLO_MAX,
+                             .dtype = KOLO_FLOAT64,
+                             .plan = 8,
+                             .root = 0x0d0c0b0a,
+                             .count = 0x1716151413121110,
+                             .hash = 0x23222120};
+    static const uint8_t want[24] = {1,    2,    3,    4,    7,    8,    2,    8,
+                                     0x0a, 0x0b, 0x0c, 0x0d, 0x10, 0x11, 0x12, 0x13,
+                                     0x14, 0x15, 0x16, 0x17, 0x20, 0x21, 0x22, 0x23};
+    struct kolo_desc desc;
+    kolo_call_pack(&call, &desc);
+    cr_assert(memcmp(desc.bytes, want, sizeof(want)) == 0);
+}
+
+Test(call, hostile_bytes_still_make_words)
+{
+    srand(2);
+    for (int i = 0; i < 20000; i++) {
+        struct kolo_desc desc;
+        struct kolo_call call;
+        char words[KOLO_WORDS_MAX];
+        for (size_t k = 0; k < sizeof(desc.bytes); k++)
+            desc.bytes[k] = (uint8_t)rand();
+        kolo_call_unpack(&desc, &call);
+        kolo_call_words(&call, words, sizeof(words));
+        cr_assert(strlen(words) > 2);
+    }
+}
+
+Test(call, differences_that_words_do_not_show)
+{
+    struct kolo_call mine = {.kind = KOLO_CALL_ALLREDUCE, .count = 5}, theirs = mine;
+    cr_assert(strcmp(kolo_call_difference(&mine, &theirs), "") == 0);
+    theirs.hash = 1;
+    cr_assert(strstr(kolo_call_difference(&mine, &theirs), "another name") != NULL);
+    theirs.plan = 1;
+    cr_assert(strstr(kolo_call_difference(&mine, &theirs), "KOLO_PLAN") != NULL);
+    theirs.count = 6;
+    cr_assert(strcmp(kolo_call_difference(&mine, &theirs), "") == 0);
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Misuse of the public calls: each is ERR_INVALID with one line that names function and argument,
+// nothing is sent, and the communicator goes on working. Also kolo_alloc, and abort in a world of
+// one.
+#include <criterion/criterion.h>
+
+#include <stdint.h>
+#include <string.h>
+
+#include "tests/support/world.h"
+
+/** @p status must be ERR_INVALID and the detail must name @p function and @p argument. */
+static kolo_status refused(kolo_status status, const char *function, const char *argument)
+{
+    const char *detail = kolo_error_detail();
+    if (status == KOLO_ERR_INVALID && strstr(detail, function) == detail &&
+        strstr(detail, argument) != NULL && strchr(detail, '\n') == NULL)
+        return KOLO_OK;
+    return kolo_fail(KOLO_ERR_INTERNAL, "%s with a bad %s: %s: %s", function, argument,
+                     kolo_status_name(status), detail);
+}
+
+static kolo_status misuse_arguments(struct kolo_comm *comm)
+{
+    float a[8] = {0}, b[8] = {0};
+    size_t huge = SIZE_MAX / 2;
+    kolo_dtype f = KOLO_FLOAT32;
+    kolo_status status;
+    KOLO_TRY(
+        refused(kolo_allreduce(NULL, a, b, 1, f, KOLO_SUM, NULL, NULL), "kolo_allreduce", "comm"));
+    KOLO_TRY(refused(kolo_allreduce(comm, NULL, b, 1, f, KOLO_SUM, NULL, NULL), "kolo_allreduce",
+                     "send"));
+    KOLO_TRY(refused(kolo_allreduce(comm, a, NULL, 1, f, KOLO_SUM, NULL, NULL), "kolo_allreduce",
+                     "recv"));
+    KOLO_TRY(refused(kolo_allreduce(comm, a, b, huge, f, KOLO_SUM, NULL, NULL), "kolo_allreduce",
+                     "count"));
+    KOLO_TRY(refused(kolo_allreduce(comm, a, b, 1, (kolo_dtype)99, KOLO_SUM, NULL, NULL),
+                     "kolo_allreduce", "dtype 99"));
+    KOLO_TRY(refused(kolo_allreduce(comm, a, b, 1, (kolo_dtype)-1, KOLO_SUM, NULL, NULL),
+                     "kolo_allreduce", "dtype -1"));
+    KOLO_TRY(refused(kolo_allreduce(comm, a, b, 1, f, (kolo_redop)7, NULL, NULL), "kolo_allreduce",
+                     "op 7"));
+    KOLO_TRY(refused(kolo_allreduce(comm, a, a + 1, 4, f, KOLO_SUM, NULL, NULL), "kolo_allreduce",
+                     "overlap"));
+    KOLO_TRY(refused(kolo_reduce(comm, a, b, 1, f, KOLO_SUM, kolo_size(comm), NULL, NULL),
+                     "kolo_reduce", "root"));
+    KOLO_TRY(refused(kolo_broadcast(comm, a, 1, f, -1, NULL, NULL), "kolo_broadcast", "root -1"));
+    KOLO_TRY(refused(kolo_broadcast(comm, NULL, 1, f, 0, NULL, NULL), "kolo_broadcast", "buffer"));
+    KOLO_TRY(refused(kolo_allgather(comm, a, b, SIZE_MAX / 6, f, NULL, NULL), "kolo_allgather",
+                     "count"));
+    KOLO_TRY(refused(kolo_reduce_scatter(comm, a, a + 3, 2, f, KOLO_SUM, NULL, NULL),
+                     "kolo_reduce_scatter", "overlap"));
+    KOLO_TRY(refused(kolo_allgatherv(comm, a, b, NULL, NULL, f, NULL, NULL), "kolo_allgatherv",
+                     "counts"));
+    KOLO_TRY(refused(kolo_scatter(comm, NULL, NULL, 2, f, 0, NULL, NULL), "kolo_scatter", "NULL"));
+    KOLO_TRY(refused(kolo_gather(comm, NULL, b, 2, f, 0, NULL, NULL), "kolo_gather", "send"));
+    KOLO_TRY(refused(kolo_barrier(NULL, NULL, NULL), "kolo_barrier", "comm"));
+    KOLO_TRY(refused(kolo_send(comm, a, 1, f, 5, NULL, NULL), "kolo_send", "peer 5"));
+    KOLO_TRY(refused(kolo_recv(comm, a, 1, f, kolo_rank(comm), NULL, NULL), "kolo_recv",
+                     "this rank itself"));
+    KOLO_TRY(refused(kolo_recv(comm, NULL, 1, f, 1 - kolo_rank(comm), NULL, NULL), "kolo_recv",
+                     "recv is NULL"));
+    KOLO_TRY(refused(kolo_wait(NULL, 0), "kolo_wait", "request"));
+    KOLO_TRY(refused(kolo_test(NULL), "kolo_test", "request"));
+out:
+    return status;
+}
+
+static kolo_status misuse_options(struct kolo_comm *comm)
+{
+    struct kolo_opts small = {.size = 8}, negative = {.size = sizeof(negative), .timeout_ms = -1};
+    struct kolo_opts stream = {.size = sizeof(stream), .stream = &small};
+    struct kolo_info info = {.size = 1};
+    struct kolo_peer_info peer = {.size = sizeof(peer)};
+    size_t counts[2] = {3, 3}, overlapping[2] = {0, 2}, backwards[2] = {2, 0};
+    float a[8] = {0}, b[8] = {0};
+    kolo_status status;
+    KOLO_TRY(refused(kolo_barrier(comm, &small, NULL), "kolo_barrier", "opts->size is 8"));
+    KOLO_TRY(refused(kolo_barrier(comm, &negative, NULL), "kolo_barrier", "timeout_ms is -1"));
+    KOLO_TRY(refused(kolo_barrier(comm, &stream, NULL), "kolo_barrier", "stream"));
+    KOLO_TRY(refused(kolo_send(comm, a, 1, KOLO_INT8, 1 - kolo_rank(comm), &small, NULL),
+                     "kolo_send", "opts->size is 8"));
+    KOLO_TRY(refused(kolo_send(comm, a, 1, KOLO_INT8, 1 - kolo_rank(comm), &stream, NULL),
+                     "kolo_send", "stream"));
+    KOLO_TRY(refused(kolo_allgatherv(comm, a, b, counts, overlapping, KOLO_FLOAT32, NULL, NULL),
+                     "kolo_allgatherv", "overlap"));
+    KOLO_TRY(refused(kolo_allgatherv(comm, a, b, counts, backwards, KOLO_FLOAT32, NULL, NULL),
+                     "kolo_allgatherv", "ranks 0 and 1 overlap"));
+    counts[1] = SIZE_MAX;
+    KOLO_TRY(refused(kolo_gatherv(comm, a, b, counts, NULL, KOLO_FLOAT32, 0, NULL, NULL),
+                     "kolo_gatherv", "counts[1]"));
+    KOLO_TRY(refused(kolo_get_info(comm, &info), "kolo_get_info", "size is 1"));
+    KOLO_TRY(refused(kolo_get_peer_info(comm, 2, &peer), "kolo_get_peer_info", "rank 2"));
+    KOLO_TRY(refused(kolo_alloc(comm, 10, NULL), "kolo_alloc", "memory_out"));
+out:
+    return status;
+}
+
+static kolo_status misuse(struct kolo_comm *comm, void *argument)
+{
+    float sum = 1;
+    kolo_status status;
+    (void)argument;
+    KOLO_TRY(misuse_arguments(comm));
+    KOLO_TRY(misuse_options(comm));
+    KOLO_TRY(kolo_allreduce(comm, &sum, &sum, 1, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+    WORLD_EXPECT(sum == 2, "after all that the sum is %g", (double)sum);
+out:
+    return status;
+}
+
+Test(comm, misuse_is_refused_and_costs_nothing, .timeout = 30)
+{
+    struct world world = {.size = 2, .settings = {"KOLO_TIMEOUT=10"}};
+    kolo_status status = world_run(&world, misuse, NULL);
+    cr_assert(status == KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+static kolo_status allocate(struct kolo_comm *comm, void *argument)
+{
+    void *memory[3] = {NULL};
+    int local = 0;
+    kolo_status status;
+    (void)argument;
+    for (int i = 0; i < 3; i++) {
+        KOLO_TRY(kolo_alloc(comm, 5000, &memory[i]));
+        WORLD_EXPECT((uintptr_t)memory[i] % 4096 == 0, "not page-aligned");
+        for (int k = 0; k < 5000; k++)
+            WORLD_EXPECT(((char *)memory[i])[k] == 0, "not zeroed");
+        memset(memory[i], 1, 5000);
+    }
+    WORLD_EXPECT(kolo_free(comm, &local) == KOLO_ERR_INVALID, "freed a local variable");
+    WORLD_EXPECT(kolo_free(comm, (char *)memory[0] + 1) == KOLO_ERR_INVALID, "freed the middle");
+    WORLD_EXPECT(kolo_free(comm, NULL) == KOLO_OK, "free NULL");
+    KOLO_TRY(kolo_free(comm, memory[1]));
+    WORLD_EXPECT(kolo_free(comm, memory[1]) == KOLO_ERR_INVALID, "freed twice");
+    KOLO_TRY(kolo_free(comm, memory[0]));
+out:
+    return status; /* memory[2] is finalize's to release */
+}
+
+Test(comm, memory, .timeout = 30)
+{
+    struct world world = {.size = 2};
+    cr_assert(world_run(&world, allocate, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+static kolo_status abort_alone(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    kolo_abort(comm, "first reason");
+    kolo_abort(comm, NULL);
+    kolo_abort(NULL, "nobody");
+    WORLD_EXPECT(kolo_barrier(comm, NULL, NULL) == KOLO_ERR_ABORTED, "barrier went on");
+    WORLD_EXPECT(strstr(kolo_error_detail(), "first reason") != NULL, "%s", kolo_error_detail());
+    WORLD_EXPECT(kolo_kv_set(comm, "k", "v", 1) == KOLO_ERR_ABORTED, "kv went on");
+    return KOLO_OK;
+}
+
+Test(comm, abort_keeps_the_first_reason, .timeout = 30)
+{
+    struct world world = {.size = 1};
+    cr_assert(world_run(&world, abort_alone, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+    cr_assert(kolo_rank(NULL) == -1 && kolo_size(NULL) == -1);
+}

@@ -8,7 +8,12 @@
 #include "base/clock.h"
 #include "launcher/channel.h"
 
-enum { READ_BYTES = 64 << 10, BEAT_MS = 500 };
+enum {
+    READ_BYTES = 64 << 10,
+    BEAT_MS = 500,
+    BEATS = 4, /* in the time that counts as silence, at least */
+    LOOKS = 5  /* at the silence, from one beat to the next */
+};
 
 struct write {
     uv_write_t request;
@@ -65,7 +70,8 @@ static void on_beat(uv_timer_t *timer)
         end(channel, KOLO_ERR_TIMEOUT);
         return;
     }
-    kolo_channel_send(channel, KOLO_FRAME_BEAT, NULL, 0);
+    if (channel->looks++ % LOOKS == 0)
+        kolo_channel_send(channel, KOLO_FRAME_BEAT, NULL, 0);
 }
 
 kolo_status kolo_channel_open(struct kolo_channel *channel, uv_loop_t *loop, int fd_in, int fd_out,
@@ -98,8 +104,9 @@ void kolo_channel_watch(struct kolo_channel *channel, int64_t silence_ms)
         return;
     channel->silence_ms = silence_ms;
     channel->heard_ns = kolo_now_ns();
-    uint64_t every = (uint64_t)(silence_ms / 4 < BEAT_MS ? silence_ms / 4 : BEAT_MS);
-    (void)uv_timer_start(&channel->beat, on_beat, 0, every ? every : 1);
+    channel->looks = 0;
+    uint64_t beat = (uint64_t)(silence_ms / BEATS < BEAT_MS ? silence_ms / BEATS : BEAT_MS);
+    (void)uv_timer_start(&channel->beat, on_beat, 0, beat / LOOKS ? beat / LOOKS : 1);
 }
 
 static void written(uv_write_t *request, int error)

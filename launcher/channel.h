@@ -19,6 +19,7 @@ struct kolo_channel {
     void *context;
     int64_t silence_ms; /* 0: any silence is fine (until the agent is ready) */
     int64_t heard_ns;
+    unsigned looks;
     bool is_open, has_ended;
 };
 

@@ -227,7 +227,8 @@ static void on_joined(void *context, struct kolo_remote *remote)
         explicit_bzero(data, bytes);
         kolo_free_memory(data);
     } else {
-        kolo_verdict_trouble(job->verdict, KOLO_EXIT_USAGE, "%s", kolo_error_detail());
+        kolo_verdict_trouble(job->verdict, kolo_now_ns(), KOLO_EXIT_USAGE, "%s",
+                             kolo_error_detail());
         begin_end(job);
     }
     call_hosts(job);
@@ -258,7 +259,8 @@ static void on_prepared(void *context, struct kolo_remote *remote)
 static void on_refused(void *context, struct kolo_remote *remote, int exit_status, const char *why)
 {
     struct job *job = context;
-    kolo_verdict_trouble(job->verdict, exit_status, "host %s: %s; %s", remote->host->name, why,
+    kolo_verdict_trouble(job->verdict, kolo_now_ns(), exit_status, "host %s: %s; %s",
+                         remote->host->name, why,
                          job->phase == STARTING ? "nothing was started" : "the job was ended");
     begin_end(job);
 }
@@ -267,7 +269,7 @@ static void on_failed(void *context, struct kolo_remote *remote, const char *why
 {
     struct job *job = context;
     const char *end = job->phase == STARTING ? "nothing was started" : "the job was ended";
-    kolo_verdict_trouble(job->verdict, KOLO_EXIT_HOST, "%s; %s", why, end);
+    kolo_verdict_trouble(job->verdict, remote->lost_ns, KOLO_EXIT_HOST, "%s; %s", why, end);
     for (int i = 0; i < remote->host->ranks && job->phase != STARTING; i++) {
         int rank = remote->host->first_rank + i;
         if (!kolo_verdict_has_ended(job->verdict, rank))
@@ -309,7 +311,7 @@ static void on_started(struct job *job, struct kolo_remote *remote, uint32_t ran
 static void on_exited(struct job *job, const struct kolo_outcome *outcome)
 {
     int rank = (int)outcome->rank;
-    bool has_failed = kolo_verdict_ended(job->verdict, outcome);
+    bool has_failed = kolo_verdict_ended(job->verdict, outcome, kolo_now_ns());
     /* One that was never connected, or whose connection fell before, will not be heard of again. */
     bool has_deserted = !kolo_verdict_has_left(job->verdict, rank) &&
                         (!job->is_joined || kolo_verdict_is_deserter(job->verdict, rank));
@@ -384,7 +386,7 @@ static void on_left(void *context, int rank)
 static void on_lost(void *context, int rank)
 {
     struct job *job = context;
-    kolo_verdict_lost(job->verdict, rank);
+    kolo_verdict_lost(job->verdict, rank, kolo_now_ns());
     if (kolo_verdict_is_deserter(job->verdict, rank))
         kolo_meeting_died(job->meeting, rank, "exited with status 0 without kolo_finalize");
 }
@@ -429,7 +431,8 @@ static void on_stdout_broken(void *context)
 {
     struct job *job = context;
     job->is_quiet = true; /* as a program that SIGPIPE ends: `kolorun ... | head` */
-    kolo_verdict_trouble(job->verdict, KOLO_EXIT_SIGNAL + SIGPIPE, "nobody reads the output");
+    kolo_verdict_trouble(job->verdict, kolo_now_ns(), KOLO_EXIT_SIGNAL + SIGPIPE,
+                         "nobody reads the output");
     kill_all(job);
 }
 
@@ -462,7 +465,7 @@ static void on_start_timeout(uv_timer_t *timer)
                                      job->hosts->at[i].name);
     }
     kolo_verdict_trouble(
-        job->verdict, KOLO_EXIT_HOST,
+        job->verdict, kolo_now_ns(), KOLO_EXIT_HOST,
         "host%s %s%s: no answer within %.1f s (--start-timeout); nothing was started",
         missing == 1 ? "" : "s", names, missing > 4 ? " and others" : "",
         (double)job->options->settings.start_timeout_ms / 1000);
@@ -475,7 +478,7 @@ static void on_job_timeout(uv_timer_t *timer)
     char text[128];
     snprintf(text, sizeof text, "the job did not end within %.1f s (--timeout)",
              (double)job->options->settings.job_timeout_ms / 1000);
-    kolo_verdict_trouble(job->verdict, KOLO_EXIT_TIMEOUT, "%s; it was ended", text);
+    kolo_verdict_trouble(job->verdict, kolo_now_ns(), KOLO_EXIT_TIMEOUT, "%s; it was ended", text);
     kolo_meeting_abort(job->meeting, KOLO_ERR_TIMEOUT, text);
     begin_end(job);
 }
@@ -483,7 +486,7 @@ static void on_job_timeout(uv_timer_t *timer)
 static void on_signal(uv_signal_t *handle, int number)
 {
     struct job *job = handle->data;
-    kolo_verdict_trouble(job->verdict, KOLO_EXIT_SIGNAL + number,
+    kolo_verdict_trouble(job->verdict, kolo_now_ns(), KOLO_EXIT_SIGNAL + number,
                          "stopped by signal %d (SIG%s); the job was ended", number,
                          sigabbrev_np(number));
     if (job->phase == LEAVING) { /* nobody reads what is left, and the user does not want to wait */

@@ -199,7 +199,7 @@ static void describe_loss(const struct kolo_remote *remote, char *text, size_t c
                    : -1;
     if (remote->process_ended && WIFSIGNALED(remote->wait_status) && host->is_here)
         code = 128 + WTERMSIG(remote->wait_status);
-    if (strstr(remote->broken, "silent"))
+    if (remote->is_silent)
         snprintf(text, capacity, "host %s was %s and counts as lost, with %s", host->name,
                  remote->broken, ranks);
     else if (code > 128 && code != SSH_FAILED)
@@ -268,6 +268,8 @@ static void conclude(struct kolo_remote *remote)
     if (try_again(remote))
         return;
     bool has_failed = remote->state != KOLO_REMOTE_FINISHED && !remote->is_dismissed;
+    if (!remote->is_silent)
+        remote->lost_ns = kolo_now_ns();
     if (has_failed && remote->state == KOLO_REMOTE_CALLING)
         describe_call(remote, why, sizeof why);
     else if (has_failed)
@@ -300,6 +302,8 @@ static void on_channel_end(void *context, kolo_status why)
     struct kolo_remote *remote = context;
     remote->channel_ended = true;
     snprintf(remote->broken, sizeof remote->broken, "%s", kolo_error_detail());
+    remote->is_silent = why == KOLO_ERR_TIMEOUT;
+    remote->lost_ns = remote->channel.heard_ns;
     if (why == KOLO_ERR_LINK)
         settle(remote);
     else
@@ -520,6 +524,7 @@ out:
     snprintf(why, sizeof why, "host %s: %s", remote->host->name, kolo_error_detail());
     kolo_remote_kill(remote);
     go(remote);
+    remote->lost_ns = kolo_now_ns();
     remote->config->events.failed(remote->config->events.context, remote, why);
     remote->config->events.gone(remote->config->events.context, remote);
 }

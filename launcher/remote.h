@@ -60,12 +60,14 @@ struct kolo_remote {
     uv_timer_t timer;
     char words[KOLO_REMOTE_WORDS]; /* the end of what it said on standard error */
     size_t words_len;
-    bool has_handles, has_timer, is_dismissed, process_ended, channel_ended, errors_ended;
+    bool has_handles, has_timer, is_dismissed, is_silent, process_ended, channel_ended,
+        errors_ended;
     int attempts;
     pid_t pid; /* of ssh, or of the agent's guardian */
     int wait_status;
     uint32_t agent_pid;
     int64_t called_ns;
+    int64_t lost_ns; /* when it failed: now, or when a silent one was last heard */
     char agent_host[KOLO_HOST_MAX];
     char broken[256]; /* why the channel ended */
     size_t owed;      /* output written, credit not yet sent */

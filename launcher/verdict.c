@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of evidence decides. A rank's connection to the store falls the moment it dies, often
+// The earliest evidence decides. A rank's connection to the store falls the moment it dies, often
 // before its agent reports its end; so both count as evidence, and the rank whose evidence came
-// first is the one that is named, once it is known how it ended.
+// first is the one that is named, once it is known how it ended. The evidence of a silent host is
+// when it was last heard: ranks elsewhere may have failed of it before its silence was long enough.
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,15 +16,16 @@ enum { TROUBLE_MAX = KOLO_DETAIL_MAX, SIGNAL_STATUS = 128 };
 struct fate {
     const char *host;
     uint32_t pid;
-    uint64_t seen; /* position of the first evidence of its end; 0: none */
+    int64_t seen_ns; /* first evidence of its end */
+    bool is_seen;
     bool has_left, was_lost, has_ended;
     struct kolo_outcome outcome;
 };
 
 struct kolo_verdict {
     int size;
-    uint64_t clock; /* counts evidence */
-    uint64_t trouble_seen;
+    bool has_trouble;
+    int64_t trouble_ns;
     int trouble_status;
     char trouble[TROUBLE_MAX];
     struct fate fates[];
@@ -50,10 +52,12 @@ static bool is_rank(const struct kolo_verdict *verdict, int rank)
     return rank >= 0 && rank < verdict->size;
 }
 
-static void see(struct kolo_verdict *verdict, struct fate *fate)
+static void see(struct fate *fate, int64_t when_ns)
 {
-    if (fate->seen == 0)
-        fate->seen = ++verdict->clock;
+    if (fate->is_seen && fate->seen_ns <= when_ns)
+        return;
+    fate->is_seen = true;
+    fate->seen_ns = when_ns;
 }
 
 void kolo_verdict_started(struct kolo_verdict *verdict, int rank, const char *host, uint32_t pid)
@@ -70,12 +74,12 @@ void kolo_verdict_left(struct kolo_verdict *verdict, int rank)
         verdict->fates[rank].has_left = true;
 }
 
-void kolo_verdict_lost(struct kolo_verdict *verdict, int rank)
+void kolo_verdict_lost(struct kolo_verdict *verdict, int rank, int64_t when_ns)
 {
     if (!is_rank(verdict, rank))
         return;
     verdict->fates[rank].was_lost = true;
-    see(verdict, &verdict->fates[rank]);
+    see(&verdict->fates[rank], when_ns);
 }
 
 static bool is_failure(const struct fate *fate)
@@ -83,7 +87,8 @@ static bool is_failure(const struct fate *fate)
     return fate->has_ended && (fate->outcome.signal != 0 || fate->outcome.status != 0);
 }
 
-bool kolo_verdict_ended(struct kolo_verdict *verdict, const struct kolo_outcome *outcome)
+bool kolo_verdict_ended(struct kolo_verdict *verdict, const struct kolo_outcome *outcome,
+                        int64_t when_ns)
 {
     if (outcome->rank >= (uint32_t)verdict->size)
         return false;
@@ -92,15 +97,17 @@ bool kolo_verdict_ended(struct kolo_verdict *verdict, const struct kolo_outcome 
         return false;
     fate->outcome = *outcome;
     fate->has_ended = true;
-    see(verdict, fate);
+    see(fate, when_ns);
     return is_failure(fate);
 }
 
-void kolo_verdict_trouble(struct kolo_verdict *verdict, int exit_status, const char *format, ...)
+void kolo_verdict_trouble(struct kolo_verdict *verdict, int64_t when_ns, int exit_status,
+                          const char *format, ...)
 {
-    if (verdict->trouble_seen != 0)
+    if (verdict->has_trouble && verdict->trouble_ns <= when_ns)
         return;
-    verdict->trouble_seen = ++verdict->clock;
+    verdict->has_trouble = true;
+    verdict->trouble_ns = when_ns;
     verdict->trouble_status = exit_status;
     va_list arguments;
     va_start(arguments, format);
@@ -161,7 +168,7 @@ static const struct fate *first_of(const struct kolo_verdict *verdict, bool dese
     for (int rank = 0; rank < verdict->size; rank++) {
         const struct fate *fate = &verdict->fates[rank];
         bool fits = deserters ? kolo_verdict_is_deserter(verdict, rank) : is_failure(fate);
-        if (fits && (!first || fate->seen < first->seen))
+        if (fits && (!first || fate->seen_ns < first->seen_ns))
             first = fate;
     }
     return first;
@@ -173,7 +180,7 @@ int kolo_verdict_finish(const struct kolo_verdict *verdict, char *line, size_t c
     const struct fate *deserter = first_of(verdict, true);
     char text[512], before[512];
     line[0] = '\0';
-    if (verdict->trouble_seen && (!failed || verdict->trouble_seen < failed->seen)) {
+    if (verdict->has_trouble && (!failed || verdict->trouble_ns <= failed->seen_ns)) {
         snprintf(line, capacity, "%s", verdict->trouble);
         return verdict->trouble_status;
     }
@@ -181,7 +188,7 @@ int kolo_verdict_finish(const struct kolo_verdict *verdict, char *line, size_t c
         return 0;
     describe(verdict, failed, text, sizeof text);
     double age = (double)failed->outcome.age_ms / 1000;
-    if (deserter && deserter->seen < failed->seen) {
+    if (deserter && deserter->seen_ns <= failed->seen_ns) {
         describe(verdict, deserter, before, sizeof before);
         snprintf(line, capacity,
                  "%s without kolo_finalize, then %s after %.1f s; the job was ended", before, text,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who failed first. Collects what is learnt of each rank, in the order in which it is learnt, and
-// turns it into one line and an exit status. Pure: no I/O, no clock.
+// Who failed first. Collects what is learnt of each rank and when, and turns it into one line and
+// an exit status. Pure: no I/O, no clock; every @p when_ns is the caller's.
 #ifndef KOLO_LAUNCHER_VERDICT_H
 #define KOLO_LAUNCHER_VERDICT_H
 
@@ -15,12 +15,14 @@ void kolo_verdict_destroy(struct kolo_verdict *verdict);
 void kolo_verdict_started(struct kolo_verdict *verdict, int rank, const char *host, uint32_t pid);
 /** The connection of @p rank to the store ended: after a goodbye, or without one. */
 void kolo_verdict_left(struct kolo_verdict *verdict, int rank);
-void kolo_verdict_lost(struct kolo_verdict *verdict, int rank);
+void kolo_verdict_lost(struct kolo_verdict *verdict, int rank, int64_t when_ns);
 /** @p rank ended. True if that fails the job: not with status 0. */
-bool kolo_verdict_ended(struct kolo_verdict *verdict, const struct kolo_outcome *outcome);
-/** Something else ended the job: a host lost, a deadline, a signal. Only the first one counts. */
-void kolo_verdict_trouble(struct kolo_verdict *verdict, int exit_status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+bool kolo_verdict_ended(struct kolo_verdict *verdict, const struct kolo_outcome *outcome,
+                        int64_t when_ns);
+/** Something else ended the job: a host lost (@p when_ns: when it was last heard), a deadline, a
+ * signal. Only the earliest one counts. */
+void kolo_verdict_trouble(struct kolo_verdict *verdict, int64_t when_ns, int exit_status,
+                          const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /** Ended with status 0, having been connected, without a goodbye. */
 bool kolo_verdict_is_deserter(const struct kolo_verdict *verdict, int rank);

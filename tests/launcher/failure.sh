@@ -49,6 +49,7 @@ nobody_left "$KOLOTEST_MARK"
 in_background() {
     export KOLOTEST_MARK=$1-$$
     shift
+    : >"$work/out"
     "$KOLORUN" "$@" >"$work/out" 2>"$work/err" </dev/null &
     launcher=$!
 }

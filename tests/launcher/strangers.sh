@@ -5,6 +5,7 @@
 
 export KOLOTEST_MARK=strangers-$$
 for transport in auto tcp; do
+    : >"$work/out"
     KOLO_TRANSPORT=$transport "$KOLORUN" -np 3 "$RANK_PROGRAM" loop 4 >"$work/out" 2>"$work/err" </dev/null &
     launcher=$!
     begun=$SECONDS

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+# For the tests on several hosts. On top of tests/launcher/common.sh: a cluster of $1 hosts, or a skip with the reason.
+. "${BASH_SOURCE%/*}/../launcher/common.sh"
+cluster=${BASH_SOURCE%/*}/cluster
+export CLUSTER_DIR=${CLUSTER_DIR:-$PWD/cluster.$$}
+why=$("$cluster" check) || skip "$why"
+trap '"$cluster" down; rm -rf "$work"' EXIT
+
+on() { "$cluster" exec "$@"; }
+# The processes of HOST whose name is COMM.
+pids_of() {
+    local first namespace file
+    read -r first _ <"$CLUSTER_DIR/$1/first"
+    namespace=$(readlink "/proc/$first/ns/pid")
+    for file in $(grep -lx "$2" /proc/[0-9]*/comm 2>/dev/null); do
+        file=${file%/comm}
+        [[ $(readlink "$file/ns/pid") != "$namespace" ]] || echo "${file#/proc/}"
+    done
+}
+# What must be true of every host after every job: no process of it, no port but sshd's, nothing in /dev/shm.
+hosts_clean() { # HOST...
+    local host left i
+    nobody_left "$KOLOTEST_MARK"
+    for host in "$@"; do
+        for ((i = 0; i < 20 * SLOW; i++)); do
+            left=$(pids_of "$host" kolorun-agent; pids_of "$host" kolorun)
+            [[ -n $left ]] || break
+            read -rt 0.1 <> <(:) || true
+        done
+        [[ -z $left ]] || fail "$host: agents left: $left"
+        left=$(on "$host" sh -c "cat /proc/net/tcp /proc/net/tcp6 | awk '\$4 == \"0A\" && \$2 !~ /:0016\$/'; ls /dev/shm")
+        [[ -z $left ]] || fail "$host: left behind: $left"
+    done
+}

@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Jobs on three hosts by ssh, and everything that can go wrong with a host.
+. "${BASH_SOURCE%/*}/common.sh"
+"$cluster" up 3 || { fail "the cluster does not come up"; finish; }
+hosts=host1:2,host2:2,host3:2
+kolo() { on host1 "$KOLORUN" "$@"; }
+export -f kolo on
+job() { # MARK STATUS ARGUMENTS...: in the foreground
+    export KOLOTEST_MARK=$1-$$
+    local want=$2
+    shift 2
+    run "$want" "$cluster" exec host1 "$KOLORUN" -x KOLOTEST_MARK "$@"
+}
+background() { # MARK ARGUMENTS...
+    export KOLOTEST_MARK=$1-$$
+    shift
+    : >"$work/out"
+    "$cluster" exec host1 "$KOLORUN" -x KOLOTEST_MARK "$@" >"$work/out" 2>"$work/err" </dev/null &
+    launcher=$!
+}
+ended() { # STATUS
+    local got=0
+    wait "$launcher" || got=$?
+    [[ $got == "$1" ]] || { fail "$KOLOTEST_MARK: status $got instead of $1"; cat "$work/out" "$work/err"; }
+}
+all_up() { [[ $(grep -c '\] up' "$work/out") == 6 ]]; }
+since() { awk -v a="$1" '{printf "%.2f", $1 - a}' /proc/uptime; }
+
+# A job that works.
+job works 0 -H "$hosts" "$RANK_PROGRAM" loop 1
+hosts_clean host1 host2 host3
+job names 0 -H "$hosts" hostname
+says out '^\[5\] host3$'
+echo "hostname on 3 hosts, 6 ranks: $seconds s"
+
+# A rank on a remote host: the same as on one machine.
+for fate in "137 die 4 9" "3 exit 5 3"; do
+    # shellcheck disable=SC2086
+    set -- $fate
+    status=$1
+    shift
+    job "$1" "$status" -H "$hosts" "$RANK_PROGRAM" "$@"
+    end=$(since 0)
+    at=$(awk '$2 == "fate" {print $3}' "$work/out")
+    [[ $(grep -cE "error .*rank $2 \(host3" "$work/out") == 5 ]] || { fail "$fate: 5 ranks must name rank $2 and its host"; cat "$work/out"; }
+    slowest=$(awk -v f="$at" '$2 == "error" && $3 - f > m {m = $3 - f} END {printf "%.3f", m}' "$work/out")
+    under "$slowest" 1 "$fate: errors"
+    under "$(awk -v a="$end" -v b="$at" 'BEGIN {print a - b}')" 2 "$fate: kolorun's end"
+    says err "^kolorun: rank $2 \(host3, pid [0-9]+\) .*; the job was ended$"
+    echo "$fate: errors within $slowest s, kolorun ended after $(awk -v a="$end" -v b="$at" 'BEGIN {printf "%.2f", a - b}') s"
+    hosts_clean host1 host2 host3
+done
+
+# kolorun, and the agents of a remote host.
+background launcher -H "$hosts" "$RANK_PROGRAM" loop 60
+await 20 all_up
+kill -9 "$(pids_of host1 kolorun)"
+ended 137
+hosts_clean host1 host2 host3
+for victim in 1 2; do
+    background "agent$victim" -H "$hosts" "$RANK_PROGRAM" loop 60
+    await 20 all_up
+    kill -9 "$(pids_of host2 kolorun-agent | sort -n | sed -n "${victim}p")"
+    ended 255
+    says err '^kolorun: (host host2: its agent was killed|the agent on host host2 \(pid [0-9]+\) was killed by signal 9)'
+    hosts_clean host1 host2 host3
+done
+
+# The cable of a host, and its power.
+for what in cut kill; do
+    KOLO_PEER_TIMEOUT=2s background "$what" -H "$hosts" "$RANK_PROGRAM" loop 60
+    await 20 all_up
+    at=$(since 0)
+    "$cluster" "$what" host3
+    ended 255
+    took=$(since "$at")
+    under "$took" 4.5 "host3 $what: kolorun's end"
+    says err '^kolorun: (host host3 was silent|the connection to host host3 broke).*with ranks 4 to 5; the job was ended$'
+    [[ $(grep -c '^\[[0-3]\] error' "$work/out") == 4 ]] || { fail "$what: the 4 other ranks must have an error"; cat "$work/out"; }
+    echo "host3 $what: kolorun ended after $took s (peer timeout 2 s)"
+    [[ $what == kill ]] || "$cluster" heal host3
+    hosts_clean host1 host2
+    nobody_left "$KOLOTEST_MARK"
+done
+job unreachable 255 --start-timeout 1s -H host1:1,host3:1 true
+under "$seconds" 3 "a host without power"
+says err '^kolorun: host(s)? host3: .*nothing was started$'
+
+# Hosts that cannot start the job: nothing is started anywhere.
+on host1 sh -c 'printf "#!/bin/sh\necho started\n" >/tmp/only-here; chmod +x /tmp/only-here; mkdir /tmp/folder'
+job program 127 -H host1:1,host2:1 /tmp/only-here
+says err "^kolorun: host host2: program '/tmp/only-here' in .*: No such file or directory; nothing was started$"
+lines out 0
+job folder 126 -H host1:1,host2:1 --chdir /tmp/folder pwd
+says err "^kolorun: host host2: directory '/tmp/folder': No such file or directory; nothing was started$"
+job agent 255 -H host1:1,host2:1 --agent /no/such/kolorun true
+says err '^kolorun: host host2: cannot run /no/such/kolorun there: .*; install kolo at the same path, or give --agent'
+job name 255 -H host1:1,nosuchhost:1 true
+says err '^kolorun: host nosuchhost: cannot be reached by ssh: .*resolve'
+on host1 sh -c 'cp /etc/ssh/ssh_known_hosts /tmp/known; sed -i "s/^host2,[^ ]*/other/" /etc/ssh/ssh_known_hosts'
+job hostkey 255 -H host1:1,host2:1 true
+says err '^kolorun: host host2: cannot be reached by ssh: .*[Vv]erification failed'
+on host1 cp /tmp/known /etc/ssh/ssh_known_hosts
+job nokey 255 --ssh 'ssh -F none -o UserKnownHostsFile=/etc/ssh/ssh_known_hosts' -H host1:1,host2:1 true
+says err '^kolorun: host host2: cannot be reached by ssh: .*Permission denied'
+kill -STOP "$(pids_of host2 sshd | sort -n | head -1)"
+job frozen 255 --start-timeout 1s -H host1:1,host2:1 true
+under "$seconds" 3 "a frozen sshd"
+says err '^kolorun: hosts? host2: .*nothing was started$'
+kill -9 "$(pids_of host2 sshd | sort -n | head -1)"
+job refused 255 -H host1:1,host2:1 true
+says err '^kolorun: host host2: cannot be reached by ssh: .*[Cc]onnection refused'
+hosts_clean host1 host2
+finish

@@ -68,8 +68,9 @@ void kolo_comm_settle(struct kolo_comm *comm)
     if (suspicion->status == KOLO_OK || comm->failure.status != KOLO_OK ||
         !kolo_deadline_passed(suspicion->deadline))
         return;
-    if (suspicion->status == KOLO_ERR_PEER && suspicion->peer >= 0 &&
-        comm->left_ns[suspicion->peer] != 0) {
+    bool is_loss =
+        suspicion->status == KOLO_ERR_PEER || kolo_status_lost(suspicion->status) == KOLO_LOST_LINK;
+    if (is_loss && suspicion->peer >= 0 && comm->left_ns[suspicion->peer] != 0) {
         /* it said goodbye to the store: that its link fell is no news */
         char who[KOLO_RANK_TEXT_MAX];
         suspicion->status = KOLO_ERR_PEER;

@@ -15,6 +15,9 @@
 #include "base/log.h"
 #include "runtime/local.h"
 
+/* A communicator that failed has nothing to drain but the news of it. */
+static const int64_t failed_exit_ms = 1000;
+
 /* ---- settings ---- */
 
 static kolo_status apply_text(struct kolo_settings *settings, const char *text)
@@ -300,10 +303,13 @@ kolo_status kolo_finalize(struct kolo_comm *comm)
 {
     if (comm == NULL)
         return KOLO_OK;
-    kolo_deadline deadline = kolo_deadline_in_ms(comm->settings.exit_timeout_ms);
     kolo_engine_stop_thread(comm);
     kolo_comm_enter(comm);
     bool has_failed = comm->failure.status != KOLO_OK;
+    int64_t patience_ms = comm->settings.exit_timeout_ms;
+    if (has_failed && patience_ms > failed_exit_ms)
+        patience_ms = failed_exit_ms;
+    kolo_deadline deadline = kolo_deadline_in_ms(patience_ms);
     while (comm->asyncs != NULL) {
         struct kolo_request *request = comm->asyncs;
         if (request->status == KOLO_AGAIN)

@@ -285,6 +285,7 @@ Test(init, wrong_configurations, .timeout = 60)
         {0, 0, NULL, NULL, "KOLO_RANK=3", "KOLO_SIZE"},
         {0, 0, NULL, NULL, "KOLO_TIMOUT=3", "KOLO_TIMEOUT"},
         {0, 0, NULL, NULL, "KOLO_LOG=loud", "loud"},
+        {0, 0, NULL, NULL, "KOLO_PLAN=rign", "rign"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         kolo_status status = try_init(cases[i].nranks, cases[i].rank, cases[i].rendezvous,

@@ -66,12 +66,14 @@ kolo_status kolo_comm_destroy(struct kolo_comm *comm, kolo_deadline deadline)
     char detail[KOLO_DETAIL_MAX];
     if (comm == NULL)
         return KOLO_OK;
+    struct kolo_peer *peers = kolo_store_client_take_peers(comm->store); /* lent to the endpoint */
     kolo_store_client_close(comm->store, deadline); /* it lives on the endpoint's poller */
     kolo_status status = kolo_endpoint_close(comm->endpoint, deadline);
     snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
     if (comm->own_store != NULL)
         kolo_store_thread_stop(comm->own_store, deadline);
     kolo_rendezvous_host_close(comm->host, deadline);
+    kolo_free_memory(peers);
     free_scratch(comm);
     kolo_heap_destroy(comm->heap);
     kolo_free_memory(comm->sent);

@@ -566,6 +566,14 @@ static void drain(struct kolo_store_client *client, kolo_deadline deadline)
     }
 }
 
+struct kolo_peer *kolo_store_client_take_peers(struct kolo_store_client *client)
+{
+    struct kolo_peer *peers = client ? client->peers : NULL;
+    if (client)
+        client->peers = NULL;
+    return peers;
+}
+
 void kolo_store_client_close(struct kolo_store_client *client, kolo_deadline deadline)
 {
     struct kolo_writer body = {0};

@@ -18,11 +18,11 @@ run() {
     begun=$EPOCHREALTIME
     timeout $((60 * SLOW)) "$@" >"$work/out" 2>"$work/err" </dev/null || got=$?
     seconds=$(awk -v a="$begun" -v b="$EPOCHREALTIME" 'BEGIN {printf "%.3f", b - a}')
-    [[ $got == "$want" ]] || { fail "status $got instead of $want: $*"; tail -5 "$work/out" "$work/err"; }
+    [[ $got == "$want" ]] || { fail "status $got instead of $want: $*"; tail -n 5 "$work/out" "$work/err"; }
 }
 # says FILE PATTERN: $work/FILE has a line that matches the extended regular expression.
-says() { grep -qE -- "$2" "$work/$1" || { fail "no line '$2' in $1:"; tail -5 "$work/$1"; }; }
-lines() { [[ $(wc -l <"$work/$1") == "$2" ]] || { fail "$(wc -l <"$work/$1") lines instead of $2 in $1:"; tail -5 "$work/$1"; }; }
+says() { grep -qE -- "$2" "$work/$1" || { fail "no line '$2' in $1:"; tail -n 5 "$work/$1"; }; }
+lines() { [[ $(wc -l <"$work/$1") == "$2" ]] || { fail "$(wc -l <"$work/$1") lines instead of $2 in $1:"; tail -n 5 "$work/$1"; }; }
 under() { awk -v a="$1" -v b="$2" -v s="$SLOW" 'BEGIN {exit !(a < b * s)}' || fail "$3: $1 s, allowed $2 s x $SLOW"; }
 
 # Processes that carry the mark $1 in their environment (grep and its like must not).

@@ -23,8 +23,8 @@ timed() {
 timed 137 kill-9 die 2 9
 [[ $(grep -cE 'error [0-9.]+ .*rank 2 \([^)]*\).* signal 9' "$work/out") == 3 ]] || { fail "an error does not name rank 2"; cat "$work/out"; }
 says err '^kolorun: rank 2 \(localhost, pid [0-9]+\) was killed by signal 9 \(SIGKILL\) after [0-9.]+ s; the job was ended$'
-timed 139 segv die 0 11
-says err 'rank 0 .*SIGSEGV'
+timed 134 abort die 0 6
+says err 'rank 0 .*SIGABRT'
 timed 3 exit-3 exit 3 3
 says err 'rank 3 .* exited with status 3'
 timed 1 desert desert 1

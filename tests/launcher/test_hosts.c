@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host lists: grammar, slots, who gets which ranks.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "launcher/hosts.h"
+
+static struct kolo_hosts parsed(const char *list)
+{
+    struct kolo_hosts hosts = {.at = NULL};
+    kolo_status status = kolo_hosts_parse(&hosts, list);
+    cr_assert(status == KOLO_OK, "%s: %s", list, kolo_error_detail());
+    return hosts;
+}
+
+Test(hosts, parses_every_form)
+{
+    struct kolo_hosts hosts = parsed("a,b:3,[2001:db8::1]:2,[::2],user@c:4,a:2");
+    static const struct {
+        const char *name;
+        int slots;
+        bool is_open;
+    } want[] = {{"a", 3, false},
+                {"b", 3, false},
+                {"2001:db8::1", 2, false},
+                {"::2", 1, true},
+                {"user@c", 4, false}};
+    cr_assert(hosts.count == 5, "%zu hosts", hosts.count);
+    for (size_t i = 0; i < hosts.count; i++) {
+        cr_assert(strcmp(hosts.at[i].name, want[i].name) == 0, "%s", hosts.at[i].name);
+        cr_assert(hosts.at[i].slots == want[i].slots, "%s: %d", want[i].name, hosts.at[i].slots);
+        cr_assert(hosts.at[i].is_open == want[i].is_open, "%s", want[i].name);
+    }
+    kolo_hosts_fini(&hosts);
+}
+
+Test(hosts, knows_this_machine)
+{
+    char list[300] = "localhost,127.0.0.1,elsewhere.invalid,user@localhost,", name[256] = "";
+    (void)gethostname(name, sizeof name - 1);
+    strncat(list, name, sizeof list - strlen(list) - 1);
+    struct kolo_hosts hosts = parsed(list);
+    static const bool want[] = {true, true, false, false, true};
+    for (size_t i = 0; i < hosts.count; i++)
+        cr_assert(hosts.at[i].is_here == want[i], "%s", hosts.at[i].name);
+    kolo_hosts_fini(&hosts);
+}
+
+Test(hosts, refuses_what_is_no_list)
+{
+    static const char *const bad[] = {"",
+                                      ",",
+                                      "a,",
+                                      ",a",
+                                      "a,,b",
+                                      "a:",
+                                      "a:0",
+                                      "a:-1",
+                                      "a:x",
+                                      "a:1x",
+                                      "a: 1",
+                                      "a:1:2",
+                                      "1:2:3",
+                                      "-oProxy",
+                                      "u@-o",
+                                      "@a",
+                                      "a@",
+                                      "a@b@c",
+                                      "a b",
+                                      "a;b",
+                                      "a$b",
+                                      "[::1",
+                                      "[::1]x",
+                                      "[::1]:",
+                                      "a:1048577",
+                                      "a:99999999999999999999",
+                                      "a:1048576,a:1",
+                                      "\n",
+                                      "a\tb",
+                                      "'a'"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct kolo_hosts hosts = {.at = NULL};
+        cr_assert(kolo_hosts_parse(&hosts, bad[i]) == KOLO_ERR_INVALID, "'%s'", bad[i]);
+        cr_assert(kolo_error_detail()[0] != '\0', "'%s' has no detail", bad[i]);
+        kolo_hosts_fini(&hosts);
+    }
+}
+
+static kolo_status read_text(struct kolo_hosts *hosts, const char *text)
+{
+    char path[] = "/tmp/kolo-hosts-XXXXXX";
+    int fd = mkstemp(path);
+    cr_assert(fd >= 0);
+    cr_assert(write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+    kolo_status status = kolo_hosts_read(hosts, path);
+    unlink(path);
+    return status;
+}
+
+Test(hosts, reads_a_file)
+{
+    struct kolo_hosts hosts = {.at = NULL};
+    kolo_status status =
+        read_text(&hosts, "# all of them\n\n  a slots=2 # two\nb:3\r\n\tc\nd\tslots=1");
+    cr_assert(status == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(hosts.count == 4 && hosts.at[0].slots == 2 && hosts.at[1].slots == 3);
+    cr_assert(hosts.at[2].is_open && !hosts.at[3].is_open);
+    kolo_hosts_fini(&hosts);
+}
+
+Test(hosts, refuses_a_bad_file)
+{
+    static const struct {
+        const char *text, *says;
+    } bad[] = {{"", "names no host"},        {"# none\n", "names no host"},
+               {"a\nb slots=x\n", "line 2"}, {"a\nb\n-x\n", "line 3"},
+               {"a slots=1 b\n", "line 1"},  {"a cores=2\n", "cores=2"},
+               {"a slots=0\n", "line 1"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct kolo_hosts hosts = {.at = NULL};
+        cr_assert(read_text(&hosts, bad[i].text) == KOLO_ERR_INVALID, "%s", bad[i].text);
+        cr_assert(strstr(kolo_error_detail(), bad[i].says), "%s", kolo_error_detail());
+        kolo_hosts_fini(&hosts);
+    }
+}
+
+/* "ranks of the first host, of the second, ..." */
+static void check_map(const char *list, int np, bool oversubscribe, const int want[4])
+{
+    struct kolo_hosts hosts = parsed(list);
+    int size = 0, first = 0;
+    kolo_status status = kolo_hosts_map(&hosts, np, oversubscribe, &size);
+    cr_assert(status == KOLO_OK, "%s -np %d: %s", list, np, kolo_error_detail());
+    for (size_t i = 0; i < 4 && want[i] >= 0; i++) {
+        cr_assert(i < hosts.count, "%s -np %d: %zu hosts", list, np, hosts.count);
+        cr_assert(hosts.at[i].ranks == want[i] && hosts.at[i].first_rank == first,
+                  "%s -np %d: host %zu has %d from %d", list, np, i, hosts.at[i].ranks,
+                  hosts.at[i].first_rank);
+        for (int r = first; r < first + want[i]; r++)
+            cr_assert(kolo_hosts_of(&hosts, r) == &hosts.at[i]);
+        first += want[i];
+    }
+    cr_assert(size == first, "%s -np %d: size %d", list, np, size);
+    cr_assert(kolo_hosts_of(&hosts, size) == NULL);
+    kolo_hosts_fini(&hosts);
+}
+
+Test(hosts, deals_out_ranks)
+{
+    check_map("a:2,b:2", 0, false, (int[]){2, 2, -1, -1});
+    check_map("a:2,b:2", 3, false, (int[]){2, 1, -1, -1});
+    check_map("a:2,b:2", 1, false, (int[]){1, -1, -1, -1});
+    check_map("a,b", 0, false, (int[]){1, 1, -1, -1});
+    check_map("a,b", 4, false, (int[]){2, 2, -1, -1});
+    check_map("a,b,c", 7, false, (int[]){3, 2, 2, -1});
+    check_map("a:2,b,c", 8, false, (int[]){2, 3, 3, -1});
+    check_map("a:2,b:1", 7, true, (int[]){5, 2, -1, -1});
+    check_map("a:1,b:1,a:1", 3, false, (int[]){2, 1, -1, -1});
+    check_map("a", 200, false, (int[]){200, -1, -1, -1});
+}
+
+Test(hosts, keeps_to_the_slots)
+{
+    struct kolo_hosts hosts = parsed("a:2,b:2");
+    int size = 77;
+    cr_assert(kolo_hosts_map(&hosts, 5, false, &size) == KOLO_ERR_INVALID);
+    cr_assert(size == 77, "written on failure");
+    cr_assert(strstr(kolo_error_detail(), "4 slots of 2 hosts") &&
+                  strstr(kolo_error_detail(), "--oversubscribe"),
+              "%s", kolo_error_detail());
+    kolo_hosts_fini(&hosts);
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line as a structure. What is printed about it: tests/launcher/cli.sh.
+#include <stdio.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "launcher/options.h"
+
+static char *const no_environment[] = {NULL};
+
+static kolo_status parse(struct kolo_options *options, const char *const *words)
+{
+    static char copies[32][64];
+    static char *argv[33];
+    size_t count = 0;
+    for (; words[count]; count++) {
+        snprintf(copies[count], sizeof copies[count], "%s", words[count]);
+        argv[count] = copies[count];
+    }
+    argv[count] = NULL;
+    return kolo_options_parse(argv, no_environment, NULL, options);
+}
+#define PARSE(options, ...) parse(options, (const char *const[]){__VA_ARGS__, NULL})
+
+Test(options, takes_every_spelling)
+{
+    static const char *const spellings[][2] = {
+        {"-np", "5"}, {"--np", "5"}, {"-n", "5"}, {"--np=5", NULL}};
+    for (size_t i = 0; i < sizeof spellings / sizeof spellings[0]; i++) {
+        struct kolo_options options;
+        const char *first = spellings[i][0], *second = spellings[i][1];
+        kolo_status status =
+            second ? PARSE(&options, first, second, "prog") : PARSE(&options, first, "prog");
+        cr_assert(status == KOLO_OK, "%s: %s", first, kolo_error_detail());
+        cr_assert(options.np == 5 && strcmp(options.program[0], "prog") == 0, "%s", first);
+        kolo_options_fini(&options);
+    }
+}
+
+Test(options, leaves_the_program_its_arguments)
+{
+    struct kolo_options options;
+    cr_assert(PARSE(&options, "-H", "a:1", "prog", "-np", "x", "--help") == KOLO_OK);
+    cr_assert(options.np == 0 && options.task == KOLO_TASK_RUN);
+    cr_assert(strcmp(options.hosts, "a:1") == 0);
+    cr_assert(strcmp(options.program[0], "prog") == 0);
+    cr_assert(strcmp(options.program[3], "--help") == 0 && options.program[4] == NULL);
+    kolo_options_fini(&options);
+    cr_assert(PARSE(&options, "-v", "--", "-odd-name") == KOLO_OK);
+    cr_assert(options.verbose && strcmp(options.program[0], "-odd-name") == 0);
+    kolo_options_fini(&options);
+}
+
+Test(options, sets_settings)
+{
+    struct kolo_options options;
+    kolo_status status =
+        PARSE(&options, "--timeout", "2min", "--start-timeout=3s", "--transport", "tcp", "--bind",
+              "none", "--ssh", "ssh -p 22", "--set", "peer_timeout=700ms", "prog");
+    cr_assert(status == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(options.settings.job_timeout_ms == 120000);
+    cr_assert(options.settings.start_timeout_ms == 3000);
+    cr_assert(options.settings.peer_timeout_ms == 700);
+    cr_assert(strcmp(options.settings.transport, "tcp") == 0);
+    cr_assert(strcmp(options.settings.ssh, "ssh -p 22") == 0);
+    cr_assert(options.bind == KOLO_BIND_NONE);
+    cr_assert(options.settings.source[KOLO_SET_PEER_TIMEOUT] == KOLO_FROM_OPTION);
+    kolo_options_fini(&options);
+}
+
+Test(options, forwards_variables)
+{
+    struct kolo_options options;
+    cr_assert(PARSE(&options, "-x", "A=1", "--env=B=", "prog") == KOLO_OK);
+    cr_assert(options.forward.count == 2);
+    cr_assert(strcmp(options.forward.at[0], "A=1") == 0);
+    cr_assert(strcmp(options.forward.at[1], "B=") == 0);
+    kolo_options_fini(&options);
+}
+
+Test(options, refuses)
+{
+    static const char *const bad[][3] = {{"-np", NULL},
+                                         {"-np", "0", "p"},
+                                         {"-np", "-1", "p"},
+                                         {"-np", "1 ", "p"},
+                                         {"-np", "1048577", "p"},
+                                         {"--nope", "p"},
+                                         {"---np", "1", "p"},
+                                         {"-vv", "p"},
+                                         {"--verbose=1", "p"},
+                                         {"--set", "X", "p"},
+                                         {"--set", "=1", "p"},
+                                         {"--set", "NOPE=1", "p"},
+                                         {"--set", "TIMEOUT=x", "p"},
+                                         {"--timeout", "x", "p"},
+                                         {"--bind", "l3", "p"},
+                                         {"-x", "", "p"},
+                                         {"-x", "=1", "p"},
+                                         {"--agent", "rel", "p"},
+                                         {"-np", "2"},
+                                         {"--", NULL}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct kolo_options options;
+        const char *words[4] = {bad[i][0], bad[i][1], bad[i][2], NULL};
+        cr_assert(parse(&options, words) < 0, "%s %s", bad[i][0], bad[i][1] ? bad[i][1] : "");
+        cr_assert(kolo_error_detail()[0] != '\0', "%s", bad[i][0]);
+        kolo_options_fini(&options);
+    }
+}
+
+Test(options, a_bad_environment_is_an_error)
+{
+    struct kolo_options options;
+    char bad[] = "KOLO_TIMEOUT=soon", program[] = "p";
+    char *const environment[] = {bad, NULL};
+    char *const argv[] = {program, NULL};
+    cr_assert(kolo_options_parse(argv, environment, NULL, &options) == KOLO_ERR_CONFIG);
+    cr_assert(strstr(kolo_error_detail(), "KOLO_TIMEOUT"), "%s", kolo_error_detail());
+    kolo_options_fini(&options);
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starting processes, finding programs, and finding what came of processes (tree.c).
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "launcher/spawn.h"
+
+static kolo_status start(const char *path, const char *cwd, const char *script, int out, pid_t *pid,
+                         int *error)
+{
+    static char sh[] = "sh", dash_c[] = "-c", text[256];
+    strncpy(text, script, sizeof text - 1);
+    char *argv[] = {sh, dash_c, text, NULL};
+    struct kolo_spawn spawn = {.path = path,
+                               .argv = argv,
+                               .env = environ,
+                               .cwd = cwd,
+                               .fds = {-1, out, -1},
+                               .death_signal = SIGKILL};
+    return kolo_spawn(&spawn, pid, error);
+}
+
+static int status_of(pid_t pid)
+{
+    int status = 0;
+    cr_assert(waitpid(pid, &status, 0) == pid);
+    return status;
+}
+
+Test(spawn, runs_with_clean_signals_and_streams, .timeout = 20)
+{
+    int ends[2], error;
+    pid_t pid;
+    char text[64] = "";
+    (void)signal(SIGPIPE, SIG_IGN);
+    cr_assert(kolo_pipe(ends) == KOLO_OK);
+    cr_assert(start("/bin/sh", "/", "pwd; ls /proc/self/fd | wc -l; kill -PIPE $$; echo no",
+                    ends[1], &pid, &error) == KOLO_OK);
+    close(ends[1]);
+    int status = status_of(pid);
+    cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE, "SIGPIPE was ignored");
+    ssize_t got = read(ends[0], text, sizeof text - 1);
+    cr_assert(got > 0 && strcmp(text, "/\n4\n") == 0, "'%s'", text); /* 0, 1, 2 and ls's own */
+    close(ends[0]);
+}
+
+Test(spawn, says_what_failed, .timeout = 20)
+{
+    pid_t pid;
+    int error;
+    cr_assert(start("/no/such/program", NULL, "", -1, &pid, &error) == KOLO_ERR_SYSTEM);
+    cr_assert(error == ENOENT && strstr(kolo_error_detail(), "/no/such/program"), "%s",
+              kolo_error_detail());
+    cr_assert(start("/bin/sh", "/no/folder", "", -1, &pid, &error) == KOLO_ERR_SYSTEM);
+    cr_assert(error == ENOENT && strstr(kolo_error_detail(), "/no/folder"), "%s",
+              kolo_error_detail());
+    cr_assert(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD, "a child was left");
+}
+
+Test(spawn, finds_programs)
+{
+    char found[256];
+    int error = 0;
+    cr_assert(kolo_program_find("sh", "/", "/nowhere:/bin", found, sizeof found, &error) ==
+              KOLO_OK);
+    cr_assert(strcmp(found, "/bin/sh") == 0, "%s", found);
+    cr_assert(kolo_program_find("bin/sh", "/", "", found, sizeof found, &error) == KOLO_OK);
+    cr_assert(kolo_program_find("/bin/sh", "/nowhere", "", found, sizeof found, &error) == KOLO_OK);
+    cr_assert(strcmp(found, "/bin/sh") == 0, "%s", found);
+    cr_assert(kolo_program_find("no-such", "/", "/bin", found, sizeof found, &error) < 0);
+    cr_assert(error == ENOENT);
+    cr_assert(kolo_program_find("/etc/passwd", "/", "/bin", found, sizeof found, &error) < 0);
+    cr_assert(error == EACCES);
+    cr_assert(kolo_program_find("/etc", "/", "/bin", found, sizeof found, &error) < 0);
+    cr_assert(error == EACCES);
+}
+
+Test(spawn, the_tree_finds_orphans_in_their_own_sessions, .timeout = 30)
+{
+    pid_t pid;
+    int error, living = 0;
+    cr_assert(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+    cr_assert(start("/bin/sh", NULL, "setsid sleep 60 & (setsid sleep 60 &) ; sleep 60 & exit 0",
+                    -1, &pid, &error) == KOLO_OK);
+    (void)status_of(pid);
+    for (int i = 0; i < 200 && living != 3; i++) { /* setsid and sleep are being executed */
+        living = kolo_tree_signal(getpid(), 0);
+        (void)poll(NULL, 0, 10);
+    }
+    cr_assert(living == 3, "%d", living);
+    cr_assert(kolo_tree_signal(getpid(), SIGKILL) == 3);
+    for (int i = 0; i < 3; i++)
+        cr_assert(waitpid(-1, NULL, 0) > 0);
+    cr_assert(kolo_tree_signal(getpid(), 0) == 0);
+}

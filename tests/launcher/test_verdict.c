@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who is blamed: by evidence, not by who reports first.
+#include <signal.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "launcher/verdict.h"
+
+enum { SIZE = 6 };
+
+static struct kolo_verdict *six_ranks(void)
+{
+    struct kolo_verdict *verdict = NULL;
+    cr_assert(kolo_verdict_create(SIZE, &verdict) == KOLO_OK);
+    for (int rank = 0; rank < SIZE; rank++)
+        kolo_verdict_started(verdict, rank, rank < 3 ? "host1" : "host2", 100 + (uint32_t)rank);
+    return verdict;
+}
+
+static bool end(struct kolo_verdict *verdict, int rank, int number, int status, int64_t when_ns)
+{
+    struct kolo_outcome outcome = {.rank = (uint32_t)rank,
+                                   .pid = 100 + (uint32_t)rank,
+                                   .signal = (uint32_t)number,
+                                   .status = (uint32_t)status,
+                                   .age_ms = 12340};
+    return kolo_verdict_ended(verdict, &outcome, when_ns);
+}
+
+static void expect(struct kolo_verdict *verdict, int status, const char *line)
+{
+    char text[2048];
+    int got = kolo_verdict_finish(verdict, text, sizeof text);
+    cr_assert(got == status, "status %d: %s", got, text);
+    cr_assert(strcmp(text, line) == 0, "'%s'", text);
+    kolo_verdict_destroy(verdict);
+}
+
+Test(verdict, success)
+{
+    struct kolo_verdict *verdict = six_ranks();
+    for (int rank = 0; rank < SIZE; rank++) {
+        kolo_verdict_left(verdict, rank);
+        cr_assert(!end(verdict, rank, 0, 0, rank));
+    }
+    expect(verdict, 0, "");
+}
+
+Test(verdict, the_first_end_is_named)
+{
+    struct kolo_verdict *verdict = six_ranks();
+    cr_assert(end(verdict, 5, SIGKILL, 0, 10));
+    cr_assert(end(verdict, 0, 0, 1, 20));
+    expect(
+        verdict, 137,
+        "rank 5 (host2, pid 105) was killed by signal 9 (SIGKILL) after 12.3 s; the job was ended");
+}
+
+Test(verdict, a_lost_connection_is_earlier_evidence)
+{
+    struct kolo_verdict *verdict = six_ranks();
+    kolo_verdict_lost(verdict, 4, 10);
+    cr_assert(end(verdict, 0, 0, 1, 20));
+    cr_assert(end(verdict, 4, SIGSEGV, 0, 30));
+    expect(verdict, 139,
+           "rank 4 (host2, pid 104) was killed by signal 11 (SIGSEGV) after 12.3 s; the job was "
+           "ended");
+}
+
+Test(verdict, a_deserter_is_named_with_who_failed_of_it)
+{
+    struct kolo_verdict *verdict = six_ranks();
+    kolo_verdict_lost(verdict, 2, 10);
+    cr_assert(!end(verdict, 2, 0, 0, 11));
+    cr_assert(kolo_verdict_is_deserter(verdict, 2));
+    cr_assert(end(verdict, 1, 0, 7, 20));
+    expect(verdict, 7,
+           "rank 2 (host1, pid 102) exited with status 0 without kolo_finalize, then rank 1 "
+           "(host1, pid 101) exited with status 7 after 12.3 s; the job was ended");
+}
+
+Test(verdict, deserters_alone_are_no_failure)
+{
+    struct kolo_verdict *verdict = six_ranks();
+    for (int rank = 0; rank < SIZE; rank++) {
+        kolo_verdict_lost(verdict, rank, rank);
+        cr_assert(!end(verdict, rank, 0, 0, rank));
+    }
+    expect(verdict, 0, "");
+}
+
+Test(verdict, the_earliest_trouble_counts)
+{
+    struct kolo_verdict *verdict = six_ranks();
+    kolo_verdict_trouble(verdict, 50, 124, "too late");
+    kolo_verdict_trouble(verdict, 60, 130, "a signal");
+    cr_assert(end(verdict, 1, SIGTERM, 0, 70));
+    expect(verdict, 124, "too late");
+}
+
+Test(verdict, a_silent_host_was_lost_before_others_noticed)
+{
+    struct kolo_verdict *verdict = six_ranks();
+    cr_assert(end(verdict, 0, 0, 1, 100));
+    kolo_verdict_trouble(verdict, 40, 255, "host host2 was silent for %.1f s", 2.1);
+    expect(verdict, 255, "host host2 was silent for 2.1 s");
+}
+
+Test(verdict, a_rank_that_failed_before_the_trouble_counts)
+{
+    struct kolo_verdict *verdict = six_ranks();
+    cr_assert(end(verdict, 3, 0, 3, 10));
+    kolo_verdict_trouble(verdict, 20, 255, "host lost");
+    expect(verdict, 3,
+           "rank 3 (host2, pid 103) exited with status 3 after 12.3 s; the job was ended");
+}
+
+Test(verdict, ignores_ranks_that_are_none)
+{
+    struct kolo_verdict *verdict = six_ranks();
+    kolo_verdict_lost(verdict, SIZE, 1);
+    kolo_verdict_left(verdict, -1);
+    kolo_verdict_started(verdict, 1 << 30, "x", 1);
+    cr_assert(!end(verdict, SIZE, SIGKILL, 0, 1));
+    cr_assert(!kolo_verdict_has_ended(verdict, SIZE) && !kolo_verdict_is_deserter(verdict, -1));
+    cr_assert(end(verdict, 0, 0, 2, 5) && !end(verdict, 0, 0, 9, 6), "the second end is ignored");
+    expect(verdict, 2,
+           "rank 0 (host1, pid 100) exited with status 2 after 12.3 s; the job was ended");
+}

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # consumer.sh BUILD COMPILER: installs into an empty place, moves it, and builds and runs a program outside the tree
-# against it, found by pkg-config and by find_package.
+# against it, found by pkg-config and by find_package; then the README's program with the README's commands.
 set -eu
-build=$1 cc=$2
+build=$1 cc=$2 source=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 DESTDIR=$work/stage cmake --install "$build" --prefix /usr >/dev/null
@@ -45,5 +45,11 @@ cmake -S "$work" -B "$work/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="
     -DCMAKE_C_FLAGS="${flags[*]}" >"$work/log" 2>&1 && cmake --build "$work/build" >>"$work/log" 2>&1 ||
     { cat "$work/log"; exit 1; }
 [[ $("$work/build/two") == 3 ]] || { echo "FAIL: the program found by find_package"; exit 1; }
-"$work/kolo/bin/kolorun" --version >/dev/null
-echo "installed, moved, found twice"
+
+# The README's program, as it stands there, and its commands.
+sed -n '/^```c$/,/^```$/{/^```/d;p}' "$source/README.md" >"$work/program.c"
+"$cc" "${flags[@]}" -Wall -Wextra -Werror "$work/program.c" -o "$work/program" "${found[@]}" -Wl,-rpath,"$lib"
+[[ $("$work/program") == "rank 0 of 1: 1" ]] || { echo "FAIL: the README's program alone"; exit 1; }
+ranks=$("$work/kolo/bin/kolorun" -np 3 "$work/program" | sort)
+[[ $ranks == "$(printf '[%d] rank %d of 3: 3\n' 0 0 1 1 2 2)" ]] || { echo "FAIL: the README's program on 3 ranks: $ranks"; exit 1; }
+echo "installed, moved, found twice; the README's program runs"

@@ -128,6 +128,10 @@ static kolo_status find_pair(struct kolo_inproc_port *port, int peer,
         port->offered = NULL;
         return KOLO_OK;
     }
+    /* A peer that sent and closed is in the table no more, but what it sent is here. */
+    *pair_out = kolo_inproc_take(port, peer);
+    if (*pair_out != NULL)
+        return KOLO_OK;
     const struct kolo_address *address = NULL;
     const struct kolo_peer *theirs = kolo_endpoint_peer(port->base.endpoint, peer);
     for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++)

@@ -138,19 +138,26 @@ void kolo_inproc_pair_close(struct kolo_inproc_pair *pair, int side)
     kolo_inproc_ring(pair->ports[1 - side]);
 }
 
-/* The pair that @p theirs made for us, out of our list; held: our mutex. */
-static struct kolo_inproc_pair *take_incoming(struct kolo_inproc_port *ours,
-                                              const struct kolo_inproc_port *theirs)
+/* The pair that rank @p peer made for us, out of our list; held: our mutex. */
+static struct kolo_inproc_pair *take_incoming(struct kolo_inproc_port *ours, int peer)
 {
     for (struct kolo_inproc_pair **at = &ours->incoming; *at != NULL; at = &(*at)->next) {
         struct kolo_inproc_pair *pair = *at;
-        if (pair->ports[1 - kolo_inproc_side(pair, ours)] != theirs)
+        if (pair->ports[1 - kolo_inproc_side(pair, ours)]->rank != peer)
             continue;
         *at = pair->next;
         pair->next = NULL;
         return pair;
     }
     return NULL;
+}
+
+struct kolo_inproc_pair *kolo_inproc_take(struct kolo_inproc_port *ours, int peer)
+{
+    pthread_mutex_lock(&ours->mutex);
+    struct kolo_inproc_pair *pair = take_incoming(ours, peer);
+    pthread_mutex_unlock(&ours->mutex);
+    return pair;
 }
 
 /* Takes the pair that @p theirs made, or makes one and puts it into their list. NULL with
@@ -162,7 +169,7 @@ struct kolo_inproc_pair *kolo_inproc_join(struct kolo_inproc_port *ours,
     struct kolo_inproc_port *higher = lower == ours ? theirs : ours;
     pthread_mutex_lock(&lower->mutex);
     pthread_mutex_lock(&higher->mutex);
-    struct kolo_inproc_pair *pair = take_incoming(ours, theirs);
+    struct kolo_inproc_pair *pair = take_incoming(ours, theirs->rank);
     if (pair == NULL && theirs->is_closed) {
         *status_out = kolo_fail(KOLO_ERR_CONNECT, "rank %d, a thread of this process, has closed",
                                 theirs->rank);

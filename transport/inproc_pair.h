@@ -71,6 +71,9 @@ void kolo_inproc_pair_unref(struct kolo_inproc_pair *pair);
 int kolo_inproc_side(const struct kolo_inproc_pair *pair, const struct kolo_inproc_port *port);
 /** Tells the other side that nothing moves any more on ours. */
 void kolo_inproc_pair_close(struct kolo_inproc_pair *pair, int side);
+/** Takes the pair that rank @p peer made, also when that rank has closed since; NULL: it made none.
+ */
+struct kolo_inproc_pair *kolo_inproc_take(struct kolo_inproc_port *ours, int peer);
 /** Takes the pair that @p theirs made, or makes one and puts it into their list. NULL with
  * *status_out set. */
 struct kolo_inproc_pair *kolo_inproc_join(struct kolo_inproc_port *ours,

@@ -8,14 +8,11 @@ set(KOLO_GENERATED_transport "")
 set(KOLO_TRANSPORTS inproc shm tcp)
 set(KOLO_MEMORY_KINDS host)
 
-# kolo_backend_table(FOLDER FILE HEADER TYPE ARRAY PREFIX names...): writes a NULL-terminated array of pointers.
-function(kolo_backend_table folder file header type array prefix)
+# kolo_backend_table(FILE HEADER TYPE ARRAY PREFIX names...): writes a NULL-terminated array of pointers.
+function(kolo_backend_table file header type array prefix)
     set(declarations "")
     set(entries "")
     foreach(name ${ARGN})
-        if(NOT EXISTS ${CMAKE_SOURCE_DIR}/${folder}/${name}.c)
-            continue()
-        endif()
         string(APPEND declarations "extern const struct ${type} ${prefix}${name};\n")
         string(APPEND entries "    &${prefix}${name},\n")
     endforeach()
@@ -30,9 +27,9 @@ ${entries}    0,
 ")
 endfunction()
 
-kolo_backend_table(transport transports.c transport/link.h kolo_transport kolo_transports kolo_transport_ ${KOLO_TRANSPORTS})
+kolo_backend_table(transports.c transport/link.h kolo_transport kolo_transports kolo_transport_ ${KOLO_TRANSPORTS})
 list(APPEND KOLO_GENERATED_transport ${CMAKE_BINARY_DIR}/generated/transports.c)
-kolo_backend_table(memory memory_kinds.c memory/memory.h kolo_memory_ops kolo_memory_kinds kolo_memory_ ${KOLO_MEMORY_KINDS})
+kolo_backend_table(memory_kinds.c memory/memory.h kolo_memory_ops kolo_memory_kinds kolo_memory_ ${KOLO_MEMORY_KINDS})
 list(APPEND KOLO_GENERATED_memory ${CMAKE_BINARY_DIR}/generated/memory_kinds.c)
 
 # What is not in this build, and why: kolo_left_out[] of base/build.h.

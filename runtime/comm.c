@@ -40,6 +40,11 @@ kolo_status kolo_comm_create(struct kolo_comm **comm_out)
         return status;
     }
     int error = pthread_mutex_init(&comm->lock, NULL);
+    if (error == 0) {
+        error = pthread_mutex_init(&comm->news_lock, NULL);
+        if (error != 0)
+            pthread_mutex_destroy(&comm->lock);
+    }
     if (error != 0) {
         pthread_cond_destroy(&comm->changed);
         pthread_cond_destroy(&comm->thread_wake);
@@ -82,6 +87,7 @@ kolo_status kolo_comm_destroy(struct kolo_comm *comm, kolo_deadline deadline)
     kolo_free_memory(comm->memory_kinds);
     kolo_free_memory(comm->left_out);
     pthread_mutex_destroy(&comm->lock);
+    pthread_mutex_destroy(&comm->news_lock);
     pthread_cond_destroy(&comm->changed);
     pthread_cond_destroy(&comm->thread_wake);
     explicit_bzero(&comm->settings, sizeof(comm->settings));

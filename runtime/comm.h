@@ -92,7 +92,9 @@ struct kolo_comm {
     int local_rank, local_size;
     /* ---- */
     pthread_mutex_t lock;
-    pthread_cond_t changed;     /* a request ended, or the progressor's place is free */
+    pthread_mutex_t news_lock;  /* what waiters sleep on; taken after `lock` by who has news */
+    pthread_cond_t changed;     /* a request or question ended, or the progressor's place is free */
+    uint64_t news;              /* counts them; changed with both locks held */
     pthread_cond_t thread_wake; /* for the progress thread */
     atomic_int wanting;         /* threads that wait for the lock */
     bool has_progressor, is_sleeping;
@@ -171,6 +173,8 @@ bool kolo_engine_wait(struct kolo_comm *comm, const kolo_status *status, kolo_de
 void kolo_engine_poll(struct kolo_comm *comm);
 /** Wakes whoever sleeps, because there is something new. Held: lock. */
 void kolo_engine_notify(struct kolo_comm *comm);
+/** Something ended: whoever waits without being the progressor shall look. Held: lock. */
+void kolo_engine_news(struct kolo_comm *comm);
 /** Starts the progress thread if there is none. Held: lock. */
 kolo_status kolo_engine_start_thread(struct kolo_comm *comm) KOLO_NODISCARD;
 void kolo_engine_stop_thread(struct kolo_comm *comm);

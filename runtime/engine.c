@@ -102,28 +102,53 @@ static void progress(struct kolo_comm *comm, const kolo_status *status, kolo_dea
     }
 }
 
-/** Waits until another thread has news. */
+/** Waits until another thread has news. The wait has a lock of its own, and comes back by
+ * kolo_comm_enter: a progressor that is busy would keep the lock from a condition's waiter. */
 static void wait_for_news(struct kolo_comm *comm, kolo_deadline deadline)
 {
     struct timespec until = {.tv_sec = (time_t)(deadline / 1000000000),
                              .tv_nsec = (long)(deadline % 1000000000)};
+    uint64_t seen = comm->news;
+    int error = 0;
     comm->waiting++;
     if (comm->is_sleeping)
         kolo_endpoint_wake(comm->endpoint); /* the progress thread makes room */
-    if (deadline == KOLO_NEVER)
-        pthread_cond_wait(&comm->changed, &comm->lock);
-    else
-        pthread_cond_timedwait(&comm->changed, &comm->lock, &until);
+    kolo_comm_leave(comm);
+    pthread_mutex_lock(&comm->news_lock);
+    while (comm->news == seen && error == 0)
+        error = deadline == KOLO_NEVER
+                    ? pthread_cond_wait(&comm->changed, &comm->news_lock)
+                    : pthread_cond_timedwait(&comm->changed, &comm->news_lock, &until);
+    pthread_mutex_unlock(&comm->news_lock);
+    kolo_comm_enter(comm);
     comm->waiting--;
+}
+
+void kolo_engine_news(struct kolo_comm *comm)
+{
+    if (comm->waiting == 0)
+        return;
+    pthread_mutex_lock(&comm->news_lock);
+    comm->news++;
+    pthread_cond_broadcast(&comm->changed);
+    pthread_mutex_unlock(&comm->news_lock);
+}
+
+/** Somebody must take the place while there is something to do. */
+static void offer_place(struct kolo_comm *comm)
+{
+    if (comm->has_progressor)
+        return;
+    if (comm->waiting > 0)
+        kolo_engine_news(comm);
+    else if (comm->outstanding > 0 && comm->has_thread)
+        pthread_cond_signal(&comm->thread_wake);
 }
 
 static void release(struct kolo_comm *comm)
 {
     comm->has_progressor = false;
-    if (comm->waiting > 0)
-        pthread_cond_broadcast(&comm->changed);
-    else if (comm->outstanding > 0 && comm->has_thread)
-        pthread_cond_signal(&comm->thread_wake);
+    offer_place(comm);
 }
 
 bool kolo_engine_wait(struct kolo_comm *comm, const kolo_status *status, kolo_deadline deadline)
@@ -139,6 +164,7 @@ bool kolo_engine_wait(struct kolo_comm *comm, const kolo_status *status, kolo_de
         if (*status == KOLO_AGAIN && kolo_deadline_passed(deadline))
             break;
     }
+    offer_place(comm); /* the progress thread may have made room for us, who give up */
     return *status != KOLO_AGAIN;
 }
 

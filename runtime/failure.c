@@ -116,7 +116,7 @@ void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text
             lists[i]->first->fell_with_comm = true;
             kolo_request_end(lists[i]->first, status);
         }
-    pthread_cond_broadcast(&comm->changed);
+    kolo_engine_news(comm);
     if (comm->is_sleeping)
         kolo_endpoint_wake(comm->endpoint);
 }
@@ -226,6 +226,12 @@ static void on_store_lost(void *context)
                       is_launched ? comm->settings.launcher : "rank 0, which serves it,");
 }
 
+/** Who asked may wait while another thread is the progressor. */
+static void on_store_answered(void *context)
+{
+    kolo_engine_news(context);
+}
+
 void kolo_comm_events(struct kolo_comm *comm, struct kolo_endpoint_events *endpoint_out,
                       struct kolo_store_client_events *store_out)
 {
@@ -235,8 +241,11 @@ void kolo_comm_events(struct kolo_comm *comm, struct kolo_endpoint_events *endpo
                                                   .aborted = on_aborted,
                                                   .left = on_left,
                                                   .down = on_down};
-    *store_out = (struct kolo_store_client_events){
-        .context = comm, .failed = on_store_failed, .left = on_store_left, .lost = on_store_lost};
+    *store_out = (struct kolo_store_client_events){.context = comm,
+                                                   .failed = on_store_failed,
+                                                   .left = on_store_left,
+                                                   .lost = on_store_lost,
+                                                   .answered = on_store_answered};
 }
 
 /* ---- timers ---- */

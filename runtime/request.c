@@ -63,8 +63,7 @@ void kolo_request_end(struct kolo_request *request, kolo_status status)
     request->status = status;
     if (request->is_async)
         comm->outstanding--;
-    if (comm->waiting > 0)
-        pthread_cond_broadcast(&comm->changed);
+    kolo_engine_news(comm);
 }
 
 void kolo_request_free(struct kolo_request *request)

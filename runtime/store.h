@@ -103,6 +103,8 @@ struct kolo_store_client_events {
     void (*left)(void *context, int rank);
     /** The connection to the server fell. */
     void (*lost)(void *context);
+    /** A call has ended. */
+    void (*answered)(void *context);
 };
 struct kolo_store_client;
 /** Connects (or uses @p fd >= 0, which needs no proof) and joins as @p self; blocks until all ranks

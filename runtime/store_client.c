@@ -46,6 +46,12 @@ static void end_call(struct kolo_store_call *call, kolo_status status, const cha
     call->status = status;
 }
 
+static void tell_answered(const struct kolo_store_client *client)
+{
+    if (!client->is_joining && client->events.answered)
+        client->events.answered(client->events.context);
+}
+
 static void end_all_calls(struct kolo_store_client *client, kolo_status status, const char *why)
 {
     while (client->calls) {
@@ -53,6 +59,7 @@ static void end_all_calls(struct kolo_store_client *client, kolo_status status, 
         client->calls = call->next;
         end_call(call, status, why);
     }
+    tell_answered(client);
 }
 
 static struct kolo_store_call *take_call(struct kolo_store_client *client, uint32_t id)
@@ -144,6 +151,7 @@ static kolo_status on_answer(struct kolo_store_client *client, struct kolo_reade
         call->value = kolo_calloc(bytes, 1);
         if (!call->value) {
             end_call(call, KOLO_ERR_NO_MEMORY, kolo_error_detail());
+            tell_answered(client);
             return KOLO_OK;
         }
         memcpy(call->value, value, bytes);
@@ -151,6 +159,7 @@ static kolo_status on_answer(struct kolo_store_client *client, struct kolo_reade
     call->bytes = bytes;
     call->sum = sum;
     end_call(call, code == KOLO_OK ? KOLO_OK : kolo_status_from_wire(code), why);
+    tell_answered(client);
     return KOLO_OK;
 }
 

@@ -2,9 +2,13 @@
 // The public key-value calls between ranks.
 #include <criterion/criterion.h>
 
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "tests/support/world.h"
 
@@ -109,4 +113,50 @@ Test(kv, one_mebibyte, .timeout = 60)
     struct world world = {.size = 4};
     kolo_status status = world_run(&world, big_value, NULL);
     cr_assert(status == KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+struct beside {
+    struct kolo_comm *comm;
+    atomic_bool has_answer;
+    kolo_status status;
+};
+
+static void *ask(void *argument)
+{
+    struct beside *beside = argument;
+    for (int i = 0; i < 50 && beside->status == KOLO_OK; i++)
+        beside->status = kolo_kv_add(beside->comm, "beside", 1, NULL);
+    beside->has_answer = true;
+    return NULL;
+}
+
+/** Rank 0 is in a barrier that rank 1 enters only after rank 0's other thread has its answers. */
+static kolo_status ask_beside(struct kolo_comm *comm, void *argument)
+{
+    struct beside *beside = argument;
+    struct timespec pause = {.tv_nsec = 1000000};
+    pthread_t thread;
+    if (kolo_rank(comm) == 0) {
+        beside->comm = comm;
+        if (pthread_create(&thread, NULL, ask, beside) != 0)
+            return KOLO_ERR_SYSTEM;
+    }
+    for (int i = 0; kolo_rank(comm) == 1 && i < 20000 && !beside->has_answer; i++)
+        nanosleep(&pause, NULL);
+    bool is_late = kolo_rank(comm) == 1 && !beside->has_answer;
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    if (kolo_rank(comm) == 0)
+        pthread_join(thread, NULL);
+    WORLD_EXPECT(!is_late, "no answer while another thread was in a barrier");
+    return status == KOLO_OK && kolo_rank(comm) == 0 ? beside->status : status;
+}
+
+Test(kv, beside_a_collective, .timeout = 60)
+{
+    for (int i = 0; world_transports[i] != NULL; i++) {
+        struct beside beside = {0};
+        struct world world = {.size = 2, .transport = world_transports[i]};
+        kolo_status status = world_run(&world, ask_beside, &beside);
+        cr_assert(status == KOLO_OK, "%s: %s", world_transports[i], world_cause(&world)->text);
+    }
 }

@@ -5,6 +5,7 @@
 #include <criterion/parameterized.h>
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,6 +153,60 @@ static kolo_status wait_with_a_deadline(struct kolo_comm *comm, void *argument)
 Test(submit, wait_deadline, .timeout = 60)
 {
     run("inproc", 2, wait_with_a_deadline, NULL);
+}
+
+enum { ROUNDS = 20, SEVERAL_STEPS = 1 << 16 };
+struct rounds {
+    _Atomic int given_up, done; /* rounds in which rank 0 has given up, rank 1 is done */
+};
+
+/** Until *counter is above @p than; says whether it is. */
+static bool comes(const _Atomic int *counter, int than)
+{
+    struct timespec pause = {.tv_nsec = 1000000};
+    for (int i = 0; i < 10000 && *counter <= than; i++)
+        nanosleep(&pause, NULL);
+    return *counter > than;
+}
+
+/** Rank 0 looks by kolo_wait(.., 0), which takes the place of the progress thread, then computes:
+ * the progress thread must have got its place back. */
+static kolo_status give_up_waiting(struct kolo_comm *comm, void *argument)
+{
+    struct rounds *rounds = argument;
+    float *data = calloc(SEVERAL_STEPS, sizeof(*data));
+    kolo_status status = KOLO_OK;
+    for (int i = 0; i < ROUNDS && status == KOLO_OK; i++) {
+        struct kolo_request *request = NULL;
+        if (kolo_rank(comm) == 1 && !comes(&rounds->given_up, i))
+            status = kolo_fail(KOLO_ERR_INTERNAL, "rank 0 still waits in round %d", i);
+        if (status == KOLO_OK)
+            status = kolo_allreduce(comm, data, data, SEVERAL_STEPS, KOLO_FLOAT32, KOLO_SUM, NULL,
+                                    kolo_rank(comm) == 0 ? &request : NULL);
+        if (status == KOLO_OK && kolo_rank(comm) == 0) {
+            for (int k = 0; k <= i % 3 && kolo_wait(&request, 0) == KOLO_AGAIN; k++)
+                ;
+            ++rounds->given_up;
+            if (!comes(&rounds->done, i))
+                status = kolo_fail(KOLO_ERR_INTERNAL, "nothing moved in round %d", i);
+        }
+        if (kolo_rank(comm) == 1)
+            ++rounds->done;
+        if (status == KOLO_OK)
+            status = kolo_wait(&request, -1);
+    }
+    free(data);
+    return status;
+}
+
+ParameterizedTestParameters(submit, giving_up)
+{
+    return cr_make_param_array(struct transport_param, params, 3);
+}
+ParameterizedTest(struct transport_param *param, submit, giving_up, .timeout = 60)
+{
+    struct rounds rounds = {0};
+    run(param->name, 2, give_up_waiting, &rounds);
 }
 
 static kolo_status leave_outstanding(struct kolo_comm *comm, void *argument)

@@ -29,7 +29,8 @@ kolo_status store_rank_join(struct store_rank *rank, int number, int size, int f
                             const struct kolo_place *places, size_t count,
                             const struct kolo_secret *secret, int timeout_ms)
 {
-    const struct kolo_store_client_events events = {rank, on_failed, on_left, on_lost};
+    const struct kolo_store_client_events events = {
+        .context = rank, .failed = on_failed, .left = on_left, .lost = on_lost};
     struct kolo_peer self = {0};
     kolo_identity_here(number, &self.identity);
     self.credit_bytes = 1 << 20;

@@ -91,6 +91,6 @@ foreach(name ${KOLO_REDUCE_VARIANTS})
         COMPILE_OPTIONS "-O3;${KOLO_REDUCE_FLAGS_${name}}")
 endforeach()
 list(TRANSFORM KOLO_REDUCE_VARIANTS PREPEND reduce_)
-kolo_backend_table(memory reduce_variants.c memory/reduce_variant.h kolo_reduce_variant kolo_reduce_variants kolo_
+kolo_backend_table(reduce_variants.c memory/reduce_variant.h kolo_reduce_variant kolo_reduce_variants kolo_
     ${KOLO_REDUCE_VARIANTS})
 list(APPEND KOLO_GENERATED_memory ${CMAKE_BINARY_DIR}/generated/reduce_variants.c)

@@ -4,8 +4,6 @@
 . "${BASH_SOURCE%/*}/common.sh"
 "$cluster" up 3 || { fail "the cluster does not come up"; finish; }
 hosts=host1:2,host2:2,host3:2
-kolo() { on host1 "$KOLORUN" "$@"; }
-export -f kolo on
 job() { # MARK STATUS ARGUMENTS...: in the foreground
     export KOLOTEST_MARK=$1-$$
     local want=$2

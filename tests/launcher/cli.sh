@@ -52,6 +52,10 @@ says err 'KOLO_TIMEOUTT.*did you mean KOLO_TIMEOUT\?'
 run 0 "$KOLORUN" --help
 says out '^usage: kolorun'
 says out '--oversubscribe'
+# Every option is in the manual.
+for option in $(grep -oE '^  --?[a-z-]+' "$work/out"); do
+    grep -qF -- "${option//-/\\-}" "${BASH_SOURCE%/*}/../../docs/kolorun.1" || fail "docs/kolorun.1 does not have $option"
+done
 run 0 "$KOLORUN" help
 run 0 "$KOLORUN" --version
 says out '^kolorun [0-9]+\.[0-9]+\.[0-9]+$'

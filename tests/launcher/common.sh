@@ -40,7 +40,7 @@ nobody_left() {
         [[ -z ${left// /} ]] && return
         read -rt 0.1 <> <(:) || true
     done
-    fail "left behind: $(for p in $left; do echo "$p $(tr '\0' ' ' <"/proc/$p/cmdline")"; done)"
+    fail "$1: left behind: $(for p in $left; do echo "$p $(tr '\0' ' ' <"/proc/$p/cmdline")"; done)"
 }
 # await SECONDS COMMAND...: until it succeeds.
 await() {

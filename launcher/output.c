@@ -63,14 +63,15 @@ static bool write_all(int fd, struct iovec *parts, int count)
     return true;
 }
 
-/* Takes up to a batch off the queue. Held: lock. */
+/* Takes up to a batch off the queue, which is not empty. Held: lock. */
 static struct chunk *take_batch(struct kolo_output *output, struct iovec parts[BATCH], int *count)
 {
-    struct chunk *first = output->queue, *last = NULL;
-    for (struct chunk *chunk = first; chunk && *count < BATCH; chunk = chunk->next) {
-        parts[(*count)++] = (struct iovec){.iov_base = chunk->data, .iov_len = chunk->bytes};
-        last = chunk;
-    }
+    struct chunk *first = output->queue, *last, *next = first;
+    do {
+        last = next;
+        parts[(*count)++] = (struct iovec){.iov_base = last->data, .iov_len = last->bytes};
+        next = last->next;
+    } while (next && *count < BATCH);
     output->queue = last->next;
     if (!output->queue)
         output->queue_end = &output->queue;

@@ -73,11 +73,27 @@ static const char *play(struct rank *rank, int round)
     return add.sum > 0 && add.sum <= RANKS * ROUNDS ? NULL : "the sum is wrong";
 }
 
+/** The victim must not die before every rank has had its answers. */
+static bool all_have_played(struct rank *rank)
+{
+    struct kolo_store_call call;
+    kolo_store_client_add(rank->client, "played", 1, &call);
+    if (wait_for(rank, &call) != KOLO_OK)
+        return false;
+    if (call.sum == RANKS)
+        kolo_store_client_set(rank->client, "all", "", 0, &call);
+    else if (rank->number == VICTIM)
+        kolo_store_client_get(rank->client, "all", true, &call);
+    return wait_for(rank, &call) == KOLO_OK;
+}
+
 static const char *end(struct rank *rank)
 {
     struct kolo_store_call call;
     char expected[32];
     kolo_deadline deadline = kolo_deadline_in_ms(SOON_MS);
+    if (!all_have_played(rank))
+        return "a call failed";
     if (rank->number == VICTIM) {
         (void)shutdown(rank->fd, SHUT_RDWR); /* as when it is killed */
         return NULL;

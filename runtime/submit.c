@@ -135,10 +135,13 @@ static kolo_status run_async(struct kolo_comm *comm, const struct kolo_task *tas
             kolo_engine_notify(comm);
         kolo_comm_leave(comm);
     }
-    if (status != KOLO_OK)
-        kolo_request_free(request);
-    else
+    if (status == KOLO_OK) {
         *task->request_out = request;
+        return KOLO_OK;
+    }
+    kolo_comm_enter(comm); /* the list of requests, which it is not in, is looked at */
+    kolo_request_free(request);
+    kolo_comm_leave(comm);
     return status;
 }
 

@@ -55,10 +55,18 @@ kolo_status kolo_comm_create(struct kolo_comm **comm_out)
     return KOLO_OK;
 }
 
+/** Held: lock. The neighbours let go of what they mapped. */
+static void tell_gone(void *context, uint64_t id)
+{
+    struct kolo_comm *comm = context;
+    if (comm->endpoint != NULL)
+        kolo_endpoint_span_gone(comm->endpoint, id);
+}
+
 static void free_scratch(struct kolo_comm *comm)
 {
     if (comm->scratch_in_heap)
-        (void)kolo_heap_free(comm->heap, comm->scratch, NULL, NULL); /* it is one of its spans */
+        (void)kolo_heap_free(comm->heap, comm->scratch, tell_gone, comm); /* it is its own */
     else
         kolo_free_memory(comm->scratch);
     comm->scratch = NULL;
@@ -74,6 +82,7 @@ kolo_status kolo_comm_destroy(struct kolo_comm *comm, kolo_deadline deadline)
     struct kolo_peer *peers = kolo_store_client_take_peers(comm->store); /* lent to the endpoint */
     kolo_store_client_close(comm->store, deadline); /* it lives on the endpoint's poller */
     kolo_status status = kolo_endpoint_close(comm->endpoint, deadline);
+    comm->endpoint = NULL;
     snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
     if (comm->own_store != NULL)
         kolo_store_thread_stop(comm->own_store, deadline);
@@ -176,14 +185,6 @@ kolo_status kolo_alloc(struct kolo_comm *comm, size_t bytes, void **memory_out)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_alloc: %s is NULL",
                          comm == NULL ? "comm" : "memory_out");
     return kolo_heap_alloc(comm->heap, bytes, memory_out);
-}
-
-/** Held: lock. The neighbours let go of what they mapped. */
-static void tell_gone(void *context, uint64_t id)
-{
-    struct kolo_comm *comm = context;
-    if (comm->endpoint != NULL)
-        kolo_endpoint_span_gone(comm->endpoint, id);
 }
 
 kolo_status kolo_free(struct kolo_comm *comm, void *memory)

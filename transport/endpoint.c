@@ -225,9 +225,9 @@ static kolo_status progress_poller(struct kolo_endpoint *endpoint, bool *moved)
     int ran = 0;
     kolo_status status = kolo_poller_dispatch(endpoint->poller, &ran);
     *moved |= ran > 0;
-    if (*kolo_poller_conns(endpoint->poller) != NULL)
-        atomic_store_explicit(&endpoint->next_timer, kolo_conn_expire(endpoint->poller),
-                              memory_order_relaxed);
+    /* also without any: one that was due may have been the last, and gone in dispatch */
+    atomic_store_explicit(&endpoint->next_timer, kolo_conn_expire(endpoint->poller),
+                          memory_order_relaxed);
     return status;
 }
 

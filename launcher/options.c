@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options end at the first word that is none, or after --. "-name VALUE", "--name VALUE" and
-// "--name=VALUE" mean the same; what tunes the library is a setting, and goes through the registry.
+// The words are taken apart by getopt_long_only, driven by one table that is also the help: "-name
+// VALUE", "--name VALUE" and "--name=VALUE" mean the same, and so does every beginning of a name
+// that is no other's. Options end at the first word that is none, or after --. What tunes the
+// library is a setting, and goes through the registry.
 #include <errno.h>
+#include <getopt.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,7 +186,7 @@ static kolo_status apply_print_settings(struct kolo_options *options, const char
     return KOLO_OK;
 }
 
-static const struct option {
+static const struct entry {
     const char *name, *alias; /* as written */
     const char *value;        /* NULL: takes none */
     const char *help;
@@ -222,40 +225,47 @@ static const struct option {
 };
 enum { OPTIONS = sizeof table / sizeof table[0] };
 
-/* Skips the dashes, as long as both forms have some: -np and --np are the same. */
+/* What getopt returns for the first of the table; characters and its own '?' and ':' are below. */
+enum { FIRST_VALUE = 256 };
+
 static const char *bare(const char *word)
 {
     return word + strspn(word, "-");
 }
 
-static bool is_named(const char *name, const char *word, size_t len)
+static size_t add_name(struct option *names, size_t count, const char *name, size_t index)
 {
-    if (!name)
-        return false;
-    if (name[2] == '\0') /* a letter */
-        return len == 2 && strncmp(name, word, len) == 0;
-    size_t dashes = (size_t)(bare(word) - word);
-    return dashes <= 2 && strlen(bare(name)) == len - dashes &&
-           strncmp(bare(name), bare(word), len - dashes) == 0;
+    if (name)
+        names[count++] =
+            (struct option){.name = bare(name),
+                            .has_arg = table[index].value ? required_argument : no_argument,
+                            .val = FIRST_VALUE + (int)index};
+    return count;
 }
 
-static const struct option *find_option(const char *word, size_t len)
+/* The table for getopt. Letters are names of one letter: so -np2 is no -n with the value "p2". */
+static void list_names(struct option names[2 * OPTIONS + 1])
 {
-    for (size_t i = 0; i < OPTIONS; i++)
-        if (is_named(table[i].name, word, len) || is_named(table[i].alias, word, len))
-            return &table[i];
-    return NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < OPTIONS; i++) {
+        count = add_name(names, count, table[i].name, i);
+        count = add_name(names, count, table[i].alias, i);
+    }
+    names[count] = (struct option){.name = NULL};
 }
 
-/* How many letters two words share at their beginning: enough for "did you mean". */
-static const struct option *nearest(const char *word)
+/* How many letters two words share at their beginning, and one more for a whole name: enough for
+ * "did you mean". */
+static const struct entry *nearest(const char *word)
 {
-    const struct option *best = NULL;
+    const struct entry *best = NULL;
     size_t most = 2;
     for (size_t i = 0; i < OPTIONS; i++) {
         const char *name = bare(table[i].name), *other = bare(word);
         size_t same = 0;
         while (name[same] && name[same] == other[same])
+            same++;
+        if (name[same] == '\0')
             same++;
         if (same <= most)
             continue;
@@ -267,32 +277,71 @@ static const struct option *nearest(const char *word)
 
 static kolo_status unknown_option(const char *word)
 {
-    const struct option *option = nearest(word);
+    const struct entry *entry = nearest(word);
     return kolo_fail(KOLO_ERR_INVALID, "unknown option '%s'%s%s%s; try 'kolorun --help'", word,
-                     option ? ", did you mean " : "", option ? option->name : "",
-                     option ? "?" : "");
+                     entry ? ", did you mean " : "", entry ? entry->name : "", entry ? "?" : "");
 }
 
-/* Applies the option at *argv, and moves on behind it and its value. */
-static kolo_status parse_option(struct kolo_options *options, char *const **argv)
+/* @p word is the beginning of no option, or of several: which, it says. */
+static kolo_status unclear_option(const char *word)
 {
-    const char *word = **argv;
-    size_t len = word[1] == '-' ? strcspn(word, "=") : strlen(word);
-    const struct option *option = find_option(word, len);
-    if (!option)
-        return unknown_option(word);
-    const char *value = word[len] == '=' ? word + len + 1 : NULL;
-    if (value && !option->value)
-        return kolo_fail(KOLO_ERR_INVALID, "option '%s' takes no value", option->name);
-    ++*argv;
-    if (option->value && !value) {
-        value = **argv;
-        if (!value)
-            return kolo_fail(KOLO_ERR_INVALID, "option '%s' needs a value: %s", word,
-                             option->value);
-        ++*argv;
+    char list[256] = "";
+    size_t len = strcspn(bare(word), "="), used = 0, count = 0;
+    for (size_t i = 0; i < OPTIONS && len > 0 && word[2] != '-'; i++) {
+        if (strncmp(bare(table[i].name), bare(word), len) != 0)
+            continue;
+        int put =
+            snprintf(list + used, sizeof list - used, "%s%s", count++ ? ", " : "", table[i].name);
+        if (put > 0 && used + (size_t)put < sizeof list)
+            used += (size_t)put;
     }
-    return option->apply(options, value);
+    if (count < 2)
+        return unknown_option(word);
+    return kolo_fail(KOLO_ERR_INVALID,
+                     "option '%s' is ambiguous: it may be any of %s; write one in full", word,
+                     list);
+}
+
+/* The option that getopt returned as @p got; @p word is the last word it took. */
+static kolo_status take_option(struct kolo_options *options, int got, const char *word)
+{
+    if (got == '?' && optopt < FIRST_VALUE)
+        return unclear_option(word);
+    const struct entry *entry = &table[(got < FIRST_VALUE ? optopt : got) - FIRST_VALUE];
+    if (got == '?')
+        return kolo_fail(KOLO_ERR_INVALID, "option '%s' takes no value", entry->name);
+    if (got == ':')
+        return kolo_fail(KOLO_ERR_INVALID, "option '%s' needs a value: %s", word, entry->value);
+    return entry->apply(options, optarg);
+}
+
+/* Leaves in *program_out where the program is. */
+static kolo_status take_options(struct kolo_options *options, char *const *argv,
+                                char *const **program_out)
+{
+    static char self[] = "kolorun"; /* getopt begins behind the name of the program */
+    struct option names[2 * OPTIONS + 1];
+    kolo_status status = KOLO_OK;
+    size_t count = 0;
+    int got;
+    while (argv[count])
+        count++;
+    if (count > INT_MAX - 2)
+        return kolo_fail(KOLO_ERR_INVALID, "%zu arguments are too many; give fewer", count);
+    char **words = kolo_calloc(count + 2, sizeof *words);
+    if (!words)
+        return KOLO_ERR_NO_MEMORY;
+    words[0] = self;
+    memcpy(words + 1, argv, count * sizeof *words);
+    list_names(names);
+    optind = 0; /* glibc: from the beginning, also when it was used before */
+    opterr = 0;
+    while ((got = getopt_long_only((int)count + 1, words, "+:", names, NULL)) != -1)
+        KOLO_TRY(take_option(options, got, words[optind - 1]));
+    *program_out = argv + optind - 1;
+out:
+    kolo_free_memory(words);
+    return status;
 }
 
 kolo_status kolo_options_parse(char *const *argv, char *const *environ_list,
@@ -304,15 +353,11 @@ kolo_status kolo_options_parse(char *const *argv, char *const *environ_list,
     *options_out = (struct kolo_options){.task = KOLO_TASK_RUN};
     kolo_settings_init(&options_out->settings);
     KOLO_TRY(kolo_settings_load(&options_out->settings, environ_list, unknown, NULL));
-    while (*argv && (*argv)[0] == '-' && (*argv)[1] != '\0' && strcmp(*argv, "--") != 0)
-        KOLO_TRY(parse_option(options_out, &argv));
-    if (*argv && strcmp(*argv, "--") == 0)
-        argv++;
-    options_out->program = argv;
+    KOLO_TRY(take_options(options_out, argv, &options_out->program));
     KOLO_TRY(kolo_bind_parse(options_out->settings.bind, &options_out->bind));
     if (options_out->hosts && options_out->hostfile)
         status = kolo_fail(KOLO_ERR_INVALID, "-H and --hostfile exclude each other; give one");
-    else if (options_out->task == KOLO_TASK_RUN && !*argv)
+    else if (options_out->task == KOLO_TASK_RUN && !*options_out->program)
         status = kolo_fail(KOLO_ERR_INVALID, "no program given; try 'kolorun --help'");
 out:
     return status;

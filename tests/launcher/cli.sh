@@ -16,6 +16,8 @@ wrong() {
 touch "$work/witness"
 wrong "unknown option '--oversubscibe', did you mean --oversubscribe\?" --oversubscibe rm "$work/witness"
 wrong "unknown option '-q'" -q rm "$work/witness"
+wrong "option '--no' is ambiguous: it may be any of --no-prefix, --no-stdin" --no rm "$work/witness"
+wrong "unknown option '-np2', did you mean -np\?" -np2 rm "$work/witness"
 wrong '-np 0' -np 0 rm "$work/witness"
 wrong '-np x' -np x rm "$work/witness"
 wrong '-np 2x' -np 2x rm "$work/witness"

@@ -26,7 +26,7 @@ static kolo_status parse(struct kolo_options *options, const char *const *words)
 Test(options, takes_every_spelling)
 {
     static const char *const spellings[][2] = {
-        {"-np", "5"}, {"--np", "5"}, {"-n", "5"}, {"--np=5", NULL}};
+        {"-np", "5"}, {"--np", "5"}, {"-n", "5"}, {"--np=5", NULL}, {"-np=5", NULL}};
     for (size_t i = 0; i < sizeof spellings / sizeof spellings[0]; i++) {
         struct kolo_options options;
         const char *first = spellings[i][0], *second = spellings[i][1];
@@ -49,6 +49,61 @@ Test(options, leaves_the_program_its_arguments)
     kolo_options_fini(&options);
     cr_assert(PARSE(&options, "-v", "--", "-odd-name") == KOLO_OK);
     cr_assert(options.verbose && strcmp(options.program[0], "-odd-name") == 0);
+    kolo_options_fini(&options);
+}
+
+Test(options, takes_the_beginning_of_a_name)
+{
+    struct kolo_options options;
+    cr_assert(PARSE(&options, "--over", "-verb", "--no-st", "--hostf=f", "prog") == KOLO_OK, "%s",
+              kolo_error_detail());
+    cr_assert(options.oversubscribe && options.verbose && options.no_input);
+    cr_assert(strcmp(options.hostfile, "f") == 0);
+    kolo_options_fini(&options);
+    /* A whole name is no beginning of another. */
+    cr_assert(PARSE(&options, "--host", "a", "--help", "prog") == KOLO_OK);
+    cr_assert(options.task == KOLO_TASK_HELP && strcmp(options.hosts, "a") == 0);
+    kolo_options_fini(&options);
+}
+
+Test(options, says_which_options_a_beginning_may_mean)
+{
+    static const char *const unclear[][3] = {{"--no", "--no-prefix", "--no-stdin"},
+                                             {"--hel", "--help-settings", "--help"},
+                                             {"-vv", NULL, NULL},
+                                             {"--no=x", "--no-prefix", "--no-stdin"},
+                                             {"--=x", NULL, NULL},
+                                             {"-np2", "-np", NULL},
+                                             {"-n2", NULL, NULL}};
+    for (size_t i = 0; i < sizeof unclear / sizeof unclear[0]; i++) {
+        struct kolo_options options;
+        const char *const *row = unclear[i];
+        cr_assert(PARSE(&options, row[0], "p") < 0, "%s", row[0]);
+        const char *detail = kolo_error_detail();
+        cr_assert(strstr(detail, row[0]), "%s: %s", row[0], detail);
+        cr_assert(!row[1] || strstr(detail, row[1]), "%s: %s", row[0], detail);
+        cr_assert(!row[2] || strstr(detail, row[2]), "%s: %s", row[0], detail);
+        cr_assert((strstr(detail, "ambiguous") != NULL) == (row[2] != NULL), "%s: %s", row[0],
+                  detail);
+        kolo_options_fini(&options);
+    }
+}
+
+Test(options, the_end_of_the_options)
+{
+    struct kolo_options options;
+    cr_assert(PARSE(&options, "-np", "2", "--", "--", "-v") == KOLO_OK);
+    cr_assert(!options.verbose && strcmp(options.program[0], "--") == 0);
+    cr_assert(strcmp(options.program[1], "-v") == 0 && !options.program[2]);
+    kolo_options_fini(&options);
+    cr_assert(PARSE(&options, "-", "-v", "--nope") == KOLO_OK);
+    cr_assert(!options.verbose && strcmp(options.program[0], "-") == 0);
+    cr_assert(strcmp(options.program[2], "--nope") == 0);
+    kolo_options_fini(&options);
+    /* A value may be what else would be the end, or an option. */
+    cr_assert(PARSE(&options, "--chdir", "--", "--env=A=-v", "p") == KOLO_OK);
+    cr_assert(strcmp(options.chdir, "--") == 0 && strcmp(options.program[0], "p") == 0);
+    cr_assert(strcmp(options.forward.at[0], "A=-v") == 0 && !options.verbose);
     kolo_options_fini(&options);
 }
 

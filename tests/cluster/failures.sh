@@ -87,20 +87,20 @@ under "$seconds" 3 "a host without power"
 says err '^kolorun: host(s)? host3: .*nothing was started$'
 
 # Hosts that cannot start the job: nothing is started anywhere.
-on host1 sh -c 'printf "#!/bin/sh\necho started\n" >/tmp/only-here; chmod +x /tmp/only-here; mkdir /tmp/folder'
-job program 127 -H host1:1,host2:1 /tmp/only-here
-says err "^kolorun: host host2: program '/tmp/only-here' in .*: No such file or directory; nothing was started$"
+on host1 sh -c 'printf "#!/bin/sh\necho started\n" >/run/only-here; chmod +x /run/only-here; mkdir /run/folder'
+job program 127 -H host1:1,host2:1 /run/only-here
+says err "^kolorun: host host2: program '/run/only-here' in .*: No such file or directory; nothing was started$"
 lines out 0
-job folder 126 -H host1:1,host2:1 --chdir /tmp/folder pwd
-says err "^kolorun: host host2: directory '/tmp/folder': No such file or directory; nothing was started$"
+job folder 126 -H host1:1,host2:1 --chdir /run/folder pwd
+says err "^kolorun: host host2: directory '/run/folder': No such file or directory; nothing was started$"
 job agent 255 -H host1:1,host2:1 --agent /no/such/kolorun true
 says err '^kolorun: host host2: cannot run /no/such/kolorun there: .*; install kolo at the same path, or give --agent'
 job name 255 -H host1:1,nosuchhost:1 true
 says err '^kolorun: host nosuchhost: cannot be reached by ssh: .*resolve'
-on host1 sh -c 'cp /etc/ssh/ssh_known_hosts /tmp/known; sed -i "s/^host2,[^ ]*/other/" /etc/ssh/ssh_known_hosts'
+on host1 sh -c 'cp /etc/ssh/ssh_known_hosts /run/known; sed -i "s/^host2,[^ ]*/other/" /etc/ssh/ssh_known_hosts'
 job hostkey 255 -H host1:1,host2:1 true
 says err '^kolorun: host host2: cannot be reached by ssh: .*[Vv]erification failed'
-on host1 cp /tmp/known /etc/ssh/ssh_known_hosts
+on host1 cp /run/known /etc/ssh/ssh_known_hosts
 job nokey 255 --ssh 'ssh -F none -o UserKnownHostsFile=/etc/ssh/ssh_known_hosts' -H host1:1,host2:1 true
 says err '^kolorun: host host2: cannot be reached by ssh: .*Permission denied'
 kill -STOP "$(pids_of host2 sshd | sort -n | head -1)"

@@ -109,6 +109,18 @@ void kolo_channel_watch(struct kolo_channel *channel, int64_t silence_ms)
     (void)uv_timer_start(&channel->beat, on_beat, 0, beat / LOOKS ? beat / LOOKS : 1);
 }
 
+void kolo_channel_rest(struct kolo_channel *channel)
+{
+    if (channel->is_open && !channel->has_ended)
+        (void)uv_timer_stop(&channel->beat);
+}
+
+void kolo_channel_resume(struct kolo_channel *channel)
+{
+    if (channel->silence_ms > 0)
+        kolo_channel_watch(channel, channel->silence_ms);
+}
+
 static void written(uv_write_t *request, int error)
 {
     struct write *write = request->data;

@@ -29,6 +29,11 @@ kolo_status kolo_channel_open(struct kolo_channel *channel, uv_loop_t *loop, int
                               bool wants_preamble) KOLO_NODISCARD;
 /** From here on the other end must be heard at least every @p silence_ms. */
 void kolo_channel_watch(struct kolo_channel *channel, int64_t silence_ms);
+/** Neither expects nor sends a heartbeat until it is resumed. The end of the channel is still seen.
+ */
+void kolo_channel_rest(struct kolo_channel *channel);
+/** Watches again, if it did before, from now on. */
+void kolo_channel_resume(struct kolo_channel *channel);
 /** Queues a frame; nothing if the channel ended. A failure ends the channel. */
 void kolo_channel_send(struct kolo_channel *channel, enum kolo_frame_type type, const void *body,
                        size_t bytes);

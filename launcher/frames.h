@@ -8,6 +8,9 @@
 //             <------------------------------ START      once every host is prepared
 //   STARTED per rank, OUTPUT, EXITED ------->
 //             <------------------------------ INPUT, CREDIT, SIGNAL, END
+//             <------------------------------ PAUSE      stop the ranks; no heartbeat from here on
+//   PAUSED ---------------------------------->           kolorun may stop itself
+//             <------------------------------ RESUME
 //   DONE ----------------------------------->            everything of the job is gone
 //   BEAT <---------------------------------> BEAT        silence means that the host is lost
 //
@@ -29,7 +32,7 @@ enum {
     KOLO_FRAME_BODY_MAX = 16 << 20,
     KOLO_PREAMBLE_BYTES = 16,
     KOLO_PREAMBLE_NOISE_MAX = 64 << 10,
-    KOLO_AGENT_PROTOCOL = 1
+    KOLO_AGENT_PROTOCOL = 2
 };
 
 #define KOLO_FRAME_MAP(X)                                                                          \
@@ -48,6 +51,9 @@ enum {
     X(CREDIT)   /* u32 bytes of output that were written */                                        \
     X(SIGNAL)   /* u32 signal, for the ranks' process groups */                                    \
     X(END)      /* kill everything at once */                                                      \
+    X(PAUSE)    /* u32 round: stop the ranks, expect no heartbeat until RESUME */                  \
+    X(PAUSED)   /* u32 round */                                                                    \
+    X(RESUME)   /* u32 round */                                                                    \
     X(BEAT)     /* nothing */
 
 enum kolo_frame_type {

@@ -24,6 +24,7 @@
 #include "launcher/job_spec.h"
 #include "launcher/meeting.h"
 #include "launcher/output.h"
+#include "launcher/pause.h"
 #include "launcher/remote.h"
 #include "launcher/verdict.h"
 
@@ -56,6 +57,7 @@ struct job {
     enum phase phase;
     uv_timer_t phase_timer, start_timer, job_timer;
     uv_signal_t child, signals[3];
+    struct kolo_pause pause;
     struct kolo_remote_config remote_config;
     struct kolo_remote *remotes;
     size_t called, calling, prepared, gone;
@@ -112,6 +114,7 @@ static void kill_all(struct job *job)
 {
     if (!enter(job, KILL, KILL_MS))
         return;
+    kolo_pause_forbid(&job->pause);
     (void)uv_timer_stop(&job->start_timer);
     for (size_t i = 0; i < job->hosts->count; i++)
         if (job->remotes[i].state != KOLO_REMOTE_GONE)
@@ -127,6 +130,7 @@ static void terminate(struct job *job)
 /* Something failed: the others may speak, then they are ended. */
 static void begin_end(struct job *job)
 {
+    kolo_pause_forbid(&job->pause);
     if (job->phase == STARTING)
         kill_all(job);
     else if (job->phase == RUNNING || job->phase == ASKED) {
@@ -246,6 +250,7 @@ static void start_all(struct job *job)
     if (!job->options->no_input &&
         kolo_input_create(&job->loop, STDIN_FILENO, on_input, job, &job->input) != KOLO_OK)
         kolo_output_print(job->streams[ERR], "kolorun: %s: rank 0 gets none", kolo_error_detail());
+    kolo_pause_allow(&job->pause);
 }
 
 static void on_prepared(void *context, struct kolo_remote *remote)
@@ -357,6 +362,8 @@ static kolo_status on_frame(void *context, enum kolo_frame_type type, struct kol
     if (type == KOLO_FRAME_WANTED) {
         if (job->input)
             kolo_input_taken(job->input, value);
+    } else if (type == KOLO_FRAME_PAUSED) {
+        kolo_pause_answered(&job->pause, remote, value);
     } else if (!is_of(remote, value)) {
         return kolo_fail(KOLO_ERR_PROTOCOL, "%s for rank %u", kolo_frame_text(type), value);
     } else if (type == KOLO_FRAME_STARTED) {
@@ -493,6 +500,7 @@ static void on_signal(uv_signal_t *handle, int number)
         job->exit_status = KOLO_EXIT_SIGNAL + number;
         uv_stop(&job->loop);
     } else if (job->phase == RUNNING) {
+        kolo_pause_forbid(&job->pause);
         (void)enter(job, ASKED, job->options->settings.exit_timeout_ms);
         signal_all(job, number);
     } else {
@@ -592,6 +600,7 @@ static kolo_status open_remotes(struct job *job)
         return KOLO_ERR_NO_MEMORY;
     for (size_t i = 0; i < job->hosts->count; i++)
         kolo_remote_init(&job->remotes[i], &job->remote_config, &job->hosts->at[i], (int)i);
+    kolo_pause_init(&job->pause, &job->loop, job->remotes, job->hosts->count);
     return KOLO_OK;
 }
 

@@ -56,6 +56,7 @@ struct worker {
     pid_t guardian;
     kolo_deadline deadline; /* of the state */
     int exit_status;
+    bool is_paused; /* the ranks are stopped */
 };
 
 static void move(struct worker *worker, enum state state, int64_t limit_ms)
@@ -112,12 +113,32 @@ static void reap(struct worker *worker, bool *nobody_out)
 
 static void on_tick(uv_timer_t *timer);
 
+/* The ranks stop, and with them what they started in their groups; who is ending is left alone. */
+static void pause_job(struct worker *worker, uint32_t round)
+{
+    if (worker->state < ENDING) {
+        worker->is_paused = true;
+        kolo_children_signal(worker->children, SIGSTOP);
+    }
+    kolo_channel_send_u32(&worker->channel, KOLO_FRAME_PAUSED, round);
+    kolo_channel_rest(&worker->channel);
+}
+
+static void resume(struct worker *worker)
+{
+    if (worker->is_paused)
+        kolo_children_signal(worker->children, SIGCONT);
+    worker->is_paused = false;
+    kolo_channel_resume(&worker->channel);
+}
+
 static void end(struct worker *worker, enum state state)
 {
     if (worker->state >= ENDING && state <= worker->state)
         return;
     move(worker, state, state == KILLING ? KILL_MS : TERM_MS);
     (void)kolo_tree_signal(getpid(), state == KILLING ? SIGKILL : SIGTERM);
+    resume(worker);
     if (!uv_is_closing((uv_handle_t *)&worker->tick))
         (void)uv_timer_start(&worker->tick, on_tick, 0, TICK_MS);
 }
@@ -273,6 +294,10 @@ static kolo_status on_frame(void *context, enum kolo_frame_type type, struct kol
         kolo_children_credit(worker->children, value);
     else if (type == KOLO_FRAME_SIGNAL && value < NSIG)
         kolo_children_signal(worker->children, (int)value);
+    else if (type == KOLO_FRAME_PAUSE)
+        pause_job(worker, value);
+    else if (type == KOLO_FRAME_RESUME)
+        resume(worker);
     else
         return kolo_fail(KOLO_ERR_PROTOCOL, "%s is not for an agent", kolo_frame_text(type));
     return KOLO_OK;

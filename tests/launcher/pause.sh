@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Ctrl-Z: a job is stopped for longer than its hosts may be silent, and goes on.
+. "${BASH_SOURCE%/*}/common.sh"
+
+state_of() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1; }
+# The ranks are the processes whose environment has the mark and a KOLO_RANK.
+ranks() {
+    local pid
+    for pid in $(marked "$KOLOTEST_MARK"); do
+        grep -qz '^KOLO_RANK=' "/proc/$pid/environ" 2>/dev/null && echo "$pid"
+    done
+}
+stopped() { # PID...
+    local pid
+    for pid; do [[ $(state_of "$pid") == T ]] || return 1; done
+}
+background() { # NAME COMMAND...
+    export KOLOTEST_MARK=$1-$$
+    shift
+    : >"$work/out"
+    KOLO_PEER_TIMEOUT=700ms "$KOLORUN" "$@" >"$work/out" 2>"$work/err" </dev/null &
+    launcher=$!
+}
+ended() { # STATUS
+    local got=0
+    wait "$launcher" || got=$?
+    [[ $got == "$1" ]] || { fail "$KOLOTEST_MARK: status $got instead of $1"; cat "$work/out" "$work/err"; }
+    nobody_left "$KOLOTEST_MARK"
+}
+up() { [[ $(grep -c '\] up' "$work/out") == "$1" ]]; }
+pass() { read -rt "$1" <> <(:) || true; } # the time is what is tested: silence for longer than is allowed
+
+# Stopped twice, each time for longer than KOLO_PEER_TIMEOUT, and over both transports: the job ends well.
+for transport in shm tcp; do
+    KOLO_TRANSPORT=$transport background "pause-$transport" -np 3 "$RANK_PROGRAM" loop 5
+    await 20 up 3
+    mapfile -t all < <(ranks)
+    [[ ${#all[@]} == 3 ]] || fail "$transport: ${#all[@]} ranks instead of 3"
+    for round in 1 2; do
+        kill -TSTP "$launcher"
+        await 5 stopped "$launcher" "${all[@]}" || fail "$transport: round $round: not all stopped"
+        pass 1.6
+        stopped "$launcher" "${all[@]}" || fail "$transport: round $round: not all stayed stopped"
+        kill -CONT "$launcher"
+        pass 0.3
+    done
+    ended 0
+    lines err 0
+done
+
+# What is stopped on the way: continued at once, or stopped before the ranks are there.
+background early -np 2 "$RANK_PROGRAM" loop 1
+kill -TSTP "$launcher"
+kill -CONT "$launcher"
+pass 0.2
+kill -CONT "$launcher"
+ended 0
+
+# kolorun dies while all are stopped: nothing is left. It gets a signal: the job ends by it once continued.
+background pause-kill -np 2 "$RANK_PROGRAM" loop 60
+await 20 up 2
+kill -TSTP "$launcher"
+await 5 stopped "$launcher"
+kill -9 "$launcher"
+ended 137 2>/dev/null
+background pause-term -np 2 "$RANK_PROGRAM" loop 60
+await 20 up 2
+kill -TSTP "$launcher"
+await 5 stopped "$launcher"
+kill -TERM "$launcher"
+kill -CONT "$launcher"
+ended 143
+
+# A rank that died while all were stopped is told once they go on.
+background pause-rank -np 3 "$RANK_PROGRAM" loop 60
+await 20 up 3
+mapfile -t all < <(ranks)
+kill -TSTP "$launcher"
+await 5 stopped "$launcher" "${all[@]}"
+kill -9 "${all[0]}"
+kill -CONT "$launcher"
+ended 137
+says err '^kolorun: rank [0-2] .* was killed by signal 9 \(SIGKILL\)'
+
+# Where the shell has no job control and ignores SIGTSTP, it stays ignored.
+export KOLOTEST_MARK=pause-ignored-$$
+(
+    trap '' TSTP
+    exec "$KOLORUN" -np 1 "$RANK_PROGRAM" loop 1 >"$work/out" 2>"$work/err" </dev/null
+) &
+launcher=$!
+await 20 up 1
+kill -TSTP "$launcher"
+ended 0
+finish

@@ -25,6 +25,10 @@ timed 137 kill-9 die 2 9
 says err '^kolorun: rank 2 \(localhost, pid [0-9]+\) was killed by signal 9 \(SIGKILL\) after [0-9.]+ s; the job was ended$'
 timed 134 abort die 0 6
 says err 'rank 0 .*SIGABRT'
+# A sanitizer's handler would end the rank with a report and a status of its own.
+ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}handle_segv=0 TSAN_OPTIONS=${TSAN_OPTIONS:+$TSAN_OPTIONS:}handle_segv=0 \
+    timed 139 segv die 1 11
+says err 'rank 1 .*SIGSEGV'
 timed 3 exit-3 exit 3 3
 says err 'rank 3 .* exited with status 3'
 timed 1 desert desert 1

@@ -274,7 +274,9 @@ static void on_failed(void *context, struct kolo_remote *remote, const char *why
 {
     struct job *job = context;
     const char *end = job->phase == STARTING ? "nothing was started" : "the job was ended";
-    kolo_verdict_trouble(job->verdict, remote->lost_ns, KOLO_EXIT_HOST, "%s; %s", why, end);
+    int64_t when_ns = kolo_verdict_evidence(job->verdict, remote->host->first_rank,
+                                            remote->host->ranks, remote->lost_ns);
+    kolo_verdict_trouble(job->verdict, when_ns, KOLO_EXIT_HOST, "%s; %s", why, end);
     for (int i = 0; i < remote->host->ranks && job->phase != STARTING; i++) {
         int rank = remote->host->first_rank + i;
         if (!kolo_verdict_has_ended(job->verdict, rank))

@@ -260,6 +260,14 @@ static bool try_again(struct kolo_remote *remote)
     return true;
 }
 
+/* The connection broke, but the host had been lost before: ssh noticed first. */
+static bool broke_after_silence(const struct kolo_remote *remote)
+{
+    int64_t allowed_ms = remote->channel.silence_ms;
+    return remote->channel_ended && allowed_ms > 0 &&
+           remote->broken_ns - remote->lost_ns > allowed_ms / 2 * 1000000;
+}
+
 static void conclude(struct kolo_remote *remote)
 {
     char why[KOLO_DETAIL_MAX] = "";
@@ -268,7 +276,7 @@ static void conclude(struct kolo_remote *remote)
     if (try_again(remote))
         return;
     bool has_failed = remote->state != KOLO_REMOTE_FINISHED && !remote->is_dismissed;
-    if (!remote->is_silent)
+    if (!remote->is_silent && !broke_after_silence(remote))
         remote->lost_ns = kolo_now_ns();
     if (has_failed && remote->state == KOLO_REMOTE_CALLING)
         describe_call(remote, why, sizeof why);
@@ -304,6 +312,7 @@ static void on_channel_end(void *context, kolo_status why)
     snprintf(remote->broken, sizeof remote->broken, "%s", kolo_error_detail());
     remote->is_silent = why == KOLO_ERR_TIMEOUT;
     remote->lost_ns = remote->channel.heard_ns;
+    remote->broken_ns = kolo_now_ns();
     if (why == KOLO_ERR_LINK)
         settle(remote);
     else

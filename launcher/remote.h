@@ -67,7 +67,8 @@ struct kolo_remote {
     int wait_status;
     uint32_t agent_pid;
     int64_t called_ns;
-    int64_t lost_ns; /* when it failed: now, or when a silent one was last heard */
+    int64_t lost_ns;   /* when it failed: now, or when a silent one was last heard */
+    int64_t broken_ns; /* when the channel ended */
     char agent_host[KOLO_HOST_MAX];
     char broken[256]; /* why the channel ended */
     size_t owed;      /* output written, credit not yet sent */

@@ -115,6 +115,19 @@ void kolo_verdict_trouble(struct kolo_verdict *verdict, int64_t when_ns, int exi
     va_end(arguments);
 }
 
+int64_t kolo_verdict_evidence(const struct kolo_verdict *verdict, int first_rank, int ranks,
+                              int64_t when_ns)
+{
+    for (int rank = first_rank; rank < first_rank + ranks; rank++) {
+        if (!is_rank(verdict, rank))
+            break;
+        const struct fate *fate = &verdict->fates[rank];
+        if (fate->was_lost && !fate->has_ended && !fate->has_left && fate->seen_ns < when_ns)
+            when_ns = fate->seen_ns;
+    }
+    return when_ns;
+}
+
 bool kolo_verdict_is_deserter(const struct kolo_verdict *verdict, int rank)
 {
     if (!is_rank(verdict, rank))

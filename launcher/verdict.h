@@ -24,6 +24,10 @@ bool kolo_verdict_ended(struct kolo_verdict *verdict, const struct kolo_outcome 
 void kolo_verdict_trouble(struct kolo_verdict *verdict, int64_t when_ns, int exit_status,
                           const char *format, ...) __attribute__((format(printf, 4, 5)));
 
+/** When the loss of a host with these ranks, noticed at @p when_ns, first showed: the connection of
+ * a rank whose end nobody reported may have fallen before. */
+int64_t kolo_verdict_evidence(const struct kolo_verdict *verdict, int first_rank, int ranks,
+                              int64_t when_ns);
 /** Ended with status 0, having been connected, without a goodbye. */
 bool kolo_verdict_is_deserter(const struct kolo_verdict *verdict, int rank);
 bool kolo_verdict_has_left(const struct kolo_verdict *verdict, int rank);

@@ -107,6 +107,20 @@ Test(verdict, a_silent_host_was_lost_before_others_noticed)
     expect(verdict, 255, "host host2 was silent for 2.1 s");
 }
 
+Test(verdict, the_ranks_of_a_lost_host_show_its_loss_first)
+{
+    struct kolo_verdict *verdict = six_ranks();
+    kolo_verdict_left(verdict, 3);
+    kolo_verdict_lost(verdict, 3, 5); /* it had said goodbye: no evidence */
+    kolo_verdict_lost(verdict, 4, 10);
+    cr_assert(end(verdict, 0, 0, 1, 20)); /* failed of it, before ssh noticed */
+    cr_assert(kolo_verdict_evidence(verdict, 0, 3, 30) == 30);
+    int64_t when_ns = kolo_verdict_evidence(verdict, 3, 3, 30);
+    cr_assert(when_ns == 10, "%lld", (long long)when_ns);
+    kolo_verdict_trouble(verdict, when_ns, 255, "host2 was lost");
+    expect(verdict, 255, "host2 was lost");
+}
+
 Test(verdict, a_rank_that_failed_before_the_trouble_counts)
 {
     struct kolo_verdict *verdict = six_ranks();

@@ -96,7 +96,8 @@ kolo_run_threads(int nranks, const struct kolo_config *config,
                  kolo_status (*rank_main)(struct kolo_comm *comm, void *arg), void *arg);
 
 /** Leaves: waits until what was sent has been taken over (KOLO_EXIT_TIMEOUT at most), tells the
- * peers, frees @p comm in every case. NULL is fine. Outstanding requests are cancelled.
+ * peers, frees @p comm in every case. NULL is fine. Outstanding requests are cancelled
+ *  and gone: they must not be waited for afterwards.
  *  @return KOLO_OK; ERR_TIMEOUT; on a communicator that had failed: KOLO_OK. */
 KOLO_API kolo_status kolo_finalize(struct kolo_comm *comm);
 

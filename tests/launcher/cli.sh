@@ -56,7 +56,7 @@ says out '^usage: kolorun'
 says out '--oversubscribe'
 # Every option is in the manual.
 for option in $(grep -oE '^  --?[a-z-]+' "$work/out"); do
-    grep -qF -- "${option//-/\\-}" "${BASH_SOURCE%/*}/../../docs/kolorun.1" || fail "docs/kolorun.1 does not have $option"
+    grep -qF -- "${option//-/\\-}" "${BASH_SOURCE%/*}/../../docs/man/kolorun.1" || fail "docs/man/kolorun.1 does not have $option"
 done
 run 0 "$KOLORUN" help
 run 0 "$KOLORUN" --version

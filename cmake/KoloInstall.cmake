@@ -14,6 +14,8 @@ foreach(page ${man_pages})
     install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
 endforeach()
 
+install(FILES docs/completion/kolorun.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME kolorun)
+
 install(EXPORT kolo NAMESPACE kolo:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/kolo FILE kolo-config.cmake)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/generated/kolo-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/generated/kolo-config-version.cmake

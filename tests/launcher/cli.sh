@@ -58,6 +58,37 @@ says out '--oversubscribe'
 for option in $(grep -oE '^  --?[a-z-]+' "$work/out"); do
     grep -qF -- "${option//-/\\-}" "${BASH_SOURCE%/*}/../../docs/man/kolorun.1" || fail "docs/man/kolorun.1 does not have $option"
 done
+# The completion knows every option and no other, and goes on with values and the program.
+complete_words() { # WORDS...: what the last one may become
+    (
+        # shellcheck source=/dev/null
+        . "${BASH_SOURCE%/*}/../../docs/completion/kolorun.bash"
+        COMP_WORDS=("$@")
+        COMP_CWORD=$(($# - 1))
+        _kolorun
+        ((${#COMPREPLY[@]} == 0)) || printf '%s\n' "${COMPREPLY[@]}"
+    )
+}
+completes() { # EXPECTED WORDS...: is among what the last word may become
+    local want=$1
+    shift
+    complete_words "$@" | grep -qxF -- "$want" || fail "completion of '$*' has no $want: $(complete_words "$@" | head -5)"
+}
+diff <(grep -oE '^  --?[a-zA-Z-]+(, -[a-zA-Z])?' "$work/out" | tr -d ' ' | tr ',' '\n' | sort) \
+    <(complete_words kolorun - | sort) || fail "docs/completion/kolorun.bash and the options differ"
+# Those that take a value, told from those that do not: what follows is a value, or the next option.
+while read -r option value; do
+    if [[ -n $value ]]; then
+        [[ -z $(complete_words "$KOLORUN" "$option" --dry) ]] || fail "completion: $option takes a value"
+    else
+        completes --dry-run "$KOLORUN" "$option" --dry
+    fi
+done < <(sed -nE 's/^  (-.{29}) .*/\1/p' "$work/out" | sed -E 's/, -[a-zA-Z]//')
+completes numa "$KOLORUN" --bind = n
+completes shm "$KOLORUN" -np 2 --transport s
+completes PEER_TIMEOUT= "$KOLORUN" --set PEER
+completes --verbose "$KOLORUN" --set A = 1 -x B --verb
+completes "${BASH_SOURCE[0]}" "$KOLORUN" -np 2 cat "${BASH_SOURCE[0]%.sh}"
 run 0 "$KOLORUN" help
 run 0 "$KOLORUN" --version
 says out '^kolorun [0-9]+\.[0-9]+\.[0-9]+$'

@@ -23,6 +23,11 @@ ended() { # STATUS
     [[ $got == "$1" ]] || { fail "$KOLOTEST_MARK: status $got instead of $1"; cat "$work/out" "$work/err"; }
 }
 all_up() { [[ $(grep -c '\] up' "$work/out") == 6 ]]; }
+# nsenter stops with its child, and goes on only when told.
+parents_of() {
+    local pid=$1
+    while [[ $pid != "$launcher" && $pid -gt 1 ]]; do pid=$(awk '/^PPid/ {print $2}' "/proc/$pid/status") && echo "$pid"; done
+}
 since() { awk -v a="$1" '{printf "%.2f", $1 - a}' /proc/uptime; }
 
 # A job that works.
@@ -65,6 +70,17 @@ for victim in 1 2; do
     says err '^kolorun: (host host2: its agent was killed|the agent on host host2 \(pid [0-9]+\) was killed by signal 9|the connection to host host2 broke)'
     hosts_clean host1 host2 host3
 done
+
+# Ctrl-Z: every host pauses for longer than it may be silent, and goes on.
+KOLO_PEER_TIMEOUT=1s background pause -H "$hosts" "$RANK_PROGRAM" loop 5
+await 20 all_up
+at=$(pids_of host1 kolorun)
+kill -TSTP "$at"
+await 5 grep -q '^State:.*T' "/proc/$at/status"
+read -rt 2.5 <> <(:) || true
+kill -CONT "$at" $(parents_of "$at")
+ended 0
+hosts_clean host1 host2 host3
 
 # The cable of a host, and its power.
 for what in cut kill; do

@@ -128,10 +128,15 @@ static void watch_links(struct kolo_conn_timer *timer, kolo_deadline now)
 {
     struct tcp_port *port = ((struct tcp_port_timer *)timer)->port;
     int64_t timeout_ns = kolo_tcp_settings(port)->peer_timeout_ms * 1000000;
+    /* A rank that was busy elsewhere between two looks knows nothing of the time between them: what
+     * is unacknowledged now may have been sent just now. */
+    bool is_late = now - timer->at > 2 * watch_us(port) * 1000;
 
     for (struct tcp_link *tcp = port->first; tcp; tcp = tcp->next) {
         if (tcp->base.state != KOLO_LINK_UP)
             continue;
+        if (is_late)
+            tcp->stuck_since = 0;
         tcp->stuck_since = silent_since(tcp, now);
         if (tcp->stuck_since != 0 && now - tcp->stuck_since >= timeout_ns)
             kolo_tcp_fail(tcp, ETIMEDOUT);

@@ -8,8 +8,9 @@
 //   any --every host gone--> LEAVING (what was said is written) --> the loop ends
 //
 // GRACE lets the other ranks, who learn of the failure within milliseconds, say what they have to
-// say; it is skipped when no rank is connected. In each phase hosts may become gone, and when all
-// are the job leaves.
+// say. It is short when no rank is connected: nobody learns of it, but who fails of the same cause
+// (a bad option, which only rank 0 may put into words) is about to. In each phase hosts may become
+// gone, and when all are the job leaves.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,7 @@
 enum {
     CALLS_MAX = 32, /* hosts that are being called at a time */
     GRACE_MS = 1000,
+    UNCONNECTED_GRACE_MS = 250,
     TERM_MS = 300,
     KILL_MS = 2000,
     OUT = 0,
@@ -133,12 +135,9 @@ static void begin_end(struct job *job)
     kolo_pause_forbid(&job->pause);
     if (job->phase == STARTING)
         kill_all(job);
-    else if (job->phase == RUNNING || job->phase == ASKED) {
-        if (kolo_meeting_connected(job->meeting) > 0)
-            (void)enter(job, GRACE, GRACE_MS);
-        else
-            terminate(job);
-    }
+    else if (job->phase == RUNNING || job->phase == ASKED)
+        (void)enter(job, GRACE,
+                    kolo_meeting_connected(job->meeting) > 0 ? GRACE_MS : UNCONNECTED_GRACE_MS);
 }
 
 static void abandon(struct job *job)

@@ -43,6 +43,12 @@ run 0 "$KOLORUN" -np 2 sh -c 'setsid sleep 100 >/dev/null 2>&1 & sleep 100 & ech
 under "$seconds" 3 "orphans"
 nobody_left "$KOLOTEST_MARK"
 
+# Before any rank has joined, the others may still say why: all may have failed of the same cause.
+run 3 "$KOLORUN" -np 2 sh -c '[ $RANK = 1 ] && exit 3; sleep 0.05; echo "rank 0 says why"; exit 2'
+says out '^\[0\] rank 0 says why$'
+run 3 "$KOLORUN" -np 2 sh -c '[ $RANK = 1 ] && exit 3; exec sleep 100'
+under "$seconds" 2 "a rank that exits before any has joined"
+
 # Ranks that ignore SIGTERM and have children in sessions of their own.
 export KOLOTEST_MARK=stubborn-$$
 run 137 "$KOLORUN" -np 4 "$RANK_PROGRAM" stubborn-die 1

@@ -43,7 +43,8 @@ struct bench_operation {
     /** How many times `count` elements the send and the receive buffer hold. */
     size_t (*send_blocks)(int nranks);
     size_t (*recv_blocks)(int nranks);
-    /** The table's size in bytes is `count` times this many elements (nccl-tests' convention). */
+    /** The table's size in bytes is `count` times this many elements (nccl-tests' convention);
+     * 0: it moves no data, and its one row is of size 0. */
     size_t (*size_blocks)(int nranks);
     /** busbw = algbw times this. */
     double (*bus_factor)(int nranks);

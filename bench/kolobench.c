@@ -60,6 +60,20 @@ const char *bench_plan_name(struct kolo_comm *comm, const struct bench_operation
     return kolo_plan_choose(collective, &args, bytes, settings.small_bytes, settings.plan)->name;
 }
 
+static kolo_status measure_row(struct kolo_comm *comm, const struct bench_options *options,
+                               const struct bench_operation *operation, size_t bytes,
+                               const char *transport, struct bench_report *report, int64_t *errors)
+{
+    struct bench_row row;
+    kolo_status status = bench_measure(comm, options, operation, bytes, &row);
+    if (status != KOLO_OK)
+        return status;
+    row.transport = transport;
+    if (row.errors > 0)
+        *errors += row.errors;
+    return report ? bench_report_row(report, &row) : KOLO_OK;
+}
+
 static kolo_status sweep(struct kolo_comm *comm, const struct bench_options *options,
                          const struct bench_operation *operation, const char *transport,
                          struct bench_report *report, int64_t *errors)
@@ -69,20 +83,16 @@ static kolo_status sweep(struct kolo_comm *comm, const struct bench_options *opt
     kolo_status status = KOLO_OK;
     if (report)
         bench_report_header(report, operation);
+    if (least == 0)
+        return measure_row(comm, options, operation, 0, transport, report, errors);
     for (int64_t bytes = options->begin_bytes; status == KOLO_OK && bytes <= options->end_bytes;
          bytes *= options->factor) {
         size_t rounded =
             (size_t)bytes / least * least; /* the nearest size that all ranks share evenly */
-        struct bench_row row;
         if (rounded == 0 || rounded == last)
             continue;
         last = rounded;
-        status = bench_measure(comm, options, operation, rounded, &row);
-        row.transport = transport;
-        if (status == KOLO_OK && row.errors > 0)
-            *errors += row.errors;
-        if (status == KOLO_OK && report)
-            status = bench_report_row(report, &row);
+        status = measure_row(comm, options, operation, rounded, transport, report, errors);
     }
     return status;
 }

@@ -170,7 +170,8 @@ kolo_status bench_measure(struct kolo_comm *comm, const struct bench_options *op
     int nranks = kolo_size(comm);
     size_t element = kolo_dtype_bytes(options->dtype);
     size_t blocks = operation->size_blocks(nranks);
-    struct bench_call call = {.comm = comm, .count = bytes / element / blocks, .options = options};
+    struct bench_call call = {
+        .comm = comm, .count = blocks ? bytes / element / blocks : 1, .options = options};
     size_t send = operation->send_blocks(nranks), recv = operation->recv_blocks(nranks);
     bool needs_send = !options->in_place || send >= recv,
          needs_recv = !options->in_place || recv > send;
@@ -192,7 +193,7 @@ kolo_status bench_measure(struct kolo_comm *comm, const struct bench_options *op
                                   .plan = bench_plan_name(comm, operation, options, call.count),
                                   .nranks = nranks,
                                   .bytes = call.count * blocks * element,
-                                  .count = call.count,
+                                  .count = blocks ? call.count : 0,
                                   .errors = -1};
     KOLO_TRY(measure_time(&call, operation, &row_out->time_us));
     if (options->check)

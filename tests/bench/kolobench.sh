@@ -27,6 +27,9 @@ done
 for op in min max prod; do
     timeout 60 "$bin/kolobench" allreduce reduce --threads 3 -b 48 -e 48K -f 32 -n 1 --op $op --in-place --check >"$work/out" 2>&1 || wrong "$op: $(tail -3 "$work/out")"
 done
+timeout 60 "$bin/kolobench" barrier --threads 3 -n 2 --check --json "$work/barrier.json" >"$work/out" 2>&1 || wrong "barrier: $(tail -3 "$work/out")"
+[[ $(grep -vc '^#' "$work/out") == 1 ]] || wrong "barrier: not one row: $(cat "$work/out")"
+grep -q '"bytes": 0' "$work/barrier.json" && grep -q '"algbw_gbps": 0' "$work/barrier.json" || wrong "barrier: a bandwidth, but it moves nothing"
 
 refuse() {
     local out

@@ -118,7 +118,7 @@ static const struct {
     [KOLO_TYPE_BOOL] = {parse_bool, "0, 1, false, true, no, yes, off or on"},
     [KOLO_TYPE_INT] = {parse_int, "a decimal integer"},
     [KOLO_TYPE_SIZE] = {parse_size, "bytes: N, NKiB, NMiB or NGiB"},
-    [KOLO_TYPE_TIME] = {parse_time, "time: Nms, Ns or Nmin"},
+    [KOLO_TYPE_TIME] = {parse_time, "time: Nms, Ns, Nmin, or N in seconds"},
     [KOLO_TYPE_TEXT] = {parse_text, "text without control characters"},
 };
 

@@ -204,8 +204,9 @@ Test(settings_parse, the_whole_line)
     assert_detail(&rows[KOLO_TYPE_BOOL], "maybe",
                   "KOLO_B=maybe: expected 0, 1, false, true, no, yes, off or on");
     assert_detail(&rows[KOLO_TYPE_INT], "", "KOLO_I=: expected a decimal integer, from -5 to 1000");
-    assert_detail(&rows[KOLO_TYPE_TIME], "5h",
-                  "KOLO_T=5h: expected time: Nms, Ns or Nmin, from 100ms to 604800s");
+    assert_detail(
+        &rows[KOLO_TYPE_TIME], "5h",
+        "KOLO_T=5h: expected time: Nms, Ns, Nmin, or N in seconds, from 100ms to 604800s");
     assert_detail(&rows[KOLO_TYPE_TEXT], "a\nb",
                   "KOLO_X=a?b: expected text without control characters, of 1 to 255 bytes");
 }

@@ -254,12 +254,13 @@ static void describe_wait(const struct kolo_request *request, int peer,
                           const struct kolo_work *work, const char *what, char *text,
                           size_t capacity)
 {
-    char who[KOLO_RANK_TEXT_MAX], link[256] = "not connected";
+    char who[KOLO_RANK_TEXT_MAX], link[256];
     if (work->link != NULL)
         kolo_link_describe(work->link, link, sizeof(link));
-    snprintf(text, capacity, "%s: %s, %zu of %zu bytes %s",
-             kolo_comm_rank_text(request->comm, peer, who), link, work->bytes_done, work->bytes,
-             what);
+    else
+        snprintf(link, sizeof(link), "not connected, %zu of %zu bytes %s", work->bytes_done,
+                 work->bytes, what);
+    snprintf(text, capacity, "%s: %s", kolo_comm_rank_text(request->comm, peer, who), link);
 }
 
 static void expire(struct kolo_comm *comm, const struct kolo_request *request)

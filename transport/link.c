@@ -260,9 +260,14 @@ void kolo_link_describe(const struct kolo_link *link, char *text, size_t capacit
         sum_works(channel->send_first, &sent, &to_send);
         sum_works(channel->recv_first, &received, &to_receive);
     }
-    snprintf(text, capacity,
-             "%s %s%s, %" PRIu64 " of %" PRIu64 " bytes sent, %" PRIu64 " of %" PRIu64
-             " bytes received",
-             name[0] != '\0' ? name : link->transport->name, state_text[link->state],
-             link->heard_goodbye ? " (peer left)" : "", sent, to_send, received, to_receive);
+    char progress[2][64] = {"", ""};
+    if (to_send > 0)
+        snprintf(progress[0], sizeof progress[0], ", %" PRIu64 " of %" PRIu64 " bytes sent", sent,
+                 to_send);
+    if (to_receive > 0)
+        snprintf(progress[1], sizeof progress[1], ", %" PRIu64 " of %" PRIu64 " bytes received",
+                 received, to_receive);
+    snprintf(text, capacity, "%s %s%s%s%s", name[0] != '\0' ? name : link->transport->name,
+             state_text[link->state], link->heard_goodbye ? " (peer left)" : "", progress[0],
+             progress[1]);
 }

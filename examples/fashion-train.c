@@ -129,7 +129,8 @@ static kolo_status begin_state(struct training *training, bool *ok_out)
     char error[FASHION_ERROR_MAX] = "";
     bool ok = true, exists = false;
     if (kolo_rank(training->comm) == 0) {
-        ok = fashion_checkpoint_read(training->state, training->options.checkpoint, &exists, error);
+        ok = fashion_checkpoint_possible(training->options.checkpoint, error) &&
+             fashion_checkpoint_read(training->state, training->options.checkpoint, &exists, error);
         if (ok && !exists)
             fashion_model_init(&training->state->model, (uint64_t)training->options.seed);
         if (ok && exists)

@@ -290,6 +290,16 @@ static void sync_folder(const char *path)
     }
 }
 
+bool fashion_checkpoint_possible(const char *path, char error[FASHION_ERROR_MAX])
+{
+    char copy[4096];
+    if (snprintf(copy, sizeof copy, "%s", path) >= (int)sizeof copy)
+        return fail(error, "%s: %s", path, "the path is too long");
+    if (access(dirname(copy), W_OK | X_OK) == 0)
+        return true;
+    return fail(error, "%s: cannot write the checkpoint: %s", path, strerror(errno));
+}
+
 bool fashion_checkpoint_write(const struct fashion_checkpoint *checkpoint, const char *path,
                               char error[FASHION_ERROR_MAX])
 {

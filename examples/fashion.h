@@ -57,6 +57,9 @@ struct fashion_checkpoint {
     int64_t epochs_done;
     struct fashion_model model, momentum;
 };
+/** False where the folder of @p path takes no file: to be known before an epoch is spent, not
+ * after. */
+bool fashion_checkpoint_possible(const char *path, char error[FASHION_ERROR_MAX]);
 /** Writes beside @p path and renames, so that the file is always whole. */
 bool fashion_checkpoint_write(const struct fashion_checkpoint *checkpoint, const char *path,
                               char error[FASHION_ERROR_MAX]);

@@ -65,6 +65,7 @@ done
 refuse "flipped checkpoint" 'flipped.ckpt: damaged' "${kolorun2[@]}" "$eval_cmd" --checkpoint "$work/flipped.ckpt"
 refuse "flipped checkpoint, training" 'flipped.ckpt: damaged' "${kolorun2[@]}" "$bin/examples/fashion-train" --checkpoint "$work/flipped.ckpt"
 refuse "unwritable checkpoint" 'cannot write the checkpoint' "${kolorun2[@]}" "$bin/examples/fashion-train" --epochs 1 --batch 6000 --checkpoint "$work/no-such-dir/x.ckpt"
+[[ -z $(timeout 100 "${kolorun2[@]}" "$bin/examples/fashion-train" --epochs 1 --batch 6000 --checkpoint "$work/no-such-dir/x.ckpt" 2>/dev/null) ]] || wrong "trained before it knew that the checkpoint cannot be written"
 refuse "unknown option" '--frobnicate: no such option' "${kolorun2[@]}" "$eval_cmd" --frobnicate
 refuse "bad number" '--epochs 3x: expected' "${kolorun2[@]}" "$bin/examples/fashion-train" --epochs 3x --checkpoint "$work/x"
 refuse "no checkpoint named" '--checkpoint FILE is missing' "$eval_cmd"

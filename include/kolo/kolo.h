@@ -30,8 +30,10 @@
  *    - Threads: one call at a time on a communicator is in progress per rank in program order;
  * calls from several threads of one rank are safe but the caller must make their order the same on
  * all ranks.
- *    - Statuses: KOLO_OK; KOLO_ERR_INVALID (nothing was sent); KOLO_ERR_MISMATCH, _PEER, _TIMEOUT,
- * _ABORTED (the communicator is lost); KOLO_ERR_NO_MEMORY.
+ *    - Statuses: KOLO_OK; KOLO_ERR_INVALID, _NO_MEMORY, and _SYSTEM when the progress thread cannot
+ * start (nothing was sent, the communicator lives on); KOLO_ERR_MISMATCH, _PEER, _TIMEOUT, _ABORTED
+ * (the communicator is lost). A link that could not be made or broke its protocol loses it too,
+ * with its own status, such as KOLO_ERR_CONNECT, _AUTH or _PROTOCOL.
  */
 #ifndef KOLO_H
 #define KOLO_H
@@ -80,17 +82,18 @@ struct kolo_opts {
  *  Rank and size come from @p config, else from KOLO_RANK and KOLO_SIZE (set by kolorun), else this
  * is a world of one. With rank and size but no launcher, rank 0 listens at the rendezvous (tcp://,
  * or an address it writes to the file).
- *  @return KOLO_OK; ERR_CONFIG (a setting, named); ERR_CONNECT, ERR_AUTH, ERR_TIMEOUT (naming the
- * ranks that are missing); ERR_NO_MEMORY; ERR_SYSTEM.  Ownership: *comm_out is the caller's until
- * kolo_finalize(). */
+ *  @return KOLO_OK; ERR_INVALID (comm_out, config->size); ERR_CONFIG (a setting, named);
+ * ERR_CONNECT, ERR_AUTH, ERR_TIMEOUT (naming the ranks that are missing); ERR_NO_MEMORY;
+ * ERR_SYSTEM.  Ownership: *comm_out is the caller's until kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_init(const struct kolo_config *config,
                                               struct kolo_comm **comm_out);
 
 /** Runs @p rank_main(comm, arg) in @p nranks threads of this process, each a rank of one world, and
  * waits for all. Each thread's communicator is finalized when its function returns.
- *  @param config may be NULL; its nranks, rank and rendezvous are ignored
- *  @return KOLO_OK when all functions returned KOLO_OK; else the failure of the lowest rank, with
- * its detail. */
+ *  @param config may be NULL; its nranks, rank, rendezvous and secret must be valid but are not
+ * used
+ *  @return KOLO_OK when all functions returned KOLO_OK; else the failure of the first rank that
+ * could not come up, else of the lowest rank that failed, with its detail. */
 KOLO_API KOLO_NODISCARD kolo_status
 kolo_run_threads(int nranks, const struct kolo_config *config,
                  kolo_status (*rank_main)(struct kolo_comm *comm, void *arg), void *arg);
@@ -103,7 +106,7 @@ KOLO_API kolo_status kolo_finalize(struct kolo_comm *comm);
 
 /** Makes every rank's present and later calls on the communicator return KOLO_ERR_ABORTED with @p
  * reason and this rank's name in the detail. Any thread, any number of times (the first reason
- * stays); never blocks. */
+ * stays); waits for no peer, only for the look at the links that another thread is in. */
 KOLO_API void kolo_abort(struct kolo_comm *comm, const char *reason);
 
 /* ---- who and where
@@ -134,7 +137,7 @@ struct kolo_peer_info {
     const char *host;
     const char *transport; /**< the transport that joins this rank and that one: "inproc", "shm",
                               "tcp", "self" */
-    const char *why;       /**< why this transport */
+    const char *why;       /**< why this transport; until the next kolo_get_peer_info() on comm */
 };
 KOLO_API KOLO_NODISCARD kolo_status kolo_get_peer_info(struct kolo_comm *comm, int rank,
                                                        struct kolo_peer_info *info_out);
@@ -145,8 +148,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_get_peer_info(struct kolo_comm *comm, i
 
 /** Memory that the neighbours on this host read and reduce in place (memfd), page-aligned and
  * zeroed. Any memory can be passed to the collectives; this kind is the fastest.
- *  @return KOLO_OK; ERR_NO_MEMORY; ERR_INVALID.  Ownership: the caller's until kolo_free(), before
- * kolo_finalize(). */
+ *  @return KOLO_OK; ERR_NO_MEMORY; ERR_INVALID; ERR_SYSTEM.  Ownership: the caller's until
+ * kolo_free(), before kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_alloc(struct kolo_comm *comm, size_t bytes,
                                                void **memory_out);
 /** NULL is fine. ERR_INVALID if @p memory is not from kolo_alloc(@p comm). No request may be using
@@ -229,9 +232,9 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_barrier(struct kolo_comm *comm,
 /* ---- between two ranks
  * ----------------------------------------------------------------------------------------- */
 
-/** Sends to @p peer; messages between two ranks arrive in the order sent. Count and type must equal
- * the receiver's. Sends and receives do not take part in the collectives' order. Returns when @p
- * send may be reused. */
+/** Sends to @p peer, another rank; messages between two ranks arrive in the order sent. Count and
+ * type must equal the receiver's. Sends and receives do not take part in the collectives' order.
+ * Returns when @p send may be reused. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_send(struct kolo_comm *comm, const void *send,
                                               size_t count, kolo_dtype dtype, int peer,
                                               const struct kolo_opts *opts,
@@ -258,7 +261,7 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_wait(struct kolo_request **request, int
  * -------------------------------------------------------------------------------- */
 
 /** Sets @p key (1 to 255 bytes of text) to @p bytes bytes (at most 1 MiB) for all ranks; replaces
- * an older value. */
+ * an older value. ERR_NO_MEMORY: the store is full. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_kv_set(struct kolo_comm *comm, const char *key,
                                                 const void *value, size_t bytes);
 /** Waits until @p key exists and copies its value. @p bytes: capacity in, length out.

@@ -69,7 +69,7 @@ run_check() {
     output=$(bash "$checks/$1.sh" "$work/tree" "${more[@]}" 2>&1) || result=$?
 }
 
-all=(include_direction clang_format banned_calls exported_symbols settings_doc mirrored_tests function_length spdx conditionals)
+all=(include_direction clang_format banned_calls exported_symbols settings_doc mirrored_tests function_length spdx conditionals man_pages)
 fresh_tree
 for check in "${all[@]}"; do
     run_check "$check"
@@ -142,6 +142,8 @@ mkdir -p "$work/tree/script" && echo '#!/bin/sh' >"$work/tree/script/wrong"; exp
 for directive in '#if 1' '#ifdef X' '# ifndef X' '#else'; do
     put base/wrong.c "$directive"; expect conditionals 'base/wrong.c:2:'
 done
+
+mkdir -p "$work/tree/docs/man" && echo '.no_such_macro' >"$work/tree/docs/man/wrong.3"; expect man_pages 'docs/man/wrong.3:1:'
 
 [[ $mistakes -eq 0 ]] || { echo "$mistakes mistake(s)" >&2; exit 1; }
 echo "$planted planted violations were found; $skipped could not be tried here (a tool is missing)"

@@ -91,13 +91,15 @@ static kolo_status check_blocks(const struct kolo_comm *comm, const struct kolo_
     for (int rank = 0; rank < comm->size; rank++) {
         size_t first = task->displs != NULL ? task->displs[rank] : at, end;
         kolo_status status;
+        if (task->counts[rank] == 0)
+            continue; /* lies nowhere, whatever its displacement */
         if (__builtin_add_overflow(first, task->counts[rank], &end))
             return kolo_fail(KOLO_ERR_INVALID, "%s: displs[%d] %zu + counts[%d] %zu is too large",
                              task->function, rank, first, rank, task->counts[rank]);
         status = total_bytes(task, end, 1, &bytes);
         if (status != KOLO_OK)
             return status;
-        ascends = ascends && (first >= at || task->counts[rank] == 0);
+        ascends = ascends && first >= at;
         at = end > at ? end : at;
         extent = at;
     }

@@ -145,8 +145,11 @@ static kolo_status run_members(struct team *team)
         team->running++;
         pthread_mutex_unlock(&team->lock);
         status = start_member(team, &team->members[rank]);
-        if (status != KOLO_OK)
-            team->running--; /* no other thread waits on it */
+        if (status != KOLO_OK) {
+            pthread_mutex_lock(&team->lock);
+            team->running--;
+            pthread_mutex_unlock(&team->lock);
+        }
     }
     if (status != KOLO_OK)
         stop_store(team, 0);

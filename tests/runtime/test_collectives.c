@@ -451,3 +451,22 @@ ParameterizedTest(struct transport_param *param, collectives, long_vectors, .tim
         run(&programme);
     }
 }
+
+/* A block of no elements lies nowhere, so its displacement cannot make the buffers overlap. */
+static kolo_status far_empty_block(struct kolo_comm *comm, void *arg)
+{
+    const size_t counts[] = {4, 0}, displs[] = {0, 1 << 20};
+    int buffer[16] = {0};
+    (void)arg;
+    for (int i = 8; i < 12; i++)
+        buffer[i] = i;
+    kolo_status status =
+        kolo_allgatherv(comm, buffer + 8, buffer, counts, displs, KOLO_INT32, NULL, NULL);
+    return status == KOLO_OK && buffer[3] != 11 ? KOLO_ERR_INTERNAL : status;
+}
+
+Test(collectives, an_empty_block_may_lie_anywhere, .timeout = 60)
+{
+    cr_assert(kolo_run_threads(2, NULL, far_empty_block, NULL) == KOLO_OK, "%s",
+              kolo_error_detail());
+}

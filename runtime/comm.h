@@ -24,9 +24,31 @@ enum {
     KOLO_VERDICT_GRACE_MS = 300 /* how long a fallen link may wait for the store to say why */
 };
 
+struct kolo_request;
+
+/** How a request moves: over links (route_links.c), or over the board of this host. Held: lock. */
+struct kolo_route {
+    /** First look at a request that was just appended to its list. A collective may have others
+     * before it: it must not move before advance() is called. */
+    void (*begin)(struct kolo_request *request);
+    /** Goes as far as it can now. True: it is over, and the result is there. */
+    bool (*advance)(struct kolo_request *request);
+    /** Takes everything back: on return nobody touches its buffers any more. */
+    void (*cancel)(struct kolo_request *request);
+    /** The ranks that it waits for now, at most @p capacity; how many. */
+    int (*waits_for)(const struct kolo_request *request, int peers[], int capacity);
+    /** What it waits for, in words: "rank 3 (host, pid 7): tcp ... 3 of 8 MiB received"; "" if for
+     * nothing. */
+    void (*describe)(const struct kolo_request *request, char *text, size_t capacity);
+    /** A number that grows with everything that moves, to see a stall. */
+    uint64_t (*moves)(const struct kolo_request *request);
+};
+extern const struct kolo_route kolo_route_links;
+
 /** A collective, send or receive on its way. Blocking calls keep it on their stack. */
 struct kolo_request {
     struct kolo_comm *comm;
+    const struct kolo_route *route;
     struct kolo_request *next, *previous; /* in comm->collectives or comm->messages */
     kolo_status status;                   /* KOLO_AGAIN until it is over */
     bool is_async;                        /* from kolo_calloc, freed by test, wait or finalize */

@@ -16,6 +16,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Ranks that one request is asked for, of those it waits for. */
+enum { WAITS_MAX = 64 };
+
 /* ---- causes ---- */
 
 static void take_note(struct kolo_comm *comm, int peer, kolo_status status, int64_t grace_ms,
@@ -250,31 +253,15 @@ void kolo_comm_events(struct kolo_comm *comm, struct kolo_endpoint_events *endpo
 
 /* ---- timers ---- */
 
-static void describe_wait(const struct kolo_request *request, int peer,
-                          const struct kolo_work *work, const char *what, char *text,
-                          size_t capacity)
-{
-    char who[KOLO_RANK_TEXT_MAX], link[256];
-    if (work->link != NULL)
-        kolo_link_describe(work->link, link, sizeof(link));
-    else
-        snprintf(link, sizeof(link), "not connected, %zu of %zu bytes %s", work->bytes_done,
-                 work->bytes, what);
-    snprintf(text, capacity, "%s: %s", kolo_comm_rank_text(request->comm, peer, who), link);
-}
-
 static void expire(struct kolo_comm *comm, const struct kolo_request *request)
 {
-    char words[KOLO_WORDS_MAX], me[KOLO_RANK_TEXT_MAX], waits[512] = "earlier calls";
+    char words[KOLO_WORDS_MAX], me[KOLO_RANK_TEXT_MAX], waits[512];
     kolo_request_words(request, words, sizeof(words));
-    if (request->in.status == KOLO_AGAIN)
-        describe_wait(request, request->from, &request->in, "received", waits, sizeof(waits));
-    else if (request->out.status == KOLO_AGAIN)
-        describe_wait(request, request->to, &request->out, "sent", waits, sizeof(waits));
+    request->route->describe(request, waits, sizeof(waits));
     kolo_comm_suspect(comm, -1, KOLO_ERR_TIMEOUT, 0,
                       "%s sequence %u on %s: %.1f s passed, waiting for %s", words,
                       request->call.sequence, kolo_comm_rank_text(comm, comm->rank, me),
-                      request->timeout_ms / 1000.0, waits);
+                      request->timeout_ms / 1000.0, waits[0] != '\0' ? waits : "earlier calls");
 }
 
 static void check_deadlines(struct kolo_comm *comm, int64_t now_ns)
@@ -293,10 +280,10 @@ static void check_deadlines(struct kolo_comm *comm, int64_t now_ns)
 static void check_left(struct kolo_comm *comm, const struct kolo_request *request, int64_t now_ns)
 {
     char who[KOLO_RANK_TEXT_MAX];
-    int peers[] = {request->in.status == KOLO_AGAIN ? request->from : -1,
-                   request->out.status == KOLO_AGAIN ? request->to : -1};
-    for (int i = 0; i < 2; i++)
-        if (peers[i] >= 0 && comm->left_ns[peers[i]] != 0 &&
+    int peers[WAITS_MAX];
+    int count = request->route->waits_for(request, peers, WAITS_MAX);
+    for (int i = 0; i < count; i++)
+        if (comm->left_ns[peers[i]] != 0 &&
             now_ns - comm->left_ns[peers[i]] > KOLO_VERDICT_GRACE_MS * INT64_C(1000000))
             kolo_comm_suspect(comm, peers[i], KOLO_ERR_PEER, 0, "%s has left",
                               kolo_comm_rank_text(comm, peers[i], who));
@@ -306,7 +293,7 @@ static void check_left(struct kolo_comm *comm, const struct kolo_request *reques
 static void check_stall(struct kolo_comm *comm, struct kolo_request *request, bool is_collective,
                         int64_t now_ns)
 {
-    uint64_t moves = request->moves + request->in.bytes_done + request->out.bytes_done;
+    uint64_t moves = request->route->moves(request);
     request->quiet_ticks = moves == request->moves_seen ? request->quiet_ticks + 1 : 0;
     request->moves_seen = moves;
     if (request->quiet_ticks < 2)

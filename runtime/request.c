@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests: a plan run step by step over the links. A collective waits in comm->collectives until
-// those before it are over; messages run side by side. A step is two works, one each way; when both
-// are over the next begins. A plan that does not close is followed by the barrier, under the same
-// description.
+// Requests: the two lists, from submission to the end. A collective waits in comm->collectives
+// until those before it are over; messages run side by side. How a request moves is its route's
+// affair.
 #include "runtime/comm.h"
-
-#include <string.h>
 
 #include "base/alloc.h"
 
@@ -51,10 +48,7 @@ void kolo_request_words(const struct kolo_request *request, char *text, size_t c
 void kolo_request_end(struct kolo_request *request, kolo_status status)
 {
     struct kolo_comm *comm = request->comm;
-    if (request->in.status == KOLO_AGAIN)
-        kolo_work_cancel(&request->in);
-    if (request->out.status == KOLO_AGAIN)
-        kolo_work_cancel(&request->out);
+    request->route->cancel(request);
     if (request->is_reported && comm->failure.status == KOLO_OK)
         kolo_store_client_resumed(comm->store, KOLO_CHANNEL_COLLECTIVE, request->call.sequence);
     take_out(list_of(request), request);
@@ -82,148 +76,12 @@ void kolo_request_free(struct kolo_request *request)
     kolo_free_memory(request);
 }
 
-/* ---- one step ---- */
-
-static uint8_t *address(const struct kolo_request *request, const struct kolo_slice *slice)
-{
-    size_t offset = slice->offset * kolo_dtype_bytes(request->call.dtype);
-    uint8_t *base = NULL;
-    switch (slice->buffer) {
-    case KOLO_BUFFER_SEND:
-        base = (uint8_t *)(uintptr_t)request->send; /* plans never write it */
-        break;
-    case KOLO_BUFFER_RECV:
-        base = request->recv;
-        break;
-    case KOLO_BUFFER_SCRATCH:
-        base = request->scratch;
-        break;
-    case KOLO_BUFFERS:
-        break;
-    }
-    return base != NULL ? base + offset : NULL;
-}
-
-/** The link to @p peer, or a suspicion and NULL; *work_out then says why. */
-static struct kolo_link *link_to(struct kolo_request *request, int peer, struct kolo_work *work)
-{
-    struct kolo_link *link = NULL;
-    kolo_status status =
-        kolo_endpoint_link(request->comm->endpoint, peer, request->deadline, &link);
-    if (status == KOLO_OK)
-        return link;
-    *work = (struct kolo_work){.status = status};
-    kolo_comm_suspect(request->comm, peer, status, KOLO_VERDICT_GRACE_MS, "%s",
-                      kolo_error_detail());
-    return NULL;
-}
-
-static void post_receive(struct kolo_request *request, const struct kolo_step *step)
-{
-    size_t element_bytes = kolo_dtype_bytes(request->call.dtype);
-    struct kolo_action action = {.kind = step->reduces ? KOLO_REDUCE : KOLO_COPY};
-    struct kolo_link *link = link_to(request, step->from, &request->in);
-    if (step->reduces) {
-        action.dtype = request->call.dtype;
-        action.op = request->call.op;
-        action.local = address(request, &step->local);
-        action.incoming_first = step->incoming_first;
-    }
-    if (link != NULL)
-        kolo_link_recv(link, is_message(request) ? KOLO_CHANNEL_MESSAGE : KOLO_CHANNEL_COLLECTIVE,
-                       &request->desc, address(request, &step->in), step->in.count * element_bytes,
-                       &action, &request->in);
-}
-
-static void post_send(struct kolo_request *request, const struct kolo_step *step)
-{
-    size_t element_bytes = kolo_dtype_bytes(request->call.dtype);
-    struct kolo_link *link = link_to(request, step->to, &request->out);
-    if (link != NULL)
-        kolo_link_send(link, is_message(request) ? KOLO_CHANNEL_MESSAGE : KOLO_CHANNEL_COLLECTIVE,
-                       &request->desc, address(request, &step->out),
-                       step->out.count * element_bytes, &request->out);
-}
-
-static void run_local(const struct kolo_request *request, const struct kolo_step *step)
-{
-    size_t element_bytes = kolo_dtype_bytes(request->call.dtype);
-    if (step->copy_to.count > 0) {
-        const uint8_t *from = address(request, &step->copy_from);
-        uint8_t *to = address(request, &step->copy_to);
-        if (from != to)
-            memcpy(to, from, step->copy_to.count * element_bytes);
-    }
-    if (step->finish.count > 0 && request->call.op == KOLO_AVERAGE)
-        kolo_divide(address(request, &step->finish), step->finish.count, request->call.dtype,
-                    (size_t)request->comm->size);
-}
-
-static void run_step(struct kolo_request *request, const struct kolo_step *step)
-{
-    run_local(request, step);
-    request->in.status = request->out.status = KOLO_OK;
-    request->from = step->from;
-    request->to = step->to;
-    if (step->from >= 0)
-        post_receive(request, step);
-    if (step->to >= 0)
-        post_send(request, step);
-}
-
 /* ---- advancing ---- */
-
-/** A work failed. Events have told why, unless it is a plain error of the link's. */
-static void explain(struct kolo_request *request)
-{
-    struct kolo_comm *comm = request->comm;
-    char who[KOLO_RANK_TEXT_MAX];
-    bool is_in = request->in.status != KOLO_OK && request->in.status != KOLO_AGAIN;
-    kolo_status status = is_in ? request->in.status : request->out.status;
-    int peer = is_in ? request->from : request->to;
-    if (comm->failure.status != KOLO_OK || comm->suspicion.status != KOLO_OK)
-        return;
-    kolo_comm_rank_text(comm, peer, who);
-    /* a rank that failed leaves too, and what it told the store may still be on its way */
-    kolo_comm_suspect(comm, peer, status, KOLO_VERDICT_GRACE_MS, "%s%s%s", who,
-                      status == KOLO_ERR_PEER ? " has left" : ": ",
-                      status == KOLO_ERR_PEER ? "" : kolo_status_text(status));
-}
-
-/** True: the present step is over. */
-static bool step_is_over(struct kolo_request *request)
-{
-    kolo_status in = request->in.status, out = request->out.status;
-    if (in == KOLO_OK && out == KOLO_OK)
-        return true;
-    if ((in != KOLO_OK && in != KOLO_AGAIN) || (out != KOLO_OK && out != KOLO_AGAIN))
-        explain(request);
-    return false;
-}
-
-/** Runs steps until one has to wait. True: the request is over. */
-static bool advance_collective(struct kolo_request *request)
-{
-    struct kolo_step step;
-    while (step_is_over(request)) {
-        while (request->index == request->nsteps) {
-            if (request->plan->closes || request->args.size == 1)
-                return true;
-            request->plan = kolo_plan_find(KOLO_COLLECTIVE_BARRIER, "dissemination");
-            request->index = 0;
-            request->nsteps = request->plan->nsteps(&request->args);
-        }
-        request->plan->step(&request->args, request->index++, &step);
-        request->moves++;
-        run_step(request, &step);
-    }
-    return false;
-}
 
 static void advance_collectives(struct kolo_comm *comm)
 {
     struct kolo_request *request;
-    while ((request = comm->collectives.first) != NULL && advance_collective(request))
+    while ((request = comm->collectives.first) != NULL && request->route->advance(request))
         kolo_request_end(request, KOLO_OK);
 }
 
@@ -232,7 +90,7 @@ static void advance_messages(struct kolo_comm *comm)
     for (struct kolo_request *request = comm->messages.first, *next; request != NULL;
          request = next) {
         next = request->next;
-        if (step_is_over(request))
+        if (request->route->advance(request))
             kolo_request_end(request, KOLO_OK);
     }
 }
@@ -246,27 +104,6 @@ void kolo_requests_advance(struct kolo_comm *comm)
 }
 
 /* ---- beginning ---- */
-
-static void begin_message(struct kolo_request *request)
-{
-    struct kolo_comm *comm = request->comm;
-    int peer = request->call.peer;
-    struct kolo_slice slice = {KOLO_BUFFER_SEND, 0, (size_t)request->call.count};
-    struct kolo_step step;
-    kolo_step_clear(&step);
-    if (request->call.kind == KOLO_CALL_SEND) {
-        request->call.sequence = comm->sent[peer]++;
-        step.to = peer;
-        step.out = slice;
-    } else {
-        request->call.sequence = comm->received[peer]++;
-        slice.buffer = KOLO_BUFFER_RECV;
-        step.from = peer;
-        step.in = slice;
-    }
-    kolo_call_pack(&request->call, &request->desc);
-    run_step(request, &step);
-}
 
 /** So that finalize can free what the user did not wait for. */
 static void keep(struct kolo_comm *comm, struct kolo_request *request)
@@ -289,12 +126,10 @@ void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
      */
     comm->next_timer = kolo_deadline_min(comm->next_timer, comm->next_tick);
     comm->next_timer = kolo_deadline_min(comm->next_timer, request->deadline);
-    if (is_message(request)) {
-        begin_message(request);
-    } else {
+    if (!is_message(request)) {
         request->call.sequence = comm->sequence++;
         kolo_call_pack(&request->call, &request->desc);
-        request->from = request->to = -1;
     }
+    request->route->begin(request);
     kolo_requests_advance(comm);
 }

@@ -75,6 +75,7 @@ static kolo_status fill_in(struct kolo_comm *comm, struct kolo_request *request,
     int timeout_ms = task->opts != NULL ? task->opts->timeout_ms : 0;
     kolo_status status;
     request->comm = comm;
+    request->route = &kolo_route_links;
     request->send = task->send;
     request->recv = task->recv;
     request->timeout_ms = timeout_ms > 0 ? timeout_ms : (int)comm->settings.timeout_ms;

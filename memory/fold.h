@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Folding: many inputs combined from left to right into one result, which is stored to many places
+// in the same pass, so that each element is read and written as few times as can be.
+#ifndef KOLO_MEMORY_FOLD_H
+#define KOLO_MEMORY_FOLD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <kolo/types.h>
+
+/** How a result is stored. */
+enum kolo_store_how {
+    KOLO_STORE_CACHED, /* it will be read soon, by this core or another */
+    KOLO_STORE_STREAM  /* non-temporal: larger than the caches, nobody reads it soon */
+};
+
+/** What a fold computes: ((in[0] op in[1]) op in[2]) ..., then finished. Operands are always taken
+ * in this order, so that the bits depend on nothing else. float16 and bfloat16 are accumulated in
+ * float32 and rounded once, at the end. */
+struct kolo_fold {
+    kolo_dtype dtype;
+    kolo_redop op;
+    size_t divisor; /* of KOLO_AVERAGE; 0 or 1: none */
+};
+
+/** out[j][i] = the fold of in[0][i] ... in[nin - 1][i], for i < count and j < nout. nin and nout
+ * are at least 1. Each out[j] equals some in[k] exactly or overlaps none; it may equal several. No
+ * alignment is assumed. Streamed stores are visible to other processors when it returns. */
+void kolo_fold(const struct kolo_fold *fold, void *const out[], size_t nout, const void *const in[],
+               size_t nin, size_t count, enum kolo_store_how how);
+
+/** memcpy that stores as @p how says. */
+void kolo_copy(void *out, const void *in, size_t bytes, enum kolo_store_how how);
+
+#endif

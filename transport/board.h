@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// A board: memory that some ranks of one host have in common, so that each sees at once what every
+// other has put up, without a message between each two of them. Knows nothing of collectives: what
+// stands in the notes is the runtime's.
+//
+// Every member owns one segment, which the others map read-only: its notes (a few lines that others
+// poll) and its stage (bytes on their way). A member writes only its own segment. Besides, members
+// lend each other spans of kolo_alloc memory, mapped readable and writable: a name stands in the
+// notes, and whoever reads it borrows what it names.
+//
+//   opening   each pair's link comes up (any traffic on it goes on), then each member passes its
+//             segment over the link's Unix socket; ready when all have come
+//   waking    who has put something up rings; only those that sleep cost a system call
+//   hostile   nothing in another's segment is trusted: numbers are bounded where they are used
+//
+// Threads: as transport.h says of the endpoint.
+#ifndef KOLO_TRANSPORT_BOARD_H
+#define KOLO_TRANSPORT_BOARD_H
+
+#include "transport/transport.h"
+
+enum { KOLO_BOARD_MEMBERS_MAX = 64, KOLO_BOARD_NOTES_BYTES = 4096 };
+
+struct kolo_board;
+
+/** Memory of one member as the others may find it. */
+struct kolo_board_name {
+    uint64_t span; /* 0: cannot be reached by the others */
+    uint64_t offset;
+};
+
+/** Can @p ranks (world ranks, this one among them) have a board? The same answer on each of them:
+ * all on one host, joined by shm, from 2 to KOLO_BOARD_MEMBERS_MAX. False: @p why_out says why. */
+bool kolo_board_fits(struct kolo_endpoint *endpoint, const int *ranks, int count,
+                     struct kolo_why *why_out);
+
+/** Begins to open board @p id (equal on all members, unique among the boards of the world at a
+ * time). Members are numbered as in @p ranks. @p stage_bytes is the same on all. */
+kolo_status kolo_board_open(struct kolo_endpoint *endpoint, uint32_t id, const int *ranks,
+                            int count, size_t stage_bytes, kolo_deadline deadline,
+                            struct kolo_board **board_out) KOLO_NODISCARD;
+/** KOLO_OK: every member can be seen. KOLO_AGAIN: not yet; *waits_for_out (may be NULL) is the rank
+ * that is missing. Else what went wrong; a link that fell is told by the endpoint's events too. */
+kolo_status kolo_board_ready(struct kolo_board *board, int *waits_for_out) KOLO_NODISCARD;
+void kolo_board_close(struct kolo_board *board);
+
+/** This member's number, how many there are. */
+int kolo_board_self(const struct kolo_board *board);
+int kolo_board_count(const struct kolo_board *board);
+/** Notes and stage of @p member, page-aligned, zeroed at first; only one's own may be written.
+ * Constant while the board lives. Valid once ready (one's own: at once). */
+void *kolo_board_notes(struct kolo_board *board, int member);
+uint8_t *kolo_board_stage(struct kolo_board *board, int member);
+/** Wakes the members that sleep. After a sequentially consistent store to the notes. */
+void kolo_board_ring(struct kolo_board *board);
+
+/** A name for @p memory of this rank, under which every member can borrow it; span 0 if it is not
+ * from kolo_alloc, or cannot be passed (now). */
+void kolo_board_lend(struct kolo_board *board, const void *memory, size_t bytes,
+                     struct kolo_board_name *name_out);
+/** @p member's memory of that name, readable and writable. KOLO_AGAIN: the span has not arrived
+ * yet. ERR_PROTOCOL: the name is impossible. */
+kolo_status kolo_board_borrow(struct kolo_board *board, int member,
+                              const struct kolo_board_name *name, size_t bytes,
+                              uint8_t **memory_out) KOLO_NODISCARD;
+
+#endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of kolobench share: the options, one operation under test, one measured row, the
-// report.
+// What the files of kolobench share: the options of a run, one operation under test, its data, one
+// measured row, the report.
 #ifndef KOLO_BENCH_BENCH_H
 #define KOLO_BENCH_BENCH_H
 
@@ -11,63 +11,121 @@
 
 #include <kolo/kolo.h>
 
-enum { BENCH_TEXT_MAX = 256 };
+#include "bench/words.h"
+
+enum { BENCH_TEXT_MAX = 256, BENCH_SETTINGS_MAX = 12, BENCH_ROOT_ROTATES = -1 };
+
+struct bench_call;
+
+enum bench_pace { BENCH_BLOCKING, BENCH_ASYNC };
 
 struct bench_options {
     const struct bench_operation **operations; /* NULL-terminated */
-    int64_t begin_bytes, end_bytes, factor;
+    size_t noperations;
+    int64_t begin_bytes, end_bytes, factor; /* where no list of sizes is given */
+    int64_t sizes[BENCH_SIZES_MAX];
+    size_t nsizes;
     kolo_dtype dtype;
     kolo_redop op;
-    int root;
-    int64_t iterations; /* 0: as many as fit into about 0.2 s, 3 to 10000 */
-    int64_t warmup;
-    bool check, in_place, user_memory;
+    int root;           /* or BENCH_ROOT_ROTATES: another one each call */
+    int peer;           /* of pingpong and bandwidth; -1: the last rank */
+    int64_t iterations; /* 0: as many as fit into time_ns */
+    int64_t time_ns, warmup;
+    bool check, in_place, user_memory, barrier, quiet;
+    enum bench_pace pace;
     int threads; /* ranks as threads of this process; 0: ranks of kolorun */
-    const char *json;
-    const char *settings[8]; /* "KOLO_TRANSPORT=tcp", ..., NULL */
+    const char *json, *csv, *plot;
+    const char *settings[BENCH_SETTINGS_MAX]; /* "KOLO_TRANSPORT=tcp", ..., NULL */
 };
 
-/** The buffers of one call; sizes in elements. */
-struct bench_call {
-    struct kolo_comm *comm;
-    void *send, *recv;
-    size_t count; /* as the collective takes it: per rank for allgather and its like */
-    const struct bench_options *options;
+/** Which elements of the vector a buffer holds. */
+enum bench_shape {
+    BENCH_NOTHING,
+    BENCH_ONE, /* `count` elements */
+    BENCH_OWN, /* this rank's block */
+    BENCH_ALL  /* the blocks of all ranks */
 };
 
-/** A collective as kolobench sees it: how many elements from a size in bytes, how to call it, and
- * what must come out. */
+/** What must come out, from what every rank sent. */
+enum bench_result {
+    BENCH_UNCHECKED,
+    BENCH_REDUCED,    /* the reduction of all ranks' vectors, from this rank's place in it on */
+    BENCH_ROOTS,      /* the root's vector, from this rank's place in it on */
+    BENCH_GATHERED,   /* block r is what rank r sent */
+    BENCH_TRANSPOSED, /* block r is the block that rank r sent to this one */
+    BENCH_NEIGHBOURS, /* what the left neighbour sent */
+    BENCH_PEERS,      /* what the other end of the pair sent */
+    BENCH_FROM_FIRST  /* on the second of the pair: what the first sent */
+};
+
+/** A collective as kolobench sees it. */
 struct bench_operation {
     const char *name;
-    bool reduces, has_root;
-    /** How many times `count` elements the send and the receive buffer hold. */
-    size_t (*send_blocks)(int nranks);
-    size_t (*recv_blocks)(int nranks);
-    /** The table's size in bytes is `count` times this many elements (nccl-tests' convention);
-     * 0: it moves no data, and its one row is of size 0. */
-    size_t (*size_blocks)(int nranks);
+    bool reduces, has_root, in_place, uneven;
+    enum bench_shape send, recv;
+    enum bench_result result;
+    bool on_root; /* the result is on the root alone */
     /** busbw = algbw times this. */
     double (*bus_factor)(int nranks);
-    kolo_status (*call)(const struct bench_call *call);
-    /** The value of element @p i of the receive buffer of rank @p rank, from what bench_value()
-     * says every rank sent; false: unspecified. */
-    bool (*expected)(const struct bench_call *call, int rank, size_t i, double *value_out);
+    int messages; /* that one call moves one after the other; the time is that of one */
+    kolo_status (*call)(const struct bench_call *call, struct kolo_request **request);
 };
 extern const struct bench_operation bench_operations[]; /* ends with a NULL name */
 const struct bench_operation *bench_operation_find(const char *name);
 
-/** What rank @p rank sends as element @p i: small integers that every type holds, and whose
- * reductions it holds too. */
-double bench_value(const struct bench_options *options, int rank, size_t i);
-/** The reduction of bench_value over all ranks at element @p i, as the type stores it. */
-double bench_reduced(const struct bench_options *options, int nranks, size_t i);
+/** One call: its buffers, and how they are divided. Lengths in elements. */
+struct bench_call {
+    struct kolo_comm *comm;
+    const struct bench_options *options;
+    const struct bench_operation *operation;
+    void *send, *recv;
+    int rank, nranks, root, peer; /* the pair is rank 0 and the peer */
+    size_t count;                 /* of each block, or of the mean one where they are uneven */
+    size_t *counts, *displs;      /* of the blocks of the vector, by rank; what goes to each rank */
+    /* BENCH_TRANSPOSED: of what comes from each rank, and where it lies in what that rank sends. */
+    size_t *from_counts, *from_displs, *from_places;
+    uint32_t round; /* changes the data */
+};
 
+/** The vector's length in elements of this size in bytes, as nccl-tests counts it: that of the
+ * whole vector. The unit is what all ranks share evenly. 0: no data moves, and its one row is of
+ * size 0. */
+size_t bench_unit_bytes(const struct bench_operation *operation,
+                        const struct bench_options *options, int nranks);
+/** The number of elements that rank @p from has for rank @p to. */
+size_t bench_pair_count(const struct bench_call *call, int from, int to);
+size_t bench_call_send_count(const struct bench_call *call);
+size_t bench_call_recv_count(const struct bench_call *call);
+
+/* ---- data.c ---- */
+enum { BENCH_CANARY_BYTES = 64 };
+
+/** What was wrong, on one rank; `rank` is -1 where nothing was. */
+struct bench_mismatch {
+    int64_t errors; /* wrong elements */
+    int rank;
+    int64_t element; /* the first of them; -1: memory outside of the result was written */
+    char expected[32], got[32];
+};
+
+/** Fills both buffers: what the result must not be, then what is sent. */
+void bench_data_fill(const struct bench_call *call);
+/** Compares the receive buffer element by element with the reference that this rank computes, its
+ * surroundings and what it sent with what they were. */
+void bench_data_check(const struct bench_call *call, struct bench_mismatch *mismatch_out);
+
+/* ---- measure.c ---- */
 struct bench_row {
     const char *collective, *transport, *plan;
     int nranks;
     size_t bytes, count;
-    double time_us, algbw_gbps, busbw_gbps;
+    int64_t calls, samples;
+    /** Of one call, over the samples; each sample is that of the rank it took longest. */
+    double time_us, mean_us, min_us, p90_us, p99_us, max_us;
+    int slowest_rank; /* the one with the longest total */
+    double algbw_gbps, busbw_gbps;
     int64_t errors; /* -1: not checked */
+    struct bench_mismatch mismatch;
 };
 
 /** Measures one operation at one size; collective. The row is the same on all ranks. */
@@ -75,25 +133,40 @@ kolo_status bench_measure(struct kolo_comm *comm, const struct bench_options *op
                           const struct bench_operation *operation, size_t bytes,
                           struct bench_row *row_out);
 
-/** "shm", or "shm+tcp" where ranks are joined by several; "self" alone. Collective. */
-kolo_status bench_transport_text(struct kolo_comm *comm, char *text, size_t capacity);
 /** The plan that a call of this operation with @p count elements runs. */
 const char *bench_plan_name(struct kolo_comm *comm, const struct bench_operation *operation,
                             const struct bench_options *options, size_t count);
 
-/* ---- report: rank 0 only ---- */
+/* ---- machine.c ---- */
+/** What stands above every figure. */
+struct bench_machine {
+    char transport[BENCH_TEXT_MAX];   /* "shm", or "shm+tcp" where ranks are joined by several */
+    char hosts[BENCH_TEXT_MAX];       /* "a*4, b*4" */
+    char congestion[64];              /* in use on kolo's TCP links, "" where there are none */
+    char cpu[BENCH_TEXT_MAX];         /* of rank 0 */
+    int nranks, nhosts, cores;        /* cores: of the host of rank 0 */
+    int crowded_ranks, crowded_cores; /* a host with more ranks than cores; 0: none */
+    double load;                      /* the highest, of the minute before, by cores; 0: unknown */
+};
+/** Collective. */
+kolo_status bench_machine_look(struct kolo_comm *comm, struct bench_machine *machine_out);
+
+/* ---- report.c: rank 0 only ---- */
 struct bench_report;
 kolo_status bench_report_open(const struct bench_options *options, struct kolo_comm *comm,
+                              const struct bench_machine *machine,
                               struct bench_report **report_out);
 void bench_report_header(struct bench_report *report, const struct bench_operation *operation);
+/** What is being measured now, for a terminal. */
+void bench_report_progress(struct bench_report *report, const struct bench_operation *operation,
+                           size_t bytes);
 kolo_status bench_report_row(struct bench_report *report, const struct bench_row *row);
-/** Writes the JSON file whole, or with @p keep false not at all. */
+/** Writes the files whole, or with @p keep false not at all. */
 kolo_status bench_report_close(struct bench_report *report, bool keep);
 
-/* ---- options ---- */
-/** -1: go on; else the exit status. Messages go to standard error (on the first rank only). */
-int bench_options_parse(int argc, char **argv, struct bench_options *options);
-/** @p stream on rank 0 of a job and without one, else NULL. */
-bool bench_speaks(void);
+/* ---- options.c ---- */
+/** BENCH_GO_ON, or the exit status. */
+int bench_options_parse(char *const *argv, struct bench_options *options);
+void bench_options_fini(struct bench_options *options);
 
 #endif

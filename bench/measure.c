@@ -1,97 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures one operation at one size. Time is that of a loop of calls between two points at which
-// all ranks are together, divided by the calls, on the slowest rank. The check compares every
-// element of the receive buffer with what must come out, on every rank; it runs one more call on
-// freshly filled buffers, outside the timed loop.
+// Measures one operation at one size. Calls are timed in samples: one call each, or so many that
+// reading the clock does not count. A sample's time is that of the rank it took longest, and the
+// row's is the median over the samples, so that what else the machine did now and then does not
+// show, except in the tail, which is in the row too. The check makes one more call for each root,
+// on freshly filled buffers, outside the timed loop.
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/settings.h"
 #include "base/status.h"
 #include "bench/bench.h"
-#include "memory/reduce.h"
+#include "bench/statistics.h"
+#include "runtime/plan.h"
 
-enum { AUTO_MIN = 3, AUTO_MAX = 10000, AUTO_NS = 200000000 };
-
-/* ---- elements ---- */
-
-static void store_integer(void *at, size_t bytes, int64_t value)
-{
-    memcpy(at, &value, bytes); /* little-endian */
-}
-
-static void store(void *data, kolo_dtype dtype, size_t i, double value)
-{
-    size_t bytes = kolo_dtype_bytes(dtype);
-    uint8_t *at = (uint8_t *)data + i * bytes;
-    float narrow = (float)value;
-    unsigned short half;
-    switch (dtype) {
-    case KOLO_FLOAT16:
-        half = kolo_float16_from_float(narrow);
-        memcpy(at, &half, sizeof half);
-        return;
-    case KOLO_BFLOAT16:
-        half = kolo_bfloat16_from_float(narrow);
-        memcpy(at, &half, sizeof half);
-        return;
-    case KOLO_FLOAT32:
-        memcpy(at, &narrow, sizeof narrow);
-        return;
-    case KOLO_FLOAT64:
-        memcpy(at, &value, sizeof value);
-        return;
-    case KOLO_INT8:
-    case KOLO_INT16:
-    case KOLO_INT32:
-    case KOLO_INT64:
-    case KOLO_UINT8:
-    case KOLO_DTYPES:
-        break;
-    }
-    store_integer(at, bytes, (int64_t)value);
-}
-
-static void fill_send(const struct bench_call *call, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store(call->send, call->options->dtype, i,
-              bench_value(call->options, kolo_rank(call->comm), i));
-}
-
-/* Bytes that no result has. */
-static void fill_recv(const struct bench_call *call, size_t count)
-{
-    memset(call->recv, 0x5a, count * kolo_dtype_bytes(call->options->dtype));
-}
-
-static int64_t count_errors(const struct bench_call *call, const struct bench_operation *operation,
-                            size_t count)
-{
-    size_t bytes = kolo_dtype_bytes(call->options->dtype);
-    const uint8_t *recv = call->recv;
-    int rank = kolo_rank(call->comm);
-    bool is_broadcast_root =
-        strcmp(operation->name, "broadcast") == 0 && rank == call->options->root;
-    int64_t errors = 0;
-    for (size_t i = 0; i < count && !is_broadcast_root; i++) {
-        double value;
-        uint8_t expected[8];
-        if (!operation->expected(call, rank, i, &value))
-            break;
-        store(expected, call->options->dtype, 0, value);
-        errors += memcmp(recv + i * bytes, expected, bytes) != 0;
-    }
-    return errors;
-}
+enum {
+    SAMPLE_NS = 20000,
+    SAMPLES_MIN = 5,
+    SAMPLES_MAX = 20000,
+    SAMPLES_GIVEN = 20, /* as many at least, where the number of calls is given and allows it */
+    CALLS_MAX = 1 << 20,
+    GUESS_CALLS = 3
+};
 
 /* ---- buffers ---- */
 
-static kolo_status allocate(const struct bench_call *call, size_t bytes, void **memory_out)
+static kolo_status allocate(const struct bench_call *call, size_t elements, void **memory_out)
 {
+    size_t bytes = elements * kolo_dtype_bytes(call->options->dtype) + BENCH_CANARY_BYTES;
     if (!call->options->user_memory)
-        return kolo_alloc(call->comm, bytes ? bytes : 1, memory_out);
-    *memory_out = kolo_aligned(4096, bytes ? bytes : 1);
+        return kolo_alloc(call->comm, bytes, memory_out);
+    *memory_out = kolo_aligned(4096, bytes);
     return *memory_out ? KOLO_OK : KOLO_ERR_NO_MEMORY;
 }
 
@@ -103,105 +42,297 @@ static void release(const struct bench_call *call, void *memory)
         (void)kolo_free(call->comm, memory);
 }
 
-/* ---- time ---- */
-
-static kolo_status time_calls(const struct bench_call *call,
-                              const struct bench_operation *operation, int64_t calls,
-                              int64_t *ns_out)
+/* How the vector is divided: three or six arrays of an entry a rank, in one allocation. */
+static kolo_status divide(struct bench_call *call)
 {
-    kolo_status status = kolo_barrier(call->comm, NULL, NULL);
-    int64_t begun = kolo_now_ns();
-    for (int64_t i = 0; status == KOLO_OK && i < calls; i++)
-        status = operation->call(call);
-    *ns_out = kolo_now_ns() - begun;
-    if (status == KOLO_OK)
-        status = kolo_allreduce(call->comm, ns_out, ns_out, 1, KOLO_INT64, KOLO_MAX, NULL, NULL);
-    return status;
-}
-
-/* The time of a few calls decides how many are timed, equally on all ranks. */
-static kolo_status measure_time(const struct bench_call *call,
-                                const struct bench_operation *operation, double *time_us_out)
-{
-    int64_t calls = call->options->iterations, ns = 0;
-    int64_t warmup = call->options->warmup > 0 ? call->options->warmup : 1;
-    kolo_status status = time_calls(call, operation, warmup, &ns);
-    if (status == KOLO_OK && calls == 0) {
-        status = time_calls(call, operation, AUTO_MIN, &ns);
-        calls = ns > 0 ? AUTO_NS / (ns / AUTO_MIN + 1) : AUTO_MAX;
-        calls = calls < AUTO_MIN ? AUTO_MIN : calls > AUTO_MAX ? AUTO_MAX : calls;
+    size_t n = (size_t)call->nranks;
+    bool transposed = call->operation->result == BENCH_TRANSPOSED;
+    size_t *array = kolo_calloc(5 * n, sizeof *array);
+    if (!array)
+        return KOLO_ERR_NO_MEMORY;
+    call->counts = array;
+    call->displs = array + n;
+    for (size_t i = 0; i < n; i++) {
+        call->counts[i] = bench_pair_count(call, call->rank, (int)i);
+        call->displs[i] = i ? call->displs[i - 1] + call->counts[i - 1] : 0;
     }
-    if (status == KOLO_OK)
-        status = time_calls(call, operation, calls, &ns);
-    *time_us_out = (double)ns / (double)calls / 1e3;
-    return status;
-}
-
-static kolo_status check(const struct bench_call *call, const struct bench_operation *operation,
-                         size_t send, size_t recv, int64_t *errors_out)
-{
-    fill_recv(call, recv);
-    fill_send(call, send);
-    kolo_status status = operation->call(call);
-    if (status != KOLO_OK)
-        return status;
-    *errors_out = count_errors(call, operation, recv);
-    return kolo_allreduce(call->comm, errors_out, errors_out, 1, KOLO_INT64, KOLO_SUM, NULL, NULL);
+    if (!transposed)
+        return KOLO_OK;
+    call->from_counts = array + 2 * n;
+    call->from_displs = array + 3 * n;
+    call->from_places = array + 4 * n;
+    for (size_t i = 0; i < n; i++) {
+        call->from_counts[i] = bench_pair_count(call, (int)i, call->rank);
+        call->from_displs[i] = i ? call->from_displs[i - 1] + call->from_counts[i - 1] : 0;
+        for (int to = 0; to < call->rank; to++)
+            call->from_places[i] += bench_pair_count(call, (int)i, to);
+    }
+    return KOLO_OK;
 }
 
 /* In place, the one buffer is as large as the larger of the two, and the smaller is this rank's
  * block of it. */
-static void place_in(struct bench_call *call, size_t send_blocks, size_t recv_blocks)
+static kolo_status place(struct bench_call *call, void **send_memory, void **recv_memory)
 {
-    size_t block =
-        call->count * kolo_dtype_bytes(call->options->dtype) * (size_t)kolo_rank(call->comm);
-    if (send_blocks < recv_blocks)
+    size_t element = kolo_dtype_bytes(call->options->dtype);
+    size_t send = bench_call_send_count(call), recv = bench_call_recv_count(call);
+    bool together = call->options->in_place && call->operation->send != BENCH_NOTHING;
+    kolo_status status;
+    KOLO_TRY(allocate(call, send > recv || !together ? send : recv, send_memory));
+    call->send = call->recv = *send_memory;
+    if (!together) {
+        KOLO_TRY(allocate(call, recv, recv_memory));
+        call->recv = *recv_memory;
+        return KOLO_OK;
+    }
+    size_t block = call->displs[call->rank] * element;
+    if (call->operation->send == BENCH_OWN)
         call->send = (uint8_t *)call->recv + block;
-    else if (recv_blocks < send_blocks)
+    else if (call->operation->recv == BENCH_OWN)
         call->recv = (uint8_t *)call->send + block;
-    else
-        call->recv = call->send;
+out:
+    return status;
+}
+
+/* ---- time ---- */
+
+static kolo_status call_once(struct bench_call *call)
+{
+    struct kolo_request *request = NULL;
+    bool waits = call->options->pace == BENCH_ASYNC;
+    kolo_status status = call->operation->call(call, waits ? &request : NULL);
+    if (waits && status == KOLO_OK)
+        status = kolo_wait(&request, -1);
+    if (call->options->root == BENCH_ROOT_ROTATES)
+        call->root = (call->root + 1) % call->nranks;
+    return status;
+}
+
+static kolo_status time_sample(struct bench_call *call, int64_t calls, int64_t *ns_out)
+{
+    kolo_status status = KOLO_OK;
+    if (call->options->barrier)
+        status = kolo_barrier(call->comm, NULL, NULL);
+    int64_t begun = kolo_now_ns();
+    for (int64_t i = 0; status == KOLO_OK && i < calls; i++)
+        status = call_once(call);
+    *ns_out = kolo_now_ns() - begun;
+    return status;
+}
+
+static kolo_status longest(const struct bench_call *call, int64_t *values, size_t count)
+{
+    return kolo_allreduce(call->comm, values, values, count, KOLO_INT64, KOLO_MAX, NULL, NULL);
+}
+
+/* How many calls make a sample, and how many samples; equal on all ranks. */
+static kolo_status plan_samples(struct bench_call *call, int64_t *calls_out, int64_t *samples_out)
+{
+    const struct bench_options *o = call->options;
+    int64_t ns = 0, calls, samples;
+    kolo_status status = kolo_barrier(call->comm, NULL, NULL);
+    if (status == KOLO_OK)
+        status = time_sample(call, o->warmup > 0 ? o->warmup : 1, &ns);
+    if (status == KOLO_OK)
+        status = time_sample(call, GUESS_CALLS, &ns);
+    if (status == KOLO_OK)
+        status = longest(call, &ns, 1);
+    if (status != KOLO_OK)
+        return status;
+    ns = ns / GUESS_CALLS + 1;
+    calls = SAMPLE_NS / ns + 1;
+    calls = calls > CALLS_MAX ? CALLS_MAX : calls;
+    if (o->iterations > 0 && o->iterations < calls * SAMPLES_GIVEN)
+        calls = o->iterations / SAMPLES_GIVEN > 0 ? o->iterations / SAMPLES_GIVEN : 1;
+    samples = o->iterations > 0 ? o->iterations / calls : o->time_ns / (ns * calls);
+    if (o->iterations == 0 && samples < SAMPLES_MIN)
+        samples = SAMPLES_MIN;
+    if (samples > SAMPLES_MAX) {
+        calls = samples / SAMPLES_MAX * calls;
+        samples = SAMPLES_MAX;
+    }
+    *calls_out = calls;
+    *samples_out = samples;
+    return KOLO_OK;
+}
+
+static kolo_status find_slowest(const struct bench_call *call, int64_t total, int *slowest_out,
+                                int64_t *total_out)
+{
+    int64_t *totals = kolo_calloc((size_t)call->nranks, sizeof *totals);
+    if (!totals)
+        return KOLO_ERR_NO_MEMORY;
+    kolo_status status = kolo_allgather(call->comm, &total, totals, 1, KOLO_INT64, NULL, NULL);
+    int slowest = 0;
+    for (int rank = 1; rank < call->nranks; rank++)
+        if (totals[rank] > totals[slowest])
+            slowest = rank;
+    *slowest_out = slowest;
+    *total_out = totals[slowest];
+    kolo_free_memory(totals);
+    return status;
+}
+
+static void summarize(double *sorted, size_t count, double messages, struct bench_row *row)
+{
+    for (size_t i = 0; i < count; i++)
+        sorted[i] /= 1e3 * messages;
+    bench_sort(sorted, count);
+    row->time_us = bench_percentile(sorted, count, 50);
+    row->min_us = bench_percentile(sorted, count, 0);
+    row->p90_us = bench_percentile(sorted, count, 90);
+    row->p99_us = bench_percentile(sorted, count, 99);
+    row->max_us = bench_percentile(sorted, count, 100);
+}
+
+static kolo_status measure_time(struct bench_call *call, struct bench_row *row)
+{
+    int64_t calls, samples, *ns = NULL, total = 0;
+    double *each = NULL;
+    int messages = call->operation->messages ? call->operation->messages : 1;
+    kolo_status status;
+    KOLO_TRY(plan_samples(call, &calls, &samples));
+    ns = kolo_calloc((size_t)samples, sizeof *ns);
+    each = kolo_calloc((size_t)samples, sizeof *each);
+    if (!ns || !each) {
+        status = KOLO_ERR_NO_MEMORY;
+        goto out;
+    }
+    KOLO_TRY(kolo_barrier(call->comm, NULL, NULL));
+    for (int64_t i = 0; i < samples; i++) {
+        KOLO_TRY(time_sample(call, calls, &ns[i]));
+        total += ns[i];
+    }
+    KOLO_TRY(find_slowest(call, total, &row->slowest_rank, &total));
+    KOLO_TRY(longest(call, ns, (size_t)samples));
+    for (int64_t i = 0; i < samples; i++)
+        each[i] = (double)ns[i] / (double)calls;
+    row->calls = calls * samples;
+    row->samples = samples;
+    row->mean_us = (double)total / (double)row->calls / 1e3 / messages;
+    summarize(each, (size_t)samples, messages, row);
+out:
+    kolo_free_memory(ns);
+    kolo_free_memory(each);
+    return status;
+}
+
+/* ---- the check ---- */
+
+/* All ranks learn how much was wrong, and the details of the lowest rank that saw some. */
+static kolo_status share_mismatch(const struct bench_call *call, struct bench_mismatch *mismatch)
+{
+    int64_t errors = mismatch->errors, first = errors ? call->rank : INT64_MAX;
+    kolo_status status;
+    KOLO_TRY(kolo_allreduce(call->comm, &errors, &errors, 1, KOLO_INT64, KOLO_SUM, NULL, NULL));
+    KOLO_TRY(kolo_allreduce(call->comm, &first, &first, 1, KOLO_INT64, KOLO_MIN, NULL, NULL));
+    if (errors > 0)
+        KOLO_TRY(kolo_broadcast(call->comm, mismatch, sizeof *mismatch, KOLO_UINT8, (int)first,
+                                NULL, NULL));
+    mismatch->errors = errors;
+out:
+    return status;
+}
+
+static kolo_status check(struct bench_call *call, struct bench_row *row)
+{
+    const struct bench_options *o = call->options;
+    bool rotates = o->root == BENCH_ROOT_ROTATES && call->operation->has_root;
+    kolo_status status = KOLO_OK;
+    row->errors = 0;
+    row->mismatch.rank = -1;
+    for (int turn = 0; turn < (rotates ? call->nranks : 1); turn++) {
+        struct bench_mismatch mismatch;
+        int root = rotates ? turn : call->root;
+        call->root = root;
+        call->round++;
+        bench_data_fill(call);
+        KOLO_TRY(call_once(call));
+        call->root = root;
+        bench_data_check(call, &mismatch);
+        KOLO_TRY(share_mismatch(call, &mismatch));
+        if (mismatch.errors > 0 && row->errors == 0)
+            row->mismatch = mismatch;
+        row->errors += mismatch.errors;
+    }
+out:
+    return status;
+}
+
+/* ---- the row ---- */
+
+static enum kolo_collective collective_of(const struct bench_operation *operation)
+{
+    int collective = 0;
+    size_t length = strlen(operation->name) - operation->uneven; /* allgatherv runs its plans */
+    for (; collective < KOLO_COLLECTIVES; collective++) {
+        const char *text = kolo_collective_text((enum kolo_collective)collective);
+        if (strncmp(text, operation->name, length) == 0 && strlen(text) == length)
+            break;
+    }
+    return (enum kolo_collective)collective;
+}
+
+const char *bench_plan_name(struct kolo_comm *comm, const struct bench_operation *operation,
+                            const struct bench_options *options, size_t count)
+{
+    enum kolo_collective collective = collective_of(operation);
+    struct kolo_settings settings;
+    if (collective == KOLO_COLLECTIVES)
+        return "pairs";
+    kolo_settings_init(&settings);
+    if (kolo_settings_load(&settings, NULL, NULL, NULL) != KOLO_OK)
+        return "unknown";
+    for (const char *const *setting = options->settings; *setting; setting++)
+        if (strncmp(*setting, "KOLO_PLAN=", 10) == 0)
+            snprintf(settings.plan, sizeof settings.plan, "%s", *setting + 10);
+    size_t element = kolo_dtype_bytes(options->dtype), nranks = (size_t)kolo_size(comm);
+    struct kolo_plan_args args = {.rank = kolo_rank(comm),
+                                  .size = kolo_size(comm),
+                                  .root =
+                                      operation->has_root && options->root > 0 ? options->root : 0,
+                                  .count = count,
+                                  .segment = settings.segment_bytes / element,
+                                  .in_place = options->in_place};
+    bool by_rank = operation->send == BENCH_ALL || operation->recv == BENCH_ALL;
+    size_t bytes = count * (by_rank ? nranks : 1) * element;
+    return kolo_plan_choose(collective, &args, bytes, settings.small_bytes, settings.plan)->name;
 }
 
 kolo_status bench_measure(struct kolo_comm *comm, const struct bench_options *options,
                           const struct bench_operation *operation, size_t bytes,
                           struct bench_row *row_out)
 {
-    int nranks = kolo_size(comm);
-    size_t element = kolo_dtype_bytes(options->dtype);
-    size_t blocks = operation->size_blocks(nranks);
-    struct bench_call call = {
-        .comm = comm, .count = blocks ? bytes / element / blocks : 1, .options = options};
-    size_t send = operation->send_blocks(nranks), recv = operation->recv_blocks(nranks);
-    bool needs_send = !options->in_place || send >= recv,
-         needs_recv = !options->in_place || recv > send;
+    struct bench_options own = *options;
+    size_t unit = bench_unit_bytes(operation, options, kolo_size(comm));
+    struct bench_call call = {.comm = comm,
+                              .options = &own,
+                              .operation = operation,
+                              .rank = kolo_rank(comm),
+                              .nranks = kolo_size(comm),
+                              .root = options->root == BENCH_ROOT_ROTATES ? 0 : options->root,
+                              .peer = options->peer < 0 ? kolo_size(comm) - 1 : options->peer,
+                              .count = unit ? bytes / unit : 0};
     void *send_memory = NULL, *recv_memory = NULL;
-    kolo_status status = KOLO_OK;
-    if (needs_send)
-        status = allocate(&call, send * call.count * element, &send_memory);
-    if (status == KOLO_OK && needs_recv)
-        status = allocate(&call, recv * call.count * element, &recv_memory);
-    if (status != KOLO_OK)
-        goto out;
-    call.send = send_memory;
-    call.recv = recv_memory;
-    if (options->in_place)
-        place_in(&call, send, recv);
-    fill_recv(&call, recv * call.count);
-    fill_send(&call, send * call.count);
+    kolo_status status;
+    own.in_place = options->in_place && operation->in_place;
+    KOLO_TRY(divide(&call));
+    KOLO_TRY(place(&call, &send_memory, &recv_memory));
+    bench_data_fill(&call);
     *row_out = (struct bench_row){.collective = operation->name,
-                                  .plan = bench_plan_name(comm, operation, options, call.count),
-                                  .nranks = nranks,
-                                  .bytes = call.count * blocks * element,
-                                  .count = blocks ? call.count : 0,
+                                  .plan = bench_plan_name(comm, operation, &own, call.count),
+                                  .nranks = call.nranks,
+                                  .bytes = call.count * unit,
+                                  .count = call.count,
                                   .errors = -1};
-    KOLO_TRY(measure_time(&call, operation, &row_out->time_us));
+    KOLO_TRY(measure_time(&call, row_out));
     if (options->check)
-        KOLO_TRY(check(&call, operation, send * call.count, recv * call.count, &row_out->errors));
+        KOLO_TRY(check(&call, row_out));
     row_out->algbw_gbps =
         row_out->time_us > 0 ? (double)row_out->bytes / row_out->time_us / 1e3 : 0;
-    row_out->busbw_gbps = row_out->algbw_gbps * operation->bus_factor(nranks);
+    row_out->busbw_gbps = row_out->algbw_gbps * operation->bus_factor(call.nranks);
 out:
+    kolo_free_memory(call.counts);
     release(&call, send_memory);
     release(&call, recv_memory);
     return status;

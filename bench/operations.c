@@ -1,28 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of operations: how each is called, its bandwidth factors, and what must come out of it.
+// The table of operations: what each takes and gives, how it is called, and its bandwidth factor.
 // busbw is algbw times the share of the data that must cross a rank's link however clever the
 // algorithm is (nccl-tests defines the factors), so it can be held against the hardware whatever
 // the number of ranks.
 #include <string.h>
 
 #include "bench/bench.h"
-#include "memory/reduce.h"
 
-static size_t no_block(int nranks)
-{
-    (void)nranks;
-    return 0;
-}
+enum { WINDOW = 32 }; /* messages of `bandwidth` on their way at once */
 
-static size_t one_block(int nranks)
-{
-    (void)nranks;
-    return 1;
-}
-static size_t all_blocks(int nranks)
-{
-    return (size_t)nranks;
-}
 static double factor_one(int nranks)
 {
     (void)nranks;
@@ -37,201 +23,221 @@ static double factor_twice(int nranks)
     return 2.0 * (nranks - 1) / nranks;
 }
 
-/* ---- data ---- */
+/* ---- collectives ---- */
 
-double bench_value(const struct bench_options *options, int rank, size_t i)
+#define DATA(c) (c)->options->dtype
+#define REDUCTION(c) (c)->options->dtype, (c)->options->op
+
+static kolo_status call_allreduce(const struct bench_call *c, struct kolo_request **request)
 {
-    if (options->op == KOLO_PROD) /* one rank holds 2, the others 1 */
-        return (size_t)rank == i % 3 ? 2 : 1;
-    return (double)((i * 5 + (size_t)rank * 3) % 4);
+    return kolo_allreduce(c->comm, c->send, c->recv, c->count, REDUCTION(c), NULL, request);
 }
-
-/* Integers wrap around as the type does; floats are rounded as it does. */
-static double stored(kolo_dtype dtype, double value)
+static kolo_status call_reduce(const struct bench_call *c, struct kolo_request **request)
 {
-    switch (dtype) {
-    case KOLO_INT8:
-        return (int8_t)(uint8_t)(int64_t)value;
-    case KOLO_INT16:
-        return (int16_t)(uint16_t)(int64_t)value;
-    case KOLO_INT32:
-        return (int32_t)(uint32_t)(int64_t)value;
-    case KOLO_INT64:
-        return (double)(int64_t)value;
-    case KOLO_UINT8:
-        return (uint8_t)(int64_t)value;
-    case KOLO_FLOAT16:
-        return (double)kolo_float16_to_float(kolo_float16_from_float((float)value));
-    case KOLO_BFLOAT16:
-        return (double)kolo_bfloat16_to_float(kolo_bfloat16_from_float((float)value));
-    case KOLO_FLOAT32:
-        return (double)(float)value;
-    case KOLO_FLOAT64:
-    case KOLO_DTYPES:
-        break;
-    }
-    return value;
+    return kolo_reduce(c->comm, c->send, c->recv, c->count, REDUCTION(c), c->root, NULL, request);
 }
-
-double bench_reduced(const struct bench_options *options, int nranks, size_t i)
+static kolo_status call_broadcast(const struct bench_call *c, struct kolo_request **request)
 {
-    double result = bench_value(options, 0, i);
-    for (int rank = 1; rank < nranks; rank++) {
-        double value = bench_value(options, rank, i);
-        if (options->op == KOLO_MIN)
-            result = value < result ? value : result;
-        else if (options->op == KOLO_MAX)
-            result = value > result ? value : result;
-        else if (options->op == KOLO_PROD)
-            result *= value;
-        else
-            result = stored(options->dtype, result + value);
-    }
-    if (options->op == KOLO_AVERAGE)
-        result /= nranks;
-    return stored(options->dtype, result);
+    return kolo_broadcast(c->comm, c->recv, c->count, DATA(c), c->root, NULL, request);
+}
+static kolo_status call_allgather(const struct bench_call *c, struct kolo_request **request)
+{
+    return kolo_allgather(c->comm, c->send, c->recv, c->count, DATA(c), NULL, request);
+}
+static kolo_status call_allgatherv(const struct bench_call *c, struct kolo_request **request)
+{
+    return kolo_allgatherv(c->comm, c->send, c->recv, c->counts, c->displs, DATA(c), NULL, request);
+}
+static kolo_status call_reduce_scatter(const struct bench_call *c, struct kolo_request **request)
+{
+    return kolo_reduce_scatter(c->comm, c->send, c->recv, c->count, REDUCTION(c), NULL, request);
+}
+static kolo_status call_gather(const struct bench_call *c, struct kolo_request **request)
+{
+    return kolo_gather(c->comm, c->send, c->recv, c->count, DATA(c), c->root, NULL, request);
+}
+static kolo_status call_gatherv(const struct bench_call *c, struct kolo_request **request)
+{
+    return kolo_gatherv(c->comm, c->send, c->recv, c->counts, c->displs, DATA(c), c->root, NULL,
+                        request);
+}
+static kolo_status call_scatter(const struct bench_call *c, struct kolo_request **request)
+{
+    return kolo_scatter(c->comm, c->send, c->recv, c->count, DATA(c), c->root, NULL, request);
+}
+static kolo_status call_barrier(const struct bench_call *c, struct kolo_request **request)
+{
+    return kolo_barrier(c->comm, NULL, request);
 }
 
-/* ---- what must come out ---- */
+/* ---- between two ranks ---- */
 
-static bool expect_reduced(const struct bench_call *call, int rank, size_t i, double *value_out)
+static kolo_status to_itself(const struct bench_call *c)
 {
-    (void)rank;
-    *value_out = bench_reduced(call->options, kolo_size(call->comm), i);
-    return true;
-}
-
-static bool expect_reduced_on_root(const struct bench_call *call, int rank, size_t i,
-                                   double *value_out)
-{
-    return rank == call->options->root && expect_reduced(call, rank, i, value_out);
+    memmove(c->recv, c->send, c->count * kolo_dtype_bytes(DATA(c)));
+    return KOLO_OK;
 }
 
-static bool expect_reduced_block(const struct bench_call *call, int rank, size_t i,
-                                 double *value_out)
+static kolo_status send_to(const struct bench_call *c, int peer, struct kolo_request **request)
 {
-    return expect_reduced(call, rank, (size_t)rank * call->count + i, value_out);
+    return kolo_send(c->comm, c->send, c->count, DATA(c), peer, NULL, request);
 }
 
-static bool expect_roots(const struct bench_call *call, int rank, size_t i, double *value_out)
+static kolo_status receive_from(const struct bench_call *c, int peer, struct kolo_request **request)
 {
-    (void)rank;
-    *value_out = bench_value(call->options, call->options->root, i);
-    return true;
-}
-
-static bool expect_gathered(const struct bench_call *call, int rank, size_t i, double *value_out)
-{
-    (void)rank;
-    *value_out = bench_value(call->options, (int)(i / call->count), i % call->count);
-    return true;
-}
-
-static bool expect_gathered_on_root(const struct bench_call *call, int rank, size_t i,
-                                    double *value_out)
-{
-    return rank == call->options->root && expect_gathered(call, rank, i, value_out);
-}
-
-static bool expect_scattered(const struct bench_call *call, int rank, size_t i, double *value_out)
-{
-    *value_out = bench_value(call->options, call->options->root, (size_t)rank * call->count + i);
-    return true;
-}
-
-static bool expect_left_neighbours(const struct bench_call *call, int rank, size_t i,
-                                   double *value_out)
-{
-    int nranks = kolo_size(call->comm);
-    *value_out = bench_value(call->options, (rank + nranks - 1) % nranks, i);
-    return true;
-}
-
-static bool expect_nothing(const struct bench_call *call, int rank, size_t i, double *value_out)
-{
-    (void)call, (void)rank, (void)i, (void)value_out;
-    return false;
-}
-
-/* ---- calls ---- */
-
-static kolo_status call_allreduce(const struct bench_call *c)
-{
-    return kolo_allreduce(c->comm, c->send, c->recv, c->count, c->options->dtype, c->options->op,
-                          NULL, NULL);
-}
-static kolo_status call_reduce(const struct bench_call *c)
-{
-    return kolo_reduce(c->comm, c->send, c->recv, c->count, c->options->dtype, c->options->op,
-                       c->options->root, NULL, NULL);
-}
-static kolo_status call_broadcast(const struct bench_call *c)
-{
-    void *buffer = kolo_rank(c->comm) == c->options->root ? c->send : c->recv;
-    return kolo_broadcast(c->comm, buffer, c->count, c->options->dtype, c->options->root, NULL,
-                          NULL);
-}
-static kolo_status call_allgather(const struct bench_call *c)
-{
-    return kolo_allgather(c->comm, c->send, c->recv, c->count, c->options->dtype, NULL, NULL);
-}
-static kolo_status call_reduce_scatter(const struct bench_call *c)
-{
-    return kolo_reduce_scatter(c->comm, c->send, c->recv, c->count, c->options->dtype,
-                               c->options->op, NULL, NULL);
-}
-static kolo_status call_gather(const struct bench_call *c)
-{
-    return kolo_gather(c->comm, c->send, c->recv, c->count, c->options->dtype, c->options->root,
-                       NULL, NULL);
-}
-static kolo_status call_scatter(const struct bench_call *c)
-{
-    return kolo_scatter(c->comm, c->send, c->recv, c->count, c->options->dtype, c->options->root,
-                        NULL, NULL);
-}
-static kolo_status call_barrier(const struct bench_call *c)
-{
-    return kolo_barrier(c->comm, NULL, NULL);
+    return kolo_recv(c->comm, c->recv, c->count, DATA(c), peer, NULL, request);
 }
 
 /* Everybody sends to the right and receives from the left. */
-static kolo_status call_sendrecv(const struct bench_call *c)
+static kolo_status call_sendrecv(const struct bench_call *c, struct kolo_request **request)
 {
-    int nranks = kolo_size(c->comm), rank = kolo_rank(c->comm);
-    struct kolo_request *request = NULL;
-    if (nranks == 1) { /* its own neighbour */
-        memmove(c->recv, c->send, c->count * kolo_dtype_bytes(c->options->dtype));
-        return KOLO_OK;
-    }
-    kolo_status status = kolo_recv(c->comm, c->recv, c->count, c->options->dtype,
-                                   (rank + nranks - 1) % nranks, NULL, &request);
+    struct kolo_request *receiving = NULL;
+    (void)request;
+    if (c->nranks == 1)
+        return to_itself(c);
+    kolo_status status = receive_from(c, (c->rank + c->nranks - 1) % c->nranks, &receiving);
     if (status == KOLO_OK)
-        status = kolo_send(c->comm, c->send, c->count, c->options->dtype, (rank + 1) % nranks, NULL,
-                           NULL);
-    kolo_status received = kolo_wait(&request, -1);
+        status = send_to(c, (c->rank + 1) % c->nranks, NULL);
+    kolo_status received = kolo_wait(&receiving, -1);
     return status == KOLO_OK ? received : status;
 }
 
+/* There and back: two messages. The other ranks do nothing. */
+static kolo_status call_pingpong(const struct bench_call *c, struct kolo_request **request)
+{
+    (void)request;
+    if (c->nranks == 1)
+        return to_itself(c);
+    if (c->rank != 0 && c->rank != c->peer)
+        return KOLO_OK;
+    int other = c->rank == 0 ? c->peer : 0;
+    kolo_status status = c->rank == 0 ? send_to(c, other, NULL) : receive_from(c, other, NULL);
+    if (status != KOLO_OK)
+        return status;
+    return c->rank == 0 ? receive_from(c, other, NULL) : send_to(c, other, NULL);
+}
+
+/* WINDOW messages one way, then one element back, which says that they have come. */
+static kolo_status call_bandwidth(const struct bench_call *c, struct kolo_request **request)
+{
+    struct kolo_request *requests[WINDOW] = {NULL};
+    kolo_status status = KOLO_OK;
+    (void)request;
+    if (c->nranks == 1)
+        return to_itself(c);
+    if (c->rank != 0 && c->rank != c->peer)
+        return KOLO_OK;
+    for (int i = 0; status == KOLO_OK && i < WINDOW; i++)
+        status =
+            c->rank == 0 ? send_to(c, c->peer, &requests[i]) : receive_from(c, 0, &requests[i]);
+    for (int i = 0; i < WINDOW; i++) {
+        kolo_status ended = kolo_wait(&requests[i], -1);
+        status = status == KOLO_OK ? ended : status;
+    }
+    if (status != KOLO_OK)
+        return status;
+    return c->rank == 0 ? kolo_recv(c->comm, c->recv, 1, DATA(c), c->peer, NULL, NULL)
+                        : kolo_send(c->comm, c->send, 1, DATA(c), 0, NULL, NULL);
+}
+
 const struct bench_operation bench_operations[] = {
-    {"allreduce", true, false, one_block, one_block, one_block, factor_twice, call_allreduce,
-     expect_reduced},
-    {"reduce", true, true, one_block, one_block, one_block, factor_one, call_reduce,
-     expect_reduced_on_root},
-    {"broadcast", false, true, one_block, one_block, one_block, factor_one, call_broadcast,
-     expect_roots},
-    {"allgather", false, false, one_block, all_blocks, all_blocks, factor_once, call_allgather,
-     expect_gathered},
-    {"reduce_scatter", true, false, all_blocks, one_block, all_blocks, factor_once,
-     call_reduce_scatter, expect_reduced_block},
-    {"gather", false, true, one_block, all_blocks, all_blocks, factor_once, call_gather,
-     expect_gathered_on_root},
-    {"scatter", false, true, all_blocks, one_block, all_blocks, factor_once, call_scatter,
-     expect_scattered},
-    {"sendrecv", false, false, one_block, one_block, one_block, factor_one, call_sendrecv,
-     expect_left_neighbours},
-    {"barrier", false, false, one_block, one_block, no_block, factor_one, call_barrier,
-     expect_nothing},
+    {.name = "allreduce",
+     .reduces = true,
+     .in_place = true,
+     .send = BENCH_ONE,
+     .recv = BENCH_ONE,
+     .result = BENCH_REDUCED,
+     .bus_factor = factor_twice,
+     .call = call_allreduce},
+    {.name = "reduce",
+     .reduces = true,
+     .has_root = true,
+     .in_place = true,
+     .send = BENCH_ONE,
+     .recv = BENCH_ONE,
+     .result = BENCH_REDUCED,
+     .on_root = true,
+     .bus_factor = factor_one,
+     .call = call_reduce},
+    {.name = "broadcast",
+     .has_root = true,
+     .in_place = true,
+     .send = BENCH_NOTHING,
+     .recv = BENCH_ONE,
+     .result = BENCH_ROOTS,
+     .bus_factor = factor_one,
+     .call = call_broadcast},
+    {.name = "allgather",
+     .in_place = true,
+     .send = BENCH_OWN,
+     .recv = BENCH_ALL,
+     .result = BENCH_GATHERED,
+     .bus_factor = factor_once,
+     .call = call_allgather},
+    {.name = "allgatherv",
+     .in_place = true,
+     .uneven = true,
+     .send = BENCH_OWN,
+     .recv = BENCH_ALL,
+     .result = BENCH_GATHERED,
+     .bus_factor = factor_once,
+     .call = call_allgatherv},
+    {.name = "reduce_scatter",
+     .reduces = true,
+     .in_place = true,
+     .send = BENCH_ALL,
+     .recv = BENCH_OWN,
+     .result = BENCH_REDUCED,
+     .bus_factor = factor_once,
+     .call = call_reduce_scatter},
+    {.name = "gather",
+     .has_root = true,
+     .in_place = true,
+     .send = BENCH_OWN,
+     .recv = BENCH_ALL,
+     .result = BENCH_GATHERED,
+     .on_root = true,
+     .bus_factor = factor_once,
+     .call = call_gather},
+    {.name = "gatherv",
+     .has_root = true,
+     .in_place = true,
+     .uneven = true,
+     .send = BENCH_OWN,
+     .recv = BENCH_ALL,
+     .result = BENCH_GATHERED,
+     .on_root = true,
+     .bus_factor = factor_once,
+     .call = call_gatherv},
+    {.name = "scatter",
+     .has_root = true,
+     .in_place = true,
+     .send = BENCH_ALL,
+     .recv = BENCH_OWN,
+     .result = BENCH_ROOTS,
+     .bus_factor = factor_once,
+     .call = call_scatter},
+    {.name = "sendrecv",
+     .send = BENCH_ONE,
+     .recv = BENCH_ONE,
+     .result = BENCH_NEIGHBOURS,
+     .bus_factor = factor_one,
+     .call = call_sendrecv},
+    {.name = "pingpong",
+     .send = BENCH_ONE,
+     .recv = BENCH_ONE,
+     .result = BENCH_PEERS,
+     .bus_factor = factor_one,
+     .messages = 2,
+     .call = call_pingpong},
+    {.name = "bandwidth",
+     .send = BENCH_ONE,
+     .recv = BENCH_ONE,
+     .result = BENCH_FROM_FIRST,
+     .bus_factor = factor_one,
+     .messages = WINDOW,
+     .call = call_bandwidth},
+    {.name = "barrier", .bus_factor = factor_one, .call = call_barrier},
     {0},
 };
 
@@ -241,4 +247,56 @@ const struct bench_operation *bench_operation_find(const char *name)
         if (strcmp(operation->name, name) == 0)
             return operation;
     return NULL;
+}
+
+/* ---- sizes ---- */
+
+size_t bench_unit_bytes(const struct bench_operation *operation,
+                        const struct bench_options *options, int nranks)
+{
+    size_t element = kolo_dtype_bytes(options->dtype);
+    if (operation->recv == BENCH_NOTHING && operation->send == BENCH_NOTHING)
+        return 0;
+    bool by_rank = operation->send == BENCH_ALL || operation->recv == BENCH_ALL;
+    return by_rank ? element * (size_t)nranks : element;
+}
+
+/* Uneven blocks: of two neighbours one has half as much again, the other half, so that the vector
+ * is as long as with even ones. */
+size_t bench_pair_count(const struct bench_call *call, int from, int to)
+{
+    bool transposed = call->operation->result == BENCH_TRANSPOSED;
+    int place = transposed ? (from + to) % call->nranks : to;
+    if (!call->operation->uneven || (place == call->nranks - 1 && call->nranks % 2 == 1))
+        return call->count;
+    return place % 2 == 0 ? call->count + call->count / 2 : call->count - call->count / 2;
+}
+
+static size_t elements(const struct bench_call *call, enum bench_shape shape, bool sends)
+{
+    const size_t *counts = sends || !call->from_counts ? call->counts : call->from_counts;
+    size_t all = 0;
+    switch (shape) {
+    case BENCH_NOTHING:
+        return 0;
+    case BENCH_ONE:
+        return call->count;
+    case BENCH_OWN:
+        return call->counts[call->rank];
+    case BENCH_ALL:
+        break;
+    }
+    for (int rank = 0; rank < call->nranks; rank++)
+        all += counts[rank];
+    return all;
+}
+
+size_t bench_call_send_count(const struct bench_call *call)
+{
+    return elements(call, call->operation->send, true);
+}
+
+size_t bench_call_recv_count(const struct bench_call *call)
+{
+    return elements(call, call->operation->recv, false);
 }

@@ -1,61 +1,325 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of kolobench. Every bad value is one line that names the option, the value and
-// what was expected.
-#include <errno.h>
-#include <getopt.h>
-#include <stdlib.h>
+// The command line of a measuring run, as one table that is also the help. Every bad value is one
+// line that names the option, the value, what is allowed, and what was probably meant.
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/settings.h"
 #include "bench/bench.h"
 
-enum {
-    OPT_CHECK = 256,
-    OPT_IN_PLACE,
-    OPT_JSON,
-    OPT_TRANSPORT,
-    OPT_PLAN,
-    OPT_THREADS,
-    OPT_MEMORY,
-    OPT_ROOT,
-    OPT_VERSION
+/* ---- names ---- */
+
+enum { NAMES_MAX = 64 };
+
+/* The texts of a numbered list: for messages (joined) and for the nearest one. */
+struct names {
+    const char *list[NAMES_MAX];
+    char joined[1024];
 };
 
-static const struct option table[] = {{"begin", required_argument, NULL, 'b'},
-                                      {"end", required_argument, NULL, 'e'},
-                                      {"factor", required_argument, NULL, 'f'},
-                                      {"dtype", required_argument, NULL, 'd'},
-                                      {"op", required_argument, NULL, 'o'},
-                                      {"iterations", required_argument, NULL, 'n'},
-                                      {"warmup", required_argument, NULL, 'w'},
-                                      {"check", no_argument, NULL, OPT_CHECK},
-                                      {"in-place", no_argument, NULL, OPT_IN_PLACE},
-                                      {"json", required_argument, NULL, OPT_JSON},
-                                      {"transport", required_argument, NULL, OPT_TRANSPORT},
-                                      {"plan", required_argument, NULL, OPT_PLAN},
-                                      {"threads", required_argument, NULL, OPT_THREADS},
-                                      {"memory", required_argument, NULL, OPT_MEMORY},
-                                      {"root", required_argument, NULL, OPT_ROOT},
-                                      {"version", no_argument, NULL, OPT_VERSION},
-                                      {"help", no_argument, NULL, 'h'},
-                                      {NULL, 0, NULL, 0}};
-
-bool bench_speaks(void)
+static void add_name(struct names *names, const char *name)
 {
-    const char *rank = kolo_environment("KOLO_RANK");
-    return !rank || strcmp(rank, "0") == 0;
+    size_t at = 0, used = strlen(names->joined);
+    while (names->list[at])
+        at++;
+    if (at + 1 >= NAMES_MAX)
+        return;
+    names->list[at] = name;
+    snprintf(names->joined + used, sizeof names->joined - used, "%s%s", used ? ", " : "", name);
 }
 
-static int refuse(const char *what, const char *value, const char *expected)
+static void dtype_names(struct names *names)
 {
+    for (int dtype = 0; dtype < KOLO_DTYPES; dtype++)
+        add_name(names, kolo_dtype_text((kolo_dtype)dtype));
+}
+
+static void redop_names(struct names *names)
+{
+    for (int op = 0; op < KOLO_REDOPS; op++)
+        add_name(names, kolo_redop_text((kolo_redop)op));
+}
+
+static void operation_names(struct names *names)
+{
+    add_name(names, "all");
+    for (const struct bench_operation *operation = bench_operations; operation->name; operation++)
+        add_name(names, operation->name);
+}
+
+/* The place of @p value in the list, or -1 with a line said. */
+static int choose(const char *what, const char *value, void (*fill)(struct names *))
+{
+    struct names names = {{NULL}, ""};
+    fill(&names);
+    for (int i = 0; names.list[i]; i++)
+        if (strcmp(names.list[i], value) == 0)
+            return i;
+    char expected[sizeof names.joined + 16];
+    snprintf(expected, sizeof expected, "one of %s", names.joined);
+    (void)bench_refuse(what, value, expected, bench_nearest(value, names.list));
+    return -1;
+}
+
+/* ---- one option each ---- */
+
+#define TAKE(name)                                                                                 \
+    static int take_##name(const struct bench_flag *flag, const char *value, void *target)
+#define OPTIONS                                                                                    \
+    struct bench_options *o = target;                                                              \
+    (void)flag, (void)value
+
+static int bad(const struct bench_flag *flag, const char *value, const char *expected)
+{
+    char option[64];
+    snprintf(option, sizeof option, "--%s", flag->name);
+    return bench_refuse(option, value, expected, NULL);
+}
+
+static int take_size(const struct bench_flag *flag, const char *value, int64_t *size_out)
+{
+    if (kolo_size_parse(value, size_out) && *size_out >= 1)
+        return BENCH_GO_ON;
+    return bad(flag, value, "a size in bytes such as 4, 64K or 1M");
+}
+
+TAKE(begin)
+{
+    OPTIONS;
+    return take_size(flag, value, &o->begin_bytes);
+}
+
+TAKE(end)
+{
+    OPTIONS;
+    return take_size(flag, value, &o->end_bytes);
+}
+
+TAKE(factor)
+{
+    OPTIONS;
+    return bench_parse_integer(value, 2, 1 << 20, &o->factor)
+               ? BENCH_GO_ON
+               : bad(flag, value, "an integer from 2 to 1048576");
+}
+
+TAKE(sizes)
+{
+    OPTIONS;
+    return bench_parse_sizes(value, o->sizes, &o->nsizes)
+               ? BENCH_GO_ON
+               : bad(flag, value, "sizes such as 4,64K,1M or 4:64M:x4 or 1M:4M:+1M, at most 1024");
+}
+
+TAKE(dtype)
+{
+    OPTIONS;
+    int dtype = choose("--dtype", value, dtype_names);
+    o->dtype = (kolo_dtype)dtype;
+    return dtype < 0 ? 2 : BENCH_GO_ON;
+}
+
+TAKE(op)
+{
+    OPTIONS;
+    int op = choose("--op", value, redop_names);
+    o->op = (kolo_redop)op;
+    return op < 0 ? 2 : BENCH_GO_ON;
+}
+
+TAKE(root)
+{
+    OPTIONS;
+    int64_t root = BENCH_ROOT_ROTATES;
+    if (strcmp(value, "rotate") != 0 && !bench_parse_integer(value, 0, 1 << 20, &root))
+        return bad(flag, value, "a rank, or rotate");
+    o->root = (int)root;
+    return BENCH_GO_ON;
+}
+
+TAKE(peer)
+{
+    OPTIONS;
+    int64_t peer;
+    if (!bench_parse_integer(value, 1, 1 << 20, &peer))
+        return bad(flag, value, "a rank from 1");
+    o->peer = (int)peer;
+    return BENCH_GO_ON;
+}
+
+TAKE(iterations)
+{
+    OPTIONS;
+    return bench_parse_integer(value, 0, 1000000000, &o->iterations)
+               ? BENCH_GO_ON
+               : bad(flag, value, "an integer from 0 to 1000000000");
+}
+
+TAKE(time)
+{
+    OPTIONS;
+    return bench_parse_time(value, &o->time_ns) ? BENCH_GO_ON
+                                                : bad(flag, value, "a time such as 0.2s or 50ms");
+}
+
+TAKE(warmup)
+{
+    OPTIONS;
+    return bench_parse_integer(value, 0, 1000000000, &o->warmup)
+               ? BENCH_GO_ON
+               : bad(flag, value, "an integer from 0 to 1000000000");
+}
+
+TAKE(threads)
+{
+    OPTIONS;
+    int64_t threads;
+    if (!bench_parse_integer(value, 1, 4096, &threads))
+        return bad(flag, value, "an integer from 1 to 4096");
+    o->threads = (int)threads;
+    return BENCH_GO_ON;
+}
+
+TAKE(check)
+{
+    OPTIONS;
+    o->check = true;
+    return BENCH_GO_ON;
+}
+
+TAKE(in_place)
+{
+    OPTIONS;
+    o->in_place = true;
+    return BENCH_GO_ON;
+}
+
+TAKE(barrier)
+{
+    OPTIONS;
+    o->barrier = true;
+    return BENCH_GO_ON;
+}
+
+TAKE(async)
+{
+    OPTIONS;
+    o->pace = BENCH_ASYNC;
+    return BENCH_GO_ON;
+}
+
+TAKE(quiet)
+{
+    OPTIONS;
+    o->quiet = true;
+    return BENCH_GO_ON;
+}
+
+static void memory_names(struct names *names)
+{
+    add_name(names, "kolo");
+    add_name(names, "user");
+}
+
+TAKE(memory)
+{
+    OPTIONS;
+    int kind = choose("--memory", value, memory_names);
+    o->user_memory = kind == 1;
+    return kind < 0 ? 2 : BENCH_GO_ON;
+}
+
+TAKE(json)
+{
+    OPTIONS;
+    o->json = value;
+    return BENCH_GO_ON;
+}
+
+TAKE(csv)
+{
+    OPTIONS;
+    o->csv = value;
+    return BENCH_GO_ON;
+}
+
+/* Remembers "NAME=value" for kolo_init, which checks the value. */
+static int add_setting(const struct bench_flag *flag, struct bench_options *options,
+                       const char *name, const char *value)
+{
+    size_t at = 0;
+    while (options->settings[at])
+        at++;
+    if (at + 1 >= BENCH_SETTINGS_MAX)
+        return bad(flag, value, "each option once");
+    size_t bytes = strlen(name) + strlen(value) + 2;
+    char *setting = kolo_calloc(bytes, 1);
+    if (!setting)
+        return bad(flag, value, "enough memory");
+    snprintf(setting, bytes, "%s=%s", name, value);
+    options->settings[at] = setting;
+    return BENCH_GO_ON;
+}
+
+TAKE(transport)
+{
+    OPTIONS;
+    return add_setting(flag, o, "KOLO_TRANSPORT", value);
+}
+
+TAKE(plan)
+{
+    OPTIONS;
+    return add_setting(flag, o, "KOLO_PLAN", value);
+}
+
+TAKE(version)
+{
+    OPTIONS;
+    (void)o;
     if (bench_speaks())
-        fprintf(stderr, "kolobench: %s %s: expected %s; try --help\n", what, value, expected);
-    return 2;
+        printf("kolobench %s\n", kolo_version());
+    return 0;
 }
 
-static int print_help(void)
+TAKE(help);
+
+static const struct bench_flag flags[] = {
+    {'b', "begin", "SIZE", "smallest size in bytes, such as 4, 64K, 1M [4]", take_begin},
+    {'e', "end", "SIZE", "largest size [64M]", take_end},
+    {'f', "factor", "N", "each size is the one before times N [4]", take_factor},
+    {'s', "sizes", "LIST", "instead: 4,64K,1M or 4:64M:x4 or 1M:4M:+1M", take_sizes},
+    {'d', "dtype", "TYPE", "int8 ... int64, uint8, float16, bfloat16, float32, float64 [float32]",
+     take_dtype},
+    {'o', "op", "OP", "sum, min, max, prod, average [sum]", take_op},
+    {0, "root", "RANK", "of rooted collectives, or rotate: another one each call [0]", take_root},
+    {0, "peer", "RANK", "pingpong and bandwidth: between rank 0 and this one [the last]",
+     take_peer},
+    {'n', "iterations", "N", "timed calls a size; 0: as many as fit into --time [0]",
+     take_iterations},
+    {'t', "time", "TIME", "for which each size is measured [0.2s]", take_time},
+    {'w', "warmup", "N", "calls before [2]", take_warmup},
+    {0, "barrier", NULL, "a barrier before each sample", take_barrier},
+    {'c', "check", NULL, "compare every element of one more call with what must come out",
+     take_check},
+    {0, "in-place", NULL, "send and receive in one buffer, where the collective can",
+     take_in_place},
+    {0, "memory", "KIND", "kolo (kolo_alloc) or user (plain memory) [kolo]", take_memory},
+    {0, "async", NULL, "start each call and wait for its request", take_async},
+    {0, "transport", "NAME", "force inproc, shm or tcp for every pair", take_transport},
+    {0, "plan", "NAME", "force a plan where it fits", take_plan},
+    {0, "threads", "N", "ranks as threads of this process instead of kolorun's", take_threads},
+    {0, "json", "FILE", "also write machine facts and rows as JSON", take_json},
+    {0, "csv", "FILE", "also write the rows as CSV", take_csv},
+    {'q', "quiet", NULL, "no progress line on a terminal", take_quiet},
+    {'h', "help", NULL, "this", take_help},
+    {0, "version", NULL, "the version", take_version},
+    {0},
+};
+
+static int take_help(const struct bench_flag *flag, const char *value, void *target)
 {
+    (void)flag, (void)value, (void)target;
     if (!bench_speaks())
         return 0;
     printf("usage: kolorun -np N kolobench COLLECTIVE... [options]\n"
@@ -65,200 +329,67 @@ static int print_help(void)
            "collectives: all");
     for (const struct bench_operation *operation = bench_operations; operation->name; operation++)
         printf(", %s", operation->name);
-    printf(
-        "\n\n"
-        "  -b, --begin SIZE       smallest size in bytes, such as 4, 64K, 1M [4]\n"
-        "  -e, --end SIZE         largest size [64M]\n"
-        "  -f, --factor N         each size is the one before times N [4]\n"
-        "  -d, --dtype TYPE       int8 ... int64, uint8, float16, bfloat16, float32, float64 "
-        "[float32]\n"
-        "  -o, --op OP            sum, min, max, prod, average [sum]\n"
-        "      --root RANK        of rooted collectives [0]\n"
-        "  -n, --iterations N     timed calls a size; 0: as many as fit into 0.2 s [0]\n"
-        "  -w, --warmup N         calls before [2]\n"
-        "      --check            compare every element of one more call with what must come out\n"
-        "      --in-place         send and receive in one buffer\n"
-        "      --memory KIND      kolo (kolo_alloc) or user (plain memory) [kolo]\n"
-        "      --transport NAME   force inproc, shm or tcp for every pair\n"
-        "      --plan NAME        force a plan where it fits\n"
-        "      --threads N        ranks as threads of this process instead of kolorun's\n"
-        "      --json FILE        also write machine facts and rows as JSON\n"
-        "      --help, --version\n");
+    printf("\n\n");
+    bench_flags_help(flags, stdout);
     return 0;
 }
 
-static bool parse_integer(const char *text, int64_t min, int64_t max, int64_t *value_out)
+/* ---- all of it ---- */
+
+static kolo_status append(struct bench_options *options, const struct bench_operation *operation)
 {
-    char *end;
-    errno = 0;
-    long long value = strtoll(text, &end, 10);
-    if (errno || end == text || *end || value < min || value > max)
-        return false;
-    *value_out = value;
-    return true;
+    const struct bench_operation **grown =
+        kolo_calloc(options->noperations + 2, sizeof *options->operations);
+    if (!grown)
+        return KOLO_ERR_NO_MEMORY;
+    if (options->noperations)
+        memcpy(grown, options->operations, options->noperations * sizeof *grown);
+    grown[options->noperations++] = operation;
+    kolo_free_memory((void *)(uintptr_t)options->operations);
+    options->operations = grown;
+    return KOLO_OK;
 }
 
-static bool parse_dtype(const char *text, kolo_dtype *dtype_out)
+static int take_word(const char *word, void *target)
 {
-    for (int dtype = 0; dtype < KOLO_DTYPES; dtype++)
-        if (strcmp(text, kolo_dtype_text((kolo_dtype)dtype)) == 0) {
-            *dtype_out = (kolo_dtype)dtype;
-            return true;
-        }
-    return false;
-}
-
-static bool parse_redop(const char *text, kolo_redop *op_out)
-{
-    for (int op = 0; op < KOLO_REDOPS; op++)
-        if (strcmp(text, kolo_redop_text((kolo_redop)op)) == 0) {
-            *op_out = (kolo_redop)op;
-            return true;
-        }
-    return false;
-}
-
-/* Remembers "NAME=value" for kolo_init, which checks the value. */
-static int add_setting(struct bench_options *options, const char *name, const char *value)
-{
-    size_t at = 0;
-    while (options->settings[at])
-        at++;
-    if (at + 1 >= sizeof options->settings / sizeof *options->settings)
-        return refuse(name, value, "each option once");
-    size_t bytes = strlen(name) + strlen(value) + 2;
-    char *setting = kolo_calloc(bytes, 1);
-    if (!setting)
-        return refuse(name, value, "enough memory");
-    snprintf(setting, bytes, "%s=%s", name, value);
-    options->settings[at] = setting;
-    return -1;
-}
-
-static int parse_number(int option, struct bench_options *o)
-{
-    int64_t root, threads;
-    switch (option) {
-    case 'b':
-        return kolo_size_parse(optarg, &o->begin_bytes)
-                   ? -1
-                   : refuse("--begin", optarg, "a size such as 4, 64K or 1M");
-    case 'e':
-        return kolo_size_parse(optarg, &o->end_bytes)
-                   ? -1
-                   : refuse("--end", optarg, "a size such as 4, 64K or 1M");
-    case 'f':
-        return parse_integer(optarg, 2, 1 << 20, &o->factor)
-                   ? -1
-                   : refuse("--factor", optarg, "an integer from 2");
-    case 'n':
-        return parse_integer(optarg, 0, 1000000000, &o->iterations)
-                   ? -1
-                   : refuse("--iterations", optarg, "an integer from 0");
-    case 'w':
-        return parse_integer(optarg, 0, 1000000000, &o->warmup)
-                   ? -1
-                   : refuse("--warmup", optarg, "an integer from 0");
-    case OPT_ROOT:
-        if (!parse_integer(optarg, 0, 1 << 20, &root))
-            return refuse("--root", optarg, "a rank");
-        o->root = (int)root;
-        return -1;
-    default:
-        if (!parse_integer(optarg, 1, 4096, &threads))
-            return refuse("--threads", optarg, "an integer from 1 to 4096");
-        o->threads = (int)threads;
-        return -1;
-    }
-}
-
-static int parse_option(int option, char **argv, struct bench_options *o)
-{
-    switch (option) {
-    case 'd':
-        return parse_dtype(optarg, &o->dtype)
-                   ? -1
-                   : refuse("--dtype", optarg, "a type such as float32 or int8");
-    case 'o':
-        return parse_redop(optarg, &o->op)
-                   ? -1
-                   : refuse("--op", optarg, "sum, min, max, prod or average");
-    case OPT_CHECK:
-        o->check = true;
-        return -1;
-    case OPT_IN_PLACE:
-        o->in_place = true;
-        return -1;
-    case OPT_JSON:
-        o->json = optarg;
-        return -1;
-    case OPT_TRANSPORT:
-        return add_setting(o, "KOLO_TRANSPORT", optarg);
-    case OPT_PLAN:
-        return add_setting(o, "KOLO_PLAN", optarg);
-    case OPT_MEMORY:
-        o->user_memory = strcmp(optarg, "user") == 0;
-        return o->user_memory || strcmp(optarg, "kolo") == 0
-                   ? -1
-                   : refuse("--memory", optarg, "kolo or user");
-    case OPT_VERSION:
-        if (bench_speaks())
-            printf("kolobench %s\n", kolo_version());
-        return 0;
-    case 'h':
-        return print_help();
-    case ':':
-        return refuse(argv[optind - 1], "", "a value");
-    case '?':
-        return refuse("option", argv[optind - 1], "one of kolobench's");
-    default:
-        return parse_number(option, o);
-    }
-}
-
-static int add_operations(int argc, char **argv, struct bench_options *options)
-{
-    size_t known = 0, added = 0;
-    while (bench_operations[known].name)
-        known++;
-    options->operations = kolo_calloc(known + (size_t)argc + 1, sizeof *options->operations);
-    if (!options->operations)
-        return refuse("memory", "", "more of it");
-    for (int i = optind; i < argc; i++) {
-        const struct bench_operation *operation = bench_operation_find(argv[i]);
-        if (operation)
-            options->operations[added++] = operation;
-        else if (strcmp(argv[i], "all") != 0)
-            return refuse("collective", argv[i], "all, or one that --help lists");
-        for (size_t k = 0; !operation && k < known && added < known + (size_t)argc; k++)
-            options->operations[added++] = &bench_operations[k];
-    }
-    return added ? -1 : refuse("collective", "(none)", "at least one, such as allreduce");
+    struct bench_options *options = target;
+    int place = choose("collective", word, operation_names);
+    if (place < 0)
+        return 2;
+    for (int i = 0; bench_operations[i].name; i++)
+        if ((place == 0 || place == i + 1) && append(options, &bench_operations[i]) != KOLO_OK)
+            return bench_refuse("collective", word, "more memory", NULL);
+    return BENCH_GO_ON;
 }
 
 static int check_ranges(const struct bench_options *options)
 {
     char text[64];
     snprintf(text, sizeof text, "%lld", (long long)options->begin_bytes);
-    if (options->begin_bytes < 1 || options->begin_bytes > options->end_bytes)
-        return refuse("--begin", text, "at least 1 and at most --end");
-    return -1;
+    if (!options->noperations)
+        return bench_refuse("collective", "(none)", "at least one, such as allreduce", NULL);
+    if (options->begin_bytes > options->end_bytes)
+        return bench_refuse("--begin", text, "at least 1 and at most --end", NULL);
+    return BENCH_GO_ON;
 }
 
-int bench_options_parse(int argc, char **argv, struct bench_options *options)
+int bench_options_parse(char *const *argv, struct bench_options *options)
 {
     *options = (struct bench_options){.begin_bytes = 4,
                                       .end_bytes = 64 << 20,
                                       .factor = 4,
                                       .dtype = KOLO_FLOAT32,
                                       .op = KOLO_SUM,
+                                      .peer = -1,
+                                      .time_ns = 200000000,
                                       .warmup = 2};
-    opterr = 0;
-    for (int option; (option = getopt_long(argc, argv, ":b:e:f:d:o:n:w:h", table, NULL)) != -1;) {
-        int status = parse_option(option, argv, options);
-        if (status >= 0)
-            return status;
-    }
-    int status = add_operations(argc, argv, options);
-    return status >= 0 ? status : check_ranges(options);
+    int status = bench_flags_parse(flags, argv, options, take_word);
+    return status == BENCH_GO_ON ? check_ranges(options) : status;
+}
+
+void bench_options_fini(struct bench_options *options)
+{
+    for (const char **setting = options->settings; *setting; setting++)
+        kolo_free_memory((void *)(uintptr_t)*setting);
+    kolo_free_memory((void *)(uintptr_t)options->operations);
 }

@@ -1,103 +1,108 @@
 // SPDX-License-Identifier: Apache-2.0
-// What rank 0 says: the table in nccl-tests' columns, and one JSON object with the machine's facts
-// and the rows. The JSON file is written beside its name and renamed, so it is whole or not there.
-#include <errno.h>
+// What kolobench says: the table in nccl-tests' columns with the tail of the times, a JSON object
+// with the machine's facts and the rows, and the same rows as CSV. The columns of the CSV and the
+// keys of the JSON are stable: new ones are added at the end.
+#include <inttypes.h>
 #include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/settings.h"
 #include "base/status.h"
 #include "bench/bench.h"
+#include "bench/outfile.h"
 #include "memory/reduce.h"
 
 struct bench_report {
     const struct bench_options *options;
+    struct bench_machine machine;
     json_t *root, *rows;
-    FILE *json; /* NULL: not asked for */
-    char beside[4096];
+    struct bench_outfile json, csv;
+    bool progress; /* standard error is a terminal */
 };
 
-/* The rest of the first line of @p path that begins with @p key, after its colon. */
-static void read_fact(const char *path, const char *key, char *text, size_t capacity)
-{
-    char line[512];
-    snprintf(text, capacity, "unknown");
-    FILE *file = fopen(path, "re");
-    while (file && fgets(line, sizeof line, file)) {
-        char *colon = strchr(line, ':');
-        if (strncmp(line, key, strlen(key)) != 0 || (*key && !colon))
-            continue;
-        const char *value = *key ? colon + 1 : line;
-        value += strspn(value, " \t");
-        snprintf(text, capacity, "%.*s", (int)strcspn(value, "\n"), value);
-        break;
-    }
-    if (file)
-        fclose(file);
-}
+static const double busy_load = 0.3; /* runnable programs a core, before we begin */
 
-static json_t *machine_facts(struct kolo_comm *comm)
+static json_t *machine_facts(struct kolo_comm *comm, const struct bench_machine *machine)
 {
-    char cpu[BENCH_TEXT_MAX], memory[BENCH_TEXT_MAX], congestion[BENCH_TEXT_MAX], now[32];
+    char now[32];
     struct kolo_info info = {.size = sizeof info};
     struct utsname name;
     time_t seconds = time(NULL);
     struct tm utc;
     if (uname(&name) != 0 || kolo_get_info(comm, &info) != KOLO_OK)
         return json_object();
-    read_fact("/proc/cpuinfo", "model name", cpu, sizeof cpu);
-    read_fact("/proc/meminfo", "MemTotal", memory, sizeof memory);
-    read_fact("/proc/sys/net/ipv4/tcp_congestion_control", "", congestion, sizeof congestion);
     strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &utc));
-    return json_pack(
-        "{s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i}", "date", now, "host",
-        info.host, "cpu", cpu, "cores", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "memory", memory,
-        "kernel", name.release, "architecture", name.machine, "kolo", kolo_version(), "reduction",
-        kolo_reduce_variant(0), "tcp_congestion_control", congestion, "transports", info.transports,
-        "ranks", info.nranks, "ranks_on_this_host", info.local_nranks);
+    json_int_t memory = (json_int_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:f}",
+                     "date", now, "host", info.host, "hosts", machine->hosts, "cpu", machine->cpu,
+                     "cores", machine->cores, "memory_bytes", memory, "kernel", name.release,
+                     "architecture", name.machine, "kolo", kolo_version(), "reduction",
+                     kolo_reduce_variant(0), "tcp_congestion_control", machine->congestion,
+                     "transports", info.transports, "ranks", info.nranks, "ranks_on_this_host",
+                     info.local_nranks, "load_per_core", machine->load);
 }
 
-/* Before anything is measured, so that an unwritable place costs no measurement. */
-static kolo_status open_json(struct bench_report *report)
+static const char csv_columns[] =
+    "collective,transport,plan,np,bytes,count,dtype,op,root,in_place,memory,time_us,mean_us,min_us,"
+    "p90_us,p99_us,max_us,slowest_rank,algbw_gbps,busbw_gbps,calls,samples,errors\n";
+
+static void print_machine(const struct bench_report *report)
 {
-    const char *path = report->options->json;
-    if (!path)
-        return KOLO_OK;
-    int length =
-        snprintf(report->beside, sizeof report->beside, "%s.tmp-%ld", path, (long)getpid());
-    if (length >= (int)sizeof report->beside)
-        return kolo_fail(KOLO_ERR_INVALID, "--json %s: the path is too long", path);
-    report->json = fopen(report->beside, "wxe");
-    if (!report->json)
-        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "--json %s", path);
-    return KOLO_OK;
+    const struct bench_machine *m = &report->machine;
+    printf("# kolobench %s: %d rank%s on %s; host of rank 0: %d cores, %s; transport %s%s%s\n",
+           kolo_version(), m->nranks, m->nranks == 1 ? "" : "s", m->hosts, m->cores, m->cpu,
+           m->transport, m->congestion[0] ? ", congestion control " : "", m->congestion);
+    printf("# time: median over samples, each that of the rank it took longest; algbw and busbw "
+           "are of that time\n");
+    if (m->crowded_ranks)
+        printf("# warning: %d ranks on %d cores of a host: they take turns, and times say more of "
+               "the scheduler than of the links\n",
+               m->crowded_ranks, m->crowded_cores);
+    if (m->load > busy_load)
+        printf("# warning: the machine was busy before this began (load %.2f a core): repeat on a "
+               "quiet one\n",
+               m->load);
+}
+
+static kolo_status open_files(struct bench_report *report)
+{
+    const struct bench_options *o = report->options;
+    kolo_status status = KOLO_OK;
+    if (o->json)
+        KOLO_TRY(bench_outfile_open(&report->json, "--json", o->json));
+    if (o->csv) {
+        KOLO_TRY(bench_outfile_open(&report->csv, "--csv", o->csv));
+        fputs(csv_columns, report->csv.stream);
+    }
+out:
+    return status;
 }
 
 kolo_status bench_report_open(const struct bench_options *options, struct kolo_comm *comm,
-                              struct bench_report **report_out)
+                              const struct bench_machine *machine, struct bench_report **report_out)
 {
     struct bench_report *report = kolo_calloc(1, sizeof *report);
     if (!report)
         return KOLO_ERR_NO_MEMORY;
     report->options = options;
+    report->machine = *machine;
     report->root = json_object();
     report->rows = json_array();
-    if (json_object_set_new(report->root, "machine", machine_facts(comm)) != 0 ||
-        json_object_set_new(report->root, "rows", report->rows) != 0) {
-        (void)bench_report_close(report, false);
-        return kolo_fail(KOLO_ERR_NO_MEMORY, "out of memory for the JSON report");
-    }
-    kolo_status status = open_json(report);
+    report->progress = isatty(STDERR_FILENO) && !options->quiet;
+    kolo_status status = KOLO_OK;
+    if (json_object_set_new(report->root, "machine", machine_facts(comm, machine)) != 0 ||
+        json_object_set_new(report->root, "rows", report->rows) != 0)
+        status = kolo_fail(KOLO_ERR_NO_MEMORY, "out of memory for the JSON report");
+    if (status == KOLO_OK)
+        status = open_files(report);
     if (status != KOLO_OK) {
-        json_decref(report->root);
-        kolo_free_memory(report);
+        (void)bench_report_close(report, false);
         return status;
     }
+    print_machine(report);
     *report_out = report;
     return KOLO_OK;
 }
@@ -105,67 +110,150 @@ kolo_status bench_report_open(const struct bench_options *options, struct kolo_c
 void bench_report_header(struct bench_report *report, const struct bench_operation *operation)
 {
     const struct bench_options *o = report->options;
-    printf("# %s %s %s memory%s\n", operation->name, o->in_place ? "in place," : "out of place,",
-           o->user_memory ? "user" : "kolo_alloc", o->check ? ", every element checked" : "");
-    printf("#%11s %12s %9s %8s %6s %10s %8s %8s %6s  %s\n", "size", "count", "type", "redop",
-           "root", "time", "algbw", "busbw", "errors", "transport/plan");
-    printf("#%11s %12s %9s %8s %6s %10s %8s %8s %6s\n", "(B)", "(elements)", "", "", "", "(us)",
-           "(GB/s)", "(GB/s)", "");
+    printf("# %s, %s, %s memory, %s calls%s%s\n", operation->name,
+           operation->in_place && o->in_place ? "in place" : "out of place",
+           o->user_memory ? "user" : "kolo_alloc",
+           o->pace == BENCH_ASYNC ? "asynchronous" : "blocking",
+           o->barrier ? ", a barrier before each sample" : "",
+           o->check ? ", every element checked" : "");
+    printf("#%11s %12s %9s %8s %6s %10s %8s %8s %6s %10s %10s %10s %10s  %s\n", "size", "count",
+           "type", "redop", "root", "time", "algbw", "busbw", "errors", "min", "p90", "p99", "max",
+           "transport/plan");
+    printf("#%11s %12s %9s %8s %6s %10s %8s %8s %6s %10s %10s %10s %10s\n", "(B)", "(elements)", "",
+           "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(us)", "(us)", "(us)");
     fflush(stdout);
+}
+
+void bench_report_progress(struct bench_report *report, const struct bench_operation *operation,
+                           size_t bytes)
+{
+    char size[32];
+    if (!report->progress)
+        return;
+    fprintf(stderr, "\r\033[K%s %s, %zu rows done", operation->name,
+            bench_size_text((double)bytes, size, sizeof size), json_array_size(report->rows));
+    fflush(stderr);
+}
+
+/* ---- rows ---- */
+
+static void root_text(const struct bench_options *options, const struct bench_operation *operation,
+                      char text[16])
+{
+    if (!operation->has_root)
+        snprintf(text, 16, "-");
+    else if (options->root == BENCH_ROOT_ROTATES)
+        snprintf(text, 16, "rotate");
+    else
+        snprintf(text, 16, "%d", options->root);
+}
+
+static void errors_text(const struct bench_row *row, char text[24])
+{
+    if (row->errors < 0)
+        snprintf(text, 24, "-");
+    else
+        snprintf(text, 24, "%" PRId64, row->errors);
+}
+
+static void print_mismatch(const struct bench_row *row)
+{
+    const struct bench_mismatch *m = &row->mismatch;
+    char element[32] = "outside";
+    if (m->element >= 0)
+        snprintf(element, sizeof element, "element %" PRId64, m->element);
+    fprintf(stderr,
+            "kolobench: %s of %zu bytes over %s/%s: rank %d, %s: expected %s, got %s (%" PRId64
+            " wrong in all)\n",
+            row->collective, row->bytes, row->transport, row->plan, m->rank, element, m->expected,
+            m->got, row->errors);
 }
 
 static void print_row(const struct bench_options *options, const struct bench_row *row)
 {
     const struct bench_operation *operation = bench_operation_find(row->collective);
-    char root[16] = "-", errors[24] = "-";
-    if (operation->has_root)
-        snprintf(root, sizeof root, "%d", options->root);
-    if (row->errors >= 0)
-        snprintf(errors, sizeof errors, "%lld", (long long)row->errors);
-    printf("%12zu %12zu %9s %8s %6s %10.2f %8.2f %8.2f %6s  %s/%s\n", row->bytes, row->count,
-           kolo_dtype_text(options->dtype), operation->reduces ? kolo_redop_text(options->op) : "-",
-           root, row->time_us, row->algbw_gbps, row->busbw_gbps, errors, row->transport, row->plan);
+    char root[16], errors[24];
+    root_text(options, operation, root);
+    errors_text(row, errors);
+    printf("%12zu %12zu %9s %8s %6s %10.2f %8.2f %8.2f %6s %10.2f %10.2f %10.2f %10.2f  %s/%s\n",
+           row->bytes, row->count, kolo_dtype_text(options->dtype),
+           operation->reduces ? kolo_redop_text(options->op) : "-", root, row->time_us,
+           row->algbw_gbps, row->busbw_gbps, errors, row->min_us, row->p90_us, row->p99_us,
+           row->max_us, row->transport, row->plan);
     fflush(stdout);
+}
+
+static void write_csv(struct bench_report *report, const struct bench_row *row)
+{
+    const struct bench_options *o = report->options;
+    const struct bench_operation *operation = bench_operation_find(row->collective);
+    char root[16], errors[24];
+    root_text(o, operation, root);
+    errors_text(row, errors);
+    fprintf(report->csv.stream,
+            "%s,%s,%s,%d,%zu,%zu,%s,%s,%s,%d,%s,%.4f,%.4f,%.4f,%.4f,%.4f,%.4f,%d,%.6f,%.6f,%" PRId64
+            ",%" PRId64 ",%s\n",
+            row->collective, row->transport, row->plan, row->nranks, row->bytes, row->count,
+            kolo_dtype_text(o->dtype), operation->reduces ? kolo_redop_text(o->op) : "-", root,
+            o->in_place && operation->in_place, o->user_memory ? "user" : "kolo", row->time_us,
+            row->mean_us, row->min_us, row->p90_us, row->p99_us, row->max_us, row->slowest_rank,
+            row->algbw_gbps, row->busbw_gbps, row->calls, row->samples,
+            row->errors < 0 ? "" : errors);
+}
+
+static json_t *row_object(const struct bench_options *o, const struct bench_row *row)
+{
+    const struct bench_operation *operation = bench_operation_find(row->collective);
+    char root[16];
+    root_text(o, operation, root);
+    return json_pack(
+        "{s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:s, s:s, s:b, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:i,"
+        " s:f, s:f, s:I, s:I, s:o}",
+        "collective", row->collective, "transport", row->transport, "plan", row->plan, "np",
+        row->nranks, "bytes", (json_int_t)row->bytes, "count", (json_int_t)row->count, "dtype",
+        kolo_dtype_text(o->dtype), "op", operation->reduces ? kolo_redop_text(o->op) : "-", "root",
+        root, "in_place", o->in_place && operation->in_place, "memory",
+        o->user_memory ? "user" : "kolo", "time_us", row->time_us, "mean_us", row->mean_us,
+        "min_us", row->min_us, "p90_us", row->p90_us, "p99_us", row->p99_us, "max_us", row->max_us,
+        "slowest_rank", row->slowest_rank, "algbw_gbps", row->algbw_gbps, "busbw_gbps",
+        row->busbw_gbps, "calls", (json_int_t)row->calls, "samples", (json_int_t)row->samples,
+        "errors", row->errors < 0 ? json_null() : json_integer(row->errors));
+}
+
+static json_t *mismatch_object(const struct bench_mismatch *m)
+{
+    return json_pack("{s:i, s:I, s:s, s:s}", "rank", m->rank, "element", (json_int_t)m->element,
+                     "expected", m->expected, "got", m->got);
 }
 
 kolo_status bench_report_row(struct bench_report *report, const struct bench_row *row)
 {
+    if (report->progress)
+        fputs("\r\033[K", stderr);
     print_row(report->options, row);
-    json_t *object = json_pack(
-        "{s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:s, s:f, s:f, s:f, s:o}", "collective",
-        row->collective, "transport", row->transport, "plan", row->plan, "np", row->nranks, "bytes",
-        (json_int_t)row->bytes, "count", (json_int_t)row->count, "dtype",
-        kolo_dtype_text(report->options->dtype), "op", kolo_redop_text(report->options->op),
-        "time_us", row->time_us, "algbw_gbps", row->algbw_gbps, "busbw_gbps", row->busbw_gbps,
-        "errors", row->errors < 0 ? json_null() : json_integer(row->errors));
+    if (row->errors > 0)
+        print_mismatch(row);
+    if (report->csv.stream)
+        write_csv(report, row);
+    json_t *object = row_object(report->options, row);
+    if (object && row->errors > 0)
+        (void)json_object_set_new(object, "mismatch", mismatch_object(&row->mismatch));
     if (!object || json_array_append_new(report->rows, object) != 0)
         return kolo_fail(KOLO_ERR_NO_MEMORY, "out of memory for the JSON report");
     return KOLO_OK;
-}
-
-/* Moves the finished file to its name; without @p keep, or where that fails, leaves nothing. */
-static kolo_status finish_json(struct bench_report *report, bool keep)
-{
-    errno = 0;
-    bool ok =
-        keep &&
-        json_dumpf(report->root, report->json, JSON_INDENT(1) | JSON_REAL_PRECISION(12)) == 0 &&
-        fputc('\n', report->json) != EOF;
-    ok = fclose(report->json) == 0 && ok;
-    if (ok && rename(report->beside, report->options->json) == 0)
-        return KOLO_OK;
-    int cause = errno;
-    unlink(report->beside);
-    return keep ? kolo_fail_errno(KOLO_ERR_SYSTEM, cause, "--json %s", report->options->json)
-                : KOLO_OK;
 }
 
 kolo_status bench_report_close(struct bench_report *report, bool keep)
 {
     if (!report)
         return KOLO_OK;
-    kolo_status status = report->json ? finish_json(report, keep) : KOLO_OK;
+    if (report->json.stream && keep) {
+        json_dumpf(report->root, report->json.stream, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
+        fputc('\n', report->json.stream);
+    }
+    kolo_status status = bench_outfile_close(&report->json, keep);
+    kolo_status csv = bench_outfile_close(&report->csv, keep && status == KOLO_OK);
     json_decref(report->root);
     kolo_free_memory(report);
-    return status;
+    return status == KOLO_OK ? csv : status;
 }

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands above every figure: hosts, ranks, cores, load, transport, and the congestion control
+// of kolo's TCP links, asked of the kernel rather than of the settings.
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "bench/bench.h"
+
+enum { DESCRIPTORS = 4096, TRAFFIC_BYTES = 1 << 18 };
+
+/* The rest of the first line of @p path that begins with @p key, after its colon. */
+static void read_fact(const char *path, const char *key, char *text, size_t capacity)
+{
+    char line[512];
+    snprintf(text, capacity, "unknown");
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file)) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, key, strlen(key)) != 0 || !colon)
+            continue;
+        const char *value = colon + 1;
+        value += strspn(value, " \t");
+        snprintf(text, capacity, "%.*s", (int)strcspn(value, "\n"), value);
+        break;
+    }
+    if (file)
+        fclose(file);
+}
+
+static kolo_status transport_text(struct kolo_comm *comm, char *text, size_t capacity)
+{
+    int nranks = kolo_size(comm);
+    text[0] = '\0';
+    for (int peer = 0; peer < nranks; peer++) {
+        struct kolo_peer_info info = {.size = sizeof info};
+        kolo_status status = kolo_get_peer_info(comm, peer, &info);
+        if (status != KOLO_OK)
+            return status;
+        if ((peer == kolo_rank(comm) && nranks > 1) || strstr(text, info.transport))
+            continue;
+        size_t used = strlen(text);
+        snprintf(text + used, capacity - used, "%s%s", used ? "+" : "", info.transport);
+    }
+    return KOLO_OK;
+}
+
+/* "a*4, b*4": hosts in the order of their first rank; what is too long ends in "...". */
+static kolo_status host_text(struct kolo_comm *comm, struct bench_machine *machine)
+{
+    struct kolo_peer_info info = {.size = sizeof info}, other = {.size = sizeof other};
+    size_t used = 0;
+    for (int rank = 0; rank < kolo_size(comm); rank++) {
+        char host[BENCH_TEXT_MAX];
+        int first = -1, ranks = 0;
+        kolo_status status = kolo_get_peer_info(comm, rank, &info);
+        if (status != KOLO_OK)
+            return status;
+        snprintf(host, sizeof host, "%s", info.host);
+        for (int peer = 0; peer < kolo_size(comm); peer++) {
+            status = kolo_get_peer_info(comm, peer, &other);
+            if (status != KOLO_OK)
+                return status;
+            if (strcmp(other.host, host) != 0)
+                continue;
+            ranks++;
+            first = first < 0 ? peer : first;
+        }
+        if (first != rank)
+            continue;
+        machine->nhosts++;
+        int put = snprintf(machine->hosts + used, sizeof machine->hosts - used, "%s%s*%d",
+                           used ? ", " : "", host, ranks);
+        if ((size_t)put < sizeof machine->hosts - used)
+            used += (size_t)put;
+        else
+            snprintf(machine->hosts + sizeof machine->hosts - 5, 5, " ...");
+    }
+    return KOLO_OK;
+}
+
+/* Of all TCP sockets of this process the one that moved most is a link of kolo's. */
+static void congestion_text(char *text, size_t capacity)
+{
+    uint64_t most = TRAFFIC_BYTES / 4;
+    for (int fd = 3; fd < DESCRIPTORS; fd++) {
+        struct tcp_info info;
+        char name[32] = "";
+        socklen_t length = sizeof info, name_length = sizeof name;
+        memset(&info, 0, sizeof info);
+        if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 ||
+            getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &name_length) != 0)
+            continue;
+        uint64_t moved = info.tcpi_bytes_acked + info.tcpi_bytes_received;
+        if (moved <= most)
+            continue;
+        most = moved;
+        snprintf(text, capacity, "%.*s", (int)sizeof name - 1, name);
+    }
+}
+
+static kolo_status look_at_congestion(struct kolo_comm *comm, struct bench_machine *machine)
+{
+    uint8_t *traffic = kolo_calloc(TRAFFIC_BYTES, 1);
+    if (!traffic)
+        return KOLO_ERR_NO_MEMORY;
+    kolo_status status =
+        kolo_allreduce(comm, traffic, traffic, TRAFFIC_BYTES, KOLO_UINT8, KOLO_SUM, NULL, NULL);
+    kolo_free_memory(traffic);
+    if (status == KOLO_OK)
+        congestion_text(machine->congestion, sizeof machine->congestion);
+    return status;
+}
+
+/* Load by cores on the busiest host, and the host that is fullest with ranks. */
+static kolo_status look_at_load(struct kolo_comm *comm, struct bench_machine *machine)
+{
+    enum { LOAD, EXCESS, RANKS, CORES, FACTS };
+    double load = 0;
+    struct kolo_info info = {.size = sizeof info};
+    kolo_status status;
+    KOLO_TRY(kolo_get_info(comm, &info));
+    machine->cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (getloadavg(&load, 1) != 1)
+        load = 0;
+    int64_t facts[FACTS] = {(int64_t)(load / machine->cores * 100),
+                            info.local_nranks - machine->cores};
+    int64_t excess = facts[EXCESS];
+    KOLO_TRY(kolo_allreduce(comm, facts, facts, 2, KOLO_INT64, KOLO_MAX, NULL, NULL));
+    machine->load = (double)facts[LOAD] / 100;
+    facts[RANKS] = excess == facts[EXCESS] ? info.local_nranks : 0;
+    facts[CORES] = excess == facts[EXCESS] ? machine->cores : 0;
+    KOLO_TRY(
+        kolo_allreduce(comm, &facts[RANKS], &facts[RANKS], 2, KOLO_INT64, KOLO_MAX, NULL, NULL));
+    if (facts[EXCESS] > 0) {
+        machine->crowded_ranks = (int)facts[RANKS];
+        machine->crowded_cores = (int)facts[CORES];
+    }
+out:
+    return status;
+}
+
+kolo_status bench_machine_look(struct kolo_comm *comm, struct bench_machine *machine_out)
+{
+    kolo_status status;
+    *machine_out = (struct bench_machine){.nranks = kolo_size(comm)};
+    read_fact("/proc/cpuinfo", "model name", machine_out->cpu, sizeof machine_out->cpu);
+    KOLO_TRY(transport_text(comm, machine_out->transport, sizeof machine_out->transport));
+    KOLO_TRY(host_text(comm, machine_out));
+    KOLO_TRY(look_at_load(comm, machine_out));
+    /* Every rank must take part, and only rank 0 can see its own links: all do the same. */
+    int64_t tcp = strstr(machine_out->transport, "tcp") != NULL;
+    KOLO_TRY(kolo_allreduce(comm, &tcp, &tcp, 1, KOLO_INT64, KOLO_MAX, NULL, NULL));
+    if (tcp)
+        KOLO_TRY(look_at_congestion(comm, machine_out));
+out:
+    return status;
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Words of a command line: tables of options, one line for each mistake, lists of sizes. Knows no
+// option itself.
+#ifndef KOLO_BENCH_WORDS_H
+#define KOLO_BENCH_WORDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum { BENCH_GO_ON = -1, BENCH_SIZES_MAX = 1024 };
+
+/** Whether this process is the one of its job that says something: rank 0, or no job. */
+bool bench_speaks(void);
+
+/** One line on standard error: "kolobench: --op summ: expected sum, min or max; did you mean sum?".
+ * @p hint NULL: none. @return 2, the exit status. */
+int bench_refuse(const char *what, const char *value, const char *expected, const char *hint);
+
+/** The word of @p words (ends with NULL) that is nearest to @p word, NULL if none is near. */
+const char *bench_nearest(const char *word, const char *const *words);
+
+/** One option of a command. */
+struct bench_flag {
+    char letter;       /* 0: none */
+    const char *name;  /* without dashes */
+    const char *value; /* what the help calls it; NULL: it takes none */
+    const char *help;
+    /** BENCH_GO_ON, or the exit status. */
+    int (*take)(const struct bench_flag *flag, const char *value, void *target);
+};
+
+/** Takes @p argv apart: options go to their functions with @p target, words that are no option to
+ * @p word. @p flags ends with a NULL name. @return BENCH_GO_ON, or the exit status. */
+int bench_flags_parse(const struct bench_flag *flags, char *const *argv, void *target,
+                      int (*word)(const char *word, void *target));
+/** A line for each option. */
+void bench_flags_help(const struct bench_flag *flags, FILE *out);
+
+bool bench_parse_integer(const char *text, int64_t min, int64_t max, int64_t *value_out);
+/** "0.2s", "200ms", "1min", a bare number is seconds. */
+bool bench_parse_time(const char *text, int64_t *ns_out);
+/** "4,64K,1M", "4:64M" (each times 4), "4:64M:x2", "1M:4M:+1M", and such with commas between them;
+ * ascending, without doubles. False: it is none of these, or there are more than BENCH_SIZES_MAX.
+ */
+bool bench_parse_sizes(const char *text, int64_t *sizes, size_t *count_out);
+/** "512 B", "64 KiB", "1.5 MiB". */
+const char *bench_size_text(double bytes, char *text, size_t capacity);
+/** "0.49 us", "3.70 ms", "1.20 s". */
+const char *bench_time_text(double us, char *text, size_t capacity);
+
+#endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator's memory: creation, destruction, the lock, scratch, and the smallest calls.
+// A communicator's memory: creation, its end, members and their names, scratch, and the smallest
+// calls.
 #include "runtime/comm.h"
 
 #include <stdio.h>
@@ -10,63 +11,19 @@
 /* Scratch up to this size is kept between calls. */
 static const size_t scratch_kept_bytes = 64u << 20;
 
-static kolo_status init_conds(struct kolo_comm *comm)
-{
-    pthread_condattr_t attributes;
-    int error = pthread_condattr_init(&attributes);
-    if (error != 0)
-        return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "pthread_condattr_init");
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* always there */
-    error = pthread_cond_init(&comm->changed, &attributes);
-    if (error == 0) {
-        error = pthread_cond_init(&comm->thread_wake, &attributes);
-        if (error != 0)
-            pthread_cond_destroy(&comm->changed);
-    }
-    pthread_condattr_destroy(&attributes);
-    return error == 0 ? KOLO_OK : kolo_fail_errno(KOLO_ERR_SYSTEM, error, "pthread_cond_init");
-}
-
-kolo_status kolo_comm_create(struct kolo_comm **comm_out)
-{
-    struct kolo_comm *comm = kolo_calloc(1, sizeof(*comm));
-    if (comm == NULL)
-        return KOLO_ERR_NO_MEMORY;
-    kolo_settings_init(&comm->settings);
-    comm->next_timer = KOLO_NEVER;
-    kolo_status status = init_conds(comm);
-    if (status != KOLO_OK) {
-        kolo_free_memory(comm);
-        return status;
-    }
-    int error = pthread_mutex_init(&comm->lock, NULL);
-    if (error == 0) {
-        error = pthread_mutex_init(&comm->news_lock, NULL);
-        if (error != 0)
-            pthread_mutex_destroy(&comm->lock);
-    }
-    if (error != 0) {
-        pthread_cond_destroy(&comm->changed);
-        pthread_cond_destroy(&comm->thread_wake);
-        kolo_free_memory(comm);
-        return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "pthread_mutex_init");
-    }
-    *comm_out = comm;
-    return KOLO_OK;
-}
-
 /** Held: lock. The neighbours let go of what they mapped. */
 static void tell_gone(void *context, uint64_t id)
 {
-    struct kolo_comm *comm = context;
-    if (comm->endpoint != NULL)
-        kolo_endpoint_span_gone(comm->endpoint, id);
+    struct kolo_engine *engine = context;
+    if (engine->endpoint != NULL)
+        kolo_endpoint_span_gone(engine->endpoint, id);
 }
 
 static void free_scratch(struct kolo_comm *comm)
 {
+    struct kolo_engine *engine = comm->engine;
     if (comm->scratch_in_heap)
-        (void)kolo_heap_free(comm->heap, comm->scratch, tell_gone, comm); /* it is its own */
+        (void)kolo_heap_free(engine->heap, comm->scratch, tell_gone, engine); /* it is its own */
     else
         kolo_free_memory(comm->scratch);
     comm->scratch = NULL;
@@ -74,60 +31,90 @@ static void free_scratch(struct kolo_comm *comm)
     comm->scratch_in_heap = false;
 }
 
-kolo_status kolo_comm_destroy(struct kolo_comm *comm, kolo_deadline deadline)
+kolo_status kolo_comm_create(struct kolo_engine *engine, uint32_t number, int rank, int size,
+                             int *ranks, struct kolo_comm **comm_out)
 {
-    char detail[KOLO_DETAIL_MAX];
-    if (comm == NULL)
-        return KOLO_OK;
-    struct kolo_peer *peers = kolo_store_client_take_peers(comm->store); /* lent to the endpoint */
-    kolo_store_client_close(comm->store, deadline); /* it lives on the endpoint's poller */
-    kolo_status status = kolo_endpoint_close(comm->endpoint, deadline);
-    comm->endpoint = NULL;
-    snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
-    if (comm->own_store != NULL)
-        kolo_store_thread_stop(comm->own_store, deadline);
-    kolo_rendezvous_host_close(comm->host, deadline);
-    kolo_free_memory(peers);
+    struct kolo_comm *comm = kolo_calloc(1, sizeof(*comm));
+    if (comm != NULL && size > 1)
+        comm->sent = kolo_calloc(2 * (size_t)size, sizeof(*comm->sent));
+    if (comm == NULL || (size > 1 && comm->sent == NULL)) {
+        kolo_free_memory(comm);
+        kolo_free_memory(ranks);
+        return KOLO_ERR_NO_MEMORY;
+    }
+    comm->received = comm->sent != NULL ? comm->sent + size : NULL;
+    comm->engine = engine;
+    comm->number = number;
+    comm->rank = rank;
+    comm->size = size;
+    comm->ranks = ranks;
+    comm->next = engine->comms;
+    if (engine->comms != NULL)
+        engine->comms->previous = comm;
+    engine->comms = comm;
+    *comm_out = comm;
+    return KOLO_OK;
+}
+
+void kolo_comm_free(struct kolo_comm *comm)
+{
+    if (comm->previous != NULL)
+        comm->previous->next = comm->next;
+    else
+        comm->engine->comms = comm->next;
+    if (comm->next != NULL)
+        comm->next->previous = comm->previous;
     free_scratch(comm);
-    kolo_heap_destroy(comm->heap);
     kolo_free_memory(comm->sent);
-    kolo_free_memory(comm->left_ns);
-    kolo_free_memory(comm->transports);
-    kolo_free_memory(comm->memory_kinds);
-    kolo_free_memory(comm->left_out);
-    pthread_mutex_destroy(&comm->lock);
-    pthread_mutex_destroy(&comm->news_lock);
-    pthread_cond_destroy(&comm->changed);
-    pthread_cond_destroy(&comm->thread_wake);
-    explicit_bzero(&comm->settings, sizeof(comm->settings));
+    kolo_free_memory(comm->ranks);
     kolo_free_memory(comm);
-    kolo_detail_set(detail);
-    return status;
 }
 
 void kolo_comm_enter(struct kolo_comm *comm)
 {
-    if (pthread_mutex_trylock(&comm->lock) == 0)
-        return;
-    atomic_fetch_add(&comm->wanting, 1); /* a progressor that spins lets go */
-    pthread_mutex_lock(&comm->lock);
-    atomic_fetch_sub(&comm->wanting, 1);
+    kolo_engine_enter(comm->engine);
 }
 
 void kolo_comm_leave(struct kolo_comm *comm)
 {
-    pthread_mutex_unlock(&comm->lock);
+    kolo_engine_leave(comm->engine);
+}
+
+int kolo_comm_member(const struct kolo_comm *comm, int world)
+{
+    if (comm->ranks == NULL)
+        return world >= 0 && world < comm->size ? world : -1;
+    for (int rank = 0; rank < comm->size; rank++)
+        if (comm->ranks[rank] == world)
+            return rank;
+    return -1;
+}
+
+const struct kolo_peer *kolo_comm_peer(const struct kolo_comm *comm, int rank)
+{
+    return &comm->engine->peers[kolo_comm_world(comm, rank)];
+}
+
+void kolo_comm_count_local(struct kolo_comm *comm)
+{
+    uint64_t here = kolo_comm_peer(comm, comm->rank)->identity.host_id;
+    comm->local_size = comm->local_rank = 0;
+    for (int rank = 0; rank < comm->size; rank++) {
+        if (kolo_comm_peer(comm, rank)->identity.host_id != here)
+            continue;
+        comm->local_size++;
+        comm->local_rank += rank < comm->rank;
+    }
 }
 
 const char *kolo_comm_rank_text(const struct kolo_comm *comm, int rank,
                                 char text[KOLO_RANK_TEXT_MAX])
 {
-    if (rank < 0 || rank >= comm->size || comm->peers == NULL) {
-        snprintf(text, KOLO_RANK_TEXT_MAX, "rank %d", rank);
-        return text;
-    }
-    const struct kolo_identity *identity = &comm->peers[rank].identity;
-    snprintf(text, KOLO_RANK_TEXT_MAX, "rank %d (%s, pid %d)", rank, identity->host, identity->pid);
+    if (rank < 0 || rank >= comm->size || kolo_comm_world(comm, rank) == rank)
+        return kolo_engine_rank_text(comm->engine, rank, text);
+    const struct kolo_identity *identity = &kolo_comm_peer(comm, rank)->identity;
+    snprintf(text, KOLO_RANK_TEXT_MAX, "rank %d (%d of communicator %u, %s, pid %d)",
+             kolo_comm_world(comm, rank), rank, comm->number, identity->host, identity->pid);
     return text;
 }
 
@@ -135,12 +122,12 @@ const char *kolo_comm_rank_text(const struct kolo_comm *comm, int rank,
 static kolo_status new_scratch(struct kolo_comm *comm, size_t bytes)
 {
     free_scratch(comm);
-    if (bytes < comm->settings.shm_direct_bytes || comm->local_size == 1) {
+    if (bytes < comm->engine->settings.shm_direct_bytes || comm->local_size == 1) {
         comm->scratch = kolo_aligned(64, bytes);
         if (comm->scratch == NULL)
             return KOLO_ERR_NO_MEMORY;
     } else {
-        kolo_status status = kolo_heap_alloc(comm->heap, bytes, &comm->scratch);
+        kolo_status status = kolo_heap_alloc(comm->engine->heap, bytes, &comm->scratch);
         if (status != KOLO_OK)
             return status;
         comm->scratch_in_heap = true;
@@ -184,7 +171,7 @@ kolo_status kolo_alloc(struct kolo_comm *comm, size_t bytes, void **memory_out)
     if (comm == NULL || memory_out == NULL)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_alloc: %s is NULL",
                          comm == NULL ? "comm" : "memory_out");
-    return kolo_heap_alloc(comm->heap, bytes, memory_out);
+    return kolo_heap_alloc(comm->engine->heap, bytes, memory_out);
 }
 
 kolo_status kolo_free(struct kolo_comm *comm, void *memory)
@@ -194,7 +181,7 @@ kolo_status kolo_free(struct kolo_comm *comm, void *memory)
     if (comm == NULL)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_free: comm is NULL");
     kolo_comm_enter(comm);
-    kolo_status status = kolo_heap_free(comm->heap, memory, tell_gone, comm);
+    kolo_status status = kolo_heap_free(comm->engine->heap, memory, tell_gone, comm->engine);
     kolo_comm_leave(comm);
     return status;
 }

@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator from inside: one rank's world. Private to runtime/.
+// A communicator from inside: some ranks of the world, numbered anew, with calls and failures of
+// their own. What a rank has only once, whatever communicators it is in, is its engine's
+// (runtime/engine.h). Private to runtime/.
 //
-// One lock (comm->lock) guards everything here but the fields marked constant; it is never held
-// while a thread sleeps. Whoever has to wait takes turns as the progressor: the one thread that
-// moves the endpoint and advances requests (engine.c). Nothing calls back into the user.
+// The engine's lock guards everything here but the fields marked constant. Ranks here are members'
+// numbers; the endpoint and the store speak of ranks in the world (kolo_comm_world, _member), and
+// so do texts, which say both where they differ. Nothing calls back into the user.
 #ifndef KOLO_RUNTIME_COMM_H
 #define KOLO_RUNTIME_COMM_H
-
-#include <pthread.h>
-#include <stdatomic.h>
 
 #include <kolo/kolo.h>
 
 #include "runtime/call.h"
+#include "runtime/engine.h"
 #include "runtime/plan.h"
-#include "runtime/rendezvous.h"
-#include "runtime/store.h"
 
+/* The channels of a communicator on each link, after its number times KOLO_CHANNELS_PER_COMM. */
 enum {
     KOLO_CHANNEL_COLLECTIVE = 0,
     KOLO_CHANNEL_MESSAGE = 1,
-    KOLO_RANK_TEXT_MAX = 128,
+    KOLO_CHANNEL_CLOSING = 2,
+    KOLO_CHANNELS_PER_COMM = 4
+};
+
+enum {
     KOLO_VERDICT_GRACE_MS = 300 /* how long a fallen link may wait for the store to say why */
 };
 
@@ -52,7 +55,7 @@ struct kolo_request {
     struct kolo_request *next, *previous; /* in comm->collectives or comm->messages */
     kolo_status status;                   /* KOLO_AGAIN until it is over */
     bool is_async;                        /* from kolo_calloc, freed by test, wait or finalize */
-    struct kolo_request *next_async, *previous_async; /* in comm->asyncs until freed */
+    struct kolo_request *next_async, *previous_async; /* in engine->asyncs until freed */
     bool fell_with_comm; /* it was running when the communicator failed */
 
     struct kolo_call call;
@@ -99,56 +102,56 @@ struct kolo_suspicion {
     char text[KOLO_DETAIL_MAX];
 };
 
+/** A set of ranks that call the same collectives, seen from one of them. */
 struct kolo_comm {
-    int rank, size;                /* constant, as far as the line */
-    struct kolo_settings settings; /* outlives the endpoint */
-    struct kolo_heap *heap;
-    struct kolo_endpoint *endpoint;
-    struct kolo_store_client *store;
-    const struct kolo_peer *peers;       /* by rank; the store client's */
-    struct kolo_rendezvous_host *host;   /* rank 0 without a launcher */
-    struct kolo_store_thread *own_store; /* a world of one */
-    int64_t spin_ns, yield_ns;
-    char *transports, *memory_kinds, *left_out; /* for kolo_get_info; made when first asked */
-    char choice_why[256];                       /* of the peer last asked for */
+    struct kolo_engine *engine; /* constant, as far as the line */
+    uint32_t number;            /* 0: the world; the same on all members */
+    int rank, size;
+    int *ranks; /* member -> rank in the world; NULL: the same numbers */
     int local_rank, local_size;
     /* ---- */
-    pthread_mutex_t lock;
-    pthread_mutex_t news_lock;  /* what waiters sleep on; taken after `lock` by who has news */
-    pthread_cond_t changed;     /* a request or question ended, or the progressor's place is free */
-    uint64_t news;              /* counts them; changed with both locks held */
-    pthread_cond_t thread_wake; /* for the progress thread */
-    atomic_int wanting;         /* threads that wait for the lock */
-    bool has_progressor, is_sleeping;
-    int waiting; /* callers that wait on `changed` */
+    struct kolo_comm *next, *previous; /* in engine->comms */
     struct kolo_request_list collectives, messages;
     uint32_t sequence;         /* of the next collective */
-    uint32_t *sent, *received; /* next sequence per peer */
-    int64_t *left_ns;          /* when the store said that a rank left; 0: it did not */
-    kolo_deadline next_timer;  /* when kolo_comm_timers is due, at the latest */
-    kolo_deadline next_tick;   /* of stalls */
+    uint32_t *sent, *received; /* next sequence per member; NULL in a world of one */
     void *scratch;
     size_t scratch_bytes;
     bool scratch_in_heap;
     struct kolo_failure failure;
     struct kolo_suspicion suspicion;
-    bool must_report;       /* the running collective, to the store */
-    atomic_bool has_failed; /* mirrors failure.status, for a look without the lock */
-    pthread_t thread;
-    bool has_thread, is_stopping;
-    struct kolo_request *asyncs; /* all asynchronous requests that were not freed */
-    int outstanding;             /* those of them that are not over */
+    bool must_report;     /* the running collective, to the store */
+    char choice_why[256]; /* of the peer last asked for */
 };
+
+/** The rank in the world of member @p rank. */
+static inline int kolo_comm_world(const struct kolo_comm *comm, int rank)
+{
+    return comm->ranks != NULL ? comm->ranks[rank] : rank;
+}
+
+/** The channel of the links that carries this communicator's @p kind (KOLO_CHANNEL_...). */
+static inline uint32_t kolo_comm_channel(const struct kolo_comm *comm, uint32_t kind)
+{
+    return comm->number * KOLO_CHANNELS_PER_COMM + kind;
+}
 
 /* ---- comm.c ---- */
 
-/** Zeroes and sets up locks; what kolo_comm_free frees. */
-kolo_status kolo_comm_create(struct kolo_comm **comm_out) KOLO_NODISCARD;
-/** Frees everything that is there; the links are closed by @p deadline. NULL is fine. */
-kolo_status kolo_comm_destroy(struct kolo_comm *comm, kolo_deadline deadline);
+/** A communicator of @p engine: member i is @p ranks[i] of the world (NULL: i); @p ranks is taken
+ * in every case. What kolo_comm_free frees. Held: lock, unless the engine has not started. */
+kolo_status kolo_comm_create(struct kolo_engine *engine, uint32_t number, int rank, int size,
+                             int *ranks, struct kolo_comm **comm_out) KOLO_NODISCARD;
+/** Frees what the communicator has for itself. It has no requests any more. Held: lock, unless the
+ * endpoint is closed. */
+void kolo_comm_free(struct kolo_comm *comm);
 void kolo_comm_enter(struct kolo_comm *comm);
 void kolo_comm_leave(struct kolo_comm *comm);
-/** "rank 5 (host7, pid 812)" */
+/** The member that is rank @p world in the world; -1: none. */
+int kolo_comm_member(const struct kolo_comm *comm, int world);
+/** Finds the members on this host. Once there is a table of ranks. */
+void kolo_comm_count_local(struct kolo_comm *comm);
+const struct kolo_peer *kolo_comm_peer(const struct kolo_comm *comm, int rank);
+/** "rank 5 (host7, pid 812)", or "rank 5 (1 of communicator 3, host7, pid 812)". */
 const char *kolo_comm_rank_text(const struct kolo_comm *comm, int rank,
                                 char text[KOLO_RANK_TEXT_MAX]);
 /** At least @p bytes of scratch for @p request. Held: lock. ERR_NO_MEMORY. */
@@ -157,9 +160,6 @@ kolo_status kolo_comm_scratch(struct kolo_comm *comm, struct kolo_request *reque
 
 /* ---- failure.c (held: lock) ---- */
 
-/** The event tables that feed a communicator's failures. */
-void kolo_comm_events(struct kolo_comm *comm, struct kolo_endpoint_events *endpoint_out,
-                      struct kolo_store_client_events *store_out);
 /** Something is wrong, with @p peer if not -1; it becomes the failure after @p grace_ms, unless
  * something more telling comes. */
 void kolo_comm_suspect(struct kolo_comm *comm, int peer, kolo_status status, int64_t grace_ms,
@@ -171,9 +171,6 @@ void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text
 /** The failure as a call's result: sets this thread's detail, returns the status. @p request NULL:
  * the call is no request. */
 kolo_status kolo_comm_failed(struct kolo_comm *comm, const struct kolo_request *request);
-/** Fires what is due and says when the next is. */
-void kolo_comm_timers(struct kolo_comm *comm, int64_t now_ns);
-
 /* ---- request.c (held: lock) ---- */
 
 /** Packs the description, appends to its list, begins if it can. */
@@ -191,15 +188,6 @@ void kolo_request_words(const struct kolo_request *request, char *text, size_t c
 /** Waits until *status is no longer KOLO_AGAIN, moving things along. False: the deadline passed, or
  * the communicator failed. Held: lock. */
 bool kolo_engine_wait(struct kolo_comm *comm, const kolo_status *status, kolo_deadline deadline);
-/** One look at everything, if nobody else does it. Held: lock. */
-void kolo_engine_poll(struct kolo_comm *comm);
-/** Wakes whoever sleeps, because there is something new. Held: lock. */
-void kolo_engine_notify(struct kolo_comm *comm);
-/** Something ended: whoever waits without being the progressor shall look. Held: lock. */
-void kolo_engine_news(struct kolo_comm *comm);
-/** Starts the progress thread if there is none. Held: lock. */
-kolo_status kolo_engine_start_thread(struct kolo_comm *comm) KOLO_NODISCARD;
-void kolo_engine_stop_thread(struct kolo_comm *comm);
 
 /* ---- submit.c ---- */
 

@@ -3,15 +3,16 @@
 //
 // A thread that waits becomes the progressor if there is none: it moves the endpoint and advances
 // requests until what it waits for is over, then gives the place to another that waits. Others wait
-// on comm->changed. While asynchronous requests are outstanding and no caller waits, the progress
+// on engine->changed. While asynchronous requests are outstanding and no caller waits, the progress
 // thread (started with the first such request) has the place; a caller that comes takes it over.
 //
-// The progressor spins for comm->spin_ns, then yields the processor for comm->yield_ns, then arms
-// the endpoint and sleeps until a peer wakes it or a timer is due. It holds the lock but for the
-// sleep, and lets go of it as soon as another thread wants it.
+// The progressor spins for engine->spin_ns, then yields the processor for engine->yield_ns, then
+// arms the endpoint and sleeps until a peer wakes it or a timer is due. It holds the lock but for
+// the sleep, and lets go of it as soon as another thread wants it.
 #include "runtime/comm.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <time.h>
 
 #include "base/log.h"
@@ -20,226 +21,247 @@
 /* While spinning the clock is read every so many looks. */
 enum { LOOKS_PER_CLOCK = 16 };
 
+/** The endpoint is of no use any more: the detail says why. */
+static void fail_all(struct kolo_engine *engine, kolo_status status)
+{
+    char text[KOLO_DETAIL_MAX];
+    snprintf(text, sizeof(text), "%s", kolo_error_detail());
+    for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next)
+        kolo_comm_fail(comm, status, text, true);
+}
+
 /** One look at everything. True: something moved. */
-static bool turn(struct kolo_comm *comm)
+static bool turn(struct kolo_engine *engine)
 {
     bool moved = false;
-    kolo_status status = kolo_endpoint_progress(comm->endpoint, &moved);
+    kolo_status status = kolo_endpoint_progress(engine->endpoint, &moved);
     if (status != KOLO_OK)
-        kolo_comm_fail(comm, status, kolo_error_detail(), true);
-    kolo_requests_advance(comm);
-    if (comm->suspicion.status != KOLO_OK)
-        kolo_comm_settle(comm);
+        fail_all(engine, status);
+    for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next) {
+        kolo_requests_advance(comm);
+        if (comm->suspicion.status != KOLO_OK)
+            kolo_comm_settle(comm);
+    }
     return moved;
 }
 
 /** Lets those in who want the lock. */
-static void let_in(struct kolo_comm *comm)
+static void let_in(struct kolo_engine *engine)
 {
-    if (atomic_load_explicit(&comm->wanting, memory_order_relaxed) == 0)
+    if (atomic_load_explicit(&engine->wanting, memory_order_relaxed) == 0)
         return;
-    pthread_mutex_unlock(&comm->lock);
-    while (atomic_load_explicit(&comm->wanting, memory_order_relaxed) > 0)
+    pthread_mutex_unlock(&engine->lock);
+    while (atomic_load_explicit(&engine->wanting, memory_order_relaxed) > 0)
         sched_yield();
-    pthread_mutex_lock(&comm->lock);
+    pthread_mutex_lock(&engine->lock);
 }
 
-static void yield(struct kolo_comm *comm)
+static void yield(struct kolo_engine *engine)
 {
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_unlock(&engine->lock);
     sched_yield();
-    pthread_mutex_lock(&comm->lock);
+    pthread_mutex_lock(&engine->lock);
 }
 
-/** Sleeps until a peer, a notification or a deadline ends it. */
-static void sleep_until(struct kolo_comm *comm, const kolo_status *status, kolo_deadline deadline)
+/** Is there nothing left to wait for? */
+static bool is_over(const struct kolo_comm *comm, const kolo_status *status)
 {
-    kolo_endpoint_arm(comm->endpoint);
-    bool moved = turn(comm);
-    if (!moved && (status == NULL || *status == KOLO_AGAIN) && comm->failure.status == KOLO_OK) {
-        deadline = kolo_deadline_min(deadline, comm->next_timer);
-        comm->is_sleeping = true;
-        pthread_mutex_unlock(&comm->lock);
-        kolo_endpoint_sleep(comm->endpoint, deadline);
-        pthread_mutex_lock(&comm->lock);
-        comm->is_sleeping = false;
+    return *status != KOLO_AGAIN || comm->failure.status != KOLO_OK;
+}
+
+/** Sleeps until a peer, a notification or a deadline ends it. @p comm NULL: nobody waits for a
+ * status. */
+static void sleep_until(struct kolo_engine *engine, const struct kolo_comm *comm,
+                        const kolo_status *status, kolo_deadline deadline)
+{
+    kolo_endpoint_arm(engine->endpoint);
+    bool moved = turn(engine);
+    if (!moved && (comm == NULL || !is_over(comm, status))) {
+        deadline = kolo_deadline_min(deadline, engine->next_timer);
+        engine->is_sleeping = true;
+        pthread_mutex_unlock(&engine->lock);
+        kolo_endpoint_sleep(engine->endpoint, deadline);
+        pthread_mutex_lock(&engine->lock);
+        engine->is_sleeping = false;
     }
-    kolo_endpoint_disarm(comm->endpoint);
+    kolo_endpoint_disarm(engine->endpoint);
 }
 
 /** Has the place of the progressor until *status changes, the deadline passes, or the communicator
  * fails. */
 static void progress(struct kolo_comm *comm, const kolo_status *status, kolo_deadline deadline)
 {
+    struct kolo_engine *engine = comm->engine;
     int64_t idle_since = 0, now = 0;
     unsigned looks = 0;
-    while (*status == KOLO_AGAIN && comm->failure.status == KOLO_OK) {
-        if (turn(comm)) {
+    while (!is_over(comm, status)) {
+        if (turn(engine)) {
             idle_since = 0;
-            let_in(comm);
+            let_in(engine);
             continue;
         }
         if (*status != KOLO_AGAIN)
             return;
-        let_in(comm);
-        if (idle_since != 0 && ++looks % LOOKS_PER_CLOCK != 0 && now - idle_since < comm->spin_ns) {
+        let_in(engine);
+        if (idle_since != 0 && ++looks % LOOKS_PER_CLOCK != 0 &&
+            now - idle_since < engine->spin_ns) {
             kolo_relax();
             continue;
         }
         now = kolo_now_ns();
         if (idle_since == 0)
             idle_since = now;
-        if (now >= comm->next_timer)
-            kolo_comm_timers(comm, now);
+        if (now >= engine->next_timer)
+            kolo_engine_timers(engine, now);
         if (now >= deadline)
             return;
-        if (now - idle_since < comm->spin_ns)
+        if (now - idle_since < engine->spin_ns)
             kolo_relax();
-        else if (now - idle_since < comm->spin_ns + comm->yield_ns)
-            yield(comm);
+        else if (now - idle_since < engine->spin_ns + engine->yield_ns)
+            yield(engine);
         else
-            sleep_until(comm, status, deadline);
+            sleep_until(engine, comm, status, deadline);
     }
 }
 
 /** Waits until another thread has news. The wait has a lock of its own, and comes back by
- * kolo_comm_enter: a progressor that is busy would keep the lock from a condition's waiter. */
-static void wait_for_news(struct kolo_comm *comm, kolo_deadline deadline)
+ * kolo_engine_enter: a progressor that is busy would keep the lock from a condition's waiter. */
+static void wait_for_news(struct kolo_engine *engine, kolo_deadline deadline)
 {
     struct timespec until = {.tv_sec = (time_t)(deadline / 1000000000),
                              .tv_nsec = (long)(deadline % 1000000000)};
-    uint64_t seen = comm->news;
+    uint64_t seen = engine->news;
     int error = 0;
-    comm->waiting++;
-    if (comm->is_sleeping)
-        kolo_endpoint_wake(comm->endpoint); /* the progress thread makes room */
-    kolo_comm_leave(comm);
-    pthread_mutex_lock(&comm->news_lock);
-    while (comm->news == seen && error == 0)
+    engine->waiting++;
+    if (engine->is_sleeping)
+        kolo_endpoint_wake(engine->endpoint); /* the progress thread makes room */
+    kolo_engine_leave(engine);
+    pthread_mutex_lock(&engine->news_lock);
+    while (engine->news == seen && error == 0)
         error = deadline == KOLO_NEVER
-                    ? pthread_cond_wait(&comm->changed, &comm->news_lock)
-                    : pthread_cond_timedwait(&comm->changed, &comm->news_lock, &until);
-    pthread_mutex_unlock(&comm->news_lock);
-    kolo_comm_enter(comm);
-    comm->waiting--;
+                    ? pthread_cond_wait(&engine->changed, &engine->news_lock)
+                    : pthread_cond_timedwait(&engine->changed, &engine->news_lock, &until);
+    pthread_mutex_unlock(&engine->news_lock);
+    kolo_engine_enter(engine);
+    engine->waiting--;
 }
 
-void kolo_engine_news(struct kolo_comm *comm)
+void kolo_engine_news(struct kolo_engine *engine)
 {
-    if (comm->waiting == 0)
+    if (engine->waiting == 0)
         return;
-    pthread_mutex_lock(&comm->news_lock);
-    comm->news++;
-    pthread_cond_broadcast(&comm->changed);
-    pthread_mutex_unlock(&comm->news_lock);
+    pthread_mutex_lock(&engine->news_lock);
+    engine->news++;
+    pthread_cond_broadcast(&engine->changed);
+    pthread_mutex_unlock(&engine->news_lock);
 }
 
 /** Somebody must take the place while there is something to do. */
-static void offer_place(struct kolo_comm *comm)
+static void offer_place(struct kolo_engine *engine)
 {
-    if (comm->has_progressor)
+    if (engine->has_progressor)
         return;
-    if (comm->waiting > 0)
-        kolo_engine_news(comm);
-    else if (comm->outstanding > 0 && comm->has_thread)
-        pthread_cond_signal(&comm->thread_wake);
+    if (engine->waiting > 0)
+        kolo_engine_news(engine);
+    else if (engine->outstanding > 0 && engine->has_thread)
+        pthread_cond_signal(&engine->thread_wake);
 }
 
-static void release(struct kolo_comm *comm)
+static void release(struct kolo_engine *engine)
 {
-    comm->has_progressor = false;
-    offer_place(comm);
+    engine->has_progressor = false;
+    offer_place(engine);
 }
 
 bool kolo_engine_wait(struct kolo_comm *comm, const kolo_status *status, kolo_deadline deadline)
 {
-    while (*status == KOLO_AGAIN && comm->failure.status == KOLO_OK) {
-        if (comm->has_progressor) {
-            wait_for_news(comm, deadline);
+    struct kolo_engine *engine = comm->engine;
+    while (!is_over(comm, status)) {
+        if (engine->has_progressor) {
+            wait_for_news(engine, deadline);
         } else {
-            comm->has_progressor = true;
+            engine->has_progressor = true;
             progress(comm, status, deadline);
-            release(comm);
+            release(engine);
         }
         if (*status == KOLO_AGAIN && kolo_deadline_passed(deadline))
             break;
     }
-    offer_place(comm); /* the progress thread may have made room for us, who give up */
+    offer_place(engine); /* the progress thread may have made room for us, who give up */
     return *status != KOLO_AGAIN;
 }
 
-void kolo_engine_poll(struct kolo_comm *comm)
+void kolo_engine_poll(struct kolo_engine *engine)
 {
-    if (comm->has_progressor)
+    if (engine->has_progressor)
         return;
     int64_t now = kolo_now_ns();
-    (void)turn(comm);
-    if (now >= comm->next_timer)
-        kolo_comm_timers(comm, now);
+    (void)turn(engine);
+    if (now >= engine->next_timer)
+        kolo_engine_timers(engine, now);
 }
 
-void kolo_engine_notify(struct kolo_comm *comm)
+void kolo_engine_notify(struct kolo_engine *engine)
 {
-    if (comm->is_sleeping)
-        kolo_endpoint_wake(comm->endpoint);
-    else if (!comm->has_progressor && comm->outstanding > 0 && comm->has_thread)
-        pthread_cond_signal(&comm->thread_wake);
+    if (engine->is_sleeping)
+        kolo_endpoint_wake(engine->endpoint);
+    else if (!engine->has_progressor && engine->outstanding > 0 && engine->has_thread)
+        pthread_cond_signal(&engine->thread_wake);
 }
 
 /* ---- the progress thread ---- */
 
-static bool thread_has_work(const struct kolo_comm *comm)
+static bool thread_has_work(const struct kolo_engine *engine)
 {
-    return comm->outstanding > 0 && comm->waiting == 0 && comm->failure.status == KOLO_OK &&
-           !comm->is_stopping;
+    return engine->outstanding > 0 && engine->waiting == 0 && !engine->is_stopping;
 }
 
 static void *thread_main(void *argument)
 {
-    struct kolo_comm *comm = argument;
-    kolo_log_set_rank(comm->rank);
-    pthread_mutex_lock(&comm->lock);
-    while (!comm->is_stopping) {
-        if (comm->has_progressor || !thread_has_work(comm)) {
-            pthread_cond_wait(&comm->thread_wake, &comm->lock);
+    struct kolo_engine *engine = argument;
+    kolo_log_set_rank(engine->rank);
+    pthread_mutex_lock(&engine->lock);
+    while (!engine->is_stopping) {
+        if (engine->has_progressor || !thread_has_work(engine)) {
+            pthread_cond_wait(&engine->thread_wake, &engine->lock);
             continue;
         }
-        comm->has_progressor = true;
-        while (thread_has_work(comm)) {
+        engine->has_progressor = true;
+        while (thread_has_work(engine)) {
             int64_t now = kolo_now_ns();
-            if (now >= comm->next_timer)
-                kolo_comm_timers(comm, now);
-            if (!turn(comm) && thread_has_work(comm))
-                sleep_until(comm, NULL, KOLO_NEVER);
-            let_in(comm);
+            if (now >= engine->next_timer)
+                kolo_engine_timers(engine, now);
+            if (!turn(engine) && thread_has_work(engine))
+                sleep_until(engine, NULL, NULL, KOLO_NEVER);
+            let_in(engine);
         }
-        release(comm);
+        release(engine);
     }
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_unlock(&engine->lock);
     return NULL;
 }
 
-kolo_status kolo_engine_start_thread(struct kolo_comm *comm)
+kolo_status kolo_engine_start_thread(struct kolo_engine *engine)
 {
-    if (comm->has_thread)
+    if (engine->has_thread)
         return KOLO_OK;
-    int error = pthread_create(&comm->thread, NULL, thread_main, comm);
+    int error = pthread_create(&engine->thread, NULL, thread_main, engine);
     if (error != 0)
         return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "cannot start the progress thread");
-    comm->has_thread = true;
+    engine->has_thread = true;
     return KOLO_OK;
 }
 
-void kolo_engine_stop_thread(struct kolo_comm *comm)
+void kolo_engine_stop_thread(struct kolo_engine *engine)
 {
-    pthread_mutex_lock(&comm->lock);
-    bool has_thread = comm->has_thread;
-    comm->is_stopping = true;
-    comm->has_thread = false;
-    pthread_cond_signal(&comm->thread_wake);
-    if (comm->is_sleeping)
-        kolo_endpoint_wake(comm->endpoint);
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_lock(&engine->lock);
+    bool has_thread = engine->has_thread;
+    engine->is_stopping = true;
+    engine->has_thread = false;
+    pthread_cond_signal(&engine->thread_wake);
+    if (engine->is_sleeping)
+        kolo_endpoint_wake(engine->endpoint);
+    pthread_mutex_unlock(&engine->lock);
     if (has_thread)
-        pthread_join(comm->thread, NULL);
+        pthread_join(engine->thread, NULL);
 }

@@ -35,7 +35,15 @@ static void take_note(struct kolo_comm *comm, int peer, kolo_status status, int6
     suspicion->deadline = deadline;
     suspicion->is_told = is_told;
     snprintf(suspicion->text, sizeof(suspicion->text), "%s", text);
-    comm->next_timer = kolo_deadline_min(comm->next_timer, deadline);
+    comm->engine->next_timer = kolo_deadline_min(comm->engine->next_timer, deadline);
+}
+
+/** What concerns the whole job concerns every communicator. */
+static void take_note_all(struct kolo_engine *engine, kolo_status status, bool is_told,
+                          const char *text)
+{
+    for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next)
+        take_note(comm, -1, status, 0, is_told, text);
 }
 
 void kolo_comm_suspect(struct kolo_comm *comm, int peer, kolo_status status, int64_t grace_ms,
@@ -59,8 +67,14 @@ static void report(struct kolo_comm *comm)
         return;
     kolo_request_words(request, words, sizeof(words));
     request->is_reported = true;
-    kolo_store_client_stalled(comm->store, KOLO_CHANNEL_COLLECTIVE, request->call.sequence,
-                              &request->desc, words);
+    kolo_store_client_stalled(comm->engine->store, kolo_comm_channel(comm, KOLO_CHANNEL_COLLECTIVE),
+                              request->call.sequence, &request->desc, words);
+}
+
+/** When member @p rank left the job; 0: it did not. */
+static int64_t left_ns(const struct kolo_comm *comm, int rank)
+{
+    return comm->engine->left_ns[kolo_comm_world(comm, rank)];
 }
 
 void kolo_comm_settle(struct kolo_comm *comm)
@@ -73,7 +87,7 @@ void kolo_comm_settle(struct kolo_comm *comm)
         return;
     bool is_loss =
         suspicion->status == KOLO_ERR_PEER || kolo_status_lost(suspicion->status) == KOLO_LOST_LINK;
-    if (is_loss && suspicion->peer >= 0 && comm->left_ns[suspicion->peer] != 0) {
+    if (is_loss && suspicion->peer >= 0 && left_ns(comm, suspicion->peer) != 0) {
         /* it said goodbye to the store: that its link fell is no news */
         char who[KOLO_RANK_TEXT_MAX];
         suspicion->status = KOLO_ERR_PEER;
@@ -109,19 +123,19 @@ void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text
     if (running != NULL && wants_during(status))
         say_during(running, failure->during, sizeof(failure->during));
     failure->status = status;
-    atomic_store(&comm->has_failed, true);
+    comm->suspicion.status = KOLO_OK;
     if (tell) {
-        kolo_store_client_abort(comm->store, status, failure->text);
-        kolo_endpoint_abort(comm->endpoint, status, failure->text);
+        kolo_store_client_abort(comm->engine->store, status, failure->text);
+        kolo_endpoint_abort(comm->engine->endpoint, status, failure->text);
     }
     for (int i = 0; i < 2; i++)
         while (lists[i]->first != NULL) {
             lists[i]->first->fell_with_comm = true;
             kolo_request_end(lists[i]->first, status);
         }
-    kolo_engine_news(comm);
-    if (comm->is_sleeping)
-        kolo_endpoint_wake(comm->endpoint);
+    kolo_engine_news(comm->engine);
+    if (comm->engine->is_sleeping)
+        kolo_endpoint_wake(comm->engine->endpoint);
 }
 
 kolo_status kolo_comm_failed(struct kolo_comm *comm, const struct kolo_request *request)
@@ -140,10 +154,9 @@ kolo_status kolo_comm_failed(struct kolo_comm *comm, const struct kolo_request *
 
 /* ---- events ---- */
 
-static void on_mismatch(void *context, int peer, uint32_t channel, const struct kolo_desc *expected,
-                        const struct kolo_desc *arrived)
+static void say_mismatch(struct kolo_comm *comm, int peer, uint32_t kind,
+                         const struct kolo_desc *expected, const struct kolo_desc *arrived)
 {
-    struct kolo_comm *comm = context;
     struct kolo_call mine, theirs;
     char words[KOLO_WORDS_MAX], their_words[KOLO_WORDS_MAX];
     char who[KOLO_RANK_TEXT_MAX], me[KOLO_RANK_TEXT_MAX];
@@ -151,16 +164,16 @@ static void on_mismatch(void *context, int peer, uint32_t channel, const struct 
     kolo_call_unpack(expected, &mine);
     kolo_call_unpack(arrived, &theirs);
     const char *difference = kolo_call_difference(&mine, &theirs);
-    if (channel == KOLO_CHANNEL_COLLECTIVE && request != NULL)
+    if (kind == KOLO_CHANNEL_COLLECTIVE && request != NULL)
         mine = request->call;
-    else if (channel == KOLO_CHANNEL_MESSAGE)
+    else if (kind == KOLO_CHANNEL_MESSAGE)
         mine.kind = KOLO_CALL_RECV, mine.peer = peer;
     kolo_call_words(&mine, words, sizeof(words));
     kolo_call_words(&theirs, their_words, sizeof(their_words));
     int64_t grace_ms = 0;
-    if (difference[0] != '\0' && channel == KOLO_CHANNEL_COLLECTIVE && request != NULL) {
+    if (difference[0] != '\0' && kind == KOLO_CHANNEL_COLLECTIVE && request != NULL) {
         /* the words are the same but for what only the other rank can say: let the store compare */
-        grace_ms = 2 * comm->settings.stall_ms + KOLO_VERDICT_GRACE_MS;
+        grace_ms = 2 * comm->engine->settings.stall_ms + KOLO_VERDICT_GRACE_MS;
         comm->must_report = true;
     }
     kolo_comm_suspect(comm, -1, KOLO_ERR_MISMATCH, grace_ms,
@@ -170,63 +183,90 @@ static void on_mismatch(void *context, int peer, uint32_t channel, const struct 
                       difference);
 }
 
-/** Says at once what would otherwise show when the receive for it is posted, or never. */
-static void on_early(void *context, int peer, uint32_t channel, const struct kolo_desc *arrived)
+/** The communicator whose traffic @p channel carries; NULL: none of this rank's. *kind_out:
+ * KOLO_CHANNEL_... */
+static struct kolo_comm *comm_of(const struct kolo_engine *engine, uint32_t channel,
+                                 uint32_t *kind_out)
 {
-    struct kolo_comm *comm = context;
+    struct kolo_comm *comm = engine->comms;
+    while (comm != NULL && comm->number != channel / KOLO_CHANNELS_PER_COMM)
+        comm = comm->next;
+    *kind_out = channel % KOLO_CHANNELS_PER_COMM;
+    return comm;
+}
+
+static void on_mismatch(void *context, int world, uint32_t channel,
+                        const struct kolo_desc *expected, const struct kolo_desc *arrived)
+{
+    uint32_t kind;
+    struct kolo_comm *comm = comm_of(context, channel, &kind);
+    if (comm != NULL)
+        say_mismatch(comm, kolo_comm_member(comm, world), kind, expected, arrived);
+}
+
+/** Says at once what would otherwise show when the receive for it is posted, or never. */
+static void on_early(void *context, int world, uint32_t channel, const struct kolo_desc *arrived)
+{
+    uint32_t kind;
+    struct kolo_comm *comm = comm_of(context, channel, &kind);
     struct kolo_call theirs;
-    const struct kolo_request *request = comm->collectives.first;
-    if (channel != KOLO_CHANNEL_COLLECTIVE || request == NULL)
+    const struct kolo_request *request = comm != NULL ? comm->collectives.first : NULL;
+    if (kind != KOLO_CHANNEL_COLLECTIVE || request == NULL)
         return;
     kolo_call_unpack(arrived, &theirs);
     if (theirs.sequence == request->call.sequence &&
         memcmp(arrived, &request->desc, sizeof(*arrived)) != 0)
-        on_mismatch(context, peer, channel, &request->desc, arrived);
+        say_mismatch(comm, kolo_comm_member(comm, world), kind, &request->desc, arrived);
 }
 
-static void on_aborted(void *context, int peer, kolo_status why, const char *text)
+static void on_aborted(void *context, int world, kolo_status why, const char *text)
 {
-    (void)peer;
-    take_note(context, -1, why, 0, false, text);
+    (void)world;
+    take_note_all(context, why, false, text);
 }
 
-static void on_left(void *context, int peer)
+static void on_left(void *context, int world)
 {
     (void)context; /* the works that needed it fail with ERR_PEER; that is said by who waits */
-    (void)peer;
+    (void)world;
 }
 
-static void on_down(void *context, int peer, kolo_status why, const char *text)
+static void on_down(void *context, int world, kolo_status why, const char *text)
 {
-    struct kolo_comm *comm = context;
+    struct kolo_engine *engine = context;
     char who[KOLO_RANK_TEXT_MAX];
     kolo_status status = why == KOLO_ERR_LINK ? KOLO_ERR_PEER : why;
-    kolo_comm_suspect(comm, peer, status, KOLO_VERDICT_GRACE_MS, "%s: %s",
-                      kolo_comm_rank_text(comm, peer, who), text);
+    for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next) {
+        int peer = kolo_comm_member(comm, world);
+        if (peer >= 0)
+            kolo_comm_suspect(comm, peer, status, KOLO_VERDICT_GRACE_MS, "%s: %s",
+                              kolo_comm_rank_text(comm, peer, who), text);
+    }
 }
 
 static void on_store_failed(void *context, int rank, kolo_status why, const char *text)
 {
     (void)rank;
-    take_note(context, -1, why, 0, true, text);
+    take_note_all(context, why, true, text);
 }
 
 static void on_store_left(void *context, int rank)
 {
-    struct kolo_comm *comm = context;
-    if (rank >= 0 && rank < comm->size)
-        comm->left_ns[rank] = kolo_now_ns();
+    struct kolo_engine *engine = context;
+    if (rank >= 0 && rank < engine->size)
+        engine->left_ns[rank] = kolo_now_ns();
 }
 
 static void on_store_lost(void *context)
 {
-    struct kolo_comm *comm = context;
-    bool is_launched = comm->settings.launcher[0] != '\0';
-    if (!is_launched && comm->left_ns[0] != 0)
+    struct kolo_engine *engine = context;
+    bool is_launched = engine->settings.launcher[0] != '\0';
+    if (!is_launched && engine->left_ns[0] != 0)
         return; /* rank 0 served it, and has left in peace */
-    kolo_comm_suspect(comm, -1, KOLO_ERR_PEER, KOLO_VERDICT_GRACE_MS,
-                      "the connection to the job's store was lost: %s ended",
-                      is_launched ? comm->settings.launcher : "rank 0, which serves it,");
+    for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next)
+        kolo_comm_suspect(comm, -1, KOLO_ERR_PEER, KOLO_VERDICT_GRACE_MS,
+                          "the connection to the job's store was lost: %s ended",
+                          is_launched ? engine->settings.launcher : "rank 0, which serves it,");
 }
 
 /** Who asked may wait while another thread is the progressor. */
@@ -235,16 +275,16 @@ static void on_store_answered(void *context)
     kolo_engine_news(context);
 }
 
-void kolo_comm_events(struct kolo_comm *comm, struct kolo_endpoint_events *endpoint_out,
-                      struct kolo_store_client_events *store_out)
+void kolo_engine_events(struct kolo_engine *engine, struct kolo_endpoint_events *endpoint_out,
+                        struct kolo_store_client_events *store_out)
 {
-    *endpoint_out = (struct kolo_endpoint_events){.context = comm,
+    *endpoint_out = (struct kolo_endpoint_events){.context = engine,
                                                   .mismatch = on_mismatch,
                                                   .early = on_early,
                                                   .aborted = on_aborted,
                                                   .left = on_left,
                                                   .down = on_down};
-    *store_out = (struct kolo_store_client_events){.context = comm,
+    *store_out = (struct kolo_store_client_events){.context = engine,
                                                    .failed = on_store_failed,
                                                    .left = on_store_left,
                                                    .lost = on_store_lost,
@@ -272,7 +312,8 @@ static void check_deadlines(struct kolo_comm *comm, int64_t now_ns)
              request = request->next) {
             if (now_ns >= request->deadline)
                 expire(comm, request);
-            comm->next_timer = kolo_deadline_min(comm->next_timer, request->deadline);
+            comm->engine->next_timer =
+                kolo_deadline_min(comm->engine->next_timer, request->deadline);
         }
 }
 
@@ -283,8 +324,8 @@ static void check_left(struct kolo_comm *comm, const struct kolo_request *reques
     int peers[WAITS_MAX];
     int count = request->route->waits_for(request, peers, WAITS_MAX);
     for (int i = 0; i < count; i++)
-        if (comm->left_ns[peers[i]] != 0 &&
-            now_ns - comm->left_ns[peers[i]] > KOLO_VERDICT_GRACE_MS * INT64_C(1000000))
+        if (left_ns(comm, peers[i]) != 0 &&
+            now_ns - left_ns(comm, peers[i]) > KOLO_VERDICT_GRACE_MS * INT64_C(1000000))
             kolo_comm_suspect(comm, peers[i], KOLO_ERR_PEER, 0, "%s has left",
                               kolo_comm_rank_text(comm, peers[i], who));
 }
@@ -304,32 +345,37 @@ static void check_stall(struct kolo_comm *comm, struct kolo_request *request, bo
 }
 
 /** Half the stall time: a stall is seen after one to one and a half times KOLO_STALL. */
-static int64_t tick_ns(const struct kolo_comm *comm)
+static int64_t tick_ns(const struct kolo_engine *engine)
 {
-    return comm->settings.stall_ms * INT64_C(1000000) / 2;
+    return engine->settings.stall_ms * INT64_C(1000000) / 2;
 }
 
 static void check_stalls(struct kolo_comm *comm, int64_t now_ns)
 {
-    if (now_ns >= comm->next_tick) {
-        if (comm->collectives.first != NULL)
-            check_stall(comm, comm->collectives.first, true, now_ns);
-        for (struct kolo_request *request = comm->messages.first; request != NULL;
-             request = request->next)
-            check_stall(comm, request, false, now_ns);
-        comm->next_tick = now_ns + tick_ns(comm);
-    }
-    comm->next_timer = kolo_deadline_min(comm->next_timer, comm->next_tick);
+    if (comm->collectives.first != NULL)
+        check_stall(comm, comm->collectives.first, true, now_ns);
+    for (struct kolo_request *request = comm->messages.first; request != NULL;
+         request = request->next)
+        check_stall(comm, request, false, now_ns);
 }
 
-void kolo_comm_timers(struct kolo_comm *comm, int64_t now_ns)
+void kolo_engine_timers(struct kolo_engine *engine, int64_t now_ns)
 {
-    comm->next_timer = KOLO_NEVER;
-    if (comm->suspicion.status != KOLO_OK)
-        comm->next_timer = comm->suspicion.deadline;
-    if (comm->collectives.first != NULL || comm->messages.first != NULL) {
-        check_deadlines(comm, now_ns);
-        check_stalls(comm, now_ns);
+    bool is_tick = now_ns >= engine->next_tick, has_requests = false;
+    engine->next_timer = KOLO_NEVER;
+    for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next) {
+        if (comm->suspicion.status != KOLO_OK)
+            engine->next_timer = kolo_deadline_min(engine->next_timer, comm->suspicion.deadline);
+        if (comm->collectives.first != NULL || comm->messages.first != NULL) {
+            has_requests = true;
+            check_deadlines(comm, now_ns);
+            if (is_tick)
+                check_stalls(comm, now_ns);
+        }
+        kolo_comm_settle(comm);
     }
-    kolo_comm_settle(comm);
+    if (has_requests && is_tick)
+        engine->next_tick = now_ns + tick_ns(engine);
+    if (has_requests)
+        engine->next_timer = kolo_deadline_min(engine->next_timer, engine->next_tick);
 }

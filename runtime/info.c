@@ -22,43 +22,43 @@ static void add_line(char *lines, const char *name, const char *why)
     snprintf(lines + used, LEFT_OUT_BYTES - used, "%s%s: %s", used > 0 ? "\n" : "", name, why);
 }
 
-static void look(struct kolo_comm *comm)
+static void look(struct kolo_engine *engine)
 {
     struct kolo_why why = {""};
     kolo_status status;
     const char *name;
-    for (size_t i = 0; (name = kolo_transport_probe(i, &comm->settings, &status, &why)); i++) {
+    for (size_t i = 0; (name = kolo_transport_probe(i, &engine->settings, &status, &why)); i++) {
         if (status == KOLO_OK)
-            add_name(comm->transports, name);
+            add_name(engine->transports, name);
         else
-            add_line(comm->left_out, name, why.text);
+            add_line(engine->left_out, name, why.text);
     }
     for (size_t i = 0; kolo_memory_kinds[i] != NULL; i++) {
         if (kolo_memory_kinds[i]->probe(&why) == KOLO_OK)
-            add_name(comm->memory_kinds, kolo_memory_kinds[i]->name);
+            add_name(engine->memory_kinds, kolo_memory_kinds[i]->name);
         else
-            add_line(comm->left_out, kolo_memory_kinds[i]->name, why.text);
+            add_line(engine->left_out, kolo_memory_kinds[i]->name, why.text);
     }
     for (size_t i = 0; kolo_left_out[i].what != NULL; i++)
-        add_line(comm->left_out, kolo_left_out[i].what, kolo_left_out[i].why);
+        add_line(engine->left_out, kolo_left_out[i].what, kolo_left_out[i].why);
 }
 
 /** Held: lock. */
-static kolo_status look_once(struct kolo_comm *comm)
+static kolo_status look_once(struct kolo_engine *engine)
 {
-    if (comm->left_out != NULL)
+    if (engine->left_out != NULL)
         return KOLO_OK;
-    comm->transports = kolo_calloc(LIST_BYTES, 1);
-    comm->memory_kinds = kolo_calloc(LIST_BYTES, 1);
-    comm->left_out = kolo_calloc(LEFT_OUT_BYTES, 1);
-    if (comm->transports != NULL && comm->memory_kinds != NULL && comm->left_out != NULL) {
-        look(comm);
+    engine->transports = kolo_calloc(LIST_BYTES, 1);
+    engine->memory_kinds = kolo_calloc(LIST_BYTES, 1);
+    engine->left_out = kolo_calloc(LEFT_OUT_BYTES, 1);
+    if (engine->transports != NULL && engine->memory_kinds != NULL && engine->left_out != NULL) {
+        look(engine);
         return KOLO_OK;
     }
-    kolo_free_memory(comm->transports);
-    kolo_free_memory(comm->memory_kinds);
-    kolo_free_memory(comm->left_out);
-    comm->transports = comm->memory_kinds = comm->left_out = NULL;
+    kolo_free_memory(engine->transports);
+    kolo_free_memory(engine->memory_kinds);
+    kolo_free_memory(engine->left_out);
+    engine->transports = engine->memory_kinds = engine->left_out = NULL;
     return KOLO_ERR_NO_MEMORY;
 }
 
@@ -72,7 +72,7 @@ kolo_status kolo_get_info(struct kolo_comm *comm, struct kolo_info *info_out)
                          "kolo_get_info: info_out->size is %zu, not %zu: set it to sizeof",
                          info_out->size, sizeof(*info_out));
     kolo_comm_enter(comm);
-    kolo_status status = look_once(comm);
+    kolo_status status = look_once(comm->engine);
     kolo_comm_leave(comm);
     if (status != KOLO_OK)
         return status;
@@ -81,18 +81,19 @@ kolo_status kolo_get_info(struct kolo_comm *comm, struct kolo_info *info_out)
                                    .nranks = comm->size,
                                    .local_rank = comm->local_rank,
                                    .local_nranks = comm->local_size,
-                                   .host = comm->peers[comm->rank].identity.host,
-                                   .memory_kinds = comm->memory_kinds,
-                                   .transports = comm->transports,
-                                   .left_out = comm->left_out};
+                                   .host = kolo_comm_peer(comm, comm->rank)->identity.host,
+                                   .memory_kinds = comm->engine->memory_kinds,
+                                   .transports = comm->engine->transports,
+                                   .left_out = comm->engine->left_out};
     return KOLO_OK;
 }
 
 static int local_rank_of(const struct kolo_comm *comm, int rank)
 {
+    uint64_t host_id = kolo_comm_peer(comm, rank)->identity.host_id;
     int local_rank = 0;
     for (int other = 0; other < rank; other++)
-        local_rank += comm->peers[other].identity.host_id == comm->peers[rank].identity.host_id;
+        local_rank += kolo_comm_peer(comm, other)->identity.host_id == host_id;
     return local_rank;
 }
 
@@ -109,11 +110,11 @@ kolo_status kolo_get_peer_info(struct kolo_comm *comm, int rank, struct kolo_pee
         return kolo_fail(KOLO_ERR_INVALID,
                          "kolo_get_peer_info: rank %d is not a rank (there are %d)", rank,
                          comm->size);
-    const struct kolo_identity *identity = &comm->peers[rank].identity;
+    const struct kolo_identity *identity = &kolo_comm_peer(comm, rank)->identity;
     const char *transport = "self", *why = "this rank";
     kolo_comm_enter(comm);
     if (rank != comm->rank)
-        kolo_endpoint_choice(comm->endpoint, rank, &transport, &why);
+        kolo_endpoint_choice(comm->engine->endpoint, kolo_comm_world(comm, rank), &transport, &why);
     snprintf(comm->choice_why, sizeof(comm->choice_why), "%s", why);
     kolo_comm_leave(comm);
     *info_out = (struct kolo_peer_info){.size = sizeof(*info_out),

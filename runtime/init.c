@@ -123,82 +123,70 @@ void kolo_store_config(const struct kolo_settings *settings, int size,
 /* ---- joining ---- */
 
 /** Spinning pays only where every rank of this host has a core to itself. */
-static void choose_waiting(struct kolo_comm *comm)
+static void choose_waiting(struct kolo_engine *engine)
 {
-    const struct kolo_settings *settings = &comm->settings;
+    const struct kolo_settings *settings = &engine->settings;
+    int local_size = engine->world->local_size;
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     bool is_bound = settings->launcher[0] != '\0' && strcmp(settings->bind, "none") != 0;
-    bool has_cores =
-        kolo_local_cpus() >= comm->local_size || (is_bound && online >= (long)comm->local_size);
-    comm->spin_ns = settings->spin_us >= 0 ? settings->spin_us * 1000 : has_cores ? 50000 : 0;
-    comm->yield_ns = 50000;
+    bool has_cores = kolo_local_cpus() >= local_size || (is_bound && online >= (long)local_size);
+    engine->spin_ns = settings->spin_us >= 0 ? settings->spin_us * 1000 : has_cores ? 50000 : 0;
+    engine->yield_ns = 50000;
 }
 
-static void count_neighbours(struct kolo_comm *comm)
-{
-    for (int rank = 0; rank < comm->size; rank++) {
-        if (comm->peers[rank].identity.host_id != comm->peers[comm->rank].identity.host_id)
-            continue;
-        comm->local_size++;
-        comm->local_rank += rank < comm->rank;
-    }
-}
-
-static kolo_status open_endpoint(struct kolo_comm *comm, const struct kolo_secret *secret,
+static kolo_status open_endpoint(struct kolo_engine *engine, const struct kolo_secret *secret,
                                  const struct kolo_endpoint_events *events)
 {
-    struct kolo_endpoint_config config = {.rank = comm->rank,
-                                          .size = comm->size,
-                                          .settings = &comm->settings,
+    struct kolo_endpoint_config config = {.rank = engine->rank,
+                                          .size = engine->size,
+                                          .settings = &engine->settings,
                                           .secret = *secret,
-                                          .heap = comm->heap,
+                                          .heap = engine->heap,
                                           .events = *events};
-    kolo_identity_here(comm->rank, &config.identity);
-    kolo_status status = kolo_endpoint_open(&config, &comm->endpoint);
+    kolo_identity_here(engine->rank, &config.identity);
+    kolo_status status = kolo_endpoint_open(&config, &engine->endpoint);
     explicit_bzero(&config.secret, sizeof(config.secret));
     return status;
 }
 
-static kolo_status open_local(struct kolo_comm *comm, const struct kolo_secret *secret,
+static kolo_status open_local(struct kolo_engine *engine, const struct kolo_secret *secret,
                               const struct kolo_endpoint_events *events)
 {
-    size_t n = (size_t)comm->size;
     kolo_status status = KOLO_ERR_NO_MEMORY;
-    comm->sent = kolo_calloc(2 * n, sizeof(*comm->sent));
-    comm->left_ns = kolo_calloc(n, sizeof(*comm->left_ns));
-    if (comm->sent == NULL || comm->left_ns == NULL)
+    engine->left_ns = kolo_calloc((size_t)engine->size, sizeof(*engine->left_ns));
+    if (engine->left_ns == NULL)
         goto out;
-    comm->received = comm->sent + n;
-    KOLO_TRY(kolo_heap_create(&comm->heap));
-    KOLO_TRY(open_endpoint(comm, secret, events));
+    KOLO_TRY(kolo_comm_create(engine, 0, engine->rank, engine->size, NULL, &engine->world));
+    KOLO_TRY(kolo_heap_create(&engine->heap));
+    KOLO_TRY(open_endpoint(engine, secret, events));
 out:
     return status;
 }
 
-kolo_status kolo_comm_join(struct kolo_comm *comm, const struct kolo_secret *secret, int fd,
-                           kolo_deadline deadline)
+kolo_status kolo_engine_join(struct kolo_engine *engine, const struct kolo_secret *secret, int fd,
+                             kolo_deadline deadline)
 {
     struct kolo_endpoint_events events;
     struct kolo_store_client_events store_events;
     struct kolo_peer *self = kolo_calloc(1, sizeof(*self));
-    kolo_comm_events(comm, &events, &store_events);
-    kolo_status status = self != NULL ? open_local(comm, secret, &events) : KOLO_ERR_NO_MEMORY;
+    kolo_engine_events(engine, &events, &store_events);
+    kolo_status status = self != NULL ? open_local(engine, secret, &events) : KOLO_ERR_NO_MEMORY;
     if (status != KOLO_OK) {
         close(fd);
         goto out;
     }
-    kolo_endpoint_self(comm->endpoint, self);
-    KOLO_TRY(kolo_store_client_join(kolo_endpoint_poller(comm->endpoint), NULL, 0, fd, secret, self,
-                                    comm->size, deadline, &store_events, &comm->store,
-                                    &comm->peers));
-    kolo_store_client_keepalive(comm->store, comm->settings.peer_timeout_ms);
-    status = kolo_endpoint_set_peers(comm->endpoint, comm->peers);
+    kolo_endpoint_self(engine->endpoint, self);
+    KOLO_TRY(kolo_store_client_join(kolo_endpoint_poller(engine->endpoint), NULL, 0, fd, secret,
+                                    self, engine->size, deadline, &store_events, &engine->store,
+                                    &engine->peers));
+    kolo_store_client_keepalive(engine->store, engine->settings.peer_timeout_ms);
+    status = kolo_endpoint_set_peers(engine->endpoint, engine->peers);
     if (status != KOLO_OK) {
-        kolo_store_client_abort(comm->store, status, kolo_error_detail());
+        kolo_store_client_abort(engine->store, status, kolo_error_detail());
         goto out;
     }
-    count_neighbours(comm);
-    choose_waiting(comm);
+    kolo_comm_count_local(engine->world);
+    choose_waiting(engine);
 out:
     kolo_free_memory(self);
     return status;
@@ -234,50 +222,50 @@ static kolo_status check_world(const struct kolo_settings *settings)
 }
 
 /** A connection to the store, which this rank may first have to open itself. */
-static kolo_status reach_store(struct kolo_comm *comm, const struct kolo_secret *secret,
+static kolo_status reach_store(struct kolo_engine *engine, const struct kolo_secret *secret,
                                kolo_deadline deadline, int *fd_out)
 {
     struct kolo_store_server_config config;
     struct kolo_rendezvous rendezvous;
-    bool is_launched = comm->settings.launcher[0] != '\0';
+    bool is_launched = engine->settings.launcher[0] != '\0';
     kolo_status status;
-    kolo_store_config(&comm->settings, comm->size, secret, &config);
-    if (comm->size == 1 && !is_launched) {
-        KOLO_TRY(kolo_store_thread_start(&config, NULL, 0, NULL, &comm->own_store));
-        KOLO_TRY(kolo_store_thread_pair(comm->own_store, fd_out));
+    kolo_store_config(&engine->settings, engine->size, secret, &config);
+    if (engine->size == 1 && !is_launched) {
+        KOLO_TRY(kolo_store_thread_start(&config, NULL, 0, NULL, &engine->own_store));
+        KOLO_TRY(kolo_store_thread_pair(engine->own_store, fd_out));
         goto out;
     }
-    KOLO_TRY(kolo_rendezvous_parse(comm->settings.rendezvous, &rendezvous));
-    if (is_launched || comm->rank != 0) {
-        KOLO_TRY(kolo_rendezvous_dial(&rendezvous, secret, comm->rank, deadline, fd_out));
+    KOLO_TRY(kolo_rendezvous_parse(engine->settings.rendezvous, &rendezvous));
+    if (is_launched || engine->rank != 0) {
+        KOLO_TRY(kolo_rendezvous_dial(&rendezvous, secret, engine->rank, deadline, fd_out));
         goto out;
     }
-    KOLO_TRY(kolo_rendezvous_host_open(&rendezvous, comm->settings.net, &config, &comm->host));
-    KOLO_TRY(kolo_store_thread_pair(kolo_rendezvous_host_store(comm->host), fd_out));
+    KOLO_TRY(kolo_rendezvous_host_open(&rendezvous, engine->settings.net, &config, &engine->host));
+    KOLO_TRY(kolo_store_thread_pair(kolo_rendezvous_host_store(engine->host), fd_out));
 out:
     explicit_bzero(&config.secret, sizeof(config.secret));
     return status;
 }
 
-static kolo_status start(struct kolo_comm *comm)
+static kolo_status start(struct kolo_engine *engine)
 {
     struct kolo_secret secret;
-    kolo_deadline deadline = kolo_deadline_in_ms(comm->settings.start_timeout_ms);
-    bool is_alone = comm->settings.size < 0;
+    kolo_deadline deadline = kolo_deadline_in_ms(engine->settings.start_timeout_ms);
+    bool is_alone = engine->settings.size < 0;
     int fd = -1;
     kolo_status status;
-    KOLO_TRY(check_world(&comm->settings));
-    comm->rank = is_alone ? 0 : (int)comm->settings.rank;
-    comm->size = is_alone ? 1 : (int)comm->settings.size;
-    kolo_log_set_rank(comm->size > 1 ? comm->rank : -1);
-    if (comm->rank == 0)
+    KOLO_TRY(check_world(&engine->settings));
+    engine->rank = is_alone ? 0 : (int)engine->settings.rank;
+    engine->size = is_alone ? 1 : (int)engine->settings.size;
+    kolo_log_set_rank(engine->size > 1 ? engine->rank : -1);
+    if (engine->rank == 0)
         kolo_config_warn_unknown();
-    if (comm->settings.secret[0] != '\0')
-        KOLO_TRY(kolo_secret_parse(comm->settings.secret, &secret));
+    if (engine->settings.secret[0] != '\0')
+        KOLO_TRY(kolo_secret_parse(engine->settings.secret, &secret));
     else
         KOLO_TRY(kolo_secret_make(&secret)); /* nobody else needs it */
-    KOLO_TRY(reach_store(comm, &secret, deadline, &fd));
-    KOLO_TRY(kolo_comm_join(comm, &secret, fd, deadline));
+    KOLO_TRY(reach_store(engine, &secret, deadline, &fd));
+    KOLO_TRY(kolo_engine_join(engine, &secret, fd, deadline));
 out:
     explicit_bzero(&secret, sizeof(secret));
     return status;
@@ -285,17 +273,17 @@ out:
 
 kolo_status kolo_init(const struct kolo_config *config, struct kolo_comm **comm_out)
 {
-    struct kolo_comm *comm = NULL;
+    struct kolo_engine *engine = NULL;
     kolo_status status;
     if (comm_out == NULL)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_init: comm_out is NULL");
-    KOLO_TRY(kolo_comm_create(&comm));
-    KOLO_TRY(kolo_config_settings(config, &comm->settings));
-    KOLO_TRY(start(comm));
-    *comm_out = comm;
+    KOLO_TRY(kolo_engine_create(&engine));
+    KOLO_TRY(kolo_config_settings(config, &engine->settings));
+    KOLO_TRY(start(engine));
+    *comm_out = engine->world;
     return KOLO_OK;
 out:
-    (void)kolo_comm_destroy(comm, 0);
+    (void)kolo_engine_destroy(engine, 0);
     return status;
 }
 
@@ -303,20 +291,21 @@ kolo_status kolo_finalize(struct kolo_comm *comm)
 {
     if (comm == NULL)
         return KOLO_OK;
-    kolo_engine_stop_thread(comm);
-    kolo_comm_enter(comm);
+    struct kolo_engine *engine = comm->engine;
+    kolo_engine_stop_thread(engine);
+    kolo_engine_enter(engine);
     bool has_failed = comm->failure.status != KOLO_OK;
-    int64_t patience_ms = comm->settings.exit_timeout_ms;
+    int64_t patience_ms = engine->settings.exit_timeout_ms;
     if (has_failed && patience_ms > failed_exit_ms)
         patience_ms = failed_exit_ms;
     kolo_deadline deadline = kolo_deadline_in_ms(patience_ms);
-    while (comm->asyncs != NULL) {
-        struct kolo_request *request = comm->asyncs;
+    while (engine->asyncs != NULL) {
+        struct kolo_request *request = engine->asyncs;
         if (request->status == KOLO_AGAIN)
             kolo_request_end(request, KOLO_ERR_ABORTED);
         kolo_request_free(request);
     }
-    kolo_comm_leave(comm);
-    kolo_status status = kolo_comm_destroy(comm, deadline);
+    kolo_engine_leave(engine);
+    kolo_status status = kolo_engine_destroy(engine, deadline);
     return has_failed ? KOLO_OK : status;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a communicator comes up, shared by kolo_init and kolo_run_threads.
+// How a rank comes up, shared by kolo_init and kolo_run_threads.
 #ifndef KOLO_RUNTIME_INIT_H
 #define KOLO_RUNTIME_INIT_H
 
@@ -15,8 +15,9 @@ void kolo_store_config(const struct kolo_settings *settings, int size,
                        const struct kolo_secret *secret,
                        struct kolo_store_server_config *config_out);
 /** Opens the endpoint and joins the world through @p fd, a connection to the store (taken in every
- * case). comm->rank, size and settings are set. On failure the caller destroys comm. */
-kolo_status kolo_comm_join(struct kolo_comm *comm, const struct kolo_secret *secret, int fd,
-                           kolo_deadline deadline) KOLO_NODISCARD;
+ * case); makes the communicator of all ranks. engine->rank, size and settings are set. On failure
+ * the caller destroys the engine. */
+kolo_status kolo_engine_join(struct kolo_engine *engine, const struct kolo_secret *secret, int fd,
+                             kolo_deadline deadline) KOLO_NODISCARD;
 
 #endif

@@ -25,7 +25,7 @@ static kolo_status await(struct kolo_comm *comm, const char *function, const cha
 {
     (void)kolo_engine_wait(comm, &call->status, kolo_deadline_in_ms(timeout_ms));
     if (call->status == KOLO_AGAIN) {
-        kolo_store_client_cancel(comm->store, call);
+        kolo_store_client_cancel(comm->engine->store, call);
         if (comm->failure.status != KOLO_OK)
             return kolo_comm_failed(comm, NULL);
         return kolo_fail(KOLO_ERR_TIMEOUT, "%s '%s': %.1f s passed without an answer", function,
@@ -55,8 +55,8 @@ kolo_status kolo_kv_set(struct kolo_comm *comm, const char *key, const void *val
     if (comm->failure.status != KOLO_OK) {
         status = kolo_comm_failed(comm, NULL);
     } else {
-        kolo_store_client_set(comm->store, key, value, bytes, &call);
-        status = await(comm, "kolo_kv_set", key, &call, comm->settings.timeout_ms);
+        kolo_store_client_set(comm->engine->store, key, value, bytes, &call);
+        status = await(comm, "kolo_kv_set", key, &call, comm->engine->settings.timeout_ms);
     }
     kolo_comm_leave(comm);
     return status;
@@ -90,9 +90,9 @@ kolo_status kolo_kv_get(struct kolo_comm *comm, const char *key, void *value, si
         status = kolo_comm_failed(comm, NULL);
     } else {
         bool waits = timeout_ms != 0;
-        kolo_store_client_get(comm->store, key, waits, &call);
+        kolo_store_client_get(comm->engine->store, key, waits, &call);
         status = await(comm, "kolo_kv_get", key, &call,
-                       timeout_ms > 0 ? timeout_ms : comm->settings.timeout_ms);
+                       timeout_ms > 0 ? timeout_ms : comm->engine->settings.timeout_ms);
     }
     kolo_comm_leave(comm);
     if (status == KOLO_OK)
@@ -111,8 +111,8 @@ kolo_status kolo_kv_add(struct kolo_comm *comm, const char *key, int64_t amount,
     if (comm->failure.status != KOLO_OK) {
         status = kolo_comm_failed(comm, NULL);
     } else {
-        kolo_store_client_add(comm->store, key, amount, &call);
-        status = await(comm, "kolo_kv_add", key, &call, comm->settings.timeout_ms);
+        kolo_store_client_add(comm->engine->store, key, amount, &call);
+        status = await(comm, "kolo_kv_add", key, &call, comm->engine->settings.timeout_ms);
     }
     kolo_comm_leave(comm);
     if (status == KOLO_OK && sum_out != NULL)

@@ -50,27 +50,31 @@ void kolo_request_end(struct kolo_request *request, kolo_status status)
     struct kolo_comm *comm = request->comm;
     request->route->cancel(request);
     if (request->is_reported && comm->failure.status == KOLO_OK)
-        kolo_store_client_resumed(comm->store, KOLO_CHANNEL_COLLECTIVE, request->call.sequence);
+        kolo_store_client_resumed(comm->engine->store,
+                                  kolo_comm_channel(comm, KOLO_CHANNEL_COLLECTIVE),
+                                  request->call.sequence);
     take_out(list_of(request), request);
     kolo_free_memory(request->own_scratch);
     request->own_scratch = NULL;
     request->status = status;
     if (request->is_async)
-        comm->outstanding--;
-    kolo_engine_news(comm);
+        comm->engine->outstanding--;
+    kolo_engine_news(comm->engine);
 }
 
 void kolo_request_free(struct kolo_request *request)
 {
+    struct kolo_engine *engine;
     kolo_free_memory(request->arrays);
     kolo_free_memory(request->name);
     kolo_free_memory(request->own_scratch);
     if (!request->is_async)
         return;
+    engine = request->comm->engine;
     if (request->previous_async != NULL)
         request->previous_async->next_async = request->next_async;
-    else if (request->comm->asyncs == request)
-        request->comm->asyncs = request->next_async;
+    else if (engine->asyncs == request)
+        engine->asyncs = request->next_async;
     if (request->next_async != NULL)
         request->next_async->previous_async = request->previous_async;
     kolo_free_memory(request);
@@ -106,26 +110,27 @@ void kolo_requests_advance(struct kolo_comm *comm)
 /* ---- beginning ---- */
 
 /** So that finalize can free what the user did not wait for. */
-static void keep(struct kolo_comm *comm, struct kolo_request *request)
+static void keep(struct kolo_engine *engine, struct kolo_request *request)
 {
-    comm->outstanding++;
-    request->next_async = comm->asyncs;
-    if (comm->asyncs != NULL)
-        comm->asyncs->previous_async = request;
-    comm->asyncs = request;
+    engine->outstanding++;
+    request->next_async = engine->asyncs;
+    if (engine->asyncs != NULL)
+        engine->asyncs->previous_async = request;
+    engine->asyncs = request;
 }
 
 void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
 {
+    struct kolo_engine *engine = comm->engine;
     request->comm = comm;
     request->status = KOLO_AGAIN;
     append(list_of(request), request);
     if (request->is_async)
-        keep(comm, request);
+        keep(engine, request);
     /* the first look at the timers comes with the first idle look at the clock, and sets the rest
      */
-    comm->next_timer = kolo_deadline_min(comm->next_timer, comm->next_tick);
-    comm->next_timer = kolo_deadline_min(comm->next_timer, request->deadline);
+    engine->next_timer = kolo_deadline_min(engine->next_timer, engine->next_tick);
+    engine->next_timer = kolo_deadline_min(engine->next_timer, request->deadline);
     if (!is_message(request)) {
         request->call.sequence = comm->sequence++;
         kolo_call_pack(&request->call, &request->desc);

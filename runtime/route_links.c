@@ -34,12 +34,19 @@ static uint8_t *address(const struct kolo_request *request, const struct kolo_sl
     return base != NULL ? base + offset : NULL;
 }
 
+static uint32_t channel_of(const struct kolo_request *request)
+{
+    return kolo_comm_channel(request->comm,
+                             is_message(request) ? KOLO_CHANNEL_MESSAGE : KOLO_CHANNEL_COLLECTIVE);
+}
+
 /** The link to @p peer, or a suspicion and NULL; *work_out then says why. */
 static struct kolo_link *link_to(struct kolo_request *request, int peer, struct kolo_work *work)
 {
     struct kolo_link *link = NULL;
     kolo_status status =
-        kolo_endpoint_link(request->comm->endpoint, peer, request->deadline, &link);
+        kolo_endpoint_link(request->comm->engine->endpoint, kolo_comm_world(request->comm, peer),
+                           request->deadline, &link);
     if (status == KOLO_OK)
         return link;
     *work = (struct kolo_work){.status = status};
@@ -60,9 +67,8 @@ static void post_receive(struct kolo_request *request, const struct kolo_step *s
         action.incoming_first = step->incoming_first;
     }
     if (link != NULL)
-        kolo_link_recv(link, is_message(request) ? KOLO_CHANNEL_MESSAGE : KOLO_CHANNEL_COLLECTIVE,
-                       &request->desc, address(request, &step->in), step->in.count * element_bytes,
-                       &action, &request->in);
+        kolo_link_recv(link, channel_of(request), &request->desc, address(request, &step->in),
+                       step->in.count * element_bytes, &action, &request->in);
 }
 
 static void post_send(struct kolo_request *request, const struct kolo_step *step)
@@ -70,8 +76,7 @@ static void post_send(struct kolo_request *request, const struct kolo_step *step
     size_t element_bytes = kolo_dtype_bytes(request->call.dtype);
     struct kolo_link *link = link_to(request, step->to, &request->out);
     if (link != NULL)
-        kolo_link_send(link, is_message(request) ? KOLO_CHANNEL_MESSAGE : KOLO_CHANNEL_COLLECTIVE,
-                       &request->desc, address(request, &step->out),
+        kolo_link_send(link, channel_of(request), &request->desc, address(request, &step->out),
                        step->out.count * element_bytes, &request->out);
 }
 

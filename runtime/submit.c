@@ -52,16 +52,16 @@ static void choose_plan(struct kolo_comm *comm, struct kolo_request *request,
                         const struct kolo_task *task)
 {
     size_t element_bytes = kolo_dtype_bytes(task->dtype);
-    size_t segment = comm->settings.segment_bytes / element_bytes;
+    size_t segment = comm->engine->settings.segment_bytes / element_bytes;
     request->args.rank = comm->rank;
     request->args.size = comm->size;
     request->args.root = task->root;
     request->args.count = task->count;
     request->args.in_place = task->in_place;
     request->args.segment = segment > 0 ? segment : 1;
-    request->plan = kolo_plan_choose(kolo_call_collective(task->kind), &request->args,
-                                     task->count * element_bytes, comm->settings.small_bytes,
-                                     comm->settings.plan);
+    request->plan = kolo_plan_choose(
+        kolo_call_collective(task->kind), &request->args, task->count * element_bytes,
+        comm->engine->settings.small_bytes, comm->engine->settings.plan);
     request->call.plan = (int)(request->plan - kolo_plans);
     request->nsteps = request->plan->nsteps(&request->args);
     if (request->plan->is_segmented)
@@ -78,7 +78,7 @@ static kolo_status fill_in(struct kolo_comm *comm, struct kolo_request *request,
     request->route = &kolo_route_links;
     request->send = task->send;
     request->recv = task->recv;
-    request->timeout_ms = timeout_ms > 0 ? timeout_ms : (int)comm->settings.timeout_ms;
+    request->timeout_ms = timeout_ms > 0 ? timeout_ms : (int)comm->engine->settings.timeout_ms;
     request->deadline = kolo_deadline_in_ms(request->timeout_ms);
     request->call = (struct kolo_call){.kind = task->kind,
                                        .dtype = task->dtype,
@@ -109,7 +109,7 @@ static kolo_status submit(struct kolo_comm *comm, struct kolo_request *request,
         KOLO_TRY(kolo_comm_scratch(
             comm, request, request->plan->scratch(&request->args) * kolo_dtype_bytes(task->dtype)));
     if (task->request_out != NULL)
-        KOLO_TRY(kolo_engine_start_thread(comm));
+        KOLO_TRY(kolo_engine_start_thread(comm->engine));
     kolo_request_submit(comm, request);
 out:
     return status;
@@ -133,7 +133,7 @@ static kolo_status run_async(struct kolo_comm *comm, const struct kolo_task *tas
         kolo_comm_enter(comm);
         status = submit(comm, request, task);
         if (status == KOLO_OK)
-            kolo_engine_notify(comm);
+            kolo_engine_notify(comm->engine);
         kolo_comm_leave(comm);
     }
     if (status == KOLO_OK) {
@@ -156,7 +156,7 @@ kolo_status kolo_task_run(struct kolo_comm *comm, const struct kolo_task *task)
         kolo_comm_enter(comm);
         status = submit(comm, &request, task);
         if (status == KOLO_OK) {
-            kolo_engine_notify(comm);
+            kolo_engine_notify(comm->engine);
             (void)kolo_engine_wait(comm, &request.status, KOLO_NEVER); /* has its own deadline */
             status = result_of(comm, &request);
         }
@@ -186,7 +186,7 @@ kolo_status kolo_test(struct kolo_request **request)
     struct kolo_comm *comm = (*request)->comm;
     kolo_comm_enter(comm);
     if ((*request)->status == KOLO_AGAIN)
-        kolo_engine_poll(comm);
+        kolo_engine_poll(comm->engine);
     kolo_status status = collect(comm, request);
     kolo_comm_leave(comm);
     return status;

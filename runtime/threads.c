@@ -42,21 +42,21 @@ struct team {
 static kolo_status come_up(struct member *member, struct kolo_comm **comm_out)
 {
     struct team *team = member->team;
-    struct kolo_comm *comm = NULL;
-    kolo_status status = kolo_comm_create(&comm);
+    struct kolo_engine *engine = NULL;
+    kolo_status status = kolo_engine_create(&engine);
     if (status != KOLO_OK) {
         close(member->fd);
         return status;
     }
-    comm->settings = team->settings;
-    comm->rank = member->rank;
-    comm->size = team->size;
-    status = kolo_comm_join(comm, &team->secret, member->fd,
-                            kolo_deadline_in_ms(team->settings.start_timeout_ms));
+    engine->settings = team->settings;
+    engine->rank = member->rank;
+    engine->size = team->size;
+    status = kolo_engine_join(engine, &team->secret, member->fd,
+                              kolo_deadline_in_ms(team->settings.start_timeout_ms));
     if (status != KOLO_OK)
-        (void)kolo_comm_destroy(comm, 0);
+        (void)kolo_engine_destroy(engine, 0);
     else
-        *comm_out = comm;
+        *comm_out = engine->world;
     return status;
 }
 

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one rank has once, whatever communicators it is in: settings, memory, its end of the links,
+// the connection to the store, the lock, and the threads that move things along. Private to
+// runtime/.
+//
+// One lock (engine->lock) guards everything here but the fields marked constant, and everything of
+// its communicators; it is never held while a thread sleeps. Whoever has to wait takes turns as the
+// progressor: the one thread that moves the endpoint and advances requests (engine.c).
+#ifndef KOLO_RUNTIME_ENGINE_H
+#define KOLO_RUNTIME_ENGINE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "runtime/rendezvous.h"
+#include "runtime/store.h"
+
+struct kolo_comm;
+struct kolo_request;
+
+enum { KOLO_RANK_TEXT_MAX = 160 };
+
+struct kolo_engine {
+    int rank, size;                /* in the world; constant, as far as the line */
+    struct kolo_settings settings; /* outlives the endpoint */
+    struct kolo_heap *heap;
+    struct kolo_endpoint *endpoint;
+    struct kolo_store_client *store;
+    const struct kolo_peer *peers;       /* by rank in the world; the store client's */
+    struct kolo_rendezvous_host *host;   /* rank 0 without a launcher */
+    struct kolo_store_thread *own_store; /* a world of one */
+    int64_t spin_ns, yield_ns;
+    char *transports, *memory_kinds, *left_out; /* for kolo_get_info; made when first asked */
+    struct kolo_comm *world;
+    /* ---- */
+    struct kolo_comm *comms; /* all, the world among them */
+    pthread_mutex_t lock;
+    pthread_mutex_t news_lock;  /* what waiters sleep on; taken after `lock` by who has news */
+    pthread_cond_t changed;     /* a request or question ended, or the progressor's place is free */
+    uint64_t news;              /* counts them; changed with both locks held */
+    pthread_cond_t thread_wake; /* for the progress thread */
+    atomic_int wanting;         /* threads that wait for the lock */
+    bool has_progressor, is_sleeping;
+    int waiting;              /* callers that wait on `changed` */
+    int64_t *left_ns;         /* when the store said that a rank left; 0: it did not */
+    kolo_deadline next_timer; /* when kolo_engine_timers is due, at the latest */
+    kolo_deadline next_tick;  /* of stalls */
+    pthread_t thread;
+    bool has_thread, is_stopping;
+    struct kolo_request *asyncs; /* all asynchronous requests that were not freed */
+    int outstanding;             /* those of them that are not over */
+};
+
+/* ---- engine_life.c ---- */
+
+/** Zeroes and sets up locks; what kolo_engine_destroy frees. */
+kolo_status kolo_engine_create(struct kolo_engine **engine_out) KOLO_NODISCARD;
+/** Frees everything that is there, communicators too; the links are closed by @p deadline. NULL is
+ * fine. */
+kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadline);
+void kolo_engine_enter(struct kolo_engine *engine);
+void kolo_engine_leave(struct kolo_engine *engine);
+/** "rank 5 (host7, pid 812)", of a rank in the world. */
+const char *kolo_engine_rank_text(const struct kolo_engine *engine, int world,
+                                  char text[KOLO_RANK_TEXT_MAX]);
+
+/* ---- engine.c (held: lock; kolo_engine_wait is in runtime/comm.h) ---- */
+
+/** One look at everything, if nobody else does it. */
+void kolo_engine_poll(struct kolo_engine *engine);
+/** Wakes whoever sleeps, because there is something new. */
+void kolo_engine_notify(struct kolo_engine *engine);
+/** Something ended: whoever waits without being the progressor shall look. */
+void kolo_engine_news(struct kolo_engine *engine);
+/** Starts the progress thread if there is none. */
+kolo_status kolo_engine_start_thread(struct kolo_engine *engine) KOLO_NODISCARD;
+/** Not held: lock. */
+void kolo_engine_stop_thread(struct kolo_engine *engine);
+
+/* ---- failure.c (held: lock) ---- */
+
+/** The event tables that feed the failures of the engine's communicators. */
+void kolo_engine_events(struct kolo_engine *engine, struct kolo_endpoint_events *endpoint_out,
+                        struct kolo_store_client_events *store_out);
+/** Fires what is due in all communicators and says when the next is. */
+void kolo_engine_timers(struct kolo_engine *engine, int64_t now_ns);
+
+#endif

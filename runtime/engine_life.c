@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// An engine's memory: creation, destruction, the lock, and how ranks are called in texts.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "runtime/comm.h"
+
+static kolo_status init_conds(struct kolo_engine *engine)
+{
+    pthread_condattr_t attributes;
+    int error = pthread_condattr_init(&attributes);
+    if (error != 0)
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "pthread_condattr_init");
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* always there */
+    error = pthread_cond_init(&engine->changed, &attributes);
+    if (error == 0) {
+        error = pthread_cond_init(&engine->thread_wake, &attributes);
+        if (error != 0)
+            pthread_cond_destroy(&engine->changed);
+    }
+    pthread_condattr_destroy(&attributes);
+    return error == 0 ? KOLO_OK : kolo_fail_errno(KOLO_ERR_SYSTEM, error, "pthread_cond_init");
+}
+
+kolo_status kolo_engine_create(struct kolo_engine **engine_out)
+{
+    struct kolo_engine *engine = kolo_calloc(1, sizeof(*engine));
+    if (engine == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    kolo_settings_init(&engine->settings);
+    engine->next_timer = KOLO_NEVER;
+    kolo_status status = init_conds(engine);
+    if (status != KOLO_OK) {
+        kolo_free_memory(engine);
+        return status;
+    }
+    int error = pthread_mutex_init(&engine->lock, NULL);
+    if (error == 0) {
+        error = pthread_mutex_init(&engine->news_lock, NULL);
+        if (error != 0)
+            pthread_mutex_destroy(&engine->lock);
+    }
+    if (error != 0) {
+        pthread_cond_destroy(&engine->changed);
+        pthread_cond_destroy(&engine->thread_wake);
+        kolo_free_memory(engine);
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "pthread_mutex_init");
+    }
+    *engine_out = engine;
+    return KOLO_OK;
+}
+
+kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadline)
+{
+    char detail[KOLO_DETAIL_MAX];
+    if (engine == NULL)
+        return KOLO_OK;
+    struct kolo_peer *peers = kolo_store_client_take_peers(engine->store); /* the endpoint's too */
+    kolo_store_client_close(engine->store, deadline); /* it lives on the endpoint's poller */
+    kolo_status status = kolo_endpoint_close(engine->endpoint, deadline);
+    engine->endpoint = NULL;
+    snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
+    if (engine->own_store != NULL)
+        kolo_store_thread_stop(engine->own_store, deadline);
+    kolo_rendezvous_host_close(engine->host, deadline);
+    kolo_free_memory(peers);
+    while (engine->comms != NULL)
+        kolo_comm_free(engine->comms);
+    kolo_heap_destroy(engine->heap);
+    kolo_free_memory(engine->left_ns);
+    kolo_free_memory(engine->transports);
+    kolo_free_memory(engine->memory_kinds);
+    kolo_free_memory(engine->left_out);
+    pthread_mutex_destroy(&engine->lock);
+    pthread_mutex_destroy(&engine->news_lock);
+    pthread_cond_destroy(&engine->changed);
+    pthread_cond_destroy(&engine->thread_wake);
+    explicit_bzero(&engine->settings, sizeof(engine->settings));
+    kolo_free_memory(engine);
+    kolo_detail_set(detail);
+    return status;
+}
+
+void kolo_engine_enter(struct kolo_engine *engine)
+{
+    if (pthread_mutex_trylock(&engine->lock) == 0)
+        return;
+    atomic_fetch_add(&engine->wanting, 1); /* a progressor that spins lets go */
+    pthread_mutex_lock(&engine->lock);
+    atomic_fetch_sub(&engine->wanting, 1);
+}
+
+void kolo_engine_leave(struct kolo_engine *engine)
+{
+    pthread_mutex_unlock(&engine->lock);
+}
+
+const char *kolo_engine_rank_text(const struct kolo_engine *engine, int world,
+                                  char text[KOLO_RANK_TEXT_MAX])
+{
+    if (world < 0 || world >= engine->size || engine->peers == NULL) {
+        snprintf(text, KOLO_RANK_TEXT_MAX, "rank %d", world);
+        return text;
+    }
+    const struct kolo_identity *identity = &engine->peers[world].identity;
+    snprintf(text, KOLO_RANK_TEXT_MAX, "rank %d (%s, pid %d)", world, identity->host,
+             identity->pid);
+    return text;
+}

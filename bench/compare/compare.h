@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+/** What kolo and its peers share when they are compared.
+ *
+ *  A *side* is one library under test: a program made of player.c and one side_*.c, started np
+ * times by that library's own launcher. A *referee* (referee.c) starts all sides of a comparison at
+ * once and lets one of them play at a time: every rank of every side sleeps at its side's *gate*, a
+ * small file that the ranks of the side and the referee map, until the referee writes a command
+ * there and wakes the ranks of one side. So the sides alternate batch by batch (A B A B), sleeping
+ * ones use no processor, and what is timed and how is the same code for all: player.c.
+ *
+ *  All element types are float32, all reductions are sums. The size of an operation in bytes is
+ * that of the whole vector: what each rank contributes to an allreduce or a reduce_scatter, what
+ * the root broadcasts, what each rank has at the end of an allgather, what each rank sends in an
+ * alltoall.
+ */
+#ifndef KOLO_BENCH_COMPARE_H
+#define KOLO_BENCH_COMPARE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { GATE_MAGIC = 0x6b6f6c6f, GATE_RANKS = 64, GATE_TEXT = 160 };
+
+enum collective { ALLREDUCE, ALLGATHER, BROADCAST, REDUCE_SCATTER, ALLTOALL, COLLECTIVES };
+
+/** Where a side's buffers come from: pages of the process, which every library must be able to work
+ * with, or what the library itself allocates. */
+enum memory { MEMORY_USER, MEMORY_OWN, MEMORIES };
+
+/** What the ranks of a side are to do when the gate opens. */
+struct command {
+    bool leave;          /* end the program; all other fields are ignored */
+    bool check;          /* one more operation first, on fresh buffers, every element compared */
+    bool forget;         /* release the buffers afterwards */
+    int collective;      /* enum collective */
+    int memory;          /* enum memory */
+    uint64_t count;      /* elements of the whole vector; a multiple of the ranks */
+    uint64_t warm;       /* operations before the clock starts */
+    uint64_t calls;      /* operations that are timed */
+    uint64_t first_root; /* operation i of the timed ones has root (first_root + i) % np */
+};
+
+enum outcome { OUTCOME_OK, OUTCOME_UNSUPPORTED, OUTCOME_FAILED };
+
+/** What one rank says of the turn; a cache line of its own. */
+struct __attribute__((aligned(64))) slot {
+    int64_t ns;      /* of the timed operations together */
+    uint64_t errors; /* elements that differ */
+    int outcome;     /* enum outcome */
+    int cpu;         /* where all threads of the rank are pinned, or -1 */
+    char detail[GATE_TEXT];
+};
+
+/** The file that the ranks of one side and the referee map. The two futex words are on cache lines
+ * of their own. */
+struct gate {
+    uint32_t magic, nranks;
+    struct command command;
+    uint32_t turn __attribute__((aligned(64))); /* futex: one more with every command */
+    uint32_t done __attribute__((aligned(64))); /* futex: ranks that ended this turn */
+    struct slot slots[GATE_RANKS];
+};
+
+/** One operation, as the collectives of MPI take it. For all but broadcast, send and recv are two
+ * buffers; a broadcast is in recv. `count` elements are the whole vector, `block` = count / np. */
+struct operation {
+    enum collective collective;
+    void *send, *recv;
+    size_t count, block;
+    int root;
+};
+
+/** A library under test. Every function returns 0, or -1 after saying why in detail (GATE_TEXT
+ * bytes). */
+struct side {
+    /** Meets the other ranks. @p meet is a path of a file or directory of this side alone. */
+    int (*start)(int rank, int nranks, const char *meet, char *detail);
+    bool (*can)(enum collective collective, enum memory memory);
+    /** MEMORY_OWN only; collective. */
+    void *(*allocate)(size_t bytes);
+    void (*release)(void *memory);
+    int (*barrier)(char *detail);
+    /** Called before the first operation on these buffers, outside of the timing; NULL: not needed.
+     */
+    int (*prepare)(const struct operation *operation, char *detail);
+    int (*play)(const struct operation *operation, char *detail);
+    void (*end)(void);
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+/** Each side_*.c or side_*.cc defines one. */
+extern const struct side this_side;
+
+/** Blocks until *word is not @p value, the time is over or a signal came. */
+void gate_sleep(uint32_t *word, uint32_t value, int timeout_ms);
+void gate_wake(uint32_t *word);
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What report.c reads from the referee's lines, as plot.c draws it: points (a collective at a size
+// on a channel with a number of ranks), and at each the median time of every side.
+#ifndef KOLO_BENCH_COMPARE_REPORT_H
+#define KOLO_BENCH_COMPARE_REPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+enum { WORD = 48, TIMES_MAX = 12, SAMPLES_MAX = 64, METAS_MAX = 24, NOTE = 256 };
+
+/** One side with one kind of memory at a point. */
+struct time {
+    char side[WORD];
+    bool own; /* memory of the library */
+    double samples[SAMPLES_MAX];
+    int samples_count;
+    double us;         /* median; 0: none */
+    char failed[NOTE]; /* why, or "" */
+};
+
+struct point {
+    char channel[WORD], collective[WORD];
+    int nranks;
+    size_t bytes;
+    struct time times[TIMES_MAX];
+    int times_count;
+};
+
+struct report {
+    struct point *points;
+    size_t points_count, points_capacity;
+    char metas[METAS_MAX][2][NOTE];
+    int metas_count;
+    char (*notes)[NOTE];
+    size_t notes_count;
+};
+
+/** NULL where the side did not measure this. */
+const struct time *find_time(const struct point *point, const char *side, bool own);
+/** The fastest of the peers at a point: as installed, or, with @p tuned, tuned ones too. NULL:
+ * none.
+ */
+const struct time *best_peer(const struct point *point, bool tuned);
+/** "4 B", "16 KiB", ... */
+const char *size_text(size_t bytes, char text[WORD]);
+
+/** A picture with a field per collective, channel and number of ranks. @return 0, or -1 if @p out
+ * cannot be written. */
+int plot(const struct report *report, FILE *out);
+
+#endif

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# compare.sh SOURCE BUILD: bench/compare/run end to end with what peers there are, a peer that hangs
+# at its start, one that crashes there, and bad options. No times are judged.
+set -u
+source_tree=$1 build=$2 failures=0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+wrong() { echo "FAIL: $*"; failures=$((failures + 1)); }
+compare() { timeout 90 "$source_tree/bench/compare/run" --kolo "$build" "$@"; }
+
+for option in '--np 0' '--np two' '--sizes 4,x' '--channel ib' '--collectives allsum' '--nonsense 1' '--json'; do
+    # shellcheck disable=SC2086 # two words
+    compare $option >"$work/out" 2>&1
+    [[ $? -eq 2 ]] || wrong "$option: not refused: $(tail -1 "$work/out")"
+done
+
+before=$(ls /dev/shm)
+compare --quick --np 2,3 --sizes 4,64K --collectives allreduce,broadcast --channel shm --seconds 60 \
+    --json "$work/rows.json" --svg "$work/rows.svg" >"$work/out" 2>"$work/err" || wrong "$(tail -3 "$work/out" "$work/err")"
+[[ $(ls /dev/shm) == "$before" ]] || wrong "left in /dev/shm: $(ls /dev/shm)"
+for key in meta rows collective channel np bytes kolo_us peers ratio limit_us; do
+    grep -q "\"$key\"" "$work/rows.json" || wrong "JSON without $key"
+done
+[[ $(grep -c '"collective"' "$work/rows.json") -eq 16 ]] || wrong "JSON has not 2 x 2 x 2 rows for each memory"
+grep -q '"kolo_us": null' "$work/rows.json" && wrong "a row without kolo's time: $(tail -5 "$work/out")"
+grep -q '</svg>' "$work/rows.svg" || wrong "no picture"
+
+# The referee alone, with players that misbehave; the bound is the one that behaves.
+referee() { timeout 60 "$build/compare/referee" --dir "$work" --np 2 --collectives allreduce --sizes 4096 --rounds 2 \
+    --batch-us 100 --seconds 30 --turn-timeout-s 1 "$@"; }
+good="for r in 0 1; do $build/compare/bound --gate $work/good.gate --rank \$r --ranks 2 --meet $work/good & done; wait"
+odd() { printf '%s' "${good//good/$1}"; }
+referee --side "good:both:0:$good" --side "hung:own:0:$(odd hung | sed 's/; wait/; kill -STOP %1; wait/')" \
+    --side "crashed:own:0:$(odd crashed | sed 's/; wait/; kill -KILL %1 %2; wait/')" >"$work/out" 2>&1 ||
+    wrong "the referee gave up: $(tail -3 "$work/out")"
+[[ $(grep -cP '^sample\tallreduce\t4096\tgood' "$work/out") -eq 4 ]] ||
+    wrong "a peer that hangs or crashes disturbed one that does not: $(cat "$work/out")"
+grep -q 'hung.*timeout' "$work/out" || wrong "a peer that hangs is not reported: $(cat "$work/out")"
+grep -qE 'crashed.*(exited|killed)' "$work/out" || wrong "a peer that crashed is not reported: $(cat "$work/out")"
+pgrep -f "$build/compare/bound --gate $work" >/dev/null && wrong "players are left: $(pgrep -af "$build/compare/bound")"
+
+grep -q 'apt-get install' "$work/err" && { cat "$work/err"; }
+[[ $failures -eq 0 ]] || { echo "$failures failure(s)"; exit 1; }
+if grep -c 'apt-get install' "$work/err" | grep -qx '[23]'; then
+    echo "skipped: no peers are installed (script/bootstrap --peers installs them); kolo and the bound alone were run"
+    exit 77
+fi
+echo "ok"

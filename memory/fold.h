@@ -17,7 +17,9 @@ enum kolo_store_how {
 
 /** What a fold computes: ((in[0] op in[1]) op in[2]) ..., then finished. Operands are always taken
  * in this order, so that the bits depend on nothing else. float16 and bfloat16 are accumulated in
- * float32 and rounded once, at the end. */
+ * float32 and rounded once, at the end: an average is divided before that. So a fold must have all
+ * inputs at once; a fold of folds rounds more often. The fold of one input is that input, bit for
+ * bit; other results are as <kolo/types.h> says. */
 struct kolo_fold {
     kolo_dtype dtype;
     kolo_redop op;
@@ -25,12 +27,20 @@ struct kolo_fold {
 };
 
 /** out[j][i] = the fold of in[0][i] ... in[nin - 1][i], for i < count and j < nout. nin and nout
- * are at least 1. Each out[j] equals some in[k] exactly or overlaps none; it may equal several. No
- * alignment is assumed. Streamed stores are visible to other processors when it returns. */
+ * are at least 1. Each in[k] is anything, also one twice. Each out[j] equals some in[k] exactly or
+ * overlaps none; it may equal several. No alignment is assumed. Streamed stores are visible to
+ * other processors when it returns. */
 void kolo_fold(const struct kolo_fold *fold, void *const out[], size_t nout, const void *const in[],
                size_t nin, size_t count, enum kolo_store_how how);
 
-/** memcpy that stores as @p how says. */
+/** memcpy that stores as @p how says. Streamed stores are visible to other processors when it
+ * returns. */
 void kolo_copy(void *out, const void *in, size_t bytes, enum kolo_store_how how);
+
+/** For tests: as kolo_fold and a streamed kolo_copy, by the kernels of a named variant
+ * (kolo_reduce_variant); false if this processor or build has it not. */
+bool kolo_fold_of(const char *variant, const struct kolo_fold *fold, void *const out[], size_t nout,
+                  const void *const in[], size_t nin, size_t count, enum kolo_store_how how);
+bool kolo_copy_of(const char *variant, void *out, const void *in, size_t bytes);
 
 #endif

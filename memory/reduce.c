@@ -9,7 +9,7 @@
 #include "memory/reduce_variant.h"
 
 /** The best variant. Every thread that finds it empty finds the same answer. */
-static const struct kolo_reduce_variant *best_variant(void)
+const struct kolo_reduce_variant *kolo_reduce_best(void)
 {
     static _Atomic(const struct kolo_reduce_variant *) best;
     const struct kolo_reduce_variant *found = atomic_load_explicit(&best, memory_order_relaxed);
@@ -30,12 +30,12 @@ static kolo_reduce_fn function_of(const struct kolo_reduce_variant *variant, kol
 
 kolo_reduce_fn kolo_reduce_function(kolo_dtype dtype, kolo_redop op)
 {
-    return function_of(best_variant(), dtype, op);
+    return function_of(kolo_reduce_best(), dtype, op);
 }
 
 void kolo_divide(void *data, size_t count, kolo_dtype dtype, size_t divisor)
 {
-    best_variant()->divide[dtype](data, count, divisor);
+    kolo_reduce_best()->divide[dtype](data, count, divisor);
 }
 
 const char *kolo_reduce_variant(int index)
@@ -46,7 +46,7 @@ const char *kolo_reduce_variant(int index)
     return NULL;
 }
 
-static const struct kolo_reduce_variant *variant_named(const char *name)
+const struct kolo_reduce_variant *kolo_reduce_variant_named(const char *name)
 {
     for (size_t i = 0; kolo_reduce_variants[i]; i++)
         if (strcmp(kolo_reduce_variants[i]->name, name) == 0 && kolo_reduce_variants[i]->usable())
@@ -56,12 +56,12 @@ static const struct kolo_reduce_variant *variant_named(const char *name)
 
 kolo_reduce_fn kolo_reduce_function_of(const char *variant, kolo_dtype dtype, kolo_redop op)
 {
-    const struct kolo_reduce_variant *found = variant_named(variant);
+    const struct kolo_reduce_variant *found = kolo_reduce_variant_named(variant);
     return found ? function_of(found, dtype, op) : NULL;
 }
 
 kolo_divide_fn kolo_divide_function_of(const char *variant, kolo_dtype dtype)
 {
-    const struct kolo_reduce_variant *found = variant_named(variant);
+    const struct kolo_reduce_variant *found = kolo_reduce_variant_named(variant);
     return found && (unsigned)dtype < KOLO_DTYPES ? found->divide[dtype] : NULL;
 }

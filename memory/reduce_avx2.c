@@ -24,4 +24,14 @@ static KOLO_ALWAYS_INLINE bits_vector halves_encode(struct float_pair pair)
     return (bits_vector)_mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
 }
 
-#include "memory/reduce_kernels.h"
+static KOLO_ALWAYS_INLINE void vector_stream(uint8_t *to, bits_vector x)
+{
+    _mm256_stream_si256((void *)to, (__m256i)x);
+}
+
+static KOLO_ALWAYS_INLINE void stream_fence(void)
+{
+    _mm_sfence();
+}
+
+#include "memory/reduce_table.h"

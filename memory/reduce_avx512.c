@@ -24,4 +24,14 @@ static KOLO_ALWAYS_INLINE bits_vector halves_encode(struct float_pair pair)
     return (bits_vector)_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
 
-#include "memory/reduce_kernels.h"
+static KOLO_ALWAYS_INLINE void vector_stream(uint8_t *to, bits_vector x)
+{
+    _mm512_stream_si512((void *)to, (__m512i)x);
+}
+
+static KOLO_ALWAYS_INLINE void stream_fence(void)
+{
+    _mm_sfence();
+}
+
+#include "memory/reduce_table.h"

@@ -7,8 +7,9 @@
 #define KOLO_VARIANT_USABLE kolo_reduce_usable_always
 
 // clang-format off: the order matters
+#include "memory/fold_plain.h"
 #include "memory/reduce_halves.h"
-#include "memory/reduce_kernels.h"
+#include "memory/reduce_table.h"
 // clang-format on
 
 bool kolo_reduce_usable_always(void)

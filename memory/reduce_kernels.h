@@ -9,12 +9,12 @@
 //   KOLO_VARIANT_USABLE  its run-time check
 //
 // includes memory/reduce_vectors.h, defines halves_decode() and halves_encode() over those vectors,
-// and includes this header last. Everything here is static, so that no function compiled for one
-// instruction set can stand in for that of another.
+// and includes memory/reduce_table.h last, which includes this. Everything here is static, so that
+// no function compiled for one instruction set can stand in for that of another.
 //
-// Rules that keep all variants, and op(a, b) and op(b, a), equal in every bit: integers are unsigned
-// inside; every float NaN becomes the quiet NaN without payload; minima and maxima of -0 and +0 are
-// decided by their bits; 16-bit floats are computed as float32 and rounded once.
+// Rules that keep all variants, and op(a, b) and op(b, a), equal in every bit: integers are
+// unsigned inside; every float NaN becomes the quiet NaN without payload; minima and maxima of -0
+// and +0 are decided by their bits; 16-bit floats are computed as float32 and rounded once.
 #ifndef KOLO_MEMORY_REDUCE_KERNELS_H
 #define KOLO_MEMORY_REDUCE_KERNELS_H
 
@@ -118,29 +118,29 @@ static KOLO_ALWAYS_INLINE bits_vector prod_uint8(bits_vector x, bits_vector y)
 
 /** Of two equal values min takes the OR of the bits and max the AND: that makes -0 and +0 of two
  * zeros and changes nothing else. A pair that is in neither order has a NaN. */
-#define KOLO_FLOAT_VECTORS(name, vector, wide, quiet_nan) \
-    static KOLO_ALWAYS_INLINE vector canonical_##name(vector x) \
-    { \
-        wide nan = (wide)(x != x); \
-        return (vector)(((wide)x & ~nan) | (nan & (quiet_nan))); \
-    } \
-    static KOLO_ALWAYS_INLINE vector plus_##name(vector x, vector y) \
-    { \
-        return canonical_##name(x + y); \
-    } \
-    static KOLO_ALWAYS_INLINE vector times_##name(vector x, vector y) \
-    { \
-        return canonical_##name(x * y); \
-    } \
-    static KOLO_ALWAYS_INLINE vector lesser_##name(vector x, vector y) \
-    { \
-        wide up = (wide)(x <= y), down = (wide)(x >= y); \
-        return (vector)(((wide)x & up) | ((wide)y & down) | (~(up | down) & (quiet_nan))); \
-    } \
-    static KOLO_ALWAYS_INLINE vector greater_##name(vector x, vector y) \
-    { \
-        wide up = (wide)(x <= y), down = (wide)(x >= y); \
-        return (vector)(((wide)x | ~down) & ((wide)y | ~up) & (up | down | (quiet_nan))); \
+#define KOLO_FLOAT_VECTORS(name, vector, wide, quiet_nan)                                          \
+    static KOLO_ALWAYS_INLINE vector canonical_##name(vector x)                                    \
+    {                                                                                              \
+        wide nan = (wide)(x != x);                                                                 \
+        return (vector)(((wide)x & ~nan) | (nan & (quiet_nan)));                                   \
+    }                                                                                              \
+    static KOLO_ALWAYS_INLINE vector plus_##name(vector x, vector y)                               \
+    {                                                                                              \
+        return canonical_##name(x + y);                                                            \
+    }                                                                                              \
+    static KOLO_ALWAYS_INLINE vector times_##name(vector x, vector y)                              \
+    {                                                                                              \
+        return canonical_##name(x * y);                                                            \
+    }                                                                                              \
+    static KOLO_ALWAYS_INLINE vector lesser_##name(vector x, vector y)                             \
+    {                                                                                              \
+        wide up = (wide)(x <= y), down = (wide)(x >= y);                                           \
+        return (vector)(((wide)x & up) | ((wide)y & down) | (~(up | down) & (quiet_nan)));         \
+    }                                                                                              \
+    static KOLO_ALWAYS_INLINE vector greater_##name(vector x, vector y)                            \
+    {                                                                                              \
+        wide up = (wide)(x <= y), down = (wide)(x >= y);                                           \
+        return (vector)(((wide)x | ~down) & ((wide)y | ~up) & (up | down | (quiet_nan)));          \
     }
 #define KOLO_FLOAT_COMBINE(op, name, vector, how)                                                  \
     static KOLO_ALWAYS_INLINE bits_vector op##_##name(bits_vector x, bits_vector y)                \
@@ -200,32 +200,32 @@ static KOLO_ALWAYS_INLINE i16_vector short_order(u16_vector x)
     return (i16_vector)(x ^ ((u16_vector)((i16_vector)x >> 15) & 0x7fff));
 }
 
-#define KOLO_SHORT_FLOAT_COMBINE(op, name, sign) \
-    static KOLO_ALWAYS_INLINE bits_vector op##_##name(bits_vector x, bits_vector y) \
-    { \
-        struct float_pair a = name##_decode(x), b = name##_decode(y); \
-        struct float_pair r = {a.low sign b.low, a.high sign b.high}; \
-        return canonical_##name(name##_encode(r)); \
+#define KOLO_SHORT_FLOAT_COMBINE(op, name, sign)                                                   \
+    static KOLO_ALWAYS_INLINE bits_vector op##_##name(bits_vector x, bits_vector y)                \
+    {                                                                                              \
+        struct float_pair a = name##_decode(x), b = name##_decode(y);                              \
+        struct float_pair r = {a.low sign b.low, a.high sign b.high};                              \
+        return canonical_##name(name##_encode(r));                                                 \
     }
 
-#define KOLO_SHORT_FLOAT_ORDER(op, name, sign, infinity, quiet_nan) \
-    static KOLO_ALWAYS_INLINE bits_vector op##_##name(bits_vector x, bits_vector y) \
-    { \
-        u16_vector a = (u16_vector)x, b = (u16_vector)y; \
-        u16_vector first = (u16_vector)(short_order(a) sign short_order(b)); \
-        u16_vector nan = short_nans(a, infinity) | short_nans(b, infinity); \
-        return (bits_vector)((((a & first) | (b & ~first)) & ~nan) | (nan & (quiet_nan))); \
+#define KOLO_SHORT_FLOAT_ORDER(op, name, sign, infinity, quiet_nan)                                \
+    static KOLO_ALWAYS_INLINE bits_vector op##_##name(bits_vector x, bits_vector y)                \
+    {                                                                                              \
+        u16_vector a = (u16_vector)x, b = (u16_vector)y;                                           \
+        u16_vector first = (u16_vector)(short_order(a) sign short_order(b));                       \
+        u16_vector nan = short_nans(a, infinity) | short_nans(b, infinity);                        \
+        return (bits_vector)((((a & first) | (b & ~first)) & ~nan) | (nan & (quiet_nan)));         \
     }
 
-#define KOLO_SHORT_FLOAT_COMBINES(name, infinity, quiet_nan) \
-    static KOLO_ALWAYS_INLINE bits_vector canonical_##name(bits_vector x) \
-    { \
-        u16_vector nan = short_nans((u16_vector)x, infinity); \
-        return (bits_vector)(((u16_vector)x & ~nan) | (nan & (quiet_nan))); \
-    } \
-    KOLO_SHORT_FLOAT_COMBINE(sum, name, +) \
-    KOLO_SHORT_FLOAT_COMBINE(prod, name, *) \
-    KOLO_SHORT_FLOAT_ORDER(min, name, <, infinity, quiet_nan) \
+#define KOLO_SHORT_FLOAT_COMBINES(name, infinity, quiet_nan)                                       \
+    static KOLO_ALWAYS_INLINE bits_vector canonical_##name(bits_vector x)                          \
+    {                                                                                              \
+        u16_vector nan = short_nans((u16_vector)x, infinity);                                      \
+        return (bits_vector)(((u16_vector)x & ~nan) | (nan & (quiet_nan)));                        \
+    }                                                                                              \
+    KOLO_SHORT_FLOAT_COMBINE(sum, name, +)                                                         \
+    KOLO_SHORT_FLOAT_COMBINE(prod, name, *)                                                        \
+    KOLO_SHORT_FLOAT_ORDER(min, name, <, infinity, quiet_nan)                                      \
     KOLO_SHORT_FLOAT_ORDER(max, name, >, infinity, quiet_nan)
 
 KOLO_SHORT_FLOAT_COMBINES(float16, 0x7c00, 0x7e00)
@@ -247,7 +247,7 @@ KOLO_SHORT_FLOAT_COMBINES(bfloat16, 0x7f80, 0x7fc0)
 #define KOLO_KERNEL(op, name, size)                                                                \
     static void kernel_##op##_##name(void *out, const void *a, const void *b, size_t count)        \
     {                                                                                              \
-        combine_bytes(out, a, b, count * (size), op##_##name);                                     \
+        combine_bytes(out, a, b, count *(size), op##_##name);                                      \
     }
 #define KOLO_KERNELS(name, size)                                                                   \
     KOLO_KERNEL(sum, name, size)                                                                   \
@@ -320,12 +320,12 @@ static KOLO_ALWAYS_INLINE bits_vector quotient_float64(bits_vector x, bits_vecto
     return (bits_vector)canonical_float64((f64_vector)x / (f64_vector)by);
 }
 
-#define KOLO_SHORT_FLOAT_QUOTIENT(name) \
-    static KOLO_ALWAYS_INLINE bits_vector quotient_##name(bits_vector x, bits_vector by) \
-    { \
-        struct float_pair a = name##_decode(x); \
-        struct float_pair r = {a.low / (f32_vector)by, a.high / (f32_vector)by}; \
-        return canonical_##name(name##_encode(r)); \
+#define KOLO_SHORT_FLOAT_QUOTIENT(name)                                                            \
+    static KOLO_ALWAYS_INLINE bits_vector quotient_##name(bits_vector x, bits_vector by)           \
+    {                                                                                              \
+        struct float_pair a = name##_decode(x);                                                    \
+        struct float_pair r = {a.low / (f32_vector)by, a.high / (f32_vector)by};                   \
+        return canonical_##name(name##_encode(r));                                                 \
     }
 KOLO_SHORT_FLOAT_QUOTIENT(float16)
 KOLO_SHORT_FLOAT_QUOTIENT(bfloat16)
@@ -334,40 +334,11 @@ KOLO_SHORT_FLOAT_QUOTIENT(bfloat16)
     static void divide_##name(void *data, size_t count, size_t divisor)                            \
     {                                                                                              \
         const vector by = (vector){0} + (real)divisor;                                             \
-        divide_bytes(data, count * (size), (bits_vector)by, quotient_##name);                      \
+        divide_bytes(data, count *(size), (bits_vector)by, quotient_##name);                       \
     }
 KOLO_FLOAT_DIVIDE(float16, 2, f32_vector, float)
 KOLO_FLOAT_DIVIDE(bfloat16, 2, f32_vector, float)
 KOLO_FLOAT_DIVIDE(float32, 4, f32_vector, float)
 KOLO_FLOAT_DIVIDE(float64, 8, f64_vector, double)
-
-// ---- the table
-
-#define KOLO_COMBINE_ROW(dtype, name)                                                              \
-    [KOLO_##dtype] = {[KOLO_SUM] = kernel_sum_##name,                                              \
-                      [KOLO_MIN] = kernel_min_##name,                                              \
-                      [KOLO_MAX] = kernel_max_##name,                                              \
-                      [KOLO_PROD] = kernel_prod_##name,                                            \
-                      [KOLO_AVERAGE] = kernel_sum_##name}
-
-extern const struct kolo_reduce_variant KOLO_VARIANT;
-const struct kolo_reduce_variant KOLO_VARIANT = {
-    .name = KOLO_VARIANT_NAME,
-    .usable = KOLO_VARIANT_USABLE,
-    .combine = {KOLO_COMBINE_ROW(INT8, int8), KOLO_COMBINE_ROW(INT16, int16),
-                KOLO_COMBINE_ROW(INT32, int32), KOLO_COMBINE_ROW(INT64, int64),
-                KOLO_COMBINE_ROW(UINT8, uint8), KOLO_COMBINE_ROW(FLOAT16, float16),
-                KOLO_COMBINE_ROW(BFLOAT16, bfloat16), KOLO_COMBINE_ROW(FLOAT32, float32),
-                KOLO_COMBINE_ROW(FLOAT64, float64)},
-    .divide = {[KOLO_INT8] = divide_int8,
-               [KOLO_INT16] = divide_int16,
-               [KOLO_INT32] = divide_int32,
-               [KOLO_INT64] = divide_int64,
-               [KOLO_UINT8] = divide_uint8,
-               [KOLO_FLOAT16] = divide_float16,
-               [KOLO_BFLOAT16] = divide_bfloat16,
-               [KOLO_FLOAT32] = divide_float32,
-               [KOLO_FLOAT64] = divide_float64},
-};
 
 #endif

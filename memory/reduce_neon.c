@@ -23,4 +23,7 @@ static KOLO_ALWAYS_INLINE bits_vector halves_encode(struct float_pair pair)
     return (bits_vector)vreinterpretq_u64_f16(vcvt_high_f16_f32(low, (float32x4_t)pair.high));
 }
 
-#include "memory/reduce_kernels.h"
+// clang-format off: the order matters
+#include "memory/fold_plain.h"
+#include "memory/reduce_table.h"
+// clang-format on

@@ -19,7 +19,11 @@
 
 #include "transport/transport.h"
 
-enum { KOLO_BOARD_MEMBERS_MAX = 64, KOLO_BOARD_NOTES_BYTES = 4096 };
+enum {
+    KOLO_BOARD_MEMBERS_MAX = 64,
+    KOLO_BOARD_NOTES_BYTES = 4096,
+    KOLO_BOARD_LENT_MAX = 4 /* spans that a member has lent at a time */
+};
 
 struct kolo_board;
 
@@ -51,17 +55,27 @@ int kolo_board_count(const struct kolo_board *board);
  * Constant while the board lives. Valid once ready (one's own: at once). */
 void *kolo_board_notes(struct kolo_board *board, int member);
 uint8_t *kolo_board_stage(struct kolo_board *board, int member);
+/** Makes sure that the first @p stage_bytes bytes of the own stage have pages behind them. Pages
+ * that were not reserved come when they are first touched, which ends the process (SIGBUS) on a
+ * host without memory; this says ERR_NO_MEMORY instead. Costs nothing the second time. */
+kolo_status kolo_board_reserve(struct kolo_board *board, size_t stage_bytes) KOLO_NODISCARD;
 /** Wakes the members that sleep. After a sequentially consistent store to the notes. */
 void kolo_board_ring(struct kolo_board *board);
 
 /** A name for @p memory of this rank, under which every member can borrow it; span 0 if it is not
- * from kolo_alloc, or cannot be passed (now). */
+ * from kolo_alloc, or cannot be passed (now). Good until KOLO_BOARD_LENT_MAX other spans have been
+ * lent by this board, or the memory is freed. */
 void kolo_board_lend(struct kolo_board *board, const void *memory, size_t bytes,
                      struct kolo_board_name *name_out);
 /** @p member's memory of that name, readable and writable. KOLO_AGAIN: the span has not arrived
- * yet. ERR_PROTOCOL: the name is impossible. */
+ * yet. ERR_PROTOCOL: the name is impossible. The address stays good until kolo_board_settle, also
+ * if the member frees the memory too early: what is written is lost then, and zeros are read. */
 kolo_status kolo_board_borrow(struct kolo_board *board, int member,
                               const struct kolo_board_name *name, size_t bytes,
                               uint8_t **memory_out) KOLO_NODISCARD;
+
+/** Nothing that was borrowed through this board is in use any more: lets go of what its owners have
+ * freed since. Cheap; to be called when a collective is over. */
+void kolo_board_settle(struct kolo_board *board);
 
 #endif

@@ -65,6 +65,7 @@ struct kolo_endpoint {
     const struct kolo_peer *peers;
     struct kolo_map links;
     struct kolo_link *first_link;
+    struct kolo_board *boards;  /* that are open */
     struct kolo_parked *parked; /* dials that came before the table of peers */
     size_t parked_count, parked_capacity;
     _Atomic int64_t next_timer;

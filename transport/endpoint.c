@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "transport/board_private.h"
 #include "transport/core.h"
 
 /* While nothing hangs on descriptors alone, progress asks the poller every so many rounds. */
@@ -294,6 +295,7 @@ void kolo_endpoint_wake(struct kolo_endpoint *endpoint)
 
 void kolo_endpoint_span_gone(struct kolo_endpoint *endpoint, uint64_t id)
 {
+    kolo_boards_span_gone(endpoint, id);
     for (struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next)
         if (link->state == KOLO_LINK_UP && link->transport->span_gone != NULL)
             link->transport->span_gone(link, id);
@@ -390,6 +392,7 @@ kolo_status kolo_endpoint_close(struct kolo_endpoint *endpoint, kolo_deadline de
     if (endpoint == NULL)
         return KOLO_OK;
     endpoint->is_closing = true;
+    kolo_boards_close(endpoint);
     kolo_status status = drain(endpoint, deadline);
     snprintf(detail, sizeof detail, "%s", kolo_error_detail());
     free_endpoint(endpoint);

@@ -22,6 +22,7 @@
 
 #include "base/alloc.h"
 #include "base/wire.h"
+#include "transport/board_private.h"
 #include "transport/inproc_pair.h"
 
 enum {
@@ -75,14 +76,16 @@ static bool inproc_reaches(const struct kolo_port *port, const struct kolo_peer 
 static bool inproc_poll(struct kolo_port *base)
 {
     struct kolo_inproc_port *port = (struct kolo_inproc_port *)base;
+    bool has_news = atomic_load_explicit(&port->has_news, memory_order_relaxed) &&
+                    atomic_exchange(&port->has_news, false);
     if (!atomic_load(&port->has_incoming))
-        return false;
+        return has_news;
     pthread_mutex_lock(&port->mutex);
     atomic_store(&port->has_incoming, false);
     struct kolo_inproc_pair *list = port->incoming;
     port->incoming = NULL;
     pthread_mutex_unlock(&port->mutex);
-    bool found = list != NULL;
+    bool found = list != NULL || has_news;
     while (list != NULL) {
         struct kolo_inproc_pair *pair = list;
         list = pair->next;
@@ -185,6 +188,11 @@ out:
 static struct kolo_inproc_port *peer_port(const struct inproc_link *link)
 {
     return link->pair->ports[1 - link->side];
+}
+
+struct kolo_inproc_port *kolo_inproc_peer(struct kolo_link *link)
+{
+    return peer_port((struct inproc_link *)link);
 }
 
 /* ---- out ---- */
@@ -422,4 +430,5 @@ const struct kolo_transport kolo_transport_inproc = {
     .is_drained = inproc_is_drained,
     .down = inproc_down,
     .free_link = inproc_free_link,
+    .boards = &kolo_board_inproc,
 };

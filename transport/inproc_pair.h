@@ -34,6 +34,16 @@ struct kolo_inproc_queue {
     uint8_t apart_too[KOLO_LINE_BYTES];
 };
 
+/** A member's part of a board (inproc_board.c). */
+struct kolo_inproc_segment {
+    struct kolo_inproc_segment *next; /* of its owner's */
+    atomic_int refs;
+    uint32_t board;
+    uint64_t taken; /* bit i: member i has it; the owner's mutex */
+    size_t bytes;
+    uint8_t *memory;
+};
+
 struct kolo_inproc_port {
     struct kolo_port base;
     struct kolo_inproc_port *next; /* in the registry */
@@ -42,11 +52,13 @@ struct kolo_inproc_port {
     atomic_int refs;
     _Atomic uint32_t bell;
     atomic_bool has_incoming;
+    atomic_bool has_news; /* another rank opened a board */
     pthread_mutex_t mutex;
-    bool is_closed;                    /* mutex */
-    int event_fd;                      /* mutex */
-    struct kolo_inproc_pair *incoming; /* mutex */
-    struct kolo_inproc_pair *offered;  /* the owner's: what poll hands to connect */
+    bool is_closed;                       /* mutex */
+    int event_fd;                         /* mutex */
+    struct kolo_inproc_pair *incoming;    /* mutex */
+    struct kolo_inproc_segment *segments; /* mutex: of boards that are open here */
+    struct kolo_inproc_pair *offered;     /* the owner's: what poll hands to connect */
 };
 
 struct kolo_inproc_pair {
@@ -65,6 +77,9 @@ void kolo_inproc_unregister(struct kolo_inproc_port *port);
 struct kolo_inproc_port *kolo_inproc_find(uint64_t cookie);
 /** Wakes the rank of @p port if it sleeps. After something was published for it. */
 void kolo_inproc_ring(struct kolo_inproc_port *port);
+
+/** The port of the rank at the other end of an inproc link (inproc.c). */
+struct kolo_inproc_port *kolo_inproc_peer(struct kolo_link *link);
 
 /** Drops a reference; NULL is fine. */
 void kolo_inproc_pair_unref(struct kolo_inproc_pair *pair);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "transport/board_private.h"
 
 static kolo_status shm_probe(const struct kolo_settings *settings, struct kolo_why *why_out)
 {
@@ -132,4 +133,5 @@ const struct kolo_transport kolo_transport_shm = {
     .describe = kolo_shm_describe,
     .down = kolo_shm_down,
     .free_link = kolo_shm_free,
+    .boards = &kolo_board_shm,
 };

@@ -33,6 +33,21 @@ enum kolo_shm_record_kind {
     KOLO_SHM_RECORD_LOAN       /* 32-byte header of the core, descriptor (shm_direct.h) */
 };
 
+/** A peer's segment of a board that is not open here yet. */
+struct kolo_shm_segment {
+    uint32_t board;
+    void *base;
+    size_t bytes;
+};
+/** What a link knows of boards. Messages wait for the link, or for room in its socket; their
+ * descriptors are their boards'. */
+struct kolo_shm_boards {
+    struct kolo_shm_message *waiting;
+    size_t waiting_count, waiting_capacity;
+    struct kolo_shm_segment *early;
+    size_t early_count, early_capacity;
+};
+
 struct kolo_shm_link {
     struct kolo_link base;
     enum kolo_shm_state state;
@@ -48,6 +63,7 @@ struct kolo_shm_link {
     struct kolo_shm_bell bell; /* the peer's */
     struct kolo_shm_lender lender;
     struct kolo_shm_borrower borrower;
+    struct kolo_shm_boards boards;
 };
 
 static inline struct kolo_shm_link *kolo_shm_link_of(struct kolo_link *link)
@@ -66,6 +82,16 @@ void kolo_shm_describe(const struct kolo_link *base, char *text, size_t capacity
 kolo_status kolo_shm_read_socket(struct kolo_shm_link *link) KOLO_NODISCARD;
 /** Ends the link; the detail becomes "rank R, shm HOST pid N: detail". */
 void kolo_shm_end(struct kolo_shm_link *link, kolo_status why);
+
+/* shm_board.c */
+/** Sends what waits, as far as the socket takes it, and has the poller say when it takes more. */
+kolo_status kolo_shm_boards_flush(struct kolo_shm_link *link) KOLO_NODISCARD;
+/** The messages SEGMENT and CLOSED_BOARD. */
+kolo_status kolo_shm_boards_segment(struct kolo_shm_link *link,
+                                    struct kolo_shm_message *message) KOLO_NODISCARD;
+kolo_status kolo_shm_boards_closed(struct kolo_shm_link *link,
+                                   struct kolo_shm_message *message) KOLO_NODISCARD;
+void kolo_shm_boards_fini(struct kolo_shm_boards *boards);
 
 /* shm_frames.c */
 bool kolo_shm_push(struct kolo_link *base);

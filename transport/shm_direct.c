@@ -3,6 +3,9 @@
 // block, or follow a number of the peer's that was not bounded.
 #include "transport/shm_direct.h"
 
+#include <errno.h>
+#include <sys/mman.h>
+
 #include "base/log.h"
 #include "base/wire.h"
 
@@ -60,14 +63,27 @@ void kolo_shm_lender_forget(struct kolo_shm_lender *lender, uint64_t id)
     }
 }
 
+/** Where span @p id is put if it can be, and looked for first. A heap counts from 1. */
+static uint32_t home_of(uint64_t id)
+{
+    return (uint32_t)((id - 1) % KOLO_SHM_SPANS);
+}
+
+static bool is_free(const struct kolo_shm_lent_span *span)
+{
+    return !span->is_mapped && !span->is_refused;
+}
+
 /** An entry for a new span: a free one, or the one that was not used for longest. -1: all are lent.
  */
-static int find_room(struct kolo_shm_lender *lender, int socket)
+static int find_room(struct kolo_shm_lender *lender, int socket, uint64_t id)
 {
     int oldest = -1;
+    if (is_free(&lender->spans[home_of(id)]))
+        return (int)home_of(id);
     for (uint32_t i = 0; i < KOLO_SHM_SPANS; i++) {
         const struct kolo_shm_lent_span *span = &lender->spans[i];
-        if (!span->is_mapped && !span->is_refused)
+        if (is_free(span))
             return (int)i;
         if (span->loans == 0 && !span->is_gone &&
             (oldest < 0 || span->last_use < lender->spans[oldest].last_use))
@@ -84,6 +100,7 @@ static bool announce(struct kolo_shm_lent_span *entry, uint32_t handle, int sock
     const struct kolo_shm_message message = {.kind = KOLO_SHM_SPAN,
                                              .id = span_name(entry, handle),
                                              .bytes = span->bytes,
+                                             .span = span->id,
                                              .fds = {span->fd},
                                              .fd_count = 1};
     kolo_status status = kolo_shm_memory_check(span->fd, span->bytes);
@@ -100,22 +117,46 @@ static bool announce(struct kolo_shm_lent_span *entry, uint32_t handle, int sock
     return true;
 }
 
+static bool is_entry_of(const struct kolo_shm_lent_span *entry, uint64_t id)
+{
+    return !is_free(entry) && !entry->is_gone && entry->id == id;
+}
+
+/** The entry of a span that was announced; -1: none. */
+static int find_known(const struct kolo_shm_lender *lender, uint64_t id)
+{
+    if (is_entry_of(&lender->spans[home_of(id)], id))
+        return (int)home_of(id);
+    for (uint32_t i = 0; i < KOLO_SHM_SPANS; i++)
+        if (is_entry_of(&lender->spans[i], id))
+            return (int)i;
+    return -1;
+}
+
 /** The entry of a span that the peer has mapped, after this; -1: it cannot have it (now). */
 static int find_span(struct kolo_shm_lender *lender, int socket, const struct kolo_span *span)
 {
-    int found = -1;
-    for (uint32_t i = 0; i < KOLO_SHM_SPANS && found < 0; i++) {
-        const struct kolo_shm_lent_span *entry = &lender->spans[i];
-        if ((entry->is_mapped || entry->is_refused) && !entry->is_gone && entry->id == span->id)
-            found = (int)i;
-    }
+    int found = find_known(lender, span->id);
     if (found < 0) {
-        found = find_room(lender, socket);
+        found = find_room(lender, socket, span->id);
         if (found < 0 || !announce(&lender->spans[found], (uint32_t)found, socket, span))
             return -1;
     }
     lender->spans[found].last_use = ++lender->uses;
     return lender->spans[found].is_mapped ? found : -1;
+}
+
+int kolo_shm_lender_pin(struct kolo_shm_lender *lender, int socket, const struct kolo_span *span)
+{
+    int found = find_span(lender, socket, span);
+    if (found >= 0)
+        lender->spans[found].loans++;
+    return found;
+}
+
+void kolo_shm_lender_unpin(struct kolo_shm_lender *lender, int handle)
+{
+    lender->spans[handle].loans--;
 }
 
 /* ---- lender: loans ---- */
@@ -214,23 +255,87 @@ void kolo_shm_lender_withdraw(struct kolo_shm_lender *lender, const struct kolo_
 
 /* ---- borrower ---- */
 
+static void unmap_span(struct kolo_shm_borrower *borrower, struct kolo_shm_borrowed_span *span)
+{
+    borrower->graves -= span->is_grave;
+    kolo_shm_memory_unmap(span->base, span->bytes);
+    *span = (struct kolo_shm_borrowed_span){0};
+}
+
+/** Lets go of the peer's pages but keeps the addresses, for a board that may use them yet. */
+static void make_grave(struct kolo_shm_borrower *borrower, struct kolo_shm_borrowed_span *span)
+{
+    void *base = mmap(span->base, span->bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    if (base == MAP_FAILED) {
+        unmap_span(borrower, span);
+        return;
+    }
+    span->is_grave = true;
+    borrower->graves++;
+}
+
+static bool is_there(const struct kolo_shm_borrowed_span *span)
+{
+    return span->base != NULL && !span->is_grave;
+}
+
+static struct kolo_shm_borrowed_span *find_borrowed(struct kolo_shm_borrower *borrower, uint64_t id)
+{
+    struct kolo_shm_borrowed_span *span = &borrower->spans[home_of(id)];
+    if (is_there(span) && span->id == id)
+        return span;
+    for (uint32_t i = 0; i < KOLO_SHM_SPANS; i++) {
+        span = &borrower->spans[i];
+        if (is_there(span) && span->id == id)
+            return span;
+    }
+    return NULL;
+}
+
+kolo_status kolo_shm_borrower_open(struct kolo_shm_borrower *borrower, uint64_t id, uint64_t offset,
+                                   size_t bytes, uint8_t **memory_out)
+{
+    struct kolo_shm_borrowed_span *span = find_borrowed(borrower, id);
+    if (span == NULL)
+        return KOLO_AGAIN;
+    if (offset > span->bytes || bytes > span->bytes - offset)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "shm: %zu bytes at %llu of a span of %zu bytes", bytes,
+                         (unsigned long long)offset, span->bytes);
+    if (!span->is_writable && mprotect(span->base, span->bytes, PROT_READ | PROT_WRITE) != 0)
+        return kolo_fail_errno(KOLO_ERR_NO_MEMORY, errno, "shm: write to %zu bytes of the peer",
+                               span->bytes);
+    span->is_writable = true;
+    *memory_out = (uint8_t *)span->base + offset;
+    return KOLO_OK;
+}
+
+void kolo_shm_borrower_bury(struct kolo_shm_borrower *borrower)
+{
+    for (uint32_t i = 0; borrower->graves > 0 && i < KOLO_SHM_SPANS; i++)
+        if (borrower->spans[i].is_grave)
+            unmap_span(borrower, &borrower->spans[i]);
+}
+
 kolo_status kolo_shm_borrower_map(struct kolo_shm_borrower *borrower,
                                   const struct kolo_shm_message *message)
 {
     uint32_t handle = (uint32_t)message->id;
     if (message->fd_count != 1 || handle >= KOLO_SHM_SPANS || message->bytes == 0 ||
-        borrower->spans[handle].base != NULL)
+        is_there(&borrower->spans[handle]))
         return kolo_fail(KOLO_ERR_PROTOCOL,
                          "shm: impossible span (handle %u, %llu bytes, %zu descriptors)", handle,
                          (unsigned long long)message->bytes, message->fd_count);
     struct kolo_shm_borrowed_span *span = &borrower->spans[handle];
-    kolo_status status =
-        kolo_shm_memory_map(message->fds[0], (size_t)message->bytes, false, &span->base);
+    void *base;
+    kolo_status status = kolo_shm_memory_map(message->fds[0], (size_t)message->bytes, false, &base);
     if (status != KOLO_OK)
         return status;
-    span->bytes = (size_t)message->bytes;
-    span->generation = (uint32_t)(message->id >> 32);
-    span->loans = 0;
+    unmap_span(borrower, span); // the grave of another
+    *span = (struct kolo_shm_borrowed_span){.base = base,
+                                            .bytes = (size_t)message->bytes,
+                                            .id = message->span,
+                                            .generation = (uint32_t)(message->id >> 32)};
     return KOLO_OK;
 }
 
@@ -238,15 +343,16 @@ kolo_status kolo_shm_borrower_unmap(struct kolo_shm_borrower *borrower,
                                     const struct kolo_shm_message *message)
 {
     uint32_t handle = (uint32_t)message->id;
-    if (message->fd_count != 0 || handle >= KOLO_SHM_SPANS ||
-        borrower->spans[handle].base == NULL ||
+    if (message->fd_count != 0 || handle >= KOLO_SHM_SPANS || !is_there(&borrower->spans[handle]) ||
         borrower->spans[handle].generation != (uint32_t)(message->id >> 32) ||
         borrower->spans[handle].loans > 0)
         return kolo_fail(KOLO_ERR_PROTOCOL, "shm: span %u is gone that is not there, or is in use",
                          handle);
     struct kolo_shm_borrowed_span *span = &borrower->spans[handle];
-    kolo_shm_memory_unmap(span->base, span->bytes);
-    *span = (struct kolo_shm_borrowed_span){0};
+    if (span->is_writable)
+        make_grave(borrower, span);
+    else
+        unmap_span(borrower, span);
     return KOLO_OK;
 }
 
@@ -262,7 +368,7 @@ kolo_status kolo_shm_borrower_take(struct kolo_shm_borrower *borrower,
         return kolo_fail(KOLO_ERR_PROTOCOL, "shm: impossible loan (slot %u, span %u)", slot,
                          handle);
     struct kolo_shm_borrowed_span *span = &borrower->spans[handle];
-    if (span->base == NULL || span->generation != generation)
+    if (!is_there(span) || span->generation != generation)
         return KOLO_AGAIN;
     if (offset > span->bytes || bytes > span->bytes - offset)
         return kolo_fail(KOLO_ERR_PROTOCOL,
@@ -299,8 +405,6 @@ bool kolo_shm_borrower_release(struct kolo_shm_borrower *borrower, uint32_t slot
 
 void kolo_shm_borrower_fini(struct kolo_shm_borrower *borrower)
 {
-    for (uint32_t i = 0; i < KOLO_SHM_SPANS; i++) {
-        kolo_shm_memory_unmap(borrower->spans[i].base, borrower->spans[i].bytes);
-        borrower->spans[i] = (struct kolo_shm_borrowed_span){0};
-    }
+    for (uint32_t i = 0; i < KOLO_SHM_SPANS; i++)
+        unmap_span(borrower, &borrower->spans[i]);
 }

@@ -3,7 +3,7 @@
 // the span (read-only, once) and reads it in place. Private to the shm transport.
 //
 //   lender                                                       borrower
-//   SPAN {generation|handle, bytes} + memfd   --- Unix socket --> maps it
+//   SPAN {generation|handle, bytes, id} + memfd - Unix socket --> maps it
 //   descriptor {slot, handle, generation, offset, bytes} - ring -> claims, reads, releases
 //   GONE {generation|handle}                  --- Unix socket --> unmaps it
 //
@@ -21,6 +21,11 @@
 // A span is announced before the first descriptor that names it leaves, and is not GONE before its
 // last loan came back; a borrower that meets an unknown span looks at the socket first. Handles are
 // reused, generations are not.
+//
+// Boards (shm_board.c) use the same spans without slots: the lender pins what it has named, the
+// borrower finds it by its id and makes the mapping writable at the first use. What such a borrower
+// uses it could not give up in time, so a span that goes then leaves a grave: private zero pages at
+// the same address, until the board says that nothing is in use (or the handle comes again).
 #ifndef KOLO_TRANSPORT_SHM_DIRECT_H
 #define KOLO_TRANSPORT_SHM_DIRECT_H
 
@@ -35,7 +40,7 @@
 
 enum {
     KOLO_SHM_SLOTS = 64,           /* loans at a time, each direction of a link */
-    KOLO_SHM_SPANS = 64,           /* spans mapped at a time, each direction of a link */
+    KOLO_SHM_SPANS = 256,          /* spans mapped at a time, each direction of a link */
     KOLO_SHM_DESCRIPTOR_BYTES = 24 /* fits into the first line of a record */
 };
 
@@ -45,6 +50,8 @@ enum kolo_shm_message_kind {
     KOLO_SHM_ANSWER,    /* dialler: bell page, eventfd */
     KOLO_SHM_SPAN,      /* either: a span to map */
     KOLO_SHM_GONE,      /* either: a span to unmap */
+    KOLO_SHM_SEGMENT,   /* either: id = a board, bytes; the sender's segment of it */
+    KOLO_SHM_CLOSED_BOARD, /* either: id = a board that the sender has closed */
     KOLO_SHM_MESSAGE_KINDS
 };
 
@@ -89,15 +96,23 @@ void kolo_shm_lender_withdraw(struct kolo_shm_lender *lender, const struct kolo_
 void kolo_shm_lender_forget(struct kolo_shm_lender *lender, uint64_t id);
 /** Tells the peer of freed spans, as far as the socket takes it. */
 void kolo_shm_lender_tell(struct kolo_shm_lender *lender, int socket);
+/** Announces @p span if the peer does not know it, and keeps it there until unpin; the handle for
+ * unpin, or -1: it cannot be passed (now). */
+int kolo_shm_lender_pin(struct kolo_shm_lender *lender, int socket, const struct kolo_span *span);
+void kolo_shm_lender_unpin(struct kolo_shm_lender *lender, int handle);
 
 struct kolo_shm_borrowed_span {
     void *base; /* NULL: free */
     size_t bytes;
+    uint64_t id; /* in the peer's heap */
     uint32_t generation, loans;
+    bool is_writable; /* a board has used it */
+    bool is_grave;    /* gone; only the addresses are kept */
 };
 struct kolo_shm_borrower {
     _Atomic uint32_t *slots;
-    uint64_t taken; /* bit i: slot i is ours to release */
+    uint64_t taken;  /* bit i: slot i is ours to release */
+    uint32_t graves; /* spans that are one */
     uint8_t span_of[KOLO_SHM_SLOTS];
     struct kolo_shm_borrowed_span spans[KOLO_SHM_SPANS];
 };
@@ -123,6 +138,13 @@ kolo_status kolo_shm_borrower_take(struct kolo_shm_borrower *borrower,
 bool kolo_shm_borrower_claim(struct kolo_shm_borrower *borrower, uint32_t slot) KOLO_NODISCARD;
 /** False: it was taken back while it was read. */
 bool kolo_shm_borrower_release(struct kolo_shm_borrower *borrower, uint32_t slot) KOLO_NODISCARD;
+/** The @p bytes bytes at @p offset of span @p id of the peer's heap, readable and writable, at an
+ * address that stays good until kolo_shm_borrower_bury. KOLO_AGAIN: the span is not known.
+ * ERR_PROTOCOL: they do not lie in it. */
+kolo_status kolo_shm_borrower_open(struct kolo_shm_borrower *borrower, uint64_t id, uint64_t offset,
+                                   size_t bytes, uint8_t **memory_out) KOLO_NODISCARD;
+/** Nothing that open() gave is in use: unmaps the graves. */
+void kolo_shm_borrower_bury(struct kolo_shm_borrower *borrower);
 /** Unmaps everything. */
 void kolo_shm_borrower_fini(struct kolo_shm_borrower *borrower);
 

@@ -2,7 +2,7 @@
 // Owns: memfds, SCM_RIGHTS, doorbells. Must never: block, or take a descriptor's word for what it
 // is.
 //
-// Wire format of a message, little-endian: u32 magic, u32 kind, u64 id, u64 bytes, u64 zero; its
+// Wire format of a message, little-endian: u32 magic, u32 kind, u64 id, u64 bytes, u64 span; its
 // descriptors travel with its first byte. A stream socket ends a read where descriptors begin, so
 // reading 32 bytes at a time keeps them together.
 #include "transport/shm_fds.h"
@@ -21,7 +21,10 @@
 static const uint32_t message_magic = 0x316d686b; /* "khm1" */
 static const int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-enum { MEMFD_NOEXEC_SEAL = 8 }; /* MFD_NOEXEC_SEAL of Linux 6.3, which older headers lack */
+enum {
+    MEMFD_NOEXEC_SEAL = 8,   /* MFD_NOEXEC_SEAL of Linux 6.3, which older headers lack */
+    SEAL_FUTURE_WRITE = 0x10 /* F_SEAL_FUTURE_WRITE of Linux 5.1 */
+};
 
 /** Room for the descriptors of one message, aligned as the kernel wants it. */
 union ancillary {
@@ -40,7 +43,7 @@ static kolo_status pack(const struct kolo_shm_message *message,
     kolo_write_u32(&writer, message->kind);
     kolo_write_u64(&writer, message->id);
     kolo_write_u64(&writer, message->bytes);
-    kolo_write_u64(&writer, 0);
+    kolo_write_u64(&writer, message->span);
     return kolo_writer_finish(&writer, data, &bytes);
 }
 
@@ -159,11 +162,11 @@ static kolo_status take(struct kolo_shm_inbox *inbox, struct kolo_shm_message *m
     message.kind = kolo_read_u32(&reader);
     message.id = kolo_read_u64(&reader);
     message.bytes = kolo_read_u64(&reader);
-    uint64_t zero = kolo_read_u64(&reader);
+    message.span = kolo_read_u64(&reader);
     kolo_status status = kolo_reader_finish(&reader, "shm message");
     if (status != KOLO_OK)
         return status;
-    if (magic != message_magic || zero != 0)
+    if (magic != message_magic)
         return kolo_fail(KOLO_ERR_PROTOCOL,
                          "shm: a message begins with 0x%08x where 0x%08x is expected", magic,
                          message_magic);
@@ -198,31 +201,41 @@ static int open_memfd(const char *name)
 /** Gives the file its pages now: later, their lack would be SIGBUS. 0, or an errno value. */
 static int reserve(int fd, size_t bytes)
 {
-    while (fallocate(fd, 0, 0, (off_t)bytes) != 0)
+    while (bytes > 0 && fallocate(fd, 0, 0, (off_t)bytes) != 0)
         if (errno != EINTR)
             return errno;
     return 0;
 }
 
-kolo_status kolo_shm_memory_create(const char *name, size_t bytes, int *fd_out, void **base_out)
+/** Nobody but who has it mapped may write to it. False: an old kernel that cannot say so. */
+static bool seal_for_readers(int fd)
+{
+    return fcntl(fd, F_ADD_SEALS, size_seals | SEAL_FUTURE_WRITE | F_SEAL_SEAL) == 0;
+}
+
+/** A memfd of @p bytes, of which the first @p now_bytes have their pages. */
+static kolo_status create(const char *name, size_t bytes, size_t now_bytes, bool is_for_readers,
+                          int *fd_out, void **base_out)
 {
     kolo_status status = KOLO_OK;
     void *base = MAP_FAILED;
     int fd = open_memfd(name);
     if (fd < 0)
         return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "memfd_create %s", name);
-    int error = reserve(fd, bytes);
+    int error = ftruncate(fd, (off_t)bytes) == 0 ? reserve(fd, now_bytes) : errno;
     if (error != 0) {
         status = kolo_fail_errno(KOLO_ERR_NO_MEMORY, error, "%zu bytes for %s", bytes, name);
-        goto out;
-    }
-    if (fcntl(fd, F_ADD_SEALS, size_seals | F_SEAL_SEAL) != 0) {
-        status = kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "seal %s", name);
         goto out;
     }
     base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) {
         status = kolo_fail_errno(KOLO_ERR_NO_MEMORY, errno, "map %zu bytes of %s", bytes, name);
+        goto out;
+    }
+    if (!(is_for_readers && seal_for_readers(fd)) &&
+        fcntl(fd, F_ADD_SEALS, size_seals | F_SEAL_SEAL) != 0) {
+        status = kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "seal %s", name);
+        kolo_shm_memory_unmap(base, bytes);
         goto out;
     }
     *fd_out = fd;
@@ -231,6 +244,25 @@ kolo_status kolo_shm_memory_create(const char *name, size_t bytes, int *fd_out, 
 out:
     close(fd);
     return status;
+}
+
+kolo_status kolo_shm_memory_create(const char *name, size_t bytes, int *fd_out, void **base_out)
+{
+    return create(name, bytes, bytes, false, fd_out, base_out);
+}
+
+kolo_status kolo_shm_segment_create(const char *name, size_t bytes, size_t now_bytes, int *fd_out,
+                                    void **base_out)
+{
+    return create(name, bytes, now_bytes, true, fd_out, base_out);
+}
+
+kolo_status kolo_shm_segment_reserve(int fd, size_t bytes)
+{
+    int error = reserve(fd, bytes);
+    if (error == 0)
+        return KOLO_OK;
+    return kolo_fail_errno(KOLO_ERR_NO_MEMORY, error, "%zu bytes of shared memory", bytes);
 }
 
 kolo_status kolo_shm_memory_check(int fd, size_t bytes)

@@ -22,6 +22,7 @@ enum { KOLO_SHM_MESSAGE_BYTES = 32, KOLO_SHM_MESSAGE_FDS = 3 };
 struct kolo_shm_message {
     uint32_t kind;
     uint64_t id, bytes;
+    uint64_t span; /* KOLO_SHM_SPAN: what the sender's heap calls it; 0 in all others */
     int fds[KOLO_SHM_MESSAGE_FDS];
     size_t fd_count;
 };
@@ -49,6 +50,12 @@ void kolo_shm_inbox_fini(struct kolo_shm_inbox *inbox);
 /** @p bytes zeroed bytes, mapped, sealed in size, with a descriptor to pass on. */
 kolo_status kolo_shm_memory_create(const char *name, size_t bytes, int *fd_out,
                                    void **base_out) KOLO_NODISCARD;
+/** As kolo_shm_memory_create, but only the first @p now_bytes have their pages at once, the others
+ * when they are touched, and others can map it for reading only (where the kernel can say so). */
+kolo_status kolo_shm_segment_create(const char *name, size_t bytes, size_t now_bytes, int *fd_out,
+                                    void **base_out) KOLO_NODISCARD;
+/** Gives the first @p bytes their pages. */
+kolo_status kolo_shm_segment_reserve(int fd, size_t bytes) KOLO_NODISCARD;
 /** Is @p fd a memfd of @p bytes bytes that can neither shrink nor grow? ERR_PROTOCOL saying what it
  * is instead. */
 kolo_status kolo_shm_memory_check(int fd, size_t bytes) KOLO_NODISCARD;

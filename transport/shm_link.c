@@ -92,6 +92,7 @@ void kolo_shm_free(struct kolo_link *base)
     kolo_link_fini(base);
     kolo_shm_bell_close(&link->bell);
     kolo_shm_borrower_fini(&link->borrower);
+    kolo_shm_boards_fini(&link->boards);
     kolo_shm_memory_unmap(link->memory, link->memory_bytes);
     kolo_free_memory(link);
 }
@@ -165,11 +166,12 @@ static kolo_status open_bell(struct kolo_shm_link *link, struct kolo_shm_message
     return status;
 }
 
-static void set_up(struct kolo_shm_link *link)
+static kolo_status set_up(struct kolo_shm_link *link)
 {
     link->state = KOLO_SHM_OPEN;
     unwatch(link, &link->timer);
     kolo_link_set_up(&link->base);
+    return kolo_shm_boards_flush(link);
 }
 
 /** Dialler: the acceptor's memory. */
@@ -192,18 +194,14 @@ static kolo_status take_offer(struct kolo_shm_link *link, struct kolo_shm_messag
         .fds = {port->page_fd, kolo_poller_event_fd(poller_of(link))},
         .fd_count = 2};
     status = send_first(link, &answer);
-    if (status == KOLO_OK)
-        set_up(link);
-    return status;
+    return status == KOLO_OK ? set_up(link) : status;
 }
 
 /** Acceptor: the dialler has mapped the memory. */
 static kolo_status take_answer(struct kolo_shm_link *link, struct kolo_shm_message *message)
 {
     kolo_status status = open_bell(link, message, 0);
-    if (status == KOLO_OK)
-        set_up(link);
-    return status;
+    return status == KOLO_OK ? set_up(link) : status;
 }
 
 static kolo_status take_span(struct kolo_shm_link *link, struct kolo_shm_message *message)
@@ -221,7 +219,10 @@ typedef kolo_status take(struct kolo_shm_link *link, struct kolo_shm_message *me
 static take *const takes[KOLO_SHM_STATES][KOLO_SHM_MESSAGE_KINDS] = {
     [KOLO_SHM_AWAIT_OFFER] = {[KOLO_SHM_OFFER] = take_offer},
     [KOLO_SHM_AWAIT_ANSWER] = {[KOLO_SHM_ANSWER] = take_answer},
-    [KOLO_SHM_OPEN] = {[KOLO_SHM_SPAN] = take_span, [KOLO_SHM_GONE] = take_gone},
+    [KOLO_SHM_OPEN] = {[KOLO_SHM_SPAN] = take_span,
+                       [KOLO_SHM_GONE] = take_gone,
+                       [KOLO_SHM_SEGMENT] = kolo_shm_boards_segment,
+                       [KOLO_SHM_CLOSED_BOARD] = kolo_shm_boards_closed},
 };
 
 kolo_status kolo_shm_read_socket(struct kolo_shm_link *link)
@@ -234,7 +235,9 @@ kolo_status kolo_shm_read_socket(struct kolo_shm_link *link)
             break;
         take *handler =
             message.kind < KOLO_SHM_MESSAGE_KINDS ? takes[link->state][message.kind] : NULL;
-        if (handler != NULL)
+        if (message.span != 0 && message.kind != KOLO_SHM_SPAN)
+            status = kolo_fail(KOLO_ERR_PROTOCOL, "a message of kind %u with a span", message.kind);
+        else if (handler != NULL)
             status = handler(link, &message);
         else
             status = kolo_fail(KOLO_ERR_PROTOCOL, "an unexpected message of kind %u", message.kind);
@@ -265,8 +268,11 @@ static void hang_up(struct kolo_shm_link *link)
 static void socket_ready(struct kolo_watch *watch, uint32_t events)
 {
     struct kolo_shm_link *link = OWNER(watch, watch);
-    (void)events;
-    kolo_status status = kolo_shm_read_socket(link);
+    kolo_status status = KOLO_OK;
+    if ((events & EPOLLOUT) != 0 && link->state == KOLO_SHM_OPEN)
+        status = kolo_shm_boards_flush(link);
+    if (status == KOLO_OK)
+        status = kolo_shm_read_socket(link);
     if (status == KOLO_ERR_LINK)
         hang_up(link);
     else if (status != KOLO_OK)

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between board.c (ids, members, what is the same for every transport) and the transports that can
+// have boards (shm_board.c, inproc_board.c: segments and spans). Private to transport/.
+#ifndef KOLO_TRANSPORT_BOARD_PRIVATE_H
+#define KOLO_TRANSPORT_BOARD_PRIVATE_H
+
+#include "transport/board.h"
+#include "transport/link.h"
+
+enum {
+    KOLO_BOARD_STAGE_MAX = 1 << 30,
+    KOLO_BOARD_PAGE = 4096 /* the stage begins on one: notes are one page */
+};
+
+struct kolo_board_member {
+    int rank;
+    struct kolo_link *link; /* NULL: this rank */
+    uint8_t *segment;       /* notes, then the stage; NULL: has not come */
+    size_t other_bytes;     /* of a segment that came with another size than ours; 0: none did */
+};
+
+/** The common part of a board; each transport's board struct begins with it. */
+struct kolo_board {
+    const struct kolo_board_ops *ops;
+    struct kolo_endpoint *endpoint;
+    struct kolo_board *next; /* of this endpoint's boards */
+    kolo_deadline deadline;
+    size_t segment_bytes; /* whole pages */
+    uint32_t id;
+    int self, count;
+    struct kolo_board_member members[KOLO_BOARD_MEMBERS_MAX];
+};
+
+/** What a transport does for boards. */
+struct kolo_board_ops {
+    size_t bytes; /* of its board struct */
+    /** Are the two joined by memory of this kind? About the pair: the same on every rank. */
+    bool (*joins)(const struct kolo_identity *a, const struct kolo_identity *b);
+    /** Makes the own segment and shows it to the others. The common part is filled in. On failure
+     * close() follows. */
+    kolo_status (*open)(struct kolo_board *board);
+    /** Lets go of everything of it, also of a board that is half open. */
+    void (*close)(struct kolo_board *board);
+    /** Looks for @p member's segment where nothing brings it by itself. NULL: it is brought. */
+    void (*look)(struct kolo_board *board, struct kolo_board_member *member);
+    void (*ring)(struct kolo_board *board);
+    kolo_status (*reserve)(struct kolo_board *board, size_t stage_bytes);
+    void (*lend)(struct kolo_board *board, const void *memory, size_t bytes,
+                 struct kolo_board_name *name_out);
+    kolo_status (*borrow)(struct kolo_board *board, struct kolo_board_member *member,
+                          const struct kolo_board_name *name, size_t bytes, uint8_t **memory_out);
+    /** Nothing that was borrowed is in use. NULL: nothing to do. */
+    void (*settle)(struct kolo_board *board);
+    /** Span @p id of the endpoint's heap is about to be freed. NULL: nothing to do. */
+    void (*span_gone)(struct kolo_board *board, uint64_t id);
+};
+extern const struct kolo_board_ops kolo_board_shm, kolo_board_inproc;
+
+/** The boards of an endpoint, a list. */
+struct kolo_board **kolo_endpoint_boards(struct kolo_endpoint *endpoint);
+/** kolo_endpoint_span_gone, for the boards. */
+void kolo_boards_span_gone(struct kolo_endpoint *endpoint, uint64_t id);
+/** Closes what was left open. */
+void kolo_boards_close(struct kolo_endpoint *endpoint);
+/** A segment of @p bytes bytes of @p member has come: true if it is taken, false (and noted) if its
+ * size is wrong. */
+bool kolo_board_attach(struct kolo_board *board, struct kolo_board_member *member, void *segment,
+                       size_t bytes);
+
+#endif

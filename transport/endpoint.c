@@ -282,6 +282,11 @@ void kolo_endpoint_disarm(struct kolo_endpoint *endpoint)
     set_doorbells(endpoint, 0);
 }
 
+bool kolo_endpoint_is_armed(const struct kolo_endpoint *endpoint)
+{
+    return endpoint->is_armed;
+}
+
 void kolo_endpoint_sleep(struct kolo_endpoint *endpoint, kolo_deadline deadline)
 {
     int64_t timer = atomic_load_explicit(&endpoint->next_timer, memory_order_relaxed);

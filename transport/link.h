@@ -88,11 +88,11 @@ struct kolo_link {
     struct kolo_map channels;
     struct kolo_channel *ready_first, *ready_last;     /* have a frame to send and credit for it */
     struct kolo_channel *owing_first, *owing_last;     /* shall return credit */
-    struct kolo_control *control_first, *control_last; /* the transport's control frames */
+    struct kolo_control *control_first, *control_last; /* control frames */
     struct kolo_channel *rx_channel;
     struct kolo_header rx_header;
     uint8_t *rx_control;
-    bool owes_goodbye, owes_abort, is_pushing;
+    bool owes_goodbye, is_pushing;
     uint64_t credit_bytes; /* that the peer grants a channel */
     uint64_t sends;        /* works posted and not finished */
     uint64_t receives;     /* the same */

@@ -3,12 +3,20 @@
 // descriptors live until kolo_heap_free or kolo_heap_destroy. Never hands out an id twice, so that
 // a neighbour who kept a mapping cannot take new memory for old.
 //
+// An allocation is one span until a part of it is severed; then it is several, one after the other,
+// which know where it begins: what is before the part and what is behind it stay in the old file
+// (neighbours that have it see them as before), the part gets a file of its own.
+//
 // Locks: `lock` guards the array; finds share it. `count` is also read without it, to answer "not
 // ours" at once while the heap is empty: a thread that was handed a pointer from kolo_heap_alloc
-// sees the count that came before it. System calls run outside the lock.
+// sees the count that came before it. System calls run outside the lock, but those of
+// sever, which nobody may see half done.
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "memory/memory.h"
@@ -87,6 +95,7 @@ static kolo_status insert(struct kolo_heap *heap, struct kolo_span *span)
     const size_t at = spans_upto(heap, (uintptr_t)span->base);
     memmove(&heap->spans[at + 1], &heap->spans[at], (count - at) * sizeof(*heap->spans));
     span->id = heap->next_id++;
+    span->allocation = span->base;
     heap->spans[at] = *span;
     atomic_store_explicit(&heap->count, count + 1, memory_order_release);
     return KOLO_OK;
@@ -109,13 +118,16 @@ kolo_status kolo_heap_alloc(struct kolo_heap *heap, size_t bytes, void **memory_
     return KOLO_OK;
 }
 
-/** Takes the span that begins at @p memory out of the array. */
+/** Takes the last span of the allocation that begins at @p memory out of the array. */
 static bool take(struct kolo_heap *heap, const void *memory, struct kolo_span *span_out)
 {
     (void)pthread_rwlock_wrlock(&heap->lock);
     const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
-    const size_t after = spans_upto(heap, (uintptr_t)memory);
-    const bool is_base = after > 0 && heap->spans[after - 1].base == memory;
+    size_t after = spans_upto(heap, (uintptr_t)memory);
+    const bool is_base = after > 0 && heap->spans[after - 1].base == memory &&
+                         heap->spans[after - 1].allocation == memory;
+    while (is_base && after < count && heap->spans[after].allocation == memory)
+        after++;
     if (is_base) {
         *span_out = heap->spans[after - 1];
         memmove(&heap->spans[after - 1], &heap->spans[after],
@@ -135,10 +147,145 @@ kolo_status kolo_heap_free(struct kolo_heap *heap, void *memory,
                          "%p is not the start of memory from kolo_alloc of this communicator, or "
                          "was freed before",
                          memory);
-    if (gone)
-        gone(context, span.id);
-    heap->kind->release(&span);
+    // From the end: the address is not given to another allocation before the first span is gone.
+    for (bool is_first = false; !is_first;) {
+        is_first = span.base == memory;
+        if (gone)
+            gone(context, span.id);
+        heap->kind->release(&span);
+        if (!is_first && !take(heap, memory, &span))
+            break;
+    }
     return KOLO_OK;
+}
+
+/* ---- severing ---- */
+
+static uint8_t *end_of(const struct kolo_span *span)
+{
+    return (uint8_t *)span->base + span->bytes;
+}
+
+/** The spans from @p first to @p last, which hold the pages from @p low to @p high. */
+struct cut {
+    uint8_t *low, *high;
+    size_t first, last;
+    int tail_fd; /* a second descriptor, where one span has a part on both sides; -1: none */
+};
+
+/** Finds the spans. False: the memory does not lie in one allocation. held: lock */
+static bool find_cut(const struct kolo_heap *heap, const void *memory, size_t bytes,
+                     struct cut *cut_out)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
+    const size_t after = spans_upto(heap, (uintptr_t)memory);
+    struct cut cut = {.first = after - 1, .last = after - 1, .tail_fd = -1};
+    if (after == 0 || bytes == 0)
+        return false;
+    const uint8_t *low = memory;
+    const void *allocation = heap->spans[cut.first].allocation;
+    while (cut.last + 1 < count && heap->spans[cut.last + 1].allocation == allocation &&
+           bytes > (size_t)(end_of(&heap->spans[cut.last]) - low))
+        cut.last++;
+    if (low >= end_of(&heap->spans[cut.first]) ||
+        bytes > (size_t)(end_of(&heap->spans[cut.last]) - low))
+        return false;
+    uint8_t *base = heap->spans[cut.first].base;
+    cut.low = base + (size_t)(low - base) / page * page;
+    cut.high = cut.low + ((size_t)(low - cut.low) + bytes + page - 1) / page * page;
+    *cut_out = cut;
+    return true;
+}
+
+/** Room for what the array may grow by, and the second descriptor, while nothing has changed. */
+static kolo_status prepare(struct kolo_heap *heap, struct cut *cut)
+{
+    const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
+    const struct kolo_span *first = &heap->spans[cut->first];
+    void *spans = heap->spans;
+    if (cut->first == cut->last && (uint8_t *)first->base < cut->low && end_of(first) > cut->high) {
+        cut->tail_fd = fcntl(first->fd, F_DUPFD_CLOEXEC, 0);
+        if (cut->tail_fd < 0)
+            return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "a second descriptor of memory");
+    }
+    const kolo_status status = kolo_grow(&spans, &heap->capacity, count + 2, sizeof(*heap->spans));
+    heap->spans = spans;
+    return status;
+}
+
+/** Puts @p fresh, which lies at its place, into the array instead of what it replaced. */
+static void replace(struct kolo_heap *heap, const struct cut *cut, struct kolo_span *fresh)
+{
+    const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
+    const struct kolo_span first = heap->spans[cut->first], last = heap->spans[cut->last];
+    struct kolo_span now[3];
+    size_t pieces = 0;
+    for (size_t i = cut->first; i <= cut->last; i++)
+        if ((uint8_t *)heap->spans[i].base >= cut->low && end_of(&heap->spans[i]) <= cut->high)
+            (void)close(heap->spans[i].fd);
+    if ((uint8_t *)first.base < cut->low) {
+        now[pieces] = first;
+        now[pieces++].bytes = (size_t)(cut->low - (uint8_t *)first.base);
+    }
+    fresh->allocation = first.allocation;
+    now[pieces++] = *fresh;
+    if (end_of(&last) > cut->high) {
+        now[pieces] = last;
+        now[pieces].base = cut->high;
+        now[pieces].bytes = (size_t)(end_of(&last) - cut->high);
+        now[pieces].file_offset += (size_t)(cut->high - (uint8_t *)last.base);
+        if (cut->tail_fd >= 0)
+            now[pieces].fd = cut->tail_fd;
+        pieces++;
+    }
+    for (size_t i = 0; i < pieces; i++)
+        now[i].id = heap->next_id++;
+    memmove(&heap->spans[cut->first + pieces], &heap->spans[cut->last + 1],
+            (count - cut->last - 1) * sizeof(*heap->spans));
+    memcpy(&heap->spans[cut->first], now, pieces * sizeof(*now));
+    atomic_store_explicit(&heap->count, count - (cut->last - cut->first + 1) + pieces,
+                          memory_order_release);
+}
+
+/** held: lock, for writing */
+static kolo_status sever(struct kolo_heap *heap, struct cut *cut,
+                         void (*gone)(void *context, uint64_t id), void *context)
+{
+    struct kolo_span fresh;
+    const size_t bytes = (size_t)(cut->high - cut->low);
+    kolo_status status = prepare(heap, cut);
+    if (status == KOLO_OK)
+        status = heap->kind->alloc(bytes, &fresh);
+    if (status == KOLO_OK) {
+        memcpy(fresh.base, cut->low, bytes);
+        status = heap->kind->move(&fresh, cut->low);
+        if (status != KOLO_OK)
+            heap->kind->release(&fresh);
+    }
+    if (status != KOLO_OK) {
+        if (cut->tail_fd >= 0)
+            (void)close(cut->tail_fd);
+        return status;
+    }
+    for (size_t i = cut->first; gone && i <= cut->last; i++)
+        gone(context, heap->spans[i].id);
+    replace(heap, cut, &fresh);
+    return KOLO_OK;
+}
+
+kolo_status kolo_heap_sever(struct kolo_heap *heap, const void *memory, size_t bytes,
+                            void (*gone)(void *context, uint64_t id), void *context)
+{
+    struct cut cut;
+    (void)pthread_rwlock_wrlock(&heap->lock);
+    const kolo_status status =
+        find_cut(heap, memory, bytes, &cut)
+            ? sever(heap, &cut, gone, context)
+            : kolo_fail(KOLO_ERR_INVALID, "%zu bytes at %p do not lie in one allocation", bytes,
+                        memory);
+    (void)pthread_rwlock_unlock(&heap->lock);
+    return status;
 }
 
 bool kolo_heap_find(struct kolo_heap *heap, const void *memory, size_t bytes,

@@ -155,7 +155,7 @@ static kolo_status host_alloc(size_t bytes, struct kolo_span *span_out)
         status = map_failed(errno, whole);
         goto close_fd;
     }
-    *span_out = (struct kolo_span){.base = base, .bytes = whole, .fd = fd};
+    *span_out = (struct kolo_span){.base = base, .bytes = whole, .fd = fd, .file_bytes = whole};
     return KOLO_OK;
 close_fd:
     (void)close(fd);
@@ -172,10 +172,21 @@ static void host_release(struct kolo_span *span)
     *span = (struct kolo_span){.fd = -1};
 }
 
+static kolo_status host_move(struct kolo_span *span, void *base)
+{
+    if (mremap(span->base, span->bytes, span->bytes, MREMAP_MAYMOVE | MREMAP_FIXED, base) ==
+        MAP_FAILED)
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "moving %zu bytes of shared memory",
+                               span->bytes);
+    span->base = base;
+    return KOLO_OK;
+}
+
 const struct kolo_memory_ops kolo_memory_host = {
     .name = "host",
     .kind = KOLO_MEMORY_HOST,
     .probe = host_probe,
     .alloc = host_alloc,
     .release = host_release,
+    .move = host_move,
 };

@@ -298,6 +298,11 @@ kolo_status kolo_board_borrow(struct kolo_board *board, int member,
     return board->ops->borrow(board, &board->members[member], name, bytes, memory_out);
 }
 
+kolo_status kolo_board_sever(struct kolo_board *board, const void *memory, size_t bytes)
+{
+    return board->ops->sever(board, memory, bytes);
+}
+
 void kolo_board_settle(struct kolo_board *board)
 {
     if (board->ops->settle != NULL)

@@ -78,4 +78,12 @@ kolo_status kolo_board_borrow(struct kolo_board *board, int member,
  * freed since. Cheap; to be called when a collective is over. */
 void kolo_board_settle(struct kolo_board *board);
 
+/** Whatever the members still do with @p memory of this rank, which they may have borrowed: from
+ * here on they do it to pages that are no longer this rank's (kolo_heap_sever; its content stays,
+ * names given before are void). For a failed collective that a stopped member may yet go on with.
+ * OK also for memory that cannot be lent. ERR_UNSUPPORTED among threads of one process: they must
+ * be waited for. ERR_NO_MEMORY, ERR_SYSTEM: the pages are as they were. */
+kolo_status kolo_board_sever(struct kolo_board *board, const void *memory,
+                             size_t bytes) KOLO_NODISCARD;
+
 #endif

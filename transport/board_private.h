@@ -49,6 +49,7 @@ struct kolo_board_ops {
                  struct kolo_board_name *name_out);
     kolo_status (*borrow)(struct kolo_board *board, struct kolo_board_member *member,
                           const struct kolo_board_name *name, size_t bytes, uint8_t **memory_out);
+    kolo_status (*sever)(struct kolo_board *board, const void *memory, size_t bytes);
     /** Nothing that was borrowed is in use. NULL: nothing to do. */
     void (*settle)(struct kolo_board *board);
     /** Span @p id of the endpoint's heap is about to be freed. NULL: nothing to do. */

@@ -178,6 +178,13 @@ static kolo_status inproc_borrow(struct kolo_board *base, struct kolo_board_memb
     return KOLO_OK;
 }
 
+static kolo_status inproc_sever(struct kolo_board *base, const void *memory, size_t bytes)
+{
+    return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                     "board %u: %zu bytes at %p are the same memory in every thread", base->id,
+                     bytes, memory);
+}
+
 const struct kolo_board_ops kolo_board_inproc = {
     .bytes = sizeof(struct inproc_board),
     .joins = inproc_joins,
@@ -188,4 +195,5 @@ const struct kolo_board_ops kolo_board_inproc = {
     .reserve = inproc_reserve,
     .lend = inproc_lend,
     .borrow = inproc_borrow,
+    .sever = inproc_sever,
 };

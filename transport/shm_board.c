@@ -27,6 +27,7 @@ enum { EARLY_MAX = 1024 /* segments of a peer that wait for their boards */ };
 struct pin {
     const uint8_t *base;
     size_t bytes;
+    uint64_t offset; /* of base in the file */
     uint64_t span, last_use;
     int16_t handles[KOLO_BOARD_MEMBERS_MAX]; /* on the links; of members before this one or after */
 };
@@ -329,6 +330,7 @@ static struct pin *pin_span(struct shm_board *board, const struct kolo_span *spa
     bool are_all = true;
     pin->base = span->base;
     pin->bytes = span->bytes;
+    pin->offset = span->file_offset;
     pin->span = span->id;
     for (int i = 0; i < board->base.count; i++) {
         struct kolo_link *base = board->base.members[i].link;
@@ -369,7 +371,7 @@ static void shm_lend(struct kolo_board *base, const void *memory, size_t bytes,
         return;
     pin->last_use = ++board->uses;
     name_out->span = pin->span;
-    name_out->offset = (uint64_t)((const uint8_t *)memory - pin->base);
+    name_out->offset = pin->offset + (uint64_t)((const uint8_t *)memory - pin->base);
 }
 
 /** A name that this rank gave itself. */
@@ -378,10 +380,11 @@ static kolo_status borrow_own(struct shm_board *board, const struct kolo_board_n
 {
     for (int i = 0; i < KOLO_BOARD_LENT_MAX; i++) {
         const struct pin *pin = &board->pins[i];
-        if (pin->base == NULL || pin->span != name->span || name->offset > pin->bytes ||
-            bytes > pin->bytes - name->offset)
+        uint64_t offset = name->offset - pin->offset;
+        if (pin->base == NULL || pin->span != name->span || offset > pin->bytes ||
+            bytes > pin->bytes - offset)
             continue;
-        *memory_out = (uint8_t *)(uintptr_t)pin->base + name->offset;
+        *memory_out = (uint8_t *)(uintptr_t)pin->base + offset;
         return KOLO_OK;
     }
     return kolo_fail(KOLO_ERR_PROTOCOL, "span %llu is not lent", (unsigned long long)name->span);
@@ -417,6 +420,20 @@ static kolo_status shm_borrow(struct kolo_board *base, struct kolo_board_member 
     if (status != KOLO_OK)
         return status;
     return kolo_shm_borrower_open(&link->borrower, name->span, name->offset, bytes, memory_out);
+}
+
+static void tell_gone(void *context, uint64_t id)
+{
+    kolo_endpoint_span_gone(context, id);
+}
+
+static kolo_status shm_sever(struct kolo_board *base, const void *memory, size_t bytes)
+{
+    struct kolo_heap *heap = kolo_endpoint_config_of(base->endpoint)->heap;
+    struct kolo_span span;
+    if (heap == NULL || bytes == 0 || !kolo_heap_find(heap, memory, 1, &span))
+        return KOLO_OK; // no other process can have it mapped
+    return kolo_heap_sever(heap, memory, bytes, tell_gone, base->endpoint);
 }
 
 /** Does another board use what it has borrowed? Spans belong to links, which boards share. */
@@ -459,6 +476,7 @@ const struct kolo_board_ops kolo_board_shm = {
     .reserve = shm_reserve,
     .lend = shm_lend,
     .borrow = shm_borrow,
+    .sever = shm_sever,
     .settle = shm_settle,
     .span_gone = shm_span_gone,
 };

@@ -99,11 +99,11 @@ static bool announce(struct kolo_shm_lent_span *entry, uint32_t handle, int sock
     entry->generation++;
     const struct kolo_shm_message message = {.kind = KOLO_SHM_SPAN,
                                              .id = span_name(entry, handle),
-                                             .bytes = span->bytes,
+                                             .bytes = span->file_bytes,
                                              .span = span->id,
                                              .fds = {span->fd},
                                              .fd_count = 1};
-    kolo_status status = kolo_shm_memory_check(span->fd, span->bytes);
+    kolo_status status = kolo_shm_memory_check(span->fd, span->file_bytes);
     if (status == KOLO_OK)
         status = kolo_shm_message_send(socket, &message);
     if (status == KOLO_AGAIN || status == KOLO_ERR_LINK)

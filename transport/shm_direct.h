@@ -79,8 +79,8 @@ struct kolo_shm_lender {
     struct kolo_shm_lent_span spans[KOLO_SHM_SPANS];
 };
 
-/** Will @p work's memory, @p offset bytes into @p span, be lent? Announces the span if the peer
- * does not know it. False: copy it, for lack of a slot or because it cannot be passed. */
+/** Will @p work's memory, @p offset bytes into @p span's file, be lent? Announces the span if the
+ * peer does not know it. False: copy it, for lack of a slot or because it cannot be passed. */
 bool kolo_shm_lender_promise(struct kolo_shm_lender *lender, int socket,
                              const struct kolo_span *span, uint64_t offset,
                              const struct kolo_work *work);

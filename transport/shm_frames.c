@@ -20,7 +20,7 @@ bool kolo_shm_is_remote(struct kolo_link *base, const struct kolo_work *work)
         work->bytes < config->settings->shm_direct_bytes ||
         !kolo_heap_find(config->heap, work->src, work->bytes, &span))
         return false;
-    uint64_t offset = (uint64_t)(work->src - (const uint8_t *)span.base);
+    uint64_t offset = span.file_offset + (uint64_t)(work->src - (const uint8_t *)span.base);
     return kolo_shm_lender_promise(&link->lender, link->watch.fd, &span, offset, work);
 }
 

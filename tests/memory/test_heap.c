@@ -3,6 +3,9 @@
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -112,6 +115,159 @@ Test(heap, ids_are_never_reused)
         cr_assert(kolo_heap_free(heap, memory, note_id, &id) == KOLO_OK);
         cr_assert(id > last);
         last = id;
+    }
+    kolo_heap_destroy(heap);
+}
+
+struct told {
+    uint64_t ids[16];
+    int count;
+};
+
+static void note_gone(void *context, uint64_t id)
+{
+    struct told *told = context;
+    cr_assert(told->count < 16);
+    told->ids[told->count++] = id;
+}
+
+/** What a neighbour has mapped of @p span. */
+static unsigned char *map_as_neighbour(const struct kolo_span *span)
+{
+    unsigned char *mapped =
+        mmap(NULL, span->file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, span->fd, 0);
+    cr_assert(mapped != MAP_FAILED);
+    return mapped;
+}
+
+Test(heap, severs_a_whole_allocation)
+{
+    enum { BYTES = 5 * 4096 };
+    const int files = open_files();
+    struct kolo_heap *heap = heap_new();
+    unsigned char *memory = heap_take(heap, BYTES);
+    struct kolo_span before, after;
+    struct told told = {.count = 0};
+    memset(memory, 1, BYTES);
+    cr_assert(kolo_heap_find(heap, memory, BYTES, &before));
+    unsigned char *stale = map_as_neighbour(&before);
+    stale[5] = 2;
+    cr_assert(memory[5] == 2);
+    cr_assert(kolo_heap_sever(heap, memory, BYTES, note_gone, &told) == KOLO_OK, "%s",
+              kolo_error_detail());
+    cr_assert(told.count == 1 && told.ids[0] == before.id);
+    stale[5] = 3;
+    memset(stale + 4096, 3, 4096);
+    cr_assert(memory[5] == 2 && memory[4096] == 1 && memory[BYTES - 1] == 1);
+    cr_assert(kolo_heap_find(heap, memory, BYTES, &after));
+    cr_assert(after.base == memory && after.bytes == BYTES && after.id != before.id);
+    cr_assert(after.file_bytes == BYTES && after.file_offset == 0);
+    unsigned char *fresh = map_as_neighbour(&after);
+    fresh[7] = 9;
+    cr_assert(memory[7] == 9);
+    munmap(fresh, BYTES);
+    munmap(stale, BYTES);
+    cr_assert(kolo_heap_free(heap, memory, note_gone, &told) == KOLO_OK);
+    cr_assert(told.count == 2 && told.ids[1] == after.id);
+    kolo_heap_destroy(heap);
+    cr_assert(open_files() == files);
+}
+
+/** @p model says for each page whether a neighbour that mapped the first file still sees it. */
+static void check_pieces(struct kolo_heap *heap, unsigned char *memory, unsigned char *stale,
+                         const bool *model, size_t pages)
+{
+    uint64_t ids = 0;
+    for (size_t i = 0; i < pages; i++) {
+        unsigned char *page = memory + i * 4096;
+        struct kolo_span span;
+        cr_assert(page[0] == (unsigned char)i && page[4095] == (unsigned char)i, "page %zu", i);
+        stale[i * 4096 + 1]++;
+        cr_assert((page[1] == stale[i * 4096 + 1]) == model[i], "page %zu", i);
+        stale[i * 4096 + 1]--;
+        cr_assert(kolo_heap_find(heap, page, 4096, &span));
+        unsigned char *mapped = map_as_neighbour(&span);
+        size_t offset = span.file_offset + (size_t)(page - (unsigned char *)span.base);
+        mapped[offset + 2]++;
+        cr_assert(page[2] == mapped[offset + 2], "page %zu lies elsewhere in its file", i);
+        mapped[offset + 2]--;
+        munmap(mapped, span.file_bytes);
+        cr_assert(span.id >= ids, "%llu", (unsigned long long)span.id);
+    }
+}
+
+Test(heap, severs_parts)
+{
+    enum { PAGES = 12, BYTES = PAGES * 4096 };
+    const struct {
+        size_t at, bytes;
+    } parts[] = {{4 * 4096, 4096},         {4 * 4096 + 5, 10}, {0, 1},    {BYTES - 1, 1},
+                 {3 * 4096, 3 * 4096 + 1}, {7 * 4096 - 1, 2},  {0, BYTES}};
+    const int files = open_files();
+    struct kolo_heap *heap = heap_new();
+    unsigned char *memory = heap_take(heap, BYTES), *other = heap_take(heap, BYTES);
+    struct kolo_span span;
+    bool model[PAGES];
+    for (size_t i = 0; i < PAGES; i++) {
+        memset(memory + i * 4096, (int)i, 4096);
+        model[i] = true;
+    }
+    cr_assert(kolo_heap_find(heap, memory, BYTES, &span));
+    unsigned char *stale = map_as_neighbour(&span);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        struct told told = {.count = 0};
+        for (size_t page = parts[i].at / 4096; page * 4096 < parts[i].at + parts[i].bytes; page++)
+            model[page] = false;
+        cr_assert(kolo_heap_sever(heap, memory + parts[i].at, parts[i].bytes, note_gone, &told) ==
+                      KOLO_OK,
+                  "part %zu: %s", i, kolo_error_detail());
+        cr_assert(told.count > 0);
+        check_pieces(heap, memory, stale, model, PAGES);
+    }
+    cr_assert(kolo_heap_find(heap, memory, BYTES, &span)); // one again
+    cr_assert(kolo_heap_sever(heap, memory + 4096, 4096, NULL, NULL) == KOLO_OK);
+    cr_assert(!kolo_heap_find(heap, memory, 4097, &span));
+    const struct {
+        const unsigned char *memory;
+        size_t bytes;
+    } bad[] = {{memory, BYTES + 1}, {memory + BYTES, 1},    {memory - 1, 1},
+               {memory, 0},         {memory + 1, SIZE_MAX}, {NULL, 1}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (!kolo_heap_find(heap, bad[i].memory, bad[i].bytes, &span) || bad[i].bytes == 0)
+            cr_assert(kolo_heap_sever(heap, bad[i].memory, bad[i].bytes, NULL, NULL) ==
+                          KOLO_ERR_INVALID,
+                      "case %zu", i);
+    struct told told = {.count = 0};
+    cr_assert(kolo_heap_free(heap, memory + 4096, note_gone, &told) == KOLO_ERR_INVALID);
+    cr_assert(kolo_heap_free(heap, memory, note_gone, &told) == KOLO_OK && told.count == 3);
+    cr_assert(kolo_heap_free(heap, memory, note_gone, &told) == KOLO_ERR_INVALID);
+    cr_assert(kolo_heap_find(heap, other, BYTES, &span));
+    munmap(stale, BYTES);
+    kolo_heap_destroy(heap);
+    cr_assert(open_files() == files);
+}
+
+Test(heap, severing_that_fails_changes_nothing)
+{
+    enum { BYTES = 3 * 4096 };
+    struct kolo_heap *heap = heap_new();
+    unsigned char *memory = heap_take(heap, BYTES);
+    const int files = open_files();
+    struct kolo_span before, after;
+    struct told told = {.count = 0};
+    struct rlimit limit, none;
+    memset(memory, 6, BYTES);
+    cr_assert(kolo_heap_find(heap, memory, BYTES, &before));
+    cr_assert(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    for (int more = 0; more < 2; more++) { // not even a second descriptor; not a new file
+        none =
+            (struct rlimit){.rlim_cur = (rlim_t)(before.fd + 1 + more), .rlim_max = limit.rlim_max};
+        cr_assert(setrlimit(RLIMIT_NOFILE, &none) == 0);
+        cr_assert(kolo_heap_sever(heap, memory + 4096, 4096, note_gone, &told) == KOLO_ERR_SYSTEM);
+        cr_assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+        cr_assert(open_files() == files && told.count == 0);
+        cr_assert(kolo_heap_find(heap, memory, BYTES, &after) && after.id == before.id);
+        cr_assert(memory[4096] == 6);
     }
     kolo_heap_destroy(heap);
 }

@@ -251,6 +251,41 @@ Test(shm_board, a_span_that_is_freed_too_early_leaves_its_addresses, .timeout = 
     shm_pair_close(sides);
 }
 
+Test(shm_board, severed_memory_is_out_of_reach, .timeout = 60)
+{
+    static struct shm_side sides[2];
+    enum { BYTES = 16384 };
+    struct kolo_board_name name;
+    uint8_t *stale, *borrowed, local;
+    void *memory;
+    shm_pair_up(sides, true);
+    struct kolo_board *boards[2] = {begin(&sides[0], BOARD), begin(&sides[1], BOARD)};
+    drive_ready(sides, boards);
+    cr_assert(kolo_heap_alloc(sides[0].heap, BYTES, &memory) == KOLO_OK);
+    uint8_t *mine = memory;
+    memset(mine, 5, BYTES);
+    kolo_board_lend(boards[0], mine, BYTES, &name);
+    cr_assert(kolo_board_borrow(boards[1], 0, &name, BYTES, &stale) == KOLO_OK);
+    // the other side is stopped: it does not look at its socket, and writes
+    cr_assert(kolo_board_sever(boards[0], mine + 4096, 8192) == KOLO_OK, "%s", kolo_error_detail());
+    memset(stale, 7, BYTES);
+    cr_assert(mine[0] == 7 && mine[4096] == 5 && mine[12287] == 5 && mine[12288] == 7);
+    cr_assert(kolo_board_sever(boards[0], &local, 1) == KOLO_OK);
+    // and is lent again, each part by itself
+    for (int i = 0; i < BYTES; i += 4096) {
+        kolo_board_lend(boards[0], mine + i, 4096, &name);
+        cr_assert(name.span != 0);
+        cr_assert(kolo_board_borrow(boards[1], 0, &name, 4096, &borrowed) == KOLO_OK);
+        memset(borrowed, 20 + i / 4096, 4096);
+        cr_assert(mine[i] == 20 + i / 4096 && mine[i + 4095] == 20 + i / 4096, "at %d", i);
+    }
+    kolo_board_lend(boards[0], mine, BYTES, &name);
+    cr_assert(name.span == 0, "it lies in three files");
+    shm_transfer(sides, 0, mine + 4096, (uint8_t[8192]){0}, 8192); // the link lends it, too
+    kolo_board_settle(boards[1]);
+    shm_pair_close(sides);
+}
+
 Test(shm_board, impossible_names_are_refused, .timeout = 60)
 {
     static struct shm_side sides[2];

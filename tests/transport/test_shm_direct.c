@@ -42,7 +42,7 @@ static void pair_free(struct pair *pair)
 
 static struct kolo_span span_make(uint64_t id)
 {
-    struct kolo_span span = {.bytes = SPAN_BYTES, .id = id};
+    struct kolo_span span = {.bytes = SPAN_BYTES, .file_bytes = SPAN_BYTES, .id = id};
     cr_assert(kolo_shm_memory_create("kolo-test", span.bytes, &span.fd, &span.base) == KOLO_OK);
     memset(span.base, (int)id, span.bytes);
     return span;
@@ -255,7 +255,10 @@ Test(shm_direct, a_span_that_could_shrink_is_copied)
     struct pair *pair = pair_make();
     struct kolo_work work = {.bytes = 1};
     int lines = 0;
-    struct kolo_span span = {.bytes = SPAN_BYTES, .id = 1, .fd = memfd_create("open", MFD_CLOEXEC)};
+    struct kolo_span span = {.bytes = SPAN_BYTES,
+                             .file_bytes = SPAN_BYTES,
+                             .id = 1,
+                             .fd = memfd_create("open", MFD_CLOEXEC)};
     cr_assert(ftruncate(span.fd, SPAN_BYTES) == 0);
     kolo_log_set_sink(no_line, &lines);
     for (int i = 0; i < 3; i++)

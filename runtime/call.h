@@ -28,7 +28,11 @@
     X(SCATTER, "scatter", "CR")                                                                    \
     X(BARRIER, "barrier", "")                                                                      \
     X(SEND, "send", "C")                                                                           \
-    X(RECV, "recv", "C")
+    X(RECV, "recv", "C")                                                                           \
+    X(ALLTOALL, "alltoall", "C")                                                                   \
+    X(ALLTOALLV, "alltoallv", "C")                                                                 \
+    X(SCATTERV, "scatterv", "CR")                                                                  \
+    X(REDUCE_SCATTERV, "reduce_scatterv", "CO")
 
 enum kolo_call_kind {
 #define KOLO_CALL_ENUM(name, text, has) KOLO_CALL_##name,
@@ -37,7 +41,7 @@ enum kolo_call_kind {
         KOLO_CALLS
 };
 
-enum { KOLO_WORDS_MAX = 256, KOLO_NAME_SHOWN_MAX = 64 };
+enum { KOLO_WORDS_MAX = 192, KOLO_NAME_SHOWN_MAX = 64 };
 
 struct kolo_call {
     enum kolo_call_kind kind;

@@ -18,27 +18,52 @@ const char *kolo_collective_text(enum kolo_collective collective)
 }
 
 // clang-format off
-#define PLAN(function) .fits = kolo_plan_always, .scratch = kolo_##function##_scratch, \
-                       .nsteps = kolo_##function##_nsteps, .step = kolo_##function##_step
+#define ALWAYS .fits = kolo_plan_always
+#define RUNS(function) .nsteps = kolo_##function##_nsteps, .step = kolo_##function##_step
+#define NO_SCRATCH .scratch = kolo_plan_no_scratch
+#define SCRATCH(function) .scratch = kolo_##function##_scratch
+#define WINDOW(function) .window = kolo_##function##_window
 const struct kolo_plan kolo_plans[] = {
     {"ring", KOLO_COLLECTIVE_ALLREDUCE, "ring reduce-scatter, then ring allgather",
-     .closes = true, PLAN(ring_allreduce)},
+     .closes = true, .is_segmented = true,
+     ALWAYS, NO_SCRATCH, RUNS(ring_allreduce), WINDOW(ring_allreduce)},
     {"doubling", KOLO_COLLECTIVE_ALLREDUCE, "recursive doubling: whole vectors between pairs, log2(n) steps",
-     .closes = true, PLAN(doubling_allreduce)},
+     .closes = true, ALWAYS, SCRATCH(doubling_allreduce), RUNS(doubling_allreduce)},
     {"ring", KOLO_COLLECTIVE_REDUCE, "pipelined chain that ends at the root",
-     .is_segmented = true, PLAN(chain_reduce)},
-    {"tree", KOLO_COLLECTIVE_REDUCE, "binomial tree, whole vectors", PLAN(tree_reduce)},
+     .is_segmented = true, ALWAYS, SCRATCH(chain_reduce), RUNS(chain_reduce), WINDOW(chain)},
+    {"tree", KOLO_COLLECTIVE_REDUCE, "binomial tree, whole vectors", ALWAYS, SCRATCH(tree_reduce), RUNS(tree_reduce)},
     {"ring", KOLO_COLLECTIVE_BROADCAST, "pipelined chain that begins at the root",
-     .is_segmented = true, PLAN(chain_broadcast)},
-    {"tree", KOLO_COLLECTIVE_BROADCAST, "binomial tree, whole vectors", PLAN(tree_broadcast)},
+     .is_segmented = true, ALWAYS, NO_SCRATCH, RUNS(chain_broadcast), WINDOW(chain)},
+    {"tree", KOLO_COLLECTIVE_BROADCAST, "binomial tree, whole vectors", ALWAYS, NO_SCRATCH, RUNS(tree_broadcast)},
     {"ring", KOLO_COLLECTIVE_ALLGATHER, "each block once round the ring",
-     .closes = true, PLAN(ring_allgather)},
+     .closes = true, .is_segmented = true, ALWAYS, NO_SCRATCH, RUNS(ring_allgather), WINDOW(ring_rounds)},
     {"ring", KOLO_COLLECTIVE_REDUCE_SCATTER, "each block once round the ring, reduced on its way",
-     .closes = true, PLAN(ring_reduce_scatter)},
-    {"direct", KOLO_COLLECTIVE_GATHER, "every rank sends to the root", PLAN(direct_gather)},
-    {"direct", KOLO_COLLECTIVE_SCATTER, "the root sends to every rank", PLAN(direct_scatter)},
+     .closes = true, .is_segmented = true,
+     ALWAYS, SCRATCH(ring_reduce_scatter), RUNS(ring_reduce_scatter), WINDOW(ring_rounds)},
+    {"direct", KOLO_COLLECTIVE_GATHER, "every rank sends to the root",
+     ALWAYS, NO_SCRATCH, .nsteps = kolo_direct_rooted_nsteps, .step = kolo_direct_gather_step, WINDOW(direct_rooted)},
+    {"direct", KOLO_COLLECTIVE_SCATTER, "the root sends to every rank",
+     ALWAYS, NO_SCRATCH, .nsteps = kolo_direct_rooted_nsteps, .step = kolo_direct_scatter_step, WINDOW(direct_rooted)},
     {"dissemination", KOLO_COLLECTIVE_BARRIER, "distances 1, 2, 4, ... round the ring",
-     .closes = true, PLAN(dissemination_barrier)},
+     .closes = true, ALWAYS, NO_SCRATCH, RUNS(dissemination_barrier)},
+    {"direct", KOLO_COLLECTIVE_ALLREDUCE, "each rank folds a chunk in the order of ranks and sends it to all",
+     .closes = true, .is_segmented = true, .is_ordered = true,
+     .fits = kolo_fold_fits, SCRATCH(direct_allreduce), RUNS(direct_allreduce), WINDOW(direct_allreduce)},
+    {"flat", KOLO_COLLECTIVE_ALLREDUCE, "whole vectors from everybody to everybody, folded in the order of ranks",
+     .closes = true, .is_ordered = true,
+     .fits = kolo_flat_fits, SCRATCH(flat_allreduce), RUNS(flat_allreduce), WINDOW(flat_allreduce)},
+    {"direct", KOLO_COLLECTIVE_REDUCE, "each rank folds a chunk in the order of ranks and sends it to the root",
+     .closes = true, .is_segmented = true, .is_ordered = true,
+     .fits = kolo_fold_fits, SCRATCH(direct_reduce), RUNS(direct_reduce), WINDOW(direct_reduce)},
+    {"flat", KOLO_COLLECTIVE_REDUCE, "whole vectors to the root, folded in the order of ranks",
+     .is_ordered = true, .fits = kolo_flat_fits, SCRATCH(flat_reduce), RUNS(flat_reduce), WINDOW(flat_reduce)},
+    {"direct", KOLO_COLLECTIVE_REDUCE_SCATTER, "each rank receives its block from all and folds it in the order of ranks",
+     .closes = true, .is_segmented = true, .is_ordered = true,
+     .fits = kolo_fold_fits, SCRATCH(direct_reduce_scatter), RUNS(direct_reduce_scatter), WINDOW(direct_reduce_scatter)},
+    {"direct", KOLO_COLLECTIVE_ALLGATHER, "every rank sends its block to every other",
+     .closes = true, ALWAYS, NO_SCRATCH, .nsteps = kolo_direct_nsteps, .step = kolo_direct_allgather_step, WINDOW(direct)},
+    {"direct", KOLO_COLLECTIVE_ALLTOALL, "every block straight to where it goes",
+     .closes = true, ALWAYS, NO_SCRATCH, .nsteps = kolo_direct_nsteps, .step = kolo_direct_alltoall_step, WINDOW(direct)},
     {.name = NULL},
 };
 // clang-format on
@@ -92,9 +117,16 @@ const struct kolo_plan *kolo_plan_choose(enum kolo_collective collective,
     return first_plan(collective);
 }
 
+size_t kolo_plan_window(const struct kolo_plan *plan, const struct kolo_plan_args *args)
+{
+    return plan->window != NULL ? plan->window(args) : 1;
+}
+
+/* ---- helpers of the plan files ---- */
+
 void kolo_step_clear(struct kolo_step *step)
 {
-    *step = (struct kolo_step){.to = -1, .from = -1};
+    *step = (struct kolo_step){.to = -1, .from = -1, .after = 1};
 }
 
 size_t kolo_plan_block(const struct kolo_plan_args *args, int rank)
@@ -105,6 +137,41 @@ size_t kolo_plan_block(const struct kolo_plan_args *args, int rank)
 size_t kolo_plan_block_offset(const struct kolo_plan_args *args, int rank)
 {
     return args->counts != NULL ? args->displs[rank] : args->count * (size_t)rank;
+}
+
+struct kolo_slice kolo_plan_block_in(const struct kolo_plan_args *args, int rank,
+                                     enum kolo_buffer buffer)
+{
+    return (struct kolo_slice){buffer, kolo_plan_block_offset(args, rank),
+                               kolo_plan_block(args, rank)};
+}
+
+struct kolo_slice kolo_plan_chunk(const struct kolo_plan_args *args, long index,
+                                  enum kolo_buffer buffer)
+{
+    size_t n = (size_t)args->size;
+    long wrapped = index % args->size;
+    size_t c = (size_t)(wrapped < 0 ? wrapped + args->size : wrapped);
+    size_t base = args->count / n, extra = args->count % n;
+    return (struct kolo_slice){buffer, c * base + (c < extra ? c : extra), base + (c < extra)};
+}
+
+size_t kolo_pieces(size_t count, size_t length)
+{
+    size_t pieces = count / length + (count % length != 0);
+    return pieces > 0 ? pieces : 1;
+}
+
+struct kolo_slice kolo_slice_piece(struct kolo_slice slice, size_t index, size_t length)
+{
+    size_t first = index * length < slice.count ? index * length : slice.count;
+    size_t left = slice.count - first;
+    return (struct kolo_slice){slice.buffer, slice.offset + first, left < length ? left : length};
+}
+
+int kolo_plan_wrap(int rank, int size)
+{
+    return rank < 0 ? rank + size : rank >= size ? rank - size : rank;
 }
 
 const char *kolo_plan_always(const struct kolo_plan_args *args)

@@ -3,9 +3,14 @@
 // to what is sent, received, combined and copied in that step. No I/O and no allocation; the engine
 // runs them, simulate.c proves them.
 //
+// Steps begin in their order, and a step is over when its send and its receive are over. A step
+// says how many of those right before it may still be in flight when it begins (`after`): with 1
+// none, with 1 + k the last k. So the first steps of an exchange with everybody are all in flight
+// at once, and step i of a pipeline of S segments follows step i - S.
+//
 // Rules that every plan keeps, because links may lend a buffer to the peer until it has read it:
-//   - a step is over when its send and its receive are over; the next begins then;
-//   - no element that is sent in a step is written in that step;
+//   - nothing that may still be in flight when a step begins is touched by it: what is being sent
+//     is not written, what is being received is neither read nor written;
 //   - SEND is never written, but for the part of it that is RECV when the call is in place;
 //   - a message of no elements is sent all the same: its header carries the mismatch check.
 // A plan that `closes` ends on no rank before every rank has begun; the engine lets the others be
@@ -26,7 +31,8 @@
     X(REDUCE_SCATTER, "reduce_scatter")                                                            \
     X(GATHER, "gather")                                                                            \
     X(SCATTER, "scatter")                                                                          \
-    X(BARRIER, "barrier")
+    X(BARRIER, "barrier")                                                                          \
+    X(ALLTOALL, "alltoall")
 
 enum kolo_collective {
 #define KOLO_COLLECTIVE_ENUM(name, text) KOLO_COLLECTIVE_##name,
@@ -37,13 +43,24 @@ enum kolo_collective {
 
 const char *kolo_collective_text(enum kolo_collective collective);
 
+enum {
+    KOLO_WINDOW_MAX = 64, /* steps of a plan in flight at once, at most */
+    KOLO_FOLD_MAX = 4096  /* operands of a fold, at most */
+};
+
 struct kolo_plan_args {
     int rank, size, root;
-    size_t count;         /* per rank for allgather, reduce_scatter, gather and scatter */
-    const size_t *counts; /* allgather and gather: elements of each rank; NULL: count of each */
-    const size_t *displs; /* where they go; given whenever counts is */
-    size_t segment;       /* elements that a pipelined plan moves in a step, > 0 */
-    bool in_place;        /* SEND and RECV share memory on this rank, as kolo.h allows it */
+    /** Per rank for allgather, reduce_scatter, gather, scatter and alltoall. */
+    size_t count;
+    /** Elements of each rank's block, and where it lies: in RECV for allgather and gather, in SEND
+     * for scatter and reduce_scatter; in RECV, by who sends it, for alltoall. NULL: count of each,
+     * one after the other. Given both or neither. */
+    const size_t *counts, *displs;
+    /** alltoall with counts: the blocks of SEND, by who gets them. */
+    const size_t *send_counts, *send_displs;
+    size_t segment; /* elements that a pipelined plan moves in a step, > 0 */
+    /** SEND and RECV share memory on this rank, as kolo.h allows it; never for alltoall. */
+    bool in_place;
 };
 
 enum kolo_buffer { KOLO_BUFFER_SEND, KOLO_BUFFER_RECV, KOLO_BUFFER_SCRATCH, KOLO_BUFFERS };
@@ -54,17 +71,30 @@ struct kolo_slice {
     size_t offset, count;
 };
 
-/** One step of one rank. In this order: copy, finish, then the messages. */
+/** out = x[0] op x[1] op ... op x[ways - 1], from left to right, and finished: divided for average.
+ * x[own] is `mine`, the others lie behind each other in rank order, `stride` elements apart, from
+ * `others` on. `out` equals `mine` or is disjoint from all. */
+struct kolo_folding {
+    int ways; /* 0: none; at most KOLO_FOLD_MAX */
+    int own;
+    struct kolo_slice out, mine, others;
+    size_t stride;
+};
+
+/** One step of one rank. In this order: copy, fold, finish, then the messages. */
 struct kolo_step {
     struct kolo_slice copy_from, copy_to; /* count 0: none */
-    struct kolo_slice finish;             /* these have their final sum: divide them for average */
-    int to;                               /* -1: nothing is sent */
+    struct kolo_folding fold;
+    struct kolo_slice finish; /* these have their final sum: divide them for average */
+    int to;                   /* -1: nothing is sent */
     struct kolo_slice out;
     int from; /* -1: nothing is received */
     struct kolo_slice in;
     bool reduces;            /* in = local op incoming; else in = incoming */
     struct kolo_slice local; /* equals `in`, or is disjoint from it */
     bool incoming_first;     /* in = incoming op local */
+    /** Begins when all steps before it but the last after - 1 are over. */
+    size_t after;
 };
 
 struct kolo_plan {
@@ -73,10 +103,15 @@ struct kolo_plan {
     const char *summary;
     bool closes;
     bool is_segmented; /* the steps depend on args->segment */
+    /** Every element is folded once, on one rank, from all ranks' contributions in the order of
+     * ranks: the same bits as any other such plan gives. */
+    bool is_ordered;
     /** NULL, or why it cannot do it. */
     const char *(*fits)(const struct kolo_plan_args *args);
     size_t (*scratch)(const struct kolo_plan_args *args); /* elements of SCRATCH */
     size_t (*nsteps)(const struct kolo_plan_args *args);
+    /** The most steps in flight, 1 to KOLO_WINDOW_MAX: no step says more in `after`. NULL: 1. */
+    size_t (*window)(const struct kolo_plan_args *args);
     void (*step)(const struct kolo_plan_args *args, size_t index, struct kolo_step *step_out);
 };
 
@@ -98,31 +133,60 @@ const struct kolo_plan *kolo_plan_choose(enum kolo_collective collective,
 
 /* ---- helpers of the plan files ---- */
 
-/** An empty step: no peers, no slices. */
+/** The most steps of @p plan in flight. */
+size_t kolo_plan_window(const struct kolo_plan *plan, const struct kolo_plan_args *args);
+/** An empty step: no peers, no slices; begins when all before it are over. */
 void kolo_step_clear(struct kolo_step *step);
 /** Elements of rank @p rank in a gathered vector, and where they go. */
 size_t kolo_plan_block(const struct kolo_plan_args *args, int rank);
 size_t kolo_plan_block_offset(const struct kolo_plan_args *args, int rank);
+/** Its block in @p buffer. */
+struct kolo_slice kolo_plan_block_in(const struct kolo_plan_args *args, int rank,
+                                     enum kolo_buffer buffer);
+/** Chunk @p index (any number, taken modulo the number of ranks) of a vector that is cut into as
+ * many chunks as there are ranks, the first ones an element longer. */
+struct kolo_slice kolo_plan_chunk(const struct kolo_plan_args *args, long index,
+                                  enum kolo_buffer buffer);
+/** Piece @p index of a slice cut into pieces of @p length; empty beyond the last. */
+struct kolo_slice kolo_slice_piece(struct kolo_slice slice, size_t index, size_t length);
+/** How many pieces of @p length @p count elements make, at least one: an empty one travels too. */
+size_t kolo_pieces(size_t count, size_t length);
+/** @p rank modulo @p size, for -size <= rank < 2 * size. */
+int kolo_plan_wrap(int rank, int size);
 /** Always fits; needs no scratch. */
 const char *kolo_plan_always(const struct kolo_plan_args *args);
 size_t kolo_plan_no_scratch(const struct kolo_plan_args *args);
 
-/* ring.c, doubling.c, tree.c, direct.c */
+/* plan_*.c; which of these a plan has is said in the table */
 #define KOLO_PLAN_DECLARE(name)                                                                    \
     size_t kolo_##name##_nsteps(const struct kolo_plan_args *args);                                \
     size_t kolo_##name##_scratch(const struct kolo_plan_args *args);                               \
+    size_t kolo_##name##_window(const struct kolo_plan_args *args);                                \
     void kolo_##name##_step(const struct kolo_plan_args *args, size_t index,                       \
                             struct kolo_step *step_out)
 KOLO_PLAN_DECLARE(ring_allreduce);
 KOLO_PLAN_DECLARE(ring_reduce_scatter);
 KOLO_PLAN_DECLARE(ring_allgather);
+KOLO_PLAN_DECLARE(ring_rounds);
+KOLO_PLAN_DECLARE(chain);
 KOLO_PLAN_DECLARE(chain_broadcast);
 KOLO_PLAN_DECLARE(chain_reduce);
 KOLO_PLAN_DECLARE(doubling_allreduce);
 KOLO_PLAN_DECLARE(tree_broadcast);
 KOLO_PLAN_DECLARE(tree_reduce);
+KOLO_PLAN_DECLARE(direct);
+KOLO_PLAN_DECLARE(direct_rooted);
 KOLO_PLAN_DECLARE(direct_gather);
 KOLO_PLAN_DECLARE(direct_scatter);
+KOLO_PLAN_DECLARE(direct_allgather);
+KOLO_PLAN_DECLARE(direct_alltoall);
+KOLO_PLAN_DECLARE(direct_allreduce);
+KOLO_PLAN_DECLARE(direct_reduce);
+KOLO_PLAN_DECLARE(direct_reduce_scatter);
+KOLO_PLAN_DECLARE(flat_allreduce);
+KOLO_PLAN_DECLARE(flat_reduce);
 KOLO_PLAN_DECLARE(dissemination_barrier);
+const char *kolo_fold_fits(const struct kolo_plan_args *args);
+const char *kolo_flat_fits(const struct kolo_plan_args *args);
 
 #endif

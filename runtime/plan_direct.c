@@ -1,8 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// Direct gather and scatter (the root's links are the limit whatever the path), and the
-// dissemination barrier: in round k every rank tells the one 2^k further and hears from the one 2^k
-// before it, so after ceil(log2 n) rounds it has heard, through others, from all.
+// Direct plans: every block goes once, from who has it to who wants it, and all messages are in
+// flight at once. Turn d of a rank sends to the one d further and receives from the one d before
+// it, so that no rank is everybody's first.
+//
+// And the dissemination barrier: in round k every rank tells the one 2^k further and hears from the
+// one 2^k before it, so after ceil(log2 n) rounds it has heard, through others, from all.
 #include "runtime/plan.h"
+
+static size_t turns(const struct kolo_plan_args *args)
+{
+    return args->size > 1 ? (size_t)args->size - 1 : 1;
+}
+
+/** In worlds so large that the works themselves would be felt, fewer are in flight. */
+static size_t in_flight(const struct kolo_plan_args *args)
+{
+    size_t most = args->size <= 1024 ? KOLO_WINDOW_MAX : KOLO_WINDOW_MAX / 4, n = turns(args);
+    return n < most ? n : most;
+}
+
+static void join(const struct kolo_plan_args *args, size_t index, struct kolo_step *step)
+{
+    size_t most = in_flight(args);
+    step->after = index + 1 < most ? index + 1 : most;
+}
+
+/* ---- between the root and all others ---- */
 
 /** The rank that the root serves in step @p index: root+1, root+2, ... */
 static int served(const struct kolo_plan_args *args, size_t index)
@@ -10,25 +33,14 @@ static int served(const struct kolo_plan_args *args, size_t index)
     return (int)(((size_t)args->root + 1 + index) % (size_t)args->size);
 }
 
-static size_t rooted_nsteps(const struct kolo_plan_args *args)
+size_t kolo_direct_rooted_nsteps(const struct kolo_plan_args *args)
 {
-    return args->rank == args->root && args->size > 1 ? (size_t)args->size - 1 : 1;
+    return args->rank == args->root ? turns(args) : 1;
 }
 
-size_t kolo_direct_gather_scratch(const struct kolo_plan_args *args)
+size_t kolo_direct_rooted_window(const struct kolo_plan_args *args)
 {
-    return kolo_plan_no_scratch(args);
-}
-
-size_t kolo_direct_gather_nsteps(const struct kolo_plan_args *args)
-{
-    return rooted_nsteps(args);
-}
-
-static struct kolo_slice block(const struct kolo_plan_args *args, int rank)
-{
-    return (struct kolo_slice){KOLO_BUFFER_RECV, kolo_plan_block_offset(args, rank),
-                               kolo_plan_block(args, rank)};
+    return args->rank == args->root ? in_flight(args) : 1;
 }
 
 void kolo_direct_gather_step(const struct kolo_plan_args *args, size_t index,
@@ -41,52 +53,97 @@ void kolo_direct_gather_step(const struct kolo_plan_args *args, size_t index,
         step_out->out = mine;
         return;
     }
+    join(args, index, step_out);
     if (index == 0) {
         step_out->copy_from = mine;
-        step_out->copy_to = block(args, args->rank);
+        step_out->copy_to = kolo_plan_block_in(args, args->rank, KOLO_BUFFER_RECV);
     }
     if (args->size > 1) {
         step_out->from = served(args, index);
-        step_out->in = block(args, step_out->from);
+        step_out->in = kolo_plan_block_in(args, step_out->from, KOLO_BUFFER_RECV);
     }
-}
-
-size_t kolo_direct_scatter_scratch(const struct kolo_plan_args *args)
-{
-    return kolo_plan_no_scratch(args);
-}
-
-size_t kolo_direct_scatter_nsteps(const struct kolo_plan_args *args)
-{
-    return rooted_nsteps(args);
 }
 
 void kolo_direct_scatter_step(const struct kolo_plan_args *args, size_t index,
                               struct kolo_step *step_out)
 {
-    struct kolo_slice mine = {KOLO_BUFFER_RECV, 0, args->count};
+    struct kolo_slice mine = {KOLO_BUFFER_RECV, 0, kolo_plan_block(args, args->rank)};
     kolo_step_clear(step_out);
     if (args->rank != args->root) {
         step_out->from = args->root;
         step_out->in = mine;
         return;
     }
+    join(args, index, step_out);
     if (index == 0) {
-        step_out->copy_from =
-            (struct kolo_slice){KOLO_BUFFER_SEND, args->count * (size_t)args->rank, args->count};
+        step_out->copy_from = kolo_plan_block_in(args, args->rank, KOLO_BUFFER_SEND);
         step_out->copy_to = mine;
     }
     if (args->size > 1) {
         step_out->to = served(args, index);
-        step_out->out =
-            (struct kolo_slice){KOLO_BUFFER_SEND, args->count * (size_t)step_out->to, args->count};
+        step_out->out = kolo_plan_block_in(args, step_out->to, KOLO_BUFFER_SEND);
     }
 }
 
-size_t kolo_dissemination_barrier_scratch(const struct kolo_plan_args *args)
+/* ---- among all ---- */
+
+size_t kolo_direct_nsteps(const struct kolo_plan_args *args)
 {
-    return kolo_plan_no_scratch(args);
+    return turns(args);
 }
+
+size_t kolo_direct_window(const struct kolo_plan_args *args)
+{
+    return in_flight(args);
+}
+
+static void partners(const struct kolo_plan_args *args, size_t index, struct kolo_step *step)
+{
+    step->to = kolo_plan_wrap(args->rank + 1 + (int)index, args->size);
+    step->from = kolo_plan_wrap(args->rank - 1 - (int)index, args->size);
+    join(args, index, step);
+}
+
+void kolo_direct_allgather_step(const struct kolo_plan_args *args, size_t index,
+                                struct kolo_step *step_out)
+{
+    struct kolo_slice mine = {KOLO_BUFFER_SEND, 0, kolo_plan_block(args, args->rank)};
+    kolo_step_clear(step_out);
+    if (index == 0) {
+        step_out->copy_from = mine;
+        step_out->copy_to = kolo_plan_block_in(args, args->rank, KOLO_BUFFER_RECV);
+    }
+    if (args->size == 1)
+        return;
+    partners(args, index, step_out);
+    step_out->out = mine;
+    step_out->in = kolo_plan_block_in(args, step_out->from, KOLO_BUFFER_RECV);
+}
+
+/** What goes to @p rank. */
+static struct kolo_slice leaving(const struct kolo_plan_args *args, int rank)
+{
+    if (args->send_counts == NULL)
+        return (struct kolo_slice){KOLO_BUFFER_SEND, args->count * (size_t)rank, args->count};
+    return (struct kolo_slice){KOLO_BUFFER_SEND, args->send_displs[rank], args->send_counts[rank]};
+}
+
+void kolo_direct_alltoall_step(const struct kolo_plan_args *args, size_t index,
+                               struct kolo_step *step_out)
+{
+    kolo_step_clear(step_out);
+    if (index == 0) {
+        step_out->copy_from = leaving(args, args->rank);
+        step_out->copy_to = kolo_plan_block_in(args, args->rank, KOLO_BUFFER_RECV);
+    }
+    if (args->size == 1)
+        return;
+    partners(args, index, step_out);
+    step_out->out = leaving(args, step_out->to);
+    step_out->in = kolo_plan_block_in(args, step_out->from, KOLO_BUFFER_RECV);
+}
+
+/* ---- barrier ---- */
 
 size_t kolo_dissemination_barrier_nsteps(const struct kolo_plan_args *args)
 {

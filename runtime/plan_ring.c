@@ -2,57 +2,92 @@
 // Ring plans. Rank r sends to r+1 and receives from r-1; a vector is cut into n chunks (the first
 // count % n of them one element longer), and chunk c belongs to rank c.
 //
-//   reduce-scatter  step s: chunk r-1-s goes out, chunk r-2-s comes in and is combined with this
-//                   rank's own. After n-1 steps chunk r is complete here: it started at rank r+1
+//   reduce-scatter  round s: chunk r-1-s goes out, chunk r-2-s comes in and is combined with this
+//                   rank's own. After n-1 rounds chunk r is complete here: it started at rank r+1
 //                   and was combined as ((x[r+1] op x[r+2]) op ...) op x[r], once, so that every
 //                   rank has the same bits.
-//   allgather       step s: chunk r-s goes out, chunk r-1-s comes in.
+//   allgather       round s: chunk r-s goes out, chunk r-1-s comes in.
+//
+// A round is a step for each piece of the longest chunk. What goes out in a round came in in the
+// round before, so a step follows the one a round before it, not the one right before it.
 //
 // First contributions are read straight from SEND, so nothing is copied beforehand. With one rank
 // a plan is the local copy.
 //
 // Chains (broadcast, reduce) pass segments along the ring, one behind the other; position 0 is the
-// root. Step s of a rank in the middle receives segment s while it passes segment s-1 on.
+// root. Step s of a rank in the middle receives segment s while it passes segment s - LAG on.
 #include "runtime/plan.h"
 
-static int wrap(int rank, int size)
-{
-    return rank < 0 ? rank + size : rank >= size ? rank - size : rank;
-}
+enum {
+    AHEAD = 8, /* pieces of a ring in flight, at most */
+    LAG = 3    /* segments of a chain */
+};
 
-/** Chunk @p index (-n < index < n, taken modulo n) of the whole vector, in @p buffer. */
-static struct kolo_slice chunk(const struct kolo_plan_args *args, long index,
-                               enum kolo_buffer buffer)
+static size_t least(size_t a, size_t b)
 {
-    size_t n = (size_t)args->size;
-    long wrapped = index % args->size;
-    size_t c = (size_t)(wrapped < 0 ? wrapped + args->size : wrapped);
-    size_t base = args->count / n, extra = args->count % n;
-    return (struct kolo_slice){buffer, c * base + (c < extra ? c : extra), base + (c < extra)};
+    return a < b ? a : b;
 }
 
 static void neighbours(const struct kolo_plan_args *args, struct kolo_step *step)
 {
-    step->to = wrap(args->rank + 1, args->size);
-    step->from = wrap(args->rank - 1, args->size);
+    step->to = kolo_plan_wrap(args->rank + 1, args->size);
+    step->from = kolo_plan_wrap(args->rank - 1, args->size);
+}
+
+/** The longest block or, for allreduce, chunk. */
+static size_t longest_block(const struct kolo_plan_args *args)
+{
+    size_t most = kolo_plan_block(args, 0);
+    for (int rank = 1; args->counts != NULL && rank < args->size; rank++)
+        if (args->counts[rank] > most)
+            most = args->counts[rank];
+    return most;
+}
+
+/** Where a step lies: piece `piece` of round `round`. */
+struct turn {
+    size_t pieces, piece;
+    long round;
+};
+
+static struct turn turn_of(const struct kolo_plan_args *args, size_t longest, size_t index,
+                           struct kolo_step *step)
+{
+    struct turn turn = {.pieces = kolo_pieces(longest, args->segment)};
+    turn.piece = index % turn.pieces;
+    turn.round = (long)(index / turn.pieces);
+    step->after = least(turn.pieces, AHEAD);
+    return turn;
+}
+
+static struct kolo_slice piece_of(const struct kolo_plan_args *args, const struct turn *turn,
+                                  struct kolo_slice slice)
+{
+    return kolo_slice_piece(slice, turn->piece, args->segment);
 }
 
 /* ---- allreduce ---- */
 
-size_t kolo_ring_allreduce_scratch(const struct kolo_plan_args *args)
+static size_t longest_chunk(const struct kolo_plan_args *args)
 {
-    return kolo_plan_no_scratch(args);
+    return kolo_plan_chunk(args, 0, KOLO_BUFFER_SEND).count;
 }
 
 size_t kolo_ring_allreduce_nsteps(const struct kolo_plan_args *args)
 {
-    return args->size == 1 ? 1 : 2 * ((size_t)args->size - 1);
+    size_t rounds = 2 * ((size_t)args->size - 1);
+    return args->size == 1 ? 1 : rounds * kolo_pieces(longest_chunk(args), args->segment);
+}
+
+size_t kolo_ring_allreduce_window(const struct kolo_plan_args *args)
+{
+    return least(kolo_pieces(longest_chunk(args), args->segment), AHEAD);
 }
 
 void kolo_ring_allreduce_step(const struct kolo_plan_args *args, size_t index,
                               struct kolo_step *step_out)
 {
-    long r = args->rank, s = (long)index, turn = args->size - 1;
+    long r = args->rank, turns = args->size - 1;
     kolo_step_clear(step_out);
     if (args->size == 1) {
         step_out->copy_from = (struct kolo_slice){KOLO_BUFFER_SEND, 0, args->count};
@@ -60,124 +95,139 @@ void kolo_ring_allreduce_step(const struct kolo_plan_args *args, size_t index,
         step_out->finish = step_out->copy_to;
         return;
     }
+    struct turn turn = turn_of(args, longest_chunk(args), index, step_out);
+    long s = turn.round;
+    enum kolo_buffer out = s == 0 ? KOLO_BUFFER_SEND : KOLO_BUFFER_RECV;
     neighbours(args, step_out);
-    if (s < turn) {
-        step_out->out = chunk(args, r - 1 - s, s == 0 ? KOLO_BUFFER_SEND : KOLO_BUFFER_RECV);
-        step_out->in = chunk(args, r - 2 - s, KOLO_BUFFER_RECV);
+    if (s < turns) {
+        step_out->out = piece_of(args, &turn, kolo_plan_chunk(args, r - 1 - s, out));
+        step_out->in = piece_of(args, &turn, kolo_plan_chunk(args, r - 2 - s, KOLO_BUFFER_RECV));
         step_out->reduces = true;
-        step_out->local = chunk(args, r - 2 - s, KOLO_BUFFER_SEND);
+        step_out->local = step_out->in;
+        step_out->local.buffer = KOLO_BUFFER_SEND;
         step_out->incoming_first = true;
         return;
     }
-    s -= turn;
+    s -= turns;
     if (s == 0)
-        step_out->finish = chunk(args, r, KOLO_BUFFER_RECV);
-    step_out->out = chunk(args, r - s, KOLO_BUFFER_RECV);
-    step_out->in = chunk(args, r - 1 - s, KOLO_BUFFER_RECV);
+        step_out->finish = piece_of(args, &turn, kolo_plan_chunk(args, r, KOLO_BUFFER_RECV));
+    step_out->out = piece_of(args, &turn, kolo_plan_chunk(args, r - s, KOLO_BUFFER_RECV));
+    step_out->in = piece_of(args, &turn, kolo_plan_chunk(args, r - 1 - s, KOLO_BUFFER_RECV));
 }
 
 /* ---- reduce_scatter: partial results alternate between the two halves of SCRATCH ---- */
 
 size_t kolo_ring_reduce_scatter_scratch(const struct kolo_plan_args *args)
 {
-    return args->size <= 2 ? 0 : args->size == 3 ? args->count : 2 * args->count;
+    size_t longest = longest_block(args);
+    return args->size <= 2 ? 0 : args->size == 3 ? longest : 2 * longest;
 }
 
 size_t kolo_ring_reduce_scatter_nsteps(const struct kolo_plan_args *args)
 {
-    return (size_t)args->size; /* the last one only finishes */
+    /* the last one only finishes */
+    return ((size_t)args->size - 1) * kolo_pieces(longest_block(args), args->segment) + 1;
+}
+
+size_t kolo_ring_rounds_window(const struct kolo_plan_args *args)
+{
+    return least(kolo_pieces(longest_block(args), args->segment), AHEAD);
 }
 
 void kolo_ring_reduce_scatter_step(const struct kolo_plan_args *args, size_t index,
                                    struct kolo_step *step_out)
 {
-    size_t count = args->count, turn = (size_t)args->size - 1;
-    long r = args->rank, n = args->size, s = (long)index;
+    size_t longest = longest_block(args);
+    long turns = args->size - 1;
+    int n = args->size;
+    struct kolo_slice mine = {KOLO_BUFFER_RECV, 0, kolo_plan_block(args, args->rank)};
     kolo_step_clear(step_out);
-    if (index == turn) {
-        step_out->finish = (struct kolo_slice){KOLO_BUFFER_RECV, 0, count};
+    struct turn turn = turn_of(args, longest, index, step_out);
+    if (turn.round == turns) {
+        step_out->after = 1;
+        step_out->finish = mine;
         if (n == 1) {
-            step_out->copy_from = (struct kolo_slice){KOLO_BUFFER_SEND, 0, count};
-            step_out->copy_to = step_out->finish;
+            step_out->copy_from = kolo_plan_block_in(args, 0, KOLO_BUFFER_SEND);
+            step_out->copy_to = mine;
         }
         return;
     }
     neighbours(args, step_out);
-    size_t leaving = (size_t)((r - 1 - s + 2 * n) % n), coming = (size_t)((r - 2 - s + 2 * n) % n);
-    step_out->out = (struct kolo_slice){KOLO_BUFFER_SCRATCH, (index + 1) % 2 * count, count};
-    if (index == 0)
-        step_out->out = (struct kolo_slice){KOLO_BUFFER_SEND, leaving * count, count};
-    step_out->in = (struct kolo_slice){KOLO_BUFFER_SCRATCH, index % 2 * count, count};
-    if (index + 1 == turn)
-        step_out->in = (struct kolo_slice){KOLO_BUFFER_RECV, 0, count};
-    step_out->reduces = true;
-    step_out->local = (struct kolo_slice){KOLO_BUFFER_SEND, coming * count, count};
-    step_out->incoming_first = true;
+    size_t half = (size_t)turn.round % 2 * longest, other_half = longest - half;
+    int s = (int)turn.round, leaving = (args->rank - 1 - s + 2 * n) % n;
+    struct kolo_slice out = kolo_plan_block_in(args, leaving, KOLO_BUFFER_SEND);
+    struct kolo_slice local =
+        kolo_plan_block_in(args, (args->rank - 2 - s + 2 * n) % n, KOLO_BUFFER_SEND);
+    struct kolo_slice in = {KOLO_BUFFER_SCRATCH, half, local.count};
+    if (s > 0)
+        out = (struct kolo_slice){KOLO_BUFFER_SCRATCH, other_half, out.count};
+    if (s + 1 == turns)
+        in = mine;
+    step_out->out = piece_of(args, &turn, out);
+    step_out->in = piece_of(args, &turn, in);
+    step_out->local = piece_of(args, &turn, local);
+    step_out->reduces = step_out->incoming_first = true;
 }
 
 /* ---- allgather ---- */
 
-size_t kolo_ring_allgather_scratch(const struct kolo_plan_args *args)
-{
-    return kolo_plan_no_scratch(args);
-}
-
 size_t kolo_ring_allgather_nsteps(const struct kolo_plan_args *args)
 {
-    return args->size == 1 ? 1 : (size_t)args->size - 1;
-}
-
-static struct kolo_slice block(const struct kolo_plan_args *args, int rank)
-{
-    return (struct kolo_slice){KOLO_BUFFER_RECV, kolo_plan_block_offset(args, rank),
-                               kolo_plan_block(args, rank)};
+    size_t rounds = (size_t)args->size - 1;
+    return args->size == 1 ? 1 : rounds * kolo_pieces(longest_block(args), args->segment);
 }
 
 void kolo_ring_allgather_step(const struct kolo_plan_args *args, size_t index,
                               struct kolo_step *step_out)
 {
-    int s = (int)index, n = args->size;
+    int n = args->size;
     kolo_step_clear(step_out);
+    struct turn turn = turn_of(args, longest_block(args), index, step_out);
+    struct kolo_slice mine = {KOLO_BUFFER_SEND, 0, kolo_plan_block(args, args->rank)};
     if (index == 0) {
-        step_out->copy_to = block(args, args->rank);
-        step_out->copy_from = (struct kolo_slice){KOLO_BUFFER_SEND, 0, step_out->copy_to.count};
+        step_out->copy_from = mine;
+        step_out->copy_to = kolo_plan_block_in(args, args->rank, KOLO_BUFFER_RECV);
     }
     if (n == 1)
         return;
+    int s = (int)turn.round;
+    struct kolo_slice out = mine;
+    if (s > 0)
+        out = kolo_plan_block_in(args, kolo_plan_wrap(args->rank - s, n), KOLO_BUFFER_RECV);
     neighbours(args, step_out);
-    step_out->out = block(args, wrap(args->rank - s, n));
-    step_out->in = block(args, wrap(args->rank - 1 - s, n));
+    step_out->out = piece_of(args, &turn, out);
+    step_out->in =
+        piece_of(args, &turn,
+                 kolo_plan_block_in(args, kolo_plan_wrap(args->rank - 1 - s, n), KOLO_BUFFER_RECV));
 }
 
 /* ---- chains ---- */
 
 static int position(const struct kolo_plan_args *args)
 {
-    return wrap(args->rank - args->root, args->size);
+    return kolo_plan_wrap(args->rank - args->root, args->size);
 }
 
-/** How many segments; a vector of no elements has one, so that its header travels. */
 static size_t segments(const struct kolo_plan_args *args)
 {
-    size_t whole = args->count / args->segment + (args->count % args->segment != 0);
-    return whole == 0 ? 1 : whole;
+    return kolo_pieces(args->count, args->segment);
 }
 
-static size_t segment_count(const struct kolo_plan_args *args, size_t index)
+/** How many segments behind a rank passes on what it receives. */
+static size_t lag(const struct kolo_plan_args *args)
 {
-    size_t offset = index * args->segment;
-    return args->count - offset < args->segment ? args->count - offset : args->segment;
+    return least(LAG, segments(args));
+}
+
+size_t kolo_chain_window(const struct kolo_plan_args *args)
+{
+    return lag(args);
 }
 
 static struct kolo_slice segment(const struct kolo_plan_args *args, size_t index,
                                  enum kolo_buffer buffer)
 {
-    return (struct kolo_slice){buffer, index * args->segment, segment_count(args, index)};
-}
-
-size_t kolo_chain_broadcast_scratch(const struct kolo_plan_args *args)
-{
-    return kolo_plan_no_scratch(args);
+    return kolo_slice_piece((struct kolo_slice){buffer, 0, args->count}, index, args->segment);
 }
 
 size_t kolo_chain_broadcast_nsteps(const struct kolo_plan_args *args)
@@ -185,7 +235,7 @@ size_t kolo_chain_broadcast_nsteps(const struct kolo_plan_args *args)
     int p = position(args);
     if (args->size == 1)
         return 0;
-    return segments(args) + (p > 0 && p < args->size - 1);
+    return segments(args) + (p > 0 && p < args->size - 1 ? lag(args) : 0);
 }
 
 void kolo_chain_broadcast_step(const struct kolo_plan_args *args, size_t index,
@@ -194,33 +244,39 @@ void kolo_chain_broadcast_step(const struct kolo_plan_args *args, size_t index,
     int p = position(args);
     bool is_root = p == 0, is_last = p == args->size - 1;
     kolo_step_clear(step_out);
+    step_out->after = lag(args);
     if (!is_root && index < segments(args)) {
-        step_out->from = wrap(args->rank - 1, args->size);
+        step_out->from = kolo_plan_wrap(args->rank - 1, args->size);
         step_out->in = segment(args, index, KOLO_BUFFER_RECV);
     }
-    if (!is_last && (is_root || index > 0)) {
-        step_out->to = wrap(args->rank + 1, args->size);
-        step_out->out = segment(args, is_root ? index : index - 1,
+    if (!is_last && (is_root || index >= lag(args))) {
+        step_out->to = kolo_plan_wrap(args->rank + 1, args->size);
+        step_out->out = segment(args, is_root ? index : index - lag(args),
                                 is_root ? KOLO_BUFFER_SEND : KOLO_BUFFER_RECV);
     }
+}
+
+/** Segments in SCRATCH: those that come in and those that go out, in flight. */
+static size_t slots(const struct kolo_plan_args *args)
+{
+    return least(segments(args), 2 * lag(args));
 }
 
 size_t kolo_chain_reduce_scratch(const struct kolo_plan_args *args)
 {
     int p = position(args);
-    size_t longest = segment_count(args, 0);
     if (p == 0 || p == args->size - 1)
         return 0;
-    return segments(args) > 1 ? 2 * args->segment : longest;
+    return segments(args) > 1 ? slots(args) * args->segment : args->count;
 }
 
 size_t kolo_chain_reduce_nsteps(const struct kolo_plan_args *args)
 {
     int p = position(args);
-    return segments(args) + (p == 0 || p < args->size - 1);
+    return segments(args) + (p == 0 || p < args->size - 1 ? lag(args) : 0);
 }
 
-/** The root: combines segment `index` and finishes the one before. */
+/** The root: combines segment `index` and finishes the one LAG before. */
 static void chain_reduce_root(const struct kolo_plan_args *args, size_t index,
                               struct kolo_step *step)
 {
@@ -228,13 +284,20 @@ static void chain_reduce_root(const struct kolo_plan_args *args, size_t index,
         step->copy_from = segment(args, index, KOLO_BUFFER_SEND);
         step->copy_to = segment(args, index, KOLO_BUFFER_RECV);
     } else if (index < segments(args)) {
-        step->from = wrap(args->rank + 1, args->size);
+        step->from = kolo_plan_wrap(args->rank + 1, args->size);
         step->in = segment(args, index, KOLO_BUFFER_RECV);
         step->local = segment(args, index, KOLO_BUFFER_SEND);
         step->reduces = step->incoming_first = true;
     }
-    if (index > 0)
-        step->finish = segment(args, index - 1, KOLO_BUFFER_RECV);
+    if (index >= lag(args))
+        step->finish = segment(args, index - lag(args), KOLO_BUFFER_RECV);
+}
+
+/** Segment @p index where it lies on its way. */
+static struct kolo_slice on_its_way(const struct kolo_plan_args *args, size_t index)
+{
+    return (struct kolo_slice){KOLO_BUFFER_SCRATCH, index % slots(args) * args->segment,
+                               segment(args, index, KOLO_BUFFER_SEND).count};
 }
 
 void kolo_chain_reduce_step(const struct kolo_plan_args *args, size_t index,
@@ -242,25 +305,24 @@ void kolo_chain_reduce_step(const struct kolo_plan_args *args, size_t index,
 {
     int p = position(args);
     kolo_step_clear(step_out);
+    step_out->after = lag(args);
     if (p == 0) {
         chain_reduce_root(args, index, step_out);
         return;
     }
     if (p == args->size - 1) {
-        step_out->to = wrap(args->rank - 1, args->size);
+        step_out->to = kolo_plan_wrap(args->rank - 1, args->size);
         step_out->out = segment(args, index, KOLO_BUFFER_SEND);
         return;
     }
     if (index < segments(args)) {
-        step_out->from = wrap(args->rank + 1, args->size);
+        step_out->from = kolo_plan_wrap(args->rank + 1, args->size);
         step_out->local = segment(args, index, KOLO_BUFFER_SEND);
-        step_out->in = (struct kolo_slice){KOLO_BUFFER_SCRATCH, index % 2 * args->segment,
-                                           step_out->local.count};
+        step_out->in = on_its_way(args, index);
         step_out->reduces = step_out->incoming_first = true;
     }
-    if (index > 0) {
-        step_out->to = wrap(args->rank - 1, args->size);
-        step_out->out = (struct kolo_slice){KOLO_BUFFER_SCRATCH, (index - 1) % 2 * args->segment,
-                                            segment_count(args, index - 1)};
+    if (index >= lag(args)) {
+        step_out->to = kolo_plan_wrap(args->rank - 1, args->size);
+        step_out->out = on_its_way(args, index - lag(args));
     }
 }

@@ -35,11 +35,6 @@ static struct kolo_slice whole(const struct kolo_plan_args *args, enum kolo_buff
     return (struct kolo_slice){buffer, 0, args->count};
 }
 
-size_t kolo_tree_broadcast_scratch(const struct kolo_plan_args *args)
-{
-    return kolo_plan_no_scratch(args);
-}
-
 size_t kolo_tree_broadcast_nsteps(const struct kolo_plan_args *args)
 {
     struct node node = node_of(args);

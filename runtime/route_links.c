@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The route over links: a plan run step by step, and messages between two ranks. A step is two
-// works, one each way; when both are over the next begins. A plan that does not close is followed
-// by the barrier, under the same description.
+// The route over links: plans run step by step, and messages between two ranks. A step is two
+// works, one each way. It begins when all before it are over but the last few, as many as the plan
+// says; what is in flight lies in a ring of the plan's window.
+//
+// A plan that does not close by itself runs beside the barrier, which has a channel of its own and
+// goes under the same description: the call is over when both are.
 #include "runtime/comm.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include "memory/fold.h"
 
 static bool is_message(const struct kolo_request *request)
 {
@@ -34,12 +39,6 @@ static uint8_t *address(const struct kolo_request *request, const struct kolo_sl
     return base != NULL ? base + offset : NULL;
 }
 
-static uint32_t channel_of(const struct kolo_request *request)
-{
-    return kolo_comm_channel(request->comm,
-                             is_message(request) ? KOLO_CHANNEL_MESSAGE : KOLO_CHANNEL_COLLECTIVE);
-}
-
 /** The link to @p peer, or a suspicion and NULL; *work_out then says why. */
 static struct kolo_link *link_to(struct kolo_request *request, int peer, struct kolo_work *work)
 {
@@ -55,11 +54,12 @@ static struct kolo_link *link_to(struct kolo_request *request, int peer, struct 
     return NULL;
 }
 
-static void post_receive(struct kolo_request *request, const struct kolo_step *step)
+static void post_receive(struct kolo_request *request, const struct kolo_strand *strand,
+                         const struct kolo_step *step, struct kolo_work *work)
 {
     size_t element_bytes = kolo_dtype_bytes(request->call.dtype);
     struct kolo_action action = {.kind = step->reduces ? KOLO_REDUCE : KOLO_COPY};
-    struct kolo_link *link = link_to(request, step->from, &request->in);
+    struct kolo_link *link = link_to(request, step->from, work);
     if (step->reduces) {
         action.dtype = request->call.dtype;
         action.op = request->call.op;
@@ -67,17 +67,35 @@ static void post_receive(struct kolo_request *request, const struct kolo_step *s
         action.incoming_first = step->incoming_first;
     }
     if (link != NULL)
-        kolo_link_recv(link, channel_of(request), &request->desc, address(request, &step->in),
-                       step->in.count * element_bytes, &action, &request->in);
+        kolo_link_recv(link, kolo_comm_channel(request->comm, strand->channel), &request->desc,
+                       address(request, &step->in), step->in.count * element_bytes, &action, work);
 }
 
-static void post_send(struct kolo_request *request, const struct kolo_step *step)
+static void post_send(struct kolo_request *request, const struct kolo_strand *strand,
+                      const struct kolo_step *step, struct kolo_work *work)
 {
     size_t element_bytes = kolo_dtype_bytes(request->call.dtype);
-    struct kolo_link *link = link_to(request, step->to, &request->out);
+    struct kolo_link *link = link_to(request, step->to, work);
     if (link != NULL)
-        kolo_link_send(link, channel_of(request), &request->desc, address(request, &step->out),
-                       step->out.count * element_bytes, &request->out);
+        kolo_link_send(link, kolo_comm_channel(request->comm, strand->channel), &request->desc,
+                       address(request, &step->out), step->out.count * element_bytes, work);
+}
+
+static void run_fold(const struct kolo_request *request, const struct kolo_folding *folding)
+{
+    size_t stride = folding->stride * kolo_dtype_bytes(request->call.dtype);
+    const uint8_t *others = address(request, &folding->others);
+    const void *in[KOLO_FOLD_MAX];
+    void *out = address(request, &folding->out);
+    struct kolo_fold fold = {
+        .dtype = request->call.dtype,
+        .op = request->call.op,
+        .divisor = request->call.op == KOLO_AVERAGE ? (size_t)request->comm->size : 0};
+    for (int way = 0; way < folding->ways; way++)
+        in[way] = way == folding->own
+                      ? address(request, &folding->mine)
+                      : others + (size_t)(way < folding->own ? way : way - 1) * stride;
+    kolo_fold(&fold, &out, 1, in, (size_t)folding->ways, folding->out.count, KOLO_STORE_CACHED);
 }
 
 static void run_local(const struct kolo_request *request, const struct kolo_step *step)
@@ -89,33 +107,42 @@ static void run_local(const struct kolo_request *request, const struct kolo_step
         if (from != to)
             memcpy(to, from, step->copy_to.count * element_bytes);
     }
+    if (step->fold.ways > 0)
+        run_fold(request, &step->fold);
     if (step->finish.count > 0 && request->call.op == KOLO_AVERAGE)
         kolo_divide(address(request, &step->finish), step->finish.count, request->call.dtype,
                     (size_t)request->comm->size);
 }
 
-static void run_step(struct kolo_request *request, const struct kolo_step *step)
+static void run_step(struct kolo_request *request, struct kolo_strand *strand,
+                     const struct kolo_step *step)
 {
+    struct kolo_flight *flight = &strand->flights[strand->next++ % strand->window];
     run_local(request, step);
-    request->in.status = request->out.status = KOLO_OK;
-    request->from = step->from;
-    request->to = step->to;
+    flight->in.status = flight->out.status = KOLO_OK;
+    flight->from = step->from;
+    flight->to = step->to;
     if (step->from >= 0)
-        post_receive(request, step);
+        post_receive(request, strand, step, &flight->in);
     if (step->to >= 0)
-        post_send(request, step);
+        post_send(request, strand, step, &flight->out);
+    request->moves++;
 }
 
 /* ---- advancing ---- */
 
+static bool has_failed(const struct kolo_work *work)
+{
+    return work->status != KOLO_OK && work->status != KOLO_AGAIN;
+}
+
 /** A work failed. Events have told why, unless it is a plain error of the link's. */
-static void explain(struct kolo_request *request)
+static void explain(struct kolo_request *request, const struct kolo_flight *flight)
 {
     struct kolo_comm *comm = request->comm;
     char who[KOLO_RANK_TEXT_MAX];
-    bool is_in = request->in.status != KOLO_OK && request->in.status != KOLO_AGAIN;
-    kolo_status status = is_in ? request->in.status : request->out.status;
-    int peer = is_in ? request->from : request->to;
+    kolo_status status = has_failed(&flight->in) ? flight->in.status : flight->out.status;
+    int peer = has_failed(&flight->in) ? flight->from : flight->to;
     if (comm->failure.status != KOLO_OK || comm->suspicion.status != KOLO_OK)
         return;
     kolo_comm_rank_text(comm, peer, who);
@@ -125,34 +152,45 @@ static void explain(struct kolo_request *request)
                       status == KOLO_ERR_PEER ? "" : kolo_status_text(status));
 }
 
-/** True: the present step is over. */
-static bool step_is_over(struct kolo_request *request)
+/** Counts off the steps that are over, in their order; sees those that failed. */
+static void look(struct kolo_request *request, struct kolo_strand *strand)
 {
-    kolo_status in = request->in.status, out = request->out.status;
-    if (in == KOLO_OK && out == KOLO_OK)
-        return true;
-    if ((in != KOLO_OK && in != KOLO_AGAIN) || (out != KOLO_OK && out != KOLO_AGAIN))
-        explain(request);
-    return false;
+    size_t i = strand->first;
+    for (; i < strand->next; i++) {
+        const struct kolo_flight *flight = &strand->flights[i % strand->window];
+        if (flight->in.status != KOLO_OK || flight->out.status != KOLO_OK)
+            break;
+    }
+    strand->first = i;
+    for (; i < strand->next; i++) {
+        const struct kolo_flight *flight = &strand->flights[i % strand->window];
+        if (has_failed(&flight->in) || has_failed(&flight->out))
+            explain(request, flight);
+    }
 }
 
-/** Runs steps until one has to wait. True: the request is over. */
-static bool advance_collective(struct kolo_request *request)
+/** Begins the steps that may begin. True: all are over. */
+static bool advance_strand(struct kolo_request *request, struct kolo_strand *strand)
 {
-    struct kolo_step step;
-    while (step_is_over(request)) {
-        while (request->index == request->nsteps) {
-            if (request->plan->closes || request->args.size == 1)
-                return true;
-            request->plan = kolo_plan_find(KOLO_COLLECTIVE_BARRIER, "dissemination");
-            request->index = 0;
-            request->nsteps = request->plan->nsteps(&request->args);
-        }
-        request->plan->step(&request->args, request->index++, &step);
-        request->moves++;
-        run_step(request, &step);
+    for (;;) {
+        struct kolo_step step;
+        look(request, strand);
+        if (strand->next == strand->nsteps)
+            return strand->first == strand->next;
+        if (strand->after > 0 && strand->next - strand->first >= strand->after)
+            return false;
+        strand->plan->step(&request->args, strand->next, &step);
+        strand->after = step.after;
+        if (strand->next - strand->first >= step.after)
+            return false;
+        strand->after = 0;
+        run_step(request, strand, &step);
     }
-    return false;
+}
+
+static bool has_closing(const struct kolo_request *request)
+{
+    return !is_message(request) && !request->plan->closes && request->args.size > 1;
 }
 
 static void begin_message(struct kolo_request *request)
@@ -173,64 +211,123 @@ static void begin_message(struct kolo_request *request)
         step.in = slice;
     }
     kolo_call_pack(&request->call, &request->desc);
-    run_step(request, &step);
+    run_step(request, &request->main, &step);
+}
+
+static void begin_strand(struct kolo_request *request, struct kolo_strand *strand,
+                         const struct kolo_plan *plan, uint32_t channel)
+{
+    *strand = (struct kolo_strand){.plan = plan, .channel = channel, .window = 1};
+    strand->flights = &strand->alone;
+    if (plan == NULL)
+        return;
+    strand->nsteps = plan->nsteps(&request->args);
+    strand->window = kolo_plan_window(plan, &request->args);
+    if (strand->window > 1)
+        strand->flights = request->comm->flights;
 }
 
 static void links_begin(struct kolo_request *request)
 {
-    request->from = request->to = -1;
+    begin_strand(request, &request->main, request->plan,
+                 is_message(request) ? KOLO_CHANNEL_MESSAGE : KOLO_CHANNEL_COLLECTIVE);
+    begin_strand(request, &request->closing, NULL, KOLO_CHANNEL_CLOSING);
+    if (has_closing(request))
+        begin_strand(request, &request->closing,
+                     kolo_plan_find(KOLO_COLLECTIVE_BARRIER, "dissemination"),
+                     KOLO_CHANNEL_CLOSING);
     if (is_message(request))
         begin_message(request);
 }
 
 static bool links_advance(struct kolo_request *request)
 {
-    return is_message(request) ? step_is_over(request) : advance_collective(request);
+    bool is_over;
+    if (is_message(request)) {
+        look(request, &request->main);
+        return request->main.first == request->main.next;
+    }
+    is_over = advance_strand(request, &request->main);
+    if (request->closing.plan != NULL)
+        is_over &= advance_strand(request, &request->closing);
+    return is_over;
+}
+
+/* ---- all works in flight ---- */
+
+/** A work in flight and whom it is with. */
+struct wait {
+    const struct kolo_flight *flight;
+    bool is_in;
+};
+
+/** The next work that waits, from @p *at on (begin with 0); false: none. */
+static bool next_wait(const struct kolo_request *request, size_t *at, struct wait *wait_out)
+{
+    const struct kolo_strand *strands[] = {&request->main, &request->closing};
+    size_t skipped = 0;
+    for (int s = 0; s < 2; s++) {
+        size_t works = 2 * (strands[s]->next - strands[s]->first);
+        for (; *at - skipped < works; ++*at) {
+            size_t index = strands[s]->first + (*at - skipped) / 2;
+            const struct kolo_flight *flight = &strands[s]->flights[index % strands[s]->window];
+            bool is_in = (*at - skipped) % 2 == 0;
+            if ((is_in ? &flight->in : &flight->out)->status != KOLO_AGAIN)
+                continue;
+            *wait_out = (struct wait){flight, is_in};
+            ++*at;
+            return true;
+        }
+        skipped += works;
+    }
+    return false;
 }
 
 static void links_cancel(struct kolo_request *request)
 {
-    if (request->in.status == KOLO_AGAIN)
-        kolo_work_cancel(&request->in);
-    if (request->out.status == KOLO_AGAIN)
-        kolo_work_cancel(&request->out);
+    struct wait wait;
+    for (size_t at = 0; next_wait(request, &at, &wait);) {
+        struct kolo_flight *flight = (struct kolo_flight *)(uintptr_t)wait.flight;
+        kolo_work_cancel(wait.is_in ? &flight->in : &flight->out);
+    }
 }
 
 static int links_waits_for(const struct kolo_request *request, int peers[], int capacity)
 {
     int count = 0;
-    if (request->in.status == KOLO_AGAIN && count < capacity)
-        peers[count++] = request->from;
-    if (request->out.status == KOLO_AGAIN && count < capacity)
-        peers[count++] = request->to;
+    struct wait wait;
+    for (size_t at = 0; count < capacity && next_wait(request, &at, &wait);)
+        peers[count++] = wait.is_in ? wait.flight->from : wait.flight->to;
     return count;
-}
-
-static void describe_wait(const struct kolo_request *request, int peer,
-                          const struct kolo_work *work, const char *what, char *text,
-                          size_t capacity)
-{
-    char who[KOLO_RANK_TEXT_MAX], link[256];
-    if (work->link != NULL)
-        kolo_link_describe(work->link, link, sizeof(link));
-    else
-        snprintf(link, sizeof(link), "not connected, %zu of %zu bytes %s", work->bytes_done,
-                 work->bytes, what);
-    snprintf(text, capacity, "%s: %s", kolo_comm_rank_text(request->comm, peer, who), link);
 }
 
 static void links_describe(const struct kolo_request *request, char *text, size_t capacity)
 {
+    char who[KOLO_RANK_TEXT_MAX], link[256];
+    struct wait wait;
+    size_t at = 0;
     text[0] = '\0';
-    if (request->in.status == KOLO_AGAIN)
-        describe_wait(request, request->from, &request->in, "received", text, capacity);
-    else if (request->out.status == KOLO_AGAIN)
-        describe_wait(request, request->to, &request->out, "sent", text, capacity);
+    if (!next_wait(request, &at, &wait))
+        return;
+    const struct kolo_work *work = wait.is_in ? &wait.flight->in : &wait.flight->out;
+    if (work->link != NULL)
+        kolo_link_describe(work->link, link, sizeof(link));
+    else
+        snprintf(link, sizeof(link), "not connected, %zu of %zu bytes %s", work->bytes_done,
+                 work->bytes, wait.is_in ? "received" : "sent");
+    snprintf(
+        text, capacity, "%s: %s",
+        kolo_comm_rank_text(request->comm, wait.is_in ? wait.flight->from : wait.flight->to, who),
+        link);
 }
 
 static uint64_t links_moves(const struct kolo_request *request)
 {
-    return request->moves + request->in.bytes_done + request->out.bytes_done;
+    uint64_t moves = request->moves;
+    struct wait wait;
+    for (size_t at = 0; next_wait(request, &at, &wait);)
+        moves += wait.is_in ? wait.flight->in.bytes_done : wait.flight->out.bytes_done;
+    return moves;
 }
 
 const struct kolo_route kolo_route_links = {

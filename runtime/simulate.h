@@ -3,10 +3,11 @@
 //
 // It objects when a message has no partner or another length, when ranks wait for each other in a
 // circle (a send counts as over only when its receive has been posted: the strictest link), when a
-// slice leaves its buffer, when something is read before it was written or written while it is
-// sent, when SEND is written, when a result misses a contribution or has one twice, when two ranks
-// would differ in a bit (operands in another order), when an average would be divided twice or not
-// at all, and when a rank could end before another has begun.
+// slice leaves its buffer, when something is read before it was written, when anything is touched
+// that a step still in flight is sending or receiving, when SEND is written, when a result misses a
+// contribution or has one twice, when two ranks would differ in a bit (operands in another order),
+// when an ordered plan does not fold in the order of ranks and at once, when an average would be
+// divided twice or not at all, and when a rank could end before another has begun.
 #ifndef KOLO_RUNTIME_SIMULATE_H
 #define KOLO_RUNTIME_SIMULATE_H
 
@@ -18,6 +19,8 @@ struct kolo_simulation {
     int size, root;
     size_t count;
     const size_t *counts, *displs; /* as in kolo_plan_args */
+    /** alltoall with counts: these and the two above have a row for each rank. NULL: not that. */
+    const size_t *send_counts, *send_displs;
     size_t segment;
     bool in_place;
     /** Follow about this many elements of RECV instead of all; 0: all. For large worlds. */

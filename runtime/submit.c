@@ -63,7 +63,6 @@ static void choose_plan(struct kolo_comm *comm, struct kolo_request *request,
         kolo_call_collective(task->kind), &request->args, task->count * element_bytes,
         comm->engine->settings.small_bytes, comm->engine->settings.plan);
     request->call.plan = (int)(request->plan - kolo_plans);
-    request->nsteps = request->plan->nsteps(&request->args);
     if (request->plan->is_segmented)
         request->call.hash = kolo_call_hash(request->call.hash, &request->args.segment,
                                             sizeof(request->args.segment));
@@ -105,6 +104,8 @@ static kolo_status submit(struct kolo_comm *comm, struct kolo_request *request,
         request->call.sequence = comm->sequence;
         return kolo_comm_failed(comm, request);
     }
+    if (!is_message(task) && kolo_plan_window(request->plan, &request->args) > 1)
+        KOLO_TRY(kolo_comm_flights(comm));
     if (!is_message(task))
         KOLO_TRY(kolo_comm_scratch(
             comm, request, request->plan->scratch(&request->args) * kolo_dtype_bytes(task->dtype)));

@@ -84,6 +84,10 @@ static struct layout lay_out(const struct stage *stage, const struct round *roun
     case KOLO_CALL_ALLREDUCE:
     case KOLO_CALL_SEND:
     case KOLO_CALL_RECV:
+    case KOLO_CALL_ALLTOALL:
+    case KOLO_CALL_ALLTOALLV:
+    case KOLO_CALL_SCATTERV:
+    case KOLO_CALL_REDUCE_SCATTERV:
     case KOLO_CALLS:
         break;
     }
@@ -144,6 +148,10 @@ static kolo_status call(const struct stage *stage, const struct round *round, co
         break;
     case KOLO_CALL_SEND:
     case KOLO_CALL_RECV:
+    case KOLO_CALL_ALLTOALL:
+    case KOLO_CALL_ALLTOALLV:
+    case KOLO_CALL_SCATTERV:
+    case KOLO_CALL_REDUCE_SCATTERV:
     case KOLO_CALLS:
         break;
     }
@@ -185,6 +193,10 @@ static bool is_right(const struct stage *stage, const struct round *round,
     case KOLO_CALL_BARRIER:
     case KOLO_CALL_SEND:
     case KOLO_CALL_RECV:
+    case KOLO_CALL_ALLTOALL:
+    case KOLO_CALL_ALLTOALLV:
+    case KOLO_CALL_SCATTERV:
+    case KOLO_CALL_REDUCE_SCATTERV:
     case KOLO_CALLS:
         break;
     }
@@ -393,17 +405,21 @@ static void run(const struct programme *programme)
 
 static const int sizes[] = {1, 2, 3, 4, 5, 7, 8, 16};
 
-/** All sizes over one transport; small vectors by the plans for small ones, then by the ring. */
+/** What chooses plans; a plan that is forced is taken where it exists and fits. */
+static const char *const plan_settings[] = {"KOLO_SMALL_BYTES=16KiB", "KOLO_SMALL_BYTES=0",
+                                            "KOLO_PLAN=direct", "KOLO_PLAN=flat"};
+enum { PLAN_SETTINGS = sizeof(plan_settings) / sizeof(plan_settings[0]) };
+
+/** All sizes and plans over one transport. */
 static void run_sizes(const char *transport, kolo_status (*play_all)(struct stage *), size_t bytes)
 {
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-        for (int variant = 0; variant < 2; variant++) {
+        for (int variant = 0; variant < PLAN_SETTINGS; variant++) {
             struct programme programme = {.size = sizes[i],
                                           .transport = transport,
                                           .play = play_all,
                                           .bytes = bytes,
-                                          .plan_setting = variant == 0 ? "KOLO_SMALL_BYTES=16KiB"
-                                                                       : "KOLO_SMALL_BYTES=0",
+                                          .plan_setting = plan_settings[variant],
                                           .from_heap = (i + (size_t)variant) % 2 == 1};
             run(&programme);
         }
@@ -444,7 +460,7 @@ ParameterizedTest(struct transport_param *param, collectives, long_vectors, .tim
     for (size_t i = 0; i < sizeof(long_sizes) / sizeof(long_sizes[0]); i++) {
         struct programme programme = {.size = long_sizes[i],
                                       .transport = param->name,
-                                      .plan_setting = "KOLO_SMALL_BYTES=16KiB",
+                                      .plan_setting = plan_settings[i % PLAN_SETTINGS],
                                       .from_heap = i % 2 == 0,
                                       .play = play_long,
                                       .bytes = (5 << 20)};

@@ -1,13 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every plan for every world size, and plans broken on purpose that the simulator must object to.
 #include <criterion/criterion.h>
+#include <criterion/parameterized.h>
 
 #include <string.h>
 
 #include "runtime/simulate.h"
 
+static bool fits(const struct kolo_simulation *what)
+{
+    struct kolo_plan_args args = {.size = what->size,
+                                  .root = what->root,
+                                  .count = what->count,
+                                  .counts = what->counts,
+                                  .displs = what->displs,
+                                  .segment = what->segment};
+    return what->plan->fits(&args) == NULL;
+}
+
 static void prove(struct kolo_simulation what)
 {
+    if (!fits(&what))
+        return;
     kolo_status status = kolo_simulate(&what, NULL);
     cr_assert(status == KOLO_OK, "%s %s size %d root %d count %zu segment %zu in place %d: %s",
               kolo_collective_text(what.plan->collective), what.plan->name, what.size, what.root,
@@ -22,11 +36,14 @@ static bool has_root(const struct kolo_plan *plan)
            plan->collective == KOLO_COLLECTIVE_SCATTER;
 }
 
-/** Both ways of placing, and for segmented plans segments of one, some, and all elements. */
+/** Both ways of placing, and for segmented plans segments of one, some, and all elements; in large
+ * worlds one of them, another for each count. */
 static void prove_variants(struct kolo_simulation what)
 {
-    size_t segments[] = {1, 3, 7, what.count + 1};
+    size_t segments[] = {1, 3, 16, 16 * (what.count + 1)};
     for (size_t i = what.plan->is_segmented ? 0 : 3; i < 4; i++) {
+        if (what.size > 16 && what.plan->is_segmented && i != (what.count + (size_t)what.size) % 4)
+            continue;
         what.segment = segments[i];
         for (int in_place = 0; in_place < 2; in_place++) {
             what.in_place = in_place;
@@ -54,58 +71,120 @@ static void prove_size(int size)
     }
 }
 
-Test(simulate, every_plan_for_1_to_64, .timeout = 200)
+Test(simulate, every_plan_for_1_to_32, .timeout = 200)
 {
-    for (int size = 1; size <= 64; size++)
+    for (int size = 1; size <= 32; size++)
         prove_size(size);
 }
 
-/** Those that take a number of steps that grows with the world: tested apart, side by side. */
-static bool is_ring(const struct kolo_plan *plan)
+Test(simulate, every_plan_for_33_to_50, .timeout = 200)
 {
-    return plan->collective == KOLO_COLLECTIVE_ALLREDUCE && strcmp(plan->name, "ring") == 0;
+    for (int size = 33; size <= 50; size++)
+        prove_size(size);
 }
 
-static void prove_large(int size, int sparse, bool rings)
+Test(simulate, every_plan_for_51_to_64, .timeout = 200)
+{
+    for (int size = 51; size <= 64; size++)
+        prove_size(size);
+}
+
+/** Those that take a number of steps that grows with the world: proved apart, side by side. */
+static bool is_linear(const struct kolo_plan *plan)
+{
+    struct kolo_plan_args args = {.size = 1000, .root = 0, .rank = 1, .count = 1, .segment = 1};
+    struct kolo_plan_args roots = args;
+    roots.rank = 0;
+    return plan->nsteps(&args) > 100 || plan->nsteps(&roots) > 100;
+}
+
+/** @p variant from 0 to 3: other counts and roots, every other one in place. */
+static void prove_large(const struct kolo_plan *plan, int size, int variant)
 {
     size_t n = (size_t)size, counts[] = {n + 1, 1, n - 1, 0};
-    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++) {
-        bool per_rank = plan->collective != KOLO_COLLECTIVE_ALLREDUCE &&
-                        plan->collective != KOLO_COLLECTIVE_REDUCE &&
-                        plan->collective != KOLO_COLLECTIVE_BROADCAST;
-        if (is_ring(plan) != rings)
-            continue;
-        for (int c = 0; c < (sparse ? 1 : 4); c++) {
-            struct kolo_simulation what = {.plan = plan,
-                                           .size = size,
-                                           .samples = 24,
-                                           .count = per_rank ? (size_t)(c + 1) % 3 : counts[c],
-                                           .segment = n / 3 + 1,
-                                           .in_place = c % 2 == 1};
-            if (has_root(plan))
-                what.root = c % 2 == 0 ? size / 3 : size - 1;
+    bool per_rank = plan->collective != KOLO_COLLECTIVE_ALLREDUCE &&
+                    plan->collective != KOLO_COLLECTIVE_REDUCE &&
+                    plan->collective != KOLO_COLLECTIVE_BROADCAST;
+    struct kolo_simulation what = {.plan = plan,
+                                   .size = size,
+                                   .samples = 24,
+                                   .count = per_rank ? (size_t)(variant + 1) % 3 : counts[variant],
+                                   .segment = n / 3 + 1,
+                                   .in_place = variant % 2 == 1};
+    if (has_root(plan))
+        what.root = variant % 2 == 0 ? size / 3 : size - 1;
+    prove(what);
+}
+
+Test(simulate, every_plan_for_127_and_128, .timeout = 200)
+{
+    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++)
+        for (int variant = 0; variant < 4; variant++)
+            for (int size = 127; size <= 128; size++)
+                prove_large(plan, size, variant);
+}
+
+Test(simulate, every_plan_for_1000, .timeout = 200)
+{
+    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++)
+        for (int variant = 0; variant < (is_linear(plan) ? 1 : 4); variant++)
+            prove_large(plan, 1000, variant);
+}
+
+Test(simulate, plans_of_few_steps_for_4096, .timeout = 200)
+{
+    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++)
+        if (!is_linear(plan))
+            prove_large(plan, 4096, 0);
+}
+
+static int linear_plans[64];
+
+ParameterizedTestParameters(simulate, plans_of_many_steps_for_4096)
+{
+    size_t count = 0;
+    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++)
+        if (is_linear(plan))
+            linear_plans[count++] = (int)(plan - kolo_plans);
+    return cr_make_param_array(int, linear_plans, count);
+}
+ParameterizedTest(int *plan, simulate, plans_of_many_steps_for_4096, .timeout = 400)
+{
+    prove_large(&kolo_plans[*plan], 4096, kolo_plans[*plan].is_ordered ? 2 : 0);
+}
+
+static void prove_all(struct kolo_simulation what, enum kolo_collective collective)
+{
+    for (what.plan = kolo_plans; what.plan->name != NULL; what.plan++)
+        for (what.segment = 1; what.plan->collective == collective && what.segment < 9;
+             what.segment += 3)
             prove(what);
+}
+
+Test(simulate, alltoall_of_different_lengths, .timeout = 100)
+{
+    enum { MOST = 17 };
+    static size_t counts[4][MOST * MOST]; /* RECV's, displs, SEND's, displs */
+    for (int size = 1; size <= MOST; size++) {
+        size_t n = (size_t)size;
+        for (size_t me = 0; me < n; me++) {
+            size_t received = 1, sent = 2; /* gaps that nobody may touch */
+            for (size_t i = n; i-- > 0;) {
+                counts[0][me * n + i] = (i * 3 + me) % 5;
+                counts[2][me * n + i] = (me * 3 + i) % 5;
+                counts[1][me * n + i] = received;
+                counts[3][me * n + i] = sent;
+                received += counts[0][me * n + i] + me % 2;
+                sent += counts[2][me * n + i] + i % 2;
+            }
         }
+        struct kolo_simulation what = {.size = size,
+                                       .counts = counts[0],
+                                       .displs = counts[1],
+                                       .send_counts = counts[2],
+                                       .send_displs = counts[3]};
+        prove_all(what, KOLO_COLLECTIVE_ALLTOALL);
     }
-}
-
-Test(simulate, every_plan_for_127_128_1000, .timeout = 200)
-{
-    int sizes[] = {127, 128, 1000};
-    for (int i = 0; i < 3; i++) {
-        prove_large(sizes[i], 0, false);
-        prove_large(sizes[i], 0, true);
-    }
-}
-
-Test(simulate, ring_allreduce_for_4096, .timeout = 230)
-{
-    prove_large(4096, 1, true);
-}
-
-Test(simulate, other_plans_for_4096, .timeout = 230)
-{
-    prove_large(4096, 1, false);
 }
 
 Test(simulate, blocks_of_different_lengths, .timeout = 100)
@@ -125,11 +204,12 @@ Test(simulate, blocks_of_different_lengths, .timeout = 100)
                                                .displs = displs,
                                                .segment = 1,
                                                .in_place = in_place};
-                what.plan = kolo_plan_find(KOLO_COLLECTIVE_ALLGATHER, "ring");
                 if (root == 0)
-                    prove(what);
-                what.plan = kolo_plan_find(KOLO_COLLECTIVE_GATHER, "direct");
-                prove(what);
+                    prove_all(what, KOLO_COLLECTIVE_ALLGATHER);
+                if (root == 0)
+                    prove_all(what, KOLO_COLLECTIVE_REDUCE_SCATTER);
+                prove_all(what, KOLO_COLLECTIVE_GATHER);
+                prove_all(what, KOLO_COLLECTIVE_SCATTER);
             }
     }
 }
@@ -248,6 +328,8 @@ Test(simulate, objects_to_broken_plans, .timeout = 100)
                         fault != SWAPPED || sound_plan->collective == KOLO_COLLECTIVE_ALLREDUCE;
                     if (fault == SWAPPED && strcmp(sound_plan->name, "ring") == 0)
                         matters = false; /* reduced once, then copied: the same everywhere */
+                    if (fault == EARLY_READ && sound_plan->collective == KOLO_COLLECTIVE_ALLGATHER)
+                        matters = fault_rank != 0; /* its block lies at the same place in both */
                     bool objects = status == KOLO_ERR_INTERNAL;
                     cr_assert(objects == (has_struck && matters), "%s %s size %d rank %d, %s: %s",
                               kolo_collective_text(sound_plan->collective), sound_plan->name, size,
@@ -257,6 +339,79 @@ Test(simulate, objects_to_broken_plans, .timeout = 100)
                 }
     for (fault = SOUND + 1; fault < FAULTS; fault++)
         cr_assert(struck[fault] > 0, "no plan has been broken by: %s", fault_texts[fault]);
+}
+
+static void swapped_fold(const struct kolo_plan_args *args, size_t index, struct kolo_step *step)
+{
+    sound_plan->step(args, index, step);
+    if (args->rank == fault_rank && step->fold.ways > 1)
+        step->fold.own = step->fold.own > 0 ? step->fold.own - 1 : 1;
+}
+
+Test(simulate, objects_to_another_order_in_an_ordered_plan)
+{
+    int ordered = 0;
+    for (sound_plan = kolo_plans; sound_plan->name != NULL; sound_plan++) {
+        struct kolo_plan broken = *sound_plan;
+        struct kolo_simulation what = {
+            .plan = &broken, .size = 5, .root = 2, .count = 29, .segment = 8};
+        fault_rank = 2;
+        broken.step = swapped_fold;
+        kolo_status status = kolo_simulate(&what, NULL);
+        cr_assert((status == KOLO_OK) == !sound_plan->is_ordered, "%s %s: %s",
+                  kolo_collective_text(sound_plan->collective), sound_plan->name,
+                  kolo_error_detail());
+        ordered += sound_plan->is_ordered;
+        broken = *sound_plan;
+        broken.is_ordered = true; /* what combines pairs is not */
+        bool combines = strcmp(sound_plan->name, "direct") != 0 &&
+                        (sound_plan->collective == KOLO_COLLECTIVE_ALLREDUCE ||
+                         sound_plan->collective == KOLO_COLLECTIVE_REDUCE ||
+                         sound_plan->collective == KOLO_COLLECTIVE_REDUCE_SCATTER);
+        cr_assert((kolo_simulate(&what, NULL) == KOLO_OK) == (sound_plan->is_ordered || !combines),
+                  "%s %s", kolo_collective_text(sound_plan->collective), sound_plan->name);
+    }
+    cr_assert(ordered >= 5);
+}
+
+static size_t widest(const struct kolo_plan_args *args)
+{
+    (void)args;
+    return KOLO_WINDOW_MAX;
+}
+
+/** Begins while all before it are in flight. */
+static void early_step(const struct kolo_plan_args *args, size_t index, struct kolo_step *step)
+{
+    sound_plan->step(args, index, step);
+    step->after = KOLO_WINDOW_MAX;
+}
+
+/** Plans whose steps need nothing of each other. */
+static bool is_one_exchange(const struct kolo_plan *plan)
+{
+    return strcmp(plan->name, "direct") == 0 && plan->collective != KOLO_COLLECTIVE_ALLREDUCE &&
+           plan->collective != KOLO_COLLECTIVE_REDUCE &&
+           plan->collective != KOLO_COLLECTIVE_REDUCE_SCATTER;
+}
+
+Test(simulate, objects_to_steps_that_begin_too_early)
+{
+    for (sound_plan = kolo_plans; sound_plan->name != NULL; sound_plan++) {
+        struct kolo_plan broken = *sound_plan;
+        struct kolo_simulation what = {
+            .plan = &broken, .size = 5, .root = 2, .count = 60, .segment = 4};
+        broken.window = widest;
+        cr_assert(kolo_simulate(&what, NULL) == KOLO_OK, "%s", kolo_error_detail());
+        broken.step = early_step;
+        kolo_status status = kolo_simulate(&what, NULL);
+        cr_assert((status == KOLO_OK) == is_one_exchange(sound_plan), "%s %s: %s",
+                  kolo_collective_text(sound_plan->collective), sound_plan->name,
+                  kolo_error_detail());
+        broken.window = NULL; /* one step at a time, and the plan has more in flight */
+        if (sound_plan->window != NULL && strcmp(sound_plan->name, "direct") == 0)
+            cr_assert(kolo_simulate(&what, NULL) == KOLO_ERR_INTERNAL);
+    }
 }
 
 /** The barrier that follows a rooted plan is what closes it: without it the simulator objects. */

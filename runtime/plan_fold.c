@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ordered plans: each element is folded once, on one rank, from everybody's contributions in the
+// order of ranks. So all of them give the same bits, and 16-bit floats can be accumulated in
+// float32 and rounded once.
+//
+//   direct  rank j folds chunk j. Chunks are cut into pieces. For each piece k: A(k), all send
+//   their
+//           part of it to its owner, who receives n-1 of them into scratch; B(k), the owner folds
+//           and gives the result to whoever wants it. In the order A0 A1 B0 A2 B1 A3 B2 ..., so
+//           that the next piece travels while one is folded; two pieces are in scratch at a time,
+//           small enough to be folded out of the cache.
+//   flat    all send their whole vector to whoever wants the result, who folds: one round, for
+//           vectors so short that the number of rounds is what costs.
+#include "runtime/plan.h"
+
+enum {
+    FINEST = 16, /* a piece is at least this part of a segment, however many ranks send one */
+    FLAT_RANKS = 256,
+    FLAT_SCRATCH = 1 << 22 /* elements */
+};
+
+/** How a direct plan runs on this rank: A of a piece takes `turns` steps, B `spread`. */
+struct shape {
+    size_t turns, spread;
+    size_t length, pieces; /* elements of a piece; pieces of the longest chunk */
+    size_t halves;         /* of scratch */
+    enum kolo_collective collective;
+};
+
+/** One step of it: turn `turn` of A or B of `piece`. */
+struct place {
+    size_t piece, turn;
+    bool spreads;
+};
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/** What rank @p owner folds, as it lies in SEND, and for allreduce and reduce in RECV too. */
+static struct kolo_slice owned(const struct kolo_plan_args *args, const struct shape *shape,
+                               int owner, enum kolo_buffer buffer)
+{
+    if (shape->collective == KOLO_COLLECTIVE_REDUCE_SCATTER)
+        return kolo_plan_block_in(args, owner, buffer);
+    return kolo_plan_chunk(args, owner, buffer);
+}
+
+static size_t longest(const struct kolo_plan_args *args, const struct shape *shape)
+{
+    size_t most = owned(args, shape, 0, KOLO_BUFFER_SEND).count;
+    for (int rank = 1; args->counts != NULL && rank < args->size; rank++)
+        if (args->counts[rank] > most)
+            most = args->counts[rank];
+    return most;
+}
+
+static struct shape shape_of(const struct kolo_plan_args *args, enum kolo_collective collective)
+{
+    struct shape shape = {.turns = (size_t)args->size - 1, .spread = 1, .collective = collective};
+    size_t most = longest(args, &shape);
+    if (collective == KOLO_COLLECTIVE_ALLREDUCE ||
+        (collective == KOLO_COLLECTIVE_REDUCE && args->rank == args->root))
+        shape.spread = shape.turns;
+    shape.length = args->segment / (shape.turns < FINEST ? shape.turns + !shape.turns : FINEST);
+    shape.length = least(shape.length, most);
+    shape.length += shape.length == 0;
+    shape.pieces = kolo_pieces(most, shape.length);
+    shape.halves = least(shape.pieces, 2);
+    return shape;
+}
+
+static size_t most_in_flight(const struct kolo_plan_args *args)
+{
+    return args->size <= 1024 ? KOLO_WINDOW_MAX : KOLO_WINDOW_MAX / 4;
+}
+
+static size_t window(const struct kolo_plan_args *args, enum kolo_collective collective)
+{
+    struct shape shape = shape_of(args, collective);
+    size_t most = shape.turns * 2 + shape.spread * 2 + 1;
+    if (shape.pieces == 1)
+        most = shape.turns + shape.spread + 1;
+    return least(most, most_in_flight(args));
+}
+
+static size_t scratch(const struct kolo_plan_args *args, enum kolo_collective collective)
+{
+    struct shape shape = shape_of(args, collective);
+    bool keeps = collective == KOLO_COLLECTIVE_REDUCE && args->rank != args->root;
+    if (args->size == 1)
+        return 0;
+    return shape.halves * (shape.turns + keeps) * shape.length;
+}
+
+static size_t nsteps(const struct kolo_plan_args *args, enum kolo_collective collective)
+{
+    struct shape shape = shape_of(args, collective);
+    return args->size == 1 ? 1 : shape.pieces * (shape.turns + shape.spread);
+}
+
+static struct place place_of(const struct shape *shape, size_t index)
+{
+    size_t pair = shape->turns + shape->spread;
+    if (index < shape->turns)
+        return (struct place){.turn = index};
+    index -= shape->turns;
+    size_t piece = least(index / pair, shape->pieces - 1);
+    index -= piece * pair;
+    if (piece + 1 < shape->pieces && index < shape->turns)
+        return (struct place){.piece = piece + 1, .turn = index};
+    if (piece + 1 < shape->pieces)
+        index -= shape->turns;
+    return (struct place){.piece = piece, .turn = index, .spreads = true};
+}
+
+/** A(k) may begin while A(k-1) and B(k-2) go on; B(k) needs A(k), and the next A goes on. */
+static size_t after(const struct kolo_plan_args *args, const struct shape *shape,
+                    const struct place *place)
+{
+    size_t others = 0;
+    if (!place->spreads && place->piece > 0)
+        others = shape->turns + (place->piece > 1 ? shape->spread : 0);
+    if (place->spreads && place->piece + 1 < shape->pieces)
+        others = shape->turns;
+    else if (place->spreads && shape->pieces > 1)
+        others = shape->spread;
+    return least(others + place->turn + 1, most_in_flight(args));
+}
+
+/** Where the part of @p piece lies that rank @p from sends: the parts are in rank order. */
+static struct kolo_slice part(const struct kolo_plan_args *args, const struct shape *shape,
+                              size_t piece, int from, size_t count)
+{
+    size_t row = (size_t)(from < args->rank ? from : from - 1);
+    return (struct kolo_slice){KOLO_BUFFER_SCRATCH,
+                               (piece % shape->halves * shape->turns + row) * shape->length, count};
+}
+
+static void collect(const struct kolo_plan_args *args, const struct shape *shape,
+                    const struct place *place, struct kolo_step *step)
+{
+    int distance = 1 + (int)place->turn;
+    struct kolo_slice mine = kolo_slice_piece(owned(args, shape, args->rank, KOLO_BUFFER_SEND),
+                                              place->piece, shape->length);
+    step->to = kolo_plan_wrap(args->rank + distance, args->size);
+    step->from = kolo_plan_wrap(args->rank - distance, args->size);
+    step->out = kolo_slice_piece(owned(args, shape, step->to, KOLO_BUFFER_SEND), place->piece,
+                                 shape->length);
+    step->in = part(args, shape, place->piece, step->from, mine.count);
+}
+
+/** Where this rank's result goes: its part of RECV, or scratch where there is no RECV. */
+static struct kolo_slice result(const struct kolo_plan_args *args, const struct shape *shape,
+                                size_t piece)
+{
+    struct kolo_slice whole = owned(args, shape, args->rank, KOLO_BUFFER_RECV);
+    if (shape->collective == KOLO_COLLECTIVE_REDUCE_SCATTER)
+        whole.offset = 0;
+    struct kolo_slice slice = kolo_slice_piece(whole, piece, shape->length);
+    if (shape->collective == KOLO_COLLECTIVE_REDUCE && args->rank != args->root)
+        slice.offset = (shape->halves * shape->turns + piece % shape->halves) * shape->length;
+    if (shape->collective == KOLO_COLLECTIVE_REDUCE && args->rank != args->root)
+        slice.buffer = KOLO_BUFFER_SCRATCH;
+    return slice;
+}
+
+static void fold(const struct kolo_plan_args *args, const struct shape *shape, size_t piece,
+                 struct kolo_step *step)
+{
+    struct kolo_slice mine =
+        kolo_slice_piece(owned(args, shape, args->rank, KOLO_BUFFER_SEND), piece, shape->length);
+    int first = args->rank == 0; /* the lowest of the others */
+    if (mine.count > 0)
+        step->fold = (struct kolo_folding){.ways = args->size,
+                                           .own = args->rank,
+                                           .out = result(args, shape, piece),
+                                           .mine = mine,
+                                           .others = part(args, shape, piece, first, mine.count),
+                                           .stride = shape->length};
+}
+
+static void spread(const struct kolo_plan_args *args, const struct shape *shape,
+                   const struct place *place, struct kolo_step *step)
+{
+    int distance = 1 + (int)place->turn;
+    bool is_rooted = shape->collective == KOLO_COLLECTIVE_REDUCE;
+    bool is_root = args->rank == args->root;
+    if (place->turn == 0)
+        fold(args, shape, place->piece, step);
+    if (shape->collective == KOLO_COLLECTIVE_REDUCE_SCATTER)
+        return;
+    if (!is_rooted || !is_root) {
+        step->to = is_rooted ? args->root : kolo_plan_wrap(args->rank + distance, args->size);
+        step->out = result(args, shape, place->piece);
+    }
+    if (!is_rooted || is_root) {
+        step->from = kolo_plan_wrap(args->rank - distance, args->size);
+        step->in = kolo_slice_piece(owned(args, shape, step->from, KOLO_BUFFER_RECV), place->piece,
+                                    shape->length);
+    }
+}
+
+/** A world of one. */
+static void alone(size_t count, struct kolo_step *step)
+{
+    step->copy_from = (struct kolo_slice){KOLO_BUFFER_SEND, 0, count};
+    step->copy_to = step->finish = (struct kolo_slice){KOLO_BUFFER_RECV, 0, count};
+}
+
+static void step(const struct kolo_plan_args *args, size_t index, enum kolo_collective collective,
+                 struct kolo_step *step_out)
+{
+    kolo_step_clear(step_out);
+    if (args->size == 1) {
+        alone(collective == KOLO_COLLECTIVE_REDUCE_SCATTER ? kolo_plan_block(args, 0) : args->count,
+              step_out);
+        return;
+    }
+    struct shape shape = shape_of(args, collective);
+    struct place place = place_of(&shape, index);
+    step_out->after = after(args, &shape, &place);
+    if (place.spreads)
+        spread(args, &shape, &place, step_out);
+    else
+        collect(args, &shape, &place, step_out);
+}
+
+// clang-format off
+#define DIRECT(name, collective) \
+    size_t kolo_direct_##name##_scratch(const struct kolo_plan_args *args) { return scratch(args, collective); } \
+    size_t kolo_direct_##name##_nsteps(const struct kolo_plan_args *args) { return nsteps(args, collective); } \
+    size_t kolo_direct_##name##_window(const struct kolo_plan_args *args) { return window(args, collective); } \
+    void kolo_direct_##name##_step(const struct kolo_plan_args *args, size_t index, struct kolo_step *step_out) \
+    { step(args, index, collective, step_out); }
+DIRECT(allreduce, KOLO_COLLECTIVE_ALLREDUCE)
+DIRECT(reduce, KOLO_COLLECTIVE_REDUCE)
+DIRECT(reduce_scatter, KOLO_COLLECTIVE_REDUCE_SCATTER)
+// clang-format on
+
+/* ---- flat ---- */
+
+static struct kolo_slice whole(const struct kolo_plan_args *args, enum kolo_buffer buffer)
+{
+    return (struct kolo_slice){buffer, 0, args->count};
+}
+
+static size_t flat_window(const struct kolo_plan_args *args)
+{
+    return args->size == 1 ? 1 : least((size_t)args->size - 1, most_in_flight(args));
+}
+
+/** Receives or sends in turn @p index, or, at the end, folds. */
+static void flat_step(const struct kolo_plan_args *args, size_t index, bool sends,
+                      struct kolo_step *step)
+{
+    size_t turns = (size_t)args->size - 1;
+    int distance = 1 + (int)index;
+    kolo_step_clear(step);
+    if (turns == 0) {
+        alone(args->count, step);
+    } else if (index == turns && args->count > 0) {
+        step->fold = (struct kolo_folding){.ways = args->size,
+                                           .own = args->rank,
+                                           .out = whole(args, KOLO_BUFFER_RECV),
+                                           .mine = whole(args, KOLO_BUFFER_SEND),
+                                           .others = whole(args, KOLO_BUFFER_SCRATCH),
+                                           .stride = args->count};
+    } else if (index < turns) {
+        step->after = least(index + 1, flat_window(args));
+        step->from = kolo_plan_wrap(args->rank - distance, args->size);
+        step->in = whole(args, KOLO_BUFFER_SCRATCH);
+        step->in.offset =
+            args->count * (size_t)(step->from < args->rank ? step->from : step->from - 1);
+        step->to = sends ? kolo_plan_wrap(args->rank + distance, args->size) : -1;
+        if (sends)
+            step->out = whole(args, KOLO_BUFFER_SEND);
+    }
+}
+
+const char *kolo_fold_fits(const struct kolo_plan_args *args)
+{
+    return args->size > KOLO_FOLD_MAX ? "one rank cannot fold more than 4096 vectors at once"
+                                      : NULL;
+}
+
+const char *kolo_flat_fits(const struct kolo_plan_args *args)
+{
+    if (args->size > FLAT_RANKS)
+        return "each rank would receive whole vectors from more than 256 others";
+    if (args->size > 1 && args->count > FLAT_SCRATCH / ((size_t)args->size - 1))
+        return "the vectors of all ranks would take more than 4 Mi elements of scratch";
+    return NULL;
+}
+
+size_t kolo_flat_allreduce_scratch(const struct kolo_plan_args *args)
+{
+    return args->count * ((size_t)args->size - 1);
+}
+
+size_t kolo_flat_allreduce_nsteps(const struct kolo_plan_args *args)
+{
+    return (size_t)args->size;
+}
+
+size_t kolo_flat_allreduce_window(const struct kolo_plan_args *args)
+{
+    return flat_window(args);
+}
+
+void kolo_flat_allreduce_step(const struct kolo_plan_args *args, size_t index,
+                              struct kolo_step *step_out)
+{
+    flat_step(args, index, true, step_out);
+}
+
+size_t kolo_flat_reduce_scratch(const struct kolo_plan_args *args)
+{
+    return args->rank == args->root ? kolo_flat_allreduce_scratch(args) : 0;
+}
+
+size_t kolo_flat_reduce_nsteps(const struct kolo_plan_args *args)
+{
+    return args->rank == args->root ? (size_t)args->size : 1;
+}
+
+size_t kolo_flat_reduce_window(const struct kolo_plan_args *args)
+{
+    return args->rank == args->root ? flat_window(args) : 1;
+}
+
+void kolo_flat_reduce_step(const struct kolo_plan_args *args, size_t index,
+                           struct kolo_step *step_out)
+{
+    if (args->rank == args->root) {
+        flat_step(args, index, false, step_out);
+        return;
+    }
+    kolo_step_clear(step_out);
+    step_out->to = args->root;
+    step_out->out = whole(args, KOLO_BUFFER_SEND);
+}

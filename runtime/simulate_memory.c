@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory of the simulated ranks: how long buffers are, where slices lie in them when a call is
+// in place, the symbols in them, and whether a step may touch what it touches.
+//
+// What may be in flight when a step begins is taken from the plan's words alone (`after`), not from
+// how the simulation happens to go: all steps that need not be over count as in flight.
+#include "runtime/simulate_world.h"
+
+static const struct kolo_symbol unknown = {UINT64_MAX, UINT64_MAX}; /* is not followed */
+
+/* ---- symbols ---- */
+
+uint64_t kolo_sim_mix(uint64_t x)
+{
+    x ^= x >> 30;
+    x *= 0xbf58476d1ce4e5b9u;
+    x ^= x >> 27;
+    x *= 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+struct kolo_symbol kolo_sim_contribution(int rank, size_t offset)
+{
+    uint64_t random = kolo_sim_mix(kolo_sim_mix((uint64_t)rank + 0x9e3779b97f4a7c15u) + offset) | 1;
+    return (struct kolo_symbol){random, kolo_sim_mix(random)};
+}
+
+struct kolo_symbol kolo_sim_combine(struct kolo_symbol a, struct kolo_symbol b)
+{
+    if (a.sum == unknown.sum || b.sum == unknown.sum)
+        return unknown;
+    return (struct kolo_symbol){a.sum + b.sum,
+                                kolo_sim_mix(a.order * 3 + kolo_sim_mix(b.order * 5 + 1))};
+}
+
+struct kolo_symbol kolo_sim_finished(struct kolo_symbol a)
+{
+    if (a.sum == unknown.sum)
+        return unknown;
+    return (struct kolo_symbol){kolo_sim_mix(a.sum ^ 0x5851f42d4c957f2du),
+                                kolo_sim_mix(a.order + 7)};
+}
+
+/* ---- buffers ---- */
+
+bool kolo_sim_has_send(enum kolo_collective collective, const struct kolo_plan_args *args)
+{
+    bool is_rooted =
+        collective == KOLO_COLLECTIVE_BROADCAST || collective == KOLO_COLLECTIVE_SCATTER;
+    return !is_rooted || args->rank == args->root;
+}
+
+bool kolo_sim_has_recv(enum kolo_collective collective, const struct kolo_plan_args *args)
+{
+    bool is_rooted = collective == KOLO_COLLECTIVE_REDUCE || collective == KOLO_COLLECTIVE_GATHER;
+    return !is_rooted || args->rank == args->root;
+}
+
+/** The end of the last block. */
+static size_t extent(const size_t *counts, const size_t *displs, const struct kolo_plan_args *args)
+{
+    size_t most = 0;
+    if (counts == NULL)
+        return args->count * (size_t)args->size;
+    for (int rank = 0; rank < args->size; rank++)
+        if (displs[rank] + counts[rank] > most)
+            most = displs[rank] + counts[rank];
+    return most;
+}
+
+void kolo_sim_measure(const struct kolo_world *world, struct kolo_actor *actor)
+{
+    const struct kolo_plan_args *args = &actor->args;
+    enum kolo_collective collective = world->what->plan->collective;
+    size_t block = kolo_plan_block(args, args->rank),
+           all = extent(args->counts, args->displs, args);
+    switch (collective) {
+    case KOLO_COLLECTIVE_ALLGATHER:
+    case KOLO_COLLECTIVE_GATHER:
+        actor->send_count = block;
+        actor->recv_count = all;
+        break;
+    case KOLO_COLLECTIVE_REDUCE_SCATTER:
+    case KOLO_COLLECTIVE_SCATTER:
+        actor->send_count = all;
+        actor->recv_count = block;
+        break;
+    case KOLO_COLLECTIVE_ALLTOALL:
+        actor->send_count = extent(args->send_counts, args->send_displs, args);
+        actor->recv_count = all;
+        break;
+    case KOLO_COLLECTIVE_ALLREDUCE:
+    case KOLO_COLLECTIVE_REDUCE:
+    case KOLO_COLLECTIVE_BROADCAST:
+        actor->send_count = actor->recv_count = args->count;
+        break;
+    case KOLO_COLLECTIVE_BARRIER:
+    case KOLO_COLLECTIVES:
+        break;
+    }
+    if (!kolo_sim_has_send(collective, args))
+        actor->send_count = 0;
+    if (!kolo_sim_has_recv(collective, args))
+        actor->recv_count = 0;
+}
+
+/** The collectives whose SEND, in place, is a part of RECV; for the others RECV is a part of SEND.
+ */
+static bool send_lies_in_recv(enum kolo_collective collective)
+{
+    return collective != KOLO_COLLECTIVE_REDUCE_SCATTER && collective != KOLO_COLLECTIVE_SCATTER;
+}
+
+/** How far into the larger buffer the smaller one begins, in place. */
+static size_t overlay(const struct kolo_actor *actor, enum kolo_collective collective)
+{
+    bool is_blocks =
+        collective == KOLO_COLLECTIVE_ALLGATHER || collective == KOLO_COLLECTIVE_GATHER ||
+        collective == KOLO_COLLECTIVE_REDUCE_SCATTER || collective == KOLO_COLLECTIVE_SCATTER;
+    return is_blocks ? kolo_plan_block_offset(&actor->args, actor->args.rank) : 0;
+}
+
+void kolo_sim_lay_in_place(const struct kolo_world *world, struct kolo_actor *actor)
+{
+    enum kolo_collective collective = world->what->plan->collective;
+    size_t first = overlay(actor, collective);
+    if (!actor->args.in_place)
+        return;
+    for (size_t i = 0; i < actor->recv_count; i++) {
+        size_t in_send = send_lies_in_recv(collective) ? i - first : i + first;
+        if ((send_lies_in_recv(collective) && i < first) || in_send >= actor->send_count ||
+            world->sample_of[i] == UINT32_MAX)
+            continue;
+        actor->recv[world->sample_of[i]] = kolo_sim_contribution(actor->args.rank, in_send);
+    }
+}
+
+struct kolo_place kolo_sim_place(const struct kolo_world *world, const struct kolo_actor *actor,
+                                 const struct kolo_slice *slice)
+{
+    struct kolo_place place = {(enum kolo_sim_memory)slice->buffer, slice->offset, slice->count};
+    enum kolo_collective collective = world->what->plan->collective;
+    if (slice->count == 0 || !actor->args.in_place || slice->buffer == KOLO_BUFFER_SCRATCH)
+        return place;
+    bool in_recv = send_lies_in_recv(collective);
+    if (in_recv && slice->buffer == KOLO_BUFFER_SEND)
+        place = (struct kolo_place){MEMORY_RECV, slice->offset + overlay(actor, collective),
+                                    slice->count};
+    if (!in_recv && slice->buffer == KOLO_BUFFER_RECV)
+        place = (struct kolo_place){MEMORY_SEND, slice->offset + overlay(actor, collective),
+                                    slice->count};
+    return place;
+}
+
+struct kolo_symbol *kolo_sim_cell(const struct kolo_world *world, const struct kolo_actor *actor,
+                                  enum kolo_sim_memory memory, size_t offset)
+{
+    if (memory == MEMORY_SCRATCH)
+        return &actor->scratch[offset];
+    if (memory == MEMORY_SEND) {
+        size_t first = overlay(actor, world->what->plan->collective);
+        bool is_recv = actor->args.in_place && !send_lies_in_recv(world->what->plan->collective);
+        if (!is_recv || offset < first || offset - first >= actor->recv_count)
+            return NULL;
+        offset -= first;
+    }
+    uint32_t sample = world->sample_of[offset];
+    return sample == UINT32_MAX ? NULL : &actor->recv[sample];
+}
+
+struct kolo_symbol kolo_sim_load(const struct kolo_world *world, const struct kolo_actor *actor,
+                                 enum kolo_sim_memory memory, size_t offset)
+{
+    struct kolo_symbol *at = kolo_sim_cell(world, actor, memory, offset);
+    if (at != NULL)
+        return *at;
+    return memory == MEMORY_SEND ? kolo_sim_contribution(actor->args.rank, offset) : unknown;
+}
+
+/* ---- may a step touch what it touches? ---- */
+
+static size_t buffer_count(const struct kolo_actor *actor, enum kolo_buffer buffer)
+{
+    switch (buffer) {
+    case KOLO_BUFFER_SEND:
+        return actor->send_count;
+    case KOLO_BUFFER_RECV:
+        return actor->recv_count;
+    case KOLO_BUFFER_SCRATCH:
+        return actor->scratch_count;
+    case KOLO_BUFFERS:
+        break;
+    }
+    return 0;
+}
+
+static bool overlap(struct kolo_place a, struct kolo_place b)
+{
+    return a.memory == b.memory && a.count > 0 && b.count > 0 && a.offset < b.offset + b.count &&
+           b.offset < a.offset + a.count;
+}
+
+/** Nothing that is being received may be read or written, nothing that is being sent or is an
+ * operand of what comes may be written. */
+static kolo_status check_flights(const struct kolo_actor *actor, struct kolo_place place,
+                                 bool is_written, const char *what)
+{
+    for (size_t i = actor->certain; place.count > 0 && i < actor->next; i++) {
+        const struct kolo_sim_flight *flight = &actor->flights[i % actor->window];
+        if (overlap(place, flight->in))
+            return OBJECT(actor, "%s [%zu, +%zu), which step %zu is still receiving", what,
+                          place.offset, place.count, i);
+        if (is_written && (overlap(place, flight->out) || overlap(place, flight->local)))
+            return OBJECT(actor, "%s [%zu, +%zu), which step %zu is still reading", what,
+                          place.offset, place.count, i);
+    }
+    return KOLO_OK;
+}
+
+static kolo_status check_read(const struct kolo_world *world, const struct kolo_actor *actor,
+                              const struct kolo_slice *slice, const char *what)
+{
+    size_t size = buffer_count(actor, slice->buffer);
+    if (slice->count == 0)
+        return KOLO_OK;
+    if (slice->offset > size || slice->count > size - slice->offset)
+        return OBJECT(actor, "%s [%zu, +%zu) leaves buffer %d of %zu", what, slice->offset,
+                      slice->count, (int)slice->buffer, size);
+    return check_flights(actor, kolo_sim_place(world, actor, slice), false, what);
+}
+
+static kolo_status check_written(const struct kolo_world *world, const struct kolo_actor *actor,
+                                 const struct kolo_slice *slice, const char *what)
+{
+    if (slice->count == 0)
+        return KOLO_OK;
+    struct kolo_place place = kolo_sim_place(world, actor, slice);
+    kolo_status status = check_read(world, actor, slice, what);
+    if (status != KOLO_OK)
+        return status;
+    if (slice->buffer == KOLO_BUFFER_SEND)
+        return OBJECT(actor, "%s writes the user's SEND", what);
+    return check_flights(actor, place, true, what);
+}
+
+static kolo_status check_peers(const struct kolo_actor *actor, const struct kolo_step *step)
+{
+    if (step->to < -1 || step->to >= actor->args.size || step->to == actor->args.rank)
+        return OBJECT(actor, "sends to rank %d", step->to);
+    if (step->from < -1 || step->from >= actor->args.size || step->from == actor->args.rank)
+        return OBJECT(actor, "receives from rank %d", step->from);
+    if (step->after < 1 || step->after > actor->window || actor->window > KOLO_WINDOW_MAX)
+        return OBJECT(actor, "follows %zu steps in a window of %zu", step->after, actor->window);
+    return KOLO_OK;
+}
+
+static kolo_status check_fold(const struct kolo_world *world, const struct kolo_actor *actor,
+                              const struct kolo_folding *fold)
+{
+    kolo_status status = KOLO_OK;
+    if (fold->ways == 0)
+        return KOLO_OK;
+    KOLO_TRY(check_written(world, actor, &fold->out, "fold"));
+    KOLO_TRY(check_read(world, actor, &fold->mine, "fold"));
+    struct kolo_place out = kolo_sim_place(world, actor, &fold->out);
+    struct kolo_place mine = kolo_sim_place(world, actor, &fold->mine);
+    if (fold->own < 0 || fold->own >= fold->ways || mine.count != out.count ||
+        (overlap(mine, out) && mine.offset != out.offset))
+        return OBJECT(actor, "folds %zu elements of operand %d onto %zu", mine.count, fold->own,
+                      out.count);
+    for (int way = 0; way + 1 < fold->ways; way++) {
+        struct kolo_slice slice = fold->others;
+        slice.offset += (size_t)way * fold->stride;
+        KOLO_TRY(check_read(world, actor, &slice, "fold"));
+        if (slice.count != out.count || overlap(kolo_sim_place(world, actor, &slice), out))
+            return OBJECT(actor, "folds %zu elements onto %zu", slice.count, out.count);
+    }
+out:
+    return status;
+}
+
+kolo_status kolo_sim_check_step(const struct kolo_world *world, const struct kolo_actor *actor,
+                                const struct kolo_step *step)
+{
+    kolo_status status;
+    KOLO_TRY(check_peers(actor, step));
+    KOLO_TRY(check_read(world, actor, &step->copy_from, "copy"));
+    KOLO_TRY(check_written(world, actor, &step->copy_to, "copy"));
+    KOLO_TRY(check_fold(world, actor, &step->fold));
+    KOLO_TRY(check_written(world, actor, &step->finish, "finish"));
+    KOLO_TRY(check_read(world, actor, &step->out, "send"));
+    KOLO_TRY(check_written(world, actor, &step->in, "receive"));
+    KOLO_TRY(check_read(world, actor, &step->local, "operand"));
+    struct kolo_place in = kolo_sim_place(world, actor, &step->in);
+    struct kolo_place out = kolo_sim_place(world, actor, &step->out);
+    struct kolo_place local = kolo_sim_place(world, actor, &step->local);
+    struct kolo_place from = kolo_sim_place(world, actor, &step->copy_from);
+    struct kolo_place to = kolo_sim_place(world, actor, &step->copy_to);
+    if (step->to >= 0 && step->from >= 0 && overlap(in, out))
+        return OBJECT(actor, "writes [%zu, +%zu) while it is being sent", in.offset, in.count);
+    if (from.count != to.count || (overlap(from, to) && from.offset != to.offset))
+        return OBJECT(actor, "copies %zu elements onto %zu that overlap", from.count, to.count);
+    if (step->reduces &&
+        (local.count != in.count || (overlap(local, in) && local.offset != in.offset)))
+        return OBJECT(actor, "operand of %zu elements for %zu", local.count, in.count);
+out:
+    return status;
+}

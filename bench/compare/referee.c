@@ -37,6 +37,7 @@ enum {
     SIDES_MAX = 12,
     SIZES_MAX = 64,
     STARTS_MAX = 4,
+    HOPELESS = 10,
     START_TURNS = 5,
     LEAVE_MS = 2000,
     NAME_MAX_ = 40
@@ -66,7 +67,8 @@ struct contestant {
 struct entry {
     struct contestant *side;
     enum memory memory;
-    uint64_t calls; /* 0: out of this point */
+    uint64_t calls;   /* 0: out of this point */
+    int64_t trial_ns; /* one operation, at first sight */
 };
 
 struct referee {
@@ -346,6 +348,7 @@ static void try_entry(const struct referee *referee, const struct point *point, 
     entry->calls = 1;
     for (int trial = 0; trial < 2; trial++) {
         int64_t each = slowest_ns(entry->side->gate) / (int64_t)command.calls + 1;
+        entry->trial_ns = each;
         int64_t calls = referee->batch_ns / (trial == 0 ? 10 * each : each);
         if (calls <= (int64_t)command.calls)
             break;
@@ -360,6 +363,12 @@ static void try_entry(const struct referee *referee, const struct point *point, 
             return;
         }
     }
+}
+
+static void print_sample(const struct point *point, const struct entry *entry, int round, double us)
+{
+    printf("sample\t%s\t%zu\t%s\t%s\t%d\t%.3f\n", collective_names[point->collective], point->bytes,
+           entry->side->name, memory_names[entry->memory], round, us);
 }
 
 static void play_entry(const struct referee *referee, const struct point *point,
@@ -377,9 +386,24 @@ static void play_entry(const struct referee *referee, const struct point *point,
     }
     if (!is_pinned(entry->side))
         printf("note\t%s has threads that are not pinned\n", entry->side->name);
-    printf("sample\t%s\t%zu\t%s\t%s\t%d\t%.3f\n", collective_names[point->collective], point->bytes,
-           entry->side->name, memory_names[entry->memory], round,
-           (double)slowest_ns(entry->side->gate) / 1e3 / (double)command.calls);
+    print_sample(point, entry, round,
+                 (double)slowest_ns(entry->side->gate) / 1e3 / (double)command.calls);
+}
+
+/* Ends the part of sides that are many times slower than the fastest. */
+static void dismiss_hopeless(const struct point *point, struct entry *entries, int count)
+{
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < count; i++)
+        if (entries[i].calls && entries[i].trial_ns < least)
+            least = entries[i].trial_ns;
+    for (int i = 0; i < count; i++) {
+        struct entry *entry = &entries[i];
+        if (!entry->calls || entry->trial_ns / HOPELESS < least || entry->calls > 1)
+            continue;
+        entry->calls = 0;
+        print_sample(point, entry, 0, (double)entry->trial_ns / 1e3);
+    }
 }
 
 static void forget_buffers(const struct referee *referee, struct point *point)
@@ -389,7 +413,7 @@ static void forget_buffers(const struct referee *referee, struct point *point)
         struct entry *entry = &point->entries[i];
         struct command command = command_of(point, entry);
         command.forget = true;
-        if (entry->side->pid && entry->calls)
+        if (entry->side->pid && entry->trial_ns)
             (void)turn(referee, entry->side, &command, why, sizeof why);
     }
 }
@@ -399,6 +423,7 @@ static void measure(const struct referee *referee, struct point *point, int64_t 
     int count = point->entries_count;
     for (int i = 0; i < count; i++)
         try_entry(referee, point, &point->entries[i]);
+    dismiss_hopeless(point, point->entries, count);
     for (int round = 0; round < referee->rounds; round++) {
         if (round > 0 && now_ns() > until_ns)
             break;

@@ -18,7 +18,7 @@ struct style {
 
 static const struct style styles[] = {
     {"bound", true, "limit, kolo_alloc", "#9a9a9a", "2 3", 1.6},
-    {"bound", false, "limit, user memory", "#c4a878", "2 3", 1.6},
+    {"bound", false, "limit, user memory or TCP", "#c4a878", "2 3", 1.6},
     {"gloo", false, "Gloo", "#8c5fb0", "", 1.6},
     {"mpich", false, "MPICH", "#2f8f5b", "", 1.6},
     {"mpich-yield", false, "MPICH, yielding", "#2f8f5b", "5 3", 1.3},

@@ -166,6 +166,13 @@ const struct time *best_peer(const struct point *point, bool tuned)
     return best;
 }
 
+/* Over shared memory there is one for each kind of memory. */
+static const struct time *limit_of(const struct point *point, const struct time *kolo)
+{
+    bool shared = strcmp(point->channel, "shm") == 0;
+    return find_time(point, "bound", shared && kolo->own);
+}
+
 static double ratio(const struct time *time, const struct time *to)
 {
     return time && to && time->us > 0 && to->us > 0 ? time->us / to->us : 0;
@@ -176,20 +183,32 @@ static bool is_allreduce(const struct point *point)
     return strcmp(point->collective, "allreduce") == 0;
 }
 
+/* Do kolo and the peers each use the congestion control that they use as installed? */
+static bool is_mixed(const struct report *report)
+{
+    for (int i = 0; i < report->metas_count; i++)
+        if (strcmp(report->metas[i][0], "congestion") == 0)
+            return strncmp(report->metas[i][1], "system", strlen("system")) == 0;
+    return false;
+}
+
 /* The targets: P against the best peer as installed, T against the best one tuned (from 1 MiB), L
- * against the limit (from 1 MiB). */
-static void misses(const struct point *point, const struct time *kolo, char text[WORD])
+ * against the limit (from 1 MiB), S over TCP with the system's congestion control (from 1 MiB). */
+static void misses(const struct report *report, const struct point *point, const struct time *kolo,
+                   char text[WORD])
 {
     bool large = point->bytes >= TUNED_FROM, tcp = strcmp(point->channel, "tcp") == 0;
     double installed = ratio(kolo, best_peer(point, false));
     double tuned = ratio(kolo, best_peer(point, true));
-    double limit = ratio(kolo, find_time(point, "bound", kolo->own));
+    double limit = ratio(kolo, limit_of(point, kolo));
     double most_tuned = tcp ? 1.0 : kolo->own ? 0.25 : 0.75;
     size_t length = 0;
     if (kolo->failed[0])
         text[length++] = '!';
     if (installed > (is_allreduce(point) ? 1.0 : 1.1))
         text[length++] = 'P';
+    if (large && is_allreduce(point) && tcp && is_mixed(report) && installed > 0.6)
+        text[length++] = 'S';
     if (large && is_allreduce(point) && tuned > most_tuned)
         text[length++] = 'T';
     if (large && limit > 1 / 0.85)
@@ -225,13 +244,14 @@ static void print_ratio(double value)
         printf(" %6s", "-");
 }
 
-static void print_row(const struct point *point, const struct time *kolo)
+static void print_row(const struct report *report, const struct point *point,
+                      const struct time *kolo)
 {
     char size[WORD], missed[WORD];
     const struct time *installed = best_peer(point, false);
     const struct time *tuned = point->bytes >= TUNED_FROM ? best_peer(point, true) : NULL;
-    const struct time *limit = find_time(point, "bound", kolo->own);
-    misses(point, kolo, missed);
+    const struct time *limit = limit_of(point, kolo);
+    misses(report, point, kolo, missed);
     printf("%-4s %2d  %-14s %8s  %-4s", point->channel, point->nranks, point->collective,
            size_text(point->bytes, size), kolo->own ? "kolo" : "user");
     print_us(kolo, 10);
@@ -278,7 +298,8 @@ static void print_table(const struct report *report)
         "\nMicroseconds of one operation; ratios are kolo's time / the other's. Best: fastest peer "
         "as installed;\nbest tuned: fastest of all peers, from 1 MiB. Size: the whole vector. Last "
         "column, targets missed:\nP peer (1.0, other collectives 1.1), T tuned peer (allreduce "
-        "from 1 MiB: shm 0.25 with kolo_alloc,\n0.75 with user memory; tcp 1.0), L limit (1.18 "
+        "from 1 MiB: shm 0.25 with kolo_alloc,\n0.75 with user memory; tcp 1.0), S allreduce over "
+        "tcp as the system has it (0.6 from 1 MiB),\nL limit (1.18 "
         "from 1 MiB), ! failed.\n\n");
     printf("%-4s %2s  %-14s %8s  %-4s %10s %10s %-8s %6s %10s %6s %10s %6s  %s\n", "", "np",
            "collective", "size", "mem", "kolo", "best", "", "ratio", "best tuned", "ratio", "limit",
@@ -287,8 +308,8 @@ static void print_table(const struct report *report)
         int at = 0;
         const struct time *kolo;
         while ((kolo = next_kolo(&report->points[i], &at)) != NULL) {
-            print_row(&report->points[i], kolo);
-            misses(&report->points[i], kolo, missed);
+            print_row(report, &report->points[i], kolo);
+            misses(report, &report->points[i], kolo, missed);
             rows++;
             met += missed[0] == 0;
         }
@@ -324,13 +345,14 @@ static void put_number(FILE *out, const char *name, double value, int digits)
         fprintf(out, ", \"%s\": null", name);
 }
 
-static void put_row(FILE *out, const struct point *point, const struct time *kolo)
+static void put_row(FILE *out, const struct report *report, const struct point *point,
+                    const struct time *kolo)
 {
     const struct time *installed = best_peer(point, false), *tuned = best_peer(point, true);
-    const struct time *limit = find_time(point, "bound", kolo->own);
+    const struct time *limit = limit_of(point, kolo);
     const char *comma = "";
     char missed[WORD];
-    misses(point, kolo, missed);
+    misses(report, point, kolo, missed);
     fprintf(out,
             "{\"collective\": \"%s\", \"channel\": \"%s\", \"np\": %d, \"bytes\": %zu, "
             "\"memory\": \"%s\"",
@@ -374,7 +396,7 @@ static int put_json(const struct report *report, FILE *out)
         const struct time *kolo;
         while ((kolo = next_kolo(&report->points[i], &at)) != NULL) {
             fprintf(out, "%s", comma);
-            put_row(out, &report->points[i], kolo);
+            put_row(out, report, &report->points[i], kolo);
             comma = ",\n";
         }
     }

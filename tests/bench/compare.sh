@@ -27,8 +27,8 @@ grep -q '"kolo_us": null' "$work/rows.json" && wrong "a row without kolo's time:
 grep -q '</svg>' "$work/rows.svg" || wrong "no picture"
 
 # The referee alone, with players that misbehave; the bound is the one that behaves.
-referee() { timeout 60 "$build/compare/referee" --dir "$work" --np 2 --collectives allreduce --sizes 4096 --rounds 2 \
-    --batch-us 100 --seconds 30 --turn-timeout-s 1 "$@"; }
+referee() { timeout 80 "$build/compare/referee" --dir "$work" --np 2 --collectives allreduce --sizes 4096 --rounds 2 \
+    --batch-us 100 --seconds 50 --turn-timeout-s 3 "$@"; }
 good="for r in 0 1; do $build/compare/bound --gate $work/good.gate --rank \$r --ranks 2 --meet $work/good & done; wait"
 odd() { printf '%s' "${good//good/$1}"; }
 referee --side "good:both:0:$good" --side "hung:own:0:$(odd hung | sed 's/; wait/; kill -STOP %1; wait/')" \

@@ -38,6 +38,7 @@ enum {
     SIZES_MAX = 64,
     STARTS_MAX = 4,
     HOPELESS = 10,
+    TRIAL_SHARE = 10,
     START_TURNS = 5,
     LEAVE_MS = 2000,
     NAME_MAX_ = 40
@@ -345,24 +346,18 @@ static void try_entry(const struct referee *referee, const struct point *point, 
         printf("absent\t%s\t%s\n", collective_names[point->collective], entry->side->name);
         return;
     }
-    entry->calls = 1;
-    for (int trial = 0; trial < 2; trial++) {
-        int64_t each = slowest_ns(entry->side->gate) / (int64_t)command.calls + 1;
-        entry->trial_ns = each;
-        int64_t calls = referee->batch_ns / (trial == 0 ? 10 * each : each);
-        if (calls <= (int64_t)command.calls)
-            break;
+    entry->trial_ns = slowest_ns(entry->side->gate);
+    if (entry->trial_ns < referee->batch_ns / TRIAL_SHARE) {
         command.check = false;
-        command.calls = (uint64_t)calls;
         command.warm = 1;
-        entry->calls = command.calls;
-        if (trial == 1)
-            break;
+        command.calls = (uint64_t)(referee->batch_ns / TRIAL_SHARE / (entry->trial_ns + 1)) + 1;
         if (turn(referee, entry->side, &command, why, sizeof why) != 0) {
             fail(referee, point, entry, why);
             return;
         }
+        entry->trial_ns = slowest_ns(entry->side->gate) / (int64_t)command.calls + 1;
     }
+    entry->calls = 1 + (uint64_t)(referee->batch_ns / entry->trial_ns);
 }
 
 static void print_sample(const struct point *point, const struct entry *entry, int round, double us)
@@ -391,7 +386,8 @@ static void play_entry(const struct referee *referee, const struct point *point,
 }
 
 /* Ends the part of sides that are many times slower than the fastest. */
-static void dismiss_hopeless(const struct point *point, struct entry *entries, int count)
+static void dismiss_hopeless(const struct referee *referee, const struct point *point,
+                             struct entry *entries, int count)
 {
     int64_t least = INT64_MAX;
     for (int i = 0; i < count; i++)
@@ -399,7 +395,8 @@ static void dismiss_hopeless(const struct point *point, struct entry *entries, i
             least = entries[i].trial_ns;
     for (int i = 0; i < count; i++) {
         struct entry *entry = &entries[i];
-        if (!entry->calls || entry->trial_ns / HOPELESS < least || entry->calls > 1)
+        if (!entry->calls || entry->trial_ns / HOPELESS < least ||
+            entry->trial_ns < referee->batch_ns)
             continue;
         entry->calls = 0;
         print_sample(point, entry, 0, (double)entry->trial_ns / 1e3);
@@ -423,7 +420,7 @@ static void measure(const struct referee *referee, struct point *point, int64_t 
     int count = point->entries_count;
     for (int i = 0; i < count; i++)
         try_entry(referee, point, &point->entries[i]);
-    dismiss_hopeless(point, point->entries, count);
+    dismiss_hopeless(referee, point, point->entries, count);
     for (int round = 0; round < referee->rounds; round++) {
         if (round > 0 && now_ns() > until_ns)
             break;

@@ -41,7 +41,7 @@ enum kolo_call_kind {
         KOLO_CALLS
 };
 
-enum { KOLO_WORDS_MAX = 192, KOLO_NAME_SHOWN_MAX = 64 };
+enum { KOLO_WORDS_MAX = 256, KOLO_NAME_SHOWN_MAX = 64 };
 
 struct kolo_call {
     enum kolo_call_kind kind;

@@ -31,44 +31,102 @@ static void free_scratch(struct kolo_comm *comm)
     comm->scratch_in_heap = false;
 }
 
-kolo_status kolo_comm_create(struct kolo_engine *engine, uint32_t number, int rank, int size,
-                             int *ranks, struct kolo_comm **comm_out)
+kolo_status kolo_comm_create(struct kolo_engine *engine, int size, struct kolo_comm **comm_out)
 {
+    size_t n = (size_t)size;
     struct kolo_comm *comm = kolo_calloc(1, sizeof(*comm));
-    if (comm != NULL && size > 1)
-        comm->sent = kolo_calloc(2 * (size_t)size, sizeof(*comm->sent));
-    if (comm == NULL || (size > 1 && comm->sent == NULL)) {
-        kolo_free_memory(comm);
-        kolo_free_memory(ranks);
+    if (comm == NULL)
         return KOLO_ERR_NO_MEMORY;
-    }
-    comm->received = comm->sent != NULL ? comm->sent + size : NULL;
     comm->engine = engine;
+    comm->ranks = &comm->alone;
+    *comm_out = comm;
+    if (size == 1)
+        return KOLO_OK;
+    comm->sent = kolo_calloc(2 * n, sizeof(*comm->sent));
+    comm->ranks = kolo_calloc(n, sizeof(*comm->ranks));
+    if (comm->sent != NULL && comm->ranks != NULL)
+        return KOLO_OK;
+    kolo_comm_free(comm);
+    return KOLO_ERR_NO_MEMORY;
+}
+
+/** Gives back what a communicator of fewer members than were feared does not need. */
+static void fit(struct kolo_comm *comm)
+{
+    bool is_identity = true;
+    for (int rank = 0; rank < comm->size; rank++)
+        is_identity = is_identity && comm->ranks[rank] == rank;
+    if (comm->size == 1) {
+        kolo_free_memory(comm->sent);
+        comm->sent = NULL;
+        comm->alone = comm->ranks[0];
+    }
+    if ((is_identity || comm->size == 1) && comm->ranks != &comm->alone)
+        kolo_free_memory(comm->ranks);
+    if (is_identity)
+        comm->ranks = NULL;
+    else if (comm->size == 1)
+        comm->ranks = &comm->alone;
+}
+
+void kolo_comm_open(struct kolo_comm *comm, uint32_t number, int rank, int size)
+{
+    struct kolo_engine *engine = comm->engine;
     comm->number = number;
     comm->rank = rank;
     comm->size = size;
-    comm->ranks = ranks;
+    fit(comm);
+    comm->received = comm->sent != NULL ? comm->sent + size : NULL;
     comm->next = engine->comms;
     if (engine->comms != NULL)
         engine->comms->previous = comm;
     engine->comms = comm;
-    *comm_out = comm;
-    return KOLO_OK;
 }
 
 void kolo_comm_free(struct kolo_comm *comm)
 {
+    if (comm == NULL)
+        return;
+    struct kolo_engine *engine = comm->engine;
     if (comm->previous != NULL)
         comm->previous->next = comm->next;
-    else
-        comm->engine->comms = comm->next;
+    else if (engine->comms == comm)
+        engine->comms = comm->next;
     if (comm->next != NULL)
         comm->next->previous = comm->previous;
+    kolo_comm_is_idle(comm);
     free_scratch(comm);
     kolo_free_memory(comm->flights);
     kolo_free_memory(comm->sent);
-    kolo_free_memory(comm->ranks);
+    if (comm->ranks != &comm->alone)
+        kolo_free_memory(comm->ranks);
     kolo_free_memory(comm);
+}
+
+void kolo_comm_is_busy(struct kolo_comm *comm)
+{
+    struct kolo_engine *engine = comm->engine;
+    if (comm->is_busy)
+        return;
+    comm->is_busy = true;
+    comm->previous_busy = NULL;
+    comm->next_busy = engine->busy;
+    if (engine->busy != NULL)
+        engine->busy->previous_busy = comm;
+    engine->busy = comm;
+}
+
+void kolo_comm_is_idle(struct kolo_comm *comm)
+{
+    if (!comm->is_busy)
+        return;
+    comm->is_busy = false;
+    if (comm->previous_busy != NULL)
+        comm->previous_busy->next_busy = comm->next_busy;
+    else
+        comm->engine->busy = comm->next_busy;
+    if (comm->next_busy != NULL)
+        comm->next_busy->previous_busy = comm->previous_busy;
 }
 
 void kolo_comm_enter(struct kolo_comm *comm)
@@ -106,6 +164,14 @@ void kolo_comm_count_local(struct kolo_comm *comm)
         comm->local_size++;
         comm->local_rank += rank < comm->rank;
     }
+}
+
+const char *kolo_comm_words(const struct kolo_comm *comm, char text[KOLO_COMM_WORDS_MAX])
+{
+    text[0] = '\0';
+    if (comm->number != 0)
+        snprintf(text, KOLO_COMM_WORDS_MAX, " in communicator %u (%s)", comm->number, comm->origin);
+    return text;
 }
 
 const char *kolo_comm_rank_text(const struct kolo_comm *comm, int rank,

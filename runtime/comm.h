@@ -16,14 +16,10 @@
 #include "runtime/plan.h"
 
 /* The channels of a communicator on each link, after its number times KOLO_CHANNELS_PER_COMM. */
-enum {
-    KOLO_CHANNEL_COLLECTIVE = 0,
-    KOLO_CHANNEL_MESSAGE = 1,
-    KOLO_CHANNEL_CLOSING = 2,
-    KOLO_CHANNELS_PER_COMM = 4
-};
+enum { KOLO_CHANNEL_COLLECTIVE = 0, KOLO_CHANNEL_MESSAGE = 1, KOLO_CHANNEL_CLOSING = 2 };
 
 enum {
+    KOLO_COMM_WORDS_MAX = 80,
     KOLO_VERDICT_GRACE_MS = 300 /* how long a fallen link may wait for the store to say why */
 };
 
@@ -122,9 +118,14 @@ struct kolo_comm {
     uint32_t number;            /* 0: the world; the same on all members */
     int rank, size;
     int *ranks; /* member -> rank in the world; NULL: the same numbers */
+    int alone;  /* what ranks points to in a communicator of one */
     int local_rank, local_size;
+    char origin[40]; /* "split colour 1"; "" for the world */
     /* ---- */
-    struct kolo_comm *next, *previous; /* in engine->comms */
+    struct kolo_comm *next, *previous;           /* in engine->comms */
+    struct kolo_comm *next_busy, *previous_busy; /* in engine->busy, if is_busy */
+    bool is_busy;
+    struct kolo_comm *parent; /* it fails with it, until all members are known to have it */
     struct kolo_request_list collectives, messages;
     uint32_t sequence;         /* of the next collective */
     uint32_t *sent, *received; /* next sequence per member; NULL in a world of one */
@@ -152,12 +153,16 @@ static inline uint32_t kolo_comm_channel(const struct kolo_comm *comm, uint32_t 
 
 /* ---- comm.c ---- */
 
-/** A communicator of @p engine: member i is @p ranks[i] of the world (NULL: i); @p ranks is taken
- * in every case. What kolo_comm_free frees. Held: lock, unless the engine has not started. */
-kolo_status kolo_comm_create(struct kolo_engine *engine, uint32_t number, int rank, int size,
-                             int *ranks, struct kolo_comm **comm_out) KOLO_NODISCARD;
-/** Frees what the communicator has for itself. It has no requests any more. Held: lock, unless the
- * endpoint is closed. */
+/** Memory for a communicator of up to @p size members, which nobody else sees yet. What
+ * kolo_comm_free frees. */
+kolo_status kolo_comm_create(struct kolo_engine *engine, int size,
+                             struct kolo_comm **comm_out) KOLO_NODISCARD;
+/** From here on it is one of the engine's: @p size members, of which this rank is @p rank; the
+ * caller has put their ranks in the world in comm->ranks. Cannot fail. Held: lock, unless the
+ * engine has not started. */
+void kolo_comm_open(struct kolo_comm *comm, uint32_t number, int rank, int size);
+/** Frees what the communicator has for itself. It has no requests any more. Held: lock, if it was
+ * opened and the endpoint is open. NULL is fine. */
 void kolo_comm_free(struct kolo_comm *comm);
 void kolo_comm_enter(struct kolo_comm *comm);
 void kolo_comm_leave(struct kolo_comm *comm);
@@ -166,6 +171,11 @@ int kolo_comm_member(const struct kolo_comm *comm, int world);
 /** Finds the members on this host. Once there is a table of ranks. */
 void kolo_comm_count_local(struct kolo_comm *comm);
 const struct kolo_peer *kolo_comm_peer(const struct kolo_comm *comm, int rank);
+/** " in communicator 3 (split colour 1)", "" for the world. */
+const char *kolo_comm_words(const struct kolo_comm *comm, char text[KOLO_COMM_WORDS_MAX]);
+/** Something of it is on its way: the progressor shall look at it. Held: lock. */
+void kolo_comm_is_busy(struct kolo_comm *comm);
+void kolo_comm_is_idle(struct kolo_comm *comm);
 /** "rank 5 (host7, pid 812)", or "rank 5 (1 of communicator 3, host7, pid 812)". */
 const char *kolo_comm_rank_text(const struct kolo_comm *comm, int rank,
                                 char text[KOLO_RANK_TEXT_MAX]);
@@ -181,6 +191,8 @@ kolo_status kolo_comm_flights(struct kolo_comm *comm) KOLO_NODISCARD;
  * something more telling comes. */
 void kolo_comm_suspect(struct kolo_comm *comm, int peer, kolo_status status, int64_t grace_ms,
                        const char *format, ...) __attribute__((format(printf, 5, 6)));
+/** What members may have told of it before it was opened. */
+void kolo_comm_hear(struct kolo_comm *comm);
 /** Turns a ripe suspicion into the failure: ends all requests, tells the others. */
 void kolo_comm_settle(struct kolo_comm *comm);
 /** The first failure wins. @p tell: the store and the links do not know it yet. */

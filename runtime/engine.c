@@ -37,7 +37,11 @@ static bool turn(struct kolo_engine *engine)
     kolo_status status = kolo_endpoint_progress(engine->endpoint, &moved);
     if (status != KOLO_OK)
         fail_all(engine, status);
-    for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next) {
+    for (struct kolo_comm *comm = engine->busy, *next; comm != NULL; comm = next) {
+        next = comm->next_busy;
+        if (comm->collectives.first == NULL && comm->messages.first == NULL &&
+            comm->suspicion.status == KOLO_OK)
+            kolo_comm_is_idle(comm);
         kolo_requests_advance(comm);
         if (comm->suspicion.status != KOLO_OK)
             kolo_comm_settle(comm);

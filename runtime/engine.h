@@ -17,6 +17,7 @@
 
 struct kolo_comm;
 struct kolo_request;
+struct kolo_rumour;
 
 enum { KOLO_RANK_TEXT_MAX = 160 };
 
@@ -33,7 +34,10 @@ struct kolo_engine {
     char *transports, *memory_kinds, *left_out; /* for kolo_get_info; made when first asked */
     struct kolo_comm *world;
     /* ---- */
-    struct kolo_comm *comms; /* all, the world among them */
+    struct kolo_comm *comms;     /* all, the world among them */
+    struct kolo_comm *busy;      /* those with requests or a suspicion, and maybe more */
+    int creating;                /* calls that make communicators now */
+    struct kolo_rumour *rumours; /* failures of communicators that this rank does not have yet */
     pthread_mutex_t lock;
     pthread_mutex_t news_lock;  /* what waiters sleep on; taken after `lock` by who has news */
     pthread_cond_t changed;     /* a request or question ended, or the progressor's place is free */
@@ -60,6 +64,8 @@ kolo_status kolo_engine_create(struct kolo_engine **engine_out) KOLO_NODISCARD;
 kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadline);
 void kolo_engine_enter(struct kolo_engine *engine);
 void kolo_engine_leave(struct kolo_engine *engine);
+/** The communicator of that number; NULL: this rank has none. Held: lock. */
+struct kolo_comm *kolo_engine_comm(const struct kolo_engine *engine, uint32_t number);
 /** "rank 5 (host7, pid 812)", of a rank in the world. */
 const char *kolo_engine_rank_text(const struct kolo_engine *engine, int world,
                                   char text[KOLO_RANK_TEXT_MAX]);
@@ -82,6 +88,10 @@ void kolo_engine_stop_thread(struct kolo_engine *engine);
 /** The event tables that feed the failures of the engine's communicators. */
 void kolo_engine_events(struct kolo_engine *engine, struct kolo_endpoint_events *endpoint_out,
                         struct kolo_store_client_events *store_out);
+/** A call that makes communicators begins, and ends: meanwhile failures of unknown ones are kept,
+ * for a member may be faster than this rank. */
+void kolo_engine_creating(struct kolo_engine *engine);
+void kolo_engine_created(struct kolo_engine *engine);
 /** Fires what is due in all communicators and says when the next is. */
 void kolo_engine_timers(struct kolo_engine *engine, int64_t now_ns);
 

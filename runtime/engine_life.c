@@ -96,6 +96,14 @@ void kolo_engine_leave(struct kolo_engine *engine)
     pthread_mutex_unlock(&engine->lock);
 }
 
+struct kolo_comm *kolo_engine_comm(const struct kolo_engine *engine, uint32_t number)
+{
+    struct kolo_comm *comm = number == 0 ? engine->world : engine->comms;
+    while (comm != NULL && comm->number != number)
+        comm = comm->next;
+    return comm;
+}
+
 const char *kolo_engine_rank_text(const struct kolo_engine *engine, int world,
                                   char text[KOLO_RANK_TEXT_MAX])
 {

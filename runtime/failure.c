@@ -16,6 +16,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/alloc.h"
+#include "runtime/store_stall.h"
+
 /* Ranks that one request is asked for, of those it waits for. */
 enum { WAITS_MAX = 64 };
 
@@ -36,14 +39,7 @@ static void take_note(struct kolo_comm *comm, int peer, kolo_status status, int6
     suspicion->is_told = is_told;
     snprintf(suspicion->text, sizeof(suspicion->text), "%s", text);
     comm->engine->next_timer = kolo_deadline_min(comm->engine->next_timer, deadline);
-}
-
-/** What concerns the whole job concerns every communicator. */
-static void take_note_all(struct kolo_engine *engine, kolo_status status, bool is_told,
-                          const char *text)
-{
-    for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next)
-        take_note(comm, -1, status, 0, is_told, text);
+    kolo_comm_is_busy(comm);
 }
 
 void kolo_comm_suspect(struct kolo_comm *comm, int peer, kolo_status status, int64_t grace_ms,
@@ -57,18 +53,82 @@ void kolo_comm_suspect(struct kolo_comm *comm, int peer, kolo_status status, int
     take_note(comm, peer, status, grace_ms, false, text);
 }
 
+/* ---- rumours ---- */
+
+/** The failure of a communicator that a member has told before this rank had it. */
+struct kolo_rumour {
+    uint32_t number;
+    kolo_status status;
+    bool is_told;
+    char text[KOLO_DETAIL_MAX];
+    struct kolo_rumour *next;
+};
+
+void kolo_engine_creating(struct kolo_engine *engine)
+{
+    engine->creating++;
+}
+
+void kolo_engine_created(struct kolo_engine *engine)
+{
+    if (--engine->creating > 0)
+        return;
+    while (engine->rumours != NULL) {
+        struct kolo_rumour *rumour = engine->rumours;
+        engine->rumours = rumour->next;
+        kolo_free_memory(rumour);
+    }
+}
+
+/** Communicator @p number failed, says another. */
+static void heard(struct kolo_engine *engine, uint32_t number, kolo_status status, bool is_told,
+                  const char *text)
+{
+    struct kolo_comm *comm = kolo_engine_comm(engine, number);
+    if (comm != NULL) {
+        take_note(comm, -1, status, 0, is_told, text);
+        return;
+    }
+    if (engine->creating == 0)
+        return; /* one that this rank has given up */
+    struct kolo_rumour *rumour = kolo_calloc(1, sizeof(*rumour));
+    if (rumour == NULL)
+        return; /* its first call will find out by its deadline */
+    rumour->number = number;
+    rumour->status = status;
+    rumour->is_told = is_told;
+    snprintf(rumour->text, sizeof(rumour->text), "%s", text);
+    rumour->next = engine->rumours;
+    engine->rumours = rumour;
+}
+
+void kolo_comm_hear(struct kolo_comm *comm)
+{
+    for (const struct kolo_rumour *at = comm->engine->rumours; at != NULL; at = at->next)
+        if (at->number == comm->number)
+            take_note(comm, -1, at->status, 0, at->is_told, at->text);
+}
+
+/* ---- becoming a failure ---- */
+
 /** Tells the store what the running collective is, for comparison with the other ranks'. */
 static void report(struct kolo_comm *comm)
 {
     char words[KOLO_WORDS_MAX];
     struct kolo_request *request = comm->collectives.first;
+    uint8_t *members = NULL;
     comm->must_report = false;
     if (request == NULL || request->is_reported)
         return;
+    if (comm->ranks != NULL)
+        members = kolo_calloc(kolo_stall_bits_bytes(comm->engine->size), 1);
+    for (int rank = 0; members != NULL && rank < comm->size; rank++)
+        members[comm->ranks[rank] / 8] |= (uint8_t)(1u << (comm->ranks[rank] % 8));
     kolo_request_words(request, words, sizeof(words));
     request->is_reported = true;
     kolo_store_client_stalled(comm->engine->store, kolo_comm_channel(comm, KOLO_CHANNEL_COLLECTIVE),
-                              request->call.sequence, &request->desc, words);
+                              request->call.sequence, &request->desc, words, members);
+    kolo_free_memory(members);
 }
 
 /** When member @p rank left the job; 0: it did not. */
@@ -125,14 +185,18 @@ void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text
     failure->status = status;
     comm->suspicion.status = KOLO_OK;
     if (tell) {
-        kolo_store_client_abort(comm->engine->store, status, failure->text);
-        kolo_endpoint_abort(comm->engine->endpoint, status, failure->text);
+        kolo_store_client_abort(comm->engine->store, comm->number, status, failure->text);
+        kolo_endpoint_abort(comm->engine->endpoint, comm->ranks, comm->size, comm->number, status,
+                            failure->text);
     }
     for (int i = 0; i < 2; i++)
         while (lists[i]->first != NULL) {
             lists[i]->first->fell_with_comm = true;
             kolo_request_end(lists[i]->first, status);
         }
+    for (struct kolo_comm *child = comm->engine->comms; child != NULL; child = child->next)
+        if (child->parent == comm)
+            kolo_comm_fail(child, status, failure->text, true);
     kolo_engine_news(comm->engine);
     if (comm->engine->is_sleeping)
         kolo_endpoint_wake(comm->engine->endpoint);
@@ -159,7 +223,7 @@ static void say_mismatch(struct kolo_comm *comm, int peer, uint32_t kind,
 {
     struct kolo_call mine, theirs;
     char words[KOLO_WORDS_MAX], their_words[KOLO_WORDS_MAX];
-    char who[KOLO_RANK_TEXT_MAX], me[KOLO_RANK_TEXT_MAX];
+    char who[KOLO_RANK_TEXT_MAX], me[KOLO_RANK_TEXT_MAX], where[KOLO_COMM_WORDS_MAX];
     struct kolo_request *request = comm->collectives.first;
     kolo_call_unpack(expected, &mine);
     kolo_call_unpack(arrived, &theirs);
@@ -177,8 +241,9 @@ static void say_mismatch(struct kolo_comm *comm, int peer, uint32_t kind,
         comm->must_report = true;
     }
     kolo_comm_suspect(comm, -1, KOLO_ERR_MISMATCH, grace_ms,
-                      "%s called %s sequence %u, but %s called %s sequence %u%s",
-                      kolo_comm_rank_text(comm, comm->rank, me), words, mine.sequence,
+                      "%s called %s%s sequence %u, but %s called %s sequence %u%s",
+                      kolo_comm_rank_text(comm, comm->rank, me), words,
+                      kolo_comm_words(comm, where), mine.sequence,
                       kolo_comm_rank_text(comm, peer, who), their_words, theirs.sequence,
                       difference);
 }
@@ -188,11 +253,8 @@ static void say_mismatch(struct kolo_comm *comm, int peer, uint32_t kind,
 static struct kolo_comm *comm_of(const struct kolo_engine *engine, uint32_t channel,
                                  uint32_t *kind_out)
 {
-    struct kolo_comm *comm = engine->comms;
-    while (comm != NULL && comm->number != channel / KOLO_CHANNELS_PER_COMM)
-        comm = comm->next;
     *kind_out = channel % KOLO_CHANNELS_PER_COMM;
-    return comm;
+    return kolo_engine_comm(engine, channel / KOLO_CHANNELS_PER_COMM);
 }
 
 static void on_mismatch(void *context, int world, uint32_t channel,
@@ -223,10 +285,10 @@ static void on_early(void *context, int world, uint32_t channel, const struct ko
         say_mismatch(comm, kolo_comm_member(comm, world), kind, &request->desc, arrived);
 }
 
-static void on_aborted(void *context, int world, kolo_status why, const char *text)
+static void on_aborted(void *context, int world, uint32_t number, kolo_status why, const char *text)
 {
     (void)world;
-    take_note_all(context, why, false, text);
+    heard(context, number, why, false, text);
 }
 
 static void on_left(void *context, int world)
@@ -248,10 +310,17 @@ static void on_down(void *context, int world, kolo_status why, const char *text)
     }
 }
 
-static void on_store_failed(void *context, int rank, kolo_status why, const char *text)
+static void on_store_failed(void *context, int rank, uint32_t scope, kolo_status why,
+                            const char *text)
 {
-    (void)rank;
-    take_note_all(context, why, true, text);
+    struct kolo_engine *engine = context;
+    if (scope != KOLO_STORE_RANK && scope != KOLO_STORE_JOB) {
+        heard(engine, scope, why, true, text);
+        return;
+    }
+    for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next)
+        if (scope == KOLO_STORE_JOB || kolo_comm_member(comm, rank) >= 0)
+            take_note(comm, -1, why, 0, true, text);
 }
 
 static void on_store_left(void *context, int rank)
@@ -268,9 +337,10 @@ static void on_store_lost(void *context)
     if (!is_launched && engine->left_ns[0] != 0)
         return; /* rank 0 served it, and has left in peace */
     for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next)
-        kolo_comm_suspect(comm, -1, KOLO_ERR_PEER, KOLO_VERDICT_GRACE_MS,
-                          "the connection to the job's store was lost: %s ended",
-                          is_launched ? engine->settings.launcher : "rank 0, which serves it,");
+        if (is_launched || kolo_comm_member(comm, 0) >= 0)
+            kolo_comm_suspect(comm, -1, KOLO_ERR_PEER, KOLO_VERDICT_GRACE_MS,
+                              "the connection to the job's store was lost: %s ended",
+                              is_launched ? engine->settings.launcher : "rank 0, which serves it,");
 }
 
 /** Who asked may wait while another thread is the progressor. */
@@ -367,7 +437,7 @@ void kolo_engine_timers(struct kolo_engine *engine, int64_t now_ns)
 {
     bool is_tick = now_ns >= engine->next_tick, has_requests = false;
     engine->next_timer = KOLO_NEVER;
-    for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next) {
+    for (struct kolo_comm *comm = engine->busy; comm != NULL; comm = comm->next_busy) {
         if (comm->suspicion.status != KOLO_OK)
             engine->next_timer = kolo_deadline_min(engine->next_timer, comm->suspicion.deadline);
         if (comm->collectives.first != NULL || comm->messages.first != NULL) {

@@ -156,7 +156,10 @@ static kolo_status open_local(struct kolo_engine *engine, const struct kolo_secr
     engine->left_ns = kolo_calloc((size_t)engine->size, sizeof(*engine->left_ns));
     if (engine->left_ns == NULL)
         goto out;
-    KOLO_TRY(kolo_comm_create(engine, 0, engine->rank, engine->size, NULL, &engine->world));
+    KOLO_TRY(kolo_comm_create(engine, engine->size, &engine->world));
+    for (int rank = 0; rank < engine->size; rank++)
+        engine->world->ranks[rank] = rank;
+    kolo_comm_open(engine->world, 0, engine->rank, engine->size);
     KOLO_TRY(kolo_heap_create(&engine->heap));
     KOLO_TRY(open_endpoint(engine, secret, events));
 out:
@@ -182,7 +185,7 @@ kolo_status kolo_engine_join(struct kolo_engine *engine, const struct kolo_secre
     kolo_store_client_keepalive(engine->store, engine->settings.peer_timeout_ms);
     status = kolo_endpoint_set_peers(engine->endpoint, engine->peers);
     if (status != KOLO_OK) {
-        kolo_store_client_abort(engine->store, status, kolo_error_detail());
+        kolo_store_client_abort(engine->store, KOLO_STORE_JOB, status, kolo_error_detail());
         goto out;
     }
     kolo_comm_count_local(engine->world);

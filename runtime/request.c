@@ -4,6 +4,9 @@
 // affair.
 #include "runtime/comm.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "base/alloc.h"
 
 static void append(struct kolo_request_list *list, struct kolo_request *request)
@@ -42,7 +45,10 @@ static struct kolo_request_list *list_of(struct kolo_request *request)
 
 void kolo_request_words(const struct kolo_request *request, char *text, size_t capacity)
 {
+    char where[KOLO_COMM_WORDS_MAX];
     kolo_call_words(&request->call, text, capacity);
+    size_t used = strlen(text);
+    snprintf(text + used, capacity - used, "%s", kolo_comm_words(request->comm, where));
 }
 
 void kolo_request_end(struct kolo_request *request, kolo_status status)
@@ -125,6 +131,7 @@ void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
     request->comm = comm;
     request->status = KOLO_AGAIN;
     append(list_of(request), request);
+    kolo_comm_is_busy(comm);
     if (request->is_async)
         keep(engine, request);
     /* the first look at the timers comes with the first idle look at the clock, and sets the rest

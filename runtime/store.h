@@ -21,6 +21,12 @@ enum {
     KOLO_STORE_TEXT_MAX = 1024
 };
 
+/** What a failure ends: the communicator of that number, or one of these. */
+#define KOLO_STORE_RANK UINT32_MAX       /* every communicator that has the rank */
+#define KOLO_STORE_JOB (UINT32_MAX - 1u) /* all */
+/** How many channels each communicator has; its number is the channel's divided by this. */
+enum { KOLO_CHANNELS_PER_COMM = 4 };
+
 /* ---- server ---- */
 
 /** What the owner of a server wants to know; any may be NULL. From dispatch or from a call below.
@@ -32,9 +38,10 @@ struct kolo_store_server_events {
     /** The connection of @p rank ended without goodbye, and kolo_store_server_died was not called
      * for it before. */
     void (*lost)(void *context, int rank);
-    /** The job failed by a rank (it aborted, joined wrongly, or its connection was lost and no
-     * verdict came) or by what the server found (a mismatch, missing ranks: rank -1). Already on
-     * its way to all ranks. Not called for kolo_store_server_died and _abort. */
+    /** The job, or a communicator of it, failed by a rank (it aborted, joined wrongly, or its
+     * connection was lost and no verdict came) or by what the server found (a mismatch, missing
+     * ranks: rank -1). Already on its way to all ranks. Not called for kolo_store_server_died and
+     * _abort. */
     void (*aborted)(void *context, int rank, kolo_status why, const char *text);
     /** A line for the user: a stall warning that names the missing ranks. */
     void (*notice)(void *context, const char *text);
@@ -68,7 +75,8 @@ kolo_status kolo_store_server_listen(struct kolo_store_server *server,
  * every case. */
 kolo_status kolo_store_server_adopt(struct kolo_store_server *server, int fd) KOLO_NODISCARD;
 /** @p rank is dead and @p how says how ("killed by signal 9 (SIGKILL)", "exited with status 3"):
- * told to all ranks as ERR_PEER "rank 5 (host7, pid 812) killed by ...", the first one only. */
+ * told to all ranks as ERR_PEER "rank 5 (host7, pid 812) killed by ...", once. Before all ranks are
+ * there it fails the job, later the communicators that have the rank. */
 void kolo_store_server_died(struct kolo_store_server *server, int rank, const char *how);
 /** Fails the job on every rank. */
 void kolo_store_server_abort(struct kolo_store_server *server, kolo_status why, const char *text);
@@ -96,9 +104,10 @@ void kolo_store_thread_stop(struct kolo_store_thread *thread, kolo_deadline dead
 
 struct kolo_store_client_events {
     void *context;
-    /** The job failed: a rank died (ERR_PEER, @p rank), aborted, timed out or mismatched. @p text
-     * names it in full. */
-    void (*failed)(void *context, int rank, kolo_status why, const char *text);
+    /** Something failed: a rank died (ERR_PEER, @p rank), aborted, timed out or mismatched. @p
+     * scope is what ended by it: a communicator's number, KOLO_STORE_RANK or KOLO_STORE_JOB. @p
+     * text names it in full. */
+    void (*failed)(void *context, int rank, uint32_t scope, kolo_status why, const char *text);
     /** @p rank said goodbye. */
     void (*left)(void *context, int rank);
     /** The connection to the server fell. */
@@ -146,16 +155,19 @@ void kolo_store_client_add(struct kolo_store_client *client, const char *key, in
                            struct kolo_store_call *call);
 void kolo_store_client_cancel(struct kolo_store_client *client, struct kolo_store_call *call);
 
-/** This rank has been waiting in a call: @p desc is what it believes, @p words the same for people.
- * The server answers by `failed` (ERR_MISMATCH, both sides named) if another rank waits at the same
- * channel and sequence number with another description. */
+/** This rank has been waiting in a call: @p desc is what it believes, @p words the same for people;
+ * @p members has a bit for each rank that has to come (NULL: all of the world). The server answers
+ * by `failed` (ERR_MISMATCH, both sides named) if another rank waits at the same channel and
+ * sequence number with another description. */
 void kolo_store_client_stalled(struct kolo_store_client *client, uint32_t channel,
-                               uint32_t sequence, const struct kolo_desc *desc, const char *words);
+                               uint32_t sequence, const struct kolo_desc *desc, const char *words,
+                               const uint8_t *members);
 /** It goes on. */
 void kolo_store_client_resumed(struct kolo_store_client *client, uint32_t channel,
                                uint32_t sequence);
-/** Fails the job on every rank, with this text. */
-void kolo_store_client_abort(struct kolo_store_client *client, kolo_status why, const char *text);
+/** Fails @p scope (a communicator's number, or KOLO_STORE_JOB) on every rank, with this text. */
+void kolo_store_client_abort(struct kolo_store_client *client, uint32_t scope, kolo_status why,
+                             const char *text);
 /** The table of peers becomes the caller's (kolo_free_memory), for whoever still needs it when the
  * client is closed: an endpoint that drains. Just before the close. NULL gives NULL. */
 struct kolo_peer *kolo_store_client_take_peers(struct kolo_store_client *client);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owns a rank's end of the connection to the store. Must never block but in join and close, and
 // never call an event from anywhere but the poller's callback: a send that fails is noticed there
-// too, because a broken socket is always ready. The first failure stays: calls made after it, and
-// those that wait, end with it.
+// too, because a broken socket is always ready. The job's first failure stays: calls made after it,
+// and those that wait, end with it.
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "runtime/store_dial.h"
+#include "runtime/store_stall.h"
 #include "runtime/store_wire.h"
 
 enum {
@@ -30,8 +31,7 @@ struct kolo_store_client {
     int size;
     bool is_joining;
     bool is_lost;
-    kolo_status failed; /* OK: not */
-    int failed_rank;
+    kolo_status failed; /* the job; OK: it has not */
     char failed_text[KOLO_STORE_TEXT_MAX];
     struct kolo_store_call *calls;
     uint32_t last_id;
@@ -105,17 +105,21 @@ static kolo_status on_failed(struct kolo_store_client *client, struct kolo_reade
 {
     char text[KOLO_STORE_TEXT_MAX] = "";
     int32_t rank = kolo_read_i32(body);
+    uint32_t scope = kolo_read_u32(body);
     kolo_status why = kolo_status_from_wire(kolo_read_i32(body));
     kolo_read_text(body, text, sizeof text);
     kolo_status status = kolo_reader_finish(body, "FAILED");
     if (status != KOLO_OK || client->failed != KOLO_OK)
         return status;
-    client->failed = why;
-    client->failed_rank = rank;
-    memcpy(client->failed_text, text, sizeof text);
-    end_all_calls(client, why, text);
+    if (rank < -1 || rank >= client->size || (scope == KOLO_STORE_RANK && rank < 0))
+        return kolo_fail(KOLO_ERR_PROTOCOL, "the store says that rank %d failed", (int)rank);
+    if (scope == KOLO_STORE_JOB || client->is_joining) {
+        client->failed = why;
+        memcpy(client->failed_text, text, sizeof text);
+        end_all_calls(client, why, text);
+    }
     if (!client->is_joining && client->events.failed)
-        client->events.failed(client->events.context, rank, why, text);
+        client->events.failed(client->events.context, rank, scope, why, text);
     return KOLO_OK;
 }
 
@@ -507,19 +511,22 @@ static void cut_text(char text[KOLO_STORE_TEXT_MAX], const char *from)
 }
 
 void kolo_store_client_stalled(struct kolo_store_client *client, uint32_t channel,
-                               uint32_t sequence, const struct kolo_desc *desc, const char *words)
+                               uint32_t sequence, const struct kolo_desc *desc, const char *words,
+                               const uint8_t *members)
 {
+    size_t bytes = members ? kolo_stall_bits_bytes(client->size) : 0;
     char text[KOLO_STORE_TEXT_MAX];
     struct kolo_writer body = {0};
     if (client->is_lost || client->failed != KOLO_OK)
         return;
     cut_text(text, words);
     struct kolo_message *message =
-        kolo_message_create(KOLO_STORE_STALLED, 64 + KOLO_STORE_TEXT_MAX, &body);
+        kolo_message_create(KOLO_STORE_STALLED, 64 + KOLO_STORE_TEXT_MAX + bytes, &body);
     kolo_write_u32(&body, channel);
     kolo_write_u32(&body, sequence);
     kolo_write_bytes(&body, desc->bytes, sizeof desc->bytes);
     kolo_write_text(&body, text);
+    kolo_write_blob(&body, members, bytes);
     tell(client, message, &body);
 }
 
@@ -535,7 +542,8 @@ void kolo_store_client_resumed(struct kolo_store_client *client, uint32_t channe
     tell(client, message, &body);
 }
 
-void kolo_store_client_abort(struct kolo_store_client *client, kolo_status why, const char *text)
+void kolo_store_client_abort(struct kolo_store_client *client, uint32_t scope, kolo_status why,
+                             const char *text)
 {
     char cut[KOLO_STORE_TEXT_MAX];
     struct kolo_writer body = {0};
@@ -544,6 +552,7 @@ void kolo_store_client_abort(struct kolo_store_client *client, kolo_status why, 
     cut_text(cut, text);
     struct kolo_message *message =
         kolo_message_create(KOLO_STORE_ABORT, 16 + KOLO_STORE_TEXT_MAX, &body);
+    kolo_write_u32(&body, scope);
     kolo_write_i32(&body, why);
     kolo_write_text(&body, cut);
     tell(client, message, &body);

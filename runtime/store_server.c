@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the job's meeting place: who joined, the key-value table, the first failure, the comparison
+// Owns the job's meeting place: who joined, the key-value table, failures, the comparison
 // of stalls. Must never block, trust a message, or let one connection's trouble reach another one.
 //
 // A rank's life, moved by kolo_server_set_state alone:
@@ -9,9 +9,11 @@
 //      | died          +-----> LOST --verdict (died), or grace over--> DEAD
 //      +---------------+-------------------------------------------->  DEAD
 //
-// The first failure wins: its FAILED message is kept and sent to every rank, also to one that joins
-// later. A connection is dropped only by the poller's callback or by expire; a send that fails only
-// shuts the socket down, and the poller tells. So no list changes while it is walked.
+// What fails is the job (until all ranks are there, always), or the communicators that have a rank
+// that died, or one communicator. Of each the first failure wins and is sent to every rank; the
+// job's is kept for ranks that join later. A connection is dropped only by the poller's callback or
+// by expire; a send that fails only shuts the socket down, and the poller tells. So no list changes
+// while it is walked.
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
@@ -221,12 +223,12 @@ void kolo_store_server_died(struct kolo_store_server *server, int rank, const ch
     kolo_server_name(server, rank, name, sizeof name);
     snprintf(text, sizeof text, "%s %s", name, how);
     kolo_server_set_state(server, rank, MEMBER_DEAD);
-    kolo_server_fail(server, rank, KOLO_ERR_PEER, text, false);
+    kolo_server_fail(server, rank, KOLO_STORE_RANK, KOLO_ERR_PEER, text, false);
 }
 
 void kolo_store_server_abort(struct kolo_store_server *server, kolo_status why, const char *text)
 {
-    kolo_server_fail(server, -1, why, text, false);
+    kolo_server_fail(server, -1, KOLO_STORE_JOB, why, text, false);
 }
 
 static void expire_connections(struct kolo_store_server *server)
@@ -273,6 +275,7 @@ void kolo_store_server_destroy(struct kolo_store_server *server)
         kolo_free_memory(server->members[rank].peer);
     kolo_free_memory(server->members);
     kolo_message_drop(server->failed);
+    kolo_map_fini(&server->failed_comms);
     kolo_kv_destroy(server->kv);
     kolo_stalls_destroy(server->stalls);
     kolo_free_memory(server);

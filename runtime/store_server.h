@@ -8,6 +8,7 @@
 #include "runtime/store_kv.h"
 #include "runtime/store_stall.h"
 #include "runtime/store_wire.h"
+#include "transport/map.h"
 
 enum {
     HANDSHAKE_MS = 10000,    /* to prove the secret */
@@ -60,7 +61,8 @@ struct kolo_store_server {
     struct kolo_kv *kv;
     struct kolo_stalls *stalls;
     struct kolo_message *failed; /* FAILED, kept for ranks that join later */
-    bool has_failed;
+    bool has_failed;             /* the job, as a whole */
+    struct kolo_map failed_comms;
     int64_t first_join_ns;
     kolo_deadline start_by;
     kolo_deadline due; /* no deadline of ours comes before it */
@@ -86,8 +88,8 @@ void kolo_server_answer(struct kolo_store_connection *connection, uint32_t id, k
 void kolo_server_answer_wait(void *context, struct kolo_kv_owner *owner, uint32_t id,
                              const void *value, size_t bytes);
 void kolo_server_broadcast(struct kolo_store_server *server, struct kolo_message *message);
-/** Fails the job, the first time only. */
-void kolo_server_fail(struct kolo_store_server *server, int rank, kolo_status why,
+/** Fails @p scope, each the first time only, and nothing once the job has failed. */
+void kolo_server_fail(struct kolo_store_server *server, int rank, uint32_t scope, kolo_status why,
                       const char *words, bool tell_owner);
 /** Tells one connection why it cannot take part (NULL: no memory to say it), and lets it go. */
 void kolo_server_reject(struct kolo_store_connection *connection, struct kolo_message *message);

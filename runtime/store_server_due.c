@@ -61,7 +61,7 @@ static void warn_stall(void *context, const struct kolo_stall *stall)
         waited);
     for (int rank = 0; rank < server->config.size; rank++) {
         const struct kolo_store_member *member = &server->members[rank];
-        if (kolo_stall_has(stall, rank))
+        if (kolo_stall_has(stall, rank) || !kolo_stall_awaits(stall, rank))
             continue;
         missing++;
         if (words.left < ROOM_FOR_REST + KOLO_STORE_HOST_MAX)
@@ -86,7 +86,7 @@ static void expire_start(struct kolo_store_server *server)
                          sizeof waited);
     say_absent(server, &words);
     say(&words, " of %d did not start within %s", server->config.size, waited);
-    kolo_server_fail(server, -1, KOLO_ERR_TIMEOUT, text, true);
+    kolo_server_fail(server, -1, KOLO_STORE_JOB, KOLO_ERR_TIMEOUT, text, true);
 }
 
 static void expire_verdicts(struct kolo_store_server *server)
@@ -103,7 +103,7 @@ static void expire_verdicts(struct kolo_store_server *server)
         kolo_server_name(server, rank, name, sizeof name);
         snprintf(text, sizeof text, "%s lost its connection", name);
         kolo_server_set_state(server, rank, MEMBER_DEAD);
-        kolo_server_fail(server, rank, KOLO_ERR_PEER, text, true);
+        kolo_server_fail(server, rank, KOLO_STORE_RANK, KOLO_ERR_PEER, text, true);
     }
 }
 

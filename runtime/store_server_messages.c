@@ -78,7 +78,7 @@ static void start_world(struct kolo_store_server *server)
     struct kolo_message *message = NULL;
     kolo_status status = make_world(server, &message);
     if (status != KOLO_OK) {
-        kolo_server_fail(server, -1, status, kolo_error_detail(), true);
+        kolo_server_fail(server, -1, KOLO_STORE_JOB, status, kolo_error_detail(), true);
         return;
     }
     server->has_world = true;
@@ -224,7 +224,8 @@ static void fail_mismatch(struct kolo_store_server *server, const struct kolo_st
              "rank %d (%s) calls %.400s, sequence %u, but rank %d (%s) calls %.400s, sequence %u",
              low, server->members[low].host, low_words, (unsigned int)other->sequence, high,
              server->members[high].host, high_words, (unsigned int)other->sequence);
-    kolo_server_fail(server, -1, KOLO_ERR_MISMATCH, text, true);
+    kolo_server_fail(server, -1, other->channel / KOLO_CHANNELS_PER_COMM, KOLO_ERR_MISMATCH, text,
+                     true);
 }
 
 static kolo_status on_stalled(struct kolo_store_connection *connection, struct kolo_reader *body)
@@ -233,16 +234,21 @@ static kolo_status on_stalled(struct kolo_store_connection *connection, struct k
     char words[KOLO_STORE_TEXT_MAX] = "";
     struct kolo_desc desc;
     const struct kolo_stall *other = NULL;
+    size_t member_bytes = 0;
     uint32_t channel = kolo_read_u32(body);
     uint32_t sequence = kolo_read_u32(body);
     kolo_read_bytes(body, desc.bytes, sizeof desc.bytes);
     kolo_read_text(body, words, sizeof words);
+    const uint8_t *members = kolo_read_blob(body, &member_bytes);
     kolo_status status = kolo_reader_finish(body, "STALLED");
-    if (status != KOLO_OK || server->has_failed)
+    if (status != KOLO_OK || server->has_failed ||
+        kolo_map_get(&server->failed_comms, channel / KOLO_CHANNELS_PER_COMM) != NULL)
         return status;
+    if (member_bytes > 0 && member_bytes != kolo_stall_bits_bytes(server->config.size))
+        return kolo_fail(KOLO_ERR_PROTOCOL, "STALLED with %zu bytes of members", member_bytes);
     kolo_text_clean(words);
     status = kolo_stalls_report(server->stalls, connection->rank, channel, sequence, &desc, words,
-                                &other);
+                                member_bytes > 0 ? members : NULL, &other);
     if (status == KOLO_ERR_MISMATCH) {
         fail_mismatch(server, other, connection->rank, words);
         return KOLO_OK;
@@ -266,11 +272,14 @@ static kolo_status on_resumed(struct kolo_store_connection *connection, struct k
 static kolo_status on_abort(struct kolo_store_connection *connection, struct kolo_reader *body)
 {
     char text[KOLO_STORE_TEXT_MAX] = "";
+    uint32_t scope = kolo_read_u32(body);
     kolo_status why = kolo_status_from_wire(kolo_read_i32(body));
     kolo_read_text(body, text, sizeof text);
     kolo_status status = kolo_reader_finish(body, "ABORT");
+    if (status == KOLO_OK && scope == KOLO_STORE_RANK)
+        status = kolo_fail(KOLO_ERR_PROTOCOL, "ABORT of a rank");
     if (status == KOLO_OK)
-        kolo_server_fail(connection->server, connection->rank, why, text, true);
+        kolo_server_fail(connection->server, connection->rank, scope, why, text, true);
     return status;
 }
 

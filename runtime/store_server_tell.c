@@ -116,7 +116,8 @@ void kolo_server_answer_wait(void *context, struct kolo_kv_owner *owner, uint32_
 
 /* ---- failure ---- */
 
-static struct kolo_message *failed_message(int rank, kolo_status why, const char *text)
+static struct kolo_message *failed_message(int rank, uint32_t scope, kolo_status why,
+                                           const char *text)
 {
     struct kolo_writer body;
     struct kolo_message *message =
@@ -124,6 +125,7 @@ static struct kolo_message *failed_message(int rank, kolo_status why, const char
     if (!message)
         return NULL;
     kolo_write_i32(&body, rank);
+    kolo_write_u32(&body, scope);
     kolo_write_i32(&body, why);
     kolo_write_text(&body, text);
     if (kolo_message_seal(message, &body) != KOLO_OK) {
@@ -133,25 +135,47 @@ static struct kolo_message *failed_message(int rank, kolo_status why, const char
     return message;
 }
 
-/** Fails the job, the first time only. Without memory to say why, the ranks lose their connections.
- */
-void kolo_server_fail(struct kolo_store_server *server, int rank, kolo_status why,
+/** Has @p scope not failed before? From now on it has. */
+static bool is_first(struct kolo_store_server *server, uint32_t scope)
+{
+    if (server->has_failed)
+        return false;
+    if (scope == KOLO_STORE_RANK) /* its state says that it is told once */
+        return true;
+    if (scope == KOLO_STORE_JOB) {
+        server->has_failed = true;
+        server->start_by = KOLO_NEVER;
+        return true;
+    }
+    if (kolo_map_get(&server->failed_comms, scope) != NULL)
+        return false;
+    if (kolo_map_put(&server->failed_comms, scope, server) != KOLO_OK)
+        KOLO_WARN("store: cannot keep a failure in mind: %s", kolo_error_detail());
+    return true;
+}
+
+/** Without memory to say why, the ranks lose their connections. */
+void kolo_server_fail(struct kolo_store_server *server, int rank, uint32_t scope, kolo_status why,
                       const char *words, bool tell_owner)
 {
     char text[KOLO_STORE_TEXT_MAX];
-    if (server->has_failed)
-        return;
     snprintf(text, sizeof text, "%s", words);
     kolo_text_clean(text);
-    KOLO_INFO("store: the job failed: %s", text);
-    server->has_failed = true;
-    server->start_by = KOLO_NEVER;
-    server->failed = failed_message(rank, why, text);
-    if (server->failed)
-        kolo_server_broadcast(server, server->failed);
+    if (!server->has_world)
+        scope = KOLO_STORE_JOB;
+    if (!is_first(server, scope))
+        return;
+    KOLO_INFO("store: %s failed: %s", scope == KOLO_STORE_JOB ? "the job" : "a communicator", text);
+    struct kolo_message *message = failed_message(rank, scope, why, text);
+    if (message)
+        kolo_server_broadcast(server, message);
     else
         for (struct kolo_store_connection *each = server->connections; each; each = each->next)
             kolo_server_break(each);
+    if (scope == KOLO_STORE_JOB)
+        server->failed = message;
+    else
+        kolo_message_drop(message);
     if (tell_owner && server->config.events.aborted)
         server->config.events.aborted(server->config.events.context, rank, why, text);
 }
@@ -176,8 +200,8 @@ void kolo_server_reject_join(struct kolo_store_connection *connection, int rank,
     if (rank < 0 || rank >= server->config.size)
         rank = -1;
     if (!server->has_world)
-        kolo_server_fail(server, rank, KOLO_ERR_INVALID, text, true);
-    struct kolo_message *message = failed_message(rank, KOLO_ERR_INVALID, text);
+        kolo_server_fail(server, rank, KOLO_STORE_JOB, KOLO_ERR_INVALID, text, true);
+    struct kolo_message *message = failed_message(rank, KOLO_STORE_JOB, KOLO_ERR_INVALID, text);
     kolo_server_reject(connection, message);
     kolo_message_drop(message);
 }

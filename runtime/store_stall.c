@@ -34,6 +34,7 @@ static void free_stall(struct kolo_stall *stall)
 {
     kolo_free_memory(stall->words);
     kolo_free_memory(stall->ranks);
+    kolo_free_memory(stall->members);
     kolo_free_memory(stall);
 }
 
@@ -55,6 +56,16 @@ bool kolo_stall_has(const struct kolo_stall *stall, int rank)
     return (stall->ranks[rank / 8] >> (rank % 8)) & 1;
 }
 
+bool kolo_stall_awaits(const struct kolo_stall *stall, int rank)
+{
+    return stall->members == NULL || ((stall->members[rank / 8] >> (rank % 8)) & 1);
+}
+
+size_t kolo_stall_bits_bytes(int size)
+{
+    return (size_t)size / 8 + 1;
+}
+
 int kolo_stall_first(const struct kolo_stall *stall, int size)
 {
     for (int rank = 0; rank < size; rank++)
@@ -71,17 +82,22 @@ static struct kolo_stall **find(struct kolo_stalls *stalls, uint32_t channel, ui
     return link;
 }
 
-static struct kolo_stall *make_stall(const struct kolo_stalls *stalls, const char *words)
+static struct kolo_stall *make_stall(const struct kolo_stalls *stalls, const char *words,
+                                     const uint8_t *members)
 {
+    size_t bytes = kolo_stall_bits_bytes(stalls->size);
     struct kolo_stall *stall = kolo_calloc(1, sizeof *stall);
     if (!stall)
         return NULL;
     stall->words = kolo_strdup(words);
-    stall->ranks = kolo_calloc((size_t)stalls->size / 8 + 1, 1);
-    if (!stall->words || !stall->ranks) {
+    stall->ranks = kolo_calloc(bytes, 1);
+    stall->members = members ? kolo_calloc(bytes, 1) : NULL;
+    if (!stall->words || !stall->ranks || (members && !stall->members)) {
         free_stall(stall);
         return NULL;
     }
+    if (members)
+        memcpy(stall->members, members, bytes);
     stall->since_ns = kolo_now_ns();
     stall->warn_every_ms = stalls->warn_ms;
     stall->warn_at = kolo_deadline_in_ms(stalls->warn_ms);
@@ -90,7 +106,7 @@ static struct kolo_stall *make_stall(const struct kolo_stalls *stalls, const cha
 
 kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank, uint32_t channel,
                                uint32_t sequence, const struct kolo_desc *desc, const char *words,
-                               const struct kolo_stall **other_out)
+                               const uint8_t *members, const struct kolo_stall **other_out)
 {
     struct kolo_stall **link = find(stalls, channel, sequence), *stall = *link;
     if (stall && memcmp(&stall->desc, desc, sizeof *desc) != 0) {
@@ -100,7 +116,7 @@ kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank, uint32_t ch
     if (stalls->per_rank[rank] >= KOLO_STALLS_PER_RANK)
         return KOLO_OK;
     if (!stall) {
-        stall = make_stall(stalls, words);
+        stall = make_stall(stalls, words, members);
         if (!stall)
             return KOLO_ERR_NO_MEMORY;
         stall->channel = channel;

@@ -12,14 +12,19 @@ struct kolo_stall {
     uint32_t channel, sequence;
     struct kolo_desc desc;
     char *words;
-    uint8_t *ranks; /* a bit each */
-    int count;      /* ranks that wait here now */
+    uint8_t *ranks;   /* a bit each */
+    uint8_t *members; /* that have to come, a bit each; NULL: all */
+    int count;        /* ranks that wait here now */
     int64_t since_ns;
     int64_t warn_every_ms; /* doubles */
     kolo_deadline warn_at;
     struct kolo_stall *next;
 };
 bool kolo_stall_has(const struct kolo_stall *stall, int rank);
+/** Has @p rank to come? */
+bool kolo_stall_awaits(const struct kolo_stall *stall, int rank);
+/** Of the bits of a world of @p size. */
+size_t kolo_stall_bits_bytes(int size);
 /** The lowest rank that waits in it. */
 int kolo_stall_first(const struct kolo_stall *stall, int size);
 
@@ -27,10 +32,12 @@ struct kolo_stalls;
 kolo_status kolo_stalls_create(int size, int64_t warn_ms,
                                struct kolo_stalls **stalls_out) KOLO_NODISCARD;
 void kolo_stalls_destroy(struct kolo_stalls *stalls);
-/** @p rank waits. ERR_MISMATCH: other ranks wait at the same place in another call, *other_out.
- * ERR_NO_MEMORY. A rank that reports more than KOLO_STALLS_PER_RANK calls is heard no further. */
+/** @p rank waits, with @p members (copied; NULL: all). ERR_MISMATCH: other ranks wait at the same
+ * place in another call, *other_out. ERR_NO_MEMORY. A rank that reports more than
+ * KOLO_STALLS_PER_RANK calls is heard no further. */
 kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank, uint32_t channel,
                                uint32_t sequence, const struct kolo_desc *desc, const char *words,
+                               const uint8_t *members,
                                const struct kolo_stall **other_out) KOLO_NODISCARD;
 void kolo_stalls_resume(struct kolo_stalls *stalls, int rank, uint32_t channel, uint32_t sequence);
 /** @p rank waits in nothing any more: it left or is gone. */

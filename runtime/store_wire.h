@@ -6,14 +6,14 @@
 //
 //   rank -> server                                    server -> rank
 //   JOIN     i32 rank, u32 size, u32 timeout_ms,      WORLD   u32 size, blob peer (each rank)
-//            i32 pid, text host, blob peer            FAILED  i32 rank, i32 status, text
+//            i32 pid, text host, blob peer            FAILED  i32 rank, u32 scope, i32 status, text
 //   SET      u32 id, text key, blob value             LEFT    i32 rank
 //   GET      u32 id, u8 wait, text key                ANSWER  u32 id, i32 status, i64 sum,
 //   ADD      u32 id, text key, i64 amount                     text why, blob value
 //   CANCEL   u32 id
-//   STALLED  u32 channel, u32 sequence, 24 desc, text words
+//   STALLED  u32 channel, u32 sequence, 24 desc, text words, blob members (a bit each, or empty)
 //   RESUMED  u32 channel, u32 sequence
-//   ABORT    i32 status, text
+//   ABORT    u32 scope, i32 status, text
 //   LEAVE    -
 //
 // Threads: one at a time for a stream and the messages queued on it.

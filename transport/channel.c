@@ -90,6 +90,7 @@ void kolo_channel_add_receive(struct kolo_channel *channel, struct kolo_work *wo
     else
         channel->recv_first = work;
     channel->recv_last = work;
+    channel->link->receives++;
 }
 
 void kolo_channel_remove_receive(struct kolo_channel *channel, struct kolo_work *work)
@@ -107,6 +108,7 @@ void kolo_channel_remove_receive(struct kolo_channel *channel, struct kolo_work 
     if (channel->recv_last == work)
         channel->recv_last = before;
     work->next = NULL;
+    channel->link->receives--;
     if (channel->link->sink.work == work)
         kolo_sink_drop(&channel->link->sink);
 }

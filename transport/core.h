@@ -9,11 +9,11 @@
 /** desc.bytes[0] of the core's control frames; the fields that follow are little-endian. */
 enum kolo_control_type {
     KOLO_CONTROL_CREDIT = 1, /* u32 channel at 4, u64 bytes at 8: so much was consumed */
-    KOLO_CONTROL_ABORT,      /* i32 status at 4; payload: the text */
+    KOLO_CONTROL_ABORT,      /* i32 status at 4, u32 subject at 8; payload: the text */
     KOLO_CONTROL_GOODBYE     /* the last frame of a link */
 };
 
-/** A control frame of the transport's that waits. */
+/** A control frame that waits. */
 struct kolo_control {
     struct kolo_control *next;
     struct kolo_header header;
@@ -70,9 +70,7 @@ struct kolo_endpoint {
     size_t parked_count, parked_capacity;
     _Atomic int64_t next_timer;
     uint32_t tick;
-    bool is_armed, is_closing, has_aborted;
-    kolo_status abort_why;
-    char abort_text[KOLO_CONTROL_BYTES_MAX];
+    bool is_armed, is_closing;
     struct kolo_why why; /* what kolo_endpoint_choice gave out */
 };
 
@@ -113,6 +111,9 @@ void kolo_channel_drop_stash(struct kolo_channel *channel);
 void kolo_channel_drop_unfinished(struct kolo_channel *channel);
 
 /* tx.c */
+/** Queues a control frame of any type with a copy of @p payload. ERR_NO_MEMORY. */
+kolo_status kolo_link_queue_control(struct kolo_link *link, const struct kolo_desc *desc,
+                                    const void *payload, size_t bytes) KOLO_NODISCARD;
 /** Puts the channel in the ready list if it belongs there. */
 void kolo_channel_wake(struct kolo_channel *channel);
 void kolo_channel_unready(struct kolo_channel *channel);

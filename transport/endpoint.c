@@ -282,6 +282,11 @@ void kolo_endpoint_disarm(struct kolo_endpoint *endpoint)
     set_doorbells(endpoint, 0);
 }
 
+bool kolo_endpoint_is_armed(const struct kolo_endpoint *endpoint)
+{
+    return endpoint->is_armed;
+}
+
 void kolo_endpoint_sleep(struct kolo_endpoint *endpoint, kolo_deadline deadline)
 {
     int64_t timer = atomic_load_explicit(&endpoint->next_timer, memory_order_relaxed);
@@ -303,19 +308,29 @@ void kolo_endpoint_span_gone(struct kolo_endpoint *endpoint, uint64_t id)
 
 /* ---- the end ---- */
 
-void kolo_endpoint_abort(struct kolo_endpoint *endpoint, kolo_status why, const char *text)
+/* Without memory it is not said: the runtime has told the store too. */
+static void abort_on(struct kolo_link *link, const struct kolo_desc *desc, const char *text)
 {
-    if (endpoint->has_aborted)
+    if (link == NULL || link->state == KOLO_LINK_DOWN || link->heard_goodbye || link->said_goodbye)
         return;
-    endpoint->has_aborted = true;
-    endpoint->abort_why = why;
-    snprintf(endpoint->abort_text, sizeof endpoint->abort_text, "%s", text);
-    for (struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next) {
-        if (link->state != KOLO_LINK_UP || link->heard_goodbye || link->said_goodbye)
-            continue;
-        link->owes_abort = true;
-        kolo_link_push(link);
-    }
+    if (kolo_link_queue_control(link, desc, text, strnlen(text, KOLO_CONTROL_BYTES_MAX)) != KOLO_OK)
+        return;
+    kolo_link_push(link);
+}
+
+void kolo_endpoint_abort(struct kolo_endpoint *endpoint, const int *peers, int count,
+                         uint32_t subject, kolo_status why, const char *text)
+{
+    struct kolo_desc desc = {{KOLO_CONTROL_ABORT}};
+    struct kolo_writer writer = kolo_writer_over(desc.bytes + 4, sizeof desc.bytes - 4);
+    kolo_write_i32(&writer, why);
+    kolo_write_u32(&writer, subject);
+    for (int i = 0; peers != NULL && i < count; i++)
+        abort_on(find_link(endpoint, peers[i]), &desc, text);
+    if (peers != NULL)
+        return;
+    for (struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next)
+        abort_on(link, &desc, text);
 }
 
 /* True as long as the link has something to hand over; says goodbye when nothing but that is left.

@@ -58,7 +58,6 @@ void kolo_link_set_up(struct kolo_link *link)
     if (link->state != KOLO_LINK_CONNECTING)
         return;
     link->state = KOLO_LINK_UP;
-    link->owes_abort = link->endpoint->has_aborted;
     while ((channel = kolo_map_next(&link->channels, &cursor)) != NULL)
         kolo_channel_wake(channel);
     KOLO_DEBUG("link to rank %d up (%s)", link->peer, link->transport->name);
@@ -107,7 +106,7 @@ void kolo_link_set_down(struct kolo_link *link, kolo_status why)
     while ((channel = kolo_map_next(&link->channels, &cursor)) != NULL)
         kolo_channel_drop_unfinished(channel);
     drop_controls(link);
-    link->owes_abort = link->owes_goodbye = false;
+    link->owes_goodbye = false;
     tell_down(link);
 }
 

@@ -88,13 +88,14 @@ struct kolo_link {
     struct kolo_map channels;
     struct kolo_channel *ready_first, *ready_last;     /* have a frame to send and credit for it */
     struct kolo_channel *owing_first, *owing_last;     /* shall return credit */
-    struct kolo_control *control_first, *control_last; /* the transport's control frames */
+    struct kolo_control *control_first, *control_last; /* control frames */
     struct kolo_channel *rx_channel;
     struct kolo_header rx_header;
     uint8_t *rx_control;
-    bool owes_goodbye, owes_abort, is_pushing;
+    bool owes_goodbye, is_pushing;
     uint64_t credit_bytes; /* that the peer grants a channel */
     uint64_t sends;        /* works posted and not finished */
+    uint64_t receives;     /* the same */
 };
 
 /** A transport. Compiled or not; the build generates kolo_transports[] of those that are, best
@@ -126,8 +127,8 @@ struct kolo_transport {
     /** Moves frames out, as many as fit. Only called by kolo_link_push(), never nested. True:
      * moved. */
     bool (*push)(struct kolo_link *link);
-    /** Looks for arrived and for consumed frames where no file descriptor tells (shared memory).
-     * True: moved. NULL: the poller's callbacks do it. */
+    /** One look for arrived and for consumed frames, without the poller. True: moved. NULL: the
+     * poller's callbacks do it. */
     bool (*pull)(struct kolo_link *link);
     /** Shall @p work, whose first frame is due, go by rx_remote as one frame of any length? NULL:
      * never. */
@@ -180,6 +181,8 @@ struct kolo_port {
 };
 const struct kolo_endpoint_config *kolo_endpoint_config_of(const struct kolo_endpoint *endpoint);
 const struct kolo_peer *kolo_endpoint_peer(const struct kolo_endpoint *endpoint, int peer);
+/** Somebody sleeps, or is about to: what shall wake it must be in the poller. */
+bool kolo_endpoint_is_armed(const struct kolo_endpoint *endpoint);
 /** A peer proved itself on @p fd for this port's transport: the core settles who dials when both
  * did, then calls connect(..., fd, ...) or adopt(), or closes the fd. */
 void kolo_endpoint_incoming(struct kolo_port *port, const struct kolo_greeting *theirs, int fd);

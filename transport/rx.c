@@ -194,6 +194,7 @@ static void heard_abort(struct kolo_link *link, struct kolo_reader *reader)
     const struct kolo_endpoint_events *events = &link->endpoint->config.events;
     char text[KOLO_CONTROL_BYTES_MAX + 1];
     kolo_status why = kolo_read_i32(reader);
+    uint32_t subject = kolo_read_u32(reader);
     if (why >= KOLO_OK || strcmp(kolo_status_name(why), "KOLO_?") == 0)
         why = KOLO_ERR_ABORTED;
     size_t bytes = link->rx_header.bytes;
@@ -203,7 +204,7 @@ static void heard_abort(struct kolo_link *link, struct kolo_reader *reader)
     }
     text[bytes] = '\0';
     if (events->aborted != NULL)
-        events->aborted(events->context, link->peer, why, text);
+        events->aborted(events->context, link->peer, subject, why, text);
 }
 
 static kolo_status heard_control(struct kolo_link *link)

@@ -27,9 +27,9 @@ struct tcp_tx_frame {
 struct tcp_tx {
     struct tcp_tx_frame frames[TCP_TX_FRAMES];
     size_t first, count;
-    size_t offset;   /* bytes of the first one, header included, that have gone */
-    bool is_blocked; /* waits for EPOLLOUT */
-    int error;       /* of a send; the end is told when what had arrived has been read */
+    size_t offset;     /* bytes of the first one, header included, that have gone */
+    bool watches_room; /* EPOLLOUT is asked for */
+    int error;         /* of a send; the end is told when what had arrived has been read */
 };
 
 struct tcp_rx {
@@ -105,8 +105,8 @@ bool kolo_tcp_reaches(const struct kolo_port *base, const struct kolo_peer *peer
 bool kolo_tcp_receive(struct tcp_link *tcp);
 bool kolo_tcp_push(struct kolo_link *base);
 void kolo_tcp_withdraw(struct kolo_link *base, struct kolo_work *work);
-/** The socket has room again. */
-void kolo_tcp_unblock(struct tcp_link *tcp);
+/** Shall the poller tell when the socket has room? */
+void kolo_tcp_watch_room(struct tcp_link *tcp, bool watches_room);
 /** Forgets all frames. */
 void kolo_tcp_tx_drop(struct tcp_link *tcp);
 /** Sets the link down: "rank 3 at tcp 10.0.0.5:4711: <what it means>". error 0: end of the stream.

@@ -12,6 +12,8 @@
 #include "base/alloc.h"
 #include "transport/tcp.h"
 
+enum { JOINED_BYTES_MAX = 2 << 10 };
+
 static struct tcp_tx_frame *frame_at(struct tcp_tx *tx, size_t index)
 {
     return &tx->frames[(tx->first + index) % TCP_TX_FRAMES];
@@ -93,39 +95,59 @@ static void advance(struct tcp_link *tcp, size_t bytes)
     }
 }
 
-/** Waits for room, or does so no more. */
-static void block(struct tcp_link *tcp, bool is_blocked)
+void kolo_tcp_watch_room(struct tcp_link *tcp, bool watches_room)
 {
-    tcp->tx.is_blocked = is_blocked;
+    if (tcp->tx.watches_room == watches_room)
+        return;
+    tcp->tx.watches_room = watches_room;
     kolo_poller_modify(kolo_endpoint_poller(tcp->base.endpoint), &tcp->socket.watch,
-                       is_blocked ? EPOLLIN | EPOLLOUT : EPOLLIN);
+                       watches_room ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
 
-void kolo_tcp_unblock(struct tcp_link *tcp)
+/** Few bytes go as one piece: copying them costs less than to name the parts to the kernel. */
+static ssize_t send_joined(int fd, const struct iovec *parts, size_t count)
 {
-    if (tcp->tx.is_blocked)
-        block(tcp, false);
+    uint8_t joined[JOINED_BYTES_MAX];
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        memcpy(joined + bytes, parts[i].iov_base, parts[i].iov_len);
+        bytes += parts[i].iov_len;
+    }
+    return send(fd, joined, bytes, MSG_NOSIGNAL);
 }
 
-/** One call. False: the kernel takes no more now, or ever. */
+static ssize_t send_parts(int fd, struct iovec *parts, size_t count)
+{
+    const struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < count; i++)
+        bytes += parts[i].iov_len;
+    if (bytes <= JOINED_BYTES_MAX)
+        return send_joined(fd, parts, count);
+    return sendmsg(fd, &message, MSG_NOSIGNAL);
+}
+
+/** One call. False: the kernel takes no more now, or ever. A rank that is awake simply tries again
+ * at its next look; the poller is asked for room only before a sleep. */
 static bool send_some(struct tcp_link *tcp)
 {
     struct iovec parts[2 * TCP_TX_FRAMES];
-    struct msghdr message = {.msg_iov = parts};
+    size_t count = gather(&tcp->tx, parts);
     ssize_t put;
 
-    message.msg_iovlen = gather(&tcp->tx, parts);
     do
-        put = sendmsg(tcp->socket.watch.fd, &message, MSG_NOSIGNAL);
+        put = send_parts(tcp->socket.watch.fd, parts, count);
     while (put < 0 && errno == EINTR);
     if (put >= 0) {
         advance(tcp, (size_t)put);
         return true;
     }
-    if (errno == EAGAIN)
-        block(tcp, true);
-    else
+    if (errno != EAGAIN)
         tcp->tx.error = errno;
+    else if (kolo_endpoint_is_armed(tcp->base.endpoint))
+        kolo_tcp_watch_room(tcp, true);
     return false;
 }
 
@@ -134,7 +156,7 @@ bool kolo_tcp_push(struct kolo_link *base)
     struct tcp_link *tcp = (struct tcp_link *)base;
     bool moved = false;
 
-    if (tcp->tx.is_blocked || tcp->tx.error != 0)
+    if (tcp->tx.error != 0)
         return false;
     for (;;) {
         fill(tcp);

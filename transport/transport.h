@@ -109,8 +109,8 @@ struct kolo_endpoint_events {
                      const struct kolo_desc *arrived);
     /** A frame arrived that no receive waits for yet. It is kept. */
     void (*early)(void *context, int peer, uint32_t channel, const struct kolo_desc *arrived);
-    /** The peer failed and says why. */
-    void (*aborted)(void *context, int peer, kolo_status why, const char *text);
+    /** The peer gave up @p subject (a number of the runtime's) and says why. */
+    void (*aborted)(void *context, int peer, uint32_t subject, kolo_status why, const char *text);
     /** The peer said goodbye: nothing more will come from it, nothing sent to it will be taken. */
     void (*left)(void *context, int peer);
     /** The link fell (or never came up): @p why ERR_LINK, ERR_CONNECT, ERR_AUTH, ERR_PROTOCOL,
@@ -190,8 +190,10 @@ void kolo_link_describe(const struct kolo_link *link, char *text, size_t capacit
  * unmap it. No work may use it. */
 void kolo_endpoint_span_gone(struct kolo_endpoint *endpoint, uint64_t id);
 
-/** Tells all connected peers that this rank failed, and why. Best effort, never blocks. */
-void kolo_endpoint_abort(struct kolo_endpoint *endpoint, kolo_status why, const char *text);
+/** Tells @p count peers (NULL: all), as far as there are links to them, that this rank gave up
+ * @p subject, and why. The links go on. Best effort, never blocks. */
+void kolo_endpoint_abort(struct kolo_endpoint *endpoint, const int *peers, int count,
+                         uint32_t subject, kolo_status why, const char *text);
 /** Says goodbye on every link that is up, waits until all has been handed over, then closes
  * everything. ERR_TIMEOUT if the deadline passed first (closed all the same). NULL is fine. */
 kolo_status kolo_endpoint_close(struct kolo_endpoint *endpoint, kolo_deadline deadline);

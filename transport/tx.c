@@ -3,11 +3,11 @@
 // the peer gave. Must never hand over a byte without credit, nor touch a work after its last frame
 // is done.
 //
-// Order: control frames (abort, the transport's own, credit), then one frame of each ready channel
-// in turn, then, when no send is left, goodbye. A frame is at most segment_bytes and a quarter of
-// the peer's credit, and always a multiple of 16 bytes but at the end of a message, so that no
-// element is ever torn. When the credit left is less than an eighth of all, the channel rather
-// waits than sends crumbs.
+// Order: control frames (aborts and the transport's own, credit), then one frame of each ready
+// channel in turn, then, when no send is left, goodbye. A frame is at most segment_bytes and a
+// quarter of the peer's credit, and always a multiple of 16 bytes but at the end of a message, so
+// that no element is ever torn. When the credit left is less than an eighth of all, the channel
+// rather waits than sends crumbs.
 #include <string.h>
 
 #include "base/alloc.h"
@@ -103,15 +103,6 @@ static void control_frame(struct kolo_frame *frame, uint8_t type, const void *pa
     frame->header.desc.bytes[0] = type;
 }
 
-static void take_abort(struct kolo_link *link, struct kolo_frame *frame)
-{
-    const struct kolo_endpoint *endpoint = link->endpoint;
-    control_frame(frame, KOLO_CONTROL_ABORT, endpoint->abort_text, strlen(endpoint->abort_text));
-    struct kolo_writer writer = kolo_writer_over(frame->header.desc.bytes + 4, 4);
-    kolo_write_i32(&writer, endpoint->abort_why);
-    link->owes_abort = false;
-}
-
 static void take_credit(struct kolo_link *link, struct kolo_frame *frame)
 {
     struct kolo_channel *channel = link->owing_first;
@@ -127,8 +118,7 @@ static void take_credit(struct kolo_link *link, struct kolo_frame *frame)
     channel->owed = 0;
 }
 
-static bool take_transport_control(struct kolo_link *link, size_t max_bytes,
-                                   struct kolo_frame *frame)
+static bool take_control(struct kolo_link *link, size_t max_bytes, struct kolo_frame *frame)
 {
     struct kolo_control *control = link->control_first;
     if (control->header.bytes > max_bytes)
@@ -143,12 +133,9 @@ static bool take_transport_control(struct kolo_link *link, size_t max_bytes,
     return true;
 }
 
-kolo_status kolo_link_send_control(struct kolo_link *link, const struct kolo_desc *desc,
-                                   const void *payload, size_t bytes)
+kolo_status kolo_link_queue_control(struct kolo_link *link, const struct kolo_desc *desc,
+                                    const void *payload, size_t bytes)
 {
-    if (bytes > KOLO_CONTROL_BYTES_MAX || desc->bytes[0] < KOLO_CONTROL_TRANSPORT)
-        return kolo_fail(KOLO_ERR_INTERNAL, "a control frame of type %u with %zu bytes",
-                         desc->bytes[0], bytes);
     struct kolo_control *control = kolo_calloc(1, sizeof *control + bytes);
     if (control == NULL)
         return KOLO_ERR_NO_MEMORY;
@@ -163,13 +150,22 @@ kolo_status kolo_link_send_control(struct kolo_link *link, const struct kolo_des
     return KOLO_OK;
 }
 
+kolo_status kolo_link_send_control(struct kolo_link *link, const struct kolo_desc *desc,
+                                   const void *payload, size_t bytes)
+{
+    if (bytes > KOLO_CONTROL_BYTES_MAX || desc->bytes[0] < KOLO_CONTROL_TRANSPORT)
+        return kolo_fail(KOLO_ERR_INTERNAL, "a control frame of type %u with %zu bytes",
+                         desc->bytes[0], bytes);
+    return kolo_link_queue_control(link, desc, payload, bytes);
+}
+
 /* ---- frames ---- */
 
 bool kolo_link_has_frames(const struct kolo_link *link)
 {
     return link->state == KOLO_LINK_UP && !link->said_goodbye &&
-           (link->owes_abort || link->control_first != NULL || link->owing_first != NULL ||
-            link->ready_first != NULL || (link->owes_goodbye && link->sends == 0));
+           (link->control_first != NULL || link->owing_first != NULL || link->ready_first != NULL ||
+            (link->owes_goodbye && link->sends == 0));
 }
 
 static bool take_data(struct kolo_link *link, size_t max_bytes, struct kolo_frame *frame)
@@ -209,12 +205,8 @@ bool kolo_link_next_frame(struct kolo_link *link, size_t max_bytes, struct kolo_
 {
     if (!kolo_link_has_frames(link))
         return false;
-    if (link->owes_abort && max_bytes < KOLO_CONTROL_BYTES_MAX)
-        return false;
-    if (link->owes_abort)
-        take_abort(link, frame_out);
-    else if (link->control_first != NULL)
-        return take_transport_control(link, max_bytes, frame_out);
+    if (link->control_first != NULL)
+        return take_control(link, max_bytes, frame_out);
     else if (link->owing_first != NULL)
         take_credit(link, frame_out);
     else if (link->ready_first != NULL)

@@ -233,7 +233,7 @@ static void abort_or_hear(struct store_rank *rank)
         return;
     kolo_store_client_get(rank->client, "never", true, &call);
     if (rank->rank == 1)
-        kolo_store_client_abort(rank->client, KOLO_ERR_ABORTED, "rank 1 gave up");
+        kolo_store_client_abort(rank->client, KOLO_STORE_JOB, KOLO_ERR_ABORTED, "rank 1 gave up");
     EXPECT(rank, store_rank_hear(rank, 0, SOON_MS) && rank->failed == KOLO_ERR_ABORTED);
     EXPECT(rank, rank->failed_rank == 1 && strcmp(rank->text, "rank 1 gave up") == 0);
     EXPECT(rank, call.status == KOLO_ERR_ABORTED && strcmp(call.why, "rank 1 gave up") == 0);
@@ -255,7 +255,7 @@ static void differ(struct store_rank *rank)
     join(rank);
     if (rank->joined != KOLO_OK)
         return;
-    kolo_store_client_stalled(rank->client, 1, 5, &desc, rank->rank == 2 ? "b()" : "a()");
+    kolo_store_client_stalled(rank->client, 1, 5, &desc, rank->rank == 2 ? "b()" : "a()", NULL);
     EXPECT(rank, store_rank_hear(rank, 0, SOON_MS) && rank->failed == KOLO_ERR_MISMATCH);
     EXPECT(rank, strstr(rank->text, ") calls a(), sequence 5, but rank "));
     store_rank_close(rank);
@@ -274,8 +274,9 @@ static void abort_with_ok(struct store_rank *rank)
     if (rank->joined != KOLO_OK)
         return;
     if (rank->rank == 0)
-        kolo_store_client_abort(rank->client, KOLO_OK, "no reason");
+        kolo_store_client_abort(rank->client, 3, KOLO_OK, "no reason");
     EXPECT(rank, store_rank_hear(rank, 0, SOON_MS) && rank->failed == KOLO_ERR_PROTOCOL);
+    EXPECT(rank, rank->failed_scope == 3);
     store_rank_close(rank);
 }
 
@@ -358,9 +359,10 @@ Test(store_client, what_comes_with_the_table_is_heard)
     kolo_write_u8(&writer, KOLO_STORE_WORLD);
     kolo_write_u32(&writer, 1);
     kolo_write_blob(&writer, blob, blob_bytes);
-    kolo_write_u32(&writer, 1 + 4 + 4 + 2 + 4);
+    kolo_write_u32(&writer, 1 + 4 + 4 + 4 + 2 + 4);
     kolo_write_u8(&writer, KOLO_STORE_FAILED);
     kolo_write_i32(&writer, 0);
+    kolo_write_u32(&writer, KOLO_STORE_RANK);
     kolo_write_i32(&writer, KOLO_ERR_PEER);
     kolo_write_text(&writer, "gone");
     cr_assert(kolo_writer_finish(&writer, bytes, &count) == KOLO_OK);

@@ -168,7 +168,7 @@ Test(store_server, shortest_patience_sets_the_start_deadline)
     close_all(&raw, &rank, 1);
 }
 
-Test(store_server, death_is_told_with_its_verdict_once)
+Test(store_server, each_death_is_told_with_its_verdict_once)
 {
     struct raw_server raw;
     struct raw_rank ranks[3], late;
@@ -179,18 +179,21 @@ Test(store_server, death_is_told_with_its_verdict_once)
     cr_assert(raw.lost == 1 && raw.last_rank == 2);
     advance_ms(&raw, 400);
     kolo_store_server_died(raw.server, 2, "killed by signal 9 (SIGKILL)");
+    kolo_store_server_died(raw.server, 2, "killed again");
     kolo_store_server_died(raw.server, 1, "exited with status 3");
     for (int i = 0; i < 2; i++) {
         expect_failed(&ranks[i], KOLO_ERR_PEER,
                       "rank 2 (host2, pid 802) killed by signal 9 (SIGKILL)");
-        cr_assert(ranks[i].rank == 2);
+        cr_assert(ranks[i].rank == 2 && ranks[i].scope == KOLO_STORE_RANK);
+        expect_failed(&ranks[i], KOLO_ERR_PEER, "rank 1 (host1, pid 801) exited with status 3");
+        cr_assert(ranks[i].rank == 1 && ranks[i].scope == KOLO_STORE_RANK);
     }
     advance_ms(&raw, 1000);
     cr_assert(!raw_rank_next(&ranks[0]) && raw.aborted == 0);
     cr_assert(raw_rank_open(&raw, &late) == KOLO_OK);
     raw_join(&late, 1, 3, WAIT_LONG_MS, "late", 4);
     raw_server_pump(&raw);
-    expect_failed(&late, KOLO_ERR_PEER, "rank 2 (host2, pid 802) killed");
+    expect_failed(&late, KOLO_ERR_INVALID, "rank 1 (host1, pid 801) is there already");
     raw_rank_close(&late);
     close_all(&raw, ranks, 2);
 }
@@ -243,9 +246,9 @@ Test(store_server, first_abort_wins)
     struct raw_server raw;
     struct raw_rank ranks[3];
     open_all(&raw, ranks, 3, 3);
-    raw_abort(&ranks[1], KOLO_ERR_ABORTED, "gave\x1b[31m up");
+    raw_abort(&ranks[1], KOLO_STORE_JOB, KOLO_ERR_ABORTED, "gave\x1b[31m up");
     raw_server_pump(&raw);
-    raw_abort(&ranks[2], KOLO_ERR_INTERNAL, "later");
+    raw_abort(&ranks[2], KOLO_STORE_JOB, KOLO_ERR_INTERNAL, "later");
     raw_server_pump(&raw);
     for (int i = 0; i < 3; i++) {
         expect_failed(&ranks[i], KOLO_ERR_ABORTED, "gave [31m up");
@@ -253,6 +256,40 @@ Test(store_server, first_abort_wins)
     }
     cr_assert(raw.aborted == 1 && raw.last_rank == 1);
     close_all(&raw, ranks, 3);
+}
+
+/** The next message must be FAILED of @p scope with this text. */
+static void expect_scope(struct raw_rank *rank, uint32_t scope, const char *text)
+{
+    expect_failed(rank, KOLO_ERR_ABORTED, text);
+    cr_assert(rank->scope == scope, "scope %u, wanted %u", rank->scope, scope);
+}
+
+Test(store_server, each_communicator_fails_for_itself)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[2];
+    open_all(&raw, ranks, 2, 2);
+    raw_abort(&ranks[1], 5, KOLO_ERR_ABORTED, "five");
+    raw_abort(&ranks[0], 5, KOLO_ERR_ABORTED, "again");
+    raw_abort(&ranks[1], 0, KOLO_ERR_ABORTED, "the world");
+    raw_stalled(&ranks[0], 5 * KOLO_CHANNELS_PER_COMM, 1, 1, "a()"); /* nobody compares these */
+    raw_stalled(&ranks[1], 5 * KOLO_CHANNELS_PER_COMM, 1, 2, "b()");
+    raw_stalled(&ranks[0], 6 * KOLO_CHANNELS_PER_COMM, 1, 1, "a()");
+    raw_stalled(&ranks[1], 6 * KOLO_CHANNELS_PER_COMM, 1, 2, "b()");
+    raw_server_pump(&raw);
+    for (int i = 0; i < 2; i++) {
+        expect_scope(&ranks[i], 5, "five");
+        expect_scope(&ranks[i], 0, "the world");
+        expect_failed(&ranks[i], KOLO_ERR_MISMATCH,
+                      "rank 0 (host0) calls a(), sequence 1, but rank 1 (host1) calls b(), "
+                      "sequence 1");
+        cr_assert(ranks[i].scope == 6 && !raw_rank_next(&ranks[i]));
+    }
+    raw_abort(&ranks[0], KOLO_STORE_RANK, KOLO_ERR_ABORTED, "a rank is for the server to bury");
+    raw_server_pump(&raw);
+    cr_assert(!raw_rank_next(&ranks[0]) && ranks[0].is_closed);
+    close_all(&raw, ranks, 2);
 }
 
 static void expect_answer(struct raw_rank *rank, uint32_t id, kolo_status status)
@@ -526,7 +563,7 @@ static void make_valid(struct raw_rank *rank)
         break;
     case 7:
         if (noise() % 50 == 0)
-            raw_abort(rank, (int32_t)noise() * -1, "text");
+            raw_abort(rank, noise() % 4, (int32_t)noise() * -1, "text");
         break;
     default:
         if (noise() % 50 == 0)
@@ -596,7 +633,7 @@ Test(store_server, every_allocation_may_fail)
         raw_set(&ranks[2], 1, "key", "value", 5);
         raw_add(&ranks[2], 2, "number", 5);
         raw_server_pump(&raw);
-        raw_abort(&ranks[1], KOLO_ERR_ABORTED, "text");
+        raw_abort(&ranks[1], KOLO_STORE_JOB, KOLO_ERR_ABORTED, "text");
         raw_plain(&ranks[2], KOLO_STORE_LEAVE, false, 0);
         raw_server_pump(&raw);
         advance_ms(&raw, 100000);

@@ -20,10 +20,11 @@ Test(store_stall, members_come_and_go)
     const struct kolo_stall *other = NULL;
     const struct kolo_desc one = {{1}}, two = {{2}};
     cr_assert(kolo_stalls_create(20, 1000000, &stalls) == KOLO_OK);
-    cr_assert(kolo_stalls_report(stalls, 17, 1, 1, &one, "one()", &other) == KOLO_OK);
-    cr_assert(kolo_stalls_report(stalls, 9, 1, 1, &one, "one()", &other) == KOLO_OK);
-    cr_assert(kolo_stalls_report(stalls, 9, 1, 1, &one, "one()", &other) == KOLO_OK);
-    cr_assert(kolo_stalls_report(stalls, 3, 1, 1, &two, "two()", &other) == KOLO_ERR_MISMATCH);
+    cr_assert(kolo_stalls_report(stalls, 17, 1, 1, &one, "one()", NULL, &other) == KOLO_OK);
+    cr_assert(kolo_stalls_report(stalls, 9, 1, 1, &one, "one()", NULL, &other) == KOLO_OK);
+    cr_assert(kolo_stalls_report(stalls, 9, 1, 1, &one, "one()", NULL, &other) == KOLO_OK);
+    cr_assert(kolo_stalls_report(stalls, 3, 1, 1, &two, "two()", NULL, &other) ==
+              KOLO_ERR_MISMATCH);
     cr_assert(other && kolo_stall_first(other, 20) == 9 && other->count == 2);
     cr_assert(kolo_stall_has(other, 17) && !kolo_stall_has(other, 3));
     kolo_stalls_resume(stalls, 9, 1, 1);
@@ -31,7 +32,7 @@ Test(store_stall, members_come_and_go)
     kolo_stalls_resume(stalls, 9, 5, 5);
     cr_assert(kolo_stall_first(other, 20) == 17);
     kolo_stalls_forget(stalls, 17);
-    cr_assert(kolo_stalls_report(stalls, 3, 1, 1, &two, "two()", &other) == KOLO_OK);
+    cr_assert(kolo_stalls_report(stalls, 3, 1, 1, &two, "two()", NULL, &other) == KOLO_OK);
     kolo_stalls_destroy(stalls);
 }
 
@@ -42,7 +43,7 @@ Test(store_stall, one_rank_cannot_fill_it)
     const struct kolo_desc one = {{1}};
     cr_assert(kolo_stalls_create(2, 1, &stalls) == KOLO_OK);
     for (uint32_t i = 0; i < 10 * KOLO_STALLS_PER_RANK; i++)
-        cr_assert(kolo_stalls_report(stalls, 0, 1, i, &one, "one()", &other) == KOLO_OK);
+        cr_assert(kolo_stalls_report(stalls, 0, 1, i, &one, "one()", NULL, &other) == KOLO_OK);
     kolo_deadline past = kolo_deadline_in_ms(5);
     while (!kolo_deadline_passed(past))
         ;

@@ -25,10 +25,10 @@ struct rank {
     const char *wrong; /* NULL: all went well */
 };
 
-static void on_failed(void *context, int rank, kolo_status why, const char *text)
+static void on_failed(void *context, int rank, uint32_t scope, kolo_status why, const char *text)
 {
     struct rank *self = context;
-    self->has_failed = why == KOLO_ERR_PEER;
+    self->has_failed = why == KOLO_ERR_PEER && scope == KOLO_STORE_RANK;
     self->failed_rank = rank;
     snprintf(self->text, sizeof self->text, "%s", text);
 }
@@ -57,7 +57,7 @@ static const char *play(struct rank *rank, int round)
     snprintf(key, sizeof key, "%d of %d", round, next);
     snprintf(wanted, sizeof wanted, "%d*%d", round, next);
     kolo_store_client_get(rank->client, key, true, &get);
-    kolo_store_client_stalled(rank->client, 1, (uint32_t)round, &desc, "play()");
+    kolo_store_client_stalled(rank->client, 1, (uint32_t)round, &desc, "play()", NULL);
     snprintf(key, sizeof key, "%d of %d", round, rank->number);
     snprintf(text, sizeof text, "%d*%d", round, rank->number);
     kolo_store_client_set(rank->client, key, text, strlen(text) + 1, &set);
@@ -104,7 +104,10 @@ static const char *end(struct rank *rank)
     snprintf(expected, sizeof expected, "rank %d (", VICTIM);
     if (rank->failed_rank != VICTIM || strncmp(rank->text, expected, strlen(expected)) != 0)
         return "the failure does not name the victim";
-    return call.status == KOLO_ERR_PEER ? NULL : "a waiting call did not end";
+    if (call.status != KOLO_AGAIN)
+        return "a waiting call ended by the death of one rank";
+    kolo_store_client_cancel(rank->client, &call);
+    return NULL;
 }
 
 static const char *live(struct rank *rank)

@@ -6,11 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void on_failed(void *context, int rank, kolo_status why, const char *text)
+static void on_failed(void *context, int rank, uint32_t scope, kolo_status why, const char *text)
 {
     struct store_rank *self = context;
     self->failed = why;
     self->failed_rank = rank;
+    self->failed_scope = scope;
     snprintf(self->text, sizeof self->text, "%s", text);
 }
 

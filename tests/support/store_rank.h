@@ -14,6 +14,7 @@ struct store_rank {
     char why[1024]; /* of joined */
     kolo_status failed;
     int failed_rank;
+    uint32_t failed_scope;
     char text[KOLO_STORE_TEXT_MAX]; /* of failed */
     int left, lost;
     void *context; /* the test's */

@@ -106,6 +106,7 @@ static void read_message(struct raw_rank *rank)
     struct kolo_reader *body = &rank->body;
     if (rank->type == KOLO_STORE_FAILED) {
         rank->rank = kolo_read_i32(body);
+        rank->scope = kolo_read_u32(body);
         rank->status = kolo_status_from_wire(kolo_read_i32(body));
         kolo_read_text(body, rank->text, sizeof rank->text);
     } else if (rank->type == KOLO_STORE_LEFT) {
@@ -204,6 +205,7 @@ void raw_stalled(struct raw_rank *rank, uint32_t channel, uint32_t sequence, uin
     kolo_write_u32(&body, sequence);
     kolo_write_bytes(&body, what.bytes, sizeof what.bytes);
     kolo_write_text(&body, words);
+    kolo_write_blob(&body, NULL, 0);
     send_message(rank, message, &body);
 }
 
@@ -216,10 +218,11 @@ void raw_resumed(struct raw_rank *rank, uint32_t channel, uint32_t sequence)
     send_message(rank, message, &body);
 }
 
-void raw_abort(struct raw_rank *rank, int32_t why, const char *text)
+void raw_abort(struct raw_rank *rank, uint32_t scope, int32_t why, const char *text)
 {
     struct kolo_writer body = {0};
     struct kolo_message *message = kolo_message_create(KOLO_STORE_ABORT, 2048, &body);
+    kolo_write_u32(&body, scope);
     kolo_write_i32(&body, why);
     kolo_write_text(&body, text);
     send_message(rank, message, &body);

@@ -26,6 +26,7 @@ struct raw_rank {
     bool is_closed; /* by the server */
     uint8_t type;   /* of the message that raw_rank_next found */
     struct kolo_reader body;
+    uint32_t scope; /* of FAILED */
     /* of FAILED, LEFT and ANSWER */
     int32_t rank;
     uint32_t id;
@@ -51,7 +52,7 @@ void raw_add(struct raw_rank *rank, uint32_t id, const char *key, int64_t amount
 void raw_stalled(struct raw_rank *rank, uint32_t channel, uint32_t sequence, uint8_t desc,
                  const char *words);
 void raw_resumed(struct raw_rank *rank, uint32_t channel, uint32_t sequence);
-void raw_abort(struct raw_rank *rank, int32_t why, const char *text);
+void raw_abort(struct raw_rank *rank, uint32_t scope, int32_t why, const char *text);
 /** CANCEL, LEAVE: a type and at most one number. */
 void raw_plain(struct raw_rank *rank, enum kolo_store_type type, bool has_number, uint32_t number);
 

@@ -629,13 +629,17 @@ static void aborts(struct suite_rank *rank)
     struct kolo_link *link = NULL;
     SUITE_CHECK(rank, shake_hands(rank, &link), "no message");
     if (rank->rank == 0) {
-        kolo_endpoint_abort(rank->endpoint, KOLO_ERR_MISMATCH, "rank 0: the count\nwas 7, not 8");
+        int nobody = 1, peer = 1;
+        kolo_endpoint_abort(rank->endpoint, &nobody, 0, 8, KOLO_ERR_PEER, "not for you");
+        kolo_endpoint_abort(rank->endpoint, &peer, 1, 9, KOLO_ERR_MISMATCH,
+                            "rank 0: the count\nwas 7, not 8");
         SUITE_CHECK(rank, suite_meet(rank, 0), "rank 0");
         return;
     }
     SUITE_CHECK(rank, suite_until(rank, heard_abort, NULL), "nothing heard");
     SUITE_CHECK(rank, rank->heard[0].why == KOLO_ERR_MISMATCH, "%s",
                 kolo_status_name(rank->heard[0].why));
+    SUITE_CHECK(rank, rank->heard[0].subject == 9, "subject %u", rank->heard[0].subject);
     SUITE_CHECK(rank, strcmp(heard_text(rank), "rank 0: the count?was 7, not 8") == 0, "%s",
                 heard_text(rank));
     SUITE_CHECK(rank, suite_meet(rank, 0), "rank 1");

@@ -43,6 +43,7 @@ enum { SUITE_RANKS_MAX = 8, SUITE_POINTS = 8 };
 /** What the events said of one peer. */
 struct suite_heard {
     int early, left, down, aborted, mismatch;
+    uint32_t subject; /* of aborted */
     kolo_status why;
     char text[1200];
     struct kolo_desc expected, arrived;

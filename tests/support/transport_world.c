@@ -31,10 +31,11 @@ static void on_early(void *context, int peer, uint32_t channel, const struct kol
     heard->arrived = *arrived;
 }
 
-static void on_aborted(void *context, int peer, kolo_status why, const char *text)
+static void on_aborted(void *context, int peer, uint32_t subject, kolo_status why, const char *text)
 {
     struct suite_heard *heard = &((struct suite_rank *)context)->heard[peer];
     heard->aborted++;
+    heard->subject = subject;
     heard->why = why;
     snprintf(heard->text, sizeof heard->text, "%s", text);
 }

@@ -45,11 +45,12 @@ static void on_mismatch(void *context, int peer, uint32_t channel, const struct 
     ((struct rank *)context)->mismatches++;
 }
 
-static void on_aborted(void *context, int peer, kolo_status why, const char *text)
+static void on_aborted(void *context, int peer, uint32_t subject, kolo_status why, const char *text)
 {
     struct rank *rank = context;
     (void)peer;
     rank->aborted++;
+    (void)subject;
     rank->why = why;
     snprintf(rank->text, sizeof rank->text, "%s", text);
 }
@@ -425,7 +426,7 @@ Test(tcp, an_abort_arrives_though_the_connection_ends, .timeout = 60)
     init_world(&w, 2);
     open_world(&w, 2);
     move(&w, 0, 1, 2, 10, false);
-    kolo_endpoint_abort(w.ranks[0].endpoint, KOLO_ERR_PEER, "rank 7 died of hunger");
+    kolo_endpoint_abort(w.ranks[0].endpoint, NULL, 0, 0, KOLO_ERR_PEER, "rank 7 died of hunger");
     (void)kolo_endpoint_close(w.ranks[0].endpoint, kolo_deadline_in_ms(2000));
     w.ranks[0].endpoint = NULL;
     run_until(&w, NULL, &w.ranks[1].aborted, 5000);

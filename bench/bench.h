@@ -31,10 +31,10 @@ struct bench_options {
     int peer;           /* of pingpong and bandwidth; -1: the last rank */
     int64_t iterations; /* 0: as many as fit into time_ns */
     int64_t time_ns, warmup;
-    bool check, in_place, user_memory, barrier, quiet;
+    bool check, in_place, user_memory, barrier, quiet, limits;
     enum bench_pace pace;
     int threads; /* ranks as threads of this process; 0: ranks of kolorun */
-    const char *json, *csv, *plot;
+    const char *json, *csv, *plot, *profile;
     const char *settings[BENCH_SETTINGS_MAX]; /* "KOLO_TRANSPORT=tcp", ..., NULL */
 };
 
@@ -151,8 +151,16 @@ struct bench_machine {
 /** Collective. */
 kolo_status bench_machine_look(struct kolo_comm *comm, struct bench_machine *machine_out);
 
+struct json_t;
+/** The lines above every table. */
+void bench_machine_print(const struct bench_machine *machine);
+/** An object of jansson with the machine's facts; NULL: no memory. */
+struct json_t *bench_machine_object(struct kolo_comm *comm, const struct bench_machine *machine);
+
 /* ---- report.c: rank 0 only ---- */
 struct bench_report;
+/** The size after @p bytes (0: the first); 0 after the last. @p at, 0 at first, counts. */
+int64_t bench_next_size(const struct bench_options *options, int64_t bytes, size_t *at);
 kolo_status bench_report_open(const struct bench_options *options, struct kolo_comm *comm,
                               const struct bench_machine *machine,
                               struct bench_report **report_out);
@@ -163,6 +171,14 @@ void bench_report_progress(struct bench_report *report, const struct bench_opera
 kolo_status bench_report_row(struct bench_report *report, const struct bench_row *row);
 /** Writes the files whole, or with @p keep false not at all. */
 kolo_status bench_report_close(struct bench_report *report, bool keep);
+
+/* ---- ranks.c ---- */
+/** Runs @p rank_main as the rank that kolorun made of this process, or (@p threads > 0) as so many
+ * threads. A failure has been said. */
+kolo_status bench_run_ranks(int threads, const char *const *settings,
+                            kolo_status (*rank_main)(struct kolo_comm *comm, void *arg), void *arg);
+/** How many threads a command takes that needs a second rank and was started alone; else 0. */
+int bench_company(int threads);
 
 /* ---- options.c ---- */
 /** BENCH_GO_ON, or the exit status. */

@@ -7,6 +7,8 @@
 
 #include "base/status.h"
 #include "bench/bench.h"
+#include "bench/diagnose.h"
+#include "bench/limits.h"
 
 struct run {
     struct bench_options options;
@@ -37,16 +39,6 @@ static kolo_status measure_row(struct sweep *sweep, const struct bench_operation
     return sweep->report ? bench_report_row(sweep->report, &row) : KOLO_OK;
 }
 
-/* The size after @p bytes of a run; 0 after the last. @p at counts the sizes of a list. */
-static int64_t next_size(const struct bench_options *options, int64_t bytes, size_t *at)
-{
-    if (options->nsizes)
-        return *at < options->nsizes ? options->sizes[(*at)++] : 0;
-    if (bytes == 0)
-        return options->begin_bytes;
-    return bytes > options->end_bytes / options->factor ? 0 : bytes * options->factor;
-}
-
 static kolo_status sweep_sizes(struct sweep *sweep, const struct bench_operation *operation)
 {
     size_t unit = bench_unit_bytes(operation, sweep->options, kolo_size(sweep->comm));
@@ -57,7 +49,7 @@ static kolo_status sweep_sizes(struct sweep *sweep, const struct bench_operation
     if (unit == 0)
         return measure_row(sweep, operation, 0);
     for (int64_t bytes = 0;
-         status == KOLO_OK && (bytes = next_size(sweep->options, bytes, &at)) != 0;) {
+         status == KOLO_OK && (bytes = bench_next_size(sweep->options, bytes, &at)) != 0;) {
         size_t rounded = (size_t)bytes / unit * unit; /* the nearest that all ranks share evenly */
         if (rounded == last)
             continue;
@@ -79,6 +71,8 @@ static kolo_status check_ranks(const struct bench_options *options, int nranks)
 static kolo_status rank_main(struct kolo_comm *comm, void *arg)
 {
     struct run *run = arg;
+    if (run->options.limits)
+        return bench_limits_run(comm, &run->options);
     struct bench_machine machine;
     struct sweep sweep = {.comm = comm, .options = &run->options, .machine = &machine};
     kolo_status status = check_ranks(&run->options, kolo_size(comm));
@@ -95,35 +89,18 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
     return status == KOLO_OK ? closed : status;
 }
 
-static kolo_status run_as_rank(struct run *run)
-{
-    struct kolo_config config = {.size = sizeof config, .settings = run->options.settings};
-    struct kolo_comm *comm = NULL;
-    kolo_status status = kolo_init(&config, &comm);
-    if (status == KOLO_OK)
-        status = rank_main(comm, run);
-    if (status != KOLO_OK && bench_speaks())
-        fprintf(stderr, "kolobench: %s: %s\n", kolo_status_text(status), kolo_error_detail());
-    (void)kolo_finalize(comm);
-    return status;
-}
-
-static kolo_status run_as_threads(struct run *run)
-{
-    struct kolo_config config = {.size = sizeof config, .settings = run->options.settings};
-    kolo_status status = kolo_run_threads(run->options.threads, &config, rank_main, run);
-    if (status != KOLO_OK)
-        fprintf(stderr, "kolobench: %s: %s\n", kolo_status_text(status), kolo_error_detail());
-    return status;
-}
-
 int main(int argc, char **argv)
 {
     struct run run = {0};
     (void)argc;
+    if (argv[1] && strcmp(argv[1], "diagnose") == 0)
+        return diagnose_main(argv + 2);
     int exit_status = bench_options_parse(argv + 1, &run.options);
     if (exit_status == BENCH_GO_ON) {
-        kolo_status status = run.options.threads ? run_as_threads(&run) : run_as_rank(&run);
+        if (run.options.limits)
+            run.options.threads = bench_company(run.options.threads);
+        kolo_status status =
+            bench_run_ranks(run.options.threads, run.options.settings, rank_main, &run);
         exit_status = status != KOLO_OK || run.errors > 0;
         if (status == KOLO_OK && run.errors > 0 && bench_speaks())
             fprintf(stderr, "kolobench: %" PRId64 " wrong elements\n", run.errors);

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // What stands above every figure: hosts, ranks, cores, load, transport, and the congestion control
 // of kolo's TCP links, asked of the kernel rather than of the settings.
+#include <jansson.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/status.h"
 #include "bench/bench.h"
+#include "memory/reduce.h"
 
 enum { DESCRIPTORS = 4096, TRAFFIC_BYTES = 1 << 18 };
 
@@ -160,4 +164,43 @@ kolo_status bench_machine_look(struct kolo_comm *comm, struct bench_machine *mac
         KOLO_TRY(look_at_congestion(comm, machine_out));
 out:
     return status;
+}
+
+/* ---- how it is said ---- */
+
+static const double busy_load = 0.3; /* runnable programs a core, before we begin */
+
+json_t *bench_machine_object(struct kolo_comm *comm, const struct bench_machine *machine)
+{
+    char now[32];
+    struct kolo_info info = {.size = sizeof info};
+    struct utsname name;
+    time_t seconds = time(NULL);
+    struct tm utc;
+    if (uname(&name) != 0 || kolo_get_info(comm, &info) != KOLO_OK)
+        return json_object();
+    strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &utc));
+    json_int_t memory = (json_int_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:f}",
+                     "date", now, "host", info.host, "hosts", machine->hosts, "cpu", machine->cpu,
+                     "cores", machine->cores, "memory_bytes", memory, "kernel", name.release,
+                     "architecture", name.machine, "kolo", kolo_version(), "reduction",
+                     kolo_reduce_variant(0), "tcp_congestion_control", machine->congestion,
+                     "transports", info.transports, "ranks", info.nranks, "ranks_on_this_host",
+                     info.local_nranks, "load_per_core", machine->load);
+}
+
+void bench_machine_print(const struct bench_machine *m)
+{
+    printf("# kolobench %s: %d rank%s on %s; host of rank 0: %d cores, %s; transport %s%s%s\n",
+           kolo_version(), m->nranks, m->nranks == 1 ? "" : "s", m->hosts, m->cores, m->cpu,
+           m->transport, m->congestion[0] ? ", congestion control " : "", m->congestion);
+    if (m->crowded_ranks)
+        printf("# warning: %d ranks on %d cores of a host: they take turns, and times say more of "
+               "the scheduler than of the links\n",
+               m->crowded_ranks, m->crowded_cores);
+    if (m->load > busy_load)
+        printf("# warning: the machine was busy before this began (load %.2f a core): repeat on a "
+               "quiet one\n",
+               m->load);
 }

@@ -236,6 +236,20 @@ TAKE(json)
     return BENCH_GO_ON;
 }
 
+TAKE(limits)
+{
+    OPTIONS;
+    o->limits = true;
+    return BENCH_GO_ON;
+}
+
+TAKE(save_profile)
+{
+    OPTIONS;
+    o->profile = value;
+    return BENCH_GO_ON;
+}
+
 TAKE(csv)
 {
     OPTIONS;
@@ -309,6 +323,10 @@ static const struct bench_flag flags[] = {
     {0, "transport", "NAME", "force inproc, shm or tcp for every pair", take_transport},
     {0, "plan", "NAME", "force a plan where it fits", take_plan},
     {0, "threads", "N", "ranks as threads of this process instead of kolorun's", take_threads},
+    {0, "limits", NULL, "measure this machine and the lower bounds of the collectives [allreduce]",
+     take_limits},
+    {0, "save-profile", "FILE", "with --limits: figures for the choice of plans",
+     take_save_profile},
     {0, "json", "FILE", "also write machine facts and rows as JSON", take_json},
     {0, "csv", "FILE", "also write the rows as CSV", take_csv},
     {'q', "quiet", NULL, "no progress line on a terminal", take_quiet},
@@ -324,6 +342,7 @@ static int take_help(const struct bench_flag *flag, const char *value, void *tar
         return 0;
     printf("usage: kolorun -np N kolobench COLLECTIVE... [options]\n"
            "       kolobench COLLECTIVE... --threads N [options]\n"
+           "       kolorun -np N kolobench --limits [COLLECTIVE...] [options]\n"
            "Measures collectives over a range of sizes; prints time, algbw and busbw as nccl-tests "
            "defines them.\n\n"
            "collectives: all");
@@ -366,7 +385,9 @@ static int check_ranges(const struct bench_options *options)
 {
     char text[64];
     snprintf(text, sizeof text, "%lld", (long long)options->begin_bytes);
-    if (!options->noperations)
+    if (options->profile && !options->limits)
+        return bench_refuse("--save-profile", options->profile, "--limits beside it", NULL);
+    if (!options->noperations && !options->limits)
         return bench_refuse("collective", "(none)", "at least one, such as allreduce", NULL);
     if (options->begin_bytes > options->end_bytes)
         return bench_refuse("--begin", text, "at least 1 and at most --end", NULL);
@@ -384,7 +405,21 @@ int bench_options_parse(char *const *argv, struct bench_options *options)
                                       .time_ns = 200000000,
                                       .warmup = 2};
     int status = bench_flags_parse(flags, argv, options, take_word);
-    return status == BENCH_GO_ON ? check_ranges(options) : status;
+    if (status == BENCH_GO_ON)
+        status = check_ranges(options);
+    if (status == BENCH_GO_ON && options->limits && !options->noperations &&
+        append(options, bench_operation_find("allreduce")) != KOLO_OK)
+        status = bench_refuse("--limits", "", "more memory", NULL);
+    return status;
+}
+
+int64_t bench_next_size(const struct bench_options *options, int64_t bytes, size_t *at)
+{
+    if (options->nsizes)
+        return *at < options->nsizes ? options->sizes[(*at)++] : 0;
+    if (bytes == 0)
+        return options->begin_bytes;
+    return bytes > options->end_bytes / options->factor ? 0 : bytes * options->factor;
 }
 
 void bench_options_fini(struct bench_options *options)

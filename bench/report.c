@@ -5,15 +5,12 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
-#include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/status.h"
 #include "bench/bench.h"
 #include "bench/outfile.h"
-#include "memory/reduce.h"
 
 struct bench_report {
     const struct bench_options *options;
@@ -23,49 +20,9 @@ struct bench_report {
     bool progress; /* standard error is a terminal */
 };
 
-static const double busy_load = 0.3; /* runnable programs a core, before we begin */
-
-static json_t *machine_facts(struct kolo_comm *comm, const struct bench_machine *machine)
-{
-    char now[32];
-    struct kolo_info info = {.size = sizeof info};
-    struct utsname name;
-    time_t seconds = time(NULL);
-    struct tm utc;
-    if (uname(&name) != 0 || kolo_get_info(comm, &info) != KOLO_OK)
-        return json_object();
-    strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &utc));
-    json_int_t memory = (json_int_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:f}",
-                     "date", now, "host", info.host, "hosts", machine->hosts, "cpu", machine->cpu,
-                     "cores", machine->cores, "memory_bytes", memory, "kernel", name.release,
-                     "architecture", name.machine, "kolo", kolo_version(), "reduction",
-                     kolo_reduce_variant(0), "tcp_congestion_control", machine->congestion,
-                     "transports", info.transports, "ranks", info.nranks, "ranks_on_this_host",
-                     info.local_nranks, "load_per_core", machine->load);
-}
-
 static const char csv_columns[] =
     "collective,transport,plan,np,bytes,count,dtype,op,root,in_place,memory,time_us,mean_us,min_us,"
     "p90_us,p99_us,max_us,slowest_rank,algbw_gbps,busbw_gbps,calls,samples,errors\n";
-
-static void print_machine(const struct bench_report *report)
-{
-    const struct bench_machine *m = &report->machine;
-    printf("# kolobench %s: %d rank%s on %s; host of rank 0: %d cores, %s; transport %s%s%s\n",
-           kolo_version(), m->nranks, m->nranks == 1 ? "" : "s", m->hosts, m->cores, m->cpu,
-           m->transport, m->congestion[0] ? ", congestion control " : "", m->congestion);
-    printf("# time: median over samples, each that of the rank it took longest; algbw and busbw "
-           "are of that time\n");
-    if (m->crowded_ranks)
-        printf("# warning: %d ranks on %d cores of a host: they take turns, and times say more of "
-               "the scheduler than of the links\n",
-               m->crowded_ranks, m->crowded_cores);
-    if (m->load > busy_load)
-        printf("# warning: the machine was busy before this began (load %.2f a core): repeat on a "
-               "quiet one\n",
-               m->load);
-}
 
 static kolo_status open_files(struct bench_report *report)
 {
@@ -93,7 +50,7 @@ kolo_status bench_report_open(const struct bench_options *options, struct kolo_c
     report->rows = json_array();
     report->progress = isatty(STDERR_FILENO) && !options->quiet;
     kolo_status status = KOLO_OK;
-    if (json_object_set_new(report->root, "machine", machine_facts(comm, machine)) != 0 ||
+    if (json_object_set_new(report->root, "machine", bench_machine_object(comm, machine)) != 0 ||
         json_object_set_new(report->root, "rows", report->rows) != 0)
         status = kolo_fail(KOLO_ERR_NO_MEMORY, "out of memory for the JSON report");
     if (status == KOLO_OK)
@@ -102,7 +59,9 @@ kolo_status bench_report_open(const struct bench_options *options, struct kolo_c
         (void)bench_report_close(report, false);
         return status;
     }
-    print_machine(report);
+    bench_machine_print(machine);
+    printf("# time: median over samples, each that of the rank it took longest; algbw and busbw "
+           "are of that time\n");
     *report_out = report;
     return KOLO_OK;
 }

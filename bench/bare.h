@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bare loops: one communication pattern and nothing else, between the ranks of a run, over memory
+// they all map and over sockets of its own. No header, no check, no choice, no failure handling but
+// a deadline: what they need is the limit that an engine can be held against.
+#ifndef KOLO_BENCH_BARE_H
+#define KOLO_BENCH_BARE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kolo/kolo.h>
+
+#include "base/clock.h"
+#include "bench/bench.h"
+
+enum {
+    BARE_LINE_BYTES = 128, /* two cache lines: processors fetch pairs of them */
+    BARE_RANKS_MAX = 64,
+    BARE_STAGE_BYTES = 256 << 10 /* of one turn of one rank */
+};
+
+/** What a collective moves, as bench_operation describes it. */
+struct bare_pattern {
+    const char *name;
+    enum bench_shape send, recv;
+    enum bench_result result;
+    bool on_root; /* root is rank 0 */
+};
+extern const struct bare_pattern bare_patterns[]; /* ends with a NULL name */
+
+struct bare_flow; /* bare_tcp.c */
+
+struct bare_world {
+    struct kolo_comm *comm;
+    int rank, nranks;
+    bool crowded; /* more ranks than cores on some host: who waits yields at once */
+    kolo_deadline deadline;
+    /* Memory, where all ranks are on one host; else NULL. */
+    uint8_t *memory;
+    size_t memory_bytes, vector_bytes;
+    uint64_t turn;                  /* of this rank's flag */
+    int parity;                     /* of the stages in use */
+    uint8_t *user_send, *user_recv; /* ordinary memory */
+    /* Sockets, one for each other rank, where they were opened. */
+    int *sockets;
+    struct bare_flow *flows;
+    char congestion[32];
+};
+
+/* ---- bare.c ---- */
+/** Prepares memory for vectors of at most @p vector_bytes; collective. */
+kolo_status bare_open(struct bare_world *world, struct kolo_comm *comm, size_t vector_bytes);
+void bare_close(struct bare_world *world);
+
+/** One turn of a loop; false: the deadline passed or a socket broke. */
+typedef bool (*bare_step)(struct bare_world *world, void *context);
+/** Microseconds of a step on the slowest rank, the median of samples over about @p time_ns;
+ * collective. @p name is for the message of a failure. */
+kolo_status bare_time(struct bare_world *world, const char *name, bare_step step, void *context,
+                      int64_t time_ns, double *us_out);
+
+/* ---- bare_shm.c ---- */
+/** The flag of @p rank in the common memory; written by that rank alone. */
+uint64_t *bare_flag(const struct bare_world *world, int rank);
+/** The stages of @p rank, one behind the other: four times BARE_STAGE_BYTES. */
+uint8_t *bare_stages(const struct bare_world *world, int rank);
+/** Waits until the flag of @p rank has reached @p turn. */
+bool bare_await(struct bare_world *world, const uint64_t *flag, uint64_t turn);
+/** Waits for everybody. */
+bool bare_meet(struct bare_world *world);
+/** How a pattern is done over common memory. */
+enum bare_way {
+    BARE_ONE_SHOT, /* all put what they send on stages; each takes what it needs from there */
+    BARE_DIRECT,   /* buffers are mapped: each takes its part from there, and puts it there */
+    BARE_STREAM,   /* the same with stores that pass by the caches */
+    BARE_STAGED    /* ordinary memory through stages that stay in the caches */
+};
+bool bare_fits(const struct bare_pattern *pattern, enum bare_way way, int nranks, size_t bytes);
+kolo_status bare_shm_time(struct bare_world *world, const struct bare_pattern *pattern,
+                          enum bare_way way, size_t bytes, int64_t time_ns, double *us_out);
+
+/* ---- bare_tcp.c ---- */
+/** Joins each pair of ranks by a socket; collective. */
+kolo_status bare_tcp_open(struct bare_world *world, const char *congestion);
+void bare_tcp_close(struct bare_world *world);
+/** @p phases 1: everybody sends everybody what it needs. 2: first each rank gets its slice of the
+ * vector, then spreads it (allreduce, reduce and broadcast alone). */
+bool bare_tcp_fits(const struct bare_pattern *pattern, int phases);
+kolo_status bare_tcp_time(struct bare_world *world, const struct bare_pattern *pattern, int phases,
+                          size_t bytes, int64_t time_ns, double *us_out);
+
+#endif

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Limits: what this machine can do, and the lower bounds that follow for collectives.
+#ifndef KOLO_BENCH_LIMITS_H
+#define KOLO_BENCH_LIMITS_H
+
+#include "bench/bare.h"
+#include "bench/bench.h"
+
+enum { BENCH_FIGURES_MAX = 32 };
+
+/** One figure of the machine. */
+struct bench_figure {
+    const char *key;  /* stable; ends in its unit: _us or _gbps */
+    const char *text; /* what it is, in words */
+    double value;
+};
+
+struct bench_figures {
+    struct bench_figure list[BENCH_FIGURES_MAX];
+    size_t count;
+};
+
+/** Measures them; collective. What cannot be had here (memory between hosts, sockets) is left out.
+ * The figures are the same on all ranks. */
+kolo_status bench_figures_measure(struct bare_world *world, int64_t time_ns,
+                                  struct bench_figures *figures_out);
+
+/** kolobench --limits on one rank; collective. */
+kolo_status bench_limits_run(struct kolo_comm *comm, const struct bench_options *options);
+
+#endif

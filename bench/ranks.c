@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a command of kolobench becomes ranks: those of kolorun, this process alone, or threads.
+#include <unistd.h>
+
+#include "base/settings.h"
+#include "base/status.h"
+#include "bench/bench.h"
+
+enum { COMPANY_MAX = 8 };
+
+int bench_company(int threads)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (threads > 0 || kolo_environment("KOLO_RANK"))
+        return threads;
+    return cores < 2 ? 2 : cores > COMPANY_MAX ? COMPANY_MAX : (int)cores;
+}
+
+kolo_status bench_run_ranks(int threads, const char *const *settings,
+                            kolo_status (*rank_main)(struct kolo_comm *comm, void *arg), void *arg)
+{
+    struct kolo_config config = {.size = sizeof config, .settings = settings};
+    struct kolo_comm *comm = NULL;
+    kolo_status status;
+    if (threads > 0) {
+        status = kolo_run_threads(threads, &config, rank_main, arg);
+    } else {
+        status = kolo_init(&config, &comm);
+        if (status == KOLO_OK)
+            status = rank_main(comm, arg);
+    }
+    if (status != KOLO_OK && (threads > 0 || bench_speaks()))
+        fprintf(stderr, "kolobench: %s: %s\n", kolo_status_text(status), kolo_error_detail());
+    (void)kolo_finalize(comm);
+    return status;
+}

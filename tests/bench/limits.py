@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""limits.py BIN: kolobench --limits and diagnose run through, and what they write can be read and is possible. No times
+are held against each other: machines are shared."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+bin_folder = sys.argv[1]
+work = tempfile.mkdtemp()
+failures = 0
+
+
+def wrong(text):
+    global failures
+    failures += 1
+    print("FAIL:", text)
+
+
+def run(np, *arguments):
+    command = [f"{bin_folder}/kolorun", "-np", str(np)] if np else []
+    return subprocess.run([*command, f"{bin_folder}/kolobench", *arguments], text=True, capture_output=True, timeout=250)
+
+
+NAMES = "allreduce reduce broadcast allgather reduce_scatter gather scatter barrier".split()
+FIGURES = set("""copy_gbps copy_all_gbps copy_cached_gbps reduce_gbps reduce_all_gbps reduce_cached_gbps flag_us
+    flag_same_core_us wake_us wake_same_core_us ring_gbps tcp_us tcp_sleep_us tcp_gbps""".split())
+for np, arguments in ((2, ()), (3, ()), (0, ("--threads", "2"))):
+    result = run(np, "--limits", *NAMES, *arguments, "-s", "12,3000,600K,2M", "-t", "1ms", "--json", f"{work}/l.json",
+                 "--save-profile", f"{work}/profile")
+    if result.returncode != 0:
+        wrong(f"np {np}: {result.stderr[-500:]}")
+        continue
+    with open(f"{work}/l.json") as file:
+        limits = json.load(file)
+    missing = FIGURES - set(limits["figures"])
+    if missing - {"flag_us", "wake_us"} or any(value <= 0 for value in limits["figures"].values()):
+        wrong(f"np {np}: figures {limits['figures']}")
+    rows = {(row["collective"], row["channel"], row["bytes"]) for row in limits["limits"]}
+    ranks = limits["machine"]["ranks"]
+    for name in NAMES:
+        whole = name not in ("allreduce", "reduce", "broadcast")
+        for bytes_ in (12, 3000, 600 << 10, 2 << 20) if name != "barrier" else (0,):
+            size = bytes_ // (4 * ranks) * 4 * ranks if whole else bytes_
+            for channel in ("shm", "shm_user", "tcp"):
+                if size or name == "barrier":
+                    if (name, channel, size) not in rows:
+                        wrong(f"np {np}: no limit of {name} {size} over {channel}")
+    if any(row["time_us"] <= 0 for row in limits["limits"]):
+        wrong(f"np {np}: a limit of no time")
+    with open(f"{work}/profile") as file:
+        profile = dict(line.split() for line in file)
+    if any(float(value) <= 0 for value in profile.values()) or not profile:
+        wrong(f"profile {profile}")
+
+for np, arguments in ((1, ()), (3, ()), (3, ("--exhaustive", "--transport", "tcp"))):
+    result = run(np, "diagnose", "-t", "1ms", "-r", "1", "--factor", "1000", "--json", f"{work}/d.json", *arguments)
+    if result.returncode not in (0, 1):
+        wrong(f"diagnose: {result.returncode} {result.stderr[-500:]}")
+        continue
+    with open(f"{work}/d.json") as file:
+        diagnosis = json.load(file)
+    if len(diagnosis["ranks"]) != np or len(diagnosis["links"]) != np * (np - 1):
+        wrong(f"diagnose: {len(diagnosis['ranks'])} ranks, {len(diagnosis['links'])} links")
+    if any(link["latency_us"] <= 0 or link["gbps"] <= 0 for link in diagnosis["links"]):
+        wrong(f"diagnose: {diagnosis['links']}")
+    if (result.returncode == 1) != bool(diagnosis["findings"]):
+        wrong(f"diagnose: status {result.returncode} with {diagnosis['findings']}")
+os.system(f"rm -rf {work}")
+print("limits: all good" if failures == 0 else f"{failures} failures")
+sys.exit(failures > 0)

@@ -30,6 +30,8 @@ static const enum kolo_collective collectives[KOLO_CALLS] = {
     [KOLO_CALL_ALLTOALLV] = KOLO_COLLECTIVE_ALLTOALL,
     [KOLO_CALL_SCATTERV] = KOLO_COLLECTIVE_SCATTER,
     [KOLO_CALL_REDUCE_SCATTERV] = KOLO_COLLECTIVE_REDUCE_SCATTER,
+    [KOLO_CALL_SPLIT] = KOLO_COLLECTIVE_ALLGATHER,
+    [KOLO_CALL_DUP] = KOLO_COLLECTIVE_ALLGATHER,
 };
 
 enum kolo_collective kolo_call_collective(enum kolo_call_kind kind)

@@ -32,7 +32,9 @@
     X(ALLTOALL, "alltoall", "C")                                                                   \
     X(ALLTOALLV, "alltoallv", "C")                                                                 \
     X(SCATTERV, "scatterv", "CR")                                                                  \
-    X(REDUCE_SCATTERV, "reduce_scatterv", "CO")
+    X(REDUCE_SCATTERV, "reduce_scatterv", "CO")                                                    \
+    X(SPLIT, "split", "")                                                                          \
+    X(DUP, "dup", "")
 
 enum kolo_call_kind {
 #define KOLO_CALL_ENUM(name, text, has) KOLO_CALL_##name,

@@ -83,6 +83,20 @@ void kolo_comm_open(struct kolo_comm *comm, uint32_t number, int rank, int size)
     engine->comms = comm;
 }
 
+void kolo_comm_close(struct kolo_comm *comm)
+{
+    struct kolo_engine *engine = comm->engine;
+    for (struct kolo_request *request = engine->asyncs, *next; request != NULL; request = next) {
+        next = request->next_async;
+        if (request->comm != comm)
+            continue;
+        if (request->status == KOLO_AGAIN)
+            kolo_request_end(request, KOLO_ERR_ABORTED);
+        kolo_request_free(request);
+    }
+    kolo_endpoint_forget(engine->endpoint, kolo_comm_channel(comm, 0), KOLO_CHANNELS_PER_COMM);
+}
+
 void kolo_comm_free(struct kolo_comm *comm)
 {
     if (comm == NULL)

@@ -161,6 +161,9 @@ kolo_status kolo_comm_create(struct kolo_engine *engine, int size,
  * caller has put their ranks in the world in comm->ranks. Cannot fail. Held: lock, unless the
  * engine has not started. */
 void kolo_comm_open(struct kolo_comm *comm, uint32_t number, int rank, int size);
+/** Ends what is left of it: its asynchronous requests are cancelled and gone, its channels given
+ * back. Held: lock. */
+void kolo_comm_close(struct kolo_comm *comm);
 /** Frees what the communicator has for itself. It has no requests any more. Held: lock, if it was
  * opened and the endpoint is open. NULL is fine. */
 void kolo_comm_free(struct kolo_comm *comm);
@@ -217,6 +220,12 @@ void kolo_request_words(const struct kolo_request *request, char *text, size_t c
 /** Waits until *status is no longer KOLO_AGAIN, moving things along. False: the deadline passed, or
  * the communicator failed. Held: lock. */
 bool kolo_engine_wait(struct kolo_comm *comm, const kolo_status *status, kolo_deadline deadline);
+
+/* ---- kv.c ---- */
+
+/** Takes @p count numbers of communicators, which nobody else gets: *last_out is the highest. */
+kolo_status kolo_kv_take(struct kolo_comm *comm, const char *function, int count,
+                         int64_t *last_out) KOLO_NODISCARD;
 
 /* ---- submit.c ---- */
 

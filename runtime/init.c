@@ -290,11 +290,25 @@ out:
     return status;
 }
 
+/** The rank lives on, and with it the links that the communicator used. */
+static void finalize_part(struct kolo_comm *comm)
+{
+    struct kolo_engine *engine = comm->engine;
+    kolo_engine_enter(engine);
+    kolo_comm_close(comm);
+    kolo_comm_free(comm);
+    kolo_engine_leave(engine);
+}
+
 kolo_status kolo_finalize(struct kolo_comm *comm)
 {
     if (comm == NULL)
         return KOLO_OK;
     struct kolo_engine *engine = comm->engine;
+    if (comm != engine->world) {
+        finalize_part(comm);
+        return KOLO_OK;
+    }
     kolo_engine_stop_thread(engine);
     kolo_engine_enter(engine);
     bool has_failed = comm->failure.status != KOLO_OK;

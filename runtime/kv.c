@@ -6,6 +6,10 @@
 
 #include "base/alloc.h"
 
+/* The runtime's own: the number of communicators that were made. No text that people write. */
+static const char own_key[] = "\x01"
+                              "communicators";
+
 static kolo_status check_key(const struct kolo_comm *comm, const char *function, const char *key)
 {
     if (comm == NULL)
@@ -101,21 +105,31 @@ kolo_status kolo_kv_get(struct kolo_comm *comm, const char *key, void *value, si
     return status;
 }
 
-kolo_status kolo_kv_add(struct kolo_comm *comm, const char *key, int64_t amount, int64_t *sum_out)
+static kolo_status add(struct kolo_comm *comm, const char *function, const char *key,
+                       const char *shown, int64_t amount, int64_t *sum_out)
 {
     struct kolo_store_call call = {0};
-    kolo_status status = check_key(comm, "kolo_kv_add", key);
-    if (status != KOLO_OK)
-        return status;
+    kolo_status status;
     kolo_comm_enter(comm);
     if (comm->failure.status != KOLO_OK) {
         status = kolo_comm_failed(comm, NULL);
     } else {
         kolo_store_client_add(comm->engine->store, key, amount, &call);
-        status = await(comm, "kolo_kv_add", key, &call, comm->engine->settings.timeout_ms);
+        status = await(comm, function, shown, &call, comm->engine->settings.timeout_ms);
     }
     kolo_comm_leave(comm);
     if (status == KOLO_OK && sum_out != NULL)
         *sum_out = call.sum;
     return status;
+}
+
+kolo_status kolo_kv_add(struct kolo_comm *comm, const char *key, int64_t amount, int64_t *sum_out)
+{
+    kolo_status status = check_key(comm, "kolo_kv_add", key);
+    return status == KOLO_OK ? add(comm, "kolo_kv_add", key, key, amount, sum_out) : status;
+}
+
+kolo_status kolo_kv_take(struct kolo_comm *comm, const char *function, int count, int64_t *last_out)
+{
+    return add(comm, function, own_key, "number", count, last_out);
 }

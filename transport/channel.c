@@ -33,6 +33,38 @@ void kolo_channel_destroy(struct kolo_channel *channel)
     kolo_free_memory(channel);
 }
 
+static void disown(struct kolo_channel *channel)
+{
+    struct kolo_link *link = channel->link;
+    struct kolo_channel *before = NULL;
+    if (!channel->is_owing)
+        return;
+    for (struct kolo_channel *at = link->owing_first; at != channel; at = at->owing_next)
+        before = at;
+    if (before != NULL)
+        before->owing_next = channel->owing_next;
+    else
+        link->owing_first = channel->owing_next;
+    if (link->owing_last == channel)
+        link->owing_last = before;
+    channel->is_owing = false;
+}
+
+void kolo_channel_forget(struct kolo_link *link, uint32_t id)
+{
+    struct kolo_channel *channel = kolo_map_get(&link->channels, id);
+    if (channel == NULL || channel->send_first != NULL || channel->recv_first != NULL ||
+        (link->rx_channel == channel && link->sink.left > 0))
+        return;
+    if (link->rx_channel == channel)
+        link->rx_channel = NULL;
+    kolo_channel_drop_stash(channel);
+    disown(channel);
+    kolo_map_remove(&link->channels, id);
+    link->has_forgotten = true;
+    kolo_channel_destroy(channel);
+}
+
 /* ---- sends ---- */
 
 void kolo_channel_add_send(struct kolo_channel *channel, struct kolo_work *work)

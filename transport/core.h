@@ -95,6 +95,8 @@ void kolo_sink_drop(struct kolo_sink *sink);
 /** Finds or makes it; NULL with the detail set: no memory, or one too many. */
 struct kolo_channel *kolo_channel_of(struct kolo_link *link, uint32_t id);
 void kolo_channel_destroy(struct kolo_channel *channel);
+/** Takes channel @p id out of the link, unless it has works or a frame of it is arriving. */
+void kolo_channel_forget(struct kolo_link *link, uint32_t id);
 /** Fails every work of it. */
 void kolo_channel_fail(struct kolo_channel *channel, kolo_status why);
 void kolo_channel_fail_sends(struct kolo_channel *channel, kolo_status why);

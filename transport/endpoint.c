@@ -306,6 +306,13 @@ void kolo_endpoint_span_gone(struct kolo_endpoint *endpoint, uint64_t id)
             link->transport->span_gone(link, id);
 }
 
+void kolo_endpoint_forget(struct kolo_endpoint *endpoint, uint32_t first, uint32_t count)
+{
+    for (struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next)
+        for (uint32_t i = 0; i < count; i++)
+            kolo_channel_forget(link, first + i);
+}
+
 /* ---- the end ---- */
 
 /* Without memory it is not said: the runtime has told the store too. */

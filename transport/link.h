@@ -93,6 +93,7 @@ struct kolo_link {
     struct kolo_header rx_header;
     uint8_t *rx_control;
     bool owes_goodbye, is_pushing;
+    bool has_forgotten;    /* channels: credit for one that is not there is no offence */
     uint64_t credit_bytes; /* that the peer grants a channel */
     uint64_t sends;        /* works posted and not finished */
     uint64_t receives;     /* the same */

@@ -54,6 +54,24 @@ kolo_status kolo_map_put(struct kolo_map *map, uint32_t key, void *value)
     return KOLO_OK;
 }
 
+/* Those that follow move up where the gap would hide them from a search. */
+void kolo_map_remove(struct kolo_map *map, uint32_t key)
+{
+    uint32_t mask = map->slot_count - 1;
+    if (kolo_map_get(map, key) == NULL)
+        return;
+    uint32_t gap = (uint32_t)(map_slot(map, key) - map->slots);
+    for (uint32_t at = (gap + 1) & mask; map->slots[at].value != NULL; at = (at + 1) & mask) {
+        uint32_t start = map_start(map, map->slots[at].key);
+        if (((at - start) & mask) < ((at - gap) & mask))
+            continue;
+        map->slots[gap] = map->slots[at];
+        gap = at;
+    }
+    map->slots[gap] = (struct kolo_map_slot){0};
+    map->count--;
+}
+
 void *kolo_map_next(const struct kolo_map *map, uint32_t *cursor)
 {
     while (*cursor < map->slot_count) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A hash table from 32-bit keys to pointers: the links of an endpoint by rank, the channels of a
-// link by number. Keys are never removed.
+// link by number.
 #ifndef KOLO_TRANSPORT_MAP_H
 #define KOLO_TRANSPORT_MAP_H
 
@@ -23,7 +23,9 @@ struct kolo_map {
 void *kolo_map_get(const struct kolo_map *map, uint32_t key);
 /** @p key must not be there, @p value not NULL. */
 kolo_status kolo_map_put(struct kolo_map *map, uint32_t key, void *value) KOLO_NODISCARD;
-/** The values in no order: starts with *cursor 0, NULL at the end. No put meanwhile. */
+/** Nothing happens if it is not there. */
+void kolo_map_remove(struct kolo_map *map, uint32_t key);
+/** The values in no order: starts with *cursor 0, NULL at the end. No put or remove meanwhile. */
 void *kolo_map_next(const struct kolo_map *map, uint32_t *cursor);
 void kolo_map_fini(struct kolo_map *map);
 

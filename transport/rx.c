@@ -183,6 +183,8 @@ static kolo_status heard_credit(struct kolo_link *link, struct kolo_reader *read
     uint32_t id = kolo_read_u32(reader);
     uint64_t bytes = kolo_read_u64(reader);
     struct kolo_channel *channel = kolo_map_get(&link->channels, id);
+    if (channel == NULL && link->has_forgotten)
+        return KOLO_OK;
     if (channel == NULL)
         return kolo_fail(KOLO_ERR_PROTOCOL, "rank %d returned credit on channel %u, never used",
                          link->peer, id);

@@ -190,6 +190,10 @@ void kolo_link_describe(const struct kolo_link *link, char *text, size_t capacit
  * unmap it. No work may use it. */
 void kolo_endpoint_span_gone(struct kolo_endpoint *endpoint, uint64_t id);
 
+/** The channels from @p first on, @p count of them, are of no more use to this rank, on any link:
+ * no work of them is on its way, and what had arrived early is dropped. Their numbers must not be
+ * used again. */
+void kolo_endpoint_forget(struct kolo_endpoint *endpoint, uint32_t first, uint32_t count);
 /** Tells @p count peers (NULL: all), as far as there are links to them, that this rank gave up
  * @p subject, and why. The links go on. Best effort, never blocks. */
 void kolo_endpoint_abort(struct kolo_endpoint *endpoint, const int *peers, int count,

@@ -98,9 +98,32 @@ KOLO_API KOLO_NODISCARD kolo_status
 kolo_run_threads(int nranks, const struct kolo_config *config,
                  kolo_status (*rank_main)(struct kolo_comm *comm, void *arg), void *arg);
 
+/** The colour of a rank that takes part in a kolo_split() and wants no communicator from it. */
+#define KOLO_NO_COLOUR (-1)
+
+/** Makes communicators out of @p comm: ranks that give the same @p colour (0 or more) are together
+ * in one, numbered by @p key, and by their rank in @p comm where keys are equal. Collective: every
+ * rank of @p comm calls it, also one that gives KOLO_NO_COLOUR, which gets NULL. Works at any
+ * depth. The new communicator has calls and failures of its own: its collectives run beside those
+ * of any other, from any thread, and what fails it leaves others alone. No rank gets it before all
+ * of its ranks have it.
+ *  @return KOLO_OK; ERR_INVALID on every rank, naming the rank, if one gave another negative colour
+ * or @p new_out NULL, and ERR_NO_MEMORY or ERR_SYSTEM likewise if one could not make it: then none
+ * was made and @p comm goes on. Others as of a collective.  Ownership: *new_out is the caller's
+ * until kolo_finalize(); the one of the world ends all. Memory of kolo_alloc() is the rank's: it
+ * serves all communicators, whichever it was asked from. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_split(struct kolo_comm *comm, int colour, int key,
+                                               const struct kolo_opts *opts,
+                                               struct kolo_comm **new_out);
+/** The same ranks in the same order once more, as kolo_split() with colour 0 and key 0 on all. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_dup(struct kolo_comm *comm, const struct kolo_opts *opts,
+                                             struct kolo_comm **new_out);
+
 /** Leaves: waits until what was sent has been taken over (KOLO_EXIT_TIMEOUT at most), tells the
- * peers, frees @p comm in every case. NULL is fine. Outstanding requests are cancelled
- *  and gone: they must not be waited for afterwards.
+ * peers, frees @p comm in every case. NULL is fine. Of a communicator that kolo_split(), kolo_dup()
+ * or kolo_shrink() made it frees just that, at once, and no other rank waits; that of the world
+ * ends them all. Outstanding requests are cancelled and gone: they must not be waited for
+ * afterwards.
  *  @return KOLO_OK; ERR_TIMEOUT; on a communicator that had failed: KOLO_OK. */
 KOLO_API kolo_status kolo_finalize(struct kolo_comm *comm);
 

@@ -88,6 +88,8 @@ static struct layout lay_out(const struct stage *stage, const struct round *roun
     case KOLO_CALL_ALLTOALLV:
     case KOLO_CALL_SCATTERV:
     case KOLO_CALL_REDUCE_SCATTERV:
+    case KOLO_CALL_SPLIT:
+    case KOLO_CALL_DUP:
     case KOLO_CALLS:
         break;
     }
@@ -152,6 +154,8 @@ static kolo_status call(const struct stage *stage, const struct round *round, co
     case KOLO_CALL_ALLTOALLV:
     case KOLO_CALL_SCATTERV:
     case KOLO_CALL_REDUCE_SCATTERV:
+    case KOLO_CALL_SPLIT:
+    case KOLO_CALL_DUP:
     case KOLO_CALLS:
         break;
     }
@@ -197,6 +201,8 @@ static bool is_right(const struct stage *stage, const struct round *round,
     case KOLO_CALL_ALLTOALLV:
     case KOLO_CALL_SCATTERV:
     case KOLO_CALL_REDUCE_SCATTERV:
+    case KOLO_CALL_SPLIT:
+    case KOLO_CALL_DUP:
     case KOLO_CALLS:
         break;
     }

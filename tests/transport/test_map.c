@@ -22,3 +22,30 @@ Test(map, finds_what_was_put_and_nothing_else)
     kolo_map_fini(&map);
     cr_assert_null(kolo_map_get(&map, 0));
 }
+
+/* Keys that begin in the same slots, put and removed at random, against a plain table. */
+Test(map, removing_hides_nothing)
+{
+    enum { KEYS = 64, STEPS = 20000 };
+    static uint32_t values[KEYS];
+    bool is_there[KEYS] = {false};
+    struct kolo_map map = {0};
+    uint32_t noise = 1, count = 0;
+    kolo_map_remove(&map, 5);
+    for (int step = 0; step < STEPS; step++) {
+        noise = noise * 1664525u + 1013904223u;
+        uint32_t key = noise >> 26;
+        if (is_there[key]) {
+            kolo_map_remove(&map, key);
+            count--;
+        } else {
+            cr_assert_eq(kolo_map_put(&map, key, &values[key]), KOLO_OK);
+            count++;
+        }
+        is_there[key] = !is_there[key];
+        cr_assert_eq(map.count, count);
+        for (uint32_t at = 0; at < KEYS; at++)
+            cr_assert_eq(kolo_map_get(&map, at), is_there[at] ? &values[at] : NULL, "key %u", at);
+    }
+    kolo_map_fini(&map);
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// kolo_split and kolo_dup: communicators out of a communicator.
+//
+//   1  member 0 takes as many numbers from the store as there may be colours
+//   2  all gather what each offers: colour, key, the first number, what is wrong with its call
+//   3  every member reads the same table, so all refuse, or all make the same communicators
+//   4  the members of each new one meet in a barrier on it: who returns it knows that all have it
+//
+// A number is never used twice in a job: links and store tell communicators apart by it. What 4
+// needs is allocated before 2, so that nobody fails between the two. Until 4 is over the new
+// communicator fails with its parent, for a member that was lost to the parent may never have it.
+#include "runtime/split.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+
+enum fault { FAULT_NONE, FAULT_COLOUR, FAULT_OUT, FAULT_MEMORY, FAULT_NUMBERS, FAULTS };
+
+/* What every member tells the others, in 32-bit integers as they travel. */
+struct offer {
+    int32_t colour, key, first, fault;
+};
+enum { OFFER_INTS = sizeof(struct offer) / sizeof(int32_t) };
+
+struct place {
+    int32_t colour, key;
+    int rank;
+};
+
+static int by_colour_and_key(const void *left, const void *right)
+{
+    const struct place *a = left, *b = right;
+    if (a->colour != b->colour)
+        return a->colour < b->colour ? -1 : 1;
+    if (a->key != b->key)
+        return a->key < b->key ? -1 : 1;
+    return a->rank < b->rank ? -1 : 1;
+}
+
+/* ---- what is wrong ---- */
+
+static kolo_status refuse(const struct kolo_comm *comm, const char *function, int rank,
+                          const struct offer *offer)
+{
+    char who[KOLO_RANK_TEXT_MAX];
+    kolo_comm_rank_text(comm, rank, who);
+    switch (offer->fault) {
+    case FAULT_COLOUR:
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "%s: %s gave colour %d: use 0 or more, or KOLO_NO_COLOUR to get none",
+                         function, who, (int)offer->colour);
+    case FAULT_OUT:
+        return kolo_fail(KOLO_ERR_INVALID, "%s: new_out is NULL on %s", function, who);
+    case FAULT_MEMORY:
+        return kolo_fail(KOLO_ERR_NO_MEMORY, "%s: %s has no memory for it", function, who);
+    case FAULT_NUMBERS:
+        return kolo_fail(KOLO_ERR_SYSTEM, "%s: %s got no numbers from the job's store", function,
+                         who);
+    default:
+        return kolo_fail(KOLO_ERR_PROTOCOL, "%s: %s offers what makes no sense (%d)", function, who,
+                         (int)offer->fault);
+    }
+}
+
+/** KOLO_OK, or the same refusal on every member: what is wrong with the lowest one's call. */
+static kolo_status check_table(const struct kolo_comm *comm, const char *function,
+                               const struct offer *table)
+{
+    for (int rank = 0; rank < comm->size; rank++)
+        if (table[rank].fault != FAULT_NONE)
+            return refuse(comm, function, rank, &table[rank]);
+    return KOLO_OK;
+}
+
+/* ---- who is in it ---- */
+
+/** Puts the members of this rank's colour into @p child; the number of colours before it is
+ * *index_out. */
+static void choose_members(const struct kolo_comm *comm, const struct offer *table,
+                           struct place *places, struct kolo_comm *child, struct kolo_seat *seat)
+{
+    int first = 0;
+    uint32_t index = 0;
+    for (int rank = 0; rank < comm->size; rank++)
+        places[rank] = (struct place){table[rank].colour, table[rank].key, rank};
+    qsort(places, (size_t)comm->size, sizeof(*places), by_colour_and_key);
+    while (places[first].colour != table[comm->rank].colour) {
+        if (places[first].colour != KOLO_NO_COLOUR &&
+            (first == 0 || places[first].colour != places[first - 1].colour))
+            index++;
+        first++;
+    }
+    seat->size = 0;
+    for (int i = first; i < comm->size && places[i].colour == places[first].colour; i++) {
+        if (places[i].rank == comm->rank)
+            seat->rank = seat->size;
+        child->ranks[seat->size++] = kolo_comm_world(comm, places[i].rank);
+    }
+    seat->number = (uint32_t)table[0].first + index;
+}
+
+/* ---- opening ---- */
+
+/** Gives up a communicator that not all members may have; tells those that do. */
+static void give_up(struct kolo_comm *child, kolo_status status)
+{
+    char detail[KOLO_DETAIL_MAX];
+    snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
+    kolo_comm_enter(child);
+    kolo_comm_fail(child, status, detail, true);
+    kolo_comm_close(child);
+    kolo_engine_leave(child->engine);
+    kolo_comm_free(child);
+    kolo_detail_set(detail);
+}
+
+kolo_status kolo_comm_meet(struct kolo_comm *child, struct kolo_comm *parent,
+                           const struct kolo_seat *seat, const char *function,
+                           const struct kolo_opts *opts)
+{
+    struct kolo_task task = {.kind = KOLO_CALL_BARRIER, .function = function, .opts = opts};
+    struct kolo_engine *engine = child->engine;
+    kolo_status status = KOLO_OK;
+    kolo_engine_enter(engine);
+    if (parent != NULL && parent->failure.status != KOLO_OK) {
+        status = kolo_comm_failed(parent, NULL);
+    } else {
+        kolo_comm_open(child, seat->number, seat->rank, seat->size);
+        kolo_comm_count_local(child);
+        child->parent = parent;
+        kolo_comm_hear(child);
+    }
+    kolo_engine_leave(engine);
+    if (status != KOLO_OK) {
+        kolo_comm_free(child);
+        return status;
+    }
+    status = kolo_task_run(child, &task);
+    if (status != KOLO_OK) {
+        give_up(child, status);
+        return status;
+    }
+    kolo_engine_enter(engine);
+    child->parent = NULL;
+    kolo_engine_leave(engine);
+    return KOLO_OK;
+}
+
+/* ---- the calls ---- */
+
+struct making {
+    enum kolo_call_kind kind;
+    const char *function;
+    const struct kolo_opts *opts;
+    struct offer mine;
+    struct offer *table;
+    struct place *places;
+    struct kolo_comm *child;
+};
+
+/** Before anybody is asked: memory and, on member 0, numbers. What fails is offered as a fault. */
+static kolo_status prepare(struct kolo_comm *comm, struct making *making)
+{
+    size_t n = (size_t)comm->size;
+    int64_t last = 0;
+    making->table = kolo_calloc(n, sizeof(*making->table));
+    making->places = kolo_calloc(n, sizeof(*making->places));
+    if (making->table == NULL || making->places == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    if (making->mine.fault == FAULT_NONE &&
+        kolo_comm_create(comm->engine, comm->size, &making->child) != KOLO_OK)
+        making->mine.fault = FAULT_MEMORY;
+    if (comm->rank != 0)
+        return KOLO_OK;
+    kolo_status status = kolo_kv_take(comm, making->function, comm->size, &last);
+    if (status != KOLO_OK && kolo_status_lost(status) != KOLO_LOST_CALL)
+        return status; /* the communicator is lost, or was before */
+    if (status == KOLO_OK && last < KOLO_COMMS_MAX)
+        making->mine.first = (int32_t)(last - comm->size + 1);
+    else if (making->mine.fault == FAULT_NONE)
+        making->mine.fault = FAULT_NUMBERS;
+    return KOLO_OK;
+}
+
+static kolo_status make(struct kolo_comm *comm, struct making *making, struct kolo_comm **new_out)
+{
+    struct kolo_task task = {.kind = making->kind,
+                             .function = making->function,
+                             .send = &making->mine,
+                             .count = OFFER_INTS,
+                             .dtype = KOLO_INT32,
+                             .opts = making->opts};
+    struct kolo_seat seat = {0};
+    kolo_status status;
+    KOLO_TRY(kolo_task_check(comm, &task));
+    KOLO_TRY(prepare(comm, making));
+    task.recv = making->table;
+    KOLO_TRY(kolo_task_run(comm, &task));
+    KOLO_TRY(check_table(comm, making->function, making->table));
+    if (making->mine.colour == KOLO_NO_COLOUR)
+        goto out;
+    choose_members(comm, making->table, making->places, making->child, &seat);
+    if (making->kind == KOLO_CALL_SPLIT)
+        snprintf(making->child->origin, sizeof(making->child->origin), "split colour %d",
+                 (int)making->mine.colour);
+    else
+        snprintf(making->child->origin, sizeof(making->child->origin), "dup");
+    struct kolo_comm *child = making->child;
+    making->child = NULL; /* meet frees it if it fails */
+    KOLO_TRY(kolo_comm_meet(child, comm, &seat, making->function, making->opts));
+    *new_out = child;
+out:
+    return status;
+}
+
+static kolo_status run(struct kolo_comm *comm, struct making *making, struct kolo_comm **new_out)
+{
+    if (comm == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: comm is NULL", making->function);
+    if (new_out != NULL)
+        *new_out = NULL;
+    else
+        making->mine.fault = FAULT_OUT;
+    kolo_comm_enter(comm);
+    kolo_engine_creating(comm->engine);
+    kolo_comm_leave(comm);
+    kolo_status status = make(comm, making, new_out);
+    kolo_comm_enter(comm);
+    kolo_engine_created(comm->engine);
+    kolo_comm_leave(comm);
+    kolo_comm_free(making->child);
+    kolo_free_memory(making->table);
+    kolo_free_memory(making->places);
+    return status;
+}
+
+kolo_status kolo_split(struct kolo_comm *comm, int colour, int key, const struct kolo_opts *opts,
+                       struct kolo_comm **new_out)
+{
+    struct making making = {.kind = KOLO_CALL_SPLIT,
+                            .function = "kolo_split",
+                            .opts = opts,
+                            .mine = {.colour = colour, .key = key}};
+    if (colour < 0 && colour != KOLO_NO_COLOUR)
+        making.mine.fault = FAULT_COLOUR;
+    return run(comm, &making, new_out);
+}
+
+kolo_status kolo_dup(struct kolo_comm *comm, const struct kolo_opts *opts,
+                     struct kolo_comm **new_out)
+{
+    struct making making = {.kind = KOLO_CALL_DUP, .function = "kolo_dup", .opts = opts};
+    return run(comm, &making, new_out);
+}

@@ -1,0 +1,502 @@
+// SPDX-License-Identifier: Apache-2.0
+// kolo_split and kolo_dup: who is in which communicator with which rank, all kinds of calls on
+// them, nested, side by side and from several threads; wrong calls; that what fails one
+// communicator leaves the others alone; that numbers, channels and memory come back.
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "runtime/comm.h"
+#include "tests/support/world.h"
+#include "transport/core.h"
+
+struct transport_param {
+    char name[16];
+};
+static struct transport_param params[] = {{"inproc"}, {"shm"}, {"tcp"}};
+
+static void run(const char *transport, int size,
+                kolo_status (*body)(struct kolo_comm *comm, void *argument), void *argument)
+{
+    struct world world = {
+        .size = size, .transport = transport, .settings = {"KOLO_TIMEOUT=30", "KOLO_STALL=200ms"}};
+    kolo_status status = world_run(&world, body, argument);
+    cr_assert(status == KOLO_OK, "%s, %d ranks: %s: %s", transport, size, kolo_status_name(status),
+              world_cause(&world)->text);
+}
+
+/** Runs over every transport. */
+#define ON_ALL(test, timeout_s, size, body)                                                        \
+    ParameterizedTestParameters(split, test)                                                       \
+    {                                                                                              \
+        return cr_make_param_array(struct transport_param, params, 3);                             \
+    }                                                                                              \
+    ParameterizedTest(struct transport_param *param, split, test, .timeout = timeout_s)            \
+    {                                                                                              \
+        run(param->name, size, body, NULL);                                                        \
+    }
+
+/* ---- calls, checked by what each rank of the world gives ---- */
+
+/** Member @p rank of @p comm is rank members[rank] of the world: every kind of call says so. */
+static kolo_status check_calls(struct kolo_comm *comm, const int *members, int count)
+{
+    int n = kolo_size(comm), me = kolo_rank(comm);
+    int64_t mine, sum = 0, got = -1, all[WORLD_RANKS_MAX];
+    kolo_status status;
+    WORLD_EXPECT(n == count, "%d ranks, not %d", n, count);
+    mine = members[me];
+    for (int i = 0; i < n; i++)
+        sum += members[i];
+    KOLO_TRY(kolo_allreduce(comm, &mine, &got, 1, KOLO_INT64, KOLO_SUM, NULL, NULL));
+    WORLD_EXPECT(got == sum, "allreduce: %lld, not %lld", (long long)got, (long long)sum);
+    KOLO_TRY(kolo_allgather(comm, &mine, all, 1, KOLO_INT64, NULL, NULL));
+    for (int i = 0; i < n; i++)
+        WORLD_EXPECT(all[i] == members[i], "allgather: member %d is %lld, not %d", i,
+                     (long long)all[i], members[i]);
+    for (int root = 0; root < n; root++) {
+        got = mine;
+        KOLO_TRY(kolo_broadcast(comm, &got, 1, KOLO_INT64, root, NULL, NULL));
+        WORLD_EXPECT(got == members[root], "broadcast from %d: %lld", root, (long long)got);
+    }
+    KOLO_TRY(kolo_gather(comm, &mine, all, 1, KOLO_INT64, n - 1, NULL, NULL));
+    for (int i = 0; me == n - 1 && i < n; i++)
+        WORLD_EXPECT(all[i] == members[i], "gather: member %d is %lld", i, (long long)all[i]);
+    if (n > 1) {
+        struct kolo_request *request;
+        int to = (me + 1) % n, from = (me + n - 1) % n;
+        KOLO_TRY(kolo_send(comm, &mine, 1, KOLO_INT64, to, NULL, &request));
+        KOLO_TRY(kolo_recv(comm, &got, 1, KOLO_INT64, from, NULL, NULL));
+        KOLO_TRY(kolo_wait(&request, -1));
+        WORLD_EXPECT(got == members[from], "from member %d: %lld", from, (long long)got);
+    }
+    KOLO_TRY(kolo_barrier(comm, NULL, NULL));
+out:
+    return status;
+}
+
+/* ---- members ---- */
+
+static kolo_status by_parity(struct kolo_comm *comm, void *argument)
+{
+    int n = kolo_size(comm), rank = kolo_rank(comm), members[WORLD_RANKS_MAX], count = 0;
+    struct kolo_comm *half = NULL;
+    kolo_status status;
+    (void)argument;
+    KOLO_TRY(kolo_split(comm, rank % 2 * 1000000, -rank, NULL, &half)); /* backwards */
+    for (int i = n - 1; i >= 0; i--)
+        if (i % 2 == rank % 2)
+            members[count++] = i;
+    KOLO_TRY(check_calls(half, members, count));
+    WORLD_EXPECT(members[kolo_rank(half)] == rank, "rank %d is member %d", rank, kolo_rank(half));
+    KOLO_TRY(kolo_finalize(half));
+    KOLO_TRY(kolo_barrier(comm, NULL, NULL));
+out:
+    return status;
+}
+
+ON_ALL(by_colour_and_key, 120, 5, by_parity)
+
+static kolo_status without_colour(struct kolo_comm *comm, void *argument)
+{
+    int rank = kolo_rank(comm), members[] = {1, 2};
+    struct kolo_comm *some = comm, *none = comm;
+    kolo_status status;
+    (void)argument;
+    KOLO_TRY(kolo_split(comm, rank == 0 ? KOLO_NO_COLOUR : 7, 0, NULL, &some));
+    WORLD_EXPECT((some == NULL) == (rank == 0), "rank %d got the wrong one", rank);
+    if (some != NULL)
+        KOLO_TRY(check_calls(some, members, 2));
+    KOLO_TRY(kolo_finalize(some));
+    KOLO_TRY(kolo_split(comm, KOLO_NO_COLOUR, 0, NULL, &none));
+    WORLD_EXPECT(none == NULL, "a communicator for nobody");
+out:
+    return status;
+}
+
+ON_ALL(without_colour_there_is_none, 60, 3, without_colour)
+
+/** Halves again and again, with all of them alive at the end. */
+static kolo_status nested(struct kolo_comm *comm, void *argument)
+{
+    int rank = kolo_rank(comm), first = 0, count = kolo_size(comm), depth = 0;
+    int members[WORLD_RANKS_MAX];
+    struct kolo_comm *comms[8] = {comm}, *copy;
+    kolo_status status = KOLO_OK;
+    (void)argument;
+    for (; count > 1; depth++) {
+        int low = count / 2, is_high = rank - first >= low;
+        KOLO_TRY(kolo_split(comms[depth], is_high, 0, NULL, &comms[depth + 1]));
+        first += is_high ? low : 0;
+        count = is_high ? count - low : low;
+        for (int i = 0; i < count; i++)
+            members[i] = first + i;
+        KOLO_TRY(check_calls(comms[depth + 1], members, count));
+        KOLO_TRY(kolo_dup(comms[depth + 1], NULL, &copy));
+        KOLO_TRY(check_calls(copy, members, count));
+        KOLO_TRY(kolo_finalize(copy));
+    }
+    for (int i = 0; i < kolo_size(comm); i++)
+        members[i] = i;
+    KOLO_TRY(check_calls(comm, members, kolo_size(comm)));
+    if (rank % 2 == 0) /* the world's end is the end of those that are left */
+        for (; depth > 0; depth--)
+            KOLO_TRY(kolo_finalize(comms[depth]));
+out:
+    return status;
+}
+
+ON_ALL(at_any_depth, 120, 6, nested)
+
+/* ---- side by side ---- */
+
+enum { BESIDE = 6, ROUNDS = 8, LENGTH = 700 };
+
+/** Asynchronous calls on several communicators and the world, begun and waited for by every rank
+ * in an order of its own. */
+static kolo_status interleaved(struct kolo_comm *comm, void *argument)
+{
+    int n = kolo_size(comm), rank = kolo_rank(comm);
+    struct kolo_comm *comms[BESIDE] = {comm};
+    struct kolo_request *requests[BESIDE] = {NULL};
+    int32_t(*data)[LENGTH] = calloc(BESIDE, sizeof(*data));
+    kolo_status status = KOLO_OK;
+    (void)argument;
+    for (int i = 1; i < BESIDE; i++)
+        KOLO_TRY(kolo_split(comm, i % 2 ? 0 : rank % 2, i, NULL, &comms[i]));
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int k = 0; k < BESIDE; k++) {
+            int i = (k * 5 + rank + round) % BESIDE;
+            for (int at = 0; at < LENGTH; at++)
+                data[i][at] = rank + i + at + round;
+            KOLO_TRY(kolo_allreduce(comms[i], data[i], data[i], LENGTH, KOLO_INT32, KOLO_MAX, NULL,
+                                    &requests[i]));
+        }
+        for (int k = 0; k < BESIDE; k++) {
+            int i = (k + rank * 2 + round) % BESIDE;
+            bool is_half = i > 0 && i % 2 == 0;
+            int top = is_half && (n - 1) % 2 != rank % 2 ? n - 2 : n - 1;
+            KOLO_TRY(kolo_wait(&requests[i], -1));
+            WORLD_EXPECT(data[i][3] == top + i + 3 + round, "communicator %d: %d", i, data[i][3]);
+        }
+    }
+out:
+    free(data);
+    return status;
+}
+
+ON_ALL(collectives_of_several_interleave, 120, 4, interleaved)
+
+struct runner {
+    struct kolo_comm *comm;
+    int number;
+    kolo_status status;
+    char text[KOLO_DETAIL_MAX];
+};
+
+static kolo_status split_and_reduce(struct kolo_comm *comm, int number)
+{
+    int rank = kolo_rank(comm);
+    struct kolo_comm *part = NULL;
+    kolo_status status = KOLO_OK;
+    for (int round = 0; round < ROUNDS; round++) {
+        int64_t value = rank, sum = 0;
+        int64_t expected = (int64_t)kolo_size(comm) * (kolo_size(comm) - 1) / 2;
+        KOLO_TRY(kolo_dup(comm, NULL, &part));
+        for (int i = 0; i <= number; i++) {
+            KOLO_TRY(kolo_allreduce(part, &value, &sum, 1, KOLO_INT64, KOLO_SUM, NULL, NULL));
+            WORLD_EXPECT(sum == expected, "thread %d: %lld", number, (long long)sum);
+        }
+        KOLO_TRY(kolo_finalize(part));
+    }
+out:
+    return status;
+}
+
+static void *runner_main(void *argument)
+{
+    struct runner *runner = argument;
+    runner->status = split_and_reduce(runner->comm, runner->number);
+    snprintf(runner->text, sizeof(runner->text), "%s", kolo_error_detail());
+    return NULL;
+}
+
+/** Each thread of each rank has a communicator of its own, and makes more of it meanwhile. */
+static kolo_status threaded(struct kolo_comm *comm, void *argument)
+{
+    enum { THREADS = 3 };
+    struct runner runners[THREADS];
+    pthread_t threads[THREADS];
+    kolo_status status = KOLO_OK;
+    (void)argument;
+    for (int i = 0; i < THREADS; i++) {
+        runners[i] = (struct runner){.number = i};
+        KOLO_TRY(kolo_dup(comm, NULL, &runners[i].comm));
+    }
+    for (int i = 0; i < THREADS; i++)
+        WORLD_EXPECT(pthread_create(&threads[i], NULL, runner_main, &runners[i]) == 0, "no thread");
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < THREADS; i++)
+        if (runners[i].status != KOLO_OK)
+            return kolo_fail(runners[i].status, "thread %d: %s", i, runners[i].text);
+out:
+    return status;
+}
+
+ON_ALL(threads_split_at_the_same_time, 120, 3, threaded)
+
+/* ---- wrong calls ---- */
+
+/** Every rank gets @p expected with @p part in the text, and then the world still works. */
+static kolo_status all_refused(struct kolo_comm *comm, kolo_status got, kolo_status expected,
+                               const char *part)
+{
+    int members[WORLD_RANKS_MAX];
+    WORLD_EXPECT(got == expected && strstr(kolo_error_detail(), part) != NULL, "%s: %s",
+                 kolo_status_name(got), kolo_error_detail());
+    for (int i = 0; i < kolo_size(comm); i++)
+        members[i] = i;
+    return check_calls(comm, members, kolo_size(comm));
+}
+
+static kolo_status wrong(struct kolo_comm *comm, void *argument)
+{
+    int rank = kolo_rank(comm);
+    struct kolo_comm *part = comm;
+    struct kolo_opts opts = {.size = 3};
+    kolo_status status;
+    (void)argument;
+    KOLO_TRY(all_refused(comm, kolo_split(comm, rank == 1 ? -7 : 0, 0, NULL, &part),
+                         KOLO_ERR_INVALID, "gave colour -7"));
+    WORLD_EXPECT(part == NULL && strstr(kolo_error_detail(), "") != NULL, "half made");
+    KOLO_TRY(all_refused(comm, kolo_split(comm, 0, 0, NULL, rank == 2 ? NULL : &part),
+                         KOLO_ERR_INVALID, "new_out is NULL on rank 2"));
+    KOLO_TRY(all_refused(comm, kolo_dup(comm, NULL, rank == 0 ? NULL : &part), KOLO_ERR_INVALID,
+                         "kolo_dup: new_out is NULL on rank 0"));
+    KOLO_TRY(all_refused(comm, kolo_split(comm, 0, 0, &opts, &part), KOLO_ERR_INVALID,
+                         "kolo_split: opts->size is 3"));
+    KOLO_TRY(all_refused(comm, kolo_split(NULL, 0, 0, NULL, &part), KOLO_ERR_INVALID,
+                         "kolo_split: comm is NULL"));
+out:
+    return status;
+}
+
+ON_ALL(wrong_calls_are_refused_on_every_rank, 60, 3, wrong)
+
+static kolo_status split_or_dup(struct kolo_comm *comm, void *argument)
+{
+    struct kolo_comm *part;
+    (void)argument;
+    kolo_status status =
+        kolo_rank(comm) == 1 ? kolo_dup(comm, NULL, &part) : kolo_split(comm, 0, 0, NULL, &part);
+    WORLD_EXPECT(status == KOLO_ERR_MISMATCH && strstr(kolo_error_detail(), "dup()") != NULL &&
+                     strstr(kolo_error_detail(), "split()") != NULL && part == NULL,
+                 "%s: %s", kolo_status_name(status), kolo_error_detail());
+    return KOLO_OK;
+}
+
+ON_ALL(other_calls_are_a_mismatch, 60, 3, split_or_dup)
+
+/* ---- failures ---- */
+
+/** Members of one half differ in their call; the other half, and the world, go on. */
+static kolo_status one_half_fails(struct kolo_comm *comm, void *argument)
+{
+    int rank = kolo_rank(comm), members[] = {0, 2, 4}, world[] = {0, 1, 2, 3, 4};
+    struct kolo_comm *half;
+    int32_t value = rank;
+    kolo_status status;
+    (void)argument;
+    KOLO_TRY(kolo_split(comm, rank % 2, 0, NULL, &half));
+    if (rank % 2 == 1) {
+        status = kolo_rank(half) == 0
+                     ? kolo_allreduce(half, &value, &value, 1, KOLO_INT32, KOLO_SUM, NULL, NULL)
+                     : kolo_barrier(half, NULL, NULL);
+        WORLD_EXPECT(status == KOLO_ERR_MISMATCH &&
+                         strstr(kolo_error_detail(), "(split colour 1)") != NULL,
+                     "%s: %s", kolo_status_name(status), kolo_error_detail());
+        status = kolo_barrier(half, NULL, NULL);
+        WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "it went on: %s", kolo_status_name(status));
+    } else {
+        KOLO_TRY(check_calls(half, members, 3));
+    }
+    KOLO_TRY(check_calls(comm, world, 5));
+    KOLO_TRY(kolo_finalize(half));
+out:
+    return status;
+}
+
+ON_ALL(a_mismatch_fails_one_communicator, 60, 5, one_half_fails)
+
+/** Both ranks of a half wait for each other, so that only the store can tell; the other half waits
+ * at the same sequence number in another call, and is not to blame. */
+static kolo_status half_stalls(struct kolo_comm *comm, void *argument)
+{
+    int rank = kolo_rank(comm), world[] = {0, 1, 2, 3};
+    struct kolo_comm *half;
+    int32_t value = rank;
+    kolo_status status;
+    (void)argument;
+    KOLO_TRY(kolo_split(comm, rank / 2, 0, NULL, &half));
+    if (rank < 2) {
+        status = kolo_broadcast(half, &value, 1, KOLO_INT32, 1 - rank, NULL, NULL);
+        WORLD_EXPECT(status == KOLO_ERR_MISMATCH &&
+                         strstr(kolo_error_detail(), "(split colour 0)") != NULL,
+                     "%s: %s", kolo_status_name(status), kolo_error_detail());
+        KOLO_TRY(kolo_send(comm, &value, 1, KOLO_INT32, rank + 2, NULL, NULL));
+    } else if (rank == 2) { /* waits as long as the other half */
+        KOLO_TRY(kolo_recv(comm, &value, 1, KOLO_INT32, 0, NULL, NULL));
+        KOLO_TRY(kolo_allreduce(half, &value, &value, 1, KOLO_INT32, KOLO_SUM, NULL, NULL));
+    } else {
+        struct kolo_request *request;
+        KOLO_TRY(kolo_allreduce(half, &value, &value, 1, KOLO_INT32, KOLO_SUM, NULL, &request));
+        KOLO_TRY(kolo_wait(&request, -1));
+        KOLO_TRY(kolo_recv(comm, &value, 1, KOLO_INT32, 1, NULL, NULL));
+    }
+    KOLO_TRY(check_calls(comm, world, 4));
+out:
+    return status;
+}
+
+ON_ALL(stalls_are_compared_within_a_communicator, 60, 4, half_stalls)
+
+/** What a member aborts ends that communicator, on all of its ranks, and names it. */
+static kolo_status aborted(struct kolo_comm *comm, void *argument)
+{
+    int rank = kolo_rank(comm), world[] = {0, 1, 2, 3};
+    struct kolo_comm *part, *copy;
+    kolo_status status;
+    (void)argument;
+    KOLO_TRY(kolo_split(comm, rank == 0 ? KOLO_NO_COLOUR : 3, 0, NULL, &part));
+    KOLO_TRY(kolo_dup(comm, NULL, &copy));
+    if (rank == 3)
+        kolo_abort(part, "enough");
+    if (rank > 0) {
+        status = kolo_barrier(part, NULL, NULL);
+        WORLD_EXPECT(status == KOLO_ERR_ABORTED &&
+                         strstr(kolo_error_detail(), "rank 3 (2 of communicator ") != NULL &&
+                         strstr(kolo_error_detail(), "aborted: enough") != NULL,
+                     "%s: %s", kolo_status_name(status), kolo_error_detail());
+        WORLD_EXPECT(kolo_dup(part, NULL, &part) == KOLO_ERR_ABORTED, "a dup of what failed");
+    }
+    KOLO_TRY(check_calls(copy, world, 4));
+    KOLO_TRY(check_calls(comm, world, 4));
+out:
+    return status;
+}
+
+ON_ALL(an_abort_ends_one_communicator, 60, 4, aborted)
+
+/* ---- what comes back ---- */
+
+static kolo_status many_times(struct kolo_comm *comm, void *argument)
+{
+    enum { TIMES = 150 };
+    struct kolo_comm *part;
+    struct kolo_link *link = NULL;
+    int32_t value = 1;
+    kolo_status status;
+    (void)argument;
+    for (int i = 0; i < TIMES; i++) {
+        struct kolo_request *request = NULL;
+        KOLO_TRY(kolo_dup(comm, NULL, &part));
+        KOLO_TRY(kolo_allreduce(part, &value, &value, 1, KOLO_INT32, KOLO_MAX, NULL, NULL));
+        if (i % 10 == 0 && kolo_rank(comm) == 0) /* nobody will ever receive it */
+            KOLO_TRY(kolo_send(part, &value, 1, KOLO_INT32, 1, NULL, &request));
+        KOLO_TRY(kolo_finalize(part));
+    }
+    KOLO_TRY(kolo_barrier(comm, NULL, NULL));
+    kolo_comm_enter(comm);
+    status = kolo_endpoint_link(comm->engine->endpoint, 1 - kolo_rank(comm), KOLO_NEVER, &link);
+    uint32_t channels = status == KOLO_OK ? link->channels.count : 0;
+    kolo_comm_leave(comm);
+    WORLD_EXPECT(status == KOLO_OK && channels > 0 && channels < TIMES / 2,
+                 "%u channels are left of %d communicators", channels, TIMES);
+out:
+    return status;
+}
+
+ON_ALL(channels_come_back, 60, 2, many_times)
+
+static kolo_status alone(struct kolo_comm *comm, void *argument)
+{
+    struct kolo_comm *part;
+    float value[1000] = {1};
+    kolo_status status;
+    (void)argument;
+    KOLO_TRY(kolo_split(comm, kolo_rank(comm), 0, NULL, &part));
+    WORLD_EXPECT(kolo_size(part) == 1 && kolo_rank(part) == 0, "not alone");
+    uint64_t before = kolo_alloc_count();
+    for (int i = 0; i < 10; i++) {
+        KOLO_TRY(kolo_allreduce(part, value, value, 1000, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+        KOLO_TRY(kolo_reduce_scatter(part, value, value, 1000, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+        KOLO_TRY(kolo_reduce(part, value, value, 1000, KOLO_FLOAT32, KOLO_AVERAGE, 0, NULL, NULL));
+        KOLO_TRY(kolo_allgather(part, value, value, 1000, KOLO_FLOAT32, NULL, NULL));
+        KOLO_TRY(kolo_barrier(part, NULL, NULL));
+    }
+    WORLD_EXPECT(kolo_alloc_count() == before, "%llu allocations for a rank alone",
+                 (unsigned long long)(kolo_alloc_count() - before));
+    WORLD_EXPECT(part->sent == NULL && part->scratch == NULL &&
+                     (part->ranks == NULL || part->ranks == &part->alone),
+                 "memory for a rank alone");
+    KOLO_TRY(kolo_barrier(comm, NULL, NULL));
+out:
+    return status;
+}
+
+Test(split, a_communicator_of_one_rank_needs_nothing, .timeout = 60)
+{
+    run("inproc", 1, alone, NULL);
+}
+
+static kolo_status described(struct kolo_comm *comm, void *argument)
+{
+    struct kolo_comm *part;
+    struct kolo_info info = {.size = sizeof(info)};
+    struct kolo_peer_info peer = {.size = sizeof(peer)};
+    kolo_status status;
+    (void)argument;
+    KOLO_TRY(kolo_split(comm, kolo_rank(comm) % 2, 0, NULL, &part));
+    KOLO_TRY(kolo_get_info(part, &info));
+    WORLD_EXPECT(info.rank == kolo_rank(comm) / 2 && info.nranks == 2 && info.local_nranks == 2 &&
+                     info.local_rank == info.rank,
+                 "rank %d of %d, local %d of %d", info.rank, info.nranks, info.local_rank,
+                 info.local_nranks);
+    KOLO_TRY(kolo_get_peer_info(part, 1 - info.rank, &peer));
+    WORLD_EXPECT(peer.rank == 1 - info.rank && strcmp(peer.transport, "inproc") == 0, "peer %d, %s",
+                 peer.rank, peer.transport);
+out:
+    return status;
+}
+
+Test(split, it_knows_itself_and_its_peers, .timeout = 60)
+{
+    run("inproc", 4, described, NULL);
+}
+
+/** Each allocation of a split fails in turn: the rank says so, and nothing hangs or leaks. */
+static kolo_status without_memory(struct kolo_comm *comm, void *argument)
+{
+    struct kolo_comm *part = NULL;
+    kolo_alloc_fail_nth(*(const uint64_t *)argument);
+    kolo_status status = kolo_split(comm, 4, 0, NULL, &part);
+    kolo_alloc_fail_nth(0);
+    WORLD_EXPECT((status == KOLO_OK) == (part != NULL), "%s", kolo_error_detail());
+    WORLD_EXPECT(status != KOLO_ERR_INTERNAL && status != KOLO_ERR_TIMEOUT, "%s",
+                 kolo_error_detail());
+    (void)kolo_finalize(part);
+    return KOLO_OK; /* whatever it was, a status says so */
+}
+
+Test(split, allocation_failures_are_statuses, .timeout = 60)
+{
+    for (uint64_t nth = 1; nth < 30; nth++)
+        run("inproc", 1, without_memory, &nth);
+}

@@ -137,6 +137,8 @@ kolo_status kolo_meeting_create(uv_loop_t *loop, int size, bool is_local,
     struct kolo_meeting *meeting = kolo_calloc(1, sizeof *meeting);
     if (!meeting)
         return KOLO_ERR_NO_MEMORY;
+    struct kolo_ports ports;
+    KOLO_TRY(kolo_ports_parse(settings->ports, &ports));
     KOLO_TRY(kolo_secret_make(&meeting->secret));
     kolo_secret_format(&meeting->secret, meeting->secret_text);
     KOLO_TRY(kolo_poller_create(&meeting->poller));
@@ -145,6 +147,7 @@ kolo_status kolo_meeting_create(uv_loop_t *loop, int size, bool is_local,
                                               .secret = meeting->secret,
                                               .start_timeout_ms = settings->start_timeout_ms,
                                               .stall_warn_ms = settings->stall_warn_ms,
+                                              .ports = ports,
                                               .peer_timeout_ms = settings->peer_timeout_ms,
                                               .lost_grace_ms = LOST_GRACE_MS,
                                               .events = *events};

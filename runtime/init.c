@@ -107,17 +107,23 @@ static void on_notice(void *context, const char *text)
     KOLO_WARN("%s", text);
 }
 
-void kolo_store_config(const struct kolo_settings *settings, int size,
-                       const struct kolo_secret *secret,
-                       struct kolo_store_server_config *config_out)
+kolo_status kolo_store_config(const struct kolo_settings *settings, int size,
+                              const struct kolo_secret *secret,
+                              struct kolo_store_server_config *config_out)
 {
+    struct kolo_ports ports;
+    kolo_status status = kolo_ports_parse(settings->ports, &ports);
+    if (status != KOLO_OK)
+        return status;
     *config_out = (struct kolo_store_server_config){.size = size,
                                                     .owner = "rank 0",
                                                     .secret = *secret,
                                                     .start_timeout_ms = settings->start_timeout_ms,
                                                     .stall_warn_ms = settings->stall_warn_ms,
                                                     .peer_timeout_ms = settings->peer_timeout_ms,
+                                                    .ports = ports,
                                                     .events = {.notice = on_notice}};
+    return KOLO_OK;
 }
 
 /* ---- joining ---- */
@@ -232,7 +238,9 @@ static kolo_status reach_store(struct kolo_engine *engine, const struct kolo_sec
     struct kolo_rendezvous rendezvous;
     bool is_launched = engine->settings.launcher[0] != '\0';
     kolo_status status;
-    kolo_store_config(&engine->settings, engine->size, secret, &config);
+    status = kolo_store_config(&engine->settings, engine->size, secret, &config);
+    if (status != KOLO_OK)
+        return status;
     if (engine->size == 1 && !is_launched) {
         KOLO_TRY(kolo_store_thread_start(&config, NULL, 0, NULL, &engine->own_store));
         KOLO_TRY(kolo_store_thread_pair(engine->own_store, fd_out));

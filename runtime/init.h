@@ -10,10 +10,10 @@ kolo_status kolo_config_settings(const struct kolo_config *config,
                                  struct kolo_settings *settings_out) KOLO_NODISCARD;
 /** Warns of unknown KOLO_* variables, once per process. */
 void kolo_config_warn_unknown(void);
-/** What the store's server needs to know where there is no launcher. */
-void kolo_store_config(const struct kolo_settings *settings, int size,
-                       const struct kolo_secret *secret,
-                       struct kolo_store_server_config *config_out);
+/** What the store's server needs to know where there is no launcher. ERR_CONFIG. */
+kolo_status kolo_store_config(const struct kolo_settings *settings, int size,
+                              const struct kolo_secret *secret,
+                              struct kolo_store_server_config *config_out) KOLO_NODISCARD;
 /** Opens the endpoint and joins the world through @p fd, a connection to the store (taken in every
  * case); makes the communicator of all ranks. engine->rank, size and settings are set. On failure
  * the caller destroys the engine. */

@@ -254,13 +254,51 @@ static void any_places(struct kolo_place places[2])
     places[1].bytes = sizeof v6;
 }
 
+static bool is_loopback(const struct kolo_place *place)
+{
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    memcpy(&v4, &place->addr, sizeof v4);
+    memcpy(&v6, &place->addr, sizeof v6);
+    if (place->addr.ss_family == AF_INET)
+        return ntohl(v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    return place->addr.ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
+}
+
+/** A host's own name often means 127.0.1.1 in its /etc/hosts, and its true address elsewhere: where
+ * a name other than localhost led to loopback, all addresses are listened at. */
+static void open_up(const char *where, struct kolo_place *places, size_t count)
+{
+    bool is_literal = where[0] == '[' || (where[0] >= '0' && where[0] <= '9');
+    if (is_literal || strncmp(where, "localhost", strlen("localhost")) == 0)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+        memcpy(&v4, &places[i].addr, sizeof v4);
+        memcpy(&v6, &places[i].addr, sizeof v6);
+        if (!is_loopback(&places[i]))
+            continue;
+        v4.sin_addr.s_addr = htonl(INADDR_ANY);
+        v6.sin6_addr = in6addr_any;
+        if (places[i].addr.ss_family == AF_INET)
+            memcpy(&places[i].addr, &v4, sizeof v4);
+        else
+            memcpy(&places[i].addr, &v6, sizeof v6);
+    }
+}
+
 /** Where to listen: the text's own places, or any. */
 static kolo_status find_places(const struct kolo_rendezvous *rendezvous, struct kolo_place *places,
                                size_t *count_out)
 {
-    if (rendezvous->kind == KOLO_RENDEZVOUS_TCP)
-        return kolo_places_resolve(rendezvous->where, places, KOLO_RENDEZVOUS_PLACES_MAX,
-                                   count_out);
+    if (rendezvous->kind == KOLO_RENDEZVOUS_TCP) {
+        kolo_status status =
+            kolo_places_resolve(rendezvous->where, places, KOLO_RENDEZVOUS_PLACES_MAX, count_out);
+        if (status == KOLO_OK)
+            open_up(rendezvous->where, places, *count_out);
+        return status;
+    }
     any_places(places);
     *count_out = 2;
     return KOLO_OK;

@@ -57,6 +57,7 @@ struct kolo_store_server_config {
                                  then every rank that joined gets ERR_TIMEOUT with the ranks that
                                  are missing */
     int64_t stall_warn_ms;
+    struct kolo_ports ports; /* at which it listens where the port is left open */
     int64_t peer_timeout_ms; /* a silent host's connection is lost after this; 0: the system's */
     /** How long a lost connection may wait for a verdict (kolo_store_server_died) before the ranks
      * are told just "lost its connection". */

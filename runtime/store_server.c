@@ -191,12 +191,13 @@ kolo_status kolo_store_server_listen(struct kolo_store_server *server,
                                        .to = -1,
                                        .tag = server->config.job_id};
     struct kolo_listener *listener;
-    struct kolo_place at;
+    struct kolo_place at = *place;
+    at.ports = server->config.ports;
     if (server->listener_count == LISTENERS_MAX)
         return kolo_fail(KOLO_ERR_INVALID, "store: more than %d places to listen at",
                          LISTENERS_MAX);
     kolo_status status =
-        kolo_listener_open(server->poller, place, HANDSHAKE_MS, &server->config.secret, &mine,
+        kolo_listener_open(server->poller, &at, HANDSHAKE_MS, &server->config.secret, &mine,
                            accepted, server, &listener);
     if (status != KOLO_OK)
         return status;

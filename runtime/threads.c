@@ -120,7 +120,7 @@ static kolo_status prepare(struct team *team)
     for (int rank = 0; rank < team->size; rank++)
         team->members[rank] = (struct member){.team = team, .rank = rank, .fd = -1};
     KOLO_TRY(kolo_secret_make(&team->secret));
-    kolo_store_config(&team->settings, team->size, &team->secret, &config);
+    KOLO_TRY(kolo_store_config(&team->settings, team->size, &team->secret, &config));
     KOLO_TRY(kolo_store_thread_start(&config, NULL, 0, NULL, &team->store));
     for (int rank = 0; rank < team->size; rank++)
         KOLO_TRY(kolo_store_thread_pair(team->store, &team->members[rank].fd));

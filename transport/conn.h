@@ -47,10 +47,24 @@ struct kolo_greeting {
 enum { KOLO_PROTOCOL_VERSION = 1 };
 enum kolo_purpose { KOLO_PURPOSE_STORE = 1, KOLO_PURPOSE_TCP, KOLO_PURPOSE_SHM, KOLO_PURPOSE_RDMA };
 
-/** One place to connect to. */
+/** The ports at which kolo may listen; low 0: whichever the system chooses. */
+struct kolo_ports {
+    uint16_t low, high;
+};
+/** KOLO_PORTS: "LOW-HIGH", "PORT" or "". ERR_CONFIG. */
+kolo_status kolo_ports_parse(const char *text, struct kolo_ports *ports_out) KOLO_NODISCARD;
+/** How many there are to try; one where the system chooses. */
+unsigned kolo_ports_count(const struct kolo_ports *ports);
+/** Where to begin. */
+unsigned kolo_ports_first(const struct kolo_ports *ports);
+/** Number @p index of them, counted round and round; 0: the system chooses. */
+uint16_t kolo_ports_at(const struct kolo_ports *ports, unsigned index);
+
+/** One place to connect to, or to listen at. */
 struct kolo_place {
     struct sockaddr_storage addr;
     socklen_t bytes;
+    struct kolo_ports ports; /* to listen at port 0: at one of these */
 };
 /** "10.0.0.5:4711", "[::1]:80", "unix:@name": for messages. */
 void kolo_place_format(const struct kolo_place *place, char *text, size_t capacity);

@@ -286,34 +286,79 @@ static kolo_status fail_listen(const struct kolo_place *place, const char *what,
     return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "cannot listen at %s: %s", text, what);
 }
 
-static kolo_status bind_and_listen(struct kolo_listener *listener, const struct kolo_place *place)
+static uint16_t *port_of(struct kolo_place *place)
+{
+    if (place->addr.ss_family == AF_INET6)
+        return &((struct sockaddr_in6 *)(void *)&place->addr)->sin6_port;
+    return place->addr.ss_family == AF_INET
+               ? &((struct sockaddr_in *)(void *)&place->addr)->sin_port
+               : NULL;
+}
+
+/** Listens there. NULL, or what failed; errno says why. */
+static const char *try_place(struct kolo_listener *listener, const struct kolo_place *place,
+                             bool is_given)
 {
     const int yes = 1;
-    bool is_given = false;
     int fd = socket(place->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
-    if (fd < 0)
-        return fail_listen(place, "socket", errno);
     listener->door.watch.fd = fd;
+    if (fd < 0)
+        return "socket";
     /* One port number serves both families only if IPv6 keeps to itself. */
-    if (place->addr.ss_family == AF_INET6) {
-        if (setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes) != 0)
-            return fail_listen(place, "IPV6_V6ONLY", errno);
-        is_given = ((const struct sockaddr_in6 *)(const void *)&place->addr)->sin6_port != 0;
-    } else if (place->addr.ss_family == AF_INET) {
-        is_given = ((const struct sockaddr_in *)(const void *)&place->addr)->sin_port != 0;
-    }
+    if (place->addr.ss_family == AF_INET6 &&
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes) != 0)
+        return "IPV6_V6ONLY";
     /* A port that the user gave must be had again right after the last job. */
     if (is_given && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0)
-        return fail_listen(place, "SO_REUSEADDR", errno);
+        return "SO_REUSEADDR";
     if (bind(fd, (const struct sockaddr *)&place->addr, place->bytes) != 0)
-        return fail_listen(place, "bind", errno);
+        return "bind";
     if (listen(fd, BACKLOG) != 0)
-        return fail_listen(place, "listen", errno);
+        return "listen";
     listener->place.bytes = sizeof listener->place.addr;
     if (getsockname(fd, (struct sockaddr *)&listener->place.addr, &listener->place.bytes) != 0)
-        return fail_listen(place, "getsockname", errno);
-    return KOLO_OK;
+        return "getsockname";
+    return NULL;
+}
+
+static kolo_status fail_range(const struct kolo_place *place)
+{
+    char text[128];
+    char *colon;
+
+    kolo_place_format(place, text, sizeof text);
+    colon = strrchr(text, ':');
+    if (colon)
+        *colon = '\0';
+    return kolo_fail(KOLO_ERR_SYSTEM,
+                     "KOLO_PORTS=%d-%d: all %u ports are taken at %s; widen the range: each rank "
+                     "of a host needs one, and the rendezvous another",
+                     place->ports.low, place->ports.high, kolo_ports_count(&place->ports), text);
+}
+
+static kolo_status bind_and_listen(struct kolo_listener *listener, const struct kolo_place *place)
+{
+    struct kolo_place at = *place;
+    uint16_t *port = port_of(&at);
+    bool is_open = port != NULL && *port == 0; /* to be chosen here, or by the system */
+    bool is_given = port != NULL && (!is_open || at.ports.low != 0);
+    unsigned first = kolo_ports_first(&at.ports);
+    unsigned count = is_open ? kolo_ports_count(&at.ports) : 1;
+
+    for (unsigned i = 0; i < count; i++) {
+        const char *what;
+        if (is_open)
+            *port = htons(kolo_ports_at(&at.ports, first + i));
+        what = try_place(listener, &at, is_given);
+        if (what == NULL)
+            return KOLO_OK;
+        if (!is_open || at.ports.low == 0 || (errno != EADDRINUSE && errno != EACCES))
+            return fail_listen(&at, what, errno);
+        close(listener->door.watch.fd);
+        listener->door.watch.fd = -1;
+    }
+    return fail_range(&at);
 }
 
 kolo_status kolo_listener_open(struct kolo_poller *poller, const struct kolo_place *place,

@@ -201,11 +201,13 @@ kolo_status kolo_places_resolve(const char *text, struct kolo_place *places_out,
 
 /* ---- this machine ---- */
 
+enum { NOT_NAMED = -1, EXCLUDED = -2 };
+
 /** One address of this machine, with what decides its order. */
 struct local {
     struct kolo_place place;
     char interface[IF_NAMESIZE];
-    int entry; /* of KOLO_NET that allows it */
+    int entry; /* of KOLO_NET that allows it, or NOT_NAMED, EXCLUDED */
     bool is_loopback, is_hardware;
     long speed; /* Mbit/s, 0: unknown */
 };
@@ -296,6 +298,7 @@ struct net {
     int family; /* AF_UNSPEC: a name */
     uint8_t prefix[16];
     unsigned bits;
+    bool excludes; /* written with ! or ^ */
 };
 
 static const uint8_t *address_bytes(const struct kolo_place *place)
@@ -323,7 +326,10 @@ static kolo_status parse_net(const char *entry, size_t length, struct net *out)
     unsigned long bits, max;
 
     memset(out, 0, sizeof *out);
-    if (length > 0 && length < sizeof text) {
+    out->excludes = length > 0 && (entry[0] == '!' || entry[0] == '^');
+    entry += out->excludes;
+    length -= out->excludes;
+    if (length > 0 && length < sizeof text && entry[0] != '!' && entry[0] != '^') {
         memcpy(text, entry, length);
         text[length] = '\0';
         slash = strchr(text, '/');
@@ -345,7 +351,7 @@ static kolo_status parse_net(const char *entry, size_t length, struct net *out)
     }
     return kolo_fail(KOLO_ERR_CONFIG,
                      "KOLO_NET: \"%.*s\" is no interface name and no network: expected such as "
-                     "eth0, 10.0.0.0/8 or fd00::/8",
+                     "eth0, 10.0.0.0/8 or fd00::/8, or ^ and one of these to leave it out",
                      (int)length, entry);
 }
 
@@ -357,7 +363,7 @@ static void append_words(char *text, size_t capacity, const char *words, const c
 }
 
 /** ERR_CONFIG that says what could have been named. */
-static kolo_status fail_no_match(const char *entry, size_t length, const struct locals *locals)
+static kolo_status fail_no_match(const char *net, const struct locals *locals)
 {
     char have[512] = "", place[64];
 
@@ -366,48 +372,64 @@ static kolo_status fail_no_match(const char *entry, size_t length, const struct 
         *strrchr(place, ':') = '\0';
         append_words(have, sizeof have, locals->items[i].interface, place);
     }
-    return kolo_fail(KOLO_ERR_CONFIG,
-                     "KOLO_NET: nothing of this machine matches \"%.*s\"; up are %s", (int)length,
-                     entry, have[0] ? have : "no addresses at all");
+    return kolo_fail(KOLO_ERR_CONFIG, "KOLO_NET: nothing of this machine matches \"%s\"; up are %s",
+                     net, have[0] ? have : "no addresses at all");
 }
 
-/** Marks each address with the entry that allows it (-1: none); every entry must match one. */
-static kolo_status apply_net(const char *net, struct locals *locals)
-{
-    int index = 0;
-
-    for (size_t i = 0; i < locals->count; i++)
-        locals->items[i].entry = -1;
-    for (const char *entry = net;; entry++, index++) {
-        size_t length = strcspn(entry, ",");
-        struct net parsed;
-        bool is_used = false;
-        kolo_status status = parse_net(entry, length, &parsed);
-        if (status != KOLO_OK)
-            return status;
-        for (size_t i = 0; i < locals->count; i++)
-            if (net_allows(&parsed, &locals->items[i])) {
-                is_used = true;
-                if (locals->items[i].entry < 0)
-                    locals->items[i].entry = index;
-            }
-        if (!is_used)
-            return fail_no_match(entry, length, locals);
-        entry += length;
-        if (*entry == '\0')
-            return KOLO_OK;
-    }
-}
-
-/** Without KOLO_NET: all, but loopback only where there is nothing else. */
+/** Without an entry that includes: all, but loopback only where there is nothing else. */
 static void allow_all(struct locals *locals)
 {
     bool has_other = false;
 
     for (size_t i = 0; i < locals->count; i++)
-        has_other |= !locals->items[i].is_loopback;
+        has_other |= !locals->items[i].is_loopback && locals->items[i].entry != EXCLUDED;
     for (size_t i = 0; i < locals->count; i++)
-        locals->items[i].entry = has_other && locals->items[i].is_loopback ? -1 : 0;
+        if (locals->items[i].entry == NOT_NAMED && !(has_other && locals->items[i].is_loopback))
+            locals->items[i].entry = 0;
+}
+
+static void apply_entry(const struct net *net, int index, struct locals *locals)
+{
+    for (size_t i = 0; i < locals->count; i++) {
+        struct local *local = &locals->items[i];
+        if (!net_allows(net, local))
+            continue;
+        if (net->excludes)
+            local->entry = EXCLUDED;
+        else if (local->entry == NOT_NAMED)
+            local->entry = index;
+    }
+}
+
+/** Marks each address with the first entry that names it. What an entry with ! or ^ names is left
+ * out, whatever the others say. Hosts differ: an entry may name nothing here, but not all. */
+static kolo_status apply_net(const char *net, struct locals *locals)
+{
+    bool has_includes = false;
+    int index = 0;
+
+    for (size_t i = 0; i < locals->count; i++)
+        locals->items[i].entry = NOT_NAMED;
+    for (const char *entry = net; *net != '\0'; entry++, index++) {
+        size_t length = strcspn(entry, ",");
+        struct net parsed;
+        kolo_status status = parse_net(entry, length, &parsed);
+        if (status != KOLO_OK)
+            return status;
+        has_includes |= !parsed.excludes;
+        apply_entry(&parsed, index, locals);
+        entry += length;
+        if (*entry == '\0')
+            break;
+    }
+    if (!has_includes)
+        allow_all(locals);
+    for (size_t i = 0; i < locals->count; i++)
+        if (locals->items[i].entry >= 0)
+            return KOLO_OK;
+    return *net == '\0' ? kolo_fail(KOLO_ERR_UNSUPPORTED,
+                                    "no network interface is up (try: ip link set lo up)")
+                        : fail_no_match(net, locals);
 }
 
 static int compare_locals(const void *left, const void *right)
@@ -436,10 +458,7 @@ kolo_status kolo_places_local(const char *net, uint16_t port, struct kolo_place 
     size_t count = 0;
 
     KOLO_TRY(list_locals(&locals));
-    if (net[0] != '\0')
-        KOLO_TRY(apply_net(net, &locals));
-    else
-        allow_all(&locals);
+    KOLO_TRY(apply_net(net, &locals));
     if (locals.count > 0)
         qsort(locals.items, locals.count, sizeof locals.items[0], compare_locals);
     for (size_t i = 0; i < locals.count && count < max; i++) {
@@ -448,11 +467,7 @@ kolo_status kolo_places_local(const char *net, uint16_t port, struct kolo_place 
         places_out[count] = locals.items[i].place;
         set_port(&places_out[count++], port);
     }
-    if (count == 0)
-        status =
-            kolo_fail(KOLO_ERR_UNSUPPORTED, "no network interface is up (try: ip link set lo up)");
-    else
-        *count_out = count;
+    *count_out = count;
 out:
     kolo_free_memory(locals.items);
     return status;

@@ -180,10 +180,11 @@ static kolo_status add_listener(struct tcp_port *port, const struct kolo_place *
     return status;
 }
 
-/** All addresses of a family, port chosen by the system. */
-static struct kolo_place any_place(sa_family_t family)
+/** All addresses of a family. */
+static struct kolo_place any_place(sa_family_t family, const struct kolo_ports *ports)
 {
-    struct kolo_place place = {.addr.ss_family = family}; /* zeroes are "any" in both families */
+    /* zeroes are "any" in both families */
+    struct kolo_place place = {.addr.ss_family = family, .ports = *ports};
 
     place.bytes = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
     return place;
@@ -202,18 +203,33 @@ static void copy_port(struct kolo_place *to, const struct kolo_place *from)
         ((struct sockaddr_in6 *)addr)->sin6_port = htons(port);
 }
 
+/** Listens at @p place; with KOLO_PORTS at the port of the first listener, if that is free here. */
+static kolo_status add_listener_beside(struct tcp_port *port, struct kolo_place *place)
+{
+    struct kolo_place first = *place;
+
+    if (port->listener_count > 0 && place->ports.low != 0) {
+        struct kolo_place bound;
+        kolo_listener_place(port->listeners[0], &bound);
+        copy_port(&first, &bound);
+        if (add_listener(port, &first) == KOLO_OK)
+            return KOLO_OK;
+    }
+    return add_listener(port, place);
+}
+
 /** Listens at every address of both families, as far as this machine has them; places without a
  * listener of their family are left out. */
-static kolo_status listen_everywhere(struct tcp_port *port, struct kolo_place *places,
-                                     size_t *count)
+static kolo_status listen_everywhere(struct tcp_port *port, const struct kolo_ports *ports,
+                                     struct kolo_place *places, size_t *count)
 {
     static const sa_family_t families[] = {AF_INET, AF_INET6};
     kolo_status status = KOLO_OK;
     size_t kept = 0;
 
     for (size_t f = 0; f < 2; f++) {
-        struct kolo_place any = any_place(families[f]);
-        kolo_status tried = add_listener(port, &any);
+        struct kolo_place any = any_place(families[f], ports);
+        kolo_status tried = add_listener_beside(port, &any);
         if (tried != KOLO_OK)
             status = tried;
     }
@@ -231,10 +247,12 @@ static kolo_status listen_everywhere(struct tcp_port *port, struct kolo_place *p
 }
 
 /** Listens only at the addresses that KOLO_NET allows. */
-static kolo_status listen_at(struct tcp_port *port, struct kolo_place *places, size_t count)
+static kolo_status listen_at(struct tcp_port *port, const struct kolo_ports *ports,
+                             struct kolo_place *places, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        kolo_status status = add_listener(port, &places[i]);
+        places[i].ports = *ports;
+        kolo_status status = add_listener_beside(port, &places[i]);
         if (status != KOLO_OK)
             return status;
         kolo_listener_place(port->listeners[i], &places[i]);
@@ -262,6 +280,7 @@ kolo_status kolo_tcp_open(struct kolo_endpoint *endpoint, struct kolo_port **por
     struct kolo_poller *poller = kolo_endpoint_poller(endpoint);
     struct kolo_place places[TCP_PLACES_MAX];
     struct tcp_port *port = kolo_calloc(1, sizeof *port);
+    struct kolo_ports ports;
     size_t count = 0;
     kolo_status status;
 
@@ -272,11 +291,12 @@ kolo_status kolo_tcp_open(struct kolo_endpoint *endpoint, struct kolo_port **por
     port->watchdog =
         (struct tcp_port_timer){{.at = kolo_tcp_soon(watch_us(port)), .fire = watch_links}, port};
     port->drain = (struct tcp_port_timer){{.at = KOLO_NEVER, .fire = look_again}, port};
+    KOLO_TRY(kolo_ports_parse(settings->ports, &ports));
     KOLO_TRY(kolo_places_local(settings->net, 0, places, TCP_PLACES_MAX, &count));
     if (settings->net[0] != '\0')
-        KOLO_TRY(listen_at(port, places, count));
+        KOLO_TRY(listen_at(port, &ports, places, count));
     else
-        KOLO_TRY(listen_everywhere(port, places, &count));
+        KOLO_TRY(listen_everywhere(port, &ports, places, &count));
     KOLO_TRY(kolo_tcp_write_places(places, count, address_out));
     KOLO_TRY(kolo_conn_timer_add(&port->watchdog.timer, poller));
     KOLO_TRY(kolo_conn_timer_add(&port->drain.timer, poller));

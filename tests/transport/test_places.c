@@ -121,19 +121,37 @@ Test(places, net_chooses_by_name_network_and_address)
     cr_assert(count == 1);
     cr_assert(kolo_places_local("126.0.0.0/7,lo", 1, places, 8, &count) == KOLO_OK);
     cr_assert_str_eq(shown(&places[0]), "127.0.0.1:1");
+    cr_assert(kolo_places_local("nosuch0,lo", 1, places, 8, &count) == KOLO_OK,
+              "hosts name their interfaces differently: one entry that fits is enough");
+    cr_assert_str_eq(shown(&places[0]), "127.0.0.1:1");
+}
+
+Test(places, net_leaves_out_what_is_marked)
+{
+    struct kolo_place all[32], places[32];
+    size_t all_count = 0, count = 0;
+
+    cr_assert(kolo_places_local("lo,^127.0.0.0/8,^::1", 1, places, 32, &count) == KOLO_ERR_CONFIG);
+    cr_assert(kolo_places_local("^lo,lo", 1, places, 32, &count) == KOLO_ERR_CONFIG,
+              "left out whatever else names it");
+    cr_assert(kolo_places_local("lo,!::1", 1, places, 32, &count) == KOLO_OK);
+    cr_assert(count == 1);
+    cr_assert_str_eq(shown(&places[0]), "127.0.0.1:1");
+    cr_assert(kolo_places_local("", 1, all, 32, &all_count) == KOLO_OK);
+    cr_assert(kolo_places_local("^nosuch0,!203.0.113.0/24", 1, places, 32, &count) == KOLO_OK);
+    cr_assert(count == all_count, "what is not there can be left out: %zu of %zu", count,
+              all_count);
 }
 
 Test(places, net_refuses_what_it_cannot_read_or_find)
 {
-    static const char *const bad[] = {"nosuch0",
-                                      "10.0.0.0/33",
-                                      "10.0.0.0/",
-                                      "127.0.0.1/x",
-                                      "127.0.0.0/8,",
-                                      "fd00::/129",
-                                      "lo/8",
-                                      "240.0.0.0/30",
-                                      "name-that-is-longer-than-any-interface-or-address-could-be"};
+    static const char *const bad[] = {
+        "nosuch0",      "10.0.0.0/33",
+        "10.0.0.0/",    "127.0.0.1/x",
+        "127.0.0.0/8,", "fd00::/129",
+        "lo/8",         "^",
+        "!!lo",         "^lo/8",
+        "240.0.0.0/30", "name-that-is-longer-than-any-interface-or-address-could-be"};
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct kolo_place places[8];

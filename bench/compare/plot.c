@@ -163,15 +163,24 @@ static bool is_first_of_field(const struct report *report, size_t i)
     return true;
 }
 
-/* Fields of one channel and number of ranks stand in a row. */
+static bool one_collective(const struct report *report)
+{
+    for (size_t i = 1; i < report->points_count; i++)
+        if (strcmp(report->points[i].collective, report->points[0].collective) != 0)
+            return false;
+    return true;
+}
+
+/* Fields of one channel and number of ranks stand in a row; of one channel, where there is but one
+ * collective. */
 static void place(const struct report *report, size_t i, double *columns, double *rows)
 {
+    bool alone = one_collective(report);
     double column = 0, row = 0;
     for (size_t k = 1; k <= i; k++) {
         const struct point *before = &report->points[k - 1], *point = &report->points[k];
-        bool new_row =
-            before->nranks != point->nranks || strcmp(before->channel, point->channel) != 0;
-        if (new_row) {
+        if (strcmp(before->channel, point->channel) != 0 ||
+            (!alone && before->nranks != point->nranks)) {
             column = 0;
             row++;
         } else if (is_first_of_field(report, k)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns the lines of the referee into one table, and JSON and a picture where asked for.
 //
-//   compare-report [--json FILE] [--svg FILE] SAMPLES
+//   compare-report [--json FILE] [--svg FILE] [--markdown FILE] SAMPLES
 //
 // A figure is the median over the rounds of a side's batches at a point. A ratio is kolo's divided
 // by another's, so less than one is better. The targets that figures are held to are in misses().
@@ -428,16 +428,19 @@ static int write_file(const struct report *report, const char *path,
 int main(int argc, char **argv)
 {
     static struct report report;
-    const char *json = NULL, *svg = NULL, *samples = NULL;
+    const char *json = NULL, *svg = NULL, *markdown = NULL, *samples = NULL;
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--json") == 0 && i + 1 < argc)
             json = argv[++i];
         else if (strcmp(argv[i], "--svg") == 0 && i + 1 < argc)
             svg = argv[++i];
+        else if (strcmp(argv[i], "--markdown") == 0 && i + 1 < argc)
+            markdown = argv[++i];
         else
             samples = argv[i];
     if (!samples) {
-        fprintf(stderr, "usage: %s [--json FILE] [--svg FILE] SAMPLES\n", argv[0]);
+        fprintf(stderr, "usage: %s [--json FILE] [--svg FILE] [--markdown FILE] SAMPLES\n",
+                argv[0]);
         return 2;
     }
     if (read_all(&report, samples) != 0)
@@ -448,6 +451,8 @@ int main(int argc, char **argv)
         result |= write_file(&report, json, put_json);
     if (svg)
         result |= write_file(&report, svg, plot);
+    if (markdown)
+        result |= write_file(&report, markdown, put_markdown);
     free(report.points);
     free(report.notes);
     return result == 0 ? 0 : 1;

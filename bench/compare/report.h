@@ -49,5 +49,7 @@ const char *size_text(size_t bytes, char text[WORD]);
 /** A picture with a field per collective, channel and number of ranks. @return 0, or -1 if @p out
  * cannot be written. */
 int plot(const struct report *report, FILE *out);
+/** The ratios as tables for a document; returns as plot(). */
+int put_markdown(const struct report *report, FILE *out);
 
 #endif

@@ -6,6 +6,11 @@
 
 #include "bench/compare/compare.h"
 
+/* An older library, given by --kolo, may not have it. */
+extern kolo_status kolo_alltoall(struct kolo_comm *, const void *, void *, size_t, kolo_dtype,
+                                 const struct kolo_opts *, struct kolo_request **)
+    __attribute__((weak));
+
 static struct kolo_comm *comm;
 
 static int told(kolo_status status, const char *call, char *detail)
@@ -31,7 +36,7 @@ static int start(int rank, int nranks, const char *meet, char *detail)
 static bool can(enum collective collective, enum memory memory)
 {
     (void)memory;
-    return collective != ALLTOALL;
+    return collective != ALLTOALL || kolo_alltoall;
 }
 
 static void *allocate(size_t bytes)
@@ -70,6 +75,8 @@ static int play(const struct operation *operation, char *detail)
                                         NULL, NULL),
                     "kolo_reduce_scatter", detail);
     case ALLTOALL:
+        return told(kolo_alltoall(comm, send, recv, operation->block, KOLO_FLOAT32, NULL, NULL),
+                    "kolo_alltoall", detail);
     case COLLECTIVES:
         break;
     }

@@ -169,6 +169,9 @@ void bench_report_header(struct bench_report *report, const struct bench_operati
 void bench_report_progress(struct bench_report *report, const struct bench_operation *operation,
                            size_t bytes);
 kolo_status bench_report_row(struct bench_report *report, const struct bench_row *row);
+/** Draws the rows or limits of such an object. */
+kolo_status bench_plot_object(const struct json_t *root, const struct bench_machine *machine,
+                              FILE *out);
 /** Writes the files whole, or with @p keep false not at all. */
 kolo_status bench_report_close(struct bench_report *report, bool keep);
 

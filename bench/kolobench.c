@@ -9,6 +9,7 @@
 #include "bench/bench.h"
 #include "bench/diagnose.h"
 #include "bench/limits.h"
+#include "bench/plot.h"
 
 struct run {
     struct bench_options options;
@@ -95,6 +96,8 @@ int main(int argc, char **argv)
     (void)argc;
     if (argv[1] && strcmp(argv[1], "diagnose") == 0)
         return diagnose_main(argv + 2);
+    if (argv[1] && strcmp(argv[1], "plot") == 0)
+        return plot_main(argv + 2);
     int exit_status = bench_options_parse(argv + 1, &run.options);
     if (exit_status == BENCH_GO_ON) {
         if (run.options.limits)

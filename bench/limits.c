@@ -27,7 +27,7 @@ struct limits {
     struct bare_world world;
     struct bench_figures figures;
     json_t *root, *rows; /* rank 0's */
-    struct bench_outfile json, profile;
+    struct bench_outfile json, profile, plot;
 };
 
 /* ---- one bound ---- */
@@ -209,6 +209,8 @@ static kolo_status open_outputs(struct limits *limits)
         KOLO_TRY(bench_outfile_open(&limits->json, "--json", o->json));
     if (o->profile)
         KOLO_TRY(bench_outfile_open(&limits->profile, "--save-profile", o->profile));
+    if (o->plot)
+        KOLO_TRY(bench_outfile_open(&limits->plot, "--plot", o->plot));
 out:
     return status;
 }
@@ -230,11 +232,18 @@ static kolo_status write_outputs(struct limits *limits, bool keep)
         json_dumpf(limits->root, limits->json.stream, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
         fputc('\n', limits->json.stream);
     }
-    kolo_status status = bench_outfile_close(&limits->json, keep);
-    kolo_status profile = bench_outfile_close(&limits->profile, keep && status == KOLO_OK);
+    kolo_status status = KOLO_OK, closed;
+    if (limits->plot.stream && keep)
+        status = bench_plot_object(limits->root, &limits->machine, limits->plot.stream);
+    closed = bench_outfile_close(&limits->plot, keep && status == KOLO_OK);
+    status = status == KOLO_OK ? closed : status;
+    closed = bench_outfile_close(&limits->json, keep);
+    status = status == KOLO_OK ? closed : status;
+    closed = bench_outfile_close(&limits->profile, keep);
+    status = status == KOLO_OK ? closed : status;
     json_decref(limits->rows);
     json_decref(limits->root);
-    return status == KOLO_OK ? profile : status;
+    return status;
 }
 
 static kolo_status measure(struct limits *limits, struct kolo_comm *comm)

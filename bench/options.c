@@ -236,6 +236,13 @@ TAKE(json)
     return BENCH_GO_ON;
 }
 
+TAKE(plot)
+{
+    OPTIONS;
+    o->plot = value;
+    return BENCH_GO_ON;
+}
+
 TAKE(limits)
 {
     OPTIONS;
@@ -329,6 +336,7 @@ static const struct bench_flag flags[] = {
      take_save_profile},
     {0, "json", "FILE", "also write machine facts and rows as JSON", take_json},
     {0, "csv", "FILE", "also write the rows as CSV", take_csv},
+    {0, "plot", "FILE", "also draw time and busbw over size, as SVG", take_plot},
     {'q', "quiet", NULL, "no progress line on a terminal", take_quiet},
     {'h', "help", NULL, "this", take_help},
     {0, "version", NULL, "the version", take_version},
@@ -343,6 +351,8 @@ static int take_help(const struct bench_flag *flag, const char *value, void *tar
     printf("usage: kolorun -np N kolobench COLLECTIVE... [options]\n"
            "       kolobench COLLECTIVE... --threads N [options]\n"
            "       kolorun -np N kolobench --limits [COLLECTIVE...] [options]\n"
+           "       kolorun -np N kolobench diagnose [options]\n"
+           "       kolobench plot FILE... -o FILE.svg\n"
            "Measures collectives over a range of sizes; prints time, algbw and busbw as nccl-tests "
            "defines them.\n\n"
            "collectives: all");

@@ -11,12 +11,13 @@
 #include "base/status.h"
 #include "bench/bench.h"
 #include "bench/outfile.h"
+#include "bench/plot.h"
 
 struct bench_report {
     const struct bench_options *options;
     struct bench_machine machine;
     json_t *root, *rows;
-    struct bench_outfile json, csv;
+    struct bench_outfile json, csv, plot;
     bool progress; /* standard error is a terminal */
 };
 
@@ -34,6 +35,8 @@ static kolo_status open_files(struct bench_report *report)
         KOLO_TRY(bench_outfile_open(&report->csv, "--csv", o->csv));
         fputs(csv_columns, report->csv.stream);
     }
+    if (o->plot)
+        KOLO_TRY(bench_outfile_open(&report->plot, "--plot", o->plot));
 out:
     return status;
 }
@@ -202,17 +205,36 @@ kolo_status bench_report_row(struct bench_report *report, const struct bench_row
     return KOLO_OK;
 }
 
+kolo_status bench_plot_object(const json_t *root, const struct bench_machine *machine, FILE *out)
+{
+    struct plot plot = {0};
+    char title[2 * BENCH_TEXT_MAX];
+    kolo_status status = plot_add_object(&plot, root, "");
+    snprintf(title, sizeof title, "%d ranks on %s", machine->nranks, machine->hosts);
+    if (status == KOLO_OK)
+        status = plot_write(&plot, title, out);
+    plot_fini(&plot);
+    return status;
+}
+
 kolo_status bench_report_close(struct bench_report *report, bool keep)
 {
+    kolo_status status = KOLO_OK, closed;
     if (!report)
         return KOLO_OK;
     if (report->json.stream && keep) {
         json_dumpf(report->root, report->json.stream, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
         fputc('\n', report->json.stream);
     }
-    kolo_status status = bench_outfile_close(&report->json, keep);
-    kolo_status csv = bench_outfile_close(&report->csv, keep && status == KOLO_OK);
+    if (report->plot.stream && keep)
+        status = bench_plot_object(report->root, &report->machine, report->plot.stream);
+    closed = bench_outfile_close(&report->plot, keep && status == KOLO_OK);
+    status = status == KOLO_OK ? closed : status;
+    closed = bench_outfile_close(&report->json, keep);
+    status = status == KOLO_OK ? closed : status;
+    closed = bench_outfile_close(&report->csv, keep);
+    status = status == KOLO_OK ? closed : status;
     json_decref(report->root);
     kolo_free_memory(report);
-    return status == KOLO_OK ? csv : status;
+    return status;
 }

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree
 
 bin_folder = sys.argv[1]
 work = tempfile.mkdtemp()
@@ -95,10 +96,66 @@ for dtype in "int8 int16 int32 int64 uint8 float16 bfloat16 float64".split():
 for size in run(0, "allreduce", "--threads", "2", "-t", "2ms", "-e", "64K", "-f", "16").stdout.splitlines():
     if not size.startswith("#") and int(size.split()[0]) not in (4, 64, 1024, 16384):
         wrong(f"sizes: {size}")
-with open("/dev/null") as none:
-    piped = run(2, "allreduce", "-s", "4", "-n", "2")
+piped = run(2, "allreduce", "-s", "4", "-n", "2")
 if "\r" in piped.stderr or "\033" in piped.stderr:
     wrong("a progress line where nobody sees it")
+
+# ---- pictures ----
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def picture(path):
+    """Texts, lines of data and dashed ones; everything must lie inside, and no two texts on one another."""
+    root = xml.etree.ElementTree.parse(path).getroot()
+    width, height = float(root.get("width")), float(root.get("height"))
+    boxes = []
+    for text in root.iter(SVG + "text"):
+        size, x, y = (float(text.get(key)) for key in ("font-size", "x", "y"))
+        long = 0.55 * size * len(text.text)
+        left = x - {"start": 0, "middle": long / 2, "end": long}[text.get("text-anchor")]
+        boxes.append((left, y - size, left + long, y, text.text))
+    for i, a in enumerate(boxes):
+        if a[0] < 0 or a[2] > width or a[1] < 0 or a[3] > height:
+            wrong(f"{path}: '{a[4]}' leaves the picture")
+        for b in boxes[:i]:
+            if a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]:
+                wrong(f"{path}: '{a[4]}' over '{b[4]}'")
+    lines = list(root.iter(SVG + "polyline"))
+    for line in lines:
+        for point in line.get("points").split():
+            x, y = map(float, point.split(","))
+            if not (0 <= x <= width and 0 <= y <= height):
+                wrong(f"{path}: a point outside: {point}")
+    return [box[4] for box in boxes], len(lines), sum(line.get("stroke-dasharray") is not None for line in lines)
+
+
+rows_of(2, "allreduce", "allgather", "barrier", "-s", "4:1M:x4", "-n", "2", "--plot", f"{work}/own.svg")
+texts, lines, dashed = picture(f"{work}/own.svg")
+if lines != 4 or dashed or "allreduce: time" not in texts or "64 KiB" not in texts or "shm" not in texts:
+    wrong(f"own picture: {lines} lines, {texts}")
+os.rename(f"{work}/o.csv", f"{work}/a.csv")
+rows_of(2, "allreduce", "-s", "4:1M:x4", "-n", "2", "--transport", "tcp")
+run(2, "--limits", "-s", "4:1M:x4", "-t", "1ms", "--json", f"{work}/l.json")
+drawn = run(0, "plot", f"{work}/a.csv", f"{work}/o.json", f"{work}/l.json", "-o", f"{work}/all.svg", "--title", "a < b & c")
+if drawn.returncode:
+    wrong(f"plot: {drawn.stderr}")
+else:
+    texts, lines, dashed = picture(f"{work}/all.svg")
+    for label in ("a < b & c", "shm", "tcp", "limit, shm, kolo memory", "limit, shm, user memory", "limit, tcp"):
+        if label not in texts:
+            wrong(f"all in one: no '{label}' in {texts}")
+    if (lines, dashed) != (12, 6):
+        wrong(f"all in one: {lines} lines, {dashed} dashed")
+with open(f"{work}/bad.json", "w") as file:
+    file.write("{\"rows\": 3}")
+with open(f"{work}/bad.csv", "w") as file:
+    file.write("collective,np,bytes,time_us,busbw_gbps\nallreduce,2,x,1,1\n")
+with open(f"{work}/cut.json", "w") as file:
+    file.write("{\"rows\": [")
+for name, text in (("bad.json", "no array"), ("bad.csv", "line 2: bytes is 'x'"), ("cut.json", "line 1"), ("none", "No such file")):
+    refused = run(0, "plot", f"{work}/{name}", "-o", f"{work}/none.svg")
+    if refused.returncode != 1 or text not in refused.stderr or os.path.exists(f"{work}/none.svg"):
+        wrong(f"plot {name}: {refused.returncode} {refused.stderr}")
 os.system(f"rm -rf {work}")
 print("output: all good" if failures == 0 else f"{failures} failures")
 sys.exit(failures > 0)

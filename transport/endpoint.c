@@ -232,10 +232,20 @@ static kolo_status progress_poller(struct kolo_endpoint *endpoint, bool *moved)
     return status;
 }
 
+/** Is there nothing to find in a link that is up, nor to hand over? */
+static bool is_quiet(const struct kolo_link *link)
+{
+    return link->signal != NULL && atomic_load(link->signal) == link->signal_seen &&
+           link->ready_first == NULL && link->owing_first == NULL && link->control_first == NULL &&
+           !link->owes_goodbye;
+}
+
 static bool progress_links(struct kolo_endpoint *endpoint, bool *needs_poller)
 {
     bool moved = false;
     for (struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next) {
+        if (link->state == KOLO_LINK_UP && is_quiet(link))
+            continue;
         if (link->state == KOLO_LINK_UP && link->transport->pull != NULL)
             moved |= link->transport->pull(link);
         if (link->state == KOLO_LINK_UP)

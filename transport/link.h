@@ -25,6 +25,8 @@
 #ifndef KOLO_TRANSPORT_LINK_H
 #define KOLO_TRANSPORT_LINK_H
 
+#include <stdatomic.h>
+
 #include "transport/map.h"
 #include "transport/transport.h"
 
@@ -79,6 +81,10 @@ struct kolo_link {
     int peer;
     enum kolo_link_state state;
     bool said_goodbye, heard_goodbye;
+    /** Set by a transport whose pull() finds nothing as long as *signal is still signal_seen, and
+     * whose push() has nothing to do without frames of the core: a look is then one load. */
+    const _Atomic uint64_t *signal; /* NULL: pull() and push() are asked each time */
+    uint64_t signal_seen;
     struct kolo_sink sink;
     uint64_t bytes_sent, bytes_received;
     /* ---- */

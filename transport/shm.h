@@ -27,6 +27,9 @@ enum kolo_shm_state {
     KOLO_SHM_STATES
 };
 
+/** For link.signal_seen: no head of a ring is this. */
+#define KOLO_SHM_ALWAYS_LOOK UINT64_MAX
+
 /** Kinds of record in the ring. */
 enum kolo_shm_record_kind {
     KOLO_SHM_RECORD_FRAME = 1, /* 32-byte header of the core, payload */

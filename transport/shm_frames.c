@@ -20,6 +20,7 @@ bool kolo_shm_is_remote(struct kolo_link *base, const struct kolo_work *work)
         work->bytes < config->settings->shm_direct_bytes ||
         !kolo_heap_find(config->heap, work->src, work->bytes, &span))
         return false;
+    base->signal_seen = KOLO_SHM_ALWAYS_LOOK; // at what becomes of the loan
     uint64_t offset = span.file_offset + (uint64_t)(work->src - (const uint8_t *)span.base);
     return kolo_shm_lender_promise(&link->lender, link->watch.fd, &span, offset, work);
 }
@@ -213,6 +214,7 @@ bool kolo_shm_pull(struct kolo_link *base)
     kolo_status status = receive_some(link, PULL_RECORDS_MAX, &moved);
     if (status != KOLO_OK && status != KOLO_AGAIN)
         kolo_shm_end(link, status);
+    base->signal_seen = link->lender.taken == 0 ? link->reader.tail : KOLO_SHM_ALWAYS_LOOK;
     return moved;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A communicator's memory: creation, its end, members and their names, scratch, and the smallest
 // calls.
-#include "runtime/comm.h"
+#include "runtime/board_hub.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -94,6 +94,8 @@ void kolo_comm_close(struct kolo_comm *comm)
             kolo_request_end(request, KOLO_ERR_ABORTED);
         kolo_request_free(request);
     }
+    kolo_hub_close(comm->hub);
+    comm->hub = NULL;
     kolo_endpoint_forget(engine->endpoint, kolo_comm_channel(comm, 0), KOLO_CHANNELS_PER_COMM);
 }
 
@@ -178,6 +180,7 @@ void kolo_comm_count_local(struct kolo_comm *comm)
         comm->local_size++;
         comm->local_rank += rank < comm->rank;
     }
+    comm->has_board = kolo_board_has(comm);
 }
 
 const char *kolo_comm_words(const struct kolo_comm *comm, char text[KOLO_COMM_WORDS_MAX])

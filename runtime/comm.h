@@ -43,6 +43,7 @@ struct kolo_route {
     uint64_t (*moves)(const struct kolo_request *request);
 };
 extern const struct kolo_route kolo_route_links;
+extern const struct kolo_route kolo_route_board;
 
 /** A step in flight: what is on its way in and out; status KOLO_OK: over, or none. */
 struct kolo_flight {
@@ -121,6 +122,7 @@ struct kolo_comm {
     int alone;  /* what ranks points to in a communicator of one */
     int local_rank, local_size;
     char origin[40]; /* "split colour 1"; "" for the world */
+    bool has_board;  /* its members can have one */
     /* ---- */
     struct kolo_comm *next, *previous;           /* in engine->comms */
     struct kolo_comm *next_busy, *previous_busy; /* in engine->busy, if is_busy */
@@ -133,6 +135,7 @@ struct kolo_comm {
     size_t scratch_bytes;
     bool scratch_in_heap;
     struct kolo_flight *flights; /* KOLO_WINDOW_MAX, of the collective that runs; NULL: not yet */
+    struct kolo_hub *hub; /* its board; NULL: not opened, or it has none (runtime/board_hub.h) */
     struct kolo_failure failure;
     struct kolo_suspicion suspicion;
     bool must_report;     /* the running collective, to the store */
@@ -196,6 +199,9 @@ void kolo_comm_suspect(struct kolo_comm *comm, int peer, kolo_status status, int
                        const char *format, ...) __attribute__((format(printf, 5, 6)));
 /** What members may have told of it before it was opened. */
 void kolo_comm_hear(struct kolo_comm *comm);
+/** Member @p peer called something else than this rank. */
+void kolo_comm_mismatch(struct kolo_comm *comm, int peer, const struct kolo_desc *mine,
+                        const struct kolo_desc *theirs);
 /** Turns a ripe suspicion into the failure: ends all requests, tells the others. */
 void kolo_comm_settle(struct kolo_comm *comm);
 /** The first failure wins. @p tell: the store and the links do not know it yet. */
@@ -226,6 +232,16 @@ bool kolo_engine_wait(struct kolo_comm *comm, const kolo_status *status, kolo_de
 /** Takes @p count numbers of communicators, which nobody else gets: *last_out is the highest. */
 kolo_status kolo_kv_take(struct kolo_comm *comm, const char *function, int count,
                          int64_t *last_out) KOLO_NODISCARD;
+/* ---- route_board.c ---- */
+
+/** Whether its members can have a board; the same on all of them. Once there is a table of ranks.
+ */
+bool kolo_board_has(const struct kolo_comm *comm);
+/** The plan on the board for a call; NULL: it goes over links. The same on all members.
+ * ERR_UNSUPPORTED: one was forced that cannot do it. */
+kolo_status kolo_board_choose(const struct kolo_comm *comm, enum kolo_collective collective,
+                              const struct kolo_plan_args *args, size_t element_bytes,
+                              const struct kolo_plan **plan_out) KOLO_NODISCARD;
 
 /* ---- submit.c ---- */
 

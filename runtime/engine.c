@@ -46,6 +46,8 @@ static bool turn(struct kolo_engine *engine)
         if (comm->suspicion.status != KOLO_OK)
             kolo_comm_settle(comm);
     }
+    moved |= engine->has_moved;
+    engine->has_moved = false;
     return moved;
 }
 

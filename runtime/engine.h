@@ -45,8 +45,9 @@ struct kolo_engine {
     pthread_cond_t thread_wake; /* for the progress thread */
     atomic_int wanting;         /* threads that wait for the lock */
     bool has_progressor, is_sleeping;
-    int waiting;              /* callers that wait on `changed` */
-    int64_t *left_ns;         /* when the store said that a rank left; 0: it did not */
+    bool has_moved;   /* a request went on by other ways than the endpoint's; set by its route */
+    int waiting;      /* callers that wait on `changed` */
+    int64_t *left_ns; /* when the store said that a rank left; 0: it did not */
     kolo_deadline next_timer; /* when kolo_engine_timers is due, at the latest */
     kolo_deadline next_tick;  /* of stalls */
     pthread_t thread;

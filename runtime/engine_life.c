@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "runtime/comm.h"
+#include "runtime/board_hub.h"
 
 static kolo_status init_conds(struct kolo_engine *engine)
 {
@@ -58,6 +58,10 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
         return KOLO_OK;
     struct kolo_peer *peers = kolo_store_client_take_peers(engine->store); /* the endpoint's too */
     kolo_store_client_close(engine->store, deadline); /* it lives on the endpoint's poller */
+    for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next) {
+        kolo_hub_close(comm->hub); /* it lives on the endpoint's links */
+        comm->hub = NULL;
+    }
     kolo_status status = kolo_endpoint_close(engine->endpoint, deadline);
     engine->endpoint = NULL;
     snprintf(detail, sizeof(detail), "%s", kolo_error_detail());

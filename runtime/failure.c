@@ -248,6 +248,12 @@ static void say_mismatch(struct kolo_comm *comm, int peer, uint32_t kind,
                       difference);
 }
 
+void kolo_comm_mismatch(struct kolo_comm *comm, int peer, const struct kolo_desc *mine,
+                        const struct kolo_desc *theirs)
+{
+    say_mismatch(comm, peer, KOLO_CHANNEL_COLLECTIVE, mine, theirs);
+}
+
 /** The communicator whose traffic @p channel carries; NULL: none of this rank's. *kind_out:
  * KOLO_CHANNEL_... */
 static struct kolo_comm *comm_of(const struct kolo_engine *engine, uint32_t channel,

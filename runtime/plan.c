@@ -23,6 +23,14 @@ const char *kolo_collective_text(enum kolo_collective collective)
 #define NO_SCRATCH .scratch = kolo_plan_no_scratch
 #define SCRATCH(function) .scratch = kolo_##function##_scratch
 #define WINDOW(function) .window = kolo_##function##_window
+#define ON_BOARD .closes = true, .on_board = true, .is_ordered = true, .fits = kolo_plan_always, \
+                 .scratch = kolo_plan_no_scratch, .nsteps = kolo_plan_no_steps
+#define ONESHOT(name) \
+    {"oneshot", KOLO_COLLECTIVE_##name, "all that a rank gives in memory of the host; each takes what it needs", \
+     .is_oneshot = true, ON_BOARD}
+#define TWOSHOT(name) \
+    {"twoshot", KOLO_COLLECTIVE_##name, "each rank moves its share from all ranks' memory into all ranks' memory", \
+     ON_BOARD}
 const struct kolo_plan kolo_plans[] = {
     {"ring", KOLO_COLLECTIVE_ALLREDUCE, "ring reduce-scatter, then ring allgather",
      .closes = true, .is_segmented = true,
@@ -64,6 +72,10 @@ const struct kolo_plan kolo_plans[] = {
      .closes = true, ALWAYS, NO_SCRATCH, .nsteps = kolo_direct_nsteps, .step = kolo_direct_allgather_step, WINDOW(direct)},
     {"direct", KOLO_COLLECTIVE_ALLTOALL, "every block straight to where it goes",
      .closes = true, ALWAYS, NO_SCRATCH, .nsteps = kolo_direct_nsteps, .step = kolo_direct_alltoall_step, WINDOW(direct)},
+    ONESHOT(ALLREDUCE), TWOSHOT(ALLREDUCE), ONESHOT(REDUCE), TWOSHOT(REDUCE),
+    ONESHOT(BROADCAST), TWOSHOT(BROADCAST), ONESHOT(ALLGATHER), TWOSHOT(ALLGATHER),
+    ONESHOT(REDUCE_SCATTER), TWOSHOT(REDUCE_SCATTER), ONESHOT(GATHER), TWOSHOT(GATHER),
+    ONESHOT(SCATTER), TWOSHOT(SCATTER), ONESHOT(BARRIER), ONESHOT(ALLTOALL), TWOSHOT(ALLTOALL),
     {.name = NULL},
 };
 // clang-format on
@@ -72,6 +84,14 @@ const struct kolo_plan *kolo_plan_find(enum kolo_collective collective, const ch
 {
     for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++)
         if (plan->collective == collective && strcmp(plan->name, name) == 0)
+            return plan;
+    return NULL;
+}
+
+const struct kolo_plan *kolo_plan_on_board(enum kolo_collective collective, bool is_oneshot)
+{
+    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++)
+        if (plan->collective == collective && plan->on_board && plan->is_oneshot == is_oneshot)
             return plan;
     return NULL;
 }
@@ -107,7 +127,7 @@ const struct kolo_plan *kolo_plan_choose(enum kolo_collective collective,
         [KOLO_COLLECTIVE_BROADCAST] = "tree",
     };
     const struct kolo_plan *plan = kolo_plan_find(collective, forced);
-    if (plan != NULL && plan->fits(args) == NULL)
+    if (plan != NULL && !plan->on_board && plan->fits(args) == NULL)
         return plan;
     if (small_plans[collective] != NULL && bytes <= small_bytes) {
         plan = kolo_plan_find(collective, small_plans[collective]);
@@ -178,6 +198,12 @@ const char *kolo_plan_always(const struct kolo_plan_args *args)
 {
     (void)args;
     return NULL;
+}
+
+size_t kolo_plan_no_steps(const struct kolo_plan_args *args)
+{
+    (void)args;
+    return 0;
 }
 
 size_t kolo_plan_no_scratch(const struct kolo_plan_args *args)

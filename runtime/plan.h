@@ -106,6 +106,9 @@ struct kolo_plan {
     /** Every element is folded once, on one rank, from all ranks' contributions in the order of
      * ranks: the same bits as any other such plan gives. */
     bool is_ordered;
+    /** Not steps over links, but memory that all ranks see (route_board.c): has no steps and needs
+     * no scratch; nothing but its name and place in the table are the plan's. */
+    bool on_board, is_oneshot;
     /** NULL, or why it cannot do it. */
     const char *(*fits)(const struct kolo_plan_args *args);
     size_t (*scratch)(const struct kolo_plan_args *args); /* elements of SCRATCH */
@@ -121,12 +124,15 @@ extern const struct kolo_plan kolo_plans[];
 /** The plan of this name, NULL: none. */
 const struct kolo_plan *kolo_plan_find(enum kolo_collective collective, const char *name);
 
+/** The plan on a board, for short vectors or for all others. NULL: none. */
+const struct kolo_plan *kolo_plan_on_board(enum kolo_collective collective, bool is_oneshot);
+
 /** Whether any collective has a plan of this name, or it is "auto". If not, @p known gets the names
  * there are. */
 bool kolo_plan_is_known(const char *name, char *known, size_t capacity);
 
-/** Chooses: @p forced ("auto" or a name) where it exists for the collective and fits, else by @p
- * bytes of the whole vector against @p small_bytes. Never NULL. */
+/** Chooses among those over links: @p forced ("auto" or a name) where it exists for the collective
+ * and fits, else by @p bytes of the whole vector against @p small_bytes. Never NULL. */
 const struct kolo_plan *kolo_plan_choose(enum kolo_collective collective,
                                          const struct kolo_plan_args *args, size_t bytes,
                                          size_t small_bytes, const char *forced);
@@ -155,6 +161,7 @@ size_t kolo_pieces(size_t count, size_t length);
 int kolo_plan_wrap(int rank, int size);
 /** Always fits; needs no scratch. */
 const char *kolo_plan_always(const struct kolo_plan_args *args);
+size_t kolo_plan_no_steps(const struct kolo_plan_args *args);
 size_t kolo_plan_no_scratch(const struct kolo_plan_args *args);
 
 /* plan_*.c; which of these a plan has is said in the table */

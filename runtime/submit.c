@@ -48,8 +48,8 @@ static kolo_status take_name(struct kolo_request *request, const struct kolo_tas
     return request->name != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
 }
 
-static void choose_plan(struct kolo_comm *comm, struct kolo_request *request,
-                        const struct kolo_task *task)
+static kolo_status choose_plan(struct kolo_comm *comm, struct kolo_request *request,
+                               const struct kolo_task *task)
 {
     size_t element_bytes = kolo_dtype_bytes(task->dtype);
     size_t segment = comm->engine->settings.segment_bytes / element_bytes;
@@ -59,13 +59,22 @@ static void choose_plan(struct kolo_comm *comm, struct kolo_request *request,
     request->args.count = task->count;
     request->args.in_place = task->in_place;
     request->args.segment = segment > 0 ? segment : 1;
-    request->plan = kolo_plan_choose(
-        kolo_call_collective(task->kind), &request->args, task->count * element_bytes,
-        comm->engine->settings.small_bytes, comm->engine->settings.plan);
+    enum kolo_collective collective = kolo_call_collective(task->kind);
+    kolo_status status =
+        kolo_board_choose(comm, collective, &request->args, element_bytes, &request->plan);
+    if (status != KOLO_OK)
+        return status;
+    if (request->plan != NULL)
+        request->route = &kolo_route_board;
+    else
+        request->plan =
+            kolo_plan_choose(collective, &request->args, task->count * element_bytes,
+                             comm->engine->settings.small_bytes, comm->engine->settings.plan);
     request->call.plan = (int)(request->plan - kolo_plans);
     if (request->plan->is_segmented)
         request->call.hash = kolo_call_hash(request->call.hash, &request->args.segment,
                                             sizeof(request->args.segment));
+    return KOLO_OK;
 }
 
 static kolo_status fill_in(struct kolo_comm *comm, struct kolo_request *request,
@@ -90,7 +99,7 @@ static kolo_status fill_in(struct kolo_comm *comm, struct kolo_request *request,
     if (is_message(task))
         request->call.root = task->kind == KOLO_CALL_SEND ? task->peer : comm->rank;
     else
-        choose_plan(comm, request, task);
+        KOLO_TRY(choose_plan(comm, request, task));
 out:
     return status;
 }

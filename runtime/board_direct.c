@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way for memory of kolo_alloc: every member moves its share from the members' sends to the
+// members' recvs, in one pass. Others write our memory, so it is taken back with care:
+//
+//   who moves a chunk      touching = number; is any memory revoked? then leave it; ...; touching =
+//   0 who takes memory back  revoked = 1; waits while any member's touching is this number
+//
+// Both stores and loads are sequentially consistent, so one of the two sees the other. Chunks are
+// short, so the wait is too; a member that died or was stopped in a chunk cannot hold us up: the
+// dead have no mapping, and from the stopped the memory is cut off.
+#include <sched.h>
+#include <stddef.h>
+
+#include "base/log.h"
+#include "runtime/board_hub.h"
+
+enum {
+    CHUNK_BYTES = 128 << 10, /* of each buffer, between two looks at the others */
+    STEP_BYTES = 1 << 20,    /* of each buffer, before the engine has its turn */
+    STREAM_BYTES = 24 << 20, /* in all buffers together, from which on caches do not help */
+    PAGE_BYTES = 4096,
+    WITHDRAW_MS = 2000
+};
+
+static void name(const struct kolo_hub *hub, const void *memory, size_t bytes,
+                 struct kolo_board_name *name_out)
+{
+    *name_out = (struct kolo_board_name){0};
+    if (bytes > 0)
+        kolo_board_lend(hub->board, memory, bytes, name_out);
+}
+
+void kolo_board_direct_put(struct kolo_hub *hub)
+{
+    const struct kolo_request *request = hub->running;
+    struct kolo_board_entry *entry = kolo_hub_entry(hub, hub->self);
+    for (int i = 0; i < hub->count; i++) {
+        struct kolo_hub_member *member = &hub->members[i];
+        size_t send, recv;
+        kolo_moves_extent(hub->collective, &request->args, i, &send, &recv);
+        member->send_bytes = send * hub->element_bytes;
+        member->recv_bytes = recv * hub->element_bytes;
+    }
+    const struct kolo_hub_member *self = &hub->members[hub->self];
+    name(hub, request->send, self->send_bytes, &entry->names.send);
+    name(hub, request->recv, self->recv_bytes, &entry->names.recv);
+}
+
+bool kolo_board_direct_fits(const struct kolo_hub *hub)
+{
+    for (int i = 0; i < hub->count; i++) {
+        const struct kolo_hub_member *member = &hub->members[i];
+        const struct kolo_board_entry *entry = kolo_hub_entry(hub, i);
+        if ((member->send_bytes > 0 && entry->names.send.span == 0) ||
+            (member->recv_bytes > 0 && entry->names.recv.span == 0))
+            return false;
+    }
+    return true;
+}
+
+static kolo_status borrow(struct kolo_hub *hub, int from, const struct kolo_board_name *name,
+                          size_t bytes, uint8_t **memory_out)
+{
+    *memory_out = NULL;
+    return bytes == 0 ? KOLO_OK : kolo_board_borrow(hub->board, from, name, bytes, memory_out);
+}
+
+/** Cuts inside a vector fall on pages where shares are long, else on lines. */
+static size_t cut_align(const struct kolo_hub *hub, size_t total_bytes)
+{
+    size_t unit =
+        total_bytes / (size_t)hub->count >= 16 * PAGE_BYTES ? PAGE_BYTES : KOLO_BOARD_LINE;
+    return unit / hub->element_bytes;
+}
+
+static void begin_share(struct kolo_hub *hub)
+{
+    const struct kolo_request *request = hub->running;
+    size_t all = 0;
+    hub->members[hub->self].send = (uint8_t *)(uintptr_t)request->send; /* only read, as such */
+    hub->members[hub->self].recv = request->recv;
+    for (int i = 0; i < hub->count; i++)
+        all += hub->members[i].send_bytes + hub->members[i].recv_bytes;
+    hub->how = all >= STREAM_BYTES ? KOLO_STORE_STREAM : KOLO_STORE_CACHED;
+    kolo_share_begin(hub->collective, &request->args, hub->self, hub->count,
+                     cut_align(hub, all / (size_t)hub->count), &hub->share);
+}
+
+kolo_status kolo_board_direct_borrow(struct kolo_hub *hub)
+{
+    kolo_status status = KOLO_OK;
+    for (int i = 0; i < hub->count; i++) {
+        struct kolo_hub_member *member = &hub->members[i];
+        const struct kolo_board_entry *entry = kolo_hub_entry(hub, i);
+        if (i == hub->self)
+            continue;
+        KOLO_TRY(borrow(hub, i, &entry->names.send, member->send_bytes, &member->send));
+        KOLO_TRY(borrow(hub, i, &entry->names.recv, member->recv_bytes, &member->recv));
+    }
+    begin_share(hub);
+out:
+    return status;
+}
+
+/** From here on the others must not be left with memory that we touch. False: some took it back. */
+static bool touch(struct kolo_hub *hub)
+{
+    atomic_store(&hub->members[hub->self].notes->touching.value, hub->number);
+    for (int i = 0; i < hub->count; i++)
+        if (i != hub->self && atomic_load(&hub->members[i].notes->revoked.value) != 0)
+            return false;
+    return true;
+}
+
+static void untouch(struct kolo_hub *hub)
+{
+    atomic_store_explicit(&hub->members[hub->self].notes->touching.value, 0, memory_order_release);
+}
+
+enum kolo_board_step kolo_board_direct_step(struct kolo_hub *hub)
+{
+    size_t chunk = CHUNK_BYTES / hub->element_bytes, moved = 0;
+    struct kolo_move move;
+    while (moved < STEP_BYTES) {
+        bool may_touch = touch(hub);
+        bool is_left = may_touch && kolo_share_next(&hub->share, chunk, &move);
+        if (is_left)
+            kolo_hub_move(hub, &move);
+        untouch(hub);
+        if (!may_touch)
+            return KOLO_BOARD_STUCK; /* whoever it was has failed, and its news are on their way */
+        if (!is_left)
+            return KOLO_BOARD_DONE;
+        moved += move.count * hub->element_bytes;
+        hub->moves++;
+    }
+    return KOLO_BOARD_MOVED;
+}
+
+/* ---- taking memory back ---- */
+
+static bool is_touched(struct kolo_hub *hub)
+{
+    struct kolo_comm *comm = hub->comm;
+    for (int i = 0; i < hub->count; i++) {
+        struct kolo_link *link;
+        if (i == hub->self || atomic_load(&hub->members[i].notes->touching.value) != hub->number)
+            continue;
+        if (kolo_endpoint_link(comm->engine->endpoint, kolo_comm_world(comm, i), 0, &link) ==
+            KOLO_OK)
+            return true; /* else it is gone, and its mappings with it */
+    }
+    return false;
+}
+
+static void tell_gone(void *context, uint64_t id)
+{
+    struct kolo_engine *engine = context;
+    kolo_endpoint_span_gone(engine->endpoint, id);
+}
+
+/** What cannot be had back is replaced: whoever writes it then writes where nobody reads. */
+static void cut_off(struct kolo_hub *hub)
+{
+    struct kolo_engine *engine = hub->comm->engine;
+    const struct kolo_request *request = hub->running;
+    const struct kolo_hub_member *self = &hub->members[hub->self];
+    const void *memory[] = {request->send, request->recv};
+    const size_t bytes[] = {self->send_bytes, self->recv_bytes};
+    KOLO_WARN("a neighbour has been in this rank's memory for %d ms: it is cut off", WITHDRAW_MS);
+    for (int i = 0; i < 2; i++) {
+        struct kolo_span span;
+        if (bytes[i] == 0 || !kolo_heap_find(engine->heap, memory[i], bytes[i], &span))
+            continue; /* no other process can have it */
+        kolo_status status = kolo_heap_sever(engine->heap, memory[i], bytes[i], tell_gone, engine);
+        if (status != KOLO_OK)
+            KOLO_WARN("memory of a call that failed is still open to neighbours: %s",
+                      kolo_error_detail());
+    }
+}
+
+void kolo_board_direct_withdraw(struct kolo_hub *hub)
+{
+    kolo_deadline deadline = kolo_deadline_in_ms(WITHDRAW_MS);
+    const struct kolo_hub_member *self = &hub->members[hub->self];
+    kolo_status status = KOLO_OK;
+    atomic_store(&self->notes->revoked.value, 1);
+    while (is_touched(hub)) {
+        if (status != KOLO_OK || kolo_deadline_passed(deadline)) {
+            cut_off(hub);
+            break;
+        }
+        status = kolo_endpoint_progress(hub->comm->engine->endpoint, NULL);
+        sched_yield();
+    }
+}

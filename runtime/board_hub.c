@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns a communicator's board and what is common to the three ways of using it. Must never: take a
+// length or an address from another member's notes.
+#include "runtime/board_hub.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+/* Looks at a flag before the links have their turn, where each rank has a core of its own: about
+ * two microseconds. Elsewhere whoever waits makes room at once. */
+enum { LOOKS = 64 };
+
+int *kolo_hub_ranks(const struct kolo_comm *comm)
+{
+    int *ranks = kolo_calloc((size_t)comm->size, sizeof(*ranks));
+    for (int member = 0; ranks != NULL && member < comm->size; member++)
+        ranks[member] = kolo_comm_world(comm, member);
+    return ranks;
+}
+
+static kolo_status open_board(struct kolo_hub *hub, kolo_deadline deadline)
+{
+    struct kolo_comm *comm = hub->comm;
+    kolo_status status;
+    int *ranks = kolo_hub_ranks(comm);
+    hub->tracks = kolo_calloc(2 * (size_t)comm->size, sizeof(*hub->tracks));
+    if (ranks == NULL || hub->tracks == NULL) {
+        kolo_free_memory(ranks);
+        return KOLO_ERR_NO_MEMORY;
+    }
+    KOLO_TRY(kolo_board_open(comm->engine->endpoint, comm->number, ranks, comm->size,
+                             KOLO_BOARD_STAGE_BYTES, deadline, &hub->board));
+    KOLO_TRY(kolo_board_reserve(hub->board, 2 * KOLO_BOARD_ONESHOT_BYTES));
+    hub->self = kolo_board_self(hub->board);
+    hub->count = kolo_board_count(hub->board);
+    hub->looks = comm->engine->spin_ns > 0 ? LOOKS : 1;
+out:
+    kolo_free_memory(ranks);
+    return status;
+}
+
+kolo_status kolo_hub_open(struct kolo_comm *comm, kolo_deadline deadline, struct kolo_hub **hub_out)
+{
+    struct kolo_hub *hub =
+        kolo_calloc(1, sizeof(*hub) + (size_t)comm->size * sizeof(struct kolo_hub_member));
+    if (hub == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    hub->comm = comm;
+    hub->missing = -1;
+    kolo_status status = open_board(hub, deadline);
+    if (status != KOLO_OK) {
+        kolo_hub_close(hub);
+        return status;
+    }
+    *hub_out = hub;
+    return KOLO_OK;
+}
+
+void kolo_hub_close(struct kolo_hub *hub)
+{
+    if (hub == NULL)
+        return;
+    if (hub->board != NULL)
+        kolo_board_close(hub->board);
+    kolo_free_memory(hub->tracks);
+    kolo_free_memory(hub);
+}
+
+void kolo_hub_publish(struct kolo_hub *hub, struct kolo_board_word *word, uint64_t value)
+{
+    atomic_store(&word->value, value); /* in one order with the word of who is about to sleep */
+    kolo_board_ring(hub->board);
+}
+
+bool kolo_hub_all_reached(struct kolo_hub *hub, size_t offset, uint64_t value)
+{
+    for (; hub->seen < hub->count; hub->seen++) {
+        if (hub->seen != hub->self && kolo_hub_word(hub, hub->seen, offset) < value)
+            return false;
+        hub->moves++;
+    }
+    return true;
+}
+
+void kolo_hub_fold(const struct kolo_hub *hub, void *const out[], size_t nout,
+                   const void *const in[], size_t nin, size_t count)
+{
+    static const struct kolo_fold as_bytes = {.dtype = KOLO_UINT8, .op = KOLO_SUM};
+    void *others[KOLO_BOARD_MEMBERS_MAX];
+    size_t bytes = count * hub->element_bytes, kept = 0;
+    if (nin > 1) {
+        kolo_fold(&hub->fold, out, nout, in, nin, count, hub->how);
+        return;
+    }
+    for (size_t i = 0; i < nout; i++)
+        if (out[i] != in[0])
+            others[kept++] = out[i];
+    if (kept == 1)
+        kolo_copy(others[0], in[0], bytes, hub->how);
+    else if (kept > 1)
+        kolo_fold(&as_bytes, others, kept, in, 1, bytes, hub->how);
+}
+
+void kolo_hub_move(const struct kolo_hub *hub, const struct kolo_move *move)
+{
+    const void *in[KOLO_BOARD_MEMBERS_MAX];
+    void *out[KOLO_BOARD_MEMBERS_MAX];
+    size_t send_at = move->send_at * hub->element_bytes, nin = 0, nout = 0;
+    size_t recv_at = move->recv_at * hub->element_bytes;
+    for (int member = 0; member < hub->count; member++) {
+        if (move->from == KOLO_EVERY || move->from == member)
+            in[nin++] = hub->members[member].send + send_at;
+        if (move->to == KOLO_EVERY || move->to == member)
+            out[nout++] = hub->members[member].recv + recv_at;
+    }
+    kolo_hub_fold(hub, out, nout, in, nin, move->count);
+}

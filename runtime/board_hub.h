@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// The collectives of one communicator over a board: what stands in the members' notes, and the
+// state of the one collective that runs. Private to runtime/board_*.c and route_board.c.
+//
+// Each collective has a number, counted alike on all members. Entering it, a member fills its entry
+// [number % 2] and publishes the number. Two entries are enough: a collective is closed, so who
+// enters number k + 2 has seen everybody enter k + 1, and who entered that has done with k.
+//
+//   oneshot   the entry (or the stage) holds the member's whole contribution; everybody takes what
+//             it needs from all, and is over: one flag, no second one
+//   direct    all buffers are kolo_alloc memory: the entry names them; everybody runs its share of
+//             the moves from memory to memory, says done, and waits until all have
+//   staged    some buffer is not: chunks go through the stages in rounds, told by three counters
+//
+// Nothing in another member's notes is trusted: a number is compared, a name is checked by whoever
+// borrows, and no length is taken from there.
+#ifndef KOLO_RUNTIME_BOARD_HUB_H
+#define KOLO_RUNTIME_BOARD_HUB_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+
+#include "memory/fold.h"
+#include "runtime/board_moves.h"
+#include "runtime/board_tracks.h"
+#include "runtime/comm.h"
+#include "transport/board.h"
+
+enum {
+    KOLO_BOARD_LINE = 64,
+    KOLO_BOARD_INLINE_BYTES = 32,         /* of a contribution that stands in the entry */
+    KOLO_BOARD_ONESHOT_BYTES = 128 << 10, /* the longest contribution of a oneshot */
+    KOLO_BOARD_STAGED_BYTES = 768 << 10,  /* of the stage, for chunks on their way */
+    KOLO_BOARD_STAGE_BYTES = 2 * KOLO_BOARD_ONESHOT_BYTES + KOLO_BOARD_STAGED_BYTES
+};
+
+/** One line: with a contribution of a few bytes, all that another member has to read. */
+struct kolo_board_entry {
+    alignas(KOLO_BOARD_LINE) _Atomic uint64_t number; /* written last */
+    struct kolo_desc desc;
+    union {
+        struct {
+            struct kolo_board_name send, recv;
+        } names;
+        uint8_t data[KOLO_BOARD_INLINE_BYTES];
+    };
+};
+
+/** A counter on lines of its own: the processor fetches lines in pairs. */
+struct kolo_board_word {
+    alignas(2 * KOLO_BOARD_LINE) _Atomic uint64_t value;
+};
+
+/** What a member shows the others. Zero at first. */
+struct kolo_board_notes {
+    struct kolo_board_entry entries[2];
+    struct kolo_board_word done;     /* the latest direct collective whose share is moved */
+    struct kolo_board_word staged;   /* rounds copied in, of all staged collectives so far */
+    struct kolo_board_word worked;   /* rounds folded, or copied out of the senders' cells */
+    struct kolo_board_word taken;    /* rounds copied out of the folders' out-slots */
+    struct kolo_board_word touching; /* the collective for which it moves others' memory just now */
+    struct kolo_board_word revoked;  /* not 0: its memory must not be touched any more */
+};
+_Static_assert(sizeof(struct kolo_board_entry) == KOLO_BOARD_LINE, "an entry is one line");
+_Static_assert(sizeof(struct kolo_board_notes) <= KOLO_BOARD_NOTES_BYTES, "fits a board's notes");
+
+enum kolo_board_phase {
+    KOLO_BOARD_OPENING,   /* until all members can be seen */
+    KOLO_BOARD_ENTERING,  /* until all have entered */
+    KOLO_BOARD_BORROWING, /* until all memory that they named is mapped */
+    KOLO_BOARD_MOVING,    /* my share, from memory to memory */
+    KOLO_BOARD_CLOSING,   /* until all have moved theirs */
+    KOLO_BOARD_STAGING,   /* rounds through the stages */
+    KOLO_BOARD_OVER
+};
+
+/** What a look at the board gave. */
+enum kolo_board_step { KOLO_BOARD_STUCK, KOLO_BOARD_MOVED, KOLO_BOARD_DONE };
+
+struct kolo_hub_member {
+    struct kolo_board_notes *notes; /* read only, but one's own */
+    uint8_t *stage;
+    uint8_t *send, *recv;          /* where the running collective finds its buffers */
+    size_t send_bytes, recv_bytes; /* what of them the moves touch */
+};
+
+/** Rounds of a staged collective. */
+struct kolo_board_rounds {
+    uint64_t base;                /* rounds of all staged collectives before */
+    size_t count;                 /* of rounds */
+    size_t staged, worked, taken; /* of them, by this member */
+    size_t chunk, cell_bytes;     /* elements, bytes of a cell */
+    size_t slots, in_bytes;       /* slots of each kind, bytes of an in-slot */
+    size_t track_count;           /* tracks in which this member has a part */
+    bool copies_in, goes_out, copies_out;
+};
+
+struct kolo_hub {
+    struct kolo_comm *comm;
+    struct kolo_board *board;
+    int self, count;
+    int looks;       /* at a flag, before others shall have their turn */
+    bool is_ready;   /* all members can be seen */
+    bool is_refused; /* the running collective cannot go on, which has been told */
+    uint64_t number; /* of the latest collective */
+    uint64_t moves;  /* grows with everything that is seen to move */
+    struct kolo_request *running;
+    enum kolo_collective collective;
+    enum kolo_board_phase phase;
+    bool is_oneshot;
+    bool is_inline; /* contributions stand in the entries */
+    int seen;       /* members before this one have been seen to be in this phase */
+    int missing;    /* for whom it waits to open the board; -1: not known */
+    size_t element_bytes;
+    struct kolo_fold fold;
+    struct kolo_share share;
+    enum kolo_store_how how;
+    struct kolo_board_rounds rounds;
+    struct kolo_track *tracks;
+    struct kolo_hub_member members[];
+};
+
+/* ---- board_hub.c ---- */
+
+/** Ranks in the world, by member; the caller's. NULL: no memory. */
+int *kolo_hub_ranks(const struct kolo_comm *comm);
+
+/** Begins to open the board of @p comm; there is one from then on. Held: lock. */
+kolo_status kolo_hub_open(struct kolo_comm *comm, kolo_deadline deadline,
+                          struct kolo_hub **hub_out) KOLO_NODISCARD;
+/** NULL is fine. No request of the communicator is left. Held: lock. */
+void kolo_hub_close(struct kolo_hub *hub);
+/** Publishes a value and wakes who sleeps. */
+void kolo_hub_publish(struct kolo_hub *hub, struct kolo_board_word *word, uint64_t value);
+/** All members' words at @p offset of the notes are at least @p value? Remembers in hub->seen how
+ * far it came, for the next time with the same value. */
+bool kolo_hub_all_reached(struct kolo_hub *hub, size_t offset, uint64_t value);
+/** A member's word at @p offset of its notes. */
+static inline uint64_t kolo_hub_word(const struct kolo_hub *hub, int member, size_t offset)
+{
+    const uint8_t *notes = (const uint8_t *)hub->members[member].notes;
+    const struct kolo_board_word *word = (const void *)(notes + offset);
+    return atomic_load_explicit(&word->value, memory_order_acquire);
+}
+static inline struct kolo_board_entry *kolo_hub_entry(const struct kolo_hub *hub, int member)
+{
+    return &hub->members[member].notes->entries[hub->number % 2];
+}
+/** Folds or copies @p count elements, as the running collective does; a copy leaves out what is its
+ * own input. @p nin 1: a copy. */
+void kolo_hub_fold(const struct kolo_hub *hub, void *const out[], size_t nout,
+                   const void *const in[], size_t nin, size_t count);
+/** Runs @p move from the members' send to their recv. */
+void kolo_hub_move(const struct kolo_hub *hub, const struct kolo_move *move);
+
+/* ---- board_oneshot.c, board_direct.c, board_staged.c: the three ways ---- */
+
+/** Bytes of the longest contribution; saturates. */
+size_t kolo_oneshot_bytes(enum kolo_collective collective, const struct kolo_plan_args *args,
+                          size_t element_bytes);
+/** Up to so many bytes it is the faster way. */
+size_t kolo_oneshot_limit(int ranks);
+/** Puts up this member's contribution, in its entry or stage. */
+void kolo_oneshot_put(struct kolo_hub *hub);
+/** Everybody has entered: takes what this member needs. */
+void kolo_oneshot_take(struct kolo_hub *hub);
+
+/** Names this member's buffers in its entry. */
+void kolo_board_direct_put(struct kolo_hub *hub);
+/** Whether every buffer has been named; the same on all members, once all have entered. */
+bool kolo_board_direct_fits(const struct kolo_hub *hub);
+/** Borrows the others' memory. KOLO_AGAIN: not all has arrived. */
+kolo_status kolo_board_direct_borrow(struct kolo_hub *hub) KOLO_NODISCARD;
+/** Moves a part of this member's share. */
+enum kolo_board_step kolo_board_direct_step(struct kolo_hub *hub);
+/** Takes this member's memory back from the others: on return none of them touches it. */
+void kolo_board_direct_withdraw(struct kolo_hub *hub);
+
+/** Everybody has entered. ERR_NO_MEMORY. */
+kolo_status kolo_staged_begin(struct kolo_hub *hub) KOLO_NODISCARD;
+enum kolo_board_step kolo_staged_step(struct kolo_hub *hub);
+/** Whether this member waits for @p member just now. */
+bool kolo_staged_waits_for(const struct kolo_hub *hub, int member);
+
+#endif

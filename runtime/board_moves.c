@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives as moves, and the cut of all moves into equal shares.
+#include "runtime/board_moves.h"
+
+/** Whether one move is for the whole vector, which all members share. */
+static bool is_whole(enum kolo_collective collective)
+{
+    return collective == KOLO_COLLECTIVE_ALLREDUCE || collective == KOLO_COLLECTIVE_REDUCE ||
+           collective == KOLO_COLLECTIVE_BROADCAST;
+}
+
+const char *kolo_moves_fit(enum kolo_collective collective, const struct kolo_plan_args *args)
+{
+    if (collective == KOLO_COLLECTIVE_ALLTOALL && args->counts != NULL)
+        return "only each rank itself knows where its blocks lie";
+    return NULL;
+}
+
+size_t kolo_moves_count(enum kolo_collective collective, const struct kolo_plan_args *args)
+{
+    if (collective == KOLO_COLLECTIVE_BARRIER)
+        return 0;
+    size_t n = (size_t)args->size;
+    if (collective == KOLO_COLLECTIVE_ALLTOALL)
+        return n * n;
+    return is_whole(collective) ? 1 : n;
+}
+
+void kolo_moves_at(enum kolo_collective collective, const struct kolo_plan_args *args, size_t index,
+                   struct kolo_move *move_out)
+{
+    bool is_one = is_whole(collective), is_alltoall = collective == KOLO_COLLECTIVE_ALLTOALL;
+    int rank = (int)(is_alltoall ? index % (size_t)args->size : index);
+    int sender = (int)(is_alltoall ? index / (size_t)args->size : 0);
+    size_t block = is_one ? args->count : kolo_plan_block(args, rank);
+    size_t at = is_one ? 0 : kolo_plan_block_offset(args, rank);
+    struct kolo_move move = {.from = KOLO_EVERY, .to = KOLO_EVERY, .count = block};
+    switch (collective) {
+    case KOLO_COLLECTIVE_REDUCE:
+        move.to = args->root;
+        break;
+    case KOLO_COLLECTIVE_BROADCAST:
+        move.from = args->root;
+        break;
+    case KOLO_COLLECTIVE_ALLGATHER:
+        move.from = rank;
+        move.recv_at = at;
+        break;
+    case KOLO_COLLECTIVE_REDUCE_SCATTER:
+        move.to = rank;
+        move.send_at = at;
+        break;
+    case KOLO_COLLECTIVE_GATHER:
+        move.from = rank;
+        move.to = args->root;
+        move.recv_at = at;
+        break;
+    case KOLO_COLLECTIVE_SCATTER:
+        move.from = args->root;
+        move.to = rank;
+        move.send_at = at;
+        break;
+    case KOLO_COLLECTIVE_ALLTOALL:
+        move.from = sender;
+        move.to = rank;
+        move.send_at = at;
+        move.recv_at = block * (size_t)sender;
+        break;
+    case KOLO_COLLECTIVE_ALLREDUCE:
+    case KOLO_COLLECTIVE_BARRIER:
+    case KOLO_COLLECTIVES:
+        break;
+    }
+    *move_out = move;
+}
+
+static void stretch(size_t *extent, size_t at, size_t count)
+{
+    if (count > 0 && at + count > *extent)
+        *extent = at + count;
+}
+
+void kolo_moves_extent(enum kolo_collective collective, const struct kolo_plan_args *args,
+                       int member, size_t *send_out, size_t *recv_out)
+{
+    size_t count = kolo_moves_count(collective, args);
+    *send_out = *recv_out = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct kolo_move move;
+        kolo_moves_at(collective, args, i, &move);
+        if (move.from == KOLO_EVERY || move.from == member)
+            stretch(send_out, move.send_at, move.count);
+        if (move.to == KOLO_EVERY || move.to == member)
+            stretch(recv_out, move.recv_at, move.count);
+    }
+}
+
+/* ---- shares ---- */
+
+struct position {
+    size_t index, at;
+};
+
+static size_t total_of(enum kolo_collective collective, const struct kolo_plan_args *args)
+{
+    size_t total = 0, count = kolo_moves_count(collective, args);
+    for (size_t i = 0; i < count; i++) {
+        struct kolo_move move;
+        kolo_moves_at(collective, args, i, &move);
+        total += move.count;
+    }
+    return total;
+}
+
+/** Element @p target of all moves one after the other; within a move rounded down to @p align. */
+static struct position find(enum kolo_collective collective, const struct kolo_plan_args *args,
+                            size_t target, size_t align)
+{
+    size_t count = kolo_moves_count(collective, args);
+    for (size_t i = 0; i < count; i++) {
+        struct kolo_move move;
+        kolo_moves_at(collective, args, i, &move);
+        if (target < move.count)
+            return (struct position){i, target - target % align};
+        target -= move.count;
+    }
+    return (struct position){count, 0};
+}
+
+void kolo_share_begin(enum kolo_collective collective, const struct kolo_plan_args *args, int part,
+                      int parts, size_t align, struct kolo_share *share_out)
+{
+    size_t total = total_of(collective, args), n = (size_t)parts, r = (size_t)part;
+    size_t each = total / n, rest = total % n;
+    struct position first = find(collective, args, each * r + rest * r / n, align);
+    struct position last = find(collective, args, each * (r + 1) + rest * (r + 1) / n, align);
+    *share_out = (struct kolo_share){.collective = collective,
+                                     .args = args,
+                                     .index = first.index,
+                                     .at = first.at,
+                                     .last = last.index,
+                                     .last_at = last.at};
+}
+
+bool kolo_share_next(struct kolo_share *share, size_t most, struct kolo_move *move_out)
+{
+    while (share->index < share->last ||
+           (share->index == share->last && share->at < share->last_at)) {
+        struct kolo_move move;
+        kolo_moves_at(share->collective, share->args, share->index, &move);
+        size_t end = share->index < share->last ? move.count : share->last_at;
+        size_t count = end - share->at;
+        if (count == 0) {
+            share->index++;
+            share->at = 0;
+            continue;
+        }
+        if (count > most)
+            count = most;
+        move.send_at += share->at;
+        move.recv_at += share->at;
+        move.count = count;
+        share->at += count;
+        *move_out = move;
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way for memory that the others cannot see: every member lets a chunk of each track through in
+// a round, and the three parts of a round (board_tracks.h) run as far ahead of each other as there
+// are slots. Counters tell how far each member is:
+//
+//   copy in  round r   once all have worked round r - slots: nobody reads that in-slot any more
+//   work     round r   once all have copied in round r, and taken round r - slots out of out-slots
+//   take out round r   once all have worked round r
+//
+// A part that a member has no share in is said to be over at once, so nobody waits for it in vain;
+// each of the three waits only for earlier rounds or parts, so somebody can always go on. At the
+// end of a collective the stages are free: nobody enters the next before it has taken all it needs.
+#include <stddef.h>
+
+#include "runtime/board_hub.h"
+
+enum {
+    SLOTS = 3,
+    CELL_BYTES_MAX = 64 << 10,
+    CELL_STREAM_BYTES = 8 << 10,
+    STEP_BYTES = 1 << 20,   /* before the engine has its turn */
+    STREAM_BYTES = 8 << 20, /* of a member's own buffers, from which on caches do not help */
+    IN_PARTS = 2,
+    OUT_PARTS = 1 /* of the stage, where there are out-slots */
+};
+
+static size_t align_elements(const struct kolo_hub *hub)
+{
+    return KOLO_BOARD_LINE / hub->element_bytes;
+}
+
+/** Keeps the tracks in which this member has a part. */
+static void choose_tracks(struct kolo_hub *hub)
+{
+    struct kolo_board_rounds *rounds = &hub->rounds;
+    const struct kolo_plan_args *args = &hub->running->args;
+    size_t count = kolo_tracks_count(hub->collective, args);
+    rounds->track_count = 0;
+    rounds->copies_in = rounds->goes_out = rounds->copies_out = false;
+    for (size_t i = 0; i < count; i++) {
+        struct kolo_track track;
+        kolo_tracks_at(hub->collective, args, i, align_elements(hub), &track);
+        bool copies_in = kolo_track_copies_in(&track, hub->self);
+        bool copies_out = kolo_track_copies_out(&track, hub->self);
+        rounds->goes_out |= kolo_track_goes_out(&track);
+        rounds->copies_in |= copies_in;
+        rounds->copies_out |= copies_out;
+        if (copies_in || copies_out || kolo_track_works(&track, hub->self))
+            hub->tracks[rounds->track_count++] = track;
+    }
+}
+
+/** How large cells and slots are; the same on all members. */
+static void cut_stage(struct kolo_hub *hub)
+{
+    struct kolo_board_rounds *rounds = &hub->rounds;
+    const struct kolo_plan_args *args = &hub->running->args;
+    size_t cells = kolo_tracks_cells(hub->collective, args);
+    size_t longest = kolo_tracks_longest(hub->collective, args, align_elements(hub));
+    size_t for_in = KOLO_BOARD_STAGED_BYTES;
+    if (rounds->goes_out)
+        for_in = for_in / (IN_PARTS + OUT_PARTS) * IN_PARTS;
+    size_t cell = for_in / SLOTS / cells;
+    if (cell > CELL_BYTES_MAX)
+        cell = CELL_BYTES_MAX;
+    rounds->cell_bytes = cell - cell % KOLO_BOARD_LINE;
+    rounds->slots = SLOTS;
+    rounds->in_bytes = rounds->cell_bytes * cells;
+    rounds->chunk = rounds->cell_bytes / hub->element_bytes;
+    rounds->count = longest / rounds->chunk + (longest % rounds->chunk != 0);
+}
+
+kolo_status kolo_staged_begin(struct kolo_hub *hub)
+{
+    struct kolo_board_rounds *rounds = &hub->rounds;
+    struct kolo_board_notes *notes = hub->members[hub->self].notes;
+    const struct kolo_hub_member *self = &hub->members[hub->self];
+    kolo_status status = kolo_board_reserve(hub->board, KOLO_BOARD_STAGE_BYTES);
+    if (status != KOLO_OK)
+        return status;
+    rounds->base += rounds->count;
+    choose_tracks(hub);
+    cut_stage(hub);
+    rounds->staged = rounds->worked = rounds->taken = 0;
+    hub->how =
+        self->send_bytes + self->recv_bytes >= STREAM_BYTES ? KOLO_STORE_STREAM : KOLO_STORE_CACHED;
+    if (!rounds->copies_in) {
+        rounds->staged = rounds->count;
+        kolo_hub_publish(hub, &notes->staged, rounds->base + rounds->count);
+    }
+    if (!rounds->copies_out) {
+        rounds->taken = rounds->count;
+        kolo_hub_publish(hub, &notes->taken, rounds->base + rounds->count);
+    }
+    return KOLO_OK;
+}
+
+/* ---- one part of one round ---- */
+
+/** The others have read what stood there before: ordinary stores would have to take each line back
+ * from their caches first, which costs more than to go round the caches. */
+static enum kolo_store_how into_cell(size_t bytes)
+{
+    return bytes >= CELL_STREAM_BYTES ? KOLO_STORE_STREAM : KOLO_STORE_CACHED;
+}
+
+static uint8_t *stage_of(const struct kolo_hub *hub, int member)
+{
+    return hub->members[member].stage + 2 * KOLO_BOARD_ONESHOT_BYTES;
+}
+
+static uint8_t *in_cell(const struct kolo_hub *hub, int member, size_t round, size_t cell)
+{
+    const struct kolo_board_rounds *rounds = &hub->rounds;
+    return stage_of(hub, member) + round % rounds->slots * rounds->in_bytes +
+           cell * rounds->cell_bytes;
+}
+
+static uint8_t *out_cell(const struct kolo_hub *hub, int member, size_t round)
+{
+    const struct kolo_board_rounds *rounds = &hub->rounds;
+    return stage_of(hub, member) + rounds->slots * rounds->in_bytes +
+           round % rounds->slots * rounds->cell_bytes;
+}
+
+/** The chunk of @p track in @p round. False: the track has ended. */
+static bool chunk_of(const struct kolo_hub *hub, const struct kolo_track *track, size_t round,
+                     struct kolo_move *move_out)
+{
+    size_t at = round * hub->rounds.chunk;
+    if (at >= track->move.count)
+        return false;
+    *move_out = track->move;
+    move_out->send_at += at;
+    move_out->recv_at += at;
+    move_out->count -= at;
+    if (move_out->count > hub->rounds.chunk)
+        move_out->count = hub->rounds.chunk;
+    return true;
+}
+
+static const uint8_t *send_of(const struct kolo_hub *hub, const struct kolo_move *move)
+{
+    return hub->running->send + move->send_at * hub->element_bytes;
+}
+
+static uint8_t *recv_of(const struct kolo_hub *hub, const struct kolo_move *move)
+{
+    return hub->running->recv + move->recv_at * hub->element_bytes;
+}
+
+static size_t copy_in(struct kolo_hub *hub, size_t round)
+{
+    size_t moved = 0;
+    for (size_t i = 0; i < hub->rounds.track_count; i++) {
+        const struct kolo_track *track = &hub->tracks[i];
+        struct kolo_move move;
+        if (!kolo_track_copies_in(track, hub->self) || !chunk_of(hub, track, round, &move))
+            continue;
+        size_t bytes = move.count * hub->element_bytes;
+        kolo_copy(in_cell(hub, hub->self, round, track->cell), send_of(hub, &move), bytes,
+                  into_cell(bytes));
+        moved += move.count;
+    }
+    return moved;
+}
+
+static void fold_track(struct kolo_hub *hub, const struct kolo_track *track,
+                       const struct kolo_move *move, size_t round)
+{
+    const void *in[KOLO_BOARD_MEMBERS_MAX];
+    size_t bytes = move->count * hub->element_bytes;
+    bool goes_out = kolo_track_goes_out(track), is_wanted = kolo_track_wants(track, hub->self);
+    void *cell = out_cell(hub, hub->self, round), *recv = is_wanted ? recv_of(hub, move) : NULL;
+    void *both[2] = {cell, recv};
+    for (int member = 0; member < hub->count; member++)
+        in[member] = member == hub->self ? (const void *)send_of(hub, move)
+                                         : in_cell(hub, member, round, track->cell);
+    size_t n = (size_t)hub->count;
+    enum kolo_store_how to_cell = into_cell(bytes);
+    if (!goes_out) {
+        kolo_fold(&hub->fold, &recv, 1, in, n, move->count, hub->how);
+    } else if (!is_wanted) {
+        kolo_fold(&hub->fold, &cell, 1, in, n, move->count, to_cell);
+    } else if (hub->how == to_cell) {
+        kolo_fold(&hub->fold, both, 2, in, n, move->count, to_cell);
+    } else {
+        kolo_fold(&hub->fold, &recv, 1, in, n, move->count, hub->how);
+        kolo_copy(cell, recv, bytes, to_cell);
+    }
+}
+
+static size_t work(struct kolo_hub *hub, size_t round)
+{
+    size_t moved = 0;
+    for (size_t i = 0; i < hub->rounds.track_count; i++) {
+        const struct kolo_track *track = &hub->tracks[i];
+        struct kolo_move move;
+        if (!kolo_track_works(track, hub->self) || !chunk_of(hub, track, round, &move))
+            continue;
+        moved += move.count;
+        if (track->owner >= 0) {
+            fold_track(hub, track, &move, round);
+            continue;
+        }
+        const uint8_t *from = move.from == hub->self ? send_of(hub, &move)
+                                                     : in_cell(hub, move.from, round, track->cell);
+        uint8_t *to = recv_of(hub, &move);
+        if (from != to)
+            kolo_copy(to, from, move.count * hub->element_bytes, hub->how);
+    }
+    return moved;
+}
+
+static size_t take_out(struct kolo_hub *hub, size_t round)
+{
+    size_t moved = 0;
+    for (size_t i = 0; i < hub->rounds.track_count; i++) {
+        const struct kolo_track *track = &hub->tracks[i];
+        struct kolo_move move;
+        if (!kolo_track_copies_out(track, hub->self) || !chunk_of(hub, track, round, &move))
+            continue;
+        kolo_copy(recv_of(hub, &move), out_cell(hub, track->owner, round),
+                  move.count * hub->element_bytes, hub->how);
+        moved += move.count;
+    }
+    return moved;
+}
+
+/* ---- the order of parts ---- */
+
+/** Whether @p member is @p rounds rounds far with the part whose counter lies at @p offset. */
+static bool is_far(const struct kolo_hub *hub, int member, size_t offset, size_t rounds)
+{
+    return member == hub->self || kolo_hub_word(hub, member, offset) >= hub->rounds.base + rounds;
+}
+
+static bool are_far(const struct kolo_hub *hub, size_t offset, size_t rounds)
+{
+    for (int member = 0; member < hub->count; member++)
+        if (!is_far(hub, member, offset, rounds))
+            return false;
+    return true;
+}
+
+/** What the next round of a part waits for in the notes: a counter and how far it must be; 0: for
+ * nothing. */
+struct need {
+    size_t offset, rounds;
+};
+
+static size_t back(size_t round, size_t slots)
+{
+    return round >= slots ? round - slots + 1 : 0;
+}
+
+static struct need need_in(const struct kolo_board_rounds *rounds)
+{
+    return (struct need){offsetof(struct kolo_board_notes, worked),
+                         back(rounds->staged, rounds->slots)};
+}
+
+static struct need need_work(const struct kolo_board_rounds *rounds)
+{
+    return (struct need){offsetof(struct kolo_board_notes, staged), rounds->worked + 1};
+}
+
+static struct need need_slot(const struct kolo_board_rounds *rounds)
+{
+    return (struct need){offsetof(struct kolo_board_notes, taken),
+                         rounds->goes_out ? back(rounds->worked, rounds->slots) : 0};
+}
+
+static struct need need_out(const struct kolo_board_rounds *rounds)
+{
+    return (struct need){offsetof(struct kolo_board_notes, worked), rounds->taken + 1};
+}
+
+static bool is_met(const struct kolo_hub *hub, struct need need)
+{
+    return need.rounds == 0 || are_far(hub, need.offset, need.rounds);
+}
+
+static void tell(struct kolo_hub *hub, struct kolo_board_word *word, size_t rounds)
+{
+    kolo_hub_publish(hub, word, hub->rounds.base + rounds);
+    hub->moves++;
+}
+
+/** The part that others wait for most goes first. Elements moved in *moved; false: stuck. */
+static bool go_on(struct kolo_hub *hub, size_t *moved)
+{
+    struct kolo_board_rounds *rounds = &hub->rounds;
+    struct kolo_board_notes *notes = hub->members[hub->self].notes;
+    bool may_work = rounds->worked < rounds->count && rounds->worked < rounds->staged;
+    if (may_work && is_met(hub, need_work(rounds)) && is_met(hub, need_slot(rounds))) {
+        *moved += work(hub, rounds->worked);
+        tell(hub, &notes->worked, ++rounds->worked);
+        return true;
+    }
+    if (rounds->taken < rounds->worked && is_met(hub, need_out(rounds))) {
+        *moved += take_out(hub, rounds->taken);
+        tell(hub, &notes->taken, ++rounds->taken);
+        return true;
+    }
+    bool has_slot = rounds->staged < rounds->worked + rounds->slots;
+    if (rounds->staged < rounds->count && has_slot && is_met(hub, need_in(rounds))) {
+        *moved += copy_in(hub, rounds->staged);
+        tell(hub, &notes->staged, ++rounds->staged);
+        return true;
+    }
+    return false;
+}
+
+enum kolo_board_step kolo_staged_step(struct kolo_hub *hub)
+{
+    const struct kolo_board_rounds *rounds = &hub->rounds;
+    size_t moved = 0, most = STEP_BYTES / hub->element_bytes;
+    bool has_moved = false;
+    while (rounds->worked < rounds->count || rounds->taken < rounds->count ||
+           rounds->staged < rounds->count) {
+        if (!go_on(hub, &moved))
+            return has_moved ? KOLO_BOARD_MOVED : KOLO_BOARD_STUCK;
+        has_moved = true;
+        if (moved >= most)
+            return KOLO_BOARD_MOVED;
+    }
+    return KOLO_BOARD_DONE;
+}
+
+bool kolo_staged_waits_for(const struct kolo_hub *hub, int member)
+{
+    const struct kolo_board_rounds *rounds = &hub->rounds;
+    struct need needs[4];
+    size_t count = 0;
+    if (rounds->worked < rounds->staged) {
+        needs[count++] = need_work(rounds);
+        needs[count++] = need_slot(rounds);
+    }
+    if (rounds->taken < rounds->worked)
+        needs[count++] = need_out(rounds);
+    if (rounds->staged < rounds->count)
+        needs[count++] = need_in(rounds);
+    for (size_t i = 0; i < count; i++)
+        if (needs[i].rounds > 0 && !is_far(hub, member, needs[i].offset, needs[i].rounds))
+            return true;
+    return false;
+}

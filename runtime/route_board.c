@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+// The route over a board: a collective between ranks of one host, by memory that all of them see.
+// Enters, compares what every other member believes with its own description, and goes on by one of
+// the three ways of board_hub.h. Must never: block, or let a member complete before all have
+// entered with the same description.
+//
+//   OPENING --> ENTERING --oneshot--------------------------> OVER
+//                  |------all named--> BORROWING -> MOVING -> CLOSING -> OVER
+//                  \------else-------> STAGING ----------------------> OVER
+#include "runtime/board_hub.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "runtime/relax.h"
+
+static struct kolo_hub *hub_of(const struct kolo_request *request)
+{
+    struct kolo_hub *hub = request->comm->hub;
+    return hub != NULL && hub->running == request ? hub : NULL;
+}
+
+/** The board cannot go on; why is this thread's detail. */
+static void refuse(struct kolo_hub *hub, kolo_status status)
+{
+    if (!hub->is_refused)
+        kolo_comm_suspect(hub->comm, -1, status, KOLO_VERDICT_GRACE_MS, "%s", kolo_error_detail());
+    hub->is_refused = true;
+}
+
+/* ---- opening and entering ---- */
+
+static enum kolo_board_step open_step(struct kolo_hub *hub)
+{
+    kolo_status status = hub->is_ready ? KOLO_OK : kolo_board_ready(hub->board, &hub->missing);
+    if (status == KOLO_AGAIN)
+        return KOLO_BOARD_STUCK;
+    if (status != KOLO_OK) {
+        refuse(hub, status);
+        return KOLO_BOARD_STUCK;
+    }
+    for (int member = 0; !hub->is_ready && member < hub->count; member++) {
+        hub->members[member].notes = kolo_board_notes(hub->board, member);
+        hub->members[member].stage = kolo_board_stage(hub->board, member);
+    }
+    hub->is_ready = true;
+    return KOLO_BOARD_MOVED;
+}
+
+static void enter(struct kolo_hub *hub)
+{
+    const struct kolo_request *request = hub->running;
+    hub->number++;
+    struct kolo_board_entry *entry = kolo_hub_entry(hub, hub->self);
+    entry->desc = request->desc;
+    if (hub->is_oneshot)
+        kolo_oneshot_put(hub);
+    else
+        kolo_board_direct_put(hub);
+    atomic_store(&entry->number, hub->number);
+    kolo_board_ring(hub->board);
+    hub->seen = 0;
+    hub->phase = KOLO_BOARD_ENTERING;
+}
+
+/** Whether @p member has entered with my description. */
+static bool has_entered(struct kolo_hub *hub, int member)
+{
+    const struct kolo_request *request = hub->running;
+    const struct kolo_board_entry *entry = kolo_hub_entry(hub, member);
+    if (atomic_load_explicit(&entry->number, memory_order_acquire) != hub->number)
+        return false;
+    if (memcmp(&entry->desc, &request->desc, sizeof(entry->desc)) == 0)
+        return true;
+    if (!hub->is_refused)
+        kolo_comm_mismatch(hub->comm, member, &request->desc, &entry->desc);
+    hub->is_refused = true;
+    return false;
+}
+
+static enum kolo_board_step all_entered(struct kolo_hub *hub)
+{
+    if (hub->is_oneshot) {
+        kolo_oneshot_take(hub);
+        return KOLO_BOARD_DONE;
+    }
+    if (kolo_board_direct_fits(hub)) {
+        hub->phase = KOLO_BOARD_BORROWING;
+        return KOLO_BOARD_MOVED;
+    }
+    kolo_status status = kolo_staged_begin(hub);
+    if (status != KOLO_OK) {
+        refuse(hub, status);
+        return KOLO_BOARD_STUCK;
+    }
+    hub->phase = KOLO_BOARD_STAGING;
+    return KOLO_BOARD_MOVED;
+}
+
+static enum kolo_board_step enter_step(struct kolo_hub *hub)
+{
+    for (; hub->seen < hub->count; hub->seen++) {
+        if (hub->seen != hub->self && !has_entered(hub, hub->seen))
+            return KOLO_BOARD_STUCK;
+        hub->moves++;
+    }
+    return all_entered(hub);
+}
+
+/* ---- direct ---- */
+
+static enum kolo_board_step borrow_step(struct kolo_hub *hub)
+{
+    kolo_status status = kolo_board_direct_borrow(hub);
+    if (status == KOLO_OK) {
+        hub->phase = KOLO_BOARD_MOVING;
+        return KOLO_BOARD_MOVED;
+    }
+    if (status != KOLO_AGAIN)
+        refuse(hub, status);
+    return KOLO_BOARD_STUCK;
+}
+
+static enum kolo_board_step move_step(struct kolo_hub *hub)
+{
+    enum kolo_board_step step = kolo_board_direct_step(hub);
+    if (step != KOLO_BOARD_DONE)
+        return step;
+    kolo_hub_publish(hub, &hub->members[hub->self].notes->done, hub->number);
+    hub->seen = 0;
+    hub->phase = KOLO_BOARD_CLOSING;
+    return KOLO_BOARD_MOVED;
+}
+
+static enum kolo_board_step close_step(struct kolo_hub *hub)
+{
+    size_t offset = offsetof(struct kolo_board_notes, done);
+    return kolo_hub_all_reached(hub, offset, hub->number) ? KOLO_BOARD_DONE : KOLO_BOARD_STUCK;
+}
+
+/* ---- the route ---- */
+
+static enum kolo_board_step step(struct kolo_hub *hub)
+{
+    enum kolo_board_step opened;
+    switch (hub->phase) {
+    case KOLO_BOARD_OPENING:
+        opened = open_step(hub);
+        if (opened == KOLO_BOARD_MOVED)
+            enter(hub);
+        return opened;
+    case KOLO_BOARD_ENTERING:
+        return enter_step(hub);
+    case KOLO_BOARD_BORROWING:
+        return borrow_step(hub);
+    case KOLO_BOARD_MOVING:
+        return move_step(hub);
+    case KOLO_BOARD_CLOSING:
+        return close_step(hub);
+    case KOLO_BOARD_STAGING:
+        return kolo_staged_step(hub);
+    case KOLO_BOARD_OVER:
+        break;
+    }
+    return KOLO_BOARD_DONE;
+}
+
+/** NULL: it cannot be opened, which has been told. */
+static struct kolo_hub *open_hub(const struct kolo_request *request)
+{
+    struct kolo_comm *comm = request->comm;
+    if (comm->hub != NULL)
+        return comm->hub;
+    kolo_status status = kolo_hub_open(comm, request->deadline, &comm->hub);
+    if (status != KOLO_OK)
+        kolo_comm_suspect(comm, -1, status, KOLO_VERDICT_GRACE_MS, "%s", kolo_error_detail());
+    return comm->hub;
+}
+
+static void start(struct kolo_hub *hub, struct kolo_request *request)
+{
+    const struct kolo_call *call = &request->call;
+    hub->running = request;
+    hub->phase = KOLO_BOARD_OPENING;
+    hub->collective = request->plan->collective;
+    hub->element_bytes = kolo_dtype_bytes(call->dtype);
+    hub->is_oneshot = request->plan->is_oneshot;
+    hub->fold = (struct kolo_fold){.dtype = call->dtype,
+                                   .op = call->op,
+                                   .divisor = call->op == KOLO_AVERAGE ? (size_t)hub->count : 0};
+}
+
+static void board_begin(struct kolo_request *request)
+{
+    (void)request; /* enters when it is the first of its communicator's */
+}
+
+static bool board_advance(struct kolo_request *request)
+{
+    struct kolo_hub *hub = open_hub(request);
+    if (hub == NULL)
+        return false;
+    if (hub->running != request)
+        start(hub, request);
+    for (int looks = hub->looks; looks > 0 && !hub->is_refused; looks--) {
+        enum kolo_board_step result = step(hub);
+        if (result == KOLO_BOARD_DONE) {
+            hub->phase = KOLO_BOARD_OVER;
+            if (!hub->is_oneshot)
+                kolo_board_settle(hub->board);
+            return true;
+        }
+        if (result == KOLO_BOARD_MOVED) {
+            request->comm->engine->has_moved = true;
+            if (hub->phase == KOLO_BOARD_MOVING || hub->phase == KOLO_BOARD_STAGING)
+                return false; /* long: the others' turn */
+            looks = hub->looks + 1;
+        } else if (looks > 1) {
+            kolo_relax();
+        }
+    }
+    return false;
+}
+
+static void board_cancel(struct kolo_request *request)
+{
+    struct kolo_hub *hub = hub_of(request);
+    if (hub == NULL)
+        return;
+    bool is_lent = hub->phase == KOLO_BOARD_ENTERING || hub->phase == KOLO_BOARD_BORROWING ||
+                   hub->phase == KOLO_BOARD_MOVING || hub->phase == KOLO_BOARD_CLOSING;
+    if (is_lent && !hub->is_oneshot)
+        kolo_board_direct_withdraw(hub);
+    hub->running = NULL;
+}
+
+/** Whether the running collective waits for @p member, and for what. */
+static const char *wait_of(const struct kolo_hub *hub, int member)
+{
+    if (member == hub->self)
+        return NULL;
+    switch (hub->phase) {
+    case KOLO_BOARD_OPENING:
+        if (hub->missing < 0 || hub->missing == kolo_comm_world(hub->comm, member))
+            return "has not opened its board";
+        return NULL;
+    case KOLO_BOARD_ENTERING:
+        if (atomic_load_explicit(&kolo_hub_entry(hub, member)->number, memory_order_acquire) !=
+            hub->number)
+            return "has not entered";
+        return NULL;
+    case KOLO_BOARD_BORROWING:
+        return "has entered, its memory has not been passed yet";
+    case KOLO_BOARD_MOVING:
+        return kolo_hub_word(hub, member, offsetof(struct kolo_board_notes, revoked)) != 0
+                   ? "has entered, and has taken its memory back"
+                   : NULL;
+    case KOLO_BOARD_CLOSING:
+        if (kolo_hub_word(hub, member, offsetof(struct kolo_board_notes, done)) < hub->number)
+            return "has entered, its share is not done";
+        return NULL;
+    case KOLO_BOARD_STAGING:
+        return kolo_staged_waits_for(hub, member) ? "has entered, its part of a round is not done"
+                                                  : NULL;
+    case KOLO_BOARD_OVER:
+        break;
+    }
+    return NULL;
+}
+
+static int board_waits_for(const struct kolo_request *request, int peers[], int capacity)
+{
+    const struct kolo_hub *hub = hub_of(request);
+    int count = 0;
+    for (int member = 0; hub != NULL && member < hub->count && count < capacity; member++)
+        if (wait_of(hub, member) != NULL)
+            peers[count++] = member;
+    return count;
+}
+
+static void board_describe(const struct kolo_request *request, char *text, size_t capacity)
+{
+    const struct kolo_hub *hub = hub_of(request);
+    char who[KOLO_RANK_TEXT_MAX];
+    int first = -1, others = 0;
+    text[0] = '\0';
+    for (int member = 0; hub != NULL && member < hub->count; member++) {
+        if (wait_of(hub, member) == NULL)
+            continue;
+        others += first >= 0;
+        first = first < 0 ? member : first;
+    }
+    if (first < 0)
+        return;
+    snprintf(text, capacity, "%s: board, it %s", kolo_comm_rank_text(request->comm, first, who),
+             wait_of(hub, first));
+    size_t used = strlen(text);
+    if (others > 0)
+        snprintf(text + used, capacity - used, "; and %d more", others);
+}
+
+static uint64_t board_moves(const struct kolo_request *request)
+{
+    const struct kolo_hub *hub = hub_of(request);
+    return hub != NULL ? hub->moves : 0;
+}
+
+const struct kolo_route kolo_route_board = {
+    .begin = board_begin,
+    .advance = board_advance,
+    .cancel = board_cancel,
+    .waits_for = board_waits_for,
+    .describe = board_describe,
+    .moves = board_moves,
+};
+
+/* ---- the choice ---- */
+
+bool kolo_board_has(const struct kolo_comm *comm)
+{
+    struct kolo_why why;
+    int *ranks =
+        comm->size > 1 && comm->size <= KOLO_BOARD_MEMBERS_MAX ? kolo_hub_ranks(comm) : NULL;
+    bool fits = ranks != NULL && kolo_board_fits(comm->engine->endpoint, ranks, comm->size, &why);
+    kolo_free_memory(ranks);
+    return fits;
+}
+
+kolo_status kolo_board_choose(const struct kolo_comm *comm, enum kolo_collective collective,
+                              const struct kolo_plan_args *args, size_t element_bytes,
+                              const struct kolo_plan **plan_out)
+{
+    const char *forced = comm->engine->settings.plan;
+    bool is_auto = strcmp(forced, "auto") == 0, wants_oneshot = strcmp(forced, "oneshot") == 0;
+    bool is_forced = wants_oneshot || strcmp(forced, "twoshot") == 0;
+    const char *why =
+        comm->has_board ? kolo_moves_fit(collective, args) : "these ranks have no memory in common";
+    *plan_out = NULL;
+    if (comm->size == 1 || (!is_auto && !is_forced))
+        return KOLO_OK;
+    size_t bytes = why == NULL ? kolo_oneshot_bytes(collective, args, element_bytes) : 0;
+    if (why == NULL && wants_oneshot && bytes > KOLO_BOARD_ONESHOT_BYTES)
+        why = "a rank's part is longer than its place on the board";
+    if (why != NULL && is_forced)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "KOLO_PLAN=%s: %s of %zu elements: %s", forced,
+                         kolo_collective_text(collective), args->count, why);
+    if (why != NULL)
+        return KOLO_OK;
+    bool is_short = bytes <= kolo_oneshot_limit(comm->size);
+    *plan_out = kolo_plan_on_board(collective, is_auto ? is_short : wants_oneshot);
+    if (*plan_out == NULL)
+        *plan_out = kolo_plan_on_board(collective, true);
+    return KOLO_OK;
+}

@@ -112,10 +112,23 @@ int kolo_endpoint_choose(const struct kolo_endpoint *endpoint, int peer, struct 
     return -1;
 }
 
+/* Adds to endpoint->why by which path the link goes that there is. */
+static void explain(struct kolo_endpoint *endpoint, int peer)
+{
+    const struct kolo_link *link = kolo_map_get(&endpoint->links, (uint32_t)peer);
+    size_t used = strlen(endpoint->why.text);
+    char path[sizeof endpoint->why.text];
+    if (link == NULL || link->state != KOLO_LINK_UP || link->transport->explain == NULL)
+        return;
+    link->transport->explain(link, path, sizeof path);
+    snprintf(endpoint->why.text + used, sizeof endpoint->why.text - used, "; %s", path);
+}
+
 void kolo_endpoint_choice(struct kolo_endpoint *endpoint, int peer, const char **transport_out,
                           const char **why_out)
 {
     int index = kolo_endpoint_choose(endpoint, peer, &endpoint->why);
+    explain(endpoint, peer);
     *transport_out = index < 0 ? "none" : kolo_transports[index]->name;
     *why_out = endpoint->why.text;
 }

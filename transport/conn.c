@@ -18,6 +18,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "transport/conn_private.h"
+#include "transport/figures.h"
 
 enum {
     STAGGER_MS = 100,
@@ -28,7 +29,11 @@ enum {
     /* A connection that stays silent so long is made anew: the peer may have dropped it unheard. */
     RENEW_MS = 5000,
     /* Rejections in a row that tell a peer with another secret from one that is busy. */
-    REJECTIONS_MAX = 8
+    REJECTIONS_MAX = 8,
+    PLACES_MAX = 64,
+    /* How much longer than the first place the others of a race may take. */
+    RACE_MIN_US = 1000,
+    RACE_MAX_US = 20000
 };
 
 static kolo_deadline after_ms(kolo_deadline now, int64_t ms)
@@ -131,6 +136,8 @@ struct attempt {
     unsigned begun, rejected;
     enum kolo_verdict verdict; /* the last end */
     int error;
+    kolo_deadline begun_at;
+    struct kolo_figures figures; /* in a race, from HELD on */
 };
 
 struct kolo_conn {
@@ -141,6 +148,8 @@ struct kolo_conn {
     kolo_deadline deadline;
     kolo_conn_done *done;
     void *context;
+    struct kolo_race *race;  /* NULL: the first place that answers is as good as any */
+    kolo_deadline settle_at; /* of the race; KOLO_NEVER: none has answered yet */
     size_t count;
     struct attempt attempts[];
 };
@@ -282,6 +291,71 @@ static struct attempt *find_attempt(struct kolo_conn *conn, bool (*is)(const str
     return NULL;
 }
 
+/* ---- the race ---- */
+
+/** May still answer in its first try. */
+static bool is_pending(const struct attempt *attempt)
+{
+    return (attempt->state == ATTEMPT_WAITING && attempt->begun == 0) ||
+           (attempt->state == ATTEMPT_RUNNING && attempt->begun == 1 &&
+            (attempt->handshake.state == KOLO_HANDSHAKE_CONNECTING ||
+             attempt->handshake.state == KOLO_HANDSHAKE_AWAITS_NONCE));
+}
+
+static bool is_settled(struct kolo_conn *conn, kolo_deadline now)
+{
+    return conn->race == NULL || now >= conn->settle_at || !find_attempt(conn, is_pending);
+}
+
+/** A place has answered: notes its figures, and how long it is waited for the others. */
+static void note_answer(struct attempt *attempt, kolo_deadline now)
+{
+    struct kolo_conn *conn = attempt->conn;
+    int64_t more_ns = now - attempt->begun_at;
+
+    if (conn->race == NULL)
+        return;
+    kolo_figures_take(attempt->handshake.watch.fd, &attempt->place, conn->race->locals,
+                      conn->race->local_count, &attempt->figures);
+    if (conn->settle_at != KOLO_NEVER)
+        return;
+    if (more_ns < RACE_MIN_US * 1000)
+        more_ns = RACE_MIN_US * 1000;
+    if (more_ns > RACE_MAX_US * 1000)
+        more_ns = RACE_MAX_US * 1000;
+    conn->settle_at = now + more_ns;
+}
+
+/** The one to be proved next, of those that are held. */
+static struct attempt *choose_held(struct kolo_conn *conn)
+{
+    struct kolo_figures figures[PLACES_MAX];
+    struct attempt *held[PLACES_MAX];
+    size_t count = 0;
+
+    if (conn->race == NULL)
+        return find_attempt(conn, is_held);
+    for (size_t i = 0; i < conn->count; i++)
+        if (is_held(&conn->attempts[i])) {
+            figures[count] = conn->attempts[i].figures;
+            held[count++] = &conn->attempts[i];
+        }
+    return count > 0 ? held[kolo_figures_best(figures, count)] : NULL;
+}
+
+static void tell_result(const struct kolo_conn *conn, const struct attempt *winner)
+{
+    struct kolo_race *race = conn->race;
+
+    if (race == NULL)
+        return;
+    kolo_figures_format(&winner->figures, race->text, sizeof race->text);
+    race->tried = conn->count;
+    race->answered = 0;
+    for (size_t i = 0; i < conn->count; i++)
+        race->answered += conn->attempts[i].figures.rtt_us > 0;
+}
+
 /* ---- the dial ---- */
 
 /** Sets the timer to the next thing to do. */
@@ -295,6 +369,8 @@ static void reckon(struct kolo_conn *conn)
             is_hopeless = false;
             at = kolo_deadline_min(at, conn->attempts[i].at);
         }
+    if (conn->race && find_attempt(conn, is_held) && !find_attempt(conn, is_proving))
+        at = kolo_deadline_min(at, conn->settle_at);
     conn->timer.at = is_hopeless ? kolo_now_ns() : at;
 }
 
@@ -370,7 +446,8 @@ static void begin(struct attempt *attempt)
 
     attempt->begun++;
     attempt->state = ATTEMPT_RUNNING;
-    attempt->at = after_ms(kolo_now_ns(), RENEW_MS);
+    attempt->begun_at = kolo_now_ns();
+    attempt->at = after_ms(attempt->begun_at, RENEW_MS);
     error = kolo_handshake_dial(&attempt->handshake);
     if (error != 0)
         note_end(attempt, KOLO_VERDICT_ERROR, error);
@@ -380,24 +457,45 @@ static void begin(struct attempt *attempt)
  * end. */
 static void go_on(struct kolo_conn *conn)
 {
-    struct attempt *held = find_attempt(conn, is_held);
+    struct attempt *held = choose_held(conn);
+    kolo_deadline now = kolo_now_ns();
 
     reckon(conn);
-    if (held && !find_attempt(conn, is_proving)) {
-        held->at = after_ms(kolo_now_ns(), PROVE_MS);
+    if (held && !find_attempt(conn, is_proving) && is_settled(conn, now)) {
+        held->at = after_ms(now, PROVE_MS);
         reckon(conn);
         kolo_handshake_prove(&held->handshake);
     }
 }
 
+/** No other one may still answer. */
+static bool awaits_only(const struct attempt *attempt)
+{
+    const struct kolo_conn *conn = attempt->conn;
+
+    for (size_t i = 0; i < conn->count; i++)
+        if (&conn->attempts[i] != attempt && is_pending(&conn->attempts[i]))
+            return false;
+    return true;
+}
+
 static bool may_prove(struct kolo_handshake *handshake)
 {
     struct attempt *attempt = (struct attempt *)handshake;
+    struct kolo_conn *conn = attempt->conn;
+    kolo_deadline now = kolo_now_ns();
 
-    if (find_attempt(attempt->conn, is_proving))
+    note_answer(attempt, now);
+    if (find_attempt(conn, is_proving))
         return false;
-    attempt->at = after_ms(kolo_now_ns(), PROVE_MS);
-    reckon(attempt->conn);
+    if (conn->race && conn->count > 1) { /* go_on compares, when the timer fires */
+        conn->timer.at = kolo_deadline_min(conn->timer.at, conn->settle_at);
+        if (awaits_only(attempt))
+            conn->timer.at = conn->settle_at = now;
+        return false;
+    }
+    attempt->at = after_ms(now, PROVE_MS);
+    reckon(conn);
     return true;
 }
 
@@ -408,6 +506,7 @@ static void over(struct kolo_handshake *handshake, enum kolo_verdict verdict, in
 
     if (verdict == KOLO_VERDICT_PROVED) {
         struct kolo_greeting theirs = handshake->theirs;
+        tell_result(conn, attempt);
         conclude(conn, KOLO_OK, kolo_handshake_take(handshake), &theirs);
         return;
     }
@@ -462,7 +561,7 @@ static void prepare(struct kolo_conn *conn, const struct kolo_place *places)
         struct attempt *attempt = &conn->attempts[i];
         attempt->conn = conn;
         attempt->place = places[i];
-        attempt->at = after_ms(now, (int64_t)i * STAGGER_MS);
+        attempt->at = after_ms(now, conn->race ? 0 : (int64_t)i * STAGGER_MS);
         attempt->pause_ms = REDIAL_FIRST_MS;
         attempt->verdict = KOLO_VERDICT_SILENT;
         attempt->handshake.poller = conn->poller;
@@ -479,10 +578,20 @@ kolo_status kolo_conn_dial(struct kolo_poller *poller, const struct kolo_place *
                            const struct kolo_greeting *mine, kolo_deadline deadline,
                            kolo_conn_done *done, void *context, struct kolo_conn **conn_out)
 {
+    return kolo_conn_race(poller, places, count, secret, mine, deadline, NULL, done, context,
+                          conn_out);
+}
+
+kolo_status kolo_conn_race(struct kolo_poller *poller, const struct kolo_place *places,
+                           size_t count, const struct kolo_secret *secret,
+                           const struct kolo_greeting *mine, kolo_deadline deadline,
+                           struct kolo_race *race, kolo_conn_done *done, void *context,
+                           struct kolo_conn **conn_out)
+{
     struct kolo_conn *conn;
 
-    if (count == 0)
-        return kolo_fail(KOLO_ERR_INVALID, "dial: no place to connect to");
+    if (count == 0 || count > PLACES_MAX)
+        return kolo_fail(KOLO_ERR_INVALID, "dial: %zu places to connect to", count);
     conn = kolo_calloc(1, sizeof *conn + count * sizeof conn->attempts[0]);
     if (conn == NULL)
         return KOLO_ERR_NO_MEMORY;
@@ -492,6 +601,8 @@ kolo_status kolo_conn_dial(struct kolo_poller *poller, const struct kolo_place *
     conn->deadline = deadline;
     conn->done = done;
     conn->context = context;
+    conn->race = race;
+    conn->settle_at = KOLO_NEVER;
     conn->count = count;
     conn->timer.fire = fire;
     prepare(conn, places);

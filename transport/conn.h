@@ -65,6 +65,12 @@ struct kolo_place {
     struct sockaddr_storage addr;
     socklen_t bytes;
     struct kolo_ports ports; /* to listen at port 0: at one of these */
+    struct kolo_place_facts {
+        uint8_t entry;       /* of KOLO_NET that allows it; 0 is the preferred one */
+        bool is_hardware;    /* no bridge, tunnel or veth */
+        uint32_t speed_mbit; /* 0: unknown */
+        char interface[16];  /* of this machine; "" for another's place */
+    } facts;
 };
 /** "10.0.0.5:4711", "[::1]:80", "unix:@name": for messages. */
 void kolo_place_format(const struct kolo_place *place, char *text, size_t capacity);
@@ -95,6 +101,22 @@ kolo_status kolo_conn_dial(struct kolo_poller *poller, const struct kolo_place *
                            size_t count, const struct kolo_secret *secret,
                            const struct kolo_greeting *mine, kolo_deadline deadline,
                            kolo_conn_done *done, void *context,
+                           struct kolo_conn **conn_out) KOLO_NODISCARD;
+/** How several places of one peer are compared; the caller's, to live as long as the conn. */
+struct kolo_race {
+    const struct kolo_place *locals; /* this machine's addresses, with their facts */
+    size_t local_count;
+    /* ---- what came of it ---- */
+    size_t answered, tried;
+    char text[96]; /* "eth0, 25000 Mbit/s, round trip 61 us" */
+};
+/** The same, but all places are dialled at once, and among those that answer within a round trip or
+ * two of the first the one with the best figures (figures.h) is the first to be proved; the others
+ * only if it fails. */
+kolo_status kolo_conn_race(struct kolo_poller *poller, const struct kolo_place *places,
+                           size_t count, const struct kolo_secret *secret,
+                           const struct kolo_greeting *mine, kolo_deadline deadline,
+                           struct kolo_race *race, kolo_conn_done *done, void *context,
                            struct kolo_conn **conn_out) KOLO_NODISCARD;
 /** Gives up silently: no callback. */
 void kolo_conn_cancel(struct kolo_conn *conn);

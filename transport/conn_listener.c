@@ -332,9 +332,9 @@ static kolo_status fail_range(const struct kolo_place *place)
     if (colon)
         *colon = '\0';
     return kolo_fail(KOLO_ERR_SYSTEM,
-                     "KOLO_PORTS=%d-%d: all %u ports are taken at %s; widen the range: each rank "
-                     "of a host needs one, and the rendezvous another",
-                     place->ports.low, place->ports.high, kolo_ports_count(&place->ports), text);
+                     "KOLO_PORTS=%d-%d: every port is taken at %s; widen the range: each rank of a "
+                     "host needs one, and the rendezvous another",
+                     place->ports.low, place->ports.high, text);
 }
 
 static kolo_status bind_and_listen(struct kolo_listener *listener, const struct kolo_place *place)

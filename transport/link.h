@@ -161,6 +161,9 @@ struct kolo_transport {
                            const uint8_t *payload);
     /** "tcp 10.0.0.5:4711" */
     void (*describe)(const struct kolo_link *link, char *text, size_t capacity);
+    /** Why a link that is UP goes as it goes: its addresses, and what spoke for them. NULL: there
+     * is nothing to say beyond reaches(). */
+    void (*explain)(const struct kolo_link *link, char *text, size_t capacity);
     /** True when everything handed over has left this process's memory (bytes in the kernel count
      * as left). */
     bool (*is_drained)(const struct kolo_link *link);

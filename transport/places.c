@@ -450,6 +450,14 @@ static int compare_locals(const void *left, const void *right)
                   a->place.addr.ss_family == AF_INET ? 4 : 16);
 }
 
+static void set_facts(struct kolo_place *place, const struct local *local)
+{
+    place->facts.entry = (uint8_t)(local->entry < UINT8_MAX ? local->entry : UINT8_MAX);
+    place->facts.is_hardware = local->is_hardware;
+    place->facts.speed_mbit = (uint32_t)local->speed;
+    snprintf(place->facts.interface, sizeof place->facts.interface, "%s", local->interface);
+}
+
 kolo_status kolo_places_local(const char *net, uint16_t port, struct kolo_place *places_out,
                               size_t max, size_t *count_out)
 {
@@ -465,6 +473,7 @@ kolo_status kolo_places_local(const char *net, uint16_t port, struct kolo_place 
         if (locals.items[i].entry < 0)
             continue;
         places_out[count] = locals.items[i].place;
+        set_facts(&places_out[count], &locals.items[i]);
         set_port(&places_out[count++], port);
     }
     *count_out = count;

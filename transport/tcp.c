@@ -176,10 +176,16 @@ static void dialled(void *context, kolo_status status, int fd, const struct kolo
 
     (void)theirs; /* kolo_conn_dial checked the rank */
     tcp->dial = NULL;
+    tcp->is_ours = status == KOLO_OK;
     if (status == KOLO_OK)
         status = use_socket(tcp, fd);
     if (status != KOLO_OK)
         kolo_link_set_down(&tcp->base, status);
+}
+
+static bool is_same_host(const struct tcp_link *tcp, const struct kolo_peer *peer)
+{
+    return kolo_endpoint_config_of(tcp->base.endpoint)->identity.host_id == peer->identity.host_id;
 }
 
 static kolo_status dial(struct tcp_link *tcp, kolo_deadline deadline)
@@ -190,17 +196,22 @@ static kolo_status dial(struct tcp_link *tcp, kolo_deadline deadline)
                                        .purpose = KOLO_PURPOSE_TCP,
                                        .from = config->rank,
                                        .to = tcp->base.peer};
+    const struct kolo_peer *peer = kolo_endpoint_peer(endpoint, tcp->base.peer);
     struct kolo_place places[TCP_PLACES_MAX];
     size_t count = 0;
     kolo_status status;
 
-    status = kolo_tcp_places_of(kolo_endpoint_peer(endpoint, tcp->base.peer), places, &count);
+    status = kolo_tcp_places_of(peer, places, &count);
     if (status != KOLO_OK)
         return status;
+    tcp->race = (struct kolo_race){.locals = port_of(tcp)->places,
+                                   .local_count = port_of(tcp)->place_count};
     kolo_place_format(&places[0], tcp->place, sizeof tcp->place);
     tcp->deadline.timer.at = deadline;
-    return kolo_conn_dial(kolo_endpoint_poller(endpoint), places, count, &config->secret, &mine,
-                          deadline, dialled, tcp, &tcp->dial);
+    /* Inside one host every address leads over loopback: there is nothing to compare. */
+    return kolo_conn_race(kolo_endpoint_poller(endpoint), places, count, &config->secret, &mine,
+                          deadline, is_same_host(tcp, peer) ? NULL : &tcp->race, dialled, tcp,
+                          &tcp->dial);
 }
 
 static void tcp_adopt(struct kolo_link *base, int fd)
@@ -210,6 +221,7 @@ static void tcp_adopt(struct kolo_link *base, int fd)
 
     kolo_conn_cancel(tcp->dial);
     tcp->dial = NULL;
+    tcp->is_ours = false;
     close_socket(tcp);
     status = welcome(tcp, fd);
     if (status != KOLO_OK)
@@ -299,6 +311,23 @@ static void tcp_describe(const struct kolo_link *base, char *text, size_t capaci
     snprintf(text, capacity, "tcp %s", tcp->place);
 }
 
+static void tcp_explain(const struct kolo_link *base, char *text, size_t capacity)
+{
+    const struct tcp_link *tcp = (const struct tcp_link *)base;
+    struct kolo_place ours = {.bytes = sizeof ours.addr};
+    char place[64] = "?";
+
+    if (getsockname(tcp->socket.watch.fd, (struct sockaddr *)&ours.addr, &ours.bytes) == 0)
+        kolo_place_format(&ours, place, sizeof place);
+    if (!tcp->is_ours)
+        snprintf(text, capacity, "%s to %s, dialled by rank %d", place, tcp->place, base->peer);
+    else if (tcp->race.tried == 0)
+        snprintf(text, capacity, "%s to %s", place, tcp->place);
+    else
+        snprintf(text, capacity, "%s to %s by %s; the best of %zu that answered of %zu", place,
+                 tcp->place, tcp->race.text, tcp->race.answered, tcp->race.tried);
+}
+
 const struct kolo_transport kolo_transport_tcp = {
     .name = "tcp",
     .purpose = KOLO_PURPOSE_TCP,
@@ -312,6 +341,7 @@ const struct kolo_transport kolo_transport_tcp = {
     .pull = tcp_pull,
     .withdraw = kolo_tcp_withdraw,
     .describe = tcp_describe,
+    .explain = tcp_explain,
     .is_drained = tcp_is_drained,
     .down = tcp_down,
     .free_link = tcp_free_link,

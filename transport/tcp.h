@@ -50,6 +50,8 @@ struct tcp_link {
         struct tcp_link *link;
     } deadline;             /* of CONNECTING */
     struct kolo_conn *dial; /* under way */
+    struct kolo_race race;
+    bool is_ours; /* the connection that stands is our dial */
     struct tcp_tx tx;
     struct tcp_rx rx;
     kolo_deadline stuck_since; /* unacknowledged bytes and no word; 0: not stuck */
@@ -67,6 +69,8 @@ struct tcp_port {
     struct kolo_port base; /* first: the core gets this */
     struct kolo_listener *listeners[TCP_PLACES_MAX];
     size_t listener_count;
+    struct kolo_place places[TCP_PLACES_MAX]; /* published */
+    size_t place_count;
     struct tcp_port_timer watchdog, drain;
     struct tcp_link *first; /* all links */
     bool has_warned;        /* of the congestion control */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a rank's TCP places travel to the others: u8 count, then of each u8 family (4 or 6), u16
-// port, the address in network order. What comes back in is hostile.
+// port, the address in network order, u8 entry of KOLO_NET, u8 hardware or not, u32 Mbit/s. What
+// comes back in is hostile.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -49,6 +50,9 @@ kolo_status kolo_tcp_write_places(const struct kolo_place *places, size_t count,
         kolo_write_u8(&writer, bytes == 4 ? 4 : 6);
         kolo_write_u16(&writer, port);
         kolo_write_bytes(&writer, address, bytes);
+        kolo_write_u8(&writer, places[i].facts.entry);
+        kolo_write_u8(&writer, places[i].facts.is_hardware);
+        kolo_write_u32(&writer, places[i].facts.speed_mbit);
     }
     status = kolo_writer_finish(&writer, address_out->data, &written);
     address_out->bytes = (uint16_t)written;
@@ -77,6 +81,9 @@ static void read_place(struct kolo_reader *reader, struct kolo_place *place)
     } else {
         reader->failed = true;
     }
+    place->facts.entry = kolo_read_u8(reader);
+    place->facts.is_hardware = kolo_read_u8(reader) != 0;
+    place->facts.speed_mbit = kolo_read_u32(reader);
 }
 
 kolo_status kolo_tcp_read_places(const struct kolo_address *address, struct kolo_place *places_out,

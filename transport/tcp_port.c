@@ -298,6 +298,8 @@ kolo_status kolo_tcp_open(struct kolo_endpoint *endpoint, struct kolo_port **por
     else
         KOLO_TRY(listen_everywhere(port, &ports, places, &count));
     KOLO_TRY(kolo_tcp_write_places(places, count, address_out));
+    memcpy(port->places, places, count * sizeof places[0]);
+    port->place_count = count;
     KOLO_TRY(kolo_conn_timer_add(&port->watchdog.timer, poller));
     KOLO_TRY(kolo_conn_timer_add(&port->drain.timer, poller));
     *port_out = &port->base;

@@ -80,6 +80,19 @@ static int work(struct kolo_comm *comm, const char *mode, int victim, const char
     }
 }
 
+/* How the others are reached: "path 0.123 rank 1: tcp: ..." */
+static void say_paths(struct kolo_comm *comm)
+{
+    for (int rank = 0; rank < kolo_size(comm); rank++) {
+        struct kolo_peer_info info = {.size = sizeof info};
+        char text[512];
+        if (rank == kolo_rank(comm) || kolo_get_peer_info(comm, rank, &info) != KOLO_OK)
+            continue;
+        snprintf(text, sizeof text, "rank %d: %s: %s", rank, info.transport, info.why);
+        say("path", text);
+    }
+}
+
 static int run_kolo(const char *mode, int victim, const char *argument)
 {
     struct kolo_comm *comm = NULL;
@@ -89,6 +102,8 @@ static int run_kolo(const char *mode, int victim, const char *argument)
     }
     say("up", "");
     int exit_status = work(comm, mode, victim, argument);
+    if (exit_status == 0)
+        say_paths(comm);
     if (kolo_finalize(comm) != KOLO_OK && exit_status == 0) {
         say("finalize", kolo_error_detail());
         return 5;

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Hosts with more networks than one: decoys, a network that forwards nothing, names that differ, ranges of ports.
+. "${BASH_SOURCE%/*}/common.sh"
+"$cluster" up 2 || { fail "the cluster does not come up"; finish; }
+hosts=host1:1,host2:1
+job() { # MARK STATUS ARGUMENTS...
+    export KOLOTEST_MARK=$1-$$
+    local want=$2
+    shift 2
+    run "$want" "$cluster" exec host1 "$KOLORUN" -x KOLOTEST_MARK "$@"
+}
+# What the rank that dialled says of the path that it took.
+path() { says out "path [0-9.]+ rank [01]: tcp: other host; $1"; }
+
+# One network, nothing else: what the others are compared with.
+job plain 0 -H "$hosts" "$RANK_PROGRAM" loop 0
+path '10\.211\.53\.[12]:[0-9]+ to 10\.211\.53\.[12]:[0-9]+ by wire, .*round trip [0-9]+ us'
+plain=$seconds
+
+# docker0: an address that every host has, and that means the host itself. It must not be taken, nor cost time.
+for host in host1 host2; do
+    on "$host" sh -c 'ip link add docker0 type veth peer name docker1 && ip addr add 172.17.0.1/16 dev docker0 &&
+        ip link set docker0 up && ip link set docker1 up' || fail "no docker0 on $host"
+done
+# A second network whose switch forwards nothing, though both ends think that it is up.
+for i in 1 2; do
+    "$cluster" wire "host$i" aaa "10.96.0.$i/24"
+    "$cluster" mute "host$i" aaa
+done
+job decoys 0 -H "$hosts" "$RANK_PROGRAM" loop 0
+path '10\.211\.53\..* by wire, .*best of [0-9]+ that answered of [0-9]+'
+under "$seconds" "$(awk -v p="$plain" 'BEGIN {print p + 1}')" "decoys and a dead network"
+echo "plain $plain s, with docker0 and a dead network $seconds s"
+hosts_clean host1 host2
+
+# A third network, whose interface has another name on each host.
+"$cluster" wire host1 left "10.97.0.1/24"
+"$cluster" wire host2 right "10.97.0.2/24"
+KOLO_NET=left,right job names 0 -H "$hosts" "$RANK_PROGRAM" loop 0
+path '10\.97\.0\.[12]:.* to 10\.97\.0\.[12]:'
+KOLO_NET=10.97.0.0/24 job network 0 -H "$hosts" "$RANK_PROGRAM" loop 0
+path '10\.97\.0\.[12]:.* to 10\.97\.0\.[12]:'
+KOLO_NET='^wire,!docker0,^10.96.0.0/16' job without 0 -H "$hosts" "$RANK_PROGRAM" loop 0
+path '10\.97\.0\.[12]:.* to 10\.97\.0\.[12]:'
+KOLO_NET=nosuch0 job nothing 1 -H "$hosts" "$RANK_PROGRAM" loop 0
+says err 'KOLO_NET: nothing of this machine matches "nosuch0"; up are .*wire 10\.211\.53\.1'
+
+# Ports: enough, and too few.
+listening() { on "$1" awk '$4 == "0A" {split($2, a, ":"); print a[2]}' /proc/net/tcp /proc/net/tcp6; }
+KOLO_PORTS=47110-47113 "$cluster" exec host1 "$KOLORUN" -H host1:2,host2:1 "$RANK_PROGRAM" loop 5 \
+    >"$work/out" 2>"$work/err" </dev/null &
+launcher=$!
+await 20 sh -c "grep -c '\] up' '$work/out' | grep -qx 3"
+for host in host1 host2; do
+    outside=$(listening "$host" | grep -vE '^(0016|B806|B807|B808|B809)$')
+    [[ -z $outside ]] || fail "$host: listens outside of KOLO_PORTS: $outside"
+done
+wait "$launcher" || { fail "KOLO_PORTS=47110-47113: status $?"; cat "$work/err"; }
+KOLO_PORTS=47110 KOLO_TRANSPORT=tcp job full 4 -H host1:2,host2:1 --start-timeout 5s "$RANK_PROGRAM" loop 0
+says out 'KOLO_PORTS=47110-47110: every port is taken'
+KOLO_PORTS=9-3 job range 1 -H "$hosts" "$RANK_PROGRAM" loop 0
+says err 'KOLO_PORTS=9-3 is no range of ports'
+
+# Without kolorun; rank 0's own name is 127.0.1.1 in its /etc/hosts, as Debian writes it.
+on host1 sh -c 'sed "s/^10.211.53.1 host1/127.0.1.1 host1/" /etc/hosts >/run/hosts &&
+    mount --bind /run/hosts /etc/hosts' || fail "no /etc/hosts"
+export KOLO_SIZE=2 KOLO_RENDEZVOUS=tcp://host1:4747 KOLO_START_TIMEOUT=10s
+KOLO_SECRET=$(printf '%064d' 7)
+export KOLO_SECRET
+KOLO_RANK=0 on host1 "$RANK_PROGRAM" loop 0 >"$work/first" 2>&1 </dev/null &
+first=$!
+KOLO_RANK=1 run 0 "$cluster" exec host2 "$RANK_PROGRAM" loop 0
+wait "$first" || { fail "rank 0 whose name means 127.0.1.1"; cat "$work/first"; }
+finish

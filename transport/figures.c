@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is known of a path between two addresses, and which of several is the best. Must never wait,
+// nor rule out a path: the worst of them may be the only one that works.
+//
+// First the round trip, coarsely: one that takes more than twice the shortest and 200 us more goes
+// another way. Among the others: what KOLO_NET names first, hardware before bridges and tunnels,
+// the faster interface, then the round trip to the microsecond.
+#include "transport/figures.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum { DETOUR_FACTOR = 2, DETOUR_US = 200 };
+
+static bool is_same_address(const struct kolo_place *a, const struct kolo_place *b)
+{
+    const void *left = &a->addr, *right = &b->addr;
+
+    if (a->addr.ss_family != b->addr.ss_family)
+        return false;
+    if (a->addr.ss_family == AF_INET)
+        return ((const struct sockaddr_in *)left)->sin_addr.s_addr ==
+               ((const struct sockaddr_in *)right)->sin_addr.s_addr;
+    return a->addr.ss_family == AF_INET6 &&
+           memcmp(&((const struct sockaddr_in6 *)left)->sin6_addr,
+                  &((const struct sockaddr_in6 *)right)->sin6_addr, sizeof(struct in6_addr)) == 0;
+}
+
+static const struct kolo_place *find_local(int fd, const struct kolo_place *locals, size_t count)
+{
+    struct kolo_place ours = {.bytes = sizeof ours.addr};
+
+    if (getsockname(fd, (struct sockaddr *)&ours.addr, &ours.bytes) != 0)
+        return NULL;
+    for (size_t i = 0; i < count; i++)
+        if (is_same_address(&ours, &locals[i]))
+            return &locals[i];
+    return NULL;
+}
+
+static uint32_t lower_known(uint32_t a, uint32_t b)
+{
+    if (a == 0 || b == 0)
+        return a + b;
+    return a < b ? a : b;
+}
+
+void kolo_figures_take(int fd, const struct kolo_place *place, const struct kolo_place *locals,
+                       size_t local_count, struct kolo_figures *figures_out)
+{
+    const struct kolo_place *local = find_local(fd, locals, local_count);
+    struct tcp_info info = {0};
+    socklen_t bytes = sizeof info;
+
+    *figures_out = (struct kolo_figures){.rtt_us = INT64_MAX / 4, .preference = UINT32_MAX};
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 && info.tcpi_rtt > 0)
+        figures_out->rtt_us = info.tcpi_rtt;
+    if (local == NULL) {
+        figures_out->speed_mbit = place->facts.speed_mbit;
+        return; /* goes by an interface that KOLO_NET does not allow: only if nothing else does */
+    }
+    figures_out->preference = (unsigned)place->facts.entry + local->facts.entry;
+    figures_out->is_hardware = place->facts.is_hardware && local->facts.is_hardware;
+    figures_out->speed_mbit = lower_known(place->facts.speed_mbit, local->facts.speed_mbit);
+    snprintf(figures_out->interface, sizeof figures_out->interface, "%s", local->facts.interface);
+}
+
+static bool is_better(const struct kolo_figures *a, const struct kolo_figures *b)
+{
+    if (a->preference != b->preference)
+        return a->preference < b->preference;
+    if (a->is_hardware != b->is_hardware)
+        return a->is_hardware;
+    if (a->speed_mbit != b->speed_mbit)
+        return a->speed_mbit > b->speed_mbit;
+    return a->rtt_us < b->rtt_us;
+}
+
+size_t kolo_figures_best(const struct kolo_figures *figures, size_t count)
+{
+    size_t best = 0;
+    int64_t limit_us;
+
+    for (size_t i = 1; i < count; i++)
+        if (figures[i].rtt_us < figures[best].rtt_us)
+            best = i;
+    limit_us = figures[best].rtt_us * DETOUR_FACTOR + DETOUR_US;
+    for (size_t i = 0; i < count; i++)
+        if (figures[i].rtt_us <= limit_us && is_better(&figures[i], &figures[best]))
+            best = i;
+    return best;
+}
+
+void kolo_figures_format(const struct kolo_figures *figures, char *text, size_t capacity)
+{
+    char speed[32] = "speed unknown";
+
+    if (figures->speed_mbit > 0)
+        snprintf(speed, sizeof speed, "%u Mbit/s", figures->speed_mbit);
+    snprintf(text, capacity, "%s, %s, round trip %lld us",
+             figures->interface[0] ? figures->interface : "an interface KOLO_NET does not name",
+             speed, (long long)figures->rtt_us);
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is known of a path between two addresses, and which of several is the best.
+#ifndef KOLO_TRANSPORT_FIGURES_H
+#define KOLO_TRANSPORT_FIGURES_H
+
+#include <stddef.h>
+
+#include "transport/conn.h"
+
+struct kolo_figures {
+    int64_t rtt_us;      /* of the handshake of TCP */
+    unsigned preference; /* by the order of KOLO_NET on both sides; lower is better */
+    bool is_hardware;    /* on both sides: no bridge, tunnel or veth */
+    uint32_t speed_mbit; /* the lower one of both sides; 0: neither is known */
+    char interface[16];  /* on our side; "" if it is none that KOLO_NET allows */
+};
+
+/** The figures of connection @p fd to @p place; @p locals: this machine's addresses that KOLO_NET
+ * allows. */
+void kolo_figures_take(int fd, const struct kolo_place *place, const struct kolo_place *locals,
+                       size_t local_count, struct kolo_figures *figures_out);
+/** Index of the best; @p count is at least 1. */
+size_t kolo_figures_best(const struct kolo_figures *figures, size_t count);
+/** "eth0, 25000 Mbit/s, round trip 61 us" */
+void kolo_figures_format(const struct kolo_figures *figures, char *text, size_t capacity);
+
+#endif

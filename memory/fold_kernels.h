@@ -133,10 +133,6 @@ KOLO_FOLD_SHORT(bfloat16)
 
 // ---- the loops
 
-struct fold_result {
-    bits_vector vectors[FOLD_VECTORS];
-};
-
 static KOLO_ALWAYS_INLINE void vector_store(uint8_t *at, bits_vector x, bool stream)
 {
     if (stream)
@@ -165,16 +161,12 @@ static KOLO_ALWAYS_INLINE void fold_part(const struct kolo_fold_job *job, size_t
                                          fold_begin begin, fold_step step, fold_end end,
                                          const struct fold_finish *finish)
 {
-    bits_vector x = {0};
-    memcpy(&x, (const uint8_t *)job->in[0] + i, bytes);
-    struct accumulator acc = begin(x);
-    for (size_t k = 1; k < job->nin; k++) {
-        memcpy(&x, (const uint8_t *)job->in[k] + i, bytes);
-        acc = step(acc, x);
-    }
-    x = end(acc, finish);
+    struct accumulator acc = begin(part_load((const uint8_t *)job->in[0] + i, bytes));
+    for (size_t k = 1; k < job->nin; k++)
+        acc = step(acc, part_load((const uint8_t *)job->in[k] + i, bytes));
+    const bits_vector r = end(acc, finish);
     for (size_t j = 0; j < job->nout; j++)
-        memcpy((uint8_t *)job->out[j] + i, &x, bytes);
+        part_store((uint8_t *)job->out[j] + i, r, bytes);
 }
 
 /** Bytes until the first output is aligned for streams. 0 if no element begins there: everything is

@@ -33,6 +33,62 @@ static KOLO_ALWAYS_INLINE bits_vector vector_load(const uint8_t *at)
     return x;
 }
 
+/** At most a vector, without a call. */
+static KOLO_ALWAYS_INLINE void part_copy(uint8_t *to, const uint8_t *from, size_t bytes)
+{
+    size_t at = 0;
+    for (size_t size = KOLO_VECTOR_BYTES; size > 8; size /= 2)
+        if (bytes & size) {
+            memcpy(to + at, from + at, size);
+            at += size;
+        }
+    if (bytes & 8) {
+        memcpy(to + at, from + at, 8);
+        at += 8;
+    }
+    if (bytes & 4) {
+        memcpy(to + at, from + at, 4);
+        at += 4;
+    }
+    if (bytes & 2) {
+        memcpy(to + at, from + at, 2);
+        at += 2;
+    }
+    if (bytes & 1)
+        to[at] = from[at];
+}
+
+/** The first @p bytes bytes of a vector (at most all of it), then zeros. One element of 4 or 8
+ * bytes, the smallest messages, goes by a register: as bytes that are read back as a vector it
+ * would wait for the stores. */
+static KOLO_ALWAYS_INLINE bits_vector part_load(const uint8_t *at, size_t bytes)
+{
+    bits_vector x = {0};
+    uint64_t element;
+    uint32_t word;
+    if (bytes == 8) {
+        memcpy(&element, at, 8);
+        x = (bits_vector){element};
+    } else if (bytes == 4) {
+        memcpy(&word, at, 4);
+        x = (bits_vector){word};
+    } else
+        part_copy((uint8_t *)&x, at, bytes);
+    return x;
+}
+
+static KOLO_ALWAYS_INLINE void part_store(uint8_t *at, bits_vector x, size_t bytes)
+{
+    const uint64_t first = x[0];
+    const uint32_t word = (uint32_t)first;
+    if (bytes == 8)
+        memcpy(at, &first, 8);
+    else if (bytes == 4)
+        memcpy(at, &word, 4);
+    else
+        part_copy(at, (const uint8_t *)&x, bytes);
+}
+
 /** Both operands are read before the result is written: out may equal a or b. The last, partial
  * vector is padded with zeros, which no operator minds. */
 static KOLO_ALWAYS_INLINE void combine_bytes(void *out, const void *a, const void *b, size_t bytes,
@@ -52,11 +108,8 @@ static KOLO_ALWAYS_INLINE void combine_bytes(void *out, const void *a, const voi
         memcpy(to + i, &r, sizeof(r));
     }
     if (i < bytes) {
-        bits_vector x = {0}, y = {0};
-        memcpy(&x, from_a + i, bytes - i);
-        memcpy(&y, from_b + i, bytes - i);
-        bits_vector r = combine(x, y);
-        memcpy(to + i, &r, bytes - i);
+        bits_vector x = part_load(from_a + i, bytes - i), y = part_load(from_b + i, bytes - i);
+        part_store(to + i, combine(x, y), bytes - i);
     }
 }
 

@@ -68,6 +68,31 @@ void kolo_call_pack(const struct kolo_call *call, struct kolo_desc *desc_out)
     kolo_write_u32(&writer, call->hash);
 }
 
+struct kolo_desc kolo_call_message(const struct kolo_call *call, const struct kolo_desc *desc,
+                                   uint64_t count)
+{
+    if (call->kind != KOLO_CALL_ALLTOALLV)
+        return *desc;
+    struct kolo_call message = *call;
+    struct kolo_desc packed;
+    message.count = count;
+    kolo_call_pack(&message, &packed);
+    return packed;
+}
+
+bool kolo_call_is_same(const struct kolo_desc *a, const struct kolo_desc *b)
+{
+    struct kolo_call call;
+    struct kolo_desc other = *b;
+    kolo_call_unpack(a, &call);
+    if (call.kind == KOLO_CALL_ALLTOALLV) {
+        uint64_t count = call.count;
+        kolo_call_unpack(b, &call);
+        other = kolo_call_message(&call, b, count);
+    }
+    return memcmp(a, &other, sizeof(other)) == 0;
+}
+
 void kolo_call_unpack(const struct kolo_desc *desc, struct kolo_call *call_out)
 {
     struct kolo_reader reader = kolo_reader_over(desc->bytes, sizeof(desc->bytes));

@@ -66,6 +66,12 @@ const char *kolo_call_text(enum kolo_call_kind kind);
 uint32_t kolo_call_hash(uint32_t hash, const void *data, size_t bytes);
 
 void kolo_call_pack(const struct kolo_call *call, struct kolo_desc *desc_out);
+/** The description of a message of a call: that of the call, but for alltoallv, where the count is
+ * that of the message, so that two ranks with different ideas of it notice. */
+struct kolo_desc kolo_call_message(const struct kolo_call *call, const struct kolo_desc *desc,
+                                   uint64_t count);
+/** Are these messages of the same call? */
+bool kolo_call_is_same(const struct kolo_desc *a, const struct kolo_desc *b);
 /** Whatever the bytes are; what is out of range reads as such in the words. */
 void kolo_call_unpack(const struct kolo_desc *desc, struct kolo_call *call_out);
 

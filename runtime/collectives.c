@@ -82,20 +82,42 @@ out:
     return status;
 }
 
-/** The blocks of a gathered vector: in range, without overlap. */
+/** Blocks of one buffer, one for each rank. */
+struct blocks {
+    const size_t *counts, *displs; /* displs NULL: one after the other */
+    const char *name;              /* of the array of counts */
+    bool may_overlap;
+};
+
+static kolo_status check_apart(const struct kolo_comm *comm, const struct kolo_task *task,
+                               const struct blocks *blocks)
+{
+    const size_t *counts = blocks->counts, *displs = blocks->displs;
+    for (int i = 0; i < comm->size; i++)
+        for (int j = 0; j < i; j++)
+            if (counts[i] > 0 && counts[j] > 0 && displs[i] < displs[j] + counts[j] &&
+                displs[j] < displs[i] + counts[i])
+                return kolo_fail(KOLO_ERR_INVALID, "%s: the blocks of ranks %d and %d overlap",
+                                 task->function, j, i);
+    return KOLO_OK;
+}
+
+/** In range, and without overlap where they are written. */
 static kolo_status check_blocks(const struct kolo_comm *comm, const struct kolo_task *task,
-                                size_t *extent_out)
+                                const struct blocks *blocks, size_t *extent_out)
 {
     size_t at = 0, extent = 0, bytes;
     bool ascends = true;
+    if (blocks->counts == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: %s is NULL", task->function, blocks->name);
     for (int rank = 0; rank < comm->size; rank++) {
-        size_t first = task->displs != NULL ? task->displs[rank] : at, end;
+        size_t first = blocks->displs != NULL ? blocks->displs[rank] : at, end;
         kolo_status status;
-        if (task->counts[rank] == 0)
+        if (blocks->counts[rank] == 0)
             continue; /* lies nowhere, whatever its displacement */
-        if (__builtin_add_overflow(first, task->counts[rank], &end))
-            return kolo_fail(KOLO_ERR_INVALID, "%s: displs[%d] %zu + counts[%d] %zu is too large",
-                             task->function, rank, first, rank, task->counts[rank]);
+        if (__builtin_add_overflow(first, blocks->counts[rank], &end))
+            return kolo_fail(KOLO_ERR_INVALID, "%s: block %zu + %s[%d] %zu is too large",
+                             task->function, first, blocks->name, rank, blocks->counts[rank]);
         status = total_bytes(task, end, 1, &bytes);
         if (status != KOLO_OK)
             return status;
@@ -104,14 +126,18 @@ static kolo_status check_blocks(const struct kolo_comm *comm, const struct kolo_
         extent = at;
     }
     *extent_out = extent;
-    for (int i = 0; !ascends && i < comm->size; i++)
-        for (int j = 0; j < i; j++)
-            if (task->counts[i] > 0 && task->counts[j] > 0 &&
-                task->displs[i] < task->displs[j] + task->counts[j] &&
-                task->displs[j] < task->displs[i] + task->counts[i])
-                return kolo_fail(KOLO_ERR_INVALID, "%s: the blocks of ranks %d and %d overlap",
-                                 task->function, j, i);
-    return KOLO_OK;
+    return ascends || blocks->may_overlap ? KOLO_OK : check_apart(comm, task, blocks);
+}
+
+/** Where this rank's block begins. */
+static size_t own_offset(const struct kolo_comm *comm, const struct blocks *blocks)
+{
+    size_t offset = 0;
+    if (blocks->displs != NULL)
+        return blocks->displs[comm->rank];
+    for (int rank = 0; rank < comm->rank; rank++)
+        offset += blocks->counts[rank];
+    return offset;
 }
 
 /* ---- collectives on whole vectors ---- */
@@ -213,24 +239,27 @@ out:
     return status;
 }
 
-/** allgatherv and gatherv: this rank's send and, where it has one, the whole recv. */
-static kolo_status check_gatherv(const struct kolo_comm *comm, struct kolo_task *task)
+/** Calls on blocks of different lengths: this rank's block on one side, and on the other the whole,
+ * where it has one. */
+static kolo_status check_v(const struct kolo_comm *comm, struct kolo_task *task)
 {
-    size_t extent, element_bytes = kolo_dtype_bytes(task->dtype), offset = 0;
+    const struct blocks blocks = {task->counts, task->displs, "counts",
+                                  task->kind == KOLO_CALL_SCATTERV};
+    bool is_rooted = task->kind == KOLO_CALL_GATHERV || task->kind == KOLO_CALL_SCATTERV;
+    bool scatters = task->kind == KOLO_CALL_SCATTERV || task->kind == KOLO_CALL_REDUCE_SCATTERV;
+    size_t whole, element_bytes = kolo_dtype_bytes(task->dtype);
     kolo_status status;
-    if (task->counts == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: counts is NULL", task->function);
-    KOLO_TRY(check_blocks(comm, task, &extent));
-    for (int rank = 0; task->displs == NULL && rank < comm->rank; rank++)
-        offset += task->counts[rank];
-    if (task->displs != NULL)
-        offset = task->displs[comm->rank];
-    if (task->kind == KOLO_CALL_GATHERV && comm->rank != task->root)
-        extent = 0;
+    KOLO_TRY(check_blocks(comm, task, &blocks, &whole));
+    size_t offset = own_offset(comm, &blocks) * element_bytes;
     size_t mine = task->counts[comm->rank] * element_bytes;
-    if (extent == 0)
+    if (is_rooted && comm->rank != task->root)
+        whole = 0;
+    whole *= element_bytes;
+    if (whole == 0 && scatters)
+        task->send = NULL;
+    else if (whole == 0)
         task->recv = NULL;
-    KOLO_TRY(check_buffers(task, mine, extent * element_bytes, offset * element_bytes));
+    KOLO_TRY(check_buffers(task, scatters ? whole : mine, scatters ? mine : whole, offset));
 out:
     return status;
 }
@@ -250,7 +279,7 @@ kolo_status kolo_allgatherv(struct kolo_comm *comm, const void *send, void *recv
                              .request_out = request_out};
     kolo_status status;
     KOLO_TRY(kolo_task_check(comm, &task));
-    KOLO_TRY(check_gatherv(comm, &task));
+    KOLO_TRY(check_v(comm, &task));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
     return status;
@@ -272,7 +301,7 @@ kolo_status kolo_gatherv(struct kolo_comm *comm, const void *send, void *recv, c
                              .request_out = request_out};
     kolo_status status;
     KOLO_TRY(kolo_task_check(comm, &task));
-    KOLO_TRY(check_gatherv(comm, &task));
+    KOLO_TRY(check_v(comm, &task));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
     return status;
@@ -347,6 +376,122 @@ kolo_status kolo_scatter(struct kolo_comm *comm, const void *send, void *recv, s
     if (comm->rank == root)
         task.send = send;
     KOLO_TRY(check_buffers(&task, comm->rank == root ? all : 0, bytes, bytes * (size_t)comm->rank));
+    KOLO_TRY(kolo_task_run(comm, &task));
+out:
+    return status;
+}
+
+kolo_status kolo_scatterv(struct kolo_comm *comm, const void *send, const size_t *counts,
+                          const size_t *displs, void *recv, kolo_dtype dtype, int root,
+                          const struct kolo_opts *opts, struct kolo_request **request_out)
+{
+    struct kolo_task task = {.kind = KOLO_CALL_SCATTERV,
+                             .function = "kolo_scatterv",
+                             .send = send,
+                             .recv = recv,
+                             .counts = counts,
+                             .displs = displs,
+                             .dtype = dtype,
+                             .root = root,
+                             .opts = opts,
+                             .request_out = request_out};
+    kolo_status status;
+    KOLO_TRY(kolo_task_check(comm, &task));
+    KOLO_TRY(check_v(comm, &task));
+    KOLO_TRY(kolo_task_run(comm, &task));
+out:
+    return status;
+}
+
+kolo_status kolo_reduce_scatterv(struct kolo_comm *comm, const void *send, void *recv,
+                                 const size_t *counts, kolo_dtype dtype, kolo_redop op,
+                                 const struct kolo_opts *opts, struct kolo_request **request_out)
+{
+    struct kolo_task task = {.kind = KOLO_CALL_REDUCE_SCATTERV,
+                             .function = "kolo_reduce_scatterv",
+                             .send = send,
+                             .recv = recv,
+                             .counts = counts,
+                             .dtype = dtype,
+                             .op = op,
+                             .opts = opts,
+                             .request_out = request_out};
+    kolo_status status;
+    KOLO_TRY(kolo_task_check(comm, &task));
+    KOLO_TRY(check_v(comm, &task));
+    KOLO_TRY(kolo_task_run(comm, &task));
+out:
+    return status;
+}
+
+/* ---- from everybody to everybody ---- */
+
+/** Never in place: what goes to one rank lies where another's comes. */
+static kolo_status check_exchange(struct kolo_task *task, size_t send_bytes, size_t recv_bytes)
+{
+    uintptr_t send = (uintptr_t)task->send, recv = (uintptr_t)task->recv;
+    kolo_status status;
+    KOLO_TRY(check_pointer(task, "send", task->send, send_bytes));
+    KOLO_TRY(check_pointer(task, "recv", task->recv, recv_bytes));
+    if (send_bytes > 0 && recv_bytes > 0 && send < recv + recv_bytes && recv < send + send_bytes)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "%s: send (%zu bytes at %p) and recv (%zu bytes at %p) overlap; it has no "
+                         "in place form",
+                         task->function, send_bytes, task->send, recv_bytes, task->recv);
+out:
+    return status;
+}
+
+kolo_status kolo_alltoall(struct kolo_comm *comm, const void *send, void *recv, size_t count,
+                          kolo_dtype dtype, const struct kolo_opts *opts,
+                          struct kolo_request **request_out)
+{
+    struct kolo_task task = {.kind = KOLO_CALL_ALLTOALL,
+                             .function = "kolo_alltoall",
+                             .send = send,
+                             .recv = recv,
+                             .count = count,
+                             .dtype = dtype,
+                             .opts = opts,
+                             .request_out = request_out};
+    size_t all;
+    kolo_status status;
+    KOLO_TRY(kolo_task_check(comm, &task));
+    KOLO_TRY(total_bytes(&task, count, (size_t)comm->size, &all));
+    KOLO_TRY(check_exchange(&task, all, all));
+    KOLO_TRY(kolo_task_run(comm, &task));
+out:
+    return status;
+}
+
+kolo_status kolo_alltoallv(struct kolo_comm *comm, const void *send, const size_t *send_counts,
+                           const size_t *send_displs, void *recv, const size_t *recv_counts,
+                           const size_t *recv_displs, kolo_dtype dtype,
+                           const struct kolo_opts *opts, struct kolo_request **request_out)
+{
+    struct kolo_task task = {.kind = KOLO_CALL_ALLTOALLV,
+                             .function = "kolo_alltoallv",
+                             .send = send,
+                             .recv = recv,
+                             .counts = recv_counts,
+                             .displs = recv_displs,
+                             .send_counts = send_counts,
+                             .send_displs = send_displs,
+                             .dtype = dtype,
+                             .opts = opts,
+                             .request_out = request_out};
+    const struct blocks leaving = {send_counts, send_displs, "send_counts", true};
+    const struct blocks coming = {recv_counts, recv_displs, "recv_counts", false};
+    size_t send_extent, recv_extent, element_bytes = kolo_dtype_bytes(dtype);
+    kolo_status status;
+    KOLO_TRY(kolo_task_check(comm, &task));
+    KOLO_TRY(check_blocks(comm, &task, &leaving, &send_extent));
+    KOLO_TRY(check_blocks(comm, &task, &coming, &recv_extent));
+    if (send_counts[comm->rank] != recv_counts[comm->rank])
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_alltoallv: rank %d sends itself %zu elements and receives %zu",
+                         comm->rank, send_counts[comm->rank], recv_counts[comm->rank]);
+    KOLO_TRY(check_exchange(&task, send_extent * element_bytes, recv_extent * element_bytes));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
     return status;

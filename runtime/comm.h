@@ -80,7 +80,7 @@ struct kolo_request {
     const uint8_t *send; /* buffers, lent by the caller */
     uint8_t *recv, *scratch;
     void *own_scratch; /* NULL: the communicator's */
-    size_t *arrays;    /* copies of counts and displs; NULL: none */
+    size_t *arrays;    /* copies of counts and displs, then of send_...; NULL: none */
     char *name;        /* copy of opts->name, async only */
 
     const struct kolo_plan *plan; /* NULL: a message */
@@ -253,6 +253,7 @@ struct kolo_task {
     void *recv;
     size_t count;
     const size_t *counts, *displs;
+    const size_t *send_counts, *send_displs; /* alltoallv; counts and displs are of recv */
     kolo_dtype dtype;
     kolo_redop op;
     int root, peer;

@@ -228,9 +228,11 @@ static void say_mismatch(struct kolo_comm *comm, int peer, uint32_t kind,
     kolo_call_unpack(expected, &mine);
     kolo_call_unpack(arrived, &theirs);
     const char *difference = kolo_call_difference(&mine, &theirs);
-    if (kind == KOLO_CHANNEL_COLLECTIVE && request != NULL)
+    uint64_t count = mine.count;
+    if (kind == KOLO_CHANNEL_COLLECTIVE && request != NULL) {
         mine = request->call;
-    else if (kind == KOLO_CHANNEL_MESSAGE)
+        mine.count = count; /* of the message, for alltoallv */
+    } else if (kind == KOLO_CHANNEL_MESSAGE)
         mine.kind = KOLO_CALL_RECV, mine.peer = peer;
     kolo_call_words(&mine, words, sizeof(words));
     kolo_call_words(&theirs, their_words, sizeof(their_words));
@@ -286,8 +288,7 @@ static void on_early(void *context, int world, uint32_t channel, const struct ko
     if (kind != KOLO_CHANNEL_COLLECTIVE || request == NULL)
         return;
     kolo_call_unpack(arrived, &theirs);
-    if (theirs.sequence == request->call.sequence &&
-        memcmp(arrived, &request->desc, sizeof(*arrived)) != 0)
+    if (theirs.sequence == request->call.sequence && !kolo_call_is_same(arrived, &request->desc))
         say_mismatch(comm, kolo_comm_member(comm, world), kind, &request->desc, arrived);
 }
 

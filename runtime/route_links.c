@@ -66,8 +66,9 @@ static void post_receive(struct kolo_request *request, const struct kolo_strand 
         action.local = address(request, &step->local);
         action.incoming_first = step->incoming_first;
     }
+    struct kolo_desc desc = kolo_call_message(&request->call, &request->desc, step->in.count);
     if (link != NULL)
-        kolo_link_recv(link, kolo_comm_channel(request->comm, strand->channel), &request->desc,
+        kolo_link_recv(link, kolo_comm_channel(request->comm, strand->channel), &desc,
                        address(request, &step->in), step->in.count * element_bytes, &action, work);
 }
 
@@ -76,8 +77,9 @@ static void post_send(struct kolo_request *request, const struct kolo_strand *st
 {
     size_t element_bytes = kolo_dtype_bytes(request->call.dtype);
     struct kolo_link *link = link_to(request, step->to, work);
+    struct kolo_desc desc = kolo_call_message(&request->call, &request->desc, step->out.count);
     if (link != NULL)
-        kolo_link_send(link, kolo_comm_channel(request->comm, strand->channel), &request->desc,
+        kolo_link_send(link, kolo_comm_channel(request->comm, strand->channel), &desc,
                        address(request, &step->out), step->out.count * element_bytes, work);
 }
 

@@ -12,25 +12,42 @@ static bool is_message(const struct kolo_task *task)
     return task->kind == KOLO_CALL_SEND || task->kind == KOLO_CALL_RECV;
 }
 
-/** Copies counts and displs (packed if none were given). */
+/** Copies counts and displs (packed if none were given) of @p n ranks; the sum of the counts. */
+static size_t copy_blocks(size_t *counts_out, size_t *displs_out, const size_t *counts,
+                          const size_t *displs, size_t n)
+{
+    size_t at = 0;
+    for (size_t rank = 0; rank < n; rank++) {
+        counts_out[rank] = counts[rank];
+        displs_out[rank] = displs != NULL ? displs[rank] : at;
+        at += counts[rank];
+    }
+    return at;
+}
+
+/** The counts of alltoallv are each rank's own: they travel in its messages, not in the call. */
 static kolo_status copy_arrays(struct kolo_request *request, const struct kolo_task *task, int size)
 {
-    size_t n = (size_t)size, at = 0;
+    size_t n = (size_t)size, total;
+    bool is_exchange = task->send_counts != NULL;
     if (task->counts == NULL)
         return KOLO_OK;
-    request->arrays = kolo_calloc(2 * n, sizeof(*request->arrays));
+    request->arrays = kolo_calloc((is_exchange ? 4 : 2) * n, sizeof(*request->arrays));
     if (request->arrays == NULL)
         return KOLO_ERR_NO_MEMORY;
-    for (size_t rank = 0; rank < n; rank++) {
-        request->arrays[rank] = task->counts[rank];
-        request->arrays[n + rank] = task->displs != NULL ? task->displs[rank] : at;
-        at += task->counts[rank];
-    }
     request->args.counts = request->arrays;
     request->args.displs = request->arrays + n;
-    request->call.count = at;
-    request->call.hash =
-        kolo_call_hash(request->call.hash, task->counts, n * sizeof(*task->counts));
+    total = copy_blocks(request->arrays, request->arrays + n, task->counts, task->displs, n);
+    if (!is_exchange) {
+        request->call.count = total;
+        request->call.hash =
+            kolo_call_hash(request->call.hash, task->counts, n * sizeof(*task->counts));
+        return KOLO_OK;
+    }
+    request->args.send_counts = request->arrays + 2 * n;
+    request->args.send_displs = request->arrays + 3 * n;
+    (void)copy_blocks(request->arrays + 2 * n, request->arrays + 3 * n, task->send_counts,
+                      task->send_displs, n);
     return KOLO_OK;
 }
 

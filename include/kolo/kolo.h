@@ -247,6 +247,45 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_scatter(struct kolo_comm *comm, const v
                                                  int root, const struct kolo_opts *opts,
                                                  struct kolo_request **request_out);
 
+/** As kolo_scatter with counts[r] elements for rank r, which lie at displs[r] in @p send; arrays as
+ * in kolo_allgatherv, needed and equal on all ranks (displs matters on @p root alone). The slices
+ * of
+ * @p send may overlap. In place on @p root: recv == send + displs[root]. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_scatterv(struct kolo_comm *comm, const void *send,
+                                                  const size_t *counts, const size_t *displs,
+                                                  void *recv, kolo_dtype dtype, int root,
+                                                  const struct kolo_opts *opts,
+                                                  struct kolo_request **request_out);
+
+/** As kolo_reduce_scatter with counts[r] elements for rank r, packed one after the other in @p
+ * send;
+ * @p counts holds one entry per rank, equal on all ranks, and is read before the call returns.
+ * In place: recv == send + the counts of the ranks before this one; the rest of the buffer is then
+ * unspecified. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_reduce_scatterv(struct kolo_comm *comm, const void *send,
+                                                         void *recv, const size_t *counts,
+                                                         kolo_dtype dtype, kolo_redop op,
+                                                         const struct kolo_opts *opts,
+                                                         struct kolo_request **request_out);
+
+/** recv[r * count + i] on every rank = send[rank * count + i] of rank r. Not in place: @p send and
+ * @p recv must not overlap. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_alltoall(struct kolo_comm *comm, const void *send,
+                                                  void *recv, size_t count, kolo_dtype dtype,
+                                                  const struct kolo_opts *opts,
+                                                  struct kolo_request **request_out);
+
+/** As kolo_alltoall with send_counts[r] elements at send_displs[r] for rank r and recv_counts[r] at
+ * recv_displs[r] from it. Each rank has its own arrays, one entry per rank, read before the call
+ * returns; displacements NULL: packed. What a rank sends must be what the other expects:
+ * else that one gets ERR_MISMATCH with both counts, and the others by then or at their next call.
+ * What it sends itself must be what it expects (ERR_INVALID). The slices of @p recv must not
+ * overlap, nor @p send and @p recv. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_alltoallv(
+    struct kolo_comm *comm, const void *send, const size_t *send_counts, const size_t *send_displs,
+    void *recv, const size_t *recv_counts, const size_t *recv_displs, kolo_dtype dtype,
+    const struct kolo_opts *opts, struct kolo_request **request_out);
+
 /** Returns on no rank before every rank has called it. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_barrier(struct kolo_comm *comm,
                                                  const struct kolo_opts *opts,

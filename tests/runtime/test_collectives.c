@@ -31,7 +31,10 @@ struct stage {
     unsigned char *areas[2];
     size_t bytes;
     unsigned seed;
-    size_t counts[COUNTS_MAX], displs[COUNTS_MAX]; /* of allgatherv and gatherv */
+    size_t counts[COUNTS_MAX], displs[COUNTS_MAX]; /* of the calls on blocks of different lengths */
+    /* of alltoallv: what this rank sends to each, in any order, and gets from each */
+    size_t send_counts[COUNTS_MAX], send_displs[COUNTS_MAX];
+    size_t recv_counts[COUNTS_MAX], recv_displs[COUNTS_MAX];
 };
 
 /** Where this rank's data are in a round, in elements. */
@@ -40,6 +43,25 @@ struct layout {
     size_t overlay; /* in place: where the smaller lies in the larger */
     bool has_send, has_recv;
 };
+
+/** Where the last of @p n blocks ends. */
+static size_t extent_of(const size_t *counts, const size_t *displs, size_t n)
+{
+    size_t extent = 0;
+    for (size_t i = 0; i < n; i++)
+        if (displs[i] + counts[i] > extent)
+            extent = displs[i] + counts[i];
+    return extent;
+}
+
+/** Where this rank's block lies if they are packed. */
+static size_t packed_offset(const size_t *counts, size_t rank)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < rank; i++)
+        at += counts[i];
+    return at;
+}
 
 static struct layout lay_out(const struct stage *stage, const struct round *round)
 {
@@ -63,10 +85,25 @@ static struct layout lay_out(const struct stage *stage, const struct round *roun
     case KOLO_CALL_ALLGATHERV:
         layout.send_count = stage->counts[rank];
         layout.overlay = stage->displs[rank];
-        layout.recv_count = 0;
-        for (size_t i = 0; i < n; i++)
-            if (stage->displs[i] + stage->counts[i] > layout.recv_count)
-                layout.recv_count = stage->displs[i] + stage->counts[i];
+        layout.recv_count = extent_of(stage->counts, stage->displs, n);
+        break;
+    case KOLO_CALL_SCATTERV:
+        layout.has_send = is_root;
+        layout.send_count = extent_of(stage->counts, stage->displs, n);
+        layout.recv_count = stage->counts[rank];
+        layout.overlay = stage->displs[rank];
+        break;
+    case KOLO_CALL_REDUCE_SCATTERV:
+        layout.send_count = packed_offset(stage->counts, n);
+        layout.recv_count = stage->counts[rank];
+        layout.overlay = packed_offset(stage->counts, rank);
+        break;
+    case KOLO_CALL_ALLTOALL:
+        layout.send_count = layout.recv_count = n * round->count;
+        break;
+    case KOLO_CALL_ALLTOALLV:
+        layout.send_count = extent_of(stage->send_counts, stage->send_displs, n);
+        layout.recv_count = extent_of(stage->recv_counts, stage->recv_displs, n);
         break;
     case KOLO_CALL_SCATTER:
         layout.has_send = is_root;
@@ -84,10 +121,6 @@ static struct layout lay_out(const struct stage *stage, const struct round *roun
     case KOLO_CALL_ALLREDUCE:
     case KOLO_CALL_SEND:
     case KOLO_CALL_RECV:
-    case KOLO_CALL_ALLTOALL:
-    case KOLO_CALL_ALLTOALLV:
-    case KOLO_CALL_SCATTERV:
-    case KOLO_CALL_REDUCE_SCATTERV:
     case KOLO_CALL_SPLIT:
     case KOLO_CALL_DUP:
     case KOLO_CALLS:
@@ -104,6 +137,28 @@ static void choose_blocks(struct stage *stage, size_t count)
         stage->counts[rank] = count == 0 ? 0 : (count + (size_t)rank * 5) % (count + 2);
         stage->displs[rank] = at;
         at += stage->counts[rank] + (size_t)rank % 2;
+    }
+}
+
+/** Elements that rank @p from sends to rank @p to: none, few, or @p count at most. */
+static size_t exchanged(int from, int to, size_t count)
+{
+    return (size_t)(from * 7 + to * 3) * (count + 1) / 11 % (count + 1);
+}
+
+/** Where rank @p rank has them: the blocks of the last rank first, with gaps. */
+static void choose_exchange(struct stage *stage, int rank, size_t count, size_t *send_displs)
+{
+    size_t out = 2, in = 1;
+    for (int peer = kolo_size(stage->comm) - 1; peer >= 0; peer--) {
+        send_displs[peer] = out;
+        out += exchanged(rank, peer, count) + 1;
+        if (rank != kolo_rank(stage->comm))
+            continue;
+        stage->send_counts[peer] = exchanged(rank, peer, count);
+        stage->recv_counts[peer] = exchanged(peer, rank, count);
+        stage->recv_displs[peer] = in;
+        in += stage->recv_counts[peer] + (size_t)peer % 2;
     }
 }
 
@@ -145,15 +200,26 @@ static kolo_status call(const struct stage *stage, const struct round *round, co
     case KOLO_CALL_SCATTER:
         status = kolo_scatter(comm, send, recv, count, round->dtype, round->root, NULL, out);
         break;
+    case KOLO_CALL_SCATTERV:
+        status = kolo_scatterv(comm, send, stage->counts, stage->displs, recv, round->dtype,
+                               round->root, NULL, out);
+        break;
+    case KOLO_CALL_REDUCE_SCATTERV:
+        status = kolo_reduce_scatterv(comm, send, recv, stage->counts, round->dtype, round->op,
+                                      NULL, out);
+        break;
+    case KOLO_CALL_ALLTOALL:
+        status = kolo_alltoall(comm, send, recv, count, round->dtype, NULL, out);
+        break;
+    case KOLO_CALL_ALLTOALLV:
+        status = kolo_alltoallv(comm, send, stage->send_counts, stage->send_displs, recv,
+                                stage->recv_counts, stage->recv_displs, round->dtype, NULL, out);
+        break;
     case KOLO_CALL_BARRIER:
         status = kolo_barrier(comm, NULL, out);
         break;
     case KOLO_CALL_SEND:
     case KOLO_CALL_RECV:
-    case KOLO_CALL_ALLTOALL:
-    case KOLO_CALL_ALLTOALLV:
-    case KOLO_CALL_SCATTERV:
-    case KOLO_CALL_REDUCE_SCATTERV:
     case KOLO_CALL_SPLIT:
     case KOLO_CALL_DUP:
     case KOLO_CALLS:
@@ -162,6 +228,23 @@ static kolo_status call(const struct stage *stage, const struct round *round, co
     if (status == KOLO_OK && round->is_async)
         status = kolo_wait(&request, -1);
     return status;
+}
+
+static bool is_exchanged(const struct stage *stage, const struct round *round,
+                         const struct oracle *oracle, const unsigned char *recv, size_t *at_out)
+{
+    size_t bytes = kolo_dtype_bytes(round->dtype), rank = (size_t)kolo_rank(stage->comm);
+    bool has_lengths = round->kind == KOLO_CALL_ALLTOALLV;
+    struct stage other = *stage;
+    for (int i = 0; i < kolo_size(stage->comm); i++) {
+        choose_exchange(&other, i, round->count, other.send_displs);
+        size_t from = has_lengths ? other.send_displs[rank] : rank * round->count;
+        size_t to = has_lengths ? stage->recv_displs[i] : (size_t)i * round->count;
+        size_t count = has_lengths ? stage->recv_counts[i] : round->count;
+        if (!oracle_is_of(oracle, i, from, recv + to * bytes, count, at_out))
+            return false;
+    }
+    return true;
 }
 
 /** What must be in @p recv. Gaps must still hold the guard byte (or, in place, be as they were). */
@@ -194,13 +277,18 @@ static bool is_right(const struct stage *stage, const struct round *round,
                               at_out))
                 return false;
         return true;
+    case KOLO_CALL_SCATTERV:
+        return oracle_is_of(oracle, round->root, stage->displs[rank], recv, stage->counts[rank],
+                            at_out);
+    case KOLO_CALL_REDUCE_SCATTERV:
+        return oracle_is_reduced(oracle, packed_offset(stage->counts, rank), recv,
+                                 stage->counts[rank], at_out);
+    case KOLO_CALL_ALLTOALL:
+    case KOLO_CALL_ALLTOALLV:
+        return is_exchanged(stage, round, oracle, recv, at_out);
     case KOLO_CALL_BARRIER:
     case KOLO_CALL_SEND:
     case KOLO_CALL_RECV:
-    case KOLO_CALL_ALLTOALL:
-    case KOLO_CALL_ALLTOALLV:
-    case KOLO_CALL_SCATTERV:
-    case KOLO_CALL_REDUCE_SCATTERV:
     case KOLO_CALL_SPLIT:
     case KOLO_CALL_DUP:
     case KOLO_CALLS:
@@ -223,6 +311,7 @@ static kolo_status play_round(struct stage *stage, const struct round *round)
     size_t bytes = kolo_dtype_bytes(round->dtype), at = 0;
     int rank = kolo_rank(stage->comm);
     choose_blocks(stage, round->count);
+    choose_exchange(stage, rank, round->count, stage->send_displs);
     struct layout layout = lay_out(stage, round);
     size_t send_bytes = layout.send_count * bytes, recv_bytes = layout.recv_count * bytes;
     unsigned char *send = stage->areas[0] + MARGIN + round->shift;
@@ -231,8 +320,9 @@ static kolo_status play_round(struct stage *stage, const struct round *round)
                  "the stage is too small for count %zu", round->count);
     memset(stage->areas[0], guard_byte, send_bytes + 2 * MARGIN + round->shift);
     memset(stage->areas[1], guard_byte, recv_bytes + 2 * MARGIN + round->shift);
+    bool never = round->kind == KOLO_CALL_ALLTOALL || round->kind == KOLO_CALL_ALLTOALLV;
     bool in_place = round->kind == KOLO_CALL_BROADCAST ||
-                    (round->in_place && layout.has_send && layout.has_recv);
+                    (round->in_place && !never && layout.has_send && layout.has_recv);
     if (in_place && send_bytes <= recv_bytes)
         send = recv + layout.overlay * bytes;
     else if (in_place)
@@ -275,7 +365,8 @@ struct programme {
 static const enum kolo_call_kind all_kinds[] = {
     KOLO_CALL_ALLREDUCE,  KOLO_CALL_REDUCE,         KOLO_CALL_BROADCAST, KOLO_CALL_ALLGATHER,
     KOLO_CALL_ALLGATHERV, KOLO_CALL_REDUCE_SCATTER, KOLO_CALL_GATHER,    KOLO_CALL_GATHERV,
-    KOLO_CALL_SCATTER,    KOLO_CALL_BARRIER};
+    KOLO_CALL_SCATTER,    KOLO_CALL_BARRIER,        KOLO_CALL_SCATTERV,  KOLO_CALL_REDUCE_SCATTERV,
+    KOLO_CALL_ALLTOALL,   KOLO_CALL_ALLTOALLV};
 enum { KINDS = sizeof(all_kinds) / sizeof(all_kinds[0]) };
 
 static kolo_status play_counts(struct stage *stage)
@@ -491,4 +582,81 @@ Test(collectives, an_empty_block_may_lie_anywhere, .timeout = 60)
 {
     cr_assert(kolo_run_threads(2, NULL, far_empty_block, NULL) == KOLO_OK, "%s",
               kolo_error_detail());
+}
+
+/* ---- wrong lengths ---- */
+
+/** Rank 1 expects one element more from rank 0 than that sends. */
+static kolo_status lengths_differ(struct kolo_comm *comm, void *arg)
+{
+    (void)arg;
+    const size_t send_counts[] = {1, 2};
+    size_t recv_counts[] = {1, 1};
+    float send[8] = {0}, recv[8] = {0};
+    int rank = kolo_rank(comm);
+    if (rank == 1)
+        recv_counts[0] = 3, recv_counts[1] = 2;
+    kolo_status status = kolo_alltoallv(comm, send, send_counts, NULL, recv, recv_counts, NULL,
+                                        KOLO_FLOAT32, NULL, NULL);
+    if (rank == 0 && status == KOLO_OK)
+        return KOLO_OK; /* it has what it wanted, and may be gone before rank 1 complains */
+    WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "rank %d: %s (%s)", rank, kolo_status_name(status),
+                 kolo_error_detail());
+    WORLD_EXPECT(strstr(kolo_error_detail(), "alltoallv(count 2, float32)") != NULL &&
+                     strstr(kolo_error_detail(), "alltoallv(count 3, float32)") != NULL,
+                 "rank %d: %s", rank, kolo_error_detail());
+    return KOLO_OK;
+}
+
+ParameterizedTestParameters(collectives, alltoallv_of_other_lengths)
+{
+    return cr_make_param_array(struct transport_param, params, 3);
+}
+ParameterizedTest(struct transport_param *param, collectives, alltoallv_of_other_lengths,
+                  .timeout = 60)
+{
+    struct world world = {.size = 2, .transport = param->name};
+    cr_assert(world_run(&world, lengths_differ, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+#define EXPECT_INVALID(call)                                                                       \
+    WORLD_EXPECT((call) == KOLO_ERR_INVALID, "line %d: not refused, or otherwise: %s", __LINE__,   \
+                 kolo_error_detail())
+
+/** Nothing is sent, nothing is written, and the communicator lives on. */
+static kolo_status wrong_arguments(struct kolo_comm *comm, void *arg)
+{
+    (void)arg;
+    enum { N = 8 };
+    float send[N] = {0}, recv[N] = {0};
+    const size_t ones[] = {1, 1}, most = SIZE_MAX, huge[] = {SIZE_MAX / 2, SIZE_MAX / 2};
+    const size_t same[] = {0, 0}, far[] = {0, SIZE_MAX}, own[] = {2, 2};
+    const kolo_dtype f32 = KOLO_FLOAT32;
+    EXPECT_INVALID(kolo_alltoall(comm, send, recv, most, f32, NULL, NULL));
+    EXPECT_INVALID(kolo_alltoall(comm, send, recv, most / 8, f32, NULL, NULL));
+    EXPECT_INVALID(kolo_alltoall(comm, send, send, 1, f32, NULL, NULL));
+    EXPECT_INVALID(kolo_alltoall(comm, send, send + 1, 1, f32, NULL, NULL));
+    EXPECT_INVALID(kolo_alltoall(comm, NULL, recv, 1, f32, NULL, NULL));
+    EXPECT_INVALID(kolo_alltoallv(comm, send, NULL, NULL, recv, ones, NULL, f32, NULL, NULL));
+    EXPECT_INVALID(kolo_alltoallv(comm, send, ones, NULL, recv, NULL, NULL, f32, NULL, NULL));
+    EXPECT_INVALID(kolo_alltoallv(comm, send, ones, NULL, recv, ones, same, f32, NULL, NULL));
+    EXPECT_INVALID(kolo_alltoallv(comm, send, ones, NULL, recv, ones, far, f32, NULL, NULL));
+    EXPECT_INVALID(kolo_alltoallv(comm, send, huge, NULL, recv, ones, NULL, f32, NULL, NULL));
+    EXPECT_INVALID(kolo_alltoallv(comm, send, ones, NULL, recv, own, NULL, f32, NULL, NULL));
+    EXPECT_INVALID(kolo_alltoallv(comm, send, ones, NULL, send + 1, ones, NULL, f32, NULL, NULL));
+    EXPECT_INVALID(kolo_scatterv(comm, send, NULL, NULL, recv, f32, 0, NULL, NULL));
+    EXPECT_INVALID(kolo_scatterv(comm, send, ones, NULL, recv, f32, 2, NULL, NULL));
+    EXPECT_INVALID(kolo_scatterv(comm, send, huge, NULL, recv, f32, 0, NULL, NULL));
+    EXPECT_INVALID(kolo_reduce_scatterv(comm, send, recv, NULL, f32, KOLO_SUM, NULL, NULL));
+    EXPECT_INVALID(kolo_reduce_scatterv(comm, send, recv, huge, f32, KOLO_SUM, NULL, NULL));
+    EXPECT_INVALID(kolo_reduce_scatterv(comm, send, NULL, ones, f32, KOLO_SUM, NULL, NULL));
+    for (int i = 0; i < N; i++)
+        WORLD_EXPECT(send[i] == 0 && recv[i] == 0, "written");
+    return kolo_alltoall(comm, send, recv, 1, f32, NULL, NULL);
+}
+
+Test(collectives, wrong_arguments_of_blocks, .timeout = 60)
+{
+    struct world world = {.size = 2};
+    cr_assert(world_run(&world, wrong_arguments, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
 }

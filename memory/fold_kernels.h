@@ -38,18 +38,6 @@ typedef bits_vector (*fold_end)(struct accumulator acc, const struct fold_finish
 
 // ---- operators whose accumulator is of the elements' type
 
-static KOLO_ALWAYS_INLINE struct accumulator begin_plain(bits_vector x)
-{
-    return (struct accumulator){.low = x};
-}
-
-static KOLO_ALWAYS_INLINE bits_vector end_plain(struct accumulator acc,
-                                                const struct fold_finish *finish)
-{
-    (void)finish;
-    return acc.low;
-}
-
 #define KOLO_FOLD_STEP(op, name)                                                                   \
     static KOLO_ALWAYS_INLINE struct accumulator step_##op##_##name(struct accumulator acc,        \
                                                                     bits_vector x)                 \
@@ -74,6 +62,18 @@ KOLO_FOLD_STEP(min, float32)
 KOLO_FOLD_STEP(max, float32)
 KOLO_FOLD_STEP(min, float64)
 KOLO_FOLD_STEP(max, float64)
+
+static KOLO_ALWAYS_INLINE struct accumulator begin_plain(bits_vector x)
+{
+    return (struct accumulator){.low = x};
+}
+
+static KOLO_ALWAYS_INLINE bits_vector end_plain(struct accumulator acc,
+                                                const struct fold_finish *finish)
+{
+    (void)finish;
+    return acc.low;
+}
 
 // ---- sums and products of floats
 

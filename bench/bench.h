@@ -133,10 +133,6 @@ kolo_status bench_measure(struct kolo_comm *comm, const struct bench_options *op
                           const struct bench_operation *operation, size_t bytes,
                           struct bench_row *row_out);
 
-/** The plan that a call of this operation with @p count elements runs. */
-const char *bench_plan_name(struct kolo_comm *comm, const struct bench_operation *operation,
-                            const struct bench_options *options, size_t count);
-
 /* ---- machine.c ---- */
 /** What stands above every figure. */
 struct bench_machine {
@@ -184,6 +180,10 @@ kolo_status bench_run_ranks(int threads, const char *const *settings,
 int bench_company(int threads);
 
 /* ---- options.c ---- */
+/** One value each, where other commands take them too; BENCH_GO_ON, or the exit status. */
+int bench_take_dtype(const char *value, kolo_dtype *dtype_out);
+int bench_take_redop(const char *value, kolo_redop *op_out);
+int bench_take_operation(const char *word, const struct bench_operation **operation_out);
 /** BENCH_GO_ON, or the exit status. */
 int bench_options_parse(char *const *argv, struct bench_options *options);
 void bench_options_fini(struct bench_options *options);

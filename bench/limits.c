@@ -221,9 +221,9 @@ static kolo_status write_outputs(struct limits *limits, bool keep)
     for (size_t i = 0; i < limits->figures.count; i++) {
         const struct bench_figure *f = &limits->figures.list[i];
         (void)json_object_set_new(figures, f->key, json_real(f->value));
-        if (limits->profile.stream)
-            fprintf(limits->profile.stream, "%s %.4f\n", f->key, f->value);
     }
+    if (limits->profile.stream)
+        bench_figures_write(&limits->figures, limits->profile.stream);
     (void)json_object_set_new(limits->root, "machine",
                               bench_machine_object(limits->world.comm, &limits->machine));
     (void)json_object_set_new(limits->root, "figures", figures);

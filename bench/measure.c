@@ -8,11 +8,10 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/settings.h"
 #include "base/status.h"
 #include "bench/bench.h"
 #include "bench/statistics.h"
-#include "runtime/plan.h"
+#include "runtime/comm.h"
 
 enum {
     SAMPLE_NS = 20000,
@@ -261,42 +260,18 @@ out:
 
 /* ---- the row ---- */
 
-static enum kolo_collective collective_of(const struct bench_operation *operation)
+/* The plan that a call runs: of one that is made for it, asynchronously, so that its request can be
+ * looked at. The plan of a request never changes. */
+static kolo_status find_plan(struct bench_call *call, const char **name_out)
 {
-    int collective = 0;
-    size_t length = strlen(operation->name) - operation->uneven; /* allgatherv runs its plans */
-    for (; collective < KOLO_COLLECTIVES; collective++) {
-        const char *text = kolo_collective_text((enum kolo_collective)collective);
-        if (strncmp(text, operation->name, length) == 0 && strlen(text) == length)
-            break;
-    }
-    return (enum kolo_collective)collective;
-}
-
-const char *bench_plan_name(struct kolo_comm *comm, const struct bench_operation *operation,
-                            const struct bench_options *options, size_t count)
-{
-    enum kolo_collective collective = collective_of(operation);
-    struct kolo_settings settings;
-    if (collective == KOLO_COLLECTIVES)
-        return "pairs";
-    kolo_settings_init(&settings);
-    if (kolo_settings_load(&settings, NULL, NULL, NULL) != KOLO_OK)
-        return "unknown";
-    for (const char *const *setting = options->settings; *setting; setting++)
-        if (strncmp(*setting, "KOLO_PLAN=", 10) == 0)
-            snprintf(settings.plan, sizeof settings.plan, "%s", *setting + 10);
-    size_t element = kolo_dtype_bytes(options->dtype), nranks = (size_t)kolo_size(comm);
-    struct kolo_plan_args args = {.rank = kolo_rank(comm),
-                                  .size = kolo_size(comm),
-                                  .root =
-                                      operation->has_root && options->root > 0 ? options->root : 0,
-                                  .count = count,
-                                  .segment = settings.segment_bytes / element,
-                                  .in_place = options->in_place};
-    bool by_rank = operation->send == BENCH_ALL || operation->recv == BENCH_ALL;
-    size_t bytes = count * (by_rank ? nranks : 1) * element;
-    return kolo_plan_choose(collective, &args, bytes, settings.small_bytes, settings.plan)->name;
+    struct kolo_request *request = NULL;
+    kolo_status status = call->operation->call(call, &request);
+    *name_out = "pairs"; /* of sends and receives */
+    if (status != KOLO_OK || request == NULL)
+        return status;
+    if (request->plan)
+        *name_out = request->plan->name;
+    return kolo_wait(&request, -1);
 }
 
 kolo_status bench_measure(struct kolo_comm *comm, const struct bench_options *options,
@@ -320,11 +295,11 @@ kolo_status bench_measure(struct kolo_comm *comm, const struct bench_options *op
     KOLO_TRY(place(&call, &send_memory, &recv_memory));
     bench_data_fill(&call);
     *row_out = (struct bench_row){.collective = operation->name,
-                                  .plan = bench_plan_name(comm, operation, &own, call.count),
                                   .nranks = call.nranks,
                                   .bytes = call.count * unit,
                                   .count = call.count,
                                   .errors = -1};
+    KOLO_TRY(find_plan(&call, &row_out->plan));
     KOLO_TRY(measure_time(&call, row_out));
     if (options->check)
         KOLO_TRY(check(&call, row_out));

@@ -40,11 +40,16 @@ static void redop_names(struct names *names)
         add_name(names, kolo_redop_text((kolo_redop)op));
 }
 
+static void collective_names(struct names *names)
+{
+    for (const struct bench_operation *operation = bench_operations; operation->name; operation++)
+        add_name(names, operation->name);
+}
+
 static void operation_names(struct names *names)
 {
     add_name(names, "all");
-    for (const struct bench_operation *operation = bench_operations; operation->name; operation++)
-        add_name(names, operation->name);
+    collective_names(names);
 }
 
 /* The place of @p value in the list, or -1 with a line said. */
@@ -111,20 +116,37 @@ TAKE(sizes)
                : bad(flag, value, "sizes such as 4,64K,1M or 4:64M:x4 or 1M:4M:+1M, at most 1024");
 }
 
+int bench_take_dtype(const char *value, kolo_dtype *dtype_out)
+{
+    int dtype = choose("--dtype", value, dtype_names);
+    *dtype_out = (kolo_dtype)dtype;
+    return dtype < 0 ? 2 : BENCH_GO_ON;
+}
+
+int bench_take_redop(const char *value, kolo_redop *op_out)
+{
+    int op = choose("--op", value, redop_names);
+    *op_out = (kolo_redop)op;
+    return op < 0 ? 2 : BENCH_GO_ON;
+}
+
+int bench_take_operation(const char *word, const struct bench_operation **operation_out)
+{
+    int place = choose("collective", word, collective_names);
+    *operation_out = place < 0 ? NULL : &bench_operations[place];
+    return place < 0 ? 2 : BENCH_GO_ON;
+}
+
 TAKE(dtype)
 {
     OPTIONS;
-    int dtype = choose("--dtype", value, dtype_names);
-    o->dtype = (kolo_dtype)dtype;
-    return dtype < 0 ? 2 : BENCH_GO_ON;
+    return bench_take_dtype(value, &o->dtype);
 }
 
 TAKE(op)
 {
     OPTIONS;
-    int op = choose("--op", value, redop_names);
-    o->op = (kolo_redop)op;
-    return op < 0 ? 2 : BENCH_GO_ON;
+    return bench_take_redop(value, &o->op);
 }
 
 TAKE(root)

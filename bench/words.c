@@ -93,6 +93,9 @@ static const struct bench_flag *find(const struct bench_flag *flags, const char 
     *value_out = NULL;
     bool is_long = word[1] == '-';
     size_t length = strcspn(word + 2, "=");
+    for (const struct bench_flag *flag = flags; !is_long && flag->name; flag++)
+        if (strcmp(flag->name, word + 1) == 0) /* -np, as kolorun takes it */
+            return flag;
     for (; flags->name; flags++) {
         if (!is_long && flags->letter == word[1]) {
             if (word[2])

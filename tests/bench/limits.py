@@ -51,7 +51,7 @@ for np, arguments in ((2, ()), (3, ()), (0, ("--threads", "2"))):
     if any(row["time_us"] <= 0 for row in limits["limits"]):
         wrong(f"np {np}: a limit of no time")
     with open(f"{work}/profile") as file:
-        profile = dict(line.split() for line in file)
+        profile = dict(line.split() for line in file if not line.startswith("#"))
     if any(float(value) <= 0 for value in profile.values()) or not profile:
         wrong(f"profile {profile}")
 

@@ -153,26 +153,16 @@ static bool is_touched(struct kolo_hub *hub)
     return false;
 }
 
-static void tell_gone(void *context, uint64_t id)
-{
-    struct kolo_engine *engine = context;
-    kolo_endpoint_span_gone(engine->endpoint, id);
-}
-
 /** What cannot be had back is replaced: whoever writes it then writes where nobody reads. */
 static void cut_off(struct kolo_hub *hub)
 {
-    struct kolo_engine *engine = hub->comm->engine;
     const struct kolo_request *request = hub->running;
     const struct kolo_hub_member *self = &hub->members[hub->self];
     const void *memory[] = {request->send, request->recv};
     const size_t bytes[] = {self->send_bytes, self->recv_bytes};
     KOLO_WARN("a neighbour has been in this rank's memory for %d ms: it is cut off", WITHDRAW_MS);
     for (int i = 0; i < 2; i++) {
-        struct kolo_span span;
-        if (bytes[i] == 0 || !kolo_heap_find(engine->heap, memory[i], bytes[i], &span))
-            continue; /* no other process can have it */
-        kolo_status status = kolo_heap_sever(engine->heap, memory[i], bytes[i], tell_gone, engine);
+        kolo_status status = kolo_board_sever(hub->board, memory[i], bytes[i]);
         if (status != KOLO_OK)
             KOLO_WARN("memory of a call that failed is still open to neighbours: %s",
                       kolo_error_detail());

@@ -99,7 +99,6 @@ static void progress(struct kolo_comm *comm, const kolo_status *status, kolo_dea
 {
     struct kolo_engine *engine = comm->engine;
     int64_t idle_since = 0, now = 0;
-    unsigned looks = 0;
     while (!is_over(comm, status)) {
         if (turn(engine)) {
             idle_since = 0;
@@ -109,11 +108,12 @@ static void progress(struct kolo_comm *comm, const kolo_status *status, kolo_dea
         if (*status != KOLO_AGAIN)
             return;
         let_in(engine);
-        if (idle_since != 0 && ++looks % LOOKS_PER_CLOCK != 0 &&
+        if (idle_since != 0 && ++engine->looks < LOOKS_PER_CLOCK &&
             now - idle_since < engine->spin_ns) {
             kolo_relax();
             continue;
         }
+        engine->looks = 0;
         now = kolo_now_ns();
         if (idle_since == 0)
             idle_since = now;

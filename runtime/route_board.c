@@ -218,6 +218,7 @@ static bool board_advance(struct kolo_request *request)
                 return false; /* long: the others' turn */
             looks = hub->looks + 1;
         } else if (looks > 1) {
+            request->comm->engine->looks++;
             kolo_relax();
         }
     }

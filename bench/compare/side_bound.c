@@ -19,7 +19,7 @@
 
 #include "bench/compare/compare.h"
 
-enum { SLOT_BYTES = 256 << 10, SMALL = 1024, BUFFERS = 8, TILE = 4096, SPINS = 2000 };
+enum { SLOT_BYTES = 64 << 10, SMALL = 1024, BUFFERS = 8, TILE = 4096, SPINS = 2000 };
 
 struct rank_area {
     uint64_t flag __attribute__((aligned(128)));
@@ -257,22 +257,30 @@ static void small(const struct operation *operation, uint64_t round)
                    block * sizeof(float));
 }
 
-/* A piece of a vector goes in, each rank sums its share of it, the sums go out. */
+/* A piece of a vector goes in, but for this rank's share of it; each rank sums its share, own input
+ * from where it lies; the sums go out. */
 static void staged_allreduce(const struct operation *operation, uint64_t *round)
 {
-    const float *send = operation->send;
-    float *recv = operation->recv, *slots[GATE_RANKS];
+    float *send = operation->send, *recv = operation->recv, *in[GATE_RANKS];
     size_t most = SLOT_BYTES / sizeof(float), begin, length;
     for (size_t at = 0; at < operation->count; at += most, ++*round) {
         size_t n = operation->count - at < most ? operation->count - at : most;
-        memcpy(areas[me].slots[*round % 2], send + at, n * sizeof(float));
+        for (int rank = 0; rank < all; rank++) {
+            share_of(n, rank, &begin, &length);
+            if (rank != me)
+                memcpy(areas[me].slots[*round % 2] + begin, send + at + begin,
+                       length * sizeof(float));
+        }
         meet_all();
         share_of(n, me, &begin, &length);
-        sum_into(areas[me].results[*round % 2], slots_of(*round, slots), begin, length);
+        slots_of(*round, in)[me] = send + at;
+        sum_into(recv + at + begin, in, begin, length);
+        memcpy(areas[me].results[*round % 2], recv + at + begin, length * sizeof(float));
         meet_all();
         for (int rank = 0; rank < all; rank++) {
             share_of(n, rank, &begin, &length);
-            memcpy(recv + at + begin, areas[rank].results[*round % 2], length * sizeof(float));
+            if (rank != me)
+                memcpy(recv + at + begin, areas[rank].results[*round % 2], length * sizeof(float));
         }
     }
 }
@@ -292,26 +300,28 @@ static void staged_broadcast(const struct operation *operation, uint64_t *round)
     }
 }
 
+/* What others are to have goes in, and comes out at theirs; what a rank has for itself goes
+ * straight.
+ */
 static void staged_blocks(const struct operation *operation, uint64_t *round)
 {
-    const float *send = operation->send;
-    float *recv = operation->recv, *slots[GATE_RANKS];
+    float *send = operation->send, *recv = operation->recv, *in[GATE_RANKS];
     bool gathers = operation->collective == ALLGATHER;
     bool sums = operation->collective == REDUCE_SCATTER;
-    size_t block = operation->block;
+    size_t block = operation->block, mine = gathers ? 0 : (size_t)me, n;
     size_t most = SLOT_BYTES / sizeof(float) / (gathers ? 1 : (size_t)all);
     for (size_t at = 0; at < block; at += most, ++*round) {
-        size_t n = block - at < most ? block - at : most;
-        float *mine = areas[me].slots[*round % 2];
+        float *slot = areas[me].slots[*round % 2];
+        n = block - at < most ? block - at : most;
         for (size_t to = 0; to < (gathers ? 1 : (size_t)all); to++)
-            memcpy(mine + to * most, send + to * block + at, n * sizeof(float));
+            if (gathers || to != mine)
+                memcpy(slot + to * most, send + to * block + at, n * sizeof(float));
         meet_all();
-        slots_of(*round, slots);
+        slots_of(*round, in)[me] = send + at + mine * (block - most);
         if (sums)
-            sum_into(recv + at, slots, most * (size_t)me, n);
+            sum_into(recv + at, in, most * mine, n);
         for (int rank = 0; !sums && rank < all; rank++)
-            memcpy(recv + (size_t)rank * block + at,
-                   slots[rank] + (gathers ? 0 : most * (size_t)me), n * sizeof(float));
+            memcpy(recv + (size_t)rank * block + at, in[rank] + most * mine, n * sizeof(float));
     }
 }
 

@@ -47,13 +47,16 @@ static void put_cell(const struct point *point, bool own, FILE *out)
     fprintf(out, " |");
 }
 
-static void put_line(const struct report *report, const struct point *first, bool own, FILE *out)
+static void put_line(const struct report *report, const struct point *first, bool own,
+                     size_t columns, FILE *out)
 {
     fprintf(out, "| %s, %d ranks, %s |", first->channel, first->nranks,
             own ? "`kolo_alloc`" : "user memory");
     for (size_t i = 0; i < report->points_count; i++)
         if (same_line(&report->points[i], first))
             put_cell(&report->points[i], own, out);
+    for (size_t i = line_length(report, first); i < columns; i++)
+        fprintf(out, " - |"); /* left out: the time was over */
     fprintf(out, "\n");
 }
 
@@ -94,7 +97,7 @@ int put_markdown(const struct report *report, FILE *out)
                 continue;
             for (int own = 1; own >= 0; own--)
                 if (has_kolo(report, point, own))
-                    put_line(report, point, own, out);
+                    put_line(report, point, own, line_length(report, &report->points[i]), out);
         }
     }
     return ferror(out) ? -1 : 0;

@@ -128,7 +128,8 @@ static void written(uv_write_t *request, int error)
     if (write->bytes > 4 && write->data[4] == KOLO_FRAME_JOB)
         explicit_bzero(write->data, write->bytes); /* it holds the secret */
     kolo_free_memory(write);
-    if (error && error != UV_ECANCELED) {
+    /* EPIPE: it has ended, or closed its input; what it had sent is read first, then its end. */
+    if (error && error != UV_ECANCELED && error != UV_EPIPE) {
         (void)kolo_fail(KOLO_ERR_LINK, "%s", uv_strerror(error));
         end(channel, KOLO_ERR_LINK);
     }

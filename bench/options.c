@@ -36,7 +36,7 @@ static void dtype_names(struct names *names)
 
 static void redop_names(struct names *names)
 {
-    for (int op = 0; op < KOLO_REDOPS; op++)
+    for (int op = 0; op <= KOLO_AVERAGE; op++) /* those that every type has */
         add_name(names, kolo_redop_text((kolo_redop)op));
 }
 

@@ -33,7 +33,7 @@ static void spread_first(const struct kolo_reduce_variant *variant, const struct
     }
 }
 
-/** The fold of one input is that input, bit for bit. */
+/** The fold of one input is that input, bit for bit; not of logical operators. */
 static void fold_one(const struct kolo_reduce_variant *variant, const struct kolo_fold_job *job)
 {
     const uint8_t *from = job->in[0];
@@ -75,10 +75,16 @@ static bool is_float(kolo_dtype dtype)
            dtype == KOLO_FLOAT64;
 }
 
+/** Their result is 1 or 0, also of one input. */
+static bool is_logical(kolo_redop op)
+{
+    return op == KOLO_LAND || op == KOLO_LOR || op == KOLO_LXOR;
+}
+
 static void fold_by(const struct kolo_reduce_variant *variant, const struct kolo_fold *fold,
                     const struct kolo_fold_job *job)
 {
-    if (job->nin == 1 && job->divisor <= 1)
+    if (job->nin == 1 && job->divisor <= 1 && !is_logical(fold->op))
         fold_one(variant, job);
     else if (job->divisor > 1 && !is_float(fold->dtype))
         fold_integer_average(variant, fold, job);

@@ -19,10 +19,10 @@ enum kolo_store_how {
  * in this order, so that the bits depend on nothing else. float16 and bfloat16 are accumulated in
  * float32 and rounded once, at the end: an average is divided before that. So a fold must have all
  * inputs at once; a fold of folds rounds more often. The fold of one input is that input, bit for
- * bit; other results are as <kolo/types.h> says. */
+ * bit, or 1 or 0 if the operator is logical; other results are as <kolo/types.h> says. */
 struct kolo_fold {
     kolo_dtype dtype;
-    kolo_redop op;
+    kolo_redop op;  /* that the type has: kolo_reduce_function() is not NULL */
     size_t divisor; /* of KOLO_AVERAGE; 0 or 1: none */
 };
 

@@ -48,7 +48,17 @@ typedef bits_vector (*fold_end)(struct accumulator acc, const struct fold_finish
     KOLO_FOLD_STEP(sum, name)                                                                      \
     KOLO_FOLD_STEP(min, name)                                                                      \
     KOLO_FOLD_STEP(max, name)                                                                      \
-    KOLO_FOLD_STEP(prod, name)
+    KOLO_FOLD_STEP(prod, name)                                                                     \
+    KOLO_FOLD_STEP(band, name)                                                                     \
+    KOLO_FOLD_STEP(bor, name)                                                                      \
+    KOLO_FOLD_STEP(bxor, name)                                                                     \
+    KOLO_FOLD_STEP(land, name)                                                                     \
+    KOLO_FOLD_STEP(lor, name)                                                                      \
+    KOLO_FOLD_STEP(lxor, name)                                                                     \
+    static KOLO_ALWAYS_INLINE struct accumulator begin_truth_##name(bits_vector x)                 \
+    {                                                                                              \
+        return (struct accumulator){.low = truth_##name(x)};                                       \
+    }
 KOLO_FOLD_INTEGER_STEPS(int8)
 KOLO_FOLD_INTEGER_STEPS(uint8)
 KOLO_FOLD_INTEGER_STEPS(int16)
@@ -229,7 +239,13 @@ static KOLO_ALWAYS_INLINE void fold_blocks(const struct kolo_fold_job *job, size
     KOLO_FOLD_KERNEL(sum, name, size, begin_plain, end_plain)                                      \
     KOLO_FOLD_KERNEL(min, name, size, begin_plain, end_plain)                                      \
     KOLO_FOLD_KERNEL(max, name, size, begin_plain, end_plain)                                      \
-    KOLO_FOLD_KERNEL(prod, name, size, begin_plain, end_plain)
+    KOLO_FOLD_KERNEL(prod, name, size, begin_plain, end_plain)                                     \
+    KOLO_FOLD_KERNEL(band, name, size, begin_plain, end_plain)                                     \
+    KOLO_FOLD_KERNEL(bor, name, size, begin_plain, end_plain)                                      \
+    KOLO_FOLD_KERNEL(bxor, name, size, begin_plain, end_plain)                                     \
+    KOLO_FOLD_KERNEL(land, name, size, begin_truth_##name, end_plain)                              \
+    KOLO_FOLD_KERNEL(lor, name, size, begin_truth_##name, end_plain)                               \
+    KOLO_FOLD_KERNEL(lxor, name, size, begin_truth_##name, end_plain)
 #define KOLO_FOLD_FLOAT_KERNELS(name, size, begin, vector, real)                                   \
     KOLO_FOLD_AVERAGE_KERNEL(name, size, begin, vector, real)                                      \
     KOLO_FOLD_KERNEL(min, name, size, begin_plain, end_plain)                                      \

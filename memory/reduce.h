@@ -14,7 +14,8 @@
  */
 typedef void (*kolo_reduce_fn)(void *out, const void *a, const void *b, size_t count);
 
-/** Never NULL for a valid pair. Thread-safe. */
+/** NULL for what is no type or operator, and for an operator that the type has not: floats have no
+ * bit and logical ones. Thread-safe. */
 kolo_reduce_fn kolo_reduce_function(kolo_dtype dtype, kolo_redop op);
 
 /** data[i] /= divisor (> 0), as <kolo/types.h> says for average. No alignment is assumed. */

@@ -129,6 +129,11 @@ static KOLO_ALWAYS_INLINE bits_vector prod_bytes(bits_vector x, bits_vector y)
     return (bits_vector)(low | high);
 }
 
+#define KOLO_BIT_VECTOR(op, name, result)                                                          \
+    static KOLO_ALWAYS_INLINE bits_vector op##_##name(bits_vector x, bits_vector y)                \
+    {                                                                                              \
+        return result;                                                                             \
+    }
 #define KOLO_INTEGER_VECTORS(name, compared, wrapping)                                             \
     static KOLO_ALWAYS_INLINE bits_vector sum_##name(bits_vector x, bits_vector y)                 \
     {                                                                                              \
@@ -141,7 +146,17 @@ static KOLO_ALWAYS_INLINE bits_vector prod_bytes(bits_vector x, bits_vector y)
     static KOLO_ALWAYS_INLINE bits_vector max_##name(bits_vector x, bits_vector y)                 \
     {                                                                                              \
         return bits_select((bits_vector)((compared)x > (compared)y), x, y);                        \
-    }
+    }                                                                                              \
+    static KOLO_ALWAYS_INLINE bits_vector truth_##name(bits_vector x)                              \
+    {                                                                                              \
+        return (bits_vector)((wrapping)((wrapping)x != 0) & 1);                                    \
+    }                                                                                              \
+    KOLO_BIT_VECTOR(band, name, x &y)                                                              \
+    KOLO_BIT_VECTOR(bor, name, x | y)                                                              \
+    KOLO_BIT_VECTOR(bxor, name, x ^ y)                                                             \
+    KOLO_BIT_VECTOR(land, name, truth_##name(x) & truth_##name(y))                                 \
+    KOLO_BIT_VECTOR(lor, name, truth_##name(x | y))                                                \
+    KOLO_BIT_VECTOR(lxor, name, truth_##name(x) ^ truth_##name(y))
 #define KOLO_INTEGER_PRODUCT(name, wrapping)                                                       \
     static KOLO_ALWAYS_INLINE bits_vector prod_##name(bits_vector x, bits_vector y)                \
     {                                                                                              \
@@ -286,12 +301,14 @@ KOLO_SHORT_FLOAT_COMBINES(bfloat16, 0x7f80, 0x7fc0)
 
 // ---- the kernels: X(type, bytes of an element)
 
-#define KOLO_KERNEL_TYPES(X)                                                                       \
+#define KOLO_INTEGER_TYPES(X)                                                                      \
     X(int8, 1)                                                                                     \
     X(int16, 2)                                                                                    \
     X(int32, 4)                                                                                    \
     X(int64, 8)                                                                                    \
-    X(uint8, 1)                                                                                    \
+    X(uint8, 1)
+#define KOLO_KERNEL_TYPES(X)                                                                       \
+    KOLO_INTEGER_TYPES(X)                                                                          \
     X(float16, 2)                                                                                  \
     X(bfloat16, 2)                                                                                 \
     X(float32, 4)                                                                                  \
@@ -307,7 +324,15 @@ KOLO_SHORT_FLOAT_COMBINES(bfloat16, 0x7f80, 0x7fc0)
     KOLO_KERNEL(min, name, size)                                                                   \
     KOLO_KERNEL(max, name, size)                                                                   \
     KOLO_KERNEL(prod, name, size)
+#define KOLO_BIT_KERNELS(name, size)                                                               \
+    KOLO_KERNEL(band, name, size)                                                                  \
+    KOLO_KERNEL(bor, name, size)                                                                   \
+    KOLO_KERNEL(bxor, name, size)                                                                  \
+    KOLO_KERNEL(land, name, size)                                                                  \
+    KOLO_KERNEL(lor, name, size)                                                                   \
+    KOLO_KERNEL(lxor, name, size)
 KOLO_KERNEL_TYPES(KOLO_KERNELS)
+KOLO_INTEGER_TYPES(KOLO_BIT_KERNELS)
 
 // ---- division of an average
 

@@ -7,29 +7,36 @@
 #include "memory/fold_kernels.h"
 #include "memory/reduce_kernels.h"
 
-#define KOLO_COMBINE_ROW(dtype, name)                                                              \
-    [KOLO_##dtype] = {[KOLO_SUM] = kernel_sum_##name,                                              \
-                      [KOLO_MIN] = kernel_min_##name,                                              \
-                      [KOLO_MAX] = kernel_max_##name,                                              \
-                      [KOLO_PROD] = kernel_prod_##name,                                            \
-                      [KOLO_AVERAGE] = kernel_sum_##name}
-
-#define KOLO_FOLD_ROW(dtype, name)                                                                 \
-    [KOLO_##dtype] = {[KOLO_SUM] = fold_sum_##name,                                                \
-                      [KOLO_MIN] = fold_min_##name,                                                \
-                      [KOLO_MAX] = fold_max_##name,                                                \
-                      [KOLO_PROD] = fold_prod_##name,                                              \
-                      [KOLO_AVERAGE] = fold_sum_##name}
+#define KOLO_INTEGER_ROW(what, dtype, name)                                                        \
+    [KOLO_##dtype] = {[KOLO_SUM] = what##_sum_##name,                                              \
+                      [KOLO_MIN] = what##_min_##name,                                              \
+                      [KOLO_MAX] = what##_max_##name,                                              \
+                      [KOLO_PROD] = what##_prod_##name,                                            \
+                      [KOLO_AVERAGE] = what##_sum_##name,                                          \
+                      [KOLO_BAND] = what##_band_##name,                                            \
+                      [KOLO_BOR] = what##_bor_##name,                                              \
+                      [KOLO_BXOR] = what##_bxor_##name,                                            \
+                      [KOLO_LAND] = what##_land_##name,                                            \
+                      [KOLO_LOR] = what##_lor_##name,                                              \
+                      [KOLO_LXOR] = what##_lxor_##name}
+#define KOLO_FLOAT_ROW(what, dtype, name)                                                          \
+    [KOLO_##dtype] = {[KOLO_SUM] = what##_sum_##name,                                              \
+                      [KOLO_MIN] = what##_min_##name,                                              \
+                      [KOLO_MAX] = what##_max_##name,                                              \
+                      [KOLO_PROD] = what##_prod_##name,                                            \
+                      [KOLO_AVERAGE] = what##_sum_##name}
+#define KOLO_ROWS(what)                                                                            \
+    KOLO_INTEGER_ROW(what, INT8, int8), KOLO_INTEGER_ROW(what, INT16, int16),                      \
+        KOLO_INTEGER_ROW(what, INT32, int32), KOLO_INTEGER_ROW(what, INT64, int64),                \
+        KOLO_INTEGER_ROW(what, UINT8, uint8), KOLO_FLOAT_ROW(what, FLOAT16, float16),              \
+        KOLO_FLOAT_ROW(what, BFLOAT16, bfloat16), KOLO_FLOAT_ROW(what, FLOAT32, float32),          \
+        KOLO_FLOAT_ROW(what, FLOAT64, float64)
 
 extern const struct kolo_reduce_variant KOLO_VARIANT;
 const struct kolo_reduce_variant KOLO_VARIANT = {
     .name = KOLO_VARIANT_NAME,
     .usable = KOLO_VARIANT_USABLE,
-    .combine = {KOLO_COMBINE_ROW(INT8, int8), KOLO_COMBINE_ROW(INT16, int16),
-                KOLO_COMBINE_ROW(INT32, int32), KOLO_COMBINE_ROW(INT64, int64),
-                KOLO_COMBINE_ROW(UINT8, uint8), KOLO_COMBINE_ROW(FLOAT16, float16),
-                KOLO_COMBINE_ROW(BFLOAT16, bfloat16), KOLO_COMBINE_ROW(FLOAT32, float32),
-                KOLO_COMBINE_ROW(FLOAT64, float64)},
+    .combine = {KOLO_ROWS(kernel)},
     .divide = {[KOLO_INT8] = divide_int8,
                [KOLO_INT16] = divide_int16,
                [KOLO_INT32] = divide_int32,
@@ -39,10 +46,7 @@ const struct kolo_reduce_variant KOLO_VARIANT = {
                [KOLO_BFLOAT16] = divide_bfloat16,
                [KOLO_FLOAT32] = divide_float32,
                [KOLO_FLOAT64] = divide_float64},
-    .fold = {KOLO_FOLD_ROW(INT8, int8), KOLO_FOLD_ROW(INT16, int16), KOLO_FOLD_ROW(INT32, int32),
-             KOLO_FOLD_ROW(INT64, int64), KOLO_FOLD_ROW(UINT8, uint8),
-             KOLO_FOLD_ROW(FLOAT16, float16), KOLO_FOLD_ROW(BFLOAT16, bfloat16),
-             KOLO_FOLD_ROW(FLOAT32, float32), KOLO_FOLD_ROW(FLOAT64, float64)},
+    .fold = {KOLO_ROWS(fold)},
     .copy_stream = copy_stream,
 };
 

@@ -6,6 +6,8 @@
 
 #include <stdint.h>
 
+#include "memory/reduce.h"
+
 /* ---- checks ---- */
 
 kolo_status kolo_task_check(const struct kolo_comm *comm, const struct kolo_task *task)
@@ -19,6 +21,9 @@ kolo_status kolo_task_check(const struct kolo_comm *comm, const struct kolo_task
     if ((unsigned)task->op >= KOLO_REDOPS)
         return kolo_fail(KOLO_ERR_INVALID, "%s: op %d is no operator", task->function,
                          (int)task->op);
+    if (kolo_reduce_function(task->dtype, task->op) == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: %s is for integers, not for %s", task->function,
+                         kolo_redop_text(task->op), kolo_dtype_text(task->dtype));
     if (task->root < 0 || task->root >= comm->size)
         return kolo_fail(KOLO_ERR_INVALID, "%s: root %d is not a rank (there are %d)",
                          task->function, task->root, comm->size);

@@ -100,6 +100,15 @@ static void run_fold(const struct kolo_request *request, const struct kolo_foldi
     kolo_fold(&fold, &out, 1, in, (size_t)folding->ways, folding->out.count, KOLO_STORE_CACHED);
 }
 
+/** A world of one: the average is the data, and truths become 1 or 0. */
+static void finish_alone(const struct kolo_request *request, const struct kolo_slice *slice)
+{
+    void *data = address(request, slice);
+    const void *in = data;
+    const struct kolo_fold fold = {.dtype = request->call.dtype, .op = request->call.op};
+    kolo_fold(&fold, &data, 1, &in, 1, slice->count, KOLO_STORE_CACHED);
+}
+
 static void run_local(const struct kolo_request *request, const struct kolo_step *step)
 {
     size_t element_bytes = kolo_dtype_bytes(request->call.dtype);
@@ -111,7 +120,9 @@ static void run_local(const struct kolo_request *request, const struct kolo_step
     }
     if (step->fold.ways > 0)
         run_fold(request, &step->fold);
-    if (step->finish.count > 0 && request->call.op == KOLO_AVERAGE)
+    if (step->finish.count > 0 && request->args.size == 1)
+        finish_alone(request, &step->finish);
+    else if (step->finish.count > 0 && request->call.op == KOLO_AVERAGE)
         kolo_divide(address(request, &step->finish), step->finish.count, request->call.dtype,
                     (size_t)request->comm->size);
 }

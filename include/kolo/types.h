@@ -41,13 +41,23 @@ typedef enum kolo_dtype {
  *
  *  average is the sum divided by the number of ranks, once, at the end: integers are truncated
  *  toward zero; floats are divided in float64 for float64, in float32 for all others, and rounded
- *  to nearest even to their type. The sum of integers may wrap before it is divided. */
+ *  to nearest even to their type. The sum of integers may wrap before it is divided.
+ *
+ *  band, bor and bxor combine the bits of integers. land, lor and lxor combine integers as truths:
+ *  what is not zero is true, and the result is 1 or 0, also in a world of one rank. Floats have
+ *  none of these six: KOLO_ERR_INVALID. */
 #define KOLO_REDOP_MAP(X)                                                                          \
     X(SUM, "sum")                                                                                  \
     X(MIN, "min")                                                                                  \
     X(MAX, "max")                                                                                  \
     X(PROD, "prod")                                                                                \
-    X(AVERAGE, "average")
+    X(AVERAGE, "average")                                                                          \
+    X(BAND, "band")                                                                                \
+    X(BOR, "bor")                                                                                  \
+    X(BXOR, "bxor")                                                                                \
+    X(LAND, "land")                                                                                \
+    X(LOR, "lor")                                                                                  \
+    X(LXOR, "lxor")
 
 typedef enum kolo_redop {
 #define KOLO_REDOP_ENUM(name, text) KOLO_##name,

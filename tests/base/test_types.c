@@ -24,7 +24,9 @@ static const struct {
     const char *text;
 } redops[] = {
     {KOLO_SUM, 0, "sum"},   {KOLO_MIN, 1, "min"},         {KOLO_MAX, 2, "max"},
-    {KOLO_PROD, 3, "prod"}, {KOLO_AVERAGE, 4, "average"},
+    {KOLO_PROD, 3, "prod"}, {KOLO_AVERAGE, 4, "average"}, {KOLO_BAND, 5, "band"},
+    {KOLO_BOR, 6, "bor"},   {KOLO_BXOR, 7, "bxor"},       {KOLO_LAND, 8, "land"},
+    {KOLO_LOR, 9, "lor"},   {KOLO_LXOR, 10, "lxor"},
 };
 
 Test(types, element_types_are_pinned)
@@ -53,6 +55,9 @@ Test(types, values_that_are_none)
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
         cr_assert(kolo_dtype_bytes((kolo_dtype)none[i]) == 0, "%d", none[i]);
         cr_assert(strcmp(kolo_dtype_text((kolo_dtype)none[i]), "?") == 0, "%d", none[i]);
-        cr_assert(strcmp(kolo_redop_text((kolo_redop)none[i]), "?") == 0, "%d", none[i]);
     }
+    static const int no_operators[] = {-1, KOLO_REDOPS, KOLO_REDOPS + 1, 1 << 30};
+    for (size_t i = 0; i < sizeof no_operators / sizeof *no_operators; i++)
+        cr_assert(strcmp(kolo_redop_text((kolo_redop)no_operators[i]), "?") == 0, "%d",
+                  no_operators[i]);
 }

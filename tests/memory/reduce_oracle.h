@@ -79,6 +79,14 @@ static inline uint16_t oracle_short_from(double value, int mantissa_bits)
 
 enum { ORACLE_HALF_MANTISSA = 10, ORACLE_BRAIN_MANTISSA = 7 };
 
+/** Bit and logical operators are for integers. */
+static inline bool oracle_is_defined(kolo_dtype dtype, kolo_redop op)
+{
+    const bool is_float = dtype == KOLO_FLOAT16 || dtype == KOLO_BFLOAT16 ||
+                          dtype == KOLO_FLOAT32 || dtype == KOLO_FLOAT64;
+    return !is_float || op <= KOLO_AVERAGE;
+}
+
 // ---- one element
 
 #define ORACLE_FLOAT_COMBINE(name, real, quiet_nan)                                                \
@@ -110,7 +118,25 @@ ORACLE_FLOAT_COMBINE(oracle_combine64, double, oracle_nan64())
 
 static inline uint64_t oracle_wrap(uint64_t x, uint64_t y, kolo_redop op)
 {
-    return op == KOLO_PROD ? x * y : x + y;
+    const bool p = x != 0, q = y != 0;
+    switch ((int)op) {
+    case KOLO_PROD:
+        return x * y;
+    case KOLO_BAND:
+        return x & y;
+    case KOLO_BOR:
+        return x | y;
+    case KOLO_BXOR:
+        return x ^ y;
+    case KOLO_LAND:
+        return p && q;
+    case KOLO_LOR:
+        return p || q;
+    case KOLO_LXOR:
+        return p != q;
+    default:
+        return x + y;
+    }
 }
 
 #define ORACLE_INTEGER(field, type)                                                                \

@@ -24,6 +24,8 @@ static void *reducer_run(void *argument)
     for (int pair = reducer->index; pair < KOLO_DTYPES * KOLO_REDOPS; pair += REDUCERS) {
         const kolo_dtype dtype = (kolo_dtype)(pair / KOLO_REDOPS);
         const kolo_redop op = (kolo_redop)(pair % KOLO_REDOPS);
+        if (!oracle_is_defined(dtype, op))
+            continue;
         struct oracle_data *data = oracle_data_create(dtype, op);
         if (kolo_reduce_function(dtype, op) !=
             kolo_reduce_function_of(kolo_reduce_variant(0), dtype, op)) {

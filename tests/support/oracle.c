@@ -79,6 +79,18 @@ static int64_t combine(kolo_redop op, int64_t a, int64_t b)
         return a > b ? a : b;
     case KOLO_PROD:
         return (int64_t)((uint64_t)a * (uint64_t)b);
+    case KOLO_BAND:
+        return a & b;
+    case KOLO_BOR:
+        return a | b;
+    case KOLO_BXOR:
+        return a ^ b;
+    case KOLO_LAND:
+        return a && b;
+    case KOLO_LOR:
+        return a || b;
+    case KOLO_LXOR:
+        return !a != !b;
     case KOLO_SUM:
     case KOLO_AVERAGE:
     case KOLO_REDOPS:
@@ -90,6 +102,8 @@ static int64_t combine(kolo_redop op, int64_t a, int64_t b)
 static void reduced(const struct oracle *oracle, size_t index, void *at)
 {
     int64_t value = number(oracle, 0, index);
+    if (oracle->op >= KOLO_LAND)
+        value = value != 0;
     for (int rank = 1; rank < oracle->ranks; rank++)
         value = combine(oracle->op, value, number(oracle, rank, index));
     bool divides = oracle->op == KOLO_AVERAGE;

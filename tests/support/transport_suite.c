@@ -406,7 +406,9 @@ static void reduce_all(struct suite_rank *rank)
     static const size_t counts[] = {0, 1, 5, 333, 40001};
     for (unsigned type = 0; type < KOLO_DTYPES; type++)
         for (unsigned op = 0; op < KOLO_REDOPS; op++)
-            for (unsigned i = 0; i < 10 && rank->error[0] == '\0'; i++) {
+            for (unsigned i = 0; kolo_reduce_function((kolo_dtype)type, (kolo_redop)op) && i < 10 &&
+                                 rank->error[0] == '\0';
+                 i++) {
                 bool flip = (type + op + i) % 2 == 0, other = (op + i / 2) % 2 == 0;
                 struct reduction reduction = {(kolo_dtype)type,    (kolo_redop)op, counts[i / 2],
                                               i % 2 * (1 + i / 2), flip,           other};

@@ -38,6 +38,16 @@ void kolo_divide(void *data, size_t count, kolo_dtype dtype, size_t divisor)
     kolo_reduce_best()->divide[dtype](data, count, divisor);
 }
 
+void kolo_scale(void *out, const void *in, size_t count, kolo_dtype dtype, double factor)
+{
+    kolo_reduce_best()->scale[dtype](out, in, count, factor);
+}
+
+bool kolo_has_scale(kolo_dtype dtype)
+{
+    return (unsigned)dtype < KOLO_DTYPES && kolo_reduce_best()->scale[dtype] != NULL;
+}
+
 const char *kolo_reduce_variant(int index)
 {
     for (size_t i = 0; kolo_reduce_variants[i]; i++)
@@ -64,4 +74,10 @@ kolo_divide_fn kolo_divide_function_of(const char *variant, kolo_dtype dtype)
 {
     const struct kolo_reduce_variant *found = kolo_reduce_variant_named(variant);
     return found && (unsigned)dtype < KOLO_DTYPES ? found->divide[dtype] : NULL;
+}
+
+kolo_scale_fn kolo_scale_function_of(const char *variant, kolo_dtype dtype)
+{
+    const struct kolo_reduce_variant *found = kolo_reduce_variant_named(variant);
+    return found && (unsigned)dtype < KOLO_DTYPES ? found->scale[dtype] : NULL;
 }

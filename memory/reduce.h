@@ -5,6 +5,7 @@
 #ifndef KOLO_MEMORY_REDUCE_H
 #define KOLO_MEMORY_REDUCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <kolo/types.h>
@@ -22,12 +23,21 @@ kolo_reduce_fn kolo_reduce_function(kolo_dtype dtype, kolo_redop op);
 typedef void (*kolo_divide_fn)(void *data, size_t count, size_t divisor);
 void kolo_divide(void *data, size_t count, kolo_dtype dtype, size_t divisor);
 
+/** out[i] = in[i] * factor, made in float64 for float64, in float32 (the factor too) for the other
+ * floats, and rounded to nearest even. out equals in exactly or does not overlap. For floats only.
+ */
+typedef void (*kolo_scale_fn)(void *out, const void *in, size_t count, double factor);
+void kolo_scale(void *out, const void *in, size_t count, kolo_dtype dtype, double factor);
+/** Is it one of the floats? */
+bool kolo_has_scale(kolo_dtype dtype);
+
 /** For tests and `kolorun info`: the variants that this processor can run, "avx512", "avx2",
  * "neon", "c", best first; NULL beyond the last. */
 const char *kolo_reduce_variant(int index);
 /** The kernel of a named variant; NULL if this processor or build has it not. */
 kolo_reduce_fn kolo_reduce_function_of(const char *variant, kolo_dtype dtype, kolo_redop op);
 kolo_divide_fn kolo_divide_function_of(const char *variant, kolo_dtype dtype);
+kolo_scale_fn kolo_scale_function_of(const char *variant, kolo_dtype dtype);
 
 /** Conversions of single 16-bit floats: round to nearest even; NaN becomes the quiet NaN without
  * payload when it is narrowed. */

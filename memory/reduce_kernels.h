@@ -419,4 +419,43 @@ KOLO_FLOAT_DIVIDE(bfloat16, 2, f32_vector, float)
 KOLO_FLOAT_DIVIDE(float32, 4, f32_vector, float)
 KOLO_FLOAT_DIVIDE(float64, 8, f64_vector, double)
 
+// ---- scaling
+
+#define KOLO_SHORT_FLOAT_SCALED(name)                                                              \
+    static KOLO_ALWAYS_INLINE bits_vector scaled_##name(bits_vector x, bits_vector by)             \
+    {                                                                                              \
+        struct float_pair a = name##_decode(x);                                                    \
+        struct float_pair r = {canonical_float32(a.low * (f32_vector)by),                          \
+                               canonical_float32(a.high * (f32_vector)by)};                        \
+        return name##_encode(r);                                                                   \
+    }
+KOLO_SHORT_FLOAT_SCALED(float16)
+KOLO_SHORT_FLOAT_SCALED(bfloat16)
+
+/** As divide_bytes, from one place to another. */
+static KOLO_ALWAYS_INLINE void scale_bytes(void *out, const void *in, size_t bytes, bits_vector by,
+                                           combine_vector scale)
+{
+    uint8_t *to = out;
+    const uint8_t *from = in;
+    size_t i = 0;
+    for (; bytes - i >= KOLO_VECTOR_BYTES; i += KOLO_VECTOR_BYTES) {
+        bits_vector r = scale(vector_load(from + i), by);
+        memcpy(to + i, &r, sizeof(r));
+    }
+    if (i < bytes)
+        part_store(to + i, scale(part_load(from + i, bytes - i), by), bytes - i);
+}
+
+#define KOLO_FLOAT_SCALE(name, size, vector, real, scale)                                          \
+    static void scale_##name(void *out, const void *in, size_t count, double factor)               \
+    {                                                                                              \
+        const vector by = (vector){0} + (real)factor;                                              \
+        scale_bytes(out, in, count *(size), (bits_vector)by, scale);                               \
+    }
+KOLO_FLOAT_SCALE(float16, 2, f32_vector, float, scaled_float16)
+KOLO_FLOAT_SCALE(bfloat16, 2, f32_vector, float, scaled_bfloat16)
+KOLO_FLOAT_SCALE(float32, 4, f32_vector, float, prod_float32)
+KOLO_FLOAT_SCALE(float64, 8, f64_vector, double, prod_float64)
+
 #endif

@@ -47,6 +47,10 @@ const struct kolo_reduce_variant KOLO_VARIANT = {
                [KOLO_FLOAT32] = divide_float32,
                [KOLO_FLOAT64] = divide_float64},
     .fold = {KOLO_ROWS(fold)},
+    .scale = {[KOLO_FLOAT16] = scale_float16,
+              [KOLO_BFLOAT16] = scale_bfloat16,
+              [KOLO_FLOAT32] = scale_float32,
+              [KOLO_FLOAT64] = scale_float64},
     .copy_stream = copy_stream,
 };
 

@@ -26,6 +26,7 @@ struct kolo_reduce_variant {
     kolo_reduce_fn combine[KOLO_DTYPES][KOLO_REDOPS];
     void (*divide[KOLO_DTYPES])(void *data, size_t count, size_t divisor);
     void (*fold[KOLO_DTYPES][KOLO_REDOPS])(const struct kolo_fold_job *job);
+    kolo_scale_fn scale[KOLO_DTYPES]; /* NULL for integers */
     void (*copy_stream)(void *out, const void *in, size_t bytes);
 };
 

@@ -148,6 +148,7 @@ const char *kolo_call_difference(const struct kolo_call *mine, const struct kolo
     if (mine->plan != theirs->plan)
         return ", by another plan: KOLO_PLAN or KOLO_SMALL_BYTES differ";
     if (mine->hash != theirs->hash)
-        return ", under another name, with other counts per rank or another KOLO_SEGMENT_BYTES";
+        return ", under another name, with other counts per rank, another postscale or another "
+               "KOLO_SEGMENT_BYTES";
     return "";
 }

@@ -27,7 +27,7 @@ kolo_status kolo_task_check(const struct kolo_comm *comm, const struct kolo_task
     if (task->root < 0 || task->root >= comm->size)
         return kolo_fail(KOLO_ERR_INVALID, "%s: root %d is not a rank (there are %d)",
                          task->function, task->root, comm->size);
-    if (opts != NULL && opts->size != sizeof(*opts))
+    if (opts != NULL && !kolo_opts_size_is_known(opts->size))
         return kolo_fail(KOLO_ERR_INVALID, "%s: opts->size is %zu, not %zu: set it to sizeof",
                          task->function, opts->size, sizeof(*opts));
     if (opts != NULL && opts->timeout_ms < 0)
@@ -36,7 +36,7 @@ kolo_status kolo_task_check(const struct kolo_comm *comm, const struct kolo_task
     if (opts != NULL && opts->stream != NULL)
         return kolo_fail(KOLO_ERR_INVALID, "%s: opts->stream is reserved and must be NULL",
                          task->function);
-    return KOLO_OK;
+    return kolo_scale_check(task);
 }
 
 /** Bytes of @p count elements for each of @p ranks ranks; must fit into an object. */

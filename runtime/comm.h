@@ -82,6 +82,10 @@ struct kolo_request {
     void *own_scratch; /* NULL: the communicator's */
     size_t *arrays;    /* copies of counts and displs, then of send_...; NULL: none */
     char *name;        /* copy of opts->name, async only */
+    bool in_place;     /* as the plan sees it */
+    double postscale;  /* of the first result_count elements of recv; 0: none */
+    size_t result_count;
+    void *scaled; /* the scaled input; NULL: none, or it lies in a buffer of the caller's */
 
     const struct kolo_plan *plan; /* NULL: a message */
     struct kolo_plan_args args;
@@ -265,5 +269,16 @@ struct kolo_task {
 kolo_status kolo_task_check(const struct kolo_comm *comm,
                             const struct kolo_task *task) KOLO_NODISCARD;
 kolo_status kolo_task_run(struct kolo_comm *comm, const struct kolo_task *task) KOLO_NODISCARD;
+
+/* ---- scale.c ---- */
+
+/** Of struct kolo_opts, in this version or an earlier one? */
+bool kolo_opts_size_is_known(size_t size);
+kolo_status kolo_scale_check(const struct kolo_task *task) KOLO_NODISCARD;
+/** Scales the input, and remembers what the result is to be scaled by. ERR_NO_MEMORY. */
+kolo_status kolo_scale_begin(struct kolo_request *request,
+                             const struct kolo_task *task) KOLO_NODISCARD;
+/** Scales the result, if that was asked for. */
+void kolo_scale_end(const struct kolo_request *request);
 
 #endif

@@ -55,6 +55,8 @@ void kolo_request_end(struct kolo_request *request, kolo_status status)
 {
     struct kolo_comm *comm = request->comm;
     request->route->cancel(request);
+    if (status == KOLO_OK)
+        kolo_scale_end(request);
     if (request->is_reported && comm->failure.status == KOLO_OK)
         kolo_store_client_resumed(comm->engine->store,
                                   kolo_comm_channel(comm, KOLO_CHANNEL_COLLECTIVE),
@@ -73,6 +75,7 @@ void kolo_request_free(struct kolo_request *request)
     struct kolo_engine *engine;
     kolo_free_memory(request->arrays);
     kolo_free_memory(request->name);
+    kolo_free_memory(request->scaled);
     kolo_free_memory(request->own_scratch);
     if (!request->is_async)
         return;

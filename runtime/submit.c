@@ -74,7 +74,7 @@ static kolo_status choose_plan(struct kolo_comm *comm, struct kolo_request *requ
     request->args.size = comm->size;
     request->args.root = task->root;
     request->args.count = task->count;
-    request->args.in_place = task->in_place;
+    request->args.in_place = request->in_place;
     request->args.segment = segment > 0 ? segment : 1;
     enum kolo_collective collective = kolo_call_collective(task->kind);
     kolo_status status =
@@ -103,6 +103,7 @@ static kolo_status fill_in(struct kolo_comm *comm, struct kolo_request *request,
     request->route = &kolo_route_links;
     request->send = task->send;
     request->recv = task->recv;
+    request->in_place = task->in_place;
     request->timeout_ms = timeout_ms > 0 ? timeout_ms : (int)comm->engine->settings.timeout_ms;
     request->deadline = kolo_deadline_in_ms(request->timeout_ms);
     request->call = (struct kolo_call){.kind = task->kind,
@@ -113,6 +114,7 @@ static kolo_status fill_in(struct kolo_comm *comm, struct kolo_request *request,
                                        .peer = task->peer};
     KOLO_TRY(take_name(request, task));
     KOLO_TRY(copy_arrays(request, task, comm->size));
+    KOLO_TRY(kolo_scale_begin(request, task));
     if (is_message(task))
         request->call.root = task->kind == KOLO_CALL_SEND ? task->peer : comm->rank;
     else

@@ -72,6 +72,13 @@ struct kolo_opts {
     const char *name; /**< of the tensor, for error messages and the mismatch check; NULL: none */
     int timeout_ms;   /**< deadline of this call; 0: the communicator's */
     void *stream;     /**< reserved for device streams, NULL */
+    /** Reductions of floats: every element of this rank's input is multiplied by @p prescale
+     * before, every element of the result by @p postscale afterwards (after an average's division
+     * too); 0: none. Each product is made in float64 for float64, in float32 for all others, and
+     * rounded to nearest even to the type. prescale may differ from rank to rank (weights),
+     * postscale must be equal. In place the input is overwritten. A program compiled before these
+     * two were added, and one whose `size` leaves them out, has none. */
+    double prescale, postscale;
 };
 
 /* ---- life
@@ -249,17 +256,15 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_scatter(struct kolo_comm *comm, const v
 
 /** As kolo_scatter with counts[r] elements for rank r, which lie at displs[r] in @p send; arrays as
  * in kolo_allgatherv, needed and equal on all ranks (displs matters on @p root alone). The slices
- * of
- * @p send may overlap. In place on @p root: recv == send + displs[root]. */
+ * of send may overlap. In place on @p root: recv == send + displs[root]. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_scatterv(struct kolo_comm *comm, const void *send,
                                                   const size_t *counts, const size_t *displs,
                                                   void *recv, kolo_dtype dtype, int root,
                                                   const struct kolo_opts *opts,
                                                   struct kolo_request **request_out);
 
-/** As kolo_reduce_scatter with counts[r] elements for rank r, packed one after the other in @p
- * send;
- * @p counts holds one entry per rank, equal on all ranks, and is read before the call returns.
+/** As kolo_reduce_scatter with counts[r] elements for rank r, packed one after the other in
+ * send; @p counts holds one entry per rank, equal on all ranks, read before the call returns.
  * In place: recv == send + the counts of the ranks before this one; the rest of the buffer is then
  * unspecified. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_reduce_scatterv(struct kolo_comm *comm, const void *send,

@@ -239,3 +239,43 @@ Test(reduce, encodes_at_every_tie, .timeout = 200)
     for (int i = 0; i < 300000; i++)
         check_encode((union oracle_element){.bits32 = (uint32_t)oracle_random(&state)}.f32);
 }
+
+/** Against single elements; a factor is rounded to float32 where the arithmetic is. */
+static void check_scale(const char *variant, kolo_dtype dtype, double factor)
+{
+    struct oracle_data *data = oracle_data_create(dtype, KOLO_PROD);
+    struct oracle_buffer out =
+        oracle_buffer_create(NULL, ORACLE_COUNT_MAX * data->size, 1, ORACLE_GUARD);
+    kolo_scale_function_of(variant, dtype)(out.at, data->a, ORACLE_COUNT_MAX, factor);
+    for (size_t i = 0; i < ORACLE_COUNT_MAX; i++) {
+        union oracle_element x = {.bits64 = 0}, got = {.bits64 = 0}, expected = {.bits64 = 0};
+        memcpy(&x, data->a + i * data->size, data->size);
+        memcpy(&got, out.at + i * data->size, data->size);
+        const int mantissa = dtype == KOLO_FLOAT16 ? ORACLE_HALF_MANTISSA : ORACLE_BRAIN_MANTISSA;
+        if (dtype == KOLO_FLOAT64)
+            expected.f64 = oracle_combine64(x.f64, factor, KOLO_PROD);
+        else if (dtype == KOLO_FLOAT32)
+            expected.f32 = oracle_combine32(x.f32, (float)factor, KOLO_PROD);
+        else
+            expected.half = oracle_short_from(
+                (double)((float)oracle_short_value(x.half, mantissa) * (float)factor), mantissa);
+        cr_assert(memcmp(&got, &expected, data->size) == 0, "%s %s: %#llx * %g = %#llx, not %#llx",
+                  variant, kolo_dtype_text(dtype), (unsigned long long)x.bits64, factor,
+                  (unsigned long long)got.bits64, (unsigned long long)expected.bits64);
+    }
+    cr_assert(oracle_guard_holds(&out), "%s wrote outside", variant);
+    free(out.memory);
+    free(data);
+}
+
+Test(reduce, scales)
+{
+    static const double factors[] = {0.1, -3, 1e-9, 1e300};
+    static const kolo_dtype floats[] = {KOLO_FLOAT16, KOLO_BFLOAT16, KOLO_FLOAT32, KOLO_FLOAT64};
+    const char *variant;
+    for (int v = 0; (variant = kolo_reduce_variant(v)) != NULL; v++)
+        for (int dtype = 0; dtype < 4; dtype++)
+            for (int f = 0; f < 4; f++)
+                check_scale(variant, floats[dtype], factors[f]);
+    cr_assert(!kolo_has_scale(KOLO_INT32) && !kolo_has_scale(KOLO_DTYPES));
+}

@@ -38,8 +38,8 @@ static kolo_status misuse_arguments(struct kolo_comm *comm)
                      "kolo_allreduce", "dtype 99"));
     KOLO_TRY(refused(kolo_allreduce(comm, a, b, 1, (kolo_dtype)-1, KOLO_SUM, NULL, NULL),
                      "kolo_allreduce", "dtype -1"));
-    KOLO_TRY(refused(kolo_allreduce(comm, a, b, 1, f, (kolo_redop)7, NULL, NULL), "kolo_allreduce",
-                     "op 7"));
+    KOLO_TRY(refused(kolo_allreduce(comm, a, b, 1, f, (kolo_redop)77, NULL, NULL), "kolo_allreduce",
+                     "op 77"));
     KOLO_TRY(refused(kolo_allreduce(comm, a, a + 1, 4, f, KOLO_SUM, NULL, NULL), "kolo_allreduce",
                      "overlap"));
     KOLO_TRY(refused(kolo_reduce(comm, a, b, 1, f, KOLO_SUM, kolo_size(comm), NULL, NULL),

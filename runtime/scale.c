@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pre- and post-scaling of reductions (struct kolo_opts): checks the factors, scales the input into
+// memory of the call before anything is sent, and the result when it is there. So the plan sees
+// scaled data, and nothing depends on which plan it is. The caller's send buffer is never written,
+// unless the call is in place.
+#include <math.h>
+#include <stddef.h>
+
+#include "base/alloc.h"
+#include "memory/reduce.h"
+#include "runtime/comm.h"
+
+static bool is_set(double factor)
+{
+    return factor != 0 && factor != 1;
+}
+
+static bool reduces(enum kolo_call_kind kind)
+{
+    return kind == KOLO_CALL_ALLREDUCE || kind == KOLO_CALL_REDUCE ||
+           kind == KOLO_CALL_REDUCE_SCATTER || kind == KOLO_CALL_REDUCE_SCATTERV;
+}
+
+/** A caller that was compiled before there were factors has none. */
+static bool has_factors(const struct kolo_opts *opts)
+{
+    return opts != NULL && opts->size >= sizeof(*opts) &&
+           (is_set(opts->prescale) || is_set(opts->postscale));
+}
+
+bool kolo_opts_size_is_known(size_t size)
+{
+    return size == offsetof(struct kolo_opts, prescale) || size == sizeof(struct kolo_opts);
+}
+
+kolo_status kolo_scale_check(const struct kolo_task *task)
+{
+    const struct kolo_opts *opts = task->opts;
+    if (!has_factors(opts))
+        return KOLO_OK;
+    if (!reduces(task->kind))
+        return kolo_fail(KOLO_ERR_INVALID, "%s: only reductions have prescale and postscale",
+                         task->function);
+    if (!kolo_has_scale(task->dtype))
+        return kolo_fail(KOLO_ERR_INVALID, "%s: prescale and postscale are for floats, not for %s",
+                         task->function, kolo_dtype_text(task->dtype));
+    if (!isfinite(opts->prescale) || !isfinite(opts->postscale))
+        return kolo_fail(KOLO_ERR_INVALID, "%s: prescale %g or postscale %g is not finite",
+                         task->function, opts->prescale, opts->postscale);
+    return KOLO_OK;
+}
+
+/** Elements of this rank's send buffer. */
+static size_t input_count(const struct kolo_request *request, const struct kolo_task *task)
+{
+    if (task->kind == KOLO_CALL_REDUCE_SCATTER)
+        return task->count * (size_t)request->comm->size;
+    return (size_t)request->call.count; /* reduce_scatterv: the sum of the counts */
+}
+
+static size_t result_count(const struct kolo_request *request, const struct kolo_task *task)
+{
+    if (task->kind == KOLO_CALL_REDUCE && request->comm->rank != task->root)
+        return 0;
+    if (task->kind == KOLO_CALL_REDUCE_SCATTERV)
+        return task->counts[request->comm->rank];
+    return task->count;
+}
+
+/** Where the scaled input goes: onto the input if the call is in place, into the receive buffer if
+ * that is as large (the call is in place then), else into memory of the request's own. */
+static void *place_for(struct kolo_request *request, const struct kolo_task *task, size_t bytes)
+{
+    bool has_result = task->kind == KOLO_CALL_ALLREDUCE ||
+                      (task->kind == KOLO_CALL_REDUCE && request->comm->rank == task->root);
+    if (task->in_place || has_result) {
+        request->in_place = true;
+        return task->in_place ? (void *)(uintptr_t)task->send : task->recv;
+    }
+    request->scaled = kolo_aligned(64, bytes);
+    return request->scaled;
+}
+
+kolo_status kolo_scale_begin(struct kolo_request *request, const struct kolo_task *task)
+{
+    size_t count;
+    if (!has_factors(task->opts))
+        return KOLO_OK;
+    if (is_set(task->opts->postscale)) {
+        request->postscale = task->opts->postscale;
+        request->result_count = result_count(request, task);
+        request->call.hash =
+            kolo_call_hash(request->call.hash, &request->postscale, sizeof(request->postscale));
+    }
+    count = input_count(request, task);
+    if (count == 0 || !is_set(task->opts->prescale))
+        return KOLO_OK;
+    void *place = place_for(request, task, count * kolo_dtype_bytes(task->dtype));
+    if (place == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    kolo_scale(place, task->send, count, task->dtype, task->opts->prescale);
+    request->send = place;
+    return KOLO_OK;
+}
+
+void kolo_scale_end(const struct kolo_request *request)
+{
+    if (is_set(request->postscale) && request->result_count > 0)
+        kolo_scale(request->recv, request->recv, request->result_count, request->call.dtype,
+                   request->postscale);
+}

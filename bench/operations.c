@@ -65,6 +65,24 @@ static kolo_status call_scatter(const struct bench_call *c, struct kolo_request 
 {
     return kolo_scatter(c->comm, c->send, c->recv, c->count, DATA(c), c->root, NULL, request);
 }
+static kolo_status call_scatterv(const struct bench_call *c, struct kolo_request **request)
+{
+    return kolo_scatterv(c->comm, c->send, c->counts, c->displs, c->recv, DATA(c), c->root, NULL,
+                         request);
+}
+static kolo_status call_reduce_scatterv(const struct bench_call *c, struct kolo_request **request)
+{
+    return kolo_reduce_scatterv(c->comm, c->send, c->recv, c->counts, REDUCTION(c), NULL, request);
+}
+static kolo_status call_alltoall(const struct bench_call *c, struct kolo_request **request)
+{
+    return kolo_alltoall(c->comm, c->send, c->recv, c->count, DATA(c), NULL, request);
+}
+static kolo_status call_alltoallv(const struct bench_call *c, struct kolo_request **request)
+{
+    return kolo_alltoallv(c->comm, c->send, c->counts, c->displs, c->recv, c->from_counts,
+                          c->from_displs, DATA(c), NULL, request);
+}
 static kolo_status call_barrier(const struct bench_call *c, struct kolo_request **request)
 {
     return kolo_barrier(c->comm, NULL, request);
@@ -190,6 +208,15 @@ const struct bench_operation bench_operations[] = {
      .result = BENCH_REDUCED,
      .bus_factor = factor_once,
      .call = call_reduce_scatter},
+    {.name = "reduce_scatterv",
+     .reduces = true,
+     .in_place = true,
+     .uneven = true,
+     .send = BENCH_ALL,
+     .recv = BENCH_OWN,
+     .result = BENCH_REDUCED,
+     .bus_factor = factor_once,
+     .call = call_reduce_scatterv},
     {.name = "gather",
      .has_root = true,
      .in_place = true,
@@ -217,6 +244,28 @@ const struct bench_operation bench_operations[] = {
      .result = BENCH_ROOTS,
      .bus_factor = factor_once,
      .call = call_scatter},
+    {.name = "scatterv",
+     .has_root = true,
+     .in_place = true,
+     .uneven = true,
+     .send = BENCH_ALL,
+     .recv = BENCH_OWN,
+     .result = BENCH_ROOTS,
+     .bus_factor = factor_once,
+     .call = call_scatterv},
+    {.name = "alltoall",
+     .send = BENCH_ALL,
+     .recv = BENCH_ALL,
+     .result = BENCH_TRANSPOSED,
+     .bus_factor = factor_once,
+     .call = call_alltoall},
+    {.name = "alltoallv",
+     .uneven = true,
+     .send = BENCH_ALL,
+     .recv = BENCH_ALL,
+     .result = BENCH_TRANSPOSED,
+     .bus_factor = factor_once,
+     .call = call_alltoallv},
     {.name = "sendrecv",
      .send = BENCH_ONE,
      .recv = BENCH_ONE,

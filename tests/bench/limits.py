@@ -24,7 +24,7 @@ def run(np, *arguments):
     return subprocess.run([*command, f"{bin_folder}/kolobench", *arguments], text=True, capture_output=True, timeout=250)
 
 
-NAMES = "allreduce reduce broadcast allgather reduce_scatter gather scatter barrier".split()
+NAMES = "allreduce reduce broadcast allgather reduce_scatter gather scatter alltoall barrier".split()
 FIGURES = set("""copy_gbps copy_all_gbps copy_cached_gbps reduce_gbps reduce_all_gbps reduce_cached_gbps flag_us
     flag_same_core_us wake_us wake_same_core_us ring_gbps tcp_us tcp_sleep_us tcp_gbps""".split())
 for np, arguments in ((2, ()), (3, ()), (0, ("--threads", "2"))):

@@ -4,7 +4,7 @@
 //
 //   guardian (the process that was started; a subreaper)
 //     `- worker (agent's loop; a subreaper; gets SIGTERM when the guardian dies)
-//          `- ranks, each a session of its own (get SIGKILL when the worker dies)
+//          `- ranks, each a process group (get SIGKILL when the worker dies)
 //               `- whatever they start, in whatever session
 //
 // The worker ends the job when kolorun says so, when its standard input ends or falls silent, and

@@ -479,8 +479,10 @@ static kolo_status spawn_call(struct kolo_remote *remote, const int fds[3])
     char path[4096];
     int error = 0;
     kolo_status status = KOLO_OK;
-    struct kolo_spawn spawn = {
-        .path = "/proc/self/exe", .env = environ, .fds = {fds[0], fds[1], fds[2]}};
+    struct kolo_spawn spawn = {.path = "/proc/self/exe",
+                               .env = environ,
+                               .fds = {fds[0], fds[1], fds[2]},
+                               .has_own_session = true};
     if (remote->host->is_here) {
         KOLO_TRY(kolo_texts_add(&argv, "kolorun"));
         KOLO_TRY(kolo_texts_add(&argv, "--agent"));

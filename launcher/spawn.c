@@ -76,7 +76,12 @@ static bool set_streams(const int fds[3])
  */
 static enum stage become(const struct kolo_spawn *spawn, pid_t parent)
 {
-    (void)setsid();
+    /* Ranks stay in one session: the scheduler makes a group of each session (autogroup), and
+     * sched_yield gives way only within a group. */
+    if (spawn->has_own_session)
+        (void)setsid();
+    else
+        (void)setpgid(0, 0);
     if (spawn->death_signal)
         (void)prctl(PR_SET_PDEATHSIG, spawn->death_signal);
     if (getppid() != parent)

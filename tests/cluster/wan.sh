@@ -5,7 +5,7 @@
 . "${BASH_SOURCE%/*}/common.sh"
 [[ -c /dev/net/tun ]] || skip "no /dev/net/tun: modprobe tun"
 "$cluster" up 2 || { fail "the cluster does not come up"; finish; }
-: "${BYTES:=8M}" "${COUNT:=3}"
+: "${BYTES:=1M}" "${COUNT:=2}"
 export KOLO_TIMEOUT=100s
 first_of() { local pid _; read -r pid _ <"$CLUSTER_DIR/$1/first" && echo "$pid"; }
 

@@ -30,10 +30,32 @@ static int64_t exact_limit(kolo_dtype dtype)
     return dtype == KOLO_FLOAT16 ? 2048 : 1 << 20;
 }
 
+/* Of bit and logical operators: what one rank changes in a result that the others would leave. */
+static int64_t bits_of(kolo_redop op, uint32_t hash, int nranks)
+{
+    uint32_t rare = hash % (4 * (uint32_t)nranks);
+    int64_t bit = rare < 7 ? 1 << rare : 0, truth = 1 + hash / 65536 % 100;
+    if (op == KOLO_BAND || op == KOLO_BOR)
+        return op == KOLO_BOR ? bit : 127 ^ bit;
+    if (op == KOLO_BXOR)
+        return hash / 65536 % 128;
+    if (op == KOLO_LXOR)
+        return hash % 2 ? truth : 0;
+    return (rare < 3) == (op == KOLO_LOR) ? truth : 0;
+}
+
+static bool is_of_bits(kolo_redop op)
+{
+    return op == KOLO_BAND || op == KOLO_BOR || op == KOLO_BXOR || op == KOLO_LAND ||
+           op == KOLO_LOR || op == KOLO_LXOR;
+}
+
 static int64_t value_of(const struct bench_call *call, int rank, size_t i)
 {
     const struct bench_options *o = call->options;
     uint32_t hash = mix(call->round, rank, i);
+    if (call->operation->reduces && is_of_bits(o->op))
+        return bits_of(o->op, hash, call->nranks);
     if (!call->operation->reduces || o->op == KOLO_MIN || o->op == KOLO_MAX)
         return (int64_t)(hash % MINMAX_SPAN) - (o->dtype == KOLO_UINT8 ? 0 : 100);
     if (o->op == KOLO_PROD) { /* all but one rank hold 1 */
@@ -77,6 +99,14 @@ static int64_t wrapped(kolo_dtype dtype, int64_t value)
 
 static int64_t combine(kolo_redop op, int64_t a, int64_t b)
 {
+    if (op == KOLO_BAND || op == KOLO_BOR)
+        return op == KOLO_BAND ? a & b : a | b;
+    if (op == KOLO_BXOR)
+        return a ^ b;
+    if (op == KOLO_LAND || op == KOLO_LOR)
+        return op == KOLO_LAND ? a && b : a || b;
+    if (op == KOLO_LXOR)
+        return !a != !b;
     if (op == KOLO_MIN)
         return a < b ? a : b;
     if (op == KOLO_MAX)
@@ -91,6 +121,8 @@ static double reduced(const struct bench_call *call, size_t i)
     int64_t result = value_of(call, 0, i);
     for (int rank = 1; rank < call->nranks; rank++)
         result = combine(o->op, result, value_of(call, rank, i));
+    if (o->op == KOLO_LAND || o->op == KOLO_LOR || o->op == KOLO_LXOR)
+        result = result != 0; /* of one rank, too */
     if (o->op != KOLO_AVERAGE)
         return (double)result;
     return is_float(o->dtype) ? (double)result / call->nranks

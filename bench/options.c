@@ -36,7 +36,7 @@ static void dtype_names(struct names *names)
 
 static void redop_names(struct names *names)
 {
-    for (int op = 0; op <= KOLO_AVERAGE; op++) /* those that every type has */
+    for (int op = 0; op < KOLO_REDOPS; op++)
         add_name(names, kolo_redop_text((kolo_redop)op));
 }
 
@@ -334,7 +334,8 @@ static const struct bench_flag flags[] = {
     {'s', "sizes", "LIST", "instead: 4,64K,1M or 4:64M:x4 or 1M:4M:+1M", take_sizes},
     {'d', "dtype", "TYPE", "int8 ... int64, uint8, float16, bfloat16, float32, float64 [float32]",
      take_dtype},
-    {'o', "op", "OP", "sum, min, max, prod, average [sum]", take_op},
+    {'o', "op", "OP", "sum, min, max, prod, average, band, bor, bxor, land, lor, lxor [sum]",
+     take_op},
     {0, "root", "RANK", "of rooted collectives, or rotate: another one each call [0]", take_root},
     {0, "peer", "RANK", "pingpong and bandwidth: between rank 0 and this one [the last]",
      take_peer},
@@ -421,6 +422,11 @@ static int check_ranges(const struct bench_options *options)
         return bench_refuse("--save-profile", options->profile, "--limits beside it", NULL);
     if (!options->noperations && !options->limits)
         return bench_refuse("collective", "(none)", "at least one, such as allreduce", NULL);
+    bool is_float = options->dtype == KOLO_FLOAT16 || options->dtype == KOLO_BFLOAT16 ||
+                    options->dtype == KOLO_FLOAT32 || options->dtype == KOLO_FLOAT64;
+    if (is_float && options->op > KOLO_AVERAGE)
+        return bench_refuse("--op", kolo_redop_text(options->op),
+                            "an operator that floats have, or --dtype with an integer type", NULL);
     if (options->begin_bytes > options->end_bytes)
         return bench_refuse("--begin", text, "at least 1 and at most --end", NULL);
     return BENCH_GO_ON;

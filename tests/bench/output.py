@@ -93,6 +93,9 @@ for extra in (("--in-place",), ("--memory", "user"), ("--async",), ("--barrier",
 for dtype in "int8 int16 int32 int64 uint8 float16 bfloat16 float64".split():
     for op in "sum min max prod average".split():
         rows_of(0, "allreduce", "reduce_scatter", "reduce", "--threads", "3", "-s", "9,9K", "-n", "2", "-d", dtype, "-o", op)
+for dtype in "int8 uint8 int64".split():
+    for op in "band bor bxor land lor lxor".split():
+        rows_of(0, "allreduce", "reduce_scatter", "--threads", "3", "-s", "9,9K", "-n", "2", "-d", dtype, "-o", op)
 for size in run(0, "allreduce", "--threads", "2", "-t", "2ms", "-e", "64K", "-f", "16").stdout.splitlines():
     if not size.startswith("#") and int(size.split()[0]) not in (4, 64, 1024, 16384):
         wrong(f"sizes: {size}")

@@ -146,7 +146,7 @@ const char *kolo_call_difference(const struct kolo_call *mine, const struct kolo
     if (!same_words)
         return "";
     if (mine->plan != theirs->plan)
-        return ", by another plan: KOLO_PLAN or KOLO_SMALL_BYTES differ";
+        return ", by another plan: KOLO_PLAN, KOLO_DETERMINISTIC or KOLO_SMALL_BYTES differ";
     if (mine->hash != theirs->hash)
         return ", under another name, with other counts per rank, another postscale or another "
                "KOLO_SEGMENT_BYTES";

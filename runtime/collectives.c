@@ -10,6 +10,13 @@
 
 /* ---- checks ---- */
 
+enum { OPTS_BYTES_BEFORE_FLAGS = offsetof(struct kolo_opts, flags) };
+
+unsigned kolo_opts_flags(const struct kolo_opts *opts)
+{
+    return opts != NULL && opts->size > OPTS_BYTES_BEFORE_FLAGS ? opts->flags : 0;
+}
+
 kolo_status kolo_task_check(const struct kolo_comm *comm, const struct kolo_task *task)
 {
     const struct kolo_opts *opts = task->opts;
@@ -33,6 +40,9 @@ kolo_status kolo_task_check(const struct kolo_comm *comm, const struct kolo_task
     if (opts != NULL && opts->timeout_ms < 0)
         return kolo_fail(KOLO_ERR_INVALID, "%s: opts->timeout_ms is %d, negative", task->function,
                          opts->timeout_ms);
+    if ((kolo_opts_flags(opts) & ~(unsigned)KOLO_DETERMINISTIC) != 0)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: opts->flags 0x%x has flags that there are not",
+                         task->function, kolo_opts_flags(opts));
     if (opts != NULL && opts->stream != NULL)
         return kolo_fail(KOLO_ERR_INVALID, "%s: opts->stream is reserved and must be NULL",
                          task->function);

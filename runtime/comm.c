@@ -113,6 +113,7 @@ void kolo_comm_free(struct kolo_comm *comm)
     kolo_comm_is_idle(comm);
     free_scratch(comm);
     kolo_free_memory(comm->flights);
+    kolo_choices_free(&comm->choices);
     kolo_free_memory(comm->sent);
     if (comm->ranks != &comm->alone)
         kolo_free_memory(comm->ranks);

@@ -12,6 +12,7 @@
 #include <kolo/kolo.h>
 
 #include "runtime/call.h"
+#include "runtime/choose.h"
 #include "runtime/engine.h"
 #include "runtime/plan.h"
 
@@ -138,6 +139,7 @@ struct kolo_comm {
     void *scratch;
     size_t scratch_bytes;
     bool scratch_in_heap;
+    struct kolo_choices choices; /* of plans over links */
     struct kolo_flight *flights; /* KOLO_WINDOW_MAX, of the collective that runs; NULL: not yet */
     struct kolo_hub *hub; /* its board; NULL: not opened, or it has none (runtime/board_hub.h) */
     struct kolo_failure failure;
@@ -268,6 +270,8 @@ struct kolo_task {
 /** What all calls have in common: comm, dtype, op, root and opts. collectives.c */
 kolo_status kolo_task_check(const struct kolo_comm *comm,
                             const struct kolo_task *task) KOLO_NODISCARD;
+/** opts->flags, 0 for opts of before there were flags. */
+unsigned kolo_opts_flags(const struct kolo_opts *opts);
 kolo_status kolo_task_run(struct kolo_comm *comm, const struct kolo_task *task) KOLO_NODISCARD;
 
 /* ---- scale.c ---- */

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "runtime/cost.h"
 #include "runtime/rendezvous.h"
 #include "runtime/store.h"
 
@@ -24,6 +25,7 @@ enum { KOLO_RANK_TEXT_MAX = 160 };
 struct kolo_engine {
     int rank, size;                /* in the world; constant, as far as the line */
     struct kolo_settings settings; /* outlives the endpoint */
+    struct kolo_figures figures;   /* of rank 0 of the world: the choice of plans goes by them */
     struct kolo_heap *heap;
     struct kolo_endpoint *endpoint;
     struct kolo_store_client *store;

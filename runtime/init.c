@@ -196,6 +196,7 @@ kolo_status kolo_engine_join(struct kolo_engine *engine, const struct kolo_secre
     }
     kolo_comm_count_local(engine->world);
     choose_waiting(engine);
+    KOLO_TRY(kolo_engine_share_figures(engine, deadline));
 out:
     kolo_free_memory(self);
     return status;

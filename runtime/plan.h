@@ -97,6 +97,9 @@ struct kolo_step {
     size_t after;
 };
 
+/** What passes before the last rank's first message comes, beyond what its steps show. */
+enum kolo_depth { KOLO_DEPTH_NONE, KOLO_DEPTH_CHAIN, KOLO_DEPTH_TREE };
+
 struct kolo_plan {
     const char *name; /* "ring" */
     enum kolo_collective collective;
@@ -109,6 +112,7 @@ struct kolo_plan {
     /** Not steps over links, but memory that all ranks see (route_board.c): has no steps and needs
      * no scratch; nothing but its name and place in the table are the plan's. */
     bool on_board, is_oneshot;
+    enum kolo_depth depth;
     /** NULL, or why it cannot do it. */
     const char *(*fits)(const struct kolo_plan_args *args);
     size_t (*scratch)(const struct kolo_plan_args *args); /* elements of SCRATCH */

@@ -24,13 +24,14 @@ static bool reduces(enum kolo_call_kind kind)
 /** A caller that was compiled before there were factors has none. */
 static bool has_factors(const struct kolo_opts *opts)
 {
-    return opts != NULL && opts->size >= sizeof(*opts) &&
+    return opts != NULL && opts->size >= offsetof(struct kolo_opts, flags) &&
            (is_set(opts->prescale) || is_set(opts->postscale));
 }
 
 bool kolo_opts_size_is_known(size_t size)
 {
-    return size == offsetof(struct kolo_opts, prescale) || size == sizeof(struct kolo_opts);
+    return size == offsetof(struct kolo_opts, prescale) ||
+           size == offsetof(struct kolo_opts, flags) || size == sizeof(struct kolo_opts);
 }
 
 kolo_status kolo_scale_check(const struct kolo_task *task)

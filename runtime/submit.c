@@ -65,9 +65,18 @@ static kolo_status take_name(struct kolo_request *request, const struct kolo_tas
     return request->name != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
 }
 
+static enum kolo_order order_of(const struct kolo_comm *comm, const struct kolo_task *task)
+{
+    bool is_deterministic = comm->engine->settings.deterministic ||
+                            (kolo_opts_flags(task->opts) & KOLO_DETERMINISTIC) != 0;
+    return kolo_order_of(task->dtype, task->op, is_deterministic);
+}
+
+/** Held: lock. */
 static kolo_status choose_plan(struct kolo_comm *comm, struct kolo_request *request,
                                const struct kolo_task *task)
 {
+    kolo_status status;
     size_t element_bytes = kolo_dtype_bytes(task->dtype);
     size_t segment = comm->engine->settings.segment_bytes / element_bytes;
     request->args.rank = comm->rank;
@@ -77,21 +86,18 @@ static kolo_status choose_plan(struct kolo_comm *comm, struct kolo_request *requ
     request->args.in_place = request->in_place;
     request->args.segment = segment > 0 ? segment : 1;
     enum kolo_collective collective = kolo_call_collective(task->kind);
-    kolo_status status =
-        kolo_board_choose(comm, collective, &request->args, element_bytes, &request->plan);
-    if (status != KOLO_OK)
-        return status;
+    KOLO_TRY(kolo_board_choose(comm, collective, &request->args, element_bytes, &request->plan));
     if (request->plan != NULL)
         request->route = &kolo_route_board;
     else
-        request->plan =
-            kolo_plan_choose(collective, &request->args, task->count * element_bytes,
-                             comm->engine->settings.small_bytes, comm->engine->settings.plan);
+        KOLO_TRY(kolo_comm_choose(comm, collective, &request->args, element_bytes,
+                                  order_of(comm, task), &request->plan));
     request->call.plan = (int)(request->plan - kolo_plans);
     if (request->plan->is_segmented)
         request->call.hash = kolo_call_hash(request->call.hash, &request->args.segment,
                                             sizeof(request->args.segment));
-    return KOLO_OK;
+out:
+    return status;
 }
 
 static kolo_status fill_in(struct kolo_comm *comm, struct kolo_request *request,
@@ -117,8 +123,6 @@ static kolo_status fill_in(struct kolo_comm *comm, struct kolo_request *request,
     KOLO_TRY(kolo_scale_begin(request, task));
     if (is_message(task))
         request->call.root = task->kind == KOLO_CALL_SEND ? task->peer : comm->rank;
-    else
-        KOLO_TRY(choose_plan(comm, request, task));
 out:
     return status;
 }
@@ -132,6 +136,8 @@ static kolo_status submit(struct kolo_comm *comm, struct kolo_request *request,
         request->call.sequence = comm->sequence;
         return kolo_comm_failed(comm, request);
     }
+    if (!is_message(task))
+        KOLO_TRY(choose_plan(comm, request, task));
     if (!is_message(task) && kolo_plan_window(request->plan, &request->args) > 1)
         KOLO_TRY(kolo_comm_flights(comm));
     if (!is_message(task))

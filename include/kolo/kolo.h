@@ -66,6 +66,15 @@ struct kolo_config {
     const char *const *settings;
 };
 
+/** Flags of struct kolo_opts. */
+enum {
+    /** The result depends on nothing but the operands: each element is folded in the order of
+     * ranks, at every size, by every plan, over every transport. Set it on all ranks. As
+     * KOLO_DETERMINISTIC=1 does for all calls. It matters for sums, products and averages of
+     * floats; all other results have this property anyway. */
+    KOLO_DETERMINISTIC = 1
+};
+
 /** What a call may be told beyond its data. Zero it, set `size`. */
 struct kolo_opts {
     size_t size;      /**< sizeof(struct kolo_opts) */
@@ -79,6 +88,7 @@ struct kolo_opts {
      * postscale must be equal. In place the input is overwritten. A program compiled before these
      * two were added, and one whose `size` leaves them out, has none. */
     double prescale, postscale;
+    unsigned flags; /**< KOLO_DETERMINISTIC, or 0 */
 };
 
 /* ---- life

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/choose.h"
+
+#include <string.h>
+
+enum kolo_order kolo_order_of(kolo_dtype dtype, kolo_redop op, bool is_deterministic)
+{
+    bool is_half = dtype == KOLO_FLOAT16 || dtype == KOLO_BFLOAT16;
+    bool is_float = is_half || dtype == KOLO_FLOAT32 || dtype == KOLO_FLOAT64;
+    if (!is_float || op == KOLO_MIN || op == KOLO_MAX)
+        return KOLO_ORDER_FREE;
+    return is_deterministic ? KOLO_ORDER_STRICT : is_half ? KOLO_ORDER_WIDE : KOLO_ORDER_FREE;
+}
+
+static bool combines(enum kolo_collective collective)
+{
+    return collective == KOLO_COLLECTIVE_ALLREDUCE || collective == KOLO_COLLECTIVE_REDUCE ||
+           collective == KOLO_COLLECTIVE_REDUCE_SCATTER;
+}
+
+const char *kolo_plan_bars(const struct kolo_plan *plan, const struct kolo_question *question)
+{
+    if (plan->step == NULL)
+        return "runs over the memory of one host, and is taken before any other where there is one";
+    if (question->order != KOLO_ORDER_FREE && combines(question->collective) && !plan->is_ordered)
+        return question->order == KOLO_ORDER_STRICT
+                   ? "combines in an order of its own, and the call is deterministic"
+                   : "rounds to 16 bits at every step";
+    return plan->fits(&question->args);
+}
+
+static double cost(const struct kolo_plan *plan, const struct kolo_question *question,
+                   const struct kolo_figures *figures)
+{
+    return kolo_plan_cost(plan, &question->args, question->element_bytes, &question->layout,
+                          figures);
+}
+
+const struct kolo_plan *kolo_choose(const struct kolo_question *question,
+                                    const struct kolo_figures *figures)
+{
+    const struct kolo_plan *best = NULL;
+    double least = 0;
+    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++) {
+        if (plan->collective != question->collective || kolo_plan_bars(plan, question) != NULL)
+            continue;
+        double ns = cost(plan, question, figures);
+        if (best == NULL || ns < least) {
+            best = plan;
+            least = ns;
+        }
+    }
+    return best;
+}
+
+/** Those that can before those that cannot, the faster first. */
+static bool goes_before(const struct kolo_answer *a, const struct kolo_answer *b)
+{
+    if ((a->ns < 0) != (b->ns < 0))
+        return b->ns < 0;
+    return a->ns < b->ns;
+}
+
+static void insert(struct kolo_answer *answers, size_t used, const struct kolo_answer *answer)
+{
+    for (; used > 0 && goes_before(answer, &answers[used - 1]); used--)
+        answers[used] = answers[used - 1];
+    answers[used] = *answer;
+}
+
+size_t kolo_explain(const struct kolo_question *question, const struct kolo_figures *figures,
+                    struct kolo_answer *answers_out, size_t capacity)
+{
+    const struct kolo_plan *chosen = kolo_choose(question, figures);
+    double least = chosen != NULL ? cost(chosen, question, figures) : 0;
+    size_t count = 0;
+    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++) {
+        struct kolo_answer answer = {.plan = plan, .ns = -1, .is_chosen = plan == chosen};
+        if (plan->collective != question->collective)
+            continue;
+        const char *bars = kolo_plan_bars(plan, question);
+        if (bars == NULL)
+            answer.ns = cost(plan, question, figures);
+        if (bars != NULL)
+            snprintf(answer.why, sizeof(answer.why), "cannot: %s", bars);
+        else if (answer.is_chosen)
+            snprintf(answer.why, sizeof(answer.why), "fastest");
+        else
+            snprintf(answer.why, sizeof(answer.why), "%.2f times as long",
+                     least > 0 ? answer.ns / least : 1);
+        if (count < capacity)
+            insert(answers_out, count, &answer);
+        count++;
+    }
+    return count;
+}

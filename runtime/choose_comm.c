@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// The choice of a plan for a communicator: what its ranks know alike (where they are, the figures
+// of rank 0) is put into a question once for each size, rounded up to a power of two, and the
+// answer is kept. Must never look at what only this rank knows.
+#include "runtime/choose.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "runtime/comm.h"
+
+static const char profile_key[] = "kolo/profile";
+
+void kolo_choices_free(struct kolo_choices *choices)
+{
+    kolo_free_memory(choices->hosts);
+    *choices = (struct kolo_choices){0};
+}
+
+kolo_status kolo_engine_share_figures(struct kolo_engine *engine, kolo_deadline deadline)
+{
+    const char *path = engine->settings.profile;
+    char text[KOLO_PROFILE_MAX] = "";
+    size_t bytes = sizeof(text) - 1;
+    kolo_status status = KOLO_OK;
+    kolo_figures_init(&engine->figures);
+    if (path[0] == '\0')
+        return KOLO_OK;
+    if (engine->rank == 0) {
+        KOLO_TRY(kolo_figures_read(path, text, sizeof(text)));
+        KOLO_TRY(kolo_figures_parse(&engine->figures, text, path));
+        KOLO_TRY(kolo_kv_set(engine->world, profile_key, text, strlen(text)));
+    } else {
+        KOLO_TRY(
+            kolo_kv_get(engine->world, profile_key, text, &bytes, kolo_deadline_poll_ms(deadline)));
+        text[bytes] = '\0';
+        KOLO_TRY(kolo_figures_parse(&engine->figures, text, path));
+    }
+out:
+    return status;
+}
+
+/* ---- where the ranks are ---- */
+
+static enum kolo_path local_path(const struct kolo_comm *comm)
+{
+    const char *transport = comm->engine->settings.transport;
+    uint64_t process = kolo_comm_peer(comm, 0)->identity.process;
+    bool is_process = true;
+    if (strcmp(transport, "tcp") == 0)
+        return KOLO_PATH_LOOPBACK;
+    for (int rank = 1; rank < comm->size; rank++)
+        is_process = is_process && kolo_comm_peer(comm, rank)->identity.process == process;
+    return is_process && strcmp(transport, "shm") != 0 ? KOLO_PATH_INPROC : KOLO_PATH_SHM;
+}
+
+/** Numbers the hosts in the order of their lowest ranks. */
+static kolo_status find_hosts(struct kolo_comm *comm)
+{
+    struct kolo_choices *choices = &comm->choices;
+    int nhosts = 0;
+    choices->hosts = kolo_calloc((size_t)comm->size, sizeof(*choices->hosts));
+    if (choices->hosts == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    for (int rank = 0; rank < comm->size; rank++) {
+        uint64_t host = kolo_comm_peer(comm, rank)->identity.host_id;
+        int first =
+            rank > 0 && kolo_comm_peer(comm, rank - 1)->identity.host_id == host ? rank - 1 : 0;
+        while (first < rank && kolo_comm_peer(comm, first)->identity.host_id != host)
+            first++;
+        choices->hosts[rank] = first < rank ? choices->hosts[first] : nhosts++;
+    }
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    int ranks_a_host = (comm->size + nhosts - 1) / nhosts;
+    choices->layout =
+        (struct kolo_layout){.size = comm->size,
+                             .local = local_path(comm),
+                             .hosts = nhosts > 1 ? choices->hosts : NULL,
+                             .nhosts = nhosts,
+                             /* of other hosts this rank knows nothing */
+                             .cores = nhosts > 1 || online < 1 ? ranks_a_host : (int)online};
+    return KOLO_OK;
+}
+
+/* ---- the choice ---- */
+
+/** 0 for nothing and one byte, else the exponent of the next power of two. */
+static size_t class_of(size_t bytes)
+{
+    return bytes <= 1 ? 0 : 64 - (size_t)__builtin_clzll((unsigned long long)bytes - 1);
+}
+
+/** Bytes of the vector, or of a block on average; the same on all ranks. */
+static size_t bytes_of(const struct kolo_plan_args *args, size_t element_bytes)
+{
+    size_t total = 0;
+    if (args->send_counts != NULL)
+        return 0; /* each rank has counts of its own */
+    if (args->counts == NULL)
+        return args->count * element_bytes;
+    for (int rank = 0; rank < args->size; rank++)
+        total += args->counts[rank];
+    return total / (size_t)args->size * element_bytes;
+}
+
+static kolo_status cannot(const struct kolo_question *question, const char *plan, const char *why)
+{
+    return kolo_fail(KOLO_ERR_UNSUPPORTED, "KOLO_PLAN=%s: %s of %zu elements on %d ranks: %s", plan,
+                     kolo_collective_text(question->collective), question->args.count,
+                     question->args.size, why);
+}
+
+/** What the settings ask for, if they do. */
+static kolo_status choose_forced(const struct kolo_comm *comm, struct kolo_question *question,
+                                 const struct kolo_plan **plan_out)
+{
+    const struct kolo_settings *settings = &comm->engine->settings;
+    const struct kolo_plan *plan = kolo_plan_find(question->collective, settings->plan);
+    *plan_out = NULL;
+    if (plan != NULL && plan->step != NULL) {
+        if (question->order == KOLO_ORDER_WIDE)
+            question->order = KOLO_ORDER_FREE; /* who forces a plan takes how it rounds */
+        const char *why = kolo_plan_bars(plan, question);
+        if (why != NULL)
+            return cannot(question, plan->name, why);
+        *plan_out = plan;
+    } else if (settings->source[KOLO_SET_SMALL_BYTES] != KOLO_FROM_DEFAULT &&
+               question->order == KOLO_ORDER_FREE) {
+        *plan_out = kolo_plan_choose(question->collective, &question->args,
+                                     question->args.count * question->element_bytes,
+                                     settings->small_bytes, "auto");
+    }
+    return KOLO_OK;
+}
+
+/** The plan for all sizes of @p class. */
+static const struct kolo_plan *choose_class(struct kolo_comm *comm,
+                                            const struct kolo_question *question, size_t class)
+{
+    uint8_t *kept = &comm->choices.plans[question->collective][question->order][class];
+    struct kolo_question rounded = *question;
+    if (*kept != 0)
+        return &kolo_plans[*kept - 1];
+    rounded.element_bytes = 1;
+    rounded.args = (struct kolo_plan_args){.size = comm->size,
+                                           .count = class < 63 ? (size_t)1 << class : SIZE_MAX / 2,
+                                           .segment = comm->engine->settings.segment_bytes};
+    const struct kolo_plan *plan = kolo_choose(&rounded, &comm->engine->figures);
+    if (plan != NULL)
+        *kept = (uint8_t)(plan - kolo_plans + 1);
+    return plan;
+}
+
+kolo_status kolo_comm_choose(struct kolo_comm *comm, enum kolo_collective collective,
+                             const struct kolo_plan_args *args, size_t element_bytes,
+                             enum kolo_order order, const struct kolo_plan **plan_out)
+{
+    kolo_status status = KOLO_OK;
+    if (comm->choices.layout.size == 0)
+        KOLO_TRY(find_hosts(comm));
+    struct kolo_question question = {.collective = collective,
+                                     .args = *args,
+                                     .element_bytes = element_bytes,
+                                     .layout = comm->choices.layout,
+                                     .order = order};
+    KOLO_TRY(choose_forced(comm, &question, plan_out));
+    if (*plan_out == NULL)
+        *plan_out = choose_class(comm, &question, class_of(bytes_of(args, element_bytes)));
+    if (*plan_out == NULL || kolo_plan_bars(*plan_out, &question) != NULL)
+        *plan_out = kolo_choose(&question, &comm->engine->figures);
+    if (*plan_out == NULL && order == KOLO_ORDER_WIDE) {
+        question.order = KOLO_ORDER_FREE; /* a world too large to fold at once */
+        *plan_out = kolo_choose(&question, &comm->engine->figures);
+    }
+    if (*plan_out == NULL)
+        status = cannot(&question, comm->engine->settings.plan, "no plan can do it in order");
+out:
+    return status;
+}

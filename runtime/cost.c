@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/cost.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    RANKS_WALKED = 6,       /* of a world: the first, the last, the root and its neighbours */
+    LINE_MAX = 256,         /* of a profile */
+    BYTES_WALKED = 64 << 20 /* beyond it time grows with size */
+};
+
+static const char *const path_texts[KOLO_PATHS] = {
+#define KOLO_PATH_TEXT(name, text) [KOLO_PATH_##name] = (text),
+    KOLO_PATH_MAP(KOLO_PATH_TEXT)
+#undef KOLO_PATH_TEXT
+};
+
+const char *kolo_path_text(enum kolo_path path)
+{
+    return (unsigned)path < KOLO_PATHS ? path_texts[path] : "?";
+}
+
+/* ---- figures ---- */
+
+void kolo_figures_init(struct kolo_figures *figures)
+{
+    *figures = (struct kolo_figures){
+        .path = {[KOLO_PATH_INPROC] = {.latency = 300, .message = 150, .byte = 0.03},
+                 [KOLO_PATH_SHM] = {.latency = 300, .message = 250, .byte = 0.08},
+                 [KOLO_PATH_LOOPBACK] = {.latency = 2500, .message = 1500, .byte = 0.12},
+                 [KOLO_PATH_NETWORK] = {.latency = 20000, .message = 2500, .byte = 0.15}},
+        .wire_byte = 0.8, /* 10 Gbit/s */
+        .combine_byte = 0.04,
+        .copy_byte = 0.08,
+        .turn = 2000};
+}
+
+/** Every figure by name, for both directions. False: there is no such number @p index. */
+static bool figure_at(struct kolo_figures *figures, size_t index, char name[64], double **at_out)
+{
+    static const char *const path_fields[] = {
+#define KOLO_FIGURE_NAME(field, what) #field,
+        KOLO_PATH_FIGURE_MAP(KOLO_FIGURE_NAME)};
+    static const char *const host_fields[] = {KOLO_HOST_FIGURE_MAP(KOLO_FIGURE_NAME)};
+#undef KOLO_FIGURE_NAME
+    enum { FIELDS = sizeof(path_fields) / sizeof(path_fields[0]) };
+    if (index < KOLO_PATHS * FIELDS) {
+        struct kolo_path_figures *path = &figures->path[index / FIELDS];
+        double *fields[FIELDS] = {&path->latency, &path->message, &path->byte};
+        snprintf(name, 64, "%s.%s", path_texts[index / FIELDS], path_fields[index % FIELDS]);
+        *at_out = fields[index % FIELDS];
+        return true;
+    }
+    index -= KOLO_PATHS * FIELDS;
+    double *fields[] = {&figures->wire_byte, &figures->combine_byte, &figures->copy_byte,
+                        &figures->turn};
+    if (index >= sizeof(fields) / sizeof(fields[0]))
+        return false;
+    snprintf(name, 64, "%s", host_fields[index]);
+    *at_out = fields[index];
+    return true;
+}
+
+void kolo_figures_write(const struct kolo_figures *figures, FILE *out)
+{
+    struct kolo_figures copy = *figures;
+    char name[64];
+    double *at;
+    fprintf(out, "# kolo: nanoseconds, a message, a byte, a turn (KOLO_PROFILE)\n");
+    for (size_t i = 0; figure_at(&copy, i, name, &at); i++)
+        fprintf(out, "%s %.17g\n", name, *at);
+}
+
+static bool set_figure(struct kolo_figures *figures, const char *wanted, double value)
+{
+    char name[64];
+    double *at;
+    for (size_t i = 0; figure_at(figures, i, name, &at); i++)
+        if (strcmp(name, wanted) == 0) {
+            *at = value;
+            return true;
+        }
+    return false;
+}
+
+static kolo_status parse_line(struct kolo_figures *figures, char *line, const char *path,
+                              size_t number)
+{
+    char *comment = strchr(line, '#'), *rest = NULL, *end;
+    if (comment != NULL)
+        *comment = '\0';
+    const char *name = strtok_r(line, " \t\r", &rest);
+    if (name == NULL)
+        return KOLO_OK;
+    const char *text = strtok_r(NULL, " \t\r", &rest);
+    if (text == NULL || strtok_r(NULL, " \t\r", &rest) != NULL)
+        return kolo_fail(KOLO_ERR_CONFIG, "%s:%zu: expected a name and a number", path, number);
+    double value = strtod(text, &end);
+    if (*end != '\0' || !isfinite(value) || value < 0)
+        return kolo_fail(KOLO_ERR_CONFIG, "%s:%zu: '%s' is no number of nanoseconds", path, number,
+                         text);
+    if (!set_figure(figures, name, value))
+        return kolo_fail(KOLO_ERR_CONFIG, "%s:%zu: there is no figure '%s'", path, number, name);
+    return KOLO_OK;
+}
+
+kolo_status kolo_figures_parse(struct kolo_figures *figures, const char *text, const char *path)
+{
+    struct kolo_figures parsed = *figures;
+    char line[LINE_MAX];
+    for (size_t number = 1; *text != '\0'; number++) {
+        size_t length = strcspn(text, "\n");
+        if (length >= sizeof(line))
+            return kolo_fail(KOLO_ERR_CONFIG, "%s:%zu: longer than a line of a profile is", path,
+                             number);
+        memcpy(line, text, length);
+        line[length] = '\0';
+        kolo_status status = parse_line(&parsed, line, path, number);
+        if (status != KOLO_OK)
+            return status;
+        text += length + (text[length] != '\0');
+    }
+    *figures = parsed;
+    return KOLO_OK;
+}
+
+kolo_status kolo_figures_read(const char *path, char *text, size_t capacity)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return kolo_fail(KOLO_ERR_CONFIG, "KOLO_PROFILE: %s: %s", path, strerror(errno));
+    size_t length = fread(text, 1, capacity - 1, file);
+    bool is_whole = feof(file) && !ferror(file) && memchr(text, '\0', length) == NULL;
+    fclose(file);
+    text[length] = '\0';
+    return is_whole ? KOLO_OK
+                    : kolo_fail(KOLO_ERR_CONFIG, "KOLO_PROFILE: %s is no text of at most %zu bytes",
+                                path, capacity - 1);
+}
+
+/* ---- one rank's steps ---- */
+
+/** What one rank does, in nanoseconds. */
+struct walk {
+    double latency, processor, wire;
+    double hop; /* the longest of a message, alone */
+};
+
+struct walker {
+    const struct kolo_plan_args *args;
+    const struct kolo_layout *layout;
+    const struct kolo_figures *figures;
+    double element_bytes;
+    double over[KOLO_WINDOW_MAX]; /* when steps in flight are over, latencies alone */
+    double certain;               /* when all before them are */
+    size_t floor;                 /* the first of those in flight */
+    struct walk walk;
+};
+
+static enum kolo_path path_to(const struct walker *walker, int peer)
+{
+    const int *hosts = walker->layout->hosts;
+    if (hosts == NULL || hosts[walker->args->rank] == hosts[peer])
+        return walker->layout->local;
+    return KOLO_PATH_NETWORK;
+}
+
+/** Counts a message of @p elements with @p peer; when it is over if it begins at @p begin. */
+static double message(struct walker *walker, int peer, size_t elements, bool goes_out, double begin)
+{
+    enum kolo_path path = path_to(walker, peer);
+    const struct kolo_path_figures *figures = &walker->figures->path[path];
+    double bytes = (double)elements * walker->element_bytes;
+    double work = figures->message + bytes * figures->byte;
+    double wire = path == KOLO_PATH_NETWORK ? bytes * walker->figures->wire_byte : 0;
+    walker->walk.processor += work;
+    if (goes_out)
+        walker->walk.wire += wire;
+    walker->walk.hop = fmax(walker->walk.hop, figures->latency + 2 * work + wire);
+    return begin + figures->latency;
+}
+
+static void count_local(struct walker *walker, const struct kolo_step *step)
+{
+    const struct kolo_figures *figures = walker->figures;
+    bool copies = step->copy_to.count > 0 && !walker->args->in_place;
+    double elements_copied = copies ? (double)step->copy_to.count : 0;
+    double elements_combined = (double)step->finish.count * 0.5;
+    if (step->fold.ways > 0)
+        elements_combined += (double)step->fold.out.count * (step->fold.ways - 1);
+    if (step->reduces)
+        elements_combined += (double)step->in.count;
+    walker->walk.processor += walker->element_bytes * (elements_copied * figures->copy_byte +
+                                                       elements_combined * figures->combine_byte);
+}
+
+static void count_step(struct walker *walker, const struct kolo_step *step, size_t index)
+{
+    while (walker->floor + step->after <= index) {
+        walker->certain = fmax(walker->certain, walker->over[walker->floor % KOLO_WINDOW_MAX]);
+        walker->floor++;
+    }
+    double begin = walker->certain, over = begin;
+    count_local(walker, step);
+    if (step->to >= 0)
+        over = fmax(over, message(walker, step->to, step->out.count, true, begin));
+    if (step->from >= 0)
+        over = fmax(over, message(walker, step->from, step->in.count, false, begin));
+    walker->over[index % KOLO_WINDOW_MAX] = over;
+    walker->walk.latency = fmax(walker->walk.latency, over);
+}
+
+static struct walk walk_rank(const struct kolo_plan *plan, const struct kolo_plan_args *args,
+                             size_t element_bytes, const struct kolo_layout *layout,
+                             const struct kolo_figures *figures)
+{
+    struct walker walker = {
+        .args = args, .layout = layout, .figures = figures, .element_bytes = (double)element_bytes};
+    size_t nsteps = plan->nsteps(args);
+    for (size_t i = 0; i < nsteps; i++) {
+        struct kolo_step step;
+        plan->step(args, i, &step);
+        count_step(&walker, &step, i);
+    }
+    return walker.walk;
+}
+
+/* ---- all ranks ---- */
+
+/** Messages before the first one of the last rank, which its own steps do not show. */
+static double hops_before(const struct kolo_plan *plan, int size)
+{
+    if (plan->depth == KOLO_DEPTH_CHAIN)
+        return size - 2;
+    if (plan->depth == KOLO_DEPTH_TREE)
+        return ceil(log2(size)) - 1;
+    return 0;
+}
+
+static double ranks_a_core(const struct kolo_layout *layout)
+{
+    int nhosts = layout->hosts != NULL && layout->nhosts > 0 ? layout->nhosts : 1;
+    double ranks = ceil((double)layout->size / nhosts);
+    return fmax(1, ranks / (layout->cores > 0 ? layout->cores : 1));
+}
+
+/** As kolo_plan_cost, for a vector of which all steps are counted. */
+static double cost_of_all(const struct kolo_plan *plan, const struct kolo_plan_args *args,
+                          size_t element_bytes, const struct kolo_layout *layout,
+                          const struct kolo_figures *figures)
+{
+    int n = args->size;
+    int ranks[RANKS_WALKED] = {0,     args->root, (args->root + 1) % n, (args->root + n / 2) % n,
+                               n - 1, n / 3};
+    struct walk most = {0};
+    double sum = 0, crowd = ranks_a_core(layout);
+    double ranks_a_host =
+        (double)n / (layout->hosts != NULL && layout->nhosts > 0 ? layout->nhosts : 1);
+    for (int i = 0; i < RANKS_WALKED; i++) {
+        struct kolo_plan_args own = *args;
+        own.rank = ranks[i];
+        struct walk walk = walk_rank(plan, &own, element_bytes, layout, figures);
+        most.latency = fmax(most.latency, walk.latency);
+        most.processor = fmax(most.processor, walk.processor);
+        most.wire = fmax(most.wire, walk.wire);
+        most.hop = fmax(most.hop, walk.hop);
+        sum += walk.processor;
+    }
+    double turns = crowd > 1 ? crowd * figures->turn / figures->path[layout->local].latency : 0;
+    double processor = fmax(most.processor, sum / RANKS_WALKED * crowd);
+    return most.latency * (1 + turns) + hops_before(plan, n) * most.hop +
+           fmax(processor, most.wire * ranks_a_host);
+}
+
+double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args *args,
+                      size_t element_bytes, const struct kolo_layout *layout,
+                      const struct kolo_figures *figures)
+{
+    struct kolo_plan_args less = *args;
+    double times = 1;
+    if (plan->step == NULL)
+        return 0;
+    if (args->counts == NULL && args->count > BYTES_WALKED / element_bytes) {
+        less.count = BYTES_WALKED / element_bytes;
+        times = (double)args->count / (double)less.count;
+    }
+    double cost = times * cost_of_all(plan, &less, element_bytes, layout, figures);
+    if (!plan->closes && args->size > 1) { /* the barrier, beside it */
+        const struct kolo_plan *barrier = kolo_plan_find(KOLO_COLLECTIVE_BARRIER, "dissemination");
+        struct kolo_plan_args none = {.size = args->size, .segment = 1};
+        double closing = cost_of_all(barrier, &none, 1, layout, figures);
+        cost = fmax(cost, closing) + 0.25 * fmin(cost, closing);
+    }
+    return cost;
+}

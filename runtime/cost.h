@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plan is expected to take: its steps counted for some of its ranks, and figures of the
+// machine. Pure arithmetic over doubles: the same figures give the same prediction on every rank.
+//
+//   time = latency + the larger of processor and wire
+//   latency    along the longest chain of steps that wait for each other, and as much again for
+//              what is passed on before the last rank's first message comes
+//   processor  messages, bytes sent, received, copied and combined, of the busiest rank; where a
+//              host has more ranks than cores, of all its ranks over its cores
+//   wire       what leaves a host for others, over its line
+#ifndef KOLO_RUNTIME_COST_H
+#define KOLO_RUNTIME_COST_H
+
+#include <stdio.h>
+
+#include "base/status.h"
+#include "runtime/plan.h"
+
+/** How two ranks are joined: X(name, text). */
+#define KOLO_PATH_MAP(X)                                                                           \
+    X(INPROC, "inproc")     /* threads of one process */                                           \
+    X(SHM, "shm")           /* one host, shared memory */                                          \
+    X(LOOPBACK, "loopback") /* one host, sockets */                                                \
+    X(NETWORK, "network")   /* two hosts */
+
+enum kolo_path {
+#define KOLO_PATH_ENUM(name, text) KOLO_PATH_##name,
+    KOLO_PATH_MAP(KOLO_PATH_ENUM)
+#undef KOLO_PATH_ENUM
+        KOLO_PATHS
+};
+const char *kolo_path_text(enum kolo_path path);
+
+/** Figures of a path, in nanoseconds: X(field, what). */
+#define KOLO_PATH_FIGURE_MAP(X)                                                                    \
+    X(latency, "from a send to the receive that waits for it, less the processors' part")          \
+    X(message, "processor time of a message on each side")                                         \
+    X(byte, "processor time of a byte on each side")
+
+/** Figures of a machine, in nanoseconds: X(field, what). */
+#define KOLO_HOST_FIGURE_MAP(X)                                                                    \
+    X(wire_byte, "a byte on the line between hosts")                                               \
+    X(combine_byte, "combining a byte that is in the cache")                                       \
+    X(copy_byte, "copying a byte")                                                                 \
+    X(turn, "another rank's turn on a core that several share")
+
+enum { KOLO_PROFILE_MAX = 8192 /* bytes of a profile, with the 0 at its end */ };
+
+struct kolo_figures {
+    struct kolo_path_figures {
+#define KOLO_FIGURE_FIELD(field, what) double field;
+        KOLO_PATH_FIGURE_MAP(KOLO_FIGURE_FIELD)
+    } path[KOLO_PATHS];
+    KOLO_HOST_FIGURE_MAP(KOLO_FIGURE_FIELD)
+#undef KOLO_FIGURE_FIELD
+};
+
+/** Built-in figures, of a machine of 2024. */
+void kolo_figures_init(struct kolo_figures *figures);
+/** Takes a profile's text: lines "path.field number" and "field number", # begins a comment; what
+ * is not named keeps its value. ERR_CONFIG names file (@p path), line and what is wrong; nothing is
+ * changed then. */
+kolo_status kolo_figures_parse(struct kolo_figures *figures, const char *text,
+                               const char *path) KOLO_NODISCARD;
+/** Reads the file of a profile, not looking at what it says. ERR_CONFIG. */
+kolo_status kolo_figures_read(const char *path, char *text, size_t capacity) KOLO_NODISCARD;
+/** Writes what kolo_figures_parse takes. */
+void kolo_figures_write(const struct kolo_figures *figures, FILE *out);
+
+/** Where the ranks are. */
+struct kolo_layout {
+    int size;
+    int cores;            /* of a host, at least 1 */
+    enum kolo_path local; /* between ranks of one host */
+    const int *hosts;     /* number of each rank's host, from 0; NULL: all on one */
+    int nhosts;
+};
+
+/** Nanoseconds that @p plan is expected to take with @p args (rank is not looked at) for elements
+ * of @p element_bytes. A plan on a board has no steps: 0. */
+double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args *args,
+                      size_t element_bytes, const struct kolo_layout *layout,
+                      const struct kolo_figures *figures);
+
+#endif

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// The choice of plans: what must follow from figures, from an order that is asked for, and from
+// settings; and that every rank comes to the same bits in deterministic mode.
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory/reduce.h"
+#include "runtime/choose.h"
+#include "tests/support/world.h"
+
+static struct kolo_question question_of(int size, size_t bytes)
+{
+    return (struct kolo_question){
+        .collective = KOLO_COLLECTIVE_ALLREDUCE,
+        .args = {.size = size, .count = bytes, .segment = 1 << 18},
+        .element_bytes = 1,
+        .layout = {.size = size, .cores = size, .local = KOLO_PATH_LOOPBACK}};
+}
+
+Test(choose, by_latency_for_short_vectors_by_bytes_for_long_ones)
+{
+    struct kolo_figures figures;
+    kolo_figures_init(&figures);
+    struct kolo_question question = question_of(4, 8);
+    const struct kolo_plan *plan = kolo_choose(&question, &figures);
+    cr_assert(strcmp(plan->name, "flat") == 0 || strcmp(plan->name, "doubling") == 0, "%s",
+              plan->name);
+    question = question_of(4, 64 << 20);
+    plan = kolo_choose(&question, &figures);
+    cr_assert(strcmp(plan->name, "ring") == 0 || strcmp(plan->name, "direct") == 0, "%s",
+              plan->name);
+}
+
+Test(choose, order)
+{
+    cr_assert(kolo_order_of(KOLO_FLOAT32, KOLO_SUM, false) == KOLO_ORDER_FREE);
+    cr_assert(kolo_order_of(KOLO_FLOAT32, KOLO_SUM, true) == KOLO_ORDER_STRICT);
+    cr_assert(kolo_order_of(KOLO_INT32, KOLO_AVERAGE, true) == KOLO_ORDER_FREE);
+    cr_assert(kolo_order_of(KOLO_FLOAT64, KOLO_MAX, true) == KOLO_ORDER_FREE);
+    cr_assert(kolo_order_of(KOLO_BFLOAT16, KOLO_SUM, false) == KOLO_ORDER_WIDE);
+    struct kolo_figures figures;
+    kolo_figures_init(&figures);
+    for (size_t bytes = 1; bytes < (size_t)1 << 32; bytes *= 2)
+        for (int size = 1; size <= KOLO_FOLD_MAX; size = size * 3 + 1) {
+            struct kolo_question question = question_of(size, bytes);
+            question.order = KOLO_ORDER_STRICT;
+            cr_assert(kolo_choose(&question, &figures)->is_ordered);
+        }
+    struct kolo_question question = question_of(KOLO_FOLD_MAX + 1, 100);
+    question.order = KOLO_ORDER_STRICT;
+    cr_assert(kolo_choose(&question, &figures) == NULL);
+}
+
+Test(choose, explains_every_plan)
+{
+    struct kolo_figures figures;
+    kolo_figures_init(&figures);
+    for (int collective = 0; collective < KOLO_COLLECTIVES; collective++) {
+        struct kolo_question question = question_of(8, 64 << 20);
+        struct kolo_answer answers[32];
+        question.collective = (enum kolo_collective)collective;
+        size_t count = kolo_explain(&question, &figures, answers, 32), plans = 0;
+        for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++)
+            plans += plan->collective == question.collective;
+        cr_assert(count == plans && count <= 32);
+        cr_assert(answers[0].is_chosen && strcmp(answers[0].why, "fastest") == 0);
+        for (size_t i = 1; i < count; i++) {
+            cr_assert(!answers[i].is_chosen && answers[i].why[0] != '\0');
+            cr_assert(answers[i].ns < 0 || answers[i].ns >= answers[i - 1].ns);
+        }
+        cr_assert(kolo_explain(&question, &figures, answers, 0) == plans);
+    }
+}
+
+/* ---- deterministic mode ---- */
+
+struct transport_param {
+    char name[16];
+};
+static struct transport_param params[] = {{"inproc"}, {"shm"}, {"tcp"}};
+
+enum { COUNT = 5000, RANKS = 5 };
+
+/** Values whose sum shows every change of order. */
+static float value_of(int rank, size_t i)
+{
+    uint32_t x = (uint32_t)(rank + 1) * 2654435761u ^ (uint32_t)i * 40503u;
+    x ^= x >> 13;
+    x *= 0x5bd1e995u;
+    return (float)((int)(x % 20001) - 10000) * (x % 3 == 0 ? 1e-4f : x % 3 == 1 ? 1.0f : 1e4f);
+}
+
+static float folded(size_t i)
+{
+    float sum = value_of(0, i);
+    for (int rank = 1; rank < RANKS; rank++)
+        sum += value_of(rank, i);
+    return sum;
+}
+
+static kolo_status expect_folded(const float *recv, size_t first, size_t count, const char *what)
+{
+    for (size_t i = 0; i < count; i++) {
+        float expected = folded(first + i);
+        WORLD_EXPECT(memcmp(&recv[i], &expected, sizeof(expected)) == 0,
+                     "%s, element %zu: %a is not the fold %a", what, first + i, (double)recv[i],
+                     (double)expected);
+    }
+    return KOLO_OK;
+}
+
+static kolo_status sum_in_order(struct kolo_comm *comm, void *argument)
+{
+    static const size_t counts[] = {1, 3, 64, 777, COUNT};
+    float send[COUNT], recv[COUNT];
+    struct kolo_opts opts = {.size = sizeof(opts), .flags = KOLO_DETERMINISTIC};
+    const struct kolo_opts *given = argument != NULL ? NULL : &opts;
+    kolo_status status = KOLO_OK;
+    for (size_t i = 0; i < COUNT; i++)
+        send[i] = value_of(kolo_rank(comm), i);
+    for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+        size_t count = counts[c];
+        KOLO_TRY(kolo_allreduce(comm, send, recv, count, KOLO_FLOAT32, KOLO_SUM, given, NULL));
+        KOLO_TRY(expect_folded(recv, 0, count, "allreduce"));
+        int root = (int)(c % RANKS);
+        KOLO_TRY(kolo_reduce(comm, send, recv, count, KOLO_FLOAT32, KOLO_SUM, root, given, NULL));
+        if (kolo_rank(comm) == root)
+            KOLO_TRY(expect_folded(recv, 0, count, "reduce"));
+        KOLO_TRY(kolo_reduce_scatter(comm, send, recv, count / RANKS, KOLO_FLOAT32, KOLO_SUM, given,
+                                     NULL));
+        KOLO_TRY(expect_folded(recv, count / RANKS * (size_t)kolo_rank(comm), count / RANKS,
+                               "reduce_scatter"));
+    }
+out:
+    return status;
+}
+
+ParameterizedTestParameters(choose, deterministic_sums_are_left_folds)
+{
+    return cr_make_param_array(struct transport_param, params, 3);
+}
+ParameterizedTest(struct transport_param *param, choose, deterministic_sums_are_left_folds,
+                  .timeout = 60)
+{
+    static const char *const plans[] = {"KOLO_PLAN=auto", "KOLO_PLAN=direct", "KOLO_PLAN=flat"};
+    for (int i = 0; i < 6; i++) {
+        bool by_setting = i % 2 == 1;
+        struct world world = {.size = RANKS,
+                              .transport = param->name,
+                              .settings = {plans[i / 2], "KOLO_SEGMENT_BYTES=4096",
+                                           by_setting ? "KOLO_DETERMINISTIC=1" : NULL}};
+        kolo_status status = world_run(&world, sum_in_order, by_setting ? &world : NULL);
+        cr_assert(status == KOLO_OK, "%s %s: %s", param->name, plans[i / 2],
+                  world_cause(&world)->text);
+    }
+}
+
+static kolo_status sum_halves(struct kolo_comm *comm, void *argument)
+{
+    enum { HALVES = 300 };
+    unsigned short send[HALVES], recv[HALVES];
+    (void)argument;
+    for (size_t i = 0; i < HALVES; i++)
+        send[i] = kolo_bfloat16_from_float(value_of(kolo_rank(comm), i));
+    kolo_status status =
+        kolo_allreduce(comm, send, recv, HALVES, KOLO_BFLOAT16, KOLO_AVERAGE, NULL, NULL);
+    for (size_t i = 0; status == KOLO_OK && i < HALVES; i++) {
+        float sum = 0;
+        for (int rank = 0; rank < kolo_size(comm); rank++) {
+            float value = kolo_bfloat16_to_float(kolo_bfloat16_from_float(value_of(rank, i)));
+            sum = rank == 0 ? value : sum + value;
+        }
+        unsigned short expected = kolo_bfloat16_from_float(sum / (float)kolo_size(comm));
+        WORLD_EXPECT(recv[i] == expected, "element %zu: %04x, not %04x", i, recv[i], expected);
+    }
+    return status;
+}
+
+Test(choose, halves_are_accumulated_in_float32, .timeout = 60)
+{
+    struct world world = {.size = 6, .transport = "tcp"};
+    cr_assert(world_run(&world, sum_halves, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+/* ---- settings ---- */
+
+static kolo_status expect_refusal(struct kolo_comm *comm, void *argument)
+{
+    float send[4] = {1, 2, 3, 4}, recv[4] = {7, 7, 7, 7};
+    kolo_status status = kolo_allreduce(comm, send, recv, 4, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_UNSUPPORTED, "status %d", (int)status);
+    WORLD_EXPECT(strstr(kolo_error_detail(), argument) != NULL, "%s", kolo_error_detail());
+    WORLD_EXPECT(recv[0] == 7 && recv[3] == 7, "something was written");
+    return kolo_barrier(comm, NULL, NULL);
+}
+
+Test(choose, a_forced_plan_that_cannot_is_refused, .timeout = 60)
+{
+    struct world world = {
+        .size = 3, .transport = "tcp", .settings = {"KOLO_PLAN=ring", "KOLO_DETERMINISTIC=1"}};
+    cr_assert(world_run(&world, expect_refusal, (void *)(uintptr_t) "deterministic") == KOLO_OK,
+              "%s", world_cause(&world)->text);
+}
+
+static kolo_status any_allreduce(struct kolo_comm *comm, void *argument)
+{
+    float one = 1, sum = 0;
+    (void)argument;
+    kolo_status status = kolo_allreduce(comm, &one, &sum, 1, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
+    WORLD_EXPECT(status != KOLO_OK || sum == (float)kolo_size(comm), "%g", (double)sum);
+    return status;
+}
+
+Test(choose, rank_0_hands_its_profile_to_all, .timeout = 60)
+{
+    char path[] = "/tmp/kolo-profile-XXXXXX", setting[64];
+    FILE *file = fdopen(mkstemp(path), "w");
+    fputs("loopback.latency 1e6\n", file);
+    fclose(file);
+    snprintf(setting, sizeof(setting), "KOLO_PROFILE=%s", path);
+    struct world world = {.size = 4, .transport = "tcp", .settings = {setting}};
+    cr_assert(world_run(&world, any_allreduce, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+    file = fopen(path, "w");
+    fputs("loopback.latency fast\n", file);
+    fclose(file);
+    cr_assert(world_run(&world, any_allreduce, NULL) != KOLO_OK);
+    remove(path);
+}

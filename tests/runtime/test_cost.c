@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Predictions against what can be counted by hand, and profiles right and wrong.
+#include <criterion/criterion.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/cost.h"
+
+static const struct kolo_layout two = {.size = 2, .cores = 2, .local = KOLO_PATH_LOOPBACK};
+
+static double cost_of(enum kolo_collective collective, const char *name, int size, size_t count,
+                      const struct kolo_layout *layout, const struct kolo_figures *figures)
+{
+    struct kolo_plan_args args = {.size = size, .count = count, .segment = 1 << 18};
+    return kolo_plan_cost(kolo_plan_find(collective, name), &args, 1, layout, figures);
+}
+
+Test(cost, of_what_can_be_counted_by_hand)
+{
+    struct kolo_figures figures = {0};
+    figures.path[KOLO_PATH_LOOPBACK] = (struct kolo_path_figures){1000, 10, 0};
+    double ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "doubling", 2, 8, &two, &figures);
+    cr_assert(fabs(ns - 1020) < 1e-6, "one round, a message each way: %g", ns);
+    ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "direct", 2, 8, &two, &figures);
+    cr_assert(fabs(ns - 2040) < 1e-6, "two rounds: %g", ns);
+    figures.path[KOLO_PATH_LOOPBACK] = (struct kolo_path_figures){0, 0, 1};
+    ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "ring", 2, 8000, &two, &figures);
+    cr_assert(fabs(ns - 16000) < 1e-6, "half out, half in, twice: %g", ns);
+    ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "flat", 2, 8000, &two, &figures);
+    cr_assert(fabs(ns - 16000) < 1e-6, "all out, all in: %g", ns);
+    figures = (struct kolo_figures){.combine_byte = 1};
+    ns = cost_of(KOLO_COLLECTIVE_REDUCE_SCATTER, "direct", 2, 8000, &two, &figures);
+    cr_assert(fabs(ns - 8000) < 1e-6, "one block onto another: %g", ns);
+}
+
+Test(cost, of_lines_and_crowds)
+{
+    struct kolo_figures figures = {.wire_byte = 1};
+    int hosts[] = {0, 0, 1, 1};
+    struct kolo_layout far = {
+        .size = 4, .cores = 2, .local = KOLO_PATH_SHM, .hosts = hosts, .nhosts = 2};
+    double ns = cost_of(KOLO_COLLECTIVE_ALLTOALL, "direct", 4, 100, &far, &figures);
+    cr_assert(fabs(ns - 400) < 1e-6, "two ranks send two blocks each to the other host: %g", ns);
+    struct kolo_layout crowded = {.size = 4, .cores = 1, .local = KOLO_PATH_LOOPBACK};
+    struct kolo_layout roomy = {.size = 4, .cores = 4, .local = KOLO_PATH_LOOPBACK};
+    kolo_figures_init(&figures);
+    figures.turn = 0;
+    double alone = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "ring", 4, 1 << 22, &roomy, &figures);
+    double shared = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "ring", 4, 1 << 22, &crowded, &figures);
+    cr_assert(shared > 3.5 * alone && shared < 4.01 * alone, "%g on one core, %g on four", shared,
+              alone);
+}
+
+Test(cost, grows_with_size_and_world)
+{
+    struct kolo_figures figures;
+    kolo_figures_init(&figures);
+    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++)
+        for (int size = 2; size <= 64; size *= 2) {
+            struct kolo_layout layout = {.size = size, .cores = size, .local = KOLO_PATH_LOOPBACK};
+            double last = 0;
+            if (plan->step == NULL || plan->collective == KOLO_COLLECTIVE_BARRIER)
+                continue;
+            for (size_t bytes = 1; bytes <= (size_t)1 << 30; bytes *= 8) {
+                double ns = cost_of(plan->collective, plan->name, size, bytes, &layout, &figures);
+                cr_assert(isfinite(ns) && ns >= last * 0.999, "%s %s on %d, %zu bytes: %g after %g",
+                          kolo_collective_text(plan->collective), plan->name, size, bytes, ns,
+                          last);
+                last = ns;
+            }
+        }
+}
+
+Test(cost, profiles_are_read_as_they_are_written)
+{
+    struct kolo_figures written, read;
+    char path[] = "/tmp/kolo-profile-XXXXXX", text[KOLO_PROFILE_MAX];
+    int fd = mkstemp(path);
+    FILE *file = fdopen(fd, "w");
+    memset(&written, 0, sizeof(written));
+    memset(&read, 0, sizeof(read));
+    kolo_figures_init(&written);
+    written.path[KOLO_PATH_SHM].byte = 0.1 + 0.2;
+    written.turn = 12345.678;
+    kolo_figures_write(&written, file);
+    fclose(file);
+    cr_assert(kolo_figures_read(path, text, sizeof(text)) == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(kolo_figures_parse(&read, text, path) == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(memcmp(&read, &written, sizeof(read)) == 0);
+    cr_assert(kolo_figures_read(path, text, 16) == KOLO_ERR_CONFIG);
+    unlink(path);
+    cr_assert(kolo_figures_read(path, text, sizeof(text)) == KOLO_ERR_CONFIG);
+}
+
+Test(cost, wrong_profiles_change_nothing)
+{
+    static const char *const wrong[] = {"turn",         "turn 1 2",   "turn x",
+                                        "turn -1",      "turn nan",   "turn inf",
+                                        "turns 1",      "shm. 3",     "shm.latency 5\nshm.lat 6",
+                                        "turn 1e999\n", ".latency 1", "turn 0x"};
+    struct kolo_figures before, after;
+    kolo_figures_init(&before);
+    after = before;
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        cr_assert(kolo_figures_parse(&after, wrong[i], "p") == KOLO_ERR_CONFIG, "'%s'", wrong[i]);
+        cr_assert(strncmp(kolo_error_detail(), "p:", 2) == 0, "%s", kolo_error_detail());
+        cr_assert(memcmp(&before, &after, sizeof(before)) == 0, "'%s'", wrong[i]);
+    }
+    char longest[1000];
+    memset(longest, ' ', sizeof(longest));
+    longest[sizeof(longest) - 1] = '\0';
+    cr_assert(kolo_figures_parse(&after, longest, "p") == KOLO_ERR_CONFIG);
+    cr_assert(kolo_figures_parse(&after, "# all\n\n turn  7 # us\r\n", "p") == KOLO_OK);
+    cr_assert(after.turn == 7);
+}

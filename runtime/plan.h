@@ -197,6 +197,9 @@ KOLO_PLAN_DECLARE(direct_reduce_scatter);
 KOLO_PLAN_DECLARE(flat_allreduce);
 KOLO_PLAN_DECLARE(flat_reduce);
 KOLO_PLAN_DECLARE(dissemination_barrier);
+KOLO_PLAN_DECLARE(spread_broadcast);
+KOLO_PLAN_DECLARE(bruck_allgather);
+const char *kolo_bruck_fits(const struct kolo_plan_args *args);
 const char *kolo_fold_fits(const struct kolo_plan_args *args);
 const char *kolo_flat_fits(const struct kolo_plan_args *args);
 

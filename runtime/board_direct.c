@@ -30,7 +30,16 @@ static void name(const struct kolo_hub *hub, const void *memory, size_t bytes,
         kolo_board_lend(hub->board, memory, bytes, name_out);
 }
 
-void kolo_board_direct_put(struct kolo_hub *hub)
+/** Whether @p member has named all that the moves touch. */
+static bool has_named(const struct kolo_hub *hub, int index)
+{
+    const struct kolo_hub_member *member = &hub->members[index];
+    const struct kolo_board_entry *entry = kolo_hub_entry(hub, index);
+    return (member->send_bytes == 0 || entry->names.send.span != 0) &&
+           (member->recv_bytes == 0 || entry->names.recv.span != 0);
+}
+
+bool kolo_board_direct_put(struct kolo_hub *hub)
 {
     const struct kolo_request *request = hub->running;
     struct kolo_board_entry *entry = kolo_hub_entry(hub, hub->self);
@@ -44,18 +53,20 @@ void kolo_board_direct_put(struct kolo_hub *hub)
     const struct kolo_hub_member *self = &hub->members[hub->self];
     name(hub, request->send, self->send_bytes, &entry->names.send);
     name(hub, request->recv, self->recv_bytes, &entry->names.recv);
+    return has_named(hub, hub->self);
 }
 
-bool kolo_board_direct_fits(const struct kolo_hub *hub)
+enum kolo_board_named kolo_board_direct_look(const struct kolo_hub *hub)
 {
+    int named = 0, touched = 0;
     for (int i = 0; i < hub->count; i++) {
-        const struct kolo_hub_member *member = &hub->members[i];
-        const struct kolo_board_entry *entry = kolo_hub_entry(hub, i);
-        if ((member->send_bytes > 0 && entry->names.send.span == 0) ||
-            (member->recv_bytes > 0 && entry->names.recv.span == 0))
-            return false;
+        bool is_touched = hub->members[i].send_bytes + hub->members[i].recv_bytes > 0;
+        touched += is_touched;
+        named += is_touched && has_named(hub, i);
     }
-    return true;
+    if (named == touched)
+        return KOLO_BOARD_ALL_NAMED;
+    return named == 0 ? KOLO_BOARD_NONE_NAMED : KOLO_BOARD_SOME_NAMED;
 }
 
 static kolo_status borrow(struct kolo_hub *hub, int from, const struct kolo_board_name *name,

@@ -3,13 +3,13 @@
 // length or an address from another member's notes.
 #include "runtime/board_hub.h"
 
-#include <string.h>
+#include <sched.h>
 
 #include "base/alloc.h"
 
 /* Looks at a flag before the links have their turn, where each rank has a core of its own: about
  * two microseconds. Elsewhere whoever waits makes room at once. */
-enum { LOOKS = 64 };
+enum { LOOKS = 64, LOOKS_CROWDED = 100 };
 
 int *kolo_hub_ranks(const struct kolo_comm *comm)
 {
@@ -34,7 +34,8 @@ static kolo_status open_board(struct kolo_hub *hub, kolo_deadline deadline)
     KOLO_TRY(kolo_board_reserve(hub->board, 2 * KOLO_BOARD_ONESHOT_BYTES));
     hub->self = kolo_board_self(hub->board);
     hub->count = kolo_board_count(hub->board);
-    hub->looks = comm->engine->spin_ns > 0 ? LOOKS : 1;
+    hub->is_crowded = comm->engine->spin_ns == 0;
+    hub->looks = hub->is_crowded ? LOOKS_CROWDED : LOOKS;
 out:
     kolo_free_memory(ranks);
     return status;
@@ -65,6 +66,30 @@ void kolo_hub_close(struct kolo_hub *hub)
         kolo_board_close(hub->board);
     kolo_free_memory(hub->tracks);
     kolo_free_memory(hub);
+}
+
+void kolo_hub_place(struct kolo_hub *hub)
+{
+    uint64_t where = (uint64_t)(sched_getcpu() + 1);
+    if (where == hub->where)
+        return;
+    hub->where = where;
+    atomic_store_explicit(&hub->members[hub->self].notes->where.value, where, memory_order_relaxed);
+}
+
+bool kolo_hub_makes_room(const struct kolo_hub *hub)
+{
+    for (int member = hub->seen; member < hub->count; member++) {
+        if (member == hub->self)
+            continue;
+        const struct kolo_board_notes *notes = hub->members[member].notes;
+        uint64_t number =
+            atomic_load_explicit(&notes->entries[hub->number % 2].number, memory_order_relaxed);
+        uint64_t where = atomic_load_explicit(&notes->where.value, memory_order_relaxed);
+        if (number != hub->number && (where == hub->where || where == 0))
+            return true;
+    }
+    return false;
 }
 
 void kolo_hub_publish(struct kolo_hub *hub, struct kolo_board_word *word, uint64_t value)

@@ -59,6 +59,7 @@ struct kolo_board_notes {
     struct kolo_board_word worked;   /* rounds folded, or copied out of the senders' cells */
     struct kolo_board_word taken;    /* rounds copied out of the folders' out-slots */
     struct kolo_board_word touching; /* the collective for which it moves others' memory just now */
+    struct kolo_board_word where;    /* the processor on which it last entered, plus 1 */
     struct kolo_board_word revoked;  /* not 0: its memory must not be touched any more */
 };
 _Static_assert(sizeof(struct kolo_board_entry) == KOLO_BOARD_LINE, "an entry is one line");
@@ -100,6 +101,8 @@ struct kolo_hub {
     struct kolo_board *board;
     int self, count;
     int looks;       /* at a flag, before others shall have their turn */
+    bool is_crowded; /* ranks share processors: see kolo_hub_makes_room */
+    uint64_t where;  /* the processor on which this rank last entered, plus 1 */
     bool is_ready;   /* all members can be seen */
     bool is_refused; /* the running collective cannot go on, which has been told */
     uint64_t number; /* of the latest collective */
@@ -108,9 +111,11 @@ struct kolo_hub {
     enum kolo_collective collective;
     enum kolo_board_phase phase;
     bool is_oneshot;
-    bool is_inline; /* contributions stand in the entries */
-    int seen;       /* members before this one have been seen to be in this phase */
-    int missing;    /* for whom it waits to open the board; -1: not known */
+    bool may_show;    /* not a oneshot, but goes that way if nobody's memory can be seen */
+    size_t put_bytes; /* of the own contribution to a oneshot */
+    bool is_inline;   /* contributions stand in the entries */
+    int seen;         /* members before this one have been seen to be in this phase */
+    int missing;      /* for whom it waits to open the board; -1: not known */
     size_t element_bytes;
     struct kolo_fold fold;
     struct kolo_share share;
@@ -130,6 +135,10 @@ kolo_status kolo_hub_open(struct kolo_comm *comm, kolo_deadline deadline,
                           struct kolo_hub **hub_out) KOLO_NODISCARD;
 /** NULL is fine. No request of the communicator is left. Held: lock. */
 void kolo_hub_close(struct kolo_hub *hub);
+/** Says on which processor this rank enters. */
+void kolo_hub_place(struct kolo_hub *hub);
+/** Whether a member that has not entered yet may be waiting for this rank's processor. */
+bool kolo_hub_makes_room(const struct kolo_hub *hub);
 /** Publishes a value and wakes who sleeps. */
 void kolo_hub_publish(struct kolo_hub *hub, struct kolo_board_word *word, uint64_t value);
 /** All members' words at @p offset of the notes are at least @p value? Remembers in hub->seen how
@@ -158,17 +167,20 @@ void kolo_hub_move(const struct kolo_hub *hub, const struct kolo_move *move);
 /** Bytes of the longest contribution; saturates. */
 size_t kolo_oneshot_bytes(enum kolo_collective collective, const struct kolo_plan_args *args,
                           size_t element_bytes);
-/** Up to so many bytes it is the faster way. */
-size_t kolo_oneshot_limit(int ranks);
-/** Puts up this member's contribution, in its entry or stage. */
+/** Up to so many bytes it is the fastest way; or, @p is_unseen, the fastest for memory that the
+ * others cannot see. */
+size_t kolo_oneshot_limit(int ranks, bool is_unseen);
+/** Puts up this member's contribution, in its stage or, if short and the entry has no names, there.
+ */
 void kolo_oneshot_put(struct kolo_hub *hub);
 /** Everybody has entered: takes what this member needs. */
 void kolo_oneshot_take(struct kolo_hub *hub);
 
-/** Names this member's buffers in its entry. */
-void kolo_board_direct_put(struct kolo_hub *hub);
-/** Whether every buffer has been named; the same on all members, once all have entered. */
-bool kolo_board_direct_fits(const struct kolo_hub *hub);
+/** Names this member's buffers in its entry, as far as they can be named. False: not all. */
+bool kolo_board_direct_put(struct kolo_hub *hub);
+enum kolo_board_named { KOLO_BOARD_ALL_NAMED, KOLO_BOARD_NONE_NAMED, KOLO_BOARD_SOME_NAMED };
+/** How many members have named all their buffers; the same on all, once all have entered. */
+enum kolo_board_named kolo_board_direct_look(const struct kolo_hub *hub);
 /** Borrows the others' memory. KOLO_AGAIN: not all has arrived. */
 kolo_status kolo_board_direct_borrow(struct kolo_hub *hub) KOLO_NODISCARD;
 /** Moves a part of this member's share. */

@@ -6,8 +6,20 @@
 
 #include "runtime/board_hub.h"
 
-/* Contributions up to so many bytes: measured, bench/RESULTS.md. */
-enum { STREAM_BYTES = 8 << 10, TWO_BYTES = 32 << 10, MANY_BYTES = 16 << 10 };
+enum { STREAM_BYTES = 8 << 10 };
+
+/** The next contribution will be as long as this one, as a guess. Its place has been read by the
+ * others, all of whom are past that: the lines are had back now, not when the next call needs them.
+ */
+static void take_lines_back(const struct kolo_hub *hub, size_t bytes)
+{
+    uint64_t next = (hub->number + 1) % 2;
+    const struct kolo_hub_member *self = &hub->members[hub->self];
+    const uint8_t *data = self->stage + next * KOLO_BOARD_ONESHOT_BYTES;
+    __builtin_prefetch(&self->notes->entries[next], 1);
+    for (size_t at = 0; !hub->is_inline && at < bytes && at < STREAM_BYTES; at += KOLO_BOARD_LINE)
+        __builtin_prefetch(data + at, 1);
+}
 
 /** Elements of the longest contribution. */
 static size_t longest(enum kolo_collective collective, const struct kolo_plan_args *args)
@@ -30,8 +42,14 @@ size_t kolo_oneshot_bytes(enum kolo_collective collective, const struct kolo_pla
                                                                                     : bytes;
 }
 
-size_t kolo_oneshot_limit(int ranks)
+/* Measured: bench/RESULTS.md. Two ranks have a processor each; more may have to take turns, and a
+ * second flag is another round of turns. */
+size_t kolo_oneshot_limit(int ranks, bool is_unseen)
 {
+    enum { TWO_BYTES = 2 << 10, MANY_BYTES = 4 << 10 };
+    enum { TWO_UNSEEN_BYTES = 32 << 10, MANY_UNSEEN_BYTES = 16 << 10 };
+    if (is_unseen)
+        return ranks > 2 ? MANY_UNSEEN_BYTES : TWO_UNSEEN_BYTES;
     return ranks > 2 ? MANY_BYTES : TWO_BYTES;
 }
 
@@ -50,10 +68,10 @@ void kolo_oneshot_put(struct kolo_hub *hub)
     hub->is_inline =
         longest(hub->collective, &request->args) * hub->element_bytes <= KOLO_BOARD_INLINE_BYTES;
     kolo_moves_extent(hub->collective, &request->args, hub->self, &send, &recv);
+    hub->put_bytes = send * hub->element_bytes;
     if (send > 0)
-        kolo_copy(put_up(hub, hub->self), request->send, send * hub->element_bytes,
-                  send * hub->element_bytes >= STREAM_BYTES ? KOLO_STORE_STREAM
-                                                            : KOLO_STORE_CACHED);
+        kolo_copy(put_up(hub, hub->self), request->send, hub->put_bytes,
+                  hub->put_bytes >= STREAM_BYTES ? KOLO_STORE_STREAM : KOLO_STORE_CACHED);
 }
 
 void kolo_oneshot_take(struct kolo_hub *hub)
@@ -61,6 +79,7 @@ void kolo_oneshot_take(struct kolo_hub *hub)
     const struct kolo_request *request = hub->running;
     size_t count = kolo_moves_count(hub->collective, &request->args);
     hub->how = KOLO_STORE_CACHED;
+    take_lines_back(hub, hub->put_bytes);
     for (int member = 0; member < hub->count; member++)
         hub->members[member].send = put_up(hub, member);
     hub->members[hub->self].send = (uint8_t *)(uintptr_t)request->send; /* only read */

@@ -18,8 +18,10 @@
 #include "base/log.h"
 #include "runtime/relax.h"
 
-/* While spinning the clock is read every so many looks. */
-enum { LOOKS_PER_CLOCK = 16 };
+enum {
+    LOOKS_PER_CLOCK = 16, /* while spinning, the clock is read every so many looks */
+    YIELDS_PER_TURN = 8   /* while ranks share processors and a board is all that is waited for */
+};
 
 /** The endpoint is of no use any more: the detail says why. */
 static void fail_all(struct kolo_engine *engine, kolo_status status)
@@ -93,6 +95,21 @@ static void sleep_until(struct kolo_engine *engine, const struct kolo_comm *comm
     kolo_endpoint_disarm(engine->endpoint);
 }
 
+/** Where ranks share processors, a collective on a board waits for others to be run: between two
+ * yields nothing else is looked at, and all else only every so many. */
+static void yield_on_board(struct kolo_comm *comm, const kolo_status *status)
+{
+    struct kolo_engine *engine = comm->engine;
+    for (int i = 0; i < YIELDS_PER_TURN && !is_over(comm, status) && !engine->has_moved; i++) {
+        const struct kolo_request *request = comm->collectives.first;
+        if (engine->spin_ns > 0 || request == NULL || request->route != &kolo_route_board)
+            return;
+        yield(engine);
+        let_in(engine);
+        kolo_requests_advance(comm);
+    }
+}
+
 /** Has the place of the progressor until *status changes, the deadline passes, or the communicator
  * fails. */
 static void progress(struct kolo_comm *comm, const kolo_status *status, kolo_deadline deadline)
@@ -100,6 +117,7 @@ static void progress(struct kolo_comm *comm, const kolo_status *status, kolo_dea
     struct kolo_engine *engine = comm->engine;
     int64_t idle_since = 0, now = 0;
     while (!is_over(comm, status)) {
+        yield_on_board(comm, status);
         if (turn(engine)) {
             idle_since = 0;
             let_in(engine);

@@ -3,6 +3,7 @@
 // every header, and the first plan of a collective is the one for large vectors.
 #include "runtime/plan.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -98,10 +99,18 @@ const struct kolo_plan *kolo_plan_find(enum kolo_collective collective, const ch
 
 const struct kolo_plan *kolo_plan_on_board(enum kolo_collective collective, bool is_oneshot)
 {
-    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++)
+    static _Atomic(const struct kolo_plan *) found[KOLO_COLLECTIVES][2]; /* always the same */
+    const struct kolo_plan *plan =
+        atomic_load_explicit(&found[collective][is_oneshot], memory_order_relaxed);
+    if (plan != NULL)
+        return plan;
+    for (plan = kolo_plans; plan->name != NULL; plan++)
         if (plan->collective == collective && plan->on_board && plan->is_oneshot == is_oneshot)
-            return plan;
-    return NULL;
+            break;
+    if (plan->name == NULL)
+        return NULL;
+    atomic_store_explicit(&found[collective][is_oneshot], plan, memory_order_relaxed);
+    return plan;
 }
 
 bool kolo_plan_is_known(const char *name, char *known, size_t capacity)

@@ -49,16 +49,28 @@ static enum kolo_board_step open_step(struct kolo_hub *hub)
     return KOLO_BOARD_MOVED;
 }
 
+/** Names the buffers; if that cannot be and the vector is short, shows it as in a oneshot. */
+static void put_names(struct kolo_hub *hub)
+{
+    const struct kolo_plan_args *args = &hub->running->args;
+    size_t bytes = kolo_oneshot_bytes(hub->collective, args, hub->element_bytes);
+    hub->may_show = bytes <= kolo_oneshot_limit(hub->count, true);
+    if (!kolo_board_direct_put(hub) && hub->may_show)
+        kolo_oneshot_put(hub);
+}
+
 static void enter(struct kolo_hub *hub)
 {
     const struct kolo_request *request = hub->running;
     hub->number++;
+    if (hub->is_crowded)
+        kolo_hub_place(hub);
     struct kolo_board_entry *entry = kolo_hub_entry(hub, hub->self);
     entry->desc = request->desc;
     if (hub->is_oneshot)
         kolo_oneshot_put(hub);
     else
-        kolo_board_direct_put(hub);
+        put_names(hub);
     atomic_store(&entry->number, hub->number);
     kolo_board_ring(hub->board);
     hub->seen = 0;
@@ -82,11 +94,13 @@ static bool has_entered(struct kolo_hub *hub, int member)
 
 static enum kolo_board_step all_entered(struct kolo_hub *hub)
 {
-    if (hub->is_oneshot) {
+    enum kolo_board_named named =
+        hub->is_oneshot ? KOLO_BOARD_NONE_NAMED : kolo_board_direct_look(hub);
+    if (hub->is_oneshot || (named == KOLO_BOARD_NONE_NAMED && hub->may_show)) {
         kolo_oneshot_take(hub);
         return KOLO_BOARD_DONE;
     }
-    if (kolo_board_direct_fits(hub)) {
+    if (named == KOLO_BOARD_ALL_NAMED) {
         hub->phase = KOLO_BOARD_BORROWING;
         return KOLO_BOARD_MOVED;
     }
@@ -197,6 +211,13 @@ static void board_begin(struct kolo_request *request)
     (void)request; /* enters when it is the first of its communicator's */
 }
 
+/** Whether it is better to give the processor away at once than to look on. While others have only
+ * to enter, that is known; else it is to be assumed. */
+static bool makes_room(const struct kolo_hub *hub)
+{
+    return hub->phase != KOLO_BOARD_ENTERING || kolo_hub_makes_room(hub);
+}
+
 static bool board_advance(struct kolo_request *request)
 {
     struct kolo_hub *hub = open_hub(request);
@@ -217,7 +238,9 @@ static bool board_advance(struct kolo_request *request)
             if (hub->phase == KOLO_BOARD_MOVING || hub->phase == KOLO_BOARD_STAGING)
                 return false; /* long: the others' turn */
             looks = hub->looks + 1;
-        } else if (looks > 1) {
+        } else if (hub->is_crowded && makes_room(hub)) {
+            return false;
+        } else {
             request->comm->engine->looks++;
             kolo_relax();
         }
@@ -334,8 +357,9 @@ kolo_status kolo_board_choose(const struct kolo_comm *comm, enum kolo_collective
                               const struct kolo_plan **plan_out)
 {
     const char *forced = comm->engine->settings.plan;
-    bool is_auto = strcmp(forced, "auto") == 0, wants_oneshot = strcmp(forced, "oneshot") == 0;
-    bool is_forced = wants_oneshot || strcmp(forced, "twoshot") == 0;
+    bool is_auto = strcmp(forced, "auto") == 0;
+    bool wants_oneshot = !is_auto && strcmp(forced, "oneshot") == 0;
+    bool is_forced = wants_oneshot || (!is_auto && strcmp(forced, "twoshot") == 0);
     const char *why =
         comm->has_board ? kolo_moves_fit(collective, args) : "these ranks have no memory in common";
     *plan_out = NULL;
@@ -349,7 +373,7 @@ kolo_status kolo_board_choose(const struct kolo_comm *comm, enum kolo_collective
                          kolo_collective_text(collective), args->count, why);
     if (why != NULL)
         return KOLO_OK;
-    bool is_short = bytes <= kolo_oneshot_limit(comm->size);
+    bool is_short = bytes <= kolo_oneshot_limit(comm->size, false);
     *plan_out = kolo_plan_on_board(collective, is_auto ? is_short : wants_oneshot);
     if (*plan_out == NULL)
         *plan_out = kolo_plan_on_board(collective, true);

@@ -16,7 +16,7 @@
 
 enum {
     SLOTS = 3,
-    CELL_BYTES_MAX = 64 << 10,
+    CELL_BYTES_MAX = 128 << 10,
     CELL_STREAM_BYTES = 8 << 10,
     STEP_BYTES = 1 << 20,   /* before the engine has its turn */
     STREAM_BYTES = 8 << 20, /* of a member's own buffers, from which on caches do not help */

@@ -65,8 +65,8 @@ void kolo_oneshot_put(struct kolo_hub *hub)
 {
     const struct kolo_request *request = hub->running;
     size_t send, recv;
-    hub->is_inline =
-        longest(hub->collective, &request->args) * hub->element_bytes <= KOLO_BOARD_INLINE_BYTES;
+    size_t most = longest(hub->collective, &request->args) * hub->element_bytes;
+    hub->is_inline = hub->is_oneshot && most <= KOLO_BOARD_INLINE_BYTES;
     kolo_moves_extent(hub->collective, &request->args, hub->self, &send, &recv);
     hub->put_bytes = send * hub->element_bytes;
     if (send > 0)

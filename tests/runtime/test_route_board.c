@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives over a board: memory of every kind on every rank, the three ways give the same bits,
+// forced plans, and calls that are broken off, after which nobody touches the buffers any more.
+// (test_collectives.c and test_failure.c run everything they have over boards too.)
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "runtime/comm.h"
+#include "tests/support/world.h"
+
+static void run(const char *transport, const char *setting, int size,
+                kolo_status (*body)(struct kolo_comm *comm, void *argument), void *argument)
+{
+    struct world world = {
+        .size = size, .transport = transport, .settings = {"KOLO_TIMEOUT=60", setting}};
+    kolo_status status = world_run(&world, body, argument);
+    cr_assert(status == KOLO_OK, "%s, %d ranks, %s: %s: %s", transport, size, setting,
+              kolo_status_name(status), world_cause(&world)->text);
+}
+
+/* ---- whose memory is what ---- */
+
+enum { NOISE_MAX = 300007, KINDS = 4 };
+
+/** Memory of one rank: kind 0 and 1 plain, 2 and 3 kolo's; 1 and 3 in place. */
+struct buffers {
+    float *send, *recv;
+    bool is_kolo;
+};
+
+static kolo_status take(struct kolo_comm *comm, int kind, size_t count, struct buffers *out)
+{
+    void *memory;
+    kolo_status status = KOLO_OK;
+    out->is_kolo = kind >= 2;
+    if (out->is_kolo)
+        status = kolo_alloc(comm, 2 * count * sizeof(float), &memory);
+    else
+        memory = calloc(2 * count, sizeof(float));
+    if (status != KOLO_OK || memory == NULL)
+        return status != KOLO_OK ? status : KOLO_ERR_NO_MEMORY;
+    out->send = memory;
+    out->recv = kind % 2 == 1 ? out->send : out->send + count;
+    return KOLO_OK;
+}
+
+static void give_back(struct kolo_comm *comm, struct buffers *buffers)
+{
+    if (buffers->is_kolo)
+        (void)kolo_free(comm, buffers->send);
+    else
+        free(buffers->send);
+}
+
+static float noise(int rank, size_t index)
+{
+    uint32_t x = (uint32_t)index * 2654435761u + (uint32_t)rank * 40503u + 1;
+    x ^= x >> 13;
+    x *= 2246822519u;
+    return (float)(int32_t)x * (x % 3 == 0 ? 1e-9f : 1e3f);
+}
+
+/** The sum in the order of ranks: what every way must give, to the last bit. */
+static float folded(int ranks, size_t index)
+{
+    float sum = noise(0, index);
+    for (int rank = 1; rank < ranks; rank++)
+        sum += noise(rank, index);
+    return sum;
+}
+
+static kolo_status sum_of_noise(struct kolo_comm *comm, int kind, size_t count)
+{
+    int n = kolo_size(comm), rank = kolo_rank(comm);
+    struct buffers buffers;
+    kolo_status status = take(comm, kind, count + 1, &buffers);
+    if (status != KOLO_OK)
+        return status;
+    for (size_t i = 0; i < count; i++)
+        buffers.send[i] = noise(rank, i);
+    buffers.recv[count] = 42;
+    status =
+        kolo_allreduce(comm, buffers.send, buffers.recv, count, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
+    for (size_t i = 0; i < count && status == KOLO_OK; i++) {
+        float right = folded(n, i);
+        if (memcmp(&buffers.recv[i], &right, sizeof(right)) != 0)
+            status = kolo_fail(KOLO_ERR_INTERNAL, "kind %d, element %zu of %zu: %g, not %g", kind,
+                               i, count, (double)buffers.recv[i], (double)right);
+    }
+    if (status == KOLO_OK && buffers.recv[count] != 42.0f)
+        status = kolo_fail(KOLO_ERR_INTERNAL, "kind %d: written beyond %zu elements", kind, count);
+    give_back(comm, &buffers);
+    return status;
+}
+
+/** All ranks alike, and each rank with memory of another kind than its neighbour. */
+static kolo_status all_kinds(struct kolo_comm *comm, void *argument)
+{
+    static const size_t counts[] = {1, 7, 9, 300, 1000, 5000, 20000, NOISE_MAX};
+    int rank = kolo_rank(comm);
+    kolo_status status = KOLO_OK;
+    (void)argument;
+    for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
+        for (int kind = 0; kind < 2 * KINDS && status == KOLO_OK; kind++)
+            status = sum_of_noise(comm, kind < KINDS ? kind : (kind + rank) % KINDS, counts[c]);
+    return status;
+}
+
+struct transport_param {
+    char name[16];
+};
+static struct transport_param params[] = {{"inproc"}, {"shm"}};
+
+ParameterizedTestParameters(route_board, memory_of_every_kind)
+{
+    return cr_make_param_array(struct transport_param, params, 2);
+}
+ParameterizedTest(struct transport_param *param, route_board, memory_of_every_kind, .timeout = 120)
+{
+    static const int sizes[] = {2, 3, 5, 8};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        run(param->name, "KOLO_PLAN=auto", sizes[i], all_kinds, NULL);
+        run(param->name, "KOLO_PLAN=twoshot", sizes[i], all_kinds, NULL);
+    }
+}
+
+/* ---- forced ---- */
+
+/** What does not fit is refused before anything is sent, and the communicator is as good as before.
+ */
+static kolo_status too_long(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    kolo_status status = sum_of_noise(comm, 0, 10000);
+    WORLD_EXPECT(status == KOLO_OK, "10000 elements fit: %s", kolo_error_detail());
+    status = sum_of_noise(comm, 0, NOISE_MAX);
+    WORLD_EXPECT(status == KOLO_ERR_UNSUPPORTED, "no refusal but %s", kolo_status_name(status));
+    WORLD_EXPECT(strstr(kolo_error_detail(), "KOLO_PLAN=oneshot: allreduce of 300007") != NULL,
+                 "the refusal says: %s", kolo_error_detail());
+    return sum_of_noise(comm, 3, 100);
+}
+
+Test(route_board, a_forced_plan_that_cannot_do_it, .timeout = 60)
+{
+    run("shm", "KOLO_PLAN=oneshot", 3, too_long, NULL);
+}
+
+static kolo_status forced_where_there_is_none(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_UNSUPPORTED, "no refusal but %s", kolo_status_name(status));
+    return KOLO_OK;
+}
+
+Test(route_board, a_forced_plan_without_memory_in_common, .timeout = 60)
+{
+    run("tcp", "KOLO_PLAN=twoshot", 2, forced_where_there_is_none, NULL);
+}
+
+/* ---- broken off ---- */
+
+enum { LONG = 8 << 20 };
+
+struct killer {
+    struct kolo_comm *comm;
+    long after_us;
+};
+
+static void *kill_it(void *argument)
+{
+    const struct killer *killer = argument;
+    struct timespec pause = {.tv_nsec = killer->after_us * 1000};
+    nanosleep(&pause, NULL); /* no synchronisation: any moment is a good one */
+    kolo_abort(killer->comm, "broken off");
+    return NULL;
+}
+
+/** Once the call has returned, nobody writes its buffers, however far the others are. */
+static kolo_status broken_off(struct kolo_comm *comm, void *argument)
+{
+    struct killer killer = {comm, *(const long *)argument};
+    struct buffers buffers;
+    pthread_t thread;
+    kolo_status status = take(comm, 2 + kolo_rank(comm) % 2, LONG, &buffers);
+    uint32_t *copy = malloc(LONG * sizeof(float));
+    if (status != KOLO_OK)
+        return status;
+    bool kills = kolo_rank(comm) == 1 && pthread_create(&thread, NULL, kill_it, &killer) == 0;
+    for (int i = 0; i < 1000 && status == KOLO_OK; i++)
+        status = kolo_allreduce(comm, buffers.send, buffers.recv, LONG, KOLO_FLOAT32, KOLO_SUM,
+                                NULL, NULL);
+    memset(buffers.recv, 0x5a, LONG * sizeof(float)); /* it is ours again */
+    struct timespec pause = {.tv_nsec = 20000000};
+    nanosleep(&pause, NULL);
+    memset(copy, 0x5a, LONG * sizeof(float));
+    bool is_untouched = memcmp(copy, buffers.recv, LONG * sizeof(float)) == 0;
+    if (kills)
+        pthread_join(thread, NULL);
+    free(copy);
+    give_back(comm, &buffers);
+    WORLD_EXPECT(status == KOLO_ERR_ABORTED, "not aborted but %s", kolo_status_name(status));
+    WORLD_EXPECT(is_untouched, "the buffer was written after the call had returned");
+    return KOLO_OK;
+}
+
+Test(route_board, nobody_touches_the_buffers_of_a_call_that_failed, .timeout = 120)
+{
+    static const long moments_us[] = {0, 1000, 3000, 7000, 15000, 31000};
+    for (size_t i = 0; i < sizeof(moments_us) / sizeof(moments_us[0]); i++) {
+        long after_us = moments_us[i];
+        run("shm", "KOLO_PLAN=auto", 3, broken_off, &after_us);
+    }
+}
+
+/** Who has not come is named, by those that wait and by the others. */
+static kolo_status one_is_late(struct kolo_comm *comm, void *argument)
+{
+    struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 700};
+    float value = 1;
+    (void)argument;
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    if (status != KOLO_OK)
+        return status;
+    if (kolo_rank(comm) == 2)
+        return KOLO_OK; /* stays in the job until the others have given up */
+    status = kolo_allreduce(comm, &value, &value, 1, KOLO_FLOAT32, KOLO_SUM, &opts, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_TIMEOUT || status == KOLO_ERR_PEER, "%s",
+                 kolo_status_name(status));
+    WORLD_EXPECT(strstr(kolo_error_detail(), "rank 2 (") != NULL, "%s", kolo_error_detail());
+    return KOLO_OK;
+}
+
+Test(route_board, the_rank_that_has_not_entered_is_named, .timeout = 60)
+{
+    run("shm", "KOLO_PLAN=auto", 3, one_is_late, NULL);
+}

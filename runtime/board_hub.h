@@ -30,7 +30,7 @@ enum {
     KOLO_BOARD_LINE = 64,
     KOLO_BOARD_INLINE_BYTES = 32,         /* of a contribution that stands in the entry */
     KOLO_BOARD_ONESHOT_BYTES = 128 << 10, /* the longest contribution of a oneshot */
-    KOLO_BOARD_STAGED_BYTES = 1536 << 10,  /* of the stage, for chunks on their way */
+    KOLO_BOARD_STAGED_BYTES = 1536 << 10, /* of the stage, for chunks on their way */
     KOLO_BOARD_STAGE_BYTES = 2 * KOLO_BOARD_ONESHOT_BYTES + KOLO_BOARD_STAGED_BYTES
 };
 

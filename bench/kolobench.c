@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "bench/bench.h"
 #include "bench/diagnose.h"
+#include "bench/explain.h"
 #include "bench/limits.h"
 #include "bench/plot.h"
 
@@ -98,6 +99,8 @@ int main(int argc, char **argv)
         return diagnose_main(argv + 2);
     if (argv[1] && strcmp(argv[1], "plot") == 0)
         return plot_main(argv + 2);
+    if (argv[1] && strcmp(argv[1], "plan") == 0)
+        return explain_main(argv + 2);
     int exit_status = bench_options_parse(argv + 1, &run.options);
     if (exit_status == BENCH_GO_ON) {
         if (run.options.limits)

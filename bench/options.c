@@ -316,6 +316,12 @@ TAKE(plan)
     return add_setting(flag, o, "KOLO_PLAN", value);
 }
 
+TAKE(deterministic)
+{
+    OPTIONS;
+    return add_setting(flag, o, "KOLO_DETERMINISTIC", "1");
+}
+
 TAKE(version)
 {
     OPTIONS;
@@ -352,6 +358,8 @@ static const struct bench_flag flags[] = {
     {0, "async", NULL, "start each call and wait for its request", take_async},
     {0, "transport", "NAME", "force inproc, shm or tcp for every pair", take_transport},
     {0, "plan", "NAME", "force a plan where it fits", take_plan},
+    {0, "deterministic", NULL, "KOLO_DETERMINISTIC=1: operands in the order of ranks",
+     take_deterministic},
     {0, "threads", "N", "ranks as threads of this process instead of kolorun's", take_threads},
     {0, "limits", NULL, "measure this machine and the lower bounds of the collectives [allreduce]",
      take_limits},
@@ -376,6 +384,7 @@ static int take_help(const struct bench_flag *flag, const char *value, void *tar
            "       kolorun -np N kolobench --limits [COLLECTIVE...] [options]\n"
            "       kolorun -np N kolobench diagnose [options]\n"
            "       kolobench plot FILE... -o FILE.svg\n"
+           "       kolobench plan COLLECTIVE -np N --size SIZE\n"
            "Measures collectives over a range of sizes; prints time, algbw and busbw as nccl-tests "
            "defines them.\n\n"
            "collectives: all");

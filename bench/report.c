@@ -78,6 +78,8 @@ void bench_report_header(struct bench_report *report, const struct bench_operati
            o->pace == BENCH_ASYNC ? "asynchronous" : "blocking",
            o->barrier ? ", a barrier before each sample" : "",
            o->check ? ", every element checked" : "");
+    for (const char *const *setting = o->settings; *setting; setting++)
+        printf("# with %s\n", *setting);
     printf("#%11s %12s %9s %8s %6s %10s %8s %8s %6s %10s %10s %10s %10s  %s\n", "size", "count",
            "type", "redop", "root", "time", "algbw", "busbw", "errors", "min", "p90", "p99", "max",
            "transport/plan");

@@ -87,7 +87,7 @@ for np, transport in ((2, "shm"), (3, "shm"), (4, "tcp")):
     got = sorted({row["collective"] for row in rows})
     if got != sorted(names):
         wrong(f"all is {got}, not {sorted(names)}")
-for extra in (("--in-place",), ("--memory", "user"), ("--async",), ("--barrier",), ("--root", "2"), ("--root", "rotate"),
+for extra in (("--in-place",), ("--memory", "user"), ("--async",), ("--barrier",), ("--root", "2"), ("--root", "rotate"), ("--deterministic",),
               ("--in-place", "--memory", "user", "--async", "--root", "rotate")):
     rows_of(3, "all", "-s", "52K", "-n", "3", *extra)
 for dtype in "int8 int16 int32 int64 uint8 float16 bfloat16 float64".split():

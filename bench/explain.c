@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// kolobench plan: asks the choice of plans, with the figures of a profile or the built-in ones,
+// what it would do in a world that need not be there.
+#include "bench/explain.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/settings.h"
+#include "base/status.h"
+#include "bench/bench.h"
+#include "runtime/choose.h"
+
+enum { RANKS_MOST = 4096, ANSWERS_MAX = 32 };
+
+struct command {
+    const struct bench_operation *operation;
+    int64_t ranks, hosts, cores, bytes, root;
+    kolo_dtype dtype;
+    kolo_redop op;
+    bool deterministic;
+    const char *transport, *profile;
+};
+
+#define TAKE(name)                                                                                 \
+    static int take_##name(const struct bench_flag *flag, const char *value, void *target)
+#define COMMAND                                                                                    \
+    struct command *c = target;                                                                    \
+    (void)flag, (void)value
+
+TAKE(ranks)
+{
+    COMMAND;
+    return bench_parse_integer(value, 1, RANKS_MOST, &c->ranks)
+               ? BENCH_GO_ON
+               : bench_refuse("-np", value, "an integer from 1 to 4096", NULL);
+}
+
+TAKE(hosts)
+{
+    COMMAND;
+    return bench_parse_integer(value, 1, RANKS_MOST, &c->hosts)
+               ? BENCH_GO_ON
+               : bench_refuse("--hosts", value, "an integer from 1 to 4096", NULL);
+}
+
+TAKE(cores)
+{
+    COMMAND;
+    return bench_parse_integer(value, 1, 1 << 20, &c->cores)
+               ? BENCH_GO_ON
+               : bench_refuse("--cores", value, "an integer from 1", NULL);
+}
+
+TAKE(size)
+{
+    COMMAND;
+    return kolo_size_parse(value, &c->bytes) && c->bytes >= 1
+               ? BENCH_GO_ON
+               : bench_refuse("--size", value, "a size in bytes such as 4, 64K or 64M", NULL);
+}
+
+TAKE(root)
+{
+    COMMAND;
+    return bench_parse_integer(value, 0, RANKS_MOST - 1, &c->root)
+               ? BENCH_GO_ON
+               : bench_refuse("--root", value, "a rank", NULL);
+}
+
+TAKE(dtype)
+{
+    COMMAND;
+    return bench_take_dtype(value, &c->dtype);
+}
+
+TAKE(op)
+{
+    COMMAND;
+    return bench_take_redop(value, &c->op);
+}
+
+TAKE(deterministic)
+{
+    COMMAND;
+    c->deterministic = true;
+    return BENCH_GO_ON;
+}
+
+TAKE(transport)
+{
+    static const char *const names[] = {"inproc", "shm", "tcp", NULL};
+    COMMAND;
+    for (int i = 0; names[i]; i++)
+        if (strcmp(value, names[i]) == 0) {
+            c->transport = names[i];
+            return BENCH_GO_ON;
+        }
+    return bench_refuse("--transport", value, "inproc, shm or tcp", bench_nearest(value, names));
+}
+
+TAKE(profile)
+{
+    COMMAND;
+    c->profile = value;
+    return BENCH_GO_ON;
+}
+
+TAKE(help);
+
+static const struct bench_flag flags[] = {
+    {'n', "np", "N", "ranks [2]", take_ranks},
+    {0, "hosts", "N", "on how many hosts, in blocks [1]", take_hosts},
+    {0, "cores", "N", "of a host [those of this one; over several hosts one a rank, as in a job]",
+     take_cores},
+    {'s', "size", "SIZE", "of the whole vector [1M]", take_size},
+    {'d', "dtype", "TYPE", "element type [float32]", take_dtype},
+    {'o', "op", "OP", "operator [sum]", take_op},
+    {0, "root", "RANK", "of rooted collectives [0]", take_root},
+    {0, "transport", "NAME", "between ranks of one host: inproc, shm or tcp [shm]", take_transport},
+    {0, "deterministic", NULL, "as with KOLO_DETERMINISTIC=1", take_deterministic},
+    {0, "profile", "FILE", "figures of --limits --save-profile [KOLO_PROFILE, else built-in ones]",
+     take_profile},
+    {'h', "help", NULL, "this", take_help},
+    {0},
+};
+
+static int take_help(const struct bench_flag *flag, const char *value, void *target)
+{
+    (void)flag, (void)value, (void)target;
+    printf("usage: kolobench plan COLLECTIVE [options]\n"
+           "Says which plan a call would run, what it is expected to take, and why the others "
+           "lost.\n\n");
+    bench_flags_help(flags, stdout);
+    return 0;
+}
+
+static int take_word(const char *word, void *target)
+{
+    struct command *c = target;
+    if (c->operation)
+        return bench_refuse("plan", word, "one collective", NULL);
+    return bench_take_operation(word, &c->operation);
+}
+
+/* ---- the question ---- */
+
+static enum kolo_collective collective_of(const char *name)
+{
+    int collective = 0;
+    while (collective < KOLO_COLLECTIVES &&
+           strcmp(kolo_collective_text((enum kolo_collective)collective), name) != 0)
+        collective++;
+    return (enum kolo_collective)collective;
+}
+
+static int *lay_out(const struct command *c, struct kolo_layout *layout)
+{
+    int *hosts = kolo_calloc((size_t)c->ranks, sizeof *hosts);
+    for (int64_t rank = 0; hosts && rank < c->ranks; rank++)
+        hosts[rank] = (int)(rank * c->hosts / c->ranks);
+    *layout = (struct kolo_layout){.size = (int)c->ranks,
+                                   .cores = (int)c->cores,
+                                   .local = strcmp(c->transport, "inproc") == 0 ? KOLO_PATH_INPROC
+                                            : strcmp(c->transport, "shm") == 0  ? KOLO_PATH_SHM
+                                                                               : KOLO_PATH_LOOPBACK,
+                                   .hosts = hosts,
+                                   .nhosts = (int)c->hosts};
+    return hosts;
+}
+
+static kolo_status load_figures(const struct command *c, const struct kolo_settings *settings,
+                                struct kolo_figures *figures)
+{
+    const char *path = c->profile ? c->profile : settings->profile;
+    char text[KOLO_PROFILE_MAX];
+    kolo_figures_init(figures);
+    if (*path == '\0')
+        return KOLO_OK;
+    kolo_status status = kolo_figures_read(path, text, sizeof text);
+    return status == KOLO_OK ? kolo_figures_parse(figures, text, path) : status;
+}
+
+static void print_answers(const struct command *c, const struct kolo_answer *answers, size_t count)
+{
+    char size[32], time[32];
+    printf("# %s of %s (%s) on %" PRId64 " ranks, %" PRId64 " host%s of %" PRId64
+           " cores, %s inside%s\n",
+           c->operation->name, bench_size_text((double)c->bytes, size, sizeof size),
+           kolo_dtype_text(c->dtype), c->ranks, c->hosts, c->hosts == 1 ? "" : "s", c->cores,
+           c->transport, c->deterministic ? ", deterministic" : "");
+    for (size_t i = 0; i < count; i++) {
+        const struct kolo_answer *a = &answers[i];
+        bool known = a->ns > 0;
+        printf("%s %-14s %12s  %s (%s)\n", a->is_chosen ? "->" : "  ", a->plan->name,
+               known ? bench_time_text(a->ns / 1e3, time, sizeof time) : "-", a->why,
+               a->plan->summary);
+    }
+}
+
+static kolo_status explain(const struct command *c)
+{
+    struct kolo_settings settings;
+    struct kolo_figures figures;
+    struct kolo_answer answers[ANSWERS_MAX];
+    size_t element = kolo_dtype_bytes(c->dtype);
+    bool by_rank = c->operation->send == BENCH_ALL || c->operation->recv == BENCH_ALL;
+    kolo_status status;
+    kolo_settings_init(&settings);
+    KOLO_TRY(kolo_settings_load(&settings, NULL, NULL, NULL));
+    KOLO_TRY(load_figures(c, &settings, &figures));
+    struct kolo_question question = {
+        .collective = collective_of(c->operation->name),
+        .args = {.size = (int)c->ranks,
+                 .root = (int)c->root,
+                 .count = (size_t)c->bytes / element / (by_rank ? (size_t)c->ranks : 1),
+                 .segment = settings.segment_bytes / element},
+        .element_bytes = element,
+        .order = kolo_order_of(c->dtype, c->operation->reduces ? c->op : KOLO_MIN,
+                               c->deterministic || settings.deterministic)};
+    int *hosts = lay_out(c, &question.layout);
+    if (!hosts)
+        return KOLO_ERR_NO_MEMORY;
+    size_t count = kolo_explain(&question, &figures, answers, ANSWERS_MAX);
+    print_answers(c, answers, count < ANSWERS_MAX ? count : ANSWERS_MAX);
+    kolo_free_memory(hosts);
+out:
+    return status;
+}
+
+int explain_main(char *const *argv)
+{
+    struct command command = {.ranks = 2,
+                              .hosts = 1,
+                              .bytes = 1 << 20,
+                              .dtype = KOLO_FLOAT32,
+                              .op = KOLO_SUM,
+                              .transport = "shm"};
+    char text[32];
+    int exit_status = bench_flags_parse(flags, argv, &command, take_word);
+    if (exit_status != BENCH_GO_ON)
+        return exit_status;
+    if (!command.operation)
+        return bench_refuse("plan", "(none)", "a collective, such as allreduce", NULL);
+    if (collective_of(command.operation->name) == KOLO_COLLECTIVES)
+        return bench_refuse("plan", command.operation->name, "a collective that has plans", NULL);
+    snprintf(text, sizeof text, "%" PRId64, command.hosts);
+    if (command.hosts > command.ranks)
+        return bench_refuse("--hosts", text, "at most one a rank", NULL);
+    if (command.cores == 0)
+        command.cores = command.hosts > 1 ? (command.ranks + command.hosts - 1) / command.hosts
+                                          : sysconf(_SC_NPROCESSORS_ONLN);
+    snprintf(text, sizeof text, "%" PRId64, command.root);
+    if (command.root >= command.ranks)
+        return bench_refuse("--root", text, "a rank below -np", NULL);
+    kolo_status status = explain(&command);
+    if (status != KOLO_OK)
+        fprintf(stderr, "kolobench: %s: %s\n", kolo_status_text(status), kolo_error_detail());
+    return status != KOLO_OK;
+}

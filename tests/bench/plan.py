@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""plan.py BIN: kolobench plan names one plan for every collective, size and world, says why of the others, and is right:
+a job of that shape runs the plan that was said. Profiles count; bad input is one line."""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+bin_folder = sys.argv[1]
+work = tempfile.mkdtemp()
+failures = 0
+
+
+def wrong(text):
+    global failures
+    failures += 1
+    print("FAIL:", text)
+
+
+def run(*command):
+    return subprocess.run(command, text=True, capture_output=True, timeout=200)
+
+
+def plan(*arguments):
+    """The chosen plan and the time it is expected to take."""
+    result = run(f"{bin_folder}/kolobench", "plan", *arguments)
+    chosen = [line.split() for line in result.stdout.splitlines() if line.startswith("->")]
+    others = [line for line in result.stdout.splitlines() if line.startswith("  ")]
+    if result.returncode or len(chosen) != 1:
+        wrong(f"plan {arguments}: {result.stdout} {result.stderr}")
+        return "", 0
+    if any("(" not in line or len(line.split()) < 4 for line in others):
+        wrong(f"plan {arguments}: no reason in {others}")
+    scale = {"us": 1, "ms": 1e3, "s": 1e6}[chosen[0][3]]
+    return chosen[0][1], float(chosen[0][2]) * scale
+
+
+NAMES = "allreduce reduce broadcast allgather reduce_scatter gather scatter alltoall barrier".split()
+for name in NAMES:
+    for np in ("2", "8", "33"):
+        small, large = plan(name, "-np", np, "-s", "1K"), plan(name, "-np", np, "--size", "64M")
+        if name != "barrier" and not 0 < small[1] < large[1]:
+            wrong(f"{name} {np}: {small} for 1 KiB, {large} for 64 MiB")
+        plan(name, "-np", np, "--hosts", "2", "-s", "1M", "--deterministic")
+
+for np in (2, 3, 4):
+    sizes = "1K,64K,4M"
+    result = run(f"{bin_folder}/kolorun", "-np", str(np), f"{bin_folder}/kolobench", "allreduce", "broadcast", "-s", sizes,
+                 "-n", "1", "--transport", "tcp", "--csv", f"{work}/o.csv")
+    if result.returncode:
+        wrong(f"the job: {result.stderr}")
+    with open(f"{work}/o.csv") as file:
+        rows = [line.split(",") for line in file.read().splitlines()[1:]]
+    for row in rows:
+        said = plan(row[0], "-np", str(np), "--transport", "tcp", "--size", row[4])[0]
+        if said != row[2]:
+            wrong(f"{row[0]} of {row[4]} on {np} ranks ran {row[2]}, and was said to run {said}")
+
+with open(f"{work}/slow", "w") as file:
+    file.write("# a slow loopback\nloopback.byte 1000\nloopback.latency 5e6\n")
+fast, slow = plan("allreduce", "--transport", "tcp"), plan("allreduce", "--transport", "tcp", "--profile", f"{work}/slow")
+if slow[1] < 10 * fast[1]:
+    wrong(f"the profile does not count: {fast}, {slow}")
+if run(f"{bin_folder}/kolorun", "-np", "2", f"{bin_folder}/kolobench", "--limits", "-s", "4", "-t", "1ms",
+       "--save-profile", f"{work}/own").returncode:
+    wrong("no profile is saved")
+plan("allreduce", "--profile", f"{work}/own")
+
+with open(f"{work}/bad", "w") as file:
+    file.write("loopback.byte many\n")
+for arguments, text, status in ((("alreduce",), "did you mean allreduce", 2), ((), "a collective", 2),
+                                (("pingpong",), "that has plans", 2), (("reduce", "-np", "3", "--root", "3"), "below -np", 2),
+                                (("reduce", "-np", "0"), "-np 0", 2), (("reduce", "--hosts", "3"), "--hosts 3", 2),
+                                (("reduce", "--transport", "tpc"), "did you mean tcp", 2), (("reduce", "--size", "x"), "--size x", 2),
+                                (("reduce", "--profile", f"{work}/none"), "No such file", 1),
+                                (("reduce", "--profile", f"{work}/bad"), "bad:1", 1)):
+    result = run(f"{bin_folder}/kolobench", "plan", *arguments)
+    if result.returncode != status or text not in result.stderr or len(result.stderr.splitlines()) != 1:
+        wrong(f"plan {arguments}: {result.returncode} {result.stderr}")
+os.system(f"rm -rf {work}")
+print("plan: all good" if failures == 0 else f"{failures} failures")
+sys.exit(failures > 0)

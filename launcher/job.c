@@ -94,6 +94,12 @@ static void on_phase_end(uv_timer_t *timer);
 static void leave_if_gone(struct job *job);
 static void on_input(void *context, const void *data, size_t bytes);
 
+/* Shall the others go on without a rank that was lost? Not before all have met: nobody could. */
+static bool keeps_going(const struct job *job)
+{
+    return job->options->keep_going && job->is_joined && job->phase == RUNNING;
+}
+
 static bool enter(struct job *job, enum phase phase, int64_t limit_ms)
 {
     if (!may_follow[job->phase][phase])
@@ -275,13 +281,16 @@ static void on_failed(void *context, struct kolo_remote *remote, const char *why
     const char *end = job->phase == STARTING ? "nothing was started" : "the job was ended";
     int64_t when_ns = kolo_verdict_evidence(job->verdict, remote->host->first_rank,
                                             remote->host->ranks, remote->lost_ns);
+    if (keeps_going(job))
+        end = "the others went on";
     kolo_verdict_trouble(job->verdict, when_ns, KOLO_EXIT_HOST, "%s; %s", why, end);
     for (int i = 0; i < remote->host->ranks && job->phase != STARTING; i++) {
         int rank = remote->host->first_rank + i;
         if (!kolo_verdict_has_ended(job->verdict, rank))
             kolo_meeting_died(job->meeting, rank, "was lost with its host");
     }
-    begin_end(job);
+    if (!keeps_going(job))
+        begin_end(job);
 }
 
 static void on_gone(void *context, struct kolo_remote *remote)
@@ -321,10 +330,15 @@ static void on_exited(struct job *job, const struct kolo_outcome *outcome)
     /* One that was never connected, or whose connection fell before, will not be heard of again. */
     bool has_deserted = !kolo_verdict_has_left(job->verdict, rank) &&
                         (!job->is_joined || kolo_verdict_is_deserter(job->verdict, rank));
-    if (has_failed || has_deserted)
+    if ((has_failed || has_deserted) && job->phase < TERM) /* then nobody is left to tell */
         tell_death(job, outcome);
-    if (has_failed)
+    if (has_failed && keeps_going(job)) {
+        kolo_verdict_keep_going(job->verdict);
+        SAY(job, "kolorun: rank %d failed after %.3f s; the others go on (--keep-going)", rank,
+            age_s(job));
+    } else if (has_failed) {
         begin_end(job);
+    }
 }
 
 static void on_output(struct job *job, struct kolo_remote *remote, uint32_t rank,

@@ -144,6 +144,13 @@ static kolo_status apply_no_stdin(struct kolo_options *options, const char *valu
     return KOLO_OK;
 }
 
+static kolo_status apply_keep_going(struct kolo_options *options, const char *value)
+{
+    (void)value;
+    options->keep_going = true;
+    return KOLO_OK;
+}
+
 static kolo_status apply_verbose(struct kolo_options *options, const char *value)
 {
     (void)value;
@@ -212,6 +219,8 @@ static const struct entry {
     {"--prefix", NULL, NULL, "begin each line of output with [rank] (the default)", apply_prefix},
     {"--no-prefix", NULL, NULL, "pass lines on as they are", apply_no_prefix},
     {"--no-stdin", NULL, NULL, "do not read standard input (else rank 0 gets it)", apply_no_stdin},
+    {"--keep-going", NULL, NULL, "when a rank dies the others go on (they may call kolo_shrink)",
+     apply_keep_going},
     {"--ssh", NULL, "COMMAND", "how to reach other hosts (default ssh)", apply_ssh},
     {"--agent", NULL, "PATH", "kolorun on the other hosts (default: the same path as here)",
      apply_agent},

@@ -24,7 +24,7 @@ struct fate {
 
 struct kolo_verdict {
     int size;
-    bool has_trouble;
+    bool has_trouble, keeps_going;
     int64_t trouble_ns;
     int trouble_status;
     char trouble[TROUBLE_MAX];
@@ -58,6 +58,11 @@ static void see(struct fate *fate, int64_t when_ns)
         return;
     fate->is_seen = true;
     fate->seen_ns = when_ns;
+}
+
+void kolo_verdict_keep_going(struct kolo_verdict *verdict)
+{
+    verdict->keeps_going = true;
 }
 
 void kolo_verdict_started(struct kolo_verdict *verdict, int rank, const char *host, uint32_t pid)
@@ -200,14 +205,14 @@ int kolo_verdict_finish(const struct kolo_verdict *verdict, char *line, size_t c
     if (!failed)
         return 0;
     describe(verdict, failed, text, sizeof text);
+    const char *end = verdict->keeps_going ? "the others went on" : "the job was ended";
     double age = (double)failed->outcome.age_ms / 1000;
     if (deserter && deserter->seen_ns <= failed->seen_ns) {
         describe(verdict, deserter, before, sizeof before);
-        snprintf(line, capacity,
-                 "%s without kolo_finalize, then %s after %.1f s; the job was ended", before, text,
-                 age);
+        snprintf(line, capacity, "%s without kolo_finalize, then %s after %.1f s; %s", before, text,
+                 age, end);
     } else {
-        snprintf(line, capacity, "%s after %.1f s; the job was ended", text, age);
+        snprintf(line, capacity, "%s after %.1f s; %s", text, age, end);
     }
     return exit_status_of(failed);
 }

@@ -11,6 +11,8 @@ struct kolo_verdict;
 kolo_status kolo_verdict_create(int size, struct kolo_verdict **verdict_out) KOLO_NODISCARD;
 void kolo_verdict_destroy(struct kolo_verdict *verdict);
 
+/** The others went on when a rank had failed: the line says so. */
+void kolo_verdict_keep_going(struct kolo_verdict *verdict);
 /** @p rank runs at @p host (lent) as @p pid. */
 void kolo_verdict_started(struct kolo_verdict *verdict, int rank, const char *host, uint32_t pid);
 /** The connection of @p rank to the store ended: after a goodbye, or without one. */

@@ -229,9 +229,12 @@ void kolo_request_words(const struct kolo_request *request, char *text, size_t c
 
 /* ---- engine.c ---- */
 
-/** Waits until *status is no longer KOLO_AGAIN, moving things along. False: the deadline passed, or
- * the communicator failed. Held: lock. */
-bool kolo_engine_wait(struct kolo_comm *comm, const kolo_status *status, kolo_deadline deadline);
+/** kolo_engine_await() of a call on @p comm. Held: lock. */
+static inline bool kolo_engine_wait(struct kolo_comm *comm, const kolo_status *status,
+                                    kolo_deadline deadline)
+{
+    return kolo_engine_await(comm->engine, comm, status, deadline);
+}
 
 /* ---- kv.c ---- */
 

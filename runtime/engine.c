@@ -20,6 +20,7 @@
 
 enum {
     LOOKS_PER_CLOCK = 16, /* while spinning, the clock is read every so many looks */
+    MOVES_PER_CLOCK = 64, /* and while things move, which may be another's and go on for ever */
     YIELDS_PER_TURN = 8   /* while ranks share processors and a board is all that is waited for */
 };
 
@@ -71,20 +72,20 @@ static void yield(struct kolo_engine *engine)
     pthread_mutex_lock(&engine->lock);
 }
 
-/** Is there nothing left to wait for? */
+/** Is there nothing left to wait for? @p comm NULL: its failure would not end the wait. */
 static bool is_over(const struct kolo_comm *comm, const kolo_status *status)
 {
-    return *status != KOLO_AGAIN || comm->failure.status != KOLO_OK;
+    return *status != KOLO_AGAIN || (comm != NULL && comm->failure.status != KOLO_OK);
 }
 
-/** Sleeps until a peer, a notification or a deadline ends it. @p comm NULL: nobody waits for a
- * status. */
+/** Sleeps until a peer, a notification or a deadline ends it. @p status NULL: nobody waits for
+ * one. */
 static void sleep_until(struct kolo_engine *engine, const struct kolo_comm *comm,
                         const kolo_status *status, kolo_deadline deadline)
 {
     kolo_endpoint_arm(engine->endpoint);
     bool moved = turn(engine);
-    if (!moved && (comm == NULL || !is_over(comm, status))) {
+    if (!moved && (status == NULL || !is_over(comm, status))) {
         deadline = kolo_deadline_min(deadline, engine->next_timer);
         engine->is_sleeping = true;
         pthread_mutex_unlock(&engine->lock);
@@ -112,15 +113,24 @@ static void yield_on_board(struct kolo_comm *comm, const kolo_status *status)
 
 /** Has the place of the progressor until *status changes, the deadline passes, or the communicator
  * fails. */
-static void progress(struct kolo_comm *comm, const kolo_status *status, kolo_deadline deadline)
+static void progress(struct kolo_engine *engine, struct kolo_comm *comm, const kolo_status *status,
+                     kolo_deadline deadline)
 {
-    struct kolo_engine *engine = comm->engine;
     int64_t idle_since = 0, now = 0;
     while (!is_over(comm, status)) {
-        yield_on_board(comm, status);
+        if (comm != NULL)
+            yield_on_board(comm, status);
         if (turn(engine)) {
             idle_since = 0;
             let_in(engine);
+            if (++engine->looks < MOVES_PER_CLOCK)
+                continue;
+            engine->looks = 0;
+            now = kolo_now_ns();
+            if (now >= engine->next_timer)
+                kolo_engine_timers(engine, now);
+            if (now >= deadline)
+                return;
             continue;
         }
         if (*status != KOLO_AGAIN)
@@ -197,15 +207,15 @@ static void release(struct kolo_engine *engine)
     offer_place(engine);
 }
 
-bool kolo_engine_wait(struct kolo_comm *comm, const kolo_status *status, kolo_deadline deadline)
+bool kolo_engine_await(struct kolo_engine *engine, struct kolo_comm *comm,
+                       const kolo_status *status, kolo_deadline deadline)
 {
-    struct kolo_engine *engine = comm->engine;
     while (!is_over(comm, status)) {
         if (engine->has_progressor) {
             wait_for_news(engine, deadline);
         } else {
             engine->has_progressor = true;
-            progress(comm, status, deadline);
+            progress(engine, comm, status, deadline);
             release(engine);
         }
         if (*status == KOLO_AGAIN && kolo_deadline_passed(deadline))
@@ -278,14 +288,14 @@ kolo_status kolo_engine_start_thread(struct kolo_engine *engine)
 
 void kolo_engine_stop_thread(struct kolo_engine *engine)
 {
-    pthread_mutex_lock(&engine->lock);
+    kolo_engine_enter(engine); /* the thread that is to stop may hold the lock for long */
     bool has_thread = engine->has_thread;
     engine->is_stopping = true;
     engine->has_thread = false;
     pthread_cond_signal(&engine->thread_wake);
     if (engine->is_sleeping)
         kolo_endpoint_wake(engine->endpoint);
-    pthread_mutex_unlock(&engine->lock);
+    kolo_engine_leave(engine);
     if (has_thread)
         pthread_join(engine->thread, NULL);
 }

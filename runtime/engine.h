@@ -74,7 +74,12 @@ struct kolo_comm *kolo_engine_comm(const struct kolo_engine *engine, uint32_t nu
 const char *kolo_engine_rank_text(const struct kolo_engine *engine, int world,
                                   char text[KOLO_RANK_TEXT_MAX]);
 
-/* ---- engine.c (held: lock; kolo_engine_wait is in runtime/comm.h) ---- */
+/* ---- engine.c (held: lock) ---- */
+
+/** Waits until *status is no longer KOLO_AGAIN, moving things along. False: the deadline passed, or
+ * @p comm (NULL: none) failed. */
+bool kolo_engine_await(struct kolo_engine *engine, struct kolo_comm *comm,
+                       const kolo_status *status, kolo_deadline deadline);
 
 /** One look at everything, if nobody else does it. */
 void kolo_engine_poll(struct kolo_engine *engine);

@@ -6,10 +6,6 @@
 
 #include "base/alloc.h"
 
-/* The runtime's own: the number of communicators that were made. No text that people write. */
-static const char own_key[] = "\x01"
-                              "communicators";
-
 static kolo_status check_key(const struct kolo_comm *comm, const char *function, const char *key)
 {
     if (comm == NULL)
@@ -131,5 +127,5 @@ kolo_status kolo_kv_add(struct kolo_comm *comm, const char *key, int64_t amount,
 
 kolo_status kolo_kv_take(struct kolo_comm *comm, const char *function, int count, int64_t *last_out)
 {
-    return add(comm, function, own_key, "number", count, last_out);
+    return add(comm, function, KOLO_STORE_NUMBERS_KEY, "number", count, last_out);
 }

@@ -26,6 +26,8 @@ enum {
 #define KOLO_STORE_JOB (UINT32_MAX - 1u) /* all */
 /** How many channels each communicator has; its number is the channel's divided by this. */
 enum { KOLO_CHANNELS_PER_COMM = 4 };
+/** The key that counts the communicators that were made: no text that people write. */
+#define KOLO_STORE_NUMBERS_KEY "\001communicators"
 
 /* ---- server ---- */
 
@@ -155,6 +157,14 @@ void kolo_store_client_get(struct kolo_store_client *client, const char *key, bo
 void kolo_store_client_add(struct kolo_store_client *client, const char *key, int64_t amount,
                            struct kolo_store_call *call);
 void kolo_store_client_cancel(struct kolo_store_client *client, struct kolo_store_call *call);
+
+/** Who goes on when communicator @p number has failed: @p members has a bit for each of its ranks.
+ * Answered when every member has asked, left or died, the same to all: call->value has a bit for
+ * each rank that asked, call->sum is a number for their communicator. ERR_TIMEOUT after
+ * @p timeout_ms: call->why names a rank that has not come. */
+void kolo_store_client_shrink(struct kolo_store_client *client, uint32_t number,
+                              const uint8_t *members, uint32_t timeout_ms,
+                              struct kolo_store_call *call);
 
 /** This rank has been waiting in a call: @p desc is what it believes, @p words the same for people;
  * @p members has a bit for each rank that has to come (NULL: all of the world). The server answers

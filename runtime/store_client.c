@@ -485,6 +485,22 @@ void kolo_store_client_add(struct kolo_store_client *client, const char *key, in
     ask(client, message, &body, call);
 }
 
+void kolo_store_client_shrink(struct kolo_store_client *client, uint32_t number,
+                              const uint8_t *members, uint32_t timeout_ms,
+                              struct kolo_store_call *call)
+{
+    size_t bytes = kolo_stall_bits_bytes(client->size);
+    struct kolo_writer body = {0};
+    if (!begin_call(client, "survivors", 0, call))
+        return;
+    struct kolo_message *message = kolo_message_create(KOLO_STORE_SHRINK, 16 + bytes, &body);
+    kolo_write_u32(&body, call->id);
+    kolo_write_u32(&body, number);
+    kolo_write_u32(&body, timeout_ms);
+    kolo_write_blob(&body, members, bytes);
+    ask(client, message, &body, call);
+}
+
 /** Posts what needs no answer. Without memory it is not said: whoever waits has a deadline. */
 static void tell(struct kolo_store_client *client, struct kolo_message *message,
                  const struct kolo_writer *body)

@@ -275,6 +275,7 @@ void kolo_store_server_destroy(struct kolo_store_server *server)
     for (int rank = 0; server->members && rank < server->config.size; rank++)
         kolo_free_memory(server->members[rank].peer);
     kolo_free_memory(server->members);
+    kolo_server_shrink_end(server);
     kolo_message_drop(server->failed);
     kolo_map_fini(&server->failed_comms);
     kolo_kv_destroy(server->kv);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The inside of the store's server, shared by its files: store_server.c (connections and what the
 // owner calls), store_server_messages.c (what ranks say), store_server_tell.c (what they are told),
-// store_server_due.c (what time brings).
+// store_server_due.c (what time brings), store_server_shrink.c (who survives).
 #ifndef KOLO_RUNTIME_STORE_SERVER_H
 #define KOLO_RUNTIME_STORE_SERVER_H
 
@@ -49,6 +49,8 @@ struct kolo_store_member {
     kolo_deadline verdict_by; /* MEMBER_LOST */
 };
 
+struct kolo_shrink;
+
 struct kolo_store_server {
     struct kolo_poller *poller;
     struct kolo_store_server_config config;
@@ -60,6 +62,7 @@ struct kolo_store_server {
     bool has_world; /* the table went out */
     struct kolo_kv *kv;
     struct kolo_stalls *stalls;
+    struct kolo_shrink *shrinks;
     struct kolo_message *failed; /* FAILED, kept for ranks that join later */
     bool has_failed;             /* the job, as a whole */
     struct kolo_map failed_comms;
@@ -95,6 +98,13 @@ void kolo_server_fail(struct kolo_store_server *server, int rank, uint32_t scope
 void kolo_server_reject(struct kolo_store_connection *connection, struct kolo_message *message);
 /** It joined wrongly: before the start that fails the job, afterwards only it hears so. */
 void kolo_server_reject_join(struct kolo_store_connection *connection, int rank, const char *text);
+
+/** SHRINK. store_server_shrink.c */
+kolo_status kolo_server_shrink(struct kolo_store_connection *connection, struct kolo_reader *body);
+/** @p rank does not wait for survivors any more: by the call @p id, or (0) by any. */
+void kolo_server_shrink_forget(struct kolo_store_server *server, int rank, uint32_t id);
+void kolo_server_shrink_expire(struct kolo_store_server *server);
+void kolo_server_shrink_end(struct kolo_store_server *server);
 
 /** Every whole message that has arrived. ERR_LINK: the connection is done with; else why it must
  * be dropped. */

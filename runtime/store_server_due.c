@@ -112,5 +112,6 @@ void kolo_server_expire_own(struct kolo_store_server *server)
     expire_start(server);
     kolo_server_due_at(server, server->start_by);
     expire_verdicts(server);
+    kolo_server_shrink_expire(server);
     kolo_server_due_at(server, kolo_stalls_expire(server->stalls, warn_stall, server));
 }

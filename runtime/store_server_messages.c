@@ -209,6 +209,8 @@ static kolo_status on_cancel(struct kolo_store_connection *connection, struct ko
     kolo_status status = kolo_reader_finish(body, "CANCEL");
     if (status == KOLO_OK)
         kolo_kv_cancel(connection->server->kv, &connection->waits, id);
+    if (status == KOLO_OK && id != 0)
+        kolo_server_shrink_forget(connection->server, connection->rank, id);
     return status;
 }
 
@@ -321,7 +323,7 @@ static handle_message *const handlers[] = {
     [KOLO_STORE_GET] = on_get,         [KOLO_STORE_ADD] = on_add,
     [KOLO_STORE_CANCEL] = on_cancel,   [KOLO_STORE_STALLED] = on_stalled,
     [KOLO_STORE_RESUMED] = on_resumed, [KOLO_STORE_ABORT] = on_abort,
-    [KOLO_STORE_LEAVE] = on_leave,
+    [KOLO_STORE_LEAVE] = on_leave,     [KOLO_STORE_SHRINK] = kolo_server_shrink,
 };
 
 /** JOIN comes first and once. */

@@ -41,8 +41,10 @@ void kolo_server_set_state(struct kolo_store_server *server, int rank, enum kolo
     struct kolo_store_member *member = &server->members[rank];
     KOLO_DEBUG("store: rank %d: %s -> %s", rank, names[member->state], names[state]);
     member->state = state;
-    if (state != MEMBER_JOINED)
-        kolo_stalls_forget(server->stalls, rank);
+    if (state == MEMBER_JOINED)
+        return;
+    kolo_stalls_forget(server->stalls, rank);
+    kolo_server_shrink_forget(server, rank, 0);
 }
 
 /* ---- sending ---- */

@@ -13,6 +13,7 @@
 //   CANCEL   u32 id
 //   STALLED  u32 channel, u32 sequence, 24 desc, text words, blob members (a bit each, or empty)
 //   RESUMED  u32 channel, u32 sequence
+//   SHRINK   u32 id, u32 number, u32 timeout_ms, blob members: answered with the survivors
 //   ABORT    u32 scope, i32 status, text
 //   LEAVE    -
 //
@@ -33,6 +34,7 @@ enum kolo_store_type {
     KOLO_STORE_RESUMED,
     KOLO_STORE_ABORT,
     KOLO_STORE_LEAVE,
+    KOLO_STORE_SHRINK,
     KOLO_STORE_WORLD = 32,
     KOLO_STORE_FAILED,
     KOLO_STORE_LEFT,

@@ -290,7 +290,7 @@ static bool inproc_claim(struct kolo_link *link, uint64_t cookie)
     return false;
 }
 
-static void inproc_release(struct kolo_link *link, uint64_t cookie)
+static bool inproc_release(struct kolo_link *link, uint64_t cookie)
 {
     struct kolo_inproc_loan *loan = (struct kolo_inproc_loan *)(uintptr_t)cookie;
     int expected = LOAN_PENDING;
@@ -302,6 +302,7 @@ static void inproc_release(struct kolo_link *link, uint64_t cookie)
     } else {
         kolo_free_memory(loan);
     }
+    return true; /* who takes back what is being read waits for the end of the copy */
 }
 
 static kolo_status receive(struct kolo_link *link, const struct kolo_inproc_node *node)

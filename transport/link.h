@@ -144,9 +144,9 @@ struct kolo_transport {
      * forget them (no release follows). NULL: they are always there. */
     bool (*claim)(struct kolo_link *link, uint64_t cookie);
     /** The bytes named by rx_remote(cookie) are needed no more: consumed after a claim, or dropped
-     * without one; ends the link if the sender took them back meanwhile, and what was read is
-     * worthless. NULL where rx_remote is not used. */
-    void (*release)(struct kolo_link *link, uint64_t cookie);
+     * without one. False: the sender took them back meanwhile, and what was read is worthless. NULL
+     * where rx_remote is not used. */
+    bool (*release)(struct kolo_link *link, uint64_t cookie);
     /** Span @p id of the endpoint's heap is about to be freed: peers that mapped it must let it go.
      * NULL: nothing to do. */
     void (*span_gone)(struct kolo_link *link, uint64_t id);

@@ -118,9 +118,10 @@ static void absorb_remote(struct kolo_channel *channel, struct kolo_work *work, 
         return; /* its sender gave up; whoever waits for it hears why elsewhere */
     if (work != NULL)
         combine(work, data, bytes);
-    link->transport->release(link, cookie);
-    if (work != NULL && link->state != KOLO_LINK_DOWN) /* else it was taken back, work has failed */
+    if (link->transport->release(link, cookie) && work != NULL)
         finish(channel, work);
+    else if (work != NULL) /* what was read is worthless; who waits for it hears why elsewhere */
+        work->bytes_done -= bytes;
 }
 
 static void deliver_one(struct kolo_channel *channel, struct kolo_stash *stash)

@@ -103,7 +103,7 @@ bool kolo_shm_pull(struct kolo_link *base);
 void kolo_shm_drain(struct kolo_shm_link *link);
 bool kolo_shm_is_remote(struct kolo_link *base, const struct kolo_work *work);
 bool kolo_shm_claim(struct kolo_link *base, uint64_t cookie);
-void kolo_shm_release(struct kolo_link *base, uint64_t cookie);
+bool kolo_shm_release(struct kolo_link *base, uint64_t cookie);
 void kolo_shm_withdraw(struct kolo_link *base, struct kolo_work *work);
 void kolo_shm_span_gone(struct kolo_link *base, uint64_t id);
 

@@ -166,15 +166,12 @@ bool kolo_shm_claim(struct kolo_link *base, uint64_t cookie)
     return false;
 }
 
-void kolo_shm_release(struct kolo_link *base, uint64_t cookie)
+bool kolo_shm_release(struct kolo_link *base, uint64_t cookie)
 {
     struct kolo_shm_link *link = kolo_shm_link_of(base);
     bool is_valid = kolo_shm_borrower_release(&link->borrower, (uint32_t)cookie);
     kolo_shm_bell_ring(&link->bell);
-    if (is_valid)
-        return;
-    kolo_fail(KOLO_ERR_LINK, "the sender took its memory back while it was read");
-    kolo_shm_end(link, KOLO_ERR_LINK);
+    return is_valid;
 }
 
 static kolo_status receive(struct kolo_shm_link *link, const struct kolo_shm_record *record)

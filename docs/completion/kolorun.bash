@@ -4,7 +4,7 @@
 _kolorun() {
     local word=${COMP_WORDS[COMP_CWORD]} i=1 option value
     local options='-np -n --host -H --hostfile --oversubscribe --env -x --chdir --bind --timeout --start-timeout
-        --transport --set --prefix --no-prefix --no-stdin --ssh --agent --dry-run --verbose -v --help-settings
+        --transport --set --prefix --no-prefix --no-stdin --keep-going --ssh --agent --dry-run --verbose -v --help-settings
         --print-settings --help -h --version -V'
     COMPREPLY=()
     # Where the program is: behind all options and their values. bash makes "=" a word of its own.

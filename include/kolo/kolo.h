@@ -136,6 +136,19 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_split(struct kolo_comm *comm, int colou
 KOLO_API KOLO_NODISCARD kolo_status kolo_dup(struct kolo_comm *comm, const struct kolo_opts *opts,
                                              struct kolo_comm **new_out);
 
+/** The ranks of @p comm that are left, in their old order, as a new communicator, after @p comm
+ * failed because a rank was lost. Every rank that is left calls it (one that called it is not
+ * waited for by calls on @p comm, which fails by it if it had not). Who is left is agreed with the
+ * job's store, which knows who died and who finalized; a rank that dies meanwhile is left out. @p
+ * comm stays failed and is to be finalized; the links to the others go on. Under kolorun give
+ * --keep-going, or the first death ends the job.
+ *  @return KOLO_OK; ERR_INVALID; ERR_TIMEOUT naming a rank that has not come (opts->timeout_ms, or
+ * KOLO_TIMEOUT); ERR_PEER when the store is gone (without a launcher rank 0 serves it);
+ * ERR_NO_MEMORY. Ownership: *new_out is the caller's until kolo_finalize(). */
+KOLO_API KOLO_NODISCARD kolo_status kolo_shrink(struct kolo_comm *comm,
+                                                const struct kolo_opts *opts,
+                                                struct kolo_comm **new_out);
+
 /** Leaves: waits until what was sent has been taken over (KOLO_EXIT_TIMEOUT at most), tells the
  * peers, frees @p comm in every case. NULL is fine. Of a communicator that kolo_split(), kolo_dup()
  * or kolo_shrink() made it frees just that, at once, and no other rank waits; that of the world

@@ -57,6 +57,17 @@ Test(verdict, the_first_end_is_named)
         "rank 5 (host2, pid 105) was killed by signal 9 (SIGKILL) after 12.3 s; the job was ended");
 }
 
+Test(verdict, the_others_may_have_gone_on)
+{
+    struct kolo_verdict *verdict = six_ranks();
+    cr_assert(end(verdict, 5, SIGKILL, 0, 10));
+    kolo_verdict_keep_going(verdict);
+    cr_assert(!end(verdict, 0, 0, 0, 20));
+    expect(verdict, 137,
+           "rank 5 (host2, pid 105) was killed by signal 9 (SIGKILL) after 12.3 s; the others went "
+           "on");
+}
+
 Test(verdict, a_lost_connection_is_earlier_evidence)
 {
     struct kolo_verdict *verdict = six_ranks();

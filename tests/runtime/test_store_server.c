@@ -299,6 +299,77 @@ static void expect_answer(struct raw_rank *rank, uint32_t id, kolo_status status
     cr_assert(rank->status == status, "%s: %s", kolo_status_name(rank->status), rank->text);
 }
 
+/** The answer to a SHRINK: these ranks go on. Returns the number of their communicator. */
+static int64_t expect_survivors(struct raw_rank *rank, uint32_t id, uint8_t survivors)
+{
+    expect_answer(rank, id, KOLO_OK);
+    cr_assert(rank->bytes == 1 && rank->value[0] == survivors, "survivors %02x, wanted %02x",
+              rank->value[0], survivors);
+    return rank->sum;
+}
+
+Test(store_server, survivors_hear_the_same_when_the_others_are_gone)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[5];
+    open_all(&raw, ranks, 5, 5);
+    raw_shrink(&ranks[0], 1, 0, 60000, 0x1f);
+    raw_shrink(&ranks[2], 2, 0, 60000, 0x1f);
+    raw_shrink(&ranks[4], 3, 0, 60000, 0x1f);
+    raw_shrink(&ranks[3], 1, 9, 60000, 0x0a); /* another communicator: ranks 1 and 3 */
+    raw_server_pump(&raw);
+    cr_assert(!raw_rank_next(&ranks[0]));
+    kolo_store_server_died(raw.server, 4, "died while it waited");
+    raw_server_pump(&raw);
+    expect_failed(&ranks[0], KOLO_ERR_PEER, "rank 4 (host4, pid 804) died while it waited");
+    cr_assert(!raw_rank_next(&ranks[0]));
+    kolo_store_server_died(raw.server, 1, "died");
+    raw_server_pump(&raw);
+    expect_failed(&ranks[3], KOLO_ERR_PEER, "rank 4 (host4, pid 804) died while it waited");
+    int64_t third = expect_survivors(&ranks[3], 1, 0x08); /* answered before the news of rank 1 */
+    expect_failed(&ranks[3], KOLO_ERR_PEER, "rank 1 (host1, pid 801) died");
+    raw_plain(&ranks[3], KOLO_STORE_LEAVE, false, 0);
+    raw_server_pump(&raw);
+    expect_failed(&ranks[0], KOLO_ERR_PEER, "rank 1 (host1, pid 801) died");
+    int64_t first = expect_survivors(&ranks[0], 1, 0x05);
+    cr_assert(raw_rank_next(&ranks[2]) && raw_rank_next(&ranks[2]));
+    cr_assert(expect_survivors(&ranks[2], 2, 0x05) == first && first != third);
+    close_all(&raw, ranks, 5);
+}
+
+Test(store_server, who_waits_for_survivors_may_give_up)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[3];
+    kolo_clock_replace(fake_now);
+    open_all(&raw, ranks, 3, 3);
+    raw_shrink(&ranks[0], 1, 0, 500, 0x07);
+    raw_shrink(&ranks[1], 1, 0, 60000, 0x07);
+    raw_server_pump(&raw);
+    advance_ms(&raw, 499);
+    cr_assert(!raw_rank_next(&ranks[0]));
+    advance_ms(&raw, 2);
+    expect_answer(&ranks[0], 1, KOLO_ERR_TIMEOUT);
+    cr_assert_str_eq(ranks[0].text, "rank 2 (host2, pid 802) has not come");
+    raw_plain(&ranks[1], KOLO_STORE_CANCEL, true, 1);
+    raw_shrink(&ranks[2], 1, 0, 60000, 0x07);
+    raw_server_pump(&raw);
+    raw_shrink(&ranks[1], 2, 0, 60000, 0x06); /* of others than rank 2 says */
+    raw_server_pump(&raw);
+    expect_answer(&ranks[1], 2, KOLO_ERR_INVALID);
+    raw_shrink(&ranks[1], 3, 0, 60000, 0x07);
+    raw_shrink(&ranks[0], 2, 0, 60000, 0x07);
+    raw_server_pump(&raw);
+    (void)expect_survivors(&ranks[0], 2, 0x07);
+    (void)expect_survivors(&ranks[1], 3, 0x07);
+    (void)expect_survivors(&ranks[2], 1, 0x07);
+    raw_shrink(&ranks[0], 3, 4, 60000, 0x06); /* it is none of them */
+    raw_server_pump(&raw);
+    cr_assert(!raw_rank_next(&ranks[0]) && ranks[0].is_closed);
+    close_all(&raw, ranks, 3);
+    kolo_clock_replace(NULL);
+}
+
 Test(store_server, keys_and_values)
 {
     struct raw_server raw;

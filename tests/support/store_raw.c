@@ -218,6 +218,18 @@ void raw_resumed(struct raw_rank *rank, uint32_t channel, uint32_t sequence)
     send_message(rank, message, &body);
 }
 
+void raw_shrink(struct raw_rank *rank, uint32_t id, uint32_t number, uint32_t timeout_ms,
+                uint8_t members)
+{
+    struct kolo_writer body = {0};
+    struct kolo_message *message = kolo_message_create(KOLO_STORE_SHRINK, 32, &body);
+    kolo_write_u32(&body, id);
+    kolo_write_u32(&body, number);
+    kolo_write_u32(&body, timeout_ms);
+    kolo_write_blob(&body, &members, 1);
+    send_message(rank, message, &body);
+}
+
 void raw_abort(struct raw_rank *rank, uint32_t scope, int32_t why, const char *text)
 {
     struct kolo_writer body = {0};

@@ -6,6 +6,8 @@
 //   rank die VICTIM SIGNAL         all loop; VICTIM signals itself after a second
 //   rank exit VICTIM STATUS        all loop; VICTIM exits after a second
 //   rank desert VICTIM             all loop; VICTIM exits with status 0 without kolo_finalize
+//   rank shrink VICTIM,... [during] each VICTIM in turn kills itself, and the others go on without
+//                                  it; during: the second dies when it has noticed the first
 //   rank lines COUNT               COUNT numbered lines each, no kolo
 //   rank stubborn                  ignores SIGTERM, starts a child in a session of its own, no kolo
 //   rank stubborn-die VICTIM       the same, and VICTIM kills itself
@@ -93,7 +95,68 @@ static void say_paths(struct kolo_comm *comm)
     }
 }
 
-static int run_kolo(const char *mode, int victim, const char *argument)
+/* Verified allreduces until one fails, or, if nobody is to die, a few. */
+static kolo_status reduce_on(struct kolo_comm *comm, int victim, int me)
+{
+    enum { ROUNDS = 30 };
+    static int64_t data[COUNT];
+    for (int round = 0; victim >= 0 || round < ROUNDS; round++) {
+        for (int i = 0; i < COUNT; i++)
+            data[i] = i;
+        kolo_status status =
+            kolo_allreduce(comm, data, data, COUNT, KOLO_INT64, KOLO_SUM, NULL, NULL);
+        if (status != KOLO_OK)
+            return status;
+        for (int i = 0; i < COUNT; i++)
+            if (data[i] != (int64_t)i * kolo_size(comm))
+                say("wrong", "sum");
+        if (round == ROUNDS && victim == me) {
+            say("fate", "shrink");
+            raise(SIGKILL);
+        }
+    }
+    return KOLO_OK;
+}
+
+static int next_victim(const char **victims)
+{
+    char *end = NULL;
+    if (*victims == NULL || **victims == '\0')
+        return -1;
+    long victim = strtol(*victims, &end, 10);
+    *victims = *end == ',' ? end + 1 : end;
+    return (int)victim;
+}
+
+static int survive(struct kolo_comm *world, const char *victims, int dies_during)
+{
+    struct kolo_comm *comm = world, *next;
+    int me = kolo_rank(world), victim;
+    char text[64];
+    while ((victim = next_victim(&victims)) >= 0) {
+        if (reduce_on(comm, victim, me) == KOLO_OK)
+            return 3;
+        say("error", kolo_error_detail());
+        if (dies_during && next_victim(&victims) == me)
+            raise(SIGKILL);
+        if (kolo_shrink(comm, NULL, &next) != KOLO_OK) {
+            say("shrink", kolo_error_detail());
+            return 6;
+        }
+        if (comm != world)
+            kolo_finalize(comm);
+        comm = next;
+    }
+    if (reduce_on(comm, -1, me) != KOLO_OK) {
+        say("error", kolo_error_detail());
+        return 1;
+    }
+    snprintf(text, sizeof text, "as %d of %d", kolo_rank(comm), kolo_size(comm));
+    say("survived", text);
+    return 0;
+}
+
+static int run_kolo(const char *mode, const char *first, const char *argument)
 {
     struct kolo_comm *comm = NULL;
     if (kolo_init(NULL, &comm) != KOLO_OK) {
@@ -101,8 +164,9 @@ static int run_kolo(const char *mode, int victim, const char *argument)
         return 4;
     }
     say("up", "");
-    int exit_status = work(comm, mode, victim, argument);
-    if (exit_status == 0)
+    int exit_status = strcmp(mode, "shrink") == 0 ? survive(comm, first, argument != NULL)
+                                                  : work(comm, mode, number(first), argument);
+    if (exit_status == 0 && strcmp(mode, "shrink") != 0)
         say_paths(comm);
     if (kolo_finalize(comm) != KOLO_OK && exit_status == 0) {
         say("finalize", kolo_error_detail());
@@ -141,5 +205,5 @@ int main(int argc, char **argv)
         return write_lines(first ? strtol(first, NULL, 10) : 0);
     if (strncmp(mode, "stubborn", 8) == 0)
         be_stubborn(first);
-    return run_kolo(mode, number(first), argc > 3 ? argv[3] : NULL);
+    return run_kolo(mode, first, argc > 3 ? argv[3] : NULL);
 }

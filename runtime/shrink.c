@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// kolo_shrink: the members of a communicator that are still there, as a new one. The store knows
+// who died and who left, so it decides: each survivor asks it, and all that asked hear the same,
+// once every other member is gone for certain. They then meet as after a split. If another rank
+// dies before all have met, those that noticed ask again, for the survivors of the one that just
+// failed; those that had met already notice at their first call on it.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "runtime/split.h"
+#include "runtime/store_stall.h"
+
+/* How much longer than the store this rank waits, so that the store can say whom it waited for. */
+enum { ANSWER_GRACE_MS = 1000 };
+
+struct shrinking {
+    struct kolo_engine *engine;
+    const struct kolo_opts *opts;
+    kolo_deadline deadline;
+    uint32_t number; /* of the communicator that failed */
+    int size;
+    int *ranks; /* its members' ranks in the world, in order */
+    uint8_t *bits;
+    struct kolo_store_call call;
+};
+
+/** Waits for the store's answer. Held: lock. */
+static kolo_status await(struct shrinking *shrinking)
+{
+    struct kolo_engine *engine = shrinking->engine;
+    struct kolo_store_call *call = &shrinking->call;
+    kolo_deadline deadline = shrinking->deadline;
+    if (deadline < KOLO_NEVER - ANSWER_GRACE_MS * INT64_C(1000000))
+        deadline += ANSWER_GRACE_MS * INT64_C(1000000);
+    (void)kolo_engine_await(engine, NULL, &call->status, deadline);
+    if (call->status == KOLO_AGAIN) {
+        kolo_store_client_cancel(engine->store, call);
+        return kolo_fail(KOLO_ERR_TIMEOUT, "kolo_shrink: the job's store did not answer in time");
+    }
+    if (call->status == KOLO_OK)
+        return KOLO_OK;
+    if (call->status == KOLO_ERR_PEER)
+        return kolo_fail(KOLO_ERR_PEER,
+                         "kolo_shrink: the job's store is gone, which knows who is left (%s): %s",
+                         call->why,
+                         engine->settings.launcher[0] != '\0'
+                             ? "the launcher ended"
+                             : "rank 0 served it; under kolorun --keep-going any rank may die");
+    return kolo_fail(call->status, "kolo_shrink: %s",
+                     call->why[0] != '\0' ? call->why : kolo_status_text(call->status));
+}
+
+/** Asks the store who goes on: leaves the survivors in shrinking->bits. */
+static kolo_status ask(struct shrinking *shrinking)
+{
+    struct kolo_engine *engine = shrinking->engine;
+    size_t bytes = kolo_stall_bits_bytes(engine->size);
+    kolo_status status;
+    memset(shrinking->bits, 0, bytes);
+    for (int i = 0; i < shrinking->size; i++)
+        shrinking->bits[shrinking->ranks[i] / 8] |= (uint8_t)(1u << (shrinking->ranks[i] % 8));
+    int left_ms = kolo_deadline_poll_ms(shrinking->deadline);
+    kolo_engine_enter(engine);
+    kolo_store_client_shrink(engine->store, shrinking->number, shrinking->bits,
+                             left_ms < 0 ? UINT32_MAX : (uint32_t)left_ms, &shrinking->call);
+    status = await(shrinking);
+    kolo_engine_leave(engine);
+    if (status == KOLO_OK && shrinking->call.bytes == bytes)
+        memcpy(shrinking->bits, shrinking->call.value, bytes);
+    else if (status == KOLO_OK)
+        status = kolo_fail(KOLO_ERR_PROTOCOL, "kolo_shrink: the store names survivors in %zu bytes",
+                           shrinking->call.bytes);
+    kolo_free_memory(shrinking->call.value);
+    return status;
+}
+
+/** Leaves the survivors alone in shrinking->ranks, in their old order; finds this rank's place. */
+static kolo_status keep_survivors(struct shrinking *shrinking, struct kolo_seat *seat)
+{
+    int kept = 0, mine = -1;
+    for (int i = 0; i < shrinking->size; i++) {
+        int rank = shrinking->ranks[i];
+        if (!((shrinking->bits[rank / 8] >> (rank % 8)) & 1))
+            continue;
+        if (rank == shrinking->engine->rank)
+            mine = kept;
+        shrinking->ranks[kept++] = rank;
+    }
+    if (mine < 0 || shrinking->call.sum <= 0 || shrinking->call.sum >= KOLO_COMMS_MAX)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "kolo_shrink: the store's answer makes no sense");
+    shrinking->size = kept;
+    *seat = (struct kolo_seat){(uint32_t)shrinking->call.sum, mine, kept};
+    return KOLO_OK;
+}
+
+/** Makes the communicator of the survivors and meets them there. */
+static kolo_status meet(struct shrinking *shrinking, const struct kolo_seat *seat,
+                        struct kolo_comm **new_out)
+{
+    struct kolo_comm *child = NULL;
+    struct kolo_opts opts = {.size = sizeof(opts)};
+    kolo_status status;
+    if (shrinking->opts != NULL)
+        opts = *shrinking->opts;
+    opts.timeout_ms = kolo_deadline_poll_ms(shrinking->deadline);
+    if (opts.timeout_ms < 1)
+        opts.timeout_ms = 1;
+    KOLO_TRY(kolo_comm_create(shrinking->engine, shrinking->size, &child));
+    memcpy(child->ranks, shrinking->ranks, (size_t)shrinking->size * sizeof(*child->ranks));
+    snprintf(child->origin, sizeof(child->origin), "survivors of %u", shrinking->number);
+    KOLO_TRY(kolo_comm_meet(child, NULL, seat, "kolo_shrink", &opts));
+    *new_out = child;
+out:
+    return status;
+}
+
+/** Did it fail because yet another rank was lost? */
+static bool is_loss(kolo_status status)
+{
+    return status == KOLO_ERR_PEER || kolo_status_lost(status) == KOLO_LOST_LINK;
+}
+
+static kolo_status shrink(struct shrinking *shrinking, struct kolo_comm **new_out)
+{
+    struct kolo_seat seat;
+    kolo_status status;
+    do {
+        KOLO_TRY(ask(shrinking));
+        KOLO_TRY(keep_survivors(shrinking, &seat));
+        status = meet(shrinking, &seat, new_out);
+        shrinking->number = seat.number;
+    } while (is_loss(status) && !kolo_deadline_passed(shrinking->deadline));
+out:
+    return status;
+}
+
+/** Who shrinks it gives it up: others that are in a call on it shall not wait for this rank. */
+static void give_up(struct kolo_comm *comm)
+{
+    char who[KOLO_RANK_TEXT_MAX], text[KOLO_DETAIL_MAX];
+    if (comm->failure.status != KOLO_OK)
+        return;
+    snprintf(text, sizeof(text), "%s shrinks the communicator",
+             kolo_comm_rank_text(comm, comm->rank, who));
+    kolo_comm_fail(comm, KOLO_ERR_ABORTED, text, true);
+}
+
+kolo_status kolo_shrink(struct kolo_comm *comm, const struct kolo_opts *opts,
+                        struct kolo_comm **new_out)
+{
+    const struct kolo_task task = {.function = "kolo_shrink", .opts = opts};
+    kolo_status status = kolo_task_check(comm, &task);
+    if (status != KOLO_OK)
+        return status;
+    if (new_out == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_shrink: new_out is NULL");
+    *new_out = NULL;
+    struct kolo_engine *engine = comm->engine;
+    int64_t timeout_ms =
+        opts != NULL && opts->timeout_ms > 0 ? opts->timeout_ms : engine->settings.timeout_ms;
+    struct shrinking shrinking = {.engine = engine,
+                                  .opts = opts,
+                                  .deadline = kolo_deadline_in_ms(timeout_ms),
+                                  .number = comm->number,
+                                  .size = comm->size};
+    shrinking.ranks = kolo_calloc((size_t)comm->size, sizeof(*shrinking.ranks));
+    shrinking.bits = kolo_calloc(kolo_stall_bits_bytes(engine->size), 1);
+    status = KOLO_ERR_NO_MEMORY;
+    if (shrinking.ranks != NULL && shrinking.bits != NULL) {
+        for (int rank = 0; rank < comm->size; rank++)
+            shrinking.ranks[rank] = kolo_comm_world(comm, rank);
+        kolo_engine_enter(engine);
+        give_up(comm);
+        kolo_engine_creating(engine);
+        kolo_engine_leave(engine);
+        status = shrink(&shrinking, new_out);
+        kolo_engine_enter(engine);
+        kolo_engine_created(engine);
+        kolo_engine_leave(engine);
+    }
+    kolo_free_memory(shrinking.ranks);
+    kolo_free_memory(shrinking.bits);
+    return status;
+}

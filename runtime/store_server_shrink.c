@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// Survivors: the ranks of a communicator that failed ask, each for itself, who goes on. They are
+// answered together, all the same, as soon as every member has asked, left or died; so a rank that
+// dies while the others wait is one survivor less, and nobody waits for it. Must never answer some
+// of them and keep others: who asked at the answer's moment is in the new communicator.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "runtime/store_server.h"
+
+/** A rank that waits for the answer. */
+struct arrival {
+    int rank;
+    uint32_t id;
+    kolo_deadline until;
+    struct arrival *next;
+};
+
+struct kolo_shrink {
+    uint32_t number; /* of the communicator that failed */
+    uint8_t *members;
+    struct arrival *arrivals;
+    struct kolo_shrink *next;
+};
+
+static bool has_bit(const uint8_t *bits, int rank)
+{
+    return (bits[rank / 8] >> (rank % 8)) & 1;
+}
+
+static void set_bit(uint8_t *bits, int rank)
+{
+    bits[rank / 8] = (uint8_t)(bits[rank / 8] | 1 << (rank % 8));
+}
+
+static bool has_arrived(const struct kolo_shrink *shrink, int rank)
+{
+    const struct arrival *arrival = shrink->arrivals;
+    while (arrival && arrival->rank != rank)
+        arrival = arrival->next;
+    return arrival != NULL;
+}
+
+static bool is_gone(const struct kolo_store_server *server, int rank)
+{
+    enum kolo_member_state state = server->members[rank].state;
+    return state == MEMBER_LEFT || state == MEMBER_DEAD;
+}
+
+/** A member that may still come, or -1. */
+static int find_missing(const struct kolo_store_server *server, const struct kolo_shrink *shrink)
+{
+    for (int rank = 0; rank < server->config.size; rank++)
+        if (has_bit(shrink->members, rank) && !is_gone(server, rank) && !has_arrived(shrink, rank))
+            return rank;
+    return -1;
+}
+
+static void free_shrink(struct kolo_shrink *shrink)
+{
+    while (shrink->arrivals) {
+        struct arrival *arrival = shrink->arrivals;
+        shrink->arrivals = arrival->next;
+        kolo_free_memory(arrival);
+    }
+    kolo_free_memory(shrink->members);
+    kolo_free_memory(shrink);
+}
+
+/** Takes out the arrivals of @p rank: that with @p id, or all (0). */
+static void take_out(struct kolo_shrink *shrink, int rank, uint32_t id)
+{
+    struct arrival **link = &shrink->arrivals;
+    while (*link) {
+        struct arrival *arrival = *link;
+        if (arrival->rank != rank || (id != 0 && arrival->id != id)) {
+            link = &arrival->next;
+            continue;
+        }
+        *link = arrival->next;
+        kolo_free_memory(arrival);
+    }
+}
+
+static void answer_all(struct kolo_store_server *server, const struct kolo_shrink *shrink)
+{
+    size_t bytes = kolo_stall_bits_bytes(server->config.size);
+    int64_t number = 0;
+    kolo_status status = kolo_kv_table_add(server->kv, KOLO_STORE_NUMBERS_KEY, 1, &number);
+    uint8_t *survivors = status == KOLO_OK ? kolo_calloc(bytes, 1) : NULL;
+    if (status == KOLO_OK && !survivors)
+        status = KOLO_ERR_NO_MEMORY;
+    for (const struct arrival *at = shrink->arrivals; at && survivors; at = at->next)
+        set_bit(survivors, at->rank);
+    for (const struct arrival *at = shrink->arrivals; at; at = at->next)
+        kolo_server_answer(server->members[at->rank].connection, at->id, status, number, survivors,
+                           survivors ? bytes : 0);
+    kolo_free_memory(survivors);
+}
+
+/** Answers what is complete. */
+static void look(struct kolo_store_server *server)
+{
+    struct kolo_shrink **link = &server->shrinks;
+    while (*link) {
+        struct kolo_shrink *shrink = *link;
+        if (shrink->arrivals && find_missing(server, shrink) >= 0) {
+            link = &shrink->next;
+            continue;
+        }
+        *link = shrink->next;
+        if (shrink->arrivals)
+            answer_all(server, shrink);
+        free_shrink(shrink);
+    }
+}
+
+static struct kolo_shrink *find_or_add(struct kolo_store_server *server, uint32_t number,
+                                       const uint8_t *members)
+{
+    size_t bytes = kolo_stall_bits_bytes(server->config.size);
+    struct kolo_shrink *shrink = server->shrinks;
+    while (shrink && shrink->number != number)
+        shrink = shrink->next;
+    if (shrink)
+        return shrink;
+    shrink = kolo_calloc(1, sizeof *shrink);
+    if (!shrink)
+        return NULL;
+    shrink->number = number;
+    shrink->members = kolo_calloc(bytes, 1);
+    if (!shrink->members) {
+        kolo_free_memory(shrink);
+        return NULL;
+    }
+    memcpy(shrink->members, members, bytes);
+    shrink->next = server->shrinks;
+    server->shrinks = shrink;
+    return shrink;
+}
+
+static kolo_status add_arrival(struct kolo_store_connection *connection, uint32_t id,
+                               uint32_t number, const uint8_t *members, uint32_t timeout_ms)
+{
+    struct kolo_store_server *server = connection->server;
+    size_t bytes = kolo_stall_bits_bytes(server->config.size);
+    struct kolo_shrink *shrink = find_or_add(server, number, members);
+    if (!shrink)
+        return KOLO_ERR_NO_MEMORY;
+    if (memcmp(shrink->members, members, bytes) != 0 || has_arrived(shrink, connection->rank))
+        return kolo_fail(KOLO_ERR_INVALID, "ranks differ in who is in communicator %u",
+                         (unsigned int)number);
+    struct arrival *arrival = kolo_calloc(1, sizeof *arrival);
+    if (!arrival)
+        return KOLO_ERR_NO_MEMORY;
+    *arrival = (struct arrival){.rank = connection->rank,
+                                .id = id,
+                                .until = kolo_deadline_in_ms((int64_t)timeout_ms),
+                                .next = shrink->arrivals};
+    shrink->arrivals = arrival;
+    kolo_server_due_at(server, arrival->until);
+    return KOLO_OK;
+}
+
+kolo_status kolo_server_shrink(struct kolo_store_connection *connection, struct kolo_reader *body)
+{
+    struct kolo_store_server *server = connection->server;
+    size_t bytes = 0;
+    uint32_t id = kolo_read_u32(body);
+    uint32_t number = kolo_read_u32(body);
+    uint32_t timeout_ms = kolo_read_u32(body);
+    const uint8_t *members = kolo_read_blob(body, &bytes);
+    kolo_status status = kolo_reader_finish(body, "SHRINK");
+    if (status != KOLO_OK)
+        return status;
+    if (bytes != kolo_stall_bits_bytes(server->config.size) ||
+        !has_bit(members, connection->rank) || id == 0)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "SHRINK with %zu bytes of members", bytes);
+    status = add_arrival(connection, id, number, members, timeout_ms);
+    if (status != KOLO_OK)
+        kolo_server_answer(connection, id, status, 0, NULL, 0);
+    look(server);
+    return KOLO_OK;
+}
+
+void kolo_server_shrink_forget(struct kolo_store_server *server, int rank, uint32_t id)
+{
+    for (struct kolo_shrink *shrink = server->shrinks; shrink; shrink = shrink->next)
+        take_out(shrink, rank, id);
+    look(server);
+}
+
+/** The next arrival whose time is over. */
+static struct arrival *find_expired(struct kolo_store_server *server, struct kolo_shrink *shrink)
+{
+    for (struct arrival *arrival = shrink->arrivals; arrival; arrival = arrival->next) {
+        if (kolo_deadline_passed(arrival->until))
+            return arrival;
+        kolo_server_due_at(server, arrival->until);
+    }
+    return NULL;
+}
+
+void kolo_server_shrink_expire(struct kolo_store_server *server)
+{
+    for (struct kolo_shrink *shrink = server->shrinks; shrink; shrink = shrink->next) {
+        struct arrival *arrival;
+        while ((arrival = find_expired(server, shrink)) != NULL) {
+            char name[128];
+            int rank = arrival->rank;
+            kolo_server_name(server, find_missing(server, shrink), name, sizeof name);
+            kolo_fail(KOLO_ERR_TIMEOUT, "%s has not come", name);
+            kolo_server_answer(server->members[rank].connection, arrival->id, KOLO_ERR_TIMEOUT, 0,
+                               NULL, 0);
+            take_out(shrink, rank, 0);
+        }
+    }
+    look(server);
+}
+
+void kolo_server_shrink_end(struct kolo_store_server *server)
+{
+    while (server->shrinks) {
+        struct kolo_shrink *shrink = server->shrinks;
+        server->shrinks = shrink->next;
+        free_shrink(shrink);
+    }
+}

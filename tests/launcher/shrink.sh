@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Ranks die and the others go on: kolorun --keep-going and kolo_shrink. Also what happens without the one or the other.
+. "${BASH_SOURCE%/*}/common.sh"
+
+# survive CASE RANKS SURVIVORS VICTIMS [during]: each survivor ends with a verified allreduce among them, in the old order.
+survive() {
+    local name=$1 ranks=$2 survivors=$3 i
+    shift 3
+    export KOLOTEST_MARK=$name-$$
+    run 137 "$KOLORUN" --keep-going -np "$ranks" "$RANK_PROGRAM" shrink "$@"
+    for ((i = 0; i < survivors; i++)); do
+        says out "^\[[0-9]\] survived [0-9.]+ as $i of $survivors\$"
+    done
+    [[ $(grep -c ' survived ' "$work/out") == "$survivors" ]] || { fail "$name: not $survivors survivors"; cat "$work/out" "$work/err"; }
+    ! grep -q ' wrong ' "$work/out" || fail "$name: a wrong sum"
+    # in the order of their ranks in the world
+    [[ $(sed -nE 's/^\[([0-9])\] survived .* as ([0-9]) of .*/\2 \1/p' "$work/out" | sort | awk '$2 <= last {exit 1} {last = $2}') == '' ]] ||
+        fail "$name: another order"
+    says err "^kolorun: rank ${1%%,*} \(localhost, pid [0-9]+\) was killed by signal 9 \(SIGKILL\) after [0-9.]+ s; the others went on\$"
+    under "$seconds" 5 "$name"
+    nobody_left "$KOLOTEST_MARK"
+}
+for transport in tcp shm; do
+    export KOLO_TRANSPORT=$transport
+    survive "once-$transport" 4 3 2
+    survive "twice-$transport" 5 3 2,0
+    survive "during-$transport" 5 3 1,3 during
+done
+unset KOLO_TRANSPORT
+survive to-one 3 1 0,2
+
+# Without --keep-going the first death ends the job, and the error names the dead rank.
+run 137 "$KOLORUN" -np 3 "$RANK_PROGRAM" shrink 1
+says out '^\[0\] error .*rank 1 \(.*signal 9'
+says err 'the job was ended$'
+under "$seconds" 4 "without --keep-going"
+
+# Nobody can go on before all ranks have met.
+run 3 "$KOLORUN" --keep-going -np 2 sh -c '[ $RANK = 1 ] && exit 3; exec sleep 100'
+says err 'rank 1 .*exited with status 3 .*; the job was ended$'
+under "$seconds" 3 "a death at the start"
+
+# A job in which all ends well is not changed by the option.
+run 0 "$KOLORUN" --keep-going -np 2 "$RANK_PROGRAM" loop 0
+
+# Without a launcher rank 0 serves the store: who shrinks after its death is told so.
+export KOLO_SIZE=3 KOLO_RENDEZVOUS=file://$work/meet KOLO_SECRET
+KOLO_SECRET=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
+pids=()
+for rank in 0 1 2; do
+    KOLO_RANK=$rank timeout $((60 * SLOW)) "$RANK_PROGRAM" shrink 0 >"$work/out$rank" 2>&1 &
+    pids+=($!)
+done
+for rank in 0 1 2; do
+    got=0
+    wait "${pids[rank]}" || got=$?
+    ((rank == 0)) || [[ $got == 6 ]] || fail "without a launcher: rank $rank ended with $got"
+    ((rank == 0)) || grep -q "shrink .*kolo_shrink: the job's store is gone.*rank 0 served it" "$work/out$rank" ||
+        { fail "without a launcher: rank $rank does not say why"; cat "$work/out$rank"; }
+done
+finish

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// kolo_shrink among threads: ranks that leave in the middle, once and again, also while others
+// shrink; of a part; without a loss; a member that does not come; wrong calls. Ranks that are
+// killed: tests/launcher/shrink.sh.
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "tests/support/world.h"
+
+struct transport_param {
+    char name[16];
+};
+static struct transport_param params[] = {{"inproc"}, {"shm"}, {"tcp"}};
+
+static void run(const char *transport, int size,
+                kolo_status (*body)(struct kolo_comm *comm, void *argument), void *argument)
+{
+    struct world world = {
+        .size = size, .transport = transport, .settings = {"KOLO_TIMEOUT=30", "KOLO_STALL=100ms"}};
+    kolo_status status = world_run(&world, body, argument);
+    char detail[KOLO_DETAIL_MAX];
+    snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
+    for (int rank = 0; rank < size; rank++)
+        cr_assert(world.results[rank].status == KOLO_OK, "%s, rank %d of %d: %s: %s", transport,
+                  rank, size, kolo_status_name(world.results[rank].status),
+                  world.results[rank].text);
+    cr_assert(status == KOLO_OK, "%s: %s: %s", transport, kolo_status_name(status), detail);
+}
+
+#define ON_ALL(test, size, body)                                                                   \
+    ParameterizedTestParameters(shrink, test)                                                      \
+    {                                                                                              \
+        return cr_make_param_array(struct transport_param, params, 3);                             \
+    }                                                                                              \
+    ParameterizedTest(struct transport_param *param, shrink, test, .timeout = 60)                  \
+    {                                                                                              \
+        run(param->name, size, body, NULL);                                                        \
+    }
+
+/** A verified allreduce, long enough to be on its way when somebody leaves, and an allgather that
+ * shows the order. @p numbers: what each member gives. */
+static kolo_status work(struct kolo_comm *comm, int mine, const int *numbers, int count)
+{
+    enum { LENGTH = 40000 };
+    int64_t *data = calloc(LENGTH, sizeof(*data)), sum = 0, all[WORLD_RANKS_MAX];
+    kolo_status status;
+    for (int i = 0; i < count; i++)
+        sum += numbers[i];
+    for (int i = 0; i < LENGTH; i++)
+        data[i] = mine + i;
+    KOLO_TRY(kolo_allreduce(comm, data, data, LENGTH, KOLO_INT64, KOLO_SUM, NULL, NULL));
+    if (kolo_size(comm) != count) {
+        status = kolo_fail(KOLO_ERR_INTERNAL, "%d ranks, not %d", kolo_size(comm), count);
+        goto out;
+    }
+    for (int64_t i = 0; i < LENGTH; i++)
+        if (data[i] != sum + count * i)
+            status = kolo_fail(KOLO_ERR_INTERNAL, "element %lld is %lld", (long long)i,
+                               (long long)data[i]);
+    sum = mine;
+    if (status == KOLO_OK)
+        KOLO_TRY(kolo_allgather(comm, &sum, all, 1, KOLO_INT64, NULL, NULL));
+    for (int i = 0; i < count && status == KOLO_OK; i++)
+        if (all[i] != numbers[i])
+            status = kolo_fail(KOLO_ERR_INTERNAL, "member %d is %lld, not %d", i, (long long)all[i],
+                               numbers[i]);
+out:
+    free(data);
+    return status;
+}
+
+/** Works until the loss shows. */
+static kolo_status notice(struct kolo_comm *comm)
+{
+    enum { ROUNDS = 10000 };
+    kolo_status status = KOLO_OK;
+    int32_t value = 0;
+    for (int i = 0; i < ROUNDS && status == KOLO_OK; i++)
+        status = kolo_allreduce(comm, &value, &value, 1, KOLO_INT32, KOLO_SUM, NULL, NULL);
+    /* by the link first, where the store was slow to say that the rank has left */
+    WORLD_EXPECT(status == KOLO_ERR_PEER || kolo_status_lost(status) == KOLO_LOST_LINK, "%s: %s",
+                 kolo_status_name(status), kolo_error_detail());
+    return KOLO_OK;
+}
+
+static kolo_status one_after_the_other(struct kolo_comm *comm, void *argument)
+{
+    int rank = kolo_rank(comm);
+    int all[] = {0, 1, 2, 3, 4}, four[] = {0, 1, 3, 4}, three[] = {1, 3, 4};
+    struct kolo_comm *second = NULL, *third = NULL;
+    kolo_status status;
+    (void)argument;
+    KOLO_TRY(work(comm, rank, all, 5));
+    if (rank == 2)
+        return KOLO_OK; /* leaves */
+    KOLO_TRY(notice(comm));
+    KOLO_TRY(kolo_shrink(comm, NULL, &second));
+    KOLO_TRY(work(second, rank, four, 4));
+    if (rank == 0)
+        return KOLO_OK;
+    KOLO_TRY(notice(second));
+    KOLO_TRY(kolo_shrink(second, NULL, &third));
+    KOLO_TRY(kolo_finalize(second));
+    KOLO_TRY(work(third, rank, three, 3));
+    KOLO_TRY(kolo_finalize(third));
+out:
+    return status;
+}
+
+ON_ALL(twice_in_a_row, 5, one_after_the_other)
+
+/** Rank 1 leaves when the others have begun to shrink. */
+static kolo_status leaves_meanwhile(struct kolo_comm *comm, void *argument)
+{
+    int rank = kolo_rank(comm), left[] = {0, 3};
+    struct kolo_comm *some = NULL;
+    int64_t count = 0;
+    kolo_status status;
+    (void)argument;
+    if (rank == 2)
+        return KOLO_OK;
+    KOLO_TRY(notice(comm));
+    if (rank == 1)
+        return KOLO_OK; /* the others wait for it in the store */
+    KOLO_TRY(kolo_shrink(comm, NULL, &some));
+    KOLO_TRY(work(some, rank, left, 2));
+    KOLO_TRY(kolo_kv_add(some, "there", 1, &count)); /* and the store serves it */
+out:
+    return status;
+}
+
+ON_ALL(who_leaves_meanwhile_is_left_out, 4, leaves_meanwhile)
+
+/** One half loses a rank: it shrinks, and the other half never notices. */
+static kolo_status of_a_part(struct kolo_comm *comm, void *argument)
+{
+    int rank = kolo_rank(comm), even[] = {0, 2, 4}, odd[] = {1, 5}, everybody[] = {0, 1, 2, 4, 5};
+    struct kolo_comm *half = NULL, *rest = NULL, *all = NULL;
+    kolo_status status;
+    (void)argument;
+    KOLO_TRY(kolo_split(comm, rank % 2, 0, NULL, &half));
+    if (rank == 3)
+        return KOLO_OK;
+    if (rank % 2 == 0) {
+        for (int i = 0; i < 20; i++)
+            KOLO_TRY(work(half, rank, even, 3));
+    } else {
+        KOLO_TRY(notice(half));
+        KOLO_TRY(kolo_shrink(half, NULL, &rest));
+        KOLO_TRY(work(rest, rank, odd, 2));
+    }
+    KOLO_TRY(notice(comm));
+    KOLO_TRY(kolo_shrink(comm, NULL, &all));
+    KOLO_TRY(work(all, rank, everybody, 5));
+    if (rank % 2 == 0)
+        KOLO_TRY(work(half, rank, even, 3));
+out:
+    return status;
+}
+
+ON_ALL(a_part_shrinks_alone, 6, of_a_part)
+
+/** Nobody is lost: a communicator that was aborted, and one that one rank gives up. */
+static kolo_status without_a_loss(struct kolo_comm *comm, void *argument)
+{
+    int rank = kolo_rank(comm), all[] = {0, 1, 2};
+    struct kolo_comm *second = NULL, *third = NULL;
+    size_t bytes = 0;
+    kolo_status status;
+    (void)argument;
+    if (rank == 1)
+        kolo_abort(comm, "again");
+    status = kolo_barrier(comm, NULL, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_ABORTED, "%s", kolo_status_name(status));
+    KOLO_TRY(kolo_shrink(comm, NULL, &second));
+    KOLO_TRY(work(second, rank, all, 3));
+    if (rank == 0) { /* whoever is still at work would be disturbed */
+        KOLO_TRY(kolo_kv_get(second, "1 is through", NULL, &bytes, -1));
+        KOLO_TRY(kolo_kv_get(second, "2 is through", NULL, &bytes, -1));
+    } else {
+        KOLO_TRY(kolo_kv_set(second, rank == 1 ? "1 is through" : "2 is through", "", 0));
+        status = kolo_barrier(second, NULL, NULL);
+        WORLD_EXPECT(status == KOLO_ERR_ABORTED &&
+                         strstr(kolo_error_detail(), "shrinks the communicator") != NULL,
+                     "%s: %s", kolo_status_name(status), kolo_error_detail());
+    }
+    KOLO_TRY(kolo_shrink(second, NULL, &third));
+    KOLO_TRY(work(third, rank, all, 3));
+out:
+    return status;
+}
+
+ON_ALL(without_a_loss_all_are_there, 3, without_a_loss)
+
+/** A member that does not come is named when the time is over; who asks again later is served. */
+static kolo_status does_not_come(struct kolo_comm *comm, void *argument)
+{
+    int rank = kolo_rank(comm), all[] = {0, 1, 2};
+    struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 200};
+    struct kolo_comm *some = NULL;
+    size_t bytes = 0;
+    kolo_status status;
+    if (rank == 0) {
+        KOLO_TRY(kolo_kv_get(comm, "late", NULL, &bytes, -1));
+        KOLO_TRY(kolo_kv_get(comm, "later", NULL, &bytes, -1));
+        kolo_abort(comm, "now");
+    } else {
+        KOLO_TRY(kolo_kv_set(comm, rank == 1 ? "late" : "later", "", 0));
+        status = kolo_barrier(comm, NULL, NULL);
+        WORLD_EXPECT(status == KOLO_ERR_ABORTED, "%s", kolo_status_name(status));
+    }
+    status = rank != 0 ? kolo_shrink(comm, &opts, &some) : KOLO_ERR_TIMEOUT;
+    bool is_named = rank == 0 || strstr(kolo_error_detail(), "rank 0 (") != NULL;
+    pthread_barrier_wait(argument); /* rank 0 lets them wait in vain */
+    WORLD_EXPECT(status == KOLO_ERR_TIMEOUT && is_named && some == NULL, "%s: %s",
+                 kolo_status_name(status), kolo_error_detail());
+    KOLO_TRY(kolo_shrink(comm, NULL, &some));
+    KOLO_TRY(work(some, rank, all, 3));
+out:
+    return status;
+}
+
+Test(shrink, who_does_not_come_is_named, .timeout = 60)
+{
+    pthread_barrier_t barrier;
+    cr_assert(pthread_barrier_init(&barrier, NULL, 3) == 0);
+    run("inproc", 3, does_not_come, &barrier);
+    pthread_barrier_destroy(&barrier);
+}
+
+static kolo_status wrong(struct kolo_comm *comm, void *argument)
+{
+    struct kolo_opts opts = {.size = 1};
+    struct kolo_comm *some;
+    (void)argument;
+    WORLD_EXPECT(kolo_shrink(NULL, NULL, &some) == KOLO_ERR_INVALID &&
+                     strcmp(kolo_error_detail(), "kolo_shrink: comm is NULL") == 0,
+                 "%s", kolo_error_detail());
+    WORLD_EXPECT(kolo_shrink(comm, NULL, NULL) == KOLO_ERR_INVALID &&
+                     strcmp(kolo_error_detail(), "kolo_shrink: new_out is NULL") == 0,
+                 "%s", kolo_error_detail());
+    WORLD_EXPECT(kolo_shrink(comm, &opts, &some) == KOLO_ERR_INVALID, "%s", kolo_error_detail());
+    return kolo_barrier(comm, NULL, NULL);
+}
+
+Test(shrink, wrong_calls_are_refused, .timeout = 60)
+{
+    run("inproc", 2, wrong, NULL);
+}

@@ -112,6 +112,9 @@ void kolo_comm_free(struct kolo_comm *comm)
         comm->next->previous = comm->previous;
     kolo_comm_is_idle(comm);
     free_scratch(comm);
+    for (int rank = 0; comm->whys != NULL && rank < comm->size; rank++)
+        kolo_free_memory(comm->whys[rank]);
+    kolo_free_memory(comm->whys);
     kolo_free_memory(comm->flights);
     kolo_choices_free(&comm->choices);
     kolo_free_memory(comm->sent);

@@ -144,8 +144,8 @@ struct kolo_comm {
     struct kolo_hub *hub; /* its board; NULL: not opened, or it has none (runtime/board_hub.h) */
     struct kolo_failure failure;
     struct kolo_suspicion suspicion;
-    bool must_report;     /* the running collective, to the store */
-    char choice_why[256]; /* of the peer last asked for */
+    bool must_report; /* the running collective, to the store */
+    char **whys;      /* by member, of those asked for: why that transport; NULL until asked */
 };
 
 /** The rank in the world of member @p rank. */

@@ -97,6 +97,20 @@ static int local_rank_of(const struct kolo_comm *comm, int rank)
     return local_rank;
 }
 
+/** A copy that stays until @p rank is asked for again. NULL: no memory. Held: lock. */
+static const char *keep_why(struct kolo_comm *comm, int rank, const char *why)
+{
+    if (comm->whys == NULL)
+        comm->whys = kolo_calloc((size_t)comm->size, sizeof(*comm->whys));
+    if (comm->whys == NULL)
+        return NULL;
+    if (comm->whys[rank] != NULL && strcmp(comm->whys[rank], why) == 0)
+        return comm->whys[rank];
+    kolo_free_memory(comm->whys[rank]);
+    comm->whys[rank] = kolo_strdup(why);
+    return comm->whys[rank];
+}
+
 kolo_status kolo_get_peer_info(struct kolo_comm *comm, int rank, struct kolo_peer_info *info_out)
 {
     if (comm == NULL || info_out == NULL)
@@ -115,14 +129,16 @@ kolo_status kolo_get_peer_info(struct kolo_comm *comm, int rank, struct kolo_pee
     kolo_comm_enter(comm);
     if (rank != comm->rank)
         kolo_endpoint_choice(comm->engine->endpoint, kolo_comm_world(comm, rank), &transport, &why);
-    snprintf(comm->choice_why, sizeof(comm->choice_why), "%s", why);
+    why = keep_why(comm, rank, why);
     kolo_comm_leave(comm);
+    if (why == NULL)
+        return KOLO_ERR_NO_MEMORY;
     *info_out = (struct kolo_peer_info){.size = sizeof(*info_out),
                                         .rank = rank,
                                         .pid = identity->pid,
                                         .local_rank = local_rank_of(comm, rank),
                                         .host = identity->host,
                                         .transport = transport,
-                                        .why = comm->choice_why};
+                                        .why = why};
     return KOLO_OK;
 }

@@ -35,11 +35,20 @@ static bool check_join(struct kolo_store_connection *connection, const struct jo
                  "rank %d (%s, pid %d) is not in a job of %d ranks; ranks are 0 to %d",
                  (int)join->rank, join->host, (int)join->pid, size, size - 1);
     } else if (server->members[join->rank].state != MEMBER_ABSENT) {
+        const struct kolo_store_member *member = &server->members[join->rank];
+        bool is_itself = member->pid == join->pid && strcmp(member->host, join->host) == 0;
         kolo_server_name(server, join->rank, other, sizeof other);
-        snprintf(text, sizeof text,
-                 "%s is there already and another process (%s, pid %d) joins as rank %d; give each "
-                 "process its own rank",
-                 other, join->host, (int)join->pid, (int)join->rank);
+        if (is_itself)
+            snprintf(text, sizeof text,
+                     "%s, this process, has joined already; call kolo_init once, and kolo_dup or "
+                     "kolo_split for more communicators",
+                     other);
+        else
+            snprintf(
+                text, sizeof text,
+                "%s is there already and another process (%s, pid %d) joins as rank %d; give each "
+                "process its own rank",
+                other, join->host, (int)join->pid, (int)join->rank);
     } else {
         return true;
     }

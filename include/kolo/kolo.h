@@ -190,7 +190,7 @@ struct kolo_peer_info {
     const char *host;
     const char *transport; /**< the transport that joins this rank and that one: "inproc", "shm",
                               "tcp", "self" */
-    const char *why;       /**< why this transport; until the next kolo_get_peer_info() on comm */
+    const char *why;       /**< why this transport; until this rank is asked for again on comm */
 };
 KOLO_API KOLO_NODISCARD kolo_status kolo_get_peer_info(struct kolo_comm *comm, int rank,
                                                        struct kolo_peer_info *info_out);

@@ -10,7 +10,7 @@
 static kolo_status look(struct kolo_comm *comm, void *argument)
 {
     struct kolo_info info = {.size = sizeof(info)};
-    struct kolo_peer_info peer = {.size = sizeof(peer)};
+    struct kolo_peer_info peer = {.size = sizeof(peer)}, first = {.size = sizeof(first)};
     char host[65] = "";
     kolo_status status;
     (void)argument;
@@ -35,6 +35,10 @@ static kolo_status look(struct kolo_comm *comm, void *argument)
                          peer.why[0] != '\0',
                      "rank %d by %s: %s", rank, peer.transport, peer.why);
     }
+    KOLO_TRY(kolo_get_peer_info(comm, info.rank, &first));
+    KOLO_TRY(kolo_get_peer_info(comm, (info.rank + 1) % info.nranks, &peer));
+    WORLD_EXPECT(strcmp(first.why, "this rank") == 0, "the next question changed it: %s",
+                 first.why);
 out:
     return status;
 }

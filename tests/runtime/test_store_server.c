@@ -265,6 +265,20 @@ static void expect_scope(struct raw_rank *rank, uint32_t scope, const char *text
     cr_assert(rank->scope == scope, "scope %u, wanted %u", rank->scope, scope);
 }
 
+Test(store_server, a_process_that_joins_twice_is_told_so)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[2], again;
+    open_all(&raw, ranks, 2, 2);
+    cr_assert(raw_rank_open(&raw, &again) == KOLO_OK);
+    raw_join(&again, 1, 2, WAIT_LONG_MS, "host1", 4); /* of the same pid, as raw_join has it */
+    raw_server_pump(&raw);
+    expect_failed(&again, KOLO_ERR_INVALID,
+                  "rank 1 (host1, pid 801), this process, has joined already; call kolo_init once");
+    raw_rank_close(&again);
+    close_all(&raw, ranks, 2);
+}
+
 Test(store_server, each_communicator_fails_for_itself)
 {
     struct raw_server raw;

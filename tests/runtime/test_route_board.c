@@ -26,7 +26,7 @@ static void run(const char *transport, const char *setting, int size,
 
 /* ---- whose memory is what ---- */
 
-enum { NOISE_MAX = 300007, KINDS = 4 };
+enum { NOISE_MAX = 200003, KINDS = 4 };
 
 /** Memory of one rank: kind 0 and 1 plain, 2 and 3 kolo's; 1 and 3 in place. */
 struct buffers {
@@ -87,7 +87,8 @@ static kolo_status sum_of_noise(struct kolo_comm *comm, int kind, size_t count)
     buffers.recv[count] = 42;
     status =
         kolo_allreduce(comm, buffers.send, buffers.recv, count, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
-    for (size_t i = 0; i < count && status == KOLO_OK; i++) {
+    size_t step = count > 5000 ? 13 : 1; /* 13: each place in a line, and all cuts within a few */
+    for (size_t i = 0; i < count && status == KOLO_OK; i += step) {
         float right = folded(n, i);
         if (memcmp(&buffers.recv[i], &right, sizeof(right)) != 0)
             status = kolo_fail(KOLO_ERR_INTERNAL, "kind %d, element %zu of %zu: %g, not %g", kind,
@@ -141,7 +142,7 @@ static kolo_status too_long(struct kolo_comm *comm, void *argument)
     WORLD_EXPECT(status == KOLO_OK, "10000 elements fit: %s", kolo_error_detail());
     status = sum_of_noise(comm, 0, NOISE_MAX);
     WORLD_EXPECT(status == KOLO_ERR_UNSUPPORTED, "no refusal but %s", kolo_status_name(status));
-    WORLD_EXPECT(strstr(kolo_error_detail(), "KOLO_PLAN=oneshot: allreduce of 300007") != NULL,
+    WORLD_EXPECT(strstr(kolo_error_detail(), "KOLO_PLAN=oneshot: allreduce of 200003") != NULL,
                  "the refusal says: %s", kolo_error_detail());
     return sum_of_noise(comm, 3, 100);
 }

@@ -164,7 +164,7 @@ ParameterizedTest(int *plan, simulate, plans_of_many_steps_for_4096, .timeout = 
 
 static void prove_all(struct kolo_simulation what, enum kolo_collective collective)
 {
-    for (what.plan = kolo_plans; what.plan->name != NULL; what.plan++)
+    for (what.plan = kolo_plans; what.plan->name != NULL; what.plan = next_plan(what.plan))
         for (what.segment = 1; what.plan->collective == collective && what.segment < 9;
              what.segment += 3)
             prove(what);

@@ -298,7 +298,7 @@ static void open_without_two(struct suite_rank *rank)
     if (rank->rank != 2) {
         SUITE_CHECK(rank,
                     kolo_board_open(rank->endpoint, BOARD, everyone, 3, STAGE,
-                                    kolo_deadline_in_ms(300), &opening.board) == KOLO_OK,
+                                    kolo_deadline_in_ms(3000), &opening.board) == KOLO_OK,
                     "%s", kolo_error_detail());
         SUITE_CHECK(rank, suite_until(rank, is_settled, &opening), "hangs");
         SUITE_CHECK(rank, opening.status == KOLO_ERR_TIMEOUT && opening.waits_for == 2, "%s, %d",

@@ -59,5 +59,6 @@ unsigned kolo_ports_first(const struct kolo_ports *ports)
 
 uint16_t kolo_ports_at(const struct kolo_ports *ports, unsigned index)
 {
-    return ports->low == 0 ? 0 : (uint16_t)(ports->low + index % kolo_ports_count(ports));
+    unsigned port = ports->low + index % kolo_ports_count(ports);
+    return ports->low == 0 ? 0 : (uint16_t)port;
 }

@@ -229,7 +229,7 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
 {
     struct run *run = arg;
     struct bench_machine machine;
-    struct bench_outfile file = {NULL};
+    struct bench_outfile file = {.path = NULL};
     struct diagnosis *d = kolo_calloc(1, sizeof *d);
     kolo_status status = KOLO_ERR_NO_MEMORY;
     if (!d)

@@ -412,7 +412,7 @@ static int take_file(const char *word, void *target)
 int plot_main(char *const *argv)
 {
     struct command command = {.title = "time and busbw over size"};
-    struct bench_outfile file = {NULL};
+    struct bench_outfile file = {.path = NULL};
     struct plot plot = {0};
     int exit_status = bench_flags_parse(flags, argv, &command, take_file);
     if (exit_status != BENCH_GO_ON)

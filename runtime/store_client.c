@@ -30,6 +30,7 @@ struct kolo_store_client {
     struct kolo_peer *peers; /* NULL until WORLD */
     int size;
     bool is_joining;
+    bool has_unread; /* what came behind WORLD may lie in the stream, where epoll cannot see it */
     bool is_lost;
     kolo_status failed; /* the job; OK: it has not */
     char failed_text[KOLO_STORE_TEXT_MAX];
@@ -215,7 +216,8 @@ static kolo_status receive(struct kolo_store_client *client)
 
 static void set_interest(struct kolo_store_client *client)
 {
-    uint32_t interest = EPOLLIN | (client->stream.out_count > 0 ? (uint32_t)EPOLLOUT : 0);
+    bool wants_turn = client->stream.out_count > 0 || client->has_unread;
+    uint32_t interest = EPOLLIN | (wants_turn ? (uint32_t)EPOLLOUT : 0);
     if (client->is_lost || interest == client->interest)
         return;
     client->interest = interest;
@@ -240,6 +242,7 @@ static void client_ready(struct kolo_watch *watch, uint32_t events)
     struct kolo_store_client *client = (struct kolo_store_client *)(void *)watch;
     (void)events;
     kolo_status flushed = kolo_stream_flush(&client->stream);
+    client->has_unread = false;
     kolo_status status = receive(client); /* first hear what it said before it went */
     if (status == KOLO_OK && !(client->is_joining && has_joined(client)))
         status = flushed;
@@ -318,8 +321,8 @@ static kolo_status wait_for_world(struct kolo_store_client *client, kolo_deadlin
     return KOLO_OK;
 }
 
-/** Hands the connection over to the rank's poller. It is ready at once (it can write), and what
- * came behind WORLD is handled then. */
+/** Hands the connection over to the rank's poller. It stays ready (it can write) until what came
+ * behind WORLD was handled, also if something is posted before. */
 static kolo_status move_to(struct kolo_store_client *client, struct kolo_poller *poller)
 {
     kolo_poller_remove(client->poller, &client->watch);
@@ -328,6 +331,7 @@ static kolo_status move_to(struct kolo_store_client *client, struct kolo_poller 
     if (status == KOLO_OK) {
         client->poller = poller;
         client->is_joining = false;
+        client->has_unread = true;
     }
     return status;
 }

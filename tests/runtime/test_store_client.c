@@ -343,7 +343,7 @@ Test(store_client, noise_of_a_server_never_harms)
     }
 }
 
-Test(store_client, what_comes_with_the_table_is_heard)
+static void hear_what_came_with_the_table(bool says_something_first)
 {
     uint8_t bytes[512], blob[256];
     struct store_rank rank = {0};
@@ -370,10 +370,23 @@ Test(store_client, what_comes_with_the_table_is_heard)
     cr_assert(write(pair[0], bytes, count) == (ssize_t)count);
     store_rank_join(&rank, 0, 1, pair[1], NULL, 0, &world.secret, SOON_MS);
     cr_assert(rank.joined == KOLO_OK && rank.failed == KOLO_OK, "%s", rank.why);
+    if (says_something_first)
+        kolo_store_client_resumed(rank.client, 1, 1);
     cr_assert(store_rank_hear(&rank, 0, SOON_MS), "FAILED stayed in the buffer");
     cr_assert(rank.failed == KOLO_ERR_PEER && strcmp(rank.text, "gone") == 0);
     close(pair[0]);
     store_rank_close(&rank);
+}
+
+Test(store_client, what_comes_with_the_table_is_heard)
+{
+    hear_what_came_with_the_table(false);
+}
+
+/** Posting looks at the socket again, which has nothing more to read. */
+Test(store_client, what_comes_with_the_table_is_heard_after_a_post)
+{
+    hear_what_came_with_the_table(true);
 }
 
 struct dialed {

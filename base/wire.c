@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only place where bytes from outside become integers. Every take() and claim() compares what
-// is asked with what is left before it touches a byte; nothing adds to a pointer that may pass its
-// end. After the first failure reads give zeroes and writes go nowhere.
+// The only place where bytes from outside become integers. Every take() and kolo_writer_claim()
+// compares what is asked with what is left before it touches a byte; nothing adds to a pointer that
+// may pass its end. After the first failure reads give zeroes and writes go nowhere.
 #include "base/wire.h"
 
 #include <string.h>
@@ -113,65 +113,11 @@ kolo_status kolo_reader_finish(const struct kolo_reader *reader, const char *wha
     return KOLO_OK;
 }
 
-struct kolo_writer kolo_writer_over(void *data, size_t bytes)
-{
-    return (struct kolo_writer){.at = data, .end = data ? (uint8_t *)data + bytes : NULL};
-}
-
-/* Room for the next @p bytes bytes, or NULL and the writer has failed. */
-static uint8_t *claim(struct kolo_writer *writer, size_t bytes)
-{
-    if (writer->failed || !writer->at || bytes > (size_t)(writer->end - writer->at)) {
-        writer->failed = true;
-        return NULL;
-    }
-    uint8_t *at = writer->at;
-    writer->at += bytes;
-    return at;
-}
-
-static void write_integer(struct kolo_writer *writer, uint64_t value, size_t bytes)
-{
-    uint8_t *at = claim(writer, bytes);
-    for (size_t i = 0; at && i < bytes; i++)
-        at[i] = (uint8_t)(value >> (8 * i));
-}
-
-void kolo_write_u8(struct kolo_writer *writer, uint8_t value)
-{
-    write_integer(writer, value, 1);
-}
-
-void kolo_write_u16(struct kolo_writer *writer, uint16_t value)
-{
-    write_integer(writer, value, 2);
-}
-
-void kolo_write_u32(struct kolo_writer *writer, uint32_t value)
-{
-    write_integer(writer, value, 4);
-}
-
-void kolo_write_u64(struct kolo_writer *writer, uint64_t value)
-{
-    write_integer(writer, value, 8);
-}
-
-void kolo_write_i32(struct kolo_writer *writer, int32_t value)
-{
-    write_integer(writer, (uint32_t)value, 4);
-}
-
-void kolo_write_i64(struct kolo_writer *writer, int64_t value)
-{
-    write_integer(writer, (uint64_t)value, 8);
-}
-
 void kolo_write_bytes(struct kolo_writer *writer, const void *data, size_t bytes)
 {
     if (bytes == 0)
         return;
-    uint8_t *at = claim(writer, bytes);
+    uint8_t *at = kolo_writer_claim(writer, bytes);
     if (at)
         memcpy(at, data, bytes);
 }

@@ -38,13 +38,63 @@ size_t kolo_reader_left(const struct kolo_reader *reader);
 /** ERR_DATA with @p what in the detail if anything was missing, or if bytes are left. */
 kolo_status kolo_reader_finish(const struct kolo_reader *reader, const char *what) KOLO_NODISCARD;
 
-struct kolo_writer kolo_writer_over(void *data, size_t bytes);
-void kolo_write_u8(struct kolo_writer *writer, uint8_t value);
-void kolo_write_u16(struct kolo_writer *writer, uint16_t value);
-void kolo_write_u32(struct kolo_writer *writer, uint32_t value);
-void kolo_write_u64(struct kolo_writer *writer, uint64_t value);
-void kolo_write_i32(struct kolo_writer *writer, int32_t value);
-void kolo_write_i64(struct kolo_writer *writer, int64_t value);
+static inline struct kolo_writer kolo_writer_over(void *data, size_t bytes)
+{
+    uint8_t *start = (uint8_t *)data;
+    return (struct kolo_writer){.at = start, .end = data ? start + bytes : NULL};
+}
+
+/** Room for the next @p bytes bytes, or NULL and the writer has failed. Here, with what follows,
+ * so that a few integers written one after the other become a few stores. */
+static inline uint8_t *kolo_writer_claim(struct kolo_writer *writer, size_t bytes)
+{
+    if (writer->failed || !writer->at || bytes > (size_t)(writer->end - writer->at)) {
+        writer->failed = true;
+        return NULL;
+    }
+    uint8_t *at = writer->at;
+    writer->at += bytes;
+    return at;
+}
+
+static inline void kolo_write_u8(struct kolo_writer *writer, uint8_t value)
+{
+    uint8_t *at = kolo_writer_claim(writer, sizeof(value));
+    if (at)
+        *at = value;
+}
+
+static inline void kolo_write_u16(struct kolo_writer *writer, uint16_t value)
+{
+    uint8_t *at = kolo_writer_claim(writer, sizeof(value));
+    for (size_t i = 0; at && i < sizeof(value); i++)
+        at[i] = (uint8_t)(value >> (8 * i));
+}
+
+static inline void kolo_write_u32(struct kolo_writer *writer, uint32_t value)
+{
+    uint8_t *at = kolo_writer_claim(writer, sizeof(value));
+    for (size_t i = 0; at && i < sizeof(value); i++)
+        at[i] = (uint8_t)(value >> (8 * i));
+}
+
+static inline void kolo_write_u64(struct kolo_writer *writer, uint64_t value)
+{
+    uint8_t *at = kolo_writer_claim(writer, sizeof(value));
+    for (size_t i = 0; at && i < sizeof(value); i++)
+        at[i] = (uint8_t)(value >> (8 * i));
+}
+
+static inline void kolo_write_i32(struct kolo_writer *writer, int32_t value)
+{
+    kolo_write_u32(writer, (uint32_t)value);
+}
+
+static inline void kolo_write_i64(struct kolo_writer *writer, int64_t value)
+{
+    kolo_write_u64(writer, (uint64_t)value);
+}
+
 void kolo_write_bytes(struct kolo_writer *writer, const void *data, size_t bytes);
 void kolo_write_text(struct kolo_writer *writer, const char *text);
 void kolo_write_blob(struct kolo_writer *writer, const void *data, size_t bytes);

@@ -18,11 +18,12 @@ static size_t piece_end(size_t from, size_t to)
     return to - from > PIECE_BYTES ? from + PIECE_BYTES : to;
 }
 
-/** Bytes [from, to) of the first output, which is in cache, to all others. */
-static void spread_first(const struct kolo_reduce_variant *variant, const struct kolo_fold_job *job)
+/** Bytes [from, to) of @p source, which are in cache, to all outputs but those before @p first. */
+static void spread(const struct kolo_reduce_variant *variant, const struct kolo_fold_job *job,
+                   const void *source, size_t first)
 {
-    const uint8_t *from = (const uint8_t *)job->out[0] + job->from;
-    for (size_t j = 1; j < job->nout; j++) {
+    const uint8_t *from = (const uint8_t *)source + job->from;
+    for (size_t j = first; j < job->nout; j++) {
         uint8_t *to = (uint8_t *)job->out[j] + job->from;
         if (to == from)
             continue;
@@ -33,19 +34,14 @@ static void spread_first(const struct kolo_reduce_variant *variant, const struct
     }
 }
 
-/** The fold of one input is that input, bit for bit; not of logical operators. */
+/** The fold of one input is that input, bit for bit; not of logical operators. All outputs are
+ * copied from it: what was streamed to the first would have to come back from memory. */
 static void fold_one(const struct kolo_reduce_variant *variant, const struct kolo_fold_job *job)
 {
-    const uint8_t *from = job->in[0];
     struct kolo_fold_job piece = *job;
     for (; piece.from < job->to; piece.from = piece.to) {
         piece.to = piece_end(piece.from, job->to);
-        uint8_t *first = (uint8_t *)job->out[0] + piece.from;
-        if (first != from + piece.from && job->stream)
-            variant->copy_stream(first, from + piece.from, piece.to - piece.from);
-        else if (first != from + piece.from)
-            memcpy(first, from + piece.from, piece.to - piece.from);
-        spread_first(variant, &piece);
+        spread(variant, &piece, job->in[0], 0);
     }
 }
 
@@ -65,7 +61,7 @@ static void fold_integer_average(const struct kolo_reduce_variant *variant,
         variant->fold[fold->dtype][KOLO_SUM](&sums);
         variant->divide[fold->dtype]((uint8_t *)job->out[0] + piece.from,
                                      (piece.to - piece.from) / size, job->divisor);
-        spread_first(variant, &piece);
+        spread(variant, &piece, job->out[0], 1);
     }
 }
 

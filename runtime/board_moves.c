@@ -30,8 +30,9 @@ void kolo_moves_at(enum kolo_collective collective, const struct kolo_plan_args 
                    struct kolo_move *move_out)
 {
     bool is_one = is_whole(collective), is_alltoall = collective == KOLO_COLLECTIVE_ALLTOALL;
-    int rank = (int)(is_alltoall ? index % (size_t)args->size : index);
-    int sender = (int)(is_alltoall ? index / (size_t)args->size : 0);
+    size_t n = (size_t)args->size;
+    int rank = (int)(is_alltoall ? index / n : index);
+    int sender = (int)(is_alltoall ? (index + (size_t)rank) % n : 0); /* not all from one at once */
     size_t block = is_one ? args->count : kolo_plan_block(args, rank);
     size_t at = is_one ? 0 : kolo_plan_block_offset(args, rank);
     struct kolo_move move = {.from = KOLO_EVERY, .to = KOLO_EVERY, .count = block};
@@ -80,10 +81,65 @@ static void stretch(size_t *extent, size_t at, size_t count)
         *extent = at + count;
 }
 
+size_t kolo_moves_to(enum kolo_collective collective, const struct kolo_plan_args *args, int member,
+                     size_t *first_out)
+{
+    size_t count = kolo_moves_count(collective, args), n = (size_t)args->size;
+    bool is_own_block =
+        collective == KOLO_COLLECTIVE_REDUCE_SCATTER || collective == KOLO_COLLECTIVE_SCATTER;
+    bool is_rooted = collective == KOLO_COLLECTIVE_REDUCE || collective == KOLO_COLLECTIVE_GATHER;
+    *first_out = 0;
+    if (collective == KOLO_COLLECTIVE_ALLTOALL) {
+        *first_out = (size_t)member * n;
+        return n;
+    }
+    if (is_own_block) {
+        *first_out = (size_t)member;
+        return 1;
+    }
+    return is_rooted && member != args->root ? 0 : count;
+}
+
+/** Elements of the SEND and RECV of a member that has them, where all blocks are of one length. */
+static void even_extent(enum kolo_collective collective, const struct kolo_plan_args *args,
+                        bool is_root, size_t *send_out, size_t *recv_out)
+{
+    size_t one = args->count, all = args->count * (size_t)args->size;
+    *send_out = *recv_out = 0;
+    switch (collective) {
+    case KOLO_COLLECTIVE_ALLREDUCE:
+    case KOLO_COLLECTIVE_REDUCE:
+    case KOLO_COLLECTIVE_BROADCAST:
+        *send_out = collective != KOLO_COLLECTIVE_BROADCAST || is_root ? one : 0;
+        *recv_out = collective != KOLO_COLLECTIVE_REDUCE || is_root ? one : 0;
+        break;
+    case KOLO_COLLECTIVE_ALLGATHER:
+    case KOLO_COLLECTIVE_GATHER:
+        *send_out = one;
+        *recv_out = collective == KOLO_COLLECTIVE_ALLGATHER || is_root ? all : 0;
+        break;
+    case KOLO_COLLECTIVE_REDUCE_SCATTER:
+    case KOLO_COLLECTIVE_SCATTER:
+        *send_out = collective == KOLO_COLLECTIVE_REDUCE_SCATTER || is_root ? all : 0;
+        *recv_out = one;
+        break;
+    case KOLO_COLLECTIVE_ALLTOALL:
+        *send_out = *recv_out = all;
+        break;
+    case KOLO_COLLECTIVE_BARRIER:
+    case KOLO_COLLECTIVES:
+        break;
+    }
+}
+
 void kolo_moves_extent(enum kolo_collective collective, const struct kolo_plan_args *args,
                        int member, size_t *send_out, size_t *recv_out)
 {
     size_t count = kolo_moves_count(collective, args);
+    if (args->counts == NULL) {
+        even_extent(collective, args, member == args->root, send_out, recv_out);
+        return;
+    }
     *send_out = *recv_out = 0;
     for (size_t i = 0; i < count; i++) {
         struct kolo_move move;
@@ -104,6 +160,8 @@ struct position {
 static size_t total_of(enum kolo_collective collective, const struct kolo_plan_args *args)
 {
     size_t total = 0, count = kolo_moves_count(collective, args);
+    if (args->counts == NULL)
+        return count * args->count; /* all moves are of one length */
     for (size_t i = 0; i < count; i++) {
         struct kolo_move move;
         kolo_moves_at(collective, args, i, &move);
@@ -116,7 +174,11 @@ static size_t total_of(enum kolo_collective collective, const struct kolo_plan_a
 static struct position find(enum kolo_collective collective, const struct kolo_plan_args *args,
                             size_t target, size_t align)
 {
-    size_t count = kolo_moves_count(collective, args);
+    size_t count = kolo_moves_count(collective, args), each = args->count;
+    if (args->counts == NULL && (each == 0 || target / each >= count))
+        return (struct position){count, 0};
+    if (args->counts == NULL)
+        return (struct position){target / each, target % each - target % each % align};
     for (size_t i = 0; i < count; i++) {
         struct kolo_move move;
         kolo_moves_at(collective, args, i, &move);

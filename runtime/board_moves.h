@@ -25,6 +25,9 @@ const char *kolo_moves_fit(enum kolo_collective collective, const struct kolo_pl
 size_t kolo_moves_count(enum kolo_collective collective, const struct kolo_plan_args *args);
 void kolo_moves_at(enum kolo_collective collective, const struct kolo_plan_args *args, size_t index,
                    struct kolo_move *move_out);
+/** How many moves write to @p member, one after the other from *first_out on. */
+size_t kolo_moves_to(enum kolo_collective collective, const struct kolo_plan_args *args, int member,
+                     size_t *first_out);
 /** Elements of SEND and RECV of @p member, from their start, that any move touches; 0: it has no
  * such buffer. */
 void kolo_moves_extent(enum kolo_collective collective, const struct kolo_plan_args *args,

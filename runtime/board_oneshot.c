@@ -24,7 +24,11 @@ static void take_lines_back(const struct kolo_hub *hub, size_t bytes)
 /** Elements of the longest contribution. */
 static size_t longest(enum kolo_collective collective, const struct kolo_plan_args *args)
 {
-    size_t elements = 0, count = kolo_moves_count(collective, args);
+    size_t elements = 0, count = kolo_moves_count(collective, args), unused;
+    if (args->counts == NULL) {
+        kolo_moves_extent(collective, args, args->root, &elements, &unused);
+        return elements;
+    }
     for (size_t i = 0; i < count; i++) {
         struct kolo_move move;
         kolo_moves_at(collective, args, i, &move);
@@ -77,7 +81,7 @@ void kolo_oneshot_put(struct kolo_hub *hub)
 void kolo_oneshot_take(struct kolo_hub *hub)
 {
     const struct kolo_request *request = hub->running;
-    size_t count = kolo_moves_count(hub->collective, &request->args);
+    size_t first, count = kolo_moves_to(hub->collective, &request->args, hub->self, &first);
     hub->how = KOLO_STORE_CACHED;
     take_lines_back(hub, hub->put_bytes);
     for (int member = 0; member < hub->count; member++)
@@ -86,10 +90,9 @@ void kolo_oneshot_take(struct kolo_hub *hub)
     hub->members[hub->self].recv = request->recv;
     for (size_t i = 0; i < count; i++) {
         struct kolo_move move;
-        kolo_moves_at(hub->collective, &request->args, i, &move);
-        if (move.count == 0 || (move.to != KOLO_EVERY && move.to != hub->self))
-            continue;
+        kolo_moves_at(hub->collective, &request->args, first + i, &move);
         move.to = hub->self;
-        kolo_hub_move(hub, &move);
+        if (move.count > 0)
+            kolo_hub_move(hub, &move);
     }
 }

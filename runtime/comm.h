@@ -11,6 +11,9 @@
 
 #include <kolo/kolo.h>
 
+#include <stddef.h>
+#include <string.h>
+
 #include "runtime/call.h"
 #include "runtime/choose.h"
 #include "runtime/engine.h"
@@ -76,7 +79,7 @@ struct kolo_request {
     struct kolo_call call;
     struct kolo_desc desc;
     int timeout_ms;
-    kolo_deadline deadline;
+    kolo_deadline deadline; /* from its submission, or from when it first has to wait */
 
     const uint8_t *send; /* buffers, lent by the caller */
     uint8_t *recv, *scratch;
@@ -90,13 +93,21 @@ struct kolo_request {
 
     const struct kolo_plan *plan; /* NULL: a message */
     struct kolo_plan_args args;
-    struct kolo_strand main, closing; /* route_links.c: the plan, and the barrier that closes it */
 
     /* stalls: what was done when we last looked */
     uint64_t moves, moves_seen;
     int quiet_ticks;
     bool is_reported;
+
+    struct kolo_strand main, closing; /* route_links.c: the plan, and the barrier that closes it */
 };
+
+/** Makes a request of memory that may hold anything. The strands, two thirds of it, are left: their
+ * route sets them up when it begins, and the other route has none. */
+static inline void kolo_request_clear(struct kolo_request *request)
+{
+    memset(request, 0, offsetof(struct kolo_request, main));
+}
 
 struct kolo_request_list {
     struct kolo_request *first, *last;

@@ -111,7 +111,6 @@ static kolo_status fill_in(struct kolo_comm *comm, struct kolo_request *request,
     request->recv = task->recv;
     request->in_place = task->in_place;
     request->timeout_ms = timeout_ms > 0 ? timeout_ms : (int)comm->engine->settings.timeout_ms;
-    request->deadline = kolo_deadline_in_ms(request->timeout_ms);
     request->call = (struct kolo_call){.kind = task->kind,
                                        .dtype = task->dtype,
                                        .op = task->op,
@@ -183,18 +182,20 @@ static kolo_status run_async(struct kolo_comm *comm, const struct kolo_task *tas
 
 kolo_status kolo_task_run(struct kolo_comm *comm, const struct kolo_task *task)
 {
-    struct kolo_request request = {0};
+    struct kolo_request request;
     if (task->request_out != NULL)
         return run_async(comm, task);
+    kolo_request_clear(&request);
     kolo_status status = fill_in(comm, &request, task);
     if (status == KOLO_OK) {
         kolo_comm_enter(comm);
         status = submit(comm, &request, task);
-        if (status == KOLO_OK) {
+        if (status == KOLO_OK && request.status == KOLO_AGAIN) {
             kolo_engine_notify(comm->engine);
             (void)kolo_engine_wait(comm, &request.status, KOLO_NEVER); /* has its own deadline */
-            status = result_of(comm, &request);
         }
+        if (status == KOLO_OK)
+            status = result_of(comm, &request);
         kolo_comm_leave(comm);
     }
     kolo_request_free(&request);

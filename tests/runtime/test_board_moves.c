@@ -94,9 +94,35 @@ static void note(const struct play *play, const struct kolo_move *move, int memb
     }
 }
 
+/** What is said of a member without its moves is what its moves say. */
+static void prove_sums(const struct play *play, int member)
+{
+    size_t sends = 0, receives = 0, send, recv, first;
+    size_t count = kolo_moves_count(play->collective, &play->args);
+    size_t to_me = kolo_moves_to(play->collective, &play->args, member, &first);
+    cr_assert(to_me == 0 || first + to_me <= count, "%s: moves to %d", say(play), member);
+    for (size_t i = 0; i < count; i++) {
+        struct kolo_move move;
+        kolo_moves_at(play->collective, &play->args, i, &move);
+        bool is_to_me = move.to == KOLO_EVERY || move.to == member;
+        bool is_from_me = move.from == KOLO_EVERY || move.from == member;
+        cr_assert(is_to_me == (i >= first && i < first + to_me), "%s: move %zu is to rank %d",
+                  say(play), i, member);
+        if (is_from_me && move.count > 0 && move.send_at + move.count > sends)
+            sends = move.send_at + move.count;
+        if (is_to_me && move.count > 0 && move.recv_at + move.count > receives)
+            receives = move.recv_at + move.count;
+    }
+    kolo_moves_extent(play->collective, &play->args, member, &send, &recv);
+    cr_assert(send == sends && recv == receives, "%s: extents %zu and %zu of rank %d, not %zu, %zu",
+              say(play), send, recv, member, sends, receives);
+}
+
 static void prove(const struct play *play)
 {
     int size = play->args.size;
+    for (int member = 0; member < size; member++)
+        prove_sums(play, member);
     memset(written, 0, sizeof(written[0]) * (size_t)size);
     for (int part = 0; part < size; part++) {
         struct kolo_share share;

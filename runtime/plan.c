@@ -85,6 +85,12 @@ const struct kolo_plan kolo_plans[] = {
      .closes = true, ALWAYS, NO_SCRATCH, RUNS(spread_broadcast)},
     {"bruck", KOLO_COLLECTIVE_ALLGATHER, "twice as many blocks each round, log2(n) rounds",
      .closes = true, .fits = kolo_bruck_fits, SCRATCH(bruck_allgather), RUNS(bruck_allgather)},
+    {"halving", KOLO_COLLECTIVE_ALLREDUCE, "recursive halving, then recursive doubling of chunks: 2 log2(n) rounds, a ring's bytes",
+     .closes = true, ALWAYS, NO_SCRATCH, RUNS(halving_allreduce), WINDOW(halving)},
+    {"halving", KOLO_COLLECTIVE_REDUCE_SCATTER, "half as many blocks each round, log2(n) rounds",
+     .closes = true, .fits = kolo_bruck_fits, SCRATCH(halving_reduce_scatter), RUNS(halving_reduce_scatter), WINDOW(halving)},
+    {"doubling", KOLO_COLLECTIVE_ALLGATHER, "twice as many blocks each round, from where they are to where they belong",
+     .closes = true, .fits = kolo_bruck_fits, NO_SCRATCH, RUNS(halving_allgather), WINDOW(halving)},
     {.name = NULL},
 };
 // clang-format on

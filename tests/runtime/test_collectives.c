@@ -507,7 +507,8 @@ static const int sizes[] = {1, 2, 3, 4, 5, 7, 8, 16};
 
 /** What chooses plans; a plan that is forced is taken where it exists and fits. */
 static const char *const plan_settings[] = {"KOLO_SMALL_BYTES=16KiB", "KOLO_SMALL_BYTES=0",
-                                            "KOLO_PLAN=direct", "KOLO_PLAN=flat"};
+                                            "KOLO_PLAN=direct",       "KOLO_PLAN=flat",
+                                            "KOLO_PLAN=halving",      "KOLO_PLAN=doubling"};
 enum { PLAN_SETTINGS = sizeof(plan_settings) / sizeof(plan_settings[0]) };
 
 /** All sizes and plans over one transport. */
@@ -556,12 +557,13 @@ ParameterizedTestParameters(collectives, long_vectors)
 }
 ParameterizedTest(struct transport_param *param, collectives, long_vectors, .timeout = 120)
 {
-    static const int long_sizes[] = {1, 2, 3, 7, 16};
+    static const int long_sizes[] = {1, 2, 3, 7, 16, 5};
+    static const char *const long_settings[] = {"KOLO_SMALL_BYTES=16KiB", "KOLO_SMALL_BYTES=0",
+                                                "KOLO_PLAN=direct", "KOLO_PLAN=halving"};
     for (size_t i = 0; i < sizeof(long_sizes) / sizeof(long_sizes[0]); i++) {
         struct programme programme = {.size = long_sizes[i],
                                       .transport = param->name,
-                                      .plan_setting =
-                                          plan_settings[i % 3] /* flat would take too much */,
+                                      .plan_setting = long_settings[i % 4],
                                       .from_heap = i % 2 == 0,
                                       .play = play_long,
                                       .bytes = (5 << 20)};

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recursive halving and doubling for any number of ranks n, in ceil(log2 n) rounds each and with
+// no more bytes than a ring sends: what Rabenseifner's allreduce does for powers of two, on the
+// circulant graph of J. L. Traeff ("Optimal, non-pipelined reduce-scatter and allreduce
+// algorithms"). Nothing is folded beforehand, every rank does the same.
+//
+// Skips: far(0) = n, near(k) = ceil(far(k) / 2), far(k + 1) = near(k), until near is 1. Blocks are
+// counted from the rank's own: block i of rank r is the one that belongs to rank r + i (modulo n).
+//
+//   halving   round k: blocks near .. far-1 go to rank r + near, where they are blocks
+//             0 .. far-near-1; as many come from r - near and are combined. At the end block 0 is
+//             complete. Each block is combined along one tree, the same for all ranks.
+//   doubling  the same rounds backwards: blocks 0 .. far-near-1 go to r - near, blocks
+//             near .. far-1 come from r + near.
+//
+// Blocks that lie together modulo n lie in up to two parts of a vector, and each part is a message;
+// sender and receiver see the same cut, because it is between the last rank's block and the
+// first's. Where n is odd, block n/2 (rounded down) meets nothing in round 0 and goes out as it was
+// given.
+#include "runtime/plan.h"
+
+struct round {
+    int near, far;
+};
+
+/** Blocks first, first + 1, ... modulo n. */
+struct range {
+    int first, count;
+};
+
+/** One step: part `part` of the messages of a round. */
+struct turn {
+    struct round round;
+    int number; /* of the round, as halving counts them */
+    bool doubles, part;
+    int to, from;
+    struct range out, in;
+};
+
+static int rounds_of(int size)
+{
+    int count = 0;
+    for (int far = size; far > 1; far = (far + 1) / 2)
+        count++;
+    return count;
+}
+
+static struct round round_at(int size, int number)
+{
+    int far = size;
+    for (int k = 0; k < number; k++)
+        far = (far + 1) / 2;
+    return (struct round){(far + 1) / 2, far};
+}
+
+static int modulo(const struct kolo_plan_args *args, int rank)
+{
+    return kolo_plan_wrap(rank, args->size);
+}
+
+static bool is_cut(const struct kolo_plan_args *args, struct range range)
+{
+    return range.first + range.count > args->size;
+}
+
+static struct range part_of(const struct kolo_plan_args *args, struct range range, bool second)
+{
+    int before = args->size - range.first;
+    if (!is_cut(args, range))
+        return second ? (struct range){0, 0} : range;
+    return second ? (struct range){0, range.count - before} : (struct range){range.first, before};
+}
+
+/** What goes where in round @p number. */
+static struct turn turn_of(const struct kolo_plan_args *args, int number, bool doubles)
+{
+    struct turn turn = {
+        .round = round_at(args->size, number), .number = number, .doubles = doubles};
+    int near = turn.round.near, count = turn.round.far - near;
+    int above = modulo(args, args->rank + near), below = modulo(args, args->rank - near);
+    turn.to = doubles ? below : above;
+    turn.from = doubles ? above : below;
+    turn.out = (struct range){doubles ? args->rank : above, count};
+    turn.in = (struct range){doubles ? above : args->rank, count};
+    return turn;
+}
+
+/** Whether the messages of a round are cut at all: partial sums of reduce_scatter lie in scratch,
+ * by their distance from the rank. */
+static bool may_cut(const struct turn *turn, enum kolo_collective collective)
+{
+    return collective != KOLO_COLLECTIVE_REDUCE_SCATTER || turn->number == 0;
+}
+
+static bool has_second(const struct kolo_plan_args *args, const struct turn *turn,
+                       enum kolo_collective collective)
+{
+    return may_cut(turn, collective) && (is_cut(args, turn->out) || is_cut(args, turn->in));
+}
+
+/** Step @p index, or, if there are fewer, false and how many there are in *count. */
+static bool find_turn(const struct kolo_plan_args *args, enum kolo_collective collective,
+                      size_t index, struct turn *turn_out, size_t *count)
+{
+    int rounds = rounds_of(args->size);
+    bool halves = collective != KOLO_COLLECTIVE_ALLGATHER;
+    bool doubles = collective != KOLO_COLLECTIVE_REDUCE_SCATTER;
+    *count = 0;
+    for (int i = halves ? 0 : rounds; i < (doubles ? 2 : 1) * rounds; i++) {
+        bool back = i >= rounds;
+        *turn_out = turn_of(args, back ? 2 * rounds - 1 - i : i, back);
+        size_t parts = has_second(args, turn_out, collective) ? 2 : 1;
+        turn_out->part = index > *count;
+        *count += parts;
+        if (index < *count)
+            return true;
+    }
+    return false;
+}
+
+static size_t steps_of(const struct kolo_plan_args *args, enum kolo_collective collective)
+{
+    struct turn turn;
+    size_t count;
+    (void)find_turn(args, collective, SIZE_MAX, &turn, &count);
+    return count;
+}
+
+/** The peers of a step, and that its second part goes beside the first. */
+static void join(const struct kolo_plan_args *args, const struct turn *turn, struct kolo_step *step)
+{
+    step->to = turn->part && !is_cut(args, turn->out) ? -1 : turn->to;
+    step->from = turn->part && !is_cut(args, turn->in) ? -1 : turn->from;
+    step->after = turn->part ? 2 : 1;
+}
+
+size_t kolo_halving_window(const struct kolo_plan_args *args)
+{
+    return args->size > 2 ? 2 : 1;
+}
+
+/** The block that meets nothing in round 0; -1: there is none. */
+static int odd_block(const struct kolo_plan_args *args)
+{
+    bool is_odd = args->size > 1 && args->size % 2 == 1;
+    return is_odd ? modulo(args, args->rank + args->size / 2) : -1;
+}
+
+/* ---- allreduce ---- */
+
+static struct kolo_slice chunks(const struct kolo_plan_args *args, struct range range,
+                                enum kolo_buffer buffer)
+{
+    if (range.count == 0)
+        return (struct kolo_slice){buffer, 0, 0};
+    struct kolo_slice first = kolo_plan_chunk(args, range.first, buffer);
+    struct kolo_slice last = kolo_plan_chunk(args, range.first + range.count - 1, buffer);
+    return (struct kolo_slice){buffer, first.offset, last.offset + last.count - first.offset};
+}
+
+size_t kolo_halving_allreduce_nsteps(const struct kolo_plan_args *args)
+{
+    return args->size == 1 ? 1 : steps_of(args, KOLO_COLLECTIVE_ALLREDUCE);
+}
+
+void kolo_halving_allreduce_step(const struct kolo_plan_args *args, size_t index,
+                                 struct kolo_step *step_out)
+{
+    struct turn turn;
+    size_t count;
+    kolo_step_clear(step_out);
+    if (args->size == 1) {
+        step_out->copy_from = (struct kolo_slice){KOLO_BUFFER_SEND, 0, args->count};
+        step_out->copy_to = step_out->finish =
+            (struct kolo_slice){KOLO_BUFFER_RECV, 0, args->count};
+        return;
+    }
+    (void)find_turn(args, KOLO_COLLECTIVE_ALLREDUCE, index, &turn, &count);
+    join(args, &turn, step_out);
+    bool is_first = !turn.doubles && turn.number == 0;
+    enum kolo_buffer held = is_first ? KOLO_BUFFER_SEND : KOLO_BUFFER_RECV;
+    step_out->out = chunks(args, part_of(args, turn.out, turn.part), held);
+    step_out->in = chunks(args, part_of(args, turn.in, turn.part), KOLO_BUFFER_RECV);
+    if (!turn.doubles) {
+        step_out->reduces = true;
+        step_out->local = step_out->in;
+        step_out->local.buffer = held;
+    }
+    if (index == 0 && odd_block(args) >= 0) {
+        step_out->copy_from = kolo_plan_chunk(args, odd_block(args), KOLO_BUFFER_SEND);
+        step_out->copy_to = kolo_plan_chunk(args, odd_block(args), KOLO_BUFFER_RECV);
+    }
+    if (turn.doubles && turn.round.near == 1 && !turn.part)
+        step_out->finish = kolo_plan_chunk(args, args->rank, KOLO_BUFFER_RECV);
+}
+
+/* ---- reduce_scatter and allgather ---- */
+
+static struct kolo_slice blocks(const struct kolo_plan_args *args, struct range range,
+                                enum kolo_buffer buffer)
+{
+    return (struct kolo_slice){buffer, (size_t)range.first * args->count,
+                               (size_t)range.count * args->count};
+}
+
+size_t kolo_halving_reduce_scatter_scratch(const struct kolo_plan_args *args)
+{
+    return args->size > 2 ? ((size_t)args->size + 1) / 2 * args->count : 0;
+}
+
+size_t kolo_halving_reduce_scatter_nsteps(const struct kolo_plan_args *args)
+{
+    return steps_of(args, KOLO_COLLECTIVE_REDUCE_SCATTER) + 1; /* the last one finishes */
+}
+
+/** The operands of @p turn; the sum of the last round goes to RECV. */
+static void scatter_turn(const struct kolo_plan_args *args, const struct turn *turn,
+                         struct kolo_step *step)
+{
+    int near = turn->round.near, moved = turn->round.far - near;
+    struct range arrived = {0, moved};
+    join(args, turn, step);
+    step->reduces = true;
+    if (turn->number == 0) {
+        struct range in = part_of(args, turn->in, turn->part);
+        step->out = blocks(args, part_of(args, turn->out, turn->part), KOLO_BUFFER_SEND);
+        step->local = blocks(args, in, KOLO_BUFFER_SEND);
+        arrived = (struct range){turn->part ? moved - in.count : 0, in.count};
+    } else {
+        step->out = blocks(args, (struct range){near, moved}, KOLO_BUFFER_SCRATCH);
+        step->local = blocks(args, arrived, KOLO_BUFFER_SCRATCH);
+    }
+    step->in = blocks(args, arrived, near == 1 ? KOLO_BUFFER_RECV : KOLO_BUFFER_SCRATCH);
+}
+
+void kolo_halving_reduce_scatter_step(const struct kolo_plan_args *args, size_t index,
+                                      struct kolo_step *step_out)
+{
+    struct turn turn;
+    size_t count;
+    int odd = odd_block(args);
+    kolo_step_clear(step_out);
+    if (find_turn(args, KOLO_COLLECTIVE_REDUCE_SCATTER, index, &turn, &count)) {
+        scatter_turn(args, &turn, step_out);
+    } else {
+        step_out->finish = (struct kolo_slice){KOLO_BUFFER_RECV, 0, args->count};
+    }
+    if (args->size == 1) {
+        step_out->copy_from = (struct kolo_slice){KOLO_BUFFER_SEND, 0, args->count};
+        step_out->copy_to = step_out->finish;
+    } else if (index == 0 && odd >= 0) {
+        step_out->copy_from = blocks(args, (struct range){odd, 1}, KOLO_BUFFER_SEND);
+        step_out->copy_to = blocks(args, (struct range){args->size / 2, 1}, KOLO_BUFFER_SCRATCH);
+    }
+}
+
+size_t kolo_halving_allgather_nsteps(const struct kolo_plan_args *args)
+{
+    return args->size == 1 ? 1 : steps_of(args, KOLO_COLLECTIVE_ALLGATHER);
+}
+
+void kolo_halving_allgather_step(const struct kolo_plan_args *args, size_t index,
+                                 struct kolo_step *step_out)
+{
+    struct turn turn;
+    size_t count;
+    struct range mine = {args->rank, 1};
+    kolo_step_clear(step_out);
+    if (index == 0) {
+        step_out->copy_from = (struct kolo_slice){KOLO_BUFFER_SEND, 0, args->count};
+        step_out->copy_to = blocks(args, mine, KOLO_BUFFER_RECV);
+    }
+    if (args->size == 1)
+        return;
+    (void)find_turn(args, KOLO_COLLECTIVE_ALLGATHER, index, &turn, &count);
+    join(args, &turn, step_out);
+    step_out->out = blocks(args, part_of(args, turn.out, turn.part), KOLO_BUFFER_RECV);
+    step_out->in = blocks(args, part_of(args, turn.in, turn.part), KOLO_BUFFER_RECV);
+}

@@ -91,6 +91,14 @@ const struct kolo_plan kolo_plans[] = {
      .closes = true, .fits = kolo_bruck_fits, SCRATCH(halving_reduce_scatter), RUNS(halving_reduce_scatter), WINDOW(halving)},
     {"doubling", KOLO_COLLECTIVE_ALLGATHER, "twice as many blocks each round, from where they are to where they belong",
      .closes = true, .fits = kolo_bruck_fits, NO_SCRATCH, RUNS(halving_allgather), WINDOW(halving)},
+    {"bruck", KOLO_COLLECTIVE_ALLTOALL, "half of all blocks each round, packed, log2(n) rounds",
+     .closes = true, .fits = kolo_bruck_alltoall_fits, SCRATCH(bruck_alltoall), RUNS(bruck_alltoall)},
+    {"tree", KOLO_COLLECTIVE_GATHER, "binomial tree, the blocks of a subtree together",
+     .depth = KOLO_DEPTH_TREE, .fits = kolo_bruck_fits, SCRATCH(tree_rooted),
+     .nsteps = kolo_tree_rooted_nsteps, .step = kolo_tree_gather_step, WINDOW(tree_rooted)},
+    {"tree", KOLO_COLLECTIVE_SCATTER, "binomial tree, the blocks of a subtree together",
+     .depth = KOLO_DEPTH_TREE, .fits = kolo_bruck_fits, SCRATCH(tree_rooted),
+     .nsteps = kolo_tree_rooted_nsteps, .step = kolo_tree_scatter_step, WINDOW(tree_rooted)},
     {.name = NULL},
 };
 // clang-format on

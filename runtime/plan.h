@@ -199,11 +199,16 @@ KOLO_PLAN_DECLARE(flat_reduce);
 KOLO_PLAN_DECLARE(dissemination_barrier);
 KOLO_PLAN_DECLARE(spread_broadcast);
 KOLO_PLAN_DECLARE(bruck_allgather);
+KOLO_PLAN_DECLARE(bruck_alltoall);
+KOLO_PLAN_DECLARE(tree_rooted);
+KOLO_PLAN_DECLARE(tree_gather);
+KOLO_PLAN_DECLARE(tree_scatter);
 KOLO_PLAN_DECLARE(halving);
 KOLO_PLAN_DECLARE(halving_allreduce);
 KOLO_PLAN_DECLARE(halving_reduce_scatter);
 KOLO_PLAN_DECLARE(halving_allgather);
 const char *kolo_bruck_fits(const struct kolo_plan_args *args);
+const char *kolo_bruck_alltoall_fits(const struct kolo_plan_args *args);
 const char *kolo_fold_fits(const struct kolo_plan_args *args);
 const char *kolo_flat_fits(const struct kolo_plan_args *args);
 

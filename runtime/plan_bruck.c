@@ -8,6 +8,10 @@
 //   bruck   allgather: before round k a rank holds the blocks of rank, rank + 1, ... rank + 2^k - 1
 //           (modulo n) in scratch, sends them to rank - 2^k and appends what comes from rank + 2^k.
 //           At the end the blocks are turned to where they belong, in two copies.
+//           alltoall: block i of a rank is the one for rank + i, and goes there by its bits: in
+//           round k all blocks whose bit k is set move on by 2^k. They are packed one by one, from
+//           SEND or from what came in the round of their next lower bit, each round's in a place of
+//           its own.
 #include "runtime/plan.h"
 
 static size_t rounds(const struct kolo_plan_args *args)
@@ -89,5 +93,93 @@ void kolo_bruck_allgather_step(const struct kolo_plan_args *args, size_t index,
     } else if (n > 1) {
         step_out->copy_from = blocks(args, KOLO_BUFFER_SCRATCH, n - rank, rank);
         step_out->copy_to = blocks(args, KOLO_BUFFER_RECV, 0, rank);
+    }
+}
+
+/* ---- bruck's alltoall ---- */
+
+enum { EXCHANGE_SCRATCH = 1 << 22 /* elements */ };
+
+/** Blocks with bit @p round set. */
+static size_t moved_in(size_t n, size_t round)
+{
+    size_t bit = (size_t)1 << round, rest = n & (2 * bit - 1);
+    return (n >> (round + 1)) * bit + (rest > bit ? rest - bit : 0);
+}
+
+/** Which block is at @p place of those that move in @p round, and the way back. */
+static size_t block_at(size_t place, size_t round)
+{
+    size_t bit = (size_t)1 << round;
+    return (place >> round << (round + 1)) | bit | (place & (bit - 1));
+}
+
+static size_t place_of(size_t block, size_t round)
+{
+    size_t bit = (size_t)1 << round;
+    return (block >> (round + 1) << round) | (block & (bit - 1));
+}
+
+/** Where in scratch, in blocks, what comes in @p round lies: behind what is packed. */
+static size_t arrivals(size_t n, size_t round)
+{
+    size_t at = n / 2;
+    for (size_t k = 0; k < round; k++)
+        at += moved_in(n, k);
+    return at;
+}
+
+const char *kolo_bruck_alltoall_fits(const struct kolo_plan_args *args)
+{
+    size_t n = (size_t)args->size;
+    if (args->counts != NULL)
+        return "blocks of different lengths";
+    if (n > 1 && args->count > EXCHANGE_SCRATCH / arrivals(n, rounds(args)))
+        return "blocks on their way would take more than 4 Mi elements of scratch";
+    return NULL;
+}
+
+size_t kolo_bruck_alltoall_scratch(const struct kolo_plan_args *args)
+{
+    return args->size > 1 ? arrivals((size_t)args->size, rounds(args)) * args->count : 0;
+}
+
+size_t kolo_bruck_alltoall_nsteps(const struct kolo_plan_args *args)
+{
+    size_t n = (size_t)args->size;
+    return arrivals(n, rounds(args)) - n / 2 + n;
+}
+
+/** Where block @p block lies before round @p round. */
+static struct kolo_slice lies_at(const struct kolo_plan_args *args, size_t block, size_t round)
+{
+    size_t n = (size_t)args->size, below = block & (((size_t)1 << round) - 1);
+    if (below == 0)
+        return blocks(args, KOLO_BUFFER_SEND, ((size_t)args->rank + block) % n, 1);
+    size_t last = 63 - (size_t)__builtin_clzll((unsigned long long)below);
+    return blocks(args, KOLO_BUFFER_SCRATCH, arrivals(n, last) + place_of(block, last), 1);
+}
+
+void kolo_bruck_alltoall_step(const struct kolo_plan_args *args, size_t index,
+                              struct kolo_step *step_out)
+{
+    size_t n = (size_t)args->size, round = 0, moved = moved_in(n, 0), last = rounds(args);
+    kolo_step_clear(step_out);
+    while (round < last && index >= moved) {
+        index -= moved;
+        moved = moved_in(n, ++round);
+    }
+    if (round == last) { /* what has come, to where it belongs */
+        step_out->copy_from = lies_at(args, index, last);
+        step_out->copy_to = blocks(args, KOLO_BUFFER_RECV, ((size_t)args->rank + n - index) % n, 1);
+        return;
+    }
+    step_out->copy_from = lies_at(args, block_at(index, round), round);
+    step_out->copy_to = blocks(args, KOLO_BUFFER_SCRATCH, index, 1);
+    if (index + 1 == moved) {
+        step_out->to = away(args, 1L << round);
+        step_out->from = away(args, -(1L << round));
+        step_out->out = blocks(args, KOLO_BUFFER_SCRATCH, 0, moved);
+        step_out->in = blocks(args, KOLO_BUFFER_SCRATCH, arrivals(n, round), moved);
     }
 }

@@ -3,6 +3,9 @@
 // (modulo n), the parent of v is v without its lowest set bit, and its children are v + 1, v + 2,
 // v + 4, ... below that bit. The subtree of v covers v, v+1, ..., so a reduction keeps operands in
 // the order of v.
+//
+// gather and scatter move the blocks of a subtree together, by position in scratch, and in the
+// root's vector by rank: one subtree at most goes beyond the last rank there, and is two messages.
 #include "runtime/plan.h"
 
 struct node {
@@ -89,5 +92,172 @@ void kolo_tree_reduce_step(const struct kolo_plan_args *args, size_t index,
     } else {
         step_out->to = parent_of(args, &node);
         step_out->out = whole(args, node.children == 0 ? KOLO_BUFFER_SEND : sum);
+    }
+}
+
+/* ---- gather and scatter ---- */
+
+/** Positions of the subtree at @p position. */
+static int span_of(const struct kolo_plan_args *args, int position)
+{
+    int lowest = position & -position, left = args->size - position;
+    return position == 0 || lowest > left ? left : lowest;
+}
+
+/** Of the subtree at @p position, the blocks before the last rank's end, or those behind it. */
+static struct kolo_slice in_vector(const struct kolo_plan_args *args, int position, int part,
+                                   enum kolo_buffer buffer)
+{
+    int first = rank_at(args, position), span = span_of(args, position);
+    int before = span < args->size - first ? span : args->size - first;
+    size_t from = part == 0 ? (size_t)first : 0,
+           count = (size_t)(part == 0 ? before : span - before);
+    return (struct kolo_slice){buffer, from * args->count, count * args->count};
+}
+
+/** In how many messages it goes to its parent or comes from there. */
+static int parts_of(const struct kolo_plan_args *args, int position)
+{
+    bool is_below_root = (position & (position - 1)) == 0;
+    return is_below_root && rank_at(args, position) + span_of(args, position) > args->size ? 2 : 1;
+}
+
+/** A message of the root's: part `part` of the child at `position`. */
+struct serving {
+    int position, part;
+};
+
+/** The one in step @p index, or, if there are fewer, how many there are in *count. */
+static struct serving serving_of(const struct kolo_plan_args *args, const struct node *node,
+                                 size_t index, bool largest_first, size_t *count)
+{
+    struct serving serving = {0, 0};
+    *count = 0;
+    for (int i = 0; i < node->children && *count <= index; i++) {
+        serving.position = 1 << (largest_first ? node->children - 1 - i : i);
+        serving.part = index > *count;
+        *count += (size_t)parts_of(args, serving.position);
+    }
+    return serving;
+}
+
+static size_t root_steps(const struct kolo_plan_args *args, const struct node *node)
+{
+    size_t count;
+    (void)serving_of(args, node, SIZE_MAX, false, &count);
+    return count > 0 ? count : 1;
+}
+
+size_t kolo_tree_rooted_scratch(const struct kolo_plan_args *args)
+{
+    struct node node = node_of(args);
+    bool passes_on = node.position != 0 && node.children > 0;
+    return passes_on ? (size_t)span_of(args, node.position) * args->count : 0;
+}
+
+size_t kolo_tree_rooted_nsteps(const struct kolo_plan_args *args)
+{
+    struct node node = node_of(args);
+    if (node.position == 0)
+        return root_steps(args, &node);
+    return (size_t)(node.children + parts_of(args, node.position));
+}
+
+size_t kolo_tree_rooted_window(const struct kolo_plan_args *args)
+{
+    struct node node = node_of(args);
+    if (node.position == 0)
+        return root_steps(args, &node);
+    return (size_t)(node.children > 2 ? node.children : 2);
+}
+
+/** What passes between a rank and its parent as part @p part, where this rank has it. */
+static struct kolo_slice passed(const struct kolo_plan_args *args, const struct node *node,
+                                int part, enum kolo_buffer own)
+{
+    size_t first = in_vector(args, node->position, 0, own).count;
+    if (node->children == 0)
+        return (struct kolo_slice){own, 0, args->count};
+    if (parts_of(args, node->position) == 1)
+        return (struct kolo_slice){KOLO_BUFFER_SCRATCH, 0,
+                                   (size_t)span_of(args, node->position) * args->count};
+    return (struct kolo_slice){KOLO_BUFFER_SCRATCH, part == 0 ? 0 : first,
+                               in_vector(args, node->position, part, own).count};
+}
+
+/** The subtree of child @p child, in scratch. */
+static struct kolo_slice subtree(const struct kolo_plan_args *args, const struct node *node,
+                                 int child)
+{
+    int span = span_of(args, node->position + (1 << child));
+    return (struct kolo_slice){KOLO_BUFFER_SCRATCH, ((size_t)1 << child) * args->count,
+                               (size_t)span * args->count};
+}
+
+void kolo_tree_gather_step(const struct kolo_plan_args *args, size_t index,
+                           struct kolo_step *step_out)
+{
+    struct node node = node_of(args);
+    bool is_root = node.position == 0;
+    int child = (int)index;
+    size_t count;
+    kolo_step_clear(step_out);
+    step_out->after = index + 1;
+    if (index == 0 && (is_root || node.children > 0)) {
+        step_out->copy_from = whole(args, KOLO_BUFFER_SEND);
+        step_out->copy_to = is_root ? kolo_plan_block_in(args, args->rank, KOLO_BUFFER_RECV)
+                                    : whole(args, KOLO_BUFFER_SCRATCH);
+    }
+    if (is_root && args->size > 1) {
+        struct serving serving = serving_of(args, &node, index, false, &count);
+        step_out->from = rank_at(args, serving.position);
+        step_out->in = in_vector(args, serving.position, serving.part, KOLO_BUFFER_RECV);
+    } else if (!is_root && child < node.children) {
+        step_out->from = rank_at(args, node.position + (1 << child));
+        step_out->in = subtree(args, &node, child);
+    } else if (!is_root) {
+        step_out->after = index - (size_t)node.children + 1;
+        step_out->to = parent_of(args, &node);
+        step_out->out = passed(args, &node, child - node.children, KOLO_BUFFER_SEND);
+    }
+}
+
+static void scatter_root(const struct kolo_plan_args *args, const struct node *node, size_t index,
+                         struct kolo_step *step)
+{
+    size_t count;
+    struct serving serving = serving_of(args, node, index, true, &count);
+    step->after = index + 1;
+    if (index == 0) {
+        step->copy_from = kolo_plan_block_in(args, args->rank, KOLO_BUFFER_SEND);
+        step->copy_to = whole(args, KOLO_BUFFER_RECV);
+    }
+    if (args->size == 1)
+        return;
+    step->to = rank_at(args, serving.position);
+    step->out = in_vector(args, serving.position, serving.part, KOLO_BUFFER_SEND);
+}
+
+void kolo_tree_scatter_step(const struct kolo_plan_args *args, size_t index,
+                            struct kolo_step *step_out)
+{
+    struct node node = node_of(args);
+    int parts = parts_of(args, node.position), turn = (int)index - parts;
+    kolo_step_clear(step_out);
+    if (node.position == 0) {
+        scatter_root(args, &node, index, step_out);
+    } else if (turn < 0) {
+        step_out->after = index + 1;
+        step_out->from = parent_of(args, &node);
+        step_out->in = passed(args, &node, (int)index, KOLO_BUFFER_RECV);
+    } else {
+        int child = node.children - 1 - turn; /* the largest subtree first */
+        step_out->after = (size_t)turn + 1;
+        step_out->to = rank_at(args, node.position + (1 << child));
+        step_out->out = subtree(args, &node, child);
+        if (turn == 0) {
+            step_out->copy_from = whole(args, KOLO_BUFFER_SCRATCH);
+            step_out->copy_to = whole(args, KOLO_BUFFER_RECV);
+        }
     }
 }

@@ -7,9 +7,10 @@
 #include <string.h>
 
 enum {
-    RANKS_WALKED = 6,       /* of a world: the first, the last, the root and its neighbours */
-    LINE_MAX = 256,         /* of a profile */
-    BYTES_WALKED = 64 << 20 /* beyond it time grows with size */
+    RANKS_WALKED = 6,        /* of a world: the first, the last, the root and its neighbours */
+    LINE_MAX = 256,          /* of a profile */
+    BYTES_WALKED = 64 << 20, /* beyond it time grows with size */
+    WARM_BYTES = 256 << 10   /* what is longer has left the cache when its end comes */
 };
 
 static const char *const path_texts[KOLO_PATHS] = {
@@ -175,6 +176,8 @@ static double message(struct walker *walker, int peer, size_t elements, bool goe
     const struct kolo_path_figures *figures = &walker->figures->path[path];
     double bytes = (double)elements * walker->element_bytes;
     double work = figures->message + bytes * figures->byte;
+    if (bytes > WARM_BYTES)
+        work += (bytes - WARM_BYTES) * 0.5 * walker->figures->copy_byte;
     double wire = path == KOLO_PATH_NETWORK ? bytes * walker->figures->wire_byte : 0;
     walker->walk.processor += work;
     if (goes_out)

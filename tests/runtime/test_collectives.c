@@ -531,9 +531,9 @@ static void run(const struct programme *programme)
 static const int sizes[] = {1, 2, 3, 4, 5, 7, 8, 16};
 
 /** What chooses plans; a plan that is forced is taken where it exists and fits. */
-static const char *const plan_settings[] = {"KOLO_SMALL_BYTES=16KiB", "KOLO_SMALL_BYTES=0",
-                                            "KOLO_PLAN=direct",       "KOLO_PLAN=flat",
-                                            "KOLO_PLAN=halving",      "KOLO_PLAN=doubling"};
+static const char *const plan_settings[] = {
+    "KOLO_SMALL_BYTES=16KiB", "KOLO_SMALL_BYTES=0", "KOLO_PLAN=direct", "KOLO_PLAN=flat",
+    "KOLO_PLAN=halving",      "KOLO_PLAN=doubling", "KOLO_PLAN=bruck",  "KOLO_PLAN=tree"};
 enum { PLAN_SETTINGS = sizeof(plan_settings) / sizeof(plan_settings[0]) };
 
 /** All sizes and plans over one transport. */

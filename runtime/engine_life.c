@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "runtime/board_hub.h"
+#include "runtime/peers.h"
 
 static kolo_status init_conds(struct kolo_engine *engine)
 {
@@ -56,7 +57,8 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
     char detail[KOLO_DETAIL_MAX];
     if (engine == NULL)
         return KOLO_OK;
-    struct kolo_peer *peers = kolo_store_client_take_peers(engine->store); /* the endpoint's too */
+    const struct kolo_peer *peers =
+        kolo_store_client_take_peers(engine->store);  /* endpoint's too */
     kolo_store_client_close(engine->store, deadline); /* it lives on the endpoint's poller */
     for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next) {
         kolo_hub_close(comm->hub); /* it lives on the endpoint's links */
@@ -68,7 +70,7 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
     if (engine->own_store != NULL)
         kolo_store_thread_stop(engine->own_store, deadline);
     kolo_rendezvous_host_close(engine->host, deadline);
-    kolo_free_memory(peers);
+    kolo_peers_drop(peers);
     while (engine->comms != NULL)
         kolo_comm_free(engine->comms);
     kolo_heap_destroy(engine->heap);

@@ -179,9 +179,9 @@ void kolo_store_client_resumed(struct kolo_store_client *client, uint32_t channe
 /** Fails @p scope (a communicator's number, or KOLO_STORE_JOB) on every rank, with this text. */
 void kolo_store_client_abort(struct kolo_store_client *client, uint32_t scope, kolo_status why,
                              const char *text);
-/** The table of peers becomes the caller's (kolo_free_memory), for whoever still needs it when the
+/** The table of peers becomes the caller's (kolo_peers_drop), for whoever still needs it when the
  * client is closed: an endpoint that drains. Just before the close. NULL gives NULL. */
-struct kolo_peer *kolo_store_client_take_peers(struct kolo_store_client *client);
+const struct kolo_peer *kolo_store_client_take_peers(struct kolo_store_client *client);
 /** Says goodbye, waits until that has been written (deadline), closes. NULL is fine. */
 void kolo_store_client_close(struct kolo_store_client *client, kolo_deadline deadline);
 

@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "runtime/peers.h"
 #include "runtime/store_dial.h"
 #include "runtime/store_stall.h"
 #include "runtime/store_wire.h"
@@ -27,7 +28,7 @@ struct kolo_store_client {
     struct kolo_stream stream;
     struct kolo_poller *poller; /* the join's own, then the rank's */
     struct kolo_store_client_events events;
-    struct kolo_peer *peers; /* NULL until WORLD */
+    const struct kolo_peer *peers; /* NULL until WORLD */
     int size;
     bool is_joining;
     bool has_unread; /* what came behind WORLD may lie in the stream, where epoll cannot see it */
@@ -82,24 +83,7 @@ static kolo_status on_world(struct kolo_store_client *client, struct kolo_reader
     if (client->peers || size != (uint32_t)client->size)
         return kolo_fail(KOLO_ERR_PROTOCOL, "the store sends a table of %u ranks, expected %d",
                          (unsigned int)size, client->size);
-    struct kolo_peer *peers = kolo_calloc(size, sizeof *peers);
-    if (!peers)
-        return KOLO_ERR_NO_MEMORY;
-    client->peers = peers;
-    for (uint32_t rank = 0; rank < size; rank++) {
-        size_t bytes = 0;
-        const uint8_t *blob = kolo_read_blob(body, &bytes);
-        struct kolo_reader reader = kolo_reader_over(blob, blob ? bytes : 0);
-        kolo_status status = kolo_peer_read(&reader, &peers[rank]);
-        if (status == KOLO_OK)
-            status = kolo_reader_finish(&reader, "a rank of the table");
-        if (status != KOLO_OK)
-            return status;
-        if (peers[rank].identity.rank != (int32_t)rank)
-            return kolo_fail(KOLO_ERR_PROTOCOL, "the store's table has rank %d in place %u",
-                             (int)peers[rank].identity.rank, (unsigned int)rank);
-    }
-    return kolo_reader_finish(body, "WORLD");
+    return kolo_peers_read(body->at, kolo_reader_left(body), client->size, &client->peers);
 }
 
 static kolo_status on_failed(struct kolo_store_client *client, struct kolo_reader *body)
@@ -126,15 +110,16 @@ static kolo_status on_failed(struct kolo_store_client *client, struct kolo_reade
 
 static kolo_status on_left(struct kolo_store_client *client, struct kolo_reader *body)
 {
-    int32_t rank = kolo_read_i32(body);
-    kolo_status status = kolo_reader_finish(body, "LEFT");
-    if (status != KOLO_OK)
-        return status;
-    if (rank < 0 || rank >= client->size)
-        return kolo_fail(KOLO_ERR_PROTOCOL, "the store says that rank %d left", (int)rank);
-    if (client->events.left)
-        client->events.left(client->events.context, rank);
-    return KOLO_OK;
+    do {
+        int32_t rank = kolo_read_i32(body);
+        if (body->failed)
+            break;
+        if (rank < 0 || rank >= client->size)
+            return kolo_fail(KOLO_ERR_PROTOCOL, "the store says that rank %d left", (int)rank);
+        if (client->events.left)
+            client->events.left(client->events.context, rank);
+    } while (kolo_reader_left(body) > 0);
+    return kolo_reader_finish(body, "LEFT");
 }
 
 static kolo_status on_answer(struct kolo_store_client *client, struct kolo_reader *body)
@@ -341,7 +326,7 @@ static void free_client(struct kolo_store_client *client)
     if (!client)
         return;
     kolo_stream_fini(&client->stream);
-    kolo_free_memory(client->peers);
+    kolo_peers_drop(client->peers);
     kolo_free_memory(client);
 }
 
@@ -604,9 +589,9 @@ static void drain(struct kolo_store_client *client, kolo_deadline deadline)
     }
 }
 
-struct kolo_peer *kolo_store_client_take_peers(struct kolo_store_client *client)
+const struct kolo_peer *kolo_store_client_take_peers(struct kolo_store_client *client)
 {
-    struct kolo_peer *peers = client ? client->peers : NULL;
+    const struct kolo_peer *peers = client ? client->peers : NULL;
     if (client)
         client->peers = NULL;
     return peers;

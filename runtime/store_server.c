@@ -171,7 +171,8 @@ kolo_status kolo_store_server_create(struct kolo_poller *poller,
     server->config = *config;
     server->start_by = server->due = KOLO_NEVER;
     server->members = kolo_calloc((size_t)config->size, sizeof *server->members);
-    if (!server->members)
+    server->leaving = kolo_calloc((size_t)config->size, sizeof *server->leaving);
+    if (!server->members || !server->leaving)
         goto out;
     KOLO_TRY(kolo_kv_create(KOLO_STORE_TOTAL_MAX, kolo_server_answer_wait, server, &server->kv));
     KOLO_TRY(kolo_stalls_create(config->size, config->stall_warn_ms, &server->stalls));
@@ -247,6 +248,7 @@ static void expire_connections(struct kolo_store_server *server)
 kolo_deadline kolo_store_server_expire(struct kolo_store_server *server)
 {
     kolo_deadline conns = kolo_conn_expire(server->poller);
+    kolo_server_tell_left(server);
     if (kolo_deadline_passed(server->due)) {
         server->due = KOLO_NEVER;
         kolo_server_expire_own(server);
@@ -275,6 +277,7 @@ void kolo_store_server_destroy(struct kolo_store_server *server)
     for (int rank = 0; server->members && rank < server->config.size; rank++)
         kolo_free_memory(server->members[rank].peer);
     kolo_free_memory(server->members);
+    kolo_free_memory(server->leaving);
     kolo_server_shrink_end(server);
     kolo_message_drop(server->failed);
     kolo_map_fini(&server->failed_comms);

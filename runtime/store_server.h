@@ -58,6 +58,8 @@ struct kolo_store_server {
     size_t listener_count;
     struct kolo_store_connection *connections;
     struct kolo_store_member *members;
+    int32_t *leaving; /* who left since the others were told, at most once each */
+    int leaving_count;
     int joined_count;
     bool has_world; /* the table went out */
     struct kolo_kv *kv;
@@ -90,6 +92,10 @@ void kolo_server_answer(struct kolo_store_connection *connection, uint32_t id, k
 /** For the table of keys. */
 void kolo_server_answer_wait(void *context, struct kolo_kv_owner *owner, uint32_t id,
                              const void *value, size_t bytes);
+/** Tells the ranks that are there who has left since the last time, in one message: when a thousand
+ * leave at once, each hears of them in a few instead of a thousand. Before anything else is said.
+ */
+void kolo_server_tell_left(struct kolo_store_server *server);
 void kolo_server_broadcast(struct kolo_store_server *server, struct kolo_message *message);
 /** Fails @p scope, each the first time only, and nothing once the job has failed. */
 void kolo_server_fail(struct kolo_store_server *server, int rank, uint32_t scope, kolo_status why,

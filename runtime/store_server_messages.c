@@ -299,27 +299,13 @@ static kolo_status on_leave(struct kolo_store_connection *connection, struct kol
 {
     struct kolo_store_server *server = connection->server;
     int rank = connection->rank;
-    struct kolo_writer writer;
     kolo_status status = kolo_reader_finish(body, "LEAVE");
     if (status != KOLO_OK)
         return status;
     if (!server->has_world && !server->has_failed)
         return kolo_fail(KOLO_ERR_PROTOCOL, "LEAVE before the start");
     kolo_server_set_state(server, rank, MEMBER_LEFT);
-    struct kolo_message *message = kolo_message_create(KOLO_STORE_LEFT, 4, &writer);
-    if (message) {
-        kolo_write_i32(&writer, rank);
-        status = kolo_message_seal(message, &writer);
-    }
-    for (struct kolo_store_connection *each = server->connections; each; each = each->next) {
-        if (each->rank < 0 || each == connection)
-            continue;
-        if (message && status == KOLO_OK)
-            kolo_server_post(each, message);
-        else
-            kolo_server_break(each);
-    }
-    kolo_message_drop(message);
+    server->leaving[server->leaving_count++] = rank;
     if (server->config.events.left)
         server->config.events.left(server->config.events.context, rank);
     return KOLO_ERR_LINK;

@@ -74,8 +74,42 @@ void kolo_server_post(struct kolo_store_connection *connection, struct kolo_mess
     kolo_server_watch(connection);
 }
 
+static struct kolo_message *left_message(const struct kolo_store_server *server)
+{
+    struct kolo_writer body;
+    struct kolo_message *message =
+        kolo_message_create(KOLO_STORE_LEFT, 4 * (size_t)server->leaving_count, &body);
+    if (!message)
+        return NULL;
+    for (int i = 0; i < server->leaving_count; i++)
+        kolo_write_i32(&body, server->leaving[i]);
+    if (kolo_message_seal(message, &body) == KOLO_OK)
+        return message;
+    kolo_message_drop(message);
+    return NULL;
+}
+
+/** Without memory to say it, the ranks lose their connections. */
+void kolo_server_tell_left(struct kolo_store_server *server)
+{
+    if (server->leaving_count == 0)
+        return;
+    struct kolo_message *message = left_message(server);
+    server->leaving_count = 0;
+    for (struct kolo_store_connection *each = server->connections; each; each = each->next) {
+        if (each->rank < 0 || server->members[each->rank].state == MEMBER_LEFT)
+            continue;
+        if (message)
+            kolo_server_post(each, message);
+        else
+            kolo_server_break(each);
+    }
+    kolo_message_drop(message);
+}
+
 void kolo_server_broadcast(struct kolo_store_server *server, struct kolo_message *message)
 {
+    kolo_server_tell_left(server);
     for (struct kolo_store_connection *each = server->connections; each; each = each->next)
         if (each->rank >= 0)
             kolo_server_post(each, message);
@@ -99,6 +133,7 @@ void kolo_server_answer(struct kolo_store_connection *connection, uint32_t id, k
     kolo_write_i64(&body, sum);
     kolo_write_text(&body, why);
     kolo_write_blob(&body, value, bytes);
+    kolo_server_tell_left(connection->server);
     if (kolo_message_seal(message, &body) == KOLO_OK)
         kolo_server_post(connection, message);
     else

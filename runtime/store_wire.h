@@ -7,7 +7,7 @@
 //   rank -> server                                    server -> rank
 //   JOIN     i32 rank, u32 size, u32 timeout_ms,      WORLD   u32 size, blob peer (each rank)
 //            i32 pid, text host, blob peer            FAILED  i32 rank, u32 scope, i32 status, text
-//   SET      u32 id, text key, blob value             LEFT    i32 rank
+//   SET      u32 id, text key, blob value             LEFT    i32 rank, one or more
 //   GET      u32 id, u8 wait, text key                ANSWER  u32 id, i32 status, i64 sum,
 //   ADD      u32 id, text key, i64 amount                     text why, blob value
 //   CANCEL   u32 id

@@ -315,6 +315,8 @@ Test(store_client, lies_of_a_server_are_errors)
                  {9, 0, 0, 0, KOLO_STORE_WORLD, 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff},
                  13},
                 {"rank 9 left", {5, 0, 0, 0, KOLO_STORE_LEFT, 9, 0, 0, 0}, 9},
+                {"nobody left", {1, 0, 0, 0, KOLO_STORE_LEFT}, 5},
+                {"half a rank left", {7, 0, 0, 0, KOLO_STORE_LEFT, 0, 0, 0, 0, 0, 0}, 11},
                 {"half an answer", {5, 0, 0, 0, KOLO_STORE_ANSWER, 9, 0, 0, 0}, 9}};
     for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
         struct store_rank rank = {0};

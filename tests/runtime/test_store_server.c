@@ -241,6 +241,22 @@ Test(store_server, goodbye_is_no_loss)
     close_all(&raw, ranks, 2);
 }
 
+Test(store_server, many_goodbyes_are_one_message)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[4];
+    open_all(&raw, ranks, 4, 4);
+    for (int rank = 1; rank < 4; rank++)
+        raw_plain(&ranks[rank], KOLO_STORE_LEAVE, false, 0);
+    raw_server_pump(&raw);
+    cr_assert(raw.left == 3 && raw.lost == 0);
+    cr_assert(raw_rank_next(&ranks[0]) && ranks[0].type == KOLO_STORE_LEFT);
+    int sum = ranks[0].rank + kolo_read_i32(&ranks[0].body) + kolo_read_i32(&ranks[0].body);
+    cr_assert(kolo_reader_finish(&ranks[0].body, "LEFT") == KOLO_OK && sum == 1 + 2 + 3);
+    cr_assert(!raw_rank_next(&ranks[0]), "told twice");
+    close_all(&raw, ranks, 4);
+}
+
 Test(store_server, first_abort_wins)
 {
     struct raw_server raw;

@@ -66,7 +66,7 @@ static kolo_status count_ranks(struct kolo_comm *comm, void *argument)
     return status;
 }
 
-Test(threads, two_hundred_ranks, .timeout = 100)
+static void run_many(int nranks)
 {
     struct rlimit limit;
     cr_assert(getrlimit(RLIMIT_NOFILE, &limit) == 0);
@@ -74,8 +74,31 @@ Test(threads, two_hundred_ranks, .timeout = 100)
     cr_assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);
     const char *settings[] = {"KOLO_TRANSPORT=inproc", NULL};
     struct kolo_config config = {.size = sizeof(config), .settings = settings};
-    kolo_status status = kolo_run_threads(200, &config, count_ranks, NULL);
+    kolo_status status = kolo_run_threads(nranks, &config, count_ranks, NULL);
     cr_assert(status == KOLO_OK, "%s", kolo_error_detail());
+}
+
+Test(threads, two_hundred_ranks, .timeout = 100)
+{
+    run_many(200);
+}
+
+/** What this process has had at most: the test's own, for each test is one. */
+static long peak_bytes(void)
+{
+    struct rusage usage;
+    cr_assert(getrusage(RUSAGE_SELF, &usage) == 0);
+    return usage.ru_maxrss * 1024L;
+}
+
+/** The limit catches what each rank keeps of each other: the table of ranks was 4 MB for each. */
+Test(threads, memory_of_a_thousand_ranks, .timeout = 200)
+{
+    const char *large = getenv("TEST_LARGE_WORLDS");
+    if (large != NULL && strcmp(large, "0") == 0)
+        cr_skip_test("a sanitizer's memory is not the ranks'");
+    run_many(1000);
+    cr_assert(peak_bytes() < 1000 * (1L << 20), "1000 ranks took %ld bytes", peak_bytes());
 }
 
 /* ---- torture ---- */

@@ -221,11 +221,19 @@ static kolo_status explain(const struct command *c)
         .order = kolo_order_of(c->dtype, c->operation->reduces ? c->op : KOLO_MIN,
                                c->deterministic || settings.deterministic)};
     int *hosts = lay_out(c, &question.layout);
-    if (!hosts)
+    int *memory = kolo_calloc(KOLO_HOSTS_INTS(c->ranks), sizeof(*memory));
+    struct kolo_hosts map;
+    if (!hosts || !memory) {
+        kolo_free_memory(hosts);
+        kolo_free_memory(memory);
         return KOLO_ERR_NO_MEMORY;
+    }
+    kolo_hosts_fill(&map, (int)c->ranks, hosts, memory);
+    question.args.hosts = c->hosts > 1 ? &map : NULL;
     size_t count = kolo_explain(&question, &figures, answers, ANSWERS_MAX);
     print_answers(c, answers, count < ANSWERS_MAX ? count : ANSWERS_MAX);
     kolo_free_memory(hosts);
+    kolo_free_memory(memory);
 out:
     return status;
 }

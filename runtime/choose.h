@@ -57,10 +57,13 @@ struct kolo_engine;
  * plan's index + 1. Held: lock. */
 struct kolo_choices {
     struct kolo_layout layout; /* size 0: not found out yet */
-    int *hosts;
+    struct kolo_hosts map;     /* where there is more than one host */
+    int *hosts, *map_memory;
     uint8_t plans[KOLO_COLLECTIVES][3][65];
 };
 void kolo_choices_free(struct kolo_choices *choices);
+/** Which ranks share a host, for plans; NULL: all do. Known once a plan has been chosen. */
+const struct kolo_hosts *kolo_choices_hosts(const struct kolo_choices *choices);
 /** The figures that all ranks of the world use: those of rank 0, from KOLO_PROFILE or built in. At
  * the end of joining. */
 kolo_status kolo_engine_share_figures(struct kolo_engine *engine,

@@ -15,6 +15,7 @@ static const char profile_key[] = "kolo/profile";
 void kolo_choices_free(struct kolo_choices *choices)
 {
     kolo_free_memory(choices->hosts);
+    kolo_free_memory(choices->map_memory);
     *choices = (struct kolo_choices){0};
 }
 
@@ -43,6 +44,11 @@ out:
 
 /* ---- where the ranks are ---- */
 
+const struct kolo_hosts *kolo_choices_hosts(const struct kolo_choices *choices)
+{
+    return choices->layout.nhosts > 1 ? &choices->map : NULL;
+}
+
 static enum kolo_path local_path(const struct kolo_comm *comm)
 {
     const char *transport = comm->engine->settings.transport;
@@ -70,6 +76,14 @@ static kolo_status find_hosts(struct kolo_comm *comm)
         while (first < rank && kolo_comm_peer(comm, first)->identity.host_id != host)
             first++;
         choices->hosts[rank] = first < rank ? choices->hosts[first] : nhosts++;
+    }
+    if (nhosts > 1) {
+        choices->map_memory = kolo_calloc(KOLO_HOSTS_INTS(comm->size), sizeof(int));
+        if (choices->map_memory == NULL) {
+            kolo_choices_free(choices);
+            return KOLO_ERR_NO_MEMORY;
+        }
+        kolo_hosts_fill(&choices->map, comm->size, choices->hosts, choices->map_memory);
     }
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     int ranks_a_host = (comm->size + nhosts - 1) / nhosts;
@@ -145,6 +159,7 @@ static const struct kolo_plan *choose_class(struct kolo_comm *comm,
     rounded.element_bytes = 1;
     rounded.args = (struct kolo_plan_args){.size = comm->size,
                                            .count = class < 63 ? (size_t)1 << class : SIZE_MAX / 2,
+                                           .hosts = kolo_choices_hosts(&comm->choices),
                                            .segment = comm->engine->settings.segment_bytes};
     const struct kolo_plan *plan = kolo_choose(&rounded, &comm->engine->figures);
     if (plan != NULL)
@@ -164,6 +179,7 @@ kolo_status kolo_comm_choose(struct kolo_comm *comm, enum kolo_collective collec
                                      .element_bytes = element_bytes,
                                      .layout = comm->choices.layout,
                                      .order = order};
+    question.args.hosts = kolo_choices_hosts(&comm->choices);
     KOLO_TRY(choose_forced(comm, &question, plan_out));
     if (*plan_out == NULL)
         *plan_out = choose_class(comm, &question, class_of(bytes_of(args, element_bytes)));

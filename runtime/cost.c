@@ -259,7 +259,7 @@ static double cost_of_all(const struct kolo_plan *plan, const struct kolo_plan_a
     int ranks[RANKS_WALKED] = {0,     args->root, (args->root + 1) % n, (args->root + n / 2) % n,
                                n - 1, n / 3};
     struct walk most = {0};
-    double sum = 0, crowd = ranks_a_core(layout);
+    double sum = 0, wires = 0, crowd = ranks_a_core(layout);
     double ranks_a_host =
         (double)n / (layout->hosts != NULL && layout->nhosts > 0 ? layout->nhosts : 1);
     for (int i = 0; i < RANKS_WALKED; i++) {
@@ -271,11 +271,12 @@ static double cost_of_all(const struct kolo_plan *plan, const struct kolo_plan_a
         most.wire = fmax(most.wire, walk.wire);
         most.hop = fmax(most.hop, walk.hop);
         sum += walk.processor;
+        wires += walk.wire;
     }
     double turns = crowd > 1 ? crowd * figures->turn / figures->path[layout->local].latency : 0;
     double processor = fmax(most.processor, sum / RANKS_WALKED * crowd);
     return most.latency * (1 + turns) + hops_before(plan, n) * most.hop +
-           fmax(processor, most.wire * ranks_a_host);
+           fmax(processor, fmax(most.wire, wires / RANKS_WALKED * ranks_a_host));
 }
 
 double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args *args,

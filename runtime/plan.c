@@ -99,6 +99,14 @@ const struct kolo_plan kolo_plans[] = {
     {"tree", KOLO_COLLECTIVE_SCATTER, "binomial tree, the blocks of a subtree together",
      .depth = KOLO_DEPTH_TREE, .fits = kolo_bruck_fits, SCRATCH(tree_rooted),
      .nsteps = kolo_tree_rooted_nsteps, .step = kolo_tree_scatter_step, WINDOW(tree_rooted)},
+    {"twolevel", KOLO_COLLECTIVE_ALLREDUCE, "halving inside hosts, halving and doubling across them, a share for each local rank, doubling inside",
+     .closes = true, .fits = kolo_twolevel_fits, NO_SCRATCH, RUNS(twolevel_allreduce), WINDOW(twolevel_allreduce)},
+    {"twolevel", KOLO_COLLECTIVE_BROADCAST, "binomial tree over hosts, then inside each",
+     .depth = KOLO_DEPTH_TREE, .fits = kolo_twolevel_fits, NO_SCRATCH, RUNS(twolevel_broadcast)},
+    {"twolevel", KOLO_COLLECTIVE_REDUCE, "binomial tree inside each host, then over hosts",
+     .depth = KOLO_DEPTH_TREE, .fits = kolo_twolevel_fits, SCRATCH(twolevel_reduce), RUNS(twolevel_reduce)},
+    {"twolevel", KOLO_COLLECTIVE_BARRIER, "to one rank of each host, among those, and back",
+     .closes = true, .fits = kolo_twolevel_fits, NO_SCRATCH, RUNS(twolevel_barrier), WINDOW(twolevel_barrier)},
     {.name = NULL},
 };
 // clang-format on
@@ -218,6 +226,37 @@ struct kolo_slice kolo_slice_piece(struct kolo_slice slice, size_t index, size_t
     size_t first = index * length < slice.count ? index * length : slice.count;
     size_t left = slice.count - first;
     return (struct kolo_slice){slice.buffer, slice.offset + first, left < length ? left : length};
+}
+
+int kolo_plan_position(const struct kolo_plan_args *args, int rank)
+{
+    const struct kolo_hosts *hosts = args->hosts;
+    return hosts == NULL ? rank : hosts->first[hosts->of[rank]] + hosts->local[rank];
+}
+
+int kolo_plan_rank_at(const struct kolo_plan_args *args, int position)
+{
+    return args->hosts == NULL ? position : args->hosts->ranks[position];
+}
+
+void kolo_hosts_fill(struct kolo_hosts *hosts, int size, const int *of, int *memory)
+{
+    int *local = memory, *ranks = memory + size, *first = memory + 2 * (size_t)size;
+    int count = 0, least = size;
+    for (int rank = 0; rank < size; rank++)
+        count = of[rank] + 1 > count ? of[rank] + 1 : count;
+    for (int host = 0; host <= count; host++)
+        first[host] = 0;
+    for (int rank = 0; rank < size; rank++) {
+        local[rank] = first[of[rank] + 1]++;
+    }
+    for (int host = 0; host < count; host++) {
+        least = first[host + 1] < least ? first[host + 1] : least;
+        first[host + 1] += first[host];
+    }
+    for (int rank = 0; rank < size; rank++)
+        ranks[first[of[rank]] + local[rank]] = rank;
+    *hosts = (struct kolo_hosts){count, least, of, local, ranks, first};
 }
 
 int kolo_plan_wrap(int rank, int size)

@@ -4,7 +4,9 @@
 // even one sends, the odd one combines and stands for both), p ranks double, the odd one sends the
 // result back.
 //
-// What a rank holds always covers a contiguous range of ranks, and the lower range is the first
+// Ranks are counted in host order (kolo_plan_position), so that all but log2 of the number of hosts
+// of the exchanges stay inside hosts that have equally many. What a rank holds always covers a
+// contiguous range of positions, and the lower range is the first
 // operand on both sides of an exchange: every rank computes the same bits.
 //
 // A vector that is being sent must not be written, so results alternate between RECV and SCRATCH,
@@ -13,6 +15,7 @@
 #include "runtime/plan.h"
 
 struct shape {
+    int position;   /* of the rank in host order: short distances stay inside a host */
     int rounds;     /* exchanges of a rank that doubles: log2(p) */
     int extra;      /* e */
     bool sits_out;  /* folded into its neighbour */
@@ -23,22 +26,22 @@ struct shape {
 
 static struct shape shape_of(const struct kolo_plan_args *args)
 {
-    struct shape shape = {0};
+    struct shape shape = {.position = kolo_plan_position(args, args->rank)};
     int p = 1;
     while (p <= args->size / 2) {
         p *= 2;
         shape.rounds++;
     }
     shape.extra = args->size - p;
-    bool paired = args->rank < 2 * shape.extra;
-    shape.sits_out = paired && args->rank % 2 == 0;
-    shape.folds = paired && args->rank % 2 == 1;
-    shape.virtual = paired ? args->rank / 2 : args->rank - shape.extra;
+    bool paired = shape.position < 2 * shape.extra;
+    shape.sits_out = paired && shape.position % 2 == 0;
+    shape.folds = paired && shape.position % 2 == 1;
+    shape.virtual = paired ? shape.position / 2 : shape.position - shape.extra;
     shape.ends_away = args->in_place && !shape.folds && shape.rounds % 2 == 1;
     return shape;
 }
 
-static int real_rank(const struct shape *shape, int virtual)
+static int real_position(const struct shape *shape, int virtual)
 {
     return virtual < shape->extra ? 2 * virtual + 1 : virtual + shape->extra;
 }
@@ -80,7 +83,7 @@ static void exchange(const struct kolo_plan_args *args, const struct shape *shap
                      struct kolo_step *step)
 {
     int other = shape->virtual ^ (1 << round);
-    step->to = step->from = real_rank(shape, other);
+    step->to = step->from = kolo_plan_rank_at(args, real_position(shape, other));
     step->out = step->local = whole(args, held(shape, round - 1));
     step->in = whole(args, held(shape, round));
     step->reduces = true;
@@ -96,7 +99,7 @@ static void last_step(const struct kolo_plan_args *args, const struct shape *sha
     }
     step->finish = whole(args, KOLO_BUFFER_RECV);
     if (shape->folds) {
-        step->to = args->rank - 1;
+        step->to = kolo_plan_rank_at(args, shape->position - 1);
         step->out = whole(args, KOLO_BUFFER_RECV);
     }
 }
@@ -111,13 +114,13 @@ void kolo_doubling_allreduce_step(const struct kolo_plan_args *args, size_t inde
         step_out->copy_from = whole(args, KOLO_BUFFER_SEND);
         step_out->copy_to = step_out->finish = whole(args, KOLO_BUFFER_RECV);
     } else if (shape.sits_out && index == 0) {
-        step_out->to = args->rank + 1;
+        step_out->to = kolo_plan_rank_at(args, shape.position + 1);
         step_out->out = whole(args, KOLO_BUFFER_SEND);
     } else if (shape.sits_out) {
-        step_out->from = args->rank + 1;
+        step_out->from = kolo_plan_rank_at(args, shape.position + 1);
         step_out->in = whole(args, KOLO_BUFFER_RECV);
     } else if (round < 0) {
-        step_out->from = args->rank - 1;
+        step_out->from = kolo_plan_rank_at(args, shape.position - 1);
         step_out->in = whole(args, held(&shape, -1));
         step_out->local = whole(args, KOLO_BUFFER_SEND);
         step_out->reduces = step_out->incoming_first = true;

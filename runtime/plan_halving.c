@@ -163,6 +163,16 @@ size_t kolo_halving_allreduce_nsteps(const struct kolo_plan_args *args)
     return args->size == 1 ? 1 : steps_of(args, KOLO_COLLECTIVE_ALLREDUCE);
 }
 
+size_t kolo_halving_half(const struct kolo_plan_args *args)
+{
+    size_t count = 0;
+    for (int k = 0; k < rounds_of(args->size); k++) {
+        struct turn turn = turn_of(args, k, false);
+        count += has_second(args, &turn, KOLO_COLLECTIVE_ALLREDUCE) ? 2 : 1;
+    }
+    return count;
+}
+
 void kolo_halving_allreduce_step(const struct kolo_plan_args *args, size_t index,
                                  struct kolo_step *step_out)
 {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ring plans. Rank r sends to r+1 and receives from r-1; a vector is cut into n chunks (the first
-// count % n of them one element longer), and chunk c belongs to rank c.
+// Ring plans. Rank r (its position in host order, kolo_plan_position: round-robin numbering over
+// hosts must not send everything over the network) sends to r+1 and receives from r-1; a vector is
+// cut into n chunks (the first count % n of them one element longer), and chunk c belongs to rank
+// c.
 //
 //   reduce-scatter  round s: chunk r-1-s goes out, chunk r-2-s comes in and is combined with this
 //                   rank's own. After n-1 rounds chunk r is complete here: it started at rank r+1
@@ -28,10 +30,17 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+/** The rank @p distance further round the ring, -size <= distance <= size. */
+static int away(const struct kolo_plan_args *args, int distance)
+{
+    int position = kolo_plan_position(args, args->rank) + distance;
+    return kolo_plan_rank_at(args, kolo_plan_wrap(position, args->size));
+}
+
 static void neighbours(const struct kolo_plan_args *args, struct kolo_step *step)
 {
-    step->to = kolo_plan_wrap(args->rank + 1, args->size);
-    step->from = kolo_plan_wrap(args->rank - 1, args->size);
+    step->to = away(args, 1);
+    step->from = away(args, -1);
 }
 
 /** The longest block or, for allreduce, chunk. */
@@ -87,7 +96,7 @@ size_t kolo_ring_allreduce_window(const struct kolo_plan_args *args)
 void kolo_ring_allreduce_step(const struct kolo_plan_args *args, size_t index,
                               struct kolo_step *step_out)
 {
-    long r = args->rank, turns = args->size - 1;
+    long r = kolo_plan_position(args, args->rank), turns = args->size - 1;
     kolo_step_clear(step_out);
     if (args->size == 1) {
         step_out->copy_from = (struct kolo_slice){KOLO_BUFFER_SEND, 0, args->count};
@@ -154,10 +163,9 @@ void kolo_ring_reduce_scatter_step(const struct kolo_plan_args *args, size_t ind
     }
     neighbours(args, step_out);
     size_t half = (size_t)turn.round % 2 * longest, other_half = longest - half;
-    int s = (int)turn.round, leaving = (args->rank - 1 - s + 2 * n) % n;
-    struct kolo_slice out = kolo_plan_block_in(args, leaving, KOLO_BUFFER_SEND);
-    struct kolo_slice local =
-        kolo_plan_block_in(args, (args->rank - 2 - s + 2 * n) % n, KOLO_BUFFER_SEND);
+    int s = (int)turn.round;
+    struct kolo_slice out = kolo_plan_block_in(args, away(args, -1 - s), KOLO_BUFFER_SEND);
+    struct kolo_slice local = kolo_plan_block_in(args, away(args, -2 - s), KOLO_BUFFER_SEND);
     struct kolo_slice in = {KOLO_BUFFER_SCRATCH, half, local.count};
     if (s > 0)
         out = (struct kolo_slice){KOLO_BUFFER_SCRATCH, other_half, out.count};
@@ -193,19 +201,19 @@ void kolo_ring_allgather_step(const struct kolo_plan_args *args, size_t index,
     int s = (int)turn.round;
     struct kolo_slice out = mine;
     if (s > 0)
-        out = kolo_plan_block_in(args, kolo_plan_wrap(args->rank - s, n), KOLO_BUFFER_RECV);
+        out = kolo_plan_block_in(args, away(args, -s), KOLO_BUFFER_RECV);
     neighbours(args, step_out);
     step_out->out = piece_of(args, &turn, out);
     step_out->in =
-        piece_of(args, &turn,
-                 kolo_plan_block_in(args, kolo_plan_wrap(args->rank - 1 - s, n), KOLO_BUFFER_RECV));
+        piece_of(args, &turn, kolo_plan_block_in(args, away(args, -1 - s), KOLO_BUFFER_RECV));
 }
 
 /* ---- chains ---- */
 
 static int position(const struct kolo_plan_args *args)
 {
-    return kolo_plan_wrap(args->rank - args->root, args->size);
+    return kolo_plan_wrap(
+        kolo_plan_position(args, args->rank) - kolo_plan_position(args, args->root), args->size);
 }
 
 static size_t segments(const struct kolo_plan_args *args)
@@ -246,11 +254,11 @@ void kolo_chain_broadcast_step(const struct kolo_plan_args *args, size_t index,
     kolo_step_clear(step_out);
     step_out->after = lag(args);
     if (!is_root && index < segments(args)) {
-        step_out->from = kolo_plan_wrap(args->rank - 1, args->size);
+        step_out->from = away(args, -1);
         step_out->in = segment(args, index, KOLO_BUFFER_RECV);
     }
     if (!is_last && (is_root || index >= lag(args))) {
-        step_out->to = kolo_plan_wrap(args->rank + 1, args->size);
+        step_out->to = away(args, 1);
         step_out->out = segment(args, is_root ? index : index - lag(args),
                                 is_root ? KOLO_BUFFER_SEND : KOLO_BUFFER_RECV);
     }
@@ -284,7 +292,7 @@ static void chain_reduce_root(const struct kolo_plan_args *args, size_t index,
         step->copy_from = segment(args, index, KOLO_BUFFER_SEND);
         step->copy_to = segment(args, index, KOLO_BUFFER_RECV);
     } else if (index < segments(args)) {
-        step->from = kolo_plan_wrap(args->rank + 1, args->size);
+        step->from = away(args, 1);
         step->in = segment(args, index, KOLO_BUFFER_RECV);
         step->local = segment(args, index, KOLO_BUFFER_SEND);
         step->reduces = step->incoming_first = true;
@@ -311,18 +319,18 @@ void kolo_chain_reduce_step(const struct kolo_plan_args *args, size_t index,
         return;
     }
     if (p == args->size - 1) {
-        step_out->to = kolo_plan_wrap(args->rank - 1, args->size);
+        step_out->to = away(args, -1);
         step_out->out = segment(args, index, KOLO_BUFFER_SEND);
         return;
     }
     if (index < segments(args)) {
-        step_out->from = kolo_plan_wrap(args->rank + 1, args->size);
+        step_out->from = away(args, 1);
         step_out->local = segment(args, index, KOLO_BUFFER_SEND);
         step_out->in = on_its_way(args, index);
         step_out->reduces = step_out->incoming_first = true;
     }
     if (index >= lag(args)) {
-        step_out->to = kolo_plan_wrap(args->rank - 1, args->size);
+        step_out->to = away(args, -1);
         step_out->out = on_its_way(args, index - lag(args));
     }
 }

@@ -406,6 +406,7 @@ static void set_args(struct kolo_world *world, int rank)
     actor->args = (struct kolo_plan_args){.rank = rank,
                                           .size = what->size,
                                           .root = what->root,
+                                          .hosts = what->hosts,
                                           .count = what->count,
                                           .counts = what->counts,
                                           .displs = what->displs,

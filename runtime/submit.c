@@ -92,6 +92,7 @@ static kolo_status choose_plan(struct kolo_comm *comm, struct kolo_request *requ
     else
         KOLO_TRY(kolo_comm_choose(comm, collective, &request->args, element_bytes,
                                   order_of(comm, task), &request->plan));
+    request->args.hosts = kolo_choices_hosts(&comm->choices);
     request->call.plan = (int)(request->plan - kolo_plans);
     if (request->plan->is_segmented)
         request->call.hash = kolo_call_hash(request->call.hash, &request->args.segment,

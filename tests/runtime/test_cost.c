@@ -62,7 +62,9 @@ Test(cost, grows_with_size_and_world)
         for (int size = 2; size <= 64; size *= 2) {
             struct kolo_layout layout = {.size = size, .cores = size, .local = KOLO_PATH_LOOPBACK};
             double last = 0;
-            if (plan->step == NULL || plan->collective == KOLO_COLLECTIVE_BARRIER)
+            struct kolo_plan_args args = {.size = size, .count = 1, .segment = 1};
+            if (plan->step == NULL || plan->fits(&args) != NULL ||
+                plan->collective == KOLO_COLLECTIVE_BARRIER)
                 continue;
             for (size_t bytes = 1; bytes <= (size_t)1 << 30; bytes *= 8) {
                 double ns = cost_of(plan->collective, plan->name, size, bytes, &layout, &figures);

@@ -12,6 +12,7 @@ static bool fits(const struct kolo_simulation *what)
 {
     struct kolo_plan_args args = {.size = what->size,
                                   .root = what->root,
+                                  .hosts = what->hosts,
                                   .count = what->count,
                                   .counts = what->counts,
                                   .displs = what->displs,
@@ -26,6 +27,34 @@ static const struct kolo_plan *next_plan(const struct kolo_plan *plan)
         plan++;
     while (plan->on_board);
     return plan;
+}
+
+/** Ranks dealt to @p count hosts in turn, or at random (@p seed), or in blocks; NULL: to one. */
+static const struct kolo_hosts *deal(int size, int count, int way, unsigned seed)
+{
+    static int of[4096], memory[KOLO_HOSTS_INTS(4096)], numbers[4096];
+    static struct kolo_hosts hosts;
+    int next = 0;
+    for (int host = 0; host < count; host++)
+        numbers[host] = -1;
+    for (int rank = 0; rank < size; rank++) {
+        seed = seed * 1103515245u + 12345;
+        int drawn = way == 0   ? rank % count
+                    : way == 1 ? (int)(seed >> 16) % count
+                               : (int)((long)rank * count / size);
+        if (numbers[drawn] < 0)
+            numbers[drawn] = next++;
+        of[rank] = numbers[drawn];
+    }
+    kolo_hosts_fill(&hosts, size, of, memory);
+    return hosts.count > 1 ? &hosts : NULL;
+}
+
+/** Where the ranks must be for @p plan to fit: anywhere, or on hosts that have several each. */
+static const struct kolo_hosts *hosts_for(const struct kolo_plan *plan, int size)
+{
+    struct kolo_plan_args args = {.size = size, .count = 1, .segment = 1};
+    return plan->fits(&args) == NULL ? NULL : deal(size, size < 6 ? 2 : size / 3, 0, 0);
 }
 
 static void prove(struct kolo_simulation what)
@@ -105,6 +134,7 @@ static bool is_linear(const struct kolo_plan *plan)
     struct kolo_plan_args args = {.size = 1000, .root = 0, .rank = 1, .count = 1, .segment = 1};
     struct kolo_plan_args roots = args;
     roots.rank = 0;
+    args.hosts = roots.hosts = hosts_for(plan, 1000);
     return plan->nsteps(&args) > 100 || plan->nsteps(&roots) > 100;
 }
 
@@ -130,6 +160,7 @@ static void prove_large(const struct kolo_plan *plan, int size, int variant)
                                    .in_place = variant % 2 == 1};
     if (has_root(plan))
         what.root = variant % 2 == 0 ? size / 3 : size - 1;
+    what.hosts = hosts_for(plan, size);
     prove(what);
 }
 
@@ -171,6 +202,69 @@ ParameterizedTest(int *plan, simulate, plans_of_many_steps_for_4096, .timeout = 
 {
     if (are_large_wanted())
         prove_large(&kolo_plans[*plan], 4096, kolo_plans[*plan].is_ordered ? 2 : 0);
+}
+
+/** Every plan must do whatever hosts its ranks are on and however they are numbered. */
+static void prove_on_hosts(int size, int count, int way, unsigned seed)
+{
+    const struct kolo_hosts *hosts = deal(size, count, way, seed);
+    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan = next_plan(plan)) {
+        bool per_rank = plan->collective != KOLO_COLLECTIVE_ALLREDUCE &&
+                        plan->collective != KOLO_COLLECTIVE_REDUCE &&
+                        plan->collective != KOLO_COLLECTIVE_BROADCAST;
+        prove((struct kolo_simulation){.plan = plan,
+                                       .size = size,
+                                       .root = (int)(seed % (unsigned)size),
+                                       .hosts = hosts,
+                                       .count = per_rank ? seed % 5 : seed % (2 * (unsigned)size),
+                                       .segment = 1 + seed % 3,
+                                       .in_place = seed % 2});
+    }
+}
+
+Test(simulate, every_plan_on_hosts, .timeout = 200)
+{
+    for (int size = 1; size <= 64; size++)
+        for (int way = 0; way < 3; way++)
+            for (int count = 1; count <= size; count += 1 + size / 7)
+                prove_on_hosts(size, count, way, (unsigned)(size * 31 + way * 7 + count));
+}
+
+/** Elements that go from host to host when plan @p name runs. */
+static size_t crossings(enum kolo_collective collective, const char *name,
+                        struct kolo_plan_args args)
+{
+    const struct kolo_plan *plan = kolo_plan_find(collective, name);
+    size_t elements = 0;
+    for (args.rank = 0; args.rank < args.size; args.rank++)
+        for (size_t i = 0; i < plan->nsteps(&args); i++) {
+            struct kolo_step step;
+            plan->step(&args, i, &step);
+            if (step.to >= 0 && args.hosts->of[step.to] != args.hosts->of[args.rank])
+                elements += step.out.count;
+        }
+    return elements;
+}
+
+Test(simulate, what_crosses_between_hosts)
+{
+    enum { N = 8, COUNT = 8000 };
+    for (int way = 0; way < 3; way += 2) {
+        struct kolo_plan_args args = {
+            .size = N, .count = COUNT, .segment = 1000, .hosts = deal(N, 2, way, 0)};
+        size_t elements = crossings(KOLO_COLLECTIVE_ALLREDUCE, "ring", args);
+        cr_assert(elements == 2 * 2 * COUNT / N * (N - 1), "two links of a ring: %zu", elements);
+        elements = crossings(KOLO_COLLECTIVE_ALLREDUCE, "doubling", args);
+        cr_assert(elements == N * COUNT, "one exchange of whole vectors: %zu", elements);
+        elements = crossings(KOLO_COLLECTIVE_ALLREDUCE, "twolevel", args);
+        cr_assert(elements == 2 * COUNT, "half a vector each way, twice: %zu", elements);
+        elements = crossings(KOLO_COLLECTIVE_BROADCAST, "ring", args);
+        cr_assert(elements == COUNT, "a chain: %zu", elements);
+        elements = crossings(KOLO_COLLECTIVE_BROADCAST, "twolevel", args);
+        cr_assert(elements == COUNT, "a tree: %zu", elements);
+        elements = crossings(KOLO_COLLECTIVE_REDUCE, "twolevel", args);
+        cr_assert(elements == COUNT, "the same, back: %zu", elements);
+    }
 }
 
 static void prove_all(struct kolo_simulation what, enum kolo_collective collective)
@@ -340,8 +434,12 @@ Test(simulate, objects_to_broken_plans, .timeout = 100)
                     struct kolo_plan broken = *sound_plan;
                     broken.step = broken_step;
                     broken.nsteps = broken_nsteps;
-                    struct kolo_simulation what = {
-                        .plan = &broken, .size = size, .root = 1, .count = 29, .segment = 5};
+                    struct kolo_simulation what = {.plan = &broken,
+                                                   .size = size,
+                                                   .root = 1,
+                                                   .hosts = hosts_for(sound_plan, size),
+                                                   .count = 29,
+                                                   .segment = 5};
                     has_struck = false;
                     kolo_status status = kolo_simulate(&what, NULL);
                     bool matters =
@@ -378,8 +476,12 @@ Test(simulate, objects_to_another_order_in_an_ordered_plan)
     int ordered = 0;
     for (sound_plan = kolo_plans; sound_plan->name != NULL; sound_plan = next_plan(sound_plan)) {
         struct kolo_plan broken = *sound_plan;
-        struct kolo_simulation what = {
-            .plan = &broken, .size = 5, .root = 2, .count = 29, .segment = 8};
+        struct kolo_simulation what = {.plan = &broken,
+                                       .size = 5,
+                                       .root = 2,
+                                       .hosts = hosts_for(sound_plan, 5),
+                                       .count = 29,
+                                       .segment = 8};
         fault_rank = 2;
         broken.step = swapped_fold;
         kolo_status status = kolo_simulate(&what, NULL);
@@ -424,8 +526,12 @@ Test(simulate, objects_to_steps_that_begin_too_early)
 {
     for (sound_plan = kolo_plans; sound_plan->name != NULL; sound_plan = next_plan(sound_plan)) {
         struct kolo_plan broken = *sound_plan;
-        struct kolo_simulation what = {
-            .plan = &broken, .size = 5, .root = 2, .count = 60, .segment = 4};
+        struct kolo_simulation what = {.plan = &broken,
+                                       .size = 5,
+                                       .root = 2,
+                                       .hosts = hosts_for(sound_plan, 5),
+                                       .count = 60,
+                                       .segment = 4};
         broken.window = widest;
         cr_assert(kolo_simulate(&what, NULL) == KOLO_OK, "%s", kolo_error_detail());
         broken.step = early_step;
@@ -444,8 +550,12 @@ Test(simulate, objects_to_a_plan_that_does_not_close)
 {
     for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan = next_plan(plan)) {
         struct kolo_plan open = *plan;
-        struct kolo_simulation what = {
-            .plan = &open, .size = 5, .root = 2, .count = 10, .segment = 4};
+        struct kolo_simulation what = {.plan = &open,
+                                       .size = 5,
+                                       .root = 2,
+                                       .hosts = hosts_for(plan, 5),
+                                       .count = 10,
+                                       .segment = 4};
         open.closes = true;
         kolo_status status = kolo_simulate(&what, NULL);
         cr_assert((status == KOLO_OK) == plan->closes, "%s %s: %s",

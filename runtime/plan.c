@@ -107,6 +107,13 @@ const struct kolo_plan kolo_plans[] = {
      .depth = KOLO_DEPTH_TREE, .fits = kolo_twolevel_fits, SCRATCH(twolevel_reduce), RUNS(twolevel_reduce)},
     {"twolevel", KOLO_COLLECTIVE_BARRIER, "to one rank of each host, among those, and back",
      .closes = true, .fits = kolo_twolevel_fits, NO_SCRATCH, RUNS(twolevel_barrier), WINDOW(twolevel_barrier)},
+    {"scattered", KOLO_COLLECTIVE_BROADCAST, "chunks along a binomial tree, then recursive doubling of chunks",
+     .closes = true, .depth = KOLO_DEPTH_TREE,
+     ALWAYS, NO_SCRATCH, RUNS(scattered_broadcast), WINDOW(scattered_broadcast)},
+    {"binary", KOLO_COLLECTIVE_BROADCAST, "pipelined binary tree",
+     .is_segmented = true, .depth = KOLO_DEPTH_TREE, ALWAYS, NO_SCRATCH, RUNS(binary_broadcast), WINDOW(binary)},
+    {"binary", KOLO_COLLECTIVE_REDUCE, "pipelined binary tree",
+     .is_segmented = true, .depth = KOLO_DEPTH_TREE, ALWAYS, SCRATCH(binary_reduce), RUNS(binary_reduce), WINDOW(binary)},
     {.name = NULL},
 };
 // clang-format on

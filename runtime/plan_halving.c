@@ -287,3 +287,116 @@ void kolo_halving_allgather_step(const struct kolo_plan_args *args, size_t index
     step_out->out = blocks(args, part_of(args, turn.out, turn.part), KOLO_BUFFER_RECV);
     step_out->in = blocks(args, part_of(args, turn.in, turn.part), KOLO_BUFFER_RECV);
 }
+
+/* ---- broadcast: a scatter along a binomial tree, then doubling ---- */
+
+/** With positions from the root on (v), rank v has after the scatter chunks v .. v + span - 1,
+ * those of its subtree, which it need not get again. */
+static int span_of(int position, int size)
+{
+    int lowest = position & -position, left = size - position;
+    return position == 0 || lowest > left ? left : lowest;
+}
+
+/** Of @p range, which comes to position @p to from the one @p distance further, what it lacks. */
+static struct range lacking(int to, int size, int distance, struct range range)
+{
+    int had = span_of(to, size) - distance; /* the first of these */
+    had = had < 0 ? 0 : had > range.count ? range.count : had;
+    return (struct range){kolo_plan_wrap(range.first + had, size), range.count - had};
+}
+
+/** The rank as one of positions, where the root is 0. */
+static struct kolo_plan_args moved(const struct kolo_plan_args *args)
+{
+    struct kolo_plan_args moved = *args;
+    moved.hosts = NULL;
+    moved.rank = kolo_plan_wrap(args->rank - args->root, args->size);
+    return moved;
+}
+
+static int children_of(const struct kolo_plan_args *args)
+{
+    int count = 0;
+    for (int bit = 1; args->rank + bit < args->size && (args->rank & bit) == 0; bit <<= 1)
+        count++;
+    return count;
+}
+
+/** Round @p number of the doubling, less what is there. */
+static struct turn rest_of(const struct kolo_plan_args *args, int number)
+{
+    struct turn turn = turn_of(args, number, true);
+    int near = turn.round.near;
+    turn.out = lacking(turn.to, args->size, near, turn.out);
+    turn.in = lacking(args->rank, args->size, near, turn.in);
+    return turn;
+}
+
+/** As find_turn. */
+static bool find_rest(const struct kolo_plan_args *args, size_t index, struct turn *turn_out,
+                      size_t *count)
+{
+    *count = 0;
+    for (int number = rounds_of(args->size) - 1; number >= 0; number--) {
+        *turn_out = rest_of(args, number);
+        turn_out->part = index > *count;
+        *count += is_cut(args, turn_out->out) || is_cut(args, turn_out->in) ? 2 : 1;
+        if (index < *count)
+            return true;
+    }
+    return false;
+}
+
+size_t kolo_scattered_broadcast_nsteps(const struct kolo_plan_args *args)
+{
+    struct kolo_plan_args own = moved(args);
+    struct turn turn;
+    size_t count;
+    (void)find_rest(&own, SIZE_MAX, &turn, &count);
+    return count + (size_t)children_of(&own) + (own.rank != 0);
+}
+
+size_t kolo_scattered_broadcast_window(const struct kolo_plan_args *args)
+{
+    struct kolo_plan_args own = moved(args);
+    return (size_t)children_of(&own) + 2;
+}
+
+/** A chunk's subtree comes from the parent (@p child -1), or goes to child @p child. */
+static void scatter_step(const struct kolo_plan_args *own, int child, enum kolo_buffer held,
+                         struct kolo_step *step)
+{
+    int v = own->rank, below = v + (1 << (child < 0 ? 0 : child));
+    if (child < 0) {
+        step->from = v & (v - 1);
+        step->in = chunks(own, (struct range){v, span_of(v, own->size)}, KOLO_BUFFER_RECV);
+        return;
+    }
+    step->to = below;
+    step->out = chunks(own, (struct range){below, span_of(below, own->size)}, held);
+}
+
+void kolo_scattered_broadcast_step(const struct kolo_plan_args *args, size_t index,
+                                   struct kolo_step *step_out)
+{
+    struct kolo_plan_args own = moved(args);
+    enum kolo_buffer held = own.rank == 0 ? KOLO_BUFFER_SEND : KOLO_BUFFER_RECV;
+    int children = children_of(&own), turn_index = (int)index - (own.rank != 0);
+    struct turn turn;
+    size_t count;
+    kolo_step_clear(step_out);
+    if (turn_index < children) { /* the largest subtree first */
+        scatter_step(&own, turn_index < 0 ? -1 : children - 1 - turn_index, held, step_out);
+        step_out->after = turn_index < 0 ? 1 : (size_t)turn_index + 1;
+    } else {
+        (void)find_rest(&own, (size_t)(turn_index - children), &turn, &count);
+        join(&own, &turn, step_out);
+        step_out->out = chunks(&own, part_of(&own, turn.out, turn.part), held);
+        step_out->in = chunks(&own, part_of(&own, turn.in, turn.part), KOLO_BUFFER_RECV);
+        if (turn_index == children) /* what goes to the children is only read */
+            step_out->after = (size_t)children + 1;
+    }
+    step_out->to = step_out->to < 0 ? -1 : modulo(args, step_out->to + args->root);
+    step_out->from = step_out->from < 0 ? -1 : modulo(args, step_out->from + args->root);
+}

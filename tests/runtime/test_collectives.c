@@ -533,7 +533,8 @@ static const int sizes[] = {1, 2, 3, 4, 5, 7, 8, 16};
 /** What chooses plans; a plan that is forced is taken where it exists and fits. */
 static const char *const plan_settings[] = {
     "KOLO_SMALL_BYTES=16KiB", "KOLO_SMALL_BYTES=0", "KOLO_PLAN=direct", "KOLO_PLAN=flat",
-    "KOLO_PLAN=halving",      "KOLO_PLAN=doubling", "KOLO_PLAN=bruck",  "KOLO_PLAN=tree"};
+    "KOLO_PLAN=halving",      "KOLO_PLAN=doubling", "KOLO_PLAN=bruck",  "KOLO_PLAN=tree",
+    "KOLO_PLAN=scattered",    "KOLO_PLAN=binary"};
 enum { PLAN_SETTINGS = sizeof(plan_settings) / sizeof(plan_settings[0]) };
 
 /** All sizes and plans over one transport. */
@@ -584,11 +585,12 @@ ParameterizedTest(struct transport_param *param, collectives, long_vectors, .tim
 {
     static const int long_sizes[] = {1, 2, 3, 7, 16, 5};
     static const char *const long_settings[] = {"KOLO_SMALL_BYTES=16KiB", "KOLO_SMALL_BYTES=0",
-                                                "KOLO_PLAN=direct", "KOLO_PLAN=halving"};
+                                                "KOLO_PLAN=direct",       "KOLO_PLAN=halving",
+                                                "KOLO_PLAN=scattered",    "KOLO_PLAN=binary"};
     for (size_t i = 0; i < sizeof(long_sizes) / sizeof(long_sizes[0]); i++) {
         struct programme programme = {.size = long_sizes[i],
                                       .transport = param->name,
-                                      .plan_setting = long_settings[i % 4],
+                                      .plan_setting = long_settings[i % 6],
                                       .from_heap = i % 2 == 0,
                                       .play = play_long,
                                       .bytes = (5 << 20)};

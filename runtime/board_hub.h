@@ -19,6 +19,7 @@
 
 #include <stdalign.h>
 #include <stdatomic.h>
+#include <stddef.h>
 
 #include "memory/fold.h"
 #include "runtime/board_moves.h"
@@ -34,9 +35,10 @@ enum {
     KOLO_BOARD_STAGE_BYTES = 2 * KOLO_BOARD_ONESHOT_BYTES + KOLO_BOARD_STAGED_BYTES
 };
 
-/** One line: with a contribution of a few bytes, all that another member has to read. */
+/** One line: with a contribution of a few bytes, all that another member has to read. The next line
+ * stays empty: the processor fetches lines in pairs, and the other entry is about to be written. */
 struct kolo_board_entry {
-    alignas(KOLO_BOARD_LINE) _Atomic uint64_t number; /* written last */
+    alignas(2 * KOLO_BOARD_LINE) _Atomic uint64_t number; /* written last */
     struct kolo_desc desc;
     union {
         struct {
@@ -62,7 +64,8 @@ struct kolo_board_notes {
     struct kolo_board_word where;    /* the processor on which it last entered, plus 1 */
     struct kolo_board_word revoked;  /* not 0: its memory must not be touched any more */
 };
-_Static_assert(sizeof(struct kolo_board_entry) == KOLO_BOARD_LINE, "an entry is one line");
+_Static_assert(offsetof(struct kolo_board_entry, data) + KOLO_BOARD_INLINE_BYTES == KOLO_BOARD_LINE,
+               "an entry is one line");
 _Static_assert(sizeof(struct kolo_board_notes) <= KOLO_BOARD_NOTES_BYTES, "fits a board's notes");
 
 enum kolo_board_phase {
@@ -169,7 +172,7 @@ size_t kolo_oneshot_bytes(enum kolo_collective collective, const struct kolo_pla
                           size_t element_bytes);
 /** Up to so many bytes it is the fastest way; or, @p is_unseen, the fastest for memory that the
  * others cannot see. */
-size_t kolo_oneshot_limit(int ranks, bool is_unseen);
+size_t kolo_oneshot_limit(enum kolo_collective collective, int ranks, bool is_unseen);
 /** Puts up this member's contribution, in its stage or, if short and the entry has no names, there.
  */
 void kolo_oneshot_put(struct kolo_hub *hub);

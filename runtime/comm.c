@@ -185,6 +185,7 @@ void kolo_comm_count_local(struct kolo_comm *comm)
         comm->local_rank += rank < comm->rank;
     }
     comm->has_board = kolo_board_has(comm);
+    comm->plan_is_auto = strcmp(comm->engine->settings.plan, "auto") == 0;
 }
 
 const char *kolo_comm_words(const struct kolo_comm *comm, char text[KOLO_COMM_WORDS_MAX])

@@ -137,8 +137,9 @@ struct kolo_comm {
     int *ranks; /* member -> rank in the world; NULL: the same numbers */
     int alone;  /* what ranks points to in a communicator of one */
     int local_rank, local_size;
-    char origin[40]; /* "split colour 1"; "" for the world */
-    bool has_board;  /* its members can have one */
+    char origin[40];   /* "split colour 1"; "" for the world */
+    bool has_board;    /* its members can have one */
+    bool plan_is_auto; /* no setting forces one */
     /* ---- */
     struct kolo_comm *next, *previous;           /* in engine->comms */
     struct kolo_comm *next_busy, *previous_busy; /* in engine->busy, if is_busy */

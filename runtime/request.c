@@ -62,7 +62,8 @@ void kolo_request_end(struct kolo_request *request, kolo_status status)
                                   kolo_comm_channel(comm, KOLO_CHANNEL_COLLECTIVE),
                                   request->call.sequence);
     take_out(list_of(request), request);
-    kolo_free_memory(request->own_scratch);
+    if (request->own_scratch != NULL)
+        kolo_free_memory(request->own_scratch);
     request->own_scratch = NULL;
     request->status = status;
     if (request->is_async)
@@ -73,10 +74,14 @@ void kolo_request_end(struct kolo_request *request, kolo_status status)
 void kolo_request_free(struct kolo_request *request)
 {
     struct kolo_engine *engine;
-    kolo_free_memory(request->arrays);
-    kolo_free_memory(request->name);
-    kolo_free_memory(request->scaled);
-    kolo_free_memory(request->own_scratch);
+    bool has_memory = request->arrays != NULL || request->name != NULL || request->scaled != NULL ||
+                      request->own_scratch != NULL;
+    if (has_memory) {
+        kolo_free_memory(request->arrays);
+        kolo_free_memory(request->name);
+        kolo_free_memory(request->scaled);
+        kolo_free_memory(request->own_scratch);
+    }
     if (!request->is_async)
         return;
     engine = request->comm->engine;

@@ -54,7 +54,7 @@ static void put_names(struct kolo_hub *hub)
 {
     const struct kolo_plan_args *args = &hub->running->args;
     size_t bytes = kolo_oneshot_bytes(hub->collective, args, hub->element_bytes);
-    hub->may_show = bytes <= kolo_oneshot_limit(hub->count, true);
+    hub->may_show = bytes <= kolo_oneshot_limit(hub->collective, hub->count, true);
     if (!kolo_board_direct_put(hub) && hub->may_show)
         kolo_oneshot_put(hub);
 }
@@ -357,7 +357,7 @@ kolo_status kolo_board_choose(const struct kolo_comm *comm, enum kolo_collective
                               const struct kolo_plan **plan_out)
 {
     const char *forced = comm->engine->settings.plan;
-    bool is_auto = strcmp(forced, "auto") == 0;
+    bool is_auto = comm->plan_is_auto;
     bool wants_oneshot = !is_auto && strcmp(forced, "oneshot") == 0;
     bool is_forced = wants_oneshot || (!is_auto && strcmp(forced, "twoshot") == 0);
     const char *why =
@@ -373,7 +373,7 @@ kolo_status kolo_board_choose(const struct kolo_comm *comm, enum kolo_collective
                          kolo_collective_text(collective), args->count, why);
     if (why != NULL)
         return KOLO_OK;
-    bool is_short = bytes <= kolo_oneshot_limit(comm->size, false);
+    bool is_short = bytes <= kolo_oneshot_limit(collective, comm->size, false);
     *plan_out = kolo_plan_on_board(collective, is_auto ? is_short : wants_oneshot);
     if (*plan_out == NULL)
         *plan_out = kolo_plan_on_board(collective, true);

@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The way for memory that the others cannot see: every member lets a chunk of each track through in
 // a round, and the three parts of a round (board_tracks.h) run as far ahead of each other as there
-// are slots. Counters tell how far each member is:
-//
-//   copy in  round r   once all have worked round r - slots: nobody reads that in-slot any more
-//   work     round r   once all have copied in round r, and taken round r - slots out of out-slots
-//   take out round r   once all have worked round r
-//
-// A part that a member has no share in is said to be over at once, so nobody waits for it in vain;
-// each of the three waits only for earlier rounds or parts, so somebody can always go on. At the
+// are slots. Counters tell how far each member is; what each part waits for is said, and proved, in
+// board_tracks.h. A part that a member has no share in is said to be over at once. At the
 // end of a collective the stages are free: nobody enters the next before it has taken all it needs.
 #include <stddef.h>
 
@@ -232,7 +226,8 @@ static size_t take_out(struct kolo_hub *hub, size_t round)
 /** Whether @p member is @p rounds rounds far with the part whose counter lies at @p offset. */
 static bool is_far(const struct kolo_hub *hub, int member, size_t offset, size_t rounds)
 {
-    return member == hub->self || kolo_hub_word(hub, member, offset) >= hub->rounds.base + rounds;
+    return member == hub->self || rounds == 0 ||
+           kolo_hub_word(hub, member, offset) >= hub->rounds.base + rounds;
 }
 
 static bool are_far(const struct kolo_hub *hub, size_t offset, size_t rounds)
@@ -243,42 +238,24 @@ static bool are_far(const struct kolo_hub *hub, size_t offset, size_t rounds)
     return true;
 }
 
-/** What the next round of a part waits for in the notes: a counter and how far it must be; 0: for
- * nothing. */
-struct need {
-    size_t offset, rounds;
-};
-
-static size_t back(size_t round, size_t slots)
+static struct kolo_progress progress_of(const struct kolo_board_rounds *rounds)
 {
-    return round >= slots ? round - slots + 1 : 0;
+    return (struct kolo_progress){.count = rounds->count,
+                                  .slots = rounds->slots,
+                                  .goes_out = rounds->goes_out,
+                                  .staged = rounds->staged,
+                                  .worked = rounds->worked,
+                                  .taken = rounds->taken};
 }
 
-static struct need need_in(const struct kolo_board_rounds *rounds)
+static bool is_met(const struct kolo_hub *hub, const struct kolo_need *need)
 {
-    return (struct need){offsetof(struct kolo_board_notes, worked),
-                         back(rounds->staged, rounds->slots)};
-}
-
-static struct need need_work(const struct kolo_board_rounds *rounds)
-{
-    return (struct need){offsetof(struct kolo_board_notes, staged), rounds->worked + 1};
-}
-
-static struct need need_slot(const struct kolo_board_rounds *rounds)
-{
-    return (struct need){offsetof(struct kolo_board_notes, taken),
-                         rounds->goes_out ? back(rounds->worked, rounds->slots) : 0};
-}
-
-static struct need need_out(const struct kolo_board_rounds *rounds)
-{
-    return (struct need){offsetof(struct kolo_board_notes, worked), rounds->taken + 1};
-}
-
-static bool is_met(const struct kolo_hub *hub, struct need need)
-{
-    return need.rounds == 0 || are_far(hub, need.offset, need.rounds);
+    return (need->staged == 0 ||
+            are_far(hub, offsetof(struct kolo_board_notes, staged), need->staged)) &&
+           (need->worked == 0 ||
+            are_far(hub, offsetof(struct kolo_board_notes, worked), need->worked)) &&
+           (need->taken == 0 ||
+            are_far(hub, offsetof(struct kolo_board_notes, taken), need->taken));
 }
 
 static void tell(struct kolo_hub *hub, struct kolo_board_word *word, size_t rounds)
@@ -287,28 +264,39 @@ static void tell(struct kolo_hub *hub, struct kolo_board_word *word, size_t roun
     hub->moves++;
 }
 
-/** The part that others wait for most goes first. Elements moved in *moved; false: stuck. */
-static bool go_on(struct kolo_hub *hub, size_t *moved)
+/** The next round of @p part; elements moved in *moved. */
+static void run_part(struct kolo_hub *hub, enum kolo_part part, size_t *moved)
 {
     struct kolo_board_rounds *rounds = &hub->rounds;
     struct kolo_board_notes *notes = hub->members[hub->self].notes;
-    bool may_work = rounds->worked < rounds->count && rounds->worked < rounds->staged;
-    if (may_work && is_met(hub, need_work(rounds)) && is_met(hub, need_slot(rounds))) {
+    switch (part) {
+    case KOLO_PART_WORK:
         *moved += work(hub, rounds->worked);
         tell(hub, &notes->worked, ++rounds->worked);
-        return true;
-    }
-    if (rounds->taken < rounds->worked && is_met(hub, need_out(rounds))) {
+        break;
+    case KOLO_PART_OUT:
         *moved += take_out(hub, rounds->taken);
         tell(hub, &notes->taken, ++rounds->taken);
-        return true;
-    }
-    bool has_slot = rounds->staged < rounds->worked + rounds->slots;
-    if (rounds->staged < rounds->count && has_slot && is_met(hub, need_in(rounds))) {
+        break;
+    case KOLO_PART_IN:
         *moved += copy_in(hub, rounds->staged);
         tell(hub, &notes->staged, ++rounds->staged);
-        return true;
+        break;
+    case KOLO_PARTS:
+        break;
     }
+}
+
+/** Elements moved in *moved; false: stuck. */
+static bool go_on(struct kolo_hub *hub, size_t *moved)
+{
+    const struct kolo_progress progress = progress_of(&hub->rounds);
+    struct kolo_need need;
+    for (int part = 0; part < KOLO_PARTS; part++)
+        if (kolo_rounds_need(&progress, (enum kolo_part)part, &need) && is_met(hub, &need)) {
+            run_part(hub, (enum kolo_part)part, moved);
+            return true;
+        }
     return false;
 }
 
@@ -330,19 +318,13 @@ enum kolo_board_step kolo_staged_step(struct kolo_hub *hub)
 
 bool kolo_staged_waits_for(const struct kolo_hub *hub, int member)
 {
-    const struct kolo_board_rounds *rounds = &hub->rounds;
-    struct need needs[4];
-    size_t count = 0;
-    if (rounds->worked < rounds->staged) {
-        needs[count++] = need_work(rounds);
-        needs[count++] = need_slot(rounds);
-    }
-    if (rounds->taken < rounds->worked)
-        needs[count++] = need_out(rounds);
-    if (rounds->staged < rounds->count)
-        needs[count++] = need_in(rounds);
-    for (size_t i = 0; i < count; i++)
-        if (needs[i].rounds > 0 && !is_far(hub, member, needs[i].offset, needs[i].rounds))
+    const struct kolo_progress progress = progress_of(&hub->rounds);
+    struct kolo_need need;
+    for (int part = 0; part < KOLO_PARTS; part++)
+        if (kolo_rounds_need(&progress, (enum kolo_part)part, &need) &&
+            !(is_far(hub, member, offsetof(struct kolo_board_notes, staged), need.staged) &&
+              is_far(hub, member, offsetof(struct kolo_board_notes, worked), need.worked) &&
+              is_far(hub, member, offsetof(struct kolo_board_notes, taken), need.taken)))
             return true;
     return false;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moves as tracks through the members' stages: one track per member for a fold that all share, one
-// per move for all others.
+// per move for all others. And what each part of a round waits for.
 #include "runtime/board_tracks.h"
 
 /** One fold, so long as the vector: cut among the members. */
@@ -80,4 +80,39 @@ bool kolo_track_goes_out(const struct kolo_track *track)
 bool kolo_track_copies_out(const struct kolo_track *track, int member)
 {
     return kolo_track_goes_out(track) && track->owner != member && kolo_track_wants(track, member);
+}
+
+/* ---- the order of rounds ---- */
+
+/** How far a reader must be before its slot may be written in @p round. */
+static size_t back(size_t round, size_t slots)
+{
+    return round >= slots ? round - slots + 1 : 0;
+}
+
+bool kolo_rounds_need(const struct kolo_progress *progress, enum kolo_part part,
+                      struct kolo_need *need_out)
+{
+    const struct kolo_progress *p = progress;
+    struct kolo_need need = {0, 0, 0};
+    bool may_go_on = false;
+    switch (part) {
+    case KOLO_PART_WORK:
+        may_go_on = p->worked < p->count && p->worked < p->staged;
+        need.staged = p->worked + 1;
+        need.taken = p->goes_out ? back(p->worked, p->slots) : 0;
+        break;
+    case KOLO_PART_OUT:
+        may_go_on = p->taken < p->worked;
+        need.worked = p->taken + 1;
+        break;
+    case KOLO_PART_IN:
+        may_go_on = p->staged < p->count && p->staged < p->worked + p->slots;
+        need.worked = back(p->staged, p->slots);
+        break;
+    case KOLO_PARTS:
+        break;
+    }
+    *need_out = need;
+    return may_go_on;
 }

@@ -41,4 +41,31 @@ bool kolo_track_goes_out(const struct kolo_track *track);
 /** Takes it from the owner's out-slot. */
 bool kolo_track_copies_out(const struct kolo_track *track, int member);
 
+/* ---- the order of rounds ---- */
+
+/** The parts of a round, the one that others wait for most first. */
+enum kolo_part { KOLO_PART_WORK, KOLO_PART_OUT, KOLO_PART_IN, KOLO_PARTS };
+
+/** How far a member is: rounds it has copied in, worked and copied out. A part that it has no share
+ * in counts as over from the beginning. */
+struct kolo_progress {
+    size_t count, slots; /* rounds of the collective; slots of each kind, > 0 */
+    bool goes_out;       /* there are out-slots */
+    size_t staged, worked, taken;
+};
+
+/** How far all others must be; 0: no matter. */
+struct kolo_need {
+    size_t staged, worked, taken;
+};
+
+/** Whether a member that is so far may go on with @p part as soon as *need_out is met by all
+ * others. Round r is
+ *   copied in    once all have worked round r - slots: nobody reads that in-slot any more
+ *   worked       once all have copied in round r, and taken round r - slots out of out-slots
+ *   copied out   once all have worked round r
+ * Each waits for earlier rounds or parts alone, so somebody can always go on. */
+bool kolo_rounds_need(const struct kolo_progress *progress, enum kolo_part part,
+                      struct kolo_need *need_out);
+
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asks every backend of the build whether it can be used here.
+#include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include "launcher/info.h"
 #include "memory/memory.h"
 #include "runtime/local.h"
+#include "transport/conn.h"
 #include "transport/transport.h"
 
 static void print_line(FILE *out, const char *kind, const char *name, kolo_status status,
@@ -35,10 +37,36 @@ static void print_machine(FILE *out)
             (long long)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / (1 << 20));
 }
 
+/** What this host offers to others under KOLO_NET, the preferred first. */
+static void print_network(const struct kolo_settings *settings, FILE *out)
+{
+    enum { SHOWN_MAX = 32 };
+    struct kolo_place places[SHOWN_MAX];
+    char address[64], unnamed[256];
+    size_t count = 0;
+    if (kolo_places_local(settings->net, 0, places, SHOWN_MAX, &count) != KOLO_OK) {
+        fprintf(out, "network    no: %s\n", kolo_error_detail());
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        char speed[32] = "";
+        kolo_place_format(&places[i], address, sizeof address);
+        *strrchr(address, ':') = '\0'; /* the port is each rank's own */
+        if (places[i].facts.speed_mbit > 0)
+            snprintf(speed, sizeof speed, ", %u Mbit/s", (unsigned int)places[i].facts.speed_mbit);
+        fprintf(out, "network    %-8s %s%s%s\n", places[i].facts.interface, address,
+                places[i].facts.is_hardware ? ", hardware" : "", speed);
+    }
+    kolo_places_unnamed(settings->net, unnamed, sizeof unnamed);
+    if (unnamed[0] != '\0')
+        fprintf(out, "network    KOLO_NET: %s: nothing of this host has this name\n", unnamed);
+}
+
 void kolo_info_print(const struct kolo_settings *settings, FILE *out)
 {
     fprintf(out, "kolo       %s\n", KOLO_VERSION);
     print_machine(out);
+    print_network(settings, out);
     struct kolo_why transport_why;
     kolo_status usable;
     const char *name;

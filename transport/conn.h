@@ -44,7 +44,7 @@ struct kolo_greeting {
     int32_t from, to; /* ranks; -1: not a rank */
     uint64_t tag;     /* free for the purpose */
 };
-enum { KOLO_PROTOCOL_VERSION = 1 };
+enum { KOLO_PROTOCOL_VERSION = 2 };
 enum kolo_purpose { KOLO_PURPOSE_STORE = 1, KOLO_PURPOSE_TCP, KOLO_PURPOSE_SHM, KOLO_PURPOSE_RDMA };
 
 /** The ports at which kolo may listen; low 0: whichever the system chooses. */
@@ -82,6 +82,10 @@ kolo_status kolo_places_resolve(const char *text, struct kolo_place *places_out,
  * KOLO_NET. Loopback comes last and only as long as nothing else is up, or when net names it. */
 kolo_status kolo_places_local(const char *net, uint16_t port, struct kolo_place *places_out,
                               size_t max, size_t *count_out) KOLO_NODISCARD;
+/** The entries of `net` that want something and name nothing of this machine, with commas between,
+ * cut to @p capacity; "": none, or `net` cannot be read. They may be another host's, or misspelt.
+ */
+void kolo_places_unnamed(const char *net, char *text, size_t capacity);
 
 /** A connection on its way up. The callback comes once, from dispatch or from kolo_conn_expire,
  * never from within the call that created it; the fd is the callee's, non-blocking. After the

@@ -215,6 +215,7 @@ struct local {
 struct locals {
     struct local *items;
     size_t count, capacity;
+    char unnamed[256]; /* entries of KOLO_NET that name none of them, with commas between */
 };
 
 static long interface_speed(const char *interface)
@@ -388,17 +389,29 @@ static void allow_all(struct locals *locals)
             locals->items[i].entry = 0;
 }
 
-static void apply_entry(const struct net *net, int index, struct locals *locals)
+/** False: it names nothing here. */
+static bool apply_entry(const struct net *net, int index, struct locals *locals)
 {
+    bool names_some = false;
     for (size_t i = 0; i < locals->count; i++) {
         struct local *local = &locals->items[i];
         if (!net_allows(net, local))
             continue;
+        names_some = true;
         if (net->excludes)
             local->entry = EXCLUDED;
         else if (local->entry == NOT_NAMED)
             local->entry = index;
     }
+    return names_some;
+}
+
+static void note_unnamed(struct locals *locals, const char *entry, size_t length)
+{
+    size_t used = strlen(locals->unnamed);
+
+    snprintf(locals->unnamed + used, sizeof locals->unnamed - used, "%s%.*s", used > 0 ? ", " : "",
+             (int)length, entry);
 }
 
 /** Marks each address with the first entry that names it. What an entry with ! or ^ names is left
@@ -417,7 +430,8 @@ static kolo_status apply_net(const char *net, struct locals *locals)
         if (status != KOLO_OK)
             return status;
         has_includes |= !parsed.excludes;
-        apply_entry(&parsed, index, locals);
+        if (!apply_entry(&parsed, index, locals) && !parsed.excludes)
+            note_unnamed(locals, entry, length);
         entry += length;
         if (*entry == '\0')
             break;
@@ -480,4 +494,14 @@ kolo_status kolo_places_local(const char *net, uint16_t port, struct kolo_place 
 out:
     kolo_free_memory(locals.items);
     return status;
+}
+
+void kolo_places_unnamed(const char *net, char *text, size_t capacity)
+{
+    struct locals locals = {0};
+
+    if (list_locals(&locals) != KOLO_OK || apply_net(net, &locals) != KOLO_OK)
+        locals.unnamed[0] = '\0';
+    snprintf(text, capacity, "%s", locals.unnamed);
+    kolo_free_memory(locals.items);
 }

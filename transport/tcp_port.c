@@ -273,6 +273,20 @@ void kolo_tcp_close(struct kolo_port *base)
     kolo_free_memory(port);
 }
 
+/** Hosts differ, so this is no error; but it may be misspelt. Rank 0 says it, for all. */
+static void warn_unnamed(const struct kolo_endpoint_config *config)
+{
+    char unnamed[256];
+
+    if (config->rank != 0 || config->settings->net[0] == '\0')
+        return;
+    kolo_places_unnamed(config->settings->net, unnamed, sizeof unnamed);
+    if (unnamed[0] != '\0')
+        KOLO_WARN("KOLO_NET: %s: no interface and no address of host %s has this name (right, if "
+                  "another host has it)",
+                  unnamed, config->identity.host);
+}
+
 kolo_status kolo_tcp_open(struct kolo_endpoint *endpoint, struct kolo_port **port_out,
                           struct kolo_address *address_out)
 {
@@ -293,6 +307,7 @@ kolo_status kolo_tcp_open(struct kolo_endpoint *endpoint, struct kolo_port **por
     port->drain = (struct tcp_port_timer){{.at = KOLO_NEVER, .fire = look_again}, port};
     KOLO_TRY(kolo_ports_parse(settings->ports, &ports));
     KOLO_TRY(kolo_places_local(settings->net, 0, places, TCP_PLACES_MAX, &count));
+    warn_unnamed(kolo_endpoint_config_of(endpoint));
     if (settings->net[0] != '\0')
         KOLO_TRY(listen_at(port, &ports, places, count));
     else

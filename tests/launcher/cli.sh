@@ -99,8 +99,17 @@ says out 'KOLO_TIMEOUT.*7s.*environment'
 says out 'KOLO_STALL.*300ms.*option'
 run 0 "$KOLORUN" info
 says out '^transport +tcp'
+says out '^network +[a-z0-9]+ +[0-9a-f.:]+'
 says out '^memory +host'
 says out '^left out +cuda'
+KOLO_NET=nosuch0,127.0.0.1 run 0 "$KOLORUN" info
+says out '^network +lo +127\.0\.0\.1'
+says out '^network +KOLO_NET: nosuch0: nothing of this host has this name$'
+KOLO_NET=nosuch0 run 0 "$KOLORUN" info
+says out '^network +no: KOLO_NET: nothing of this machine matches "nosuch0"; up are .*lo 127\.0\.0\.1'
+KOLO_NET=nosuch0,lo run 0 "$KOLORUN" -np 2 "$RANK_PROGRAM" loop 0
+[[ $(grep -c 'KOLO_NET: nosuch0: no interface and no address of host' "$work/err") == 1 ]] ||
+    { fail "an entry of KOLO_NET that may be misspelt is told once"; cat "$work/err"; }
 run 0 "$KOLORUN" -np 5 -H localhost:2,host2:3 --dry-run rm "$work/witness"
 says out '^localhost: ranks 0 to 1 \(this machine\)$'
 says out "^host2: ranks 2 to 4 by ssh .* -- host2 exec '.*' --agent$"

@@ -126,6 +126,22 @@ Test(places, net_chooses_by_name_network_and_address)
     cr_assert_str_eq(shown(&places[0]), "127.0.0.1:1");
 }
 
+Test(places, entries_that_name_nothing_are_known)
+{
+    char text[64], cut[8];
+
+    kolo_places_unnamed("nosuch0,lo,203.0.113.0/24,^nosuch1", text, sizeof text);
+    cr_assert_str_eq(text, "nosuch0, 203.0.113.0/24", "%s", text);
+    kolo_places_unnamed("nosuch0,lo", cut, sizeof cut);
+    cr_assert_str_eq(cut, "nosuch0");
+    kolo_places_unnamed("lo", text, sizeof text);
+    cr_assert_str_eq(text, "");
+    kolo_places_unnamed("", text, sizeof text);
+    cr_assert_str_eq(text, "");
+    kolo_places_unnamed("10.0.0.0/33", text, sizeof text);
+    cr_assert_str_eq(text, "", "what cannot be read is an error elsewhere");
+}
+
 Test(places, net_leaves_out_what_is_marked)
 {
     struct kolo_place all[32], places[32];

@@ -212,6 +212,63 @@ static kolo_status broken_off(struct kolo_comm *comm, void *argument)
     return KOLO_OK;
 }
 
+/** Fails this rank's communicator and tells nobody: the others go on moving until they find the
+ * memory taken back. That alone holds them off, not news that happen to be quicker than a chunk. */
+static void *fail_quietly(void *argument)
+{
+    const struct killer *killer = argument;
+    struct timespec pause = {.tv_nsec = killer->after_us * 1000};
+    nanosleep(&pause, NULL);
+    kolo_comm_enter(killer->comm);
+    kolo_comm_fail(killer->comm, KOLO_ERR_ABORTED, "broken off", false);
+    kolo_comm_leave(killer->comm);
+    return NULL;
+}
+
+static kolo_status broken_off_quietly(struct kolo_comm *comm, void *argument)
+{
+    struct killer killer = {comm, *(const long *)argument};
+    struct buffers buffers;
+    pthread_t thread;
+    kolo_status status = take(comm, 2 + kolo_rank(comm) % 2, LONG, &buffers);
+    if (status != KOLO_OK)
+        return status;
+    volatile float *marks = buffers.recv;
+    bool kills = kolo_rank(comm) == 1 && pthread_create(&thread, NULL, fail_quietly, &killer) == 0;
+    for (int i = 0; i < 1000 && status == KOLO_OK; i++)
+        status = kolo_allreduce(comm, buffers.send, buffers.recv, LONG, KOLO_FLOAT32, KOLO_SUM,
+                                NULL, NULL);
+    bool is_untouched = true;
+    if (kills) {
+        for (size_t i = 0; i < LONG; i += STRIDE)
+            marks[i] = 1;
+        struct timespec pause = {.tv_nsec = 100000000}; /* time to do harm, not to be waited for */
+        nanosleep(&pause, NULL);
+        for (size_t i = 0; i < LONG; i += STRIDE)
+            is_untouched = is_untouched && marks[i] == 1;
+        pthread_join(thread, NULL);
+    }
+    give_back(comm, &buffers);
+    WORLD_EXPECT(status == KOLO_ERR_ABORTED || (!kills && status == KOLO_ERR_PEER), "%s: %s",
+                 kolo_status_name(status), kolo_error_detail());
+    WORLD_EXPECT(is_untouched, "the buffer was written after the call had returned");
+    return KOLO_OK;
+}
+
+ParameterizedTestParameters(route_board, memory_taken_back_is_left_alone)
+{
+    return cr_make_param_array(struct transport_param, params, 2);
+}
+ParameterizedTest(struct transport_param *param, route_board, memory_taken_back_is_left_alone,
+                  .timeout = 120)
+{
+    static const long moments_us[] = {5000, 12000, 20000, 35000};
+    for (size_t i = 0; i < sizeof(moments_us) / sizeof(moments_us[0]); i++) {
+        long after_us = moments_us[i];
+        run(param->name, "KOLO_STALL=100ms", 3, broken_off_quietly, &after_us);
+    }
+}
+
 Test(route_board, nobody_touches_the_buffers_of_a_call_that_failed, .timeout = 120)
 {
     static const long moments_us[] = {0, 1000, 3000, 7000, 15000, 31000};

@@ -5,10 +5,12 @@
 #include <criterion/parameterized.h>
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "runtime/call.h"
 #include "tests/support/world.h"
 
@@ -257,6 +259,89 @@ ParameterizedTest(struct transport_param *param, failure, deadline, .timeout = 6
                       strstr(result->text, "0.7 s passed, waiting for rank"),
                   "rank %d: %s", rank, result->text);
     }
+}
+
+/* ---- a deadline while other things move ---- */
+
+struct stream {
+    struct kolo_comm *comm;
+    atomic_bool is_enough;
+    kolo_status status; /* of the thread that receives */
+};
+
+enum { STREAM_INTS = 1 << 18, STREAM_DEPTH = 4 };
+
+/** Posts receives, a few ahead, until one brings a zero. */
+static void *receive_all(void *argument)
+{
+    struct stream *stream = argument;
+    struct kolo_request *requests[STREAM_DEPTH] = {NULL};
+    int32_t *data = calloc((size_t)STREAM_INTS * STREAM_DEPTH, sizeof(*data));
+    for (int i = 0; stream->status == KOLO_OK; i = (i + 1) % STREAM_DEPTH) {
+        int32_t *part = data + (size_t)i * STREAM_INTS;
+        if (requests[i] != NULL) {
+            stream->status = kolo_wait(&requests[i], -1);
+            if (stream->status != KOLO_OK || part[0] == 0)
+                break;
+        }
+        stream->status =
+            kolo_recv(stream->comm, part, STREAM_INTS, KOLO_INT32, 1, NULL, &requests[i]);
+    }
+    for (int i = 0; i < STREAM_DEPTH; i++)
+        if (requests[i] != NULL && kolo_wait(&requests[i], -1) != KOLO_OK)
+            stream->status = KOLO_ERR_INTERNAL;
+    free(data);
+    return NULL;
+}
+
+/** Sends until it is enough, then zeros for the receives that are still posted. */
+static kolo_status send_all(struct kolo_comm *comm, struct stream *stream)
+{
+    int32_t *data = calloc(STREAM_INTS, sizeof(*data));
+    kolo_status status = KOLO_OK;
+    for (int zeros = 0; zeros < STREAM_DEPTH && status == KOLO_OK; zeros += data[0] == 0) {
+        data[0] = !atomic_load(&stream->is_enough);
+        status = kolo_send(comm, data, STREAM_INTS, KOLO_INT32, 0, NULL, NULL);
+    }
+    free(data);
+    return status;
+}
+
+static kolo_status waits_beside_a_stream(struct kolo_comm *comm, void *argument)
+{
+    struct stream *stream = argument;
+    struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 400};
+    struct kolo_comm *quiet = NULL;
+    pthread_t thread;
+    kolo_status status = kolo_dup(comm, NULL, &quiet);
+    if (status != KOLO_OK || kolo_rank(comm) == 1)
+        return status == KOLO_OK ? send_all(comm, stream) : status;
+    stream->comm = comm;
+    if (pthread_create(&thread, NULL, receive_all, stream) != 0)
+        return KOLO_ERR_SYSTEM;
+    int64_t begun_ns = kolo_now_ns();
+    status = kolo_barrier(quiet, &opts, NULL); /* rank 1 never calls it */
+    int64_t took_ms = (kolo_now_ns() - begun_ns) / 1000000;
+    atomic_store(&stream->is_enough, true);
+    pthread_join(thread, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_TIMEOUT, "%s", kolo_status_name(status));
+    WORLD_EXPECT(took_ms >= 400 && took_ms < 10000, "it took %lld ms", (long long)took_ms);
+    WORLD_EXPECT(stream->status == KOLO_OK, "the stream: %s", kolo_status_name(stream->status));
+    return KOLO_OK;
+}
+
+ParameterizedTestParameters(failure, deadline_while_other_things_move)
+{
+    return cr_make_param_array(struct transport_param, params, 3);
+}
+ParameterizedTest(struct transport_param *param, failure, deadline_while_other_things_move,
+                  .timeout = 60)
+{
+    struct stream stream = {.status = KOLO_OK};
+    struct world world = {.size = 2, .transport = param->name, .settings = {"KOLO_TIMEOUT=50"}};
+    kolo_status status = world_run(&world, waits_beside_a_stream, &stream);
+    cr_assert(status == KOLO_OK, "%s: %s: %s", param->name, kolo_status_name(status),
+              world_cause(&world)->text);
 }
 
 /* ---- a rank that leaves ---- */

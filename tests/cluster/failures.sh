@@ -82,6 +82,22 @@ kill -CONT "$at" $(parents_of "$at")
 ended 0
 hosts_clean host1 host2 host3
 
+# The cable of a host, and the others go on: they end with verified sums among the four of them, in the old order.
+KOLO_PEER_TIMEOUT=2s background outlive --keep-going -H "$hosts" "$RANK_PROGRAM" outlive
+await 20 all_up
+at=$(since 0)
+"$cluster" cut host3
+ended 255
+took=$(since "$at")
+under "$took" 8 "host3 cut, --keep-going: kolorun's end"
+for rank in 0 1 2 3; do says out "^\\[$rank\\] survived [0-9.]+ as $rank of 4\$"; done
+! grep -q ' wrong ' "$work/out" || fail "outlive: a wrong sum"
+says err '^kolorun: (host host3 was silent|the connection to host host3 broke).*with ranks 4 to 5; the others went on$'
+echo "host3 cut, --keep-going: the others had shrunk and ended after $took s (peer timeout 2 s)"
+"$cluster" heal host3
+hosts_clean host1 host2
+nobody_left "$KOLOTEST_MARK"
+
 # The cable of a host, and its power.
 for what in cut kill; do
     KOLO_PEER_TIMEOUT=2s background "$what" -H "$hosts" "$RANK_PROGRAM" loop 60

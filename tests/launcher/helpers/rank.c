@@ -8,6 +8,7 @@
 //   rank desert VICTIM             all loop; VICTIM exits with status 0 without kolo_finalize
 //   rank shrink VICTIM,... [during] each VICTIM in turn kills itself, and the others go on without
 //                                  it; during: the second dies when it has noticed the first
+//   rank outlive                   all reduce until somebody is lost; the others shrink and go on
 //   rank lines COUNT               COUNT numbered lines each, no kolo
 //   rank stubborn                  ignores SIGTERM, starts a child in a session of its own, no kolo
 //   rank stubborn-die VICTIM       the same, and VICTIM kills itself
@@ -128,11 +129,36 @@ static int next_victim(const char **victims)
     return (int)victim;
 }
 
+/* The last rounds, on the communicator of those that are left. */
+static int finish(struct kolo_comm *comm, int me)
+{
+    char text[64];
+    if (reduce_on(comm, -1, me) != KOLO_OK) {
+        say("error", kolo_error_detail());
+        return 1;
+    }
+    snprintf(text, sizeof text, "as %d of %d", kolo_rank(comm), kolo_size(comm));
+    say("survived", text);
+    return 0;
+}
+
+static int outlive(struct kolo_comm *world)
+{
+    struct kolo_comm *rest;
+    if (reduce_on(world, kolo_size(world), kolo_rank(world)) == KOLO_OK) /* nobody kills itself */
+        return 3;
+    say("error", kolo_error_detail());
+    if (kolo_shrink(world, NULL, &rest) != KOLO_OK) {
+        say("shrink", kolo_error_detail());
+        return 6;
+    }
+    return finish(rest, kolo_rank(world));
+}
+
 static int survive(struct kolo_comm *world, const char *victims, int dies_during)
 {
     struct kolo_comm *comm = world, *next;
     int me = kolo_rank(world), victim;
-    char text[64];
     while ((victim = next_victim(&victims)) >= 0) {
         if (reduce_on(comm, victim, me) == KOLO_OK)
             return 3;
@@ -147,13 +173,20 @@ static int survive(struct kolo_comm *world, const char *victims, int dies_during
             kolo_finalize(comm);
         comm = next;
     }
-    if (reduce_on(comm, -1, me) != KOLO_OK) {
-        say("error", kolo_error_detail());
-        return 1;
-    }
-    snprintf(text, sizeof text, "as %d of %d", kolo_rank(comm), kolo_size(comm));
-    say("survived", text);
-    return 0;
+    return finish(comm, me);
+}
+
+static int run_mode(struct kolo_comm *comm, const char *mode, const char *first,
+                    const char *argument)
+{
+    if (strcmp(mode, "shrink") == 0)
+        return survive(comm, first, argument != NULL);
+    if (strcmp(mode, "outlive") == 0)
+        return outlive(comm);
+    int exit_status = work(comm, mode, number(first), argument);
+    if (exit_status == 0)
+        say_paths(comm);
+    return exit_status;
 }
 
 static int run_kolo(const char *mode, const char *first, const char *argument)
@@ -164,10 +197,7 @@ static int run_kolo(const char *mode, const char *first, const char *argument)
         return 4;
     }
     say("up", "");
-    int exit_status = strcmp(mode, "shrink") == 0 ? survive(comm, first, argument != NULL)
-                                                  : work(comm, mode, number(first), argument);
-    if (exit_status == 0 && strcmp(mode, "shrink") != 0)
-        say_paths(comm);
+    int exit_status = run_mode(comm, mode, first, argument);
     if (kolo_finalize(comm) != KOLO_OK && exit_status == 0) {
         say("finalize", kolo_error_detail());
         return 5;

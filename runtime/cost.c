@@ -293,8 +293,8 @@ double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args 
     }
     double cost = times * cost_of_all(plan, &less, element_bytes, layout, figures);
     if (!plan->closes && args->size > 1) { /* the barrier, beside it */
-        const struct kolo_plan *barrier = kolo_plan_find(KOLO_COLLECTIVE_BARRIER, "dissemination");
-        struct kolo_plan_args none = {.size = args->size, .segment = 1};
+        const struct kolo_plan *barrier = kolo_plan_closing(args);
+        struct kolo_plan_args none = {.size = args->size, .hosts = args->hosts, .segment = 1};
         double closing = cost_of_all(barrier, &none, 1, layout, figures);
         cost = fmax(cost, closing) + 0.25 * fmin(cost, closing);
     }

@@ -106,7 +106,7 @@ const struct kolo_plan kolo_plans[] = {
     {"twolevel", KOLO_COLLECTIVE_REDUCE, "binomial tree inside each host, then over hosts",
      .depth = KOLO_DEPTH_TREE, .fits = kolo_twolevel_fits, SCRATCH(twolevel_reduce), RUNS(twolevel_reduce)},
     {"twolevel", KOLO_COLLECTIVE_BARRIER, "to one rank of each host, among those, and back",
-     .closes = true, .fits = kolo_twolevel_fits, NO_SCRATCH, RUNS(twolevel_barrier), WINDOW(twolevel_barrier)},
+     .closes = true, .fits = kolo_twolevel_fits, NO_SCRATCH, RUNS(twolevel_barrier)},
     {"scattered", KOLO_COLLECTIVE_BROADCAST, "chunks along a binomial tree, then recursive doubling of chunks",
      .closes = true, .depth = KOLO_DEPTH_TREE,
      ALWAYS, NO_SCRATCH, RUNS(scattered_broadcast), WINDOW(scattered_broadcast)},
@@ -124,6 +124,12 @@ const struct kolo_plan *kolo_plan_find(enum kolo_collective collective, const ch
         if (plan->collective == collective && strcmp(plan->name, name) == 0)
             return plan;
     return NULL;
+}
+
+const struct kolo_plan *kolo_plan_closing(const struct kolo_plan_args *args)
+{
+    bool is_far = args->hosts != NULL && kolo_twolevel_fits(args) == NULL;
+    return kolo_plan_find(KOLO_COLLECTIVE_BARRIER, is_far ? "twolevel" : "dissemination");
 }
 
 const struct kolo_plan *kolo_plan_on_board(enum kolo_collective collective, bool is_oneshot)

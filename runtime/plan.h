@@ -13,8 +13,8 @@
 //     is not written, what is being received is neither read nor written;
 //   - SEND is never written, but for the part of it that is RECV when the call is in place;
 //   - a message of no elements is sent all the same: its header carries the mismatch check.
-// A plan that `closes` ends on no rank before every rank has begun; the engine lets the others be
-// followed by the barrier plan.
+// A plan that `closes` ends on no rank before every rank has begun; beside the others the engine
+// runs a barrier (kolo_plan_closing).
 #ifndef KOLO_RUNTIME_PLAN_H
 #define KOLO_RUNTIME_PLAN_H
 
@@ -139,6 +139,9 @@ extern const struct kolo_plan kolo_plans[];
 
 /** The plan of this name, NULL: none. */
 const struct kolo_plan *kolo_plan_find(enum kolo_collective collective, const char *name);
+
+/** The barrier that runs beside a plan which does not close by itself; its window is 1. */
+const struct kolo_plan *kolo_plan_closing(const struct kolo_plan_args *args);
 
 /** The plan on a board, for short vectors or for all others. NULL: none. */
 const struct kolo_plan *kolo_plan_on_board(enum kolo_collective collective, bool is_oneshot);

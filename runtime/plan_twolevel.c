@@ -9,7 +9,8 @@
 //              beyond the first L gives its vector to one of them beforehand, and gets the result.
 //   broadcast, reduce   a binomial tree over hosts (between the first rank of each, or the root),
 //              and below it one inside each host.
-//   barrier    all to the first rank of the host, dissemination among those, and back.
+//   barrier    all to the first rank of the host, dissemination among those, and back, one message
+//              after the other, as a barrier that runs beside another plan must.
 //
 // Halving and doubling are those of plan_halving.c, run on a part of the ranks and of the vector.
 #include "runtime/plan.h"
@@ -348,18 +349,6 @@ size_t kolo_twolevel_barrier_nsteps(const struct kolo_plan_args *args)
     return seat.local != 0 ? 2 : 2 * (size_t)(seat.ranks - 1) + heads_rounds(args);
 }
 
-size_t kolo_twolevel_barrier_window(const struct kolo_plan_args *args)
-{
-    struct seat seat = seat_of(args);
-    size_t others = seat.local != 0 || seat.ranks < 3 ? 1 : (size_t)seat.ranks - 1;
-    return others < KOLO_WINDOW_MAX ? others : KOLO_WINDOW_MAX;
-}
-
-static size_t beside(size_t turn)
-{
-    return turn + 1 < KOLO_WINDOW_MAX ? turn + 1 : KOLO_WINDOW_MAX;
-}
-
 void kolo_twolevel_barrier_step(const struct kolo_plan_args *args, size_t index,
                                 struct kolo_step *step_out)
 {
@@ -371,7 +360,6 @@ void kolo_twolevel_barrier_step(const struct kolo_plan_args *args, size_t index,
         step_out->from = index == 0 ? -1 : at(args, seat.host, 0);
     } else if (index < others) {
         step_out->from = at(args, seat.host, (int)index + 1);
-        step_out->after = beside(index);
     } else if (index < others + rounds) {
         long distance = 1L << (index - others);
         int hosts = args->hosts->count;
@@ -379,6 +367,5 @@ void kolo_twolevel_barrier_step(const struct kolo_plan_args *args, size_t index,
         step_out->from = at(args, (int)((seat.host - distance + hosts) % hosts), 0);
     } else {
         step_out->to = at(args, seat.host, (int)(index - others - rounds) + 1);
-        step_out->after = beside(index - others - rounds);
     }
 }

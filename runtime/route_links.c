@@ -246,8 +246,7 @@ static void links_begin(struct kolo_request *request)
                  is_message(request) ? KOLO_CHANNEL_MESSAGE : KOLO_CHANNEL_COLLECTIVE);
     begin_strand(request, &request->closing, NULL, KOLO_CHANNEL_CLOSING);
     if (has_closing(request))
-        begin_strand(request, &request->closing,
-                     kolo_plan_find(KOLO_COLLECTIVE_BARRIER, "dissemination"),
+        begin_strand(request, &request->closing, kolo_plan_closing(&request->args),
                      KOLO_CHANNEL_CLOSING);
     if (is_message(request))
         begin_message(request);

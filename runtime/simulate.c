@@ -230,7 +230,7 @@ static void end_plan(struct kolo_world *world, struct kolo_actor *actor)
     actor->is_done = actor->plan->closes;
     if (actor->is_done)
         return;
-    actor->plan = kolo_plan_find(KOLO_COLLECTIVE_BARRIER, "dissemination");
+    actor->plan = kolo_plan_closing(&actor->args);
     actor->first = actor->next = actor->certain = 0;
     actor->nsteps = actor->plan->nsteps(&actor->args);
 }

@@ -3,8 +3,10 @@
 // rank has to do with those 2^k away, on either side. For short vectors, where rounds and messages
 // cost.
 //
-//   spread  broadcast: with v = rank - root (modulo n), the ranks v < 2^k have the vector before
-//           round k, and send it to v + 2^k. All other messages are empty: they say who has begun.
+//   spread  broadcast, the rounds backwards: with v = rank - root (modulo n, in host order), the
+//           multiples of 2^(k+1) have the vector before round k, and send it to v + 2^k. So what is
+//           far, on another host, gets it first and once. All other messages are empty: they say
+//           who has begun.
 //   bruck   allgather: before round k a rank holds the blocks of rank, rank + 1, ... rank + 2^k - 1
 //           (modulo n) in scratch, sends them to rank - 2^k and appends what comes from rank + 2^k.
 //           At the end the blocks are turned to where they belong, in two copies.
@@ -37,15 +39,16 @@ size_t kolo_spread_broadcast_nsteps(const struct kolo_plan_args *args)
 void kolo_spread_broadcast_step(const struct kolo_plan_args *args, size_t index,
                                 struct kolo_step *step_out)
 {
-    long distance = 1L << index, v = args->rank - args->root;
-    v += v < 0 ? args->size : 0;
+    int distance = 1 << (rounds(args) - 1 - index), n = args->size;
+    int position = kolo_plan_position(args, args->rank);
+    int v = kolo_plan_wrap(position - kolo_plan_position(args, args->root), n);
     kolo_step_clear(step_out);
-    step_out->to = away(args, distance);
-    step_out->from = away(args, -distance);
-    if (v < distance && v + distance < args->size)
+    step_out->to = kolo_plan_rank_at(args, kolo_plan_wrap(position + distance, n));
+    step_out->from = kolo_plan_rank_at(args, kolo_plan_wrap(position - distance, n));
+    if (v % (2 * distance) == 0 && v + distance < n)
         step_out->out =
             (struct kolo_slice){v == 0 ? KOLO_BUFFER_SEND : KOLO_BUFFER_RECV, 0, args->count};
-    if (v >= distance && v < 2 * distance)
+    if (v % (2 * distance) == distance)
         step_out->in = (struct kolo_slice){KOLO_BUFFER_RECV, 0, args->count};
 }
 

@@ -262,6 +262,8 @@ Test(simulate, what_crosses_between_hosts)
         cr_assert(elements == COUNT, "a chain: %zu", elements);
         elements = crossings(KOLO_COLLECTIVE_BROADCAST, "twolevel", args);
         cr_assert(elements == COUNT, "a tree: %zu", elements);
+        elements = crossings(KOLO_COLLECTIVE_BROADCAST, "spread", args);
+        cr_assert(elements == COUNT, "what is far first: %zu", elements);
         elements = crossings(KOLO_COLLECTIVE_REDUCE, "twolevel", args);
         cr_assert(elements == COUNT, "the same, back: %zu", elements);
     }

@@ -225,6 +225,8 @@ void kolo_link_frame_done(struct kolo_link *link, const struct kolo_frame *frame
 kolo_status kolo_link_send_control(struct kolo_link *link, const struct kolo_desc *desc,
                                    const void *payload, size_t bytes) KOLO_NODISCARD;
 
+/** Would this frame be copied aside now, because nobody has posted a receive for it? */
+bool kolo_link_is_early(const struct kolo_link *link, const struct kolo_header *header);
 /** Begins a frame: sets link->sink. Any status but OK: the peer broke the protocol; set the link
  * down with it. */
 kolo_status kolo_link_rx_begin(struct kolo_link *link,

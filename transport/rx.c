@@ -271,6 +271,15 @@ static kolo_status open_channel(struct kolo_link *link, const struct kolo_header
     return charge(channel, cost);
 }
 
+bool kolo_link_is_early(const struct kolo_link *link, const struct kolo_header *header)
+{
+    if (header->channel == KOLO_CHANNEL_CONTROL || link->state != KOLO_LINK_UP ||
+        link->heard_goodbye)
+        return false;
+    const struct kolo_channel *channel = kolo_map_get(&link->channels, header->channel);
+    return channel == NULL || is_early(channel);
+}
+
 kolo_status kolo_link_rx_begin(struct kolo_link *link, const struct kolo_header *header)
 {
     struct kolo_channel *channel = NULL;

@@ -117,7 +117,9 @@ static void ready(struct kolo_watch *watch, uint32_t events)
  * instead of two. What nobody waits for is left to the poller. */
 static bool tcp_pull(struct kolo_link *base)
 {
-    return (base->receives > 0 || base->sends > 0) && kolo_tcp_receive((struct tcp_link *)base);
+    struct tcp_link *tcp = (struct tcp_link *)base;
+
+    return (base->receives > 0 || base->sends > 0 || tcp->rx.held > 0) && kolo_tcp_receive(tcp);
 }
 
 /** Takes a proved connection. */

@@ -35,6 +35,8 @@ struct tcp_tx {
 struct tcp_rx {
     uint8_t *buf;
     size_t head, tail;
+    int held; /* looks for which the early frame whose header is in buf has waited; 0: there is none
+               */
     bool is_in_frame;
     bool is_running;
 };

@@ -2,7 +2,13 @@
 // The way in of a TCP link. Headers, small payloads and everything that is combined or dropped go
 // through one buffer, so that a reduction works on bytes that the cache still holds; what is left
 // of a large payload to be copied is read straight into its place, together with the header that
-// follows. Must never trust a length: the core bounds each frame before a byte of it is stored.
+// follows.
+//
+// A long frame that comes before its receive waits in the socket for a while: its receive is most
+// likely the next one posted, and a copy aside is a copy, and page faults, too many. It waits for
+// so many looks and never through a sleep, since what stands behind it may be what is waited for.
+//
+// Must never trust a length: the core bounds each frame before a byte of it is stored.
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,19 +20,33 @@
 enum {
     BUFFER_BYTES = 64 << 10,
     DIRECT_BYTES = 4 << 10, /* from here on a copy in user space costs more than a second iovec */
-    BURST_READS = 32        /* per turn, so that one link does not starve the others */
+    START_BYTES =
+        8 << 10, /* read where a header is next: small messages whole, of long ones little */
+    HELD_BYTES_MIN = 16 << 10, /* an early frame of less is copied aside at once */
+    HELD_LOOKS = 64,
+    BURST_READS = 32 /* per turn, so that one link does not starve the others */
 };
 
-/** One header from the buffer. False: the link is down. */
-static bool begin_frame(struct tcp_link *tcp)
+/** Shall this frame wait in the socket? */
+static bool holds(struct tcp_link *tcp, const struct kolo_header *header)
 {
-    struct kolo_header header;
+    if (header->bytes >= HELD_BYTES_MIN && tcp->rx.held < HELD_LOOKS &&
+        !kolo_endpoint_is_armed(tcp->base.endpoint) && kolo_link_is_early(&tcp->base, header)) {
+        tcp->rx.held++;
+        return true;
+    }
+    tcp->rx.held = 0;
+    return false;
+}
+
+/** A frame whose header is in the buffer. False: the link is down. */
+static bool begin_frame(struct tcp_link *tcp, const struct kolo_header *header)
+{
     kolo_status status;
 
-    kolo_header_unpack(tcp->rx.buf + tcp->rx.head, &header);
     tcp->rx.head += KOLO_HEADER_BYTES;
     tcp->rx.is_in_frame = true;
-    status = kolo_link_rx_begin(&tcp->base, &header);
+    status = kolo_link_rx_begin(&tcp->base, header);
     if (status != KOLO_OK)
         kolo_link_set_down(&tcp->base, status);
     return tcp->base.state == KOLO_LINK_UP;
@@ -51,9 +71,13 @@ static bool parse(struct tcp_link *tcp)
 
     for (;;) {
         if (!rx->is_in_frame) {
+            struct kolo_header header;
             if (rx->tail - rx->head < KOLO_HEADER_BYTES)
                 break;
-            if (!begin_frame(tcp))
+            kolo_header_unpack(rx->buf + rx->head, &header);
+            if (holds(tcp, &header))
+                break;
+            if (!begin_frame(tcp, &header))
                 return false;
         }
         if (sink->left > 0) {
@@ -91,7 +115,7 @@ static ssize_t read_some(struct tcp_link *tcp, size_t *wanted_out)
             rx->tail = (size_t)got - stored;
         }
     } else {
-        *wanted_out = BUFFER_BYTES - rx->tail;
+        *wanted_out = (rx->is_in_frame ? BUFFER_BYTES : START_BYTES) - rx->tail;
         got = recv(fd, rx->buf + rx->tail, *wanted_out, 0);
         if (got > 0)
             rx->tail += (size_t)got;
@@ -103,6 +127,12 @@ static bool run(struct tcp_link *tcp)
 {
     bool moved = false;
 
+    if (tcp->rx.held > 0) {
+        moved = !parse(tcp);
+        if (moved || tcp->rx.held > 0)
+            return moved;
+        moved = true;
+    }
     for (int reads = 0; reads < BURST_READS; reads++) {
         size_t wanted = 0;
         ssize_t got = read_some(tcp, &wanted);
@@ -117,7 +147,7 @@ static bool run(struct tcp_link *tcp)
         moved = true;
         if (!parse(tcp))
             return true;
-        if ((size_t)got < wanted)
+        if ((size_t)got < wanted || tcp->rx.held > 0)
             break; /* the socket is empty: the next read would only say so */
     }
     return moved;

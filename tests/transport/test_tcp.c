@@ -25,7 +25,7 @@ enum { RANKS_MAX = 8 };
 
 struct rank {
     struct kolo_endpoint *endpoint;
-    int mismatches, aborted, left, down;
+    int mismatches, aborted, left, down, early;
     kolo_status why;
     char text[1024];
 };
@@ -53,6 +53,14 @@ static void on_aborted(void *context, int peer, uint32_t subject, kolo_status wh
     (void)subject;
     rank->why = why;
     snprintf(rank->text, sizeof rank->text, "%s", text);
+}
+
+static void on_early(void *context, int peer, uint32_t channel, const struct kolo_desc *desc)
+{
+    (void)peer;
+    (void)channel;
+    (void)desc;
+    ((struct rank *)context)->early++;
 }
 
 static void on_left(void *context, int peer)
@@ -92,7 +100,7 @@ static void open_rank(struct world *w, int rank)
         .size = w->size,
         .settings = &w->settings,
         .secret = w->secret,
-        .events = {&w->ranks[rank], on_mismatch, NULL, on_aborted, on_left, on_down}};
+        .events = {&w->ranks[rank], on_mismatch, on_early, on_aborted, on_left, on_down}};
     kolo_identity_here(rank, &config.identity);
     cr_assert(kolo_endpoint_open(&config, &w->ranks[rank].endpoint) == KOLO_OK, "%s",
               kolo_error_detail());
@@ -206,6 +214,54 @@ Test(tcp, messages_of_all_sizes_both_ways, .timeout = 60)
         move(&w, 0, 1, 1, sizes[i], false);
         move(&w, 1, 0, 2, sizes[i], true);
     }
+    close_world(&w);
+}
+
+/** A long frame without a receive waits in the socket for its receive, but keeps nothing back for
+ * long that stands behind it. */
+Test(tcp, what_stands_behind_an_early_frame_arrives, .timeout = 60)
+{
+    struct world w;
+    struct kolo_desc desc = desc_of(1);
+    struct kolo_work send[2], receive[2];
+    uint8_t *src = make_data(1 << 20, 1), *dst = calloc(1, 1 << 20), word = 0;
+
+    init_world(&w, 2);
+    open_world(&w, 2);
+    move(&w, 0, 1, 2, 1, false);
+    kolo_link_send(link_of(&w, 0, 1), 1, &desc, src, 1 << 19, &send[0]);
+    kolo_link_send(link_of(&w, 0, 1), 2, &desc, src, 1, &send[1]);
+    kolo_link_recv(link_of(&w, 1, 0), 2, &desc, &word, 1, NULL, &receive[1]);
+    run_until(&w, &receive[1].status, NULL, 10000);
+    cr_assert(receive[1].status == KOLO_OK && word == src[0]);
+    kolo_link_recv(link_of(&w, 1, 0), 1, &desc, dst, 1 << 19, NULL, &receive[0]);
+    run_until(&w, &receive[0].status, NULL, 10000);
+    cr_assert(receive[0].status == KOLO_OK && memcmp(src, dst, 1 << 19) == 0);
+    free(src);
+    free(dst);
+    close_world(&w);
+}
+
+/** Whoever goes to sleep has been told of all that came, also where nothing is waited for. */
+Test(tcp, a_rank_that_sleeps_holds_no_early_frame, .timeout = 60)
+{
+    struct world w;
+    struct kolo_desc desc = desc_of(1);
+    struct kolo_work send;
+    uint8_t *src = make_data(1 << 19, 1);
+
+    init_world(&w, 2);
+    open_world(&w, 2);
+    move(&w, 0, 1, 2, 1, false);
+    w.ranks[1].early = 0;
+    kolo_link_send(link_of(&w, 0, 1), 1, &desc, src, 1 << 19, &send);
+    run_until(&w, &send.status, NULL, 100);
+    kolo_endpoint_arm(w.ranks[1].endpoint);
+    for (int looks = 0; looks < 8; looks++) /* fewer than a rank that is awake would wait */
+        cr_assert(kolo_endpoint_progress(w.ranks[1].endpoint, NULL) == KOLO_OK);
+    cr_assert(w.ranks[1].early == 2, "%d frames", w.ranks[1].early);
+    kolo_endpoint_disarm(w.ranks[1].endpoint);
+    free(src);
     close_world(&w);
 }
 

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "bench/bench.h"
 #include "runtime/choose.h"
+#include "transport/board.h"
 
 enum { RANKS_MOST = 4096, ANSWERS_MAX = 32 };
 
@@ -20,7 +21,7 @@ struct command {
     int64_t ranks, hosts, cores, bytes, root;
     kolo_dtype dtype;
     kolo_redop op;
-    bool deterministic;
+    bool deterministic, user_memory;
     const char *transport, *profile;
 };
 
@@ -101,6 +102,15 @@ TAKE(transport)
     return bench_refuse("--transport", value, "inproc, shm or tcp", bench_nearest(value, names));
 }
 
+TAKE(memory)
+{
+    COMMAND;
+    c->user_memory = strcmp(value, "user") == 0;
+    return c->user_memory || strcmp(value, "kolo") == 0
+               ? BENCH_GO_ON
+               : bench_refuse("--memory", value, "kolo or user", NULL);
+}
+
 TAKE(profile)
 {
     COMMAND;
@@ -120,6 +130,8 @@ static const struct bench_flag flags[] = {
     {'o', "op", "OP", "operator [sum]", take_op},
     {0, "root", "RANK", "of rooted collectives [0]", take_root},
     {0, "transport", "NAME", "between ranks of one host: inproc, shm or tcp [shm]", take_transport},
+    {0, "memory", "KIND", "of the call: kolo (kolo_alloc) or user (plain memory) [kolo]",
+     take_memory},
     {0, "deterministic", NULL, "as with KOLO_DETERMINISTIC=1", take_deterministic},
     {0, "profile", "FILE", "figures of --limits --save-profile [KOLO_PROFILE, else built-in ones]",
      take_profile},
@@ -167,7 +179,10 @@ static int *lay_out(const struct command *c, struct kolo_layout *layout)
                                             : strcmp(c->transport, "shm") == 0  ? KOLO_PATH_SHM
                                                                                : KOLO_PATH_LOOPBACK,
                                    .hosts = hosts,
-                                   .nhosts = (int)c->hosts};
+                                   .nhosts = (int)c->hosts,
+                                   .is_unseen = c->user_memory};
+    layout->has_board = c->hosts == 1 && layout->local != KOLO_PATH_LOOPBACK && c->ranks > 1 &&
+                        c->ranks <= KOLO_BOARD_MEMBERS_MAX;
     return hosts;
 }
 
@@ -187,10 +202,11 @@ static void print_answers(const struct command *c, const struct kolo_answer *ans
 {
     char size[32], time[32];
     printf("# %s of %s (%s) on %" PRId64 " ranks, %" PRId64 " host%s of %" PRId64
-           " cores, %s inside%s\n",
+           " cores, %s inside, %s memory%s\n",
            c->operation->name, bench_size_text((double)c->bytes, size, sizeof size),
            kolo_dtype_text(c->dtype), c->ranks, c->hosts, c->hosts == 1 ? "" : "s", c->cores,
-           c->transport, c->deterministic ? ", deterministic" : "");
+           c->transport, c->user_memory ? "ordinary" : "kolo_alloc",
+           c->deterministic ? ", deterministic" : "");
     for (size_t i = 0; i < count; i++) {
         const struct kolo_answer *a = &answers[i];
         bool known = a->ns > 0;

@@ -503,5 +503,7 @@ void bench_figures_write(const struct bench_figures *figures, FILE *out)
         write_figure(out, "", "wire_byte", per_byte(figure(figures, "tcp_gbps")));
     write_figure(out, "", "combine_byte", per_byte(figure(figures, "reduce_cached_gbps")));
     write_figure(out, "", "copy_byte", per_byte(figure(figures, "copy_gbps")));
-    write_figure(out, "", "turn", figure(figures, "flag_same_core_us") * 1e3);
+    /* a turn at a board is a switch away and one back */
+    write_figure(out, "", "turn", 2 * figure(figures, "flag_same_core_us") * 1e3);
+    write_figure(out, "", "flag", figure(figures, "flag_us") * 1e3);
 }

@@ -170,9 +170,6 @@ void kolo_hub_move(const struct kolo_hub *hub, const struct kolo_move *move);
 /** Bytes of the longest contribution; saturates. */
 size_t kolo_oneshot_bytes(enum kolo_collective collective, const struct kolo_plan_args *args,
                           size_t element_bytes);
-/** Up to so many bytes it is the fastest way; or, @p is_unseen, the fastest for memory that the
- * others cannot see. */
-size_t kolo_oneshot_limit(enum kolo_collective collective, int ranks, bool is_unseen);
 /** Puts up this member's contribution, in its stage or, if short and the entry has no names, there.
  */
 void kolo_oneshot_put(struct kolo_hub *hub);

@@ -46,24 +46,6 @@ size_t kolo_oneshot_bytes(enum kolo_collective collective, const struct kolo_pla
                                                                                     : bytes;
 }
 
-/** Whether nobody takes more than the longest contribution is long: no element is folded twice. */
-static bool takes_little(enum kolo_collective collective)
-{
-    return collective == KOLO_COLLECTIVE_BROADCAST || collective == KOLO_COLLECTIVE_SCATTER ||
-           collective == KOLO_COLLECTIVE_REDUCE_SCATTER || collective == KOLO_COLLECTIVE_ALLTOALL;
-}
-
-/* Measured: bench/RESULTS.md. Two ranks have a processor each; more may have to take turns, and a
- * second flag is another round of turns. */
-size_t kolo_oneshot_limit(enum kolo_collective collective, int ranks, bool is_unseen)
-{
-    enum { TWO_BYTES = 2 << 10, MANY_BYTES = 4 << 10 };
-    enum { TWO_UNSEEN_BYTES = 32 << 10, MANY_UNSEEN_BYTES = 16 << 10 };
-    if (ranks <= 2)
-        return is_unseen ? TWO_UNSEEN_BYTES : TWO_BYTES;
-    return is_unseen || takes_little(collective) ? MANY_UNSEEN_BYTES : MANY_BYTES;
-}
-
 /** What @p member has put up. */
 static uint8_t *put_up(const struct kolo_hub *hub, int member)
 {

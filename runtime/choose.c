@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "runtime/board_hub.h"
+
 enum kolo_order kolo_order_of(kolo_dtype dtype, kolo_redop op, bool is_deterministic)
 {
     bool is_half = dtype == KOLO_FLOAT16 || dtype == KOLO_BFLOAT16;
@@ -18,10 +20,23 @@ static bool combines(enum kolo_collective collective)
            collective == KOLO_COLLECTIVE_REDUCE_SCATTER;
 }
 
+static const char *bars_board(const struct kolo_plan *plan, const struct kolo_question *question)
+{
+    const struct kolo_plan_args *args = &question->args;
+    if (!question->layout.has_board)
+        return "these ranks have no memory in common";
+    const char *why = kolo_moves_fit(plan->collective, args);
+    if (why == NULL && plan->is_oneshot &&
+        kolo_oneshot_bytes(plan->collective, args, question->element_bytes) >
+            KOLO_BOARD_ONESHOT_BYTES)
+        return "a rank's part is longer than its place on the board";
+    return why;
+}
+
 const char *kolo_plan_bars(const struct kolo_plan *plan, const struct kolo_question *question)
 {
-    if (plan->step == NULL)
-        return "runs over the memory of one host, and is taken before any other where there is one";
+    if (plan->on_board)
+        return bars_board(plan, question);
     if (question->order != KOLO_ORDER_FREE && combines(question->collective) && !plan->is_ordered)
         return question->order == KOLO_ORDER_STRICT
                    ? "combines in an order of its own, and the call is deterministic"
@@ -39,12 +54,14 @@ static double cost(const struct kolo_plan *plan, const struct kolo_question *que
 const struct kolo_plan *kolo_choose(const struct kolo_question *question,
                                     const struct kolo_figures *figures)
 {
+    struct kolo_question asked = *question;
     const struct kolo_plan *best = NULL;
     double least = 0;
+    asked.layout.is_unseen = false; /* each rank knows its own memory alone */
     for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++) {
         if (plan->collective != question->collective || kolo_plan_bars(plan, question) != NULL)
             continue;
-        double ns = cost(plan, question, figures);
+        double ns = cost(plan, &asked, figures);
         if (best == NULL || ns < least) {
             best = plan;
             least = ns;
@@ -58,7 +75,7 @@ static bool goes_before(const struct kolo_answer *a, const struct kolo_answer *b
 {
     if ((a->ns < 0) != (b->ns < 0))
         return b->ns < 0;
-    return a->ns < b->ns;
+    return a->ns < b->ns || (a->ns <= b->ns && a->is_chosen);
 }
 
 static void insert(struct kolo_answer *answers, size_t used, const struct kolo_answer *answer)
@@ -66,6 +83,18 @@ static void insert(struct kolo_answer *answers, size_t used, const struct kolo_a
     for (; used > 0 && goes_before(answer, &answers[used - 1]); used--)
         answers[used] = answers[used - 1];
     answers[used] = *answer;
+}
+
+/** What becomes of a plan that is chosen for memory which it then does not see. */
+static const char *way_of(const struct kolo_plan *plan, const struct kolo_question *question,
+                          const struct kolo_figures *figures)
+{
+    if (!question->layout.is_unseen || !plan->on_board || plan->is_oneshot)
+        return "";
+    size_t bytes = kolo_oneshot_bytes(plan->collective, &question->args, question->element_bytes);
+    return bytes <= kolo_board_shown(plan->collective, &question->layout, figures)
+               ? "; as oneshot, where the others cannot see the memory"
+               : "; through stages, where the others cannot see the memory";
 }
 
 size_t kolo_explain(const struct kolo_question *question, const struct kolo_figures *figures,
@@ -84,7 +113,7 @@ size_t kolo_explain(const struct kolo_question *question, const struct kolo_figu
         if (bars != NULL)
             snprintf(answer.why, sizeof(answer.why), "cannot: %s", bars);
         else if (answer.is_chosen)
-            snprintf(answer.why, sizeof(answer.why), "fastest");
+            snprintf(answer.why, sizeof(answer.why), "fastest%s", way_of(plan, question, figures));
         else
             snprintf(answer.why, sizeof(answer.why), "%.2f times as long",
                      least > 0 ? answer.ns / least : 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which plan over links carries out a call: the one that is expected to be over first among those
+// Which plan carries out a call: the one that is expected to be over first among those
 // that can do it. Pure functions of what all ranks know alike, so that all come to the same answer;
 // kolobench prints the same reasons without running a rank.
 #ifndef KOLO_RUNTIME_CHOOSE_H
@@ -37,14 +37,13 @@ struct kolo_answer {
     char why[160]; /* "fastest", "2.3 times slower", "cannot: ..." */
 };
 
-/** NULL, or why @p plan over links cannot answer @p question. */
+/** NULL, or why @p plan cannot answer @p question. */
 const char *kolo_plan_bars(const struct kolo_plan *plan, const struct kolo_question *question);
 /** NULL: no plan can. */
 const struct kolo_plan *kolo_choose(const struct kolo_question *question,
                                     const struct kolo_figures *figures);
 /** All plans of the collective, fastest first, those that cannot last; how many there are, of which
- * at most @p capacity are written. Plans over the memory of one host are named without a time: they
- * are taken before any of these where all ranks share a host and its memory. */
+ * at most @p capacity are written. */
 size_t kolo_explain(const struct kolo_question *question, const struct kolo_figures *figures,
                     struct kolo_answer *answers_out, size_t capacity);
 
@@ -60,6 +59,8 @@ struct kolo_choices {
     struct kolo_hosts map;     /* where there is more than one host */
     int *hosts, *map_memory;
     uint8_t plans[KOLO_COLLECTIVES][3][65];
+    /** kolo_board_shown + 1; 0: not asked yet. */
+    size_t shown[KOLO_COLLECTIVES];
 };
 void kolo_choices_free(struct kolo_choices *choices);
 /** Which ranks share a host, for plans; NULL: all do. Known once a plan has been chosen. */
@@ -68,11 +69,13 @@ const struct kolo_hosts *kolo_choices_hosts(const struct kolo_choices *choices);
  * the end of joining. */
 kolo_status kolo_engine_share_figures(struct kolo_engine *engine,
                                       kolo_deadline deadline) KOLO_NODISCARD;
-/** The plan over links for a call. ERR_UNSUPPORTED: one was forced that cannot do it, or none can.
+/** The plan for a call. ERR_UNSUPPORTED: one was forced that cannot do it, or none can.
  * Held: lock. */
 kolo_status kolo_comm_choose(struct kolo_comm *comm, enum kolo_collective collective,
                              const struct kolo_plan_args *args, size_t element_bytes,
                              enum kolo_order order,
                              const struct kolo_plan **plan_out) KOLO_NODISCARD;
+/** kolo_board_shown, for a communicator that has chosen a plan on its board. Held: lock. */
+size_t kolo_comm_shown(struct kolo_comm *comm, enum kolo_collective collective);
 
 #endif

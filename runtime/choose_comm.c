@@ -61,6 +61,16 @@ static enum kolo_path local_path(const struct kolo_comm *comm)
     return is_process && strcmp(transport, "shm") != 0 ? KOLO_PATH_INPROC : KOLO_PATH_SHM;
 }
 
+/** Whether the settings force a way over a board: then no call may go over links. */
+static bool forces_board(const struct kolo_comm *comm)
+{
+    const char *forced = comm->engine->settings.plan;
+    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++)
+        if (plan->on_board && strcmp(plan->name, forced) == 0)
+            return true;
+    return false;
+}
+
 /** Numbers the hosts in the order of their lowest ranks. */
 static kolo_status find_hosts(struct kolo_comm *comm)
 {
@@ -85,15 +95,20 @@ static kolo_status find_hosts(struct kolo_comm *comm)
         }
         kolo_hosts_fill(&choices->map, comm->size, choices->hosts, choices->map_memory);
     }
+    if (nhosts == 1) {
+        kolo_free_memory(choices->hosts);
+        choices->hosts = NULL;
+    }
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     int ranks_a_host = (comm->size + nhosts - 1) / nhosts;
-    choices->layout =
-        (struct kolo_layout){.size = comm->size,
-                             .local = local_path(comm),
-                             .hosts = nhosts > 1 ? choices->hosts : NULL,
-                             .nhosts = nhosts,
-                             /* of other hosts this rank knows nothing */
-                             .cores = nhosts > 1 || online < 1 ? ranks_a_host : (int)online};
+    choices->layout = (struct kolo_layout){
+        .size = comm->size,
+        .local = local_path(comm),
+        .hosts = choices->hosts,
+        .nhosts = nhosts,
+        /* of other hosts this rank knows nothing */
+        .cores = nhosts > 1 || online < 1 ? ranks_a_host : (int)online,
+        .has_board = comm->has_board && (comm->plan_is_auto || forces_board(comm))};
     return KOLO_OK;
 }
 
@@ -131,8 +146,13 @@ static kolo_status choose_forced(const struct kolo_comm *comm, struct kolo_quest
 {
     const struct kolo_settings *settings = &comm->engine->settings;
     const struct kolo_plan *plan = kolo_plan_find(question->collective, settings->plan);
+    bool wants_board = !comm->plan_is_auto && forces_board(comm);
     *plan_out = NULL;
-    if (plan != NULL && plan->step != NULL) {
+    if (wants_board && comm->size == 1)
+        return KOLO_OK;              /* there is nothing to share */
+    if (plan == NULL && wants_board) /* a barrier has one way alone */
+        plan = kolo_plan_on_board(question->collective, true);
+    if (plan != NULL) {
         if (question->order == KOLO_ORDER_WIDE)
             question->order = KOLO_ORDER_FREE; /* who forces a plan takes how it rounds */
         const char *why = kolo_plan_bars(plan, question);
@@ -140,7 +160,7 @@ static kolo_status choose_forced(const struct kolo_comm *comm, struct kolo_quest
             return cannot(question, plan->name, why);
         *plan_out = plan;
     } else if (settings->source[KOLO_SET_SMALL_BYTES] != KOLO_FROM_DEFAULT &&
-               question->order == KOLO_ORDER_FREE) {
+               question->order == KOLO_ORDER_FREE && !question->layout.has_board) {
         *plan_out = kolo_plan_choose(question->collective, &question->args,
                                      question->args.count * question->element_bytes,
                                      settings->small_bytes, "auto");
@@ -167,11 +187,37 @@ static const struct kolo_plan *choose_class(struct kolo_comm *comm,
     return plan;
 }
 
+/** The plan that stands for all calls of this size, if it is one that no call needs to be asked
+ * for: calls over a board take less than the questions would. */
+static const struct kolo_plan *kept_plan(const struct kolo_comm *comm,
+                                         enum kolo_collective collective,
+                                         const struct kolo_plan_args *args, size_t element_bytes,
+                                         enum kolo_order order)
+{
+    const struct kolo_choices *choices = &comm->choices;
+    if (args->counts != NULL || !choices->layout.has_board || !comm->plan_is_auto)
+        return NULL;
+    uint8_t kept = choices->plans[collective][order][class_of(args->count * element_bytes)];
+    return kept != 0 && kolo_plans[kept - 1].on_board ? &kolo_plans[kept - 1] : NULL;
+}
+
+size_t kolo_comm_shown(struct kolo_comm *comm, enum kolo_collective collective)
+{
+    struct kolo_choices *choices = &comm->choices;
+    if (choices->shown[collective] == 0)
+        choices->shown[collective] =
+            kolo_board_shown(collective, &choices->layout, &comm->engine->figures) + 1;
+    return choices->shown[collective] - 1;
+}
+
 kolo_status kolo_comm_choose(struct kolo_comm *comm, enum kolo_collective collective,
                              const struct kolo_plan_args *args, size_t element_bytes,
                              enum kolo_order order, const struct kolo_plan **plan_out)
 {
     kolo_status status = KOLO_OK;
+    *plan_out = kept_plan(comm, collective, args, element_bytes, order);
+    if (*plan_out != NULL)
+        return KOLO_OK;
     if (comm->choices.layout.size == 0)
         KOLO_TRY(find_hosts(comm));
     struct kolo_question question = {.collective = collective,

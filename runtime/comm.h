@@ -258,11 +258,6 @@ kolo_status kolo_kv_take(struct kolo_comm *comm, const char *function, int count
 /** Whether its members can have a board; the same on all of them. Once there is a table of ranks.
  */
 bool kolo_board_has(const struct kolo_comm *comm);
-/** The plan on the board for a call; NULL: it goes over links. The same on all members.
- * ERR_UNSUPPORTED: one was forced that cannot do it. */
-kolo_status kolo_board_choose(const struct kolo_comm *comm, enum kolo_collective collective,
-                              const struct kolo_plan_args *args, size_t element_bytes,
-                              const struct kolo_plan **plan_out) KOLO_NODISCARD;
 
 /* ---- submit.c ---- */
 

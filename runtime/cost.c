@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum {
-    RANKS_WALKED = 6,        /* of a world: the first, the last, the root and its neighbours */
+    RANKS_WALKED = 6,        /* of a world: the root and its neighbours, the first, the last */
     LINE_MAX = 256,          /* of a profile */
     BYTES_WALKED = 64 << 20, /* beyond it time grows with size */
     WARM_BYTES = 256 << 10   /* what is longer has left the cache when its end comes */
@@ -28,15 +28,32 @@ const char *kolo_path_text(enum kolo_path path)
 
 void kolo_figures_init(struct kolo_figures *figures)
 {
-    *figures = (struct kolo_figures){
-        .path = {[KOLO_PATH_INPROC] = {.latency = 300, .message = 150, .byte = 0.03},
-                 [KOLO_PATH_SHM] = {.latency = 300, .message = 250, .byte = 0.08},
-                 [KOLO_PATH_LOOPBACK] = {.latency = 2500, .message = 1500, .byte = 0.12},
-                 [KOLO_PATH_NETWORK] = {.latency = 20000, .message = 2500, .byte = 0.15}},
-        .wire_byte = 0.8, /* 10 Gbit/s */
-        .combine_byte = 0.04,
-        .copy_byte = 0.08,
-        .turn = 2000};
+    *figures = (struct kolo_figures){.path = {[KOLO_PATH_INPROC] = {.latency = 300,
+                                                                    .message = 150,
+                                                                    .byte = 0.03,
+                                                                    .crowded_message = 1500},
+                                              [KOLO_PATH_SHM] = {.latency = 300,
+                                                                 .message = 250,
+                                                                 .byte = 0.08,
+                                                                 .crowded_message = 1500},
+                                              [KOLO_PATH_LOOPBACK] = {.latency = 3000,
+                                                                      .message = 4000,
+                                                                      .byte = 0.19,
+                                                                      .crowded_message = 8000,
+                                                                      .crowded_byte = 0.22},
+                                              [KOLO_PATH_NETWORK] = {.latency = 20000,
+                                                                     .message = 4000,
+                                                                     .byte = 0.15,
+                                                                     .crowded_message = 8000,
+                                                                     .crowded_byte = 0.22}},
+                                     .wire_byte = 0.8, /* 10 Gbit/s */
+                                     .combine_byte = 0.04,
+                                     .copy_byte = 0.08,
+                                     .turn = 4000,
+                                     .enter = 200,
+                                     .flag = 200,
+                                     .share_byte = 0.023,
+                                     .remote_byte = 0.13};
 }
 
 /** Every figure by name, for both directions. False: there is no such number @p index. */
@@ -50,14 +67,21 @@ static bool figure_at(struct kolo_figures *figures, size_t index, char name[64],
     enum { FIELDS = sizeof(path_fields) / sizeof(path_fields[0]) };
     if (index < KOLO_PATHS * FIELDS) {
         struct kolo_path_figures *path = &figures->path[index / FIELDS];
-        double *fields[FIELDS] = {&path->latency, &path->message, &path->byte};
+        double *fields[FIELDS] = {
+#define KOLO_FIGURE_AT(field, what) &path->field,
+            KOLO_PATH_FIGURE_MAP(KOLO_FIGURE_AT)
+#undef KOLO_FIGURE_AT
+        };
         snprintf(name, 64, "%s.%s", path_texts[index / FIELDS], path_fields[index % FIELDS]);
         *at_out = fields[index % FIELDS];
         return true;
     }
     index -= KOLO_PATHS * FIELDS;
-    double *fields[] = {&figures->wire_byte, &figures->combine_byte, &figures->copy_byte,
-                        &figures->turn};
+    double *fields[] = {
+#define KOLO_FIGURE_AT(field, what) &figures->field,
+        KOLO_HOST_FIGURE_MAP(KOLO_FIGURE_AT)
+#undef KOLO_FIGURE_AT
+    };
     if (index >= sizeof(fields) / sizeof(fields[0]))
         return false;
     snprintf(name, 64, "%s", host_fields[index]);
@@ -155,6 +179,7 @@ struct walker {
     const struct kolo_layout *layout;
     const struct kolo_figures *figures;
     double element_bytes;
+    bool is_crowded;
     double over[KOLO_WINDOW_MAX]; /* when steps in flight are over, latencies alone */
     double certain;               /* when all before them are */
     size_t floor;                 /* the first of those in flight */
@@ -178,8 +203,9 @@ static double message(struct walker *walker, int peer, size_t elements, bool goe
     double work = figures->message + bytes * figures->byte;
     if (bytes > WARM_BYTES)
         work += (bytes - WARM_BYTES) * 0.5 * walker->figures->copy_byte;
+    double crowded = figures->crowded_message + bytes * figures->crowded_byte;
     double wire = path == KOLO_PATH_NETWORK ? bytes * walker->figures->wire_byte : 0;
-    walker->walk.processor += work;
+    walker->walk.processor += work + (walker->is_crowded ? crowded : 0);
     if (goes_out)
         walker->walk.wire += wire;
     walker->walk.hop = fmax(walker->walk.hop, figures->latency + 2 * work + wire);
@@ -216,12 +242,26 @@ static void count_step(struct walker *walker, const struct kolo_step *step, size
     walker->walk.latency = fmax(walker->walk.latency, over);
 }
 
+static double ranks_a_host(const struct kolo_layout *layout)
+{
+    int nhosts = layout->hosts != NULL && layout->nhosts > 0 ? layout->nhosts : 1;
+    return ceil((double)layout->size / nhosts);
+}
+
+static double ranks_a_core(const struct kolo_layout *layout)
+{
+    return fmax(1, ranks_a_host(layout) / (layout->cores > 0 ? layout->cores : 1));
+}
+
 static struct walk walk_rank(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                              size_t element_bytes, const struct kolo_layout *layout,
                              const struct kolo_figures *figures)
 {
-    struct walker walker = {
-        .args = args, .layout = layout, .figures = figures, .element_bytes = (double)element_bytes};
+    struct walker walker = {.args = args,
+                            .layout = layout,
+                            .figures = figures,
+                            .element_bytes = (double)element_bytes,
+                            .is_crowded = ranks_a_core(layout) > 1};
     size_t nsteps = plan->nsteps(args);
     for (size_t i = 0; i < nsteps; i++) {
         struct kolo_step step;
@@ -243,40 +283,38 @@ static double hops_before(const struct kolo_plan *plan, int size)
     return 0;
 }
 
-static double ranks_a_core(const struct kolo_layout *layout)
-{
-    int nhosts = layout->hosts != NULL && layout->nhosts > 0 ? layout->nhosts : 1;
-    double ranks = ceil((double)layout->size / nhosts);
-    return fmax(1, ranks / (layout->cores > 0 ? layout->cores : 1));
-}
-
 /** As kolo_plan_cost, for a vector of which all steps are counted. */
 static double cost_of_all(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                           size_t element_bytes, const struct kolo_layout *layout,
                           const struct kolo_figures *figures)
 {
-    int n = args->size;
-    int ranks[RANKS_WALKED] = {0,     args->root, (args->root + 1) % n, (args->root + n / 2) % n,
-                               n - 1, n / 3};
+    int n = args->size, others = 0;
+    int ranks[RANKS_WALKED] = {args->root, 0,    (args->root + 1) % n, (args->root + n / 2) % n,
+                               n - 1,      n / 3};
     struct walk most = {0};
-    double sum = 0, wires = 0, crowd = ranks_a_core(layout);
-    double ranks_a_host =
-        (double)n / (layout->hosts != NULL && layout->nhosts > 0 ? layout->nhosts : 1);
+    /* of the root, of those of the others that are walked */
+    double root = 0, sum = 0, root_wire = 0, wires = 0;
     for (int i = 0; i < RANKS_WALKED; i++) {
         struct kolo_plan_args own = *args;
         own.rank = ranks[i];
+        if (i > 0 && own.rank == args->root)
+            continue;
         struct walk walk = walk_rank(plan, &own, element_bytes, layout, figures);
         most.latency = fmax(most.latency, walk.latency);
         most.processor = fmax(most.processor, walk.processor);
         most.wire = fmax(most.wire, walk.wire);
         most.hop = fmax(most.hop, walk.hop);
-        sum += walk.processor;
-        wires += walk.wire;
+        root = i == 0 ? walk.processor : root;
+        root_wire = i == 0 ? walk.wire : root_wire;
+        sum += i == 0 ? 0 : walk.processor;
+        wires += i == 0 ? 0 : walk.wire;
+        others += i > 0;
     }
-    double turns = crowd > 1 ? crowd * figures->turn / figures->path[layout->local].latency : 0;
-    double processor = fmax(most.processor, sum / RANKS_WALKED * crowd);
-    return most.latency * (1 + turns) + hops_before(plan, n) * most.hop +
-           fmax(processor, fmax(most.wire, wires / RANKS_WALKED * ranks_a_host));
+    double of_others = others > 0 ? (double)(n - 1) / others : 0;
+    double mean = (root + sum * of_others) / n, mean_wire = (root_wire + wires * of_others) / n;
+    double wire = fmax(most.wire, mean_wire * ranks_a_host(layout));
+    double chain = hops_before(plan, n) * most.hop + fmax(most.processor, wire);
+    return most.latency + fmax(chain, mean * ranks_a_core(layout));
 }
 
 double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args *args,
@@ -285,8 +323,8 @@ double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args 
 {
     struct kolo_plan_args less = *args;
     double times = 1;
-    if (plan->step == NULL)
-        return 0;
+    if (plan->on_board)
+        return kolo_board_cost(plan, args, element_bytes, layout, figures);
     if (args->counts == NULL && args->count > BYTES_WALKED / element_bytes) {
         less.count = BYTES_WALKED / element_bytes;
         times = (double)args->count / (double)less.count;
@@ -296,7 +334,7 @@ double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args 
         const struct kolo_plan *barrier = kolo_plan_closing(args);
         struct kolo_plan_args none = {.size = args->size, .hosts = args->hosts, .segment = 1};
         double closing = cost_of_all(barrier, &none, 1, layout, figures);
-        cost = fmax(cost, closing) + 0.25 * fmin(cost, closing);
+        cost = fmax(cost, closing) + 0.5 * fmin(cost, closing);
     }
     return cost;
 }

@@ -5,8 +5,9 @@
 //   time = latency + the larger of processor and wire
 //   latency    along the longest chain of steps that wait for each other, and as much again for
 //              what is passed on before the last rank's first message comes
-//   processor  messages, bytes sent, received, copied and combined, of the busiest rank; where a
-//              host has more ranks than cores, of all its ranks over its cores
+//   processor  messages, bytes sent, received, copied and combined, of the busiest rank; or, where
+//              a host has more ranks than cores, of all its ranks over its cores, if that is longer
+//              than the chain. There a message costs a switch between ranks too.
 //   wire       what leaves a host for others, over its line
 #ifndef KOLO_RUNTIME_COST_H
 #define KOLO_RUNTIME_COST_H
@@ -35,14 +36,20 @@ const char *kolo_path_text(enum kolo_path path);
 #define KOLO_PATH_FIGURE_MAP(X)                                                                    \
     X(latency, "from a send to the receive that waits for it, less the processors' part")          \
     X(message, "processor time of a message on each side")                                         \
-    X(byte, "processor time of a byte on each side")
+    X(byte, "processor time of a byte on each side")                                               \
+    X(crowded_message, "more of it for a message, where ranks share cores")                        \
+    X(crowded_byte, "more of it for a byte, where ranks share cores")
 
 /** Figures of a machine, in nanoseconds: X(field, what). */
 #define KOLO_HOST_FIGURE_MAP(X)                                                                    \
     X(wire_byte, "a byte on the line between hosts")                                               \
     X(combine_byte, "combining a byte that is in the cache")                                       \
     X(copy_byte, "copying a byte")                                                                 \
-    X(turn, "another rank's turn on a core that several share")
+    X(turn, "another rank's turn at a board, on a core that several share")                        \
+    X(enter, "processor time of entering a collective over a board, or of going on in it")         \
+    X(flag, "a word from one core to another that looks for it")                                   \
+    X(share_byte, "reading or writing a byte of memory that ranks share, in a cache")              \
+    X(remote_byte, "having a byte that another core has just written, on top of that")
 
 enum { KOLO_PROFILE_MAX = 8192 /* bytes of a profile, with the 0 at its end */ };
 
@@ -74,12 +81,25 @@ struct kolo_layout {
     enum kolo_path local; /* between ranks of one host */
     const int *hosts;     /* number of each rank's host, from 0; NULL: all on one */
     int nhosts;
+    bool has_board; /* all see memory of all: plans on a board can be taken */
+    bool is_unseen; /* but not that of the call, which is not of kolo_alloc */
 };
 
 /** Nanoseconds that @p plan is expected to take with @p args (rank is not looked at) for elements
- * of @p element_bytes. A plan on a board has no steps: 0. */
+ * of @p element_bytes. */
 double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                       size_t element_bytes, const struct kolo_layout *layout,
                       const struct kolo_figures *figures);
+
+/* ---- cost_board.c ---- */
+
+/** The same of a plan on a board that fits (kolo_moves_fit), by the moves of its collective. */
+double kolo_board_cost(const struct kolo_plan *plan, const struct kolo_plan_args *args,
+                       size_t element_bytes, const struct kolo_layout *layout,
+                       const struct kolo_figures *figures);
+/** Up to so many bytes of the longest contribution, memory that the others cannot see is shown as
+ * in a oneshot, though the plan is another; it is over first then. */
+size_t kolo_board_shown(enum kolo_collective collective, const struct kolo_layout *layout,
+                        const struct kolo_figures *figures);
 
 #endif

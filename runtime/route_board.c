@@ -54,7 +54,7 @@ static void put_names(struct kolo_hub *hub)
 {
     const struct kolo_plan_args *args = &hub->running->args;
     size_t bytes = kolo_oneshot_bytes(hub->collective, args, hub->element_bytes);
-    hub->may_show = bytes <= kolo_oneshot_limit(hub->collective, hub->count, true);
+    hub->may_show = bytes <= kolo_comm_shown(hub->comm, hub->collective);
     if (!kolo_board_direct_put(hub) && hub->may_show)
         kolo_oneshot_put(hub);
 }
@@ -340,7 +340,7 @@ const struct kolo_route kolo_route_board = {
     .moves = board_moves,
 };
 
-/* ---- the choice ---- */
+/* ---- for whom there is one ---- */
 
 bool kolo_board_has(const struct kolo_comm *comm)
 {
@@ -350,32 +350,4 @@ bool kolo_board_has(const struct kolo_comm *comm)
     bool fits = ranks != NULL && kolo_board_fits(comm->engine->endpoint, ranks, comm->size, &why);
     kolo_free_memory(ranks);
     return fits;
-}
-
-kolo_status kolo_board_choose(const struct kolo_comm *comm, enum kolo_collective collective,
-                              const struct kolo_plan_args *args, size_t element_bytes,
-                              const struct kolo_plan **plan_out)
-{
-    const char *forced = comm->engine->settings.plan;
-    bool is_auto = comm->plan_is_auto;
-    bool wants_oneshot = !is_auto && strcmp(forced, "oneshot") == 0;
-    bool is_forced = wants_oneshot || (!is_auto && strcmp(forced, "twoshot") == 0);
-    const char *why =
-        comm->has_board ? kolo_moves_fit(collective, args) : "these ranks have no memory in common";
-    *plan_out = NULL;
-    if (comm->size == 1 || (!is_auto && !is_forced))
-        return KOLO_OK;
-    size_t bytes = why == NULL ? kolo_oneshot_bytes(collective, args, element_bytes) : 0;
-    if (why == NULL && wants_oneshot && bytes > KOLO_BOARD_ONESHOT_BYTES)
-        why = "a rank's part is longer than its place on the board";
-    if (why != NULL && is_forced)
-        return kolo_fail(KOLO_ERR_UNSUPPORTED, "KOLO_PLAN=%s: %s of %zu elements: %s", forced,
-                         kolo_collective_text(collective), args->count, why);
-    if (why != NULL)
-        return KOLO_OK;
-    bool is_short = bytes <= kolo_oneshot_limit(collective, comm->size, false);
-    *plan_out = kolo_plan_on_board(collective, is_auto ? is_short : wants_oneshot);
-    if (*plan_out == NULL)
-        *plan_out = kolo_plan_on_board(collective, true);
-    return KOLO_OK;
 }

@@ -86,12 +86,10 @@ static kolo_status choose_plan(struct kolo_comm *comm, struct kolo_request *requ
     request->args.in_place = request->in_place;
     request->args.segment = segment > 0 ? segment : 1;
     enum kolo_collective collective = kolo_call_collective(task->kind);
-    KOLO_TRY(kolo_board_choose(comm, collective, &request->args, element_bytes, &request->plan));
-    if (request->plan != NULL)
+    KOLO_TRY(kolo_comm_choose(comm, collective, &request->args, element_bytes, order_of(comm, task),
+                              &request->plan));
+    if (request->plan->on_board)
         request->route = &kolo_route_board;
-    else
-        KOLO_TRY(kolo_comm_choose(comm, collective, &request->args, element_bytes,
-                                  order_of(comm, task), &request->plan));
     request->args.hosts = kolo_choices_hosts(&comm->choices);
     request->call.plan = (int)(request->plan - kolo_plans);
     if (request->plan->is_segmented)

@@ -45,18 +45,21 @@ for name in NAMES:
             wrong(f"{name} {np}: {small} for 1 KiB, {large} for 64 MiB")
         plan(name, "-np", np, "--hosts", "2", "-s", "1M", "--deterministic")
 
-for np in (2, 3, 4):
-    sizes = "1K,64K,4M"
-    result = run(f"{bin_folder}/kolorun", "-np", str(np), f"{bin_folder}/kolobench", "allreduce", "broadcast", "-s", sizes,
-                 "-n", "1", "--transport", "tcp", "--csv", f"{work}/o.csv")
+for np, transport, memory in ((2, "tcp", "kolo"), (3, "tcp", "kolo"), (4, "tcp", "kolo"), (2, "shm", "kolo"),
+                              (2, "shm", "user"), (4, "shm", "kolo"), (3, "inproc", "user")):
+    sizes = "4,1K,64K,4M"
+    ranks = ["--threads", str(np)] if transport == "inproc" else []
+    launch = [] if ranks else [f"{bin_folder}/kolorun", "-np", str(np)]
+    result = run(*launch, f"{bin_folder}/kolobench", "allreduce", "broadcast", "-s", sizes, "-n", "1", "--memory", memory,
+                 "--transport", transport, "--csv", f"{work}/o.csv", *ranks)
     if result.returncode:
         wrong(f"the job: {result.stderr}")
     with open(f"{work}/o.csv") as file:
         rows = [line.split(",") for line in file.read().splitlines()[1:]]
     for row in rows:
-        said = plan(row[0], "-np", str(np), "--transport", "tcp", "--size", row[4])[0]
+        said = plan(row[0], "-np", str(np), "--transport", transport, "--memory", memory, "--size", row[4])[0]
         if said != row[2]:
-            wrong(f"{row[0]} of {row[4]} on {np} ranks ran {row[2]}, and was said to run {said}")
+            wrong(f"{row[0]} of {row[4]} on {np} ranks, {transport}, {memory}, ran {row[2]}, and was said to run {said}")
 
 with open(f"{work}/slow", "w") as file:
     file.write("# a slow loopback\nloopback.byte 1000\nloopback.latency 5e6\n")

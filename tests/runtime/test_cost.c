@@ -21,12 +21,12 @@ static double cost_of(enum kolo_collective collective, const char *name, int siz
 Test(cost, of_what_can_be_counted_by_hand)
 {
     struct kolo_figures figures = {0};
-    figures.path[KOLO_PATH_LOOPBACK] = (struct kolo_path_figures){1000, 10, 0};
+    figures.path[KOLO_PATH_LOOPBACK] = (struct kolo_path_figures){.latency = 1000, .message = 10};
     double ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "doubling", 2, 8, &two, &figures);
     cr_assert(fabs(ns - 1020) < 1e-6, "one round, a message each way: %g", ns);
     ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "direct", 2, 8, &two, &figures);
     cr_assert(fabs(ns - 2040) < 1e-6, "two rounds: %g", ns);
-    figures.path[KOLO_PATH_LOOPBACK] = (struct kolo_path_figures){0, 0, 1};
+    figures.path[KOLO_PATH_LOOPBACK] = (struct kolo_path_figures){.byte = 1};
     ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "ring", 2, 8000, &two, &figures);
     cr_assert(fabs(ns - 16000) < 1e-6, "half out, half in, twice: %g", ns);
     ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "flat", 2, 8000, &two, &figures);
@@ -47,7 +47,8 @@ Test(cost, of_lines_and_crowds)
     struct kolo_layout crowded = {.size = 4, .cores = 1, .local = KOLO_PATH_LOOPBACK};
     struct kolo_layout roomy = {.size = 4, .cores = 4, .local = KOLO_PATH_LOOPBACK};
     kolo_figures_init(&figures);
-    figures.turn = 0;
+    figures.path[KOLO_PATH_LOOPBACK].crowded_byte = 0;
+    figures.path[KOLO_PATH_LOOPBACK].crowded_message = 0;
     double alone = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "ring", 4, 1 << 22, &roomy, &figures);
     double shared = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "ring", 4, 1 << 22, &crowded, &figures);
     cr_assert(shared > 3.5 * alone && shared < 4.01 * alone, "%g on one core, %g on four", shared,
@@ -63,7 +64,7 @@ Test(cost, grows_with_size_and_world)
             struct kolo_layout layout = {.size = size, .cores = size, .local = KOLO_PATH_LOOPBACK};
             double last = 0;
             struct kolo_plan_args args = {.size = size, .count = 1, .segment = 1};
-            if (plan->step == NULL || plan->fits(&args) != NULL ||
+            if (plan->on_board || plan->fits(&args) != NULL ||
                 plan->collective == KOLO_COLLECTIVE_BARRIER)
                 continue;
             for (size_t bytes = 1; bytes <= (size_t)1 << 30; bytes *= 8) {

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ways over a board are expected to take (board_hub.h): who touches how many bytes, and
+// how often all wait for all. Pure arithmetic over the moves of a collective, which are the same on
+// every rank.
+//
+//   oneshot   own part up; flag; every part that this rank needs down
+//   direct    names up; flag; a share of all moves; flag
+//   staged    direct, and what is moved goes into the stages and out of them once more
+//
+// A flag is a word from core to core. Where ranks share cores, it is also a turn of every rank of
+// a core; and each core does all that its ranks do.
+#include <math.h>
+
+#include "runtime/board_hub.h"
+#include "runtime/cost.h"
+
+enum {
+    CACHE_BYTES = 24 << 20, /* of all buffers together, from which on caches do not help */
+    FLAGS_ONESHOT = 1,
+    FLAGS_DIRECT = 2,
+    FLAGS_STAGED = 4,  /* and copied in, taken out */
+    ENTERS_DIRECT = 2, /* names are put up and looked up */
+    ENTERS_STAGED = 8  /* the stages are cut, and each round counted */
+};
+
+/** What is done by all ranks, by the busiest, and what passes from core to core, in bytes. */
+struct touched {
+    double all, most, remote;
+};
+
+/* Of each buffer through the stage: written, read, and half of it once more on the way out. */
+static const double passes_staged = 2.5;
+
+static double crowd_of(const struct kolo_layout *layout)
+{
+    return fmax(1, (double)layout->size / (layout->cores > 0 ? layout->cores : 1));
+}
+
+static double flags(int count, const struct kolo_layout *layout, const struct kolo_figures *figures)
+{
+    double crowd = crowd_of(layout);
+    return count * (crowd > 1 ? crowd * figures->turn : figures->flag);
+}
+
+static double inputs(const struct kolo_move *move, int size)
+{
+    return move->from == KOLO_EVERY ? size : 1;
+}
+
+static double outputs(const struct kolo_move *move, int size)
+{
+    return move->to == KOLO_EVERY ? size : 1;
+}
+
+/** Bytes that the moves read and write, all ranks together. */
+static double moved(enum kolo_collective collective, const struct kolo_plan_args *args,
+                    double element_bytes)
+{
+    size_t count = kolo_moves_count(collective, args);
+    double bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct kolo_move move;
+        kolo_moves_at(collective, args, i, &move);
+        bytes += (inputs(&move, args->size) + outputs(&move, args->size)) * (double)move.count;
+    }
+    return bytes * element_bytes;
+}
+
+/** Bytes of all ranks' buffers. */
+static double buffers(enum kolo_collective collective, const struct kolo_plan_args *args,
+                      double element_bytes)
+{
+    double bytes = 0;
+    for (int rank = 0; rank < args->size; rank++) {
+        size_t send, recv;
+        kolo_moves_extent(collective, args, rank, &send, &recv);
+        bytes += (double)send + (double)recv;
+    }
+    return bytes * element_bytes;
+}
+
+/** What @p rank reads and writes in a oneshot: puts up its part, takes down what goes to it. */
+static double shown(enum kolo_collective collective, const struct kolo_plan_args *args, int rank,
+                    double *remote_out)
+{
+    size_t count = kolo_moves_count(collective, args), send, recv;
+    double elements, remote = 0;
+    kolo_moves_extent(collective, args, rank, &send, &recv);
+    elements = 2 * (double)send;
+    for (size_t i = 0; i < count; i++) {
+        struct kolo_move move;
+        kolo_moves_at(collective, args, i, &move);
+        if (move.to != KOLO_EVERY && move.to != rank)
+            continue;
+        elements += (inputs(&move, args->size) + 1) * (double)move.count;
+        if (move.from != rank)
+            remote += (move.from == KOLO_EVERY ? args->size - 1 : 1) * (double)move.count;
+    }
+    *remote_out = remote;
+    return elements;
+}
+
+static struct touched shown_by_all(enum kolo_collective collective,
+                                   const struct kolo_plan_args *args, double element_bytes)
+{
+    struct touched touched = {0};
+    int ranks[] = {0, args->root, args->size - 1};
+    enum { RANKS = sizeof(ranks) / sizeof(ranks[0]) };
+    for (int i = 0; i < RANKS; i++) {
+        double remote;
+        double bytes = shown(collective, args, ranks[i], &remote) * element_bytes;
+        touched.most = fmax(touched.most, bytes);
+        touched.remote = fmax(touched.remote, remote * element_bytes);
+    }
+    /* the last rank is like all but the root */
+    double root, remote;
+    root = shown(collective, args, args->root, &remote);
+    double other = shown(collective, args, (args->root + 1) % args->size, &remote);
+    touched.all = (root + (args->size - 1) * other) * element_bytes;
+    return touched;
+}
+
+static double oneshot(const struct kolo_plan *plan, const struct kolo_plan_args *args,
+                      double element_bytes, const struct kolo_layout *layout,
+                      const struct kolo_figures *figures)
+{
+    double cores = fmin(layout->size, fmax(1, layout->cores)), crowd = crowd_of(layout);
+    struct touched touched = shown_by_all(plan->collective, args, element_bytes);
+    return crowd * figures->enter + flags(FLAGS_ONESHOT, layout, figures) +
+           fmax(touched.most, touched.all / cores) * figures->share_byte +
+           touched.remote * figures->remote_byte;
+}
+
+static double direct(const struct kolo_plan *plan, const struct kolo_plan_args *args,
+                     double element_bytes, const struct kolo_layout *layout,
+                     const struct kolo_figures *figures)
+{
+    double cores = fmin(layout->size, fmax(1, layout->cores)), crowd = crowd_of(layout);
+    bool is_cached = buffers(plan->collective, args, element_bytes) < CACHE_BYTES;
+    double byte =
+        is_cached ? figures->share_byte : fmax(figures->share_byte, figures->copy_byte / 2);
+    return ENTERS_DIRECT * crowd * figures->enter + flags(FLAGS_DIRECT, layout, figures) +
+           moved(plan->collective, args, element_bytes) / cores * byte;
+}
+
+/** In and out of the stages, which stay in the cache: each buffer's bytes pass them once. */
+static double staged(const struct kolo_plan *plan, const struct kolo_plan_args *args,
+                     double element_bytes, const struct kolo_layout *layout,
+                     const struct kolo_figures *figures)
+{
+    double cores = fmin(layout->size, fmax(1, layout->cores)), crowd = crowd_of(layout);
+    return direct(plan, args, element_bytes, layout, figures) +
+           (ENTERS_STAGED - ENTERS_DIRECT) * crowd * figures->enter +
+           flags(FLAGS_STAGED - FLAGS_DIRECT, layout, figures) +
+           passes_staged * buffers(plan->collective, args, element_bytes) / cores *
+               figures->share_byte;
+}
+
+double kolo_board_cost(const struct kolo_plan *plan, const struct kolo_plan_args *args,
+                       size_t element_bytes, const struct kolo_layout *layout,
+                       const struct kolo_figures *figures)
+{
+    if (plan->is_oneshot)
+        return oneshot(plan, args, (double)element_bytes, layout, figures);
+    if (!layout->is_unseen)
+        return direct(plan, args, (double)element_bytes, layout, figures);
+    double through = staged(plan, args, (double)element_bytes, layout, figures);
+    if (kolo_oneshot_bytes(plan->collective, args, element_bytes) > KOLO_BOARD_ONESHOT_BYTES)
+        return through;
+    return fmin(through, oneshot(plan, args, (double)element_bytes, layout, figures));
+}
+
+size_t kolo_board_shown(enum kolo_collective collective, const struct kolo_layout *layout,
+                        const struct kolo_figures *figures)
+{
+    const struct kolo_plan *shows = kolo_plan_on_board(collective, true);
+    const struct kolo_plan *stages = kolo_plan_on_board(collective, false);
+    size_t bytes = 0;
+    for (size_t count = 1; stages != NULL; count *= 2) {
+        struct kolo_plan_args args = {.size = layout->size, .count = count, .segment = 1};
+        size_t longest = kolo_oneshot_bytes(collective, &args, 1);
+        if (longest > KOLO_BOARD_ONESHOT_BYTES ||
+            oneshot(shows, &args, 1, layout, figures) > staged(stages, &args, 1, layout, figures))
+            break;
+        bytes = longest;
+    }
+    return bytes;
+}

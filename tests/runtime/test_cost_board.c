@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Predictions for the ways over a board, against what can be counted by hand; and what the choice
+// makes of them.
+#include <criterion/criterion.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "runtime/board_hub.h"
+#include "runtime/choose.h"
+
+static const struct kolo_layout two = {
+    .size = 2, .cores = 2, .local = KOLO_PATH_SHM, .has_board = true};
+static const struct kolo_layout crowd = {
+    .size = 8, .cores = 2, .local = KOLO_PATH_SHM, .has_board = true};
+
+static double cost_of(enum kolo_collective collective, bool is_oneshot, size_t count,
+                      const struct kolo_layout *layout, const struct kolo_figures *figures)
+{
+    struct kolo_plan_args args = {.size = layout->size, .count = count, .segment = 1 << 18};
+    return kolo_plan_cost(kolo_plan_on_board(collective, is_oneshot), &args, 1, layout, figures);
+}
+
+Test(cost_board, of_what_can_be_counted_by_hand)
+{
+    struct kolo_figures figures = {.flag = 100, .turn = 10};
+    double ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, true, 8, &two, &figures);
+    cr_assert(fabs(ns - 100) < 1e-6, "one flag: %g", ns);
+    ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, false, 8, &two, &figures);
+    cr_assert(fabs(ns - 200) < 1e-6, "two flags: %g", ns);
+    ns = cost_of(KOLO_COLLECTIVE_BARRIER, true, 0, &crowd, &figures);
+    cr_assert(fabs(ns - 40) < 1e-6, "a turn of each of four ranks: %g", ns);
+    figures = (struct kolo_figures){.share_byte = 1};
+    ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, false, 8000, &two, &figures);
+    cr_assert(fabs(ns - 16000) < 1e-6, "half of two vectors read, of two written: %g", ns);
+    ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, true, 8000, &two, &figures);
+    cr_assert(fabs(ns - 40000) < 1e-6, "one copied, two read, one written: %g", ns);
+    ns = cost_of(KOLO_COLLECTIVE_BROADCAST, false, 8000, &crowd, &figures);
+    cr_assert(fabs(ns - 36000) < 1e-6, "one read, eight written, by two cores: %g", ns);
+    figures = (struct kolo_figures){.remote_byte = 1};
+    ns = cost_of(KOLO_COLLECTIVE_ALLGATHER, true, 1000, &two, &figures);
+    cr_assert(fabs(ns - 1000) < 1e-6, "the other's block: %g", ns);
+}
+
+Test(cost_board, memory_that_cannot_be_seen_takes_the_shorter_way)
+{
+    struct kolo_figures figures;
+    kolo_figures_init(&figures);
+    for (int c = 0; c < KOLO_COLLECTIVES; c++) {
+        enum kolo_collective collective = (enum kolo_collective)c;
+        for (int size = 2; size <= 16; size *= 2) {
+            struct kolo_layout layout = {.size = size, .cores = 4, .has_board = true};
+            struct kolo_layout unseen = layout;
+            unseen.is_unseen = true;
+            if (kolo_plan_on_board(collective, false) == NULL)
+                continue;
+            size_t shown = kolo_board_shown(collective, &layout, &figures);
+            cr_assert(shown >= 64 && shown <= KOLO_BOARD_ONESHOT_BYTES, "%s on %d: %zu",
+                      kolo_collective_text(collective), size, shown);
+            for (size_t count = 1; count <= 64 << 20; count *= 4) {
+                double seen_ns = cost_of(collective, false, count, &layout, &figures);
+                double ns = cost_of(collective, false, count, &unseen, &figures);
+                struct kolo_plan_args args = {.size = size, .count = count, .segment = 1};
+                size_t bytes = kolo_oneshot_bytes(collective, &args, 1);
+                cr_assert(isfinite(ns) && ns > 0 && seen_ns > 0);
+                if (bytes > KOLO_BOARD_ONESHOT_BYTES)
+                    cr_assert(ns > seen_ns, "%s on %d, %zu", kolo_collective_text(collective), size,
+                              count);
+                else if (bytes <= shown)
+                    cr_assert(ns <= cost_of(collective, true, count, &layout, &figures));
+            }
+        }
+    }
+}
+
+static const struct kolo_plan *choice(enum kolo_collective collective, size_t count,
+                                      const struct kolo_layout *layout)
+{
+    struct kolo_figures figures;
+    kolo_figures_init(&figures);
+    struct kolo_question question = {
+        .collective = collective,
+        .args = {.size = layout->size, .count = count, .segment = 1 << 18},
+        .element_bytes = 1,
+        .layout = *layout};
+    return kolo_choose(&question, &figures);
+}
+
+Test(cost_board, one_flag_for_short_vectors_one_pass_for_long_ones)
+{
+    const struct kolo_layout *const layouts[] = {&two, &crowd};
+    for (int i = 0; i < 2; i++)
+        for (int c = 0; c < KOLO_COLLECTIVES; c++) {
+            enum kolo_collective collective = (enum kolo_collective)c;
+            const struct kolo_plan *plan = choice(collective, 8, layouts[i]);
+            cr_assert(plan->on_board && plan->is_oneshot, "%s: %s",
+                      kolo_collective_text(collective), plan->name);
+            plan = choice(collective, 16 << 20, layouts[i]);
+            bool has_second = kolo_plan_on_board(collective, false) != NULL;
+            cr_assert(plan->on_board && plan->is_oneshot == !has_second, "%s: %s",
+                      kolo_collective_text(collective), plan->name);
+            struct kolo_layout apart = *layouts[i];
+            apart.has_board = false;
+            cr_assert(!choice(collective, 8, &apart)->on_board);
+        }
+}
+
+Test(cost_board, memory_of_the_call_decides_nothing)
+{
+    for (int c = 0; c < KOLO_COLLECTIVES; c++)
+        for (size_t count = 1; count <= 64 << 20; count *= 2) {
+            struct kolo_layout unseen = two;
+            unseen.is_unseen = true;
+            cr_assert(choice((enum kolo_collective)c, count, &two) ==
+                      choice((enum kolo_collective)c, count, &unseen));
+        }
+}

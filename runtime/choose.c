@@ -20,12 +20,21 @@ static bool combines(enum kolo_collective collective)
            collective == KOLO_COLLECTIVE_REDUCE_SCATTER;
 }
 
+/** The arguments that a plan has to fit: of lengths it may ask only whether there are any. */
+static struct kolo_plan_args to_fit(const struct kolo_question *question)
+{
+    struct kolo_plan_args args = question->args;
+    if (question->is_uneven)
+        args.counts = args.displs = &question->args.count;
+    return args;
+}
+
 static const char *bars_board(const struct kolo_plan *plan, const struct kolo_question *question)
 {
-    const struct kolo_plan_args *args = &question->args;
+    const struct kolo_plan_args *args = &question->args, fitted = to_fit(question);
     if (!question->layout.has_board)
         return "these ranks have no memory in common";
-    const char *why = kolo_moves_fit(plan->collective, args);
+    const char *why = kolo_moves_fit(plan->collective, &fitted);
     if (why == NULL && plan->is_oneshot &&
         kolo_oneshot_bytes(plan->collective, args, question->element_bytes) >
             KOLO_BOARD_ONESHOT_BYTES)
@@ -41,7 +50,8 @@ const char *kolo_plan_bars(const struct kolo_plan *plan, const struct kolo_quest
         return question->order == KOLO_ORDER_STRICT
                    ? "combines in an order of its own, and the call is deterministic"
                    : "rounds to 16 bits at every step";
-    return plan->fits(&question->args);
+    const struct kolo_plan_args fitted = to_fit(question);
+    return plan->fits(&fitted);
 }
 
 static double cost(const struct kolo_plan *plan, const struct kolo_question *question,

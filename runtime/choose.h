@@ -24,6 +24,7 @@ enum kolo_order kolo_order_of(kolo_dtype dtype, kolo_redop op, bool is_determini
 struct kolo_question {
     enum kolo_collective collective;
     struct kolo_plan_args args; /* rank is not looked at */
+    bool is_uneven;             /* blocks have lengths of their own, which args does not say */
     size_t element_bytes;
     struct kolo_layout layout;
     enum kolo_order order;
@@ -52,13 +53,13 @@ size_t kolo_explain(const struct kolo_question *question, const struct kolo_figu
 struct kolo_comm;
 struct kolo_engine;
 
-/** What is chosen for a communicator, by collective, order and size; 0: not asked yet, else the
- * plan's index + 1. Held: lock. */
+/** What is chosen for a communicator, by collective, whether blocks have lengths of their own,
+ * order and size; 0: not asked yet, else the plan's index + 1. Held: lock. */
 struct kolo_choices {
     struct kolo_layout layout; /* size 0: not found out yet */
     struct kolo_hosts map;     /* where there is more than one host */
     int *hosts, *map_memory;
-    uint8_t plans[KOLO_COLLECTIVES][3][65];
+    uint8_t plans[KOLO_COLLECTIVES][2][3][65];
     /** kolo_board_shown + 1; 0: not asked yet. */
     size_t shown[KOLO_COLLECTIVES];
 };

@@ -172,10 +172,12 @@ static kolo_status choose_forced(const struct kolo_comm *comm, struct kolo_quest
 static const struct kolo_plan *choose_class(struct kolo_comm *comm,
                                             const struct kolo_question *question, size_t class)
 {
-    uint8_t *kept = &comm->choices.plans[question->collective][question->order][class];
+    bool is_uneven = question->args.counts != NULL;
+    uint8_t *kept = &comm->choices.plans[question->collective][is_uneven][question->order][class];
     struct kolo_question rounded = *question;
     if (*kept != 0)
         return &kolo_plans[*kept - 1];
+    rounded.is_uneven = is_uneven;
     rounded.element_bytes = 1;
     rounded.args = (struct kolo_plan_args){.size = comm->size,
                                            .count = class < 63 ? (size_t)1 << class : SIZE_MAX / 2,
@@ -197,7 +199,7 @@ static const struct kolo_plan *kept_plan(const struct kolo_comm *comm,
     const struct kolo_choices *choices = &comm->choices;
     if (args->counts != NULL || !choices->layout.has_board || !comm->plan_is_auto)
         return NULL;
-    uint8_t kept = choices->plans[collective][order][class_of(args->count * element_bytes)];
+    uint8_t kept = choices->plans[collective][false][order][class_of(args->count * element_bytes)];
     return kept != 0 && kolo_plans[kept - 1].on_board ? &kolo_plans[kept - 1] : NULL;
 }
 
@@ -226,6 +228,7 @@ kolo_status kolo_comm_choose(struct kolo_comm *comm, enum kolo_collective collec
                                      .layout = comm->choices.layout,
                                      .order = order};
     question.args.hosts = kolo_choices_hosts(&comm->choices);
+    question.args.in_place = false; /* is each rank's own */
     KOLO_TRY(choose_forced(comm, &question, plan_out));
     if (*plan_out == NULL)
         *plan_out = choose_class(comm, &question, class_of(bytes_of(args, element_bytes)));

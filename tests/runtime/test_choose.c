@@ -35,6 +35,30 @@ Test(choose, by_latency_for_short_vectors_by_bytes_for_long_ones)
               "%s", plan->name);
 }
 
+/** What is kept for blocks of different lengths must be able to move them: a plan that cannot would
+ * be asked for again at each call. */
+Test(choose, lengths_of_their_own)
+{
+    static const size_t counts[16] = {1, 2, 3}, displs[16] = {0, 1, 3};
+    struct kolo_figures figures;
+    kolo_figures_init(&figures);
+    for (int collective = 0; collective < KOLO_COLLECTIVES; collective++)
+        for (size_t bytes = 1; bytes < (size_t)1 << 32; bytes *= 2)
+            for (int has_board = 0; has_board < 2; has_board++) {
+                struct kolo_question question = question_of(16, bytes);
+                question.collective = (enum kolo_collective)collective;
+                question.layout.has_board = has_board != 0;
+                question.is_uneven = true;
+                const struct kolo_plan *plan = kolo_choose(&question, &figures);
+                question.is_uneven = false;
+                question.args.counts = counts;
+                question.args.displs = displs;
+                const char *why = kolo_plan_bars(plan, &question);
+                cr_assert(why == NULL, "%s %s: %s", kolo_collective_text(plan->collective),
+                          plan->name, why);
+            }
+}
+
 Test(choose, order)
 {
     cr_assert(kolo_order_of(KOLO_FLOAT32, KOLO_SUM, false) == KOLO_ORDER_FREE);

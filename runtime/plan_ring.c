@@ -21,8 +21,9 @@
 #include "runtime/plan.h"
 
 enum {
-    AHEAD = 8, /* pieces of a ring in flight, at most */
-    LAG = 3    /* segments of a chain */
+    AHEAD = 8,          /* pieces of a ring in flight, at most */
+    PIECE_SEGMENTS = 2, /* of one the overlap gains less than twice as many steps cost */
+    LAG = 3             /* segments of a chain */
 };
 
 static size_t least(size_t a, size_t b)
@@ -53,6 +54,18 @@ static size_t longest_block(const struct kolo_plan_args *args)
     return most;
 }
 
+/** Elements of a ring's piece. */
+static size_t piece_length(const struct kolo_plan_args *args)
+{
+    return args->segment <= SIZE_MAX / PIECE_SEGMENTS ? args->segment * PIECE_SEGMENTS
+                                                      : args->segment;
+}
+
+static size_t pieces_of(const struct kolo_plan_args *args, size_t longest)
+{
+    return kolo_pieces(longest, piece_length(args));
+}
+
 /** Where a step lies: piece `piece` of round `round`. */
 struct turn {
     size_t pieces, piece;
@@ -62,7 +75,7 @@ struct turn {
 static struct turn turn_of(const struct kolo_plan_args *args, size_t longest, size_t index,
                            struct kolo_step *step)
 {
-    struct turn turn = {.pieces = kolo_pieces(longest, args->segment)};
+    struct turn turn = {.pieces = pieces_of(args, longest)};
     turn.piece = index % turn.pieces;
     turn.round = (long)(index / turn.pieces);
     step->after = least(turn.pieces, AHEAD);
@@ -72,7 +85,7 @@ static struct turn turn_of(const struct kolo_plan_args *args, size_t longest, si
 static struct kolo_slice piece_of(const struct kolo_plan_args *args, const struct turn *turn,
                                   struct kolo_slice slice)
 {
-    return kolo_slice_piece(slice, turn->piece, args->segment);
+    return kolo_slice_piece(slice, turn->piece, piece_length(args));
 }
 
 /* ---- allreduce ---- */
@@ -85,12 +98,12 @@ static size_t longest_chunk(const struct kolo_plan_args *args)
 size_t kolo_ring_allreduce_nsteps(const struct kolo_plan_args *args)
 {
     size_t rounds = 2 * ((size_t)args->size - 1);
-    return args->size == 1 ? 1 : rounds * kolo_pieces(longest_chunk(args), args->segment);
+    return args->size == 1 ? 1 : rounds * pieces_of(args, longest_chunk(args));
 }
 
 size_t kolo_ring_allreduce_window(const struct kolo_plan_args *args)
 {
-    return least(kolo_pieces(longest_chunk(args), args->segment), AHEAD);
+    return least(pieces_of(args, longest_chunk(args)), AHEAD);
 }
 
 void kolo_ring_allreduce_step(const struct kolo_plan_args *args, size_t index,
@@ -135,12 +148,12 @@ size_t kolo_ring_reduce_scatter_scratch(const struct kolo_plan_args *args)
 size_t kolo_ring_reduce_scatter_nsteps(const struct kolo_plan_args *args)
 {
     /* the last one only finishes */
-    return ((size_t)args->size - 1) * kolo_pieces(longest_block(args), args->segment) + 1;
+    return ((size_t)args->size - 1) * pieces_of(args, longest_block(args)) + 1;
 }
 
 size_t kolo_ring_rounds_window(const struct kolo_plan_args *args)
 {
-    return least(kolo_pieces(longest_block(args), args->segment), AHEAD);
+    return least(pieces_of(args, longest_block(args)), AHEAD);
 }
 
 void kolo_ring_reduce_scatter_step(const struct kolo_plan_args *args, size_t index,
@@ -182,7 +195,7 @@ void kolo_ring_reduce_scatter_step(const struct kolo_plan_args *args, size_t ind
 size_t kolo_ring_allgather_nsteps(const struct kolo_plan_args *args)
 {
     size_t rounds = (size_t)args->size - 1;
-    return args->size == 1 ? 1 : rounds * kolo_pieces(longest_block(args), args->segment);
+    return args->size == 1 ? 1 : rounds * pieces_of(args, longest_block(args));
 }
 
 void kolo_ring_allgather_step(const struct kolo_plan_args *args, size_t index,

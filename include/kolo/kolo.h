@@ -2,38 +2,42 @@
 /** kolo: collectives between ranks, in C.
  *
  *  A program calls kolo_init(), then collectives on the communicator it got, then kolo_finalize().
- * All ranks call the same collectives in the same order; ranks that differ all get
- * KOLO_ERR_MISMATCH with both sides named. Every call has a deadline (KOLO_TIMEOUT, or
- * kolo_opts.timeout_ms). When a rank dies, every other rank's call returns KOLO_ERR_PEER and
- * kolo_error_detail() says who, where, how, and during what. Once a call failed with a status that
+ *  All ranks call the same collectives in the same order; ranks that differ all get
+ *  KOLO_ERR_MISMATCH with both sides named. Every call has a deadline (KOLO_TIMEOUT, or
+ *  kolo_opts.timeout_ms). When a rank dies, every other rank's call returns KOLO_ERR_PEER and
+ *  kolo_error_detail() says who, where, how, and during what. Once a call failed with a status that
  *  loses the communicator, all later calls on it return that status at once; finalize it.
  *
  *  The simplest use:
  *
  *      struct kolo_comm *comm;
- *      if (kolo_init(NULL, &comm) != KOLO_OK) { fprintf(stderr, "%s\n", kolo_error_detail());
- * return 1; } kolo_allreduce(comm, gradient, gradient, n, KOLO_FLOAT32, KOLO_AVERAGE, NULL, NULL);
+ *      kolo_status status = kolo_init(NULL, &comm);
+ *      if (status == KOLO_OK)
+ *          status = kolo_allreduce(comm, gradient, gradient, n, KOLO_FLOAT32, KOLO_AVERAGE,
+ *                                  NULL, NULL);
+ *      if (status != KOLO_OK)
+ *          fprintf(stderr, "%s\n", kolo_error_detail());
  *      kolo_finalize(comm);
  *
  *  started as `kolorun -np 4 -H host1:2,host2:2 program`. Started without kolorun, the program is a
- * world of one rank.
+ *  world of one rank.
  *
  *  Common to all collectives below:
  *    - @p send and @p recv may be equal (in place); any other overlap is KOLO_ERR_INVALID. They
- * need no alignment.
+ *      need no alignment.
  *    - @p opts may be NULL.
  *    - @p request_out NULL: the call returns when the result is there. Not NULL: it returns at
- * once, *request_out is to be waited for by kolo_wait(); until then both buffers are lent to the
- * library.
+ *      once, *request_out is to be waited for by kolo_wait(); until then both buffers are lent to
+ *      the library.
  *    - On failure the contents of the receive buffer are unspecified and no buffer is touched any
- * more.
+ *      more.
  *    - Threads: one call at a time on a communicator is in progress per rank in program order;
- * calls from several threads of one rank are safe but the caller must make their order the same on
- * all ranks.
+ *      calls from several threads of one rank are safe but the caller must make their order the
+ *      same on all ranks.
  *    - Statuses: KOLO_OK; KOLO_ERR_INVALID, _NO_MEMORY, and _SYSTEM when the progress thread cannot
- * start (nothing was sent, the communicator lives on); KOLO_ERR_MISMATCH, _PEER, _TIMEOUT, _ABORTED
- * (the communicator is lost). A link that could not be made or broke its protocol loses it too,
- * with its own status, such as KOLO_ERR_CONNECT, _AUTH or _PROTOCOL.
+ *      start (nothing was sent, the communicator lives on); KOLO_ERR_MISMATCH, _PEER, _TIMEOUT,
+ *      _ABORTED (the communicator is lost). A link that could not be made or broke its protocol
+ *      loses it too, with its own status, such as KOLO_ERR_CONNECT, _AUTH or _PROTOCOL.
  */
 #ifndef KOLO_H
 #define KOLO_H
@@ -53,25 +57,26 @@ struct kolo_comm;
 struct kolo_request;
 
 /** How to start, for kolo_init(). Zero it, set `size`, then what you need; settings left out come
- * from KOLO_*. */
+ *  from KOLO_*. */
 struct kolo_config {
     size_t size; /**< sizeof(struct kolo_config) */
     int nranks;  /**< 0: from KOLO_SIZE, else 1 */
     int rank;    /**< used when nranks > 0 */
-    const char
-        *rendezvous;    /**< tcp://HOST:PORT or file:///SHARED/PATH, NULL: from KOLO_RENDEZVOUS */
-    const char *secret; /**< 64 hexadecimal digits that all ranks share, NULL: from KOLO_SECRET */
+    /** tcp://HOST:PORT or file:///SHARED/PATH; NULL: from KOLO_RENDEZVOUS */
+    const char *rendezvous;
+    /** 64 hexadecimal digits that all ranks share; NULL: from KOLO_SECRET */
+    const char *secret;
     /** More settings as "NAME=value" ("KOLO_TRANSPORT=tcp"), NULL-terminated; NULL: none. They win
-     * over KOLO_*. */
+     *  over KOLO_*. */
     const char *const *settings;
 };
 
 /** Flags of struct kolo_opts. */
 enum {
     /** The result depends on nothing but the operands: each element is folded in the order of
-     * ranks, at every size, by every plan, over every transport. Set it on all ranks. As
-     * KOLO_DETERMINISTIC=1 does for all calls. It matters for sums, products and averages of
-     * floats; all other results have this property anyway. */
+     *  ranks, at every size, by every plan, over every transport. Set it on all ranks. As
+     *  KOLO_DETERMINISTIC=1 does for all calls. It matters for sums, products and averages of
+     *  floats; all other results have this property anyway. */
     KOLO_DETERMINISTIC = 1
 };
 
@@ -82,35 +87,34 @@ struct kolo_opts {
     int timeout_ms;   /**< deadline of this call; 0: the communicator's */
     void *stream;     /**< reserved for device streams, NULL */
     /** Reductions of floats: every element of this rank's input is multiplied by @p prescale
-     * before, every element of the result by @p postscale afterwards (after an average's division
-     * too); 0: none. Each product is made in float64 for float64, in float32 for all others, and
-     * rounded to nearest even to the type. prescale may differ from rank to rank (weights),
-     * postscale must be equal. In place the input is overwritten. A program compiled before these
-     * two were added, and one whose `size` leaves them out, has none. */
+     *  before, every element of the result by @p postscale afterwards (after an average's division
+     *  too); 0: none. Each product is made in float64 for float64, in float32 for all others, and
+     *  rounded to nearest even to the type. prescale may differ from rank to rank (weights),
+     *  postscale must be equal. In place the input is overwritten. A program compiled before these
+     *  two were added, and one whose `size` leaves them out, has none. */
     double prescale, postscale;
     unsigned flags; /**< KOLO_DETERMINISTIC, or 0 */
 };
 
-/* ---- life
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
-/** Joins the world: meets the other ranks at the rendezvous, within KOLO_START_TIMEOUT.
- *  Rank and size come from @p config, else from KOLO_RANK and KOLO_SIZE (set by kolorun), else this
- * is a world of one. With rank and size but no launcher, rank 0 listens at the rendezvous (tcp://,
- * or an address it writes to the file).
+/** Joins the world: meets the other ranks at the rendezvous, within KOLO_START_TIMEOUT. Rank and
+ *  size come from @p config, else from KOLO_RANK and KOLO_SIZE (set by kolorun), else this is a
+ *  world of one. With rank and size but no launcher, rank 0 listens at the rendezvous (tcp://, or
+ *  an address it writes to the file).
  *  @return KOLO_OK; ERR_INVALID (comm_out, config->size); ERR_CONFIG (a setting, named);
- * ERR_CONNECT, ERR_AUTH, ERR_TIMEOUT (naming the ranks that are missing); ERR_NO_MEMORY;
- * ERR_SYSTEM.  Ownership: *comm_out is the caller's until kolo_finalize(). */
+ *  ERR_CONNECT, ERR_AUTH, ERR_TIMEOUT (naming the ranks that are missing); ERR_NO_MEMORY;
+ *  ERR_SYSTEM.
+ *  Ownership: *comm_out is the caller's until kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_init(const struct kolo_config *config,
                                               struct kolo_comm **comm_out);
 
 /** Runs @p rank_main(comm, arg) in @p nranks threads of this process, each a rank of one world, and
- * waits for all. Each thread's communicator is finalized when its function returns.
+ *  waits for all. Each thread's communicator is finalized when its function returns.
  *  @param config may be NULL; its nranks, rank, rendezvous and secret must be valid but are not
- * used
+ *  used
  *  @return KOLO_OK when all functions returned KOLO_OK; else the failure of the first rank that
- * could not come up, else of the lowest rank that failed, with its detail. */
+ *  could not come up, else of the lowest rank that failed, with its detail. */
 KOLO_API KOLO_NODISCARD kolo_status
 kolo_run_threads(int nranks, const struct kolo_config *config,
                  kolo_status (*rank_main)(struct kolo_comm *comm, void *arg), void *arg);
@@ -119,16 +123,16 @@ kolo_run_threads(int nranks, const struct kolo_config *config,
 #define KOLO_NO_COLOUR (-1)
 
 /** Makes communicators out of @p comm: ranks that give the same @p colour (0 or more) are together
- * in one, numbered by @p key, and by their rank in @p comm where keys are equal. Collective: every
- * rank of @p comm calls it, also one that gives KOLO_NO_COLOUR, which gets NULL. Works at any
- * depth. The new communicator has calls and failures of its own: its collectives run beside those
- * of any other, from any thread, and what fails it leaves others alone. No rank gets it before all
- * of its ranks have it.
+ *  in one, numbered by @p key, and by their rank in @p comm where keys are equal. Collective: every
+ *  rank of @p comm calls it, also one that gives KOLO_NO_COLOUR, which gets NULL. Works at any
+ *  depth. The new communicator has calls and failures of its own: its collectives run beside those
+ *  of any other, from any thread, and what fails it leaves others alone. No rank gets it before all
+ *  of its ranks have it.
  *  @return KOLO_OK; ERR_INVALID on every rank, naming the rank, if one gave another negative colour
- * or @p new_out NULL, and ERR_NO_MEMORY or ERR_SYSTEM likewise if one could not make it: then none
- * was made and @p comm goes on. Others as of a collective.  Ownership: *new_out is the caller's
- * until kolo_finalize(); the one of the world ends all. Memory of kolo_alloc() is the rank's: it
- * serves all communicators, whichever it was asked from. */
+ *  or @p new_out NULL, and ERR_NO_MEMORY or ERR_SYSTEM likewise if one could not make it: then none
+ *  was made and @p comm goes on. Others as of a collective.
+ *  Ownership: *new_out is the caller's until kolo_finalize(); the one of the world ends all. Memory
+ *  of kolo_alloc() is the rank's: it serves all communicators, whichever it was asked from. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_split(struct kolo_comm *comm, int colour, int key,
                                                const struct kolo_opts *opts,
                                                struct kolo_comm **new_out);
@@ -137,33 +141,33 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_dup(struct kolo_comm *comm, const struc
                                              struct kolo_comm **new_out);
 
 /** The ranks of @p comm that are left, in their old order, as a new communicator, after @p comm
- * failed because a rank was lost. Every rank that is left calls it (one that called it is not
- * waited for by calls on @p comm, which fails by it if it had not). Who is left is agreed with the
- * job's store, which knows who died and who finalized; a rank that dies meanwhile is left out. @p
- * comm stays failed and is to be finalized; the links to the others go on. Under kolorun give
- * --keep-going, or the first death ends the job.
+ *  failed because a rank was lost. Every rank that is left calls it (one that called it is not
+ *  waited for by calls on @p comm, which fails by it if it had not). Who is left is agreed with the
+ *  job's store, which knows who died and who finalized; a rank that dies meanwhile is left out.
+ *  @p comm stays failed and is to be finalized; the links to the others go on. Under kolorun give
+ *  --keep-going, or the first death ends the job.
  *  @return KOLO_OK; ERR_INVALID; ERR_TIMEOUT naming a rank that has not come (opts->timeout_ms, or
- * KOLO_TIMEOUT); ERR_PEER when the store is gone (without a launcher rank 0 serves it);
- * ERR_NO_MEMORY. Ownership: *new_out is the caller's until kolo_finalize(). */
+ *  KOLO_TIMEOUT); ERR_PEER when the store is gone (without a launcher rank 0 serves it);
+ *  ERR_NO_MEMORY.
+ *  Ownership: *new_out is the caller's until kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_shrink(struct kolo_comm *comm,
                                                 const struct kolo_opts *opts,
                                                 struct kolo_comm **new_out);
 
 /** Leaves: waits until what was sent has been taken over (KOLO_EXIT_TIMEOUT at most), tells the
- * peers, frees @p comm in every case. NULL is fine. Of a communicator that kolo_split(), kolo_dup()
- * or kolo_shrink() made it frees just that, at once, and no other rank waits; that of the world
- * ends them all. Outstanding requests are cancelled and gone: they must not be waited for
- * afterwards.
+ *  peers, frees @p comm in every case. NULL is fine. Of a communicator that kolo_split(),
+ *  kolo_dup() or kolo_shrink() made it frees just that, at once, and no other rank waits; that of
+ *  the world ends them all. Outstanding requests are cancelled and gone: they must not be waited
+ *  for afterwards.
  *  @return KOLO_OK; ERR_TIMEOUT; on a communicator that had failed: KOLO_OK. */
 KOLO_API kolo_status kolo_finalize(struct kolo_comm *comm);
 
-/** Makes every rank's present and later calls on the communicator return KOLO_ERR_ABORTED with @p
- * reason and this rank's name in the detail. Any thread, any number of times (the first reason
- * stays); waits for no peer, only for the look at the links that another thread is in. */
+/** Makes every rank's present and later calls on the communicator return KOLO_ERR_ABORTED with
+ *  @p reason and this rank's name in the detail. Any thread, any number of times (the first reason
+ *  stays); waits for no peer, only for the look at the links that another thread is in. */
 KOLO_API void kolo_abort(struct kolo_comm *comm, const char *reason);
 
-/* ---- who and where
- * --------------------------------------------------------------------------------------------- */
+/* ---- who and where --------------------------------------------------------------------------- */
 
 KOLO_API int kolo_rank(const struct kolo_comm *comm);
 KOLO_API int kolo_size(const struct kolo_comm *comm);
@@ -174,10 +178,9 @@ struct kolo_info {
     int rank, nranks, local_rank, local_nranks;
     const char *host;         /**< this rank's host name */
     const char *memory_kinds; /**< comma-separated kinds that work here, such as "host" */
-    const char
-        *transports; /**< comma-separated transports that work here, such as "inproc,shm,tcp" */
-    const char *left_out; /**< one line per backend that is not in this build or cannot be used
-                             here, with why */
+    const char *transports;   /**< comma-separated, that work here, such as "inproc,shm,tcp" */
+    /** One line per backend that is not in this build or cannot be used here, with why. */
+    const char *left_out;
 };
 /** @return KOLO_OK; ERR_INVALID. Threads: any. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_get_info(struct kolo_comm *comm,
@@ -188,30 +191,25 @@ struct kolo_peer_info {
     size_t size; /**< set to sizeof(struct kolo_peer_info) by the caller */
     int rank, pid, local_rank;
     const char *host;
-    const char *transport; /**< the transport that joins this rank and that one: "inproc", "shm",
-                              "tcp", "self" */
+    const char *transport; /**< that joins this rank and that one: "inproc", "shm", "tcp", "self" */
     const char *why;       /**< why this transport; until this rank is asked for again on comm */
 };
 KOLO_API KOLO_NODISCARD kolo_status kolo_get_peer_info(struct kolo_comm *comm, int rank,
                                                        struct kolo_peer_info *info_out);
 
-/* ---- memory
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /** Memory that the neighbours on this host read and reduce in place (memfd), page-aligned and
- * zeroed. Any memory can be passed to the collectives; this kind is the fastest.
- *  @return KOLO_OK; ERR_NO_MEMORY; ERR_INVALID; ERR_SYSTEM.  Ownership: the caller's until
- * kolo_free(), before kolo_finalize(). */
+ *  zeroed. Any memory can be passed to the collectives; this kind is the fastest.
+ *  @return KOLO_OK; ERR_NO_MEMORY; ERR_INVALID; ERR_SYSTEM.
+ *  Ownership: the caller's until kolo_free(), before kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_alloc(struct kolo_comm *comm, size_t bytes,
                                                void **memory_out);
 /** NULL is fine. ERR_INVALID if @p memory is not from kolo_alloc(@p comm). No request may be using
- * it. */
+ *  it. */
 KOLO_API kolo_status kolo_free(struct kolo_comm *comm, void *memory);
 
-/* ---- collectives
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 /** recv[i] on every rank = op over all ranks' send[i], i < @p count. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_allreduce(struct kolo_comm *comm, const void *send,
@@ -220,7 +218,7 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_allreduce(struct kolo_comm *comm, const
                                                    struct kolo_request **request_out);
 
 /** recv[i] on @p root = op over all ranks' send[i]. @p recv is ignored on other ranks and may be
- * NULL there. */
+ *  NULL there. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_reduce(struct kolo_comm *comm, const void *send,
                                                 void *recv, size_t count, kolo_dtype dtype,
                                                 kolo_redop op, int root,
@@ -234,16 +232,16 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_broadcast(struct kolo_comm *comm, void 
                                                    struct kolo_request **request_out);
 
 /** recv[r * count + i] on every rank = send[i] of rank r. In place: send == recv + rank * count
- * elements. */
+ *  elements. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_allgather(struct kolo_comm *comm, const void *send,
                                                    void *recv, size_t count, kolo_dtype dtype,
                                                    const struct kolo_opts *opts,
                                                    struct kolo_request **request_out);
 
 /** As kolo_allgather with counts[r] elements from rank r placed at displs[r] (elements). Both
- * arrays hold one entry per rank, equal on all ranks, and are read before the call returns; displs
- * NULL: packed one after the other. The slices must not overlap. In place: send == recv +
- * displs[rank]. */
+ *  arrays hold one entry per rank, equal on all ranks, and are read before the call returns; displs
+ *  NULL: packed one after the other. The slices must not overlap. In place: send == recv +
+ *  displs[rank]. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_allgatherv(struct kolo_comm *comm, const void *send,
                                                     void *recv, const size_t *counts,
                                                     const size_t *displs, kolo_dtype dtype,
@@ -264,7 +262,7 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_gather(struct kolo_comm *comm, const vo
                                                 struct kolo_request **request_out);
 
 /** As kolo_gather with counts[r] elements from rank r placed at displs[r]; arrays as in
- * kolo_allgatherv, needed and equal on all ranks. */
+ *  kolo_allgatherv, needed and equal on all ranks. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_gatherv(struct kolo_comm *comm, const void *send,
                                                  void *recv, const size_t *counts,
                                                  const size_t *displs, kolo_dtype dtype, int root,
@@ -278,18 +276,18 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_scatter(struct kolo_comm *comm, const v
                                                  struct kolo_request **request_out);
 
 /** As kolo_scatter with counts[r] elements for rank r, which lie at displs[r] in @p send; arrays as
- * in kolo_allgatherv, needed and equal on all ranks (displs matters on @p root alone). The slices
- * of send may overlap. In place on @p root: recv == send + displs[root]. */
+ *  in kolo_allgatherv, needed and equal on all ranks (displs matters on @p root alone). The slices
+ *  of send may overlap. In place on @p root: recv == send + displs[root]. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_scatterv(struct kolo_comm *comm, const void *send,
                                                   const size_t *counts, const size_t *displs,
                                                   void *recv, kolo_dtype dtype, int root,
                                                   const struct kolo_opts *opts,
                                                   struct kolo_request **request_out);
 
-/** As kolo_reduce_scatter with counts[r] elements for rank r, packed one after the other in
- * send; @p counts holds one entry per rank, equal on all ranks, read before the call returns.
- * In place: recv == send + the counts of the ranks before this one; the rest of the buffer is then
- * unspecified. */
+/** As kolo_reduce_scatter with counts[r] elements for rank r, packed one after the other in send;
+ *  @p counts holds one entry per rank, equal on all ranks, read before the call returns.
+ *  In place: recv == send + the counts of the ranks before this one; the rest of the buffer is then
+ *  unspecified. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_reduce_scatterv(struct kolo_comm *comm, const void *send,
                                                          void *recv, const size_t *counts,
                                                          kolo_dtype dtype, kolo_redop op,
@@ -297,18 +295,18 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_reduce_scatterv(struct kolo_comm *comm,
                                                          struct kolo_request **request_out);
 
 /** recv[r * count + i] on every rank = send[rank * count + i] of rank r. Not in place: @p send and
- * @p recv must not overlap. */
+ *  @p recv must not overlap. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_alltoall(struct kolo_comm *comm, const void *send,
                                                   void *recv, size_t count, kolo_dtype dtype,
                                                   const struct kolo_opts *opts,
                                                   struct kolo_request **request_out);
 
 /** As kolo_alltoall with send_counts[r] elements at send_displs[r] for rank r and recv_counts[r] at
- * recv_displs[r] from it. Each rank has its own arrays, one entry per rank, read before the call
- * returns; displacements NULL: packed. What a rank sends must be what the other expects:
- * else that one gets ERR_MISMATCH with both counts, and the others by then or at their next call.
- * What it sends itself must be what it expects (ERR_INVALID). The slices of @p recv must not
- * overlap, nor @p send and @p recv. */
+ *  recv_displs[r] from it. Each rank has its own arrays, one entry per rank, read before the call
+ *  returns; displacements NULL: packed. What a rank sends must be what the other expects: else that
+ *  one gets ERR_MISMATCH with both counts, and the others by then or at their next call. What it
+ *  sends itself must be what it expects (ERR_INVALID). The slices of @p recv must not overlap, nor
+ *  @p send and @p recv. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_alltoallv(
     struct kolo_comm *comm, const void *send, const size_t *send_counts, const size_t *send_displs,
     void *recv, const size_t *recv_counts, const size_t *recv_displs, kolo_dtype dtype,
@@ -319,12 +317,11 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_barrier(struct kolo_comm *comm,
                                                  const struct kolo_opts *opts,
                                                  struct kolo_request **request_out);
 
-/* ---- between two ranks
- * ----------------------------------------------------------------------------------------- */
+/* ---- between two ranks ----------------------------------------------------------------------- */
 
 /** Sends to @p peer, another rank; messages between two ranks arrive in the order sent. Count and
- * type must equal the receiver's. Sends and receives do not take part in the collectives' order.
- * Returns when @p send may be reused. */
+ *  type must equal the receiver's. Sends and receives do not take part in the collectives' order.
+ *  Returns when @p send may be reused. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_send(struct kolo_comm *comm, const void *send,
                                               size_t count, kolo_dtype dtype, int peer,
                                               const struct kolo_opts *opts,
@@ -335,35 +332,31 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_recv(struct kolo_comm *comm, void *recv
                                               const struct kolo_opts *opts,
                                               struct kolo_request **request_out);
 
-/* ---- requests
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 /** Is it done? KOLO_AGAIN: not yet. Any other status is the call's result, and frees the request
- * (*request = NULL). */
+ *  (*request = NULL). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_test(struct kolo_request **request);
 /** Waits up to @p timeout_ms (negative: the call's own deadline). KOLO_AGAIN: not done by then,
- * still running. Any other status is the call's result, and frees the request (*request = NULL).
- * *request NULL: KOLO_OK. */
+ *  still running. Any other status is the call's result, and frees the request (*request = NULL).
+ *  *request NULL: KOLO_OK. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_wait(struct kolo_request **request, int timeout_ms);
 
-/* ---- key-value store of the job
- * -------------------------------------------------------------------------------- */
+/* ---- key-value store of the job -------------------------------------------------------------- */
 
 /** Sets @p key (1 to 255 bytes of text) to @p bytes bytes (at most 1 MiB) for all ranks; replaces
- * an older value. ERR_NO_MEMORY: the store is full. */
+ *  an older value. ERR_NO_MEMORY: the store is full. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_kv_set(struct kolo_comm *comm, const char *key,
                                                 const void *value, size_t bytes);
 /** Waits until @p key exists and copies its value. @p bytes: capacity in, length out.
  *  @return KOLO_OK; ERR_TIMEOUT (@p timeout_ms passed; the communicator is not lost); ERR_INVALID
- * if it does not fit
- *  (*bytes then says how long it is); ERR_PEER. timeout_ms 0: do not wait, ERR_NOT_FOUND. Negative:
- * KOLO_TIMEOUT. */
+ *  if it does not fit (*bytes then says how long it is); ERR_PEER. timeout_ms 0: do not wait,
+ *  ERR_NOT_FOUND. Negative: KOLO_TIMEOUT. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_kv_get(struct kolo_comm *comm, const char *key,
                                                 void *value, size_t *bytes, int timeout_ms);
 /** Adds @p amount to the integer at @p key (0 if new) and returns the sum, atomically among all
- * ranks. The value is kept as 8 bytes, little-endian. ERR_INVALID if the key holds a value of
- * another length. */
+ *  ranks. The value is kept as 8 bytes, little-endian. ERR_INVALID if the key holds a value of
+ *  another length. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_kv_add(struct kolo_comm *comm, const char *key,
                                                 int64_t amount, int64_t *sum_out);
 

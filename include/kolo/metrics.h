@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Exact distributed evaluation: a sampler that says which samples a rank takes, sums that do not
- * depend on order, mean loss and top-k accuracy that are the same to the last bit at any number of
- * ranks.
+ *  depend on order, mean loss and top-k accuracy that are the same to the last bit at any number of
+ *  ranks.
  *
  *  A metric is created, updated with this rank's batches (no communication), and computed by all
- * ranks together:
+ *  ranks together:
  *
- *      kolo_mean_create(&(struct kolo_mean_config){.size = sizeof(struct kolo_mean_config),
- * .samples = n}, &loss); for (each batch) kolo_mean_update_float32(loss, losses, batch, indices);
+ *      const struct kolo_mean_config config = {.size = sizeof config, .samples = n};
+ *      kolo_mean_create(&config, &loss);
+ *      for (each batch)
+ *          kolo_mean_update_float32(loss, losses, batch, indices);
  *      kolo_metrics_compute(comm, (struct kolo_metric *[]){loss, accuracy}, 2, NULL);
  *      kolo_mean_result(loss, &result);
  *
  *  The state is int64 counts and an exact integer sum (and, where sample indices are given, one
- * record per sample); division happens once, last, in double. A rank without data takes part like
- * the others. A sample that several ranks hold, as a padding sampler deals out, counts once: on the
- * lowest rank that has it, by its first update there.
+ *  record per sample); division happens once, last, in double. A rank without data takes part like
+ *  the others. A sample that several ranks hold, as a padding sampler deals out, counts once: on
+ *  the lowest rank that has it, by its first update there.
  *
- *  Threads: a metric is used by one thread at a time. Ownership: what is passed in is read before
- * the call returns.
+ *  Threads: a metric is used by one thread at a time.
+ *  Ownership: what is passed in is read before the call returns.
  */
 #ifndef KOLO_METRICS_H
 #define KOLO_METRICS_H
@@ -32,14 +34,11 @@
 extern "C" {
 #endif
 
-/* ---- sampler
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- sampler --------------------------------------------------------------------------------- */
 
 /** What to do when the number of samples is not a multiple of the number of ranks. */
 typedef enum kolo_sampler_tail {
-    KOLO_SAMPLER_PAD,       /**< repeat leading indices so that all ranks have equally many (torch's
-                               default) */
+    KOLO_SAMPLER_PAD, /**< repeat leading indices: all ranks have equally many (torch's default) */
     KOLO_SAMPLER_DROP_LAST, /**< leave out the tail */
     KOLO_SAMPLER_UNPADDED,  /**< every sample exactly once; ranks differ by at most one */
 } kolo_sampler_tail;
@@ -57,11 +56,12 @@ struct kolo_sampler;
 
 /** Deals out sample indices as torch.utils.data.DistributedSampler does: the permutation of
  *  torch.randperm(samples, generator seeded with seed + epoch), padded or cut, then every nranks-th
- * from rank on. The indices are the same as torch's for the same seed and epoch. Epoch 0 is set.
+ *  from rank on. The indices are the same as torch's for the same seed and epoch. Epoch 0 is set.
  *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_sampler_create(const struct kolo_sampler_config *config,
                                                         struct kolo_sampler **sampler_out);
-/** Deals again, for another epoch. @return KOLO_OK; ERR_INVALID (negative). */
+/** Deals again, for another epoch.
+ *  @return KOLO_OK; ERR_INVALID (negative). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_sampler_set_epoch(struct kolo_sampler *sampler,
                                                            int64_t epoch);
 /** How many indices this rank has in an epoch. */
@@ -71,17 +71,15 @@ KOLO_API const int64_t *kolo_sampler_indices(const struct kolo_sampler *sampler)
 /** NULL is fine. */
 KOLO_API void kolo_sampler_destroy(struct kolo_sampler *sampler);
 
-/* ---- exact sums
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- exact sums ------------------------------------------------------------------------------ */
 
 enum { KOLO_EXACT_SUM_LIMBS = 68 };
 
 /** A sum of doubles without rounding: a fixed-point integer of 68 limbs of 32 bits (with room for
- * carries), wide enough for every finite double, after Collange, Defour, Graillat, Iakymchuk,
- * "Numerical reproducibility for the parallel reduction" (2015). Two sums merge by adding limbs, so
- * an int64 sum-allreduce merges those of all ranks. The value is the correctly rounded sum,
- * whatever the order. */
+ *  carries), wide enough for every finite double, after Collange, Defour, Graillat, Iakymchuk,
+ *  "Numerical reproducibility for the parallel reduction" (2015). Two sums merge by adding limbs,
+ *  so an int64 sum-allreduce merges those of all ranks. The value is the correctly rounded sum,
+ *  whatever the order. */
 struct kolo_exact_sum {
     int64_t limbs[KOLO_EXACT_SUM_LIMBS];
     int64_t nans, plus_infinities, minus_infinities; /**< counted, not added */
@@ -96,14 +94,12 @@ KOLO_API void kolo_exact_sum_add_float32(struct kolo_exact_sum *sum, const float
 /** sum += other. @p other has its carries passed on, its value stays. */
 KOLO_API void kolo_exact_sum_merge(struct kolo_exact_sum *sum, struct kolo_exact_sum *other);
 /** Passes on carries, so that every limb but the last lies in [0, 2^32): after it up to 2^31 sums
- * can be added limb by limb. */
+ *  can be added limb by limb. */
 KOLO_API void kolo_exact_sum_carry(struct kolo_exact_sum *sum);
 /** The sum of the finite values, rounded once to nearest even; +-infinity where it overflows. */
 KOLO_API double kolo_exact_sum_value(struct kolo_exact_sum *sum);
 
-/* ---- metrics
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- metrics --------------------------------------------------------------------------------- */
 
 struct kolo_metric;
 
@@ -111,8 +107,7 @@ struct kolo_metric;
 typedef enum kolo_nonfinite {
     KOLO_NONFINITE_ERROR,     /**< computing fails with ERR_DATA, on all ranks alike */
     KOLO_NONFINITE_SKIP,      /**< leave them out of sum and count */
-    KOLO_NONFINITE_PROPAGATE, /**< as IEEE 754 addition: NaN, or an infinity where all are of one
-                                 sign */
+    KOLO_NONFINITE_PROPAGATE, /**< as IEEE 754 adds: NaN, or an infinity if all are of one sign */
 } kolo_nonfinite;
 
 struct kolo_mean_config {
@@ -122,12 +117,12 @@ struct kolo_mean_config {
 };
 
 /** The mean of one value per sample, such as the loss: the exact sum over all samples, rounded
- * once, divided once by their number. Never a mean of means. @return KOLO_OK; ERR_INVALID;
- * ERR_NO_MEMORY. */
+ *  once, divided once by their number. Never a mean of means.
+ *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_mean_create(const struct kolo_mean_config *config,
                                                      struct kolo_metric **metric_out);
 /** Adds @p count values. @p indices: the global index of each sample (0 <= index < samples) where
- * the metric has samples; NULL where it has none. Nothing is added on failure.
+ *  the metric has samples; NULL where it has none. Nothing is added on failure.
  *  @return KOLO_OK; ERR_INVALID (an index, named); ERR_NO_MEMORY. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_mean_update_float32(struct kolo_metric *metric,
                                                              const float *values, size_t count,
@@ -140,8 +135,7 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_mean_update_float64(struct kolo_metric 
 struct kolo_sample_counts {
     int64_t counted;    /**< samples that count, each once */
     int64_t duplicates; /**< updates beyond the first of a sample */
-    int64_t
-        missing; /**< samples of the data set that no rank had; 0 where the metric has no samples */
+    int64_t missing;    /**< samples that no rank had; 0 where the metric has no samples */
 };
 
 struct kolo_mean_result {
@@ -151,8 +145,8 @@ struct kolo_mean_result {
     struct kolo_sample_counts samples;
     int64_t nans, plus_infinities, minus_infinities;
 };
-/** Of the last kolo_metrics_compute(). @return KOLO_OK; ERR_INVALID (not a mean, or not computed
- * since the last update). */
+/** Of the last kolo_metrics_compute().
+ *  @return KOLO_OK; ERR_INVALID (not a mean, or not computed since the last update). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_mean_result(const struct kolo_metric *metric,
                                                      struct kolo_mean_result *result_out);
 
@@ -175,16 +169,16 @@ struct kolo_accuracy_config {
 };
 
 /** Top-k accuracy, for several k at once: a sample is correct if fewer than k classes rank before
- * its label. With the scores s and label t, class j ranks before t if s[j] > s[t], or s[j] == s[t]
- * and the tie rule says so. A NaN score ranks before every number (as argmax takes it) and ties
- * with other NaNs; samples with one are counted.
+ *  its label. With the scores s and label t, class j ranks before t if s[j] > s[t], or s[j] == s[t]
+ *  and the tie rule says so. A NaN score ranks before every number (as argmax takes it) and ties
+ *  with other NaNs; samples with one are counted.
  *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_accuracy_create(const struct kolo_accuracy_config *config,
                                                          struct kolo_metric **metric_out);
 /** Adds @p count samples: scores[i * classes + j] is sample i's score of class j, labels[i] its
- * class.
+ *  class.
  *  @return KOLO_OK; ERR_INVALID (a label or index out of range, named; nothing is added);
- * ERR_NO_MEMORY. */
+ *  ERR_NO_MEMORY. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_accuracy_update(struct kolo_metric *metric,
                                                          const float *scores, const int64_t *labels,
                                                          size_t count, const int64_t *indices);
@@ -202,12 +196,12 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_accuracy_result(const struct kolo_metri
                                                          struct kolo_accuracy_result *result_out);
 
 /** Computes several metrics over all ranks; collective: all ranks pass metrics of the same kinds in
- * the same order. One int64 allreduce for all of them together, and, for each that has samples, one
- * more per 2^20 samples to settle which rank counts which. The results are the same on all ranks;
- * the state stays, and more updates may follow. A failure of one rank (no memory, say) is one of
- * all.
+ *  the same order. One int64 allreduce for all of them together, and, for each that has samples,
+ *  one more per 2^20 samples to settle which rank counts which. The results are the same on all
+ *  ranks; the state stays, and more updates may follow. A failure of one rank (no memory, say) is
+ *  one of all.
  *  @return KOLO_OK; ERR_DATA (non-finite values under KOLO_NONFINITE_ERROR); ERR_INVALID;
- * ERR_NO_MEMORY; and those of kolo_allreduce(). */
+ *  ERR_NO_MEMORY; and those of kolo_allreduce(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_metrics_compute(struct kolo_comm *comm,
                                                          struct kolo_metric *const *metrics,
                                                          size_t count,

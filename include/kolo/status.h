@@ -64,7 +64,7 @@ typedef enum kolo_lost {
 KOLO_API const char *kolo_status_text(kolo_status status);
 
 /** The name of a status as written in C, such as "KOLO_ERR_PEER"; "KOLO_?" for a value that is
- * none. Threads: any. */
+ *  none. Threads: any. */
 KOLO_API const char *kolo_status_name(kolo_status status);
 
 /** What is lost with a status. Threads: any. */

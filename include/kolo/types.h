@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /** Element types: X(name, bytes, text). The values (0, 1, ...) are part of the ABI and of the wire
- * format. */
+ *  format. */
 #define KOLO_DTYPE_MAP(X)                                                                          \
     X(INT8, 1, "int8")                                                                             \
     X(INT16, 2, "int16")                                                                           \
@@ -36,10 +36,9 @@ typedef enum kolo_dtype {
  *  sum and prod of integers wrap around (two's complement). min and max of floats: NaN wins over
  *  every number and -0 is less than +0. A float operation whose result is NaN gives the positive
  *  quiet NaN without payload (0x7fc00000 in float32), whatever NaNs went in, so that results do not
- *  depend on the processor or on the order of two operands. float16 and bfloat16 are
- *  accumulated in float32 in the order of ranks and rounded to nearest even once, at the end (at
- *  every step only where KOLO_PLAN forces a plan that combines pairs, or more than 4096 ranks are
- *  not of one host).
+ *  depend on the processor or on the order of two operands. float16 and bfloat16 are accumulated in
+ *  float32 in the order of ranks and rounded to nearest even once, at the end (at every step only
+ *  where KOLO_PLAN forces a plan that combines pairs, or more than 4096 ranks are not of one host).
  *
  *  average is the sum divided by the number of ranks, once, at the end: integers are truncated
  *  toward zero; floats are divided in float64 for float64, in float32 for all others, and rounded

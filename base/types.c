@@ -2,6 +2,8 @@
 // Sizes and names of element types and operators, from the maps of <kolo/types.h>.
 #include <kolo/types.h>
 
+#include <stdbool.h>
+
 struct dtype_row {
     size_t bytes;
     const char *text;
@@ -19,18 +21,29 @@ static const char *const redop_texts[KOLO_REDOPS] = {
 #undef ROW
 };
 
+static bool is_opaque(kolo_dtype dtype)
+{
+    return (unsigned)dtype > KOLO_DTYPE_OPAQUE && (unsigned)dtype <= KOLO_DTYPE_LAST;
+}
+
 /* A caller may pass any integer as the enumeration, so the test is made on the unsigned value. */
 size_t kolo_dtype_bytes(kolo_dtype dtype)
 {
-    return (unsigned)dtype < KOLO_DTYPES ? dtype_rows[dtype].bytes : 0;
+    if ((unsigned)dtype < KOLO_DTYPES)
+        return dtype_rows[dtype].bytes;
+    return is_opaque(dtype) ? (size_t)dtype - KOLO_DTYPE_OPAQUE : 0;
 }
 
 const char *kolo_dtype_text(kolo_dtype dtype)
 {
-    return (unsigned)dtype < KOLO_DTYPES ? dtype_rows[dtype].text : "?";
+    if ((unsigned)dtype < KOLO_DTYPES)
+        return dtype_rows[dtype].text;
+    return is_opaque(dtype) ? "opaque" : "?";
 }
 
 const char *kolo_redop_text(kolo_redop op)
 {
-    return (unsigned)op < KOLO_REDOPS ? redop_texts[op] : "?";
+    if ((unsigned)op < KOLO_REDOPS)
+        return redop_texts[op];
+    return (unsigned)op >= KOLO_REDOP_OWN && (unsigned)op <= KOLO_REDOP_LAST ? "own" : "?";
 }

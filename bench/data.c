@@ -92,6 +92,7 @@ static int64_t wrapped(kolo_dtype dtype, int64_t value)
     case KOLO_FLOAT32:
     case KOLO_FLOAT64:
     case KOLO_DTYPES:
+    case KOLO_DTYPE_LAST:
         break;
     }
     return value;
@@ -157,6 +158,7 @@ static void store(void *at, kolo_dtype dtype, double value)
     case KOLO_INT64:
     case KOLO_UINT8:
     case KOLO_DTYPES:
+    case KOLO_DTYPE_LAST:
         break;
     }
     integer = (int64_t)value;

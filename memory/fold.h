@@ -15,6 +15,8 @@ enum kolo_store_how {
     KOLO_STORE_STREAM  /* non-temporal: larger than the caches, nobody reads it soon */
 };
 
+struct kolo_operator;
+
 /** What a fold computes: ((in[0] op in[1]) op in[2]) ..., then finished. Operands are always taken
  * in this order, so that the bits depend on nothing else. float16 and bfloat16 are accumulated in
  * float32 and rounded once, at the end: an average is divided before that. So a fold must have all
@@ -24,6 +26,8 @@ struct kolo_fold {
     kolo_dtype dtype;
     kolo_redop op;  /* that the type has: kolo_reduce_function() is not NULL */
     size_t divisor; /* of KOLO_AVERAGE; 0 or 1: none */
+    /** Combines instead of op, and takes any type (memory/operator.h); NULL: none. */
+    const struct kolo_operator *own;
 };
 
 /** out[j][i] = the fold of in[0][i] ... in[nin - 1][i], for i < count and j < nout. nin and nout

@@ -81,7 +81,7 @@ static size_t cut_align(const struct kolo_hub *hub, size_t total_bytes)
 {
     size_t unit =
         total_bytes / (size_t)hub->count >= 16 * PAGE_BYTES ? PAGE_BYTES : KOLO_BOARD_LINE;
-    return unit / hub->element_bytes;
+    return hub->element_bytes < unit ? unit / hub->element_bytes : 1;
 }
 
 static void begin_share(struct kolo_hub *hub)

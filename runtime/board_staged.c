@@ -20,7 +20,7 @@ enum {
 
 static size_t align_elements(const struct kolo_hub *hub)
 {
-    return KOLO_BOARD_LINE / hub->element_bytes;
+    return hub->element_bytes < KOLO_BOARD_LINE ? KOLO_BOARD_LINE / hub->element_bytes : 1;
 }
 
 /** Keeps the tracks in which this member has a part. */
@@ -57,6 +57,10 @@ static void cut_stage(struct kolo_hub *hub)
     size_t cell = for_in / SLOTS / cells;
     if (cell > CELL_BYTES_MAX)
         cell = CELL_BYTES_MAX;
+    _Static_assert(KOLO_BOARD_STAGED_BYTES / (IN_PARTS + OUT_PARTS) * IN_PARTS / SLOTS /
+                           KOLO_BOARD_MEMBERS_MAX >=
+                       KOLO_OPAQUE_BYTES_MAX + KOLO_BOARD_LINE,
+                   "a cell holds an element of any type");
     rounds->cell_bytes = cell - cell % KOLO_BOARD_LINE;
     rounds->slots = SLOTS;
     rounds->in_bytes = rounds->cell_bytes * cells;

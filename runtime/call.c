@@ -44,6 +44,12 @@ const char *kolo_call_text(enum kolo_call_kind kind)
     return kind < KOLO_CALLS ? rows[kind].text : "?";
 }
 
+bool kolo_call_reduces(enum kolo_call_kind kind)
+{
+    return kind == KOLO_CALL_ALLREDUCE || kind == KOLO_CALL_REDUCE ||
+           kind == KOLO_CALL_REDUCE_SCATTER || kind == KOLO_CALL_REDUCE_SCATTERV;
+}
+
 /* FNV-1a */
 uint32_t kolo_call_hash(uint32_t hash, const void *data, size_t bytes)
 {
@@ -54,17 +60,36 @@ uint32_t kolo_call_hash(uint32_t hash, const void *data, size_t bytes)
     return hash;
 }
 
+enum { OWN = 255 /* in place of a type or operator that is the program's own */ };
+
+static bool is_opaque(kolo_dtype dtype)
+{
+    return (unsigned)dtype > KOLO_DTYPE_OPAQUE;
+}
+
+static bool is_own(kolo_redop op)
+{
+    return (unsigned)op >= KOLO_REDOP_OWN;
+}
+
+static uint64_t count_of(const struct kolo_call *call)
+{
+    if (!is_opaque(call->dtype))
+        return call->count;
+    return (uint64_t)kolo_dtype_bytes(call->dtype) << 48 | (call->count & KOLO_OPAQUE_COUNT_MAX);
+}
+
 void kolo_call_pack(const struct kolo_call *call, struct kolo_desc *desc_out)
 {
     enum kolo_call_kind kind = call->kind == KOLO_CALL_RECV ? KOLO_CALL_SEND : call->kind;
     struct kolo_writer writer = kolo_writer_over(desc_out->bytes, sizeof(desc_out->bytes));
     kolo_write_u32(&writer, call->sequence);
     kolo_write_u8(&writer, (uint8_t)kind);
-    kolo_write_u8(&writer, (uint8_t)call->dtype);
-    kolo_write_u8(&writer, (uint8_t)call->op);
+    kolo_write_u8(&writer, is_opaque(call->dtype) ? OWN : (uint8_t)call->dtype);
+    kolo_write_u8(&writer, is_own(call->op) ? OWN : (uint8_t)call->op);
     kolo_write_u8(&writer, (uint8_t)call->plan);
     kolo_write_i32(&writer, call->root);
-    kolo_write_u64(&writer, call->count);
+    kolo_write_u64(&writer, count_of(call));
     kolo_write_u32(&writer, call->hash);
 }
 
@@ -104,6 +129,12 @@ void kolo_call_unpack(const struct kolo_desc *desc, struct kolo_call *call_out)
     call_out->root = kolo_read_i32(&reader);
     call_out->count = kolo_read_u64(&reader);
     call_out->hash = kolo_read_u32(&reader);
+    if ((int)call_out->op == OWN)
+        call_out->op = (kolo_redop)KOLO_REDOP_OWN;
+    if ((int)call_out->dtype == OWN) {
+        call_out->dtype = KOLO_OPAQUE(call_out->count >> 48);
+        call_out->count &= KOLO_OPAQUE_COUNT_MAX;
+    }
     call_out->peer = call_out->root;
 }
 
@@ -118,15 +149,33 @@ static void add(char *text, size_t capacity, const char *format, ...)
     va_end(list);
 }
 
+static void add_type(const struct kolo_call *call, char *text, size_t capacity)
+{
+    add(text, capacity, "count %llu, ", (unsigned long long)call->count);
+    if (is_opaque(call->dtype))
+        add(text, capacity, "%zu bytes each", kolo_dtype_bytes(call->dtype));
+    else
+        add(text, capacity, "%s", kolo_dtype_text(call->dtype));
+}
+
+static void add_operator(const struct kolo_call *call, char *text, size_t capacity)
+{
+    if (!is_own(call->op))
+        add(text, capacity, ", %s", kolo_redop_text(call->op));
+    else if (call->op_name != NULL)
+        add(text, capacity, ", operator '%.*s'", (int)KOLO_NAME_SHOWN_MAX, call->op_name);
+    else
+        add(text, capacity, ", an operator of its own");
+}
+
 void kolo_call_words(const struct kolo_call *call, char *text, size_t capacity)
 {
     const char *has = call->kind < KOLO_CALLS ? rows[call->kind].has : "COR";
     snprintf(text, capacity, "%s(", kolo_call_text(call->kind));
     if (strchr(has, 'C') != NULL)
-        add(text, capacity, "count %llu, %s", (unsigned long long)call->count,
-            kolo_dtype_text(call->dtype));
+        add_type(call, text, capacity);
     if (strchr(has, 'O') != NULL)
-        add(text, capacity, ", %s", kolo_redop_text(call->op));
+        add_operator(call, text, capacity);
     if (strchr(has, 'R') != NULL)
         add(text, capacity, ", root %d", call->root);
     if (call->kind == KOLO_CALL_SEND)
@@ -140,13 +189,17 @@ void kolo_call_words(const struct kolo_call *call, char *text, size_t capacity)
 
 const char *kolo_call_difference(const struct kolo_call *mine, const struct kolo_call *theirs)
 {
-    bool same_words = mine->dtype == theirs->dtype && mine->op == theirs->op &&
+    bool both_own = is_own(mine->op) && is_own(theirs->op);
+    bool same_words = mine->dtype == theirs->dtype && (mine->op == theirs->op || both_own) &&
                       mine->root == theirs->root && mine->count == theirs->count &&
                       (mine->kind == theirs->kind || mine->kind == KOLO_CALL_RECV);
     if (!same_words)
         return "";
     if (mine->plan != theirs->plan)
         return ", by another plan: KOLO_PLAN, KOLO_DETERMINISTIC or KOLO_SMALL_BYTES differ";
+    if (mine->hash != theirs->hash && both_own)
+        return ", by another operator, under another name, with other counts per rank or another "
+               "KOLO_SEGMENT_BYTES";
     if (mine->hash != theirs->hash)
         return ", under another name, with other counts per rank, another postscale or another "
                "KOLO_SEGMENT_BYTES";

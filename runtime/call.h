@@ -3,7 +3,11 @@
 // and are compared there, and the words for people.
 //
 //   0  u32 sequence   4  u8 kind  u8 dtype  u8 op  u8 plan   8  i32 root   12  u64 count
-//   20 u32 hash of the rest: the tensor's name, the counts per rank, the segment of the plan
+//   20 u32 hash of the rest: the tensor's name, the counts per rank, the segment of the plan, the
+//   name of an operator of the program's own
+//
+// An opaque type is type 255, and its size stands in the upper 16 bits of count. An operator of the
+// program's own is operator 255.
 #ifndef KOLO_RUNTIME_CALL_H
 #define KOLO_RUNTIME_CALL_H
 
@@ -44,6 +48,8 @@ enum kolo_call_kind {
 };
 
 enum { KOLO_WORDS_MAX = 256, KOLO_NAME_SHOWN_MAX = 64 };
+/** The most elements of an opaque type: more than can be addressed. */
+static const uint64_t KOLO_OPAQUE_COUNT_MAX = ((uint64_t)1 << 48) - 1;
 
 struct kolo_call {
     enum kolo_call_kind kind;
@@ -54,13 +60,16 @@ struct kolo_call {
     int root; /* of a message: the rank that receives it */
     uint64_t count;
     uint32_t hash;
-    const char *name; /* NULL: none, or not known (unpacked) */
-    int peer;         /* of a send or receive; not packed */
+    const char *name;    /* NULL: none, or not known (unpacked) */
+    const char *op_name; /* of an operator of the program's own, as name */
+    int peer;            /* of a send or receive; not packed */
 };
 
 /** Which plans carry out a call of @p kind; not for SEND and RECV. */
 enum kolo_collective kolo_call_collective(enum kolo_call_kind kind);
 const char *kolo_call_text(enum kolo_call_kind kind);
+/** Has it an operator? */
+bool kolo_call_reduces(enum kolo_call_kind kind);
 
 /** Mixes @p bytes bytes into @p hash (begin with 0). */
 uint32_t kolo_call_hash(uint32_t hash, const void *data, size_t bytes);

@@ -48,7 +48,7 @@ const char *kolo_plan_bars(const struct kolo_plan *plan, const struct kolo_quest
         return bars_board(plan, question);
     if (question->order != KOLO_ORDER_FREE && combines(question->collective) && !plan->is_ordered)
         return question->order == KOLO_ORDER_STRICT
-                   ? "combines in an order of its own, and the call is deterministic"
+                   ? "combines in an order of its own, and the call needs that of the ranks"
                    : "rounds to 16 bits at every step";
     const struct kolo_plan_args fitted = to_fit(question);
     return plan->fits(&fitted);

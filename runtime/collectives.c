@@ -17,36 +17,70 @@ unsigned kolo_opts_flags(const struct kolo_opts *opts)
     return opts != NULL && opts->size > OPTS_BYTES_BEFORE_FLAGS ? opts->flags : 0;
 }
 
-kolo_status kolo_task_check(const struct kolo_comm *comm, const struct kolo_task *task)
+static kolo_status check_operator(struct kolo_comm *comm, const struct kolo_task *task)
 {
-    const struct kolo_opts *opts = task->opts;
-    if (comm == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: comm is NULL", task->function);
-    if (kolo_dtype_bytes(task->dtype) == 0)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: dtype %d is no type", task->function,
-                         (int)task->dtype);
+    if (!kolo_call_reduces(task->kind))
+        return KOLO_OK;
+    if ((unsigned)task->op >= KOLO_REDOP_OWN)
+        return kolo_own_op_check(comm, task);
     if ((unsigned)task->op >= KOLO_REDOPS)
         return kolo_fail(KOLO_ERR_INVALID, "%s: op %d is no operator", task->function,
                          (int)task->op);
-    if (kolo_reduce_function(task->dtype, task->op) == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: %s is for integers, not for %s", task->function,
-                         kolo_redop_text(task->op), kolo_dtype_text(task->dtype));
-    if (task->root < 0 || task->root >= comm->size)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: root %d is not a rank (there are %d)",
-                         task->function, task->root, comm->size);
-    if (opts != NULL && !kolo_opts_size_is_known(opts->size))
+    if (kolo_reduce_function(task->dtype, task->op) != NULL)
+        return KOLO_OK;
+    if ((unsigned)task->dtype > KOLO_DTYPE_OPAQUE)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "%s: %s cannot combine opaque elements: make an operator for them with "
+                         "kolo_op_create",
+                         task->function, kolo_redop_text(task->op));
+    return kolo_fail(KOLO_ERR_INVALID, "%s: %s is for integers, not for %s", task->function,
+                     kolo_redop_text(task->op), kolo_dtype_text(task->dtype));
+}
+
+static kolo_status check_opts(const struct kolo_task *task)
+{
+    const struct kolo_opts *opts = task->opts;
+    if (opts == NULL)
+        return KOLO_OK;
+    if (!kolo_opts_size_is_known(opts->size))
         return kolo_fail(KOLO_ERR_INVALID, "%s: opts->size is %zu, not %zu: set it to sizeof",
                          task->function, opts->size, sizeof(*opts));
-    if (opts != NULL && opts->timeout_ms < 0)
+    if (opts->timeout_ms < 0)
         return kolo_fail(KOLO_ERR_INVALID, "%s: opts->timeout_ms is %d, negative", task->function,
                          opts->timeout_ms);
     if ((kolo_opts_flags(opts) & ~(unsigned)KOLO_DETERMINISTIC) != 0)
         return kolo_fail(KOLO_ERR_INVALID, "%s: opts->flags 0x%x has flags that there are not",
                          task->function, kolo_opts_flags(opts));
-    if (opts != NULL && opts->stream != NULL)
+    if (opts->stream != NULL)
         return kolo_fail(KOLO_ERR_INVALID, "%s: opts->stream is reserved and must be NULL",
                          task->function);
     return kolo_scale_check(task);
+}
+
+kolo_status kolo_task_check(struct kolo_comm *comm, const struct kolo_task *task)
+{
+    kolo_status status;
+    if (comm == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: comm is NULL", task->function);
+    if (kolo_dtype_bytes(task->dtype) == 0)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: dtype %d is no type", task->function,
+                         (int)task->dtype);
+    KOLO_TRY(check_operator(comm, task));
+    if (task->root < 0 || task->root >= comm->size)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: root %d is not a rank (there are %d)",
+                         task->function, task->root, comm->size);
+    KOLO_TRY(check_opts(task));
+    KOLO_TRY(kolo_count_check(task, task->count));
+out:
+    return status;
+}
+
+kolo_status kolo_count_check(const struct kolo_task *task, size_t count)
+{
+    if ((unsigned)task->dtype <= KOLO_DTYPE_OPAQUE || count <= KOLO_OPAQUE_COUNT_MAX)
+        return KOLO_OK;
+    return kolo_fail(KOLO_ERR_INVALID, "%s: count %zu of opaque elements is too large",
+                     task->function, count);
 }
 
 /** Bytes of @p count elements for each of @p ranks ranks; must fit into an object. */
@@ -59,7 +93,7 @@ static kolo_status total_bytes(const struct kolo_task *task, size_t count, size_
         return kolo_fail(KOLO_ERR_INVALID, "%s: count %zu of %s for %zu ranks is too large",
                          task->function, count, kolo_dtype_text(task->dtype), ranks);
     *bytes_out = bytes;
-    return KOLO_OK;
+    return kolo_count_check(task, count);
 }
 
 static kolo_status check_pointer(const struct kolo_task *task, const char *what,

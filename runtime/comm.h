@@ -11,9 +11,13 @@
 
 #include <kolo/kolo.h>
 
+<<<<<<< HEAD
 #include <stddef.h>
 #include <string.h>
 
+=======
+#include "memory/operator.h"
+>>>>>>> 89226a4 (kolo: operators of the program's own, and elements of any size)
 #include "runtime/call.h"
 #include "runtime/choose.h"
 #include "runtime/engine.h"
@@ -89,6 +93,7 @@ struct kolo_request {
     bool in_place;     /* as the plan sees it */
     double postscale;  /* of the first result_count elements of recv; 0: none */
     size_t result_count;
+    struct kolo_own_op *own_op; /* the operator, if it is the program's own; else NULL */
     void *scaled; /* the scaled input; NULL: none, or it lies in a buffer of the caller's */
 
     const struct kolo_plan *plan; /* NULL: a message */
@@ -102,11 +107,25 @@ struct kolo_request {
     struct kolo_strand main, closing; /* route_links.c: the plan, and the barrier that closes it */
 };
 
+<<<<<<< HEAD
 /** Makes a request of memory that may hold anything. The strands, two thirds of it, are left: their
  * route sets them up when it begins, and the other route has none. */
 static inline void kolo_request_clear(struct kolo_request *request)
 {
     memset(request, 0, offsetof(struct kolo_request, main));
+=======
+/** An operator of the program's own. */
+struct kolo_own_op {
+    struct kolo_operator op;
+    char name[KOLO_OP_NAME_MAX + 1];
+    bool is_commutative;
+    atomic_int uses; /* requests that have it */
+};
+/** What folds take; NULL: the operator is built in. */
+static inline const struct kolo_operator *kolo_own_operator(const struct kolo_request *request)
+{
+    return request->own_op != NULL ? &request->own_op->op : NULL;
+>>>>>>> 89226a4 (kolo: operators of the program's own, and elements of any size)
 }
 
 struct kolo_request_list {
@@ -278,11 +297,26 @@ struct kolo_task {
     struct kolo_request **request_out;
 };
 /** What all calls have in common: comm, dtype, op, root and opts. collectives.c */
-kolo_status kolo_task_check(const struct kolo_comm *comm,
-                            const struct kolo_task *task) KOLO_NODISCARD;
+kolo_status kolo_task_check(struct kolo_comm *comm, const struct kolo_task *task) KOLO_NODISCARD;
+/** Whether so many elements of its type can be said in a description. collectives.c */
+kolo_status kolo_count_check(const struct kolo_task *task, size_t count) KOLO_NODISCARD;
 /** opts->flags, 0 for opts of before there were flags. */
 unsigned kolo_opts_flags(const struct kolo_opts *opts);
 kolo_status kolo_task_run(struct kolo_comm *comm, const struct kolo_task *task) KOLO_NODISCARD;
+
+/* ---- own_ops.c ---- */
+
+/** Whether task->op is an operator that this rank has made. Takes the lock. */
+kolo_status kolo_own_op_check(struct kolo_comm *comm, const struct kolo_task *task) KOLO_NODISCARD;
+/** Holds on to the operator of @p task, if it is one of those. Takes the lock. */
+kolo_status kolo_own_op_take(struct kolo_comm *comm, struct kolo_request *request,
+                             const struct kolo_task *task) KOLO_NODISCARD;
+/** Gives it back. */
+void kolo_own_op_give_back(struct kolo_request *request);
+/** Whether a plan may take the operands of @p task in any order, as far as its operator goes. */
+bool kolo_own_op_is_free(const struct kolo_request *request);
+/** All that are left, at the end. */
+void kolo_own_ops_free(struct kolo_engine *engine);
 
 /* ---- scale.c ---- */
 

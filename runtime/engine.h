@@ -19,6 +19,7 @@
 struct kolo_comm;
 struct kolo_request;
 struct kolo_rumour;
+struct kolo_own_op;
 
 enum { KOLO_RANK_TEXT_MAX = 160 };
 
@@ -55,8 +56,10 @@ struct kolo_engine {
     kolo_deadline next_tick;  /* of stalls */
     pthread_t thread;
     bool has_thread, is_stopping;
-    struct kolo_request *asyncs; /* all asynchronous requests that were not freed */
-    int outstanding;             /* those of them that are not over */
+    struct kolo_request *asyncs;  /* all asynchronous requests that were not freed */
+    int outstanding;              /* those of them that are not over */
+    struct kolo_own_op **own_ops; /* by number; NULL: free. own_ops.c */
+    int own_op_count;
 };
 
 /* ---- engine_life.c ---- */

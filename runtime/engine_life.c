@@ -73,6 +73,7 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
     kolo_peers_drop(peers);
     while (engine->comms != NULL)
         kolo_comm_free(engine->comms);
+    kolo_own_ops_free(engine);
     kolo_heap_destroy(engine->heap);
     kolo_free_memory(engine->left_ns);
     kolo_free_memory(engine->transports);

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-static kolo_status check(const struct kolo_comm *comm, const struct kolo_task *task,
-                         const void *buffer, const char *what)
+static kolo_status check(struct kolo_comm *comm, const struct kolo_task *task, const void *buffer,
+                         const char *what)
 {
     size_t bytes;
     kolo_status status = kolo_task_check(comm, task);

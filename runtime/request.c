@@ -82,6 +82,7 @@ void kolo_request_free(struct kolo_request *request)
         kolo_free_memory(request->scaled);
         kolo_free_memory(request->own_scratch);
     }
+    kolo_own_op_give_back(request);
     if (!request->is_async)
         return;
     engine = request->comm->engine;

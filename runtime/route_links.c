@@ -63,6 +63,7 @@ static void post_receive(struct kolo_request *request, const struct kolo_strand 
     if (step->reduces) {
         action.dtype = request->call.dtype;
         action.op = request->call.op;
+        action.own = kolo_own_operator(request);
         action.local = address(request, &step->local);
         action.incoming_first = step->incoming_first;
     }
@@ -92,6 +93,7 @@ static void run_fold(const struct kolo_request *request, const struct kolo_foldi
     struct kolo_fold fold = {
         .dtype = request->call.dtype,
         .op = request->call.op,
+        .own = kolo_own_operator(request),
         .divisor = request->call.op == KOLO_AVERAGE ? (size_t)request->comm->size : 0};
     for (int way = 0; way < folding->ways; way++)
         in[way] = way == folding->own
@@ -105,7 +107,8 @@ static void finish_alone(const struct kolo_request *request, const struct kolo_s
 {
     void *data = address(request, slice);
     const void *in = data;
-    const struct kolo_fold fold = {.dtype = request->call.dtype, .op = request->call.op};
+    const struct kolo_fold fold = {
+        .dtype = request->call.dtype, .op = request->call.op, .own = kolo_own_operator(request)};
     kolo_fold(&fold, &data, 1, &in, 1, slice->count, KOLO_STORE_CACHED);
 }
 

@@ -15,12 +15,6 @@ static bool is_set(double factor)
     return factor != 0 && factor != 1;
 }
 
-static bool reduces(enum kolo_call_kind kind)
-{
-    return kind == KOLO_CALL_ALLREDUCE || kind == KOLO_CALL_REDUCE ||
-           kind == KOLO_CALL_REDUCE_SCATTER || kind == KOLO_CALL_REDUCE_SCATTERV;
-}
-
 /** A caller that was compiled before there were factors has none. */
 static bool has_factors(const struct kolo_opts *opts)
 {
@@ -39,7 +33,7 @@ kolo_status kolo_scale_check(const struct kolo_task *task)
     const struct kolo_opts *opts = task->opts;
     if (!has_factors(opts))
         return KOLO_OK;
-    if (!reduces(task->kind))
+    if (!kolo_call_reduces(task->kind))
         return kolo_fail(KOLO_ERR_INVALID, "%s: only reductions have prescale and postscale",
                          task->function);
     if (!kolo_has_scale(task->dtype))

@@ -65,10 +65,14 @@ static kolo_status take_name(struct kolo_request *request, const struct kolo_tas
     return request->name != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
 }
 
-static enum kolo_order order_of(const struct kolo_comm *comm, const struct kolo_task *task)
+static enum kolo_order order_of(const struct kolo_comm *comm, const struct kolo_request *request,
+                                const struct kolo_task *task)
 {
     bool is_deterministic = comm->engine->settings.deterministic ||
                             (kolo_opts_flags(task->opts) & KOLO_DETERMINISTIC) != 0;
+    if (request->own_op != NULL)
+        return is_deterministic || !kolo_own_op_is_free(request) ? KOLO_ORDER_STRICT
+                                                                 : KOLO_ORDER_FREE;
     return kolo_order_of(task->dtype, task->op, is_deterministic);
 }
 
@@ -86,8 +90,8 @@ static kolo_status choose_plan(struct kolo_comm *comm, struct kolo_request *requ
     request->args.in_place = request->in_place;
     request->args.segment = segment > 0 ? segment : 1;
     enum kolo_collective collective = kolo_call_collective(task->kind);
-    KOLO_TRY(kolo_comm_choose(comm, collective, &request->args, element_bytes, order_of(comm, task),
-                              &request->plan));
+    KOLO_TRY(kolo_comm_choose(comm, collective, &request->args, element_bytes,
+                              order_of(comm, request, task), &request->plan));
     if (request->plan->on_board)
         request->route = &kolo_route_board;
     request->args.hosts = kolo_choices_hosts(&comm->choices);
@@ -116,6 +120,7 @@ static kolo_status fill_in(struct kolo_comm *comm, struct kolo_request *request,
                                        .root = task->root,
                                        .count = task->count,
                                        .peer = task->peer};
+    KOLO_TRY(kolo_own_op_take(comm, request, task));
     KOLO_TRY(take_name(request, task));
     KOLO_TRY(copy_arrays(request, task, comm->size));
     KOLO_TRY(kolo_scale_begin(request, task));

@@ -158,7 +158,9 @@ static kolo_status check_action(const struct kolo_action *action, size_t bytes)
     if (action == NULL || action->kind == KOLO_COPY)
         return KOLO_OK;
     size_t element = kolo_dtype_bytes(action->dtype);
-    if (element > 0 && bytes % element == 0 && kolo_reduce_function(action->dtype, action->op))
+    bool can = action->own != NULL ? element > 0 && KOLO_FRAME_STEP_BYTES % element == 0
+                                   : kolo_reduce_function(action->dtype, action->op) != NULL;
+    if (can && bytes % element == 0)
         return KOLO_OK;
     return kolo_fail(KOLO_ERR_INVALID, "cannot receive %zu bytes as %s", bytes,
                      kolo_dtype_text(action->dtype));

@@ -63,7 +63,9 @@ struct kolo_sink {
     uint8_t *dst; /* NULL: the bytes are dropped */
     const uint8_t *local;
     size_t left;
-    kolo_reduce_fn reduce; /* NULL: copy */
+    kolo_reduce_fn reduce;           /* NULL: copy, or `own` */
+    const struct kolo_operator *own; /* NULL: copy, or `reduce` */
+    kolo_dtype dtype;                /* of own */
     size_t element_bytes;
     bool incoming_first;
     struct kolo_work *work;   /* NULL: stash or discard */

@@ -3,6 +3,7 @@
 // Must never write past what the frame announced.
 #include <string.h>
 
+#include "memory/operator.h"
 #include "transport/core.h"
 
 void kolo_sink_to_work(struct kolo_sink *sink, struct kolo_work *work, size_t bytes)
@@ -15,7 +16,10 @@ void kolo_sink_to_work(struct kolo_sink *sink, struct kolo_work *work, size_t by
     sink->dst = work->dst + done;
     if (action->kind == KOLO_REDUCE) {
         sink->local = (const uint8_t *)action->local + done;
-        sink->reduce = kolo_reduce_function(action->dtype, action->op);
+        sink->own = action->own;
+        sink->dtype = action->dtype;
+        if (action->own == NULL)
+            sink->reduce = kolo_reduce_function(action->dtype, action->op);
         sink->element_bytes = kolo_dtype_bytes(action->dtype);
         sink->incoming_first = action->incoming_first;
     }
@@ -50,7 +54,7 @@ static void advance(struct kolo_sink *sink, size_t bytes)
 
 uint8_t *kolo_sink_room(struct kolo_sink *sink, size_t *room_out)
 {
-    if (sink->reduce != NULL || sink->dst == NULL || sink->left == 0)
+    if (sink->reduce != NULL || sink->own != NULL || sink->dst == NULL || sink->left == 0)
         return NULL;
     *room_out = sink->left;
     return sink->dst;
@@ -59,6 +63,15 @@ uint8_t *kolo_sink_room(struct kolo_sink *sink, size_t *room_out)
 void kolo_sink_stored(struct kolo_sink *sink, size_t bytes)
 {
     advance(sink, bytes < sink->left ? bytes : sink->left);
+}
+
+/** By an operator of the program's own. */
+static void combine(const struct kolo_sink *sink, const void *data, size_t count)
+{
+    const void *in[2] = {sink->incoming_first ? data : (const void *)sink->local,
+                         sink->incoming_first ? (const void *)sink->local : data};
+    void *out = sink->dst;
+    kolo_operator_fold(sink->own, sink->dtype, &out, 1, in, 2, count, KOLO_STORE_CACHED);
 }
 
 size_t kolo_sink_put(struct kolo_sink *sink, const void *data, size_t bytes)
@@ -73,6 +86,8 @@ size_t kolo_sink_put(struct kolo_sink *sink, const void *data, size_t bytes)
         sink->reduce(sink->dst, data, sink->local, count);
     else if (sink->reduce != NULL)
         sink->reduce(sink->dst, sink->local, data, count);
+    else if (sink->own != NULL)
+        combine(sink, data, count);
     else if (sink->dst != NULL)
         memcpy(sink->dst, data, bytes);
     advance(sink, bytes);

@@ -36,6 +36,11 @@ enum {
     KOLO_HEADER_BYTES = 32
 }; /* on the wire: u32 channel, u32 payload bytes of this frame, 24 bytes desc */
 
+struct kolo_operator;
+/** Frames are multiples of it, but for a message's last: elements of a size that divides it are
+ * never torn. Others cannot be combined on arrival. */
+enum { KOLO_FRAME_STEP_BYTES = 16 };
+
 /** What happens to arriving bytes. COPY: dst = incoming. REDUCE: dst[i] = local[i] op incoming[i],
  * or, with incoming_first, incoming[i] op local[i]; local may equal dst. */
 enum kolo_action_kind { KOLO_COPY, KOLO_REDUCE };
@@ -43,6 +48,7 @@ struct kolo_action {
     enum kolo_action_kind kind;
     kolo_dtype dtype;
     kolo_redop op;
+    const struct kolo_operator *own; /* instead of op, if not NULL; elements divide 16 bytes */
     const void *local;
     bool incoming_first;
 };

@@ -14,12 +14,10 @@
 #include "base/wire.h"
 #include "transport/core.h"
 
-static const size_t FRAME_STEP_BYTES = 16; /* a multiple of every element's size */
-
 static size_t frame_bytes_max(const struct kolo_link *link)
 {
     size_t bytes = kolo_min_bytes(kolo_link_settings(link)->segment_bytes, link->credit_bytes / 4);
-    return bytes & ~(FRAME_STEP_BYTES - 1);
+    return bytes & ~(size_t)(KOLO_FRAME_STEP_BYTES - 1);
 }
 
 /* Payload that the credit of @p channel allows for the next frame; false: it must wait. */
@@ -36,7 +34,7 @@ static bool frame_within_credit(const struct kolo_channel *channel, size_t *byte
     }
     size_t wanted = kolo_min_bytes(left, frame_bytes_max(channel->link));
     if (wanted > room) {
-        room &= ~(FRAME_STEP_BYTES - 1);
+        room &= ~(size_t)(KOLO_FRAME_STEP_BYTES - 1);
         if (room < kolo_min_bytes(wanted, channel->link->credit_bytes / 8))
             return false;
         wanted = room;
@@ -176,7 +174,7 @@ static bool take_data(struct kolo_link *link, size_t max_bytes, struct kolo_fram
     if (!frame_within_credit(channel, &bytes))
         return false; /* not reached: it is in the ready list */
     if (!work->is_remote && bytes > max_bytes) {
-        bytes = max_bytes & ~(FRAME_STEP_BYTES - 1);
+        bytes = max_bytes & ~(size_t)(KOLO_FRAME_STEP_BYTES - 1);
         if (bytes == 0)
             return false;
     }

@@ -209,6 +209,66 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_alloc(struct kolo_comm *comm, size_t by
  *  it. */
 KOLO_API kolo_status kolo_free(struct kolo_comm *comm, void *memory);
 
+/* ---- operators of the program's own ---------------------------------------------------------- */
+
+enum {
+    /** a op b = b op a: long vectors over links may then be combined in any order, which is faster
+     *  (not where KOLO_DETERMINISTIC asks for one, and not for opaque elements whose size does not
+     *  divide 16). */
+    KOLO_COMMUTATIVE = 1
+};
+enum { KOLO_OP_NAME_MAX = 63 };
+
+/** An operator, for kolo_op_create(). Zero it, set `size`, then the others. */
+struct kolo_op {
+    size_t size; /**< sizeof(struct kolo_op) */
+    /** 1 to KOLO_OP_NAME_MAX bytes. Stands for the operator between ranks: those that pass
+     *  operators of different names to a call get KOLO_ERR_MISMATCH. */
+    const char *name;
+    /** into[i] = into[i] op from[i] for i < @p count; must be associative. Both are memory of the
+     *  library's, aligned to the largest power of two that divides the element's size, 16 at most.
+     *  @p count is of a piece of the vector, as long as it pleases the library; @p dtype is the
+     *  call's. The function may be called by any thread that is in a call of this rank, and by the
+     *  progress thread, for several communicators one at a time; it must return soon, call nothing
+     *  of kolo, and neither longjmp nor throw out. It has no way to report an error: let the
+     *  element say so (a flag, a NaN), and look at the result. */
+    void (*fold)(void *into, const void *from, size_t count, kolo_dtype dtype, void *context);
+    void *context;  /**< handed to fold */
+    unsigned flags; /**< KOLO_COMMUTATIVE, or 0: folded in the order of ranks, by every plan */
+};
+
+/** Makes an operator, which every reduction of this rank takes as its op, for every type that its
+ *  function knows: on all of its communicators. Ranks may make theirs in any order, each with a
+ *  context of its own. No communication.
+ *
+ *      struct best { double value; int64_t rank; };
+ *
+ *      static void keep_best(void *into, const void *from, size_t count, kolo_dtype dtype,
+ *                            void *context)
+ *      {
+ *          struct best *mine = into;
+ *          const struct best *theirs = from;
+ *          for (size_t i = 0; i < count; i++)
+ *              if (theirs[i].value > mine[i].value)
+ *                  mine[i] = theirs[i];
+ *      }
+ *
+ *      const struct kolo_op best_op = {.size = sizeof best_op, .name = "best", .fold = keep_best};
+ *      kolo_redop op;
+ *      status = kolo_op_create(comm, &best_op, &op);
+ *      if (status == KOLO_OK)
+ *          status = kolo_allreduce(comm, &mine, &best, 1, KOLO_OPAQUE(sizeof mine), op, NULL, NULL);
+ *
+ *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY (there may be 1024).
+ *  Ownership: @p op is read before it returns. *op_out is the caller's until kolo_op_free(), or
+ *  until the world is finalized. Threads: any. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_op_create(struct kolo_comm *comm, const struct kolo_op *op,
+                                                   kolo_redop *op_out);
+/** Frees it; the number may be given out again.
+ *  @return KOLO_OK; ERR_INVALID (none of kolo_op_create(), or a request that was not waited for
+ *  has it). */
+KOLO_API kolo_status kolo_op_free(struct kolo_comm *comm, kolo_redop op);
+
 /* ---- collectives ----------------------------------------------------------------------------- */
 
 /** recv[i] on every rank = op over all ranks' send[i], i < @p count. */

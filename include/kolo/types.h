@@ -28,8 +28,15 @@ typedef enum kolo_dtype {
 #define KOLO_DTYPE_ENUM(name, bytes, text) KOLO_##name,
     KOLO_DTYPE_MAP(KOLO_DTYPE_ENUM)
 #undef KOLO_DTYPE_ENUM
-        KOLO_DTYPES /* how many there are */
+        KOLO_DTYPES, /* how many there are */
+    KOLO_DTYPE_LAST = 0x11000
 } kolo_dtype;
+
+/** Elements of @p bytes bytes, 1 to KOLO_OPAQUE_BYTES_MAX, that only the program knows, such as
+ *  KOLO_OPAQUE(sizeof(struct best)). Every call takes them; what combines elements needs an
+ *  operator of the program's own (kolo_op_create). No element is ever taken apart. */
+#define KOLO_OPAQUE(bytes) ((kolo_dtype)(KOLO_DTYPE_OPAQUE + (bytes)))
+enum { KOLO_OPAQUE_BYTES_MAX = 4096, KOLO_DTYPE_OPAQUE = KOLO_DTYPE_LAST - KOLO_OPAQUE_BYTES_MAX };
 
 /** Reduction operators: X(name, text).
  *
@@ -64,14 +71,18 @@ typedef enum kolo_redop {
 #define KOLO_REDOP_ENUM(name, text) KOLO_##name,
     KOLO_REDOP_MAP(KOLO_REDOP_ENUM)
 #undef KOLO_REDOP_ENUM
-        KOLO_REDOPS
+        KOLO_REDOPS, /* how many there are */
+    KOLO_REDOP_LAST = 2023
 } kolo_redop;
+
+/** From here on: operators of the program's own (kolo_op_create). */
+enum { KOLO_REDOP_OWN = 1000 };
 
 /** Bytes of one element; 0 for a value that is no type. Threads: any. */
 KOLO_API size_t kolo_dtype_bytes(kolo_dtype dtype);
-/** "float32" and so on; "?" for a value that is no type. Threads: any. */
+/** "float32" and so on, "opaque"; "?" for a value that is no type. Threads: any. */
 KOLO_API const char *kolo_dtype_text(kolo_dtype dtype);
-/** "sum" and so on; "?" for a value that is no operator. Threads: any. */
+/** "sum" and so on, "own"; "?" for a value that is no operator. Threads: any. */
 KOLO_API const char *kolo_redop_text(kolo_redop op);
 
 #ifdef __cplusplus

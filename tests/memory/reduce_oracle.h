@@ -189,6 +189,7 @@ static inline union oracle_element oracle_combine(kolo_dtype dtype, kolo_redop o
         r.f64 = oracle_combine64(a.f64, b.f64, op);
         break;
     case KOLO_DTYPES:
+    case KOLO_DTYPE_LAST:
         abort();
     }
     return r;
@@ -233,6 +234,7 @@ static inline union oracle_element oracle_divide(kolo_dtype dtype, union oracle_
         r.f64 = isnan(x.f64) ? oracle_nan64() : x.f64 / (double)divisor;
         break;
     case KOLO_DTYPES:
+    case KOLO_DTYPE_LAST:
         abort();
     }
     return r;

@@ -54,6 +54,7 @@ static void store(kolo_dtype dtype, int64_t whole, double real, void *at)
     case KOLO_INT64:
     case KOLO_UINT8:
     case KOLO_DTYPES:
+    case KOLO_DTYPE_LAST:
         memcpy(at, &whole, kolo_dtype_bytes(dtype)); /* little-endian: the low bytes, wrapped */
         break;
     }
@@ -94,6 +95,7 @@ static int64_t combine(kolo_redop op, int64_t a, int64_t b)
     case KOLO_SUM:
     case KOLO_AVERAGE:
     case KOLO_REDOPS:
+    case KOLO_REDOP_LAST:
         break;
     }
     return a + b;

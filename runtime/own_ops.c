@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns the operators that the program made (kolo_op_create), of one rank. Must never: call one; the
+// folds do (memory/operator.h). The handle is a number that says where it stands in the rank's
+// table; other ranks may number theirs otherwise, for the name is what travels.
+#include <stddef.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "runtime/comm.h"
+
+enum { OWN_OPS_MAX = KOLO_REDOP_LAST - KOLO_REDOP_OWN + 1 };
+
+static kolo_status check(const struct kolo_comm *comm, const struct kolo_op *op,
+                         const kolo_redop *op_out)
+{
+    if (comm == NULL || op == NULL || op_out == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_op_create: %s is NULL",
+                         comm == NULL ? "comm"
+                         : op == NULL ? "op"
+                                      : "op_out");
+    if (op->size != sizeof(*op))
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_op_create: op->size is %zu, not %zu: set it to "
+                         "sizeof",
+                         op->size, sizeof(*op));
+    if (op->fold == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_op_create: op->fold is NULL");
+    if (op->name == NULL || op->name[0] == '\0' ||
+        strnlen(op->name, KOLO_OP_NAME_MAX + 1) > KOLO_OP_NAME_MAX)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_op_create: op->name must be 1 to %d bytes of text, the same on all "
+                         "ranks",
+                         KOLO_OP_NAME_MAX);
+    if ((op->flags & ~(unsigned)KOLO_COMMUTATIVE) != 0)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_op_create: op->flags 0x%x has flags that there "
+                         "are not",
+                         op->flags);
+    return KOLO_OK;
+}
+
+/** A free place in the table; its number. -1: none. Held: lock. */
+static int make_room(struct kolo_engine *engine)
+{
+    int count = engine->own_op_count, more = count == 0 ? 4 : 2 * count;
+    for (int i = 0; i < count; i++)
+        if (engine->own_ops[i] == NULL)
+            return i;
+    if (more > OWN_OPS_MAX)
+        more = OWN_OPS_MAX;
+    if (more == count)
+        return -1;
+    struct kolo_own_op **grown = kolo_calloc((size_t)more, sizeof(struct kolo_own_op *));
+    if (grown == NULL)
+        return -1;
+    if (count > 0)
+        memcpy(grown, engine->own_ops, (size_t)count * sizeof(*grown));
+    kolo_free_memory(engine->own_ops);
+    engine->own_ops = grown;
+    engine->own_op_count = more;
+    return count;
+}
+
+kolo_status kolo_op_create(struct kolo_comm *comm, const struct kolo_op *op, kolo_redop *op_out)
+{
+    kolo_status status = check(comm, op, op_out);
+    if (status != KOLO_OK)
+        return status;
+    struct kolo_own_op *made = kolo_calloc(1, sizeof(*made));
+    if (made == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    made->op = (struct kolo_operator){op->fold, op->context};
+    made->is_commutative = (op->flags & KOLO_COMMUTATIVE) != 0;
+    memcpy(made->name, op->name, strlen(op->name));
+    kolo_comm_enter(comm);
+    int number = make_room(comm->engine);
+    if (number >= 0)
+        comm->engine->own_ops[number] = made;
+    kolo_comm_leave(comm);
+    if (number < 0) {
+        kolo_free_memory(made);
+        return kolo_fail(KOLO_ERR_NO_MEMORY,
+                         "kolo_op_create: no room for another operator (there "
+                         "may be %d)",
+                         OWN_OPS_MAX);
+    }
+    *op_out = (kolo_redop)(KOLO_REDOP_OWN + number);
+    return KOLO_OK;
+}
+
+/** NULL: there is none. Held: lock. */
+static struct kolo_own_op **find(struct kolo_engine *engine, kolo_redop op)
+{
+    unsigned number = (unsigned)op - KOLO_REDOP_OWN;
+    bool is_there = (unsigned)op >= KOLO_REDOP_OWN && number < (unsigned)engine->own_op_count &&
+                    engine->own_ops[number] != NULL;
+    return is_there ? &engine->own_ops[number] : NULL;
+}
+
+kolo_status kolo_op_free(struct kolo_comm *comm, kolo_redop op)
+{
+    if (comm == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_op_free: comm is NULL");
+    kolo_comm_enter(comm);
+    struct kolo_own_op **found = find(comm->engine, op);
+    int uses = found != NULL ? atomic_load(&(*found)->uses) : 0;
+    if (found != NULL && uses == 0) {
+        kolo_free_memory(*found);
+        *found = NULL;
+    }
+    kolo_comm_leave(comm);
+    if (found == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_op_free: op %d is none of kolo_op_create",
+                         (int)op);
+    if (uses > 0)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_op_free: op %d is in use by %d requests: wait for "
+                         "them first",
+                         (int)op, uses);
+    return KOLO_OK;
+}
+
+kolo_status kolo_own_op_check(struct kolo_comm *comm, const struct kolo_task *task)
+{
+    kolo_comm_enter(comm);
+    bool is_there = find(comm->engine, task->op) != NULL;
+    kolo_comm_leave(comm);
+    if (is_there)
+        return KOLO_OK;
+    return kolo_fail(KOLO_ERR_INVALID,
+                     "%s: op %d is no operator: it was not made by kolo_op_create "
+                     "on this rank, or was freed",
+                     task->function, (int)task->op);
+}
+
+kolo_status kolo_own_op_take(struct kolo_comm *comm, struct kolo_request *request,
+                             const struct kolo_task *task)
+{
+    if ((unsigned)task->op < KOLO_REDOP_OWN)
+        return KOLO_OK;
+    kolo_comm_enter(comm);
+    struct kolo_own_op **found = find(comm->engine, task->op);
+    if (found != NULL)
+        atomic_fetch_add(&(*found)->uses, 1);
+    request->own_op = found != NULL ? *found : NULL;
+    kolo_comm_leave(comm);
+    if (request->own_op == NULL) /* freed by another thread since it was checked */
+        return kolo_own_op_check(comm, task);
+    request->call.op_name = request->own_op->name;
+    request->call.hash =
+        kolo_call_hash(request->call.hash, request->own_op->name, strlen(request->own_op->name));
+    return KOLO_OK;
+}
+
+void kolo_own_op_give_back(struct kolo_request *request)
+{
+    if (request->own_op != NULL)
+        atomic_fetch_sub(&request->own_op->uses, 1);
+    request->own_op = NULL;
+}
+
+bool kolo_own_op_is_free(const struct kolo_request *request)
+{
+    return request->own_op->is_commutative &&
+           KOLO_FRAME_STEP_BYTES % kolo_dtype_bytes(request->call.dtype) == 0;
+}
+
+void kolo_own_ops_free(struct kolo_engine *engine)
+{
+    for (int i = 0; i < engine->own_op_count; i++)
+        kolo_free_memory(engine->own_ops[i]);
+    kolo_free_memory(engine->own_ops);
+}

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+// runtime/own_ops.c: reductions by operators of the program's own, over every transport and plan,
+// against a fold in the order of ranks; ranks that pass different ones; refusals.
+#include <criterion/criterion.h>
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/comm.h"
+#include "tests/support/world.h"
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        kolo_status status_ = (call);                                                              \
+        if (status_ != KOLO_OK)                                                                    \
+            return status_;                                                                        \
+    } while (0)
+
+enum { COUNTS = 4, LONGEST = 5000, RANKS_MAX = 5 };
+static const size_t counts[COUNTS] = {0, 1, 17, LONGEST};
+
+/** An affine map x -> a x + b modulo 2^32; composing them is associative, and not commutative. 12
+ * bytes: the size divides no frame. */
+struct map {
+    uint32_t a, b, times; /* times: how many were composed */
+};
+
+static struct map compose(struct map first, struct map second)
+{
+    return (struct map){first.a * second.a, second.a * first.b + second.b,
+                        first.times + second.times};
+}
+
+static void compose_all(void *into, const void *from, size_t count, kolo_dtype dtype, void *context)
+{
+    struct map *a = into;
+    const struct map *b = from;
+    if (dtype != KOLO_OPAQUE(sizeof(struct map)) || context != NULL)
+        count = 0; /* the result shows it */
+    for (size_t i = 0; i < count; i++)
+        a[i] = compose(a[i], b[i]);
+}
+
+/** As what C++ would call plus, with a context that counts. */
+static void add_all(void *into, const void *from, size_t count, kolo_dtype dtype, void *context)
+{
+    double *a = into;
+    const double *b = from;
+    *(size_t *)context += dtype == KOLO_FLOAT64 ? count : 0;
+    for (size_t i = 0; i < count; i++)
+        a[i] += b[i];
+}
+
+static struct map input(size_t rank, size_t i)
+{
+    return (struct map){(uint32_t)(2 * (7 * rank + i) + 3), (uint32_t)(rank * 1000 + i), 1};
+}
+
+static struct map expected(size_t ranks, size_t i)
+{
+    struct map map = input(0, i);
+    for (size_t rank = 1; rank < ranks; rank++)
+        map = compose(map, input(rank, i));
+    return map;
+}
+
+static kolo_status compare(const struct map *got, size_t ranks, size_t first, size_t count,
+                           const char *what)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct map want = expected(ranks, first + i);
+        WORLD_EXPECT(memcmp(&got[i], &want, sizeof want) == 0,
+                     "%s of %zu: element %zu is {%u, %u, %u}, not {%u, %u, %u}", what, count, i,
+                     got[i].a, got[i].b, got[i].times, want.a, want.b, want.times);
+    }
+    return KOLO_OK;
+}
+
+struct stage {
+    struct kolo_comm *comm;
+    kolo_redop op;
+    struct map *send, *recv;
+};
+
+static kolo_status reductions(const struct stage *stage, size_t count)
+{
+    struct kolo_comm *comm = stage->comm;
+    const kolo_dtype type = KOLO_OPAQUE(sizeof(struct map));
+    const size_t n = (size_t)kolo_size(comm), rank = (size_t)kolo_rank(comm);
+    const int root = (int)n - 1;
+    for (size_t i = 0; i < count * n; i++)
+        stage->send[i] = input(rank, i);
+    TRY(kolo_allreduce(comm, stage->send, stage->recv, count, type, stage->op, NULL, NULL));
+    TRY(compare(stage->recv, n, 0, count, "allreduce"));
+    TRY(kolo_reduce(comm, stage->send, stage->recv, count, type, stage->op, root, NULL, NULL));
+    if ((int)rank == root)
+        TRY(compare(stage->recv, n, 0, count, "reduce"));
+    struct kolo_request *request = NULL;
+    TRY(kolo_reduce_scatter(comm, stage->send, stage->recv, count, type, stage->op, NULL,
+                            &request));
+    TRY(kolo_wait(&request, -1));
+    TRY(compare(stage->recv, n, rank * count, count, "reduce_scatter"));
+    TRY(kolo_allreduce(comm, stage->send, stage->send, count, type, stage->op, NULL, NULL));
+    return compare(stage->send, n, 0, count, "allreduce in place");
+}
+
+/** What does not combine moves elements of any size too. */
+static kolo_status moves(const struct stage *stage, size_t count)
+{
+    struct kolo_comm *comm = stage->comm;
+    const kolo_dtype type = KOLO_OPAQUE(sizeof(struct map));
+    const size_t n = (size_t)kolo_size(comm), rank = (size_t)kolo_rank(comm);
+    for (size_t i = 0; i < count * n; i++)
+        stage->send[i] = input(rank, i);
+    TRY(kolo_alltoall(comm, stage->send, stage->recv, count, type, NULL, NULL));
+    for (size_t i = 0; i < count * n; i++) {
+        struct map want = input(count == 0 ? 0 : i / count, rank * count + i % count);
+        WORLD_EXPECT(memcmp(&stage->recv[i], &want, sizeof want) == 0, "alltoall: element %zu", i);
+    }
+    TRY(kolo_broadcast(comm, stage->send, count, type, 0, NULL, NULL));
+    for (size_t i = 0; i < count; i++) {
+        struct map want = input(0, i);
+        WORLD_EXPECT(memcmp(&stage->send[i], &want, sizeof want) == 0, "broadcast: element %zu", i);
+    }
+    return KOLO_OK;
+}
+
+static kolo_status sums(const struct stage *stage, size_t count)
+{
+    const size_t n = (size_t)kolo_size(stage->comm), rank = (size_t)kolo_rank(stage->comm);
+    double *send = (void *)stage->send, *recv = (void *)stage->recv;
+    size_t calls = 0;
+    kolo_redop op;
+    const struct kolo_op add = {.size = sizeof add,
+                                .name = "add",
+                                .fold = add_all,
+                                .context = &calls,
+                                .flags = KOLO_COMMUTATIVE};
+    TRY(kolo_op_create(stage->comm, &add, &op));
+    for (size_t i = 0; i < count; i++)
+        send[i] = (double)(rank + i);
+    TRY(kolo_allreduce(stage->comm, send, recv, count, KOLO_FLOAT64, op, NULL, NULL));
+    for (size_t i = 0; i < count; i++)
+        WORLD_EXPECT(recv[i] == (double)(n * (n - 1) / 2 + n * i), "sum: element %zu is %g", i,
+                     recv[i]);
+    WORLD_EXPECT(n == 1 || n > count || calls > 0, "the context was not handed over");
+    return kolo_op_free(stage->comm, op);
+}
+
+static kolo_status all_counts(struct stage *stage)
+{
+    const struct kolo_op composition = {
+        .size = sizeof composition, .name = "compose", .fold = compose_all};
+    TRY(kolo_op_create(stage->comm, &composition, &stage->op));
+    for (int i = 0; i < COUNTS; i++) {
+        TRY(reductions(stage, counts[i]));
+        TRY(moves(stage, counts[i]));
+        TRY(sums(stage, counts[i]));
+    }
+    return kolo_op_free(stage->comm, stage->op);
+}
+
+static kolo_status both_memories(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    struct stage stage = {.comm = comm};
+    size_t bytes = LONGEST * RANKS_MAX * sizeof(struct map);
+    void *send, *recv;
+    TRY(kolo_alloc(comm, bytes, &send));
+    TRY(kolo_alloc(comm, bytes, &recv));
+    stage.send = send;
+    stage.recv = recv;
+    TRY(all_counts(&stage));
+    stage.send = calloc(1, bytes);
+    stage.recv = calloc(1, bytes);
+    kolo_status status =
+        stage.send != NULL && stage.recv != NULL ? all_counts(&stage) : KOLO_ERR_NO_MEMORY;
+    free(stage.send);
+    free(stage.recv);
+    return status;
+}
+
+Test(own_ops, every_transport, .timeout = 120)
+{
+    for (int t = 0; world_transports[t] != NULL; t++)
+        for (int size = 1; size <= RANKS_MAX; size += 2) {
+            struct world world = {.size = size,
+                                  .transport = world_transports[t],
+                                  .settings = {"KOLO_SEGMENT_BYTES=4KiB"}};
+            cr_assert(world_run(&world, both_memories, NULL) == KOLO_OK, "%s, %d ranks: %s",
+                      world_transports[t], size, world_cause(&world)->text);
+        }
+}
+
+static kolo_status ordered_by_links(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    struct stage stage = {.comm = comm,
+                          .send = calloc(LONGEST * RANKS_MAX, sizeof(struct map)),
+                          .recv = calloc(LONGEST * RANKS_MAX, sizeof(struct map))};
+    const struct kolo_op composition = {
+        .size = sizeof composition, .name = "compose", .fold = compose_all};
+    kolo_status status = stage.send != NULL && stage.recv != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    if (status == KOLO_OK)
+        status = kolo_op_create(comm, &composition, &stage.op);
+    if (status == KOLO_OK)
+        status = kolo_allreduce(comm, stage.send, stage.recv, LONGEST,
+                                KOLO_OPAQUE(sizeof(struct map)), stage.op, NULL, NULL);
+    for (int i = 0; i < COUNTS && status == KOLO_OK; i++)
+        status = sums(&stage, counts[i]);
+    free(stage.send);
+    free(stage.recv);
+    return status;
+}
+
+/** Plans that combine pairs do it with a commutative operator on arrival; they cannot do another. */
+Test(own_ops, forced_plans, .timeout = 120)
+{
+    static const char *const plans[] = {"KOLO_PLAN=ring", "KOLO_PLAN=doubling", "KOLO_PLAN=direct",
+                                        "KOLO_PLAN=flat"};
+    for (int t = 0; world_transports[t] != NULL; t++)
+        for (int i = 0; i < 4; i++) {
+            struct world world = {.size = 3,
+                                  .transport = world_transports[t],
+                                  .settings = {plans[i], "KOLO_SEGMENT_BYTES=4KiB"}};
+            kolo_status status = world_run(&world, ordered_by_links, NULL);
+            cr_assert(status == (i < 2 ? KOLO_ERR_UNSUPPORTED : KOLO_OK), "%s, %s: %s",
+                      world_transports[t], plans[i], world_cause(&world)->text);
+        }
+}
+
+static kolo_status sums_alone(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    static double memory[WORLD_RANKS_MAX][2][LONGEST];
+    struct stage stage = {.comm = comm,
+                          .send = (void *)memory[kolo_rank(comm)][0],
+                          .recv = (void *)memory[kolo_rank(comm)][1]};
+    for (int i = 0; i < COUNTS; i++)
+        TRY(sums(&stage, counts[i]));
+    return KOLO_OK;
+}
+
+Test(own_ops, commutative_on_arrival, .timeout = 120)
+{
+    static const char *const plans[] = {"KOLO_PLAN=ring", "KOLO_PLAN=doubling"};
+    for (int t = 0; world_transports[t] != NULL; t++)
+        for (int i = 0; i < 2; i++) {
+            struct world world = {.size = 3,
+                                  .transport = world_transports[t],
+                                  .settings = {plans[i], "KOLO_SEGMENT_BYTES=4KiB"}};
+            cr_assert(world_run(&world, sums_alone, NULL) == KOLO_OK, "%s, %s: %s",
+                      world_transports[t], plans[i], world_cause(&world)->text);
+        }
+}
+
+static kolo_status different_names(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    const struct kolo_op mine = {
+        .size = sizeof mine, .name = kolo_rank(comm) == 0 ? "left" : "right", .fold = compose_all};
+    struct map map = input(0, 0);
+    kolo_redop op;
+    TRY(kolo_op_create(comm, &mine, &op));
+    kolo_status status =
+        kolo_allreduce(comm, &map, &map, 1, KOLO_OPAQUE(sizeof map), op, NULL, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "%s", kolo_status_name(status));
+    WORLD_EXPECT(strstr(kolo_error_detail(), "another operator") != NULL, "%s",
+                 kolo_error_detail());
+    return KOLO_OK;
+}
+
+static kolo_status different_sizes(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    char bytes[32] = {0};
+    kolo_status status =
+        kolo_broadcast(comm, bytes, 1, KOLO_OPAQUE(12 + kolo_rank(comm)), 0, NULL, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "%s", kolo_status_name(status));
+    WORLD_EXPECT(strstr(kolo_error_detail(), "12 bytes each") != NULL, "%s", kolo_error_detail());
+    return KOLO_OK;
+}
+
+Test(own_ops, ranks_that_differ, .timeout = 60)
+{
+    for (int t = 0; world_transports[t] != NULL; t++) {
+        struct world world = {
+            .size = 2, .transport = world_transports[t], .settings = {"KOLO_STALL=1"}};
+        cr_assert(world_run(&world, different_names, NULL) == KOLO_OK, "%s",
+                  world_cause(&world)->text);
+        cr_assert(world_run(&world, different_sizes, NULL) == KOLO_OK, "%s",
+                  world_cause(&world)->text);
+    }
+}
+
+#define EXPECT_INVALID(call, words)                                                                \
+    WORLD_EXPECT((call) == KOLO_ERR_INVALID && strstr(kolo_error_detail(), words) != NULL,         \
+                 "line %d: %s", __LINE__, kolo_error_detail())
+
+static kolo_status refusals(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    char text[KOLO_OP_NAME_MAX + 2];
+    struct kolo_op op = {.size = sizeof op, .name = "x", .fold = compose_all};
+    struct map a[2] = {{0, 0, 0}, {1, 1, 1}};
+    const kolo_dtype type = KOLO_OPAQUE(sizeof *a);
+    kolo_redop made, other;
+    memset(text, 'n', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    EXPECT_INVALID(kolo_op_create(NULL, &op, &made), "comm");
+    EXPECT_INVALID(kolo_op_create(comm, NULL, &made), "op is");
+    EXPECT_INVALID(kolo_op_create(comm, &op, NULL), "op_out");
+    op.flags = 2;
+    EXPECT_INVALID(kolo_op_create(comm, &op, &made), "flags");
+    op.flags = 0;
+    op.name = text;
+    EXPECT_INVALID(kolo_op_create(comm, &op, &made), "name");
+    op.name = "x";
+    op.fold = NULL;
+    EXPECT_INVALID(kolo_op_create(comm, &op, &made), "fold");
+    op.fold = compose_all;
+    op.size--;
+    EXPECT_INVALID(kolo_op_create(comm, &op, &made), "size");
+    op.size++;
+    TRY(kolo_op_create(comm, &op, &made));
+    TRY(kolo_op_create(comm, &op, &other));
+    WORLD_EXPECT(made != other, "one number for two");
+    EXPECT_INVALID(kolo_allreduce(comm, a, a + 1, 1, type, KOLO_SUM, NULL, NULL), "opaque");
+    EXPECT_INVALID(kolo_allreduce(comm, a, a + 1, 1, KOLO_OPAQUE(0), made, NULL, NULL), "type");
+    EXPECT_INVALID(kolo_allreduce(comm, a, a + 1, 1, KOLO_OPAQUE(4097), made, NULL, NULL), "type");
+    EXPECT_INVALID(kolo_allreduce(comm, a, a + 1, SIZE_MAX / 4096, type, made, NULL, NULL),
+                   "too large");
+    struct kolo_request *request = NULL;
+    TRY(kolo_allreduce(comm, a, a, 1, type, made, NULL, &request));
+    EXPECT_INVALID(kolo_op_free(comm, made), "in use");
+    TRY(kolo_wait(&request, -1));
+    TRY(kolo_op_free(comm, made));
+    EXPECT_INVALID(kolo_op_free(comm, made), "none of");
+    EXPECT_INVALID(kolo_op_free(comm, KOLO_SUM), "none of");
+    EXPECT_INVALID(kolo_allreduce(comm, a, a + 1, 1, type, made, NULL, NULL), "kolo_op_create");
+    WORLD_EXPECT(a[0].a == 0 && a[1].a == 1, "written");
+    for (int i = 0; i < 40; i++) /* more than the table has at first; what is left, the end frees */
+        TRY(kolo_op_create(comm, &op, &made));
+    return KOLO_OK;
+}
+
+Test(own_ops, refusals)
+{
+    struct world world = {.size = 1};
+    cr_assert(world_run(&world, refusals, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+}

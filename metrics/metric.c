@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "metrics/metric.h"
+#include "runtime/comm.h"
 
 enum { OWNER_BITS = 20, OWNERS = 1 << OWNER_BITS, COMMON_WORDS = 2 };
 
@@ -291,7 +292,10 @@ kolo_status kolo_metrics_compute(struct kolo_comm *comm, struct kolo_metric *con
         if (!metrics[i])
             return kolo_fail(KOLO_ERR_INVALID, "kolo_metrics_compute: metrics[%zu] is NULL", i);
     struct work work = {.metrics = metrics, .count = count};
-    kolo_status status = agree(comm, &work, allocate(&work), opts);
+    kolo_status status = kolo_group_none(comm, "kolo_metrics_compute");
+    if (status != KOLO_OK)
+        return status;
+    status = agree(comm, &work, allocate(&work), opts);
     for (size_t i = 0; status == KOLO_OK && i < count; i++)
         status = settle(comm, &work, metrics[i], opts);
     if (status == KOLO_OK)

@@ -48,9 +48,12 @@ static kolo_status check_opts(const struct kolo_task *task)
     if (opts->timeout_ms < 0)
         return kolo_fail(KOLO_ERR_INVALID, "%s: opts->timeout_ms is %d, negative", task->function,
                          opts->timeout_ms);
-    if ((kolo_opts_flags(opts) & ~(unsigned)KOLO_DETERMINISTIC) != 0)
+    if ((kolo_opts_flags(opts) & ~(unsigned)(KOLO_DETERMINISTIC | KOLO_PERSISTENT)) != 0)
         return kolo_fail(KOLO_ERR_INVALID, "%s: opts->flags 0x%x has flags that there are not",
                          task->function, kolo_opts_flags(opts));
+    if ((kolo_opts_flags(opts) & KOLO_PERSISTENT) != 0 && task->request_out == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: KOLO_PERSISTENT needs a request_out",
+                         task->function);
     if (opts->stream != NULL)
         return kolo_fail(KOLO_ERR_INVALID, "%s: opts->stream is reserved and must be NULL",
                          task->function);
@@ -96,8 +99,8 @@ static kolo_status total_bytes(const struct kolo_task *task, size_t count, size_
     return kolo_count_check(task, count);
 }
 
-static kolo_status check_pointer(const struct kolo_task *task, const char *what,
-                                 const void *pointer, size_t bytes)
+kolo_status kolo_pointer_check(const struct kolo_task *task, const char *what, const void *pointer,
+                               size_t bytes)
 {
     if (pointer == NULL && bytes > 0)
         return kolo_fail(KOLO_ERR_INVALID, "%s: %s is NULL for %zu bytes", task->function, what,
@@ -115,8 +118,8 @@ static kolo_status check_buffers(struct kolo_task *task, size_t send_bytes, size
 {
     uintptr_t send = (uintptr_t)task->send, recv = (uintptr_t)task->recv;
     kolo_status status;
-    KOLO_TRY(check_pointer(task, "send", task->send, send_bytes));
-    KOLO_TRY(check_pointer(task, "recv", task->recv, recv_bytes));
+    KOLO_TRY(kolo_pointer_check(task, "send", task->send, send_bytes));
+    KOLO_TRY(kolo_pointer_check(task, "recv", task->recv, recv_bytes));
     if (send_bytes == 0 || recv_bytes == 0)
         return KOLO_OK;
     bool is_in_place = send_bytes <= recv_bytes ? send == recv + offset : recv == send + offset;
@@ -211,7 +214,7 @@ kolo_status kolo_allreduce(struct kolo_comm *comm, const void *send, void *recv,
     KOLO_TRY(check_buffers(&task, bytes, bytes, 0));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
-    return status;
+    return kolo_group_note(comm, status);
 }
 
 kolo_status kolo_reduce(struct kolo_comm *comm, const void *send, void *recv, size_t count,
@@ -236,7 +239,7 @@ kolo_status kolo_reduce(struct kolo_comm *comm, const void *send, void *recv, si
     KOLO_TRY(check_buffers(&task, bytes, comm->rank == root ? bytes : 0, 0));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
-    return status;
+    return kolo_group_note(comm, status);
 }
 
 kolo_status kolo_broadcast(struct kolo_comm *comm, void *buffer, size_t count, kolo_dtype dtype,
@@ -257,10 +260,10 @@ kolo_status kolo_broadcast(struct kolo_comm *comm, void *buffer, size_t count, k
     kolo_status status;
     KOLO_TRY(kolo_task_check(comm, &task));
     KOLO_TRY(total_bytes(&task, count, 1, &bytes));
-    KOLO_TRY(check_pointer(&task, "buffer", buffer, bytes));
+    KOLO_TRY(kolo_pointer_check(&task, "buffer", buffer, bytes));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
-    return status;
+    return kolo_group_note(comm, status);
 }
 
 /* ---- collectives on blocks ---- */
@@ -285,7 +288,7 @@ kolo_status kolo_allgather(struct kolo_comm *comm, const void *send, void *recv,
     KOLO_TRY(check_buffers(&task, bytes, all, bytes * (size_t)comm->rank));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
-    return status;
+    return kolo_group_note(comm, status);
 }
 
 /** Calls on blocks of different lengths: this rank's block on one side, and on the other the whole,
@@ -331,7 +334,7 @@ kolo_status kolo_allgatherv(struct kolo_comm *comm, const void *send, void *recv
     KOLO_TRY(check_v(comm, &task));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
-    return status;
+    return kolo_group_note(comm, status);
 }
 
 kolo_status kolo_gatherv(struct kolo_comm *comm, const void *send, void *recv, const size_t *counts,
@@ -353,7 +356,7 @@ kolo_status kolo_gatherv(struct kolo_comm *comm, const void *send, void *recv, c
     KOLO_TRY(check_v(comm, &task));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
-    return status;
+    return kolo_group_note(comm, status);
 }
 
 kolo_status kolo_reduce_scatter(struct kolo_comm *comm, const void *send, void *recv, size_t count,
@@ -377,7 +380,7 @@ kolo_status kolo_reduce_scatter(struct kolo_comm *comm, const void *send, void *
     KOLO_TRY(check_buffers(&task, all, bytes, bytes * (size_t)comm->rank));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
-    return status;
+    return kolo_group_note(comm, status);
 }
 
 kolo_status kolo_gather(struct kolo_comm *comm, const void *send, void *recv, size_t count,
@@ -402,7 +405,7 @@ kolo_status kolo_gather(struct kolo_comm *comm, const void *send, void *recv, si
     KOLO_TRY(check_buffers(&task, bytes, comm->rank == root ? all : 0, bytes * (size_t)comm->rank));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
-    return status;
+    return kolo_group_note(comm, status);
 }
 
 kolo_status kolo_scatter(struct kolo_comm *comm, const void *send, void *recv, size_t count,
@@ -427,7 +430,7 @@ kolo_status kolo_scatter(struct kolo_comm *comm, const void *send, void *recv, s
     KOLO_TRY(check_buffers(&task, comm->rank == root ? all : 0, bytes, bytes * (size_t)comm->rank));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
-    return status;
+    return kolo_group_note(comm, status);
 }
 
 kolo_status kolo_scatterv(struct kolo_comm *comm, const void *send, const size_t *counts,
@@ -449,7 +452,7 @@ kolo_status kolo_scatterv(struct kolo_comm *comm, const void *send, const size_t
     KOLO_TRY(check_v(comm, &task));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
-    return status;
+    return kolo_group_note(comm, status);
 }
 
 kolo_status kolo_reduce_scatterv(struct kolo_comm *comm, const void *send, void *recv,
@@ -470,7 +473,7 @@ kolo_status kolo_reduce_scatterv(struct kolo_comm *comm, const void *send, void 
     KOLO_TRY(check_v(comm, &task));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
-    return status;
+    return kolo_group_note(comm, status);
 }
 
 /* ---- from everybody to everybody ---- */
@@ -480,8 +483,8 @@ static kolo_status check_exchange(struct kolo_task *task, size_t send_bytes, siz
 {
     uintptr_t send = (uintptr_t)task->send, recv = (uintptr_t)task->recv;
     kolo_status status;
-    KOLO_TRY(check_pointer(task, "send", task->send, send_bytes));
-    KOLO_TRY(check_pointer(task, "recv", task->recv, recv_bytes));
+    KOLO_TRY(kolo_pointer_check(task, "send", task->send, send_bytes));
+    KOLO_TRY(kolo_pointer_check(task, "recv", task->recv, recv_bytes));
     if (send_bytes > 0 && recv_bytes > 0 && send < recv + recv_bytes && recv < send + send_bytes)
         return kolo_fail(KOLO_ERR_INVALID,
                          "%s: send (%zu bytes at %p) and recv (%zu bytes at %p) overlap; it has no "
@@ -510,7 +513,17 @@ kolo_status kolo_alltoall(struct kolo_comm *comm, const void *send, void *recv, 
     KOLO_TRY(check_exchange(&task, all, all));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
-    return status;
+    return kolo_group_note(comm, status);
+}
+
+/** Of alltoallv: what a rank sends itself is what it expects. */
+static kolo_status check_own_block(const struct kolo_comm *comm, const struct kolo_task *task)
+{
+    size_t leaving = task->send_counts[comm->rank], coming = task->counts[comm->rank];
+    if (leaving == coming)
+        return KOLO_OK;
+    return kolo_fail(KOLO_ERR_INVALID, "%s: rank %d sends itself %zu elements and receives %zu",
+                     task->function, comm->rank, leaving, coming);
 }
 
 kolo_status kolo_alltoallv(struct kolo_comm *comm, const void *send, const size_t *send_counts,
@@ -536,14 +549,11 @@ kolo_status kolo_alltoallv(struct kolo_comm *comm, const void *send, const size_
     KOLO_TRY(kolo_task_check(comm, &task));
     KOLO_TRY(check_blocks(comm, &task, &leaving, &send_extent));
     KOLO_TRY(check_blocks(comm, &task, &coming, &recv_extent));
-    if (send_counts[comm->rank] != recv_counts[comm->rank])
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_alltoallv: rank %d sends itself %zu elements and receives %zu",
-                         comm->rank, send_counts[comm->rank], recv_counts[comm->rank]);
+    KOLO_TRY(check_own_block(comm, &task));
     KOLO_TRY(check_exchange(&task, send_extent * element_bytes, recv_extent * element_bytes));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
-    return status;
+    return kolo_group_note(comm, status);
 }
 
 kolo_status kolo_barrier(struct kolo_comm *comm, const struct kolo_opts *opts,
@@ -557,5 +567,5 @@ kolo_status kolo_barrier(struct kolo_comm *comm, const struct kolo_opts *opts,
     KOLO_TRY(kolo_task_check(comm, &task));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
-    return status;
+    return kolo_group_note(comm, status);
 }

@@ -92,7 +92,7 @@ void kolo_comm_close(struct kolo_comm *comm)
             continue;
         if (request->status == KOLO_AGAIN)
             kolo_request_end(request, KOLO_ERR_ABORTED);
-        kolo_request_free(request);
+        kolo_request_drop(request);
     }
     kolo_hub_close(comm->hub);
     comm->hub = NULL;
@@ -104,6 +104,7 @@ void kolo_comm_free(struct kolo_comm *comm)
     if (comm == NULL)
         return;
     struct kolo_engine *engine = comm->engine;
+    kolo_free_memory(atomic_load(&comm->group));
     if (comm->previous != NULL)
         comm->previous->next = comm->next;
     else if (engine->comms == comm)

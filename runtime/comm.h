@@ -11,13 +11,10 @@
 
 #include <kolo/kolo.h>
 
-<<<<<<< HEAD
 #include <stddef.h>
 #include <string.h>
 
-=======
 #include "memory/operator.h"
->>>>>>> 89226a4 (kolo: operators of the program's own, and elements of any size)
 #include "runtime/call.h"
 #include "runtime/choose.h"
 #include "runtime/engine.h"
@@ -31,6 +28,7 @@ enum {
     KOLO_VERDICT_GRACE_MS = 300 /* how long a fallen link may wait for the store to say why */
 };
 
+struct kolo_group;
 struct kolo_request;
 
 /** How a request moves: over links (route_links.c), or over the board of this host. Held: lock. */
@@ -77,12 +75,16 @@ struct kolo_request {
     struct kolo_request *next, *previous; /* in comm->collectives or comm->messages */
     kolo_status status;                   /* KOLO_AGAIN until it is over */
     bool is_async;                        /* from kolo_calloc, freed by test, wait or finalize */
+    bool is_persistent;                   /* not freed by test and wait: it starts again */
+    bool is_counted;                      /* in engine->outstanding */
+    struct kolo_request *chain;           /* the next of its group, all started as one */
     struct kolo_request *next_async, *previous_async; /* in engine->asyncs until freed */
     bool fell_with_comm; /* it was running when the communicator failed */
 
     struct kolo_call call;
     struct kolo_desc desc;
     int timeout_ms;
+    unsigned flags;         /* of its options that say how it is carried out: KOLO_DETERMINISTIC */
     kolo_deadline deadline; /* from its submission, or from when it first has to wait */
 
     const uint8_t *send; /* buffers, lent by the caller */
@@ -94,7 +96,13 @@ struct kolo_request {
     double postscale;  /* of the first result_count elements of recv; 0: none */
     size_t result_count;
     struct kolo_own_op *own_op; /* the operator, if it is the program's own; else NULL */
-    void *scaled; /* the scaled input; NULL: none, or it lies in a buffer of the caller's */
+    void *scaled;    /* the scaled input; NULL: none, or it lies in a buffer of the caller's */
+    double prescale; /* of input_count elements of `unscaled`, to `input`, at each start; 0: none */
+    size_t input_count;
+    const void *unscaled;
+    void *input;
+    struct kolo_group_part *parts; /* group.c: the calls that this one stands for; NULL: none */
+    size_t part_count;
 
     const struct kolo_plan *plan; /* NULL: a message */
     struct kolo_plan_args args;
@@ -107,13 +115,13 @@ struct kolo_request {
     struct kolo_strand main, closing; /* route_links.c: the plan, and the barrier that closes it */
 };
 
-<<<<<<< HEAD
 /** Makes a request of memory that may hold anything. The strands, two thirds of it, are left: their
  * route sets them up when it begins, and the other route has none. */
 static inline void kolo_request_clear(struct kolo_request *request)
 {
     memset(request, 0, offsetof(struct kolo_request, main));
-=======
+}
+
 /** An operator of the program's own. */
 struct kolo_own_op {
     struct kolo_operator op;
@@ -125,7 +133,6 @@ struct kolo_own_op {
 static inline const struct kolo_operator *kolo_own_operator(const struct kolo_request *request)
 {
     return request->own_op != NULL ? &request->own_op->op : NULL;
->>>>>>> 89226a4 (kolo: operators of the program's own, and elements of any size)
 }
 
 struct kolo_request_list {
@@ -173,6 +180,7 @@ struct kolo_comm {
     struct kolo_choices choices; /* of plans over links */
     struct kolo_flight *flights; /* KOLO_WINDOW_MAX, of the collective that runs; NULL: not yet */
     struct kolo_hub *hub; /* its board; NULL: not opened, or it has none (runtime/board_hub.h) */
+    _Atomic(struct kolo_group *) group; /* that is open; NULL: none */
     struct kolo_failure failure;
     struct kolo_suspicion suspicion;
     bool must_report; /* the running collective, to the store */
@@ -248,14 +256,16 @@ void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text
 kolo_status kolo_comm_failed(struct kolo_comm *comm, const struct kolo_request *request);
 /* ---- request.c (held: lock) ---- */
 
+/** So that finalize can free what the user did not: it is asynchronous from here on. */
+void kolo_request_keep(struct kolo_comm *comm, struct kolo_request *request);
 /** Packs the description, appends to its list, begins if it can. */
 void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request);
 /** Advances every request as far as it goes. */
 void kolo_requests_advance(struct kolo_comm *comm);
 /** Takes it out of its list with this result; its works are cancelled. */
 void kolo_request_end(struct kolo_request *request, kolo_status status);
-/** Frees what it owns (and itself if asynchronous). Held: lock, if it was submitted. */
-void kolo_request_free(struct kolo_request *request);
+/** Frees what it owns (and itself if asynchronous). Held: lock, if it was kept. */
+void kolo_request_drop(struct kolo_request *request);
 void kolo_request_words(const struct kolo_request *request, char *text, size_t capacity);
 
 /* ---- engine.c ---- */
@@ -300,9 +310,42 @@ struct kolo_task {
 kolo_status kolo_task_check(struct kolo_comm *comm, const struct kolo_task *task) KOLO_NODISCARD;
 /** Whether so many elements of its type can be said in a description. collectives.c */
 kolo_status kolo_count_check(const struct kolo_task *task, size_t count) KOLO_NODISCARD;
+/** Whether there can be so many bytes at @p pointer, which is called @p what. collectives.c */
+kolo_status kolo_pointer_check(const struct kolo_task *task, const char *what, const void *pointer,
+                               size_t bytes) KOLO_NODISCARD;
 /** opts->flags, 0 for opts of before there were flags. */
 unsigned kolo_opts_flags(const struct kolo_opts *opts);
 kolo_status kolo_task_run(struct kolo_comm *comm, const struct kolo_task *task) KOLO_NODISCARD;
+/** A request that is ready to start, kept; nothing has been sent or written. */
+kolo_status kolo_task_prepare(struct kolo_comm *comm, const struct kolo_task *task,
+                              struct kolo_request **request_out) KOLO_NODISCARD;
+/** Starts all requests of a chain that are not running, or none. @p in_background: the progress
+ * thread goes on with them while nobody waits. */
+kolo_status kolo_chain_start(struct kolo_request *chain, bool in_background) KOLO_NODISCARD;
+/** Waits for all of them; the first failure. Held: lock. */
+kolo_status kolo_chain_wait(struct kolo_request *chain, kolo_deadline deadline) KOLO_NODISCARD;
+/** Some of them are not over. Held: lock. */
+bool kolo_chain_is_running(const struct kolo_request *chain);
+/** Frees them all. Held: lock. */
+void kolo_chain_drop(struct kolo_request *chain);
+
+/* ---- group.c ---- */
+
+/** A call that another carries out: its part of that one's vector. */
+struct kolo_group_part {
+    const void *send;
+    void *recv;
+    size_t bytes;
+};
+/** Takes a call up into the group that is open. */
+kolo_status kolo_group_add(struct kolo_comm *comm, const struct kolo_task *task) KOLO_NODISCARD;
+/** Remembers what a call failed with, if a group is open: nothing of it starts then. Returns it. */
+kolo_status kolo_group_note(struct kolo_comm *comm, kolo_status status);
+/** What @p function does cannot be part of a group: ERR_INVALID while one is open. */
+kolo_status kolo_group_none(const struct kolo_comm *comm, const char *function) KOLO_NODISCARD;
+/** Puts the parts together, and takes them apart. */
+void kolo_parts_gather(const struct kolo_request *request);
+void kolo_parts_scatter(const struct kolo_request *request);
 
 /* ---- own_ops.c ---- */
 
@@ -323,9 +366,11 @@ void kolo_own_ops_free(struct kolo_engine *engine);
 /** Of struct kolo_opts, in this version or an earlier one? */
 bool kolo_opts_size_is_known(size_t size);
 kolo_status kolo_scale_check(const struct kolo_task *task) KOLO_NODISCARD;
-/** Scales the input, and remembers what the result is to be scaled by. ERR_NO_MEMORY. */
-kolo_status kolo_scale_begin(struct kolo_request *request,
-                             const struct kolo_task *task) KOLO_NODISCARD;
+/** Finds a place for the scaled input, and remembers the factors. ERR_NO_MEMORY. */
+kolo_status kolo_scale_prepare(struct kolo_request *request,
+                               const struct kolo_task *task) KOLO_NODISCARD;
+/** Scales the input; of a request whose prescale is not 0. */
+void kolo_scale_begin(const struct kolo_request *request);
 /** Scales the result, if that was asked for. */
 void kolo_scale_end(const struct kolo_request *request);
 

@@ -329,7 +329,7 @@ kolo_status kolo_finalize(struct kolo_comm *comm)
         struct kolo_request *request = engine->asyncs;
         if (request->status == KOLO_AGAIN)
             kolo_request_end(request, KOLO_ERR_ABORTED);
-        kolo_request_free(request);
+        kolo_request_drop(request);
     }
     kolo_engine_leave(engine);
     kolo_status status = kolo_engine_destroy(engine, deadline);

@@ -21,10 +21,7 @@ static kolo_status check(struct kolo_comm *comm, const struct kolo_task *task, c
         bytes > PTRDIFF_MAX)
         return kolo_fail(KOLO_ERR_INVALID, "%s: count %zu of %s is too large", task->function,
                          task->count, kolo_dtype_text(task->dtype));
-    if (buffer == NULL && bytes > 0)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: %s is NULL for %zu bytes", task->function, what,
-                         bytes);
-    return KOLO_OK;
+    return kolo_pointer_check(task, what, buffer, bytes);
 }
 
 kolo_status kolo_send(struct kolo_comm *comm, const void *send, size_t count, kolo_dtype dtype,
@@ -42,7 +39,7 @@ kolo_status kolo_send(struct kolo_comm *comm, const void *send, size_t count, ko
     KOLO_TRY(check(comm, &task, send, "send"));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
-    return status;
+    return kolo_group_note(comm, status);
 }
 
 kolo_status kolo_recv(struct kolo_comm *comm, void *recv, size_t count, kolo_dtype dtype, int peer,
@@ -60,5 +57,5 @@ kolo_status kolo_recv(struct kolo_comm *comm, void *recv, size_t count, kolo_dty
     KOLO_TRY(check(comm, &task, recv, "recv"));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
-    return status;
+    return kolo_group_note(comm, status);
 }

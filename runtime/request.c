@@ -57,6 +57,8 @@ void kolo_request_end(struct kolo_request *request, kolo_status status)
     request->route->cancel(request);
     if (status == KOLO_OK)
         kolo_scale_end(request);
+    if (status == KOLO_OK && request->parts != NULL)
+        kolo_parts_scatter(request);
     if (request->is_reported && comm->failure.status == KOLO_OK)
         kolo_store_client_resumed(comm->engine->store,
                                   kolo_comm_channel(comm, KOLO_CHANNEL_COLLECTIVE),
@@ -66,12 +68,13 @@ void kolo_request_end(struct kolo_request *request, kolo_status status)
         kolo_free_memory(request->own_scratch);
     request->own_scratch = NULL;
     request->status = status;
-    if (request->is_async)
+    if (request->is_counted)
         comm->engine->outstanding--;
+    request->is_counted = false;
     kolo_engine_news(comm->engine);
 }
 
-void kolo_request_free(struct kolo_request *request)
+void kolo_request_drop(struct kolo_request *request)
 {
     struct kolo_engine *engine;
     bool has_memory = request->arrays != NULL || request->name != NULL || request->scaled != NULL ||
@@ -80,6 +83,7 @@ void kolo_request_free(struct kolo_request *request)
         kolo_free_memory(request->arrays);
         kolo_free_memory(request->name);
         kolo_free_memory(request->scaled);
+        kolo_free_memory(request->parts);
         kolo_free_memory(request->own_scratch);
     }
     kolo_own_op_give_back(request);
@@ -124,10 +128,10 @@ void kolo_requests_advance(struct kolo_comm *comm)
 
 /* ---- beginning ---- */
 
-/** So that finalize can free what the user did not wait for. */
-static void keep(struct kolo_engine *engine, struct kolo_request *request)
+void kolo_request_keep(struct kolo_comm *comm, struct kolo_request *request)
 {
-    engine->outstanding++;
+    struct kolo_engine *engine = comm->engine;
+    request->is_async = true;
     request->next_async = engine->asyncs;
     if (engine->asyncs != NULL)
         engine->asyncs->previous_async = request;
@@ -150,10 +154,12 @@ void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
     bool may_be_quick = request->route == &kolo_route_board && comm->hub != NULL;
     request->comm = comm;
     request->status = KOLO_AGAIN;
+    request->fell_with_comm = request->is_reported = false;
+    request->moves = request->moves_seen = 0;
+    request->quiet_ticks = 0;
     append(list_of(request), request);
     kolo_comm_is_busy(comm);
-    if (request->is_async)
-        keep(engine, request);
+    engine->outstanding += request->is_counted;
     request->deadline = KOLO_NEVER;
     if (!may_be_quick)
         set_deadline(engine, request);

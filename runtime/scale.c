@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pre- and post-scaling of reductions (struct kolo_opts): checks the factors, scales the input into
-// memory of the call before anything is sent, and the result when it is there. So the plan sees
+// memory of the call each time before anything is sent, and the result when it is there. So the plan sees
 // scaled data, and nothing depends on which plan it is. The caller's send buffer is never written,
 // unless the call is in place.
 #include <math.h>
@@ -76,7 +76,7 @@ static void *place_for(struct kolo_request *request, const struct kolo_task *tas
     return request->scaled;
 }
 
-kolo_status kolo_scale_begin(struct kolo_request *request, const struct kolo_task *task)
+kolo_status kolo_scale_prepare(struct kolo_request *request, const struct kolo_task *task)
 {
     size_t count;
     if (!has_factors(task->opts))
@@ -90,12 +90,20 @@ kolo_status kolo_scale_begin(struct kolo_request *request, const struct kolo_tas
     count = input_count(request, task);
     if (count == 0 || !is_set(task->opts->prescale))
         return KOLO_OK;
-    void *place = place_for(request, task, count * kolo_dtype_bytes(task->dtype));
-    if (place == NULL)
+    request->input = place_for(request, task, count * kolo_dtype_bytes(task->dtype));
+    if (request->input == NULL)
         return KOLO_ERR_NO_MEMORY;
-    kolo_scale(place, task->send, count, task->dtype, task->opts->prescale);
-    request->send = place;
+    request->prescale = task->opts->prescale;
+    request->input_count = count;
+    request->unscaled = task->send;
+    request->send = request->input;
     return KOLO_OK;
+}
+
+void kolo_scale_begin(const struct kolo_request *request)
+{
+    kolo_scale(request->input, request->unscaled, request->input_count, request->call.dtype,
+               request->prescale);
 }
 
 void kolo_scale_end(const struct kolo_request *request)

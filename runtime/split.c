@@ -196,6 +196,7 @@ static kolo_status make(struct kolo_comm *comm, struct making *making, struct ko
     struct kolo_seat seat = {0};
     kolo_status status;
     KOLO_TRY(kolo_task_check(comm, &task));
+    KOLO_TRY(kolo_group_none(comm, making->function));
     KOLO_TRY(prepare(comm, making));
     task.recv = making->table;
     KOLO_TRY(kolo_task_run(comm, &task));

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a checked call to a request: copies what outlives the call, chooses the plan, finds scratch
-// before anything is sent, submits, and waits if the call is blocking. Also test and wait.
+// From a checked call to a request: copies what outlives the call and chooses the plan (prepare),
+// finds scratch and scales the input before anything is sent, submits (start), and waits if the
+// call is blocking. What can be refused is refused before a buffer is written. Also test and wait.
+//
+// A chain is a group of requests that are started as one; one request is a chain of its own.
 #include "runtime/comm.h"
 
 #include <string.h>
@@ -58,7 +61,7 @@ static kolo_status take_name(struct kolo_request *request, const struct kolo_tas
         return KOLO_OK;
     request->call.hash = kolo_call_hash(request->call.hash, name, strlen(name));
     request->call.name = name;
-    if (task->request_out == NULL)
+    if (!request->is_async)
         return KOLO_OK;
     request->name = kolo_strdup(name);
     request->call.name = request->name;
@@ -113,6 +116,7 @@ static kolo_status fill_in(struct kolo_comm *comm, struct kolo_request *request,
     request->send = task->send;
     request->recv = task->recv;
     request->in_place = task->in_place;
+    request->flags = kolo_opts_flags(task->opts) & KOLO_DETERMINISTIC;
     request->timeout_ms = timeout_ms > 0 ? timeout_ms : (int)comm->engine->settings.timeout_ms;
     request->call = (struct kolo_call){.kind = task->kind,
                                        .dtype = task->dtype,
@@ -123,34 +127,63 @@ static kolo_status fill_in(struct kolo_comm *comm, struct kolo_request *request,
     KOLO_TRY(kolo_own_op_take(comm, request, task));
     KOLO_TRY(take_name(request, task));
     KOLO_TRY(copy_arrays(request, task, comm->size));
-    KOLO_TRY(kolo_scale_begin(request, task));
+    KOLO_TRY(kolo_scale_prepare(request, task));
     if (is_message(task))
         request->call.root = task->kind == KOLO_CALL_SEND ? task->peer : comm->rank;
 out:
     return status;
 }
 
-/** Held: lock. Nothing is sent unless it returns KOLO_OK. */
-static kolo_status submit(struct kolo_comm *comm, struct kolo_request *request,
-                          const struct kolo_task *task)
+/** Held: lock. Nothing has been sent or written. */
+static kolo_status prepare(struct kolo_comm *comm, struct kolo_request *request,
+                           const struct kolo_task *task)
 {
     kolo_status status = KOLO_OK;
     if (comm->failure.status != KOLO_OK) {
         request->call.sequence = comm->sequence;
         return kolo_comm_failed(comm, request);
     }
-    if (!is_message(task))
-        KOLO_TRY(choose_plan(comm, request, task));
-    if (!is_message(task) && kolo_plan_window(request->plan, &request->args) > 1)
+    if (is_message(task))
+        return KOLO_OK;
+    KOLO_TRY(choose_plan(comm, request, task));
+    if (kolo_plan_window(request->plan, &request->args) > 1)
         KOLO_TRY(kolo_comm_flights(comm));
-    if (!is_message(task))
-        KOLO_TRY(kolo_comm_scratch(
-            comm, request, request->plan->scratch(&request->args) * kolo_dtype_bytes(task->dtype)));
-    if (task->request_out != NULL)
-        KOLO_TRY(kolo_engine_start_thread(comm->engine));
-    kolo_request_submit(comm, request);
 out:
     return status;
+}
+
+/** What is written before anything is sent: memory of the request's, or an input in place. */
+static bool has_load(const struct kolo_request *request)
+{
+    return request->prescale != 0 || request->parts != NULL;
+}
+
+static void load(const struct kolo_request *request)
+{
+    if (request->prescale != 0)
+        kolo_scale_begin(request);
+    if (request->parts != NULL)
+        kolo_parts_gather(request);
+}
+
+/** Held: lock. */
+static kolo_status find_scratch(struct kolo_comm *comm, struct kolo_request *request)
+{
+    if (request->plan == NULL)
+        return KOLO_OK;
+    return kolo_comm_scratch(comm, request,
+                             request->plan->scratch(&request->args) *
+                                 kolo_dtype_bytes(request->call.dtype));
+}
+
+/** Held: lock. Nothing is sent unless it returns KOLO_OK. */
+static kolo_status submit(struct kolo_comm *comm, struct kolo_request *request)
+{
+    kolo_status status = find_scratch(comm, request);
+    if (status != KOLO_OK)
+        return status;
+    kolo_request_submit(comm, request);
+    return KOLO_OK;
 }
 
 /** The result of a request that is over. Held: lock. */
@@ -159,60 +192,177 @@ static kolo_status result_of(struct kolo_comm *comm, const struct kolo_request *
     return request->status == KOLO_OK ? KOLO_OK : kolo_comm_failed(comm, request);
 }
 
-static kolo_status run_async(struct kolo_comm *comm, const struct kolo_task *task)
+/* ---- one blocking call ---- */
+
+static kolo_status run_held(struct kolo_comm *comm, struct kolo_request *request,
+                            const struct kolo_task *task)
+{
+    kolo_status status;
+    KOLO_TRY(prepare(comm, request, task));
+    if (has_load(request)) {
+        kolo_comm_leave(comm);
+        load(request);
+        kolo_comm_enter(comm);
+    }
+    KOLO_TRY(submit(comm, request));
+    if (request->status == KOLO_AGAIN) {
+        kolo_engine_notify(comm->engine);
+        (void)kolo_engine_wait(comm, &request->status, KOLO_NEVER); /* has its own deadline */
+    }
+    status = result_of(comm, request);
+out:
+    return status;
+}
+
+static kolo_status run_blocking(struct kolo_comm *comm, const struct kolo_task *task)
+{
+    struct kolo_request request;
+    kolo_request_clear(&request);
+    kolo_status status = fill_in(comm, &request, task);
+    if (status == KOLO_OK) {
+        kolo_comm_enter(comm);
+        status = run_held(comm, &request, task);
+        kolo_comm_leave(comm);
+    }
+    kolo_request_drop(&request);
+    return status;
+}
+
+/* ---- requests ---- */
+
+kolo_status kolo_task_prepare(struct kolo_comm *comm, const struct kolo_task *task,
+                              struct kolo_request **request_out)
 {
     struct kolo_request *request = kolo_calloc(1, sizeof(*request));
-    *task->request_out = NULL;
     if (request == NULL)
         return KOLO_ERR_NO_MEMORY;
     request->is_async = true;
     kolo_status status = fill_in(comm, request, task);
-    if (status == KOLO_OK) {
-        kolo_comm_enter(comm);
-        status = submit(comm, request, task);
-        if (status == KOLO_OK)
-            kolo_engine_notify(comm->engine);
-        kolo_comm_leave(comm);
+    kolo_comm_enter(comm);
+    if (status == KOLO_OK)
+        status = prepare(comm, request, task);
+    if (status == KOLO_OK)
+        kolo_request_keep(comm, request);
+    else
+        kolo_request_drop(request);
+    kolo_comm_leave(comm);
+    if (status == KOLO_OK)
+        *request_out = request;
+    return status;
+}
+
+/** Scratch for all of them: the communicator's grows while it is looked for, and they share it.
+ * Held: lock. */
+static kolo_status find_all_scratch(struct kolo_comm *comm, struct kolo_request *chain)
+{
+    for (struct kolo_request *request = chain; request != NULL; request = request->chain) {
+        kolo_status status = find_scratch(comm, request);
+        if (status != KOLO_OK)
+            return status;
     }
+    for (struct kolo_request *request = chain; request != NULL; request = request->chain)
+        if (request->own_scratch == NULL)
+            request->scratch = comm->scratch;
+    return KOLO_OK;
+}
+
+/** Held: lock. */
+static kolo_status start_held(struct kolo_comm *comm, struct kolo_request *chain,
+                              bool in_background)
+{
+    kolo_status status = KOLO_OK;
+    if (comm->failure.status != KOLO_OK)
+        return kolo_comm_failed(comm, chain);
+    KOLO_TRY(find_all_scratch(comm, chain));
+    if (in_background)
+        KOLO_TRY(kolo_engine_start_thread(comm->engine));
+    for (struct kolo_request *request = chain; request != NULL; request = request->chain) {
+        request->is_counted = in_background;
+        kolo_request_submit(comm, request);
+    }
+    if (kolo_chain_is_running(chain))
+        kolo_engine_notify(comm->engine);
+out:
+    return status;
+}
+
+kolo_status kolo_chain_start(struct kolo_request *chain, bool in_background)
+{
+    struct kolo_comm *comm = chain->comm;
+    for (struct kolo_request *request = chain; request != NULL; request = request->chain)
+        load(request);
+    kolo_comm_enter(comm);
+    kolo_status status = start_held(comm, chain, in_background);
+    kolo_comm_leave(comm);
+    return status;
+}
+
+bool kolo_chain_is_running(const struct kolo_request *chain)
+{
+    for (; chain != NULL; chain = chain->chain)
+        if (chain->status == KOLO_AGAIN)
+            return true;
+    return false;
+}
+
+kolo_status kolo_chain_wait(struct kolo_request *chain, kolo_deadline deadline)
+{
+    struct kolo_comm *comm = chain->comm;
+    struct kolo_request *failed = NULL;
+    for (struct kolo_request *request = chain; request != NULL; request = request->chain)
+        if (!kolo_engine_wait(comm, &request->status, deadline))
+            return KOLO_AGAIN;
+    for (struct kolo_request *request = chain; request != NULL; request = request->chain)
+        if (failed == NULL && request->status != KOLO_OK)
+            failed = request;
+    return failed != NULL ? result_of(comm, failed) : KOLO_OK;
+}
+
+void kolo_chain_drop(struct kolo_request *chain)
+{
+    for (struct kolo_request *next; chain != NULL; chain = next) {
+        next = chain->chain;
+        kolo_request_drop(chain);
+    }
+}
+
+static kolo_status run_async(struct kolo_comm *comm, const struct kolo_task *task)
+{
+    struct kolo_request *request = NULL;
+    bool is_persistent = (kolo_opts_flags(task->opts) & KOLO_PERSISTENT) != 0;
+    *task->request_out = NULL;
+    kolo_status status = kolo_task_prepare(comm, task, &request);
+    if (status != KOLO_OK)
+        return status;
+    request->is_persistent = is_persistent;
+    if (!is_persistent)
+        status = kolo_chain_start(request, true);
     if (status == KOLO_OK) {
         *task->request_out = request;
         return KOLO_OK;
     }
-    kolo_comm_enter(comm); /* the list of requests, which it is not in, is looked at */
-    kolo_request_free(request);
+    kolo_comm_enter(comm);
+    kolo_chain_drop(request);
     kolo_comm_leave(comm);
     return status;
 }
 
 kolo_status kolo_task_run(struct kolo_comm *comm, const struct kolo_task *task)
 {
-    struct kolo_request request;
-    if (task->request_out != NULL)
-        return run_async(comm, task);
-    kolo_request_clear(&request);
-    kolo_status status = fill_in(comm, &request, task);
-    if (status == KOLO_OK) {
-        kolo_comm_enter(comm);
-        status = submit(comm, &request, task);
-        if (status == KOLO_OK && request.status == KOLO_AGAIN) {
-            kolo_engine_notify(comm->engine);
-            (void)kolo_engine_wait(comm, &request.status, KOLO_NEVER); /* has its own deadline */
-        }
-        if (status == KOLO_OK)
-            status = result_of(comm, &request);
-        kolo_comm_leave(comm);
-    }
-    kolo_request_free(&request);
-    return status;
+    if (atomic_load_explicit(&comm->group, memory_order_relaxed) != NULL)
+        return kolo_group_add(comm, task);
+    return task->request_out != NULL ? run_async(comm, task) : run_blocking(comm, task);
 }
 
-/** Hands a finished request's result to the user. Held: lock. */
-static kolo_status collect(struct kolo_comm *comm, struct kolo_request **request)
+/* ---- test and wait ---- */
+
+/** Hands the result of a chain to the user. Held: lock. */
+static kolo_status collect(struct kolo_request **request, kolo_deadline deadline)
 {
-    if ((*request)->status == KOLO_AGAIN)
-        return KOLO_AGAIN;
-    kolo_status status = result_of(comm, *request);
-    kolo_request_free(*request);
+    kolo_status status = kolo_chain_wait(*request, deadline);
+    if (status == KOLO_AGAIN || (*request)->is_persistent)
+        return status;
+    kolo_chain_drop(*request);
     *request = NULL;
     return status;
 }
@@ -225,9 +375,9 @@ kolo_status kolo_test(struct kolo_request **request)
         return KOLO_OK;
     struct kolo_comm *comm = (*request)->comm;
     kolo_comm_enter(comm);
-    if ((*request)->status == KOLO_AGAIN)
+    if (kolo_chain_is_running(*request))
         kolo_engine_poll(comm->engine);
-    kolo_status status = collect(comm, request);
+    kolo_status status = kolo_chain_is_running(*request) ? KOLO_AGAIN : collect(request, 0);
     kolo_comm_leave(comm);
     return status;
 }
@@ -241,8 +391,7 @@ kolo_status kolo_wait(struct kolo_request **request, int timeout_ms)
     struct kolo_comm *comm = (*request)->comm;
     kolo_deadline deadline = kolo_deadline_in_ms(timeout_ms);
     kolo_comm_enter(comm);
-    (void)kolo_engine_wait(comm, &(*request)->status, deadline);
-    kolo_status status = collect(comm, request);
+    kolo_status status = collect(request, deadline);
     kolo_comm_leave(comm);
     return status;
 }

@@ -48,9 +48,9 @@ struct kolo_action {
     enum kolo_action_kind kind;
     kolo_dtype dtype;
     kolo_redop op;
-    const struct kolo_operator *own; /* instead of op, if not NULL; elements divide 16 bytes */
     const void *local;
     bool incoming_first;
+    const struct kolo_operator *own; /* instead of op, if not NULL; elements divide 16 bytes */
 };
 
 struct kolo_endpoint;

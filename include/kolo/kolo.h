@@ -77,7 +77,10 @@ enum {
      *  ranks, at every size, by every plan, over every transport. Set it on all ranks. As
      *  KOLO_DETERMINISTIC=1 does for all calls. It matters for sums, products and averages of
      *  floats; all other results have this property anyway. */
-    KOLO_DETERMINISTIC = 1
+    KOLO_DETERMINISTIC = 1,
+    /** The call does not start: *request_out (needed) is started by kolo_start() or kolo_run(), as
+     *  often as the program likes, and freed by kolo_request_free(). */
+    KOLO_PERSISTENT = 2
 };
 
 /** What a call may be told beyond its data. Zero it, set `size`. */
@@ -93,7 +96,7 @@ struct kolo_opts {
      *  postscale must be equal. In place the input is overwritten. A program compiled before these
      *  two were added, and one whose `size` leaves them out, has none. */
     double prescale, postscale;
-    unsigned flags; /**< KOLO_DETERMINISTIC, or 0 */
+    unsigned flags; /**< KOLO_DETERMINISTIC, KOLO_PERSISTENT, or 0 */
 };
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -395,12 +398,78 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_recv(struct kolo_comm *comm, void *recv
 /* ---- requests -------------------------------------------------------------------------------- */
 
 /** Is it done? KOLO_AGAIN: not yet. Any other status is the call's result, and frees the request
- *  (*request = NULL). */
+ *  (*request = NULL) unless it is persistent. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_test(struct kolo_request **request);
 /** Waits up to @p timeout_ms (negative: the call's own deadline). KOLO_AGAIN: not done by then,
- *  still running. Any other status is the call's result, and frees the request (*request = NULL).
- *  *request NULL: KOLO_OK. */
+ *  still running. Any other status is the call's result, and frees the request (*request = NULL)
+ *  unless it is persistent. *request NULL: KOLO_OK. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_wait(struct kolo_request **request, int timeout_ms);
+
+/* ---- calls that repeat ----------------------------------------------------------------------- */
+
+/** Starts a request that was made with KOLO_PERSISTENT, and returns at once. Arguments, options and
+ *  arrays of counts are those of the call that made it (arrays were copied); the buffers are read
+ *  and written anew each time, and lent from its start until it is over. It counts as a call at
+ *  each start: all ranks start the same ones in the same order, whether by kolo_start(),
+ *  kolo_run(), or a call that is not persistent.
+ *
+ *      const struct kolo_opts again = {.size = sizeof again, .flags = KOLO_PERSISTENT};
+ *      struct kolo_request *sum;
+ *      status = kolo_allreduce(comm, local, total, n, KOLO_FLOAT32, KOLO_SUM, &again, &sum);
+ *      for (int step = 0; step < steps && status == KOLO_OK; step++) {
+ *          fill(local);
+ *          status = kolo_start(sum);
+ *          if (status == KOLO_OK) {
+ *              work_meanwhile();
+ *              status = kolo_wait(&sum, -1);
+ *          }
+ *      }
+ *      kolo_request_free(&sum);
+ *
+ *  kolo_wait() and kolo_test() of a persistent request do not free it; of one that is not running
+ *  they return what it ended with last (KOLO_OK if it never ran).
+ *  @return KOLO_OK: it runs; ERR_INVALID (it is none, or runs already); ERR_NO_MEMORY; ERR_SYSTEM;
+ *  on a communicator that failed: why. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_start(struct kolo_request *request);
+/** Starts it and waits until it is over: faster than kolo_start() and kolo_wait(), because no
+ *  other thread has to be ready to move it.
+ *  @return as of kolo_start(), then of the call itself. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_run(struct kolo_request *request);
+/** Frees a persistent request and sets *request = NULL, which is fine before too.
+ *  @return KOLO_OK; ERR_INVALID (it is running, or frees itself). */
+KOLO_API kolo_status kolo_request_free(struct kolo_request **request);
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+/** Opens a group: collectives, sends and receives on @p comm, by whichever thread, are checked and
+ *  taken up, and return KOLO_OK or what is wrong with them; nothing is sent or written before
+ *  kolo_group_end(). Their request_out must be NULL. Their buffers are lent from the end of the
+ *  group until it is over, and none may use another's result. Sends and receives of a group go on
+ *  side by side, so the order in which two ranks name each other does not matter; its collectives
+ *  must come in the same order on all ranks. Short allreduces that follow each other, of the same
+ *  type, operator and flags, without factors, are carried out as one.
+ *
+ *      status = kolo_group_begin(comm);
+ *      for (int peer = 0; status == KOLO_OK && peer < kolo_size(comm); peer++)
+ *          if (peer != kolo_rank(comm)) {
+ *              kolo_send(comm, mine, n, KOLO_FLOAT32, peer, NULL, NULL);
+ *              kolo_recv(comm, theirs[peer], n, KOLO_FLOAT32, peer, NULL, NULL);
+ *          }
+ *      if (status == KOLO_OK)
+ *          status = kolo_group_end(comm, NULL, NULL); // also says what was wrong with a call
+ *
+ *  kolo_split(), kolo_dup() and kolo_metrics_compute() are refused meanwhile.
+ *  @return KOLO_OK; ERR_INVALID (one is open); ERR_NO_MEMORY. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_group_begin(struct kolo_comm *comm);
+/** Closes the group in every case, and starts all of it or nothing. @p opts: timeout_ms, if set, is
+ *  that of each of its calls; flags may be KOLO_PERSISTENT, for a group that repeats; name and
+ *  factors are those of the calls. @p request_out as of a collective: one request for all (NULL if
+ *  the group is empty).
+ *  @return the status of the first call that was refused, and nothing was started; ERR_INVALID (no
+ *  group is open, or opts); ERR_NO_MEMORY; else as of the call of it that failed first. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_group_end(struct kolo_comm *comm,
+                                                   const struct kolo_opts *opts,
+                                                   struct kolo_request **request_out);
 
 /* ---- key-value store of the job -------------------------------------------------------------- */
 

@@ -58,8 +58,10 @@ static void settle(struct rank *rank, const struct kolo_work *work)
 static void ring_step(struct rank *rank, struct kolo_link *right, struct kolo_link *left, int round)
 {
     size_t bytes = round % 3 == 0 ? LONG_BYTES : (size_t)(round % 5) * 8;
-    struct kolo_action action = {KOLO_REDUCE, KOLO_INT64, KOLO_SUM, rank->memory + LONG_BYTES,
-                                 false};
+    struct kolo_action action = {.kind = KOLO_REDUCE,
+                                 .dtype = KOLO_INT64,
+                                 .op = KOLO_SUM,
+                                 .local = rank->memory + LONG_BYTES};
     struct kolo_desc desc = {{(uint8_t)round}};
     struct kolo_work out, in;
     kolo_link_send(right, 1, &desc, rank->memory, bytes, &out);

@@ -378,8 +378,11 @@ static void reduce_once(struct suite_rank *rank, const struct reduction *reducti
     kolo_reduce_function(reduction->dtype, reduction->op)(
         oracle, reduction->incoming_first ? first : second,
         reduction->incoming_first ? second : first, reduction->count);
-    struct kolo_action action = {KOLO_REDUCE, reduction->dtype, reduction->op, local,
-                                 reduction->incoming_first};
+    struct kolo_action action = {.kind = KOLO_REDUCE,
+                                 .dtype = reduction->dtype,
+                                 .op = reduction->op,
+                                 .local = local,
+                                 .incoming_first = reduction->incoming_first};
     if (reduction->in_place)
         dst = local;
     if (link != NULL && rank->rank == 0)

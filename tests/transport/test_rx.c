@@ -77,7 +77,8 @@ Test(rx, a_torn_element_breaks_the_protocol, .timeout = 60)
     struct suite_world *world;
     struct kolo_link *link = open_link(&world, "64KiB");
     float values[4] = {0};
-    struct kolo_action action = {KOLO_REDUCE, KOLO_FLOAT32, KOLO_SUM, values, false};
+    struct kolo_action action = {
+        .kind = KOLO_REDUCE, .dtype = KOLO_FLOAT32, .op = KOLO_SUM, .local = values};
     struct kolo_header header = header_of(1, 6);
     struct kolo_work work;
     kolo_link_recv(link, 1, &header.desc, values, 6, &action, &work);

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups: calls that are taken up, and started as one by kolo_group_end. Owns the group that a
+// communicator has open, and the fusion of its short allreduces. Must never: start a part of a
+// group, or write a buffer before all of it can start.
+//
+// Each call is checked and prepared when it is made (kolo_task_prepare), so that it says at once
+// what is wrong with it; the group remembers the first failure. At its end allreduces of the same
+// type and operator that follow each other become one over memory of its own, for which the parts
+// are gathered before and scattered afterwards. All ranks do that alike, because what it depends on
+// is a part of each call's description; the sum of the descriptions is the fused call's hash.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "runtime/comm.h"
+
+/* Measured: bench/RESULTS.md. A copy in and one out is less than a collective's latency. */
+enum { FUSED_PART_BYTES = 4 << 10, FUSED_BYTES = 32 << 10 };
+
+struct kolo_group {
+    kolo_status status; /* of the first call that failed */
+    char text[KOLO_DETAIL_MAX];
+    struct kolo_request *first, *last;
+};
+
+kolo_status kolo_group_begin(struct kolo_comm *comm)
+{
+    if (comm == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_group_begin: comm is NULL");
+    struct kolo_group *group = kolo_calloc(1, sizeof(*group)), *none = NULL;
+    if (group == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    if (atomic_compare_exchange_strong(&comm->group, &none, group))
+        return KOLO_OK;
+    kolo_free_memory(group);
+    return kolo_fail(KOLO_ERR_INVALID, "kolo_group_begin: a group is open: end it first");
+}
+
+kolo_status kolo_group_none(const struct kolo_comm *comm, const char *function)
+{
+    if (comm == NULL || atomic_load_explicit(&comm->group, memory_order_relaxed) == NULL)
+        return KOLO_OK;
+    return kolo_fail(KOLO_ERR_INVALID, "%s: cannot be part of a group: call kolo_group_end first",
+                     function);
+}
+
+kolo_status kolo_group_note(struct kolo_comm *comm, kolo_status status)
+{
+    if (status == KOLO_OK || comm == NULL ||
+        atomic_load_explicit(&comm->group, memory_order_relaxed) == NULL)
+        return status;
+    kolo_comm_enter(comm);
+    struct kolo_group *group = atomic_load(&comm->group);
+    if (group != NULL && group->status == KOLO_OK) {
+        group->status = status;
+        snprintf(group->text, sizeof(group->text), "%s", kolo_error_detail());
+    }
+    kolo_comm_leave(comm);
+    return status;
+}
+
+kolo_status kolo_group_add(struct kolo_comm *comm, const struct kolo_task *task)
+{
+    struct kolo_request *request = NULL;
+    if (task->request_out != NULL)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "%s: in a group request_out must be NULL: kolo_group_end gives one for "
+                         "all",
+                         task->function);
+    kolo_status status = kolo_task_prepare(comm, task, &request);
+    if (status != KOLO_OK)
+        return status;
+    kolo_comm_enter(comm);
+    struct kolo_group *group = atomic_load(&comm->group);
+    if (group == NULL) /* another thread ended it meanwhile */
+        kolo_chain_drop(request);
+    else if (group->last != NULL)
+        group->last->chain = request;
+    else
+        group->first = request;
+    if (group != NULL)
+        group->last = request;
+    kolo_comm_leave(comm);
+    if (group == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: another thread ended the group", task->function);
+    return KOLO_OK;
+}
+
+/* ---- fusion ---- */
+
+static size_t bytes_of(const struct kolo_request *request)
+{
+    return (size_t)request->call.count * kolo_dtype_bytes(request->call.dtype);
+}
+
+static bool is_message(const struct kolo_request *request)
+{
+    return request->plan == NULL;
+}
+
+static bool is_short(const struct kolo_request *request)
+{
+    return request->call.kind == KOLO_CALL_ALLREDUCE && request->comm->size > 1 &&
+           request->prescale == 0 && request->postscale == 0 &&
+           bytes_of(request) <= FUSED_PART_BYTES;
+}
+
+static bool goes_with(const struct kolo_request *first, const struct kolo_request *other)
+{
+    return is_short(other) && first->call.dtype == other->call.dtype &&
+           first->call.op == other->call.op && first->own_op == other->own_op &&
+           first->flags == other->flags;
+}
+
+/** How many collectives from @p first on can be one; their bytes. */
+static size_t count_run(const struct kolo_request *first, size_t *bytes_out)
+{
+    size_t count = 0, bytes = 0;
+    for (const struct kolo_request *request = first; request != NULL; request = request->chain) {
+        if (is_message(request))
+            continue;
+        if (!goes_with(first, request) || bytes + bytes_of(request) > FUSED_BYTES)
+            break;
+        bytes += bytes_of(request);
+        count++;
+    }
+    *bytes_out = bytes;
+    return is_short(first) ? count : 0;
+}
+
+/** One allreduce, in place in memory of its own, for @p count calls of @p bytes in all. */
+static kolo_status make_fused(const struct kolo_request *first, size_t count, size_t bytes,
+                              struct kolo_request **fused_out)
+{
+    char name[40];
+    struct kolo_group_part *parts = kolo_calloc(count, sizeof(*parts));
+    void *memory = kolo_aligned(64, bytes > 0 ? bytes : 1);
+    snprintf(name, sizeof(name), "group of %zu", count);
+    const struct kolo_opts opts = {.size = sizeof(opts), .name = name, .flags = first->flags};
+    const struct kolo_task task = {.kind = KOLO_CALL_ALLREDUCE,
+                                   .function = "kolo_group_end",
+                                   .send = memory,
+                                   .recv = memory,
+                                   .count = bytes / kolo_dtype_bytes(first->call.dtype),
+                                   .dtype = first->call.dtype,
+                                   .op = first->call.op,
+                                   .in_place = true,
+                                   .opts = &opts};
+    kolo_status status = parts != NULL && memory != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    if (status == KOLO_OK)
+        status = kolo_task_prepare(first->comm, &task, fused_out);
+    if (status != KOLO_OK) {
+        kolo_free_memory(parts);
+        kolo_free_memory(memory);
+        return status;
+    }
+    (*fused_out)->parts = parts;
+    (*fused_out)->scaled = memory; /* freed with it */
+    return KOLO_OK;
+}
+
+/** @p fused takes over the call of @p request. */
+static void take_part(struct kolo_request *fused, const struct kolo_request *request)
+{
+    uint64_t facts[2] = {request->call.count, request->call.hash};
+    fused->parts[fused->part_count++] =
+        (struct kolo_group_part){request->send, request->recv, bytes_of(request)};
+    fused->call.hash = kolo_call_hash(fused->call.hash, facts, sizeof(facts));
+    if (request->timeout_ms < fused->timeout_ms)
+        fused->timeout_ms = request->timeout_ms;
+}
+
+/** Takes @p count collectives from @p *place on out of the chain and puts one in their place. */
+static kolo_status fuse(struct kolo_request **place, size_t count, size_t bytes)
+{
+    struct kolo_comm *comm = (*place)->comm;
+    struct kolo_request *fused = NULL;
+    kolo_status status = make_fused(*place, count, bytes, &fused);
+    if (status != KOLO_OK)
+        return status;
+    fused->chain = *place;
+    *place = fused;
+    kolo_comm_enter(comm);
+    for (struct kolo_request **at = &fused->chain; count > 0;) {
+        struct kolo_request *request = *at;
+        if (is_message(request)) {
+            at = &request->chain;
+            continue;
+        }
+        take_part(fused, request);
+        *at = request->chain;
+        kolo_request_drop(request);
+        count--;
+    }
+    kolo_comm_leave(comm);
+    return KOLO_OK;
+}
+
+static kolo_status fuse_all(struct kolo_group *group)
+{
+    for (struct kolo_request **at = &group->first; *at != NULL; at = &(*at)->chain) {
+        size_t bytes, count = is_message(*at) ? 0 : count_run(*at, &bytes);
+        kolo_status status = count > 1 ? fuse(at, count, bytes) : KOLO_OK;
+        if (status != KOLO_OK)
+            return status;
+    }
+    return KOLO_OK;
+}
+
+void kolo_parts_gather(const struct kolo_request *request)
+{
+    uint8_t *at = request->recv;
+    for (size_t i = 0; i < request->part_count; at += request->parts[i++].bytes)
+        if (request->parts[i].bytes > 0)
+            memcpy(at, request->parts[i].send, request->parts[i].bytes);
+}
+
+void kolo_parts_scatter(const struct kolo_request *request)
+{
+    const uint8_t *at = request->recv;
+    for (size_t i = 0; i < request->part_count; at += request->parts[i++].bytes)
+        if (request->parts[i].bytes > 0)
+            memcpy(request->parts[i].recv, at, request->parts[i].bytes);
+}
+
+/* ---- the end ---- */
+
+static void settle_options(struct kolo_request *chain, const struct kolo_opts *opts)
+{
+    for (; chain != NULL; chain = chain->chain) {
+        chain->is_persistent = (kolo_opts_flags(opts) & KOLO_PERSISTENT) != 0;
+        if (opts != NULL && opts->timeout_ms > 0)
+            chain->timeout_ms = opts->timeout_ms;
+    }
+}
+
+/** Checks what the end was called with, and whether all calls were taken up. */
+static kolo_status check_end(struct kolo_comm *comm, const struct kolo_group *group,
+                             const struct kolo_task *task)
+{
+    kolo_status status = kolo_task_check(comm, task);
+    if (group->status == KOLO_OK)
+        return status;
+    kolo_detail_set(group->text);
+    return group->status;
+}
+
+static kolo_status start(struct kolo_comm *comm, struct kolo_group *group,
+                         const struct kolo_task *task)
+{
+    kolo_status status = check_end(comm, group, task);
+    if (status == KOLO_OK)
+        status = fuse_all(group);
+    if (status != KOLO_OK || group->first == NULL)
+        return status;
+    settle_options(group->first, task->opts);
+    if (!group->first->is_persistent)
+        status = kolo_chain_start(group->first, task->request_out != NULL);
+    return status;
+}
+
+kolo_status kolo_group_end(struct kolo_comm *comm, const struct kolo_opts *opts,
+                           struct kolo_request **request_out)
+{
+    const struct kolo_task task = {.kind = KOLO_CALL_BARRIER,
+                                   .function = "kolo_group_end",
+                                   .opts = opts,
+                                   .request_out = request_out};
+    if (request_out != NULL)
+        *request_out = NULL;
+    struct kolo_group *group = comm != NULL ? atomic_exchange(&comm->group, NULL) : NULL;
+    if (group == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_group_end: %s",
+                         comm == NULL ? "comm is NULL" : "no group is open");
+    kolo_status status = start(comm, group, &task);
+    struct kolo_request *chain = group->first;
+    kolo_free_memory(group);
+    if (status == KOLO_OK && request_out != NULL) {
+        *request_out = chain;
+        return KOLO_OK;
+    }
+    kolo_comm_enter(comm);
+    if (status == KOLO_OK && chain != NULL)
+        status = kolo_chain_wait(chain, KOLO_NEVER); /* each has its own deadline */
+    kolo_chain_drop(chain);
+    kolo_comm_leave(comm);
+    return status;
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests that start again and again (KOLO_PERSISTENT): what was checked, copied and chosen when
+// they were made stays so. How they run and are waited for is submit.c's affair.
+#include "runtime/comm.h"
+
+static kolo_status check(const char *function, const struct kolo_request *request)
+{
+    if (request == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: request is NULL", function);
+    if (!request->is_persistent)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "%s: the request was not made with KOLO_PERSISTENT: it runs once, and "
+                         "kolo_wait frees it",
+                         function);
+    kolo_comm_enter(request->comm);
+    bool is_running = kolo_chain_is_running(request);
+    kolo_comm_leave(request->comm);
+    if (is_running)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: the request is running: wait for it first",
+                         function);
+    return KOLO_OK;
+}
+
+kolo_status kolo_start(struct kolo_request *request)
+{
+    kolo_status status = check("kolo_start", request);
+    return status == KOLO_OK ? kolo_chain_start(request, true) : status;
+}
+
+kolo_status kolo_run(struct kolo_request *request)
+{
+    kolo_status status;
+    KOLO_TRY(check("kolo_run", request));
+    KOLO_TRY(kolo_chain_start(request, false));
+    kolo_comm_enter(request->comm);
+    status = kolo_chain_wait(request, KOLO_NEVER); /* each has its own deadline */
+    kolo_comm_leave(request->comm);
+out:
+    return status;
+}
+
+kolo_status kolo_request_free(struct kolo_request **request)
+{
+    if (request == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_request_free: request is NULL");
+    if (*request == NULL)
+        return KOLO_OK;
+    kolo_status status = check("kolo_request_free", *request);
+    if (status != KOLO_OK)
+        return status;
+    struct kolo_comm *comm = (*request)->comm;
+    kolo_comm_enter(comm);
+    kolo_chain_drop(*request);
+    kolo_comm_leave(comm);
+    *request = NULL;
+    return KOLO_OK;
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// runtime/group.c: calls that are started as one. Exchanges that would deadlock one by one, mixed
+// and fused collectives against their sums, over every transport; a call that is refused keeps all
+// others from starting; groups that repeat; what cannot be part of one.
+#include <criterion/criterion.h>
+
+#include <kolo/metrics.h>
+
+#include <string.h>
+
+#include "runtime/comm.h"
+#include "tests/support/world.h"
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        kolo_status status_ = (call);                                                              \
+        if (status_ != KOLO_OK)                                                                    \
+            return status_;                                                                        \
+    } while (0)
+
+enum { LONG = 40000, CALLS = 20, PEERS = 4 };
+
+/** Every rank sends long messages to all others before it receives, and in another order. */
+static kolo_status exchange(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    static int32_t sent[PEERS][PEERS][LONG], got[PEERS][PEERS][LONG];
+    const int rank = kolo_rank(comm), size = kolo_size(comm);
+    TRY(kolo_group_begin(comm));
+    for (int peer = 0; peer < size; peer++) {
+        if (peer == rank)
+            continue;
+        for (int i = 0; i < LONG; i++)
+            sent[rank][peer][i] = rank * 1000003 + peer * 1009 + i;
+        TRY(kolo_send(comm, sent[rank][peer], LONG, KOLO_INT32, peer, NULL, NULL));
+    }
+    for (int peer = 0; peer < size; peer++)
+        if (peer != rank)
+            TRY(kolo_recv(comm, got[rank][peer], LONG, KOLO_INT32, peer, NULL, NULL));
+    TRY(kolo_group_end(comm, NULL, NULL));
+    for (int peer = 0; peer < size; peer++)
+        for (int i = 0; peer != rank && i < LONG; i++)
+            WORLD_EXPECT(got[rank][peer][i] == peer * 1000003 + rank * 1009 + i,
+                         "from %d: element %d is %d", peer, i, got[rank][peer][i]);
+    return KOLO_OK;
+}
+
+/** Calls of one rank's group, and what they are to give. */
+struct mixed {
+    float sums[CALLS][8], in_place[3];
+    double big[CALLS];
+    int64_t maximum, token[PEERS];
+    int32_t from_left, rank;
+};
+
+static void fill(struct mixed *mixed, int rank, int round)
+{
+    memset(mixed, 0, sizeof(*mixed));
+    mixed->rank = rank;
+    mixed->maximum = rank + round;
+    for (int i = 0; i < 3; i++)
+        mixed->in_place[i] = (float)(rank + i + round);
+    mixed->token[0] = rank == 1 ? 77 + round : 0;
+}
+
+/** Adjacent allreduces of one type, in place and not, empty ones; others between; messages. */
+static kolo_status call_all(struct kolo_comm *comm, struct mixed *mixed, const float *inputs)
+{
+    const int rank = kolo_rank(comm), size = kolo_size(comm);
+    struct kolo_opts scaled = {.size = sizeof scaled, .prescale = 0.5};
+    for (int i = 0; i < CALLS; i++)
+        TRY(kolo_allreduce(comm, inputs + i, mixed->sums[i], (size_t)(i % 8), KOLO_FLOAT32,
+                           KOLO_SUM, NULL, NULL));
+    TRY(kolo_send(comm, &mixed->rank, 1, KOLO_INT32, (rank + 1) % size, NULL, NULL));
+    TRY(kolo_allreduce(comm, mixed->in_place, mixed->in_place, 3, KOLO_FLOAT32, KOLO_SUM, NULL,
+                       NULL));
+    TRY(kolo_allreduce(comm, &mixed->maximum, &mixed->maximum, 1, KOLO_INT64, KOLO_MAX, NULL,
+                       NULL));
+    TRY(kolo_broadcast(comm, mixed->token, 1, KOLO_INT64, 1, NULL, NULL));
+    TRY(kolo_allreduce(comm, inputs, mixed->big, 1, KOLO_FLOAT32, KOLO_SUM, &scaled, NULL));
+    TRY(kolo_barrier(comm, NULL, NULL));
+    return kolo_recv(comm, &mixed->from_left, 1, KOLO_INT32, (rank + size - 1) % size, NULL, NULL);
+}
+
+static kolo_status compare(const struct mixed *mixed, int rank, int size, int round)
+{
+    const float ranks = (float)(size * (size - 1) / 2);
+    float half;
+    for (int i = 0; i < CALLS; i++)
+        for (int k = 0; k < 8; k++) {
+            float want = k < i % 8 ? ranks + (float)(size * (i + k)) : 0;
+            WORLD_EXPECT(mixed->sums[i][k] == want, "sum %d: element %d is %g, not %g", i, k,
+                         (double)mixed->sums[i][k], (double)want);
+        }
+    for (int i = 0; i < 3; i++)
+        WORLD_EXPECT(mixed->in_place[i] == ranks + (float)(size * (i + round)), "in place: %g",
+                     (double)mixed->in_place[i]);
+    WORLD_EXPECT(mixed->maximum == size - 1 + round, "maximum %d", (int)mixed->maximum);
+    WORLD_EXPECT(mixed->token[0] == 77 + round, "broadcast %d", (int)mixed->token[0]);
+    memcpy(&half, mixed->big, sizeof half);
+    WORLD_EXPECT(half == ranks / 2, "scaled: %g", (double)half);
+    WORLD_EXPECT(mixed->from_left == (rank + size - 1) % size, "message %d", mixed->from_left);
+    return KOLO_OK;
+}
+
+static kolo_status mixed_calls(struct kolo_comm *comm, void *argument)
+{
+    const bool is_persistent = *(const bool *)argument;
+    const int rank = kolo_rank(comm), size = kolo_size(comm);
+    const struct kolo_opts again = {.size = sizeof again, .flags = KOLO_PERSISTENT};
+    struct kolo_request *request = NULL;
+    struct mixed mixed;
+    float inputs[CALLS + 8];
+    for (int i = 0; i < CALLS + 8; i++)
+        inputs[i] = (float)(rank + i);
+    for (int round = 0; round < 3; round++) {
+        fill(&mixed, rank, round);
+        if (request == NULL) {
+            TRY(kolo_group_begin(comm));
+            TRY(call_all(comm, &mixed, inputs));
+            WORLD_EXPECT(mixed.sums[1][0] == 0, "something ran before the end");
+            TRY(kolo_group_end(comm, is_persistent ? &again : NULL, &request));
+        }
+        if (is_persistent && round == 1)
+            TRY(kolo_run(request));
+        else if (is_persistent)
+            TRY(kolo_start(request));
+        TRY(kolo_wait(&request, -1));
+        WORLD_EXPECT((request != NULL) == is_persistent, "freed, or not");
+        TRY(compare(&mixed, rank, size, round));
+    }
+    return kolo_request_free(&request);
+}
+
+Test(group, exchanges_do_not_deadlock, .timeout = 60)
+{
+    for (int t = 0; world_transports[t] != NULL; t++) {
+        struct world world = {.size = PEERS, .transport = world_transports[t]};
+        cr_assert(world_run(&world, exchange, NULL) == KOLO_OK, "%s: %s", world_transports[t],
+                  world_cause(&world)->text);
+    }
+}
+
+Test(group, mixed_calls, .timeout = 120)
+{
+    static const char *const settings[] = {"KOLO_PLAN=auto", "KOLO_PLAN=ring",
+                                           "KOLO_DETERMINISTIC=1"};
+    for (int t = 0; world_transports[t] != NULL; t++)
+        for (int i = 0; i < 6; i++) {
+            bool is_persistent = i % 2 == 1;
+            struct world world = {
+                .size = 3, .transport = world_transports[t], .settings = {settings[i / 2]}};
+            cr_assert(world_run(&world, mixed_calls, &is_persistent) == KOLO_OK, "%s, %s: %s",
+                      world_transports[t], settings[i / 2], world_cause(&world)->text);
+        }
+}
+
+/** One rank's group has another call in it: the short sums are one call, and its name says so. */
+static kolo_status different_groups(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    float a[2] = {1, 2};
+    TRY(kolo_group_begin(comm));
+    for (int i = 0; i < 4 + kolo_rank(comm); i++)
+        TRY(kolo_allreduce(comm, a, a, 1, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+    kolo_status status = kolo_group_end(comm, NULL, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "%s", kolo_status_name(status));
+    WORLD_EXPECT(strstr(kolo_error_detail(), "group of") != NULL, "%s", kolo_error_detail());
+    return KOLO_OK;
+}
+
+/** The same number of elements in all, cut otherwise. */
+static kolo_status cut_otherwise(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    float a[4] = {1, 2, 3, 4};
+    const size_t first = kolo_rank(comm) == 0 ? 1 : 3;
+    TRY(kolo_group_begin(comm));
+    TRY(kolo_allreduce(comm, a, a, first, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+    TRY(kolo_allreduce(comm, a, a, 4 - first, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+    kolo_status status = kolo_group_end(comm, NULL, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "%s", kolo_status_name(status));
+    return KOLO_OK;
+}
+
+Test(group, ranks_that_differ, .timeout = 60)
+{
+    for (int t = 0; world_transports[t] != NULL; t++) {
+        struct world world = {
+            .size = 2, .transport = world_transports[t], .settings = {"KOLO_STALL=1"}};
+        cr_assert(world_run(&world, different_groups, NULL) == KOLO_OK, "%s",
+                  world_cause(&world)->text);
+        cr_assert(world_run(&world, cut_otherwise, NULL) == KOLO_OK, "%s",
+                  world_cause(&world)->text);
+    }
+}
+
+#define EXPECT_INVALID(call, words)                                                                \
+    WORLD_EXPECT((call) == KOLO_ERR_INVALID && strstr(kolo_error_detail(), words) != NULL,         \
+                 "line %d: %s", __LINE__, kolo_error_detail())
+
+/** Whatever is refused in a group, nothing of it starts, and the group's end says it again. */
+static kolo_status refused_inside(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    const struct kolo_opts half = {.size = sizeof half, .prescale = 0.5};
+    float a[4] = {1, 2, 3, 4}, b[4] = {9, 9, 9, 9};
+    struct kolo_request *request = NULL;
+    TRY(kolo_group_begin(comm));
+    TRY(kolo_allreduce(comm, a, b, 4, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+    TRY(kolo_allreduce(comm, a, a, 4, KOLO_FLOAT32, KOLO_SUM, &half, NULL));
+    EXPECT_INVALID(kolo_allreduce(comm, a, a + 1, 2, KOLO_FLOAT32, KOLO_SUM, NULL, NULL),
+                   "overlap");
+    EXPECT_INVALID(kolo_send(comm, a, 1, KOLO_FLOAT32, 99, NULL, NULL), "99");
+    TRY(kolo_allreduce(comm, a, b, 4, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+    EXPECT_INVALID(kolo_group_end(comm, NULL, &request), "overlap");
+    WORLD_EXPECT(request == NULL && a[0] == 1 && b[0] == 9 && b[3] == 9, "something was written");
+    TRY(kolo_group_begin(comm));
+    EXPECT_INVALID(kolo_barrier(comm, NULL, &request), "request_out");
+    EXPECT_INVALID(kolo_group_end(comm, NULL, NULL), "request_out");
+    return kolo_barrier(comm, NULL, NULL);
+}
+
+static kolo_status refused_around(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    struct kolo_opts opts = {.size = sizeof opts, .flags = KOLO_PERSISTENT};
+    struct kolo_comm *other = NULL;
+    struct kolo_request *request = NULL;
+    EXPECT_INVALID(kolo_group_begin(NULL), "comm");
+    EXPECT_INVALID(kolo_group_end(NULL, NULL, NULL), "comm");
+    EXPECT_INVALID(kolo_group_end(comm, NULL, NULL), "no group");
+    TRY(kolo_group_begin(comm));
+    EXPECT_INVALID(kolo_group_begin(comm), "open");
+    EXPECT_INVALID(kolo_dup(comm, NULL, &other), "group");
+    EXPECT_INVALID(kolo_metrics_compute(comm, NULL, 0, NULL), "group");
+    EXPECT_INVALID(kolo_group_end(comm, &opts, NULL), "KOLO_PERSISTENT");
+    TRY(kolo_group_begin(comm)); /* the last was closed all the same */
+    TRY(kolo_group_end(comm, NULL, &request));
+    WORLD_EXPECT(request == NULL, "a request for nothing");
+    opts.flags = 0;
+    opts.timeout_ms = -1;
+    TRY(kolo_group_begin(comm));
+    EXPECT_INVALID(kolo_group_end(comm, &opts, NULL), "timeout_ms");
+    TRY(kolo_group_begin(comm)); /* what is open at the end is gone with the communicator */
+    return kolo_barrier(comm, NULL, NULL);
+}
+
+Test(group, refusals, .timeout = 60)
+{
+    for (int size = 1; size <= 2; size++) {
+        struct world world = {.size = size};
+        cr_assert(world_run(&world, refused_inside, NULL) == KOLO_OK, "%s",
+                  world_cause(&world)->text);
+        cr_assert(world_run(&world, refused_around, NULL) == KOLO_OK, "%s",
+                  world_cause(&world)->text);
+    }
+}
+
+static kolo_status too_late(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 300};
+    float a = 1;
+    if (kolo_rank(comm) == 1)
+        return KOLO_OK;
+    TRY(kolo_group_begin(comm));
+    TRY(kolo_allreduce(comm, &a, &a, 1, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+    TRY(kolo_barrier(comm, NULL, NULL));
+    kolo_status status = kolo_group_end(comm, &opts, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_TIMEOUT || status == KOLO_ERR_PEER, "%s",
+                 kolo_status_name(status));
+    return KOLO_OK;
+}
+
+Test(group, has_a_deadline, .timeout = 60)
+{
+    struct world world = {.size = 2};
+    cr_assert(world_run(&world, too_late, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+}

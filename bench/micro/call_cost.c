@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ways of making a call cost: `kolorun -np 2 call_cost` prints, for short allreduces, the
+// time of a plain call, of a persistent one (kolo_run; kolo_start and kolo_wait), and of 16 of them
+// one by one, as a group, and as a group that repeats. Times are of rank 0: the median of rounds
+// in which the ways take turns, each a batch.
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <kolo/kolo.h>
+
+enum { ROUNDS = 15, BATCH = 2000, MANY = 16, WAYS = 6, ELEMENTS = 1024 };
+
+struct bench {
+    struct kolo_comm *comm;
+    size_t count; /* of each call */
+    float *memory;
+    struct kolo_request *one, *group;
+};
+
+static void check(kolo_status status)
+{
+    if (status == KOLO_OK)
+        return;
+    fprintf(stderr, "call_cost: %s\n", kolo_error_detail());
+    exit(1);
+}
+
+static void sum(struct bench *bench, int i, const struct kolo_opts *opts,
+                struct kolo_request **request_out)
+{
+    float *at = bench->memory + (size_t)i * ELEMENTS;
+    check(kolo_allreduce(bench->comm, at, at, bench->count, KOLO_FLOAT32, KOLO_MAX, opts,
+                         request_out));
+}
+
+static void plain(struct bench *bench)
+{
+    sum(bench, 0, NULL, NULL);
+}
+
+static void run(struct bench *bench)
+{
+    check(kolo_run(bench->one));
+}
+
+static void start_and_wait(struct bench *bench)
+{
+    check(kolo_start(bench->one));
+    check(kolo_wait(&bench->one, -1));
+}
+
+static void one_by_one(struct bench *bench)
+{
+    for (int i = 0; i < MANY; i++)
+        sum(bench, i, NULL, NULL);
+}
+
+static void open_group(struct bench *bench)
+{
+    check(kolo_group_begin(bench->comm));
+    for (int i = 0; i < MANY; i++)
+        sum(bench, i, NULL, NULL);
+}
+
+static void grouped(struct bench *bench)
+{
+    open_group(bench);
+    check(kolo_group_end(bench->comm, NULL, NULL));
+}
+
+static void group_again(struct bench *bench)
+{
+    check(kolo_run(bench->group));
+}
+
+static double now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return 1e6 * (double)now.tv_sec + 1e-3 * (double)now.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void measure(struct bench *bench)
+{
+    static void (*const ways[WAYS])(struct bench *) = {plain,      run,     start_and_wait,
+                                                       one_by_one, grouped, group_again};
+    static double times[WAYS][ROUNDS];
+    for (int round = -2; round < ROUNDS; round++)
+        for (int way = 0; way < WAYS; way++) {
+            int batch = way < 3 ? BATCH : BATCH / MANY;
+            check(kolo_barrier(bench->comm, NULL, NULL));
+            double start = now_us();
+            for (int i = 0; i < batch; i++)
+                ways[way](bench);
+            if (round >= 0)
+                times[way][round] = (now_us() - start) / batch;
+        }
+    for (int way = 0; way < WAYS; way++)
+        qsort(times[way], ROUNDS, sizeof(double), by_value);
+    if (kolo_rank(bench->comm) == 0)
+        printf("%6zu B  one: plain %7.3f  run %7.3f  start+wait %7.3f us   16: one by one %8.3f  "
+               "group %8.3f  group again %8.3f us\n",
+               bench->count * sizeof(float), times[0][ROUNDS / 2], times[1][ROUNDS / 2],
+               times[2][ROUNDS / 2], times[3][ROUNDS / 2], times[4][ROUNDS / 2],
+               times[5][ROUNDS / 2]);
+}
+
+int main(void)
+{
+    static const size_t counts[] = {1, 16, 64, 256, ELEMENTS};
+    const struct kolo_opts again = {.size = sizeof again, .flags = KOLO_PERSISTENT};
+    struct bench bench = {0};
+    void *memory;
+    check(kolo_init(NULL, &bench.comm));
+    check(kolo_alloc(bench.comm, MANY * ELEMENTS * sizeof(float), &memory));
+    bench.memory = memory;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        bench.count = counts[i];
+        sum(&bench, 0, &again, &bench.one);
+        open_group(&bench);
+        check(kolo_group_end(bench.comm, &again, &bench.group));
+        measure(&bench);
+        check(kolo_request_free(&bench.one));
+        check(kolo_request_free(&bench.group));
+    }
+    check(kolo_free(bench.comm, memory));
+    return kolo_finalize(bench.comm) == KOLO_OK ? 0 : 1;
+}

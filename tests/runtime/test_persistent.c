@@ -135,7 +135,7 @@ Test(persistent, every_kind, .timeout = 120)
         for (int i = 0; i < 3; i++) {
             struct world world = {.size = RANKS,
                                   .transport = world_transports[t],
-                                  .settings = {plans[i], "KOLO_SEGMENT_BYTES=1KiB"}};
+                                  .settings = {plans[i], "KOLO_SEGMENT_BYTES=4KiB"}};
             cr_assert(world_run(&world, every_kind, NULL) == KOLO_OK, "%s, %s: %s",
                       world_transports[t], plans[i], world_cause(&world)->text);
         }

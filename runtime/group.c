@@ -259,6 +259,16 @@ static kolo_status start(struct kolo_comm *comm, struct kolo_group *group,
     return status;
 }
 
+/** The group that was open, NULL: none. With the lock, since another thread may be about to take up
+ * a call into it. */
+static struct kolo_group *close_group(struct kolo_comm *comm)
+{
+    kolo_comm_enter(comm);
+    struct kolo_group *group = atomic_exchange(&comm->group, NULL);
+    kolo_comm_leave(comm);
+    return group;
+}
+
 kolo_status kolo_group_end(struct kolo_comm *comm, const struct kolo_opts *opts,
                            struct kolo_request **request_out)
 {
@@ -268,7 +278,7 @@ kolo_status kolo_group_end(struct kolo_comm *comm, const struct kolo_opts *opts,
                                    .request_out = request_out};
     if (request_out != NULL)
         *request_out = NULL;
-    struct kolo_group *group = comm != NULL ? atomic_exchange(&comm->group, NULL) : NULL;
+    struct kolo_group *group = comm != NULL ? close_group(comm) : NULL;
     if (group == NULL)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_group_end: %s",
                          comm == NULL ? "comm is NULL" : "no group is open");

@@ -134,15 +134,21 @@ out:
     return status;
 }
 
+/** Whether the communicator has failed, and why. Held: lock. */
+static kolo_status check_failure(struct kolo_comm *comm, struct kolo_request *request)
+{
+    if (comm->failure.status == KOLO_OK)
+        return KOLO_OK;
+    request->call.sequence = comm->sequence;
+    return kolo_comm_failed(comm, request);
+}
+
 /** Held: lock. Nothing has been sent or written. */
 static kolo_status prepare(struct kolo_comm *comm, struct kolo_request *request,
                            const struct kolo_task *task)
 {
-    kolo_status status = KOLO_OK;
-    if (comm->failure.status != KOLO_OK) {
-        request->call.sequence = comm->sequence;
-        return kolo_comm_failed(comm, request);
-    }
+    kolo_status status;
+    KOLO_TRY(check_failure(comm, request));
     if (is_message(task))
         return KOLO_OK;
     KOLO_TRY(choose_plan(comm, request, task));
@@ -169,6 +175,9 @@ static void load(const struct kolo_request *request)
 /** Held: lock. */
 static kolo_status find_scratch(struct kolo_comm *comm, struct kolo_request *request)
 {
+    if (request->own_scratch != NULL) /* of a start that failed */
+        kolo_free_memory(request->own_scratch);
+    request->own_scratch = NULL;
     if (request->plan == NULL)
         return KOLO_OK;
     return kolo_comm_scratch(comm, request,
@@ -179,11 +188,12 @@ static kolo_status find_scratch(struct kolo_comm *comm, struct kolo_request *req
 /** Held: lock. Nothing is sent unless it returns KOLO_OK. */
 static kolo_status submit(struct kolo_comm *comm, struct kolo_request *request)
 {
-    kolo_status status = find_scratch(comm, request);
-    if (status != KOLO_OK)
-        return status;
+    kolo_status status;
+    KOLO_TRY(check_failure(comm, request)); /* it may have failed while the input was scaled */
+    KOLO_TRY(find_scratch(comm, request));
     kolo_request_submit(comm, request);
-    return KOLO_OK;
+out:
+    return status;
 }
 
 /** The result of a request that is over. Held: lock. */
@@ -270,9 +280,10 @@ static kolo_status find_all_scratch(struct kolo_comm *comm, struct kolo_request 
 static kolo_status start_held(struct kolo_comm *comm, struct kolo_request *chain,
                               bool in_background)
 {
-    kolo_status status = KOLO_OK;
-    if (comm->failure.status != KOLO_OK)
-        return kolo_comm_failed(comm, chain);
+    kolo_status status;
+    KOLO_TRY(check_failure(comm, chain));
+    if (kolo_chain_is_running(chain)) /* another thread was faster */
+        return kolo_fail(KOLO_ERR_INVALID, "the request is running: wait for it first");
     KOLO_TRY(find_all_scratch(comm, chain));
     if (in_background)
         KOLO_TRY(kolo_engine_start_thread(comm->engine));

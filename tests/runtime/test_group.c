@@ -6,6 +6,7 @@
 
 #include <kolo/metrics.h>
 
+#include <pthread.h>
 #include <string.h>
 
 #include "runtime/comm.h"
@@ -277,4 +278,44 @@ Test(group, has_a_deadline, .timeout = 60)
 {
     struct world world = {.size = 2};
     cr_assert(world_run(&world, too_late, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+/* ---- another thread calls while groups open and close ---- */
+
+enum { ROUNDS = 20000 };
+
+/** Each call is taken up, or runs by itself, or comes just too late. */
+static void *call_meanwhile(void *comm)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        kolo_status status = kolo_barrier(comm, NULL, NULL);
+        if (status != KOLO_OK && status != KOLO_ERR_INVALID)
+            return comm;
+    }
+    return NULL;
+}
+
+static kolo_status groups_meanwhile(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    pthread_t thread;
+    void *failed;
+    WORLD_EXPECT(pthread_create(&thread, NULL, call_meanwhile, comm) == 0, "no thread");
+    for (int i = 0; i < ROUNDS; i++) {
+        kolo_status status = kolo_group_begin(comm);
+        if (status == KOLO_OK)
+            status = kolo_group_end(comm, NULL, NULL);
+        if (status != KOLO_ERR_INVALID)
+            TRY(status);
+    }
+    pthread_join(thread, &failed);
+    WORLD_EXPECT(failed == NULL, "a call failed");
+    return KOLO_OK;
+}
+
+Test(group, another_thread_calls_meanwhile, .timeout = 100)
+{
+    struct world world = {.size = 1};
+    cr_assert(world_run(&world, groups_meanwhile, NULL) == KOLO_OK, "%s",
+              world_cause(&world)->text);
 }

@@ -4,6 +4,8 @@
 #include <criterion/criterion.h>
 
 #include <math.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -183,4 +185,44 @@ Test(scale, postscale_must_be_equal, .timeout = 60)
 {
     struct world world = {.size = 2, .settings = {"KOLO_STALL=1"}};
     cr_assert(world_run(&world, other_factor, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+/* ---- a communicator that fails while an input is scaled ---- */
+
+enum { LONG = 1 << 24 };
+static float longs[LONG];
+
+/** Looks on while the other thread writes: that is what it waits for. */
+__attribute__((no_sanitize("thread"))) static void *abort_meanwhile(void *comm)
+{
+    while (*(volatile float *)&longs[0] == 1)
+        sched_yield();
+    kolo_abort(comm, "meanwhile");
+    return NULL;
+}
+
+static kolo_status fails_meanwhile(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    struct kolo_comm *copy;
+    pthread_t thread;
+    KOLO_TRY_RETURN(kolo_dup(comm, NULL, &copy));
+    if (kolo_rank(comm) == 0) {
+        const struct kolo_opts twice = factors(2, 0);
+        longs[0] = 1;
+        WORLD_EXPECT(pthread_create(&thread, NULL, abort_meanwhile, copy) == 0, "no thread");
+        kolo_status status =
+            kolo_allreduce(copy, longs, longs, LONG, KOLO_FLOAT32, KOLO_SUM, &twice, NULL);
+        pthread_join(thread, NULL);
+        WORLD_EXPECT(status == KOLO_ERR_ABORTED, "%s", kolo_status_name(status));
+        WORLD_EXPECT(copy->collectives.first == NULL, "the call is over, its request is not");
+    }
+    KOLO_TRY_RETURN(kolo_barrier(comm, NULL, NULL));
+    return kolo_finalize(copy);
+}
+
+Test(scale, communicator_fails_meanwhile, .timeout = 60)
+{
+    struct world world = {.size = 2};
+    cr_assert(world_run(&world, fails_meanwhile, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
 }

@@ -10,7 +10,9 @@ enum {
     RANKS_WALKED = 6,        /* of a world: the root and its neighbours, the first, the last */
     LINE_MAX = 256,          /* of a profile */
     BYTES_WALKED = 64 << 20, /* beyond it time grows with size */
-    WARM_BYTES = 256 << 10   /* what is longer has left the cache when its end comes */
+    WARM_BYTES = 256 << 10,  /* what is longer has left the cache when its end comes */
+    WARM_CROWDED_BYTES = 128 << 10, /* the same of ranks that share a core's cache */
+    STREAMED_BYTES = 16 << 10
 };
 
 static const char *const path_texts[KOLO_PATHS] = {
@@ -179,7 +181,7 @@ struct walker {
     const struct kolo_layout *layout;
     const struct kolo_figures *figures;
     double element_bytes;
-    bool is_crowded;
+    bool is_crowded, is_streamed; /* other steps are in flight beside this one */
     double over[KOLO_WINDOW_MAX]; /* when steps in flight are over, latencies alone */
     double certain;               /* when all before them are */
     size_t floor;                 /* the first of those in flight */
@@ -201,9 +203,12 @@ static double message(struct walker *walker, int peer, size_t elements, bool goe
     const struct kolo_path_figures *figures = &walker->figures->path[path];
     double bytes = (double)elements * walker->element_bytes;
     double work = figures->message + bytes * figures->byte;
-    if (bytes > WARM_BYTES)
-        work += (bytes - WARM_BYTES) * 0.5 * walker->figures->copy_byte;
-    double crowded = figures->crowded_message + bytes * figures->crowded_byte;
+    double warm = walker->is_crowded ? WARM_CROWDED_BYTES : WARM_BYTES;
+    if (bytes > warm)
+        work += (bytes - warm) * (walker->is_crowded ? 1 : 0.5) * walker->figures->copy_byte;
+    /* long pieces of one stream come while the one before is worked on: few of them wake anybody */
+    double wakes = walker->is_streamed && bytes >= STREAMED_BYTES ? 0.25 : 1;
+    double crowded = wakes * figures->crowded_message + bytes * figures->crowded_byte;
     double wire = path == KOLO_PATH_NETWORK ? bytes * walker->figures->wire_byte : 0;
     walker->walk.processor += work + (walker->is_crowded ? crowded : 0);
     if (goes_out)
@@ -220,6 +225,8 @@ static void count_local(struct walker *walker, const struct kolo_step *step)
     double elements_combined = (double)step->finish.count * 0.5;
     if (step->fold.ways > 0)
         elements_combined += (double)step->fold.out.count * (step->fold.ways - 1);
+    if (step->fold.ways > 0) /* what has come lies in scratch, and is read back */
+        elements_copied += (double)step->fold.out.count * (step->fold.ways - 1) * 0.5;
     if (step->reduces)
         elements_combined += (double)step->in.count;
     walker->walk.processor += walker->element_bytes * (elements_copied * figures->copy_byte +
@@ -233,6 +240,8 @@ static void count_step(struct walker *walker, const struct kolo_step *step, size
         walker->floor++;
     }
     double begin = walker->certain, over = begin;
+    walker->is_streamed =
+        step->after > (size_t)walker->args->size; /* more than one message with each peer */
     count_local(walker, step);
     if (step->to >= 0)
         over = fmax(over, message(walker, step->to, step->out.count, true, begin));
@@ -334,7 +343,9 @@ double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args 
         const struct kolo_plan *barrier = kolo_plan_closing(args);
         struct kolo_plan_args none = {.size = args->size, .hosts = args->hosts, .segment = 1};
         double closing = cost_of_all(barrier, &none, 1, layout, figures);
-        cost = fmax(cost, closing) + 0.5 * fmin(cost, closing);
+        /* a chain's neighbours are the barrier's first: who is woken for one has both */
+        bool is_together = plan->depth == KOLO_DEPTH_CHAIN && ranks_a_core(layout) > 1;
+        cost = fmax(cost, closing) + (is_together ? 0.25 : 0.5) * fmin(cost, closing);
     }
     return cost;
 }

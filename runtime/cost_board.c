@@ -47,9 +47,10 @@ static double inputs(const struct kolo_move *move, int size)
     return move->from == KOLO_EVERY ? size : 1;
 }
 
+/** What a broadcast's root sends it has already. */
 static double outputs(const struct kolo_move *move, int size)
 {
-    return move->to == KOLO_EVERY ? size : 1;
+    return move->to != KOLO_EVERY ? 1 : move->from == KOLO_EVERY ? size : size - 1;
 }
 
 /** Bytes that the moves read and write, all ranks together. */

@@ -49,6 +49,7 @@ Test(cost, of_lines_and_crowds)
     kolo_figures_init(&figures);
     figures.path[KOLO_PATH_LOOPBACK].crowded_byte = 0;
     figures.path[KOLO_PATH_LOOPBACK].crowded_message = 0;
+    figures.copy_byte = 0;
     double alone = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "ring", 4, 1 << 22, &roomy, &figures);
     double shared = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "ring", 4, 1 << 22, &crowded, &figures);
     cr_assert(shared > 3.5 * alone && shared < 4.01 * alone, "%g on one core, %g on four", shared,

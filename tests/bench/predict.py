@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""predict.py BIN: the times by which plans are chosen, against what they take, at sizes far apart, among 2 ranks.
+
+The figures are measured in the same run (--limits --save-profile), so the machine does not matter. What is held:
+  - a plan takes at most FACTOR times what is expected of it, and at least a FACTOR-th;
+  - the plan that would be chosen takes at most LOSS times what the best one takes.
+Over shared memory the times of plans over links are not held: figures of a link are of ordinary memory, and kolo_alloc
+memory, which is measured, is read in place; they lose all the same. Every plan is measured in turn, round after round; its time is the least of its rounds. A plan whose rounds do not agree
+within STEADY says nothing about the model: the machine was busy. A cell that breaks the rule is measured again, and
+fails only if it breaks it every time. Nothing steady at all: skipped."""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+FACTOR, LOSS, STEADY, ROUNDS, ATTEMPTS = 4, 2, 1.5, 3, 3
+SIZES = (8, 64 << 10, 16 << 20)
+bin_folder = sys.argv[1]
+work = tempfile.mkdtemp()
+
+
+def run(*command):
+    result = subprocess.run(command, text=True, capture_output=True, timeout=100)
+    if result.returncode:
+        sys.exit(f"FAIL: {' '.join(command)}: {result.stdout} {result.stderr}")
+    return result.stdout
+
+
+def expected(collective, transport, size):
+    """Microseconds by plan, and the name of the chosen one."""
+    times, chosen = {}, None
+    for line in run(f"{bin_folder}/kolobench", "plan", collective, "-np", "2", "--transport", transport, "--size", str(size),
+                    "--profile", f"{work}/profile.{transport}").splitlines():
+        found = re.match(r"(->|  ) (\S+) +([0-9.]+) (us|ms|s) ", line)
+        if found:
+            times[found[2]] = float(found[3]) * {"us": 1, "ms": 1e3, "s": 1e6}[found[4]]
+            chosen = found[2] if found[1] == "->" else chosen
+    return times, chosen
+
+
+def measured(collective, transport, size, plans):
+    """Microseconds by plan: the least of the rounds; and of which plans the rounds agree."""
+    rounds = {name: [] for name in plans}
+    for _ in range(ROUNDS):
+        for name in plans:
+            run(f"{bin_folder}/kolorun", "-np", "2", f"{bin_folder}/kolobench", collective, "--plan", name, "--transport",
+                transport, "-s", str(size), "-t", "10ms", "--csv", f"{work}/row")
+            with open(f"{work}/row") as file:
+                row = file.read().splitlines()[1].split(",")
+            rounds[name].append(float(row[11]))
+    return {name: min(t) for name, t in rounds.items()}, {name for name, t in rounds.items() if max(t) < STEADY * min(t)}
+
+
+def judge(collective, transport, size):
+    """What is wrong with the model here; None: nothing can be said."""
+    times, chosen = expected(collective, transport, size)
+    took, steady = measured(collective, transport, size, times)
+    text = "  ".join(f"{name} {took[name]:.1f} ({times[name]:.1f}){'' if name in steady else '?'}"
+                     for name in sorted(took, key=took.get))
+    print(f"{collective} {transport} {size}: {text}; chosen {chosen}", flush=True)
+    if chosen not in steady:
+        return None
+    faults = [f"{name} takes {took[name]:.1f} us, expected were {times[name]:.1f}" for name in steady
+              if (transport == "tcp" or name in ("oneshot", "twoshot")) and not 1 / FACTOR <= took[name] / times[name] <= FACTOR]
+    if took[chosen] > LOSS * min(took.values()):
+        faults.append(f"{chosen} is chosen and takes {took[chosen] / min(took.values()):.2f} times what the best takes")
+    return faults
+
+
+if os.cpu_count() < 2:
+    print("skipped: two ranks would share one processor")
+    sys.exit(77)
+for channel in ("tcp", "shm"):
+    run(f"{bin_folder}/kolorun", "-np", "2", f"{bin_folder}/kolobench", "--limits", "-s", "4", "-t", "20ms", "--transport", channel,
+        "--save-profile", f"{work}/profile.{channel}")
+said, failures = 0, 0
+for channel in ("tcp", "shm"):
+    for name in ("allreduce", "broadcast", "allgather"):
+        for bytes_ in SIZES:
+            for attempt in range(ATTEMPTS):
+                wrong = judge(name, channel, bytes_)
+                if not wrong:
+                    break
+            said += wrong is not None
+            failures += bool(wrong)
+            for fault in wrong or []:
+                print(f"FAIL: {name} {channel} {bytes_}: {fault}")
+os.system(f"rm -rf {work}")
+print(f"{said} cells held, {failures} failed" if said else "skipped: the machine is too busy to measure anything")
+sys.exit(77 if said == 0 else failures > 0)

@@ -226,7 +226,7 @@ Test(choose, a_forced_plan_that_cannot_is_refused, .timeout = 60)
 {
     struct world world = {
         .size = 3, .transport = "tcp", .settings = {"KOLO_PLAN=ring", "KOLO_DETERMINISTIC=1"}};
-    cr_assert(world_run(&world, expect_refusal, (void *)(uintptr_t) "deterministic") == KOLO_OK,
+    cr_assert(world_run(&world, expect_refusal, (void *)(uintptr_t) "order of its own") == KOLO_OK,
               "%s", world_cause(&world)->text);
 }
 

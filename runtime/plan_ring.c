@@ -16,14 +16,16 @@
 // First contributions are read straight from SEND, so nothing is copied beforehand. With one rank
 // a plan is the local copy.
 //
-// Chains (broadcast, reduce) pass segments along the ring, one behind the other; position 0 is the
-// root. Step s of a rank in the middle receives segment s while it passes segment s - LAG on.
+// Chains (broadcast, reduce) pass pieces of a segment or less along the ring, one behind the other;
+// position 0 is the root. Step s of a rank in the middle receives segment s while it passes segment
+// s - LAG on.
 #include "runtime/plan.h"
 
 enum {
     AHEAD = 8,          /* pieces of a ring in flight, at most */
     PIECE_SEGMENTS = 2, /* of one the overlap gains less than twice as many steps cost */
-    LAG = 3             /* segments of a chain */
+    LAG = 3,            /* pieces of a chain */
+    PIECES_MOST = 1 << 10
 };
 
 static size_t least(size_t a, size_t b)
@@ -229,9 +231,24 @@ static int position(const struct kolo_plan_args *args)
         kolo_plan_position(args, args->rank) - kolo_plan_position(args, args->root), args->size);
 }
 
+/** Elements of a piece. With p pieces a chain of n ranks takes p + n - 2 turns, each of which costs
+ * as much as a message and 1 / p of the vector, so p should grow with the root of (n - 2) times
+ * the vector over what a message costs: taken to be an eighth of a segment. Powers of two, so that
+ * a little more does not cut everything anew. */
+static size_t chain_length(const struct kolo_plan_args *args)
+{
+    size_t hops = args->size > 2 ? (size_t)args->size - 2 : 0, pieces = 1;
+    size_t eighths =
+        args->count / args->segment * 8 + args->count % args->segment * 8 / args->segment;
+    while (4 * pieces * pieces <= hops * eighths && pieces < PIECES_MOST)
+        pieces *= 2;
+    size_t length = args->count / pieces + (args->count % pieces != 0);
+    return length > args->segment || length == 0 ? args->segment : length;
+}
+
 static size_t segments(const struct kolo_plan_args *args)
 {
-    return kolo_pieces(args->count, args->segment);
+    return kolo_pieces(args->count, chain_length(args));
 }
 
 /** How many segments behind a rank passes on what it receives. */
@@ -248,7 +265,7 @@ size_t kolo_chain_window(const struct kolo_plan_args *args)
 static struct kolo_slice segment(const struct kolo_plan_args *args, size_t index,
                                  enum kolo_buffer buffer)
 {
-    return kolo_slice_piece((struct kolo_slice){buffer, 0, args->count}, index, args->segment);
+    return kolo_slice_piece((struct kolo_slice){buffer, 0, args->count}, index, chain_length(args));
 }
 
 size_t kolo_chain_broadcast_nsteps(const struct kolo_plan_args *args)
@@ -288,7 +305,7 @@ size_t kolo_chain_reduce_scratch(const struct kolo_plan_args *args)
     int p = position(args);
     if (p == 0 || p == args->size - 1)
         return 0;
-    return segments(args) > 1 ? slots(args) * args->segment : args->count;
+    return segments(args) > 1 ? slots(args) * chain_length(args) : args->count;
 }
 
 size_t kolo_chain_reduce_nsteps(const struct kolo_plan_args *args)
@@ -317,7 +334,7 @@ static void chain_reduce_root(const struct kolo_plan_args *args, size_t index,
 /** Segment @p index where it lies on its way. */
 static struct kolo_slice on_its_way(const struct kolo_plan_args *args, size_t index)
 {
-    return (struct kolo_slice){KOLO_BUFFER_SCRATCH, index % slots(args) * args->segment,
+    return (struct kolo_slice){KOLO_BUFFER_SCRATCH, index % slots(args) * chain_length(args),
                                segment(args, index, KOLO_BUFFER_SEND).count};
 }
 

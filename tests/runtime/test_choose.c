@@ -59,6 +59,27 @@ Test(choose, lengths_of_their_own)
             }
 }
 
+Test(choose, two_levels_for_long_vectors_on_hosts_of_several_ranks)
+{
+    enum { RANKS_THERE = 8 };
+    static const int of[RANKS_THERE] = {0, 0, 0, 0, 1, 1, 1, 1};
+    int memory[KOLO_HOSTS_INTS(RANKS_THERE)];
+    struct kolo_figures figures;
+    struct kolo_hosts hosts;
+    kolo_figures_init(&figures);
+    kolo_hosts_fill(&hosts, RANKS_THERE, of, memory);
+    struct kolo_question question = question_of(RANKS_THERE, 64 << 20);
+    question.layout.hosts = of;
+    question.layout.nhosts = 2;
+    question.args.hosts = &hosts;
+    cr_assert(strcmp(kolo_choose(&question, &figures)->name, "twolevel") == 0);
+    question.args.count = 64;
+    cr_assert(strcmp(kolo_choose(&question, &figures)->name, "twolevel") != 0);
+    question.args.count = 64 << 20;
+    question.order = KOLO_ORDER_STRICT;
+    cr_assert(kolo_choose(&question, &figures)->is_ordered);
+}
+
 Test(choose, order)
 {
     cr_assert(kolo_order_of(KOLO_FLOAT32, KOLO_SUM, false) == KOLO_ORDER_FREE);

@@ -224,7 +224,7 @@ static void prove_on_hosts(int size, int count, int way, unsigned seed)
 
 Test(simulate, every_plan_on_hosts, .timeout = 200)
 {
-    for (int size = 1; size <= 64; size++)
+    for (int size = 1; size <= 64; size += size < 20 ? 1 : 4)
         for (int way = 0; way < 3; way++)
             for (int count = 1; count <= size; count += 1 + size / 7)
                 prove_on_hosts(size, count, way, (unsigned)(size * 31 + way * 7 + count));

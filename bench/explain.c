@@ -123,7 +123,7 @@ TAKE(help);
 static const struct bench_flag flags[] = {
     {'n', "np", "N", "ranks [2]", take_ranks},
     {0, "hosts", "N", "on how many hosts, in blocks [1]", take_hosts},
-    {0, "cores", "N", "of a host [those of this one; over several hosts one a rank, as in a job]",
+    {0, "cores", "N", "of a host; a job takes the one that has the fewest [those of this one]",
      take_cores},
     {'s', "size", "SIZE", "of the whole vector [1M]", take_size},
     {'d', "dtype", "TYPE", "element type [float32]", take_dtype},
@@ -274,8 +274,7 @@ int explain_main(char *const *argv)
     if (command.hosts > command.ranks)
         return bench_refuse("--hosts", text, "at most one a rank", NULL);
     if (command.cores == 0)
-        command.cores = command.hosts > 1 ? (command.ranks + command.hosts - 1) / command.hosts
-                                          : sysconf(_SC_NPROCESSORS_ONLN);
+        command.cores = sysconf(_SC_NPROCESSORS_ONLN);
     snprintf(text, sizeof text, "%" PRId64, command.root);
     if (command.root >= command.ranks)
         return bench_refuse("--root", text, "a rank below -np", NULL);

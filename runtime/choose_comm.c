@@ -5,7 +5,6 @@
 #include "runtime/choose.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "runtime/comm.h"
@@ -71,6 +70,16 @@ static bool forces_board(const struct kolo_comm *comm)
     return false;
 }
 
+/** Of the host that has the fewest, as its ranks see it: all ranks must come to the same choice. */
+static int least_cores(const struct kolo_comm *comm)
+{
+    int least = KOLO_CORES_MAX;
+    for (int rank = 0; rank < comm->size; rank++)
+        if (kolo_comm_peer(comm, rank)->identity.cores < least)
+            least = kolo_comm_peer(comm, rank)->identity.cores;
+    return least;
+}
+
 /** Numbers the hosts in the order of their lowest ranks. */
 static kolo_status find_hosts(struct kolo_comm *comm)
 {
@@ -99,16 +108,13 @@ static kolo_status find_hosts(struct kolo_comm *comm)
         kolo_free_memory(choices->hosts);
         choices->hosts = NULL;
     }
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    int ranks_a_host = (comm->size + nhosts - 1) / nhosts;
-    choices->layout = (struct kolo_layout){
-        .size = comm->size,
-        .local = local_path(comm),
-        .hosts = choices->hosts,
-        .nhosts = nhosts,
-        /* of other hosts this rank knows nothing */
-        .cores = nhosts > 1 || online < 1 ? ranks_a_host : (int)online,
-        .has_board = comm->has_board && (comm->plan_is_auto || forces_board(comm))};
+    choices->layout = (struct kolo_layout){.size = comm->size,
+                                           .local = local_path(comm),
+                                           .hosts = choices->hosts,
+                                           .nhosts = nhosts,
+                                           .cores = least_cores(comm),
+                                           .has_board = comm->has_board &&
+                                                        (comm->plan_is_auto || forces_board(comm))};
     return KOLO_OK;
 }
 

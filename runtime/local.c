@@ -3,11 +3,15 @@
 // happens at the first question and never again.
 #include "runtime/local.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <hwloc.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -87,4 +91,30 @@ const struct kolo_local *kolo_local_facts(void)
 {
     pthread_once(&facts_once, load_facts);
     return &facts;
+}
+
+/** The node of a machine that has processors on one alone; -1: on several, or the kernel does not
+ * say. */
+static int only_node(void)
+{
+    char text[32] = "", *end;
+    int fd = open("/sys/devices/system/node/has_cpu", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    ssize_t got = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (got <= 0 || !isdigit((unsigned char)text[0]))
+        return -1;
+    long node = strtol(text, &end, 10);
+    return (*end == '\n' || *end == '\0') && node < INT_MAX ? (int)node : -1;
+}
+
+int kolo_local_numa(void)
+{
+    int node = only_node();
+    if (node >= 0)
+        return node;
+    if (kolo_local_cpus() >= sysconf(_SC_NPROCESSORS_ONLN)) /* not bound: it spans the machine */
+        return -1;
+    return kolo_local_facts()->numa_node;
 }

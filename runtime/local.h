@@ -6,6 +6,11 @@
 /** Processors the calling thread may run on (its binding). Cheap: one system call; at least 1. */
 int kolo_local_cpus(void);
 
+/** The NUMA node that holds the whole binding (its OS index), as kolo_local_facts() says; -1: several,
+ * or not known. Loads hwloc only where the machine has several nodes and the binding is a part of
+ * it: a rank asks this at its start. */
+int kolo_local_numa(void);
+
 struct kolo_local {
     int cpus;      /* hardware threads of the binding, at least 1 */
     int cores;     /* cores of the binding, at least 1 */

@@ -2,9 +2,9 @@
 // Who this process is, and how a rank describes itself to the others. Must never trust a
 // description that came from elsewhere beyond what it checks here.
 //
-// On the wire: i32 rank, i32 pid, u64 process, u64 host id, text host, u64 credit bytes, u8 count,
-// then for each transport its name as text and its address as a blob. Names this build does not
-// know are skipped.
+// On the wire: i32 rank, i32 pid, u64 process, u64 host id, text host, i32 cores, i32 NUMA node
+// (-1: several or unknown), u64 credit bytes, u8 count, then for each transport its name as text and
+// its address as a blob. Names this build does not know are skipped.
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -55,7 +55,11 @@ void kolo_identity_here(int rank, struct kolo_identity *identity_out)
 {
     static const char boot_id[] = "/proc/sys/kernel/random/boot_id";
     char name[HOST_NAME_MAX + 1] = "";
-    *identity_out = (struct kolo_identity){.rank = rank, .pid = (int32_t)getpid()};
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    *identity_out = (struct kolo_identity){.rank = rank, .pid = (int32_t)getpid(), .numa = -1};
+    identity_out->cores = online < 1                ? 1
+                          : online > KOLO_CORES_MAX ? KOLO_CORES_MAX
+                                                    : (int32_t)online;
     if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0')
         snprintf(name, sizeof name, "localhost");
     snprintf(identity_out->host, sizeof identity_out->host, "%.*s",
@@ -83,6 +87,8 @@ void kolo_peer_write(struct kolo_writer *writer, const struct kolo_peer *peer)
     kolo_write_u64(writer, identity->process);
     kolo_write_u64(writer, identity->host_id);
     kolo_write_text(writer, identity->host);
+    kolo_write_i32(writer, identity->cores);
+    kolo_write_i32(writer, identity->numa);
     kolo_write_u64(writer, peer->credit_bytes);
     uint8_t count = 0;
     for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++)
@@ -121,6 +127,22 @@ static void read_address(struct kolo_reader *reader, struct kolo_peer *peer)
     memcpy(peer->addresses[index].data, data, bytes);
 }
 
+/** What the choice of plans divides by and what orders ranks must make sense. */
+static kolo_status check_machine(const struct kolo_identity *identity)
+{
+    if (identity->cores < 1 || identity->cores > KOLO_CORES_MAX)
+        return kolo_fail(KOLO_ERR_DATA,
+                         "rank %d says it sees %d processors: out of range, do all ranks run the "
+                         "same version of kolo?",
+                         (int)identity->rank, (int)identity->cores);
+    if (identity->numa < -1 || identity->numa > KOLO_NUMA_MAX)
+        return kolo_fail(KOLO_ERR_DATA,
+                         "rank %d says it is on NUMA node %d: out of range, do all ranks run the "
+                         "same version of kolo?",
+                         (int)identity->rank, (int)identity->numa);
+    return KOLO_OK;
+}
+
 kolo_status kolo_peer_read(struct kolo_reader *reader, struct kolo_peer *peer_out)
 {
     struct kolo_peer peer = {0};
@@ -129,6 +151,8 @@ kolo_status kolo_peer_read(struct kolo_reader *reader, struct kolo_peer *peer_ou
     peer.identity.process = kolo_read_u64(reader);
     peer.identity.host_id = kolo_read_u64(reader);
     kolo_read_text(reader, peer.identity.host, sizeof peer.identity.host);
+    peer.identity.cores = kolo_read_i32(reader);
+    peer.identity.numa = kolo_read_i32(reader);
     peer.credit_bytes = kolo_read_u64(reader);
     uint8_t count = kolo_read_u8(reader);
     for (uint8_t i = 0; i < count && !reader->failed; i++)
@@ -141,6 +165,8 @@ kolo_status kolo_peer_read(struct kolo_reader *reader, struct kolo_peer *peer_ou
                          "rank %d says KOLO_CREDIT_BYTES=%llu: out of range, do all ranks run the "
                          "same version of kolo?",
                          peer.identity.rank, (unsigned long long)peer.credit_bytes);
-    *peer_out = peer;
-    return KOLO_OK;
+    kolo_status status = check_machine(&peer.identity);
+    if (status == KOLO_OK)
+        *peer_out = peer;
+    return status;
 }

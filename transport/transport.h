@@ -85,8 +85,12 @@ struct kolo_identity {
     uint64_t host_id; /* equal means shared memory is possible: boot id, network namespace and host
                          name, hashed */
     char host[64];    /* host name */
+    int32_t cores;    /* processors online, as this rank sees them; at least 1 */
+    int32_t numa;     /* OS index of the NUMA node that its binding lies in; -1: several, or not
+                         known */
 };
-/** Fills in pid, process, host_id and host of this process. */
+enum { KOLO_CORES_MAX = 1 << 20, KOLO_NUMA_MAX = 1 << 20 };
+/** Fills in pid, process, host_id, host and cores of this process; numa is -1. */
 void kolo_identity_here(int rank, struct kolo_identity *identity_out);
 
 enum { KOLO_TRANSPORTS_MAX = 8, KOLO_ADDRESS_MAX = 512 };

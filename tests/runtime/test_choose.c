@@ -9,6 +9,8 @@
 
 #include "memory/reduce.h"
 #include "runtime/choose.h"
+#include "runtime/comm.h"
+#include "runtime/engine.h"
 #include "tests/support/world.h"
 
 static struct kolo_question question_of(int size, size_t bytes)
@@ -229,6 +231,53 @@ Test(choose, halves_are_accumulated_in_float32, .timeout = 60)
 {
     struct world world = {.size = 6, .transport = "tcp"};
     cr_assert(world_run(&world, sum_halves, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+/* ---- what all ranks know alike ---- */
+
+enum { MACHINES = 4 };
+
+/** Chooses as if the ranks were on @p nhosts hosts that differ, the smallest one of 3 cores. */
+static kolo_status choose_there(struct kolo_comm *comm, int nhosts)
+{
+    static const int32_t cores[MACHINES] = {64, 16, 3, 32};
+    const struct kolo_peer *peers = comm->engine->peers;
+    struct kolo_peer *there = malloc(MACHINES * sizeof(*there));
+    const struct kolo_plan *plan = NULL;
+    struct kolo_plan_args args = {.size = MACHINES, .count = 1000, .segment = 4096};
+    for (int rank = 0; rank < MACHINES; rank++) {
+        there[rank] = peers[rank];
+        there[rank].identity.cores = cores[rank];
+        there[rank].identity.host_id = (uint64_t)(rank % nhosts);
+    }
+    kolo_choices_free(&comm->choices);
+    comm->engine->peers = there;
+    kolo_status status =
+        kolo_comm_choose(comm, KOLO_COLLECTIVE_ALLREDUCE, &args, 4, KOLO_ORDER_FREE, &plan);
+    comm->engine->peers = peers;
+    free(there);
+    return status;
+}
+
+static kolo_status expect_least(struct kolo_comm *comm, void *argument)
+{
+    kolo_status status = KOLO_OK;
+    (void)argument;
+    for (int nhosts = 1; nhosts <= 2; nhosts++) {
+        KOLO_TRY(choose_there(comm, nhosts));
+        const struct kolo_layout *layout = &comm->choices.layout;
+        WORLD_EXPECT(layout->nhosts == nhosts && layout->cores == 3, "%d hosts of %d cores",
+                     layout->nhosts, layout->cores);
+    }
+    kolo_choices_free(&comm->choices);
+out:
+    return status;
+}
+
+Test(choose, every_rank_goes_by_the_host_of_the_fewest_cores, .timeout = 60)
+{
+    struct world world = {.size = MACHINES, .transport = "tcp"};
+    cr_assert(world_run(&world, expect_least, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
 }
 
 /* ---- settings ---- */

@@ -34,7 +34,9 @@ static int look_bound(void)
         return 3;
     if (kolo_local_cpus() != 1)
         return 4;
-    return kolo_local_facts()->cpus == 1 && kolo_local_facts()->cores == 1 ? 0 : 5;
+    if (kolo_local_facts()->cpus != 1 || kolo_local_facts()->cores != 1)
+        return 5;
+    return kolo_local_numa() == kolo_local_facts()->numa_node ? 0 : 6;
 }
 
 Test(local, binding_counts)

@@ -16,6 +16,8 @@ Test(identity, is_the_same_for_threads_and_another_for_a_child, .timeout = 20)
     cr_assert_eq(first.host_id, second.host_id);
     cr_assert_neq(first.host[0], '\0');
     cr_assert_eq(first.pid, (int32_t)getpid());
+    cr_assert_eq(first.cores, (int32_t)sysconf(_SC_NPROCESSORS_ONLN));
+    cr_assert_eq(first.numa, -1);
     pid_t child = fork();
     if (child == 0) {
         kolo_identity_here(3, &second);
@@ -39,6 +41,8 @@ static struct kolo_peer some_peer(void)
 {
     struct kolo_peer peer = {.credit_bytes = 1 << 20};
     kolo_identity_here(5, &peer.identity);
+    peer.identity.cores = 96;
+    peer.identity.numa = 7;
     for (int i = 0; kolo_transports[i] != NULL; i++) {
         peer.addresses[i].bytes = (uint16_t)(100 + i);
         memset(peer.addresses[i].data, 'a' + i, peer.addresses[i].bytes);
@@ -57,6 +61,8 @@ Test(identity, a_description_survives_the_wire)
     cr_assert_eq(copy.identity.rank, 5);
     cr_assert_eq(copy.identity.process, peer.identity.process);
     cr_assert_str_eq(copy.identity.host, peer.identity.host);
+    cr_assert(copy.identity.cores == 96 && copy.identity.numa == 7);
+    cr_assert_eq(copy.credit_bytes, peer.credit_bytes);
     cr_assert_eq(memcmp(copy.addresses, peer.addresses, sizeof copy.addresses), 0);
 }
 
@@ -74,7 +80,7 @@ Test(identity, a_description_cut_anywhere_is_an_error)
 Test(identity, unknown_transports_are_skipped_and_huge_addresses_refused)
 {
     static uint8_t bytes[8192], huge[KOLO_ADDRESS_MAX + 1];
-    struct kolo_peer peer = {.credit_bytes = 1 << 20}, copy;
+    struct kolo_peer peer = {.credit_bytes = 1 << 20, .identity.cores = 1}, copy;
     size_t written = write_peer(bytes, sizeof bytes, &peer);
     bytes[written - 1] = 1;
     struct kolo_writer writer = kolo_writer_over(bytes + written, sizeof bytes - written);
@@ -100,4 +106,31 @@ Test(identity, absurd_credit_is_refused_by_name)
     struct kolo_reader reader = kolo_reader_over(bytes, written);
     cr_assert_eq(kolo_peer_read(&reader, &copy), KOLO_ERR_DATA);
     cr_assert(strstr(kolo_error_detail(), "rank 12") != NULL, "%s", kolo_error_detail());
+}
+
+static const char *read_machine(int32_t cores, int32_t numa)
+{
+    static uint8_t bytes[8192];
+    struct kolo_peer peer = {.credit_bytes = 1 << 20}, copy;
+    peer.identity = (struct kolo_identity){.rank = 12, .cores = cores, .numa = numa};
+    size_t written = write_peer(bytes, sizeof bytes, &peer);
+    struct kolo_reader reader = kolo_reader_over(bytes, written);
+    kolo_status status = kolo_peer_read(&reader, &copy);
+    cr_assert(status == KOLO_OK || status == KOLO_ERR_DATA);
+    return status == KOLO_OK ? NULL : kolo_error_detail();
+}
+
+Test(identity, processors_and_numa_nodes_out_of_range_are_refused_by_name)
+{
+    static const int32_t cores[] = {INT32_MIN, -1, 0, KOLO_CORES_MAX + 1, INT32_MAX};
+    static const int32_t nodes[] = {INT32_MIN, -2, KOLO_NUMA_MAX + 1, INT32_MAX};
+    for (size_t i = 0; i < sizeof cores / sizeof cores[0]; i++) {
+        const char *why = read_machine(cores[i], 0);
+        cr_assert(why != NULL && strstr(why, "rank 12 says it sees") != NULL, "%d", cores[i]);
+    }
+    for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++) {
+        const char *why = read_machine(1, nodes[i]);
+        cr_assert(why != NULL && strstr(why, "rank 12 says it is on NUMA") != NULL, "%d", nodes[i]);
+    }
+    cr_assert(read_machine(1, -1) == NULL && read_machine(KOLO_CORES_MAX, KOLO_NUMA_MAX) == NULL);
 }

@@ -251,11 +251,13 @@ static kolo_status listen_at(struct tcp_port *port, const struct kolo_ports *por
                              struct kolo_place *places, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
+        struct kolo_place bound;
         places[i].ports = *ports;
         kolo_status status = add_listener_beside(port, &places[i]);
         if (status != KOLO_OK)
             return status;
-        kolo_listener_place(port->listeners[i], &places[i]);
+        kolo_listener_place(port->listeners[i], &bound);
+        copy_port(&places[i], &bound); /* and nothing else: what is known of the interface stays */
     }
     return KOLO_OK;
 }

@@ -38,7 +38,7 @@ hosts_clean host1 host2
 "$cluster" wire host1 left "10.97.0.1/24"
 "$cluster" wire host2 right "10.97.0.2/24"
 KOLO_NET=left,right job names 0 -H "$hosts" "$RANK_PROGRAM" loop 0
-path '10\.97\.0\.[12]:.* to 10\.97\.0\.[12]:'
+path '10\.97\.0\.[12]:.* to 10\.97\.0\.[12]:[0-9]+ by (left|right), [0-9]+ Mbit/s'
 KOLO_NET=10.97.0.0/24 job network 0 -H "$hosts" "$RANK_PROGRAM" loop 0
 path '10\.97\.0\.[12]:.* to 10\.97\.0\.[12]:'
 KOLO_NET='^wire,!docker0,^10.96.0.0/16' job without 0 -H "$hosts" "$RANK_PROGRAM" loop 0

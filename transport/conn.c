@@ -316,7 +316,7 @@ static void note_answer(struct attempt *attempt, kolo_deadline now)
     if (conn->race == NULL)
         return;
     kolo_figures_take(attempt->handshake.watch.fd, &attempt->place, conn->race->locals,
-                      conn->race->local_count, &attempt->figures);
+                      conn->race->local_count, conn->race->numa_node, &attempt->figures);
     if (conn->settle_at != KOLO_NEVER)
         return;
     if (more_ns < RACE_MIN_US * 1000)
@@ -340,7 +340,7 @@ static struct attempt *choose_held(struct kolo_conn *conn)
             figures[count] = conn->attempts[i].figures;
             held[count++] = &conn->attempts[i];
         }
-    return count > 0 ? held[kolo_figures_best(figures, count)] : NULL;
+    return count > 0 ? held[kolo_figures_best(figures, count, conn->race->turn)] : NULL;
 }
 
 static void tell_result(const struct kolo_conn *conn, const struct attempt *winner)

@@ -70,6 +70,7 @@ struct kolo_place {
         bool is_hardware;    /* no bridge, tunnel or veth */
         uint32_t speed_mbit; /* 0: unknown */
         char interface[16];  /* of this machine; "" for another's place */
+        int numa_node;       /* of the interface (its number in /sys); -1: unknown, or another's */
     } facts;
 };
 /** "10.0.0.5:4711", "[::1]:80", "unix:@name": for messages. */
@@ -110,6 +111,8 @@ kolo_status kolo_conn_dial(struct kolo_poller *poller, const struct kolo_place *
 struct kolo_race {
     const struct kolo_place *locals; /* this machine's addresses, with their facts */
     size_t local_count;
+    int numa_node; /* that this rank is bound in; -1: several, or unknown */
+    unsigned turn; /* this rank's number on its host: of equal interfaces its ranks take turns */
     /* ---- what came of it ---- */
     size_t answered, tried;
     char text[96]; /* "eth0, 25000 Mbit/s, round trip 61 us" */

@@ -4,7 +4,9 @@
 //
 // First the round trip, coarsely: one that takes more than twice the shortest and 200 us more goes
 // another way. Among the others: what KOLO_NET names first, hardware before bridges and tunnels,
-// the faster interface, then the round trip to the microsecond.
+// the faster interface, the one on this rank's NUMA node. Interfaces that are equal in all that are
+// shared out, so that the ranks of a host use every card: round trips that differ by noise would send
+// them where it happens. Of several ways by one interface the round trip decides.
 #include "transport/figures.h"
 
 #include <netinet/in.h>
@@ -49,7 +51,7 @@ static uint32_t lower_known(uint32_t a, uint32_t b)
 }
 
 void kolo_figures_take(int fd, const struct kolo_place *place, const struct kolo_place *locals,
-                       size_t local_count, struct kolo_figures *figures_out)
+                       size_t local_count, int numa_node, struct kolo_figures *figures_out)
 {
     const struct kolo_place *local = find_local(fd, locals, local_count);
     struct tcp_info info = {0};
@@ -65,31 +67,78 @@ void kolo_figures_take(int fd, const struct kolo_place *place, const struct kolo
     figures_out->preference = (unsigned)place->facts.entry + local->facts.entry;
     figures_out->is_hardware = place->facts.is_hardware && local->facts.is_hardware;
     figures_out->speed_mbit = lower_known(place->facts.speed_mbit, local->facts.speed_mbit);
+    figures_out->is_near = numa_node >= 0 && local->facts.numa_node == numa_node;
     snprintf(figures_out->interface, sizeof figures_out->interface, "%s", local->facts.interface);
 }
 
-static bool is_better(const struct kolo_figures *a, const struct kolo_figures *b)
+/** Above 0: @p a is better, whatever the round trips. */
+static int compare(const struct kolo_figures *a, const struct kolo_figures *b)
 {
     if (a->preference != b->preference)
-        return a->preference < b->preference;
+        return a->preference < b->preference ? 1 : -1;
     if (a->is_hardware != b->is_hardware)
-        return a->is_hardware;
+        return a->is_hardware ? 1 : -1;
     if (a->speed_mbit != b->speed_mbit)
-        return a->speed_mbit > b->speed_mbit;
-    return a->rtt_us < b->rtt_us;
+        return a->speed_mbit > b->speed_mbit ? 1 : -1;
+    return (int)a->is_near - (int)b->is_near;
 }
 
-size_t kolo_figures_best(const struct kolo_figures *figures, size_t count)
-{
-    size_t best = 0;
+/** Paths that are no detour, and as good as the best of those. */
+struct equals {
+    const struct kolo_figures *figures;
+    size_t count;
     int64_t limit_us;
+    const struct kolo_figures *best;
+};
+
+static bool is_equal(const struct equals *equals, size_t i)
+{
+    const struct kolo_figures *path = &equals->figures[i];
+    return path->rtt_us <= equals->limit_us && compare(path, equals->best) == 0;
+}
+
+/** The interface that follows @p name; NULL: it is the last one. */
+static const char *next_interface(const struct equals *equals, const char *name)
+{
+    const char *next = NULL;
+
+    for (size_t i = 0; i < equals->count; i++) {
+        const char *here = equals->figures[i].interface;
+        if (is_equal(equals, i) && (name == NULL || strcmp(here, name) > 0) &&
+            (next == NULL || strcmp(here, next) < 0))
+            next = here;
+    }
+    return next;
+}
+
+static const char *interface_of_turn(const struct equals *equals, unsigned turn)
+{
+    const char *name = NULL;
+    unsigned count = 0;
+
+    while ((name = next_interface(equals, name)) != NULL)
+        count++;
+    for (turn %= count, name = next_interface(equals, NULL); turn > 0; turn--)
+        name = next_interface(equals, name);
+    return name;
+}
+
+size_t kolo_figures_best(const struct kolo_figures *figures, size_t count, unsigned turn)
+{
+    struct equals equals = {figures, count, 0, figures};
+    size_t best = count;
 
     for (size_t i = 1; i < count; i++)
-        if (figures[i].rtt_us < figures[best].rtt_us)
-            best = i;
-    limit_us = figures[best].rtt_us * DETOUR_FACTOR + DETOUR_US;
+        if (figures[i].rtt_us < equals.best->rtt_us)
+            equals.best = &figures[i];
+    equals.limit_us = equals.best->rtt_us * DETOUR_FACTOR + DETOUR_US;
     for (size_t i = 0; i < count; i++)
-        if (figures[i].rtt_us <= limit_us && is_better(&figures[i], &figures[best]))
+        if (figures[i].rtt_us <= equals.limit_us && compare(&figures[i], equals.best) > 0)
+            equals.best = &figures[i];
+    const char *interface = interface_of_turn(&equals, turn);
+    for (size_t i = 0; i < count; i++)
+        if (is_equal(&equals, i) && strcmp(figures[i].interface, interface) == 0 &&
+            (best == count || figures[i].rtt_us < figures[best].rtt_us))
             best = i;
     return best;
 }

@@ -13,14 +13,16 @@ struct kolo_figures {
     bool is_hardware;    /* on both sides: no bridge, tunnel or veth */
     uint32_t speed_mbit; /* the lower one of both sides; 0: neither is known */
     char interface[16];  /* on our side; "" if it is none that KOLO_NET allows */
+    bool is_near;        /* our interface and this rank are known to be on the same NUMA node */
 };
 
 /** The figures of connection @p fd to @p place; @p locals: this machine's addresses that KOLO_NET
- * allows. */
+ * allows; @p numa_node: that this rank is bound in, or -1. */
 void kolo_figures_take(int fd, const struct kolo_place *place, const struct kolo_place *locals,
-                       size_t local_count, struct kolo_figures *figures_out);
-/** Index of the best; @p count is at least 1. */
-size_t kolo_figures_best(const struct kolo_figures *figures, size_t count);
+                       size_t local_count, int numa_node, struct kolo_figures *figures_out);
+/** Index of the best; @p count is at least 1. Interfaces that are equal but for the round trip are
+ * taken in turn, in the order of their names: @p turn is the rank's number on its host. */
+size_t kolo_figures_best(const struct kolo_figures *figures, size_t count, unsigned turn);
 /** "eth0, 25000 Mbit/s, round trip 61 us" */
 void kolo_figures_format(const struct kolo_figures *figures, char *text, size_t capacity);
 

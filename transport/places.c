@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <limits.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -232,6 +233,25 @@ static long interface_speed(const char *interface)
     close(fd);
     /* -1, or an error from read: a link that does not know. */
     return got > 0 && text[0] >= '0' && text[0] <= '9' ? strtol(text, NULL, 10) : 0;
+}
+
+static int interface_numa_node(const char *interface)
+{
+    char path[64 + IF_NAMESIZE], text[24] = "";
+    ssize_t got;
+    long node;
+    int fd;
+
+    snprintf(path, sizeof path, "/sys/class/net/%s/device/numa_node", interface);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    got = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (got <= 0 || text[0] < '0' || text[0] > '9') /* -1: the firmware does not say */
+        return -1;
+    node = strtol(text, NULL, 10);
+    return node <= INT_MAX ? (int)node : -1;
 }
 
 static bool interface_is_hardware(const char *interface)
@@ -469,6 +489,7 @@ static void set_facts(struct kolo_place *place, const struct local *local)
     place->facts.entry = (uint8_t)(local->entry < UINT8_MAX ? local->entry : UINT8_MAX);
     place->facts.is_hardware = local->is_hardware;
     place->facts.speed_mbit = (uint32_t)local->speed;
+    place->facts.numa_node = interface_numa_node(local->interface);
     snprintf(place->facts.interface, sizeof place->facts.interface, "%s", local->interface);
 }
 

@@ -190,6 +190,21 @@ static bool is_same_host(const struct tcp_link *tcp, const struct kolo_peer *pee
     return kolo_endpoint_config_of(tcp->base.endpoint)->identity.host_id == peer->identity.host_id;
 }
 
+/** How many ranks of this host are lower. */
+static unsigned turn_of(struct tcp_port *port)
+{
+    const struct kolo_endpoint *endpoint = port->base.endpoint;
+    const struct kolo_endpoint_config *config = kolo_endpoint_config_of(endpoint);
+
+    if (port->turn < 0) {
+        port->turn = 0;
+        for (int rank = 0; rank < config->rank; rank++)
+            port->turn +=
+                kolo_endpoint_peer(endpoint, rank)->identity.host_id == config->identity.host_id;
+    }
+    return (unsigned)port->turn;
+}
+
 static kolo_status dial(struct tcp_link *tcp, kolo_deadline deadline)
 {
     struct kolo_endpoint *endpoint = tcp->base.endpoint;
@@ -207,7 +222,9 @@ static kolo_status dial(struct tcp_link *tcp, kolo_deadline deadline)
     if (status != KOLO_OK)
         return status;
     tcp->race = (struct kolo_race){.locals = port_of(tcp)->places,
-                                   .local_count = port_of(tcp)->place_count};
+                                   .local_count = port_of(tcp)->place_count,
+                                   .numa_node = config->identity.numa,
+                                   .turn = turn_of(port_of(tcp))};
     kolo_place_format(&places[0], tcp->place, sizeof tcp->place);
     tcp->deadline.timer.at = deadline;
     /* Inside one host every address leads over loopback: there is nothing to compare. */

@@ -73,6 +73,7 @@ struct tcp_port {
     size_t listener_count;
     struct kolo_place places[TCP_PLACES_MAX]; /* published */
     size_t place_count;
+    int turn; /* this rank's number on its host; -1: not counted */
     struct tcp_port_timer watchdog, drain;
     struct tcp_link *first; /* all links */
     bool has_warned;        /* of the congestion control */

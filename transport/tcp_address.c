@@ -84,6 +84,7 @@ static void read_place(struct kolo_reader *reader, struct kolo_place *place)
     place->facts.entry = kolo_read_u8(reader);
     place->facts.is_hardware = kolo_read_u8(reader) != 0;
     place->facts.speed_mbit = kolo_read_u32(reader);
+    place->facts.numa_node = -1;
 }
 
 kolo_status kolo_tcp_read_places(const struct kolo_address *address, struct kolo_place *places_out,

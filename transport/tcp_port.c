@@ -304,6 +304,7 @@ kolo_status kolo_tcp_open(struct kolo_endpoint *endpoint, struct kolo_port **por
         return KOLO_ERR_NO_MEMORY;
     port->base.endpoint = endpoint;
     port->base.transport = &kolo_transport_tcp;
+    port->turn = -1;
     port->watchdog =
         (struct tcp_port_timer){{.at = kolo_tcp_soon(watch_us(port)), .fire = watch_links}, port};
     port->drain = (struct tcp_port_timer){{.at = KOLO_NEVER, .fire = look_again}, port};

@@ -46,6 +46,32 @@ path '10\.97\.0\.[12]:.* to 10\.97\.0\.[12]:'
 KOLO_NET=nosuch0 job nothing 1 -H "$hosts" "$RANK_PROGRAM" loop 0
 says err 'KOLO_NET: nothing of this machine matches "nosuch0"; up are .*wire 10\.211\.53\.1'
 
+# Two equal networks: the ranks of a host take turns, so that both are used.
+for i in 1 2; do
+    "$cluster" wire "host$i" rail0 "10.98.0.$i/24"
+    "$cluster" wire "host$i" rail1 "10.99.0.$i/24"
+done
+KOLO_PLAN=twolevel KOLO_NET=10.98.0.0/15 job rails 0 -H host1:2,host2:2 "$RANK_PROGRAM" loop 0
+for rail in 0 1; do # what the ranks that dialled say: the first of each host by the one, the second by the other
+    grep -qE "^\[[$rail$((rail + 2))]\] path .* other host; 10\.9$((8 + rail))\..* by rail$rail, " "$work/out" ||
+        { fail "no link by rail$rail"; cat "$work/out"; }
+    ! grep -E "^\[[$rail$((rail + 2))]\] path .* by rail$((1 - rail)), " "$work/out" || fail "a link by the other's network"
+done
+
+# The same two as cards, the second of them on the ranks' NUMA node: all go by that one.
+near=$(cat /sys/devices/system/node/has_cpu 2>/dev/null)
+if [[ $near =~ ^[0-9]+$ ]]; then
+    for host in host1 host2; do
+        on "$host" sh -c 'while [ $# -gt 0 ]; do
+            mkdir -p "/run/$1/device" && echo "$2" >"/run/$1/device/numa_node" && echo 10000 >"/run/$1/speed" &&
+                mount --bind "/run/$1" "/sys/class/net/$1/" && shift 2 || exit
+            done' sh rail0 "$((near + 1))" rail1 "$near" || fail "no cards on $host"
+    done
+    KOLO_PLAN=twolevel KOLO_NET=10.98.0.0/15 job near 0 -H host1:2,host2:2 "$RANK_PROGRAM" loop 0
+    says out '10\.99\..* by rail1, '
+    ! grep ' by rail0, ' "$work/out" || fail "a link by the card that is far"
+fi
+
 # Ports: enough, and too few.
 listening() { on "$1" awk '$4 == "0A" {split($2, a, ":"); print a[2]}' /proc/net/tcp /proc/net/tcp6; }
 KOLO_PORTS=47110-47113 "$cluster" exec host1 "$KOLORUN" -H host1:2,host2:1 "$RANK_PROGRAM" loop 5 \

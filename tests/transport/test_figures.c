@@ -11,48 +11,91 @@
 static struct kolo_figures path(int64_t rtt_us, unsigned preference, bool is_hardware,
                                 uint32_t speed_mbit)
 {
-    return (struct kolo_figures){rtt_us, preference, is_hardware, speed_mbit, "eth0"};
+    return (struct kolo_figures){rtt_us, preference, is_hardware, speed_mbit, "eth0", false};
 }
 
 Test(figures, speed_decides_among_round_trips_that_are_alike)
 {
     const struct kolo_figures paths[] = {path(50, 0, true, 1000), path(90, 0, true, 25000),
                                          path(40, 0, true, 10000)};
-    cr_assert(kolo_figures_best(paths, 3) == 1);
+    cr_assert(kolo_figures_best(paths, 3, 0) == 1);
 }
 
 Test(figures, a_detour_loses_whatever_speaks_for_it)
 {
     const struct kolo_figures paths[] = {path(5000, 0, true, 100000), path(100, 1, false, 0)};
     const struct kolo_figures swapped[] = {paths[1], paths[0]};
-    cr_assert(kolo_figures_best(paths, 2) == 1);
-    cr_assert(kolo_figures_best(swapped, 2) == 0);
+    cr_assert(kolo_figures_best(paths, 2, 0) == 1);
+    cr_assert(kolo_figures_best(swapped, 2, 0) == 0);
 }
 
 Test(figures, the_users_order_comes_before_hardware_and_speed)
 {
     const struct kolo_figures paths[] = {path(50, 2, true, 25000), path(60, 0, false, 1000)};
-    cr_assert(kolo_figures_best(paths, 2) == 1);
+    cr_assert(kolo_figures_best(paths, 2, 0) == 1);
 }
 
 Test(figures, hardware_comes_before_what_a_bridge_says_of_its_speed)
 {
     const struct kolo_figures paths[] = {path(50, 0, false, 10000), path(60, 0, true, 0)};
-    cr_assert(kolo_figures_best(paths, 2) == 1);
+    cr_assert(kolo_figures_best(paths, 2, 0) == 1);
 }
 
 Test(figures, all_else_equal_the_shorter_round_trip)
 {
     const struct kolo_figures paths[] = {path(50, 0, true, 0), path(49, 0, true, 0)};
-    cr_assert(kolo_figures_best(paths, 2) == 1);
-    cr_assert(kolo_figures_best(paths, 1) == 0);
+    cr_assert(kolo_figures_best(paths, 2, 0) == 1);
+    cr_assert(kolo_figures_best(paths, 1, 0) == 0);
+}
+
+/** A card that is as good as any, but for where it is. */
+static struct kolo_figures card(const char *interface, bool is_near, int64_t rtt_us)
+{
+    struct kolo_figures figures = path(rtt_us, 0, true, 25000);
+
+    strcpy(figures.interface, interface);
+    figures.is_near = is_near;
+    return figures;
+}
+
+Test(figures, equal_cards_are_taken_in_turn_by_name_whatever_the_round_trips)
+{
+    const struct kolo_figures paths[] = {card("eth2", false, 40), card("eth0", false, 60),
+                                         card("eth1", false, 50), card("eth0", false, 55),
+                                         card("eth1", false, 90)};
+    static const size_t expected[] = {3, 2, 0};
+
+    for (unsigned turn = 0; turn < 10; turn++)
+        cr_assert(kolo_figures_best(paths, 5, turn) == expected[turn % 3], "turn %u: %zu", turn,
+                  kolo_figures_best(paths, 5, turn));
+}
+
+Test(figures, near_cards_come_first_and_share_among_themselves)
+{
+    const struct kolo_figures paths[] = {card("eth0", false, 40), card("eth1", true, 60),
+                                         card("eth2", true, 50)};
+
+    for (unsigned turn = 0; turn < 4; turn++) {
+        cr_assert(kolo_figures_best(paths, 2, turn) == 1, "one is near: turn %u", turn);
+        cr_assert(kolo_figures_best(paths, 3, turn) == 1 + turn % 2, "two are: turn %u", turn);
+    }
+}
+
+Test(figures, near_comes_after_speed_and_a_detour_has_no_turn)
+{
+    struct kolo_figures paths[] = {card("eth0", true, 40), card("eth1", false, 60),
+                                   card("eth2", false, 5000)};
+
+    paths[1].speed_mbit = paths[2].speed_mbit = 100000;
+    for (unsigned turn = 0; turn < 4; turn++)
+        cr_assert(kolo_figures_best(paths, 3, turn) == 1, "turn %u", turn);
 }
 
 Test(figures, a_live_connection_shows_interface_speed_and_round_trip)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    struct kolo_place theirs = {.bytes = sizeof at, .facts = {1, true, 10000, ""}};
-    struct kolo_place ours = {.bytes = sizeof at, .facts = {2, true, 25000, "eth7"}};
+    struct kolo_place theirs = {.bytes = sizeof at, .facts = {1, true, 10000, "", -1}};
+    struct kolo_place ours = {.bytes = sizeof at, .facts = {2, true, 25000, "eth7", 3}};
     struct kolo_figures figures;
     socklen_t bytes = sizeof at;
     char text[96];
@@ -64,13 +107,19 @@ Test(figures, a_live_connection_shows_interface_speed_and_round_trip)
     memcpy(&theirs.addr, &at, sizeof at);
     at.sin_port = 0;
     memcpy(&ours.addr, &at, sizeof at);
-    kolo_figures_take(fd, &theirs, &ours, 1, &figures);
+    kolo_figures_take(fd, &theirs, &ours, 1, 3, &figures);
+    cr_assert(figures.is_near, "the rank is on the node of the interface");
+    kolo_figures_take(fd, &theirs, &ours, 1, 2, &figures);
+    cr_assert(!figures.is_near, "the rank is on another node");
+    ours.facts.numa_node = -1;
+    kolo_figures_take(fd, &theirs, &ours, 1, -1, &figures);
+    cr_assert(!figures.is_near, "neither is known");
     cr_assert(figures.preference == 3 && figures.is_hardware && figures.speed_mbit == 10000);
     cr_assert(figures.rtt_us > 0 && figures.rtt_us < 1000000, "%lld", (long long)figures.rtt_us);
     kolo_figures_format(&figures, text, sizeof text);
     cr_assert(strncmp(text, "eth7, 10000 Mbit/s, round trip ", 31) == 0, "%s", text);
-    kolo_figures_take(fd, &theirs, NULL, 0, &figures);
-    cr_assert(figures.preference == UINT32_MAX && figures.interface[0] == '\0');
+    kolo_figures_take(fd, &theirs, NULL, 0, 3, &figures);
+    cr_assert(figures.preference == UINT32_MAX && figures.interface[0] == '\0' && !figures.is_near);
     close(fd);
     close(door);
 }

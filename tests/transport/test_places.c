@@ -108,6 +108,34 @@ Test(places, local_addresses_carry_the_port_and_no_link_local)
     }
 }
 
+/** What /sys says of an interface's node, read in another way. */
+static int node_of(const char *interface)
+{
+    char path[96];
+    int node = -1;
+
+    snprintf(path, sizeof path, "/sys/class/net/%s/device/numa_node", interface);
+    FILE *file = fopen(path, "r");
+    if (file && fscanf(file, "%d", &node) != 1)
+        node = -1;
+    if (file)
+        fclose(file);
+    return node;
+}
+
+Test(places, local_addresses_know_the_numa_node_of_their_interface)
+{
+    struct kolo_place places[32];
+    size_t count = 0;
+
+    cr_assert(kolo_places_local("", 1, places, 32, &count) == KOLO_OK);
+    for (size_t i = 0; i < count; i++)
+        cr_assert(places[i].facts.numa_node == node_of(places[i].facts.interface), "%s: %d",
+                  places[i].facts.interface, places[i].facts.numa_node);
+    cr_assert(kolo_places_local("lo", 1, places, 32, &count) == KOLO_OK);
+    cr_assert(places[0].facts.numa_node == -1, "no card: no node");
+}
+
 Test(places, net_chooses_by_name_network_and_address)
 {
     struct kolo_place places[8];

@@ -244,7 +244,7 @@ static kolo_status explain(const struct command *c)
         kolo_free_memory(memory);
         return KOLO_ERR_NO_MEMORY;
     }
-    kolo_hosts_fill(&map, (int)c->ranks, hosts, memory);
+    kolo_hosts_fill(&map, (int)c->ranks, hosts, NULL, memory);
     question.args.hosts = c->hosts > 1 ? &map : NULL;
     size_t count = kolo_explain(&question, &figures, answers, ANSWERS_MAX);
     print_answers(c, answers, count < ANSWERS_MAX ? count : ANSWERS_MAX);

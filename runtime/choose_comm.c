@@ -45,7 +45,7 @@ out:
 
 const struct kolo_hosts *kolo_choices_hosts(const struct kolo_choices *choices)
 {
-    return choices->layout.nhosts > 1 ? &choices->map : NULL;
+    return choices->map.count > 0 ? &choices->map : NULL;
 }
 
 static enum kolo_path local_path(const struct kolo_comm *comm)
@@ -80,6 +80,29 @@ static int least_cores(const struct kolo_comm *comm)
     return least;
 }
 
+static bool has_several_nodes(const struct kolo_comm *comm)
+{
+    for (int rank = 1; rank < comm->size; rank++)
+        if (kolo_comm_peer(comm, rank)->identity.numa != kolo_comm_peer(comm, 0)->identity.numa)
+            return true;
+    return false;
+}
+
+/** False: no memory. */
+static bool map_hosts(struct kolo_comm *comm)
+{
+    struct kolo_choices *choices = &comm->choices;
+    int *nodes = kolo_calloc((size_t)comm->size, sizeof(*nodes));
+    choices->map_memory = kolo_calloc(KOLO_HOSTS_INTS(comm->size), sizeof(int));
+    if (nodes != NULL && choices->map_memory != NULL) {
+        for (int rank = 0; rank < comm->size; rank++)
+            nodes[rank] = kolo_comm_peer(comm, rank)->identity.numa;
+        kolo_hosts_fill(&choices->map, comm->size, choices->hosts, nodes, choices->map_memory);
+    }
+    kolo_free_memory(nodes);
+    return choices->map.count > 0;
+}
+
 /** Numbers the hosts in the order of their lowest ranks. */
 static kolo_status find_hosts(struct kolo_comm *comm)
 {
@@ -96,15 +119,12 @@ static kolo_status find_hosts(struct kolo_comm *comm)
             first++;
         choices->hosts[rank] = first < rank ? choices->hosts[first] : nhosts++;
     }
-    if (nhosts > 1) {
-        choices->map_memory = kolo_calloc(KOLO_HOSTS_INTS(comm->size), sizeof(int));
-        if (choices->map_memory == NULL) {
-            kolo_choices_free(choices);
-            return KOLO_ERR_NO_MEMORY;
-        }
-        kolo_hosts_fill(&choices->map, comm->size, choices->hosts, choices->map_memory);
+    bool has_order = nhosts > 1 || has_several_nodes(comm);
+    if (has_order && !map_hosts(comm)) {
+        kolo_choices_free(choices);
+        return KOLO_ERR_NO_MEMORY;
     }
-    if (nhosts == 1) {
+    if (!has_order) {
         kolo_free_memory(choices->hosts);
         choices->hosts = NULL;
     }

@@ -252,7 +252,20 @@ int kolo_plan_rank_at(const struct kolo_plan_args *args, int position)
     return args->hosts == NULL ? position : args->hosts->ranks[position];
 }
 
-void kolo_hosts_fill(struct kolo_hosts *hosts, int size, const int *of, int *memory)
+/** Moves each of @p count ascending ranks behind those of lower nodes. Ranks mostly come in that
+ * order. */
+static void sort_by_node(int *ranks, int count, const int *nodes)
+{
+    for (int i = 1; i < count; i++) {
+        int rank = ranks[i], to = i;
+        for (; to > 0 && nodes[ranks[to - 1]] > nodes[rank]; to--)
+            ranks[to] = ranks[to - 1];
+        ranks[to] = rank;
+    }
+}
+
+void kolo_hosts_fill(struct kolo_hosts *hosts, int size, const int *of, const int *nodes,
+                     int *memory)
 {
     int *local = memory, *ranks = memory + size, *first = memory + 2 * (size_t)size;
     int count = 0, least = size;
@@ -269,6 +282,11 @@ void kolo_hosts_fill(struct kolo_hosts *hosts, int size, const int *of, int *mem
     }
     for (int rank = 0; rank < size; rank++)
         ranks[first[of[rank]] + local[rank]] = rank;
+    for (int host = 0; nodes != NULL && host < count; host++) {
+        sort_by_node(ranks + first[host], first[host + 1] - first[host], nodes);
+        for (int at = first[host]; at < first[host + 1]; at++)
+            local[ranks[at]] = at - first[host];
+    }
     *hosts = (struct kolo_hosts){count, least, of, local, ranks, first};
 }
 

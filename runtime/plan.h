@@ -48,10 +48,11 @@ enum {
     KOLO_FOLD_MAX = 4096  /* operands of a fold, at most */
 };
 
-/** Which ranks share a host, for worlds on several. All arrays are in host order: hosts numbered
- * from 0 in the order of their lowest ranks, the ranks of one ascending. */
+/** Which ranks share a host, for worlds on several, and for hosts of several NUMA nodes. All arrays
+ * are in host order: hosts numbered from 0 in the order of their lowest ranks, the ranks of one by
+ * NUMA node, those of one node ascending. */
 struct kolo_hosts {
-    int count;        /* of hosts, at least 2 */
+    int count;        /* of hosts, at least 1 */
     int least;        /* ranks of the host that has the fewest */
     const int *of;    /* by rank: its host */
     const int *local; /* by rank: its place among the ranks of its host */
@@ -61,7 +62,7 @@ struct kolo_hosts {
 
 struct kolo_plan_args {
     int rank, size, root;
-    const struct kolo_hosts *hosts; /* NULL: all on one host */
+    const struct kolo_hosts *hosts; /* NULL: all on one host, in the order of ranks */
     /** Per rank for allgather, reduce_scatter, gather, scatter and alltoall. */
     size_t count;
     /** Elements of each rank's block, and where it lies: in RECV for allgather and gather, in SEND
@@ -178,13 +179,16 @@ struct kolo_slice kolo_slice_piece(struct kolo_slice slice, size_t index, size_t
 size_t kolo_pieces(size_t count, size_t length);
 /** @p rank modulo @p size, for -size <= rank < 2 * size. */
 int kolo_plan_wrap(int rank, int size);
-/** Where @p rank is in host order, and who is at @p position; where all are on one host, the same.
- * Whoever passes something round in this order crosses from each host to the next once. */
+/** Where @p rank is in host order, and who is at @p position; without hosts, the same. Whoever
+ * passes something round in this order crosses from each host to the next once, and inside each from
+ * one NUMA node to the next once. */
 int kolo_plan_position(const struct kolo_plan_args *args, int rank);
 int kolo_plan_rank_at(const struct kolo_plan_args *args, int position);
-/** Fills @p hosts for @p size ranks from @p of, which it keeps; @p memory has room for
- * KOLO_HOSTS_INTS(size) and lives as long. */
-void kolo_hosts_fill(struct kolo_hosts *hosts, int size, const int *of, int *memory);
+/** Fills @p hosts for @p size ranks from @p of, which it keeps; @p nodes: the NUMA node of each, -1
+ * for several or not known; NULL: as if all were on one. @p memory has room for
+ * KOLO_HOSTS_INTS(size) and lives as long as @p hosts. */
+void kolo_hosts_fill(struct kolo_hosts *hosts, int size, const int *of, const int *nodes,
+                     int *memory);
 #define KOLO_HOSTS_INTS(size) (3 * (size_t)(size) + 1)
 /** Steps of the halving half of kolo_halving_allreduce. */
 size_t kolo_halving_half(const struct kolo_plan_args *args);

@@ -69,7 +69,7 @@ Test(choose, two_levels_for_long_vectors_on_hosts_of_several_ranks)
     struct kolo_figures figures;
     struct kolo_hosts hosts;
     kolo_figures_init(&figures);
-    kolo_hosts_fill(&hosts, RANKS_THERE, of, memory);
+    kolo_hosts_fill(&hosts, RANKS_THERE, of, NULL, memory);
     struct kolo_question question = question_of(RANKS_THERE, 64 << 20);
     question.layout.hosts = of;
     question.layout.nhosts = 2;
@@ -237,8 +237,9 @@ Test(choose, halves_are_accumulated_in_float32, .timeout = 60)
 
 enum { MACHINES = 4 };
 
-/** Chooses as if the ranks were on @p nhosts hosts that differ, the smallest one of 3 cores. */
-static kolo_status choose_there(struct kolo_comm *comm, int nhosts)
+/** Chooses as if the ranks were on @p nhosts hosts that differ, the smallest one of 3 cores, and
+ * bound in turn to NUMA nodes @p nodes - 1 to 0. */
+static kolo_status choose_there(struct kolo_comm *comm, int nhosts, int nodes)
 {
     static const int32_t cores[MACHINES] = {64, 16, 3, 32};
     const struct kolo_peer *peers = comm->engine->peers;
@@ -248,6 +249,7 @@ static kolo_status choose_there(struct kolo_comm *comm, int nhosts)
     for (int rank = 0; rank < MACHINES; rank++) {
         there[rank] = peers[rank];
         there[rank].identity.cores = cores[rank];
+        there[rank].identity.numa = nodes - 1 - rank / nhosts % nodes;
         there[rank].identity.host_id = (uint64_t)(rank % nhosts);
     }
     kolo_choices_free(&comm->choices);
@@ -264,7 +266,7 @@ static kolo_status expect_least(struct kolo_comm *comm, void *argument)
     kolo_status status = KOLO_OK;
     (void)argument;
     for (int nhosts = 1; nhosts <= 2; nhosts++) {
-        KOLO_TRY(choose_there(comm, nhosts));
+        KOLO_TRY(choose_there(comm, nhosts, 1));
         const struct kolo_layout *layout = &comm->choices.layout;
         WORLD_EXPECT(layout->nhosts == nhosts && layout->cores == 3, "%d hosts of %d cores",
                      layout->nhosts, layout->cores);
@@ -278,6 +280,32 @@ Test(choose, every_rank_goes_by_the_host_of_the_fewest_cores, .timeout = 60)
 {
     struct world world = {.size = MACHINES, .transport = "tcp"};
     cr_assert(world_run(&world, expect_least, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+static kolo_status expect_order(struct kolo_comm *comm, void *argument)
+{
+    static const int orders[][MACHINES] = {{1, 3, 0, 2}, {2, 0, 3, 1}};
+    kolo_status status = KOLO_OK;
+    (void)argument;
+    KOLO_TRY(choose_there(comm, 1, 1));
+    WORLD_EXPECT(kolo_choices_hosts(&comm->choices) == NULL, "one host of one node");
+    for (int nhosts = 1; nhosts <= 2; nhosts++) {
+        KOLO_TRY(choose_there(comm, nhosts, 2));
+        const struct kolo_hosts *hosts = kolo_choices_hosts(&comm->choices);
+        WORLD_EXPECT(hosts != NULL && hosts->count == nhosts, "%d hosts are mapped", nhosts);
+        for (int at = 0; at < MACHINES; at++)
+            WORLD_EXPECT(hosts->ranks[at] == orders[nhosts - 1][at], "rank %d at %d of %d hosts",
+                         hosts->ranks[at], at, nhosts);
+    }
+    kolo_choices_free(&comm->choices);
+out:
+    return status;
+}
+
+Test(choose, ranks_are_in_the_order_of_hosts_and_numa_nodes, .timeout = 60)
+{
+    struct world world = {.size = MACHINES, .transport = "tcp"};
+    cr_assert(world_run(&world, expect_order, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
 }
 
 /* ---- settings ---- */

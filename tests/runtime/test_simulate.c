@@ -29,25 +29,27 @@ static const struct kolo_plan *next_plan(const struct kolo_plan *plan)
     return plan;
 }
 
-/** Ranks dealt to @p count hosts in turn, or at random (@p seed), or in blocks; NULL: to one. */
+/** Ranks dealt to @p count hosts in turn (@p way 0), or at random (1; @p seed), or in blocks (2), or
+ * at random to hosts and to NUMA nodes (3); NULL: to one host, in the order of ranks. */
 static const struct kolo_hosts *deal(int size, int count, int way, unsigned seed)
 {
-    static int of[4096], memory[KOLO_HOSTS_INTS(4096)], numbers[4096];
+    static int of[4096], memory[KOLO_HOSTS_INTS(4096)], numbers[4096], nodes[4096];
     static struct kolo_hosts hosts;
     int next = 0;
     for (int host = 0; host < count; host++)
         numbers[host] = -1;
     for (int rank = 0; rank < size; rank++) {
         seed = seed * 1103515245u + 12345;
-        int drawn = way == 0   ? rank % count
-                    : way == 1 ? (int)(seed >> 16) % count
-                               : (int)((long)rank * count / size);
+        int drawn = way == 0  ? rank % count
+                    : way % 2 ? (int)(seed >> 16) % count
+                              : (int)((long)rank * count / size);
         if (numbers[drawn] < 0)
             numbers[drawn] = next++;
         of[rank] = numbers[drawn];
+        nodes[rank] = (int)(seed >> 24) % 4 - 1;
     }
-    kolo_hosts_fill(&hosts, size, of, memory);
-    return hosts.count > 1 ? &hosts : NULL;
+    kolo_hosts_fill(&hosts, size, of, way == 3 ? nodes : NULL, memory);
+    return hosts.count > 1 || way == 3 ? &hosts : NULL;
 }
 
 /** Where the ranks must be for @p plan to fit: anywhere, or on hosts that have several each. */
@@ -225,9 +227,53 @@ static void prove_on_hosts(int size, int count, int way, unsigned seed)
 Test(simulate, every_plan_on_hosts, .timeout = 200)
 {
     for (int size = 1; size <= 64; size += size < 20 ? 1 : 4)
-        for (int way = 0; way < 3; way++)
+        for (int way = 0; way < 3 + (size % 3 == 0); way++)
             for (int count = 1; count <= size; count += 1 + size / 7)
                 prove_on_hosts(size, count, way, (unsigned)(size * 31 + way * 7 + count));
+}
+
+Test(simulate, ranks_of_a_host_are_in_the_order_of_their_numa_nodes)
+{
+    static const int of[] = {0, 1, 0, 1, 0, 1, 0, 0}, nodes[] = {1, 0, 0, -1, 1, 0, 0, -1};
+    static const int by_node[] = {7, 2, 6, 0, 4, 3, 1, 5}, by_rank[] = {0, 2, 4, 6, 7, 1, 3, 5};
+    int memory[KOLO_HOSTS_INTS(8)];
+    struct kolo_hosts hosts;
+    struct kolo_plan_args args = {.size = 8, .hosts = &hosts};
+    for (int way = 0; way < 2; way++) {
+        kolo_hosts_fill(&hosts, 8, of, way == 0 ? nodes : NULL, memory);
+        cr_assert(hosts.count == 2 && hosts.least == 3 && hosts.first[1] == 5);
+        for (int at = 0; at < 8; at++) {
+            int rank = way == 0 ? by_node[at] : by_rank[at];
+            cr_assert(hosts.ranks[at] == rank && kolo_plan_position(&args, rank) == at,
+                      "rank %d at %d", rank, at);
+        }
+    }
+}
+
+Test(simulate, rings_go_from_node_to_node_once)
+{
+    enum { N = 12, COUNT = 12000 };
+    static const int nodes[N] = {0, 1, 1, 0, 1, 0, 0, 1, 0, 1, 1, 0};
+    for (int nhosts = 1; nhosts <= 2; nhosts++) {
+        int of[N], memory[KOLO_HOSTS_INTS(N)];
+        struct kolo_hosts hosts;
+        struct kolo_plan_args args = {.size = N, .count = COUNT, .segment = 1000, .hosts = &hosts};
+        size_t elements = 0;
+        for (int rank = 0; rank < N; rank++)
+            of[rank] = rank % 4 < 2 ? 0 : nhosts - 1;
+        kolo_hosts_fill(&hosts, N, of, nodes, memory);
+        const struct kolo_plan *plan = kolo_plan_find(KOLO_COLLECTIVE_ALLREDUCE, "ring");
+        for (args.rank = 0; args.rank < N; args.rank++)
+            for (size_t i = 0; i < plan->nsteps(&args); i++) {
+                struct kolo_step step;
+                plan->step(&args, i, &step);
+                if (step.to >= 0 && of[step.to] == of[args.rank] &&
+                    nodes[step.to] != nodes[args.rank])
+                    elements += step.out.count;
+            }
+        cr_assert(elements == 2 * 2 * COUNT / N * (N - 1), "%d hosts: two links of a ring: %zu",
+                  nhosts, elements);
+    }
 }
 
 /** Elements that go from host to host when plan @p name runs. */

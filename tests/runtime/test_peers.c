@@ -20,8 +20,9 @@ static size_t write_table(uint8_t table[TABLE_MAX], int32_t pid, int32_t first)
     for (int32_t i = 0; i < RANKS; i++) {
         uint8_t blob[BLOB_MAX];
         struct kolo_writer peer = kolo_writer_over(blob, sizeof blob);
-        struct kolo_peer self = {.identity = {.rank = first + i, .pid = pid + i, .host = "here", .cores = 1},
-                                 .credit_bytes = 1 << 20};
+        struct kolo_peer self = {
+            .identity = {.rank = first + i, .pid = pid + i, .host = "here", .cores = 1},
+            .credit_bytes = 1 << 20};
         kolo_peer_write(&peer, &self);
         cr_assert(kolo_writer_finish(&peer, blob, &bytes) == KOLO_OK);
         kolo_write_blob(&writer, blob, bytes);

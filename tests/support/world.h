@@ -6,6 +6,7 @@
 #define KOLO_TESTS_WORLD_H
 
 #include <stdbool.h>
+#include <string.h>
 
 #include <kolo/kolo.h>
 
@@ -41,5 +42,10 @@ extern const char *const world_transports[];
         if (!(condition))                                                                          \
             return kolo_fail(KOLO_ERR_INTERNAL, __VA_ARGS__);                                      \
     } while (0)
+
+/** For bodies: @p call is refused with ERR_INVALID and a detail that has @p words in it. */
+#define WORLD_INVALID(call, words)                                                                 \
+    WORLD_EXPECT((call) == KOLO_ERR_INVALID && strstr(kolo_error_detail(), words) != NULL,         \
+                 "line %d: %s", __LINE__, kolo_error_detail())
 
 #endif

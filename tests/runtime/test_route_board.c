@@ -183,6 +183,28 @@ static void *kill_it(void *argument)
     return NULL;
 }
 
+static kolo_status sum_until_failed(struct kolo_comm *comm, const struct buffers *buffers)
+{
+    kolo_status status = KOLO_OK;
+    for (int i = 0; i < 1000 && status == KOLO_OK; i++)
+        status = kolo_allreduce(comm, buffers->send, buffers->recv, LONG, KOLO_FLOAT32, KOLO_SUM,
+                                NULL, NULL);
+    return status;
+}
+
+/** Whether nobody writes @p recv, which is ours again, for @p nanoseconds: time to do harm. */
+static bool is_left_alone(volatile float *recv, long nanoseconds)
+{
+    struct timespec pause = {.tv_nsec = nanoseconds};
+    bool is_untouched = true;
+    for (size_t i = 0; i < LONG; i += STRIDE)
+        recv[i] = 1; /* marks: all of it would take longer than a late chunk */
+    nanosleep(&pause, NULL);
+    for (size_t i = 0; i < LONG; i += STRIDE)
+        is_untouched = is_untouched && recv[i] == 1;
+    return is_untouched;
+}
+
 /** Once the call has returned, nobody writes its buffers, however far the others are. */
 static kolo_status broken_off(struct kolo_comm *comm, void *argument)
 {
@@ -192,18 +214,9 @@ static kolo_status broken_off(struct kolo_comm *comm, void *argument)
     kolo_status status = take(comm, 2 + kolo_rank(comm) % 2, LONG, &buffers);
     if (status != KOLO_OK)
         return status;
-    volatile float *marks = buffers.recv;
     bool kills = kolo_rank(comm) == 1 && pthread_create(&thread, NULL, kill_it, &killer) == 0;
-    for (int i = 0; i < 1000 && status == KOLO_OK; i++)
-        status = kolo_allreduce(comm, buffers.send, buffers.recv, LONG, KOLO_FLOAT32, KOLO_SUM,
-                                NULL, NULL);
-    for (size_t i = 0; i < LONG; i += STRIDE)
-        marks[i] = 1; /* it is ours again; all of it would take longer than a late chunk */
-    struct timespec pause = {.tv_nsec = 20000000};
-    nanosleep(&pause, NULL);
-    bool is_untouched = true;
-    for (size_t i = 0; i < LONG; i += STRIDE)
-        is_untouched = is_untouched && marks[i] == 1;
+    status = sum_until_failed(comm, &buffers);
+    bool is_untouched = is_left_alone(buffers.recv, 20000000);
     if (kills)
         pthread_join(thread, NULL);
     give_back(comm, &buffers);
@@ -233,19 +246,11 @@ static kolo_status broken_off_quietly(struct kolo_comm *comm, void *argument)
     kolo_status status = take(comm, 2 + kolo_rank(comm) % 2, LONG, &buffers);
     if (status != KOLO_OK)
         return status;
-    volatile float *marks = buffers.recv;
     bool kills = kolo_rank(comm) == 1 && pthread_create(&thread, NULL, fail_quietly, &killer) == 0;
-    for (int i = 0; i < 1000 && status == KOLO_OK; i++)
-        status = kolo_allreduce(comm, buffers.send, buffers.recv, LONG, KOLO_FLOAT32, KOLO_SUM,
-                                NULL, NULL);
+    status = sum_until_failed(comm, &buffers);
     bool is_untouched = true;
     if (kills) {
-        for (size_t i = 0; i < LONG; i += STRIDE)
-            marks[i] = 1;
-        struct timespec pause = {.tv_nsec = 100000000}; /* time to do harm, not to be waited for */
-        nanosleep(&pause, NULL);
-        for (size_t i = 0; i < LONG; i += STRIDE)
-            is_untouched = is_untouched && marks[i] == 1;
+        is_untouched = is_left_alone(buffers.recv, 100000000);
         pthread_join(thread, NULL);
     }
     give_back(comm, &buffers);

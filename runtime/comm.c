@@ -86,6 +86,7 @@ void kolo_comm_open(struct kolo_comm *comm, uint32_t number, int rank, int size)
 void kolo_comm_close(struct kolo_comm *comm)
 {
     struct kolo_engine *engine = comm->engine;
+    uint32_t end_sequence = kolo_comm_end_sequence(comm);
     for (struct kolo_request *request = engine->asyncs, *next; request != NULL; request = next) {
         next = request->next_async;
         if (request->comm != comm)
@@ -96,6 +97,7 @@ void kolo_comm_close(struct kolo_comm *comm)
     }
     kolo_hub_close(comm->hub);
     comm->hub = NULL;
+    kolo_comm_tell_finalized(comm, end_sequence);
     kolo_endpoint_forget(engine->endpoint, kolo_comm_channel(comm, 0), KOLO_CHANNELS_PER_COMM);
 }
 
@@ -117,6 +119,7 @@ void kolo_comm_free(struct kolo_comm *comm)
         kolo_free_memory(comm->whys[rank]);
     kolo_free_memory(comm->whys);
     kolo_free_memory(comm->flights);
+    kolo_free_memory(comm->finalized);
     kolo_choices_free(&comm->choices);
     kolo_free_memory(comm->sent);
     if (comm->ranks != &comm->alone)

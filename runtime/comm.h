@@ -28,6 +28,7 @@ enum {
     KOLO_VERDICT_GRACE_MS = 300 /* how long a fallen link may wait for the store to say why */
 };
 
+struct kolo_finalized;
 struct kolo_group;
 struct kolo_request;
 
@@ -183,8 +184,9 @@ struct kolo_comm {
     _Atomic(struct kolo_group *) group; /* that is open; NULL: none */
     struct kolo_failure failure;
     struct kolo_suspicion suspicion;
-    bool must_report; /* the running collective, to the store */
-    char **whys;      /* by member, of those asked for: why that transport; NULL until asked */
+    struct kolo_finalized *finalized; /* the members that have finalized it; NULL: none */
+    bool must_report;                 /* the running collective, to the store */
+    char **whys; /* by member, of those asked for: why that transport; NULL until asked */
 };
 
 /** The rank in the world of member @p rank. */
@@ -254,6 +256,21 @@ void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text
 /** The failure as a call's result: sets this thread's detail, returns the status. @p request NULL:
  * the call is no request. */
 kolo_status kolo_comm_failed(struct kolo_comm *comm, const struct kolo_request *request);
+
+/* ---- finalized.c (held: lock) ---- */
+
+/** The first collective in which this rank will not have taken part, if it finalizes now. */
+uint32_t kolo_comm_end_sequence(const struct kolo_comm *comm);
+/** Tells the members that this rank calls nothing more on it. It has no requests any more. */
+void kolo_comm_tell_finalized(struct kolo_comm *comm, uint32_t end_sequence);
+/** Member @p rank takes part in no collective from @p sequence on, and sends nothing more. */
+void kolo_comm_hear_finalized(struct kolo_comm *comm, int rank, uint32_t sequence);
+/** Fails it if something of it waits for a member that will not come. Each look at everything asks
+ * once comm->finalized is there. */
+void kolo_comm_check_finalized(struct kolo_comm *comm);
+/** The same for a send, which a member that has gone may yet let through: once it has stalled. */
+void kolo_comm_check_stalled_send(struct kolo_comm *comm, const struct kolo_request *request);
+
 /* ---- request.c (held: lock) ---- */
 
 /** So that finalize can free what the user did not: it is asynchronous from here on. */

@@ -37,6 +37,7 @@ static void fail_all(struct kolo_engine *engine, kolo_status status)
 static bool turn(struct kolo_engine *engine)
 {
     bool moved = false;
+    engine->turns++;
     kolo_status status = kolo_endpoint_progress(engine->endpoint, &moved);
     if (status != KOLO_OK)
         fail_all(engine, status);
@@ -46,6 +47,8 @@ static bool turn(struct kolo_engine *engine)
             comm->suspicion.status == KOLO_OK)
             kolo_comm_is_idle(comm);
         kolo_requests_advance(comm);
+        if (comm->finalized != NULL)
+            kolo_comm_check_finalized(comm);
         if (comm->suspicion.status != KOLO_OK)
             kolo_comm_settle(comm);
     }

@@ -49,6 +49,7 @@ struct kolo_engine {
     atomic_int wanting;         /* threads that wait for the lock */
     bool has_progressor, is_sleeping;
     unsigned looks;   /* since the clock was read: at everything, or by a route at its flags */
+    uint64_t turns;   /* looks at everything, so far */
     bool has_moved;   /* a request went on by other ways than the endpoint's; set by its route */
     int waiting;      /* callers that wait on `changed` */
     int64_t *left_ns; /* when the store said that a rank left; 0: it did not */

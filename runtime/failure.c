@@ -298,6 +298,14 @@ static void on_aborted(void *context, int world, uint32_t number, kolo_status wh
     heard(context, number, why, false, text);
 }
 
+static void on_finalized(void *context, int world, uint32_t number, uint32_t sequence)
+{
+    struct kolo_comm *comm = kolo_engine_comm(context, number);
+    int rank = comm != NULL ? kolo_comm_member(comm, world) : -1;
+    if (rank >= 0) /* else this rank has finalized it as well */
+        kolo_comm_hear_finalized(comm, rank, sequence);
+}
+
 static void on_left(void *context, int world)
 {
     (void)context; /* the works that needed it fail with ERR_PEER; that is said by who waits */
@@ -363,6 +371,7 @@ void kolo_engine_events(struct kolo_engine *engine, struct kolo_endpoint_events 
                                                   .mismatch = on_mismatch,
                                                   .early = on_early,
                                                   .aborted = on_aborted,
+                                                  .finalized = on_finalized,
                                                   .left = on_left,
                                                   .down = on_down};
     *store_out = (struct kolo_store_client_events){.context = engine,
@@ -423,6 +432,8 @@ static void check_stall(struct kolo_comm *comm, struct kolo_request *request, bo
     check_left(comm, request, now_ns);
     if (is_collective)
         report(comm);
+    else if (comm->finalized != NULL)
+        kolo_comm_check_stalled_send(comm, request);
 }
 
 /** Half the stall time: a stall is seen after one to one and a half times KOLO_STALL. */

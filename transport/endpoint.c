@@ -325,14 +325,25 @@ void kolo_endpoint_forget(struct kolo_endpoint *endpoint, uint32_t first, uint32
 
 /* ---- the end ---- */
 
-/* Without memory it is not said: the runtime has told the store too. */
-static void abort_on(struct kolo_link *link, const struct kolo_desc *desc, const char *text)
+/* Without memory it is not said: the runtime has told the store too, or has its deadlines. */
+static void tell_on(struct kolo_link *link, const struct kolo_desc *desc, const char *text)
 {
     if (link == NULL || link->state == KOLO_LINK_DOWN || link->heard_goodbye || link->said_goodbye)
         return;
     if (kolo_link_queue_control(link, desc, text, strnlen(text, KOLO_CONTROL_BYTES_MAX)) != KOLO_OK)
         return;
     kolo_link_push(link);
+}
+
+static void tell(struct kolo_endpoint *endpoint, const int *peers, int count,
+                 const struct kolo_desc *desc, const char *text)
+{
+    for (int i = 0; peers != NULL && i < count; i++)
+        tell_on(find_link(endpoint, peers[i]), desc, text);
+    if (peers != NULL)
+        return;
+    for (struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next)
+        tell_on(link, desc, text);
 }
 
 void kolo_endpoint_abort(struct kolo_endpoint *endpoint, const int *peers, int count,
@@ -342,12 +353,17 @@ void kolo_endpoint_abort(struct kolo_endpoint *endpoint, const int *peers, int c
     struct kolo_writer writer = kolo_writer_over(desc.bytes + 4, sizeof desc.bytes - 4);
     kolo_write_i32(&writer, why);
     kolo_write_u32(&writer, subject);
-    for (int i = 0; peers != NULL && i < count; i++)
-        abort_on(find_link(endpoint, peers[i]), &desc, text);
-    if (peers != NULL)
-        return;
-    for (struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next)
-        abort_on(link, &desc, text);
+    tell(endpoint, peers, count, &desc, text);
+}
+
+void kolo_endpoint_finalized(struct kolo_endpoint *endpoint, const int *peers, int count,
+                             uint32_t subject, uint32_t sequence)
+{
+    struct kolo_desc desc = {{KOLO_CONTROL_FINALIZED}};
+    struct kolo_writer writer = kolo_writer_over(desc.bytes + 4, sizeof desc.bytes - 4);
+    kolo_write_u32(&writer, subject);
+    kolo_write_u32(&writer, sequence);
+    tell(endpoint, peers, count, &desc, "");
 }
 
 /* True as long as the link has something to hand over; says goodbye when nothing but that is left.

@@ -210,6 +210,14 @@ static void heard_abort(struct kolo_link *link, struct kolo_reader *reader)
         events->aborted(events->context, link->peer, subject, why, text);
 }
 
+static void heard_finalized(struct kolo_link *link, struct kolo_reader *reader)
+{
+    const struct kolo_endpoint_events *events = &link->endpoint->config.events;
+    uint32_t subject = kolo_read_u32(reader), sequence = kolo_read_u32(reader);
+    if (events->finalized != NULL)
+        events->finalized(events->context, link->peer, subject, sequence);
+}
+
 static kolo_status heard_control(struct kolo_link *link)
 {
     const struct kolo_header *header = &link->rx_header;
@@ -222,6 +230,10 @@ static kolo_status heard_control(struct kolo_link *link)
         return heard_credit(link, &reader);
     if (type == KOLO_CONTROL_ABORT) {
         heard_abort(link, &reader);
+        return KOLO_OK;
+    }
+    if (type == KOLO_CONTROL_FINALIZED && header->bytes == 0) {
+        heard_finalized(link, &reader);
         return KOLO_OK;
     }
     if (type == KOLO_CONTROL_GOODBYE && header->bytes == 0) {

@@ -126,6 +126,8 @@ struct kolo_endpoint_events {
     /** The link fell (or never came up): @p why ERR_LINK, ERR_CONNECT, ERR_AUTH, ERR_PROTOCOL,
      * ERR_TIMEOUT, ... */
     void (*down)(void *context, int peer, kolo_status why, const char *text);
+    /** The peer has done with @p subject, but for what it has sent, all of which is here. */
+    void (*finalized)(void *context, int peer, uint32_t subject, uint32_t sequence);
 };
 
 /** The transports of this build, by number from 0, best first: the name (NULL beyond the last),
@@ -208,6 +210,11 @@ void kolo_endpoint_forget(struct kolo_endpoint *endpoint, uint32_t first, uint32
  * @p subject, and why. The links go on. Best effort, never blocks. */
 void kolo_endpoint_abort(struct kolo_endpoint *endpoint, const int *peers, int count,
                          uint32_t subject, kolo_status why, const char *text);
+/** Tells @p count peers (NULL: all), as far as there are links to them, that this rank has done with
+ * @p subject, and @p sequence, which means something to the runtime alone. No work of its channels
+ * is on its way. Best effort, never blocks. */
+void kolo_endpoint_finalized(struct kolo_endpoint *endpoint, const int *peers, int count,
+                             uint32_t subject, uint32_t sequence);
 /** Says goodbye on every link that is up, waits until all has been handed over, then closes
  * everything. ERR_TIMEOUT if the deadline passed first (closed all the same). NULL is fine. */
 kolo_status kolo_endpoint_close(struct kolo_endpoint *endpoint, kolo_deadline deadline);

@@ -159,9 +159,9 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_shrink(struct kolo_comm *comm,
 
 /** Leaves: waits until what was sent has been taken over (KOLO_EXIT_TIMEOUT at most), tells the
  *  peers, frees @p comm in every case. NULL is fine. Of a communicator that kolo_split(),
- *  kolo_dup() or kolo_shrink() made it frees just that, at once, and no other rank waits; that of
- *  the world ends them all. Outstanding requests are cancelled and gone: they must not be waited
- *  for afterwards.
+ *  kolo_dup() or kolo_shrink() made it frees just that, at once, and no other rank waits: one that
+ *  needs this rank in a later call gets ERR_PEER with its name. That of the world ends them all.
+ *  Outstanding requests are cancelled and gone: they must not be waited for afterwards.
  *  @return KOLO_OK; ERR_TIMEOUT; on a communicator that had failed: KOLO_OK. */
 KOLO_API kolo_status kolo_finalize(struct kolo_comm *comm);
 

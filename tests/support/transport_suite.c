@@ -655,6 +655,47 @@ void suite_delivers_the_text_of_an_abort(const char *transport)
     once(transport, 2, NULL, NULL, aborts);
 }
 
+static bool heard_finalized(struct suite_rank *rank, void *context)
+{
+    (void)context;
+    return rank->heard[1 - rank->rank].finalized > 0;
+}
+
+/** Whatever was sent before is there when it is heard: receives of it need no further look. */
+static void finalizes(struct suite_rank *rank)
+{
+    enum { MESSAGES = 5, BYTES = 100 };
+    struct kolo_link *link = NULL;
+    struct kolo_work works[MESSAGES];
+    unsigned char memory[MESSAGES][BYTES] = {{0}};
+    int peer = 1 - rank->rank;
+    SUITE_CHECK(rank, shake_hands(rank, &link), "no message");
+    if (rank->rank == 1)
+        SUITE_CHECK(rank, suite_until(rank, heard_finalized, NULL), "nothing heard");
+    for (int i = 0; i < MESSAGES; i++) {
+        struct kolo_desc desc = desc_of((unsigned char)(i + 2));
+        if (rank->rank == 0)
+            kolo_link_send(link, 5, &desc, memory[i], BYTES, &works[i]);
+        else
+            kolo_link_recv(link, 5, &desc, memory[i], BYTES, NULL, &works[i]);
+        SUITE_CHECK(rank, rank->rank == 0 || works[i].status == KOLO_OK, "message %d: %s", i,
+                    kolo_status_name(works[i].status));
+    }
+    if (rank->rank == 0) {
+        SUITE_CHECK(rank, suite_settle(rank, works, MESSAGES), "not sent");
+        kolo_endpoint_finalized(rank->endpoint, &peer, 1, 9, 77);
+    } else {
+        SUITE_CHECK(rank, rank->heard[0].subject == 9 && rank->heard[0].sequence == 77,
+                    "subject %u, sequence %u", rank->heard[0].subject, rank->heard[0].sequence);
+    }
+    SUITE_CHECK(rank, suite_meet(rank, 0), "rank %d", rank->rank);
+}
+
+void suite_tells_that_a_subject_is_finalized_behind_what_was_sent(const char *transport)
+{
+    once(transport, 2, NULL, NULL, finalizes);
+}
+
 static void cancel_receive(struct suite_rank *rank)
 {
     enum { BYTES = 300000 };

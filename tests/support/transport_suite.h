@@ -30,6 +30,7 @@
     X(suite, tells_a_goodbye_and_keeps_what_came_before)                                           \
     X(suite, hands_over_all_before_it_closes)                                                      \
     X(suite, delivers_the_text_of_an_abort)                                                        \
+    X(suite, tells_that_a_subject_is_finalized_behind_what_was_sent)                               \
     X(suite, takes_back_a_receive)                                                                 \
     X(suite, takes_back_a_send)                                                                    \
     X(suite, tells_that_a_peer_vanished)                                                           \
@@ -42,8 +43,9 @@ enum { SUITE_RANKS_MAX = 8, SUITE_POINTS = 8 };
 
 /** What the events said of one peer. */
 struct suite_heard {
-    int early, left, down, aborted, mismatch;
-    uint32_t subject; /* of aborted */
+    int early, left, down, aborted, finalized, mismatch;
+    uint32_t subject; /* of aborted, finalized */
+    uint32_t sequence;
     kolo_status why;
     char text[1200];
     struct kolo_desc expected, arrived;

@@ -40,6 +40,14 @@ static void on_aborted(void *context, int peer, uint32_t subject, kolo_status wh
     snprintf(heard->text, sizeof heard->text, "%s", text);
 }
 
+static void on_finalized(void *context, int peer, uint32_t subject, uint32_t sequence)
+{
+    struct suite_heard *heard = &((struct suite_rank *)context)->heard[peer];
+    heard->finalized++;
+    heard->subject = subject;
+    heard->sequence = sequence;
+}
+
 static void on_left(void *context, int peer)
 {
     ((struct suite_rank *)context)->heard[peer].left++;
@@ -82,7 +90,7 @@ static void open_rank(struct suite_world *world, int number, const struct kolo_s
         .settings = &world->settings,
         .secret = *secret,
         .heap = rank->heap,
-        .events = {rank, on_mismatch, on_early, on_aborted, on_left, on_down},
+        .events = {rank, on_mismatch, on_early, on_aborted, on_left, on_down, on_finalized},
     };
     kolo_identity_here(number, &config.identity);
     cr_assert_eq(kolo_endpoint_open(&config, &rank->endpoint), KOLO_OK, "%s", kolo_error_detail());

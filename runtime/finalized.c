@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Members that have finalized a communicator of kolo_split, kolo_dup or kolo_shrink while others
+// may still call on it. Must never take a call for lost that what was sent can still complete.
+//
+// Who finalizes says so, on the links that there are, with the first collective in which it takes no
+// part. Whoever is in that one or in a later one, or waits for a message of it, cannot get through,
+// and fails the communicator at once, which tells all members. It is enough to use the links that
+// there are: the members have met in a closed barrier, so those links join them all, and as long as
+// some are in a call that others will not make, one of the first has a link to one of the second.
+//
+// The word comes behind everything that its sender has sent. But what completes here without a
+// message (a lent buffer that was given back) is seen by the next look only: so nothing is judged
+// in the look that brought the word. A send may be on its way into the buffers of the link still,
+// as a message that nobody receives may be sent: it fails once it stalls.
+#include <stdbool.h>
+
+#include "base/alloc.h"
+#include "runtime/comm.h"
+
+struct kolo_finalized {
+    uint64_t turn; /* of the engine, that brought the latest word */
+    int first;     /* the member that takes part in the fewest calls */
+    struct {
+        bool is_gone;
+        uint32_t sequence; /* of the first collective in which it takes no part */
+    } members[];
+};
+
+/** Sequence numbers go round. */
+static bool is_before(uint32_t a, uint32_t b)
+{
+    return (int32_t)(a - b) < 0;
+}
+
+uint32_t kolo_comm_end_sequence(const struct kolo_comm *comm)
+{
+    const struct kolo_request *running = comm->collectives.first;
+    return running != NULL ? running->call.sequence : comm->sequence;
+}
+
+void kolo_comm_tell_finalized(struct kolo_comm *comm, uint32_t end_sequence)
+{
+    if (comm->size > 1 && comm->failure.status == KOLO_OK) /* else they know more already */
+        kolo_endpoint_finalized(comm->engine->endpoint, comm->ranks, comm->size, comm->number,
+                                end_sequence);
+}
+
+void kolo_comm_hear_finalized(struct kolo_comm *comm, int rank, uint32_t sequence)
+{
+    struct kolo_finalized *finalized = comm->finalized;
+    size_t n = (size_t)comm->size;
+    if (finalized == NULL) {
+        finalized = kolo_calloc(1, sizeof(*finalized) + n * sizeof(finalized->members[0]));
+        if (finalized == NULL)
+            return; /* its calls end by their deadlines */
+        finalized->first = rank;
+        comm->finalized = finalized;
+    }
+    finalized->members[rank].is_gone = true;
+    finalized->members[rank].sequence = sequence;
+    if (is_before(sequence, finalized->members[finalized->first].sequence))
+        finalized->first = rank;
+    finalized->turn = comm->engine->turns;
+}
+
+static void say(struct kolo_comm *comm, int rank)
+{
+    char who[KOLO_RANK_TEXT_MAX];
+    kolo_comm_suspect(comm, -1, KOLO_ERR_PEER, 0,
+                      "%s has finalized communicator %u (%s), where sequence %u was its last",
+                      kolo_comm_rank_text(comm, rank, who), comm->number, comm->origin,
+                      comm->finalized->members[rank].sequence - 1);
+}
+
+static bool is_of_gone(const struct kolo_comm *comm, const struct kolo_request *request,
+                       enum kolo_call_kind kind)
+{
+    return request->call.kind == kind && comm->finalized->members[request->call.peer].is_gone;
+}
+
+void kolo_comm_check_finalized(struct kolo_comm *comm)
+{
+    const struct kolo_finalized *finalized = comm->finalized;
+    const struct kolo_request *running = comm->collectives.first;
+    if (finalized->turn == comm->engine->turns || comm->failure.status != KOLO_OK)
+        return;
+    if (running != NULL &&
+        !is_before(running->call.sequence, finalized->members[finalized->first].sequence))
+        say(comm, finalized->first);
+    for (const struct kolo_request *at = comm->messages.first; at != NULL; at = at->next)
+        if (is_of_gone(comm, at, KOLO_CALL_RECV))
+            say(comm, at->call.peer);
+}
+
+void kolo_comm_check_stalled_send(struct kolo_comm *comm, const struct kolo_request *request)
+{
+    if (is_of_gone(comm, request, KOLO_CALL_SEND))
+        say(comm, request->call.peer);
+}

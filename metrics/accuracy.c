@@ -4,85 +4,49 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "metrics/metric.h"
 
-enum { NAN_BIT = KOLO_TOP_K_MAX, WORDS_MAX = KOLO_TOP_K_MAX + 1 };
+enum { NAN_BIT = KOLO_TOP_K_MAX };
 
+/* The words: correct per k, then samples with NaN. */
 struct accuracy {
     struct kolo_metric metric;
     int64_t classes;
     int k[KOLO_TOP_K_MAX];
     int ks;
     kolo_ties ties;
-    int64_t direct[WORDS_MAX], working[WORDS_MAX]; /* correct per k, then samples with NaN */
-    struct kolo_accuracy_result result;
 };
 
-static size_t words(const struct kolo_metric *metric)
-{
-    return (size_t)((const struct accuracy *)metric)->ks + 1;
-}
-
-static void begin(struct kolo_metric *metric)
-{
-    struct accuracy *accuracy = (struct accuracy *)metric;
-    memcpy(accuracy->working, accuracy->direct, sizeof accuracy->working);
-}
-
-static void count_bits(const struct accuracy *accuracy, int64_t *counts, uint32_t bits)
-{
-    for (int i = 0; i < accuracy->ks; i++)
-        counts[i] += bits >> i & 1;
-    counts[accuracy->ks] += bits >> NAN_BIT & 1;
-}
-
-static void fold(struct kolo_metric *metric, const void *record)
-{
-    struct accuracy *accuracy = (struct accuracy *)metric;
-    uint32_t bits;
-    memcpy(&bits, record, sizeof bits);
-    count_bits(accuracy, accuracy->working, bits);
-}
-
-static void pack(struct kolo_metric *metric, int64_t *words_out)
+static void fold(const struct kolo_metric *metric, int64_t *words, const void *record, size_t bytes)
 {
     const struct accuracy *accuracy = (const struct accuracy *)metric;
-    memcpy(words_out, accuracy->working, words(metric) * sizeof *words_out);
+    uint32_t bits;
+    memcpy(&bits, record, bytes);
+    for (int i = 0; i < accuracy->ks; i++)
+        words[i] += bits >> i & 1;
+    words[accuracy->ks] += bits >> NAN_BIT & 1;
 }
 
-static kolo_status finish(struct kolo_metric *metric, const int64_t *merged)
+static bool accepts_words(const struct kolo_metric *metric, const int64_t *words)
 {
-    struct accuracy *accuracy = (struct accuracy *)metric;
-    struct kolo_accuracy_result *result = &accuracy->result;
-    *result = (struct kolo_accuracy_result){.size = sizeof *result,
-                                            .ks = accuracy->ks,
-                                            .samples = metric->counts,
-                                            .nan_samples = merged[accuracy->ks]};
-    int64_t counted = metric->counts.counted;
-    for (int i = 0; i < accuracy->ks; i++) {
-        result->k[i] = accuracy->k[i];
-        result->correct[i] = merged[i];
-        result->accuracy[i] = counted ? (double)merged[i] / (double)counted : NAN;
-    }
-    return KOLO_OK;
+    for (size_t i = 0; i < metric->words; i++)
+        if (words[i] < 0 || words[i] > metric->direct_count)
+            return false;
+    return true;
 }
 
-static void reset(struct kolo_metric *metric)
+static bool accepts_record(const struct kolo_metric *metric, const void *record, size_t bytes)
 {
-    struct accuracy *accuracy = (struct accuracy *)metric;
-    memset(accuracy->direct, 0, sizeof accuracy->direct);
+    (void)metric;
+    (void)record;
+    return bytes == sizeof(uint32_t);
 }
 
 static const struct kolo_metric_ops accuracy_ops = {
     .name = "accuracy",
-    .record_bytes = sizeof(uint32_t),
-    .words = words,
-    .begin = begin,
     .fold = fold,
-    .pack = pack,
-    .finish = finish,
-    .reset = reset,
+    .accepts_words = accepts_words,
+    .accepts_record = accepts_record,
 };
 
 static kolo_status check_config(const struct kolo_accuracy_config *config)
@@ -112,19 +76,25 @@ kolo_status kolo_accuracy_create(const struct kolo_accuracy_config *config,
         return status;
     if (!metric_out)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_accuracy_create: metric_out is NULL");
-    status =
-        kolo_metric_create(&accuracy_ops, sizeof(struct accuracy), config->samples, metric_out);
+    int ks = 0;
+    while (ks < KOLO_TOP_K_MAX && config->k[ks])
+        ks++;
+    static const int top_1[KOLO_TOP_K_MAX] = {1};
+    const int *k = ks ? config->k : top_1;
+    if (ks == 0)
+        ks = 1;
+    status = kolo_metric_create(&accuracy_ops, sizeof(struct accuracy), config->samples,
+                                (size_t)ks + 1, metric_out);
     if (status != KOLO_OK)
         return status;
     struct accuracy *accuracy = (struct accuracy *)*metric_out;
     accuracy->classes = config->classes;
     accuracy->ties = config->ties;
-    while (accuracy->ks < KOLO_TOP_K_MAX && config->k[accuracy->ks]) {
-        accuracy->k[accuracy->ks] = config->k[accuracy->ks];
-        accuracy->ks++;
-    }
-    if (accuracy->ks == 0)
-        accuracy->k[accuracy->ks++] = 1;
+    accuracy->ks = ks;
+    memcpy(accuracy->k, k, (size_t)ks * sizeof *k);
+    kolo_metric_setting(*metric_out, &accuracy->classes, sizeof accuracy->classes);
+    kolo_metric_setting(*metric_out, &accuracy->ties, sizeof accuracy->ties);
+    kolo_metric_setting(*metric_out, accuracy->k, sizeof accuracy->k);
     return KOLO_OK;
 }
 
@@ -170,9 +140,9 @@ static uint32_t judge(const struct accuracy *accuracy, const float *scores, int6
 static kolo_status check_update(const struct kolo_metric *metric, const float *scores,
                                 const int64_t *labels, size_t count)
 {
-    if (!metric || metric->ops != &accuracy_ops)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_accuracy_update: the metric is NULL or not an accuracy");
+    kolo_status status = kolo_metric_check(metric, &accuracy_ops, "kolo_accuracy_update");
+    if (status != KOLO_OK)
+        return status;
     if ((!scores || !labels) && count > 0)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_accuracy_update: scores or labels is NULL");
     int64_t classes = ((const struct accuracy *)metric)->classes;
@@ -189,19 +159,13 @@ kolo_status kolo_accuracy_update(struct kolo_metric *metric, const float *scores
 {
     kolo_status status = check_update(metric, scores, labels, count);
     if (status == KOLO_OK)
-        status = kolo_metric_prepare(metric, count, indices);
+        status = kolo_metric_prepare(metric, count, count * sizeof(uint32_t), indices);
     if (status != KOLO_OK)
         return status;
-    struct accuracy *accuracy = (struct accuracy *)metric;
+    const struct accuracy *accuracy = (const struct accuracy *)metric;
     for (size_t i = 0; i < count; i++) {
         uint32_t bits = judge(accuracy, scores + i * (size_t)accuracy->classes, labels[i]);
-        if (indices) {
-            kolo_metric_record(metric, indices[i], &bits);
-        } else {
-            count_bits(accuracy, accuracy->direct, bits);
-            metric->direct_count++;
-            metric->is_computed = false;
-        }
+        kolo_metric_add(metric, indices ? indices + i : NULL, &bits, sizeof bits);
     }
     return KOLO_OK;
 }
@@ -209,14 +173,22 @@ kolo_status kolo_accuracy_update(struct kolo_metric *metric, const float *scores
 kolo_status kolo_accuracy_result(const struct kolo_metric *metric,
                                  struct kolo_accuracy_result *result_out)
 {
-    if (!metric || metric->ops != &accuracy_ops || !metric->is_computed)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_accuracy_result: the metric is NULL, not an accuracy, or not "
-                         "computed since its last update");
-    if (!result_out || result_out->size != sizeof *result_out)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_accuracy_result: result_out is NULL or its size is not "
-                         "sizeof(struct kolo_accuracy_result)");
-    *result_out = ((const struct accuracy *)metric)->result;
+    kolo_status status =
+        kolo_metric_check_result(metric, &accuracy_ops, "kolo_accuracy_result", result_out,
+                                 result_out ? result_out->size : 0, sizeof *result_out);
+    if (status != KOLO_OK)
+        return status;
+    const struct accuracy *accuracy = (const struct accuracy *)metric;
+    int64_t counted = metric->counts.counted;
+    struct kolo_accuracy_result result = {.size = sizeof result,
+                                          .ks = accuracy->ks,
+                                          .samples = metric->counts,
+                                          .nan_samples = metric->merged[accuracy->ks]};
+    for (int i = 0; i < accuracy->ks; i++) {
+        result.k[i] = accuracy->k[i];
+        result.correct[i] = metric->merged[i];
+        result.accuracy[i] = counted ? (double)metric->merged[i] / (double)counted : NAN;
+    }
+    *result_out = result;
     return KOLO_OK;
 }

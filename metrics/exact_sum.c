@@ -11,6 +11,8 @@
 
 #include <kolo/metrics.h>
 
+#include "metrics/metric.h"
+
 enum {
     LIMBS = KOLO_EXACT_SUM_LIMBS,
     LIMB_BITS = 32,
@@ -145,4 +147,24 @@ double kolo_exact_sum_value(struct kolo_exact_sum *sum)
         mantissa++;
     double value = ldexp((double)mantissa, lowest + LOWEST_EXPONENT);
     return is_negative ? -value : value;
+}
+
+struct kolo_exact_sum kolo_exact_of(const int64_t *words)
+{
+    struct kolo_exact_sum sum;
+    memcpy(&sum, words, sizeof sum);
+    return sum;
+}
+
+bool kolo_exact_accepts(const int64_t *words)
+{
+    const struct kolo_exact_sum sum = kolo_exact_of(words);
+    const int64_t most = INT64_C(1) << 40; /* far from what would overflow when added */
+    for (int i = 0; i < LIMBS - 1; i++)
+        if (sum.limbs[i] < 0 || sum.limbs[i] > LIMB_MASK)
+            return false;
+    return sum.limbs[LIMBS - 1] >= -most && sum.limbs[LIMBS - 1] <= most && sum.nans >= 0 &&
+           sum.nans <= KOLO_COUNT_MAX && sum.plus_infinities >= 0 &&
+           sum.plus_infinities <= KOLO_COUNT_MAX && sum.minus_infinities >= 0 &&
+           sum.minus_infinities <= KOLO_COUNT_MAX && sum.since_carry == 0;
 }

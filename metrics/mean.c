@@ -9,39 +9,34 @@
 struct mean {
     struct kolo_metric metric;
     kolo_nonfinite nonfinite;
-    struct kolo_exact_sum direct, working;
     struct kolo_mean_result result;
 };
 
-enum { SUM_WORDS = KOLO_EXACT_SUM_LIMBS + 3 };
-
-static size_t words(const struct kolo_metric *metric)
+static void fold(const struct kolo_metric *metric, int64_t *words, const void *record, size_t bytes)
 {
     (void)metric;
-    return SUM_WORDS;
-}
-
-static void begin(struct kolo_metric *metric)
-{
-    struct mean *mean = (struct mean *)metric;
-    mean->working = mean->direct;
-}
-
-static void fold(struct kolo_metric *metric, const void *record)
-{
     double value;
-    memcpy(&value, record, sizeof value);
-    kolo_exact_sum_add(&((struct mean *)metric)->working, value);
+    memcpy(&value, record, bytes);
+    kolo_exact_sum_add(kolo_exact_in(words), value);
 }
 
-static void pack(struct kolo_metric *metric, int64_t *words_out)
+static void carry(const struct kolo_metric *metric, int64_t *words)
 {
-    struct kolo_exact_sum *sum = &((struct mean *)metric)->working;
-    kolo_exact_sum_carry(sum);
-    memcpy(words_out, sum->limbs, sizeof sum->limbs);
-    words_out[KOLO_EXACT_SUM_LIMBS] = sum->nans;
-    words_out[KOLO_EXACT_SUM_LIMBS + 1] = sum->plus_infinities;
-    words_out[KOLO_EXACT_SUM_LIMBS + 2] = sum->minus_infinities;
+    (void)metric;
+    kolo_exact_sum_carry(kolo_exact_in(words));
+}
+
+static bool accepts_words(const struct kolo_metric *metric, const int64_t *words)
+{
+    (void)metric;
+    return kolo_exact_accepts(words);
+}
+
+static bool accepts_record(const struct kolo_metric *metric, const void *record, size_t bytes)
+{
+    (void)metric;
+    (void)record;
+    return bytes == sizeof(double);
 }
 
 /* What IEEE 754 addition makes of the finite sum and the non-finite values. */
@@ -54,18 +49,16 @@ static double propagate(const struct kolo_mean_result *result, double finite)
     return result->minus_infinities ? -INFINITY : finite;
 }
 
-static kolo_status finish(struct kolo_metric *metric, const int64_t *merged)
+static kolo_status finish(struct kolo_metric *metric)
 {
     struct mean *mean = (struct mean *)metric;
     struct kolo_mean_result *result = &mean->result;
-    struct kolo_exact_sum sum;
-    kolo_exact_sum_init(&sum);
-    memcpy(sum.limbs, merged, sizeof sum.limbs);
+    struct kolo_exact_sum sum = kolo_exact_of(metric->merged);
     *result = (struct kolo_mean_result){.size = sizeof *result,
                                         .samples = metric->counts,
-                                        .nans = merged[KOLO_EXACT_SUM_LIMBS],
-                                        .plus_infinities = merged[KOLO_EXACT_SUM_LIMBS + 1],
-                                        .minus_infinities = merged[KOLO_EXACT_SUM_LIMBS + 2]};
+                                        .nans = sum.nans,
+                                        .plus_infinities = sum.plus_infinities,
+                                        .minus_infinities = sum.minus_infinities};
     int64_t nonfinite = result->nans + result->plus_infinities + result->minus_infinities;
     if (nonfinite && mean->nonfinite == KOLO_NONFINITE_ERROR)
         return kolo_fail(KOLO_ERR_DATA,
@@ -82,20 +75,13 @@ static kolo_status finish(struct kolo_metric *metric, const int64_t *merged)
     return KOLO_OK;
 }
 
-static void reset(struct kolo_metric *metric)
-{
-    kolo_exact_sum_init(&((struct mean *)metric)->direct);
-}
-
 static const struct kolo_metric_ops mean_ops = {
     .name = "mean",
-    .record_bytes = sizeof(double),
-    .words = words,
-    .begin = begin,
     .fold = fold,
-    .pack = pack,
+    .carry = carry,
     .finish = finish,
-    .reset = reset,
+    .accepts_words = accepts_words,
+    .accepts_record = accepts_record,
 };
 
 kolo_status kolo_mean_create(const struct kolo_mean_config *config, struct kolo_metric **metric_out)
@@ -107,65 +93,52 @@ kolo_status kolo_mean_create(const struct kolo_mean_config *config, struct kolo_
     if ((unsigned)config->nonfinite > KOLO_NONFINITE_PROPAGATE)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_mean_create: nonfinite %d is no kolo_nonfinite",
                          (int)config->nonfinite);
-    kolo_status status =
-        kolo_metric_create(&mean_ops, sizeof(struct mean), config->samples, metric_out);
-    if (status == KOLO_OK)
-        ((struct mean *)*metric_out)->nonfinite = config->nonfinite;
-    return status;
-}
-
-static kolo_status check_update(const struct kolo_metric *metric, const void *values, size_t count)
-{
-    if (!metric || metric->ops != &mean_ops)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_mean_update: the metric is NULL or not a mean");
-    if (!values && count > 0)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_mean_update: values is NULL");
+    kolo_status status = kolo_metric_create(&mean_ops, sizeof(struct mean), config->samples,
+                                            KOLO_EXACT_WORDS, metric_out);
+    if (status != KOLO_OK)
+        return status;
+    ((struct mean *)*metric_out)->nonfinite = config->nonfinite;
+    kolo_metric_setting(*metric_out, &config->nonfinite, sizeof config->nonfinite);
     return KOLO_OK;
 }
 
-static void add(struct kolo_metric *metric, double value, const int64_t *index)
+static kolo_status prepare(struct kolo_metric *metric, const void *values, size_t count,
+                           const int64_t *indices)
 {
-    if (index) {
-        kolo_metric_record(metric, *index, &value);
-    } else {
-        kolo_exact_sum_add(&((struct mean *)metric)->direct, value);
-        metric->direct_count++;
-        metric->is_computed = false;
-    }
+    kolo_status status = kolo_metric_check(metric, &mean_ops, "kolo_mean_update");
+    if (status != KOLO_OK)
+        return status;
+    if (!values && count > 0)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_mean_update: values is NULL");
+    return kolo_metric_prepare(metric, count, count * sizeof(double), indices);
 }
 
 kolo_status kolo_mean_update_float32(struct kolo_metric *metric, const float *values, size_t count,
                                      const int64_t *indices)
 {
-    kolo_status status = check_update(metric, values, count);
-    if (status == KOLO_OK)
-        status = kolo_metric_prepare(metric, count, indices);
-    for (size_t i = 0; status == KOLO_OK && i < count; i++)
-        add(metric, (double)values[i], indices ? indices + i : NULL);
+    kolo_status status = prepare(metric, values, count, indices);
+    for (size_t i = 0; status == KOLO_OK && i < count; i++) {
+        double value = (double)values[i];
+        kolo_metric_add(metric, indices ? indices + i : NULL, &value, sizeof value);
+    }
     return status;
 }
 
 kolo_status kolo_mean_update_float64(struct kolo_metric *metric, const double *values, size_t count,
                                      const int64_t *indices)
 {
-    kolo_status status = check_update(metric, values, count);
-    if (status == KOLO_OK)
-        status = kolo_metric_prepare(metric, count, indices);
+    kolo_status status = prepare(metric, values, count, indices);
     for (size_t i = 0; status == KOLO_OK && i < count; i++)
-        add(metric, values[i], indices ? indices + i : NULL);
+        kolo_metric_add(metric, indices ? indices + i : NULL, values + i, sizeof *values);
     return status;
 }
 
 kolo_status kolo_mean_result(const struct kolo_metric *metric, struct kolo_mean_result *result_out)
 {
-    if (!metric || metric->ops != &mean_ops || !metric->is_computed)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_mean_result: the metric is NULL, not a mean, or not computed since "
-                         "its last update");
-    if (!result_out || result_out->size != sizeof *result_out)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_mean_result: result_out is NULL or its size is not sizeof(struct "
-                         "kolo_mean_result)");
-    *result_out = ((const struct mean *)metric)->result;
-    return KOLO_OK;
+    kolo_status status =
+        kolo_metric_check_result(metric, &mean_ops, "kolo_mean_result", result_out,
+                                 result_out ? result_out->size : 0, sizeof *result_out);
+    if (status == KOLO_OK)
+        *result_out = ((const struct mean *)metric)->result;
+    return status;
 }

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all metrics share: the records of indexed samples, and how a metric packs its state into
-// int64 words that add up over ranks. Private to metrics/.
+// What all metrics share: a state of int64 words that add up over ranks, the records of indexed
+// samples, and the table of functions that make a kind of metric. Private to metrics/.
+//
+// A kind is a small file: a create function that says how many words its state has, update
+// functions that turn a sample into a record, `fold` that adds a record to words, and result
+// functions that read the words of all ranks. Merging, saving, restoring, de-duplicating and
+// computing are the same for all and know no kind.
 #ifndef KOLO_METRICS_METRIC_H
 #define KOLO_METRICS_METRIC_H
 
@@ -8,47 +13,92 @@
 
 #include "base/status.h"
 
-/** A kind of metric. `direct` state comes from updates without indices; records are folded in when
- * computing. */
+/** No count in a state from outside is larger: then sums over ranks, and of counts, stay in int64.
+ */
+static const int64_t KOLO_COUNT_MAX = INT64_C(1) << 40;
+
 struct kolo_metric_ops {
     const char *name;
-    size_t record_bytes;                               /* of one sample's record */
-    size_t (*words)(const struct kolo_metric *metric); /* int64 words of the packed state */
-    /** working state = direct state */
-    void (*begin)(struct kolo_metric *metric);
-    /** working state += one record */
-    void (*fold)(struct kolo_metric *metric, const void *record);
-    /** Writes the working state as words that an int64 sum-allreduce merges. */
-    void (*pack)(struct kolo_metric *metric, int64_t *words);
-    /** The merged words of all ranks: makes the result. ERR_DATA by policy. */
-    kolo_status (*finish)(struct kolo_metric *metric, const int64_t *words);
-    void (*reset)(struct kolo_metric *metric);
+    /** words += one sample's record. */
+    void (*fold)(const struct kolo_metric *metric, int64_t *words, const void *record,
+                 size_t bytes);
+    /** Makes words fit to be added to those of up to 2^31 ranks, without changing what they mean
+     * (exact sums pass their carries on). NULL: they always are. */
+    void (*carry)(const struct kolo_metric *metric, int64_t *words);
+    /** What remains to be done with the words of all ranks; alike on all. ERR_DATA by policy. NULL:
+     * nothing. */
+    kolo_status (*finish)(struct kolo_metric *metric);
+    /** Could updates have led to these words, which come from outside? Whatever it accepts must
+     * not make other functions overflow. */
+    bool (*accepts_words)(const struct kolo_metric *metric, const int64_t *words);
+    /** The same for a record. */
+    bool (*accepts_record)(const struct kolo_metric *metric, const void *record, size_t bytes);
+    /** For kinds whose records are not folded but sorted over all ranks: collective, the same
+     * number of collectives on every rank. @p chosen are the numbers of the records that this rank
+     * counts. Adds to @p words what the sum over ranks then merges. NULL: records are folded. */
+    kolo_status (*exchange)(struct kolo_metric *metric, struct kolo_comm *comm,
+                            const size_t *chosen, size_t count, int64_t *words,
+                            const struct kolo_opts *opts);
+    /** Frees what a kind has beside its struct. NULL: nothing. */
+    void (*destroy)(struct kolo_metric *metric);
 };
 
 /** The first field of every metric. */
 struct kolo_metric {
     const struct kolo_metric_ops *ops;
-    int64_t samples;  /* of the data set; 0: no indices */
-    uint64_t *seen;   /* a bit per sample: this rank has a record of it */
-    int64_t *indices; /* per record */
-    uint8_t *records; /* record_bytes per record */
-    size_t record_count, index_capacity, record_capacity;
+    int64_t samples;   /* of the data set; 0: no indices */
+    uint64_t settings; /* a fingerprint of the configuration: equal on metrics that may meet */
+    size_t words;      /* int64 words of the state */
+    int64_t *direct;   /* what came without index */
+    int64_t *merged;   /* of all ranks, by the last compute */
+    uint64_t *seen;    /* a bit per sample: this rank has a record of it */
+    int64_t *indices;  /* per record; -1: none */
+    size_t *ends;      /* per record, where it ends in `records`; it begins at the previous end */
+    uint8_t *records;
+    size_t record_count, index_capacity, end_capacity, record_capacity;
     int64_t local_duplicates;
     int64_t direct_count; /* samples counted without index */
     bool is_computed;
+    int64_t computed_by;              /* the compute that `merged` is of; > 0 */
+    int computed_size;                /* its ranks */
     struct kolo_sample_counts counts; /* of the last compute */
 };
 
-/** Allocates a metric of @p bytes bytes (its struct begins with struct kolo_metric). */
+/** Allocates a metric of @p bytes bytes (its struct begins with struct kolo_metric) with @p words
+ * words of state. */
 kolo_status kolo_metric_create(const struct kolo_metric_ops *ops, size_t bytes, int64_t samples,
-                               struct kolo_metric **metric_out) KOLO_NODISCARD;
+                               size_t words, struct kolo_metric **metric_out) KOLO_NODISCARD;
+/** Makes @p value a part of the configuration, which metrics that meet must share. */
+void kolo_metric_setting(struct kolo_metric *metric, const void *value, size_t bytes);
 /** Checks that indices are given exactly where the metric has samples, and that they are in range;
- * makes room for
- *  @p count more records. Adds nothing. */
-kolo_status kolo_metric_prepare(struct kolo_metric *metric, size_t count,
+ * makes room for @p count more records of @p bytes bytes together. Adds nothing. */
+kolo_status kolo_metric_prepare(struct kolo_metric *metric, size_t count, size_t bytes,
                                 const int64_t *indices) KOLO_NODISCARD;
-/** Adds a record that was prepared for; a sample this rank already has is a duplicate and leaves
- * the first in place. */
-void kolo_metric_record(struct kolo_metric *metric, int64_t index, const void *record);
+/** Adds one sample that was prepared for: without index (NULL) its record is folded at once; a
+ * sample this rank already has is a duplicate and leaves the first in place. */
+void kolo_metric_add(struct kolo_metric *metric, const int64_t *index, const void *record,
+                     size_t bytes);
+/** Record number @p i. */
+const void *kolo_metric_record(const struct kolo_metric *metric, size_t i, size_t *bytes_out);
+
+/** ERR_INVALID, naming @p function, unless @p metric is of this kind. */
+kolo_status kolo_metric_check(const struct kolo_metric *metric, const struct kolo_metric_ops *ops,
+                              const char *function) KOLO_NODISCARD;
+/** The same, and unless it is computed, @p out is there and @p size is @p expected. */
+kolo_status kolo_metric_check_result(const struct kolo_metric *metric,
+                                     const struct kolo_metric_ops *ops, const char *function,
+                                     const void *out, size_t size, size_t expected) KOLO_NODISCARD;
+
+/** An exact sum is words of a state: all its fields are int64 and add up once carries are passed
+ * on. */
+enum { KOLO_EXACT_WORDS = sizeof(struct kolo_exact_sum) / sizeof(int64_t) };
+static inline struct kolo_exact_sum *kolo_exact_in(int64_t *words)
+{
+    return (struct kolo_exact_sum *)(void *)words;
+}
+/** The exact sum that stands in @p words, to be read: a copy. */
+struct kolo_exact_sum kolo_exact_of(const int64_t *words);
+/** For accepts_words. */
+bool kolo_exact_accepts(const int64_t *words);
 
 #endif

@@ -195,17 +195,42 @@ struct kolo_accuracy_result {
 KOLO_API KOLO_NODISCARD kolo_status kolo_accuracy_result(const struct kolo_metric *metric,
                                                          struct kolo_accuracy_result *result_out);
 
-/** Computes several metrics over all ranks; collective: all ranks pass metrics of the same kinds in
- *  the same order. One int64 allreduce for all of them together, and, for each that has samples,
- *  one more per 2^20 samples to settle which rank counts which. The results are the same on all
- *  ranks; the state stays, and more updates may follow. A failure of one rank (no memory, say) is
- *  one of all.
+/* ---- what every metric can ------------------------------------------------------------------- */
+
+/** Computes several metrics over all ranks; collective: all ranks pass metrics of the same kinds
+ *  and configurations in the same order. One int64 allreduce to agree, one for all of them
+ *  together, and, for each that has samples, one more per 2^20 samples to settle which rank counts
+ *  which: the same on every rank, also on one without data. If no metric was updated on any rank
+ *  since these very ranks computed it last, the results are still there and only the first
+ *  allreduce is made. The results are the same on all ranks; the state stays, and more updates may
+ *  follow. A failure of one rank (no memory, say) is one of all.
  *  @return KOLO_OK; ERR_DATA (non-finite values under KOLO_NONFINITE_ERROR); ERR_INVALID;
- *  ERR_NO_MEMORY; and those of kolo_allreduce(). */
+ *  ERR_MISMATCH (different lists); ERR_NO_MEMORY; and those of kolo_allreduce(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_metrics_compute(struct kolo_comm *comm,
                                                          struct kolo_metric *const *metrics,
                                                          size_t count,
                                                          const struct kolo_opts *opts);
+/** into += from, on this rank: as if all updates of @p from had been made to @p into, after its
+ *  own (so a sample that both have counts as @p into has it, and as one more duplicate). The two
+ *  were created with the same configuration. What @p from counts stays.
+ *  @return KOLO_OK; ERR_INVALID (different kinds or configurations); ERR_NO_MEMORY. On failure
+ *  nothing is added. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_metric_merge(struct kolo_metric *into,
+                                                      struct kolo_metric *from);
+/** Writes this rank's state (what updates made of it, not the results) as bytes that
+ *  kolo_metric_restore() reads on any machine: a version, the kind and a fingerprint of the
+ *  configuration, the counts and records, a SHA-256 over it all. With @p buffer NULL only says how
+ *  many bytes it takes now.
+ *  @return KOLO_OK; ERR_INVALID (@p capacity is too small). */
+KOLO_API KOLO_NODISCARD kolo_status kolo_metric_save(struct kolo_metric *metric, void *buffer,
+                                                     size_t capacity, size_t *bytes_out);
+/** Replaces the state by a saved one, of a metric that was created with the same configuration.
+ *  Trusts nothing in @p data.
+ *  @return KOLO_OK; ERR_DATA (cut short, changed, of another version, kind or configuration, or
+ *  with contents that no updates lead to: the detail says which; the state is as before, or, where
+ *  the checksum was right, empty); ERR_NO_MEMORY (then it is empty). */
+KOLO_API KOLO_NODISCARD kolo_status kolo_metric_restore(struct kolo_metric *metric,
+                                                        const void *data, size_t bytes);
 /** Forgets all updates and results. */
 KOLO_API void kolo_metric_reset(struct kolo_metric *metric);
 /** NULL is fine. */

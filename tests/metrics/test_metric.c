@@ -1,249 +1,89 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all metrics share: the same bits at any number of ranks and any way of dealing out samples,
-// padding counted once, missing samples reported, several metrics in one compute, errors that are
-// everybody's.
+// What a metric does on one rank, whatever its kind: which updates it refuses, and that a refused
+// one adds nothing.
 #include <criterion/criterion.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <kolo/metrics.h>
 
 #include "base/alloc.h"
+#include "metrics/metric.h"
+#include "tests/support/world.h"
 
-enum { SAMPLES = 1003, CLASSES = 4 };
-static double losses[SAMPLES];
-static float scores[SAMPLES * CLASSES];
-static int64_t labels[SAMPLES];
-
-static uint64_t hash(uint64_t x)
+static struct kolo_metric *mean_of(int64_t samples)
 {
-    x = (x ^ x >> 31) * UINT64_C(0x7fb5d329728ea185);
-    return (x ^ x >> 27) * UINT64_C(0x81dadef4bc2dd44d);
-}
-
-static void make_data(void)
-{
-    for (uint64_t i = 0; i < SAMPLES; i++) {
-        losses[i] = ldexp((double)(int64_t)hash(i + 1), (int)(hash(i) % 90) - 120);
-        labels[i] = (int64_t)(hash(i + 7) % CLASSES);
-        for (uint64_t c = 0; c < CLASSES; c++)
-            scores[i * CLASSES + c] = (float)(hash(i * CLASSES + c) % 3);
-    }
-}
-
-enum shard { STRIDED, BLOCK, HASHED, ALL_ON_LAST, PADDED, EVERYTHING, SHARDS };
-
-static bool holds(enum shard shard, int64_t i, int rank, int nranks)
-{
-    switch (shard) {
-    case STRIDED:
-        return i % nranks == rank;
-    case BLOCK:
-        return i * nranks / SAMPLES == rank;
-    case HASHED:
-        return (int)(hash((uint64_t)i) % (uint64_t)nranks) == rank;
-    case ALL_ON_LAST:
-        return rank == nranks - 1;
-    case PADDED: /* the leading ones a second time, on another rank */
-        return i % nranks == rank || (i < nranks && (i + 1) % nranks == rank);
-    case EVERYTHING:
-    case SHARDS:
-        break;
-    }
-    return true;
-}
-
-struct outcome {
-    struct kolo_mean_result mean;
-    struct kolo_accuracy_result accuracy;
-};
-struct job {
-    enum shard shard;
-    int64_t left_out; /* samples before this one are given to nobody */
-    struct outcome outcome;
-};
-
-static kolo_status feed(struct kolo_comm *comm, const struct job *job, struct kolo_metric **metrics)
-{
-    for (int64_t n = 0; n < SAMPLES; n++) {
-        int64_t i = kolo_rank(comm) % 2 ? SAMPLES - 1 - n : n; /* odd ranks go backwards */
-        if (i < job->left_out || !holds(job->shard, i, kolo_rank(comm), kolo_size(comm)))
-            continue;
-        kolo_status status = kolo_mean_update_float64(metrics[0], losses + i, 1, &i);
-        if (status == KOLO_OK)
-            status = kolo_accuracy_update(metrics[1], scores + i * CLASSES, labels + i, 1, &i);
-        if (status != KOLO_OK)
-            return status;
-    }
-    return KOLO_OK;
-}
-
-static kolo_status rank_main(struct kolo_comm *comm, void *arg)
-{
-    struct job *job = arg;
-    struct kolo_metric *metrics[2] = {NULL, NULL};
-    struct outcome outcome = {.mean.size = sizeof outcome.mean,
-                              .accuracy.size = sizeof outcome.accuracy};
-    struct kolo_mean_config mean = {.size = sizeof mean, .samples = SAMPLES};
-    struct kolo_accuracy_config accuracy = {
-        .size = sizeof accuracy, .samples = SAMPLES, .classes = CLASSES, .k = {1, 2}};
-    kolo_status status = kolo_mean_create(&mean, &metrics[0]);
-    if (status == KOLO_OK)
-        status = kolo_accuracy_create(&accuracy, &metrics[1]);
-    if (status == KOLO_OK)
-        status = feed(comm, job, metrics);
-    if (status == KOLO_OK)
-        status = kolo_metrics_compute(comm, metrics, 2, NULL);
-    if (status == KOLO_OK)
-        status = kolo_mean_result(metrics[0], &outcome.mean);
-    if (status == KOLO_OK)
-        status = kolo_accuracy_result(metrics[1], &outcome.accuracy);
-    kolo_metric_destroy(metrics[0]);
-    kolo_metric_destroy(metrics[1]);
-    if (kolo_rank(comm) == 0)
-        job->outcome = outcome;
-    return status;
-}
-
-static struct outcome run(int nranks, enum shard shard, int64_t left_out)
-{
-    struct job job = {.shard = shard, .left_out = left_out};
-    cr_assert_eq(kolo_run_threads(nranks, NULL, rank_main, &job), KOLO_OK, "%s",
-                 kolo_error_detail());
-    return job.outcome;
-}
-
-Test(metric, gives_the_same_bits_at_any_world_size_and_shard, .timeout = 120)
-{
-    static const int sizes[] = {1, 2, 3, 4, 7, 8, 16};
-    make_data();
-    struct outcome one = run(1, STRIDED, 0);
-    cr_assert_eq(one.mean.samples.counted, SAMPLES);
-    cr_assert_eq(one.mean.samples.missing, 0);
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
-        for (int shard = STRIDED; shard < SHARDS; shard++) {
-            struct outcome many = run(sizes[s], (enum shard)shard, 0);
-            cr_assert(memcmp(&many.mean.mean, &one.mean.mean, sizeof(double)) == 0,
-                      "%d ranks shard %d: %a, alone %a", sizes[s], shard, many.mean.mean,
-                      one.mean.mean);
-            cr_assert_arr_eq(many.accuracy.correct, one.accuracy.correct,
-                             sizeof one.accuracy.correct);
-            cr_assert_eq(many.mean.samples.counted, SAMPLES);
-            cr_assert_eq(many.accuracy.samples.counted, SAMPLES);
-            int64_t duplicates = 0;
-            for (int64_t i = 0; i < SAMPLES; i++) {
-                for (int r = 0; r < sizes[s]; r++)
-                    duplicates += holds((enum shard)shard, i, r, sizes[s]);
-                duplicates--;
-            }
-            cr_assert_eq(many.mean.samples.duplicates, duplicates, "%d ranks shard %d: %lld",
-                         sizes[s], shard, (long long)many.mean.samples.duplicates);
-        }
-}
-
-Test(metric, equals_the_plain_definition, .timeout = 60)
-{
-    make_data();
-    struct kolo_exact_sum sum;
-    kolo_exact_sum_init(&sum);
-    for (int i = 0; i < SAMPLES; i++)
-        kolo_exact_sum_add(&sum, losses[i]);
-    double mean = kolo_exact_sum_value(&sum) / SAMPLES;
-    struct outcome three = run(3, BLOCK, 0);
-    cr_assert(memcmp(&three.mean.mean, &mean, sizeof mean) == 0);
-}
-
-Test(metric, reports_missing_samples, .timeout = 60)
-{
-    make_data();
-    struct outcome some = run(3, PADDED, 100);
-    cr_assert_eq(some.mean.samples.missing, 100);
-    cr_assert_eq(some.mean.samples.counted, SAMPLES - 100);
-    cr_assert_eq(some.accuracy.samples.missing, 100);
-}
-
-/* More than one chunk of 2^20 indices, with samples at the chunks' edges. */
-static kolo_status far_main(struct kolo_comm *comm, void *arg)
-{
-    const int64_t edges[] = {0, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (3 << 20) - 1, 3 << 20};
-    enum { EDGES = sizeof edges / sizeof *edges };
-    struct kolo_mean_config config = {.size = sizeof config, .samples = (3 << 20) + 1};
     struct kolo_metric *metric = NULL;
-    kolo_status status = kolo_mean_create(&config, &metric);
-    for (int i = 0; status == KOLO_OK && i < EDGES; i++) {
-        int at = kolo_rank(comm) ? i : EDGES - 1 - i;
-        double value = at + 1;
-        if ((at + kolo_rank(comm)) % 3 != 0)
-            status = kolo_mean_update_float64(metric, &value, 1, edges + at);
-    }
-    if (status == KOLO_OK)
-        status = kolo_metrics_compute(comm, &metric, 1, NULL);
-    struct kolo_mean_result result = {.size = sizeof result};
-    if (status == KOLO_OK)
-        status = kolo_mean_result(metric, &result);
-    kolo_metric_destroy(metric);
-    *(int64_t *)arg = result.samples.missing;
-    if (status == KOLO_OK &&
-        (result.sum != 21 || result.samples.counted != EDGES || result.samples.duplicates != 2))
-        return KOLO_ERR_INTERNAL;
-    return status;
+    const struct kolo_mean_config config = {.size = sizeof config, .samples = samples};
+    cr_assert_eq(kolo_mean_create(&config, &metric), KOLO_OK, "%s", kolo_error_detail());
+    return metric;
 }
 
-Test(metric, spans_several_chunks_of_indices, .timeout = 60)
+#define refuses(call, words)                                                                       \
+    do {                                                                                           \
+        cr_assert_eq((call), KOLO_ERR_INVALID);                                                    \
+        cr_assert(strstr(kolo_error_detail(), words), "%s", kolo_error_detail());                  \
+    } while (0)
+
+Test(metric, refuses_indices_that_it_has_no_samples_for)
 {
-    int64_t missing = 0;
-    cr_assert_eq(kolo_run_threads(2, NULL, far_main, &missing), KOLO_OK, "%s", kolo_error_detail());
-    cr_assert_eq(missing, (3 << 20) + 1 - 6);
+    const float values[2] = {1, 2};
+    const int64_t indices[2] = {0, 10}, negative[1] = {-1};
+    struct kolo_metric *plain = mean_of(0), *indexed = mean_of(10);
+    refuses(kolo_mean_update_float32(plain, values, 2, indices), "created with samples 0");
+    refuses(kolo_mean_update_float32(indexed, values, 2, NULL), "indices is NULL");
+    refuses(kolo_mean_update_float32(indexed, values, 2, indices), "indices[1] is 10, not in 0..9");
+    refuses(kolo_mean_update_float32(indexed, values, 1, negative), "indices[0] is -1");
+    refuses(kolo_mean_update_float32(NULL, values, 1, NULL), "is NULL");
+    cr_assert_eq(indexed->record_count, 0);
+    cr_assert_eq(plain->direct_count, 0);
+    cr_assert_eq(kolo_mean_update_float32(indexed, NULL, 0, NULL), KOLO_OK, "an empty batch");
+    kolo_metric_destroy(plain);
+    kolo_metric_destroy(indexed);
+    struct kolo_metric *none = NULL;
+    const struct kolo_mean_config config = {.size = sizeof config, .samples = -1};
+    refuses(kolo_mean_create(&config, &none), "samples -1");
+    cr_assert_null(none);
 }
 
-static kolo_status different_main(struct kolo_comm *comm, void *arg)
+Test(metric, keeps_the_first_of_a_sample_until_reset)
 {
-    (void)arg;
-    struct kolo_mean_config config = {.size = sizeof config, .samples = 10 + kolo_rank(comm)};
-    struct kolo_metric *metric = NULL;
-    kolo_status status = kolo_mean_create(&config, &metric);
-    if (status == KOLO_OK)
-        status = kolo_metrics_compute(comm, &metric, 1, NULL);
-    kolo_metric_destroy(metric);
-    return status == KOLO_ERR_MISMATCH ? KOLO_OK : KOLO_ERR_INTERNAL;
-}
-
-Test(metric, tells_every_rank_that_the_lists_differ, .timeout = 60)
-{
-    cr_assert_eq(kolo_run_threads(3, NULL, different_main, NULL), KOLO_OK, "%s",
-                 kolo_error_detail());
-}
-
-static kolo_status reuse_main(struct kolo_comm *comm, void *arg)
-{
-    (void)arg;
-    struct kolo_mean_config config = {.size = sizeof config};
-    struct kolo_mean_result result = {.size = sizeof result};
-    struct kolo_metric *metric = NULL;
-    float value = 3;
-    kolo_status status = kolo_mean_create(&config, &metric);
-    for (int round = 1; status == KOLO_OK && round <= 3; round++) {
-        status = kolo_mean_update_float32(metric, &value, 1, NULL);
-        if (status == KOLO_OK && kolo_mean_result(metric, &result) == KOLO_OK)
-            status = KOLO_ERR_INTERNAL; /* the update must have outdated the result */
-        if (status == KOLO_OK)
-            status = kolo_metrics_compute(comm, &metric, 1, NULL);
-        if (status == KOLO_OK)
-            status = kolo_mean_result(metric, &result);
-        if (status == KOLO_OK && result.samples.counted != round * kolo_size(comm))
-            status = KOLO_ERR_INTERNAL;
-    }
+    struct kolo_metric *metric = mean_of(70);
+    const double values[3] = {1, 2, 3};
+    const int64_t indices[3] = {69, 3, 69};
+    cr_assert_eq(kolo_mean_update_float64(metric, values, 3, indices), KOLO_OK);
+    cr_assert_eq(metric->record_count, 2);
+    cr_assert_eq(metric->local_duplicates, 1);
+    size_t bytes;
+    double first;
+    memcpy(&first, kolo_metric_record(metric, 0, &bytes), sizeof first);
+    cr_assert_eq(bytes, sizeof first);
+    cr_assert_eq(first, 1);
     kolo_metric_reset(metric);
-    if (status == KOLO_OK)
-        status = kolo_metrics_compute(comm, &metric, 1, NULL);
-    if (status == KOLO_OK)
-        status = kolo_mean_result(metric, &result);
+    cr_assert_eq(kolo_mean_update_float64(metric, values + 2, 1, indices), KOLO_OK);
+    cr_assert_eq(metric->record_count, 1);
+    cr_assert_eq(metric->local_duplicates, 0);
     kolo_metric_destroy(metric);
-    return status == KOLO_OK && result.samples.counted != 0 ? KOLO_ERR_INTERNAL : status;
+    kolo_metric_reset(NULL);
+    kolo_metric_destroy(NULL);
 }
 
-Test(metric, goes_on_after_computing_and_starts_afresh_after_reset, .timeout = 60)
+Test(metric, survives_every_failing_allocation)
 {
-    cr_assert_eq(kolo_run_threads(2, NULL, reuse_main, NULL), KOLO_OK, "%s", kolo_error_detail());
+    const double value = 1;
+    const int64_t index = 5;
+    const struct kolo_mean_config config = {.size = sizeof config, .samples = 70};
+    bool succeeded = false;
+    for (uint64_t nth = 1; nth < 50 && !succeeded; nth++) {
+        struct kolo_metric *metric = NULL;
+        kolo_alloc_fail_nth(nth);
+        kolo_status status = kolo_mean_create(&config, &metric);
+        if (status == KOLO_OK)
+            status = kolo_mean_update_float64(metric, &value, 1, &index);
+        succeeded = status == KOLO_OK;
+        cr_assert(succeeded || status == KOLO_ERR_NO_MEMORY);
+        cr_assert(!metric || succeeded || metric->record_count == 0);
+        kolo_alloc_fail_nth(0);
+        kolo_metric_destroy(metric);
+    }
+    cr_assert(succeeded);
 }

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+// Computing several metrics over all ranks together. Owns the buffers of one compute; knows no kind
+// of metric and never changes a state.
+//
+// It is the same sequence of collectives on every rank, whatever it holds:
+//   1. agree: int64 min over what each rank could prepare (so that a rank out of memory fails all,
+//      not hangs them), over the kinds, sizes and configurations of the metrics (so that ranks that
+//      differ are told so), and over which compute their results are of: the same one everywhere,
+//      and nothing updated since, ends it here;
+//   2. for each metric with samples, per 2^20 sample indices: int32 min over "rank, if it has a
+//      record": the lowest rank counts the sample, the others count a duplicate, nobody: it is
+//      missing;
+//   3. for each metric whose records are sorted over all ranks, its own exchange;
+//   4. one int64 sum over the words of all metrics.
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "metrics/metric.h"
+#include "runtime/comm.h"
+
+enum { OWNER_BITS = 20, OWNERS = 1 << OWNER_BITS };
+/* What stands before a metric's words, and once before all. */
+enum { COUNTED, DUPLICATES, COMMON_WORDS };
+enum { STAMP_WORDS = 1 };
+
+/* Buffers of one compute, sized before the first collective. */
+struct work {
+    struct kolo_metric *const *metrics;
+    size_t count;
+    int64_t *words; /* STAMP_WORDS, then COMMON_WORDS and its state for each metric */
+    size_t word_count;
+    int32_t *owners;
+    size_t *order;  /* record numbers sorted by chunk of indices */
+    size_t *starts; /* where each chunk's records start in order */
+    size_t *chosen; /* the records that this rank counts, of a metric that exchanges them */
+    size_t chosen_count;
+};
+
+static int64_t chunks_of(const struct kolo_metric *metric)
+{
+    return metric->samples / OWNERS + (metric->samples % OWNERS != 0);
+}
+
+static size_t words_of(const struct kolo_metric *metric)
+{
+    return COMMON_WORDS + metric->words;
+}
+
+static kolo_status allocate(struct work *work)
+{
+    size_t records = 0;
+    int64_t chunks = 0;
+    work->word_count = STAMP_WORDS;
+    for (size_t i = 0; i < work->count; i++) {
+        const struct kolo_metric *metric = work->metrics[i];
+        work->word_count += words_of(metric);
+        if (metric->record_count > records)
+            records = metric->record_count;
+        if (chunks_of(metric) > chunks)
+            chunks = chunks_of(metric);
+    }
+    work->words = kolo_calloc(work->word_count, sizeof *work->words);
+    work->owners = kolo_calloc(chunks ? OWNERS : 0, sizeof *work->owners);
+    work->order = kolo_calloc(records, sizeof *work->order);
+    work->chosen = kolo_calloc(records, sizeof *work->chosen);
+    work->starts = kolo_calloc((size_t)chunks + 1, sizeof *work->starts);
+    return work->words && work->owners && work->order && work->chosen && work->starts
+               ? KOLO_OK
+               : KOLO_ERR_NO_MEMORY;
+}
+
+static void release(struct work *work)
+{
+    kolo_free_memory(work->words);
+    kolo_free_memory(work->owners);
+    kolo_free_memory(work->order);
+    kolo_free_memory(work->chosen);
+    kolo_free_memory(work->starts);
+}
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    return (hash ^ value) * 1099511628211u;
+}
+
+/* A number that is the same on ranks whose lists of metrics are of the same kinds, sizes and
+ * configurations. */
+static int64_t shape_of(const struct work *work)
+{
+    uint64_t shape = mix(UINT64_C(14695981039346656037), work->count);
+    for (size_t i = 0; i < work->count; i++) {
+        const struct kolo_metric *metric = work->metrics[i];
+        for (const char *c = metric->ops->name; *c; c++)
+            shape = mix(shape, (uint64_t)*c);
+        shape = mix(shape, (uint64_t)metric->samples);
+        shape = mix(shape, metric->settings);
+        shape = mix(shape, words_of(metric));
+    }
+    return (int64_t)(shape >> 2);
+}
+
+/* A number that is the same on all ranks, and not 0, if all hold the results of one and the same
+ * compute among as many ranks (which are then these very ranks). */
+static int64_t cached_of(const struct work *work, int size)
+{
+    uint64_t cached = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < work->count; i++) {
+        const struct kolo_metric *metric = work->metrics[i];
+        if (!metric->is_computed || metric->computed_size != size)
+            return 0;
+        cached = mix(cached, (uint64_t)metric->computed_by);
+    }
+    return (int64_t)(cached >> 2 | 1);
+}
+
+/* Step 1: @p mine is what this rank could prepare. */
+static kolo_status agree(struct kolo_comm *comm, const struct work *work, kolo_status mine,
+                         bool *is_cached_out, const struct kolo_opts *opts)
+{
+    enum { READY, SHAPE, MINUS_SHAPE, CACHED, MINUS_CACHED, FACTS };
+    int64_t shape = mine == KOLO_OK ? shape_of(work) : 0;
+    int64_t cached = mine == KOLO_OK ? cached_of(work, kolo_size(comm)) : 0;
+    int64_t facts[FACTS] = {mine == KOLO_OK, shape, -shape, cached, -cached};
+    kolo_status status =
+        kolo_allreduce(comm, facts, facts, FACTS, KOLO_INT64, KOLO_MIN, opts, NULL);
+    if (status != KOLO_OK || mine != KOLO_OK)
+        return status != KOLO_OK ? status : mine;
+    if (!facts[READY])
+        return kolo_fail(KOLO_ERR_NO_MEMORY, "kolo_metrics_compute: another rank is out of memory");
+    if (facts[SHAPE] != -facts[MINUS_SHAPE])
+        return kolo_fail(KOLO_ERR_MISMATCH,
+                         "kolo_metrics_compute: the ranks passed metrics of different kinds, sizes "
+                         "or configurations; pass the same list on all");
+    *is_cached_out = cached && facts[CACHED] == -facts[MINUS_CACHED];
+    return KOLO_OK;
+}
+
+/* Sorts the record numbers by chunk: a counting sort. */
+static void sort_by_chunk(struct work *work, const struct kolo_metric *metric)
+{
+    size_t chunks = (size_t)chunks_of(metric);
+    memset(work->starts, 0, (chunks + 1) * sizeof *work->starts);
+    for (size_t i = 0; i < metric->record_count; i++)
+        work->starts[(metric->indices[i] >> OWNER_BITS) + 1]++;
+    for (size_t chunk = 0; chunk < chunks; chunk++)
+        work->starts[chunk + 1] += work->starts[chunk];
+    for (size_t i = metric->record_count; i-- > 0;) { /* fills each chunk's part from its end */
+        size_t chunk = (size_t)(metric->indices[i] >> OWNER_BITS);
+        work->order[--work->starts[chunk + 1]] = i;
+    }
+    /* starts[chunk + 1] is now where chunk begins */
+}
+
+static size_t chunk_begin(const struct work *work, size_t chunk)
+{
+    return work->starts[chunk + 1];
+}
+
+static size_t chunk_end(const struct work *work, const struct kolo_metric *metric, size_t chunk)
+{
+    return chunk + 1 < (size_t)chunks_of(metric) ? work->starts[chunk + 2] : metric->record_count;
+}
+
+static void count_record(struct work *work, const struct kolo_metric *metric, int64_t *words,
+                         size_t record)
+{
+    if (metric->ops->exchange) {
+        work->chosen[work->chosen_count++] = record;
+        return;
+    }
+    size_t bytes;
+    const void *data = kolo_metric_record(metric, record, &bytes);
+    metric->ops->fold(metric, words, data, bytes);
+}
+
+/* Step 2 for one chunk of indices: counts the records that are this rank's to count. */
+static kolo_status settle_chunk(struct kolo_comm *comm, struct work *work,
+                                struct kolo_metric *metric, int64_t *words, size_t chunk,
+                                const struct kolo_opts *opts)
+{
+    int64_t first = (int64_t)chunk << OWNER_BITS;
+    int64_t count = metric->samples - first < OWNERS ? metric->samples - first : OWNERS;
+    size_t begin = chunk_begin(work, chunk), end = chunk_end(work, metric, chunk);
+    for (int64_t i = 0; i < count; i++)
+        work->owners[i] = INT32_MAX;
+    for (size_t i = begin; i < end; i++)
+        work->owners[metric->indices[work->order[i]] - first] = kolo_rank(comm);
+    kolo_status status = kolo_allreduce(comm, work->owners, work->owners, (size_t)count, KOLO_INT32,
+                                        KOLO_MIN, opts, NULL);
+    if (status != KOLO_OK)
+        return status;
+    for (int64_t i = 0; i < count; i++)
+        metric->counts.missing += work->owners[i] == INT32_MAX;
+    for (size_t i = begin; i < end; i++) {
+        size_t record = work->order[i];
+        if (work->owners[metric->indices[record] - first] == kolo_rank(comm)) {
+            metric->counts.counted++;
+            count_record(work, metric, words, record);
+        } else {
+            metric->counts.duplicates++;
+        }
+    }
+    return KOLO_OK;
+}
+
+/* Steps 2 and 3 for one metric: @p words become what this rank adds to the sum. */
+static kolo_status settle(struct kolo_comm *comm, struct work *work, struct kolo_metric *metric,
+                          int64_t *words, const struct kolo_opts *opts)
+{
+    metric->is_computed = false;
+    metric->counts = (struct kolo_sample_counts){.counted = metric->direct_count,
+                                                 .duplicates = metric->local_duplicates};
+    work->chosen_count = 0;
+    memcpy(words, metric->direct, metric->words * sizeof *words);
+    kolo_status status = KOLO_OK;
+    if (metric->samples)
+        sort_by_chunk(work, metric);
+    for (size_t chunk = 0; status == KOLO_OK && chunk < (size_t)chunks_of(metric); chunk++)
+        status = settle_chunk(comm, work, metric, words, chunk, opts);
+    for (size_t i = 0; !metric->samples && i < metric->record_count; i++)
+        count_record(work, metric, words, i);
+    if (status == KOLO_OK && metric->ops->exchange)
+        status = metric->ops->exchange(metric, comm, work->chosen, work->chosen_count, words, opts);
+    if (status == KOLO_OK && metric->ops->carry)
+        metric->ops->carry(metric, words);
+    return status;
+}
+
+static kolo_status settle_all(struct kolo_comm *comm, struct work *work,
+                              const struct kolo_opts *opts)
+{
+    int64_t *at = work->words + STAMP_WORDS;
+    for (size_t i = 0; i < work->count; at += words_of(work->metrics[i++])) {
+        struct kolo_metric *metric = work->metrics[i];
+        kolo_status status = settle(comm, work, metric, at + COMMON_WORDS, opts);
+        if (status != KOLO_OK)
+            return status;
+        at[COUNTED] = metric->counts.counted;
+        at[DUPLICATES] = metric->counts.duplicates;
+    }
+    return KOLO_OK;
+}
+
+static kolo_status finish(struct kolo_metric *metric, const int64_t *at, int64_t stamp, int size)
+{
+    metric->counts.counted = at[COUNTED];
+    metric->counts.duplicates = at[DUPLICATES];
+    memcpy(metric->merged, at + COMMON_WORDS, metric->words * sizeof *at);
+    kolo_status status = metric->ops->finish ? metric->ops->finish(metric) : KOLO_OK;
+    metric->is_computed = status == KOLO_OK;
+    metric->computed_by = stamp;
+    metric->computed_size = size;
+    return status;
+}
+
+/* Step 4. The first policy failure is the call's, after all metrics have their results. */
+static kolo_status merge(struct kolo_comm *comm, struct work *work, const struct kolo_opts *opts)
+{
+    /* The sum of what the ranks' clocks read names this compute: no other is likely to have it. */
+    work->words[0] = (int64_t)(mix((uint64_t)kolo_now_ns(), (uint64_t)kolo_rank(comm)) >> 34);
+    kolo_status status = kolo_allreduce(comm, work->words, work->words, work->word_count,
+                                        KOLO_INT64, KOLO_SUM, opts, NULL);
+    if (status != KOLO_OK)
+        return status;
+    const int64_t *at = work->words + STAMP_WORDS;
+    for (size_t i = 0; i < work->count; at += words_of(work->metrics[i++])) {
+        kolo_status finished = finish(work->metrics[i], at, work->words[0], kolo_size(comm));
+        if (status == KOLO_OK)
+            status = finished;
+    }
+    return status;
+}
+
+kolo_status kolo_metrics_compute(struct kolo_comm *comm, struct kolo_metric *const *metrics,
+                                 size_t count, const struct kolo_opts *opts)
+{
+    if (!comm || (!metrics && count > 0))
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_metrics_compute: comm or metrics is NULL");
+    for (size_t i = 0; i < count; i++)
+        if (!metrics[i])
+            return kolo_fail(KOLO_ERR_INVALID, "kolo_metrics_compute: metrics[%zu] is NULL", i);
+    struct work work = {.metrics = metrics, .count = count};
+    kolo_status status = kolo_group_none(comm, "kolo_metrics_compute");
+    if (status != KOLO_OK)
+        return status;
+    bool is_cached = false;
+    status = agree(comm, &work, allocate(&work), &is_cached, opts);
+    if (status == KOLO_OK && !is_cached) {
+        status = settle_all(comm, &work, opts);
+        if (status == KOLO_OK)
+            status = merge(comm, &work, opts);
+    }
+    release(&work);
+    return status;
+}

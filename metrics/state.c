@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of a metric as bytes, and two states becoming one. Owns the format of a saved state;
+// knows no kind of metric, believes nothing it reads.
+//
+// The format, little-endian (base/wire.h):
+//   "KOLOMET1"                      the magic and the version
+//   text kind, u64 settings, i64 samples
+//   i64 samples without index, i64 duplicates
+//   u64 n, n * i64                  the words
+//   u64 n, n * (i64 index, blob)    the records
+//   32 bytes                        the SHA-256 of everything before
+#include <openssl/evp.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/wire.h"
+#include "metrics/metric.h"
+
+enum { MAGIC_BYTES = 8, HASH_BYTES = 32, KIND_MAX = 64, RECORD_HEAD_BYTES = 8 + 4 };
+static const char magic[MAGIC_BYTES] = {'K', 'O', 'L', 'O', 'M', 'E', 'T', '1'};
+
+static size_t bytes_needed(const struct kolo_metric *metric)
+{
+    size_t records = metric->record_count ? metric->ends[metric->record_count - 1] : 0;
+    size_t integers = 2 + 2 + 1 + metric->words + 1;
+    return MAGIC_BYTES + sizeof(uint16_t) + strlen(metric->ops->name) + integers * sizeof(int64_t) +
+           metric->record_count * RECORD_HEAD_BYTES + records + HASH_BYTES;
+}
+
+static kolo_status hash(const void *data, size_t bytes, uint8_t hash_out[HASH_BYTES])
+{
+    if (!EVP_Digest(data, bytes, hash_out, NULL, EVP_sha256(), NULL))
+        return kolo_fail(KOLO_ERR_SYSTEM, "libcrypto refuses SHA-256");
+    return KOLO_OK;
+}
+
+static void write_state(struct kolo_writer *writer, const struct kolo_metric *metric)
+{
+    kolo_write_bytes(writer, magic, sizeof magic);
+    kolo_write_text(writer, metric->ops->name);
+    kolo_write_u64(writer, metric->settings);
+    kolo_write_i64(writer, metric->samples);
+    kolo_write_i64(writer, metric->direct_count);
+    kolo_write_i64(writer, metric->local_duplicates);
+    kolo_write_u64(writer, metric->words);
+    for (size_t i = 0; i < metric->words; i++)
+        kolo_write_i64(writer, metric->direct[i]);
+    kolo_write_u64(writer, metric->record_count);
+    for (size_t i = 0; i < metric->record_count; i++) {
+        size_t bytes;
+        const void *record = kolo_metric_record(metric, i, &bytes);
+        kolo_write_i64(writer, metric->indices[i]);
+        kolo_write_blob(writer, record, bytes);
+    }
+}
+
+static void carry(struct kolo_metric *metric)
+{
+    if (metric->ops->carry)
+        metric->ops->carry(metric, metric->direct);
+}
+
+kolo_status kolo_metric_save(struct kolo_metric *metric, void *buffer, size_t capacity,
+                             size_t *bytes_out)
+{
+    if (!metric || !bytes_out)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_metric_save: metric or bytes_out is NULL");
+    size_t need = bytes_needed(metric);
+    if (!buffer) {
+        *bytes_out = need;
+        return KOLO_OK;
+    }
+    if (capacity < need)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_metric_save: capacity %zu is less than the %zu bytes of this state; "
+                         "ask with buffer NULL first",
+                         capacity, need);
+    carry(metric);
+    struct kolo_writer writer = kolo_writer_over(buffer, need - HASH_BYTES);
+    write_state(&writer, metric);
+    size_t written;
+    kolo_status status = kolo_writer_finish(&writer, buffer, &written);
+    if (status == KOLO_OK)
+        status = hash(buffer, written, (uint8_t *)buffer + written);
+    if (status == KOLO_OK)
+        *bytes_out = written + HASH_BYTES;
+    return status;
+}
+
+/* The parts that say what the state is of. */
+static kolo_status read_head(struct kolo_reader *reader, const struct kolo_metric *metric)
+{
+    char kind[KIND_MAX], start[MAGIC_BYTES];
+    kolo_read_bytes(reader, start, sizeof start);
+    kolo_read_text(reader, kind, sizeof kind);
+    uint64_t settings = kolo_read_u64(reader);
+    int64_t samples = kolo_read_i64(reader);
+    if (reader->failed)
+        return kolo_fail(KOLO_ERR_DATA, "kolo_metric_restore: the state ends within its head");
+    if (strcmp(kind, metric->ops->name) != 0)
+        return kolo_fail(KOLO_ERR_DATA,
+                         "kolo_metric_restore: the state is of a metric of kind '%s', this one is "
+                         "of kind '%s'",
+                         kind, metric->ops->name);
+    if (samples != metric->samples)
+        return kolo_fail(KOLO_ERR_DATA,
+                         "kolo_metric_restore: the state is of %lld samples, this metric of %lld",
+                         (long long)samples, (long long)metric->samples);
+    if (settings != metric->settings)
+        return kolo_fail(KOLO_ERR_DATA,
+                         "kolo_metric_restore: the state is of a metric of kind '%s' that was "
+                         "created with another configuration",
+                         kind);
+    return KOLO_OK;
+}
+
+static bool is_count(int64_t count)
+{
+    return count >= 0 && count <= KOLO_COUNT_MAX;
+}
+
+/* Into a metric that is empty. */
+static kolo_status read_words(struct kolo_reader *reader, struct kolo_metric *metric)
+{
+    metric->direct_count = kolo_read_i64(reader);
+    metric->local_duplicates = kolo_read_i64(reader);
+    uint64_t words = kolo_read_u64(reader);
+    if (!is_count(metric->direct_count) || !is_count(metric->local_duplicates))
+        return kolo_fail(KOLO_ERR_DATA,
+                         "kolo_metric_restore: %lld samples without index and %lld duplicates are "
+                         "no counts",
+                         (long long)metric->direct_count, (long long)metric->local_duplicates);
+    if (words != metric->words || kolo_reader_left(reader) / sizeof(int64_t) < metric->words)
+        return kolo_fail(KOLO_ERR_DATA,
+                         "kolo_metric_restore: %llu words of state where %zu are expected, in the "
+                         "%zu bytes left",
+                         (unsigned long long)words, metric->words, kolo_reader_left(reader));
+    for (size_t i = 0; i < metric->words; i++)
+        metric->direct[i] = kolo_read_i64(reader);
+    if (!metric->ops->accepts_words(metric, metric->direct))
+        return kolo_fail(KOLO_ERR_DATA,
+                         "kolo_metric_restore: no updates of a metric of kind '%s' lead to the "
+                         "counts in this state",
+                         metric->ops->name);
+    return KOLO_OK;
+}
+
+static kolo_status read_record(struct kolo_reader *reader, struct kolo_metric *metric,
+                               uint64_t number)
+{
+    size_t bytes;
+    int64_t index = kolo_read_i64(reader);
+    const uint8_t *record = kolo_read_blob(reader, &bytes);
+    bool is_indexed = metric->samples > 0;
+    if (reader->failed || !record)
+        return kolo_fail(KOLO_ERR_DATA, "kolo_metric_restore: the state ends within record %llu",
+                         (unsigned long long)number);
+    if (is_indexed ? index < 0 || index >= metric->samples : index != -1)
+        return kolo_fail(KOLO_ERR_DATA,
+                         "kolo_metric_restore: record %llu has index %lld of %lld samples",
+                         (unsigned long long)number, (long long)index, (long long)metric->samples);
+    if (is_indexed && metric->seen[index / 64] >> index % 64 & 1)
+        return kolo_fail(KOLO_ERR_DATA,
+                         "kolo_metric_restore: record %llu is a second one of index %lld",
+                         (unsigned long long)number, (long long)index);
+    if (!metric->ops->accepts_record(metric, record, bytes))
+        return kolo_fail(KOLO_ERR_DATA,
+                         "kolo_metric_restore: record %llu of %zu bytes is none of a metric of "
+                         "kind '%s'",
+                         (unsigned long long)number, bytes, metric->ops->name);
+    kolo_status status = kolo_metric_prepare(metric, 1, bytes, is_indexed ? &index : NULL);
+    if (status == KOLO_OK)
+        kolo_metric_add(metric, is_indexed ? &index : NULL, record, bytes);
+    return status;
+}
+
+static kolo_status read_records(struct kolo_reader *reader, struct kolo_metric *metric)
+{
+    uint64_t records = kolo_read_u64(reader);
+    bool keeps = metric->samples > 0 || metric->ops->exchange;
+    int64_t direct_count = metric->direct_count;
+    if (records > (keeps ? kolo_reader_left(reader) / RECORD_HEAD_BYTES : 0))
+        return kolo_fail(KOLO_ERR_DATA,
+                         "kolo_metric_restore: %llu records cannot be in the %zu bytes left",
+                         (unsigned long long)records, kolo_reader_left(reader));
+    for (uint64_t i = 0; i < records; i++) {
+        kolo_status status = read_record(reader, metric, i);
+        if (status != KOLO_OK)
+            return status;
+    }
+    metric->direct_count = direct_count; /* which adding records without index has counted again */
+    if (!metric->samples && keeps && (uint64_t)direct_count != records)
+        return kolo_fail(KOLO_ERR_DATA,
+                         "kolo_metric_restore: %llu records, but %lld samples are counted",
+                         (unsigned long long)records, (long long)direct_count);
+    return kolo_reader_finish(reader, "kolo_metric_restore: the state");
+}
+
+/* Checks what needs no metric: the length, the version, the sum. */
+static kolo_status check_whole(const uint8_t *data, size_t bytes)
+{
+    if (bytes < MAGIC_BYTES + HASH_BYTES)
+        return kolo_fail(KOLO_ERR_DATA,
+                         "kolo_metric_restore: %zu bytes are too few for the state of a metric",
+                         bytes);
+    if (memcmp(data, magic, MAGIC_BYTES - 1) != 0)
+        return kolo_fail(KOLO_ERR_DATA,
+                         "kolo_metric_restore: this is not the state of a metric (it does not "
+                         "begin with KOLOMET)");
+    if (data[MAGIC_BYTES - 1] != (uint8_t)magic[MAGIC_BYTES - 1])
+        return kolo_fail(KOLO_ERR_DATA,
+                         "kolo_metric_restore: the state has format '%c', this kolo reads '%c'",
+                         data[MAGIC_BYTES - 1], magic[MAGIC_BYTES - 1]);
+    uint8_t actual[HASH_BYTES];
+    kolo_status status = hash(data, bytes - HASH_BYTES, actual);
+    if (status == KOLO_OK && memcmp(actual, data + bytes - HASH_BYTES, HASH_BYTES) != 0)
+        return kolo_fail(KOLO_ERR_DATA,
+                         "kolo_metric_restore: the checksum over the %zu bytes is wrong: the state "
+                         "was cut short or changed",
+                         bytes);
+    return status;
+}
+
+kolo_status kolo_metric_restore(struct kolo_metric *metric, const void *data, size_t bytes)
+{
+    if (!metric || !data)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_metric_restore: metric or data is NULL");
+    kolo_status status = check_whole(data, bytes);
+    if (status != KOLO_OK)
+        return status;
+    struct kolo_reader reader = kolo_reader_over(data, bytes - HASH_BYTES);
+    status = read_head(&reader, metric);
+    if (status != KOLO_OK)
+        return status;
+    kolo_metric_reset(metric);
+    KOLO_TRY(read_words(&reader, metric));
+    KOLO_TRY(read_records(&reader, metric));
+out:
+    if (status != KOLO_OK)
+        kolo_metric_reset(metric);
+    return status;
+}
+
+static kolo_status check_merge(const struct kolo_metric *into, const struct kolo_metric *from)
+{
+    if (!into || !from || into == from)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_metric_merge: into or from is NULL, or they are the same metric");
+    if (into->ops != from->ops || into->settings != from->settings ||
+        into->samples != from->samples || into->words != from->words)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_metric_merge: a metric of kind '%s' with %lld samples cannot take "
+                         "in one of kind '%s' with %lld, or their configurations differ",
+                         into->ops->name, (long long)into->samples, from->ops->name,
+                         (long long)from->samples);
+    return KOLO_OK;
+}
+
+kolo_status kolo_metric_merge(struct kolo_metric *into, struct kolo_metric *from)
+{
+    kolo_status status = check_merge(into, from);
+    size_t records = 0;
+    if (status == KOLO_OK) {
+        records = from->record_count;
+        status = kolo_metric_prepare(into, records, records ? from->ends[records - 1] : 0,
+                                     from->samples ? from->indices : NULL);
+    }
+    if (status != KOLO_OK)
+        return status;
+    carry(into);
+    carry(from);
+    int64_t direct_count = into->direct_count + from->direct_count;
+    for (size_t i = 0; i < into->words; i++)
+        into->direct[i] += from->direct[i];
+    for (size_t i = 0; i < records; i++) {
+        size_t bytes;
+        const void *record = kolo_metric_record(from, i, &bytes);
+        kolo_metric_add(into, from->samples ? from->indices + i : NULL, record, bytes);
+    }
+    carry(into);
+    into->direct_count = direct_count;
+    into->local_duplicates += from->local_duplicates;
+    into->is_computed = false;
+    return KOLO_OK;
+}

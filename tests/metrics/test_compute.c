@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+// Computing metrics together: the same bits at any number of ranks and any way of dealing out samples,
+// padding counted once, missing samples reported, several metrics in one compute, errors that are
+// everybody's.
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kolo/metrics.h>
+
+#include "metrics/metric.h"
+#include "tests/support/world.h"
+
+enum { SAMPLES = 1003, CLASSES = 4 };
+static double losses[SAMPLES];
+static float scores[SAMPLES * CLASSES];
+static int64_t labels[SAMPLES];
+
+static uint64_t hash(uint64_t x)
+{
+    x = (x ^ x >> 31) * UINT64_C(0x7fb5d329728ea185);
+    return (x ^ x >> 27) * UINT64_C(0x81dadef4bc2dd44d);
+}
+
+static void make_data(void)
+{
+    for (uint64_t i = 0; i < SAMPLES; i++) {
+        losses[i] = ldexp((double)(int64_t)hash(i + 1), (int)(hash(i) % 90) - 120);
+        labels[i] = (int64_t)(hash(i + 7) % CLASSES);
+        for (uint64_t c = 0; c < CLASSES; c++)
+            scores[i * CLASSES + c] = (float)(hash(i * CLASSES + c) % 3);
+    }
+}
+
+enum shard { STRIDED, BLOCK, HASHED, ALL_ON_LAST, PADDED, EVERYTHING, SHARDS };
+
+static bool holds(enum shard shard, int64_t i, int rank, int nranks)
+{
+    switch (shard) {
+    case STRIDED:
+        return i % nranks == rank;
+    case BLOCK:
+        return i * nranks / SAMPLES == rank;
+    case HASHED:
+        return (int)(hash((uint64_t)i) % (uint64_t)nranks) == rank;
+    case ALL_ON_LAST:
+        return rank == nranks - 1;
+    case PADDED: /* the leading ones a second time, on another rank */
+        return i % nranks == rank || (i < nranks && (i + 1) % nranks == rank);
+    case EVERYTHING:
+    case SHARDS:
+        break;
+    }
+    return true;
+}
+
+struct outcome {
+    struct kolo_mean_result mean;
+    struct kolo_accuracy_result accuracy;
+};
+struct job {
+    enum shard shard;
+    int64_t left_out; /* samples before this one are given to nobody */
+    struct outcome outcome;
+};
+
+static kolo_status feed(struct kolo_comm *comm, const struct job *job, struct kolo_metric **metrics)
+{
+    for (int64_t n = 0; n < SAMPLES; n++) {
+        int64_t i = kolo_rank(comm) % 2 ? SAMPLES - 1 - n : n; /* odd ranks go backwards */
+        if (i < job->left_out || !holds(job->shard, i, kolo_rank(comm), kolo_size(comm)))
+            continue;
+        kolo_status status = kolo_mean_update_float64(metrics[0], losses + i, 1, &i);
+        if (status == KOLO_OK)
+            status = kolo_accuracy_update(metrics[1], scores + i * CLASSES, labels + i, 1, &i);
+        if (status != KOLO_OK)
+            return status;
+    }
+    return KOLO_OK;
+}
+
+static kolo_status rank_main(struct kolo_comm *comm, void *arg)
+{
+    struct job *job = arg;
+    struct kolo_metric *metrics[2] = {NULL, NULL};
+    struct outcome outcome = {.mean.size = sizeof outcome.mean,
+                              .accuracy.size = sizeof outcome.accuracy};
+    struct kolo_mean_config mean = {.size = sizeof mean, .samples = SAMPLES};
+    struct kolo_accuracy_config accuracy = {
+        .size = sizeof accuracy, .samples = SAMPLES, .classes = CLASSES, .k = {1, 2}};
+    kolo_status status = kolo_mean_create(&mean, &metrics[0]);
+    if (status == KOLO_OK)
+        status = kolo_accuracy_create(&accuracy, &metrics[1]);
+    if (status == KOLO_OK)
+        status = feed(comm, job, metrics);
+    if (status == KOLO_OK)
+        status = kolo_metrics_compute(comm, metrics, 2, NULL);
+    if (status == KOLO_OK)
+        status = kolo_mean_result(metrics[0], &outcome.mean);
+    if (status == KOLO_OK)
+        status = kolo_accuracy_result(metrics[1], &outcome.accuracy);
+    kolo_metric_destroy(metrics[0]);
+    kolo_metric_destroy(metrics[1]);
+    if (kolo_rank(comm) == 0)
+        job->outcome = outcome;
+    return status;
+}
+
+static struct outcome run_over(const char *transport, int nranks, enum shard shard,
+                               int64_t left_out)
+{
+    struct job job = {.shard = shard, .left_out = left_out};
+    struct world world = {.size = nranks, .transport = transport};
+    cr_assert_eq(world_run(&world, rank_main, &job), KOLO_OK, "%s", world_cause(&world)->text);
+    return job.outcome;
+}
+
+static struct outcome run(int nranks, enum shard shard, int64_t left_out)
+{
+    return run_over(NULL, nranks, shard, left_out);
+}
+
+Test(compute, gives_the_same_bits_at_any_world_size_and_shard, .timeout = 120)
+{
+    static const int sizes[] = {1, 2, 3, 4, 7, 8, 16};
+    make_data();
+    struct outcome one = run(1, STRIDED, 0);
+    cr_assert_eq(one.mean.samples.counted, SAMPLES);
+    cr_assert_eq(one.mean.samples.missing, 0);
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (int shard = STRIDED; shard < SHARDS; shard++) {
+            static const char *const transports[] = {"inproc", "shm", "tcp"};
+            const char *transport = transports[((int)s + shard) % 3]; /* each with each in turn */
+            struct outcome many = run_over(transport, sizes[s], (enum shard)shard, 0);
+            cr_assert(memcmp(&many.mean.mean, &one.mean.mean, sizeof(double)) == 0,
+                      "%d ranks shard %d: %a, alone %a", sizes[s], shard, many.mean.mean,
+                      one.mean.mean);
+            cr_assert_arr_eq(many.accuracy.correct, one.accuracy.correct,
+                             sizeof one.accuracy.correct);
+            cr_assert_eq(many.mean.samples.counted, SAMPLES);
+            cr_assert_eq(many.accuracy.samples.counted, SAMPLES);
+            int64_t duplicates = 0;
+            for (int64_t i = 0; i < SAMPLES; i++) {
+                for (int r = 0; r < sizes[s]; r++)
+                    duplicates += holds((enum shard)shard, i, r, sizes[s]);
+                duplicates--;
+            }
+            cr_assert_eq(many.mean.samples.duplicates, duplicates, "%d ranks shard %d: %lld",
+                         sizes[s], shard, (long long)many.mean.samples.duplicates);
+        }
+}
+
+Test(compute, equals_the_plain_definition, .timeout = 60)
+{
+    make_data();
+    struct kolo_exact_sum sum;
+    kolo_exact_sum_init(&sum);
+    for (int i = 0; i < SAMPLES; i++)
+        kolo_exact_sum_add(&sum, losses[i]);
+    double mean = kolo_exact_sum_value(&sum) / SAMPLES;
+    struct outcome three = run(3, BLOCK, 0);
+    cr_assert(memcmp(&three.mean.mean, &mean, sizeof mean) == 0);
+}
+
+Test(compute, reports_missing_samples, .timeout = 60)
+{
+    make_data();
+    struct outcome some = run(3, PADDED, 100);
+    cr_assert_eq(some.mean.samples.missing, 100);
+    cr_assert_eq(some.mean.samples.counted, SAMPLES - 100);
+    cr_assert_eq(some.accuracy.samples.missing, 100);
+}
+
+/* More than one chunk of 2^20 indices, with samples at the chunks' edges. */
+static kolo_status far_main(struct kolo_comm *comm, void *arg)
+{
+    const int64_t edges[] = {0, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (3 << 20) - 1, 3 << 20};
+    enum { EDGES = sizeof edges / sizeof *edges };
+    struct kolo_mean_config config = {.size = sizeof config, .samples = (3 << 20) + 1};
+    struct kolo_metric *metric = NULL;
+    kolo_status status = kolo_mean_create(&config, &metric);
+    for (int i = 0; status == KOLO_OK && i < EDGES; i++) {
+        int at = kolo_rank(comm) ? i : EDGES - 1 - i;
+        double value = at + 1;
+        if ((at + kolo_rank(comm)) % 3 != 0)
+            status = kolo_mean_update_float64(metric, &value, 1, edges + at);
+    }
+    if (status == KOLO_OK)
+        status = kolo_metrics_compute(comm, &metric, 1, NULL);
+    struct kolo_mean_result result = {.size = sizeof result};
+    if (status == KOLO_OK)
+        status = kolo_mean_result(metric, &result);
+    kolo_metric_destroy(metric);
+    *(int64_t *)arg = result.samples.missing;
+    if (status == KOLO_OK &&
+        (result.sum != 21 || result.samples.counted != EDGES || result.samples.duplicates != 2))
+        return KOLO_ERR_INTERNAL;
+    return status;
+}
+
+Test(compute, spans_several_chunks_of_indices, .timeout = 60)
+{
+    int64_t missing = 0;
+    cr_assert_eq(kolo_run_threads(2, NULL, far_main, &missing), KOLO_OK, "%s", kolo_error_detail());
+    cr_assert_eq(missing, (3 << 20) + 1 - 6);
+}
+
+static kolo_status different_main(struct kolo_comm *comm, void *arg)
+{
+    (void)arg;
+    struct kolo_mean_config config = {.size = sizeof config, .samples = 10 + kolo_rank(comm)};
+    struct kolo_metric *metric = NULL;
+    kolo_status status = kolo_mean_create(&config, &metric);
+    if (status == KOLO_OK)
+        status = kolo_metrics_compute(comm, &metric, 1, NULL);
+    kolo_metric_destroy(metric);
+    return status == KOLO_ERR_MISMATCH ? KOLO_OK : KOLO_ERR_INTERNAL;
+}
+
+Test(compute, tells_every_rank_that_the_lists_differ, .timeout = 60)
+{
+    cr_assert_eq(kolo_run_threads(3, NULL, different_main, NULL), KOLO_OK, "%s",
+                 kolo_error_detail());
+}
+
+static kolo_status reuse_main(struct kolo_comm *comm, void *arg)
+{
+    (void)arg;
+    struct kolo_mean_config config = {.size = sizeof config};
+    struct kolo_mean_result result = {.size = sizeof result};
+    struct kolo_metric *metric = NULL;
+    float value = 3;
+    kolo_status status = kolo_mean_create(&config, &metric);
+    for (int round = 1; status == KOLO_OK && round <= 3; round++) {
+        status = kolo_mean_update_float32(metric, &value, 1, NULL);
+        if (status == KOLO_OK && kolo_mean_result(metric, &result) == KOLO_OK)
+            status = KOLO_ERR_INTERNAL; /* the update must have outdated the result */
+        if (status == KOLO_OK)
+            status = kolo_metrics_compute(comm, &metric, 1, NULL);
+        if (status == KOLO_OK)
+            status = kolo_mean_result(metric, &result);
+        if (status == KOLO_OK && result.samples.counted != round * kolo_size(comm))
+            status = KOLO_ERR_INTERNAL;
+    }
+    kolo_metric_reset(metric);
+    if (status == KOLO_OK)
+        status = kolo_metrics_compute(comm, &metric, 1, NULL);
+    if (status == KOLO_OK)
+        status = kolo_mean_result(metric, &result);
+    kolo_metric_destroy(metric);
+    return status == KOLO_OK && result.samples.counted != 0 ? KOLO_ERR_INTERNAL : status;
+}
+
+Test(compute, goes_on_after_computing_and_starts_afresh_after_reset, .timeout = 60)
+{
+    cr_assert_eq(kolo_run_threads(2, NULL, reuse_main, NULL), KOLO_OK, "%s", kolo_error_detail());
+}
+
+/* Collectives are the same on every rank also when only one has anything new, and none but the
+ * first are made when nobody has. */
+static kolo_status cache_main(struct kolo_comm *comm, void *arg)
+{
+    (void)arg;
+    struct kolo_mean_config config = {.size = sizeof config};
+    struct kolo_mean_result result = {.size = sizeof result};
+    int64_t before = 0;
+    struct kolo_metric *metric = NULL;
+    float value = 3;
+    kolo_status status;
+    KOLO_TRY(kolo_mean_create(&config, &metric));
+    KOLO_TRY(kolo_metrics_compute(comm, &metric, 1, NULL));
+    before = metric->computed_by;
+    KOLO_TRY(kolo_metrics_compute(comm, &metric, 1, NULL));
+    WORLD_EXPECT(metric->computed_by == before && metric->is_computed, "it was computed again");
+    if (kolo_rank(comm) == 1)
+        KOLO_TRY(kolo_mean_update_float32(metric, &value, 1, NULL));
+    KOLO_TRY(kolo_metrics_compute(comm, &metric, 1, NULL));
+    KOLO_TRY(kolo_mean_result(metric, &result));
+    WORLD_EXPECT(result.mean == 3 && result.samples.counted == 1, "mean %g", result.mean);
+    WORLD_EXPECT(metric->computed_by != before, "it was not computed again");
+out:
+    kolo_metric_destroy(metric);
+    return status;
+}
+
+Test(compute, keeps_results_until_somebody_updates, .timeout = 60)
+{
+    struct world world = {.size = 3};
+    cr_assert_eq(world_run(&world, cache_main, NULL), KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+/* What was computed among all is not what the halves would get. */
+static kolo_status halves_main(struct kolo_comm *comm, void *arg)
+{
+    (void)arg;
+    struct kolo_mean_config config = {.size = sizeof config};
+    struct kolo_mean_result result = {.size = sizeof result};
+    struct kolo_metric *metric = NULL;
+    struct kolo_comm *half = NULL;
+    double value = kolo_rank(comm);
+    kolo_status status;
+    KOLO_TRY(kolo_mean_create(&config, &metric));
+    KOLO_TRY(kolo_mean_update_float64(metric, &value, 1, NULL));
+    for (int round = 0; round < 3; round++) {
+        KOLO_TRY(kolo_metrics_compute(comm, &metric, 1, NULL));
+        KOLO_TRY(kolo_mean_result(metric, &result));
+        WORLD_EXPECT(result.mean == 1.5, "of all: %g", result.mean);
+        int other = round % 2 ? kolo_rank(comm) / 2 : kolo_rank(comm) % 2;
+        KOLO_TRY(kolo_split(comm, other, 0, NULL, &half));
+        KOLO_TRY(kolo_metrics_compute(half, &metric, 1, NULL));
+        KOLO_TRY(kolo_mean_result(metric, &result));
+        WORLD_EXPECT(result.mean == (round % 2 ? 0.5 + 2 * other : 1 + other), "of half %d: %g",
+                     other, result.mean);
+        KOLO_TRY(kolo_finalize(half));
+    }
+out:
+    kolo_metric_destroy(metric);
+    return status;
+}
+
+Test(compute, does_not_take_the_result_of_other_ranks, .timeout = 60)
+{
+    struct world world = {.size = 4};
+    cr_assert_eq(world_run(&world, halves_main, NULL), KOLO_OK, "%s", world_cause(&world)->text);
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Merging, saving and restoring: what comes of them equals what one metric would have counted, and
+// no bytes from outside do more than be refused in clear words.
+#include <criterion/criterion.h>
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kolo/metrics.h>
+
+#include "metrics/metric.h"
+
+enum { SAMPLES = 90, HASH_BYTES = 32, ROOM = 8192 };
+
+static struct kolo_metric *mean_of(int64_t samples)
+{
+    struct kolo_metric *metric = NULL;
+    const struct kolo_mean_config config = {
+        .size = sizeof config, .samples = samples, .nonfinite = KOLO_NONFINITE_SKIP};
+    cr_assert_eq(kolo_mean_create(&config, &metric), KOLO_OK, "%s", kolo_error_detail());
+    return metric;
+}
+
+static struct kolo_metric *accuracy_of(int64_t samples, int k)
+{
+    struct kolo_metric *metric = NULL;
+    const struct kolo_accuracy_config config = {
+        .size = sizeof config, .samples = samples, .classes = 5, .k = {k}};
+    cr_assert_eq(kolo_accuracy_create(&config, &metric), KOLO_OK, "%s", kolo_error_detail());
+    return metric;
+}
+
+static double value_of(int64_t i)
+{
+    return i % 2 ? 1e300 / (double)(i + 1) : -0.1 * (double)i;
+}
+
+static void feed(struct kolo_metric *metric, int64_t from, int64_t to)
+{
+    for (int64_t i = from; i < to; i++) {
+        double value = value_of(i);
+        cr_assert_eq(kolo_mean_update_float64(metric, &value, 1, metric->samples ? &i : NULL),
+                     KOLO_OK);
+    }
+}
+
+/* Alone in the world. */
+static struct kolo_mean_result result_of(struct kolo_metric *metric)
+{
+    struct kolo_comm *comm = NULL;
+    struct kolo_mean_result result = {.size = sizeof result};
+    cr_assert_eq(kolo_init(NULL, &comm), KOLO_OK, "%s", kolo_error_detail());
+    cr_assert_eq(kolo_metrics_compute(comm, &metric, 1, NULL), KOLO_OK, "%s", kolo_error_detail());
+    cr_assert_eq(kolo_mean_result(metric, &result), KOLO_OK, "%s", kolo_error_detail());
+    cr_assert_eq(kolo_finalize(comm), KOLO_OK);
+    return result;
+}
+
+static void expect_equal(struct kolo_metric *a, struct kolo_metric *b, int64_t more_duplicates)
+{
+    struct kolo_mean_result x = result_of(a), y = result_of(b);
+    cr_assert_eq(memcmp(&x.mean, &y.mean, sizeof x.mean), 0, "%a and %a", x.mean, y.mean);
+    cr_assert_eq(x.samples.counted, y.samples.counted);
+    cr_assert_eq(x.samples.missing, y.samples.missing);
+    cr_assert_eq(x.samples.duplicates, y.samples.duplicates + more_duplicates);
+}
+
+static size_t saved(struct kolo_metric *metric, uint8_t bytes[ROOM])
+{
+    size_t need, written;
+    cr_assert_eq(kolo_metric_save(metric, NULL, 0, &need), KOLO_OK);
+    cr_assert_leq(need, ROOM);
+    cr_assert_eq(kolo_metric_save(metric, bytes, need - 1, &written), KOLO_ERR_INVALID);
+    cr_assert_eq(kolo_metric_save(metric, bytes, need, &written), KOLO_OK, "%s",
+                 kolo_error_detail());
+    cr_assert_eq(written, need);
+    return written;
+}
+
+Test(state, merges_into_what_one_metric_would_have_counted, .timeout = 60)
+{
+    for (int64_t samples = 0; samples <= SAMPLES; samples += SAMPLES) {
+        struct kolo_metric *one = mean_of(samples), *a = mean_of(samples), *b = mean_of(samples);
+        feed(one, 0, 80);
+        feed(a, 0, 40);
+        feed(b, samples ? 30 : 40, 80); /* with samples, ten that both have */
+        cr_assert_eq(kolo_metric_merge(a, b), KOLO_OK, "%s", kolo_error_detail());
+        expect_equal(a, one, samples ? 10 : 0);
+        feed(one, 80, 90);
+        feed(a, 80, 90);
+        expect_equal(a, one, samples ? 10 : 0);
+        kolo_metric_destroy(one);
+        kolo_metric_destroy(a);
+        kolo_metric_destroy(b);
+    }
+}
+
+Test(state, merges_only_what_fits_together)
+{
+    struct kolo_metric *metrics[] = {mean_of(0), mean_of(5), accuracy_of(0, 1), accuracy_of(0, 2)};
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 4; j++)
+            cr_assert_eq(kolo_metric_merge(metrics[i], metrics[j]), KOLO_ERR_INVALID);
+    cr_assert_eq(kolo_metric_merge(metrics[0], NULL), KOLO_ERR_INVALID);
+    cr_assert_eq(kolo_metric_merge(NULL, metrics[0]), KOLO_ERR_INVALID);
+    for (int i = 0; i < 4; i++)
+        kolo_metric_destroy(metrics[i]);
+}
+
+Test(state, goes_on_after_restoring_as_if_nothing_had_been, .timeout = 60)
+{
+    uint8_t bytes[ROOM];
+    for (int64_t samples = 0; samples <= SAMPLES; samples += SAMPLES) {
+        struct kolo_metric *one = mean_of(samples), *two = mean_of(samples);
+        feed(one, 0, 50);
+        if (samples)
+            feed(one, 20, 30);
+        size_t size = saved(one, bytes);
+        feed(two, 60, 70); /* which restoring forgets */
+        cr_assert_eq(kolo_metric_restore(two, bytes, size), KOLO_OK, "%s", kolo_error_detail());
+        expect_equal(two, one, 0);
+        feed(one, 45, 80);
+        feed(two, 45, 80);
+        expect_equal(two, one, 0);
+        kolo_metric_destroy(one);
+        kolo_metric_destroy(two);
+    }
+}
+
+Test(state, refuses_a_state_of_something_else)
+{
+    uint8_t bytes[ROOM];
+    struct kolo_metric *from = accuracy_of(0, 1);
+    size_t size = saved(from, bytes);
+    struct kolo_metric *others[] = {mean_of(0), accuracy_of(9, 1), accuracy_of(0, 2)};
+    const char *const words[] = {"'accuracy', this one is of kind 'mean'",
+                                 "of 0 samples, this metric of 9", "another configuration"};
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(kolo_metric_restore(others[i], bytes, size), KOLO_ERR_DATA);
+        cr_assert(strstr(kolo_error_detail(), words[i]), "%s", kolo_error_detail());
+        kolo_metric_destroy(others[i]);
+    }
+    kolo_metric_destroy(from);
+}
+
+Test(state, refuses_every_changed_byte_and_every_length, .timeout = 60)
+{
+    uint8_t bytes[ROOM];
+    struct kolo_metric *metric = mean_of(SAMPLES);
+    feed(metric, 0, 20);
+    size_t size = saved(metric, bytes);
+    for (size_t i = 0; i < size; i++) {
+        cr_assert_eq(kolo_metric_restore(metric, bytes, i), KOLO_ERR_DATA, "%zu bytes", i);
+        bytes[i] ^= 0x10;
+        cr_assert_eq(kolo_metric_restore(metric, bytes, size), KOLO_ERR_DATA, "byte %zu", i);
+        bytes[i] ^= 0x10;
+    }
+    bytes[7] = '2';
+    cr_assert_eq(kolo_metric_restore(metric, bytes, size), KOLO_ERR_DATA);
+    cr_assert(strstr(kolo_error_detail(), "format '2', this kolo reads '1'"));
+    cr_assert_eq(metric->record_count, 20, "the state is as before");
+    cr_assert_eq(kolo_metric_restore(metric, NULL, 9), KOLO_ERR_INVALID);
+    kolo_metric_destroy(metric);
+}
+
+/* Whoever can make the checksum right can write anything: it is read with care. Every byte is
+ * changed in several ways; what is accepted must still compute. */
+Test(state, survives_contents_under_a_right_checksum, .timeout = 120)
+{
+    uint8_t bytes[ROOM], changed[ROOM];
+    int accepted = 0;
+    for (int64_t samples = 0; samples <= SAMPLES; samples += SAMPLES) {
+        struct kolo_metric *metric = mean_of(samples);
+        feed(metric, 0, 6);
+        size_t size = saved(metric, bytes), body = size - HASH_BYTES;
+        for (size_t i = 8; i < body; i++)
+            for (int way = 0; way < 4; way++) {
+                static const uint8_t ways[] = {0x01, 0x80, 0xff, 0x40};
+                memcpy(changed, bytes, size);
+                changed[i] ^= ways[way];
+                size_t cut = way == 3 ? i : body;
+                EVP_Digest(changed, cut, changed + cut, NULL, EVP_sha256(), NULL);
+                kolo_status status = kolo_metric_restore(metric, changed, cut + HASH_BYTES);
+                cr_assert(status == KOLO_OK || status == KOLO_ERR_DATA, "byte %zu: %s", i,
+                          kolo_error_detail());
+                cr_assert(status == KOLO_OK || strstr(kolo_error_detail(), "kolo_metric_restore"),
+                          "%s", kolo_error_detail());
+                if (status == KOLO_OK && accepted++ % 16 == 0)
+                    result_of(metric);
+            }
+        kolo_metric_destroy(metric);
+    }
+    cr_assert_gt(accepted, 0);
+}
+
+Test(state, refuses_two_records_of_one_sample_and_indices_out_of_range)
+{
+    uint8_t bytes[ROOM];
+    struct kolo_metric *metric = accuracy_of(4, 1);
+    const float scores[10] = {1};
+    const int64_t labels[2] = {0, 1}, indices[2] = {1, 2};
+    cr_assert_eq(kolo_accuracy_update(metric, scores, labels, 2, indices), KOLO_OK);
+    size_t body = saved(metric, bytes) - HASH_BYTES;
+    uint8_t *second = bytes + body - 16; /* index, length, record */
+    static const int64_t bad[] = {1, 4, -1};
+    static const char *const words[] = {"a second one of index 1", "index 4 of 4", "index -1 of 4"};
+    for (int i = 0; i < 3; i++) {
+        for (int b = 0; b < 8; b++)
+            second[b] = (uint8_t)((uint64_t)bad[i] >> 8 * b);
+        EVP_Digest(bytes, body, bytes + body, NULL, EVP_sha256(), NULL);
+        cr_assert_eq(kolo_metric_restore(metric, bytes, body + HASH_BYTES), KOLO_ERR_DATA);
+        cr_assert(strstr(kolo_error_detail(), words[i]), "%s", kolo_error_detail());
+    }
+    kolo_metric_destroy(metric);
+}

@@ -99,8 +99,8 @@ const struct kolo_plan kolo_plans[] = {
     {"tree", KOLO_COLLECTIVE_SCATTER, "binomial tree, the blocks of a subtree together",
      .depth = KOLO_DEPTH_TREE, .fits = kolo_bruck_fits, SCRATCH(tree_rooted),
      .nsteps = kolo_tree_rooted_nsteps, .step = kolo_tree_scatter_step, WINDOW(tree_rooted)},
-    {"twolevel", KOLO_COLLECTIVE_ALLREDUCE, "halving inside hosts, halving and doubling across them, a share for each local rank, doubling inside",
-     .closes = true, .fits = kolo_twolevel_fits, NO_SCRATCH, RUNS(twolevel_allreduce), WINDOW(twolevel_allreduce)},
+    {"twolevel", KOLO_COLLECTIVE_ALLREDUCE, "in pieces: halving inside hosts, halving and doubling across them, a share for each local rank, doubling inside",
+     .closes = true, .is_segmented = true, .fits = kolo_twolevel_fits, NO_SCRATCH, RUNS(twolevel_allreduce), WINDOW(twolevel_allreduce)},
     {"twolevel", KOLO_COLLECTIVE_BROADCAST, "binomial tree over hosts, then inside each",
      .depth = KOLO_DEPTH_TREE, .fits = kolo_twolevel_fits, NO_SCRATCH, RUNS(twolevel_broadcast)},
     {"twolevel", KOLO_COLLECTIVE_REDUCE, "binomial tree inside each host, then over hosts",
@@ -252,6 +252,19 @@ int kolo_plan_rank_at(const struct kolo_plan_args *args, int position)
     return args->hosts == NULL ? position : args->hosts->ranks[position];
 }
 
+int kolo_plan_rank_on(const struct kolo_plan_args *args, int host, int local)
+{
+    return args->hosts->ranks[args->hosts->first[host] + local];
+}
+
+int kolo_plan_children(int position, int size)
+{
+    int count = 0;
+    for (int bit = 1; position + bit < size && (position & bit) == 0; bit <<= 1)
+        count++;
+    return count;
+}
+
 /** Moves each of @p count ascending ranks behind those of lower nodes. Ranks mostly come in that
  * order. */
 static void sort_by_node(int *ranks, int count, const int *nodes)
@@ -268,7 +281,7 @@ void kolo_hosts_fill(struct kolo_hosts *hosts, int size, const int *of, const in
                      int *memory)
 {
     int *local = memory, *ranks = memory + size, *first = memory + 2 * (size_t)size;
-    int count = 0, least = size;
+    int count = 0, least = size, most = 0;
     for (int rank = 0; rank < size; rank++)
         count = of[rank] + 1 > count ? of[rank] + 1 : count;
     for (int host = 0; host <= count; host++)
@@ -278,6 +291,7 @@ void kolo_hosts_fill(struct kolo_hosts *hosts, int size, const int *of, const in
     }
     for (int host = 0; host < count; host++) {
         least = first[host + 1] < least ? first[host + 1] : least;
+        most = first[host + 1] > most ? first[host + 1] : most;
         first[host + 1] += first[host];
     }
     for (int rank = 0; rank < size; rank++)
@@ -287,7 +301,7 @@ void kolo_hosts_fill(struct kolo_hosts *hosts, int size, const int *of, const in
         for (int at = first[host]; at < first[host + 1]; at++)
             local[ranks[at]] = at - first[host];
     }
-    *hosts = (struct kolo_hosts){count, least, of, local, ranks, first};
+    *hosts = (struct kolo_hosts){count, least, most, of, local, ranks, first};
 }
 
 int kolo_plan_wrap(int rank, int size)

@@ -53,7 +53,7 @@ enum {
  * NUMA node, those of one node ascending. */
 struct kolo_hosts {
     int count;        /* of hosts, at least 1 */
-    int least;        /* ranks of the host that has the fewest */
+    int least, most;  /* ranks of the host that has the fewest, and of that which has the most */
     const int *of;    /* by rank: its host */
     const int *local; /* by rank: its place among the ranks of its host */
     const int *ranks; /* by position in host order */
@@ -184,6 +184,10 @@ int kolo_plan_wrap(int rank, int size);
  * one NUMA node to the next once. */
 int kolo_plan_position(const struct kolo_plan_args *args, int rank);
 int kolo_plan_rank_at(const struct kolo_plan_args *args, int position);
+/** The rank at place @p local of host @p host. */
+int kolo_plan_rank_on(const struct kolo_plan_args *args, int host, int local);
+/** Children of @p position in a binomial tree over @p size positions; child i is 2^i further. */
+int kolo_plan_children(int position, int size);
 /** Fills @p hosts for @p size ranks from @p of, which it keeps; @p nodes: the NUMA node of each, -1
  * for several or not known; NULL: as if all were on one. @p memory has room for
  * KOLO_HOSTS_INTS(size) and lives as long as @p hosts. */
@@ -192,6 +196,8 @@ void kolo_hosts_fill(struct kolo_hosts *hosts, int size, const int *of, const in
 #define KOLO_HOSTS_INTS(size) (3 * (size_t)(size) + 1)
 /** Steps of the halving half of kolo_halving_allreduce. */
 size_t kolo_halving_half(const struct kolo_plan_args *args);
+/** The round that step @p index of it belongs to, counted through both halves. */
+int kolo_halving_round(const struct kolo_plan_args *args, size_t index);
 /** Always fits; needs no scratch. */
 const char *kolo_plan_always(const struct kolo_plan_args *args);
 size_t kolo_plan_no_steps(const struct kolo_plan_args *args);

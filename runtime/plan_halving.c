@@ -173,6 +173,14 @@ size_t kolo_halving_half(const struct kolo_plan_args *args)
     return count;
 }
 
+int kolo_halving_round(const struct kolo_plan_args *args, size_t index)
+{
+    struct turn turn;
+    size_t count;
+    (void)find_turn(args, KOLO_COLLECTIVE_ALLREDUCE, index, &turn, &count);
+    return turn.doubles ? 2 * rounds_of(args->size) - 1 - turn.number : turn.number;
+}
+
 void kolo_halving_allreduce_step(const struct kolo_plan_args *args, size_t index,
                                  struct kolo_step *step_out)
 {

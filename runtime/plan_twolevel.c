@@ -1,40 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of two levels, for ranks on several hosts: between hosts goes what must, at once from all
+// Allreduce in two levels, for ranks on several hosts: between hosts goes what must, at once from all
 // ranks of a host, and the rest stays inside.
 //
-//   allreduce  with L = the fewest ranks that any host has: inside each host its first L ranks
+// With L = the fewest ranks that any host has: inside each host its first L ranks
 //              halve the vector, so that local rank l has the host's sum of share l; the ranks l of
 //              all hosts allreduce share l by halving and doubling; inside the hosts doubling
-//              spreads the shares. A host sends 2 (H - 1) / H vectors, a flat ring nearly 2. A rank
-//              beyond the first L gives its vector to one of them beforehand, and gets the result.
-//   broadcast, reduce   a binomial tree over hosts (between the first rank of each, or the root),
-//              and below it one inside each host.
-//   barrier    all to the first rank of the host, dissemination among those, and back, one message
-//              after the other, as a barrier that runs beside another plan must.
+//              spreads the shares. A host sends 2 (H - 1) / H vectors, a flat ring nearly 2. Ranks
+//              beyond the first L are guests: those of one sharer give it their sum along a
+//              binomial tree beforehand, and get the result along the same.
+// A long vector is allreduced in pieces, so that one crosses the wire while those before and after
+// it are spread and halved inside the hosts. The rounds of all phases are stages, numbered alike on
+// all ranks; in slot t of the plan stage k works on piece t - k. Two ranks that meet in several
+// stages see the same order of messages, because all go by slot, then stage.
 //
 // Halving and doubling are those of plan_halving.c, run on a part of the ranks and of the vector.
 #include "runtime/plan.h"
 
-enum { ANSWERS = 16 /* results on their way to ranks that had to wait */ };
+enum { PIECE_FRACTION = 2 /* a message over the wire is a segment divided by this */ };
 
-/** This rank among those of its host, and those that are its equals on other hosts. */
+/** This rank among those of its host, and the stages that all ranks have. */
 struct seat {
-    int host, local, first, ranks; /* ranks of the host; where it begins in host order */
-    int sharers;                   /* L */
-    int guests;                    /* ranks that this one stands for */
-    bool is_guest;
+    int host, local;
+    int sharers;              /* L */
+    int member, members;      /* of the ranks local % L, local % L + L, ...; member 0 shares */
+    int tree, inside, across; /* stages of guests, of halving inside and across hosts */
 };
+
+static int rounds_of(int size)
+{
+    int rounds = 0;
+    while ((1L << rounds) < size)
+        rounds++;
+    return rounds;
+}
 
 static struct seat seat_of(const struct kolo_plan_args *args)
 {
     const struct kolo_hosts *hosts = args->hosts;
     struct seat seat = {
         .host = hosts->of[args->rank], .local = hosts->local[args->rank], .sharers = hosts->least};
-    seat.first = hosts->first[seat.host];
-    seat.ranks = hosts->first[seat.host + 1] - seat.first;
-    seat.is_guest = seat.local >= seat.sharers;
-    if (!seat.is_guest)
-        seat.guests = (seat.ranks - 1 - seat.local) / seat.sharers;
+    int ranks = hosts->first[seat.host + 1] - hosts->first[seat.host];
+    seat.member = seat.local / seat.sharers;
+    seat.members = (ranks - 1 - seat.local % seat.sharers) / seat.sharers + 1;
+    seat.tree = rounds_of((hosts->most - 1) / seat.sharers + 1);
+    seat.inside = rounds_of(seat.sharers);
+    seat.across = rounds_of(hosts->count);
     return seat;
 }
 
@@ -45,62 +55,66 @@ const char *kolo_twolevel_fits(const struct kolo_plan_args *args)
     return args->hosts->count == args->size ? "every rank is on a host of its own" : NULL;
 }
 
-/** The rank at place @p local of host @p host. */
-static int at(const struct kolo_plan_args *args, int host, int local)
+/* ---- allreduce: pieces ---- */
+
+/** How many there are: each so long that its messages over the wire are about as long as pays. */
+static size_t pieces_of(const struct kolo_plan_args *args)
 {
-    return args->hosts->ranks[args->hosts->first[host] + local];
+    size_t shares = (size_t)args->hosts->least * (size_t)args->hosts->count;
+    size_t length = args->segment > SIZE_MAX / shares ? SIZE_MAX : args->segment * shares;
+    return kolo_pieces(args->count, length / PIECE_FRACTION);
 }
 
-/* ---- allreduce ---- */
+static struct kolo_slice piece_at(const struct kolo_plan_args *args, size_t index)
+{
+    size_t pieces = pieces_of(args), length = args->count / pieces + (args->count % pieces != 0);
+    return kolo_slice_piece((struct kolo_slice){KOLO_BUFFER_RECV, 0, args->count}, index, length);
+}
 
-/** The arguments of halving and doubling inside the host, and across hosts. */
-static struct kolo_plan_args inside(const struct kolo_plan_args *args, const struct seat *seat)
+/** The arguments of halving and doubling inside the host, for a piece of @p count, ... */
+static struct kolo_plan_args inside(const struct seat *seat, size_t count)
 {
     return (struct kolo_plan_args){
-        .rank = seat->local, .size = seat->sharers, .count = args->count, .segment = 1};
+        .rank = seat->local, .size = seat->sharers, .count = count, .segment = 1};
 }
 
+/** ... and across hosts; *offset_out: where in the piece the share begins. */
 static struct kolo_plan_args across(const struct kolo_plan_args *args, const struct seat *seat,
-                                    size_t *offset_out)
+                                    size_t count, size_t *offset_out)
 {
-    struct kolo_plan_args sharing = inside(args, seat);
+    struct kolo_plan_args sharing = inside(seat, count);
     struct kolo_slice share = kolo_plan_chunk(&sharing, seat->local, KOLO_BUFFER_RECV);
     *offset_out = share.offset;
     return (struct kolo_plan_args){
         .rank = seat->host, .size = args->hosts->count, .count = share.count, .segment = 1};
 }
 
-/** How many steps each part of the plan takes on a rank that shares. */
-struct parts {
-    size_t guests, halving, across, doubling;
+/* ---- allreduce: what a rank does with one piece ---- */
+
+/** How many steps each phase takes on this rank, in their order. */
+struct phases {
+    size_t up, halving, across, doubling, down;
 };
 
-static struct parts parts_of(const struct kolo_plan_args *args, const struct seat *seat)
+static struct phases phases_of(const struct kolo_plan_args *args, const struct seat *seat)
 {
-    size_t offset;
-    struct kolo_plan_args in = inside(args, seat), out = across(args, seat, &offset);
-    struct parts parts = {.guests = (size_t)seat->guests,
-                          .across = kolo_halving_allreduce_nsteps(&out)};
+    size_t offset,
+        edges = (size_t)kolo_plan_children(seat->member, seat->members) + (seat->member > 0);
+    struct phases phases = {.up = edges, .down = edges};
+    if (seat->member > 0)
+        return phases;
+    struct kolo_plan_args in = inside(seat, 0), out = across(args, seat, 0, &offset);
+    phases.across = kolo_halving_allreduce_nsteps(&out);
     if (seat->sharers > 1) {
-        parts.halving = kolo_halving_half(&in);
-        parts.doubling = kolo_halving_allreduce_nsteps(&in) - parts.halving;
+        phases.halving = kolo_halving_half(&in);
+        phases.doubling = kolo_halving_allreduce_nsteps(&in) - phases.halving;
     }
-    return parts;
+    return phases;
 }
 
-size_t kolo_twolevel_allreduce_nsteps(const struct kolo_plan_args *args)
+static size_t steps_of(const struct phases *phases)
 {
-    struct seat seat = seat_of(args);
-    struct parts parts = parts_of(args, &seat);
-    if (seat.is_guest)
-        return 2;
-    return 2 * parts.guests + parts.halving + parts.across + parts.doubling;
-}
-
-size_t kolo_twolevel_allreduce_window(const struct kolo_plan_args *args)
-{
-    struct seat seat = seat_of(args);
-    return seat.guests < 2 ? 2 : seat.guests < ANSWERS ? (size_t)seat.guests : ANSWERS;
+    return phases->up + phases->halving + phases->across + phases->doubling + phases->down;
 }
 
 static struct kolo_slice whole(const struct kolo_plan_args *args, enum kolo_buffer buffer)
@@ -129,243 +143,179 @@ static void place_step(struct kolo_step *step, size_t offset, bool is_held)
         step->copy_from.count = step->copy_to.count = 0;
 }
 
-static void guest_step(const struct kolo_plan_args *args, const struct seat *seat, size_t index,
-                       struct kolo_step *step)
+/** A step, the stage it belongs to, and how many right before it may go on beside it. */
+struct turn {
+    struct kolo_step *step;
+    int stage;
+    size_t beside;
+};
+
+/** The member of this rank's group at @p member, as a rank. */
+static int fellow(const struct kolo_plan_args *args, const struct seat *seat, int member)
 {
-    int host_rank = at(args, seat->host, seat->local % seat->sharers);
-    if (index == 0) {
-        step->to = host_rank;
-        step->out = whole(args, KOLO_BUFFER_SEND);
-    } else {
-        step->from = host_rank;
-        step->in = whole(args, KOLO_BUFFER_RECV);
+    return kolo_plan_rank_on(args, seat->host,
+                             seat->local % seat->sharers + member * seat->sharers);
+}
+
+/** Edge @p index of the tree over guests, those to children first. */
+static int edge(const struct seat *seat, int index)
+{
+    int children = kolo_plan_children(seat->member, seat->members), bit = index;
+    if (index == children) /* to the parent, by the lowest bit that is set */
+        for (bit = 0; (seat->member >> bit & 1) == 0;)
+            bit++;
+    return bit;
+}
+
+static void tree_up(const struct kolo_plan_args *args, const struct seat *seat, int index,
+                    struct turn *turn)
+{
+    int bit = edge(seat, index), children = kolo_plan_children(seat->member, seat->members);
+    struct kolo_slice held = whole(args, index == 0 ? KOLO_BUFFER_SEND : KOLO_BUFFER_RECV);
+    turn->stage = bit;
+    if (index == children) {
+        turn->step->to = fellow(args, seat, seat->member - (1 << bit));
+        turn->step->out = held;
+        return;
     }
+    turn->step->from = fellow(args, seat, seat->member + (1 << bit));
+    turn->step->in = whole(args, KOLO_BUFFER_RECV);
+    turn->step->local = held;
+    turn->step->reduces = true;
 }
 
-static int guest_at(const struct kolo_plan_args *args, const struct seat *seat, size_t index)
+/** The same backwards: from the parent, then to the child of the largest subtree first. */
+static void tree_down(const struct kolo_plan_args *args, const struct seat *seat, int index,
+                      struct turn *turn)
 {
-    return at(args, seat->host, seat->local + ((int)index + 1) * seat->sharers);
-}
-
-static void welcome(const struct kolo_plan_args *args, const struct seat *seat, size_t index,
-                    struct kolo_step *step)
-{
-    step->from = guest_at(args, seat, index);
-    step->in = whole(args, KOLO_BUFFER_RECV);
-    step->local = whole(args, index == 0 ? KOLO_BUFFER_SEND : KOLO_BUFFER_RECV);
-    step->reduces = true;
-}
-
-static void answer(const struct kolo_plan_args *args, const struct seat *seat, size_t index,
-                   struct kolo_step *step)
-{
-    step->to = guest_at(args, seat, index);
-    step->out = whole(args, KOLO_BUFFER_RECV);
-    step->after = index + 1 < ANSWERS ? index + 1 : ANSWERS;
+    int children = kolo_plan_children(seat->member, seat->members), has_parent = seat->member > 0;
+    int bit = edge(seat, children + has_parent - 1 - index);
+    turn->stage = 2 * (seat->tree + seat->inside + seat->across) - 1 - bit;
+    if (index < has_parent) {
+        turn->step->from = fellow(args, seat, seat->member - (1 << bit));
+        turn->step->in = whole(args, KOLO_BUFFER_RECV);
+        return;
+    }
+    turn->step->to = fellow(args, seat, seat->member + (1 << bit));
+    turn->step->out = whole(args, KOLO_BUFFER_RECV);
+    turn->beside = (size_t)(index - has_parent); /* what goes to the others is only read */
 }
 
 static void step_inside(const struct kolo_plan_args *args, const struct seat *seat, size_t index,
-                        struct kolo_step *step)
+                        struct turn *turn)
 {
-    struct kolo_plan_args in = inside(args, seat);
+    struct kolo_plan_args in = inside(seat, args->count);
+    struct kolo_step *step = turn->step;
+    int round = kolo_halving_round(&in, index);
     kolo_halving_allreduce_step(&in, index, step);
-    place_step(step, 0, seat->guests > 0);
+    place_step(step, 0, seat->members > 1);
     step->finish.count = 0; /* is done across hosts */
-    step->to = step->to < 0 ? -1 : at(args, seat->host, step->to);
-    step->from = step->from < 0 ? -1 : at(args, seat->host, step->from);
+    step->to = step->to < 0 ? -1 : kolo_plan_rank_on(args, seat->host, step->to);
+    step->from = step->from < 0 ? -1 : kolo_plan_rank_on(args, seat->host, step->from);
+    turn->stage = seat->tree + round + (round < seat->inside ? 0 : 2 * seat->across);
+    turn->beside = step->after - 1;
 }
 
 static void step_across(const struct kolo_plan_args *args, const struct seat *seat, size_t index,
-                        struct kolo_step *step)
+                        struct turn *turn)
 {
     size_t offset;
-    struct kolo_plan_args out = across(args, seat, &offset);
+    struct kolo_plan_args out = across(args, seat, args->count, &offset);
+    struct kolo_step *step = turn->step;
     kolo_halving_allreduce_step(&out, index, step);
-    place_step(step, offset, seat->guests > 0 || seat->sharers > 1);
-    step->to = step->to < 0 ? -1 : at(args, step->to, seat->local);
-    step->from = step->from < 0 ? -1 : at(args, step->from, seat->local);
+    place_step(step, offset, seat->members > 1 || seat->sharers > 1);
+    step->to = step->to < 0 ? -1 : kolo_plan_rank_on(args, step->to, seat->local);
+    step->from = step->from < 0 ? -1 : kolo_plan_rank_on(args, step->from, seat->local);
+    turn->stage = seat->tree + seat->inside + kolo_halving_round(&out, index);
+    turn->beside = step->after - 1;
+}
+
+/** Step @p index of those for one piece, of @p args->count elements. */
+static struct turn turn_of(const struct kolo_plan_args *args, const struct seat *seat,
+                           const struct phases *phases, size_t index, struct kolo_step *step)
+{
+    struct turn turn = {.step = step};
+    kolo_step_clear(step);
+    if (index < phases->up) {
+        tree_up(args, seat, (int)index, &turn);
+        return turn;
+    }
+    index -= phases->up;
+    if (index < phases->halving) {
+        step_inside(args, seat, index, &turn);
+        return turn;
+    }
+    index -= phases->halving;
+    if (index < phases->across) {
+        step_across(args, seat, index, &turn);
+        return turn;
+    }
+    index -= phases->across;
+    if (index < phases->doubling)
+        step_inside(args, seat, phases->halving + index, &turn);
+    else
+        tree_down(args, seat, (int)(index - phases->doubling), &turn);
+    return turn;
+}
+
+/* ---- allreduce: all pieces ---- */
+
+/** Slots until this rank is through: its last stage works on the last piece in the last one. A
+ * single piece needs none: its steps follow each other. */
+static size_t slots_of(const struct kolo_plan_args *args, const struct seat *seat,
+                       const struct phases *phases)
+{
+    struct kolo_step step;
+    size_t pieces = pieces_of(args);
+    if (pieces == 1)
+        return 1;
+    return pieces + (size_t)turn_of(args, seat, phases, steps_of(phases) - 1, &step).stage;
+}
+
+size_t kolo_twolevel_allreduce_nsteps(const struct kolo_plan_args *args)
+{
+    struct seat seat = seat_of(args);
+    struct phases phases = phases_of(args, &seat);
+    return slots_of(args, &seat, &phases) * steps_of(&phases);
+}
+
+static size_t at_most(size_t steps)
+{
+    return steps < KOLO_WINDOW_MAX ? steps : KOLO_WINDOW_MAX;
+}
+
+size_t kolo_twolevel_allreduce_window(const struct kolo_plan_args *args)
+{
+    struct seat seat = seat_of(args);
+    struct phases phases = phases_of(args, &seat);
+    size_t beside = phases.down > 2 ? phases.down - 1 : 1;
+    return at_most((pieces_of(args) > 1 ? steps_of(&phases) : 0) + 1 + beside);
 }
 
 void kolo_twolevel_allreduce_step(const struct kolo_plan_args *args, size_t index,
                                   struct kolo_step *step_out)
 {
     struct seat seat = seat_of(args);
-    struct parts parts = parts_of(args, &seat);
-    kolo_step_clear(step_out);
-    if (seat.is_guest) {
-        guest_step(args, &seat, index, step_out);
+    struct phases phases = phases_of(args, &seat);
+    size_t steps = steps_of(&phases), pieces = pieces_of(args), slot = index / steps;
+    struct kolo_plan_args own = *args;
+    struct turn turn;
+    if (pieces == 1) {
+        turn = turn_of(args, &seat, &phases, index, step_out);
+        step_out->after = at_most(1 + turn.beside);
         return;
     }
-    if (index < parts.guests) {
-        welcome(args, &seat, index, step_out);
-        return;
-    }
-    index -= parts.guests;
-    if (index < parts.halving) {
-        step_inside(args, &seat, index, step_out);
-        return;
-    }
-    index -= parts.halving;
-    if (index < parts.across) {
-        step_across(args, &seat, index, step_out);
-        return;
-    }
-    index -= parts.across;
-    if (index < parts.doubling)
-        step_inside(args, &seat, parts.halving + index, step_out);
-    else
-        answer(args, &seat, index - parts.doubling, step_out);
-}
-
-/* ---- broadcast and reduce ---- */
-
-/** A rank in the tree over hosts and inside its host. Positions count from the root's host, and in
- * a host from its head: the root, or its first rank. */
-struct node {
-    int host, local;  /* positions */
-    int far, near;    /* children on other hosts, and on this one */
-    int hosts, ranks; /* of the world, of this host */
-    int real_host;
-};
-
-static int children_of(int position, int size)
-{
-    int count = 0;
-    for (int bit = 1; position + bit < size && (position & bit) == 0; bit <<= 1)
-        count++;
-    return count;
-}
-
-static struct node node_of(const struct kolo_plan_args *args)
-{
-    const struct kolo_hosts *hosts = args->hosts;
-    struct node node = {.hosts = hosts->count, .real_host = hosts->of[args->rank]};
-    int roots = hosts->of[args->root], local = hosts->local[args->rank];
-    node.ranks = hosts->first[node.real_host + 1] - hosts->first[node.real_host];
-    node.host = kolo_plan_wrap(node.real_host - roots, node.hosts);
-    node.local =
-        node.host != 0 ? local : kolo_plan_wrap(local - hosts->local[args->root], node.ranks);
-    node.near = children_of(node.local, node.ranks);
-    node.far = node.local == 0 ? children_of(node.host, node.hosts) : 0;
-    return node;
-}
-
-/** The rank at position @p local of this host. */
-static int neighbour(const struct kolo_plan_args *args, const struct node *node, int local)
-{
-    int turn = node->host == 0 ? args->hosts->local[args->root] : 0;
-    return at(args, node->real_host, kolo_plan_wrap(local + turn, node->ranks));
-}
-
-/** The head of the host at position @p host. */
-static int head(const struct kolo_plan_args *args, const struct node *node, int host)
-{
-    int real = kolo_plan_wrap(host + args->hosts->of[args->root], node->hosts);
-    return host == 0 ? args->root : at(args, real, 0);
-}
-
-/** Child @p index: those inside first, each with the smallest subtree first. */
-static int child_at(const struct kolo_plan_args *args, const struct node *node, int index)
-{
-    if (index < node->near)
-        return neighbour(args, node, node->local + (1 << index));
-    return head(args, node, node->host + (1 << (index - node->near)));
-}
-
-/** -1: the root. */
-static int parent_of(const struct kolo_plan_args *args, const struct node *node)
-{
-    if (node->local != 0)
-        return neighbour(args, node, node->local & (node->local - 1));
-    return node->host != 0 ? head(args, node, node->host & (node->host - 1)) : -1;
-}
-
-size_t kolo_twolevel_broadcast_nsteps(const struct kolo_plan_args *args)
-{
-    struct node node = node_of(args);
-    return (size_t)(node.near + node.far) + (parent_of(args, &node) >= 0);
-}
-
-void kolo_twolevel_broadcast_step(const struct kolo_plan_args *args, size_t index,
-                                  struct kolo_step *step_out)
-{
-    struct node node = node_of(args);
-    int parent = parent_of(args, &node), turn = (int)index - (parent >= 0);
-    kolo_step_clear(step_out);
-    if (turn < 0) {
-        step_out->from = parent;
-        step_out->in = whole(args, KOLO_BUFFER_RECV);
-        return;
-    }
-    step_out->to = child_at(args, &node, node.near + node.far - 1 - turn);
-    step_out->out = whole(args, parent < 0 ? KOLO_BUFFER_SEND : KOLO_BUFFER_RECV);
-}
-
-size_t kolo_twolevel_reduce_scratch(const struct kolo_plan_args *args)
-{
-    struct node node = node_of(args);
-    return parent_of(args, &node) >= 0 && node.near + node.far > 0 ? args->count : 0;
-}
-
-size_t kolo_twolevel_reduce_nsteps(const struct kolo_plan_args *args)
-{
-    struct node node = node_of(args);
-    return (size_t)(node.near + node.far) + 1; /* the last one sends up, or finishes */
-}
-
-void kolo_twolevel_reduce_step(const struct kolo_plan_args *args, size_t index,
-                               struct kolo_step *step_out)
-{
-    struct node node = node_of(args);
-    int parent = parent_of(args, &node), children = node.near + node.far;
-    enum kolo_buffer sum = parent < 0 ? KOLO_BUFFER_RECV : KOLO_BUFFER_SCRATCH;
-    kolo_step_clear(step_out);
-    if ((int)index < children) {
-        step_out->from = child_at(args, &node, (int)index);
-        step_out->in = whole(args, sum);
-        step_out->local = whole(args, index == 0 ? KOLO_BUFFER_SEND : sum);
-        step_out->reduces = true;
-    } else if (parent < 0) {
-        step_out->finish = whole(args, KOLO_BUFFER_RECV);
+    own.count = 0;
+    turn = turn_of(&own, &seat, &phases, index % steps, step_out);
+    size_t stage = (size_t)turn.stage;
+    if (slot < stage || slot - stage >= pieces) {
+        kolo_step_clear(step_out);
     } else {
-        step_out->to = parent;
-        step_out->out = whole(args, children == 0 ? KOLO_BUFFER_SEND : sum);
+        struct kolo_slice piece = piece_at(args, slot - stage);
+        own.count = piece.count;
+        turn = turn_of(&own, &seat, &phases, index % steps, step_out);
+        place_step(step_out, piece.offset, false);
     }
-}
-
-/* ---- barrier ---- */
-
-static size_t heads_rounds(const struct kolo_plan_args *args)
-{
-    size_t rounds = 0;
-    while ((1L << rounds) < args->hosts->count)
-        rounds++;
-    return rounds;
-}
-
-size_t kolo_twolevel_barrier_nsteps(const struct kolo_plan_args *args)
-{
-    struct seat seat = seat_of(args);
-    return seat.local != 0 ? 2 : 2 * (size_t)(seat.ranks - 1) + heads_rounds(args);
-}
-
-void kolo_twolevel_barrier_step(const struct kolo_plan_args *args, size_t index,
-                                struct kolo_step *step_out)
-{
-    struct seat seat = seat_of(args);
-    size_t others = (size_t)seat.ranks - 1, rounds = heads_rounds(args);
-    kolo_step_clear(step_out);
-    if (seat.local != 0) {
-        step_out->to = index == 0 ? at(args, seat.host, 0) : -1;
-        step_out->from = index == 0 ? -1 : at(args, seat.host, 0);
-    } else if (index < others) {
-        step_out->from = at(args, seat.host, (int)index + 1);
-    } else if (index < others + rounds) {
-        long distance = 1L << (index - others);
-        int hosts = args->hosts->count;
-        step_out->to = at(args, (int)((seat.host + distance) % hosts), 0);
-        step_out->from = at(args, (int)((seat.host - distance + hosts) % hosts), 0);
-    } else {
-        step_out->to = at(args, seat.host, (int)(index - others - rounds) + 1);
-    }
+    /* what the stage before did with this piece was in the slot before, or earlier */
+    step_out->after = at_most(steps + 1 + turn.beside);
 }

@@ -315,6 +315,64 @@ Test(simulate, what_crosses_between_hosts)
     }
 }
 
+/** Hosts of unlike size, in scattered order: host numbers by rank. */
+struct spots {
+    int size;
+    int of[12];
+};
+static const struct spots unlike[] = {
+    {9, {0, 0, 0, 1, 0, 0, 0, 0, 0}},
+    {9, {0, 1, 2, 0, 1, 0, 2, 0, 2}},
+    {12, {0, 1, 1, 2, 3, 0, 3, 0, 4, 0, 4, 0}},
+    {7, {0, 1, 1, 1, 0, 1, 1}},
+    {8, {0, 1, 2, 0, 1, 2, 0, 1}},
+    {4, {0, 1, 1, 0}},
+};
+
+static const struct kolo_hosts *unlike_hosts(size_t index)
+{
+    static int memory[KOLO_HOSTS_INTS(12)];
+    static struct kolo_hosts hosts;
+    kolo_hosts_fill(&hosts, unlike[index].size, unlike[index].of, NULL, memory);
+    return &hosts;
+}
+
+Test(simulate, two_levels_in_many_pieces_on_unlike_hosts)
+{
+    static const size_t counts[] = {0, 1, 13, 257};
+    for (size_t i = 0; i < sizeof(unlike) / sizeof(unlike[0]); i++)
+        for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan = next_plan(plan))
+            for (size_t c = 0; strcmp(plan->name, "twolevel") == 0 && c < 4; c++)
+                for (int root = 0; root < (has_root(plan) ? unlike[i].size : 1); root++)
+                    prove_variants((struct kolo_simulation){.plan = plan,
+                                                            .size = unlike[i].size,
+                                                            .root = root,
+                                                            .hosts = unlike_hosts(i),
+                                                            .count = counts[c]});
+}
+
+/** The steps of each rank that go on inside its host after the first that leaves it and before the
+ * last: of a plan whose phases follow each other there are none. */
+Test(simulate, two_levels_at_once)
+{
+    struct kolo_plan_args args = {.size = 8, .count = 80000, .segment = 1000};
+    const struct kolo_plan *plan = kolo_plan_find(KOLO_COLLECTIVE_ALLREDUCE, "twolevel");
+    args.hosts = deal(8, 2, 0, 0);
+    for (; args.rank < args.size; args.rank++) {
+        size_t inside = 0, between = 0;
+        bool has_left = false;
+        for (size_t i = 0; i < plan->nsteps(&args); i++) {
+            struct kolo_step step;
+            plan->step(&args, i, &step);
+            bool leaves = step.to >= 0 && args.hosts->of[step.to] != args.hosts->of[args.rank];
+            inside += has_left && step.to >= 0 && !leaves;
+            between = leaves ? inside : between;
+            has_left |= leaves;
+        }
+        cr_assert(between >= 2 * (80000 / 4000 - 4), "rank %d: %zu", args.rank, between);
+    }
+}
+
 static void prove_all(struct kolo_simulation what, enum kolo_collective collective)
 {
     for (what.plan = kolo_plans; what.plan->name != NULL; what.plan = next_plan(what.plan))

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trees of two levels, for ranks on several hosts: as little as can be goes from host to host.
+//
+//   broadcast, reduce   a binomial tree over hosts (between the first rank of each, or the root),
+//                       and below it one inside each host.
+//   barrier             along a tree to the first rank of the host, dissemination among those, and
+//                       back, one message after the other, as a barrier that runs beside another
+//                       plan must. The tree is wide: ranks that share cores pay for each rank
+//                       that passes something on, not for each message.
+#include "runtime/plan.h"
+
+enum { FAN = 8 };
+
+/* ---- broadcast and reduce ---- */
+
+static struct kolo_slice whole(const struct kolo_plan_args *args, enum kolo_buffer buffer)
+{
+    return (struct kolo_slice){buffer, 0, args->count};
+}
+
+/** A rank in the tree over hosts and inside its host. Positions count from the root's host, and in
+ * a host from its head: the root, or its first rank. */
+struct node {
+    int host, local;  /* positions */
+    int far, near;    /* children on other hosts, and on this one */
+    int hosts, ranks; /* of the world, of this host */
+    int real_host;
+};
+
+static struct node node_of(const struct kolo_plan_args *args)
+{
+    const struct kolo_hosts *hosts = args->hosts;
+    struct node node = {.hosts = hosts->count, .real_host = hosts->of[args->rank]};
+    int roots = hosts->of[args->root], local = hosts->local[args->rank];
+    node.ranks = hosts->first[node.real_host + 1] - hosts->first[node.real_host];
+    node.host = kolo_plan_wrap(node.real_host - roots, node.hosts);
+    node.local =
+        node.host != 0 ? local : kolo_plan_wrap(local - hosts->local[args->root], node.ranks);
+    node.near = kolo_plan_children(node.local, node.ranks);
+    node.far = node.local == 0 ? kolo_plan_children(node.host, node.hosts) : 0;
+    return node;
+}
+
+/** The rank at position @p local of this host. */
+static int neighbour(const struct kolo_plan_args *args, const struct node *node, int local)
+{
+    int turn = node->host == 0 ? args->hosts->local[args->root] : 0;
+    return kolo_plan_rank_on(args, node->real_host, kolo_plan_wrap(local + turn, node->ranks));
+}
+
+/** The head of the host at position @p host. */
+static int head(const struct kolo_plan_args *args, const struct node *node, int host)
+{
+    int real = kolo_plan_wrap(host + args->hosts->of[args->root], node->hosts);
+    return host == 0 ? args->root : kolo_plan_rank_on(args, real, 0);
+}
+
+/** Child @p index: those inside first, each with the smallest subtree first. */
+static int child_at(const struct kolo_plan_args *args, const struct node *node, int index)
+{
+    if (index < node->near)
+        return neighbour(args, node, node->local + (1 << index));
+    return head(args, node, node->host + (1 << (index - node->near)));
+}
+
+/** -1: the root. */
+static int parent_of(const struct kolo_plan_args *args, const struct node *node)
+{
+    if (node->local != 0)
+        return neighbour(args, node, node->local & (node->local - 1));
+    return node->host != 0 ? head(args, node, node->host & (node->host - 1)) : -1;
+}
+
+size_t kolo_twolevel_broadcast_nsteps(const struct kolo_plan_args *args)
+{
+    struct node node = node_of(args);
+    return (size_t)(node.near + node.far) + (parent_of(args, &node) >= 0);
+}
+
+void kolo_twolevel_broadcast_step(const struct kolo_plan_args *args, size_t index,
+                                  struct kolo_step *step_out)
+{
+    struct node node = node_of(args);
+    int parent = parent_of(args, &node), turn = (int)index - (parent >= 0);
+    kolo_step_clear(step_out);
+    if (turn < 0) {
+        step_out->from = parent;
+        step_out->in = whole(args, KOLO_BUFFER_RECV);
+        return;
+    }
+    step_out->to = child_at(args, &node, node.near + node.far - 1 - turn);
+    step_out->out = whole(args, parent < 0 ? KOLO_BUFFER_SEND : KOLO_BUFFER_RECV);
+}
+
+size_t kolo_twolevel_reduce_scratch(const struct kolo_plan_args *args)
+{
+    struct node node = node_of(args);
+    return parent_of(args, &node) >= 0 && node.near + node.far > 0 ? args->count : 0;
+}
+
+size_t kolo_twolevel_reduce_nsteps(const struct kolo_plan_args *args)
+{
+    struct node node = node_of(args);
+    return (size_t)(node.near + node.far) + 1; /* the last one sends up, or finishes */
+}
+
+void kolo_twolevel_reduce_step(const struct kolo_plan_args *args, size_t index,
+                               struct kolo_step *step_out)
+{
+    struct node node = node_of(args);
+    int parent = parent_of(args, &node), children = node.near + node.far;
+    enum kolo_buffer sum = parent < 0 ? KOLO_BUFFER_RECV : KOLO_BUFFER_SCRATCH;
+    kolo_step_clear(step_out);
+    if ((int)index < children) {
+        step_out->from = child_at(args, &node, (int)index);
+        step_out->in = whole(args, sum);
+        step_out->local = whole(args, index == 0 ? KOLO_BUFFER_SEND : sum);
+        step_out->reduces = true;
+    } else if (parent < 0) {
+        step_out->finish = whole(args, KOLO_BUFFER_RECV);
+    } else {
+        step_out->to = parent;
+        step_out->out = whole(args, children == 0 ? KOLO_BUFFER_SEND : sum);
+    }
+}
+
+/* ---- barrier ---- */
+
+/** This rank in the tree inside its host, whose root is the first rank there. */
+struct post {
+    int host, local, ranks;
+    size_t children, parent; /* parent: 0 or 1 */
+    size_t rounds;           /* among hosts, of their first ranks */
+};
+
+/** Position of child @p index of @p local: with positions written to base FAN, a digit below the
+ * lowest that is not 0. */
+static int child_below(int local, size_t index)
+{
+    int step = 1;
+    for (; index >= FAN - 1; index -= FAN - 1)
+        step *= FAN;
+    return local + (int)(index + 1) * step;
+}
+
+static size_t count_below(int local, int ranks)
+{
+    size_t count = 0;
+    for (int step = 1; step < ranks && local / step % FAN == 0; step *= FAN)
+        for (int digit = 1; digit < FAN && local + digit * step < ranks; digit++)
+            count++;
+    return count;
+}
+
+static int parent_above(int local)
+{
+    int step = 1;
+    while (local / step % FAN == 0)
+        step *= FAN;
+    return local - local / step % FAN * step;
+}
+
+static struct post post_of(const struct kolo_plan_args *args)
+{
+    const struct kolo_hosts *hosts = args->hosts;
+    struct post post = {.host = hosts->of[args->rank], .local = hosts->local[args->rank]};
+    post.ranks = hosts->first[post.host + 1] - hosts->first[post.host];
+    post.children = count_below(post.local, post.ranks);
+    post.parent = post.local != 0;
+    while (post.local == 0 && (1L << post.rounds) < hosts->count)
+        post.rounds++;
+    return post;
+}
+
+size_t kolo_twolevel_barrier_nsteps(const struct kolo_plan_args *args)
+{
+    struct post post = post_of(args);
+    return 2 * (post.children + post.parent) + post.rounds;
+}
+
+/** The rank at the other end of edge @p index of the tree: children, the parent, and back. */
+static int other_end(const struct kolo_plan_args *args, const struct post *post, size_t index)
+{
+    size_t edges = post->children + post->parent;
+    index = index < edges ? index : 2 * edges - 1 - index;
+    return kolo_plan_rank_on(args, post->host,
+                             index < post->children ? child_below(post->local, index)
+                                                    : parent_above(post->local));
+}
+
+void kolo_twolevel_barrier_step(const struct kolo_plan_args *args, size_t index,
+                                struct kolo_step *step_out)
+{
+    struct post post = post_of(args);
+    size_t edges = post.children + post.parent;
+    int hosts = args->hosts->count;
+    kolo_step_clear(step_out);
+    if (index < post.children) {
+        step_out->from = other_end(args, &post, index);
+    } else if (index < edges) {
+        step_out->to = other_end(args, &post, index);
+    } else if (index < edges + post.rounds) {
+        long distance = 1L << (index - edges);
+        step_out->to = kolo_plan_rank_on(args, (int)((post.host + distance) % hosts), 0);
+        step_out->from = kolo_plan_rank_on(args, (int)((post.host - distance + hosts) % hosts), 0);
+    } else if (index - edges - post.rounds < post.parent) {
+        step_out->from = other_end(args, &post, index - post.rounds);
+    } else {
+        step_out->to = other_end(args, &post, index - post.rounds);
+    }
+}

@@ -31,7 +31,7 @@ static kolo_status open_board(struct kolo_hub *hub, kolo_deadline deadline)
     }
     KOLO_TRY(kolo_board_open(comm->engine->endpoint, comm->number, ranks, comm->size,
                              KOLO_BOARD_STAGE_BYTES, deadline, &hub->board));
-    KOLO_TRY(kolo_board_reserve(hub->board, 2 * KOLO_BOARD_ONESHOT_BYTES));
+    KOLO_TRY(kolo_board_reserve(hub->board, KOLO_BOARD_SHOWN_BYTES));
     hub->self = kolo_board_self(hub->board);
     hub->count = kolo_board_count(hub->board);
     hub->is_crowded = comm->engine->spin_ns == 0;
@@ -84,12 +84,26 @@ bool kolo_hub_makes_room(const struct kolo_hub *hub)
             continue;
         const struct kolo_board_notes *notes = hub->members[member].notes;
         uint64_t number =
-            atomic_load_explicit(&notes->entries[hub->number % 2].number, memory_order_relaxed);
+            atomic_load_explicit(&kolo_hub_entry(hub, member)->number, memory_order_relaxed);
         uint64_t where = atomic_load_explicit(&notes->where.value, memory_order_relaxed);
         if (number != hub->number && (where == hub->where || where == 0))
             return true;
     }
     return false;
+}
+
+bool kolo_hub_have_entered(struct kolo_hub *hub, uint64_t number)
+{
+    if (hub->known >= number)
+        return true;
+    for (int member = 0; member < hub->count; member++) {
+        const struct kolo_board_entry *entry =
+            &hub->members[member].notes->entries[number % KOLO_BOARD_ENTRIES];
+        if (atomic_load_explicit(&entry->number, memory_order_acquire) < number)
+            return false;
+    }
+    hub->known = number;
+    return true;
 }
 
 void kolo_hub_publish(struct kolo_hub *hub, struct kolo_board_word *word, uint64_t value)

@@ -3,8 +3,13 @@
 // state of the one collective that runs. Private to runtime/board_*.c and route_board.c.
 //
 // Each collective has a number, counted alike on all members. Entering it, a member fills its entry
-// [number % 2] and publishes the number. Two entries are enough: a collective is closed, so who
-// enters number k + 2 has seen everybody enter k + 1, and who entered that has done with k.
+// [number % ENTRIES] and publishes the number. Whoever has entered k + 1 is done with k. Who
+// completes a closed collective has seen all enter it, so it is never more than one ahead. Of a
+// short broadcast that holds for the root alone: the others go on as soon as they have its data, and
+// may be as many calls ahead as there are roots. So before a member puts something where there was
+// something of number k, it makes sure that all have entered k + 1 (kolo_hub_have_entered), which
+// they nearly always have: a member that is late finds the entries of its own call, or that nobody
+// has gone further.
 //
 //   oneshot   the entry (or the stage) holds the member's whole contribution; everybody takes what
 //             it needs from all, and is over: one flag, no second one
@@ -29,10 +34,13 @@
 
 enum {
     KOLO_BOARD_LINE = 64,
+    KOLO_BOARD_ENTRIES = 8,               /* calls that a member may be ahead, and two */
+    KOLO_BOARD_SHOWN = 2,                 /* contributions in a stage at a time */
     KOLO_BOARD_INLINE_BYTES = 32,         /* of a contribution that stands in the entry */
     KOLO_BOARD_ONESHOT_BYTES = 128 << 10, /* the longest contribution of a oneshot */
     KOLO_BOARD_STAGED_BYTES = 1536 << 10, /* of the stage, for chunks on their way */
-    KOLO_BOARD_STAGE_BYTES = 2 * KOLO_BOARD_ONESHOT_BYTES + KOLO_BOARD_STAGED_BYTES
+    KOLO_BOARD_SHOWN_BYTES = KOLO_BOARD_SHOWN * KOLO_BOARD_ONESHOT_BYTES,
+    KOLO_BOARD_STAGE_BYTES = KOLO_BOARD_SHOWN_BYTES + KOLO_BOARD_STAGED_BYTES
 };
 
 /** One line: with a contribution of a few bytes, all that another member has to read. The next line
@@ -55,7 +63,7 @@ struct kolo_board_word {
 
 /** What a member shows the others. Zero at first. */
 struct kolo_board_notes {
-    struct kolo_board_entry entries[2];
+    struct kolo_board_entry entries[KOLO_BOARD_ENTRIES];
     struct kolo_board_word done;     /* the latest direct collective whose share is moved */
     struct kolo_board_word staged;   /* rounds copied in, of all staged collectives so far */
     struct kolo_board_word worked;   /* rounds folded, or copied out of the senders' cells */
@@ -70,7 +78,8 @@ _Static_assert(sizeof(struct kolo_board_notes) <= KOLO_BOARD_NOTES_BYTES, "fits 
 
 enum kolo_board_phase {
     KOLO_BOARD_OPENING,   /* until all members can be seen */
-    KOLO_BOARD_ENTERING,  /* until all have entered */
+    KOLO_BOARD_HOLDING,   /* until none needs what this one showed where it shows the next */
+    KOLO_BOARD_ENTERING,  /* until all have entered, or the root from whom this one has all */
     KOLO_BOARD_BORROWING, /* until all memory that they named is mapped */
     KOLO_BOARD_MOVING,    /* my share, from memory to memory */
     KOLO_BOARD_CLOSING,   /* until all have moved theirs */
@@ -103,17 +112,20 @@ struct kolo_hub {
     struct kolo_comm *comm;
     struct kolo_board *board;
     int self, count;
-    int looks;       /* at a flag, before others shall have their turn */
-    bool is_crowded; /* ranks share processors: see kolo_hub_makes_room */
-    uint64_t where;  /* the processor on which this rank last entered, plus 1 */
-    bool is_ready;   /* all members can be seen */
-    bool is_refused; /* the running collective cannot go on, which has been told */
-    uint64_t number; /* of the latest collective */
-    uint64_t moves;  /* grows with everything that is seen to move */
+    int looks;                        /* at a flag, before others shall have their turn */
+    bool is_crowded;                  /* ranks share processors: see kolo_hub_makes_room */
+    uint64_t where;                   /* the processor on which this rank last entered, plus 1 */
+    bool is_ready;                    /* all members can be seen */
+    bool is_refused;                  /* the running collective cannot go on, which has been told */
+    uint64_t number;                  /* of the latest collective */
+    uint64_t known;                   /* a collective that all have entered */
+    uint64_t shown[KOLO_BOARD_SHOWN]; /* the latest whose contribution stands in the stage */
+    uint64_t moves;                   /* grows with everything that is seen to move */
     struct kolo_request *running;
     enum kolo_collective collective;
     enum kolo_board_phase phase;
     bool is_oneshot;
+    int giver;        /* the one member that this one waits for to enter; -1: all */
     bool may_show;    /* not a oneshot, but goes that way if nobody's memory can be seen */
     size_t put_bytes; /* of the own contribution to a oneshot */
     bool is_inline;   /* contributions stand in the entries */
@@ -144,6 +156,8 @@ void kolo_hub_place(struct kolo_hub *hub);
 bool kolo_hub_makes_room(const struct kolo_hub *hub);
 /** Publishes a value and wakes who sleeps. */
 void kolo_hub_publish(struct kolo_hub *hub, struct kolo_board_word *word, uint64_t value);
+/** Whether all members have entered @p number, which is not after the latest. */
+bool kolo_hub_have_entered(struct kolo_hub *hub, uint64_t number);
 /** All members' words at @p offset of the notes are at least @p value? Remembers in hub->seen how
  * far it came, for the next time with the same value. */
 bool kolo_hub_all_reached(struct kolo_hub *hub, size_t offset, uint64_t value);
@@ -156,7 +170,7 @@ static inline uint64_t kolo_hub_word(const struct kolo_hub *hub, int member, siz
 }
 static inline struct kolo_board_entry *kolo_hub_entry(const struct kolo_hub *hub, int member)
 {
-    return &hub->members[member].notes->entries[hub->number % 2];
+    return &hub->members[member].notes->entries[hub->number % KOLO_BOARD_ENTRIES];
 }
 /** Folds or copies @p count elements, as the running collective does; a copy leaves out what is its
  * own input. @p nin 1: a copy. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The way for small vectors: each member puts up all that it contributes, and takes what it needs
-// from what the others put up. One flag, seen once: whoever has seen all members enter is over. A
-// contribution stays up until its entry comes round again, which is after all have taken it.
+// from what the others put up. One flag, seen once: whoever has seen all members enter is over, and
+// in a broadcast whoever has seen the root. A contribution stays up until all have taken it, which
+// route_board.c sees to before it enters the next.
 #include <string.h>
 
 #include "runtime/board_hub.h"
@@ -13,10 +14,10 @@ enum { STREAM_BYTES = 8 << 10 };
  */
 static void take_lines_back(const struct kolo_hub *hub, size_t bytes)
 {
-    uint64_t next = (hub->number + 1) % 2;
+    uint64_t next = hub->number + 1;
     const struct kolo_hub_member *self = &hub->members[hub->self];
-    const uint8_t *data = self->stage + next * KOLO_BOARD_ONESHOT_BYTES;
-    __builtin_prefetch(&self->notes->entries[next], 1);
+    const uint8_t *data = self->stage + next % KOLO_BOARD_SHOWN * KOLO_BOARD_ONESHOT_BYTES;
+    __builtin_prefetch(&self->notes->entries[next % KOLO_BOARD_ENTRIES], 1);
     for (size_t at = 0; !hub->is_inline && at < bytes && at < STREAM_BYTES; at += KOLO_BOARD_LINE)
         __builtin_prefetch(data + at, 1);
 }
@@ -51,7 +52,7 @@ static uint8_t *put_up(const struct kolo_hub *hub, int member)
 {
     if (hub->is_inline)
         return kolo_hub_entry(hub, member)->data;
-    return hub->members[member].stage + hub->number % 2 * KOLO_BOARD_ONESHOT_BYTES;
+    return hub->members[member].stage + hub->number % KOLO_BOARD_SHOWN * KOLO_BOARD_ONESHOT_BYTES;
 }
 
 void kolo_oneshot_put(struct kolo_hub *hub)
@@ -62,9 +63,12 @@ void kolo_oneshot_put(struct kolo_hub *hub)
     hub->is_inline = hub->is_oneshot && most <= KOLO_BOARD_INLINE_BYTES;
     kolo_moves_extent(hub->collective, &request->args, hub->self, &send, &recv);
     hub->put_bytes = send * hub->element_bytes;
-    if (send > 0)
-        kolo_copy(put_up(hub, hub->self), request->send, hub->put_bytes,
-                  hub->put_bytes >= STREAM_BYTES ? KOLO_STORE_STREAM : KOLO_STORE_CACHED);
+    if (send == 0)
+        return;
+    if (!hub->is_inline)
+        hub->shown[hub->number % KOLO_BOARD_SHOWN] = hub->number;
+    kolo_copy(put_up(hub, hub->self), request->send, hub->put_bytes,
+              hub->put_bytes >= STREAM_BYTES ? KOLO_STORE_STREAM : KOLO_STORE_CACHED);
 }
 
 void kolo_oneshot_take(struct kolo_hub *hub)

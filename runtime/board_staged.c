@@ -104,7 +104,7 @@ static enum kolo_store_how into_cell(size_t bytes)
 
 static uint8_t *stage_of(const struct kolo_hub *hub, int member)
 {
-    return hub->members[member].stage + 2 * KOLO_BOARD_ONESHOT_BYTES;
+    return hub->members[member].stage + KOLO_BOARD_SHOWN_BYTES;
 }
 
 static uint8_t *in_cell(const struct kolo_hub *hub, int member, size_t round, size_t cell)

@@ -2,11 +2,13 @@
 // The route over a board: a collective between ranks of one host, by memory that all of them see.
 // Enters, compares what every other member believes with its own description, and goes on by one of
 // the three ways of board_hub.h. Must never: block, or let a member complete before all have
-// entered with the same description.
+// entered with the same description; of a short broadcast, which goes by one flag, a member that is
+// not the root completes when the root has: what it has got is right then, and of those that differ
+// each meets the root that it believes in, or is one and meets all.
 //
-//   OPENING --> ENTERING --oneshot--------------------------> OVER
-//                  |------all named--> BORROWING -> MOVING -> CLOSING -> OVER
-//                  \------else-------> STAGING ----------------------> OVER
+//   OPENING -> HOLDING -> ENTERING --oneshot--------------------------> OVER
+//                            |------all named--> BORROWING -> MOVING -> CLOSING -> OVER
+//                            \------else-------> STAGING ----------------------> OVER
 #include "runtime/board_hub.h"
 
 #include <stddef.h>
@@ -77,6 +79,27 @@ static void enter(struct kolo_hub *hub)
     hub->phase = KOLO_BOARD_ENTERING;
 }
 
+/** The collective that all must have entered before this member shows anything for the next. */
+static uint64_t needed(const struct kolo_hub *hub)
+{
+    uint64_t next = hub->number + 1;
+    uint64_t shown = hub->giver < 0 ? hub->shown[next % KOLO_BOARD_SHOWN] : 0; /* else shows none */
+    uint64_t entry = next > KOLO_BOARD_ENTRIES ? next - KOLO_BOARD_ENTRIES : 0;
+    uint64_t last = shown > entry ? shown : entry;
+    return last > 0 ? last + 1 : 0;
+}
+
+/** Asks first for what will do for the next few as well. */
+static enum kolo_board_step hold_step(struct kolo_hub *hub)
+{
+    uint64_t number = needed(hub);
+    if (hub->known < number && !kolo_hub_have_entered(hub, hub->number) &&
+        !kolo_hub_have_entered(hub, number))
+        return KOLO_BOARD_STUCK;
+    enter(hub);
+    return KOLO_BOARD_MOVED;
+}
+
 /** Whether @p member has entered with my description. */
 static bool has_entered(struct kolo_hub *hub, int member)
 {
@@ -115,11 +138,20 @@ static enum kolo_board_step all_entered(struct kolo_hub *hub)
 
 static enum kolo_board_step enter_step(struct kolo_hub *hub)
 {
+    if (hub->giver >= 0) {
+        if (!has_entered(hub, hub->giver))
+            return KOLO_BOARD_STUCK;
+        hub->moves++;
+        if (hub->count == 2)
+            hub->known = hub->number;
+        return all_entered(hub);
+    }
     for (; hub->seen < hub->count; hub->seen++) {
         if (hub->seen != hub->self && !has_entered(hub, hub->seen))
             return KOLO_BOARD_STUCK;
         hub->moves++;
     }
+    hub->known = hub->number;
     return all_entered(hub);
 }
 
@@ -162,9 +194,12 @@ static enum kolo_board_step step(struct kolo_hub *hub)
     switch (hub->phase) {
     case KOLO_BOARD_OPENING:
         opened = open_step(hub);
-        if (opened == KOLO_BOARD_MOVED)
-            enter(hub);
-        return opened;
+        if (opened != KOLO_BOARD_MOVED)
+            return opened;
+        hub->phase = KOLO_BOARD_HOLDING;
+        return hold_step(hub);
+    case KOLO_BOARD_HOLDING:
+        return hold_step(hub);
     case KOLO_BOARD_ENTERING:
         return enter_step(hub);
     case KOLO_BOARD_BORROWING:
@@ -201,6 +236,8 @@ static void start(struct kolo_hub *hub, struct kolo_request *request)
     hub->collective = request->plan->collective;
     hub->element_bytes = kolo_dtype_bytes(call->dtype);
     hub->is_oneshot = request->plan->is_oneshot;
+    bool is_given = hub->is_oneshot && hub->collective == KOLO_COLLECTIVE_BROADCAST;
+    hub->giver = is_given && request->args.root != hub->self ? request->args.root : -1;
     hub->fold = (struct kolo_fold){.dtype = call->dtype,
                                    .op = call->op,
                                    .own = kolo_own_operator(request),
@@ -261,6 +298,15 @@ static void board_cancel(struct kolo_request *request)
     hub->running = NULL;
 }
 
+/** Whether @p member may yet need what this one would write over. */
+static bool is_behind(const struct kolo_hub *hub, int member)
+{
+    uint64_t number = needed(hub);
+    const struct kolo_board_entry *entry =
+        &hub->members[member].notes->entries[number % KOLO_BOARD_ENTRIES];
+    return atomic_load_explicit(&entry->number, memory_order_acquire) < number;
+}
+
 /** Whether the running collective waits for @p member, and for what. */
 static const char *wait_of(const struct kolo_hub *hub, int member)
 {
@@ -271,9 +317,12 @@ static const char *wait_of(const struct kolo_hub *hub, int member)
         if (hub->missing < 0 || hub->missing == kolo_comm_world(hub->comm, member))
             return "has not opened its board";
         return NULL;
+    case KOLO_BOARD_HOLDING:
+        return is_behind(hub, member) ? "is calls behind this rank, which holds for it" : NULL;
     case KOLO_BOARD_ENTERING:
-        if (atomic_load_explicit(&kolo_hub_entry(hub, member)->number, memory_order_acquire) !=
-            hub->number)
+        if ((hub->giver < 0 || hub->giver == member) &&
+            atomic_load_explicit(&kolo_hub_entry(hub, member)->number, memory_order_acquire) !=
+                hub->number)
             return "has not entered";
         return NULL;
     case KOLO_BOARD_BORROWING:

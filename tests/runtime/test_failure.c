@@ -119,6 +119,9 @@ static kolo_status differ(struct kolo_comm *comm, void *argument)
     kolo_status status = kolo_barrier(comm, NULL, NULL); /* sequence 0: all well */
     if (status == KOLO_OK)
         status = do_call(comm, side);
+    /* who is not the root of a broadcast may have had right data, and hears of it in the next */
+    if (status == KOLO_OK && side->kind == KOLO_CALL_BROADCAST && side->root != kolo_rank(comm))
+        status = kolo_barrier(comm, NULL, NULL);
     if (status == KOLO_OK)
         return status;
     char first[KOLO_DETAIL_MAX];

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives over a board: memory of every kind on every rank, the three ways give the same bits,
-// forced plans, and calls that are broken off, after which nobody touches the buffers any more.
+// forced plans, calls that are broken off, after which nobody touches the buffers any more, and
+// broadcasts with ranks that are calls ahead of others.
 // (test_collectives.c and test_failure.c run everything they have over boards too.)
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "runtime/board_hub.h"
 #include "runtime/comm.h"
 #include "tests/support/world.h"
 
@@ -304,4 +308,267 @@ static kolo_status one_is_late(struct kolo_comm *comm, void *argument)
 Test(route_board, the_rank_that_has_not_entered_is_named, .timeout = 60)
 {
     run("shm", "KOLO_PLAN=auto", 3, one_is_late, NULL);
+}
+
+/* ---- broadcasts, of which only the root waits for all ---- */
+
+enum { AHEAD_COUNT_MAX = 4000, RELAY_MAX = KOLO_BOARD_ENTRIES - 1 };
+
+static int32_t told(int call, size_t index)
+{
+    return (int32_t)((uint32_t)call * 2654435761u + (uint32_t)index * 40503u);
+}
+
+static void tell_all(int32_t *data, size_t count, int call)
+{
+    for (size_t i = 0; i < count; i++)
+        data[i] = told(call, i);
+}
+
+static kolo_status check_told(const int32_t *data, size_t count, int call)
+{
+    for (size_t i = 0; i < count; i++)
+        WORLD_EXPECT(data[i] == told(call, i), "call %d, element %zu of %zu: %d, not %d", call, i,
+                     count, data[i], told(call, i));
+    return KOLO_OK;
+}
+
+/** A broadcast of call @p call from @p root, checked. */
+static kolo_status tell(struct kolo_comm *comm, int call, int root, size_t count)
+{
+    int32_t data[AHEAD_COUNT_MAX];
+    if (kolo_rank(comm) == root)
+        tell_all(data, count, call);
+    else
+        memset(data, 0, count * sizeof(*data));
+    kolo_status status = kolo_broadcast(comm, data, count, KOLO_INT32, root, NULL, NULL);
+    return status == KOLO_OK ? check_told(data, count, call) : status;
+}
+
+/** Rank 0 is the root of call 1, ranks 1 to relays those of the next, then rank 0 again. The last
+ * rank has entered call 1 and is held up before it looks at what rank 0 shows; by then rank 0 has
+ * all the others need to get it to its second broadcast. */
+struct relay {
+    int relays;
+    size_t count;
+    atomic_bool is_held, is_ahead;
+};
+
+static void await(atomic_bool *flag)
+{
+    while (!atomic_load(flag))
+        sched_yield();
+}
+
+static kolo_status run_behind(struct kolo_comm *comm, struct relay *relay)
+{
+    int32_t data[AHEAD_COUNT_MAX] = {0};
+    struct kolo_request *request;
+    kolo_status status =
+        kolo_broadcast(comm, data, relay->count, KOLO_INT32, 0, NULL, &request); /* enters */
+    if (status != KOLO_OK)
+        return status;
+    kolo_comm_enter(comm); /* nobody can look on for this rank */
+    atomic_store(&relay->is_held, true);
+    await(&relay->is_ahead);
+    kolo_comm_leave(comm);
+    status = kolo_wait(&request, -1);
+    if (status == KOLO_OK)
+        status = check_told(data, relay->count, 1);
+    for (int call = 2; call <= relay->relays + 2 && status == KOLO_OK; call++)
+        status = tell(comm, call, (call - 1) % (relay->relays + 1), relay->count);
+    return status;
+}
+
+static kolo_status run_first(struct kolo_comm *comm, struct relay *relay)
+{
+    int32_t data[AHEAD_COUNT_MAX];
+    struct kolo_request *request;
+    await(&relay->is_held);
+    kolo_status status = KOLO_OK;
+    for (int call = 1; call <= relay->relays + 1 && status == KOLO_OK; call++)
+        status = tell(comm, call, call - 1, relay->count);
+    if (status != KOLO_OK)
+        return status;
+    tell_all(data, relay->count, relay->relays + 2);
+    status = kolo_broadcast(comm, data, relay->count, KOLO_INT32, 0, NULL, &request);
+    atomic_store(&relay->is_ahead, true);
+    return status == KOLO_OK ? kolo_wait(&request, -1) : status;
+}
+
+static kolo_status run_relay(struct kolo_comm *comm, void *argument)
+{
+    struct relay *relay = argument;
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    if (status != KOLO_OK)
+        return status;
+    if (kolo_rank(comm) == 0)
+        return run_first(comm, relay);
+    if (kolo_rank(comm) == relay->relays + 1)
+        return run_behind(comm, relay);
+    for (int call = 1; call <= relay->relays + 2 && status == KOLO_OK; call++)
+        status = tell(comm, call, (call - 1) % (relay->relays + 1), relay->count);
+    return status;
+}
+
+ParameterizedTestParameters(route_board, what_a_late_rank_needs_is_left)
+{
+    return cr_make_param_array(struct transport_param, params, 2);
+}
+ParameterizedTest(struct transport_param *param, route_board, what_a_late_rank_needs_is_left,
+                  .timeout = 120)
+{
+    static const size_t counts[] = {1, 300, AHEAD_COUNT_MAX}; /* in the entry; in the stage */
+    for (int relays = 1; relays <= RELAY_MAX; relays++)
+        for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+            struct relay relay = {.relays = relays, .count = counts[c]};
+            run(param->name, "KOLO_PLAN=oneshot", relays + 2, run_relay, &relay);
+        }
+}
+
+/** What all ranks do in call @p call, by its number alone. */
+static kolo_status any_call(struct kolo_comm *comm, int call, uint32_t dice, int32_t *memory)
+{
+    static const size_t counts[] = {1, 8, 9, 300, 1000, AHEAD_COUNT_MAX};
+    int n = kolo_size(comm), root = (int)(dice / 64 % (uint32_t)n);
+    size_t count = counts[dice / 8 % 6];
+    if (dice % 8 < 6) {
+        int32_t *data = dice / 1024 % 2 == 0 ? memory : memory + AHEAD_COUNT_MAX;
+        tell_all(data, count, kolo_rank(comm) == root ? call : -call);
+        kolo_status status = kolo_broadcast(comm, data, count, KOLO_INT32, root, NULL, NULL);
+        return status == KOLO_OK ? check_told(data, count, call) : status;
+    }
+    if (dice % 8 == 6) {
+        int32_t one = call;
+        kolo_status status = kolo_allreduce(comm, &one, &one, 1, KOLO_INT32, KOLO_MAX, NULL, NULL);
+        WORLD_EXPECT(status != KOLO_OK || one == call, "call %d: allreduce gave %d", call, one);
+        return status;
+    }
+    tell_all(memory, count, call + kolo_rank(comm));
+    kolo_status status =
+        kolo_reduce(comm, memory, memory, count, KOLO_INT32, KOLO_MIN, root, NULL, NULL);
+    for (size_t i = 0; i < count && status == KOLO_OK && kolo_rank(comm) == root; i++) {
+        int32_t least = told(call, i);
+        for (int rank = 1; rank < n; rank++)
+            least = told(call + rank, i) < least ? told(call + rank, i) : least;
+        WORLD_EXPECT(memory[i] == least, "call %d: reduce gave %d, not %d", call, memory[i], least);
+    }
+    return status;
+}
+
+/** Calls without end in sight, roots in turn or not, other collectives in between; each rank dawdles
+ * where it likes. Half of the buffers are the process's own. */
+static kolo_status run_wild(struct kolo_comm *comm, void *argument)
+{
+    int calls = *(const int *)argument;
+    uint32_t all = 1, own = (uint32_t)kolo_rank(comm) * 7919 + 3;
+    int32_t plain[2 * AHEAD_COUNT_MAX];
+    void *kolos;
+    kolo_status status = kolo_alloc(comm, sizeof(plain), &kolos);
+    for (int call = 1; call <= calls && status == KOLO_OK; call++) {
+        all = all * 1664525 + 1013904223;
+        own = own * 1664525 + 1013904223;
+        if (own >> 28 == 0)
+            for (uint32_t i = own >> 20 & 0x3f; i > 0; i--)
+                sched_yield();
+        status = any_call(comm, call, all >> 8, all >> 31 == 0 ? plain : kolos);
+    }
+    if (status == KOLO_OK)
+        status = kolo_free(comm, kolos);
+    return status;
+}
+
+ParameterizedTestParameters(route_board, ranks_run_ahead)
+{
+    return cr_make_param_array(struct transport_param, params, 2);
+}
+ParameterizedTest(struct transport_param *param, route_board, ranks_run_ahead, .timeout = 300)
+{
+    static const int sizes[] = {2, 3, 5, 8};
+    int calls = 1000;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        run(param->name, "KOLO_PLAN=auto", sizes[i], run_wild, &calls);
+}
+
+/** Ranks 0 to 2 are the roots of calls 1 to 3; rank 3 comes when ranks 1 and 2 are through with
+ * call 1, and does something else. */
+struct late {
+    int what;
+    atomic_int through;
+};
+
+static kolo_status differ_late(struct kolo_comm *comm, struct late *late)
+{
+    int32_t value = 0;
+    while (atomic_load(&late->through) < 2)
+        sched_yield();
+    if (late->what == 0)
+        return kolo_broadcast(comm, &value, 1, KOLO_INT32, 3, NULL, NULL);
+    if (late->what == 1)
+        return kolo_broadcast(comm, &value, 1, KOLO_INT32, 1, NULL, NULL);
+    if (late->what == 2)
+        return kolo_barrier(comm, NULL, NULL);
+    return kolo_broadcast(comm, &value, 1, KOLO_FLOAT32, 0, NULL, NULL);
+}
+
+static kolo_status disagree(struct kolo_comm *comm, void *argument)
+{
+    struct late *late = argument;
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    int rank = kolo_rank(comm), call = 0;
+    if (status == KOLO_OK && rank == 3)
+        status = differ_late(comm, late);
+    while (status == KOLO_OK && rank < 3 && ++call <= 3) {
+        status = tell(comm, call, call - 1, 1);
+        if (call == 1 && status == KOLO_OK)
+            atomic_fetch_add(&late->through, 1);
+    }
+    WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "rank %d, call %d: %s: %s", rank, call,
+                 kolo_status_name(status), kolo_error_detail());
+    WORLD_EXPECT(rank == 3 || call == rank + 1, "rank %d heard of it in call %d", rank, call);
+    WORLD_EXPECT(strstr(kolo_error_detail(), "broadcast(count 1, int32, root 0)") != NULL &&
+                     strstr(kolo_error_detail(), "sequence 1") != NULL,
+                 "rank %d: %s", rank, kolo_error_detail());
+    return KOLO_OK;
+}
+
+ParameterizedTestParameters(route_board, a_late_rank_that_differs_meets_somebody)
+{
+    return cr_make_param_array(struct transport_param, params, 2);
+}
+ParameterizedTest(struct transport_param *param, route_board,
+                  a_late_rank_that_differs_meets_somebody, .timeout = 120)
+{
+    for (int what = 0; what < 4; what++) {
+        struct late late = {.what = what};
+        run(param->name, "KOLO_STALL=30s", 4, disagree, &late);
+    }
+}
+
+/** Rank 1 has its data and goes; rank 2 comes after that. */
+static kolo_status leave_early(struct kolo_comm *comm, void *argument)
+{
+    atomic_bool *has_left = argument;
+    struct timespec pause = {.tv_nsec = 50000000};
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    if (kolo_rank(comm) == 2) {
+        await(has_left);
+        nanosleep(&pause, NULL); /* as far out as it gets */
+    }
+    if (status == KOLO_OK)
+        status = tell(comm, 1, 0, 300);
+    if (kolo_rank(comm) == 1)
+        atomic_store(has_left, true);
+    return status;
+}
+
+ParameterizedTestParameters(route_board, a_rank_that_has_all_may_go)
+{
+    return cr_make_param_array(struct transport_param, params, 2);
+}
+ParameterizedTest(struct transport_param *param, route_board, a_rank_that_has_all_may_go,
+                  .timeout = 60)
+{
+    atomic_bool has_left = false;
+    run(param->name, "KOLO_PLAN=auto", 3, leave_early, &has_left);
 }

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Classification and segmentation, exact at any number of ranks: kinds of metrics for
+ *  <kolo/metrics.h>, which says how all metrics are created, updated, computed, merged and saved.
+ *
+ *  What is counted is int64; the last step, which divides, is in double and the same on all ranks.
+ *
+ *  Where definitions differ. A class is absent if no sample has it as label or prediction. scikit-
+ *  learn (without labels=) and TorchMetrics leave absent classes out of a macro average, and so
+ *  does kolo; scikit-learn with labels=range(C) counts them, as counts_absent does here. A value
+ *  0 / 0 of a class that is not absent is 0 in both (scikit-learn warns), and here unless
+ *  `undefined` says otherwise. TorchMetrics rounds to float32, kolo and scikit-learn do not.
+ */
+#ifndef KOLO_CLASSIFICATION_H
+#define KOLO_CLASSIFICATION_H
+
+#include <kolo/metrics.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- scores from true and false positives and negatives --------------------------------------- */
+
+/** With tp, fp, fn, tn: true and false positives, false and true negatives of one class. */
+typedef enum kolo_score {
+    KOLO_SCORE_PRECISION,   /**< tp / (tp + fp) */
+    KOLO_SCORE_RECALL,      /**< tp / (tp + fn), sensitivity */
+    KOLO_SCORE_F_BETA,      /**< (1 + b^2) tp / ((1 + b^2) tp + b^2 fn + fp) */
+    KOLO_SCORE_SPECIFICITY, /**< tn / (tn + fp) */
+    KOLO_SCORE_IOU,         /**< tp / (tp + fp + fn), Jaccard; its macro average is mIoU */
+    KOLO_SCORE_DICE,        /**< 2 tp / (2 tp + fp + fn), F-beta for b = 1 */
+} kolo_score;
+
+/** How one number is made of those of the classes. */
+typedef enum kolo_average {
+    KOLO_AVERAGE_MACRO,    /**< the mean over classes */
+    KOLO_AVERAGE_MICRO,    /**< of the sums of tp, fp, fn, tn over classes */
+    KOLO_AVERAGE_WEIGHTED, /**< the mean over classes weighted by tp + fn */
+    KOLO_AVERAGE_NONE,     /**< one number per class */
+} kolo_average;
+
+struct kolo_score_config {
+    size_t size; /**< sizeof(struct kolo_score_config) */
+    kolo_score score;
+    kolo_average average;
+    double beta;        /**< of F-beta; 0: 1 */
+    double undefined;   /**< what 0 / 0 is; 0, NaN or what you like */
+    bool counts_absent; /**< macro: also classes without label or prediction, as `undefined` or 1 */
+};
+
+/* ---- confusion matrix ------------------------------------------------------------------------- */
+
+enum { KOLO_CONFUSION_CLASSES_MAX = 32768 };
+
+struct kolo_confusion_config {
+    size_t size;          /**< sizeof(struct kolo_confusion_config) */
+    int64_t samples;      /**< as in kolo_mean_config */
+    int64_t classes;      /**< 1 to KOLO_CONFUSION_CLASSES_MAX; the state has classes^2 int64 */
+    bool ignores;         /**< labels equal to ignore_index are left out and counted as ignored */
+    int64_t ignore_index; /**< any number, a class or not */
+};
+
+/** How often which class was taken for which. Accuracy, precision, recall, F-beta, specificity,
+ *  balanced accuracy, Cohen's kappa, Matthews' coefficient, mIoU and Dice are read from it.
+ *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY. */
+KOLO_API KOLO_NODISCARD kolo_status
+kolo_confusion_create(const struct kolo_confusion_config *config, struct kolo_metric **metric_out);
+/** Adds @p count samples of @p elements elements each (1 for classification; the pixels of an image
+ *  for segmentation): predictions[i * elements + e] and labels[i * elements + e] are classes. A
+ *  sample that others have too counts once with all its elements.
+ *  @return KOLO_OK; ERR_INVALID (a class or index out of range, named; nothing is added);
+ *  ERR_NO_MEMORY (nothing is added). */
+KOLO_API KOLO_NODISCARD kolo_status kolo_confusion_update(struct kolo_metric *metric,
+                                                          const int64_t *predictions,
+                                                          const int64_t *labels, size_t count,
+                                                          size_t elements, const int64_t *indices);
+/** The same for one element per sample, whose prediction is the class with the highest of
+ *  scores[i * classes + c], the lowest class among equals. NaN counts as the highest, as argmax
+ *  takes it, and such samples are counted. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_confusion_update_scores(struct kolo_metric *metric,
+                                                                 const float *scores,
+                                                                 const int64_t *labels,
+                                                                 size_t count,
+                                                                 const int64_t *indices);
+
+struct kolo_confusion_result {
+    size_t size;              /**< set to sizeof(struct kolo_confusion_result) by the caller */
+    int64_t elements;         /**< in the matrix */
+    int64_t ignored;          /**< elements left out by ignore_index */
+    int64_t nan_elements;     /**< elements with a NaN score */
+    double accuracy;          /**< trace / elements; NaN where there are none */
+    double balanced_accuracy; /**< the mean recall of the classes that occur as labels; NaN */
+    double kappa;             /**< Cohen's; NaN where chance alone agrees always */
+    double matthews;          /**< for many classes (Gorodkin's R_K); 0 where it is 0 / 0 */
+    struct kolo_sample_counts samples;
+};
+KOLO_API KOLO_NODISCARD kolo_status kolo_confusion_result(const struct kolo_metric *metric,
+                                                          struct kolo_confusion_result *result_out);
+/** counts_out[label * classes + prediction]; @p count is the room there, classes^2.
+ *  @return KOLO_OK; ERR_INVALID (@p count; not computed). */
+KOLO_API KOLO_NODISCARD kolo_status kolo_confusion_counts(const struct kolo_metric *metric,
+                                                          int64_t *counts_out, size_t count);
+/** A score of the classes: into values_out[0], or with KOLO_AVERAGE_NONE values_out[0..classes-1];
+ *  @p count is the room there. As often as you like after one compute.
+ *  @return KOLO_OK; ERR_INVALID. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_confusion_score(const struct kolo_metric *metric,
+                                                         const struct kolo_score_config *config,
+                                                         double *values_out, size_t count);
+
+/* ---- several labels per sample ---------------------------------------------------------------- */
+
+enum { KOLO_MULTILABEL_LABELS_MAX = 1 << 20 };
+
+struct kolo_multilabel_config {
+    size_t size;             /**< sizeof(struct kolo_multilabel_config) */
+    int64_t samples;         /**< as in kolo_mean_config */
+    int64_t labels;          /**< 1 to KOLO_MULTILABEL_LABELS_MAX; 1 is binary classification */
+    const float *thresholds; /**< one per label; NULL: 0.5 for each */
+};
+
+/** True and false positives and negatives of each label, where a sample may have several.
+ *  @return KOLO_OK; ERR_INVALID (a threshold is NaN, say); ERR_NO_MEMORY. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_multilabel_create(
+    const struct kolo_multilabel_config *config, struct kolo_metric **metric_out);
+/** Adds @p count samples: label l is predicted if scores[i * labels + l] > its threshold (as
+ *  TorchMetrics has it; NaN is not, and is counted), and right if truths[i * labels + l] is 1, wrong
+ *  if 0, ignored if -1.
+ *  @return KOLO_OK; ERR_INVALID (a truth that is none of these, named; nothing is added);
+ *  ERR_NO_MEMORY. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_multilabel_update(struct kolo_metric *metric,
+                                                           const float *scores,
+                                                           const int8_t *truths, size_t count,
+                                                           const int64_t *indices);
+
+struct kolo_multilabel_result {
+    size_t size;      /**< set to sizeof(struct kolo_multilabel_result) by the caller */
+    int64_t elements; /**< sample and label, without ignored ones */
+    int64_t ignored, nan_elements;
+    double accuracy;    /**< of elements (1 - Hamming loss); NaN where there are none */
+    double exact_match; /**< samples with no wrong element, by samples; NaN where there are none */
+    struct kolo_sample_counts samples;
+};
+KOLO_API KOLO_NODISCARD kolo_status
+kolo_multilabel_result(const struct kolo_metric *metric, struct kolo_multilabel_result *result_out);
+/** As kolo_confusion_score(), with the labels as classes. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_multilabel_score(const struct kolo_metric *metric,
+                                                          const struct kolo_score_config *config,
+                                                          double *values_out, size_t count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several labels per sample. Owns its words: tp, fp, fn, tn of each label, then exact matches,
+// ignored elements and NaN scores. The record of an indexed sample is a byte per label.
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "metrics/metric.h"
+#include "metrics/score.h"
+
+enum { TP, FP, FN, TN, IGNORED, CODES, NAN_BIT = 8, OUTCOMES = 4 };
+enum { EXACT_MATCHES, IGNORED_ELEMENTS, NAN_ELEMENTS, MORE_WORDS };
+
+struct multilabel {
+    struct kolo_metric metric;
+    int64_t labels;
+    float *thresholds;
+    uint8_t *record; /* being made */
+};
+
+static void fold(const struct kolo_metric *metric, int64_t *words, const void *record, size_t bytes)
+{
+    (void)metric;
+    const uint8_t *codes = record;
+    int64_t *more = words + bytes * OUTCOMES;
+    bool is_match = true;
+    for (size_t l = 0; l < bytes; l++) {
+        unsigned code = codes[l] & (NAN_BIT - 1u);
+        more[NAN_ELEMENTS] += codes[l] / NAN_BIT;
+        if (code == IGNORED) {
+            more[IGNORED_ELEMENTS]++;
+            continue;
+        }
+        words[l * OUTCOMES + code]++;
+        is_match = is_match && (code == TP || code == TN);
+    }
+    more[EXACT_MATCHES] += is_match;
+}
+
+static bool accepts_words(const struct kolo_metric *metric, const int64_t *words)
+{
+    int64_t sum = 0;
+    for (size_t i = 0; i < metric->words; i++) {
+        if (words[i] < 0 || words[i] > KOLO_COUNT_MAX - sum)
+            return false;
+        sum += words[i];
+    }
+    return true;
+}
+
+static bool accepts_record(const struct kolo_metric *metric, const void *record, size_t bytes)
+{
+    const uint8_t *codes = record;
+    if (bytes != (size_t)((const struct multilabel *)metric)->labels)
+        return false;
+    for (size_t l = 0; l < bytes; l++)
+        if (codes[l] >= 2 * NAN_BIT || codes[l] % NAN_BIT >= CODES)
+            return false;
+    return true;
+}
+
+static void destroy(struct kolo_metric *metric)
+{
+    kolo_free_memory(((struct multilabel *)metric)->thresholds);
+    kolo_free_memory(((struct multilabel *)metric)->record);
+}
+
+static const struct kolo_metric_ops multilabel_ops = {
+    .name = "multilabel",
+    .fold = fold,
+    .accepts_words = accepts_words,
+    .accepts_record = accepts_record,
+    .destroy = destroy,
+};
+
+static kolo_status check_config(const struct kolo_multilabel_config *config,
+                                struct kolo_metric **metric_out)
+{
+    if (!config || config->size != sizeof *config || !metric_out)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_multilabel_create: config or metric_out is NULL, or config->size is "
+                         "not sizeof(struct kolo_multilabel_config)");
+    if (config->labels < 1 || config->labels > KOLO_MULTILABEL_LABELS_MAX)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_multilabel_create: labels %lld is not in 1..%d",
+                         (long long)config->labels, KOLO_MULTILABEL_LABELS_MAX);
+    for (int64_t l = 0; config->thresholds && l < config->labels; l++)
+        if (isnan(config->thresholds[l]))
+            return kolo_fail(KOLO_ERR_INVALID, "kolo_multilabel_create: thresholds[%lld] is NaN",
+                             (long long)l);
+    return KOLO_OK;
+}
+
+kolo_status kolo_multilabel_create(const struct kolo_multilabel_config *config,
+                                   struct kolo_metric **metric_out)
+{
+    kolo_status status = check_config(config, metric_out);
+    if (status != KOLO_OK)
+        return status;
+    size_t labels = (size_t)config->labels;
+    struct kolo_metric *metric;
+    status = kolo_metric_create(&multilabel_ops, sizeof(struct multilabel), config->samples,
+                                labels * OUTCOMES + MORE_WORDS, &metric);
+    if (status != KOLO_OK)
+        return status;
+    struct multilabel *multilabel = (struct multilabel *)metric;
+    multilabel->labels = config->labels;
+    multilabel->thresholds = kolo_calloc(labels, sizeof *multilabel->thresholds);
+    multilabel->record = kolo_calloc(labels, sizeof *multilabel->record);
+    if (!multilabel->thresholds || !multilabel->record) {
+        kolo_metric_destroy(metric);
+        return KOLO_ERR_NO_MEMORY;
+    }
+    for (size_t l = 0; l < labels; l++)
+        multilabel->thresholds[l] = config->thresholds ? config->thresholds[l] : 0.5F;
+    kolo_metric_setting(metric, multilabel->thresholds, labels * sizeof *multilabel->thresholds);
+    *metric_out = metric;
+    return KOLO_OK;
+}
+
+static uint8_t judge(float score, float threshold, int8_t truth)
+{
+    uint8_t nan_bit = isnan(score) ? NAN_BIT : 0;
+    if (truth < 0)
+        return IGNORED;
+    if (truth)
+        return (uint8_t)(nan_bit | (score > threshold ? TP : FN));
+    return (uint8_t)(nan_bit | (score > threshold ? FP : TN));
+}
+
+static kolo_status check_update(const struct kolo_metric *metric, const float *scores,
+                                const int8_t *truths, size_t count)
+{
+    kolo_status status = kolo_metric_check(metric, &multilabel_ops, "kolo_multilabel_update");
+    if (status != KOLO_OK)
+        return status;
+    if (count > 0 && (!scores || !truths))
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_multilabel_update: scores or truths is NULL");
+    size_t labels = (size_t)((const struct multilabel *)metric)->labels;
+    for (size_t i = 0; i < count * labels; i++)
+        if (truths[i] < -1 || truths[i] > 1)
+            return kolo_fail(KOLO_ERR_INVALID,
+                             "kolo_multilabel_update: truths[%zu] is %d, not 0, 1 or -1 (ignored)",
+                             i, truths[i]);
+    return KOLO_OK;
+}
+
+kolo_status kolo_multilabel_update(struct kolo_metric *metric, const float *scores,
+                                   const int8_t *truths, size_t count, const int64_t *indices)
+{
+    kolo_status status = check_update(metric, scores, truths, count);
+    if (status != KOLO_OK)
+        return status;
+    struct multilabel *multilabel = (struct multilabel *)metric;
+    size_t labels = (size_t)multilabel->labels;
+    status = kolo_metric_prepare(metric, count, count * labels, indices);
+    for (size_t i = 0; status == KOLO_OK && i < count; i++) {
+        for (size_t l = 0; l < labels; l++)
+            multilabel->record[l] =
+                judge(scores[i * labels + l], multilabel->thresholds[l], truths[i * labels + l]);
+        kolo_metric_add(metric, indices ? indices + i : NULL, multilabel->record, labels);
+    }
+    return status;
+}
+
+static struct kolo_outcomes outcomes_of(const struct kolo_metric *metric, int64_t number)
+{
+    const int64_t *words = metric->merged + number * OUTCOMES;
+    return (struct kolo_outcomes){
+        .tp = words[TP], .fp = words[FP], .fn = words[FN], .tn = words[TN]};
+}
+
+kolo_status kolo_multilabel_result(const struct kolo_metric *metric,
+                                   struct kolo_multilabel_result *result_out)
+{
+    kolo_status status =
+        kolo_metric_check_result(metric, &multilabel_ops, "kolo_multilabel_result", result_out,
+                                 result_out ? result_out->size : 0, sizeof *result_out);
+    if (status != KOLO_OK)
+        return status;
+    const struct multilabel *multilabel = (const struct multilabel *)metric;
+    const int64_t *more = metric->merged + multilabel->labels * OUTCOMES;
+    int64_t right = 0, elements = 0, samples = metric->counts.counted;
+    for (int64_t l = 0; l < multilabel->labels; l++) {
+        struct kolo_outcomes o = outcomes_of(metric, l);
+        right += o.tp + o.tn;
+        elements += o.tp + o.tn + o.fp + o.fn;
+    }
+    *result_out = (struct kolo_multilabel_result){
+        .size = sizeof *result_out,
+        .elements = elements,
+        .ignored = more[IGNORED_ELEMENTS],
+        .nan_elements = more[NAN_ELEMENTS],
+        .accuracy = elements ? (double)right / (double)elements : (double)NAN,
+        .exact_match = samples ? (double)more[EXACT_MATCHES] / (double)samples : (double)NAN,
+        .samples = metric->counts,
+    };
+    return KOLO_OK;
+}
+
+kolo_status kolo_multilabel_score(const struct kolo_metric *metric,
+                                  const struct kolo_score_config *config, double *values_out,
+                                  size_t count)
+{
+    kolo_status status = kolo_metric_check_result(metric, &multilabel_ops, "kolo_multilabel_score",
+                                                  values_out, 0, 0);
+    if (status != KOLO_OK)
+        return status;
+    return kolo_scores(metric, outcomes_of, ((const struct multilabel *)metric)->labels,
+                       "kolo_multilabel_score", config, values_out, count);
+}

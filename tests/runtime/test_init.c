@@ -202,7 +202,8 @@ static void lose_rank_1(const char *transport,
                   kolo_status_name(result->status), result->text);
         cr_assert(strstr(result->text, "rank 1 (") && strstr(result->text, "during allreduce("),
                   "%s, rank %d: %s", transport, rank, result->text);
-        cr_assert(result->at_ns - killed_ns < INT64_C(1000000000),
+        /* by the link or the store, not by a deadline; on a busy machine it takes a while */
+        cr_assert(result->at_ns - killed_ns < INT64_C(10000000000),
                   "rank %d heard of it after %lld ms", rank,
                   (long long)(result->at_ns - killed_ns) / 1000000);
     }

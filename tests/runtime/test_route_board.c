@@ -278,6 +278,89 @@ ParameterizedTest(struct transport_param *param, route_board, memory_taken_back_
     }
 }
 
+/** Rank 0 between its look at the others and its write into their memory, while rank 1 takes its
+ * memory back. */
+struct hold {
+    struct kolo_comm *comm; /* of rank 1 */
+    int pieces;             /* that rank 0 has folded */
+    atomic_bool is_held, is_taken;
+};
+
+static void until(const atomic_bool *flag)
+{
+    struct timespec pause = {.tv_nsec = 1000000};
+    for (int i = 0; i < 20000 && !atomic_load(flag); i++)
+        nanosleep(&pause, NULL);
+}
+
+/** What it returns into is written where it belongs when it has returned. */
+static void add(void *into, const void *from, size_t count, kolo_dtype dtype, void *context)
+{
+    enum { SOME_CHUNKS = 100 };
+    struct timespec pause = {.tv_nsec = 50000000};
+    struct hold *hold = context;
+    float *sums = into;
+    (void)dtype;
+    for (size_t i = 0; i < count; i++)
+        sums[i] += ((const float *)from)[i];
+    if (hold == NULL || ++hold->pieces != SOME_CHUNKS)
+        return;
+    atomic_store(&hold->is_held, true);
+    until(&hold->is_taken);
+    nanosleep(&pause, NULL); /* a rank 1 that does not wait for this one uses its memory by now */
+}
+
+static void *take_back(void *argument)
+{
+    struct hold *hold = argument;
+    until(&hold->is_held);
+    kolo_comm_enter(hold->comm);
+    atomic_store(&hold->is_taken, true);
+    kolo_comm_fail(hold->comm, KOLO_ERR_ABORTED, "taken back", false);
+    kolo_comm_leave(hold->comm);
+    return NULL;
+}
+
+static kolo_status taken_back_from_a_writer(struct kolo_comm *comm, void *argument)
+{
+    int rank = kolo_rank(comm);
+    struct hold *hold = argument;
+    struct kolo_op sum = {
+        .size = sizeof(sum), .name = "held", .fold = add, .context = rank == 0 ? hold : NULL};
+    struct buffers buffers;
+    pthread_t thread;
+    kolo_redop op;
+    kolo_status status = kolo_op_create(comm, &sum, &op);
+    if (status == KOLO_OK)
+        status = take(comm, 2, LONG, &buffers);
+    if (status != KOLO_OK)
+        return status;
+    if (rank == 1)
+        hold->comm = comm;
+    bool takes = rank == 1 && pthread_create(&thread, NULL, take_back, hold) == 0;
+    status = kolo_allreduce(comm, buffers.send, buffers.recv, LONG, KOLO_FLOAT32, op, NULL, NULL);
+    bool is_untouched = !takes || is_left_alone(buffers.recv, 100000000);
+    if (takes)
+        pthread_join(thread, NULL);
+    give_back(comm, &buffers);
+    WORLD_EXPECT(status == KOLO_ERR_ABORTED || (!takes && status == KOLO_ERR_PEER), "%s: %s",
+                 kolo_status_name(status), kolo_error_detail());
+    WORLD_EXPECT(atomic_load(&hold->is_taken), "rank 0 was not held");
+    WORLD_EXPECT(is_untouched, "the buffer was written after the call had returned");
+    return KOLO_OK;
+}
+
+ParameterizedTestParameters(route_board, memory_is_not_taken_from_a_writer)
+{
+    return cr_make_param_array(struct transport_param, params, 2);
+}
+ParameterizedTest(struct transport_param *param, route_board, memory_is_not_taken_from_a_writer,
+                  .timeout = 60)
+{
+    struct hold hold = {.pieces = 0};
+    run(param->name, "KOLO_STALL=100ms", 3, taken_back_from_a_writer, &hold);
+}
+
 Test(route_board, nobody_touches_the_buffers_of_a_call_that_failed, .timeout = 120)
 {
     static const long moments_us[] = {0, 1000, 3000, 7000, 15000, 31000};

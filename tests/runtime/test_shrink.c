@@ -147,6 +147,8 @@ static kolo_status of_a_part(struct kolo_comm *comm, void *argument)
     kolo_status status;
     (void)argument;
     KOLO_TRY(kolo_split(comm, rank % 2, 0, NULL, &half));
+    KOLO_TRY(
+        kolo_barrier(comm, NULL, NULL)); /* a half that not all have yet fails with the world */
     if (rank == 3)
         return KOLO_OK;
     if (rank % 2 == 0) {

@@ -14,7 +14,7 @@
 
 TestSuite(store_client, .timeout = 60);
 
-enum { SOON_MS = 10000, RANKS_MAX = 256 };
+enum { SOON_MS = 60000, RANKS_MAX = 256 };
 
 /** A store on a thread, and the ranks that use it. */
 struct world {
@@ -161,7 +161,7 @@ static void meet_in_vain(struct store_rank *rank)
 Test(store_client, missing_ranks_are_named)
 {
     open_world(5, false);
-    world.timeout_ms = 300;
+    world.timeout_ms = 900;
     run(2, meet_in_vain);
     for (int i = 0; i < 2; i++) {
         cr_assert(world.ranks[i].joined == KOLO_ERR_TIMEOUT, "%s", world.ranks[i].why);
@@ -447,6 +447,8 @@ Test(store_client, server_that_goes_ends_calls)
 
 Test(store_client, every_allocation_may_fail)
 {
+    int patience_ms =
+        200; /* many a failure ends with it; too short for success on a busy machine */
     for (uint64_t nth = 1; nth < 100; nth++) {
         struct store_rank rank = {0};
         open_world(1, false);
@@ -456,17 +458,20 @@ Test(store_client, every_allocation_may_fail)
         kolo_alloc_fail_nth(nth);
         world.timeout_ms = 500;
         struct kolo_store_call call = {.status = KOLO_ERR_NO_MEMORY};
-        store_rank_join(&rank, 0, 1, fd, NULL, 0, &world.secret, 200);
+        store_rank_join(&rank, 0, 1, fd, NULL, 0, &world.secret, patience_ms);
         if (rank.joined == KOLO_OK) {
             kolo_store_client_set(rank.client, "key", "v", 1, &call);
-            store_rank_wait(&rank, &call, 200);
+            store_rank_wait(&rank, &call, patience_ms);
         }
         uint64_t tried = kolo_alloc_count() - before;
         kolo_alloc_fail_nth(0);
         store_rank_close(&rank);
         kolo_store_thread_stop(world.thread, kolo_now_ns());
         world.thread = NULL;
-        if (tried < nth) {
+        if (tried < nth && call.status != KOLO_OK && patience_ms < SOON_MS) {
+            patience_ms = SOON_MS;
+            nth--;
+        } else if (tried < nth) {
             cr_assert(call.status == KOLO_OK, "%s", call.why);
             return;
         }

@@ -10,7 +10,7 @@
 
 TestSuite(store_thread, .timeout = 60);
 
-enum { SOON_MS = 10000 };
+enum { SOON_MS = 60000 };
 
 static struct kolo_store_thread *start(int size)
 {

@@ -86,7 +86,7 @@ static void kill_in_mid_transfer(void (*act)(struct shm_side *side))
     cr_assert(kill(pid, SIGKILL) == 0);
     cr_assert(waitpid(pid, &exit_status, 0) == pid && WIFSIGNALED(exit_status));
     int64_t start = kolo_now_ns();
-    while (side.downs == 0 && kolo_now_ns() - start < 5000000000) {
+    while (side.downs == 0 && kolo_now_ns() - start < 20000000000) {
         bool moved;
         shm_recv(&side, 3, data, sizeof data, &work);
         while (work.status == KOLO_AGAIN) {
@@ -98,7 +98,7 @@ static void kill_in_mid_transfer(void (*act)(struct shm_side *side))
         }
     }
     cr_assert(side.downs == 1 && side.down_why == KOLO_ERR_LINK);
-    cr_assert(kolo_now_ns() - start < 1000000000, "took %lld ms",
+    cr_assert(kolo_now_ns() - start < 10000000000, "took %lld ms",
               (long long)(kolo_now_ns() - start) / 1000000);
     char expected[128];
     snprintf(expected, sizeof expected, "pid %d: process ended", (int)pid);

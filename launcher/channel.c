@@ -61,10 +61,22 @@ static void took(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
         end(channel, status);
 }
 
+/* Time in which this process did not run (it was stopped, or others had the processor, or it was
+ * busy) is nobody's silence: what came meanwhile has not been read yet. */
+static void forgive(struct kolo_channel *channel, int64_t now_ns)
+{
+    int64_t late_ns = now_ns - channel->looked_ns - channel->look_ns;
+    if (late_ns > channel->look_ns)
+        channel->heard_ns += late_ns;
+    channel->looked_ns = now_ns;
+}
+
 static void on_beat(uv_timer_t *timer)
 {
     struct kolo_channel *channel = timer->data;
-    int64_t silent_ms = (kolo_now_ns() - channel->heard_ns) / 1000000;
+    int64_t now_ns = kolo_now_ns();
+    forgive(channel, now_ns);
+    int64_t silent_ms = (now_ns - channel->heard_ns) / 1000000;
     if (silent_ms > channel->silence_ms) {
         (void)kolo_fail(KOLO_ERR_TIMEOUT, "silent for %.1f s", (double)silent_ms / 1000);
         end(channel, KOLO_ERR_TIMEOUT);
@@ -103,10 +115,12 @@ void kolo_channel_watch(struct kolo_channel *channel, int64_t silence_ms)
     if (!channel->is_open || channel->has_ended)
         return;
     channel->silence_ms = silence_ms;
-    channel->heard_ns = kolo_now_ns();
+    channel->heard_ns = channel->looked_ns = kolo_now_ns();
     channel->looks = 0;
     uint64_t beat = (uint64_t)(silence_ms / BEATS < BEAT_MS ? silence_ms / BEATS : BEAT_MS);
-    (void)uv_timer_start(&channel->beat, on_beat, 0, beat / LOOKS ? beat / LOOKS : 1);
+    uint64_t look = beat / LOOKS ? beat / LOOKS : 1;
+    channel->look_ns = (int64_t)look * 1000000;
+    (void)uv_timer_start(&channel->beat, on_beat, 0, look);
 }
 
 void kolo_channel_rest(struct kolo_channel *channel)

@@ -19,6 +19,7 @@ struct kolo_channel {
     void *context;
     int64_t silence_ms; /* 0: any silence is fine (until the agent is ready) */
     int64_t heard_ns;
+    int64_t looked_ns, look_ns; /* the latest look at the silence, and the time between two */
     unsigned looks;
     bool is_open, has_ended;
 };

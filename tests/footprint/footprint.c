@@ -239,16 +239,13 @@ static kolo_status memory(struct kolo_comm *world, double bare, int *failures)
 
 /* ---- waiting ---- */
 
-enum { WAIT_MS = 1000 };
+enum { WAIT_MS = 1000, ATTEMPTS = 3 };
 static const double wait_ms_max = 20, idle_ms_max = 2;
 
-/** Rank 0 is late by a second. */
-static kolo_status wait_for_late(struct kolo_comm *comm, int who, const char *name, size_t count,
-                                 int *failures)
+/** Rank 0 is late by a second: the processor time of the others. */
+static kolo_status wait_once(struct kolo_comm *comm, int who, const char *name, float *data,
+                             size_t count, double *used_out)
 {
-    float *data = calloc(count, sizeof *data);
-    if (data == NULL)
-        return KOLO_ERR_NO_MEMORY;
     TRY(kolo_allreduce(comm, data, data, count, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
     TRY(kolo_barrier(comm, NULL, NULL));
     double before = cpu_ms(who);
@@ -256,25 +253,58 @@ static kolo_status wait_for_late(struct kolo_comm *comm, int who, const char *na
         pause_ms(WAIT_MS);
     double late = kolo_rank(comm) == 0 ? before : 0;
     TRY(kolo_allreduce(comm, data, data, count, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
-    double used = cpu_ms(who) - before;
-    free(data);
+    *used_out = cpu_ms(who) - before;
     printf("rank %d of %d: %s: %.3f ms of processor time%s\n", kolo_rank(comm), kolo_size(comm),
-           name, used, late > 0 ? " (the late one)" : "");
-    *failures += complain(name, used, wait_ms_max);
+           name, *used_out, late > 0 ? " (the late one)" : "");
+    return KOLO_OK;
+}
+
+static kolo_status idle_once(struct kolo_comm *comm, int who, const char *name, float *data,
+                             size_t count, double *used_out)
+{
+    (void)data;
+    (void)count;
+    TRY(kolo_barrier(comm, NULL, NULL));
+    double before = cpu_ms(who);
+    pause_ms(WAIT_MS);
+    *used_out = cpu_ms(who) - before;
+    printf("rank %d of %d: %s: %.3f ms of processor time\n", kolo_rank(comm), kolo_size(comm), name,
+           *used_out);
+    return KOLO_OK;
+}
+
+/** The system counts more where others have the processors too: what keeps a rank busy does so each
+ * time, and only that fails. */
+static kolo_status hold(struct kolo_comm *comm, int who, const char *name, size_t count,
+                        double most,
+                        kolo_status (*once)(struct kolo_comm *comm, int who, const char *name,
+                                            float *data, size_t count, double *used_out),
+                        int *failures)
+{
+    float *data = calloc(count + 1, sizeof *data);
+    double used = 0;
+    if (data == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    for (int i = 0; i < ATTEMPTS; i++) {
+        int32_t is_over = 0;
+        TRY(once(comm, who, name, data, count, &used));
+        is_over = used > most;
+        TRY(kolo_allreduce(comm, &is_over, &is_over, 1, KOLO_INT32, KOLO_MAX, NULL, NULL));
+        if (!is_over)
+            break;
+    }
+    free(data);
+    *failures += complain(name, used, most);
     return KOLO_OK;
 }
 
 static kolo_status wait_and_idle(struct kolo_comm *comm, int who, int *failures)
 {
-    TRY(wait_for_late(comm, who, "an allreduce of 4 bytes waits a second", 1, failures));
-    TRY(wait_for_late(comm, who, "an allreduce of 256 KiB waits a second", 65536, failures));
-    TRY(kolo_barrier(comm, NULL, NULL));
-    double before = cpu_ms(who);
-    pause_ms(WAIT_MS);
-    double used = cpu_ms(who) - before;
-    printf("rank %d of %d: idle for a second: %.3f ms of processor time\n", kolo_rank(comm),
-           kolo_size(comm), used);
-    *failures += complain("idle for a second", used, idle_ms_max);
+    TRY(hold(comm, who, "an allreduce of 4 bytes waits a second", 1, wait_ms_max, wait_once,
+             failures));
+    TRY(hold(comm, who, "an allreduce of 256 KiB waits a second", 65536, wait_ms_max, wait_once,
+             failures));
+    TRY(hold(comm, who, "idle for a second", 0, idle_ms_max, idle_once, failures));
     return KOLO_OK;
 }
 

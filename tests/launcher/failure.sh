@@ -44,7 +44,11 @@ under "$seconds" 3 "orphans"
 nobody_left "$KOLOTEST_MARK"
 
 # Before any rank has joined, the others may still say why: all may have failed of the same cause.
-run 3 "$KOLORUN" -np 2 sh -c '[ $RANK = 1 ] && exit 3; sleep 0.05; echo "rank 0 says why"; exit 2'
+export PID_FILE=$work/pid # rank 0 ends when rank 1 is gone, and has been seen to be
+run 3 "$KOLORUN" -np 2 sh -c '[ $RANK = 0 ] || { echo $$ >$PID_FILE.new; mv $PID_FILE.new $PID_FILE; exit 3; }
+    until [ -e $PID_FILE ]; do sleep 0.01; done
+    while kill -0 $(cat $PID_FILE) 2>/dev/null; do sleep 0.01; done
+    echo "rank 0 says why"; exit 2'
 says out '^\[0\] rank 0 says why$'
 run 3 "$KOLORUN" -np 2 sh -c '[ $RANK = 1 ] && exit 3; exec sleep 100'
 under "$seconds" 2 "a rank that exits before any has joined"
@@ -67,12 +71,6 @@ ended() { # STATUS
     local got=0
     wait "$launcher" || got=$?
     [[ $got == "$1" ]] || { fail "$KOLOTEST_MARK: status $got instead of $1"; cat "$work/err"; }
-}
-child_of() { # PID
-    local file
-    for file in /proc/[0-9]*/stat; do
-        [[ $(sed 's/.*) //' "$file" 2>/dev/null | awk '{print $2}') == "$1" ]] && { file=${file#/proc/}; echo "${file%/stat}"; }
-    done
 }
 stubborn_up() { [[ $(marked "$KOLOTEST_MARK" | wc -w) -ge $1 ]]; }
 

@@ -19,7 +19,7 @@ background() { # NAME COMMAND...
     export KOLOTEST_MARK=$1-$$
     shift
     : >"$work/out"
-    KOLO_PEER_TIMEOUT=700ms "$KOLORUN" "$@" >"$work/out" 2>"$work/err" </dev/null &
+    KOLO_PEER_TIMEOUT=1200ms "$KOLORUN" "$@" >"$work/out" 2>"$work/err" </dev/null &
     launcher=$!
 }
 ended() { # STATUS
@@ -39,8 +39,8 @@ for transport in shm tcp; do
     [[ ${#all[@]} == 3 ]] || fail "$transport: ${#all[@]} ranks instead of 3"
     for round in 1 2; do
         kill -TSTP "$launcher"
-        await 5 stopped "$launcher" "${all[@]}" || fail "$transport: round $round: not all stopped"
-        pass 1.6
+        await 20 stopped "$launcher" "${all[@]}" || fail "$transport: round $round: not all stopped"
+        pass 2.6
         stopped "$launcher" "${all[@]}" || fail "$transport: round $round: not all stayed stopped"
         kill -CONT "$launcher"
         pass 0.3
@@ -61,13 +61,13 @@ ended 0
 background pause-kill -np 2 "$RANK_PROGRAM" loop 60
 await 20 up 2
 kill -TSTP "$launcher"
-await 5 stopped "$launcher"
+await 20 stopped "$launcher"
 kill -9 "$launcher"
 ended 137 2>/dev/null
 background pause-term -np 2 "$RANK_PROGRAM" loop 60
 await 20 up 2
 kill -TSTP "$launcher"
-await 5 stopped "$launcher"
+await 20 stopped "$launcher"
 kill -TERM "$launcher"
 kill -CONT "$launcher"
 ended 143
@@ -77,13 +77,24 @@ background pause-rank -np 3 "$RANK_PROGRAM" loop 60
 await 20 up 3
 mapfile -t all < <(ranks)
 kill -TSTP "$launcher"
-await 5 stopped "$launcher" "${all[@]}"
+await 20 stopped "$launcher" "${all[@]}"
 kill -9 "${all[0]}"
 kill -CONT "$launcher"
 ended 137
 says err '^kolorun: rank [0-2] .* was killed by signal 9 \(SIGKILL\)'
 
 # Where the shell has no job control and ignores SIGTSTP, it stays ignored.
+# All that speaks of a job does not run for longer than silence is allowed (a machine that is frozen, or far too busy):
+# each finds a beat of the other as soon as it looks.
+background frozen -np 2 "$RANK_PROGRAM" loop 3
+await 20 up 2
+both=("$launcher" "$(child_of "$(child_of "$launcher")")")
+for process in "${both[@]}"; do kill -STOP "$process"; done
+pass 1.8
+for process in "${both[@]}"; do kill -CONT "$process"; done
+ended 0
+lines err 0
+
 export KOLOTEST_MARK=pause-ignored-$$
 (
     trap '' TSTP

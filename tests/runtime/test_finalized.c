@@ -218,3 +218,34 @@ out:
 }
 
 ON_ALL(whoever_ends_first_disturbs_nobody, RANKS, at_once)
+
+/** A broadcast is closed for its root alone: others may be through, and have finalized, before a
+ * late one has called it. */
+static kolo_status broadcasts(struct kolo_comm *comm, void *argument)
+{
+    enum { TIMES = 60, LONG = 20000 };
+    struct timespec pause = {.tv_nsec = 2000000};
+    int rank = kolo_rank(comm), n = kolo_size(comm);
+    int64_t *data = calloc(LONG, sizeof(*data));
+    kolo_status status = KOLO_OK;
+    (void)argument;
+    for (int i = 0; i < TIMES; i++) {
+        struct kolo_comm *copy = NULL;
+        size_t count = i % 2 == 0 ? 10 : LONG;
+        int root = i / 2 % n;
+        KOLO_TRY(kolo_dup(comm, NULL, &copy));
+        data[count - 1] = rank == root ? i : -1;
+        if (rank == (root + 1 + i % 3) % n)
+            nanosleep(&pause, NULL);
+        KOLO_TRY(kolo_broadcast(copy, data, count, KOLO_INT64, root, NULL, NULL));
+        WORLD_EXPECT(data[count - 1] == i, "broadcast %d brought %lld", i,
+                     (long long)data[count - 1]);
+        memset(data, 0x77, LONG * sizeof(*data)); /* the buffer is this rank's again */
+        KOLO_TRY(kolo_finalize(copy));
+    }
+out:
+    free(data);
+    return status;
+}
+
+ON_ALL(a_broadcast_reaches_who_is_late, RANKS, broadcasts)

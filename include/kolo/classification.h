@@ -147,6 +147,64 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_multilabel_score(const struct kolo_metr
                                                           const struct kolo_score_config *config,
                                                           double *values_out, size_t count);
 
+/* ---- areas under curves ----------------------------------------------------------------------- */
+
+enum { KOLO_CURVE_LABELS_MAX = 1 << 16, KOLO_CURVE_BINS_MAX = 1 << 20 };
+
+struct kolo_curve_config {
+    size_t size;     /**< sizeof(struct kolo_curve_config) */
+    int64_t samples; /**< as in kolo_mean_config */
+    int64_t labels;  /**< curves, 1 to KOLO_CURVE_LABELS_MAX; 1: binary */
+    /** 0: exact, every score counts as it is, 8 bytes are kept per sample and label, and computing
+     *  sorts them over all ranks. 1 to KOLO_CURVE_BINS_MAX: nothing is kept but counts; scores in
+     *  [0, 1] (others are clamped) fall into bins floor(score * bins), 1 into the last, and those in
+     *  one bin are ties. (TorchMetrics' binned curves have thresholds instead, `linspace(0, 1, n)`,
+     *  and no point (0, 0) where a score is 1.) */
+    int64_t bins;
+};
+
+/** The area under the ROC curve and the average precision, per label. AUROC is the part of the
+ *  pairs of a positive and a negative in which the positive has the higher score, ties counting
+ *  half: an exact fraction, divided once. Average precision is the sum over distinct scores of
+ *  precision times the growth of recall (scikit-learn's, without interpolation): each term rounded,
+ *  their sum exact. Both are the same bits however samples are dealt out.
+ *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_curve_create(const struct kolo_curve_config *config,
+                                                      struct kolo_metric **metric_out);
+/** Adds @p count samples: scores[i * labels + l], and truths[i * labels + l]: 1 positive, 0
+ *  negative, -1 ignored.
+ *  @return KOLO_OK; ERR_INVALID (a score is NaN or a truth none of these, named; nothing is added);
+ *  ERR_NO_MEMORY (nothing is added). */
+KOLO_API KOLO_NODISCARD kolo_status kolo_curve_update(struct kolo_metric *metric,
+                                                      const float *scores, const int8_t *truths,
+                                                      size_t count, const int64_t *indices);
+/** One against the rest: a sample is positive for label classes[i] (0 <= it < labels) and negative
+ *  for all others. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_curve_update_classes(struct kolo_metric *metric,
+                                                              const float *scores,
+                                                              const int64_t *classes, size_t count,
+                                                              const int64_t *indices);
+
+struct kolo_curve_result {
+    size_t size;              /**< set to sizeof(struct kolo_curve_result) by the caller */
+    double auroc;             /**< the mean of those labels that have one; NaN if none has */
+    double average_precision; /**< likewise */
+    struct kolo_sample_counts samples;
+};
+KOLO_API KOLO_NODISCARD kolo_status kolo_curve_result(const struct kolo_metric *metric,
+                                                      struct kolo_curve_result *result_out);
+
+struct kolo_curve_label {
+    double auroc;             /**< NaN without a positive or without a negative */
+    double average_precision; /**< NaN without a positive */
+    int64_t positives, negatives;
+};
+/** The areas of each label; @p count is the room there, at least `labels`.
+ *  @return KOLO_OK; ERR_INVALID. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_curve_labels(const struct kolo_metric *metric,
+                                                      struct kolo_curve_label *labels_out,
+                                                      size_t count);
+
 #ifdef __cplusplus
 }
 #endif

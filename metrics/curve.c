@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// Areas under curves. Owns the words: for binned curves positives and negatives per label and bin,
+// for exact ones what is left of the records once curve_exchange.c has sorted them over all ranks.
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "metrics/curve.h"
+
+struct curve {
+    struct kolo_metric metric;
+    int64_t labels, bins;
+    struct kolo_curve_entry *record; /* being made */
+};
+
+enum { NEGATIVE, POSITIVE, IGNORED, TRUTHS };
+
+/* Grows with falling scores; -0 is 0. No NaN comes here. */
+static uint32_t exact_place(float score)
+{
+    float plain = score + 0.0F;
+    uint32_t bits;
+    memcpy(&bits, &plain, sizeof bits);
+    if (plain == 0)
+        bits = 0;
+    return ~(bits >> 31 ? ~bits : bits | UINT32_C(1) << 31);
+}
+
+static uint32_t bin_place(float score, int64_t bins)
+{
+    double at = (double)score * (double)bins;
+    int64_t bin = at >= (double)bins ? bins - 1 : at > 0 ? (int64_t)at : 0;
+    return (uint32_t)(bins - 1 - bin);
+}
+
+static void fold(const struct kolo_metric *metric, int64_t *words, const void *record, size_t bytes)
+{
+    size_t bins = (size_t)((const struct curve *)metric)->bins;
+    const uint8_t *at = record;
+    for (size_t l = 0; l < bytes / sizeof(struct kolo_curve_entry); l++) {
+        struct kolo_curve_entry entry;
+        memcpy(&entry, at + l * sizeof entry, sizeof entry);
+        if (entry.truth != IGNORED)
+            words[(l * bins + entry.place) * 2 + entry.truth]++;
+    }
+}
+
+static bool accepts_words(const struct kolo_metric *metric, const int64_t *words)
+{
+    int64_t most = ((const struct curve *)metric)->bins ? metric->direct_count : 0;
+    for (size_t i = 0; i < metric->words; i++)
+        if (words[i] < 0 || words[i] > most)
+            return false;
+    return true;
+}
+
+static bool accepts_record(const struct kolo_metric *metric, const void *record, size_t bytes)
+{
+    const struct curve *curve = (const struct curve *)metric;
+    const uint8_t *at = record;
+    if (bytes != (size_t)curve->labels * sizeof(struct kolo_curve_entry))
+        return false;
+    for (int64_t l = 0; l < curve->labels; l++) {
+        struct kolo_curve_entry entry;
+        memcpy(&entry, at + (size_t)l * sizeof entry, sizeof entry);
+        if (entry.truth >= TRUTHS || (curve->bins && entry.place >= curve->bins))
+            return false;
+    }
+    return true;
+}
+
+static void carry(const struct kolo_metric *metric, int64_t *words)
+{
+    for (int64_t l = 0; l < ((const struct curve *)metric)->labels; l++)
+        kolo_exact_sum_carry(kolo_exact_in(words + l * KOLO_AREA_WORDS + KOLO_AREA_PRECISION));
+}
+
+static void destroy(struct kolo_metric *metric)
+{
+    kolo_free_memory(((struct curve *)metric)->record);
+}
+
+static const struct kolo_metric_ops binned_ops = {
+    .name = "curve",
+    .fold = fold,
+    .accepts_words = accepts_words,
+    .accepts_record = accepts_record,
+    .destroy = destroy,
+};
+
+static const struct kolo_metric_ops exact_ops = {
+    .name = "curve",
+    .exchange = kolo_curve_exchange,
+    .carry = carry,
+    .accepts_words = accepts_words,
+    .accepts_record = accepts_record,
+    .destroy = destroy,
+};
+
+/* The table of this metric if it is a curve. */
+static const struct kolo_metric_ops *ops_of(const struct kolo_metric *metric)
+{
+    return metric && metric->ops == &exact_ops ? &exact_ops : &binned_ops;
+}
+
+static kolo_status check_config(const struct kolo_curve_config *config,
+                                struct kolo_metric **metric_out)
+{
+    if (!config || config->size != sizeof *config || !metric_out)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_curve_create: config or metric_out is NULL, or config->size is not "
+                         "sizeof(struct kolo_curve_config)");
+    if (config->labels < 1 || config->labels > KOLO_CURVE_LABELS_MAX)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_curve_create: labels %lld is not in 1..%d",
+                         (long long)config->labels, KOLO_CURVE_LABELS_MAX);
+    if (config->bins < 0 || config->bins > KOLO_CURVE_BINS_MAX)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_curve_create: bins %lld is not in 0..%d",
+                         (long long)config->bins, KOLO_CURVE_BINS_MAX);
+    return KOLO_OK;
+}
+
+kolo_status kolo_curve_create(const struct kolo_curve_config *config,
+                              struct kolo_metric **metric_out)
+{
+    kolo_status status = check_config(config, metric_out);
+    if (status != KOLO_OK)
+        return status;
+    size_t words = config->bins ? (size_t)config->bins * 2 : KOLO_AREA_WORDS;
+    struct kolo_metric *metric;
+    status = kolo_metric_create(config->bins ? &binned_ops : &exact_ops, sizeof(struct curve),
+                                config->samples, (size_t)config->labels * words, &metric);
+    if (status != KOLO_OK)
+        return status;
+    struct curve *curve = (struct curve *)metric;
+    curve->labels = config->labels;
+    curve->bins = config->bins;
+    kolo_metric_setting(metric, &curve->labels, sizeof curve->labels);
+    kolo_metric_setting(metric, &curve->bins, sizeof curve->bins);
+    curve->record = kolo_calloc((size_t)curve->labels, sizeof *curve->record);
+    if (!curve->record) {
+        kolo_metric_destroy(metric);
+        return KOLO_ERR_NO_MEMORY;
+    }
+    *metric_out = metric;
+    return KOLO_OK;
+}
+
+/* The truths of an update: each, or by the class of a sample. */
+struct truths {
+    const int8_t *each;
+    const int64_t *classes;
+};
+
+static kolo_status check_update(const struct kolo_metric *metric, const float *scores,
+                                const struct truths *truths, size_t count)
+{
+    kolo_status status = kolo_metric_check(metric, ops_of(metric), "kolo_curve_update");
+    if (status != KOLO_OK)
+        return status;
+    if (count > 0 && (!scores || (!truths->each && !truths->classes)))
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_curve_update: scores, or truths or classes, is NULL");
+    int64_t labels = ((const struct curve *)metric)->labels;
+    for (size_t i = 0; i < count * (size_t)labels; i++) {
+        if (isnan(scores[i]))
+            return kolo_fail(KOLO_ERR_INVALID, "kolo_curve_update: scores[%zu] is NaN", i);
+        if (truths->each && (truths->each[i] < -1 || truths->each[i] > 1))
+            return kolo_fail(KOLO_ERR_INVALID,
+                             "kolo_curve_update: truths[%zu] is %d, not 0, 1 or -1 (ignored)", i,
+                             truths->each[i]);
+    }
+    for (size_t i = 0; truths->classes && i < count; i++)
+        if (truths->classes[i] < 0 || truths->classes[i] >= labels)
+            return kolo_fail(KOLO_ERR_INVALID,
+                             "kolo_curve_update: classes[%zu] is %lld, not in 0..%lld", i,
+                             (long long)truths->classes[i], (long long)labels - 1);
+    return KOLO_OK;
+}
+
+static uint32_t truth_of(const struct truths *truths, size_t sample, size_t label, size_t labels)
+{
+    if (truths->classes)
+        return truths->classes[sample] == (int64_t)label ? POSITIVE : NEGATIVE;
+    int8_t truth = truths->each[sample * labels + label];
+    return truth < 0 ? IGNORED : (uint32_t)truth;
+}
+
+static kolo_status update(struct kolo_metric *metric, const float *scores,
+                          const struct truths *truths, size_t count, const int64_t *indices)
+{
+    kolo_status status = check_update(metric, scores, truths, count);
+    if (status != KOLO_OK)
+        return status;
+    struct curve *curve = (struct curve *)metric;
+    size_t labels = (size_t)curve->labels, bytes = labels * sizeof *curve->record;
+    status = kolo_metric_prepare(metric, count, count * bytes, indices);
+    for (size_t i = 0; status == KOLO_OK && i < count; i++) {
+        for (size_t l = 0; l < labels; l++) {
+            float score = scores[i * labels + l];
+            curve->record[l] = (struct kolo_curve_entry){
+                .place = curve->bins ? bin_place(score, curve->bins) : exact_place(score),
+                .truth = truth_of(truths, i, l, labels),
+            };
+        }
+        kolo_metric_add(metric, indices ? indices + i : NULL, curve->record, bytes);
+    }
+    return status;
+}
+
+kolo_status kolo_curve_update(struct kolo_metric *metric, const float *scores, const int8_t *truths,
+                              size_t count, const int64_t *indices)
+{
+    const struct truths each = {.each = truths};
+    return update(metric, scores, &each, count, indices);
+}
+
+kolo_status kolo_curve_update_classes(struct kolo_metric *metric, const float *scores,
+                                      const int64_t *classes, size_t count, const int64_t *indices)
+{
+    const struct truths by_class = {.classes = classes};
+    return update(metric, scores, &by_class, count, indices);
+}
+
+void kolo_area_add(struct kolo_area *area, int64_t positives, int64_t negatives)
+{
+    uint64_t higher_twice = 2 * (uint64_t)area->positives + (uint64_t)positives;
+    area->twice_pairs += (kolo_pairs)higher_twice * (kolo_pairs)negatives;
+    area->positives += positives;
+    area->negatives += negatives;
+    if (positives == 0)
+        return;
+    double precision = (double)area->positives / (double)(area->positives + area->negatives);
+    kolo_exact_sum_add(&area->precision, (double)positives * precision);
+}
+
+static struct kolo_area area_of(const struct curve *curve, int64_t label)
+{
+    struct kolo_area area = {.positives = 0};
+    if (curve->bins) {
+        const int64_t *words = curve->metric.merged + label * curve->bins * 2;
+        for (int64_t b = 0; b < curve->bins; b++)
+            kolo_area_add(&area, words[b * 2 + POSITIVE], words[b * 2 + NEGATIVE]);
+        return area;
+    }
+    const int64_t *words = curve->metric.merged + label * KOLO_AREA_WORDS;
+    for (int i = KOLO_AREA_LIMBS - 1; i >= 0; i--)
+        area.twice_pairs = (area.twice_pairs << 32) + (uint64_t)words[i];
+    area.positives = words[KOLO_AREA_POSITIVES];
+    area.negatives = words[KOLO_AREA_NEGATIVES];
+    area.precision = kolo_exact_of(words + KOLO_AREA_PRECISION);
+    return area;
+}
+
+static struct kolo_curve_label label_of(const struct curve *curve, int64_t label)
+{
+    struct kolo_area area = area_of(curve, label);
+    kolo_pairs pairs = (kolo_pairs)area.positives * (kolo_pairs)area.negatives;
+    return (struct kolo_curve_label){
+        .auroc = pairs ? (double)area.twice_pairs / (double)(2 * pairs) : (double)NAN,
+        .average_precision = area.positives
+                                 ? kolo_exact_sum_value(&area.precision) / (double)area.positives
+                                 : (double)NAN,
+        .positives = area.positives,
+        .negatives = area.negatives,
+    };
+}
+
+kolo_status kolo_curve_result(const struct kolo_metric *metric,
+                              struct kolo_curve_result *result_out)
+{
+    kolo_status status =
+        kolo_metric_check_result(metric, ops_of(metric), "kolo_curve_result", result_out,
+                                 result_out ? result_out->size : 0, sizeof *result_out);
+    if (status != KOLO_OK)
+        return status;
+    const struct curve *curve = (const struct curve *)metric;
+    double aurocs = 0, precisions = 0;
+    int64_t with_auroc = 0, with_precision = 0;
+    for (int64_t l = 0; l < curve->labels; l++) {
+        struct kolo_curve_label label = label_of(curve, l);
+        if (label.positives == 0)
+            continue;
+        with_precision++;
+        precisions += label.average_precision;
+        if (label.negatives == 0)
+            continue;
+        with_auroc++;
+        aurocs += label.auroc;
+    }
+    *result_out = (struct kolo_curve_result){
+        .size = sizeof *result_out,
+        .auroc = with_auroc ? aurocs / (double)with_auroc : (double)NAN,
+        .average_precision = with_precision ? precisions / (double)with_precision : (double)NAN,
+        .samples = metric->counts,
+    };
+    return KOLO_OK;
+}
+
+kolo_status kolo_curve_labels(const struct kolo_metric *metric, struct kolo_curve_label *labels_out,
+                              size_t count)
+{
+    kolo_status status =
+        kolo_metric_check_result(metric, ops_of(metric), "kolo_curve_labels", labels_out, 0, 0);
+    if (status != KOLO_OK)
+        return status;
+    const struct curve *curve = (const struct curve *)metric;
+    if (count < (size_t)curve->labels)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_curve_labels: room for %zu of %lld labels", count,
+                         (long long)curve->labels);
+    for (int64_t l = 0; l < curve->labels; l++)
+        labels_out[l] = label_of(curve, l);
+    return KOLO_OK;
+}

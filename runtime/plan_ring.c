@@ -16,9 +16,9 @@
 // First contributions are read straight from SEND, so nothing is copied beforehand. With one rank
 // a plan is the local copy.
 //
-// Chains (broadcast, reduce) pass pieces of a segment or less along the ring, one behind the other;
-// position 0 is the root. Step s of a rank in the middle receives segment s while it passes segment
-// s - LAG on.
+// Chains (broadcast, reduce) pass pieces of a segment or less along the ring, one behind the other,
+// two ranks the vector in one; position 0 is the root. Step s of a rank in the middle receives
+// segment s while it passes segment s - LAG on.
 #include "runtime/plan.h"
 
 enum {
@@ -234,10 +234,13 @@ static int position(const struct kolo_plan_args *args)
 /** Elements of a piece. With p pieces a chain of n ranks takes p + n - 2 turns, each of which costs
  * as much as a message and 1 / p of the vector, so p should grow with the root of (n - 2) times
  * the vector over what a message costs: taken to be an eighth of a segment. Powers of two, so that
- * a little more does not cut everything anew. */
+ * a little more does not cut everything anew. Where nobody passes anything on, one piece is best:
+ * the link cuts it into frames and hands several at once to the kernel. */
 static size_t chain_length(const struct kolo_plan_args *args)
 {
-    size_t hops = args->size > 2 ? (size_t)args->size - 2 : 0, pieces = 1;
+    if (args->size <= 2)
+        return args->count > 0 ? args->count : args->segment;
+    size_t hops = (size_t)args->size - 2, pieces = 1;
     size_t eighths =
         args->count / args->segment * 8 + args->count % args->segment * 8 / args->segment;
     while (4 * pieces * pieces <= hops * eighths && pieces < PIECES_MOST)

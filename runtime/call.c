@@ -32,6 +32,7 @@ static const enum kolo_collective collectives[KOLO_CALLS] = {
     [KOLO_CALL_REDUCE_SCATTERV] = KOLO_COLLECTIVE_REDUCE_SCATTER,
     [KOLO_CALL_SPLIT] = KOLO_COLLECTIVE_ALLGATHER,
     [KOLO_CALL_DUP] = KOLO_COLLECTIVE_ALLGATHER,
+    [KOLO_CALL_FINALIZE] = KOLO_COLLECTIVE_BARRIER,
 };
 
 enum kolo_collective kolo_call_collective(enum kolo_call_kind kind)

@@ -38,7 +38,8 @@
     X(SCATTERV, "scatterv", "CR")                                                                  \
     X(REDUCE_SCATTERV, "reduce_scatterv", "CO")                                                    \
     X(SPLIT, "split", "")                                                                          \
-    X(DUP, "dup", "")
+    X(DUP, "dup", "")                                                                              \
+    X(FINALIZE, "finalize", "")
 
 enum kolo_call_kind {
 #define KOLO_CALL_ENUM(name, text, has) KOLO_CALL_##name,

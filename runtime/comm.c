@@ -72,6 +72,7 @@ static void fit(struct kolo_comm *comm)
 void kolo_comm_open(struct kolo_comm *comm, uint32_t number, int rank, int size)
 {
     struct kolo_engine *engine = comm->engine;
+    comm->has_early = true; /* a member may have it before this rank */
     comm->number = number;
     comm->rank = rank;
     comm->size = size;
@@ -252,7 +253,7 @@ kolo_status kolo_comm_scratch(struct kolo_comm *comm, struct kolo_request *reque
 kolo_status kolo_comm_flights(struct kolo_comm *comm)
 {
     if (comm->flights == NULL)
-        comm->flights = kolo_calloc(KOLO_WINDOW_MAX, sizeof(*comm->flights));
+        comm->flights = kolo_calloc(2 * (size_t)KOLO_WINDOW_MAX, sizeof(*comm->flights));
     return comm->flights != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
 }
 

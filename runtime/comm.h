@@ -25,6 +25,7 @@ enum { KOLO_CHANNEL_COLLECTIVE = 0, KOLO_CHANNEL_MESSAGE = 1, KOLO_CHANNEL_CLOSI
 
 enum {
     KOLO_COMM_WORDS_MAX = 80,
+    KOLO_PAST = 128, /* broadcasts that a rank can be ahead of another: one for each root */
     KOLO_VERDICT_GRACE_MS = 300 /* how long a fallen link may wait for the store to say why */
 };
 
@@ -81,6 +82,7 @@ struct kolo_request {
     struct kolo_request *chain;           /* the next of its group, all started as one */
     struct kolo_request *next_async, *previous_async; /* in engine->asyncs until freed */
     bool fell_with_comm; /* it was running when the communicator failed */
+    bool has_entered;    /* a collective that is or was the first of its communicator's */
 
     struct kolo_call call;
     struct kolo_desc desc;
@@ -113,7 +115,7 @@ struct kolo_request {
     int quiet_ticks;
     bool is_reported;
 
-    struct kolo_strand main, closing; /* route_links.c: the plan, and the barrier that closes it */
+    struct kolo_strand main, closing; /* route_links.c: the plan, and what closes it */
 };
 
 /** Makes a request of memory that may hold anything. The strands, two thirds of it, are left: their
@@ -179,13 +181,17 @@ struct kolo_comm {
     size_t scratch_bytes;
     bool scratch_in_heap;
     struct kolo_choices choices; /* of plans over links */
-    struct kolo_flight *flights; /* KOLO_WINDOW_MAX, of the collective that runs; NULL: not yet */
+    /** KOLO_WINDOW_MAX for each strand of the collective that runs; NULL: not yet. */
+    struct kolo_flight *flights;
     struct kolo_hub *hub; /* its board; NULL: not opened, or it has none (runtime/board_hub.h) */
     _Atomic(struct kolo_group *) group; /* that is open; NULL: none */
     struct kolo_failure failure;
     struct kolo_suspicion suspicion;
     struct kolo_finalized *finalized; /* the members that have finalized it; NULL: none */
     bool must_report;                 /* the running collective, to the store */
+    bool is_open;   /* the last collective was over here, and a rank may not have entered it */
+    bool has_early; /* something has come of a collective that this rank has not entered */
+    struct kolo_desc past[KOLO_PAST]; /* by sequence number: broadcasts that were over here */
     char **whys; /* by member, of those asked for: why that transport; NULL until asked */
 };
 
@@ -249,6 +255,8 @@ void kolo_comm_hear(struct kolo_comm *comm);
 /** Member @p peer called something else than this rank. */
 void kolo_comm_mismatch(struct kolo_comm *comm, int peer, const struct kolo_desc *mine,
                         const struct kolo_desc *theirs);
+/** The first collective of @p comm is entered: is what had come of it before the same? */
+void kolo_comm_look_early(struct kolo_comm *comm);
 /** Turns a ripe suspicion into the failure: ends all requests, tells the others. */
 void kolo_comm_settle(struct kolo_comm *comm);
 /** The first failure wins. @p tell: the store and the links do not know it yet. */

@@ -339,12 +339,13 @@ double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args 
         times = (double)args->count / (double)less.count;
     }
     double cost = times * cost_of_all(plan, &less, element_bytes, layout, figures);
-    if (!plan->closes && args->size > 1) { /* the barrier, beside it */
-        const struct kolo_plan *barrier = kolo_plan_closing(args);
+    if (!plan->closes && args->size > 1) { /* what closes it, beside it */
+        const struct kolo_plan *beside = kolo_plan_closing(plan, args);
         struct kolo_plan_args none = {.size = args->size, .hosts = args->hosts, .segment = 1};
-        double closing = cost_of_all(barrier, &none, 1, layout, figures);
+        double closing = cost_of_all(beside, &none, 1, layout, figures);
         /* a chain's neighbours are the barrier's first: who is woken for one has both */
-        bool is_together = plan->depth == KOLO_DEPTH_CHAIN && ranks_a_core(layout) > 1;
+        bool is_together = beside != &kolo_plan_notes && plan->depth == KOLO_DEPTH_CHAIN &&
+                           ranks_a_core(layout) > 1;
         cost = fmax(cost, closing) + (is_together ? 0.25 : 0.5) * fmin(cost, closing);
     }
     return cost;

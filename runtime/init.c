@@ -300,39 +300,89 @@ out:
     return status;
 }
 
-/** The rank lives on, and with it the links that the communicator used. */
-static void finalize_part(struct kolo_comm *comm)
+/** After a broadcast this rank may not know yet whether all have called it alike. Each that leaves
+ * says so to all, as in a barrier; who has not heard from all by @p deadline leaves all the same. */
+static kolo_status hear_of_last(struct kolo_comm *comm, kolo_deadline deadline)
+{
+    const struct kolo_task task = {.kind = KOLO_CALL_FINALIZE, .function = "kolo_finalize"};
+    struct kolo_request *request = NULL;
+    if (kolo_task_prepare(comm, &task, &request) != KOLO_OK)
+        return comm->failure.status;
+    request->timeout_ms = -1; /* that it took too long fails nobody */
+    kolo_status status = kolo_chain_start(request, false);
+    kolo_comm_enter(comm);
+    if (status == KOLO_OK)
+        status = kolo_chain_wait(request, deadline);
+    if (request->status == KOLO_AGAIN && comm->collectives.first == request)
+        kolo_request_end(request, KOLO_ERR_ABORTED);
+    kolo_request_drop(request);
+    kolo_comm_leave(comm);
+    return status;
+}
+
+/** The rank lives on, and with it the links that the communicator used. *status_out: a mismatch that
+ * has been heard of since the last call. */
+static void finalize_part(struct kolo_comm *comm, kolo_status *status_out)
 {
     struct kolo_engine *engine = comm->engine;
+    bool is_news = comm->is_open && comm->failure.status == KOLO_OK;
     kolo_engine_enter(engine);
+    if (is_news) {
+        kolo_engine_poll(engine);
+        kolo_comm_settle(comm);
+    }
+    if (is_news && comm->failure.status == KOLO_ERR_MISMATCH)
+        *status_out = kolo_comm_failed(comm, NULL);
     kolo_comm_close(comm);
     kolo_comm_free(comm);
     kolo_engine_leave(engine);
 }
 
-kolo_status kolo_finalize(struct kolo_comm *comm)
+/** Ends what is left of the requests. Whether all collectives were over. */
+static bool end_requests(struct kolo_engine *engine)
 {
-    if (comm == NULL)
-        return KOLO_OK;
-    struct kolo_engine *engine = comm->engine;
-    if (comm != engine->world) {
-        finalize_part(comm);
-        return KOLO_OK;
-    }
-    kolo_engine_stop_thread(engine);
-    kolo_engine_enter(engine);
-    bool has_failed = comm->failure.status != KOLO_OK;
-    int64_t patience_ms = engine->settings.exit_timeout_ms;
-    if (has_failed && patience_ms > failed_exit_ms)
-        patience_ms = failed_exit_ms;
-    kolo_deadline deadline = kolo_deadline_in_ms(patience_ms);
+    bool are_over = engine->world->collectives.first == NULL;
     while (engine->asyncs != NULL) {
         struct kolo_request *request = engine->asyncs;
         if (request->status == KOLO_AGAIN)
             kolo_request_end(request, KOLO_ERR_ABORTED);
         kolo_request_drop(request);
     }
+    return are_over;
+}
+
+static kolo_status finalize_world(struct kolo_comm *comm)
+{
+    struct kolo_engine *engine = comm->engine;
+    char detail[KOLO_DETAIL_MAX];
+    kolo_status heard = KOLO_OK;
+    kolo_engine_stop_thread(engine);
+    kolo_engine_enter(engine);
+    int64_t patience_ms = engine->settings.exit_timeout_ms;
+    bool had_failed = comm->failure.status != KOLO_OK;
+    bool are_over = end_requests(engine);
     kolo_engine_leave(engine);
-    kolo_status status = kolo_engine_destroy(engine, deadline);
+    if (are_over && comm->is_open && !had_failed)
+        heard = hear_of_last(comm, kolo_deadline_in_ms(patience_ms));
+    snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
+    bool has_failed = comm->failure.status != KOLO_OK;
+    if (has_failed && patience_ms > failed_exit_ms)
+        patience_ms = failed_exit_ms;
+    kolo_status status = kolo_engine_destroy(engine, kolo_deadline_in_ms(patience_ms));
+    if (heard == KOLO_ERR_MISMATCH) {
+        kolo_detail_set(detail);
+        return heard;
+    }
     return has_failed ? KOLO_OK : status;
+}
+
+kolo_status kolo_finalize(struct kolo_comm *comm)
+{
+    kolo_status status = KOLO_OK;
+    if (comm == NULL)
+        return KOLO_OK;
+    if (comm == comm->engine->world)
+        return finalize_world(comm);
+    finalize_part(comm, &status);
+    return status;
 }

@@ -126,9 +126,33 @@ const struct kolo_plan *kolo_plan_find(enum kolo_collective collective, const ch
     return NULL;
 }
 
-const struct kolo_plan *kolo_plan_closing(const struct kolo_plan_args *args)
+const struct kolo_plan kolo_plan_notes = {"notes",
+                                          KOLO_COLLECTIVE_BROADCAST,
+                                          "every rank tells the root that it has entered",
+                                          .fits = kolo_plan_always,
+                                          .scratch = kolo_plan_no_scratch,
+                                          .nsteps = kolo_notes_nsteps,
+                                          .step = kolo_notes_step,
+                                          .window = kolo_notes_window};
+
+/** Notes are one message a rank, and a link from each to its root. A root that has more of them to
+ * wait for than can be in flight is better off with the rounds of a barrier. */
+static bool has_notes(const struct kolo_plan *plan, const struct kolo_plan_args *args)
+{
+    return plan->collective == KOLO_COLLECTIVE_BROADCAST && args->size - 1 <= KOLO_WINDOW_MAX;
+}
+
+bool kolo_plan_is_open(const struct kolo_plan *plan, const struct kolo_plan_args *args)
+{
+    return !plan->closes && has_notes(plan, args) && args->size > 1;
+}
+
+const struct kolo_plan *kolo_plan_closing(const struct kolo_plan *plan,
+                                          const struct kolo_plan_args *args)
 {
     bool is_far = args->hosts != NULL && kolo_twolevel_fits(args) == NULL;
+    if (has_notes(plan, args))
+        return &kolo_plan_notes;
     return kolo_plan_find(KOLO_COLLECTIVE_BARRIER, is_far ? "twolevel" : "dissemination");
 }
 

@@ -14,7 +14,8 @@
 //   - SEND is never written, but for the part of it that is RECV when the call is in place;
 //   - a message of no elements is sent all the same: its header carries the mismatch check.
 // A plan that `closes` ends on no rank before every rank has begun; beside the others the engine
-// runs a barrier (kolo_plan_closing).
+// runs another plan that does it (kolo_plan_closing): a barrier, or for a broadcast notes to the
+// root, which close it for the root alone.
 #ifndef KOLO_RUNTIME_PLAN_H
 #define KOLO_RUNTIME_PLAN_H
 
@@ -141,8 +142,16 @@ extern const struct kolo_plan kolo_plans[];
 /** The plan of this name, NULL: none. */
 const struct kolo_plan *kolo_plan_find(enum kolo_collective collective, const char *name);
 
-/** The barrier that runs beside a plan which does not close by itself; its window is 1. */
-const struct kolo_plan *kolo_plan_closing(const struct kolo_plan_args *args);
+/** What runs beside @p plan, which does not close by itself; it moves no elements, whatever count
+ * and root @p args have. */
+const struct kolo_plan *kolo_plan_closing(const struct kolo_plan *plan,
+                                          const struct kolo_plan_args *args);
+/** Whether @p plan may be over on a rank before another has begun: a broadcast that is closed by
+ * notes. On its root it is not. */
+bool kolo_plan_is_open(const struct kolo_plan *plan, const struct kolo_plan_args *args);
+/** What closes a broadcast for its root: a note from each other rank. Not in the table, for nobody
+ * chooses it. */
+extern const struct kolo_plan kolo_plan_notes;
 
 /** The plan on a board, for short vectors or for all others. NULL: none. */
 const struct kolo_plan *kolo_plan_on_board(enum kolo_collective collective, bool is_oneshot);
@@ -232,6 +241,7 @@ KOLO_PLAN_DECLARE(direct_reduce_scatter);
 KOLO_PLAN_DECLARE(flat_allreduce);
 KOLO_PLAN_DECLARE(flat_reduce);
 KOLO_PLAN_DECLARE(dissemination_barrier);
+KOLO_PLAN_DECLARE(notes);
 KOLO_PLAN_DECLARE(spread_broadcast);
 KOLO_PLAN_DECLARE(bruck_allgather);
 KOLO_PLAN_DECLARE(bruck_alltoall);

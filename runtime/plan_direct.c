@@ -3,6 +3,8 @@
 // flight at once. Turn d of a rank sends to the one d further and receives from the one d before
 // it, so that no rank is everybody's first.
 //
+// Notes: the same towards the root, without a block: all that a rank says is that it is there.
+//
 // And the dissemination barrier: in round k every rank tells the one 2^k further and hears from the
 // one 2^k before it, so after ceil(log2 n) rounds it has heard, through others, from all.
 #include "runtime/plan.h"
@@ -83,6 +85,29 @@ void kolo_direct_scatter_step(const struct kolo_plan_args *args, size_t index,
         step_out->to = served(args, index);
         step_out->out = kolo_plan_block_in(args, step_out->to, KOLO_BUFFER_SEND);
     }
+}
+
+/* ---- notes to the root ---- */
+
+size_t kolo_notes_nsteps(const struct kolo_plan_args *args)
+{
+    return kolo_direct_rooted_nsteps(args);
+}
+
+size_t kolo_notes_window(const struct kolo_plan_args *args)
+{
+    return kolo_direct_rooted_window(args);
+}
+
+void kolo_notes_step(const struct kolo_plan_args *args, size_t index, struct kolo_step *step_out)
+{
+    kolo_step_clear(step_out);
+    if (args->rank != args->root) {
+        step_out->to = args->root;
+        return;
+    }
+    join(args, index, step_out);
+    step_out->from = served(args, index);
 }
 
 /* ---- among all ---- */

@@ -101,11 +101,33 @@ void kolo_request_drop(struct kolo_request *request)
 
 /* ---- advancing ---- */
 
+/** It is the first of its communicator's from here on. */
+static void enter(struct kolo_comm *comm, struct kolo_request *request)
+{
+    request->has_entered = true;
+    if (comm->has_early)
+        kolo_comm_look_early(comm);
+}
+
+/** Keeps what is needed to judge messages of a broadcast that others have not ended. */
+static void remember(struct kolo_comm *comm, const struct kolo_request *request)
+{
+    comm->is_open = kolo_plan_is_open(request->plan, &request->args);
+    if (comm->is_open)
+        comm->past[request->call.sequence % KOLO_PAST] = request->desc;
+}
+
 static void advance_collectives(struct kolo_comm *comm)
 {
     struct kolo_request *request;
-    while ((request = comm->collectives.first) != NULL && request->route->advance(request))
+    while ((request = comm->collectives.first) != NULL) {
+        if (!request->has_entered)
+            enter(comm, request);
+        if (!request->route->advance(request))
+            break;
+        remember(comm, request);
         kolo_request_end(request, KOLO_OK);
+    }
 }
 
 static void advance_messages(struct kolo_comm *comm)
@@ -154,7 +176,7 @@ void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
     bool may_be_quick = request->route == &kolo_route_board && comm->hub != NULL;
     request->comm = comm;
     request->status = KOLO_AGAIN;
-    request->fell_with_comm = request->is_reported = false;
+    request->fell_with_comm = request->is_reported = request->has_entered = false;
     request->moves = request->moves_seen = 0;
     request->quiet_ticks = 0;
     append(list_of(request), request);

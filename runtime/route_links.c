@@ -3,8 +3,10 @@
 // works, one each way. It begins when all before it are over but the last few, as many as the plan
 // says; what is in flight lies in a ring of the plan's window.
 //
-// A plan that does not close by itself runs beside the barrier, which has a channel of its own and
-// goes under the same description: the call is over when both are.
+// Beside a plan that does not close by itself runs what closes it (kolo_plan_closing), on a channel
+// of its own and under the same description: the call is over when both are. Of a broadcast that is
+// a note to the root, which each other rank sends when it enters, and with which it is done: it may
+// be some broadcasts ahead of others.
 #include "runtime/comm.h"
 
 #include <stdio.h>
@@ -230,8 +232,10 @@ static void begin_message(struct kolo_request *request)
     run_step(request, &request->main, &step);
 }
 
+/** @p flights: room for a window of them. */
 static void begin_strand(struct kolo_request *request, struct kolo_strand *strand,
-                         const struct kolo_plan *plan, uint32_t channel)
+                         const struct kolo_plan *plan, uint32_t channel,
+                         struct kolo_flight *flights)
 {
     *strand = (struct kolo_strand){.plan = plan, .channel = channel, .window = 1};
     strand->flights = &strand->alone;
@@ -240,17 +244,18 @@ static void begin_strand(struct kolo_request *request, struct kolo_strand *stran
     strand->nsteps = plan->nsteps(&request->args);
     strand->window = kolo_plan_window(plan, &request->args);
     if (strand->window > 1)
-        strand->flights = request->comm->flights;
+        strand->flights = flights;
 }
 
 static void links_begin(struct kolo_request *request)
 {
+    struct kolo_flight *flights = request->comm->flights;
+    struct kolo_flight *others = flights != NULL ? flights + KOLO_WINDOW_MAX : NULL;
+    const struct kolo_plan *closing =
+        has_closing(request) ? kolo_plan_closing(request->plan, &request->args) : NULL;
     begin_strand(request, &request->main, request->plan,
-                 is_message(request) ? KOLO_CHANNEL_MESSAGE : KOLO_CHANNEL_COLLECTIVE);
-    begin_strand(request, &request->closing, NULL, KOLO_CHANNEL_CLOSING);
-    if (has_closing(request))
-        begin_strand(request, &request->closing, kolo_plan_closing(&request->args),
-                     KOLO_CHANNEL_CLOSING);
+                 is_message(request) ? KOLO_CHANNEL_MESSAGE : KOLO_CHANNEL_COLLECTIVE, flights);
+    begin_strand(request, &request->closing, closing, KOLO_CHANNEL_CLOSING, others);
     if (is_message(request))
         begin_message(request);
 }

@@ -8,6 +8,11 @@
 //
 // "Begun" travels along: a message carries the set of ranks whose beginning is certain when its
 // step begins, from the steps that are over by then whatever the others do.
+//
+// Of several broadcasts one after another each rank begins the next when the last is over for it,
+// however far the others are. What a rank sends to another is the same list of messages however the
+// ranks are interleaved, so if each meets the receive of its own call in one order it does in all,
+// and also over links that take messages before their receives.
 #include "runtime/simulate_world.h"
 
 #include <string.h>
@@ -109,6 +114,9 @@ static kolo_status deliver(struct kolo_world *world, struct kolo_actor *from, st
                            struct kolo_sim_flight *sent, struct kolo_sim_flight *got)
 {
     const struct kolo_step *step = &got->step;
+    if (from->call != to->call || from->is_closing != to->is_closing)
+        return OBJECT(to, "in call %d meets a message of call %d of rank %d", to->call, from->call,
+                      from->args.rank);
     if (sent->step.out.count != step->in.count)
         return OBJECT(to, "expects %zu elements from rank %d, which sends %zu", step->in.count,
                       from->args.rank, sent->step.out.count);
@@ -223,43 +231,7 @@ out:
     return status;
 }
 
-/** All steps are over: on to the barrier, or done. */
-static void end_plan(struct kolo_world *world, struct kolo_actor *actor)
-{
-    learn(world, actor, actor->next);
-    actor->is_done = actor->plan->closes;
-    if (actor->is_done)
-        return;
-    actor->plan = kolo_plan_closing(&actor->args);
-    actor->first = actor->next = actor->certain = 0;
-    actor->nsteps = actor->plan->nsteps(&actor->args);
-}
-
-/** Lets @p actor go on as far as it can. */
-static kolo_status move(struct kolo_world *world, struct kolo_actor *actor)
-{
-    kolo_status status = KOLO_OK;
-    while (!actor->is_done) {
-        while (actor->first < actor->next && flight_of(actor, actor->first)->is_sent &&
-               flight_of(actor, actor->first)->is_received)
-            actor->first++;
-        if (actor->next < actor->nsteps) {
-            struct kolo_step step;
-            actor->plan->step(&actor->args, actor->next, &step);
-            if (actor->next - actor->first >= step.after && actor->next > actor->first)
-                break;
-            KOLO_TRY(begin_step(world, actor, &step));
-        } else if (actor->first == actor->next) {
-            end_plan(world, actor);
-        } else {
-            break;
-        }
-    }
-out:
-    return status;
-}
-
-/* ---- the end ---- */
+/* ---- results ---- */
 
 static struct kolo_symbol whole_sum(const struct kolo_world *world, size_t offset)
 {
@@ -300,7 +272,7 @@ static struct kolo_symbol expected(const struct kolo_world *world, const struct 
     case KOLO_COLLECTIVE_REDUCE_SCATTER:
         return whole_sum(world, offset + first);
     case KOLO_COLLECTIVE_BROADCAST:
-        return kolo_sim_contribution(world->what->root, offset);
+        return kolo_sim_contribution(actor->args.root, offset);
     case KOLO_COLLECTIVE_SCATTER:
         return kolo_sim_contribution(world->what->root, offset + first);
     case KOLO_COLLECTIVE_ALLGATHER:
@@ -343,6 +315,101 @@ static kolo_status check_element(const struct kolo_world *world, const struct ko
     return KOLO_OK;
 }
 
+/** What @p actor has, of a collective that gives all ranks the same. */
+static kolo_status check_own_results(const struct kolo_world *world, const struct kolo_actor *actor)
+{
+    kolo_status status = KOLO_OK;
+    for (size_t offset = 0; offset < actor->recv_count; offset++)
+        if (world->sample_of[offset] != UINT32_MAX)
+            KOLO_TRY(check_element(world, actor, offset, expected(world, actor, offset)));
+out:
+    return status;
+}
+
+/* ---- from plan to plan ---- */
+
+static void begin_plan(struct kolo_actor *actor, const struct kolo_plan *plan, bool is_closing)
+{
+    actor->plan = plan;
+    actor->is_closing = is_closing;
+    actor->first = actor->next = actor->certain = 0;
+    actor->nsteps = plan->nsteps(&actor->args);
+}
+
+/** It knows of no other rank that it has begun. */
+static void begin_knowing(const struct kolo_world *world, struct kolo_actor *actor)
+{
+    int size = world->what->size, rank = actor->args.rank;
+    memset(actor->known, 0, world->words * sizeof(*actor->known));
+    for (size_t i = (size_t)size; i < 64 * world->words; i++)
+        actor->known[i / 64] |= 1ull << (i % 64); /* ranks that there are not have begun */
+    actor->known[rank / 64] |= 1ull << (rank % 64);
+    actor->words_full = size == 1 ? 1 : 0;
+}
+
+/** The call is over for this rank: may it be? */
+static kolo_status end_call(struct kolo_world *world, struct kolo_actor *actor)
+{
+    int root = actor->args.root;
+    bool is_open = kolo_plan_is_open(world->what->plan, &actor->args) && actor->args.rank != root;
+    kolo_status status = KOLO_OK;
+    if (is_open && !(actor->known[root / 64] >> (root % 64) & 1))
+        return OBJECT(actor, "ends before its root has %s", "begun");
+    if (!is_open && actor->words_full < world->words)
+        return OBJECT(actor, "ends before all ranks have %s", "begun");
+    if (actor->call + 1 >= world->what->calls) {
+        actor->is_done = true;
+        return KOLO_OK;
+    }
+    KOLO_TRY(check_own_results(world, actor));
+    actor->call++;
+    actor->args.root = (root + 1) % actor->args.size;
+    actor->args.in_place = actor->args.rank == actor->args.root;
+    begin_plan(actor, world->what->plan, false);
+    begin_knowing(world, actor);
+    kolo_sim_measure(world, actor);
+    memset(actor->recv, 0, world->nsamples * sizeof(*actor->recv));
+    kolo_sim_lay_in_place(world, actor);
+out:
+    return status;
+}
+
+/** All steps are over: on to what closes the plan, or done. */
+static kolo_status end_plan(struct kolo_world *world, struct kolo_actor *actor)
+{
+    learn(world, actor, actor->next);
+    if (actor->plan->closes || actor->is_closing)
+        return end_call(world, actor);
+    begin_plan(actor, kolo_plan_closing(actor->plan, &actor->args), true);
+    return KOLO_OK;
+}
+
+/** Lets @p actor go on as far as it can. */
+static kolo_status move(struct kolo_world *world, struct kolo_actor *actor)
+{
+    kolo_status status = KOLO_OK;
+    while (!actor->is_done) {
+        while (actor->first < actor->next && flight_of(actor, actor->first)->is_sent &&
+               flight_of(actor, actor->first)->is_received)
+            actor->first++;
+        if (actor->next < actor->nsteps) {
+            struct kolo_step step;
+            actor->plan->step(&actor->args, actor->next, &step);
+            if (actor->next - actor->first >= step.after && actor->next > actor->first)
+                break;
+            KOLO_TRY(begin_step(world, actor, &step));
+        } else if (actor->first == actor->next) {
+            KOLO_TRY(end_plan(world, actor));
+        } else {
+            break;
+        }
+    }
+out:
+    return status;
+}
+
+/* ---- the end ---- */
+
 static kolo_status check_results(const struct kolo_world *world)
 {
     kolo_status status = KOLO_OK;
@@ -374,8 +441,6 @@ static kolo_status check_ends(const struct kolo_world *world)
         if (!actor->is_done)
             return OBJECT(actor, "waits for ever in step %zu (sends to %d, receives from %d)",
                           actor->first, step->to, step->from);
-        if (actor->words_full < world->words)
-            return OBJECT(actor, "ends before all ranks have %s", "begun");
     }
     return KOLO_OK;
 }
@@ -431,7 +496,12 @@ static void set_args(struct kolo_world *world, int rank)
 
 static kolo_status set_up_flights(struct kolo_world *world, struct kolo_actor *actor)
 {
-    size_t window = kolo_plan_window(actor->plan, &actor->args);
+    size_t window = kolo_plan_window(actor->plan, &actor->args), closing = 1;
+    if (!actor->plan->closes)
+        closing = kolo_plan_window(kolo_plan_closing(actor->plan, &actor->args), &actor->args);
+    if (world->what->calls > 1) /* it is the root of another of them */
+        closing = KOLO_WINDOW_MAX;
+    window = window < closing ? closing : window;
     actor->window = window < 1 || window > KOLO_WINDOW_MAX ? 1 : window;
     actor->flights = kolo_calloc(actor->window, sizeof(*actor->flights));
     actor->words = kolo_calloc((2 * actor->window + 1) * world->words, sizeof(*actor->words));
@@ -450,18 +520,14 @@ static kolo_status set_up_actor(struct kolo_world *world, int rank)
     const struct kolo_simulation *what = world->what;
     struct kolo_actor *actor = &world->actors[rank];
     kolo_status status;
-    actor->plan = what->plan;
-    actor->nsteps = what->plan->nsteps(&actor->args);
+    begin_plan(actor, what->plan, false);
     actor->scratch_count = what->plan->scratch(&actor->args);
     actor->recv = kolo_calloc(world->nsamples, sizeof(*actor->recv));
     actor->scratch = kolo_calloc(actor->scratch_count, sizeof(*actor->scratch));
     KOLO_TRY(set_up_flights(world, actor));
     if (actor->recv == NULL || actor->scratch == NULL)
         return KOLO_ERR_NO_MEMORY;
-    for (size_t i = (size_t)what->size; i < 64 * world->words; i++)
-        actor->known[i / 64] |= 1ull << (i % 64); /* ranks that there are not have begun */
-    actor->known[rank / 64] |= 1ull << (rank % 64);
-    actor->words_full = what->size == 1 ? 1 : 0;
+    begin_knowing(world, actor);
     kolo_sim_lay_in_place(world, actor);
 out:
     return status;
@@ -498,13 +564,26 @@ static void add_up(const struct kolo_world *world, struct kolo_simulated *simula
     }
 }
 
+/** A rank that may move: the one listed last, or with a seed any of them. */
+static int next_rank(struct kolo_world *world)
+{
+    int last = --world->listed, rank = world->list[last];
+    if (world->what->seed != 0) {
+        world->drawn = kolo_sim_mix(world->drawn + world->what->seed);
+        size_t at = (size_t)world->drawn % ((size_t)last + 1);
+        rank = world->list[at];
+        world->list[at] = world->list[last];
+    }
+    return rank;
+}
+
 static kolo_status run(struct kolo_world *world)
 {
     kolo_status status = KOLO_OK;
     for (int rank = 0; rank < world->what->size; rank++)
         list_rank(world, rank);
     while (world->listed > 0) {
-        struct kolo_actor *actor = &world->actors[world->list[--world->listed]];
+        struct kolo_actor *actor = &world->actors[next_rank(world)];
         actor->is_listed = false;
         KOLO_TRY(move(world, actor));
     }

@@ -7,7 +7,9 @@
 // that a step still in flight is sending or receiving, when SEND is written, when a result misses a
 // contribution or has one twice, when two ranks would differ in a bit (operands in another order),
 // when an ordered plan does not fold in the order of ranks and at once, when an average would be
-// divided twice or not at all, and when a rank could end before another has begun.
+// divided twice or not at all, when a rank could end before another has begun (in an open broadcast:
+// before its root, and the root before any), and when a message of one broadcast would meet a
+// receive of another.
 #ifndef KOLO_RUNTIME_SIMULATE_H
 #define KOLO_RUNTIME_SIMULATE_H
 
@@ -26,6 +28,9 @@ struct kolo_simulation {
     bool in_place;
     /** Follow about this many elements of RECV instead of all; 0: all. For large worlds. */
     size_t samples;
+    /** So many broadcasts of this plan one after another, each with the next rank as root; 0: one. */
+    int calls;
+    uint64_t seed; /* of the order in which ranks move; 0: a fixed one */
 };
 
 /** What a run cost, for the cost model: the most of any rank. */
@@ -36,7 +41,7 @@ struct kolo_simulated {
     size_t elements_reduced;
 };
 
-/** Runs the plan and, where it does not close, the barrier after it.
+/** Runs the plan and, where it does not close, what closes it after it.
  *  @return KOLO_OK; ERR_INTERNAL with rank, step and objection in the detail; ERR_NO_MEMORY. */
 kolo_status kolo_simulate(const struct kolo_simulation *simulation,
                           struct kolo_simulated *simulated_out) KOLO_NODISCARD;

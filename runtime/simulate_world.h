@@ -30,7 +30,9 @@ struct kolo_sim_flight {
 
 struct kolo_actor {
     struct kolo_plan_args args;
-    const struct kolo_plan *plan; /* the plan, then the barrier */
+    const struct kolo_plan *plan; /* the plan, then what closes it */
+    int call;                     /* of those that come one after another */
+    bool is_closing;
     size_t nsteps, window;
     size_t first, next; /* steps in flight: first <= i < next, in flights[i % window] */
     size_t certain;     /* steps below it are over whenever the next one begins */
@@ -55,6 +57,7 @@ struct kolo_world {
     size_t nsamples;
     int *list; /* ranks that may move */
     int listed;
+    uint64_t drawn; /* the last random number */
 };
 
 #define OBJECT(actor, format, ...)                                                                 \

@@ -137,6 +137,8 @@ out:
 /** Whether the communicator has failed, and why. Held: lock. */
 static kolo_status check_failure(struct kolo_comm *comm, struct kolo_request *request)
 {
+    if (comm->suspicion.status != KOLO_OK) /* between two calls, too */
+        kolo_comm_settle(comm);
     if (comm->failure.status == KOLO_OK)
         return KOLO_OK;
     request->call.sequence = comm->sequence;
@@ -152,7 +154,8 @@ static kolo_status prepare(struct kolo_comm *comm, struct kolo_request *request,
     if (is_message(task))
         return KOLO_OK;
     KOLO_TRY(choose_plan(comm, request, task));
-    if (kolo_plan_window(request->plan, &request->args) > 1)
+    if (kolo_plan_window(request->plan, &request->args) > 1 ||
+        kolo_plan_is_open(request->plan, &request->args))
         KOLO_TRY(kolo_comm_flights(comm));
 out:
     return status;

@@ -323,6 +323,15 @@ void kolo_endpoint_forget(struct kolo_endpoint *endpoint, uint32_t first, uint32
             kolo_channel_forget(link, first + i);
 }
 
+void kolo_endpoint_say_early(struct kolo_endpoint *endpoint, uint32_t channel_id)
+{
+    for (struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next) {
+        const struct kolo_channel *channel = kolo_map_get(&link->channels, channel_id);
+        if (channel != NULL && channel->stash_first != NULL)
+            kolo_channel_say_early(channel, &channel->stash_first->desc);
+    }
+}
+
 /* ---- the end ---- */
 
 /* Without memory it is not said: the runtime has told the store too, or has its deadlines. */

@@ -147,7 +147,7 @@ void kolo_channel_deliver(struct kolo_channel *channel)
         deliver_one(channel, kolo_channel_take_stash(channel));
 }
 
-static void tell_early(struct kolo_channel *channel, const struct kolo_desc *desc)
+void kolo_channel_say_early(const struct kolo_channel *channel, const struct kolo_desc *desc)
 {
     const struct kolo_endpoint_events *events = &channel->link->endpoint->config.events;
     if (events->early != NULL)
@@ -311,7 +311,7 @@ kolo_status kolo_link_rx_begin(struct kolo_link *link, const struct kolo_header 
         if (stash == NULL)
             return KOLO_ERR_NO_MEMORY;
         kolo_sink_to_stash(&link->sink, stash);
-        tell_early(channel, &header->desc);
+        kolo_channel_say_early(channel, &header->desc);
         return KOLO_OK;
     }
     KOLO_TRY(match(channel, &header->desc, header->bytes, false, &work));
@@ -364,7 +364,7 @@ kolo_status kolo_link_rx_remote(struct kolo_link *link, const struct kolo_header
             stash->cookie = cookie;
             stash->is_complete = stash->is_remote = true;
             link->bytes_received += bytes;
-            tell_early(channel, &header->desc);
+            kolo_channel_say_early(channel, &header->desc);
             return KOLO_OK;
         }
         status = KOLO_ERR_NO_MEMORY;

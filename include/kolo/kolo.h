@@ -158,11 +158,14 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_shrink(struct kolo_comm *comm,
                                                 struct kolo_comm **new_out);
 
 /** Leaves: waits until what was sent has been taken over (KOLO_EXIT_TIMEOUT at most), tells the
- *  peers, frees @p comm in every case. NULL is fine. Of a communicator that kolo_split(),
- *  kolo_dup() or kolo_shrink() made it frees just that, at once, and no other rank waits: one that
- *  needs this rank in a later call gets ERR_PEER with its name. That of the world ends them all.
- *  Outstanding requests are cancelled and gone: they must not be waited for afterwards.
- *  @return KOLO_OK; ERR_TIMEOUT; on a communicator that had failed: KOLO_OK. */
+ *  peers, frees @p comm in every case. After a kolo_broadcast() that was the last collective it
+ *  first waits until all ranks have come to it (as long at most; nobody fails if one does not).
+ *  NULL is fine. Of a communicator that kolo_split(), kolo_dup() or kolo_shrink() made it frees just
+ *  that, at once, and no other rank waits: one that needs this rank in a later call gets ERR_PEER
+ *  with its name. That of the world ends them all. Outstanding requests are cancelled and gone: they
+ *  must not be waited for afterwards.
+ *  @return KOLO_OK; ERR_TIMEOUT; ERR_MISMATCH if ranks did not call that broadcast alike, or if one
+ *  went on to another collective; on a communicator that had failed: KOLO_OK. */
 KOLO_API kolo_status kolo_finalize(struct kolo_comm *comm);
 
 /** Makes every rank's present and later calls on the communicator return KOLO_ERR_ABORTED with
@@ -288,7 +291,11 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_reduce(struct kolo_comm *comm, const vo
                                                 const struct kolo_opts *opts,
                                                 struct kolo_request **request_out);
 
-/** buffer[i] on every rank = buffer[i] of @p root. */
+/** buffer[i] on every rank = buffer[i] of @p root. On @p root it is over when all ranks have called
+ *  it alike, as any collective; on another rank it may be over before that, as soon as the data of a
+ *  root that called it alike is there. If some rank called something else, one that was through
+ *  gets KOLO_ERR_MISMATCH from a later call, at the latest from the next that is no broadcast, or
+ *  from kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_broadcast(struct kolo_comm *comm, void *buffer,
                                                    size_t count, kolo_dtype dtype, int root,
                                                    const struct kolo_opts *opts,

@@ -124,6 +124,7 @@ static struct layout lay_out(const struct stage *stage, const struct round *roun
     case KOLO_CALL_RECV:
     case KOLO_CALL_SPLIT:
     case KOLO_CALL_DUP:
+    case KOLO_CALL_FINALIZE:
     case KOLO_CALLS:
         break;
     }
@@ -223,6 +224,7 @@ static kolo_status call(const struct stage *stage, const struct round *round, co
     case KOLO_CALL_RECV:
     case KOLO_CALL_SPLIT:
     case KOLO_CALL_DUP:
+    case KOLO_CALL_FINALIZE:
     case KOLO_CALLS:
         break;
     }
@@ -292,6 +294,7 @@ static bool is_right(const struct stage *stage, const struct round *round,
     case KOLO_CALL_RECV:
     case KOLO_CALL_SPLIT:
     case KOLO_CALL_DUP:
+    case KOLO_CALL_FINALIZE:
     case KOLO_CALLS:
         break;
     }

@@ -5,6 +5,7 @@
 #include <criterion/parameterized.h>
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,8 +52,14 @@ static const struct quarrel quarrels[] = {
      {{.kind = KOLO_CALL_ALLREDUCE, .count = 8, .op = KOLO_SUM},
       {.kind = KOLO_CALL_ALLREDUCE, .count = 8, .op = KOLO_MAX}}},
     {"broadcast roots",
-     {{.kind = KOLO_CALL_BROADCAST, .count = 8, .root = 0},
-      {.kind = KOLO_CALL_BROADCAST, .count = 8, .root = 1}}},
+     {{.kind = KOLO_CALL_BROADCAST, .count = 8, .dtype = KOLO_UINT8, .root = 0},
+      {.kind = KOLO_CALL_BROADCAST, .count = 8, .dtype = KOLO_UINT8, .root = 1}}},
+    {"broadcast counts",
+     {{.kind = KOLO_CALL_BROADCAST, .count = 8, .dtype = KOLO_UINT8, .root = 1},
+      {.kind = KOLO_CALL_BROADCAST, .count = 9, .dtype = KOLO_UINT8, .root = 1}}},
+    {"long broadcasts",
+     {{.kind = KOLO_CALL_BROADCAST, .count = 3000000, .dtype = KOLO_UINT8, .root = 0},
+      {.kind = KOLO_CALL_BROADCAST, .count = 3000000, .dtype = KOLO_UINT8, .root = 1}}},
     {"reduce roots",
      {{.kind = KOLO_CALL_REDUCE, .count = 8, .root = 0},
       {.kind = KOLO_CALL_REDUCE, .count = 8, .root = 1}}},
@@ -67,7 +74,8 @@ static const struct quarrel quarrels[] = {
     {"barrier and reduce",
      {{.kind = KOLO_CALL_BARRIER}, {.kind = KOLO_CALL_REDUCE, .count = 8, .root = 1}}},
     {"barrier and broadcast",
-     {{.kind = KOLO_CALL_BARRIER}, {.kind = KOLO_CALL_BROADCAST, .count = 8, .root = 1}}},
+     {{.kind = KOLO_CALL_BARRIER},
+      {.kind = KOLO_CALL_BROADCAST, .count = 8, .dtype = KOLO_UINT8, .root = 1}}},
     {"reduce_scatter and allreduce",
      {{.kind = KOLO_CALL_REDUCE_SCATTER, .count = 8}, {.kind = KOLO_CALL_ALLREDUCE, .count = 8}}},
     {"nothing and something",
@@ -77,6 +85,18 @@ static const struct quarrel quarrels[] = {
       {.kind = KOLO_CALL_ALLREDUCE, .count = 8, .name = "grad/4"}}},
 };
 enum { QUARRELS = sizeof(quarrels) / sizeof(quarrels[0]) };
+
+/** A broadcast that says what is wrong with data that it was given as right. */
+static kolo_status do_broadcast(struct kolo_comm *comm, const struct side *side, char *data,
+                                const struct kolo_opts *opts)
+{
+    memset(data, 100 + kolo_rank(comm), side->count);
+    kolo_status status =
+        kolo_broadcast(comm, data, side->count, KOLO_UINT8, side->root, opts, NULL);
+    for (size_t i = 0; status == KOLO_OK && i < side->count; i++)
+        WORLD_EXPECT(data[i] == 100 + side->root, "element %zu of the broadcast is wrong", i);
+    return status;
+}
 
 static kolo_status do_call(struct kolo_comm *comm, const struct side *side)
 {
@@ -90,7 +110,7 @@ static kolo_status do_call(struct kolo_comm *comm, const struct side *side)
         status = kolo_reduce(comm, send, recv, side->count, side->dtype, side->op, side->root,
                              &opts, NULL);
     if (side->kind == KOLO_CALL_BROADCAST)
-        status = kolo_broadcast(comm, recv, side->count, side->dtype, side->root, &opts, NULL);
+        status = do_broadcast(comm, side, recv, &opts);
     if (side->kind == KOLO_CALL_GATHER)
         status = kolo_gather(comm, send, recv, side->count, side->dtype, side->root, &opts, NULL);
     if (side->kind == KOLO_CALL_SCATTER)
@@ -175,6 +195,125 @@ ParameterizedTest(struct transport_param *param, failure, different_calls, .time
                               result->text);
             }
         }
+}
+
+/* ---- whatever each rank takes for the root ---- */
+
+enum { FREE_CHOICES = 4 /* three roots, or a barrier instead */ };
+
+/** What each rank calls: a digit for each. */
+struct opinions {
+    int digits;
+    const char *transport;
+};
+
+static bool is_unanimous(int digits, int size)
+{
+    for (int rank = 1, rest = digits / FREE_CHOICES; rank < size; rank++, rest /= FREE_CHOICES)
+        if (rest % FREE_CHOICES != digits % FREE_CHOICES)
+            return false;
+    return true;
+}
+
+/** Two broadcasts from here, and what some believe of the second, then a barrier. */
+static kolo_status have_opinions(struct kolo_comm *comm, void *argument)
+{
+    int digit = ((const struct opinions *)argument)->digits, rank = kolo_rank(comm);
+    struct side all = {.kind = KOLO_CALL_BROADCAST, .count = 8, .root = 1};
+    for (int i = 0; i < rank; i++)
+        digit /= FREE_CHOICES;
+    digit %= FREE_CHOICES;
+    struct side mine = {
+        .kind = digit == 3 ? KOLO_CALL_BARRIER : KOLO_CALL_BROADCAST, .count = 8, .root = digit};
+    kolo_status status = do_call(comm, &all);
+    WORLD_EXPECT(status == KOLO_OK, "the first broadcast: %s", kolo_error_detail());
+    status = do_call(comm, &mine);
+    bool may_be_over = digit != 3 && digit != rank;
+    if (status == KOLO_OK && (may_be_over || digit == 3))
+        return kolo_barrier(comm, NULL, NULL);
+    return status;
+}
+
+static void check_opinions(const char *transport, const char *plan, int size)
+{
+    int all = 1;
+    for (int rank = 0; rank < size; rank++)
+        all *= FREE_CHOICES;
+    for (int digits = 0; digits < all; digits++) {
+        struct opinions opinions = {digits, transport};
+        struct world world = {
+            .size = size, .transport = transport, .settings = {"KOLO_TIMEOUT=20", plan}};
+        (void)world_run(&world, have_opinions, &opinions);
+        if (is_unanimous(digits, size))
+            continue;
+        for (int rank = 0; rank < size; rank++)
+            cr_assert(world.results[rank].status == KOLO_ERR_MISMATCH &&
+                          strstr(world.results[rank].text, "sequence 1") != NULL,
+                      "%s, %s, opinions %d: rank %d of %d: %s: %s", transport, plan, digits, rank,
+                      size, kolo_status_name(world.results[rank].status), world.results[rank].text);
+    }
+}
+
+ParameterizedTestParameters(failure, whatever_they_take_for_the_root)
+{
+    return cr_make_param_array(struct transport_param, params, 3);
+}
+ParameterizedTest(struct transport_param *param, failure, whatever_they_take_for_the_root,
+                  .timeout = 240)
+{
+    check_opinions(param->name, "KOLO_PLAN=tree", 3);
+    check_opinions(param->name, "KOLO_PLAN=ring", 3);
+}
+
+/* ---- a broadcast that is over on some ranks ---- */
+
+struct early_leaver {
+    atomic_bool is_over; /* on rank 1 */
+    bool finalizes;
+};
+
+/** Rank 1 has its data before rank 2 calls something else. */
+static kolo_status one_is_through(struct kolo_comm *comm, void *argument)
+{
+    struct early_leaver *leaver = argument;
+    char data[8] = {0};
+    kolo_status status = kolo_broadcast(comm, data, 8, KOLO_UINT8, 0, NULL, NULL); /* makes links */
+    WORLD_EXPECT(status == KOLO_OK, "the first broadcast: %s", kolo_error_detail());
+    data[0] = kolo_rank(comm) == 0 ? 5 : 1;
+    while (kolo_rank(comm) == 2 && !atomic_load(&leaver->is_over))
+        sched_yield();
+    status = kolo_rank(comm) == 2 ? kolo_barrier(comm, NULL, NULL)
+                                  : kolo_broadcast(comm, data, 8, KOLO_UINT8, 0, NULL, NULL);
+    if (kolo_rank(comm) != 1) {
+        WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "%s: %s", kolo_status_name(status),
+                     kolo_error_detail());
+        return KOLO_OK;
+    }
+    atomic_store(&leaver->is_over, true);
+    WORLD_EXPECT(status == KOLO_OK && data[0] == 5, "%s, %d", kolo_status_name(status), data[0]);
+    if (leaver->finalizes)
+        return KOLO_OK;
+    return kolo_barrier(comm, NULL, NULL);
+}
+
+ParameterizedTestParameters(failure, a_broadcast_that_was_over)
+{
+    return cr_make_param_array(struct transport_param, params, 3);
+}
+ParameterizedTest(struct transport_param *param, failure, a_broadcast_that_was_over, .timeout = 60)
+{
+    for (int finalizes = 0; finalizes < 2; finalizes++) {
+        struct early_leaver leaver = {.finalizes = finalizes != 0};
+        struct world world = {
+            .size = 3, .transport = param->name, .settings = {"KOLO_TIMEOUT=20", "KOLO_PLAN=tree"}};
+        kolo_status status = world_run(&world, one_is_through, &leaver);
+        const char *text = finalizes ? kolo_error_detail() : world.results[1].text;
+        cr_assert(status == KOLO_ERR_MISMATCH, "%s: %s: %s", param->name, kolo_status_name(status),
+                  text);
+        cr_assert(strstr(text, "broadcast(count 8, uint8, root 0)") != NULL &&
+                      strstr(text, "barrier()") != NULL && strstr(text, "sequence 1") != NULL,
+                  "%s: %s", param->name, text);
+    }
 }
 
 static kolo_status differ_in_messages(struct kolo_comm *comm, void *argument)

@@ -651,6 +651,52 @@ Test(simulate, objects_to_steps_that_begin_too_early)
     }
 }
 
+/** Ranks that go on to the next broadcast, from another root, as soon as one is over for them. */
+Test(simulate, broadcasts_one_after_another)
+{
+    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan = next_plan(plan))
+        for (int size = 2; size <= 65 && plan->collective == KOLO_COLLECTIVE_BROADCAST;
+             size += size < 18 ? 1 : 47)
+            for (uint64_t seed = 0; seed < 8; seed++) {
+                struct kolo_simulation what = {.plan = plan,
+                                               .size = size,
+                                               .root = (int)seed % size,
+                                               .hosts = hosts_for(plan, size),
+                                               .count = (size_t)size + 2,
+                                               .segment = 3,
+                                               .calls = size < 18 ? 2 * size : 5,
+                                               .seed = seed};
+                if (!fits(&what))
+                    continue;
+                cr_assert(kolo_simulate(&what, NULL) == KOLO_OK, "%s, %d ranks, seed %d: %s",
+                          plan->name, size, (int)seed, kolo_error_detail());
+            }
+}
+
+/** A broadcast closed by notes: what another rank needs is not in its root's hands. */
+static void silent_root(const struct kolo_plan_args *args, size_t index, struct kolo_step *step)
+{
+    sound_plan->step(args, index, step);
+    if (args->rank == args->root)
+        step->to = -1;
+}
+
+Test(simulate, objects_to_a_root_that_says_nothing)
+{
+    for (sound_plan = kolo_plans; sound_plan->name != NULL; sound_plan = next_plan(sound_plan)) {
+        struct kolo_plan broken = *sound_plan;
+        struct kolo_simulation what = {.plan = &broken,
+                                       .size = 5,
+                                       .root = 2,
+                                       .hosts = hosts_for(sound_plan, 5),
+                                       .count = 10,
+                                       .segment = 4};
+        broken.step = silent_root;
+        if (sound_plan->collective == KOLO_COLLECTIVE_BROADCAST)
+            cr_assert(kolo_simulate(&what, NULL) == KOLO_ERR_INTERNAL, "%s", sound_plan->name);
+    }
+}
+
 /** The barrier that follows a rooted plan is what closes it: without it the simulator objects. */
 Test(simulate, objects_to_a_plan_that_does_not_close)
 {

@@ -226,7 +226,8 @@ static kolo_status have_opinions(struct kolo_comm *comm, void *argument)
     struct side mine = {
         .kind = digit == 3 ? KOLO_CALL_BARRIER : KOLO_CALL_BROADCAST, .count = 8, .root = digit};
     kolo_status status = do_call(comm, &all);
-    WORLD_EXPECT(status == KOLO_OK, "the first broadcast: %s", kolo_error_detail());
+    if (status != KOLO_OK) /* others are through it, and have found that they differ */
+        return status;
     status = do_call(comm, &mine);
     bool may_be_over = digit != 3 && digit != rank;
     if (status == KOLO_OK && (may_be_over || digit == 3))

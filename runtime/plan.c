@@ -144,7 +144,9 @@ static bool has_notes(const struct kolo_plan *plan, const struct kolo_plan_args 
 
 bool kolo_plan_is_open(const struct kolo_plan *plan, const struct kolo_plan_args *args)
 {
-    return !plan->closes && has_notes(plan, args) && args->size > 1;
+    if (plan->collective != KOLO_COLLECTIVE_BROADCAST || args->size == 1)
+        return false;
+    return plan->on_board ? plan->is_oneshot : !plan->closes && has_notes(plan, args);
 }
 
 const struct kolo_plan *kolo_plan_closing(const struct kolo_plan *plan,

@@ -147,7 +147,7 @@ const struct kolo_plan *kolo_plan_find(enum kolo_collective collective, const ch
 const struct kolo_plan *kolo_plan_closing(const struct kolo_plan *plan,
                                           const struct kolo_plan_args *args);
 /** Whether @p plan may be over on a rank before another has begun: a broadcast that is closed by
- * notes. On its root it is not. */
+ * notes, or a short one on a board. On its root it is not. */
 bool kolo_plan_is_open(const struct kolo_plan *plan, const struct kolo_plan_args *args);
 /** What closes a broadcast for its root: a note from each other rank. Not in the table, for nobody
  * chooses it. */

@@ -155,7 +155,7 @@ static kolo_status prepare(struct kolo_comm *comm, struct kolo_request *request,
         return KOLO_OK;
     KOLO_TRY(choose_plan(comm, request, task));
     if (kolo_plan_window(request->plan, &request->args) > 1 ||
-        kolo_plan_is_open(request->plan, &request->args))
+        (!request->plan->on_board && kolo_plan_is_open(request->plan, &request->args)))
         KOLO_TRY(kolo_comm_flights(comm));
 out:
     return status;

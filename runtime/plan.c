@@ -114,6 +114,11 @@ const struct kolo_plan kolo_plans[] = {
      .is_segmented = true, .depth = KOLO_DEPTH_TREE, ALWAYS, NO_SCRATCH, RUNS(binary_broadcast), WINDOW(binary)},
     {"binary", KOLO_COLLECTIVE_REDUCE, "pipelined binary tree",
      .is_segmented = true, .depth = KOLO_DEPTH_TREE, ALWAYS, SCRATCH(binary_reduce), RUNS(binary_reduce), WINDOW(binary)},
+    {"twolevel", KOLO_COLLECTIVE_ALLGATHER, "each block to one rank of each other host, which spreads it there",
+     .closes = true, .is_segmented = true, .fits = kolo_twolevel_fits, NO_SCRATCH, RUNS(twolevel_allgather), WINDOW(twolevel_blocks)},
+    {"twolevel", KOLO_COLLECTIVE_REDUCE_SCATTER, "each block summed by one rank of each other host, which sends it to its owner",
+     .closes = true, .is_segmented = true, .fits = kolo_twolevel_fits, SCRATCH(twolevel_reduce_scatter),
+     RUNS(twolevel_reduce_scatter), WINDOW(twolevel_blocks)},
     {.name = NULL},
 };
 // clang-format on

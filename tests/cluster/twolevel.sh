@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Plans of two levels, on two hosts that have as many ranks each, or not: every element is checked. And that the choice
-# of plans takes one of them for long vectors.
+# Plans of two levels, on two and three hosts that have as many ranks each, or not, numbered host by host or in turn:
+# every element is checked. And that the choice of plans takes one of them for long vectors.
 . "${BASH_SOURCE%/*}/common.sh"
-"$cluster" up 2 || { fail "the cluster does not come up"; finish; }
+"$cluster" up 3 || { fail "the cluster does not come up"; finish; }
 
 # MARK HOSTS ARGUMENTS...: collectives with --check; no row may have a wrong element.
 check() {
@@ -12,13 +12,16 @@ check() {
     awk '/ float32 / {rows++; wrong += $10 != "0"} END {exit !(rows > 0 && wrong == 0)}' "$work/out" ||
         { fail "$1 on $2: wrong elements"; cat "$work/out"; }
 }
-for hosts in host1:2,host2:2 host1:3,host2:1 host1:2,host2:3; do
-    check forced "$hosts" allreduce reduce broadcast barrier -b 4 -e 1M -f 64 --plan twolevel --root rotate
+forced=(allreduce reduce broadcast barrier allgather reduce_scatter --plan twolevel --root rotate)
+for hosts in host1:2,host2:2 host1:3,host2:1 host1:2,host2:3 host1:1,host2:2,host3:3 host1:1,host2:1,host3:1,host1:1,host3:2; do
+    check forced "$hosts" "${forced[@]}" -b 4 -e 1M -f 64
     rows=$(grep -cE ' float32 .*/twolevel$' "$work/out")
-    [[ $rows -ge 12 ]] || { fail "$hosts: $rows rows by plan twolevel"; cat "$work/out"; }
+    [[ $rows -ge 18 ]] || { fail "$hosts: $rows rows by plan twolevel"; cat "$work/out"; }
     check chosen "$hosts" all -b 64 -e 256K -f 64
 done
+# Many pieces, and blocks that no piece fits into.
+KOLO_SEGMENT_BYTES=4K check pieces host1:3,host2:2,host3:1 "${forced[@]}" -s 100K,1M
 check long host1:2,host2:2 allreduce -s 8M
 says out '/twolevel$'
-hosts_clean host1 host2
+hosts_clean host1 host2 host3
 finish

@@ -77,6 +77,12 @@ Test(choose, two_levels_for_long_vectors_on_hosts_of_several_ranks)
     cr_assert(strcmp(kolo_choose(&question, &figures)->name, "twolevel") == 0);
     question.args.count = 64;
     cr_assert(strcmp(kolo_choose(&question, &figures)->name, "twolevel") != 0);
+    question.args.count = 64 << 17; /* of each rank */
+    question.collective = KOLO_COLLECTIVE_ALLGATHER;
+    cr_assert(strcmp(kolo_choose(&question, &figures)->name, "twolevel") == 0);
+    question.collective = KOLO_COLLECTIVE_REDUCE_SCATTER;
+    cr_assert(strcmp(kolo_choose(&question, &figures)->name, "twolevel") == 0);
+    question.collective = KOLO_COLLECTIVE_ALLREDUCE;
     question.args.count = 64 << 20;
     question.order = KOLO_ORDER_STRICT;
     cr_assert(kolo_choose(&question, &figures)->is_ordered);

@@ -312,6 +312,12 @@ Test(simulate, what_crosses_between_hosts)
         cr_assert(elements == COUNT, "what is far first: %zu", elements);
         elements = crossings(KOLO_COLLECTIVE_REDUCE, "twolevel", args);
         cr_assert(elements == COUNT, "the same, back: %zu", elements);
+        elements = crossings(KOLO_COLLECTIVE_ALLGATHER, "ring", args);
+        cr_assert(elements == 2 * COUNT * (N - 1), "two links of a ring: %zu", elements);
+        elements = crossings(KOLO_COLLECTIVE_ALLGATHER, "twolevel", args);
+        cr_assert(elements == N * COUNT, "each block once: %zu", elements);
+        elements = crossings(KOLO_COLLECTIVE_REDUCE_SCATTER, "twolevel", args);
+        cr_assert(elements == N * COUNT, "each sum once: %zu", elements);
     }
 }
 
@@ -407,31 +413,39 @@ Test(simulate, alltoall_of_different_lengths, .timeout = 100)
     }
 }
 
+static void prove_blocks_of_different_lengths(int size, const struct kolo_hosts *hosts)
+{
+    size_t counts[33], displs[33], at = 2; /* gaps that nobody may write */
+    for (int rank = size - 1; rank >= 0; rank--) {
+        counts[rank] = (size_t)(rank * 7 % 5);
+        displs[rank] = at;
+        at += counts[rank] + (size_t)(rank % 3);
+    }
+    for (int in_place = 0; in_place < 2; in_place++)
+        for (int root = 0; root < size; root++) {
+            struct kolo_simulation what = {.size = size,
+                                           .root = root,
+                                           .hosts = hosts,
+                                           .counts = counts,
+                                           .displs = displs,
+                                           .segment = 1,
+                                           .in_place = in_place};
+            if (root == 0)
+                prove_all(what, KOLO_COLLECTIVE_ALLGATHER);
+            if (root == 0)
+                prove_all(what, KOLO_COLLECTIVE_REDUCE_SCATTER);
+            prove_all(what, KOLO_COLLECTIVE_GATHER);
+            prove_all(what, KOLO_COLLECTIVE_SCATTER);
+        }
+}
+
 Test(simulate, blocks_of_different_lengths, .timeout = 100)
 {
-    for (int size = 1; size <= 33; size++) {
-        size_t counts[33], displs[33], at = 2; /* gaps that nobody may write */
-        for (int rank = size - 1; rank >= 0; rank--) {
-            counts[rank] = (size_t)(rank * 7 % 5);
-            displs[rank] = at;
-            at += counts[rank] + (size_t)(rank % 3);
-        }
-        for (int in_place = 0; in_place < 2; in_place++)
-            for (int root = 0; root < size; root++) {
-                struct kolo_simulation what = {.size = size,
-                                               .root = root,
-                                               .counts = counts,
-                                               .displs = displs,
-                                               .segment = 1,
-                                               .in_place = in_place};
-                if (root == 0)
-                    prove_all(what, KOLO_COLLECTIVE_ALLGATHER);
-                if (root == 0)
-                    prove_all(what, KOLO_COLLECTIVE_REDUCE_SCATTER);
-                prove_all(what, KOLO_COLLECTIVE_GATHER);
-                prove_all(what, KOLO_COLLECTIVE_SCATTER);
-            }
-    }
+    for (int size = 1; size <= 33; size++)
+        prove_blocks_of_different_lengths(size, NULL);
+    for (size_t i = 0; i < sizeof(unlike) / sizeof(unlike[0]); i++)
+        prove_blocks_of_different_lengths(unlike[i].size, unlike_hosts(i));
+    prove_blocks_of_different_lengths(33, deal(33, 4, 1, 7));
 }
 
 Test(simulate, cost_of_a_ring)

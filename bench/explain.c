@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "bench/bench.h"
 #include "runtime/choose.h"
+#include "runtime/profile.h"
 #include "transport/board.h"
 
 enum { RANKS_MOST = 4096, ANSWERS_MAX = 32 };
@@ -133,7 +134,7 @@ static const struct bench_flag flags[] = {
     {0, "memory", "KIND", "of the call: kolo (kolo_alloc) or user (plain memory) [kolo]",
      take_memory},
     {0, "deterministic", NULL, "as with KOLO_DETERMINISTIC=1", take_deterministic},
-    {0, "profile", "FILE", "figures of --limits --save-profile [KOLO_PROFILE, else built-in ones]",
+    {0, "profile", "FILE", "figures: a file of kolobench profile, auto or none [KOLO_PROFILE]",
      take_profile},
     {'h', "help", NULL, "this", take_help},
     {0},
@@ -186,19 +187,8 @@ static int *lay_out(const struct command *c, struct kolo_layout *layout)
     return hosts;
 }
 
-static kolo_status load_figures(const struct command *c, const struct kolo_settings *settings,
-                                struct kolo_figures *figures)
-{
-    const char *path = c->profile ? c->profile : settings->profile;
-    char text[KOLO_PROFILE_MAX];
-    kolo_figures_init(figures);
-    if (*path == '\0')
-        return KOLO_OK;
-    kolo_status status = kolo_figures_read(path, text, sizeof text);
-    return status == KOLO_OK ? kolo_figures_parse(figures, text, path) : status;
-}
-
-static void print_answers(const struct command *c, const struct kolo_answer *answers, size_t count)
+static void print_answers(const struct command *c, const struct kolo_profile_source *source,
+                          const struct kolo_answer *answers, size_t count)
 {
     char size[32], time[32];
     printf("# %s of %s (%s) on %" PRId64 " ranks, %" PRId64 " host%s of %" PRId64
@@ -207,6 +197,10 @@ static void print_answers(const struct command *c, const struct kolo_answer *ans
            kolo_dtype_text(c->dtype), c->ranks, c->hosts, c->hosts == 1 ? "" : "s", c->cores,
            c->transport, c->user_memory ? "ordinary" : "kolo_alloc",
            c->deterministic ? ", deterministic" : "");
+    printf("# expected times by %s%s\n",
+           source->path[0] ? "the figures of "
+                           : "built-in figures (kolobench profile measures this machine's)",
+           source->path);
     for (size_t i = 0; i < count; i++) {
         const struct kolo_answer *a = &answers[i];
         bool known = a->ns > 0;
@@ -220,13 +214,16 @@ static kolo_status explain(const struct command *c)
 {
     struct kolo_settings settings;
     struct kolo_figures figures;
+    struct kolo_profile_source source;
+    char text[KOLO_PROFILE_MAX];
     struct kolo_answer answers[ANSWERS_MAX];
     size_t element = kolo_dtype_bytes(c->dtype);
     bool by_rank = c->operation->send == BENCH_ALL || c->operation->recv == BENCH_ALL;
     kolo_status status;
     kolo_settings_init(&settings);
     KOLO_TRY(kolo_settings_load(&settings, NULL, NULL, NULL));
-    KOLO_TRY(load_figures(c, &settings, &figures));
+    KOLO_TRY(
+        kolo_profile_load(c->profile ? c->profile : settings.profile, &figures, text, &source));
     struct kolo_question question = {
         .collective = collective_of(c->operation->name),
         .args = {.size = (int)c->ranks,
@@ -247,7 +244,7 @@ static kolo_status explain(const struct command *c)
     kolo_hosts_fill(&map, (int)c->ranks, hosts, NULL, memory);
     question.args.hosts = c->hosts > 1 ? &map : NULL;
     size_t count = kolo_explain(&question, &figures, answers, ANSWERS_MAX);
-    print_answers(c, answers, count < ANSWERS_MAX ? count : ANSWERS_MAX);
+    print_answers(c, &source, answers, count < ANSWERS_MAX ? count : ANSWERS_MAX);
     kolo_free_memory(hosts);
     kolo_free_memory(memory);
 out:

@@ -11,6 +11,7 @@
 #include "bench/explain.h"
 #include "bench/limits.h"
 #include "bench/plot.h"
+#include "bench/profile.h"
 
 struct run {
     struct bench_options options;
@@ -101,6 +102,8 @@ int main(int argc, char **argv)
         return plot_main(argv + 2);
     if (argv[1] && strcmp(argv[1], "plan") == 0)
         return explain_main(argv + 2);
+    if (argv[1] && strcmp(argv[1], "profile") == 0)
+        return profile_main(argv + 2);
     int exit_status = bench_options_parse(argv + 1, &run.options);
     if (exit_status == BENCH_GO_ON) {
         if (run.options.limits)

@@ -385,6 +385,7 @@ static int take_help(const struct bench_flag *flag, const char *value, void *tar
            "       kolorun -np N kolobench diagnose [options]\n"
            "       kolobench plot FILE... -o FILE.svg\n"
            "       kolobench plan COLLECTIVE -np N --size SIZE\n"
+           "       kolobench profile\n"
            "Measures collectives over a range of sizes; prints time, algbw and busbw as nccl-tests "
            "defines them.\n\n"
            "collectives: all");

@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "runtime/comm.h"
+#include "runtime/profile.h"
 
 static const char profile_key[] = "kolo/profile";
 
@@ -20,22 +22,26 @@ void kolo_choices_free(struct kolo_choices *choices)
 
 kolo_status kolo_engine_share_figures(struct kolo_engine *engine, kolo_deadline deadline)
 {
-    const char *path = engine->settings.profile;
+    const char *setting = engine->settings.profile;
+    struct kolo_profile_source source;
     char text[KOLO_PROFILE_MAX] = "";
     size_t bytes = sizeof(text) - 1;
     kolo_status status = KOLO_OK;
-    kolo_figures_init(&engine->figures);
-    if (path[0] == '\0')
+    if (engine->rank == 0) {
+        KOLO_TRY(kolo_profile_load(setting, &engine->figures, text, &source));
+        if (source.path[0] != '\0')
+            KOLO_INFO("plans are chosen by the figures of %s", source.path);
+    }
+    if (engine->world->size == 1)
         return KOLO_OK;
     if (engine->rank == 0) {
-        KOLO_TRY(kolo_figures_read(path, text, sizeof(text)));
-        KOLO_TRY(kolo_figures_parse(&engine->figures, text, path));
         KOLO_TRY(kolo_kv_set(engine->world, profile_key, text, strlen(text)));
     } else {
         KOLO_TRY(
             kolo_kv_get(engine->world, profile_key, text, &bytes, kolo_deadline_poll_ms(deadline)));
         text[bytes] = '\0';
-        KOLO_TRY(kolo_figures_parse(&engine->figures, text, path));
+        kolo_figures_init(&engine->figures);
+        KOLO_TRY(kolo_figures_parse(&engine->figures, text, setting));
     }
 out:
     return status;

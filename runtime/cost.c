@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/cost.h"
 
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum {
     RANKS_WALKED = 6,        /* of a world: the root and its neighbours, the first, the last */
-    LINE_MAX = 256,          /* of a profile */
     BYTES_WALKED = 64 << 20, /* beyond it time grows with size */
     WARM_BYTES = 256 << 10,  /* what is longer has left the cache when its end comes */
     WARM_CROWDED_BYTES = 128 << 10, /* the same of ranks that share a core's cache */
@@ -56,116 +52,6 @@ void kolo_figures_init(struct kolo_figures *figures)
                                      .flag = 200,
                                      .share_byte = 0.023,
                                      .remote_byte = 0.13};
-}
-
-/** Every figure by name, for both directions. False: there is no such number @p index. */
-static bool figure_at(struct kolo_figures *figures, size_t index, char name[64], double **at_out)
-{
-    static const char *const path_fields[] = {
-#define KOLO_FIGURE_NAME(field, what) #field,
-        KOLO_PATH_FIGURE_MAP(KOLO_FIGURE_NAME)};
-    static const char *const host_fields[] = {KOLO_HOST_FIGURE_MAP(KOLO_FIGURE_NAME)};
-#undef KOLO_FIGURE_NAME
-    enum { FIELDS = sizeof(path_fields) / sizeof(path_fields[0]) };
-    if (index < KOLO_PATHS * FIELDS) {
-        struct kolo_path_figures *path = &figures->path[index / FIELDS];
-        double *fields[FIELDS] = {
-#define KOLO_FIGURE_AT(field, what) &path->field,
-            KOLO_PATH_FIGURE_MAP(KOLO_FIGURE_AT)
-#undef KOLO_FIGURE_AT
-        };
-        snprintf(name, 64, "%s.%s", path_texts[index / FIELDS], path_fields[index % FIELDS]);
-        *at_out = fields[index % FIELDS];
-        return true;
-    }
-    index -= KOLO_PATHS * FIELDS;
-    double *fields[] = {
-#define KOLO_FIGURE_AT(field, what) &figures->field,
-        KOLO_HOST_FIGURE_MAP(KOLO_FIGURE_AT)
-#undef KOLO_FIGURE_AT
-    };
-    if (index >= sizeof(fields) / sizeof(fields[0]))
-        return false;
-    snprintf(name, 64, "%s", host_fields[index]);
-    *at_out = fields[index];
-    return true;
-}
-
-void kolo_figures_write(const struct kolo_figures *figures, FILE *out)
-{
-    struct kolo_figures copy = *figures;
-    char name[64];
-    double *at;
-    fprintf(out, "# kolo: nanoseconds, a message, a byte, a turn (KOLO_PROFILE)\n");
-    for (size_t i = 0; figure_at(&copy, i, name, &at); i++)
-        fprintf(out, "%s %.17g\n", name, *at);
-}
-
-static bool set_figure(struct kolo_figures *figures, const char *wanted, double value)
-{
-    char name[64];
-    double *at;
-    for (size_t i = 0; figure_at(figures, i, name, &at); i++)
-        if (strcmp(name, wanted) == 0) {
-            *at = value;
-            return true;
-        }
-    return false;
-}
-
-static kolo_status parse_line(struct kolo_figures *figures, char *line, const char *path,
-                              size_t number)
-{
-    char *comment = strchr(line, '#'), *rest = NULL, *end;
-    if (comment != NULL)
-        *comment = '\0';
-    const char *name = strtok_r(line, " \t\r", &rest);
-    if (name == NULL)
-        return KOLO_OK;
-    const char *text = strtok_r(NULL, " \t\r", &rest);
-    if (text == NULL || strtok_r(NULL, " \t\r", &rest) != NULL)
-        return kolo_fail(KOLO_ERR_CONFIG, "%s:%zu: expected a name and a number", path, number);
-    double value = strtod(text, &end);
-    if (*end != '\0' || !isfinite(value) || value < 0)
-        return kolo_fail(KOLO_ERR_CONFIG, "%s:%zu: '%s' is no number of nanoseconds", path, number,
-                         text);
-    if (!set_figure(figures, name, value))
-        return kolo_fail(KOLO_ERR_CONFIG, "%s:%zu: there is no figure '%s'", path, number, name);
-    return KOLO_OK;
-}
-
-kolo_status kolo_figures_parse(struct kolo_figures *figures, const char *text, const char *path)
-{
-    struct kolo_figures parsed = *figures;
-    char line[LINE_MAX];
-    for (size_t number = 1; *text != '\0'; number++) {
-        size_t length = strcspn(text, "\n");
-        if (length >= sizeof(line))
-            return kolo_fail(KOLO_ERR_CONFIG, "%s:%zu: longer than a line of a profile is", path,
-                             number);
-        memcpy(line, text, length);
-        line[length] = '\0';
-        kolo_status status = parse_line(&parsed, line, path, number);
-        if (status != KOLO_OK)
-            return status;
-        text += length + (text[length] != '\0');
-    }
-    *figures = parsed;
-    return KOLO_OK;
-}
-
-kolo_status kolo_figures_read(const char *path, char *text, size_t capacity)
-{
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return kolo_fail(KOLO_ERR_CONFIG, "KOLO_PROFILE: %s: %s", path, strerror(errno));
-    size_t length = fread(text, 1, capacity - 1, file);
-    bool is_whole = feof(file) && !ferror(file) && memchr(text, '\0', length) == NULL;
-    fclose(file);
-    text[length] = '\0';
-    return is_whole ? KOLO_OK
-                    : kolo_fail(KOLO_ERR_CONFIG, "KOLO_PROFILE: %s is no text of at most %zu bytes",
-                                path, capacity - 1);
 }
 
 /* ---- one rank's steps ---- */

@@ -12,7 +12,7 @@
 #ifndef KOLO_RUNTIME_COST_H
 #define KOLO_RUNTIME_COST_H
 
-#include <stdio.h>
+#include <stddef.h>
 
 #include "base/status.h"
 #include "runtime/plan.h"
@@ -51,8 +51,6 @@ const char *kolo_path_text(enum kolo_path path);
     X(share_byte, "reading or writing a byte of memory that ranks share, in a cache")              \
     X(remote_byte, "having a byte that another core has just written, on top of that")
 
-enum { KOLO_PROFILE_MAX = 8192 /* bytes of a profile, with the 0 at its end */ };
-
 struct kolo_figures {
     struct kolo_path_figures {
 #define KOLO_FIGURE_FIELD(field, what) double field;
@@ -64,16 +62,6 @@ struct kolo_figures {
 
 /** Built-in figures, of a machine of 2024. */
 void kolo_figures_init(struct kolo_figures *figures);
-/** Takes a profile's text: lines "path.field number" and "field number", # begins a comment; what
- * is not named keeps its value. ERR_CONFIG names file (@p path), line and what is wrong; nothing is
- * changed then. */
-kolo_status kolo_figures_parse(struct kolo_figures *figures, const char *text,
-                               const char *path) KOLO_NODISCARD;
-/** Reads the file of a profile, not looking at what it says. ERR_CONFIG. */
-kolo_status kolo_figures_read(const char *path, char *text, size_t capacity) KOLO_NODISCARD;
-/** Writes what kolo_figures_parse takes. */
-void kolo_figures_write(const struct kolo_figures *figures, FILE *out);
-
 /** Where the ranks are. */
 struct kolo_layout {
     int size;

@@ -71,6 +71,20 @@ if run(f"{bin_folder}/kolorun", "-np", "2", f"{bin_folder}/kolobench", "--limits
     wrong("no profile is saved")
 plan("allreduce", "--profile", f"{work}/own")
 
+# a profile of this host is found by its jobs, and nowhere else
+cache = dict(os.environ, XDG_CACHE_HOME=f"{work}/cache")
+saved = subprocess.run([f"{bin_folder}/kolobench", "profile", "-t", "1ms"], text=True, capture_output=True, timeout=200, env=cache)
+names = {line.split()[0] for line in saved.stdout.splitlines() if line and line[0] != "#"}
+if saved.returncode or "network.byte" not in names or "turn" not in names:
+    wrong(f"kolobench profile: {saved.stdout} {saved.stderr}")
+for variable, source in (("auto", f"the figures of {work}/cache/kolo/profile-"), ("none", "built-in figures")):
+    said = subprocess.run([f"{bin_folder}/kolobench", "plan", "allreduce"], text=True, capture_output=True, timeout=200,
+                          env=dict(cache, KOLO_PROFILE=variable)).stdout
+    if source not in said:
+        wrong(f"KOLO_PROFILE={variable}: {said}")
+if len(os.listdir(f"{work}/cache/kolo")) != 1:
+    wrong(f"left behind: {os.listdir(f'{work}/cache/kolo')}")
+
 with open(f"{work}/bad", "w") as file:
     file.write("loopback.byte many\n")
 for arguments, text, status in ((("alreduce",), "did you mean allreduce", 2), ((), "a collective", 2),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predictions against what can be counted by hand, and profiles right and wrong.
+// Predictions against what can be counted by hand.
 #include <criterion/criterion.h>
 
 #include <math.h>
@@ -76,47 +76,4 @@ Test(cost, grows_with_size_and_world)
                 last = ns;
             }
         }
-}
-
-Test(cost, profiles_are_read_as_they_are_written)
-{
-    struct kolo_figures written, read;
-    char path[] = "/tmp/kolo-profile-XXXXXX", text[KOLO_PROFILE_MAX];
-    int fd = mkstemp(path);
-    FILE *file = fdopen(fd, "w");
-    memset(&written, 0, sizeof(written));
-    memset(&read, 0, sizeof(read));
-    kolo_figures_init(&written);
-    written.path[KOLO_PATH_SHM].byte = 0.1 + 0.2;
-    written.turn = 12345.678;
-    kolo_figures_write(&written, file);
-    fclose(file);
-    cr_assert(kolo_figures_read(path, text, sizeof(text)) == KOLO_OK, "%s", kolo_error_detail());
-    cr_assert(kolo_figures_parse(&read, text, path) == KOLO_OK, "%s", kolo_error_detail());
-    cr_assert(memcmp(&read, &written, sizeof(read)) == 0);
-    cr_assert(kolo_figures_read(path, text, 16) == KOLO_ERR_CONFIG);
-    unlink(path);
-    cr_assert(kolo_figures_read(path, text, sizeof(text)) == KOLO_ERR_CONFIG);
-}
-
-Test(cost, wrong_profiles_change_nothing)
-{
-    static const char *const wrong[] = {"turn",         "turn 1 2",   "turn x",
-                                        "turn -1",      "turn nan",   "turn inf",
-                                        "turns 1",      "shm. 3",     "shm.latency 5\nshm.lat 6",
-                                        "turn 1e999\n", ".latency 1", "turn 0x"};
-    struct kolo_figures before, after;
-    kolo_figures_init(&before);
-    after = before;
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        cr_assert(kolo_figures_parse(&after, wrong[i], "p") == KOLO_ERR_CONFIG, "'%s'", wrong[i]);
-        cr_assert(strncmp(kolo_error_detail(), "p:", 2) == 0, "%s", kolo_error_detail());
-        cr_assert(memcmp(&before, &after, sizeof(before)) == 0, "'%s'", wrong[i]);
-    }
-    char longest[1000];
-    memset(longest, ' ', sizeof(longest));
-    longest[sizeof(longest) - 1] = '\0';
-    cr_assert(kolo_figures_parse(&after, longest, "p") == KOLO_ERR_CONFIG);
-    cr_assert(kolo_figures_parse(&after, "# all\n\n turn  7 # us\r\n", "p") == KOLO_OK);
-    cr_assert(after.turn == 7);
 }

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Profiles: the figures of a machine as text, and where those of this host are saved. Must never
+// decide for one rank alone: rank 0 reads, and hands the text to the others (choose_comm.c).
+#include "runtime/profile.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/settings.h"
+
+enum { LINE_MAX = 256 };
+
+static const char version_name[] = "version";
+
+/** Every figure by name, for both directions. False: there is no such number @p index. */
+static bool figure_at(struct kolo_figures *figures, size_t index, char name[64], double **at_out)
+{
+    static const char *const path_fields[] = {
+#define KOLO_FIGURE_NAME(field, what) #field,
+        KOLO_PATH_FIGURE_MAP(KOLO_FIGURE_NAME)};
+    static const char *const host_fields[] = {KOLO_HOST_FIGURE_MAP(KOLO_FIGURE_NAME)};
+#undef KOLO_FIGURE_NAME
+    enum { FIELDS = sizeof(path_fields) / sizeof(path_fields[0]) };
+    if (index < KOLO_PATHS * FIELDS) {
+        struct kolo_path_figures *path = &figures->path[index / FIELDS];
+        double *fields[FIELDS] = {
+#define KOLO_FIGURE_AT(field, what) &path->field,
+            KOLO_PATH_FIGURE_MAP(KOLO_FIGURE_AT)
+#undef KOLO_FIGURE_AT
+        };
+        snprintf(name, 64, "%s.%s", kolo_path_text((enum kolo_path)(index / FIELDS)),
+                 path_fields[index % FIELDS]);
+        *at_out = fields[index % FIELDS];
+        return true;
+    }
+    index -= KOLO_PATHS * FIELDS;
+    double *fields[] = {
+#define KOLO_FIGURE_AT(field, what) &figures->field,
+        KOLO_HOST_FIGURE_MAP(KOLO_FIGURE_AT)
+#undef KOLO_FIGURE_AT
+    };
+    if (index >= sizeof(fields) / sizeof(fields[0]))
+        return false;
+    snprintf(name, 64, "%s", host_fields[index]);
+    *at_out = fields[index];
+    return true;
+}
+
+void kolo_figures_write(const struct kolo_figures *figures, FILE *out)
+{
+    struct kolo_figures copy = *figures;
+    char name[64];
+    double *at;
+    fprintf(out, "# kolo: nanoseconds, of a message, a byte, a turn (KOLO_PROFILE)\n%s %d\n",
+            version_name, KOLO_PROFILE_VERSION);
+    for (size_t i = 0; figure_at(&copy, i, name, &at); i++)
+        fprintf(out, "%s %.17g\n", name, *at);
+}
+
+static bool set_figure(struct kolo_figures *figures, const char *wanted, double value)
+{
+    char name[64];
+    double *at;
+    for (size_t i = 0; figure_at(figures, i, name, &at); i++)
+        if (strcmp(name, wanted) == 0) {
+            *at = value;
+            return true;
+        }
+    return false;
+}
+
+static kolo_status parse_line(struct kolo_figures *figures, char *line, const char *path,
+                              size_t number)
+{
+    char *comment = strchr(line, '#'), *rest = NULL, *end;
+    if (comment != NULL)
+        *comment = '\0';
+    const char *name = strtok_r(line, " \t\r", &rest);
+    if (name == NULL)
+        return KOLO_OK;
+    const char *text = strtok_r(NULL, " \t\r", &rest);
+    if (text == NULL || strtok_r(NULL, " \t\r", &rest) != NULL)
+        return kolo_fail(KOLO_ERR_CONFIG, "%s:%zu: expected a name and a number", path, number);
+    double value = strtod(text, &end);
+    if (*end != '\0' || !isfinite(value) || value < 0)
+        return kolo_fail(KOLO_ERR_CONFIG, "%s:%zu: '%s' is no number of nanoseconds", path, number,
+                         text);
+    if (strcmp(name, version_name) == 0)
+        return !(value < KOLO_PROFILE_VERSION || value > KOLO_PROFILE_VERSION)
+                   ? KOLO_OK
+                   : kolo_fail(KOLO_ERR_CONFIG,
+                               "%s:%zu: of version %s, and %d is understood; write it anew by "
+                               "kolobench profile",
+                               path, number, text, KOLO_PROFILE_VERSION);
+    if (!set_figure(figures, name, value))
+        return kolo_fail(KOLO_ERR_CONFIG, "%s:%zu: there is no figure '%s'", path, number, name);
+    return KOLO_OK;
+}
+
+kolo_status kolo_figures_parse(struct kolo_figures *figures, const char *text, const char *path)
+{
+    struct kolo_figures parsed = *figures;
+    char line[LINE_MAX];
+    for (size_t number = 1; *text != '\0'; number++) {
+        size_t length = strcspn(text, "\n");
+        if (length >= sizeof(line))
+            return kolo_fail(KOLO_ERR_CONFIG, "%s:%zu: longer than a line of a profile is", path,
+                             number);
+        memcpy(line, text, length);
+        line[length] = '\0';
+        kolo_status status = parse_line(&parsed, line, path, number);
+        if (status != KOLO_OK)
+            return status;
+        text += length + (text[length] != '\0');
+    }
+    *figures = parsed;
+    return KOLO_OK;
+}
+
+kolo_status kolo_figures_read(const char *path, char *text, size_t capacity)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return kolo_fail(KOLO_ERR_CONFIG, "KOLO_PROFILE: %s: %s", path, strerror(errno));
+    size_t length = fread(text, 1, capacity - 1, file);
+    bool is_whole = feof(file) && !ferror(file) && memchr(text, '\0', length) == NULL;
+    fclose(file);
+    text[length] = '\0';
+    return is_whole ? KOLO_OK
+                    : kolo_fail(KOLO_ERR_CONFIG, "KOLO_PROFILE: %s is no text of at most %zu bytes",
+                                path, capacity - 1);
+}
+
+/* ---- which profile ---- */
+
+bool kolo_profile_place(char *path, size_t capacity)
+{
+    const char *cache = kolo_environment("XDG_CACHE_HOME"), *home = kolo_environment("HOME");
+    char host[65] = "";
+    bool has_cache = cache != NULL && cache[0] == '/';
+    path[0] = '\0';
+    if (gethostname(host, sizeof(host) - 1) != 0 || host[0] == '\0' || strchr(host, '/') != NULL)
+        return false;
+    if (!has_cache && (home == NULL || home[0] != '/'))
+        return false;
+    int length = snprintf(path, capacity, "%s%s/kolo/profile-%s", has_cache ? cache : home,
+                          has_cache ? "" : "/.cache", host);
+    if (length > 0 && (size_t)length < capacity)
+        return true;
+    path[0] = '\0';
+    return false;
+}
+
+/** That of this host, if there is one that can be used. */
+static void load_saved(struct kolo_figures *figures, char *text, struct kolo_profile_source *source)
+{
+    text[0] = '\0';
+    source->path[0] = '\0';
+    if (!kolo_profile_place(source->path, sizeof(source->path)))
+        return;
+    kolo_status status = KOLO_OK;
+    if (access(source->path, F_OK) == 0) {
+        status = kolo_figures_read(source->path, text, KOLO_PROFILE_MAX);
+        status = status == KOLO_OK ? kolo_figures_parse(figures, text, source->path) : status;
+        if (status == KOLO_OK)
+            return;
+        KOLO_WARN("the profile of this host is not used: %s", kolo_error_detail());
+    }
+    text[0] = '\0';
+    source->path[0] = '\0';
+}
+
+kolo_status kolo_profile_load(const char *setting, struct kolo_figures *figures, char *text,
+                              struct kolo_profile_source *source)
+{
+    kolo_status status = KOLO_OK;
+    kolo_figures_init(figures);
+    *source = (struct kolo_profile_source){0};
+    text[0] = '\0';
+    if (strcmp(setting, "auto") == 0) {
+        load_saved(figures, text, source);
+    } else if (setting[0] != '\0' && strcmp(setting, "none") != 0) {
+        KOLO_TRY(kolo_figures_read(setting, text, KOLO_PROFILE_MAX));
+        KOLO_TRY(kolo_figures_parse(figures, text, setting));
+        snprintf(source->path, sizeof(source->path), "%s", setting);
+    }
+out:
+    return status;
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+/** COCO mean average precision of boxes, byte-identical to pycocotools' at any number of ranks.
+ *
+ *  Each rank gives whole images, ground truth and detections together, in any order and division;
+ *  what it needs of them is kept and the boxes are forgotten. All ranks compute together, and each
+ *  then has all results:
+ *
+ *      const struct kolo_detection_config config = {
+ *          .size = sizeof config, .categories = ids, .category_count = 80};
+ *      kolo_detection_create(&config, &detection);
+ *      for (each batch of images)
+ *          kolo_detection_update(detection, image_ids, images, &truths, &found);
+ *      kolo_detection_compute(comm, detection, NULL);
+ *      kolo_detection_result(detection, &result);       (result.stats[0] is the AP)
+ *
+ *  The order of the images is that of their ids, so it does not matter which rank has which. An
+ *  image that several ranks have, as a padding sampler deals them out, counts once: on the lowest
+ *  rank that has it, by its first update there. Within an image, detections and ground truths are
+ *  taken in the order they are given in (it decides between equal scores and equal overlaps).
+ *
+ *  Threads: a detection is used by one thread at a time.
+ *  Ownership: what is passed in is read before the call returns.
+ */
+#ifndef KOLO_DETECTION_H
+#define KOLO_DETECTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kolo/kolo.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    KOLO_DETECTION_FLAGS_MAX = 40, /**< IoU thresholds times area ranges */
+    KOLO_DETECTION_AREAS_MAX = 8,
+    KOLO_DETECTION_CAPS_MAX = 8,
+    KOLO_DETECTION_RECALLS_MAX = 1001,
+    KOLO_DETECTION_CAP_MAX = 65535, /**< detections of one image and category */
+    KOLO_DETECTION_STATS = 12,
+};
+
+/** Whether pycocotools' peculiarities are kept. */
+typedef enum kolo_detection_mode {
+    /** As pycocotools: a ground truth is ignored where it is a crowd, whatever `ignore` says; and a
+     *  detection that is matched to a ground truth with id 0 counts as unmatched. */
+    KOLO_DETECTION_COMPAT,
+    /** A ground truth is ignored where it is a crowd or `ignore` says so; ids do not matter. */
+    KOLO_DETECTION_FIXED,
+} kolo_detection_mode;
+
+/** How numpy.mean adds up, which decides the last bit of the twelve numbers. */
+typedef enum kolo_mean_rule {
+    KOLO_MEAN_NUMPY_2_3, /**< NumPy 2.3 and later: pairwise over the whole */
+    KOLO_MEAN_NUMPY_1,   /**< NumPy before 2.3: blocks of 8192 one after the other, each pairwise */
+} kolo_mean_rule;
+
+typedef enum kolo_box_format {
+    KOLO_BOX_XYWH, /**< left, top, width, height: COCO's */
+    KOLO_BOX_XYXY, /**< left, top, right, bottom; turned into width and height by one subtraction
+                        in double */
+} kolo_box_format;
+
+/** A range of object areas; both ends belong to it. */
+struct kolo_area_range {
+    double low, high;
+};
+
+/** Zero and NULL mean COCO's own: thresholds 0.5, 0.55, ..., 0.95 and recalls 0, 0.01, ..., 1 with
+ *  NumPy's rounding; areas all, small, medium, large; caps 1, 10, 100. */
+struct kolo_detection_config {
+    size_t size; /**< sizeof(struct kolo_detection_config) */
+    kolo_detection_mode mode;
+    kolo_mean_rule mean_rule;
+    /** What boxes and detections may name: different ids, in any order, equal on all ranks. Results
+     *  are in ascending order of id. */
+    const int64_t *categories;
+    size_t category_count;
+    /** Boxes match whatever their categories are, as with pycocotools' useCats = 0: one category
+     *  remains in the results. For the recall of proposals. */
+    bool any_category;
+    const double *thresholds; /**< IoU; ascending, in (0, 1] */
+    size_t threshold_count;
+    const double *recalls; /**< ascending, in [0, 1] */
+    size_t recall_count;
+    const struct kolo_area_range *areas; /**< at most KOLO_DETECTION_AREAS_MAX */
+    size_t area_count;
+    /** Detections counted per image and category, best first; ascending, 1 to
+     *  KOLO_DETECTION_CAP_MAX. pycocotools' maxDets. */
+    const int *caps;
+    size_t cap_count;
+};
+
+/** Boxes of the images of one update, image after image. */
+struct kolo_boxes {
+    size_t count;
+    const size_t
+        *image_counts; /**< how many are of each image of the update; they add up to count */
+    const void *boxes; /**< count times 4 numbers */
+    kolo_dtype dtype;  /**< KOLO_FLOAT32 or KOLO_FLOAT64, of boxes and scores */
+    kolo_box_format format;
+    const int64_t *categories; /**< per box */
+    const void *scores;        /**< detections: per box; ground truth: not read */
+    /** Per box: the area that decides its range, such as COCO's of the mask; NULL: width times
+     *  height. */
+    const double *areas;
+    const uint8_t *crowds;  /**< ground truth: per box, not 0 for a crowd; NULL: none is */
+    const uint8_t *ignored; /**< ground truth: per box, KOLO_DETECTION_FIXED alone; NULL: none is */
+    const int64_t *ids; /**< ground truth: per box, KOLO_DETECTION_COMPAT alone; NULL: none is 0 */
+};
+
+/** What compute made. The arrays are float64 in C order, pycocotools' `eval`, and -1 where a
+ *  category has no ground truth in an area range. */
+struct kolo_detection_result {
+    size_t size;                                         /**< set by the caller */
+    size_t thresholds, recalls, categories, areas, caps; /**< T, R, K, A, M */
+    const int64_t *category_ids; /**< K, ascending; {-1} with any_category */
+    const double *precision;     /**< [T, R, K, A, M] */
+    const double *recall;        /**< [T, K, A, M] */
+    const double *scores;        /**< [T, R, K, A, M] */
+    /** pycocotools' stats: AP, AP50, AP75, AP small, medium, large, AR at the three caps, AR small,
+     *  medium, large. -1 where nothing is there to average, or where pycocotools has no such
+     *  setting. */
+    double stats[KOLO_DETECTION_STATS];
+    int64_t images;           /**< different ones, of all ranks */
+    int64_t duplicate_images; /**< left out */
+    int64_t detections;       /**< counted: not of duplicates, and within the last cap */
+    int64_t truths;           /**< not of duplicates, ignored ones too */
+};
+
+struct kolo_detection;
+
+/** @return KOLO_OK; ERR_INVALID (with the field and its value); ERR_NO_MEMORY. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_detection_create(
+    const struct kolo_detection_config *config, struct kolo_detection **detection_out);
+
+/** Adds @p count images: matches the detections of each with its ground truth. No communication.
+ *  An image without boxes may be given, and counts as an image. All or nothing is added.
+ *  @param truths, detections  NULL: none
+ *  @return KOLO_OK; ERR_INVALID (an unknown category, a number that is not finite, a negative width
+ *  or height, counts that do not add up, with the place and the value); ERR_NO_MEMORY. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_detection_update(struct kolo_detection *detection,
+                                                          const int64_t *images, size_t count,
+                                                          const struct kolo_boxes *truths,
+                                                          const struct kolo_boxes *detections);
+
+/** Makes the results of all ranks' images, on all ranks alike. Collective: every rank takes part,
+ *  also one without images, with the same config. The result holds until the next update; until
+ *  then another compute does its communication again.
+ *  @return KOLO_OK; ERR_INVALID; ERR_MISMATCH (different configs, on all ranks); ERR_NO_MEMORY (on
+ *  all ranks); what kolo_allreduce returns. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_detection_compute(struct kolo_comm *comm,
+                                                           struct kolo_detection *detection,
+                                                           const struct kolo_opts *opts);
+
+/** The last compute's result. Its pointers are valid until the next update, compute, reset or
+ *  destroy.
+ *  @return KOLO_OK; ERR_INVALID (not computed since the last update). */
+KOLO_API KOLO_NODISCARD kolo_status kolo_detection_result(const struct kolo_detection *detection,
+                                                          struct kolo_detection_result *result_out);
+
+/** Which entries of the result an average takes. */
+struct kolo_detection_slice {
+    size_t size;       /**< sizeof(struct kolo_detection_slice) */
+    bool of_recall;    /**< average recall; else average precision */
+    int64_t threshold; /**< its place in T; -1: all */
+    int64_t category;  /**< its place in K; -1: all */
+    size_t area, cap;  /**< their places in A and M */
+};
+
+/** numpy.mean, by the config's rule, over the entries of a slice that are not -1; -1 where there is
+ *  none. The AP of class k is {.threshold = -1, .category = k, .area = 0, .cap = 2}.
+ *  @return KOLO_OK; ERR_INVALID (not computed, or a place that is none); ERR_NO_MEMORY. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_detection_average(const struct kolo_detection *detection,
+                                                           const struct kolo_detection_slice *slice,
+                                                           double *average_out);
+
+/** Forgets all images and the result; the config stays. */
+KOLO_API void kolo_detection_reset(struct kolo_detection *detection);
+/** NULL is fine. */
+KOLO_API void kolo_detection_destroy(struct kolo_detection *detection);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

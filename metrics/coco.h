@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the parts of COCO's evaluation share: the parameters, a detection's record, and the steps from
+// boxes to numbers. Private to metrics/.
+//
+//   coco_box    boxes and how much they overlap                     (one image and category)
+//   coco_match  which detection takes which ground truth            (one image and category)
+//   coco_images what is kept of the images of this rank
+//   coco_share  records to the owners of their categories           (all ranks)
+//   coco_sort   the records of a category, best first
+//   coco_curve  precision, recall and scores of a category
+//   coco_mean   averages as NumPy makes them
+//   coco_params the parameters, with COCO's own as default
+#ifndef KOLO_METRICS_COCO_H
+#define KOLO_METRICS_COCO_H
+
+#include <kolo/detection.h>
+
+#include "base/status.h"
+
+struct kolo_coco_params {
+    kolo_detection_mode mode;
+    kolo_mean_rule mean_rule;
+    bool any_category;
+    size_t thresholds, recalls, areas, caps;
+    double threshold[KOLO_DETECTION_FLAGS_MAX];
+    double recall[KOLO_DETECTION_RECALLS_MAX];
+    struct kolo_area_range area[KOLO_DETECTION_AREAS_MAX];
+    int cap[KOLO_DETECTION_CAPS_MAX];
+    int64_t *category; /* ascending */
+    size_t categories; /* that boxes may name */
+    size_t classes;    /* of the results: categories, or 1 with any_category */
+};
+
+/** Checks the config and fills in COCO's own where it says nothing. */
+kolo_status kolo_coco_params_make(struct kolo_coco_params *params,
+                                  const struct kolo_detection_config *config) KOLO_NODISCARD;
+void kolo_coco_params_free(struct kolo_coco_params *params);
+/** The place of a category's id; -1 where there is none. */
+int64_t kolo_coco_category(const struct kolo_coco_params *params, int64_t id);
+/** A number that differs between different parameters. */
+uint64_t kolo_coco_params_digest(const struct kolo_coco_params *params);
+
+/** left, top, width, height */
+struct kolo_coco_box {
+    double x, y, w, h;
+};
+
+struct kolo_coco_truth {
+    double area;
+    bool is_crowd, is_ignored;
+    bool is_unseen; /* matched, it does not make a detection a true one: id 0 in pycocotools */
+};
+
+/** overlaps[detection * truths + truth]: intersection over union as pycocotools computes it,
+ *  operation by operation; with a crowd, over the detection alone. 0 where they do not overlap. */
+void kolo_coco_iou(const struct kolo_coco_box *detection, size_t detections,
+                   const struct kolo_coco_box *box, const struct kolo_coco_truth *truth,
+                   size_t truths, double *overlaps);
+
+/** A bit per area range and threshold, area * thresholds + threshold: whether a detection is a true
+ *  one, and whether it is left out. Never both. */
+struct kolo_coco_verdict {
+    uint64_t is_true, is_ignored;
+};
+
+/** Memory for the matching of one image and category; grows. Zero at first. */
+struct kolo_coco_scratch {
+    double *overlaps;
+    struct kolo_coco_verdict *verdicts;
+    uint8_t *ignored;  /* per ground truth: in this area range */
+    uint32_t *order;   /* of the ground truths: ignored ones last */
+    uint8_t *taken;    /* per ground truth */
+    uint32_t *hopeful; /* detections that reach the lowest threshold somewhere */
+    size_t overlap_room, verdict_room, ignored_room, order_room, taken_room, hopeful_room;
+};
+
+/** Room for so many; writes nothing. */
+kolo_status kolo_coco_scratch_grow(struct kolo_coco_scratch *scratch, size_t detections,
+                                   size_t truths) KOLO_NODISCARD;
+void kolo_coco_scratch_free(struct kolo_coco_scratch *scratch);
+
+/** Matches detections, best score first, with ground truths, for all area ranges and thresholds.
+ *  Reads scratch->overlaps[detection * truths + truth], writes scratch->verdicts.
+ *  @param areas  of the detections */
+void kolo_coco_match(struct kolo_coco_scratch *scratch, const struct kolo_coco_params *params,
+                     const double *areas, size_t detections, const struct kolo_coco_truth *truth,
+                     size_t truths);
+/** Is the ground truth left out in this area range? */
+bool kolo_coco_is_left_out(const struct kolo_coco_truth *truth, const struct kolo_area_range *area);
+
+enum { KOLO_COCO_FLAG_BYTES = KOLO_DETECTION_FLAGS_MAX / 8 };
+
+/** What is kept of a detection, and sent to the rank that owns its category. */
+struct kolo_coco_record {
+    double score;
+    uint32_t place;    /* on its rank: the category; sent: the image's place among all ids */
+    uint16_t position; /* among the image's and category's, best first */
+    uint8_t is_true[KOLO_COCO_FLAG_BYTES], is_ignored[KOLO_COCO_FLAG_BYTES];
+};
+
+/** What is kept of the ground truth of an image and category. */
+struct kolo_coco_tally {
+    uint32_t category;
+    uint32_t truths;
+    uint32_t counted[KOLO_DETECTION_AREAS_MAX]; /* not left out */
+};
+
+struct kolo_coco_image {
+    int64_t id;
+    size_t records, tallies; /* where its own begin; they end where the next image's begin */
+};
+
+/** The images of a rank in the order of their updates. */
+struct kolo_coco_images {
+    struct kolo_coco_image *image;
+    struct kolo_coco_record *record;
+    struct kolo_coco_tally *tally;
+    size_t images, records, tallies;
+    size_t image_room, record_room, tally_room;
+    struct kolo_coco_desk *desk; /* memory of updates */
+};
+
+kolo_status kolo_coco_images_add(struct kolo_coco_images *images,
+                                 const struct kolo_coco_params *params, const int64_t *ids,
+                                 size_t count, const struct kolo_boxes *truths,
+                                 const struct kolo_boxes *detections) KOLO_NODISCARD;
+void kolo_coco_images_clear(struct kolo_coco_images *images);
+void kolo_coco_images_free(struct kolo_coco_images *images);
+
+/** Checks every number of an update. */
+kolo_status kolo_coco_boxes_check(const struct kolo_coco_params *params, const char *what,
+                                  const struct kolo_boxes *boxes, size_t images,
+                                  bool with_scores) KOLO_NODISCARD;
+/** Box @p i in COCO's form. */
+struct kolo_coco_box kolo_coco_box_read(const struct kolo_boxes *boxes, size_t i);
+double kolo_coco_score_read(const struct kolo_boxes *boxes, size_t i);
+
+/** All results; precision and scores as [T, R, K, A, M], recall as [T, K, A, M]. */
+struct kolo_coco_arrays {
+    double *precision, *recall, *scores;
+    size_t points, ends; /* elements of precision and scores, of recall */
+};
+
+/** Where an entry is in recall; in precision it is with @p t * recalls + @p r for @p t. */
+static inline size_t kolo_coco_at(const struct kolo_coco_params *params, size_t t, size_t k,
+                                  size_t a, size_t m)
+{
+    return ((t * params->classes + k) * params->areas + a) * params->caps + m;
+}
+
+/** Sorts the numbers of records: best score first, then by place, then by position. */
+kolo_status kolo_coco_sort(const struct kolo_coco_record *records, uint32_t *order,
+                           size_t count) KOLO_NODISCARD;
+
+/** Writes the entries of one category, but those of area ranges without ground truth.
+ *  @param order    the numbers of the category's records, as kolo_coco_sort leaves them
+ *  @param counted  per area range: the ground truths that are not left out */
+kolo_status kolo_coco_curve(const struct kolo_coco_params *params, size_t category,
+                            const struct kolo_coco_record *records, const uint32_t *order,
+                            size_t count, const int64_t *counted,
+                            const struct kolo_coco_arrays *arrays) KOLO_NODISCARD;
+
+/** Fills the arrays, which are zero, and the counts. Collective.
+ *  @param mine  whether this rank has arrays: every rank must come here */
+kolo_status kolo_coco_share(struct kolo_comm *comm, const struct kolo_coco_params *params,
+                            const struct kolo_coco_images *images, kolo_status mine,
+                            struct kolo_coco_arrays *arrays, struct kolo_detection_result *result,
+                            const struct kolo_opts *opts) KOLO_NODISCARD;
+
+/** numpy.mean of values that are not empty. */
+double kolo_coco_mean(const double *values, size_t count, kolo_mean_rule rule);
+/** The mean over a slice; -1 where nothing is in it. */
+kolo_status kolo_coco_average(const struct kolo_coco_params *params,
+                              const struct kolo_coco_arrays *arrays,
+                              const struct kolo_detection_slice *slice,
+                              double *average_out) KOLO_NODISCARD;
+/** pycocotools' twelve numbers. */
+kolo_status kolo_coco_stats(const struct kolo_coco_params *params,
+                            const struct kolo_coco_arrays *arrays,
+                            double stats[KOLO_DETECTION_STATS]) KOLO_NODISCARD;
+
+#endif

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns what a rank keeps of its images: 24 bytes for a detection, a tally for each category of
+// ground truth. An update takes one image at a time, its boxes by category, each category by score
+// (both stable), and matches. Never keeps a box.
+#include <string.h>
+
+#include "base/alloc.h"
+#include "metrics/coco.h"
+
+/* A box on its way into order. */
+struct slip {
+    double score;
+    uint32_t category, number;
+};
+
+struct kolo_coco_desk {
+    struct slip *found, *truth, *spare; /* of one image */
+    size_t found_room, truth_room, spare_room;
+    struct kolo_coco_box *found_box, *truth_box; /* of one image and category */
+    double *areas;
+    struct kolo_coco_truth *judged;
+    size_t found_box_room, truth_box_room, areas_room, judged_room;
+    struct kolo_coco_scratch scratch;
+};
+
+struct update {
+    struct kolo_coco_images *images;
+    const struct kolo_coco_params *params;
+    const struct kolo_boxes *truths, *found;
+    struct kolo_coco_desk *desk;
+};
+
+/* By category, then best score first; where categories do not matter, by score, then category. */
+static bool comes_before(const struct slip *a, const struct slip *b, bool by_score)
+{
+    if (by_score && a->score != b->score)
+        return a->score > b->score;
+    if (a->category != b->category)
+        return a->category < b->category;
+    return a->score > b->score;
+}
+
+enum { RUN = 16 };
+
+static void sort_run(struct slip *slips, size_t count, bool by_score)
+{
+    for (size_t i = 1; i < count; i++) {
+        struct slip slip = slips[i];
+        size_t at = i;
+        for (; at > 0 && comes_before(&slip, &slips[at - 1], by_score); at--)
+            slips[at] = slips[at - 1];
+        slips[at] = slip;
+    }
+}
+
+static void merge(const struct slip *from, struct slip *to, size_t middle, size_t count,
+                  bool by_score)
+{
+    size_t left = 0, right = middle;
+    for (size_t i = 0; i < count; i++) {
+        bool take_right =
+            left == middle || (right < count && comes_before(&from[right], &from[left], by_score));
+        to[i] = from[take_right ? right++ : left++];
+    }
+}
+
+/* A stable merge sort; the result is in slips. */
+static void sort_slips(struct slip *slips, struct slip *spare, size_t count, bool by_score)
+{
+    for (size_t i = 0; i < count; i += RUN)
+        sort_run(slips + i, count - i < RUN ? count - i : RUN, by_score);
+    struct slip *from = slips, *to = spare;
+    for (size_t run = RUN; run < count; run *= 2) {
+        for (size_t i = 0; i < count; i += 2 * run) {
+            size_t length = count - i < 2 * run ? count - i : 2 * run;
+            merge(from + i, to + i, run < length ? run : length, length, by_score);
+        }
+        struct slip *other = from;
+        from = to;
+        to = other;
+    }
+    if (from != slips)
+        memcpy(slips, from, count * sizeof *slips);
+}
+
+static void write_slips(const struct update *update, const struct kolo_boxes *boxes, size_t first,
+                        size_t count, struct slip *slips)
+{
+    bool is_found = boxes == update->found;
+    for (size_t i = 0; i < count; i++)
+        slips[i] = (struct slip){
+            .score = is_found ? kolo_coco_score_read(boxes, first + i) : 0,
+            .category = (uint32_t)kolo_coco_category(update->params, boxes->categories[first + i]),
+            .number = (uint32_t)(first + i)};
+    sort_slips(slips, update->desk->spare, count, is_found && update->params->any_category);
+}
+
+static double area_of(const struct kolo_boxes *boxes, size_t i, const struct kolo_coco_box *box)
+{
+    return boxes->areas ? boxes->areas[i] : box->w * box->h;
+}
+
+static struct kolo_coco_truth judge(const struct update *update, size_t i,
+                                    const struct kolo_coco_box *box)
+{
+    const struct kolo_boxes *truths = update->truths;
+    bool is_compatible = update->params->mode == KOLO_DETECTION_COMPAT;
+    bool is_crowd = truths->crowds && truths->crowds[i];
+    return (struct kolo_coco_truth){
+        .area = area_of(truths, i, box),
+        .is_crowd = is_crowd,
+        .is_ignored = is_crowd || (!is_compatible && truths->ignored && truths->ignored[i]),
+        .is_unseen = is_compatible && truths->ids && truths->ids[i] == 0};
+}
+
+static void keep_records(struct kolo_coco_images *images, const struct kolo_coco_scratch *scratch,
+                         uint32_t class, const struct slip *found, size_t count)
+{
+    for (size_t d = 0; d < count; d++) {
+        struct kolo_coco_record *record = &images->record[images->records++];
+        uint64_t is_true = scratch->verdicts[d].is_true;
+        uint64_t is_ignored = scratch->verdicts[d].is_ignored;
+        record->score = found[d].score;
+        record->place = class;
+        record->position = (uint16_t)d;
+        for (size_t i = 0; i < KOLO_COCO_FLAG_BYTES; i++) {
+            record->is_true[i] = (uint8_t)(is_true >> 8 * i);
+            record->is_ignored[i] = (uint8_t)(is_ignored >> 8 * i);
+        }
+    }
+}
+
+static void keep_tally(struct kolo_coco_images *images, const struct kolo_coco_params *params,
+                       uint32_t class, const struct kolo_coco_truth *truth, size_t truths)
+{
+    struct kolo_coco_tally *tally = &images->tally[images->tallies++];
+    *tally = (struct kolo_coco_tally){.category = class, .truths = (uint32_t)truths};
+    for (size_t a = 0; a < params->areas; a++)
+        for (size_t g = 0; g < truths; g++)
+            tally->counted[a] += !kolo_coco_is_left_out(&truth[g], &params->area[a]);
+}
+
+/* One image and category. */
+static kolo_status match_group(struct update *update, uint32_t class, const struct slip *found,
+                               size_t detections, const struct slip *truth, size_t truths)
+{
+    struct kolo_coco_desk *desk = update->desk;
+    size_t cap = (size_t)update->params->cap[update->params->caps - 1];
+    detections = detections < cap ? detections : cap;
+    kolo_status status = kolo_coco_scratch_grow(&desk->scratch, detections, truths);
+    if (status != KOLO_OK)
+        return status;
+    for (size_t d = 0; d < detections; d++) {
+        desk->found_box[d] = kolo_coco_box_read(update->found, found[d].number);
+        desk->areas[d] = area_of(update->found, found[d].number, &desk->found_box[d]);
+    }
+    for (size_t g = 0; g < truths; g++) {
+        desk->truth_box[g] = kolo_coco_box_read(update->truths, truth[g].number);
+        desk->judged[g] = judge(update, truth[g].number, &desk->truth_box[g]);
+    }
+    kolo_coco_iou(desk->found_box, detections, desk->truth_box, desk->judged, truths,
+                  desk->scratch.overlaps);
+    kolo_coco_match(&desk->scratch, update->params, desk->areas, detections, desk->judged, truths);
+    keep_records(update->images, &desk->scratch, class, found, detections);
+    if (truths > 0)
+        keep_tally(update->images, update->params, class, desk->judged, truths);
+    return KOLO_OK;
+}
+
+/* How many slips from here on are of a category. */
+static size_t run_of(const struct slip *slips, size_t count, uint32_t category)
+{
+    size_t length = 0;
+    while (length < count && slips[length].category == category)
+        length++;
+    return length;
+}
+
+static kolo_status match_image(struct update *update, size_t detections, size_t truths)
+{
+    const struct slip *found = update->desk->found, *truth = update->desk->truth;
+    if (update->params->any_category)
+        return detections + truths > 0 ? match_group(update, 0, found, detections, truth, truths)
+                                       : KOLO_OK;
+    kolo_status status = KOLO_OK;
+    while (status == KOLO_OK && detections + truths > 0) {
+        uint32_t class = detections > 0 ? found->category : truth->category;
+        if (truths > 0 && truth->category < class)
+            class = truth->category;
+        size_t ours = run_of(found, detections, class), theirs = run_of(truth, truths, class);
+        status = match_group(update, class, found, ours, truth, theirs);
+        found += ours;
+        detections -= ours;
+        truth += theirs;
+        truths -= theirs;
+    }
+    return status;
+}
+
+static kolo_status grow_for_image(struct update *update, size_t detections, size_t truths)
+{
+    struct kolo_coco_desk *desk = update->desk;
+    struct kolo_coco_images *images = update->images;
+    size_t more = detections > truths ? detections : truths;
+    kolo_status status;
+    KOLO_TRY(kolo_grow((void **)&desk->found, &desk->found_room, detections, sizeof *desk->found));
+    KOLO_TRY(kolo_grow((void **)&desk->truth, &desk->truth_room, truths, sizeof *desk->truth));
+    KOLO_TRY(kolo_grow((void **)&desk->spare, &desk->spare_room, more, sizeof *desk->spare));
+    KOLO_TRY(kolo_grow((void **)&desk->found_box, &desk->found_box_room, detections,
+                       sizeof *desk->found_box));
+    KOLO_TRY(kolo_grow((void **)&desk->truth_box, &desk->truth_box_room, truths,
+                       sizeof *desk->truth_box));
+    KOLO_TRY(kolo_grow((void **)&desk->areas, &desk->areas_room, detections, sizeof *desk->areas));
+    KOLO_TRY(kolo_grow((void **)&desk->judged, &desk->judged_room, truths, sizeof *desk->judged));
+    KOLO_TRY(kolo_grow((void **)&images->record, &images->record_room, images->records + detections,
+                       sizeof *images->record));
+    KOLO_TRY(kolo_grow((void **)&images->tally, &images->tally_room, images->tallies + truths,
+                       sizeof *images->tally));
+    KOLO_TRY(kolo_grow((void **)&images->image, &images->image_room, images->images + 1,
+                       sizeof *images->image));
+out:
+    return status;
+}
+
+static kolo_status add_image(struct update *update, int64_t id, size_t first_found, size_t found,
+                             size_t first_truth, size_t truths)
+{
+    kolo_status status = grow_for_image(update, found, truths);
+    if (status != KOLO_OK)
+        return status;
+    struct kolo_coco_images *images = update->images;
+    images->image[images->images++] =
+        (struct kolo_coco_image){.id = id, .records = images->records, .tallies = images->tallies};
+    if (found > 0)
+        write_slips(update, update->found, first_found, found, update->desk->found);
+    if (truths > 0)
+        write_slips(update, update->truths, first_truth, truths, update->desk->truth);
+    return match_image(update, found, truths);
+}
+
+kolo_status kolo_coco_images_add(struct kolo_coco_images *images,
+                                 const struct kolo_coco_params *params, const int64_t *ids,
+                                 size_t count, const struct kolo_boxes *truths,
+                                 const struct kolo_boxes *detections)
+{
+    if (!images->desk)
+        images->desk = kolo_calloc(1, sizeof *images->desk);
+    if (!images->desk)
+        return KOLO_ERR_NO_MEMORY;
+    struct kolo_coco_images before = *images;
+    struct update update = {.images = images,
+                            .params = params,
+                            .truths = truths,
+                            .found = detections,
+                            .desk = images->desk};
+    kolo_status status = KOLO_OK;
+    size_t first_found = 0, first_truth = 0;
+    for (size_t i = 0; status == KOLO_OK && i < count; i++) {
+        size_t found = detections ? detections->image_counts[i] : 0;
+        size_t there = truths ? truths->image_counts[i] : 0;
+        status = add_image(&update, ids[i], first_found, found, first_truth, there);
+        first_found += found;
+        first_truth += there;
+    }
+    if (status != KOLO_OK) { /* all or nothing */
+        images->images = before.images;
+        images->records = before.records;
+        images->tallies = before.tallies;
+    }
+    return status;
+}
+
+void kolo_coco_images_clear(struct kolo_coco_images *images)
+{
+    images->images = images->records = images->tallies = 0;
+}
+
+void kolo_coco_images_free(struct kolo_coco_images *images)
+{
+    struct kolo_coco_desk *desk = images->desk;
+    if (desk) {
+        kolo_free_memory(desk->found);
+        kolo_free_memory(desk->truth);
+        kolo_free_memory(desk->spare);
+        kolo_free_memory(desk->found_box);
+        kolo_free_memory(desk->truth_box);
+        kolo_free_memory(desk->areas);
+        kolo_free_memory(desk->judged);
+        kolo_coco_scratch_free(&desk->scratch);
+    }
+    kolo_free_memory(desk);
+    kolo_free_memory(images->image);
+    kolo_free_memory(images->record);
+    kolo_free_memory(images->tally);
+    *images = (struct kolo_coco_images){.image = NULL};
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns the parameters of an evaluation. COCO's thresholds are numpy.linspace's: a product and a sum
+// that are rounded one after the other, and the last value forced. 0.5 + 0.05 * i, or a division by
+// 100, differs in the last bit at some places, and moves detections across a threshold.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "metrics/coco.h"
+
+static const struct kolo_area_range coco_areas[] = {
+    {0, 1e10}, {0, 32 * 32}, {32 * 32, 96 * 96}, {96 * 96, 1e10}};
+static const int coco_caps[] = {1, 10, 100};
+enum { COCO_THRESHOLDS = 10, COCO_RECALLS = 101 };
+
+/* numpy.linspace(first, last, count) */
+static void linspace(double *values, size_t count, double first, double last)
+{
+    double step = (last - first) / (double)(count - 1);
+    for (size_t i = 0; i < count; i++)
+        values[i] = (double)i * step + first;
+    values[count - 1] = last;
+}
+
+static kolo_status ascending(const char *what, const double *values, size_t count, size_t most,
+                             double above)
+{
+    if (count < 1 || count > most)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: %zu %s; give 1 to %zu", count,
+                         what, most);
+    for (size_t i = 0; i < count; i++)
+        if (!(values[i] > above && values[i] <= 1) || (i && values[i] <= values[i - 1]))
+            return kolo_fail(KOLO_ERR_INVALID,
+                             "kolo_detection_create: %s[%zu] is %g; they ascend, up to 1", what, i,
+                             values[i]);
+    return KOLO_OK;
+}
+
+static kolo_status take_grids(struct kolo_coco_params *params,
+                              const struct kolo_detection_config *config)
+{
+    params->thresholds = config->thresholds ? config->threshold_count : COCO_THRESHOLDS;
+    params->recalls = config->recalls ? config->recall_count : COCO_RECALLS;
+    kolo_status status = KOLO_OK;
+    if (config->thresholds)
+        status = ascending("thresholds", config->thresholds, config->threshold_count,
+                           KOLO_DETECTION_FLAGS_MAX, 0);
+    if (status == KOLO_OK && config->recalls)
+        status = ascending("recalls", config->recalls, config->recall_count,
+                           KOLO_DETECTION_RECALLS_MAX, -1e-300);
+    if (status != KOLO_OK)
+        return status;
+    if (config->thresholds)
+        memcpy(params->threshold, config->thresholds, params->thresholds * sizeof(double));
+    else
+        linspace(params->threshold, COCO_THRESHOLDS, 0.5, 0.95);
+    if (config->recalls)
+        memcpy(params->recall, config->recalls, params->recalls * sizeof(double));
+    else
+        linspace(params->recall, COCO_RECALLS, 0, 1);
+    return KOLO_OK;
+}
+
+static kolo_status take_areas(struct kolo_coco_params *params,
+                              const struct kolo_detection_config *config)
+{
+    const struct kolo_area_range *areas = config->areas ? config->areas : coco_areas;
+    params->areas = config->areas ? config->area_count : sizeof coco_areas / sizeof *coco_areas;
+    if (params->areas < 1 || params->areas > KOLO_DETECTION_AREAS_MAX ||
+        params->areas * params->thresholds > KOLO_DETECTION_FLAGS_MAX)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_detection_create: %zu areas and %zu thresholds; give 1 to %d areas "
+                         "whose product with the thresholds is at most %d",
+                         params->areas, params->thresholds, KOLO_DETECTION_AREAS_MAX,
+                         KOLO_DETECTION_FLAGS_MAX);
+    for (size_t a = 0; a < params->areas; a++)
+        if (!(areas[a].low <= areas[a].high))
+            return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: areas[%zu] is %g to %g", a,
+                             areas[a].low, areas[a].high);
+    memcpy(params->area, areas, params->areas * sizeof *areas);
+    return KOLO_OK;
+}
+
+static kolo_status take_caps(struct kolo_coco_params *params,
+                             const struct kolo_detection_config *config)
+{
+    const int *caps = config->caps ? config->caps : coco_caps;
+    params->caps = config->caps ? config->cap_count : sizeof coco_caps / sizeof *coco_caps;
+    if (params->caps < 1 || params->caps > KOLO_DETECTION_CAPS_MAX)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: %zu caps; give 1 to %d",
+                         params->caps, KOLO_DETECTION_CAPS_MAX);
+    for (size_t m = 0; m < params->caps; m++)
+        if (caps[m] < 1 || caps[m] > KOLO_DETECTION_CAP_MAX || (m && caps[m] <= caps[m - 1]))
+            return kolo_fail(KOLO_ERR_INVALID,
+                             "kolo_detection_create: caps[%zu] is %d; they ascend, 1 to %d", m,
+                             caps[m], KOLO_DETECTION_CAP_MAX);
+    memcpy(params->cap, caps, params->caps * sizeof *caps);
+    return KOLO_OK;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static kolo_status take_categories(struct kolo_coco_params *params,
+                                   const struct kolo_detection_config *config)
+{
+    if (!config->categories || config->category_count < 1 || config->category_count > INT32_MAX)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: %zu categories, or NULL",
+                         config->category_count);
+    params->categories = config->category_count;
+    params->classes = config->any_category ? 1 : params->categories;
+    params->category = kolo_calloc(params->categories, sizeof *params->category);
+    if (!params->category)
+        return KOLO_ERR_NO_MEMORY;
+    memcpy(params->category, config->categories, params->categories * sizeof *params->category);
+    qsort(params->category, params->categories, sizeof *params->category, by_value);
+    for (size_t k = 1; k < params->categories; k++)
+        if (params->category[k] == params->category[k - 1])
+            return kolo_fail(KOLO_ERR_INVALID,
+                             "kolo_detection_create: category %lld is given twice",
+                             (long long)params->category[k]);
+    return KOLO_OK;
+}
+
+kolo_status kolo_coco_params_make(struct kolo_coco_params *params,
+                                  const struct kolo_detection_config *config)
+{
+    if (!config || config->size != sizeof *config)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: config is NULL or its size is "
+                                           "not sizeof(struct kolo_detection_config)");
+    if ((unsigned)config->mode > KOLO_DETECTION_FIXED ||
+        (unsigned)config->mean_rule > KOLO_MEAN_NUMPY_1)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: mode %d or mean_rule %d is none",
+                         (int)config->mode, (int)config->mean_rule);
+    *params = (struct kolo_coco_params){
+        .mode = config->mode, .mean_rule = config->mean_rule, .any_category = config->any_category};
+    kolo_status status = take_grids(params, config);
+    if (status == KOLO_OK)
+        status = take_areas(params, config);
+    if (status == KOLO_OK)
+        status = take_caps(params, config);
+    if (status == KOLO_OK)
+        status = take_categories(params, config);
+    if (status != KOLO_OK)
+        kolo_coco_params_free(params);
+    return status;
+}
+
+void kolo_coco_params_free(struct kolo_coco_params *params)
+{
+    kolo_free_memory(params->category);
+    params->category = NULL;
+}
+
+int64_t kolo_coco_category(const struct kolo_coco_params *params, int64_t id)
+{
+    size_t low = 0, high = params->categories;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (params->category[middle] < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < params->categories && params->category[low] == id ? (int64_t)low : -1;
+}
+
+static uint64_t stir(uint64_t digest, const void *bytes, size_t count)
+{
+    const uint8_t *byte = bytes;
+    for (size_t i = 0; i < count; i++)
+        digest = (digest ^ byte[i]) * UINT64_C(1099511628211);
+    return digest;
+}
+
+uint64_t kolo_coco_params_digest(const struct kolo_coco_params *params)
+{
+    uint64_t sizes[] = {params->mode,       params->mean_rule, params->any_category,
+                        params->thresholds, params->recalls,   params->areas,
+                        params->caps,       params->categories};
+    uint64_t digest = stir(UINT64_C(14695981039346656037), sizes, sizeof sizes);
+    digest = stir(digest, params->threshold, params->thresholds * sizeof *params->threshold);
+    digest = stir(digest, params->recall, params->recalls * sizeof *params->recall);
+    digest = stir(digest, params->area, params->areas * sizeof *params->area);
+    digest = stir(digest, params->cap, params->caps * sizeof *params->cap);
+    return stir(digest, params->category, params->categories * sizeof *params->category);
+}

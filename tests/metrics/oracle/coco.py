@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Random sets of boxes, evaluated by pycocotools and by coco_eval: precision, recall, scores and the
+twelve numbers must be the same bytes.
+
+    coco.py COCO_EVAL [--seeds N] [--first SEED] [--keep DIRECTORY]
+
+Exits with 77 where pycocotools is not installed (script/bootstrap --oracles).
+"""
+import argparse
+import contextlib
+import io
+import os
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+except ImportError as missing:
+    print(f"skipped: {missing}; script/bootstrap --oracles installs it", file=sys.stderr)
+    sys.exit(77)
+
+WORLDS = (2, 3, 4, 7, 8, 16)
+AT_EDGES = (1024.0, 9216.0, 0.0, 1e10, np.nextafter(1024.0, 0), np.nextafter(9216.0, 1e9))
+
+
+def box(random, coarse):
+    side = 2 ** random.normal(4.5, 1.6)
+    w, h = side * 2 ** random.normal(0, 0.4), side * 2 ** random.normal(0, 0.4)
+    x, y = random.uniform(0, 300), random.uniform(0, 300)
+    values = [x, y, w, h]
+    if coarse:  # overlaps that are equal, and areas at the edges of the ranges
+        values = [float(16 * round(v / 16)) for v in values]
+    return values
+
+
+def jitter(random, values, coarse):
+    x, y, w, h = values
+    if random.random() < 0.15:
+        return [x, y, w, h]
+    move = random.choice([0.02, 0.1, 0.3])
+    out = [x + w * random.normal(0, move), y + h * random.normal(0, move),
+           w * 2 ** random.normal(0, move), h * 2 ** random.normal(0, move)]
+    if coarse:
+        out = [float(8 * round(v / 8)) for v in out]
+    return out
+
+
+def score(random, how):
+    value = random.random()
+    if how == 0:
+        return float(value)
+    if how == 1:
+        return round(float(value), 1)  # many ties
+    if how == 2:
+        return float(np.float16(value))
+    if how == 3:
+        return float(random.choice([0.0, -0.0, 0.5, 1.0, -1.5]))
+    return float(np.float32(value))
+
+
+def make_truths(random, images, categories, coarse):
+    truths = []
+    for image in images:
+        if random.random() < 0.15:
+            continue
+        for _ in range(random.integers(0, 9)):
+            values = box(random, coarse)
+            area = values[2] * values[3] * random.uniform(0.45, 0.95)
+            if random.random() < 0.2:
+                area = float(random.choice(AT_EDGES))
+            truths.append({"image_id": image, "category_id": int(random.choice(categories)),
+                           "bbox": values, "area": area, "iscrowd": int(random.random() < 0.1),
+                           "ignore": int(random.random() < 0.2)})
+    first = 0 if random.random() < 0.5 else 1
+    ids = [int(i) for i in random.permutation(len(truths)) + first]
+    for truth, number in zip(truths, ids):
+        truth["id"] = number
+    return truths
+
+
+def make_found(random, images, categories, truths, coarse):
+    found, how = [], random.integers(0, 5)
+    crowded = random.random() < 0.1  # more than 100 of an image and category
+    for truth in truths:
+        for _ in range(random.choice([0, 1, 1, 2, 3])):
+            category = truth["category_id"]
+            if random.random() < 0.08:
+                category = int(random.choice(categories))
+            found.append({"image_id": truth["image_id"], "category_id": category,
+                          "bbox": jitter(random, truth["bbox"], coarse)})
+    for image in images:
+        for _ in range(random.integers(0, 6)):
+            found.append({"image_id": image, "category_id": int(random.choice(categories)),
+                          "bbox": box(random, coarse)})
+    if crowded and truths:
+        for _ in range(130):
+            truth = truths[0]
+            found.append({"image_id": truth["image_id"], "category_id": truth["category_id"],
+                          "bbox": jitter(random, truth["bbox"], coarse)})
+    found = [found[i] for i in random.permutation(len(found))]
+    for one in found:
+        one["bbox"] = [abs(v) if i > 1 else v for i, v in enumerate(one["bbox"])]
+        one["score"] = score(random, how)
+    return found
+
+
+def make_set(seed):
+    random = np.random.default_rng(seed)
+    coarse = random.random() < 0.5
+    images = sorted(int(i) for i in random.choice(1000, random.integers(1, 14), replace=False))
+    categories = sorted(int(i) for i in random.choice(90, random.integers(1, 6), replace=False))
+    given = [int(i) for i in random.permutation(images)]
+    truths = make_truths(random, given, categories, coarse)
+    if random.random() < 0.1:  # a category without ground truth
+        truths = [t for t in truths if t["category_id"] != categories[0]]
+    found = make_found(random, given, categories, truths, coarse)
+    if random.random() < 0.1:  # a category without detections
+        found = [f for f in found if f["category_id"] != categories[-1]]
+    if not found:
+        found = [{"image_id": images[0], "category_id": categories[0], "bbox": [1., 2., 3., 4.],
+                  "score": 0.5}]
+    options = {"any": int(random.random() < 0.15), "thresholds": [], "recalls": [], "areas": [],
+               "caps": [], "ranks": int(WORLDS[seed % len(WORLDS)]), "deal": seed // 6 % 5}
+    if random.random() < 0.15:
+        options["caps"] = [[1, 10, 50], [2, 5, 100, 300], [3, 7, 9]][random.integers(0, 3)]
+    if random.random() < 0.1:
+        options["thresholds"] = [0.3, 0.5, 0.6999, 0.75, 1.0]
+        options["recalls"] = [0.0, 0.25, 1 / 3, 0.5, 0.99, 1.0]
+    if random.random() < 0.1:
+        options["areas"] = [[0.0, 1e10], [0.0, 2048.0], [2048.0, 1e10]]
+    return images, categories, truths, found, options
+
+
+def by_pycocotools(images, categories, truths, found, options):
+    with contextlib.redirect_stdout(io.StringIO()):
+        coco = COCO()
+        coco.dataset = {"images": [{"id": i} for i in images],
+                        "categories": [{"id": k} for k in categories],
+                        "annotations": [dict(t) for t in truths], "info": {}}
+        coco.createIndex()
+        evaluation = COCOeval(coco, coco.loadRes([dict(f) for f in found]), "bbox")
+        params = evaluation.params
+        if options["any"]:
+            params.useCats = 0
+        if options["caps"]:
+            params.maxDets = options["caps"]
+        if options["thresholds"]:
+            params.iouThrs, params.recThrs = map(np.array, (options["thresholds"],
+                                                            options["recalls"]))
+        if options["areas"]:
+            params.areaRng, params.areaRngLbl = options["areas"], ["all", "small", "medium"]
+        evaluation.evaluate()
+        evaluation.accumulate()
+        stats = None
+        if not options["areas"]:
+            evaluation.summarize()
+            stats = evaluation.stats
+    return evaluation.eval, stats
+
+
+def write_set(path, images, categories, truths, found, options):
+    rule = 0 if tuple(int(v) for v in np.__version__.split(".")[:2]) >= (2, 3) else 1
+    head = [len(images), len(truths), len(found), len(categories), 0, rule, options["any"],
+            options["ranks"], options["deal"], 0, len(options["thresholds"]),
+            len(options["recalls"]), len(options["areas"]), len(options["caps"])]
+    parts = [np.array(head, np.int64), np.array(images, np.int64), np.array(categories, np.int64),
+             np.array(options["thresholds"], float), np.array(options["recalls"], float),
+             np.array(options["areas"], float), np.array(options["caps"], np.int64)]
+    for boxes in (truths, found):
+        parts += [np.array([b["image_id"] for b in boxes], np.int64),
+                  np.array([b["category_id"] for b in boxes], np.int64),
+                  np.array([b["bbox"] for b in boxes], float)]
+    parts.append(np.array([f["score"] for f in found], float))
+    tail = [np.array([t["area"] for t in truths], float)]
+    tail += [np.array([t[key] for t in truths], np.int64) for key in ("iscrowd", "id", "ignore")]
+    parts = parts[:10] + tail + parts[10:]
+    with open(path, "wb") as file:
+        for part in parts:
+            file.write(part.tobytes())
+
+
+def differences(path, evaluation, stats):
+    data = np.fromfile(path, float)
+    at = 0
+    for name in ("precision", "recall", "scores"):
+        expected = np.ascontiguousarray(evaluation[name], float)
+        got = data[at:at + expected.size].reshape(expected.shape)
+        at += expected.size
+        if expected.tobytes() != got.tobytes():
+            where = np.argwhere(expected.view(np.int64) != got.view(np.int64))
+            yield (f"{name}: {len(where)} entries differ, first {tuple(where[0])}: pycocotools "
+                   f"{expected[tuple(where[0])]!r}, kolo {got[tuple(where[0])]!r}")
+    if stats is not None and np.asarray(stats, float).tobytes() != data[at:].tobytes():
+        yield f"stats: pycocotools {list(stats)}, kolo {list(data[at:])}"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("coco_eval")
+    parser.add_argument("--seeds", type=int, default=300)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--keep", help="leave the sets there")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.keep or scratch
+        os.makedirs(folder, exist_ok=True)
+        seeds = range(options.first, options.first + options.seeds)
+        command, expected = [options.coco_eval], {}
+        for seed in seeds:
+            made = make_set(seed)
+            expected[seed] = by_pycocotools(*made)
+            write_set(f"{folder}/{seed}.set", *made)
+            command += [f"{folder}/{seed}.set", f"{folder}/{seed}.out"]
+        if subprocess.run(command).returncode:
+            sys.exit("coco_eval failed")
+        failed = 0
+        for seed in seeds:
+            wrong = list(differences(f"{folder}/{seed}.out", *expected[seed]))
+            failed += bool(wrong)
+            for line in wrong:
+                print(f"seed {seed}: {line}")
+    print(f"{len(seeds) - failed} of {len(seeds)} sets have pycocotools' bytes")
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()

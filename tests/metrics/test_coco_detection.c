@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases whose results are known by hand, what is refused, and the same bits whoever has the images.
+// That all entries are pycocotools' is for oracle/coco.py to show.
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+#include <kolo/detection.h>
+
+#include "base/alloc.h"
+
+enum { CATEGORY = 7, IMAGES = 60, PER_IMAGE = 12 };
+
+static struct kolo_detection *make(const struct kolo_detection_config *overrides)
+{
+    static const int64_t categories[] = {9, CATEGORY};
+    struct kolo_detection_config config = *overrides;
+    struct kolo_detection *detection = NULL;
+    config.size = sizeof config;
+    config.categories = categories;
+    config.category_count = 2;
+    cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_OK, "%s", kolo_error_detail());
+    return detection;
+}
+
+/* One image: two ground truths of which the first is found (overlap 1), and a miss before it. */
+static const double truth_boxes[] = {0, 0, 10, 10, 100, 100, 20, 20};
+static const double found_boxes[] = {50, 50, 10, 10, 0, 0, 10, 10};
+static const double found_scores[] = {0.9, 0.8};
+static const int64_t two_categories[] = {CATEGORY, CATEGORY};
+static const int64_t truth_ids[] = {0, 1};
+static const size_t two_of_one[] = {2};
+
+static struct kolo_boxes truths(void)
+{
+    return (struct kolo_boxes){.count = 2,
+                               .image_counts = two_of_one,
+                               .boxes = truth_boxes,
+                               .dtype = KOLO_FLOAT64,
+                               .categories = two_categories};
+}
+
+static struct kolo_boxes found(void)
+{
+    return (struct kolo_boxes){.count = 2,
+                               .image_counts = two_of_one,
+                               .boxes = found_boxes,
+                               .dtype = KOLO_FLOAT64,
+                               .categories = two_categories,
+                               .scores = found_scores};
+}
+
+static kolo_status compute_alone(struct kolo_comm *comm, void *arg)
+{
+    return kolo_detection_compute(comm, arg, NULL);
+}
+
+static struct kolo_detection_result evaluate(struct kolo_detection *detection,
+                                             const struct kolo_boxes *there)
+{
+    struct kolo_boxes detections = found();
+    struct kolo_detection_result result = {.size = sizeof result};
+    cr_assert_eq(kolo_detection_update(detection, (int64_t[]){3}, 1, there, &detections), KOLO_OK,
+                 "%s", kolo_error_detail());
+    cr_assert_eq(kolo_run_threads(1, NULL, compute_alone, detection), KOLO_OK, "%s",
+                 kolo_error_detail());
+    cr_assert_eq(kolo_detection_result(detection, &result), KOLO_OK);
+    return result;
+}
+
+Test(coco_detection, half_found_behind_a_miss)
+{
+    struct kolo_detection *detection = make(&(struct kolo_detection_config){.size = 0});
+    struct kolo_boxes there = truths();
+    struct kolo_detection_result result = evaluate(detection, &there);
+    cr_assert_eq(result.categories, 2);
+    cr_assert_eq(result.category_ids[0], CATEGORY);
+    /* recall 0.5, precision 1 / 2 up to there: 51 of 101 points */
+    cr_assert_float_eq(result.stats[0], 0.5 * 51 / 101, 1e-12);
+    cr_assert_eq(result.stats[8], 0.5);
+    cr_assert_eq(result.stats[6], 0); /* one detection: the miss */
+    cr_assert_eq(result.recall[1 * 4 * 3], -1, "a category without ground truth is not there");
+    struct kolo_detection_slice slice = {
+        .size = sizeof slice, .threshold = -1, .category = 0, .area = 0, .cap = 2};
+    double average;
+    cr_assert_eq(kolo_detection_average(detection, &slice, &average), KOLO_OK);
+    cr_assert_eq(average, result.stats[0]);
+    kolo_detection_destroy(detection);
+}
+
+Test(coco_detection, id_zero_and_ignore_by_mode)
+{
+    static const uint8_t ignored[] = {0, 1};
+    struct kolo_boxes there = truths();
+    there.ids = truth_ids;
+    there.ignored = ignored;
+    struct kolo_detection *detection = make(&(struct kolo_detection_config){.size = 0});
+    cr_assert_eq(evaluate(detection, &there).stats[8], 0, "matched to id 0 it is a miss");
+    kolo_detection_destroy(detection);
+    detection = make(&(struct kolo_detection_config){.mode = KOLO_DETECTION_FIXED});
+    cr_assert_eq(evaluate(detection, &there).stats[8], 1, "the other one is ignored");
+    kolo_detection_destroy(detection);
+}
+
+static void refused(const char *what, const struct kolo_boxes *there,
+                    const struct kolo_boxes *detections)
+{
+    struct kolo_detection *detection = make(&(struct kolo_detection_config){.size = 0});
+    cr_assert_eq(kolo_detection_update(detection, (int64_t[]){3}, 1, there, detections),
+                 KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), what), "%s", kolo_error_detail());
+    kolo_detection_destroy(detection);
+}
+
+Test(coco_detection, refuses_what_would_be_counted_wrong)
+{
+    double boxes[8], scores[] = {0.5, NAN};
+    int64_t categories[] = {CATEGORY, 8};
+    struct kolo_boxes there = truths(), detections = found();
+    detections.scores = scores;
+    refused("score of box 1", &there, &detections);
+    detections = found();
+    detections.categories = categories;
+    refused("category 8", &there, &detections);
+    detections = found();
+    memcpy(boxes, found_boxes, sizeof boxes);
+    detections.boxes = boxes;
+    boxes[6] = -1;
+    refused("width -1", &there, &detections);
+    boxes[6] = INFINITY;
+    refused("not finite", &there, &detections);
+    boxes[6] = 1e200, boxes[7] = 1e200;
+    refused("too large", &there, &detections);
+    detections = found();
+    detections.image_counts = (size_t[]){1};
+    refused("add up", &there, &detections);
+    detections = found();
+    detections.dtype = KOLO_INT32;
+    refused("dtype", &there, &detections);
+}
+
+Test(coco_detection, refuses_configs)
+{
+    struct kolo_detection *detection = NULL;
+    const int64_t twice[] = {1, 2, 1};
+    const double descending[] = {0.9, 0.5};
+    const int caps[] = {0};
+    struct kolo_detection_config config = {.size = sizeof config};
+    cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_ERR_INVALID);
+    config.categories = twice;
+    config.category_count = 3;
+    cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "category 1 is given twice"));
+    config.category_count = 2;
+    config.thresholds = descending;
+    config.threshold_count = 2;
+    cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_ERR_INVALID);
+    config.thresholds = NULL;
+    config.caps = caps;
+    config.cap_count = 1;
+    cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_ERR_INVALID);
+}
+
+Test(coco_detection, adds_all_or_nothing)
+{
+    struct kolo_boxes there = truths(), detections = found();
+    struct kolo_detection *detection = make(&(struct kolo_detection_config){.size = 0});
+    kolo_status status = KOLO_ERR_NO_MEMORY;
+    for (uint64_t nth = 1; status != KOLO_OK; nth++) {
+        kolo_alloc_fail_nth(nth);
+        status = kolo_detection_update(detection, (int64_t[]){3}, 1, &there, &detections);
+        kolo_alloc_fail_nth(0);
+        cr_assert(status == KOLO_OK || status == KOLO_ERR_NO_MEMORY);
+    }
+    cr_assert_eq(kolo_run_threads(1, NULL, compute_alone, detection), KOLO_OK);
+    struct kolo_detection_result result = {.size = sizeof result};
+    cr_assert_eq(kolo_detection_result(detection, &result), KOLO_OK);
+    cr_assert_eq(result.images, 1);
+    cr_assert_eq(result.duplicate_images, 0);
+    cr_assert_eq(result.detections, 2);
+    kolo_detection_destroy(detection);
+}
+
+/* ---- the same bits on any number of ranks ---- */
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return *state >> 33;
+}
+
+struct world {
+    bool has_result;
+    double stats[KOLO_DETECTION_STATS], precision[10 * 101 * 2 * 4 * 3];
+    int64_t duplicates;
+};
+
+static kolo_status add_image(struct kolo_detection *detection, int64_t image)
+{
+    float boxes[PER_IMAGE * 4], scores[PER_IMAGE];
+    int64_t categories[PER_IMAGE];
+    size_t count[] = {PER_IMAGE};
+    uint64_t state = (uint64_t)image;
+    for (int i = 0; i < PER_IMAGE; i++) {
+        for (int j = 0; j < 4; j++)
+            boxes[4 * i + j] = (float)(next_random(&state) % 8 * 8 + (j > 1 ? 30 : 0));
+        scores[i] = (float)(next_random(&state) % 10) / 10;
+        categories[i] = next_random(&state) % 3 ? CATEGORY : 9;
+    }
+    struct kolo_boxes all = {.count = PER_IMAGE,
+                             .image_counts = count,
+                             .boxes = boxes,
+                             .dtype = KOLO_FLOAT32,
+                             .categories = categories,
+                             .scores = scores};
+    struct kolo_boxes some = all;
+    some.count = *(some.image_counts = (size_t[]){PER_IMAGE / 2});
+    return kolo_detection_update(detection, &image, 1, &some, &all);
+}
+
+/* Ranks take images backwards, and each also its neighbour's first. */
+static kolo_status rank_main(struct kolo_comm *comm, void *arg)
+{
+    struct world *world = arg;
+    struct kolo_detection *detection = make(&(struct kolo_detection_config){.size = 0});
+    struct kolo_detection_result result = {.size = sizeof result};
+    int rank = kolo_rank(comm), ranks = kolo_size(comm);
+    kolo_status status = KOLO_OK;
+    for (int i = IMAGES - 1; status == KOLO_OK && i >= 0; i--)
+        if (i % ranks == rank || (ranks > 1 && i == (rank + 1) % ranks))
+            status = add_image(detection, 1000 - i);
+    if (status == KOLO_OK)
+        status = kolo_detection_compute(comm, detection, NULL);
+    if (status == KOLO_OK)
+        status = kolo_detection_result(detection, &result);
+    if (status == KOLO_OK && !world->has_result) {
+        memcpy(world->stats, result.stats, sizeof world->stats);
+        memcpy(world->precision, result.precision, sizeof world->precision);
+        world->has_result = true;
+    } else if (status == KOLO_OK) {
+        bool is_same = !memcmp(world->stats, result.stats, sizeof world->stats) &&
+                       !memcmp(world->precision, result.precision, sizeof world->precision) &&
+                       result.images == IMAGES && result.duplicate_images == ranks;
+        status = is_same ? KOLO_OK : KOLO_ERR_DATA;
+    }
+    kolo_detection_destroy(detection);
+    return status;
+}
+
+Test(coco_detection, same_bits_on_any_number_of_ranks)
+{
+    static struct world world;
+    static const int sizes[] = {1, 2, 3, 7, 16};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        cr_assert_eq(kolo_run_threads(sizes[i], NULL, rank_main, &world), KOLO_OK, "%d ranks: %s",
+                     sizes[i], kolo_error_detail());
+    cr_assert(world.stats[0] > 0 && world.stats[0] < 1);
+}
+
+static kolo_status different_configs(struct kolo_comm *comm, void *arg)
+{
+    (void)arg;
+    struct kolo_detection *detection =
+        make(&(struct kolo_detection_config){.any_category = kolo_rank(comm) == 1});
+    kolo_status status = kolo_detection_compute(comm, detection, NULL);
+    kolo_detection_destroy(detection);
+    return status == KOLO_ERR_MISMATCH ? KOLO_OK : KOLO_ERR_DATA;
+}
+
+Test(coco_detection, all_ranks_hear_of_different_configs)
+{
+    cr_assert_eq(kolo_run_threads(3, NULL, different_configs, NULL), KOLO_OK);
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// What COCO's mAP costs: `kolorun -np N detection_rate [IMAGES [PER_IMAGE [SET]]]` makes a set like
+// COCO's, each rank its images, and prints the time of the updates (matching) and of the compute
+// (exchange and curves) on the slowest rank, the median of rounds. SET: rank 0 writes all of it
+// there too, in the form of tests/metrics/oracle/coco.py, for pycocotools.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <kolo/detection.h>
+
+#include "bench/coco_data.h"
+
+enum { ROUNDS = 7 };
+
+static void check(kolo_status status)
+{
+    if (status == KOLO_OK)
+        return;
+    fprintf(stderr, "detection_rate: %s\n", kolo_error_detail());
+    exit(1);
+}
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+/* The images of a rank, one after the other. */
+struct set {
+    size_t images, truths, found;
+    int64_t *id, *truth_category, *category, *truth_id;
+    size_t *truth_counts, *counts;
+    double *truth_box, *truth_area, *box, *score;
+    uint8_t *crowd;
+};
+
+static void *room(size_t count, size_t bytes)
+{
+    void *memory = calloc(count + 1, bytes);
+    if (!memory)
+        exit(1);
+    return memory;
+}
+
+static void make(struct set *set, size_t images, int per_image, int rank, int ranks)
+{
+    struct coco_data data = {.seed = 1, .found = per_image};
+    size_t found = (images / (size_t)ranks + 1) * (size_t)per_image;
+    size_t truths = (images / (size_t)ranks + 1) * COCO_DATA_TRUTHS_MAX;
+    *set = (struct set){.id = room(images, 8),
+                        .truth_counts = room(images, 8),
+                        .counts = room(images, 8),
+                        .truth_category = room(truths, 8),
+                        .truth_box = room(4 * truths, 8),
+                        .truth_area = room(truths, 8),
+                        .truth_id = room(truths, 8),
+                        .crowd = room(truths, 1),
+                        .category = room(found, 8),
+                        .box = room(4 * found, 8),
+                        .score = room(found, 8)};
+    for (size_t i = (size_t)rank; i < images; i += (size_t)ranks) {
+        struct coco_image image = {.box = set->box + 4 * set->found,
+                                   .score = set->score + set->found,
+                                   .category = set->category + set->found};
+        coco_data_make(&data, i, &image);
+        size_t n = (size_t)image.truths, at = set->truths;
+        memcpy(set->truth_box + 4 * at, image.truth_box, 32 * n);
+        memcpy(set->truth_area + at, image.truth_area, 8 * n);
+        memcpy(set->truth_category + at, image.truth_category, 8 * n);
+        memcpy(set->crowd + at, image.truth_crowd, n);
+        for (size_t g = 0; g < n; g++)
+            set->truth_id[at + g] = (int64_t)(at + g) + 1;
+        set->truth_counts[set->images] = n;
+        set->counts[set->images] = (size_t)image.found;
+        set->id[set->images++] = (int64_t)i;
+        set->truths += n;
+        set->found += (size_t)image.found;
+    }
+}
+
+static int64_t categories[COCO_DATA_CATEGORIES];
+
+static double slowest(struct kolo_comm *comm, double seconds)
+{
+    check(kolo_allreduce(comm, &seconds, &seconds, 1, KOLO_FLOAT64, KOLO_MAX, NULL, NULL));
+    return seconds;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void measure(struct kolo_comm *comm, const struct set *set)
+{
+    double updates[ROUNDS], computes[ROUNDS], both[ROUNDS];
+    struct kolo_detection_result result = {.size = sizeof result};
+    for (int round = 0; round < ROUNDS; round++) {
+        struct kolo_detection *detection = NULL;
+        struct kolo_detection_config config = {.size = sizeof config,
+                                               .categories = categories,
+                                               .category_count = COCO_DATA_CATEGORIES};
+        struct kolo_boxes truths = {.count = set->truths,
+                                    .image_counts = set->truth_counts,
+                                    .boxes = set->truth_box,
+                                    .dtype = KOLO_FLOAT64,
+                                    .categories = set->truth_category,
+                                    .areas = set->truth_area,
+                                    .crowds = set->crowd,
+                                    .ids = set->truth_id};
+        struct kolo_boxes found = {.count = set->found,
+                                   .image_counts = set->counts,
+                                   .boxes = set->box,
+                                   .dtype = KOLO_FLOAT64,
+                                   .categories = set->category,
+                                   .scores = set->score};
+        check(kolo_detection_create(&config, &detection));
+        check(kolo_barrier(comm, NULL, NULL));
+        double start = now();
+        check(kolo_detection_update(detection, set->id, set->images, &truths, &found));
+        double middle = now();
+        check(kolo_detection_compute(comm, detection, NULL));
+        double end = now();
+        check(kolo_detection_result(detection, &result));
+        updates[round] = slowest(comm, middle - start);
+        computes[round] = slowest(comm, end - middle);
+        both[round] = slowest(comm, end - start);
+        result.precision = NULL;
+        kolo_detection_destroy(detection);
+    }
+    qsort(updates, ROUNDS, sizeof *updates, by_value);
+    qsort(computes, ROUNDS, sizeof *computes, by_value);
+    qsort(both, ROUNDS, sizeof *both, by_value);
+    if (kolo_rank(comm) == 0)
+        printf("%d ranks, %lld images, %lld truths, %lld detections: update %.3f s, compute %.3f "
+               "s, both %.3f s; AP %.17g\n",
+               kolo_size(comm), (long long)result.images, (long long)result.truths,
+               (long long)result.detections, updates[ROUNDS / 2], computes[ROUNDS / 2],
+               both[ROUNDS / 2], result.stats[0]);
+}
+
+static void put(FILE *file, const void *values, size_t count)
+{
+    if (fwrite(values, 8, count, file) != count)
+        exit(1);
+}
+
+static void put_images(FILE *file, const struct set *set, const size_t *counts)
+{
+    for (size_t i = 0; i < set->images; i++)
+        for (size_t n = 0; n < counts[i]; n++)
+            put(file, &set->id[i], 1);
+}
+
+/* In the order of coco.py's write_set(). */
+static void write_set(const char *path, const struct set *set)
+{
+    FILE *file = fopen(path, "wb");
+    int64_t head[14] = {(int64_t)set->images, (int64_t)set->truths, (int64_t)set->found,
+                        COCO_DATA_CATEGORIES};
+    if (!file)
+        exit(1);
+    put(file, head, 14);
+    put(file, set->id, set->images);
+    put(file, categories, COCO_DATA_CATEGORIES);
+    put_images(file, set, set->truth_counts);
+    put(file, set->truth_category, set->truths);
+    put(file, set->truth_box, 4 * set->truths);
+    put(file, set->truth_area, set->truths);
+    for (size_t g = 0; g < set->truths; g++)
+        put(file, &(int64_t){set->crowd[g]}, 1);
+    put(file, set->truth_id, set->truths);
+    for (size_t g = 0; g < set->truths; g++)
+        put(file, &(int64_t){0}, 1);
+    put_images(file, set, set->counts);
+    put(file, set->category, set->found);
+    put(file, set->box, 4 * set->found);
+    put(file, set->score, set->found);
+    fclose(file);
+}
+
+int main(int argc, char **argv)
+{
+    size_t images = argc > 1 ? (size_t)strtoul(argv[1], NULL, 10) : 5000;
+    int per_image = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 100;
+    struct kolo_comm *comm = NULL;
+    struct set set;
+    for (int k = 0; k < COCO_DATA_CATEGORIES; k++)
+        categories[k] = k + 1;
+    check(kolo_init(NULL, &comm));
+    make(&set, images, per_image, kolo_rank(comm), kolo_size(comm));
+    if (argc > 3 && kolo_rank(comm) == 0)
+        write_set(argv[3], &set);
+    measure(comm, &set);
+    check(kolo_finalize(comm));
+    return 0;
+}

@@ -7,7 +7,7 @@ enum {
     RANKS_WALKED = 6,        /* of a world: the root and its neighbours, the first, the last */
     BYTES_WALKED = 64 << 20, /* beyond it time grows with size */
     WARM_BYTES = 256 << 10,  /* what is longer has left the cache when its end comes */
-    WARM_CROWDED_BYTES = 128 << 10, /* the same of ranks that share a core's cache */
+    WARM_CROWDED_BYTES = 256 << 10, /* the same of ranks that share a core's cache */
     STREAMED_BYTES = 16 << 10
 };
 
@@ -38,12 +38,12 @@ void kolo_figures_init(struct kolo_figures *figures)
                                                                       .message = 4000,
                                                                       .byte = 0.19,
                                                                       .crowded_message = 8000,
-                                                                      .crowded_byte = 0.22},
+                                                                      .crowded_byte = 0.12},
                                               [KOLO_PATH_NETWORK] = {.latency = 20000,
                                                                      .message = 4000,
                                                                      .byte = 0.15,
                                                                      .crowded_message = 8000,
-                                                                     .crowded_byte = 0.22}},
+                                                                     .crowded_byte = 0.12}},
                                      .wire_byte = 0.8, /* 10 Gbit/s */
                                      .combine_byte = 0.04,
                                      .copy_byte = 0.08,
@@ -91,7 +91,7 @@ static double message(struct walker *walker, int peer, size_t elements, bool goe
     double work = figures->message + bytes * figures->byte;
     double warm = walker->is_crowded ? WARM_CROWDED_BYTES : WARM_BYTES;
     if (bytes > warm)
-        work += (bytes - warm) * (walker->is_crowded ? 1 : 0.5) * walker->figures->copy_byte;
+        work += (bytes - warm) * (walker->is_crowded ? 4 : 0.5) * walker->figures->copy_byte;
     /* long pieces of one stream come while the one before is worked on: few of them wake anybody */
     double wakes = walker->is_streamed && bytes >= STREAMED_BYTES ? 0.25 : 1;
     double crowded = wakes * figures->crowded_message + bytes * figures->crowded_byte;
@@ -99,7 +99,8 @@ static double message(struct walker *walker, int peer, size_t elements, bool goe
     walker->walk.processor += work + (walker->is_crowded ? crowded : 0);
     if (goes_out)
         walker->walk.wire += wire;
-    walker->walk.hop = fmax(walker->walk.hop, figures->latency + 2 * work + wire);
+    double waking = walker->is_crowded ? 2 * wakes * figures->crowded_message : 0;
+    walker->walk.hop = fmax(walker->walk.hop, figures->latency + 2 * work + wire + waking);
     return begin + figures->latency;
 }
 
@@ -229,10 +230,7 @@ double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args 
         const struct kolo_plan *beside = kolo_plan_closing(plan, args);
         struct kolo_plan_args none = {.size = args->size, .hosts = args->hosts, .segment = 1};
         double closing = cost_of_all(beside, &none, 1, layout, figures);
-        /* a chain's neighbours are the barrier's first: who is woken for one has both */
-        bool is_together = beside != &kolo_plan_notes && plan->depth == KOLO_DEPTH_CHAIN &&
-                           ranks_a_core(layout) > 1;
-        cost = fmax(cost, closing) + (is_together ? 0.25 : 0.5) * fmin(cost, closing);
+        cost = fmax(cost, closing) + 0.5 * fmin(cost, closing);
     }
     return cost;
 }

@@ -4,7 +4,8 @@
 //
 //   time = latency + the larger of processor and wire
 //   latency    along the longest chain of steps that wait for each other, and as much again for
-//              what is passed on before the last rank's first message comes
+//              what is passed on before the last rank's first message comes (each time a rank is
+//              woken, which costs a switch where ranks share cores)
 //   processor  messages, bytes sent, received, copied and combined, of the busiest rank; or, where
 //              a host has more ranks than cores, of all its ranks over its cores, if that is longer
 //              than the chain. There a message costs a switch between ranks too.

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Regression. Owns its words: five exact sums and two counts. A difference is two doubles, a square
+// of it up to six, none of which was rounded.
+#include <kolo/regression.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "metrics/exact_ratio.h"
+#include "metrics/metric.h"
+
+enum { ERRORS, MAGNITUDES, SQUARES, TARGETS, TARGET_SQUARES, SUMS };
+enum { FINITE = SUMS * KOLO_EXACT_WORDS, NONFINITE, WORDS };
+static const double LARGEST = 0x1p500;
+
+struct regression {
+    struct kolo_metric metric;
+    kolo_nonfinite nonfinite;
+    struct kolo_regression_result result;
+};
+
+struct pair {
+    double prediction, target;
+};
+
+static struct kolo_exact_sum *sum_in(int64_t *words, int number)
+{
+    return kolo_exact_in(words + number * (int)KOLO_EXACT_WORDS);
+}
+
+/* sum += a * b, exactly. */
+static void add_product(struct kolo_exact_sum *sum, double a, double b)
+{
+    double product = a * b;
+    kolo_exact_sum_add(sum, product);
+    kolo_exact_sum_add(sum, fma(a, b, -product));
+}
+
+static void fold(const struct kolo_metric *metric, int64_t *words, const void *record, size_t bytes)
+{
+    (void)metric;
+    struct pair pair;
+    memcpy(&pair, record, bytes);
+    double p = pair.prediction, y = pair.target;
+    if (!(fabs(p) <= LARGEST && fabs(y) <= LARGEST)) {
+        words[NONFINITE]++;
+        return;
+    }
+    words[FINITE]++;
+    double high = p - y, back = high - p, low = (p - (high - back)) + (-y - back); /* Knuth */
+    double sign = high < 0 ? -1 : 1;
+    kolo_exact_sum_add(sum_in(words, ERRORS), high);
+    kolo_exact_sum_add(sum_in(words, ERRORS), low);
+    kolo_exact_sum_add(sum_in(words, MAGNITUDES), sign * high);
+    kolo_exact_sum_add(sum_in(words, MAGNITUDES), sign * low);
+    add_product(sum_in(words, SQUARES), high, high);
+    if (low != 0) {
+        add_product(sum_in(words, SQUARES), 2 * high, low);
+        add_product(sum_in(words, SQUARES), low, low);
+    }
+    kolo_exact_sum_add(sum_in(words, TARGETS), y);
+    add_product(sum_in(words, TARGET_SQUARES), y, y);
+}
+
+static void carry(const struct kolo_metric *metric, int64_t *words)
+{
+    (void)metric;
+    for (int i = 0; i < SUMS; i++)
+        kolo_exact_sum_carry(sum_in(words, i));
+}
+
+static kolo_status finish(struct kolo_metric *metric)
+{
+    struct regression *regression = (struct regression *)metric;
+    struct kolo_exact_sum sums[SUMS];
+    for (int i = 0; i < SUMS; i++)
+        sums[i] = kolo_exact_of(metric->merged + i * (int)KOLO_EXACT_WORDS);
+    int64_t n = metric->merged[FINITE], nonfinite = metric->merged[NONFINITE];
+    struct kolo_regression_result result = {
+        .size = sizeof result, .nonfinite = nonfinite, .samples = metric->counts};
+    if (nonfinite && regression->nonfinite == KOLO_NONFINITE_ERROR)
+        return kolo_fail(KOLO_ERR_DATA,
+                         "regression: %lld of %lld samples have a target or prediction that is not "
+                         "finite or beyond 2^500; mend the data, or create the metric with "
+                         "KOLO_NONFINITE_SKIP",
+                         (long long)nonfinite, (long long)metric->counts.counted);
+    bool has_values = n > 0;
+    if (regression->nonfinite == KOLO_NONFINITE_PROPAGATE)
+        has_values = has_values && !nonfinite;
+    else
+        result.samples.counted -= nonfinite;
+    double count = has_values ? (double)n : (double)NAN;
+    result.mean_error = kolo_exact_sum_value(sums + ERRORS) / count;
+    result.mae = kolo_exact_sum_value(sums + MAGNITUDES) / count;
+    result.mse = kolo_exact_sum_value(sums + SQUARES) / count;
+    result.rmse = sqrt(result.mse);
+    result.r2 = has_values && n > 1
+                    ? kolo_exact_r2(n, sums + SQUARES, sums + TARGET_SQUARES, sums + TARGETS)
+                    : (double)NAN;
+    regression->result = result;
+    return KOLO_OK;
+}
+
+static bool accepts_words(const struct kolo_metric *metric, const int64_t *words)
+{
+    for (int i = 0; i < SUMS; i++)
+        if (!kolo_exact_accepts(words + i * (int)KOLO_EXACT_WORDS))
+            return false;
+    return words[FINITE] >= 0 && words[NONFINITE] >= 0 && words[FINITE] <= metric->direct_count &&
+           words[NONFINITE] <= metric->direct_count;
+}
+
+static bool accepts_record(const struct kolo_metric *metric, const void *record, size_t bytes)
+{
+    (void)metric;
+    (void)record;
+    return bytes == sizeof(struct pair);
+}
+
+static const struct kolo_metric_ops regression_ops = {
+    .name = "regression",
+    .fold = fold,
+    .carry = carry,
+    .finish = finish,
+    .accepts_words = accepts_words,
+    .accepts_record = accepts_record,
+};
+
+kolo_status kolo_regression_create(const struct kolo_regression_config *config,
+                                   struct kolo_metric **metric_out)
+{
+    if (!config || config->size != sizeof *config || !metric_out)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_regression_create: config or metric_out is NULL, or config->size is "
+                         "not sizeof(struct kolo_regression_config)");
+    if ((unsigned)config->nonfinite > KOLO_NONFINITE_PROPAGATE)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_regression_create: nonfinite %d is no kolo_nonfinite",
+                         (int)config->nonfinite);
+    kolo_status status = kolo_metric_create(&regression_ops, sizeof(struct regression),
+                                            config->samples, WORDS, metric_out);
+    if (status != KOLO_OK)
+        return status;
+    ((struct regression *)*metric_out)->nonfinite = config->nonfinite;
+    kolo_metric_setting(*metric_out, &config->nonfinite, sizeof config->nonfinite);
+    return KOLO_OK;
+}
+
+static kolo_status prepare(struct kolo_metric *metric, const void *predictions, const void *targets,
+                           size_t count, const int64_t *indices)
+{
+    kolo_status status = kolo_metric_check(metric, &regression_ops, "kolo_regression_update");
+    if (status != KOLO_OK)
+        return status;
+    if (count > 0 && (!predictions || !targets))
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_regression_update: predictions or targets is NULL");
+    return kolo_metric_prepare(metric, count, count * sizeof(struct pair), indices);
+}
+
+kolo_status kolo_regression_update_float32(struct kolo_metric *metric, const float *predictions,
+                                           const float *targets, size_t count,
+                                           const int64_t *indices)
+{
+    kolo_status status = prepare(metric, predictions, targets, count, indices);
+    for (size_t i = 0; status == KOLO_OK && i < count; i++) {
+        const struct pair pair = {(double)predictions[i], (double)targets[i]};
+        kolo_metric_add(metric, indices ? indices + i : NULL, &pair, sizeof pair);
+    }
+    return status;
+}
+
+kolo_status kolo_regression_update_float64(struct kolo_metric *metric, const double *predictions,
+                                           const double *targets, size_t count,
+                                           const int64_t *indices)
+{
+    kolo_status status = prepare(metric, predictions, targets, count, indices);
+    for (size_t i = 0; status == KOLO_OK && i < count; i++) {
+        const struct pair pair = {predictions[i], targets[i]};
+        kolo_metric_add(metric, indices ? indices + i : NULL, &pair, sizeof pair);
+    }
+    return status;
+}
+
+kolo_status kolo_regression_result(const struct kolo_metric *metric,
+                                   struct kolo_regression_result *result_out)
+{
+    kolo_status status =
+        kolo_metric_check_result(metric, &regression_ops, "kolo_regression_result", result_out,
+                                 result_out ? result_out->size : 0, sizeof *result_out);
+    if (status == KOLO_OK)
+        *result_out = ((const struct regression *)metric)->result;
+    return status;
+}

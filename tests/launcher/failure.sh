@@ -13,6 +13,12 @@ timed() {
     end=$(awk '{print $1; exit}' /proc/uptime)
     fate=$(awk '$2 == "fate" {print $3}' "$work/out")
     errors=$(grep -c '^\[[0-9]\] error' "$work/out")
+    if [[ $errors -lt 3 && -z ${again-} ]] && awk -v c="$(nproc)" '{exit !($1 > c)}' /proc/loadavg; then
+        echo "$name: once more: of 3 ranks $errors were run within the second that kolorun gives them"
+        cat "$work/out" "$work/err"
+        again=yes timed "$want" "$name" "$@"
+        return
+    fi
     [[ $errors == 3 ]] || { fail "$name: $errors ranks had an error instead of 3"; cat "$work/out" "$work/err"; return; }
     slowest=$(awk -v f="$fate" '$2 == "error" && $3 - f > m {m = $3 - f} END {printf "%.3f", m}' "$work/out")
     under "$slowest" 1 "$name: the last rank's error"

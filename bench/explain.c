@@ -201,6 +201,7 @@ static void print_answers(const struct command *c, const struct kolo_profile_sou
            source->path[0] ? "the figures of "
                            : "built-in figures (kolobench profile measures this machine's)",
            source->path);
+    printf("#  %-14s %12s  why it is or is not chosen (what it does)\n", "plan", "expected");
     for (size_t i = 0; i < count; i++) {
         const struct kolo_answer *a = &answers[i];
         bool known = a->ns > 0;
@@ -208,6 +209,23 @@ static void print_answers(const struct command *c, const struct kolo_profile_sou
                known ? bench_time_text(a->ns / 1e3, time, sizeof time) : "-", a->why,
                a->plan->summary);
     }
+}
+
+/* A job asks once for all sizes up to a power of two, see choose_comm.c. */
+static void print_rounding(const struct kolo_question *question, const struct kolo_figures *figures,
+                           const struct kolo_answer *first, size_t segment_bytes)
+{
+    struct kolo_question rounded = *question;
+    size_t bytes = question->args.count * question->element_bytes, up = 1;
+    while (up < bytes && up <= SIZE_MAX / 4)
+        up *= 2;
+    rounded.element_bytes = 1;
+    rounded.args.count = up;
+    rounded.args.segment = segment_bytes;
+    const struct kolo_plan *plan = kolo_choose(&rounded, figures);
+    if (plan && plan != first->plan && kolo_plan_bars(plan, question) == NULL)
+        printf("# a job rounds sizes up to a power of two before it chooses, and runs %s here\n",
+               plan->name);
 }
 
 static kolo_status explain(const struct command *c)
@@ -245,6 +263,8 @@ static kolo_status explain(const struct command *c)
     question.args.hosts = c->hosts > 1 ? &map : NULL;
     size_t count = kolo_explain(&question, &figures, answers, ANSWERS_MAX);
     print_answers(c, &source, answers, count < ANSWERS_MAX ? count : ANSWERS_MAX);
+    if (count > 0)
+        print_rounding(&question, &figures, &answers[0], (size_t)settings.segment_bytes);
     kolo_free_memory(hosts);
     kolo_free_memory(memory);
 out:

@@ -24,7 +24,7 @@ def run(*command):
 
 
 def plan(*arguments):
-    """The chosen plan and the time it is expected to take."""
+    """The plan of a job, and the time that the chosen one is expected to take."""
     result = run(f"{bin_folder}/kolobench", "plan", *arguments)
     chosen = [line.split() for line in result.stdout.splitlines() if line.startswith("->")]
     others = [line for line in result.stdout.splitlines() if line.startswith("  ")]
@@ -34,7 +34,8 @@ def plan(*arguments):
     if any("(" not in line or len(line.split()) < 4 for line in others):
         wrong(f"plan {arguments}: no reason in {others}")
     scale = {"us": 1, "ms": 1e3, "s": 1e6}[chosen[0][3]]
-    return chosen[0][1], float(chosen[0][2]) * scale
+    rounded = re.search(r"# a job rounds .* and runs (\S+) here", result.stdout)
+    return rounded[1] if rounded else chosen[0][1], float(chosen[0][2]) * scale
 
 
 NAMES = "allreduce reduce broadcast allgather reduce_scatter gather scatter alltoall barrier".split()
@@ -47,7 +48,7 @@ for name in NAMES:
 
 for np, transport, memory in ((2, "tcp", "kolo"), (3, "tcp", "kolo"), (4, "tcp", "kolo"), (2, "shm", "kolo"),
                               (2, "shm", "user"), (4, "shm", "kolo"), (3, "inproc", "user")):
-    sizes = "4,1K,64K,4M"
+    sizes = "4,1K,1100,6000,64K,3M,4M"
     ranks = ["--threads", str(np)] if transport == "inproc" else []
     launch = [] if ranks else [f"{bin_folder}/kolorun", "-np", str(np)]
     result = run(*launch, f"{bin_folder}/kolobench", "allreduce", "broadcast", "-s", sizes, "-n", "1", "--memory", memory,

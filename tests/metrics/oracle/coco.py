@@ -113,6 +113,12 @@ def make_found(random, images, categories, truths, coarse):
     return found
 
 
+def has_exact_corners(boxes):
+    """Nothing is rounded on the way from left and width to right and back."""
+    return all(b["bbox"][i] + b["bbox"][i + 2] - b["bbox"][i] == b["bbox"][i + 2]
+               for b in boxes for i in (0, 1))
+
+
 def make_set(seed):
     random = np.random.default_rng(seed)
     coarse = random.random() < 0.5
@@ -130,6 +136,8 @@ def make_set(seed):
                   "score": 0.5}]
     options = {"any": int(random.random() < 0.15), "thresholds": [], "recalls": [], "areas": [],
                "caps": [], "ranks": int(WORLDS[seed % len(WORLDS)]), "deal": seed // 6 % 5}
+    options["fixed"] = int(random.random() < 0.2)
+    options["corners"] = int(has_exact_corners(truths) and has_exact_corners(found))
     if random.random() < 0.15:
         options["caps"] = [[1, 10, 50], [2, 5, 100, 300], [3, 7, 9]][random.integers(0, 3)]
     if random.random() < 0.1:
@@ -140,14 +148,26 @@ def make_set(seed):
     return images, categories, truths, found, options
 
 
+class Fixed(COCOeval):
+    """As kolo's fixed mode: the file's ignore counts, and no ground truth has the id 0."""
+
+    def _prepare(self):
+        super()._prepare()
+        for truths in self._gts.values():
+            for truth in truths:
+                truth["ignore"] = int(truth["iscrowd"] or truth["ignored"])
+
+
 def by_pycocotools(images, categories, truths, found, options):
     with contextlib.redirect_stdout(io.StringIO()):
         coco = COCO()
         coco.dataset = {"images": [{"id": i} for i in images],
                         "categories": [{"id": k} for k in categories],
-                        "annotations": [dict(t) for t in truths], "info": {}}
+                        "annotations": [dict(t, ignored=t["ignore"], id=t["id"] + options["fixed"])
+                                        for t in truths], "info": {}}
         coco.createIndex()
-        evaluation = COCOeval(coco, coco.loadRes([dict(f) for f in found]), "bbox")
+        kind = Fixed if options["fixed"] else COCOeval
+        evaluation = kind(coco, coco.loadRes([dict(f) for f in found]), "bbox")
         params = evaluation.params
         if options["any"]:
             params.useCats = 0
@@ -171,8 +191,8 @@ def by_pycocotools(images, categories, truths, found, options):
 
 def write_set(path, images, categories, truths, found, options):
     rule = 0 if tuple(int(v) for v in np.__version__.split(".")[:2]) >= (2, 3) else 1
-    head = [len(images), len(truths), len(found), len(categories), 0, rule, options["any"],
-            options["ranks"], options["deal"], 0, len(options["thresholds"]),
+    head = [len(images), len(truths), len(found), len(categories), options["fixed"], rule,
+            options["any"], options["ranks"], options["deal"], options["corners"], len(options["thresholds"]),
             len(options["recalls"]), len(options["areas"]), len(options["caps"])]
     parts = [np.array(head, np.int64), np.array(images, np.int64), np.array(categories, np.int64),
              np.array(options["thresholds"], float), np.array(options["recalls"], float),
@@ -225,7 +245,7 @@ def read_set(path):
                 for one, value in zip(boxes, values):
                     one[name] = value
             sets.append(boxes)
-    options = {"any": 0, "thresholds": [], "recalls": [], "areas": [], "caps": []}
+    options = {"any": 0, "fixed": 0, "thresholds": [], "recalls": [], "areas": [], "caps": []}
     return images, categories, sets[0], sets[1], options
 
 

@@ -22,6 +22,8 @@ FAULTS = [
     ("coco_box.c", "area + truth_area - both", "area + (truth_area - both)"),
     ("coco_box.c", "area + truth_area - both", "area + truth_area"),
     ("coco_box.c", "overlaps[d * truths + g] =", "overlaps[g * detections + d] ="),
+    ("coco_box.c", "        box.w -= box.x;\n", ""),
+    ("coco_images.c", "truths->ignored && truths->ignored[i]", "false"),
     ("coco_match.c", "truth->area < area->low ", "truth->area <= area->low "),
     ("coco_match.c", "truth->area > area->high", "truth->area >= area->high"),
     ("coco_match.c", "scratch->taken[g] && !truth[g].is_crowd", "scratch->taken[g]"),

@@ -33,6 +33,8 @@ static struct node node_of(const struct kolo_plan_args *args)
     size_t finest = args->segment / FINEST + 1, part = args->count / PIECES + 1;
     struct node node = {.position = v, .length = part > finest ? part : finest};
     node.length = least(node.length, args->segment);
+    if (args->size <= 2 && args->count > 0)
+        node.length = args->count; /* nobody passes anything on: see chains (plan_ring.c) */
     node.pieces = kolo_pieces(args->count, node.length);
     node.children = 2 * v + 2 < args->size ? 2 : 2 * v + 1 < args->size ? 1 : 0;
     node.width = node.children == 2 ? 2 : 1;

@@ -50,6 +50,8 @@ struct kolo_channel {
     uint64_t credit;  /* what may still be sent */
     uint64_t charged; /* what the peer sent and has not been told that it was consumed */
     uint64_t owed;    /* consumed part of charged */
+    uint64_t ahead;   /* credit to be returned before the bytes come, since they have their place */
+    uint64_t prepaid; /* bytes to come whose credit was returned already, or is in ahead */
 };
 
 struct kolo_parked {

@@ -12,7 +12,9 @@
 // Credits: what arrived on a channel and was not consumed yet costs at most the receiver's
 // settings.credit_bytes (struct kolo_peer tells the sender); a frame costs KOLO_FRAME_COST_BYTES
 // plus its payload, one by rx_remote no payload. The receiver returns credit by a control frame
-// when half of it is used up. So an early message waits in a bounded stash and never blocks the
+// when half of it is used up. What is left of a long message whose receive is posted has its place:
+// its credit is returned when its first frame comes, so that neither the credit nor the round trip
+// bounds its rate, and the sender may use longer frames. So an early message waits in a bounded stash and never blocks the
 // other channels, and a peer that overruns it breaks the protocol.
 //
 // Control frames travel on KOLO_CHANNEL_CONTROL, desc.bytes[0] says which: below
@@ -99,6 +101,7 @@ struct kolo_link {
     struct kolo_control *control_first, *control_last; /* control frames */
     struct kolo_channel *rx_channel;
     struct kolo_header rx_header;
+    uint64_t rx_prepaid; /* so much of its payload costs nothing */
     uint8_t *rx_control;
     bool owes_goodbye, is_pushing;
     bool has_forgotten;    /* channels: credit for one that is not there is no offence */

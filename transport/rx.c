@@ -14,11 +14,10 @@
 
 /* ---- credit ---- */
 
-void kolo_channel_consumed(struct kolo_channel *channel, size_t cost)
+static void owe(struct kolo_channel *channel)
 {
     struct kolo_link *link = channel->link;
-    channel->owed += cost;
-    if (channel->is_owing || channel->owed < kolo_link_settings(link)->credit_bytes / 2)
+    if (channel->is_owing)
         return;
     channel->is_owing = true;
     channel->owing_next = NULL;
@@ -27,6 +26,22 @@ void kolo_channel_consumed(struct kolo_channel *channel, size_t cost)
     else
         link->owing_first = channel;
     link->owing_last = channel;
+}
+
+void kolo_channel_consumed(struct kolo_channel *channel, size_t cost)
+{
+    channel->owed += cost;
+    if (channel->owed >= kolo_link_settings(channel->link)->credit_bytes / 2)
+        owe(channel);
+}
+
+/** Returns the credit of what is left of a message before it comes: it needs no memory of ours. */
+static void prepay(struct kolo_channel *channel, size_t left)
+{
+    if (channel->prepaid > 0 || left < kolo_link_settings(channel->link)->credit_bytes / 2)
+        return;
+    channel->prepaid = channel->ahead = left;
+    owe(channel);
 }
 
 static kolo_status charge(struct kolo_channel *channel, size_t cost)
@@ -142,9 +157,16 @@ static void deliver_one(struct kolo_channel *channel, struct kolo_stash *stash)
 
 void kolo_channel_deliver(struct kolo_channel *channel)
 {
+    bool delivered = false;
     while (channel->stash_first != NULL && channel->stash_first->is_complete &&
-           (channel->recv_first != NULL || channel->rx_fault != KOLO_OK))
+           (channel->recv_first != NULL || channel->rx_fault != KOLO_OK)) {
         deliver_one(channel, kolo_channel_take_stash(channel));
+        delivered = true;
+    }
+    const struct kolo_work *work = channel->recv_first;
+    /* what was early is in; so no frame is on its way straight into the receive */
+    if (delivered && channel->stash_first == NULL && work != NULL && work->bytes_done > 0)
+        prepay(channel, work->bytes - work->bytes_done);
 }
 
 void kolo_channel_say_early(const struct kolo_channel *channel, const struct kolo_desc *desc)
@@ -272,15 +294,17 @@ static kolo_status check_open(const struct kolo_link *link)
     return KOLO_OK;
 }
 
-/* The channel of an arriving frame, charged with @p cost. */
+/* The channel of an arriving frame, charged with it and those of its @p bytes that are not prepaid. */
 static kolo_status open_channel(struct kolo_link *link, const struct kolo_header *header,
-                                size_t cost, struct kolo_channel **channel_out)
+                                size_t bytes, struct kolo_channel **channel_out)
 {
     struct kolo_channel *channel = kolo_channel_of(link, header->channel);
     if (channel == NULL)
         return link->channels.count >= KOLO_CHANNELS_MAX ? KOLO_ERR_PROTOCOL : KOLO_ERR_NO_MEMORY;
     *channel_out = channel;
-    return charge(channel, cost);
+    link->rx_prepaid = kolo_min_bytes(bytes, channel->prepaid);
+    channel->prepaid -= link->rx_prepaid;
+    return charge(channel, KOLO_FRAME_COST_BYTES + bytes - link->rx_prepaid);
 }
 
 bool kolo_link_is_early(const struct kolo_link *link, const struct kolo_header *header)
@@ -303,7 +327,7 @@ kolo_status kolo_link_rx_begin(struct kolo_link *link, const struct kolo_header 
     link->rx_header = *header;
     if (header->channel == KOLO_CHANNEL_CONTROL)
         return begin_control(link, header->bytes);
-    KOLO_TRY(open_channel(link, header, KOLO_FRAME_COST_BYTES + (size_t)header->bytes, &channel));
+    KOLO_TRY(open_channel(link, header, header->bytes, &channel));
     link->rx_channel = channel;
     link->bytes_received += header->bytes;
     if (is_early(channel)) {
@@ -315,8 +339,10 @@ kolo_status kolo_link_rx_begin(struct kolo_link *link, const struct kolo_header 
         return KOLO_OK;
     }
     KOLO_TRY(match(channel, &header->desc, header->bytes, false, &work));
-    if (work != NULL)
+    if (work != NULL) {
         kolo_sink_to_work(&link->sink, work, header->bytes);
+        prepay(channel, work->bytes - work->bytes_done - header->bytes);
+    }
 out:
     return status;
 }
@@ -342,7 +368,8 @@ kolo_status kolo_link_rx_end(struct kolo_link *link)
     }
     if (work != NULL)
         finish(channel, work);
-    kolo_channel_consumed(channel, KOLO_FRAME_COST_BYTES + (size_t)link->rx_header.bytes);
+    kolo_channel_consumed(channel,
+                          KOLO_FRAME_COST_BYTES + link->rx_header.bytes - link->rx_prepaid);
     return KOLO_OK;
 }
 
@@ -355,7 +382,7 @@ kolo_status kolo_link_rx_remote(struct kolo_link *link, const struct kolo_header
     if (status == KOLO_OK && header->channel == KOLO_CHANNEL_CONTROL)
         status = kolo_fail(KOLO_ERR_PROTOCOL, "rank %d sent a control frame by name", link->peer);
     if (status == KOLO_OK)
-        status = open_channel(link, header, KOLO_FRAME_COST_BYTES, &channel);
+        status = open_channel(link, header, 0, &channel);
     if (status == KOLO_OK && is_early(channel)) {
         struct kolo_stash *stash = add_stash(channel, &header->desc, 0);
         if (stash != NULL) {

@@ -5,7 +5,8 @@
 //
 // Order: control frames (aborts and the transport's own, credit), then one frame of each ready
 // channel in turn, then, when no send is left, goodbye. A frame is at most segment_bytes and a
-// quarter of the peer's credit, and always a multiple of 16 bytes but at the end of a message, so
+// quarter of the peer's credit (four segments once the peer has said that it has room for all of
+// the message), and always a multiple of 16 bytes but at the end of a message, so
 // that no element is ever torn. When the credit left is less than an eighth of all, the channel
 // rather waits than sends crumbs.
 #include <string.h>
@@ -14,9 +15,15 @@
 #include "base/wire.h"
 #include "transport/core.h"
 
-static size_t frame_bytes_max(const struct kolo_link *link)
+enum { LONG_FRAME_SEGMENTS = 4 };
+
+static size_t frame_bytes_max(const struct kolo_channel *channel)
 {
-    size_t bytes = kolo_min_bytes(kolo_link_settings(link)->segment_bytes, link->credit_bytes / 4);
+    const struct kolo_link *link = channel->link;
+    size_t segment = kolo_link_settings(link)->segment_bytes;
+    size_t bytes = channel->credit > link->credit_bytes
+                       ? segment * LONG_FRAME_SEGMENTS
+                       : kolo_min_bytes(segment, link->credit_bytes / 4);
     return bytes & ~(size_t)(KOLO_FRAME_STEP_BYTES - 1);
 }
 
@@ -32,7 +39,7 @@ static bool frame_within_credit(const struct kolo_channel *channel, size_t *byte
         *bytes_out = left;
         return true;
     }
-    size_t wanted = kolo_min_bytes(left, frame_bytes_max(channel->link));
+    size_t wanted = kolo_min_bytes(left, frame_bytes_max(channel));
     if (wanted > room) {
         room &= ~(size_t)(KOLO_FRAME_STEP_BYTES - 1);
         if (room < kolo_min_bytes(wanted, channel->link->credit_bytes / 8))
@@ -82,7 +89,11 @@ void kolo_channel_unready(struct kolo_channel *channel)
 
 kolo_status kolo_channel_credit(struct kolo_channel *channel, uint64_t bytes)
 {
-    if (bytes > channel->link->credit_bytes - channel->credit)
+    const struct kolo_work *work = channel->send_next;
+    uint64_t limit = channel->link->credit_bytes;
+    if (work != NULL && work->bytes_taken > 0)
+        limit += work->bytes - work->bytes_taken; /* which has its place there */
+    if (channel->credit > limit || bytes > limit - channel->credit)
         return kolo_fail(KOLO_ERR_PROTOCOL,
                          "rank %d returned %llu bytes of credit on channel %u, more than were used",
                          channel->link->peer, (unsigned long long)bytes, channel->id);
@@ -111,9 +122,9 @@ static void take_credit(struct kolo_link *link, struct kolo_frame *frame)
     control_frame(frame, KOLO_CONTROL_CREDIT, NULL, 0);
     struct kolo_writer writer = kolo_writer_over(frame->header.desc.bytes + 4, 12);
     kolo_write_u32(&writer, channel->id);
-    kolo_write_u64(&writer, channel->owed);
+    kolo_write_u64(&writer, channel->owed + channel->ahead);
     channel->charged -= channel->owed;
-    channel->owed = 0;
+    channel->owed = channel->ahead = 0;
 }
 
 static bool take_control(struct kolo_link *link, size_t max_bytes, struct kolo_frame *frame)

@@ -40,6 +40,65 @@ Test(rx, the_last_byte_of_the_credit_is_taken_and_no_more, .timeout = 60)
     suite_close(world);
 }
 
+/* The credit that the link returns now, on whatever channel; 0: none. */
+static uint64_t returned_credit(struct kolo_link *link)
+{
+    struct kolo_frame frame;
+    uint64_t bytes = 0;
+    if (kolo_link_next_frame(link, KOLO_CONTROL_BYTES_MAX, &frame) &&
+        frame.header.desc.bytes[0] == KOLO_CONTROL_CREDIT)
+        memcpy(&bytes, frame.header.desc.bytes + 8, 8);
+    return bytes;
+}
+
+Test(rx, what_has_its_place_is_paid_before_it_comes_and_not_twice, .timeout = 60)
+{
+    enum { CREDIT = 64 << 10, FIRST = 10000, FRAME = 60000, FRAMES = 5, ALL = 310000 };
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    struct kolo_header header = header_of(7, FIRST);
+    uint8_t *memory = malloc(ALL);
+    struct kolo_work work;
+    link->is_pushing = true; /* the frames are for us to take */
+    kolo_link_recv(link, 7, &header.desc, memory, ALL, NULL, &work);
+    cr_assert_eq(feed(link, &header), KOLO_OK);
+    cr_assert_eq(returned_credit(link), ALL + KOLO_FRAME_COST_BYTES); /* the first one's too */
+    header.bytes = FRAME;
+    for (int i = 0; i < FRAMES; i++) {
+        cr_assert_eq(feed(link, &header), KOLO_OK, "frame %d", i);
+        cr_assert_eq(returned_credit(link), 0, "frame %d", i);
+    }
+    cr_assert_eq(work.status, KOLO_OK);
+    header.bytes = CREDIT - (1 + FRAMES) * KOLO_FRAME_COST_BYTES; /* all that is left */
+    cr_assert_eq(feed(link, &header), KOLO_OK);
+    header.bytes = 0;
+    cr_assert_eq(feed(link, &header), KOLO_ERR_PROTOCOL);
+    free(memory);
+    suite_close(world);
+}
+
+Test(rx, the_rest_of_an_early_message_is_paid_when_it_gets_its_place, .timeout = 60)
+{
+    enum { FIRST = 20000, SECOND = 30000, ALL = 200000 };
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    struct kolo_header header = header_of(7, FIRST);
+    uint8_t *memory = malloc(ALL);
+    struct kolo_work work;
+    link->is_pushing = true; /* the frames are for us to take */
+    cr_assert_eq(feed(link, &header), KOLO_OK);
+    header.bytes = SECOND;
+    cr_assert_eq(feed(link, &header), KOLO_OK);
+    cr_assert_eq(returned_credit(link), 0);
+    kolo_link_recv(link, 7, &header.desc, memory, ALL, NULL, &work);
+    cr_assert_eq(returned_credit(link), ALL + 2 * KOLO_FRAME_COST_BYTES);
+    header.bytes = ALL - FIRST - SECOND;
+    cr_assert_eq(feed(link, &header), KOLO_OK);
+    cr_assert_eq(work.status, KOLO_OK);
+    free(memory);
+    suite_close(world);
+}
+
 Test(rx, control_frames_out_of_bounds_break_the_protocol, .timeout = 60)
 {
     struct suite_world *world;

@@ -78,6 +78,45 @@ Test(tx, credit_that_was_never_used_is_not_taken_back, .timeout = 60)
     suite_close(world);
 }
 
+/* Sends a message of @p bytes in frames of 4 KiB as far as the credit goes; the peer then returns
+ * @p returned bytes. True: the whole message went. */
+static bool goes_with(size_t bytes, uint64_t returned, kolo_status expected)
+{
+    enum { FRAME = 4096, FRAMES = 128 };
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    struct kolo_header headers[FRAMES], credit = control_of(KOLO_CONTROL_CREDIT, 0);
+    struct kolo_desc desc = {{0}};
+    struct kolo_work work;
+    uint8_t *memory = calloc(1, bytes);
+    const struct kolo_transport *real = link->transport;
+    struct kolo_transport plain = *real;
+    plain.is_remote = NULL; /* by frames, as over tcp */
+    link->transport = &plain;
+    link->is_pushing = true; /* the frames are for us to take */
+    kolo_link_send(link, 0, &desc, memory, bytes, &work);
+    size_t taken = take_frames(link, FRAME, headers, FRAMES);
+    cr_assert_eq(taken, 14, "%zu frames", taken);
+    struct kolo_writer writer = kolo_writer_over(credit.desc.bytes + 8, 8);
+    kolo_write_u64(&writer, returned);
+    cr_assert_eq(feed(link, &credit), expected);
+    take_frames(link, FRAME, headers, FRAMES);
+    bool went = work.status == KOLO_OK;
+    kolo_work_cancel(&work);
+    link->transport = real;
+    free(memory);
+    suite_close(world);
+    return went;
+}
+
+Test(tx, a_message_that_has_its_place_goes_beyond_the_credit_and_no_further, .timeout = 60)
+{
+    enum { ALL = 300000, COST = 14 * KOLO_FRAME_COST_BYTES };
+    cr_assert(goes_with(ALL, ALL - 4096, KOLO_OK));
+    cr_assert(goes_with(ALL, ALL + COST, KOLO_OK));
+    cr_assert_not(goes_with(ALL, ALL + COST + 1, KOLO_ERR_PROTOCOL));
+}
+
 Test(tx, goodbye_is_the_last_frame_even_if_credit_is_owed, .timeout = 60)
 {
     struct suite_world *world;

@@ -205,6 +205,44 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_curve_labels(const struct kolo_metric *
                                                       struct kolo_curve_label *labels_out,
                                                       size_t count);
 
+/* ---- likelihood ------------------------------------------------------------------------------- */
+
+struct kolo_likelihood_config {
+    size_t size;     /**< sizeof(struct kolo_likelihood_config) */
+    int64_t samples; /**< as in kolo_mean_config */
+    int64_t classes; /**< of which one is right; at least 1 (a vocabulary's size, say) */
+    bool logits;     /**< scores are logits, of which softmax makes probabilities; else those */
+    double floor;    /**< probabilities below count as this; 0: 2^-52, as scikit-learn has it */
+    bool ignores;    /**< labels equal to ignore_index are left out and counted as ignored */
+    int64_t ignore_index;
+};
+
+/** Log loss and perplexity: the mean of -ln p of the right class, and e to its power. Each logarithm
+ *  is the C library's, in double; their sum is exact, so the result is the same bits however
+ *  samples are dealt out (on machines with the same C library). Probabilities are taken as they
+ *  are; scikit-learn divides them by their sum first.
+ *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_likelihood_create(
+    const struct kolo_likelihood_config *config, struct kolo_metric **metric_out);
+/** Adds @p count samples of @p elements elements each (1, or the tokens of a text):
+ *  scores[(i * elements + e) * classes + c], labels[i * elements + e].
+ *  @return KOLO_OK; ERR_INVALID (a label, index or probability out of range, a logit that is NaN or
+ *  +infinity, -infinity for the right class; named; nothing is added); ERR_NO_MEMORY. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_likelihood_update(struct kolo_metric *metric,
+                                                           const float *scores,
+                                                           const int64_t *labels, size_t count,
+                                                           size_t elements, const int64_t *indices);
+
+struct kolo_likelihood_result {
+    size_t size;       /**< set to sizeof(struct kolo_likelihood_result) by the caller */
+    double log_loss;   /**< in nats per element; NaN where there are none */
+    double perplexity; /**< e^log_loss */
+    int64_t elements, ignored;
+    struct kolo_sample_counts samples;
+};
+KOLO_API KOLO_NODISCARD kolo_status
+kolo_likelihood_result(const struct kolo_metric *metric, struct kolo_likelihood_result *result_out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -243,6 +243,43 @@ struct kolo_likelihood_result {
 KOLO_API KOLO_NODISCARD kolo_status
 kolo_likelihood_result(const struct kolo_metric *metric, struct kolo_likelihood_result *result_out);
 
+/* ---- calibration ------------------------------------------------------------------------------ */
+
+enum { KOLO_CALIBRATION_BINS_MAX = 1 << 16 };
+
+struct kolo_calibration_config {
+    size_t size;     /**< sizeof(struct kolo_calibration_config) */
+    int64_t samples; /**< as in kolo_mean_config */
+    int64_t classes; /**< 1: binary, one probability of the label 1; else one of each class */
+    int64_t bins;    /**< 1 to KOLO_CALIBRATION_BINS_MAX; 0: 15 */
+};
+
+/** How far confidence is from being right. The confidence is the highest probability (binary: the
+ *  one given), right is whether its class, the lowest among equals, is the label (binary: whether
+ *  the label is 1). It falls into bin floor(confidence * bins), 1 into the last. (TorchMetrics finds
+ *  bins by comparing with float32 linspace: values at an edge may fall on the other side.)
+ *  Confidences are added exactly.
+ *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_calibration_create(
+    const struct kolo_calibration_config *config, struct kolo_metric **metric_out);
+/** Adds @p count samples: probabilities[i * classes + c], labels[i].
+ *  @return KOLO_OK; ERR_INVALID (a label or index out of range, a probability not in 0..1, named;
+ *  nothing is added); ERR_NO_MEMORY. */
+KOLO_API KOLO_NODISCARD kolo_status kolo_calibration_update(struct kolo_metric *metric,
+                                                            const float *probabilities,
+                                                            const int64_t *labels, size_t count,
+                                                            const int64_t *indices);
+
+struct kolo_calibration_result {
+    size_t size;     /**< set to sizeof(struct kolo_calibration_result) by the caller */
+    double expected; /**< the mean over samples of |right - confidence| of their bins (ECE); NaN */
+    double maximum;  /**< the largest over bins (MCE) */
+    double rms;      /**< the root of the mean square over samples */
+    struct kolo_sample_counts samples;
+};
+KOLO_API KOLO_NODISCARD kolo_status kolo_calibration_result(
+    const struct kolo_metric *metric, struct kolo_calibration_result *result_out);
+
 #ifdef __cplusplus
 }
 #endif

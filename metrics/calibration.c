@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calibration error. Owns its words: per bin the samples, those that were right, and the exact sum
+// of their confidences. The record of an indexed sample is its confidence and whether it was right.
+#include <kolo/classification.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "metrics/metric.h"
+
+enum { COUNT, RIGHT, CONFIDENCE, BIN_WORDS = CONFIDENCE + KOLO_EXACT_WORDS, DEFAULT_BINS = 15 };
+
+struct calibration {
+    struct kolo_metric metric;
+    int64_t classes, bins;
+};
+
+struct judged {
+    float confidence;
+    uint32_t is_right;
+};
+
+static void fold(const struct kolo_metric *metric, int64_t *words, const void *record, size_t bytes)
+{
+    int64_t bins = ((const struct calibration *)metric)->bins;
+    struct judged judged;
+    memcpy(&judged, record, bytes);
+    int64_t bin = (int64_t)((double)judged.confidence * (double)bins);
+    words += (bin < bins ? bin : bins - 1) * (int64_t)BIN_WORDS;
+    words[COUNT]++;
+    words[RIGHT] += judged.is_right;
+    kolo_exact_sum_add(kolo_exact_in(words + CONFIDENCE), (double)judged.confidence);
+}
+
+static void carry(const struct kolo_metric *metric, int64_t *words)
+{
+    for (size_t at = 0; at < metric->words; at += BIN_WORDS)
+        kolo_exact_sum_carry(kolo_exact_in(words + at + CONFIDENCE));
+}
+
+static bool accepts_words(const struct kolo_metric *metric, const int64_t *words)
+{
+    for (size_t at = 0; at < metric->words; at += BIN_WORDS)
+        if (words[at + COUNT] < 0 || words[at + COUNT] > metric->direct_count ||
+            words[at + RIGHT] < 0 || words[at + RIGHT] > words[at + COUNT] ||
+            !kolo_exact_accepts(words + at + CONFIDENCE))
+            return false;
+    return true;
+}
+
+static bool accepts_record(const struct kolo_metric *metric, const void *record, size_t bytes)
+{
+    (void)metric;
+    struct judged judged;
+    if (bytes != sizeof judged)
+        return false;
+    memcpy(&judged, record, sizeof judged);
+    return judged.confidence >= 0 && judged.confidence <= 1 && judged.is_right <= 1;
+}
+
+static const struct kolo_metric_ops calibration_ops = {
+    .name = "calibration",
+    .fold = fold,
+    .carry = carry,
+    .accepts_words = accepts_words,
+    .accepts_record = accepts_record,
+};
+
+static kolo_status check_config(const struct kolo_calibration_config *config,
+                                struct kolo_metric **metric_out)
+{
+    if (!config || config->size != sizeof *config || !metric_out)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_calibration_create: config or metric_out is NULL, or config->size "
+                         "is not sizeof(struct kolo_calibration_config)");
+    if (config->classes < 1)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_calibration_create: classes %lld is not positive",
+                         (long long)config->classes);
+    if (config->bins < 0 || config->bins > KOLO_CALIBRATION_BINS_MAX)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_calibration_create: bins %lld is not in 0..%d",
+                         (long long)config->bins, KOLO_CALIBRATION_BINS_MAX);
+    return KOLO_OK;
+}
+
+kolo_status kolo_calibration_create(const struct kolo_calibration_config *config,
+                                    struct kolo_metric **metric_out)
+{
+    kolo_status status = check_config(config, metric_out);
+    if (status != KOLO_OK)
+        return status;
+    int64_t bins = config->bins ? config->bins : DEFAULT_BINS;
+    status = kolo_metric_create(&calibration_ops, sizeof(struct calibration), config->samples,
+                                (size_t)bins * BIN_WORDS, metric_out);
+    if (status != KOLO_OK)
+        return status;
+    struct calibration *calibration = (struct calibration *)*metric_out;
+    calibration->classes = config->classes;
+    calibration->bins = bins;
+    kolo_metric_setting(*metric_out, &calibration->classes, sizeof calibration->classes);
+    kolo_metric_setting(*metric_out, &calibration->bins, sizeof calibration->bins);
+    return KOLO_OK;
+}
+
+static kolo_status check_update(const struct kolo_metric *metric, const float *probabilities,
+                                const int64_t *labels, size_t count)
+{
+    kolo_status status = kolo_metric_check(metric, &calibration_ops, "kolo_calibration_update");
+    if (status != KOLO_OK)
+        return status;
+    if (count > 0 && (!probabilities || !labels))
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_calibration_update: probabilities or labels is NULL");
+    int64_t classes = ((const struct calibration *)metric)->classes;
+    int64_t last = classes > 1 ? classes - 1 : 1;
+    for (size_t i = 0; i < count; i++)
+        if (labels[i] < 0 || labels[i] > last)
+            return kolo_fail(KOLO_ERR_INVALID,
+                             "kolo_calibration_update: labels[%zu] is %lld, not in 0..%lld", i,
+                             (long long)labels[i], (long long)last);
+    for (size_t i = 0; i < count * (size_t)classes; i++)
+        if (!(probabilities[i] >= 0 && probabilities[i] <= 1))
+            return kolo_fail(KOLO_ERR_INVALID,
+                             "kolo_calibration_update: probabilities[%zu] is %g, not in 0..1", i,
+                             (double)probabilities[i]);
+    return KOLO_OK;
+}
+
+static struct judged judge(const float *probabilities, int64_t classes, int64_t label)
+{
+    int64_t best = 0;
+    for (int64_t c = 1; c < classes; c++)
+        if (probabilities[c] > probabilities[best])
+            best = c;
+    bool is_right = classes == 1 ? label == 1 : best == label;
+    return (struct judged){.confidence = probabilities[best], .is_right = is_right};
+}
+
+kolo_status kolo_calibration_update(struct kolo_metric *metric, const float *probabilities,
+                                    const int64_t *labels, size_t count, const int64_t *indices)
+{
+    kolo_status status = check_update(metric, probabilities, labels, count);
+    if (status == KOLO_OK)
+        status = kolo_metric_prepare(metric, count, count * sizeof(struct judged), indices);
+    for (size_t i = 0; status == KOLO_OK && i < count; i++) {
+        int64_t classes = ((const struct calibration *)metric)->classes;
+        const struct judged judged = judge(probabilities + i * (size_t)classes, classes, labels[i]);
+        kolo_metric_add(metric, indices ? indices + i : NULL, &judged, sizeof judged);
+    }
+    return status;
+}
+
+kolo_status kolo_calibration_result(const struct kolo_metric *metric,
+                                    struct kolo_calibration_result *result_out)
+{
+    kolo_status status =
+        kolo_metric_check_result(metric, &calibration_ops, "kolo_calibration_result", result_out,
+                                 result_out ? result_out->size : 0, sizeof *result_out);
+    if (status != KOLO_OK)
+        return status;
+    double gaps = 0, squares = 0, largest = 0, samples = (double)metric->counts.counted;
+    for (size_t at = 0; at < metric->words; at += BIN_WORDS) {
+        struct kolo_exact_sum sum = kolo_exact_of(metric->merged + at + CONFIDENCE);
+        double count = (double)metric->merged[at + COUNT];
+        double gap = fabs((double)metric->merged[at + RIGHT] - kolo_exact_sum_value(&sum));
+        if (count == 0)
+            continue;
+        gaps += gap;
+        squares += gap * (gap / count);
+        largest = fmax(largest, gap / count);
+    }
+    bool has_samples = samples > 0;
+    *result_out = (struct kolo_calibration_result){
+        .size = sizeof *result_out,
+        .expected = has_samples ? gaps / samples : (double)NAN,
+        .maximum = has_samples ? largest : (double)NAN,
+        .rms = has_samples ? sqrt(squares / samples) : (double)NAN,
+        .samples = metric->counts,
+    };
+    return KOLO_OK;
+}

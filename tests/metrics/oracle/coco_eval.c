@@ -309,7 +309,7 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
 int main(int argc, char **argv)
 {
     for (int i = 1; i + 1 < argc; i += 2) {
-        struct set set = {{0}};
+        struct set set = {.head = {0}};
         read_set(argv[i], &set);
         struct job job = {.set = &set, .out = argv[i + 1]};
         if (kolo_run_threads(1, NULL, rank_main, &job) != KOLO_OK)

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// For scores.py: reads samples from standard input, computes their metrics on three ranks, prints
+// one "name value" a line. Input, native byte order: int64 samples, int64 classes; then float
+// probabilities[samples][classes], int64 labels[samples], double predictions[samples],
+// double targets[samples].
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <kolo/classification.h>
+#include <kolo/regression.h>
+
+enum { CONFUSION, CURVE, LIKELIHOOD, REGRESSION, METRICS };
+
+struct data {
+    int64_t samples, classes;
+    float *probabilities;
+    int64_t *labels;
+    double *predictions, *targets;
+};
+
+static void *take(size_t count, size_t bytes)
+{
+    void *memory = calloc(count, bytes);
+    if (!memory || fread(memory, bytes, count, stdin) != count) {
+        fprintf(stderr, "scores: the input is too short\n");
+        exit(1);
+    }
+    return memory;
+}
+
+static kolo_status create(const struct data *data, struct kolo_metric *metrics[METRICS])
+{
+    const struct kolo_confusion_config confusion = {.size = sizeof confusion,
+                                                    .classes = data->classes};
+    const struct kolo_curve_config curve = {.size = sizeof curve, .labels = data->classes};
+    const struct kolo_likelihood_config likelihood = {.size = sizeof likelihood,
+                                                      .classes = data->classes};
+    const struct kolo_regression_config regression = {.size = sizeof regression};
+    kolo_status status = kolo_confusion_create(&confusion, &metrics[CONFUSION]);
+    if (status == KOLO_OK)
+        status = kolo_curve_create(&curve, &metrics[CURVE]);
+    if (status == KOLO_OK)
+        status = kolo_likelihood_create(&likelihood, &metrics[LIKELIHOOD]);
+    if (status == KOLO_OK)
+        status = kolo_regression_create(&regression, &metrics[REGRESSION]);
+    return status;
+}
+
+static kolo_status update(const struct data *data, int64_t i, struct kolo_metric *metrics[METRICS])
+{
+    const float *p = data->probabilities + i * data->classes;
+    const int64_t *label = data->labels + i;
+    kolo_status status = kolo_confusion_update_scores(metrics[CONFUSION], p, label, 1, NULL);
+    if (status == KOLO_OK)
+        status = kolo_curve_update_classes(metrics[CURVE], p, label, 1, NULL);
+    if (status == KOLO_OK)
+        status = kolo_likelihood_update(metrics[LIKELIHOOD], p, label, 1, 1, NULL);
+    if (status == KOLO_OK)
+        status = kolo_regression_update_float64(metrics[REGRESSION], data->predictions + i,
+                                                data->targets + i, 1, NULL);
+    return status;
+}
+
+static kolo_status print_scores(const struct kolo_metric *confusion)
+{
+    static const char *const scores[] = {"precision", "recall", "f", "specificity", "iou"};
+    static const char *const averages[] = {"macro", "micro", "weighted"};
+    for (int s = 0; s < 5; s++)
+        for (int a = 0; a < 3; a++) {
+            double value;
+            const struct kolo_score_config config = {.size = sizeof config,
+                                                     .score = (kolo_score)s,
+                                                     .average = (kolo_average)a,
+                                                     .beta = 2};
+            kolo_status status = kolo_confusion_score(confusion, &config, &value, 1);
+            if (status != KOLO_OK)
+                return status;
+            printf("%s_%s %.17g\n", scores[s], averages[a], value);
+        }
+    return KOLO_OK;
+}
+
+static kolo_status print(struct kolo_metric *const metrics[METRICS])
+{
+    struct kolo_confusion_result c = {.size = sizeof c};
+    struct kolo_curve_result curve = {.size = sizeof curve};
+    struct kolo_likelihood_result l = {.size = sizeof l};
+    struct kolo_regression_result r = {.size = sizeof r};
+    kolo_status status = kolo_confusion_result(metrics[CONFUSION], &c);
+    if (status == KOLO_OK)
+        status = kolo_curve_result(metrics[CURVE], &curve);
+    if (status == KOLO_OK)
+        status = kolo_likelihood_result(metrics[LIKELIHOOD], &l);
+    if (status == KOLO_OK)
+        status = kolo_regression_result(metrics[REGRESSION], &r);
+    if (status == KOLO_OK)
+        status = print_scores(metrics[CONFUSION]);
+    printf("accuracy %.17g\nbalanced %.17g\nkappa %.17g\nmatthews %.17g\n", c.accuracy,
+           c.balanced_accuracy, c.kappa, c.matthews);
+    printf("auroc %.17g\nap %.17g\nlog_loss %.17g\n", curve.auroc, curve.average_precision,
+           l.log_loss);
+    printf("mae %.17g\nmse %.17g\nr2 %.17g\n", r.mae, r.mse, r.r2);
+    return status;
+}
+
+static kolo_status rank_main(struct kolo_comm *comm, void *argument)
+{
+    const struct data *data = argument;
+    struct kolo_metric *metrics[METRICS] = {NULL};
+    kolo_status status = create(data, metrics);
+    for (int64_t i = kolo_rank(comm); status == KOLO_OK && i < data->samples; i += kolo_size(comm))
+        status = update(data, i, metrics);
+    if (status == KOLO_OK)
+        status = kolo_metrics_compute(comm, metrics, METRICS, NULL);
+    if (status == KOLO_OK && kolo_rank(comm) == 0)
+        status = print(metrics);
+    for (int m = 0; m < METRICS; m++)
+        kolo_metric_destroy(metrics[m]);
+    return status;
+}
+
+int main(void)
+{
+    int64_t *head = take(2, sizeof *head);
+    struct data data = {.samples = head[0], .classes = head[1]};
+    size_t samples = (size_t)head[0];
+    data.probabilities = take(samples * (size_t)head[1], sizeof *data.probabilities);
+    data.labels = take(samples, sizeof *data.labels);
+    data.predictions = take(samples, sizeof *data.predictions);
+    data.targets = take(samples, sizeof *data.targets);
+    kolo_status status = kolo_run_threads(3, NULL, rank_main, &data);
+    if (status != KOLO_OK)
+        fprintf(stderr, "scores: %s\n", kolo_error_detail());
+    free(data.probabilities);
+    free(data.labels);
+    free(data.predictions);
+    free(data.targets);
+    free(head);
+    return status == KOLO_OK ? 0 : 1;
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""usage: scores.py SCORES_PROGRAM
+Classification and regression metrics against scikit-learn on random data; 77 where it is missing."""
+import subprocess
+import sys
+import warnings
+
+try:
+    import numpy as np
+    import sklearn.metrics as sk
+except ImportError as error:
+    print(f"skipped: {error}; install scikit-learn")
+    sys.exit(77)
+warnings.simplefilter("ignore")
+
+
+def ours(program, p, labels, guess, target):
+    head = np.array([len(labels), p.shape[1]], np.int64)
+    data = b"".join(a.tobytes() for a in (head, p, labels, guess, target))
+    run = subprocess.run([program], input=data, stdout=subprocess.PIPE, check=True)
+    return {n: float(v) for n, v in (line.split() for line in run.stdout.decode().splitlines())}
+
+
+def theirs(p, labels, guess, target):
+    predicted, classes = p.argmax(1), p.shape[1]
+    every = (labels[:, None] == np.arange(classes)).astype(int)
+    matrix = sk.confusion_matrix(labels, predicted, labels=range(classes)).astype(float)
+    tp, support, n = matrix.diagonal(), matrix.sum(1), matrix.sum()
+    fp = matrix.sum(0) - tp
+    tn = n - support - fp
+    used = (support + fp) > 0
+    special = tn / (tn + fp)
+    result = {
+        "accuracy": sk.accuracy_score(labels, predicted),
+        "balanced": sk.balanced_accuracy_score(labels, predicted),
+        "kappa": sk.cohen_kappa_score(labels, predicted),
+        "matthews": sk.matthews_corrcoef(labels, predicted),
+        "specificity_macro": special[used].mean(), "specificity_micro": tn.sum() / (tn + fp).sum(),
+        "specificity_weighted": (special * support).sum() / n,
+        "auroc": np.mean([sk.roc_auc_score(every[:, c], p[:, c]) for c in range(classes)]),
+        "ap": np.mean([sk.average_precision_score(every[:, c], p[:, c]) for c in range(classes)]),
+        "log_loss": -np.log(p.astype(float)[np.arange(len(labels)), labels]).mean(),
+        "mae": sk.mean_absolute_error(target, guess), "mse": sk.mean_squared_error(target, guess),
+        "r2": sk.r2_score(target, guess),
+    }
+    for average in ("macro", "micro", "weighted"):
+        result[f"precision_{average}"] = sk.precision_score(labels, predicted, average=average)
+        result[f"recall_{average}"] = sk.recall_score(labels, predicted, average=average)
+        result[f"f_{average}"] = sk.fbeta_score(labels, predicted, beta=2, average=average)
+        result[f"iou_{average}"] = sk.jaccard_score(labels, predicted, average=average)
+    return result
+
+
+def main(program):
+    compared = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        n, classes = int(rng.integers(60, 400)), int(rng.integers(2, 6))
+        labels = np.concatenate([np.arange(classes), rng.integers(0, classes, n - classes)])
+        p = rng.integers(1, 9, (n, classes)).astype(float)  # many ties
+        p[np.arange(n), labels] += rng.integers(0, 6, n)
+        p = (p / p.sum(1, keepdims=True)).astype(np.float32)
+        target = rng.normal(size=n) * 10.0 ** rng.integers(-3, 4)
+        data = (p, labels.astype(np.int64), target + rng.normal(size=n), target)
+        a, b = ours(program, *data), theirs(*data)
+        assert a.keys() == b.keys(), a.keys() ^ b.keys()
+        for name in sorted(a):
+            assert abs(a[name] - b[name]) <= 1e-11 * max(1, abs(b[name])), (seed, name, a[name], b[name])
+            compared += 1
+    print(f"{compared} values agree with scikit-learn")
+
+
+main(sys.argv[1])

@@ -91,7 +91,7 @@ void kolo_direct_scatter_step(const struct kolo_plan_args *args, size_t index,
 
 size_t kolo_notes_nsteps(const struct kolo_plan_args *args)
 {
-    return kolo_direct_rooted_nsteps(args);
+    return args->size > 1 ? kolo_direct_rooted_nsteps(args) : 0;
 }
 
 size_t kolo_notes_window(const struct kolo_plan_args *args)

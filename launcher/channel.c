@@ -68,6 +68,8 @@ static void forgive(struct kolo_channel *channel, int64_t now_ns)
     int64_t late_ns = now_ns - channel->looked_ns - channel->look_ns;
     if (late_ns > channel->look_ns)
         channel->heard_ns += late_ns;
+    if (channel->heard_ns > now_ns) /* it was read first when this process ran again */
+        channel->heard_ns = now_ns;
     channel->looked_ns = now_ns;
 }
 

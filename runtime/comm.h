@@ -189,8 +189,9 @@ struct kolo_comm {
     struct kolo_suspicion suspicion;
     struct kolo_finalized *finalized; /* the members that have finalized it; NULL: none */
     bool must_report;                 /* the running collective, to the store */
-    bool is_open;   /* the last collective was over here, and a rank may not have entered it */
-    bool has_early; /* something has come of a collective that this rank has not entered */
+    bool is_open;    /* the last collective was over here, and a rank may not have entered it */
+    bool is_leaving; /* in kolo_finalize: that others have left, or do not come, fails nobody */
+    bool has_early;  /* something has come of a collective that this rank has not entered */
     struct kolo_desc past[KOLO_PAST]; /* by sequence number: broadcasts that were over here */
     char **whys; /* by member, of those asked for: why that transport; NULL until asked */
 };

@@ -177,6 +177,7 @@ void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text
     struct kolo_request_list *lists[] = {&comm->collectives, &comm->messages};
     if (failure->status != KOLO_OK)
         return;
+    bool is_quiet = comm->is_leaving && status != KOLO_ERR_MISMATCH;
     snprintf(failure->text, sizeof(failure->text), "%s", text);
     const struct kolo_request *running =
         comm->collectives.first != NULL ? comm->collectives.first : comm->messages.first;
@@ -184,7 +185,7 @@ void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text
         say_during(running, failure->during, sizeof(failure->during));
     failure->status = status;
     comm->suspicion.status = KOLO_OK;
-    if (tell) {
+    if (tell && !is_quiet) {
         kolo_store_client_abort(comm->engine->store, comm->number, status, failure->text);
         kolo_endpoint_abort(comm->engine->endpoint, comm->ranks, comm->size, comm->number, status,
                             failure->text);
@@ -196,7 +197,7 @@ void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text
         }
     for (struct kolo_comm *child = comm->engine->comms; child != NULL; child = child->next)
         if (child->parent == comm)
-            kolo_comm_fail(child, status, failure->text, true);
+            kolo_comm_fail(child, status, failure->text, !is_quiet);
     kolo_engine_news(comm->engine);
     if (comm->engine->is_sleeping)
         kolo_endpoint_wake(comm->engine->endpoint);

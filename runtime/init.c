@@ -309,6 +309,7 @@ static kolo_status hear_of_last(struct kolo_comm *comm, kolo_deadline deadline)
     if (kolo_task_prepare(comm, &task, &request) != KOLO_OK)
         return comm->failure.status;
     request->timeout_ms = -1; /* that it took too long fails nobody */
+    comm->is_leaving = true;
     kolo_status status = kolo_chain_start(request, false);
     kolo_comm_enter(comm);
     if (status == KOLO_OK)

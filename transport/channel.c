@@ -56,6 +56,10 @@ void kolo_channel_forget(struct kolo_link *link, uint32_t id)
     if (channel == NULL || channel->send_first != NULL || channel->recv_first != NULL ||
         (link->rx_channel == channel && link->sink.left > 0))
         return;
+    if (channel->prepaid > 0) { /* the peer may send so much more than its credit: it is dropped */
+        channel->rx_fault = KOLO_ERR_ABORTED;
+        return;
+    }
     if (link->rx_channel == channel)
         link->rx_channel = NULL;
     kolo_channel_drop_stash(channel);

@@ -40,7 +40,8 @@ static void prepay(struct kolo_channel *channel, size_t left)
 {
     if (channel->prepaid > 0 || left < kolo_link_settings(channel->link)->credit_bytes / 2)
         return;
-    channel->prepaid = channel->ahead = left;
+    channel->prepaid = left;
+    channel->ahead += left; /* what is there is of a message that came before it could be told */
     owe(channel);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/alloc.h"
+#include "base/wire.h"
 #include "tests/support/transport_frames.h"
 
 Test(rx, a_huge_frame_is_refused_before_anything_is_allocated, .timeout = 60)
@@ -95,6 +96,82 @@ Test(rx, the_rest_of_an_early_message_is_paid_when_it_gets_its_place, .timeout =
     header.bytes = ALL - FIRST - SECOND;
     cr_assert_eq(feed(link, &header), KOLO_OK);
     cr_assert_eq(work.status, KOLO_OK);
+    free(memory);
+    suite_close(world);
+}
+
+Test(rx, two_messages_before_the_credit_is_sent_are_both_paid, .timeout = 60)
+{
+    enum { FIRST = 4000, REST = 40000, SECOND = 16000, ALL = 60000 };
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    struct kolo_header header = header_of(7, FIRST);
+    uint8_t *memory = malloc(2 * ALL);
+    struct kolo_work works[2];
+    link->is_pushing = true; /* the frames are for us to take */
+    kolo_link_recv(link, 7, &header.desc, memory, FIRST + REST, NULL, &works[0]);
+    kolo_link_recv(link, 7, &header.desc, memory + ALL, ALL, NULL, &works[1]);
+    cr_assert_eq(feed(link, &header), KOLO_OK);
+    header.bytes = REST;
+    cr_assert_eq(feed(link, &header), KOLO_OK);
+    header.bytes = SECOND;
+    cr_assert_eq(feed(link, &header), KOLO_OK);
+    uint64_t got = returned_credit(link);
+    cr_assert_eq(got, FIRST + REST + ALL + 3 * KOLO_FRAME_COST_BYTES, "%llu, not %d",
+                 (unsigned long long)got, FIRST + REST + ALL + 3 * KOLO_FRAME_COST_BYTES);
+    header.bytes = ALL - SECOND;
+    cr_assert_eq(feed(link, &header), KOLO_OK);
+    cr_assert_eq(works[1].status, KOLO_OK);
+    free(memory);
+    suite_close(world);
+}
+
+Test(rx, what_was_paid_in_advance_for_a_send_that_is_cancelled_breaks_nothing, .timeout = 60)
+{
+    enum { FRAME = 16 << 10, ALL = 300000 };
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    struct kolo_header credit = control_of(KOLO_CONTROL_CREDIT, 0);
+    struct kolo_desc desc = {{0}};
+    struct kolo_work work;
+    struct kolo_frame frame;
+    uint8_t *memory = calloc(1, ALL);
+    const struct kolo_transport *real = link->transport;
+    struct kolo_transport plain = *real;
+    plain.is_remote = NULL; /* by frames, as over tcp */
+    plain.withdraw = NULL;
+    link->transport = &plain;
+    link->is_pushing = true; /* the frames are for us to take */
+    kolo_link_send(link, 0, &desc, memory, ALL, &work);
+    cr_assert(kolo_link_next_frame(link, FRAME, &frame));
+    kolo_link_frame_done(link, &frame);
+    kolo_work_cancel(&work);
+    struct kolo_writer writer = kolo_writer_over(credit.desc.bytes + 8, 8);
+    kolo_write_u64(&writer, ALL - FRAME); /* crossed the cancellation */
+    kolo_status status = feed(link, &credit);
+    link->transport = real;
+    cr_assert_eq(status, KOLO_OK, "%s", kolo_error_detail());
+    free(memory);
+    suite_close(world);
+}
+
+Test(rx, what_was_paid_for_a_receive_that_is_gone_may_still_come, .timeout = 60)
+{
+    enum { FIRST = 10000, FRAME = 60000, FRAMES = 5, ALL = 310000 };
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    struct kolo_header header = header_of(7, FIRST);
+    uint8_t *memory = malloc(ALL);
+    struct kolo_work work;
+    link->is_pushing = true; /* the frames are for us to take */
+    kolo_link_recv(link, 7, &header.desc, memory, ALL, NULL, &work);
+    cr_assert_eq(feed(link, &header), KOLO_OK);
+    cr_assert_eq(returned_credit(link), ALL + KOLO_FRAME_COST_BYTES);
+    kolo_work_cancel(&work);
+    kolo_endpoint_forget(link->endpoint, 7, 1); /* its communicator is finalized */
+    header.bytes = FRAME;
+    for (int i = 0; i < FRAMES; i++)
+        cr_assert_eq(feed(link, &header), KOLO_OK, "frame %d: %s", i, kolo_error_detail());
     free(memory);
     suite_close(world);
 }

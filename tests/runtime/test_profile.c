@@ -95,9 +95,7 @@ Test(profile, that_of_this_host_is_found_by_auto_alone)
 
 Test(profile, of_this_host_that_is_of_no_use_is_left_alone)
 {
-    static const char *const texts[] = {"version 99\nturn 7\n", "turn many\n",
-                                        "\x7f"
-                                        "ELF"};
+    static const char *const texts[] = {"version 99\nturn 7\n", "turn many\n", "\177ELF"};
     struct kolo_figures figures, usual;
     struct kolo_profile_source source;
     char folder[64], text[KOLO_PROFILE_MAX];

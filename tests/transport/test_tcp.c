@@ -100,7 +100,8 @@ static void open_rank(struct world *w, int rank)
         .size = w->size,
         .settings = &w->settings,
         .secret = w->secret,
-        .events = {&w->ranks[rank], on_mismatch, on_early, on_aborted, on_left, on_down}};
+        .events = {&w->ranks[rank], on_mismatch, on_early, on_aborted, on_left, on_down,
+                   NULL}}; /* nobody finalizes a communicator here */
     kolo_identity_here(rank, &config.identity);
     cr_assert(kolo_endpoint_open(&config, &w->ranks[rank].endpoint) == KOLO_OK, "%s",
               kolo_error_detail());

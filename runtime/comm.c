@@ -252,8 +252,9 @@ kolo_status kolo_comm_scratch(struct kolo_comm *comm, struct kolo_request *reque
 
 kolo_status kolo_comm_flights(struct kolo_comm *comm)
 {
+    size_t strands = comm->size == 1 ? 1 : 2; /* nothing closes a call of one rank */
     if (comm->flights == NULL)
-        comm->flights = kolo_calloc(2 * (size_t)KOLO_WINDOW_MAX, sizeof(*comm->flights));
+        comm->flights = kolo_calloc(strands * KOLO_WINDOW_MAX, sizeof(*comm->flights));
     return comm->flights != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
 }
 

@@ -70,6 +70,8 @@ kolo_status kolo_engine_create(struct kolo_engine **engine_out) KOLO_NODISCARD;
 /** Frees everything that is there, communicators too; the links are closed by @p deadline. NULL is
  * fine. */
 kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadline);
+/** The same at once for one that could not start: the detail of why stays. */
+void kolo_engine_give_up(struct kolo_engine *engine);
 void kolo_engine_enter(struct kolo_engine *engine);
 void kolo_engine_leave(struct kolo_engine *engine);
 /** The communicator of that number; NULL: this rank has none. Held: lock. */

@@ -89,6 +89,14 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
     return status;
 }
 
+void kolo_engine_give_up(struct kolo_engine *engine)
+{
+    char detail[KOLO_DETAIL_MAX];
+    snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
+    (void)kolo_engine_destroy(engine, 0);
+    kolo_detail_set(detail);
+}
+
 void kolo_engine_enter(struct kolo_engine *engine)
 {
     if (pthread_mutex_trylock(&engine->lock) == 0)

@@ -287,7 +287,6 @@ out:
 kolo_status kolo_init(const struct kolo_config *config, struct kolo_comm **comm_out)
 {
     struct kolo_engine *engine = NULL;
-    char detail[KOLO_DETAIL_MAX];
     kolo_status status;
     if (comm_out == NULL)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_init: comm_out is NULL");
@@ -297,9 +296,7 @@ kolo_status kolo_init(const struct kolo_config *config, struct kolo_comm **comm_
     *comm_out = engine->world;
     return KOLO_OK;
 out:
-    snprintf(detail, sizeof(detail), "%s", kolo_error_detail()); /* closing the store has its own */
-    (void)kolo_engine_destroy(engine, 0);
-    kolo_detail_set(detail);
+    kolo_engine_give_up(engine);
     return status;
 }
 

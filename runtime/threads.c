@@ -54,7 +54,7 @@ static kolo_status come_up(struct member *member, struct kolo_comm **comm_out)
     status = kolo_engine_join(engine, &team->secret, member->fd,
                               kolo_deadline_in_ms(team->settings.start_timeout_ms));
     if (status != KOLO_OK)
-        (void)kolo_engine_destroy(engine, 0);
+        kolo_engine_give_up(engine);
     else
         *comm_out = engine->world;
     return status;

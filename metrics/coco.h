@@ -5,9 +5,12 @@
 //   coco_box    boxes and how much they overlap                     (one image and category)
 //   coco_match  which detection takes which ground truth            (one image and category)
 //   coco_images what is kept of the images of this rank
-//   coco_share  records to the owners of their categories           (all ranks)
 //   coco_sort   the records of a category, best first
-//   coco_curve  precision, recall and scores of a category
+//   coco_curve  precision, recall and scores of a category, or of a part of it
+//   coco_share  from the images of each rank to results on all      (all ranks; coco_share.h)
+//   coco_pieces which rank makes which category's curve
+//   coco_route  records to those ranks
+//   coco_join   curves to all ranks
 //   coco_mean   averages as NumPy makes them
 //   coco_params the parameters, with COCO's own as default
 #ifndef KOLO_METRICS_COCO_H
@@ -148,19 +151,55 @@ static inline size_t kolo_coco_at(const struct kolo_coco_params *params, size_t 
     return ((t * params->classes + k) * params->areas + a) * params->caps + m;
 }
 
-/** Sorts the numbers of records: best score first, then by place, then by position. */
+/** Sorts the numbers of records: best score first, equal scores as they stand. */
 kolo_status kolo_coco_sort(const struct kolo_coco_record *records, uint32_t *order,
                            size_t count) KOLO_NODISCARD;
+/** Greater for lower scores; -0 and 0 have the same. */
+uint64_t kolo_coco_score_key(double score);
 
-/** Writes the entries of one category, but those of area ranges without ground truth.
- *  @param order    the numbers of the category's records, as kolo_coco_sort leaves them
- *  @param counted  per area range: the ground truths that are not left out */
-kolo_status kolo_coco_curve(const struct kolo_coco_params *params, size_t category,
-                            const struct kolo_coco_record *records, const uint32_t *order,
-                            size_t count, const int64_t *counted,
-                            const struct kolo_coco_arrays *arrays) KOLO_NODISCARD;
+/** What stands before some detection of a category, for each cap and, area * thresholds +
+ *  threshold, flag. int64 alone, so that it adds up over ranks. */
+struct kolo_coco_course {
+    int64_t seen[KOLO_DETECTION_CAPS_MAX];
+    int64_t is_true[KOLO_DETECTION_CAPS_MAX][KOLO_DETECTION_FLAGS_MAX];
+    int64_t misses[KOLO_DETECTION_CAPS_MAX][KOLO_DETECTION_FLAGS_MAX];
+};
 
-/** Fills the arrays, which are zero, and the counts. Collective.
+/** How many true detections reach a recall. */
+struct kolo_coco_needed {
+    int64_t count[KOLO_DETECTION_AREAS_MAX][KOLO_DETECTION_RECALLS_MAX];
+};
+/** @param counted  per area range: the ground truths that are not left out; where there are none, no
+ *  number is enough */
+void kolo_coco_need(const struct kolo_coco_params *params, const int64_t *counted,
+                    struct kolo_coco_needed *needed);
+
+/** The detections of a category, or some of them that follow each other: [caps, flags, recalls]. */
+struct kolo_coco_arc {
+    double *precision; /* the highest from where this recall is reached to where the next is */
+    double *score;     /* of the detection that reaches the recall */
+    double highest[KOLO_DETECTION_CAPS_MAX][KOLO_DETECTION_FLAGS_MAX]; /* of precision */
+};
+kolo_status kolo_coco_arc_make(struct kolo_coco_arc *arc,
+                               const struct kolo_coco_params *params) KOLO_NODISCARD;
+void kolo_coco_arc_free(struct kolo_coco_arc *arc);
+
+/** The records that follow each other in a category. */
+struct kolo_coco_run {
+    const struct kolo_coco_record *records;
+    const uint32_t *order; /* numbers of records, as kolo_coco_sort leaves them */
+    size_t count;
+};
+/** Adds what is in a run to a course. */
+void kolo_coco_pass(const struct kolo_coco_params *params, const struct kolo_coco_run *run,
+                    struct kolo_coco_course *course);
+/** The same, and writes the arc.
+ *  @param course  what stands before the run in the category; then what stands before its end */
+void kolo_coco_draw(const struct kolo_coco_params *params, const struct kolo_coco_run *run,
+                    const struct kolo_coco_needed *needed, struct kolo_coco_course *course,
+                    struct kolo_coco_arc *arc);
+
+/** Fills the arrays, which are zero, and the result's counts and stats. Collective.
  *  @param mine  whether this rank has arrays: every rank must come here */
 kolo_status kolo_coco_share(struct kolo_comm *comm, const struct kolo_coco_params *params,
                             const struct kolo_coco_images *images, kolo_status mine,

@@ -1,32 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Precision, recall and scores of one category, after pycocotools' accumulate. A point of the curve
-// that may be the highest from there on is a true detection, so only those are listed: how many
-// misses stand before it. Misses are counted by what is left: all detections so far, without those
-// left out and the true ones. The places of the recall thresholds are found as whole numbers of true
-// detections.
+// Precision, recall and scores of one category, or of a part of it, after pycocotools' accumulate. A
+// point of the curve that may be the highest from there on is a true detection, so only those are
+// looked at: how many misses stand before it. Misses are counted by what is left: all detections so
+// far, without those left out and the true ones. The places of the recall thresholds are found as
+// whole numbers of true detections, and between two of them the highest precision alone is kept.
 #include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "metrics/coco.h"
 
-/* What is known after some records, for each flag (area range and threshold). */
-struct course {
-    size_t seen;
-    const struct kolo_coco_record *first;
-    size_t out_of_area[KOLO_DETECTION_AREAS_MAX]; /* misses left out at all thresholds */
-    size_t left_out[KOLO_DETECTION_FLAGS_MAX];    /* others that are left out */
-    size_t is_true[KOLO_DETECTION_FLAGS_MAX];
-};
-
-struct curve {
+/* One cap's way through a run. */
+struct walk {
     const struct kolo_coco_params *params;
-    const int64_t *counted;
-    size_t start[KOLO_DETECTION_FLAGS_MAX]; /* of each flag's part of the lists */
-    double *precision;                      /* of true detections */
-    double *score;
-    int64_t needed[KOLO_DETECTION_AREAS_MAX]
-                  [KOLO_DETECTION_RECALLS_MAX]; /* true ones, per recall */
+    const struct kolo_coco_needed *needed; /* NULL: counts alone */
+    const int64_t *true_before, *misses_before;
+    double *precision, *score;                     /* of this cap */
+    const struct kolo_coco_record *first;          /* that the cap lets through */
+    int64_t seen;                                  /* in the run, as all that follows */
+    int64_t out_of_area[KOLO_DETECTION_AREAS_MAX]; /* misses left out at all thresholds */
+    int64_t left_out[KOLO_DETECTION_FLAGS_MAX];    /* others that are left out */
+    int64_t is_true[KOLO_DETECTION_FLAGS_MAX];
+    size_t reached[KOLO_DETECTION_FLAGS_MAX]; /* recalls */
 };
 
 static uint64_t flags_of(const uint8_t *bytes)
@@ -48,119 +43,164 @@ static int64_t needed_for(double recall, int64_t counted)
     return needed;
 }
 
-static kolo_status prepare(struct curve *curve, size_t count)
+void kolo_coco_need(const struct kolo_coco_params *params, const int64_t *counted,
+                    struct kolo_coco_needed *needed)
 {
-    const struct kolo_coco_params *params = curve->params;
-    size_t sum = 0;
-    for (size_t a = 0; a < params->areas; a++) {
-        size_t most = (size_t)curve->counted[a] < count ? (size_t)curve->counted[a] : count;
-        for (size_t t = 0; t < params->thresholds; t++) {
-            curve->start[a * params->thresholds + t] = sum;
-            sum += most;
-        }
-        for (size_t r = 0; curve->counted[a] > 0 && r < params->recalls; r++)
-            curve->needed[a][r] = needed_for(params->recall[r], curve->counted[a]);
-    }
-    curve->precision = kolo_calloc(sum, sizeof *curve->precision);
-    curve->score = kolo_calloc(sum, sizeof *curve->score);
-    return curve->precision && curve->score ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    for (size_t a = 0; a < params->areas; a++)
+        for (size_t r = 0; r < params->recalls; r++)
+            needed->count[a][r] =
+                counted[a] > 0 ? needed_for(params->recall[r], counted[a]) : INT64_MAX;
 }
 
-static void add_true(struct curve *curve, struct course *course, size_t flag, double score)
+kolo_status kolo_coco_arc_make(struct kolo_coco_arc *arc, const struct kolo_coco_params *params)
 {
-    size_t a = flag / curve->params->thresholds;
-    size_t misses =
-        course->seen - course->out_of_area[a] - course->left_out[flag] - course->is_true[flag];
-    size_t at = curve->start[flag] + course->is_true[flag]++;
-    double is_true = (double)course->is_true[flag];
-    curve->precision[at] = is_true / ((double)misses + is_true + 0x1p-52);
-    curve->score[at] = score;
+    size_t points = params->caps * params->areas * params->thresholds * params->recalls;
+    arc->precision = kolo_calloc(points, sizeof *arc->precision);
+    arc->score = kolo_calloc(points, sizeof *arc->score);
+    return arc->precision && arc->score ? KOLO_OK : KOLO_ERR_NO_MEMORY;
 }
 
-static void add(struct curve *curve, struct course *course, const struct kolo_coco_record *record)
+void kolo_coco_arc_free(struct kolo_coco_arc *arc)
 {
-    size_t thresholds = curve->params->thresholds;
+    kolo_free_memory(arc->precision);
+    kolo_free_memory(arc->score);
+    *arc = (struct kolo_coco_arc){.precision = NULL};
+}
+
+static int64_t misses_of(const struct walk *walk, size_t flag, size_t area)
+{
+    return walk->misses_before[flag] + walk->seen - walk->out_of_area[area] - walk->left_out[flag] -
+           walk->is_true[flag];
+}
+
+static void add_true(struct walk *walk, size_t flag, double score)
+{
+    size_t a = flag / walk->params->thresholds, recalls = walk->params->recalls;
+    int64_t misses = misses_of(walk, flag, a);
+    int64_t found = walk->true_before[flag] + ++walk->is_true[flag];
+    if (!walk->needed)
+        return;
+    const int64_t *needed = walk->needed->count[a];
+    size_t *reached = &walk->reached[flag];
+    while (*reached < recalls && needed[*reached] <= found)
+        walk->score[flag * recalls + (*reached)++] = score;
+    double precision = (double)found / ((double)misses + (double)found + 0x1p-52);
+    if (*reached > 0 && precision > walk->precision[flag * recalls + *reached - 1])
+        walk->precision[flag * recalls + *reached - 1] = precision;
+}
+
+static void add(struct walk *walk, const struct kolo_coco_record *record)
+{
+    size_t thresholds = walk->params->thresholds;
     uint64_t all = (UINT64_C(1) << thresholds) - 1;
     uint64_t is_true = flags_of(record->is_true), ignored = flags_of(record->is_ignored);
     for (uint64_t left = is_true; left; left &= left - 1)
-        add_true(curve, course, (size_t)__builtin_ctzll(left), record->score);
-    for (size_t a = 0; a < curve->params->areas; a++) {
+        add_true(walk, (size_t)__builtin_ctzll(left), record->score);
+    for (size_t a = 0; a < walk->params->areas; a++) {
         uint64_t here = ignored >> a * thresholds & all;
         if (here == all) {
-            course->out_of_area[a]++;
+            walk->out_of_area[a]++;
             continue;
         }
         for (; here; here &= here - 1)
-            course->left_out[a * thresholds + (size_t)__builtin_ctzll(here)]++;
+            walk->left_out[a * thresholds + (size_t)__builtin_ctzll(here)]++;
     }
-    if (!course->first)
-        course->first = record;
-    course->seen++;
+    walk->seen++;
 }
 
-/* Each point takes the highest precision from there on. */
-static void raise_precision(double *precision, size_t count)
+/* The recalls that what stands before the run has reached. */
+static void start(struct walk *walk)
 {
-    for (size_t i = count; i-- > 1;)
-        if (precision[i] > precision[i - 1])
-            precision[i - 1] = precision[i];
+    const struct kolo_coco_params *params = walk->params;
+    for (size_t flag = 0; flag < params->areas * params->thresholds; flag++) {
+        const int64_t *needed = walk->needed->count[flag / params->thresholds];
+        while (walk->true_before[flag] > 0 && walk->reached[flag] < params->recalls &&
+               needed[walk->reached[flag]] <= walk->true_before[flag])
+            walk->reached[flag]++;
+    }
 }
 
-static void write_flag(const struct curve *curve, const struct course *course, size_t a, size_t t,
-                       size_t category, size_t m, const struct kolo_coco_arrays *arrays)
+/* The first detection reaches a recall of 0, true or not. */
+static void score_of_first(struct walk *walk, double score)
 {
-    const struct kolo_coco_params *params = curve->params;
-    size_t flag = a * params->thresholds + t, found = course->is_true[flag];
-    double *precision = curve->precision + curve->start[flag];
-    const double *score = curve->score + curve->start[flag];
-    raise_precision(precision, found);
-    if (course->seen > 0)
-        arrays->recall[kolo_coco_at(params, t, category, a, m)] =
-            (double)found / (double)curve->counted[a];
-    for (size_t r = 0; course->seen > 0 && r < params->recalls; r++) {
-        size_t at = kolo_coco_at(params, t * params->recalls + r, category, a, m);
-        size_t needed = (size_t)curve->needed[a][r];
-        if (needed > found)
-            break; /* so are the later ones; they stay 0 */
-        if (needed > 0) {
-            arrays->precision[at] = precision[needed - 1];
-            arrays->scores[at] = score[needed - 1];
-        } else { /* the first detection reaches a recall of 0, true or not */
-            arrays->precision[at] = found > 0 ? precision[0] : 0;
-            arrays->scores[at] = course->first->score;
+    const struct kolo_coco_params *params = walk->params;
+    for (size_t flag = 0; flag < params->areas * params->thresholds; flag++)
+        if (walk->needed->count[flag / params->thresholds][0] == 0)
+            walk->score[flag * params->recalls] = score;
+}
+
+enum {
+    AHEAD = 8
+}; /* records that are asked for before their turn: they stand anywhere in memory */
+
+static void walk_run(struct walk *walk, const struct kolo_coco_run *run)
+{
+    const struct kolo_coco_params *params = walk->params;
+    for (size_t i = 0; i < run->count; i++) {
+        const struct kolo_coco_record *record = &run->records[run->order[i]];
+        if (i + AHEAD < run->count)
+            __builtin_prefetch(&run->records[run->order[i + AHEAD]]);
+        for (size_t m = params->caps; m-- > 0 && record->position < params->cap[m];) {
+            if (!walk[m].first)
+                walk[m].first = record;
+            add(&walk[m], record);
         }
     }
 }
 
-static void write_cap(struct curve *curve, size_t category, size_t m,
-                      const struct kolo_coco_record *records, const uint32_t *order, size_t count,
-                      const struct kolo_coco_arrays *arrays)
+static void end(struct walk *walk, size_t m, struct kolo_coco_course *course)
 {
-    const struct kolo_coco_params *params = curve->params;
-    struct course course = {.seen = 0};
-    for (size_t i = 0; i < count; i++)
-        if (records[order[i]].position < params->cap[m])
-            add(curve, &course, &records[order[i]]);
-    for (size_t a = 0; a < params->areas; a++)
-        for (size_t t = 0; curve->counted[a] > 0 && t < params->thresholds; t++)
-            write_flag(curve, &course, a, t, category, m, arrays);
+    const struct kolo_coco_params *params = walk->params;
+    if (walk->needed && walk->first) /* of a later piece nobody reads it */
+        score_of_first(walk, walk->first->score);
+    course->seen[m] += walk->seen;
+    for (size_t flag = 0; flag < params->areas * params->thresholds; flag++) {
+        course->misses[m][flag] = misses_of(walk, flag, flag / params->thresholds);
+        course->is_true[m][flag] += walk->is_true[flag];
+    }
 }
 
-kolo_status kolo_coco_curve(const struct kolo_coco_params *params, size_t category,
-                            const struct kolo_coco_record *records, const uint32_t *order,
-                            size_t count, const int64_t *counted,
-                            const struct kolo_coco_arrays *arrays)
+void kolo_coco_pass(const struct kolo_coco_params *params, const struct kolo_coco_run *run,
+                    struct kolo_coco_course *course)
 {
-    struct curve *curve = kolo_calloc(1, sizeof *curve);
-    if (!curve)
-        return KOLO_ERR_NO_MEMORY;
-    curve->params = params;
-    curve->counted = counted;
-    kolo_status status = prepare(curve, count);
-    for (size_t m = 0; status == KOLO_OK && m < params->caps; m++)
-        write_cap(curve, category, m, records, order, count, arrays);
-    kolo_free_memory(curve->precision);
-    kolo_free_memory(curve->score);
-    kolo_free_memory(curve);
-    return status;
+    struct walk walk[KOLO_DETECTION_CAPS_MAX];
+    for (size_t m = 0; m < params->caps; m++)
+        walk[m] = (struct walk){.params = params,
+                                .true_before = course->is_true[m],
+                                .misses_before = course->misses[m]};
+    walk_run(walk, run);
+    for (size_t m = 0; m < params->caps; m++)
+        end(&walk[m], m, course);
+}
+
+static double highest_of(const double *precision, size_t recalls)
+{
+    double highest = 0;
+    for (size_t r = 0; r < recalls; r++)
+        highest = precision[r] > highest ? precision[r] : highest;
+    return highest;
+}
+
+void kolo_coco_draw(const struct kolo_coco_params *params, const struct kolo_coco_run *run,
+                    const struct kolo_coco_needed *needed, struct kolo_coco_course *course,
+                    struct kolo_coco_arc *arc)
+{
+    struct walk walk[KOLO_DETECTION_CAPS_MAX];
+    size_t flags = params->areas * params->thresholds, recalls = params->recalls;
+    memset(arc->precision, 0, params->caps * flags * recalls * sizeof *arc->precision);
+    for (size_t m = 0; m < params->caps; m++) {
+        walk[m] = (struct walk){.params = params,
+                                .needed = needed,
+                                .true_before = course->is_true[m],
+                                .misses_before = course->misses[m],
+                                .precision = arc->precision + m * flags * recalls,
+                                .score = arc->score + m * flags * recalls};
+        start(&walk[m]);
+    }
+    walk_run(walk, run);
+    for (size_t m = 0; m < params->caps; m++) {
+        end(&walk[m], m, course);
+        for (size_t flag = 0; flag < flags; flag++)
+            arc->highest[m][flag] = highest_of(walk[m].precision + flag * recalls, recalls);
+    }
 }

@@ -99,8 +99,6 @@ kolo_status kolo_detection_compute(struct kolo_comm *comm, struct kolo_detection
     kolo_status mine = make_arrays(&detection->params, &detection->arrays);
     status = kolo_coco_share(comm, &detection->params, &detection->images, mine, &detection->arrays,
                              &detection->result, opts);
-    if (status == KOLO_OK)
-        status = kolo_coco_stats(&detection->params, &detection->arrays, detection->result.stats);
     if (status != KOLO_OK)
         return status;
     describe(detection);

@@ -197,6 +197,25 @@ static kolo_status match_image(struct update *update, size_t detections, size_t 
     return status;
 }
 
+/* By an eighth at a time, not twofold: most of the memory is records. */
+static kolo_status grow_records(struct kolo_coco_images *images, size_t need)
+{
+    enum { PART = 8, FIRST = 64 };
+    if (need <= images->record_room)
+        return KOLO_OK;
+    size_t room = images->record_room + images->record_room / PART + FIRST;
+    room = room < need ? need : room;
+    struct kolo_coco_record *grown = kolo_calloc(room, sizeof *grown);
+    if (!grown)
+        return KOLO_ERR_NO_MEMORY;
+    if (images->records > 0)
+        memcpy(grown, images->record, images->records * sizeof *grown);
+    kolo_free_memory(images->record);
+    images->record = grown;
+    images->record_room = room;
+    return KOLO_OK;
+}
+
 static kolo_status grow_for_image(struct update *update, size_t detections, size_t truths)
 {
     struct kolo_coco_desk *desk = update->desk;
@@ -212,8 +231,7 @@ static kolo_status grow_for_image(struct update *update, size_t detections, size
                        sizeof *desk->truth_box));
     KOLO_TRY(kolo_grow((void **)&desk->areas, &desk->areas_room, detections, sizeof *desk->areas));
     KOLO_TRY(kolo_grow((void **)&desk->judged, &desk->judged_room, truths, sizeof *desk->judged));
-    KOLO_TRY(kolo_grow((void **)&images->record, &images->record_room, images->records + detections,
-                       sizeof *images->record));
+    KOLO_TRY(grow_records(images, images->records + detections));
     KOLO_TRY(kolo_grow((void **)&images->tally, &images->tally_room, images->tallies + truths,
                        sizeof *images->tally));
     KOLO_TRY(kolo_grow((void **)&images->image, &images->image_room, images->images + 1,
@@ -253,7 +271,8 @@ kolo_status kolo_coco_images_add(struct kolo_coco_images *images,
                             .truths = truths,
                             .found = detections,
                             .desk = images->desk};
-    kolo_status status = KOLO_OK;
+    kolo_status status =
+        grow_records(images, images->records + (detections ? detections->count : 0));
     size_t first_found = 0, first_truth = 0;
     for (size_t i = 0; status == KOLO_OK && i < count; i++) {
         size_t found = detections ? detections->image_counts[i] : 0;

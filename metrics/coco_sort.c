@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records of a category, best score first: of equal scores by the image's place, then by the
-// position in the image. The key is unique, so the order depends on nothing else. A stable radix
-// sort, byte by byte, over bytes that differ; those of one rank come in the order of places, and
-// then the scores alone are sorted.
+// The records of a category, best score first; equal scores stay as they stand, and who calls lets
+// them stand by image and position, so the order depends on nothing else. A stable radix sort, byte
+// by byte, over bytes that differ.
 #include <string.h>
 
 #include "base/alloc.h"
@@ -10,26 +9,13 @@
 
 enum { DIGITS = 8, VALUES = 256, FEW = 48 };
 
-/* Greater scores have smaller keys; -0 and 0 have the same. */
-static uint64_t score_key(const struct kolo_coco_record *record)
+uint64_t kolo_coco_score_key(double score)
 {
-    double score = record->score == 0 ? 0 : record->score;
+    double value = score == 0 ? 0 : score;
     uint64_t bits;
-    memcpy(&bits, &score, sizeof bits);
+    memcpy(&bits, &value, sizeof bits);
     uint64_t ascending = bits >> 63 ? ~bits : bits | UINT64_C(1) << 63;
     return ~ascending;
-}
-
-static uint64_t place_key(const struct kolo_coco_record *record)
-{
-    return (uint64_t)record->place << 16 | record->position;
-}
-
-static bool comes_before(const struct kolo_coco_record *a, const struct kolo_coco_record *b)
-{
-    if (a->score != b->score)
-        return a->score > b->score;
-    return place_key(a) < place_key(b);
 }
 
 static void sort_few(const struct kolo_coco_record *records, uint32_t *order, size_t count)
@@ -37,7 +23,7 @@ static void sort_few(const struct kolo_coco_record *records, uint32_t *order, si
     for (size_t i = 1; i < count; i++) {
         uint32_t number = order[i];
         size_t at = i;
-        for (; at > 0 && comes_before(&records[number], &records[order[at - 1]]); at--)
+        for (; at > 0 && records[number].score > records[order[at - 1]].score; at--)
             order[at] = order[at - 1];
         order[at] = number;
     }
@@ -75,14 +61,6 @@ static void sort_by_key(struct lists *lists, size_t count)
             deal(lists, count, digit, values[digit]);
 }
 
-static bool is_in_place(const struct kolo_coco_record *records, const uint32_t *order, size_t count)
-{
-    for (size_t i = 1; i < count; i++)
-        if (place_key(&records[order[i - 1]]) > place_key(&records[order[i]]))
-            return false;
-    return true;
-}
-
 kolo_status kolo_coco_sort(const struct kolo_coco_record *records, uint32_t *order, size_t count)
 {
     if (count <= FEW) {
@@ -93,13 +71,8 @@ kolo_status kolo_coco_sort(const struct kolo_coco_record *records, uint32_t *ord
     uint32_t *spare = kolo_calloc(count, sizeof *spare);
     struct lists lists = {keys, keys ? keys + count : NULL, order, spare};
     if (keys && spare) {
-        if (!is_in_place(records, order, count)) {
-            for (size_t i = 0; i < count; i++)
-                lists.key[i] = place_key(&records[order[i]]);
-            sort_by_key(&lists, count);
-        }
         for (size_t i = 0; i < count; i++)
-            lists.key[i] = score_key(&records[lists.order[i]]);
+            lists.key[i] = kolo_coco_score_key(records[order[i]].score);
         sort_by_key(&lists, count);
         if (lists.order != order)
             memcpy(order, lists.order, count * sizeof *order);

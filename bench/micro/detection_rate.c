@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What COCO's mAP costs: `kolorun -np N detection_rate [IMAGES [PER_IMAGE [SET]]]` makes a set like
 // COCO's, each rank its images, and prints the time of the updates (matching) and of the compute
-// (exchange and curves) on the slowest rank, the median of rounds. SET: rank 0 writes all of it
+// (exchange and curves) on the slowest rank, the median of rounds; and the most memory that a rank has
+// beside the input and the results, per detection of its own. SET: rank 0 writes all of it
 // there too, in the form of tests/metrics/oracle/coco.py, for pycocotools.
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,6 +85,30 @@ static void make(struct set *set, size_t images, int per_image, int rank, int ra
 
 static int64_t categories[COCO_DATA_CATEGORIES];
 
+/* Bytes, from /proc/self/status. */
+static double memory(const char *field)
+{
+    char line[256];
+    double kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof line, file))
+        if (strncmp(line, field, strlen(field)) == 0)
+            kib = strtod(line + strlen(field), NULL);
+    if (file)
+        fclose(file);
+    return kib * 1024;
+}
+
+/* The most memory is that of now. */
+static void forget_peak(void)
+{
+    FILE *file = fopen("/proc/self/clear_refs", "w");
+    if (file) {
+        fputs("5", file);
+        fclose(file);
+    }
+}
+
 static double slowest(struct kolo_comm *comm, double seconds)
 {
     check(kolo_allreduce(comm, &seconds, &seconds, 1, KOLO_FLOAT64, KOLO_MAX, NULL, NULL));
@@ -96,9 +121,16 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Bytes of the arrays. */
+static double results_of(const struct kolo_detection_result *result)
+{
+    double ends = (double)(result->thresholds * result->categories * result->areas * result->caps);
+    return sizeof(double) * ends * (double)(2 * result->recalls + 1);
+}
+
 static void measure(struct kolo_comm *comm, const struct set *set)
 {
-    double updates[ROUNDS], computes[ROUNDS], both[ROUNDS];
+    double updates[ROUNDS], computes[ROUNDS], both[ROUNDS], most = 0;
     struct kolo_detection_result result = {.size = sizeof result};
     for (int round = 0; round < ROUNDS; round++) {
         struct kolo_detection *detection = NULL;
@@ -121,7 +153,8 @@ static void measure(struct kolo_comm *comm, const struct set *set)
                                    .scores = set->score};
         check(kolo_detection_create(&config, &detection));
         check(kolo_barrier(comm, NULL, NULL));
-        double start = now();
+        forget_peak();
+        double before = memory("VmRSS:"), start = now();
         check(kolo_detection_update(detection, set->id, set->images, &truths, &found));
         double middle = now();
         check(kolo_detection_compute(comm, detection, NULL));
@@ -130,18 +163,20 @@ static void measure(struct kolo_comm *comm, const struct set *set)
         updates[round] = slowest(comm, middle - start);
         computes[round] = slowest(comm, end - middle);
         both[round] = slowest(comm, end - start);
-        result.precision = NULL;
+        if (round == 0) /* later ones find memory that was used before */
+            most = memory("VmHWM:") - before - results_of(&result);
         kolo_detection_destroy(detection);
     }
     qsort(updates, ROUNDS, sizeof *updates, by_value);
     qsort(computes, ROUNDS, sizeof *computes, by_value);
     qsort(both, ROUNDS, sizeof *both, by_value);
+    most = slowest(comm, set->found ? most / (double)set->found : 0);
     if (kolo_rank(comm) == 0)
         printf("%d ranks, %lld images, %lld truths, %lld detections: update %.3f s, compute %.3f "
-               "s, both %.3f s; AP %.17g\n",
+               "s, both %.3f s; %.1f bytes a detection; AP %.17g\n",
                kolo_size(comm), (long long)result.images, (long long)result.truths,
                (long long)result.detections, updates[ROUNDS / 2], computes[ROUNDS / 2],
-               both[ROUNDS / 2], result.stats[0]);
+               both[ROUNDS / 2], most, result.stats[0]);
 }
 
 static void put(FILE *file, const void *values, size_t count)

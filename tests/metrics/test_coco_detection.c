@@ -257,6 +257,45 @@ Test(coco_detection, same_bits_on_any_number_of_ranks)
     cr_assert(world.stats[0] > 0 && world.stats[0] < 1);
 }
 
+/* ---- without memory ---- */
+
+enum { RANKS = 3 };
+static kolo_status came_out[RANKS];
+
+/* Rank 0 cannot have its nth allocation of a compute. */
+static kolo_status starved(struct kolo_comm *comm, void *arg)
+{
+    int rank = kolo_rank(comm);
+    struct kolo_detection *detection = make(&(struct kolo_detection_config){.size = 0});
+    kolo_status status = KOLO_OK;
+    for (int i = 0; status == KOLO_OK && i < IMAGES; i++)
+        if (i % RANKS == rank)
+            status = add_image(detection, i);
+    if (status == KOLO_OK)
+        status = kolo_barrier(comm, NULL, NULL);
+    if (status == KOLO_OK && rank == 0)
+        kolo_alloc_fail_nth(*(uint64_t *)arg);
+    came_out[rank] = status == KOLO_OK ? kolo_detection_compute(comm, detection, NULL) : status;
+    kolo_alloc_fail_nth(0);
+    kolo_detection_destroy(detection);
+    return KOLO_OK;
+}
+
+Test(coco_detection, all_ranks_hear_that_one_has_no_memory)
+{
+    size_t failed = 0;
+    for (uint64_t nth = 1; nth < 100; nth += 3) {
+        kolo_status status = kolo_run_threads(RANKS, NULL, starved, &nth);
+        size_t fine = 0;
+        for (int r = 0; r < RANKS; r++)
+            fine += came_out[r] == KOLO_OK;
+        failed += status != KOLO_OK || fine == 0;
+        cr_assert(fine == 0 || fine == RANKS, "allocation %d: %zu ranks have a result", (int)nth,
+                  fine);
+    }
+    cr_assert(failed > 5, "%zu", failed);
+}
+
 static kolo_status different_configs(struct kolo_comm *comm, void *arg)
 {
     (void)arg;

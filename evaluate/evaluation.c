@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// From files to results, see evaluation.h. The image with place i in the sorted list belongs to rank
+// i modulo ranks, which feeds it whole to the library, in batches of images, its boxes in the order
+// of the files. Between any two steps that can fail on one rank alone, all ranks agree.
+#include "evaluate/evaluation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "evaluate/agree.h"
+
+enum { BATCH_IMAGES = 256 };
+
+/* A box on its way into the order of its image's file. */
+struct slip {
+    uint64_t number;
+    size_t place; /* where the box lies */
+    uint32_t image;
+};
+
+struct boxes { /* of a batch, as the library takes them */
+    size_t counts[BATCH_IMAGES];
+    size_t count, room, category_room, score_room, area_room, id_room, crowd_room, ignored_room;
+    double *box, *score, *area;
+    int64_t *category, *id;
+    uint8_t *crowd, *ignored;
+};
+
+struct feed {
+    const struct eval_evaluation *evaluation;
+    struct slip *truth, *found; /* of this rank's images, by image, as in the file */
+    size_t truths, detections;
+    struct boxes truth_boxes, found_boxes;
+};
+
+static int in_order(const void *a, const void *b)
+{
+    const struct slip *x = a, *y = b;
+    if (x->image != y->image)
+        return x->image < y->image ? -1 : 1;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+static kolo_status write_slips(struct feed *feed, int rank, int ranks)
+{
+    const struct eval_truths *truths = &feed->evaluation->truths;
+    const struct eval_detections *found = &feed->evaluation->detections;
+    feed->truth = kolo_calloc(truths->truths, sizeof *feed->truth);
+    feed->found = kolo_calloc(found->count, sizeof *feed->found);
+    if (!feed->truth || !feed->found)
+        return KOLO_ERR_NO_MEMORY;
+    for (size_t i = 0; i < truths->truths; i++) {
+        uint32_t image = (uint32_t)eval_image_find(truths, truths->truth[i].image);
+        if (image % (unsigned)ranks == (unsigned)rank)
+            feed->truth[feed->truths++] = (struct slip){.number = i, .place = i, .image = image};
+    }
+    for (size_t i = 0; i < found->count; i++)
+        feed->found[feed->detections++] = (struct slip){
+            .number = found->detection[i].number, .place = i, .image = found->detection[i].image};
+    qsort(feed->truth, feed->truths, sizeof *feed->truth, in_order);
+    qsort(feed->found, feed->detections, sizeof *feed->found, in_order);
+    return KOLO_OK;
+}
+
+static kolo_status grow(struct boxes *boxes, size_t count)
+{
+    kolo_status status;
+    KOLO_TRY(kolo_grow((void **)&boxes->box, &boxes->room, 4 * count, sizeof *boxes->box));
+    KOLO_TRY(kolo_grow((void **)&boxes->score, &boxes->score_room, count, sizeof *boxes->score));
+    KOLO_TRY(kolo_grow((void **)&boxes->area, &boxes->area_room, count, sizeof *boxes->area));
+    KOLO_TRY(kolo_grow((void **)&boxes->category, &boxes->category_room, count,
+                       sizeof *boxes->category));
+    KOLO_TRY(kolo_grow((void **)&boxes->id, &boxes->id_room, count, sizeof *boxes->id));
+    KOLO_TRY(kolo_grow((void **)&boxes->crowd, &boxes->crowd_room, count, sizeof *boxes->crowd));
+    KOLO_TRY(
+        kolo_grow((void **)&boxes->ignored, &boxes->ignored_room, count, sizeof *boxes->ignored));
+out:
+    return status;
+}
+
+static void free_boxes(struct boxes *boxes)
+{
+    kolo_free_memory(boxes->box);
+    kolo_free_memory(boxes->score);
+    kolo_free_memory(boxes->area);
+    kolo_free_memory(boxes->category);
+    kolo_free_memory(boxes->id);
+    kolo_free_memory(boxes->crowd);
+    kolo_free_memory(boxes->ignored);
+}
+
+static void put_truth(struct boxes *boxes, const struct eval_truth *truth)
+{
+    size_t n = boxes->count++;
+    memcpy(boxes->box + 4 * n, truth->box, sizeof truth->box);
+    boxes->category[n] = truth->category;
+    boxes->area[n] = truth->area;
+    boxes->id[n] = truth->id;
+    boxes->crowd[n] = truth->is_crowd;
+    boxes->ignored[n] = truth->is_ignored;
+}
+
+static void put_detection(struct boxes *boxes, const struct eval_detection *found,
+                          const struct eval_truths *truths)
+{
+    size_t n = boxes->count++;
+    memcpy(boxes->box + 4 * n, found->box, sizeof found->box);
+    boxes->category[n] = truths->category[found->category].id;
+    boxes->score[n] = found->score;
+}
+
+/* The boxes of one image, which are the first of the slips that are left. */
+static kolo_status take_image(struct feed *feed, size_t *truth, size_t *found, uint32_t image,
+                              size_t at)
+{
+    const struct eval_evaluation *evaluation = feed->evaluation;
+    size_t truths = 0, detections = 0;
+    while (*truth + truths < feed->truths && feed->truth[*truth + truths].image == image)
+        truths++;
+    while (*found + detections < feed->detections &&
+           feed->found[*found + detections].image == image)
+        detections++;
+    kolo_status status = grow(&feed->truth_boxes, feed->truth_boxes.count + truths);
+    if (status == KOLO_OK)
+        status = grow(&feed->found_boxes, feed->found_boxes.count + detections);
+    if (status != KOLO_OK)
+        return status;
+    feed->truth_boxes.counts[at] = truths;
+    feed->found_boxes.counts[at] = detections;
+    for (size_t i = 0; i < truths; i++)
+        put_truth(&feed->truth_boxes, &evaluation->truths.truth[feed->truth[(*truth)++].place]);
+    for (size_t i = 0; i < detections; i++)
+        put_detection(&feed->found_boxes,
+                      &evaluation->detections.detection[feed->found[(*found)++].place],
+                      &evaluation->truths);
+    return KOLO_OK;
+}
+
+static struct kolo_boxes describe(const struct boxes *boxes, bool is_truth)
+{
+    return (struct kolo_boxes){.count = boxes->count,
+                               .image_counts = boxes->counts,
+                               .boxes = boxes->box,
+                               .dtype = KOLO_FLOAT64,
+                               .format = KOLO_BOX_XYWH,
+                               .categories = boxes->category,
+                               .scores = is_truth ? NULL : boxes->score,
+                               .areas = is_truth ? boxes->area : NULL,
+                               .crowds = is_truth ? boxes->crowd : NULL,
+                               .ignored = is_truth ? boxes->ignored : NULL,
+                               .ids = is_truth ? boxes->id : NULL};
+}
+
+static kolo_status update(struct feed *feed, const int64_t *images, size_t count)
+{
+    struct kolo_boxes truths = describe(&feed->truth_boxes, true);
+    struct kolo_boxes found = describe(&feed->found_boxes, false);
+    feed->truth_boxes.count = feed->found_boxes.count = 0;
+    return kolo_detection_update(feed->evaluation->detection, images, count,
+                                 truths.count > 0 ? &truths : NULL,
+                                 found.count > 0 ? &found : NULL);
+}
+
+static kolo_status feed_images(struct feed *feed, int rank, int ranks)
+{
+    const struct eval_truths *truths = &feed->evaluation->truths;
+    int64_t images[BATCH_IMAGES];
+    size_t truth = 0, found = 0, count = 0;
+    kolo_status status = write_slips(feed, rank, ranks);
+    for (size_t i = (size_t)rank; status == KOLO_OK && i < truths->images; i += (size_t)ranks) {
+        images[count] = truths->image[i];
+        status = take_image(feed, &truth, &found, (uint32_t)i, count++);
+        if (status == KOLO_OK && (count == BATCH_IMAGES || i + (size_t)ranks >= truths->images)) {
+            status = update(feed, images, count);
+            count = 0;
+        }
+    }
+    return status;
+}
+
+static kolo_status feed_all(const struct eval_evaluation *evaluation, int rank, int ranks)
+{
+    struct feed *feed = kolo_calloc(1, sizeof *feed);
+    if (!feed)
+        return KOLO_ERR_NO_MEMORY;
+    feed->evaluation = evaluation;
+    kolo_status status = feed_images(feed, rank, ranks);
+    free_boxes(&feed->truth_boxes);
+    free_boxes(&feed->found_boxes);
+    kolo_free_memory(feed->truth);
+    kolo_free_memory(feed->found);
+    kolo_free_memory(feed);
+    return status;
+}
+
+static kolo_status create(struct eval_evaluation *evaluation)
+{
+    const struct eval_options *options = evaluation->options;
+    const struct eval_truths *truths = &evaluation->truths;
+    int64_t *ids = kolo_calloc(truths->categories, sizeof *ids);
+    if (!ids)
+        return KOLO_ERR_NO_MEMORY;
+    for (size_t k = 0; k < truths->categories; k++)
+        ids[k] = truths->category[k].id;
+    const struct kolo_detection_config config = {.size = sizeof config,
+                                                 .mode = options->mode,
+                                                 .mean_rule = options->mean_rule,
+                                                 .categories = ids,
+                                                 .category_count = truths->categories,
+                                                 .any_category = options->any_category,
+                                                 .caps = options->caps,
+                                                 .cap_count = EVAL_CAPS};
+    kolo_status status = kolo_detection_create(&config, &evaluation->detection);
+    kolo_free_memory(ids);
+    return status;
+}
+
+static kolo_status read_files(struct eval_evaluation *evaluation, struct kolo_comm *comm)
+{
+    const struct eval_options *options = evaluation->options;
+    struct eval_truths *truths = &evaluation->truths;
+    struct eval_detections *detections = &evaluation->detections;
+    kolo_status status;
+    KOLO_TRY(eval_agree(comm, eval_truths_read(truths, options->truths, options->skip_unknown),
+                        EVAL_NO_PLACE));
+    KOLO_TRY(eval_agree_file(comm, options->truths, truths->bytes, truths->sum));
+    status = eval_detections_read(detections, options->detections, truths, options->skip_unknown,
+                                  kolo_rank(comm), kolo_size(comm));
+    KOLO_TRY(eval_agree(comm, status, detections->bad));
+    KOLO_TRY(eval_agree_file(comm, options->detections, detections->bytes, detections->sum));
+out:
+    return status;
+}
+
+kolo_status eval_evaluation_run(struct eval_evaluation *evaluation, struct kolo_comm *comm,
+                                const struct eval_options *options)
+{
+    kolo_status status;
+    *evaluation = (struct eval_evaluation){
+        .options = options, .result = {.size = sizeof(struct kolo_detection_result)}};
+    KOLO_TRY(read_files(evaluation, comm));
+    KOLO_TRY(eval_detections_deal(&evaluation->detections, comm));
+    status = create(evaluation);
+    if (status == KOLO_OK)
+        status = feed_all(evaluation, kolo_rank(comm), kolo_size(comm));
+    eval_detections_free(&evaluation->detections);
+    KOLO_TRY(eval_agree(comm, status, EVAL_NO_PLACE));
+    KOLO_TRY(kolo_detection_compute(comm, evaluation->detection, NULL));
+    KOLO_TRY(kolo_detection_result(evaluation->detection, &evaluation->result));
+out:
+    return status;
+}
+
+void eval_evaluation_free(struct eval_evaluation *evaluation)
+{
+    eval_truths_free(&evaluation->truths);
+    eval_detections_free(&evaluation->detections);
+    kolo_detection_destroy(evaluation->detection);
+}

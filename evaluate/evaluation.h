@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// From files to results: what all ranks do together.
+#ifndef KOLO_EVALUATE_EVALUATION_H
+#define KOLO_EVALUATE_EVALUATION_H
+
+#include "evaluate/detections.h"
+#include "evaluate/options.h"
+
+struct eval_evaluation {
+    const struct eval_options *options;
+    struct eval_truths truths;
+    struct eval_detections detections;
+    struct kolo_detection *detection;
+    struct kolo_detection_result result;
+};
+
+/** Reads both files and computes. Collective: every rank returns the same status with the same
+ *  detail. eval_evaluation_free() in every case. */
+kolo_status eval_evaluation_run(struct eval_evaluation *evaluation, struct kolo_comm *comm,
+                                const struct eval_options *options) KOLO_NODISCARD;
+void eval_evaluation_free(struct eval_evaluation *evaluation);
+
+#endif

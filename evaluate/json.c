@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns yajl and the values of a record, see json.h. Believes nothing: depth, length of numbers and of
+// names are bounded, integers must be integers, numbers finite. Numbers mean what Python's float()
+// makes of them: correctly rounded. A key that is there twice counts with its last value, as in
+// Python.
+#include "evaluate/json.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    NUMBER_MAX = 1100,          /* more digits than any double has */
+    EXACT_DIGITS = 15,          /* of a decimal number that a double holds as it is */
+    EXACT_POWER = 22,           /* of ten, likewise */
+    QUIET_BYTES_MAX = 64 << 20, /* that one string, which yajl keeps, may have */
+};
+
+static const char *const names[EVAL_FIELDS] = {"id",      "image_id", "category_id", "bbox", "area",
+                                               "iscrowd", "ignore",   "score",       "name"};
+
+static int stop(struct eval_json *json, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static int stop(struct eval_json *json, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(json->why, sizeof json->why, format, args);
+    va_end(args);
+    return 0;
+}
+
+static bool in_record(const struct eval_json *json)
+{
+    return json->list && json->depth == json->outside + 1;
+}
+
+static bool in_box(const struct eval_json *json)
+{
+    return json->list && json->depth == json->outside + 2 && json->field == EVAL_BOX;
+}
+
+/* What a list, which is to hold objects alone, may not hold; and a value that is not what its field
+ * needs. */
+static int refuse_value(struct eval_json *json, const char *kind)
+{
+    if (json->list && json->depth == json->outside)
+        return stop(json, "%s where the object of a %s is expected", kind, json->list->what);
+    if (json->outside && json->depth == 1 && json->list)
+        return stop(json, "\"%s\" is %s; it must be an array", json->list->key, kind);
+    if (json->outside && json->depth == 0)
+        return stop(json, "the file is %s; an object with \"annotations\" is expected", kind);
+    if (in_box(json))
+        return stop(json, "%s in a bbox; it has 4 numbers", kind);
+    if (in_record(json) && json->field != EVAL_FIELDS)
+        return stop(json, "the %s of this %s is %s", names[json->field], json->list->what, kind);
+    return 1;
+}
+
+/* A decimal number of few digits is one exact integer times or by one exact power of ten: rounded
+ * once, as strtod() rounds it. */
+static bool read_short(const char *text, size_t length, double *value_out)
+{
+    static const double powers[EXACT_POWER + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                                   1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                                   1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+    uint64_t digits = 0;
+    size_t count = 0, after = 0, i = text[0] == '-';
+    bool is_after = false;
+    for (; i < length; i++) {
+        if (text[i] == '.') {
+            is_after = true;
+            continue;
+        }
+        if (text[i] < '0' || text[i] > '9')
+            return false;
+        digits = 10 * digits + (uint64_t)(text[i] - '0');
+        count += digits > 0;
+        after += is_after;
+        if (count > EXACT_DIGITS || after > EXACT_POWER)
+            return false;
+    }
+    double value = (double)digits / powers[after];
+    *value_out = text[0] == '-' ? -value : value;
+    return true;
+}
+
+static int read_number(struct eval_json *json, const char *text, size_t length, double *value_out)
+{
+    char copy[NUMBER_MAX + 1];
+    if (read_short(text, length, value_out))
+        return 1;
+    if (length > NUMBER_MAX)
+        return stop(json, "a number of %zu characters", length);
+    memcpy(copy, text, length);
+    copy[length] = '\0';
+    *value_out = strtod(copy, NULL);
+    if (!isfinite(*value_out))
+        return stop(json, "%.40s is too large: it would be infinite", copy);
+    return 1;
+}
+
+/* Python takes 3.0 for 3; so do we, as far as it is exact. */
+static int read_integer(struct eval_json *json, const char *text, size_t length, int64_t *value_out)
+{
+    const double limit = 9007199254740992; /* 2^53 */
+    char copy[32], *end;
+    double value;
+    if (length < sizeof copy) {
+        memcpy(copy, text, length);
+        copy[length] = '\0';
+        errno = 0;
+        *value_out = strtoll(copy, &end, 10);
+        if (errno == 0 && *end == '\0')
+            return 1;
+    }
+    if (!read_number(json, text, length, &value))
+        return 0;
+    if (!(value > -limit && value < limit) || value != floor(value))
+        return stop(json, "the %s of this %s is %.*s; it must be an integer of 64 bits",
+                    names[json->field], json->list->what, length < 40 ? (int)length : 40, text);
+    *value_out = (int64_t)value;
+    return 1;
+}
+
+static int take_box(struct eval_json *json, const char *text, size_t length)
+{
+    struct eval_record *record = &json->record;
+    if (json->numbers == 4)
+        return stop(json, "a bbox of more than 4 numbers");
+    double *value = &record->box[json->numbers++];
+    if (!read_number(json, text, length, value))
+        return 0;
+    if (json->numbers > 2 && *value < 0)
+        return stop(json, "the %s of a bbox is %g", json->numbers == 3 ? "width" : "height",
+                    *value);
+    return 1;
+}
+
+static int take_value(struct eval_json *json, const char *text, size_t length)
+{
+    struct eval_record *record = &json->record;
+    int64_t flag = 0;
+    int goes_on = 1;
+    switch (json->field) {
+    case EVAL_ID:
+        goes_on = read_integer(json, text, length, &record->id);
+        break;
+    case EVAL_IMAGE:
+        goes_on = read_integer(json, text, length, &record->image);
+        break;
+    case EVAL_CATEGORY:
+        goes_on = read_integer(json, text, length, &record->category);
+        break;
+    case EVAL_CROWD:
+        goes_on = read_integer(json, text, length, &flag);
+        record->is_crowd = flag != 0;
+        break;
+    case EVAL_IGNORE:
+        goes_on = read_integer(json, text, length, &flag);
+        record->is_ignored = flag != 0;
+        break;
+    case EVAL_AREA:
+        goes_on = read_number(json, text, length, &record->area);
+        break;
+    case EVAL_SCORE:
+        goes_on = read_number(json, text, length, &record->score);
+        break;
+    case EVAL_BOX:
+    case EVAL_NAME:
+        return refuse_value(json, "a number");
+    case EVAL_FIELDS:
+        return 1;
+    }
+    record->has |= 1u << json->field;
+    return goes_on;
+}
+
+static int on_number(void *context, const char *text, size_t length)
+{
+    struct eval_json *json = context;
+    json->heard++;
+    if (in_box(json))
+        return take_box(json, text, length);
+    if (in_record(json))
+        return take_value(json, text, length);
+    return refuse_value(json, "a number");
+}
+
+static int on_null(void *context)
+{
+    return refuse_value(context, "null");
+}
+
+static int on_boolean(void *context, int value)
+{
+    struct eval_json *json = context;
+    if (in_record(json) && (json->field == EVAL_CROWD || json->field == EVAL_IGNORE))
+        return take_value(json, value ? "1" : "0", 1);
+    return refuse_value(json, value ? "true" : "false");
+}
+
+static int on_string(void *context, const unsigned char *text, size_t length)
+{
+    struct eval_json *json = context;
+    json->heard++;
+    if (!in_record(json) || json->field != EVAL_NAME)
+        return refuse_value(json, "a string");
+    if (length >= EVAL_NAME_MAX)
+        return stop(json, "a name of %zu bytes; at most %d", length, EVAL_NAME_MAX - 1);
+    memcpy(json->record.name, text, length);
+    json->record.name[length] = '\0';
+    json->record.has |= 1u << EVAL_NAME;
+    return 1;
+}
+
+static int choose_list(struct eval_json *json, const char *key, size_t length)
+{
+    json->list = NULL;
+    for (size_t i = 0; json->lists[i].what; i++) {
+        if (strlen(json->lists[i].key) != length || memcmp(json->lists[i].key, key, length) != 0)
+            continue;
+        if (json->seen & 1u << i)
+            return stop(json, "\"%s\" is there twice", json->lists[i].key);
+        json->seen |= 1u << i;
+        json->list = &json->lists[i];
+    }
+    return 1;
+}
+
+static int on_key(void *context, const unsigned char *key, size_t length)
+{
+    struct eval_json *json = context;
+    json->heard++;
+    if (json->outside && json->depth == 1)
+        return choose_list(json, (const char *)key, length);
+    if (!in_record(json))
+        return 1;
+    json->field = EVAL_FIELDS;
+    for (unsigned f = 0; f < EVAL_FIELDS; f++)
+        if (json->list->wanted & 1u << f && strlen(names[f]) == length &&
+            memcmp(names[f], key, length) == 0)
+            json->field = (enum eval_field)f;
+    return 1;
+}
+
+static int go_in(struct eval_json *json)
+{
+    if (json->depth == EVAL_DEPTH_MAX)
+        return stop(json, "arrays and objects more than %d deep", EVAL_DEPTH_MAX);
+    json->depth++;
+    json->heard++;
+    return 1;
+}
+
+static int on_object(void *context)
+{
+    struct eval_json *json = context;
+    bool is_top = json->outside && json->depth == 0;
+    bool is_record = json->list && json->depth == json->outside;
+    if (is_record) {
+        json->record = (struct eval_record){.has = 0};
+        json->field = EVAL_FIELDS;
+    } else if (!is_top && !refuse_value(json, "an object")) {
+        return 0;
+    }
+    return go_in(json);
+}
+
+static int on_object_end(void *context)
+{
+    struct eval_json *json = context;
+    bool is_record = in_record(json);
+    json->depth--;
+    if (!is_record)
+        return 1;
+    unsigned missing = json->list->needed & ~json->record.has;
+    for (unsigned f = 0; f < EVAL_FIELDS; f++)
+        if (missing & 1u << f)
+            return stop(json, "this %s has no %s", json->list->what, names[f]);
+    if (json->list->take(json->context, &json->record) == KOLO_OK)
+        return 1;
+    return stop(json, "%s", kolo_error_detail());
+}
+
+static int on_array(void *context)
+{
+    struct eval_json *json = context;
+    bool is_list = json->outside && json->depth == 1 && json->list;
+    bool is_box = in_record(json) && json->field == EVAL_BOX;
+    json->numbers = is_box ? 0 : json->numbers;
+    if (!is_list && !is_box && !refuse_value(json, "an array"))
+        return 0;
+    return go_in(json);
+}
+
+static int on_array_end(void *context)
+{
+    struct eval_json *json = context;
+    bool is_box = in_box(json);
+    json->depth--;
+    if (!is_box)
+        return 1;
+    if (json->numbers != 4)
+        return stop(json, "a bbox of %zu numbers; it has 4", json->numbers);
+    json->record.has |= 1u << EVAL_BOX;
+    return 1;
+}
+
+static const yajl_callbacks callbacks = {.yajl_null = on_null,
+                                         .yajl_boolean = on_boolean,
+                                         .yajl_number = on_number,
+                                         .yajl_string = on_string,
+                                         .yajl_start_map = on_object,
+                                         .yajl_map_key = on_key,
+                                         .yajl_end_map = on_object_end,
+                                         .yajl_start_array = on_array,
+                                         .yajl_end_array = on_array_end};
+
+kolo_status eval_json_open(struct eval_json *json, struct eval_source *source,
+                           const struct eval_list *lists, void *context)
+{
+    bool is_single = lists[0].key == NULL;
+    *json = (struct eval_json){.source = source,
+                               .lists = lists,
+                               .context = context,
+                               .list = is_single ? lists : NULL,
+                               .outside = is_single ? 0 : 2,
+                               .field = EVAL_FIELDS};
+    json->parser = yajl_alloc(&callbacks, NULL, json);
+    if (!json->parser)
+        return kolo_fail(KOLO_ERR_NO_MEMORY, "%s: no memory to read it", source->path);
+    (void)yajl_config(json->parser, yajl_allow_multiple_values, is_single ? 1 : 0);
+    return KOLO_OK;
+}
+
+/* Python writes and reads NaN and Infinity, which JSON has not. */
+static const char *not_finite(const struct eval_source *source, size_t from, size_t at, size_t to)
+{
+    for (size_t i = at > from + 1 ? at - 2 : from; i <= at && i < to; i++) {
+        const char *text = (const char *)source->data + i;
+        if (to - i >= 3 && memcmp(text, "NaN", 3) == 0)
+            return "NaN: numbers must be finite";
+        if (to - i >= 8 && memcmp(text, "Infinity", 8) == 0)
+            return "Infinity: numbers must be finite";
+    }
+    return NULL;
+}
+
+static kolo_status fail(struct eval_json *json, yajl_status how, size_t from, size_t at, size_t to)
+{
+    if (how == yajl_status_client_canceled)
+        return eval_source_fail(json->source, at > from ? at - 1 : at, json->why);
+    const char *words = not_finite(json->source, from, at, to);
+    if (words)
+        return eval_source_fail(json->source, at > from ? at - 1 : at, words);
+    unsigned char *text = yajl_get_error(json->parser, 0, NULL, 0);
+    char why[256];
+    (void)snprintf(why, sizeof why, "%s", text ? (const char *)text : "no JSON");
+    why[strcspn(why, "\n")] = '\0';
+    if (text)
+        yajl_free_error(json->parser, text);
+    return eval_source_fail(json->source, at > from ? at - 1 : at, why);
+}
+
+kolo_status eval_json_read(struct eval_json *json, size_t from, size_t to)
+{
+    uint64_t heard = json->heard;
+    yajl_status how = yajl_parse(json->parser, json->source->data + from, to - from);
+    json->quiet = heard == json->heard ? json->quiet + (to - from) : 0;
+    if (json->quiet > QUIET_BYTES_MAX)
+        return eval_source_fail(json->source, to,
+                                "a string of more than 64 MiB, or as many blanks");
+    if (how == yajl_status_ok)
+        return KOLO_OK;
+    return fail(json, how, from, from + yajl_get_bytes_consumed(json->parser), to);
+}
+
+kolo_status eval_json_read_all(struct eval_json *json)
+{
+    kolo_status status;
+    do {
+        status = eval_source_next(json->source);
+        if (status == KOLO_OK && json->source->bytes > 0)
+            status = eval_json_read(json, 0, json->source->bytes);
+    } while (status == KOLO_OK && json->source->bytes > 0);
+    if (status != KOLO_OK)
+        return status;
+    if (yajl_complete_parse(json->parser) != yajl_status_ok)
+        return eval_source_fail(json->source, 0, "the file ends here, in the middle of its JSON");
+    for (size_t i = 0; json->lists[i].what; i++)
+        if (!(json->seen & 1u << i))
+            return kolo_fail(KOLO_ERR_DATA, "%s: no \"%s\" in it", json->source->path,
+                             json->lists[i].key);
+    return KOLO_OK;
+}
+
+void eval_json_close(struct eval_json *json)
+{
+    if (json->parser)
+        yajl_free(json->parser);
+    json->parser = NULL;
+}

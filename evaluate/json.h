@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// From JSON text to records: the objects of COCO's lists, of which a few fields matter. Streams
+// through yajl; what does not matter is checked to be JSON and forgotten.
+#ifndef KOLO_EVALUATE_JSON_H
+#define KOLO_EVALUATE_JSON_H
+
+#include <stdbool.h>
+#include <yajl/yajl_parse.h>
+
+#include "evaluate/source.h"
+
+enum eval_field {
+    EVAL_ID,
+    EVAL_IMAGE,
+    EVAL_CATEGORY,
+    EVAL_BOX,
+    EVAL_AREA,
+    EVAL_CROWD,
+    EVAL_IGNORE,
+    EVAL_SCORE,
+    EVAL_NAME,
+    EVAL_FIELDS
+};
+
+enum { EVAL_NAME_MAX = 256, EVAL_DEPTH_MAX = 64 };
+
+struct eval_record {
+    unsigned has; /* bits: fields */
+    int64_t id, image, category;
+    double box[4], area, score; /* finite */
+    bool is_crowd, is_ignored;
+    char name[EVAL_NAME_MAX];
+};
+
+/** A list of records. */
+struct eval_list {
+    const char *key;         /* in the top object; NULL: no list */
+    const char *what;        /* of one: "annotation" */
+    unsigned wanted, needed; /* bits: fields */
+    /** @return KOLO_OK, or a failure whose detail says what is wrong. */
+    kolo_status (*take)(void *context, const struct eval_record *record);
+};
+
+/** Lists: either those of a top object, each once (the text is the whole file), or a single one
+ *  with key NULL, whose records come one after the other (the text is their objects). */
+struct eval_json {
+    yajl_handle parser;
+    struct eval_source *source;
+    const struct eval_list *lists; /* ends with what NULL */
+    void *context;
+    const struct eval_list *list; /* the present one; NULL: none */
+    unsigned seen;                /* bits: places in lists */
+    size_t outside;               /* how deep a record's object is in: 0 or 2 */
+    size_t depth;
+    enum eval_field field; /* whose value comes next; EVAL_FIELDS: of no interest */
+    size_t numbers;        /* of the box so far */
+    uint64_t heard;        /* things that yajl has told */
+    size_t quiet;          /* bytes since it told one */
+    struct eval_record record;
+    char why[256]; /* why reading stopped */
+};
+
+kolo_status eval_json_open(struct eval_json *json, struct eval_source *source,
+                           const struct eval_list *lists, void *context) KOLO_NODISCARD;
+/** Reads bytes @p from to @p to of the source's piece. */
+kolo_status eval_json_read(struct eval_json *json, size_t from, size_t to) KOLO_NODISCARD;
+/** Reads the whole source, and checks that it was whole and had all lists. */
+kolo_status eval_json_read_all(struct eval_json *json) KOLO_NODISCARD;
+void eval_json_close(struct eval_json *json);
+
+#endif

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of kolo-coco.
+#ifndef KOLO_EVALUATE_OPTIONS_H
+#define KOLO_EVALUATE_OPTIONS_H
+
+#include <stdbool.h>
+
+#include <kolo/detection.h>
+
+enum { EVAL_GO_ON = -1, EVAL_CAPS = 3 };
+
+struct eval_options {
+    const char *truths, *detections; /* files */
+    const char *json;                /* file; NULL: none */
+    bool per_class, any_category, skip_unknown;
+    kolo_detection_mode mode;
+    kolo_mean_rule mean_rule;
+    int caps[EVAL_CAPS];
+};
+
+/** @return EVAL_GO_ON, or the exit status: something was asked for that is said at once, or a
+ *  mistake was, in one line, named. */
+int eval_options_parse(int argc, char **argv, struct eval_options *options);
+/** Whether this process says things: rank 0, or no job. */
+bool eval_speaks(void);
+
+#endif

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// See report.h. The JSON is made in memory, written beside its place and renamed, so that nobody
+// finds half a file. Doubles have 17 digits: they are read back with the same bits.
+#include "evaluate/report.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <openssl/evp.h>
+#include <string.h>
+#include <unistd.h>
+#include <yajl/yajl_gen.h>
+
+#include <kolo/version.h>
+
+#include "base/alloc.h"
+
+enum { SHA256_BYTES = 32, HASHED_AT_ONCE = 1024 };
+
+/* pycocotools' twelve, in its order; caps are those of the options, but 100 of the first line, which
+ * pycocotools says whatever is set. */
+static const struct number {
+    const char *key;
+    bool of_recall;
+    int threshold; /* its place in T; -1: all */
+    size_t area, cap;
+} numbers[KOLO_DETECTION_STATS] = {
+    {"AP", false, -1, 0, 2},  {"AP50", false, 0, 0, 2}, {"AP75", false, 5, 0, 2},
+    {"APs", false, -1, 1, 2}, {"APm", false, -1, 2, 2}, {"APl", false, -1, 3, 2},
+    {"AR1", true, -1, 0, 0},  {"AR10", true, -1, 0, 1}, {"AR100", true, -1, 0, 2},
+    {"ARs", true, -1, 1, 2},  {"ARm", true, -1, 2, 2},  {"ARl", true, -1, 3, 2},
+};
+static const char *const areas[] = {"all", "small", "medium", "large"};
+
+static void print_number(const struct eval_evaluation *evaluation, size_t i, FILE *out)
+{
+    const struct number *number = &numbers[i];
+    const char *threshold = number->threshold < 0    ? "0.50:0.95"
+                            : number->threshold == 0 ? "0.50"
+                                                     : "0.75";
+    fprintf(out, " %-18s %s @[ IoU=%-9s | area=%6s | maxDets=%3d ] = %0.3f\n",
+            number->of_recall ? "Average Recall" : "Average Precision",
+            number->of_recall ? "(AR)" : "(AP)", threshold, areas[number->area],
+            i == 0 ? 100 : evaluation->options->caps[number->cap], evaluation->result.stats[i]);
+}
+
+/* As the number of all classes; the first is -1 without a cap of 100, as there. */
+static kolo_status class_number(const struct eval_evaluation *evaluation, size_t class, size_t i,
+                                double *value_out)
+{
+    const struct number *number = &numbers[i];
+    size_t cap = number->cap;
+    if (i == 0) {
+        for (cap = 0; cap < EVAL_CAPS && evaluation->options->caps[cap] != 100;)
+            cap++;
+        *value_out = -1;
+        if (cap == EVAL_CAPS)
+            return KOLO_OK;
+    }
+    const struct kolo_detection_slice slice = {.size = sizeof slice,
+                                               .of_recall = number->of_recall,
+                                               .threshold = number->threshold,
+                                               .category = (int64_t) class,
+                                               .area = number->area,
+                                               .cap = cap};
+    return kolo_detection_average(evaluation->detection, &slice, value_out);
+}
+
+static const char *class_name(const struct eval_evaluation *evaluation, size_t class)
+{
+    const char *name =
+        evaluation->options->any_category ? NULL : evaluation->truths.category[class].name;
+    return name ? name : "";
+}
+
+/* A name comes from a file: what could move a terminal's cursor does not get there. */
+static void print_name(const char *name, FILE *out)
+{
+    for (; *name; name++)
+        fputc((unsigned char)*name < 0x20 || *name == 0x7f ? '?' : *name, out);
+}
+
+static kolo_status print_classes(const struct eval_evaluation *evaluation, FILE *out)
+{
+    static const size_t shown[] = {0, 1, 2, 3, 4, 5, 8};
+    enum { SHOWN = sizeof shown / sizeof *shown };
+    fprintf(out, "\n%8s", "category");
+    for (size_t i = 0; i < SHOWN; i++)
+        fprintf(out, " %6s", numbers[shown[i]].of_recall ? "AR" : numbers[shown[i]].key);
+    fputs("  name\n", out);
+    for (size_t k = 0; k < evaluation->result.categories; k++) {
+        fprintf(out, "%8lld", (long long)evaluation->result.category_ids[k]);
+        for (size_t i = 0; i < SHOWN; i++) {
+            double value;
+            kolo_status status = class_number(evaluation, k, shown[i], &value);
+            if (status != KOLO_OK)
+                return status;
+            fprintf(out, " %6.3f", value);
+        }
+        fputs("  ", out);
+        print_name(class_name(evaluation, k), out);
+        fputc('\n', out);
+    }
+    return KOLO_OK;
+}
+
+kolo_status eval_report_print(const struct eval_evaluation *evaluation, FILE *out)
+{
+    kolo_status status = KOLO_OK;
+    errno = 0;
+    for (size_t i = 0; i < KOLO_DETECTION_STATS; i++)
+        print_number(evaluation, i, out);
+    if (evaluation->options->per_class)
+        status = print_classes(evaluation, out);
+    if (status == KOLO_OK && (fflush(out) != 0 || ferror(out)))
+        status = kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "cannot write to standard output");
+    return status;
+}
+
+/* SHA-256 of float64 numbers as little-endian bytes. */
+static kolo_status hash(const double *values, size_t count, char text[2 * SHA256_BYTES + 1])
+{
+    uint64_t block[HASHED_AT_ONCE];
+    unsigned char sum[SHA256_BYTES];
+    EVP_MD_CTX *context = EVP_MD_CTX_new();
+    bool ok = context && EVP_DigestInit_ex(context, EVP_sha256(), NULL);
+    for (size_t i = 0; ok && i < count;) {
+        size_t some = count - i < HASHED_AT_ONCE ? count - i : HASHED_AT_ONCE;
+        memcpy(block, values + i, some * sizeof *block);
+        for (size_t j = 0; j < some; j++)
+            block[j] = htole64(block[j]);
+        ok = EVP_DigestUpdate(context, block, some * sizeof *block);
+        i += some;
+    }
+    ok = ok && EVP_DigestFinal_ex(context, sum, NULL);
+    EVP_MD_CTX_free(context);
+    if (!ok)
+        return kolo_fail(KOLO_ERR_SYSTEM, "libcrypto refuses SHA-256");
+    for (size_t i = 0; i < SHA256_BYTES; i++)
+        (void)snprintf(text + 2 * i, 3, "%02x", sum[i]);
+    return KOLO_OK;
+}
+
+static void put_text(yajl_gen gen, const char *text)
+{
+    (void)yajl_gen_string(gen, (const unsigned char *)text, strlen(text));
+}
+
+static void put_number(yajl_gen gen, double value)
+{
+    char text[40];
+    int length = snprintf(text, sizeof text, "%.17g", value);
+    (void)yajl_gen_number(gen, text, (size_t)length);
+}
+
+static void put_count(yajl_gen gen, const char *key, int64_t value)
+{
+    put_text(gen, key);
+    (void)yajl_gen_integer(gen, value);
+}
+
+static void put_pair(yajl_gen gen, const char *key, const char *value)
+{
+    put_text(gen, key);
+    put_text(gen, value);
+}
+
+static void put_head(yajl_gen gen, const struct eval_evaluation *evaluation)
+{
+    const struct eval_options *options = evaluation->options;
+    const struct kolo_detection_result *result = &evaluation->result;
+    put_pair(gen, "kolo", KOLO_VERSION);
+    put_pair(gen, "ground_truth", options->truths);
+    put_pair(gen, "results", options->detections);
+    put_pair(gen, "iou_type", "bbox");
+    put_pair(gen, "mode", options->mode == KOLO_DETECTION_FIXED ? "fixed" : "compat");
+    put_pair(gen, "numpy", options->mean_rule == KOLO_MEAN_NUMPY_1 ? "1" : "2.3");
+    put_text(gen, "max_dets");
+    (void)yajl_gen_array_open(gen);
+    for (size_t i = 0; i < EVAL_CAPS; i++)
+        (void)yajl_gen_integer(gen, options->caps[i]);
+    (void)yajl_gen_array_close(gen);
+    put_count(gen, "images", result->images);
+    put_count(gen, "annotations", result->truths);
+    put_count(gen, "detections", (int64_t)evaluation->detections.all);
+    put_count(gen, "detections_counted", result->detections);
+}
+
+static kolo_status put_arrays(yajl_gen gen, const struct kolo_detection_result *result)
+{
+    size_t ends = result->thresholds * result->categories * result->areas * result->caps;
+    const struct {
+        const char *key;
+        const double *values;
+        size_t count;
+    } arrays[] = {{"precision", result->precision, ends * result->recalls},
+                  {"recall", result->recall, ends},
+                  {"scores", result->scores, ends * result->recalls}};
+    const size_t shape[] = {result->thresholds, result->recalls, result->categories, result->areas,
+                            result->caps};
+    put_text(gen, "shape");
+    (void)yajl_gen_array_open(gen);
+    for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
+        (void)yajl_gen_integer(gen, (long long)shape[i]);
+    (void)yajl_gen_array_close(gen);
+    put_text(gen, "sha256");
+    (void)yajl_gen_map_open(gen);
+    kolo_status status = KOLO_OK;
+    for (size_t i = 0; status == KOLO_OK && i < sizeof arrays / sizeof *arrays; i++) {
+        char text[2 * SHA256_BYTES + 1];
+        status = hash(arrays[i].values, arrays[i].count, text);
+        if (status == KOLO_OK)
+            put_pair(gen, arrays[i].key, text);
+    }
+    (void)yajl_gen_map_close(gen);
+    return status;
+}
+
+static kolo_status put_classes(yajl_gen gen, const struct eval_evaluation *evaluation)
+{
+    put_text(gen, "per_class");
+    (void)yajl_gen_array_open(gen);
+    for (size_t k = 0; k < evaluation->result.categories; k++) {
+        (void)yajl_gen_map_open(gen);
+        put_count(gen, "id", evaluation->result.category_ids[k]);
+        put_pair(gen, "name", class_name(evaluation, k));
+        for (size_t i = 0; i < KOLO_DETECTION_STATS; i++) {
+            double value;
+            kolo_status status = class_number(evaluation, k, i, &value);
+            if (status != KOLO_OK)
+                return status;
+            put_text(gen, numbers[i].key);
+            put_number(gen, value);
+        }
+        (void)yajl_gen_map_close(gen);
+    }
+    (void)yajl_gen_array_close(gen);
+    return KOLO_OK;
+}
+
+static kolo_status generate(yajl_gen gen, const struct eval_evaluation *evaluation)
+{
+    (void)yajl_gen_config(gen, yajl_gen_beautify, 1);
+    (void)yajl_gen_config(gen, yajl_gen_indent_string, " ");
+    (void)yajl_gen_map_open(gen);
+    put_head(gen, evaluation);
+    put_text(gen, "stats");
+    (void)yajl_gen_map_open(gen);
+    for (size_t i = 0; i < KOLO_DETECTION_STATS; i++) {
+        put_text(gen, numbers[i].key);
+        put_number(gen, evaluation->result.stats[i]);
+    }
+    (void)yajl_gen_map_close(gen);
+    kolo_status status = put_arrays(gen, &evaluation->result);
+    if (status == KOLO_OK)
+        status = put_classes(gen, evaluation);
+    (void)yajl_gen_map_close(gen);
+    return status;
+}
+
+static kolo_status write_file(const char *path, const unsigned char *text, size_t bytes)
+{
+    char beside[4096];
+    int length = snprintf(beside, sizeof beside, "%s.tmp-%ld", path, (long)getpid());
+    if (length >= (int)sizeof beside)
+        return kolo_fail(KOLO_ERR_INVALID, "--json %s: the path is too long", path);
+    FILE *file = fopen(beside, "wxe");
+    if (!file)
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "--json %s", path);
+    errno = 0;
+    bool ok = fwrite(text, 1, bytes, file) == bytes && fflush(file) == 0;
+    int cause = errno;
+    if (fclose(file) != 0 && ok) {
+        ok = false;
+        cause = errno;
+    }
+    if (ok && rename(beside, path) == 0)
+        return KOLO_OK;
+    cause = ok ? errno : cause;
+    (void)unlink(beside);
+    return kolo_fail_errno(KOLO_ERR_SYSTEM, cause, "--json %s", path);
+}
+
+kolo_status eval_report_json(const struct eval_evaluation *evaluation)
+{
+    yajl_gen gen = yajl_gen_alloc(NULL);
+    if (!gen)
+        return kolo_fail(KOLO_ERR_NO_MEMORY, "no memory for --json");
+    kolo_status status = generate(gen, evaluation);
+    const unsigned char *text = NULL;
+    size_t bytes = 0;
+    if (status == KOLO_OK && yajl_gen_get_buf(gen, &text, &bytes) != yajl_gen_status_ok)
+        status = kolo_fail(KOLO_ERR_INTERNAL, "--json: the generator is in no good state");
+    if (status == KOLO_OK)
+        status = write_file(evaluation->options->json, text, bytes);
+    yajl_gen_free(gen);
+    return status;
+}

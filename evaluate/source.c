@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads files, see source.h. zlib reads plain files as they are and unpacks gzip; a gzip file that is
+// cut or damaged is an error here and never a short file. Lines are counted only where they are
+// asked for: the ends of lines of a whole piece are counted when it is left behind.
+#include "evaluate/source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+
+enum { PIECE_BYTES = 1 << 20, PACKED_BYTES = 1 << 18 };
+
+static kolo_status open_file(const char *path, int *fd_out)
+{
+    struct stat facts;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    int cause = fd < 0                   ? errno
+                : fstat(fd, &facts) < 0  ? errno
+                : S_ISDIR(facts.st_mode) ? EISDIR
+                                         : 0;
+    if (cause && fd >= 0)
+        (void)close(fd);
+    *fd_out = fd;
+    return cause ? kolo_fail_errno(KOLO_ERR_SYSTEM, cause, "%s", path) : KOLO_OK;
+}
+
+kolo_status eval_source_open(struct eval_source *source, const char *path)
+{
+    int fd;
+    *source = (struct eval_source){.path = path};
+    kolo_status status = open_file(path, &fd);
+    if (status != KOLO_OK)
+        return status;
+    source->data = kolo_calloc(1, PIECE_BYTES);
+    source->file = source->data ? gzdopen(fd, "rb") : NULL;
+    if (!source->file || gzbuffer(source->file, PACKED_BYTES) != 0) {
+        if (!source->file)
+            (void)close(fd);
+        eval_source_close(source);
+        return kolo_fail(KOLO_ERR_NO_MEMORY, "%s: no memory to read it", path);
+    }
+    source->sum = (uint32_t)crc32(0, NULL, 0);
+    return KOLO_OK;
+}
+
+static void leave_piece(struct eval_source *source)
+{
+    for (size_t i = 0; i < source->bytes; i++)
+        if (source->data[i] == '\n') {
+            source->lines++;
+            source->line_start = source->before + i + 1;
+        }
+    source->before += source->bytes;
+    source->bytes = 0;
+}
+
+kolo_status eval_source_next(struct eval_source *source)
+{
+    leave_piece(source);
+    errno = 0;
+    int got = gzread(source->file, source->data, PIECE_BYTES), error = Z_OK;
+    int cause = errno;
+    if (got < PIECE_BYTES) {
+        const char *words = gzerror(source->file, &error);
+        if (error == Z_ERRNO)
+            return kolo_fail_errno(KOLO_ERR_SYSTEM, cause, "%s", source->path);
+        if (error == Z_BUF_ERROR)
+            return kolo_fail(
+                KOLO_ERR_DATA, "%s: the gzip file is cut: it ends after %llu bytes of content",
+                source->path, (unsigned long long)source->before + (got > 0 ? (unsigned)got : 0));
+        if (error != Z_OK || got < 0)
+            return kolo_fail(KOLO_ERR_DATA, "%s: damaged gzip data after %llu bytes of content: %s",
+                             source->path, (unsigned long long)source->before, words);
+    }
+    source->bytes = (size_t)got;
+    source->sum = (uint32_t)crc32(source->sum, source->data, (unsigned)got);
+    return KOLO_OK;
+}
+
+kolo_status eval_source_fail(const struct eval_source *source, size_t at, const char *what)
+{
+    uint64_t line = source->lines + 1, start = source->line_start;
+    for (size_t i = 0; i < at && i < source->bytes; i++)
+        if (source->data[i] == '\n') {
+            line++;
+            start = source->before + i + 1;
+        }
+    uint64_t byte = source->before + at;
+    return kolo_fail(KOLO_ERR_DATA, "%s: line %llu, column %llu (byte %llu): %s", source->path,
+                     (unsigned long long)line, (unsigned long long)(byte - start + 1),
+                     (unsigned long long)byte, what);
+}
+
+void eval_source_close(struct eval_source *source)
+{
+    if (source->file)
+        (void)gzclose(source->file);
+    kolo_free_memory(source->data);
+    *source = (struct eval_source){.path = source->path};
+}

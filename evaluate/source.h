@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file, plain or gzip, read once from front to back in pieces, which knows where in it a byte is.
+#ifndef KOLO_EVALUATE_SOURCE_H
+#define KOLO_EVALUATE_SOURCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <zlib.h>
+
+#include "base/status.h"
+
+struct eval_source {
+    const char *path;
+    gzFile file;
+    unsigned char *data; /* the present piece */
+    size_t bytes;        /* of it; 0: the file is over */
+    uint64_t before;     /* bytes of the pieces before, unpacked */
+    uint64_t lines;      /* line ends in the pieces before */
+    uint64_t line_start; /* where the line begins that is open at the start of the piece */
+    uint32_t sum;        /* CRC-32 of the pieces so far */
+};
+
+/** @p path lives as long as the source. */
+kolo_status eval_source_open(struct eval_source *source, const char *path) KOLO_NODISCARD;
+/** The next piece. @return KOLO_OK; ERR_SYSTEM; ERR_DATA (damaged or cut gzip). */
+kolo_status eval_source_next(struct eval_source *source) KOLO_NODISCARD;
+/** Fails with "PATH: line L, column C (byte B): " and @p what, for byte @p at of the piece. */
+kolo_status eval_source_fail(const struct eval_source *source, size_t at, const char *what);
+/** A source that was never opened (zero) is fine. */
+void eval_source_close(struct eval_source *source);
+
+#endif

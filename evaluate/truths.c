@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads COCO's ground truth, see truths.h. The lists may stand in any order, so annotations are
+// looked at once all is read. As strict as pycocotools, which fails without iscrowd or area, and
+// stricter where it makes wrong numbers: ids that are there twice replace each other there.
+#include "evaluate/truths.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "evaluate/json.h"
+
+enum {
+    IMAGE_FIELDS = 1u << EVAL_ID,
+    CATEGORY_FIELDS = 1u << EVAL_ID,
+    TRUTH_FIELDS = 1u << EVAL_ID | 1u << EVAL_IMAGE | 1u << EVAL_CATEGORY | 1u << EVAL_BOX |
+                   1u << EVAL_AREA | 1u << EVAL_CROWD
+};
+
+static kolo_status take_image(void *context, const struct eval_record *record)
+{
+    struct eval_truths *truths = context;
+    kolo_status status = kolo_grow((void **)&truths->image, &truths->image_room, truths->images + 1,
+                                   sizeof *truths->image);
+    if (status == KOLO_OK)
+        truths->image[truths->images++] = record->id;
+    return status;
+}
+
+static kolo_status take_category(void *context, const struct eval_record *record)
+{
+    struct eval_truths *truths = context;
+    struct eval_category category = {.id = record->id};
+    kolo_status status = kolo_grow((void **)&truths->category, &truths->category_room,
+                                   truths->categories + 1, sizeof *truths->category);
+    if (status == KOLO_OK && record->has & 1u << EVAL_NAME) {
+        category.name = kolo_strdup(record->name);
+        status = category.name ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    }
+    if (status == KOLO_OK)
+        truths->category[truths->categories++] = category;
+    return status;
+}
+
+static kolo_status take_truth(void *context, const struct eval_record *record)
+{
+    struct eval_truths *truths = context;
+    kolo_status status = kolo_grow((void **)&truths->truth, &truths->truth_room, truths->truths + 1,
+                                   sizeof *truths->truth);
+    if (status != KOLO_OK)
+        return status;
+    struct eval_truth *truth = &truths->truth[truths->truths++];
+    *truth = (struct eval_truth){.id = record->id,
+                                 .image = record->image,
+                                 .category = record->category,
+                                 .area = record->area,
+                                 .is_crowd = record->is_crowd,
+                                 .is_ignored = record->is_ignored};
+    memcpy(truth->box, record->box, sizeof truth->box);
+    return KOLO_OK;
+}
+
+static const struct eval_list lists[] = {
+    {"images", "image", IMAGE_FIELDS, IMAGE_FIELDS, take_image},
+    {"categories", "category", CATEGORY_FIELDS | 1u << EVAL_NAME, CATEGORY_FIELDS, take_category},
+    {"annotations", "annotation", TRUTH_FIELDS | 1u << EVAL_IGNORE, TRUTH_FIELDS, take_truth},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+/* Of numbers, and of structs that begin with one. */
+static int by_id(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void sort_images(struct eval_truths *truths)
+{
+    size_t kept = 0;
+    if (truths->images == 0)
+        return;
+    qsort(truths->image, truths->images, sizeof *truths->image, by_id);
+    for (size_t i = 0; i < truths->images; i++)
+        if (kept == 0 || truths->image[kept - 1] != truths->image[i])
+            truths->image[kept++] = truths->image[i];
+    truths->images = kept;
+}
+
+static void sort_categories(struct eval_truths *truths)
+{
+    size_t kept = 0;
+    if (truths->categories == 0)
+        return;
+    qsort(truths->category, truths->categories, sizeof *truths->category, by_id);
+    for (size_t i = 0; i < truths->categories; i++) {
+        if (kept == 0 || truths->category[kept - 1].id != truths->category[i].id)
+            truths->category[kept++] = truths->category[i];
+        else
+            kolo_free_memory(truths->category[i].name);
+    }
+    truths->categories = kept;
+}
+
+static kolo_status find_twins(const struct eval_truths *truths, const char *path)
+{
+    kolo_status status = KOLO_OK;
+    int64_t *ids = kolo_calloc(truths->truths, sizeof *ids);
+    if (!ids)
+        return KOLO_ERR_NO_MEMORY;
+    for (size_t i = 0; i < truths->truths; i++)
+        ids[i] = truths->truth[i].id;
+    qsort(ids, truths->truths, sizeof *ids, by_id);
+    for (size_t i = 1; status == KOLO_OK && i < truths->truths; i++)
+        if (ids[i] == ids[i - 1])
+            status =
+                kolo_fail(KOLO_ERR_DATA, "%s: two annotations have the id %lld; give each its own",
+                          path, (long long)ids[i]);
+    kolo_free_memory(ids);
+    return status;
+}
+
+static kolo_status drop_unknown(struct eval_truths *truths, const char *path, bool skip_unknown)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < truths->truths; i++) {
+        const struct eval_truth *truth = &truths->truth[i];
+        bool no_image = eval_image_find(truths, truth->image) < 0;
+        bool no_category = eval_category_find(truths, truth->category) < 0;
+        if (!no_image && !no_category)
+            truths->truth[kept++] = *truth;
+        else if (!skip_unknown)
+            return kolo_fail(KOLO_ERR_DATA,
+                             "%s: annotation %lld is of %s %lld, which the file does not list; "
+                             "--skip-unknown leaves such ones out",
+                             path, (long long)truth->id, no_image ? "image" : "category",
+                             (long long)(no_image ? truth->image : truth->category));
+    }
+    truths->truths = kept;
+    return KOLO_OK;
+}
+
+kolo_status eval_truths_read(struct eval_truths *truths, const char *path, bool skip_unknown)
+{
+    struct eval_source source;
+    struct eval_json json = {.parser = NULL};
+    *truths = (struct eval_truths){.images = 0};
+    kolo_status status = eval_source_open(&source, path);
+    if (status == KOLO_OK)
+        status = eval_json_open(&json, &source, lists, truths);
+    if (status == KOLO_OK)
+        status = eval_json_read_all(&json);
+    truths->bytes = source.before;
+    truths->sum = source.sum;
+    eval_json_close(&json);
+    eval_source_close(&source);
+    if (status != KOLO_OK)
+        return status;
+    sort_images(truths);
+    sort_categories(truths);
+    if (truths->categories == 0)
+        return kolo_fail(KOLO_ERR_DATA, "%s: it lists no category", path);
+    status = find_twins(truths, path);
+    return status == KOLO_OK ? drop_unknown(truths, path, skip_unknown) : status;
+}
+
+void eval_truths_free(struct eval_truths *truths)
+{
+    for (size_t i = 0; i < truths->categories; i++)
+        kolo_free_memory(truths->category[i].name);
+    kolo_free_memory(truths->image);
+    kolo_free_memory(truths->category);
+    kolo_free_memory(truths->truth);
+    *truths = (struct eval_truths){.images = 0};
+}
+
+/* bsearch() by the id that an element begins with. */
+static int64_t find(const void *first, size_t count, size_t bytes, int64_t id)
+{
+    const char *found = count > 0 ? bsearch(&id, first, count, bytes, by_id) : NULL;
+    return found ? (found - (const char *)first) / (int64_t)bytes : -1;
+}
+
+int64_t eval_image_find(const struct eval_truths *truths, int64_t id)
+{
+    return find(truths->image, truths->images, sizeof *truths->image, id);
+}
+
+int64_t eval_category_find(const struct eval_truths *truths, int64_t id)
+{
+    return find(truths->category, truths->categories, sizeof *truths->category, id);
+}

@@ -1,0 +1,177 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# kolo_coco.sh BIN: what kolo-coco says of small sets, alone and on 3 ranks; and what it refuses: the same line on every
+# rank, status 1, and no file.
+set -u
+bin=$1 failures=0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+wrong() { echo "FAIL: $*"; failures=$((failures + 1)); }
+alone() { timeout 60 "$bin/kolo-coco" "$@"; }
+together() { timeout 60 "$bin/kolorun" -np 3 --oversubscribe --no-prefix "$bin/kolo-coco" "$@"; }
+
+cat >gt.json <<'END'
+{"info": {"annotations": 1}, "licenses": [],
+ "images": [{"id": 1, "file_name": "a"}, {"id": 2}, {"id": 7}],
+ "annotations": [
+  {"id": 1, "image_id": 1, "category_id": 3, "bbox": [10, 10, 50.5, 40], "area": 1500, "iscrowd": 0, "segmentation": [[1, 2]]},
+  {"id": 2, "image_id": 2, "category_id": 1, "bbox": [10, 10, 100, 140], "area": 12000.5, "iscrowd": false}],
+ "categories": [{"id": 3, "name": "dog"}, {"id": 1, "name": "per\"son\u001b[1m"}]}
+END
+cat >dt.json <<'END'
+[{"image_id": 1, "category_id": 3, "bbox": [11, 10, 50.5, 40], "score": 0.9},
+ {"image_id": 2, "category_id": 1.0, "bbox": [12.258, 10, 99, 140], "score": 8e-1, "segmentation": {"size": [1, 2], "counts": "a}\"]b"}}]
+END
+cat >expected <<'END'
+ Average Precision  (AP) @[ IoU=0.50:0.95 | area=   all | maxDets=100 ] = 1.000
+ Average Precision  (AP) @[ IoU=0.50      | area=   all | maxDets=100 ] = 1.000
+ Average Precision  (AP) @[ IoU=0.75      | area=   all | maxDets=100 ] = 1.000
+ Average Precision  (AP) @[ IoU=0.50:0.95 | area= small | maxDets=100 ] = -1.000
+ Average Precision  (AP) @[ IoU=0.50:0.95 | area=medium | maxDets=100 ] = 1.000
+ Average Precision  (AP) @[ IoU=0.50:0.95 | area= large | maxDets=100 ] = 1.000
+ Average Recall     (AR) @[ IoU=0.50:0.95 | area=   all | maxDets=  1 ] = 1.000
+ Average Recall     (AR) @[ IoU=0.50:0.95 | area=   all | maxDets= 10 ] = 1.000
+ Average Recall     (AR) @[ IoU=0.50:0.95 | area=   all | maxDets=100 ] = 1.000
+ Average Recall     (AR) @[ IoU=0.50:0.95 | area= small | maxDets=100 ] = -1.000
+ Average Recall     (AR) @[ IoU=0.50:0.95 | area=medium | maxDets=100 ] = 1.000
+ Average Recall     (AR) @[ IoU=0.50:0.95 | area= large | maxDets=100 ] = 1.000
+END
+alone gt.json dt.json >out 2>err || wrong "alone: $(tail -2 err)"
+cmp -s out expected || wrong "alone: $(cat out)"
+together gt.json dt.json --iou-type bbox >out 2>err || wrong "together: $(tail -2 err)"
+cmp -s out expected || wrong "together: $(cat out)"
+alone gt.json dt.json --per-class >out 2>err || wrong "classes: $(tail -2 err)"
+grep -qE '^ +1  1\.000 .*  per"son\?\[1m$' out || wrong "classes: $(tail -3 out | cat -v)"
+
+# Results of many pieces: the same on 1 and 3 ranks, packed or not, and where they are in error.
+many() {
+    awk -v n="$1" 'BEGIN {
+        srand(5); print "["
+        for (i = 0; i < n; i++)
+            printf "{\"image_id\": %d, \"category_id\": %d, \"score\": %.3f, \"bbox\": [%.9f, %d, %.14f, 90.5]}%s\n",
+                rand() < 0.6 ? 1 : 2, rand() < 0.5 ? 1 : 3, rand(), 20 * rand(), 20 * rand(), 40 + 70 * rand(), i < n - 1 ? "," : "]"
+    }'
+}
+many 5000 >many.json
+gzip -k many.json gt.json
+alone gt.json many.json --json one.json >out1 2>err || wrong "many, alone: $(tail -2 err)"
+together gt.json.gz many.json.gz --json three.json >out3 2>err || wrong "many, together: $(tail -2 err)"
+cmp -s out1 out3 || wrong "many: other lines together: $(diff out1 out3)"
+grep -vE '"(ground_truth|results)"' one.json >one; grep -vE '"(ground_truth|results)"' three.json >three
+cmp -s one three || wrong "many: other JSON together: $(diff one three | head)"
+grep -q '"detections": 5000' one.json || wrong "many: not 5000 detections"
+grep -qE '"precision": "[0-9a-f]{64}"' one.json || wrong "many: no SHA-256"
+echo '[]' >none.json
+alone gt.json none.json >out 2>err || wrong "no detections: $(tail -2 err)"
+grep -q 'area=   all | maxDets=100 \] = 0.000' out || wrong "no detections: $(cat out)"
+
+# refused PATTERN GT DT [OPTION...]: one line, the same on every rank, and nothing written.
+refused() {
+    local pattern=$1 line
+    shift
+    alone "$@" --json refused.json >out 2>err && wrong "$*: succeeded"
+    line=$(grep '^kolo-coco: ' err)
+    [[ $line =~ ^kolo-coco:\ $pattern && $line != *$'\n'* ]] || wrong "$*: expected '$pattern', got: $(cat err)"
+    [[ ! -s out ]] || wrong "$*: printed results"
+    together "$@" --json refused.json >out 2>err && wrong "$*: succeeded together"
+    [[ $(grep -cFx -- "$line" err) == 3 ]] || wrong "$*: not '$line' on each rank: $(cat err)"
+    compgen -G 'refused.json*' >/dev/null && wrong "$*: left $(echo refused.json*)" && rm -f refused.json*
+}
+# found PATTERN DETECTIONS: of a file of results
+found() { printf '%s' "$2" >bad.json; refused "$1" gt.json bad.json; }
+one='{"image_id": 1, "category_id": 3, "bbox": [1, 2, 3, 4], "score": 0.5}'
+found 'bad.json: line 1, column 1 \(byte 0\): a list of results' '{"a": 1}'
+found 'bad.json: line 1, column 1 \(byte 0\): the file ends here' ''
+found 'bad.json: line 2, column 1 .*the file ends here' "[$one,
+"
+found 'bad.json: line 1.*the file ends here' "[${one:0:30}"
+found 'bad.json: line 1, column .*a detection is expected' "[$one,]"
+found 'bad.json: line 1, column .*a detection is expected' '[1]'
+found 'bad.json: line 1.*something follows' "[$one] x"
+found "bad.json: line 1.*',' or ']' is expected" "[$one $one]"
+found 'bad.json: line 2, column (5[0-9]|6[0-9]) .*NaN: numbers must be finite' "[$one,
+${one/0.5/NaN}]"
+found 'bad.json: line 1.*Infinity: numbers must be finite' "[${one/0.5/-Infinity}]"
+found 'bad.json: line 1.*1e999 is too large' "[${one/0.5/1e999}]"
+found 'bad.json: line 1.*NaN: numbers must be finite' "[${one/3,/NaN,}]"
+found 'bad.json: line 1.*parse error' "[${one/:/ }]"
+found 'bad.json: line 1.*the height of a bbox is -4' "[${one/ 4/ -4}]"
+found 'bad.json: line 1.*a bbox of 3 numbers' "[${one/, 4/}]"
+found 'bad.json: line 1.*more than 4 numbers' "[${one/ 4/ 4, 5}]"
+found 'bad.json: line 1.*null in a bbox' "[${one/ 4/ null}]"
+found 'bad.json: line 1.*the bbox of this detection is a string' "[${one/\[1, 2, 3, 4\]/\"x\"}]"
+found 'bad.json: line 1.*this detection has no score' "[${one/score/scare}]"
+found 'bad.json: line 1.*this detection has no bbox' "[${one/bbox/segmentation}]"
+found 'bad.json: line 1.*image 9, which the ground truth does not list' "[${one/1,/9,}]"
+found 'bad.json: line 1.*category 8, .*--skip-unknown' "[${one/3,/8,}]"
+found 'bad.json: line 1.*the image_id of this detection is a string' "[${one/1,/\"1\",}]"
+found 'bad.json: line 1.*the image_id .* is 1.5; it must be an integer' "[${one/1,/1.5,}]"
+found 'bad.json: line 1.*more than 64 deep' "[${one/0.5/0.5, \"x\": $(printf '[%.0s' {1..200})}]"
+sed -e '3456s/"score": 0/"score": !/' -e '4000s/:/;/' many.json >bad.json
+refused 'bad.json: line 3456, column [0-9]+ \(byte [0-9]+\): lexical error' gt.json bad.json
+printf '[%s]' "${one/3,/8,}" >unknown.json
+alone gt.json unknown.json --skip-unknown >out 2>err || wrong "--skip-unknown: $(cat err)"
+
+# truth PATTERN SED: of the ground truth
+truth() { sed -e "$2" gt.json >bad.json; refused "$1" bad.json dt.json; }
+truth 'bad.json: line 4, .*this annotation has no area' '4!s/x/x/; s/"area": 1500, //'
+truth 'bad.json: line 6, .*this annotation has no iscrowd|bad.json: line [0-9]+, .*this annotation has no iscrowd' 's/, "iscrowd": false//'
+truth 'bad.json: two annotations have the id 1' 's/"id": 2, "image/"id": 1, "image/'
+truth 'bad.json: annotation 2 is of image 5' 's/"image_id": 2/"image_id": 5/'
+truth 'bad.json: annotation 1 is of category 4' 's/"category_id": 3/"category_id": 4/'
+truth 'bad.json: line 4.*the width of a bbox is -50.5' 's/50.5/-50.5/'
+truth 'bad.json: line 4.*NaN' 's/1500/NaN/'
+truth 'bad.json: no "categories" in it' 's/"categories"/"category"/'
+truth 'bad.json: line 2, .*"images" is there twice' 's/"licenses": \[\]/"images": []/'
+truth 'bad.json: line 1, .*"images" is a number' 's/"licenses": \[\]/"images": 1/'
+truth 'bad.json: line [67].*(parse error|the file ends here)' '$d'
+truth 'bad.json: line 1.*(parse error|lexical error)' '1s/^{/{,/'
+echo '[]' >bad.json
+refused 'bad.json: line 1.*the file is an array' bad.json dt.json
+
+head -c $(($(stat -c %s many.json.gz) / 2)) many.json.gz >cut.gz
+refused 'cut.gz: the gzip file is cut' gt.json cut.gz
+refused 'missing.json: No such file' gt.json missing.json
+refused 'missing.json: No such file' missing.json dt.json
+refused '.: Is a directory' gt.json .
+
+# What one rank alone cannot read, and what is another file on one rank.
+odd() {
+    timeout 60 "$bin/kolorun" -np 3 --oversubscribe --no-prefix sh -c '[ "$KOLO_RANK" != 1 ] || set -- "$1" "$3"; exec "$0" "$1" "$2" --json refused.json' \
+        "$bin/kolo-coco" "${@:2}" >out 2>err && wrong "one rank with ${*:2}: succeeded"
+    [[ $(grep -cE "^kolo-coco: $1 \(on rank 1 of 3\)$" err) == 3 ]] || wrong "one rank with ${*:2}: $(cat err)"
+    compgen -G 'refused.json*' >/dev/null && wrong "one rank: left $(echo refused.json*)"
+}
+odd 'missing.json: No such file or directory' gt.json dt.json missing.json
+odd 'none.json: .* here, .* on rank 0; give all ranks the same file' gt.json dt.json none.json
+
+# A target that cannot be written; an existing one stays as it was.
+alone gt.json dt.json --json missing/x.json >out 2>err && wrong "--json missing/x.json: succeeded"
+grep -q '^kolo-coco: --json missing/x.json: No such file' err || wrong "--json missing/x.json: $(cat err)"
+echo old >refused.json
+alone gt.json missing.json --json refused.json >out 2>err && wrong "missing.json: succeeded"
+[[ $(cat refused.json) == old ]] || wrong "an existing file was touched"
+
+usage() {
+    local pattern=$1 status
+    shift
+    alone "$@" >out 2>err
+    status=$?
+    [[ $status == 2 && $(wc -l <err) == 1 && ! -s out ]] || wrong "$*: status $status: $(cat err)"
+    grep -qE "^kolo-coco: $pattern" err || wrong "$*: expected '$pattern', got: $(cat err)"
+}
+usage '--iou-type segm: kolo .* evaluates boxes only' gt.json dt.json --iou-type segm
+usage '--iou-type keypoints: ' gt.json dt.json --iou-type=keypoints
+usage '--iou-type masks: unknown' gt.json dt.json --iou-type masks
+usage '1 file given' gt.json
+usage 'unknown option --plot' gt.json dt.json --plot
+usage 'option --json needs a value' gt.json dt.json --json
+usage '--max-dets 1,10: ' gt.json dt.json --max-dets 1,10
+usage '--max-dets 10,1,100: ' gt.json dt.json --max-dets 10,1,100
+usage '--numpy 3: ' gt.json dt.json --numpy 3
+usage '--mode lvis: ' gt.json dt.json --mode lvis
+alone --help >out 2>err && grep -q '^usage: kolo-coco GT.json DT.json' out || wrong "--help: $(cat err)"
+alone --version >out 2>err && grep -qE '^kolo-coco [0-9]' out || wrong "--version: $(cat err)"
+
+((failures == 0)) || { echo "$failures failed"; exit 1; }

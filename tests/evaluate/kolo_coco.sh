@@ -49,7 +49,7 @@ many() {
     awk -v n="$1" 'BEGIN {
         srand(5); print "["
         for (i = 0; i < n; i++)
-            printf "{\"image_id\": %d, \"category_id\": %d, \"score\": %.3f, \"bbox\": [%.9f, %d, %.14f, 90.5]}%s\n",
+            printf "{\"image_id\": %d, \"category_id\": %d, \"score\": %.1f, \"bbox\": [%.9f, %d, %.14f, 90.5]}%s\n",
                 rand() < 0.6 ? 1 : 2, rand() < 0.5 ? 1 : 3, rand(), 20 * rand(), 20 * rand(), 40 + 70 * rand(), i < n - 1 ? "," : "]"
     }'
 }
@@ -108,7 +108,7 @@ found 'bad.json: line 1.*category 8, .*--skip-unknown' "[${one/3,/8,}]"
 found 'bad.json: line 1.*the image_id of this detection is a string' "[${one/1,/\"1\",}]"
 found 'bad.json: line 1.*the image_id .* is 1.5; it must be an integer' "[${one/1,/1.5,}]"
 found 'bad.json: line 1.*more than 64 deep' "[${one/0.5/0.5, \"x\": $(printf '[%.0s' {1..200})}]"
-sed -e '3456s/"score": 0/"score": !/' -e '4000s/:/;/' many.json >bad.json
+sed -e '3456s/"score": [01]/"score": !/' -e '4000s/:/;/' many.json >bad.json
 refused 'bad.json: line 3456, column [0-9]+ \(byte [0-9]+\): lexical error' gt.json bad.json
 printf '[%s]' "${one/3,/8,}" >unknown.json
 alone gt.json unknown.json --skip-unknown >out 2>err || wrong "--skip-unknown: $(cat err)"

@@ -12,7 +12,7 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "bench/bench.h"
-#include "bench/outfile.h"
+#include "tools/outfile.h"
 
 enum { COLUMNS_MAX = 16 }; /* of a matrix on the screen; the JSON has all */
 
@@ -212,14 +212,14 @@ static json_t *diagnosis_object(const struct diagnosis *d, json_t *machine)
 }
 
 static kolo_status write_json(const struct diagnosis *d, struct kolo_comm *comm,
-                              const struct bench_machine *machine, struct bench_outfile *file)
+                              const struct bench_machine *machine, struct outfile *file)
 {
     json_t *object = diagnosis_object(d, bench_machine_object(comm, machine));
     bool ok =
         object && json_dumpf(object, file->stream, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) == 0;
     fputc('\n', file->stream);
     json_decref(object);
-    kolo_status status = bench_outfile_close(file, ok);
+    kolo_status status = outfile_close(file, ok);
     return ok ? status : kolo_fail(KOLO_ERR_NO_MEMORY, "out of memory for the JSON");
 }
 
@@ -229,7 +229,7 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
 {
     struct run *run = arg;
     struct bench_machine machine;
-    struct bench_outfile file = {.path = NULL};
+    struct outfile file = {.path = NULL};
     struct diagnosis *d = kolo_calloc(1, sizeof *d);
     kolo_status status = KOLO_ERR_NO_MEMORY;
     if (!d)
@@ -241,7 +241,7 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
     }
     KOLO_TRY(bench_machine_look(comm, &machine));
     if (kolo_rank(comm) == 0 && run->options.json)
-        KOLO_TRY(bench_outfile_open(&file, "--json", run->options.json));
+        KOLO_TRY(outfile_open(&file, "--json", run->options.json));
     if (kolo_rank(comm) == 0)
         bench_machine_print(&machine);
     KOLO_TRY(diagnose_measure(comm, &run->options, d));
@@ -253,7 +253,7 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
     if (file.stream)
         status = write_json(d, comm, &machine, &file);
 out:
-    (void)bench_outfile_close(&file, false);
+    (void)outfile_close(&file, false);
     kolo_free_memory(d->ranks);
     kolo_free_memory(d->latency_us);
     kolo_free_memory(d->gbps);

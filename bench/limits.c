@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include "base/settings.h"
 #include "base/status.h"
-#include "bench/outfile.h"
+#include "tools/outfile.h"
 
 enum channel { CHANNEL_SHM, CHANNEL_USER, CHANNEL_TCP, CHANNELS };
 static const char *const channel_texts[] = {"shm", "shm_user", "tcp"};
@@ -27,7 +27,7 @@ struct limits {
     struct bare_world world;
     struct bench_figures figures;
     json_t *root, *rows; /* rank 0's */
-    struct bench_outfile json, profile, plot;
+    struct outfile json, profile, plot;
 };
 
 /* ---- one bound ---- */
@@ -206,11 +206,11 @@ static kolo_status open_outputs(struct limits *limits)
     limits->root = json_object();
     limits->rows = json_array();
     if (o->json)
-        KOLO_TRY(bench_outfile_open(&limits->json, "--json", o->json));
+        KOLO_TRY(outfile_open(&limits->json, "--json", o->json));
     if (o->profile)
-        KOLO_TRY(bench_outfile_open(&limits->profile, "--save-profile", o->profile));
+        KOLO_TRY(outfile_open(&limits->profile, "--save-profile", o->profile));
     if (o->plot)
-        KOLO_TRY(bench_outfile_open(&limits->plot, "--plot", o->plot));
+        KOLO_TRY(outfile_open(&limits->plot, "--plot", o->plot));
 out:
     return status;
 }
@@ -235,11 +235,11 @@ static kolo_status write_outputs(struct limits *limits, bool keep)
     kolo_status status = KOLO_OK, closed;
     if (limits->plot.stream && keep)
         status = bench_plot_object(limits->root, &limits->machine, limits->plot.stream);
-    closed = bench_outfile_close(&limits->plot, keep && status == KOLO_OK);
+    closed = outfile_close(&limits->plot, keep && status == KOLO_OK);
     status = status == KOLO_OK ? closed : status;
-    closed = bench_outfile_close(&limits->json, keep);
+    closed = outfile_close(&limits->json, keep);
     status = status == KOLO_OK ? closed : status;
-    closed = bench_outfile_close(&limits->profile, keep);
+    closed = outfile_close(&limits->profile, keep);
     status = status == KOLO_OK ? closed : status;
     json_decref(limits->rows);
     json_decref(limits->root);

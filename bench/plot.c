@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "bench/outfile.h"
-#include "bench/svg.h"
 #include "bench/words.h"
+#include "tools/outfile.h"
+#include "tools/svg.h"
 
 enum {
     WIDTH = 960,
@@ -412,7 +412,7 @@ static int take_file(const char *word, void *target)
 int plot_main(char *const *argv)
 {
     struct command command = {.title = "time and busbw over size"};
-    struct bench_outfile file = {.path = NULL};
+    struct outfile file = {.path = NULL};
     struct plot plot = {0};
     int exit_status = bench_flags_parse(flags, argv, &command, take_file);
     if (exit_status != BENCH_GO_ON)
@@ -424,9 +424,9 @@ int plot_main(char *const *argv)
     kolo_status status;
     for (size_t i = 0; i < command.nfiles; i++)
         KOLO_TRY(plot_add_file(&plot, command.files[i]));
-    KOLO_TRY(bench_outfile_open(&file, "--output", command.out));
+    KOLO_TRY(outfile_open(&file, "--output", command.out));
     status = plot_write(&plot, command.title, file.stream);
-    kolo_status closed = bench_outfile_close(&file, status == KOLO_OK);
+    kolo_status closed = outfile_close(&file, status == KOLO_OK);
     status = status == KOLO_OK ? closed : status;
 out:
     if (status != KOLO_OK)

@@ -16,9 +16,9 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "bench/bare.h"
-#include "bench/outfile.h"
 #include "memory/reduce.h"
 #include "runtime/profile.h"
+#include "tools/outfile.h"
 
 enum {
     FEW_BYTES = 8,
@@ -274,12 +274,12 @@ static kolo_status load(const char *path, struct kolo_figures *figures)
 
 static kolo_status save(const char *path, const struct kolo_figures *figures)
 {
-    struct bench_outfile file;
-    kolo_status status = bench_outfile_open(&file, "--output", path);
+    struct outfile file;
+    kolo_status status = outfile_open(&file, "--output", path);
     if (status != KOLO_OK)
         return status;
     kolo_figures_write(figures, file.stream);
-    return bench_outfile_close(&file, true);
+    return outfile_close(&file, true);
 }
 
 /* ---- under kolorun, or threads ---- */

@@ -10,14 +10,14 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "bench/bench.h"
-#include "bench/outfile.h"
 #include "bench/plot.h"
+#include "tools/outfile.h"
 
 struct bench_report {
     const struct bench_options *options;
     struct bench_machine machine;
     json_t *root, *rows;
-    struct bench_outfile json, csv, plot;
+    struct outfile json, csv, plot;
     bool progress; /* standard error is a terminal */
 };
 
@@ -30,13 +30,13 @@ static kolo_status open_files(struct bench_report *report)
     const struct bench_options *o = report->options;
     kolo_status status = KOLO_OK;
     if (o->json)
-        KOLO_TRY(bench_outfile_open(&report->json, "--json", o->json));
+        KOLO_TRY(outfile_open(&report->json, "--json", o->json));
     if (o->csv) {
-        KOLO_TRY(bench_outfile_open(&report->csv, "--csv", o->csv));
+        KOLO_TRY(outfile_open(&report->csv, "--csv", o->csv));
         fputs(csv_columns, report->csv.stream);
     }
     if (o->plot)
-        KOLO_TRY(bench_outfile_open(&report->plot, "--plot", o->plot));
+        KOLO_TRY(outfile_open(&report->plot, "--plot", o->plot));
 out:
     return status;
 }
@@ -230,11 +230,11 @@ kolo_status bench_report_close(struct bench_report *report, bool keep)
     }
     if (report->plot.stream && keep)
         status = bench_plot_object(report->root, &report->machine, report->plot.stream);
-    closed = bench_outfile_close(&report->plot, keep && status == KOLO_OK);
+    closed = outfile_close(&report->plot, keep && status == KOLO_OK);
     status = status == KOLO_OK ? closed : status;
-    closed = bench_outfile_close(&report->json, keep);
+    closed = outfile_close(&report->json, keep);
     status = status == KOLO_OK ? closed : status;
-    closed = bench_outfile_close(&report->csv, keep);
+    closed = outfile_close(&report->csv, keep);
     status = status == KOLO_OK ? closed : status;
     json_decref(report->root);
     kolo_free_memory(report);

@@ -5,7 +5,7 @@
 table=$(dirname "$(realpath "$0")")/banned.txt
 source "$(dirname "$0")/common.sh"
 
-mapfile -t sources < <(files_in '*.[ch]' "${library_folders[@]}" launcher bench evaluate examples)
+mapfile -t sources < <(files_in '*.[ch]' "${library_folders[@]}" tools launcher bench evaluate examples)
 code=$(mktemp)
 trap 'rm -f "$code"' EXIT
 code_of "${sources[@]}" >"$code"

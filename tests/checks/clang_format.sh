@@ -4,7 +4,7 @@
 source "$(dirname "$0")/common.sh"
 command -v clang-format >/dev/null || skip "clang-format is not installed (script/bootstrap installs it)"
 
-mapfile -t files < <(files_in '*.[ch]' include "${library_folders[@]}" launcher bench evaluate examples tests cmake)
+mapfile -t files < <(files_in '*.[ch]' include "${library_folders[@]}" tools launcher bench evaluate examples tests cmake)
 [[ ${#files[@]} -gt 0 ]] || { echo "no sources found" >&2; exit 1; }
 while IFS= read -r line; do
     [[ -z $line ]] || violation "$line: not formatted; run clang-format -i on it"

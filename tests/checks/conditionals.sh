@@ -5,7 +5,7 @@
 source "$(dirname "$0")/common.sh"
 list=tests/checks/conditionals.txt
 
-mapfile -t files < <(files_in '*.c' "${library_folders[@]}" launcher evaluate)
+mapfile -t files < <(files_in '*.c' "${library_folders[@]}" tools launcher evaluate)
 while IFS=: read -r file line rest; do
     [[ -n $file ]] || continue
     reason_in "$list" "$file" ||

@@ -5,7 +5,7 @@ source "$(dirname "$0")/common.sh"
 ctags --version 2>/dev/null | grep -q Universal || skip "universal-ctags is not installed (script/bootstrap installs it)"
 longest=70
 
-mapfile -t files < <(files_in '*.[ch]' "${library_folders[@]}" launcher evaluate)
+mapfile -t files < <(files_in '*.[ch]' "${library_folders[@]}" tools launcher evaluate)
 functions=$(ctags --languages=C --langmap=C:.c.h --kinds-C=f --fields=+ne --sort=no -o - "${files[@]}")
 [[ -n $functions ]] || { echo "ctags found no functions" >&2; exit 1; }
 while IFS= read -r line; do [[ -z $line ]] || violation "$line"; done < <(awk -F'\t' -v longest=$longest '

@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A folder includes only headers of itself and of the folders to its left:
-#   include/kolo <- base <- memory <- transport <- runtime <- metrics <- launcher | bench | evaluate | examples | tests
+#   include/kolo <- base <- memory <- transport <- runtime <- metrics <- tools <- launcher | bench | evaluate | examples | tests
 # Besides: transport/link.h stays inside transport/ (and tests), examples and public headers see only <kolo/...> and the
 # system (an example also headers beside it), and a project header is written "folder/file".
 source "$(dirname "$0")/common.sh"
 
 mapfile -t files < <(for pattern in '*.[ch]' '*.h.in' '*.def'; do
-    files_in "$pattern" include "${library_folders[@]}" launcher bench evaluate examples tests
+    files_in "$pattern" include "${library_folders[@]}" tools launcher bench evaluate examples tests
 done)
 [[ ${#files[@]} -gt 0 ]] || { echo "no sources found" >&2; exit 1; }
 found=$(awk '
 BEGIN {
-    split("base memory transport runtime metrics", order, " ")
+    split("base memory transport runtime metrics tools", order, " ")
     for (i in order) place[order[i]] = i + 0
-    place["launcher"] = place["bench"] = place["evaluate"] = place["examples"] = place["tests"] = 6
+    place["launcher"] = place["bench"] = place["evaluate"] = place["examples"] = place["tests"] = 7
     place["include"] = 0
 }
 function say(text) { print FILENAME ":" FNR ": " text }

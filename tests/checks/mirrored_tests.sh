@@ -5,7 +5,7 @@
 source "$(dirname "$0")/common.sh"
 list=tests/checks/untested.txt
 
-for file in $(files_in '*.c' "${library_folders[@]}" launcher); do
+for file in $(files_in "*.c" "${library_folders[@]}" tools launcher); do
     test=tests/$(dirname "$file")/test_$(basename "$file")
     if [[ -f $test ]]; then
         ! grep -q "^$file:" "$list" || violation "$list: $file has a test now; remove its line"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A few shapes of SVG, written to a stream. Coordinates in pixels, y downwards.
-#ifndef KOLO_BENCH_SVG_H
-#define KOLO_BENCH_SVG_H
+#ifndef KOLO_TOOLS_SVG_H
+#define KOLO_TOOLS_SVG_H
 
 #include <stddef.h>
 #include <stdio.h>

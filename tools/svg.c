@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SVG, see svg.h. Fonts are the reader's, so widths are estimates on the safe side.
-#include "bench/svg.h"
+#include "tools/svg.h"
 
 void svg_begin(FILE *out, double width, double height)
 {

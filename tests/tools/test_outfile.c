@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <criterion/criterion.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tools/outfile.h"
+
+static char folder[] = "/tmp/kolo-outfile-XXXXXX";
+
+static void go_there(void)
+{
+    cr_assert(mkdtemp(folder) && chdir(folder) == 0);
+}
+
+/* How many files there are, x too. */
+static size_t files(void)
+{
+    glob_t found;
+    size_t count = glob("*", 0, NULL, &found) == 0 ? found.gl_pathc : 0;
+    globfree(&found);
+    return count;
+}
+
+static void clean(void)
+{
+    glob_t found;
+    if (glob("*", 0, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            unlink(found.gl_pathv[i]);
+    globfree(&found);
+    rmdir(folder);
+}
+
+static void write_x(const char *text)
+{
+    FILE *file = fopen("x", "w");
+    cr_assert(file && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+static void x_is(const char *expected)
+{
+    char text[64] = "";
+    FILE *file = fopen("x", "r");
+    cr_assert(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    cr_expect_str_eq(text, expected);
+}
+
+TestSuite(outfile, .init = go_there, .fini = clean);
+
+Test(outfile, takes_its_name_when_it_is_whole)
+{
+    struct outfile file;
+    write_x("old");
+    cr_assert_eq(outfile_open(&file, "--json", "x"), KOLO_OK);
+    cr_assert(fputs("new", file.stream) >= 0);
+    x_is("old");
+    cr_expect_eq(outfile_close(&file, true), KOLO_OK);
+    x_is("new");
+    cr_expect_eq(files(), 1);
+    cr_expect_eq(outfile_close(&file, true), KOLO_OK, "a closed one");
+}
+
+Test(outfile, leaves_nothing_that_is_not_kept)
+{
+    struct outfile file;
+    write_x("old");
+    cr_assert_eq(outfile_open(&file, "--json", "x"), KOLO_OK);
+    cr_assert(fputs("new", file.stream) >= 0);
+    cr_expect_eq(outfile_close(&file, false), KOLO_OK);
+    x_is("old");
+    cr_expect_eq(files(), 1);
+}
+
+Test(outfile, two_at_once_and_what_was_left_are_no_obstacle)
+{
+    struct outfile first, second;
+    cr_assert_eq(outfile_open(&first, "--json", "x"), KOLO_OK);
+    cr_assert_eq(outfile_open(&second, "--json", "x"), KOLO_OK);
+    cr_assert(fputs("1", first.stream) >= 0 && fputs("2", second.stream) >= 0);
+    cr_expect_eq(outfile_close(&second, true), KOLO_OK);
+    x_is("2");
+    cr_expect_eq(outfile_close(&first, true), KOLO_OK);
+    x_is("1");
+    cr_expect_eq(files(), 1);
+}
+
+Test(outfile, says_where_it_cannot_write)
+{
+    struct outfile file;
+    cr_expect_eq(outfile_open(&file, "--plot", "none/x"), KOLO_ERR_SYSTEM);
+    cr_expect(strstr(kolo_error_detail(), "--plot none/x: No such file"), "%s",
+              kolo_error_detail());
+    cr_assert_eq(outfile_open(&file, "--plot", "x"), KOLO_OK);
+    cr_assert_eq(mkdir("x", 0700), 0);
+    cr_expect_eq(outfile_close(&file, true), KOLO_ERR_SYSTEM, "a folder is there");
+    cr_expect(strstr(kolo_error_detail(), "--plot x: "), "%s", kolo_error_detail());
+    rmdir("x");
+    cr_expect_eq(files(), 0);
+}

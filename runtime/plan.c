@@ -119,6 +119,8 @@ const struct kolo_plan kolo_plans[] = {
     {"twolevel", KOLO_COLLECTIVE_REDUCE_SCATTER, "each block summed by one rank of each other host, which sends it to its owner",
      .closes = true, .is_segmented = true, .fits = kolo_twolevel_fits, SCRATCH(twolevel_reduce_scatter),
      RUNS(twolevel_reduce_scatter), WINDOW(twolevel_blocks)},
+    {"twolevel", KOLO_COLLECTIVE_ALLTOALL, "what a rank has for all of another host in one message, handed out there",
+     .closes = true, .fits = kolo_twolevel_alltoall_fits, SCRATCH(twolevel_alltoall), RUNS(twolevel_alltoall), WINDOW(twolevel_alltoall)},
     {.name = NULL},
 };
 // clang-format on

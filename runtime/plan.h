@@ -263,9 +263,11 @@ KOLO_PLAN_DECLARE(twolevel_barrier);
 KOLO_PLAN_DECLARE(twolevel_blocks);
 KOLO_PLAN_DECLARE(twolevel_allgather);
 KOLO_PLAN_DECLARE(twolevel_reduce_scatter);
+KOLO_PLAN_DECLARE(twolevel_alltoall);
 const char *kolo_bruck_fits(const struct kolo_plan_args *args);
 const char *kolo_bruck_alltoall_fits(const struct kolo_plan_args *args);
 const char *kolo_twolevel_fits(const struct kolo_plan_args *args);
+const char *kolo_twolevel_alltoall_fits(const struct kolo_plan_args *args);
 const char *kolo_fold_fits(const struct kolo_plan_args *args);
 const char *kolo_flat_fits(const struct kolo_plan_args *args);
 

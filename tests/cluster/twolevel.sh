@@ -13,6 +13,8 @@ check() {
         { fail "$1 on $2: wrong elements"; cat "$work/out"; }
 }
 forced=(allreduce reduce broadcast barrier allgather reduce_scatter --plan twolevel --root rotate)
+check bundled host1:2,host2:2,host3:2 alltoall --plan twolevel -b 4 -e 1M -f 64
+says out '/twolevel$'
 for hosts in host1:2,host2:2 host1:3,host2:1 host1:2,host2:3 host1:1,host2:2,host3:3 host1:1,host2:1,host3:1,host1:1,host3:2; do
     check forced "$hosts" "${forced[@]}" -b 4 -e 1M -f 64
     rows=$(grep -cE ' float32 .*/twolevel$' "$work/out")

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Alltoall in two levels, for short blocks among hosts of as many ranks each: what a rank has for all
+// ranks of another host goes there in one message, to the rank at its own place, and is handed out
+// inside. Of n = H * m ranks each has to do with H - 1 + m - 1 others instead of n - 1, and with the
+// wire once, however many ranks a host has.
+//
+//   across   for d = 1, 2, ...: the blocks for host + d, packed, to its rank at the same place
+//   inside   to each other rank of the host what came for it from each host, and its own host's block
+//   home     all that came, to where it belongs
+//
+// A step packs one block; the last of a bundle sends it. SCRATCH holds what is packed (the bundles of
+// one phase, then of the other), what came over the wire, and what came inside.
+#include "runtime/plan.h"
+
+enum { SCRATCH_MOST = 1 << 22 /* elements */ };
+
+struct place {
+    int host, local;
+    size_t hosts, ranks;
+};
+
+static struct place place_of(const struct kolo_plan_args *args)
+{
+    const struct kolo_hosts *hosts = args->hosts;
+    return (struct place){.host = hosts->of[args->rank],
+                          .local = hosts->local[args->rank],
+                          .hosts = (size_t)hosts->count,
+                          .ranks = (size_t)hosts->most};
+}
+
+/** Blocks that leave the host, and that go to others inside it: as many come. */
+static size_t across_of(const struct place *place)
+{
+    return (place->hosts - 1) * place->ranks;
+}
+
+static size_t inside_of(const struct place *place)
+{
+    return place->hosts * (place->ranks - 1);
+}
+
+/** Of SCRATCH, in blocks, the room for what is packed. */
+static size_t packed_of(const struct place *place)
+{
+    return across_of(place) > inside_of(place) ? across_of(place) : inside_of(place);
+}
+
+size_t kolo_twolevel_alltoall_scratch(const struct kolo_plan_args *args)
+{
+    struct place place = place_of(args);
+    return (packed_of(&place) + across_of(&place) + inside_of(&place)) * args->count;
+}
+
+const char *kolo_twolevel_alltoall_fits(const struct kolo_plan_args *args)
+{
+    const char *why = kolo_twolevel_fits(args);
+    if (why != NULL)
+        return why;
+    if (args->hosts->least != args->hosts->most)
+        return "some hosts have more ranks than others";
+    if (args->counts != NULL)
+        return "blocks of different lengths";
+    if (args->count > SCRATCH_MOST / (3 * (size_t)args->size))
+        return "blocks on their way would take more than 4 Mi elements of scratch";
+    return NULL;
+}
+
+size_t kolo_twolevel_alltoall_nsteps(const struct kolo_plan_args *args)
+{
+    struct place place = place_of(args);
+    return across_of(&place) + inside_of(&place) + (size_t)args->size;
+}
+
+size_t kolo_twolevel_alltoall_window(const struct kolo_plan_args *args)
+{
+    (void)args;
+    return KOLO_WINDOW_MAX;
+}
+
+static struct kolo_slice blocks(const struct kolo_plan_args *args, enum kolo_buffer buffer,
+                                size_t first, size_t count)
+{
+    return (struct kolo_slice){buffer, first * args->count, count * args->count};
+}
+
+/** The rank that is @p hosts and @p places further. */
+static int away(const struct kolo_plan_args *args, const struct place *place, long hosts,
+                long places)
+{
+    int host = kolo_plan_wrap(place->host + (int)hosts, (int)place->hosts);
+    return kolo_plan_rank_on(args, host,
+                             kolo_plan_wrap(place->local + (int)places, (int)place->ranks));
+}
+
+/** What came over the wire from the host @p distance before, for local rank @p local. */
+static struct kolo_slice arrived(const struct kolo_plan_args *args, const struct place *place,
+                                 size_t distance, size_t local)
+{
+    size_t at = packed_of(place) + (distance - 1) * place->ranks + local;
+    return blocks(args, KOLO_BUFFER_SCRATCH, at, 1);
+}
+
+static size_t limited(size_t steps)
+{
+    return steps < KOLO_WINDOW_MAX ? steps : KOLO_WINDOW_MAX;
+}
+
+static void step_across(const struct kolo_plan_args *args, const struct place *place, size_t index,
+                        struct kolo_step *step)
+{
+    size_t distance = index / place->ranks + 1, local = index % place->ranks, m = place->ranks;
+    int host = kolo_plan_wrap(place->host + (int)distance, (int)place->hosts);
+    int rank = kolo_plan_rank_on(args, host, (int)local);
+    step->after = limited(index + 1);
+    step->copy_from = blocks(args, KOLO_BUFFER_SEND, (size_t)rank, 1);
+    step->copy_to = blocks(args, KOLO_BUFFER_SCRATCH, index, 1);
+    if (local + 1 < m)
+        return;
+    step->to = away(args, place, (long)distance, 0);
+    step->from = away(args, place, -(long)distance, 0);
+    step->out = blocks(args, KOLO_BUFFER_SCRATCH, index + 1 - m, m);
+    step->in = blocks(args, KOLO_BUFFER_SCRATCH, packed_of(place) + index + 1 - m, m);
+}
+
+static void step_inside(const struct kolo_plan_args *args, const struct place *place, size_t index,
+                        struct kolo_step *step)
+{
+    size_t shift = index / place->hosts + 1, distance = index % place->hosts, n = place->hosts;
+    int rank = away(args, place, 0, (long)shift);
+    step->after = limited(index + 1);
+    step->copy_from = distance == 0
+                          ? blocks(args, KOLO_BUFFER_SEND, (size_t)rank, 1)
+                          : arrived(args, place, distance, (size_t)args->hosts->local[rank]);
+    step->copy_to = blocks(args, KOLO_BUFFER_SCRATCH, index, 1);
+    if (distance + 1 < n)
+        return;
+    size_t in = packed_of(place) + across_of(place) + index + 1 - n;
+    step->to = rank;
+    step->from = away(args, place, 0, -(long)shift);
+    step->out = blocks(args, KOLO_BUFFER_SCRATCH, index + 1 - n, n);
+    step->in = blocks(args, KOLO_BUFFER_SCRATCH, in, n);
+}
+
+/** Block @p index, by how far its sender is: first those of this rank's own place on each host. */
+static void step_home(const struct kolo_plan_args *args, const struct place *place, size_t index,
+                      struct kolo_step *step)
+{
+    size_t shift = index / place->hosts, distance = index % place->hosts;
+    int rank = away(args, place, -(long)distance, -(long)shift);
+    size_t at = packed_of(place) + across_of(place) + index - place->hosts;
+    step->after = limited(index + 1);
+    step->copy_to = blocks(args, KOLO_BUFFER_RECV, (size_t)rank, 1);
+    if (shift > 0)
+        step->copy_from = blocks(args, KOLO_BUFFER_SCRATCH, at, 1);
+    else if (distance > 0)
+        step->copy_from = arrived(args, place, distance, (size_t)place->local);
+    else
+        step->copy_from = blocks(args, KOLO_BUFFER_SEND, (size_t)rank, 1);
+}
+
+void kolo_twolevel_alltoall_step(const struct kolo_plan_args *args, size_t index,
+                                 struct kolo_step *step_out)
+{
+    struct place place = place_of(args);
+    size_t across = across_of(&place), inside = inside_of(&place);
+    kolo_step_clear(step_out);
+    if (index < across)
+        step_across(args, &place, index, step_out);
+    else if (index < across + inside)
+        step_inside(args, &place, index - across, step_out);
+    else
+        step_home(args, &place, index - across - inside, step_out);
+}

@@ -13,8 +13,28 @@ check() {
         { fail "$1 on $2: wrong elements"; cat "$work/out"; }
 }
 forced=(allreduce reduce broadcast barrier allgather reduce_scatter --plan twolevel --root rotate)
-check bundled host1:2,host2:2,host3:2 alltoall --plan twolevel -b 4 -e 1M -f 64
+# Bundles: host by host and in turn; by themselves for short blocks alone, and never where hosts differ.
+for hosts in host1:2,host2:2,host3:2 host1:1,host2:1,host3:1,host1:1,host2:1,host3:1 host1:3,host2:3; do
+    check bundled "$hosts" alltoall --plan twolevel -b 4 -e 1M -f 64
+    [[ $(grep -cE ' float32 .*/twolevel$' "$work/out") == 3 ]] || { fail "$hosts: not bundled"; cat "$work/out"; }
+done
+check short host1:2,host2:2 alltoall -s 64
 says out '/twolevel$'
+check blocks host1:2,host2:2 alltoall -s 8M
+says out '/direct$'
+check uneven host1:2,host2:1 alltoall alltoallv -s 64,64K
+! grep -q '/twolevel$' "$work/out" || fail "bundles among hosts of different size"
+# A rank that dies among them.
+export KOLOTEST_MARK=dies-$$
+"$cluster" exec host1 "$KOLORUN" -x KOLOTEST_MARK -H host1:2,host2:2,host3:2 "$KOLOBENCH" alltoall --plan twolevel \
+    -s 64,1M -n 2000 >"$work/out" 2>"$work/err" </dev/null &
+launcher=$!
+await 40 grep -q '/twolevel$' "$work/out"
+kill -KILL "$(pids_of host3 kolobench | head -n 1)"
+got=0
+wait "$launcher" || got=$?
+[[ $got == 137 ]] || { fail "a rank was killed: status $got"; cat "$work/out" "$work/err"; }
+says err '^kolorun: rank [45] \(host3, pid [0-9]+\) .*; the job was ended$'
 for hosts in host1:2,host2:2 host1:3,host2:1 host1:2,host2:3 host1:1,host2:2,host3:3 host1:1,host2:1,host3:1,host1:1,host3:2; do
     check forced "$hosts" "${forced[@]}" -b 4 -e 1M -f 64
     rows=$(grep -cE ' float32 .*/twolevel$' "$work/out")

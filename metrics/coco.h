@@ -2,6 +2,7 @@
 // What the parts of COCO's evaluation share: the parameters, a detection's record, and the steps from
 // boxes to numbers. Private to metrics/.
 //
+//   coco_overlap  what is compared: boxes, masks or keypoints       (one image and category)
 //   coco_box    boxes and how much they overlap                     (one image and category)
 //   coco_match  which detection takes which ground truth            (one image and category)
 //   coco_images what is kept of the images of this rank
@@ -21,6 +22,7 @@
 #include "base/status.h"
 
 struct kolo_coco_params {
+    kolo_detection_kind kind;
     kolo_detection_mode mode;
     kolo_mean_rule mean_rule;
     bool any_category;
@@ -32,6 +34,8 @@ struct kolo_coco_params {
     int64_t *category; /* ascending */
     size_t categories; /* that boxes may name */
     size_t classes;    /* of the results: categories, or 1 with any_category */
+    double *sigma;     /* of keypoints */
+    size_t sigmas;
 };
 
 /** Checks the config and fills in COCO's own where it says nothing. */
@@ -43,22 +47,11 @@ int64_t kolo_coco_category(const struct kolo_coco_params *params, int64_t id);
 /** A number that differs between different parameters. */
 uint64_t kolo_coco_params_digest(const struct kolo_coco_params *params);
 
-/** left, top, width, height */
-struct kolo_coco_box {
-    double x, y, w, h;
-};
-
 struct kolo_coco_truth {
     double area;
     bool is_crowd, is_ignored;
     bool is_unseen; /* matched, it does not make a detection a true one: id 0 in pycocotools */
 };
-
-/** overlaps[detection * truths + truth]: intersection over union as pycocotools computes it,
- *  operation by operation; with a crowd, over the detection alone. 0 where they do not overlap. */
-void kolo_coco_iou(const struct kolo_coco_box *detection, size_t detections,
-                   const struct kolo_coco_box *box, const struct kolo_coco_truth *truth,
-                   size_t truths, double *overlaps);
 
 /** A bit per area range and threshold, area * thresholds + threshold: whether a detection is a true
  *  one, and whether it is left out. Never both. */
@@ -113,6 +106,36 @@ struct kolo_coco_image {
     size_t records, tallies; /* where its own begin; they end where the next image's begin */
 };
 
+struct kolo_coco_shapes; /* coco_overlap.h */
+
+/** What an update is given; either of truths and found may be NULL. */
+struct kolo_coco_update {
+    const int64_t *ids; /* of the images */
+    size_t images;
+    const struct kolo_boxes *truths, *found;
+};
+
+/** Objects of one image and category, as an update has them. */
+struct kolo_coco_group {
+    const struct kolo_coco_update *update;
+    const uint32_t *found_number, *truth_number; /* which of them; detections best first */
+    size_t detections, truths;
+    const struct kolo_coco_truth *truth;
+};
+
+/** Checks every number of an update. */
+kolo_status kolo_coco_check(const struct kolo_coco_params *params,
+                            const struct kolo_coco_update *update) KOLO_NODISCARD;
+double kolo_coco_score(const struct kolo_boxes *boxes, size_t i);
+/** The area that decides the range of object @p i. */
+double kolo_coco_area(const struct kolo_coco_params *params, const struct kolo_boxes *boxes,
+                      size_t i);
+/** overlaps[detection * truths + truth] as pycocotools computes it, operation by operation.
+ *  @param shapes  memory of such calls; zero at first */
+kolo_status kolo_coco_overlap(const struct kolo_coco_params *params,
+                              const struct kolo_coco_group *group, struct kolo_coco_shapes *shapes,
+                              double *overlaps) KOLO_NODISCARD;
+
 /** The images of a rank in the order of their updates. */
 struct kolo_coco_images {
     struct kolo_coco_image *image;
@@ -124,19 +147,10 @@ struct kolo_coco_images {
 };
 
 kolo_status kolo_coco_images_add(struct kolo_coco_images *images,
-                                 const struct kolo_coco_params *params, const int64_t *ids,
-                                 size_t count, const struct kolo_boxes *truths,
-                                 const struct kolo_boxes *detections) KOLO_NODISCARD;
+                                 const struct kolo_coco_params *params,
+                                 const struct kolo_coco_update *given) KOLO_NODISCARD;
 void kolo_coco_images_clear(struct kolo_coco_images *images);
 void kolo_coco_images_free(struct kolo_coco_images *images);
-
-/** Checks every number of an update. */
-kolo_status kolo_coco_boxes_check(const struct kolo_coco_params *params, const char *what,
-                                  const struct kolo_boxes *boxes, size_t images,
-                                  bool with_scores) KOLO_NODISCARD;
-/** Box @p i in COCO's form. */
-struct kolo_coco_box kolo_coco_box_read(const struct kolo_boxes *boxes, size_t i);
-double kolo_coco_score_read(const struct kolo_boxes *boxes, size_t i);
 
 /** All results; precision and scores as [T, R, K, A, M], recall as [T, K, A, M]. */
 struct kolo_coco_arrays {

@@ -38,14 +38,11 @@ kolo_status kolo_detection_update(struct kolo_detection *detection, const int64_
 {
     if (!detection || (!images && count > 0))
         return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_update: detection or images is NULL");
-    kolo_status status = KOLO_OK;
-    if (truths)
-        status = kolo_coco_boxes_check(&detection->params, "truths", truths, count, false);
-    if (status == KOLO_OK && detections)
-        status = kolo_coco_boxes_check(&detection->params, "detections", detections, count, true);
+    const struct kolo_coco_update given = {
+        .ids = images, .images = count, .truths = truths, .found = detections};
+    kolo_status status = kolo_coco_check(&detection->params, &given);
     if (status == KOLO_OK)
-        status = kolo_coco_images_add(&detection->images, &detection->params, images, count, truths,
-                                      detections);
+        status = kolo_coco_images_add(&detection->images, &detection->params, &given);
     if (status == KOLO_OK)
         detection->is_computed = false;
     return status;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owns what a rank keeps of its images: 24 bytes for a detection, a tally for each category of
 // ground truth. An update takes one image at a time, its boxes by category, each category by score
-// (both stable), and matches. Never keeps a box.
+// (both stable), and matches. Never keeps a box, nor knows what kind of object it is.
 #include <string.h>
 
 #include "base/alloc.h"
-#include "metrics/coco.h"
+#include "metrics/coco_overlap.h"
 
 /* A box on its way into order. */
 struct slip {
@@ -16,17 +16,18 @@ struct slip {
 struct kolo_coco_desk {
     struct slip *found, *truth, *spare; /* of one image */
     size_t found_room, truth_room, spare_room;
-    struct kolo_coco_box *found_box, *truth_box; /* of one image and category */
+    uint32_t *found_number, *truth_number; /* of one image and category */
     double *areas;
     struct kolo_coco_truth *judged;
-    size_t found_box_room, truth_box_room, areas_room, judged_room;
+    size_t found_number_room, truth_number_room, areas_room, judged_room;
+    struct kolo_coco_shapes shapes;
     struct kolo_coco_scratch scratch;
 };
 
 struct update {
     struct kolo_coco_images *images;
     const struct kolo_coco_params *params;
-    const struct kolo_boxes *truths, *found;
+    const struct kolo_coco_update *given;
     struct kolo_coco_desk *desk;
 };
 
@@ -86,28 +87,22 @@ static void sort_slips(struct slip *slips, struct slip *spare, size_t count, boo
 static void write_slips(const struct update *update, const struct kolo_boxes *boxes, size_t first,
                         size_t count, struct slip *slips)
 {
-    bool is_found = boxes == update->found;
+    bool is_found = boxes == update->given->found;
     for (size_t i = 0; i < count; i++)
         slips[i] = (struct slip){
-            .score = is_found ? kolo_coco_score_read(boxes, first + i) : 0,
+            .score = is_found ? kolo_coco_score(boxes, first + i) : 0,
             .category = (uint32_t)kolo_coco_category(update->params, boxes->categories[first + i]),
             .number = (uint32_t)(first + i)};
     sort_slips(slips, update->desk->spare, count, is_found && update->params->any_category);
 }
 
-static double area_of(const struct kolo_boxes *boxes, size_t i, const struct kolo_coco_box *box)
+static struct kolo_coco_truth judge(const struct update *update, size_t i)
 {
-    return boxes->areas ? boxes->areas[i] : box->w * box->h;
-}
-
-static struct kolo_coco_truth judge(const struct update *update, size_t i,
-                                    const struct kolo_coco_box *box)
-{
-    const struct kolo_boxes *truths = update->truths;
+    const struct kolo_boxes *truths = update->given->truths;
     bool is_compatible = update->params->mode == KOLO_DETECTION_COMPAT;
     bool is_crowd = truths->crowds && truths->crowds[i];
     return (struct kolo_coco_truth){
-        .area = area_of(truths, i, box),
+        .area = kolo_coco_area(update->params, truths, i),
         .is_crowd = is_crowd,
         .is_ignored = is_crowd || (!is_compatible && truths->ignored && truths->ignored[i]),
         .is_unseen = is_compatible && truths->ids && truths->ids[i] == 0};
@@ -151,15 +146,22 @@ static kolo_status match_group(struct update *update, uint32_t class, const stru
     if (status != KOLO_OK)
         return status;
     for (size_t d = 0; d < detections; d++) {
-        desk->found_box[d] = kolo_coco_box_read(update->found, found[d].number);
-        desk->areas[d] = area_of(update->found, found[d].number, &desk->found_box[d]);
+        desk->found_number[d] = found[d].number;
+        desk->areas[d] = kolo_coco_area(update->params, update->given->found, found[d].number);
     }
     for (size_t g = 0; g < truths; g++) {
-        desk->truth_box[g] = kolo_coco_box_read(update->truths, truth[g].number);
-        desk->judged[g] = judge(update, truth[g].number, &desk->truth_box[g]);
+        desk->truth_number[g] = truth[g].number;
+        desk->judged[g] = judge(update, truth[g].number);
     }
-    kolo_coco_iou(desk->found_box, detections, desk->truth_box, desk->judged, truths,
-                  desk->scratch.overlaps);
+    const struct kolo_coco_group group = {.update = update->given,
+                                          .found_number = desk->found_number,
+                                          .truth_number = desk->truth_number,
+                                          .detections = detections,
+                                          .truths = truths,
+                                          .truth = desk->judged};
+    status = kolo_coco_overlap(update->params, &group, &desk->shapes, desk->scratch.overlaps);
+    if (status != KOLO_OK)
+        return status;
     kolo_coco_match(&desk->scratch, update->params, desk->areas, detections, desk->judged, truths);
     keep_records(update->images, &desk->scratch, class, found, detections);
     if (truths > 0)
@@ -225,10 +227,10 @@ static kolo_status grow_for_image(struct update *update, size_t detections, size
     KOLO_TRY(kolo_grow((void **)&desk->found, &desk->found_room, detections, sizeof *desk->found));
     KOLO_TRY(kolo_grow((void **)&desk->truth, &desk->truth_room, truths, sizeof *desk->truth));
     KOLO_TRY(kolo_grow((void **)&desk->spare, &desk->spare_room, more, sizeof *desk->spare));
-    KOLO_TRY(kolo_grow((void **)&desk->found_box, &desk->found_box_room, detections,
-                       sizeof *desk->found_box));
-    KOLO_TRY(kolo_grow((void **)&desk->truth_box, &desk->truth_box_room, truths,
-                       sizeof *desk->truth_box));
+    KOLO_TRY(kolo_grow((void **)&desk->found_number, &desk->found_number_room, detections,
+                       sizeof *desk->found_number));
+    KOLO_TRY(kolo_grow((void **)&desk->truth_number, &desk->truth_number_room, truths,
+                       sizeof *desk->truth_number));
     KOLO_TRY(kolo_grow((void **)&desk->areas, &desk->areas_room, detections, sizeof *desk->areas));
     KOLO_TRY(kolo_grow((void **)&desk->judged, &desk->judged_room, truths, sizeof *desk->judged));
     KOLO_TRY(grow_records(images, images->records + detections));
@@ -250,34 +252,30 @@ static kolo_status add_image(struct update *update, int64_t id, size_t first_fou
     images->image[images->images++] =
         (struct kolo_coco_image){.id = id, .records = images->records, .tallies = images->tallies};
     if (found > 0)
-        write_slips(update, update->found, first_found, found, update->desk->found);
+        write_slips(update, update->given->found, first_found, found, update->desk->found);
     if (truths > 0)
-        write_slips(update, update->truths, first_truth, truths, update->desk->truth);
+        write_slips(update, update->given->truths, first_truth, truths, update->desk->truth);
     return match_image(update, found, truths);
 }
 
 kolo_status kolo_coco_images_add(struct kolo_coco_images *images,
-                                 const struct kolo_coco_params *params, const int64_t *ids,
-                                 size_t count, const struct kolo_boxes *truths,
-                                 const struct kolo_boxes *detections)
+                                 const struct kolo_coco_params *params,
+                                 const struct kolo_coco_update *given)
 {
     if (!images->desk)
         images->desk = kolo_calloc(1, sizeof *images->desk);
     if (!images->desk)
         return KOLO_ERR_NO_MEMORY;
     struct kolo_coco_images before = *images;
-    struct update update = {.images = images,
-                            .params = params,
-                            .truths = truths,
-                            .found = detections,
-                            .desk = images->desk};
+    struct update update = {
+        .images = images, .params = params, .given = given, .desk = images->desk};
     kolo_status status =
-        grow_records(images, images->records + (detections ? detections->count : 0));
+        grow_records(images, images->records + (given->found ? given->found->count : 0));
     size_t first_found = 0, first_truth = 0;
-    for (size_t i = 0; status == KOLO_OK && i < count; i++) {
-        size_t found = detections ? detections->image_counts[i] : 0;
-        size_t there = truths ? truths->image_counts[i] : 0;
-        status = add_image(&update, ids[i], first_found, found, first_truth, there);
+    for (size_t i = 0; status == KOLO_OK && i < given->images; i++) {
+        size_t found = given->found ? given->found->image_counts[i] : 0;
+        size_t there = given->truths ? given->truths->image_counts[i] : 0;
+        status = add_image(&update, given->ids[i], first_found, found, first_truth, there);
         first_found += found;
         first_truth += there;
     }
@@ -301,10 +299,11 @@ void kolo_coco_images_free(struct kolo_coco_images *images)
         kolo_free_memory(desk->found);
         kolo_free_memory(desk->truth);
         kolo_free_memory(desk->spare);
-        kolo_free_memory(desk->found_box);
-        kolo_free_memory(desk->truth_box);
+        kolo_free_memory(desk->found_number);
+        kolo_free_memory(desk->truth_number);
         kolo_free_memory(desk->areas);
         kolo_free_memory(desk->judged);
+        kolo_coco_shapes_free(&desk->shapes);
         kolo_coco_scratch_free(&desk->scratch);
     }
     kolo_free_memory(desk);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "metrics/coco.h"
+#include "metrics/coco_overlap.h"
 
 static const struct kolo_area_range coco_areas[] = {
     {0, 1e10}, {0, 32 * 32}, {32 * 32, 96 * 96}, {96 * 96, 1e10}};
@@ -126,6 +126,16 @@ static kolo_status take_categories(struct kolo_coco_params *params,
     return KOLO_OK;
 }
 
+static kolo_status take_sigmas(struct kolo_coco_params *params,
+                               const struct kolo_detection_config *config)
+{
+    if (params->kind != KOLO_DETECTION_KEYPOINTS && (config->sigmas || config->sigma_count > 0))
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_detection_create: %zu sigmas; they belong to keypoints alone",
+                         config->sigma_count);
+    return KOLO_OK;
+}
+
 kolo_status kolo_coco_params_make(struct kolo_coco_params *params,
                                   const struct kolo_detection_config *config)
 {
@@ -136,8 +146,18 @@ kolo_status kolo_coco_params_make(struct kolo_coco_params *params,
         (unsigned)config->mean_rule > KOLO_MEAN_NUMPY_1)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: mode %d or mean_rule %d is none",
                          (int)config->mode, (int)config->mean_rule);
-    *params = (struct kolo_coco_params){
-        .mode = config->mode, .mean_rule = config->mean_rule, .any_category = config->any_category};
+    const struct kolo_coco_kind_ops *kind = kolo_coco_kind_of(config->kind);
+    if ((unsigned)config->kind > KOLO_DETECTION_KEYPOINTS)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: kind %d is none",
+                         (int)config->kind);
+    if (!kind)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "kolo_detection_create: this version of kolo does not evaluate kind %d",
+                         (int)config->kind);
+    *params = (struct kolo_coco_params){.kind = config->kind,
+                                        .mode = config->mode,
+                                        .mean_rule = config->mean_rule,
+                                        .any_category = config->any_category};
     kolo_status status = take_grids(params, config);
     if (status == KOLO_OK)
         status = take_areas(params, config);
@@ -145,6 +165,8 @@ kolo_status kolo_coco_params_make(struct kolo_coco_params *params,
         status = take_caps(params, config);
     if (status == KOLO_OK)
         status = take_categories(params, config);
+    if (status == KOLO_OK)
+        status = take_sigmas(params, config);
     if (status != KOLO_OK)
         kolo_coco_params_free(params);
     return status;
@@ -153,7 +175,9 @@ kolo_status kolo_coco_params_make(struct kolo_coco_params *params,
 void kolo_coco_params_free(struct kolo_coco_params *params)
 {
     kolo_free_memory(params->category);
+    kolo_free_memory(params->sigma);
     params->category = NULL;
+    params->sigma = NULL;
 }
 
 int64_t kolo_coco_category(const struct kolo_coco_params *params, int64_t id)
@@ -179,13 +203,14 @@ static uint64_t stir(uint64_t digest, const void *bytes, size_t count)
 
 uint64_t kolo_coco_params_digest(const struct kolo_coco_params *params)
 {
-    uint64_t sizes[] = {params->mode,       params->mean_rule, params->any_category,
-                        params->thresholds, params->recalls,   params->areas,
-                        params->caps,       params->categories};
+    uint64_t sizes[] = {
+        params->kind,    params->mode,  params->mean_rule, params->any_category, params->thresholds,
+        params->recalls, params->areas, params->caps,      params->categories,   params->sigmas};
     uint64_t digest = stir(UINT64_C(14695981039346656037), sizes, sizeof sizes);
     digest = stir(digest, params->threshold, params->thresholds * sizeof *params->threshold);
     digest = stir(digest, params->recall, params->recalls * sizeof *params->recall);
     digest = stir(digest, params->area, params->areas * sizeof *params->area);
     digest = stir(digest, params->cap, params->caps * sizeof *params->cap);
+    digest = stir(digest, params->sigma, params->sigmas * sizeof *params->sigma);
     return stir(digest, params->category, params->categories * sizeof *params->category);
 }

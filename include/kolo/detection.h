@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/** COCO mean average precision of boxes, byte-identical to pycocotools' at any number of ranks.
+/** COCO mean average precision of boxes, masks or keypoints, byte-identical to pycocotools' at any
+ *  number of ranks.
  *
  *  Each rank gives whole images, ground truth and detections together, in any order and division;
  *  what it needs of them is kept and the boxes are forgotten. All ranks compute together, and each
@@ -29,6 +30,7 @@
 #include <stdint.h>
 
 #include <kolo/kolo.h>
+#include <kolo/mask.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -42,6 +44,13 @@ enum {
     KOLO_DETECTION_CAP_MAX = 65535, /**< detections of one image and category */
     KOLO_DETECTION_STATS = 12,
 };
+
+/** What is compared; pycocotools' iouType. */
+typedef enum kolo_detection_kind {
+    KOLO_DETECTION_BOXES,     /**< intersection over union of boxes */
+    KOLO_DETECTION_MASKS,     /**< the same of masks: segm */
+    KOLO_DETECTION_KEYPOINTS, /**< object keypoint similarity */
+} kolo_detection_kind;
 
 /** Whether pycocotools' peculiarities are kept. */
 typedef enum kolo_detection_mode {
@@ -92,24 +101,38 @@ struct kolo_detection_config {
      *  KOLO_DETECTION_CAP_MAX. pycocotools' maxDets. */
     const int *caps;
     size_t cap_count;
+    kolo_detection_kind kind;
+    /** KOLO_DETECTION_KEYPOINTS: how far each point may be off, in [0, 1] of the object's size; NULL:
+     *  COCO's 17 of persons. */
+    const double *sigmas;
+    size_t sigma_count;
 };
 
-/** Boxes of the images of one update, image after image. */
+/** Boxes of the images of one update, image after image; with another kind than
+ *  KOLO_DETECTION_BOXES, objects. */
 struct kolo_boxes {
     size_t count;
     const size_t
         *image_counts; /**< how many are of each image of the update; they add up to count */
-    const void *boxes; /**< count times 4 numbers */
-    kolo_dtype dtype;  /**< KOLO_FLOAT32 or KOLO_FLOAT64, of boxes and scores */
+    /** count times 4 numbers. KOLO_DETECTION_MASKS: not read; KOLO_DETECTION_KEYPOINTS: read of
+     *  ground truth alone. */
+    const void *boxes;
+    kolo_dtype dtype; /**< KOLO_FLOAT32 or KOLO_FLOAT64, of boxes and scores */
     kolo_box_format format;
     const int64_t *categories; /**< per box */
     const void *scores;        /**< detections: per box; ground truth: not read */
     /** Per box: the area that decides its range, such as COCO's of the mask; NULL: width times
-     *  height. */
+     *  height; KOLO_DETECTION_MASKS: the mask's; KOLO_DETECTION_KEYPOINTS: of detections, that of
+     *  the rectangle around the points. */
     const double *areas;
     const uint8_t *crowds;  /**< ground truth: per box, not 0 for a crowd; NULL: none is */
     const uint8_t *ignored; /**< ground truth: per box, KOLO_DETECTION_FIXED alone; NULL: none is */
     const int64_t *ids; /**< ground truth: per box, KOLO_DETECTION_COMPAT alone; NULL: none is 0 */
+    /** KOLO_DETECTION_MASKS: per box. All of an image are of its size, and their runs add up to it. */
+    const struct kolo_mask *masks;
+    /** KOLO_DETECTION_KEYPOINTS: per box and point, x, y, v: v is more than 0 where ground truth has
+     *  the point, and is not read of detections. */
+    const double *keypoints;
 };
 
 /** What compute made. The arrays are float64 in C order, pycocotools' `eval`, and -1 where a

@@ -159,6 +159,15 @@ Test(coco_detection, refuses_configs)
     config.caps = caps;
     config.cap_count = 1;
     cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_ERR_INVALID);
+    config.caps = NULL;
+    config.kind = (kolo_detection_kind)3;
+    cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "kind 3"));
+    config.kind = KOLO_DETECTION_BOXES;
+    config.sigmas = descending;
+    config.sigma_count = 2;
+    cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "2 sigmas"));
 }
 
 Test(coco_detection, adds_all_or_nothing)

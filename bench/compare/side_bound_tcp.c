@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The limit over TCP as a side: bare loops over loopback sockets, without frames, checks or
-// deadlines. Vectors of up to a few pages are exchanged by recursive doubling (or all at once where
-// the ranks are no power of two); longer ones go round a ring as one stream in each direction: what
-// has arrived of one step may be sent on in the next, and sums are made while the piece is in the
-// cache.
+// deadlines. Each collective is one pattern, as two streams of a rank, of what goes out and of what
+// comes in, which wait for each other only where a byte has to come before it can go on:
+//
+//   ring    allreduce: a block is summed on its way round, and then passed on once more
+//   pairs   allgather, reduce_scatter, alltoall: in step s to the rank s + 1 behind this one, while
+//           the rank s + 1 before it sends here
+//   chain   broadcast: each passes on what has come
+//   star    a short broadcast: from the root to all
+//
+// Sums are made while a piece is in the cache. A short allreduce is exchanged by recursive doubling
+// (or all at once where the ranks are no power of two).
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +25,7 @@
 
 #include "bench/compare/compare.h"
 
-enum { SMALL_BYTES = 16 << 10, PIECE = 64 << 10, SEND_MOST = 256 << 10, SPINS = 200 };
+enum { SMALL_BYTES = 16 << 10, PIECE = 64 << 10, SEND_MOST = 1 << 20, SPINS = 200 };
 
 /** Where in its stream a rank is, in bytes. */
 struct cursor {
@@ -26,13 +33,25 @@ struct cursor {
     size_t offset;
 };
 
-/** A collective around the ring: in step s a rank sends block (me - s) and receives (me - s - 1).
- */
+struct stream;
+
+/** What a step sends or receives; of length 0: nothing. */
+struct part {
+    int peer;
+    const char *from;
+    size_t ready; /* of length, what is there to be sent */
+    char *to;
+    const float *mine; /* what comes is added to it; NULL: nothing is */
+    size_t length;
+};
+
+/** A pattern, and where each side of it is. */
 struct stream {
-    const char *send; /* this rank's vector */
-    char *recv;
-    size_t count, block; /* elements; the last block may be shorter */
-    int steps, folds;    /* the first `folds` steps add what arrives to what send holds */
+    struct part (*out_part)(const struct stream *, int step);
+    struct part (*in_part)(const struct stream *, int step);
+    const struct operation *operation;
+    size_t block; /* elements; the last block may be shorter */
+    int steps, folds;
     struct cursor out, in;
     char piece[PIECE]; /* arrived and not yet folded */
     size_t held;
@@ -151,10 +170,25 @@ static void exchange(int peer, const void *out, void *in, size_t bytes)
     }
 }
 
-static void add(float *restrict sum, const float *restrict a, const float *restrict b, size_t count)
+static void add_to(float *restrict sum, const float *restrict more, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        sum[i] += more[i];
+}
+
+static void add_up(float *restrict sum, const float *restrict a, const float *restrict b,
+                   size_t count)
 {
     for (size_t i = 0; i < count; i++)
         sum[i] = a[i] + b[i];
+}
+
+static void add(float *sum, const float *a, const float *b, size_t count)
+{
+    if (sum == a)
+        add_to(sum, b, count);
+    else
+        add_up(sum, a, b, count);
 }
 
 static void small_allreduce(const float *from, float *to, size_t count)
@@ -173,29 +207,130 @@ static void small_allreduce(const float *from, float *to, size_t count)
     }
 }
 
-/* ---- the ring ---- */
+/* ---- patterns ---- */
 
-static int block_of(int step)
+static int behind(int distance)
 {
-    return ((me - step) % all + all) % all;
+    return (me + distance) % all;
 }
 
-static void place(const struct stream *stream, int block, size_t *begin, size_t *length)
+static int before(int distance)
 {
+    return (me - distance % all + all) % all;
+}
+
+/* Bytes of a block of the vector, and where it begins. */
+static size_t block_at(const struct stream *stream, int block, size_t *begin)
+{
+    size_t count = stream->operation->count;
     size_t first = stream->block * (size_t)block, last = first + stream->block;
-    first = first < stream->count ? first : stream->count;
-    last = last < stream->count ? last : stream->count;
+    first = first < count ? first : count;
+    last = last < count ? last : count;
     *begin = first * sizeof(float);
-    *length = (last - first) * sizeof(float);
+    return (last - first) * sizeof(float);
 }
 
-static void advance(const struct stream *stream, struct cursor *cursor, int shift, size_t bytes)
+/* What has come of a step may go on in the next. */
+static size_t come(const struct stream *stream, int step, size_t length)
 {
-    size_t begin, length; /* blocks of length 0 are passed by */
+    if (stream->in.step > step)
+        return length;
+    return stream->in.step == step ? stream->in.offset : 0;
+}
+
+static struct part ring_out(const struct stream *stream, int step)
+{
+    const struct operation *operation = stream->operation;
+    size_t begin, length = block_at(stream, before(step), &begin);
+    const char *from = step == 0 ? operation->send : operation->recv;
+    return (struct part){.peer = behind(1),
+                         .from = from + begin,
+                         .ready = step == 0 ? length : come(stream, step - 1, length),
+                         .length = length};
+}
+
+static struct part ring_in(const struct stream *stream, int step)
+{
+    const struct operation *operation = stream->operation;
+    size_t begin, length = block_at(stream, before(step + 1), &begin);
+    const char *mine = (const char *)operation->send + begin;
+    return (struct part){.peer = before(1),
+                         .to = (char *)operation->recv + begin,
+                         .mine = step < stream->folds ? (const float *)mine : NULL,
+                         .length = length};
+}
+
+static struct part pairs_out(const struct stream *stream, int step)
+{
+    const struct operation *operation = stream->operation;
+    int peer = behind(step + 1);
+    size_t bytes = operation->block * sizeof(float);
+    size_t begin = operation->collective == ALLGATHER ? 0 : (size_t)peer * bytes;
+    return (struct part){.peer = peer,
+                         .from = (const char *)operation->send + begin,
+                         .ready = bytes,
+                         .length = bytes};
+}
+
+static struct part pairs_in(const struct stream *stream, int step)
+{
+    const struct operation *operation = stream->operation;
+    int peer = before(step + 1);
+    size_t bytes = operation->block * sizeof(float);
+    bool sums = operation->collective == REDUCE_SCATTER;
+    const float *own = (const float *)operation->send + (size_t)me * operation->block;
+    const float *mine = step == 0 ? own : operation->recv;
+    return (struct part){.peer = peer,
+                         .to = (char *)operation->recv + (sums ? 0 : (size_t)peer * bytes),
+                         .mine = sums ? mine : NULL,
+                         .length = bytes};
+}
+
+static struct part chain_out(const struct stream *stream, int step)
+{
+    const struct operation *operation = stream->operation;
+    size_t length = behind(step + 1) == operation->root ? 0 : operation->count * sizeof(float);
+    return (struct part){.peer = behind(1),
+                         .from = operation->recv,
+                         .ready = me == operation->root ? length : come(stream, step, length),
+                         .length = length};
+}
+
+static struct part chain_in(const struct stream *stream, int step)
+{
+    const struct operation *operation = stream->operation;
+    (void)step;
+    return (struct part){.peer = before(1),
+                         .to = operation->recv,
+                         .length = me == operation->root ? 0 : operation->count * sizeof(float)};
+}
+
+static struct part star_out(const struct stream *stream, int step)
+{
+    const struct operation *operation = stream->operation;
+    size_t length = me == operation->root ? operation->count * sizeof(float) : 0;
+    return (struct part){
+        .peer = behind(step + 1), .from = operation->recv, .ready = length, .length = length};
+}
+
+static struct part star_in(const struct stream *stream, int step)
+{
+    const struct operation *operation = stream->operation;
+    int peer = before(step + 1);
+    size_t length = peer == operation->root ? operation->count * sizeof(float) : 0;
+    return (struct part){.peer = peer, .to = operation->recv, .length = length};
+}
+
+/* ---- streams ---- */
+
+/* Steps of nothing are passed by. */
+static void advance(const struct stream *stream, struct cursor *cursor, bool goes_out, size_t bytes)
+{
     cursor->offset += bytes;
-    for (;;) {
-        place(stream, block_of(cursor->step + shift), &begin, &length);
-        if (cursor->step == stream->steps || cursor->offset < length)
+    while (cursor->step < stream->steps) {
+        struct part part = goes_out ? stream->out_part(stream, cursor->step)
+                                    : stream->in_part(stream, cursor->step);
+        if (cursor->offset < part.length)
             return;
         cursor->offset = 0;
         cursor->step++;
@@ -204,54 +339,46 @@ static void advance(const struct stream *stream, struct cursor *cursor, int shif
 
 static bool send_some(struct stream *stream)
 {
-    size_t begin, length, most;
     if (stream->out.step == stream->steps)
         return false;
-    place(stream, block_of(stream->out.step), &begin, &length);
-    if (stream->out.step == 0 || stream->in.step >= stream->out.step)
-        most = length;
-    else if (stream->in.step == stream->out.step - 1)
-        most = stream->in.offset;
-    else
+    struct part part = stream->out_part(stream, stream->out.step);
+    if (part.ready <= stream->out.offset)
         return false;
-    if (most <= stream->out.offset)
-        return false;
-    most -= stream->out.offset;
-    const char *from = (stream->out.step == 0 ? stream->send : stream->recv) + begin;
-    size_t sent = moved(send(sockets[(me + 1) % all], from + stream->out.offset,
+    size_t most = part.ready - stream->out.offset;
+    size_t sent = moved(send(sockets[part.peer], part.from + stream->out.offset,
                              most < SEND_MOST ? most : SEND_MOST, MSG_NOSIGNAL));
-    advance(stream, &stream->out, 0, sent);
+    advance(stream, &stream->out, true, sent);
     return sent > 0;
 }
 
 static bool receive_some(struct stream *stream)
 {
-    size_t begin, length;
-    int from = sockets[(me - 1 + all) % all];
     if (stream->in.step == stream->steps)
         return false;
-    place(stream, block_of(stream->in.step + 1), &begin, &length);
-    size_t left = length - stream->in.offset - stream->held;
-    char *to = stream->recv + begin + stream->in.offset;
-    if (stream->in.step >= stream->folds) {
-        size_t got = moved(recv(from, to, left, 0));
-        advance(stream, &stream->in, 1, got);
+    struct part part = stream->in_part(stream, stream->in.step);
+    size_t offset = stream->in.offset, left = part.length - offset - stream->held;
+    if (!part.mine) {
+        size_t got = moved(recv(sockets[part.peer], part.to + offset, left, 0));
+        advance(stream, &stream->in, false, got);
         return got > 0;
     }
     size_t room = PIECE - stream->held;
-    size_t got = moved(recv(from, stream->piece + stream->held, left < room ? left : room, 0));
+    size_t got =
+        moved(recv(sockets[part.peer], stream->piece + stream->held, left < room ? left : room, 0));
     size_t whole = (stream->held + got) / sizeof(float) * sizeof(float);
-    const float *mine = (const float *)(stream->send + begin + stream->in.offset);
-    add((float *)to, mine, (const float *)stream->piece, whole / sizeof(float));
+    add((float *)(part.to + offset), part.mine + offset / sizeof(float),
+        (const float *)stream->piece, whole / sizeof(float));
     stream->held += got - whole;
     memmove(stream->piece, stream->piece + whole, stream->held);
-    advance(stream, &stream->in, 1, whole);
+    advance(stream, &stream->in, false, whole);
     return got > 0;
 }
 
 static void run_stream(struct stream *stream)
 {
     int spins = 0;
+    advance(stream, &stream->out, true, 0);
+    advance(stream, &stream->in, false, 0);
     while ((stream->out.step < stream->steps || stream->in.step < stream->steps) && !broken) {
         bool sent = send_some(stream), received = receive_some(stream);
         if (sent || received)
@@ -265,7 +392,8 @@ static void run_stream(struct stream *stream)
 
 static bool can(enum collective collective, enum memory memory)
 {
-    return memory == MEMORY_USER && collective == ALLREDUCE;
+    (void)collective;
+    return memory == MEMORY_USER;
 }
 
 static void *allocate(size_t bytes)
@@ -293,21 +421,52 @@ static int barrier(char *detail)
     return told(detail);
 }
 
+static void choose_pattern(struct stream *stream)
+{
+    const struct operation *operation = stream->operation;
+    bool is_short = operation->count * sizeof(float) <= SMALL_BYTES;
+    stream->steps = all - 1;
+    if (operation->collective == ALLREDUCE) {
+        stream->block = (operation->count + (size_t)all - 1) / (size_t)all;
+        stream->steps = 2 * (all - 1);
+        stream->folds = all - 1;
+        stream->out_part = ring_out;
+        stream->in_part = ring_in;
+    } else if (operation->collective != BROADCAST) {
+        stream->out_part = pairs_out;
+        stream->in_part = pairs_in;
+    } else if (is_short) {
+        stream->out_part = star_out;
+        stream->in_part = star_in;
+    } else {
+        stream->steps = 1;
+        stream->out_part = chain_out;
+        stream->in_part = chain_in;
+    }
+}
+
+/* What a rank has for itself. */
+static void keep_own(const struct operation *operation)
+{
+    bool gathers = operation->collective == ALLGATHER;
+    size_t at = (size_t)me * operation->block;
+    if (gathers || operation->collective == ALLTOALL)
+        memcpy((float *)operation->recv + at, (const float *)operation->send + (gathers ? 0 : at),
+               operation->block * sizeof(float));
+}
+
 static int play(const struct operation *operation, char *detail)
 {
     static struct stream stream;
-    if (operation->count * sizeof(float) <= SMALL_BYTES) {
+    if (operation->collective == ALLREDUCE && operation->count * sizeof(float) <= SMALL_BYTES) {
         small_allreduce(operation->send, operation->recv, operation->count);
         return told(detail);
     }
-    stream.send = operation->send;
-    stream.recv = operation->recv;
-    stream.count = operation->count;
-    stream.block = (operation->count + (size_t)all - 1) / (size_t)all;
-    stream.steps = 2 * (all - 1);
-    stream.folds = all - 1;
+    stream.operation = operation;
+    choose_pattern(&stream);
     stream.out = stream.in = (struct cursor){0, 0};
     stream.held = 0;
+    keep_own(operation);
     run_stream(&stream);
     return told(detail);
 }

@@ -25,6 +25,13 @@ done
 grep -q '"kolo_us": null' "$work/rows.json" && wrong "a row without kolo's time: $(tail -5 "$work/out")"
 grep -q '</svg>' "$work/rows.svg" || wrong "no picture"
 
+# Over tcp every collective has its bare loop, whose results are checked as all sides' are.
+compare --quick --peers none --np 2,3,4 --sizes 4,20K,1M --channel tcp --memory user --rounds 1 --seconds 60 \
+    --json "$work/tcp.json" >"$work/out" 2>"$work/err" || wrong "$(tail -3 "$work/out" "$work/err")"
+[[ $(grep -c '"limit_us": [0-9]' "$work/tcp.json") -eq 45 ]] ||
+    wrong "JSON without the limit of each of 5 x 3 x 3 points: $(grep '"limit_us": null' "$work/tcp.json")"
+grep -E 'bound .*(failed|did not start)|wrong results' "$work/out" && wrong "the bare loops over tcp fail"
+
 # The referee alone, with players that misbehave; the bound is the one that behaves.
 referee() { timeout 80 "$build/compare/referee" --dir "$work" --np 2 --collectives allreduce --sizes 4096 --rounds 2 \
     --batch-us 100 --seconds 50 --turn-timeout-s 3 "$@"; }

@@ -6,6 +6,7 @@
 //   coco_box    boxes and how much they overlap                     (one image and category)
 //   coco_match  which detection takes which ground truth            (one image and category)
 //   coco_images what is kept of the images of this rank
+//   coco_state  that as bytes, and that of two ranks as one
 //   coco_sort   the records of a category, best first
 //   coco_curve  precision, recall and scores of a category, or of a part of it
 //   coco_share  from the images of each rank to results on all      (all ranks; coco_share.h)
@@ -149,8 +150,34 @@ struct kolo_coco_images {
 kolo_status kolo_coco_images_add(struct kolo_coco_images *images,
                                  const struct kolo_coco_params *params,
                                  const struct kolo_coco_update *given) KOLO_NODISCARD;
+/** Room for so many more of each; writes nothing. */
+kolo_status kolo_coco_images_room(struct kolo_coco_images *images, size_t more_images,
+                                  size_t more_records, size_t more_tallies) KOLO_NODISCARD;
+static inline size_t kolo_coco_records_end(const struct kolo_coco_images *images, size_t image)
+{
+    return image + 1 < images->images ? images->image[image + 1].records : images->records;
+}
+static inline size_t kolo_coco_tallies_end(const struct kolo_coco_images *images, size_t image)
+{
+    return image + 1 < images->images ? images->image[image + 1].tallies : images->tallies;
+}
 void kolo_coco_images_clear(struct kolo_coco_images *images);
 void kolo_coco_images_free(struct kolo_coco_images *images);
+
+struct kolo_reader;
+struct kolo_writer;
+/** How many bytes kolo_coco_images_write() writes. */
+size_t kolo_coco_images_bytes(const struct kolo_coco_images *images,
+                              const struct kolo_coco_params *params);
+void kolo_coco_images_write(const struct kolo_coco_images *images,
+                            const struct kolo_coco_params *params, struct kolo_writer *writer);
+/** Reads images that come from outside into none. Clear them where it fails. */
+kolo_status kolo_coco_images_read(struct kolo_coco_images *images,
+                                  const struct kolo_coco_params *params,
+                                  struct kolo_reader *reader) KOLO_NODISCARD;
+/** The images of @p from behind those of @p into. */
+kolo_status kolo_coco_images_append(struct kolo_coco_images *into,
+                                    const struct kolo_coco_images *from) KOLO_NODISCARD;
 
 /** All results; precision and scores as [T, R, K, A, M], recall as [T, K, A, M]. */
 struct kolo_coco_arrays {

@@ -1,51 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of a detection: what the public calls check, and what a result is made of.
+// The life of a detection: what the public calls check, what a result is made of, and what makes it
+// a metric like the others (metric.h). It has no words and no records; its images are its store.
 #include <string.h>
 
 #include "base/alloc.h"
 #include "metrics/coco.h"
-#include "runtime/comm.h"
+#include "metrics/metric.h"
 
 struct kolo_detection {
+    struct kolo_metric metric;
     struct kolo_coco_params params;
     struct kolo_coco_images images;
     struct kolo_coco_arrays arrays;
     struct kolo_detection_result result;
-    bool is_computed;
+    int64_t expected; /* images; 0: not known */
 };
 
 static const int64_t any_category[] = {-1}; /* as pycocotools calls it */
 
-kolo_status kolo_detection_create(const struct kolo_detection_config *config,
-                                  struct kolo_detection **detection_out)
+static struct kolo_detection *detection_of(struct kolo_metric *metric)
 {
-    if (!detection_out)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: detection_out is NULL");
-    struct kolo_detection *detection = kolo_calloc(1, sizeof *detection);
-    if (!detection)
-        return KOLO_ERR_NO_MEMORY;
-    kolo_status status = kolo_coco_params_make(&detection->params, config);
-    if (status != KOLO_OK)
-        kolo_free_memory(detection);
-    else
-        *detection_out = detection;
-    return status;
+    return (struct kolo_detection *)(void *)metric;
 }
 
-kolo_status kolo_detection_update(struct kolo_detection *detection, const int64_t *images,
-                                  size_t count, const struct kolo_boxes *truths,
-                                  const struct kolo_boxes *detections)
+static const struct kolo_detection *const_detection_of(const struct kolo_metric *metric)
 {
-    if (!detection || (!images && count > 0))
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_update: detection or images is NULL");
-    const struct kolo_coco_update given = {
-        .ids = images, .images = count, .truths = truths, .found = detections};
-    kolo_status status = kolo_coco_check(&detection->params, &given);
-    if (status == KOLO_OK)
-        status = kolo_coco_images_add(&detection->images, &detection->params, &given);
-    if (status == KOLO_OK)
-        detection->is_computed = false;
-    return status;
+    return (const struct kolo_detection *)(const void *)metric;
 }
 
 static void release_arrays(struct kolo_coco_arrays *arrays)
@@ -84,29 +64,160 @@ static void describe(struct kolo_detection *detection)
     result->scores = detection->arrays.scores;
 }
 
+/* ---- the table ---- */
+
+static kolo_status exchange(struct kolo_metric *metric, struct kolo_comm *comm,
+                            const size_t *chosen, size_t count, int64_t *words,
+                            const struct kolo_opts *opts)
+{
+    struct kolo_detection *detection = detection_of(metric);
+    (void)chosen, (void)count, (void)words;
+    kolo_status mine = make_arrays(&detection->params, &detection->arrays);
+    return kolo_coco_share(comm, &detection->params, &detection->images, mine, &detection->arrays,
+                           &detection->result, opts);
+}
+
+static kolo_status finish(struct kolo_metric *metric)
+{
+    struct kolo_detection *detection = detection_of(metric);
+    struct kolo_detection_result *result = &detection->result;
+    describe(detection);
+    if (detection->expected > 0 && result->images > detection->expected)
+        return kolo_fail(KOLO_ERR_DATA,
+                         "kolo_metrics_compute: %lld different images were given, the config of "
+                         "the detection says %lld",
+                         (long long)result->images, (long long)detection->expected);
+    result->missing_images = detection->expected > 0 ? detection->expected - result->images : 0;
+    metric->counts = (struct kolo_sample_counts){.counted = result->images,
+                                                 .duplicates = result->duplicate_images,
+                                                 .missing = result->missing_images};
+    return KOLO_OK;
+}
+
+static void destroy(struct kolo_metric *metric)
+{
+    struct kolo_detection *detection = detection_of(metric);
+    kolo_coco_images_free(&detection->images);
+    kolo_coco_params_free(&detection->params);
+    release_arrays(&detection->arrays);
+}
+
+static size_t store_bytes(const struct kolo_metric *metric)
+{
+    const struct kolo_detection *detection = const_detection_of(metric);
+    return kolo_coco_images_bytes(&detection->images, &detection->params);
+}
+
+static void store_write(const struct kolo_metric *metric, struct kolo_writer *writer)
+{
+    const struct kolo_detection *detection = const_detection_of(metric);
+    kolo_coco_images_write(&detection->images, &detection->params, writer);
+}
+
+static kolo_status store_read(struct kolo_metric *metric, struct kolo_reader *reader)
+{
+    struct kolo_detection *detection = detection_of(metric);
+    return kolo_coco_images_read(&detection->images, &detection->params, reader);
+}
+
+static kolo_status store_merge(struct kolo_metric *into, const struct kolo_metric *from)
+{
+    return kolo_coco_images_append(&detection_of(into)->images, &const_detection_of(from)->images);
+}
+
+static void store_clear(struct kolo_metric *metric)
+{
+    kolo_coco_images_clear(&detection_of(metric)->images);
+    release_arrays(&detection_of(metric)->arrays);
+}
+
+static const struct kolo_metric_store store = {
+    .bytes = store_bytes,
+    .write = store_write,
+    .read = store_read,
+    .merge = store_merge,
+    .clear = store_clear,
+};
+
+static const struct kolo_metric_ops ops = {
+    .name = "detection",
+    .exchange = exchange,
+    .finish = finish,
+    .destroy = destroy,
+    .store = &store,
+};
+
+/* ---- the calls ---- */
+
+static kolo_status make(struct kolo_coco_params *params, int64_t expected,
+                        struct kolo_detection **detection_out)
+{
+    struct kolo_metric *metric;
+    kolo_status status = kolo_metric_create(&ops, sizeof **detection_out, 0, 0, &metric);
+    if (status != KOLO_OK)
+        return status;
+    struct kolo_detection *detection = detection_of(metric);
+    uint64_t digest = kolo_coco_params_digest(params);
+    detection->params = *params;
+    detection->expected = expected;
+    kolo_metric_setting(metric, &digest, sizeof digest);
+    kolo_metric_setting(metric, &expected, sizeof expected);
+    *detection_out = detection;
+    return KOLO_OK;
+}
+
+kolo_status kolo_detection_create(const struct kolo_detection_config *config,
+                                  struct kolo_detection **detection_out)
+{
+    struct kolo_coco_params params;
+    if (!detection_out)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: detection_out is NULL");
+    kolo_status status = kolo_coco_params_make(&params, config);
+    if (status != KOLO_OK)
+        return status;
+    if (config->images < 0)
+        status = kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: images %lld is negative",
+                           (long long)config->images);
+    if (status == KOLO_OK)
+        status = make(&params, config->images, detection_out);
+    if (status != KOLO_OK)
+        kolo_coco_params_free(&params);
+    return status;
+}
+
+struct kolo_metric *kolo_detection_metric(struct kolo_detection *detection)
+{
+    return detection ? &detection->metric : NULL;
+}
+
+kolo_status kolo_detection_update(struct kolo_detection *detection, const int64_t *images,
+                                  size_t count, const struct kolo_boxes *truths,
+                                  const struct kolo_boxes *detections)
+{
+    if (!detection || (!images && count > 0))
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_update: detection or images is NULL");
+    const struct kolo_coco_update given = {
+        .ids = images, .images = count, .truths = truths, .found = detections};
+    kolo_status status = kolo_coco_check(&detection->params, &given);
+    if (status == KOLO_OK)
+        status = kolo_coco_images_add(&detection->images, &detection->params, &given);
+    if (status == KOLO_OK)
+        detection->metric.is_computed = false;
+    return status;
+}
+
 kolo_status kolo_detection_compute(struct kolo_comm *comm, struct kolo_detection *detection,
                                    const struct kolo_opts *opts)
 {
     if (!comm || !detection)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_compute: comm or detection is NULL");
-    kolo_status status = kolo_group_none(comm, "kolo_detection_compute");
-    if (status != KOLO_OK)
-        return status;
-    detection->is_computed = false;
-    kolo_status mine = make_arrays(&detection->params, &detection->arrays);
-    status = kolo_coco_share(comm, &detection->params, &detection->images, mine, &detection->arrays,
-                             &detection->result, opts);
-    if (status != KOLO_OK)
-        return status;
-    describe(detection);
-    detection->is_computed = true;
-    return KOLO_OK;
+    return kolo_metrics_compute(comm, (struct kolo_metric *[]){&detection->metric}, 1, opts);
 }
 
 kolo_status kolo_detection_result(const struct kolo_detection *detection,
                                   struct kolo_detection_result *result_out)
 {
-    if (!detection || !detection->is_computed)
+    if (!detection || !detection->metric.is_computed)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_result: the detection is NULL or not "
                                            "computed since its last update");
     if (!result_out || result_out->size != sizeof *result_out)
@@ -119,7 +230,7 @@ kolo_status kolo_detection_result(const struct kolo_detection *detection,
 kolo_status kolo_detection_average(const struct kolo_detection *detection,
                                    const struct kolo_detection_slice *slice, double *average_out)
 {
-    if (!detection || !detection->is_computed)
+    if (!detection || !detection->metric.is_computed)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_average: the detection is NULL or not "
                                            "computed since its last update");
     if (!slice || slice->size != sizeof *slice || !average_out)
@@ -141,17 +252,10 @@ kolo_status kolo_detection_average(const struct kolo_detection *detection,
 
 void kolo_detection_reset(struct kolo_detection *detection)
 {
-    kolo_coco_images_clear(&detection->images);
-    release_arrays(&detection->arrays);
-    detection->is_computed = false;
+    kolo_metric_reset(kolo_detection_metric(detection));
 }
 
 void kolo_detection_destroy(struct kolo_detection *detection)
 {
-    if (!detection)
-        return;
-    kolo_coco_images_free(&detection->images);
-    kolo_coco_params_free(&detection->params);
-    release_arrays(&detection->arrays);
-    kolo_free_memory(detection);
+    kolo_metric_destroy(kolo_detection_metric(detection));
 }

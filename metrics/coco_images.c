@@ -218,6 +218,19 @@ static kolo_status grow_records(struct kolo_coco_images *images, size_t need)
     return KOLO_OK;
 }
 
+kolo_status kolo_coco_images_room(struct kolo_coco_images *images, size_t more_images,
+                                  size_t more_records, size_t more_tallies)
+{
+    kolo_status status;
+    KOLO_TRY(grow_records(images, images->records + more_records));
+    KOLO_TRY(kolo_grow((void **)&images->tally, &images->tally_room, images->tallies + more_tallies,
+                       sizeof *images->tally));
+    KOLO_TRY(kolo_grow((void **)&images->image, &images->image_room, images->images + more_images,
+                       sizeof *images->image));
+out:
+    return status;
+}
+
 static kolo_status grow_for_image(struct update *update, size_t detections, size_t truths)
 {
     struct kolo_coco_desk *desk = update->desk;
@@ -233,11 +246,7 @@ static kolo_status grow_for_image(struct update *update, size_t detections, size
                        sizeof *desk->truth_number));
     KOLO_TRY(kolo_grow((void **)&desk->areas, &desk->areas_room, detections, sizeof *desk->areas));
     KOLO_TRY(kolo_grow((void **)&desk->judged, &desk->judged_room, truths, sizeof *desk->judged));
-    KOLO_TRY(grow_records(images, images->records + detections));
-    KOLO_TRY(kolo_grow((void **)&images->tally, &images->tally_room, images->tallies + truths,
-                       sizeof *images->tally));
-    KOLO_TRY(kolo_grow((void **)&images->image, &images->image_room, images->images + 1,
-                       sizeof *images->image));
+    KOLO_TRY(kolo_coco_images_room(images, 1, detections, truths));
 out:
     return status;
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the images of each rank to results on all. Owns the first steps, and calls the others:
 //
-//   1. agree that the parameters are the same
-//   2. all learn all image ids: an image's place is that of its id among all, whoever has it; one
+//   1. all learn all image ids: an image's place is that of its id among all, whoever has it; one
 //      that several ranks have is the lowest rank's
-//   3. all learn how many records and ground truths there are of each class; each rank puts its own
+//   2. all learn how many records and ground truths there are of each class; each rank puts its own
 //      records in order, so that sorting is done where the images are
-//   4. who makes which curve (coco_pieces), records there (coco_route), curves to all (coco_join)
+//   3. who makes which curve (coco_pieces), records there (coco_route), curves to all (coco_join)
 //
-// The sequence of collectives is the same on all ranks, also on one without images; what a rank
+// That the parameters are the same has been agreed on before (compute.c). The sequence of
+// collectives is the same on all ranks, also on one without images; what a rank
 // cannot allocate is agreed on before the next of them.
 #include <stdlib.h>
 #include <string.h>
@@ -33,20 +33,7 @@ kolo_status kolo_coco_agree(const struct kolo_coco_share *share, kolo_status min
         return status != KOLO_OK ? status : mine;
     return fine ? KOLO_OK
                 : kolo_fail(KOLO_ERR_NO_MEMORY,
-                            "kolo_detection_compute: another rank is out of memory");
-}
-
-static kolo_status agree_on_params(struct kolo_coco_share *share)
-{
-    int64_t digest = (int64_t)(kolo_coco_params_digest(share->params) >> 2);
-    int64_t facts[2] = {digest, -digest};
-    kolo_status status =
-        kolo_allreduce(share->comm, facts, facts, 2, KOLO_INT64, KOLO_MIN, share->opts, NULL);
-    if (status == KOLO_OK && facts[0] != -facts[1])
-        status = kolo_fail(KOLO_ERR_MISMATCH,
-                           "kolo_detection_compute: the ranks have different configs; create the "
-                           "detection with the same on all");
-    return status;
+                            "kolo_metrics_compute: another rank is out of memory");
 }
 
 static kolo_status allocate_counts(struct kolo_coco_share *share)
@@ -77,7 +64,7 @@ static void release(struct kolo_coco_share *share)
     kolo_free_memory(share->merged);
 }
 
-/* ---- step 2: places ---- */
+/* ---- step 1: places ---- */
 
 static kolo_status gather_ids(struct kolo_coco_share *share, size_t *total_out)
 {
@@ -158,17 +145,7 @@ static kolo_status find_places(struct kolo_coco_share *share)
     return status;
 }
 
-/* ---- step 3: counts, and records in order ---- */
-
-static size_t records_end(const struct kolo_coco_images *images, size_t image)
-{
-    return image + 1 < images->images ? images->image[image + 1].records : images->records;
-}
-
-static size_t tallies_end(const struct kolo_coco_images *images, size_t image)
-{
-    return image + 1 < images->images ? images->image[image + 1].tallies : images->tallies;
-}
+/* ---- step 2: counts, and records in order ---- */
 
 static void count_mine(struct kolo_coco_share *share)
 {
@@ -177,9 +154,10 @@ static void count_mine(struct kolo_coco_share *share)
     int64_t *totals = share->class_total + classes;
     for (size_t i = 0; i < share->kept; i++) {
         size_t image = share->chosen[i];
-        for (size_t j = images->image[image].records; j < records_end(images, image); j++)
+        for (size_t j = images->image[image].records; j < kolo_coco_records_end(images, image); j++)
             share->class_total[images->record[j].place]++;
-        for (size_t j = images->image[image].tallies; j < tallies_end(images, image); j++) {
+        for (size_t j = images->image[image].tallies; j < kolo_coco_tallies_end(images, image);
+             j++) {
             const struct kolo_coco_tally *tally = &images->tally[j];
             totals[TRUTHS] += tally->truths;
             for (size_t a = 0; a < areas; a++)
@@ -199,7 +177,8 @@ static void order_by_class(struct kolo_coco_share *share)
     size_t *start = share->class_start;
     for (size_t i = 0; i < share->kept; i++) {
         size_t image = share->chosen[i];
-        for (size_t j = images->image[image].records; j < records_end(images, image); j++) {
+        for (size_t j = images->image[image].records; j < kolo_coco_records_end(images, image);
+             j++) {
             share->order[start[images->record[j].place]++] = (uint32_t)j;
             if (share->place_of)
                 share->place_of[j] = share->place[i];
@@ -254,9 +233,7 @@ kolo_status kolo_coco_share(struct kolo_comm *comm, const struct kolo_coco_param
                                     .ranks = (size_t)kolo_size(comm),
                                     .rank = (size_t)kolo_rank(comm)};
     kolo_status status;
-    KOLO_TRY(agree_on_params(&share));
-    KOLO_TRY(kolo_coco_agree(&share, mine));
-    KOLO_TRY(kolo_coco_agree(&share, allocate_counts(&share)));
+    KOLO_TRY(kolo_coco_agree(&share, mine == KOLO_OK ? allocate_counts(&share) : mine));
     KOLO_TRY(find_places(&share));
     KOLO_TRY(count_all(&share));
     KOLO_TRY(kolo_coco_deal(&share));

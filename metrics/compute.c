@@ -10,7 +10,8 @@
 //   2. for each metric with samples, per 2^20 sample indices: int32 min over "rank, if it has a
 //      record": the lowest rank counts the sample, the others count a duplicate, nobody: it is
 //      missing;
-//   3. for each metric whose records are sorted over all ranks, its own exchange;
+//   3. for each metric whose records are sorted over all ranks (or kept in a form of its own), its
+//      own exchange;
 //   4. one int64 sum over the words of all metrics.
 #include <string.h>
 

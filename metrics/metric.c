@@ -71,6 +71,8 @@ void kolo_metric_reset(struct kolo_metric *metric)
     metric->local_duplicates = 0;
     metric->direct_count = 0;
     metric->is_computed = false;
+    if (metric->ops->store)
+        metric->ops->store->clear(metric);
 }
 
 static size_t bytes_used(const struct kolo_metric *metric)

@@ -17,9 +17,24 @@
  */
 static const int64_t KOLO_COUNT_MAX = INT64_C(1) << 40;
 
+struct kolo_reader;
+struct kolo_writer;
+
+/** For a kind that keeps its state in a form of its own. */
+struct kolo_metric_store {
+    /** How many bytes write() writes. */
+    size_t (*bytes)(const struct kolo_metric *metric);
+    void (*write)(const struct kolo_metric *metric, struct kolo_writer *writer);
+    /** Reads into an empty metric what comes from outside, and believes none of it. */
+    kolo_status (*read)(struct kolo_metric *metric, struct kolo_reader *reader);
+    /** As if the updates of @p from had been made to @p into, after its own. All or nothing. */
+    kolo_status (*merge)(struct kolo_metric *into, const struct kolo_metric *from);
+    void (*clear)(struct kolo_metric *metric);
+};
+
 struct kolo_metric_ops {
     const char *name;
-    /** words += one sample's record. */
+    /** words += one sample's record. NULL: no update makes records. */
     void (*fold)(const struct kolo_metric *metric, int64_t *words, const void *record,
                  size_t bytes);
     /** Makes words fit to be added to those of up to 2^31 ranks, without changing what they mean
@@ -29,9 +44,9 @@ struct kolo_metric_ops {
      * nothing. */
     kolo_status (*finish)(struct kolo_metric *metric);
     /** Could updates have led to these words, which come from outside? Whatever it accepts must
-     * not make other functions overflow. */
+     * not make other functions overflow. NULL: there are none. */
     bool (*accepts_words)(const struct kolo_metric *metric, const int64_t *words);
-    /** The same for a record. */
+    /** The same for a record. NULL: none is accepted. */
     bool (*accepts_record)(const struct kolo_metric *metric, const void *record, size_t bytes);
     /** For kinds whose records are not folded but sorted over all ranks: collective, the same
      * number of collectives on every rank. @p chosen are the numbers of the records that this rank
@@ -41,6 +56,8 @@ struct kolo_metric_ops {
                             const struct kolo_opts *opts);
     /** Frees what a kind has beside its struct. NULL: nothing. */
     void (*destroy)(struct kolo_metric *metric);
+    /** What updates leave beside words and records. NULL: nothing. */
+    const struct kolo_metric_store *store;
 };
 
 /** The first field of every metric. */

@@ -8,6 +8,7 @@
 //   i64 samples without index, i64 duplicates
 //   u64 n, n * i64                  the words
 //   u64 n, n * (i64 index, blob)    the records
+//   what the kind keeps beside them, in a form of its own
 //   32 bytes                        the SHA-256 of everything before
 #include <openssl/evp.h>
 #include <string.h>
@@ -23,8 +24,9 @@ static size_t bytes_needed(const struct kolo_metric *metric)
 {
     size_t records = metric->record_count ? metric->ends[metric->record_count - 1] : 0;
     size_t integers = 2 + 2 + 1 + metric->words + 1;
+    size_t own = metric->ops->store ? metric->ops->store->bytes(metric) : 0;
     return MAGIC_BYTES + sizeof(uint16_t) + strlen(metric->ops->name) + integers * sizeof(int64_t) +
-           metric->record_count * RECORD_HEAD_BYTES + records + HASH_BYTES;
+           metric->record_count * RECORD_HEAD_BYTES + records + own + HASH_BYTES;
 }
 
 static kolo_status hash(const void *data, size_t bytes, uint8_t hash_out[HASH_BYTES])
@@ -52,6 +54,8 @@ static void write_state(struct kolo_writer *writer, const struct kolo_metric *me
         kolo_write_i64(writer, metric->indices[i]);
         kolo_write_blob(writer, record, bytes);
     }
+    if (metric->ops->store)
+        metric->ops->store->write(metric, writer);
 }
 
 static void carry(struct kolo_metric *metric)
@@ -137,7 +141,7 @@ static kolo_status read_words(struct kolo_reader *reader, struct kolo_metric *me
                          (unsigned long long)words, metric->words, kolo_reader_left(reader));
     for (size_t i = 0; i < metric->words; i++)
         metric->direct[i] = kolo_read_i64(reader);
-    if (!metric->ops->accepts_words(metric, metric->direct))
+    if (metric->words && !metric->ops->accepts_words(metric, metric->direct))
         return kolo_fail(KOLO_ERR_DATA,
                          "kolo_metric_restore: no updates of a metric of kind '%s' lead to the "
                          "counts in this state",
@@ -163,7 +167,7 @@ static kolo_status read_record(struct kolo_reader *reader, struct kolo_metric *m
         return kolo_fail(KOLO_ERR_DATA,
                          "kolo_metric_restore: record %llu is a second one of index %lld",
                          (unsigned long long)number, (long long)index);
-    if (!metric->ops->accepts_record(metric, record, bytes))
+    if (!metric->ops->accepts_record || !metric->ops->accepts_record(metric, record, bytes))
         return kolo_fail(KOLO_ERR_DATA,
                          "kolo_metric_restore: record %llu of %zu bytes is none of a metric of "
                          "kind '%s'",
@@ -193,7 +197,7 @@ static kolo_status read_records(struct kolo_reader *reader, struct kolo_metric *
         return kolo_fail(KOLO_ERR_DATA,
                          "kolo_metric_restore: %llu records, but %lld samples are counted",
                          (unsigned long long)records, (long long)direct_count);
-    return kolo_reader_finish(reader, "kolo_metric_restore: the state");
+    return KOLO_OK;
 }
 
 /* Checks what needs no metric: the length, the version, the sum. */
@@ -235,6 +239,9 @@ kolo_status kolo_metric_restore(struct kolo_metric *metric, const void *data, si
     kolo_metric_reset(metric);
     KOLO_TRY(read_words(&reader, metric));
     KOLO_TRY(read_records(&reader, metric));
+    if (metric->ops->store)
+        KOLO_TRY(metric->ops->store->read(metric, &reader));
+    KOLO_TRY(kolo_reader_finish(&reader, "kolo_metric_restore: the state"));
 out:
     if (status != KOLO_OK)
         kolo_metric_reset(metric);
@@ -265,6 +272,8 @@ kolo_status kolo_metric_merge(struct kolo_metric *into, struct kolo_metric *from
         status = kolo_metric_prepare(into, records, records ? from->ends[records - 1] : 0,
                                      from->samples ? from->indices : NULL);
     }
+    if (status == KOLO_OK && into->ops->store)
+        status = into->ops->store->merge(into, from);
     if (status != KOLO_OK)
         return status;
     carry(into);

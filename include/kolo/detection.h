@@ -106,6 +106,9 @@ struct kolo_detection_config {
      *  COCO's 17 of persons. */
     const double *sigmas;
     size_t sigma_count;
+    /** How many different images the data set has; 0: not known. Then results say how many no rank
+     *  had, and more of them is an error. */
+    int64_t images;
 };
 
 /** Boxes of the images of one update, image after image; with another kind than
@@ -152,9 +155,11 @@ struct kolo_detection_result {
     int64_t duplicate_images; /**< left out */
     int64_t detections;       /**< counted: not of duplicates, and within the last cap */
     int64_t truths;           /**< not of duplicates, ignored ones too */
+    int64_t missing_images;   /**< that no rank had; 0 where the config has no number of images */
 };
 
 struct kolo_detection;
+struct kolo_metric;
 
 /** @return KOLO_OK; ERR_INVALID (with the field and its value); ERR_NO_MEMORY. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_detection_create(
@@ -170,11 +175,17 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_detection_update(struct kolo_detection 
                                                           const struct kolo_boxes *truths,
                                                           const struct kolo_boxes *detections);
 
-/** Makes the results of all ranks' images, on all ranks alike. Collective: every rank takes part,
- *  also one without images, with the same config. The result holds until the next update; until
- *  then another compute does its communication again.
- *  @return KOLO_OK; ERR_INVALID; ERR_MISMATCH (different configs, on all ranks); ERR_NO_MEMORY (on
- *  all ranks); what kolo_allreduce returns. */
+/** The detection as a metric (metrics.h), to be computed together with others, merged, saved and
+ *  restored: what kolo_metrics_compute(), kolo_metric_merge(), _save(), _restore() and _reset() do
+ *  is done to the detection. Its own: never destroy both.
+ *  @return NULL for NULL. */
+KOLO_API struct kolo_metric *kolo_detection_metric(struct kolo_detection *detection);
+
+/** Makes the results of all ranks' images, on all ranks alike: kolo_metrics_compute() of this one
+ *  alone. Collective: every rank takes part, also one without images, with the same config. The
+ *  result holds until the next update; if no rank has had one, another compute only finds that out.
+ *  @return KOLO_OK; ERR_INVALID; ERR_MISMATCH (different configs, on all ranks); ERR_DATA (more
+ *  images than the config says); ERR_NO_MEMORY (on all ranks); what kolo_allreduce returns. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_detection_compute(struct kolo_comm *comm,
                                                            struct kolo_detection *detection,
                                                            const struct kolo_opts *opts);

@@ -200,8 +200,9 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_accuracy_result(const struct kolo_metri
 /** Computes several metrics over all ranks; collective: all ranks pass metrics of the same kinds
  *  and configurations in the same order. One int64 allreduce to agree, one for all of them
  *  together, and, for each that has samples, one more per 2^20 samples to settle which rank counts
- *  which; an exact curve (AUROC, average precision) takes six more of its own to sort its records:
- *  as many on every rank, also on one without data. If no metric was updated on any rank
+ *  which; an exact curve (AUROC, average precision) takes six more of its own to sort its records,
+ *  and
+ *  a detection (detection.h) some twenty and, the more records it has, more: as many on every rank, also on one without data. If no metric was updated on any rank
  *  since these very ranks computed it last, the results are still there and only the first
  *  allreduce is made. The results are the same on all ranks; the state stays, and more updates may
  *  follow. A failure of one rank (no memory, say) is one of all.

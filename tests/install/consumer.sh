@@ -10,7 +10,6 @@ DESTDIR=$work/stage cmake --install "$build" --prefix /usr >/dev/null
 mv "$work/stage/usr" "$work/kolo"
 cat >"$work/one.c" <<'C'
 #include <kolo/kolo.h>
-#include <kolo/metrics.h>
 #include <stdio.h>
 #include <string.h>
 static kolo_status rank_main(struct kolo_comm *comm, void *arg)
@@ -33,6 +32,58 @@ lib=$(dirname "$(find "$work/kolo" -name libkolo.so)")
 read -ra found <<<"$(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --cflags --libs kolo)"
 "$cc" "${flags[@]}" -Wall -Wextra -Werror -pedantic "$work/one.c" -o "$work/one" "${found[@]}" -Wl,-rpath,"$lib"
 [[ $("$work/one") == 3 ]] || { echo "FAIL: the program found by pkg-config"; exit 1; }
+
+# Every header alone, in C and in C++; then all together in a C++ program that is linked.
+cxx=$(command -v "$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")" c++ g++ clang++ | head -1) || true
+: >"$work/all.cc"
+for header in "$work"/kolo/include/kolo/*.h; do
+    line="#include <kolo/${header##*/}>"
+    echo "$line" >>"$work/all.cc"
+    echo "$line" | "$cc" -std=c11 -Wall -Wextra -Werror -pedantic -fsyntax-only -x c - "${found[@]}" ||
+        { echo "FAIL: ${header##*/} alone, in C"; exit 1; }
+    [[ -z $cxx ]] || echo "$line" | "$cxx" -std=c++11 -Wall -Wextra -Werror -pedantic -fsyntax-only -x c++ - "${found[@]}" ||
+        { echo "FAIL: ${header##*/} alone, in C++"; exit 1; }
+done
+cat >>"$work/all.cc" <<'CC'
+#include <cstdio>
+static kolo_status rank_main(struct kolo_comm *comm, void *)
+{
+    struct kolo_mean_config mean = kolo_mean_config();
+    struct kolo_detection_config config = kolo_detection_config();
+    const int64_t category = 1;
+    struct kolo_detection *detection = NULL;
+    struct kolo_metric *metrics[2] = {NULL, NULL};
+    mean.size = sizeof mean;
+    config.size = sizeof config;
+    config.categories = &category;
+    config.category_count = 1;
+    kolo_status status = kolo_mean_create(&mean, &metrics[0]);
+    if (status == KOLO_OK)
+        status = kolo_detection_create(&config, &detection);
+    metrics[1] = kolo_detection_metric(detection);
+    if (status == KOLO_OK)
+        status = kolo_metrics_compute(comm, metrics, 2, NULL);
+    kolo_metric_destroy(metrics[0]);
+    kolo_detection_destroy(detection);
+    return status;
+}
+int main()
+{
+    return kolo_run_threads(2, NULL, rank_main, NULL) == KOLO_OK ? 0 : 1;
+}
+CC
+if [[ -n $cxx ]]; then
+    "$cxx" "${flags[@]}" -Wall -Wextra -Werror -pedantic "$work/all.cc" -o "$work/all" "${found[@]}" -Wl,-rpath,"$lib"
+    "$work/all" || { echo "FAIL: the C++ program"; exit 1; }
+else
+    echo "no C++ compiler here: headers seen in C alone"
+fi
+
+# An example, copied away and built as a user builds it.
+cp "$source"/examples/detect-eval.c "$source"/examples/scenes.[ch] "$work"
+"$cc" "${flags[@]}" -Wall -Wextra -Werror "$work/detect-eval.c" "$work/scenes.c" -o "$work/detect-eval" "${found[@]}" -Wl,-rpath,"$lib"
+cmp <("$work/detect-eval" --images 9) <("$work/kolo/bin/kolorun" -np 3 "$work/detect-eval" --images 9 | sed 's/^\[0\] //') ||
+    { echo "FAIL: detect-eval outside the tree"; exit 1; }
 
 cat >"$work/CMakeLists.txt" <<'CMAKE'
 cmake_minimum_required(VERSION 3.25)

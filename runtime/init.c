@@ -359,17 +359,17 @@ static kolo_status finalize_world(struct kolo_comm *comm)
     kolo_status heard = KOLO_OK;
     kolo_engine_stop_thread(engine);
     kolo_engine_enter(engine);
-    int64_t patience_ms = engine->settings.exit_timeout_ms;
+    kolo_deadline deadline = kolo_deadline_in_ms(engine->settings.exit_timeout_ms);
     bool had_failed = comm->failure.status != KOLO_OK;
     bool are_over = end_requests(engine);
     kolo_engine_leave(engine);
-    if (are_over && comm->is_open && !had_failed)
-        heard = hear_of_last(comm, kolo_deadline_in_ms(patience_ms));
+    if (are_over && comm->is_open && !had_failed) /* the other half is for what was sent */
+        heard = hear_of_last(comm, kolo_deadline_in_ms(engine->settings.exit_timeout_ms / 2));
     snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
     bool has_failed = comm->failure.status != KOLO_OK;
-    if (has_failed && patience_ms > failed_exit_ms)
-        patience_ms = failed_exit_ms;
-    kolo_status status = kolo_engine_destroy(engine, kolo_deadline_in_ms(patience_ms));
+    if (has_failed)
+        deadline = kolo_deadline_min(deadline, kolo_deadline_in_ms(failed_exit_ms));
+    kolo_status status = kolo_engine_destroy(engine, deadline);
     if (heard == KOLO_ERR_MISMATCH) {
         kolo_detail_set(detail);
         return heard;

@@ -159,7 +159,7 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_shrink(struct kolo_comm *comm,
 
 /** Leaves: waits until what was sent has been taken over (KOLO_EXIT_TIMEOUT at most), tells the
  *  peers, frees @p comm in every case. After a kolo_broadcast() that was the last collective it
- *  first waits until all ranks have come to it (as long once more; nobody fails if one does not).
+ *  first waits until all ranks have come to it (half of that; nobody fails if one does not).
  *  NULL is fine. Of a communicator that kolo_split(), kolo_dup() or kolo_shrink() made it frees just
  *  that, at once, and no other rank waits: one that needs this rank in a later call gets ERR_PEER
  *  with its name. That of the world ends them all. Outstanding requests are cancelled and gone: they

@@ -303,10 +303,13 @@ ParameterizedTestParameters(failure, a_broadcast_that_was_over)
 }
 ParameterizedTest(struct transport_param *param, failure, a_broadcast_that_was_over, .timeout = 60)
 {
-    for (int finalizes = 0; finalizes < 2; finalizes++) {
-        struct early_leaver leaver = {.finalizes = finalizes != 0};
+    bool has_board = strcmp(param->name, "tcp") != 0;
+    for (int way = 0; way < (has_board ? 4 : 2); way++) {
+        bool finalizes = way % 2 != 0;
+        const char *plan = way < 2 ? "KOLO_PLAN=tree" : "KOLO_PLAN=oneshot";
+        struct early_leaver leaver = {.finalizes = finalizes};
         struct world world = {
-            .size = 3, .transport = param->name, .settings = {"KOLO_TIMEOUT=20", "KOLO_PLAN=tree"}};
+            .size = 3, .transport = param->name, .settings = {"KOLO_TIMEOUT=20", plan}};
         kolo_status status = world_run(&world, one_is_through, &leaver);
         const char *text = finalizes ? kolo_error_detail() : world.results[1].text;
         cr_assert(status == KOLO_ERR_MISMATCH, "%s: %s: %s", param->name, kolo_status_name(status),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kolo_init in processes of their own, without a launcher: rendezvous by file and by address, wrong
-// configurations, a rank that is killed, one that exits without goodbye, one that never starts.
+// configurations, a rank that is killed, one that exits without goodbye, one that never starts; and
+// kolo_finalize after a broadcast, when others do not come to it or have left already.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
@@ -20,7 +21,7 @@ static const char secret[] = "00112233445566778899aabbccddeeff001122334455667788
 /** What a rank's process says at its end. */
 struct report {
     kolo_status status;
-    int64_t at_ns;
+    int64_t at_ns, left_ns; /* before and after kolo_finalize */
     char text[KOLO_DETAIL_MAX];
 };
 
@@ -28,7 +29,9 @@ struct party {
     int size;
     const char *rendezvous, *transport;
     kolo_status (*body)(struct kolo_comm *comm, struct party *party);
-    int ready_fd; /* a body writes a byte here when it is under way */
+    int ready_fd;            /* a body writes a byte here when it is under way */
+    int go_fd;               /* one that waits for the test reads a byte here */
+    const char *patience[8]; /* of each rank: a setting; NULL: none */
     pid_t pids[8];
     int reports[8]; /* the reading ends */
     struct report results[8];
@@ -37,7 +40,8 @@ struct party {
 static void run_rank(struct party *party, int rank, int report_fd)
 {
     char transport[64];
-    const char *settings[] = {transport, "KOLO_TIMEOUT=20", "KOLO_START_TIMEOUT=20", NULL};
+    const char *settings[] = {transport,          "KOLO_TIMEOUT=20",     "KOLO_START_TIMEOUT=20",
+                              "KOLO_STALL=200ms", party->patience[rank], NULL};
     struct report report = {.status = KOLO_OK};
     struct kolo_comm *comm = NULL;
     snprintf(transport, sizeof(transport), "KOLO_TRANSPORT=%s", party->transport);
@@ -54,6 +58,7 @@ static void run_rank(struct party *party, int rank, int report_fd)
     if (report.status != KOLO_OK)
         snprintf(report.text, sizeof(report.text), "%s", kolo_error_detail());
     kolo_status left = kolo_finalize(comm);
+    report.left_ns = kolo_now_ns();
     if (report.status == KOLO_OK && left != KOLO_OK) {
         report.status = left;
         snprintf(report.text, sizeof(report.text), "finalize: %s", kolo_error_detail());
@@ -75,17 +80,22 @@ static void start(struct party *party, int rank)
     party->reports[rank] = ends[0];
 }
 
+static void finish_one(struct party *party, int rank)
+{
+    struct report *result = &party->results[rank];
+    if (party->pids[rank] == 0)
+        return;
+    if (read(party->reports[rank], result, sizeof(*result)) != (ssize_t)sizeof(*result))
+        *result = (struct report){.status = KOLO_AGAIN, .text = "ended without a report"};
+    close(party->reports[rank]);
+    waitpid(party->pids[rank], NULL, 0);
+    party->pids[rank] = 0;
+}
+
 static void finish(struct party *party)
 {
-    for (int rank = 0; rank < party->size; rank++) {
-        struct report *result = &party->results[rank];
-        if (party->pids[rank] == 0)
-            continue;
-        if (read(party->reports[rank], result, sizeof(*result)) != (ssize_t)sizeof(*result))
-            *result = (struct report){.status = KOLO_AGAIN, .text = "ended without a report"};
-        close(party->reports[rank]);
-        waitpid(party->pids[rank], NULL, 0);
-    }
+    for (int rank = 0; rank < party->size; rank++)
+        finish_one(party, rank);
 }
 
 static void name_file(char text[128], const char *what)
@@ -246,6 +256,121 @@ Test(init, rank_0_serves_until_all_have_left, .timeout = 60)
     for (int rank = 0; rank < 3; rank++)
         cr_assert(party.results[rank].status == KOLO_OK, "rank %d: %s", rank,
                   party.results[rank].text);
+}
+
+/* ---- leaving after a broadcast ---- */
+
+static kolo_status broadcast(struct kolo_comm *comm)
+{
+    int32_t value = kolo_rank(comm) == 0 ? 7 : 0;
+    kolo_status status = kolo_broadcast(comm, &value, 1, KOLO_INT32, 0, NULL, NULL);
+    WORLD_EXPECT(status != KOLO_OK || value == 7, "rank 0 gave %d", value);
+    return status;
+}
+
+/** The last rank does not finalize before the others have. */
+static kolo_status last_one_stays(struct kolo_comm *comm, struct party *party)
+{
+    char byte;
+    kolo_status status = broadcast(comm);
+    if (status == KOLO_OK && kolo_rank(comm) == kolo_size(comm) - 1)
+        WORLD_EXPECT(read(party->go_fd, &byte, 1) == 1, "no word from the test");
+    return status;
+}
+
+static void open_party(struct party *party, int pipe_ends[2])
+{
+    cr_assert(pipe(pipe_ends) == 0, "pipe");
+    party->go_fd = pipe_ends[0];
+    for (int rank = 0; rank < party->size; rank++)
+        start(party, rank);
+}
+
+static void expect_well(const struct party *party, const char *transport)
+{
+    for (int rank = 0; rank < party->size; rank++)
+        cr_assert(party->results[rank].status == KOLO_OK, "%s, rank %d: %s: %s", transport, rank,
+                  kolo_status_name(party->results[rank].status), party->results[rank].text);
+}
+
+struct way {
+    char transport[16], name[16];
+};
+
+ParameterizedTestParameters(init, who_stays_after_a_broadcast)
+{
+    static struct way ways[] = {{"shm", "stays-shm"}, {"tcp", "stays-tcp"}};
+    return cr_make_param_array(struct way, ways, 2);
+}
+ParameterizedTest(struct way *way, init, who_stays_after_a_broadcast, .timeout = 60)
+{
+    enum { PATIENCE_MS = 4000 };
+    char text[128];
+    int ends[2];
+    name_file(text, way->name);
+    struct party party = {.size = 3,
+                          .transport = way->transport,
+                          .rendezvous = text,
+                          .body = last_one_stays,
+                          .patience = {"KOLO_EXIT_TIMEOUT=4s", "KOLO_EXIT_TIMEOUT=4s"}};
+    open_party(&party, ends);
+    for (int rank = 0; rank < 2; rank++)
+        finish_one(&party, rank);
+    cr_assert(write(ends[1], "", 1) == 1);
+    finish(&party);
+    expect_well(&party, way->transport);
+    for (int rank = 0; rank < 2; rank++) {
+        int64_t ms = (party.results[rank].left_ns - party.results[rank].at_ns) / 1000000;
+        cr_assert(ms >= PATIENCE_MS / 2 && ms < PATIENCE_MS * 3 / 2, "%s: rank %d took %lld ms",
+                  way->transport, rank, (long long)ms);
+    }
+}
+
+/** Ranks 1, 2 and 3 leave, rank 1 while rank 3 waits for a word from it; the other two go on. */
+static kolo_status some_leave(struct kolo_comm *comm, struct party *party)
+{
+    int rank = kolo_rank(comm);
+    int32_t value = rank;
+    int64_t sum = 0;
+    char byte;
+    kolo_status status = kolo_barrier(comm, NULL, NULL); /* makes the links */
+    if (status == KOLO_OK)
+        status = broadcast(comm);
+    if (status != KOLO_OK || (rank >= 1 && rank <= 3))
+        return status;
+    WORLD_EXPECT(read(party->go_fd, &byte, 1) == 1, "no word from the test");
+    status = kolo_kv_add(comm, "there", 1, &sum); /* what the store has said before is heard */
+    if (status == KOLO_OK && rank == 0)
+        return kolo_send(comm, &value, 1, KOLO_INT32, 4, NULL, NULL);
+    if (status != KOLO_OK)
+        return status;
+    status = kolo_recv(comm, &value, 1, KOLO_INT32, 0, NULL, NULL);
+    WORLD_EXPECT(status != KOLO_OK || value == 0, "%d came", value);
+    return status;
+}
+
+ParameterizedTestParameters(init, who_leaves_after_a_broadcast)
+{
+    static struct way ways[] = {{"shm", "leaves-shm"}, {"tcp", "leaves-tcp"}};
+    return cr_make_param_array(struct way, ways, 2);
+}
+ParameterizedTest(struct way *way, init, who_leaves_after_a_broadcast, .timeout = 60)
+{
+    static const char late[] = "KOLO_EXIT_TIMEOUT=4s";
+    char text[128];
+    int ends[2];
+    name_file(text, way->name);
+    struct party party = {.size = 5,
+                          .transport = way->transport,
+                          .rendezvous = text,
+                          .body = some_leave,
+                          .patience = {NULL, "KOLO_EXIT_TIMEOUT=400ms", late, late}};
+    open_party(&party, ends);
+    for (int rank = 1; rank <= 3; rank++)
+        finish_one(&party, rank);
+    cr_assert(write(ends[1], "..", 2) == 2);
+    finish(&party);
+    expect_well(&party, way->transport); /* that three have left, and never came, fails nobody */
 }
 
 /* ---- configurations ---- */

@@ -74,21 +74,29 @@ static const struct eval_list lists[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
+enum { PLAIN, ESCAPE, QUOTE, OPENING, CLOSING };
+static const unsigned char kinds[256] = {['"'] = QUOTE,   ['\\'] = ESCAPE, ['{'] = OPENING,
+                                         ['['] = OPENING, ['}'] = CLOSING, [']'] = CLOSING};
+
 /* Goes on inside an object. @return behind its end, or @p to. */
 static size_t go_through(struct walk *walk, const unsigned char *data, size_t at, size_t to)
 {
-    for (; at < to && walk->depth > 0; at++) {
-        unsigned char byte = data[at];
-        if (walk->is_escaped)
-            walk->is_escaped = false;
-        else if (byte == '"')
+    if (walk->is_escaped && at < to) {
+        walk->is_escaped = false;
+        at++;
+    }
+    while (at < to && walk->depth > 0) {
+        unsigned char kind = kinds[data[at++]];
+        if (kind == PLAIN)
+            continue;
+        if (kind == QUOTE)
             walk->in_string = !walk->in_string;
-        else if (walk->in_string)
-            walk->is_escaped = byte == '\\';
-        else if (byte == '{' || byte == '[')
-            walk->depth++;
-        else if (byte == '}' || byte == ']')
-            walk->depth--;
+        else if (kind == ESCAPE && walk->in_string && at < to)
+            at++;
+        else if (kind == ESCAPE)
+            walk->is_escaped = walk->in_string;
+        else if (!walk->in_string)
+            walk->depth += kind == OPENING ? 1 : (size_t)-1;
     }
     return at;
 }

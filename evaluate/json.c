@@ -11,10 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "evaluate/number.h"
+
 enum {
-    NUMBER_MAX = 1100,          /* more digits than any double has */
-    EXACT_DIGITS = 15,          /* of a decimal number that a double holds as it is */
-    EXACT_POWER = 22,           /* of ten, likewise */
     QUIET_BYTES_MAX = 64 << 20, /* that one string, which yajl keeps, may have */
 };
 
@@ -60,46 +59,13 @@ static int refuse_value(struct eval_json *json, const char *kind)
     return 1;
 }
 
-/* A decimal number of few digits is one exact integer times or by one exact power of ten: rounded
- * once, as strtod() rounds it. */
-static bool read_short(const char *text, size_t length, double *value_out)
-{
-    static const double powers[EXACT_POWER + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
-                                                   1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
-                                                   1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-    uint64_t digits = 0;
-    size_t count = 0, after = 0, i = text[0] == '-';
-    bool is_after = false;
-    for (; i < length; i++) {
-        if (text[i] == '.') {
-            is_after = true;
-            continue;
-        }
-        if (text[i] < '0' || text[i] > '9')
-            return false;
-        digits = 10 * digits + (uint64_t)(text[i] - '0');
-        count += digits > 0;
-        after += is_after;
-        if (count > EXACT_DIGITS || after > EXACT_POWER)
-            return false;
-    }
-    double value = (double)digits / powers[after];
-    *value_out = text[0] == '-' ? -value : value;
-    return true;
-}
-
 static int read_number(struct eval_json *json, const char *text, size_t length, double *value_out)
 {
-    char copy[NUMBER_MAX + 1];
-    if (read_short(text, length, value_out))
-        return 1;
-    if (length > NUMBER_MAX)
+    if (!eval_number_read(text, length, value_out))
         return stop(json, "a number of %zu characters", length);
-    memcpy(copy, text, length);
-    copy[length] = '\0';
-    *value_out = strtod(copy, NULL);
     if (!isfinite(*value_out))
-        return stop(json, "%.40s is too large: it would be infinite", copy);
+        return stop(json, "%.*s is too large: it would be infinite", length < 40 ? (int)length : 40,
+                    text);
     return 1;
 }
 

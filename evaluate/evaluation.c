@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "evaluate/agree.h"
+#include "evaluate/progress.h"
 
 enum { BATCH_IMAGES = 256 };
 
@@ -166,16 +167,20 @@ static kolo_status feed_images(struct feed *feed, int rank, int ranks)
 {
     const struct eval_truths *truths = &feed->evaluation->truths;
     int64_t images[BATCH_IMAGES];
+    struct eval_progress progress;
     size_t truth = 0, found = 0, count = 0;
     kolo_status status = write_slips(feed, rank, ranks);
+    eval_progress_begin(&progress, "images matched", truths->images);
     for (size_t i = (size_t)rank; status == KOLO_OK && i < truths->images; i += (size_t)ranks) {
         images[count] = truths->image[i];
         status = take_image(feed, &truth, &found, (uint32_t)i, count++);
         if (status == KOLO_OK && (count == BATCH_IMAGES || i + (size_t)ranks >= truths->images)) {
             status = update(feed, images, count);
+            eval_progress_at(&progress, i);
             count = 0;
         }
     }
+    eval_progress_end(&progress);
     return status;
 }
 

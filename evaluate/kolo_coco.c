@@ -7,15 +7,17 @@
 #include "evaluate/agree.h"
 #include "evaluate/report.h"
 
-static kolo_status report(const struct eval_evaluation *evaluation, struct kolo_comm *comm)
+static kolo_status run(struct eval_evaluation *evaluation, struct kolo_comm *comm,
+                       const struct eval_options *options)
 {
-    kolo_status status = KOLO_OK;
-    if (kolo_rank(comm) == 0) {
-        status = eval_report_print(evaluation, stdout);
-        if (status == KOLO_OK && evaluation->options->json)
-            status = eval_report_json(evaluation);
-    }
-    return eval_agree(comm, status, EVAL_NO_PLACE);
+    bool speaks = kolo_rank(comm) == 0;
+    kolo_status status;
+    KOLO_TRY(eval_agree(comm, speaks ? eval_report_probe(options) : KOLO_OK, EVAL_NO_PLACE));
+    KOLO_TRY(eval_evaluation_run(evaluation, comm, options));
+    KOLO_TRY(
+        eval_agree(comm, speaks ? eval_report_write(evaluation, stdout) : KOLO_OK, EVAL_NO_PLACE));
+out:
+    return status;
 }
 
 int main(int argc, char **argv)
@@ -28,9 +30,7 @@ int main(int argc, char **argv)
     struct eval_evaluation evaluation = {.options = &options};
     kolo_status status = kolo_init(NULL, &comm);
     if (status == KOLO_OK)
-        status = eval_evaluation_run(&evaluation, comm, &options);
-    if (status == KOLO_OK)
-        status = report(&evaluation, comm);
+        status = run(&evaluation, comm, &options);
     if (status != KOLO_OK) {
         fprintf(stderr, "kolo-coco: %s\n",
                 kolo_error_detail()[0] ? kolo_error_detail() : kolo_status_text(status));

@@ -13,19 +13,27 @@
 
 #include "base/settings.h"
 
-enum { USAGE = 2, JSON = 256, PER_CLASS, IOU_TYPE, MODE, NUMPY, MAX_DETS, ANY, SKIP, VERSION };
+enum {
+    USAGE = 2,
+    JSON = 256,
+    PLOT,
+    PER_CLASS,
+    IOU_TYPE,
+    MODE,
+    NUMPY,
+    MAX_DETS,
+    ANY,
+    SKIP,
+    VERSION
+};
 
-static const struct option table[] = {{"iou-type", required_argument, NULL, IOU_TYPE},
-                                      {"json", required_argument, NULL, JSON},
-                                      {"per-class", no_argument, NULL, PER_CLASS},
-                                      {"max-dets", required_argument, NULL, MAX_DETS},
-                                      {"any-category", no_argument, NULL, ANY},
-                                      {"mode", required_argument, NULL, MODE},
-                                      {"numpy", required_argument, NULL, NUMPY},
-                                      {"skip-unknown", no_argument, NULL, SKIP},
-                                      {"help", no_argument, NULL, 'h'},
-                                      {"version", no_argument, NULL, VERSION},
-                                      {NULL, 0, NULL, 0}};
+static const struct option table[] = {
+    {"iou-type", required_argument, NULL, IOU_TYPE}, {"json", required_argument, NULL, JSON},
+    {"plot", required_argument, NULL, PLOT},         {"per-class", no_argument, NULL, PER_CLASS},
+    {"max-dets", required_argument, NULL, MAX_DETS}, {"any-category", no_argument, NULL, ANY},
+    {"mode", required_argument, NULL, MODE},         {"numpy", required_argument, NULL, NUMPY},
+    {"skip-unknown", no_argument, NULL, SKIP},       {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, VERSION},         {NULL, 0, NULL, 0}};
 
 static const char help[] =
     "usage: kolo-coco GT.json DT.json [options]\n"
@@ -34,6 +42,7 @@ static const char help[] =
     "pycocotools' bits at any number of ranks. Files may be gzipped.\n"
     "  --iou-type TYPE     bbox (the default, and all there is)\n"
     "  --json FILE         write all numbers, those of each class, and SHA-256 of the arrays\n"
+    "  --plot FILE.svg     draw precision over recall, by IoU threshold and by category\n"
     "  --per-class         a line for each category\n"
     "  --max-dets A,B,C    detections counted per image and category (1,10,100)\n"
     "  --any-category      boxes match whatever their category is (useCats = 0)\n"
@@ -124,6 +133,9 @@ static int take(struct eval_options *options, int option, const char *word)
     case JSON:
         options->json = optarg;
         return EVAL_GO_ON;
+    case PLOT:
+        options->plot = optarg;
+        return EVAL_GO_ON;
     case PER_CLASS:
         options->per_class = true;
         return EVAL_GO_ON;
@@ -158,5 +170,7 @@ int eval_options_parse(int argc, char **argv, struct eval_options *options)
                       argc - optind, argc - optind == 1 ? "" : "s");
     options->truths = argv[optind];
     options->detections = argv[optind + 1];
+    if (options->json && options->plot && strcmp(options->json, options->plot) == 0)
+        return refuse("--json and --plot both name %s; give each its own file", options->json);
     return EVAL_GO_ON;
 }

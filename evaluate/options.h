@@ -11,7 +11,7 @@ enum { EVAL_GO_ON = -1, EVAL_CAPS = 3 };
 
 struct eval_options {
     const char *truths, *detections; /* files */
-    const char *json;                /* file; NULL: none */
+    const char *json, *plot;         /* files; NULL: none */
     bool per_class, any_category, skip_unknown;
     kolo_detection_mode mode;
     kolo_mean_rule mean_rule;

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// See report.h. The JSON is made in memory, written beside its place and renamed, so that nobody
-// finds half a file. Doubles have 17 digits: they are read back with the same bits.
+// See report.h. Files are written beside their places and renamed when all is written and said, so that
+// nobody finds half a file. Doubles have 17 digits: they are read back with the same bits.
 #include "evaluate/report.h"
 
 #include <endian.h>
 #include <errno.h>
 #include <openssl/evp.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 #include <yajl/yajl_gen.h>
 
 #include <kolo/version.h>
 
-#include "base/alloc.h"
+#include "evaluate/plot.h"
+#include "tools/outfile.h"
 
 enum { SHA256_BYTES = 32, HASHED_AT_ONCE = 1024 };
 
@@ -103,7 +104,7 @@ static kolo_status print_classes(const struct eval_evaluation *evaluation, FILE 
     return KOLO_OK;
 }
 
-kolo_status eval_report_print(const struct eval_evaluation *evaluation, FILE *out)
+static kolo_status print(const struct eval_evaluation *evaluation, FILE *out)
 {
     kolo_status status = KOLO_OK;
     errno = 0;
@@ -257,30 +258,7 @@ static kolo_status generate(yajl_gen gen, const struct eval_evaluation *evaluati
     return status;
 }
 
-static kolo_status write_file(const char *path, const unsigned char *text, size_t bytes)
-{
-    char beside[4096];
-    int length = snprintf(beside, sizeof beside, "%s.tmp-%ld", path, (long)getpid());
-    if (length >= (int)sizeof beside)
-        return kolo_fail(KOLO_ERR_INVALID, "--json %s: the path is too long", path);
-    FILE *file = fopen(beside, "wxe");
-    if (!file)
-        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "--json %s", path);
-    errno = 0;
-    bool ok = fwrite(text, 1, bytes, file) == bytes && fflush(file) == 0;
-    int cause = errno;
-    if (fclose(file) != 0 && ok) {
-        ok = false;
-        cause = errno;
-    }
-    if (ok && rename(beside, path) == 0)
-        return KOLO_OK;
-    cause = ok ? errno : cause;
-    (void)unlink(beside);
-    return kolo_fail_errno(KOLO_ERR_SYSTEM, cause, "--json %s", path);
-}
-
-kolo_status eval_report_json(const struct eval_evaluation *evaluation)
+static kolo_status write_json(const struct eval_evaluation *evaluation, FILE *out)
 {
     yajl_gen gen = yajl_gen_alloc(NULL);
     if (!gen)
@@ -291,7 +269,56 @@ kolo_status eval_report_json(const struct eval_evaluation *evaluation)
     if (status == KOLO_OK && yajl_gen_get_buf(gen, &text, &bytes) != yajl_gen_status_ok)
         status = kolo_fail(KOLO_ERR_INTERNAL, "--json: the generator is in no good state");
     if (status == KOLO_OK)
-        status = write_file(evaluation->options->json, text, bytes);
+        (void)fwrite(text, 1, bytes, out); /* a failure is seen when it is closed */
     yajl_gen_free(gen);
     return status;
+}
+
+/* A target must be writable, and none of the files that are read. */
+static kolo_status probe(const struct eval_options *options, const char *option, const char *path)
+{
+    const char *const read[] = {options->truths, options->detections};
+    struct outfile file;
+    struct stat target, facts;
+    bool is_there = path && stat(path, &target) == 0;
+    if (!path)
+        return KOLO_OK;
+    if (is_there && S_ISDIR(target.st_mode))
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, EISDIR, "%s %s", option, path);
+    for (size_t i = 0; is_there && i < 2; i++)
+        if (stat(read[i], &facts) == 0 && facts.st_dev == target.st_dev &&
+            facts.st_ino == target.st_ino)
+            return kolo_fail(KOLO_ERR_INVALID, "%s %s: that is the file %s, which is read", option,
+                             path, read[i]);
+    kolo_status status = outfile_open(&file, option, path);
+    if (status == KOLO_OK)
+        (void)outfile_close(&file, false);
+    return status;
+}
+
+kolo_status eval_report_probe(const struct eval_options *options)
+{
+    kolo_status status = probe(options, "--json", options->json);
+    return status == KOLO_OK ? probe(options, "--plot", options->plot) : status;
+}
+
+kolo_status eval_report_write(const struct eval_evaluation *evaluation, FILE *out)
+{
+    const struct eval_options *options = evaluation->options;
+    struct outfile json = {.stream = NULL}, plot = {.stream = NULL};
+    kolo_status status, closed;
+    if (options->json) {
+        KOLO_TRY(outfile_open(&json, "--json", options->json));
+        KOLO_TRY(write_json(evaluation, json.stream));
+    }
+    if (options->plot) {
+        KOLO_TRY(outfile_open(&plot, "--plot", options->plot));
+        KOLO_TRY(eval_plot_write(evaluation, plot.stream));
+    }
+    KOLO_TRY(print(evaluation, out));
+out:
+    closed = outfile_close(&plot, status == KOLO_OK);
+    status = status == KOLO_OK ? closed : status;
+    closed = outfile_close(&json, status == KOLO_OK);
+    return status == KOLO_OK ? closed : status;
 }

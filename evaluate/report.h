@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kolo-coco says: pycocotools' lines, a table of classes, and everything as JSON.
+// What kolo-coco says: pycocotools' lines, a table of classes, everything as JSON, a picture.
 #ifndef KOLO_EVALUATE_REPORT_H
 #define KOLO_EVALUATE_REPORT_H
 
@@ -7,9 +7,10 @@
 
 #include "evaluate/evaluation.h"
 
-/** The lines of pycocotools' summarize(), and the classes where they are asked for. */
-kolo_status eval_report_print(const struct eval_evaluation *evaluation, FILE *out) KOLO_NODISCARD;
-/** Writes options->json: the whole file or none. */
-kolo_status eval_report_json(const struct eval_evaluation *evaluation) KOLO_NODISCARD;
+/** Whether --json and --plot can be written, before anything is read. */
+kolo_status eval_report_probe(const struct eval_options *options) KOLO_NODISCARD;
+/** Prints the lines of pycocotools' summarize() to @p out, and the classes where they are asked for;
+ *  writes --json and --plot, whole or not at all. */
+kolo_status eval_report_write(const struct eval_evaluation *evaluation, FILE *out) KOLO_NODISCARD;
 
 #endif

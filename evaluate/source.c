@@ -13,9 +13,9 @@
 
 enum { PIECE_BYTES = 1 << 20, PACKED_BYTES = 1 << 18 };
 
-static kolo_status open_file(const char *path, int *fd_out)
+static kolo_status open_file(const char *path, int *fd_out, uint64_t *bytes_out)
 {
-    struct stat facts;
+    struct stat facts = {.st_size = 0};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     int cause = fd < 0                   ? errno
                 : fstat(fd, &facts) < 0  ? errno
@@ -24,14 +24,16 @@ static kolo_status open_file(const char *path, int *fd_out)
     if (cause && fd >= 0)
         (void)close(fd);
     *fd_out = fd;
+    *bytes_out = (uint64_t)facts.st_size;
     return cause ? kolo_fail_errno(KOLO_ERR_SYSTEM, cause, "%s", path) : KOLO_OK;
 }
 
 kolo_status eval_source_open(struct eval_source *source, const char *path)
 {
     int fd;
+    uint64_t bytes;
     *source = (struct eval_source){.path = path};
-    kolo_status status = open_file(path, &fd);
+    kolo_status status = open_file(path, &fd, &bytes);
     if (status != KOLO_OK)
         return status;
     source->data = kolo_calloc(1, PIECE_BYTES);
@@ -43,6 +45,7 @@ kolo_status eval_source_open(struct eval_source *source, const char *path)
         return kolo_fail(KOLO_ERR_NO_MEMORY, "%s: no memory to read it", path);
     }
     source->sum = (uint32_t)crc32(0, NULL, 0);
+    eval_progress_begin(&source->progress, path, bytes);
     return KOLO_OK;
 }
 
@@ -60,6 +63,8 @@ static void leave_piece(struct eval_source *source)
 kolo_status eval_source_next(struct eval_source *source)
 {
     leave_piece(source);
+    z_off_t packed = gzoffset(source->file); /* a pipe has none */
+    eval_progress_at(&source->progress, packed < 0 ? source->before : (uint64_t)packed);
     errno = 0;
     int got = gzread(source->file, source->data, PIECE_BYTES), error = Z_OK;
     int cause = errno;
@@ -96,6 +101,7 @@ kolo_status eval_source_fail(const struct eval_source *source, size_t at, const 
 
 void eval_source_close(struct eval_source *source)
 {
+    eval_progress_end(&source->progress);
     if (source->file)
         (void)gzclose(source->file);
     kolo_free_memory(source->data);

@@ -8,6 +8,7 @@
 #include <zlib.h>
 
 #include "base/status.h"
+#include "evaluate/progress.h"
 
 struct eval_source {
     const char *path;
@@ -18,6 +19,7 @@ struct eval_source {
     uint64_t lines;      /* line ends in the pieces before */
     uint64_t line_start; /* where the line begins that is open at the start of the piece */
     uint32_t sum;        /* CRC-32 of the pieces so far */
+    struct eval_progress progress;
 };
 
 /** @p path lives as long as the source. */

@@ -60,9 +60,32 @@ void svg_dot(FILE *out, double x, double y, double radius, const char *colour)
             colour);
 }
 
+/* Bytes of the UTF-8 letter that begins here; 0: none does. */
+static size_t letter(const char *text)
+{
+    const unsigned char *byte = (const unsigned char *)text;
+    size_t length = *byte < 0x80 ? 1 : *byte < 0xc2 ? 0 : *byte < 0xe0 ? 2 : *byte < 0xf0 ? 3 : 4;
+    if (*byte > 0xf4 || (*byte == 0xe0 && byte[1] < 0xa0) || (*byte == 0xed && byte[1] > 0x9f) ||
+        (*byte == 0xf0 && byte[1] < 0x90) || (*byte == 0xf4 && byte[1] > 0x8f))
+        return 0;
+    for (size_t i = 1; i < length; i++)
+        if ((byte[i] & 0xc0) != 0x80)
+            return 0;
+    return length;
+}
+
 static void escaped(FILE *out, const char *text)
 {
-    for (; *text; text++) {
+    for (size_t length = 1; *text; text += length) {
+        length = letter(text);
+        if (length != 1) {
+            if (length == 0)
+                fputc('?', out);
+            else
+                fwrite(text, 1, length, out);
+            length += length == 0;
+            continue;
+        }
         if (*text == '&')
             fputs("&amp;", out);
         else if (*text == '<')

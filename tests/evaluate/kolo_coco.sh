@@ -165,7 +165,8 @@ usage '--iou-type segm: kolo .* evaluates boxes only' gt.json dt.json --iou-type
 usage '--iou-type keypoints: ' gt.json dt.json --iou-type=keypoints
 usage '--iou-type masks: unknown' gt.json dt.json --iou-type masks
 usage '1 file given' gt.json
-usage 'unknown option --plot' gt.json dt.json --plot
+usage 'option --plot needs a value' gt.json dt.json --plot
+usage 'unknown option --plots' gt.json dt.json --plots
 usage 'option --json needs a value' gt.json dt.json --json
 usage '--max-dets 1,10: ' gt.json dt.json --max-dets 1,10
 usage '--max-dets 10,1,100: ' gt.json dt.json --max-dets 10,1,100

@@ -47,6 +47,21 @@ Test(svg, text_cannot_end_its_element)
     free(text);
 }
 
+Test(svg, bytes_that_are_no_letters)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    cr_assert(out);
+    svg_text(out, 1, 2, 10, SVG_START, "#000000",
+             "a\xff\xc0\x80\xe2\x82\xac\xf0\x9f\x98\x80\xed\xa0\x80\xc3");
+    fclose(out);
+    has(text, ">a"
+              "\?\?\?"
+              "\xe2\x82\xac\xf0\x9f\x98\x80\?\?\?\?</text>");
+    free(text);
+}
+
 Test(svg, widths_count_letters)
 {
     cr_expect_float_eq(svg_text_width(10, "ab"), svg_text_width(10, "\xc3\xa9\xc3\xa9"), 1e-9);

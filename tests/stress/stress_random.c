@@ -822,6 +822,21 @@ static bool play_batch(struct player *player, struct place_of_calls *where, uint
     return batch_play(player, batch);
 }
 
+/** Who is in, and in which order. */
+static bool is_as_asked(const struct kolo_comm *comm, const int colours[], const int keys[],
+                        int ranks, int me)
+{
+    int size = 0, rank = 0;
+    if (colours[me] < 0)
+        return comm == NULL;
+    for (int r = 0; r < ranks; r++) {
+        size += colours[r] == colours[me];
+        rank +=
+            colours[r] == colours[me] && (keys[r] < keys[me] || (keys[r] == keys[me] && r < me));
+    }
+    return comm != NULL && kolo_size(comm) == size && kolo_rank(comm) == rank;
+}
+
 static bool play_step(struct player *player, struct place_of_calls *where);
 
 /** Some of the ranks by themselves for a while. */
@@ -837,6 +852,8 @@ static bool play_child(struct player *player, struct place_of_calls *where, uint
     uint64_t seed = draw(state, UINT64_MAX);
     if (!keep(player, NULL, kolo_split(where->comm, colours[me], keys[me], NULL, &child.comm)))
         return false;
+    if (!is_as_asked(child.comm, colours, keys, ranks, me))
+        return fail(player, NULL, "wrong", "another communicator than was asked for");
     if (child.comm == NULL)
         return true;
     child.seed = mix(seed, (uint64_t)colours[me]);
@@ -903,6 +920,9 @@ static kolo_status make_comms(struct hand hands[], struct kolo_comm *world, uint
             status = kolo_dup(world, NULL, &hand->where.comm);
         else if (i > 1)
             status = kolo_split(world, colours[me], keys[me], NULL, &hand->where.comm);
+        if (i > 1 && status == KOLO_OK &&
+            !is_as_asked(hand->where.comm, colours, keys, kolo_size(world), me))
+            status = KOLO_ERR_INTERNAL;
         hand->where.seed = mix(mix(seed, 50 + (uint64_t)i), i > 1 ? (uint64_t)colours[me] : 0);
     }
     return status;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// For scores.py: reads samples from standard input, computes their metrics on three ranks, prints
+// For scores.py and scores_torch.py: reads samples from standard input, computes their metrics on three ranks, prints
 // one "name value" a line. Input, native byte order: int64 samples, int64 classes; then float
 // probabilities[samples][classes], int64 labels[samples], double predictions[samples],
-// double targets[samples].
+// double targets[samples]. Several labels per sample are made of its label: multilabel_truth().
 #include <stdio.h>
 #include <stdlib.h>
 
 #include <kolo/classification.h>
 #include <kolo/regression.h>
 
-enum { CONFUSION, CURVE, LIKELIHOOD, REGRESSION, METRICS };
+enum { CONFUSION, CURVE, LIKELIHOOD, REGRESSION, ACCURACY, MULTILABEL, CALIBRATION, METRICS };
+enum { CLASSES_MAX = 64 };
 
 struct data {
     int64_t samples, classes;
@@ -36,7 +37,19 @@ static kolo_status create(const struct data *data, struct kolo_metric *metrics[M
     const struct kolo_likelihood_config likelihood = {.size = sizeof likelihood,
                                                       .classes = data->classes};
     const struct kolo_regression_config regression = {.size = sizeof regression};
+    const struct kolo_accuracy_config accuracy = {
+        .size = sizeof accuracy, .classes = data->classes, .k = {1, 2}};
+    const struct kolo_multilabel_config multilabel = {.size = sizeof multilabel,
+                                                      .labels = data->classes};
+    const struct kolo_calibration_config calibration = {.size = sizeof calibration,
+                                                        .classes = data->classes};
     kolo_status status = kolo_confusion_create(&confusion, &metrics[CONFUSION]);
+    if (status == KOLO_OK)
+        status = kolo_accuracy_create(&accuracy, &metrics[ACCURACY]);
+    if (status == KOLO_OK)
+        status = kolo_multilabel_create(&multilabel, &metrics[MULTILABEL]);
+    if (status == KOLO_OK)
+        status = kolo_calibration_create(&calibration, &metrics[CALIBRATION]);
     if (status == KOLO_OK)
         status = kolo_curve_create(&curve, &metrics[CURVE]);
     if (status == KOLO_OK)
@@ -46,10 +59,19 @@ static kolo_status create(const struct data *data, struct kolo_metric *metrics[M
     return status;
 }
 
+/* The same in scores_torch.py. */
+static int8_t multilabel_truth(int64_t label, int64_t class)
+{
+    return (label + class) % 3 == 0 || label == class;
+}
+
 static kolo_status update(const struct data *data, int64_t i, struct kolo_metric *metrics[METRICS])
 {
     const float *p = data->probabilities + i * data->classes;
     const int64_t *label = data->labels + i;
+    int8_t truths[CLASSES_MAX];
+    for (int64_t c = 0; c < data->classes; c++)
+        truths[c] = multilabel_truth(*label, c);
     kolo_status status = kolo_confusion_update_scores(metrics[CONFUSION], p, label, 1, NULL);
     if (status == KOLO_OK)
         status = kolo_curve_update_classes(metrics[CURVE], p, label, 1, NULL);
@@ -58,26 +80,55 @@ static kolo_status update(const struct data *data, int64_t i, struct kolo_metric
     if (status == KOLO_OK)
         status = kolo_regression_update_float64(metrics[REGRESSION], data->predictions + i,
                                                 data->targets + i, 1, NULL);
+    if (status == KOLO_OK)
+        status = kolo_accuracy_update(metrics[ACCURACY], p, label, 1, NULL);
+    if (status == KOLO_OK)
+        status = kolo_multilabel_update(metrics[MULTILABEL], p, truths, 1, NULL);
+    if (status == KOLO_OK)
+        status = kolo_calibration_update(metrics[CALIBRATION], p, label, 1, NULL);
     return status;
 }
 
-static kolo_status print_scores(const struct kolo_metric *confusion)
+typedef kolo_status score_of(const struct kolo_metric *metric,
+                             const struct kolo_score_config *config, double *values_out,
+                             size_t count);
+
+static kolo_status print_scores(const struct kolo_metric *metric, score_of *score,
+                                const char *prefix)
 {
-    static const char *const scores[] = {"precision", "recall", "f", "specificity", "iou"};
+    static const char *const scores[] = {"precision", "recall", "f", "specificity", "iou", "dice"};
     static const char *const averages[] = {"macro", "micro", "weighted"};
-    for (int s = 0; s < 5; s++)
+    for (int s = 0; s < 6; s++)
         for (int a = 0; a < 3; a++) {
             double value;
             const struct kolo_score_config config = {.size = sizeof config,
                                                      .score = (kolo_score)s,
                                                      .average = (kolo_average)a,
                                                      .beta = 2};
-            kolo_status status = kolo_confusion_score(confusion, &config, &value, 1);
+            kolo_status status = score(metric, &config, &value, 1);
             if (status != KOLO_OK)
                 return status;
-            printf("%s_%s %.17g\n", scores[s], averages[a], value);
+            printf("%s%s_%s %.17g\n", prefix, scores[s], averages[a], value);
         }
     return KOLO_OK;
+}
+
+static kolo_status print_more(struct kolo_metric *const metrics[METRICS])
+{
+    struct kolo_accuracy_result a = {.size = sizeof a};
+    struct kolo_multilabel_result m = {.size = sizeof m};
+    struct kolo_calibration_result c = {.size = sizeof c};
+    kolo_status status = kolo_accuracy_result(metrics[ACCURACY], &a);
+    if (status == KOLO_OK)
+        status = kolo_multilabel_result(metrics[MULTILABEL], &m);
+    if (status == KOLO_OK)
+        status = kolo_calibration_result(metrics[CALIBRATION], &c);
+    if (status == KOLO_OK)
+        status = print_scores(metrics[MULTILABEL], kolo_multilabel_score, "multilabel_");
+    printf("top1 %.17g\ntop2 %.17g\n", a.accuracy[0], a.accuracy[1]);
+    printf("multilabel_accuracy %.17g\nexact_match %.17g\n", m.accuracy, m.exact_match);
+    printf("ece %.17g\nmce %.17g\nrms_calibration %.17g\n", c.expected, c.maximum, c.rms);
+    return status;
 }
 
 static kolo_status print(struct kolo_metric *const metrics[METRICS])
@@ -94,11 +145,13 @@ static kolo_status print(struct kolo_metric *const metrics[METRICS])
     if (status == KOLO_OK)
         status = kolo_regression_result(metrics[REGRESSION], &r);
     if (status == KOLO_OK)
-        status = print_scores(metrics[CONFUSION]);
+        status = print_scores(metrics[CONFUSION], kolo_confusion_score, "");
+    if (status == KOLO_OK)
+        status = print_more(metrics);
     printf("accuracy %.17g\nbalanced %.17g\nkappa %.17g\nmatthews %.17g\n", c.accuracy,
            c.balanced_accuracy, c.kappa, c.matthews);
-    printf("auroc %.17g\nap %.17g\nlog_loss %.17g\n", curve.auroc, curve.average_precision,
-           l.log_loss);
+    printf("auroc %.17g\nap %.17g\n", curve.auroc, curve.average_precision);
+    printf("log_loss %.17g\nperplexity %.17g\n", l.log_loss, l.perplexity);
     printf("mae %.17g\nmse %.17g\nr2 %.17g\n", r.mae, r.mse, r.r2);
     return status;
 }
@@ -123,6 +176,10 @@ int main(void)
 {
     int64_t *head = take(2, sizeof *head);
     struct data data = {.samples = head[0], .classes = head[1]};
+    if (data.samples < 0 || data.classes < 1 || data.classes > CLASSES_MAX) {
+        fprintf(stderr, "scores: at most %d classes\n", CLASSES_MAX);
+        return 1;
+    }
     size_t samples = (size_t)head[0];
     data.probabilities = take(samples * (size_t)head[1], sizeof *data.probabilities);
     data.labels = take(samples, sizeof *data.labels);

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""usage: scores_torch.py SCORES_PROGRAM
+Classification and regression metrics against TorchMetrics on random data; 77 where it is missing
+(script/bootstrap --torch).
+
+TorchMetrics divides and adds in float32: values agree to TOLERANCE. What is left out, or asked for otherwise,
+because the definitions differ:
+- a macro average of AUROC and average precision counts a class without a positive as 0 there; kolo leaves it
+  out. Asked for per class here, and averaged over those that have one.
+- a macro average over several labels counts labels that nobody has and nobody predicts as 0 there; kolo
+  leaves them out (unless counts_absent). Here each label is had.
+- Accuracy is macro by default there: asked for as micro. Balanced accuracy is its macro over labels that occur.
+- top-k takes any of equal scores, calibration finds bins by float32 edges: the probabilities here have no ties
+  and are not at edges.
+- R2 of equal targets: kolo is scikit-learn's (0 or 1), TorchMetrics fails or divides by 0. None here.
+- binned curves: TorchMetrics has thresholds, kolo bins. Exact ones are compared.
+- perplexity takes softmax of what it gets: given logarithms of probabilities."""
+import subprocess
+import sys
+import warnings
+
+try:
+    import numpy as np
+    import torch
+    import torchmetrics.functional as tf
+    import torchmetrics.functional.classification as tc
+    from torchmetrics.functional.text import perplexity
+except ImportError as error:
+    print(f"skipped: {error}; script/bootstrap --torch installs it")
+    sys.exit(77)
+warnings.simplefilter("ignore")
+TOLERANCE = 3e-6  # of a few roundings to float32
+LOOSE = {"r2": 2e-5, "log_loss": 2e-5, "perplexity": 2e-5, "kappa": 2e-5, "matthews": 2e-5}  # differences of sums
+
+
+def ours(program, p, labels, guess, target):
+    head = np.array([len(labels), p.shape[1]], np.int64)
+    data = b"".join(a.tobytes() for a in (head, p, labels, guess, target))
+    run = subprocess.run([program], input=data, stdout=subprocess.PIPE, check=True)
+    return {n: float(v) for n, v in (line.split() for line in run.stdout.decode().splitlines())}
+
+
+def of_averages(result, prefix, kind, p, labels, **of):
+    """The scores that have averages, of tc's functions for a kind."""
+    call = lambda name, **more: float(getattr(tc, f"{kind}_{name}")(p, labels, **of, **more))
+    for average in ("macro", "micro", "weighted"):
+        result[f"{prefix}precision_{average}"] = call("precision", average=average)
+        result[f"{prefix}recall_{average}"] = call("recall", average=average)
+        result[f"{prefix}f_{average}"] = call("fbeta_score", beta=2.0, average=average)
+        result[f"{prefix}dice_{average}"] = call("f1_score", average=average)
+        result[f"{prefix}specificity_{average}"] = call("specificity", average=average)
+        result[f"{prefix}iou_{average}"] = call("jaccard_index", average=average)
+
+
+def theirs(p, labels, guess, target):
+    classes, p, labels = p.shape[1], torch.tensor(p), torch.tensor(labels)
+    guess, target = torch.tensor(guess), torch.tensor(target)
+    of = {"num_classes": classes}
+    there = torch.bincount(labels, minlength=classes) > 0
+    recall = tc.multiclass_recall(p, labels, average="none", **of)
+    several = ((labels[:, None] + torch.arange(classes)) % 3 == 0) | (labels[:, None] == torch.arange(classes))
+    result = {
+        "accuracy": tc.multiclass_accuracy(p, labels, average="micro", **of),
+        "top1": tc.multiclass_accuracy(p, labels, average="micro", **of),
+        "top2": tc.multiclass_accuracy(p, labels, average="micro", top_k=2, **of),
+        "balanced": recall[there].mean(),
+        "kappa": tc.multiclass_cohen_kappa(p, labels, **of),
+        "matthews": tc.multiclass_matthews_corrcoef(p, labels, **of),
+        "auroc": tc.multiclass_auroc(p, labels, average="none", **of)[there].mean(),
+        "ap": tc.multiclass_average_precision(p, labels, average="none", **of)[there].mean(),
+        "ece": tc.multiclass_calibration_error(p, labels, n_bins=15, norm="l1", **of),
+        "mce": tc.multiclass_calibration_error(p, labels, n_bins=15, norm="max", **of),
+        "rms_calibration": tc.multiclass_calibration_error(p, labels, n_bins=15, norm="l2", **of),
+        "perplexity": perplexity(torch.log(p)[None], labels[None]),
+        "log_loss": torch.log(perplexity(torch.log(p)[None], labels[None])),
+        "mae": tf.mean_absolute_error(guess, target),
+        "mse": tf.mean_squared_error(guess, target),
+        "r2": tf.r2_score(guess, target),
+        "multilabel_accuracy": tc.multilabel_accuracy(p, several, num_labels=classes, average="micro"),
+        "exact_match": tc.multilabel_exact_match(p, several.int(), num_labels=classes),
+    }
+    result = {name: float(value) for name, value in result.items()}
+    of_averages(result, "", "multiclass", p, labels, **of)
+    of_averages(result, "multilabel_", "multilabel", p, several.int(), num_labels=classes)
+    return result
+
+
+def make(seed):
+    """Every other set has a class that is neither label nor prediction."""
+    rng = np.random.default_rng(seed)
+    n, classes = int(rng.integers(60, 400)), int(rng.integers(3, 7))
+    used = classes - seed % 2
+    labels = np.concatenate([np.arange(used), rng.integers(0, used, n - used)]).astype(np.int64)
+    p = rng.random((n, classes))
+    p[:, used:] *= 1e-3
+    p[np.arange(n), labels] += rng.random(n) * 2
+    p = (p / p.sum(1, keepdims=True)).astype(np.float32)
+    target = rng.normal(size=n) * 10.0 ** rng.integers(-1, 3)
+    return p, labels, target + rng.normal(size=n), target
+
+
+def main(program):
+    compared = 0
+    for seed in range(40):
+        data = make(seed)
+        a, b = ours(program, *data), theirs(*data)
+        assert a.keys() == b.keys(), a.keys() ^ b.keys()
+        for name in sorted(b):
+            allowed = LOOSE.get(name, TOLERANCE) * max(1, abs(b[name]))
+            assert abs(a[name] - b[name]) <= allowed, (seed, name, a[name], b[name])
+            compared += 1
+    print(f"{compared} values agree with TorchMetrics")
+
+
+main(sys.argv[1])

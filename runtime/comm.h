@@ -114,6 +114,7 @@ struct kolo_request {
     uint64_t moves, moves_seen;
     int quiet_ticks;
     bool is_reported;
+    uint64_t needed_reported; /* a hash of whom the store was told that it waits for */
 
     struct kolo_strand main, closing; /* route_links.c: the plan, and what closes it */
 };

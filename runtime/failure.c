@@ -111,24 +111,62 @@ void kolo_comm_hear(struct kolo_comm *comm)
 
 /* ---- becoming a failure ---- */
 
-/** Tells the store what the running collective is, for comparison with the other ranks'. */
+static void set_bit(const struct kolo_comm *comm, uint8_t *bits, int rank)
+{
+    int world = kolo_comm_world(comm, rank);
+    bits[world / 8] |= (uint8_t)(1u << (world % 8));
+}
+
+/** Whom a stalled call needs, a bit each: all members, but in a broadcast, which may be over on
+ * some, those that this rank waits for. */
+static void find_needed(const struct kolo_comm *comm, const struct kolo_request *request,
+                        uint8_t *bits)
+{
+    int peers[WAITS_MAX], count = WAITS_MAX;
+    if (kolo_plan_is_open(request->plan, &request->args))
+        count = request->route->waits_for(request, peers, WAITS_MAX);
+    if (count > 0 && count < WAITS_MAX)
+        for (int i = 0; i < count; i++)
+            set_bit(comm, bits, peers[i]);
+    else
+        for (int rank = 0; rank < comm->size; rank++)
+            set_bit(comm, bits, rank);
+}
+
+/** Does the broadcast wait for others than it has told the store? Its root alone asks: the others
+ * wait for one that waits as well, or is missing. */
+static bool has_changed(struct kolo_request *request, const uint8_t *bits, size_t bytes)
+{
+    uint64_t before = request->needed_reported, hash = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ bits[i]) * UINT64_C(1099511628211);
+    request->needed_reported = hash;
+    return before != hash && kolo_plan_is_open(request->plan, &request->args) &&
+           request->call.root == request->comm->rank;
+}
+
+/** Tells the store what the running collective is, for comparison with the other ranks', and whom
+ * it needs. */
 static void report(struct kolo_comm *comm)
 {
     char words[KOLO_WORDS_MAX];
     struct kolo_request *request = comm->collectives.first;
-    uint8_t *members = NULL;
+    size_t bytes = kolo_stall_bits_bytes(comm->engine->size);
     comm->must_report = false;
-    if (request == NULL || request->is_reported)
+    if (request == NULL)
         return;
-    if (comm->ranks != NULL)
-        members = kolo_calloc(kolo_stall_bits_bytes(comm->engine->size), 1);
-    for (int rank = 0; members != NULL && rank < comm->size; rank++)
-        members[comm->ranks[rank] / 8] |= (uint8_t)(1u << (comm->ranks[rank] % 8));
+    uint8_t *needed = kolo_calloc(bytes, 1);
+    if (needed == NULL)
+        return; /* the next look may have more */
+    find_needed(comm, request, needed);
+    bool has_news = has_changed(request, needed, bytes) || !request->is_reported;
     kolo_request_words(request, words, sizeof(words));
     request->is_reported = true;
-    kolo_store_client_stalled(comm->engine->store, kolo_comm_channel(comm, KOLO_CHANNEL_COLLECTIVE),
-                              request->call.sequence, &request->desc, words, members);
-    kolo_free_memory(members);
+    if (has_news)
+        kolo_store_client_stalled(comm->engine->store,
+                                  kolo_comm_channel(comm, KOLO_CHANNEL_COLLECTIVE),
+                                  request->call.sequence, &request->desc, words, needed);
+    kolo_free_memory(needed);
 }
 
 /** When member @p rank left the job; 0: it did not. */

@@ -159,12 +159,17 @@ void kolo_store_client_add(struct kolo_store_client *client, const char *key, in
 void kolo_store_client_cancel(struct kolo_store_client *client, struct kolo_store_call *call);
 
 /** Who goes on when communicator @p number has failed: @p members has a bit for each of its ranks.
- * Answered when every member has asked, left or died, the same to all: call->value has a bit for
+ * Answered when every member has asked, finalized it, left or died, the same to all: call->value has a bit for
  * each rank that asked, call->sum is a number for their communicator. ERR_TIMEOUT after
  * @p timeout_ms: call->why names a rank that has not come. */
 void kolo_store_client_shrink(struct kolo_store_client *client, uint32_t number,
                               const uint8_t *members, uint32_t timeout_ms,
                               struct kolo_store_call *call);
+
+/** This rank has finalized communicator @p number, of which @p members has the ranks: who shrinks it
+ * does not wait for this one. */
+void kolo_store_client_finalized(struct kolo_store_client *client, uint32_t number,
+                                 const uint8_t *members);
 
 /** This rank has been waiting in a call: @p desc is what it believes, @p words the same for people;
  * @p members has a bit for each rank that has to come (NULL: all of the world). The server answers

@@ -535,6 +535,19 @@ void kolo_store_client_stalled(struct kolo_store_client *client, uint32_t channe
     tell(client, message, &body);
 }
 
+void kolo_store_client_finalized(struct kolo_store_client *client, uint32_t number,
+                                 const uint8_t *members)
+{
+    size_t bytes = kolo_stall_bits_bytes(client->size);
+    struct kolo_writer body = {0};
+    if (client->is_lost || client->failed != KOLO_OK)
+        return;
+    struct kolo_message *message = kolo_message_create(KOLO_STORE_FINALIZED, 16 + bytes, &body);
+    kolo_write_u32(&body, number);
+    kolo_write_blob(&body, members, bytes);
+    tell(client, message, &body);
+}
+
 void kolo_store_client_resumed(struct kolo_store_client *client, uint32_t channel,
                                uint32_t sequence)
 {

@@ -65,6 +65,7 @@ struct kolo_store_server {
     struct kolo_kv *kv;
     struct kolo_stalls *stalls;
     struct kolo_shrink *shrinks;
+    struct kolo_map retired;     /* communicators that some members have finalized */
     struct kolo_message *failed; /* FAILED, kept for ranks that join later */
     bool has_failed;             /* the job, as a whole */
     struct kolo_map failed_comms;
@@ -107,6 +108,9 @@ void kolo_server_reject_join(struct kolo_store_connection *connection, int rank,
 
 /** SHRINK. store_server_shrink.c */
 kolo_status kolo_server_shrink(struct kolo_store_connection *connection, struct kolo_reader *body);
+/** FINALIZED: whoever shrinks that communicator does not wait for this rank. */
+kolo_status kolo_server_finalized(struct kolo_store_connection *connection,
+                                  struct kolo_reader *body);
 /** @p rank does not wait for survivors any more: by the call @p id, or (0) by any. */
 void kolo_server_shrink_forget(struct kolo_store_server *server, int rank, uint32_t id);
 void kolo_server_shrink_expire(struct kolo_store_server *server);

@@ -314,11 +314,17 @@ static kolo_status on_leave(struct kolo_store_connection *connection, struct kol
 typedef kolo_status handle_message(struct kolo_store_connection *connection,
                                    struct kolo_reader *body);
 static handle_message *const handlers[] = {
-    [KOLO_STORE_JOIN] = on_join,       [KOLO_STORE_SET] = on_set,
-    [KOLO_STORE_GET] = on_get,         [KOLO_STORE_ADD] = on_add,
-    [KOLO_STORE_CANCEL] = on_cancel,   [KOLO_STORE_STALLED] = on_stalled,
-    [KOLO_STORE_RESUMED] = on_resumed, [KOLO_STORE_ABORT] = on_abort,
-    [KOLO_STORE_LEAVE] = on_leave,     [KOLO_STORE_SHRINK] = kolo_server_shrink,
+    [KOLO_STORE_JOIN] = on_join,
+    [KOLO_STORE_SET] = on_set,
+    [KOLO_STORE_GET] = on_get,
+    [KOLO_STORE_ADD] = on_add,
+    [KOLO_STORE_CANCEL] = on_cancel,
+    [KOLO_STORE_STALLED] = on_stalled,
+    [KOLO_STORE_RESUMED] = on_resumed,
+    [KOLO_STORE_ABORT] = on_abort,
+    [KOLO_STORE_LEAVE] = on_leave,
+    [KOLO_STORE_SHRINK] = kolo_server_shrink,
+    [KOLO_STORE_FINALIZED] = kolo_server_finalized,
 };
 
 /** JOIN comes first and once. */

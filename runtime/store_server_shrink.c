@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Survivors: the ranks of a communicator that failed ask, each for itself, who goes on. They are
-// answered together, all the same, as soon as every member has asked, left or died; so a rank that
-// dies while the others wait is one survivor less, and nobody waits for it. Must never answer some
-// of them and keep others: who asked at the answer's moment is in the new communicator.
+// answered together, all the same, as soon as every member has asked, finalized it, left or died; so
+// a rank that dies while the others wait is one survivor less, and nobody waits for it. Must never
+// answer some of them and keep others: who asked at the answer's moment is in the new communicator.
+// Who has finalized which is kept until all members of that one have, or are gone.
 #include <stdio.h>
 #include <string.h>
 
@@ -48,11 +49,88 @@ static bool is_gone(const struct kolo_store_server *server, int rank)
     return state == MEMBER_LEFT || state == MEMBER_DEAD;
 }
 
+/* ---- who has finalized it ---- */
+
+/* Communicators that are kept; of more, whoever shrinks one waits until its time is over. */
+enum { RETIRED_MAX = 4096 };
+
+/** A communicator that some members have finalized, a bit each. */
+struct retired {
+    uint32_t number;
+    uint8_t *members, *finalized;
+};
+
+static void free_retired(struct retired *retired)
+{
+    kolo_free_memory(retired->members);
+    kolo_free_memory(retired->finalized);
+    kolo_free_memory(retired);
+}
+
+static bool has_finalized(const struct kolo_store_server *server, uint32_t number, int rank)
+{
+    const struct retired *retired = kolo_map_get(&server->retired, number);
+    return retired && has_bit(retired->finalized, rank);
+}
+
+/** Is there a member that may still ask for it? */
+static bool is_wanted(const struct kolo_store_server *server, const struct retired *retired)
+{
+    for (int rank = 0; rank < server->config.size; rank++)
+        if (has_bit(retired->members, rank) && !has_bit(retired->finalized, rank) &&
+            !is_gone(server, rank))
+            return true;
+    return false;
+}
+
+/** Forgets it, if it can be. */
+static bool forget(struct kolo_store_server *server, struct retired *retired)
+{
+    if (is_wanted(server, retired))
+        return false;
+    kolo_map_remove(&server->retired, retired->number);
+    free_retired(retired);
+    return true;
+}
+
+/** A rank has gone: forgets what nobody else can ask for. */
+static void forget_all(struct kolo_store_server *server)
+{
+    uint32_t cursor = 0;
+    struct retired *retired;
+    while ((retired = kolo_map_next(&server->retired, &cursor)) != NULL)
+        if (forget(server, retired))
+            cursor = 0;
+}
+
+static struct retired *add_retired(struct kolo_store_server *server, uint32_t number,
+                                   const uint8_t *members)
+{
+    size_t bytes = kolo_stall_bits_bytes(server->config.size);
+    struct retired *retired =
+        server->retired.count < RETIRED_MAX ? kolo_calloc(1, sizeof *retired) : NULL;
+    if (!retired)
+        return NULL;
+    retired->number = number;
+    retired->members = kolo_calloc(bytes, 1);
+    retired->finalized = kolo_calloc(bytes, 1);
+    if (!retired->members || !retired->finalized ||
+        kolo_map_put(&server->retired, number, retired) != KOLO_OK) {
+        free_retired(retired);
+        return NULL;
+    }
+    memcpy(retired->members, members, bytes);
+    return retired;
+}
+
+/* ---- who asks ---- */
+
 /** A member that may still come, or -1. */
 static int find_missing(const struct kolo_store_server *server, const struct kolo_shrink *shrink)
 {
     for (int rank = 0; rank < server->config.size; rank++)
-        if (has_bit(shrink->members, rank) && !is_gone(server, rank) && !has_arrived(shrink, rank))
+        if (has_bit(shrink->members, rank) && !is_gone(server, rank) &&
+            !has_arrived(shrink, rank) && !has_finalized(server, shrink->number, rank))
             return rank;
     return -1;
 }
@@ -184,8 +262,34 @@ kolo_status kolo_server_shrink(struct kolo_store_connection *connection, struct 
     return KOLO_OK;
 }
 
+kolo_status kolo_server_finalized(struct kolo_store_connection *connection,
+                                  struct kolo_reader *body)
+{
+    struct kolo_store_server *server = connection->server;
+    size_t bytes = 0;
+    uint32_t number = kolo_read_u32(body);
+    const uint8_t *members = kolo_read_blob(body, &bytes);
+    kolo_status status = kolo_reader_finish(body, "FINALIZED");
+    if (status != KOLO_OK)
+        return status;
+    if (bytes != kolo_stall_bits_bytes(server->config.size) ||
+        !has_bit(members, connection->rank) || number == 0)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "FINALIZED %u with %zu bytes of members",
+                         (unsigned int)number, bytes);
+    struct retired *retired = kolo_map_get(&server->retired, number);
+    if (!retired)
+        retired = add_retired(server, number, members);
+    if (!retired)
+        return KOLO_OK; /* who waits for this rank has a deadline */
+    set_bit(retired->finalized, connection->rank);
+    look(server);
+    (void)forget(server, retired);
+    return KOLO_OK;
+}
+
 void kolo_server_shrink_forget(struct kolo_store_server *server, int rank, uint32_t id)
 {
+    forget_all(server);
     for (struct kolo_shrink *shrink = server->shrinks; shrink; shrink = shrink->next)
         take_out(shrink, rank, id);
     look(server);
@@ -221,6 +325,11 @@ void kolo_server_shrink_expire(struct kolo_store_server *server)
 
 void kolo_server_shrink_end(struct kolo_store_server *server)
 {
+    uint32_t cursor = 0;
+    struct retired *retired;
+    while ((retired = kolo_map_next(&server->retired, &cursor)) != NULL)
+        free_retired(retired);
+    kolo_map_fini(&server->retired);
     while (server->shrinks) {
         struct kolo_shrink *shrink = server->shrinks;
         server->shrinks = shrink->next;

@@ -104,6 +104,18 @@ static struct kolo_stall *make_stall(const struct kolo_stalls *stalls, const cha
     return stall;
 }
 
+/** Whom a rank that reports waits for: instead of all that the stall knows, or beside them. */
+static void merge_members(const struct kolo_stalls *stalls, struct kolo_stall *stall,
+                          const uint8_t *members, bool instead)
+{
+    if (!members) {
+        kolo_free_memory(stall->members);
+        stall->members = NULL;
+    }
+    for (size_t i = 0; stall->members && i < kolo_stall_bits_bytes(stalls->size); i++)
+        stall->members[i] = (uint8_t)(members[i] | (instead ? 0 : stall->members[i]));
+}
+
 kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank, uint32_t channel,
                                uint32_t sequence, const struct kolo_desc *desc, const char *words,
                                const uint8_t *members, const struct kolo_stall **other_out)
@@ -124,6 +136,7 @@ kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank, uint32_t ch
         stall->desc = *desc;
         *link = stall;
     }
+    merge_members(stalls, stall, members, kolo_stall_has(stall, rank));
     if (!kolo_stall_has(stall, rank)) {
         stall->ranks[rank / 8] = (uint8_t)(stall->ranks[rank / 8] | 1 << (rank % 8));
         stall->count++;

@@ -13,7 +13,7 @@ struct kolo_stall {
     struct kolo_desc desc;
     char *words;
     uint8_t *ranks;   /* a bit each */
-    uint8_t *members; /* that have to come, a bit each; NULL: all */
+    uint8_t *members; /* that they wait for, a bit each; NULL: all */
     int count;        /* ranks that wait here now */
     int64_t since_ns;
     int64_t warn_every_ms; /* doubles */
@@ -32,7 +32,8 @@ struct kolo_stalls;
 kolo_status kolo_stalls_create(int size, int64_t warn_ms,
                                struct kolo_stalls **stalls_out) KOLO_NODISCARD;
 void kolo_stalls_destroy(struct kolo_stalls *stalls);
-/** @p rank waits, with @p members (copied; NULL: all). ERR_MISMATCH: other ranks wait at the same
+/** @p rank waits, for @p members (copied; NULL: all), beside those that others wait for; if it has
+ * reported before, for these instead. ERR_MISMATCH: other ranks wait at the same
  * place in another call, *other_out. ERR_NO_MEMORY. A rank that reports more than
  * KOLO_STALLS_PER_RANK calls is heard no further. */
 kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank, uint32_t channel,

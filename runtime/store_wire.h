@@ -14,6 +14,7 @@
 //   STALLED  u32 channel, u32 sequence, 24 desc, text words, blob members (a bit each, or empty)
 //   RESUMED  u32 channel, u32 sequence
 //   SHRINK   u32 id, u32 number, u32 timeout_ms, blob members: answered with the survivors
+//   FINALIZED  u32 number, blob members: this rank has left that communicator
 //   ABORT    u32 scope, i32 status, text
 //   LEAVE    -
 //
@@ -35,6 +36,7 @@ enum kolo_store_type {
     KOLO_STORE_ABORT,
     KOLO_STORE_LEAVE,
     KOLO_STORE_SHRINK,
+    KOLO_STORE_FINALIZED,
     KOLO_STORE_WORLD = 32,
     KOLO_STORE_FAILED,
     KOLO_STORE_LEFT,

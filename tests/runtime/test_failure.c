@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "runtime/call.h"
 #include "tests/support/world.h"
 
@@ -408,6 +409,79 @@ ParameterizedTest(struct transport_param *param, failure, deadline, .timeout = 6
                       strstr(result->text, "0.7 s passed, waiting for rank"),
                   "rank %d: %s", rank, result->text);
     }
+}
+
+/* ---- whom a stall's warning names ---- */
+
+enum { WARNINGS = 2, LATE = 3, LATER = 4 };
+static char warnings[WARNINGS][1024];
+static atomic_int warning_count;
+
+static void keep_warning(void *context, enum kolo_log_level level, const char *line)
+{
+    int count = atomic_load(&warning_count);
+    (void)context;
+    (void)level;
+    if (count == WARNINGS || strstr(line, "not there yet") == NULL)
+        return;
+    snprintf(warnings[count], sizeof(warnings[count]), "%s", line);
+    atomic_store(&warning_count, count + 1);
+}
+
+/** Without a call on the library. */
+static void await_warnings(int count)
+{
+    struct timespec pause = {.tv_nsec = 1000000};
+    for (int i = 0; i < 20000 && atomic_load(&warning_count) < count; i++)
+        nanosleep(&pause, NULL);
+}
+
+/** Two ranks come late to a broadcast, one after the other; those that have their data compute. */
+static kolo_status come_late(struct kolo_comm *comm, void *argument)
+{
+    char data[8] = {0};
+    int rank = kolo_rank(comm);
+    (void)argument;
+    kolo_status status = kolo_barrier(comm, NULL, NULL); /* makes the links */
+    if (rank == LATE || rank == LATER)
+        await_warnings(rank == LATE ? 1 : 2);
+    if (status == KOLO_OK)
+        status = kolo_broadcast(comm, data, 8, KOLO_UINT8, 0, NULL, NULL);
+    await_warnings(2);
+    return status == KOLO_OK ? kolo_barrier(comm, NULL, NULL) : status;
+}
+
+static void check_warnings(const char *transport, const char *plan)
+{
+    struct world world = {
+        .size = 5,
+        .transport = transport,
+        .settings = {"KOLO_TIMEOUT=40", "KOLO_STALL=50ms", "KOLO_STALL_WARN=1s", plan}};
+    atomic_store(&warning_count, 0);
+    kolo_status status = world_run(&world, come_late, NULL);
+    cr_assert(status == KOLO_OK, "%s, %s: %s", transport, plan, world_cause(&world)->text);
+    cr_assert(atomic_load(&warning_count) == WARNINGS, "%s, %s", transport, plan);
+    for (int i = 0; i < WARNINGS; i++)
+        for (int rank = 0; rank < 5; rank++) {
+            char name[16];
+            bool is_late = rank == LATER || (rank == LATE && i == 0);
+            snprintf(name, sizeof(name), "rank %d (", rank);
+            cr_assert((strstr(warnings[i], name) != NULL) == is_late, "%s, %s: %s", transport, plan,
+                      warnings[i]);
+        }
+}
+
+ParameterizedTestParameters(failure, warnings_name_who_is_late)
+{
+    return cr_make_param_array(struct transport_param, params, 3);
+}
+ParameterizedTest(struct transport_param *param, failure, warnings_name_who_is_late, .timeout = 120)
+{
+    kolo_log_set_sink(keep_warning, NULL);
+    check_warnings(param->name, "KOLO_PLAN=tree");
+    if (strcmp(param->name, "tcp") != 0)
+        check_warnings(param->name, "KOLO_PLAN=oneshot");
+    kolo_log_set_sink(NULL, NULL);
 }
 
 /* ---- a deadline while other things move ---- */

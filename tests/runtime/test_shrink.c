@@ -204,6 +204,66 @@ out:
 
 ON_ALL(without_a_loss_all_are_there, 3, without_a_loss)
 
+/** Rank 3 finalizes a part and lives on: before it fails, after that, or when the others have begun
+ * to ask. */
+static kolo_status finalizes_it(struct kolo_comm *comm, struct kolo_comm *part, const char *when)
+{
+    char byte;
+    size_t bytes = sizeof(byte);
+    kolo_status status = KOLO_OK;
+    if (strcmp(when, "before") != 0)
+        KOLO_TRY(kolo_kv_get(comm, when, &byte, &bytes, -1));
+    KOLO_TRY(kolo_finalize(part));
+    KOLO_TRY(kolo_kv_set(comm, "finalized", "", 0));
+    bytes = sizeof(byte);
+    KOLO_TRY(kolo_kv_get(comm, "shrunk", &byte, &bytes, -1)); /* the others do not wait for it */
+out:
+    return status;
+}
+
+static kolo_status one_has_finalized(struct kolo_comm *comm, void *argument)
+{
+    const char *when = argument;
+    int rank = kolo_rank(comm), all[] = {0, 1, 2, 3}, three[] = {0, 1, 2};
+    struct kolo_comm *part = NULL, *some = NULL;
+    size_t bytes = 0;
+    kolo_status status;
+    KOLO_TRY(kolo_dup(comm, NULL, &part));
+    KOLO_TRY(work(part, rank, all, 4));
+    KOLO_TRY(kolo_barrier(comm, NULL, NULL));
+    if (rank == 3) {
+        KOLO_TRY(finalizes_it(comm, part, when));
+    } else {
+        if (strcmp(when, "before") == 0)
+            KOLO_TRY(kolo_kv_get(comm, "finalized", NULL, &bytes, -1));
+        kolo_abort(part, "it is broken");
+        if (strcmp(when, "failed") == 0 && rank == 0)
+            KOLO_TRY(kolo_kv_set(comm, "failed", "", 0));
+        if (strcmp(when, "asked") == 0 && rank == 0)
+            KOLO_TRY(kolo_kv_set(comm, "asked", "", 0));
+        KOLO_TRY(kolo_shrink(part, NULL, &some));
+        KOLO_TRY(work(some, rank, three, 3));
+        KOLO_TRY(kolo_finalize(part));
+        if (rank == 0)
+            KOLO_TRY(kolo_kv_set(comm, "shrunk", "", 0));
+    }
+    KOLO_TRY(work(comm, rank, all, 4)); /* the world has nothing to do with it */
+out:
+    return status;
+}
+
+ParameterizedTestParameters(shrink, who_has_finalized_is_left_out)
+{
+    return cr_make_param_array(struct transport_param, params, 3);
+}
+ParameterizedTest(struct transport_param *param, shrink, who_has_finalized_is_left_out,
+                  .timeout = 60)
+{
+    static char whens[][8] = {"before", "failed", "asked"};
+    for (int i = 0; i < 3; i++)
+        run(param->name, 4, one_has_finalized, whens[i]);
+}
+
 /** A member that does not come is named when the time is over; who asks again later is served. */
 static kolo_status does_not_come(struct kolo_comm *comm, void *argument)
 {

@@ -367,6 +367,34 @@ Test(store_server, survivors_hear_the_same_when_the_others_are_gone)
     close_all(&raw, ranks, 5);
 }
 
+Test(store_server, who_has_finalized_is_not_waited_for)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[4];
+    open_all(&raw, ranks, 4, 4);
+    raw_finalized(&ranks[1], 5, 0x0f); /* before anybody asks */
+    raw_finalized(&ranks[1], 6, 0x03); /* another, which tells nothing about the first */
+    raw_server_pump(&raw);
+    raw_shrink(&ranks[0], 1, 5, 60000, 0x0f);
+    raw_shrink(&ranks[2], 1, 5, 60000, 0x0f);
+    raw_server_pump(&raw);
+    cr_assert(!raw_rank_next(&ranks[0]));
+    raw_finalized(&ranks[3], 7, 0x0f);
+    raw_server_pump(&raw);
+    cr_assert(!raw_rank_next(&ranks[0]), "rank 3 has finalized another");
+    raw_finalized(&ranks[3], 5, 0x0f); /* meanwhile */
+    raw_server_pump(&raw);
+    int64_t number = expect_survivors(&ranks[0], 1, 0x05);
+    cr_assert(expect_survivors(&ranks[2], 1, 0x05) == number);
+    for (int rank = 0; rank < 4; rank++) /* all of them have, in the end */
+        raw_finalized(&ranks[rank], 7, 0x0f);
+    raw_finalized(&ranks[0], 7, 0x0e); /* it is none of them */
+    raw_server_pump(&raw);
+    cr_assert(!raw_rank_next(&ranks[0]) && ranks[0].is_closed);
+    cr_assert(!raw_rank_next(&ranks[1]) || !ranks[1].is_closed);
+    close_all(&raw, ranks, 4);
+}
+
 Test(store_server, who_waits_for_survivors_may_give_up)
 {
     struct raw_server raw;

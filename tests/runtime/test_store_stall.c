@@ -36,6 +36,28 @@ Test(store_stall, members_come_and_go)
     kolo_stalls_destroy(stalls);
 }
 
+/** Two ranks that wait for different others, and one that then waits for another. */
+Test(store_stall, those_that_are_waited_for)
+{
+    struct kolo_stalls *stalls;
+    const struct kolo_stall *stall = NULL;
+    const struct kolo_desc one = {{1}}, two = {{2}};
+    const uint8_t first = 1 << 1, second = 1 << 2, third = 1 << 3;
+    cr_assert(kolo_stalls_create(6, 1000000, &stalls) == KOLO_OK);
+    cr_assert(kolo_stalls_report(stalls, 4, 1, 1, &one, "one()", &first, &stall) == KOLO_OK);
+    cr_assert(kolo_stalls_report(stalls, 0, 1, 1, &one, "one()", &second, &stall) == KOLO_OK);
+    cr_assert(kolo_stalls_report(stalls, 5, 1, 1, &two, "two()", NULL, &stall) ==
+              KOLO_ERR_MISMATCH);
+    cr_assert(kolo_stall_awaits(stall, 1) && kolo_stall_awaits(stall, 2) &&
+              !kolo_stall_awaits(stall, 3));
+    cr_assert(kolo_stalls_report(stalls, 0, 1, 1, &one, "one()", &third, &stall) == KOLO_OK);
+    cr_assert(!kolo_stall_awaits(stall, 1) && !kolo_stall_awaits(stall, 2) &&
+              kolo_stall_awaits(stall, 3) && stall->count == 2);
+    cr_assert(kolo_stalls_report(stalls, 1, 1, 1, &one, "one()", NULL, &stall) == KOLO_OK);
+    cr_assert(kolo_stall_awaits(stall, 2) && kolo_stall_awaits(stall, 5));
+    kolo_stalls_destroy(stalls);
+}
+
 Test(store_stall, one_rank_cannot_fill_it)
 {
     struct kolo_stalls *stalls;

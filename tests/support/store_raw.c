@@ -230,6 +230,15 @@ void raw_shrink(struct raw_rank *rank, uint32_t id, uint32_t number, uint32_t ti
     send_message(rank, message, &body);
 }
 
+void raw_finalized(struct raw_rank *rank, uint32_t number, uint8_t members)
+{
+    struct kolo_writer body = {0};
+    struct kolo_message *message = kolo_message_create(KOLO_STORE_FINALIZED, 32, &body);
+    kolo_write_u32(&body, number);
+    kolo_write_blob(&body, &members, 1);
+    send_message(rank, message, &body);
+}
+
 void raw_abort(struct raw_rank *rank, uint32_t scope, int32_t why, const char *text)
 {
     struct kolo_writer body = {0};

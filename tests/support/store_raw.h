@@ -55,6 +55,7 @@ void raw_resumed(struct raw_rank *rank, uint32_t channel, uint32_t sequence);
 /** @p members: a bit each, of a world of at most 7 ranks. */
 void raw_shrink(struct raw_rank *rank, uint32_t id, uint32_t number, uint32_t timeout_ms,
                 uint8_t members);
+void raw_finalized(struct raw_rank *rank, uint32_t number, uint8_t members);
 void raw_abort(struct raw_rank *rank, uint32_t scope, int32_t why, const char *text);
 /** CANCEL, LEAVE: a type and at most one number. */
 void raw_plain(struct raw_rank *rank, enum kolo_store_type type, bool has_number, uint32_t number);

@@ -4,7 +4,7 @@
 #include <math.h>
 
 enum {
-    RANKS_WALKED = 6,        /* of a world: the root and its neighbours, the first, the last */
+    RANKS_WALKED = 8,        /* of a world at most: of a larger one those that ranks_walked says */
     BYTES_WALKED = 64 << 20, /* beyond it time grows with size */
     WARM_BYTES = 256 << 10,  /* what is longer has left the cache when its end comes */
     WARM_CROWDED_BYTES = 256 << 10, /* the same of ranks that share a core's cache */
@@ -68,6 +68,7 @@ struct walker {
     const struct kolo_figures *figures;
     double element_bytes;
     bool is_crowded, is_streamed; /* other steps are in flight beside this one */
+    bool is_piped; /* its messages are pieces that are passed on, as long as is best */
     double over[KOLO_WINDOW_MAX]; /* when steps in flight are over, latencies alone */
     double certain;               /* when all before them are */
     size_t floor;                 /* the first of those in flight */
@@ -90,7 +91,7 @@ static double message(struct walker *walker, int peer, size_t elements, bool goe
     double bytes = (double)elements * walker->element_bytes;
     double work = figures->message + bytes * figures->byte;
     double warm = walker->is_crowded ? WARM_CROWDED_BYTES : WARM_BYTES;
-    if (bytes > warm)
+    if (bytes > warm && !walker->is_piped)
         work += (bytes - warm) * (walker->is_crowded ? 4 : 0.5) * walker->figures->copy_byte;
     /* long pieces of one stream come while the one before is worked on: few of them wake anybody */
     double wakes = walker->is_streamed && bytes >= STREAMED_BYTES ? 0.25 : 1;
@@ -157,7 +158,8 @@ static struct walk walk_rank(const struct kolo_plan *plan, const struct kolo_pla
                             .layout = layout,
                             .figures = figures,
                             .element_bytes = (double)element_bytes,
-                            .is_crowded = ranks_a_core(layout) > 1};
+                            .is_crowded = ranks_a_core(layout) > 1,
+                            .is_piped = plan->is_segmented && plan->depth == KOLO_DEPTH_TREE};
     size_t nsteps = plan->nsteps(args);
     for (size_t i = 0; i < nsteps; i++) {
         struct kolo_step step;
@@ -179,22 +181,35 @@ static double hops_before(const struct kolo_plan *plan, int size)
     return 0;
 }
 
+/** The ranks whose steps are counted, the root first; returns how many. In a tree no two need have
+ * the same work, so of a small world all are. */
+static int ranks_walked(const struct kolo_plan_args *args, int ranks[RANKS_WALKED])
+{
+    int n = args->size, count = 0;
+    const int some[] = {0, (args->root + 1) % n, (args->root + n / 2) % n, n - 1, n / 3};
+    int wanted = n <= RANKS_WALKED ? n : (int)(sizeof some / sizeof *some);
+    ranks[count++] = args->root;
+    for (int i = 0; i < wanted; i++) {
+        int rank = n <= RANKS_WALKED ? i : some[i];
+        if (rank != args->root)
+            ranks[count++] = rank;
+    }
+    return count;
+}
+
 /** As kolo_plan_cost, for a vector of which all steps are counted. */
 static double cost_of_all(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                           size_t element_bytes, const struct kolo_layout *layout,
                           const struct kolo_figures *figures)
 {
-    int n = args->size, others = 0;
-    int ranks[RANKS_WALKED] = {args->root, 0,    (args->root + 1) % n, (args->root + n / 2) % n,
-                               n - 1,      n / 3};
+    int n = args->size, ranks[RANKS_WALKED];
+    int count = ranks_walked(args, ranks);
     struct walk most = {0};
     /* of the root, of those of the others that are walked */
     double root = 0, sum = 0, root_wire = 0, wires = 0;
-    for (int i = 0; i < RANKS_WALKED; i++) {
+    for (int i = 0; i < count; i++) {
         struct kolo_plan_args own = *args;
         own.rank = ranks[i];
-        if (i > 0 && own.rank == args->root)
-            continue;
         struct walk walk = walk_rank(plan, &own, element_bytes, layout, figures);
         most.latency = fmax(most.latency, walk.latency);
         most.processor = fmax(most.processor, walk.processor);
@@ -204,9 +219,8 @@ static double cost_of_all(const struct kolo_plan *plan, const struct kolo_plan_a
         root_wire = i == 0 ? walk.wire : root_wire;
         sum += i == 0 ? 0 : walk.processor;
         wires += i == 0 ? 0 : walk.wire;
-        others += i > 0;
     }
-    double of_others = others > 0 ? (double)(n - 1) / others : 0;
+    double of_others = count > 1 ? (double)(n - 1) / (count - 1) : 0;
     double mean = (root + sum * of_others) / n, mean_wire = (root_wire + wires * of_others) / n;
     double wire = fmax(most.wire, mean_wire * ranks_a_host(layout));
     double chain = hops_before(plan, n) * most.hop + fmax(most.processor, wire);

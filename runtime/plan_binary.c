@@ -7,12 +7,18 @@
 // A turn is a step for each child (a leaf: one step). In broadcast turn j receives piece j and
 // passes piece j - LAG on. In reduce it receives piece j from the first child, piece j - LAG from
 // the second, which is combined with what came from the first, and sends up what is LAG further.
+//
+// Pieces of a long broadcast are longer than a segment where that leaves enough of them for the
+// height of the tree: where ranks share cores each piece wakes somebody, and that is what counts.
+// Those of a reduction are not: a rank keeps several in scratch, and combines what is in cache.
 #include "runtime/plan.h"
 
 enum {
-    LAG = 2,     /* turns */
-    PIECES = 16, /* that a vector is cut into, if they are not too short then */
-    FINEST = 32  /* a piece is at least this part of a segment */
+    LAG = 2,           /* turns */
+    PIECES = 16,       /* that a vector is cut into, if they are not too short then */
+    FINEST = 32,       /* a piece is at least this part of a segment */
+    LONG_SEGMENTS = 4, /* in a piece of a broadcast, at most */
+    LEVEL_PIECES = 8   /* for each level of the tree, before pieces are longer than a segment */
 };
 
 struct node {
@@ -26,13 +32,26 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static struct node node_of(const struct kolo_plan_args *args)
+/** The longest piece of a broadcast. */
+static size_t longest_broadcast(const struct kolo_plan_args *args)
+{
+    size_t levels = 0, most = args->segment;
+    for (int size = args->size; size > 1; size /= 2)
+        levels++;
+    if (most <= SIZE_MAX / LONG_SEGMENTS)
+        most *= LONG_SEGMENTS;
+    size_t length = levels > 0 ? args->count / (LEVEL_PIECES * levels) : 0;
+    return least(length > args->segment ? length : args->segment, most);
+}
+
+/** @p longest: the longest piece, elements. */
+static struct node node_of(const struct kolo_plan_args *args, size_t longest)
 {
     int v = kolo_plan_wrap(
         kolo_plan_position(args, args->rank) - kolo_plan_position(args, args->root), args->size);
     size_t finest = args->segment / FINEST + 1, part = args->count / PIECES + 1;
     struct node node = {.position = v, .length = part > finest ? part : finest};
-    node.length = least(node.length, args->segment);
+    node.length = least(node.length, longest);
     if (args->size <= 2 && args->count > 0)
         node.length = args->count; /* nobody passes anything on: see chains (plan_ring.c) */
     node.pieces = kolo_pieces(args->count, node.length);
@@ -64,17 +83,17 @@ static struct kolo_slice piece(const struct kolo_plan_args *args, const struct n
     return kolo_slice_piece((struct kolo_slice){buffer, 0, args->count}, index, node->length);
 }
 
-size_t kolo_binary_window(const struct kolo_plan_args *args)
+/* ---- broadcast ---- */
+
+size_t kolo_binary_broadcast_window(const struct kolo_plan_args *args)
 {
-    struct node node = node_of(args);
+    struct node node = node_of(args, longest_broadcast(args));
     return node.width * node.lag;
 }
 
-/* ---- broadcast ---- */
-
 size_t kolo_binary_broadcast_nsteps(const struct kolo_plan_args *args)
 {
-    struct node node = node_of(args);
+    struct node node = node_of(args, longest_broadcast(args));
     bool passes_on = node.position != 0 && node.children > 0;
     if (args->size == 1)
         return 0;
@@ -84,7 +103,7 @@ size_t kolo_binary_broadcast_nsteps(const struct kolo_plan_args *args)
 void kolo_binary_broadcast_step(const struct kolo_plan_args *args, size_t index,
                                 struct kolo_step *step_out)
 {
-    struct node node = node_of(args);
+    struct node node = node_of(args, longest_broadcast(args));
     bool is_root = node.position == 0;
     size_t turn = index / node.width, child = index % node.width, lag = is_root ? 0 : node.lag;
     kolo_step_clear(step_out);
@@ -102,6 +121,12 @@ void kolo_binary_broadcast_step(const struct kolo_plan_args *args, size_t index,
 
 /* ---- reduce ---- */
 
+size_t kolo_binary_reduce_window(const struct kolo_plan_args *args)
+{
+    struct node node = node_of(args, args->segment);
+    return node.width * node.lag;
+}
+
 /** Turns after which a piece that came from the first child has come from the last, and is over. */
 static size_t delay(const struct node *node)
 {
@@ -116,13 +141,13 @@ static size_t slots(const struct node *node)
 
 size_t kolo_binary_reduce_scratch(const struct kolo_plan_args *args)
 {
-    struct node node = node_of(args);
+    struct node node = node_of(args, args->segment);
     return node.position != 0 && node.children > 0 ? slots(&node) * node.length : 0;
 }
 
 size_t kolo_binary_reduce_nsteps(const struct kolo_plan_args *args)
 {
-    struct node node = node_of(args);
+    struct node node = node_of(args, args->segment);
     return (node.pieces + delay(&node)) * node.width;
 }
 
@@ -153,7 +178,7 @@ static void pass_up(const struct kolo_plan_args *args, const struct node *node, 
 void kolo_binary_reduce_step(const struct kolo_plan_args *args, size_t index,
                              struct kolo_step *step_out)
 {
-    struct node node = node_of(args);
+    struct node node = node_of(args, args->segment);
     size_t turn = index / node.width, child = index % node.width, late = child * node.lag;
     kolo_step_clear(step_out);
     step_out->after = node.width * node.lag;

@@ -123,6 +123,21 @@ static void prove_size(int size)
     }
 }
 
+/* A long broadcast along a binary tree has pieces of one to four segments, by the tree's height. */
+Test(simulate, long_pieces_of_a_binary_broadcast, .timeout = 60)
+{
+    static const size_t counts[] = {31, 32, 33, 49, 64, 100, 130, 201, 333};
+    const struct kolo_plan *plan = kolo_plan_find(KOLO_COLLECTIVE_BROADCAST, "binary");
+    for (int size = 2; size <= 20; size++)
+        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+            for (size_t segment = 1; segment <= 5; segment += 2)
+                prove((struct kolo_simulation){.plan = plan,
+                                               .size = size,
+                                               .root = (int)c % size,
+                                               .count = counts[c],
+                                               .segment = segment});
+}
+
 Test(simulate, every_plan_for_1_to_32, .timeout = 200)
 {
     for (int size = 1; size <= 32; size++)

@@ -22,17 +22,24 @@ void kolo_coco_shapes_free(struct kolo_coco_shapes *shapes)
     *shapes = (struct kolo_coco_shapes){.found_box = NULL};
 }
 
+/* Of params that were checked, so there is one; the compiler is told so. */
+static const struct kolo_coco_kind_ops *kind_of(const struct kolo_coco_params *params)
+{
+    const struct kolo_coco_kind_ops *kind = kolo_coco_kind_of(params->kind);
+    return kind ? kind : &kolo_coco_boxes;
+}
+
 double kolo_coco_area(const struct kolo_coco_params *params, const struct kolo_boxes *boxes,
                       size_t i)
 {
-    return boxes->areas ? boxes->areas[i] : kolo_coco_kind_of(params->kind)->area(params, boxes, i);
+    return boxes->areas ? boxes->areas[i] : kind_of(params)->area(params, boxes, i);
 }
 
 kolo_status kolo_coco_overlap(const struct kolo_coco_params *params,
                               const struct kolo_coco_group *group, struct kolo_coco_shapes *shapes,
                               double *overlaps)
 {
-    return kolo_coco_kind_of(params->kind)->overlap(params, group, shapes, overlaps);
+    return kind_of(params)->overlap(params, group, shapes, overlaps);
 }
 
 /* ---- what an update may contain ---- */
@@ -137,7 +144,7 @@ static kolo_status check_part(const struct part *part, size_t images)
 kolo_status kolo_coco_check(const struct kolo_coco_params *params,
                             const struct kolo_coco_update *update)
 {
-    const struct kolo_coco_kind_ops *kind = kolo_coco_kind_of(params->kind);
+    const struct kolo_coco_kind_ops *kind = kind_of(params);
     struct part truths = {.params = params,
                           .boxes = update->truths,
                           .what = "truths",

@@ -185,15 +185,21 @@ static void draw_categories(struct picture *picture)
     }
 }
 
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
 static void draw(struct picture *picture)
 {
     const struct eval_evaluation *evaluation = picture->evaluation;
     double field = FIELD_HEAD + FIELD_HEIGHT + FIELD_FOOT;
     char title[512];
     svg_begin(picture->out, WIDTH, TOP + 2 * field);
-    (void)snprintf(title, sizeof title, "%.200s on %.200s: AP %.3f",
-                   evaluation->options->detections, evaluation->options->truths,
-                   evaluation->result.stats[0]);
+    (void)snprintf(title, sizeof title, "%.60s on %.60s: AP %.3f",
+                   last_part(evaluation->options->detections),
+                   last_part(evaluation->options->truths), evaluation->result.stats[0]);
     svg_text(picture->out, LEFT, 26, large, SVG_START, ink, title);
     picture->top = TOP + FIELD_HEAD;
     draw_thresholds(picture);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "runtime/comm.h"
 #include "tests/support/world.h"
 
 static const char secret[] = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
@@ -371,6 +372,46 @@ ParameterizedTest(struct way *way, init, who_leaves_after_a_broadcast, .timeout 
     cr_assert(write(ends[1], "..", 2) == 2);
     finish(&party);
     expect_well(&party, way->transport); /* that three have left, and never came, fails nobody */
+}
+
+/* ---- a start that failed ---- */
+
+/** Gives up with a full ring to a rank that reads nothing, which is worth a detail of its own. */
+static kolo_status gives_up(struct kolo_comm *comm, struct party *party)
+{
+    enum { BYTES = 1 << 20 };
+    static const char cause[] = "why it could not start";
+    struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 300};
+    char byte;
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    if (status != KOLO_OK || kolo_rank(comm) != 0) {
+        WORLD_EXPECT(read(party->go_fd, &byte, 1) == 1, "no word from the test");
+        return status;
+    }
+    char *data = calloc(BYTES, 1);
+    status = kolo_send(comm, data, BYTES, KOLO_UINT8, 1, &opts, NULL);
+    bool is_full = status == KOLO_ERR_TIMEOUT;
+    status = kolo_fail(KOLO_ERR_CONFIG, "%s", cause);
+    kolo_engine_give_up(comm->engine);
+    bool is_kept = status == KOLO_ERR_CONFIG && strcmp(kolo_error_detail(), cause) == 0;
+    free(data);
+    _exit(write(party->ready_fd, !is_full ? "f" : is_kept ? "k" : "l", 1) == 1 ? 0 : 1);
+}
+
+Test(init, a_failed_start_keeps_its_cause, .timeout = 60)
+{
+    char text[128], said = 0;
+    int ready[2], ends[2];
+    name_file(text, "gives-up");
+    cr_assert(pipe(ready) == 0, "pipe");
+    struct party party = {
+        .size = 2, .transport = "shm", .rendezvous = text, .body = gives_up, .ready_fd = ready[1]};
+    open_party(&party, ends);
+    cr_assert(read(ready[0], &said, 1) == 1);
+    cr_assert(write(ends[1], "", 1) == 1);
+    finish(&party);
+    cr_assert(said != 'f', "the send came to an end: nothing is left to hand over");
+    cr_assert(said == 'k', "another detail is there instead of the cause");
 }
 
 /* ---- configurations ---- */

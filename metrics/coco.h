@@ -4,7 +4,11 @@
 //
 //   coco_overlap  what is compared: boxes, masks or keypoints       (one image and category)
 //   coco_box    boxes and how much they overlap                     (one image and category)
+//   coco_oks    keypoints and how similar they are                  (one image and category)
 //   coco_match  which detection takes which ground truth            (one image and category)
+//   coco_lvis   LVIS's rules: what is known of categories           (one image)
+//   voc_match   PASCAL VOC's rules and boxes                        (one image and category)
+//   voc_average its average precision                               (all ranks)
 //   coco_images what is kept of the images of this rank
 //   coco_state  that as bytes, and that of two ranks as one
 //   coco_sort   the records of a category, best first
@@ -37,6 +41,11 @@ struct kolo_coco_params {
     size_t classes;    /* of the results: categories, or 1 with any_category */
     double *sigma;     /* of keypoints */
     size_t sigmas;
+    kolo_detection_rules rules;
+    double slack;     /* what a divisor of precision has more than detections */
+    size_t image_cap; /* 0: none */
+    int64_t *group;   /* per category */
+    bool is_continuous;
 };
 
 /** Checks the config and fills in COCO's own where it says nothing. */
@@ -78,10 +87,14 @@ void kolo_coco_scratch_free(struct kolo_coco_scratch *scratch);
 
 /** Matches detections, best score first, with ground truths, for all area ranges and thresholds.
  *  Reads scratch->overlaps[detection * truths + truth], writes scratch->verdicts.
- *  @param areas  of the detections */
+ *  @param areas    of the detections
+ *  @param partial  per detection: not 0 where it is left out if it is a miss */
 void kolo_coco_match(struct kolo_coco_scratch *scratch, const struct kolo_coco_params *params,
-                     const double *areas, size_t detections, const struct kolo_coco_truth *truth,
-                     size_t truths);
+                     const double *areas, const uint8_t *partial, size_t detections,
+                     const struct kolo_coco_truth *truth, size_t truths);
+/** By PASCAL VOC's rules, where verdicts are those of misses. */
+void kolo_voc_match(struct kolo_coco_scratch *scratch, const struct kolo_coco_params *params,
+                    size_t detections, const struct kolo_coco_truth *truth, size_t truths);
 /** Is the ground truth left out in this area range? */
 bool kolo_coco_is_left_out(const struct kolo_coco_truth *truth, const struct kolo_area_range *area);
 
@@ -130,12 +143,37 @@ kolo_status kolo_coco_check(const struct kolo_coco_params *params,
 double kolo_coco_score(const struct kolo_boxes *boxes, size_t i);
 /** The area that decides the range of object @p i. */
 double kolo_coco_area(const struct kolo_coco_params *params, const struct kolo_boxes *boxes,
-                      size_t i);
+                      size_t i, bool is_found);
+/** Is ground truth @p i left out whatever the flags say: has it nothing to find? */
+bool kolo_coco_is_blank(const struct kolo_coco_params *params, const struct kolo_boxes *truths,
+                        size_t i);
 /** overlaps[detection * truths + truth] as pycocotools computes it, operation by operation.
  *  @param shapes  memory of such calls; zero at first */
 kolo_status kolo_coco_overlap(const struct kolo_coco_params *params,
                               const struct kolo_coco_group *group, struct kolo_coco_shapes *shapes,
                               double *overlaps) KOLO_NODISCARD;
+
+/** What is known of each category in one image, by LVIS's rules; and how far an update's lists are
+ *  read. Zero at first. */
+struct kolo_coco_lvis {
+    uint8_t *notes;
+    size_t absent, partial;
+};
+kolo_status kolo_coco_lvis_check(const struct kolo_boxes *truths, size_t images) KOLO_NODISCARD;
+/** An update begins. */
+kolo_status kolo_coco_lvis_begin(struct kolo_coco_lvis *lvis,
+                                 const struct kolo_coco_params *params) KOLO_NODISCARD;
+/** Image by image, in their order: notes of an image's lists are there from open to close. */
+void kolo_coco_lvis_open(const struct kolo_coco_lvis *lvis, const struct kolo_coco_params *params,
+                         const struct kolo_boxes *truths, size_t image);
+void kolo_coco_lvis_close(struct kolo_coco_lvis *lvis, const struct kolo_coco_params *params,
+                          const struct kolo_boxes *truths, size_t image);
+/** Of the category of a ground truth: to forget before close. */
+void kolo_coco_lvis_ask(const struct kolo_coco_lvis *lvis, size_t category);
+void kolo_coco_lvis_forget(const struct kolo_coco_lvis *lvis, size_t category);
+bool kolo_coco_lvis_is_asked(const struct kolo_coco_lvis *lvis, size_t category);
+bool kolo_coco_lvis_is_partial(const struct kolo_coco_lvis *lvis, size_t category);
+void kolo_coco_lvis_free(struct kolo_coco_lvis *lvis);
 
 /** The images of a rank in the order of their updates. */
 struct kolo_coco_images {
@@ -182,7 +220,8 @@ kolo_status kolo_coco_images_append(struct kolo_coco_images *into,
 /** All results; precision and scores as [T, R, K, A, M], recall as [T, K, A, M]. */
 struct kolo_coco_arrays {
     double *precision, *recall, *scores;
-    size_t points, ends; /* elements of precision and scores, of recall */
+    double *voc_points, *voc_areas; /* as recall; NULL without VOC's rules */
+    size_t points, ends;            /* elements of precision and scores, of recall */
 };
 
 /** Where an entry is in recall; in precision it is with @p t * recalls + @p r for @p t. */
@@ -247,6 +286,8 @@ kolo_status kolo_coco_share(struct kolo_comm *comm, const struct kolo_coco_param
                             struct kolo_coco_arrays *arrays, struct kolo_detection_result *result,
                             const struct kolo_opts *opts) KOLO_NODISCARD;
 
+/** numpy.sum */
+double kolo_coco_sum(const double *values, size_t count, kolo_mean_rule rule);
 /** numpy.mean of values that are not empty. */
 double kolo_coco_mean(const double *values, size_t count, kolo_mean_rule rule);
 /** The mean over a slice; -1 where nothing is in it. */
@@ -254,9 +295,13 @@ kolo_status kolo_coco_average(const struct kolo_coco_params *params,
                               const struct kolo_coco_arrays *arrays,
                               const struct kolo_detection_slice *slice,
                               double *average_out) KOLO_NODISCARD;
-/** pycocotools' twelve numbers. */
+/** pycocotools' numbers, or those of other rules; -1 from @p count_out on. */
 kolo_status kolo_coco_stats(const struct kolo_coco_params *params,
                             const struct kolo_coco_arrays *arrays,
-                            double stats[KOLO_DETECTION_STATS]) KOLO_NODISCARD;
+                            double stats[KOLO_DETECTION_STATS_MAX],
+                            size_t *count_out) KOLO_NODISCARD;
+kolo_status kolo_voc_stats(const struct kolo_coco_params *params,
+                           const struct kolo_coco_arrays *arrays, double *stats,
+                           size_t *count_out) KOLO_NODISCARD;
 
 #endif

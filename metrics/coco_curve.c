@@ -84,7 +84,7 @@ static void add_true(struct walk *walk, size_t flag, double score)
     size_t *reached = &walk->reached[flag];
     while (*reached < recalls && needed[*reached] <= found)
         walk->score[flag * recalls + (*reached)++] = score;
-    double precision = (double)found / ((double)misses + (double)found + 0x1p-52);
+    double precision = (double)found / ((double)misses + (double)found + walk->params->slack);
     if (*reached > 0 && precision > walk->precision[flag * recalls + *reached - 1])
         walk->precision[flag * recalls + *reached - 1] = precision;
 }

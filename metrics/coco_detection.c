@@ -33,6 +33,8 @@ static void release_arrays(struct kolo_coco_arrays *arrays)
     kolo_free_memory(arrays->precision);
     kolo_free_memory(arrays->recall);
     kolo_free_memory(arrays->scores);
+    kolo_free_memory(arrays->voc_points);
+    kolo_free_memory(arrays->voc_areas);
     *arrays = (struct kolo_coco_arrays){.precision = NULL};
 }
 
@@ -45,7 +47,13 @@ static kolo_status make_arrays(const struct kolo_coco_params *params,
     arrays->precision = kolo_calloc(arrays->points, sizeof *arrays->precision);
     arrays->scores = kolo_calloc(arrays->points, sizeof *arrays->scores);
     arrays->recall = kolo_calloc(arrays->ends, sizeof *arrays->recall);
-    return arrays->precision && arrays->scores && arrays->recall ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    bool is_there = arrays->precision && arrays->scores && arrays->recall;
+    if (params->rules == KOLO_DETECTION_VOC) {
+        arrays->voc_points = kolo_calloc(arrays->ends, sizeof *arrays->voc_points);
+        arrays->voc_areas = kolo_calloc(arrays->ends, sizeof *arrays->voc_areas);
+        is_there = is_there && arrays->voc_points && arrays->voc_areas;
+    }
+    return is_there ? KOLO_OK : KOLO_ERR_NO_MEMORY;
 }
 
 static void describe(struct kolo_detection *detection)
@@ -62,6 +70,8 @@ static void describe(struct kolo_detection *detection)
     result->precision = detection->arrays.precision;
     result->recall = detection->arrays.recall;
     result->scores = detection->arrays.scores;
+    result->voc_points = detection->arrays.voc_points;
+    result->voc_areas = detection->arrays.voc_areas;
 }
 
 /* ---- the table ---- */
@@ -240,13 +250,13 @@ kolo_status kolo_detection_average(const struct kolo_detection *detection,
     const struct kolo_coco_params *params = &detection->params;
     if (slice->threshold < -1 || slice->threshold >= (int64_t)params->thresholds ||
         slice->category < -1 || slice->category >= (int64_t)params->classes ||
-        slice->area >= params->areas || slice->cap >= params->caps)
+        slice->area >= params->areas || slice->cap >= params->caps || slice->group < 0)
         return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_detection_average: threshold %lld, category %lld, area %zu or cap "
-                         "%zu is none; there are %zu, %zu, %zu and %zu",
+                         "kolo_detection_average: threshold %lld, category %lld, area %zu, cap "
+                         "%zu or group %lld is none; there are %zu, %zu, %zu and %zu",
                          (long long)slice->threshold, (long long)slice->category, slice->area,
-                         slice->cap, params->thresholds, params->classes, params->areas,
-                         params->caps);
+                         slice->cap, (long long)slice->group, params->thresholds, params->classes,
+                         params->areas, params->caps);
     return kolo_coco_average(params, &detection->arrays, slice, average_out);
 }
 

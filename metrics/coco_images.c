@@ -2,6 +2,7 @@
 // Owns what a rank keeps of its images: 24 bytes for a detection, a tally for each category of
 // ground truth. An update takes one image at a time, its boxes by category, each category by score
 // (both stable), and matches. Never keeps a box, nor knows what kind of object it is.
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -18,8 +19,10 @@ struct kolo_coco_desk {
     size_t found_room, truth_room, spare_room;
     uint32_t *found_number, *truth_number; /* of one image and category */
     double *areas;
+    uint8_t *partial; /* per detection, as areas: a miss is left out */
     struct kolo_coco_truth *judged;
-    size_t found_number_room, truth_number_room, areas_room, judged_room;
+    size_t found_number_room, truth_number_room, areas_room, partial_room, judged_room;
+    struct kolo_coco_lvis lvis;
     struct kolo_coco_shapes shapes;
     struct kolo_coco_scratch scratch;
 };
@@ -84,8 +87,52 @@ static void sort_slips(struct slip *slips, struct slip *spare, size_t count, boo
         memcpy(slips, from, count * sizeof *slips);
 }
 
-static void write_slips(const struct update *update, const struct kolo_boxes *boxes, size_t first,
-                        size_t count, struct slip *slips)
+static int by_score(const void *a, const void *b)
+{
+    const struct slip *x = a, *y = b;
+    if (x->score != y->score)
+        return x->score > y->score ? -1 : 1;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+/* Only the best of an image; how many are left, still as given. */
+static size_t cap_image(const struct update *update, struct slip *slips, size_t count)
+{
+    size_t cap = update->params->image_cap, kept = 0;
+    if (cap == 0 || count <= cap)
+        return count;
+    memcpy(update->desk->spare, slips, count * sizeof *slips);
+    qsort(update->desk->spare, count, sizeof *slips, by_score);
+    const struct slip *last = &update->desk->spare[cap - 1];
+    for (size_t i = 0; i < count; i++)
+        if (by_score(&slips[i], last) <= 0)
+            slips[kept++] = slips[i];
+    return kept;
+}
+
+/* Ground truth and detections that the lvis package does not look at. */
+static bool is_dropped(const struct update *update, const struct slip *slip, bool is_found)
+{
+    const struct kolo_coco_params *params = update->params;
+    const struct kolo_boxes *boxes = is_found ? update->given->found : update->given->truths;
+    if (params->mode == KOLO_DETECTION_COMPAT &&
+        !(kolo_coco_area(params, boxes, slip->number, is_found) > 0))
+        return true;
+    return is_found && !kolo_coco_lvis_is_asked(&update->desk->lvis, slip->category);
+}
+
+static size_t drop(const struct update *update, struct slip *slips, size_t count, bool is_found)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!is_dropped(update, &slips[i], is_found))
+            slips[kept++] = slips[i];
+    return kept;
+}
+
+/* How many there are. */
+static size_t write_slips(const struct update *update, const struct kolo_boxes *boxes, size_t first,
+                          size_t count, struct slip *slips)
 {
     bool is_found = boxes == update->given->found;
     for (size_t i = 0; i < count; i++)
@@ -93,19 +140,27 @@ static void write_slips(const struct update *update, const struct kolo_boxes *bo
             .score = is_found ? kolo_coco_score(boxes, first + i) : 0,
             .category = (uint32_t)kolo_coco_category(update->params, boxes->categories[first + i]),
             .number = (uint32_t)(first + i)};
+    if (is_found)
+        count = cap_image(update, slips, count);
+    if (update->params->rules == KOLO_DETECTION_LVIS)
+        count = drop(update, slips, count, is_found);
     sort_slips(slips, update->desk->spare, count, is_found && update->params->any_category);
+    return count;
 }
 
 static struct kolo_coco_truth judge(const struct update *update, size_t i)
 {
     const struct kolo_boxes *truths = update->given->truths;
+    bool is_coco = update->params->rules == KOLO_DETECTION_COCO;
     bool is_compatible = update->params->mode == KOLO_DETECTION_COMPAT;
-    bool is_crowd = truths->crowds && truths->crowds[i];
-    return (struct kolo_coco_truth){
-        .area = kolo_coco_area(update->params, truths, i),
-        .is_crowd = is_crowd,
-        .is_ignored = is_crowd || (!is_compatible && truths->ignored && truths->ignored[i]),
-        .is_unseen = is_compatible && truths->ids && truths->ids[i] == 0};
+    bool is_crowd = is_coco && truths->crowds && truths->crowds[i];
+    bool is_ignored = (!is_coco || !is_compatible) && truths->ignored && truths->ignored[i];
+    bool is_blank = kolo_coco_is_blank(update->params, truths, i);
+    return (struct kolo_coco_truth){.area = kolo_coco_area(update->params, truths, i, false),
+                                    .is_crowd = is_crowd,
+                                    .is_ignored = is_crowd || is_ignored || is_blank,
+                                    .is_unseen =
+                                        is_compatible && truths->ids && truths->ids[i] == 0};
 }
 
 static void keep_records(struct kolo_coco_images *images, const struct kolo_coco_scratch *scratch,
@@ -147,7 +202,10 @@ static kolo_status match_group(struct update *update, uint32_t class, const stru
         return status;
     for (size_t d = 0; d < detections; d++) {
         desk->found_number[d] = found[d].number;
-        desk->areas[d] = kolo_coco_area(update->params, update->given->found, found[d].number);
+        desk->areas[d] =
+            kolo_coco_area(update->params, update->given->found, found[d].number, true);
+        desk->partial[d] = update->params->rules == KOLO_DETECTION_LVIS &&
+                           kolo_coco_lvis_is_partial(&desk->lvis, found[d].category);
     }
     for (size_t g = 0; g < truths; g++) {
         desk->truth_number[g] = truth[g].number;
@@ -162,7 +220,8 @@ static kolo_status match_group(struct update *update, uint32_t class, const stru
     status = kolo_coco_overlap(update->params, &group, &desk->shapes, desk->scratch.overlaps);
     if (status != KOLO_OK)
         return status;
-    kolo_coco_match(&desk->scratch, update->params, desk->areas, detections, desk->judged, truths);
+    kolo_coco_match(&desk->scratch, update->params, desk->areas, desk->partial, detections,
+                    desk->judged, truths);
     keep_records(update->images, &desk->scratch, class, found, detections);
     if (truths > 0)
         keep_tally(update->images, update->params, class, desk->judged, truths);
@@ -245,26 +304,74 @@ static kolo_status grow_for_image(struct update *update, size_t detections, size
     KOLO_TRY(kolo_grow((void **)&desk->truth_number, &desk->truth_number_room, truths,
                        sizeof *desk->truth_number));
     KOLO_TRY(kolo_grow((void **)&desk->areas, &desk->areas_room, detections, sizeof *desk->areas));
+    KOLO_TRY(kolo_grow((void **)&desk->partial, &desk->partial_room, detections, 1));
     KOLO_TRY(kolo_grow((void **)&desk->judged, &desk->judged_room, truths, sizeof *desk->judged));
     KOLO_TRY(kolo_coco_images_room(images, 1, detections, truths));
 out:
     return status;
 }
 
-static kolo_status add_image(struct update *update, int64_t id, size_t first_found, size_t found,
-                             size_t first_truth, size_t truths)
+/* Where an image's objects begin in an update, and how many it has. */
+struct place {
+    size_t image, first_found, found, first_truth, truths;
+};
+
+static void open_notes(const struct update *update, size_t image, size_t truths)
 {
-    kolo_status status = grow_for_image(update, found, truths);
+    struct kolo_coco_desk *desk = update->desk;
+    kolo_coco_lvis_open(&desk->lvis, update->params, update->given->truths, image);
+    for (size_t g = 0; g < truths; g++)
+        kolo_coco_lvis_ask(&desk->lvis, desk->truth[g].category);
+}
+
+static void close_notes(const struct update *update, size_t image, size_t truths)
+{
+    struct kolo_coco_desk *desk = update->desk;
+    for (size_t g = 0; g < truths; g++)
+        kolo_coco_lvis_forget(&desk->lvis, desk->truth[g].category);
+    kolo_coco_lvis_close(&desk->lvis, update->params, update->given->truths, image);
+}
+
+static kolo_status add_image(struct update *update, const struct place *place)
+{
+    struct kolo_coco_images *images = update->images;
+    struct kolo_coco_desk *desk = update->desk;
+    const struct kolo_coco_update *given = update->given;
+    bool has_notes = update->params->rules == KOLO_DETECTION_LVIS;
+    kolo_status status = grow_for_image(update, place->found, place->truths);
     if (status != KOLO_OK)
         return status;
-    struct kolo_coco_images *images = update->images;
-    images->image[images->images++] =
-        (struct kolo_coco_image){.id = id, .records = images->records, .tallies = images->tallies};
-    if (found > 0)
-        write_slips(update, update->given->found, first_found, found, update->desk->found);
-    if (truths > 0)
-        write_slips(update, update->given->truths, first_truth, truths, update->desk->truth);
-    return match_image(update, found, truths);
+    images->image[images->images++] = (struct kolo_coco_image){
+        .id = given->ids[place->image], .records = images->records, .tallies = images->tallies};
+    size_t found = 0, truths = 0;
+    if (place->truths > 0)
+        truths = write_slips(update, given->truths, place->first_truth, place->truths, desk->truth);
+    if (has_notes)
+        open_notes(update, place->image, truths);
+    if (place->found > 0)
+        found = write_slips(update, given->found, place->first_found, place->found, desk->found);
+    status = match_image(update, found, truths);
+    if (has_notes)
+        close_notes(update, place->image, truths);
+    return status;
+}
+
+static kolo_status add_images(struct update *update)
+{
+    const struct kolo_coco_update *given = update->given;
+    struct place place = {.image = 0};
+    kolo_status status = grow_records(update->images, update->images->records +
+                                                          (given->found ? given->found->count : 0));
+    if (status == KOLO_OK && update->params->rules == KOLO_DETECTION_LVIS)
+        status = kolo_coco_lvis_begin(&update->desk->lvis, update->params);
+    for (; status == KOLO_OK && place.image < given->images; place.image++) {
+        place.found = given->found ? given->found->image_counts[place.image] : 0;
+        place.truths = given->truths ? given->truths->image_counts[place.image] : 0;
+        status = add_image(update, &place);
+        place.first_found += place.found;
+        place.first_truth += place.truths;
+    }
+    return status;
 }
 
 kolo_status kolo_coco_images_add(struct kolo_coco_images *images,
@@ -278,16 +385,7 @@ kolo_status kolo_coco_images_add(struct kolo_coco_images *images,
     struct kolo_coco_images before = *images;
     struct update update = {
         .images = images, .params = params, .given = given, .desk = images->desk};
-    kolo_status status =
-        grow_records(images, images->records + (given->found ? given->found->count : 0));
-    size_t first_found = 0, first_truth = 0;
-    for (size_t i = 0; status == KOLO_OK && i < given->images; i++) {
-        size_t found = given->found ? given->found->image_counts[i] : 0;
-        size_t there = given->truths ? given->truths->image_counts[i] : 0;
-        status = add_image(&update, given->ids[i], first_found, found, first_truth, there);
-        first_found += found;
-        first_truth += there;
-    }
+    kolo_status status = add_images(&update);
     if (status != KOLO_OK) { /* all or nothing */
         images->images = before.images;
         images->records = before.records;
@@ -311,6 +409,8 @@ void kolo_coco_images_free(struct kolo_coco_images *images)
         kolo_free_memory(desk->found_number);
         kolo_free_memory(desk->truth_number);
         kolo_free_memory(desk->areas);
+        kolo_free_memory(desk->partial);
+        kolo_coco_lvis_free(&desk->lvis);
         kolo_free_memory(desk->judged);
         kolo_coco_shapes_free(&desk->shapes);
         kolo_coco_scratch_free(&desk->scratch);

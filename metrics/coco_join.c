@@ -53,11 +53,25 @@ struct join {
     struct kolo_coco_needed *needed; /* of needed_class */
     size_t needed_class;
     struct drawn whole;       /* one piece after the other */
+    double *climb;            /* VOC alone: as many as a piece has records, and one */
     size_t piece_words, turn; /* words of a piece at most; pieces of a turn */
     int64_t *mine, *all;      /* messages */
     int64_t *said;            /* words of each rank */
     size_t *counts;           /* the same */
 };
+
+static bool allocate_climb(struct join *join)
+{
+    const struct kolo_coco_share *share = join->share;
+    size_t most = 0;
+    if (share->params->rules != KOLO_DETECTION_VOC)
+        return true;
+    for (size_t p = 0; p < share->pieces; p++)
+        if (share->piece[p].owner == share->rank && (size_t)share->piece[p].total > most)
+            most = (size_t)share->piece[p].total;
+    join->climb = kolo_calloc(most + 1, sizeof *join->climb);
+    return join->climb != NULL;
+}
 
 static kolo_status allocate_lists(struct join *join)
 {
@@ -78,7 +92,7 @@ static kolo_status allocate_lists(struct join *join)
         join->own = kolo_calloc(join->owned[share->rank], sizeof *join->own);
         join->own_heads = kolo_calloc(join->owned[share->rank], join->heads * sizeof(int64_t));
     }
-    is_there = is_there && join->own && join->own_heads;
+    is_there = is_there && join->own && join->own_heads && allocate_climb(join);
     return is_there ? kolo_coco_arc_make(&join->whole.arc, share->params) : KOLO_ERR_NO_MEMORY;
 }
 
@@ -120,6 +134,7 @@ static void release(struct join *join)
     kolo_free_memory(join->needed);
     kolo_free_memory(join->own);
     kolo_free_memory(join->own_heads);
+    kolo_free_memory(join->climb);
     kolo_free_memory(join->mine);
     kolo_free_memory(join->all);
 }
@@ -357,6 +372,9 @@ static void write_own(struct join *join, const struct own *own)
     }
     move(join, own->piece, span, true);
     add_recall(join, own->piece, own->heads);
+    if (join->climb)
+        kolo_voc_areas(join->share, &own->run, join->share->piece[own->piece].class, join->climb,
+                       join->arrays->voc_areas);
 }
 
 /* ---- messages ---- */
@@ -469,6 +487,8 @@ kolo_status kolo_coco_join(struct kolo_coco_share *share, struct kolo_coco_array
         status = send_turn(&join, i);
     if (status == KOLO_OK)
         finish(&join);
+    if (status == KOLO_OK && params->rules == KOLO_DETECTION_VOC)
+        status = kolo_voc_join(share, arrays);
 out:
     release(&join);
     return status;

@@ -94,15 +94,15 @@ static size_t find_hopeful(struct kolo_coco_scratch *scratch, size_t detections,
     return count;
 }
 
-/* Misses of detections outside an area range do not count there. */
+/* Misses of detections outside an area range do not count there; those that may be right, nowhere. */
 static void judge_misses(struct kolo_coco_scratch *scratch, const struct kolo_coco_params *params,
-                         const double *areas, size_t detections)
+                         const double *areas, const uint8_t *partial, size_t detections)
 {
     uint64_t all = (UINT64_C(1) << params->thresholds) - 1;
     for (size_t d = 0; d < detections; d++) {
         uint64_t ignored = 0;
         for (size_t a = 0; a < params->areas; a++)
-            if (areas[d] < params->area[a].low || areas[d] > params->area[a].high)
+            if (partial[d] || areas[d] < params->area[a].low || areas[d] > params->area[a].high)
                 ignored |= all << a * params->thresholds;
         scratch->verdicts[d] = (struct kolo_coco_verdict){.is_ignored = ignored};
     }
@@ -136,10 +136,14 @@ static void match_one(struct kolo_coco_scratch *scratch, double threshold, size_
 }
 
 void kolo_coco_match(struct kolo_coco_scratch *scratch, const struct kolo_coco_params *params,
-                     const double *areas, size_t detections, const struct kolo_coco_truth *truth,
-                     size_t truths)
+                     const double *areas, const uint8_t *partial, size_t detections,
+                     const struct kolo_coco_truth *truth, size_t truths)
 {
-    judge_misses(scratch, params, areas, detections);
+    judge_misses(scratch, params, areas, partial, detections);
+    if (params->rules == KOLO_DETECTION_VOC) {
+        kolo_voc_match(scratch, params, detections, truth, truths);
+        return;
+    }
     size_t hopeful = find_hopeful(scratch, detections, truths, reachable(params->threshold[0]));
     if (hopeful == 0 || truths == 0)
         return;

@@ -33,13 +33,18 @@ static double pairwise(const double *values, size_t count)
     return sum;
 }
 
-double kolo_coco_mean(const double *values, size_t count, kolo_mean_rule rule)
+double kolo_coco_sum(const double *values, size_t count, kolo_mean_rule rule)
 {
     size_t block = rule == KOLO_MEAN_NUMPY_1 ? NUMPY_1_BLOCK : count;
     double sum = 0;
     for (size_t i = 0; i < count; i += block)
         sum += pairwise(values + i, count - i < block ? count - i : block);
-    return sum / (double)count;
+    return sum;
+}
+
+double kolo_coco_mean(const double *values, size_t count, kolo_mean_rule rule)
+{
+    return kolo_coco_sum(values, count, rule) / (double)count;
 }
 
 static size_t gather(const struct kolo_coco_params *params, const struct kolo_coco_arrays *arrays,
@@ -54,6 +59,8 @@ static size_t gather(const struct kolo_coco_params *params, const struct kolo_co
     size_t count = 0;
     for (size_t row = first_t * points; row < end_t * points; row++)
         for (size_t k = first_k; k < end_k; k++) {
+            if (slice->group > 0 && (params->any_category || params->group[k] != slice->group))
+                continue;
             double value = array[kolo_coco_at(params, row, k, slice->area, slice->cap)];
             if (value > -1)
                 values[count++] = value;
@@ -75,14 +82,18 @@ kolo_status kolo_coco_average(const struct kolo_coco_params *params,
     return KOLO_OK;
 }
 
-/* pycocotools takes the AP at a cap of 100 and AP50 and the rest at the third cap, whatever it is;
- * AR at the first three. A number whose setting is not there is -1. */
-static const struct number {
+/* A number whose setting is not there is -1. */
+struct number {
     bool of_recall;
     double threshold; /* 0: all */
     size_t area, cap;
     int cap_value; /* 0: by place */
-} numbers[KOLO_DETECTION_STATS] = {
+    int64_t group;
+};
+
+/* pycocotools takes the AP at a cap of 100 and AP50 and the rest at the third cap, whatever it is;
+ * AR at the first three. */
+static const struct number coco_numbers[] = {
     {.cap_value = 100},
     {.threshold = 0.5, .cap = 2},
     {.threshold = 0.75, .cap = 2},
@@ -97,6 +108,38 @@ static const struct number {
     {.of_recall = true, .area = 3, .cap = 2},
 };
 
+/* Of keypoints all at a cap of 20; there are no small ones. */
+enum { POINTS_CAP = 20 };
+static const struct number point_numbers[] = {
+    {.cap_value = POINTS_CAP},
+    {.cap_value = POINTS_CAP, .threshold = 0.5},
+    {.cap_value = POINTS_CAP, .threshold = 0.75},
+    {.cap_value = POINTS_CAP, .area = 1},
+    {.cap_value = POINTS_CAP, .area = 2},
+    {.cap_value = POINTS_CAP, .of_recall = true},
+    {.cap_value = POINTS_CAP, .of_recall = true, .threshold = 0.5},
+    {.cap_value = POINTS_CAP, .of_recall = true, .threshold = 0.75},
+    {.cap_value = POINTS_CAP, .of_recall = true, .area = 1},
+    {.cap_value = POINTS_CAP, .of_recall = true, .area = 2},
+};
+
+/* LVIS has one cap; groups are rare, common and frequent categories. */
+static const struct number lvis_numbers[] = {
+    {.cap = 0},
+    {.threshold = 0.5},
+    {.threshold = 0.75},
+    {.area = 1},
+    {.area = 2},
+    {.area = 3},
+    {.group = 1},
+    {.group = 2},
+    {.group = 3},
+    {.of_recall = true},
+    {.of_recall = true, .area = 1},
+    {.of_recall = true, .area = 2},
+    {.of_recall = true, .area = 3},
+};
+
 /* false: there is no such threshold, area range or cap. */
 static bool find_slice(const struct kolo_coco_params *params, const struct number *number,
                        struct kolo_detection_slice *slice)
@@ -105,7 +148,8 @@ static bool find_slice(const struct kolo_coco_params *params, const struct numbe
                                            .threshold = -1,
                                            .category = -1,
                                            .area = number->area,
-                                           .cap = number->cap};
+                                           .cap = number->cap,
+                                           .group = number->group};
     for (size_t t = 0; number->threshold > 0 && t < params->thresholds; t++)
         if (params->threshold[t] == number->threshold)
             slice->threshold = (int64_t)t;
@@ -118,16 +162,35 @@ static bool find_slice(const struct kolo_coco_params *params, const struct numbe
     return slice->cap < params->caps && slice->area < params->areas;
 }
 
-kolo_status kolo_coco_stats(const struct kolo_coco_params *params,
-                            const struct kolo_coco_arrays *arrays,
-                            double stats[KOLO_DETECTION_STATS])
+static kolo_status average_numbers(const struct kolo_coco_params *params,
+                                   const struct kolo_coco_arrays *arrays,
+                                   const struct number *numbers, size_t count, double *stats)
 {
     kolo_status status = KOLO_OK;
-    for (size_t i = 0; status == KOLO_OK && i < KOLO_DETECTION_STATS; i++) {
+    for (size_t i = 0; status == KOLO_OK && i < count; i++) {
         struct kolo_detection_slice slice;
-        stats[i] = -1;
         if (find_slice(params, &numbers[i], &slice))
             status = kolo_coco_average(params, arrays, &slice, &stats[i]);
     }
     return status;
+}
+
+kolo_status kolo_coco_stats(const struct kolo_coco_params *params,
+                            const struct kolo_coco_arrays *arrays,
+                            double stats[KOLO_DETECTION_STATS_MAX], size_t *count_out)
+{
+    const struct number *numbers = coco_numbers;
+    *count_out = sizeof coco_numbers / sizeof *coco_numbers;
+    for (size_t i = 0; i < KOLO_DETECTION_STATS_MAX; i++)
+        stats[i] = -1;
+    if (params->rules == KOLO_DETECTION_VOC)
+        return kolo_voc_stats(params, arrays, stats, count_out);
+    if (params->rules == KOLO_DETECTION_LVIS) {
+        numbers = lvis_numbers;
+        *count_out = sizeof lvis_numbers / sizeof *lvis_numbers;
+    } else if (params->kind == KOLO_DETECTION_KEYPOINTS) {
+        numbers = point_numbers;
+        *count_out = sizeof point_numbers / sizeof *point_numbers;
+    }
+    return average_numbers(params, arrays, numbers, *count_out, stats);
 }

@@ -10,7 +10,7 @@ const struct kolo_coco_kind_ops *kolo_coco_kind_of(kolo_detection_kind kind)
 {
     static const struct kolo_coco_kind_ops *const kinds[] = {
         [KOLO_DETECTION_BOXES] = &kolo_coco_boxes,
-        [KOLO_DETECTION_KEYPOINTS] = NULL,
+        [KOLO_DETECTION_KEYPOINTS] = &kolo_coco_keypoints,
     };
     return (unsigned)kind < sizeof kinds / sizeof *kinds ? kinds[kind] : NULL;
 }
@@ -30,15 +30,31 @@ static const struct kolo_coco_kind_ops *kind_of(const struct kolo_coco_params *p
 }
 
 double kolo_coco_area(const struct kolo_coco_params *params, const struct kolo_boxes *boxes,
-                      size_t i)
+                      size_t i, bool is_found)
 {
-    return boxes->areas ? boxes->areas[i] : kind_of(params)->area(params, boxes, i);
+    const struct kolo_coco_kind_ops *kind = kind_of(params);
+    if (boxes->areas)
+        return boxes->areas[i];
+    return is_found && kind->found_area ? kind->found_area(params, boxes, i)
+                                        : kind->area(params, boxes, i);
+}
+
+bool kolo_coco_is_blank(const struct kolo_coco_params *params, const struct kolo_boxes *truths,
+                        size_t i)
+{
+    const struct kolo_coco_kind_ops *kind = kind_of(params);
+    return kind->is_blank && kind->is_blank(params, truths, i);
 }
 
 kolo_status kolo_coco_overlap(const struct kolo_coco_params *params,
                               const struct kolo_coco_group *group, struct kolo_coco_shapes *shapes,
                               double *overlaps)
 {
+    if (params->rules == KOLO_DETECTION_VOC && params->kind == KOLO_DETECTION_BOXES &&
+        !params->is_continuous) {
+        kolo_voc_overlap(group, overlaps);
+        return KOLO_OK;
+    }
     return kind_of(params)->overlap(params, group, shapes, overlaps);
 }
 
@@ -157,6 +173,8 @@ kolo_status kolo_coco_check(const struct kolo_coco_params *params,
     kolo_status status = check_part(&truths, update->images);
     if (status == KOLO_OK)
         status = check_part(&found, update->images);
+    if (status == KOLO_OK && params->rules == KOLO_DETECTION_LVIS && update->truths)
+        status = kolo_coco_lvis_check(update->truths, update->images);
     if (status == KOLO_OK && kind->check)
         status = kind->check(params, update);
     return status;

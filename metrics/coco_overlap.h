@@ -26,6 +26,12 @@ struct kolo_coco_kind_ops {
                          const struct kolo_coco_update *update);
     /** The area of an object for which none is given. */
     double (*area)(const struct kolo_coco_params *params, const struct kolo_boxes *boxes, size_t i);
+    /** The same of a detection. NULL: as of ground truth. */
+    double (*found_area)(const struct kolo_coco_params *params, const struct kolo_boxes *boxes,
+                         size_t i);
+    /** Has ground truth nothing to find? NULL: it always has. */
+    bool (*is_blank)(const struct kolo_coco_params *params, const struct kolo_boxes *truths,
+                     size_t i);
     kolo_status (*overlap)(const struct kolo_coco_params *params,
                            const struct kolo_coco_group *group, struct kolo_coco_shapes *shapes,
                            double *overlaps);
@@ -35,7 +41,12 @@ struct kolo_coco_kind_ops {
 const struct kolo_coco_kind_ops *kolo_coco_kind_of(kolo_detection_kind kind);
 void kolo_coco_shapes_free(struct kolo_coco_shapes *shapes);
 
-extern const struct kolo_coco_kind_ops kolo_coco_boxes;
+extern const struct kolo_coco_kind_ops kolo_coco_boxes, kolo_coco_keypoints;
+/** Checks a config's sigmas, and keeps them. */
+kolo_status kolo_coco_sigmas_take(struct kolo_coco_params *params,
+                                  const struct kolo_detection_config *config) KOLO_NODISCARD;
+/** VOC's overlaps of boxes: pixels at the edges are inside. */
+void kolo_voc_overlap(const struct kolo_coco_group *group, double *overlaps);
 
 /** Box @p i in COCO's form. */
 struct kolo_coco_box kolo_coco_box_read(const struct kolo_boxes *boxes, size_t i);

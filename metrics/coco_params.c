@@ -11,16 +11,41 @@
 
 static const struct kolo_area_range coco_areas[] = {
     {0, 1e10}, {0, 32 * 32}, {32 * 32, 96 * 96}, {96 * 96, 1e10}};
-static const int coco_caps[] = {1, 10, 100};
-enum { COCO_THRESHOLDS = 10, COCO_RECALLS = 101 };
+static const struct kolo_area_range point_areas[] = {
+    {0, 1e10}, {32 * 32, 96 * 96}, {96 * 96, 1e10}}; /* no small ones */
+static const struct kolo_area_range voc_areas[] = {{-INFINITY, INFINITY}};
+static const int coco_caps[] = {1, 10, 100}, point_caps[] = {20}, lvis_caps[] = {300};
+static const int voc_caps[] = {KOLO_DETECTION_CAP_MAX};
+enum { LVIS_IMAGE_CAP = 300 };
+
+/* What a config that says nothing means. */
+static const struct defaults {
+    size_t thresholds, recalls, areas, caps;
+    const struct kolo_area_range *area;
+    const int *cap;
+    int image_cap; /* 0: none */
+} coco = {10, 101, 4, 3, coco_areas, coco_caps, 0},
+  points = {10, 101, 3, 1, point_areas, point_caps, 0},
+  lvis = {10, 101, 4, 1, coco_areas, lvis_caps, LVIS_IMAGE_CAP},
+  voc = {1, 11, 1, 1, voc_areas, voc_caps, 0};
+
+static const struct defaults *defaults_of(const struct kolo_coco_params *params)
+{
+    if (params->rules == KOLO_DETECTION_LVIS)
+        return &lvis;
+    if (params->rules == KOLO_DETECTION_VOC)
+        return &voc;
+    return params->kind == KOLO_DETECTION_KEYPOINTS ? &points : &coco;
+}
 
 /* numpy.linspace(first, last, count) */
 static void linspace(double *values, size_t count, double first, double last)
 {
-    double step = (last - first) / (double)(count - 1);
+    double step = count > 1 ? (last - first) / (double)(count - 1) : 0;
     for (size_t i = 0; i < count; i++)
         values[i] = (double)i * step + first;
-    values[count - 1] = last;
+    if (count > 1)
+        values[count - 1] = last;
 }
 
 static kolo_status ascending(const char *what, const double *values, size_t count, size_t most,
@@ -40,8 +65,9 @@ static kolo_status ascending(const char *what, const double *values, size_t coun
 static kolo_status take_grids(struct kolo_coco_params *params,
                               const struct kolo_detection_config *config)
 {
-    params->thresholds = config->thresholds ? config->threshold_count : COCO_THRESHOLDS;
-    params->recalls = config->recalls ? config->recall_count : COCO_RECALLS;
+    const struct defaults *otherwise = defaults_of(params);
+    params->thresholds = config->thresholds ? config->threshold_count : otherwise->thresholds;
+    params->recalls = config->recalls ? config->recall_count : otherwise->recalls;
     kolo_status status = KOLO_OK;
     if (config->thresholds)
         status = ascending("thresholds", config->thresholds, config->threshold_count,
@@ -54,19 +80,19 @@ static kolo_status take_grids(struct kolo_coco_params *params,
     if (config->thresholds)
         memcpy(params->threshold, config->thresholds, params->thresholds * sizeof(double));
     else
-        linspace(params->threshold, COCO_THRESHOLDS, 0.5, 0.95);
+        linspace(params->threshold, params->thresholds, 0.5, 0.95);
     if (config->recalls)
         memcpy(params->recall, config->recalls, params->recalls * sizeof(double));
     else
-        linspace(params->recall, COCO_RECALLS, 0, 1);
+        linspace(params->recall, params->recalls, 0, 1);
     return KOLO_OK;
 }
 
 static kolo_status take_areas(struct kolo_coco_params *params,
                               const struct kolo_detection_config *config)
 {
-    const struct kolo_area_range *areas = config->areas ? config->areas : coco_areas;
-    params->areas = config->areas ? config->area_count : sizeof coco_areas / sizeof *coco_areas;
+    const struct kolo_area_range *areas = config->areas ? config->areas : defaults_of(params)->area;
+    params->areas = config->areas ? config->area_count : defaults_of(params)->areas;
     if (params->areas < 1 || params->areas > KOLO_DETECTION_AREAS_MAX ||
         params->areas * params->thresholds > KOLO_DETECTION_FLAGS_MAX)
         return kolo_fail(KOLO_ERR_INVALID,
@@ -85,8 +111,8 @@ static kolo_status take_areas(struct kolo_coco_params *params,
 static kolo_status take_caps(struct kolo_coco_params *params,
                              const struct kolo_detection_config *config)
 {
-    const int *caps = config->caps ? config->caps : coco_caps;
-    params->caps = config->caps ? config->cap_count : sizeof coco_caps / sizeof *coco_caps;
+    const int *caps = config->caps ? config->caps : defaults_of(params)->cap;
+    params->caps = config->caps ? config->cap_count : defaults_of(params)->caps;
     if (params->caps < 1 || params->caps > KOLO_DETECTION_CAPS_MAX)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: %zu caps; give 1 to %d",
                          params->caps, KOLO_DETECTION_CAPS_MAX);
@@ -96,6 +122,11 @@ static kolo_status take_caps(struct kolo_coco_params *params,
                              "kolo_detection_create: caps[%zu] is %d; they ascend, 1 to %d", m,
                              caps[m], KOLO_DETECTION_CAP_MAX);
     memcpy(params->cap, caps, params->caps * sizeof *caps);
+    int image_cap = config->image_cap ? config->image_cap : defaults_of(params)->image_cap;
+    if (image_cap < -1)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_detection_create: image_cap is %d; give -1, 0 or more", image_cap);
+    params->image_cap = image_cap > 0 ? (size_t)image_cap : 0;
     return KOLO_OK;
 }
 
@@ -126,13 +157,36 @@ static kolo_status take_categories(struct kolo_coco_params *params,
     return KOLO_OK;
 }
 
-static kolo_status take_sigmas(struct kolo_coco_params *params,
+static kolo_status take_groups(struct kolo_coco_params *params,
                                const struct kolo_detection_config *config)
 {
-    if (params->kind != KOLO_DETECTION_KEYPOINTS && (config->sigmas || config->sigma_count > 0))
+    params->group = kolo_calloc(params->categories, sizeof *params->group);
+    if (!params->group)
+        return KOLO_ERR_NO_MEMORY;
+    for (size_t k = 0; config->groups && k < params->categories; k++) {
+        if (config->groups[k] < 0)
+            return kolo_fail(KOLO_ERR_INVALID,
+                             "kolo_detection_create: groups[%zu] is %lld; give 0 or more", k,
+                             (long long)config->groups[k]);
+        params->group[kolo_coco_category(params, config->categories[k])] = config->groups[k];
+    }
+    return KOLO_OK;
+}
+
+static kolo_status take_rules(struct kolo_coco_params *params,
+                              const struct kolo_detection_config *config)
+{
+    if ((unsigned)config->rules > KOLO_DETECTION_VOC)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: rules %d are none",
+                         (int)config->rules);
+    if (config->rules != KOLO_DETECTION_COCO && config->kind == KOLO_DETECTION_KEYPOINTS)
         return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_detection_create: %zu sigmas; they belong to keypoints alone",
-                         config->sigma_count);
+                         "kolo_detection_create: rules %d are of boxes and masks; keypoints have "
+                         "COCO's",
+                         (int)config->rules);
+    params->rules = config->rules;
+    params->slack = config->rules == KOLO_DETECTION_VOC ? 0 : 0x1p-52;
+    params->is_continuous = config->continuous_boxes;
     return KOLO_OK;
 }
 
@@ -158,7 +212,9 @@ kolo_status kolo_coco_params_make(struct kolo_coco_params *params,
                                         .mode = config->mode,
                                         .mean_rule = config->mean_rule,
                                         .any_category = config->any_category};
-    kolo_status status = take_grids(params, config);
+    kolo_status status = take_rules(params, config);
+    if (status == KOLO_OK)
+        status = take_grids(params, config);
     if (status == KOLO_OK)
         status = take_areas(params, config);
     if (status == KOLO_OK)
@@ -166,7 +222,9 @@ kolo_status kolo_coco_params_make(struct kolo_coco_params *params,
     if (status == KOLO_OK)
         status = take_categories(params, config);
     if (status == KOLO_OK)
-        status = take_sigmas(params, config);
+        status = take_groups(params, config);
+    if (status == KOLO_OK)
+        status = kolo_coco_sigmas_take(params, config);
     if (status != KOLO_OK)
         kolo_coco_params_free(params);
     return status;
@@ -176,7 +234,9 @@ void kolo_coco_params_free(struct kolo_coco_params *params)
 {
     kolo_free_memory(params->category);
     kolo_free_memory(params->sigma);
+    kolo_free_memory(params->group);
     params->category = NULL;
+    params->group = NULL;
     params->sigma = NULL;
 }
 
@@ -203,14 +263,17 @@ static uint64_t stir(uint64_t digest, const void *bytes, size_t count)
 
 uint64_t kolo_coco_params_digest(const struct kolo_coco_params *params)
 {
-    uint64_t sizes[] = {
-        params->kind,    params->mode,  params->mean_rule, params->any_category, params->thresholds,
-        params->recalls, params->areas, params->caps,      params->categories,   params->sigmas};
+    uint64_t sizes[] = {params->kind,         params->mode,       params->mean_rule,
+                        params->any_category, params->thresholds, params->recalls,
+                        params->areas,        params->caps,       params->categories,
+                        params->sigmas,       params->rules,      params->image_cap,
+                        params->is_continuous};
     uint64_t digest = stir(UINT64_C(14695981039346656037), sizes, sizeof sizes);
     digest = stir(digest, params->threshold, params->thresholds * sizeof *params->threshold);
     digest = stir(digest, params->recall, params->recalls * sizeof *params->recall);
     digest = stir(digest, params->area, params->areas * sizeof *params->area);
     digest = stir(digest, params->cap, params->caps * sizeof *params->cap);
+    digest = stir(digest, params->group, params->categories * sizeof *params->group);
     digest = stir(digest, params->sigma, params->sigmas * sizeof *params->sigma);
     return stir(digest, params->category, params->categories * sizeof *params->category);
 }

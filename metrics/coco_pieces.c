@@ -66,8 +66,8 @@ static size_t parts_of(const struct kolo_coco_share *share, int64_t total, int64
     int64_t ranks = (int64_t)share->ranks;
     if (total == 0)
         return 0;
-    if (total * ranks * HEAVY_PER <= sum * HEAVY)
-        return 1;
+    if (total * ranks * HEAVY_PER <= sum * HEAVY || share->params->rules == KOLO_DETECTION_VOC)
+        return 1; /* VOC's area under a curve is one sum */
     return (size_t)((total * ranks + sum - 1) / sum);
 }
 

@@ -239,7 +239,8 @@ kolo_status kolo_coco_share(struct kolo_comm *comm, const struct kolo_coco_param
     KOLO_TRY(kolo_coco_deal(&share));
     KOLO_TRY(kolo_coco_route(&share));
     KOLO_TRY(kolo_coco_join(&share, arrays));
-    KOLO_TRY(kolo_coco_agree(&share, kolo_coco_stats(params, arrays, result->stats)));
+    KOLO_TRY(kolo_coco_agree(&share,
+                             kolo_coco_stats(params, arrays, result->stats, &result->stat_count)));
     const int64_t *totals = share.class_total + params->classes;
     result->images = totals[IMAGES];
     result->duplicate_images = totals[DUPLICATES];

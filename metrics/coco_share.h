@@ -52,4 +52,12 @@ kolo_status kolo_coco_route(struct kolo_coco_share *share) KOLO_NODISCARD;
 kolo_status kolo_coco_join(struct kolo_coco_share *share,
                            struct kolo_coco_arrays *arrays) KOLO_NODISCARD;
 
+/** The area under the curve of a class that is one piece, for each cap, area range and threshold.
+ *  @param climb  room for as many as the run has, and one */
+void kolo_voc_areas(const struct kolo_coco_share *share, const struct kolo_coco_run *run,
+                    size_t class, double *climb, double *areas);
+/** Areas to all ranks, and averages at points from the precision there. Collective. */
+kolo_status kolo_voc_join(struct kolo_coco_share *share,
+                          struct kolo_coco_arrays *arrays) KOLO_NODISCARD;
+
 #endif

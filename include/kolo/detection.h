@@ -41,8 +41,10 @@ enum {
     KOLO_DETECTION_AREAS_MAX = 8,
     KOLO_DETECTION_CAPS_MAX = 8,
     KOLO_DETECTION_RECALLS_MAX = 1001,
-    KOLO_DETECTION_CAP_MAX = 65535, /**< detections of one image and category */
-    KOLO_DETECTION_STATS = 12,
+    KOLO_DETECTION_CAP_MAX = 65535,  /**< detections of one image and category */
+    KOLO_DETECTION_POINTS_MAX = 256, /**< keypoints of an object */
+    KOLO_DETECTION_STATS = 12,       /**< COCO's numbers of boxes and masks */
+    KOLO_DETECTION_STATS_MAX = 13,   /**< of any rules */
 };
 
 /** What is compared; pycocotools' iouType. */
@@ -51,6 +53,22 @@ typedef enum kolo_detection_kind {
     KOLO_DETECTION_MASKS,     /**< the same of masks: segm */
     KOLO_DETECTION_KEYPOINTS, /**< object keypoint similarity */
 } kolo_detection_kind;
+
+/** Which detections count, and which ground truth each takes. */
+typedef enum kolo_detection_rules {
+    KOLO_DETECTION_COCO,
+    /** As the lvis package: the best 300 detections of an image, of all categories together; of them
+     *  those whose category the image has ground truth of, or names in kolo_boxes.absent. A miss of a
+     *  category in kolo_boxes.partial is left out. Crowds are not read, `ignored` always is. With
+     *  KOLO_DETECTION_COMPAT, objects whose area is 0 are not there, as in the package. */
+    KOLO_DETECTION_LVIS,
+    /** As PASCAL VOC's development kit: a detection looks at the one ground truth that it overlaps
+     *  most, of equals the first, and is a miss where another has taken that; `ignored` is VOC's
+     *  difficult, crowds and ids are not read. One overlap (0.5), eleven recalls (0, 0.1, ..., 1), one
+     *  area range and no cap, if the config says nothing else; average precision at the recalls
+     *  (2007) and under the curve (2010 on). The curve of a category is made by one rank. */
+    KOLO_DETECTION_VOC,
+} kolo_detection_rules;
 
 /** Whether pycocotools' peculiarities are kept. */
 typedef enum kolo_detection_mode {
@@ -79,7 +97,8 @@ struct kolo_area_range {
 };
 
 /** Zero and NULL mean COCO's own: thresholds 0.5, 0.55, ..., 0.95 and recalls 0, 0.01, ..., 1 with
- *  NumPy's rounding; areas all, small, medium, large; caps 1, 10, 100. */
+ *  NumPy's rounding; areas all, small, medium, large; caps 1, 10, 100. Of keypoints: areas all,
+ *  medium, large; cap 20. With other rules than COCO's what those have. */
 struct kolo_detection_config {
     size_t size; /**< sizeof(struct kolo_detection_config) */
     kolo_detection_mode mode;
@@ -89,7 +108,9 @@ struct kolo_detection_config {
     const int64_t *categories;
     size_t category_count;
     /** Boxes match whatever their categories are, as with pycocotools' useCats = 0: one category
-     *  remains in the results. For the recall of proposals. */
+     *  remains in the results. For the recall of proposals: with caps 100, 300, 1000 stats[6] to [8]
+     *  are AR@100, AR@300 and AR@1000, and [9] to [11] the last of small, medium and large objects.
+     *  (Of keypoints, pycocotools matches nothing then; kolo does.) */
     bool any_category;
     const double *thresholds; /**< IoU; ascending, in (0, 1] */
     size_t threshold_count;
@@ -102,13 +123,24 @@ struct kolo_detection_config {
     const int *caps;
     size_t cap_count;
     kolo_detection_kind kind;
-    /** KOLO_DETECTION_KEYPOINTS: how far each point may be off, in [0, 1] of the object's size; NULL:
-     *  COCO's 17 of persons. */
+    /** KOLO_DETECTION_KEYPOINTS: how far each point may be off, in parts of the object's size, more
+     *  than 0; pycocotools' kpt_oks_sigmas. NULL: COCO's 17 of persons. Every object has as many
+     *  points as there are sigmas, at most KOLO_DETECTION_POINTS_MAX. */
     const double *sigmas;
     size_t sigma_count;
     /** How many different images the data set has; 0: not known. Then results say how many no rank
      *  had, and more of them is an error. */
     int64_t images;
+    kolo_detection_rules rules;
+    /** Detections of an image, of all categories together, best first and of equal scores the first
+     *  given; before anything else is left out. 0: 300 with KOLO_DETECTION_LVIS, else all; -1: all. */
+    int image_cap;
+    /** Per category, in the order of `categories`: the group that kolo_detection_slice.group means,
+     *  from 1 on; 0: none. LVIS: 1 rare, 2 common, 3 frequent. NULL: all 0. */
+    const int64_t *groups;
+    /** KOLO_DETECTION_VOC, boxes: they end where the right and bottom edges are, as COCO's. Else those
+     *  are pixels inside the box, as in VOC's files, and each side is one longer. */
+    bool continuous_boxes;
 };
 
 /** Boxes of the images of one update, image after image; with another kind than
@@ -128,14 +160,26 @@ struct kolo_boxes {
      *  height; KOLO_DETECTION_MASKS: the mask's; KOLO_DETECTION_KEYPOINTS: of detections, that of
      *  the rectangle around the points. */
     const double *areas;
-    const uint8_t *crowds;  /**< ground truth: per box, not 0 for a crowd; NULL: none is */
-    const uint8_t *ignored; /**< ground truth: per box, KOLO_DETECTION_FIXED alone; NULL: none is */
+    const uint8_t *crowds; /**< ground truth: per box, not 0 for a crowd; NULL: none is */
+    /** Ground truth: per box, KOLO_DETECTION_FIXED, or rules other than COCO's, alone; NULL: none is. */
+    const uint8_t *ignored;
     const int64_t *ids; /**< ground truth: per box, KOLO_DETECTION_COMPAT alone; NULL: none is 0 */
     /** KOLO_DETECTION_MASKS: per box. All of an image are of its size, and their runs add up to it. */
     const struct kolo_mask *masks;
     /** KOLO_DETECTION_KEYPOINTS: per box and point, x, y, v: v is more than 0 where ground truth has
      *  the point, and is not read of detections. */
     const double *keypoints;
+    /** KOLO_DETECTION_KEYPOINTS, ground truth: per box, COCO's num_keypoints: one with 0 is ignored;
+     *  NULL: how many points have a v of more than 0. */
+    const int64_t *point_counts;
+    /** KOLO_DETECTION_LVIS, ground truth: of each image of the update, how many categories are known
+     *  not to be in it, and which (neg_category_ids); NULL: none. */
+    const size_t *absent_counts;
+    const int64_t *absent;
+    /** The same of categories that are not annotated wherever they are
+     *  (not_exhaustive_category_ids). */
+    const size_t *partial_counts;
+    const int64_t *partial;
 };
 
 /** What compute made. The arrays are float64 in C order, pycocotools' `eval`, and -1 where a
@@ -148,14 +192,20 @@ struct kolo_detection_result {
     const double *recall;        /**< [T, K, A, M] */
     const double *scores;        /**< [T, R, K, A, M] */
     /** pycocotools' stats: AP, AP50, AP75, AP small, medium, large, AR at the three caps, AR small,
-     *  medium, large. -1 where nothing is there to average, or where pycocotools has no such
-     *  setting. */
-    double stats[KOLO_DETECTION_STATS];
+     *  medium, large. Of keypoints, at a cap of 20: AP, AP50, AP75, AP medium, large, AR, AR50, AR75,
+     *  AR medium, large. LVIS: AP, AP50, AP75, AP small, medium, large, AP of rare, common, frequent
+     *  categories, AR, AR small, medium, large. VOC: the means of voc_points and voc_areas, at the
+     *  first area range and the last cap. -1 where nothing is there to average, where there is no
+     *  such setting, and from stat_count on. */
+    double stats[KOLO_DETECTION_STATS_MAX];
     int64_t images;           /**< different ones, of all ranks */
     int64_t duplicate_images; /**< left out */
     int64_t detections;       /**< counted: not of duplicates, and within the last cap */
     int64_t truths;           /**< not of duplicates, ignored ones too */
     int64_t missing_images;   /**< that no rank had; 0 where the config has no number of images */
+    size_t stat_count;
+    const double *voc_points; /**< [T, K, A, M]: the average precision at the recalls; VOC alone */
+    const double *voc_areas;  /**< the same, under the curve */
 };
 
 struct kolo_detection;
@@ -203,6 +253,7 @@ struct kolo_detection_slice {
     int64_t threshold; /**< its place in T; -1: all */
     int64_t category;  /**< its place in K; -1: all */
     size_t area, cap;  /**< their places in A and M */
+    int64_t group;     /**< categories of this group alone; 0: of all */
 };
 
 /** numpy.mean, by the config's rule, over the entries of a slice that are not -1; -1 where there is

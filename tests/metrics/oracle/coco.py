@@ -221,7 +221,7 @@ def differences(path, evaluation, stats):
             where = np.argwhere(expected.view(np.int64) != got.view(np.int64))
             yield (f"{name}: {len(where)} entries differ, first {tuple(where[0])}: pycocotools "
                    f"{expected[tuple(where[0])]!r}, kolo {got[tuple(where[0])]!r}")
-    if stats is not None and np.asarray(stats, float).tobytes() != data[at:].tobytes():
+    if stats is not None and np.asarray(stats, float).tobytes() != data[at:at + len(stats)].tobytes():
         yield f"stats: pycocotools {list(stats)}, kolo {list(data[at:])}"
 
 

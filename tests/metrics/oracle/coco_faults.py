@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Breaks the evaluation of detections on purpose, one fault at a time, and sees coco.py's sets catch
-each: a test of the tests.
+"""Breaks the evaluation of detections on purpose, one fault at a time, and sees coco.py's or rules.py's
+sets catch each: a test of the tests.
 
     coco_faults.py SOURCE_TREE BUILD_TREE COMPILER [--seeds N] [--only WORD]
 
@@ -14,6 +14,7 @@ import sys
 import tempfile
 
 import coco
+import rules
 
 # file of metrics/, what is there (once), what the fault makes of it
 FAULTS = [
@@ -36,14 +37,14 @@ FAULTS = [
     ("coco_match.c", "verdict->is_ignored &= ~flag;", ""),
     ("coco_match.c", "memset(scratch->taken, 0, truths);",
      "if (bit == 0) memset(scratch->taken, 0, truths);"),
-    ("coco_images.c", "is_crowd || (!is_compatible", "is_crowd || (is_compatible"),
+    ("coco_images.c", "(!is_coco || !is_compatible)", "(!is_coco || is_compatible)"),
     ("coco_images.c", "comes_before(&slip, &slips[at - 1], by_score)",
      "!comes_before(&slips[at - 1], &slip, by_score)"),
     ("coco_images.c", "params->cap[update->params->caps - 1]", "params->cap[0]"),
     ("coco_images.c", "is_found && update->params->any_category", "false"),
     ("coco_sort.c", "score == 0 ? 0 : score", "score"),
     ("coco_sort.c", "score > records[order[at - 1]].score", "score >= records[order[at - 1]].score"),
-    ("coco_curve.c", " + 0x1p-52", ""),
+    ("coco_curve.c", " + walk->params->slack", ""),
     ("coco_curve.c", "precision > walk->precision[flag * recalls + *reached - 1]", "true"),
     ("coco_curve.c", "precision[r] > highest ? precision[r] : highest", "precision[r]"),
     ("coco_curve.c", "walk->true_before[flag] + ++walk->is_true[flag]", "++walk->is_true[flag]"),
@@ -56,7 +57,9 @@ FAULTS = [
     ("coco_curve.c", "            walk->score[flag * params->recalls] = score;\n", ";"),
     ("coco_params.c", "values[i] = (double)i * step + first;",
      "values[i] = first + (last - first) * (double)i / (double)(count - 1);"),
-    ("coco_params.c", "{32 * 32, 96 * 96}", "{32 * 32 + 1, 96 * 96}"),
+    ("coco_params.c", "{0, 32 * 32}, {32 * 32, 96 * 96}", "{0, 32 * 32}, {32 * 32 + 1, 96 * 96}"),
+    ("coco_params.c", "    {0, 1e10}, {32 * 32, 96 * 96}", "    {0, 1e10}, {0, 96 * 96}"),
+    ("coco_params.c", "KOLO_DETECTION_VOC ? 0 : 0x1p-52", "KOLO_DETECTION_VOC ? 0x1p-52 : 0x1p-52"),
     ("coco_share.c", "share->place_of[j] = share->place[i];", "share->place_of[j] = (uint32_t)i;"),
     ("coco_share.c", "seats[i].id == seats[i - 1].id", "false"),
     ("coco_pieces.c", "size_t start = share->class_start[k];\n        for",
@@ -80,36 +83,82 @@ FAULTS = [
     ("coco_join.c", "recall[at] += (double)", "recall[at] = (double)"),
     ("coco_mean.c", "half -= half % 8;", ""),
     ("coco_mean.c", "if (value > -1)", ""),
+    ("coco_oks.c", "truth[2] > 0", "truth[2] > 1"),
+    ("coco_oks.c", "if (!is_seen)", "if (false)"),
+    ("coco_oks.c", "at - high", "high - at"),
+    ("coco_oks.c", "from + length * 2", "from + length"),
+    ("coco_oks.c", "/ (area + 0x1p-52) / 2", "/ area / 2"),
+    ("coco_oks.c", "double twice = sigma * 2;", "double twice = sigma;"),
+    ("coco_oks.c", "found[1] - truth[1]", "found[0] - truth[0]"),
+    ("coco_oks.c", "fmin(low, points[NUMBERS * p])", "low"),
+    ("coco_oks.c", "object->point_counts ?", "false ?"),
+    ("coco_images.c", "|| is_blank", ""),
+    ("coco_mean.c", "POINTS_CAP = 20", "POINTS_CAP = 30"),
+    ("coco_lvis.c", "lvis->notes[category] |= ASKED;", ";"),
+    ("coco_lvis.c", "lvis->notes[category] = 0;", ";"),
+    ("coco_images.c", "if (by_score(&slips[i], last) <= 0)", "if (by_score(&slips[i], last) < 0)"),
+    ("coco_images.c", "return (x->number > y->number) -", "return (x->number < y->number) -"),
+    ("coco_images.c", "boxes, slip->number, is_found) > 0", "boxes, slip->number, is_found) >= 0"),
+    ("coco_lvis.c", "truths->absent_counts[image], ASKED", "truths->absent_counts[image], PARTIAL"),
+    ("coco_lvis.c", "lvis->notes[category] & PARTIAL", "false"),
+    ("coco_lvis.c", "lvis->absent += truths->absent_counts[image];", ";"),
+    ("coco_lvis.c", "lvis->notes[category] | bit : 0", "lvis->notes[category] | bit : lvis->notes[category]"),
+    ("coco_match.c", "partial[d] || ", ""),
+    ("coco_mean.c", "params->group[k] != slice->group", "false"),
+    ("coco_params.c", "[kolo_coco_category(params, config->categories[k])]", "[k]"),
+    ("voc_match.c", "overlaps[g] > overlaps[best]", "overlaps[g] >= overlaps[best]"),
+    ("voc_match.c", "overlaps[g] >= threshold", "overlaps[g] > threshold"),
+    ("voc_match.c", "} else if (!scratch->taken[g]) {", "} else {"),
+    ("voc_match.c", "most(found->left, truth->left) + 1", "most(found->left, truth->left)"),
+    ("voc_match.c", "has_size ? four[0] + four[2] : four[2]", "four[0] + four[2]"),
+    ("voc_average.c", "precision[terms++] = 0;", ";"),
+    ("voc_average.c", "precision[i] > highest ? precision[i] : highest", "precision[i]"),
+    ("voc_average.c", "(double)(found + misses)", "(double)(found + misses + 1)"),
+    ("voc_average.c", "record->position >= cap", "false"),
+    ("voc_average.c", "arrays->voc_areas, arrays->ends,", "arrays->voc_areas, 0,"),
 ]
 
 
 def make_sets(folder, seeds):
     """The sets in folder, and what each result must begin with."""
     expected = {}
-    for seed in seeds:
+    for seed in range(seeds):
         made = coco.make_set(seed)
         evaluation, stats = coco.by_pycocotools(*made)
-        expected[seed] = (evaluation, stats)
-        coco.write_set(f"{folder}/{seed}.set", *made)
+        expected[f"boxes-{seed}"] = [(name, evaluation[name]) for name in ("precision", "recall", "scores")]
+        expected[f"boxes-{seed}"] += [] if stats is None else [("stats", stats)]
+        coco.write_set(f"{folder}/boxes-{seed}.set", *made)
+    for family, share in (("keypoints", 2), ("lvis", 2), ("voc", 2), ("proposals", 60)):
+        for seed in range(seeds // share):
+            name = f"{family}-{seed}"
+            expected[name] = rules.make(family, seed, f"{folder}/{name}.set")
     return expected
 
 
-def is_caught(program, folder, expected):
-    """By which seed, or by a program that ends badly; None: not at all."""
+def is_caught_by(program, folder, expected, names):
+    """Which of some sets, or how the program ends; None: none."""
     command = [program]
-    for seed in expected:
-        command += [f"{folder}/{seed}.set", f"{folder}/{seed}.out"]
+    for name in names:
+        command += [f"{folder}/{name}.set", f"{folder}/{name}.out"]
         if os.path.exists(command[-1]):
             os.remove(command[-1])
     try:
         failed = subprocess.run(command, stderr=subprocess.DEVNULL, timeout=120).returncode
     except subprocess.TimeoutExpired:
         return "a hang"
-    for seed, result in expected.items():
-        path = f"{folder}/{seed}.out"
-        if os.path.exists(path) and any(coco.differences(path, *result)):
-            return f"seed {seed}"
+    for name in names:
+        path = f"{folder}/{name}.out"
+        if os.path.exists(path) and any(rules.differences(path, expected[name])):
+            return name
     return f"exit status {failed}" if failed else None
+
+
+def is_caught(program, folder, expected, file):
+    """By some sets at a time, those first that a file is for; None: by none at all."""
+    first = {"coco_oks.c": "keypoints", "coco_lvis.c": "lvis"}.get(file, "voc" if "voc" in file else "boxes")
+    names = sorted(expected, key=lambda name: not name.startswith(first))
+    some = (names[i:i + 40] for i in range(0, len(names), 40))
+    return next(filter(None, (is_caught_by(program, folder, expected, part) for part in some)), None)
 
 
 def build(options, folder, name, text):
@@ -136,14 +185,15 @@ def main():
     options = parser.parse_args()
     missed = 0
     with tempfile.TemporaryDirectory() as folder:
-        expected = make_sets(folder, range(options.seeds))
+        expected = make_sets(folder, options.seeds)
         faults = [f for f in FAULTS if any(options.only in part for part in f[:2])]
         for name, old, new in faults:
             with open(f"{options.source}/metrics/{name}", encoding="utf-8") as file:
                 text = file.read()
             if text.count(old) != 1:
                 sys.exit(f"{name} has {text.count(old)} times: {old}")
-            caught = is_caught(build(options, folder, name, text.replace(old, new)), folder, expected)
+            program = build(options, folder, name, text.replace(old, new))
+            caught = is_caught(program, folder, expected, name)
             missed += caught is None
             print(f"{'MISSED' if caught is None else 'caught'} by {caught}: {name}: {old.strip()} "
                   f"-> {new.strip() or 'nothing'}", flush=True)

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// PASCAL VOC's rules on cases known by hand; the same bits on any number of ranks with VOC's results.
+// More is compared with a plain reference by oracle/rules.py.
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include <kolo/detection.h>
+
+static const int64_t cats[] = {3, 3, 3}, cat[] = {3};
+
+static struct kolo_boxes objects(const float *boxes, const float *scores, const size_t *count)
+{
+    return (struct kolo_boxes){.count = *count,
+                               .image_counts = count,
+                               .boxes = boxes,
+                               .dtype = KOLO_FLOAT32,
+                               .format = KOLO_BOX_XYXY,
+                               .categories = cats,
+                               .scores = scores};
+}
+
+static kolo_status compute_alone(struct kolo_comm *comm, void *arg)
+{
+    return kolo_detection_compute(comm, arg, NULL);
+}
+
+/* {average at points, area} */
+static void evaluate(const struct kolo_boxes *truths, const struct kolo_boxes *found,
+                     bool is_continuous, double averages[2])
+{
+    struct kolo_detection_config config = {.size = sizeof config,
+                                           .rules = KOLO_DETECTION_VOC,
+                                           .categories = cat,
+                                           .category_count = 1,
+                                           .continuous_boxes = is_continuous};
+    struct kolo_detection_result result = {.size = sizeof result};
+    struct kolo_detection *detection = NULL;
+    cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_OK, "%s", kolo_error_detail());
+    cr_assert_eq(kolo_detection_update(detection, (int64_t[]){1}, 1, truths, found), KOLO_OK, "%s",
+                 kolo_error_detail());
+    cr_assert_eq(kolo_run_threads(1, NULL, compute_alone, detection), KOLO_OK, "%s",
+                 kolo_error_detail());
+    cr_assert_eq(kolo_detection_result(detection, &result), KOLO_OK);
+    cr_assert_eq(result.thresholds, 1);
+    cr_assert_eq(result.recalls, 11);
+    cr_assert_eq(result.stat_count, 2);
+    cr_assert_eq(result.stats[0], result.voc_points[0]);
+    cr_assert_eq(result.stats[1], result.voc_areas[0]);
+    averages[0] = result.stats[0];
+    averages[1] = result.stats[1];
+    kolo_detection_destroy(detection);
+}
+
+/* Two ground truths; a true detection, a second of the same, which is a miss, then the other. */
+static const float truth_boxes[] = {0, 0, 9, 9, 100, 100, 109, 109};
+static const float found_boxes[] = {0, 0, 9, 9, 0, 0, 9, 8, 100, 100, 109, 109};
+static const float scores[] = {0.9f, 0.8f, 0.7f};
+static const size_t two[] = {2}, three[] = {3};
+
+Test(voc_match, the_second_of_a_ground_truth_is_a_miss)
+{
+    struct kolo_boxes truths = objects(truth_boxes, NULL, two);
+    struct kolo_boxes found = objects(found_boxes, scores, three);
+    double averages[2];
+    evaluate(&truths, &found, false, averages);
+    /* precision 1 up to recall 0.5, then 2 / 3 */
+    cr_assert_float_eq(averages[0], (6 + 5 * 2. / 3) / 11, 1e-12);
+    cr_assert_float_eq(averages[1], 0.5 + 0.5 * 2 / 3, 1e-12);
+}
+
+Test(voc_match, difficult_ones_take_any_number)
+{
+    struct kolo_boxes truths = objects(truth_boxes, NULL, two);
+    struct kolo_boxes found = objects(found_boxes, scores, three);
+    double averages[2];
+    truths.ignored = (uint8_t[]){1, 0};
+    evaluate(&truths, &found, false, averages);
+    cr_assert_float_eq(averages[0], 1, 1e-12);
+    cr_assert_eq(averages[1], 1);
+}
+
+Test(voc_match, edges_are_pixels)
+{
+    static const float square[] = {0, 0, 9, 9}, half[] = {0, 0, 9, 4};
+    static const size_t one[] = {1};
+    struct kolo_boxes truths = objects(square, NULL, one), found = objects(half, scores, one);
+    double averages[2];
+    evaluate(&truths, &found, false, averages);
+    cr_assert_eq(averages[1], 1, "50 of 100 pixels");
+    evaluate(&truths, &found, true, averages);
+    cr_assert_eq(averages[1], 0, "36 of 81");
+}
+
+Test(voc_match, only_the_nearest_is_looked_at)
+{
+    /* Both detections overlap the first most; COCO would give the second detection the other. */
+    static const float close[] = {0, 0, 9, 9, 0, 3, 9, 12}, twice[] = {0, 0, 9, 9, 0, 1, 9, 10};
+    struct kolo_boxes truths = objects(close, NULL, two), found = objects(twice, scores, two);
+    double averages[2];
+    evaluate(&truths, &found, false, averages);
+    cr_assert_eq(averages[1], 0.5);
+}
+
+/* ---- the same bits on any number of ranks ---- */
+
+enum { IMAGES = 40, PER_IMAGE = 9, KINDS = 3 };
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return *state >> 33;
+}
+
+struct world {
+    bool has_result;
+    double stats[KOLO_DETECTION_STATS_MAX], areas[KINDS], points[KINDS];
+};
+
+static kolo_status add_image(struct kolo_detection *detection, int64_t image)
+{
+    float boxes[PER_IMAGE * 4], some[PER_IMAGE];
+    int64_t kinds[PER_IMAGE];
+    uint64_t state = (uint64_t)image;
+    for (int i = 0; i < PER_IMAGE; i++) {
+        for (int j = 0; j < 4; j++)
+            boxes[4 * i + j] = (float)(next_random(&state) % 4 * 4 + (j > 1 ? 30 : 0));
+        some[i] = (float)(next_random(&state) % 10) / 10;
+        kinds[i] = next_random(&state) % 5 ? 0 : 1 + (int64_t)(next_random(&state) % 2);
+    }
+    const size_t all[] = {PER_IMAGE}, half[] = {PER_IMAGE / 2};
+    struct kolo_boxes found = objects(boxes, some, all);
+    found.categories = kinds;
+    struct kolo_boxes truths = found;
+    truths.count = *half;
+    truths.image_counts = half;
+    return kolo_detection_update(detection, &image, 1, &truths, &found);
+}
+
+static kolo_status rank_main(struct kolo_comm *comm, void *arg)
+{
+    static const int64_t kinds[] = {0, 1, 2};
+    struct world *world = arg;
+    struct kolo_detection_config config = {.size = sizeof config,
+                                           .rules = KOLO_DETECTION_VOC,
+                                           .categories = kinds,
+                                           .category_count = KINDS};
+    struct kolo_detection_result result = {.size = sizeof result};
+    struct kolo_detection *detection = NULL;
+    kolo_status status = kolo_detection_create(&config, &detection);
+    for (int i = 0; status == KOLO_OK && i < IMAGES; i++)
+        if (i % kolo_size(comm) == kolo_rank(comm) || i % 7 == kolo_rank(comm))
+            status = add_image(detection, i);
+    if (status == KOLO_OK)
+        status = kolo_detection_compute(comm, detection, NULL);
+    if (status == KOLO_OK)
+        status = kolo_detection_result(detection, &result);
+    if (status == KOLO_OK && !world->has_result) {
+        memcpy(world->stats, result.stats, sizeof world->stats);
+        memcpy(world->areas, result.voc_areas, sizeof world->areas);
+        memcpy(world->points, result.voc_points, sizeof world->points);
+        world->has_result = true;
+    } else if (status == KOLO_OK) {
+        bool is_same = !memcmp(world->stats, result.stats, sizeof world->stats) &&
+                       !memcmp(world->areas, result.voc_areas, sizeof world->areas) &&
+                       !memcmp(world->points, result.voc_points, sizeof world->points);
+        status = is_same ? KOLO_OK : KOLO_ERR_DATA;
+    }
+    kolo_detection_destroy(detection);
+    return status;
+}
+
+Test(voc_match, same_bits_on_any_number_of_ranks)
+{
+    static struct world world;
+    static const int sizes[] = {1, 2, 3, 4, 7, 16};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        cr_assert_eq(kolo_run_threads(sizes[i], NULL, rank_main, &world), KOLO_OK, "%d ranks: %s",
+                     sizes[i], kolo_error_detail());
+    cr_assert(world.stats[0] > 0 && world.stats[0] < 1 && world.stats[1] > 0);
+}

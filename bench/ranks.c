@@ -16,6 +16,15 @@ int bench_company(int threads)
     return cores < 2 ? 2 : cores > COMPANY_MAX ? COMPANY_MAX : (int)cores;
 }
 
+/** One rank speaks for all, except of what happened to a rank alone: rank 0 would only say that it
+ *  is gone. */
+static bool must_speak(bool is_up, kolo_status status)
+{
+    bool is_everybodys = status == KOLO_ERR_CONFIG || status == KOLO_ERR_PEER ||
+                         status == KOLO_ERR_TIMEOUT || status == KOLO_ERR_ABORTED;
+    return bench_speaks() || (!is_up && !is_everybodys);
+}
+
 kolo_status bench_run_ranks(int threads, const char *const *settings,
                             kolo_status (*rank_main)(struct kolo_comm *comm, void *arg), void *arg)
 {
@@ -29,7 +38,7 @@ kolo_status bench_run_ranks(int threads, const char *const *settings,
         if (status == KOLO_OK)
             status = rank_main(comm, arg);
     }
-    if (status != KOLO_OK && (threads > 0 || bench_speaks()))
+    if (status != KOLO_OK && (threads > 0 || must_speak(comm != NULL, status)))
         fprintf(stderr, "kolobench: %s: %s\n", kolo_status_text(status), kolo_error_detail());
     (void)kolo_finalize(comm);
     return status;

@@ -4,6 +4,7 @@
 // answer is kept. Must never look at what only this rank knows.
 #include "runtime/choose.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -167,9 +168,12 @@ static size_t bytes_of(const struct kolo_plan_args *args, size_t element_bytes)
 
 static kolo_status cannot(const struct kolo_question *question, const char *plan, const char *why)
 {
-    return kolo_fail(KOLO_ERR_UNSUPPORTED, "KOLO_PLAN=%s: %s of %zu elements on %d ranks: %s", plan,
-                     kolo_collective_text(question->collective), question->args.count,
-                     question->args.size, why);
+    const struct kolo_plan_args *args = &question->args;
+    char elements[40] = "with counts by rank"; /* there is no one count then */
+    if (args->counts == NULL && args->send_counts == NULL)
+        snprintf(elements, sizeof(elements), "of %zu elements", args->count);
+    return kolo_fail(KOLO_ERR_UNSUPPORTED, "KOLO_PLAN=%s: %s %s on %d ranks: %s", plan,
+                     kolo_collective_text(question->collective), elements, args->size, why);
 }
 
 /** What the settings ask for, if they do. */

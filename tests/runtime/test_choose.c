@@ -334,6 +334,25 @@ Test(choose, a_forced_plan_that_cannot_is_refused, .timeout = 60)
               "%s", world_cause(&world)->text);
 }
 
+static kolo_status expect_refusal_of_counts(struct kolo_comm *comm, void *argument)
+{
+    const size_t counts[] = {1, 2, 1};
+    float send[2] = {1, 2}, recv[4] = {7, 7, 7, 7};
+    kolo_status status = kolo_allgatherv(comm, send, recv, counts, NULL, KOLO_FLOAT32, NULL, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_UNSUPPORTED, "status %d", (int)status);
+    WORLD_EXPECT(strstr(kolo_error_detail(), argument) != NULL, "%s", kolo_error_detail());
+    WORLD_EXPECT(recv[0] == 7 && recv[3] == 7, "something was written");
+    return kolo_barrier(comm, NULL, NULL);
+}
+
+Test(choose, a_refusal_names_no_count_where_there_are_many, .timeout = 60)
+{
+    struct world world = {.size = 3, .transport = "tcp", .settings = {"KOLO_PLAN=bruck"}};
+    void *words = (void *)(uintptr_t) "KOLO_PLAN=bruck: allgather with counts by rank on 3 ranks: ";
+    cr_assert(world_run(&world, expect_refusal_of_counts, words) == KOLO_OK, "%s",
+              world_cause(&world)->text);
+}
+
 static kolo_status any_allreduce(struct kolo_comm *comm, void *argument)
 {
     float one = 1, sum = 0;

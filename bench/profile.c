@@ -400,7 +400,10 @@ static kolo_status run_alone(const struct command *c)
 {
     char beside[PATH_MAX_BYTES];
     struct kolo_figures figures;
+    struct stat there;
     kolo_status status;
+    if (stat(c->out, &there) == 0 && !S_ISREG(there.st_mode)) /* a file would take its place */
+        return kolo_fail(KOLO_ERR_INVALID, "--output %s: is there and is no file", c->out);
     snprintf(beside, sizeof beside, "%s.new-%ld", c->out, (long)getpid());
     KOLO_TRY(load(c->out, &figures));
     KOLO_TRY(save(beside, &figures));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that is whole under its name or not there: written beside it, then renamed.
+// A file that is whole under its name or not there: written beside it, then renamed. A device or a
+// pipe (/dev/stdout) is written in place.
 #ifndef KOLO_TOOLS_OUTFILE_H
 #define KOLO_TOOLS_OUTFILE_H
 
@@ -11,6 +12,7 @@
 struct outfile {
     FILE *stream; /* NULL: not open */
     const char *option, *path;
+    bool is_in_place;
     char beside[4096];
 };
 

@@ -228,6 +228,18 @@ Test(rendezvous, pipe_in_place_of_the_file, .init = setup, .fini = teardown)
     cr_assert(strstr(kolo_error_detail(), "not a regular file"), "%s", kolo_error_detail());
 }
 
+Test(rendezvous, what_is_no_file_stays_what_it_is, .init = setup, .fini = teardown)
+{
+    struct kolo_rendezvous_host *host;
+    struct kolo_store_server_config config = make_config(1);
+    struct stat info;
+    cr_assert(mkfifo(at.where, 0600) == 0);
+    cr_assert(kolo_rendezvous_host_open(&at, "", &config, &host) == KOLO_ERR_CONFIG);
+    cr_assert(strstr(kolo_error_detail(), at.where), "%s", kolo_error_detail());
+    cr_assert(stat(at.where, &info) == 0 && S_ISFIFO(info.st_mode));
+    cr_assert(files_in_folder() == 1);
+}
+
 Test(rendezvous, file_is_private_and_only_its_own_is_removed, .init = setup, .fini = teardown)
 {
     struct kolo_rendezvous_host *first, *second;

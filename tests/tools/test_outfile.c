@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,4 +102,30 @@ Test(outfile, says_where_it_cannot_write)
     cr_expect(strstr(kolo_error_detail(), "--plot x: "), "%s", kolo_error_detail());
     rmdir("x");
     cr_expect_eq(files(), 0);
+}
+
+Test(outfile, what_is_no_file_stays_what_it_is)
+{
+    struct outfile file;
+    struct stat there;
+    char text[4] = "";
+    cr_assert(mkfifo("x", 0600) == 0);
+    int reader = open("x", O_RDONLY | O_NONBLOCK);
+    cr_assert_eq(outfile_open(&file, "--json", "x"), KOLO_OK);
+    cr_assert(fputs("new", file.stream) >= 0);
+    cr_expect_eq(outfile_close(&file, true), KOLO_OK);
+    cr_expect(read(reader, text, 3) == 3 && strcmp(text, "new") == 0, "%s", text);
+    close(reader);
+    cr_expect(stat("x", &there) == 0 && S_ISFIFO(there.st_mode), "a file took its place");
+    cr_expect_eq(files(), 1);
+    unlink("x");
+    cr_assert(symlink("/dev/full", "x") == 0);
+    cr_assert_eq(outfile_open(&file, "--json", "x"), KOLO_OK);
+    cr_assert(fputs("new", file.stream) >= 0);
+    cr_expect_eq(outfile_close(&file, true), KOLO_ERR_SYSTEM, "a full device");
+    cr_expect(lstat("x", &there) == 0 && S_ISLNK(there.st_mode), "a file took its place");
+    unlink("x");
+    cr_assert(mkdir("x", 0700) == 0);
+    cr_expect_eq(outfile_open(&file, "--json", "x"), KOLO_ERR_SYSTEM, "a folder");
+    rmdir("x");
 }

@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,6 +38,38 @@ static int look_bound(void)
     if (kolo_local_facts()->cpus != 1 || kolo_local_facts()->cores != 1)
         return 5;
     return kolo_local_numa() == kolo_local_facts()->numa_node ? 0 : 6;
+}
+
+/** As if the machine had two NUMA nodes of two cores, bound to one of these. */
+static int look_at_two_nodes(void)
+{
+    cpu_set_t set;
+    int cpu = 0;
+    if (setenv("HWLOC_SYNTHETIC", "numa:2 core:2 pu:1", 1) != 0 ||
+        setenv("HWLOC_THISSYSTEM", "1", 1) != 0 || sched_getaffinity(0, sizeof set, &set) != 0)
+        return 2;
+    while (!CPU_ISSET(cpu, &set))
+        cpu++;
+    if (cpu > 3)
+        return 0; /* no processor of theirs may be used here */
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    if (sched_setaffinity(0, sizeof set, &set) != 0)
+        return 3;
+    const struct kolo_local *local = kolo_local_facts();
+    if (local->error[0] != '\0' || local->numa_nodes != 2)
+        return 4;
+    return local->numa_node == cpu / 2 && local->cores == 1 ? 0 : 5;
+}
+
+Test(local, a_bound_rank_knows_its_numa_node)
+{
+    int status = 0;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(look_at_two_nodes());
+    cr_assert(waitpid(pid, &status, 0) == pid);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "exit %d", WEXITSTATUS(status));
 }
 
 Test(local, binding_counts)

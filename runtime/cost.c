@@ -6,8 +6,8 @@
 enum {
     RANKS_WALKED = 8,        /* of a world at most: of a larger one those that ranks_walked says */
     BYTES_WALKED = 64 << 20, /* beyond it time grows with size */
-    WARM_BYTES = 256 << 10,  /* what is longer has left the cache when its end comes */
-    WARM_CROWDED_BYTES = 256 << 10, /* the same of ranks that share a core's cache */
+    WARM_BYTES = 256 << 10,  /* what is longer has left the cache of a core when its end comes */
+    WARM_PASSED_BYTES = 2 << 20, /* that of all cores, which few ranks use at a time */
     STREAMED_BYTES = 16 << 10
 };
 
@@ -67,11 +67,13 @@ struct walker {
     const struct kolo_layout *layout;
     const struct kolo_figures *figures;
     double element_bytes;
-    bool is_crowded, is_streamed; /* other steps are in flight beside this one */
+    bool is_crowded, is_streamed; /* a message with the same peer is in flight before this one */
+    bool is_passed_on;            /* ranks work one after the other */
     bool is_piped; /* its messages are pieces that are passed on, as long as is best */
     double over[KOLO_WINDOW_MAX]; /* when steps in flight are over, latencies alone */
-    double certain;               /* when all before them are */
-    size_t floor;                 /* the first of those in flight */
+    int to[KOLO_WINDOW_MAX], from[KOLO_WINDOW_MAX]; /* their peers */
+    double certain;                                 /* when all before them are */
+    size_t floor;                                   /* the first of those in flight */
     struct walk walk;
 };
 
@@ -90,7 +92,7 @@ static double message(struct walker *walker, int peer, size_t elements, bool goe
     const struct kolo_path_figures *figures = &walker->figures->path[path];
     double bytes = (double)elements * walker->element_bytes;
     double work = figures->message + bytes * figures->byte;
-    double warm = walker->is_crowded ? WARM_CROWDED_BYTES : WARM_BYTES;
+    double warm = walker->is_passed_on ? WARM_PASSED_BYTES : WARM_BYTES;
     if (bytes > warm && !walker->is_piped)
         work += (bytes - warm) * (walker->is_crowded ? 4 : 0.5) * walker->figures->copy_byte;
     /* long pieces of one stream come while the one before is worked on: few of them wake anybody */
@@ -115,10 +117,22 @@ static void count_local(struct walker *walker, const struct kolo_step *step)
         elements_combined += (double)step->fold.out.count * (step->fold.ways - 1);
     if (step->fold.ways > 0) /* what has come lies in scratch, and is read back */
         elements_copied += (double)step->fold.out.count * (step->fold.ways - 1) * 0.5;
-    if (step->reduces)
+    if (step->reduces) { /* what has come goes through the buffer of a connection, in the cache */
         elements_combined += (double)step->in.count;
+        elements_copied += (double)step->in.count * 0.5;
+    }
     walker->walk.processor += walker->element_bytes * (elements_copied * figures->copy_byte +
                                                        elements_combined * figures->combine_byte);
+}
+
+/** Whether a message with one of the peers of @p step is in flight. */
+static bool is_streamed(const struct walker *walker, const struct kolo_step *step, size_t index)
+{
+    for (size_t i = walker->floor; i < index; i++)
+        if ((step->to >= 0 && walker->to[i % KOLO_WINDOW_MAX] == step->to) ||
+            (step->from >= 0 && walker->from[i % KOLO_WINDOW_MAX] == step->from))
+            return true;
+    return false;
 }
 
 static void count_step(struct walker *walker, const struct kolo_step *step, size_t index)
@@ -128,14 +142,15 @@ static void count_step(struct walker *walker, const struct kolo_step *step, size
         walker->floor++;
     }
     double begin = walker->certain, over = begin;
-    walker->is_streamed =
-        step->after > (size_t)walker->args->size; /* more than one message with each peer */
+    walker->is_streamed = is_streamed(walker, step, index);
     count_local(walker, step);
     if (step->to >= 0)
         over = fmax(over, message(walker, step->to, step->out.count, true, begin));
     if (step->from >= 0)
         over = fmax(over, message(walker, step->from, step->in.count, false, begin));
     walker->over[index % KOLO_WINDOW_MAX] = over;
+    walker->to[index % KOLO_WINDOW_MAX] = step->to;
+    walker->from[index % KOLO_WINDOW_MAX] = step->from;
     walker->walk.latency = fmax(walker->walk.latency, over);
 }
 
@@ -150,6 +165,14 @@ static double ranks_a_core(const struct kolo_layout *layout)
     return fmax(1, ranks_a_host(layout) / (layout->cores > 0 ? layout->cores : 1));
 }
 
+/** Along a tree or a chain, and between a root and the others in turn, few ranks are at work at a
+ * time: their messages do not drive each other's out of the caches. */
+static bool is_passed_on(const struct kolo_plan *plan)
+{
+    return plan->depth != KOLO_DEPTH_NONE || plan->collective == KOLO_COLLECTIVE_GATHER ||
+           plan->collective == KOLO_COLLECTIVE_SCATTER;
+}
+
 static struct walk walk_rank(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                              size_t element_bytes, const struct kolo_layout *layout,
                              const struct kolo_figures *figures)
@@ -159,6 +182,7 @@ static struct walk walk_rank(const struct kolo_plan *plan, const struct kolo_pla
                             .figures = figures,
                             .element_bytes = (double)element_bytes,
                             .is_crowded = ranks_a_core(layout) > 1,
+                            .is_passed_on = is_passed_on(plan),
                             .is_piped = plan->is_segmented && plan->depth == KOLO_DEPTH_TREE};
     size_t nsteps = plan->nsteps(args);
     for (size_t i = 0; i < nsteps; i++) {
@@ -171,13 +195,16 @@ static struct walk walk_rank(const struct kolo_plan *plan, const struct kolo_pla
 
 /* ---- all ranks ---- */
 
-/** Messages before the first one of the last rank, which its own steps do not show. */
+/** Messages before the first one of the last rank, which its own steps do not show. Of a broadcast
+ * half of them count: it is closed for its root alone, so the first ranks are at the next call, or
+ * at what the program does then, while the last ones wait. */
 static double hops_before(const struct kolo_plan *plan, int size)
 {
+    double counted = plan->collective == KOLO_COLLECTIVE_BROADCAST ? 0.5 : 1;
     if (plan->depth == KOLO_DEPTH_CHAIN)
-        return size - 2;
+        return counted * (size - 2);
     if (plan->depth == KOLO_DEPTH_TREE)
-        return ceil(log2(size)) - 1;
+        return counted * (ceil(log2(size)) - 1);
     return 0;
 }
 

@@ -5,10 +5,12 @@
 //   time = latency + the larger of processor and wire
 //   latency    along the longest chain of steps that wait for each other, and as much again for
 //              what is passed on before the last rank's first message comes (each time a rank is
-//              woken, which costs a switch where ranks share cores)
+//              woken, which costs a switch where ranks share cores); of a broadcast half as much,
+//              since it is closed for its root alone
 //   processor  messages, bytes sent, received, copied and combined, of the busiest rank; or, where
 //              a host has more ranks than cores, of all its ranks over its cores, if that is longer
-//              than the chain. There a message costs a switch between ranks too.
+//              than the chain. There a message costs a switch between ranks too. What is long has
+//              left the caches when it is needed again, sooner where all ranks send at a time
 //   wire       what leaves a host for others, over its line
 #ifndef KOLO_RUNTIME_COST_H
 #define KOLO_RUNTIME_COST_H

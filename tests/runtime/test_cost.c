@@ -70,6 +70,40 @@ Test(cost, of_all_ranks_of_a_tree_whose_pieces_are_long)
     cr_assert(ns > 2 * expected, "whole vectors leave the cache: %g of %g", ns, expected);
 }
 
+Test(cost, of_a_broadcast_while_its_root_goes_on)
+{
+    /* the last of 5 ranks gets it after 4 messages: 3 before its own, of which half count */
+    struct kolo_layout five = {.size = 5, .cores = 5, .local = KOLO_PATH_LOOPBACK};
+    struct kolo_figures figures = {0};
+    figures.path[KOLO_PATH_LOOPBACK] = (struct kolo_path_figures){.byte = 1};
+    double ns = cost_of(KOLO_COLLECTIVE_BROADCAST, "ring", 5, 1000, &five, &figures);
+    cr_assert(fabs(ns - (2000 + 0.5 * 3 * 2000)) < 1e-6, "in and out, and half of three: %g", ns);
+    ns = cost_of(KOLO_COLLECTIVE_REDUCE, "ring", 5, 1000, &five, &figures);
+    cr_assert(fabs(ns - (2000 + 3 * 2000)) < 1e-6, "a reduce is not over before: %g", ns);
+}
+
+/* Pieces to two children in turn: each but the first of a child follows one that is in flight. */
+Test(cost, of_pieces_that_follow_each_other)
+{
+    struct kolo_layout crowded = {.size = 3, .cores = 1, .local = KOLO_PATH_LOOPBACK};
+    struct kolo_figures figures = {0};
+    figures.path[KOLO_PATH_LOOPBACK] = (struct kolo_path_figures){.crowded_message = 1000};
+    double ns = cost_of(KOLO_COLLECTIVE_BROADCAST, "binary", 3, 8 << 20, &crowded, &figures);
+    struct kolo_plan_args args = {.size = 3, .count = 8 << 20, .segment = 1 << 18};
+    const struct kolo_plan *plan = kolo_plan_find(KOLO_COLLECTIVE_BROADCAST, "binary");
+    double messages = 2.0 * (double)plan->nsteps(&args); /* of the root, and their receipts */
+    cr_assert(ns < 0.5 * messages * 1000, "%g messages wake less often than that: %g", messages,
+              ns);
+    cr_assert(ns > 0.25 * messages * 1000, "each message costs something: %g", ns);
+}
+
+Test(cost, of_what_is_combined_as_it_comes)
+{
+    struct kolo_figures figures = {.copy_byte = 1};
+    double ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "doubling", 2, 8000, &two, &figures);
+    cr_assert(fabs(ns - 4000) < 1e-6, "half a copy, through the connection's buffer: %g", ns);
+}
+
 Test(cost, grows_with_size_and_world)
 {
     struct kolo_figures figures;

@@ -250,8 +250,11 @@ static double cost_of_all(const struct kolo_plan *plan, const struct kolo_plan_a
     double of_others = count > 1 ? (double)(n - 1) / (count - 1) : 0;
     double mean = (root + sum * of_others) / n, mean_wire = (root_wire + wires * of_others) / n;
     double wire = fmax(most.wire, mean_wire * ranks_a_host(layout));
-    double chain = hops_before(plan, n) * most.hop + fmax(most.processor, wire);
-    return most.latency + fmax(chain, mean * ranks_a_core(layout));
+    double hops = hops_before(plan, n) * most.hop;
+    double chain = hops + fmax(most.processor, wire);
+    /* each level of a pipelined tree waits for a sibling's piece too, whatever the cores do */
+    double siblings = plan->is_segmented && plan->depth == KOLO_DEPTH_TREE ? 0.5 * hops : 0;
+    return most.latency + siblings + fmax(chain, mean * ranks_a_core(layout));
 }
 
 double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args *args,

@@ -64,7 +64,7 @@ Test(cost, of_all_ranks_of_a_tree_whose_pieces_are_long)
     figures.path[KOLO_PATH_LOOPBACK] = (struct kolo_path_figures){.byte = 1};
     double ns = cost_of(KOLO_COLLECTIVE_BROADCAST, "binary", RANKS, BYTES, &crowded, &figures);
     double expected = 2.0 * (RANKS - 1) * BYTES;
-    cr_assert(fabs(ns / expected - 1) < 1e-6, "in and out on a core, once a rank: %g of %g", ns,
+    cr_assert(fabs(ns / expected - 1) < 0.01, "in and out on a core, once a rank: %g of %g", ns,
               expected);
     ns = cost_of(KOLO_COLLECTIVE_BROADCAST, "tree", RANKS, BYTES, &crowded, &figures);
     cr_assert(ns > 2 * expected, "whole vectors leave the cache: %g of %g", ns, expected);

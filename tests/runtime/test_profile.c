@@ -72,6 +72,15 @@ static void save_profile(char folder[64], const char *text)
     fclose(file);
 }
 
+/** What save_profile made, while XDG_CACHE_HOME still names it. */
+static void remove_profile(const char *folder)
+{
+    char path[PATH_MAX];
+    cr_assert(kolo_profile_place(path, sizeof(path)) && remove(path) == 0);
+    *strrchr(path, '/') = '\0';
+    cr_assert(rmdir(path) == 0 && rmdir(folder) == 0);
+}
+
 Test(profile, that_of_this_host_is_found_by_auto_alone)
 {
     struct kolo_figures figures, usual;
@@ -87,6 +96,7 @@ Test(profile, that_of_this_host_is_found_by_auto_alone)
     cr_assert(kolo_profile_load("", &figures, text, &source) == KOLO_OK);
     cr_assert(memcmp(&figures, &usual, sizeof(usual)) == 0);
     cr_assert(kolo_profile_load("/none/such", &figures, text, &source) == KOLO_ERR_CONFIG);
+    remove_profile(folder);
     unsetenv("HOME");
     unsetenv("XDG_CACHE_HOME");
     cr_assert(kolo_profile_load("auto", &figures, text, &source) == KOLO_OK);
@@ -106,5 +116,6 @@ Test(profile, of_this_host_that_is_of_no_use_is_left_alone)
         cr_assert(kolo_profile_load("auto", &figures, text, &source) == KOLO_OK, "%s", texts[i]);
         cr_assert(memcmp(&figures, &usual, sizeof(usual)) == 0, "%s", texts[i]);
         cr_assert(!text[0] && !source.path[0], "%s", texts[i]);
+        remove_profile(folder);
     }
 }

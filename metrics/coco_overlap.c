@@ -10,6 +10,7 @@ const struct kolo_coco_kind_ops *kolo_coco_kind_of(kolo_detection_kind kind)
 {
     static const struct kolo_coco_kind_ops *const kinds[] = {
         [KOLO_DETECTION_BOXES] = &kolo_coco_boxes,
+        [KOLO_DETECTION_MASKS] = &kolo_coco_masks,
         [KOLO_DETECTION_KEYPOINTS] = &kolo_coco_keypoints,
     };
     return (unsigned)kind < sizeof kinds / sizeof *kinds ? kinds[kind] : NULL;
@@ -19,6 +20,8 @@ void kolo_coco_shapes_free(struct kolo_coco_shapes *shapes)
 {
     kolo_free_memory(shapes->found_box);
     kolo_free_memory(shapes->truth_box);
+    kolo_mask_outlines_free(&shapes->found_masks);
+    kolo_mask_outlines_free(&shapes->truth_masks);
     *shapes = (struct kolo_coco_shapes){.found_box = NULL};
 }
 

@@ -6,6 +6,7 @@
 #define KOLO_METRICS_COCO_OVERLAP_H
 
 #include "metrics/coco.h"
+#include "metrics/mask.h"
 
 /** left, top, width, height */
 struct kolo_coco_box {
@@ -16,6 +17,7 @@ struct kolo_coco_box {
 struct kolo_coco_shapes {
     struct kolo_coco_box *found_box, *truth_box;
     size_t found_box_room, truth_box_room;
+    struct kolo_mask_outlines found_masks, truth_masks;
 };
 
 struct kolo_coco_kind_ops {
@@ -41,7 +43,7 @@ struct kolo_coco_kind_ops {
 const struct kolo_coco_kind_ops *kolo_coco_kind_of(kolo_detection_kind kind);
 void kolo_coco_shapes_free(struct kolo_coco_shapes *shapes);
 
-extern const struct kolo_coco_kind_ops kolo_coco_boxes, kolo_coco_keypoints;
+extern const struct kolo_coco_kind_ops kolo_coco_boxes, kolo_coco_masks, kolo_coco_keypoints;
 /** Checks a config's sigmas, and keeps them. */
 kolo_status kolo_coco_sigmas_take(struct kolo_coco_params *params,
                                   const struct kolo_detection_config *config) KOLO_NODISCARD;

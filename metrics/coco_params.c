@@ -200,13 +200,8 @@ kolo_status kolo_coco_params_make(struct kolo_coco_params *params,
         (unsigned)config->mean_rule > KOLO_MEAN_NUMPY_1)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: mode %d or mean_rule %d is none",
                          (int)config->mode, (int)config->mean_rule);
-    const struct kolo_coco_kind_ops *kind = kolo_coco_kind_of(config->kind);
-    if ((unsigned)config->kind > KOLO_DETECTION_KEYPOINTS)
+    if (!kolo_coco_kind_of(config->kind))
         return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: kind %d is none",
-                         (int)config->kind);
-    if (!kind)
-        return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "kolo_detection_create: this version of kolo does not evaluate kind %d",
                          (int)config->kind);
     *params = (struct kolo_coco_params){.kind = config->kind,
                                         .mode = config->mode,

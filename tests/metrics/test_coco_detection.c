@@ -319,3 +319,60 @@ Test(coco_detection, all_ranks_hear_of_different_configs)
 {
     cr_assert_eq(kolo_run_threads(3, NULL, different_configs, NULL), KOLO_OK);
 }
+
+/* ---- masks ---- */
+
+static uint32_t first_half[] = {0, 8, 8}, most_of_it[] = {0, 7, 9}, elsewhere[] = {12, 4};
+
+static struct kolo_boxes objects(const struct kolo_mask *masks)
+{
+    struct kolo_boxes objects = found();
+    objects.boxes = NULL;
+    objects.masks = masks;
+    return objects;
+}
+
+Test(coco_detection, masks)
+{
+    struct kolo_mask there[] = {{.height = 4, .width = 4, .count = 3, .runs = first_half},
+                                {.height = 4, .width = 4, .count = 2, .runs = elsewhere}};
+    struct kolo_mask seen[] = {{.height = 4, .width = 4},
+                               {.height = 4, .width = 4, .count = 3, .runs = most_of_it}};
+    struct kolo_boxes truths = objects(there), detections = objects(seen);
+    const struct kolo_detection_config masks = {.kind = KOLO_DETECTION_MASKS};
+    struct kolo_detection *detection = make(&masks);
+    struct kolo_detection_result result = {.size = sizeof result};
+    cr_assert_eq(kolo_detection_update(detection, (int64_t[]){3}, 1, &truths, &detections), KOLO_OK,
+                 "%s", kolo_error_detail());
+    cr_assert_eq(kolo_run_threads(1, NULL, compute_alone, detection), KOLO_OK);
+    cr_assert_eq(kolo_detection_result(detection, &result), KOLO_OK);
+    /* one of two found, with 7/8: at the thresholds up to 0.85 */
+    cr_assert_float_eq(result.stats[8], 0.5 * 8 / 10, 1e-12);
+    kolo_detection_destroy(detection);
+}
+
+Test(coco_detection, refuses_masks_of_another_size)
+{
+    struct kolo_mask there[] = {{.height = 4, .width = 4, .count = 3, .runs = first_half},
+                                {.height = 4, .width = 4, .count = 2, .runs = elsewhere}};
+    struct kolo_mask seen[] = {{.height = 4, .width = 4},
+                               {.height = 2, .width = 8, .count = 3, .runs = most_of_it}};
+    struct kolo_boxes truths = objects(there), detections = objects(seen), none = objects(NULL);
+    const struct kolo_detection_config masks = {.kind = KOLO_DETECTION_MASKS};
+    struct kolo_detection *detection = make(&masks);
+    const int64_t image[] = {3};
+    cr_assert_eq(kolo_detection_update(detection, image, 1, &truths, &detections),
+                 KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "the mask of detection 1 is of 2 x 8 pixels; others of "
+                                          "image 3 are of 4 x 4"),
+              "%s", kolo_error_detail());
+    seen[1].height = 4;
+    cr_assert_eq(kolo_detection_update(detection, image, 1, &truths, &detections),
+                 KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "the mask of detection 1 has runs of 16 pixels together; "
+                                          "its image has 4 x 8"),
+              "%s", kolo_error_detail());
+    cr_assert_eq(kolo_detection_update(detection, image, 1, &truths, &none), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "NULL"), "%s", kolo_error_detail());
+    kolo_detection_destroy(detection);
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Unions and intersections of masks, one after the other. Results have no run of no pixel but perhaps
+// the first, whatever the masks have. (Where both have one at the same place, pycocotools takes it for
+// the end of both.)
+#include "base/alloc.h"
+#include "metrics/mask.h"
+
+/* A mask on the way through its pixels. */
+struct walk {
+    const struct kolo_mask *mask;
+    size_t next;   /* run */
+    uint32_t left; /* pixels of the run that it is in; 0: at the end */
+    bool is_in;
+};
+
+static void settle(struct walk *walk)
+{
+    while (walk->left == 0 && walk->next < walk->mask->count) {
+        walk->is_in = walk->next % 2 == 1;
+        walk->left = walk->mask->runs[walk->next++];
+    }
+}
+
+/* A mask of no run is one of pixels that are all out. */
+static struct walk begin(const struct kolo_mask *mask)
+{
+    struct walk walk = {.mask = mask, .next = 1};
+    walk.left = mask->count > 0 ? mask->runs[0] : kolo_mask_pixels(mask);
+    settle(&walk);
+    return walk;
+}
+
+static void go(struct walk *walk, uint32_t pixels)
+{
+    walk->left -= pixels;
+    settle(walk);
+}
+
+static kolo_status merge_two(const struct kolo_mask *one, const struct kolo_mask *other,
+                             bool intersect, struct kolo_mask *made)
+{
+    /* a run of the result ends where one of theirs does, or is the first or the last */
+    kolo_status status = kolo_mask_room(made, one->count + other->count + 2);
+    if (status != KOLO_OK)
+        return status;
+    struct walk a = begin(one), b = begin(other);
+    bool is_in = false;
+    uint32_t length = 0;
+    made->count = 0;
+    while (a.left > 0 && b.left > 0) {
+        bool was_in = is_in;
+        is_in = intersect ? a.is_in && b.is_in : a.is_in || b.is_in;
+        if (is_in != was_in) {
+            made->runs[made->count++] = length;
+            length = 0;
+        }
+        uint32_t pixels = a.left < b.left ? a.left : b.left;
+        length += pixels;
+        go(&a, pixels);
+        go(&b, pixels);
+    }
+    made->runs[made->count++] = length;
+    return KOLO_OK;
+}
+
+static kolo_status check(const struct kolo_mask *masks, size_t count)
+{
+    kolo_status status = KOLO_OK;
+    if (!masks || count == 0)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_mask_merge: %zu masks, or NULL", count);
+    for (size_t i = 0; status == KOLO_OK && i < count; i++) {
+        status = kolo_mask_check_one(&masks[i], "kolo_mask_merge: mask", i);
+        if (status == KOLO_OK &&
+            (masks[i].height != masks[0].height || masks[i].width != masks[0].width))
+            status = kolo_fail(KOLO_ERR_INVALID,
+                               "kolo_mask_merge: mask %zu is of %u x %u pixels, mask 0 of %u x %u",
+                               i, masks[i].height, masks[i].width, masks[0].height, masks[0].width);
+    }
+    return status;
+}
+
+kolo_status kolo_mask_merge(const struct kolo_mask *masks, size_t count, bool intersect,
+                            struct kolo_mask *mask_out)
+{
+    kolo_status status = check(masks, count);
+    if (status == KOLO_OK)
+        status = kolo_mask_begin(mask_out, masks->height, masks->width, "kolo_mask_merge: mask");
+    if (status != KOLO_OK)
+        return status;
+    /* the result so far and the next take turns */
+    struct kolo_mask spare = {.height = masks->height, .width = masks->width};
+    status = merge_two(masks, masks, intersect, mask_out);
+    for (size_t i = 1; status == KOLO_OK && i < count; i++) {
+        status = merge_two(mask_out, &masks[i], intersect, &spare);
+        struct kolo_mask made = spare;
+        spare = *mask_out;
+        *mask_out = made;
+    }
+    if (status != KOLO_OK)
+        mask_out->count = 0;
+    kolo_mask_free(&spare);
+    return status;
+}

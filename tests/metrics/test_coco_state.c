@@ -15,16 +15,22 @@
 enum { PER_IMAGE = 6, HASH_BYTES = 32, ROOM = 8192, CATEGORIES = 3, IMAGES = 12 };
 enum { POINTS = 10 * 101 * CATEGORIES * 4 * 3 };
 
-static struct kolo_detection *make(int64_t images)
+static struct kolo_detection *make_by(kolo_detection_rules rules, int64_t images)
 {
     static const int64_t categories[CATEGORIES] = {9, 7, 8};
     const struct kolo_detection_config config = {.size = sizeof config,
                                                  .categories = categories,
                                                  .category_count = CATEGORIES,
+                                                 .rules = rules,
                                                  .images = images};
     struct kolo_detection *detection = NULL;
     cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_OK, "%s", kolo_error_detail());
     return detection;
+}
+
+static struct kolo_detection *make(int64_t images)
+{
+    return make_by(KOLO_DETECTION_COCO, images);
 }
 
 static uint64_t next_random(uint64_t *state)
@@ -152,6 +158,25 @@ Test(coco_state, goes_on_after_restoring_as_if_nothing_had_been)
     kolo_detection_destroy(one);
     kolo_detection_destroy(two);
     kolo_detection_destroy(other);
+}
+
+Test(coco_state, is_restored_under_all_rules)
+{
+    uint8_t bytes[ROOM];
+    for (int rules = KOLO_DETECTION_COCO; rules <= KOLO_DETECTION_VOC; rules++) {
+        struct kolo_detection *one = make_by((kolo_detection_rules)rules, 0);
+        struct kolo_detection *two = make_by((kolo_detection_rules)rules, 0);
+        feed(one, 0, IMAGES);
+        size_t size = saved(one, bytes);
+        cr_assert_eq(restored(two, bytes, size), KOLO_OK, "rules %d: %s", rules,
+                     kolo_error_detail());
+        struct kolo_detection_result x = result_of(one), y = result_of(two);
+        cr_assert_arr_eq(x.stats, y.stats, sizeof x.stats);
+        cr_assert(x.stats[0] > 0 && x.stats[0] < 1, "rules %d: %g", rules, x.stats[0]);
+        cr_assert_eq(x.truths, y.truths);
+        kolo_detection_destroy(one);
+        kolo_detection_destroy(two);
+    }
 }
 
 Test(coco_state, forgets_all_when_reset)

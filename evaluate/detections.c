@@ -5,13 +5,15 @@
 // right whatever strings hold. What is no JSON is found by the rank that reads it.
 #include "evaluate/detections.h"
 
+#include <string.h>
+
 #include "base/alloc.h"
 #include "evaluate/agree.h"
 #include "evaluate/json.h"
 
 enum { BLOCK_BYTES = 1 << 12, OBJECT_BYTES_MAX = 64 << 20 };
 
-enum place { BEFORE, FIRST, AFTER_COMMA, AFTER_OBJECT, INSIDE, BEHIND };
+enum place { BEFORE, HEAD, FIRST, AFTER_COMMA, AFTER_OBJECT, INSIDE, TAIL, BEHIND };
 
 struct walk {
     enum place place;
@@ -26,16 +28,19 @@ struct reading {
     const struct eval_truths *truths;
     struct eval_source source;
     struct eval_json json;
+    struct eval_json head; /* what is around the list, if it is a value of an object */
     struct walk walk;
     int64_t last_id, last_image; /* detections of an image stand together as a rule */
-    bool skip_unknown;
-    int rank, ranks;
+    const struct eval_division *division;
 };
 
 static kolo_status take_detection(void *context, const struct eval_record *record)
 {
     struct reading *reading = context;
     struct eval_detections *detections = reading->detections;
+    bool has_box = record->has & 1u << EVAL_BOX;
+    if (detections->all == 0)
+        detections->first_has_box = has_box;
     if (record->image != reading->last_id) {
         reading->last_image = eval_image_find(reading->truths, record->image);
         reading->last_id = record->image;
@@ -46,7 +51,7 @@ static kolo_status take_detection(void *context, const struct eval_record *recor
                          "not list",
                          (long long)record->image);
     int64_t category = eval_category_find(reading->truths, record->category);
-    if (category < 0 && reading->skip_unknown)
+    if (category < 0 && reading->division->skip_unknown)
         return KOLO_OK;
     if (category < 0)
         return kolo_fail(KOLO_ERR_DATA,
@@ -57,22 +62,18 @@ static kolo_status take_detection(void *context, const struct eval_record *recor
                                    detections->count + 1, sizeof *detections->detection);
     if (status != KOLO_OK)
         return status;
-    detections->detection[detections->count++] = (struct eval_detection){
+    struct eval_detection *detection = &detections->detection[detections->count++];
+    *detection = (struct eval_detection){
         .image = (uint32_t)reading->last_image,
         .category = (uint32_t)category,
         .number = detections->all,
         .box = {record->box[0], record->box[1], record->box[2], record->box[3]},
-        .score = record->score};
+        .score = record->score,
+        .has_box = has_box};
+    if (record->has & (1u << EVAL_SEGMENTATION | 1u << EVAL_KEYPOINTS))
+        return eval_shapes_add(&detections->shapes, record->shape, &detection->shape);
     return KOLO_OK;
 }
-
-enum {
-    DETECTION_FIELDS = 1u << EVAL_IMAGE | 1u << EVAL_CATEGORY | 1u << EVAL_BOX | 1u << EVAL_SCORE
-};
-static const struct eval_list lists[] = {
-    {NULL, "detection", DETECTION_FIELDS, DETECTION_FIELDS, take_detection},
-    {NULL, NULL, 0, 0, NULL},
-};
 
 enum { PLAIN, ESCAPE, QUOTE, OPENING, CLOSING };
 static const unsigned char kinds[256] = {['"'] = QUOTE,   ['\\'] = ESCAPE, ['{'] = OPENING,
@@ -106,6 +107,37 @@ static bool is_blank(unsigned char byte)
     return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t';
 }
 
+/* A byte of the object around the list, without what is in the list. One at a time, so that the list
+ * begins where it does. */
+static kolo_status read_head(struct reading *reading, size_t at)
+{
+    struct walk *walk = &reading->walk;
+    kolo_status status = eval_json_read(&reading->head, at, at + 1);
+    if (status == KOLO_OK && walk->place == HEAD && reading->head.list && reading->head.depth == 2)
+        walk->place = FIRST;
+    return status;
+}
+
+static bool is_wrapped(const struct reading *reading)
+{
+    return reading->head.heard > 0;
+}
+
+/* The list is over. */
+static kolo_status end_list(struct reading *reading, size_t at)
+{
+    reading->walk.place = is_wrapped(reading) ? TAIL : BEHIND;
+    return is_wrapped(reading) ? read_head(reading, at) : KOLO_OK;
+}
+
+static kolo_status refuse_begin(const struct reading *reading, size_t at)
+{
+    return eval_source_fail(
+        &reading->source, at,
+        "a list of results is expected, as [{\"image_id\": 1, ...}, ...], or an "
+        "object with such a list as its \"annotations\"");
+}
+
 /* A byte outside of the objects, which is no blank. */
 static kolo_status step(struct reading *reading, unsigned char byte, size_t at)
 {
@@ -113,29 +145,30 @@ static kolo_status step(struct reading *reading, unsigned char byte, size_t at)
     const struct eval_source *source = &reading->source;
     switch (walk->place) {
     case BEFORE:
-        walk->place = FIRST;
-        return byte == '[' ? KOLO_OK
-                           : eval_source_fail(source, at,
-                                              "a list of results is expected, as "
-                                              "[{\"image_id\": 1, ...}, ...]");
+        walk->place = byte == '{' ? HEAD : FIRST;
+        return byte == '{'   ? read_head(reading, at)
+               : byte == '[' ? KOLO_OK
+                             : refuse_begin(reading, at);
+    case HEAD:
+    case TAIL:
+        return read_head(reading, at);
     case FIRST:
     case AFTER_COMMA:
-        if (byte == ']' && walk->place == FIRST) {
-            walk->place = BEHIND;
-            return KOLO_OK;
-        }
+        if (byte == ']' && walk->place == FIRST)
+            return end_list(reading, at);
         if (byte != '{')
             return eval_source_fail(source, at, "a detection is expected, as {\"image_id\": ...}");
         walk->begin = source->before + at;
-        walk->is_mine =
-            walk->begin / BLOCK_BYTES % (unsigned)reading->ranks == (unsigned)reading->rank;
+        walk->is_mine = walk->begin / BLOCK_BYTES % (unsigned)reading->division->ranks ==
+                        (unsigned)reading->division->rank;
         walk->depth = 1;
         walk->place = INSIDE;
         return KOLO_OK;
     case AFTER_OBJECT:
-        walk->place = byte == ',' ? AFTER_COMMA : BEHIND;
-        return byte == ',' || byte == ']'
-                   ? KOLO_OK
+        walk->place = AFTER_COMMA;
+        return byte == ',' ? KOLO_OK
+               : byte == ']'
+                   ? end_list(reading, at)
                    : eval_source_fail(source, at, "',' or ']' is expected after a detection");
     case INSIDE:
     case BEHIND:
@@ -172,7 +205,7 @@ static kolo_status read_piece(struct reading *reading)
     for (size_t at = 0; status == KOLO_OK && at < source->bytes;) {
         if (walk->place == INSIDE) {
             status = read_object(reading, at, &at);
-        } else if (is_blank(source->data[at])) {
+        } else if (is_blank(source->data[at]) && walk->place != HEAD && walk->place != TAIL) {
             at++;
         } else {
             size_t from = at;
@@ -193,6 +226,8 @@ static kolo_status read_list(struct reading *reading)
         if (status == KOLO_OK)
             status = read_piece(reading);
     } while (status == KOLO_OK && reading->source.bytes > 0);
+    if (status == KOLO_OK && is_wrapped(reading))
+        return eval_json_end(&reading->head);
     if (status == KOLO_OK && reading->walk.place != BEHIND)
         return eval_source_fail(&reading->source, 0,
                                 "the file ends here, in the middle of its JSON");
@@ -200,80 +235,135 @@ static kolo_status read_list(struct reading *reading)
 }
 
 kolo_status eval_detections_read(struct eval_detections *detections, const char *path,
-                                 const struct eval_truths *truths, bool skip_unknown, int rank,
-                                 int ranks)
+                                 const struct eval_truths *truths,
+                                 const struct eval_division *division)
 {
-    struct reading reading = {.detections = detections,
-                              .truths = truths,
-                              .last_image = -1,
-                              .skip_unknown = skip_unknown,
-                              .rank = rank,
-                              .ranks = ranks};
+    static const unsigned of_kind[] = {[KOLO_DETECTION_BOXES] = 1u << EVAL_BOX,
+                                       [KOLO_DETECTION_MASKS] = 1u << EVAL_SEGMENTATION,
+                                       [KOLO_DETECTION_KEYPOINTS] = 1u << EVAL_KEYPOINTS};
+    unsigned needed =
+        of_kind[division->kind] | 1u << EVAL_IMAGE | 1u << EVAL_CATEGORY | 1u << EVAL_SCORE;
+    const struct eval_list lists[] = {
+        {NULL, "detection", needed | 1u << EVAL_BOX, needed, take_detection},
+        {NULL, NULL, 0, 0, NULL},
+    };
+    const struct eval_list around[] = {
+        {"annotations", "detection", 0, 0, NULL}, /* which it finds empty */
+        {NULL, NULL, 0, 0, NULL},
+    };
+    struct reading reading = {
+        .detections = detections, .truths = truths, .last_image = -1, .division = division};
     *detections = (struct eval_detections){.bad = EVAL_NO_PLACE};
     reading.last_image = eval_image_find(truths, reading.last_id);
     kolo_status status = eval_source_open(&reading.source, path);
     if (status == KOLO_OK)
         status = eval_json_open(&reading.json, &reading.source, lists, &reading);
     if (status == KOLO_OK)
+        status = eval_json_open(&reading.head, &reading.source, around, &reading);
+    if (status == KOLO_OK)
         status = read_list(&reading);
     detections->bytes = reading.source.before;
     detections->sum = reading.source.sum;
     eval_json_close(&reading.json);
+    eval_json_close(&reading.head);
     eval_source_close(&reading.source);
     return status;
 }
 
 struct deal {
     size_t *give, *take; /* int64s to and from each rank */
-    int64_t *counts;     /* to, then from each rank */
+    int64_t *counts;     /* detections and words of shapes to each rank; then from each */
     struct eval_detection *sent, *got;
+    struct eval_shapes sent_shapes, got_shapes;
 };
 
+enum {
+    WORDS = sizeof(struct eval_detection) / sizeof(int64_t),
+    WORD_BYTES = sizeof(int64_t),
+    COUNTS = 2
+};
+
+static kolo_status make_room(struct deal *deal, const struct eval_detections *detections, size_t n)
+{
+    deal->give = kolo_calloc(n, sizeof *deal->give);
+    deal->take = kolo_calloc(n, sizeof *deal->take);
+    deal->counts = kolo_calloc(2 * COUNTS * n, sizeof *deal->counts);
+    deal->sent = kolo_calloc(detections->count, sizeof *deal->sent);
+    deal->sent_shapes.data = kolo_calloc(detections->shapes.bytes, 1);
+    bool ok = deal->give && deal->take && deal->counts && deal->sent && deal->sent_shapes.data;
+    return ok ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+}
+
+/* Sorts by rank; shapes stand in the order of their detections. */
 static kolo_status plan(struct deal *deal, const struct eval_detections *detections, int ranks)
 {
     size_t n = (size_t)ranks;
-    deal->give = kolo_calloc(n, sizeof *deal->give);
-    deal->take = kolo_calloc(n, sizeof *deal->take);
-    deal->counts = kolo_calloc(2 * n, sizeof *deal->counts);
-    deal->sent = kolo_calloc(detections->count, sizeof *deal->sent);
-    if (!deal->give || !deal->take || !deal->counts || !deal->sent)
-        return KOLO_ERR_NO_MEMORY;
-    size_t *next = deal->take; /* its first use: where the next one for each rank goes */
-    for (size_t i = 0; i < detections->count; i++)
-        deal->counts[detections->detection[i].image % n]++;
-    for (size_t r = 1; r < n; r++)
-        next[r] = next[r - 1] + (size_t)deal->counts[r - 1];
-    for (size_t i = 0; i < detections->count; i++)
-        deal->sent[next[detections->detection[i].image % n]++] = detections->detection[i];
+    kolo_status status = make_room(deal, detections, n);
+    if (status != KOLO_OK)
+        return status;
+    size_t *next = deal->take, *next_shape = deal->give; /* their first use */
+    for (size_t i = 0; i < detections->count; i++) {
+        int64_t *counts = deal->counts + COUNTS * (detections->detection[i].image % n);
+        counts[0]++;
+        counts[1] += (int64_t)(detections->detection[i].shape.bytes / WORD_BYTES);
+    }
+    for (size_t r = 1; r < n; r++) {
+        next[r] = next[r - 1] + (size_t)deal->counts[COUNTS * (r - 1)];
+        next_shape[r] = next_shape[r - 1] + (size_t)deal->counts[COUNTS * (r - 1) + 1] * WORD_BYTES;
+    }
+    for (size_t i = 0; i < detections->count; i++) {
+        const struct eval_detection *one = &detections->detection[i];
+        size_t r = one->image % n;
+        deal->sent[next[r]++] = *one;
+        if (one->shape.bytes > 0)
+            memcpy(deal->sent_shapes.data + next_shape[r], detections->shapes.data + one->shape.at,
+                   one->shape.bytes);
+        next_shape[r] += one->shape.bytes;
+    }
     return KOLO_OK;
 }
 
-enum { WORDS = sizeof(struct eval_detection) / sizeof(int64_t) };
+/* Sets how many int64s go to and come from each rank. @return how many things come. */
+static size_t set_counts(struct deal *deal, size_t n, size_t which, size_t words)
+{
+    size_t sum = 0;
+    for (size_t r = 0; r < n; r++) {
+        size_t to = (size_t)deal->counts[COUNTS * r + which];
+        size_t from = (size_t)deal->counts[COUNTS * (n + r) + which];
+        deal->give[r] = to * words;
+        deal->take[r] = from * words;
+        sum += from;
+    }
+    return sum;
+}
 
 static kolo_status exchange(struct deal *deal, struct eval_detections *detections,
                             struct kolo_comm *comm)
 {
-    size_t n = (size_t)kolo_size(comm), count = 0;
-    kolo_status status =
-        kolo_alltoall(comm, deal->counts, deal->counts + n, 1, KOLO_INT64, NULL, NULL);
-    if (status != KOLO_OK)
-        return status;
-    for (size_t r = 0; r < n; r++) {
-        deal->give[r] = (size_t)deal->counts[r] * WORDS;
-        deal->take[r] = (size_t)deal->counts[n + r] * WORDS;
-        count += (size_t)deal->counts[n + r];
-    }
+    size_t n = (size_t)kolo_size(comm);
+    kolo_status status;
+    KOLO_TRY(kolo_alltoall(comm, deal->counts, deal->counts + COUNTS * n, COUNTS, KOLO_INT64, NULL,
+                           NULL));
+    deal->got_shapes.bytes = set_counts(deal, n, 1, 1) * WORD_BYTES;
+    size_t count = set_counts(deal, n, 0, WORDS);
     deal->got = kolo_calloc(count, sizeof *deal->got);
-    status = eval_agree(comm, deal->got ? KOLO_OK : KOLO_ERR_NO_MEMORY, EVAL_NO_PLACE);
-    if (status == KOLO_OK)
-        status = kolo_alltoallv(comm, deal->sent, deal->give, NULL, deal->got, deal->take, NULL,
-                                KOLO_INT64, NULL, NULL);
-    if (status != KOLO_OK)
-        return status;
+    deal->got_shapes.data = kolo_calloc(deal->got_shapes.bytes, 1);
+    status = deal->got && deal->got_shapes.data ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    KOLO_TRY(eval_agree(comm, status, EVAL_NO_PLACE));
+    KOLO_TRY(kolo_alltoallv(comm, deal->sent, deal->give, NULL, deal->got, deal->take, NULL,
+                            KOLO_INT64, NULL, NULL));
+    (void)set_counts(deal, n, 1, 1);
+    KOLO_TRY(kolo_alltoallv(comm, deal->sent_shapes.data, deal->give, NULL, deal->got_shapes.data,
+                            deal->take, NULL, KOLO_INT64, NULL, NULL));
+    for (size_t i = 0, at = 0; i < count; at += deal->got[i++].shape.bytes)
+        deal->got[i].shape.at = at;
     detections->detection = deal->got;
     detections->count = detections->room = count;
+    detections->shapes = deal->got_shapes;
     deal->got = NULL;
-    return KOLO_OK;
+    deal->got_shapes.data = NULL;
+out:
+    return status;
 }
 
 kolo_status eval_detections_deal(struct eval_detections *detections, struct kolo_comm *comm)
@@ -283,9 +373,7 @@ kolo_status eval_detections_deal(struct eval_detections *detections, struct kolo
         return KOLO_OK;
     kolo_status status = eval_agree(comm, plan(&deal, detections, kolo_size(comm)), EVAL_NO_PLACE);
     if (status == KOLO_OK) {
-        kolo_free_memory(detections->detection);
-        detections->detection = NULL;
-        detections->count = detections->room = 0;
+        eval_detections_free(detections);
         status = exchange(&deal, detections, comm);
     }
     kolo_free_memory(deal.give);
@@ -293,6 +381,8 @@ kolo_status eval_detections_deal(struct eval_detections *detections, struct kolo
     kolo_free_memory(deal.counts);
     kolo_free_memory(deal.sent);
     kolo_free_memory(deal.got);
+    eval_shapes_free(&deal.sent_shapes);
+    eval_shapes_free(&deal.got_shapes);
     return status;
 }
 
@@ -300,4 +390,6 @@ void eval_detections_free(struct eval_detections *detections)
 {
     kolo_free_memory(detections->detection);
     detections->detection = NULL;
+    detections->count = detections->room = 0;
+    eval_shapes_free(&detections->shapes);
 }

@@ -4,6 +4,7 @@
 // of the files. Between any two steps that can fail on one rank alone, all ranks agree.
 #include "evaluate/evaluation.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,10 @@
 #include "evaluate/agree.h"
 #include "evaluate/progress.h"
 
-enum { BATCH_IMAGES = 256 };
+enum {
+    BATCH_IMAGES = 256,
+    POINT_NUMBERS = 51 /* x, y and v of COCO's 17 points */
+};
 
 /* A box on its way into the order of its image's file. */
 struct slip {
@@ -26,6 +30,10 @@ struct boxes { /* of a batch, as the library takes them */
     double *box, *score, *area;
     int64_t *category, *id;
     uint8_t *crowd, *ignored;
+    struct kolo_mask *mask;
+    double *points;
+    int64_t *point_count;
+    size_t mask_room, points_room, point_count_room, masks; /* masks: made, of this batch */
 };
 
 struct feed {
@@ -33,6 +41,7 @@ struct feed {
     struct slip *truth, *found; /* of this rank's images, by image, as in the file */
     size_t truths, detections;
     struct boxes truth_boxes, found_boxes;
+    uint64_t bad; /* the place in its file of what is wrong; else EVAL_NO_PLACE */
 };
 
 static int in_order(const void *a, const void *b)
@@ -64,7 +73,7 @@ static kolo_status write_slips(struct feed *feed, int rank, int ranks)
     return KOLO_OK;
 }
 
-static kolo_status grow(struct boxes *boxes, size_t count)
+static kolo_status grow(struct boxes *boxes, size_t count, kolo_detection_kind kind)
 {
     kolo_status status;
     KOLO_TRY(kolo_grow((void **)&boxes->box, &boxes->room, 4 * count, sizeof *boxes->box));
@@ -76,12 +85,31 @@ static kolo_status grow(struct boxes *boxes, size_t count)
     KOLO_TRY(kolo_grow((void **)&boxes->crowd, &boxes->crowd_room, count, sizeof *boxes->crowd));
     KOLO_TRY(
         kolo_grow((void **)&boxes->ignored, &boxes->ignored_room, count, sizeof *boxes->ignored));
+    if (kind == KOLO_DETECTION_MASKS)
+        KOLO_TRY(kolo_grow((void **)&boxes->mask, &boxes->mask_room, count, sizeof *boxes->mask));
+    if (kind == KOLO_DETECTION_KEYPOINTS) {
+        KOLO_TRY(kolo_grow((void **)&boxes->points, &boxes->points_room, POINT_NUMBERS * count,
+                           sizeof *boxes->points));
+        KOLO_TRY(kolo_grow((void **)&boxes->point_count, &boxes->point_count_room, count,
+                           sizeof *boxes->point_count));
+    }
 out:
     return status;
 }
 
+static void forget(struct boxes *boxes)
+{
+    for (size_t i = 0; i < boxes->masks; i++)
+        kolo_mask_free(&boxes->mask[i]);
+    boxes->count = boxes->masks = 0;
+}
+
 static void free_boxes(struct boxes *boxes)
 {
+    forget(boxes);
+    kolo_free_memory(boxes->mask);
+    kolo_free_memory(boxes->points);
+    kolo_free_memory(boxes->point_count);
     kolo_free_memory(boxes->box);
     kolo_free_memory(boxes->score);
     kolo_free_memory(boxes->area);
@@ -91,9 +119,26 @@ static void free_boxes(struct boxes *boxes)
     kolo_free_memory(boxes->ignored);
 }
 
+/* The mask or the points of the box that comes next. */
+static kolo_status put_shape(struct boxes *boxes, const struct eval_shapes *shapes,
+                             const struct eval_place *place, const struct eval_image *image,
+                             kolo_detection_kind kind)
+{
+    if (kind == KOLO_DETECTION_KEYPOINTS)
+        return eval_shapes_points(shapes, place, POINT_NUMBERS,
+                                  boxes->points + POINT_NUMBERS * boxes->count);
+    if (kind != KOLO_DETECTION_MASKS)
+        return KOLO_OK;
+    boxes->mask[boxes->count] = (struct kolo_mask){.height = 0};
+    boxes->masks = boxes->count + 1;
+    return eval_shapes_mask(shapes, place, image->height, image->width, &boxes->mask[boxes->count]);
+}
+
 static void put_truth(struct boxes *boxes, const struct eval_truth *truth)
 {
     size_t n = boxes->count++;
+    if (boxes->point_count)
+        boxes->point_count[n] = truth->point_count;
     memcpy(boxes->box + 4 * n, truth->box, sizeof truth->box);
     boxes->category[n] = truth->category;
     boxes->area[n] = truth->area;
@@ -109,6 +154,48 @@ static void put_detection(struct boxes *boxes, const struct eval_detection *foun
     memcpy(boxes->box + 4 * n, found->box, sizeof found->box);
     boxes->category[n] = truths->category[found->category].id;
     boxes->score[n] = found->score;
+    boxes->area[n] = found->box[2] * found->box[3];
+}
+
+/* Says which object the detail is about. */
+static kolo_status fail_at(kolo_status status, const char *path, const char *what, int64_t number)
+{
+    char detail[KOLO_DETAIL_MAX];
+    (void)snprintf(detail, sizeof detail, "%s", kolo_error_detail());
+    return kolo_fail(status == KOLO_ERR_INVALID ? KOLO_ERR_DATA : status, "%s: %s %lld: %s", path,
+                     what, (long long)number, detail);
+}
+
+static kolo_status add_truth(struct feed *feed, size_t place, uint32_t image)
+{
+    const struct eval_evaluation *evaluation = feed->evaluation;
+    const struct eval_truths *truths = &evaluation->truths;
+    const struct eval_truth *truth = &truths->truth[place];
+    kolo_status status = put_shape(&feed->truth_boxes, &truths->shapes, &truth->shape,
+                                   &truths->image[image], evaluation->options->kind);
+    feed->bad = status == KOLO_OK ? EVAL_NO_PLACE : place;
+    if (status != KOLO_OK)
+        return fail_at(status, evaluation->options->truths, "annotation", truth->id);
+    put_truth(&feed->truth_boxes, truth);
+    return KOLO_OK;
+}
+
+static kolo_status add_detection(struct feed *feed, size_t place, uint32_t image)
+{
+    const struct eval_evaluation *evaluation = feed->evaluation;
+    const struct eval_detections *detections = &evaluation->detections;
+    const struct eval_detection *found = &detections->detection[place];
+    kolo_status status = put_shape(&feed->found_boxes, &detections->shapes, &found->shape,
+                                   &evaluation->truths.image[image], evaluation->options->kind);
+    if (status == KOLO_OK && evaluation->by_box && !found->has_box)
+        status = kolo_fail(KOLO_ERR_DATA, "it has no bbox, which decides the area where the first "
+                                          "detection has one");
+    feed->bad = status == KOLO_OK ? EVAL_NO_PLACE : found->number;
+    if (status != KOLO_OK)
+        return fail_at(status, evaluation->options->detections, "detection",
+                       (int64_t)found->number + 1);
+    put_detection(&feed->found_boxes, found, &evaluation->truths);
+    return KOLO_OK;
 }
 
 /* The boxes of one image, which are the first of the slips that are left. */
@@ -122,23 +209,21 @@ static kolo_status take_image(struct feed *feed, size_t *truth, size_t *found, u
     while (*found + detections < feed->detections &&
            feed->found[*found + detections].image == image)
         detections++;
-    kolo_status status = grow(&feed->truth_boxes, feed->truth_boxes.count + truths);
+    kolo_detection_kind kind = evaluation->options->kind;
+    kolo_status status = grow(&feed->truth_boxes, feed->truth_boxes.count + truths, kind);
     if (status == KOLO_OK)
-        status = grow(&feed->found_boxes, feed->found_boxes.count + detections);
-    if (status != KOLO_OK)
-        return status;
+        status = grow(&feed->found_boxes, feed->found_boxes.count + detections, kind);
     feed->truth_boxes.counts[at] = truths;
     feed->found_boxes.counts[at] = detections;
-    for (size_t i = 0; i < truths; i++)
-        put_truth(&feed->truth_boxes, &evaluation->truths.truth[feed->truth[(*truth)++].place]);
-    for (size_t i = 0; i < detections; i++)
-        put_detection(&feed->found_boxes,
-                      &evaluation->detections.detection[feed->found[(*found)++].place],
-                      &evaluation->truths);
-    return KOLO_OK;
+    for (size_t i = 0; status == KOLO_OK && i < truths; i++)
+        status = add_truth(feed, feed->truth[(*truth)++].place, image);
+    for (size_t i = 0; status == KOLO_OK && i < detections; i++)
+        status = add_detection(feed, feed->found[(*found)++].place, image);
+    return status;
 }
 
-static struct kolo_boxes describe(const struct boxes *boxes, bool is_truth)
+/* by_box: of detections, the area is that of the box, whatever the mask or the points are. */
+static struct kolo_boxes describe(const struct boxes *boxes, bool is_truth, bool by_box)
 {
     return (struct kolo_boxes){.count = boxes->count,
                                .image_counts = boxes->counts,
@@ -147,20 +232,25 @@ static struct kolo_boxes describe(const struct boxes *boxes, bool is_truth)
                                .format = KOLO_BOX_XYWH,
                                .categories = boxes->category,
                                .scores = is_truth ? NULL : boxes->score,
-                               .areas = is_truth ? boxes->area : NULL,
+                               .areas = is_truth || by_box ? boxes->area : NULL,
                                .crowds = is_truth ? boxes->crowd : NULL,
                                .ignored = is_truth ? boxes->ignored : NULL,
-                               .ids = is_truth ? boxes->id : NULL};
+                               .ids = is_truth ? boxes->id : NULL,
+                               .masks = boxes->mask,
+                               .keypoints = boxes->points,
+                               .point_counts = is_truth ? boxes->point_count : NULL};
 }
 
 static kolo_status update(struct feed *feed, const int64_t *images, size_t count)
 {
-    struct kolo_boxes truths = describe(&feed->truth_boxes, true);
-    struct kolo_boxes found = describe(&feed->found_boxes, false);
-    feed->truth_boxes.count = feed->found_boxes.count = 0;
-    return kolo_detection_update(feed->evaluation->detection, images, count,
-                                 truths.count > 0 ? &truths : NULL,
-                                 found.count > 0 ? &found : NULL);
+    struct kolo_boxes truths = describe(&feed->truth_boxes, true, false);
+    struct kolo_boxes found = describe(&feed->found_boxes, false, feed->evaluation->by_box);
+    kolo_status status =
+        kolo_detection_update(feed->evaluation->detection, images, count,
+                              truths.count > 0 ? &truths : NULL, found.count > 0 ? &found : NULL);
+    forget(&feed->truth_boxes);
+    forget(&feed->found_boxes);
+    return status;
 }
 
 static kolo_status feed_images(struct feed *feed, int rank, int ranks)
@@ -172,7 +262,7 @@ static kolo_status feed_images(struct feed *feed, int rank, int ranks)
     kolo_status status = write_slips(feed, rank, ranks);
     eval_progress_begin(&progress, "images matched", truths->images);
     for (size_t i = (size_t)rank; status == KOLO_OK && i < truths->images; i += (size_t)ranks) {
-        images[count] = truths->image[i];
+        images[count] = truths->image[i].id;
         status = take_image(feed, &truth, &found, (uint32_t)i, count++);
         if (status == KOLO_OK && (count == BATCH_IMAGES || i + (size_t)ranks >= truths->images)) {
             status = update(feed, images, count);
@@ -184,13 +274,16 @@ static kolo_status feed_images(struct feed *feed, int rank, int ranks)
     return status;
 }
 
-static kolo_status feed_all(const struct eval_evaluation *evaluation, int rank, int ranks)
+static kolo_status feed_all(const struct eval_evaluation *evaluation, int rank, int ranks,
+                            uint64_t *bad_out)
 {
     struct feed *feed = kolo_calloc(1, sizeof *feed);
     if (!feed)
         return KOLO_ERR_NO_MEMORY;
     feed->evaluation = evaluation;
+    feed->bad = EVAL_NO_PLACE;
     kolo_status status = feed_images(feed, rank, ranks);
+    *bad_out = feed->bad;
     free_boxes(&feed->truth_boxes);
     free_boxes(&feed->found_boxes);
     kolo_free_memory(feed->truth);
@@ -209,15 +302,26 @@ static kolo_status create(struct eval_evaluation *evaluation)
     for (size_t k = 0; k < truths->categories; k++)
         ids[k] = truths->category[k].id;
     const struct kolo_detection_config config = {.size = sizeof config,
+                                                 .kind = options->kind,
                                                  .mode = options->mode,
                                                  .mean_rule = options->mean_rule,
                                                  .categories = ids,
                                                  .category_count = truths->categories,
                                                  .any_category = options->any_category,
                                                  .caps = options->caps,
-                                                 .cap_count = EVAL_CAPS};
+                                                 .cap_count = options->cap_count};
     kolo_status status = kolo_detection_create(&config, &evaluation->detection);
     kolo_free_memory(ids);
+    return status;
+}
+
+/* pycocotools takes the area of all detections from their boxes where the first has one, also where
+ * masks or keypoints are compared. */
+static kolo_status find_areas(struct eval_evaluation *evaluation, struct kolo_comm *comm)
+{
+    int32_t mine = evaluation->detections.first_has_box, any = 0;
+    kolo_status status = kolo_allreduce(comm, &mine, &any, 1, KOLO_INT32, KOLO_MAX, NULL, NULL);
+    evaluation->by_box = any != 0;
     return status;
 }
 
@@ -227,13 +331,21 @@ static kolo_status read_files(struct eval_evaluation *evaluation, struct kolo_co
     struct eval_truths *truths = &evaluation->truths;
     struct eval_detections *detections = &evaluation->detections;
     kolo_status status;
-    KOLO_TRY(eval_agree(comm, eval_truths_read(truths, options->truths, options->skip_unknown),
-                        EVAL_NO_PLACE));
+    const struct eval_division division = {.kind = options->kind,
+                                           .skip_unknown = options->skip_unknown,
+                                           .rank = kolo_rank(comm),
+                                           .ranks = kolo_size(comm)};
+    KOLO_TRY(
+        eval_agree(comm,
+                   eval_truths_read(truths, options->truths, options->kind,
+                                    options->mode == KOLO_DETECTION_FIXED, options->skip_unknown),
+                   EVAL_NO_PLACE));
     KOLO_TRY(eval_agree_file(comm, options->truths, truths->bytes, truths->sum));
-    status = eval_detections_read(detections, options->detections, truths, options->skip_unknown,
-                                  kolo_rank(comm), kolo_size(comm));
+    status = eval_detections_read(detections, options->detections, truths, &division);
     KOLO_TRY(eval_agree(comm, status, detections->bad));
     KOLO_TRY(eval_agree_file(comm, options->detections, detections->bytes, detections->sum));
+    if (options->kind != KOLO_DETECTION_BOXES && options->mode == KOLO_DETECTION_COMPAT)
+        KOLO_TRY(find_areas(evaluation, comm));
 out:
     return status;
 }
@@ -242,15 +354,16 @@ kolo_status eval_evaluation_run(struct eval_evaluation *evaluation, struct kolo_
                                 const struct eval_options *options)
 {
     kolo_status status;
+    uint64_t bad = EVAL_NO_PLACE;
     *evaluation = (struct eval_evaluation){
         .options = options, .result = {.size = sizeof(struct kolo_detection_result)}};
     KOLO_TRY(read_files(evaluation, comm));
     KOLO_TRY(eval_detections_deal(&evaluation->detections, comm));
     status = create(evaluation);
     if (status == KOLO_OK)
-        status = feed_all(evaluation, kolo_rank(comm), kolo_size(comm));
+        status = feed_all(evaluation, kolo_rank(comm), kolo_size(comm), &bad);
     eval_detections_free(&evaluation->detections);
-    KOLO_TRY(eval_agree(comm, status, EVAL_NO_PLACE));
+    KOLO_TRY(eval_agree(comm, status, bad));
     KOLO_TRY(kolo_detection_compute(comm, evaluation->detection, NULL));
     KOLO_TRY(kolo_detection_result(evaluation->detection, &evaluation->result));
 out:

@@ -10,6 +10,7 @@ struct eval_evaluation {
     const struct eval_options *options;
     struct eval_truths truths;
     struct eval_detections detections;
+    bool by_box; /* masks, keypoints: the area of a detection is that of its box */
     struct kolo_detection *detection;
     struct kolo_detection_result result;
 };

@@ -17,8 +17,9 @@ enum {
     QUIET_BYTES_MAX = 64 << 20, /* that one string, which yajl keeps, may have */
 };
 
-static const char *const names[EVAL_FIELDS] = {"id",      "image_id", "category_id", "bbox", "area",
-                                               "iscrowd", "ignore",   "score",       "name"};
+static const char *const names[EVAL_FIELDS] = {
+    "id",    "image_id", "category_id",  "bbox",      "area",          "iscrowd", "ignore",
+    "score", "name",     "segmentation", "keypoints", "num_keypoints", "height",  "width"};
 
 static int stop(struct eval_json *json, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -40,6 +41,28 @@ static bool in_record(const struct eval_json *json)
 static bool in_box(const struct eval_json *json)
 {
     return json->list && json->depth == json->outside + 2 && json->field == EVAL_BOX;
+}
+
+/* How many arrays and objects of a shape are open. */
+static size_t inside(const struct eval_json *json)
+{
+    return json->depth - json->outside - 1;
+}
+
+static bool is_shape(const struct eval_json *json)
+{
+    return json->field == EVAL_SEGMENTATION || json->field == EVAL_KEYPOINTS;
+}
+
+static bool in_shape(const struct eval_json *json)
+{
+    return json->list && json->depth > json->outside + 1 && is_shape(json);
+}
+
+static int judge(struct eval_json *json, const char *words)
+{
+    return words ? stop(json, "the %s of this %s: %s", names[json->field], json->list->what, words)
+                 : 1;
 }
 
 /* What a list, which is to hold objects alone, may not hold; and a value that is not what its field
@@ -129,6 +152,15 @@ static int take_value(struct eval_json *json, const char *text, size_t length)
         goes_on = read_integer(json, text, length, &flag);
         record->is_ignored = flag != 0;
         break;
+    case EVAL_POINT_COUNT:
+        goes_on = read_integer(json, text, length, &record->point_count);
+        break;
+    case EVAL_HEIGHT:
+        goes_on = read_integer(json, text, length, &record->height);
+        break;
+    case EVAL_WIDTH:
+        goes_on = read_integer(json, text, length, &record->width);
+        break;
     case EVAL_AREA:
         goes_on = read_number(json, text, length, &record->area);
         break;
@@ -137,6 +169,8 @@ static int take_value(struct eval_json *json, const char *text, size_t length)
         break;
     case EVAL_BOX:
     case EVAL_NAME:
+    case EVAL_SEGMENTATION:
+    case EVAL_KEYPOINTS:
         return refuse_value(json, "a number");
     case EVAL_FIELDS:
         return 1;
@@ -151,6 +185,8 @@ static int on_number(void *context, const char *text, size_t length)
     json->heard++;
     if (in_box(json))
         return take_box(json, text, length);
+    if (in_shape(json))
+        return judge(json, eval_shape_number(&json->shape, inside(json), text, length));
     if (in_record(json))
         return take_value(json, text, length);
     return refuse_value(json, "a number");
@@ -158,7 +194,10 @@ static int on_number(void *context, const char *text, size_t length)
 
 static int on_null(void *context)
 {
-    return refuse_value(context, "null");
+    struct eval_json *json = context;
+    if (in_shape(json))
+        return judge(json, eval_shape_word(&json->shape, inside(json)));
+    return refuse_value(json, "null");
 }
 
 static int on_boolean(void *context, int value)
@@ -166,6 +205,8 @@ static int on_boolean(void *context, int value)
     struct eval_json *json = context;
     if (in_record(json) && (json->field == EVAL_CROWD || json->field == EVAL_IGNORE))
         return take_value(json, value ? "1" : "0", 1);
+    if (in_shape(json))
+        return judge(json, eval_shape_word(&json->shape, inside(json)));
     return refuse_value(json, value ? "true" : "false");
 }
 
@@ -173,6 +214,9 @@ static int on_string(void *context, const unsigned char *text, size_t length)
 {
     struct eval_json *json = context;
     json->heard++;
+    if (in_shape(json))
+        return judge(json,
+                     eval_shape_string(&json->shape, inside(json), (const char *)text, length));
     if (!in_record(json) || json->field != EVAL_NAME)
         return refuse_value(json, "a string");
     if (length >= EVAL_NAME_MAX)
@@ -203,6 +247,8 @@ static int on_key(void *context, const unsigned char *key, size_t length)
     json->heard++;
     if (json->outside && json->depth == 1)
         return choose_list(json, (const char *)key, length);
+    if (in_shape(json))
+        return judge(json, eval_shape_key(&json->shape, inside(json), (const char *)key, length));
     if (!in_record(json))
         return 1;
     json->field = EVAL_FIELDS;
@@ -222,14 +268,33 @@ static int go_in(struct eval_json *json)
     return 1;
 }
 
+/* The begin of a shape, or of a part of it. */
+static int open_shape(struct eval_json *json, bool is_object)
+{
+    bool is_points = json->field == EVAL_KEYPOINTS;
+    const char *words = inside(json) == 0 ? eval_shape_begin(&json->shape, is_points, is_object)
+                                          : eval_shape_open(&json->shape, inside(json), is_object);
+    return judge(json, words) && go_in(json);
+}
+
+static int close_shape(struct eval_json *json)
+{
+    json->depth--;
+    if (inside(json) == 0)
+        json->record.has |= 1u << json->field;
+    return judge(json, eval_shape_close(&json->shape, inside(json)));
+}
+
 static int on_object(void *context)
 {
     struct eval_json *json = context;
     bool is_top = json->outside && json->depth == 0;
     bool is_record = json->list && json->depth == json->outside;
     if (is_record) {
-        json->record = (struct eval_record){.has = 0};
+        json->record = (struct eval_record){.shape = &json->shape};
         json->field = EVAL_FIELDS;
+    } else if (in_shape(json) || (in_record(json) && is_shape(json))) {
+        return open_shape(json, true);
     } else if (!is_top && !refuse_value(json, "an object")) {
         return 0;
     }
@@ -240,6 +305,8 @@ static int on_object_end(void *context)
 {
     struct eval_json *json = context;
     bool is_record = in_record(json);
+    if (in_shape(json))
+        return close_shape(json);
     json->depth--;
     if (!is_record)
         return 1;
@@ -257,6 +324,8 @@ static int on_array(void *context)
     struct eval_json *json = context;
     bool is_list = json->outside && json->depth == 1 && json->list;
     bool is_box = in_record(json) && json->field == EVAL_BOX;
+    if (in_shape(json) || (in_record(json) && is_shape(json)))
+        return open_shape(json, false);
     json->numbers = is_box ? 0 : json->numbers;
     if (!is_list && !is_box && !refuse_value(json, "an array"))
         return 0;
@@ -267,8 +336,10 @@ static int on_array_end(void *context)
 {
     struct eval_json *json = context;
     bool is_box = in_box(json);
+    if (in_shape(json))
+        return close_shape(json);
     json->depth--;
-    if (!is_box)
+    if (!is_box || (json->numbers == 0 && !(json->list->needed & 1u << EVAL_BOX)))
         return 1;
     if (json->numbers != 4)
         return stop(json, "a bbox of %zu numbers; it has 4", json->numbers);
@@ -304,23 +375,23 @@ kolo_status eval_json_open(struct eval_json *json, struct eval_source *source,
 }
 
 /* Python writes and reads NaN and Infinity, which JSON has not. */
-static const char *not_finite(const struct eval_source *source, size_t from, size_t at, size_t to)
+static const char *not_finite(const struct eval_source *source, size_t at)
 {
-    for (size_t i = at > from + 1 ? at - 2 : from; i <= at && i < to; i++) {
+    for (size_t i = at > 1 ? at - 2 : 0; i <= at && i < source->bytes; i++) {
         const char *text = (const char *)source->data + i;
-        if (to - i >= 3 && memcmp(text, "NaN", 3) == 0)
+        if (source->bytes - i >= 3 && memcmp(text, "NaN", 3) == 0)
             return "NaN: numbers must be finite";
-        if (to - i >= 8 && memcmp(text, "Infinity", 8) == 0)
+        if (source->bytes - i >= 8 && memcmp(text, "Infinity", 8) == 0)
             return "Infinity: numbers must be finite";
     }
     return NULL;
 }
 
-static kolo_status fail(struct eval_json *json, yajl_status how, size_t from, size_t at, size_t to)
+static kolo_status fail(struct eval_json *json, yajl_status how, size_t from, size_t at)
 {
     if (how == yajl_status_client_canceled)
         return eval_source_fail(json->source, at > from ? at - 1 : at, json->why);
-    const char *words = not_finite(json->source, from, at, to);
+    const char *words = not_finite(json->source, at);
     if (words)
         return eval_source_fail(json->source, at > from ? at - 1 : at, words);
     unsigned char *text = yajl_get_error(json->parser, 0, NULL, 0);
@@ -342,7 +413,7 @@ kolo_status eval_json_read(struct eval_json *json, size_t from, size_t to)
                                 "a string of more than 64 MiB, or as many blanks");
     if (how == yajl_status_ok)
         return KOLO_OK;
-    return fail(json, how, from, from + yajl_get_bytes_consumed(json->parser), to);
+    return fail(json, how, from, from + yajl_get_bytes_consumed(json->parser));
 }
 
 kolo_status eval_json_read_all(struct eval_json *json)
@@ -353,8 +424,11 @@ kolo_status eval_json_read_all(struct eval_json *json)
         if (status == KOLO_OK && json->source->bytes > 0)
             status = eval_json_read(json, 0, json->source->bytes);
     } while (status == KOLO_OK && json->source->bytes > 0);
-    if (status != KOLO_OK)
-        return status;
+    return status == KOLO_OK ? eval_json_end(json) : status;
+}
+
+kolo_status eval_json_end(struct eval_json *json)
+{
     if (yajl_complete_parse(json->parser) != yajl_status_ok)
         return eval_source_fail(json->source, 0, "the file ends here, in the middle of its JSON");
     for (size_t i = 0; json->lists[i].what; i++)
@@ -369,4 +443,5 @@ void eval_json_close(struct eval_json *json)
     if (json->parser)
         yajl_free(json->parser);
     json->parser = NULL;
+    eval_shape_free(&json->shape);
 }

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <yajl/yajl_parse.h>
 
+#include "evaluate/shape.h"
 #include "evaluate/source.h"
 
 enum eval_field {
@@ -19,6 +20,11 @@ enum eval_field {
     EVAL_IGNORE,
     EVAL_SCORE,
     EVAL_NAME,
+    EVAL_SEGMENTATION,
+    EVAL_KEYPOINTS,
+    EVAL_POINT_COUNT,
+    EVAL_HEIGHT,
+    EVAL_WIDTH,
     EVAL_FIELDS
 };
 
@@ -26,10 +32,11 @@ enum { EVAL_NAME_MAX = 256, EVAL_DEPTH_MAX = 64 };
 
 struct eval_record {
     unsigned has; /* bits: fields */
-    int64_t id, image, category;
+    int64_t id, image, category, point_count, height, width;
     double box[4], area, score; /* finite */
     bool is_crowd, is_ignored;
     char name[EVAL_NAME_MAX];
+    const struct eval_shape *shape; /* the segmentation or the keypoints, whichever was wanted */
 };
 
 /** A list of records. */
@@ -57,6 +64,7 @@ struct eval_json {
     uint64_t heard;        /* things that yajl has told */
     size_t quiet;          /* bytes since it told one */
     struct eval_record record;
+    struct eval_shape shape;
     char why[256]; /* why reading stopped */
 };
 
@@ -66,6 +74,8 @@ kolo_status eval_json_open(struct eval_json *json, struct eval_source *source,
 kolo_status eval_json_read(struct eval_json *json, size_t from, size_t to) KOLO_NODISCARD;
 /** Reads the whole source, and checks that it was whole and had all lists. */
 kolo_status eval_json_read_all(struct eval_json *json) KOLO_NODISCARD;
+/** Checks that what was read was whole and had all lists. */
+kolo_status eval_json_end(struct eval_json *json) KOLO_NODISCARD;
 void eval_json_close(struct eval_json *json);
 
 #endif

@@ -40,11 +40,11 @@ static const char help[] =
     "       kolorun -np N kolo-coco GT.json DT.json [options]\n"
     "COCO's average precision and recall of the results DT.json on the ground truth GT.json, with\n"
     "pycocotools' bits at any number of ranks. Files may be gzipped.\n"
-    "  --iou-type TYPE     bbox (the default, and all there is)\n"
+    "  --iou-type TYPE     bbox (the default), segm or keypoints\n"
     "  --json FILE         write all numbers, those of each class, and SHA-256 of the arrays\n"
     "  --plot FILE.svg     draw precision over recall, by IoU threshold and by category\n"
     "  --per-class         a line for each category\n"
-    "  --max-dets A,B,C    detections counted per image and category (1,10,100)\n"
+    "  --max-dets A,B,C    detections counted per image and category (1,10,100; keypoints: 20)\n"
     "  --any-category      boxes match whatever their category is (useCats = 0)\n"
     "  --mode MODE         compat: as pycocotools; fixed: without its peculiarities\n"
     "  --numpy VERSION     the NumPy whose mean decides last bits: 2.3 (and later) or 1 (before)\n"
@@ -78,13 +78,23 @@ static int say(const char *text)
     return eval_speaks() && (fputs(text, stdout) < 0 || fflush(stdout) != 0);
 }
 
-static int take_type(const char *value)
+static const char *const kinds[] = {[KOLO_DETECTION_BOXES] = "bbox",
+                                    [KOLO_DETECTION_MASKS] = "segm",
+                                    [KOLO_DETECTION_KEYPOINTS] = "keypoints"};
+
+const char *eval_kind_name(kolo_detection_kind kind)
 {
-    if (strcmp(value, "bbox") == 0)
-        return EVAL_GO_ON;
-    if (strcmp(value, "segm") == 0 || strcmp(value, "keypoints") == 0)
-        return refuse("--iou-type %s: kolo %s evaluates boxes only; use bbox", value, KOLO_VERSION);
-    return refuse("--iou-type %s: unknown; use bbox", value);
+    return kinds[kind];
+}
+
+static int take_type(struct eval_options *options, const char *value)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(value, kinds[i]) == 0)
+            options->kind = (kolo_detection_kind)i;
+    if (strcmp(value, kinds[options->kind]) != 0)
+        return refuse("--iou-type %s: unknown; use bbox, segm or keypoints", value);
+    return EVAL_GO_ON;
 }
 
 static int take_mode(struct eval_options *options, const char *value)
@@ -103,16 +113,21 @@ static int take_numpy(struct eval_options *options, const char *value)
     return EVAL_GO_ON;
 }
 
+/* @p value NULL: pycocotools' caps of the kind. */
 static int take_caps(struct eval_options *options, const char *value)
 {
-    const char *at = value;
-    for (size_t i = 0; i < EVAL_CAPS; i++) {
+    bool is_points = options->kind == KOLO_DETECTION_KEYPOINTS;
+    const char *usual = is_points ? "20" : "1,10,100", *text = value ? value : usual, *at = text;
+    options->cap_count = is_points ? 1 : EVAL_CAPS;
+    for (size_t i = 0; i < options->cap_count; i++) {
         char *end;
         long cap = strtol(at, &end, 10);
         if (end == at || cap < 1 || cap > KOLO_DETECTION_CAP_MAX ||
-            (i > 0 && cap <= options->caps[i - 1]) || *end != (i + 1 < EVAL_CAPS ? ',' : '\0'))
-            return refuse("--max-dets %s: give three ascending numbers from 1 to %d, as 1,10,100",
-                          value, KOLO_DETECTION_CAP_MAX);
+            (i > 0 && cap <= options->caps[i - 1]) ||
+            *end != (i + 1 < options->cap_count ? ',' : '\0'))
+            return refuse("--max-dets %s: give %s from 1 to %d, as %s", text,
+                          is_points ? "one number" : "three ascending numbers",
+                          KOLO_DETECTION_CAP_MAX, usual);
         options->caps[i] = (int)cap;
         at = end + 1;
     }
@@ -123,13 +138,14 @@ static int take(struct eval_options *options, int option, const char *word)
 {
     switch (option) {
     case IOU_TYPE:
-        return take_type(optarg);
+        return take_type(options, optarg);
     case MODE:
         return take_mode(options, optarg);
     case NUMPY:
         return take_numpy(options, optarg);
     case MAX_DETS:
-        return take_caps(options, optarg);
+        options->max_dets = optarg;
+        return EVAL_GO_ON;
     case JSON:
         options->json = optarg;
         return EVAL_GO_ON;
@@ -158,7 +174,7 @@ static int take(struct eval_options *options, int option, const char *word)
 
 int eval_options_parse(int argc, char **argv, struct eval_options *options)
 {
-    *options = (struct eval_options){.caps = {1, 10, 100}};
+    *options = (struct eval_options){.truths = NULL};
     opterr = 0;
     int at, exit_status = EVAL_GO_ON;
     while (exit_status == EVAL_GO_ON && (at = getopt_long(argc, argv, ":h", table, NULL)) != -1)
@@ -172,5 +188,5 @@ int eval_options_parse(int argc, char **argv, struct eval_options *options)
     options->detections = argv[optind + 1];
     if (options->json && options->plot && strcmp(options->json, options->plot) == 0)
         return refuse("--json and --plot both name %s; give each its own file", options->json);
-    return EVAL_GO_ON;
+    return take_caps(options, options->max_dets);
 }

@@ -12,15 +12,20 @@ enum { EVAL_GO_ON = -1, EVAL_CAPS = 3 };
 struct eval_options {
     const char *truths, *detections; /* files */
     const char *json, *plot;         /* files; NULL: none */
+    const char *max_dets;            /* as it was given; NULL: not */
     bool per_class, any_category, skip_unknown;
+    kolo_detection_kind kind;
     kolo_detection_mode mode;
     kolo_mean_rule mean_rule;
     int caps[EVAL_CAPS];
+    size_t cap_count;
 };
 
 /** @return EVAL_GO_ON, or the exit status: something was asked for that is said at once, or a
  *  mistake was, in one line, named. */
 int eval_options_parse(int argc, char **argv, struct eval_options *options);
+/** pycocotools' iouType. */
+const char *eval_kind_name(kolo_detection_kind kind);
 /** Whether this process says things: rank 0, or no job. */
 bool eval_speaks(void);
 

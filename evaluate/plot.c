@@ -131,7 +131,10 @@ static void draw_thresholds(struct picture *picture)
         if (curve->mean < 0)
             continue;
         draw_curve(picture, curve, colours[t % NAMED], 2);
-        (void)snprintf(text, sizeof text, "IoU %.2f: AP %.3f", 0.5 + 0.05 * (double)t, curve->mean);
+        (void)snprintf(text, sizeof text, "%s %.2f: AP %.3f",
+                       picture->evaluation->options->kind == KOLO_DETECTION_KEYPOINTS ? "OKS"
+                                                                                      : "IoU",
+                       0.5 + 0.05 * (double)t, curve->mean);
         draw_legend(picture, t, colours[t % NAMED], text);
     }
 }

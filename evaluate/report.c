@@ -17,44 +17,79 @@
 
 enum { SHA256_BYTES = 32, HASHED_AT_ONCE = 1024 };
 
-/* pycocotools' twelve, in its order; caps are those of the options, but 100 of the first line, which
- * pycocotools says whatever is set. */
-static const struct number {
+/* pycocotools' numbers, in its order. Some are of a cap that it names, whatever is set. */
+struct number {
     const char *key;
     bool of_recall;
     int threshold; /* its place in T; -1: all */
     size_t area, cap;
-} numbers[KOLO_DETECTION_STATS] = {
-    {"AP", false, -1, 0, 2},  {"AP50", false, 0, 0, 2}, {"AP75", false, 5, 0, 2},
-    {"APs", false, -1, 1, 2}, {"APm", false, -1, 2, 2}, {"APl", false, -1, 3, 2},
-    {"AR1", true, -1, 0, 0},  {"AR10", true, -1, 0, 1}, {"AR100", true, -1, 0, 2},
-    {"ARs", true, -1, 1, 2},  {"ARm", true, -1, 2, 2},  {"ARl", true, -1, 3, 2},
+    int cap_value; /* 0: the cap is at place `cap` */
 };
-static const char *const areas[] = {"all", "small", "medium", "large"};
+
+struct numbers {
+    size_t count;
+    const struct number *number;
+    const char *const *areas;
+    size_t shown; /* columns of the table of classes */
+    size_t column[KOLO_DETECTION_STATS];
+};
+
+static const struct number coco_numbers[] = {
+    {"AP", false, -1, 0, 2, 100}, {"AP50", false, 0, 0, 2, 0}, {"AP75", false, 5, 0, 2, 0},
+    {"APs", false, -1, 1, 2, 0},  {"APm", false, -1, 2, 2, 0}, {"APl", false, -1, 3, 2, 0},
+    {"AR1", true, -1, 0, 0, 0},   {"AR10", true, -1, 0, 1, 0}, {"AR100", true, -1, 0, 2, 0},
+    {"ARs", true, -1, 1, 2, 0},   {"ARm", true, -1, 2, 2, 0},  {"ARl", true, -1, 3, 2, 0},
+};
+static const struct number point_numbers[] = {
+    {"AP", false, -1, 0, 0, 20},  {"AP50", false, 0, 0, 0, 20}, {"AP75", false, 5, 0, 0, 20},
+    {"APm", false, -1, 1, 0, 20}, {"APl", false, -1, 2, 0, 20}, {"AR", true, -1, 0, 0, 20},
+    {"AR50", true, 0, 0, 0, 20},  {"AR75", true, 5, 0, 0, 20},  {"ARm", true, -1, 1, 0, 20},
+    {"ARl", true, -1, 2, 0, 20},
+};
+static const char *const coco_areas[] = {"all", "small", "medium", "large"};
+static const char *const point_areas[] = {"all", "medium", "large"};
+
+static const struct numbers *numbers_of(const struct eval_evaluation *evaluation)
+{
+    static const struct numbers coco = {sizeof coco_numbers / sizeof *coco_numbers,
+                                        coco_numbers,
+                                        coco_areas,
+                                        7,
+                                        {0, 1, 2, 3, 4, 5, 8}};
+    static const struct numbers points = {sizeof point_numbers / sizeof *point_numbers,
+                                          point_numbers,
+                                          point_areas,
+                                          6,
+                                          {0, 1, 2, 3, 4, 5}};
+    return evaluation->options->kind == KOLO_DETECTION_KEYPOINTS ? &points : &coco;
+}
 
 static void print_number(const struct eval_evaluation *evaluation, size_t i, FILE *out)
 {
-    const struct number *number = &numbers[i];
+    const struct numbers *numbers = numbers_of(evaluation);
+    const struct number *number = &numbers->number[i];
     const char *threshold = number->threshold < 0    ? "0.50:0.95"
                             : number->threshold == 0 ? "0.50"
                                                      : "0.75";
     fprintf(out, " %-18s %s @[ IoU=%-9s | area=%6s | maxDets=%3d ] = %0.3f\n",
             number->of_recall ? "Average Recall" : "Average Precision",
-            number->of_recall ? "(AR)" : "(AP)", threshold, areas[number->area],
-            i == 0 ? 100 : evaluation->options->caps[number->cap], evaluation->result.stats[i]);
+            number->of_recall ? "(AR)" : "(AP)", threshold, numbers->areas[number->area],
+            number->cap_value ? number->cap_value : evaluation->options->caps[number->cap],
+            evaluation->result.stats[i]);
 }
 
-/* As the number of all classes; the first is -1 without a cap of 100, as there. */
+/* As the number of all classes; -1 where its cap is not set, as there. */
 static kolo_status class_number(const struct eval_evaluation *evaluation, size_t class, size_t i,
                                 double *value_out)
 {
-    const struct number *number = &numbers[i];
+    const struct number *number = &numbers_of(evaluation)->number[i];
+    const struct eval_options *options = evaluation->options;
     size_t cap = number->cap;
-    if (i == 0) {
-        for (cap = 0; cap < EVAL_CAPS && evaluation->options->caps[cap] != 100;)
+    if (number->cap_value) {
+        for (cap = 0; cap < options->cap_count && options->caps[cap] != number->cap_value;)
             cap++;
         *value_out = -1;
-        if (cap == EVAL_CAPS)
+        if (cap == options->cap_count)
             return KOLO_OK;
     }
     const struct kolo_detection_slice slice = {.size = sizeof slice,
@@ -82,17 +117,18 @@ static void print_name(const char *name, FILE *out)
 
 static kolo_status print_classes(const struct eval_evaluation *evaluation, FILE *out)
 {
-    static const size_t shown[] = {0, 1, 2, 3, 4, 5, 8};
-    enum { SHOWN = sizeof shown / sizeof *shown };
+    const struct numbers *numbers = numbers_of(evaluation);
     fprintf(out, "\n%8s", "category");
-    for (size_t i = 0; i < SHOWN; i++)
-        fprintf(out, " %6s", numbers[shown[i]].of_recall ? "AR" : numbers[shown[i]].key);
+    for (size_t i = 0; i < numbers->shown; i++) {
+        const struct number *number = &numbers->number[numbers->column[i]];
+        fprintf(out, " %6s", number->of_recall ? "AR" : number->key);
+    }
     fputs("  name\n", out);
     for (size_t k = 0; k < evaluation->result.categories; k++) {
         fprintf(out, "%8lld", (long long)evaluation->result.category_ids[k]);
-        for (size_t i = 0; i < SHOWN; i++) {
+        for (size_t i = 0; i < numbers->shown; i++) {
             double value;
-            kolo_status status = class_number(evaluation, k, shown[i], &value);
+            kolo_status status = class_number(evaluation, k, numbers->column[i], &value);
             if (status != KOLO_OK)
                 return status;
             fprintf(out, " %6.3f", value);
@@ -108,7 +144,7 @@ static kolo_status print(const struct eval_evaluation *evaluation, FILE *out)
 {
     kolo_status status = KOLO_OK;
     errno = 0;
-    for (size_t i = 0; i < KOLO_DETECTION_STATS; i++)
+    for (size_t i = 0; i < numbers_of(evaluation)->count; i++)
         print_number(evaluation, i, out);
     if (evaluation->options->per_class)
         status = print_classes(evaluation, out);
@@ -172,12 +208,12 @@ static void put_head(yajl_gen gen, const struct eval_evaluation *evaluation)
     put_pair(gen, "kolo", KOLO_VERSION);
     put_pair(gen, "ground_truth", options->truths);
     put_pair(gen, "results", options->detections);
-    put_pair(gen, "iou_type", "bbox");
+    put_pair(gen, "iou_type", eval_kind_name(options->kind));
     put_pair(gen, "mode", options->mode == KOLO_DETECTION_FIXED ? "fixed" : "compat");
     put_pair(gen, "numpy", options->mean_rule == KOLO_MEAN_NUMPY_1 ? "1" : "2.3");
     put_text(gen, "max_dets");
     (void)yajl_gen_array_open(gen);
-    for (size_t i = 0; i < EVAL_CAPS; i++)
+    for (size_t i = 0; i < options->cap_count; i++)
         (void)yajl_gen_integer(gen, options->caps[i]);
     (void)yajl_gen_array_close(gen);
     put_count(gen, "images", result->images);
@@ -224,12 +260,12 @@ static kolo_status put_classes(yajl_gen gen, const struct eval_evaluation *evalu
         (void)yajl_gen_map_open(gen);
         put_count(gen, "id", evaluation->result.category_ids[k]);
         put_pair(gen, "name", class_name(evaluation, k));
-        for (size_t i = 0; i < KOLO_DETECTION_STATS; i++) {
+        for (size_t i = 0; i < numbers_of(evaluation)->count; i++) {
             double value;
             kolo_status status = class_number(evaluation, k, i, &value);
             if (status != KOLO_OK)
                 return status;
-            put_text(gen, numbers[i].key);
+            put_text(gen, numbers_of(evaluation)->number[i].key);
             put_number(gen, value);
         }
         (void)yajl_gen_map_close(gen);
@@ -246,8 +282,8 @@ static kolo_status generate(yajl_gen gen, const struct eval_evaluation *evaluati
     put_head(gen, evaluation);
     put_text(gen, "stats");
     (void)yajl_gen_map_open(gen);
-    for (size_t i = 0; i < KOLO_DETECTION_STATS; i++) {
-        put_text(gen, numbers[i].key);
+    for (size_t i = 0; i < numbers_of(evaluation)->count; i++) {
+        put_text(gen, numbers_of(evaluation)->number[i].key);
         put_number(gen, evaluation->result.stats[i]);
     }
     (void)yajl_gen_map_close(gen);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads COCO's ground truth, see truths.h. The lists may stand in any order, so annotations are
-// looked at once all is read. As strict as pycocotools, which fails without iscrowd or area, and
-// stricter where it makes wrong numbers: ids that are there twice replace each other there.
+// looked at once all is read. As strict as pycocotools, which fails without iscrowd or area, unless
+// they may be missing; and stricter where it makes wrong numbers: ids that are there twice replace each other there.
 #include "evaluate/truths.h"
 
 #include <stdlib.h>
@@ -12,6 +12,7 @@
 
 enum {
     IMAGE_FIELDS = 1u << EVAL_ID,
+    SIZE_FIELDS = 1u << EVAL_HEIGHT | 1u << EVAL_WIDTH,
     CATEGORY_FIELDS = 1u << EVAL_ID,
     TRUTH_FIELDS = 1u << EVAL_ID | 1u << EVAL_IMAGE | 1u << EVAL_CATEGORY | 1u << EVAL_BOX |
                    1u << EVAL_AREA | 1u << EVAL_CROWD
@@ -20,10 +21,18 @@ enum {
 static kolo_status take_image(void *context, const struct eval_record *record)
 {
     struct eval_truths *truths = context;
+    bool is_sized = (record->has & SIZE_FIELDS) == SIZE_FIELDS;
+    if (is_sized && (record->height < 1 || record->width < 1 || record->height > UINT32_MAX ||
+                     record->width > UINT32_MAX || record->height > UINT32_MAX / record->width))
+        return kolo_fail(KOLO_ERR_DATA, "an image of %lld times %lld pixels",
+                         (long long)record->width, (long long)record->height);
     kolo_status status = kolo_grow((void **)&truths->image, &truths->image_room, truths->images + 1,
                                    sizeof *truths->image);
     if (status == KOLO_OK)
-        truths->image[truths->images++] = record->id;
+        truths->image[truths->images++] =
+            (struct eval_image){.id = record->id,
+                                .height = is_sized ? (uint32_t)record->height : 0,
+                                .width = is_sized ? (uint32_t)record->width : 0};
     return status;
 }
 
@@ -50,22 +59,43 @@ static kolo_status take_truth(void *context, const struct eval_record *record)
     if (status != KOLO_OK)
         return status;
     struct eval_truth *truth = &truths->truth[truths->truths++];
-    *truth = (struct eval_truth){.id = record->id,
-                                 .image = record->image,
-                                 .category = record->category,
-                                 .area = record->area,
-                                 .is_crowd = record->is_crowd,
-                                 .is_ignored = record->is_ignored};
+    *truth = (struct eval_truth){
+        .id = record->id,
+        .image = record->image,
+        .category = record->category,
+        .point_count = record->point_count,
+        .area = record->has & 1u << EVAL_AREA ? record->area : record->box[2] * record->box[3],
+        .is_crowd = record->is_crowd,
+        .is_ignored = record->is_ignored};
     memcpy(truth->box, record->box, sizeof truth->box);
+    if (record->has & (1u << EVAL_SEGMENTATION | 1u << EVAL_KEYPOINTS))
+        return eval_shapes_add(&truths->shapes, record->shape, &truth->shape);
     return KOLO_OK;
 }
 
-static const struct eval_list lists[] = {
-    {"images", "image", IMAGE_FIELDS, IMAGE_FIELDS, take_image},
-    {"categories", "category", CATEGORY_FIELDS | 1u << EVAL_NAME, CATEGORY_FIELDS, take_category},
-    {"annotations", "annotation", TRUTH_FIELDS | 1u << EVAL_IGNORE, TRUTH_FIELDS, take_truth},
-    {NULL, NULL, 0, 0, NULL},
-};
+static kolo_status read_lists(struct eval_truths *truths, struct eval_source *source,
+                              kolo_detection_kind kind, bool is_lenient)
+{
+    bool is_masks = kind == KOLO_DETECTION_MASKS, is_points = kind == KOLO_DETECTION_KEYPOINTS;
+    unsigned of_image = IMAGE_FIELDS | (is_masks ? SIZE_FIELDS : 0u);
+    unsigned of_truth = TRUTH_FIELDS | (is_masks    ? 1u << EVAL_SEGMENTATION
+                                        : is_points ? 1u << EVAL_KEYPOINTS | 1u << EVAL_POINT_COUNT
+                                                    : 0u);
+    unsigned needed = of_truth & ~(is_lenient ? 1u << EVAL_AREA | 1u << EVAL_CROWD : 0u);
+    const struct eval_list lists[] = {
+        {"images", "image", of_image, IMAGE_FIELDS, take_image},
+        {"categories", "category", CATEGORY_FIELDS | 1u << EVAL_NAME, CATEGORY_FIELDS,
+         take_category},
+        {"annotations", "annotation", of_truth | 1u << EVAL_IGNORE, needed, take_truth},
+        {NULL, NULL, 0, 0, NULL},
+    };
+    struct eval_json json;
+    kolo_status status = eval_json_open(&json, source, lists, truths);
+    if (status == KOLO_OK)
+        status = eval_json_read_all(&json);
+    eval_json_close(&json);
+    return status;
+}
 
 /* Of numbers, and of structs that begin with one. */
 static int by_id(const void *a, const void *b)
@@ -81,7 +111,7 @@ static void sort_images(struct eval_truths *truths)
         return;
     qsort(truths->image, truths->images, sizeof *truths->image, by_id);
     for (size_t i = 0; i < truths->images; i++)
-        if (kept == 0 || truths->image[kept - 1] != truths->image[i])
+        if (kept == 0 || truths->image[kept - 1].id != truths->image[i].id)
             truths->image[kept++] = truths->image[i];
     truths->images = kept;
 }
@@ -139,19 +169,16 @@ static kolo_status drop_unknown(struct eval_truths *truths, const char *path, bo
     return KOLO_OK;
 }
 
-kolo_status eval_truths_read(struct eval_truths *truths, const char *path, bool skip_unknown)
+kolo_status eval_truths_read(struct eval_truths *truths, const char *path, kolo_detection_kind kind,
+                             bool is_lenient, bool skip_unknown)
 {
     struct eval_source source;
-    struct eval_json json = {.parser = NULL};
     *truths = (struct eval_truths){.images = 0};
     kolo_status status = eval_source_open(&source, path);
     if (status == KOLO_OK)
-        status = eval_json_open(&json, &source, lists, truths);
-    if (status == KOLO_OK)
-        status = eval_json_read_all(&json);
+        status = read_lists(truths, &source, kind, is_lenient);
     truths->bytes = source.before;
     truths->sum = source.sum;
-    eval_json_close(&json);
     eval_source_close(&source);
     if (status != KOLO_OK)
         return status;
@@ -170,6 +197,7 @@ void eval_truths_free(struct eval_truths *truths)
     kolo_free_memory(truths->image);
     kolo_free_memory(truths->category);
     kolo_free_memory(truths->truth);
+    eval_shapes_free(&truths->shapes);
     *truths = (struct eval_truths){.images = 0};
 }
 

@@ -5,11 +5,15 @@
 
 #include <stdbool.h>
 
+#include <kolo/detection.h>
+
+#include "evaluate/shape.h"
 #include "evaluate/source.h"
 
 struct eval_truth {
-    int64_t id, image, category;
+    int64_t id, image, category, point_count;
     double box[4], area;
+    struct eval_place shape; /* of masks and keypoints */
     bool is_crowd, is_ignored;
 };
 
@@ -18,22 +22,29 @@ struct eval_category {
     char *name; /* NULL: none */
 };
 
+struct eval_image {
+    int64_t id;
+    uint32_t height, width; /* 0: not known */
+};
+
 struct eval_truths {
-    int64_t *image; /* ids, ascending, each once */
+    struct eval_image *image; /* ascending by id, each once */
     size_t images, image_room;
     struct eval_category *category; /* ascending by id, each once */
     size_t categories, category_room;
     struct eval_truth *truth; /* as in the file */
     size_t truths, truth_room;
+    struct eval_shapes shapes;
     uint64_t bytes; /* of the file, unpacked */
     uint32_t sum;   /* CRC-32 of it */
 };
 
-/** Reads @p path. @param skip_unknown  annotations of images and categories that the file does not
- *  list are left out; else they are an error. @return KOLO_OK; ERR_SYSTEM; ERR_DATA;
- *  ERR_NO_MEMORY. eval_truths_free() in every case. */
-kolo_status eval_truths_read(struct eval_truths *truths, const char *path,
-                             bool skip_unknown) KOLO_NODISCARD;
+/** Reads @p path. @param kind  what of annotations is needed. @param is_lenient  without area they have
+ *  that of their box, without iscrowd they are no crowds; else both are needed.
+ *  @param skip_unknown  annotations of images and categories that the file does not list are left out;
+ *  else they are an error. @return KOLO_OK; ERR_SYSTEM; ERR_DATA; ERR_NO_MEMORY. eval_truths_free() in every case. */
+kolo_status eval_truths_read(struct eval_truths *truths, const char *path, kolo_detection_kind kind,
+                             bool is_lenient, bool skip_unknown) KOLO_NODISCARD;
 void eval_truths_free(struct eval_truths *truths);
 /** The place of an image; -1: it is not there. */
 int64_t eval_image_find(const struct eval_truths *truths, int64_t id);

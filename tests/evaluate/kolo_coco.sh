@@ -81,7 +81,8 @@ refused() {
 # found PATTERN DETECTIONS: of a file of results
 found() { printf '%s' "$2" >bad.json; refused "$1" gt.json bad.json; }
 one='{"image_id": 1, "category_id": 3, "bbox": [1, 2, 3, 4], "score": 0.5}'
-found 'bad.json: line 1, column 1 \(byte 0\): a list of results' '{"a": 1}'
+found 'bad.json: line 1, column 1 \(byte 0\): a list of results' '"a"'
+found 'bad.json: no "annotations" in it' '{"a": 1}'
 found 'bad.json: line 1, column 1 \(byte 0\): the file ends here' ''
 found 'bad.json: line 2, column 1 .*the file ends here' "[$one,
 "
@@ -112,6 +113,70 @@ sed -e '3456s/"score": [01]/"score": !/' -e '4000s/:/;/' many.json >bad.json
 refused 'bad.json: line 3456, column [0-9]+ \(byte [0-9]+\): lexical error' gt.json bad.json
 printf '[%s]' "${one/3,/8,}" >unknown.json
 alone gt.json unknown.json --skip-unknown >out 2>err || wrong "--skip-unknown: $(cat err)"
+
+# Around the list, as of a file of ground truth; in pieces and packed, on 1 and 3 ranks.
+printf '{"info": {"annotations": [{"x": 1}]},\n "annotations": %s, "licenses": []}' "$(<many.json)" >wrapped.json
+gzip -kf wrapped.json
+alone gt.json wrapped.json >out 2>err || wrong "wrapped: $(tail -2 err)"
+cmp -s out1 out || wrong "wrapped: other lines"
+together gt.json wrapped.json.gz >out 2>err || wrong "wrapped, together: $(tail -2 err)"
+cmp -s out1 out || wrong "wrapped, together: other lines"
+found 'bad.json: line 1.*"annotations" is there twice' "{\"annotations\": [$one], \"annotations\": []}"
+found 'bad.json: line 1.*"annotations" is an object' "{\"annotations\": $one}"
+found 'bad.json: no "annotations" in it' "{\"annotation\": [$one]}"
+found 'bad.json: line 1.*a detection is expected' "{\"annotations\": [1]}"
+found 'bad.json: line 1.*the file ends here' "{\"annotations\": [$one]"
+found 'bad.json: line 1.*parse error' "{\"annotations\": [$one], 1}"
+found 'bad.json: line 1.*(parse error|garbage)' "{\"annotations\": [$one]} []"
+found 'bad.json: line 1.*NaN' "{\"info\": NaN, \"annotations\": [$one]}"
+
+# What others write: ids that are floats, masks and more beside boxes; ground truth without area and iscrowd.
+first='1.0, "category_id": 3.0, "id": "x", "area": null, "iscrowd": []'
+second='"segmentation": {"size": [1, 2], "counts": "a}]"}, "keypoints": null, "attributes": [{"b": ["]"]}], "score"'
+printf '[%s, %s]' "${one/1, \"category_id\": 3/$first}" "${one/\"score\"/$second}" >more.json
+printf '[%s, %s]' "$one" "$one" >same.json
+alone gt.json more.json >out 2>err || wrong "extra keys: $(tail -2 err)"
+alone gt.json same.json >out2 2>err
+cmp -s out out2 || wrong "extra keys: other lines"
+sed -e 's/"area": 1500, "iscrowd": 0, //' gt.json >few.json
+alone few.json dt.json --mode fixed >out 2>err || wrong "without area and iscrowd: $(tail -2 err)"
+grep -q 'area=medium | maxDets=100 \] = 1.000' out || wrong "without area and iscrowd: $(cat out)"
+
+# Masks and keypoints.
+points=$(printf '1, 2, 2%.0s, ' {1..16})1,\ 2,\ 2
+cat >shapes.json <<END
+{"images": [{"id": 1, "height": 9, "width": 9}], "categories": [{"id": 3}], "annotations": [
+ {"id": 1, "image_id": 1, "category_id": 3, "bbox": [1, 1, 6, 6], "area": 36, "iscrowd": 0, "num_keypoints": 17,
+  "segmentation": [[1, 1, 7, 1, 7, 7, 1, 7]], "keypoints": [$points]}]}
+END
+mask='{"size": [9, 9], "counts": [10, 5, 66]}'
+shape='{"image_id": 1, "category_id": 3, "score": 0.5, "segmentation": {"size": [9, 9], "counts": [10, 5, 66]}, "keypoints": ['$points']}'
+for kind in segm keypoints; do
+    printf '[%s]' "$shape" >dt.shapes.json
+    alone shapes.json dt.shapes.json --iou-type $kind --per-class >out1 2>err || wrong "$kind: $(tail -2 err)"
+    together shapes.json dt.shapes.json --iou-type $kind --per-class >out3 2>err || wrong "$kind, together: $(tail -2 err)"
+    cmp -s out1 out3 || wrong "$kind: other lines together"
+done
+[[ $(grep -c 'maxDets= 20' out1) == 10 && $(head -1 out1) == *1.000 ]] || wrong "keypoints: $(cat out1)"
+shaped() { printf '[%s]' "$3" >bad.json; refused "$2" shapes.json bad.json --iou-type "$1"; }
+shaped segm 'bad.json: detection 1: the size of the mask is \[9, 8\], its image.s \[9, 9\]' "${shape/9, 9/9, 8}"
+shaped segm 'bad.json: detection 1: ' "${shape/66/67}"
+shaped segm 'bad.json: detection 1: ' "${shape/\[10, 5, 66\]/\"!\"}"
+shaped segm 'bad.json: line 1.*segmentation of this detection: .*whole numbers' "${shape/5, 66/-5, 76}"
+shaped segm 'bad.json: line 1.*segmentation of this detection: .*without counts' "${shape/counts/count}"
+shaped segm 'bad.json: line 1.*segmentation of this detection: the size of a mask' "${shape/9, 9/9}"
+shaped segm 'bad.json: line 1.*this detection has no segmentation' "${shape/segmentation/segment}"
+shaped segm 'bad.json: line 1.*the segmentation of this detection is null' "${shape/"$mask"/null}"
+shaped segm 'bad.json: line 1.*NaN' "${shape/66/NaN}"
+shaped keypoints 'bad.json: detection 1: 50 numbers as keypoints; 51 are needed' "${shape/1, 2, 2, /1, 2, }"
+shaped keypoints 'bad.json: line 1.*NaN' "${shape/1, 2, 2/1, NaN, 2}"
+shaped keypoints 'bad.json: line 1.*keypoints of this detection: .*null' "${shape/1, 2, 2/1, null, 2}"
+sed 's/7, 1, 7\]\]/7, 1]]/' shapes.json >bad.json
+refused 'bad.json: line 3.*a polygon of no points' bad.json dt.shapes.json --iou-type segm
+sed 's/"height": 9, //' shapes.json >bad.json
+refused 'bad.json: annotation 1: polygons need the height' bad.json dt.shapes.json --iou-type segm
+sed 's/"num_keypoints": 17,//' shapes.json >bad.json
+refused 'bad.json: line [23].*this annotation has no num_keypoints' bad.json dt.shapes.json --iou-type keypoints
 
 # truth PATTERN SED: of the ground truth
 truth() { sed -e "$2" gt.json >bad.json; refused "$1" bad.json dt.json; }
@@ -161,8 +226,7 @@ usage() {
     [[ $status == 2 && $(wc -l <err) == 1 && ! -s out ]] || wrong "$*: status $status: $(cat err)"
     grep -qE "^kolo-coco: $pattern" err || wrong "$*: expected '$pattern', got: $(cat err)"
 }
-usage '--iou-type segm: kolo .* evaluates boxes only' gt.json dt.json --iou-type segm
-usage '--iou-type keypoints: ' gt.json dt.json --iou-type=keypoints
+usage '--max-dets 1,10,100: give one number' gt.json dt.json --max-dets 1,10,100 --iou-type=keypoints
 usage '--iou-type masks: unknown' gt.json dt.json --iou-type masks
 usage '1 file given' gt.json
 usage 'option --plot needs a value' gt.json dt.json --plot

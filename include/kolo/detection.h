@@ -219,7 +219,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_detection_create(
  *  An image without boxes may be given, and counts as an image. All or nothing is added.
  *  @param truths, detections  NULL: none
  *  @return KOLO_OK; ERR_INVALID (an unknown category, a number that is not finite, a negative width
- *  or height, counts that do not add up, with the place and the value); ERR_NO_MEMORY. */
+ *  or height, masks of an image that differ in size or do not fill it, counts that do not add up,
+ *  with the place and the value); ERR_NO_MEMORY. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_detection_update(struct kolo_detection *detection,
                                                           const int64_t *images, size_t count,
                                                           const struct kolo_boxes *truths,

@@ -4,6 +4,7 @@
 scores and the twelve numbers must be the same bytes.
 
     segm.py SEGM_EVAL [--seeds N] [--first SEED] [--keep DIRECTORY]
+    segm.py SEGM_EVAL --set FILE
 
 Exits with 77 where pycocotools is not installed (script/bootstrap --oracles).
 """
@@ -14,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 
 try:
     import numpy as np
@@ -143,8 +145,10 @@ def by_pycocotools(images, sizes, categories, truths, found, options):
             one["area"] = float(of_it["area"])
         evaluation = (Fixed if options["fixed"] else COCOeval)(coco, loaded, "segm")
         evaluation.params.useCats = 1 - options["any"]
+        start = time.monotonic()
         evaluation.evaluate()
         evaluation.accumulate()
+        options["seconds"] = time.monotonic() - start
         evaluation.summarize()
     parts = [evaluation.eval[name] for name in ("precision", "recall", "scores")] + [evaluation.stats]
     return [np.ascontiguousarray(part, float) for part in parts]
@@ -191,13 +195,62 @@ def make_sets(folder, seeds):
     return expected
 
 
+def read_set(path):
+    """What mask_rate wrote."""
+    with open(path, "rb") as file:
+        def take(count, kind=np.int64):
+            return np.frombuffer(file.read(8 * count), kind).tolist()
+
+        head = take(10)
+        images, sizes = take(head[0]), list(zip(take(head[0]), take(head[0])))
+        categories, sets = take(head[3]), []
+        for count, keys in ((head[1], ("crowd", "id", "ignored")), (head[2], ("score",))):
+            columns = {"image": take(count), "category": take(count), "area": take(count, float)}
+            columns.update((key, take(count, float if key == "score" else np.int64)) for key in keys)
+            lengths = take(count)
+            objects = [dict(zip(columns, values)) for values in zip(*columns.values())]
+            for one, length in zip(objects, lengths):
+                one["rle"] = {"size": list(sizes[one["image"]]), "counts": file.read(length)}
+            sets.append(objects)
+    return images, sizes, categories, sets[0], sets[1], {"any": 0, "fixed": 0, "boxes": 0}
+
+
+def time_masks(found, truths):
+    """Seconds in which pycocotools compares those of an image and category, all in all."""
+    groups = {}
+    for objects, side in ((found, 0), (truths, 1)):
+        for one in objects:
+            groups.setdefault((one["image"], one["category"]), ([], []))[side].append(one)
+    start = time.monotonic()
+    for ours, theirs in groups.values():
+        if ours and theirs:
+            masks.iou([one["rle"] for one in ours], [one["rle"] for one in theirs],
+                      [one["crowd"] for one in theirs])
+    return time.monotonic() - start
+
+
+def compare_file(segm_eval, path):
+    made = read_set(path)
+    print(f"pycocotools: masks.iou of all images and categories {time_masks(made[4], made[3]):.2f} s, "
+          "strings read on the way")
+    expected = by_pycocotools(*made)
+    print(f"pycocotools: evaluate and accumulate {made[5]['seconds']:.2f} s")
+    subprocess.run([segm_eval, path, path + ".out"], check=True)
+    wrong = list(differences(path + ".out", expected))
+    print("\n".join(wrong) or "the same bytes")
+    sys.exit(bool(wrong))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("segm_eval")
     parser.add_argument("--seeds", type=int, default=150)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--keep", help="leave the sets there")
+    parser.add_argument("--set", help="compare this file of mask_rate, and take the time")
     options = parser.parse_args()
+    if options.set:
+        compare_file(options.segm_eval, options.set)
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.keep or scratch
         os.makedirs(folder, exist_ok=True)

@@ -190,6 +190,16 @@ static void keep_tally(struct kolo_coco_images *images, const struct kolo_coco_p
             tally->counted[a] += !kolo_coco_is_left_out(&truth[g], &params->area[a]);
 }
 
+static void mark_partial(const struct update *update, const struct slip *found, size_t detections)
+{
+    struct kolo_coco_desk *desk = update->desk;
+    if (detections > 0)
+        memset(desk->partial, 0, detections);
+    if (update->params->rules == KOLO_DETECTION_LVIS)
+        for (size_t d = 0; d < detections; d++)
+            desk->partial[d] = kolo_coco_lvis_is_partial(&desk->lvis, found[d].category);
+}
+
 /* One image and category. */
 static kolo_status match_group(struct update *update, uint32_t class, const struct slip *found,
                                size_t detections, const struct slip *truth, size_t truths)
@@ -204,9 +214,8 @@ static kolo_status match_group(struct update *update, uint32_t class, const stru
         desk->found_number[d] = found[d].number;
         desk->areas[d] =
             kolo_coco_area(update->params, update->given->found, found[d].number, true);
-        desk->partial[d] = update->params->rules == KOLO_DETECTION_LVIS &&
-                           kolo_coco_lvis_is_partial(&desk->lvis, found[d].category);
     }
+    mark_partial(update, found, detections);
     for (size_t g = 0; g < truths; g++) {
         desk->truth_number[g] = truth[g].number;
         desk->judged[g] = judge(update, truth[g].number);

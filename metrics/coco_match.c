@@ -100,9 +100,9 @@ static void judge_misses(struct kolo_coco_scratch *scratch, const struct kolo_co
 {
     uint64_t all = (UINT64_C(1) << params->thresholds) - 1;
     for (size_t d = 0; d < detections; d++) {
-        uint64_t ignored = 0;
+        uint64_t ignored = partial[d] ? UINT64_MAX >> (64 - params->areas * params->thresholds) : 0;
         for (size_t a = 0; a < params->areas; a++)
-            if (partial[d] || areas[d] < params->area[a].low || areas[d] > params->area[a].high)
+            if (areas[d] < params->area[a].low || areas[d] > params->area[a].high)
                 ignored |= all << a * params->thresholds;
         scratch->verdicts[d] = (struct kolo_coco_verdict){.is_ignored = ignored};
     }

@@ -179,6 +179,10 @@ Test(coco_lvis, refuses_lists_that_do_not_fit)
     config.image_cap = -2;
     cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_ERR_INVALID);
     config.image_cap = 0;
+    config.rules = (kolo_detection_rules)7;
+    cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "rules 7"), "%s", kolo_error_detail());
+    config.rules = KOLO_DETECTION_LVIS;
     config.groups = (int64_t[]){1, -1, 0};
     cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_ERR_INVALID);
     cr_assert(strstr(kolo_error_detail(), "groups[1] is -1"), "%s", kolo_error_detail());

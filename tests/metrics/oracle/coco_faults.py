@@ -103,7 +103,7 @@ FAULTS = [
     ("coco_lvis.c", "lvis->notes[category] & PARTIAL", "false"),
     ("coco_lvis.c", "lvis->absent += truths->absent_counts[image];", ";"),
     ("coco_lvis.c", "lvis->notes[category] | bit : 0", "lvis->notes[category] | bit : lvis->notes[category]"),
-    ("coco_match.c", "partial[d] || ", ""),
+    ("coco_match.c", "partial[d] ? UINT64_MAX", "false ? UINT64_MAX"),
     ("coco_mean.c", "params->group[k] != slice->group", "false"),
     ("coco_params.c", "[kolo_coco_category(params, config->categories[k])]", "[k]"),
     ("voc_match.c", "overlaps[g] > overlaps[best]", "overlaps[g] >= overlaps[best]"),

@@ -46,7 +46,7 @@ FAULTS = [
     ("mask_polygon.c", "edge->y + t - 1", "edge->y + t"),
     ("mask_polygon.c", "(uint32_t)ceil(row)", "(uint32_t)(row + .5)"),
     ("mask_polygon.c", "row > mask->height ? mask->height : row", "row"),
-    ("mask_polygon.c", "+ edge->slope * (double)t + .5", "+ (edge->slope * (double)t + .5)"),
+    ("mask_polygon.c", "+ edge->slope * (double)t + .5", "+ edge->slope * (double)t"),
     ("mask.c", "? (size_t)y * mask->width + x", "? (size_t)y * mask->height + x"),
 ]
 FLAGS = ["-std=gnu17", "-O1", "-w", "-fPIC", "-ffp-contract=off", "-D_GNU_SOURCE"]
@@ -106,6 +106,11 @@ def main():
                         f"-I{options.build}/generated", "-c",
                         f"{options.source}/tests/metrics/oracle/segm_eval.c", "-o",
                         f"{folder}/segm_eval.o"], check=True)
+        with open(f"{options.source}/metrics/mask.c", encoding="utf-8") as file:
+            build(options, folder, "mask.c", file.read())
+        caught = is_caught(folder, expected, options.seeds)
+        if caught:
+            sys.exit(f"without a fault it is caught too, by {caught}")
         faults = [f for f in FAULTS if any(options.only in part for part in f[:2])]
         for name, old, new in faults:
             with open(f"{options.source}/metrics/{name}", encoding="utf-8") as file:

@@ -2,6 +2,7 @@
 // kolo-coco: COCO's average precision from files, alone or under kolorun. Every rank reads the files,
 // takes its share, and knows all results; rank 0 prints them. What goes wrong anywhere, every rank
 // says in the same words, and ends with 1.
+#include <signal.h>
 #include <stdio.h>
 
 #include "evaluate/agree.h"
@@ -26,6 +27,8 @@ int main(int argc, char **argv)
     int exit_status = eval_options_parse(argc, argv, &options);
     if (exit_status != EVAL_GO_ON)
         return exit_status;
+    (void)signal(SIGPIPE,
+                 SIG_IGN); /* `| head`: a failure of writing, which leaves no file behind */
     struct kolo_comm *comm = NULL;
     struct eval_evaluation evaluation = {.options = &options};
     kolo_status status = kolo_init(NULL, &comm);

@@ -111,8 +111,11 @@ static const char *class_name(const struct eval_evaluation *evaluation, size_t c
 /* A name comes from a file: what could move a terminal's cursor does not get there. */
 static void print_name(const char *name, FILE *out)
 {
-    for (; *name; name++)
-        fputc((unsigned char)*name < 0x20 || *name == 0x7f ? '?' : *name, out);
+    for (const unsigned char *at = (const unsigned char *)name; *at; at++) {
+        bool is_c1 = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0; /* controls of 8 bits */
+        at += is_c1;
+        fputc(is_c1 || *at < 0x20 || *at == 0x7f ? '?' : *at, out);
+    }
 }
 
 static kolo_status print_classes(const struct eval_evaluation *evaluation, FILE *out)

@@ -131,10 +131,10 @@ static size_t drop(const struct update *update, struct slip *slips, size_t count
 }
 
 /* How many there are. */
-static size_t write_slips(const struct update *update, const struct kolo_boxes *boxes, size_t first,
-                          size_t count, struct slip *slips)
+static size_t write_slips(const struct update *update, bool is_found, size_t first, size_t count,
+                          struct slip *slips)
 {
-    bool is_found = boxes == update->given->found;
+    const struct kolo_boxes *boxes = is_found ? update->given->found : update->given->truths;
     for (size_t i = 0; i < count; i++)
         slips[i] = (struct slip){
             .score = is_found ? kolo_coco_score(boxes, first + i) : 0,
@@ -354,11 +354,11 @@ static kolo_status add_image(struct update *update, const struct place *place)
         .id = given->ids[place->image], .records = images->records, .tallies = images->tallies};
     size_t found = 0, truths = 0;
     if (place->truths > 0)
-        truths = write_slips(update, given->truths, place->first_truth, place->truths, desk->truth);
+        truths = write_slips(update, false, place->first_truth, place->truths, desk->truth);
     if (has_notes)
         open_notes(update, place->image, truths);
     if (place->found > 0)
-        found = write_slips(update, given->found, place->first_found, place->found, desk->found);
+        found = write_slips(update, true, place->first_found, place->found, desk->found);
     status = match_image(update, found, truths);
     if (has_notes)
         close_notes(update, place->image, truths);

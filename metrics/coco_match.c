@@ -144,8 +144,10 @@ void kolo_coco_match(struct kolo_coco_scratch *scratch, const struct kolo_coco_p
         kolo_voc_match(scratch, params, detections, truth, truths);
         return;
     }
+    if (truths == 0)
+        return;
     size_t hopeful = find_hopeful(scratch, detections, truths, reachable(params->threshold[0]));
-    if (hopeful == 0 || truths == 0)
+    if (hopeful == 0)
         return;
     for (size_t a = 0; a < params->areas; a++) {
         order_truths(scratch, truth, truths, &params->area[a]);

@@ -74,7 +74,7 @@ static kolo_status take_grids(struct kolo_coco_params *params,
                            KOLO_DETECTION_FLAGS_MAX, 0);
     if (status == KOLO_OK && config->recalls)
         status = ascending("recalls", config->recalls, config->recall_count,
-                           KOLO_DETECTION_RECALLS_MAX, -1e-300);
+                           KOLO_DETECTION_RECALLS_MAX, -0x1p-1074);
     if (status != KOLO_OK)
         return status;
     if (config->thresholds)

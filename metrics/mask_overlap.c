@@ -25,7 +25,8 @@ kolo_status kolo_mask_outlines_begin(struct kolo_mask_outlines *outlines, size_t
                                    sizeof *outlines->outline);
     if (status == KOLO_OK)
         status =
-            kolo_grow((void **)&outlines->edge, &outlines->edge_room, runs, sizeof *outlines->edge);
+            kolo_grow((void **)&outlines->edge, &outlines->edge_room, runs + 1,
+                      sizeof *outlines->edge); /* there is a first one where no mask has runs */
     outlines->outlines = outlines->edges = 0;
     return status;
 }

@@ -87,10 +87,28 @@ def check_refusals(tool):
     if done.returncode != 1 or "cannot write to standard output" not in done.stderr or os.path.exists("j.json") or \
             os.path.exists("p.svg"):
         wrong(f"/dev/full: {done}")
+    reader, writer = os.pipe()  # `| true`: nor there
+    os.close(reader)
+    done = subprocess.run([tool, "gt.json", "dt.json", "--json", "j.json"], stdout=writer, text=True, stderr=subprocess.PIPE,
+                          check=False)
+    os.close(writer)
+    if done.returncode != 1 or "cannot write to standard output: Broken pipe" not in done.stderr:
+        wrong(f"a closed pipe: {done}")
     if open("gt.json", "rb").read() != before:
         wrong("the ground truth was overwritten")
     if [name for name in os.listdir(".") if ".tmp-" in name]:
         wrong(f"left: {os.listdir('.')}")
+
+
+def check_names(tool):
+    """No control of a terminal comes out of a name: neither of 7 bits nor of 8."""
+    with open("names.json", "w", encoding="utf-8") as file:
+        json.dump({"images": [], "annotations": [], "categories": [{"id": 1, "name": "a\u001bb\u009bc\u007fd\u00a0\u00e9"}]}, file)
+    with open("none.json", "w", encoding="utf-8") as file:
+        file.write("[]")
+    done = subprocess.run([tool, "names.json", "none.json", "--per-class"], capture_output=True, check=False)
+    if done.returncode != 0 or not done.stdout.decode().endswith("  a?b?c?d\u00a0\u00e9\n"):
+        wrong(f"names: {done}")
 
 
 def check_progress(tool, columns):
@@ -135,6 +153,7 @@ def main():
         check_plot(tool, 12)
         check_plot(tool, 33)
         check_refusals(tool)
+        check_names(tool)
         check_progress(tool, 80)
         check_progress(tool, 30)
         done = subprocess.run([tool, "gt.json", "dt.json"], capture_output=True, check=True)

@@ -102,6 +102,28 @@ Test(coco_detection, id_zero_and_ignore_by_mode)
     kolo_detection_destroy(detection);
 }
 
+/* The best detection takes the last of two equal ground truths as they are given, not as they are
+ * sorted: that is the one without id 0. */
+Test(coco_detection, one_list_may_be_both)
+{
+    static const double boxes[] = {0, 0, 10, 10, 0, 0, 10, 10}, scores[] = {0.5, 0.9};
+    struct kolo_boxes all = {.count = 2,
+                             .image_counts = two_of_one,
+                             .boxes = boxes,
+                             .dtype = KOLO_FLOAT64,
+                             .categories = two_categories,
+                             .scores = scores,
+                             .ids = truth_ids};
+    struct kolo_detection *detection = make(&(struct kolo_detection_config){.size = 0});
+    struct kolo_detection_result result = {.size = sizeof result};
+    cr_assert_eq(kolo_detection_update(detection, (int64_t[]){3}, 1, &all, &all), KOLO_OK);
+    cr_assert_eq(kolo_run_threads(1, NULL, compute_alone, detection), KOLO_OK);
+    cr_assert_eq(kolo_detection_result(detection, &result), KOLO_OK);
+    cr_assert_float_eq(result.stats[0], 51. / 101, 1e-12);
+    cr_assert_eq(result.stats[6], 0.5, "the best one is a true one");
+    kolo_detection_destroy(detection);
+}
+
 static void refused(const char *what, const struct kolo_boxes *there,
                     const struct kolo_boxes *detections)
 {

@@ -25,3 +25,20 @@ Test(coco_params, thresholds_are_numpys)
     cr_assert_eq(kolo_coco_category(&params, 2), -1);
     kolo_coco_params_free(&params);
 }
+
+Test(coco_params, only_the_first_recall_is_reached_by_nothing)
+{
+    struct kolo_coco_params params;
+    const double recalls[] = {-0x1p-1074, 0,
+                              0.5}; /* what is below 0 needs no true detection either */
+    struct kolo_detection_config config = {.size = sizeof config,
+                                           .categories = (int64_t[]){1},
+                                           .category_count = 1,
+                                           .recalls = recalls,
+                                           .recall_count = 3};
+    cr_assert_eq(kolo_coco_params_make(&params, &config), KOLO_ERR_INVALID);
+    config.recalls = recalls + 1;
+    config.recall_count = 2;
+    cr_assert_eq(kolo_coco_params_make(&params, &config), KOLO_OK);
+    kolo_coco_params_free(&params);
+}

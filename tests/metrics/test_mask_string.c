@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "metrics/mask.h"
 
 enum { ROOM = 4096 };
@@ -61,9 +62,11 @@ Test(mask_string, says_what_is_wrong_and_where)
 static kolo_status read_and_write(const char *text, size_t length, uint32_t height, uint32_t width)
 {
     struct kolo_mask mask = {.runs = NULL}, again = {.runs = NULL};
-    char copy[ROOM], written[8 * ROOM];
-    memcpy(copy, text, length); /* a sanitizer sees where it ends */
+    char *copy = kolo_aligned(1, length), written[8 * ROOM]; /* a sanitizer sees where it ends */
+    cr_assert(copy);
+    memcpy(copy, text, length);
     kolo_status status = kolo_mask_from_string(copy, length, height, width, &mask);
+    kolo_free_memory(copy);
     if (status != KOLO_OK) {
         cr_assert(status == KOLO_ERR_DATA || status == KOLO_ERR_INVALID);
         cr_assert_eq(mask.count, 0);

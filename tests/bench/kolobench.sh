@@ -34,7 +34,7 @@ timeout 60 "$bin/kolobench" barrier --threads 3 -n 2 --check --json "$work/barri
 grep -q '"bytes": 0' "$work/barrier.json" && grep -q '"algbw_gbps": 0' "$work/barrier.json" || wrong "barrier: a bandwidth, but it moves nothing"
 
 KOLO_PORTS=41999-41999 bench 3 barrier -n 1 --transport tcp >"$work/out" 2>&1 && wrong "one port for three ranks: it runs"
-grep -q '^\[[12]\] kolobench: .*KOLO_PORTS=41999-41999: every port is taken' "$work/out" || wrong "a rank that cannot start does not say why: $(cat "$work/out")"
+grep -q '^\[[012]\] kolobench: .*KOLO_PORTS=41999-41999: every port is taken' "$work/out" || wrong "a rank that cannot start does not say why: $(cat "$work/out")"
 
 refuse() {
     local out

@@ -195,6 +195,7 @@ static int on_number(void *context, const char *text, size_t length)
 static int on_null(void *context)
 {
     struct eval_json *json = context;
+    json->heard++;
     if (in_shape(json))
         return judge(json, eval_shape_word(&json->shape, inside(json)));
     return refuse_value(json, "null");
@@ -203,6 +204,7 @@ static int on_null(void *context)
 static int on_boolean(void *context, int value)
 {
     struct eval_json *json = context;
+    json->heard++;
     if (in_record(json) && (json->field == EVAL_CROWD || json->field == EVAL_IGNORE))
         return take_value(json, value ? "1" : "0", 1);
     if (in_shape(json))

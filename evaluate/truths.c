@@ -15,17 +15,21 @@ enum {
     SIZE_FIELDS = 1u << EVAL_HEIGHT | 1u << EVAL_WIDTH,
     CATEGORY_FIELDS = 1u << EVAL_ID,
     TRUTH_FIELDS = 1u << EVAL_ID | 1u << EVAL_IMAGE | 1u << EVAL_CATEGORY | 1u << EVAL_BOX |
-                   1u << EVAL_AREA | 1u << EVAL_CROWD
+                   1u << EVAL_AREA | 1u << EVAL_CROWD,
+    SIDE_MAX = 1 << 20 /* of an image: an edge of a polygon is looked at once per column */
 };
 
 static kolo_status take_image(void *context, const struct eval_record *record)
 {
     struct eval_truths *truths = context;
     bool is_sized = (record->has & SIZE_FIELDS) == SIZE_FIELDS;
-    if (is_sized && (record->height < 1 || record->width < 1 || record->height > UINT32_MAX ||
-                     record->width > UINT32_MAX || record->height > UINT32_MAX / record->width))
-        return kolo_fail(KOLO_ERR_DATA, "an image of %lld times %lld pixels",
-                         (long long)record->width, (long long)record->height);
+    if (is_sized && (record->height < 1 || record->width < 1 || record->height > SIDE_MAX ||
+                     record->width > SIDE_MAX || record->height > UINT32_MAX / record->width))
+        return kolo_fail(
+            KOLO_ERR_DATA,
+            "an image of %lld times %lld pixels; a side has 1 to %d, and all of it fewer "
+            "than 2^32",
+            (long long)record->width, (long long)record->height, SIDE_MAX);
     kolo_status status = kolo_grow((void **)&truths->image, &truths->image_room, truths->images + 1,
                                    sizeof *truths->image);
     if (status == KOLO_OK)

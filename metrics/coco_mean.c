@@ -72,8 +72,10 @@ kolo_status kolo_coco_average(const struct kolo_coco_params *params,
                               const struct kolo_coco_arrays *arrays,
                               const struct kolo_detection_slice *slice, double *average_out)
 {
+    size_t rows =
+        (slice->threshold < 0 ? params->thresholds : 1) * (slice->of_recall ? 1 : params->recalls);
     double *values =
-        kolo_calloc(params->thresholds * params->recalls * params->classes, sizeof *values);
+        kolo_calloc(rows * (slice->category < 0 ? params->classes : 1), sizeof *values);
     if (!values)
         return KOLO_ERR_NO_MEMORY;
     size_t count = gather(params, arrays, slice, values);

@@ -111,6 +111,16 @@ def check_names(tool):
         wrong(f"names: {done}")
 
 
+def check_words(tool):
+    """Many words that no list wants are no long string."""
+    with open("words.json", "w", encoding="utf-8") as file:
+        file.write('{"images": [], "annotations": [], "categories": [{"id": 1}], "x": [' + "null,false," * (6 << 20) + "1]}")
+    done = subprocess.run([tool, "words.json", "none.json"], capture_output=True, check=False)
+    os.unlink("words.json")
+    if done.returncode != 0:
+        wrong(f"words: {done}")
+
+
 def check_progress(tool, columns):
     """Detections come slowly, through a pipe, until the line is there; then they end."""
     os.mkfifo("slow")
@@ -154,6 +164,7 @@ def main():
         check_plot(tool, 33)
         check_refusals(tool)
         check_names(tool)
+        check_words(tool)
         check_progress(tool, 80)
         check_progress(tool, 30)
         done = subprocess.run([tool, "gt.json", "dt.json"], capture_output=True, check=True)

@@ -965,7 +965,7 @@ static void draw_settings(uint64_t seed, const char *settings[6])
                                         "KOLO_SPIN_US=0",           "KOLO_STALL=5ms"};
     uint64_t state = mix(seed, 9), transport = draw(&state, 3);
     uint64_t first = transport == 2 ? NEEDS_MEMORY : 0;
-    settings[0] = "KOLO_TIMEOUT=100";
+    settings[0] = "KOLO_TIMEOUT=400";
     settings[1] = transports[transport];
     settings[2] = plans[first + draw(&state, sizeof(plans) / sizeof(*plans) - first)];
     settings[3] = tight[draw(&state, sizeof(tight) / sizeof(*tight))];

@@ -82,6 +82,7 @@ void kolo_comm_open(struct kolo_comm *comm, uint32_t number, int rank, int size)
     if (engine->comms != NULL)
         engine->comms->previous = comm;
     engine->comms = comm;
+    comm->is_listed = true;
 }
 
 void kolo_comm_close(struct kolo_comm *comm)
@@ -102,18 +103,26 @@ void kolo_comm_close(struct kolo_comm *comm)
     kolo_endpoint_forget(engine->endpoint, kolo_comm_channel(comm, 0), KOLO_CHANNELS_PER_COMM);
 }
 
+/** Takes it off the engine's list, which other threads change under the lock: one that never came on it
+ * is freed without. */
+static void unlist(struct kolo_comm *comm)
+{
+    if (comm->previous != NULL)
+        comm->previous->next = comm->next;
+    else
+        comm->engine->comms = comm->next;
+    if (comm->next != NULL)
+        comm->next->previous = comm->previous;
+    comm->is_listed = false;
+}
+
 void kolo_comm_free(struct kolo_comm *comm)
 {
     if (comm == NULL)
         return;
-    struct kolo_engine *engine = comm->engine;
     kolo_free_memory(atomic_load(&comm->group));
-    if (comm->previous != NULL)
-        comm->previous->next = comm->next;
-    else if (engine->comms == comm)
-        engine->comms = comm->next;
-    if (comm->next != NULL)
-        comm->next->previous = comm->previous;
+    if (comm->is_listed)
+        unlist(comm);
     kolo_comm_is_idle(comm);
     free_scratch(comm);
     for (int rank = 0; comm->whys != NULL && rank < comm->size; rank++)

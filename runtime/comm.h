@@ -171,7 +171,7 @@ struct kolo_comm {
     bool has_board;    /* its members can have one */
     bool plan_is_auto; /* no setting forces one */
     /* ---- */
-    struct kolo_comm *next, *previous;           /* in engine->comms */
+    struct kolo_comm *next, *previous;           /* in engine->comms, if is_listed */
     struct kolo_comm *next_busy, *previous_busy; /* in engine->busy, if is_busy */
     bool is_busy;
     struct kolo_comm *parent; /* it fails with it, until all members are known to have it */
@@ -189,6 +189,7 @@ struct kolo_comm {
     struct kolo_failure failure;
     struct kolo_suspicion suspicion;
     struct kolo_finalized *finalized; /* the members that have finalized it; NULL: none */
+    bool is_listed;                   /* among the engine's: opened, and not freed yet */
     bool must_report;                 /* the running collective, to the store */
     bool is_open;    /* the last collective was over here, and a rank may not have entered it */
     bool is_leaving; /* in kolo_finalize: that others have left, or do not come, fails nobody */

@@ -107,13 +107,14 @@ static void choose_members(const struct kolo_comm *comm, const struct offer *tab
 /** Gives up a communicator that not all members may have; tells those that do. */
 static void give_up(struct kolo_comm *child, kolo_status status)
 {
+    struct kolo_engine *engine = child->engine;
     char detail[KOLO_DETAIL_MAX];
     snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
-    kolo_comm_enter(child);
+    kolo_engine_enter(engine);
     kolo_comm_fail(child, status, detail, true);
     kolo_comm_close(child);
-    kolo_engine_leave(child->engine);
     kolo_comm_free(child);
+    kolo_engine_leave(engine);
     kolo_detail_set(detail);
 }
 

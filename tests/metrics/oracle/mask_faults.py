@@ -96,7 +96,7 @@ def main():
     parser.add_argument("source")
     parser.add_argument("build")
     parser.add_argument("compiler")
-    parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--only", default="", help="faults whose file or text has this")
     options = parser.parse_args()
     missed = 0

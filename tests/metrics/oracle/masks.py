@@ -284,7 +284,7 @@ def check_seed(kolo, seed):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("libkolo")
-    parser.add_argument("--seeds", type=int, default=800)
+    parser.add_argument("--seeds", type=int, default=300)
     parser.add_argument("--first", type=int, default=0)
     options = parser.parse_args()
     kolo, failed = Kolo(options.libkolo), 0

@@ -3,7 +3,6 @@
 // the results that one set of updates has, and no bytes from outside do more than be refused.
 #include <criterion/criterion.h>
 #include <math.h>
-#include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +10,9 @@
 #include <kolo/metrics.h>
 
 #include "metrics/metric.h"
+#include "tests/support/metric_state.h"
 
-enum { PER_IMAGE = 6, HASH_BYTES = 32, ROOM = 8192, CATEGORIES = 3, IMAGES = 12 };
+enum { PER_IMAGE = 6, CATEGORIES = 3, IMAGES = 12 };
 enum { POINTS = 10 * 101 * CATEGORIES * 4 * 3 };
 
 static struct kolo_detection *make_by(kolo_detection_rules rules, int64_t images)
@@ -98,15 +98,7 @@ static void expect_equal(struct kolo_detection *a, struct kolo_detection *b)
 
 static size_t saved(struct kolo_detection *detection, uint8_t bytes[ROOM])
 {
-    struct kolo_metric *metric = kolo_detection_metric(detection);
-    size_t need, written;
-    cr_assert_eq(kolo_metric_save(metric, NULL, 0, &need), KOLO_OK);
-    cr_assert_leq(need, ROOM);
-    cr_assert_eq(kolo_metric_save(metric, bytes, need - 1, &written), KOLO_ERR_INVALID);
-    cr_assert_eq(kolo_metric_save(metric, bytes, need, &written), KOLO_OK, "%s",
-                 kolo_error_detail());
-    cr_assert_eq(written, need);
-    return written;
+    return state_saved(kolo_detection_metric(detection), bytes);
 }
 
 static kolo_status restored(struct kolo_detection *detection, const uint8_t *bytes, size_t size)
@@ -298,36 +290,19 @@ Test(coco_state, refuses_every_changed_byte_and_every_length)
     kolo_detection_destroy(detection);
 }
 
-static void sign(uint8_t *bytes, size_t body)
+static void compute_alone(void *detection)
 {
-    EVP_Digest(bytes, body, bytes + body, NULL, EVP_sha256(), NULL);
+    result_of(detection);
 }
 
-/* Every byte is changed in several ways under a right checksum; what is accepted must compute. */
 Test(coco_state, survives_contents_under_a_right_checksum, .timeout = 120)
 {
-    uint8_t bytes[ROOM], changed[ROOM];
-    int accepted = 0, refused = 0;
+    struct state_verdicts verdicts = {0};
     struct kolo_detection *detection = make(0);
     feed(detection, 0, 4);
-    size_t size = saved(detection, bytes), body = size - HASH_BYTES;
-    for (size_t i = 8; i < body; i++)
-        for (int way = 0; way < 4; way++) {
-            static const uint8_t ways[] = {0x01, 0x80, 0xff, 0x40};
-            memcpy(changed, bytes, size);
-            changed[i] ^= ways[way];
-            size_t cut = way == 3 ? i : body;
-            sign(changed, cut);
-            kolo_status status = restored(detection, changed, cut + HASH_BYTES);
-            cr_assert(status == KOLO_OK || status == KOLO_ERR_DATA, "byte %zu: %s", i,
-                      kolo_error_detail());
-            cr_assert(status == KOLO_OK || strstr(kolo_error_detail(), "kolo_metric_restore"), "%s",
-                      kolo_error_detail());
-            refused += status != KOLO_OK;
-            if (status == KOLO_OK && accepted++ % 16 == 0)
-                result_of(detection);
-        }
-    cr_assert(accepted > 0 && refused > accepted, "%d accepted, %d refused", accepted, refused);
+    state_survives(kolo_detection_metric(detection), compute_alone, detection, &verdicts);
+    cr_assert(verdicts.accepted > 0 && verdicts.refused > verdicts.accepted,
+              "%d accepted, %d refused", verdicts.accepted, verdicts.refused);
     kolo_detection_destroy(detection);
 }
 
@@ -380,7 +355,7 @@ Test(coco_state, refuses_what_matching_does_not_make)
         changed[body - bad[i].from_end] = bad[i].value;
         if (bad[i].value == 0x7f)
             changed[body - bad[i].from_end - 1] = 0xf0;
-        sign(changed, body);
+        state_sign(changed, body);
         cr_assert_eq(restored(detection, changed, size), KOLO_ERR_DATA, "case %zu", i);
         cr_assert(strstr(kolo_error_detail(), bad[i].text), "case %zu: %s", i, kolo_error_detail());
     }

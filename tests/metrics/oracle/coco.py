@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import io
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,6 +23,8 @@ try:
 except ImportError as missing:
     print(f"skipped: {missing}; script/bootstrap --oracles installs it", file=sys.stderr)
     sys.exit(77)
+
+import sets
 
 WORLDS = (2, 3, 4, 7, 8, 16)
 THRESHOLDS = np.linspace(0.5, 0.95, 10)
@@ -208,8 +209,7 @@ def by_faster(images, categories, truths, found):
 
 
 def write_set(path, images, categories, truths, found, options):
-    rule = 0 if tuple(int(v) for v in np.__version__.split(".")[:2]) >= (2, 3) else 1
-    head = [len(images), len(truths), len(found), len(categories), options["fixed"], rule,
+    head = [len(images), len(truths), len(found), len(categories), options["fixed"], sets.numpy_rule(),
             options["any"], options["ranks"], options["deal"], options["corners"], len(options["thresholds"]),
             len(options["recalls"]), len(options["areas"]), len(options["caps"])]
     parts = [np.array(head, np.int64), np.array(images, np.int64), np.array(categories, np.int64),
@@ -228,21 +228,6 @@ def write_set(path, images, categories, truths, found, options):
             file.write(part.tobytes())
 
 
-def differences(path, evaluation, stats):
-    data = np.fromfile(path, float)
-    at = 0
-    for name in ("precision", "recall", "scores"):
-        expected = np.ascontiguousarray(evaluation[name], float)
-        got = data[at:at + expected.size].reshape(expected.shape)
-        at += expected.size
-        if expected.tobytes() != got.tobytes():
-            where = np.argwhere(expected.view(np.int64) != got.view(np.int64))
-            yield (f"{name}: {len(where)} entries differ, first {tuple(where[0])}: pycocotools "
-                   f"{expected[tuple(where[0])]!r}, kolo {got[tuple(where[0])]!r}")
-    if stats is not None and np.asarray(stats, float).tobytes() != data[at:at + len(stats)].tobytes():
-        yield f"stats: pycocotools {list(stats)}, kolo {list(data[at:])}"
-
-
 def read_set(path):
     """What write_set wrote, or detection_rate: without options."""
     with open(path, "rb") as file:
@@ -251,20 +236,20 @@ def read_set(path):
 
         head = take(14)
         images, categories = take(head[0]), take(head[3])
-        sets = []
+        lists = []
         for count in head[1:3]:
             image, category = take(count), take(count)
             box = np.array(take(4 * count, float)).reshape(-1, 4).tolist()
             boxes = [{"image_id": i, "category_id": k, "bbox": b}
                      for i, k, b in zip(image, category, box)]
-            names = ("area", "iscrowd", "id", "ignore") if not sets else ("score",)
+            names = ("area", "iscrowd", "id", "ignore") if not lists else ("score",)
             for name in names:
                 values = take(count, float if name in ("area", "score") else np.int64)
                 for one, value in zip(boxes, values):
                     one[name] = value
-            sets.append(boxes)
+            lists.append(boxes)
     options = {"any": 0, "fixed": 0, "thresholds": [], "recalls": [], "areas": [], "caps": []}
-    return images, categories, sets[0], sets[1], options
+    return images, categories, lists[0], lists[1], options
 
 
 def compare_file(coco_eval, path):
@@ -276,10 +261,7 @@ def compare_file(coco_eval, path):
     expected = by_pycocotools(*made)
     print(f"pycocotools: {time.monotonic() - start:.2f} s with its index, of which evaluate and "
           f"accumulate {expected[0]['seconds']:.2f} s")
-    subprocess.run([coco_eval, path, path + ".out"], check=True)
-    wrong = list(differences(path + ".out", *expected))
-    print("\n".join(wrong) or "the same bytes")
-    sys.exit(bool(wrong))
+    sets.compare_one(coco_eval, path, sets.named(*expected))
 
 
 def main():
@@ -296,20 +278,12 @@ def main():
         folder = options.keep or scratch
         os.makedirs(folder, exist_ok=True)
         seeds = range(options.first, options.first + options.seeds)
-        command, expected = [options.coco_eval], {}
+        expected = {}
         for seed in seeds:
             made = make_set(seed)
-            expected[seed] = by_pycocotools(*made)
+            expected[str(seed)] = sets.named(*by_pycocotools(*made))
             write_set(f"{folder}/{seed}.set", *made)
-            command += [f"{folder}/{seed}.set", f"{folder}/{seed}.out"]
-        if subprocess.run(command).returncode:
-            sys.exit("coco_eval failed")
-        failed = 0
-        for seed in seeds:
-            wrong = list(differences(f"{folder}/{seed}.out", *expected[seed]))
-            failed += bool(wrong)
-            for line in wrong:
-                print(f"seed {seed}: {line}")
+        failed = sets.compare(options.coco_eval, folder, expected)
     print(f"{len(seeds) - failed} of {len(seeds)} sets have pycocotools' bytes")
     sys.exit(failed > 0)
 

@@ -7,14 +7,10 @@ sets catch each: a test of the tests.
 
 Exits with 77 where pycocotools is not installed (script/bootstrap --oracles).
 """
-import argparse
-import os
-import subprocess
-import sys
-import tempfile
-
 import coco
+import faults
 import rules
+import sets
 
 # file of metrics/, what is there (once), what the fault makes of it
 FAULTS = [
@@ -124,9 +120,7 @@ def make_sets(folder, seeds):
     expected = {}
     for seed in range(seeds):
         made = coco.make_set(seed)
-        evaluation, stats = coco.by_pycocotools(*made)
-        expected[f"boxes-{seed}"] = [(name, evaluation[name]) for name in ("precision", "recall", "scores")]
-        expected[f"boxes-{seed}"] += [] if stats is None else [("stats", stats)]
+        expected[f"boxes-{seed}"] = sets.named(*coco.by_pycocotools(*made))
         coco.write_set(f"{folder}/boxes-{seed}.set", *made)
     for family, share in (("keypoints", 2), ("lvis", 2), ("voc", 2), ("proposals", 60)):
         for seed in range(seeds // share):
@@ -135,71 +129,25 @@ def make_sets(folder, seeds):
     return expected
 
 
-def is_caught_by(program, folder, expected, names):
-    """Which of some sets, or how the program ends; None: none."""
-    command = [program]
-    for name in names:
-        command += [f"{folder}/{name}.set", f"{folder}/{name}.out"]
-        if os.path.exists(command[-1]):
-            os.remove(command[-1])
-    try:
-        failed = subprocess.run(command, stderr=subprocess.DEVNULL, timeout=120).returncode
-    except subprocess.TimeoutExpired:
-        return "a hang"
-    for name in names:
-        path = f"{folder}/{name}.out"
-        if os.path.exists(path) and any(rules.differences(path, expected[name])):
-            return name
-    return f"exit status {failed}" if failed else None
-
-
 def is_caught(program, folder, expected, file):
     """By some sets at a time, those first that a file is for; None: by none at all."""
     first = {"coco_oks.c": "keypoints", "coco_lvis.c": "lvis"}.get(file, "voc" if "voc" in file else "boxes")
     names = sorted(expected, key=lambda name: not name.startswith(first))
     some = (names[i:i + 40] for i in range(0, len(names), 40))
-    return next(filter(None, (is_caught_by(program, folder, expected, part) for part in some)), None)
+    return next(filter(None, (sets.caught_by(program, folder, expected, part, 120) for part in some)), None)
 
 
-def build(options, folder, name, text):
-    """coco_eval with one file of the library replaced; the archive gives the rest."""
-    flags = ["-std=gnu17", "-O1", "-w", "-ffp-contract=off", "-D_GNU_SOURCE", f"-I{options.source}",
-             f"-I{options.source}/include", f"-I{options.build}/generated"]
-    changed, program = f"{folder}/{name}", f"{folder}/coco_eval"
-    with open(changed, "w", encoding="utf-8") as file:
-        file.write(text)
-    subprocess.run([options.compiler, *flags, changed,
-                    f"{options.source}/tests/metrics/oracle/coco_eval.c", "-o", program,
-                    f"{options.build}/lib/libkolo_core.a", "-lcrypto", "-lhwloc", "-lm",
-                    "-lpthread"], check=True)
-    return program
+def prepare(tree, folder, seeds):
+    """coco_eval with one file of the library replaced."""
+    expected = make_sets(folder, seeds)
+    program = f"{folder}/coco_eval"
 
+    def build(name, text):
+        tree.compile(faults.write(f"{folder}/{name}", text),
+                     f"{tree.source}/tests/metrics/oracle/coco_eval.c", "-o", program, *tree.libraries())
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("source")
-    parser.add_argument("build")
-    parser.add_argument("compiler")
-    parser.add_argument("--seeds", type=int, default=120)
-    parser.add_argument("--only", default="", help="faults whose file or text has this")
-    options = parser.parse_args()
-    missed = 0
-    with tempfile.TemporaryDirectory() as folder:
-        expected = make_sets(folder, options.seeds)
-        faults = [f for f in FAULTS if any(options.only in part for part in f[:2])]
-        for name, old, new in faults:
-            with open(f"{options.source}/metrics/{name}", encoding="utf-8") as file:
-                text = file.read()
-            if text.count(old) != 1:
-                sys.exit(f"{name} has {text.count(old)} times: {old}")
-            program = build(options, folder, name, text.replace(old, new))
-            caught = is_caught(program, folder, expected, name)
-            missed += caught is None
-            print(f"{'MISSED' if caught is None else 'caught'} by {caught}: {name}: {old.strip()} "
-                  f"-> {new.strip() or 'nothing'}", flush=True)
-    print(f"{len(faults) - missed} of {len(faults)} faults caught")
-    sys.exit(missed > 0)
+    return build, lambda name: is_caught(program, folder, expected, name)
 
 
 if __name__ == "__main__":
-    main()
+    faults.run(FAULTS, 120, prepare)

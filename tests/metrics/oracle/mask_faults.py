@@ -7,14 +7,14 @@ tests.
 
 Exits with 77 where pycocotools is not installed (script/bootstrap --oracles).
 """
-import argparse
 import os
 import re
 import subprocess
 import sys
-import tempfile
 
+import faults
 import segm
+import sets
 
 # file of metrics/, what is there (once), what the fault makes of it
 FAULTS = [
@@ -49,82 +49,36 @@ FAULTS = [
     ("mask_polygon.c", "+ edge->slope * (double)t + .5", "+ edge->slope * (double)t"),
     ("mask.c", "? (size_t)y * mask->width + x", "? (size_t)y * mask->height + x"),
 ]
-FLAGS = ["-std=gnu17", "-O1", "-w", "-fPIC", "-ffp-contract=off", "-D_GNU_SOURCE"]
-
-
-def build(options, folder, name, text):
-    """segm_eval and a library of masks, with one file replaced; the archive gives the rest."""
-    flags = FLAGS + [f"-I{options.source}", f"-I{options.source}/include",
-                     f"-I{options.build}/generated"]
-    changed, wrong = f"{folder}/{name}", f"{folder}/changed.o"
-    with open(changed, "w", encoding="utf-8") as file:
-        file.write(text)
-    libraries = [f"{options.build}/lib/libkolo_core.a", "-lcrypto", "-lhwloc", "-lm", "-lpthread"]
-    subprocess.run([options.compiler, *flags, "-c", changed, "-o", wrong], check=True)
-    subprocess.run([options.compiler, *flags, wrong, f"{folder}/segm_eval.o", "-o",
-                    f"{folder}/segm_eval", *libraries], check=True)
-    with open(f"{options.source}/include/kolo/mask.h", encoding="utf-8") as file:
-        wanted = set(re.findall(r"\bkolo_mask_\w+(?=\()", file.read())) | {"kolo_error_detail"}
-    subprocess.run([options.compiler, "-shared", wrong, "-o", f"{folder}/libfaulty.so",
-                    *(f"-Wl,-u,{one}" for one in sorted(wanted)), *libraries], check=True)
 
 
 def is_caught(folder, expected, seeds):
-    command = [f"{folder}/segm_eval"]
-    for seed in expected:
-        command += [f"{folder}/{seed}.set", f"{folder}/{seed}.out"]
-        if os.path.exists(command[-1]):
-            os.remove(command[-1])
+    caught = sets.caught_by(f"{folder}/segm_eval", folder, expected, expected, 60)
+    if caught:
+        return f"segm.py, {caught}"
+    masks = os.path.join(os.path.dirname(__file__), "masks.py")
     try:
-        failed = subprocess.run(command, stderr=subprocess.DEVNULL, timeout=60).returncode
-        for seed, result in expected.items():
-            path = f"{folder}/{seed}.out"
-            if os.path.exists(path) and any(segm.differences(path, result)):
-                return f"segm.py, seed {seed}"
-        if failed:
-            return f"segm.py, exit status {failed}"
-        masks = os.path.join(os.path.dirname(__file__), "masks.py")
         failed = subprocess.run([sys.executable, masks, f"{folder}/libfaulty.so", "--seeds", str(seeds)],
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
     except subprocess.TimeoutExpired:
-        return "a hang"
+        return "masks.py, a hang"
     return f"masks.py, exit status {failed.returncode}" if failed.returncode else None
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("source")
-    parser.add_argument("build")
-    parser.add_argument("compiler")
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--only", default="", help="faults whose file or text has this")
-    options = parser.parse_args()
-    missed = 0
-    with tempfile.TemporaryDirectory() as folder:
-        expected = segm.make_sets(folder, range(options.seeds))
-        subprocess.run([options.compiler, *FLAGS, f"-I{options.source}/include",
-                        f"-I{options.build}/generated", "-c",
-                        f"{options.source}/tests/metrics/oracle/segm_eval.c", "-o",
-                        f"{folder}/segm_eval.o"], check=True)
-        with open(f"{options.source}/metrics/mask.c", encoding="utf-8") as file:
-            build(options, folder, "mask.c", file.read())
-        caught = is_caught(folder, expected, options.seeds)
-        if caught:
-            sys.exit(f"without a fault it is caught too, by {caught}")
-        faults = [f for f in FAULTS if any(options.only in part for part in f[:2])]
-        for name, old, new in faults:
-            with open(f"{options.source}/metrics/{name}", encoding="utf-8") as file:
-                text = file.read()
-            if text.count(old) != 1:
-                sys.exit(f"{name} has {text.count(old)} times: {old}")
-            build(options, folder, name, text.replace(old, new))
-            caught = is_caught(folder, expected, 3 * options.seeds)
-            missed += caught is None
-            print(f"{'MISSED' if caught is None else 'caught'} by {caught}: {name}: {old.strip()} "
-                  f"-> {new.strip() or 'nothing'}", flush=True)
-    print(f"{len(faults) - missed} of {len(faults)} faults caught")
-    sys.exit(missed > 0)
+def prepare(tree, folder, seeds):
+    """segm_eval and a library of masks, with one file replaced."""
+    expected = segm.make_sets(folder, range(seeds))
+    program, wrong = f"{folder}/segm_eval", f"{folder}/changed.o"
+    tree.compile("-c", f"{tree.source}/tests/metrics/oracle/segm_eval.c", "-o", f"{program}.o")
+    wanted = set(re.findall(r"\bkolo_mask_\w+(?=\()", tree.read("include/kolo/mask.h")))
+    wanted = [f"-Wl,-u,{name}" for name in sorted(wanted | {"kolo_error_detail"})]
+
+    def build(name, text):
+        tree.compile("-c", faults.write(f"{folder}/{name}", text), "-o", wrong)
+        tree.compile(wrong, f"{program}.o", "-o", program, *tree.libraries())
+        tree.compile("-shared", wrong, "-o", f"{folder}/libfaulty.so", *wanted, *tree.libraries())
+
+    return build, lambda name: is_caught(folder, expected, 3 * seeds)
 
 
 if __name__ == "__main__":
-    main()
+    faults.run(FAULTS, 20, prepare)

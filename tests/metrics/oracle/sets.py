@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the programs share that compare sets' results: FOLDER/NAME.set goes in, FOLDER/NAME.out comes out
+and must be the bytes that are expected, a list of (name, array) in the order of the file."""
+import os
+import subprocess
+import sys
+
+import numpy as np
+
+STATS_MAX = 13  # KOLO_DETECTION_STATS_MAX: room in the file, if anything follows
+
+
+def numpy_rule():
+    """kolo_mean_rule of this NumPy."""
+    return 0 if tuple(int(v) for v in np.__version__.split(".")[:2]) >= (2, 3) else 1
+
+
+def named(evaluation, stats):
+    """pycocotools' arrays, and its numbers if it has them."""
+    parts = [(name, evaluation[name]) for name in ("precision", "recall", "scores")]
+    return parts if stats is None else parts + [("stats", stats)]
+
+
+def differences(path, expected):
+    data, at = np.fromfile(path, float), 0
+    for name, array in expected:
+        if isinstance(array, int):  # nobody else has it
+            at += array
+            continue
+        array = np.ascontiguousarray(array, float)
+        got = data[at:at + array.size].reshape(array.shape)
+        at += STATS_MAX if name == "stats" else array.size
+        if array.tobytes() != got.tobytes():
+            places = np.argwhere(array.view(np.int64) != got.view(np.int64))
+            where = tuple(places[0])
+            yield (f"{name}: {len(places)} entries differ, first {where}: expected {array[where]!r}, "
+                   f"kolo {got[where]!r}")
+
+
+def play(program, folder, names, **how):
+    """The exit status of a program that evaluates sets; results of an earlier one are gone."""
+    command = [program]
+    for name in names:
+        command += [f"{folder}/{name}.set", f"{folder}/{name}.out"]
+        if os.path.exists(command[-1]):
+            os.remove(command[-1])
+    return subprocess.run(command, **how).returncode
+
+
+def compare(program, folder, expected):
+    """How many sets of expected = {name: parts} come out wrong; says what of each."""
+    if play(program, folder, expected):
+        sys.exit(f"{os.path.basename(program)} failed")
+    wrong = {name: list(differences(f"{folder}/{name}.out", parts)) for name, parts in expected.items()}
+    for name, lines in wrong.items():
+        for line in lines:
+            print(f"{name}: {line}")
+    return sum(map(bool, wrong.values()))
+
+
+def compare_one(program, path, expected):
+    """Ends the process."""
+    subprocess.run([program, path, path + ".out"], check=True)
+    wrong = list(differences(path + ".out", expected))
+    print("\n".join(wrong) or "the same bytes")
+    sys.exit(bool(wrong))
+
+
+def caught_by(program, folder, expected, names, timeout):
+    """Which of some sets comes out wrong, or how the program ends; None: none, and well."""
+    try:
+        failed = play(program, folder, names, stderr=subprocess.DEVNULL, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return "a hang"
+    for name in names:
+        path = f"{folder}/{name}.out"
+        if os.path.exists(path) and any(differences(path, expected[name])):
+            return name
+    return f"exit status {failed}" if failed else None

@@ -274,6 +274,9 @@ kolo_status kolo_comm_failed(struct kolo_comm *comm, const struct kolo_request *
 uint32_t kolo_comm_end_sequence(const struct kolo_comm *comm);
 /** Tells the members that this rank calls nothing more on it. It has no requests any more. */
 void kolo_comm_tell_finalized(struct kolo_comm *comm, uint32_t end_sequence);
+/** Tells the store the same of communicator @p number, whose members are the world's @p ranks (NULL:
+ * the first @p size): whoever shrinks it need not wait for this rank. */
+void kolo_comm_tell_store(struct kolo_engine *engine, uint32_t number, const int *ranks, int size);
 /** Member @p rank takes part in no collective from @p sequence on, and sends nothing more. */
 void kolo_comm_hear_finalized(struct kolo_comm *comm, int rank, uint32_t sequence);
 /** Fails it if something of it waits for a member that will not come. Each look at everything asks

@@ -16,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "runtime/comm.h"
+#include "runtime/store_stall.h"
 
 struct kolo_finalized {
     uint64_t turn; /* of the engine, that brought the latest word */
@@ -43,6 +44,18 @@ void kolo_comm_tell_finalized(struct kolo_comm *comm, uint32_t end_sequence)
     if (comm->size > 1 && comm->failure.status == KOLO_OK) /* else they know more already */
         kolo_endpoint_finalized(comm->engine->endpoint, comm->ranks, comm->size, comm->number,
                                 end_sequence);
+}
+
+void kolo_comm_tell_store(struct kolo_engine *engine, uint32_t number, const int *ranks, int size)
+{
+    uint8_t *members = kolo_calloc(kolo_stall_bits_bytes(engine->size), 1);
+    for (int i = 0; members != NULL && i < size; i++) {
+        int rank = ranks != NULL ? ranks[i] : i;
+        members[rank / 8] |= (uint8_t)(1u << (rank % 8));
+    }
+    if (members != NULL && size > 1) /* else who shrinks it waits for its deadline */
+        kolo_store_client_finalized(engine->store, number, members);
+    kolo_free_memory(members);
 }
 
 void kolo_comm_hear_finalized(struct kolo_comm *comm, int rank, uint32_t sequence)

@@ -14,7 +14,6 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "runtime/local.h"
-#include "runtime/store_stall.h"
 
 /* A communicator that failed has nothing to drain but the news of it. */
 static const int64_t failed_exit_ms = 1000;
@@ -322,19 +321,6 @@ static kolo_status hear_of_last(struct kolo_comm *comm, kolo_deadline deadline)
     return status;
 }
 
-/** Whoever shrinks it need not wait for this rank. */
-static void tell_store(const struct kolo_comm *comm)
-{
-    struct kolo_engine *engine = comm->engine;
-    uint8_t *members = kolo_calloc(kolo_stall_bits_bytes(engine->size), 1);
-    for (int rank = 0; members != NULL && rank < comm->size; rank++)
-        members[kolo_comm_world(comm, rank) / 8] |=
-            (uint8_t)(1u << (kolo_comm_world(comm, rank) % 8));
-    if (members != NULL && comm->size > 1) /* else who shrinks it waits for its deadline */
-        kolo_store_client_finalized(engine->store, comm->number, members);
-    kolo_free_memory(members);
-}
-
 /** The rank lives on, and with it the links that the communicator used. *status_out: a mismatch that
  * has been heard of since the last call. */
 static void finalize_part(struct kolo_comm *comm, kolo_status *status_out)
@@ -348,7 +334,7 @@ static void finalize_part(struct kolo_comm *comm, kolo_status *status_out)
     }
     if (is_news && comm->failure.status == KOLO_ERR_MISMATCH)
         *status_out = kolo_comm_failed(comm, NULL);
-    tell_store(comm);
+    kolo_comm_tell_store(comm->engine, comm->number, comm->ranks, comm->size);
     kolo_comm_close(comm);
     kolo_comm_free(comm);
     kolo_engine_leave(engine);

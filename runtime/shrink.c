@@ -121,8 +121,23 @@ static bool is_loss(kolo_status status)
     return status == KOLO_ERR_PEER || kolo_status_lost(status) == KOLO_LOST_LINK;
 }
 
+/** Held: no lock. That which this rank gave up and does not ask about again, if there is one: members
+ * that have it shall not wait for this rank. */
+static void leave_half_made(const struct shrinking *shrinking, uint32_t first)
+{
+    char detail[KOLO_DETAIL_MAX];
+    if (shrinking->number == first) /* the caller's: it may shrink it again, or finalize it */
+        return;
+    snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
+    kolo_engine_enter(shrinking->engine);
+    kolo_comm_tell_store(shrinking->engine, shrinking->number, shrinking->ranks, shrinking->size);
+    kolo_engine_leave(shrinking->engine);
+    kolo_detail_set(detail);
+}
+
 static kolo_status shrink(struct shrinking *shrinking, struct kolo_comm **new_out)
 {
+    uint32_t first = shrinking->number;
     struct kolo_seat seat;
     kolo_status status;
     do {
@@ -132,6 +147,8 @@ static kolo_status shrink(struct shrinking *shrinking, struct kolo_comm **new_ou
         shrinking->number = seat.number;
     } while (is_loss(status) && !kolo_deadline_passed(shrinking->deadline));
 out:
+    if (status != KOLO_OK)
+        leave_half_made(shrinking, first);
     return status;
 }
 

@@ -104,14 +104,18 @@ static void choose_members(const struct kolo_comm *comm, const struct offer *tab
 
 /* ---- opening ---- */
 
-/** Gives up a communicator that not all members may have; tells those that do. */
-static void give_up(struct kolo_comm *child, kolo_status status)
+/** Gives up a communicator that not all members may have; tells those that do. Of a split the store
+ * hears too that who shrinks it need not wait for this rank, which has nothing to shrink; of a shrink
+ * this rank may ask again. */
+static void give_up(struct kolo_comm *child, bool is_of_split, kolo_status status)
 {
     struct kolo_engine *engine = child->engine;
     char detail[KOLO_DETAIL_MAX];
     snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
     kolo_engine_enter(engine);
     kolo_comm_fail(child, status, detail, true);
+    if (is_of_split)
+        kolo_comm_tell_store(engine, child->number, child->ranks, child->size);
     kolo_comm_close(child);
     kolo_comm_free(child);
     kolo_engine_leave(engine);
@@ -127,6 +131,7 @@ kolo_status kolo_comm_meet(struct kolo_comm *child, struct kolo_comm *parent,
     kolo_status status = KOLO_OK;
     kolo_engine_enter(engine);
     if (parent != NULL && parent->failure.status != KOLO_OK) {
+        kolo_comm_tell_store(engine, seat->number, child->ranks, seat->size);
         status = kolo_comm_failed(parent, NULL);
     } else {
         kolo_comm_open(child, seat->number, seat->rank, seat->size);
@@ -141,7 +146,7 @@ kolo_status kolo_comm_meet(struct kolo_comm *child, struct kolo_comm *parent,
     }
     status = kolo_task_run(child, &task);
     if (status != KOLO_OK) {
-        give_up(child, status);
+        give_up(child, parent != NULL, status);
         return status;
     }
     kolo_engine_enter(engine);

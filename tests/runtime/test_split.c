@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "runtime/comm.h"
+#include "runtime/split.h"
 #include "tests/support/world.h"
 #include "transport/core.h"
 
@@ -393,6 +393,69 @@ out:
 }
 
 ON_ALL(an_abort_ends_one_communicator, 60, 4, aborted)
+
+/** Waits in vain until a deadline of its own in the barrier of a communicator that the others have, and
+ * leaves it half made. */
+static kolo_status leaves_half_made(struct kolo_comm *comm, const struct kolo_seat *seat)
+{
+    const struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 50};
+    struct kolo_comm *child = NULL;
+    kolo_status status = kolo_comm_create(comm->engine, comm->size, &child);
+    if (status != KOLO_OK)
+        return status;
+    for (int i = 0; i < comm->size; i++)
+        child->ranks[i] = i;
+    kolo_comm_enter(comm);
+    kolo_engine_creating(comm->engine);
+    kolo_comm_leave(comm);
+    status = kolo_comm_meet(child, comm, seat, "kolo_split", &opts);
+    kolo_comm_enter(comm);
+    kolo_engine_created(comm->engine);
+    kolo_comm_leave(comm);
+    WORLD_EXPECT(status == KOLO_ERR_TIMEOUT, "%s: %s", kolo_status_name(status),
+                 kolo_error_detail());
+    return KOLO_OK;
+}
+
+/** One of three gives a split up, as where the others came through its barrier: who shrinks what they
+ * got does not wait for that rank, which has nothing to shrink and lives on. */
+static kolo_status one_gives_up(struct kolo_comm *comm, void *argument)
+{
+    struct kolo_seat seat = {.rank = kolo_rank(comm), .size = 3};
+    struct kolo_comm *part = NULL, *some = NULL;
+    int64_t number = 0, count = 0;
+    size_t bytes = sizeof(number);
+    kolo_status status;
+    (void)argument;
+    if (seat.rank == 2) {
+        KOLO_TRY(kolo_kv_take(comm, "a test", 1, &number));
+        seat.number = (uint32_t)number;
+        KOLO_TRY(leaves_half_made(comm, &seat));
+        KOLO_TRY(kolo_kv_set(comm, "number", &number, sizeof(number)));
+        bytes = 0;
+        KOLO_TRY(kolo_kv_get(comm, "shrunk", NULL, &bytes, -1));
+    } else {
+        KOLO_TRY(kolo_kv_get(comm, "number", &number, &bytes, -1));
+        KOLO_TRY(kolo_comm_create(comm->engine, 3, &part));
+        for (int i = 0; i < 3; i++)
+            part->ranks[i] = i;
+        kolo_comm_enter(comm);
+        kolo_comm_open(part, (uint32_t)number, seat.rank, 3);
+        kolo_comm_count_local(part);
+        kolo_comm_leave(comm);
+        KOLO_TRY(kolo_shrink(part, NULL, &some));
+        WORLD_EXPECT(kolo_size(some) == 2, "%d survivors", kolo_size(some));
+        KOLO_TRY(kolo_finalize(part));
+        KOLO_TRY(kolo_kv_add(comm, "both", 1, &count));
+        if (count == 2)
+            KOLO_TRY(kolo_kv_set(comm, "shrunk", "", 0));
+    }
+    KOLO_TRY(kolo_barrier(comm, NULL, NULL));
+out:
+    return status;
+}
+
+ON_ALL(who_gives_one_up_is_not_waited_for, 60, 3, one_gives_up)
 
 /* ---- what comes back ---- */
 

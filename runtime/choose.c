@@ -51,7 +51,7 @@ const char *kolo_plan_bars(const struct kolo_plan *plan, const struct kolo_quest
                    ? "combines in an order of its own, and the call needs that of the ranks"
                    : "rounds to 16 bits at every step";
     const struct kolo_plan_args fitted = to_fit(question);
-    return plan->fits(&fitted);
+    return kolo_plan_fits(plan, &fitted, question->element_bytes);
 }
 
 static double cost(const struct kolo_plan *plan, const struct kolo_question *question,

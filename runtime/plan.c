@@ -64,12 +64,12 @@ const struct kolo_plan kolo_plans[] = {
      .fits = kolo_fold_fits, SCRATCH(direct_allreduce), RUNS(direct_allreduce), WINDOW(direct_allreduce)},
     {"flat", KOLO_COLLECTIVE_ALLREDUCE, "whole vectors from everybody to everybody, folded in the order of ranks",
      .closes = true, .is_ordered = true,
-     .fits = kolo_flat_fits, SCRATCH(flat_allreduce), RUNS(flat_allreduce), WINDOW(flat_allreduce)},
+     .fits = kolo_flat_fits, SCRATCH(flat_allreduce), .held = kolo_flat_held, RUNS(flat_allreduce), WINDOW(flat_allreduce)},
     {"direct", KOLO_COLLECTIVE_REDUCE, "each rank folds a chunk in the order of ranks and sends it to the root",
      .closes = true, .is_segmented = true, .is_ordered = true,
      .fits = kolo_fold_fits, SCRATCH(direct_reduce), RUNS(direct_reduce), WINDOW(direct_reduce)},
     {"flat", KOLO_COLLECTIVE_REDUCE, "whole vectors to the root, folded in the order of ranks",
-     .is_ordered = true, .fits = kolo_flat_fits, SCRATCH(flat_reduce), RUNS(flat_reduce), WINDOW(flat_reduce)},
+     .is_ordered = true, .fits = kolo_flat_fits, SCRATCH(flat_reduce), .held = kolo_flat_held, RUNS(flat_reduce), WINDOW(flat_reduce)},
     {"direct", KOLO_COLLECTIVE_REDUCE_SCATTER, "each rank receives its block from all and folds it in the order of ranks",
      .closes = true, .is_segmented = true, .is_ordered = true,
      .fits = kolo_fold_fits, SCRATCH(direct_reduce_scatter), RUNS(direct_reduce_scatter), WINDOW(direct_reduce_scatter)},
@@ -92,7 +92,7 @@ const struct kolo_plan kolo_plans[] = {
     {"doubling", KOLO_COLLECTIVE_ALLGATHER, "twice as many blocks each round, from where they are to where they belong",
      .closes = true, .fits = kolo_bruck_fits, NO_SCRATCH, RUNS(halving_allgather), WINDOW(halving)},
     {"bruck", KOLO_COLLECTIVE_ALLTOALL, "half of all blocks each round, packed, log2(n) rounds",
-     .closes = true, .fits = kolo_bruck_alltoall_fits, SCRATCH(bruck_alltoall), RUNS(bruck_alltoall)},
+     .closes = true, .fits = kolo_bruck_fits, SCRATCH(bruck_alltoall), .held = kolo_bruck_alltoall_held, RUNS(bruck_alltoall)},
     {"tree", KOLO_COLLECTIVE_GATHER, "binomial tree, the blocks of a subtree together",
      .depth = KOLO_DEPTH_TREE, .fits = kolo_bruck_fits, SCRATCH(tree_rooted),
      .nsteps = kolo_tree_rooted_nsteps, .step = kolo_tree_gather_step, WINDOW(tree_rooted)},
@@ -120,7 +120,7 @@ const struct kolo_plan kolo_plans[] = {
      .closes = true, .is_segmented = true, .fits = kolo_twolevel_fits, SCRATCH(twolevel_reduce_scatter),
      RUNS(twolevel_reduce_scatter), WINDOW(twolevel_blocks)},
     {"twolevel", KOLO_COLLECTIVE_ALLTOALL, "what a rank has for all of another host in one message, handed out there",
-     .closes = true, .fits = kolo_twolevel_alltoall_fits, SCRATCH(twolevel_alltoall), RUNS(twolevel_alltoall), WINDOW(twolevel_alltoall)},
+     .closes = true, .fits = kolo_twolevel_alltoall_fits, SCRATCH(twolevel_alltoall), .held = kolo_twolevel_alltoall_held, RUNS(twolevel_alltoall), WINDOW(twolevel_alltoall)},
     {.name = NULL},
 };
 // clang-format on
@@ -220,6 +220,18 @@ const struct kolo_plan *kolo_plan_choose(enum kolo_collective collective,
             return plan;
     }
     return first_plan(collective);
+}
+
+const char *kolo_plan_fits(const struct kolo_plan *plan, const struct kolo_plan_args *args,
+                           size_t element_bytes)
+{
+    const char *why = plan->fits(args);
+    if (why != NULL || plan->held == NULL)
+        return why;
+    size_t held = plan->held(args);
+    return held > 0 && args->count > KOLO_SCRATCH_BYTES / element_bytes / held
+               ? "what others sent would take more than 16 MiB of scratch on a rank"
+               : NULL;
 }
 
 size_t kolo_plan_window(const struct kolo_plan *plan, const struct kolo_plan_args *args)

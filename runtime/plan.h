@@ -46,7 +46,10 @@ const char *kolo_collective_text(enum kolo_collective collective);
 
 enum {
     KOLO_WINDOW_MAX = 64, /* steps of a plan in flight at once, at most */
-    KOLO_FOLD_MAX = 4096  /* operands of a fold, at most */
+    KOLO_FOLD_MAX = 4096, /* operands of a fold, at most */
+    /* Scratch of plans that hold what others sent while they pass it on or fold it, on a rank: they
+     * are for short vectors, and would take a multiple of the caller's own. */
+    KOLO_SCRATCH_BYTES = 16 << 20
 };
 
 /** Which ranks share a host, for worlds on several, and for hosts of several NUMA nodes. All arrays
@@ -130,6 +133,10 @@ struct kolo_plan {
     /** NULL, or why it cannot do it. */
     const char *(*fits)(const struct kolo_plan_args *args);
     size_t (*scratch)(const struct kolo_plan_args *args); /* elements of SCRATCH */
+    /** For plans that may take KOLO_SCRATCH_BYTES at most: times `count`, the elements of SCRATCH on the
+     * rank that needs most. NULL: its scratch is not bounded beyond the caller's buffers. Asked if it
+     * fits. */
+    size_t (*held)(const struct kolo_plan_args *args);
     size_t (*nsteps)(const struct kolo_plan_args *args);
     /** The most steps in flight, 1 to KOLO_WINDOW_MAX: no step says more in `after`. NULL: 1. */
     size_t (*window)(const struct kolo_plan_args *args);
@@ -138,6 +145,11 @@ struct kolo_plan {
 
 /** All plans; the table ends with a NULL name. The index of a plan is part of the wire format. */
 extern const struct kolo_plan kolo_plans[];
+
+/** NULL, or why @p plan, which runs over links, cannot do it, of elements of @p element_bytes: by its
+ * `fits`, or for the scratch that it would take. */
+const char *kolo_plan_fits(const struct kolo_plan *plan, const struct kolo_plan_args *args,
+                           size_t element_bytes);
 
 /** The plan of this name, NULL: none. */
 const struct kolo_plan *kolo_plan_find(enum kolo_collective collective, const char *name);
@@ -265,10 +277,12 @@ KOLO_PLAN_DECLARE(twolevel_allgather);
 KOLO_PLAN_DECLARE(twolevel_reduce_scatter);
 KOLO_PLAN_DECLARE(twolevel_alltoall);
 const char *kolo_bruck_fits(const struct kolo_plan_args *args);
-const char *kolo_bruck_alltoall_fits(const struct kolo_plan_args *args);
 const char *kolo_twolevel_fits(const struct kolo_plan_args *args);
 const char *kolo_twolevel_alltoall_fits(const struct kolo_plan_args *args);
 const char *kolo_fold_fits(const struct kolo_plan_args *args);
 const char *kolo_flat_fits(const struct kolo_plan_args *args);
+size_t kolo_flat_held(const struct kolo_plan_args *args);
+size_t kolo_bruck_alltoall_held(const struct kolo_plan_args *args);
+size_t kolo_twolevel_alltoall_held(const struct kolo_plan_args *args);
 
 #endif

@@ -101,8 +101,6 @@ void kolo_bruck_allgather_step(const struct kolo_plan_args *args, size_t index,
 
 /* ---- bruck's alltoall ---- */
 
-enum { EXCHANGE_SCRATCH = 1 << 22 /* elements */ };
-
 /** Blocks with bit @p round set. */
 static size_t moved_in(size_t n, size_t round)
 {
@@ -132,19 +130,14 @@ static size_t arrivals(size_t n, size_t round)
     return at;
 }
 
-const char *kolo_bruck_alltoall_fits(const struct kolo_plan_args *args)
+size_t kolo_bruck_alltoall_held(const struct kolo_plan_args *args)
 {
-    size_t n = (size_t)args->size;
-    if (args->counts != NULL)
-        return "blocks of different lengths";
-    if (n > 1 && args->count > EXCHANGE_SCRATCH / arrivals(n, rounds(args)))
-        return "blocks on their way would take more than 4 Mi elements of scratch";
-    return NULL;
+    return args->size > 1 ? arrivals((size_t)args->size, rounds(args)) : 0;
 }
 
 size_t kolo_bruck_alltoall_scratch(const struct kolo_plan_args *args)
 {
-    return args->size > 1 ? arrivals((size_t)args->size, rounds(args)) * args->count : 0;
+    return kolo_bruck_alltoall_held(args) * args->count;
 }
 
 size_t kolo_bruck_alltoall_nsteps(const struct kolo_plan_args *args)

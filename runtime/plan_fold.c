@@ -15,8 +15,7 @@
 
 enum {
     FINEST = 16, /* a piece is at least this part of a segment, however many ranks send one */
-    FLAT_RANKS = 256,
-    FLAT_SCRATCH = 1 << 22 /* elements */
+    FLAT_RANKS = 256
 };
 
 /** How a direct plan runs on this rank: A of a piece takes `turns` steps, B `spread`. */
@@ -287,16 +286,19 @@ const char *kolo_fold_fits(const struct kolo_plan_args *args)
 
 const char *kolo_flat_fits(const struct kolo_plan_args *args)
 {
-    if (args->size > FLAT_RANKS)
-        return "each rank would receive whole vectors from more than 256 others";
-    if (args->size > 1 && args->count > FLAT_SCRATCH / ((size_t)args->size - 1))
-        return "the vectors of all ranks would take more than 4 Mi elements of scratch";
-    return NULL;
+    return args->size > FLAT_RANKS
+               ? "each rank would receive whole vectors from more than 256 others"
+               : NULL;
+}
+
+size_t kolo_flat_held(const struct kolo_plan_args *args)
+{
+    return (size_t)args->size - 1;
 }
 
 size_t kolo_flat_allreduce_scratch(const struct kolo_plan_args *args)
 {
-    return args->count * ((size_t)args->size - 1);
+    return args->count * kolo_flat_held(args);
 }
 
 size_t kolo_flat_allreduce_nsteps(const struct kolo_plan_args *args)

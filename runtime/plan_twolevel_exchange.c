@@ -12,8 +12,6 @@
 // one phase, then of the other), what came over the wire, and what came inside.
 #include "runtime/plan.h"
 
-enum { SCRATCH_MOST = 1 << 22 /* elements */ };
-
 struct place {
     int host, local;
     size_t hosts, ranks;
@@ -45,10 +43,15 @@ static size_t packed_of(const struct place *place)
     return across_of(place) > inside_of(place) ? across_of(place) : inside_of(place);
 }
 
-size_t kolo_twolevel_alltoall_scratch(const struct kolo_plan_args *args)
+size_t kolo_twolevel_alltoall_held(const struct kolo_plan_args *args)
 {
     struct place place = place_of(args);
-    return (packed_of(&place) + across_of(&place) + inside_of(&place)) * args->count;
+    return packed_of(&place) + across_of(&place) + inside_of(&place);
+}
+
+size_t kolo_twolevel_alltoall_scratch(const struct kolo_plan_args *args)
+{
+    return kolo_twolevel_alltoall_held(args) * args->count;
 }
 
 const char *kolo_twolevel_alltoall_fits(const struct kolo_plan_args *args)
@@ -58,11 +61,7 @@ const char *kolo_twolevel_alltoall_fits(const struct kolo_plan_args *args)
         return why;
     if (args->hosts->least != args->hosts->most)
         return "some hosts have more ranks than others";
-    if (args->counts != NULL)
-        return "blocks of different lengths";
-    if (args->count > SCRATCH_MOST / (3 * (size_t)args->size))
-        return "blocks on their way would take more than 4 Mi elements of scratch";
-    return NULL;
+    return args->counts != NULL ? "blocks of different lengths" : NULL;
 }
 
 size_t kolo_twolevel_alltoall_nsteps(const struct kolo_plan_args *args)

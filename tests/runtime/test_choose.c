@@ -334,6 +334,38 @@ Test(choose, a_forced_plan_that_cannot_is_refused, .timeout = 60)
               "%s", world_cause(&world)->text);
 }
 
+/** Few elements, but long ones, and two whole vectors of 18 MB: a bound on the number of elements lets both through. */
+static kolo_status expect_refusal_of_scratch(struct kolo_comm *comm, void *argument)
+{
+    enum { ELEMENT = 4096, BLOCK = 1500 };
+    char *send = calloc(BLOCK * 3, ELEMENT), *recv = calloc(BLOCK * 3, ELEMENT);
+    kolo_status status;
+    recv[0] = 7;
+    (void)argument;
+    if (strcmp(comm->engine->settings.plan, "flat") == 0)
+        status = kolo_allreduce(comm, send, recv, BLOCK * 3 * ELEMENT / 8, KOLO_INT64, KOLO_SUM,
+                                NULL, NULL);
+    else
+        status = kolo_alltoall(comm, send, recv, BLOCK, KOLO_OPAQUE(ELEMENT), NULL, NULL);
+    bool is_written = recv[0] != 7;
+    free(send);
+    free(recv);
+    WORLD_EXPECT(status == KOLO_ERR_UNSUPPORTED && !is_written &&
+                     strstr(kolo_error_detail(), "more than 16 MiB of scratch on a rank") != NULL,
+                 "%s: %s", kolo_status_name(status), kolo_error_detail());
+    return kolo_barrier(comm, NULL, NULL);
+}
+
+Test(choose, a_forced_plan_that_would_take_too_much_scratch_is_refused, .timeout = 60)
+{
+    static const char *const plans[] = {"KOLO_PLAN=flat", "KOLO_PLAN=bruck"};
+    for (int i = 0; i < 2; i++) {
+        struct world world = {.size = 3, .transport = "tcp", .settings = {plans[i]}};
+        cr_assert(world_run(&world, expect_refusal_of_scratch, NULL) == KOLO_OK, "%s: %s", plans[i],
+                  world_cause(&world)->text);
+    }
+}
+
 static kolo_status expect_refusal_of_counts(struct kolo_comm *comm, void *argument)
 {
     const size_t counts[] = {1, 2, 1};

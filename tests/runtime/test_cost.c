@@ -113,7 +113,7 @@ Test(cost, grows_with_size_and_world)
             struct kolo_layout layout = {.size = size, .cores = size, .local = KOLO_PATH_LOOPBACK};
             double last = 0;
             struct kolo_plan_args args = {.size = size, .count = 1, .segment = 1};
-            if (plan->on_board || plan->fits(&args) != NULL ||
+            if (plan->on_board || kolo_plan_fits(plan, &args, 1) != NULL ||
                 plan->collective == KOLO_COLLECTIVE_BARRIER)
                 continue;
             for (size_t bytes = 1; bytes <= (size_t)1 << 30; bytes *= 8) {

@@ -97,7 +97,7 @@ static void run_plan(const struct kolo_plan *plan, int size, size_t count)
         .size = size, .root = size - 1, .count = count, .segment = SEGMENT};
     args.in_place = plan->collective == KOLO_COLLECTIVE_BROADCAST;
     memset(traffic, 0, sizeof traffic);
-    if (plan->fits(&args) != NULL)
+    if (kolo_plan_fits(plan, &args, 1) != NULL)
         return;
     for (args.rank = 0; args.rank < size; args.rank++)
         run_rank(plan, &args);
@@ -119,6 +119,79 @@ Test(large, every_plan)
             run_plan(plan, size, ((size_t)1 << 31) - 1);
             run_plan(plan, size, ((size_t)1 << 32) + 1);
         }
+}
+
+/* ---- scratch ---- */
+
+/** Elements of scratch for each element of a block, in a naive way: what each plan that holds what
+ * others sent says of itself. 0: it is not one of them. */
+static size_t naive_held(const struct kolo_plan *plan, size_t n)
+{
+    size_t held = n / 2; /* bruck: packed in a round, and what comes in each */
+    if (strcmp(plan->name, "flat") == 0)
+        return n - 1;
+    if (plan->collective != KOLO_COLLECTIVE_ALLTOALL || strcmp(plan->name, "bruck") != 0)
+        return 0;
+    for (size_t block = 0; block < n; block++)
+        held += (size_t)__builtin_popcountll(block);
+    return held;
+}
+
+static void check_scratch(const struct kolo_plan *plan, struct kolo_plan_args *args,
+                          size_t element_bytes)
+{
+    size_t held = naive_held(plan, (size_t)args->size), needed, bytes, most = KOLO_SCRATCH_BYTES;
+    bool is_too_much =
+        held > 0 && (__builtin_mul_overflow(held, args->count, &needed) ||
+                     __builtin_mul_overflow(needed, element_bytes, &needed) || needed > most);
+    const char *why = kolo_plan_fits(plan, args, element_bytes);
+    if (plan->fits(args) != NULL)
+        return;
+    cr_assert((why != NULL) == is_too_much, "%s %s: %d ranks, %zu of %zu bytes: %s",
+              kolo_collective_text(plan->collective), plan->name, args->size, args->count,
+              element_bytes, why != NULL ? why : "fits");
+    for (args->rank = 0; why == NULL && args->rank < args->size; args->rank += args->size - 1)
+        cr_assert(!__builtin_mul_overflow(plan->scratch(args), element_bytes, &bytes) &&
+                      (held == 0 || bytes <= most),
+                  "%s %s: %d ranks, %zu of %zu bytes", kolo_collective_text(plan->collective),
+                  plan->name, args->size, args->count, element_bytes);
+    args->rank = 0;
+}
+
+Test(large, scratch_is_bounded_in_bytes)
+{
+    static const size_t elements[] = {1, 2, 4, 8, 24, KOLO_OPAQUE_BYTES_MAX};
+    static const int sizes[] = {2, 3, 8, 255, 256, 1000, 4096};
+    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++)
+        for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]) && plan->step != NULL; s++)
+            for (size_t e = 0; e < sizeof(elements) / sizeof(elements[0]); e++)
+                for (size_t bytes = elements[e]; bytes <= (size_t)PTRDIFF_MAX / 4096 / 3;
+                     bytes *= 3) {
+                    struct kolo_plan_args args = {
+                        .size = sizes[s], .count = bytes / elements[e], .segment = SEGMENT};
+                    check_scratch(plan, &args, elements[e]);
+                }
+}
+
+/** Two levels need hosts: the bound is what its scratch is, on every rank the same. */
+Test(large, scratch_of_an_alltoall_in_two_levels)
+{
+    enum { RANKS = 4096 };
+    static int of[RANKS], memory[KOLO_HOSTS_INTS(RANKS)];
+    struct kolo_hosts hosts;
+    const struct kolo_plan *plan = kolo_plan_find(KOLO_COLLECTIVE_ALLTOALL, "twolevel");
+    for (int rank = 0; rank < RANKS; rank++)
+        of[rank] = rank / 64;
+    kolo_hosts_fill(&hosts, RANKS, of, NULL, memory);
+    struct kolo_plan_args args = {.size = RANKS, .hosts = &hosts, .count = 1, .segment = SEGMENT};
+    size_t each = plan->scratch(&args), most = KOLO_SCRATCH_BYTES / 8 / each;
+    cr_assert(each >= 2 * 63 * 64 && each <= 3 * RANKS, "%zu", each);
+    args.count = most;
+    cr_expect(kolo_plan_fits(plan, &args, 8) == NULL && plan->scratch(&args) == most * each);
+    args.count = most + 1;
+    cr_expect(kolo_plan_fits(plan, &args, 8) != NULL);
+    args.count = SIZE_MAX / 8;
+    cr_expect(kolo_plan_fits(plan, &args, 8) != NULL);
 }
 
 Test(large, shares_of_a_board)

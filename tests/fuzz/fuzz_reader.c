@@ -1,34 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The readers of kolo-coco on any bytes, in libFuzzer's form:
-//     clang -fsanitize=fuzzer,address ... tests/evaluate/fuzz_reader.c <objects of evaluate/> and
-//     ./a.out tests/evaluate/corpus
-// fuzz_main.c replays the corpus and changes it by seeds, where there is no libFuzzer. Besides what
-// a sanitizer sees: a failure has one line that says why; three ranks keep together what one keeps,
-// and fail where it fails; what is kept is finite.
+// The readers of kolo-coco on any bytes, in libFuzzer's form. Besides what a sanitizer sees: a failure
+// has one line that says why; three ranks keep together what one keeps, and fail where it fails; what
+// is kept is finite.
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "evaluate/detections.h"
 #include "evaluate/truths.h"
+#include "tests/fuzz/fuzz.h"
 
 enum { RANKS = 3, POINT_NUMBERS = 51 };
 
-int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
-
 static char path[64];
-
-static void check(bool ok, const char *what)
-{
-    if (ok)
-        return;
-    fprintf(stderr, "fuzz_reader: %s; detail: %s\n", what, kolo_error_detail());
-    abort();
-}
 
 static void write_file(const unsigned char *data, size_t size)
 {
@@ -36,22 +22,14 @@ static void write_file(const unsigned char *data, size_t size)
     if (fd < 0)
         fd = memfd_create("fuzz", MFD_CLOEXEC);
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    check(fd >= 0 && ftruncate(fd, 0) == 0, "no memory file");
-    check(pwrite(fd, data, size, 0) == (ssize_t)size, "no memory file");
-}
-
-static void check_status(kolo_status status)
-{
-    bool is_fine = status == KOLO_OK || status == KOLO_ERR_DATA || status == KOLO_ERR_NO_MEMORY;
-    check(is_fine, "another status");
-    check(status == KOLO_OK || (kolo_error_detail()[0] && !strchr(kolo_error_detail(), '\n')),
-          "no line of detail");
+    fuzz_check(fd >= 0 && ftruncate(fd, 0) == 0, "no memory file");
+    fuzz_check(pwrite(fd, data, size, 0) == (ssize_t)size, "no memory file");
 }
 
 static void check_box(const double *box)
 {
     for (int i = 0; i < 4; i++)
-        check(isfinite(box[i]) && (i < 2 || box[i] >= 0), "a box that is none");
+        fuzz_check(isfinite(box[i]) && (i < 2 || box[i] >= 0), "a box that is none");
 }
 
 /* What a program does with a shape; it may fail. */
@@ -61,13 +39,12 @@ static void use(const struct eval_shapes *shapes, const struct eval_place *place
     double points[POINT_NUMBERS];
     struct kolo_mask mask = {.height = 0};
     uint32_t area;
-    check(place->at + place->bytes <= shapes->bytes, "a shape out of its bytes");
-    check_status(eval_shapes_points(shapes, place, POINT_NUMBERS, points));
+    fuzz_check(place->at + place->bytes <= shapes->bytes, "a shape out of its bytes");
+    fuzz_check_status(eval_shapes_points(shapes, place, POINT_NUMBERS, points), false);
     kolo_status status = eval_shapes_mask(shapes, place, image->height, image->width, &mask);
+    fuzz_check_status(status, status == KOLO_ERR_INVALID);
     if (status == KOLO_OK)
-        check(kolo_mask_area(&mask, &area) == KOLO_OK, "a mask that is none");
-    else if (status != KOLO_ERR_INVALID)
-        check_status(status);
+        fuzz_check(kolo_mask_area(&mask, &area) == KOLO_OK, "a mask that is none");
     kolo_mask_free(&mask);
 }
 
@@ -75,12 +52,12 @@ static void read_truths(kolo_detection_kind kind)
 {
     struct eval_truths truths;
     kolo_status status = eval_truths_read(&truths, path, kind, false, false);
-    check_status(status);
+    fuzz_check_status(status, false);
     for (size_t i = 0; status == KOLO_OK && i < truths.truths; i++) {
         check_box(truths.truth[i].box);
-        check(isfinite(truths.truth[i].area), "an area that is not finite");
+        fuzz_check(isfinite(truths.truth[i].area), "an area that is not finite");
         int64_t image = eval_image_find(&truths, truths.truth[i].image);
-        check(image >= 0, "an image that is not there");
+        fuzz_check(image >= 0, "an image that is not there");
         use(&truths.shapes, &truths.truth[i].shape, &truths.image[image]);
     }
     eval_truths_free(&truths);
@@ -95,13 +72,14 @@ static long read_share(const struct eval_truths *truths, kolo_detection_kind kin
         .kind = kind, .skip_unknown = true, .rank = rank, .ranks = ranks};
     kolo_status status = eval_detections_read(&detections, path, truths, &division);
     long count = status == KOLO_OK ? (long)detections.count : -1;
-    check_status(status);
+    fuzz_check_status(status, false);
     for (long i = 0; i < count; i++) {
         const struct eval_detection *one = &detections.detection[i];
-        check(one->image < truths->images && one->category < truths->categories,
-              "out of the lists");
+        fuzz_check(one->image < truths->images && one->category < truths->categories,
+                   "out of the lists");
         check_box(one->box);
-        check(isfinite(one->score) && one->number < detections.all, "a score that is not finite");
+        fuzz_check(isfinite(one->score) && one->number < detections.all,
+                   "a score that is not finite");
         use(&detections.shapes, &one->shape, &truths->image[one->image]);
     }
     eval_detections_free(&detections);
@@ -122,8 +100,8 @@ static void read_detections(kolo_detection_kind kind)
         has_failed = has_failed || some < 0;
         sum += some;
     }
-    check(has_failed == (all < 0), "one rank and three do not agree whether it can be read");
-    check(has_failed || sum == all, "three ranks keep another count");
+    fuzz_check(has_failed == (all < 0), "one rank and three do not agree whether it can be read");
+    fuzz_check(has_failed || sum == all, "three ranks keep another count");
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)

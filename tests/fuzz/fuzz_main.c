@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 enum { FILES_MAX = 256, BYTES_MAX = 1 << 16 };
 

@@ -266,10 +266,17 @@ void kolo_coco_arc_free(struct kolo_coco_arc *arc);
 
 /** The records that follow each other in a category. */
 struct kolo_coco_run {
-    const struct kolo_coco_record *records;
+    const struct kolo_coco_record *own, *others; /* numbers from owned on are of others */
+    size_t owned;
     const uint32_t *order; /* numbers of records, as kolo_coco_sort leaves them */
     size_t count;
 };
+static inline const struct kolo_coco_record *kolo_coco_run_at(const struct kolo_coco_run *run,
+                                                              size_t i)
+{
+    size_t number = run->order[i];
+    return number < run->owned ? &run->own[number] : &run->others[number - run->owned];
+}
 /** Adds what is in a run to a course. */
 void kolo_coco_pass(const struct kolo_coco_params *params, const struct kolo_coco_run *run,
                     struct kolo_coco_course *course);

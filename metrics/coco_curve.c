@@ -137,9 +137,9 @@ static void walk_run(struct walk *walk, const struct kolo_coco_run *run)
 {
     const struct kolo_coco_params *params = walk->params;
     for (size_t i = 0; i < run->count; i++) {
-        const struct kolo_coco_record *record = &run->records[run->order[i]];
+        const struct kolo_coco_record *record = kolo_coco_run_at(run, i);
         if (i + AHEAD < run->count)
-            __builtin_prefetch(&run->records[run->order[i + AHEAD]]);
+            __builtin_prefetch(kolo_coco_run_at(run, i + AHEAD));
         for (size_t m = params->caps; m-- > 0 && record->position < params->cap[m];) {
             if (!walk[m].first)
                 walk[m].first = record;

@@ -150,12 +150,13 @@ static void find_own(struct join *join)
         if (share->piece[p].owner != share->rank)
             continue;
         size_t count = (size_t)share->piece[p].total;
-        *own++ =
-            (struct own){.piece = p,
-                         .heads = heads,
-                         .run = {.records = share->ranks > 1 ? share->in : share->images->record,
-                                 .order = order,
-                                 .count = count}};
+        *own++ = (struct own){.piece = p,
+                              .heads = heads,
+                              .run = {.own = share->images->record,
+                                      .others = share->in,
+                                      .owned = share->images->records,
+                                      .order = order,
+                                      .count = count}};
         order += count;
         heads += join->heads;
     }

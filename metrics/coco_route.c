@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records to the owners of their pieces, in rounds of what fits a small desk, so that nobody holds a
-// second copy of what he sends. What comes from one rank stands together, piece after piece, each
-// in order as the rank sorted it; the runs of a piece are then merged, as numbers. On one rank
-// nothing moves.
+// second copy of what he sends; what a rank owns itself stays where it is. What comes from one rank
+// stands together, piece after piece, each in order as the rank sorted it; the runs of a piece are
+// then merged, as numbers. On one rank nothing moves.
 #include <string.h>
 
 #include "base/alloc.h"
 #include "metrics/coco_share.h"
 
-/* Records on the desk of a round, for all ranks together. */
-enum { DESK = 1 << 15 };
+/* Records on the desk of a round, for all other ranks together: at most DESK, and one of DESK_PART
+ * parts of what a rank has in the mean. */
+enum { DESK = 1 << 15, DESK_PART = 8 };
+/* Records that are asked for before their turn: they stand anywhere in memory. */
+enum { AHEAD = 8 };
 
 /* What this rank has for another, or gets from it. */
 struct side {
@@ -19,13 +22,13 @@ struct side {
 
 struct route {
     struct kolo_coco_share *share;
-    size_t most; /* records between two ranks in a round */
-    size_t rounds, incoming;
-    struct side *to, *from;        /* per rank */
-    size_t *start;                 /* per piece: where this rank's records of it begin in order */
-    struct kolo_coco_record *desk; /* `most` for each rank */
+    size_t most;                    /* records between two ranks in a round */
+    size_t rounds, incoming, owned; /* owned: records of this rank's pieces, whoever has them */
+    struct side *to, *from;         /* per rank */
+    size_t *start;                  /* per piece: where this rank's records of it begin in order */
+    struct kolo_coco_record *desk;  /* `most` for each other rank */
     size_t *to_counts, *to_places, *from_counts, *from_places; /* per rank, of a round */
-    size_t *read;  /* per rank: where in `in` its records of the next piece begin */
+    size_t *read;  /* per other rank: the number of its first record of the next piece */
     size_t *begin; /* per rank, and the end: its run in what is merged */
     uint32_t *spare;
 };
@@ -33,6 +36,17 @@ struct route {
 static size_t count_of(const struct kolo_coco_share *share, size_t rank, size_t piece)
 {
     return (size_t)share->counts[rank * share->pieces + piece];
+}
+
+/* Records that this rank has for another on a desk. */
+static size_t desk_of(const struct kolo_coco_share *share)
+{
+    size_t sum = 0, others = share->ranks - 1;
+    for (size_t p = 0; p < share->pieces; p++)
+        sum += (size_t)share->piece[p].total;
+    size_t desk = sum / share->ranks / DESK_PART;
+    desk = desk < DESK ? desk : DESK;
+    return desk / others > 0 ? desk / others : 1;
 }
 
 /* The most records that one rank has for another. */
@@ -44,7 +58,7 @@ static size_t longest(const struct route *route, size_t *sums)
         memset(sums, 0, share->ranks * sizeof *sums);
         for (size_t p = 0; p < share->pieces; p++) {
             size_t *sum = &sums[share->piece[p].owner];
-            *sum += count_of(share, r, p);
+            *sum += share->piece[p].owner != r ? count_of(share, r, p) : 0;
             most = *sum > most ? *sum : most;
         }
     }
@@ -54,19 +68,23 @@ static size_t longest(const struct route *route, size_t *sums)
 static void plan(struct route *route)
 {
     const struct kolo_coco_share *share = route->share;
-    size_t start = 0;
+    size_t start = 0, owned = 0;
     for (size_t p = 0; p < share->pieces; p++) {
+        size_t owner = share->piece[p].owner;
         route->start[p] = start;
         start += count_of(share, share->rank, p);
-        route->to[share->piece[p].owner].left += count_of(share, share->rank, p);
-        for (size_t r = 0; share->piece[p].owner == share->rank && r < share->ranks; r++)
-            route->from[r].left += count_of(share, r, p);
+        route->to[owner].left += owner != share->rank ? count_of(share, share->rank, p) : 0;
+        for (size_t r = 0; owner == share->rank && r < share->ranks; r++)
+            route->from[r].left += r != share->rank ? count_of(share, r, p) : 0;
+        owned += owner == share->rank ? (size_t)share->piece[p].total : 0;
     }
     for (size_t r = 0; r < share->ranks; r++) {
-        route->from[r].at = route->read[r] = route->incoming;
+        route->from[r].at = route->incoming;
+        route->read[r] = share->images->records + route->incoming;
         route->incoming += route->from[r].left;
     }
-    route->most = DESK / share->ranks > 0 ? DESK / share->ranks : 1;
+    route->owned = owned;
+    route->most = desk_of(share);
     route->rounds = (longest(route, route->to_counts) + route->most - 1) / route->most;
 }
 
@@ -92,12 +110,13 @@ static kolo_status allocate_plan(struct route *route)
 static kolo_status allocate_records(struct route *route)
 {
     struct kolo_coco_share *share = route->share;
-    if (route->incoming >= UINT32_MAX)
+    size_t sum = share->images->records + route->incoming;
+    if (sum >= UINT32_MAX)
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
                          "kolo_detection_compute: %zu detections for one rank; use more ranks",
-                         route->incoming);
+                         sum);
     share->in = kolo_calloc(route->incoming, sizeof *share->in);
-    route->desk = kolo_calloc(route->most * share->ranks, sizeof *route->desk);
+    route->desk = kolo_calloc(route->most * (share->ranks - 1), sizeof *route->desk);
     return share->in && route->desk ? KOLO_OK : KOLO_ERR_NO_MEMORY;
 }
 
@@ -122,7 +141,8 @@ static void write_desk(struct route *route, size_t rank)
 {
     const struct kolo_coco_share *share = route->share;
     struct side *side = &route->to[rank];
-    struct kolo_coco_record *desk = route->desk + rank * route->most;
+    size_t desk_at = (rank - (rank > share->rank)) * route->most;
+    struct kolo_coco_record *desk = route->desk + desk_at;
     size_t count = side->left < route->most ? side->left : route->most;
     for (size_t i = 0; i < count;) {
         size_t here = count_of(share, share->rank, side->piece);
@@ -132,14 +152,17 @@ static void write_desk(struct route *route, size_t rank)
             continue;
         }
         for (; i < count && side->offset < here; i++, side->offset++) {
-            uint32_t number = share->order[route->start[side->piece] + side->offset];
+            size_t at = route->start[side->piece] + side->offset;
+            uint32_t number = share->order[at];
+            if (side->offset + AHEAD < here)
+                __builtin_prefetch(&share->images->record[share->order[at + AHEAD]]);
             desk[i] = share->images->record[number];
             desk[i].place = share->place_of[number];
         }
     }
     side->left -= count;
     route->to_counts[rank] = count;
-    route->to_places[rank] = rank * route->most;
+    route->to_places[rank] = rank != share->rank ? desk_at : 0;
 }
 
 static kolo_status exchange(struct route *route)
@@ -164,21 +187,38 @@ static kolo_status exchange(struct route *route)
 
 /* ---- merging ---- */
 
-/* Of two ranks, so of two images. */
-static bool comes_before(const struct kolo_coco_record *a, const struct kolo_coco_record *b)
+static const struct kolo_coco_record *record_of(const struct kolo_coco_share *share,
+                                                uint32_t number)
 {
-    return a->score != b->score ? a->score > b->score : a->place < b->place;
+    size_t owned = share->images->records;
+    return number < owned ? &share->images->record[number] : &share->in[number - owned];
 }
 
-static void merge_two(const struct kolo_coco_record *records, const uint32_t *from, uint32_t *to,
+/* Of its image, among all. */
+static uint32_t place_of(const struct kolo_coco_share *share, uint32_t number)
+{
+    size_t owned = share->images->records;
+    return number < owned ? share->place_of[number] : share->in[number - owned].place;
+}
+
+/* Of two ranks, so records of one score are of two images. */
+static void merge_two(const struct kolo_coco_share *share, const uint32_t *from, uint32_t *to,
                       size_t middle, size_t count)
 {
-    size_t left = 0, right = middle;
-    for (size_t i = 0; i < count; i++) {
-        bool take_right = left == middle || (right < count && comes_before(&records[from[right]],
-                                                                           &records[from[left]]));
-        to[i] = from[take_right ? right++ : left++];
+    size_t left = 0, right = middle, at = 0;
+    while (left < middle && right < count) {
+        double best = record_of(share, from[left])->score;
+        double other = record_of(share, from[right])->score;
+        if (left + AHEAD < middle)
+            __builtin_prefetch(record_of(share, from[left + AHEAD]));
+        if (right + AHEAD < count)
+            __builtin_prefetch(record_of(share, from[right + AHEAD]));
+        bool take_right = other > best || (other == best && place_of(share, from[right]) <
+                                                                place_of(share, from[left]));
+        to[at++] = from[take_right ? right++ : left++];
     }
+    memcpy(to + at, from + left, (middle - left) * sizeof *to);
+    memcpy(to + at + (middle - left), from + right, (count - right) * sizeof *to);
 }
 
 /* The runs of all ranks, which stand one after the other in numbers, two by two. */
@@ -192,7 +232,7 @@ static void merge_runs(struct route *route, uint32_t *numbers)
         for (size_t i = 0; i < runs; i += 2) {
             size_t first = begin[i], middle = begin[i + 1];
             size_t last = i + 2 <= runs ? begin[i + 2] : middle;
-            merge_two(share->in, from + first, to + first, middle - first, last - first);
+            merge_two(share, from + first, to + first, middle - first, last - first);
             begin[i / 2] = first;
         }
         begin[(runs + 1) / 2] = end;
@@ -213,9 +253,11 @@ static void merge_pieces(struct route *route)
             continue;
         size_t count = 0;
         for (size_t r = 0; r < share->ranks; r++) {
+            size_t here = count_of(share, r, p);
             route->begin[r] = count;
-            for (size_t i = count_of(share, r, p); i > 0; i--)
-                numbers[count++] = (uint32_t)route->read[r]++;
+            for (size_t i = 0; i < here; i++)
+                numbers[count++] = r == share->rank ? share->order[route->start[p] + i]
+                                                    : (uint32_t)route->read[r]++;
         }
         route->begin[share->ranks] = count;
         merge_runs(route, numbers);
@@ -230,12 +272,9 @@ static kolo_status allocate_merge(struct route *route)
     for (size_t p = 0; p < share->pieces; p++)
         if (share->piece[p].owner == share->rank && (size_t)share->piece[p].total > most)
             most = (size_t)share->piece[p].total;
-    kolo_free_memory(share->order);
-    kolo_free_memory(share->place_of);
     kolo_free_memory(route->desk);
-    share->order = share->place_of = NULL;
     route->desk = NULL;
-    share->merged = kolo_calloc(route->incoming, sizeof *share->merged);
+    share->merged = kolo_calloc(route->owned, sizeof *share->merged);
     route->spare = kolo_calloc(most, sizeof *route->spare);
     return share->merged && route->spare ? KOLO_OK : KOLO_ERR_NO_MEMORY;
 }
@@ -252,6 +291,9 @@ kolo_status kolo_coco_route(struct kolo_coco_share *share)
     KOLO_TRY(exchange(&route));
     KOLO_TRY(kolo_coco_agree(share, allocate_merge(&route)));
     merge_pieces(&route);
+    kolo_free_memory(share->order);
+    kolo_free_memory(share->place_of);
+    share->order = share->place_of = NULL;
 out:
     release(&route);
     return status;

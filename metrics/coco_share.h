@@ -34,9 +34,10 @@ struct kolo_coco_share {
     struct kolo_coco_piece *piece;
     size_t pieces, cut_pieces;
     int64_t *counts; /* records per rank and piece */
-    /* coco_route: records of this rank's pieces, of one rank after the other */
+    /* coco_route: records of this rank's pieces that other ranks had, of one rank after the other */
     struct kolo_coco_record *in;
-    uint32_t *merged; /* their numbers: by piece, best first */
+    uint32_t
+        *merged; /* by piece, best first: numbers of own records; behind those, places in `in` */
 };
 
 /** The status of a step that can fail on one rank alone: all go on, or none. Collective. */

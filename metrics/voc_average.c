@@ -10,7 +10,7 @@ static size_t climb(const struct kolo_coco_run *run, size_t cap, size_t flag, do
 {
     int64_t found = 0, misses = 0;
     for (size_t i = 0; i < run->count; i++) {
-        const struct kolo_coco_record *record = &run->records[run->order[i]];
+        const struct kolo_coco_record *record = kolo_coco_run_at(run, i);
         if (record->position >= cap)
             continue;
         if (record->is_true[flag / 8] >> flag % 8 & 1) {

@@ -108,6 +108,14 @@ struct kolo_coco_record {
     uint8_t is_true[KOLO_COCO_FLAG_BYTES], is_ignored[KOLO_COCO_FLAG_BYTES];
 };
 
+static inline uint64_t kolo_coco_flags(const uint8_t bytes[KOLO_COCO_FLAG_BYTES])
+{
+    uint64_t flags = 0;
+    for (size_t i = 0; i < KOLO_COCO_FLAG_BYTES; i++)
+        flags |= (uint64_t)bytes[i] << 8 * i;
+    return flags;
+}
+
 /** What is kept of the ground truth of an image and category. */
 struct kolo_coco_tally {
     uint32_t category;

@@ -24,14 +24,6 @@ struct walk {
     size_t reached[KOLO_DETECTION_FLAGS_MAX]; /* recalls */
 };
 
-static uint64_t flags_of(const uint8_t *bytes)
-{
-    uint64_t flags = 0;
-    for (size_t i = 0; i < KOLO_COCO_FLAG_BYTES; i++)
-        flags |= (uint64_t)bytes[i] << 8 * i;
-    return flags;
-}
-
 /* The least number of true detections that reaches a recall, by the division that is compared. */
 static int64_t needed_for(double recall, int64_t counted)
 {
@@ -93,7 +85,8 @@ static void add(struct walk *walk, const struct kolo_coco_record *record)
 {
     size_t thresholds = walk->params->thresholds;
     uint64_t all = (UINT64_C(1) << thresholds) - 1;
-    uint64_t is_true = flags_of(record->is_true), ignored = flags_of(record->is_ignored);
+    uint64_t is_true = kolo_coco_flags(record->is_true),
+             ignored = kolo_coco_flags(record->is_ignored);
     for (uint64_t left = is_true; left; left &= left - 1)
         add_true(walk, (size_t)__builtin_ctzll(left), record->score);
     for (size_t a = 0; a < walk->params->areas; a++) {

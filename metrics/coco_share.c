@@ -3,20 +3,22 @@
 //
 //   1. all learn all image ids: an image's place is that of its id among all, whoever has it; one
 //      that several ranks have is the lowest rank's
-//   2. all learn how many records and ground truths there are of each class; each rank puts its own
-//      records in order, so that sorting is done where the images are
+//   2. all learn the lowest score of a true detection of each class, below which misses change no
+//      curve and are left out from here on; and how many records and ground truths there are of each
+//      class; each rank puts its own records in order, so that sorting is done where the images are
 //   3. who makes which curve (coco_pieces), records there (coco_route), curves to all (coco_join)
 //
 // That the parameters are the same has been agreed on before (compute.c). The sequence of
 // collectives is the same on all ranks, also on one without images; what a rank
 // cannot allocate is agreed on before the next of them.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "metrics/coco_share.h"
 
-enum { IMAGES, DUPLICATES, TRUTHS, TOTALS };
+enum { IMAGES, DUPLICATES, TRUTHS, DETECTIONS, TOTALS };
 
 /* An image of some rank. */
 struct seat {
@@ -42,7 +44,8 @@ static kolo_status allocate_counts(struct kolo_coco_share *share)
     share->image_counts = kolo_calloc(share->ranks, sizeof *share->image_counts);
     share->sums = kolo_calloc(sums + classes + TOTALS, sizeof *share->sums);
     share->class_start = kolo_calloc(classes + 1, sizeof *share->class_start);
-    bool is_there = share->image_counts && share->sums && share->class_start;
+    share->cutoff = kolo_calloc(2 * classes, sizeof *share->cutoff);
+    bool is_there = share->image_counts && share->sums && share->class_start && share->cutoff;
     if (is_there)
         share->class_total = share->sums + sums;
     return is_there ? KOLO_OK : KOLO_ERR_NO_MEMORY;
@@ -53,6 +56,7 @@ static void release(struct kolo_coco_share *share)
     kolo_free_memory(share->image_counts);
     kolo_free_memory(share->sums);
     kolo_free_memory(share->class_start);
+    kolo_free_memory(share->cutoff);
     kolo_free_memory(share->ids);
     kolo_free_memory(share->chosen);
     kolo_free_memory(share->place);
@@ -147,6 +151,38 @@ static kolo_status find_places(struct kolo_coco_share *share)
 
 /* ---- step 2: counts, and records in order ---- */
 
+/* A curve has its points at true detections: what is behind the last of a class, on all ranks, changes
+ * none of them. But the first of a class counts, true or not, so each rank keeps its own best. */
+static kolo_status find_cutoffs(struct kolo_coco_share *share)
+{
+    const struct kolo_coco_images *images = share->images;
+    size_t classes = share->params->classes;
+    double *lowest = share->cutoff, *best = share->cutoff + classes;
+    for (size_t k = 0; k < classes; k++) {
+        lowest[k] = INFINITY;
+        best[k] = -INFINITY;
+    }
+    for (size_t i = 0; i < share->kept; i++)
+        for (size_t j = images->image[share->chosen[i]].records;
+             j < kolo_coco_records_end(images, share->chosen[i]); j++) {
+            const struct kolo_coco_record *record = &images->record[j];
+            size_t k = record->place;
+            bool is_true = kolo_coco_flags(record->is_true) != 0;
+            best[k] = record->score > best[k] ? record->score : best[k];
+            lowest[k] = is_true && record->score < lowest[k] ? record->score : lowest[k];
+        }
+    kolo_status status = kolo_allreduce(share->comm, lowest, lowest, classes, KOLO_FLOAT64,
+                                        KOLO_MIN, share->opts, NULL);
+    for (size_t k = 0; k < classes; k++)
+        share->cutoff[k] = best[k] < lowest[k] ? best[k] : lowest[k];
+    return status;
+}
+
+static bool is_counted(const struct kolo_coco_share *share, const struct kolo_coco_record *record)
+{
+    return record->score >= share->cutoff[record->place];
+}
+
 static void count_mine(struct kolo_coco_share *share)
 {
     const struct kolo_coco_images *images = share->images;
@@ -155,7 +191,9 @@ static void count_mine(struct kolo_coco_share *share)
     for (size_t i = 0; i < share->kept; i++) {
         size_t image = share->chosen[i];
         for (size_t j = images->image[image].records; j < kolo_coco_records_end(images, image); j++)
-            share->class_total[images->record[j].place]++;
+            share->class_total[images->record[j].place] += is_counted(share, &images->record[j]);
+        totals[DETECTIONS] +=
+            (int64_t)(kolo_coco_records_end(images, image) - images->image[image].records);
         for (size_t j = images->image[image].tallies; j < kolo_coco_tallies_end(images, image);
              j++) {
             const struct kolo_coco_tally *tally = &images->tally[j];
@@ -179,6 +217,8 @@ static void order_by_class(struct kolo_coco_share *share)
         size_t image = share->chosen[i];
         for (size_t j = images->image[image].records; j < kolo_coco_records_end(images, image);
              j++) {
+            if (!is_counted(share, &images->record[j]))
+                continue;
             share->order[start[images->record[j].place]++] = (uint32_t)j;
             if (share->place_of)
                 share->place_of[j] = share->place[i];
@@ -212,8 +252,11 @@ static kolo_status order_mine(struct kolo_coco_share *share)
 static kolo_status count_all(struct kolo_coco_share *share)
 {
     size_t classes = share->params->classes;
+    kolo_status status = find_cutoffs(share);
+    if (status != KOLO_OK)
+        return status;
     count_mine(share);
-    kolo_status status = kolo_coco_agree(share, order_mine(share));
+    status = kolo_coco_agree(share, order_mine(share));
     if (status != KOLO_OK)
         return status;
     return kolo_allreduce(share->comm, share->sums, share->sums,
@@ -245,9 +288,7 @@ kolo_status kolo_coco_share(struct kolo_comm *comm, const struct kolo_coco_param
     result->images = totals[IMAGES];
     result->duplicate_images = totals[DUPLICATES];
     result->truths = totals[TRUTHS];
-    result->detections = 0;
-    for (size_t k = 0; k < params->classes; k++)
-        result->detections += share.class_total[k];
+    result->detections = totals[DETECTIONS];
 out:
     release(&share);
     return status;

@@ -72,20 +72,13 @@ void kolo_coco_images_write(const struct kolo_coco_images *images,
 
 /* ---- reading ---- */
 
-static uint64_t flags_of(const uint8_t bytes[KOLO_COCO_FLAG_BYTES])
-{
-    uint64_t flags = 0;
-    for (size_t i = 0; i < KOLO_COCO_FLAG_BYTES; i++)
-        flags |= (uint64_t)bytes[i] << 8 * i;
-    return flags;
-}
-
 /* Could matching have made this record, as the next of its image behind @p before (NULL: first)? */
 static bool accepts_record(const struct kolo_coco_params *params,
                            const struct kolo_coco_record *record,
                            const struct kolo_coco_record *before)
 {
-    uint64_t is_true = flags_of(record->is_true), is_ignored = flags_of(record->is_ignored);
+    uint64_t is_true = kolo_coco_flags(record->is_true),
+             is_ignored = kolo_coco_flags(record->is_ignored);
     if (record->place >= params->classes || !isfinite(record->score) || (is_true & is_ignored) ||
         (is_true | is_ignored) >> params->areas * params->thresholds)
         return false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The only file of the library that calls malloc and its kin. Every attempt is counted; a test may
-// arm a countdown at whose end one attempt fails as if memory had run out.
+// arm a countdown at whose end one attempt fails as if memory had run out. Large pages are advice: a
+// system without them gives small ones.
 #include "base/alloc.h"
 
 #include <assert.h>
@@ -8,6 +9,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 static _Atomic uint64_t attempts;
 static _Atomic uint64_t countdown; /* 0: off; 1: the next attempt fails */
@@ -82,6 +85,55 @@ kolo_status kolo_grow(void **array, size_t *capacity, size_t need, size_t bytes)
     *array = grown;
     *capacity = wanted;
     return KOLO_OK;
+}
+
+/* ---- pages ---- */
+
+enum {
+    LARGE_PAGE = 2 << 20
+}; /* where it is another size, what is asked for is less than it might be */
+
+/* Whole small pages; 0: that many bytes are none of kolo_pages()'s own. */
+static size_t pages_of(size_t count, size_t bytes)
+{
+    size_t total, page = (size_t)sysconf(_SC_PAGESIZE);
+    if (__builtin_mul_overflow(count, bytes, &total) || total > PTRDIFF_MAX - 2 * LARGE_PAGE ||
+        total < LARGE_PAGE)
+        return 0;
+    return (total + page - 1) / page * page;
+}
+
+/* Begins where a large page does; those that it fills are asked for, so that none is only in part
+ * its own. */
+void *kolo_pages(size_t count, size_t bytes)
+{
+    size_t total = pages_of(count, bytes);
+    if (total == 0)
+        return kolo_calloc(count, bytes);
+    char *whole = MAP_FAILED;
+    if (!attempt_fails())
+        whole = mmap(NULL, total + LARGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                     -1, 0);
+    if (whole == MAP_FAILED) {
+        (void)kolo_fail(KOLO_ERR_NO_MEMORY, "cannot allocate %zu elements of %zu bytes", count,
+                        bytes);
+        return NULL;
+    }
+    size_t before = (LARGE_PAGE - (uintptr_t)whole % LARGE_PAGE) % LARGE_PAGE;
+    if (before > 0)
+        (void)munmap(whole, before);
+    (void)munmap(whole + before + total, LARGE_PAGE - before);
+    (void)madvise(whole + before, total / LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE);
+    return whole + before;
+}
+
+void kolo_pages_free(void *memory, size_t count, size_t bytes)
+{
+    size_t total = pages_of(count, bytes);
+    if (total == 0)
+        kolo_free_memory(memory);
+    else if (memory)
+        (void)munmap(memory, total);
 }
 
 char *kolo_strdup(const char *text)

@@ -30,9 +30,9 @@ static const struct kolo_detection *const_detection_of(const struct kolo_metric 
 
 static void release_arrays(struct kolo_coco_arrays *arrays)
 {
-    kolo_free_memory(arrays->precision);
+    kolo_pages_free(arrays->precision, arrays->points, sizeof *arrays->precision);
+    kolo_pages_free(arrays->scores, arrays->points, sizeof *arrays->scores);
     kolo_free_memory(arrays->recall);
-    kolo_free_memory(arrays->scores);
     kolo_free_memory(arrays->voc_points);
     kolo_free_memory(arrays->voc_areas);
     *arrays = (struct kolo_coco_arrays){.precision = NULL};
@@ -44,8 +44,8 @@ static kolo_status make_arrays(const struct kolo_coco_params *params,
     release_arrays(arrays);
     arrays->ends = params->thresholds * params->classes * params->areas * params->caps;
     arrays->points = arrays->ends * params->recalls;
-    arrays->precision = kolo_calloc(arrays->points, sizeof *arrays->precision);
-    arrays->scores = kolo_calloc(arrays->points, sizeof *arrays->scores);
+    arrays->precision = kolo_pages(arrays->points, sizeof *arrays->precision);
+    arrays->scores = kolo_pages(arrays->points, sizeof *arrays->scores);
     arrays->recall = kolo_calloc(arrays->ends, sizeof *arrays->recall);
     bool is_there = arrays->precision && arrays->scores && arrays->recall;
     if (params->rules == KOLO_DETECTION_VOC) {

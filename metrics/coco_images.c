@@ -275,12 +275,12 @@ static kolo_status grow_records(struct kolo_coco_images *images, size_t need)
         return KOLO_OK;
     size_t room = images->record_room + images->record_room / PART + FIRST;
     room = room < need ? need : room;
-    struct kolo_coco_record *grown = kolo_calloc(room, sizeof *grown);
+    struct kolo_coco_record *grown = kolo_pages(room, sizeof *grown);
     if (!grown)
         return KOLO_ERR_NO_MEMORY;
     if (images->records > 0)
         memcpy(grown, images->record, images->records * sizeof *grown);
-    kolo_free_memory(images->record);
+    kolo_pages_free(images->record, images->record_room, sizeof *images->record);
     images->record = grown;
     images->record_room = room;
     return KOLO_OK;
@@ -426,7 +426,7 @@ void kolo_coco_images_free(struct kolo_coco_images *images)
     }
     kolo_free_memory(desk);
     kolo_free_memory(images->image);
-    kolo_free_memory(images->record);
+    kolo_pages_free(images->record, images->record_room, sizeof *images->record);
     kolo_free_memory(images->tally);
     *images = (struct kolo_coco_images){.image = NULL};
 }

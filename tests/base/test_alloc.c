@@ -46,6 +46,12 @@ Test(alloc, a_product_that_overflows_is_refused)
     assert_no_memory("wraps");
     cr_assert(!kolo_calloc(huge, 1), "SIZE_MAX");
     assert_no_memory("SIZE_MAX");
+    cr_assert(!kolo_pages(huge, 2), "pages 2^65");
+    assert_no_memory("pages 2^65");
+    cr_assert(!kolo_pages(huge - 4096, 1), "pages");
+    assert_no_memory("pages");
+    cr_assert(!kolo_pages(huge / 4, 1), "more than there is of addresses");
+    assert_no_memory("addresses");
     cr_assert(!kolo_aligned(64, huge), "aligned");
     assert_no_memory("aligned");
 }
@@ -57,6 +63,34 @@ Test(alloc, aligned_is_aligned)
         cr_assert(memory && (uintptr_t)memory % alignment == 0, "%zu", alignment);
         memset(memory, 1, 100);
         kolo_free_memory(memory);
+    }
+}
+
+/* Of any size: short ones come from the heap. */
+Test(alloc, pages_are_zero_and_go_back)
+{
+    static const size_t counts[] = {0, 1, 1000, (2 << 20) / 8 - 1, (2 << 20) / 8, 969680};
+    for (int round = 0; round < 2; round++) /* what was written before is not there again */
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            uint64_t *memory = kolo_pages(counts[i], sizeof *memory);
+            cr_assert(memory, "%zu", counts[i]);
+            for (size_t j = 0; j < counts[i]; j++) {
+                cr_assert(memory[j] == 0, "%zu: element %zu", counts[i], j);
+                memory[j] = j + 1;
+            }
+            kolo_pages_free(memory, counts[i], sizeof *memory);
+        }
+    kolo_pages_free(NULL, 5, 1);
+    kolo_pages_free(NULL, 5 << 20, 1);
+}
+
+Test(alloc, long_pages_begin_where_a_large_page_does)
+{
+    for (size_t bytes = 2 << 20; bytes < 9 << 20; bytes += (1 << 20) + 4321) {
+        char *memory = kolo_pages(1, bytes);
+        cr_assert(memory && (uintptr_t)memory % (2 << 20) == 0, "%zu: %p", bytes, (void *)memory);
+        memory[bytes - 1] = 1;
+        kolo_pages_free(memory, 1, bytes);
     }
 }
 
@@ -164,6 +198,16 @@ Test(alloc, the_nth_fails_once_in_every_function)
                 kolo_free_memory(memory);
             }
         }
+}
+
+Test(alloc, pages_fail_when_they_shall)
+{
+    kolo_alloc_fail_nth(2);
+    void *memory = kolo_pages(3, 1 << 20);
+    cr_assert(memory, "the first");
+    cr_assert(!kolo_pages(3, 1 << 20), "the second");
+    assert_no_memory("nth");
+    kolo_pages_free(memory, 3, 1 << 20);
 }
 
 Test(alloc, zero_switches_the_failure_off)

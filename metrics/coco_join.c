@@ -2,16 +2,18 @@
 // Curves to all ranks. Of the pieces of one class, each needs what stands before it (sums) and the
 // highest precision behind it (maxima): two exchanges of counts, before any curve is sent. Then the
 // owner of a piece says, for each cap, area range and threshold, which recalls its true detections
-// reach, and writes precision and score there into its arrays; from there they are sent: no entry
-// comes from two ranks, and entries that nobody reaches are not sent. Owns the messages:
+// reach, and writes precision and score there into its arrays, and into a message while it has them
+// at hand: no entry comes from two ranks, and entries that nobody reaches are not sent. Owns the
+// messages:
 //
 //   a message   pieces, one after the other
 //   a piece     its number; a head for each cap, area range and threshold; per head, its precisions,
 //               then its scores
 //   a head      how many true detections the piece has << 32 | recalls << 16 | the first recall
 //
-// All curves are made before any is sent, so that ranks wait for each other once; then a few pieces
-// are sent at a time, so that messages need little memory.
+// A few pieces are made and sent at a time, so that messages need little memory; each rank begins with
+// its largest, so that a turn takes all about as long.
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -35,7 +37,6 @@ struct drawn {
 /* A piece of this rank. */
 struct own {
     size_t piece; /* in share->piece */
-    int64_t *heads;
     struct kolo_coco_run run;
     struct drawn *drawn; /* NULL: of a whole class */
 };
@@ -47,7 +48,6 @@ struct join {
     size_t *owned;                /* pieces per rank */
     size_t most;                  /* that one rank owns */
     struct own *own;
-    int64_t *own_heads;
     struct kolo_coco_course *before; /* per piece of a cut class: what is in it, then before it */
     double *highest;                 /* the same: HIGHEST each, then behind it */
     struct kolo_coco_needed *needed; /* of needed_class */
@@ -88,11 +88,9 @@ static kolo_status allocate_lists(struct join *join)
         size_t owned = ++join->owned[share->piece[p].owner];
         join->most = owned > join->most ? owned : join->most;
     }
-    if (is_there) {
+    if (is_there)
         join->own = kolo_calloc(join->owned[share->rank], sizeof *join->own);
-        join->own_heads = kolo_calloc(join->owned[share->rank], join->heads * sizeof(int64_t));
-    }
-    is_there = is_there && join->own && join->own_heads && allocate_climb(join);
+    is_there = is_there && join->own && allocate_climb(join);
     return is_there ? kolo_coco_arc_make(&join->whole.arc, share->params) : KOLO_ERR_NO_MEMORY;
 }
 
@@ -133,10 +131,17 @@ static void release(struct join *join)
     kolo_free_memory(join->highest);
     kolo_free_memory(join->needed);
     kolo_free_memory(join->own);
-    kolo_free_memory(join->own_heads);
     kolo_free_memory(join->climb);
     kolo_free_memory(join->mine);
     kolo_free_memory(join->all);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const struct own *x = a, *y = b;
+    if (x->run.count != y->run.count)
+        return x->run.count > y->run.count ? -1 : 1;
+    return (x->piece > y->piece) - (x->piece < y->piece);
 }
 
 /* The lists of this rank's pieces stand in order or merged, one after the other. */
@@ -145,21 +150,19 @@ static void find_own(struct join *join)
     const struct kolo_coco_share *share = join->share;
     const uint32_t *order = share->ranks > 1 ? share->merged : share->order;
     struct own *own = join->own;
-    int64_t *heads = join->own_heads;
     for (size_t p = 0; p < share->pieces; p++) {
         if (share->piece[p].owner != share->rank)
             continue;
         size_t count = (size_t)share->piece[p].total;
         *own++ = (struct own){.piece = p,
-                              .heads = heads,
                               .run = {.own = share->images->record,
                                       .others = share->in,
                                       .owned = share->images->records,
                                       .order = order,
                                       .count = count}};
         order += count;
-        heads += join->heads;
     }
+    qsort(join->own, join->owned[share->rank], sizeof *join->own, by_size);
 }
 
 /* ---- pieces of cut classes ---- */
@@ -289,9 +292,9 @@ struct span {
 };
 enum { HEADS_MAX = KOLO_DETECTION_CAPS_MAX * KOLO_DETECTION_FLAGS_MAX };
 
-/* Between spans and arrays. Entries of a class and point stand together in memory, so all caps and
+/* Writes spans to the arrays. Entries of a class and point stand together in memory, so all caps and
  * areas of a point are taken before the next. */
-static void move(const struct join *join, size_t piece, const struct span *span, bool to_arrays)
+static void write_spans(const struct join *join, size_t piece, const struct span *span)
 {
     const struct kolo_coco_params *params = join->share->params;
     double *precision = join->arrays->precision, *scores = join->arrays->scores;
@@ -305,13 +308,8 @@ static void move(const struct join *join, size_t piece, const struct span *span,
                     size_t i = r - one->first;
                     if (i >= one->count)
                         continue;
-                    if (to_arrays) {
-                        precision[at] = one->precision[i];
-                        scores[at] = one->score[i];
-                    } else {
-                        one->precision[i] = precision[at];
-                        one->score[i] = scores[at];
-                    }
+                    precision[at] = one->precision[i];
+                    scores[at] = one->score[i];
                 }
         }
 }
@@ -348,8 +346,30 @@ static void add_recall(const struct join *join, size_t piece, const int64_t *hea
     }
 }
 
-/* Writes the entries of one of this rank's pieces. */
-static void write_own(struct join *join, const struct own *own)
+static double *as_values(int64_t *words)
+{
+    return (double *)(void *)words;
+}
+
+/* Writes one piece to a message; where the next begins. */
+static int64_t *write_piece(const struct join *join, size_t piece, const int64_t *heads,
+                            const struct span *span, int64_t *words)
+{
+    words[0] = (int64_t)piece;
+    memcpy(words + 1, heads, join->heads * sizeof *words);
+    double *values = as_values(words + 1 + join->heads);
+    for (size_t head = 0; head < join->heads; head++) {
+        size_t count = span[head].count;
+        memcpy(values, span[head].precision, count * sizeof *values);
+        memcpy(values + count, span[head].score, count * sizeof *values);
+        values += 2 * count;
+    }
+    return (int64_t *)(void *)values;
+}
+
+/* Writes the entries of one of this rank's pieces, and to a message; where its next begins.
+ * @param words  NULL: on one rank there is none */
+static int64_t *write_own(struct join *join, const struct own *own, int64_t *words)
 {
     static const struct kolo_coco_course nothing;
     int64_t number = number_of(join, own);
@@ -357,6 +377,7 @@ static void write_own(struct join *join, const struct own *own)
     const struct kolo_coco_needed *needed = needed_of(join, own);
     const struct kolo_coco_course *before = number < 0 ? &nothing : &join->before[number];
     struct span span[HEADS_MAX];
+    int64_t heads[HEADS_MAX];
     if (number < 0) {
         drawn->after = nothing;
         kolo_coco_draw(join->share->params, &own->run, needed, &drawn->after, &drawn->arc);
@@ -368,57 +389,35 @@ static void write_own(struct join *join, const struct own *own)
             behind = join->highest[(size_t)number * HIGHEST + m * KOLO_DETECTION_FLAGS_MAX + flag];
         span[head] = span_of(join, head, drawn, before, behind);
         int64_t found = drawn->after.is_true[m][flag] - before->is_true[m][flag];
-        own->heads[head] = (int64_t)((uint64_t)found << TRUE_SHIFT |
-                                     span[head].count << RECALL_BITS | span[head].first);
+        heads[head] = (int64_t)((uint64_t)found << TRUE_SHIFT | span[head].count << RECALL_BITS |
+                                span[head].first);
     }
-    move(join, own->piece, span, true);
-    add_recall(join, own->piece, own->heads);
+    write_spans(join, own->piece, span);
+    add_recall(join, own->piece, heads);
     if (join->climb)
         kolo_voc_areas(join->share, &own->run, join->share->piece[own->piece].class, join->climb,
                        join->arrays->voc_areas);
+    return words ? write_piece(join, own->piece, heads, span, words) : NULL;
 }
 
 /* ---- messages ---- */
 
-/* The spans of a piece whose values begin here; where they end. */
-static double *find_spans(const struct join *join, const int64_t *heads, double *values,
-                          struct span *span)
+/* Reads one; where the next begins. */
+static int64_t *read_piece(const struct join *join, int64_t *words)
 {
     const uint64_t mask = (1 << RECALL_BITS) - 1;
+    struct span span[HEADS_MAX];
+    double *values = as_values(words + 1 + join->heads);
     for (size_t head = 0; head < join->heads; head++) {
-        uint64_t word = (uint64_t)heads[head];
+        uint64_t word = (uint64_t)words[1 + head];
         size_t count = word >> RECALL_BITS & mask;
         span[head] = (struct span){
             .first = word & mask, .count = count, .precision = values, .score = values + count};
         values += 2 * count;
     }
-    return values;
-}
-
-static double *as_values(int64_t *words)
-{
-    return (double *)(void *)words;
-}
-
-/* Writes one piece; where the next begins. */
-static int64_t *write_piece(const struct join *join, const struct own *own, int64_t *words)
-{
-    struct span span[HEADS_MAX];
-    words[0] = (int64_t)own->piece;
-    memcpy(words + 1, own->heads, join->heads * sizeof *words);
-    double *end = find_spans(join, own->heads, as_values(words + 1 + join->heads), span);
-    move(join, own->piece, span, false);
-    return (int64_t *)(void *)end;
-}
-
-/* Reads one; where the next begins. */
-static int64_t *read_piece(const struct join *join, int64_t *words)
-{
-    struct span span[HEADS_MAX];
-    double *end = find_spans(join, words + 1, as_values(words + 1 + join->heads), span);
-    move(join, (size_t)words[0], span, true);
+    write_spans(join, (size_t)words[0], span);
     add_recall(join, (size_t)words[0], words + 1);
-    return (int64_t *)(void *)end;
+    return (int64_t *)(void *)values;
 }
 
 static kolo_status send_turn(struct join *join, size_t first)
@@ -427,7 +426,7 @@ static kolo_status send_turn(struct join *join, size_t first)
     size_t owned = join->owned[share->rank];
     int64_t *words = join->mine;
     for (size_t i = first; i < least(first + join->turn, owned); i++)
-        words = write_piece(join, &join->own[i], words);
+        words = write_own(join, &join->own[i], words);
     int64_t mine = words - join->mine;
     kolo_status status =
         kolo_allgather(share->comm, &mine, join->said, 1, KOLO_INT64, share->opts, NULL);
@@ -482,8 +481,8 @@ kolo_status kolo_coco_join(struct kolo_coco_share *share, struct kolo_coco_array
     KOLO_TRY(kolo_coco_agree(share, allocate_messages(&join)));
     find_own(&join);
     KOLO_TRY(connect(&join));
-    for (size_t i = 0; i < join.owned[share->rank]; i++)
-        write_own(&join, &join.own[i]);
+    for (size_t i = 0; share->ranks == 1 && i < join.owned[share->rank]; i++)
+        (void)write_own(&join, &join.own[i], NULL);
     for (size_t i = 0; status == KOLO_OK && share->ranks > 1 && i < join.most; i += join.turn)
         status = send_turn(&join, i);
     if (status == KOLO_OK)

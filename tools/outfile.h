@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that is whole under its name or not there: written beside it, then renamed. A device or a
-// pipe (/dev/stdout) is written in place.
+// A file that is whole under its name or not there, also where the process is killed meanwhile. A device
+// or a pipe (/dev/stdout) is written in place. For one thread of a program at a time.
 #ifndef KOLO_TOOLS_OUTFILE_H
 #define KOLO_TOOLS_OUTFILE_H
 
@@ -12,11 +12,17 @@
 struct outfile {
     FILE *stream; /* NULL: not open */
     const char *option, *path;
-    bool is_in_place;
+    bool is_in_place, is_named; /* named: there is, or may be, a file of the name `beside` */
+    int fd;                     /* while it is closed */
+    struct outfile *_Atomic next;
     char beside[4096];
 };
 
-/** @p option is named in messages: "--json". @p path lives as long as the file is open. */
+/** For tests: as where the file system has no files without a name. */
+extern bool outfile_has_names_only;
+
+/** @p option is named in messages: "--json". It and @p path stay where they are, and live, as
+ * long as the file is open. */
 kolo_status outfile_open(struct outfile *file, const char *option, const char *path) KOLO_NODISCARD;
 /** Moves it to its name; with @p keep false, or where that fails, leaves nothing. A file that is
  * not open is fine. */

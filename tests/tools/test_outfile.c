@@ -2,9 +2,11 @@
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tools/outfile.h"
@@ -23,6 +25,15 @@ static size_t files(void)
     size_t count = glob("*", 0, NULL, &found) == 0 ? found.gl_pathc : 0;
     globfree(&found);
     return count;
+}
+
+/* Whether files can be without a name in the test's folder: else those tests have nothing to show. */
+static bool has_nameless(void)
+{
+    int fd = open(".", O_TMPFILE | O_WRONLY, 0600);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
 }
 
 static void clean(void)
@@ -52,6 +63,80 @@ static void x_is(const char *expected)
 }
 
 TestSuite(outfile, .init = go_there, .fini = clean);
+
+/* What a process that opens x, writes into it and is ended by @p number leaves there: a count of files,
+ * x not among them. */
+static size_t left_by(int number)
+{
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        struct outfile file;
+        if (outfile_open(&file, "--json", "x") != KOLO_OK || fputs("half", file.stream) < 0 ||
+            fflush(file.stream) != 0)
+            _exit(1);
+        raise(number);
+        _exit(2);
+    }
+    cr_assert(child > 0 && waitpid(child, &status, 0) == child);
+    cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == number, "status %x", (unsigned)status);
+    return files() - 1;
+}
+
+Test(outfile, a_killed_process_leaves_nothing)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGKILL};
+    struct outfile file;
+    if (!has_nameless())
+        cr_skip_test("no files without a name in /tmp");
+    write_x("old");
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        cr_expect_eq(left_by(numbers[i]), 0, "signal %d", numbers[i]);
+    x_is("old");
+    cr_assert_eq(outfile_open(&file, "--json", "x"), KOLO_OK);
+    cr_expect_eq(files(), 1, "it has a name before it is whole");
+    cr_expect_eq(outfile_close(&file, false), KOLO_OK);
+}
+
+Test(outfile, a_signal_takes_a_file_with_a_name_away)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    struct outfile first, second;
+    struct sigaction ignored;
+    outfile_has_names_only = true;
+    write_x("old");
+    signal(SIGHUP, SIG_IGN);
+    cr_assert_eq(outfile_open(&first, "--json", "x"), KOLO_OK);
+    cr_assert_eq(outfile_open(&second, "--csv", "y"), KOLO_OK);
+    cr_expect_eq(files(), 3);
+    cr_expect(sigaction(SIGHUP, NULL, &ignored) == 0 && ignored.sa_handler == SIG_IGN);
+    cr_assert(fputs("1", first.stream) >= 0);
+    cr_expect_eq(outfile_close(&first, true), KOLO_OK);
+    x_is("1");
+    cr_expect_eq(outfile_close(&second, false), KOLO_OK);
+    cr_expect_eq(files(), 1);
+    signal(SIGHUP, SIG_DFL);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        cr_expect_eq(left_by(numbers[i]), 0, "signal %d", numbers[i]);
+    x_is("1");
+}
+
+Test(outfile, the_place_is_tried_before_anything_is_written)
+{
+    char name[300];
+    struct outfile file;
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    for (int i = 0; i < 2; i++) {
+        outfile_has_names_only = i == 1;
+        cr_expect_eq(outfile_open(&file, "--json", name), KOLO_ERR_SYSTEM);
+        cr_expect(strstr(kolo_error_detail(), "File name too long"), "%s", kolo_error_detail());
+        cr_expect_eq(outfile_open(&file, "--json", "none/"), KOLO_ERR_SYSTEM);
+        write_x("a file");
+        cr_expect_eq(outfile_open(&file, "--json", "x/y"), KOLO_ERR_SYSTEM);
+        cr_expect_eq(files(), 1);
+    }
+}
 
 Test(outfile, takes_its_name_when_it_is_whole)
 {

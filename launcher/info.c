@@ -11,6 +11,7 @@
 #include "memory/memory.h"
 #include "runtime/local.h"
 #include "transport/conn.h"
+#include "transport/devices.h"
 #include "transport/transport.h"
 
 static void print_line(FILE *out, const char *kind, const char *name, kolo_status status,
@@ -62,6 +63,19 @@ static void print_network(const struct kolo_settings *settings, FILE *out)
         fprintf(out, "network    KOLO_NET: %s: nothing of this host has this name\n", unnamed);
 }
 
+static void print_device(void *context, const char *name, const char *text)
+{
+    fprintf(context, "device     %-8s %s\n", name, text);
+}
+
+/** What backends find of devices. */
+static void print_devices(FILE *out)
+{
+    for (size_t i = 0; kolo_device_reports[i]; i++)
+        if (kolo_device_reports[i]->report(print_device, out) != KOLO_OK)
+            print_device(out, kolo_device_reports[i]->what, kolo_error_detail());
+}
+
 void kolo_info_print(const struct kolo_settings *settings, FILE *out)
 {
     fprintf(out, "kolo       %s\n", KOLO_VERSION);
@@ -77,6 +91,7 @@ void kolo_info_print(const struct kolo_settings *settings, FILE *out)
         kolo_status status = kolo_memory_kinds[i]->probe(&why);
         print_line(out, "memory", kolo_memory_kinds[i]->name, status, &why);
     }
+    print_devices(out);
     for (size_t i = 0; kolo_left_out[i].what; i++)
         fprintf(out, "left out   %-8s %s\n", kolo_left_out[i].what, kolo_left_out[i].why);
 }

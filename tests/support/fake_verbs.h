@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// RDMA devices in memory, behind the table of transport/rdma_verbs.h: reliable connected queue pairs between devices of one
+// process, with what real ones do to a program that is careless (a send queue that is full until completions are polled, a
+// receiver that is not ready, keys and bounds that are checked, garbage in the fields of a completion in error, all that
+// is posted flushed after the first), and faults on demand. Bytes move when somebody polls a completion queue.
+//
+// Threads: any; one lock. All is one world: fake_verbs_reset() before each test.
+#ifndef KOLO_TESTS_SUPPORT_FAKE_VERBS_H
+#define KOLO_TESTS_SUPPORT_FAKE_VERBS_H
+
+#include <stdbool.h>
+
+#include "transport/rdma_verbs.h"
+
+enum { FAKE_DEVICES_MAX = 4, FAKE_PORTS_MAX = 2, FAKE_GIDS_MAX = 8 };
+
+struct fake_port {
+    struct ibv_port_attr attr;
+    struct ibv_gid_entry gids[FAKE_GIDS_MAX];
+    int gid_count;
+};
+
+/** Change what is in it before the device is opened. */
+struct fake_device {
+    struct ibv_device base; /* first */
+    int open_error;         /* what ibv_open_device fails with; 0: it does not */
+    struct ibv_device_attr attr;
+    struct fake_port ports[FAKE_PORTS_MAX];
+    bool is_removed;
+};
+
+/** Two devices, fake0 (10.0.0.1) and fake1 (10.0.0.2): RoCE, one active port, GIDs of RoCE v1 and v2 for the address
+ * and for a link-local one. No fault, nothing counted. */
+void fake_verbs_reset(void);
+const struct kolo_verbs *fake_verbs_table(void);
+struct fake_device *fake_verbs_device(int number);
+/** How many there are; 0 is one of the faults. */
+void fake_verbs_device_count(int count);
+/** Adds a GID of @p type: "10.0.0.3" or an IPv6 address. */
+void fake_verbs_add_gid(struct fake_port *port, uint32_t type, const char *address);
+
+/** The @p nth call from now of that function of the table (its field's name) fails with errno @p error. */
+void fake_verbs_fail(const char *function, int nth, int error);
+/** The @p nth send request carried out from now ends in @p status. */
+void fake_verbs_complete_as(int nth, enum ibv_wc_status status);
+/** The @p nth send request carried out from now waits for so many polls first. */
+void fake_verbs_delay(int nth, int polls);
+/** The @p nth completion from now comes twice. */
+void fake_verbs_duplicate(int nth);
+/** The @p nth completion from now and the one after it in its queue change places. */
+void fake_verbs_swap(int nth);
+/** The device is pulled out: its queue pairs fail, posts fail, and an event says so. */
+void fake_verbs_remove(struct fake_device *device);
+/** The event alone. */
+void fake_verbs_tell(struct fake_device *device, enum ibv_event_type type, int port);
+
+/** Contexts, domains, regions, queues, channels and pairs that live. */
+int fake_verbs_living(void);
+/** Regions that live, and how many were made. */
+int fake_verbs_regions(void);
+int fake_verbs_registered(void);
+/** How often a sender met a receiver that was not ready. */
+int fake_verbs_not_ready(void);
+
+#endif

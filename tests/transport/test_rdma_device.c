@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices that are absent, refused, down, of another kind, or pulled out: what is said, and that nothing stays open.
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "tests/support/fake_verbs.h"
+#include "transport/rdma_device.h"
+
+static struct kolo_rdma_device *open_good(const char *wanted)
+{
+    struct kolo_rdma_device *device = NULL;
+    cr_assert(kolo_rdma_device_open(fake_verbs_table(), wanted, &device) == KOLO_OK, "%s",
+              kolo_error_detail());
+    return device;
+}
+
+/** Must fail so, saying so, and leave nothing. */
+static void refused(const char *wanted, kolo_status status, const char *text)
+{
+    struct kolo_rdma_device *device = NULL;
+    cr_assert(kolo_rdma_device_open(fake_verbs_table(), wanted, &device) == status, "'%s' %s",
+              wanted, text);
+    cr_assert(device == NULL && fake_verbs_living() == 0);
+    cr_assert(strstr(kolo_error_detail(), text), "'%s' is not in: %s", text, kolo_error_detail());
+}
+
+Test(rdma_device, the_first_usable_port_is_taken)
+{
+    char name[64];
+    fake_verbs_reset();
+    struct kolo_rdma_device *device = open_good("");
+    kolo_rdma_device_format(device, name, sizeof name);
+    cr_assert_str_eq(name, "fake0 port 1");
+    cr_assert(device->mtu == IBV_MTU_1024 && device->is_ethernet && device->lid == 0 &&
+              device->gids.count == 4);
+    cr_assert(device->requests_max == 1024 && device->parts_max == 4 &&
+              device->message_bytes_max == 1u << 23);
+    kolo_rdma_device_close(device);
+    fake_verbs_device(0)->ports[0].attr.state = IBV_PORT_DOWN;
+    device = open_good("");
+    cr_assert_str_eq(device->name, "fake1");
+    kolo_rdma_device_close(device);
+    kolo_rdma_device_close(NULL);
+    cr_assert(fake_verbs_living() == 0);
+}
+
+Test(rdma_device, a_device_and_a_port_can_be_asked_for)
+{
+    fake_verbs_reset();
+    fake_verbs_device(1)->attr.phys_port_cnt = 2;
+    fake_verbs_device(1)->ports[1].attr.link_layer = IBV_LINK_LAYER_INFINIBAND;
+    fake_verbs_device(1)->ports[1].attr.lid = 17;
+    fake_verbs_add_gid(&fake_verbs_device(1)->ports[1], IBV_GID_TYPE_IB, "fe80::17");
+    struct kolo_rdma_device *device = open_good("fake1:2");
+    cr_assert(device->port == 2 && device->lid == 17 && !device->is_ethernet);
+    kolo_rdma_device_close(device);
+    device = open_good("fake1");
+    cr_assert(device->port == 1);
+    kolo_rdma_device_close(device);
+    refused("fake1:3", KOLO_ERR_UNSUPPORTED, "there is no RDMA port 'fake1:3'");
+    refused("fake7", KOLO_ERR_UNSUPPORTED, "there is no RDMA port 'fake7'");
+}
+
+Test(rdma_device, what_is_no_name_is_refused)
+{
+    char text[128];
+    static const char *const bad[] = {":",         ":1",      "fake0:",   "fake0:0",
+                                      "fake0:256", "fake0:x", "fake0:1 ", "fake0:1:1"};
+    fake_verbs_reset();
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        snprintf(text, sizeof text, "RDMA device '%s'", bad[i]);
+        refused(bad[i], KOLO_ERR_CONFIG, text);
+    }
+    memset(text, 'a', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    refused(text, KOLO_ERR_CONFIG, "expected NAME or NAME:PORT");
+}
+
+Test(rdma_device, each_port_says_why_not)
+{
+    fake_verbs_reset();
+    fake_verbs_device_count(3);
+    fake_verbs_device(0)->open_error = EACCES;
+    fake_verbs_device(1)->ports[0].attr.state = IBV_PORT_INIT;
+    fake_verbs_device(2)->base.transport_type = IBV_TRANSPORT_IWARP;
+    refused("", KOLO_ERR_UNSUPPORTED, "fake0: no permission: /dev/infiniband");
+    refused("", KOLO_ERR_UNSUPPORTED, "fake1 port 1: its link is initialising");
+    refused("", KOLO_ERR_UNSUPPORTED, "fake2 port 1: iWARP");
+    fake_verbs_device_count(1);
+    fake_verbs_device(0)->open_error = EIO;
+    refused("", KOLO_ERR_UNSUPPORTED, "fake0: it cannot be opened: Input/output error");
+    strcpy(fake_verbs_device(0)->base.dev_name, "kolo-nothing");
+    refused("", KOLO_ERR_UNSUPPORTED,
+            "fake0: /dev/infiniband/kolo-nothing is not there: a container");
+    fake_verbs_device(0)->open_error = 0;
+    fake_verbs_device(0)->base.transport_type = IBV_TRANSPORT_USNIC;
+    refused("", KOLO_ERR_UNSUPPORTED, "neither InfiniBand nor RoCE");
+}
+
+Test(rdma_device, nonsense_of_a_driver_is_refused)
+{
+    fake_verbs_reset();
+    fake_verbs_device_count(1);
+    struct fake_port *port = &fake_verbs_device(0)->ports[0];
+    port->attr.link_layer = IBV_LINK_LAYER_INFINIBAND;
+    refused("", KOLO_ERR_UNSUPPORTED, "is a subnet manager running");
+    port->attr.lid = 3;
+    port->attr.max_msg_sz = 0;
+    refused("", KOLO_ERR_UNSUPPORTED, "messages of 0 bytes");
+    port->attr.max_msg_sz = 4096;
+    port->attr.active_mtu = 77;
+    refused("", KOLO_ERR_UNSUPPORTED, "MTU code 77");
+    port->attr.active_mtu = IBV_MTU_256;
+    port->attr.state = 99;
+    refused("", KOLO_ERR_UNSUPPORTED, "in an unknown state");
+}
+
+Test(rdma_device, no_device_at_all)
+{
+    fake_verbs_reset();
+    fake_verbs_device_count(0);
+    refused("", KOLO_ERR_UNSUPPORTED, "no RDMA device on this host");
+    fake_verbs_fail("get_device_list", 1, ENOSYS);
+    refused("", KOLO_ERR_UNSUPPORTED, "no RDMA device on this host");
+    fake_verbs_fail("get_device_list", 1, EMFILE);
+    refused("", KOLO_ERR_UNSUPPORTED, "cannot be listed: Too many open files");
+}
+
+Test(rdma_device, every_call_may_fail)
+{
+    static const char *const calls[] = {"open_device", "query_device", "query_port",
+                                        "query_gid_table", "alloc_pd"};
+    fake_verbs_reset();
+    fake_verbs_device_count(1);
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        fake_verbs_fail(calls[i], 1, ENOMEM);
+        refused("", KOLO_ERR_UNSUPPORTED, "Cannot allocate memory");
+    }
+    for (uint64_t nth = 1; nth <= 2; nth++) {
+        kolo_alloc_fail_nth(nth);
+        refused("", KOLO_ERR_NO_MEMORY, "");
+    }
+}
+
+/* ---- news ---- */
+
+static char logged[256];
+
+static void keep_line(void *context, enum kolo_log_level level, const char *line)
+{
+    (void)context;
+    (void)level;
+    snprintf(logged, sizeof logged, "%s", line);
+}
+
+Test(rdma_device, news_never_wait_and_only_an_end_is_an_error)
+{
+    fake_verbs_reset();
+    kolo_log_set_sink(keep_line, NULL);
+    struct kolo_rdma_device *device = open_good("");
+    cr_assert(kolo_rdma_device_news(device) == KOLO_OK);
+    fake_verbs_tell(fake_verbs_device(0), IBV_EVENT_PORT_ERR, 1);
+    cr_assert(kolo_rdma_device_news(device) == KOLO_OK && !device->is_gone);
+    cr_assert(strstr(logged, "fake0 port 1 lost its link"), "%s", logged);
+    fake_verbs_tell(fake_verbs_device(0), IBV_EVENT_PORT_ACTIVE, 1);
+    fake_verbs_remove(fake_verbs_device(0));
+    cr_assert(kolo_rdma_device_news(device) == KOLO_ERR_LINK && device->is_gone);
+    cr_assert(strstr(kolo_error_detail(), "rdma fake0 port 1: the device was removed"), "%s",
+              kolo_error_detail());
+    cr_assert(kolo_rdma_device_news(device) == KOLO_OK, "each is told once");
+    kolo_rdma_device_close(device);
+    cr_assert(fake_verbs_living() == 0);
+    kolo_log_set_sink(NULL, NULL);
+}
+
+/* ---- the list ---- */
+
+static char listed[1024];
+
+static void add_line(void *context, const char *name, const char *text)
+{
+    size_t used = strlen(listed);
+    (void)context;
+    snprintf(listed + used, sizeof listed - used, "%s %s\n", name, text);
+}
+
+Test(rdma_device, the_list_has_every_port)
+{
+    fake_verbs_reset();
+    fake_verbs_device_count(3);
+    fake_verbs_device(1)->attr.phys_port_cnt = 2;
+    fake_verbs_device(1)->ports[1].attr.state = IBV_PORT_DOWN;
+    fake_verbs_device(2)->open_error = EPERM;
+    kolo_verbs_replace(fake_verbs_table());
+    cr_assert(kolo_devices_rdma.report(add_line, NULL) == KOLO_OK);
+    kolo_verbs_replace(NULL);
+    cr_assert(strstr(listed, "fake0:1 RoCE v2 10.0.0.1, MTU 1024\n"), "%s", listed);
+    cr_assert(strstr(listed, "fake1:1 RoCE v2 10.0.0.2, MTU 1024\n"), "%s", listed);
+    cr_assert(strstr(listed, "fake1:2 cannot be used: its link is down"), "%s", listed);
+    cr_assert(strstr(listed, "fake2 cannot be used: no permission"), "%s", listed);
+    cr_assert(fake_verbs_living() == 0);
+}

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# RDMA for real, in one boot of tests/vm/run: what kolorun finds of devices that are there, down, forbidden and gone. Gets
+# KOLORUN from ctest; runs itself inside.
+set -uo pipefail
+if [[ ${1-} != inside ]]; then
+    vm=${BASH_SOURCE%/*}/run
+    why=$("$vm" --check 2>&1) || { echo "$why"; exit 77; }
+    exec "$vm" --timeout 240 -- bash "${BASH_SOURCE[0]}" inside
+fi
+
+failures=0
+# shows WHAT PATTERN: kolorun info, run by COMMAND (an array), has a line that matches.
+shows() {
+    local out
+    out=$("${command[@]}" "$KOLORUN" info 2>&1)
+    grep -qE -- "$2" <<<"$out" || { echo "FAIL: $1: no line '$2' in:"; echo "$out"; failures=$((failures + 1)); }
+}
+command=(env)
+shows "a device" '^device +rxe0:1 +RoCE v2 10\.0\.0\.1, MTU 4096$'
+shows "the other" '^device +rxe1:1 +RoCE v2 10\.0\.0\.2, MTU 4096$'
+command=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+chmod 600 /dev/infiniband/uverbs*
+shows "another user" '^device +rxe0 +cannot be used: no permission: /dev/infiniband/uverbs[0-9]+ must'
+command=(env)
+ip link set ra down
+shows "a link that is down" '^device +rxe0:1 +cannot be used: its link is down'
+rdma link delete rxe0
+rdma link delete rxe1
+shows "no device" '^device +rdma +no RDMA device on this host'
+command=(unshare -m sh -c 'mount --bind /dev/null "$(realpath /usr/lib/x86_64-linux-gnu/libibverbs.so.1)" && exec "$@"' sh)
+shows "no library" '^device +rdma +libibverbs\.so\.1 cannot be loaded .*libibverbs1'
+((failures == 0))

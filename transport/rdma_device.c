@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+// Walks over devices and their ports, one open at a time, and keeps the one that was looked for. Must never leave one open
+// that it does not hand out.
+#include "transport/rdma_device.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+enum { PORTS_MAX = 255, REASONS_BYTES = 512 };
+
+/** What was asked for. */
+struct wanted {
+    char name[IBV_SYSFS_NAME_MAX]; /* "": any */
+    unsigned port;                 /* 0: any */
+};
+
+static kolo_status parse_wanted(const char *text, struct wanted *wanted_out)
+{
+    struct wanted wanted = {.port = 0};
+    const char *colon = strchr(text, ':');
+    size_t length = colon != NULL ? (size_t)(colon - text) : strlen(text);
+    bool is_good = length < sizeof wanted.name && (length > 0 || colon == NULL);
+    for (const char *at = colon != NULL ? colon + 1 : ""; is_good && *at != '\0'; at++) {
+        is_good = *at >= '0' && *at <= '9' && wanted.port <= PORTS_MAX;
+        wanted.port = wanted.port * 10 + (unsigned)(*at - '0');
+    }
+    if (!is_good || (colon != NULL && (wanted.port < 1 || wanted.port > PORTS_MAX)))
+        return kolo_fail(KOLO_ERR_CONFIG,
+                         "RDMA device '%s': expected NAME or NAME:PORT, such as mlx5_0:1", text);
+    memcpy(wanted.name, text, length);
+    wanted.name[length] = '\0';
+    *wanted_out = wanted;
+    return KOLO_OK;
+}
+
+/* ---- one port ---- */
+
+static const char *state_text(enum ibv_port_state state)
+{
+    static const char *const texts[] = {
+        [IBV_PORT_NOP] = "in no state",   [IBV_PORT_DOWN] = "down",
+        [IBV_PORT_INIT] = "initialising", [IBV_PORT_ARMED] = "armed",
+        [IBV_PORT_ACTIVE] = "active",     [IBV_PORT_ACTIVE_DEFER] = "active (deferred)",
+    };
+    return (size_t)state < sizeof texts / sizeof texts[0] ? texts[state] : "in an unknown state";
+}
+
+/** Can packets go through it? The detail says why not. */
+static kolo_status check_port(const struct ibv_device *device, const struct ibv_port_attr *port)
+{
+    if (device->transport_type == IBV_TRANSPORT_IWARP)
+        return kolo_fail(
+            KOLO_ERR_UNSUPPORTED,
+            "iWARP, which kolo does not use: KOLO_TRANSPORT=tcp reaches the same peers");
+    if (device->transport_type != IBV_TRANSPORT_IB)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "neither InfiniBand nor RoCE (transport type %d)",
+                         (int)device->transport_type);
+    if (port->state != IBV_PORT_ACTIVE)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "its link is %s: look at the cable, and ip link of its interface",
+                         state_text(port->state));
+    if (port->link_layer != IBV_LINK_LAYER_ETHERNET && port->lid == 0)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "it has no LID: is a subnet manager running?");
+    if (port->max_msg_sz == 0 || port->active_mtu < IBV_MTU_256 || port->active_mtu > IBV_MTU_4096)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "it reports messages of %u bytes and MTU code %d",
+                         port->max_msg_sz, (int)port->active_mtu);
+    return KOLO_OK;
+}
+
+/** Fills in what is known of port number @p number. */
+static kolo_status read_port(struct kolo_rdma_device *device, uint8_t number)
+{
+    struct ibv_port_attr port;
+    int error = device->verbs->query_port(device->verbs, device->context, number, &port);
+    if (error != 0)
+        return kolo_fail_errno(KOLO_ERR_UNSUPPORTED, error, "it cannot be asked");
+    kolo_status status = check_port(device->context->device, &port);
+    if (status != KOLO_OK)
+        return status;
+    device->port = number;
+    device->is_ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET;
+    device->lid = device->is_ethernet ? 0 : port.lid;
+    device->mtu = port.active_mtu;
+    device->message_bytes_max = port.max_msg_sz;
+    return kolo_rdma_gids_read(device->verbs, device->context, number, &device->gids);
+}
+
+/* ---- one device ---- */
+
+/** libibverbs says "no such file" for every file that it cannot open: a look of our own tells what is wrong with it. */
+static kolo_status cannot_open(const struct ibv_device *which, int error)
+{
+    char path[64 + IBV_SYSFS_NAME_MAX];
+    snprintf(path, sizeof path, "/dev/infiniband/%s", which->dev_name);
+    if (which->dev_name[0] != '\0' && access(path, R_OK | W_OK) != 0)
+        error = errno;
+    if (error == EACCES || error == EPERM)
+        return kolo_fail(
+            KOLO_ERR_UNSUPPORTED,
+            "no permission: %s must be readable and writable for this user (group rdma)", path);
+    if (error == ENOENT)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "%s is not there: a container must be given it (--device)", path);
+    return kolo_fail_errno(KOLO_ERR_UNSUPPORTED, error, "it cannot be opened");
+}
+
+void kolo_rdma_device_close(struct kolo_rdma_device *device)
+{
+    if (device == NULL)
+        return;
+    if (device->domain != NULL && device->verbs->dealloc_pd(device->domain) != 0)
+        KOLO_WARN("rdma %s: its protection domain is still in use", device->name);
+    if (device->context != NULL)
+        (void)device->verbs->close_device(device->context);
+    kolo_free_memory(device);
+}
+
+/** The device without a port. */
+static kolo_status open_context(const struct kolo_verbs *verbs, struct ibv_device *which,
+                                struct kolo_rdma_device **device_out, uint8_t *ports_out)
+{
+    struct ibv_device_attr attr;
+    struct kolo_rdma_device *device = kolo_calloc(1, sizeof *device);
+    if (device == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    device->verbs = verbs;
+    snprintf(device->name, sizeof device->name, "%s", verbs->get_device_name(which));
+    errno = 0;
+    device->context = verbs->open_device(which);
+    kolo_status status = KOLO_OK;
+    if (device->context == NULL)
+        status = cannot_open(which, errno);
+    int error = status == KOLO_OK ? verbs->query_device(device->context, &attr) : 0;
+    if (error != 0)
+        status = kolo_fail_errno(KOLO_ERR_UNSUPPORTED, error, "it cannot be asked");
+    if (status != KOLO_OK) {
+        kolo_rdma_device_close(device);
+        return status;
+    }
+    device->requests_max = (uint32_t)attr.max_qp_wr;
+    device->parts_max = (uint32_t)attr.max_sge;
+    device->completions_max = (uint32_t)attr.max_cqe;
+    *device_out = device;
+    *ports_out = attr.phys_port_cnt;
+    return KOLO_OK;
+}
+
+/** What a device that is used needs besides. */
+static kolo_status prepare(struct kolo_rdma_device *device)
+{
+    int fd = device->context->async_fd;
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "its news cannot be read");
+    errno = 0;
+    device->domain = device->verbs->alloc_pd(device->context);
+    return device->domain != NULL
+               ? KOLO_OK
+               : kolo_fail_errno(KOLO_ERR_UNSUPPORTED, errno, "it gives no protection domain");
+}
+
+/* ---- all of them ---- */
+
+static kolo_status list_devices(const struct kolo_verbs *verbs, struct ibv_device ***list_out,
+                                int *count_out)
+{
+    int count = 0;
+    errno = 0;
+    struct ibv_device **list = verbs->get_device_list(&count);
+    if (list == NULL && errno != ENOSYS)
+        return kolo_fail_errno(KOLO_ERR_UNSUPPORTED, errno, "RDMA devices cannot be listed");
+    if (list == NULL || count == 0) {
+        if (list != NULL)
+            verbs->free_device_list(list);
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "no RDMA device on this host; with a card in it, is "
+                                               "its kernel module loaded (ib_uverbs)?");
+    }
+    *list_out = list;
+    *count_out = count;
+    return KOLO_OK;
+}
+
+/** Told of each port: open, or why not (status, and the detail); number 0: of the whole device. True: go on with the next;
+ * a device that is open is the callee's if it says false. */
+typedef bool visit(void *context, struct kolo_rdma_device *device, const char *name, uint8_t number,
+                   kolo_status status);
+
+/** Each port of one device. True: go on. */
+static bool visit_ports(const struct kolo_verbs *verbs, struct ibv_device *which, visit *told,
+                        void *context)
+{
+    struct kolo_rdma_device *device = NULL;
+    const char *name = verbs->get_device_name(which);
+    uint8_t ports = 0;
+    bool goes_on = true;
+    kolo_status status = open_context(verbs, which, &device, &ports);
+    if (status != KOLO_OK)
+        return told(context, NULL, name, 0, status);
+    for (unsigned number = 1; number <= ports && goes_on; number++)
+        goes_on = told(context, device, name, (uint8_t)number, read_port(device, (uint8_t)number));
+    if (goes_on)
+        kolo_rdma_device_close(device);
+    return goes_on;
+}
+
+static kolo_status visit_all(const struct kolo_verbs *verbs, const struct wanted *wanted,
+                             visit *told, void *context)
+{
+    struct ibv_device **list = NULL;
+    int count = 0;
+    bool goes_on = true;
+    kolo_status status = list_devices(verbs, &list, &count);
+    if (status != KOLO_OK)
+        return status;
+    for (int i = 0; i < count && goes_on; i++)
+        if (wanted->name[0] == '\0' || strcmp(wanted->name, verbs->get_device_name(list[i])) == 0)
+            goes_on = visit_ports(verbs, list[i], told, context);
+    verbs->free_device_list(list);
+    return KOLO_OK;
+}
+
+/* ---- choosing one ---- */
+
+struct search {
+    const struct wanted *wanted;
+    struct kolo_rdma_device *found;
+    kolo_status status;          /* KOLO_ERR_NO_MEMORY ends the search */
+    char reasons[REASONS_BYTES]; /* "rxe0 port 1: its link is down...; " */
+};
+
+static void add_reason(struct search *search, const char *name, uint8_t number)
+{
+    size_t used = strlen(search->reasons);
+    char port[16] = "";
+    if (number > 0)
+        snprintf(port, sizeof port, " port %u", number);
+    snprintf(search->reasons + used, sizeof search->reasons - used, "%s%s%s: %s",
+             used > 0 ? "; " : "", name, port, kolo_error_detail());
+}
+
+static bool consider(void *context, struct kolo_rdma_device *device, const char *name,
+                     uint8_t number, kolo_status status)
+{
+    struct search *search = context;
+    if (search->wanted->port != 0 && number != 0 && number != search->wanted->port)
+        return true;
+    if (status == KOLO_OK)
+        status = prepare(device);
+    if (status == KOLO_OK) {
+        search->found = device;
+        return false;
+    }
+    if (status == KOLO_ERR_NO_MEMORY)
+        search->status = status;
+    add_reason(search, name, number);
+    return true;
+}
+
+kolo_status kolo_rdma_device_open(const struct kolo_verbs *verbs, const char *wanted_text,
+                                  struct kolo_rdma_device **device_out)
+{
+    struct wanted wanted;
+    struct search search = {.wanted = &wanted, .status = KOLO_ERR_UNSUPPORTED};
+    kolo_status status = parse_wanted(wanted_text, &wanted);
+    if (status == KOLO_OK)
+        status = visit_all(verbs, &wanted, consider, &search);
+    if (status != KOLO_OK)
+        return status;
+    if (search.found != NULL) {
+        *device_out = search.found;
+        return KOLO_OK;
+    }
+    if (search.status == KOLO_ERR_NO_MEMORY)
+        return search.status;
+    if (search.reasons[0] == '\0')
+        return kolo_fail(
+            search.status,
+            "there is no RDMA port '%s' on this host; kolorun info lists what there is",
+            wanted_text);
+    return kolo_fail(search.status, "no RDMA port can be used here: %s", search.reasons);
+}
+
+void kolo_rdma_device_format(const struct kolo_rdma_device *device, char *text, size_t capacity)
+{
+    snprintf(text, capacity, "%s port %u", device->name, device->port);
+}
+
+/* ---- news ---- */
+
+/** What the device says when it is beyond use; NULL: it goes on. */
+static const char *end_text(enum ibv_event_type type)
+{
+    switch ((int)type) { /* -Wswitch-enum: the others are of queues and pairs, or pass */
+    case IBV_EVENT_DEVICE_FATAL:
+        return "the device was removed or broke down: look at dmesg";
+    case IBV_EVENT_CQ_ERR:
+        return "a completion queue broke down";
+    default:
+        return NULL;
+    }
+}
+
+static void log_event(const struct kolo_rdma_device *device, const struct ibv_async_event *event)
+{
+    bool is_ours = event->element.port_num == device->port;
+    if (event->event_type == IBV_EVENT_PORT_ERR && is_ours)
+        KOLO_WARN("rdma %s port %u lost its link; what waits is tried again", device->name,
+                  device->port);
+    else if (event->event_type == IBV_EVENT_PORT_ACTIVE && is_ours)
+        KOLO_INFO("rdma %s port %u has its link again", device->name, device->port);
+    else
+        KOLO_DEBUG("rdma %s: event %d", device->name, (int)event->event_type);
+}
+
+kolo_status kolo_rdma_device_news(struct kolo_rdma_device *device)
+{
+    struct ibv_async_event event;
+    const char *end = NULL;
+    while (device->verbs->get_async_event(device->context, &event) == 0) {
+        if (end == NULL)
+            end = end_text(event.event_type);
+        log_event(device, &event);
+        device->verbs->ack_async_event(&event);
+    }
+    if (end == NULL)
+        return KOLO_OK;
+    device->is_gone = true;
+    return kolo_fail(KOLO_ERR_LINK, "rdma %s port %u: %s", device->name, device->port, end);
+}
+
+/* ---- the list ---- */
+
+struct listing {
+    void (*line)(void *context, const char *name, const char *text);
+    void *context;
+};
+
+static bool tell_port(void *context, struct kolo_rdma_device *device, const char *name,
+                      uint8_t number, kolo_status status)
+{
+    const struct listing *listing = context;
+    char port[IBV_SYSFS_NAME_MAX + 8], text[KOLO_DETAIL_MAX], gid[KOLO_RDMA_GID_TEXT];
+    if (number > 0)
+        snprintf(port, sizeof port, "%s:%u", name, number);
+    else
+        snprintf(port, sizeof port, "%s", name);
+    if (status == KOLO_OK) {
+        kolo_rdma_gid_format(&device->gids.all[0], gid, sizeof gid);
+        snprintf(text, sizeof text, "%s, MTU %d", gid, 128 << device->mtu);
+    } else {
+        snprintf(text, sizeof text, "cannot be used: %.900s", kolo_error_detail());
+    }
+    listing->line(listing->context, port, text);
+    return true;
+}
+
+static kolo_status report(void (*line)(void *context, const char *name, const char *text),
+                          void *context)
+{
+    const struct wanted any = {.port = 0};
+    struct listing listing = {line, context};
+    const struct kolo_verbs *verbs = NULL;
+    kolo_status status = kolo_verbs_load(&verbs);
+    return status == KOLO_OK ? visit_all(verbs, &any, tell_port, &listing) : status;
+}
+
+const struct kolo_device_report kolo_devices_rdma = {.what = "rdma", .report = report};

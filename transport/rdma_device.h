@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// An RDMA device and one of its ports, open: finding it, what it can do, what it is called in messages, and the news that
+// it is gone. Also the list of all of them for `kolorun info`.
+//
+// Owns the verbs context and the protection domain; queues and regions are made on them by other files and must be gone
+// before it is closed.
+//
+// iWARP ports are named and not used: their connections are made by librdmacm alone, and TCP reaches what they reach.
+#ifndef KOLO_TRANSPORT_RDMA_DEVICE_H
+#define KOLO_TRANSPORT_RDMA_DEVICE_H
+
+#include "transport/devices.h"
+#include "transport/rdma_gid.h"
+
+struct kolo_rdma_device {
+    const struct kolo_verbs *verbs;
+    struct ibv_context *context; /* its async_fd is non-blocking, for the poller */
+    struct ibv_pd *domain;
+    char name[IBV_SYSFS_NAME_MAX];
+    uint8_t port;
+    bool is_ethernet;
+    bool is_gone; /* said by the device: nothing of it works any more */
+    uint16_t lid; /* of InfiniBand; 0 else */
+    enum ibv_mtu mtu;
+    struct kolo_rdma_gids gids;
+    uint32_t requests_max;      /* in a queue of a pair */
+    uint32_t parts_max;         /* of one request (SGEs) */
+    uint32_t completions_max;   /* in one completion queue */
+    uint32_t message_bytes_max; /* of one write or send */
+};
+
+/** Opens the port that @p wanted names: "" (the first that is active and has an address), "NAME" or "NAME:PORT".
+ * ERR_UNSUPPORTED: there is none; the detail says of each port why not. ERR_CONFIG: @p wanted is no such text. */
+kolo_status kolo_rdma_device_open(const struct kolo_verbs *verbs, const char *wanted,
+                                  struct kolo_rdma_device **device_out) KOLO_NODISCARD;
+/** NULL is fine. */
+void kolo_rdma_device_close(struct kolo_rdma_device *device);
+
+/** Takes the device's news; never blocks. ERR_LINK: it is gone, or broken; the detail says what it said. What passes (a
+ * port that lost its cable may get it back) is logged: the retries of the queue pairs decide. */
+kolo_status kolo_rdma_device_news(struct kolo_rdma_device *device) KOLO_NODISCARD;
+
+/** "rxe0 port 1". */
+void kolo_rdma_device_format(const struct kolo_rdma_device *device, char *text, size_t capacity);
+
+/** For kolo_device_reports[]. */
+extern const struct kolo_device_report kolo_devices_rdma;
+
+#endif

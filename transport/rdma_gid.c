@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Must never depend on who asks: the order of pairs is one of both their addresses, not of "ours" and "theirs".
+#include "transport/rdma_gid.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+enum { TABLE_MAX = 1024 }; /* entries of all ports of a device: some have 256 a port */
+
+/** Families never reach each other, even of one kind. The order is that of preference. */
+enum family { LINK_LOCAL, SITE, IPV6, IPV4 };
+
+static const char *const kind_texts[KOLO_RDMA_KINDS] = {
+    [KOLO_RDMA_INFINIBAND] = "InfiniBand",
+    [KOLO_RDMA_ROCE_V1] = "RoCE v1",
+    [KOLO_RDMA_ROCE_V2] = "RoCE v2",
+};
+
+const char *kolo_rdma_kind_text(enum kolo_rdma_kind kind)
+{
+    return kind > 0 && kind < KOLO_RDMA_KINDS ? kind_texts[kind] : "unknown";
+}
+
+static enum family family_of(const struct kolo_rdma_gid *gid)
+{
+    static const uint8_t ipv4[12] = {[10] = 0xff, [11] = 0xff};
+    if (gid->kind == KOLO_RDMA_INFINIBAND)
+        return SITE; /* the first half names the subnet, and is compared */
+    if (memcmp(gid->bytes, ipv4, sizeof ipv4) == 0)
+        return IPV4;
+    return gid->bytes[0] == 0xfe && (gid->bytes[1] & 0xc0) == 0x80 ? LINK_LOCAL : IPV6;
+}
+
+/** What is better is more. RoCE v2 passes routers, what v1 reaches v2 does too; an address that somebody gave says more
+ * about who is reached than one that each interface makes for itself. */
+static int rank_of(const struct kolo_rdma_gid *gid)
+{
+    bool is_local = family_of(gid) == LINK_LOCAL;
+    return (int)gid->kind * 4 + (int)family_of(gid) - (is_local ? 2 * 4 : 0);
+}
+
+static bool is_null(const uint8_t *bytes)
+{
+    static const uint8_t null[KOLO_RDMA_GID_BYTES];
+    return memcmp(bytes, null, sizeof null) == 0;
+}
+
+/** False: it is of no use to us. */
+static bool take(const struct ibv_gid_entry *entry, struct kolo_rdma_gid *gid_out)
+{
+    static const enum kolo_rdma_kind kinds[] = {[IBV_GID_TYPE_IB] = KOLO_RDMA_INFINIBAND,
+                                                [IBV_GID_TYPE_ROCE_V1] = KOLO_RDMA_ROCE_V1,
+                                                [IBV_GID_TYPE_ROCE_V2] = KOLO_RDMA_ROCE_V2};
+    if (entry->gid_type >= sizeof kinds / sizeof kinds[0] || entry->gid_index > UINT8_MAX ||
+        is_null(entry->gid.raw))
+        return false;
+    *gid_out =
+        (struct kolo_rdma_gid){.kind = kinds[entry->gid_type], .index = (uint8_t)entry->gid_index};
+    memcpy(gid_out->bytes, entry->gid.raw, sizeof gid_out->bytes);
+    return true;
+}
+
+/** Keeps the list sorted; equal ones in the order of the table. */
+static void insert(struct kolo_rdma_gids *gids, const struct kolo_rdma_gid *gid)
+{
+    size_t at = gids->count;
+    while (at > 0 && rank_of(&gids->all[at - 1]) < rank_of(gid))
+        at--;
+    if (at == KOLO_RDMA_GIDS_MAX)
+        return;
+    if (gids->count < KOLO_RDMA_GIDS_MAX)
+        gids->count++;
+    memmove(&gids->all[at + 1], &gids->all[at], (gids->count - 1 - at) * sizeof *gid);
+    gids->all[at] = *gid;
+}
+
+kolo_status kolo_rdma_gids_read(const struct kolo_verbs *verbs, struct ibv_context *context,
+                                uint8_t port, struct kolo_rdma_gids *gids_out)
+{
+    struct kolo_rdma_gids gids = {.count = 0};
+    struct kolo_rdma_gid gid;
+    struct ibv_gid_entry *table = kolo_calloc(TABLE_MAX, sizeof *table);
+    if (table == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    ssize_t count = verbs->query_gid_table(context, table, TABLE_MAX, 0, sizeof *table);
+    for (ssize_t i = 0; i < count; i++)
+        if (table[i].port_num == port && take(&table[i], &gid))
+            insert(&gids, &gid);
+    kolo_free_memory(table);
+    if (count < 0)
+        return kolo_fail_errno(KOLO_ERR_UNSUPPORTED, (int)-count, "its addresses cannot be read");
+    if (gids.count == 0)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "it has no address: give its interface one (ip addr add)");
+    *gids_out = gids;
+    return KOLO_OK;
+}
+
+/* ---- pairs ---- */
+
+static size_t common_bits(const uint8_t *one, const uint8_t *other)
+{
+    size_t bits = 0;
+    while (bits < 8 * KOLO_RDMA_GID_BYTES &&
+           ((one[bits / 8] ^ other[bits / 8]) >> (7 - bits % 8) & 1) == 0)
+        bits++;
+    return bits;
+}
+
+static bool can_join(const struct kolo_rdma_gid *one, const struct kolo_rdma_gid *other)
+{
+    bool same_subnet = memcmp(one->bytes, other->bytes, KOLO_RDMA_GID_BYTES / 2) == 0;
+    return one->kind == other->kind && family_of(one) == family_of(other) &&
+           (one->kind != KOLO_RDMA_INFINIBAND || same_subnet);
+}
+
+/** Of two pairs that can join, is the first the better one? Addresses that begin alike are most likely of one network. */
+static bool is_better(const struct kolo_rdma_gid *a1, const struct kolo_rdma_gid *a2,
+                      const struct kolo_rdma_gid *b1, const struct kolo_rdma_gid *b2)
+{
+    if (rank_of(a1) != rank_of(b1))
+        return rank_of(a1) > rank_of(b1);
+    size_t a_bits = common_bits(a1->bytes, a2->bytes), b_bits = common_bits(b1->bytes, b2->bytes);
+    if (a_bits != b_bits)
+        return a_bits > b_bits;
+    bool a_swaps = memcmp(a1->bytes, a2->bytes, KOLO_RDMA_GID_BYTES) > 0;
+    bool b_swaps = memcmp(b1->bytes, b2->bytes, KOLO_RDMA_GID_BYTES) > 0;
+    int low = memcmp((a_swaps ? a2 : a1)->bytes, (b_swaps ? b2 : b1)->bytes, KOLO_RDMA_GID_BYTES);
+    int high = memcmp((a_swaps ? a1 : a2)->bytes, (b_swaps ? b1 : b2)->bytes, KOLO_RDMA_GID_BYTES);
+    return low != 0 ? low < 0 : high < 0;
+}
+
+static void say_none(const struct kolo_rdma_gids *ours, const struct kolo_rdma_gids *theirs,
+                     struct kolo_why *why_out)
+{
+    char one[KOLO_RDMA_GID_TEXT] = "no address", other[KOLO_RDMA_GID_TEXT] = "no address";
+    if (ours->count > 0)
+        kolo_rdma_gid_format(&ours->all[0], one, sizeof one);
+    if (theirs->count > 0)
+        kolo_rdma_gid_format(&theirs->all[0], other, sizeof other);
+    snprintf(why_out->text, sizeof why_out->text, "%s and %s have no kind of address in common",
+             one, other);
+}
+
+bool kolo_rdma_gids_join(const struct kolo_rdma_gids *ours, const struct kolo_rdma_gids *theirs,
+                         size_t *ours_out, size_t *theirs_out, struct kolo_why *why_out)
+{
+    size_t best_ours = SIZE_MAX, best_theirs = 0;
+    for (size_t i = 0; i < ours->count; i++)
+        for (size_t j = 0; j < theirs->count; j++)
+            if (can_join(&ours->all[i], &theirs->all[j]) &&
+                (best_ours == SIZE_MAX ||
+                 is_better(&ours->all[i], &theirs->all[j], &ours->all[best_ours],
+                           &theirs->all[best_theirs]))) {
+                best_ours = i;
+                best_theirs = j;
+            }
+    if (best_ours == SIZE_MAX) {
+        say_none(ours, theirs, why_out);
+        return false;
+    }
+    *ours_out = best_ours;
+    *theirs_out = best_theirs;
+    return true;
+}
+
+void kolo_rdma_gid_format(const struct kolo_rdma_gid *gid, char *text, size_t capacity)
+{
+    char address[INET6_ADDRSTRLEN] = "?";
+    bool is_ipv4 = family_of(gid) == IPV4;
+    (void)inet_ntop(is_ipv4 ? AF_INET : AF_INET6, gid->bytes + (is_ipv4 ? 12 : 0), address,
+                    sizeof address);
+    snprintf(text, capacity, "%s %s", kolo_rdma_kind_text(gid->kind), address);
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads libibverbs. Owns the process's one table of it; must never be linked against the library.
+#include "transport/rdma_verbs.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LIBRARY "libibverbs.so.1" /* what a machine without the development package has */
+
+/** Where each function goes. A pointer to a function is stored by memcpy: C has no cast for it. */
+static const struct symbol {
+    const char *name;
+    size_t offset;
+} symbols[] = {
+#define SYMBOL(field, symbol) {#symbol, offsetof(struct kolo_verbs, field)},
+    KOLO_VERBS_MAP(SYMBOL)
+#undef SYMBOL
+        {"ibv_query_port", offsetof(struct kolo_verbs, query_port_old)},
+};
+
+/** Drivers of today fill in the whole of @p attributes_out, the library's own function the part
+ * that there was at first. */
+static int query_port(const struct kolo_verbs *verbs, struct ibv_context *context, uint8_t port,
+                      struct ibv_port_attr *attributes_out)
+{
+    struct verbs_context *driver = verbs_get_ctx_op(context, query_port);
+    memset(attributes_out, 0, sizeof *attributes_out);
+    if (driver != NULL)
+        return driver->query_port(context, port, attributes_out, sizeof *attributes_out);
+    return verbs->query_port_old(context, port, (struct _compat_ibv_port_attr *)attributes_out);
+}
+
+static int post_send(struct ibv_qp *pair, struct ibv_send_wr *first, struct ibv_send_wr **bad_out)
+{
+    return ibv_post_send(pair, first, bad_out);
+}
+
+static int post_recv(struct ibv_qp *pair, struct ibv_recv_wr *first, struct ibv_recv_wr **bad_out)
+{
+    return ibv_post_recv(pair, first, bad_out);
+}
+
+static int poll_cq(struct ibv_cq *queue, int max, struct ibv_wc *completions_out)
+{
+    return ibv_poll_cq(queue, max, completions_out);
+}
+
+static int req_notify_cq(struct ibv_cq *queue, int solicited_only)
+{
+    return ibv_req_notify_cq(queue, solicited_only);
+}
+
+kolo_status kolo_verbs_bind(const char *library, struct kolo_verbs *verbs_out)
+{
+    struct kolo_verbs verbs = {.query_port = query_port,
+                               .post_send = post_send,
+                               .post_recv = post_recv,
+                               .poll_cq = poll_cq,
+                               .req_notify_cq = req_notify_cq};
+    void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "%s cannot be loaded (%s); install the packages libibverbs1 and "
+                         "ibverbs-providers (rdma-core)",
+                         library, dlerror());
+    for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
+        void *function = dlsym(handle, symbols[i].name);
+        if (function == NULL) {
+            (void)dlclose(handle);
+            return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                             "%s has no %s: install libibverbs1 of rdma-core 32 or newer", library,
+                             symbols[i].name);
+        }
+        memcpy((char *)&verbs + symbols[i].offset, &function, sizeof function);
+    }
+    *verbs_out = verbs;
+    return KOLO_OK;
+}
+
+/* ---- the process's table ---- */
+
+static struct {
+    pthread_once_t once;
+    struct kolo_verbs verbs;
+    kolo_status status;
+    char detail[256];
+    const struct kolo_verbs *_Atomic replacement;
+} loaded = {.once = PTHREAD_ONCE_INIT};
+
+static void load(void)
+{
+    loaded.status = kolo_verbs_bind(LIBRARY, &loaded.verbs);
+    if (loaded.status != KOLO_OK)
+        snprintf(loaded.detail, sizeof loaded.detail, "%s", kolo_error_detail());
+}
+
+kolo_status kolo_verbs_load(const struct kolo_verbs **verbs_out)
+{
+    const struct kolo_verbs *replacement = atomic_load(&loaded.replacement);
+    if (replacement != NULL) {
+        *verbs_out = replacement;
+        return KOLO_OK;
+    }
+    (void)pthread_once(&loaded.once, load);
+    if (loaded.status != KOLO_OK)
+        return kolo_fail(loaded.status, "%s", loaded.detail);
+    *verbs_out = &loaded.verbs;
+    return KOLO_OK;
+}
+
+void kolo_verbs_replace(const struct kolo_verbs *verbs)
+{
+    atomic_store(&loaded.replacement, verbs);
+}

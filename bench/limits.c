@@ -202,9 +202,12 @@ static const char *congestion(const struct limits *limits, struct kolo_settings 
 static kolo_status open_outputs(struct limits *limits)
 {
     const struct bench_options *o = limits->options;
-    kolo_status status = KOLO_OK;
+    const struct outfile_place places[] = {
+        {"--json", o->json}, {"--save-profile", o->profile}, {"--plot", o->plot}};
+    kolo_status status;
     limits->root = json_object();
     limits->rows = json_array();
+    KOLO_TRY(outfile_distinct(places, sizeof places / sizeof *places));
     if (o->json)
         KOLO_TRY(outfile_open(&limits->json, "--json", o->json));
     if (o->profile)

@@ -28,7 +28,10 @@ static const char csv_columns[] =
 static kolo_status open_files(struct bench_report *report)
 {
     const struct bench_options *o = report->options;
-    kolo_status status = KOLO_OK;
+    const struct outfile_place places[] = {
+        {"--json", o->json}, {"--csv", o->csv}, {"--plot", o->plot}};
+    kolo_status status;
+    KOLO_TRY(outfile_distinct(places, sizeof places / sizeof *places));
     if (o->json)
         KOLO_TRY(outfile_open(&report->json, "--json", o->json));
     if (o->csv) {

@@ -186,7 +186,5 @@ int eval_options_parse(int argc, char **argv, struct eval_options *options)
                       argc - optind, argc - optind == 1 ? "" : "s");
     options->truths = argv[optind];
     options->detections = argv[optind + 1];
-    if (options->json && options->plot && strcmp(options->json, options->plot) == 0)
-        return refuse("--json and --plot both name %s; give each its own file", options->json);
     return take_caps(options, options->max_dets);
 }

@@ -337,8 +337,13 @@ static kolo_status probe(const struct eval_options *options, const char *option,
 
 kolo_status eval_report_probe(const struct eval_options *options)
 {
-    kolo_status status = probe(options, "--json", options->json);
-    return status == KOLO_OK ? probe(options, "--plot", options->plot) : status;
+    const struct outfile_place places[] = {{"--json", options->json}, {"--plot", options->plot}};
+    kolo_status status;
+    KOLO_TRY(probe(options, "--json", options->json));
+    KOLO_TRY(probe(options, "--plot", options->plot));
+    KOLO_TRY(outfile_distinct(places, sizeof places / sizeof *places));
+out:
+    return status;
 }
 
 kolo_status eval_report_write(const struct eval_evaluation *evaluation, FILE *out)

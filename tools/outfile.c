@@ -19,7 +19,12 @@
 
 #include "base/clock.h"
 
-enum { NAMES = 100, MODE = 0666, PROC_MAX = 64 };
+enum {
+    NAMES = 100,
+    MODE = 0666,
+    PROC_MAX = 64,
+    PATH_BYTES = sizeof((struct outfile *)NULL)->beside
+};
 
 bool outfile_has_names_only;
 
@@ -88,6 +93,53 @@ static bool take_name(struct outfile *file, int (*give)(struct outfile *file))
 
 /* ---- opening ---- */
 
+/** The folder of @p path, in @p text, which is as long as it needs to be; "." where it names none. */
+static const char *folder_of(const char *path, char *text)
+{
+    const char *slash = strrchr(path, '/'); /* "/x" is in "/" */
+    if (!slash)
+        return ".";
+    memcpy(text, path, (size_t)(slash - path) + 1);
+    text[slash - path + 1] = '\0';
+    return text;
+}
+
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static bool is_one(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/** Both name one file, be it there or not. */
+static bool are_same(const char *a, const char *b)
+{
+    char folder[PATH_BYTES];
+    struct stat facts[2];
+    bool is_there[2] = {stat(a, &facts[0]) == 0, stat(b, &facts[1]) == 0};
+    if (is_there[0] && is_there[1])
+        return is_one(&facts[0], &facts[1]) && !S_ISCHR(facts[0].st_mode);
+    if (is_there[0] || is_there[1] || strcmp(last_part(a), last_part(b)) != 0)
+        return false;
+    return strlen(a) < sizeof folder && strlen(b) < sizeof folder &&
+           stat(folder_of(a, folder), &facts[0]) == 0 &&
+           stat(folder_of(b, folder), &facts[1]) == 0 && is_one(&facts[0], &facts[1]);
+}
+
+kolo_status outfile_distinct(const struct outfile_place *places, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = 0; j < i && places[i].path; j++)
+            if (places[j].path && are_same(places[i].path, places[j].path))
+                return kolo_fail(KOLO_ERR_INVALID, "%s and %s both name %s; give each its own file",
+                                 places[j].option, places[i].option, places[i].path);
+    return KOLO_OK;
+}
+
 /** There is something at @p path that no file may take the place of. */
 static bool must_stay(const char *path)
 {
@@ -95,8 +147,7 @@ static bool must_stay(const char *path)
     if (stat(path, &there) != 0)
         return false;
     return !S_ISREG(there.st_mode) ||
-           (fstat(STDOUT_FILENO, &output) == 0 && output.st_dev == there.st_dev &&
-            output.st_ino == there.st_ino);
+           (fstat(STDOUT_FILENO, &output) == 0 && is_one(&output, &there));
 }
 
 /** The name by which a file without one can be given one. */
@@ -110,18 +161,12 @@ static const char *by_descriptor(int fd, char text[PROC_MAX])
  * possible, for whatever reason. */
 static int open_nameless(struct outfile *file)
 {
-    const char *slash = strrchr(file->path, '/'), *folder = ".";
     char proc[PROC_MAX];
     struct stat there;
-    if (outfile_has_names_only || !make_name(file) || (slash && slash[1] == '\0') ||
+    if (outfile_has_names_only || !make_name(file) || *last_part(file->path) == '\0' ||
         (lstat(file->beside, &there) != 0 && errno != ENOENT))
         return -1;
-    if (slash) { /* "/x" is in "/" */
-        memcpy(file->beside, file->path, (size_t)(slash - file->path) + 1);
-        file->beside[slash - file->path + 1] = '\0';
-        folder = file->beside;
-    }
-    int fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, MODE);
+    int fd = open(folder_of(file->path, file->beside), O_TMPFILE | O_WRONLY | O_CLOEXEC, MODE);
     if (fd >= 0 && access(by_descriptor(fd, proc), F_OK) != 0) {
         close(fd);
         fd = -1;

@@ -21,6 +21,13 @@ struct outfile {
 /** For tests: as where the file system has no files without a name. */
 extern bool outfile_has_names_only;
 
+/** An option and the file that it names; path NULL: it was not given. */
+struct outfile_place {
+    const char *option, *path;
+};
+
+/** Refuses two places that are one file, whatever their names; a device (/dev/null) takes several. */
+kolo_status outfile_distinct(const struct outfile_place *places, size_t count) KOLO_NODISCARD;
 /** @p option is named in messages: "--json". It and @p path stay where they are, and live, as
  * long as the file is open. */
 kolo_status outfile_open(struct outfile *file, const char *option, const char *path) KOLO_NODISCARD;

@@ -159,6 +159,13 @@ for name, text in (("bad.json", "no array"), ("bad.csv", "line 2: bytes is 'x'")
     refused = run(0, "plot", f"{work}/{name}", "-o", f"{work}/none.svg")
     if refused.returncode != 1 or text not in refused.stderr or os.path.exists(f"{work}/none.svg"):
         wrong(f"plot {name}: {refused.returncode} {refused.stderr}")
+# ---- places ----
+for np, arguments, options in ((0, ("allreduce", "--threads", "2"), ("--json", "--plot")), (2, ("allreduce",), ("--csv", "--json")),
+                               (2, ("--limits",), ("--json", "--plot"))):
+    refused = run(np, *arguments, "-n", "1", "-s", "4", options[0], f"{work}/same", options[1], f"{work}/../{os.path.basename(work)}/same")
+    said = [line for line in refused.stderr.splitlines() if "both name" in line]
+    if refused.returncode == 0 or len(said) != 1 or os.path.exists(f"{work}/same") or refused.stdout.count("allreduce"):
+        wrong(f"{options} of one file: {refused.returncode} {refused.stderr} {refused.stdout}")
 os.system(f"rm -rf {work}")
 print("output: all good" if failures == 0 else f"{failures} failures")
 sys.exit(failures > 0)

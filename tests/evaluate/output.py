@@ -77,7 +77,8 @@ def check_refusals(tool):
             (["--plot", "./dt.json"], "that is the file dt.json, which is read"),
             (["--plot", "missing/pr.svg"], "--plot missing/pr.svg: No such file or directory"),
             (["--plot", "."], "--plot .: Is a directory"),
-            (["--json", "x", "--plot", "x"], "--json and --plot both name x")):
+            (["--json", "x", "--plot", "x"], "--json and --plot both name x"),
+            (["--json", "./x", "--plot", "x"], "--json and --plot both name x; give each its own file")):
         done = subprocess.run([tool, "gt.json", "dt.json", *arguments], text=True, capture_output=True, check=False)
         if done.returncode == 0 or words not in done.stderr or done.stdout or os.path.exists("x"):
             wrong(f"{arguments}: {done}")

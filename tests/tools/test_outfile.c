@@ -121,6 +121,32 @@ Test(outfile, a_signal_takes_a_file_with_a_name_away)
     x_is("1");
 }
 
+static kolo_status two(const char *a, const char *b)
+{
+    const struct outfile_place places[] = {{"--json", a}, {"--csv", NULL}, {"--plot", b}};
+    return outfile_distinct(places, 3);
+}
+
+Test(outfile, two_of_one_file_are_refused)
+{
+    char long_name[5000];
+    memset(long_name, 'n', sizeof long_name);
+    long_name[sizeof long_name - 1] = '\0';
+    cr_expect_eq(two("x", "y"), KOLO_OK);
+    cr_expect_eq(two(NULL, NULL), KOLO_OK);
+    cr_expect_eq(two("/dev/null", "/dev/null"), KOLO_OK);
+    cr_expect_eq(two("x", "x"), KOLO_ERR_INVALID, "not there yet");
+    cr_expect_str_eq(kolo_error_detail(), "--json and --plot both name x; give each its own file");
+    cr_expect_eq(two("x", "./x"), KOLO_ERR_INVALID);
+    cr_expect_eq(two("none/x", "none/y"), KOLO_OK, "said when it is opened");
+    cr_expect_eq(two(long_name, long_name), KOLO_OK, "said when it is opened");
+    write_x("old");
+    cr_assert(symlink("x", "y") == 0 && mkfifo("z", 0600) == 0);
+    cr_expect_eq(two("y", "x"), KOLO_ERR_INVALID, "a link");
+    cr_expect_eq(two("z", "./z"), KOLO_ERR_INVALID, "a pipe");
+    cr_expect_eq(two("x", "z"), KOLO_OK);
+}
+
 Test(outfile, the_place_is_tried_before_anything_is_written)
 {
     char name[300];

@@ -8,7 +8,9 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#define DEVICES "/sys/class/infiniband"
 #define LIBRARY "libibverbs.so.1" /* what a machine without the development package has */
 
 /** Where each function goes. A pointer to a function is stored by memcpy: C has no cast for it. */
@@ -105,6 +107,10 @@ kolo_status kolo_verbs_load(const struct kolo_verbs **verbs_out)
         *verbs_out = replacement;
         return KOLO_OK;
     }
+    if (access(DEVICES, F_OK) != 0) /* most machines: they shall not pay for the library */
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "no RDMA device on this host (there is no " DEVICES
+                                               "); with a card in it, is its kernel module "
+                                               "loaded?");
     (void)pthread_once(&loaded.once, load);
     if (loaded.status != KOLO_OK)
         return kolo_fail(loaded.status, "%s", loaded.detail);

@@ -54,7 +54,8 @@ struct kolo_verbs {
  * says which, and what to install. The library stays loaded. */
 kolo_status kolo_verbs_bind(const char *library, struct kolo_verbs *verbs_out) KOLO_NODISCARD;
 
-/** The table of libibverbs.so.1, loaded once per process; the same answer each time. Threads: any. */
+/** The table of libibverbs.so.1, loaded once per process, if the kernel has RDMA devices; else ERR_UNSUPPORTED, too.
+ * Threads: any. */
 kolo_status kolo_verbs_load(const struct kolo_verbs **verbs_out) KOLO_NODISCARD;
 
 /** For tests: from here on kolo_verbs_load gives @p verbs; NULL: libibverbs again. */

@@ -35,5 +35,7 @@ Test(rdma_verbs, a_table_takes_the_place_of_the_library)
     if (status == KOLO_OK)
         cr_assert(first == second && first != fake_verbs_table() && first->create_qp != NULL);
     else
-        cr_assert(strstr(kolo_error_detail(), "libibverbs"), "%s", kolo_error_detail());
+        cr_assert(strstr(kolo_error_detail(), "libibverbs") ||
+                      strstr(kolo_error_detail(), "no RDMA device on this host"),
+                  "%s", kolo_error_detail());
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# RDMA for real, in one boot of tests/vm/run: what kolorun finds of devices that are there, down, forbidden and gone. Gets
-# KOLORUN from ctest; runs itself inside.
+# RDMA for real, in one boot of tests/vm/run: queue pairs between two devices, and what kolorun finds of devices that are
+# there, down, forbidden and gone. Gets KOLORUN and RDMA_QUEUE_TEST from ctest; runs itself inside.
 set -uo pipefail
 if [[ ${1-} != inside ]]; then
     vm=${BASH_SOURCE%/*}/run
@@ -16,6 +16,10 @@ shows() {
     out=$("${command[@]}" "$KOLORUN" info 2>&1)
     grep -qE -- "$2" <<<"$out" || { echo "FAIL: $1: no line '$2' in:"; echo "$out"; failures=$((failures + 1)); }
 }
+before=$(rdma resource show)
+KOLO_TEST_RDMA=rxe0,rxe1 "$RDMA_QUEUE_TEST" --filter 'rdma_queue/*' --jobs 1 || failures=$((failures + 1))
+after=$(rdma resource show)
+[[ $before == "$after" ]] || { echo "FAIL: left on the devices: $after; before: $before"; failures=$((failures + 1)); }
 command=(env)
 shows "a device" '^device +rxe0:1 +RoCE v2 10\.0\.0\.1, MTU 4096$'
 shows "the other" '^device +rxe1:1 +RoCE v2 10\.0\.0\.2, MTU 4096$'

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Registrations: memory of kolo_alloc once, other memory for each request, nothing kept of what is freed, and the reason in
+// words where it cannot be had.
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/alloc.h"
+#include "memory/memory.h"
+#include "tests/support/fake_verbs.h"
+#include "transport/rdma_register.h"
+
+enum { BYTES = 1 << 20 };
+
+static struct kolo_rdma_device *device;
+static struct kolo_heap *heap;
+static struct kolo_rdma_regions regions;
+
+static void begin(void)
+{
+    fake_verbs_reset();
+    cr_assert(kolo_rdma_device_open(fake_verbs_table(), "", &device) == KOLO_OK);
+    cr_assert(kolo_heap_create(&heap) == KOLO_OK);
+    kolo_rdma_regions_init(&regions, device, heap);
+}
+
+static void end(void)
+{
+    kolo_rdma_regions_fini(&regions);
+    kolo_heap_destroy(heap);
+    kolo_rdma_device_close(device);
+    cr_assert(fake_verbs_living() == 0, "%d left", fake_verbs_living());
+}
+
+static void gone(void *context, uint64_t id)
+{
+    kolo_rdma_regions_gone(context, id);
+}
+
+static char *allocate(size_t bytes)
+{
+    void *memory = NULL;
+    cr_assert(kolo_heap_alloc(heap, bytes, &memory) == KOLO_OK);
+    return memory;
+}
+
+static struct kolo_rdma_region *take(void *memory, size_t bytes)
+{
+    struct kolo_rdma_region *region = NULL;
+    cr_assert(kolo_rdma_regions_take(&regions, memory, bytes, &region) == KOLO_OK, "%s",
+              kolo_error_detail());
+    return region;
+}
+
+TestSuite(rdma_register, .init = begin, .fini = end, .timeout = 60);
+
+Test(rdma_register, memory_of_kolo_alloc_is_registered_once_and_whole)
+{
+    char *memory = allocate(BYTES);
+    struct kolo_rdma_region *first = take(memory, 64),
+                            *second = take(memory + BYTES / 2, BYTES / 2);
+    cr_assert(first == second && first->handle->length >= BYTES && first->handle->addr == memory);
+    cr_assert(first->local_key == first->handle->lkey && first->remote_key == first->handle->rkey);
+    kolo_rdma_regions_give(&regions, first);
+    kolo_rdma_regions_give(&regions, second);
+    for (int i = 0; i < 100; i++)
+        kolo_rdma_regions_give(&regions, take(memory, BYTES));
+    cr_assert(fake_verbs_registered() == 1 && fake_verbs_regions() == 1);
+}
+
+Test(rdma_register, what_is_freed_is_let_go)
+{
+    char *memory = allocate(BYTES);
+    kolo_rdma_regions_give(&regions, take(memory, BYTES));
+    cr_assert(kolo_heap_free(heap, memory, gone, &regions) == KOLO_OK && fake_verbs_regions() == 0);
+    /* The address comes again, as another span. */
+    for (int i = 0; i < 20; i++) {
+        memory = allocate(BYTES);
+        struct kolo_rdma_region *region = take(memory, BYTES);
+        cr_assert(region->handle->addr == memory && fake_verbs_regions() == 1);
+        kolo_rdma_regions_give(&regions, region);
+        cr_assert(kolo_heap_free(heap, memory, gone, &regions) == KOLO_OK);
+    }
+    cr_assert(fake_verbs_registered() == 21 && fake_verbs_regions() == 0);
+}
+
+Test(rdma_register, what_is_freed_in_use_stays_for_who_uses_it)
+{
+    char *memory = allocate(BYTES);
+    struct kolo_rdma_region *region = take(memory, BYTES), *again = take(memory, 1);
+    cr_assert(kolo_heap_free(heap, memory, gone, &regions) == KOLO_OK);
+    cr_assert(fake_verbs_regions() == 1);
+    char *other = allocate(BYTES);
+    struct kolo_rdma_region *fresh = take(other, BYTES);
+    cr_assert(fresh != region && fake_verbs_regions() == 2, "a new span is another registration");
+    kolo_rdma_regions_give(&regions, region);
+    cr_assert(fake_verbs_regions() == 2);
+    kolo_rdma_regions_give(&regions, again);
+    cr_assert(fake_verbs_regions() == 1);
+    kolo_rdma_regions_give(&regions, fresh);
+}
+
+Test(rdma_register, a_severed_span_is_registered_anew)
+{
+    char *memory = allocate(BYTES);
+    kolo_rdma_regions_give(&regions, take(memory, BYTES));
+    cr_assert(kolo_heap_sever(heap, memory + BYTES / 4, BYTES / 4, gone, &regions) == KOLO_OK);
+    cr_assert(fake_verbs_regions() == 0, "the old pages are not ours any more");
+    struct kolo_rdma_region *region = take(memory + BYTES / 4, BYTES / 4);
+    cr_assert((char *)region->handle->addr == memory + BYTES / 4 && region->span != 0);
+    kolo_rdma_regions_give(&regions, region);
+    /* What crosses an edge lies in no one span. */
+    region = take(memory, BYTES);
+    cr_assert(region->span == 0 && region->handle->length == BYTES);
+    kolo_rdma_regions_give(&regions, region);
+}
+
+Test(rdma_register, other_memory_is_registered_for_one_request)
+{
+    char *memory = malloc(BYTES);
+    for (int i = 0; i < 3; i++) {
+        struct kolo_rdma_region *region = take(memory + i, 100);
+        cr_assert(region->handle->addr == memory + i && region->handle->length == 100 &&
+                  fake_verbs_regions() == 1);
+        kolo_rdma_regions_give(&regions, region);
+        cr_assert(fake_verbs_regions() == 0);
+    }
+    free(memory);
+    regions.heap = NULL;
+    char byte = 0;
+    kolo_rdma_regions_give(&regions, take(&byte, 1));
+}
+
+Test(rdma_register, what_nobody_uses_makes_room)
+{
+    char *memory[8];
+    for (int i = 0; i < 8; i++) {
+        memory[i] = allocate(4096);
+        struct kolo_rdma_region *region = take(memory[i], 1);
+        if (i != 5)
+            kolo_rdma_regions_give(&regions, region);
+    }
+    cr_assert(fake_verbs_regions() == 8);
+    fake_verbs_fail("reg_mr", 1, ENOMEM);
+    struct kolo_rdma_region *region = take(memory, sizeof memory);
+    cr_assert(fake_verbs_regions() == 2, "the one in use, and the new one");
+    kolo_rdma_regions_give(&regions, region);
+    region = take(memory[5], 1);
+    cr_assert(region->users == 2);
+    kolo_rdma_regions_give(&regions, region);
+    kolo_rdma_regions_give(&regions, region);
+}
+
+static void refused(int error, const char *text)
+{
+    char byte = 0;
+    struct kolo_rdma_region *region = NULL;
+    fake_verbs_fail("reg_mr", 1, error);
+    cr_assert(kolo_rdma_regions_take(&regions, &byte, 1, &region) == KOLO_ERR_SYSTEM &&
+              region == NULL);
+    cr_assert(strstr(kolo_error_detail(), text), "'%s' is not in: %s", text, kolo_error_detail());
+    cr_assert(strstr(kolo_error_detail(), "fake0 port 1: 1 bytes"), "%s", kolo_error_detail());
+}
+
+Test(rdma_register, the_reason_says_what_to_change)
+{
+    const struct rlimit tight = {64 << 10, 64 << 10};
+    refused(EFAULT, "are they mapped, and writable?: Bad address");
+    refused(EIO, "cannot be registered: Input/output error");
+    cr_assert(setrlimit(RLIMIT_MEMLOCK, &tight) == 0);
+    refused(ENOMEM, "the limit is 64 KiB: raise it (ulimit -l unlimited");
+}
+
+Test(rdma_register, without_memory_of_our_own)
+{
+    char *memory = allocate(BYTES);
+    struct kolo_rdma_region *region = NULL;
+    for (uint64_t nth = 1; nth <= 2; nth++) { /* the region, and its place in the map */
+        kolo_alloc_fail_nth(nth);
+        cr_assert(kolo_rdma_regions_take(&regions, memory, 1, &region) == KOLO_ERR_NO_MEMORY);
+        cr_assert(region == NULL && fake_verbs_regions() == 0);
+    }
+    kolo_alloc_fail_nth(0);
+    kolo_rdma_regions_give(&regions, take(memory, 1));
+}
+
+Test(rdma_register, numbers_that_end_alike_are_told_apart)
+{
+    char *memory = allocate(4096), *other = allocate(4096);
+    struct kolo_rdma_region *region = take(memory, 1);
+    region->span += UINT64_C(1) << 32; /* as if it were the span 2^32 later */
+    struct kolo_rdma_region *second = take(memory, 1), *third = take(other, 1);
+    cr_assert(second != region && second->span == 0 && third->span != 0);
+    kolo_rdma_regions_give(&regions, second);
+    kolo_rdma_regions_give(&regions, third);
+    kolo_rdma_regions_gone(&regions, region->span - (UINT64_C(1) << 32));
+    cr_assert(fake_verbs_regions() == 2, "another's end is not ours");
+    kolo_rdma_regions_give(&regions, region);
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What two ranks tell each other over their proved connection before they use RDMA: a block of fixed size each way, either an
+// offer (how our queue pair is reached, and what lies ready there) or the reason why there is none. Pure: no sockets, no
+// device. What comes in is hostile: each field is checked against what the fabric allows and against the addresses that the
+// peer published to all before.
+//
+//   u32 magic, u8 version, u8 kind of address (0: no offer), u8 MTU code, u8 0,
+//   u32 queue pair, u32 packet number, u16 LID, u16 0, u32 places, u32 bytes of a place, 16 bytes GID,
+//   reason (u16 length and text; "" in an offer), zeroes up to the end
+#ifndef KOLO_TRANSPORT_RDMA_HANDSHAKE_H
+#define KOLO_TRANSPORT_RDMA_HANDSHAKE_H
+
+#include "transport/rdma_gid.h"
+
+enum {
+    KOLO_RDMA_HELLO_BYTES = 256,
+    KOLO_RDMA_REASON_BYTES = 192, /* with its end */
+    KOLO_RDMA_PLACES_MIN = 8,     /* receives that lie ready; a power of two */
+    KOLO_RDMA_PLACES_MAX = 1024,
+    KOLO_RDMA_PLACE_BYTES_MIN = 2048, /* the longest control frame fits */
+    KOLO_RDMA_PLACE_BYTES_MAX = 1 << 20
+};
+
+struct kolo_rdma_hello {
+    bool offers;
+    struct kolo_rdma_gid gid; /* its index is not told */
+    uint8_t mtu;              /* enum ibv_mtu */
+    uint32_t pair, packet;    /* numbers of 24 bits */
+    uint16_t lid;             /* InfiniBand */
+    uint32_t places, place_bytes;
+    char reason[KOLO_RDMA_REASON_BYTES]; /* why there is no offer */
+};
+
+void kolo_rdma_hello_pack(const struct kolo_rdma_hello *hello, uint8_t out[KOLO_RDMA_HELLO_BYTES]);
+/** ERR_PROTOCOL naming the field if it is no hello of this version, or one that nobody can mean. An offer's address must be
+ * one of @p published. */
+kolo_status kolo_rdma_hello_unpack(const uint8_t in[KOLO_RDMA_HELLO_BYTES],
+                                   const struct kolo_rdma_gids *published,
+                                   struct kolo_rdma_hello *hello_out) KOLO_NODISCARD;
+
+/** The addresses of a port, as they are published: u8 count, then of each u8 kind and 16 bytes. */
+enum { KOLO_RDMA_GIDS_BYTES_MAX = 1 + KOLO_RDMA_GIDS_MAX * (1 + KOLO_RDMA_GID_BYTES) };
+size_t kolo_rdma_gids_pack(const struct kolo_rdma_gids *gids,
+                           uint8_t out[KOLO_RDMA_GIDS_BYTES_MAX]);
+/** ERR_DATA. *used_out: how many of @p bytes bytes they take. */
+kolo_status kolo_rdma_gids_unpack(const uint8_t *in, size_t bytes, struct kolo_rdma_gids *gids_out,
+                                  size_t *used_out) KOLO_NODISCARD;
+
+#endif

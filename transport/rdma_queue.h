@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// One reliable queue pair to a peer and the memory that lies ready on both sides: messages of up to a place's size go from a
+// place here to one there, in order, each once. No sockets, no links: who uses it brings the two hellos together.
+//
+// Credit. Of its `places` receives each side keeps RESERVE back and gives the others to its peer: a message uses one up, and
+// it comes back, added to the next message the other way (its 32-bit number), or, when half are owed and nothing goes there,
+// by a message without bytes. Such a message uses no credit: it lands in the reserve. Two of them at most are not yet read at
+// any time, since the second is owed only for messages that its reader has sent after it read of the first. So a receive is
+// always ready and the device never has to ask again (RNR).
+//
+// Closing destroys the queue pair first: from then on the device touches none of the memory.
+//
+// Threads: those of the endpoint, one at a time. Callbacks come from kolo_rdma_completions_poll, or from a send that the
+// device refuses; they must not close the queue.
+#ifndef KOLO_TRANSPORT_RDMA_QUEUE_H
+#define KOLO_TRANSPORT_RDMA_QUEUE_H
+
+#include "transport/rdma_complete.h"
+#include "transport/rdma_handshake.h"
+
+struct kolo_rdma_queue;
+struct kolo_rdma_queue_ops {
+    /** A message has come; the bytes are there during the call. */
+    void (*arrived)(struct kolo_rdma_queue *queue, const uint8_t *data, size_t bytes);
+    /** Something that was in the way of a send may be so no more. */
+    void (*has_room)(struct kolo_rdma_queue *queue);
+    /** The queue is of no use any more, and the detail says why. Once. */
+    void (*failed)(struct kolo_rdma_queue *queue, kolo_status why);
+    /** Who is at the other end: "rank 3 on host b". */
+    void (*describe)(const struct kolo_rdma_queue *queue, char *text, size_t capacity);
+};
+
+struct kolo_rdma_queue {
+    const struct kolo_rdma_queue_ops *ops;
+    void *context; /* the owner's */
+    struct kolo_rdma_completions *completions;
+    struct ibv_qp *pair;
+    struct kolo_rdma_track sends, receives;
+    struct ibv_mr *region;
+    uint8_t *memory;              /* places to send from, then places to receive into */
+    uint32_t places, place_bytes; /* here */
+    uint32_t message_bytes;       /* the smaller of both sides' places */
+    uint32_t inline_bytes;
+    uint32_t packet;
+    uint32_t credit;       /* messages that the peer has a place for */
+    uint32_t credit_whole; /* all it ever gave */
+    uint32_t owed;         /* places here that are free again, and it was not told */
+    bool is_connected, has_failed;
+};
+
+/** A queue pair with @p places receives (a power of two) of @p place_bytes bytes each ready. ERR_UNSUPPORTED, ERR_SYSTEM: the
+ * device does not give it, and why; ERR_NO_MEMORY. */
+kolo_status kolo_rdma_queue_open(struct kolo_rdma_completions *completions,
+                                 const struct kolo_rdma_queue_ops *ops, void *context,
+                                 uint32_t places, uint32_t place_bytes,
+                                 struct kolo_rdma_queue **queue_out) KOLO_NODISCARD;
+/** NULL is fine. */
+void kolo_rdma_queue_close(struct kolo_rdma_queue *queue);
+/** How it is reached at our address @p gid. */
+void kolo_rdma_queue_hello(const struct kolo_rdma_queue *queue, const struct kolo_rdma_gid *gid,
+                           struct kolo_rdma_hello *hello_out);
+/** Joins it to the peer's, which said @p theirs; @p gid as for the hello. From here on messages may come. The first may be sent
+ * when the peer has done the same. ERR_LINK, and why. */
+kolo_status kolo_rdma_queue_connect(struct kolo_rdma_queue *queue, const struct kolo_rdma_gid *gid,
+                                    const struct kolo_rdma_hello *theirs) KOLO_NODISCARD;
+
+/** Where the next message is to be written, message_bytes long; NULL: there is no place, here or there, now. */
+uint8_t *kolo_rdma_queue_place(struct kolo_rdma_queue *queue);
+/** Sends what was written there: @p bytes bytes, at least 1. @p is_last: nothing follows at once, so that the device tells
+ * when all of it is over. */
+void kolo_rdma_queue_send(struct kolo_rdma_queue *queue, size_t bytes, bool is_last);
+/** Has all that was sent reached the peer's memory, as far as the device has told? */
+bool kolo_rdma_queue_is_drained(const struct kolo_rdma_queue *queue);
+
+#endif

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the device has no room for more, regions that nobody uses make room, and it is tried once more.
+#include "transport/rdma_register.h"
+
+#include <errno.h>
+#include <sys/resource.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+/* ---- one region ---- */
+
+/** Why memory could not be registered, and what to change. */
+static kolo_status cannot(const struct kolo_rdma_device *device, size_t bytes, int error)
+{
+    char name[128];
+    struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+    kolo_rdma_device_format(device, name, sizeof name);
+    if (error == ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 &&
+        limit.rlim_cur != RLIM_INFINITY)
+        return kolo_fail(
+            KOLO_ERR_SYSTEM,
+            "%s: %zu bytes cannot be locked in memory, the limit is %llu KiB: raise it (ulimit -l "
+            "unlimited, "
+            "memlock in /etc/security/limits.conf, LimitMEMLOCK=infinity of a service)",
+            name, bytes, (unsigned long long)limit.rlim_cur / 1024);
+    if (error == EFAULT || error == EINVAL)
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, error,
+                               "%s: %zu bytes cannot be registered: are they mapped, and writable?",
+                               name, bytes);
+    return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "%s: %zu bytes cannot be registered", name,
+                           bytes);
+}
+
+kolo_status kolo_rdma_register(const struct kolo_rdma_device *device, void *memory, size_t bytes,
+                               int access, struct ibv_mr **handle_out)
+{
+    errno = 0;
+    struct ibv_mr *handle = device->verbs->reg_mr(device->domain, memory, bytes, access);
+    if (handle == NULL)
+        return cannot(device, bytes, errno);
+    *handle_out = handle;
+    return KOLO_OK;
+}
+
+static kolo_status make(struct kolo_rdma_regions *regions, void *memory, size_t bytes,
+                        struct kolo_rdma_region **region_out)
+{
+    struct kolo_rdma_region *region = kolo_calloc(1, sizeof *region);
+    if (region == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    kolo_status status =
+        kolo_rdma_register(regions->device, memory, bytes,
+                           IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &region->handle);
+    if (status != KOLO_OK) {
+        kolo_free_memory(region);
+        return status;
+    }
+    region->local_key = region->handle->lkey;
+    region->remote_key = region->handle->rkey;
+    *region_out = region;
+    return KOLO_OK;
+}
+
+static void destroy(struct kolo_rdma_regions *regions, struct kolo_rdma_region *region)
+{
+    int error = regions->device->verbs->dereg_mr(region->handle);
+    if (error != 0 && !regions->device->is_gone)
+        KOLO_WARN("rdma %s: a registration cannot be undone (error %d)", regions->device->name,
+                  error);
+    kolo_free_memory(region);
+}
+
+/* ---- those that are kept ---- */
+
+static struct kolo_rdma_region *kept(const struct kolo_rdma_regions *regions, uint64_t span)
+{
+    struct kolo_rdma_region *region = kolo_map_get(&regions->spans, (uint32_t)span);
+    return region != NULL && region->span == span ? region : NULL;
+}
+
+static void forget(struct kolo_rdma_regions *regions, struct kolo_rdma_region *region)
+{
+    kolo_map_remove(&regions->spans, (uint32_t)region->span);
+    destroy(regions, region);
+}
+
+static struct kolo_rdma_region *find_idle(const struct kolo_rdma_regions *regions)
+{
+    uint32_t cursor = 0;
+    struct kolo_rdma_region *region;
+    while ((region = kolo_map_next(&regions->spans, &cursor)) != NULL)
+        if (region->users == 0)
+            return region;
+    return NULL;
+}
+
+/** True: something has made room. */
+static bool make_room(struct kolo_rdma_regions *regions)
+{
+    bool made = false;
+    struct kolo_rdma_region *idle;
+    while ((idle = find_idle(regions)) != NULL) {
+        forget(regions, idle);
+        made = true;
+    }
+    return made;
+}
+
+static kolo_status make_surely(struct kolo_rdma_regions *regions, void *memory, size_t bytes,
+                               struct kolo_rdma_region **region_out)
+{
+    kolo_status status = make(regions, memory, bytes, region_out);
+    if (status == KOLO_ERR_SYSTEM && make_room(regions))
+        status = make(regions, memory, bytes, region_out);
+    return status;
+}
+
+/** The whole of @p span, from now on. A number whose lower half is taken is not kept: there are 2^32 between the two. */
+static kolo_status keep(struct kolo_rdma_regions *regions, const struct kolo_span *span,
+                        struct kolo_rdma_region **region_out)
+{
+    struct kolo_rdma_region *region = NULL;
+    kolo_status status = make_surely(regions, span->base, span->bytes, &region);
+    if (status != KOLO_OK)
+        return status;
+    if (kolo_map_get(&regions->spans, (uint32_t)span->id) == NULL) {
+        region->span = span->id;
+        status = kolo_map_put(&regions->spans, (uint32_t)span->id, region);
+    }
+    if (status != KOLO_OK) {
+        destroy(regions, region);
+        return status;
+    }
+    *region_out = region;
+    return KOLO_OK;
+}
+
+/* ---- the interface ---- */
+
+void kolo_rdma_regions_init(struct kolo_rdma_regions *regions,
+                            const struct kolo_rdma_device *device, struct kolo_heap *heap)
+{
+    *regions = (struct kolo_rdma_regions){.device = device, .heap = heap};
+}
+
+void kolo_rdma_regions_fini(struct kolo_rdma_regions *regions)
+{
+    (void)make_room(regions);
+    kolo_map_fini(&regions->spans);
+}
+
+kolo_status kolo_rdma_regions_take(struct kolo_rdma_regions *regions, void *memory, size_t bytes,
+                                   struct kolo_rdma_region **region_out)
+{
+    struct kolo_span span;
+    struct kolo_rdma_region *region = NULL;
+    kolo_status status = KOLO_OK;
+    if (regions->heap != NULL && kolo_heap_find(regions->heap, memory, bytes, &span)) {
+        region = kept(regions, span.id);
+        if (region == NULL)
+            status = keep(regions, &span, &region);
+    } else {
+        status = make_surely(regions, memory, bytes, &region);
+    }
+    if (status != KOLO_OK)
+        return status;
+    region->users++;
+    *region_out = region;
+    return KOLO_OK;
+}
+
+void kolo_rdma_regions_give(struct kolo_rdma_regions *regions, struct kolo_rdma_region *region)
+{
+    region->users--;
+    if (region->users == 0 && (region->span == 0 || region->is_gone))
+        destroy(regions, region);
+}
+
+void kolo_rdma_regions_gone(struct kolo_rdma_regions *regions, uint64_t id)
+{
+    struct kolo_rdma_region *region = kept(regions, id);
+    if (region == NULL)
+        return;
+    if (region->users == 0) {
+        forget(regions, region);
+        return;
+    }
+    kolo_map_remove(&regions->spans,
+                    (uint32_t)id); /* pinned, its pages outlive the span for those that have it */
+    region->is_gone = true;
+}

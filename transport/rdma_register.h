@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Registrations: memory that a device may read, and that peers who are told its key may write.
+//
+// Memory of kolo_alloc is registered once, as a whole span, when a request first needs a part of it, and stays so until it
+// is freed: pinning costs far more than a message. Other memory is registered for one request only, since nobody tells when
+// the program gives it back: a key that is kept would mean other pages one day, and silently wrong data.
+//
+// Threads: those of the endpoint, one at a time.
+#ifndef KOLO_TRANSPORT_RDMA_REGISTER_H
+#define KOLO_TRANSPORT_RDMA_REGISTER_H
+
+#include "transport/map.h"
+#include "transport/rdma_device.h"
+
+/** Registers @p bytes bytes with these rights (IBV_ACCESS_*). ERR_SYSTEM: the detail says why not and what to change. */
+kolo_status kolo_rdma_register(const struct kolo_rdma_device *device, void *memory, size_t bytes,
+                               int access, struct ibv_mr **handle_out) KOLO_NODISCARD;
+
+/** What is registered: the whole span, or just what was asked for. */
+struct kolo_rdma_region {
+    struct ibv_mr *handle;
+    uint32_t local_key, remote_key;
+    uint64_t span;  /* 0: for one request */
+    uint32_t users; /* requests that have it */
+    bool is_gone;   /* its span is no more: the last user lets go of it */
+};
+
+struct kolo_rdma_regions {
+    const struct kolo_rdma_device *device;
+    struct kolo_heap *heap; /* may be NULL: every registration is for one request */
+    struct kolo_map spans;  /* regions by the lower half of their span's number */
+};
+
+void kolo_rdma_regions_init(struct kolo_rdma_regions *regions,
+                            const struct kolo_rdma_device *device, struct kolo_heap *heap);
+/** Lets go of all; no request may have one any more. */
+void kolo_rdma_regions_fini(struct kolo_rdma_regions *regions);
+
+/** The region that @p memory and @p bytes bytes from it lie in, until kolo_rdma_regions_give(). ERR_SYSTEM: the memory cannot
+ * be registered, as of kolo_rdma_register. ERR_NO_MEMORY. */
+kolo_status kolo_rdma_regions_take(struct kolo_rdma_regions *regions, void *memory, size_t bytes,
+                                   struct kolo_rdma_region **region_out) KOLO_NODISCARD;
+void kolo_rdma_regions_give(struct kolo_rdma_regions *regions, struct kolo_rdma_region *region);
+/** Span @p id is about to be freed. */
+void kolo_rdma_regions_gone(struct kolo_rdma_regions *regions, uint64_t id);
+
+#endif

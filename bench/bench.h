@@ -12,6 +12,7 @@
 #include <kolo/kolo.h>
 
 #include "bench/words.h"
+#include "runtime/plan.h"
 
 enum { BENCH_TEXT_MAX = 256, BENCH_SETTINGS_MAX = 12, BENCH_ROOT_ROTATES = -1 };
 
@@ -34,7 +35,8 @@ struct bench_options {
     bool check, in_place, user_memory, barrier, quiet, limits;
     enum bench_pace pace;
     int threads; /* ranks as threads of this process; 0: ranks of kolorun */
-    const char *json, *csv, *plot, *profile;
+    const char *json, *csv, *plot, *profile, *plan;
+    bool has_all; /* "all" is among the collectives: a plan is forced on those that have it */
     const char *settings[BENCH_SETTINGS_MAX]; /* "KOLO_TRANSPORT=tcp", ..., NULL */
 };
 
@@ -72,6 +74,8 @@ struct bench_operation {
 };
 extern const struct bench_operation bench_operations[]; /* ends with a NULL name */
 const struct bench_operation *bench_operation_find(const char *name);
+/** What its plans compute; KOLO_COLLECTIVES: it has none (messages). */
+enum kolo_collective bench_collective_of(const struct bench_operation *operation);
 
 /** One call: its buffers, and how they are divided. Lengths in elements. */
 struct bench_call {
@@ -161,6 +165,9 @@ kolo_status bench_report_open(const struct bench_options *options, struct kolo_c
                               const struct bench_machine *machine,
                               struct bench_report **report_out);
 void bench_report_header(struct bench_report *report, const struct bench_operation *operation);
+/** That no size is as long as the least that it can have. */
+void bench_report_none(const struct bench_report *report, const struct bench_operation *operation,
+                       size_t least_bytes);
 /** What is being measured now, for a terminal. */
 void bench_report_progress(struct bench_report *report, const struct bench_operation *operation,
                            size_t bytes);
@@ -184,6 +191,9 @@ int bench_company(int threads);
 int bench_take_dtype(const char *value, kolo_dtype *dtype_out);
 int bench_take_redop(const char *value, kolo_redop *op_out);
 int bench_take_operation(const char *word, const struct bench_operation **operation_out);
+/** Whether @p operation has a plan of this name: BENCH_GO_ON, or the exit status, and a line with those
+ * that it has. */
+int bench_check_plan(const struct bench_operation *operation, const char *plan);
 /** BENCH_GO_ON, or the exit status. */
 int bench_options_parse(char *const *argv, struct bench_options *options);
 void bench_options_fini(struct bench_options *options);

@@ -23,7 +23,7 @@ struct command {
     kolo_dtype dtype;
     kolo_redop op;
     bool deterministic, user_memory;
-    const char *transport, *profile;
+    const char *transport, *profile, *plan;
 };
 
 #define TAKE(name)                                                                                 \
@@ -119,6 +119,13 @@ TAKE(profile)
     return BENCH_GO_ON;
 }
 
+TAKE(plan)
+{
+    COMMAND;
+    c->plan = value;
+    return BENCH_GO_ON;
+}
+
 TAKE(help);
 
 static const struct bench_flag flags[] = {
@@ -134,6 +141,7 @@ static const struct bench_flag flags[] = {
     {0, "memory", "KIND", "of the call: kolo (kolo_alloc) or user (plain memory) [kolo]",
      take_memory},
     {0, "deterministic", NULL, "as with KOLO_DETERMINISTIC=1", take_deterministic},
+    {0, "plan", "NAME", "show this one alone, beside the one that is chosen", take_plan},
     {0, "profile", "FILE", "figures: a file of kolobench profile, auto or none [KOLO_PROFILE]",
      take_profile},
     {'h', "help", NULL, "this", take_help},
@@ -159,15 +167,6 @@ static int take_word(const char *word, void *target)
 }
 
 /* ---- the question ---- */
-
-static enum kolo_collective collective_of(const char *name)
-{
-    int collective = 0;
-    while (collective < KOLO_COLLECTIVES &&
-           strcmp(kolo_collective_text((enum kolo_collective)collective), name) != 0)
-        collective++;
-    return (enum kolo_collective)collective;
-}
 
 static int *lay_out(const struct command *c, struct kolo_layout *layout)
 {
@@ -205,6 +204,8 @@ static void print_answers(const struct command *c, const struct kolo_profile_sou
     for (size_t i = 0; i < count; i++) {
         const struct kolo_answer *a = &answers[i];
         bool known = a->ns > 0;
+        if (c->plan && strcmp(c->plan, a->plan->name) != 0 && !a->is_chosen)
+            continue;
         printf("%s %-14s %12s  %s (%s)\n", a->is_chosen ? "->" : "  ", a->plan->name,
                known ? bench_time_text(a->ns / 1e3, time, sizeof time) : "-", a->why,
                a->plan->summary);
@@ -243,7 +244,7 @@ static kolo_status explain(const struct command *c)
     KOLO_TRY(
         kolo_profile_load(c->profile ? c->profile : settings.profile, &figures, text, &source));
     struct kolo_question question = {
-        .collective = collective_of(c->operation->name),
+        .collective = bench_collective_of(c->operation),
         .args = {.size = (int)c->ranks,
                  .root = (int)c->root,
                  .count = (size_t)c->bytes / element / (by_rank ? (size_t)c->ranks : 1),
@@ -285,8 +286,10 @@ int explain_main(char *const *argv)
         return exit_status;
     if (!command.operation)
         return bench_refuse("plan", "(none)", "a collective, such as allreduce", NULL);
-    if (collective_of(command.operation->name) == KOLO_COLLECTIVES)
+    if (bench_collective_of(command.operation) == KOLO_COLLECTIVES || command.operation->uneven)
         return bench_refuse("plan", command.operation->name, "a collective that has plans", NULL);
+    if (command.plan && bench_check_plan(command.operation, command.plan) != BENCH_GO_ON)
+        return 2;
     snprintf(text, sizeof text, "%" PRId64, command.hosts);
     if (command.hosts > command.ranks)
         return bench_refuse("--hosts", text, "at most one a rank", NULL);

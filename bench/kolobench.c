@@ -25,6 +25,7 @@ struct sweep {
     const struct bench_machine *machine;
     struct bench_report *report;
     int64_t errors;
+    size_t rows, least_bytes; /* least: that any of those without a row can have */
 };
 
 static kolo_status measure_row(struct sweep *sweep, const struct bench_operation *operation,
@@ -37,9 +38,19 @@ static kolo_status measure_row(struct sweep *sweep, const struct bench_operation
     if (status != KOLO_OK)
         return status;
     row.transport = sweep->machine->transport;
+    sweep->rows++;
     if (row.errors > 0)
         sweep->errors += row.errors;
     return sweep->report ? bench_report_row(sweep->report, &row) : KOLO_OK;
+}
+
+/** Says so where there is no size for @p operation, whose least one is @p unit. */
+static void note_none(struct sweep *sweep, const struct bench_operation *operation, size_t unit)
+{
+    if (sweep->report)
+        bench_report_none(sweep->report, operation, unit);
+    if (sweep->least_bytes == 0 || unit < sweep->least_bytes)
+        sweep->least_bytes = unit;
 }
 
 static kolo_status sweep_sizes(struct sweep *sweep, const struct bench_operation *operation)
@@ -59,6 +70,8 @@ static kolo_status sweep_sizes(struct sweep *sweep, const struct bench_operation
         last = rounded;
         status = measure_row(sweep, operation, rounded);
     }
+    if (last == 0)
+        note_none(sweep, operation, unit);
     return status;
 }
 
@@ -86,6 +99,11 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
     for (const struct bench_operation **operation = run->options.operations;
          status == KOLO_OK && *operation; operation++)
         status = sweep_sizes(&sweep, *operation);
+    if (status == KOLO_OK && sweep.rows == 0)
+        status = kolo_fail(KOLO_ERR_INVALID,
+                           "nothing was measured: every size is below %zu bytes, the least for %d "
+                           "ranks; give a larger one with -s",
+                           sweep.least_bytes, kolo_size(comm));
     kolo_status closed = bench_report_close(sweep.report, status == KOLO_OK);
     if (kolo_rank(comm) == 0)
         run->errors = sweep.errors;

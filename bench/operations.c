@@ -298,6 +298,18 @@ const struct bench_operation *bench_operation_find(const char *name)
     return NULL;
 }
 
+enum kolo_collective bench_collective_of(const struct bench_operation *operation)
+{
+    size_t length = strlen(operation->name) - operation->uneven; /* without the v */
+    int collective = 0;
+    for (; collective < KOLO_COLLECTIVES; collective++) {
+        const char *text = kolo_collective_text((enum kolo_collective)collective);
+        if (strlen(text) == length && strncmp(text, operation->name, length) == 0)
+            break;
+    }
+    return (enum kolo_collective)collective;
+}
+
 /* ---- sizes ---- */
 
 size_t bench_unit_bytes(const struct bench_operation *operation,

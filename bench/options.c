@@ -137,6 +137,28 @@ int bench_take_operation(const char *word, const struct bench_operation **operat
     return place < 0 ? 2 : BENCH_GO_ON;
 }
 
+static void add_plans(struct names *names, enum kolo_collective collective)
+{
+    for (const struct kolo_plan *plan = kolo_plans; plan->name; plan++)
+        if (plan->collective == collective)
+            add_name(names, plan->name);
+}
+
+int bench_check_plan(const struct bench_operation *operation, const char *plan)
+{
+    struct names names = {{NULL}, ""};
+    enum kolo_collective collective = bench_collective_of(operation);
+    char expected[sizeof names.joined + 64];
+    add_name(&names, "auto");
+    if (collective != KOLO_COLLECTIVES)
+        add_plans(&names, collective);
+    for (int i = 0; names.list[i]; i++)
+        if (strcmp(names.list[i], plan) == 0)
+            return BENCH_GO_ON;
+    snprintf(expected, sizeof expected, "one that %s has: %s", operation->name, names.joined);
+    return bench_refuse("--plan", plan, expected, bench_nearest(plan, names.list));
+}
+
 TAKE(dtype)
 {
     OPTIONS;
@@ -313,6 +335,7 @@ TAKE(transport)
 TAKE(plan)
 {
     OPTIONS;
+    o->plan = value;
     return add_setting(flag, o, "KOLO_PLAN", value);
 }
 
@@ -357,7 +380,7 @@ static const struct bench_flag flags[] = {
     {0, "memory", "KIND", "kolo (kolo_alloc) or user (plain memory) [kolo]", take_memory},
     {0, "async", NULL, "start each call and wait for its request", take_async},
     {0, "transport", "NAME", "force inproc, shm or tcp for every pair", take_transport},
-    {0, "plan", "NAME", "force a plan where it fits", take_plan},
+    {0, "plan", "NAME", "force a plan, which the collectives have", take_plan},
     {0, "deterministic", NULL, "KOLO_DETERMINISTIC=1: operands in the order of ranks",
      take_deterministic},
     {0, "threads", "N", "ranks as threads of this process instead of kolorun's", take_threads},
@@ -418,6 +441,7 @@ static int take_word(const char *word, void *target)
     int place = choose("collective", word, operation_names);
     if (place < 0)
         return 2;
+    options->has_all |= place == 0;
     for (int i = 0; bench_operations[i].name; i++)
         if ((place == 0 || place == i + 1) && append(options, &bench_operations[i]) != KOLO_OK)
             return bench_refuse("collective", word, "more memory", NULL);
@@ -439,6 +463,9 @@ static int check_ranges(const struct bench_options *options)
                             "an operator that floats have, or --dtype with an integer type", NULL);
     if (options->begin_bytes > options->end_bytes)
         return bench_refuse("--begin", text, "at least 1 and at most --end", NULL);
+    for (size_t i = 0; options->plan && !options->has_all && i < options->noperations; i++)
+        if (bench_check_plan(options->operations[i], options->plan) != BENCH_GO_ON)
+            return 2;
     return BENCH_GO_ON;
 }
 

@@ -91,6 +91,14 @@ void bench_report_header(struct bench_report *report, const struct bench_operati
     fflush(stdout);
 }
 
+void bench_report_none(const struct bench_report *report, const struct bench_operation *operation,
+                       size_t least_bytes)
+{
+    printf("# no row: every size is below %zu bytes, the least of %s among %d ranks\n", least_bytes,
+           operation->name, report->machine.nranks);
+    fflush(stdout);
+}
+
 void bench_report_progress(struct bench_report *report, const struct bench_operation *operation,
                            size_t bytes)
 {

@@ -50,6 +50,18 @@ refuse '--factor 1' allreduce -f 1
 refuse '--frobnicate' allreduce --frobnicate
 refuse 'KOLO_TRANSPORT.*pigeon|pigeon.*KOLO_TRANSPORT' allreduce --threads 2 --transport pigeon
 refuse 'ring-o-roses' allreduce --threads 2 --plan ring-o-roses
+refuse '--plan ring: expected one that alltoall has: auto, .*bruck.*' alltoall --threads 2 --plan ring
+refuse '--plan flat: expected one that allgatherv has: auto, ring, ' allreduce allgatherv --threads 2 --plan flat
+refuse '--plan ring: expected one that pingpong has: auto;' pingpong --threads 2 --plan ring
+refuse '--plan dobling: .*did you mean doubling' allreduce --threads 2 --plan dobling
+timeout 60 "$bin/kolobench" all --threads 2 --plan ring -s 64 -n 1 >"$work/out" 2>&1 || wrong "a plan for all that have it: $(tail -3 "$work/out")"
 refuse 'no-such-dir' allreduce --threads 2 -e 4 --json "$work/no-such-dir/x.json"
+timeout 20 "$bin/kolobench" allreduce reduce_scatter --threads 3 -s 8 -n 1 >"$work/out" 2>&1 || wrong "one collective without a row: $(tail -3 "$work/out")"
+grep -q '^# no row: every size is below 12 bytes, the least of reduce_scatter among 3 ranks' "$work/out" || wrong "a collective without a row says nothing: $(cat "$work/out")"
+for sizes in 8 1,2,4; do
+    timeout 20 "$bin/kolobench" reduce_scatter alltoall --threads 3 -s $sizes -d float64 --json "$work/none.json" >"$work/out" 2>&1 && wrong "no rows: success"
+    grep -q 'kolobench: .*nothing was measured: every size is below 24 bytes, the least for 3 ranks; give a larger one with -s' "$work/out" || wrong "no rows: no words: $(cat "$work/out")"
+    [[ ! -e $work/none.json ]] || wrong "no rows: a file"
+done
 ((failures == 0)) && echo "kolobench: all good"
 exit $((failures > 0))

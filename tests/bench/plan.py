@@ -62,6 +62,15 @@ for np, transport, memory in ((2, "tcp", "kolo"), (3, "tcp", "kolo"), (4, "tcp",
         if said != row[2]:
             wrong(f"{row[0]} of {row[4]} on {np} ranks, {transport}, {memory}, ran {row[2]}, and was said to run {said}")
 
+# one plan alone
+everything = run(f"{bin_folder}/kolobench", "plan", "allreduce", "-np", "4", "--size", "64K").stdout.splitlines()
+rows = {line.replace("->", "").split()[0]: line for line in everything if line[0] != "#"}
+best = next(name for name, line in rows.items() if line.startswith("->"))
+for name, line in rows.items():
+    said = run(f"{bin_folder}/kolobench", "plan", "allreduce", "-np", "4", "--size", "64K", "--plan", name).stdout.splitlines()
+    if [line for line in said if line[0] != "#"] != ([line] if name == best else [rows[best], line]):
+        wrong(f"plan --plan {name}: {said}")
+
 with open(f"{work}/slow", "w") as file:
     file.write("# a slow loopback\nloopback.byte 1000\nloopback.latency 5e6\n")
 fast, slow = plan("allreduce", "--transport", "tcp"), plan("allreduce", "--transport", "tcp", "--profile", f"{work}/slow")
@@ -92,6 +101,7 @@ for arguments, text, status in ((("alreduce",), "did you mean allreduce", 2), ((
                                 (("pingpong",), "that has plans", 2), (("reduce", "-np", "3", "--root", "3"), "below -np", 2),
                                 (("reduce", "-np", "0"), "-np 0", 2), (("reduce", "--hosts", "3"), "--hosts 3", 2),
                                 (("reduce", "--transport", "tpc"), "did you mean tcp", 2), (("reduce", "--size", "x"), "--size x", 2),
+                                (("allgatherv",), "that has plans", 2), (("alltoall", "--plan", "ring"), "one that alltoall has: auto, ", 2),
                                 (("reduce", "--profile", f"{work}/none"), "No such file", 1),
                                 (("reduce", "--profile", f"{work}/bad"), "bad:1", 1)):
     result = run(f"{bin_folder}/kolobench", "plan", *arguments)

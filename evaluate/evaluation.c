@@ -14,7 +14,7 @@
 
 enum {
     BATCH_IMAGES = 256,
-    POINT_NUMBERS = 51 /* x, y and v of COCO's 17 points */
+    POINT_NUMBERS = 3 /* x, y and v */
 };
 
 /* A box on its way into the order of its image's file. */
@@ -22,6 +22,13 @@ struct slip {
     uint64_t number;
     size_t place; /* where the box lies */
     uint32_t image;
+};
+
+/* LVIS: what is known of categories in the images of a batch. */
+struct notes {
+    size_t counts[BATCH_IMAGES];
+    int64_t *id;
+    size_t count, room;
 };
 
 struct boxes { /* of a batch, as the library takes them */
@@ -41,6 +48,7 @@ struct feed {
     struct slip *truth, *found; /* of this rank's images, by image, as in the file */
     size_t truths, detections;
     struct boxes truth_boxes, found_boxes;
+    struct notes absent, partial;
     uint64_t bad; /* the place in its file of what is wrong; else EVAL_NO_PLACE */
 };
 
@@ -73,8 +81,9 @@ static kolo_status write_slips(struct feed *feed, int rank, int ranks)
     return KOLO_OK;
 }
 
-static kolo_status grow(struct boxes *boxes, size_t count, kolo_detection_kind kind)
+static kolo_status grow(struct boxes *boxes, size_t count, const struct eval_evaluation *evaluation)
 {
+    kolo_detection_kind kind = evaluation->options->kind;
     kolo_status status;
     KOLO_TRY(kolo_grow((void **)&boxes->box, &boxes->room, 4 * count, sizeof *boxes->box));
     KOLO_TRY(kolo_grow((void **)&boxes->score, &boxes->score_room, count, sizeof *boxes->score));
@@ -88,8 +97,8 @@ static kolo_status grow(struct boxes *boxes, size_t count, kolo_detection_kind k
     if (kind == KOLO_DETECTION_MASKS)
         KOLO_TRY(kolo_grow((void **)&boxes->mask, &boxes->mask_room, count, sizeof *boxes->mask));
     if (kind == KOLO_DETECTION_KEYPOINTS) {
-        KOLO_TRY(kolo_grow((void **)&boxes->points, &boxes->points_room, POINT_NUMBERS * count,
-                           sizeof *boxes->points));
+        KOLO_TRY(kolo_grow((void **)&boxes->points, &boxes->points_room,
+                           POINT_NUMBERS * evaluation->points * count, sizeof *boxes->points));
         KOLO_TRY(kolo_grow((void **)&boxes->point_count, &boxes->point_count_room, count,
                            sizeof *boxes->point_count));
     }
@@ -122,11 +131,12 @@ static void free_boxes(struct boxes *boxes)
 /* The mask or the points of the box that comes next. */
 static kolo_status put_shape(struct boxes *boxes, const struct eval_shapes *shapes,
                              const struct eval_place *place, const struct eval_image *image,
-                             kolo_detection_kind kind)
+                             const struct eval_evaluation *evaluation)
 {
+    kolo_detection_kind kind = evaluation->options->kind;
+    size_t numbers = POINT_NUMBERS * evaluation->points;
     if (kind == KOLO_DETECTION_KEYPOINTS)
-        return eval_shapes_points(shapes, place, POINT_NUMBERS,
-                                  boxes->points + POINT_NUMBERS * boxes->count);
+        return eval_shapes_points(shapes, place, numbers, boxes->points + numbers * boxes->count);
     if (kind != KOLO_DETECTION_MASKS)
         return KOLO_OK;
     boxes->mask[boxes->count] = (struct kolo_mask){.height = 0};
@@ -172,7 +182,7 @@ static kolo_status add_truth(struct feed *feed, size_t place, uint32_t image)
     const struct eval_truths *truths = &evaluation->truths;
     const struct eval_truth *truth = &truths->truth[place];
     kolo_status status = put_shape(&feed->truth_boxes, &truths->shapes, &truth->shape,
-                                   &truths->image[image], evaluation->options->kind);
+                                   &truths->image[image], evaluation);
     feed->bad = status == KOLO_OK ? EVAL_NO_PLACE : place;
     if (status != KOLO_OK)
         return fail_at(status, evaluation->options->truths, "annotation", truth->id);
@@ -186,7 +196,7 @@ static kolo_status add_detection(struct feed *feed, size_t place, uint32_t image
     const struct eval_detections *detections = &evaluation->detections;
     const struct eval_detection *found = &detections->detection[place];
     kolo_status status = put_shape(&feed->found_boxes, &detections->shapes, &found->shape,
-                                   &evaluation->truths.image[image], evaluation->options->kind);
+                                   &evaluation->truths.image[image], evaluation);
     if (status == KOLO_OK && evaluation->by_box && !found->has_box)
         status = kolo_fail(KOLO_ERR_DATA, "it has no bbox, which decides the area where the first "
                                           "detection has one");
@@ -196,6 +206,18 @@ static kolo_status add_detection(struct feed *feed, size_t place, uint32_t image
                        (int64_t)found->number + 1);
     put_detection(&feed->found_boxes, found, &evaluation->truths);
     return KOLO_OK;
+}
+
+static kolo_status add_notes(struct notes *notes, const struct eval_truths *truths,
+                             const struct eval_id_list *list, size_t at)
+{
+    kolo_status status =
+        kolo_grow((void **)&notes->id, &notes->room, notes->count + list->count, sizeof *notes->id);
+    notes->counts[at] = list->count;
+    if (status == KOLO_OK && list->count > 0)
+        memcpy(notes->id + notes->count, truths->id + list->at, list->count * sizeof *notes->id);
+    notes->count += list->count;
+    return status;
 }
 
 /* The boxes of one image, which are the first of the slips that are left. */
@@ -209,10 +231,14 @@ static kolo_status take_image(struct feed *feed, size_t *truth, size_t *found, u
     while (*found + detections < feed->detections &&
            feed->found[*found + detections].image == image)
         detections++;
-    kolo_detection_kind kind = evaluation->options->kind;
-    kolo_status status = grow(&feed->truth_boxes, feed->truth_boxes.count + truths, kind);
+    const struct eval_image *facts = &evaluation->truths.image[image];
+    kolo_status status = grow(&feed->truth_boxes, feed->truth_boxes.count + truths, evaluation);
     if (status == KOLO_OK)
-        status = grow(&feed->found_boxes, feed->found_boxes.count + detections, kind);
+        status = grow(&feed->found_boxes, feed->found_boxes.count + detections, evaluation);
+    if (status == KOLO_OK)
+        status = add_notes(&feed->absent, &evaluation->truths, &facts->absent, at);
+    if (status == KOLO_OK)
+        status = add_notes(&feed->partial, &evaluation->truths, &facts->partial, at);
     feed->truth_boxes.counts[at] = truths;
     feed->found_boxes.counts[at] = detections;
     for (size_t i = 0; status == KOLO_OK && i < truths; i++)
@@ -245,9 +271,19 @@ static kolo_status update(struct feed *feed, const int64_t *images, size_t count
 {
     struct kolo_boxes truths = describe(&feed->truth_boxes, true, false);
     struct kolo_boxes found = describe(&feed->found_boxes, false, feed->evaluation->by_box);
+    if (feed->absent.count > 0) {
+        truths.absent_counts = feed->absent.counts;
+        truths.absent = feed->absent.id;
+    }
+    if (feed->partial.count > 0) {
+        truths.partial_counts = feed->partial.counts;
+        truths.partial = feed->partial.id;
+    }
+    bool has_truths = truths.count > 0 || truths.absent || truths.partial;
     kolo_status status =
         kolo_detection_update(feed->evaluation->detection, images, count,
-                              truths.count > 0 ? &truths : NULL, found.count > 0 ? &found : NULL);
+                              has_truths ? &truths : NULL, found.count > 0 ? &found : NULL);
+    feed->absent.count = feed->partial.count = 0;
     forget(&feed->truth_boxes);
     forget(&feed->found_boxes);
     return status;
@@ -286,32 +322,60 @@ static kolo_status feed_all(const struct eval_evaluation *evaluation, int rank, 
     *bad_out = feed->bad;
     free_boxes(&feed->truth_boxes);
     free_boxes(&feed->found_boxes);
+    kolo_free_memory(feed->absent.id);
+    kolo_free_memory(feed->partial.id);
     kolo_free_memory(feed->truth);
     kolo_free_memory(feed->found);
     kolo_free_memory(feed);
     return status;
 }
 
-static kolo_status create(struct eval_evaluation *evaluation)
+/* Lists that are not given mean what the rules have. */
+static struct kolo_detection_config config_of(const struct eval_evaluation *evaluation,
+                                              const int64_t *ids, const int64_t *groups)
 {
     const struct eval_options *options = evaluation->options;
     const struct eval_truths *truths = &evaluation->truths;
+    bool is_lvis = options->rules == KOLO_DETECTION_LVIS;
+    return (struct kolo_detection_config){
+        .size = sizeof(struct kolo_detection_config),
+        .kind = options->kind,
+        .rules = options->rules,
+        .mode = options->mode,
+        .mean_rule = options->mean_rule,
+        .categories = ids,
+        .category_count = truths->categories,
+        .groups = groups,
+        .any_category = options->any_category,
+        .caps = options->cap_count > 0 ? options->caps : NULL,
+        .cap_count = options->cap_count,
+        .image_cap = is_lvis ? options->caps[0] : 0,
+        .areas = options->area_count > 0 ? options->areas : NULL,
+        .area_count = options->area_count,
+        .thresholds = options->threshold_count > 0 ? options->thresholds : NULL,
+        .threshold_count = options->threshold_count,
+        .sigmas = evaluation->sigmas.count > 0 ? evaluation->sigmas.sigma : NULL,
+        .sigma_count = evaluation->sigmas.count,
+        .continuous_boxes = !options->pixel_boxes,
+        .images = (int64_t)truths->images};
+}
+
+static kolo_status create(struct eval_evaluation *evaluation)
+{
+    const struct eval_truths *truths = &evaluation->truths;
     int64_t *ids = kolo_calloc(truths->categories, sizeof *ids);
-    if (!ids)
-        return KOLO_ERR_NO_MEMORY;
-    for (size_t k = 0; k < truths->categories; k++)
+    int64_t *groups = kolo_calloc(truths->categories, sizeof *groups);
+    kolo_status status = ids && groups ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    for (size_t k = 0; status == KOLO_OK && k < truths->categories; k++) {
         ids[k] = truths->category[k].id;
-    const struct kolo_detection_config config = {.size = sizeof config,
-                                                 .kind = options->kind,
-                                                 .mode = options->mode,
-                                                 .mean_rule = options->mean_rule,
-                                                 .categories = ids,
-                                                 .category_count = truths->categories,
-                                                 .any_category = options->any_category,
-                                                 .caps = options->caps,
-                                                 .cap_count = options->cap_count};
-    kolo_status status = kolo_detection_create(&config, &evaluation->detection);
+        groups[k] = truths->category[k].frequency;
+    }
+    if (status == KOLO_OK) {
+        const struct kolo_detection_config config = config_of(evaluation, ids, groups);
+        status = kolo_detection_create(&config, &evaluation->detection);
+    }
     kolo_free_memory(ids);
+    kolo_free_memory(groups);
     return status;
 }
 
@@ -335,12 +399,19 @@ static kolo_status read_files(struct eval_evaluation *evaluation, struct kolo_co
                                            .skip_unknown = options->skip_unknown,
                                            .rank = kolo_rank(comm),
                                            .ranks = kolo_size(comm)};
+    const struct eval_terms terms = {.kind = options->kind,
+                                     .rules = options->rules,
+                                     .is_lenient = options->mode == KOLO_DETECTION_FIXED,
+                                     .skip_unknown = options->skip_unknown};
     KOLO_TRY(
-        eval_agree(comm,
-                   eval_truths_read(truths, options->truths, options->kind,
-                                    options->mode == KOLO_DETECTION_FIXED, options->skip_unknown),
-                   EVAL_NO_PLACE));
+        eval_agree(comm, eval_sigmas_read(&evaluation->sigmas, options->sigmas), EVAL_NO_PLACE));
+    KOLO_TRY(eval_agree(comm, eval_truths_read(truths, options->truths, &terms), EVAL_NO_PLACE));
     KOLO_TRY(eval_agree_file(comm, options->truths, truths->bytes, truths->sum));
+    if (options->kind == KOLO_DETECTION_KEYPOINTS)
+        KOLO_TRY(eval_agree(
+            comm,
+            eval_sigmas_fit(&evaluation->sigmas, truths, options->truths, &evaluation->points),
+            EVAL_NO_PLACE));
     status = eval_detections_read(detections, options->detections, truths, &division);
     KOLO_TRY(eval_agree(comm, status, detections->bad));
     KOLO_TRY(eval_agree_file(comm, options->detections, detections->bytes, detections->sum));

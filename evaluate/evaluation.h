@@ -5,12 +5,15 @@
 
 #include "evaluate/detections.h"
 #include "evaluate/options.h"
+#include "evaluate/sigmas.h"
 
 struct eval_evaluation {
     const struct eval_options *options;
     struct eval_truths truths;
     struct eval_detections detections;
-    bool by_box; /* masks, keypoints: the area of a detection is that of its box */
+    bool by_box;               /* masks, keypoints: the area of a detection is that of its box */
+    struct eval_sigmas sigmas; /* keypoints */
+    size_t points;             /* that an object has; 0: none */
     struct kolo_detection *detection;
     struct kolo_detection_result result;
 };

@@ -11,15 +11,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "evaluate/number.h"
 
 enum {
     QUIET_BYTES_MAX = 64 << 20, /* that one string, which yajl keeps, may have */
 };
 
-static const char *const names[EVAL_FIELDS] = {
-    "id",    "image_id", "category_id",  "bbox",      "area",          "iscrowd", "ignore",
-    "score", "name",     "segmentation", "keypoints", "num_keypoints", "height",  "width"};
+static const char *const names[EVAL_FIELDS] = {"id",
+                                               "image_id",
+                                               "category_id",
+                                               "bbox",
+                                               "area",
+                                               "iscrowd",
+                                               "ignore",
+                                               "score",
+                                               "name",
+                                               "segmentation",
+                                               "keypoints",
+                                               "num_keypoints",
+                                               "height",
+                                               "width",
+                                               "difficult",
+                                               "frequency",
+                                               "keypoints",
+                                               "neg_category_ids",
+                                               "not_exhaustive_category_ids"};
 
 static int stop(struct eval_json *json, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -41,6 +58,26 @@ static bool in_record(const struct eval_json *json)
 static bool in_box(const struct eval_json *json)
 {
     return json->list && json->depth == json->outside + 2 && json->field == EVAL_BOX;
+}
+
+/* The list of ids whose numbers come next; NULL: none. */
+static struct eval_ids *ids_of(struct eval_json *json)
+{
+    return json->field == EVAL_ABSENT    ? &json->absent
+           : json->field == EVAL_PARTIAL ? &json->partial
+                                         : NULL;
+}
+
+static bool is_row(const struct eval_json *json)
+{
+    return json->field == EVAL_POINT_NAMES || json->field == EVAL_ABSENT ||
+           json->field == EVAL_PARTIAL;
+}
+
+/* In a list of ids or of names. */
+static bool in_row(const struct eval_json *json)
+{
+    return json->list && json->depth == json->outside + 2 && is_row(json);
 }
 
 /* How many arrays and objects of a shape are open. */
@@ -77,6 +114,9 @@ static int refuse_value(struct eval_json *json, const char *kind)
         return stop(json, "the file is %s; an object with \"annotations\" is expected", kind);
     if (in_box(json))
         return stop(json, "%s in a bbox; it has 4 numbers", kind);
+    if (in_row(json))
+        return stop(json, "%s in the %s of this %s; it has %s", kind, names[json->field],
+                    json->list->what, ids_of(json) ? "ids" : "names");
     if (in_record(json) && json->field != EVAL_FIELDS)
         return stop(json, "the %s of this %s is %s", names[json->field], json->list->what, kind);
     return 1;
@@ -129,6 +169,16 @@ static int take_box(struct eval_json *json, const char *text, size_t length)
     return 1;
 }
 
+static int take_id(struct eval_json *json, const char *text, size_t length)
+{
+    struct eval_ids *ids = ids_of(json);
+    if (!ids)
+        return refuse_value(json, "a number");
+    if (kolo_grow((void **)&ids->id, &ids->room, ids->count + 1, sizeof *ids->id) != KOLO_OK)
+        return stop(json, "no memory for the %s", names[json->field]);
+    return read_integer(json, text, length, &ids->id[ids->count++]);
+}
+
 static int take_value(struct eval_json *json, const char *text, size_t length)
 {
     struct eval_record *record = &json->record;
@@ -152,6 +202,10 @@ static int take_value(struct eval_json *json, const char *text, size_t length)
         goes_on = read_integer(json, text, length, &flag);
         record->is_ignored = flag != 0;
         break;
+    case EVAL_DIFFICULT:
+        goes_on = read_integer(json, text, length, &flag);
+        record->is_difficult = flag != 0;
+        break;
     case EVAL_POINT_COUNT:
         goes_on = read_integer(json, text, length, &record->point_count);
         break;
@@ -171,6 +225,10 @@ static int take_value(struct eval_json *json, const char *text, size_t length)
     case EVAL_NAME:
     case EVAL_SEGMENTATION:
     case EVAL_KEYPOINTS:
+    case EVAL_FREQUENCY:
+    case EVAL_POINT_NAMES:
+    case EVAL_ABSENT:
+    case EVAL_PARTIAL:
         return refuse_value(json, "a number");
     case EVAL_FIELDS:
         return 1;
@@ -185,6 +243,8 @@ static int on_number(void *context, const char *text, size_t length)
     json->heard++;
     if (in_box(json))
         return take_box(json, text, length);
+    if (in_row(json))
+        return take_id(json, text, length);
     if (in_shape(json))
         return judge(json, eval_shape_number(&json->shape, inside(json), text, length));
     if (in_record(json))
@@ -205,11 +265,23 @@ static int on_boolean(void *context, int value)
 {
     struct eval_json *json = context;
     json->heard++;
-    if (in_record(json) && (json->field == EVAL_CROWD || json->field == EVAL_IGNORE))
+    if (in_record(json) &&
+        (json->field == EVAL_CROWD || json->field == EVAL_IGNORE || json->field == EVAL_DIFFICULT))
         return take_value(json, value ? "1" : "0", 1);
     if (in_shape(json))
         return judge(json, eval_shape_word(&json->shape, inside(json)));
     return refuse_value(json, value ? "true" : "false");
+}
+
+static int take_frequency(struct eval_json *json, const char *text, size_t length)
+{
+    static const char groups[] = "rcf";
+    const char *group = length == 1 ? memchr(groups, text[0], sizeof groups - 1) : NULL;
+    if (!group)
+        return stop(json, "the frequency of this %s is none of r, c and f", json->list->what);
+    json->record.frequency = 1 + (group - groups);
+    json->record.has |= 1u << EVAL_FREQUENCY;
+    return 1;
 }
 
 static int on_string(void *context, const unsigned char *text, size_t length)
@@ -219,6 +291,10 @@ static int on_string(void *context, const unsigned char *text, size_t length)
     if (in_shape(json))
         return judge(json,
                      eval_shape_string(&json->shape, inside(json), (const char *)text, length));
+    if (in_row(json) && json->field == EVAL_POINT_NAMES)
+        return ++json->record.point_names > 0;
+    if (in_record(json) && json->field == EVAL_FREQUENCY)
+        return take_frequency(json, (const char *)text, length);
     if (!in_record(json) || json->field != EVAL_NAME)
         return refuse_value(json, "a string");
     if (length >= EVAL_NAME_MAX)
@@ -293,7 +369,9 @@ static int on_object(void *context)
     bool is_top = json->outside && json->depth == 0;
     bool is_record = json->list && json->depth == json->outside;
     if (is_record) {
-        json->record = (struct eval_record){.shape = &json->shape};
+        json->absent.count = json->partial.count = 0;
+        json->record = (struct eval_record){
+            .shape = &json->shape, .absent = &json->absent, .partial = &json->partial};
         json->field = EVAL_FIELDS;
     } else if (in_shape(json) || (in_record(json) && is_shape(json))) {
         return open_shape(json, true);
@@ -321,6 +399,16 @@ static int on_object_end(void *context)
     return stop(json, "%s", kolo_error_detail());
 }
 
+/* A key that is there twice counts with its last value. */
+static void begin_row(struct eval_json *json)
+{
+    struct eval_ids *ids = ids_of(json);
+    if (ids)
+        ids->count = 0;
+    else
+        json->record.point_names = 0;
+}
+
 static int on_array(void *context)
 {
     struct eval_json *json = context;
@@ -328,8 +416,11 @@ static int on_array(void *context)
     bool is_box = in_record(json) && json->field == EVAL_BOX;
     if (in_shape(json) || (in_record(json) && is_shape(json)))
         return open_shape(json, false);
+    bool begins_row = in_record(json) && is_row(json);
+    if (begins_row)
+        begin_row(json);
     json->numbers = is_box ? 0 : json->numbers;
-    if (!is_list && !is_box && !refuse_value(json, "an array"))
+    if (!is_list && !is_box && !begins_row && !refuse_value(json, "an array"))
         return 0;
     return go_in(json);
 }
@@ -340,6 +431,8 @@ static int on_array_end(void *context)
     bool is_box = in_box(json);
     if (in_shape(json))
         return close_shape(json);
+    if (in_row(json))
+        json->record.has |= 1u << json->field;
     json->depth--;
     if (!is_box || (json->numbers == 0 && !(json->list->needed & 1u << EVAL_BOX)))
         return 1;
@@ -446,4 +539,7 @@ void eval_json_close(struct eval_json *json)
         yajl_free(json->parser);
     json->parser = NULL;
     eval_shape_free(&json->shape);
+    kolo_free_memory(json->absent.id);
+    kolo_free_memory(json->partial.id);
+    json->absent = json->partial = (struct eval_ids){.id = NULL};
 }

@@ -25,16 +25,30 @@ enum eval_field {
     EVAL_POINT_COUNT,
     EVAL_HEIGHT,
     EVAL_WIDTH,
+    EVAL_DIFFICULT,
+    EVAL_FREQUENCY,
+    EVAL_POINT_NAMES, /* keypoints of a category */
+    EVAL_ABSENT,      /* LVIS: neg_category_ids */
+    EVAL_PARTIAL,     /* not_exhaustive_category_ids */
     EVAL_FIELDS
 };
 
 enum { EVAL_NAME_MAX = 256, EVAL_DEPTH_MAX = 64 };
 
+/** A list of ids; its memory is used again for the next. */
+struct eval_ids {
+    int64_t *id;
+    size_t count, room;
+};
+
 struct eval_record {
     unsigned has; /* bits: fields */
     int64_t id, image, category, point_count, height, width;
     double box[4], area, score; /* finite */
-    bool is_crowd, is_ignored;
+    bool is_crowd, is_ignored, is_difficult;
+    int64_t frequency; /* LVIS: 1 r, 2 c, 3 f */
+    size_t point_names;
+    const struct eval_ids *absent, *partial;
     char name[EVAL_NAME_MAX];
     const struct eval_shape *shape; /* the segmentation or the keypoints, whichever was wanted */
 };
@@ -65,6 +79,7 @@ struct eval_json {
     size_t quiet;          /* bytes since it told one */
     struct eval_record record;
     struct eval_shape shape;
+    struct eval_ids absent, partial;
     char why[256]; /* why reading stopped */
 };
 

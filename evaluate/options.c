@@ -4,6 +4,7 @@
 #include "evaluate/options.h"
 
 #include <getopt.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,16 +25,31 @@ enum {
     MAX_DETS,
     ANY,
     SKIP,
+    RULES,
+    AREAS,
+    THRESHOLDS,
+    SIGMAS,
+    PIXELS,
     VERSION
 };
 
-static const struct option table[] = {
-    {"iou-type", required_argument, NULL, IOU_TYPE}, {"json", required_argument, NULL, JSON},
-    {"plot", required_argument, NULL, PLOT},         {"per-class", no_argument, NULL, PER_CLASS},
-    {"max-dets", required_argument, NULL, MAX_DETS}, {"any-category", no_argument, NULL, ANY},
-    {"mode", required_argument, NULL, MODE},         {"numpy", required_argument, NULL, NUMPY},
-    {"skip-unknown", no_argument, NULL, SKIP},       {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, VERSION},         {NULL, 0, NULL, 0}};
+static const struct option table[] = {{"iou-type", required_argument, NULL, IOU_TYPE},
+                                      {"rules", required_argument, NULL, RULES},
+                                      {"json", required_argument, NULL, JSON},
+                                      {"plot", required_argument, NULL, PLOT},
+                                      {"per-class", no_argument, NULL, PER_CLASS},
+                                      {"max-dets", required_argument, NULL, MAX_DETS},
+                                      {"areas", required_argument, NULL, AREAS},
+                                      {"iou-thresholds", required_argument, NULL, THRESHOLDS},
+                                      {"sigmas", required_argument, NULL, SIGMAS},
+                                      {"pixel-boxes", no_argument, NULL, PIXELS},
+                                      {"any-category", no_argument, NULL, ANY},
+                                      {"mode", required_argument, NULL, MODE},
+                                      {"numpy", required_argument, NULL, NUMPY},
+                                      {"skip-unknown", no_argument, NULL, SKIP},
+                                      {"help", no_argument, NULL, 'h'},
+                                      {"version", no_argument, NULL, VERSION},
+                                      {NULL, 0, NULL, 0}};
 
 static const char help[] =
     "usage: kolo-coco GT.json DT.json [options]\n"
@@ -41,11 +57,20 @@ static const char help[] =
     "COCO's average precision and recall of the results DT.json on the ground truth GT.json, with\n"
     "pycocotools' bits at any number of ranks. Files may be gzipped.\n"
     "  --iou-type TYPE     bbox (the default), segm or keypoints\n"
+    "  --rules RULES       coco (the default); lvis: as the lvis package; voc: PASCAL VOC's "
+    "average\n"
+    "                      precision at 11 recalls (2007) and under the curve (2010 on)\n"
     "  --json FILE         write all numbers, those of each class, and SHA-256 of the arrays\n"
     "  --plot FILE.svg     draw precision over recall, by IoU threshold and by category\n"
     "  --per-class         a line for each category\n"
-    "  --max-dets A,B,C    detections counted per image and category (1,10,100; keypoints: 20)\n"
-    "  --any-category      boxes match whatever their category is (useCats = 0)\n"
+    "  --max-dets A,B,C    detections counted per image and category (1,10,100; keypoints: 20;\n"
+    "                      lvis: per image, 300; voc: all)\n"
+    "  --areas A,B         where medium and large objects begin, in pixels (1024,9216)\n"
+    "  --iou-thresholds T  overlaps that a match needs (0.5,0.55 to 0.95; voc: 0.5), with commas\n"
+    "  --sigmas LIST|FILE  how far each keypoint may be off (COCO's 17 of persons); one: for all\n"
+    "  --any-category      boxes match whatever their category is (useCats = 0); with\n"
+    "                      --max-dets 100,300,1000 the last lines are the recall of proposals\n"
+    "  --pixel-boxes       voc: a width is right - left, and both pixels belong to the box\n"
     "  --mode MODE         compat: as pycocotools; fixed: without its peculiarities\n"
     "  --numpy VERSION     the NumPy whose mean decides last bits: 2.3 (and later) or 1 (before)\n"
     "  --skip-unknown      leave out what is of a category or image that GT.json does not list,\n"
@@ -97,6 +122,24 @@ static int take_type(struct eval_options *options, const char *value)
     return EVAL_GO_ON;
 }
 
+static const char *const rules[] = {
+    [KOLO_DETECTION_COCO] = "coco", [KOLO_DETECTION_LVIS] = "lvis", [KOLO_DETECTION_VOC] = "voc"};
+
+const char *eval_rules_name(kolo_detection_rules which)
+{
+    return rules[which];
+}
+
+static int take_rules(struct eval_options *options, const char *value)
+{
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (strcmp(value, rules[i]) == 0)
+            options->rules = (kolo_detection_rules)i;
+    if (strcmp(value, rules[options->rules]) != 0)
+        return refuse("--rules %s: unknown; use coco, lvis or voc", value);
+    return EVAL_GO_ON;
+}
+
 static int take_mode(struct eval_options *options, const char *value)
 {
     if (strcmp(value, "compat") != 0 && strcmp(value, "fixed") != 0)
@@ -113,12 +156,19 @@ static int take_numpy(struct eval_options *options, const char *value)
     return EVAL_GO_ON;
 }
 
-/* @p value NULL: pycocotools' caps of the kind. */
+/* One number is of keypoints, and of rules that have one; COCO's have three. */
 static int take_caps(struct eval_options *options, const char *value)
 {
     bool is_points = options->kind == KOLO_DETECTION_KEYPOINTS;
-    const char *usual = is_points ? "20" : "1,10,100", *text = value ? value : usual, *at = text;
-    options->cap_count = is_points ? 1 : EVAL_CAPS;
+    bool is_one = is_points || options->rules != KOLO_DETECTION_COCO;
+    const char *usual = options->rules == KOLO_DETECTION_LVIS  ? "300"
+                        : options->rules == KOLO_DETECTION_VOC ? "100"
+                        : is_points                            ? "20"
+                                                               : "1,10,100";
+    const char *text = value ? value : usual, *at = text;
+    if (!value && options->rules == KOLO_DETECTION_VOC)
+        return EVAL_GO_ON;
+    options->cap_count = is_one ? 1 : EVAL_CAPS;
     for (size_t i = 0; i < options->cap_count; i++) {
         char *end;
         long cap = strtol(at, &end, 10);
@@ -126,12 +176,84 @@ static int take_caps(struct eval_options *options, const char *value)
             (i > 0 && cap <= options->caps[i - 1]) ||
             *end != (i + 1 < options->cap_count ? ',' : '\0'))
             return refuse("--max-dets %s: give %s from 1 to %d, as %s", text,
-                          is_points ? "one number" : "three ascending numbers",
-                          KOLO_DETECTION_CAP_MAX, usual);
+                          is_one ? "one number" : "three ascending numbers", KOLO_DETECTION_CAP_MAX,
+                          usual);
         options->caps[i] = (int)cap;
         at = end + 1;
     }
     return EVAL_GO_ON;
+}
+
+/* Ascending numbers with commas between them, above 0. @return how many; 0: it is no such list. */
+static size_t read_numbers(const char *text, double *numbers, size_t most)
+{
+    size_t count = 0;
+    for (const char *at = text; count < most; at++) {
+        char *end;
+        numbers[count] = strtod(at, &end);
+        if (end == at || !isfinite(numbers[count]) ||
+            !(numbers[count] > (count > 0 ? numbers[count - 1] : 0)))
+            return 0;
+        count++;
+        if (*end != ',')
+            return *end ? 0 : count;
+        at = end;
+    }
+    return 0;
+}
+
+static int take_areas(struct eval_options *options, const char *value)
+{
+    const double all = 1e10; /* pycocotools' */
+    double border[EVAL_AREA_BORDERS];
+    bool is_points = options->kind == KOLO_DETECTION_KEYPOINTS;
+    size_t count = 0;
+    if (!value)
+        return EVAL_GO_ON;
+    if (options->rules == KOLO_DETECTION_VOC)
+        return refuse("--areas %s: --rules voc has no ranges of area", value);
+    if (read_numbers(value, border, EVAL_AREA_BORDERS) != EVAL_AREA_BORDERS || border[1] >= all)
+        return refuse("--areas %s: give two ascending numbers above 0, as 1024,9216", value);
+    options->areas[count++] = (struct kolo_area_range){0, all};
+    if (!is_points)
+        options->areas[count++] = (struct kolo_area_range){0, border[0]};
+    options->areas[count++] = (struct kolo_area_range){border[0], border[1]};
+    options->areas[count++] = (struct kolo_area_range){border[1], all};
+    options->area_count = count;
+    return EVAL_GO_ON;
+}
+
+static int take_thresholds(struct eval_options *options, const char *value)
+{
+    enum { MOST = 10 }; /* of 4 ranges of area each has a flag */
+    if (!value)
+        return EVAL_GO_ON;
+    size_t count = read_numbers(value, options->thresholds, MOST);
+    if (count == 0 || options->thresholds[count - 1] > 1)
+        return refuse("--iou-thresholds %s: give 1 to %d ascending numbers above 0 up to 1, as "
+                      "0.5,0.75",
+                      value, MOST);
+    options->threshold_count = count;
+    return EVAL_GO_ON;
+}
+
+/* What depends on more than one option. */
+static int take_lists(struct eval_options *options)
+{
+    if (options->rules != KOLO_DETECTION_COCO && options->kind == KOLO_DETECTION_KEYPOINTS)
+        return refuse("--rules %s is for bbox and segm; keypoints have COCO's",
+                      rules[options->rules]);
+    if (options->sigmas && options->kind != KOLO_DETECTION_KEYPOINTS)
+        return refuse("--sigmas belongs to --iou-type keypoints");
+    if (options->pixel_boxes &&
+        (options->rules != KOLO_DETECTION_VOC || options->kind != KOLO_DETECTION_BOXES))
+        return refuse("--pixel-boxes belongs to --rules voc and --iou-type bbox");
+    int exit_status = take_caps(options, options->max_dets);
+    if (exit_status == EVAL_GO_ON)
+        exit_status = take_areas(options, options->area_list);
+    if (exit_status == EVAL_GO_ON)
+        exit_status = take_thresholds(options, options->threshold_list);
+    return exit_status;
 }
 
 static int take(struct eval_options *options, int option, const char *word)
@@ -143,6 +265,20 @@ static int take(struct eval_options *options, int option, const char *word)
         return take_mode(options, optarg);
     case NUMPY:
         return take_numpy(options, optarg);
+    case RULES:
+        return take_rules(options, optarg);
+    case AREAS:
+        options->area_list = optarg;
+        return EVAL_GO_ON;
+    case THRESHOLDS:
+        options->threshold_list = optarg;
+        return EVAL_GO_ON;
+    case SIGMAS:
+        options->sigmas = optarg;
+        return EVAL_GO_ON;
+    case PIXELS:
+        options->pixel_boxes = true;
+        return EVAL_GO_ON;
     case MAX_DETS:
         options->max_dets = optarg;
         return EVAL_GO_ON;
@@ -186,5 +322,5 @@ int eval_options_parse(int argc, char **argv, struct eval_options *options)
                       argc - optind, argc - optind == 1 ? "" : "s");
     options->truths = argv[optind];
     options->detections = argv[optind + 1];
-    return take_caps(options, options->max_dets);
+    return take_lists(options);
 }

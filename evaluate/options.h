@@ -7,18 +7,24 @@
 
 #include <kolo/detection.h>
 
-enum { EVAL_GO_ON = -1, EVAL_CAPS = 3 };
+enum { EVAL_GO_ON = -1, EVAL_CAPS = 3, EVAL_AREA_BORDERS = 2 };
 
 struct eval_options {
     const char *truths, *detections; /* files */
     const char *json, *plot;         /* files; NULL: none */
-    const char *max_dets;            /* as it was given; NULL: not */
-    bool per_class, any_category, skip_unknown;
+    /* as they were given; NULL: not */
+    const char *max_dets, *area_list, *threshold_list, *sigmas;
+    bool per_class, any_category, skip_unknown, pixel_boxes;
     kolo_detection_kind kind;
+    kolo_detection_rules rules;
     kolo_detection_mode mode;
     kolo_mean_rule mean_rule;
     int caps[EVAL_CAPS];
-    size_t cap_count;
+    size_t cap_count; /* 0: all count */
+    struct kolo_area_range areas[KOLO_DETECTION_AREAS_MAX];
+    size_t area_count; /* 0: those of the rules */
+    double thresholds[KOLO_DETECTION_FLAGS_MAX];
+    size_t threshold_count;
 };
 
 /** @return EVAL_GO_ON, or the exit status: something was asked for that is said at once, or a
@@ -26,6 +32,8 @@ struct eval_options {
 int eval_options_parse(int argc, char **argv, struct eval_options *options);
 /** pycocotools' iouType. */
 const char *eval_kind_name(kolo_detection_kind kind);
+/** "coco", "lvis" or "voc". */
+const char *eval_rules_name(kolo_detection_rules rules);
 /** Whether this process says things: rank 0, or no job. */
 bool eval_speaks(void);
 

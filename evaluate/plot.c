@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "evaluate/summary.h"
 #include "tools/svg.h"
 
 enum {
@@ -134,7 +135,7 @@ static void draw_thresholds(struct picture *picture)
         (void)snprintf(text, sizeof text, "%s %.2f: AP %.3f",
                        picture->evaluation->options->kind == KOLO_DETECTION_KEYPOINTS ? "OKS"
                                                                                       : "IoU",
-                       0.5 + 0.05 * (double)t, curve->mean);
+                       eval_summary_threshold(picture->evaluation, t), curve->mean);
         draw_legend(picture, t, colours[t % NAMED], text);
     }
 }

@@ -13,144 +13,18 @@
 #include <kolo/version.h>
 
 #include "evaluate/plot.h"
+#include "evaluate/summary.h"
 #include "tools/outfile.h"
 
 enum { SHA256_BYTES = 32, HASHED_AT_ONCE = 1024 };
-
-/* pycocotools' numbers, in its order. Some are of a cap that it names, whatever is set. */
-struct number {
-    const char *key;
-    bool of_recall;
-    int threshold; /* its place in T; -1: all */
-    size_t area, cap;
-    int cap_value; /* 0: the cap is at place `cap` */
-};
-
-struct numbers {
-    size_t count;
-    const struct number *number;
-    const char *const *areas;
-    size_t shown; /* columns of the table of classes */
-    size_t column[KOLO_DETECTION_STATS];
-};
-
-static const struct number coco_numbers[] = {
-    {"AP", false, -1, 0, 2, 100}, {"AP50", false, 0, 0, 2, 0}, {"AP75", false, 5, 0, 2, 0},
-    {"APs", false, -1, 1, 2, 0},  {"APm", false, -1, 2, 2, 0}, {"APl", false, -1, 3, 2, 0},
-    {"AR1", true, -1, 0, 0, 0},   {"AR10", true, -1, 0, 1, 0}, {"AR100", true, -1, 0, 2, 0},
-    {"ARs", true, -1, 1, 2, 0},   {"ARm", true, -1, 2, 2, 0},  {"ARl", true, -1, 3, 2, 0},
-};
-static const struct number point_numbers[] = {
-    {"AP", false, -1, 0, 0, 20},  {"AP50", false, 0, 0, 0, 20}, {"AP75", false, 5, 0, 0, 20},
-    {"APm", false, -1, 1, 0, 20}, {"APl", false, -1, 2, 0, 20}, {"AR", true, -1, 0, 0, 20},
-    {"AR50", true, 0, 0, 0, 20},  {"AR75", true, 5, 0, 0, 20},  {"ARm", true, -1, 1, 0, 20},
-    {"ARl", true, -1, 2, 0, 20},
-};
-static const char *const coco_areas[] = {"all", "small", "medium", "large"};
-static const char *const point_areas[] = {"all", "medium", "large"};
-
-static const struct numbers *numbers_of(const struct eval_evaluation *evaluation)
-{
-    static const struct numbers coco = {sizeof coco_numbers / sizeof *coco_numbers,
-                                        coco_numbers,
-                                        coco_areas,
-                                        7,
-                                        {0, 1, 2, 3, 4, 5, 8}};
-    static const struct numbers points = {sizeof point_numbers / sizeof *point_numbers,
-                                          point_numbers,
-                                          point_areas,
-                                          6,
-                                          {0, 1, 2, 3, 4, 5}};
-    return evaluation->options->kind == KOLO_DETECTION_KEYPOINTS ? &points : &coco;
-}
-
-static void print_number(const struct eval_evaluation *evaluation, size_t i, FILE *out)
-{
-    const struct numbers *numbers = numbers_of(evaluation);
-    const struct number *number = &numbers->number[i];
-    const char *threshold = number->threshold < 0    ? "0.50:0.95"
-                            : number->threshold == 0 ? "0.50"
-                                                     : "0.75";
-    fprintf(out, " %-18s %s @[ IoU=%-9s | area=%6s | maxDets=%3d ] = %0.3f\n",
-            number->of_recall ? "Average Recall" : "Average Precision",
-            number->of_recall ? "(AR)" : "(AP)", threshold, numbers->areas[number->area],
-            number->cap_value ? number->cap_value : evaluation->options->caps[number->cap],
-            evaluation->result.stats[i]);
-}
-
-/* As the number of all classes; -1 where its cap is not set, as there. */
-static kolo_status class_number(const struct eval_evaluation *evaluation, size_t class, size_t i,
-                                double *value_out)
-{
-    const struct number *number = &numbers_of(evaluation)->number[i];
-    const struct eval_options *options = evaluation->options;
-    size_t cap = number->cap;
-    if (number->cap_value) {
-        for (cap = 0; cap < options->cap_count && options->caps[cap] != number->cap_value;)
-            cap++;
-        *value_out = -1;
-        if (cap == options->cap_count)
-            return KOLO_OK;
-    }
-    const struct kolo_detection_slice slice = {.size = sizeof slice,
-                                               .of_recall = number->of_recall,
-                                               .threshold = number->threshold,
-                                               .category = (int64_t) class,
-                                               .area = number->area,
-                                               .cap = cap};
-    return kolo_detection_average(evaluation->detection, &slice, value_out);
-}
-
-static const char *class_name(const struct eval_evaluation *evaluation, size_t class)
-{
-    const char *name =
-        evaluation->options->any_category ? NULL : evaluation->truths.category[class].name;
-    return name ? name : "";
-}
-
-/* A name comes from a file: what could move a terminal's cursor does not get there. */
-static void print_name(const char *name, FILE *out)
-{
-    for (const unsigned char *at = (const unsigned char *)name; *at; at++) {
-        bool is_c1 = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0; /* controls of 8 bits */
-        at += is_c1;
-        fputc(is_c1 || *at < 0x20 || *at == 0x7f ? '?' : *at, out);
-    }
-}
-
-static kolo_status print_classes(const struct eval_evaluation *evaluation, FILE *out)
-{
-    const struct numbers *numbers = numbers_of(evaluation);
-    fprintf(out, "\n%8s", "category");
-    for (size_t i = 0; i < numbers->shown; i++) {
-        const struct number *number = &numbers->number[numbers->column[i]];
-        fprintf(out, " %6s", number->of_recall ? "AR" : number->key);
-    }
-    fputs("  name\n", out);
-    for (size_t k = 0; k < evaluation->result.categories; k++) {
-        fprintf(out, "%8lld", (long long)evaluation->result.category_ids[k]);
-        for (size_t i = 0; i < numbers->shown; i++) {
-            double value;
-            kolo_status status = class_number(evaluation, k, numbers->column[i], &value);
-            if (status != KOLO_OK)
-                return status;
-            fprintf(out, " %6.3f", value);
-        }
-        fputs("  ", out);
-        print_name(class_name(evaluation, k), out);
-        fputc('\n', out);
-    }
-    return KOLO_OK;
-}
 
 static kolo_status print(const struct eval_evaluation *evaluation, FILE *out)
 {
     kolo_status status = KOLO_OK;
     errno = 0;
-    for (size_t i = 0; i < numbers_of(evaluation)->count; i++)
-        print_number(evaluation, i, out);
+    eval_summary_print(evaluation, out);
     if (evaluation->options->per_class)
-        status = print_classes(evaluation, out);
+        status = eval_summary_print_classes(evaluation, out);
     if (status == KOLO_OK && (fflush(out) != 0 || ferror(out)))
         status = kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "cannot write to standard output");
     return status;
@@ -212,6 +86,7 @@ static void put_head(yajl_gen gen, const struct eval_evaluation *evaluation)
     put_pair(gen, "ground_truth", options->truths);
     put_pair(gen, "results", options->detections);
     put_pair(gen, "iou_type", eval_kind_name(options->kind));
+    put_pair(gen, "rules", eval_rules_name(options->rules));
     put_pair(gen, "mode", options->mode == KOLO_DETECTION_FIXED ? "fixed" : "compat");
     put_pair(gen, "numpy", options->mean_rule == KOLO_MEAN_NUMPY_1 ? "1" : "2.3");
     put_text(gen, "max_dets");
@@ -230,11 +105,13 @@ static kolo_status put_arrays(yajl_gen gen, const struct kolo_detection_result *
     size_t ends = result->thresholds * result->categories * result->areas * result->caps;
     const struct {
         const char *key;
-        const double *values;
+        const double *values; /* NULL: the rules have none */
         size_t count;
     } arrays[] = {{"precision", result->precision, ends * result->recalls},
                   {"recall", result->recall, ends},
-                  {"scores", result->scores, ends * result->recalls}};
+                  {"scores", result->scores, ends * result->recalls},
+                  {"AP11", result->voc_points, ends},
+                  {"APauc", result->voc_areas, ends}};
     const size_t shape[] = {result->thresholds, result->recalls, result->categories, result->areas,
                             result->caps};
     put_text(gen, "shape");
@@ -247,6 +124,8 @@ static kolo_status put_arrays(yajl_gen gen, const struct kolo_detection_result *
     kolo_status status = KOLO_OK;
     for (size_t i = 0; status == KOLO_OK && i < sizeof arrays / sizeof *arrays; i++) {
         char text[2 * SHA256_BYTES + 1];
+        if (!arrays[i].values)
+            continue;
         status = hash(arrays[i].values, arrays[i].count, text);
         if (status == KOLO_OK)
             put_pair(gen, arrays[i].key, text);
@@ -255,26 +134,45 @@ static kolo_status put_arrays(yajl_gen gen, const struct kolo_detection_result *
     return status;
 }
 
+static void put_stat(yajl_gen gen, const struct eval_evaluation *evaluation, size_t i, double value)
+{
+    char key[EVAL_KEY_BYTES];
+    eval_summary_key(evaluation, i, key);
+    put_text(gen, key);
+    put_number(gen, value);
+}
+
+static kolo_status put_class(yajl_gen gen, const struct eval_evaluation *evaluation, size_t k)
+{
+    static const char *const groups[] = {NULL, "r", "c", "f"};
+    put_count(gen, "id", evaluation->result.category_ids[k]);
+    put_pair(gen, "name", eval_summary_name(evaluation, k));
+    if (!evaluation->options->any_category && evaluation->truths.category[k].frequency > 0)
+        put_pair(gen, "frequency", groups[evaluation->truths.category[k].frequency]);
+    for (size_t i = 0; i < eval_summary_count(evaluation); i++) {
+        double value;
+        if (!eval_summary_is_of_classes(evaluation, i))
+            continue;
+        kolo_status status = eval_summary_of_class(evaluation, k, i, &value);
+        if (status != KOLO_OK)
+            return status;
+        put_stat(gen, evaluation, i, value);
+    }
+    return KOLO_OK;
+}
+
 static kolo_status put_classes(yajl_gen gen, const struct eval_evaluation *evaluation)
 {
+    kolo_status status = KOLO_OK;
     put_text(gen, "per_class");
     (void)yajl_gen_array_open(gen);
-    for (size_t k = 0; k < evaluation->result.categories; k++) {
+    for (size_t k = 0; status == KOLO_OK && k < evaluation->result.categories; k++) {
         (void)yajl_gen_map_open(gen);
-        put_count(gen, "id", evaluation->result.category_ids[k]);
-        put_pair(gen, "name", class_name(evaluation, k));
-        for (size_t i = 0; i < numbers_of(evaluation)->count; i++) {
-            double value;
-            kolo_status status = class_number(evaluation, k, i, &value);
-            if (status != KOLO_OK)
-                return status;
-            put_text(gen, numbers_of(evaluation)->number[i].key);
-            put_number(gen, value);
-        }
+        status = put_class(gen, evaluation, k);
         (void)yajl_gen_map_close(gen);
     }
     (void)yajl_gen_array_close(gen);
-    return KOLO_OK;
+    return status;
 }
 
 static kolo_status generate(yajl_gen gen, const struct eval_evaluation *evaluation)
@@ -285,10 +183,8 @@ static kolo_status generate(yajl_gen gen, const struct eval_evaluation *evaluati
     put_head(gen, evaluation);
     put_text(gen, "stats");
     (void)yajl_gen_map_open(gen);
-    for (size_t i = 0; i < numbers_of(evaluation)->count; i++) {
-        put_text(gen, numbers_of(evaluation)->number[i].key);
-        put_number(gen, evaluation->result.stats[i]);
-    }
+    for (size_t i = 0; i < eval_summary_count(evaluation); i++)
+        put_stat(gen, evaluation, i, evaluation->result.stats[i]);
     (void)yajl_gen_map_close(gen);
     kolo_status status = put_arrays(gen, &evaluation->result);
     if (status == KOLO_OK)

@@ -13,11 +13,26 @@
 enum {
     IMAGE_FIELDS = 1u << EVAL_ID,
     SIZE_FIELDS = 1u << EVAL_HEIGHT | 1u << EVAL_WIDTH,
+    LVIS_IMAGE_FIELDS = 1u << EVAL_ABSENT | 1u << EVAL_PARTIAL,
     CATEGORY_FIELDS = 1u << EVAL_ID,
     TRUTH_FIELDS = 1u << EVAL_ID | 1u << EVAL_IMAGE | 1u << EVAL_CATEGORY | 1u << EVAL_BOX |
                    1u << EVAL_AREA | 1u << EVAL_CROWD,
     SIDE_MAX = 1 << 20 /* of an image: an edge of a polygon is looked at once per column */
 };
+
+static kolo_status keep_ids(struct eval_truths *truths, const struct eval_ids *ids,
+                            struct eval_id_list *list_out)
+{
+    kolo_status status = kolo_grow((void **)&truths->id, &truths->id_room, truths->ids + ids->count,
+                                   sizeof *truths->id);
+    if (status != KOLO_OK)
+        return status;
+    if (ids->count > 0)
+        memcpy(truths->id + truths->ids, ids->id, ids->count * sizeof *ids->id);
+    *list_out = (struct eval_id_list){.at = truths->ids, .count = ids->count};
+    truths->ids += ids->count;
+    return KOLO_OK;
+}
 
 static kolo_status take_image(void *context, const struct eval_record *record)
 {
@@ -30,20 +45,24 @@ static kolo_status take_image(void *context, const struct eval_record *record)
             "an image of %lld times %lld pixels; a side has 1 to %d, and all of it fewer "
             "than 2^32",
             (long long)record->width, (long long)record->height, SIDE_MAX);
-    kolo_status status = kolo_grow((void **)&truths->image, &truths->image_room, truths->images + 1,
-                                   sizeof *truths->image);
-    if (status == KOLO_OK)
-        truths->image[truths->images++] =
-            (struct eval_image){.id = record->id,
-                                .height = is_sized ? (uint32_t)record->height : 0,
-                                .width = is_sized ? (uint32_t)record->width : 0};
+    struct eval_image image = {.id = record->id,
+                               .height = is_sized ? (uint32_t)record->height : 0,
+                               .width = is_sized ? (uint32_t)record->width : 0};
+    kolo_status status;
+    KOLO_TRY(keep_ids(truths, record->absent, &image.absent));
+    KOLO_TRY(keep_ids(truths, record->partial, &image.partial));
+    KOLO_TRY(kolo_grow((void **)&truths->image, &truths->image_room, truths->images + 1,
+                       sizeof *truths->image));
+    truths->image[truths->images++] = image;
+out:
     return status;
 }
 
 static kolo_status take_category(void *context, const struct eval_record *record)
 {
     struct eval_truths *truths = context;
-    struct eval_category category = {.id = record->id};
+    struct eval_category category = {
+        .id = record->id, .frequency = record->frequency, .points = record->point_names};
     kolo_status status = kolo_grow((void **)&truths->category, &truths->category_room,
                                    truths->categories + 1, sizeof *truths->category);
     if (status == KOLO_OK && record->has & 1u << EVAL_NAME) {
@@ -70,27 +89,61 @@ static kolo_status take_truth(void *context, const struct eval_record *record)
         .point_count = record->point_count,
         .area = record->has & 1u << EVAL_AREA ? record->area : record->box[2] * record->box[3],
         .is_crowd = record->is_crowd,
-        .is_ignored = record->is_ignored};
+        .is_ignored = record->is_ignored || record->is_difficult};
     memcpy(truth->box, record->box, sizeof truth->box);
     if (record->has & (1u << EVAL_SEGMENTATION | 1u << EVAL_KEYPOINTS))
         return eval_shapes_add(&truths->shapes, record->shape, &truth->shape);
     return KOLO_OK;
 }
 
-static kolo_status read_lists(struct eval_truths *truths, struct eval_source *source,
-                              kolo_detection_kind kind, bool is_lenient)
+/* What of each list is looked at, and what must be there. */
+struct fields {
+    unsigned image, image_needed, category, category_needed, truth, truth_needed;
+};
+
+static struct fields fields_of(const struct eval_terms *terms)
 {
-    bool is_masks = kind == KOLO_DETECTION_MASKS, is_points = kind == KOLO_DETECTION_KEYPOINTS;
-    unsigned of_image = IMAGE_FIELDS | (is_masks ? SIZE_FIELDS : 0u);
-    unsigned of_truth = TRUTH_FIELDS | (is_masks    ? 1u << EVAL_SEGMENTATION
-                                        : is_points ? 1u << EVAL_KEYPOINTS | 1u << EVAL_POINT_COUNT
-                                                    : 0u);
-    unsigned needed = of_truth & ~(is_lenient ? 1u << EVAL_AREA | 1u << EVAL_CROWD : 0u);
+    bool is_lvis = terms->rules == KOLO_DETECTION_LVIS, is_voc = terms->rules == KOLO_DETECTION_VOC;
+    struct fields fields = {IMAGE_FIELDS,
+                            IMAGE_FIELDS,
+                            CATEGORY_FIELDS | 1u << EVAL_NAME,
+                            CATEGORY_FIELDS,
+                            TRUTH_FIELDS | 1u << EVAL_IGNORE,
+                            TRUTH_FIELDS};
+    if (terms->kind == KOLO_DETECTION_MASKS) {
+        fields.image |= SIZE_FIELDS;
+        fields.truth |= 1u << EVAL_SEGMENTATION;
+        fields.truth_needed |= 1u << EVAL_SEGMENTATION;
+    }
+    if (terms->kind == KOLO_DETECTION_KEYPOINTS) {
+        fields.category |= 1u << EVAL_POINT_NAMES;
+        fields.truth |= 1u << EVAL_KEYPOINTS | 1u << EVAL_POINT_COUNT;
+        fields.truth_needed |= 1u << EVAL_KEYPOINTS | 1u << EVAL_POINT_COUNT;
+    }
+    if (is_lvis) {
+        fields.image |= LVIS_IMAGE_FIELDS;
+        fields.image_needed |= terms->is_lenient ? 0u : LVIS_IMAGE_FIELDS;
+        fields.category |= 1u << EVAL_FREQUENCY;
+        fields.category_needed |= terms->is_lenient ? 0u : 1u << EVAL_FREQUENCY;
+    }
+    if (is_lvis || is_voc) /* which know no crowds */
+        fields.truth &= ~(1u << EVAL_CROWD);
+    if (is_voc)
+        fields.truth |= 1u << EVAL_DIFFICULT;
+    if (terms->is_lenient || is_voc)
+        fields.truth_needed &= ~(1u << EVAL_AREA | 1u << EVAL_CROWD);
+    fields.truth_needed &= fields.truth;
+    return fields;
+}
+
+static kolo_status read_lists(struct eval_truths *truths, struct eval_source *source,
+                              const struct eval_terms *terms)
+{
+    struct fields of = fields_of(terms);
     const struct eval_list lists[] = {
-        {"images", "image", of_image, IMAGE_FIELDS, take_image},
-        {"categories", "category", CATEGORY_FIELDS | 1u << EVAL_NAME, CATEGORY_FIELDS,
-         take_category},
-        {"annotations", "annotation", of_truth | 1u << EVAL_IGNORE, needed, take_truth},
+        {"images", "image", of.image, of.image_needed, take_image},
+        {"categories", "category", of.category, of.category_needed, take_category},
+        {"annotations", "annotation", of.truth, of.truth_needed, take_truth},
         {NULL, NULL, 0, 0, NULL},
     };
     struct eval_json json;
@@ -173,14 +226,14 @@ static kolo_status drop_unknown(struct eval_truths *truths, const char *path, bo
     return KOLO_OK;
 }
 
-kolo_status eval_truths_read(struct eval_truths *truths, const char *path, kolo_detection_kind kind,
-                             bool is_lenient, bool skip_unknown)
+kolo_status eval_truths_read(struct eval_truths *truths, const char *path,
+                             const struct eval_terms *terms)
 {
     struct eval_source source;
     *truths = (struct eval_truths){.images = 0};
     kolo_status status = eval_source_open(&source, path);
     if (status == KOLO_OK)
-        status = read_lists(truths, &source, kind, is_lenient);
+        status = read_lists(truths, &source, terms);
     truths->bytes = source.before;
     truths->sum = source.sum;
     eval_source_close(&source);
@@ -191,7 +244,7 @@ kolo_status eval_truths_read(struct eval_truths *truths, const char *path, kolo_
     if (truths->categories == 0)
         return kolo_fail(KOLO_ERR_DATA, "%s: it lists no category", path);
     status = find_twins(truths, path);
-    return status == KOLO_OK ? drop_unknown(truths, path, skip_unknown) : status;
+    return status == KOLO_OK ? drop_unknown(truths, path, terms->skip_unknown) : status;
 }
 
 void eval_truths_free(struct eval_truths *truths)
@@ -201,6 +254,7 @@ void eval_truths_free(struct eval_truths *truths)
     kolo_free_memory(truths->image);
     kolo_free_memory(truths->category);
     kolo_free_memory(truths->truth);
+    kolo_free_memory(truths->id);
     eval_shapes_free(&truths->shapes);
     *truths = (struct eval_truths){.images = 0};
 }

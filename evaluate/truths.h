@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// COCO's ground truth as a rank keeps it: all images, categories and annotations of the file.
+// Ground truth in COCO's form as a rank keeps it: all images, categories and annotations of the file.
 #ifndef KOLO_EVALUATE_TRUTHS_H
 #define KOLO_EVALUATE_TRUTHS_H
 
@@ -13,18 +13,27 @@
 struct eval_truth {
     int64_t id, image, category, point_count;
     double box[4], area;
-    struct eval_place shape; /* of masks and keypoints */
-    bool is_crowd, is_ignored;
+    struct eval_place shape;   /* of masks and keypoints */
+    bool is_crowd, is_ignored; /* ignored: also VOC's difficult */
 };
 
 struct eval_category {
     int64_t id;
-    char *name; /* NULL: none */
+    char *name;        /* NULL: none */
+    int64_t frequency; /* LVIS: 1 r, 2 c, 3 f; 0: not known */
+    size_t points;     /* keypoints that it lists; 0: none */
+};
+
+/* Some of the ids that the images have lists of. */
+struct eval_id_list {
+    size_t at, count;
 };
 
 struct eval_image {
     int64_t id;
     uint32_t height, width; /* 0: not known */
+    struct eval_id_list absent,
+        partial; /* LVIS: categories that are not there, or not all marked */
 };
 
 struct eval_truths {
@@ -34,17 +43,29 @@ struct eval_truths {
     size_t categories, category_room;
     struct eval_truth *truth; /* as in the file */
     size_t truths, truth_room;
+    int64_t *id; /* of the images' lists */
+    size_t ids, id_room;
     struct eval_shapes shapes;
     uint64_t bytes; /* of the file, unpacked */
     uint32_t sum;   /* CRC-32 of it */
 };
 
-/** Reads @p path. @param kind  what of annotations is needed. @param is_lenient  without area they have
- *  that of their box, without iscrowd they are no crowds; else both are needed.
- *  @param skip_unknown  annotations of images and categories that the file does not list are left out;
- *  else they are an error. @return KOLO_OK; ERR_SYSTEM; ERR_DATA; ERR_NO_MEMORY. eval_truths_free() in every case. */
-kolo_status eval_truths_read(struct eval_truths *truths, const char *path, kolo_detection_kind kind,
-                             bool is_lenient, bool skip_unknown) KOLO_NODISCARD;
+/** What is read, and what must be there. */
+struct eval_terms {
+    kolo_detection_kind kind;
+    kolo_detection_rules rules;
+    /** Without area annotations have that of their box, without iscrowd they are no crowds, without
+     *  LVIS's lists and frequency images and categories have none; else all are needed. */
+    bool is_lenient;
+    /** Annotations of images and categories that the file does not list are left out; else they are
+     *  an error. */
+    bool skip_unknown;
+};
+
+/** Reads @p path. @return KOLO_OK; ERR_SYSTEM; ERR_DATA; ERR_NO_MEMORY. eval_truths_free() in every
+ *  case. */
+kolo_status eval_truths_read(struct eval_truths *truths, const char *path,
+                             const struct eval_terms *terms) KOLO_NODISCARD;
 void eval_truths_free(struct eval_truths *truths);
 /** The place of an image; -1: it is not there. */
 int64_t eval_image_find(const struct eval_truths *truths, int64_t id);

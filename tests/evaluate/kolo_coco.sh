@@ -180,6 +180,38 @@ refused 'bad.json: line [0-9]+, .*an image of 4294967295 times 1 pixels; a side 
 sed 's/"num_keypoints": 17,//' shapes.json >bad.json
 refused 'bad.json: line [23].*this annotation has no num_keypoints' bad.json dt.shapes.json --iou-type keypoints
 
+# Sigmas: of COCO's 17 points; others are given, one for all or each, and as many as the category has.
+printf '[%s]' "$shape" >dt.shapes.json
+sed 's/{"id": 3}/{"id": 3, "keypoints": ["a", "b"]}/' shapes.json >two.json
+refused "two.json: category 3 has 2 keypoints, COCO's sigmas are of 17; give theirs with --sigmas" two.json dt.shapes.json --iou-type keypoints
+refused 'two.json: category 3 has 2 keypoints, --sigmas 3' two.json dt.shapes.json --iou-type keypoints --sigmas 0.1,0.2,0.3
+refused 'two.json: annotation 1: 51 numbers as keypoints; 6 are needed' two.json dt.shapes.json --iou-type keypoints --sigmas 0.1
+refused '--sigmas none.txt: .*: No such file' two.json dt.shapes.json --iou-type keypoints --sigmas none.txt
+refused "--sigmas 0.1,-1: '-1' is no number above 0" two.json dt.shapes.json --iou-type keypoints --sigmas 0.1,-1
+refused "--sigmas gt.json: .* is no number above 0" two.json dt.shapes.json --iou-type keypoints --sigmas gt.json
+printf '%s\n' 0.1{,,,,,,,,,,,,,,,,} >sigmas.txt
+alone shapes.json dt.shapes.json --iou-type keypoints --sigmas sigmas.txt >out 2>err || wrong "--sigmas FILE: $(tail -2 err)"
+
+# LVIS: what images and categories must say, and what they may not.
+lvis=', "neg_category_ids": [3], "not_exhaustive_category_ids": []'
+sed -e "2s/{\"id\": \([127]\)/{\"id\": \1$lvis/g" \
+    -e 's/"name": "/"frequency": "r", "name": "/g' gt.json >lvis.json
+alone lvis.json dt.json --rules lvis >out 2>err || wrong "--rules lvis: $(tail -2 err)"
+[[ $(grep -c 'maxDets=300 catIds=' out) == 13 ]] || wrong "--rules lvis: $(cat out)"
+refused 'gt.json: line [0-9]+.*this (image has no neg_category_ids|category has no frequency)' gt.json dt.json --rules lvis
+alone gt.json dt.json --rules lvis --mode fixed >out 2>err || wrong "--rules lvis --mode fixed: $(tail -2 err)"
+known() { sed -e "$2" lvis.json >bad.json; refused "bad.json: line [0-9]+.*$1" bad.json dt.json --rules lvis; }
+known 'the frequency of this category is none of r, c and f' 's/"r"/"x"/'
+known 'the frequency of this category is a number' 's/"r"/1/'
+known 'a string in the neg_category_ids of this image; it has ids' 's/\[3\]/["3"]/'
+known 'the neg_category_ids of this image is 1.5; it must be an integer' 's/\[3\]/[1.5]/'
+known 'an array in the neg_category_ids of this image' 's/\[3\]/[[3]]/'
+known 'the neg_category_ids of this image is a number' 's/\[3\]/3/'
+
+# VOC: annotations need neither area nor iscrowd.
+alone few.json dt.json --rules voc --per-class >out 2>err || wrong "--rules voc: $(tail -2 err)"
+[[ $(grep -c 'IoU=0.50 .*VOC 20[01]' out) == 2 ]] || wrong "--rules voc: $(cat out)"
+
 # truth PATTERN SED: of the ground truth
 truth() { sed -e "$2" gt.json >bad.json; refused "$1" bad.json dt.json; }
 truth 'bad.json: line 4, .*this annotation has no area' '4!s/x/x/; s/"area": 1500, //'
@@ -238,6 +270,18 @@ usage '--max-dets 1,10: ' gt.json dt.json --max-dets 1,10
 usage '--max-dets 10,1,100: ' gt.json dt.json --max-dets 10,1,100
 usage '--numpy 3: ' gt.json dt.json --numpy 3
 usage '--mode lvis: ' gt.json dt.json --mode lvis
+usage '--rules pascal: unknown; use coco, lvis or voc' gt.json dt.json --rules pascal
+usage '--rules lvis is for bbox and segm' gt.json dt.json --rules lvis --iou-type keypoints
+usage '--max-dets 1,10,100: give one number from 1 to 65535, as 300' gt.json dt.json --max-dets 1,10,100 --rules lvis
+usage '--areas 1024: give two ascending numbers' gt.json dt.json --areas 1024
+usage '--areas 9216,1024: give two ascending numbers' gt.json dt.json --areas 9216,1024
+usage '--areas 1,2,3: give two ascending numbers' gt.json dt.json --areas 1,2,3
+usage '--areas 1,2: --rules voc has no ranges' gt.json dt.json --areas 1,2 --rules voc
+usage '--iou-thresholds 0.5,1.5: give 1 to 10' gt.json dt.json --iou-thresholds 0.5,1.5
+usage '--iou-thresholds 0.5,: give 1 to 10' gt.json dt.json --iou-thresholds 0.5,
+usage '--iou-thresholds nan: give 1 to 10' gt.json dt.json --iou-thresholds nan
+usage '--sigmas belongs to --iou-type keypoints' gt.json dt.json --sigmas 0.1
+usage '--pixel-boxes belongs to --rules voc' gt.json dt.json --pixel-boxes
 alone --help >out 2>err && grep -q '^usage: kolo-coco GT.json DT.json' out || wrong "--help: $(cat err)"
 alone --version >out 2>err && grep -qE '^kolo-coco [0-9]' out || wrong "--version: $(cat err)"
 

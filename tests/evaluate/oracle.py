@@ -173,6 +173,8 @@ def sets(folder, first, count):
     for seed in range(first, first + count):
         made = usable(seed)
         if made:
+            if seed % 3 == 1:
+                made[4].update(borders=[100.5 * (seed % 7 + 1), 5000 + seed], overlaps=[0.3, 0.5, 0.75][seed % 2:])
             yield seed, made[4], write_files(folder, seed, *made)
         if seed % 2 == 0:
             for make in (make_masks, make_points):
@@ -191,6 +193,10 @@ def by_pycocotools(paths, options):
             evaluation.params.useCats = 0
         if options["caps"]:
             evaluation.params.maxDets = options["caps"]
+        if "borders" in options:
+            small, large = options["borders"]
+            evaluation.params.areaRng = [[0, 1e10], [0, small], [small, large], [large, 1e10]]
+            evaluation.params.iouThrs = np.array(options["overlaps"])
         evaluation.evaluate()
         evaluation.accumulate()
         with contextlib.redirect_stdout(lines):
@@ -213,14 +219,21 @@ def expected_classes(evaluation, options):
                                                   r[:, 0], r[0, 0:1], r[5, 0:1], r[:, 1], r[:, 2]))))
         return
     caps = options["caps"] or [1, 10, 100]
+    half, most = (options["overlaps"].index(value) for value in (0.5, 0.75)) if "overlaps" in options else (0, 5)
     for k in range(precision.shape[2]):
         yield {"AP": mean(precision[:, :, k, 0, caps.index(100)]) if 100 in caps else -1.0,
-               "AP50": mean(precision[0, :, k, 0, 2]), "AP75": mean(precision[5, :, k, 0, 2]),
+               "AP50": mean(precision[half, :, k, 0, 2]), "AP75": mean(precision[most, :, k, 0, 2]),
                "APs": mean(precision[:, :, k, 1, 2]), "APm": mean(precision[:, :, k, 2, 2]),
                "APl": mean(precision[:, :, k, 3, 2]), "AR1": mean(recall[:, k, 0, 0]),
                "AR10": mean(recall[:, k, 0, 1]), "AR100": mean(recall[:, k, 0, 2]),
                "ARs": mean(recall[:, k, 1, 2]), "ARm": mean(recall[:, k, 2, 2]),
                "ARl": mean(recall[:, k, 3, 2])}
+
+
+def starts(tool_folder, seed):
+    """Alone, and under kolorun."""
+    alone = [f"{tool_folder}/kolo-coco"]
+    return alone, [f"{tool_folder}/kolorun", "-np", str(WORLDS[seed % len(WORLDS)]), "--no-prefix", "--oversubscribe"] + alone
 
 
 def differences(result, lines, output, evaluation, options):
@@ -245,7 +258,7 @@ def differences(result, lines, output, evaluation, options):
         yield f"{len(result['per_class'])} categories"
 
 
-def run(folder, start, paths, options):
+def run(folder, start, paths, options, more=()):
     target = f"{folder}/out.json"
     rule = "2.3" if tuple(int(v) for v in np.__version__.split(".")[:2]) >= (2, 3) else "1"
     command = start + [*paths, "--json", target, "--numpy", rule]
@@ -253,6 +266,9 @@ def run(folder, start, paths, options):
     command += ["--iou-type", options["type"]] if "type" in options else []
     command += ["--mode", "fixed"] if options["fixed"] else []
     command += ["--max-dets", ",".join(map(str, options["caps"]))] if options["caps"] else []
+    if "borders" in options:
+        command += ["--areas", ",".join(map(str, options["borders"])), "--iou-thresholds", ",".join(map(str, options["overlaps"]))]
+    command += more
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, timeout=60)
     with open(target, encoding="utf-8") as file:
         result = json.load(file)
@@ -266,14 +282,11 @@ def main():
     parser.add_argument("--seeds", type=int, default=30)
     parser.add_argument("--first", type=int, default=0)
     arguments = parser.parse_args()
-    alone = [f"{arguments.bin}/kolo-coco"]
     failed = compared = 0
     with tempfile.TemporaryDirectory() as folder:
         for seed, options, paths in sets(folder, arguments.first, arguments.seeds):
             evaluation, lines = by_pycocotools(paths, options)
-            ranks = [f"{arguments.bin}/kolorun", "-np", str(WORLDS[seed % len(WORLDS)]),
-                     "--no-prefix", "--oversubscribe"]
-            for start, files in ((alone, paths), (ranks + alone, [p + ".gz" for p in paths])):
+            for start, files in zip(starts(arguments.bin, seed), (paths, [p + ".gz" for p in paths])):
                 compared += 1
                 result, output = run(folder, start, files, options)
                 wrong = list(differences(result, lines, output, evaluation, options))

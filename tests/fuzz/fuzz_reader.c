@@ -48,10 +48,11 @@ static void use(const struct eval_shapes *shapes, const struct eval_place *place
     kolo_mask_free(&mask);
 }
 
-static void read_truths(kolo_detection_kind kind)
+static void read_truths(kolo_detection_kind kind, kolo_detection_rules rules, bool is_lenient)
 {
     struct eval_truths truths;
-    kolo_status status = eval_truths_read(&truths, path, kind, false, false);
+    const struct eval_terms terms = {.kind = kind, .rules = rules, .is_lenient = is_lenient};
+    kolo_status status = eval_truths_read(&truths, path, &terms);
     fuzz_check_status(status, false);
     for (size_t i = 0; status == KOLO_OK && i < truths.truths; i++) {
         check_box(truths.truth[i].box);
@@ -59,6 +60,12 @@ static void read_truths(kolo_detection_kind kind)
         int64_t image = eval_image_find(&truths, truths.truth[i].image);
         fuzz_check(image >= 0, "an image that is not there");
         use(&truths.shapes, &truths.truth[i].shape, &truths.image[image]);
+    }
+    for (size_t i = 0; status == KOLO_OK && i < truths.images; i++) {
+        const struct eval_image *image = &truths.image[i];
+        fuzz_check(image->absent.at + image->absent.count <= truths.ids &&
+                       image->partial.at + image->partial.count <= truths.ids,
+                   "a list out of the ids");
     }
     eval_truths_free(&truths);
 }
@@ -108,8 +115,10 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
     write_file(data, size);
     for (int kind = KOLO_DETECTION_BOXES; kind <= KOLO_DETECTION_KEYPOINTS; kind++) {
-        read_truths((kolo_detection_kind)kind);
+        read_truths((kolo_detection_kind)kind, KOLO_DETECTION_COCO, false);
         read_detections((kolo_detection_kind)kind);
     }
+    read_truths(KOLO_DETECTION_BOXES, KOLO_DETECTION_LVIS, false);
+    read_truths(KOLO_DETECTION_BOXES, KOLO_DETECTION_VOC, true);
     return 0;
 }

@@ -292,7 +292,7 @@ def voc_overlap(a, b, one):
     return w * h / ((a[2] - a[0] + 1) * (a[3] - a[1] + 1) + (b[2] - b[0] + 1) * (b[3] - b[1] + 1) - w * h)
 
 
-def voc_curve(images, truths, found, threshold, cap, one):
+def voc_curve(images, truths, found, threshold, cap, overlap_of):
     """Recall and precision after each detection that counts, best first; None without truths."""
     by_image = {i: [f for f in found if f["image_id"] == i] for i in images}
     lines = []
@@ -306,7 +306,7 @@ def voc_curve(images, truths, found, threshold, cap, one):
     for _, _, _, f in lines:
         best, taken = -np.inf, None
         for truth in there[f["image_id"]]:
-            overlap = voc_overlap(f["bbox"], truth["bbox"], one)
+            overlap = overlap_of(f, truth)
             if overlap > best:
                 best, taken = overlap, truth
         tp.append(0), fp.append(0)
@@ -331,7 +331,10 @@ def voc_area(recall, precision):
     return np.sum((recall[i + 1] - recall[i]) * precision[i + 1])
 
 
-def by_voc(images, categories, truths, found, options):
+def by_voc(images, categories, truths, found, options, overlap_of=None):
+    """overlap_of  of two objects; None: of their boxes"""
+    one = not options["continuous"]
+    overlap_of = overlap_of or (lambda a, b: voc_overlap(a["bbox"], b["bbox"], one))
     thresholds, caps = options["thresholds"] or [0.5], options["caps"] or [65535]
     points = options["recalls"] or list(np.arange(0., 1.1, 0.1))
     shape = (len(thresholds), len(categories), 1, len(caps))
@@ -341,7 +344,7 @@ def by_voc(images, categories, truths, found, options):
         for k, category in enumerate(categories):
             ours, theirs = ([b for b in boxes if b["category_id"] == category] for boxes in (truths, found))
             for m, cap in enumerate(caps):
-                curve = voc_curve(images, ours, theirs, threshold, cap, not options["continuous"])
+                curve = voc_curve(images, ours, theirs, threshold, cap, overlap_of)
                 if curve is None:
                     continue
                 recall[t, k, 0, m] = curve[0][-1] if curve[0].size else 0

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The numbers of an evaluation: which there are by its rules, what they are called, and the lines and
+// the table that say them.
+#ifndef KOLO_EVALUATE_SUMMARY_H
+#define KOLO_EVALUATE_SUMMARY_H
+
+#include <stdio.h>
+
+#include "evaluate/evaluation.h"
+
+enum { EVAL_KEY_BYTES = 16 };
+
+/** How many there are: result.stats, in its order. */
+size_t eval_summary_count(const struct eval_evaluation *evaluation);
+/** What pycocotools' and the lvis package's users call it. */
+void eval_summary_key(const struct eval_evaluation *evaluation, size_t i, char key[EVAL_KEY_BYTES]);
+/** Whether a single category has it; those of LVIS's groups have none. */
+bool eval_summary_is_of_classes(const struct eval_evaluation *evaluation, size_t i);
+/** The number of one category, -1 where there is none. @return what kolo_detection_average does. */
+kolo_status eval_summary_of_class(const struct eval_evaluation *evaluation, size_t class, size_t i,
+                                  double *value_out) KOLO_NODISCARD;
+/** IoU threshold @p t. */
+double eval_summary_threshold(const struct eval_evaluation *evaluation, size_t t);
+/** "" where there is none. */
+const char *eval_summary_name(const struct eval_evaluation *evaluation, size_t class);
+
+/** The lines of pycocotools' summarize(), the lvis package's print_results(), or two of VOC's. */
+void eval_summary_print(const struct eval_evaluation *evaluation, FILE *out);
+/** A line for each category. @return what kolo_detection_average does. */
+kolo_status eval_summary_print_classes(const struct eval_evaluation *evaluation,
+                                       FILE *out) KOLO_NODISCARD;
+
+#endif

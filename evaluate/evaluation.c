@@ -49,7 +49,8 @@ struct feed {
     size_t truths, detections;
     struct boxes truth_boxes, found_boxes;
     struct notes absent, partial;
-    uint64_t bad; /* the place in its file of what is wrong; else EVAL_NO_PLACE */
+    struct eval_bare *bare; /* of this rank's images, which come in the order of their ids */
+    uint64_t bad;           /* the place in its file of what is wrong; else EVAL_NO_PLACE */
 };
 
 static int in_order(const void *a, const void *b)
@@ -232,6 +233,8 @@ static kolo_status take_image(struct feed *feed, size_t *truth, size_t *found, u
            feed->found[*found + detections].image == image)
         detections++;
     const struct eval_image *facts = &evaluation->truths.image[image];
+    if (detections == 0 && feed->bare->count++ < EVAL_BARE_NAMED)
+        feed->bare->first[feed->bare->count - 1] = facts->id;
     kolo_status status = grow(&feed->truth_boxes, feed->truth_boxes.count + truths, evaluation);
     if (status == KOLO_OK)
         status = grow(&feed->found_boxes, feed->found_boxes.count + detections, evaluation);
@@ -310,7 +313,7 @@ static kolo_status feed_images(struct feed *feed, int rank, int ranks)
     return status;
 }
 
-static kolo_status feed_all(const struct eval_evaluation *evaluation, int rank, int ranks,
+static kolo_status feed_all(struct eval_evaluation *evaluation, int rank, int ranks,
                             uint64_t *bad_out)
 {
     struct feed *feed = kolo_calloc(1, sizeof *feed);
@@ -318,6 +321,7 @@ static kolo_status feed_all(const struct eval_evaluation *evaluation, int rank, 
         return KOLO_ERR_NO_MEMORY;
     feed->evaluation = evaluation;
     feed->bad = EVAL_NO_PLACE;
+    feed->bare = &evaluation->bare;
     kolo_status status = feed_images(feed, rank, ranks);
     *bad_out = feed->bad;
     free_boxes(&feed->truth_boxes);
@@ -421,6 +425,35 @@ out:
     return status;
 }
 
+static int by_number(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Makes each rank's images without detections those of all ranks. */
+static kolo_status join_bare(struct eval_bare *bare, struct kolo_comm *comm)
+{
+    enum { WORDS = sizeof *bare / sizeof(int64_t) };
+    size_t ranks = (size_t)kolo_size(comm), named = 0;
+    struct eval_bare *all = kolo_calloc(ranks, sizeof *all);
+    int64_t *ids = kolo_calloc(ranks * EVAL_BARE_NAMED, sizeof *ids), sum = 0;
+    kolo_status status = eval_agree(comm, all && ids ? KOLO_OK : KOLO_ERR_NO_MEMORY, EVAL_NO_PLACE);
+    if (status == KOLO_OK)
+        status = kolo_allgather(comm, bare, all, WORDS, KOLO_INT64, NULL, NULL);
+    for (size_t r = 0; status == KOLO_OK && r < ranks; sum += all[r++].count)
+        for (size_t i = 0; i < EVAL_BARE_NAMED && (int64_t)i < all[r].count; i++)
+            ids[named++] = all[r].first[i];
+    if (status == KOLO_OK && named > 0) {
+        qsort(ids, named, sizeof *ids, by_number);
+        memcpy(bare->first, ids, (named < EVAL_BARE_NAMED ? named : EVAL_BARE_NAMED) * sizeof *ids);
+    }
+    bare->count = sum;
+    kolo_free_memory(all);
+    kolo_free_memory(ids);
+    return status;
+}
+
 kolo_status eval_evaluation_run(struct eval_evaluation *evaluation, struct kolo_comm *comm,
                                 const struct eval_options *options)
 {
@@ -435,6 +468,7 @@ kolo_status eval_evaluation_run(struct eval_evaluation *evaluation, struct kolo_
         status = feed_all(evaluation, kolo_rank(comm), kolo_size(comm), &bad);
     eval_detections_free(&evaluation->detections);
     KOLO_TRY(eval_agree(comm, status, bad));
+    KOLO_TRY(join_bare(&evaluation->bare, comm));
     KOLO_TRY(kolo_detection_compute(comm, evaluation->detection, NULL));
     KOLO_TRY(kolo_detection_result(evaluation->detection, &evaluation->result));
 out:

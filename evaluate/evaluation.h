@@ -7,6 +7,15 @@
 #include "evaluate/options.h"
 #include "evaluate/sigmas.h"
 
+enum { EVAL_BARE_NAMED = 10 };
+
+/** Images of the ground truth that no detection is of. */
+struct eval_bare {
+    int64_t count;
+    int64_t
+        first[EVAL_BARE_NAMED]; /* the lowest ids of them; what is behind the count means nothing */
+};
+
 struct eval_evaluation {
     const struct eval_options *options;
     struct eval_truths truths;
@@ -14,6 +23,7 @@ struct eval_evaluation {
     bool by_box;               /* masks, keypoints: the area of a detection is that of its box */
     struct eval_sigmas sigmas; /* keypoints */
     size_t points;             /* that an object has; 0: none */
+    struct eval_bare bare;
     struct kolo_detection *detection;
     struct kolo_detection_result result;
 };

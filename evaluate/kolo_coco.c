@@ -15,6 +15,8 @@ static kolo_status run(struct eval_evaluation *evaluation, struct kolo_comm *com
     kolo_status status;
     KOLO_TRY(eval_agree(comm, speaks ? eval_report_probe(options) : KOLO_OK, EVAL_NO_PLACE));
     KOLO_TRY(eval_evaluation_run(evaluation, comm, options));
+    if (speaks && options->verbose)
+        eval_report_counts(evaluation, stderr);
     KOLO_TRY(
         eval_agree(comm, speaks ? eval_report_write(evaluation, stdout) : KOLO_OK, EVAL_NO_PLACE));
 out:

@@ -30,6 +30,7 @@ enum {
     THRESHOLDS,
     SIGMAS,
     PIXELS,
+    VERBOSE,
     VERSION
 };
 
@@ -47,6 +48,7 @@ static const struct option table[] = {{"iou-type", required_argument, NULL, IOU_
                                       {"mode", required_argument, NULL, MODE},
                                       {"numpy", required_argument, NULL, NUMPY},
                                       {"skip-unknown", no_argument, NULL, SKIP},
+                                      {"verbose", no_argument, NULL, VERBOSE},
                                       {"help", no_argument, NULL, 'h'},
                                       {"version", no_argument, NULL, VERSION},
                                       {NULL, 0, NULL, 0}};
@@ -75,6 +77,8 @@ static const char help[] =
     "  --numpy VERSION     the NumPy whose mean decides last bits: 2.3 (and later) or 1 (before)\n"
     "  --skip-unknown      leave out what is of a category or image that GT.json does not list,\n"
     "                      as pycocotools does (a detection of such an image stays an error)\n"
+    "  --verbose           say to standard error what was read, and which images have no "
+    "detection\n"
     "  --help, --version   say so and end\n";
 
 bool eval_speaks(void)
@@ -275,6 +279,9 @@ static int take(struct eval_options *options, int option, const char *word)
         return EVAL_GO_ON;
     case SIGMAS:
         options->sigmas = optarg;
+        return EVAL_GO_ON;
+    case VERBOSE:
+        options->verbose = true;
         return EVAL_GO_ON;
     case PIXELS:
         options->pixel_boxes = true;

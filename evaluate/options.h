@@ -14,7 +14,7 @@ struct eval_options {
     const char *json, *plot;         /* files; NULL: none */
     /* as they were given; NULL: not */
     const char *max_dets, *area_list, *threshold_list, *sigmas;
-    bool per_class, any_category, skip_unknown, pixel_boxes;
+    bool verbose, per_class, any_category, skip_unknown, pixel_boxes;
     kolo_detection_kind kind;
     kolo_detection_rules rules;
     kolo_detection_mode mode;

@@ -18,6 +18,24 @@
 
 enum { SHA256_BYTES = 32, HASHED_AT_ONCE = 1024 };
 
+void eval_report_counts(const struct eval_evaluation *evaluation, FILE *out)
+{
+    const struct eval_options *options = evaluation->options;
+    const struct kolo_detection_result *result = &evaluation->result;
+    const struct eval_bare *bare = &evaluation->bare;
+    fprintf(out, "kolo-coco: %s: %lld images, %zu categories, %lld annotations\n", options->truths,
+            (long long)result->images, evaluation->truths.categories, (long long)result->truths);
+    fprintf(out, "kolo-coco: %s: %llu detections, %lld of them counted\n", options->detections,
+            (unsigned long long)evaluation->detections.all, (long long)result->detections);
+    if (bare->count > 0)
+        fprintf(out, "kolo-coco: no detection is of %lld image%s:", (long long)bare->count,
+                bare->count == 1 ? "" : "s");
+    for (int64_t i = 0; i < bare->count && i < EVAL_BARE_NAMED; i++)
+        fprintf(out, " %lld", (long long)bare->first[i]);
+    if (bare->count > 0)
+        fputs(bare->count > EVAL_BARE_NAMED ? " and others\n" : "\n", out);
+}
+
 static kolo_status print(const struct eval_evaluation *evaluation, FILE *out)
 {
     kolo_status status = KOLO_OK;
@@ -78,6 +96,16 @@ static void put_pair(yajl_gen gen, const char *key, const char *value)
     put_text(gen, value);
 }
 
+static void put_bare(yajl_gen gen, const struct eval_bare *bare)
+{
+    put_count(gen, "images_without_detections", bare->count);
+    put_text(gen, "first_of_them");
+    (void)yajl_gen_array_open(gen);
+    for (int64_t i = 0; i < bare->count && i < EVAL_BARE_NAMED; i++)
+        (void)yajl_gen_integer(gen, bare->first[i]);
+    (void)yajl_gen_array_close(gen);
+}
+
 static void put_head(yajl_gen gen, const struct eval_evaluation *evaluation)
 {
     const struct eval_options *options = evaluation->options;
@@ -98,6 +126,7 @@ static void put_head(yajl_gen gen, const struct eval_evaluation *evaluation)
     put_count(gen, "annotations", result->truths);
     put_count(gen, "detections", (int64_t)evaluation->detections.all);
     put_count(gen, "detections_counted", result->detections);
+    put_bare(gen, &evaluation->bare);
 }
 
 static kolo_status put_arrays(yajl_gen gen, const struct kolo_detection_result *result)

@@ -66,6 +66,20 @@ echo '[]' >none.json
 alone gt.json none.json >out 2>err || wrong "no detections: $(tail -2 err)"
 grep -q 'area=   all | maxDets=100 \] = 0.000' out || wrong "no detections: $(cat out)"
 
+# What was read, and images that no detection is of: those of the lowest ids, whichever ranks have them.
+alone gt.json dt.json --verbose --json verbose.json >out 2>err || wrong "--verbose: $(tail -2 err)"
+printf '%s\n' 'gt.json: 3 images, 2 categories, 2 annotations' 'dt.json: 2 detections, 2 of them counted' \
+    'no detection is of 1 image: 7' | sed 's/^/kolo-coco: /' >said
+cmp -s err said || wrong "--verbose: $(cat err)"
+cmp -s out expected || wrong "--verbose: $(cat out)"
+together gt.json none.json --verbose --json verbose3.json >out 2>err || wrong "--verbose, together: $(tail -2 err)"
+grep -qFx 'kolo-coco: no detection is of 3 images: 1 2 7' err || wrong "--verbose, together: $(cat err)"
+tr -d ' \n' <verbose.json | grep -qF '"images_without_detections":1,"first_of_them":[7]' || wrong "--json: $(grep -A3 without verbose.json)"
+tr -d ' \n' <verbose3.json | grep -qF '"images_without_detections":3,"first_of_them":[1,2,7]' || wrong "--json: $(cat verbose3.json)"
+awk 'BEGIN { printf "{\"annotations\": [], \"categories\": [{\"id\": 1}], \"images\": ["; for (i = 40; i > 0; i--) printf "{\"id\": %d}%s", i, (i > 1 ? "," : "]}") }' >bare.json
+together bare.json none.json --verbose >out 2>err || wrong "--verbose of 40: $(tail -2 err)"
+grep -qFx 'kolo-coco: no detection is of 40 images: 1 2 3 4 5 6 7 8 9 10 and others' err || wrong "--verbose of 40: $(cat err)"
+
 # refused PATTERN GT DT [OPTION...]: one line, the same on every rank, and nothing written.
 refused() {
     local pattern=$1 line

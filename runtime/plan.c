@@ -310,45 +310,6 @@ int kolo_plan_children(int position, int size)
     return count;
 }
 
-/** Moves each of @p count ascending ranks behind those of lower nodes. Ranks mostly come in that
- * order. */
-static void sort_by_node(int *ranks, int count, const int *nodes)
-{
-    for (int i = 1; i < count; i++) {
-        int rank = ranks[i], to = i;
-        for (; to > 0 && nodes[ranks[to - 1]] > nodes[rank]; to--)
-            ranks[to] = ranks[to - 1];
-        ranks[to] = rank;
-    }
-}
-
-void kolo_hosts_fill(struct kolo_hosts *hosts, int size, const int *of, const int *nodes,
-                     int *memory)
-{
-    int *local = memory, *ranks = memory + size, *first = memory + 2 * (size_t)size;
-    int count = 0, least = size, most = 0;
-    for (int rank = 0; rank < size; rank++)
-        count = of[rank] + 1 > count ? of[rank] + 1 : count;
-    for (int host = 0; host <= count; host++)
-        first[host] = 0;
-    for (int rank = 0; rank < size; rank++) {
-        local[rank] = first[of[rank] + 1]++;
-    }
-    for (int host = 0; host < count; host++) {
-        least = first[host + 1] < least ? first[host + 1] : least;
-        most = first[host + 1] > most ? first[host + 1] : most;
-        first[host + 1] += first[host];
-    }
-    for (int rank = 0; rank < size; rank++)
-        ranks[first[of[rank]] + local[rank]] = rank;
-    for (int host = 0; nodes != NULL && host < count; host++) {
-        sort_by_node(ranks + first[host], first[host + 1] - first[host], nodes);
-        for (int at = first[host]; at < first[host + 1]; at++)
-            local[ranks[at]] = at - first[host];
-    }
-    *hosts = (struct kolo_hosts){count, least, most, of, local, ranks, first};
-}
-
 int kolo_plan_wrap(int rank, int size)
 {
     return rank < 0 ? rank + size : rank >= size ? rank - size : rank;

@@ -52,6 +52,16 @@ enum {
     KOLO_SCRATCH_BYTES = 16 << 20
 };
 
+/** The NUMA domains of all hosts (plan_hosts.c), numbered in host order. */
+struct kolo_domains {
+    int count;        /* of all hosts together; as many as hosts: none has several */
+    int a_host;       /* on each host; 0: some have more than others */
+    int least, most;  /* ranks of the one that has the fewest, and of that which has the most */
+    const int *of;    /* by rank: its domain */
+    const int *local; /* by rank: its place among the ranks of its domain */
+    const int *first; /* by domain: where it begins in `ranks` of the hosts; count + 1 of them */
+};
+
 /** Which ranks share a host, for worlds on several, and for hosts of several NUMA nodes. All arrays
  * are in host order: hosts numbered from 0 in the order of their lowest ranks, the ranks of one by
  * NUMA node, those of one node ascending. */
@@ -62,6 +72,7 @@ struct kolo_hosts {
     const int *local; /* by rank: its place among the ranks of its host */
     const int *ranks; /* by position in host order */
     const int *first; /* by host: where it begins in `ranks`; count + 1 of them */
+    struct kolo_domains domains;
 };
 
 struct kolo_plan_args {
@@ -214,7 +225,9 @@ int kolo_plan_children(int position, int size);
  * KOLO_HOSTS_INTS(size) and lives as long as @p hosts. */
 void kolo_hosts_fill(struct kolo_hosts *hosts, int size, const int *of, const int *nodes,
                      int *memory);
-#define KOLO_HOSTS_INTS(size) (3 * (size_t)(size) + 1)
+#define KOLO_HOSTS_INTS(size) (6 * (size_t)(size) + 2)
+/** As if each domain were a host; valid as long as @p hosts. */
+struct kolo_hosts kolo_hosts_of_domains(const struct kolo_hosts *hosts);
 /** Steps of the halving half of kolo_halving_allreduce. */
 size_t kolo_halving_half(const struct kolo_plan_args *args);
 /** The round that step @p index of it belongs to, counted through both halves. */

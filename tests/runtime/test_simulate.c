@@ -265,24 +265,6 @@ Test(simulate, every_plan_on_hosts, .timeout = 200)
                 prove_on_hosts(size, count, way, (unsigned)(size * 31 + way * 7 + count));
 }
 
-Test(simulate, ranks_of_a_host_are_in_the_order_of_their_numa_nodes)
-{
-    static const int of[] = {0, 1, 0, 1, 0, 1, 0, 0}, nodes[] = {1, 0, 0, -1, 1, 0, 0, -1};
-    static const int by_node[] = {7, 2, 6, 0, 4, 3, 1, 5}, by_rank[] = {0, 2, 4, 6, 7, 1, 3, 5};
-    int memory[KOLO_HOSTS_INTS(8)];
-    struct kolo_hosts hosts;
-    struct kolo_plan_args args = {.size = 8, .hosts = &hosts};
-    for (int way = 0; way < 2; way++) {
-        kolo_hosts_fill(&hosts, 8, of, way == 0 ? nodes : NULL, memory);
-        cr_assert(hosts.count == 2 && hosts.least == 3 && hosts.first[1] == 5);
-        for (int at = 0; at < 8; at++) {
-            int rank = way == 0 ? by_node[at] : by_rank[at];
-            cr_assert(hosts.ranks[at] == rank && kolo_plan_position(&args, rank) == at,
-                      "rank %d at %d", rank, at);
-        }
-    }
-}
-
 Test(simulate, rings_go_from_node_to_node_once)
 {
     enum { N = 12, COUNT = 12000 };

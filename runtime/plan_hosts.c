@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where ranks are, as plans see it: host order, and the domains in it. A domain is the ranks of a host
+// that are bound inside one NUMA node; where that is not known of some rank of a host, the host counts
+// as one domain, for nothing says which ranks are near each other.
+#include "runtime/plan.h"
+
+/** Moves each of @p count ascending ranks behind those of lower nodes. Ranks mostly come in that
+ * order. */
+static void sort_by_node(int *ranks, int count, const int *nodes)
+{
+    for (int i = 1; i < count; i++) {
+        int rank = ranks[i], to = i;
+        for (; to > 0 && nodes[ranks[to - 1]] > nodes[rank]; to--)
+            ranks[to] = ranks[to - 1];
+        ranks[to] = rank;
+    }
+}
+
+/** Whether the rank at position @p at is the first one of a domain. @p is_known: all nodes of its host
+ * are. */
+static bool begins_domain(const struct kolo_hosts *hosts, const int *nodes, int at, bool is_known)
+{
+    const int *ranks = hosts->ranks;
+    if (at == hosts->first[hosts->of[ranks[at]]])
+        return true;
+    return is_known && nodes[ranks[at]] != nodes[ranks[at - 1]];
+}
+
+/** Cuts the ranks, which are in host order, into domains. */
+static void find_domains(struct kolo_hosts *hosts, int size, const int *nodes, int *memory)
+{
+    int *of = memory, *local = memory + size, *first = memory + 2 * (size_t)size;
+    struct kolo_domains *domains = &hosts->domains;
+    *domains = (struct kolo_domains){.least = size, .of = of, .local = local, .first = first};
+    for (int host = 0; host < hosts->count; host++) {
+        int begin = hosts->first[host], end = hosts->first[host + 1], before = domains->count;
+        /* those that are not known come first in the order of nodes */
+        bool is_known = nodes != NULL && nodes[hosts->ranks[begin]] >= 0;
+        for (int at = begin; at < end; at++) {
+            if (begins_domain(hosts, nodes, at, is_known))
+                first[domains->count++] = at;
+            of[hosts->ranks[at]] = domains->count - 1;
+            local[hosts->ranks[at]] = at - first[domains->count - 1];
+        }
+        bool is_like_others = host == 0 || domains->count - before == domains->a_host;
+        domains->a_host = is_like_others ? domains->count - before : -1;
+    }
+    first[domains->count] = size;
+    for (int i = 0; i < domains->count; i++) {
+        int ranks = first[i + 1] - first[i];
+        domains->least = ranks < domains->least ? ranks : domains->least;
+        domains->most = ranks > domains->most ? ranks : domains->most;
+    }
+    domains->a_host = domains->a_host > 0 ? domains->a_host : 0;
+}
+
+void kolo_hosts_fill(struct kolo_hosts *hosts, int size, const int *of, const int *nodes,
+                     int *memory)
+{
+    int *local = memory, *ranks = memory + size, *first = memory + 2 * (size_t)size;
+    int count = 0, least = size, most = 0;
+    for (int rank = 0; rank < size; rank++)
+        count = of[rank] + 1 > count ? of[rank] + 1 : count;
+    for (int host = 0; host <= count; host++)
+        first[host] = 0;
+    for (int rank = 0; rank < size; rank++) {
+        local[rank] = first[of[rank] + 1]++;
+    }
+    for (int host = 0; host < count; host++) {
+        least = first[host + 1] < least ? first[host + 1] : least;
+        most = first[host + 1] > most ? first[host + 1] : most;
+        first[host + 1] += first[host];
+    }
+    for (int rank = 0; rank < size; rank++)
+        ranks[first[of[rank]] + local[rank]] = rank;
+    for (int host = 0; nodes != NULL && host < count; host++) {
+        sort_by_node(ranks + first[host], first[host + 1] - first[host], nodes);
+        for (int at = first[host]; at < first[host + 1]; at++)
+            local[ranks[at]] = at - first[host];
+    }
+    *hosts = (struct kolo_hosts){.count = count,
+                                 .least = least,
+                                 .most = most,
+                                 .of = of,
+                                 .local = local,
+                                 .ranks = ranks,
+                                 .first = first};
+    find_domains(hosts, size, nodes, memory + 3 * (size_t)size + 1);
+}
+
+struct kolo_hosts kolo_hosts_of_domains(const struct kolo_hosts *hosts)
+{
+    const struct kolo_domains *domains = &hosts->domains;
+    return (struct kolo_hosts){.count = domains->count,
+                               .least = domains->least,
+                               .most = domains->most,
+                               .of = domains->of,
+                               .local = domains->local,
+                               .ranks = hosts->ranks,
+                               .first = domains->first,
+                               .domains = *domains};
+}

@@ -19,7 +19,7 @@ enum { RANKS_MOST = 4096, ANSWERS_MAX = 32 };
 
 struct command {
     const struct bench_operation *operation;
-    int64_t ranks, hosts, cores, bytes, root;
+    int64_t ranks, hosts, domains, cores, bytes, root;
     kolo_dtype dtype;
     kolo_redop op;
     bool deterministic, user_memory;
@@ -46,6 +46,14 @@ TAKE(hosts)
     return bench_parse_integer(value, 1, RANKS_MOST, &c->hosts)
                ? BENCH_GO_ON
                : bench_refuse("--hosts", value, "an integer from 1 to 4096", NULL);
+}
+
+TAKE(domains)
+{
+    COMMAND;
+    return bench_parse_integer(value, 1, RANKS_MOST, &c->domains)
+               ? BENCH_GO_ON
+               : bench_refuse("--domains", value, "an integer from 1 to 4096", NULL);
 }
 
 TAKE(cores)
@@ -131,6 +139,7 @@ TAKE(help);
 static const struct bench_flag flags[] = {
     {'n', "np", "N", "ranks [2]", take_ranks},
     {0, "hosts", "N", "on how many hosts, in blocks [1]", take_hosts},
+    {0, "domains", "N", "NUMA domains of each host, in blocks [1]", take_domains},
     {0, "cores", "N", "of a host; a job takes the one that has the fewest [those of this one]",
      take_cores},
     {'s', "size", "SIZE", "of the whole vector [1M]", take_size},
@@ -168,33 +177,69 @@ static int take_word(const char *word, void *target)
 
 /* ---- the question ---- */
 
-static int *lay_out(const struct command *c, struct kolo_layout *layout)
+/* Where the ranks are: hosts in blocks of ranks, and on each its domains in blocks. */
+struct ground {
+    struct kolo_hosts map;
+    int *hosts, *domains, *memory;
+};
+
+static void free_ground(struct ground *ground)
 {
-    int *hosts = kolo_calloc((size_t)c->ranks, sizeof *hosts);
-    for (int64_t rank = 0; hosts && rank < c->ranks; rank++)
-        hosts[rank] = (int)(rank * c->hosts / c->ranks);
-    *layout = (struct kolo_layout){.size = (int)c->ranks,
-                                   .cores = (int)c->cores,
-                                   .local = strcmp(c->transport, "inproc") == 0 ? KOLO_PATH_INPROC
-                                            : strcmp(c->transport, "shm") == 0  ? KOLO_PATH_SHM
-                                                                               : KOLO_PATH_LOOPBACK,
-                                   .hosts = hosts,
-                                   .nhosts = (int)c->hosts,
-                                   .is_unseen = c->user_memory};
-    layout->has_board = c->hosts == 1 && layout->local != KOLO_PATH_LOOPBACK && c->ranks > 1 &&
-                        c->ranks <= KOLO_BOARD_MEMBERS_MAX;
-    return hosts;
+    kolo_free_memory(ground->hosts);
+    kolo_free_memory(ground->domains);
+    kolo_free_memory(ground->memory);
+}
+
+static kolo_status lay_ground(const struct command *c, struct ground *ground)
+{
+    size_t ranks = (size_t)c->ranks;
+    ground->hosts = kolo_calloc(ranks, sizeof *ground->hosts);
+    ground->domains = kolo_calloc(ranks, sizeof *ground->domains);
+    ground->memory = kolo_calloc(KOLO_HOSTS_INTS(ranks), sizeof *ground->memory);
+    if (!ground->hosts || !ground->domains || !ground->memory) {
+        free_ground(ground);
+        return KOLO_ERR_NO_MEMORY;
+    }
+    for (int64_t host = 0; host < c->hosts; host++) {
+        int64_t first = (host * c->ranks + c->hosts - 1) / c->hosts;
+        int64_t end = ((host + 1) * c->ranks + c->hosts - 1) / c->hosts;
+        for (int64_t rank = first; rank < end; rank++) {
+            ground->hosts[rank] = (int)host;
+            ground->domains[rank] = (int)((rank - first) * c->domains / (end - first));
+        }
+    }
+    kolo_hosts_fill(&ground->map, (int)ranks, ground->hosts, ground->domains, ground->memory);
+    return KOLO_OK;
+}
+
+static struct kolo_layout layout_of(const struct command *c, const struct ground *ground)
+{
+    struct kolo_layout layout = {.size = (int)c->ranks,
+                                 .cores = (int)c->cores,
+                                 .local = strcmp(c->transport, "inproc") == 0 ? KOLO_PATH_INPROC
+                                          : strcmp(c->transport, "shm") == 0  ? KOLO_PATH_SHM
+                                                                              : KOLO_PATH_LOOPBACK,
+                                 .hosts = ground->hosts,
+                                 .nhosts = (int)c->hosts,
+                                 .domains = ground->map.domains.count,
+                                 .is_unseen = c->user_memory};
+    layout.has_board = c->hosts == 1 && layout.local != KOLO_PATH_LOOPBACK && c->ranks > 1 &&
+                       c->ranks <= KOLO_BOARD_MEMBERS_MAX;
+    return layout;
 }
 
 static void print_answers(const struct command *c, const struct kolo_profile_source *source,
                           const struct kolo_answer *answers, size_t count)
 {
     char size[32], time[32];
+    char domains[48] = "";
+    if (c->domains > 1)
+        snprintf(domains, sizeof domains, " in %" PRId64 " NUMA domains", c->domains);
     printf("# %s of %s (%s) on %" PRId64 " ranks, %" PRId64 " host%s of %" PRId64
-           " cores, %s inside, %s memory%s\n",
+           " cores%s, %s inside, %s memory%s\n",
            c->operation->name, bench_size_text((double)c->bytes, size, sizeof size),
            kolo_dtype_text(c->dtype), c->ranks, c->hosts, c->hosts == 1 ? "" : "s", c->cores,
-           c->transport, c->user_memory ? "ordinary" : "kolo_alloc",
+           domains, c->transport, c->user_memory ? "ordinary" : "kolo_alloc",
            c->deterministic ? ", deterministic" : "");
     printf("# expected times by %s%s\n",
            source->path[0] ? "the figures of "
@@ -252,22 +297,15 @@ static kolo_status explain(const struct command *c)
         .element_bytes = element,
         .order = kolo_order_of(c->dtype, c->operation->reduces ? c->op : KOLO_MIN,
                                c->deterministic || settings.deterministic)};
-    int *hosts = lay_out(c, &question.layout);
-    int *memory = kolo_calloc(KOLO_HOSTS_INTS(c->ranks), sizeof(*memory));
-    struct kolo_hosts map;
-    if (!hosts || !memory) {
-        kolo_free_memory(hosts);
-        kolo_free_memory(memory);
-        return KOLO_ERR_NO_MEMORY;
-    }
-    kolo_hosts_fill(&map, (int)c->ranks, hosts, NULL, memory);
-    question.args.hosts = c->hosts > 1 ? &map : NULL;
+    struct ground ground;
+    KOLO_TRY(lay_ground(c, &ground));
+    question.layout = layout_of(c, &ground);
+    question.args.hosts = ground.map.domains.count > 1 ? &ground.map : NULL;
     size_t count = kolo_explain(&question, &figures, answers, ANSWERS_MAX);
     print_answers(c, &source, answers, count < ANSWERS_MAX ? count : ANSWERS_MAX);
     if (count > 0)
         print_rounding(&question, &figures, &answers[0], (size_t)settings.segment_bytes);
-    kolo_free_memory(hosts);
-    kolo_free_memory(memory);
+    free_ground(&ground);
 out:
     return status;
 }
@@ -276,6 +314,7 @@ int explain_main(char *const *argv)
 {
     struct command command = {.ranks = 2,
                               .hosts = 1,
+                              .domains = 1,
                               .bytes = 1 << 20,
                               .dtype = KOLO_FLOAT32,
                               .op = KOLO_SUM,
@@ -293,6 +332,9 @@ int explain_main(char *const *argv)
     snprintf(text, sizeof text, "%" PRId64, command.hosts);
     if (command.hosts > command.ranks)
         return bench_refuse("--hosts", text, "at most one a rank", NULL);
+    snprintf(text, sizeof text, "%" PRId64, command.domains);
+    if (command.domains > command.ranks / command.hosts)
+        return bench_refuse("--domains", text, "at most one for each rank of a host", NULL);
     if (command.cores == 0)
         command.cores = sysconf(_SC_NPROCESSORS_ONLN);
     snprintf(text, sizeof text, "%" PRId64, command.root);

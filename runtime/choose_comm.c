@@ -140,6 +140,7 @@ static kolo_status find_hosts(struct kolo_comm *comm)
                                            .hosts = choices->hosts,
                                            .nhosts = nhosts,
                                            .cores = least_cores(comm),
+                                           .domains = choices->map.domains.count,
                                            .has_board = comm->has_board &&
                                                         (comm->plan_is_auto || forces_board(comm))};
     return KOLO_OK;

@@ -51,7 +51,9 @@ void kolo_figures_init(struct kolo_figures *figures)
                                      .enter = 200,
                                      .flag = 200,
                                      .share_byte = 0.023,
-                                     .remote_byte = 0.13};
+                                     .remote_byte = 0.13,
+                                     .far_flag = 100,
+                                     .far_byte = 0.01}; /* 100 GB/s */
 }
 
 /* ---- one rank's steps ---- */
@@ -59,6 +61,7 @@ void kolo_figures_init(struct kolo_figures *figures)
 /** What one rank does, in nanoseconds. */
 struct walk {
     double latency, processor, wire;
+    double far; /* on the line from its NUMA domain to others */
     double hop; /* the longest of a message, alone */
 };
 
@@ -85,6 +88,15 @@ static enum kolo_path path_to(const struct walker *walker, int peer)
     return KOLO_PATH_NETWORK;
 }
 
+/** Whether @p peer is on this rank's host, in another NUMA domain. */
+static bool is_far(const struct walker *walker, int peer)
+{
+    const struct kolo_hosts *hosts = walker->args->hosts;
+    int rank = walker->args->rank;
+    return hosts != NULL && hosts->of[rank] == hosts->of[peer] &&
+           hosts->domains.of[rank] != hosts->domains.of[peer];
+}
+
 /** Counts a message of @p elements with @p peer; when it is over if it begins at @p begin. */
 static double message(struct walker *walker, int peer, size_t elements, bool goes_out, double begin)
 {
@@ -99,12 +111,16 @@ static double message(struct walker *walker, int peer, size_t elements, bool goe
     double wakes = walker->is_streamed && bytes >= STREAMED_BYTES ? 0.25 : 1;
     double crowded = wakes * figures->crowded_message + bytes * figures->crowded_byte;
     double wire = path == KOLO_PATH_NETWORK ? bytes * walker->figures->wire_byte : 0;
+    double far = is_far(walker, peer) ? bytes * walker->figures->far_byte : 0;
+    double latency = figures->latency + (is_far(walker, peer) ? walker->figures->far_flag : 0);
     walker->walk.processor += work + (walker->is_crowded ? crowded : 0);
     if (goes_out)
         walker->walk.wire += wire;
+    if (goes_out)
+        walker->walk.far += far;
     double waking = walker->is_crowded ? 2 * wakes * figures->crowded_message : 0;
-    walker->walk.hop = fmax(walker->walk.hop, figures->latency + 2 * work + wire + waking);
-    return begin + figures->latency;
+    walker->walk.hop = fmax(walker->walk.hop, latency + 2 * work + wire + far + waking);
+    return begin + latency;
 }
 
 static void count_local(struct walker *walker, const struct kolo_step *step)
@@ -158,6 +174,11 @@ static double ranks_a_host(const struct kolo_layout *layout)
 {
     int nhosts = layout->hosts != NULL && layout->nhosts > 0 ? layout->nhosts : 1;
     return ceil((double)layout->size / nhosts);
+}
+
+static double ranks_a_domain(const struct kolo_plan_args *args)
+{
+    return args->hosts == NULL ? args->size : ceil((double)args->size / args->hosts->domains.count);
 }
 
 static double ranks_a_core(const struct kolo_layout *layout)
@@ -224,6 +245,22 @@ static int ranks_walked(const struct kolo_plan_args *args, int ranks[RANKS_WALKE
     return count;
 }
 
+static void add_walk(struct walk *sum, const struct walk *walk, double times)
+{
+    sum->processor += times * walk->processor;
+    sum->wire += times * walk->wire;
+    sum->far += times * walk->far;
+}
+
+static void raise_walk(struct walk *most, const struct walk *walk)
+{
+    most->latency = fmax(most->latency, walk->latency);
+    most->processor = fmax(most->processor, walk->processor);
+    most->wire = fmax(most->wire, walk->wire);
+    most->far = fmax(most->far, walk->far);
+    most->hop = fmax(most->hop, walk->hop);
+}
+
 /** As kolo_plan_cost, for a vector of which all steps are counted. */
 static double cost_of_all(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                           size_t element_bytes, const struct kolo_layout *layout,
@@ -231,30 +268,23 @@ static double cost_of_all(const struct kolo_plan *plan, const struct kolo_plan_a
 {
     int n = args->size, ranks[RANKS_WALKED];
     int count = ranks_walked(args, ranks);
-    struct walk most = {0};
-    /* of the root, of those of the others that are walked */
-    double root = 0, sum = 0, root_wire = 0, wires = 0;
+    double of_others = count > 1 ? (double)(n - 1) / (count - 1) : 0;
+    struct walk most = {0},
+                mean = {0}; /* of the root, and of those of the others that are walked */
     for (int i = 0; i < count; i++) {
         struct kolo_plan_args own = *args;
         own.rank = ranks[i];
         struct walk walk = walk_rank(plan, &own, element_bytes, layout, figures);
-        most.latency = fmax(most.latency, walk.latency);
-        most.processor = fmax(most.processor, walk.processor);
-        most.wire = fmax(most.wire, walk.wire);
-        most.hop = fmax(most.hop, walk.hop);
-        root = i == 0 ? walk.processor : root;
-        root_wire = i == 0 ? walk.wire : root_wire;
-        sum += i == 0 ? 0 : walk.processor;
-        wires += i == 0 ? 0 : walk.wire;
+        raise_walk(&most, &walk);
+        add_walk(&mean, &walk, (i == 0 ? 1 : of_others) / n);
     }
-    double of_others = count > 1 ? (double)(n - 1) / (count - 1) : 0;
-    double mean = (root + sum * of_others) / n, mean_wire = (root_wire + wires * of_others) / n;
-    double wire = fmax(most.wire, mean_wire * ranks_a_host(layout));
+    double wire = fmax(most.wire, mean.wire * ranks_a_host(layout));
+    double far = fmax(most.far, mean.far * ranks_a_domain(args));
     double hops = hops_before(plan, n) * most.hop;
-    double chain = hops + fmax(most.processor, wire);
+    double chain = hops + fmax(most.processor, fmax(wire, far));
     /* each level of a pipelined tree waits for a sibling's piece too, whatever the cores do */
     double siblings = plan->is_segmented && plan->depth == KOLO_DEPTH_TREE ? 0.5 * hops : 0;
-    return most.latency + siblings + fmax(chain, mean * ranks_a_core(layout));
+    return most.latency + siblings + fmax(chain, mean.processor * ranks_a_core(layout));
 }
 
 double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args *args,

@@ -11,7 +11,8 @@
 //              a host has more ranks than cores, of all its ranks over its cores, if that is longer
 //              than the chain. There a message costs a switch between ranks too. What is long has
 //              left the caches when it is needed again, sooner where all ranks send at a time
-//   wire       what leaves a host for others, over its line
+//   wire       what leaves a host for others, over its line; or what goes from NUMA domain to NUMA
+//              domain inside one, if that takes longer
 #ifndef KOLO_RUNTIME_COST_H
 #define KOLO_RUNTIME_COST_H
 
@@ -52,7 +53,9 @@ const char *kolo_path_text(enum kolo_path path);
     X(enter, "processor time of entering a collective over a board, or of going on in it")         \
     X(flag, "a word from one core to another that looks for it")                                   \
     X(share_byte, "reading or writing a byte of memory that ranks share, in a cache")              \
-    X(remote_byte, "having a byte that another core has just written, on top of that")
+    X(remote_byte, "having a byte that another core has just written, on top of that")             \
+    X(far_flag, "a word to a core of another NUMA node, on top of one within it")                  \
+    X(far_byte, "a byte on the line into a NUMA node, which its cores share")
 
 struct kolo_figures {
     struct kolo_path_figures {
@@ -72,6 +75,7 @@ struct kolo_layout {
     enum kolo_path local; /* between ranks of one host */
     const int *hosts;     /* number of each rank's host, from 0; NULL: all on one */
     int nhosts;
+    int domains;    /* NUMA domains that they are on, of all hosts together; 0: as 1 */
     bool has_board; /* all see memory of all: plans on a board can be taken */
     bool is_unseen; /* but not that of the call, which is not of kolo_alloc */
 };

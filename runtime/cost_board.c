@@ -7,6 +7,9 @@
 //   direct    names up; flag; a share of all moves; flag
 //   staged    direct, and what is moved goes into the stages and out of them once more
 //
+// Of ranks on several NUMA domains part of all that is read and written goes from one to another, over
+// a line that the cores of a domain share; what one of these has fetched the others find in a cache.
+//
 // A flag is a word from core to core. Where ranks share cores, it is also a turn of every rank of
 // a core; and each core does all that its ranks do.
 #include <math.h>
@@ -39,7 +42,14 @@ static double crowd_of(const struct kolo_layout *layout)
 static double flags(int count, const struct kolo_layout *layout, const struct kolo_figures *figures)
 {
     double crowd = crowd_of(layout);
-    return count * (crowd > 1 ? crowd * figures->turn : figures->flag);
+    double far = layout->domains > 1 ? figures->far_flag : 0;
+    return count * (far + (crowd > 1 ? crowd * figures->turn : figures->flag));
+}
+
+/** Of memory of all ranks, the part that is in other domains than a rank's own. */
+static double apart(const struct kolo_layout *layout)
+{
+    return layout->domains > 1 ? 1 - 1.0 / layout->domains : 0;
 }
 
 static double inputs(const struct kolo_move *move, int size)
@@ -129,7 +139,7 @@ static double oneshot(const struct kolo_plan *plan, const struct kolo_plan_args 
     struct touched touched = shown_by_all(plan->collective, args, element_bytes);
     return crowd * figures->enter + flags(FLAGS_ONESHOT, layout, figures) +
            fmax(touched.most, touched.all / cores) * figures->share_byte +
-           touched.remote * figures->remote_byte;
+           touched.remote * (figures->remote_byte + apart(layout) * figures->far_byte);
 }
 
 static double direct(const struct kolo_plan *plan, const struct kolo_plan_args *args,
@@ -140,8 +150,10 @@ static double direct(const struct kolo_plan *plan, const struct kolo_plan_args *
     bool is_cached = buffers(plan->collective, args, element_bytes) < CACHE_BYTES;
     double byte =
         is_cached ? figures->share_byte : fmax(figures->share_byte, figures->copy_byte / 2);
+    double bytes = moved(plan->collective, args, element_bytes);
+    double far = apart(layout) / fmax(1, layout->domains) * figures->far_byte;
     return ENTERS_DIRECT * crowd * figures->enter + flags(FLAGS_DIRECT, layout, figures) +
-           moved(plan->collective, args, element_bytes) / cores * byte;
+           bytes * fmax(byte / cores, far);
 }
 
 /** In and out of the stages, which stay in the cache: each buffer's bytes pass them once. */

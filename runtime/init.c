@@ -150,7 +150,8 @@ static kolo_status open_endpoint(struct kolo_engine *engine, const struct kolo_s
                                           .heap = engine->heap,
                                           .events = *events};
     kolo_identity_here(engine->rank, &config.identity);
-    config.identity.numa = kolo_local_numa();
+    config.identity.numa =
+        engine->settings.numa_node >= 0 ? (int32_t)engine->settings.numa_node : kolo_local_numa();
     kolo_status status = kolo_endpoint_open(&config, &engine->endpoint);
     explicit_bzero(&config.secret, sizeof(config.secret));
     return status;

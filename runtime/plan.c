@@ -121,6 +121,17 @@ const struct kolo_plan kolo_plans[] = {
      RUNS(twolevel_reduce_scatter), WINDOW(twolevel_blocks)},
     {"twolevel", KOLO_COLLECTIVE_ALLTOALL, "what a rank has for all of another host in one message, handed out there",
      .closes = true, .fits = kolo_twolevel_alltoall_fits, SCRATCH(twolevel_alltoall), .held = kolo_twolevel_alltoall_held, RUNS(twolevel_alltoall), WINDOW(twolevel_alltoall)},
+    {"numa", KOLO_COLLECTIVE_ALLREDUCE, "as twolevel, and inside hosts halving and doubling in NUMA nodes, then between them",
+     .closes = true, .is_segmented = true, .fits = kolo_numa_allreduce_fits, NO_SCRATCH, RUNS(numa_allreduce), WINDOW(numa_allreduce)},
+    {"numa", KOLO_COLLECTIVE_BROADCAST, "binomial tree over NUMA nodes, then inside each",
+     .depth = KOLO_DEPTH_TREE, .fits = kolo_numa_fits, NO_SCRATCH, RUNS(numa_broadcast)},
+    {"numa", KOLO_COLLECTIVE_REDUCE, "binomial tree inside each NUMA node, then over them",
+     .depth = KOLO_DEPTH_TREE, .fits = kolo_numa_fits, SCRATCH(numa_reduce), RUNS(numa_reduce)},
+    {"numa", KOLO_COLLECTIVE_ALLGATHER, "each block to one rank of each other NUMA node, which spreads it there",
+     .closes = true, .is_segmented = true, .fits = kolo_numa_fits, NO_SCRATCH, RUNS(numa_allgather), WINDOW(twolevel_blocks)},
+    {"numa", KOLO_COLLECTIVE_REDUCE_SCATTER, "each block summed by one rank of each other NUMA node, which sends it to its owner",
+     .closes = true, .is_segmented = true, .fits = kolo_numa_fits, SCRATCH(numa_reduce_scatter),
+     RUNS(numa_reduce_scatter), WINDOW(twolevel_blocks)},
     {.name = NULL},
 };
 // clang-format on

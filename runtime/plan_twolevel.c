@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allreduce in two levels, for ranks on several hosts: between hosts goes what must, at once from all
-// ranks of a host, and the rest stays inside.
+// Allreduce in levels, for ranks on several hosts: between hosts goes what must, at once from all
+// ranks of a host, and the rest stays inside. The same for hosts of several NUMA domains, with a
+// level for these in between.
 //
-// With L = the fewest ranks that any host has: inside each host its first L ranks
-//              halve the vector, so that local rank l has the host's sum of share l; the ranks l of
-//              all hosts allreduce share l by halving and doubling; inside the hosts doubling
-//              spreads the shares. A host sends 2 (H - 1) / H vectors, a flat ring nearly 2. Ranks
-//              beyond the first L are guests: those of one sharer give it their sum along a
-//              binomial tree beforehand, and get the result along the same.
+// Groups are hosts, or domains. With L = the fewest ranks that any group has: inside each group its
+//              first L ranks halve the vector, so that place l has the group's sum of share l;
+//              the ranks at place l of a host's domains halve share l in the same way; the ranks
+//              at one place of one domain of all hosts allreduce what is left by halving and
+//              doubling; then doubling spreads the shares, between domains and inside groups. A
+//              host sends 2 (H - 1) / H vectors, a flat ring nearly 2; between D domains of it go
+//              2 (D - 1) vectors. Ranks beyond the first L are guests: those of one sharer give
+//              it their sum along a binomial tree beforehand, and get the result along the same.
 // A long vector is allreduced in pieces, so that one crosses the wire while those before and after
 // it are spread and halved inside the hosts. The rounds of all phases are stages, numbered alike on
 // all ranks; in slot t of the plan stage k works on piece t - k. Two ranks that meet in several
@@ -18,12 +21,25 @@
 
 enum { PIECE_FRACTION = 2 /* a message over the wire is a segment divided by this */ };
 
-/** This rank among those of its host, and the stages that all ranks have. */
+/** Inside a group, between the domains of a host, across hosts. Who is in the part of the vector
+ * that a level works on follows from the levels before it. */
+enum { INSIDE, BETWEEN, ACROSS, LEVELS };
+
+/** Which groups there are: those of a host follow each other. */
+struct groups {
+    int a_host, most; /* how many on each host; ranks of the largest one */
+    int sharers;      /* L */
+    const int *of, *local, *first;
+};
+
+/** This rank among those of its group, and the stages that all ranks have. */
 struct seat {
-    int host, local;
-    int sharers;              /* L */
-    int member, members;      /* of the ranks local % L, local % L + L, ...; member 0 shares */
-    int tree, inside, across; /* stages of guests, of halving inside and across hosts */
+    struct groups groups;
+    int at[LEVELS], size[LEVELS]; /* its number, and of how many, at each level */
+    int member, members;          /* of the ranks local % L, local % L + L, ...; member 0 shares */
+    int tree;                     /* stages of guests, ... */
+    int rounds[LEVELS];           /* ... of each level, one way ... */
+    int across;                   /* ... and of the last one, both ways */
 };
 
 static int rounds_of(int size)
@@ -34,17 +50,32 @@ static int rounds_of(int size)
     return rounds;
 }
 
-static struct seat seat_of(const struct kolo_plan_args *args)
+static struct groups groups_of_hosts(const struct kolo_plan_args *args)
 {
     const struct kolo_hosts *hosts = args->hosts;
-    struct seat seat = {
-        .host = hosts->of[args->rank], .local = hosts->local[args->rank], .sharers = hosts->least};
-    int ranks = hosts->first[seat.host + 1] - hosts->first[seat.host];
-    seat.member = seat.local / seat.sharers;
-    seat.members = (ranks - 1 - seat.local % seat.sharers) / seat.sharers + 1;
-    seat.tree = rounds_of((hosts->most - 1) / seat.sharers + 1);
-    seat.inside = rounds_of(seat.sharers);
-    seat.across = rounds_of(hosts->count);
+    return (struct groups){1, hosts->most, hosts->least, hosts->of, hosts->local, hosts->first};
+}
+
+static struct groups groups_of_domains(const struct kolo_plan_args *args)
+{
+    const struct kolo_domains *domains = &args->hosts->domains;
+    return (struct groups){domains->a_host, domains->most,  domains->least,
+                           domains->of,     domains->local, domains->first};
+}
+
+static struct seat seat_of(const struct kolo_plan_args *args, struct groups groups)
+{
+    int group = groups.of[args->rank], local = groups.local[args->rank];
+    int ranks = groups.first[group + 1] - groups.first[group];
+    struct seat seat = {.groups = groups,
+                        .at = {local, group % groups.a_host, group / groups.a_host},
+                        .size = {groups.sharers, groups.a_host, args->hosts->count}};
+    seat.member = local / groups.sharers;
+    seat.members = (ranks - 1 - local % groups.sharers) / groups.sharers + 1;
+    seat.tree = rounds_of((groups.most - 1) / groups.sharers + 1);
+    for (int level = 0; level < LEVELS; level++)
+        seat.rounds[level] = rounds_of(seat.size[level]);
+    seat.across = seat.size[ACROSS] > 1 ? 2 * seat.rounds[ACROSS] : 1; /* to finish takes one */
     return seat;
 }
 
@@ -55,66 +86,92 @@ const char *kolo_twolevel_fits(const struct kolo_plan_args *args)
     return args->hosts->count == args->size ? "every rank is on a host of its own" : NULL;
 }
 
-/* ---- allreduce: pieces ---- */
+/** The rank that differs from this one at @p level alone, where it is number @p number. */
+static int peer(const struct kolo_plan_args *args, const struct seat *seat, int level, int number)
+{
+    int at[LEVELS] = {seat->at[INSIDE], seat->at[BETWEEN], seat->at[ACROSS]};
+    at[level] = number;
+    int group = at[ACROSS] * seat->groups.a_host + at[BETWEEN];
+    return kolo_plan_rank_at(args, seat->groups.first[group] + at[INSIDE]);
+}
+
+/* ---- pieces ---- */
 
 /** How many there are: each so long that its messages over the wire are about as long as pays. */
-static size_t pieces_of(const struct kolo_plan_args *args)
+static size_t pieces_of(const struct kolo_plan_args *args, const struct seat *seat)
 {
-    size_t shares = (size_t)args->hosts->least * (size_t)args->hosts->count;
+    size_t shares = 1;
+    for (int level = 0; level < LEVELS; level++)
+        shares *= (size_t)seat->size[level];
     size_t length = args->segment > SIZE_MAX / shares ? SIZE_MAX : args->segment * shares;
     return kolo_pieces(args->count, length / PIECE_FRACTION);
 }
 
-static struct kolo_slice piece_at(const struct kolo_plan_args *args, size_t index)
+static struct kolo_slice piece_at(const struct kolo_plan_args *args, size_t pieces, size_t index)
 {
-    size_t pieces = pieces_of(args), length = args->count / pieces + (args->count % pieces != 0);
+    size_t length = args->count / pieces + (args->count % pieces != 0);
     return kolo_slice_piece((struct kolo_slice){KOLO_BUFFER_RECV, 0, args->count}, index, length);
 }
 
-/** The arguments of halving and doubling inside the host, for a piece of @p count, ... */
-static struct kolo_plan_args inside(const struct seat *seat, size_t count)
+/** The arguments of halving and doubling at @p level, for a piece of @p count; *offset_out: where in
+ * the piece the part begins that this rank's levels before have left to it. */
+static struct kolo_plan_args part_at(const struct seat *seat, int level, size_t count,
+                                     size_t *offset_out)
 {
-    return (struct kolo_plan_args){
-        .rank = seat->local, .size = seat->sharers, .count = count, .segment = 1};
+    struct kolo_plan_args part = {.count = count, .segment = 1};
+    *offset_out = 0;
+    for (int before = 0;; before++) {
+        part.rank = seat->at[before];
+        part.size = seat->size[before];
+        if (before == level)
+            return part;
+        struct kolo_slice share = kolo_plan_chunk(&part, part.rank, KOLO_BUFFER_RECV);
+        *offset_out += share.offset;
+        part.count = share.count;
+    }
 }
 
-/** ... and across hosts; *offset_out: where in the piece the share begins. */
-static struct kolo_plan_args across(const struct kolo_plan_args *args, const struct seat *seat,
-                                    size_t count, size_t *offset_out)
+/* ---- what a rank does with one piece ---- */
+
+/** Its phases in their order. */
+enum { UP, HALVING, HALVING_BETWEEN, ALL_ACROSS, DOUBLING_BETWEEN, DOUBLING, DOWN, PHASES };
+
+static int level_of(int phase)
 {
-    struct kolo_plan_args sharing = inside(seat, count);
-    struct kolo_slice share = kolo_plan_chunk(&sharing, seat->local, KOLO_BUFFER_RECV);
-    *offset_out = share.offset;
-    return (struct kolo_plan_args){
-        .rank = seat->host, .size = args->hosts->count, .count = share.count, .segment = 1};
+    return phase <= ALL_ACROSS ? phase - HALVING : DOUBLING - phase;
 }
 
-/* ---- allreduce: what a rank does with one piece ---- */
-
-/** How many steps each phase takes on this rank, in their order. */
+/** How many steps each phase takes on this rank. */
 struct phases {
-    size_t up, halving, across, doubling, down;
+    size_t steps[PHASES];
 };
 
-static struct phases phases_of(const struct kolo_plan_args *args, const struct seat *seat)
+static struct phases phases_of(const struct seat *seat)
 {
     size_t offset,
         edges = (size_t)kolo_plan_children(seat->member, seat->members) + (seat->member > 0);
-    struct phases phases = {.up = edges, .down = edges};
+    struct phases phases = {.steps = {[UP] = edges, [DOWN] = edges}};
     if (seat->member > 0)
         return phases;
-    struct kolo_plan_args in = inside(seat, 0), out = across(args, seat, 0, &offset);
-    phases.across = kolo_halving_allreduce_nsteps(&out);
-    if (seat->sharers > 1) {
-        phases.halving = kolo_halving_half(&in);
-        phases.doubling = kolo_halving_allreduce_nsteps(&in) - phases.halving;
+    struct kolo_plan_args last = part_at(seat, ACROSS, 0, &offset);
+    phases.steps[ALL_ACROSS] = kolo_halving_allreduce_nsteps(&last);
+    for (int level = INSIDE; level < ACROSS; level++) {
+        if (seat->size[level] == 1)
+            continue;
+        struct kolo_plan_args part = part_at(seat, level, 0, &offset);
+        size_t half = kolo_halving_half(&part);
+        phases.steps[HALVING + level] = half;
+        phases.steps[DOUBLING - level] = kolo_halving_allreduce_nsteps(&part) - half;
     }
     return phases;
 }
 
 static size_t steps_of(const struct phases *phases)
 {
-    return phases->up + phases->halving + phases->across + phases->doubling + phases->down;
+    size_t steps = 0;
+    for (int phase = 0; phase < PHASES; phase++)
+        steps += phases->steps[phase];
+    return steps;
 }
 
 static struct kolo_slice whole(const struct kolo_plan_args *args, enum kolo_buffer buffer)
@@ -150,11 +207,11 @@ struct turn {
     size_t beside;
 };
 
-/** The member of this rank's group at @p member, as a rank. */
+/** The member @p member of those that this rank's sharer stands for, as a rank. */
 static int fellow(const struct kolo_plan_args *args, const struct seat *seat, int member)
 {
-    return kolo_plan_rank_on(args, seat->host,
-                             seat->local % seat->sharers + member * seat->sharers);
+    int sharers = seat->groups.sharers;
+    return peer(args, seat, INSIDE, seat->at[INSIDE] % sharers + member * sharers);
 }
 
 /** Edge @p index of the tree over guests, those to children first. */
@@ -184,13 +241,18 @@ static void tree_up(const struct kolo_plan_args *args, const struct seat *seat, 
     turn->step->reduces = true;
 }
 
+static int stages_of(const struct seat *seat)
+{
+    return 2 * (seat->tree + seat->rounds[INSIDE] + seat->rounds[BETWEEN]) + seat->across;
+}
+
 /** The same backwards: from the parent, then to the child of the largest subtree first. */
 static void tree_down(const struct kolo_plan_args *args, const struct seat *seat, int index,
                       struct turn *turn)
 {
     int children = kolo_plan_children(seat->member, seat->members), has_parent = seat->member > 0;
     int bit = edge(seat, children + has_parent - 1 - index);
-    turn->stage = 2 * (seat->tree + seat->inside + seat->across) - 1 - bit;
+    turn->stage = stages_of(seat) - 1 - bit;
     if (index < has_parent) {
         turn->step->from = fellow(args, seat, seat->member - (1 << bit));
         turn->step->in = whole(args, KOLO_BUFFER_RECV);
@@ -201,32 +263,28 @@ static void tree_down(const struct kolo_plan_args *args, const struct seat *seat
     turn->beside = (size_t)(index - has_parent); /* what goes to the others is only read */
 }
 
-static void step_inside(const struct kolo_plan_args *args, const struct seat *seat, size_t index,
-                        struct turn *turn)
-{
-    struct kolo_plan_args in = inside(seat, args->count);
-    struct kolo_step *step = turn->step;
-    int round = kolo_halving_round(&in, index);
-    kolo_halving_allreduce_step(&in, index, step);
-    place_step(step, 0, seat->members > 1);
-    step->finish.count = 0; /* is done across hosts */
-    step->to = step->to < 0 ? -1 : kolo_plan_rank_on(args, seat->host, step->to);
-    step->from = step->from < 0 ? -1 : kolo_plan_rank_on(args, seat->host, step->from);
-    turn->stage = seat->tree + round + (round < seat->inside ? 0 : 2 * seat->across);
-    turn->beside = step->after - 1;
-}
-
-static void step_across(const struct kolo_plan_args *args, const struct seat *seat, size_t index,
-                        struct turn *turn)
+/** Step @p index of halving and doubling at @p level. */
+static void step_at(const struct kolo_plan_args *args, const struct seat *seat, int level,
+                    size_t index, struct turn *turn)
 {
     size_t offset;
-    struct kolo_plan_args out = across(args, seat, args->count, &offset);
+    struct kolo_plan_args part = part_at(seat, level, args->count, &offset);
     struct kolo_step *step = turn->step;
-    kolo_halving_allreduce_step(&out, index, step);
-    place_step(step, offset, seat->members > 1 || seat->sharers > 1);
-    step->to = step->to < 0 ? -1 : kolo_plan_rank_on(args, step->to, seat->local);
-    step->from = step->from < 0 ? -1 : kolo_plan_rank_on(args, step->from, seat->local);
-    turn->stage = seat->tree + seat->inside + kolo_halving_round(&out, index);
+    int round = part.size > 1 ? kolo_halving_round(&part, index) : 0;
+    bool is_held = seat->members > 1, doubles = round >= seat->rounds[level] && level < ACROSS;
+    turn->stage = seat->tree + round;
+    for (int before = 0; before < level; before++) {
+        turn->stage += seat->rounds[before];
+        is_held = is_held || seat->size[before] > 1;
+    }
+    if (doubles) /* all levels behind this one come between its halves */
+        turn->stage += seat->across + (level == INSIDE ? 2 * seat->rounds[BETWEEN] : 0);
+    kolo_halving_allreduce_step(&part, index, step);
+    place_step(step, offset, is_held);
+    if (level < ACROSS)
+        step->finish.count = 0; /* is done across hosts */
+    step->to = step->to < 0 ? -1 : peer(args, seat, level, step->to);
+    step->from = step->from < 0 ? -1 : peer(args, seat, level, step->from);
     turn->beside = step->after - 1;
 }
 
@@ -235,30 +293,23 @@ static struct turn turn_of(const struct kolo_plan_args *args, const struct seat 
                            const struct phases *phases, size_t index, struct kolo_step *step)
 {
     struct turn turn = {.step = step};
+    int phase = UP;
     kolo_step_clear(step);
-    if (index < phases->up) {
+    for (; phase < DOWN && index >= phases->steps[phase]; phase++)
+        index -= phases->steps[phase];
+    if (phase == UP)
         tree_up(args, seat, (int)index, &turn);
-        return turn;
-    }
-    index -= phases->up;
-    if (index < phases->halving) {
-        step_inside(args, seat, index, &turn);
-        return turn;
-    }
-    index -= phases->halving;
-    if (index < phases->across) {
-        step_across(args, seat, index, &turn);
-        return turn;
-    }
-    index -= phases->across;
-    if (index < phases->doubling)
-        step_inside(args, seat, phases->halving + index, &turn);
-    else
-        tree_down(args, seat, (int)(index - phases->doubling), &turn);
+    else if (phase == DOWN)
+        tree_down(args, seat, (int)index, &turn);
+    else if (phase <= ALL_ACROSS)
+        step_at(args, seat, level_of(phase), index, &turn);
+    else /* behind the halves that went before */
+        step_at(args, seat, level_of(phase), phases->steps[HALVING + level_of(phase)] + index,
+                &turn);
     return turn;
 }
 
-/* ---- allreduce: all pieces ---- */
+/* ---- all pieces ---- */
 
 /** Slots until this rank is through: its last stage works on the last piece in the last one. A
  * single piece needs none: its steps follow each other. */
@@ -266,16 +317,16 @@ static size_t slots_of(const struct kolo_plan_args *args, const struct seat *sea
                        const struct phases *phases)
 {
     struct kolo_step step;
-    size_t pieces = pieces_of(args);
+    size_t pieces = pieces_of(args, seat);
     if (pieces == 1)
         return 1;
     return pieces + (size_t)turn_of(args, seat, phases, steps_of(phases) - 1, &step).stage;
 }
 
-size_t kolo_twolevel_allreduce_nsteps(const struct kolo_plan_args *args)
+static size_t nsteps(const struct kolo_plan_args *args, struct groups groups)
 {
-    struct seat seat = seat_of(args);
-    struct phases phases = phases_of(args, &seat);
+    struct seat seat = seat_of(args, groups);
+    struct phases phases = phases_of(&seat);
     return slots_of(args, &seat, &phases) * steps_of(&phases);
 }
 
@@ -284,20 +335,20 @@ static size_t at_most(size_t steps)
     return steps < KOLO_WINDOW_MAX ? steps : KOLO_WINDOW_MAX;
 }
 
-size_t kolo_twolevel_allreduce_window(const struct kolo_plan_args *args)
+static size_t window(const struct kolo_plan_args *args, struct groups groups)
 {
-    struct seat seat = seat_of(args);
-    struct phases phases = phases_of(args, &seat);
-    size_t beside = phases.down > 2 ? phases.down - 1 : 1;
-    return at_most((pieces_of(args) > 1 ? steps_of(&phases) : 0) + 1 + beside);
+    struct seat seat = seat_of(args, groups);
+    struct phases phases = phases_of(&seat);
+    size_t beside = phases.steps[DOWN] > 2 ? phases.steps[DOWN] - 1 : 1;
+    return at_most((pieces_of(args, &seat) > 1 ? steps_of(&phases) : 0) + 1 + beside);
 }
 
-void kolo_twolevel_allreduce_step(const struct kolo_plan_args *args, size_t index,
-                                  struct kolo_step *step_out)
+static void step(const struct kolo_plan_args *args, struct groups groups, size_t index,
+                 struct kolo_step *step_out)
 {
-    struct seat seat = seat_of(args);
-    struct phases phases = phases_of(args, &seat);
-    size_t steps = steps_of(&phases), pieces = pieces_of(args), slot = index / steps;
+    struct seat seat = seat_of(args, groups);
+    struct phases phases = phases_of(&seat);
+    size_t steps = steps_of(&phases), pieces = pieces_of(args, &seat), slot = index / steps;
     struct kolo_plan_args own = *args;
     struct turn turn;
     if (pieces == 1) {
@@ -311,7 +362,7 @@ void kolo_twolevel_allreduce_step(const struct kolo_plan_args *args, size_t inde
     if (slot < stage || slot - stage >= pieces) {
         kolo_step_clear(step_out);
     } else {
-        struct kolo_slice piece = piece_at(args, slot - stage);
+        struct kolo_slice piece = piece_at(args, pieces, slot - stage);
         own.count = piece.count;
         turn = turn_of(&own, &seat, &phases, index % steps, step_out);
         place_step(step_out, piece.offset, false);
@@ -319,3 +370,20 @@ void kolo_twolevel_allreduce_step(const struct kolo_plan_args *args, size_t inde
     /* what the stage before did with this piece was in the slot before, or earlier */
     step_out->after = at_most(steps + 1 + turn.beside);
 }
+
+#define RUN_BY(name, groups)                                                                       \
+    size_t kolo_##name##_allreduce_nsteps(const struct kolo_plan_args *args)                       \
+    {                                                                                              \
+        return nsteps(args, groups(args));                                                         \
+    }                                                                                              \
+    size_t kolo_##name##_allreduce_window(const struct kolo_plan_args *args)                       \
+    {                                                                                              \
+        return window(args, groups(args));                                                         \
+    }                                                                                              \
+    void kolo_##name##_allreduce_step(const struct kolo_plan_args *args, size_t index,             \
+                                      struct kolo_step *step_out)                                  \
+    {                                                                                              \
+        step(args, groups(args), index, step_out);                                                 \
+    }
+RUN_BY(twolevel, groups_of_hosts)
+RUN_BY(numa, groups_of_domains)

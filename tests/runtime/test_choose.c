@@ -88,6 +88,44 @@ Test(choose, two_levels_for_long_vectors_on_hosts_of_several_ranks)
     cr_assert(kolo_choose(&question, &figures)->is_ordered);
 }
 
+/** What @p bytes on 64 ranks of one host, or two, take, which are on two NUMA nodes of each. */
+static const char *chosen_on_nodes(int nhosts, size_t bytes, bool has_board, double far_byte)
+{
+    enum { RANKS_THERE = 64 };
+    static int of[RANKS_THERE], nodes[RANKS_THERE], memory[KOLO_HOSTS_INTS(RANKS_THERE)];
+    struct kolo_figures figures;
+    struct kolo_hosts hosts;
+    kolo_figures_init(&figures);
+    figures.far_byte = far_byte >= 0 ? far_byte : figures.far_byte;
+    for (int rank = 0; rank < RANKS_THERE; rank++) {
+        of[rank] = rank * nhosts / RANKS_THERE;
+        nodes[rank] = rank % 2;
+    }
+    kolo_hosts_fill(&hosts, RANKS_THERE, of, nodes, memory);
+    struct kolo_question question = question_of(RANKS_THERE, bytes);
+    question.layout.local = KOLO_PATH_SHM;
+    question.layout.hosts = of;
+    question.layout.nhosts = nhosts;
+    question.layout.domains = hosts.domains.count;
+    question.layout.has_board = has_board;
+    question.args.hosts = &hosts;
+    return kolo_choose(&question, &figures)->name;
+}
+
+Test(choose, plans_by_numa_node_where_the_line_between_nodes_is_what_takes_long)
+{
+    const char *name = chosen_on_nodes(1, 64 << 20, true, -1);
+    cr_assert(strcmp(name, "twoshot") == 0, "%s: built-in figures, a board", name);
+    name = chosen_on_nodes(1, 64 << 20, true, 0.2);
+    cr_assert(strcmp(name, "numa") == 0, "%s: 5 GB/s between the nodes", name);
+    name = chosen_on_nodes(1, 4, true, 0.2);
+    cr_assert(strcmp(name, "oneshot") == 0, "%s: short vectors", name);
+    name = chosen_on_nodes(2, 64 << 20, false, 0.05);
+    cr_assert(strcmp(name, "numa") == 0, "%s: two hosts", name);
+    name = chosen_on_nodes(2, 64 << 20, false, 0);
+    cr_assert(strcmp(name, "numa") == 0 || strcmp(name, "twolevel") == 0, "%s: two hosts", name);
+}
+
 Test(choose, order)
 {
     cr_assert(kolo_order_of(KOLO_FLOAT32, KOLO_SUM, false) == KOLO_ORDER_FREE);

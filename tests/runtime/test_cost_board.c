@@ -42,6 +42,27 @@ Test(cost_board, of_what_can_be_counted_by_hand)
     cr_assert(fabs(ns - 1000) < 1e-6, "the other's block: %g", ns);
 }
 
+Test(cost_board, of_what_goes_from_numa_domain_to_numa_domain)
+{
+    struct kolo_layout apart = {
+        .size = 8, .cores = 8, .local = KOLO_PATH_SHM, .domains = 2, .has_board = true};
+    struct kolo_layout together = apart;
+    together.domains = 1;
+    struct kolo_figures figures = {.flag = 100, .far_flag = 50};
+    double ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, false, 8, &apart, &figures);
+    cr_assert(fabs(ns - 300) < 1e-6, "two flags: %g", ns);
+    ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, false, 8, &together, &figures);
+    cr_assert(fabs(ns - 200) < 1e-6, "two flags near by: %g", ns);
+    figures = (struct kolo_figures){.far_byte = 1};
+    ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, false, 8000, &apart, &figures);
+    cr_assert(fabs(ns - 4 * 8000) < 1e-6,
+              "four ranks, each half of its eighth of eight vectors, read and written: %g", ns);
+    ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, false, 8000, &together, &figures);
+    cr_assert(fabs(ns) < 1e-6, "nothing is far: %g", ns);
+    ns = cost_of(KOLO_COLLECTIVE_ALLGATHER, true, 1000, &apart, &figures);
+    cr_assert(fabs(ns - 3500) < 1e-6, "half of seven blocks: %g", ns);
+}
+
 Test(cost_board, memory_that_cannot_be_seen_takes_the_shorter_way)
 {
     struct kolo_figures figures;

@@ -52,10 +52,33 @@ static const struct kolo_hosts *deal(int size, int count, int way, unsigned seed
     return hosts.count > 1 || way == 3 ? &hosts : NULL;
 }
 
-/** Where the ranks must be for @p plan to fit: anywhere, or on hosts that have several each. */
+/** @p size ranks in blocks on @p count hosts, on each in turn to @p nodes NUMA nodes. */
+static const struct kolo_hosts *deal_nodes(int size, int count, int nodes)
+{
+    static int of[4096], memory[KOLO_HOSTS_INTS(4096)], on[4096];
+    static struct kolo_hosts hosts;
+    for (int rank = 0; rank < size; rank++) {
+        of[rank] = (int)((long)rank * count / size);
+        on[rank] = rank % nodes;
+    }
+    kolo_hosts_fill(&hosts, size, of, on, memory);
+    return &hosts;
+}
+
+static bool is_numa(const struct kolo_plan *plan)
+{
+    return strcmp(plan->name, "numa") == 0;
+}
+
+/** Where the ranks must be for @p plan to fit: anywhere, or on hosts or NUMA nodes that have several
+ * each. */
 static const struct kolo_hosts *hosts_for(const struct kolo_plan *plan, int size)
 {
     struct kolo_plan_args args = {.size = size, .count = 1, .segment = 1};
+    if (is_numa(plan) && size >= 8 && plan->collective == KOLO_COLLECTIVE_ALLREDUCE)
+        return deal_nodes(size, size / 4, 2);
+    if (is_numa(plan))
+        return deal_nodes(size, 1, size < 6 ? 2 : size / 3);
     return plan->fits(&args) == NULL ? NULL : deal(size, size < 6 ? 2 : size / 3, 0, 0);
 }
 
@@ -291,6 +314,95 @@ Test(simulate, rings_go_from_node_to_node_once)
     }
 }
 
+/** A world of up to 3 hosts of up to 4 NUMA nodes each, drawn from @p seed: mostly as many nodes on
+ * each host, of any number of ranks from one on; of some worlds the nodes of a few ranks are not
+ * known, or hosts have different numbers of nodes. */
+static const struct kolo_hosts *draw_nodes(int size, unsigned seed)
+{
+    static int of[64], memory[KOLO_HOSTS_INTS(64)], on[64];
+    static struct kolo_hosts hosts;
+    unsigned drawn = seed * 2654435761u + (unsigned)size;
+    int count = 1 + (int)(seed % 3), nodes = 1 + (int)(seed / 3 % 4), numbers[3] = {-1, -1, -1};
+    int odd = (int)(seed % 11), next = 0;
+    count = count > size ? size : count;
+    nodes = count * nodes > size ? size / count : nodes;
+    for (int rank = 0; rank < size; rank++) {
+        drawn = drawn * 1103515245u + 12345;
+        int spot = rank < count * nodes ? rank : (int)(drawn >> 16) % (count * nodes);
+        of[rank] = spot % count;
+        on[rank] = 2 * (spot / count);
+        if (odd == 0 && (drawn >> 8) % 16 == 0)
+            on[rank] = -1;
+        if (odd == 1 && (drawn >> 8) % 16 == 0)
+            on[rank] = 1;
+    }
+    for (int rank = size - 1; rank > 0; rank--) { /* shuffled */
+        drawn = drawn * 1103515245u + 12345;
+        int other = (int)(drawn >> 16) % (rank + 1), host = of[rank], node = on[rank];
+        of[rank] = of[other], on[rank] = on[other];
+        of[other] = host, on[other] = node;
+    }
+    for (int rank = 0; rank < size; rank++) {
+        if (numbers[of[rank]] < 0)
+            numbers[of[rank]] = next++;
+        of[rank] = numbers[of[rank]];
+    }
+    kolo_hosts_fill(&hosts, size, of, on, memory);
+    return &hosts;
+}
+
+Test(simulate, plans_by_numa_node_for_1_to_64, .timeout = 200)
+{
+    int proved = 0, kinds[2] = {0, 0};
+    for (int size = 1; size <= 64; size++)
+        for (unsigned seed = 0; seed < 66; seed++)
+            for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL;
+                 plan = next_plan(plan)) {
+                bool is_short = plan->collective != KOLO_COLLECTIVE_ALLREDUCE;
+                struct kolo_simulation what = {
+                    .plan = plan,
+                    .size = size,
+                    .root = (int)(seed * 7) % size,
+                    .hosts = draw_nodes(size, seed),
+                    .count = seed % (is_short ? 7 : 3 * (unsigned)size),
+                    .segment = seed % 4 == 0 ? 1000 : 1 + seed % 3,
+                    .in_place = seed % 2,
+                };
+                if (!is_numa(plan) || !fits(&what))
+                    continue;
+                prove(what);
+                proved++;
+                kinds[what.hosts->domains.least == what.hosts->domains.most]++;
+            }
+    cr_assert(proved > 5000 && kinds[0] > 1000 && kinds[1] > 100, "%d, %d uneven, %d even", proved,
+              kinds[0], kinds[1]);
+}
+
+Test(simulate, plans_by_numa_node_say_why_they_do_not_fit)
+{
+    static const int of[] = {0, 0, 0, 1, 1, 1}, equal[] = {0, 1, 1, 0, 0, 1};
+    static const int more[] = {0, 1, 1, 0, 0, 0}, unknown[] = {0, -1, 1, -1, 0, 1};
+    static const int alone[] = {0, 1, 2, 0, 1, 2};
+    static const struct {
+        const int *nodes;
+        const char *why, *of_others; /* of allreduce, of the other collectives */
+    } cases[] = {{equal, NULL, NULL},
+                 {more, "more NUMA nodes than others", NULL},
+                 {unknown, "not known", "not known"},
+                 {alone, "NUMA node of its own", "NUMA node of its own"}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int memory[KOLO_HOSTS_INTS(6)];
+        struct kolo_hosts hosts;
+        struct kolo_plan_args args = {.size = 6, .count = 8, .segment = 8, .hosts = &hosts};
+        kolo_hosts_fill(&hosts, 6, of, cases[i].nodes, memory);
+        const char *why = kolo_numa_allreduce_fits(&args), *of_others = kolo_numa_fits(&args);
+        cr_assert(cases[i].why == NULL ? why == NULL : why && strstr(why, cases[i].why), "%zu", i);
+        cr_assert(cases[i].of_others == NULL ? of_others == NULL
+                                             : of_others && strstr(of_others, cases[i].of_others),
+                  "%zu", i);
+    }
+}
+
 /** Elements that go from host to host when plan @p name runs. */
 static size_t crossings(enum kolo_collective collective, const char *name,
                         struct kolo_plan_args args)
@@ -305,6 +417,54 @@ static size_t crossings(enum kolo_collective collective, const char *name,
                 elements += step.out.count;
         }
     return elements;
+}
+
+/** Elements that go from domain to domain of one host when plan @p name runs. */
+static size_t domain_crossings(enum kolo_collective collective, const char *name,
+                               struct kolo_plan_args args)
+{
+    const struct kolo_plan *plan = kolo_plan_find(collective, name);
+    const struct kolo_hosts *hosts = args.hosts;
+    size_t elements = 0;
+    for (args.rank = 0; args.rank < args.size; args.rank++)
+        for (size_t i = 0; i < plan->nsteps(&args); i++) {
+            struct kolo_step step;
+            plan->step(&args, i, &step);
+            if (step.to >= 0 && hosts->of[step.to] == hosts->of[args.rank] &&
+                hosts->domains.of[step.to] != hosts->domains.of[args.rank])
+                elements += step.out.count;
+        }
+    return elements;
+}
+
+Test(simulate, what_crosses_between_numa_nodes)
+{
+    enum { N = 16, COUNT = 16000 };
+    for (int nhosts = 1; nhosts <= 2; nhosts++)
+        for (int nodes = 2; nodes <= 4; nodes += 2) {
+            struct kolo_plan_args args = {.size = N, .count = COUNT, .segment = 1000};
+            args.hosts = deal_nodes(N, nhosts, nodes);
+            size_t others = (size_t)nodes - 1, hosts = (size_t)nhosts;
+            size_t elements = domain_crossings(KOLO_COLLECTIVE_ALLREDUCE, "numa", args);
+            cr_assert(elements == 2 * others * COUNT * hosts, "%d on %d hosts: %zu", nodes, nhosts,
+                      elements);
+            if (nhosts == 2) {
+                size_t flat = domain_crossings(KOLO_COLLECTIVE_ALLREDUCE, "twolevel", args);
+                cr_assert(flat >= 2 * elements, "%zu by hosts alone, %zu by node", flat, elements);
+                flat = crossings(KOLO_COLLECTIVE_ALLREDUCE, "twolevel", args);
+                elements = crossings(KOLO_COLLECTIVE_ALLREDUCE, "numa", args);
+                cr_assert(elements == flat, "over the wire %zu and %zu", elements, flat);
+                continue;
+            }
+            elements = domain_crossings(KOLO_COLLECTIVE_BROADCAST, "numa", args);
+            cr_assert(elements == others * COUNT, "a tree over %d: %zu", nodes, elements);
+            elements = domain_crossings(KOLO_COLLECTIVE_REDUCE, "numa", args);
+            cr_assert(elements == others * COUNT, "a tree over %d: %zu", nodes, elements);
+            elements = domain_crossings(KOLO_COLLECTIVE_ALLGATHER, "numa", args);
+            cr_assert(elements == others * COUNT * N, "each block once to each: %zu", elements);
+            elements = domain_crossings(KOLO_COLLECTIVE_REDUCE_SCATTER, "numa", args);
+            cr_assert(elements == others * COUNT * N, "each sum once: %zu", elements);
+        }
 }
 
 Test(simulate, what_crosses_between_hosts)

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans by NUMA domain: as little as can be goes from domain to domain, as in the plans of two levels
+// from host to host. These are the same with domains for hosts, which is meant for one host: on
+// several more goes over the wire than by twolevel, and the choice knows. Allreduce has a level for
+// each (plan_twolevel.c).
+#include "runtime/plan.h"
+
+const char *kolo_numa_fits(const struct kolo_plan_args *args)
+{
+    const struct kolo_hosts *hosts = args->hosts;
+    if (hosts == NULL || hosts->domains.count == hosts->count)
+        return "the ranks of a host are on one NUMA node, or it is not known";
+    return hosts->domains.count == args->size ? "every rank is on a NUMA node of its own" : NULL;
+}
+
+const char *kolo_numa_allreduce_fits(const struct kolo_plan_args *args)
+{
+    const char *why = kolo_numa_fits(args);
+    if (why == NULL && args->hosts->domains.a_host == 0)
+        return "some hosts have ranks on more NUMA nodes than others";
+    return why;
+}
+
+/** The arguments of the same plan with domains for hosts. */
+static struct kolo_plan_args by_domain(const struct kolo_plan_args *args, struct kolo_hosts *hosts)
+{
+    struct kolo_plan_args own = *args;
+    *hosts = kolo_hosts_of_domains(args->hosts);
+    own.hosts = hosts;
+    return own;
+}
+
+#define BY_DOMAIN(result, name, which)                                                             \
+    result kolo_numa_##name##_##which(const struct kolo_plan_args *args)                           \
+    {                                                                                              \
+        struct kolo_hosts hosts;                                                                   \
+        struct kolo_plan_args own = by_domain(args, &hosts);                                       \
+        return kolo_twolevel_##name##_##which(&own);                                               \
+    }
+#define STEPS_BY_DOMAIN(name)                                                                      \
+    BY_DOMAIN(size_t, name, nsteps)                                                                \
+    void kolo_numa_##name##_step(const struct kolo_plan_args *args, size_t index,                  \
+                                 struct kolo_step *step_out)                                       \
+    {                                                                                              \
+        struct kolo_hosts hosts;                                                                   \
+        struct kolo_plan_args own = by_domain(args, &hosts);                                       \
+        kolo_twolevel_##name##_step(&own, index, step_out);                                        \
+    }
+STEPS_BY_DOMAIN(broadcast)
+STEPS_BY_DOMAIN(reduce)
+BY_DOMAIN(size_t, reduce, scratch)
+STEPS_BY_DOMAIN(allgather)
+STEPS_BY_DOMAIN(reduce_scatter)
+BY_DOMAIN(size_t, reduce_scatter, scratch)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Plans of two levels, on two and three hosts that have as many ranks each, or not, numbered host by host or in turn:
-# every element is checked. And that the choice of plans takes one of them for long vectors.
+# every element is checked. And that the choice of plans takes one of them for long vectors. The same with a level
+# for NUMA nodes, which are made up.
 . "${BASH_SOURCE%/*}/common.sh"
 "$cluster" up 3 || { fail "the cluster does not come up"; finish; }
 
@@ -45,5 +46,25 @@ done
 KOLO_SEGMENT_BYTES=4K check pieces host1:3,host2:2,host3:1 "${forced[@]}" -s 100K,1M
 check long host1:2,host2:2 allreduce -s 8M
 says out '/twolevel$'
+# NODES HOSTS ARGUMENTS...: ranks on the NUMA node that $((NODES)) makes of LOCAL_RANK.
+on_nodes() {
+    export KOLOTEST_MARK=nodes-$$
+    # shellcheck disable=SC2016
+    run 0 "$cluster" exec host1 "$KOLORUN" -x KOLOTEST_MARK -H "$2" sh -c "KOLO_NUMA_NODE=\$(($1)) exec \"\$@\"" sh \
+        "$KOLOBENCH" "${@:3}" -n 2 -w 1 --check
+    awk '/ float32 / {rows++; wrong += $10 != "0"} END {exit !(rows > 0 && wrong == 0)}' "$work/out" ||
+        { fail "nodes $1 on $2: wrong elements"; cat "$work/out"; }
+}
+for nodes in 'LOCAL_RANK % 2' 'LOCAL_RANK / 3' '(LOCAL_RANK + 1) / 4'; do
+    for hosts in host1:4,host2:4 host1:4,host2:5,host3:5; do
+        on_nodes "$nodes" "$hosts" allreduce broadcast reduce --plan numa -b 4 -e 1M -f 64
+        [[ $(grep -cE ' float32 .*/numa$' "$work/out") == 12 ]] || { fail "$hosts, $nodes: not by node"; cat "$work/out"; }
+    done
+    on_nodes "$nodes" host1:5 allreduce reduce broadcast allgather reduce_scatter --plan numa --root rotate -b 4 -e 1M -f 64
+    [[ $(grep -cE ' float32 .*/numa$' "$work/out") -ge 18 ]] || { fail "one host, $nodes: not by node"; cat "$work/out"; }
+done
+KOLO_SEGMENT_BYTES=4K on_nodes 'LOCAL_RANK % 2' host1:4,host2:5 allreduce --plan numa -s 100K,1M
+KOLO_DETERMINISTIC=1 on_nodes 'LOCAL_RANK % 2' host1:4,host2:4 allreduce -s 4,64K,1M
+! grep -q '/numa$' "$work/out" || fail "a plan by node, which folds in an order of its own, in deterministic mode"
 hosts_clean host1 host2 host3
 finish

@@ -76,6 +76,26 @@ with open(f"{work}/slow", "w") as file:
 fast, slow = plan("allreduce", "--transport", "tcp"), plan("allreduce", "--transport", "tcp", "--profile", f"{work}/slow")
 if slow[1] < 10 * fast[1]:
     wrong(f"the profile does not count: {fast}, {slow}")
+# where little goes from NUMA node to NUMA node, plans that send little win, and a job on such nodes runs what was said
+with open(f"{work}/far", "w") as file:
+    file.write("# 200 MB/s between NUMA nodes\nfar_byte 5\n")
+for name in ("allreduce", "allgather", "reduce_scatter", "broadcast", "reduce"):
+    close = plan(name, "-np", "8", "-s", "1M")
+    for domains in ("1", "2", "4"):
+        said = plan(name, "-np", "8", "--domains", domains, "-s", "1M", "--profile", f"{work}/far")
+        if domains == "1" and said[0] != close[0] or domains != "1" and said[1] < 2 * close[1]:
+            wrong(f"{name} in {domains} NUMA domains: {said}, and in one: {close}")
+said = plan("allreduce", "-np", "8", "--domains", "2", "--size", "1M", "--profile", f"{work}/far")[0]
+result = subprocess.run([f"{bin_folder}/kolorun", "-np", "8", "sh", "-c", 'KOLO_NUMA_NODE=$((LOCAL_RANK / 4)) exec "$@"', "sh",
+                         f"{bin_folder}/kolobench", "allreduce", "-s", "1M", "-n", "1", "--check", "--csv", f"{work}/o.csv"],
+                        text=True, capture_output=True, timeout=200, env=dict(os.environ, KOLO_PROFILE=f"{work}/far"))
+with open(f"{work}/o.csv") as file:
+    ran = file.read().splitlines()[1].split(",")[2]
+if result.returncode or said != "numa" or ran != said:
+    wrong(f"a job on two made-up NUMA nodes ran {ran}, and was said to run {said}: {result.stderr}")
+if plan("allreduce", "-np", "8", "--domains", "2", "--profile", f"{work}/far", "--deterministic")[0] == "numa":
+    wrong("a plan by NUMA node in deterministic mode")
+
 if run(f"{bin_folder}/kolorun", "-np", "2", f"{bin_folder}/kolobench", "--limits", "-s", "4", "-t", "1ms",
        "--save-profile", f"{work}/own").returncode:
     wrong("no profile is saved")
@@ -100,6 +120,7 @@ with open(f"{work}/bad", "w") as file:
 for arguments, text, status in ((("alreduce",), "did you mean allreduce", 2), ((), "a collective", 2),
                                 (("pingpong",), "that has plans", 2), (("reduce", "-np", "3", "--root", "3"), "below -np", 2),
                                 (("reduce", "-np", "0"), "-np 0", 2), (("reduce", "--hosts", "3"), "--hosts 3", 2),
+                                (("reduce", "-np", "4", "--hosts", "2", "--domains", "3"), "--domains 3", 2),
                                 (("reduce", "--transport", "tpc"), "did you mean tcp", 2), (("reduce", "--size", "x"), "--size x", 2),
                                 (("allgatherv",), "that has plans", 2), (("alltoall", "--plan", "ring"), "one that alltoall has: auto, ", 2),
                                 (("reduce", "--profile", f"{work}/none"), "No such file", 1),

@@ -7,6 +7,12 @@ set(KOLO_GENERATED_transport "")
 
 set(KOLO_TRANSPORTS inproc shm tcp)
 set(KOLO_MEMORY_KINDS host)
+# It needs nothing to be built: the driver is found at run time, in a process that has it.
+if(KOLO_CUDA STREQUAL "OFF")
+    list(APPEND KOLO_EXCLUDED_SOURCES memory/cuda.c memory/cuda_driver.c)
+else()
+    list(APPEND KOLO_MEMORY_KINDS cuda)
+endif()
 
 # kolo_backend_table(FILE HEADER TYPE ARRAY PREFIX names...): writes a NULL-terminated array of pointers.
 function(kolo_backend_table file header type array prefix)
@@ -34,12 +40,8 @@ list(APPEND KOLO_GENERATED_memory ${CMAKE_BINARY_DIR}/generated/memory_kinds.c)
 
 # What is not in this build, and why: kolo_left_out[] of base/build.h.
 set(KOLO_LEFT_OUT "")
-if(KOLO_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "KOLO_CUDA=ON: kolo ${PROJECT_VERSION} has no CUDA backend; use AUTO or OFF")
-elseif(KOLO_CUDA STREQUAL "OFF")
+if(KOLO_CUDA STREQUAL "OFF")
     string(APPEND KOLO_LEFT_OUT "    {\"cuda\", \"left out of this build by KOLO_CUDA=OFF\"},\n")
-else()
-    string(APPEND KOLO_LEFT_OUT "    {\"cuda\", \"kolo ${PROJECT_VERSION} has no such backend\"},\n")
 endif()
 # Of RDMA only the devices: see ARCHITECTURE.md, known limits. libibverbs itself is loaded at run time.
 set(KOLO_HAS_RDMA FALSE)

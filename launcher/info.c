@@ -19,7 +19,7 @@ static void print_line(FILE *out, const char *kind, const char *name, kolo_statu
 {
     bool works = status == KOLO_OK;
     fprintf(out, "%-10s %-8s %s%s%s\n", kind, name, works ? "works" : "no",
-            !works && why->text[0] ? ": " : "", works ? "" : why->text);
+            why->text[0] ? ": " : "", why->text);
 }
 
 static void print_machine(FILE *out)
@@ -87,9 +87,10 @@ void kolo_info_print(const struct kolo_settings *settings, FILE *out)
     for (size_t i = 0; (name = kolo_transport_probe(i, settings, &usable, &transport_why)); i++)
         print_line(out, "transport", name, usable, &transport_why);
     for (size_t i = 0; kolo_memory_kinds[i]; i++) {
+        const struct kolo_memory_ops *kind = kolo_memory_kinds[i];
         struct kolo_why why = {.text = ""};
-        kolo_status status = kolo_memory_kinds[i]->probe(&why);
-        print_line(out, "memory", kolo_memory_kinds[i]->name, status, &why);
+        kolo_status status = kind->survey ? kind->survey(&why) : kind->probe(&why);
+        print_line(out, "memory", kind->name, status, &why);
     }
     print_devices(out);
     for (size_t i = 0; kolo_left_out[i].what; i++)

@@ -182,9 +182,11 @@ KOLO_API int kolo_size(const struct kolo_comm *comm);
 struct kolo_info {
     size_t size; /**< set to sizeof(struct kolo_info) by the caller */
     int rank, nranks, local_rank, local_nranks;
-    const char *host;         /**< this rank's host name */
-    const char *memory_kinds; /**< comma-separated kinds that work here, such as "host" */
-    const char *transports;   /**< comma-separated, that work here, such as "inproc,shm,tcp" */
+    const char *host; /**< this rank's host name */
+    /** Comma-separated kinds that work here: "host"; "cuda" where this process had begun to use CUDA
+     *  when it was first asked. */
+    const char *memory_kinds;
+    const char *transports; /**< comma-separated, that work here, such as "inproc,shm,tcp" */
     /** One line per backend that is not in this build or cannot be used here, with why. */
     const char *left_out;
 };

@@ -101,7 +101,15 @@ run 0 "$KOLORUN" info
 says out '^transport +tcp'
 says out '^network +[a-z0-9]+ +[0-9a-f.:]+'
 says out '^memory +host'
-says out '^left out +cuda'
+says out '^(memory|left out) +cuda'
+if grep -q '^memory *cuda' "$work/out"; then
+    LD_LIBRARY_PATH=$MOCK_CUDA run 0 "$KOLORUN" info
+    says out '^memory +cuda +works: 2 devices, the first Mock 0; driver 12\.8$'
+    LD_LIBRARY_PATH=$MOCK_CUDA MOCK_CUDA_FAIL=cuInit=100 run 0 "$KOLORUN" info
+    says out '^memory +cuda +no: cuInit: CUDA_ERROR_NO_DEVICE \(100\); there is no GPU'
+    LD_LIBRARY_PATH=${MOCK_CUDA}_old run 0 "$KOLORUN" info
+    says out '^memory +cuda +no: libcuda\.so\.1 has no cuDriverGetVersion'
+fi
 KOLO_NET=nosuch0,127.0.0.1 run 0 "$KOLORUN" info
 says out '^network +lo +127\.0\.0\.1'
 says out '^network +KOLO_NET: nosuch0: nothing of this host has this name$'

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backend "cuda": memory of NVIDIA's devices that a program brings, recognised and read. Owns no
+// memory, and no context longer than a call: a thread's current context is after it what it was
+// before.
+//
+// A copy is made in the context that the memory was allocated in, when all work that this context was
+// given before is done, on whatever stream. That waits for more than the work that wrote the memory;
+// but which that was nobody has said, and waiting for the default stream alone would read too early
+// what was written on a stream that does not wait for it (cudaStreamNonBlocking). Memory without a
+// context (of a pool, or mapped by the program) is read in the thread's current one, or in its
+// device's primary one.
+#include <stdio.h>
+#include <string.h>
+
+#include "memory/cuda_driver.h"
+#include "memory/memory.h"
+
+static bool cuda_is_present(void)
+{
+    return kolo_cuda_driver_loaded() != NULL;
+}
+
+/** Results by which a driver says that there can be no memory of a device. */
+static bool has_no_devices(int result)
+{
+    return result == KOLO_CUDA_NOT_INITIALIZED || result == KOLO_CUDA_STUB_LIBRARY ||
+           result == KOLO_CUDA_NO_DEVICE;
+}
+
+extern const struct kolo_memory_ops kolo_memory_cuda;
+
+static kolo_status cuda_look(const void *memory, struct kolo_pointer *pointer)
+{
+    const struct kolo_cuda_driver *driver = kolo_cuda_driver_loaded();
+    unsigned type = 0, is_managed = 0;
+    int ordinal = -1;
+    void *context = NULL;
+    int attributes[] = {KOLO_CUDA_POINTER_MEMORY_TYPE, KOLO_CUDA_POINTER_IS_MANAGED,
+                        KOLO_CUDA_POINTER_DEVICE_ORDINAL, KOLO_CUDA_POINTER_CONTEXT};
+    void *values[] = {&type, &is_managed, &ordinal, &context};
+    if (!driver)
+        return KOLO_OK;
+    const int result =
+        driver->pointer_get_attributes(sizeof attributes / sizeof *attributes, attributes, values,
+                                       (kolo_cuda_address)(uintptr_t)memory);
+    if (has_no_devices(result))
+        return KOLO_OK;
+    if (result != KOLO_CUDA_SUCCESS)
+        return kolo_cuda_fail(driver, "cuPointerGetAttributes", -1, result);
+    if (is_managed)
+        pointer->kind = KOLO_MEMORY_MANAGED;
+    else if (type == KOLO_CUDA_MEMORY_DEVICE)
+        pointer->kind = KOLO_MEMORY_DEVICE;
+    else if (type == KOLO_CUDA_MEMORY_HOST)
+        pointer->kind = KOLO_MEMORY_PINNED;
+    else
+        return KOLO_OK; /* none of CUDA's */
+    pointer->device = ordinal;
+    pointer->context = context;
+    pointer->ops = &kolo_memory_cuda;
+    return KOLO_OK;
+}
+
+/* A context for one copy. */
+struct visit {
+    const struct kolo_cuda_driver *driver;
+    int ordinal; /* of the memory's device */
+    int device;  /* the driver's handle of it */
+    void *context;
+    bool is_retained;
+};
+
+/** The thread's current context if it is one of the memory's device, else the device's primary one. */
+static kolo_status choose_context(struct visit *visit)
+{
+    const struct kolo_cuda_driver *driver = visit->driver;
+    int current_device = -1;
+    void *current = NULL;
+    int result = driver->device_get(&visit->device, visit->ordinal);
+    if (result != KOLO_CUDA_SUCCESS)
+        return kolo_cuda_fail(driver, "cuDeviceGet", visit->ordinal, result);
+    if (driver->context_get_current(&current) == KOLO_CUDA_SUCCESS && current &&
+        driver->context_get_device(&current_device) == KOLO_CUDA_SUCCESS &&
+        current_device == visit->device) {
+        visit->context = current;
+        return KOLO_OK;
+    }
+    result = driver->primary_context_retain(&visit->context, visit->device);
+    if (result != KOLO_CUDA_SUCCESS)
+        return kolo_cuda_fail(driver, "cuDevicePrimaryCtxRetain", visit->ordinal, result);
+    visit->is_retained = true;
+    return KOLO_OK;
+}
+
+/** In the memory's context. */
+static kolo_status copy(const struct kolo_cuda_driver *driver, const struct kolo_pointer *pointer,
+                        size_t bytes, void *copy_out)
+{
+    int result = driver->context_synchronize();
+    if (result != KOLO_CUDA_SUCCESS)
+        return kolo_cuda_fail(driver, "cuCtxSynchronize", pointer->device, result);
+    result = driver->copy_to_host(copy_out, (kolo_cuda_address)(uintptr_t)pointer->memory, bytes);
+    if (result != KOLO_CUDA_SUCCESS) {
+        char call[64];
+        (void)snprintf(call, sizeof call, "cuMemcpyDtoH of %zu bytes", bytes);
+        return kolo_cuda_fail(driver, call, pointer->device, result);
+    }
+    return KOLO_OK;
+}
+
+static kolo_status cuda_fetch(const struct kolo_pointer *pointer, size_t bytes, void *copy_out)
+{
+    struct visit visit = {.driver = kolo_cuda_driver_loaded(),
+                          .ordinal = pointer->device,
+                          .context = pointer->context};
+    const struct kolo_cuda_driver *driver = visit.driver;
+    kolo_status status = KOLO_OK;
+    if (!driver)
+        return kolo_fail(KOLO_ERR_INTERNAL, "memory of a device, but no driver");
+    if (!visit.context)
+        status = choose_context(&visit);
+    if (status != KOLO_OK)
+        return status;
+    const int result = driver->context_push(visit.context);
+    if (result == KOLO_CUDA_SUCCESS) {
+        void *popped;
+        status = copy(driver, pointer, bytes, copy_out);
+        (void)driver->context_pop(&popped);
+    } else {
+        status = kolo_cuda_fail(driver, "cuCtxPushCurrent", pointer->device, result);
+    }
+    if (visit.is_retained)
+        (void)driver->primary_context_release(visit.device);
+    return status;
+}
+
+/** How many devices there are, and which the first is, as text. */
+static kolo_status describe(const struct kolo_cuda_driver *driver, struct kolo_why *why_out)
+{
+    enum { TENTHS = 10, THOUSAND = 1000 };
+    int count = 0, version = 0, first;
+    char name[128] = "?";
+    int result = driver->device_get_count(&count);
+    if (result != KOLO_CUDA_SUCCESS)
+        return kolo_cuda_fail(driver, "cuDeviceGetCount", -1, result);
+    if (count == 0)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "the driver shows no device: see "
+                                               "CUDA_VISIBLE_DEVICES and nvidia-smi");
+    (void)driver->driver_get_version(&version);
+    if (driver->device_get(&first, 0) == KOLO_CUDA_SUCCESS)
+        (void)driver->device_get_name(name, sizeof name - 1, first);
+    (void)snprintf(why_out->text, sizeof why_out->text, "%d device%s, the first %s; driver %d.%d",
+                   count, count == 1 ? "" : "s", name, version / THOUSAND,
+                   version % THOUSAND / TENTHS);
+    return KOLO_OK;
+}
+
+static kolo_status with_why(kolo_status status, struct kolo_why *why_out)
+{
+    if (status != KOLO_OK)
+        (void)snprintf(why_out->text, sizeof why_out->text, "%s", kolo_error_detail());
+    return status;
+}
+
+static kolo_status cuda_probe(struct kolo_why *why_out)
+{
+    const struct kolo_cuda_driver *driver = kolo_cuda_driver_loaded();
+    if (!driver)
+        return with_why(kolo_fail(KOLO_ERR_UNSUPPORTED,
+                                  "this process has not loaded libcuda.so.1; `kolorun info` looks "
+                                  "for it on the machine"),
+                        why_out);
+    return with_why(describe(driver, why_out), why_out);
+}
+
+static kolo_status cuda_survey(struct kolo_why *why_out)
+{
+    const struct kolo_cuda_driver *driver = NULL;
+    kolo_status status;
+    KOLO_TRY(kolo_cuda_driver_load(&driver));
+    const int result = driver->init(0);
+    status = result == KOLO_CUDA_SUCCESS ? describe(driver, why_out)
+                                         : kolo_cuda_fail(driver, "cuInit", -1, result);
+out:
+    return with_why(status, why_out);
+}
+
+const struct kolo_memory_ops kolo_memory_cuda = {
+    .name = "cuda",
+    .kind = KOLO_MEMORY_DEVICE,
+    .probe = cuda_probe,
+    .survey = cuda_survey,
+    .is_present = cuda_is_present,
+    .look = cuda_look,
+    .fetch = cuda_fetch,
+};

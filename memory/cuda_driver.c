@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds the driver at run time. Owns the one table of its functions and the handle of the library,
+// which stays open for the rest of the process. Never loads the driver unasked: who calls only
+// kolo_cuda_driver_loaded() has no more of CUDA in the process than before.
+//
+// A pointer can lead into a device's memory only if somebody has loaded libcuda.so.1. Asking the
+// loader for it (RTLD_NOLOAD) walks the search path, far too much for every call with an array. But
+// the loader counts what it has loaded, and tells that count in tens of nanoseconds
+// (dl_iterate_phdr): while the count stands still, so does the last answer.
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "memory/cuda_driver.h"
+
+static const char library[] = "libcuda.so.1";
+
+static struct kolo_cuda_driver table; /* held: lock, until `driver` leads to it */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(const struct kolo_cuda_driver *) driver;
+/* The loader's count when the driver was looked for in vain, plus 1; 0: never. */
+static atomic_ullong looked_at;
+
+static int first_object(struct dl_phdr_info *info, size_t bytes, void *count_out)
+{
+    (void)bytes;
+    *(unsigned long long *)count_out = info->dlpi_adds;
+    return 1;
+}
+
+/** How many libraries the loader has ever loaded. */
+static unsigned long long loads(void)
+{
+    unsigned long long count = 0;
+    (void)dl_iterate_phdr(first_object, &count);
+    return count;
+}
+
+/** held: lock */
+static kolo_status bind_all(void *handle)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+    } symbols[] = {
+#define ENTRY(member, symbol, name, parameters) {symbol, offsetof(struct kolo_cuda_driver, member)},
+        KOLO_CUDA_FUNCTIONS(ENTRY)
+#undef ENTRY
+    };
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        void *found = dlsym(handle, symbols[i].name);
+        if (!found)
+            return kolo_fail(KOLO_ERR_UNSUPPORTED, "%s has no %s: a driver of CUDA 11 or later has",
+                             library, symbols[i].name);
+        memcpy((char *)&table + symbols[i].offset, &found, sizeof found);
+    }
+    return KOLO_OK;
+}
+
+static kolo_status open_driver(int flags)
+{
+    kolo_status status = KOLO_OK;
+    (void)pthread_mutex_lock(&lock);
+    if (!atomic_load_explicit(&driver, memory_order_acquire)) {
+        void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL | flags);
+        if (!handle) {
+            const char *error = dlerror();
+            status = kolo_fail(KOLO_ERR_UNSUPPORTED, "no driver of NVIDIA's: %s",
+                               error ? error : library);
+        } else if ((status = bind_all(handle)) == KOLO_OK) {
+            atomic_store_explicit(&driver, &table, memory_order_release);
+        } else {
+            (void)dlclose(handle);
+        }
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return status;
+}
+
+const struct kolo_cuda_driver *kolo_cuda_driver_loaded(void)
+{
+    const struct kolo_cuda_driver *found = atomic_load_explicit(&driver, memory_order_acquire);
+    if (found)
+        return found;
+    /* The count comes first: a library that is loaded meanwhile makes the next call look again. */
+    const unsigned long long now = loads() + 1;
+    if (atomic_load_explicit(&looked_at, memory_order_relaxed) == now)
+        return NULL;
+    if (open_driver(RTLD_NOLOAD) == KOLO_OK)
+        return atomic_load_explicit(&driver, memory_order_acquire);
+    kolo_detail_set(""); /* nothing has failed */
+    atomic_store_explicit(&looked_at, now, memory_order_relaxed);
+    return NULL;
+}
+
+kolo_status kolo_cuda_driver_load(const struct kolo_cuda_driver **driver_out)
+{
+    kolo_status status = open_driver(0);
+    if (status == KOLO_OK)
+        *driver_out = atomic_load_explicit(&driver, memory_order_acquire);
+    return status;
+}
+
+static const char *advice(int result)
+{
+    switch (result) {
+    case KOLO_CUDA_INVALID_VALUE:
+        return "is the memory still allocated, and as long as the call says?";
+    case KOLO_CUDA_OUT_OF_MEMORY:
+        return "free memory of the device";
+    case KOLO_CUDA_NOT_INITIALIZED:
+        return "the program has not begun to use CUDA";
+    case KOLO_CUDA_STUB_LIBRARY:
+        return "this libcuda.so.1 is the toolkit's stub: take its folder out of LD_LIBRARY_PATH";
+    case KOLO_CUDA_NO_DEVICE:
+        return "there is no GPU, or CUDA_VISIBLE_DEVICES hides it";
+    case KOLO_CUDA_INVALID_CONTEXT:
+    case KOLO_CUDA_CONTEXT_IS_DESTROYED:
+        return "the memory's context is gone: call before it is destroyed";
+    case KOLO_CUDA_SYSTEM_DRIVER_MISMATCH:
+        return "libcuda.so.1 and the kernel's module are of different versions: restart the "
+               "machine";
+    default:
+        break;
+    }
+    if (result >= KOLO_CUDA_ILLEGAL_ADDRESS && result <= KOLO_CUDA_LAUNCH_FAILED)
+        return "work of the program's own failed on the device before: look at its first error";
+    if (result >= KOLO_CUDA_STREAM_CAPTURE_UNSUPPORTED && result <= KOLO_CUDA_CAPTURED_EVENT)
+        return "call it outside of a stream's capture";
+    return "see nvidia-smi and the kernel's log";
+}
+
+kolo_status kolo_cuda_fail(const struct kolo_cuda_driver *of, const char *call, int device,
+                           int result)
+{
+    const char *name = NULL;
+    char where[32] = "";
+    if (of->get_error_name(result, &name) != KOLO_CUDA_SUCCESS || !name)
+        name = "a result without a name";
+    if (device >= 0)
+        (void)snprintf(where, sizeof where, " on device %d", device);
+    return kolo_fail(result == KOLO_CUDA_OUT_OF_MEMORY ? KOLO_ERR_NO_MEMORY : KOLO_ERR_SYSTEM,
+                     "%s%s: %s (%d); %s", call, where, name, result, advice(result));
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// What memory/cuda_driver.h states of the driver's ABI, against the toolkit's own header.
+#include <criterion/criterion.h>
+#include <cuda.h>
+
+#include "memory/cuda_driver.h"
+
+#define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #ours)
+SAME(KOLO_CUDA_SUCCESS, CUDA_SUCCESS);
+SAME(KOLO_CUDA_INVALID_VALUE, CUDA_ERROR_INVALID_VALUE);
+SAME(KOLO_CUDA_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY);
+SAME(KOLO_CUDA_NOT_INITIALIZED, CUDA_ERROR_NOT_INITIALIZED);
+SAME(KOLO_CUDA_STUB_LIBRARY, CUDA_ERROR_STUB_LIBRARY);
+SAME(KOLO_CUDA_NO_DEVICE, CUDA_ERROR_NO_DEVICE);
+SAME(KOLO_CUDA_INVALID_CONTEXT, CUDA_ERROR_INVALID_CONTEXT);
+SAME(KOLO_CUDA_ILLEGAL_ADDRESS, CUDA_ERROR_ILLEGAL_ADDRESS);
+SAME(KOLO_CUDA_CONTEXT_IS_DESTROYED, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+SAME(KOLO_CUDA_LAUNCH_FAILED, CUDA_ERROR_LAUNCH_FAILED);
+SAME(KOLO_CUDA_SYSTEM_DRIVER_MISMATCH, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH);
+SAME(KOLO_CUDA_STREAM_CAPTURE_UNSUPPORTED, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+SAME(KOLO_CUDA_CAPTURED_EVENT, CUDA_ERROR_CAPTURED_EVENT);
+SAME(KOLO_CUDA_POINTER_CONTEXT, CU_POINTER_ATTRIBUTE_CONTEXT);
+SAME(KOLO_CUDA_POINTER_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+SAME(KOLO_CUDA_POINTER_IS_MANAGED, CU_POINTER_ATTRIBUTE_IS_MANAGED);
+SAME(KOLO_CUDA_POINTER_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+SAME(KOLO_CUDA_MEMORY_HOST, CU_MEMORYTYPE_HOST);
+SAME(KOLO_CUDA_MEMORY_DEVICE, CU_MEMORYTYPE_DEVICE);
+
+_Static_assert(sizeof(kolo_cuda_address) == sizeof(CUdeviceptr), "CUdeviceptr");
+_Static_assert(sizeof(int) == sizeof(CUresult) && sizeof(int) == sizeof(CUdevice) &&
+                   sizeof(int) == sizeof(CUpointer_attribute) &&
+                   sizeof(int) == sizeof(CUmemorytype),
+               "what is passed as int");
+_Static_assert(sizeof(void *) == sizeof(CUcontext), "CUcontext");
+
+/* Number and conversions of the arguments: each call of ours, made of theirs. */
+enum {
+    CALLS = sizeof(cuInit(0u)) + sizeof(cuDriverGetVersion((int *)0)) +
+            sizeof(cuGetErrorName(CUDA_SUCCESS, (const char **)0)) +
+            sizeof(cuDeviceGetCount((int *)0)) + sizeof(cuDeviceGet((int *)0, 0)) +
+            sizeof(cuDeviceGetName((char *)0, 0, 0)) +
+            sizeof(cuDevicePrimaryCtxRetain((CUcontext *)0, 0)) +
+            sizeof(cuDevicePrimaryCtxRelease(0)) + sizeof(cuCtxGetCurrent((CUcontext *)0)) +
+            sizeof(cuCtxGetDevice((int *)0)) + sizeof(cuCtxPushCurrent((CUcontext)0)) +
+            sizeof(cuCtxPopCurrent((CUcontext *)0)) + sizeof(cuCtxSynchronize()) +
+            sizeof(cuPointerGetAttributes(0u, (CUpointer_attribute *)0, (void **)0,
+                                          (kolo_cuda_address)0)) +
+            sizeof(cuMemcpyDtoH((void *)0, (kolo_cuda_address)0, (size_t)0))
+};
+
+#define TEXT_OF(name) #name
+#define TEXT(name) TEXT_OF(name)
+
+Test(cuda_abi, symbols_are_those_that_the_header_leads_to)
+{
+    /* cuda.h redirects names to the versions of the ABI that its prototypes are of */
+#define CHECK(member, symbol, name, parameters) cr_expect_str_eq(symbol, TEXT(name));
+    KOLO_CUDA_FUNCTIONS(CHECK)
+    cr_assert_gt((int)CALLS, 0);
+}

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+// A libcuda.so.1 that has almost nothing.
+int cuInit(unsigned flags) __attribute__((visibility("default")));
+int cuInit(unsigned flags)
+{
+    return (int)flags;
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// tests/mock/libcuda.c, a libcuda.so.1 that plays two devices, as a test commands it. Their memory is
+// at addresses that the host cannot touch.
+#ifndef KOLO_TESTS_MOCK_CUDA_H
+#define KOLO_TESTS_MOCK_CUDA_H
+
+#include <stddef.h>
+
+enum { MOCK_DEVICES = 2 };
+
+enum mock_kind {
+    MOCK_DEVICE,     /* of the device's primary context */
+    MOCK_OTHER,      /* of another context that the program made */
+    MOCK_NO_CONTEXT, /* of a pool */
+    MOCK_MANAGED,    /* of the primary context; not touched by the host either */
+    MOCK_PINNED,     /* the host's */
+    MOCK_KINDS
+};
+
+struct mock_cuda {
+    /** The program's own start: cuInit, and a primary context on device 0. */
+    void (*begin)(void);
+    void *(*alloc)(enum mock_kind kind, int device, size_t bytes);
+    void (*write)(void *memory, const void *from, size_t bytes);
+    /** As a kernel on a stream of its own: written when the memory's context is waited for. */
+    void (*write_later)(void *memory, const void *from, size_t bytes);
+    /** The nth call of @p function from now returns @p result, and from 700 to 719 all after it. */
+    void (*fail)(const char *function, int nth, int result);
+    /** How often a function was called; NULL: all together. */
+    int (*calls)(const char *function);
+    /** Makes a context current without the stack: -1 none, else the primary one of a device. */
+    void (*set_current)(int device);
+    /** Contexts on this thread's stack, and its top: 2 * device + (1: not the primary one), -1 none. */
+    int (*depth)(void);
+    int (*current)(void);
+    /** How often the primary context of a device is retained. */
+    int (*retained)(int device);
+    /** Destroys the program's other context of a device. */
+    void (*destroy_other)(int device);
+};
+
+/** Loads it into this process; ends it if that fails. */
+const struct mock_cuda *mock_cuda_load(void);
+/** Memory of @p kind that will hold @p bytes bytes from @p from once its context was waited for. */
+void *mock_cuda_copy(const struct mock_cuda *mock, enum mock_kind kind, int device,
+                     const void *from, size_t bytes);
+
+#endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "metrics/metric.h"
+#include "metrics/stage.h"
 
 enum { NAN_BIT = KOLO_TOP_K_MAX };
 
@@ -140,9 +141,6 @@ static uint32_t judge(const struct accuracy *accuracy, const float *scores, int6
 static kolo_status check_update(const struct kolo_metric *metric, const float *scores,
                                 const int64_t *labels, size_t count)
 {
-    kolo_status status = kolo_metric_check(metric, &accuracy_ops, "kolo_accuracy_update");
-    if (status != KOLO_OK)
-        return status;
     if ((!scores || !labels) && count > 0)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_accuracy_update: scores or labels is NULL");
     int64_t classes = ((const struct accuracy *)metric)->classes;
@@ -154,8 +152,8 @@ static kolo_status check_update(const struct kolo_metric *metric, const float *s
     return KOLO_OK;
 }
 
-kolo_status kolo_accuracy_update(struct kolo_metric *metric, const float *scores,
-                                 const int64_t *labels, size_t count, const int64_t *indices)
+static kolo_status update(struct kolo_metric *metric, const float *scores, const int64_t *labels,
+                          size_t count, const int64_t *indices)
 {
     kolo_status status = check_update(metric, scores, labels, count);
     if (status == KOLO_OK)
@@ -168,6 +166,23 @@ kolo_status kolo_accuracy_update(struct kolo_metric *metric, const float *scores
         kolo_metric_add(metric, indices ? indices + i : NULL, &bits, sizeof bits);
     }
     return KOLO_OK;
+}
+
+kolo_status kolo_accuracy_update(struct kolo_metric *metric, const float *scores,
+                                 const int64_t *labels, size_t count, const int64_t *indices)
+{
+    struct kolo_stage stage = {.call = "kolo_accuracy_update"};
+    kolo_status status = kolo_metric_check(metric, &accuracy_ops, stage.call);
+    if (status != KOLO_OK)
+        return status;
+    size_t classes = (size_t)((const struct accuracy *)metric)->classes;
+    scores = kolo_stage(&stage, "scores", scores, count, classes, sizeof *scores);
+    labels = kolo_stage(&stage, "labels", labels, count, 1, sizeof *labels);
+    indices = kolo_stage(&stage, "indices", indices, count, 1, sizeof *indices);
+    status =
+        stage.status == KOLO_OK ? update(metric, scores, labels, count, indices) : stage.status;
+    kolo_stage_end(&stage);
+    return status;
 }
 
 kolo_status kolo_accuracy_result(const struct kolo_metric *metric,

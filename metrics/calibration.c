@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "metrics/metric.h"
+#include "metrics/stage.h"
 
 enum { COUNT, RIGHT, CONFIDENCE, BIN_WORDS = CONFIDENCE + KOLO_EXACT_WORDS, DEFAULT_BINS = 15 };
 
@@ -104,9 +105,6 @@ kolo_status kolo_calibration_create(const struct kolo_calibration_config *config
 static kolo_status check_update(const struct kolo_metric *metric, const float *probabilities,
                                 const int64_t *labels, size_t count)
 {
-    kolo_status status = kolo_metric_check(metric, &calibration_ops, "kolo_calibration_update");
-    if (status != KOLO_OK)
-        return status;
     if (count > 0 && (!probabilities || !labels))
         return kolo_fail(KOLO_ERR_INVALID,
                          "kolo_calibration_update: probabilities or labels is NULL");
@@ -135,8 +133,8 @@ static struct judged judge(const float *probabilities, int64_t classes, int64_t 
     return (struct judged){.confidence = probabilities[best], .is_right = is_right};
 }
 
-kolo_status kolo_calibration_update(struct kolo_metric *metric, const float *probabilities,
-                                    const int64_t *labels, size_t count, const int64_t *indices)
+static kolo_status update(struct kolo_metric *metric, const float *probabilities,
+                          const int64_t *labels, size_t count, const int64_t *indices)
 {
     kolo_status status = check_update(metric, probabilities, labels, count);
     if (status == KOLO_OK)
@@ -146,6 +144,24 @@ kolo_status kolo_calibration_update(struct kolo_metric *metric, const float *pro
         const struct judged judged = judge(probabilities + i * (size_t)classes, classes, labels[i]);
         kolo_metric_add(metric, indices ? indices + i : NULL, &judged, sizeof judged);
     }
+    return status;
+}
+
+kolo_status kolo_calibration_update(struct kolo_metric *metric, const float *probabilities,
+                                    const int64_t *labels, size_t count, const int64_t *indices)
+{
+    struct kolo_stage stage = {.call = "kolo_calibration_update"};
+    kolo_status status = kolo_metric_check(metric, &calibration_ops, stage.call);
+    if (status != KOLO_OK)
+        return status;
+    size_t classes = (size_t)((const struct calibration *)metric)->classes;
+    probabilities =
+        kolo_stage(&stage, "probabilities", probabilities, count, classes, sizeof *probabilities);
+    labels = kolo_stage(&stage, "labels", labels, count, 1, sizeof *labels);
+    indices = kolo_stage(&stage, "indices", indices, count, 1, sizeof *indices);
+    status = stage.status == KOLO_OK ? update(metric, probabilities, labels, count, indices)
+                                     : stage.status;
+    kolo_stage_end(&stage);
     return status;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "metrics/coco.h"
+#include "metrics/coco_stage.h"
 #include "metrics/metric.h"
 
 struct kolo_detection {
@@ -208,11 +209,16 @@ kolo_status kolo_detection_update(struct kolo_detection *detection, const int64_
         return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_update: detection or images is NULL");
     const struct kolo_coco_update given = {
         .ids = images, .images = count, .truths = truths, .found = detections};
-    kolo_status status = kolo_coco_check(&detection->params, &given);
+    struct kolo_stage stage = {.call = "kolo_detection_update"};
+    struct kolo_coco_staged staged;
+    kolo_status status = kolo_coco_stage(&stage, &detection->params, &given, &staged);
     if (status == KOLO_OK)
-        status = kolo_coco_images_add(&detection->images, &detection->params, &given);
+        status = kolo_coco_check(&detection->params, &staged.update);
+    if (status == KOLO_OK)
+        status = kolo_coco_images_add(&detection->images, &detection->params, &staged.update);
     if (status == KOLO_OK)
         detection->metric.is_computed = false;
+    kolo_stage_end(&stage);
     return status;
 }
 

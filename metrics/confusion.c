@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "metrics/metric.h"
 #include "metrics/score.h"
+#include "metrics/stage.h"
 
 /* 128 bits: products of two counts. */
 __extension__ typedef __int128 wide;
@@ -247,13 +248,11 @@ static kolo_status add_indexed(struct confusion *confusion, const struct source 
     return status;
 }
 
-static kolo_status update(struct kolo_metric *metric, const struct source *source,
-                          const int64_t *indices)
+static kolo_status update_staged(struct kolo_metric *metric, const struct source *source,
+                                 const int64_t *indices)
 {
-    kolo_status status = kolo_metric_check(metric, &confusion_ops, "kolo_confusion_update");
     struct confusion *confusion = (struct confusion *)metric;
-    if (status == KOLO_OK)
-        status = check_source(confusion, source);
+    kolo_status status = check_source(confusion, source);
     if (status == KOLO_OK)
         status = kolo_metric_prepare(metric, source->count, 0, indices);
     if (status != KOLO_OK || source->count == 0)
@@ -268,6 +267,30 @@ static kolo_status update(struct kolo_metric *metric, const struct source *sourc
     metric->direct_count += (int64_t)source->count;
     metric->is_computed = false;
     return KOLO_OK;
+}
+
+static kolo_status update(struct kolo_metric *metric, const struct source *given,
+                          const int64_t *indices)
+{
+    struct kolo_stage stage = {.call = "kolo_confusion_update"};
+    kolo_status status = kolo_metric_check(metric, &confusion_ops, stage.call);
+    size_t count = given->count, elements = given->elements;
+    if (status != KOLO_OK)
+        return status;
+    size_t classes = (size_t)((const struct confusion *)metric)->classes;
+    const struct source source = {
+        .predictions = kolo_stage(&stage, "predictions", given->predictions, count, elements,
+                                  sizeof *given->predictions),
+        .scores =
+            kolo_stage(&stage, "scores", given->scores, count, classes, sizeof *given->scores),
+        .labels =
+            kolo_stage(&stage, "labels", given->labels, count, elements, sizeof *given->labels),
+        .count = count,
+        .elements = elements};
+    indices = kolo_stage(&stage, "indices", indices, count, 1, sizeof *indices);
+    status = stage.status == KOLO_OK ? update_staged(metric, &source, indices) : stage.status;
+    kolo_stage_end(&stage);
+    return status;
 }
 
 kolo_status kolo_confusion_update(struct kolo_metric *metric, const int64_t *predictions,

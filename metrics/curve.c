@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "metrics/curve.h"
+#include "metrics/stage.h"
 
 struct curve {
     struct kolo_metric metric;
@@ -154,9 +155,6 @@ struct truths {
 static kolo_status check_update(const struct kolo_metric *metric, const float *scores,
                                 const struct truths *truths, size_t count)
 {
-    kolo_status status = kolo_metric_check(metric, ops_of(metric), "kolo_curve_update");
-    if (status != KOLO_OK)
-        return status;
     if (count > 0 && (!scores || (!truths->each && !truths->classes)))
         return kolo_fail(KOLO_ERR_INVALID,
                          "kolo_curve_update: scores, or truths or classes, is NULL");
@@ -185,8 +183,8 @@ static uint32_t truth_of(const struct truths *truths, size_t sample, size_t labe
     return truth < 0 ? IGNORED : (uint32_t)truth;
 }
 
-static kolo_status update(struct kolo_metric *metric, const float *scores,
-                          const struct truths *truths, size_t count, const int64_t *indices)
+static kolo_status update_staged(struct kolo_metric *metric, const float *scores,
+                                 const struct truths *truths, size_t count, const int64_t *indices)
 {
     kolo_status status = check_update(metric, scores, truths, count);
     if (status != KOLO_OK)
@@ -204,6 +202,25 @@ static kolo_status update(struct kolo_metric *metric, const float *scores,
         }
         kolo_metric_add(metric, indices ? indices + i : NULL, curve->record, bytes);
     }
+    return status;
+}
+
+static kolo_status update(struct kolo_metric *metric, const float *scores,
+                          const struct truths *given, size_t count, const int64_t *indices)
+{
+    struct kolo_stage stage = {.call = "kolo_curve_update"};
+    kolo_status status = kolo_metric_check(metric, ops_of(metric), stage.call);
+    if (status != KOLO_OK)
+        return status;
+    size_t labels = (size_t)((const struct curve *)metric)->labels;
+    scores = kolo_stage(&stage, "scores", scores, count, labels, sizeof *scores);
+    const struct truths truths = {
+        .each = kolo_stage(&stage, "truths", given->each, count, labels, sizeof *given->each),
+        .classes = kolo_stage(&stage, "classes", given->classes, count, 1, sizeof *given->classes)};
+    indices = kolo_stage(&stage, "indices", indices, count, 1, sizeof *indices);
+    status = stage.status == KOLO_OK ? update_staged(metric, scores, &truths, count, indices)
+                                     : stage.status;
+    kolo_stage_end(&stage);
     return status;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "metrics/metric.h"
+#include "metrics/stage.h"
 
 #include <kolo/classification.h>
 
@@ -173,24 +174,19 @@ static kolo_status find_losses(struct likelihood *likelihood, const float *score
     return KOLO_OK;
 }
 
-kolo_status kolo_likelihood_update(struct kolo_metric *metric, const float *scores,
-                                   const int64_t *labels, size_t count, size_t elements,
-                                   const int64_t *indices)
+static kolo_status update(struct kolo_metric *metric, const float *scores, const int64_t *labels,
+                          size_t count, size_t elements, const int64_t *indices)
 {
-    kolo_status status = kolo_metric_check(metric, &likelihood_ops, "kolo_likelihood_update");
-    if (status != KOLO_OK)
-        return status;
     struct likelihood *likelihood = (struct likelihood *)metric;
-    size_t total, bytes;
-    if (__builtin_mul_overflow(count, elements, &total) ||
-        __builtin_mul_overflow(total, sizeof(double), &bytes))
+    size_t total = count * elements, bytes;
+    if (__builtin_mul_overflow(total, sizeof(double), &bytes))
         return kolo_fail(KOLO_ERR_INVALID,
                          "kolo_likelihood_update: %zu samples of %zu elements are too many", count,
                          elements);
     if (total && (!scores || !labels))
         return kolo_fail(KOLO_ERR_INVALID, "kolo_likelihood_update: scores or labels is NULL");
-    status = kolo_grow((void **)&likelihood->losses, &likelihood->loss_capacity, total,
-                       sizeof *likelihood->losses);
+    kolo_status status = kolo_grow((void **)&likelihood->losses, &likelihood->loss_capacity, total,
+                                   sizeof *likelihood->losses);
     if (status == KOLO_OK)
         status = find_losses(likelihood, scores, labels, total);
     if (status == KOLO_OK)
@@ -198,6 +194,29 @@ kolo_status kolo_likelihood_update(struct kolo_metric *metric, const float *scor
     for (size_t i = 0; status == KOLO_OK && i < count; i++)
         kolo_metric_add(metric, indices ? indices + i : NULL, likelihood->losses + i * elements,
                         elements * sizeof(double));
+    return status;
+}
+
+kolo_status kolo_likelihood_update(struct kolo_metric *metric, const float *scores,
+                                   const int64_t *labels, size_t count, size_t elements,
+                                   const int64_t *indices)
+{
+    struct kolo_stage stage = {.call = "kolo_likelihood_update"};
+    kolo_status status = kolo_metric_check(metric, &likelihood_ops, stage.call);
+    size_t total;
+    if (status != KOLO_OK)
+        return status;
+    if (__builtin_mul_overflow(count, elements, &total))
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_likelihood_update: %zu samples of %zu elements are too many", count,
+                         elements);
+    size_t classes = (size_t)((const struct likelihood *)metric)->classes;
+    scores = kolo_stage(&stage, "scores", scores, total, classes, sizeof *scores);
+    labels = kolo_stage(&stage, "labels", labels, total, 1, sizeof *labels);
+    indices = kolo_stage(&stage, "indices", indices, count, 1, sizeof *indices);
+    status = stage.status == KOLO_OK ? update(metric, scores, labels, count, elements, indices)
+                                     : stage.status;
+    kolo_stage_end(&stage);
     return status;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "metrics/mask.h"
+#include "metrics/stage.h"
 
 static kolo_status check_size(uint32_t height, uint32_t width, const char *where, size_t i)
 {
@@ -103,12 +104,11 @@ static size_t place_of(const struct kolo_mask *mask, bool by_rows, uint32_t x, u
     return by_rows ? (size_t)y * mask->width + x : (size_t)x * mask->height + y;
 }
 
-kolo_status kolo_mask_from_pixels(const uint8_t *pixels, bool by_rows, uint32_t height,
-                                  uint32_t width, struct kolo_mask *mask_out)
+/* Runs of pixels of the mask's size, which was checked. */
+static kolo_status find_runs(const uint8_t *pixels, bool by_rows, struct kolo_mask *mask_out)
 {
-    kolo_status status = kolo_mask_begin(mask_out, height, width, "kolo_mask_from_pixels: mask");
-    if (status == KOLO_OK && !pixels)
-        status = kolo_fail(KOLO_ERR_INVALID, "kolo_mask_from_pixels: pixels is NULL");
+    const uint32_t height = mask_out->height, width = mask_out->width;
+    kolo_status status = KOLO_OK;
     bool is_in = false;
     uint32_t length = 0;
     size_t count = 0;
@@ -128,6 +128,21 @@ kolo_status kolo_mask_from_pixels(const uint8_t *pixels, bool by_rows, uint32_t 
     mask_out->runs[count++] = length;
     mask_out->count = count;
     return KOLO_OK;
+}
+
+kolo_status kolo_mask_from_pixels(const uint8_t *pixels, bool by_rows, uint32_t height,
+                                  uint32_t width, struct kolo_mask *mask_out)
+{
+    struct kolo_stage stage = {.call = "kolo_mask_from_pixels"};
+    kolo_status status = kolo_mask_begin(mask_out, height, width, "kolo_mask_from_pixels: mask");
+    if (status == KOLO_OK && !pixels)
+        status = kolo_fail(KOLO_ERR_INVALID, "kolo_mask_from_pixels: pixels is NULL");
+    if (status != KOLO_OK)
+        return status;
+    pixels = kolo_stage(&stage, "pixels", pixels, height, width, sizeof *pixels);
+    status = stage.status == KOLO_OK ? find_runs(pixels, by_rows, mask_out) : stage.status;
+    kolo_stage_end(&stage);
+    return status;
 }
 
 kolo_status kolo_mask_to_pixels(const struct kolo_mask *mask, bool by_rows, uint8_t *pixels)

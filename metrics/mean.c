@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "metrics/metric.h"
+#include "metrics/stage.h"
 
 struct mean {
     struct kolo_metric metric;
@@ -116,20 +117,30 @@ static kolo_status prepare(struct kolo_metric *metric, const void *values, size_
 kolo_status kolo_mean_update_float32(struct kolo_metric *metric, const float *values, size_t count,
                                      const int64_t *indices)
 {
-    kolo_status status = prepare(metric, values, count, indices);
+    struct kolo_stage stage = {.call = "kolo_mean_update"};
+    values = kolo_stage(&stage, "values", values, count, 1, sizeof *values);
+    indices = kolo_stage(&stage, "indices", indices, count, 1, sizeof *indices);
+    kolo_status status =
+        stage.status == KOLO_OK ? prepare(metric, values, count, indices) : stage.status;
     for (size_t i = 0; status == KOLO_OK && i < count; i++) {
         double value = (double)values[i];
         kolo_metric_add(metric, indices ? indices + i : NULL, &value, sizeof value);
     }
+    kolo_stage_end(&stage);
     return status;
 }
 
 kolo_status kolo_mean_update_float64(struct kolo_metric *metric, const double *values, size_t count,
                                      const int64_t *indices)
 {
-    kolo_status status = prepare(metric, values, count, indices);
+    struct kolo_stage stage = {.call = "kolo_mean_update"};
+    values = kolo_stage(&stage, "values", values, count, 1, sizeof *values);
+    indices = kolo_stage(&stage, "indices", indices, count, 1, sizeof *indices);
+    kolo_status status =
+        stage.status == KOLO_OK ? prepare(metric, values, count, indices) : stage.status;
     for (size_t i = 0; status == KOLO_OK && i < count; i++)
         kolo_metric_add(metric, indices ? indices + i : NULL, values + i, sizeof *values);
+    kolo_stage_end(&stage);
     return status;
 }
 

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "metrics/metric.h"
 #include "metrics/score.h"
+#include "metrics/stage.h"
 
 enum { TP, FP, FN, TN, IGNORED, CODES, NAN_BIT = 8, OUTCOMES = 4 };
 enum { EXACT_MATCHES, IGNORED_ELEMENTS, NAN_ELEMENTS, MORE_WORDS };
@@ -130,9 +131,6 @@ static uint8_t judge(float score, float threshold, int8_t truth)
 static kolo_status check_update(const struct kolo_metric *metric, const float *scores,
                                 const int8_t *truths, size_t count)
 {
-    kolo_status status = kolo_metric_check(metric, &multilabel_ops, "kolo_multilabel_update");
-    if (status != KOLO_OK)
-        return status;
     if (count > 0 && (!scores || !truths))
         return kolo_fail(KOLO_ERR_INVALID, "kolo_multilabel_update: scores or truths is NULL");
     size_t labels = (size_t)((const struct multilabel *)metric)->labels;
@@ -144,8 +142,8 @@ static kolo_status check_update(const struct kolo_metric *metric, const float *s
     return KOLO_OK;
 }
 
-kolo_status kolo_multilabel_update(struct kolo_metric *metric, const float *scores,
-                                   const int8_t *truths, size_t count, const int64_t *indices)
+static kolo_status update(struct kolo_metric *metric, const float *scores, const int8_t *truths,
+                          size_t count, const int64_t *indices)
 {
     kolo_status status = check_update(metric, scores, truths, count);
     if (status != KOLO_OK)
@@ -159,6 +157,23 @@ kolo_status kolo_multilabel_update(struct kolo_metric *metric, const float *scor
                 judge(scores[i * labels + l], multilabel->thresholds[l], truths[i * labels + l]);
         kolo_metric_add(metric, indices ? indices + i : NULL, multilabel->record, labels);
     }
+    return status;
+}
+
+kolo_status kolo_multilabel_update(struct kolo_metric *metric, const float *scores,
+                                   const int8_t *truths, size_t count, const int64_t *indices)
+{
+    struct kolo_stage stage = {.call = "kolo_multilabel_update"};
+    kolo_status status = kolo_metric_check(metric, &multilabel_ops, stage.call);
+    if (status != KOLO_OK)
+        return status;
+    size_t labels = (size_t)((const struct multilabel *)metric)->labels;
+    scores = kolo_stage(&stage, "scores", scores, count, labels, sizeof *scores);
+    truths = kolo_stage(&stage, "truths", truths, count, labels, sizeof *truths);
+    indices = kolo_stage(&stage, "indices", indices, count, 1, sizeof *indices);
+    status =
+        stage.status == KOLO_OK ? update(metric, scores, truths, count, indices) : stage.status;
+    kolo_stage_end(&stage);
     return status;
 }
 

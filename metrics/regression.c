@@ -8,6 +8,7 @@
 
 #include "metrics/exact_ratio.h"
 #include "metrics/metric.h"
+#include "metrics/stage.h"
 
 enum { ERRORS, MAGNITUDES, SQUARES, TARGETS, TARGET_SQUARES, SUMS };
 enum { FINITE = SUMS * KOLO_EXACT_WORDS, NONFINITE, WORDS };
@@ -162,11 +163,18 @@ kolo_status kolo_regression_update_float32(struct kolo_metric *metric, const flo
                                            const float *targets, size_t count,
                                            const int64_t *indices)
 {
-    kolo_status status = prepare(metric, predictions, targets, count, indices);
+    struct kolo_stage stage = {.call = "kolo_regression_update"};
+    predictions = kolo_stage(&stage, "predictions", predictions, count, 1, sizeof *predictions);
+    targets = kolo_stage(&stage, "targets", targets, count, 1, sizeof *targets);
+    indices = kolo_stage(&stage, "indices", indices, count, 1, sizeof *indices);
+    kolo_status status = stage.status == KOLO_OK
+                             ? prepare(metric, predictions, targets, count, indices)
+                             : stage.status;
     for (size_t i = 0; status == KOLO_OK && i < count; i++) {
         const struct pair pair = {(double)predictions[i], (double)targets[i]};
         kolo_metric_add(metric, indices ? indices + i : NULL, &pair, sizeof pair);
     }
+    kolo_stage_end(&stage);
     return status;
 }
 
@@ -174,11 +182,18 @@ kolo_status kolo_regression_update_float64(struct kolo_metric *metric, const dou
                                            const double *targets, size_t count,
                                            const int64_t *indices)
 {
-    kolo_status status = prepare(metric, predictions, targets, count, indices);
+    struct kolo_stage stage = {.call = "kolo_regression_update"};
+    predictions = kolo_stage(&stage, "predictions", predictions, count, 1, sizeof *predictions);
+    targets = kolo_stage(&stage, "targets", targets, count, 1, sizeof *targets);
+    indices = kolo_stage(&stage, "indices", indices, count, 1, sizeof *indices);
+    kolo_status status = stage.status == KOLO_OK
+                             ? prepare(metric, predictions, targets, count, indices)
+                             : stage.status;
     for (size_t i = 0; status == KOLO_OK && i < count; i++) {
         const struct pair pair = {predictions[i], targets[i]};
         kolo_metric_add(metric, indices ? indices + i : NULL, &pair, sizeof pair);
     }
+    kolo_stage_end(&stage);
     return status;
 }
 

@@ -19,6 +19,9 @@
  *  rank that has it, by its first update there. Within an image, detections and ground truths are
  *  taken in the order they are given in (it decides between equal scores and equal overlaps).
  *
+ *  Arrays may be in a CUDA device's memory, as metrics.h says of all metrics: the images' ids, and
+ *  all of struct kolo_boxes but masks (made of pixels there: kolo_mask_from_pixels()).
+ *
  *  Threads: a detection is used by one thread at a time.
  *  Ownership: what is passed in is read before the call returns.
  */
@@ -164,7 +167,8 @@ struct kolo_boxes {
     /** Ground truth: per box, KOLO_DETECTION_FIXED, or rules other than COCO's, alone; NULL: none is. */
     const uint8_t *ignored;
     const int64_t *ids; /**< ground truth: per box, KOLO_DETECTION_COMPAT alone; NULL: none is 0 */
-    /** KOLO_DETECTION_MASKS: per box. All of an image are of its size, and their runs add up to it. */
+    /** KOLO_DETECTION_MASKS: per box, in the host's memory with their runs. All of an image are of its
+     *  size, and their runs add up to it. */
     const struct kolo_mask *masks;
     /** KOLO_DETECTION_KEYPOINTS: per box and point, x, y, v: v is more than 0 where ground truth has
      *  the point, and is not read of detections. */
@@ -220,7 +224,7 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_detection_create(
  *  @param truths, detections  NULL: none
  *  @return KOLO_OK; ERR_INVALID (an unknown category, a number that is not finite, a negative width
  *  or height, masks of an image that differ in size or do not fill it, counts that do not add up,
- *  with the place and the value); ERR_NO_MEMORY. */
+ *  with the place and the value); ERR_NO_MEMORY; ERR_SYSTEM (of arrays in a device's memory). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_detection_update(struct kolo_detection *detection,
                                                           const int64_t *images, size_t count,
                                                           const struct kolo_boxes *truths,

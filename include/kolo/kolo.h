@@ -184,7 +184,7 @@ struct kolo_info {
     int rank, nranks, local_rank, local_nranks;
     const char *host; /**< this rank's host name */
     /** Comma-separated kinds that work here: "host"; "cuda" where this process had begun to use CUDA
-     *  when it was first asked. */
+     *  when it was first asked (metrics read a device's memory, collectives do not). */
     const char *memory_kinds;
     const char *transports; /**< comma-separated, that work here, such as "inproc,shm,tcp" */
     /** One line per backend that is not in this build or cannot be used here, with why. */

@@ -78,8 +78,9 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_mask_from_box(const double *box, uint32
                                                        uint32_t width, struct kolo_mask *mask_out);
 
 /** The pixels that are not 0.
+ *  @param pixels   may be in a CUDA device's memory (metrics.h)
  *  @param by_rows  pixel (x, y) is pixels[y * width + x]; else pixels[x * height + y]
- *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY. */
+ *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY; ERR_SYSTEM (of pixels in a device's memory). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_mask_from_pixels(const uint8_t *pixels, bool by_rows,
                                                           uint32_t height, uint32_t width,
                                                           struct kolo_mask *mask_out);

@@ -18,8 +18,17 @@
  *  the others. A sample that several ranks hold, as a padding sampler deals out, counts once: on
  *  the lowest rank that has it, by its first update there.
  *
+ *  Arrays of an update may be in the memory of a CUDA device, managed memory too, each on its own:
+ *  nothing is to be said, and the results have the same bits. Such an array is copied to the host for
+ *  the update, once all work that its context was given before, on any stream, is done: the call waits
+ *  for that, and cannot be made while a stream is captured. (Pinned memory is the host's: the program
+ *  itself waits until it is written.) It takes a process that uses CUDA, and a library that was not
+ *  built with KOLO_CUDA=OFF, to which such a pointer is as good as a wild one.
+ *
  *  Threads: a metric is used by one thread at a time.
  *  Ownership: what is passed in is read before the call returns.
+ *  Statuses: an update whose array cannot be copied is ERR_SYSTEM (ERR_NO_MEMORY where that is the
+ *  cause), with the array, the driver's call and result, and the device; nothing is added.
  */
 #ifndef KOLO_METRICS_H
 #define KOLO_METRICS_H

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arrays in a device's memory, on their way into a metric: each is copied to the host whole, since an
+// update adds all or nothing and looks at everything before it adds. Owns the copies until the update
+// is over. Where all pointers of the process lead to the host, an update pays for one look.
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "memory/memory.h"
+#include "metrics/stage.h"
+
+struct kolo_stage_copy {
+    struct kolo_stage_copy *next;
+    _Alignas(max_align_t) unsigned char bytes[];
+};
+
+static const void *failed(struct kolo_stage *stage, const char *name, kolo_status status)
+{
+    stage->status = kolo_fail(status, "%s: %s%s: %s", stage->call, stage->part ? stage->part : "",
+                              name, kolo_error_detail());
+    return NULL;
+}
+
+static const void *fetch(struct kolo_stage *stage, const char *name,
+                         const struct kolo_pointer *pointer, size_t bytes)
+{
+    size_t with_head;
+    if (__builtin_add_overflow(bytes, sizeof(struct kolo_stage_copy), &with_head))
+        with_head = SIZE_MAX; /* which nobody can allocate */
+    struct kolo_stage_copy *copy = kolo_aligned(_Alignof(max_align_t), with_head);
+    if (!copy)
+        return failed(stage, name, KOLO_ERR_NO_MEMORY);
+    copy->next = stage->copies;
+    stage->copies = copy;
+    const kolo_status status = kolo_pointer_fetch(pointer, bytes, copy->bytes);
+    return status == KOLO_OK ? copy->bytes : failed(stage, name, status);
+}
+
+const void *kolo_stage(struct kolo_stage *stage, const char *name, const void *array, size_t count,
+                       size_t columns, size_t element_bytes)
+{
+    struct kolo_pointer pointer;
+    size_t elements, bytes;
+    if (stage->pointers == KOLO_STAGE_UNKNOWN)
+        stage->pointers = kolo_pointer_may_be_foreign() ? KOLO_STAGE_FOREIGN : KOLO_STAGE_HOST;
+    if (stage->pointers == KOLO_STAGE_HOST || stage->status != KOLO_OK || !array || count == 0)
+        return array;
+    if (__builtin_mul_overflow(count, columns, &elements) ||
+        __builtin_mul_overflow(elements, element_bytes, &bytes)) {
+        (void)kolo_fail(KOLO_ERR_INVALID, "%zu times %zu elements are too many", count, columns);
+        return failed(stage, name, KOLO_ERR_INVALID);
+    }
+    const kolo_status status = kolo_pointer_look(array, &pointer);
+    if (status != KOLO_OK)
+        return failed(stage, name, status);
+    if (kolo_pointer_is_host(&pointer))
+        return array;
+    return fetch(stage, name, &pointer, bytes);
+}
+
+void kolo_stage_end(struct kolo_stage *stage)
+{
+    while (stage->copies) {
+        struct kolo_stage_copy *next = stage->copies->next;
+        kolo_free_memory(stage->copies);
+        stage->copies = next;
+    }
+}

@@ -29,11 +29,15 @@ static const struct kolo_detection *const_detection_of(const struct kolo_metric 
     return (const struct kolo_detection *)(const void *)metric;
 }
 
+/* Precision, scores and recall stand together. */
+static size_t values_of(const struct kolo_coco_arrays *arrays)
+{
+    return 2 * arrays->points + arrays->ends;
+}
+
 static void release_arrays(struct kolo_coco_arrays *arrays)
 {
-    kolo_pages_free(arrays->precision, arrays->points, sizeof *arrays->precision);
-    kolo_pages_free(arrays->scores, arrays->points, sizeof *arrays->scores);
-    kolo_free_memory(arrays->recall);
+    kolo_pages_free(arrays->precision, values_of(arrays), sizeof *arrays->precision);
     kolo_free_memory(arrays->voc_points);
     kolo_free_memory(arrays->voc_areas);
     *arrays = (struct kolo_coco_arrays){.precision = NULL};
@@ -45,10 +49,12 @@ static kolo_status make_arrays(const struct kolo_coco_params *params,
     release_arrays(arrays);
     arrays->ends = params->thresholds * params->classes * params->areas * params->caps;
     arrays->points = arrays->ends * params->recalls;
-    arrays->precision = kolo_pages(arrays->points, sizeof *arrays->precision);
-    arrays->scores = kolo_pages(arrays->points, sizeof *arrays->scores);
-    arrays->recall = kolo_calloc(arrays->ends, sizeof *arrays->recall);
-    bool is_there = arrays->precision && arrays->scores && arrays->recall;
+    arrays->precision = kolo_pages(values_of(arrays), sizeof *arrays->precision);
+    bool is_there = arrays->precision != NULL;
+    if (is_there) {
+        arrays->scores = arrays->precision + arrays->points;
+        arrays->recall = arrays->scores + arrays->points;
+    }
     if (params->rules == KOLO_DETECTION_VOC) {
         arrays->voc_points = kolo_calloc(arrays->ends, sizeof *arrays->voc_points);
         arrays->voc_areas = kolo_calloc(arrays->ends, sizeof *arrays->voc_areas);

@@ -310,9 +310,15 @@ kolo_status kolo_coco_average(const struct kolo_coco_params *params,
                               const struct kolo_coco_arrays *arrays,
                               const struct kolo_detection_slice *slice,
                               double *average_out) KOLO_NODISCARD;
-/** pycocotools' numbers, or those of other rules; -1 from @p count_out on. */
+/** Which of the numbers a rank makes: those whose place modulo ranks is its own. */
+struct kolo_coco_turn {
+    size_t rank, ranks;
+};
+/** pycocotools' numbers, or those of other rules; -1 from @p count_out on. Of each the highest of all
+ *  ranks is it: those that others make are -INFINITY. */
 kolo_status kolo_coco_stats(const struct kolo_coco_params *params,
                             const struct kolo_coco_arrays *arrays,
+                            const struct kolo_coco_turn *turn,
                             double stats[KOLO_DETECTION_STATS_MAX],
                             size_t *count_out) KOLO_NODISCARD;
 kolo_status kolo_voc_stats(const struct kolo_coco_params *params,

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Averages as NumPy makes them, which decides their last bit, and pycocotools' twelve numbers.
+#include <math.h>
+
 #include "base/alloc.h"
 #include "metrics/coco.h"
 
@@ -166,11 +168,16 @@ static bool find_slice(const struct kolo_coco_params *params, const struct numbe
 
 static kolo_status average_numbers(const struct kolo_coco_params *params,
                                    const struct kolo_coco_arrays *arrays,
-                                   const struct number *numbers, size_t count, double *stats)
+                                   const struct number *numbers, size_t count,
+                                   const struct kolo_coco_turn *turn, double *stats)
 {
     kolo_status status = KOLO_OK;
     for (size_t i = 0; status == KOLO_OK && i < count; i++) {
         struct kolo_detection_slice slice;
+        if (i % turn->ranks != turn->rank) {
+            stats[i] = -INFINITY;
+            continue;
+        }
         if (find_slice(params, &numbers[i], &slice))
             status = kolo_coco_average(params, arrays, &slice, &stats[i]);
     }
@@ -179,6 +186,7 @@ static kolo_status average_numbers(const struct kolo_coco_params *params,
 
 kolo_status kolo_coco_stats(const struct kolo_coco_params *params,
                             const struct kolo_coco_arrays *arrays,
+                            const struct kolo_coco_turn *turn,
                             double stats[KOLO_DETECTION_STATS_MAX], size_t *count_out)
 {
     const struct number *numbers = coco_numbers;
@@ -194,5 +202,5 @@ kolo_status kolo_coco_stats(const struct kolo_coco_params *params,
         numbers = point_numbers;
         *count_out = sizeof point_numbers / sizeof *point_numbers;
     }
-    return average_numbers(params, arrays, numbers, *count_out, stats);
+    return average_numbers(params, arrays, numbers, *count_out, turn, stats);
 }

@@ -264,6 +264,20 @@ static kolo_status count_all(struct kolo_coco_share *share)
                           share->opts, NULL);
 }
 
+/* Every rank has all that they are made of; each makes some. */
+static kolo_status make_stats(const struct kolo_coco_share *share,
+                              const struct kolo_coco_arrays *arrays,
+                              struct kolo_detection_result *result)
+{
+    const struct kolo_coco_turn turn = {.rank = share->rank, .ranks = share->ranks};
+    kolo_status status = kolo_coco_agree(
+        share, kolo_coco_stats(share->params, arrays, &turn, result->stats, &result->stat_count));
+    if (status != KOLO_OK)
+        return status;
+    return kolo_allreduce(share->comm, result->stats, result->stats, KOLO_DETECTION_STATS_MAX,
+                          KOLO_FLOAT64, KOLO_MAX, share->opts, NULL);
+}
+
 kolo_status kolo_coco_share(struct kolo_comm *comm, const struct kolo_coco_params *params,
                             const struct kolo_coco_images *images, kolo_status mine,
                             struct kolo_coco_arrays *arrays, struct kolo_detection_result *result,
@@ -282,8 +296,7 @@ kolo_status kolo_coco_share(struct kolo_comm *comm, const struct kolo_coco_param
     KOLO_TRY(kolo_coco_deal(&share));
     KOLO_TRY(kolo_coco_route(&share));
     KOLO_TRY(kolo_coco_join(&share, arrays));
-    KOLO_TRY(kolo_coco_agree(&share,
-                             kolo_coco_stats(params, arrays, result->stats, &result->stat_count)));
+    KOLO_TRY(make_stats(&share, arrays, result));
     const int64_t *totals = share.class_total + params->classes;
     result->images = totals[IMAGES];
     result->duplicate_images = totals[DUPLICATES];

@@ -2,31 +2,33 @@
 // Curves to all ranks. Of the pieces of one class, each needs what stands before it (sums) and the
 // highest precision behind it (maxima): two exchanges of counts, before any curve is sent. Then the
 // owner of a piece says, for each cap, area range and threshold, which recalls its true detections
-// reach, and writes precision and score there into its arrays, and into a message while it has them
-// at hand: no entry comes from two ranks, and entries that nobody reaches are not sent. Owns the
-// messages:
+// reach, and writes precision and score there into a message: no entry comes from two ranks, and
+// entries that nobody reaches are not sent. What the messages of all say is written into the arrays,
+// by their owner as by the others. Owns the messages:
 //
 //   a message   pieces, one after the other
 //   a piece     its number; a head for each cap, area range and threshold; per head, its precisions,
 //               then its scores
-//   a head      how many true detections the piece has << 32 | recalls << 16 | the first recall
+//   a head      how many true detections the piece has << 32 | recalls << 16 | the first recall; with
+//               SAME its values are those of the cap before, and not there again
 //
-// A few pieces are made and sent at a time, so that messages need little memory; each rank begins with
-// its largest, so that a turn takes all about as long.
-#include <stdlib.h>
+// All curves are made before any is sent, so that ranks wait for each other once. They take the place
+// of the records that came from other ranks, which nobody needs then; of what others send, a few
+// pieces are there at a time. On one rank so is its own.
 #include <string.h>
 
 #include "base/alloc.h"
 #include "metrics/coco_share.h"
 
 /* Bytes of the messages of all ranks in one turn. */
-enum { TURN_BYTES = 1 << 20 };
-enum { RECALL_BITS = 16, TRUE_SHIFT = 32 };
+enum { TURN_BYTES = 1 << 18 };
+enum { RECALL_BITS = 16, SAME_SHIFT = 31, TRUE_SHIFT = 32 };
+#define SAME (UINT64_C(1) << SAME_SHIFT)
 enum {
     COURSE_WORDS = sizeof(struct kolo_coco_course) / sizeof(int64_t),
     HIGHEST = KOLO_DETECTION_CAPS_MAX * KOLO_DETECTION_FLAGS_MAX
 };
-_Static_assert(KOLO_DETECTION_RECALLS_MAX < 1 << RECALL_BITS, "a head has room for a recall");
+_Static_assert(KOLO_DETECTION_RECALLS_MAX < 1 << (RECALL_BITS - 1), "a head has room for a recall");
 
 /* What is kept of a piece of a cut class until what is behind it is known. */
 struct drawn {
@@ -39,26 +41,28 @@ struct own {
     size_t piece; /* in share->piece */
     struct kolo_coco_run run;
     struct drawn *drawn; /* NULL: of a whole class */
+    size_t words;        /* of its message */
 };
 
 struct join {
     struct kolo_coco_share *share;
     struct kolo_coco_arrays *arrays;
     size_t flags, recalls, heads; /* heads: caps times flags */
-    size_t *owned;                /* pieces per rank */
-    size_t most;                  /* that one rank owns */
+    size_t owned;                 /* pieces of this rank */
     struct own *own;
     struct kolo_coco_course *before; /* per piece of a cut class: what is in it, then before it */
     double *highest;                 /* the same: HIGHEST each, then behind it */
     struct kolo_coco_needed *needed; /* of needed_class */
     size_t needed_class;
-    struct drawn whole;       /* one piece after the other */
-    double *climb;            /* VOC alone: as many as a piece has records, and one */
-    size_t piece_words, turn; /* words of a piece at most; pieces of a turn */
-    int64_t *mine, *all;      /* messages */
-    int64_t *said;            /* words of each rank */
-    size_t *counts;           /* the same */
+    struct drawn whole;                  /* one piece after the other */
+    double *climb;                       /* VOC alone: as many as a piece has records, and one */
+    size_t piece_words, turn_words;      /* of a piece and of a rank's message in a turn, at most */
+    int64_t *mine, *all;                 /* all pieces of this rank; messages of a turn */
+    size_t mine_words, sent, sent_words; /* room for; pieces and words of those already sent */
+    int64_t *said;                       /* per rank: words of its message, and that it has left */
+    size_t *counts;                      /* per rank: words of its message */
 };
+enum { SAID = 2 };
 
 static bool allocate_climb(struct join *join)
 {
@@ -76,55 +80,41 @@ static bool allocate_climb(struct join *join)
 static kolo_status allocate_lists(struct join *join)
 {
     const struct kolo_coco_share *share = join->share;
-    join->owned = kolo_calloc(share->ranks, sizeof *join->owned);
-    join->said = kolo_calloc(share->ranks, sizeof *join->said);
+    join->said = kolo_calloc(share->ranks, SAID * sizeof *join->said);
     join->counts = kolo_calloc(share->ranks, sizeof *join->counts);
     join->before = kolo_calloc(share->cut_pieces, sizeof *join->before);
     join->highest = kolo_calloc(share->cut_pieces * HIGHEST, sizeof *join->highest);
     join->needed = kolo_calloc(1, sizeof *join->needed);
-    bool is_there =
-        join->owned && join->said && join->counts && join->before && join->highest && join->needed;
-    for (size_t p = 0; is_there && p < share->pieces; p++) {
-        size_t owned = ++join->owned[share->piece[p].owner];
-        join->most = owned > join->most ? owned : join->most;
-    }
-    if (is_there)
-        join->own = kolo_calloc(join->owned[share->rank], sizeof *join->own);
-    is_there = is_there && join->own && allocate_climb(join);
+    for (size_t p = 0; p < share->pieces; p++)
+        join->owned += share->piece[p].owner == share->rank;
+    join->own = kolo_calloc(join->owned, sizeof *join->own);
+    bool is_there = join->own && join->said && join->counts && join->before && join->highest &&
+                    join->needed && allocate_climb(join);
     return is_there ? kolo_coco_arc_make(&join->whole.arc, share->params) : KOLO_ERR_NO_MEMORY;
-}
-
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
 }
 
 static kolo_status allocate_messages(struct join *join)
 {
     const struct kolo_coco_share *share = join->share;
-    size_t come = 0;
-    if (share->ranks == 1)
-        return KOLO_OK;
+    bool is_alone = share->ranks == 1;
     join->piece_words = 1 + join->heads * (1 + 2 * join->recalls);
-    join->turn = TURN_BYTES / share->ranks / (join->piece_words * sizeof(int64_t));
-    join->turn = join->turn > 0 ? join->turn : 1;
-    for (size_t r = 0; r < share->ranks; r++)
-        come += least(join->owned[r], join->turn);
-    size_t go = least(join->owned[share->rank], join->turn);
-    join->mine = kolo_calloc(go * join->piece_words, sizeof *join->mine);
-    join->all = kolo_calloc(come * join->piece_words, sizeof *join->all);
+    join->turn_words = TURN_BYTES / sizeof(int64_t) / share->ranks;
+    if (join->turn_words < join->piece_words)
+        join->turn_words = join->piece_words;
+    join->mine_words = (is_alone ? 1 : join->owned) * join->piece_words;
+    join->mine = kolo_pages(join->mine_words, sizeof *join->mine);
+    join->all = kolo_calloc(is_alone ? 0 : share->ranks * join->turn_words, sizeof *join->all);
     return join->mine && join->all ? KOLO_OK : KOLO_ERR_NO_MEMORY;
 }
 
 static void release(struct join *join)
 {
-    for (size_t i = 0; join->own && i < join->owned[join->share->rank]; i++)
+    for (size_t i = 0; join->own && i < join->owned; i++)
         if (join->own[i].drawn) {
             kolo_coco_arc_free(&join->own[i].drawn->arc);
             kolo_free_memory(join->own[i].drawn);
         }
     kolo_coco_arc_free(&join->whole.arc);
-    kolo_free_memory(join->owned);
     kolo_free_memory(join->said);
     kolo_free_memory(join->counts);
     kolo_free_memory(join->before);
@@ -132,16 +122,8 @@ static void release(struct join *join)
     kolo_free_memory(join->needed);
     kolo_free_memory(join->own);
     kolo_free_memory(join->climb);
-    kolo_free_memory(join->mine);
+    kolo_pages_free(join->mine, join->mine_words, sizeof *join->mine);
     kolo_free_memory(join->all);
-}
-
-static int by_size(const void *a, const void *b)
-{
-    const struct own *x = a, *y = b;
-    if (x->run.count != y->run.count)
-        return x->run.count > y->run.count ? -1 : 1;
-    return (x->piece > y->piece) - (x->piece < y->piece);
 }
 
 /* The lists of this rank's pieces stand in order or merged, one after the other. */
@@ -162,7 +144,6 @@ static void find_own(struct join *join)
                                       .count = count}};
         order += count;
     }
-    qsort(join->own, join->owned[share->rank], sizeof *join->own, by_size);
 }
 
 /* ---- pieces of cut classes ---- */
@@ -228,7 +209,7 @@ static kolo_status draw_cut(struct join *join)
 {
     const struct kolo_coco_params *params = join->share->params;
     kolo_status status = KOLO_OK;
-    for (size_t i = 0; status == KOLO_OK && i < join->owned[join->share->rank]; i++) {
+    for (size_t i = 0; status == KOLO_OK && i < join->owned; i++) {
         struct own *own = &join->own[i];
         if (number_of(join, own) < 0)
             continue;
@@ -249,7 +230,7 @@ static kolo_status connect(struct join *join)
     struct kolo_coco_share *share = join->share;
     if (share->cut_pieces == 0)
         return KOLO_OK;
-    for (size_t i = 0; i < join->owned[share->rank]; i++)
+    for (size_t i = 0; i < join->owned; i++)
         if (number_of(join, &join->own[i]) >= 0)
             kolo_coco_pass(share->params, &join->own[i].run,
                            &join->before[number_of(join, &join->own[i])]);
@@ -297,21 +278,30 @@ enum { HEADS_MAX = KOLO_DETECTION_CAPS_MAX * KOLO_DETECTION_FLAGS_MAX };
 static void write_spans(const struct join *join, size_t piece, const struct span *span)
 {
     const struct kolo_coco_params *params = join->share->params;
-    double *precision = join->arrays->precision, *scores = join->arrays->scores;
-    size_t class = join->share->piece[piece].class;
-    for (size_t t = 0; t < params->thresholds; t++)
-        for (size_t r = 0; r < join->recalls; r++) {
-            size_t at = kolo_coco_at(params, t * join->recalls + r, class, 0, 0);
-            for (size_t a = 0; a < params->areas; a++)
-                for (size_t m = 0; m < params->caps; m++, at++) {
-                    const struct span *one = &span[m * join->flags + a * params->thresholds + t];
-                    size_t i = r - one->first;
-                    if (i >= one->count)
-                        continue;
-                    precision[at] = one->precision[i];
-                    scores[at] = one->score[i];
-                }
+    struct span row[KOLO_DETECTION_AREAS_MAX * KOLO_DETECTION_CAPS_MAX];
+    size_t class = join->share->piece[piece].class, width = params->areas * params->caps;
+    for (size_t t = 0; t < params->thresholds; t++) {
+        size_t first = join->recalls, end = 0;
+        for (size_t i = 0; i < width; i++) {
+            size_t a = i / params->caps, m = i % params->caps;
+            row[i] = span[m * join->flags + a * params->thresholds + t];
+            if (row[i].count > 0) {
+                first = row[i].first < first ? row[i].first : first;
+                end = row[i].first + row[i].count > end ? row[i].first + row[i].count : end;
+            }
         }
+        for (size_t r = first; r < end; r++) {
+            size_t at = kolo_coco_at(params, t * join->recalls + r, class, 0, 0);
+            double *precision = join->arrays->precision + at, *scores = join->arrays->scores + at;
+            for (size_t i = 0; i < width; i++) {
+                size_t place = r - row[i].first;
+                if (place >= row[i].count)
+                    continue;
+                precision[i] = row[i].precision[place];
+                scores[i] = row[i].score[place];
+            }
+        }
+    }
 }
 
 /* Which recalls a head's true detections reach, and the highest precision from each on. */
@@ -351,7 +341,16 @@ static double *as_values(int64_t *words)
     return (double *)(void *)words;
 }
 
-/* Writes one piece to a message; where the next begins. */
+static bool is_same(const struct span *one, const struct span *other)
+{
+    size_t bytes = one->count * sizeof *one->precision;
+    return one->first == other->first && one->count == other->count &&
+           memcmp(one->precision, other->precision, bytes) == 0 &&
+           memcmp(one->score, other->score, bytes) == 0;
+}
+
+/* Writes one piece to a message; where the next begins. Few images have so many detections of a class
+ * that the caps differ. */
 static int64_t *write_piece(const struct join *join, size_t piece, const int64_t *heads,
                             const struct span *span, int64_t *words)
 {
@@ -360,6 +359,10 @@ static int64_t *write_piece(const struct join *join, size_t piece, const int64_t
     double *values = as_values(words + 1 + join->heads);
     for (size_t head = 0; head < join->heads; head++) {
         size_t count = span[head].count;
+        if (head >= join->flags && is_same(&span[head], &span[head - join->flags])) {
+            words[1 + head] = (int64_t)((uint64_t)heads[head] | SAME);
+            continue;
+        }
         memcpy(values, span[head].precision, count * sizeof *values);
         memcpy(values + count, span[head].score, count * sizeof *values);
         values += 2 * count;
@@ -367,9 +370,8 @@ static int64_t *write_piece(const struct join *join, size_t piece, const int64_t
     return (int64_t *)(void *)values;
 }
 
-/* Writes the entries of one of this rank's pieces, and to a message; where its next begins.
- * @param words  NULL: on one rank there is none */
-static int64_t *write_own(struct join *join, const struct own *own, int64_t *words)
+/* Makes the curve of one of this rank's pieces, as its message. */
+static void write_own(struct join *join, struct own *own, int64_t *words)
 {
     static const struct kolo_coco_course nothing;
     int64_t number = number_of(join, own);
@@ -392,12 +394,10 @@ static int64_t *write_own(struct join *join, const struct own *own, int64_t *wor
         heads[head] = (int64_t)((uint64_t)found << TRUE_SHIFT | span[head].count << RECALL_BITS |
                                 span[head].first);
     }
-    write_spans(join, own->piece, span);
-    add_recall(join, own->piece, heads);
+    own->words = (size_t)(write_piece(join, own->piece, heads, span, words) - words);
     if (join->climb)
         kolo_voc_areas(join->share, &own->run, join->share->piece[own->piece].class, join->climb,
                        join->arrays->voc_areas);
-    return words ? write_piece(join, own->piece, heads, span, words) : NULL;
 }
 
 /* ---- messages ---- */
@@ -405,12 +405,16 @@ static int64_t *write_own(struct join *join, const struct own *own, int64_t *wor
 /* Reads one; where the next begins. */
 static int64_t *read_piece(const struct join *join, int64_t *words)
 {
-    const uint64_t mask = (1 << RECALL_BITS) - 1;
+    const uint64_t mask = (1 << (RECALL_BITS - 1)) - 1;
     struct span span[HEADS_MAX];
     double *values = as_values(words + 1 + join->heads);
     for (size_t head = 0; head < join->heads; head++) {
         uint64_t word = (uint64_t)words[1 + head];
         size_t count = word >> RECALL_BITS & mask;
+        if (word & SAME && head >= join->flags) {
+            span[head] = span[head - join->flags];
+            continue;
+        }
         span[head] = (struct span){
             .first = word & mask, .count = count, .precision = values, .score = values + count};
         values += 2 * count;
@@ -420,28 +424,62 @@ static int64_t *read_piece(const struct join *join, int64_t *words)
     return (int64_t *)(void *)values;
 }
 
-static kolo_status send_turn(struct join *join, size_t first)
+/* Makes all pieces of this rank. Alone, it is done with each at once. */
+static void write_mine(struct join *join)
 {
     struct kolo_coco_share *share = join->share;
-    size_t owned = join->owned[share->rank];
     int64_t *words = join->mine;
-    for (size_t i = first; i < least(first + join->turn, owned); i++)
-        words = write_own(join, &join->own[i], words);
-    int64_t mine = words - join->mine;
-    kolo_status status =
-        kolo_allgather(share->comm, &mine, join->said, 1, KOLO_INT64, share->opts, NULL);
-    for (size_t r = 0; status == KOLO_OK && r < share->ranks; r++)
-        join->counts[r] = (size_t)join->said[r];
-    if (status == KOLO_OK)
-        status = kolo_allgatherv(share->comm, join->mine, join->all, join->counts, NULL, KOLO_INT64,
-                                 share->opts, NULL);
-    words = join->all;
-    for (size_t r = 0; status == KOLO_OK && r < share->ranks; r++) {
-        int64_t *end = words + join->counts[r];
-        while (r != share->rank && words < end)
-            words = read_piece(join, words);
-        words = end;
+    for (size_t i = 0; i < join->owned; i++) {
+        write_own(join, &join->own[i], words);
+        if (share->ranks == 1)
+            (void)read_piece(join, words);
+        else
+            words += join->own[i].words;
     }
+    kolo_free_memory(share->in);
+    kolo_free_memory(share->merged);
+    share->in = NULL;
+    share->merged = NULL;
+}
+
+/* As many of this rank's pieces as fit a turn. @return words that are left. */
+static int64_t take_turn(struct join *join, size_t *words)
+{
+    int64_t left = 0;
+    *words = 0;
+    for (; join->sent < join->owned; join->sent++) {
+        size_t more = join->own[join->sent].words;
+        if (*words + more > join->turn_words)
+            break;
+        *words += more;
+    }
+    for (size_t i = join->sent; i < join->owned; i++)
+        left += (int64_t)join->own[i].words;
+    return left;
+}
+
+/* A message of each rank. @return in left_out how many words some rank has left. */
+static kolo_status send_turn(struct join *join, int64_t *left_out)
+{
+    struct kolo_coco_share *share = join->share;
+    size_t mine;
+    int64_t left = take_turn(join, &mine), *words = join->mine + join->sent_words;
+    join->sent_words += mine;
+    kolo_status status = kolo_allgather(share->comm, (int64_t[SAID]){(int64_t)mine, left},
+                                        join->said, SAID, KOLO_INT64, share->opts, NULL);
+    if (status != KOLO_OK)
+        return status;
+    *left_out = 0;
+    for (size_t r = 0; r < share->ranks; r++) {
+        join->counts[r] = (size_t)join->said[SAID * r];
+        *left_out = join->said[SAID * r + 1] > *left_out ? join->said[SAID * r + 1] : *left_out;
+    }
+    status = kolo_allgatherv(share->comm, words, join->all, join->counts, NULL, KOLO_INT64,
+                             share->opts, NULL);
+    words = join->all;
+    for (size_t r = 0; status == KOLO_OK && r < share->ranks; r++)
+        for (int64_t *end = words + join->counts[r]; words < end;)
+            words = read_piece(join, words);
     return status;
 }
 
@@ -481,10 +519,9 @@ kolo_status kolo_coco_join(struct kolo_coco_share *share, struct kolo_coco_array
     KOLO_TRY(kolo_coco_agree(share, allocate_messages(&join)));
     find_own(&join);
     KOLO_TRY(connect(&join));
-    for (size_t i = 0; share->ranks == 1 && i < join.owned[share->rank]; i++)
-        (void)write_own(&join, &join.own[i], NULL);
-    for (size_t i = 0; status == KOLO_OK && share->ranks > 1 && i < join.most; i += join.turn)
-        status = send_turn(&join, i);
+    write_mine(&join);
+    for (int64_t left = share->ranks > 1; status == KOLO_OK && left > 0;)
+        status = send_turn(&join, &left);
     if (status == KOLO_OK)
         finish(&join);
     if (status == KOLO_OK && params->rules == KOLO_DETECTION_VOC)

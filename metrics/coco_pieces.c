@@ -16,6 +16,8 @@
 
 /* Keys that a rank offers, of all cut classes together; each has one more. */
 enum { OFFERS = 256, OFFER_WORDS = 3 };
+/* What a piece costs its owner beside its records, in records: as many as it has entries, by this. */
+enum { ENTRIES_PER = 16 };
 /* A class is cut from this many shares of a rank on. */
 enum { HEAVY = 5, HEAVY_PER = 4 };
 
@@ -231,6 +233,9 @@ static kolo_status choose_owners(struct kolo_coco_share *share)
 {
     int64_t *load = kolo_calloc(share->ranks, sizeof *load);
     struct kolo_coco_piece **sorted = kolo_calloc(share->pieces, sizeof(struct kolo_coco_piece *));
+    const struct kolo_coco_params *params = share->params;
+    int64_t cost = (int64_t)(params->caps * params->areas * params->thresholds * params->recalls /
+                             ENTRIES_PER);
     bool is_there = load && sorted;
     for (size_t p = 0; is_there && p < share->pieces; p++) {
         sorted[p] = &share->piece[p];
@@ -244,7 +249,7 @@ static kolo_status choose_owners(struct kolo_coco_share *share)
         for (size_t r = 1; r < share->ranks; r++)
             least = load[r] < load[least] ? r : least;
         sorted[p]->owner = least;
-        load[least] += sorted[p]->total;
+        load[least] += sorted[p]->total + cost;
     }
     kolo_free_memory(load);
     kolo_free_memory(sorted);

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,11 +52,12 @@ kolo_status eval_source_open(struct eval_source *source, const char *path)
 
 static void leave_piece(struct eval_source *source)
 {
-    for (size_t i = 0; i < source->bytes; i++)
-        if (source->data[i] == '\n') {
-            source->lines++;
-            source->line_start = source->before + i + 1;
-        }
+    const unsigned char *at = source->data, *end = at + source->bytes;
+    while (at < end && (at = memchr(at, '\n', (size_t)(end - at)))) {
+        at++;
+        source->lines++;
+        source->line_start = source->before + (uint64_t)(at - source->data);
+    }
     source->before += source->bytes;
     source->bytes = 0;
 }

@@ -61,6 +61,12 @@ uint32_t kolo_call_hash(uint32_t hash, const void *data, size_t bytes)
     return hash;
 }
 
+uint32_t kolo_call_history(uint32_t history, const struct kolo_desc *desc)
+{
+    uint32_t hash = kolo_call_hash(history, desc->bytes, sizeof(desc->bytes));
+    return hash != 0 ? hash : 1;
+}
+
 enum { OWN = 255 /* in place of a type or operator that is the program's own */ };
 
 static bool is_opaque(kolo_dtype dtype)
@@ -91,7 +97,7 @@ void kolo_call_pack(const struct kolo_call *call, struct kolo_desc *desc_out)
     kolo_write_u8(&writer, (uint8_t)call->plan);
     kolo_write_i32(&writer, call->root);
     kolo_write_u64(&writer, count_of(call));
-    kolo_write_u32(&writer, call->hash);
+    kolo_write_u32(&writer, call->hash ^ call->history);
 }
 
 struct kolo_desc kolo_call_message(const struct kolo_call *call, const struct kolo_desc *desc,
@@ -198,10 +204,15 @@ const char *kolo_call_difference(const struct kolo_call *mine, const struct kolo
         return "";
     if (mine->plan != theirs->plan)
         return ", by another plan: KOLO_PLAN, KOLO_DETERMINISTIC or KOLO_SMALL_BYTES differ";
-    if (mine->hash != theirs->hash && both_own)
+    uint32_t my_hash = mine->hash ^ mine->history, their_hash = theirs->hash ^ theirs->history;
+    if (my_hash != their_hash && mine->history != 0)
+        return ", after broadcasts that they did not call alike, or by another name, operator, "
+               "counts "
+               "per rank, postscale or KOLO_SEGMENT_BYTES";
+    if (my_hash != their_hash && both_own)
         return ", by another operator, under another name, with other counts per rank or another "
                "KOLO_SEGMENT_BYTES";
-    if (mine->hash != theirs->hash)
+    if (my_hash != their_hash)
         return ", under another name, with other counts per rank, another postscale or another "
                "KOLO_SEGMENT_BYTES";
     return "";

@@ -4,7 +4,8 @@
 //
 //   0  u32 sequence   4  u8 kind  u8 dtype  u8 op  u8 plan   8  i32 root   12  u64 count
 //   20 u32 hash of the rest: the tensor's name, the counts per rank, the segment of the plan, the
-//   name of an operator of the program's own
+//   name of an operator of the program's own, and the descriptions of the broadcasts before it that
+//   nothing has closed yet
 //
 // An opaque type is type 255, and its size stands in the upper 16 bits of count. An operator of the
 // program's own is operator 255.
@@ -61,7 +62,8 @@ struct kolo_call {
     int root; /* of a message: the rank that receives it */
     uint64_t count;
     uint32_t hash;
-    const char *name;    /* NULL: none, or not known (unpacked) */
+    uint32_t history; /* a hash of the broadcasts before it that are open; 0: none; unpacked: 0 */
+    const char *name; /* NULL: none, or not known (unpacked) */
     const char *op_name; /* of an operator of the program's own, as name */
     int peer;            /* of a send or receive; not packed */
 };
@@ -74,6 +76,9 @@ bool kolo_call_reduces(enum kolo_call_kind kind);
 
 /** Mixes @p bytes bytes into @p hash (begin with 0). */
 uint32_t kolo_call_hash(uint32_t hash, const void *data, size_t bytes);
+
+/** What the calls after one of this description say of it, and of those before it: never 0. */
+uint32_t kolo_call_history(uint32_t history, const struct kolo_desc *desc);
 
 void kolo_call_pack(const struct kolo_call *call, struct kolo_desc *desc_out);
 /** The description of a message of a call: that of the call, but for alltoallv, where the count is

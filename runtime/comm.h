@@ -25,8 +25,8 @@ enum { KOLO_CHANNEL_COLLECTIVE = 0, KOLO_CHANNEL_MESSAGE = 1, KOLO_CHANNEL_CLOSI
 
 enum {
     KOLO_COMM_WORDS_MAX = 80,
-    KOLO_PAST = 128, /* broadcasts that a rank can be ahead of another: one for each root */
-    KOLO_VERDICT_GRACE_MS = 300 /* how long a fallen link may wait for the store to say why */
+    KOLO_PAST = 2 * KOLO_OPEN_MAX, /* broadcasts that are kept, to name one that was not alike */
+    KOLO_VERDICT_GRACE_MS = 300    /* how long a fallen link may wait for the store to say why */
 };
 
 struct kolo_finalized;
@@ -177,6 +177,8 @@ struct kolo_comm {
     struct kolo_comm *parent; /* it fails with it, until all members are known to have it */
     struct kolo_request_list collectives, messages;
     uint32_t sequence;         /* of the next collective */
+    uint32_t history;          /* of the broadcasts that later calls close; 0: none */
+    int open_count;            /* how many they are */
     uint32_t *sent, *received; /* next sequence per member; NULL in a world of one */
     void *scratch;
     size_t scratch_bytes;

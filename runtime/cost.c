@@ -301,7 +301,8 @@ double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args 
     }
     double cost = times * cost_of_all(plan, &less, element_bytes, layout, figures);
     if (!plan->closes && args->size > 1) { /* what closes it, beside it */
-        const struct kolo_plan *beside = kolo_plan_closing(plan, args);
+        less.closing = KOLO_CLOSING_NOTES; /* with which the terms of broadcasts were fitted */
+        const struct kolo_plan *beside = kolo_plan_closing(plan, &less);
         struct kolo_plan_args none = {.size = args->size, .hosts = args->hosts, .segment = 1};
         double closing = cost_of_all(beside, &none, 1, layout, figures);
         cost = fmax(cost, closing) + 0.5 * fmin(cost, closing);

@@ -145,11 +145,36 @@ static bool has_changed(struct kolo_request *request, const uint8_t *bits, size_
            request->call.root == request->comm->rank;
 }
 
+/** What this rank called as number @p sequence, if that was a broadcast that may be open; NULL. */
+static const struct kolo_desc *past_of(const struct kolo_comm *comm, uint32_t sequence)
+{
+    const struct kolo_desc *desc = &comm->past[sequence % KOLO_PAST];
+    struct kolo_call call;
+    kolo_call_unpack(desc, &call);
+    return call.sequence == sequence && call.kind == KOLO_CALL_BROADCAST ? desc : NULL;
+}
+
+/** The call, and the broadcast before it if that is open: ranks that called it otherwise may differ
+ * in nothing else. */
+static void say_with_last(const struct kolo_request *request, char *text, size_t capacity)
+{
+    char words[KOLO_WORDS_MAX];
+    struct kolo_call last;
+    const struct kolo_desc *past = past_of(request->comm, request->call.sequence - 1);
+    kolo_request_words(request, text, capacity);
+    if (past == NULL || request->call.history == 0)
+        return;
+    kolo_call_unpack(past, &last);
+    kolo_call_words(&last, words, sizeof(words));
+    size_t used = strlen(text);
+    snprintf(text + used, capacity - used, " [after %s sequence %u]", words, last.sequence);
+}
+
 /** Tells the store what the running collective is, for comparison with the other ranks', and whom
  * it needs. */
 static void report(struct kolo_comm *comm)
 {
-    char words[KOLO_WORDS_MAX];
+    char words[2 * KOLO_WORDS_MAX];
     struct kolo_request *request = comm->collectives.first;
     size_t bytes = kolo_stall_bits_bytes(comm->engine->size);
     comm->must_report = false;
@@ -160,7 +185,7 @@ static void report(struct kolo_comm *comm)
         return; /* the next look may have more */
     find_needed(comm, request, needed);
     bool has_news = has_changed(request, needed, bytes) || !request->is_reported;
-    kolo_request_words(request, words, sizeof(words));
+    say_with_last(request, words, sizeof(words));
     request->is_reported = true;
     if (has_news)
         kolo_store_client_stalled(comm->engine->store,
@@ -263,15 +288,6 @@ static int32_t compare(uint32_t a, uint32_t b)
     return (int32_t)(a - b);
 }
 
-/** What this rank called as number @p sequence, if that was a broadcast that may be open; NULL. */
-static const struct kolo_desc *past_of(const struct kolo_comm *comm, uint32_t sequence)
-{
-    const struct kolo_desc *desc = &comm->past[sequence % KOLO_PAST];
-    struct kolo_call call;
-    kolo_call_unpack(desc, &call);
-    return call.sequence == sequence && call.kind == KOLO_CALL_BROADCAST ? desc : NULL;
-}
-
 static void say_mismatch(struct kolo_comm *comm, int peer, uint32_t kind,
                          const struct kolo_desc *expected, const struct kolo_desc *arrived)
 {
@@ -281,14 +297,15 @@ static void say_mismatch(struct kolo_comm *comm, int peer, uint32_t kind,
     struct kolo_request *request = comm->collectives.first;
     kolo_call_unpack(expected, &mine);
     kolo_call_unpack(arrived, &theirs);
-    const char *difference = kolo_call_difference(&mine, &theirs);
     uint64_t count = mine.count;
     if (request != NULL && request->call.sequence != mine.sequence)
         request = NULL; /* it is about one before that */
     if (kind == KOLO_CHANNEL_COLLECTIVE && request != NULL) {
         mine = request->call;
         mine.count = count; /* of the message, for alltoallv */
-    } else if (kind == KOLO_CHANNEL_MESSAGE)
+    }
+    const char *difference = kolo_call_difference(&mine, &theirs);
+    if (kind == KOLO_CHANNEL_MESSAGE)
         mine.kind = KOLO_CALL_RECV, mine.peer = peer;
     kolo_call_words(&mine, words, sizeof(words));
     kolo_call_words(&theirs, their_words, sizeof(their_words));

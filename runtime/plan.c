@@ -155,24 +155,28 @@ const struct kolo_plan kolo_plan_notes = {"notes",
 
 /** Notes are one message a rank, and a link from each to its root. A root that has more of them to
  * wait for than can be in flight is better off with the rounds of a barrier. */
-static bool has_notes(const struct kolo_plan *plan, const struct kolo_plan_args *args)
+static enum kolo_closing closing_of(const struct kolo_plan *plan, const struct kolo_plan_args *args)
 {
-    return plan->collective == KOLO_COLLECTIVE_BROADCAST && args->size - 1 <= KOLO_WINDOW_MAX;
+    bool is_too_large = args->closing == KOLO_CLOSING_NOTES && args->size - 1 > KOLO_WINDOW_MAX;
+    if (plan->collective != KOLO_COLLECTIVE_BROADCAST || plan->closes || is_too_large)
+        return KOLO_CLOSING_NOW;
+    return args->closing;
 }
 
 bool kolo_plan_is_open(const struct kolo_plan *plan, const struct kolo_plan_args *args)
 {
     if (plan->collective != KOLO_COLLECTIVE_BROADCAST || args->size == 1)
         return false;
-    return plan->on_board ? plan->is_oneshot : !plan->closes && has_notes(plan, args);
+    return plan->on_board ? plan->is_oneshot : closing_of(plan, args) != KOLO_CLOSING_NOW;
 }
 
 const struct kolo_plan *kolo_plan_closing(const struct kolo_plan *plan,
                                           const struct kolo_plan_args *args)
 {
     bool is_far = args->hosts != NULL && kolo_twolevel_fits(args) == NULL;
-    if (has_notes(plan, args))
-        return &kolo_plan_notes;
+    enum kolo_closing closing = closing_of(plan, args);
+    if (closing != KOLO_CLOSING_NOW)
+        return closing == KOLO_CLOSING_NOTES ? &kolo_plan_notes : NULL;
     return kolo_plan_find(KOLO_COLLECTIVE_BARRIER, is_far ? "twolevel" : "dissemination");
 }
 

@@ -15,7 +15,7 @@
 //   - a message of no elements is sent all the same: its header carries the mismatch check.
 // A plan that `closes` ends on no rank before every rank has begun; beside the others the engine
 // runs another plan that does it (kolo_plan_closing): a barrier, or for a broadcast notes to the
-// root, which close it for the root alone.
+// root, which close it for the root alone, or nothing, if the calls after it close it.
 #ifndef KOLO_RUNTIME_PLAN_H
 #define KOLO_RUNTIME_PLAN_H
 
@@ -49,7 +49,17 @@ enum {
     KOLO_FOLD_MAX = 4096, /* operands of a fold, at most */
     /* Scratch of plans that hold what others sent while they pass it on or fold it, on a rank: they
      * are for short vectors, and would take a multiple of the caller's own. */
-    KOLO_SCRATCH_BYTES = 16 << 20
+    KOLO_SCRATCH_BYTES = 16 << 20,
+    /** Of so many broadcasts in a row at least one is closed for all: nobody is further ahead of
+     * another. 64: a barrier costs about as much as a short broadcast, so all this costs 2 %. */
+    KOLO_OPEN_MAX = 64
+};
+
+/** How a broadcast over links is closed whose plan does not close it. */
+enum kolo_closing {
+    KOLO_CLOSING_LATER, /* by the calls after it, whose descriptions speak of it */
+    KOLO_CLOSING_NOTES, /* for its root, by a note from each other rank */
+    KOLO_CLOSING_NOW    /* for all, by a barrier */
 };
 
 /** The NUMA domains of all hosts (plan_hosts.c), numbered in host order. */
@@ -89,6 +99,7 @@ struct kolo_plan_args {
     size_t segment; /* elements that a pipelined plan moves in a step, > 0 */
     /** SEND and RECV share memory on this rank, as kolo.h allows it; never for alltoall. */
     bool in_place;
+    enum kolo_closing closing; /* of a broadcast */
 };
 
 enum kolo_buffer { KOLO_BUFFER_SEND, KOLO_BUFFER_RECV, KOLO_BUFFER_SCRATCH, KOLO_BUFFERS };
@@ -166,11 +177,11 @@ const char *kolo_plan_fits(const struct kolo_plan *plan, const struct kolo_plan_
 const struct kolo_plan *kolo_plan_find(enum kolo_collective collective, const char *name);
 
 /** What runs beside @p plan, which does not close by itself; it moves no elements, whatever count
- * and root @p args have. */
+ * and root @p args have. NULL: nothing. */
 const struct kolo_plan *kolo_plan_closing(const struct kolo_plan *plan,
                                           const struct kolo_plan_args *args);
-/** Whether @p plan may be over on a rank before another has begun: a broadcast that is closed by
- * notes, or a short one on a board. On its root it is not. */
+/** Whether @p plan may be over on a rank before another has begun: a broadcast that is closed
+ * later, or by notes, or a short one on a board. On its root the last two are not. */
 bool kolo_plan_is_open(const struct kolo_plan *plan, const struct kolo_plan_args *args);
 /** What closes a broadcast for its root: a note from each other rank. Not in the table, for nobody
  * chooses it. */

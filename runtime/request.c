@@ -169,6 +169,33 @@ static void set_deadline(struct kolo_engine *engine, struct kolo_request *reques
     engine->next_timer = kolo_deadline_min(engine->next_timer, request->deadline);
 }
 
+/** A broadcast of the world is open on every rank until a later call has closed it. Of another
+ * communicator a rank may take its leave without a word to wait for (kolo_finalize): so there its
+ * root waits for notes. */
+static enum kolo_closing closing_of(const struct kolo_comm *comm)
+{
+    if (comm->number != 0)
+        return KOLO_CLOSING_NOTES;
+    return comm->open_count + 1 < KOLO_OPEN_MAX ? KOLO_CLOSING_LATER : KOLO_CLOSING_NOW;
+}
+
+/** Takes its place among the collectives: its number, what it says of those before it, and what
+ * those after it will say of it. */
+static void take_place(struct kolo_comm *comm, struct kolo_request *request)
+{
+    request->args.closing = closing_of(comm);
+    request->call.sequence = comm->sequence++;
+    request->call.history = comm->history;
+    kolo_call_pack(&request->call, &request->desc);
+    if (!kolo_plan_is_open(request->plan, &request->args)) {
+        comm->history = 0;
+        comm->open_count = 0;
+    } else if (!request->plan->on_board && request->args.closing == KOLO_CLOSING_LATER) {
+        comm->history = kolo_call_history(comm->history, &request->desc);
+        comm->open_count++;
+    }
+}
+
 void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
 {
     struct kolo_engine *engine = comm->engine;
@@ -185,10 +212,8 @@ void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
     request->deadline = KOLO_NEVER;
     if (!may_be_quick)
         set_deadline(engine, request);
-    if (!is_message(request)) {
-        request->call.sequence = comm->sequence++;
-        kolo_call_pack(&request->call, &request->desc);
-    }
+    if (!is_message(request))
+        take_place(comm, request);
     request->route->begin(request);
     kolo_requests_advance(comm);
     if (may_be_quick && request->status == KOLO_AGAIN)

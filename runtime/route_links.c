@@ -4,9 +4,9 @@
 // says; what is in flight lies in a ring of the plan's window.
 //
 // Beside a plan that does not close by itself runs what closes it (kolo_plan_closing), on a channel
-// of its own and under the same description: the call is over when both are. Of a broadcast that is
-// a note to the root, which each other rank sends when it enters, and with which it is done: it may
-// be some broadcasts ahead of others.
+// of its own and under the same description: the call is over when both are. Of most broadcasts
+// that is nothing, and a rank is through when it has its data and has passed it on: it may be some
+// broadcasts ahead of others.
 #include "runtime/comm.h"
 
 #include <stdio.h>

@@ -347,11 +347,18 @@ static void begin_knowing(const struct kolo_world *world, struct kolo_actor *act
     actor->words_full = size == 1 ? 1 : 0;
 }
 
+static enum kolo_closing closing_of(const struct kolo_simulation *what, int call)
+{
+    bool is_closed = what->closed_every > 0 && (call + 1) % what->closed_every == 0;
+    return is_closed ? KOLO_CLOSING_NOW : what->closing;
+}
+
 /** The call is over for this rank: may it be? */
 static kolo_status end_call(struct kolo_world *world, struct kolo_actor *actor)
 {
     int root = actor->args.root;
-    bool is_open = kolo_plan_is_open(world->what->plan, &actor->args) && actor->args.rank != root;
+    bool is_closed_here = actor->args.closing == KOLO_CLOSING_NOTES && actor->args.rank == root;
+    bool is_open = kolo_plan_is_open(world->what->plan, &actor->args) && !is_closed_here;
     kolo_status status = KOLO_OK;
     if (is_open && !(actor->known[root / 64] >> (root % 64) & 1))
         return OBJECT(actor, "ends before its root has %s", "begun");
@@ -363,6 +370,7 @@ static kolo_status end_call(struct kolo_world *world, struct kolo_actor *actor)
     }
     KOLO_TRY(check_own_results(world, actor));
     actor->call++;
+    actor->args.closing = closing_of(world->what, actor->call);
     actor->args.root = (root + 1) % actor->args.size;
     actor->args.in_place = actor->args.rank == actor->args.root;
     begin_plan(actor, world->what->plan, false);
@@ -378,9 +386,12 @@ out:
 static kolo_status end_plan(struct kolo_world *world, struct kolo_actor *actor)
 {
     learn(world, actor, actor->next);
-    if (actor->plan->closes || actor->is_closing)
+    const struct kolo_plan *closing = actor->plan->closes || actor->is_closing
+                                          ? NULL
+                                          : kolo_plan_closing(actor->plan, &actor->args);
+    if (closing == NULL)
         return end_call(world, actor);
-    begin_plan(actor, kolo_plan_closing(actor->plan, &actor->args), true);
+    begin_plan(actor, closing, true);
     return KOLO_OK;
 }
 
@@ -484,8 +495,10 @@ static void set_args(struct kolo_world *world, int rank)
         actor->args.send_counts = what->send_counts + row;
         actor->args.send_displs = what->send_displs + row;
     }
-    if (collective == KOLO_COLLECTIVE_BROADCAST)
+    if (collective == KOLO_COLLECTIVE_BROADCAST) {
         actor->args.in_place = rank == what->root;
+        actor->args.closing = closing_of(what, 0);
+    }
     if (collective == KOLO_COLLECTIVE_ALLTOALL || !kolo_sim_has_recv(collective, &actor->args) ||
         !kolo_sim_has_send(collective, &actor->args))
         actor->args.in_place = false;
@@ -497,8 +510,10 @@ static void set_args(struct kolo_world *world, int rank)
 static kolo_status set_up_flights(struct kolo_world *world, struct kolo_actor *actor)
 {
     size_t window = kolo_plan_window(actor->plan, &actor->args), closing = 1;
-    if (!actor->plan->closes)
-        closing = kolo_plan_window(kolo_plan_closing(actor->plan, &actor->args), &actor->args);
+    const struct kolo_plan *beside =
+        actor->plan->closes ? NULL : kolo_plan_closing(actor->plan, &actor->args);
+    if (beside != NULL)
+        closing = kolo_plan_window(beside, &actor->args);
     if (world->what->calls > 1) /* it is the root of another of them */
         closing = KOLO_WINDOW_MAX;
     window = window < closing ? closing : window;

@@ -8,7 +8,7 @@
 // contribution or has one twice, when two ranks would differ in a bit (operands in another order),
 // when an ordered plan does not fold in the order of ranks and at once, when an average would be
 // divided twice or not at all, when a rank could end before another has begun (in an open broadcast:
-// before its root, and the root before any), and when a message of one broadcast would meet a
+// before its root, and, if notes close it, the root before any), and when a message of one broadcast would meet a
 // receive of another.
 #ifndef KOLO_RUNTIME_SIMULATE_H
 #define KOLO_RUNTIME_SIMULATE_H
@@ -30,7 +30,9 @@ struct kolo_simulation {
     size_t samples;
     /** So many broadcasts of this plan one after another, each with the next rank as root; 0: one. */
     int calls;
-    uint64_t seed; /* of the order in which ranks move; 0: a fixed one */
+    enum kolo_closing closing; /* of a broadcast */
+    int closed_every; /* of several broadcasts every so many is closed for all; 0: none is */
+    uint64_t seed;    /* of the order in which ranks move; 0: a fixed one */
 };
 
 /** What a run cost, for the cost model: the most of any rank. */

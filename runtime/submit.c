@@ -145,6 +145,13 @@ static kolo_status check_failure(struct kolo_comm *comm, struct kolo_request *re
     return kolo_comm_failed(comm, request);
 }
 
+/** Is there more than one message of what closes it in flight? */
+static bool has_notes(const struct kolo_comm *comm, const struct kolo_request *request)
+{
+    return comm->number != 0 && !request->plan->on_board &&
+           kolo_plan_is_open(request->plan, &request->args);
+}
+
 /** Held: lock. Nothing has been sent or written. */
 static kolo_status prepare(struct kolo_comm *comm, struct kolo_request *request,
                            const struct kolo_task *task)
@@ -154,8 +161,7 @@ static kolo_status prepare(struct kolo_comm *comm, struct kolo_request *request,
     if (is_message(task))
         return KOLO_OK;
     KOLO_TRY(choose_plan(comm, request, task));
-    if (kolo_plan_window(request->plan, &request->args) > 1 ||
-        (!request->plan->on_board && kolo_plan_is_open(request->plan, &request->args)))
+    if (kolo_plan_window(request->plan, &request->args) > 1 || has_notes(comm, request))
         KOLO_TRY(kolo_comm_flights(comm));
 out:
     return status;

@@ -328,7 +328,7 @@ void kolo_endpoint_say_early(struct kolo_endpoint *endpoint, uint32_t channel_id
     for (struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next) {
         const struct kolo_channel *channel = kolo_map_get(&link->channels, channel_id);
         if (channel != NULL && channel->stash_first != NULL)
-            kolo_channel_say_early(channel, &channel->stash_first->desc);
+            kolo_channel_say_stashed(channel);
     }
 }
 

@@ -177,6 +177,16 @@ void kolo_channel_say_early(const struct kolo_channel *channel, const struct kol
         events->early(events->context, channel->link->peer, channel->id, desc);
 }
 
+void kolo_channel_say_stashed(const struct kolo_channel *channel)
+{
+    const struct kolo_stash *first = channel->stash_first, *other = first->next;
+    while (other != NULL && memcmp(&other->desc, &first->desc, sizeof(first->desc)) == 0)
+        other = other->next;
+    kolo_channel_say_early(channel, &first->desc);
+    if (other != NULL)
+        kolo_channel_say_early(channel, &other->desc);
+}
+
 /* Appends an early frame with room for @p payload_bytes. */
 static struct kolo_stash *add_stash(struct kolo_channel *channel, const struct kolo_desc *desc,
                                     size_t payload_bytes)

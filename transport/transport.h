@@ -207,7 +207,7 @@ void kolo_endpoint_span_gone(struct kolo_endpoint *endpoint, uint64_t id);
  * used again. */
 void kolo_endpoint_forget(struct kolo_endpoint *endpoint, uint32_t first, uint32_t count);
 /** Says `early` once more for each link on which something waits for a receive on @p channel: of the
- * first frame there. */
+ * first frame there, and of the first behind it that has another description. */
 void kolo_endpoint_say_early(struct kolo_endpoint *endpoint, uint32_t channel);
 /** Tells @p count peers (NULL: all), as far as there are links to them, that this rank gave up
  * @p subject, and why. The links go on. Best effort, never blocks. */

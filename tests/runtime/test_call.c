@@ -125,3 +125,27 @@ Test(call, differences_that_words_do_not_show)
     theirs.count = 6;
     cr_assert(strcmp(kolo_call_difference(&mine, &theirs), "") == 0);
 }
+
+/** What is said of the broadcasts before it changes what travels, and nothing else. */
+Test(call, speaks_of_broadcasts)
+{
+    struct kolo_call call = {.kind = KOLO_CALL_BROADCAST, .count = 8, .sequence = 5}, theirs;
+    struct kolo_desc plain, other, broadcast;
+    kolo_call_pack(&call, &broadcast);
+    uint32_t history = kolo_call_history(0, &broadcast);
+    call.root = 1;
+    kolo_call_pack(&call, &other);
+    cr_assert(history != 0 && history != kolo_call_history(0, &other));
+    cr_assert(kolo_call_history(history, &other) != kolo_call_history(0, &other));
+    call = (struct kolo_call){.kind = KOLO_CALL_ALLTOALLV, .count = 3, .sequence = 6, .hash = 77};
+    kolo_call_pack(&call, &plain);
+    call.history = history;
+    kolo_call_pack(&call, &other);
+    cr_assert(memcmp(&plain, &other, sizeof(plain)) != 0);
+    kolo_call_unpack(&other, &theirs);
+    cr_assert(strcmp(kolo_call_difference(&call, &theirs), "") == 0);
+    kolo_call_unpack(&plain, &theirs);
+    cr_assert(strstr(kolo_call_difference(&call, &theirs), "broadcasts") != NULL);
+    plain = kolo_call_message(&call, &other, 9); /* packed anew, of another length */
+    cr_assert(kolo_call_is_same(&plain, &other));
+}

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "runtime/call.h"
+#include "runtime/comm.h"
 #include "tests/support/world.h"
 
 struct transport_param {
@@ -140,8 +141,8 @@ static kolo_status differ(struct kolo_comm *comm, void *argument)
     kolo_status status = kolo_barrier(comm, NULL, NULL); /* sequence 0: all well */
     if (status == KOLO_OK)
         status = do_call(comm, side);
-    /* who is not the root of a broadcast may have had right data, and hears of it in the next */
-    if (status == KOLO_OK && side->kind == KOLO_CALL_BROADCAST && side->root != kolo_rank(comm))
+    /* a broadcast may be over here before it is known that others differ: the next call tells */
+    if (status == KOLO_OK && side->kind == KOLO_CALL_BROADCAST)
         status = kolo_barrier(comm, NULL, NULL);
     if (status == KOLO_OK)
         return status;
@@ -226,14 +227,13 @@ static kolo_status have_opinions(struct kolo_comm *comm, void *argument)
     digit %= FREE_CHOICES;
     struct side mine = {
         .kind = digit == 3 ? KOLO_CALL_BARRIER : KOLO_CALL_BROADCAST, .count = 8, .root = digit};
-    kolo_status status = do_call(comm, &all);
+    kolo_status status = kolo_barrier(comm, NULL, NULL); /* all have started */
+    if (status == KOLO_OK)
+        status = do_call(comm, &all);
     if (status != KOLO_OK) /* others are through it, and have found that they differ */
         return status;
     status = do_call(comm, &mine);
-    bool may_be_over = digit != 3 && digit != rank;
-    if (status == KOLO_OK && (may_be_over || digit == 3))
-        return kolo_barrier(comm, NULL, NULL);
-    return status;
+    return status == KOLO_OK ? kolo_barrier(comm, NULL, NULL) : status;
 }
 
 static void check_opinions(const char *transport, const char *plan, int size)
@@ -250,7 +250,7 @@ static void check_opinions(const char *transport, const char *plan, int size)
             continue;
         for (int rank = 0; rank < size; rank++)
             cr_assert(world.results[rank].status == KOLO_ERR_MISMATCH &&
-                          strstr(world.results[rank].text, "sequence 1") != NULL,
+                          strstr(world.results[rank].text, "sequence 2") != NULL,
                       "%s, %s, opinions %d: rank %d of %d: %s: %s", transport, plan, digits, rank,
                       size, kolo_status_name(world.results[rank].status), world.results[rank].text);
     }
@@ -272,6 +272,7 @@ ParameterizedTest(struct transport_param *param, failure, whatever_they_take_for
 struct early_leaver {
     atomic_bool is_over; /* on rank 1 */
     bool finalizes;
+    bool has_board; /* then the root is not through before all have called it */
 };
 
 /** Rank 1 has its data before rank 2 calls something else. */
@@ -286,6 +287,11 @@ static kolo_status one_is_through(struct kolo_comm *comm, void *argument)
         sched_yield();
     status = kolo_rank(comm) == 2 ? kolo_barrier(comm, NULL, NULL)
                                   : kolo_broadcast(comm, data, 8, KOLO_UINT8, 0, NULL, NULL);
+    if (kolo_rank(comm) == 0 && status == KOLO_OK && !leaver->has_board) {
+        if (leaver->finalizes)
+            return KOLO_OK;
+        status = kolo_barrier(comm, NULL, NULL);
+    }
     if (kolo_rank(comm) != 1) {
         WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "%s: %s", kolo_status_name(status),
                      kolo_error_detail());
@@ -308,7 +314,7 @@ ParameterizedTest(struct transport_param *param, failure, a_broadcast_that_was_o
     for (int way = 0; way < (has_board ? 4 : 2); way++) {
         bool finalizes = way % 2 != 0;
         const char *plan = way < 2 ? "KOLO_PLAN=tree" : "KOLO_PLAN=oneshot";
-        struct early_leaver leaver = {.finalizes = finalizes};
+        struct early_leaver leaver = {.finalizes = finalizes, .has_board = way >= 2};
         struct world world = {
             .size = 3, .transport = param->name, .settings = {"KOLO_TIMEOUT=20", plan}};
         kolo_status status = world_run(&world, one_is_through, &leaver);
@@ -318,6 +324,148 @@ ParameterizedTest(struct transport_param *param, failure, a_broadcast_that_was_o
         cr_assert(strstr(text, "broadcast(count 8, uint8, root 0)") != NULL &&
                       strstr(text, "barrier()") != NULL && strstr(text, "sequence 1") != NULL,
                   "%s: %s", param->name, text);
+    }
+}
+
+/* ---- how far a root runs ahead ---- */
+
+enum { AHEAD = 3 * KOLO_OPEN_MAX };
+
+/** Rank 2, whom nobody needs, comes when the root can go no further. */
+static kolo_status run_ahead(struct kolo_comm *comm, void *argument)
+{
+    atomic_bool *may_come = argument;
+    int64_t data[2] = {0, 0};
+    kolo_status status = kolo_barrier(comm, NULL, NULL); /* makes the links */
+    while (kolo_rank(comm) == 2 && !atomic_load(may_come))
+        sched_yield();
+    for (int i = 0; status == KOLO_OK && i < AHEAD; i++) {
+        struct kolo_request *request = NULL;
+        bool is_closed = kolo_rank(comm) == 0 && i == KOLO_OPEN_MAX - 1;
+        data[0] = kolo_rank(comm) == 0 ? i : -1;
+        status = kolo_broadcast(comm, data, 1, KOLO_INT64, 0, NULL, is_closed ? &request : NULL);
+        if (is_closed && status == KOLO_OK) {
+            status = kolo_wait(&request, 100);
+            WORLD_EXPECT(status == KOLO_AGAIN, "broadcast %d waits for nobody: %s", i,
+                         kolo_status_name(status));
+            atomic_store(may_come, true);
+            status = kolo_wait(&request, -1);
+        }
+        WORLD_EXPECT(status != KOLO_OK || data[0] == i, "broadcast %d brought %lld", i,
+                     (long long)data[0]);
+    }
+    return status == KOLO_OK ? kolo_barrier(comm, NULL, NULL) : status;
+}
+
+ParameterizedTestParameters(failure, a_root_runs_ahead)
+{
+    return cr_make_param_array(struct transport_param, params, 3);
+}
+ParameterizedTest(struct transport_param *param, failure, a_root_runs_ahead, .timeout = 60)
+{
+    atomic_bool may_come = false;
+    struct world world = {
+        .size = 3, .transport = param->name, .settings = {"KOLO_TIMEOUT=20", "KOLO_PLAN=tree"}};
+    kolo_status status = world_run(&world, run_ahead, &may_come);
+    cr_assert(status == KOLO_OK, "%s: %s", param->name, world_cause(&world)->text);
+}
+
+/** Rank 1 calls nothing until the stream has ended. */
+static kolo_status stream_to_nobody(struct kolo_comm *comm, void *argument)
+{
+    char data[8] = {0};
+    struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 500};
+    atomic_bool *is_over = argument;
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    while (kolo_rank(comm) == 1 && !atomic_load(is_over))
+        sched_yield();
+    if (kolo_rank(comm) == 1)
+        return status;
+    for (int i = 0; status == KOLO_OK && i < KOLO_OPEN_MAX; i++)
+        status = kolo_broadcast(comm, data, 8, KOLO_UINT8, 0, &opts, NULL);
+    atomic_store(is_over, true);
+    return status;
+}
+
+Test(failure, a_stream_of_broadcasts_misses_who_never_comes, .timeout = 60)
+{
+    atomic_bool is_over = false;
+    struct world world = {
+        .size = 2, .transport = "tcp", .settings = {"KOLO_TIMEOUT=20", "KOLO_PLAN=tree"}};
+    (void)world_run(&world, stream_to_nobody, &is_over);
+    cr_assert(world.results[0].status == KOLO_ERR_TIMEOUT &&
+                  strstr(world.results[0].text, "waiting for rank 1 (") != NULL,
+              "%s: %s", kolo_status_name(world.results[0].status), world.results[0].text);
+}
+
+/** Nobody calls anything after a broadcast that ranks did not call alike. */
+static kolo_status differ_and_leave(struct kolo_comm *comm, void *argument)
+{
+    const struct dispute *dispute = argument;
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    if (status == KOLO_OK)
+        status = do_call(comm, &dispute->quarrel->sides[kolo_rank(comm) == dispute->odd]);
+    return status;
+}
+
+ParameterizedTestParameters(failure, leaving_after_different_broadcasts)
+{
+    return cr_make_param_array(struct transport_param, params, 3);
+}
+ParameterizedTest(struct transport_param *param, failure, leaving_after_different_broadcasts,
+                  .timeout = 120)
+{
+    for (int q = 0; q < QUARRELS; q++)
+        for (int odd = 0; odd < 3 && strstr(quarrels[q].what, "broadcast") != NULL; odd++) {
+            struct dispute dispute = {&quarrels[q], odd};
+            struct world world = {.size = 3,
+                                  .transport = param->name,
+                                  .settings = {"KOLO_TIMEOUT=20", "KOLO_PLAN=tree"}};
+            kolo_status status = world_run(&world, differ_and_leave, &dispute);
+            cr_assert(status == KOLO_ERR_MISMATCH, "%s, %s, odd %d: %s", param->name,
+                      quarrels[q].what, odd, kolo_status_name(status));
+        }
+}
+
+/* ---- broadcasts in what later calls say ---- */
+
+/** No message of the broadcast tells: only what this rank says of it from then on does. */
+static kolo_status remember_otherwise(struct kolo_comm *comm, void *argument)
+{
+    int odd = *(const int *)argument;
+    char data[8] = {0};
+    float one = 1;
+    kolo_status status = KOLO_OK;
+    for (int i = 0; status == KOLO_OK && i < 3; i++)
+        status = kolo_broadcast(comm, data, 8, KOLO_UINT8, 0, NULL, NULL);
+    if (status != KOLO_OK)
+        return status;
+    kolo_comm_enter(comm);
+    comm->history ^= kolo_rank(comm) == odd ? 0x10000 : 0;
+    kolo_comm_leave(comm);
+    return kolo_allreduce(comm, &one, &one, 1, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
+}
+
+ParameterizedTestParameters(failure, what_calls_say_of_broadcasts)
+{
+    return cr_make_param_array(struct transport_param, params, 3);
+}
+ParameterizedTest(struct transport_param *param, failure, what_calls_say_of_broadcasts,
+                  .timeout = 60)
+{
+    for (int odd = 0; odd < 4; odd++) { /* 3: none */
+        struct world world = {
+            .size = 3, .transport = param->name, .settings = {"KOLO_TIMEOUT=20", "KOLO_PLAN=tree"}};
+        (void)world_run(&world, remember_otherwise, &odd);
+        for (int rank = 0; rank < 3; rank++) {
+            const struct world_result *result = &world.results[rank];
+            bool says_it = strstr(result->text, "after broadcast") != NULL &&
+                           strstr(result->text, "allreduce(count 1, float32, sum)") != NULL;
+            cr_assert(odd < 3 ? result->status == KOLO_ERR_MISMATCH && says_it
+                              : result->status == KOLO_OK,
+                      "%s, odd %d, rank %d: %s: %s", param->name, odd, rank,
+                      kolo_status_name(result->status), result->text);
+        }
     }
 }
 
@@ -439,17 +587,19 @@ static void await_warnings(int count)
         nanosleep(&pause, NULL);
 }
 
-/** Two ranks come late to a broadcast, one after the other; those that have their data compute. */
+/** Two ranks come late to a broadcast, one after the other; those that have their data compute. Not
+ * in the world, whose broadcasts wait for nobody that is not needed. */
 static kolo_status come_late(struct kolo_comm *comm, void *argument)
 {
     char data[8] = {0};
     int rank = kolo_rank(comm);
+    struct kolo_comm *copy = NULL;
     (void)argument;
-    kolo_status status = kolo_barrier(comm, NULL, NULL); /* makes the links */
+    kolo_status status = kolo_dup(comm, NULL, &copy);
     if (rank == LATE || rank == LATER)
         await_warnings(rank == LATE ? 1 : 2);
     if (status == KOLO_OK)
-        status = kolo_broadcast(comm, data, 8, KOLO_UINT8, 0, NULL, NULL);
+        status = kolo_broadcast(copy, data, 8, KOLO_UINT8, 0, NULL, NULL);
     atomic_fetch_add(&through_count, 1);
     await_warnings(2);
     return status == KOLO_OK ? kolo_barrier(comm, NULL, NULL) : status;

@@ -624,7 +624,12 @@ ParameterizedTest(struct transport_param *param, route_board,
 {
     for (int what = 0; what < 4; what++) {
         struct late late = {.what = what};
-        run(param->name, "KOLO_STALL=30s", 4, disagree, &late);
+        struct world world = {
+            .size = 4,
+            .transport = param->name,
+            .settings = {"KOLO_TIMEOUT=60", "KOLO_STALL=30s", "KOLO_PLAN=oneshot"}};
+        kolo_status status = world_run(&world, disagree, &late);
+        cr_assert(status == KOLO_OK, "%s, %d: %s", param->name, what, world_cause(&world)->text);
     }
 }
 

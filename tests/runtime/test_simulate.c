@@ -842,7 +842,7 @@ Test(simulate, objects_to_steps_that_begin_too_early)
 }
 
 /** Ranks that go on to the next broadcast, from another root, as soon as one is over for them. */
-Test(simulate, broadcasts_one_after_another)
+static void check_broadcasts_in_turn(enum kolo_closing closing, int closed_every)
 {
     for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan = next_plan(plan))
         for (int size = 2; size <= 65 && plan->collective == KOLO_COLLECTIVE_BROADCAST;
@@ -855,15 +855,26 @@ Test(simulate, broadcasts_one_after_another)
                                                .count = (size_t)size + 2,
                                                .segment = 3,
                                                .calls = size < 18 ? 2 * size : 5,
+                                               .closing = closing,
+                                               .closed_every = closed_every,
                                                .seed = seed};
                 if (!fits(&what))
                     continue;
-                cr_assert(kolo_simulate(&what, NULL) == KOLO_OK, "%s, %d ranks, seed %d: %s",
-                          plan->name, size, (int)seed, kolo_error_detail());
+                cr_assert(kolo_simulate(&what, NULL) == KOLO_OK,
+                          "%s, %d ranks, seed %d, closing %d: %s", plan->name, size, (int)seed,
+                          (int)closing, kolo_error_detail());
             }
 }
 
-/** A broadcast closed by notes: what another rank needs is not in its root's hands. */
+Test(simulate, broadcasts_one_after_another)
+{
+    check_broadcasts_in_turn(KOLO_CLOSING_LATER, 0);
+    check_broadcasts_in_turn(KOLO_CLOSING_LATER, 3);
+    check_broadcasts_in_turn(KOLO_CLOSING_NOTES, 0);
+    check_broadcasts_in_turn(KOLO_CLOSING_NOW, 0);
+}
+
+/** An open broadcast: what another rank needs is not in its root's hands. */
 static void silent_root(const struct kolo_plan_args *args, size_t index, struct kolo_step *step)
 {
     sound_plan->step(args, index, step);

@@ -132,3 +132,25 @@ void coco_data_make(const struct coco_data *data, uint64_t image, struct coco_im
         add(data, out, box, of, 0.001 + 0.45 * u * u * u * u);
     }
 }
+
+void coco_data_draw(const double *box, uint64_t seed, double corners[2 * COCO_DATA_CORNERS])
+{
+    for (int i = 0; i < COCO_DATA_CORNERS; i++) {
+        seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        double radius = 0.38 + 0.12 * (double)(seed >> 40) / (1 << 24);
+        double angle = 2 * 3.14159265358979 * i / COCO_DATA_CORNERS;
+        corners[2 * i] = box[0] + box[2] * (0.5 + radius * cos(angle));
+        corners[2 * i + 1] = box[1] + box[3] * (0.5 + radius * sin(angle));
+    }
+}
+
+void coco_data_pose(const double *box, uint64_t seed, double points[3 * COCO_DATA_POINTS])
+{
+    uint64_t state = seed;
+    for (int i = 0; i < COCO_DATA_POINTS; i++) {
+        uint64_t bits = next_bits(&state);
+        points[3 * i] = box[0] + box[2] * (0.1 + 0.8 * (i % 5) / 4);
+        points[3 * i + 1] = box[1] + box[3] * (i + 0.5) / COCO_DATA_POINTS;
+        points[3 * i + 2] = bits % 4 == 0 ? 0 : 2;
+    }
+}

@@ -6,7 +6,14 @@
 
 #include <stdint.h>
 
-enum { COCO_DATA_CATEGORIES = 80, COCO_DATA_TRUTHS_MAX = 90 };
+enum {
+    COCO_DATA_CATEGORIES = 80,
+    COCO_DATA_TRUTHS_MAX = 90,
+    COCO_DATA_CORNERS = 24,
+    COCO_DATA_POINTS = 17,
+    COCO_DATA_HEIGHT = 480, /* of every image */
+    COCO_DATA_WIDTH = 640
+};
 
 struct coco_data {
     uint64_t seed;
@@ -25,5 +32,9 @@ struct coco_image {
 
 /** Makes image number @p image. */
 void coco_data_make(const struct coco_data *data, uint64_t image, struct coco_image *out);
+/** A ragged ellipse in the box. */
+void coco_data_draw(const double *box, uint64_t seed, double corners[2 * COCO_DATA_CORNERS]);
+/** Keypoints (x, y, v), in the same places of every box; by the seed some are not seen. */
+void coco_data_pose(const double *box, uint64_t seed, double points[3 * COCO_DATA_POINTS]);
 
 #endif

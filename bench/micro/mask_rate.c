@@ -4,7 +4,6 @@
 // thread and as medians of rounds, the time in which polygons become masks, strings become masks, masks
 // of an image and category are compared, and a detection of masks is updated and computed. SET: all of
 // it is written there too, in the form of tests/metrics/oracle/segm.py, for pycocotools.
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,12 @@
 
 #include "bench/coco_data.h"
 
-enum { ROUNDS = 7, CORNERS = 24, HEIGHT = 480, WIDTH = 640 };
+enum {
+    ROUNDS = 7,
+    CORNERS = COCO_DATA_CORNERS,
+    HEIGHT = COCO_DATA_HEIGHT,
+    WIDTH = COCO_DATA_WIDTH
+};
 
 struct objects { /* image after image, then category after category */
     size_t count;
@@ -79,18 +83,6 @@ static struct objects make_objects(size_t images, size_t most)
                             .length = room(most, sizeof(size_t))};
 }
 
-/* A ragged ellipse in the box. */
-static void draw(double *corner, const double *box, uint64_t seed)
-{
-    for (int i = 0; i < CORNERS; i++) {
-        seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        double radius = 0.38 + 0.12 * (double)(seed >> 40) / (1 << 24);
-        double angle = 2 * 3.14159265358979 * i / CORNERS;
-        corner[2 * i] = box[0] + box[2] * (0.5 + radius * cos(angle));
-        corner[2 * i + 1] = box[1] + box[3] * (0.5 + radius * sin(angle));
-    }
-}
-
 static void add(struct objects *to, size_t image, int64_t category, const double *box)
 {
     size_t at = to->count++;
@@ -98,7 +90,7 @@ static void add(struct objects *to, size_t image, int64_t category, const double
     to->category[at] = category;
     to->id[at] = (int64_t)at + 1;
     to->image_counts[image]++;
-    draw(to->corner + at * CORNERS * 2, box, at * 7919 + image);
+    coco_data_draw(box, at * 7919 + image, to->corner + at * CORNERS * 2);
 }
 
 static void make(struct set *set, size_t images, int per_image)

@@ -70,17 +70,15 @@ static const struct kolo_metric_ops calibration_ops = {
 static kolo_status check_config(const struct kolo_calibration_config *config,
                                 struct kolo_metric **metric_out)
 {
-    if (!config || config->size != sizeof *config || !metric_out)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_calibration_create: config or metric_out is NULL, or config->size "
-                         "is not sizeof(struct kolo_calibration_config)");
+    kolo_status status =
+        kolo_metric_check_config("calibration", config, sizeof *config, metric_out);
+    if (status != KOLO_OK)
+        return status;
     if (config->classes < 1)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_calibration_create: classes %lld is not positive",
                          (long long)config->classes);
-    if (config->bins < 0 || config->bins > KOLO_CALIBRATION_BINS_MAX)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_calibration_create: bins %lld is not in 0..%d",
-                         (long long)config->bins, KOLO_CALIBRATION_BINS_MAX);
-    return KOLO_OK;
+    return kolo_metric_check_range("calibration", "bins", config->bins, 0,
+                                   KOLO_CALIBRATION_BINS_MAX);
 }
 
 kolo_status kolo_calibration_create(const struct kolo_calibration_config *config,

@@ -46,17 +46,6 @@ static void fold(const struct kolo_metric *metric, int64_t *words, const void *r
     }
 }
 
-static bool accepts_words(const struct kolo_metric *metric, const int64_t *words)
-{
-    int64_t sum = 0;
-    for (size_t i = 0; i < metric->words; i++) {
-        if (words[i] < 0 || words[i] > KOLO_COUNT_MAX - sum)
-            return false;
-        sum += words[i];
-    }
-    return true;
-}
-
 static bool accepts_record(const struct kolo_metric *metric, const void *record, size_t bytes)
 {
     const uint8_t *at = record;
@@ -89,7 +78,7 @@ static const struct kolo_metric_ops confusion_ops = {
     .name = "confusion",
     .fold = fold,
     .finish = finish,
-    .accepts_words = accepts_words,
+    .accepts_words = kolo_metric_accepts_counts,
     .accepts_record = accepts_record,
     .destroy = destroy,
 };
@@ -97,14 +86,11 @@ static const struct kolo_metric_ops confusion_ops = {
 static kolo_status check_config(const struct kolo_confusion_config *config,
                                 struct kolo_metric **metric_out)
 {
-    if (!config || config->size != sizeof *config || !metric_out)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_confusion_create: config or metric_out is NULL, or config->size is "
-                         "not sizeof(struct kolo_confusion_config)");
-    if (config->classes < 1 || config->classes > KOLO_CONFUSION_CLASSES_MAX)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_confusion_create: classes %lld is not in 1..%d",
-                         (long long)config->classes, KOLO_CONFUSION_CLASSES_MAX);
-    return KOLO_OK;
+    kolo_status status = kolo_metric_check_config("confusion", config, sizeof *config, metric_out);
+    if (status == KOLO_OK)
+        status = kolo_metric_check_range("confusion", "classes", config->classes, 1,
+                                         KOLO_CONFUSION_CLASSES_MAX);
+    return status;
 }
 
 kolo_status kolo_confusion_create(const struct kolo_confusion_config *config,

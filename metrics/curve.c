@@ -107,17 +107,13 @@ static const struct kolo_metric_ops *ops_of(const struct kolo_metric *metric)
 static kolo_status check_config(const struct kolo_curve_config *config,
                                 struct kolo_metric **metric_out)
 {
-    if (!config || config->size != sizeof *config || !metric_out)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_curve_create: config or metric_out is NULL, or config->size is not "
-                         "sizeof(struct kolo_curve_config)");
-    if (config->labels < 1 || config->labels > KOLO_CURVE_LABELS_MAX)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_curve_create: labels %lld is not in 1..%d",
-                         (long long)config->labels, KOLO_CURVE_LABELS_MAX);
-    if (config->bins < 0 || config->bins > KOLO_CURVE_BINS_MAX)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_curve_create: bins %lld is not in 0..%d",
-                         (long long)config->bins, KOLO_CURVE_BINS_MAX);
-    return KOLO_OK;
+    kolo_status status = kolo_metric_check_config("curve", config, sizeof *config, metric_out);
+    if (status == KOLO_OK)
+        status =
+            kolo_metric_check_range("curve", "labels", config->labels, 1, KOLO_CURVE_LABELS_MAX);
+    if (status == KOLO_OK)
+        status = kolo_metric_check_range("curve", "bins", config->bins, 0, KOLO_CURVE_BINS_MAX);
+    return status;
 }
 
 kolo_status kolo_curve_create(const struct kolo_curve_config *config,

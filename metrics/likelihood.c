@@ -81,10 +81,9 @@ static const struct kolo_metric_ops likelihood_ops = {
 static kolo_status check_config(const struct kolo_likelihood_config *config,
                                 struct kolo_metric **metric_out)
 {
-    if (!config || config->size != sizeof *config || !metric_out)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_likelihood_create: config or metric_out is NULL, or config->size is "
-                         "not sizeof(struct kolo_likelihood_config)");
+    kolo_status status = kolo_metric_check_config("likelihood", config, sizeof *config, metric_out);
+    if (status != KOLO_OK)
+        return status;
     if (config->classes < 1)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_likelihood_create: classes %lld is not positive",
                          (long long)config->classes);

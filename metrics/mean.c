@@ -87,15 +87,14 @@ static const struct kolo_metric_ops mean_ops = {
 
 kolo_status kolo_mean_create(const struct kolo_mean_config *config, struct kolo_metric **metric_out)
 {
-    if (!config || config->size != sizeof *config || !metric_out)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_mean_create: config or metric_out is NULL, or config->size is not "
-                         "sizeof(struct kolo_mean_config)");
+    kolo_status status = kolo_metric_check_config("mean", config, sizeof *config, metric_out);
+    if (status != KOLO_OK)
+        return status;
     if ((unsigned)config->nonfinite > KOLO_NONFINITE_PROPAGATE)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_mean_create: nonfinite %d is no kolo_nonfinite",
                          (int)config->nonfinite);
-    kolo_status status = kolo_metric_create(&mean_ops, sizeof(struct mean), config->samples,
-                                            KOLO_EXACT_WORDS, metric_out);
+    status = kolo_metric_create(&mean_ops, sizeof(struct mean), config->samples, KOLO_EXACT_WORDS,
+                                metric_out);
     if (status != KOLO_OK)
         return status;
     ((struct mean *)*metric_out)->nonfinite = config->nonfinite;

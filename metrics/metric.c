@@ -154,6 +154,37 @@ const void *kolo_metric_record(const struct kolo_metric *metric, size_t i, size_
     return metric->records + begin;
 }
 
+kolo_status kolo_metric_check_config(const char *kind, const void *config, size_t size,
+                                     struct kolo_metric **metric_out)
+{
+    if (!config || *(const size_t *)config != size || !metric_out)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_%s_create: config or metric_out is NULL, or config->size is not "
+                         "sizeof(struct kolo_%s_config)",
+                         kind, kind);
+    return KOLO_OK;
+}
+
+kolo_status kolo_metric_check_range(const char *kind, const char *field, int64_t value, int64_t low,
+                                    int64_t high)
+{
+    if (value < low || value > high)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_%s_create: %s %lld is not in %lld..%lld", kind,
+                         field, (long long)value, (long long)low, (long long)high);
+    return KOLO_OK;
+}
+
+bool kolo_metric_accepts_counts(const struct kolo_metric *metric, const int64_t *words)
+{
+    int64_t sum = 0;
+    for (size_t i = 0; i < metric->words; i++) {
+        if (words[i] < 0 || words[i] > KOLO_COUNT_MAX - sum)
+            return false;
+        sum += words[i];
+    }
+    return true;
+}
+
 kolo_status kolo_metric_check(const struct kolo_metric *metric, const struct kolo_metric_ops *ops,
                               const char *function)
 {

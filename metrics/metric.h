@@ -98,6 +98,13 @@ void kolo_metric_add(struct kolo_metric *metric, const int64_t *index, const voi
 /** Record number @p i. */
 const void *kolo_metric_record(const struct kolo_metric *metric, size_t i, size_t *bytes_out);
 
+/** ERR_INVALID unless there are the config that a metric is created from, a struct of @p size bytes
+ * that begins with its size, and a place for the metric. */
+kolo_status kolo_metric_check_config(const char *kind, const void *config, size_t size,
+                                     struct kolo_metric **metric_out) KOLO_NODISCARD;
+/** ERR_INVALID, naming the config's @p field, unless @p low <= @p value <= @p high. */
+kolo_status kolo_metric_check_range(const char *kind, const char *field, int64_t value, int64_t low,
+                                    int64_t high) KOLO_NODISCARD;
 /** ERR_INVALID, naming @p function, unless @p metric is of this kind. */
 kolo_status kolo_metric_check(const struct kolo_metric *metric, const struct kolo_metric_ops *ops,
                               const char *function) KOLO_NODISCARD;
@@ -105,6 +112,9 @@ kolo_status kolo_metric_check(const struct kolo_metric *metric, const struct kol
 kolo_status kolo_metric_check_result(const struct kolo_metric *metric,
                                      const struct kolo_metric_ops *ops, const char *function,
                                      const void *out, size_t size, size_t expected) KOLO_NODISCARD;
+
+/** For accepts_words: all are counts, and so is their sum. */
+bool kolo_metric_accepts_counts(const struct kolo_metric *metric, const int64_t *words);
 
 /** An exact sum is words of a state: all its fields are int64 and add up once carries are passed
  * on. */

@@ -38,17 +38,6 @@ static void fold(const struct kolo_metric *metric, int64_t *words, const void *r
     more[EXACT_MATCHES] += is_match;
 }
 
-static bool accepts_words(const struct kolo_metric *metric, const int64_t *words)
-{
-    int64_t sum = 0;
-    for (size_t i = 0; i < metric->words; i++) {
-        if (words[i] < 0 || words[i] > KOLO_COUNT_MAX - sum)
-            return false;
-        sum += words[i];
-    }
-    return true;
-}
-
 static bool accepts_record(const struct kolo_metric *metric, const void *record, size_t bytes)
 {
     const uint8_t *codes = record;
@@ -69,7 +58,7 @@ static void destroy(struct kolo_metric *metric)
 static const struct kolo_metric_ops multilabel_ops = {
     .name = "multilabel",
     .fold = fold,
-    .accepts_words = accepts_words,
+    .accepts_words = kolo_metric_accepts_counts,
     .accepts_record = accepts_record,
     .destroy = destroy,
 };
@@ -77,13 +66,12 @@ static const struct kolo_metric_ops multilabel_ops = {
 static kolo_status check_config(const struct kolo_multilabel_config *config,
                                 struct kolo_metric **metric_out)
 {
-    if (!config || config->size != sizeof *config || !metric_out)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_multilabel_create: config or metric_out is NULL, or config->size is "
-                         "not sizeof(struct kolo_multilabel_config)");
-    if (config->labels < 1 || config->labels > KOLO_MULTILABEL_LABELS_MAX)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_multilabel_create: labels %lld is not in 1..%d",
-                         (long long)config->labels, KOLO_MULTILABEL_LABELS_MAX);
+    kolo_status status = kolo_metric_check_config("multilabel", config, sizeof *config, metric_out);
+    if (status == KOLO_OK)
+        status = kolo_metric_check_range("multilabel", "labels", config->labels, 1,
+                                         KOLO_MULTILABEL_LABELS_MAX);
+    if (status != KOLO_OK)
+        return status;
     for (int64_t l = 0; config->thresholds && l < config->labels; l++)
         if (isnan(config->thresholds[l]))
             return kolo_fail(KOLO_ERR_INVALID, "kolo_multilabel_create: thresholds[%lld] is NaN",

@@ -130,16 +130,15 @@ static const struct kolo_metric_ops regression_ops = {
 kolo_status kolo_regression_create(const struct kolo_regression_config *config,
                                    struct kolo_metric **metric_out)
 {
-    if (!config || config->size != sizeof *config || !metric_out)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_regression_create: config or metric_out is NULL, or config->size is "
-                         "not sizeof(struct kolo_regression_config)");
+    kolo_status status = kolo_metric_check_config("regression", config, sizeof *config, metric_out);
+    if (status != KOLO_OK)
+        return status;
     if ((unsigned)config->nonfinite > KOLO_NONFINITE_PROPAGATE)
         return kolo_fail(KOLO_ERR_INVALID,
                          "kolo_regression_create: nonfinite %d is no kolo_nonfinite",
                          (int)config->nonfinite);
-    kolo_status status = kolo_metric_create(&regression_ops, sizeof(struct regression),
-                                            config->samples, WORDS, metric_out);
+    status = kolo_metric_create(&regression_ops, sizeof(struct regression), config->samples, WORDS,
+                                metric_out);
     if (status != KOLO_OK)
         return status;
     ((struct regression *)*metric_out)->nonfinite = config->nonfinite;

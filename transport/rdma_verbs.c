@@ -29,7 +29,7 @@ static const struct symbol {
 static int query_port(const struct kolo_verbs *verbs, struct ibv_context *context, uint8_t port,
                       struct ibv_port_attr *attributes_out)
 {
-    struct verbs_context *driver = verbs_get_ctx_op(context, query_port);
+    struct verbs_context *driver = __extension__ verbs_get_ctx_op(context, query_port);
     memset(attributes_out, 0, sizeof *attributes_out);
     if (driver != NULL)
         return driver->query_port(context, port, attributes_out, sizeof *attributes_out);

@@ -16,6 +16,7 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "bench/bare.h"
+#include "bench/far.h"
 #include "memory/reduce.h"
 #include "runtime/profile.h"
 #include "tools/outfile.h"
@@ -396,6 +397,23 @@ out:
     return status;
 }
 
+/* What lies between NUMA nodes; nothing where there is one. */
+static kolo_status add_far(const struct command *c, const char *beside,
+                           struct kolo_figures *figures)
+{
+    int nodes;
+    kolo_status status;
+    KOLO_TRY(load(beside, figures));
+    KOLO_TRY(far_measure(figures, &nodes));
+    if (nodes < 2)
+        return KOLO_OK;
+    if (!c->quiet)
+        printf("# between two NUMA nodes\n");
+    KOLO_TRY(save(beside, figures));
+out:
+    return status;
+}
+
 static kolo_status run_alone(const struct command *c)
 {
     char beside[PATH_MAX_BYTES];
@@ -410,7 +428,7 @@ static kolo_status run_alone(const struct command *c)
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
         if (runs[i].crowded || sysconf(_SC_NPROCESSORS_ONLN) > 1) /* else two ranks share it */
             KOLO_TRY(run_part(c, &runs[i], beside));
-    KOLO_TRY(load(beside, &figures));
+    KOLO_TRY(add_far(c, beside, &figures));
     if (rename(beside, c->out) != 0) {
         status = kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "--output %s", c->out);
         goto out;

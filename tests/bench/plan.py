@@ -107,6 +107,16 @@ saved = subprocess.run([f"{bin_folder}/kolobench", "profile", "-t", "1ms"], text
 names = {line.split()[0] for line in saved.stdout.splitlines() if line and line[0] != "#"}
 if saved.returncode or "network.byte" not in names or "turn" not in names:
     wrong(f"kolobench profile: {saved.stdout} {saved.stderr}")
+# what lies between NUMA nodes is measured where there are two; made up of the first two processors
+if {0, 1} <= os.sched_getaffinity(0):
+    made_up = dict(cache, HWLOC_SYNTHETIC="numa:2 core:1 pu:1", HWLOC_THISSYSTEM="1")
+    far = subprocess.run([f"{bin_folder}/kolobench", "profile", "-t", "1ms", "-o", f"{work}/two"], text=True, capture_output=True,
+                         timeout=200, env=made_up)
+    figures = dict(line.split() for line in far.stdout.splitlines() if line and line[0] != "#")
+    if far.returncode or "# between two NUMA nodes" not in far.stdout or figures.get("far_byte") == "0.01":
+        wrong(f"kolobench profile on two NUMA nodes: {far.stdout} {far.stderr}")
+    if figures.get("far_flag") != "100":
+        wrong(f"no two cores of a node, and how far a word goes is {figures.get('far_flag')}")
 for variable, source in (("auto", f"the figures of {work}/cache/kolo/profile-"), ("none", "built-in figures")):
     said = subprocess.run([f"{bin_folder}/kolobench", "plan", "allreduce"], text=True, capture_output=True, timeout=200,
                           env=dict(cache, KOLO_PROFILE=variable)).stdout

@@ -144,7 +144,7 @@ struct kolo_plan {
     enum kolo_collective collective;
     const char *summary;
     bool closes;
-    bool is_segmented; /* the steps depend on args->segment */
+    bool is_segmented; /* what its steps move depends on args->segment */
     /** Every element is folded once, on one rank, from all ranks' contributions in the order of
      * ranks: the same bits as any other such plan gives. */
     bool is_ordered;

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Direct plans: every block goes once, from who has it to who wants it, and all messages are in
 // flight at once. Turn d of a rank sends to the one d further and receives from the one d before
-// it, so that no rank is everybody's first.
+// it, so that no rank is everybody's first. Of long blocks among the ranks of one host fewer are in
+// flight: what all have in sockets at a time should not drive itself out of the caches.
 //
 // Notes: the same towards the root, without a block: all that a rank says is that it is there.
 //
 // And the dissemination barrier: in round k every rank tells the one 2^k further and hears from the
 // one 2^k before it, so after ceil(log2 n) rounds it has heard, through others, from all.
 #include "runtime/plan.h"
+
+enum { SEGMENTS_IN_FLIGHT = 8 }; /* of what a rank sends on one host; a block at least */
 
 static size_t turns(const struct kolo_plan_args *args)
 {
@@ -21,9 +24,20 @@ static size_t in_flight(const struct kolo_plan_args *args)
     return n < most ? n : most;
 }
 
-static void join(const struct kolo_plan_args *args, size_t index, struct kolo_step *step)
+/** The same among all: of equal blocks on one host no more than so many segments in all. */
+static size_t blocks_in_flight(const struct kolo_plan_args *args)
 {
     size_t most = in_flight(args);
+    size_t part = args->count / SEGMENTS_IN_FLIGHT + (args->count % SEGMENTS_IN_FLIGHT != 0);
+    bool is_even = args->counts == NULL && args->send_counts == NULL;
+    bool is_one_host = args->hosts == NULL || args->hosts->count == 1;
+    if (!is_one_host || !is_even || part == 0 || args->segment / part >= most)
+        return most;
+    return args->segment > part ? args->segment / part : 1;
+}
+
+static void join(size_t most, size_t index, struct kolo_step *step)
+{
     step->after = index + 1 < most ? index + 1 : most;
 }
 
@@ -55,7 +69,7 @@ void kolo_direct_gather_step(const struct kolo_plan_args *args, size_t index,
         step_out->out = mine;
         return;
     }
-    join(args, index, step_out);
+    join(in_flight(args), index, step_out);
     if (index == 0) {
         step_out->copy_from = mine;
         step_out->copy_to = kolo_plan_block_in(args, args->rank, KOLO_BUFFER_RECV);
@@ -76,7 +90,7 @@ void kolo_direct_scatter_step(const struct kolo_plan_args *args, size_t index,
         step_out->in = mine;
         return;
     }
-    join(args, index, step_out);
+    join(in_flight(args), index, step_out);
     if (index == 0) {
         step_out->copy_from = kolo_plan_block_in(args, args->rank, KOLO_BUFFER_SEND);
         step_out->copy_to = mine;
@@ -106,7 +120,7 @@ void kolo_notes_step(const struct kolo_plan_args *args, size_t index, struct kol
         step_out->to = args->root;
         return;
     }
-    join(args, index, step_out);
+    join(in_flight(args), index, step_out);
     step_out->from = served(args, index);
 }
 
@@ -119,14 +133,14 @@ size_t kolo_direct_nsteps(const struct kolo_plan_args *args)
 
 size_t kolo_direct_window(const struct kolo_plan_args *args)
 {
-    return in_flight(args);
+    return blocks_in_flight(args);
 }
 
 static void partners(const struct kolo_plan_args *args, size_t index, struct kolo_step *step)
 {
     step->to = kolo_plan_wrap(args->rank + 1 + (int)index, args->size);
     step->from = kolo_plan_wrap(args->rank - 1 - (int)index, args->size);
-    join(args, index, step);
+    join(blocks_in_flight(args), index, step);
 }
 
 void kolo_direct_allgather_step(const struct kolo_plan_args *args, size_t index,

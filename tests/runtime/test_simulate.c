@@ -161,6 +161,43 @@ Test(simulate, long_pieces_of_a_binary_broadcast, .timeout = 60)
                                                .segment = segment});
 }
 
+/** The most steps of a direct plan among @p size ranks that are in flight; proves it too. */
+static size_t in_flight(enum kolo_collective collective, int size, size_t count,
+                        const struct kolo_hosts *hosts)
+{
+    const struct kolo_plan *plan = kolo_plan_find(collective, "direct");
+    struct kolo_plan_args args = {.size = size, .count = count, .segment = 16, .hosts = hosts};
+    size_t window = kolo_plan_window(plan, &args), most = 0;
+    for (size_t i = 0; i < plan->nsteps(&args); i++) {
+        struct kolo_step step;
+        plan->step(&args, i, &step);
+        most = step.after > most ? step.after : most;
+    }
+    cr_assert(most == window, "%d ranks, %zu elements: %zu of %zu", size, count, most, window);
+    prove((struct kolo_simulation){
+        .plan = plan, .size = size, .count = count, .segment = 16, .hosts = hosts});
+    return window;
+}
+
+/* Of blocks of a quarter of a segment and more not all are in flight, but on several hosts. */
+Test(simulate, direct_exchanges_of_long_blocks, .timeout = 60)
+{
+    static const enum kolo_collective both[] = {KOLO_COLLECTIVE_ALLGATHER,
+                                                KOLO_COLLECTIVE_ALLTOALL};
+    for (int i = 0; i < 2; i++) {
+        for (int size = 2; size <= 40; size++)
+            for (size_t count = 1; count <= 16 * 9; count += size < 9 ? 1 : 7)
+                in_flight(both[i], size, count, NULL);
+        cr_assert(in_flight(both[i], 8, 16, NULL) == 7);
+        cr_assert(in_flight(both[i], 8, 2 * 16, NULL) == 4);
+        cr_assert(in_flight(both[i], 8, 4 * 16, NULL) == 2);
+        cr_assert(in_flight(both[i], 8, 8 * 16, NULL) == 1);
+        cr_assert(in_flight(both[i], 8, 100 * 16, NULL) == 1);
+        cr_assert(in_flight(both[i], 8, 8 * 16, deal(8, 1, 3, 1)) == 1, "a host of several nodes");
+        cr_assert(in_flight(both[i], 8, 8 * 16, deal(8, 2, 0, 1)) == 7, "two hosts");
+    }
+}
+
 Test(simulate, every_plan_for_1_to_32, .timeout = 200)
 {
     for (int size = 1; size <= 32; size++)
@@ -836,6 +873,7 @@ Test(simulate, objects_to_steps_that_begin_too_early)
                   kolo_collective_text(sound_plan->collective), sound_plan->name,
                   kolo_error_detail());
         broken.window = NULL; /* one step at a time, and the plan has more in flight */
+        what.segment = 60;
         if (sound_plan->window != NULL && strcmp(sound_plan->name, "direct") == 0)
             cr_assert(kolo_simulate(&what, NULL) == KOLO_ERR_INTERNAL);
     }

@@ -98,6 +98,19 @@ Test(cost, of_all_ranks_of_a_tree_whose_pieces_are_long)
     cr_assert(ns > 2 * expected, "whole vectors leave the cache: %g of %g", ns, expected);
 }
 
+Test(cost, of_a_tree_whose_leaves_send_at_once)
+{
+    enum { BYTES = 1 << 20, RANKS = 8 };
+    struct kolo_figures figures = {.copy_byte = 1}; /* what a message that left the cache costs */
+    struct kolo_layout crowded = {.size = RANKS, .cores = 1, .local = KOLO_PATH_LOOPBACK};
+    double ns = cost_of(KOLO_COLLECTIVE_REDUCE, "tree", RANKS, BYTES, &crowded, &figures);
+    double cold = 2.0 * (RANKS - 1) * 4 * 0.75 * BYTES; /* three quarters of each vector, twice */
+    double passed = 0.5 * (RANKS - 1) * BYTES;          /* through the connections' buffers */
+    cr_assert(fabs(ns / (cold + passed) - 1) < 0.01, "%g of %g", ns, cold + passed);
+    ns = cost_of(KOLO_COLLECTIVE_BROADCAST, "tree", RANKS, BYTES, &crowded, &figures);
+    cr_assert(ns < 1, "the ranks of a broadcast work one after the other: %g", ns);
+}
+
 Test(cost, of_a_broadcast_while_its_root_goes_on)
 {
     /* the last of 5 ranks gets it after 4 messages: 3 before its own, of which half count */

@@ -70,11 +70,11 @@ const struct kolo_hosts *kolo_choices_hosts(const struct kolo_choices *choices);
  * the end of joining. */
 kolo_status kolo_engine_share_figures(struct kolo_engine *engine,
                                       kolo_deadline deadline) KOLO_NODISCARD;
-/** The plan for a call. ERR_UNSUPPORTED: one was forced that cannot do it, or none can.
- * Held: lock. */
+/** The plan for a call. ERR_UNSUPPORTED: one was forced that cannot do it, or none can. A plan that is
+ * forced does not bar what is the library's own (@p is_own): that takes another. Held: lock. */
 kolo_status kolo_comm_choose(struct kolo_comm *comm, enum kolo_collective collective,
                              const struct kolo_plan_args *args, size_t element_bytes,
-                             enum kolo_order order,
+                             enum kolo_order order, bool is_own,
                              const struct kolo_plan **plan_out) KOLO_NODISCARD;
 /** kolo_board_shown, for a communicator that has chosen a plan on its board. Held: lock. */
 size_t kolo_comm_shown(struct kolo_comm *comm, enum kolo_collective collective);

@@ -177,9 +177,9 @@ static kolo_status cannot(const struct kolo_question *question, const char *plan
                      kolo_collective_text(question->collective), elements, args->size, why);
 }
 
-/** What the settings ask for, if they do. */
+/** What the settings ask for, if they do; of what is the library's own (@p is_own), if it can. */
 static kolo_status choose_forced(const struct kolo_comm *comm, struct kolo_question *question,
-                                 const struct kolo_plan **plan_out)
+                                 bool is_own, const struct kolo_plan **plan_out)
 {
     const struct kolo_settings *settings = &comm->engine->settings;
     const struct kolo_plan *plan = kolo_plan_find(question->collective, settings->plan);
@@ -193,9 +193,9 @@ static kolo_status choose_forced(const struct kolo_comm *comm, struct kolo_quest
         if (question->order == KOLO_ORDER_WIDE)
             question->order = KOLO_ORDER_FREE; /* who forces a plan takes how it rounds */
         const char *why = kolo_plan_bars(plan, question);
-        if (why != NULL)
+        if (why != NULL && !is_own)
             return cannot(question, plan->name, why);
-        *plan_out = plan;
+        *plan_out = why == NULL ? plan : NULL;
     } else if (settings->source[KOLO_SET_SMALL_BYTES] != KOLO_FROM_DEFAULT &&
                question->order == KOLO_ORDER_FREE && !question->layout.has_board) {
         *plan_out = kolo_plan_choose(question->collective, &question->args,
@@ -251,7 +251,7 @@ size_t kolo_comm_shown(struct kolo_comm *comm, enum kolo_collective collective)
 
 kolo_status kolo_comm_choose(struct kolo_comm *comm, enum kolo_collective collective,
                              const struct kolo_plan_args *args, size_t element_bytes,
-                             enum kolo_order order, const struct kolo_plan **plan_out)
+                             enum kolo_order order, bool is_own, const struct kolo_plan **plan_out)
 {
     kolo_status status = KOLO_OK;
     *plan_out = kept_plan(comm, collective, args, element_bytes, order);
@@ -266,7 +266,7 @@ kolo_status kolo_comm_choose(struct kolo_comm *comm, enum kolo_collective collec
                                      .order = order};
     question.args.hosts = kolo_choices_hosts(&comm->choices);
     question.args.in_place = false; /* is each rank's own */
-    KOLO_TRY(choose_forced(comm, &question, plan_out));
+    KOLO_TRY(choose_forced(comm, &question, is_own, plan_out));
     if (*plan_out == NULL)
         *plan_out = choose_class(comm, &question, class_of(bytes_of(args, element_bytes)));
     if (*plan_out == NULL || kolo_plan_bars(*plan_out, &question) != NULL)

@@ -336,6 +336,7 @@ struct kolo_task {
     kolo_redop op;
     int root, peer;
     bool in_place;
+    bool is_own; /* the library's, of a call that is no collective of the program's */
     const struct kolo_opts *opts;
     struct kolo_request **request_out;
 };

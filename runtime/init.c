@@ -305,7 +305,8 @@ out:
  * says so to all, as in a barrier; who has not heard from all by @p deadline leaves all the same. */
 static kolo_status hear_of_last(struct kolo_comm *comm, kolo_deadline deadline)
 {
-    const struct kolo_task task = {.kind = KOLO_CALL_FINALIZE, .function = "kolo_finalize"};
+    const struct kolo_task task = {
+        .kind = KOLO_CALL_FINALIZE, .function = "kolo_finalize", .is_own = true};
     struct kolo_request *request = NULL;
     if (kolo_task_prepare(comm, &task, &request) != KOLO_OK)
         return comm->failure.status;

@@ -126,7 +126,8 @@ kolo_status kolo_comm_meet(struct kolo_comm *child, struct kolo_comm *parent,
                            const struct kolo_seat *seat, const char *function,
                            const struct kolo_opts *opts)
 {
-    struct kolo_task task = {.kind = KOLO_CALL_BARRIER, .function = function, .opts = opts};
+    struct kolo_task task = {
+        .kind = KOLO_CALL_BARRIER, .function = function, .opts = opts, .is_own = true};
     struct kolo_engine *engine = child->engine;
     kolo_status status = KOLO_OK;
     kolo_engine_enter(engine);
@@ -198,6 +199,7 @@ static kolo_status make(struct kolo_comm *comm, struct making *making, struct ko
                              .send = &making->mine,
                              .count = OFFER_INTS,
                              .dtype = KOLO_INT32,
+                             .is_own = true,
                              .opts = making->opts};
     struct kolo_seat seat = {0};
     kolo_status status;

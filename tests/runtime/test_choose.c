@@ -299,7 +299,7 @@ static kolo_status choose_there(struct kolo_comm *comm, int nhosts, int nodes)
     kolo_choices_free(&comm->choices);
     comm->engine->peers = there;
     kolo_status status =
-        kolo_comm_choose(comm, KOLO_COLLECTIVE_ALLREDUCE, &args, 4, KOLO_ORDER_FREE, &plan);
+        kolo_comm_choose(comm, KOLO_COLLECTIVE_ALLREDUCE, &args, 4, KOLO_ORDER_FREE, false, &plan);
     comm->engine->peers = peers;
     free(there);
     return status;
@@ -400,6 +400,41 @@ Test(choose, a_forced_plan_that_would_take_too_much_scratch_is_refused, .timeout
     for (int i = 0; i < 2; i++) {
         struct world world = {.size = 3, .transport = "tcp", .settings = {plans[i]}};
         cr_assert(world_run(&world, expect_refusal_of_scratch, NULL) == KOLO_OK, "%s: %s", plans[i],
+                  world_cause(&world)->text);
+    }
+}
+
+/** The collectives of the program are refused, but not those by which kolo_split and kolo_dup agree. */
+static kolo_status split_by_another_plan(struct kolo_comm *comm, void *argument)
+{
+    struct kolo_comm *part = NULL, *copy = NULL;
+    int32_t value = kolo_rank(comm), other = -1;
+    kolo_status status;
+    (void)argument;
+    KOLO_TRY(kolo_split(comm, kolo_rank(comm) == 2 ? KOLO_NO_COLOUR : 4, 0, NULL, &part));
+    KOLO_TRY(kolo_dup(comm, NULL, &copy));
+    if (kolo_rank(comm) == 0)
+        KOLO_TRY(kolo_send(part, &value, 1, KOLO_INT32, 1, NULL, NULL));
+    if (kolo_rank(comm) == 1)
+        KOLO_TRY(kolo_recv(part, &other, 1, KOLO_INT32, 0, NULL, NULL));
+    WORLD_EXPECT(kolo_rank(comm) != 1 || other == 0, "%d came", (int)other);
+    status = kolo_allreduce(copy, &value, &other, 1, KOLO_INT32, KOLO_SUM, NULL, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_UNSUPPORTED &&
+                     strstr(kolo_error_detail(), "no memory in common") != NULL,
+                 "%s: %s", kolo_status_name(status), kolo_error_detail());
+    KOLO_TRY(kolo_finalize(copy));
+    if (part != NULL)
+        KOLO_TRY(kolo_finalize(part));
+out:
+    return status;
+}
+
+Test(choose, a_forced_plan_bars_no_call_of_the_librarys_own, .timeout = 60)
+{
+    static const char *const plans[] = {"KOLO_PLAN=twoshot", "KOLO_PLAN=oneshot"};
+    for (int i = 0; i < 2; i++) {
+        struct world world = {.size = 3, .transport = "tcp", .settings = {plans[i]}};
+        cr_assert(world_run(&world, split_by_another_plan, NULL) == KOLO_OK, "%s: %s", plans[i],
                   world_cause(&world)->text);
     }
 }

@@ -18,7 +18,11 @@
 #include "base/alloc.h"
 #include "metrics/mask.h"
 
-enum { PARTS = 5, MIDDLE = 2 };
+enum {
+    PARTS = 5,
+    MIDDLE = 2,
+    STEPS_MAX = 1 << 24 /* over columns: what time and memory a few bytes of a file can ask for */
+};
 static const double farthest = 1 << 28;
 
 /* From its upper or left end on, whichever side is longer. */
@@ -33,7 +37,7 @@ struct edge {
 /* Pixels at which columns change between out and in, as places in the order of runs. */
 struct changes {
     struct kolo_mask *mask; /* its runs are the places */
-    size_t count;
+    size_t count, steps;    /* steps: that the edges took, also those that cancelled each other */
 };
 
 /* ---- sorting places ---- */
@@ -189,6 +193,13 @@ static kolo_status add_edge(struct changes *changes, int64_t x0, int64_t y0, int
     edge.slope = (double)(edge.is_turned ? -other : other) / (double)edge.length;
     uint32_t first, last;
     columns_of(&edge, changes->mask->width, &first, &last);
+    changes->steps += first < last ? last - first : 0;
+    if (changes->steps > STEPS_MAX)
+        return kolo_fail(
+            KOLO_ERR_INVALID,
+            "kolo_mask_from_polygon: the polygon steps over columns of pixels more than "
+            "%d times (%u x %u pixels); give one that goes around its object once",
+            STEPS_MAX, (unsigned)changes->mask->height, (unsigned)changes->mask->width);
     kolo_status status = KOLO_OK;
     for (uint32_t x = first; status == KOLO_OK && x < last; x++)
         status = step_over(changes, &edge, x);

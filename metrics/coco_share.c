@@ -17,6 +17,7 @@
 
 #include "base/alloc.h"
 #include "metrics/coco_share.h"
+#include "metrics/metric.h"
 
 enum { IMAGES, DUPLICATES, TRUTHS, DETECTIONS, TOTALS };
 
@@ -28,14 +29,7 @@ struct seat {
 
 kolo_status kolo_coco_agree(const struct kolo_coco_share *share, kolo_status mine)
 {
-    int64_t fine = mine == KOLO_OK;
-    kolo_status status =
-        kolo_allreduce(share->comm, &fine, &fine, 1, KOLO_INT64, KOLO_MIN, share->opts, NULL);
-    if (status != KOLO_OK || mine != KOLO_OK)
-        return status != KOLO_OK ? status : mine;
-    return fine ? KOLO_OK
-                : kolo_fail(KOLO_ERR_NO_MEMORY,
-                            "kolo_metrics_compute: another rank is out of memory");
+    return kolo_metric_agree(share->comm, mine, share->opts);
 }
 
 static kolo_status allocate_counts(struct kolo_coco_share *share)

@@ -13,6 +13,7 @@
 //   3. for each metric whose records are sorted over all ranks (or kept in a form of its own), its
 //      own exchange;
 //   4. one int64 sum over the words of all metrics.
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -115,20 +116,51 @@ static int64_t cached_of(const struct work *work, int size)
     return (int64_t)(cached >> 2 | 1);
 }
 
+/* ---- agreeing ---- */
+
+/* What a rank says of itself: the least of all is of the lowest rank with the most telling status. */
+static int64_t word_of(const struct kolo_comm *comm, kolo_status mine)
+{
+    return mine == KOLO_OK ? 0 : (int64_t)mine * (INT64_C(1) << 32) + kolo_rank(comm);
+}
+
+/* What becomes of the call, from the least word of all. Who failed says what it knows. */
+static kolo_status verdict(const struct kolo_comm *comm, int64_t word, kolo_status mine)
+{
+    char who[KOLO_RANK_TEXT_MAX];
+    if (mine != KOLO_OK || word == 0)
+        return mine;
+    kolo_status status = (kolo_status)(word >> 32);
+    return kolo_fail(status, "kolo_metrics_compute: %s: %s",
+                     kolo_comm_rank_text(comm, (int)(word & UINT32_MAX), who),
+                     kolo_status_text(status));
+}
+
+kolo_status kolo_metric_agree(struct kolo_comm *comm, kolo_status mine,
+                              const struct kolo_opts *opts)
+{
+    int64_t word = word_of(comm, mine);
+    char detail[KOLO_DETAIL_MAX]; /* a collective may write another */
+    snprintf(detail, sizeof detail, "%s", kolo_error_detail());
+    kolo_status status = kolo_allreduce(comm, &word, &word, 1, KOLO_INT64, KOLO_MIN, opts, NULL);
+    if (status == KOLO_OK && mine != KOLO_OK)
+        kolo_detail_set(detail);
+    return status == KOLO_OK ? verdict(comm, word, mine) : status;
+}
+
 /* Step 1: @p mine is what this rank could prepare. */
 static kolo_status agree(struct kolo_comm *comm, const struct work *work, kolo_status mine,
                          bool *is_cached_out, const struct kolo_opts *opts)
 {
-    enum { READY, SHAPE, MINUS_SHAPE, CACHED, MINUS_CACHED, FACTS };
+    enum { WORD, SHAPE, MINUS_SHAPE, CACHED, MINUS_CACHED, FACTS };
     int64_t shape = mine == KOLO_OK ? shape_of(work) : 0;
     int64_t cached = mine == KOLO_OK ? cached_of(work, kolo_size(comm)) : 0;
-    int64_t facts[FACTS] = {mine == KOLO_OK, shape, -shape, cached, -cached};
+    int64_t facts[FACTS] = {word_of(comm, mine), shape, -shape, cached, -cached};
     kolo_status status =
         kolo_allreduce(comm, facts, facts, FACTS, KOLO_INT64, KOLO_MIN, opts, NULL);
-    if (status != KOLO_OK || mine != KOLO_OK)
-        return status != KOLO_OK ? status : mine;
-    if (!facts[READY])
-        return kolo_fail(KOLO_ERR_NO_MEMORY, "kolo_metrics_compute: another rank is out of memory");
+    status = status == KOLO_OK ? verdict(comm, facts[WORD], mine) : status;
+    if (status != KOLO_OK)
+        return status;
     if (facts[SHAPE] != -facts[MINUS_SHAPE])
         return kolo_fail(KOLO_ERR_MISMATCH,
                          "kolo_metrics_compute: the ranks passed metrics of different kinds, sizes "

@@ -113,20 +113,6 @@ static void release(struct exchange *x)
     kolo_free_memory(x->all_totals);
 }
 
-/* Goes on only if every rank can. */
-static kolo_status agree(struct exchange *x, kolo_status mine)
-{
-    int64_t ready = mine == KOLO_OK;
-    kolo_status status =
-        kolo_allreduce(x->comm, &ready, &ready, 1, KOLO_INT64, KOLO_MIN, x->opts, NULL);
-    if (status != KOLO_OK || mine != KOLO_OK)
-        return status != KOLO_OK ? status : mine;
-    if (!ready)
-        return kolo_fail(KOLO_ERR_NO_MEMORY,
-                         "kolo_metrics_compute: another rank has no memory to sort a curve");
-    return KOLO_OK;
-}
-
 static kolo_status share_offers(struct exchange *x)
 {
     x->offer[0] = (int64_t)x->own_count;
@@ -220,12 +206,12 @@ static void walk(const struct exchange *x, int64_t *words)
 static kolo_status move(struct exchange *x, const size_t *chosen, size_t count)
 {
     kolo_status status;
-    KOLO_TRY(agree(x, allocate(x, count)));
+    KOLO_TRY(kolo_metric_agree(x->comm, allocate(x, count), x->opts));
     take_records(x, chosen, count);
     KOLO_TRY(share_offers(x));
     part(x);
     KOLO_TRY(kolo_alltoall(x->comm, x->to, x->from, 1, KOLO_INT64, x->opts, NULL));
-    KOLO_TRY(agree(x, make_room(x)));
+    KOLO_TRY(kolo_metric_agree(x->comm, make_room(x), x->opts));
     KOLO_TRY(kolo_alltoallv(x->comm, x->own, x->to_words, NULL, x->got, x->from_words, NULL,
                             KOLO_INT64, x->opts, NULL));
     x->got_count = gather_ties(x->got, x->got_count);

@@ -128,4 +128,10 @@ struct kolo_exact_sum kolo_exact_of(const int64_t *words);
 /** For accepts_words. */
 bool kolo_exact_accepts(const int64_t *words);
 
+/** The status of a step that can fail on one rank alone: all go on, or none. Who failed gets its own
+ * status back with its detail, the others that of the lowest rank with the gravest one, and who it is.
+ * Collective. compute.c */
+kolo_status kolo_metric_agree(struct kolo_comm *comm, kolo_status mine,
+                              const struct kolo_opts *opts) KOLO_NODISCARD;
+
 #endif

@@ -4,6 +4,7 @@
 // everybody's.
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -323,4 +324,45 @@ Test(compute, does_not_take_the_result_of_other_ranks, .timeout = 60)
 {
     struct world world = {.size = 4};
     cr_assert_eq(world_run(&world, halves_main, NULL), KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+/* ---- agreeing ---- */
+
+static kolo_status agree_main(struct kolo_comm *comm, void *arg)
+{
+    const kolo_status *mine = arg; /* of each rank */
+    int rank = kolo_rank(comm), gravest = 0;
+    for (int i = 0; i < kolo_size(comm); i++)
+        if (mine[i] < mine[gravest])
+            gravest = i;
+    if (mine[rank] != KOLO_OK)
+        (void)kolo_fail(mine[rank], "what rank %d knows", rank);
+    kolo_status got = kolo_metric_agree(comm, mine[rank], NULL);
+    char words[64];
+    if (mine[rank] != KOLO_OK)
+        snprintf(words, sizeof words, "what rank %d knows", rank);
+    else
+        snprintf(words, sizeof words, "rank %d (", gravest);
+    WORLD_EXPECT(got == (mine[rank] != KOLO_OK ? mine[rank] : mine[gravest]), "rank %d gets %s",
+                 rank, kolo_status_name(got));
+    WORLD_EXPECT(got == KOLO_OK || strstr(kolo_error_detail(), words), "rank %d: %s", rank,
+                 kolo_error_detail());
+    WORLD_EXPECT(got == KOLO_OK || mine[rank] != KOLO_OK ||
+                     strstr(kolo_error_detail(), kolo_status_text(got)),
+                 "rank %d: %s", rank, kolo_error_detail());
+    return KOLO_OK;
+}
+
+Test(compute, who_failed_and_why_is_known_to_all, .timeout = 60)
+{
+    static kolo_status each[][3] = {{KOLO_OK, KOLO_OK, KOLO_OK},
+                                    {KOLO_OK, KOLO_OK, KOLO_ERR_DATA},
+                                    {KOLO_ERR_NO_MEMORY, KOLO_OK, KOLO_OK},
+                                    {KOLO_OK, KOLO_ERR_INVALID, KOLO_ERR_INVALID},
+                                    {KOLO_ERR_INVALID, KOLO_OK, KOLO_ERR_DATA}};
+    for (size_t i = 0; i < sizeof each / sizeof each[0]; i++) {
+        struct world world = {.size = 3};
+        cr_assert_eq(world_run(&world, agree_main, each[i]), KOLO_OK, "case %zu: %s", i,
+                     world_cause(&world)->text);
+    }
 }

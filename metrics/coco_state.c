@@ -145,6 +145,28 @@ static kolo_status read_tallies(struct kolo_coco_images *images,
     return KOLO_OK;
 }
 
+/* Of each class, area range and threshold an image has at most one true detection for each ground truth
+ * that counts: with more, recall would exceed 1 and the sums of all ranks their bounds. */
+static bool has_truths_for_all(const struct kolo_coco_images *images,
+                               const struct kolo_coco_params *params, size_t record, size_t tally)
+{
+    while (record < images->records) {
+        uint32_t found[KOLO_DETECTION_FLAGS_MAX] = {0}, category = images->record[record].place;
+        while (tally < images->tallies && images->tally[tally].category < category)
+            tally++;
+        bool is_there = tally < images->tallies && images->tally[tally].category == category;
+        for (; record < images->records && images->record[record].place == category; record++) {
+            uint64_t left = kolo_coco_flags(images->record[record].is_true);
+            for (; left; left &= left - 1) {
+                size_t flag = (size_t)__builtin_ctzll(left), area = flag / params->thresholds;
+                if (!is_there || ++found[flag] > images->tally[tally].counted[area])
+                    return false;
+            }
+        }
+    }
+    return true;
+}
+
 static kolo_status read_image(struct kolo_coco_images *images,
                               const struct kolo_coco_params *params, struct kolo_reader *reader)
 {
@@ -163,8 +185,16 @@ static kolo_status read_image(struct kolo_coco_images *images,
         return status;
     images->image[images->images++] =
         (struct kolo_coco_image){.id = id, .records = images->records, .tallies = images->tallies};
+    size_t first_record = images->records, first_tally = images->tallies;
     status = read_records(images, params, (size_t)records, reader);
-    return status == KOLO_OK ? read_tallies(images, params, (size_t)tallies, reader) : status;
+    if (status == KOLO_OK)
+        status = read_tallies(images, params, (size_t)tallies, reader);
+    if (status == KOLO_OK && !has_truths_for_all(images, params, first_record, first_tally))
+        return kolo_fail(KOLO_ERR_DATA,
+                         "kolo_metric_restore: image %lld has more true detections than ground "
+                         "truths",
+                         (long long)id);
+    return status;
 }
 
 kolo_status kolo_coco_images_read(struct kolo_coco_images *images,

@@ -342,6 +342,8 @@ Test(coco_state, refuses_what_matching_does_not_make)
         {TALLY + RECORD - 4 - 6, 0xf0, "detection 1 of image 5"}, /* a score above the one before */
         {TALLY + RECORD - 4 - 7, 0x7f, "detection 1 of image 5"}, /* NaN or so */
         {TALLY + 2 * RECORD - 12 - 5, 1, "detection 0 of image 5"}, /* true and ignored */
+        {TALLY + RECORD - 12, 1, "image 5 has more true detections than ground truths"}, /* both */
+        {TALLY - 8, 0, "image 5 has more true detections"}, /* the one does not count */
         {TALLY + 2 * RECORD + 8, 9, "9 tallies of image number 0"},
         {TALLY + 2 * RECORD + 16, 9, "9 detections and 1 tallies of image number 0"},
         {TALLY + 2 * RECORD + IMAGE + 8, 9, "9 images cannot be"},

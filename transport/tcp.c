@@ -70,11 +70,21 @@ void kolo_tcp_fail(struct tcp_link *tcp, int error)
                                              tcp->place, end_words(tcp, error, text, sizeof text)));
 }
 
-static void come_up(struct tcp_link *tcp)
+void kolo_tcp_come_up(struct tcp_link *tcp)
 {
     kolo_conn_timer_remove(&tcp->deadline.timer);
     kolo_link_set_up(&tcp->base);
     kolo_link_push(&tcp->base);
+}
+
+/** The connection stands. */
+static void join(struct tcp_link *tcp)
+{
+    tcp->is_joined = true;
+    if (port_of(tcp)->rider)
+        port_of(tcp)->rider->joined(tcp);
+    else
+        kolo_tcp_come_up(tcp);
 }
 
 /** The dial is proved; the acceptor's byte says that it stands. */
@@ -86,7 +96,7 @@ static void read_welcome(struct tcp_link *tcp)
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (got == 1 && byte == WELCOME) {
-        come_up(tcp);
+        join(tcp);
         return;
     }
     close_socket(tcp);
@@ -101,7 +111,7 @@ static void ready(struct kolo_watch *watch, uint32_t events)
 {
     struct tcp_link *tcp = ((struct tcp_socket *)watch)->link;
 
-    if (tcp->base.state == KOLO_LINK_CONNECTING) {
+    if (tcp->base.state == KOLO_LINK_CONNECTING && !tcp->is_joined) {
         read_welcome(tcp);
         return;
     }
@@ -109,13 +119,17 @@ static void ready(struct kolo_watch *watch, uint32_t events)
         kolo_tcp_watch_room(tcp, false);
         kolo_link_push(&tcp->base);
     }
-    if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+    if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0)
+        return;
+    if (port_of(tcp)->rider)
+        port_of(tcp)->rider->ready(tcp);
+    else
         kolo_tcp_receive(tcp);
 }
 
 /** A rank that is awake reads the socket of whom it waits for itself: one system call a message
  * instead of two. What nobody waits for is left to the poller. */
-static bool tcp_pull(struct kolo_link *base)
+bool kolo_tcp_pull(struct kolo_link *base)
 {
     struct tcp_link *tcp = (struct tcp_link *)base;
 
@@ -151,7 +165,7 @@ static kolo_status welcome(struct tcp_link *tcp, int fd)
     if (send(fd, &byte, 1, MSG_NOSIGNAL) != 1)
         return kolo_fail_errno(KOLO_ERR_LINK, errno, "rank %d at tcp %s: welcome", tcp->base.peer,
                                tcp->place);
-    come_up(tcp);
+    join(tcp);
     return KOLO_OK;
 }
 
@@ -210,7 +224,7 @@ static kolo_status dial(struct tcp_link *tcp, kolo_deadline deadline)
     struct kolo_endpoint *endpoint = tcp->base.endpoint;
     const struct kolo_endpoint_config *config = kolo_endpoint_config_of(endpoint);
     const struct kolo_greeting mine = {.protocol = KOLO_PROTOCOL_VERSION,
-                                       .purpose = KOLO_PURPOSE_TCP,
+                                       .purpose = port_of(tcp)->purpose,
                                        .from = config->rank,
                                        .to = tcp->base.peer};
     const struct kolo_peer *peer = kolo_endpoint_peer(endpoint, tcp->base.peer);
@@ -218,7 +232,7 @@ static kolo_status dial(struct tcp_link *tcp, kolo_deadline deadline)
     size_t count = 0;
     kolo_status status;
 
-    status = kolo_tcp_places_of(peer, places, &count);
+    status = kolo_tcp_places_of(port_of(tcp), peer, places, &count);
     if (status != KOLO_OK)
         return status;
     tcp->race = (struct kolo_race){.locals = port_of(tcp)->places,
@@ -233,21 +247,21 @@ static kolo_status dial(struct tcp_link *tcp, kolo_deadline deadline)
                           &tcp->dial);
 }
 
-static void tcp_adopt(struct kolo_link *base, int fd)
+void kolo_tcp_adopt(struct kolo_link *base, int fd)
 {
     struct tcp_link *tcp = (struct tcp_link *)base;
     kolo_status status;
 
     kolo_conn_cancel(tcp->dial);
     tcp->dial = NULL;
-    tcp->is_ours = false;
+    tcp->is_ours = tcp->is_joined = false;
     close_socket(tcp);
     status = welcome(tcp, fd);
     if (status != KOLO_OK)
         kolo_link_set_down(base, status);
 }
 
-static void tcp_down(struct kolo_link *base)
+void kolo_tcp_down(struct kolo_link *base)
 {
     struct tcp_link *tcp = (struct tcp_link *)base;
 
@@ -258,12 +272,12 @@ static void tcp_down(struct kolo_link *base)
     kolo_tcp_tx_drop(tcp);
 }
 
-static void tcp_free_link(struct kolo_link *base)
+void kolo_tcp_free_link(struct kolo_link *base)
 {
     struct tcp_link *tcp = (struct tcp_link *)base;
     struct tcp_link **at = &port_of(tcp)->first;
 
-    tcp_down(base);
+    kolo_tcp_down(base);
     while (*at && *at != tcp)
         at = &(*at)->next;
     if (*at)
@@ -273,12 +287,13 @@ static void tcp_free_link(struct kolo_link *base)
     kolo_free_memory(tcp);
 }
 
-static kolo_status tcp_connect(struct kolo_port *base, int peer, int fd, kolo_deadline deadline,
-                               struct kolo_link **link_out)
+kolo_status kolo_tcp_connect(struct kolo_port *base, int peer, int fd, kolo_deadline deadline,
+                             struct kolo_link **link_out)
 {
     struct tcp_port *port = (struct tcp_port *)base;
     struct kolo_poller *poller = kolo_endpoint_poller(base->endpoint);
-    struct tcp_link *tcp = kolo_calloc(1, sizeof *tcp);
+    size_t bytes = port->rider ? port->rider->link_bytes : sizeof(struct tcp_link);
+    struct tcp_link *tcp = kolo_calloc(1, bytes);
     kolo_status status = KOLO_ERR_NO_MEMORY;
 
     if (tcp == NULL) {
@@ -298,7 +313,7 @@ static kolo_status tcp_connect(struct kolo_port *base, int peer, int fd, kolo_de
     else if (fd >= 0)
         close(fd);
     if (status != KOLO_OK) {
-        tcp_free_link(&tcp->base);
+        tcp->base.transport->free_link(&tcp->base);
         return status;
     }
     *link_out = &tcp->base;
@@ -309,7 +324,7 @@ static kolo_status tcp_connect(struct kolo_port *base, int peer, int fd, kolo_de
 
 /** Drained means acknowledged: a socket that is closed with bytes unread on our side takes back
  * what it has not delivered. */
-static bool tcp_is_drained(const struct kolo_link *base)
+bool kolo_tcp_is_drained(const struct kolo_link *base)
 {
     const struct tcp_link *tcp = (const struct tcp_link *)base;
     int unacknowledged = 0;
@@ -323,14 +338,14 @@ static bool tcp_is_drained(const struct kolo_link *base)
     return false;
 }
 
-static void tcp_describe(const struct kolo_link *base, char *text, size_t capacity)
+void kolo_tcp_describe(const struct kolo_link *base, char *text, size_t capacity)
 {
     const struct tcp_link *tcp = (const struct tcp_link *)base;
 
     snprintf(text, capacity, "tcp %s", tcp->place);
 }
 
-static void tcp_explain(const struct kolo_link *base, char *text, size_t capacity)
+void kolo_tcp_explain(const struct kolo_link *base, char *text, size_t capacity)
 {
     const struct tcp_link *tcp = (const struct tcp_link *)base;
     struct kolo_place ours = {.bytes = sizeof ours.addr};
@@ -354,14 +369,14 @@ const struct kolo_transport kolo_transport_tcp = {
     .open = kolo_tcp_open,
     .close = kolo_tcp_close,
     .reaches = kolo_tcp_reaches,
-    .connect = tcp_connect,
-    .adopt = tcp_adopt,
+    .connect = kolo_tcp_connect,
+    .adopt = kolo_tcp_adopt,
     .push = kolo_tcp_push,
-    .pull = tcp_pull,
+    .pull = kolo_tcp_pull,
     .withdraw = kolo_tcp_withdraw,
-    .describe = tcp_describe,
-    .explain = tcp_explain,
-    .is_drained = tcp_is_drained,
-    .down = tcp_down,
-    .free_link = tcp_free_link,
+    .describe = kolo_tcp_describe,
+    .explain = kolo_tcp_explain,
+    .is_drained = kolo_tcp_is_drained,
+    .down = kolo_tcp_down,
+    .free_link = kolo_tcp_free_link,
 };

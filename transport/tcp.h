@@ -53,7 +53,8 @@ struct tcp_link {
     } deadline;             /* of CONNECTING */
     struct kolo_conn *dial; /* under way */
     struct kolo_race race;
-    bool is_ours; /* the connection that stands is our dial */
+    bool is_ours;   /* the connection that stands is our dial */
+    bool is_joined; /* it stands, and both know it; what it needs besides is its rider's */
     struct tcp_tx tx;
     struct tcp_rx rx;
     kolo_deadline stuck_since; /* unacknowledged bytes and no word; 0: not stuck */
@@ -67,8 +68,21 @@ struct tcp_port_timer {
     struct tcp_port *port;
 };
 
+/** A transport whose links begin as TCP links, and which has more to settle once the connection stands (rdma). */
+struct tcp_rider {
+    size_t link_bytes; /* its struct, which begins with a tcp_link */
+    /** How many bytes of a published address come before the places; more than it has: nonsense. */
+    size_t (*prefix)(const struct kolo_address *address);
+    /** The connection stands (again, after an adoption). Ends in kolo_tcp_come_up() or set_down, from here or later. */
+    void (*joined)(struct tcp_link *tcp);
+    /** It has something to read, or its end. */
+    void (*ready)(struct tcp_link *tcp);
+};
+
 struct tcp_port {
-    struct kolo_port base; /* first: the core gets this */
+    struct kolo_port base;         /* first: the core gets this */
+    const struct tcp_rider *rider; /* NULL: none */
+    uint8_t purpose;               /* of its greetings */
     struct kolo_listener *listeners[TCP_PLACES_MAX];
     size_t listener_count;
     struct kolo_place places[TCP_PLACES_MAX]; /* published */
@@ -89,15 +103,23 @@ bool kolo_tcp_is_loopback(const struct kolo_place *place);
 kolo_status kolo_tcp_write_places(const struct kolo_place *places, size_t count,
                                   struct kolo_address *address_out) KOLO_NODISCARD;
 /** At most TCP_PLACES_MAX. ERR_DATA. */
-kolo_status kolo_tcp_read_places(const struct kolo_address *address, struct kolo_place *places_out,
+kolo_status kolo_tcp_read_places(const uint8_t *data, size_t bytes, struct kolo_place *places_out,
                                  size_t *count_out) KOLO_NODISCARD;
 
 /* tcp_port.c */
 const struct kolo_settings *kolo_tcp_settings(const struct tcp_port *port);
 kolo_deadline kolo_tcp_soon(int64_t us);
+/** What @p peer published for this port's transport. */
+const struct kolo_address *kolo_tcp_address_of_peer(const struct tcp_port *port,
+                                                    const struct kolo_peer *peer);
 /** The peer's places; ERR_DATA if it published nonsense. */
-kolo_status kolo_tcp_places_of(const struct kolo_peer *peer, struct kolo_place *places_out,
-                               size_t *count_out) KOLO_NODISCARD;
+kolo_status kolo_tcp_places_of(const struct tcp_port *port, const struct kolo_peer *peer,
+                               struct kolo_place *places_out, size_t *count_out) KOLO_NODISCARD;
+/** Fills in a zeroed port and listens. Undone by kolo_tcp_fini_port, also if it fails. */
+kolo_status kolo_tcp_init_port(struct tcp_port *port, struct kolo_endpoint *endpoint,
+                               const struct kolo_transport *transport, uint8_t purpose,
+                               struct kolo_address *address_out) KOLO_NODISCARD;
+void kolo_tcp_fini_port(struct tcp_port *port);
 void kolo_tcp_set_options(struct tcp_port *port, int fd);
 kolo_status kolo_tcp_probe(const struct kolo_settings *settings, struct kolo_why *why_out);
 kolo_status kolo_tcp_open(struct kolo_endpoint *endpoint, struct kolo_port **port_out,
@@ -106,7 +128,18 @@ void kolo_tcp_close(struct kolo_port *base);
 bool kolo_tcp_reaches(const struct kolo_port *base, const struct kolo_peer *peer,
                       struct kolo_why *why_out);
 
-/* tcp.c, tcp_rx.c, tcp_tx.c */
+/* tcp.c, tcp_rx.c, tcp_tx.c: the operations of the same name, and: */
+kolo_status kolo_tcp_connect(struct kolo_port *base, int peer, int fd, kolo_deadline deadline,
+                             struct kolo_link **link_out);
+void kolo_tcp_adopt(struct kolo_link *base, int fd);
+bool kolo_tcp_pull(struct kolo_link *base);
+bool kolo_tcp_is_drained(const struct kolo_link *base);
+void kolo_tcp_describe(const struct kolo_link *base, char *text, size_t capacity);
+void kolo_tcp_explain(const struct kolo_link *base, char *text, size_t capacity);
+void kolo_tcp_down(struct kolo_link *base);
+void kolo_tcp_free_link(struct kolo_link *base);
+/** The link is UP, frames may go. */
+void kolo_tcp_come_up(struct tcp_link *tcp);
 
 /** Reads and delivers what has arrived; ends the link at the end of the stream. True: moved. */
 bool kolo_tcp_receive(struct tcp_link *tcp);

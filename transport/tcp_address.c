@@ -87,10 +87,10 @@ static void read_place(struct kolo_reader *reader, struct kolo_place *place)
     place->facts.numa_node = -1;
 }
 
-kolo_status kolo_tcp_read_places(const struct kolo_address *address, struct kolo_place *places_out,
+kolo_status kolo_tcp_read_places(const uint8_t *data, size_t bytes, struct kolo_place *places_out,
                                  size_t *count_out)
 {
-    struct kolo_reader reader = kolo_reader_over(address->data, address->bytes);
+    struct kolo_reader reader = kolo_reader_over(data, bytes);
     size_t count = kolo_read_u8(&reader);
     kolo_status status;
 

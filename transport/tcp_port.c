@@ -30,14 +30,26 @@ kolo_deadline kolo_tcp_soon(int64_t us)
     return kolo_now_ns() + us * 1000;
 }
 
-kolo_status kolo_tcp_places_of(const struct kolo_peer *peer, struct kolo_place *places_out,
-                               size_t *count_out)
+const struct kolo_address *kolo_tcp_address_of_peer(const struct tcp_port *port,
+                                                    const struct kolo_peer *peer)
 {
     int index = 0;
 
-    while (kolo_transports[index] != &kolo_transport_tcp)
+    while (kolo_transports[index] != port->base.transport)
         index++;
-    return kolo_tcp_read_places(&peer->addresses[index], places_out, count_out);
+    return &peer->addresses[index];
+}
+
+kolo_status kolo_tcp_places_of(const struct tcp_port *port, const struct kolo_peer *peer,
+                               struct kolo_place *places_out, size_t *count_out)
+{
+    const struct kolo_address *address = kolo_tcp_address_of_peer(port, peer);
+    size_t prefix = port->rider ? port->rider->prefix(address) : 0;
+
+    if (prefix > address->bytes)
+        prefix = address->bytes;
+    return kolo_tcp_read_places(address->data + prefix, address->bytes - prefix, places_out,
+                                count_out);
 }
 
 /* ---- socket options ---- */
@@ -164,7 +176,7 @@ static kolo_status add_listener(struct tcp_port *port, const struct kolo_place *
 {
     const struct kolo_endpoint_config *config = kolo_endpoint_config_of(port->base.endpoint);
     const struct kolo_greeting mine = {.protocol = KOLO_PROTOCOL_VERSION,
-                                       .purpose = KOLO_PURPOSE_TCP,
+                                       .purpose = port->purpose,
                                        .from = config->rank,
                                        .to = -1};
     int64_t handshake_ms = config->settings->peer_timeout_ms;
@@ -262,16 +274,21 @@ static kolo_status listen_at(struct tcp_port *port, const struct kolo_ports *por
     return KOLO_OK;
 }
 
+void kolo_tcp_fini_port(struct tcp_port *port)
+{
+    for (size_t i = 0; i < port->listener_count; i++)
+        kolo_listener_close(port->listeners[i]);
+    kolo_conn_timer_remove(&port->watchdog.timer);
+    kolo_conn_timer_remove(&port->drain.timer);
+}
+
 void kolo_tcp_close(struct kolo_port *base)
 {
     struct tcp_port *port = (struct tcp_port *)base;
 
     if (port == NULL)
         return;
-    for (size_t i = 0; i < port->listener_count; i++)
-        kolo_listener_close(port->listeners[i]);
-    kolo_conn_timer_remove(&port->watchdog.timer);
-    kolo_conn_timer_remove(&port->drain.timer);
+    kolo_tcp_fini_port(port);
     kolo_free_memory(port);
 }
 
@@ -289,21 +306,20 @@ static void warn_unnamed(const struct kolo_endpoint_config *config)
                   unnamed, config->identity.host);
 }
 
-kolo_status kolo_tcp_open(struct kolo_endpoint *endpoint, struct kolo_port **port_out,
-                          struct kolo_address *address_out)
+kolo_status kolo_tcp_init_port(struct tcp_port *port, struct kolo_endpoint *endpoint,
+                               const struct kolo_transport *transport, uint8_t purpose,
+                               struct kolo_address *address_out)
 {
     const struct kolo_settings *settings = kolo_endpoint_config_of(endpoint)->settings;
     struct kolo_poller *poller = kolo_endpoint_poller(endpoint);
     struct kolo_place places[TCP_PLACES_MAX];
-    struct tcp_port *port = kolo_calloc(1, sizeof *port);
     struct kolo_ports ports;
     size_t count = 0;
     kolo_status status;
 
-    if (port == NULL)
-        return KOLO_ERR_NO_MEMORY;
     port->base.endpoint = endpoint;
-    port->base.transport = &kolo_transport_tcp;
+    port->base.transport = transport;
+    port->purpose = purpose;
     port->turn = -1;
     port->watchdog =
         (struct tcp_port_timer){{.at = kolo_tcp_soon(watch_us(port)), .fire = watch_links}, port};
@@ -320,12 +336,26 @@ kolo_status kolo_tcp_open(struct kolo_endpoint *endpoint, struct kolo_port **por
     port->place_count = count;
     KOLO_TRY(kolo_conn_timer_add(&port->watchdog.timer, poller));
     KOLO_TRY(kolo_conn_timer_add(&port->drain.timer, poller));
+out:
+    return status;
+}
+
+kolo_status kolo_tcp_open(struct kolo_endpoint *endpoint, struct kolo_port **port_out,
+                          struct kolo_address *address_out)
+{
+    struct tcp_port *port = kolo_calloc(1, sizeof *port);
+    kolo_status status;
+
+    if (port == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    status = kolo_tcp_init_port(port, endpoint, &kolo_transport_tcp, KOLO_PURPOSE_TCP, address_out);
+    if (status != KOLO_OK) {
+        address_out->bytes = 0;
+        kolo_tcp_close(&port->base);
+        return status;
+    }
     *port_out = &port->base;
     return KOLO_OK;
-out:
-    address_out->bytes = 0;
-    kolo_tcp_close(&port->base);
-    return status;
 }
 
 kolo_status kolo_tcp_probe(const struct kolo_settings *settings, struct kolo_why *why_out)
@@ -347,7 +377,7 @@ bool kolo_tcp_reaches(const struct kolo_port *base, const struct kolo_peer *peer
     struct kolo_place places[TCP_PLACES_MAX];
     size_t count = 0, reachable = 0;
 
-    if (kolo_tcp_places_of(peer, places, &count) != KOLO_OK) {
+    if (kolo_tcp_places_of((const struct tcp_port *)base, peer, places, &count) != KOLO_OK) {
         snprintf(why_out->text, sizeof why_out->text, "%.250s", kolo_error_detail());
         return false;
     }

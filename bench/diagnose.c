@@ -112,7 +112,7 @@ static const struct bench_flag flags[] = {
     {'s', "size", "SIZE", "of the messages that measure bandwidth [1M]", take_size},
     {0, "factor", "N", "slow is what is so many times worse than its siblings [2]", take_factor},
     {0, "exhaustive", NULL, "one pair at a time, whatever hosts they are on", take_exhaustive},
-    {0, "transport", "NAME", "force inproc, shm or tcp for every pair", take_transport},
+    {0, "transport", "NAME", "force inproc, shm, rdma or tcp for every pair", take_transport},
     {0, "threads", "N", "ranks as threads of this process instead of kolorun's", take_threads},
     {0, "json", "FILE", "also write all of it as JSON", take_json},
     {'q', "quiet", NULL, "no progress line on a terminal", take_quiet},

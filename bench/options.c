@@ -379,7 +379,7 @@ static const struct bench_flag flags[] = {
      take_in_place},
     {0, "memory", "KIND", "kolo (kolo_alloc) or user (plain memory) [kolo]", take_memory},
     {0, "async", NULL, "start each call and wait for its request", take_async},
-    {0, "transport", "NAME", "force inproc, shm or tcp for every pair", take_transport},
+    {0, "transport", "NAME", "force inproc, shm, rdma or tcp for every pair", take_transport},
     {0, "plan", "NAME", "force a plan, which the collectives have", take_plan},
     {0, "deterministic", NULL, "KOLO_DETERMINISTIC=1: operands in the order of ranks",
      take_deterministic},

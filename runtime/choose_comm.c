@@ -60,7 +60,7 @@ static enum kolo_path local_path(const struct kolo_comm *comm)
     const char *transport = comm->engine->settings.transport;
     uint64_t process = kolo_comm_peer(comm, 0)->identity.process;
     bool is_process = true;
-    if (strcmp(transport, "tcp") == 0)
+    if (strcmp(transport, "tcp") == 0 || strcmp(transport, "rdma") == 0)
         return KOLO_PATH_LOOPBACK;
     for (int rank = 1; rank < comm->size; rank++)
         is_process = is_process && kolo_comm_peer(comm, rank)->identity.process == process;

@@ -48,7 +48,7 @@ _kolorun() {
 _kolorun_value() { # OPTION WORD
     case $1 in
         -bind) mapfile -t COMPREPLY < <(compgen -W 'none core numa auto' -- "$2") ;;
-        -transport) mapfile -t COMPREPLY < <(compgen -W 'auto inproc shm tcp' -- "$2") ;;
+        -transport) mapfile -t COMPREPLY < <(compgen -W 'auto inproc shm rdma tcp' -- "$2") ;;
         -host | -H) mapfile -t COMPREPLY < <(compgen -A hostname -- "$2") ;;
         -env | -x) mapfile -t COMPREPLY < <(compgen -e -- "$2") ;;
         -ssh) mapfile -t COMPREPLY < <(compgen -c -- "$2") ;;

@@ -199,7 +199,7 @@ struct kolo_peer_info {
     size_t size; /**< set to sizeof(struct kolo_peer_info) by the caller */
     int rank, pid, local_rank;
     const char *host;
-    const char *transport; /**< that joins this rank and that one: "inproc", "shm", "tcp", "self" */
+    const char *transport; /**< that joins us and it: "inproc", "shm", "rdma", "tcp", "self" */
     const char *why;       /**< why this transport; until this rank is asked for again on comm */
 };
 KOLO_API KOLO_NODISCARD kolo_status kolo_get_peer_info(struct kolo_comm *comm, int rank,

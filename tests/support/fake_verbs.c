@@ -554,6 +554,8 @@ static int destroy_qp(struct ibv_qp *base)
     return 0;
 }
 
+static void carry_out(struct pair *pair);
+
 /** What each step up must say at least. */
 static int needed(enum ibv_qp_state state)
 {
@@ -638,6 +640,7 @@ static int post_send(struct ibv_qp *base, struct ibv_send_wr *wr, struct ibv_sen
         take_send(pair, wr);
         if (base->state == IBV_QPS_ERR)
             flush(pair);
+        carry_out(pair);
     }
     if (error != 0)
         *bad_out = wr;

@@ -2,7 +2,7 @@
 // RDMA devices in memory, behind the table of transport/rdma_verbs.h: reliable connected queue pairs between devices of one
 // process, with what real ones do to a program that is careless (a send queue that is full until completions are polled, a
 // receiver that is not ready, keys and bounds that are checked, garbage in the fields of a completion in error, all that
-// is posted flushed after the first), and faults on demand. Bytes move when somebody polls a completion queue.
+// is posted flushed after the first), and faults on demand. Bytes move when they are posted, or when somebody polls a completion queue.
 //
 // Threads: any; one lock. All is one world: fake_verbs_reset() before each test.
 #ifndef KOLO_TESTS_SUPPORT_FAKE_VERBS_H

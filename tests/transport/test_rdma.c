@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rdma transport over devices in memory: the conformance suite, and what becomes of a link when something of RDMA cannot
+// be had at its start (it goes by TCP, or ends, as the settings say) or breaks later.
+#include "tests/support/transport_suite.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "tests/support/fake_verbs.h"
+
+static char logged[4096];
+static pthread_mutex_t logged_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void keep_line(void *context, enum kolo_log_level level, const char *line)
+{
+    (void)context;
+    pthread_mutex_lock(&logged_lock); /* both ranks may say something at once */
+    size_t used = strlen(logged);
+    if (level <= KOLO_LOG_WARN)
+        snprintf(logged + used, sizeof logged - used, "%s\n", line);
+    pthread_mutex_unlock(&logged_lock);
+}
+
+static void begin(void)
+{
+    fake_verbs_reset();
+    kolo_verbs_replace(fake_verbs_table());
+    logged[0] = '\0';
+    kolo_log_set_sink(keep_line, NULL);
+}
+
+static void end(void)
+{
+    kolo_log_set_sink(NULL, NULL);
+    kolo_verbs_replace(NULL);
+    cr_assert(fake_verbs_living() == 0, "%d left on the devices", fake_verbs_living());
+    cr_assert(fake_verbs_not_ready() == 0, "%d times no place was ready", fake_verbs_not_ready());
+}
+
+TestSuite(rdma, .init = begin, .fini = end);
+KOLO_TRANSPORT_SUITE(rdma, rdma)
+
+/* ---- what cannot be had at the start ---- */
+
+enum { BYTES = 300000 };
+static char described[2][128];
+
+/** One long message each way. */
+static void exchange(struct suite_rank *rank)
+{
+    struct kolo_link *link = suite_link(rank, 1 - rank->rank);
+    struct kolo_desc desc = {{1}};
+    struct kolo_work works[2];
+    uint8_t *out = malloc(BYTES), *in = calloc(1, BYTES);
+    if (link == NULL)
+        return;
+    for (size_t i = 0; i < BYTES; i++)
+        out[i] = (uint8_t)(i * 7 + i / 251 + (size_t)rank->rank);
+    kolo_link_send(link, 1, &desc, out, BYTES, &works[0]);
+    kolo_link_recv(link, 1, &desc, in, BYTES, NULL, &works[1]);
+    SUITE_CHECK(rank, suite_settle(rank, works, 2), "stuck");
+    SUITE_CHECK(rank, works[0].status == KOLO_OK && works[1].status == KOLO_OK, "%s %s: %s",
+                kolo_status_name(works[0].status), kolo_status_name(works[1].status),
+                rank->heard[1 - rank->rank].text);
+    for (size_t i = 0; i < BYTES; i++)
+        SUITE_CHECK(rank, in[i] == (uint8_t)(i * 7 + i / 251 + 1 - (size_t)rank->rank), "byte %zu",
+                    i);
+    kolo_link_describe(link, described[rank->rank], sizeof described[0]);
+    free(out);
+    free(in);
+}
+
+/** Two ranks whose endpoints may go on by TCP. */
+static struct suite_world *open_auto(void)
+{
+    struct suite_world *world = suite_open("rdma", 2, NULL, NULL);
+    snprintf(world->settings.transport, sizeof world->settings.transport, "auto");
+    return world;
+}
+
+static void expect_tcp(const char *reason)
+{
+    struct suite_world *world = open_auto();
+    logged[0] = '\0';
+    if (strcmp(reason, "no answer") == 0)
+        fake_verbs_complete_as(1, IBV_WC_RETRY_EXC_ERR);
+    suite_run(world, exchange);
+    suite_run(world, exchange);
+    suite_close(world);
+    for (int i = 0; i < 2; i++)
+        cr_assert(strncmp(described[i], "tcp ", 4) == 0, "%s: rank %d: %s", reason, i,
+                  described[i]);
+    cr_assert(strstr(logged, "rank 0 on ") && strstr(logged, "rank 1 on ") &&
+                  strstr(logged, "is reached by tcp, not rdma: "),
+              "both say so: %s", logged);
+    cr_assert(strstr(logged, reason), "'%s' is not in: %s", reason, logged);
+}
+
+Test(rdma, messages_go_by_rdma, .timeout = 60)
+{
+    struct suite_world *world = open_auto();
+    suite_run(world, exchange);
+    suite_close(world);
+    for (int i = 0; i < 2; i++)
+        cr_assert(strncmp(described[i], "rdma fake0 port 1 to RoCE v2 10.0.0.1 up", 40) == 0, "%s",
+                  described[i]);
+    cr_assert(logged[0] == '\0', "%s", logged);
+}
+
+Test(rdma, what_fails_at_the_start_leaves_tcp, .timeout = 100)
+{
+    fake_verbs_fail("reg_mr", 1, ENOMEM);
+    expect_tcp("cannot be");
+    fake_verbs_fail("post_recv", 9, EIO);
+    expect_tcp("does not take it: Input/output error");
+    static const char *const steps[] = {"prepared", "prepared", "joined to its peer's"};
+    for (int nth = 1; nth <= 3; nth++) {
+        fake_verbs_fail("modify_qp", nth, EINVAL);
+        expect_tcp(steps[nth - 1]);
+    }
+    fake_verbs_fail("post_send", 1, EIO);
+    expect_tcp("a message of 1 bytes: the device does not take it");
+    expect_tcp("no answer");
+    cr_assert(fake_verbs_living() == 0);
+}
+
+/** Waits until the other side's link is down. */
+static bool is_down(struct suite_rank *rank, void *context)
+{
+    (void)context;
+    return rank->heard[1 - rank->rank].down > 0;
+}
+
+static void meet_the_end(struct suite_rank *rank)
+{
+    struct kolo_link *link = NULL;
+    kolo_status status =
+        kolo_endpoint_link(rank->endpoint, 1 - rank->rank, kolo_deadline_in_ms(30000), &link);
+    if (status == KOLO_OK)
+        SUITE_CHECK(rank, suite_until(rank, is_down, NULL), "it does not end");
+}
+
+Test(rdma, what_fails_at_the_start_is_an_error_where_rdma_is_forced, .timeout = 60)
+{
+    struct suite_world *world = suite_open("rdma", 2, NULL, NULL);
+    fake_verbs_fail("reg_mr", 1, EPERM);
+    suite_run(world, meet_the_end);
+    for (int i = 0; i < 2; i++) {
+        const struct suite_heard *heard = &world->ranks[i].heard[1 - i];
+        cr_assert(heard->why == KOLO_ERR_CONNECT, "%d %s", (int)heard->why, heard->text);
+        cr_assert(strstr(heard->text, "cannot be reached by rdma: ") &&
+                      strstr(heard->text, "Operation not permitted") &&
+                      strstr(heard->text, "KOLO_TRANSPORT=rdma"),
+                  "%s", heard->text);
+    }
+    suite_close(world);
+}
+
+/* ---- what breaks later ---- */
+
+static void lose_the_device(struct suite_rank *rank)
+{
+    exchange(rank);
+    SUITE_CHECK(rank, suite_meet(rank, 0), "rank %d", rank->rank);
+    if (rank->rank == 0)
+        fake_verbs_remove(fake_verbs_device(0));
+    SUITE_CHECK(rank, suite_until(rank, is_down, NULL), "nobody noticed");
+}
+
+Test(rdma, a_device_that_is_pulled_out_ends_its_links, .timeout = 60)
+{
+    struct suite_world *world = suite_open("rdma", 2, NULL, NULL);
+    suite_run(world, lose_the_device);
+    for (int i = 0; i < 2; i++) {
+        const struct suite_heard *heard = &world->ranks[i].heard[1 - i];
+        cr_assert(heard->why == KOLO_ERR_LINK && strstr(heard->text, "rdma fake0 port 1: "), "%s",
+                  heard->text);
+    }
+    suite_close(world);
+}
+
+static atomic_bool has_vanished;
+
+/** Rank 0 looks at its descriptors alone, so that it meets the end of the connection before the message. */
+static void meet_the_end_first(struct suite_rank *rank)
+{
+    struct kolo_link *link = suite_link(rank, 1 - rank->rank);
+    struct kolo_desc desc = {{2}};
+    struct kolo_work work;
+    uint8_t bytes[64] = {1, 2, 3};
+    exchange(rank);
+    SUITE_CHECK(rank, suite_meet(rank, 0), "rank %d", rank->rank);
+    if (rank->rank == 1) {
+        kolo_link_send(link, 5, &desc, bytes, sizeof bytes, &work);
+        SUITE_CHECK(rank, suite_settle(rank, &work, 1) && work.status == KOLO_OK, "not sent");
+        suite_crash(rank);
+        atomic_store(&has_vanished, true);
+        return;
+    }
+    bytes[2] = 0;
+    kolo_link_recv(link, 5, &desc, bytes, sizeof bytes, NULL, &work);
+    while (!atomic_load(&has_vanished))
+        sched_yield();
+    for (kolo_deadline deadline = kolo_deadline_in_ms(30000);
+         rank->heard[1].down == 0 && kolo_now_ns() < deadline;)
+        SUITE_CHECK(rank,
+                    kolo_poller_dispatch(kolo_endpoint_poller(rank->endpoint), NULL) == KOLO_OK,
+                    "poller");
+    SUITE_CHECK(rank, work.status == KOLO_OK && bytes[2] == 3, "%s", kolo_status_name(work.status));
+    SUITE_CHECK(
+        rank, rank->heard[1].down == 1 && strstr(rank->heard[1].text, "connection closed by peer"),
+        "%s", rank->heard[1].text);
+}
+
+Test(rdma, what_was_sent_before_the_end_comes_before_it, .timeout = 60)
+{
+    struct suite_world *world = suite_open("rdma", 2, NULL, NULL);
+    atomic_store(&has_vanished, false);
+    suite_run(world, meet_the_end_first);
+    suite_close(world);
+}
+
+Test(rdma, a_host_without_devices_says_so)
+{
+    struct kolo_settings settings;
+    struct kolo_why why;
+    kolo_status status;
+    const char *name = NULL;
+    size_t number = 0;
+    kolo_settings_init(&settings);
+    fake_verbs_device_count(0);
+    do
+        name = kolo_transport_probe(number++, &settings, &status, &why);
+    while (name != NULL && strcmp(name, "rdma") != 0);
+    cr_assert(name != NULL && status == KOLO_ERR_UNSUPPORTED && strstr(why.text, "no RDMA device"),
+              "%s", why.text);
+}

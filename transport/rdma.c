@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// The RDMA port of a rank: its device, its completion queue and what tells of them, on top of a TCP port. Must never wait, and
+// never take a look at a link's queue after it was closed.
+#include "transport/rdma.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+enum { ENTRIES_MIN = 4 * RDMA_PLACES };
+
+/* ---- addresses: those of the port, then the places of TCP ---- */
+
+bool kolo_rdma_published(const struct kolo_address *address, struct kolo_rdma_gids *gids_out,
+                         size_t *bytes_out)
+{
+    return kolo_rdma_gids_unpack(address->data, address->bytes, gids_out, bytes_out) == KOLO_OK;
+}
+
+static size_t prefix(const struct kolo_address *address)
+{
+    struct kolo_rdma_gids gids;
+    size_t bytes = 0;
+    return kolo_rdma_published(address, &gids, &bytes) ? bytes : SIZE_MAX;
+}
+
+/** Puts as many of the port's addresses before the places as there is room for, the best first. */
+static kolo_status publish(struct rdma_port *port, struct kolo_address *address)
+{
+    uint8_t gids[KOLO_RDMA_GIDS_BYTES_MAX];
+    size_t bytes = kolo_rdma_gids_pack(&port->device->gids, gids);
+    while (bytes + address->bytes > sizeof address->data && port->device->gids.count > 1) {
+        port->device->gids.count--;
+        bytes = kolo_rdma_gids_pack(&port->device->gids, gids);
+    }
+    if (bytes + address->bytes > sizeof address->data)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "rdma: no room for an address of %zu bytes beside %u of tcp", bytes,
+                         address->bytes);
+    memmove(address->data + bytes, address->data, address->bytes);
+    memcpy(address->data, gids, bytes);
+    address->bytes = (uint16_t)(address->bytes + bytes);
+    return KOLO_OK;
+}
+
+static bool reaches(const struct kolo_port *base, const struct kolo_peer *peer,
+                    struct kolo_why *why_out)
+{
+    const struct rdma_port *port = (const struct rdma_port *)base;
+    const struct kolo_address *address = kolo_tcp_address_of_peer(&port->tcp, peer);
+    struct kolo_rdma_gids theirs;
+    size_t ours = 0, other = 0, bytes = 0;
+    char text[KOLO_RDMA_GID_TEXT];
+    if (!kolo_rdma_published(address, &theirs, &bytes)) {
+        snprintf(why_out->text, sizeof why_out->text,
+                 "rank %d published no RDMA address that can be read", (int)peer->identity.rank);
+        return false;
+    }
+    if (!kolo_rdma_gids_join(&port->device->gids, &theirs, &ours, &other, why_out) ||
+        !kolo_tcp_reaches(base, peer, why_out))
+        return false;
+    kolo_rdma_gid_format(&theirs.all[other], text, sizeof text);
+    snprintf(why_out->text, sizeof why_out->text, "%s", text);
+    return true;
+}
+
+/* ---- news ---- */
+
+/** Ends every link that goes by RDMA, for the reason in the detail. */
+static void end_links(struct rdma_port *port, kolo_status why)
+{
+    char detail[KOLO_DETAIL_MAX];
+    snprintf(detail, sizeof detail, "%s", kolo_error_detail());
+    for (struct tcp_link *tcp = port->tcp.first; tcp != NULL; tcp = tcp->next) {
+        const struct rdma_link *link = (const struct rdma_link *)tcp;
+        if (link->stage == RDMA_SETTLED && !link->is_by_rdma)
+            continue;
+        kolo_detail_set(detail);
+        kolo_link_set_down(&tcp->base, why);
+    }
+}
+
+static void drop_leftovers(struct rdma_port *port)
+{
+    port->has_leftovers = false;
+    for (struct tcp_link *tcp = port->tcp.first; tcp != NULL; tcp = tcp->next)
+        kolo_rdma_drop_leftover((struct rdma_link *)tcp);
+}
+
+static bool poll_once(struct rdma_port *port)
+{
+    bool moved = false;
+    kolo_status status = kolo_rdma_completions_poll(port->completions, &moved);
+    if (status != KOLO_OK)
+        end_links(port, status);
+    return moved;
+}
+
+bool kolo_rdma_poll(struct kolo_port *base)
+{
+    struct rdma_port *port = (struct rdma_port *)base;
+    bool moved = poll_once(port);
+    if (kolo_endpoint_is_armed(base->endpoint) && !port->tells_next) {
+        kolo_status status = kolo_rdma_completions_arm(port->completions);
+        port->tells_next = status == KOLO_OK;
+        if (status != KOLO_OK)
+            end_links(port, status);
+        moved |= poll_once(port); /* what came before it was armed does not tell */
+    }
+    if (port->has_leftovers)
+        drop_leftovers(port);
+    return moved;
+}
+
+static void channel_ready(struct kolo_watch *watch, uint32_t events)
+{
+    struct rdma_port *port = ((struct rdma_watch *)watch)->port;
+    (void)events;
+    kolo_rdma_completions_heard(port->completions);
+    port->tells_next = false;
+    (void)kolo_rdma_poll(&port->tcp.base);
+}
+
+static void news_ready(struct kolo_watch *watch, uint32_t events)
+{
+    struct rdma_port *port = ((struct rdma_watch *)watch)->port;
+    (void)events;
+    kolo_status status = kolo_rdma_device_news(port->device);
+    if (status != KOLO_OK)
+        end_links(port, status);
+}
+
+/* ---- opening ---- */
+
+static kolo_status probe(const struct kolo_settings *settings, struct kolo_why *why_out)
+{
+    const struct kolo_verbs *verbs = NULL;
+    struct kolo_rdma_device *device = NULL;
+    kolo_status status = kolo_verbs_load(&verbs);
+    if (status == KOLO_OK)
+        status = kolo_rdma_device_open(verbs, settings->rdma_device, &device);
+    snprintf(why_out->text, sizeof why_out->text, "%.250s",
+             status == KOLO_OK ? "" : kolo_error_detail());
+    kolo_rdma_device_close(device);
+    return status;
+}
+
+static void unwatch(struct rdma_port *port, struct rdma_watch *watch)
+{
+    if (watch->watch.fd >= 0)
+        kolo_poller_remove(kolo_endpoint_poller(port->tcp.base.endpoint), &watch->watch);
+    watch->watch.fd = -1;
+}
+
+static void close_port(struct kolo_port *base)
+{
+    struct rdma_port *port = (struct rdma_port *)base;
+    if (port == NULL)
+        return;
+    unwatch(port, &port->channel);
+    unwatch(port, &port->news);
+    kolo_tcp_fini_port(&port->tcp);
+    kolo_rdma_completions_close(port->completions);
+    kolo_rdma_device_close(port->device);
+    kolo_free_memory(port);
+}
+
+static kolo_status watch(struct rdma_port *port, struct rdma_watch *watch, int fd,
+                         void (*ready)(struct kolo_watch *watch, uint32_t events))
+{
+    *watch = (struct rdma_watch){.watch = {.fd = fd, .ready = ready}, .port = port};
+    kolo_status status =
+        kolo_poller_add(kolo_endpoint_poller(port->tcp.base.endpoint), &watch->watch, EPOLLIN);
+    if (status != KOLO_OK)
+        watch->watch.fd = -1;
+    return status;
+}
+
+/** Two tracks for each peer, as far as the device goes. Who finds no room later goes by TCP. */
+static uint32_t entries_for(const struct rdma_port *port, int size)
+{
+    uint64_t wanted = 2 * (uint64_t)RDMA_PLACES * (uint64_t)size;
+    uint32_t most = port->device->completions_max;
+    return wanted > most ? most : wanted < ENTRIES_MIN ? ENTRIES_MIN : (uint32_t)wanted;
+}
+
+static const struct tcp_rider rider = {.link_bytes = sizeof(struct rdma_link),
+                                       .prefix = prefix,
+                                       .joined = kolo_rdma_joined,
+                                       .ready = kolo_rdma_ready};
+
+static kolo_status fill_port(struct rdma_port *port, struct kolo_endpoint *endpoint,
+                             struct kolo_address *address_out)
+{
+    const struct kolo_endpoint_config *config = kolo_endpoint_config_of(endpoint);
+    const struct kolo_verbs *verbs = NULL;
+    kolo_status status;
+    KOLO_TRY(kolo_verbs_load(&verbs));
+    KOLO_TRY(kolo_rdma_device_open(verbs, config->settings->rdma_device, &port->device));
+    KOLO_TRY(kolo_rdma_completions_open(port->device, entries_for(port, config->size),
+                                        &port->completions));
+    KOLO_TRY(kolo_tcp_init_port(&port->tcp, endpoint, &kolo_transport_rdma, KOLO_PURPOSE_RDMA,
+                                address_out));
+    KOLO_TRY(publish(port, address_out));
+    KOLO_TRY(watch(port, &port->channel, port->completions->channel->fd, channel_ready));
+    KOLO_TRY(watch(port, &port->news, port->device->context->async_fd, news_ready));
+out:
+    return status;
+}
+
+static kolo_status open_port(struct kolo_endpoint *endpoint, struct kolo_port **port_out,
+                             struct kolo_address *address_out)
+{
+    struct kolo_address address = {.bytes = 0};
+    struct rdma_port *port = kolo_calloc(1, sizeof *port);
+    if (port == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    port->tcp.base.endpoint = endpoint;
+    port->tcp.rider = &rider;
+    port->channel.watch.fd = port->news.watch.fd = -1;
+    kolo_status status = fill_port(port, endpoint, &address);
+    if (status != KOLO_OK) {
+        close_port(&port->tcp.base);
+        return status;
+    }
+    *address_out = address;
+    *port_out = &port->tcp.base;
+    return KOLO_OK;
+}
+
+const struct kolo_transport kolo_transport_rdma = {
+    .name = "rdma",
+    .purpose = KOLO_PURPOSE_RDMA,
+    .probe = probe,
+    .open = open_port,
+    .close = close_port,
+    .reaches = reaches,
+    .connect = kolo_tcp_connect,
+    .adopt = kolo_tcp_adopt,
+    .poll = kolo_rdma_poll,
+    .push = kolo_rdma_push,
+    .pull = kolo_rdma_pull,
+    .withdraw = kolo_rdma_withdraw,
+    .describe = kolo_rdma_describe,
+    .explain = kolo_rdma_explain,
+    .is_drained = kolo_rdma_is_drained,
+    .down = kolo_tcp_down,
+    .free_link = kolo_rdma_free_link,
+};

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rdma transport: links by reliable queue pairs. Shared by rdma.c (the port) and rdma_link.c (a link's life); nobody else
+// includes it.
+//
+// A link begins as a TCP link (tcp.h, struct tcp_rider): found, dialled and proved like any other. Over that connection both
+// sides then settle in three stages whether their messages go by RDMA. In each both send one block (rdma_handshake.h), which
+// agrees or says why not, and both read the other's before they go on:
+//
+//   HELLO    here is my queue pair, at this address           or: this port, queue or memory cannot be had
+//   JOINED   mine is joined to yours and ready to receive     or: the device refused
+//   PROBED   my first message has reached you                 or: nothing gets through
+//
+// As soon as one side says why not, both know it and the link comes up as the TCP link that it is, with a warning that names
+// the reason; where KOLO_TRANSPORT=rdma forbids that, it ends with it. If all is agreed, messages go by RDMA alone, and the
+// connection stays for what TCP is better at: it ends when the peer's process does, and its keepalive finds a host that is cut
+// off while nothing is sent. What the peer had sent before its end is delivered first.
+//
+// Out: each frame is copied behind its header into a place of ours, and sent from there into one of the peer's (rdma_queue.h);
+// the sender's memory is its own again at once. In: copied or reduced straight out of the place where the device wrote it.
+//
+// One completion queue serves all links of a rank. It is polled with every look; before a sleep it is armed, and its channel
+// is in the poller like any descriptor.
+#ifndef KOLO_TRANSPORT_RDMA_H
+#define KOLO_TRANSPORT_RDMA_H
+
+#include "transport/rdma_queue.h"
+#include "transport/tcp.h"
+
+enum {
+    RDMA_PLACES = 32, /* of a queue: a power of two */
+    RDMA_PLACE_BYTES = (64 << 10) + KOLO_HEADER_BYTES
+};
+
+struct rdma_watch {
+    struct kolo_watch watch; /* first: ready gets this; fd -1: none */
+    struct rdma_port *port;
+};
+
+struct rdma_port {
+    struct tcp_port tcp; /* first: the core gets this */
+    struct kolo_rdma_device *device;
+    struct kolo_rdma_completions *completions;
+    struct rdma_watch channel, news;
+    bool tells_next;    /* the completion queue is armed */
+    bool has_leftovers; /* queues of links that went on by TCP are to be closed */
+};
+
+enum rdma_stage { RDMA_HELLO, RDMA_JOINED, RDMA_PROBED, RDMA_SETTLED };
+
+struct rdma_link {
+    struct tcp_link tcp; /* first: the core gets this */
+    enum rdma_stage stage;
+    bool has_sent, has_theirs;          /* the blocks of this stage */
+    bool is_by_rdma;                    /* SETTLED: so */
+    bool has_probe;                     /* the peer's first message has come */
+    char broke[KOLO_RDMA_REASON_BYTES]; /* how the queue broke before that; "": it did not */
+    struct kolo_rdma_queue *queue;
+    struct kolo_rdma_gids published; /* by the peer */
+    struct kolo_rdma_gid gid;        /* ours */
+    struct kolo_rdma_hello mine, theirs;
+    uint8_t block[KOLO_RDMA_HELLO_BYTES]; /* that is arriving */
+    size_t block_bytes;
+};
+
+static inline struct rdma_port *rdma_port_of(const struct rdma_link *link)
+{
+    return (struct rdma_port *)link->tcp.base.port;
+}
+
+/* rdma.c */
+extern const struct kolo_transport kolo_transport_rdma;
+/** Takes what has completed, for all links. True: something has. */
+bool kolo_rdma_poll(struct kolo_port *base);
+/** The addresses that a rank published; false: nonsense. */
+bool kolo_rdma_published(const struct kolo_address *address, struct kolo_rdma_gids *gids_out,
+                         size_t *bytes_out);
+
+/* rdma_link.c: what the rider does, and the operations of the same name */
+void kolo_rdma_joined(struct tcp_link *tcp);
+void kolo_rdma_ready(struct tcp_link *tcp);
+bool kolo_rdma_push(struct kolo_link *base);
+bool kolo_rdma_pull(struct kolo_link *base);
+void kolo_rdma_withdraw(struct kolo_link *base, struct kolo_work *work);
+void kolo_rdma_describe(const struct kolo_link *base, char *text, size_t capacity);
+void kolo_rdma_explain(const struct kolo_link *base, char *text, size_t capacity);
+bool kolo_rdma_is_drained(const struct kolo_link *base);
+void kolo_rdma_free_link(struct kolo_link *base);
+/** Closes the queue of a link that went on by TCP. Not from within a callback of the queue. */
+void kolo_rdma_drop_leftover(struct rdma_link *link);
+
+#endif

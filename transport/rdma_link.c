@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+// A link of the rdma transport: the three stages that rdma.h draws, frames in and out of the places, and the end. Must never
+// read a byte of the connection that belongs to TCP, nor close a queue from within its callbacks.
+#include "transport/rdma.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/log.h"
+
+enum { PROBE_BYTES = 1 };
+
+static struct rdma_link *link_of(struct kolo_link *base)
+{
+    return (struct rdma_link *)base;
+}
+
+static const struct kolo_identity *who(const struct rdma_link *link)
+{
+    return &kolo_endpoint_peer(link->tcp.base.endpoint, link->tcp.base.peer)->identity;
+}
+
+/* ---- stages ---- */
+
+static void advance(struct rdma_link *link);
+
+/** Says ours. 256 bytes into a socket that is empty do not block. */
+static void send_block(struct rdma_link *link)
+{
+    uint8_t block[KOLO_RDMA_HELLO_BYTES];
+    kolo_rdma_hello_pack(&link->mine, block);
+    if (send(link->tcp.socket.watch.fd, block, sizeof block, MSG_NOSIGNAL) !=
+        (ssize_t)sizeof block) {
+        kolo_tcp_fail(&link->tcp, errno);
+        return;
+    }
+    link->has_sent = true;
+    advance(link);
+}
+
+/** Our block of this stage does not agree, for @p reason. */
+static void decline(struct rdma_link *link, const char *reason)
+{
+    link->mine = (struct kolo_rdma_hello){.offers = false};
+    snprintf(link->mine.reason, sizeof link->mine.reason, "%.190s", reason);
+    send_block(link);
+}
+
+static void fall_back(struct rdma_link *link)
+{
+    const struct kolo_settings *settings =
+        kolo_endpoint_config_of(link->tcp.base.endpoint)->settings;
+    bool is_ours = !link->mine.offers;
+    const char *reason = is_ours ? link->mine.reason : link->theirs.reason;
+    link->stage = RDMA_SETTLED;
+    rdma_port_of(link)->has_leftovers = true;
+    if (strcmp(settings->transport, "rdma") == 0) {
+        kolo_link_set_down(
+            &link->tcp.base,
+            kolo_fail(KOLO_ERR_CONNECT,
+                      "rank %d on %.63s cannot be reached by rdma: %s%s (and KOLO_TRANSPORT=rdma "
+                      "allows nothing else)",
+                      link->tcp.base.peer, who(link)->host, is_ours ? "" : "there, ", reason));
+        return;
+    }
+    KOLO_WARN("rank %d on %.63s is reached by tcp, not rdma: %s%s", link->tcp.base.peer,
+              who(link)->host, is_ours ? "" : "there, ", reason);
+    kolo_tcp_come_up(&link->tcp);
+}
+
+static void begin_stage(struct rdma_link *link, enum rdma_stage stage)
+{
+    link->stage = stage;
+    link->has_sent = link->has_theirs = false;
+    link->block_bytes = 0;
+}
+
+/** Our block of stage PROBED is due when the probe is known to have arrived. */
+static void tell_probed(struct rdma_link *link)
+{
+    if (link->stage == RDMA_PROBED && !link->has_sent &&
+        link->tcp.base.state == KOLO_LINK_CONNECTING && kolo_rdma_queue_is_drained(link->queue))
+        send_block(link);
+}
+
+static void send_probe(struct rdma_link *link)
+{
+    uint8_t *place = kolo_rdma_queue_place(link->queue);
+    if (place == NULL) {
+        decline(link,
+                link->broke[0] != '\0' ? link->broke : "there is no place for a first message");
+        return;
+    }
+    memset(place, 0, PROBE_BYTES);
+    kolo_rdma_queue_send(link->queue, PROBE_BYTES, true); /* a refusal is told to failed() */
+}
+
+static void settle(struct rdma_link *link)
+{
+    link->stage = RDMA_SETTLED;
+    link->is_by_rdma = true;
+    kolo_tcp_come_up(&link->tcp);
+    if (link->broke[0] != '\0')
+        kolo_link_set_down(&link->tcp.base, kolo_fail(KOLO_ERR_LINK, "%s", link->broke));
+}
+
+/** Both blocks of a stage are there, and agree: the next. */
+static void advance(struct rdma_link *link)
+{
+    if (!link->has_sent || !link->has_theirs || link->tcp.base.state != KOLO_LINK_CONNECTING)
+        return;
+    if (!link->mine.offers || !link->theirs.offers) {
+        fall_back(link);
+        return;
+    }
+    switch (link->stage) {
+    case RDMA_HELLO:
+        begin_stage(link, RDMA_JOINED);
+        if (kolo_rdma_queue_connect(link->queue, &link->gid, &link->theirs) == KOLO_OK)
+            send_block(link);
+        else
+            decline(link, kolo_error_detail());
+        break;
+    case RDMA_JOINED:
+        begin_stage(link, RDMA_PROBED);
+        send_probe(link);
+        break;
+    case RDMA_PROBED:
+        settle(link);
+        break;
+    case RDMA_SETTLED:
+        break;
+    }
+}
+
+/* ---- the queue's callbacks ---- */
+
+static void deliver(struct rdma_link *link, const uint8_t *data, size_t bytes)
+{
+    struct kolo_link *base = &link->tcp.base;
+    struct kolo_header header = {0};
+    kolo_status status = KOLO_OK;
+    if (bytes >= KOLO_HEADER_BYTES)
+        kolo_header_unpack(data, &header);
+    if (bytes < KOLO_HEADER_BYTES || header.bytes != bytes - KOLO_HEADER_BYTES)
+        status =
+            kolo_fail(KOLO_ERR_PROTOCOL, "rank %d sent a message of %zu bytes with a header for %u",
+                      base->peer, bytes, header.bytes);
+    if (status == KOLO_OK)
+        status = kolo_link_rx_begin(base, &header);
+    if (status == KOLO_OK) {
+        (void)kolo_sink_put(&base->sink, data + KOLO_HEADER_BYTES, header.bytes);
+        status = kolo_link_rx_end(base);
+    }
+    if (status != KOLO_OK)
+        kolo_link_set_down(base, status);
+}
+
+static void arrived(struct kolo_rdma_queue *queue, const uint8_t *data, size_t bytes)
+{
+    struct rdma_link *link = queue->context;
+    if (!link->has_probe) {
+        link->has_probe = true;
+        return;
+    }
+    /* The peer is up, so its last block is on its way, and agrees. */
+    if (link->stage == RDMA_PROBED && link->has_sent && link->mine.offers)
+        settle(link);
+    if (link->is_by_rdma && link->tcp.base.state == KOLO_LINK_UP)
+        deliver(link, data, bytes);
+}
+
+static void has_room(struct kolo_rdma_queue *queue)
+{
+    struct rdma_link *link = queue->context;
+    if (link->is_by_rdma)
+        (void)kolo_link_push(&link->tcp.base);
+    else
+        tell_probed(link);
+}
+
+/** What a side has agreed to stands: a queue that breaks before its stage is over is told in the next block. */
+static void failed(struct kolo_rdma_queue *queue, kolo_status why)
+{
+    struct rdma_link *link = queue->context;
+    if (link->is_by_rdma) {
+        kolo_link_set_down(&link->tcp.base, why);
+        return;
+    }
+    snprintf(link->broke, sizeof link->broke, "%.190s", kolo_error_detail());
+    if (link->stage == RDMA_PROBED && !link->has_sent &&
+        link->tcp.base.state == KOLO_LINK_CONNECTING)
+        decline(link, link->broke);
+}
+
+static void describe_peer(const struct kolo_rdma_queue *queue, char *text, size_t capacity)
+{
+    const struct rdma_link *link = queue->context;
+    snprintf(text, capacity, "rank %d on %.63s", link->tcp.base.peer, who(link)->host);
+}
+
+static const struct kolo_rdma_queue_ops queue_ops = {
+    .arrived = arrived, .has_room = has_room, .failed = failed, .describe = describe_peer};
+
+/* ---- the connection ---- */
+
+/** A queue, and our hello; or the reason in the detail. */
+static kolo_status prepare(struct rdma_link *link)
+{
+    struct rdma_port *port = rdma_port_of(link);
+    const struct kolo_peer *peer = kolo_endpoint_peer(link->tcp.base.endpoint, link->tcp.base.peer);
+    struct kolo_why why = {""};
+    size_t ours = 0, theirs = 0, bytes = 0;
+    if (!kolo_rdma_published(kolo_tcp_address_of_peer(&port->tcp, peer), &link->published, &bytes))
+        return KOLO_ERR_DATA;
+    if (!kolo_rdma_gids_join(&port->device->gids, &link->published, &ours, &theirs, &why))
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "%s", why.text);
+    link->gid = port->device->gids.all[ours];
+    kolo_status status = kolo_rdma_queue_open(port->completions, &queue_ops, link, RDMA_PLACES,
+                                              RDMA_PLACE_BYTES, &link->queue);
+    if (status == KOLO_OK)
+        kolo_rdma_queue_hello(link->queue, &link->gid, &link->mine);
+    return status;
+}
+
+void kolo_rdma_joined(struct tcp_link *tcp)
+{
+    struct rdma_link *link = (struct rdma_link *)tcp;
+    kolo_rdma_queue_close(link->queue); /* after an adoption: of the dial that gave way */
+    link->queue = NULL;
+    link->has_probe = link->is_by_rdma = false;
+    link->broke[0] = '\0';
+    begin_stage(link, RDMA_HELLO);
+    if (prepare(link) == KOLO_OK)
+        send_block(link);
+    else
+        decline(link, kolo_error_detail());
+}
+
+/** Reads up to @p wanted bytes; 0: none now, or the link is down. */
+static size_t read_some(struct rdma_link *link, void *data, size_t wanted, int flags)
+{
+    ssize_t got = recv(link->tcp.socket.watch.fd, data, wanted, flags);
+    if (got > 0)
+        return (size_t)got;
+    if (got == 0 || (errno != EAGAIN && errno != EINTR))
+        kolo_tcp_fail(&link->tcp, got == 0 ? 0 : errno);
+    return 0;
+}
+
+static void read_block(struct rdma_link *link)
+{
+    uint8_t unused;
+    if (link->has_theirs) { /* nothing can follow but its end */
+        (void)read_some(link, &unused, sizeof unused, MSG_PEEK);
+        return;
+    }
+    link->block_bytes +=
+        read_some(link, link->block + link->block_bytes, sizeof link->block - link->block_bytes, 0);
+    if (link->block_bytes < sizeof link->block || link->tcp.base.state != KOLO_LINK_CONNECTING)
+        return;
+    kolo_status status = kolo_rdma_hello_unpack(link->block, &link->published, &link->theirs);
+    if (status != KOLO_OK) {
+        kolo_link_set_down(&link->tcp.base, status);
+        return;
+    }
+    link->has_theirs = true;
+    advance(link);
+}
+
+/** A link that goes by RDMA: what is left of the last block, then nothing but the end. */
+static void read_end(struct rdma_link *link)
+{
+    uint8_t bytes[KOLO_RDMA_HELLO_BYTES];
+    /* What was sent before the end comes before it. */
+    for (int i = 0; i < RDMA_PLACES && link->tcp.base.state == KOLO_LINK_UP; i++)
+        if (!kolo_rdma_poll(link->tcp.base.port))
+            break;
+    if (link->tcp.base.state != KOLO_LINK_UP)
+        return;
+    size_t left = link->has_theirs ? 0 : sizeof link->block - link->block_bytes;
+    size_t got = read_some(link, bytes, sizeof bytes, 0);
+    if (got > left)
+        kolo_link_set_down(&link->tcp.base,
+                           kolo_fail(KOLO_ERR_PROTOCOL,
+                                     "rank %d sent %zu bytes on a connection that rests",
+                                     link->tcp.base.peer, got - left));
+    else
+        link->block_bytes += got;
+}
+
+void kolo_rdma_ready(struct tcp_link *tcp)
+{
+    struct rdma_link *link = (struct rdma_link *)tcp;
+    if (tcp->base.state == KOLO_LINK_CONNECTING)
+        read_block(link);
+    else if (link->is_by_rdma)
+        read_end(link);
+    else
+        (void)kolo_tcp_receive(tcp);
+}
+
+/* ---- operations ---- */
+
+static bool push_frames(struct rdma_link *link)
+{
+    struct kolo_link *base = &link->tcp.base;
+    struct kolo_frame frame;
+    bool moved = false;
+    uint8_t *place;
+    while (base->state == KOLO_LINK_UP && (place = kolo_rdma_queue_place(link->queue)) != NULL &&
+           kolo_link_next_frame(base, link->queue->message_bytes - KOLO_HEADER_BYTES, &frame)) {
+        kolo_header_pack(&frame.header, place);
+        if (frame.bytes > 0)
+            memcpy(place + KOLO_HEADER_BYTES, frame.payload, frame.bytes);
+        kolo_link_frame_done(base, &frame);
+        kolo_rdma_queue_send(link->queue, KOLO_HEADER_BYTES + frame.bytes,
+                             !kolo_link_has_frames(base));
+        moved = true;
+    }
+    return moved;
+}
+
+bool kolo_rdma_push(struct kolo_link *base)
+{
+    struct rdma_link *link = link_of(base);
+    return link->is_by_rdma ? push_frames(link) : kolo_tcp_push(base);
+}
+
+bool kolo_rdma_pull(struct kolo_link *base)
+{
+    return !link_of(base)->is_by_rdma && kolo_tcp_pull(base);
+}
+
+void kolo_rdma_withdraw(struct kolo_link *base, struct kolo_work *work)
+{
+    if (!link_of(base)->is_by_rdma) /* else each frame was copied at once */
+        kolo_tcp_withdraw(base, work);
+}
+
+void kolo_rdma_describe(const struct kolo_link *base, char *text, size_t capacity)
+{
+    const struct rdma_link *link = (const struct rdma_link *)base;
+    char device[128], address[KOLO_RDMA_GID_TEXT];
+    if (!link->is_by_rdma) {
+        kolo_tcp_describe(base, text, capacity);
+        return;
+    }
+    kolo_rdma_device_format(rdma_port_of(link)->device, device, sizeof device);
+    kolo_rdma_gid_format(&link->theirs.gid, address, sizeof address);
+    snprintf(text, capacity, "rdma %s to %s", device, address);
+}
+
+void kolo_rdma_explain(const struct kolo_link *base, char *text, size_t capacity)
+{
+    const struct rdma_link *link = (const struct rdma_link *)base;
+    const char *reason = !link->mine.offers ? link->mine.reason : link->theirs.reason;
+    if (link->is_by_rdma)
+        kolo_rdma_describe(base, text, capacity);
+    else
+        snprintf(text, capacity, "by tcp instead: %s", reason);
+}
+
+bool kolo_rdma_is_drained(const struct kolo_link *base)
+{
+    const struct rdma_link *link = (const struct rdma_link *)base;
+    return link->is_by_rdma ? kolo_rdma_queue_is_drained(link->queue) : kolo_tcp_is_drained(base);
+}
+
+void kolo_rdma_drop_leftover(struct rdma_link *link)
+{
+    if (link->stage != RDMA_SETTLED || link->is_by_rdma)
+        return;
+    kolo_rdma_queue_close(link->queue);
+    link->queue = NULL;
+}
+
+void kolo_rdma_free_link(struct kolo_link *base)
+{
+    kolo_rdma_queue_close(link_of(base)->queue);
+    link_of(base)->queue = NULL;
+    kolo_tcp_free_link(base);
+}

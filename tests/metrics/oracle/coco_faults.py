@@ -87,7 +87,7 @@ FAULTS = [
     ("coco_join.c", "recall[at] += (double)", "recall[at] = (double)"),
     ("coco_join.c", "span[head] = span[head - join->flags];", "span[head] = span[head % join->flags];"),
     ("coco_join.c", "memcmp(one->score, other->score, bytes) == 0", "true"),
-    ("coco_mean.c", "i % turn->ranks != turn->rank", "i % turn->ranks == turn->rank && turn->ranks > 1"),
+    ("coco_mean.c", "i % turn->ranks != turn->rank", "i % turn->ranks != 0"),
     ("coco_join.c", "    join->sent_words += mine;\n", ""),
     ("coco_join.c", "join->said[SAID * r + 1] > *left_out", "false"),
     ("coco_mean.c", "half -= half % 8;", ""),

@@ -280,6 +280,8 @@ static kolo_status different_sizes(struct kolo_comm *comm, void *argument)
     char bytes[32] = {0};
     kolo_status status =
         kolo_broadcast(comm, bytes, 1, KOLO_OPAQUE(12 + kolo_rank(comm)), 0, NULL, NULL);
+    if (kolo_rank(comm) == 0 && status == KOLO_OK) /* its root has sent, and hears of it next */
+        status = kolo_barrier(comm, NULL, NULL);
     WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "%s", kolo_status_name(status));
     WORLD_EXPECT(strstr(kolo_error_detail(), "12 bytes each") != NULL, "%s", kolo_error_detail());
     return KOLO_OK;

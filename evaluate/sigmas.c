@@ -39,7 +39,8 @@ static kolo_status take_file(struct eval_sigmas *sigmas, const char *path)
     FILE *file = fopen(path, "re");
     if (!file)
         return kolo_fail_errno(KOLO_ERR_SYSTEM, errno,
-                               "--sigmas %s: numbers with commas between them, or a file of them",
+                               "--sigmas %s is neither numbers with commas between them nor a "
+                               "file that can be read",
                                path);
     size_t bytes = fread(text, 1, sizeof text, file);
     int error = ferror(file) ? errno : 0;

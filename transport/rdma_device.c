@@ -178,8 +178,8 @@ static kolo_status list_devices(const struct kolo_verbs *verbs, struct ibv_devic
     if (list == NULL || count == 0) {
         if (list != NULL)
             verbs->free_device_list(list);
-        return kolo_fail(KOLO_ERR_UNSUPPORTED, "no RDMA device on this host; with a card in it, is "
-                                               "its kernel module loaded (ib_uverbs)?");
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "no RDMA device on this host; if it has a card, is "
+                                               "the kernel module loaded (ib_uverbs)?");
     }
     *list_out = list;
     *count_out = count;

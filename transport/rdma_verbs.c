@@ -109,7 +109,7 @@ kolo_status kolo_verbs_load(const struct kolo_verbs **verbs_out)
     }
     if (access(DEVICES, F_OK) != 0) /* most machines: they shall not pay for the library */
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "no RDMA device on this host (there is no " DEVICES
-                                               "); with a card in it, is its kernel module "
+                                               "); if it has a card, is the card's kernel module "
                                                "loaded?");
     (void)pthread_once(&loaded.once, load);
     if (loaded.status != KOLO_OK)

@@ -200,7 +200,7 @@ sed 's/{"id": 3}/{"id": 3, "keypoints": ["a", "b"]}/' shapes.json >two.json
 refused "two.json: category 3 has 2 keypoints, COCO's sigmas are of 17; give theirs with --sigmas" two.json dt.shapes.json --iou-type keypoints
 refused 'two.json: category 3 has 2 keypoints, --sigmas 3' two.json dt.shapes.json --iou-type keypoints --sigmas 0.1,0.2,0.3
 refused 'two.json: annotation 1: 51 numbers as keypoints; 6 are needed' two.json dt.shapes.json --iou-type keypoints --sigmas 0.1
-refused '--sigmas none.txt: .*: No such file' two.json dt.shapes.json --iou-type keypoints --sigmas none.txt
+refused '--sigmas none.txt is neither .*: No such file' two.json dt.shapes.json --iou-type keypoints --sigmas none.txt
 refused "--sigmas 0.1,-1: '-1' is no number above 0" two.json dt.shapes.json --iou-type keypoints --sigmas 0.1,-1
 refused "--sigmas gt.json: .* is no number above 0" two.json dt.shapes.json --iou-type keypoints --sigmas gt.json
 printf '%s\n' 0.1{,,,,,,,,,,,,,,,,} >sigmas.txt

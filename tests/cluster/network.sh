@@ -51,11 +51,19 @@ for i in 1 2; do
     "$cluster" wire "host$i" rail0 "10.98.0.$i/24"
     "$cluster" wire "host$i" rail1 "10.99.0.$i/24"
 done
-KOLO_PLAN=twolevel KOLO_NET=10.98.0.0/15 job rails 0 -H host1:2,host2:2 "$RANK_PROGRAM" loop 0
-for rail in 0 1; do # what the ranks that dialled say: the first of each host by the one, the second by the other
-    grep -qE "^\[[$rail$((rail + 2))]\] path .* other host; 10\.9$((8 + rail))\..* by rail$rail, " "$work/out" ||
-        { fail "no link by rail$rail"; cat "$work/out"; }
-    ! grep -E "^\[[$rail$((rail + 2))]\] path .* by rail$((1 - rail)), " "$work/out" || fail "a link by the other's network"
+# What the ranks that dialled say: the first of each host by the one, the second by the other.
+rails_are_shared() {
+    local rail
+    for rail in 0 1; do
+        grep -qE "^\[[$rail$((rail + 2))]\] path .* other host; 10\.9$((8 + rail))\..* by rail$rail, " "$work/out" &&
+            ! grep -qE "^\[[$rail$((rail + 2))]\] path .* by rail$((1 - rail)), " "$work/out" || return 1
+    done
+}
+# A machine that is busy can make one way look 200 us longer, which then is a detour: so not once and for all.
+for try in 1 2 3 4 5; do
+    KOLO_PLAN=twolevel KOLO_NET=10.98.0.0/15 job rails 0 -H host1:2,host2:2 "$RANK_PROGRAM" loop 0
+    ! rails_are_shared || break
+    [[ $try != 5 ]] || { fail "the two networks are not shared out"; cat "$work/out"; }
 done
 
 # The same two as cards, the second of them on the ranks' NUMA node: all go by that one.

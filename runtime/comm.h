@@ -196,6 +196,7 @@ struct kolo_comm {
     bool is_open;    /* the last collective was over here, and a rank may not have entered it */
     bool is_leaving; /* in kolo_finalize: that others have left, or do not come, fails nobody */
     bool has_early;  /* something has come of a collective that this rank has not entered */
+    bool has_early_broadcast;         /* it is a broadcast, which others may be through with */
     struct kolo_desc past[KOLO_PAST]; /* by sequence number: broadcasts that were over here */
     char **whys; /* by member, of those asked for: why that transport; NULL until asked */
 };

@@ -67,9 +67,10 @@ struct kolo_engine {
 
 /** Zeroes and sets up locks; what kolo_engine_destroy frees. */
 kolo_status kolo_engine_create(struct kolo_engine **engine_out) KOLO_NODISCARD;
-/** Frees everything that is there, communicators too; the links are closed by @p deadline. NULL is
- * fine. */
-kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadline);
+/** Frees everything that is there, communicators too, by @p deadline; the links, which hand over what was sent, by
+ * @p handover. NULL is fine. */
+kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadline,
+                                kolo_deadline handover);
 /** The same at once for one that could not start: the detail of why stays. */
 void kolo_engine_give_up(struct kolo_engine *engine);
 void kolo_engine_enter(struct kolo_engine *engine);

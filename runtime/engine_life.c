@@ -52,7 +52,8 @@ kolo_status kolo_engine_create(struct kolo_engine **engine_out)
     return KOLO_OK;
 }
 
-kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadline)
+kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadline,
+                                kolo_deadline handover)
 {
     char detail[KOLO_DETAIL_MAX];
     if (engine == NULL)
@@ -64,7 +65,7 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
         kolo_hub_close(comm->hub); /* it lives on the endpoint's links */
         comm->hub = NULL;
     }
-    kolo_status status = kolo_endpoint_close(engine->endpoint, deadline);
+    kolo_status status = kolo_endpoint_close(engine->endpoint, handover);
     engine->endpoint = NULL;
     snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
     if (engine->own_store != NULL)
@@ -93,7 +94,7 @@ void kolo_engine_give_up(struct kolo_engine *engine)
 {
     char detail[KOLO_DETAIL_MAX];
     snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
-    (void)kolo_engine_destroy(engine, 0);
+    (void)kolo_engine_destroy(engine, 0, 0);
     kolo_detail_set(detail);
 }
 

@@ -395,9 +395,10 @@ static void on_early(void *context, int world, uint32_t channel, const struct ko
     int32_t order = compare(theirs.sequence, now);
     if (order < 0)
         say_late(comm, kolo_comm_member(comm, world), arrived);
-    else if (order > 0 || request == NULL)
+    else if (order > 0 || request == NULL) {
         comm->has_early = true;
-    else if (!kolo_call_is_same(arrived, &request->desc))
+        comm->has_early_broadcast |= theirs.kind == KOLO_CALL_BROADCAST;
+    } else if (!kolo_call_is_same(arrived, &request->desc))
         say_mismatch(comm, kolo_comm_member(comm, world), KOLO_CHANNEL_COLLECTIVE, &request->desc,
                      arrived);
 }
@@ -406,6 +407,7 @@ void kolo_comm_look_early(struct kolo_comm *comm)
 {
     struct kolo_endpoint *endpoint = comm->engine->endpoint;
     comm->has_early = false;
+    comm->has_early_broadcast = false;
     kolo_endpoint_say_early(endpoint, kolo_comm_channel(comm, KOLO_CHANNEL_COLLECTIVE));
     kolo_endpoint_say_early(endpoint, kolo_comm_channel(comm, KOLO_CHANNEL_CLOSING));
 }

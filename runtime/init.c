@@ -355,6 +355,23 @@ static bool end_requests(struct kolo_engine *engine)
     return are_over;
 }
 
+/** Held: lock. Has something come of a broadcast that this rank has not called? Nobody waits for it there. */
+static bool has_missed_one(struct kolo_comm *comm)
+{
+    kolo_engine_poll(comm->engine);
+    kolo_comm_look_early(comm);
+    return comm->has_early_broadcast;
+}
+
+/** When a rank that leaves gives up handing over what it has sent. After an open broadcast that is
+ * for as long as its root would have waited for late ranks in it, whoever else has left meanwhile. */
+static kolo_deadline handover_deadline(const struct kolo_engine *engine, kolo_deadline deadline,
+                                       bool was_open)
+{
+    kolo_deadline call = kolo_deadline_in_ms(engine->settings.timeout_ms);
+    return was_open && call > deadline ? call : deadline;
+}
+
 static kolo_status finalize_world(struct kolo_comm *comm)
 {
     struct kolo_engine *engine = comm->engine;
@@ -365,14 +382,19 @@ static kolo_status finalize_world(struct kolo_comm *comm)
     kolo_deadline deadline = kolo_deadline_in_ms(engine->settings.exit_timeout_ms);
     bool had_failed = comm->failure.status != KOLO_OK;
     bool are_over = end_requests(engine);
+    bool was_open = are_over && !had_failed && comm->is_open;
+    bool is_asked = was_open || (are_over && !had_failed && has_missed_one(comm));
     kolo_engine_leave(engine);
-    if (are_over && comm->is_open && !had_failed) /* the other half is for what was sent */
+    if (is_asked) /* the other half is for what was sent */
         heard = hear_of_last(comm, kolo_deadline_in_ms(engine->settings.exit_timeout_ms / 2));
     snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
-    bool has_failed = comm->failure.status != KOLO_OK;
+    /* That some have left before a late rank came fails nobody. */
+    bool has_failed =
+        comm->failure.status != KOLO_OK && !(was_open && comm->failure.status == KOLO_ERR_PEER);
     if (has_failed)
         deadline = kolo_deadline_min(deadline, kolo_deadline_in_ms(failed_exit_ms));
-    kolo_status status = kolo_engine_destroy(engine, deadline);
+    kolo_status status = kolo_engine_destroy(
+        engine, deadline, handover_deadline(engine, deadline, was_open && !has_failed));
     if (heard == KOLO_ERR_MISMATCH) {
         kolo_detail_set(detail);
         return heard;

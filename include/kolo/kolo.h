@@ -159,13 +159,14 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_shrink(struct kolo_comm *comm,
 
 /** Leaves: waits until what was sent has been taken over (KOLO_EXIT_TIMEOUT at most), tells the
  *  peers, frees @p comm in every case. After a kolo_broadcast() that was the last collective it
- *  first waits until all ranks have come to it (half of that; nobody fails if one does not).
+ *  first waits until all ranks have come to it (half of that; nobody fails if one does not), and
+ *  what it sent to one that is late waits for it as the broadcast would have: up to KOLO_TIMEOUT.
  *  NULL is fine. Of a communicator that kolo_split(), kolo_dup() or kolo_shrink() made it frees just
  *  that, at once, and no other rank waits: one that needs this rank in a later call gets ERR_PEER
  *  with its name. That of the world ends them all. Outstanding requests are cancelled and gone: they
  *  must not be waited for afterwards.
- *  @return KOLO_OK; ERR_TIMEOUT; ERR_MISMATCH if ranks did not call that broadcast alike, or if one
- *  went on to another collective; on a communicator that had failed: KOLO_OK. */
+ *  @return KOLO_OK; ERR_TIMEOUT; ERR_MISMATCH if ranks did not call that broadcast alike, if one
+ *  went on to another collective, or leaves without it though its message is there; on a communicator that had failed: KOLO_OK. */
 KOLO_API kolo_status kolo_finalize(struct kolo_comm *comm);
 
 /** Makes every rank's present and later calls on the communicator return KOLO_ERR_ABORTED with

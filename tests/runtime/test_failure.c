@@ -427,6 +427,33 @@ ParameterizedTest(struct transport_param *param, failure, leaving_after_differen
         }
 }
 
+/** Rank 1 leaves without the last broadcast, whose message is there: what rank 0 sent after it has come. */
+static kolo_status leave_without_it(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    char data[8] = {0};
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    if (status == KOLO_OK && kolo_rank(comm) == 0)
+        status = kolo_broadcast(comm, data, 8, KOLO_UINT8, 0, NULL, NULL);
+    if (status != KOLO_OK)
+        return status;
+    return kolo_rank(comm) == 0 ? kolo_send(comm, data, 8, KOLO_UINT8, 1, NULL, NULL)
+                                : kolo_recv(comm, data, 8, KOLO_UINT8, 0, NULL, NULL);
+}
+
+ParameterizedTestParameters(failure, leaving_without_the_last_broadcast)
+{
+    return cr_make_param_array(struct transport_param, params, 3);
+}
+ParameterizedTest(struct transport_param *param, failure, leaving_without_the_last_broadcast,
+                  .timeout = 60)
+{
+    struct world world = {
+        .size = 2, .transport = param->name, .settings = {"KOLO_TIMEOUT=20", "KOLO_PLAN=tree"}};
+    kolo_status status = world_run(&world, leave_without_it, NULL);
+    cr_assert(status == KOLO_ERR_MISMATCH, "%s: %s", param->name, kolo_status_name(status));
+}
+
 /* ---- broadcasts in what later calls say ---- */
 
 /** No message of the broadcast tells: only what this rank says of it from then on does. */

@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +33,8 @@ struct party {
     kolo_status (*body)(struct kolo_comm *comm, struct party *party);
     int ready_fd;            /* a body writes a byte here when it is under way */
     int go_fd;               /* one that waits for the test reads a byte here */
+    int late_fd;             /* and one that is to wait for longer here */
+    const char *plan;        /* a setting; NULL: none */
     const char *patience[8]; /* of each rank: a setting; NULL: none */
     pid_t pids[8];
     int reports[8]; /* the reading ends */
@@ -41,8 +44,13 @@ struct party {
 static void run_rank(struct party *party, int rank, int report_fd)
 {
     char transport[64];
-    const char *settings[] = {transport,          "KOLO_TIMEOUT=20",     "KOLO_START_TIMEOUT=20",
-                              "KOLO_STALL=200ms", party->patience[rank], NULL};
+    const char *settings[] = {transport,
+                              "KOLO_TIMEOUT=20",
+                              "KOLO_START_TIMEOUT=20",
+                              "KOLO_STALL=200ms",
+                              party->plan != NULL ? party->plan : "KOLO_PLAN=auto",
+                              party->patience[rank],
+                              NULL};
     struct report report = {.status = KOLO_OK};
     struct kolo_comm *comm = NULL;
     snprintf(transport, sizeof(transport), "KOLO_TRANSPORT=%s", party->transport);
@@ -372,6 +380,59 @@ ParameterizedTest(struct way *way, init, who_leaves_after_a_broadcast, .timeout 
     cr_assert(write(ends[1], "..", 2) == 2);
     finish(&party);
     expect_well(&party, way->transport); /* that three have left, and never came, fails nobody */
+}
+
+enum { LONG_BYTES = 900000 }; /* more than a rank takes early, less than a root waits for */
+
+/** Rank 1 comes to the broadcast, and rank 0 leaves after it, when the test says so. */
+static kolo_status rank_1_is_late(struct kolo_comm *comm, struct party *party)
+{
+    char byte;
+    int rank = kolo_rank(comm);
+    kolo_status status = kolo_barrier(comm, NULL, NULL); /* makes the links */
+    unsigned char *data = calloc(LONG_BYTES, 1);
+    WORLD_EXPECT(data != NULL, "no memory");
+    if (rank == 0)
+        memset(data, 7, LONG_BYTES);
+    if (status == KOLO_OK && rank == 1)
+        WORLD_EXPECT(read(party->late_fd, &byte, 1) == 1, "no word from the test");
+    if (status == KOLO_OK)
+        status = kolo_broadcast(comm, data, LONG_BYTES, KOLO_UINT8, 0, NULL, NULL);
+    if (status == KOLO_OK && rank == 0)
+        WORLD_EXPECT(read(party->go_fd, &byte, 1) == 1, "no word from the test");
+    for (size_t i = 0; status == KOLO_OK && i < LONG_BYTES; i++)
+        if (data[i] != 7)
+            status = kolo_fail(KOLO_ERR_INTERNAL, "byte %zu is %d", i, data[i]);
+    free(data);
+    return status;
+}
+
+/** The root is through, another rank has left: what the late one is to get is handed over all the same. */
+Test(init, a_late_rank_gets_a_long_broadcast, .timeout = 60)
+{
+    enum {
+        GIVEN_UP_MS = 3000
+    }; /* by then a root has gone that waits for KOLO_EXIT_TIMEOUT or less */
+    static const char hasty[] = "KOLO_EXIT_TIMEOUT=400ms";
+    char text[128];
+    int ends[2], late_ends[2];
+    name_file(text, "late");
+    struct party party = {.size = 3,
+                          .transport = "tcp",
+                          .rendezvous = text,
+                          .body = rank_1_is_late,
+                          .plan = "KOLO_PLAN=tree",
+                          .patience = {hasty, NULL, hasty}};
+    cr_assert(pipe(late_ends) == 0, "pipe");
+    party.late_fd = late_ends[0];
+    open_party(&party, ends);
+    finish_one(&party, 2);
+    cr_assert(write(ends[1], "", 1) == 1);
+    struct pollfd root = {.fd = party.reports[0], .events = POLLIN};
+    cr_assert(poll(&root, 1, GIVEN_UP_MS) == 0, "the root left before rank 1 came");
+    cr_assert(write(late_ends[1], "", 1) == 1);
+    finish(&party);
+    expect_well(&party, "tcp");
 }
 
 /* ---- a start that failed ---- */

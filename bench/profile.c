@@ -239,6 +239,7 @@ static kolo_status find_path(struct part *part, enum kolo_path *path_out)
         kolo_get_peer_info(part->world.comm, part->world.rank == 0 ? part->other : 0, &info);
     *path_out = part->is_network                        ? KOLO_PATH_NETWORK
                 : strcmp(info.transport, "tcp") == 0    ? KOLO_PATH_LOOPBACK
+                : strcmp(info.transport, "rdma") == 0   ? KOLO_PATH_LOOPBACK
                 : strcmp(info.transport, "inproc") == 0 ? KOLO_PATH_INPROC
                                                         : KOLO_PATH_SHM;
     return status;

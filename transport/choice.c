@@ -57,6 +57,16 @@ static kolo_status open_port(struct kolo_endpoint *endpoint, int index)
     return KOLO_OK;
 }
 
+/** Goes on without the transport @p name, for the reason in the detail. Who named a device must hear of it. */
+static void leave_out(const struct kolo_endpoint *endpoint, const char *name)
+{
+    const char *device = endpoint->config.settings->rdma_device;
+    if (strcmp(name, "rdma") == 0 && device[0] != '\0')
+        KOLO_WARN("KOLO_RDMA_DEVICE=%.64s is not used: %s", device, kolo_error_detail());
+    else
+        KOLO_INFO("transport %s left out: %s", name, kolo_error_detail());
+}
+
 kolo_status kolo_endpoint_open_ports(struct kolo_endpoint *endpoint)
 {
     const char *forced = endpoint->config.settings->transport;
@@ -73,7 +83,7 @@ kolo_status kolo_endpoint_open_ports(struct kolo_endpoint *endpoint)
         else if (!is_auto(endpoint))
             return status;
         else
-            KOLO_INFO("transport %s left out: %s", name, kolo_error_detail());
+            leave_out(endpoint, name);
     }
     if (known == 0)
         return unknown_transport(forced);

@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 
-enum { NUMBER_BITS = 40, TRACK_BITS = 24, BATCH = 32, POLL_MAX = 64 };
+enum { NUMBER_BITS = 40, TRACK_BITS = 24, BATCH = 32 };
 static const uint64_t number_mask = (UINT64_C(1) << NUMBER_BITS) - 1;
 
 /* ---- words ---- */
@@ -24,7 +24,8 @@ static const struct {
         {"the message is longer than its place: do all ranks run the same version of kolo?",
          KOLO_ERR_INTERNAL, KOLO_ERR_PROTOCOL},
     [IBV_WC_LOC_QP_OP_ERR] =
-        {"the device refused the request: its driver or firmware is at fault, look at dmesg",
+        {"the device could not carry out the request: its interface is down or has no way to the "
+         "peer any more (ip link, ip route), or its driver is at fault (dmesg)",
          KOLO_ERR_LINK, KOLO_ERR_LINK},
     [IBV_WC_LOC_PROT_ERR] =
         {"our memory is not registered any more: was it freed while a call used it?", KOLO_ERR_LINK,
@@ -268,7 +269,7 @@ kolo_status kolo_rdma_completions_poll(struct kolo_rdma_completions *completions
     struct ibv_wc wcs[BATCH];
     int count = BATCH;
     *moved_out = false;
-    for (int taken = 0; taken < POLL_MAX && count == BATCH; taken += count) {
+    for (int taken = 0; taken < KOLO_RDMA_COMPLETIONS_POLL_MAX && count == BATCH; taken += count) {
         count = completions->device->verbs->poll_cq(completions->queue, BATCH, wcs);
         if (count < 0)
             return kolo_fail(KOLO_ERR_LINK,

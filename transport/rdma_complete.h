@@ -63,7 +63,9 @@ kolo_rdma_completions_open(struct kolo_rdma_device *device, uint32_t entries,
 /** After its tracks and pairs. NULL is fine. */
 void kolo_rdma_completions_close(struct kolo_rdma_completions *completions);
 
-/** Takes at most some dozens of completions and tells the tracks. ERR_LINK: the queue is of no use any more. */
+enum { KOLO_RDMA_COMPLETIONS_POLL_MAX = 64 };
+/** Takes at most so many completions and tells the tracks; if it takes fewer, the queue was empty. ERR_LINK: the queue is of no
+ * use any more. */
 kolo_status kolo_rdma_completions_poll(struct kolo_rdma_completions *completions,
                                        bool *moved_out) KOLO_NODISCARD;
 /** From here on the channel's fd becomes readable with the next completion; what had come before does not tell: poll once

@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 
-enum { PROBE_BYTES = 1 };
+enum { PROBE_BYTES = 4096 }; /* the largest packet there is: a way that cuts it off shows */
 
 static struct rdma_link *link_of(struct kolo_link *base)
 {
@@ -93,8 +93,10 @@ static void send_probe(struct rdma_link *link)
                 link->broke[0] != '\0' ? link->broke : "there is no place for a first message");
         return;
     }
-    memset(place, 0, PROBE_BYTES);
-    kolo_rdma_queue_send(link->queue, PROBE_BYTES, true); /* a refusal is told to failed() */
+    const uint32_t bytes =
+        link->queue->message_bytes < PROBE_BYTES ? link->queue->message_bytes : PROBE_BYTES;
+    memset(place, 0, bytes);
+    kolo_rdma_queue_send(link->queue, bytes, true); /* a refusal is told to failed() */
 }
 
 static void settle(struct rdma_link *link)
@@ -274,8 +276,10 @@ static void read_block(struct rdma_link *link)
 static void read_end(struct rdma_link *link)
 {
     uint8_t bytes[KOLO_RDMA_HELLO_BYTES];
-    /* What was sent before the end comes before it. */
-    for (int i = 0; i < RDMA_PLACES && link->tcp.base.state == KOLO_LINK_UP; i++)
+    /* What was sent before the end comes before it, behind what the queue holds of all other ranks. */
+    const uint32_t looks =
+        rdma_port_of(link)->completions->entries / KOLO_RDMA_COMPLETIONS_POLL_MAX + 1;
+    for (uint32_t i = 0; i < looks && link->tcp.base.state == KOLO_LINK_UP; i++)
         if (!kolo_rdma_poll(link->tcp.base.port))
             break;
     if (link->tcp.base.state != KOLO_LINK_UP)

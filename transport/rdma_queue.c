@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
@@ -16,7 +17,6 @@ enum {
     RESERVE = 4, /* receives for messages that bring nothing but credit */
     PACKET_MASK = 0xffffff,
     INLINE_BYTES = 220, /* what devices take without fetching it: asked for, and less is fine */
-    PAGE_BYTES = 4096,
     HOPS = 64,
     RNR_TIMER = 12,   /* 0.64 ms: not needed, see the head */
     RNR_RETRIES = 6,  /* 7 would be for ever */
@@ -171,8 +171,10 @@ static const struct kolo_rdma_track_ops receive_ops = {
 static kolo_status make_memory(struct kolo_rdma_queue *queue)
 {
     const struct kolo_rdma_device *device = queue->completions->device;
-    size_t bytes = 2 * (size_t)queue->places * queue->place_bytes;
-    queue->memory = kolo_aligned(PAGE_BYTES, bytes);
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    /* Whole pages: libibverbs may keep them from the child of a fork, and nothing else with them. */
+    size_t bytes = (2 * (size_t)queue->places * queue->place_bytes + page - 1) / page * page;
+    queue->memory = kolo_aligned(page, bytes);
     if (queue->memory == NULL)
         return KOLO_ERR_NO_MEMORY;
     memset(queue->memory, 0, bytes);
@@ -265,9 +267,10 @@ void kolo_rdma_queue_close(struct kolo_rdma_queue *queue)
         KOLO_WARN("rdma %s: a queue pair is still in use", device->name);
     kolo_rdma_track_close(&queue->sends);
     kolo_rdma_track_close(&queue->receives);
-    if (queue->region != NULL)
-        (void)device->verbs->dereg_mr(queue->region);
-    kolo_free_memory(queue->memory);
+    if (queue->region != NULL && device->verbs->dereg_mr(queue->region) != 0 && !device->is_gone)
+        KOLO_WARN("rdma %s: memory of a queue stays registered, and is not freed", device->name);
+    else
+        kolo_free_memory(queue->memory);
     kolo_free_memory(queue);
 }
 

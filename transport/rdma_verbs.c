@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
+
 #define DEVICES "/sys/class/infiniband"
 #define LIBRARY "libibverbs.so.1" /* what a machine without the development package has */
 
@@ -93,11 +95,24 @@ static struct {
     const struct kolo_verbs *_Atomic replacement;
 } loaded = {.once = PTHREAD_ONCE_INIT};
 
+/** A child of a fork must not share the memory that a device writes into; before anything is registered. */
+static void allow_fork(const struct kolo_verbs *verbs)
+{
+    char words[64];
+    int error = verbs->fork_init();
+    if (error != 0)
+        KOLO_WARN("ibv_fork_init: %s: a program that forks may hang over RDMA; KOLO_TRANSPORT=tcp "
+                  "goes without",
+                  strerror_r(error, words, sizeof words));
+}
+
 static void load(void)
 {
     loaded.status = kolo_verbs_bind(LIBRARY, &loaded.verbs);
     if (loaded.status != KOLO_OK)
         snprintf(loaded.detail, sizeof loaded.detail, "%s", kolo_error_detail());
+    else
+        allow_fork(&loaded.verbs);
 }
 
 kolo_status kolo_verbs_load(const struct kolo_verbs **verbs_out)

@@ -13,6 +13,7 @@
 
 /** X(field, symbol): what libibverbs exports. As in its manual, errors and all. */
 #define KOLO_VERBS_MAP(X)                                                                          \
+    X(fork_init, ibv_fork_init)                                                                    \
     X(get_device_list, ibv_get_device_list)                                                        \
     X(free_device_list, ibv_free_device_list)                                                      \
     X(get_device_name, ibv_get_device_name)                                                        \

@@ -126,6 +126,11 @@ static void drop(void *memory)
 
 /* ---- devices ---- */
 
+static int fork_init(void)
+{
+    return 0;
+}
+
 static struct ibv_device **get_device_list(int *count_out)
 {
     struct ibv_device **list = NULL;
@@ -331,6 +336,10 @@ static struct ibv_mr *reg_mr(struct ibv_pd *domain, void *memory, size_t bytes, 
 static int dereg_mr(struct ibv_mr *base)
 {
     lock();
+    if (fails("dereg_mr")) {
+        unlock();
+        return errno;
+    }
     for (int i = 0; i < REGIONS_MAX; i++)
         if (world.regions[i] == (struct region *)base)
             world.regions[i] = NULL;
@@ -865,7 +874,8 @@ static int poll_cq(struct ibv_cq *base, int max, struct ibv_wc *completions_out)
 
 /* ---- for tests ---- */
 
-static const struct kolo_verbs table = {.get_device_list = get_device_list,
+static const struct kolo_verbs table = {.fork_init = fork_init,
+                                        .get_device_list = get_device_list,
                                         .free_device_list = free_device_list,
                                         .get_device_name = get_device_name,
                                         .open_device = open_device,

@@ -123,7 +123,7 @@ Test(rdma, what_fails_at_the_start_leaves_tcp, .timeout = 100)
         expect_tcp(steps[nth - 1]);
     }
     fake_verbs_fail("post_send", 1, EIO);
-    expect_tcp("a message of 1 bytes: the device does not take it");
+    expect_tcp("a message of 4096 bytes: the device does not take it");
     expect_tcp("no answer");
     cr_assert(fake_verbs_living() == 0);
 }
@@ -222,6 +222,21 @@ Test(rdma, what_was_sent_before_the_end_comes_before_it, .timeout = 60)
     atomic_store(&has_vanished, false);
     suite_run(world, meet_the_end_first);
     suite_close(world);
+}
+
+Test(rdma, a_device_that_was_named_and_cannot_be_used_is_a_warning)
+{
+    static struct kolo_settings settings;
+    struct kolo_endpoint_config config = {.size = 2, .settings = &settings};
+    struct kolo_endpoint *endpoint = NULL;
+    kolo_settings_init(&settings);
+    cr_assert(kolo_settings_set(&settings, "RDMA_DEVICE", "mlx5_7", KOLO_FROM_API) == KOLO_OK);
+    kolo_identity_here(0, &config.identity);
+    cr_assert(kolo_endpoint_open(&config, &endpoint) == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(strstr(logged, "KOLO_RDMA_DEVICE=mlx5_7 is not used: ") &&
+                  strstr(logged, "there is no RDMA port 'mlx5_7' on this host"),
+              "%s", logged);
+    cr_assert(kolo_endpoint_close(endpoint, 0) == KOLO_OK);
 }
 
 Test(rdma, a_host_without_devices_says_so)

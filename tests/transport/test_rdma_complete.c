@@ -245,7 +245,7 @@ Test(rdma_complete, every_status_has_its_words)
         kolo_status why;
         const char *text;
     } cases[] = {{IBV_WC_LOC_LEN_ERR, KOLO_ERR_INTERNAL, "longer than its place"},
-                 {IBV_WC_LOC_QP_OP_ERR, KOLO_ERR_LINK, "driver or firmware"},
+                 {IBV_WC_LOC_QP_OP_ERR, KOLO_ERR_LINK, "no way to the peer"},
                  {IBV_WC_LOC_PROT_ERR, KOLO_ERR_LINK, "not registered any more"},
                  {IBV_WC_WR_FLUSH_ERR, KOLO_ERR_LINK, "the connection was ended"},
                  {IBV_WC_REM_ACCESS_ERR, KOLO_ERR_LINK, "memory is not there for us any more"},

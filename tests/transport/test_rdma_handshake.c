@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The hello: what is packed comes back, and every other block of bytes is refused with the field that is wrong.
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +50,9 @@ Test(rdma_handshake, a_reason_comes_back)
     struct kolo_rdma_hello sent = {.reason = "rxe0: the limit of locked memory is 64 KiB"}, got;
     cr_assert(unpack(&sent, &got) == KOLO_OK && !got.offers);
     cr_assert_str_eq(got.reason, sent.reason);
+    snprintf(sent.reason, sizeof sent.reason, "a\033[2Jb\nc\177");
+    cr_assert(unpack(&sent, &got) == KOLO_OK);
+    cr_assert_str_eq(got.reason, "a?[2Jb?c?");
     memset(sent.reason, 'x', sizeof sent.reason - 1);
     cr_assert(unpack(&sent, &got) == KOLO_OK && strlen(got.reason) == KOLO_RDMA_REASON_BYTES - 1);
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -292,6 +293,29 @@ Test(rdma_queue_faults, a_device_that_inlines_nothing_will_do)
                                    &queue) == KOLO_OK);
     cr_assert(queue->inline_bytes == 0);
     kolo_rdma_queue_close(queue);
+}
+
+Test(rdma_queue_faults, a_queue_has_its_pages_for_itself)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    struct kolo_rdma_queue *queue = NULL;
+    cr_assert(kolo_rdma_queue_open(sides[0].completions, &ops, &sides[0], PLACES, PLACE_BYTES + 32,
+                                   &queue) == KOLO_OK);
+    cr_assert((uintptr_t)queue->memory % page == 0 && queue->region->length % page == 0,
+              "%zu bytes at %p", queue->region->length, (void *)queue->memory);
+    kolo_rdma_queue_close(queue);
+}
+
+Test(rdma_queue_faults, memory_that_stays_registered_is_not_freed)
+{
+    struct ibv_mr *region = sides[0].queue->region;
+    uint8_t *memory = sides[0].queue->memory;
+    fake_verbs_fail("dereg_mr", 1, EBUSY);
+    kolo_rdma_queue_close(sides[0].queue);
+    sides[0].queue = NULL;
+    memset(memory, 1, region->length); /* as the device may */
+    cr_assert(fake_verbs_table()->dereg_mr(region) == 0);
+    kolo_free_memory(memory);
 }
 
 Test(rdma_queue_faults, a_pair_that_cannot_be_joined_says_so)

@@ -73,7 +73,7 @@ breaks() { # WHAT PATTERN COMMAND...: once messages move, the job ends in error 
     ((status != 0 && status != 124)) || fail "$what: status $status"
     cat "$work/out" "$work/err" | grep -qE -- "$pattern" || { fail "$what: no '$pattern' in:"; cat "$work/out" "$work/err"; }
 }
-breaks "a link that goes down" 'error .*rank [01] on .* by rdma rxe[01] port 1: .*no answer' ip link set ra down
+breaks "a link that goes down" 'error .*rank [01] on .* by rdma rxe[01] port 1: .*(no answer|no way to the peer)' ip link set ra down
 ip link set ra up
 ip route replace 10.0.0.2 dev ra table 101
 clean "a link that went down"

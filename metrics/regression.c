@@ -158,42 +158,43 @@ static kolo_status prepare(struct kolo_metric *metric, const void *predictions, 
     return kolo_metric_prepare(metric, count, count * sizeof(struct pair), indices);
 }
 
-kolo_status kolo_regression_update_float32(struct kolo_metric *metric, const float *predictions,
-                                           const float *targets, size_t count,
-                                           const int64_t *indices)
+static double number_at(const void *numbers, size_t bytes, size_t i)
+{
+    return bytes == sizeof(float) ? (double)((const float *)numbers)[i]
+                                  : ((const double *)numbers)[i];
+}
+
+/** @p bytes: of a number, which is a float or a double. */
+static kolo_status update(struct kolo_metric *metric, const void *predictions, const void *targets,
+                          size_t bytes, size_t count, const int64_t *indices)
 {
     struct kolo_stage stage = {.call = "kolo_regression_update"};
-    predictions = kolo_stage(&stage, "predictions", predictions, count, 1, sizeof *predictions);
-    targets = kolo_stage(&stage, "targets", targets, count, 1, sizeof *targets);
+    predictions = kolo_stage(&stage, "predictions", predictions, count, 1, bytes);
+    targets = kolo_stage(&stage, "targets", targets, count, 1, bytes);
     indices = kolo_stage(&stage, "indices", indices, count, 1, sizeof *indices);
     kolo_status status = stage.status == KOLO_OK
                              ? prepare(metric, predictions, targets, count, indices)
                              : stage.status;
     for (size_t i = 0; status == KOLO_OK && i < count; i++) {
-        const struct pair pair = {(double)predictions[i], (double)targets[i]};
+        const struct pair pair = {number_at(predictions, bytes, i), number_at(targets, bytes, i)};
         kolo_metric_add(metric, indices ? indices + i : NULL, &pair, sizeof pair);
     }
     kolo_stage_end(&stage);
     return status;
 }
 
+kolo_status kolo_regression_update_float32(struct kolo_metric *metric, const float *predictions,
+                                           const float *targets, size_t count,
+                                           const int64_t *indices)
+{
+    return update(metric, predictions, targets, sizeof *predictions, count, indices);
+}
+
 kolo_status kolo_regression_update_float64(struct kolo_metric *metric, const double *predictions,
                                            const double *targets, size_t count,
                                            const int64_t *indices)
 {
-    struct kolo_stage stage = {.call = "kolo_regression_update"};
-    predictions = kolo_stage(&stage, "predictions", predictions, count, 1, sizeof *predictions);
-    targets = kolo_stage(&stage, "targets", targets, count, 1, sizeof *targets);
-    indices = kolo_stage(&stage, "indices", indices, count, 1, sizeof *indices);
-    kolo_status status = stage.status == KOLO_OK
-                             ? prepare(metric, predictions, targets, count, indices)
-                             : stage.status;
-    for (size_t i = 0; status == KOLO_OK && i < count; i++) {
-        const struct pair pair = {predictions[i], targets[i]};
-        kolo_metric_add(metric, indices ? indices + i : NULL, &pair, sizeof pair);
-    }
-    kolo_stage_end(&stage);
-    return status;
+    return update(metric, predictions, targets, sizeof *predictions, count, indices);
 }
 
 kolo_status kolo_regression_result(const struct kolo_metric *metric,

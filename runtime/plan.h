@@ -51,7 +51,7 @@ enum {
      * are for short vectors, and would take a multiple of the caller's own. */
     KOLO_SCRATCH_BYTES = 16 << 20,
     /** Of so many broadcasts in a row at least one is closed for all: nobody is further ahead of
-     * another. 64: a barrier costs about as much as a short broadcast, so all this costs 2 %. */
+     * another. 64: few enough to hear of a late rank soon, and by estimate 2 % of short broadcasts. */
     KOLO_OPEN_MAX = 64
 };
 

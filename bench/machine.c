@@ -154,9 +154,10 @@ kolo_status bench_machine_look(struct kolo_comm *comm, struct bench_machine *mac
     kolo_status status;
     *machine_out = (struct bench_machine){.nranks = kolo_size(comm)};
     read_fact("/proc/cpuinfo", "model name", machine_out->cpu, sizeof machine_out->cpu);
-    KOLO_TRY(transport_text(comm, machine_out->transport, sizeof machine_out->transport));
     KOLO_TRY(host_text(comm, machine_out));
     KOLO_TRY(look_at_load(comm, machine_out));
+    /* After the first collective: by then it is known which links of RDMA have become TCP's. */
+    KOLO_TRY(transport_text(comm, machine_out->transport, sizeof machine_out->transport));
     /* Every rank must take part, and only rank 0 can see its own links: all do the same. */
     int64_t tcp = strstr(machine_out->transport, "tcp") != NULL;
     KOLO_TRY(kolo_allreduce(comm, &tcp, &tcp, 1, KOLO_INT64, KOLO_MAX, NULL, NULL));

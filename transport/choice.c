@@ -122,13 +122,19 @@ int kolo_endpoint_choose(const struct kolo_endpoint *endpoint, int peer, struct 
     return -1;
 }
 
-/* Adds to endpoint->why by which path the link goes that there is. */
-static void explain(struct kolo_endpoint *endpoint, int peer)
+/** The link to @p peer if it is up; else NULL. */
+static const struct kolo_link *link_up(const struct kolo_endpoint *endpoint, int peer)
 {
     const struct kolo_link *link = kolo_map_get(&endpoint->links, (uint32_t)peer);
+    return link != NULL && link->state == KOLO_LINK_UP ? link : NULL;
+}
+
+/** Adds to endpoint->why by which path the link goes that there is. */
+static void explain(struct kolo_endpoint *endpoint, const struct kolo_link *link)
+{
     size_t used = strlen(endpoint->why.text);
     char path[sizeof endpoint->why.text];
-    if (link == NULL || link->state != KOLO_LINK_UP || link->transport->explain == NULL)
+    if (link->transport->explain == NULL)
         return;
     link->transport->explain(link, path, sizeof path);
     snprintf(endpoint->why.text + used, sizeof endpoint->why.text - used, "; %s", path);
@@ -138,7 +144,12 @@ void kolo_endpoint_choice(struct kolo_endpoint *endpoint, int peer, const char *
                           const char **why_out)
 {
     int index = kolo_endpoint_choose(endpoint, peer, &endpoint->why);
-    explain(endpoint, peer);
+    const struct kolo_link *link = link_up(endpoint, peer);
     *transport_out = index < 0 ? "none" : kolo_transports[index]->name;
     *why_out = endpoint->why.text;
+    if (link == NULL)
+        return;
+    explain(endpoint, link);
+    if (link->transport->goes_by != NULL)
+        *transport_out = link->transport->goes_by(link);
 }

@@ -169,6 +169,9 @@ struct kolo_transport {
     /** Why a link that is UP goes as it goes: its addresses, and what spoke for them. NULL: there
      * is nothing to say beyond reaches(). */
     void (*explain)(const struct kolo_link *link, char *text, size_t capacity);
+    /** The name of the transport that a link that is UP goes by, where it may be another's: one of rdma that went on as
+     * the TCP link it began as is "tcp". NULL: always this one. */
+    const char *(*goes_by)(const struct kolo_link *link);
     /** True when everything handed over has left this process's memory (bytes in the kernel count
      * as left). */
     bool (*is_drained)(const struct kolo_link *link);

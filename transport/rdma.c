@@ -246,6 +246,7 @@ const struct kolo_transport kolo_transport_rdma = {
     .withdraw = kolo_rdma_withdraw,
     .describe = kolo_rdma_describe,
     .explain = kolo_rdma_explain,
+    .goes_by = kolo_rdma_goes_by,
     .is_drained = kolo_rdma_is_drained,
     .down = kolo_tcp_down,
     .free_link = kolo_rdma_free_link,

@@ -83,6 +83,7 @@ bool kolo_rdma_pull(struct kolo_link *base);
 void kolo_rdma_withdraw(struct kolo_link *base, struct kolo_work *work);
 void kolo_rdma_describe(const struct kolo_link *base, char *text, size_t capacity);
 void kolo_rdma_explain(const struct kolo_link *base, char *text, size_t capacity);
+const char *kolo_rdma_goes_by(const struct kolo_link *base);
 bool kolo_rdma_is_drained(const struct kolo_link *base);
 void kolo_rdma_free_link(struct kolo_link *base);
 /** Closes the queue of a link that went on by TCP. Not from within a callback of the queue. */

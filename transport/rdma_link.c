@@ -367,6 +367,12 @@ void kolo_rdma_explain(const struct kolo_link *base, char *text, size_t capacity
         snprintf(text, capacity, "by tcp instead: %s", reason);
 }
 
+const char *kolo_rdma_goes_by(const struct kolo_link *base)
+{
+    const struct rdma_link *link = (const struct rdma_link *)base;
+    return link->is_by_rdma ? kolo_transport_rdma.name : kolo_transport_tcp.name;
+}
+
 bool kolo_rdma_is_drained(const struct kolo_link *base)
 {
     const struct rdma_link *link = (const struct rdma_link *)base;

@@ -160,7 +160,8 @@ kolo_status kolo_peer_read(struct kolo_reader *reader, struct kolo_peer *peer_ou
 kolo_status kolo_endpoint_set_peers(struct kolo_endpoint *endpoint,
                                     const struct kolo_peer *peers) KOLO_NODISCARD;
 /** Which transport joins us and @p peer, and why ("same process", "same host", "forced by
- * KOLO_TRANSPORT"). "none" and why not, if none does. The text is good until the next call. */
+ * KOLO_TRANSPORT"): once there is a link, the one that it goes by. "none" and why not, if none does. The text is good until
+ * the next call. */
 void kolo_endpoint_choice(struct kolo_endpoint *endpoint, int peer, const char **transport_out,
                           const char **why_out);
 

@@ -82,6 +82,17 @@ static struct suite_world *open_auto(void)
     return world;
 }
 
+/** What users are told of the link. */
+static void expect_named(const struct suite_world *world, const char *name, const char *reason)
+{
+    const char *transport = NULL, *why = NULL;
+    for (int i = 0; i < 2; i++) {
+        kolo_endpoint_choice(world->ranks[i].endpoint, 1 - i, &transport, &why);
+        cr_assert_str_eq(transport, name);
+        cr_assert(strstr(why, reason), "'%s' is not in: %s", reason, why);
+    }
+}
+
 static void expect_tcp(const char *reason)
 {
     struct suite_world *world = open_auto();
@@ -90,6 +101,7 @@ static void expect_tcp(const char *reason)
         fake_verbs_complete_as(1, IBV_WC_RETRY_EXC_ERR);
     suite_run(world, exchange);
     suite_run(world, exchange);
+    expect_named(world, "tcp", "; by tcp instead: ");
     suite_close(world);
     for (int i = 0; i < 2; i++)
         cr_assert(strncmp(described[i], "tcp ", 4) == 0, "%s: rank %d: %s", reason, i,
@@ -104,6 +116,7 @@ Test(rdma, messages_go_by_rdma, .timeout = 60)
 {
     struct suite_world *world = open_auto();
     suite_run(world, exchange);
+    expect_named(world, "rdma", "; rdma fake0 port 1 to RoCE v2 ");
     suite_close(world);
     for (int i = 0; i < 2; i++)
         cr_assert(strncmp(described[i], "rdma fake0 port 1 to RoCE v2 10.0.0.1 up", 40) == 0, "%s",

@@ -17,6 +17,7 @@
 enum {
     BARE_LINE_BYTES = 128, /* two cache lines: processors fetch pairs of them */
     BARE_RANKS_MAX = 64,
+    BARE_LARGE_BYTES = 32 << 20, /* more than caches hold */
     BARE_STAGE_BYTES = 256 << 10 /* of one turn of one rank */
 };
 

@@ -20,7 +20,6 @@
 #include "runtime/relax.h"
 
 enum {
-    LARGE_BYTES = 32 << 20,   /* more than caches hold */
     CACHED_BYTES = 128 << 10, /* three of them fit into a core's second cache */
     SLOTS = 8,
     SLOT_BYTES = 16 << 10, /* with SLOTS: kolo's ring */
@@ -70,26 +69,27 @@ static kolo_status memory_figures(struct bare_world *world, int64_t time_ns,
         size_t bytes;
         bool all;
     } wanted[] = {
-        {"copy_gbps", "memory copied by one rank (bytes copied)", copy_step, LARGE_BYTES, false},
-        {"copy_all_gbps", "memory copied by all ranks at once, together", copy_step, LARGE_BYTES,
-         true},
+        {"copy_gbps", "memory copied by one rank (bytes copied)", copy_step, BARE_LARGE_BYTES,
+         false},
+        {"copy_all_gbps", "memory copied by all ranks at once, together", copy_step,
+         BARE_LARGE_BYTES, true},
         {"copy_cached_gbps", "the same by one rank within its cache", copy_step, CACHED_BYTES,
          false},
         {"reduce_gbps", "float32 sum of two vectors by one rank (bytes of the result)", reduce_step,
-         LARGE_BYTES, false},
-        {"reduce_all_gbps", "the same by all ranks at once, together", reduce_step, LARGE_BYTES,
-         true},
+         BARE_LARGE_BYTES, false},
+        {"reduce_all_gbps", "the same by all ranks at once, together", reduce_step,
+         BARE_LARGE_BYTES, true},
         {"reduce_cached_gbps", "the same by one rank within its cache", reduce_step, CACHED_BYTES,
          false},
     };
-    struct buffers buffers = {.a = kolo_aligned(4096, LARGE_BYTES),
-                              .b = kolo_aligned(4096, LARGE_BYTES),
-                              .out = kolo_aligned(4096, LARGE_BYTES)};
+    struct buffers buffers = {.a = kolo_aligned(4096, BARE_LARGE_BYTES),
+                              .b = kolo_aligned(4096, BARE_LARGE_BYTES),
+                              .out = kolo_aligned(4096, BARE_LARGE_BYTES)};
     kolo_status status = KOLO_ERR_NO_MEMORY;
     if (!buffers.a || !buffers.b || !buffers.out)
         goto out;
-    memset(buffers.a, 0, LARGE_BYTES);
-    memset(buffers.b, 0, LARGE_BYTES);
+    memset(buffers.a, 0, BARE_LARGE_BYTES);
+    memset(buffers.b, 0, BARE_LARGE_BYTES);
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         double us;
         buffers.bytes = wanted[i].bytes;

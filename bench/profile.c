@@ -30,8 +30,7 @@ enum {
     ROUNDS = 3,
     STREAM = 8, /* messages of STREAM_BYTES at once */
     STREAM_BYTES = 1 << 20,
-    COPY_BYTES = 4 << 20, /* beyond the cache of a core */
-    CROWD_MAX = 256,      /* ranks of a crowded run */
+    CROWD_MAX = 256, /* ranks of a crowded run */
     PATH_MAX_BYTES = 4096
 };
 
@@ -54,6 +53,7 @@ struct command {
 struct part {
     struct bare_world world;
     uint8_t *send, *recv; /* of kolo_alloc */
+    uint8_t *from, *to;   /* of rank 0 alone: more than caches hold, which is copied */
     int other;            /* the rank that rank 0 plays with */
     size_t bytes;
     int64_t time_ns;
@@ -130,7 +130,7 @@ static bool copy_step(struct bare_world *world, void *context)
 {
     struct part *part = context;
     if (world->rank == 0)
-        memcpy(part->recv, part->send, COPY_BYTES);
+        memcpy(part->to, part->from, BARE_LARGE_BYTES);
     return true;
 }
 
@@ -172,6 +172,23 @@ out:
     return status;
 }
 
+/* A rank without memory for it fails, and the job with it. */
+static kolo_status measure_copies(struct part *part, struct profile_times *times)
+{
+    kolo_status status = KOLO_OK;
+    if (part->world.rank == 0) {
+        part->from = kolo_aligned(4096, BARE_LARGE_BYTES);
+        part->to = kolo_aligned(4096, BARE_LARGE_BYTES);
+        if (!part->from || !part->to)
+            return KOLO_ERR_NO_MEMORY;
+        memset(part->from, 0, BARE_LARGE_BYTES);
+    }
+    KOLO_TRY(take(part, "copies", copy_step, BARE_LARGE_BYTES, &times->copy_byte));
+    times->copy_byte /= BARE_LARGE_BYTES;
+out:
+    return status;
+}
+
 static kolo_status measure_links(struct part *part, struct profile_times *times)
 {
     kolo_status status;
@@ -183,8 +200,7 @@ static kolo_status measure_links(struct part *part, struct profile_times *times)
     KOLO_TRY(take(part, "a long ring", gather_step, BLOCK_BYTES, &times->ring_long));
     if (times->ranks > times->cores)
         return KOLO_OK;
-    KOLO_TRY(take(part, "copies", copy_step, COPY_BYTES, &times->copy_byte));
-    times->copy_byte /= COPY_BYTES;
+    KOLO_TRY(measure_copies(part, times));
     KOLO_TRY(take(part, "sums", combine_step, CACHED_BYTES, &times->combine_byte));
     times->combine_byte /= CACHED_BYTES;
 out:
@@ -313,7 +329,7 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
     if (kolo_size(comm) < 2)
         return kolo_fail(KOLO_ERR_INVALID, "profile: it takes two ranks: kolorun -np 2");
     size_t bytes = (size_t)kolo_size(comm) * BLOCK_BYTES; /* of what a ring gathers */
-    bytes = bytes > COPY_BYTES ? bytes : COPY_BYTES;
+    bytes = bytes > STREAM_BYTES ? bytes : STREAM_BYTES;  /* the longest of the others */
     KOLO_TRY(kolo_alloc(comm, bytes, (void **)&part.send));
     KOLO_TRY(kolo_alloc(comm, bytes, (void **)&part.recv));
     memset(part.send, 0, bytes);
@@ -326,6 +342,8 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
 out:
     kolo_free(comm, part.send);
     kolo_free(comm, part.recv);
+    kolo_free_memory(part.from);
+    kolo_free_memory(part.to);
     return status;
 }
 

@@ -126,6 +126,28 @@ void bare_close(struct bare_world *world)
     *world = (struct bare_world){0};
 }
 
+kolo_status bare_other(const struct bare_world *world, int *other_out, bool *is_network_out)
+{
+    struct kolo_peer_info info = {.size = sizeof info};
+    char host[BENCH_TEXT_MAX];
+    int other = 1;
+    bool is_network = false;
+    kolo_status status;
+    KOLO_TRY(kolo_get_peer_info(world->comm, 0, &info));
+    snprintf(host, sizeof host, "%s", info.host);
+    for (int rank = world->nranks - 1; rank > 0; rank--) {
+        KOLO_TRY(kolo_get_peer_info(world->comm, rank, &info));
+        if (strcmp(info.host, host) == 0)
+            continue;
+        other = rank;
+        is_network = true;
+    }
+    *other_out = other;
+    *is_network_out = is_network;
+out:
+    return status;
+}
+
 /* ---- time ---- */
 
 struct loop {

@@ -53,6 +53,8 @@ struct bare_world {
 /** Prepares memory for vectors of at most @p vector_bytes; collective. */
 kolo_status bare_open(struct bare_world *world, struct kolo_comm *comm, size_t vector_bytes);
 void bare_close(struct bare_world *world);
+/** With whom rank 0 makes a pair: the first rank of another host (then @p is_network_out), else rank 1. */
+kolo_status bare_other(const struct bare_world *world, int *other_out, bool *is_network_out);
 
 /** One turn of a loop; false: the deadline passed or a socket broke. */
 typedef bool (*bare_step)(struct bare_world *world, void *context);

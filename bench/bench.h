@@ -35,7 +35,7 @@ struct bench_options {
     bool check, in_place, user_memory, barrier, quiet, limits;
     enum bench_pace pace;
     int threads; /* ranks as threads of this process; 0: ranks of kolorun */
-    const char *json, *csv, *plot, *profile, *plan;
+    const char *json, *csv, *plot, *plan;
     bool has_all; /* "all" is among the collectives: a plan is forced on those that have it */
     const char *settings[BENCH_SETTINGS_MAX]; /* "KOLO_TRANSPORT=tcp", ..., NULL */
 };

@@ -340,37 +340,16 @@ static bool stream_step(struct bare_world *world, void *context)
            move_bytes(world, stream, !sends, stream->bytes > 8 ? 1 : stream->bytes);
 }
 
-/* With rank 0: the first rank of another host, else rank 1. */
-static kolo_status other_of_pair(const struct bare_world *world, int *other_out, bool *network_out)
-{
-    struct kolo_peer_info info = {.size = sizeof info};
-    char host[BENCH_TEXT_MAX];
-    kolo_status status;
-    *other_out = 1;
-    *network_out = false;
-    KOLO_TRY(kolo_get_peer_info(world->comm, 0, &info));
-    snprintf(host, sizeof host, "%s", info.host);
-    for (int rank = world->nranks - 1; rank > 0; rank--) {
-        KOLO_TRY(kolo_get_peer_info(world->comm, rank, &info));
-        if (strcmp(info.host, host) == 0)
-            continue;
-        *other_out = rank;
-        *network_out = true;
-    }
-out:
-    return status;
-}
-
 static kolo_status tcp_figures(struct bare_world *world, int64_t time_ns,
                                struct bench_figures *figures)
 {
     struct stream stream = {.other = 1, .bytes = 8, .memory = kolo_calloc(STREAM_BYTES, 1)};
-    bool network;
+    bool is_network;
     double us;
     kolo_status status = KOLO_ERR_NO_MEMORY;
     if (!stream.memory)
         return status;
-    KOLO_TRY(other_of_pair(world, &stream.other, &network));
+    KOLO_TRY(bare_other(world, &stream.other, &is_network));
     KOLO_TRY(bare_time(world, "tcp, spinning", stream_step, &stream, time_ns, &us));
     add(figures, "tcp_us", "8 bytes through TCP, one way, both look without sleeping", us / 2);
     stream.sleeps = true;
@@ -379,67 +358,6 @@ static kolo_status tcp_figures(struct bare_world *world, int64_t time_ns,
     stream.bytes = STREAM_BYTES;
     KOLO_TRY(bare_time(world, "tcp stream", stream_step, &stream, time_ns, &us));
     add(figures, "tcp_gbps", "bytes through one TCP connection, one way", STREAM_BYTES / us / 1e3);
-out:
-    kolo_free_memory(stream.memory);
-    return status;
-}
-
-/* ---- between two ranks by kolo ---- */
-
-enum { MESSAGES = 64, LONG_BYTES = 1 << 20 };
-
-/* A window of messages to the other rank, and one back. */
-static bool message_step(struct bare_world *world, void *context)
-{
-    const struct stream *stream = context;
-    struct kolo_request *requests[MESSAGES] = {NULL};
-    int count = stream->bytes > 8 ? 4 : stream->sleeps ? MESSAGES : 1;
-    int peer = world->rank == 0 ? stream->other : 0;
-    bool ok = true;
-    if (world->rank != 0 && world->rank != stream->other)
-        return true;
-    for (int i = 0; ok && i < count; i++) {
-        uint8_t *at = stream->memory + (size_t)i * stream->bytes;
-        ok = world->rank == 0 ? kolo_send(world->comm, at, stream->bytes, KOLO_UINT8, peer, NULL,
-                                          &requests[i]) == KOLO_OK
-                              : kolo_recv(world->comm, at, stream->bytes, KOLO_UINT8, peer, NULL,
-                                          &requests[i]) == KOLO_OK;
-    }
-    for (int i = 0; i < count; i++)
-        ok = kolo_wait(&requests[i], -1) == KOLO_OK && ok;
-    uint8_t *answer = stream->memory + STREAM_BYTES - 8;
-    if (!ok)
-        return false;
-    return (world->rank == 0
-                ? kolo_recv(world->comm, answer, 8, KOLO_UINT8, peer, NULL, NULL)
-                : kolo_send(world->comm, answer, 8, KOLO_UINT8, peer, NULL, NULL)) == KOLO_OK;
-}
-
-static kolo_status message_figures(struct bare_world *world, int64_t time_ns,
-                                   struct bench_figures *figures)
-{
-    struct kolo_peer_info info = {.size = sizeof info};
-    struct stream stream = {.other = 1, .bytes = 8, .memory = kolo_calloc(STREAM_BYTES, 1)};
-    double us, one_way;
-    kolo_status status = KOLO_ERR_NO_MEMORY;
-    if (!stream.memory)
-        return status;
-    KOLO_TRY(other_of_pair(world, &stream.other, &figures->is_network));
-    KOLO_TRY(kolo_get_peer_info(world->comm, world->rank == 0 ? stream.other : 0, &info));
-    snprintf(figures->transport, sizeof figures->transport, "%s", info.transport);
-    KOLO_TRY(kolo_broadcast(world->comm, figures->transport, sizeof figures->transport, KOLO_UINT8,
-                            0, NULL, NULL));
-    KOLO_TRY(bare_time(world, "kolo, 8 bytes", message_step, &stream, time_ns, &us));
-    one_way = us / 2;
-    add(figures, "kolo_us", "8 bytes from rank to rank through kolo, one way", one_way);
-    stream.sleeps = true; /* many at once */
-    KOLO_TRY(bare_time(world, "kolo, messages", message_step, &stream, time_ns, &us));
-    add(figures, "kolo_message_us", "each of 64 messages of 8 bytes at once through kolo",
-        us > one_way ? (us - one_way) / MESSAGES : us / MESSAGES);
-    stream.bytes = LONG_BYTES;
-    KOLO_TRY(bare_time(world, "kolo, long messages", message_step, &stream, time_ns, &us));
-    add(figures, "kolo_gbps", "messages of 1 MiB of ordinary memory through kolo",
-        4.0 * LONG_BYTES / us / 1e3);
 out:
     kolo_free_memory(stream.memory);
     return status;
@@ -455,55 +373,8 @@ kolo_status bench_figures_measure(struct bare_world *world, int64_t time_ns,
         KOLO_TRY(word_figures(world, time_ns, figures_out));
         KOLO_TRY(ring_figure(world, time_ns, figures_out));
     }
-    if (world->nranks > 1)
-        KOLO_TRY(message_figures(world, time_ns, figures_out));
     if (world->sockets && world->nranks > 1)
         KOLO_TRY(tcp_figures(world, time_ns, figures_out));
 out:
     return status;
-}
-
-/* ---- the profile ---- */
-
-static double figure(const struct bench_figures *figures, const char *key)
-{
-    for (size_t i = 0; i < figures->count; i++)
-        if (strcmp(figures->list[i].key, key) == 0)
-            return figures->list[i].value;
-    return 0;
-}
-
-static void write_figure(FILE *out, const char *prefix, const char *name, double ns)
-{
-    if (ns > 0)
-        fprintf(out, "%s%s%s %.6g\n", prefix, *prefix ? "." : "", name, ns);
-}
-
-static double per_byte(double gbps)
-{
-    return gbps > 0 ? 1 / gbps : 0;
-}
-
-void bench_figures_write(const struct bench_figures *figures, FILE *out)
-{
-    bool is_tcp = strcmp(figures->transport, "tcp") == 0;
-    const char *path = !is_tcp ? figures->transport : figures->is_network ? "network" : "loopback";
-    double message = figure(figures, "kolo_message_us") * 1e3;
-    double one_way = figure(figures, "kolo_us") * 1e3;
-    fprintf(out, "# nanoseconds: a message, a byte, a turn; by kolobench %s --limits\n",
-            kolo_version());
-    if (one_way >
-        0) { /* the latency is what is left beside the processors' part, on each side one */
-        write_figure(out, path, "latency",
-                     one_way > 2.5 * message ? one_way - 2 * message : one_way / 5);
-        write_figure(out, path, "message", message);
-        write_figure(out, path, "byte", per_byte(figure(figures, "kolo_gbps")));
-    }
-    if (figures->is_network)
-        write_figure(out, "", "wire_byte", per_byte(figure(figures, "tcp_gbps")));
-    write_figure(out, "", "combine_byte", per_byte(figure(figures, "reduce_cached_gbps")));
-    write_figure(out, "", "copy_byte", per_byte(figure(figures, "copy_gbps")));
-    /* a turn at a board is a switch away and one back */
-    write_figure(out, "", "turn", 2 * figure(figures, "flag_same_core_us") * 1e3);
-    write_figure(out, "", "flag", figure(figures, "flag_us") * 1e3);
 }

@@ -27,7 +27,7 @@ struct limits {
     struct bare_world world;
     struct bench_figures figures;
     json_t *root, *rows; /* rank 0's */
-    struct outfile json, profile, plot;
+    struct outfile json, plot;
 };
 
 /* ---- one bound ---- */
@@ -202,16 +202,13 @@ static const char *congestion(const struct limits *limits, struct kolo_settings 
 static kolo_status open_outputs(struct limits *limits)
 {
     const struct bench_options *o = limits->options;
-    const struct outfile_place places[] = {
-        {"--json", o->json}, {"--save-profile", o->profile}, {"--plot", o->plot}};
+    const struct outfile_place places[] = {{"--json", o->json}, {"--plot", o->plot}};
     kolo_status status;
     limits->root = json_object();
     limits->rows = json_array();
     KOLO_TRY(outfile_distinct(places, sizeof places / sizeof *places));
     if (o->json)
         KOLO_TRY(outfile_open(&limits->json, "--json", o->json));
-    if (o->profile)
-        KOLO_TRY(outfile_open(&limits->profile, "--save-profile", o->profile));
     if (o->plot)
         KOLO_TRY(outfile_open(&limits->plot, "--plot", o->plot));
 out:
@@ -225,8 +222,6 @@ static kolo_status write_outputs(struct limits *limits, bool keep)
         const struct bench_figure *f = &limits->figures.list[i];
         (void)json_object_set_new(figures, f->key, json_real(f->value));
     }
-    if (limits->profile.stream)
-        bench_figures_write(&limits->figures, limits->profile.stream);
     (void)json_object_set_new(limits->root, "machine",
                               bench_machine_object(limits->world.comm, &limits->machine));
     (void)json_object_set_new(limits->root, "figures", figures);
@@ -241,8 +236,6 @@ static kolo_status write_outputs(struct limits *limits, bool keep)
     closed = outfile_close(&limits->plot, keep && status == KOLO_OK);
     status = status == KOLO_OK ? closed : status;
     closed = outfile_close(&limits->json, keep);
-    status = status == KOLO_OK ? closed : status;
-    closed = outfile_close(&limits->profile, keep);
     status = status == KOLO_OK ? closed : status;
     json_decref(limits->rows);
     json_decref(limits->root);

@@ -18,18 +18,12 @@ struct bench_figure {
 struct bench_figures {
     struct bench_figure list[BENCH_FIGURES_MAX];
     size_t count;
-    char transport[32]; /* of the kolo_ figures */
-    bool is_network;    /* they and tcp_ are between two hosts */
 };
 
 /** Measures them; collective. What cannot be had here (memory between hosts, sockets) is left out.
  * The figures are the same on all ranks. */
 kolo_status bench_figures_measure(struct bare_world *world, int64_t time_ns,
                                   struct bench_figures *figures_out);
-
-/** Writes those that the choice of plans takes (KOLO_PROFILE), one "name nanoseconds" a line; what
- * was not measured here is left out, and keeps its built-in value. */
-void bench_figures_write(const struct bench_figures *figures, FILE *out);
 
 /** kolobench --limits on one rank; collective. */
 kolo_status bench_limits_run(struct kolo_comm *comm, const struct bench_options *options);

@@ -297,8 +297,8 @@ TAKE(limits)
 TAKE(save_profile)
 {
     OPTIONS;
-    o->profile = value;
-    return BENCH_GO_ON;
+    (void)o;
+    return bad(flag, value, "kolobench profile -o FILE, which measures all of these figures");
 }
 
 TAKE(csv)
@@ -386,8 +386,7 @@ static const struct bench_flag flags[] = {
     {0, "threads", "N", "ranks as threads of this process instead of kolorun's", take_threads},
     {0, "limits", NULL, "measure this machine and the lower bounds of the collectives [allreduce]",
      take_limits},
-    {0, "save-profile", "FILE", "with --limits: figures for the choice of plans",
-     take_save_profile},
+    {0, "save-profile", "FILE", NULL, take_save_profile},
     {0, "json", "FILE", "also write machine facts and rows as JSON", take_json},
     {0, "csv", "FILE", "also write the rows as CSV", take_csv},
     {0, "plot", "FILE", "also draw time and busbw over size, as SVG", take_plot},
@@ -452,8 +451,6 @@ static int check_ranges(const struct bench_options *options)
 {
     char text[64];
     snprintf(text, sizeof text, "%lld", (long long)options->begin_bytes);
-    if (options->profile && !options->limits)
-        return bench_refuse("--save-profile", options->profile, "--limits beside it", NULL);
     if (!options->noperations && !options->limits)
         return bench_refuse("collective", "(none)", "at least one, such as allreduce", NULL);
     bool is_float = options->dtype == KOLO_FLOAT16 || options->dtype == KOLO_BFLOAT16 ||

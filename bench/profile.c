@@ -227,26 +227,6 @@ static kolo_status measure(struct part *part, enum kind kind, struct profile_tim
                                 : measure_board(part, kind, times);
 }
 
-/* With whom rank 0 plays: the first rank of another host, else rank 1. */
-static kolo_status find_other(struct part *part)
-{
-    struct kolo_peer_info info = {.size = sizeof info};
-    char host[BENCH_TEXT_MAX];
-    kolo_status status;
-    part->other = 1;
-    KOLO_TRY(kolo_get_peer_info(part->world.comm, 0, &info));
-    snprintf(host, sizeof host, "%s", info.host);
-    for (int rank = part->world.nranks - 1; rank > 0; rank--) {
-        KOLO_TRY(kolo_get_peer_info(part->world.comm, rank, &info));
-        if (strcmp(info.host, host) == 0)
-            continue;
-        part->other = rank;
-        part->is_network = true;
-    }
-out:
-    return status;
-}
-
 /* How all ranks but this one are joined to it. */
 static kolo_status find_path(struct part *part, enum kolo_path *path_out)
 {
@@ -334,7 +314,7 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
     KOLO_TRY(kolo_alloc(comm, bytes, (void **)&part.recv));
     memset(part.send, 0, bytes);
     memset(part.recv, 0, bytes);
-    KOLO_TRY(find_other(&part));
+    KOLO_TRY(bare_other(&part.world, &part.other, &part.is_network));
     KOLO_TRY(find_path(&part, &path));
     KOLO_TRY(measure(&part, c->kind, &times));
     if (kolo_rank(comm) == 0)

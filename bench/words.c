@@ -74,8 +74,9 @@ static int unknown(const struct bench_flag *flags, const char *word)
 {
     const char *names[64] = {NULL};
     char hint[WORD_MAX + 3] = "";
-    for (size_t i = 0; flags[i].name && i + 1 < sizeof names / sizeof *names; i++)
-        names[i] = flags[i].name;
+    for (size_t count = 0; flags->name && count + 1 < sizeof names / sizeof *names; flags++)
+        if (flags->help)
+            names[count++] = flags->name;
     char bare[WORD_MAX + 1];
     const char *name = word + strspn(word, "-");
     snprintf(bare, sizeof bare, "%.*s", (int)strcspn(name, "="), name);
@@ -139,6 +140,8 @@ int bench_flags_parse(const struct bench_flag *flags, char *const *argv, void *t
 void bench_flags_help(const struct bench_flag *flags, FILE *out)
 {
     for (; flags->name; flags++) {
+        if (!flags->help)
+            continue;
         char left[64], letter[8] = "    ";
         if (flags->letter)
             snprintf(letter, sizeof letter, "-%c, ", flags->letter);

@@ -96,16 +96,16 @@ if result.returncode or said != "numa" or ran != said:
 if plan("allreduce", "-np", "8", "--domains", "2", "--profile", f"{work}/far", "--deterministic")[0] == "numa":
     wrong("a plan by NUMA node in deterministic mode")
 
-if run(f"{bin_folder}/kolorun", "-np", "2", f"{bin_folder}/kolobench", "--limits", "-s", "4", "-t", "1ms",
-       "--save-profile", f"{work}/own").returncode:
-    wrong("no profile is saved")
+measured = run(f"{bin_folder}/kolorun", "-np", "2", f"{bin_folder}/kolobench", "profile", "-t", "1ms", "-o", f"{work}/own")
+if measured.returncode:
+    wrong(f"no profile is saved between two ranks: {measured.stdout} {measured.stderr}")
 plan("allreduce", "--profile", f"{work}/own")
 
 # a profile of this host is found by its jobs, and nowhere else
 cache = dict(os.environ, XDG_CACHE_HOME=f"{work}/cache")
 saved = subprocess.run([f"{bin_folder}/kolobench", "profile", "-t", "1ms"], text=True, capture_output=True, timeout=200, env=cache)
-names = {line.split()[0] for line in saved.stdout.splitlines() if line and line[0] != "#"}
-if saved.returncode or "network.byte" not in names or "turn" not in names:
+names = dict(line.split() for line in saved.stdout.splitlines() if line and line[0] != "#")
+if saved.returncode or "network.byte" not in names or "turn" not in names or min(map(float, names.values())) < 0:
     wrong(f"kolobench profile: {saved.stdout} {saved.stderr}")
 # what lies between NUMA nodes is measured where there are two; made up of the first two processors
 if {0, 1} <= os.sched_getaffinity(0):

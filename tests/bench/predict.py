@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """predict.py BIN: the times by which plans are chosen, against what they take, at sizes far apart, among 2 ranks.
 
-The figures are measured in the same run (--limits --save-profile), so the machine does not matter. What is held:
+The figures are measured in the same run (kolobench profile), so the machine does not matter. What is held:
   - a plan takes at most FACTOR times what is expected of it, and at least a FACTOR-th;
   - the plan that would be chosen takes at most LOSS times what the best one takes.
 Over shared memory the times of plans over links are not held: figures of a link are of ordinary memory, and kolo_alloc
@@ -32,7 +32,7 @@ def expected(collective, transport, size):
     """Microseconds by plan, and the name of the chosen one."""
     times, chosen = {}, None
     for line in run(f"{bin_folder}/kolobench", "plan", collective, "-np", "2", "--transport", transport, "--size", str(size),
-                    "--profile", f"{work}/profile.{transport}").splitlines():
+                    "--profile", f"{work}/profile").splitlines():
         found = re.match(r"(->|  ) (\S+) +([0-9.]+) (us|ms|s) ", line)
         if found:
             times[found[2]] = float(found[3]) * {"us": 1, "ms": 1e3, "s": 1e6}[found[4]]
@@ -72,9 +72,7 @@ def judge(collective, transport, size):
 if os.cpu_count() < 2:
     print("skipped: two ranks would share one processor")
     sys.exit(77)
-for channel in ("tcp", "shm"):
-    run(f"{bin_folder}/kolorun", "-np", "2", f"{bin_folder}/kolobench", "--limits", "-s", "4", "-t", "20ms", "--transport", channel,
-        "--save-profile", f"{work}/profile.{channel}")
+run(f"{bin_folder}/kolobench", "profile", "-t", "20ms", "-o", f"{work}/profile")
 said, failures = 0, 0
 for channel in ("tcp", "shm"):
     for name in ("allreduce", "broadcast", "allgather"):

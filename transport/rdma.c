@@ -102,6 +102,8 @@ static bool poll_once(struct rdma_port *port)
 bool kolo_rdma_poll(struct kolo_port *base)
 {
     struct rdma_port *port = (struct rdma_port *)base;
+    if (port->completions->entries_used == 0) /* no link by RDMA: nothing can come */
+        return false;
     bool moved = poll_once(port);
     if (kolo_endpoint_is_armed(base->endpoint) && !port->tells_next) {
         kolo_status status = kolo_rdma_completions_arm(port->completions);
@@ -133,6 +135,32 @@ static void news_ready(struct kolo_watch *watch, uint32_t events)
         end_links(port, status);
 }
 
+/* ---- what has its time ---- */
+
+bool kolo_rdma_is_forced(const struct rdma_port *port)
+{
+    return strcmp(kolo_tcp_settings(&port->tcp)->transport, kolo_transport_rdma.name) == 0;
+}
+
+void kolo_rdma_look_at(struct rdma_port *port, kolo_deadline at)
+{
+    port->looks.timer.at = kolo_deadline_min(port->looks.timer.at, at);
+}
+
+static void look(struct kolo_conn_timer *timer, kolo_deadline now)
+{
+    struct rdma_port *port = ((struct rdma_timer *)timer)->port;
+    timer->at = KOLO_NEVER;
+    (void)kolo_rdma_poll(&port->tcp.base); /* what came while we were elsewhere came in time */
+    for (struct tcp_link *tcp = port->tcp.first; tcp != NULL; tcp = tcp->next)
+        kolo_rdma_look_at(port, kolo_rdma_watch_probe((struct rdma_link *)tcp, now));
+    if (port->tells_at <= now) {
+        kolo_rdma_fallen_tell(&port->fallen);
+        port->tells_at = KOLO_NEVER;
+    }
+    kolo_rdma_look_at(port, port->tells_at);
+}
+
 /* ---- opening ---- */
 
 static kolo_status probe(const struct kolo_settings *settings, struct kolo_why *why_out)
@@ -141,7 +169,7 @@ static kolo_status probe(const struct kolo_settings *settings, struct kolo_why *
     struct kolo_rdma_device *device = NULL;
     kolo_status status = kolo_verbs_load(&verbs);
     if (status == KOLO_OK)
-        status = kolo_rdma_device_open(verbs, settings->rdma_device, &device);
+        status = kolo_rdma_device_open(verbs, settings, &device);
     snprintf(why_out->text, sizeof why_out->text, "%.250s",
              status == KOLO_OK ? "" : kolo_error_detail());
     kolo_rdma_device_close(device);
@@ -162,6 +190,8 @@ static void close_port(struct kolo_port *base)
         return;
     unwatch(port, &port->channel);
     unwatch(port, &port->news);
+    kolo_conn_timer_remove(&port->looks.timer);
+    kolo_rdma_fallen_tell(&port->fallen);
     kolo_tcp_fini_port(&port->tcp);
     kolo_rdma_completions_close(port->completions);
     kolo_rdma_device_close(port->device);
@@ -199,7 +229,7 @@ static kolo_status fill_port(struct rdma_port *port, struct kolo_endpoint *endpo
     const struct kolo_verbs *verbs = NULL;
     kolo_status status;
     KOLO_TRY(kolo_verbs_load(&verbs));
-    KOLO_TRY(kolo_rdma_device_open(verbs, config->settings->rdma_device, &port->device));
+    KOLO_TRY(kolo_rdma_device_open(verbs, config->settings, &port->device));
     KOLO_TRY(kolo_rdma_completions_open(port->device, entries_for(port, config->size),
                                         &port->completions));
     KOLO_TRY(kolo_tcp_init_port(&port->tcp, endpoint, &kolo_transport_rdma, KOLO_PURPOSE_RDMA,
@@ -207,6 +237,7 @@ static kolo_status fill_port(struct rdma_port *port, struct kolo_endpoint *endpo
     KOLO_TRY(publish(port, address_out));
     KOLO_TRY(watch(port, &port->channel, port->completions->channel->fd, channel_ready));
     KOLO_TRY(watch(port, &port->news, port->device->context->async_fd, news_ready));
+    KOLO_TRY(kolo_conn_timer_add(&port->looks.timer, kolo_endpoint_poller(endpoint)));
 out:
     return status;
 }
@@ -220,6 +251,8 @@ static kolo_status open_port(struct kolo_endpoint *endpoint, struct kolo_port **
         return KOLO_ERR_NO_MEMORY;
     port->tcp.base.endpoint = endpoint;
     port->tcp.rider = &rider;
+    port->tells_at = KOLO_NEVER;
+    port->looks = (struct rdma_timer){.timer = {.at = KOLO_NEVER, .fire = look}, .port = port};
     port->channel.watch.fd = port->news.watch.fd = -1;
     kolo_status status = fill_port(port, endpoint, &address);
     if (status != KOLO_OK) {

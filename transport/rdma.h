@@ -10,7 +10,8 @@
 //   JOINED   mine is joined to yours and ready to receive     or: the device refused
 //   PROBED   my first message has reached you                 or: nothing gets through
 //
-// As soon as one side says why not, both know it and the link comes up as the TCP link that it is, with a warning that names
+// A first message that does not get through is given up long before the device does (half a second, and less with each that
+// fails in a row: rdma_fallen.h), but where RDMA is forced. As soon as one side says why not, both know it and the link comes up as the TCP link that it is, with a warning that names
 // the reason; where KOLO_TRANSPORT=rdma forbids that, it ends with it. If all is agreed, messages go by RDMA alone, and the
 // connection stays for what TCP is better at: it ends when the peer's process does, and its keepalive finds a host that is cut
 // off while nothing is sent. What the peer had sent before its end is delivered first.
@@ -23,6 +24,7 @@
 #ifndef KOLO_TRANSPORT_RDMA_H
 #define KOLO_TRANSPORT_RDMA_H
 
+#include "transport/rdma_fallen.h"
 #include "transport/rdma_queue.h"
 #include "transport/tcp.h"
 
@@ -36,13 +38,21 @@ struct rdma_watch {
     struct rdma_port *port;
 };
 
+struct rdma_timer {
+    struct kolo_conn_timer timer; /* first: fire gets this */
+    struct rdma_port *port;
+};
+
 struct rdma_port {
     struct tcp_port tcp; /* first: the core gets this */
     struct kolo_rdma_device *device;
     struct kolo_rdma_completions *completions;
     struct rdma_watch channel, news;
-    bool tells_next;    /* the completion queue is armed */
-    bool has_leftovers; /* queues of links that went on by TCP are to be closed */
+    bool tells_next;         /* the completion queue is armed */
+    struct rdma_timer looks; /* at what has its time: first messages, and warnings */
+    struct kolo_rdma_fallen fallen;
+    kolo_deadline tells_at; /* of them; KOLO_NEVER: there is nothing to tell */
+    bool has_leftovers;     /* queues of links that went on by TCP are to be closed */
 };
 
 enum rdma_stage { RDMA_HELLO, RDMA_JOINED, RDMA_PROBED, RDMA_SETTLED };
@@ -50,9 +60,10 @@ enum rdma_stage { RDMA_HELLO, RDMA_JOINED, RDMA_PROBED, RDMA_SETTLED };
 struct rdma_link {
     struct tcp_link tcp; /* first: the core gets this */
     enum rdma_stage stage;
-    bool has_sent, has_theirs;          /* the blocks of this stage */
-    bool is_by_rdma;                    /* SETTLED: so */
-    bool has_probe;                     /* the peer's first message has come */
+    bool has_sent, has_theirs; /* the blocks of this stage */
+    bool is_by_rdma;           /* SETTLED: so */
+    bool has_probe;            /* the peer's first message has come */
+    kolo_deadline probe_until; /* ours must have arrived; KOLO_NEVER: it is not on its way */
     char broke[KOLO_RDMA_REASON_BYTES]; /* how the queue broke before that; "": it did not */
     struct kolo_rdma_queue *queue;
     struct kolo_rdma_gids published; /* by the peer */
@@ -75,6 +86,10 @@ bool kolo_rdma_poll(struct kolo_port *base);
 bool kolo_rdma_published(const struct kolo_address *address, struct kolo_rdma_gids *gids_out,
                          size_t *bytes_out);
 
+/** The timer of the port is due at @p at, if not before. */
+void kolo_rdma_look_at(struct rdma_port *port, kolo_deadline at);
+bool kolo_rdma_is_forced(const struct rdma_port *port);
+
 /* rdma_link.c: what the rider does, and the operations of the same name */
 void kolo_rdma_joined(struct tcp_link *tcp);
 void kolo_rdma_ready(struct tcp_link *tcp);
@@ -86,6 +101,8 @@ void kolo_rdma_explain(const struct kolo_link *base, char *text, size_t capacity
 const char *kolo_rdma_goes_by(const struct kolo_link *base);
 bool kolo_rdma_is_drained(const struct kolo_link *base);
 void kolo_rdma_free_link(struct kolo_link *base);
+/** Gives a first message up whose time is over. Gives the time of one that is on its way; KOLO_NEVER: none is. */
+kolo_deadline kolo_rdma_watch_probe(struct rdma_link *link, kolo_deadline now);
 /** Closes the queue of a link that went on by TCP. Not from within a callback of the queue. */
 void kolo_rdma_drop_leftover(struct rdma_link *link);
 

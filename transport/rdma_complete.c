@@ -44,10 +44,10 @@ static const struct {
          KOLO_ERR_LINK, KOLO_ERR_LINK},
     [IBV_WC_REM_OP_ERR] = {"the peer's device could not carry it out: look at dmesg there",
                            KOLO_ERR_LINK, KOLO_ERR_LINK},
-    [IBV_WC_RETRY_EXC_ERR] =
-        {"no answer: the peer's process or host is gone, or the network between (cable, switch; on "
-         "RoCE a smaller MTU on the way, a filter for UDP port 4791)",
-         KOLO_ERR_LINK, KOLO_ERR_LINK},
+    [IBV_WC_RETRY_EXC_ERR] = {"no answer for KOLO_PEER_TIMEOUT: the peer's process or host is "
+                              "gone, or the network between (cable, switch; on "
+                              "RoCE a smaller MTU on the way, a filter for UDP port 4791)",
+                              KOLO_ERR_LINK, KOLO_ERR_LINK},
     [IBV_WC_RNR_RETRY_EXC_ERR] =
         {"the peer has had no place for a message for too long: is its process stopped?",
          KOLO_ERR_LINK, KOLO_ERR_LINK},

@@ -39,6 +39,20 @@ static kolo_status parse_wanted(const char *text, struct wanted *wanted_out)
     return KOLO_OK;
 }
 
+/* ---- silence ---- */
+
+struct kolo_rdma_patience kolo_rdma_patience_of(int64_t silent_ms)
+{
+    /* Tries grow by one from 4 to 7, then the time of each doubles: the steps are a quarter at most. Soft-RoCE takes 7
+     * retries, which are 8 tries, for ever; a timeout of 0 is for ever to all. */
+    enum { TRIES_MIN = 4, TRIES_MAX = 7, TIMEOUT_MAX = 31 };
+    for (unsigned timeout = 1; timeout <= TIMEOUT_MAX; timeout++)
+        for (unsigned tries = TRIES_MIN; tries <= TRIES_MAX; tries++)
+            if ((INT64_C(4096) << timeout) * tries >= silent_ms * 1000000)
+                return (struct kolo_rdma_patience){(uint8_t)timeout, (uint8_t)(tries - 1)};
+    return (struct kolo_rdma_patience){TIMEOUT_MAX, TRIES_MAX - 1};
+}
+
 /* ---- one port ---- */
 
 static const char *state_text(enum ibv_port_state state)
@@ -262,17 +276,19 @@ static bool consider(void *context, struct kolo_rdma_device *device, const char 
     return true;
 }
 
-kolo_status kolo_rdma_device_open(const struct kolo_verbs *verbs, const char *wanted_text,
+kolo_status kolo_rdma_device_open(const struct kolo_verbs *verbs,
+                                  const struct kolo_settings *settings,
                                   struct kolo_rdma_device **device_out)
 {
     struct wanted wanted;
     struct search search = {.wanted = &wanted, .status = KOLO_ERR_UNSUPPORTED};
-    kolo_status status = parse_wanted(wanted_text, &wanted);
+    kolo_status status = parse_wanted(settings->rdma_device, &wanted);
     if (status == KOLO_OK)
         status = visit_all(verbs, &wanted, consider, &search);
     if (status != KOLO_OK)
         return status;
     if (search.found != NULL) {
+        search.found->patience = kolo_rdma_patience_of(settings->peer_timeout_ms);
         *device_out = search.found;
         return KOLO_OK;
     }
@@ -282,7 +298,7 @@ kolo_status kolo_rdma_device_open(const struct kolo_verbs *verbs, const char *wa
         return kolo_fail(
             search.status,
             "there is no RDMA port '%s' on this host; kolorun info lists what there is",
-            wanted_text);
+            settings->rdma_device);
     return kolo_fail(search.status, "no RDMA port can be used here: %s", search.reasons);
 }
 

@@ -9,8 +9,16 @@
 #ifndef KOLO_TRANSPORT_RDMA_DEVICE_H
 #define KOLO_TRANSPORT_RDMA_DEVICE_H
 
+#include "base/settings.h"
 #include "transport/devices.h"
 #include "transport/rdma_gid.h"
+
+/** How a queue pair takes silence: it sends again after 4.096 us * 2^timeout, so often. */
+struct kolo_rdma_patience {
+    uint8_t timeout, retries;
+};
+/** That bears @p silent_ms, and at most a quarter more; 17 hours at most, for no device counts further. Never for ever. */
+struct kolo_rdma_patience kolo_rdma_patience_of(int64_t silent_ms);
 
 struct kolo_rdma_device {
     const struct kolo_verbs *verbs;
@@ -22,6 +30,7 @@ struct kolo_rdma_device {
     bool is_gone; /* said by the device: nothing of it works any more */
     uint16_t lid; /* of InfiniBand; 0 else */
     enum ibv_mtu mtu;
+    struct kolo_rdma_patience patience; /* of its queue pairs: KOLO_PEER_TIMEOUT */
     struct kolo_rdma_gids gids;
     uint32_t requests_max;      /* in a queue of a pair */
     uint32_t parts_max;         /* of one request (SGEs) */
@@ -29,9 +38,10 @@ struct kolo_rdma_device {
     uint32_t message_bytes_max; /* of one write or send */
 };
 
-/** Opens the port that @p wanted names: "" (the first that is active and has an address), "NAME" or "NAME:PORT".
- * ERR_UNSUPPORTED: there is none; the detail says of each port why not. ERR_CONFIG: @p wanted is no such text. */
-kolo_status kolo_rdma_device_open(const struct kolo_verbs *verbs, const char *wanted,
+/** Opens the port that KOLO_RDMA_DEVICE names: "" (the first that is active and has an address), "NAME" or "NAME:PORT".
+ * ERR_UNSUPPORTED: there is none; the detail says of each port why not. ERR_CONFIG: it is no such text. */
+kolo_status kolo_rdma_device_open(const struct kolo_verbs *verbs,
+                                  const struct kolo_settings *settings,
                                   struct kolo_rdma_device **device_out) KOLO_NODISCARD;
 /** NULL is fine. */
 void kolo_rdma_device_close(struct kolo_rdma_device *device);

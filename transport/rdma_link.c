@@ -10,7 +10,10 @@
 
 #include "base/log.h"
 
-enum { PROBE_BYTES = 4096 }; /* the largest packet there is: a way that cuts it off shows */
+enum {
+    PROBE_BYTES = 4096, /* the largest packet there is: a way that cuts it off shows */
+    TELL_US = 1000000 /* for so long pairs that fell for one cause are counted before it is told */
+};
 
 static struct rdma_link *link_of(struct kolo_link *base)
 {
@@ -48,15 +51,31 @@ static void decline(struct rdma_link *link, const char *reason)
     send_block(link);
 }
 
+/** Who has the cause warns of it: once, for all pairs of that cause. */
+static void note_fall(struct rdma_link *link)
+{
+    struct rdma_port *port = rdma_port_of(link);
+    if (!link->mine.offers) {
+        kolo_rdma_fallen_note(&port->fallen, link->tcp.base.peer, who(link)->host,
+                              link->mine.reason);
+        port->tells_at = kolo_deadline_min(port->tells_at, kolo_tcp_soon(TELL_US));
+        kolo_rdma_look_at(port, port->tells_at);
+    } else {
+        KOLO_INFO("rank %d on %.63s is reached by tcp, not rdma: there, %s", link->tcp.base.peer,
+                  who(link)->host, link->theirs.reason);
+    }
+}
+
 static void fall_back(struct rdma_link *link)
 {
-    const struct kolo_settings *settings =
-        kolo_endpoint_config_of(link->tcp.base.endpoint)->settings;
+    struct rdma_port *port = rdma_port_of(link);
     bool is_ours = !link->mine.offers;
     const char *reason = is_ours ? link->mine.reason : link->theirs.reason;
+    if (is_ours || link->stage == RDMA_PROBED)
+        kolo_rdma_fallen_failed(&port->fallen);
     link->stage = RDMA_SETTLED;
-    rdma_port_of(link)->has_leftovers = true;
-    if (strcmp(settings->transport, "rdma") == 0) {
+    port->has_leftovers = true;
+    if (kolo_rdma_is_forced(port)) {
         kolo_link_set_down(
             &link->tcp.base,
             kolo_fail(KOLO_ERR_CONNECT,
@@ -65,8 +84,7 @@ static void fall_back(struct rdma_link *link)
                       link->tcp.base.peer, who(link)->host, is_ours ? "" : "there, ", reason));
         return;
     }
-    KOLO_WARN("rank %d on %.63s is reached by tcp, not rdma: %s%s", link->tcp.base.peer,
-              who(link)->host, is_ours ? "" : "there, ", reason);
+    note_fall(link);
     kolo_tcp_come_up(&link->tcp);
 }
 
@@ -96,11 +114,27 @@ static void send_probe(struct rdma_link *link)
     const uint32_t bytes =
         link->queue->message_bytes < PROBE_BYTES ? link->queue->message_bytes : PROBE_BYTES;
     memset(place, 0, bytes);
+    if (!kolo_rdma_is_forced(rdma_port_of(link)))
+        link->probe_until =
+            kolo_now_ns() + kolo_rdma_fallen_patience_ns(&rdma_port_of(link)->fallen);
+    kolo_rdma_look_at(rdma_port_of(link), link->probe_until);
     kolo_rdma_queue_send(link->queue, bytes, true); /* a refusal is told to failed() */
+}
+
+kolo_deadline kolo_rdma_watch_probe(struct rdma_link *link, kolo_deadline now)
+{
+    bool waits = link->stage == RDMA_PROBED && !link->has_sent &&
+                 link->tcp.base.state == KOLO_LINK_CONNECTING;
+    if (waits && link->probe_until <= now)
+        decline(link,
+                "a first message gets no answer in time: is there a smaller MTU on the way, or a "
+                "filter (RoCE v2: UDP port 4791)?");
+    return waits && link->probe_until > now ? link->probe_until : KOLO_NEVER;
 }
 
 static void settle(struct rdma_link *link)
 {
+    kolo_rdma_fallen_succeeded(&rdma_port_of(link)->fallen);
     link->stage = RDMA_SETTLED;
     link->is_by_rdma = true;
     kolo_tcp_come_up(&link->tcp);
@@ -183,6 +217,23 @@ static void has_room(struct kolo_rdma_queue *queue)
         tell_probed(link);
 }
 
+static void describe_peer(const struct kolo_rdma_queue *queue, char *text, size_t capacity)
+{
+    const struct rdma_link *link = queue->context;
+    snprintf(text, capacity, "rank %d on %.63s", link->tcp.base.peer, who(link)->host);
+}
+
+/** A detail without the peer that it begins with: for pairs whose cause is one, it shall be one text. */
+static const char *past_peer(const struct kolo_rdma_queue *queue, const char *detail)
+{
+    char peer[128];
+    describe_peer(queue, peer, sizeof peer);
+    size_t used = strlen(peer);
+    snprintf(peer + used, sizeof peer - used, " by ");
+    used = strlen(peer);
+    return strncmp(detail, peer, used) == 0 ? detail + used : detail;
+}
+
 /** What a side has agreed to stands: a queue that breaks before its stage is over is told in the next block. */
 static void failed(struct kolo_rdma_queue *queue, kolo_status why)
 {
@@ -191,16 +242,10 @@ static void failed(struct kolo_rdma_queue *queue, kolo_status why)
         kolo_link_set_down(&link->tcp.base, why);
         return;
     }
-    snprintf(link->broke, sizeof link->broke, "%.190s", kolo_error_detail());
+    snprintf(link->broke, sizeof link->broke, "%.190s", past_peer(queue, kolo_error_detail()));
     if (link->stage == RDMA_PROBED && !link->has_sent &&
         link->tcp.base.state == KOLO_LINK_CONNECTING)
         decline(link, link->broke);
-}
-
-static void describe_peer(const struct kolo_rdma_queue *queue, char *text, size_t capacity)
-{
-    const struct rdma_link *link = queue->context;
-    snprintf(text, capacity, "rank %d on %.63s", link->tcp.base.peer, who(link)->host);
 }
 
 static const struct kolo_rdma_queue_ops queue_ops = {
@@ -217,6 +262,9 @@ static kolo_status prepare(struct rdma_link *link)
     size_t ours = 0, theirs = 0, bytes = 0;
     if (!kolo_rdma_published(kolo_tcp_address_of_peer(&port->tcp, peer), &link->published, &bytes))
         return KOLO_ERR_DATA;
+    if (!kolo_rdma_is_forced(port) && kolo_rdma_fallen_gives_up(&port->fallen))
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "it is tried no more, since it failed with several peers in a row");
     if (!kolo_rdma_gids_join(&port->device->gids, &link->published, &ours, &theirs, &why))
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "%s", why.text);
     link->gid = port->device->gids.all[ours];
@@ -233,6 +281,7 @@ void kolo_rdma_joined(struct tcp_link *tcp)
     kolo_rdma_queue_close(link->queue); /* after an adoption: of the dial that gave way */
     link->queue = NULL;
     link->has_probe = link->is_by_rdma = false;
+    link->probe_until = KOLO_NEVER;
     link->broke[0] = '\0';
     begin_stage(link, RDMA_HELLO);
     if (prepare(link) == KOLO_OK)

@@ -18,10 +18,8 @@ enum {
     PACKET_MASK = 0xffffff,
     INLINE_BYTES = 220, /* what devices take without fetching it: asked for, and less is fine */
     HOPS = 64,
-    RNR_TIMER = 12,   /* 0.64 ms: not needed, see the head */
-    RNR_RETRIES = 6,  /* 7 would be for ever */
-    ACK_TIMEOUT = 17, /* 4.096 us * 2^17 = 0.5 s, ... */
-    ACK_RETRIES = 3   /* ... four times: soft-RoCE takes 7 for ever */
+    RNR_TIMER = 12, /* 0.64 ms: not needed, see the head */
+    RNR_RETRIES = 6 /* 7 would be for ever */
 };
 
 /* ---- places ---- */
@@ -315,10 +313,11 @@ static kolo_status to_receive(struct kolo_rdma_queue *queue, const struct kolo_r
 
 static kolo_status to_send(struct kolo_rdma_queue *queue)
 {
+    const struct kolo_rdma_patience *patience = &queue->completions->device->patience;
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS,
                                .sq_psn = queue->packet,
-                               .timeout = ACK_TIMEOUT,
-                               .retry_cnt = ACK_RETRIES,
+                               .timeout = patience->timeout,
+                               .retry_cnt = patience->retries,
                                .rnr_retry = RNR_RETRIES,
                                .max_rd_atomic = 1};
     return modify(queue, &attr,

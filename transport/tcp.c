@@ -179,11 +179,11 @@ static void late(struct kolo_conn_timer *timer, kolo_deadline now)
         timer->at = now + 1;
         return;
     }
-    kolo_link_set_down(&tcp->base,
-                       kolo_fail(KOLO_ERR_TIMEOUT,
-                                 "cannot reach rank %d: tcp %s knows the secret but did not take "
-                                 "the connection in time",
-                                 tcp->base.peer, tcp->place));
+    kolo_fail(KOLO_ERR_TIMEOUT,
+              "cannot reach rank %d: tcp %s knows the secret but did not %s in time",
+              tcp->base.peer, tcp->place,
+              tcp->is_joined ? "settle what the connection is for" : "take the connection");
+    kolo_link_set_down(&tcp->base, KOLO_ERR_TIMEOUT);
 }
 
 static void dialled(void *context, kolo_status status, int fd, const struct kolo_greeting *theirs)
@@ -304,6 +304,8 @@ kolo_status kolo_tcp_connect(struct kolo_port *base, int peer, int fd, kolo_dead
     tcp->socket = (struct tcp_socket){.watch = {.fd = -1, .ready = ready}, .link = tcp};
     tcp->deadline = (struct tcp_deadline){.timer = {.at = KOLO_NEVER, .fire = late}, .link = tcp};
     status = kolo_link_init(&tcp->base, base, peer);
+    if (fd >= 0)
+        tcp->deadline.timer.at = deadline; /* dial() sets its own, when it has a place to name */
     tcp->next = port->first;
     port->first = tcp;
     if (status == KOLO_OK)

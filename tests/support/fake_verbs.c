@@ -74,7 +74,7 @@ static struct {
     struct pair *pairs[PAIRS_MAX];
     struct region *regions[REGIONS_MAX];
     struct context *contexts[PAIRS_MAX];
-    int living, registered, not_ready;
+    int living, registered, not_ready, polls;
     struct {
         const char *function;
         int nth, error;
@@ -857,6 +857,7 @@ static int poll_cq(struct ibv_cq *base, int max, struct ibv_wc *completions_out)
     struct queue *queue = (struct queue *)base;
     int count = 0;
     lock();
+    world.polls++;
     if (fails("poll_cq")) {
         unlock();
         return -1;
@@ -906,6 +907,14 @@ static const struct kolo_verbs table = {.fork_init = fork_init,
 const struct kolo_verbs *fake_verbs_table(void)
 {
     return &table;
+}
+
+struct kolo_settings *fake_verbs_settings(const char *device)
+{
+    static _Thread_local struct kolo_settings settings;
+    kolo_settings_init(&settings);
+    snprintf(settings.rdma_device, sizeof settings.rdma_device, "%s", device);
+    return &settings;
 }
 
 struct fake_device *fake_verbs_device(int number)
@@ -965,7 +974,7 @@ void fake_verbs_reset(void)
     memset(world.pairs, 0, sizeof world.pairs);
     memset(world.regions, 0, sizeof world.regions);
     memset(world.contexts, 0, sizeof world.contexts);
-    world.living = world.registered = world.not_ready = 0;
+    world.living = world.registered = world.not_ready = world.polls = 0;
     world.fault.function = NULL;
     world.fail_in = world.delay_in = world.duplicate_in = world.swap_in = 0;
 }
@@ -1055,6 +1064,14 @@ int fake_verbs_registered(void)
 {
     lock();
     int count = world.registered;
+    unlock();
+    return count;
+}
+
+int fake_verbs_polls(void)
+{
+    lock();
+    int count = world.polls;
     unlock();
     return count;
 }

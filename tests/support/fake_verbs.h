@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 
+#include "base/settings.h"
 #include "transport/rdma_verbs.h"
 
 enum { FAKE_DEVICES_MAX = 4, FAKE_PORTS_MAX = 2, FAKE_GIDS_MAX = 8 };
@@ -33,6 +34,8 @@ struct fake_device {
  * and for a link-local one. No fault, nothing counted. */
 void fake_verbs_reset(void);
 const struct kolo_verbs *fake_verbs_table(void);
+/** Settings as they are by default, but for KOLO_RDMA_DEVICE. Good until the next call of this thread. */
+struct kolo_settings *fake_verbs_settings(const char *device);
 struct fake_device *fake_verbs_device(int number);
 /** How many there are; 0 is one of the faults. */
 void fake_verbs_device_count(int count);
@@ -59,6 +62,8 @@ int fake_verbs_living(void);
 /** Regions that live, and how many were made. */
 int fake_verbs_regions(void);
 int fake_verbs_registered(void);
+/** How often completions were asked for. */
+int fake_verbs_polls(void);
 /** How often a sender met a receiver that was not ready. */
 int fake_verbs_not_ready(void);
 

@@ -4,13 +4,16 @@
 #include "tests/support/transport_suite.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "tests/support/fake_verbs.h"
+#include "transport/rdma.h"
 
 static char logged[4096];
 static pthread_mutex_t logged_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -106,9 +109,8 @@ static void expect_tcp(const char *reason)
     for (int i = 0; i < 2; i++)
         cr_assert(strncmp(described[i], "tcp ", 4) == 0, "%s: rank %d: %s", reason, i,
                   described[i]);
-    cr_assert(strstr(logged, "rank 0 on ") && strstr(logged, "rank 1 on ") &&
-                  strstr(logged, "is reached by tcp, not rdma: "),
-              "both say so: %s", logged);
+    cr_assert(strstr(logged, "is reached by tcp, not rdma: "), "%s", logged);
+    cr_assert(strstr(logged, "there, ") == NULL, "who has the cause says it: %s", logged);
     cr_assert(strstr(logged, reason), "'%s' is not in: %s", reason, logged);
 }
 
@@ -138,7 +140,130 @@ Test(rdma, what_fails_at_the_start_leaves_tcp, .timeout = 100)
     fake_verbs_fail("post_send", 1, EIO);
     expect_tcp("a message of 4096 bytes: the device does not take it");
     expect_tcp("no answer");
+    fake_verbs_delay(1, INT_MAX);
+    expect_tcp("a first message gets no answer in time");
     cr_assert(fake_verbs_living() == 0);
+}
+
+static atomic_int turn;
+
+static bool is_its_turn(struct suite_rank *rank, void *context)
+{
+    (void)context;
+    return rank->rank <= atomic_load(&turn);
+}
+
+/** A short message each way between rank 0 and each other, one rank after the other. */
+static void meet_each(struct suite_rank *rank)
+{
+    const int last = rank->rank == 0 ? rank->world->size - 1 : 0;
+    SUITE_CHECK(rank, suite_until(rank, is_its_turn, NULL), "rank %d", rank->rank);
+    for (int peer = rank->rank == 0; peer <= last; peer++) {
+        struct kolo_link *link = suite_link(rank, peer);
+        struct kolo_desc desc = {{1}};
+        struct kolo_work works[2];
+        uint8_t out = 7, in = 0;
+        atomic_fetch_add(&turn, rank->rank == 0);
+        if (link == NULL)
+            return;
+        kolo_link_send(link, 1, &desc, &out, 1, &works[0]);
+        kolo_link_recv(link, 1, &desc, &in, 1, NULL, &works[1]);
+        SUITE_CHECK(rank, suite_settle(rank, works, 2) && in == 7, "rank %d", peer);
+    }
+}
+
+Test(rdma, what_fails_with_several_peers_in_a_row_is_tried_no_more, .timeout = 60)
+{
+    atomic_store(&turn, 0);
+    fake_verbs_device(0)->attr.max_cqe = 2 * RDMA_PLACES; /* for one link */
+    struct suite_world *world = suite_open("rdma", 8, NULL, NULL);
+    snprintf(world->settings.transport, sizeof world->settings.transport, "auto");
+    suite_run(world, meet_each);
+    suite_close(world);
+    cr_assert(strstr(logged, "4 ranks, such as rank 2 on "), "%s", logged);
+    cr_assert(strstr(logged, "the completion queue of 64 entries is full"), "%s", logged);
+    cr_assert(strstr(logged, "2 ranks, such as rank 6 on "), "%s", logged);
+    cr_assert(strstr(logged, "tried no more"), "%s", logged);
+    const char *second = strchr(logged, '\n');
+    cr_assert(second != NULL && strchr(second + 1, '\n') == second + strlen(second) - 1,
+              "more than two lines: %s", logged);
+}
+
+static void look_around(struct suite_rank *rank)
+{
+    for (int i = 0; i < 1000; i++)
+        SUITE_CHECK(rank, kolo_endpoint_progress(rank->endpoint, NULL) == KOLO_OK, "progress");
+}
+
+Test(rdma, a_device_without_links_is_left_alone)
+{
+    struct suite_world *world = suite_open("rdma", 2, NULL, NULL);
+    suite_run(world, look_around);
+    cr_assert(fake_verbs_polls() == 0, "%d", fake_verbs_polls());
+    suite_run(world, exchange);
+    cr_assert(fake_verbs_polls() > 0);
+    suite_close(world);
+}
+
+/* ---- a peer that proves itself and then says nothing ---- */
+
+static int silent_fd;
+
+static void keep_fd(void *context, kolo_status status, int fd, const struct kolo_greeting *theirs)
+{
+    (void)theirs;
+    *(kolo_status *)context = status;
+    silent_fd = fd;
+}
+
+static bool has_ended(struct suite_rank *rank, void *context)
+{
+    (void)context;
+    return rank->heard[1].down > 0;
+}
+
+static void hear_nothing(struct suite_rank *rank)
+{
+    const struct kolo_endpoint_config *config = kolo_endpoint_config_of(rank->endpoint);
+    const struct kolo_greeting mine = {
+        .protocol = KOLO_PROTOCOL_VERSION, .purpose = KOLO_PURPOSE_RDMA, .from = 1, .to = 0};
+    const struct kolo_address *address = NULL;
+    struct kolo_place places[TCP_PLACES_MAX];
+    struct kolo_rdma_gids gids;
+    struct kolo_conn *conn = NULL;
+    kolo_status status = KOLO_AGAIN;
+    size_t used = 0, count = 0;
+    if (rank->rank == 0) {
+        SUITE_CHECK(rank, suite_until(rank, has_ended, NULL), "the link has no deadline");
+        return;
+    }
+    for (int i = 0; kolo_transports[i] != NULL; i++)
+        if (kolo_transports[i] == &kolo_transport_rdma)
+            address = &rank->world->peers[0].addresses[i];
+    SUITE_CHECK(rank, kolo_rdma_published(address, &gids, &used), "no address");
+    SUITE_CHECK(rank,
+                kolo_tcp_read_places(address->data + used, address->bytes - used, places, &count) ==
+                    KOLO_OK,
+                "no place");
+    SUITE_CHECK(rank,
+                kolo_conn_dial(kolo_endpoint_poller(rank->endpoint), places, count, &config->secret,
+                               &mine, kolo_deadline_in_ms(30000), keep_fd, &status,
+                               &conn) == KOLO_OK,
+                "%s", kolo_error_detail());
+    while (status == KOLO_AGAIN)
+        SUITE_CHECK(rank, kolo_endpoint_progress(rank->endpoint, NULL) == KOLO_OK, "progress");
+    SUITE_CHECK(rank, status == KOLO_OK, "%s", kolo_status_name(status));
+}
+
+Test(rdma, who_is_dialled_and_hears_no_more_gives_up, .timeout = 60)
+{
+    struct suite_world *world = suite_open("rdma", 2, "START_TIMEOUT", "300ms");
+    suite_run(world, hear_nothing);
+    const struct suite_heard *heard = &world->ranks[0].heard[1];
+    cr_assert(heard->why == KOLO_ERR_TIMEOUT && strstr(heard->text, "did not settle what"), "%s",
+              heard->text);
+    close(silent_fd);
+    suite_close(world);
 }
 
 /** Waits until the other side's link is down. */

@@ -13,8 +13,9 @@
 static struct kolo_rdma_device *open_good(const char *wanted)
 {
     struct kolo_rdma_device *device = NULL;
-    cr_assert(kolo_rdma_device_open(fake_verbs_table(), wanted, &device) == KOLO_OK, "%s",
-              kolo_error_detail());
+    cr_assert(kolo_rdma_device_open(fake_verbs_table(), fake_verbs_settings(wanted), &device) ==
+                  KOLO_OK,
+              "%s", kolo_error_detail());
     return device;
 }
 
@@ -22,8 +23,9 @@ static struct kolo_rdma_device *open_good(const char *wanted)
 static void refused(const char *wanted, kolo_status status, const char *text)
 {
     struct kolo_rdma_device *device = NULL;
-    cr_assert(kolo_rdma_device_open(fake_verbs_table(), wanted, &device) == status, "'%s' %s",
-              wanted, text);
+    cr_assert(kolo_rdma_device_open(fake_verbs_table(), fake_verbs_settings(wanted), &device) ==
+                  status,
+              "'%s' %s", wanted, text);
     cr_assert(device == NULL && fake_verbs_living() == 0);
     cr_assert(strstr(kolo_error_detail(), text), "'%s' is not in: %s", text, kolo_error_detail());
 }
@@ -144,6 +146,34 @@ Test(rdma_device, every_call_may_fail)
         kolo_alloc_fail_nth(nth);
         refused("", KOLO_ERR_NO_MEMORY, "");
     }
+}
+
+Test(rdma_device, a_queue_pair_bears_silence_for_as_long_as_a_peer_may_be_silent)
+{
+    static const int64_t times_ms[] = {0, 100, 101, 2000, 10000, 60000, 3600000, 604800000};
+    const int64_t most_ns = 7 * (INT64_C(4096) << 31);
+    for (size_t i = 0; i < sizeof times_ms / sizeof times_ms[0]; i++) {
+        struct kolo_rdma_patience patience = kolo_rdma_patience_of(times_ms[i]);
+        int64_t asked = times_ms[i] * 1000000;
+        int64_t borne = (patience.retries + 1) * (INT64_C(4096) << patience.timeout);
+        cr_assert(patience.timeout > 0 && patience.timeout < 32 && patience.retries < 7, "%u %u",
+                  patience.timeout, patience.retries);
+        cr_assert(asked > most_ns ? borne == most_ns : borne >= asked, "%ld ms", (long)times_ms[i]);
+        cr_assert(borne <= asked + asked / 4 || times_ms[i] == 0, "%ld ms: %ld ns",
+                  (long)times_ms[i], (long)borne);
+    }
+}
+
+Test(rdma_device, the_settings_say_how_long_a_peer_may_be_silent)
+{
+    struct kolo_rdma_device *device = NULL;
+    fake_verbs_reset();
+    struct kolo_settings *settings = fake_verbs_settings("");
+    settings->peer_timeout_ms = 100;
+    cr_assert(kolo_rdma_device_open(fake_verbs_table(), settings, &device) == KOLO_OK);
+    cr_assert(device->patience.timeout == kolo_rdma_patience_of(100).timeout &&
+              device->patience.retries == kolo_rdma_patience_of(100).retries);
+    kolo_rdma_device_close(device);
 }
 
 /* ---- news ---- */

@@ -64,7 +64,7 @@ breaks() { # WHAT PATTERN COMMAND...: once messages move, the job ends in error 
     local what=$1 pattern=$2 launcher status=0 begun
     shift 2
     begun=$(packets)
-    KOLO_TRANSPORT=rdma KOLO_TIMEOUT=60s timeout 200 "$KOLORUN" -np 2 "${on_devices[@]}" "$RANK_PROGRAM" loop 600 \
+    KOLO_TRANSPORT=rdma KOLO_TIMEOUT=60s KOLO_PEER_TIMEOUT=2s timeout 200 "$KOLORUN" -np 2 "${on_devices[@]}" "$RANK_PROGRAM" loop 600 \
         >"$work/out" 2>"$work/err" </dev/null &
     launcher=$!
     await 20 eval '(($(packets) > begun + 200))'

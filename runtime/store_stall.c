@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owns the list of stalls. Two descriptions at one (channel, sequence) are a mismatch; two sequence
-// numbers of one channel are not, one rank may be behind. Must never know a connection or a name.
+// numbers of one channel are not, one rank may be behind. Whom each rank waits for is kept by rank:
+// what one no longer needs, another may still lack. Must never know a connection or a name.
 #include "runtime/store_stall.h"
 
 #include <string.h>
@@ -34,7 +35,11 @@ static void free_stall(struct kolo_stall *stall)
 {
     kolo_free_memory(stall->words);
     kolo_free_memory(stall->ranks);
-    kolo_free_memory(stall->members);
+    while (stall->waits) {
+        struct kolo_stall_wait *wait = stall->waits;
+        stall->waits = wait->next;
+        kolo_free_memory(wait);
+    }
     kolo_free_memory(stall);
 }
 
@@ -51,14 +56,22 @@ void kolo_stalls_destroy(struct kolo_stalls *stalls)
     kolo_free_memory(stalls);
 }
 
+static bool has_bit(const uint8_t *bits, int rank)
+{
+    return (bits[rank / 8] >> (rank % 8)) & 1;
+}
+
 bool kolo_stall_has(const struct kolo_stall *stall, int rank)
 {
-    return (stall->ranks[rank / 8] >> (rank % 8)) & 1;
+    return has_bit(stall->ranks, rank);
 }
 
 bool kolo_stall_awaits(const struct kolo_stall *stall, int rank)
 {
-    return stall->members == NULL || ((stall->members[rank / 8] >> (rank % 8)) & 1);
+    for (const struct kolo_stall_wait *wait = stall->waits; wait; wait = wait->next)
+        if (has_bit(wait->members, rank))
+            return true;
+    return false;
 }
 
 size_t kolo_stall_bits_bytes(int size)
@@ -82,8 +95,7 @@ static struct kolo_stall **find(struct kolo_stalls *stalls, uint32_t channel, ui
     return link;
 }
 
-static struct kolo_stall *make_stall(const struct kolo_stalls *stalls, const char *words,
-                                     const uint8_t *members)
+static struct kolo_stall *make_stall(const struct kolo_stalls *stalls, const char *words)
 {
     size_t bytes = kolo_stall_bits_bytes(stalls->size);
     struct kolo_stall *stall = kolo_calloc(1, sizeof *stall);
@@ -91,56 +103,80 @@ static struct kolo_stall *make_stall(const struct kolo_stalls *stalls, const cha
         return NULL;
     stall->words = kolo_strdup(words);
     stall->ranks = kolo_calloc(bytes, 1);
-    stall->members = members ? kolo_calloc(bytes, 1) : NULL;
-    if (!stall->words || !stall->ranks || (members && !stall->members)) {
+    if (!stall->words || !stall->ranks) {
         free_stall(stall);
         return NULL;
     }
-    if (members)
-        memcpy(stall->members, members, bytes);
     stall->since_ns = kolo_now_ns();
     stall->warn_every_ms = stalls->warn_ms;
     stall->warn_at = kolo_deadline_in_ms(stalls->warn_ms);
     return stall;
 }
 
-/** Whom a rank that reports waits for: instead of all that the stall knows, or beside them. */
-static void merge_members(const struct kolo_stalls *stalls, struct kolo_stall *stall,
-                          const uint8_t *members, bool instead)
+static struct kolo_stall_wait **find_wait(struct kolo_stall *stall, int rank)
 {
-    if (!members) {
-        kolo_free_memory(stall->members);
-        stall->members = NULL;
-    }
-    for (size_t i = 0; stall->members && i < kolo_stall_bits_bytes(stalls->size); i++)
-        stall->members[i] = (uint8_t)(members[i] | (instead ? 0 : stall->members[i]));
+    struct kolo_stall_wait **link = &stall->waits;
+    while (*link && (*link)->rank != rank)
+        link = &(*link)->next;
+    return link;
+}
+
+/** @p rank, which is not in it yet, waits in @p stall. */
+static kolo_status join_stall(struct kolo_stalls *stalls, struct kolo_stall *stall, int rank)
+{
+    struct kolo_stall_wait *wait =
+        kolo_calloc(sizeof *wait + kolo_stall_bits_bytes(stalls->size), 1);
+    if (!wait)
+        return KOLO_ERR_NO_MEMORY;
+    wait->rank = rank;
+    wait->next = stall->waits;
+    stall->waits = wait;
+    stall->ranks[rank / 8] = (uint8_t)(stall->ranks[rank / 8] | 1 << (rank % 8));
+    stall->count++;
+    stalls->per_rank[rank]++;
+    return KOLO_OK;
+}
+
+static void set_members(const struct kolo_stalls *stalls, struct kolo_stall_wait *wait,
+                        const uint8_t *members)
+{
+    size_t bytes = kolo_stall_bits_bytes(stalls->size);
+    if (members)
+        memcpy(wait->members, members, bytes);
+    else
+        memset(wait->members, 0xff, bytes);
 }
 
 kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank, uint32_t channel,
                                uint32_t sequence, const struct kolo_desc *desc, const char *words,
                                const uint8_t *members, const struct kolo_stall **other_out)
 {
-    struct kolo_stall **link = find(stalls, channel, sequence), *stall = *link;
+    struct kolo_stall *stall = *find(stalls, channel, sequence), *fresh = NULL;
     if (stall && memcmp(&stall->desc, desc, sizeof *desc) != 0) {
         *other_out = stall;
         return KOLO_ERR_MISMATCH;
     }
+    struct kolo_stall_wait *wait =
+        stall && kolo_stall_has(stall, rank) ? *find_wait(stall, rank) : NULL;
+    if (wait) {
+        set_members(stalls, wait, members);
+        return KOLO_OK;
+    }
     if (stalls->per_rank[rank] >= KOLO_STALLS_PER_RANK)
         return KOLO_OK;
-    if (!stall) {
-        stall = make_stall(stalls, words, members);
-        if (!stall)
-            return KOLO_ERR_NO_MEMORY;
-        stall->channel = channel;
-        stall->sequence = sequence;
-        stall->desc = *desc;
-        *link = stall;
+    if (!stall)
+        stall = fresh = make_stall(stalls, words);
+    if (!stall || join_stall(stalls, stall, rank) != KOLO_OK) {
+        if (fresh)
+            free_stall(fresh);
+        return KOLO_ERR_NO_MEMORY;
     }
-    merge_members(stalls, stall, members, kolo_stall_has(stall, rank));
-    if (!kolo_stall_has(stall, rank)) {
-        stall->ranks[rank / 8] = (uint8_t)(stall->ranks[rank / 8] | 1 << (rank % 8));
-        stall->count++;
-        stalls->per_rank[rank]++;
+    set_members(stalls, stall->waits, members);
+    if (fresh) {
+        fresh->channel = channel;
+        fresh->sequence = sequence;
+        fresh->desc = *desc;
+        *find(stalls, channel, sequence) = fresh;
     }
     return KOLO_OK;
 }
@@ -149,8 +185,11 @@ kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank, uint32_t ch
 static bool leave_stall(struct kolo_stalls *stalls, struct kolo_stall **link, int rank)
 {
     struct kolo_stall *stall = *link;
-    if (!kolo_stall_has(stall, rank))
+    struct kolo_stall_wait **waits = find_wait(stall, rank), *wait = *waits;
+    if (!wait)
         return false;
+    *waits = wait->next;
+    kolo_free_memory(wait);
     stall->ranks[rank / 8] = (uint8_t)(stall->ranks[rank / 8] & ~(1 << (rank % 8)));
     stalls->per_rank[rank]--;
     if (--stall->count > 0)

@@ -7,21 +7,28 @@
 
 enum { KOLO_STALLS_PER_RANK = 256 };
 
+/** A rank that waits, and for whom, a bit each. */
+struct kolo_stall_wait {
+    struct kolo_stall_wait *next;
+    int rank;
+    uint8_t members[];
+};
+
 /** Ranks that wait in the same call. */
 struct kolo_stall {
     uint32_t channel, sequence;
     struct kolo_desc desc;
     char *words;
-    uint8_t *ranks;   /* a bit each */
-    uint8_t *members; /* that they wait for, a bit each; NULL: all */
-    int count;        /* ranks that wait here now */
+    uint8_t *ranks; /* that wait here now, a bit each */
+    struct kolo_stall_wait *waits;
+    int count; /* of them */
     int64_t since_ns;
     int64_t warn_every_ms; /* doubles */
     kolo_deadline warn_at;
     struct kolo_stall *next;
 };
 bool kolo_stall_has(const struct kolo_stall *stall, int rank);
-/** Has @p rank to come? */
+/** Does any of the ranks that wait need @p rank? */
 bool kolo_stall_awaits(const struct kolo_stall *stall, int rank);
 /** Of the bits of a world of @p size. */
 size_t kolo_stall_bits_bytes(int size);
@@ -32,10 +39,9 @@ struct kolo_stalls;
 kolo_status kolo_stalls_create(int size, int64_t warn_ms,
                                struct kolo_stalls **stalls_out) KOLO_NODISCARD;
 void kolo_stalls_destroy(struct kolo_stalls *stalls);
-/** @p rank waits, for @p members (copied; NULL: all), beside those that others wait for; if it has
- * reported before, for these instead. ERR_MISMATCH: other ranks wait at the same
- * place in another call, *other_out. ERR_NO_MEMORY. A rank that reports more than
- * KOLO_STALLS_PER_RANK calls is heard no further. */
+/** @p rank waits, for @p members (copied; NULL: all); if it has reported before, for these instead.
+ * ERR_MISMATCH: other ranks wait at the same place in another call, *other_out. ERR_NO_MEMORY. Of a
+ * rank that reports more than KOLO_STALLS_PER_RANK calls no further ones are heard. */
 kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank, uint32_t channel,
                                uint32_t sequence, const struct kolo_desc *desc, const char *words,
                                const uint8_t *members,

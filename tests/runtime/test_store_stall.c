@@ -36,25 +36,31 @@ Test(store_stall, members_come_and_go)
     kolo_stalls_destroy(stalls);
 }
 
-/** Two ranks that wait for different others, and one that then waits for another. */
+/** Ranks of a broadcast wait for different others: 4 for 1, which passes the data on to it; root 0 for
+ * 1 and 2, then for 3 alone, since the others have entered. 1 is what 4 lacks all the same. */
 Test(store_stall, those_that_are_waited_for)
 {
     struct kolo_stalls *stalls;
     const struct kolo_stall *stall = NULL;
     const struct kolo_desc one = {{1}}, two = {{2}};
-    const uint8_t first = 1 << 1, second = 1 << 2, third = 1 << 3;
+    const uint8_t first = 1 << 1, both = 1 << 1 | 1 << 2, third = 1 << 3;
     cr_assert(kolo_stalls_create(6, 1000000, &stalls) == KOLO_OK);
     cr_assert(kolo_stalls_report(stalls, 4, 1, 1, &one, "one()", &first, &stall) == KOLO_OK);
-    cr_assert(kolo_stalls_report(stalls, 0, 1, 1, &one, "one()", &second, &stall) == KOLO_OK);
+    cr_assert(kolo_stalls_report(stalls, 0, 1, 1, &one, "one()", &both, &stall) == KOLO_OK);
     cr_assert(kolo_stalls_report(stalls, 5, 1, 1, &two, "two()", NULL, &stall) ==
               KOLO_ERR_MISMATCH);
     cr_assert(kolo_stall_awaits(stall, 1) && kolo_stall_awaits(stall, 2) &&
               !kolo_stall_awaits(stall, 3));
     cr_assert(kolo_stalls_report(stalls, 0, 1, 1, &one, "one()", &third, &stall) == KOLO_OK);
-    cr_assert(!kolo_stall_awaits(stall, 1) && !kolo_stall_awaits(stall, 2) &&
-              kolo_stall_awaits(stall, 3) && stall->count == 2);
+    cr_assert(kolo_stall_awaits(stall, 1), "rank 4 waits for it still");
+    cr_assert(!kolo_stall_awaits(stall, 2) && kolo_stall_awaits(stall, 3) && stall->count == 2);
+    kolo_stalls_resume(stalls, 0, 1, 1);
+    cr_assert(kolo_stall_awaits(stall, 1));
+    cr_assert(!kolo_stall_awaits(stall, 3), "root has what it waited for");
     cr_assert(kolo_stalls_report(stalls, 1, 1, 1, &one, "one()", NULL, &stall) == KOLO_OK);
     cr_assert(kolo_stall_awaits(stall, 2) && kolo_stall_awaits(stall, 5));
+    kolo_stalls_forget(stalls, 1);
+    cr_assert(kolo_stall_awaits(stall, 1) && !kolo_stall_awaits(stall, 5));
     kolo_stalls_destroy(stalls);
 }
 
@@ -69,6 +75,12 @@ Test(store_stall, one_rank_cannot_fill_it)
     kolo_deadline past = kolo_deadline_in_ms(5);
     while (!kolo_deadline_passed(past))
         ;
+    const struct kolo_desc two = {{2}};
+    const uint8_t own = 1 << 0; /* what it has reported it may report anew */
+    cr_assert(kolo_stalls_report(stalls, 0, 1, 0, &one, "one()", &own, &other) == KOLO_OK);
+    cr_assert(kolo_stalls_report(stalls, 1, 1, 0, &two, "two()", NULL, &other) ==
+              KOLO_ERR_MISMATCH);
+    cr_assert(!kolo_stall_awaits(other, 1));
     cr_assert(!kolo_deadline_passed(kolo_stalls_expire(stalls, warn, NULL)));
     cr_assert(warned == KOLO_STALLS_PER_RANK, "%d", warned);
     kolo_stalls_forget(stalls, 0);

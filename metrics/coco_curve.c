@@ -4,24 +4,33 @@
 // looked at: how many misses stand before it. Misses are counted by what is left: all detections so
 // far, without those left out and the true ones. The places of the recall thresholds are found as
 // whole numbers of true detections, and between two of them the highest precision alone is kept.
+//
+// Most records are misses, and a miss is counted once, at the first cap that lets it through: what a
+// cap has seen is what it and those before it have counted.
 #include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "metrics/coco.h"
 
-/* One cap's way through a run. */
+/* One cap's and flag's way through a run. What was before the run is in found and known. */
+struct lane {
+    int64_t found;  /* true detections */
+    int64_t known;  /* they and misses, but for what the cap and the area range let through here */
+    int64_t next;   /* so many found reach one more recall */
+    size_t reached; /* recalls */
+    double best;    /* precision since then */
+};
+
 struct walk {
     const struct kolo_coco_params *params;
     const struct kolo_coco_needed *needed; /* NULL: counts alone */
-    const int64_t *true_before, *misses_before;
-    double *precision, *score;                     /* of this cap */
-    const struct kolo_coco_record *first;          /* that the cap lets through */
-    int64_t seen;                                  /* in the run, as all that follows */
-    int64_t out_of_area[KOLO_DETECTION_AREAS_MAX]; /* misses left out at all thresholds */
-    int64_t left_out[KOLO_DETECTION_FLAGS_MAX];    /* others that are left out */
-    int64_t is_true[KOLO_DETECTION_FLAGS_MAX];
-    size_t reached[KOLO_DETECTION_FLAGS_MAX]; /* recalls */
+    struct kolo_coco_arc *arc;             /* the same */
+    size_t flags;
+    /* of the caps that let a record through: counted at the first */
+    int64_t seen[KOLO_DETECTION_CAPS_MAX];
+    int64_t out_of_area[KOLO_DETECTION_CAPS_MAX][KOLO_DETECTION_AREAS_MAX]; /* at all thresholds */
+    struct lane lane[KOLO_DETECTION_CAPS_MAX][KOLO_DETECTION_FLAGS_MAX];
 };
 
 /* The least number of true detections that reaches a recall, by the division that is compared. */
@@ -59,67 +68,115 @@ void kolo_coco_arc_free(struct kolo_coco_arc *arc)
     *arc = (struct kolo_coco_arc){.precision = NULL};
 }
 
-static int64_t misses_of(const struct walk *walk, size_t flag, size_t area)
+/* ---- one record ---- */
+
+/* Where the values of a cap and flag begin in an arc. */
+static size_t values_of(const struct walk *walk, size_t m, size_t flag)
 {
-    return walk->misses_before[flag] + walk->seen - walk->out_of_area[area] - walk->left_out[flag] -
-           walk->is_true[flag];
+    return (m * walk->flags + flag) * walk->params->recalls;
 }
 
-static void add_true(struct walk *walk, size_t flag, double score)
+/* Keeps the best precision since the last recall that was reached. */
+static void settle(const struct walk *walk, size_t m, size_t flag)
 {
-    size_t a = flag / walk->params->thresholds, recalls = walk->params->recalls;
-    int64_t misses = misses_of(walk, flag, a);
-    int64_t found = walk->true_before[flag] + ++walk->is_true[flag];
-    if (!walk->needed)
+    const struct lane *lane = &walk->lane[m][flag];
+    if (lane->reached == 0)
         return;
-    const int64_t *needed = walk->needed->count[a];
-    size_t *reached = &walk->reached[flag];
-    while (*reached < recalls && needed[*reached] <= found)
-        walk->score[flag * recalls + (*reached)++] = score;
-    double precision = (double)found / ((double)misses + (double)found + walk->params->slack);
-    if (*reached > 0 && precision > walk->precision[flag * recalls + *reached - 1])
-        walk->precision[flag * recalls + *reached - 1] = precision;
+    walk->arc->precision[values_of(walk, m, flag) + lane->reached - 1] = lane->best;
+    if (lane->best > walk->arc->highest[m][flag])
+        walk->arc->highest[m][flag] = lane->best;
+}
+
+/* One more recall at least is reached. */
+static void reach(struct walk *walk, size_t m, size_t flag, double score)
+{
+    struct lane *lane = &walk->lane[m][flag];
+    size_t recalls = walk->params->recalls;
+    const int64_t *needed = walk->needed->count[flag / walk->params->thresholds];
+    double *scores = walk->arc->score + values_of(walk, m, flag);
+    settle(walk, m, flag);
+    while (lane->reached < recalls && needed[lane->reached] <= lane->found)
+        scores[lane->reached++] = score;
+    lane->next = lane->reached < recalls ? needed[lane->reached] : INT64_MAX;
+    lane->best = 0;
+}
+
+/* What is true or left out at some thresholds, by the caps from the first on that let it through. */
+static void judge(struct walk *walk, size_t from, double score, uint64_t is_true, uint64_t left_out)
+{
+    const struct kolo_coco_params *params = walk->params;
+    int64_t through[KOLO_DETECTION_AREAS_MAX] = {0};
+    for (size_t m = 0; m < params->caps; m++) {
+        for (size_t a = 0; a < params->areas; a++)
+            through[a] += walk->seen[m] - walk->out_of_area[m][a];
+        if (m < from)
+            continue;
+        for (uint64_t left = is_true; left; left &= left - 1) {
+            size_t flag = (size_t)__builtin_ctzll(left);
+            struct lane *lane = &walk->lane[m][flag];
+            if (++lane->found >= lane->next)
+                reach(walk, m, flag, score);
+            int64_t counted = lane->known + through[flag / params->thresholds];
+            double precision = (double)lane->found / ((double)counted + params->slack);
+            lane->best = precision > lane->best ? precision : lane->best;
+        }
+        for (uint64_t left = left_out; left; left &= left - 1)
+            walk->lane[m][__builtin_ctzll(left)].known--;
+    }
 }
 
 static void add(struct walk *walk, const struct kolo_coco_record *record)
 {
-    size_t thresholds = walk->params->thresholds;
-    uint64_t all = (UINT64_C(1) << thresholds) - 1;
+    const struct kolo_coco_params *params = walk->params;
+    size_t from = 0;
+    for (size_t m = 0; m < params->caps; m++)
+        from += record->position >= params->cap[m];
+    if (from == params->caps)
+        return;
     uint64_t is_true = kolo_coco_flags(record->is_true),
-             ignored = kolo_coco_flags(record->is_ignored);
-    for (uint64_t left = is_true; left; left &= left - 1)
-        add_true(walk, (size_t)__builtin_ctzll(left), record->score);
-    for (size_t a = 0; a < walk->params->areas; a++) {
-        uint64_t here = ignored >> a * thresholds & all;
-        if (here == all) {
-            walk->out_of_area[a]++;
-            continue;
-        }
-        for (; here; here &= here - 1)
-            walk->left_out[a * thresholds + (size_t)__builtin_ctzll(here)]++;
+             left_out = kolo_coco_flags(record->is_ignored);
+    uint64_t range = (UINT64_C(1) << params->thresholds) - 1;
+    walk->seen[from]++;
+    for (size_t a = 0; a < params->areas; a++, range <<= params->thresholds) {
+        bool is_out = (left_out & range) == range;
+        walk->out_of_area[from][a] += is_out;
+        left_out &= ~(is_out ? range : 0);
     }
-    walk->seen++;
+    if (is_true | left_out)
+        judge(walk, from, record->score, is_true, left_out);
 }
+
+/* ---- a run ---- */
 
 /* The recalls that what stands before the run has reached. */
-static void start(struct walk *walk)
+static void start(struct walk *walk, const struct kolo_coco_course *course)
 {
     const struct kolo_coco_params *params = walk->params;
-    for (size_t flag = 0; flag < params->areas * params->thresholds; flag++) {
-        const int64_t *needed = walk->needed->count[flag / params->thresholds];
-        while (walk->true_before[flag] > 0 && walk->reached[flag] < params->recalls &&
-               needed[walk->reached[flag]] <= walk->true_before[flag])
-            walk->reached[flag]++;
-    }
+    for (size_t m = 0; m < params->caps; m++)
+        for (size_t flag = 0; flag < walk->flags; flag++) {
+            struct lane *lane = &walk->lane[m][flag];
+            *lane = (struct lane){.found = course->is_true[m][flag],
+                                  .known = course->is_true[m][flag] + course->misses[m][flag],
+                                  .next = INT64_MAX};
+            if (!walk->needed)
+                continue;
+            const int64_t *needed = walk->needed->count[flag / params->thresholds];
+            while (lane->found > 0 && lane->reached < params->recalls &&
+                   needed[lane->reached] <= lane->found)
+                lane->reached++;
+            if (lane->reached < params->recalls)
+                lane->next = needed[lane->reached];
+        }
 }
 
-/* The first detection reaches a recall of 0, true or not. */
-static void score_of_first(struct walk *walk, double score)
+/* The first detection of a class reaches a recall of 0, true or not. It is the best of its image, so
+ * each cap lets it through. In a later piece nobody reads these scores. */
+static void score_of_first(const struct walk *walk, double score)
 {
-    const struct kolo_coco_params *params = walk->params;
-    for (size_t flag = 0; flag < params->areas * params->thresholds; flag++)
-        if (walk->needed->count[flag / params->thresholds][0] == 0)
-            walk->score[flag * params->recalls] = score;
+    for (size_t m = 0; m < walk->params->caps; m++)
+        for (size_t flag = 0; flag < walk->flags; flag++)
+            if (walk->needed->count[flag / walk->params->thresholds][0] == 0)
+                walk->arc->score[values_of(walk, m, flag)] = score;
 }
 
 enum {
@@ -128,72 +185,55 @@ enum {
 
 static void walk_run(struct walk *walk, const struct kolo_coco_run *run)
 {
-    const struct kolo_coco_params *params = walk->params;
     for (size_t i = 0; i < run->count; i++) {
-        const struct kolo_coco_record *record = kolo_coco_run_at(run, i);
         if (i + AHEAD < run->count)
             __builtin_prefetch(kolo_coco_run_at(run, i + AHEAD));
-        for (size_t m = params->caps; m-- > 0 && record->position < params->cap[m];) {
-            if (!walk[m].first)
-                walk[m].first = record;
-            add(&walk[m], record);
-        }
+        add(walk, kolo_coco_run_at(run, i));
     }
 }
 
-static void end(struct walk *walk, size_t m, struct kolo_coco_course *course)
+static void end(struct walk *walk, struct kolo_coco_course *course)
 {
     const struct kolo_coco_params *params = walk->params;
-    if (walk->needed && walk->first) /* of a later piece nobody reads it */
-        score_of_first(walk, walk->first->score);
-    course->seen[m] += walk->seen;
-    for (size_t flag = 0; flag < params->areas * params->thresholds; flag++) {
-        course->misses[m][flag] = misses_of(walk, flag, flag / params->thresholds);
-        course->is_true[m][flag] += walk->is_true[flag];
+    int64_t through[KOLO_DETECTION_AREAS_MAX] = {0}, seen = 0;
+    for (size_t m = 0; m < params->caps; m++) {
+        seen += walk->seen[m];
+        course->seen[m] += seen;
+        for (size_t a = 0; a < params->areas; a++)
+            through[a] += walk->seen[m] - walk->out_of_area[m][a];
+        for (size_t flag = 0; flag < walk->flags; flag++) {
+            const struct lane *lane = &walk->lane[m][flag];
+            if (walk->needed)
+                settle(walk, m, flag);
+            course->misses[m][flag] =
+                lane->known + through[flag / params->thresholds] - lane->found;
+            course->is_true[m][flag] = lane->found;
+        }
     }
 }
 
 void kolo_coco_pass(const struct kolo_coco_params *params, const struct kolo_coco_run *run,
                     struct kolo_coco_course *course)
 {
-    struct walk walk[KOLO_DETECTION_CAPS_MAX];
-    for (size_t m = 0; m < params->caps; m++)
-        walk[m] = (struct walk){.params = params,
-                                .true_before = course->is_true[m],
-                                .misses_before = course->misses[m]};
-    walk_run(walk, run);
-    for (size_t m = 0; m < params->caps; m++)
-        end(&walk[m], m, course);
-}
-
-static double highest_of(const double *precision, size_t recalls)
-{
-    double highest = 0;
-    for (size_t r = 0; r < recalls; r++)
-        highest = precision[r] > highest ? precision[r] : highest;
-    return highest;
+    struct walk walk = {.params = params, .flags = params->areas * params->thresholds};
+    start(&walk, course);
+    walk_run(&walk, run);
+    end(&walk, course);
 }
 
 void kolo_coco_draw(const struct kolo_coco_params *params, const struct kolo_coco_run *run,
                     const struct kolo_coco_needed *needed, struct kolo_coco_course *course,
                     struct kolo_coco_arc *arc)
 {
-    struct walk walk[KOLO_DETECTION_CAPS_MAX];
-    size_t flags = params->areas * params->thresholds, recalls = params->recalls;
-    memset(arc->precision, 0, params->caps * flags * recalls * sizeof *arc->precision);
-    for (size_t m = 0; m < params->caps; m++) {
-        walk[m] = (struct walk){.params = params,
-                                .needed = needed,
-                                .true_before = course->is_true[m],
-                                .misses_before = course->misses[m],
-                                .precision = arc->precision + m * flags * recalls,
-                                .score = arc->score + m * flags * recalls};
-        start(&walk[m]);
-    }
-    walk_run(walk, run);
-    for (size_t m = 0; m < params->caps; m++) {
-        end(&walk[m], m, course);
-        for (size_t flag = 0; flag < flags; flag++)
-            arc->highest[m][flag] = highest_of(walk[m].precision + flag * recalls, recalls);
-    }
+    struct walk walk = {.params = params,
+                        .needed = needed,
+                        .arc = arc,
+                        .flags = params->areas * params->thresholds};
+    memset(arc->precision, 0, params->caps * walk.flags * params->recalls * sizeof *arc->precision);
+    memset(arc->highest, 0, sizeof arc->highest);
+    start(&walk, course);
+    walk_run(&walk, run);
+    if (run->count > 0)
+        score_of_first(&walk, kolo_coco_run_at(run, 0)->score);
+    end(&walk, course);
 }

@@ -7,14 +7,16 @@ set(KOLO_GENERATED_transport "")
 
 set(KOLO_TRANSPORTS inproc shm tcp)
 set(KOLO_MEMORY_KINDS host)
-# It needs nothing to be built: the driver is found at run time, in a process that has it.
+set(KOLO_LEFT_OUT "")
+# Only its kernels need something to be built: the driver is found at run time, in a process that has it.
 if(KOLO_CUDA STREQUAL "OFF")
-    list(APPEND KOLO_EXCLUDED_SOURCES memory/cuda.c memory/cuda_driver.c)
+    file(GLOB cuda_sources RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/memory/cuda*.c)
+    list(APPEND KOLO_EXCLUDED_SOURCES ${cuda_sources})
 else()
     list(APPEND KOLO_MEMORY_KINDS cuda)
 endif()
+include(KoloCuda)
 
-set(KOLO_LEFT_OUT "")
 # RDMA is compiled where the headers of libibverbs are; the library itself is loaded at run time.
 set(KOLO_HAS_RDMA FALSE)
 if(KOLO_RDMA STREQUAL "OFF")

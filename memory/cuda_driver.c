@@ -11,6 +11,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -45,14 +46,19 @@ static kolo_status bind_all(void *handle)
     static const struct {
         const char *name;
         size_t offset;
+        bool is_needed;
     } symbols[] = {
-#define ENTRY(member, symbol, name, parameters) {symbol, offsetof(struct kolo_cuda_driver, member)},
-        KOLO_CUDA_FUNCTIONS(ENTRY)
+#define ENTRY(member, symbol, name, parameters)                                                    \
+    {symbol, offsetof(struct kolo_cuda_driver, member), true},
+#define LATER(member, symbol, name, parameters)                                                    \
+    {symbol, offsetof(struct kolo_cuda_driver, member), false},
+        KOLO_CUDA_FUNCTIONS(ENTRY) KOLO_CUDA_LATER_FUNCTIONS(LATER)
 #undef ENTRY
+#undef LATER
     };
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         void *found = dlsym(handle, symbols[i].name);
-        if (!found)
+        if (!found && symbols[i].is_needed)
             return kolo_fail(KOLO_ERR_UNSUPPORTED, "%s has no %s: a driver of CUDA 11 or later has",
                              library, symbols[i].name);
         memcpy((char *)&table + symbols[i].offset, &found, sizeof found);
@@ -117,6 +123,12 @@ static const char *advice(int result)
         return "this libcuda.so.1 is the toolkit's stub: take its folder out of LD_LIBRARY_PATH";
     case KOLO_CUDA_NO_DEVICE:
         return "there is no GPU, or CUDA_VISIBLE_DEVICES hides it";
+    case KOLO_CUDA_INVALID_IMAGE:
+    case KOLO_CUDA_NO_BINARY:
+    case KOLO_CUDA_UNSUPPORTED_PTX:
+        return "kolo's kernels are newer than this driver or not for this GPU: update the driver, "
+               "or "
+               "build with KOLO_CUDA_ARCHITECTURES";
     case KOLO_CUDA_INVALID_CONTEXT:
     case KOLO_CUDA_CONTEXT_IS_DESTROYED:
         return "the memory's context is gone: call before it is destroyed";

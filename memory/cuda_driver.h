@@ -21,10 +21,18 @@ enum { /* CUresult */
        KOLO_CUDA_NOT_INITIALIZED = 3,
        KOLO_CUDA_STUB_LIBRARY = 34,
        KOLO_CUDA_NO_DEVICE = 100,
+       KOLO_CUDA_INVALID_IMAGE = 200,
        KOLO_CUDA_INVALID_CONTEXT = 201,
+       KOLO_CUDA_NO_BINARY = 209,
+       KOLO_CUDA_UNSUPPORTED_PTX = 222,
+       KOLO_CUDA_INVALID_HANDLE = 400,
+       KOLO_CUDA_NOT_FOUND = 500,
+       KOLO_CUDA_NOT_READY = 600,
        KOLO_CUDA_ILLEGAL_ADDRESS = 700,
        KOLO_CUDA_CONTEXT_IS_DESTROYED = 709,
+       KOLO_CUDA_ALREADY_REGISTERED = 712,
        KOLO_CUDA_LAUNCH_FAILED = 719,
+       KOLO_CUDA_NOT_SUPPORTED = 801,
        KOLO_CUDA_SYSTEM_DRIVER_MISMATCH = 803,
        KOLO_CUDA_STREAM_CAPTURE_UNSUPPORTED = 900,
        KOLO_CUDA_CAPTURED_EVENT = 907,
@@ -40,6 +48,17 @@ enum { /* CUpointer_attribute */
 enum { /* CUmemorytype */
        KOLO_CUDA_MEMORY_HOST = 1,
        KOLO_CUDA_MEMORY_DEVICE = 2,
+};
+
+enum { /* flags, and CUdevice_attribute */
+       KOLO_CUDA_STREAM_NON_BLOCKING = 1,
+       KOLO_CUDA_EVENT_NO_TIMING = 2,
+       KOLO_CUDA_REGISTER_PORTABLE = 1,
+       KOLO_CUDA_REGISTER_MAPPED = 2,
+       KOLO_CUDA_WAIT_GREATER = 0,
+       KOLO_CUDA_CAPTURE_NONE = 0,
+       KOLO_CUDA_ATTRIBUTE_PROCESSORS = 16,
+       KOLO_CUDA_ATTRIBUTE_WAITS_FOR_VALUES = 122,
 };
 
 // clang-format off
@@ -64,12 +83,57 @@ enum { /* CUmemorytype */
     X(pointer_get_attributes,  "cuPointerGetAttributes", cuPointerGetAttributes,                   \
       (unsigned count, int *attributes, void **values, kolo_cuda_address address))                 \
     X(copy_to_host,            "cuMemcpyDtoH_v2",        cuMemcpyDtoH,                             \
-      (void *into, kolo_cuda_address from, size_t bytes))
+      (void *into, kolo_cuda_address from, size_t bytes))                                          \
+    X(copy,                    "cuMemcpyAsync",          cuMemcpyAsync,                            \
+      (kolo_cuda_address into, kolo_cuda_address from, size_t bytes, void *stream))                \
+    X(alloc,                   "cuMemAlloc_v2",          cuMemAlloc,                               \
+      (kolo_cuda_address *memory_out, size_t bytes))                                               \
+    X(free,                    "cuMemFree_v2",           cuMemFree, (kolo_cuda_address memory))    \
+    X(clear,                   "cuMemsetD8_v2",          cuMemsetD8,                               \
+      (kolo_cuda_address memory, unsigned char value, size_t bytes))                               \
+    X(host_register,           "cuMemHostRegister_v2",   cuMemHostRegister,                        \
+      (void *memory, size_t bytes, unsigned flags))                                                \
+    X(host_unregister,         "cuMemHostUnregister",    cuMemHostUnregister, (void *memory))      \
+    X(stream_create,           "cuStreamCreate",         cuStreamCreate,                           \
+      (void **stream_out, unsigned flags))                                                         \
+    X(stream_destroy,          "cuStreamDestroy_v2",     cuStreamDestroy, (void *stream))          \
+    X(stream_query,            "cuStreamQuery",          cuStreamQuery, (void *stream))            \
+    X(stream_synchronize,      "cuStreamSynchronize",    cuStreamSynchronize, (void *stream))      \
+    X(stream_get_context,      "cuStreamGetCtx",         cuStreamGetCtx,                           \
+      (void *stream, void **context_out))                                                          \
+    X(stream_is_capturing,     "cuStreamIsCapturing",    cuStreamIsCapturing,                      \
+      (void *stream, int *capture_out))                                                            \
+    X(stream_wait_event,       "cuStreamWaitEvent",      cuStreamWaitEvent,                        \
+      (void *stream, void *event, unsigned flags))                                                 \
+    X(event_create,            "cuEventCreate",          cuEventCreate,                            \
+      (void **event_out, unsigned flags))                                                          \
+    X(event_destroy,           "cuEventDestroy_v2",      cuEventDestroy, (void *event))            \
+    X(event_record,            "cuEventRecord",          cuEventRecord,                            \
+      (void *event, void *stream))                                                                 \
+    X(event_query,             "cuEventQuery",           cuEventQuery, (void *event))              \
+    X(launch_host,             "cuLaunchHostFunc",       cuLaunchHostFunc,                         \
+      (void *stream, void (*function)(void *), void *context))                                     \
+    X(device_get_attribute,    "cuDeviceGetAttribute",   cuDeviceGetAttribute,                     \
+      (int *value_out, int attribute, int device))                                                 \
+    X(module_load,             "cuModuleLoadData",       cuModuleLoadData,                         \
+      (void **module_out, const void *image))                                                      \
+    X(module_unload,           "cuModuleUnload",         cuModuleUnload, (void *module))           \
+    X(module_get_function,     "cuModuleGetFunction",    cuModuleGetFunction,                      \
+      (void **function_out, void *module, const char *name))                                       \
+    X(launch,                  "cuLaunchKernel",         cuLaunchKernel,                           \
+      (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,        \
+       unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream, void **parameters, \
+       void **extra))
+/** What drivers before CUDA 12 lack; NULL then. */
+#define KOLO_CUDA_LATER_FUNCTIONS(X)                                                               \
+    X(stream_wait_value,       "cuStreamWaitValue32_v2", cuStreamWaitValue32,                      \
+      (void *stream, kolo_cuda_address at, uint32_t value, unsigned flags))
 // clang-format on
 
 struct kolo_cuda_driver {
 #define KOLO_CUDA_MEMBER(member, symbol, name, parameters) int(*member) parameters;
     KOLO_CUDA_FUNCTIONS(KOLO_CUDA_MEMBER)
+    KOLO_CUDA_LATER_FUNCTIONS(KOLO_CUDA_MEMBER)
 #undef KOLO_CUDA_MEMBER
 };
 

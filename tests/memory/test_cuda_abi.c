@@ -12,6 +12,22 @@ SAME(KOLO_CUDA_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY);
 SAME(KOLO_CUDA_NOT_INITIALIZED, CUDA_ERROR_NOT_INITIALIZED);
 SAME(KOLO_CUDA_STUB_LIBRARY, CUDA_ERROR_STUB_LIBRARY);
 SAME(KOLO_CUDA_NO_DEVICE, CUDA_ERROR_NO_DEVICE);
+SAME(KOLO_CUDA_INVALID_IMAGE, CUDA_ERROR_INVALID_IMAGE);
+SAME(KOLO_CUDA_NO_BINARY, CUDA_ERROR_NO_BINARY_FOR_GPU);
+SAME(KOLO_CUDA_UNSUPPORTED_PTX, CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+SAME(KOLO_CUDA_INVALID_HANDLE, CUDA_ERROR_INVALID_HANDLE);
+SAME(KOLO_CUDA_NOT_FOUND, CUDA_ERROR_NOT_FOUND);
+SAME(KOLO_CUDA_NOT_READY, CUDA_ERROR_NOT_READY);
+SAME(KOLO_CUDA_ALREADY_REGISTERED, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+SAME(KOLO_CUDA_NOT_SUPPORTED, CUDA_ERROR_NOT_SUPPORTED);
+SAME(KOLO_CUDA_STREAM_NON_BLOCKING, CU_STREAM_NON_BLOCKING);
+SAME(KOLO_CUDA_EVENT_NO_TIMING, CU_EVENT_DISABLE_TIMING);
+SAME(KOLO_CUDA_REGISTER_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE);
+SAME(KOLO_CUDA_REGISTER_MAPPED, CU_MEMHOSTREGISTER_DEVICEMAP);
+SAME(KOLO_CUDA_WAIT_GREATER, CU_STREAM_WAIT_VALUE_GEQ);
+SAME(KOLO_CUDA_CAPTURE_NONE, CU_STREAM_CAPTURE_STATUS_NONE);
+SAME(KOLO_CUDA_ATTRIBUTE_PROCESSORS, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+SAME(KOLO_CUDA_ATTRIBUTE_WAITS_FOR_VALUES, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS);
 SAME(KOLO_CUDA_INVALID_CONTEXT, CUDA_ERROR_INVALID_CONTEXT);
 SAME(KOLO_CUDA_ILLEGAL_ADDRESS, CUDA_ERROR_ILLEGAL_ADDRESS);
 SAME(KOLO_CUDA_CONTEXT_IS_DESTROYED, CUDA_ERROR_CONTEXT_IS_DESTROYED);
@@ -35,17 +51,38 @@ _Static_assert(sizeof(void *) == sizeof(CUcontext), "CUcontext");
 
 /* Number and conversions of the arguments: each call of ours, made of theirs. */
 enum {
-    CALLS = sizeof(cuInit(0u)) + sizeof(cuDriverGetVersion((int *)0)) +
-            sizeof(cuGetErrorName(CUDA_SUCCESS, (const char **)0)) +
-            sizeof(cuDeviceGetCount((int *)0)) + sizeof(cuDeviceGet((int *)0, 0)) +
-            sizeof(cuDeviceGetName((char *)0, 0, 0)) +
-            sizeof(cuDevicePrimaryCtxRetain((CUcontext *)0, 0)) +
-            sizeof(cuDevicePrimaryCtxRelease(0)) + sizeof(cuCtxGetCurrent((CUcontext *)0)) +
-            sizeof(cuCtxGetDevice((int *)0)) + sizeof(cuCtxPushCurrent((CUcontext)0)) +
-            sizeof(cuCtxPopCurrent((CUcontext *)0)) + sizeof(cuCtxSynchronize()) +
-            sizeof(cuPointerGetAttributes(0u, (CUpointer_attribute *)0, (void **)0,
-                                          (kolo_cuda_address)0)) +
-            sizeof(cuMemcpyDtoH((void *)0, (kolo_cuda_address)0, (size_t)0))
+    CALLS =
+        sizeof(cuInit(0u)) + sizeof(cuDriverGetVersion((int *)0)) +
+        sizeof(cuGetErrorName(CUDA_SUCCESS, (const char **)0)) +
+        sizeof(cuDeviceGetCount((int *)0)) + sizeof(cuDeviceGet((int *)0, 0)) +
+        sizeof(cuDeviceGetName((char *)0, 0, 0)) +
+        sizeof(cuDevicePrimaryCtxRetain((CUcontext *)0, 0)) + sizeof(cuDevicePrimaryCtxRelease(0)) +
+        sizeof(cuCtxGetCurrent((CUcontext *)0)) + sizeof(cuCtxGetDevice((int *)0)) +
+        sizeof(cuCtxPushCurrent((CUcontext)0)) + sizeof(cuCtxPopCurrent((CUcontext *)0)) +
+        sizeof(cuCtxSynchronize()) +
+        sizeof(cuPointerGetAttributes(0u, (CUpointer_attribute *)0, (void **)0,
+                                      (kolo_cuda_address)0)) +
+        sizeof(cuMemcpyDtoH((void *)0, (kolo_cuda_address)0, (size_t)0)) +
+        sizeof(cuMemcpyAsync((kolo_cuda_address)0, (kolo_cuda_address)0, (size_t)0, (CUstream)0)) +
+        sizeof(cuMemAlloc((CUdeviceptr *)0, (size_t)0)) + sizeof(cuMemFree((kolo_cuda_address)0)) +
+        sizeof(cuMemsetD8((kolo_cuda_address)0, (unsigned char)0, (size_t)0)) +
+        sizeof(cuMemHostRegister((void *)0, (size_t)0, 0u)) +
+        sizeof(cuMemHostUnregister((void *)0)) + sizeof(cuStreamCreate((CUstream *)0, 0u)) +
+        sizeof(cuStreamDestroy((CUstream)0)) + sizeof(cuStreamQuery((CUstream)0)) +
+        sizeof(cuStreamSynchronize((CUstream)0)) +
+        sizeof(cuStreamIsCapturing((CUstream)0, (CUstreamCaptureStatus *)0)) +
+        sizeof(cuStreamWaitEvent((CUstream)0, (CUevent)0, 0u)) +
+        sizeof(cuStreamWaitValue32((CUstream)0, (kolo_cuda_address)0, (uint32_t)0, 0u)) +
+        sizeof(cuEventCreate((CUevent *)0, 0u)) + sizeof(cuEventDestroy((CUevent)0)) +
+        sizeof(cuEventRecord((CUevent)0, (CUstream)0)) + sizeof(cuEventQuery((CUevent)0)) +
+        sizeof(cuLaunchHostFunc((CUstream)0, (CUhostFn)0, (void *)0)) +
+        sizeof(cuDeviceGetAttribute((int *)0, (CUdevice_attribute)0, 0)) +
+        sizeof(cuModuleLoadData((CUmodule *)0, (const void *)0)) +
+        sizeof(cuModuleUnload((CUmodule)0)) +
+        sizeof(cuModuleGetFunction((CUfunction *)0, (CUmodule)0, (const char *)0)) +
+        sizeof(cuStreamGetCtx((CUstream)0, (CUcontext *)0)) +
+        sizeof(cuLaunchKernel((CUfunction)0, 0u, 0u, 0u, 0u, 0u, 0u, 0u, (CUstream)0, (void **)0,
+                              (void **)0))
 };
 
 #define TEXT_OF(name) #name
@@ -56,5 +93,6 @@ Test(cuda_abi, symbols_are_those_that_the_header_leads_to)
     /* cuda.h redirects names to the versions of the ABI that its prototypes are of */
 #define CHECK(member, symbol, name, parameters) cr_expect_str_eq(symbol, TEXT(name));
     KOLO_CUDA_FUNCTIONS(CHECK)
+    KOLO_CUDA_LATER_FUNCTIONS(CHECK)
     cr_assert_gt((int)CALLS, 0);
 }

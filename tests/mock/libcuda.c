@@ -4,9 +4,11 @@
 // once more, without any access, at the address that the program is given: a host that touches it
 // dies. Stricter than the real one where a mistake would be silent there: memory is copied in its own
 // context alone, what was written on a stream is not there before the context was waited for, and
-// nothing is copied that is not within one allocation.
+// nothing is copied that is not within one allocation. Streams are tests/mock/streams.c, and kernels,
+// the library's own ones for the host's compiler, tests/mock/kernels.c.
 //
 // MOCK_CUDA_FAIL=FUNCTION=RESULT makes every call of one function fail.
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,24 +17,14 @@
 #include <unistd.h>
 
 #include "memory/cuda_driver.h"
-#include "tests/support/mock_cuda.h"
+#include "tests/mock/mock.h"
 
-enum { ALLOCATIONS_MAX = 512, FUNCTIONS_MAX = 32, STACK_MAX = 16, CONTEXTS = 2 * MOCK_DEVICES };
+enum { FUNCTIONS_MAX = 64, STACK_MAX = 16, CONTEXTS = 2 * MOCK_DEVICES };
 
 /* 2 * device: its primary context; and 1: another. */
-static struct context {
-    int device, uses; /* 0: there is none */
-} contexts[CONTEXTS];
-
-static struct allocation {
-    enum mock_kind kind;
-    struct context *context; /* NULL: none */
-    int device;
-    size_t bytes;
-    uint8_t *memory;  /* the program's address */
-    uint8_t *alias;   /* the same, for the mock */
-    uint8_t *pending; /* what a stream will have written; NULL: nothing */
-} allocations[ALLOCATIONS_MAX];
+static struct context contexts[CONTEXTS];
+static struct allocation allocations[ALLOCATIONS_MAX];
+static int allocation_count;
 
 static struct function {
     const char *name;
@@ -40,7 +32,7 @@ static struct function {
 } functions[FUNCTIONS_MAX];
 
 static const char *failing;
-static int failing_in, failing_with, lost;
+static int failing_in, failing_with;
 static int is_initialized;
 static _Thread_local struct context *stack[STACK_MAX];
 static _Thread_local int depth;
@@ -56,61 +48,78 @@ static struct function *function_of(const char *name)
     abort();
 }
 
-/* Counts a call; what it is to return, or 0 to go on. */
-static int enter(const char *name)
+/* ---- what streams.c shares ---- */
+
+pthread_mutex_t mock_lock = PTHREAD_MUTEX_INITIALIZER;
+int mock_lost;
+
+int mock_enter(const char *name)
 {
     const char *always = getenv("MOCK_CUDA_FAIL");
     size_t length = strlen(name);
     function_of(name)->calls++;
     if (always && strncmp(always, name, length) == 0 && always[length] == '=')
         return (int)strtol(always + length + 1, NULL, 10);
-    if (lost)
-        return lost;
-    if (!failing || strcmp(failing, name) != 0 || --failing_in > 0)
-        return KOLO_CUDA_SUCCESS;
-    failing = NULL;
-    if (failing_with >= KOLO_CUDA_ILLEGAL_ADDRESS && failing_with <= KOLO_CUDA_LAUNCH_FAILED)
-        lost = failing_with;
-    return failing_with;
+    if (mock_lost)
+        return mock_lost;
+    if (failing && strcmp(failing, name) == 0 && --failing_in <= 0) {
+        failing = NULL;
+        if (failing_with >= KOLO_CUDA_ILLEGAL_ADDRESS && failing_with <= KOLO_CUDA_LAUNCH_FAILED)
+            mock_lost = failing_with;
+        return failing_with;
+    }
+    return is_initialized || strcmp(name, "cuInit") == 0 ? KOLO_CUDA_SUCCESS
+                                                         : KOLO_CUDA_NOT_INITIALIZED;
 }
 
-#define ENTER()                                                                                    \
-    do {                                                                                           \
-        int entered = enter(__func__);                                                             \
-        if (entered != KOLO_CUDA_SUCCESS)                                                          \
-            return entered;                                                                        \
-        if (!is_initialized)                                                                       \
-            return KOLO_CUDA_NOT_INITIALIZED;                                                      \
-    } while (0)
-
-static struct context *top(void)
+struct context *mock_top(void)
 {
     return depth > 0 ? stack[depth - 1] : NULL;
 }
 
-static struct allocation *allocation_of(uint64_t address)
+struct allocation *mock_allocation(uint64_t address)
 {
-    for (int i = 0; i < ALLOCATIONS_MAX && allocations[i].memory; i++)
+    for (int i = 0; i < allocation_count; i++)
         if (address - (uint64_t)(uintptr_t)allocations[i].memory < allocations[i].bytes)
             return &allocations[i];
     return NULL;
 }
 
+bool mock_within(const struct allocation *a, uint64_t address, size_t bytes)
+{
+    return bytes <= a->bytes - (size_t)(address - (uint64_t)(uintptr_t)a->memory);
+}
+
+uint8_t *mock_place(uint64_t address, size_t bytes)
+{
+    struct allocation *a = mock_allocation(address);
+    if (!a)
+        return (uint8_t *)(uintptr_t)address; /* the host's */
+    if (!mock_within(a, address, bytes))
+        return NULL;
+    return a->alias + (address - (uint64_t)(uintptr_t)a->memory);
+}
+
+/* Its memory and its alias are its own, unless they are one: then the program's. */
+static void take_out(struct allocation *a)
+{
+    if (a->memory != a->alias) {
+        munmap(a->memory, a->bytes);
+        munmap(a->alias, a->bytes);
+    }
+    *a = allocations[--allocation_count];
+    allocations[allocation_count] = (struct allocation){.bytes = 0};
+}
+
 /* ---- the driver ---- */
 
-#define DECLARE(member, symbol, name, parameters) int name parameters;
-// What cuda.h calls by another name than the symbol.
-#define cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2
-#define cuCtxPushCurrent cuCtxPushCurrent_v2
-#define cuCtxPopCurrent cuCtxPopCurrent_v2
-#define cuMemcpyDtoH cuMemcpyDtoH_v2
 #pragma GCC visibility push(default)
-KOLO_CUDA_FUNCTIONS(DECLARE)
 extern const struct mock_cuda mock_cuda;
 
 int cuInit(unsigned flags)
 {
-    int result = enter(__func__);
+    LOCKED();
+    int result = mock_enter(__func__);
     if (result == KOLO_CUDA_SUCCESS)
         is_initialized = 1;
     return flags == 0 ? result : KOLO_CUDA_INVALID_VALUE;
@@ -118,8 +127,9 @@ int cuInit(unsigned flags)
 
 int cuDriverGetVersion(int *version_out)
 {
+    LOCKED();
     *version_out = 12080;
-    return enter(__func__);
+    return mock_enter(__func__);
 }
 
 int cuGetErrorName(int result, const char **name_out)
@@ -174,16 +184,16 @@ int cuDevicePrimaryCtxRelease(int device)
 int cuCtxGetCurrent(void **context_out)
 {
     ENTER();
-    *context_out = top();
+    *context_out = mock_top();
     return KOLO_CUDA_SUCCESS;
 }
 
 int cuCtxGetDevice(int *device_out)
 {
     ENTER();
-    if (!top())
+    if (!mock_top())
         return KOLO_CUDA_INVALID_CONTEXT;
-    *device_out = 100 + top()->device;
+    *device_out = 100 + mock_top()->device;
     return KOLO_CUDA_SUCCESS;
 }
 
@@ -211,23 +221,25 @@ int cuCtxPopCurrent(void **context_out)
 int cuCtxSynchronize(void)
 {
     ENTER();
-    if (!top())
+    const struct context *context = mock_top();
+    if (!context)
         return KOLO_CUDA_INVALID_CONTEXT;
-    for (int i = 0; i < ALLOCATIONS_MAX && allocations[i].memory; i++) {
+    mock_streams_wait(context);
+    for (int i = 0; i < allocation_count; i++) {
         struct allocation *a = &allocations[i];
-        if (!a->pending || (a->context ? a->context != top() : a->device != top()->device))
+        if (!a->pending || (a->context ? a->context != context : a->device != context->device))
             continue;
         memcpy(a->alias, a->pending, a->bytes);
         munmap(a->pending, a->bytes);
         a->pending = NULL;
     }
-    return KOLO_CUDA_SUCCESS;
+    return mock_lost;
 }
 
 int cuPointerGetAttributes(unsigned count, int *attributes, void **values, uint64_t address)
 {
     ENTER();
-    const struct allocation *a = allocation_of(address);
+    const struct allocation *a = mock_allocation(address);
     for (unsigned i = 0; i < count; i++)
         switch (attributes[i]) {
         case KOLO_CUDA_POINTER_CONTEXT:
@@ -253,14 +265,92 @@ int cuPointerGetAttributes(unsigned count, int *attributes, void **values, uint6
 int cuMemcpyDtoH(void *into, uint64_t from, size_t bytes)
 {
     ENTER();
-    const struct allocation *a = allocation_of(from);
-    if (!top())
+    const struct allocation *a = mock_allocation(from);
+    if (!mock_top())
         return KOLO_CUDA_INVALID_CONTEXT;
-    if (!a || bytes == 0 || bytes > a->bytes - (size_t)(from - (uint64_t)(uintptr_t)a->memory))
+    if (!a || bytes == 0 || !mock_within(a, from, bytes))
         return KOLO_CUDA_INVALID_VALUE;
-    if (a->context ? a->context != top() : a->device != top()->device)
+    if (a->context ? a->context != mock_top() : a->device != mock_top()->device)
         return KOLO_CUDA_INVALID_CONTEXT;
     memcpy(into, a->alias + (from - (uint64_t)(uintptr_t)a->memory), bytes);
+    return KOLO_CUDA_SUCCESS;
+}
+
+int cuDeviceGetAttribute(int *value_out, int attribute, int device)
+{
+    ENTER();
+    if (device < 100 || device >= 100 + MOCK_DEVICES)
+        return KOLO_CUDA_INVALID_VALUE;
+    *value_out = attribute == KOLO_CUDA_ATTRIBUTE_PROCESSORS ? 2 : 1;
+    return KOLO_CUDA_SUCCESS;
+}
+
+static struct allocation *make(enum mock_kind kind, int device, size_t bytes);
+
+int cuMemAlloc(uint64_t *memory_out, size_t bytes)
+{
+    ENTER();
+    if (!mock_top() || bytes == 0)
+        return mock_top() ? KOLO_CUDA_INVALID_VALUE : KOLO_CUDA_INVALID_CONTEXT;
+    if (bytes > MOCK_MEMORY)
+        return KOLO_CUDA_OUT_OF_MEMORY;
+    struct allocation *a = make(MOCK_DEVICE, mock_top()->device, bytes);
+    a->context = mock_top();
+    *memory_out = (uint64_t)(uintptr_t)a->memory;
+    return KOLO_CUDA_SUCCESS;
+}
+
+int cuMemFree(uint64_t memory)
+{
+    ENTER();
+    struct allocation *a = mock_allocation(memory);
+    if (!a || (uint64_t)(uintptr_t)a->memory != memory || a->kind == MOCK_PINNED)
+        return KOLO_CUDA_INVALID_VALUE;
+    take_out(a);
+    return KOLO_CUDA_SUCCESS;
+}
+
+int cuMemsetD8(uint64_t memory, unsigned char value, size_t bytes)
+{
+    ENTER();
+    const struct allocation *a = mock_allocation(memory);
+    if (!a || !mock_within(a, memory, bytes))
+        return KOLO_CUDA_INVALID_VALUE;
+    memset(a->alias + (memory - (uint64_t)(uintptr_t)a->memory), value, bytes);
+    return KOLO_CUDA_SUCCESS;
+}
+
+int cuMemHostRegister(void *memory, size_t bytes, unsigned flags)
+{
+    ENTER();
+    (void)flags;
+    uint64_t from = (uint64_t)(uintptr_t)memory;
+    if (!mock_top())
+        return KOLO_CUDA_INVALID_CONTEXT;
+    if (!memory || bytes == 0)
+        return KOLO_CUDA_INVALID_VALUE;
+    for (int i = 0; i < allocation_count; i++)
+        if ((uint64_t)(uintptr_t)allocations[i].memory < from + bytes &&
+            from < (uint64_t)(uintptr_t)allocations[i].memory + allocations[i].bytes)
+            return KOLO_CUDA_ALREADY_REGISTERED;
+    if (allocation_count == ALLOCATIONS_MAX)
+        return KOLO_CUDA_OUT_OF_MEMORY;
+    allocations[allocation_count++] = (struct allocation){.kind = MOCK_PINNED,
+                                                          .context = mock_top(),
+                                                          .device = mock_top()->device,
+                                                          .bytes = bytes,
+                                                          .memory = memory,
+                                                          .alias = memory};
+    return KOLO_CUDA_SUCCESS;
+}
+
+int cuMemHostUnregister(void *memory)
+{
+    ENTER();
+    struct allocation *a = mock_allocation((uint64_t)(uintptr_t)memory);
+    if (!a || a->memory != memory || a->memory != a->alias)
+        return KOLO_CUDA_INVALID_VALUE;
+    take_out(a);
     return KOLO_CUDA_SUCCESS;
 }
 
@@ -271,7 +361,7 @@ int cuMemcpyDtoH(void *into, uint64_t from, size_t bytes)
 static void begin(void)
 {
     for (int i = 0; i < CONTEXTS; i++)
-        contexts[i].device = i / 2;
+        contexts[i] = (struct context){.device = i / 2, .uses = contexts[i].uses};
     contexts[0].uses = 1;
     if (cuInit(0) != KOLO_CUDA_SUCCESS)
         abort();
@@ -285,12 +375,11 @@ static uint8_t *map(size_t bytes, int protection, int flags, int fd)
     return memory;
 }
 
-static void *mock_alloc(enum mock_kind kind, int device, size_t bytes)
+static struct allocation *make(enum mock_kind kind, int device, size_t bytes)
 {
-    struct allocation *a = allocations;
-    while (a->memory)
-        if (++a == allocations + ALLOCATIONS_MAX)
-            abort();
+    struct allocation *a = &allocations[allocation_count++];
+    if (allocation_count > ALLOCATIONS_MAX)
+        abort();
     int fd = memfd_create("mock", MFD_CLOEXEC);
     if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0)
         abort();
@@ -306,20 +395,52 @@ static void *mock_alloc(enum mock_kind kind, int device, size_t bytes)
         if (a->context->uses == 0)
             a->context->uses = 1;
     }
-    return a->memory;
+    return a;
+}
+
+static void *mock_alloc(enum mock_kind kind, int device, size_t bytes)
+{
+    LOCKED();
+    return make(kind, device, bytes)->memory;
+}
+
+static void mock_read(const void *memory, void *into, size_t bytes)
+{
+    LOCKED();
+    const struct allocation *a = mock_allocation((uint64_t)(uintptr_t)memory);
+    if (!a || !mock_within(a, (uint64_t)(uintptr_t)memory, bytes))
+        abort();
+    memcpy(into, a->alias + ((const uint8_t *)memory - a->memory), bytes);
+}
+
+static int registered(void)
+{
+    LOCKED();
+    int count = 0;
+    for (int i = 0; i < allocation_count; i++)
+        count += allocations[i].memory == allocations[i].alias;
+    return count;
+}
+
+static int allocated(void)
+{
+    LOCKED();
+    return allocation_count;
 }
 
 static void mock_write(void *memory, const void *from, size_t bytes)
 {
-    struct allocation *a = allocation_of((uint64_t)(uintptr_t)memory);
-    if (!a || bytes > a->bytes)
+    LOCKED();
+    struct allocation *a = mock_allocation((uint64_t)(uintptr_t)memory);
+    if (!a || !mock_within(a, (uint64_t)(uintptr_t)memory, bytes))
         abort();
-    memcpy(a->alias, from, bytes);
+    memcpy(a->alias + ((uint8_t *)memory - a->memory), from, bytes);
 }
 
 static void write_later(void *memory, const void *from, size_t bytes)
 {
-    struct allocation *a = allocation_of((uint64_t)(uintptr_t)memory);
+    LOCKED();
+    struct allocation *a = mock_allocation((uint64_t)(uintptr_t)memory);
     if (!a || bytes > a->bytes)
         abort();
     a->pending = map(a->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
@@ -328,14 +449,16 @@ static void write_later(void *memory, const void *from, size_t bytes)
 
 static void fail(const char *function, int nth, int result)
 {
+    LOCKED();
     failing = function;
     failing_in = nth;
     failing_with = result;
-    lost = 0;
+    mock_lost = 0;
 }
 
 static int calls(const char *name)
 {
+    LOCKED();
     int sum = 0;
     for (int i = 0; i < FUNCTIONS_MAX && functions[i].name; i++)
         if (!name || strcmp(functions[i].name, name) == 0)
@@ -345,6 +468,7 @@ static int calls(const char *name)
 
 static void set_current(int device)
 {
+    LOCKED();
     depth = 0;
     if (device < 0)
         return;
@@ -360,7 +484,7 @@ static int depth_now(void)
 
 static int current(void)
 {
-    return top() ? (int)(top() - contexts) : -1;
+    return mock_top() ? (int)(mock_top() - contexts) : -1;
 }
 
 static int retained(int device)
@@ -385,4 +509,12 @@ const struct mock_cuda mock_cuda = {
     .current = current,
     .retained = retained,
     .destroy_other = destroy_other,
+    .read = mock_read,
+    .registered = registered,
+    .allocated = allocated,
+    .stream = mock_stream,
+    .write_on = mock_write_on,
+    .capture = mock_capture,
+    .delays = mock_delays,
+    .fail_async = mock_fail_async,
 };

@@ -37,6 +37,22 @@ struct mock_cuda {
     int (*retained)(int device);
     /** Destroys the program's other context of a device. */
     void (*destroy_other)(int device);
+    /** What is there now, whatever streams are still to do. */
+    void (*read)(const void *memory, void *into, size_t bytes);
+    /** Pieces of the host's memory that are page-locked now; and allocations in all, they too. */
+    int (*registered)(void);
+    int (*allocated)(void);
+    /** The program's own stream on the primary context of a device, which does what it is given on a
+     * thread of its own. */
+    void *(*stream)(int device);
+    /** As a kernel on that stream; @p from is copied at once. */
+    void (*write_on)(void *stream, void *memory, const void *from, size_t bytes);
+    /** The stream is captured into a graph, or no longer. */
+    void (*capture)(void *stream, int is_captured);
+    /** Before each thing that a stream does it waits, up to @p most_us, drawn from @p seed. */
+    void (*delays)(unsigned seed, int most_us);
+    /** The nth thing that any stream does from now ends the device with @p result. */
+    void (*fail_async)(int nth, int result);
 };
 
 /** Loads it into this process; ends it if that fails. */

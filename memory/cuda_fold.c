@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hands folds to the kernels of memory/cuda_kernels.h. Owns a module in one context and the handles
+// of its functions. Must never wait for a device, or touch memory itself.
+//
+// A launch takes as many blocks as keep the device's processors busy, each thread going on to further
+// packets, so that its cost does not grow with the vector.
+#include "memory/cuda_fold.h"
+
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "memory/cuda_image.h"
+#include "memory/cuda_job.h"
+#include "memory/reduce.h"
+
+enum { BLOCKS_PER_PROCESSOR = 8, NAME_MAX_BYTES = 48 };
+
+struct kolo_cuda_kernels {
+    const struct kolo_cuda_driver *driver;
+    int ordinal;
+    unsigned blocks_max;
+    void *module;
+    void *fold[KOLO_DTYPES][KOLO_REDOPS]; /* of an average: that of the sum */
+    void *scale[KOLO_DTYPES];
+    void *copy;
+};
+
+/* ---- loading ---- */
+
+static kolo_status find(struct kolo_cuda_kernels *kernels, const char *name, void **function_out)
+{
+    const int result = kernels->driver->module_get_function(function_out, kernels->module, name);
+    if (result == KOLO_CUDA_SUCCESS)
+        return KOLO_OK;
+    char call[NAME_MAX_BYTES + 32];
+    (void)snprintf(call, sizeof call, "cuModuleGetFunction of %s", name);
+    return kolo_cuda_fail(kernels->driver, call, kernels->ordinal, result);
+}
+
+/** Operators on bits are the same for all types. */
+static void name_of(char name[NAME_MAX_BYTES], kolo_dtype dtype, kolo_redop op)
+{
+    const bool is_of_bits = op == KOLO_BAND || op == KOLO_BOR || op == KOLO_BXOR;
+    (void)snprintf(name, NAME_MAX_BYTES, "kolo_fold_%s%s%s",
+                   kolo_redop_text(op == KOLO_AVERAGE ? KOLO_SUM : op), is_of_bits ? "" : "_",
+                   is_of_bits ? "" : kolo_dtype_text(dtype));
+}
+
+static kolo_status find_all(struct kolo_cuda_kernels *kernels)
+{
+    char name[NAME_MAX_BYTES];
+    kolo_status status = find(kernels, "kolo_fold_band", &kernels->copy);
+    for (int dtype = 0; status == KOLO_OK && dtype < KOLO_DTYPES; dtype++) {
+        for (int op = 0; status == KOLO_OK && op < KOLO_REDOPS; op++) {
+            if (!kolo_reduce_function((kolo_dtype)dtype, (kolo_redop)op))
+                continue;
+            name_of(name, (kolo_dtype)dtype, (kolo_redop)op);
+            status = find(kernels, name, &kernels->fold[dtype][op]);
+        }
+        if (status == KOLO_OK && kolo_has_scale((kolo_dtype)dtype)) {
+            (void)snprintf(name, sizeof name, "kolo_scale_%s", kolo_dtype_text((kolo_dtype)dtype));
+            status = find(kernels, name, &kernels->scale[dtype]);
+        }
+    }
+    return status;
+}
+
+static kolo_status load(struct kolo_cuda_kernels *kernels)
+{
+    const struct kolo_cuda_driver *driver = kernels->driver;
+    int device = 0, processors = 1;
+    int result = driver->device_get(&device, kernels->ordinal);
+    if (result == KOLO_CUDA_SUCCESS)
+        result = driver->device_get_attribute(&processors, KOLO_CUDA_ATTRIBUTE_PROCESSORS, device);
+    if (result != KOLO_CUDA_SUCCESS)
+        return kolo_cuda_fail(driver, "cuDeviceGetAttribute", kernels->ordinal, result);
+    kernels->blocks_max = (unsigned)processors * BLOCKS_PER_PROCESSOR;
+    result = driver->module_load(&kernels->module, kolo_cuda_image);
+    if (result == KOLO_CUDA_SUCCESS)
+        return KOLO_OK;
+    const kolo_status status = kolo_cuda_fail(driver, "cuModuleLoadData", kernels->ordinal, result);
+    return result == KOLO_CUDA_INVALID_IMAGE || result == KOLO_CUDA_NO_BINARY ||
+                   result == KOLO_CUDA_UNSUPPORTED_PTX
+               ? KOLO_ERR_UNSUPPORTED
+               : status;
+}
+
+kolo_status kolo_cuda_kernels_load(const struct kolo_cuda_driver *driver, int ordinal,
+                                   struct kolo_cuda_kernels **kernels_out)
+{
+    if (kolo_cuda_image_bytes == 0)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "this build has no CUDA kernels: build again where nvcc is");
+    struct kolo_cuda_kernels *kernels = kolo_calloc(1, sizeof(*kernels));
+    if (!kernels)
+        return KOLO_ERR_NO_MEMORY;
+    kernels->driver = driver;
+    kernels->ordinal = ordinal;
+    kolo_status status = load(kernels);
+    if (status == KOLO_OK)
+        status = find_all(kernels);
+    if (status == KOLO_OK)
+        *kernels_out = kernels;
+    else
+        kolo_cuda_kernels_unload(kernels);
+    return status;
+}
+
+void kolo_cuda_kernels_unload(struct kolo_cuda_kernels *kernels)
+{
+    if (!kernels)
+        return;
+    if (kernels->module)
+        (void)kernels->driver->module_unload(kernels->module);
+    kolo_free_memory(kernels);
+}
+
+/* ---- launching ---- */
+
+static uint64_t address_of(const void *memory)
+{
+    return (uint64_t)(uintptr_t)memory;
+}
+
+static kolo_status launch(const struct kolo_cuda_kernels *kernels, void *stream, void *function,
+                          struct kolo_cuda_job *job)
+{
+    uint64_t misfit = 0;
+    for (size_t i = 0; i < job->nin; i++)
+        misfit |= job->in[i];
+    for (size_t i = 0; i < job->nout; i++)
+        misfit |= job->out[i];
+    job->aligned = misfit % KOLO_CUDA_PACKET_BYTES == 0;
+    const uint64_t each = (uint64_t)KOLO_CUDA_BLOCK * KOLO_CUDA_PACKET_BYTES;
+    const uint64_t blocks = job->bytes / each + (job->bytes % each != 0);
+    if (blocks == 0)
+        return KOLO_OK;
+    const int result = kernels->driver->launch(
+        function, blocks < kernels->blocks_max ? (unsigned)blocks : kernels->blocks_max, 1, 1,
+        KOLO_CUDA_BLOCK, 1, 1, 0, stream, (void *[]){job}, NULL);
+    if (result == KOLO_CUDA_SUCCESS)
+        return KOLO_OK;
+    return kolo_cuda_fail(kernels->driver, "cuLaunchKernel", kernels->ordinal, result);
+}
+
+/** The fold of one input is that input, bit for bit; not of logical operators. */
+static void *function_of(const struct kolo_cuda_kernels *kernels, const struct kolo_fold *fold,
+                         size_t nin)
+{
+    const bool is_logical = fold->op == KOLO_LAND || fold->op == KOLO_LOR || fold->op == KOLO_LXOR;
+    const bool divides = fold->op == KOLO_AVERAGE && fold->divisor > 1;
+    if (fold->own || kolo_dtype_bytes(fold->dtype) == 0)
+        return NULL;
+    if (nin == 1 && !is_logical && !divides)
+        return kernels->copy;
+    if ((unsigned)fold->dtype >= KOLO_DTYPES || (unsigned)fold->op >= KOLO_REDOPS)
+        return NULL;
+    return kernels->fold[fold->dtype][fold->op];
+}
+
+kolo_status kolo_cuda_fold(const struct kolo_cuda_kernels *kernels, void *stream,
+                           const struct kolo_fold *fold, void *const out[], size_t nout,
+                           const void *const in[], size_t nin, size_t count)
+{
+    struct kolo_cuda_job job = {.nout = nout,
+                                .nin = nin,
+                                .bytes = count * kolo_dtype_bytes(fold->dtype),
+                                .divisor = fold->op == KOLO_AVERAGE ? fold->divisor : 0};
+    void *function = function_of(kernels, fold, nin);
+    if (!function)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "no CUDA kernel for %s of %s",
+                         kolo_redop_text(fold->op), kolo_dtype_text(fold->dtype));
+    if (nin > KOLO_CUDA_INPUTS_MAX || nout > KOLO_CUDA_OUTPUTS_MAX)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "a fold of %zu inputs to %zu outputs is too wide for one CUDA kernel", nin,
+                         nout);
+    for (size_t i = 0; i < nin; i++)
+        job.in[i] = address_of(in[i]);
+    for (size_t i = 0; i < nout; i++)
+        job.out[i] = address_of(out[i]);
+    return launch(kernels, stream, function, &job);
+}
+
+kolo_status kolo_cuda_scale(const struct kolo_cuda_kernels *kernels, void *stream, void *out,
+                            const void *in, size_t count, kolo_dtype dtype, double factor)
+{
+    struct kolo_cuda_job job = {.out = {address_of(out)},
+                                .in = {address_of(in)},
+                                .nout = 1,
+                                .nin = 1,
+                                .bytes = count * kolo_dtype_bytes(dtype),
+                                .factor = factor};
+    return launch(kernels, stream, kernels->scale[dtype], &job);
+}

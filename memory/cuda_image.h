@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels as the driver takes them: a fatbin that the build made (cmake/KoloCuda.cmake).
+#ifndef KOLO_MEMORY_CUDA_IMAGE_H
+#define KOLO_MEMORY_CUDA_IMAGE_H
+
+extern const unsigned char kolo_cuda_image[];
+/** 0: this build has no kernels. */
+extern const unsigned long long kolo_cuda_image_bytes;
+
+#endif

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of memory/cuda_kernels.h for the device's compiler. Compiled by nvcc to a fatbin that
+// the library carries as bytes (cmake/KoloCuda.cmake) and hands to the driver.
+#include <stdint.h>
+
+#define KOLO_DEVICE static __device__ __forceinline__
+#define KOLO_DEVICE_APART static __device__ __noinline__
+#define KOLO_KERNEL(name)                                                                          \
+    extern "C" __global__ void __launch_bounds__(KOLO_CUDA_BLOCK)                                  \
+        name(const __grid_constant__ struct kolo_cuda_job job)
+#define KOLO_THREAD ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x)
+#define KOLO_THREADS ((uint64_t)gridDim.x * blockDim.x)
+#define KOLO_UNROLLED _Pragma("unroll")
+
+struct packet;
+static __device__ struct packet packet_get(uint64_t address);
+static __device__ void packet_put(uint64_t address, struct packet x);
+
+/* The device's own conversions, as IEEE 754 has them, with subnormals. */
+static __device__ __forceinline__ float float16_decode(uint16_t bits)
+{
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+    return x;
+}
+
+static __device__ __forceinline__ uint16_t float16_encode(float x)
+{
+    uint16_t bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return x != x ? (uint16_t)0x7e00 : bits;
+}
+
+#include "memory/cuda_kernels.h"
+
+static __device__ __forceinline__ struct packet packet_get(uint64_t address)
+{
+    const uint4 x = *KOLO_AT(const uint4, address);
+    struct packet r = {{x.x, x.y, x.z, x.w}};
+    return r;
+}
+
+static __device__ __forceinline__ void packet_put(uint64_t address, struct packet x)
+{
+    *KOLO_AT(uint4, address) = make_uint4(x.word[0], x.word[1], x.word[2], x.word[3]);
+}

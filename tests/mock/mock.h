@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the tests' libcuda.so.1 share. One lock guards all of it; what a stream does it
+// does without the lock, so that a sanitizer sees who touches memory meanwhile.
+#ifndef KOLO_TESTS_MOCK_MOCK_H
+#define KOLO_TESTS_MOCK_MOCK_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "memory/cuda_driver.h"
+#include "memory/cuda_job.h"
+#include "tests/support/mock_cuda.h"
+
+enum { ALLOCATIONS_MAX = 4096, MOCK_MEMORY = 1 << 30 };
+
+struct context {
+    int device, uses; /* 0: there is none */
+};
+
+struct allocation {
+    enum mock_kind kind;
+    struct context *context; /* NULL: none */
+    int device;
+    size_t bytes;
+    uint8_t *memory;  /* the program's address */
+    uint8_t *alias;   /* the same, for the mock */
+    uint8_t *pending; /* what a stream will have written; NULL: nothing */
+};
+
+extern pthread_mutex_t mock_lock;
+extern int mock_lost; /* what every call returns from here on; 0: all is well */
+
+/** Counts a call; what it is to return, or 0 to go on. */
+int mock_enter(const char *name);
+struct context *mock_top(void);
+/** NULL: it is none of the driver's. */
+struct allocation *mock_allocation(uint64_t address);
+bool mock_within(const struct allocation *a, uint64_t address, size_t bytes);
+/** Where the mock reads and writes it; NULL: it leaves its allocation. */
+uint8_t *mock_place(uint64_t address, size_t bytes);
+
+static inline void mock_unlock(pthread_mutex_t **lock)
+{
+    (void)pthread_mutex_unlock(*lock);
+}
+
+/** Until the end of the block. */
+#define LOCKED()                                                                                   \
+    __attribute__((cleanup(mock_unlock), unused)) pthread_mutex_t *locked_ = &mock_lock;           \
+    (void)pthread_mutex_lock(locked_)
+/** The same, and the call's return if it is to fail. */
+#define ENTER()                                                                                    \
+    LOCKED();                                                                                      \
+    do {                                                                                           \
+        int entered = mock_enter(__func__);                                                        \
+        if (entered != KOLO_CUDA_SUCCESS)                                                          \
+            return entered;                                                                        \
+    } while (0)
+
+// What cuda.h calls by another name than the symbol.
+#define cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2
+#define cuCtxPushCurrent cuCtxPushCurrent_v2
+#define cuCtxPopCurrent cuCtxPopCurrent_v2
+#define cuMemcpyDtoH cuMemcpyDtoH_v2
+#define cuMemAlloc cuMemAlloc_v2
+#define cuMemFree cuMemFree_v2
+#define cuMemsetD8 cuMemsetD8_v2
+#define cuMemHostRegister cuMemHostRegister_v2
+#define cuStreamDestroy cuStreamDestroy_v2
+#define cuStreamWaitValue32 cuStreamWaitValue32_v2
+#define cuEventDestroy cuEventDestroy_v2
+#define DECLARE(member, symbol, name, parameters)                                                  \
+    int name parameters __attribute__((visibility("default")));
+KOLO_CUDA_FUNCTIONS(DECLARE)
+KOLO_CUDA_LATER_FUNCTIONS(DECLARE)
+#undef DECLARE
+
+/* ---- streams.c ---- */
+
+/** Until all streams of @p context have nothing left, or the device is lost. Held: lock. */
+void mock_streams_wait(const struct context *context);
+void *mock_stream(int device);
+void mock_write_on(void *stream, void *memory, const void *from, size_t bytes);
+void mock_capture(void *stream, int is_captured);
+void mock_delays(unsigned seed, int most_us);
+void mock_fail_async(int nth, int result);
+
+/* ---- kernels.c ---- */
+
+struct mock_kernel {
+    const char *name;
+    void (*run)(void);
+};
+/** NULL: there is none of that name. */
+const struct mock_kernel *mock_kernel_named(const char *name);
+/** Runs it thread by thread. */
+void mock_kernel_run(const struct mock_kernel *kernel, const struct kolo_cuda_job *given,
+                     uint64_t threads);
+
+#endif

@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams, events, modules and launches of the tests' libcuda.so.1. A stream is a queue and a thread
+// that does one thing of it after the other, each as late as mock_delays says: who takes a copy for
+// made before it waited for it reads what was there before. After a failure (mock_fail_async, or a
+// kernel out of bounds) the device is lost: nothing more is done, also no function of the host's.
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tests/mock/mock.h"
+
+enum { STREAMS_MAX = 256, POLL_NS = 100000 };
+
+struct event {
+    uint64_t recorded, done; /* how often */
+    bool is_destroyed;
+    struct event *next;
+};
+
+enum what { COPY, KERNEL, RECORD, AWAIT_EVENT, AWAIT_VALUE, CALL };
+
+struct op {
+    struct op *next;
+    enum what what;
+    uint64_t into, from, count; /* of a copy; of an event; the value, or the threads */
+    struct event *event;
+    void (*call)(void *context);
+    void *context;
+    const struct mock_kernel *kernel;
+    void *owned; /* freed afterwards */
+    struct kolo_cuda_job job;
+};
+
+struct stream {
+    struct context *context;
+    struct op *first, *last; /* the first is what it does now */
+    bool is_closing, is_captured;
+};
+
+struct module {
+    int loaded;
+};
+
+static struct stream *streams[STREAMS_MAX];
+static struct stream *defaults[2 * MOCK_DEVICES];
+static struct event *events; /* kept, so that one who uses a destroyed one is noticed */
+static struct module the_module;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static uint64_t seed;
+static int most_us, async_in, async_with;
+
+static void fail_device(int result)
+{
+    if (!mock_lost)
+        mock_lost = result;
+    (void)pthread_cond_broadcast(&changed);
+}
+
+/* ---- what a stream does ---- */
+
+/** Held: lock, which it gives up meanwhile. */
+static void wait_a_while(void)
+{
+    struct timespec until;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += POLL_NS;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    (void)pthread_cond_timedwait(&changed, &mock_lock, &until);
+}
+
+/** Held: lock. */
+static bool is_ready(const struct op *op)
+{
+    if (op->what == AWAIT_EVENT)
+        return op->event->done >= op->count;
+    if (op->what != AWAIT_VALUE)
+        return true;
+    const uint32_t now = __atomic_load_n((uint32_t *)mock_place(op->into, 4), __ATOMIC_ACQUIRE);
+    return (int32_t)(now - (uint32_t)op->count) >= 0;
+}
+
+static void dawdle(void)
+{
+    struct timespec pause = {.tv_sec = 0};
+    (void)pthread_mutex_lock(&mock_lock);
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    if (most_us > 0)
+        pause.tv_nsec = (long)((seed >> 33) % (uint64_t)most_us) * 1000;
+    (void)pthread_mutex_unlock(&mock_lock);
+    if (pause.tv_nsec > 0)
+        (void)nanosleep(&pause, NULL);
+}
+
+/** Addresses of the program's become the mock's. Held: lock. */
+static bool resolve(struct op *op)
+{
+    bool good = true;
+    if (op->what == COPY) {
+        op->into = (uint64_t)(uintptr_t)mock_place(op->into, op->count);
+        op->from = (uint64_t)(uintptr_t)mock_place(op->from, op->count);
+        return op->into && op->from;
+    }
+    if (op->what != KERNEL)
+        return true;
+    for (uint64_t i = 0; i < op->job.nin; i++)
+        good &=
+            (op->job.in[i] = (uint64_t)(uintptr_t)mock_place(op->job.in[i], op->job.bytes)) != 0;
+    for (uint64_t i = 0; i < op->job.nout; i++)
+        good &=
+            (op->job.out[i] = (uint64_t)(uintptr_t)mock_place(op->job.out[i], op->job.bytes)) != 0;
+    return good;
+}
+
+/** Not held: lock. */
+static void carry_out(struct op *op)
+{
+    if (op->what == COPY)
+        memcpy((void *)(uintptr_t)op->into, (const void *)(uintptr_t)op->from, op->count);
+    else if (op->what == KERNEL)
+        mock_kernel_run(op->kernel, &op->job, op->count);
+    else if (op->what == CALL)
+        op->call(op->context);
+}
+
+/** Held: lock, which it gives up meanwhile. */
+static void do_first(struct stream *stream)
+{
+    struct op *op = stream->first;
+    while (!mock_lost && !is_ready(op))
+        wait_a_while();
+    if (!mock_lost && async_in > 0 && --async_in == 0)
+        fail_device(async_with);
+    if (!mock_lost && !resolve(op))
+        fail_device(KOLO_CUDA_ILLEGAL_ADDRESS);
+    if (!mock_lost) {
+        (void)pthread_mutex_unlock(&mock_lock);
+        dawdle();
+        carry_out(op);
+        (void)pthread_mutex_lock(&mock_lock);
+        if (op->what == RECORD && op->event->done < op->count)
+            op->event->done = op->count;
+    }
+    stream->first = op->next;
+    if (!op->next)
+        stream->last = NULL;
+    free(op->owned);
+    free(op);
+    (void)pthread_cond_broadcast(&changed);
+}
+
+static void *live(void *argument)
+{
+    struct stream *stream = argument;
+    (void)pthread_mutex_lock(&mock_lock);
+    for (;;)
+        if (stream->first)
+            do_first(stream);
+        else if (stream->is_closing)
+            break;
+        else
+            (void)pthread_cond_wait(&changed, &mock_lock);
+    free(stream);
+    (void)pthread_mutex_unlock(&mock_lock);
+    return NULL;
+}
+
+/** Held: lock. */
+static struct stream *make_stream(struct context *context)
+{
+    pthread_t thread;
+    int at = 0;
+    struct stream *stream = calloc(1, sizeof *stream);
+    while (at < STREAMS_MAX && streams[at])
+        at++;
+    if (!stream || at == STREAMS_MAX)
+        abort();
+    stream->context = context;
+    streams[at] = stream;
+    if (pthread_create(&thread, NULL, live, stream) != 0 || pthread_detach(thread) != 0)
+        abort();
+    return stream;
+}
+
+/** A stream that is there; the default one of the current context for NULL. Held: lock. */
+static struct stream *find(void *handle)
+{
+    if (!handle && mock_top()) {
+        for (int i = 0; i < 2 * MOCK_DEVICES; i++)
+            if (!defaults[i] || defaults[i]->context == mock_top()) {
+                if (!defaults[i])
+                    defaults[i] = make_stream(mock_top());
+                return defaults[i];
+            }
+    }
+    for (int i = 0; i < STREAMS_MAX && handle; i++)
+        if (streams[i] == handle)
+            return streams[i];
+    return NULL;
+}
+
+/** Held: lock. */
+static int submit(void *handle, const struct op *what)
+{
+    struct stream *stream = find(handle);
+    struct op *op = malloc(sizeof *op);
+    if (!op)
+        abort();
+    *op = *what;
+    if (!stream || stream->is_captured) {
+        free(op->owned);
+        free(op);
+        return stream ? KOLO_CUDA_STREAM_CAPTURE_UNSUPPORTED : KOLO_CUDA_INVALID_HANDLE;
+    }
+    op->next = NULL;
+    if (stream->last)
+        stream->last->next = op;
+    else
+        stream->first = op;
+    stream->last = op;
+    (void)pthread_cond_broadcast(&changed);
+    return KOLO_CUDA_SUCCESS;
+}
+
+void mock_streams_wait(const struct context *context)
+{
+    for (int i = 0; i < STREAMS_MAX; i++)
+        while (streams[i] && streams[i]->context == context && streams[i]->first && !mock_lost)
+            (void)pthread_cond_wait(&changed, &mock_lock);
+}
+
+/* ---- the driver ---- */
+
+static bool is_event(const void *event)
+{
+    for (const struct event *at = events; at; at = at->next)
+        if (at == event)
+            return !at->is_destroyed;
+    return false;
+}
+
+int cuStreamCreate(void **stream_out, unsigned flags)
+{
+    ENTER();
+    if (!mock_top() || flags > KOLO_CUDA_STREAM_NON_BLOCKING)
+        return mock_top() ? KOLO_CUDA_INVALID_VALUE : KOLO_CUDA_INVALID_CONTEXT;
+    *stream_out = make_stream(mock_top());
+    return KOLO_CUDA_SUCCESS;
+}
+
+int cuStreamDestroy(void *handle)
+{
+    ENTER();
+    struct stream *stream = find(handle);
+    if (!stream || !handle)
+        return KOLO_CUDA_INVALID_HANDLE;
+    for (int i = 0; i < STREAMS_MAX; i++)
+        if (streams[i] == stream)
+            streams[i] = NULL;
+    stream->is_closing = true;
+    (void)pthread_cond_broadcast(&changed);
+    return KOLO_CUDA_SUCCESS;
+}
+
+int cuStreamQuery(void *handle)
+{
+    ENTER();
+    const struct stream *stream = find(handle);
+    if (!stream)
+        return KOLO_CUDA_INVALID_HANDLE;
+    return stream->first ? KOLO_CUDA_NOT_READY : KOLO_CUDA_SUCCESS;
+}
+
+int cuStreamSynchronize(void *handle)
+{
+    ENTER();
+    const struct stream *stream = find(handle);
+    if (!stream)
+        return KOLO_CUDA_INVALID_HANDLE;
+    while (stream->first && !mock_lost)
+        (void)pthread_cond_wait(&changed, &mock_lock);
+    return mock_lost;
+}
+
+int cuStreamGetCtx(void *handle, void **context_out)
+{
+    ENTER();
+    const struct stream *stream = find(handle);
+    if (!stream)
+        return KOLO_CUDA_INVALID_HANDLE;
+    *context_out = stream->context;
+    return KOLO_CUDA_SUCCESS;
+}
+
+int cuStreamIsCapturing(void *handle, int *capture_out)
+{
+    ENTER();
+    const struct stream *stream = find(handle);
+    if (!stream)
+        return KOLO_CUDA_INVALID_HANDLE;
+    *capture_out = stream->is_captured;
+    return KOLO_CUDA_SUCCESS;
+}
+
+int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
+{
+    ENTER();
+    if (!is_event(event) || flags != 0)
+        return KOLO_CUDA_INVALID_VALUE;
+    struct event *awaited = event;
+    return submit(stream,
+                  &(struct op){.what = AWAIT_EVENT, .event = awaited, .count = awaited->recorded});
+}
+
+int cuStreamWaitValue32(void *stream, uint64_t at, uint32_t value, unsigned flags)
+{
+    ENTER();
+    if (!mock_allocation(at) || flags != KOLO_CUDA_WAIT_GREATER)
+        return KOLO_CUDA_INVALID_VALUE;
+    return submit(stream, &(struct op){.what = AWAIT_VALUE, .into = at, .count = value});
+}
+
+int cuEventCreate(void **event_out, unsigned flags)
+{
+    ENTER();
+    struct event *event = calloc(1, sizeof *event);
+    (void)flags;
+    if (!event)
+        abort();
+    event->next = events;
+    *event_out = events = event;
+    return KOLO_CUDA_SUCCESS;
+}
+
+int cuEventDestroy(void *event)
+{
+    ENTER();
+    if (!is_event(event))
+        return KOLO_CUDA_INVALID_HANDLE;
+    ((struct event *)event)->is_destroyed = true;
+    return KOLO_CUDA_SUCCESS;
+}
+
+int cuEventRecord(void *event, void *stream)
+{
+    ENTER();
+    if (!is_event(event))
+        return KOLO_CUDA_INVALID_HANDLE;
+    struct event *recorded = event;
+    return submit(stream,
+                  &(struct op){.what = RECORD, .event = recorded, .count = ++recorded->recorded});
+}
+
+int cuEventQuery(void *event)
+{
+    ENTER();
+    const struct event *asked = event;
+    if (!is_event(event))
+        return KOLO_CUDA_INVALID_HANDLE;
+    return asked->done < asked->recorded ? KOLO_CUDA_NOT_READY : KOLO_CUDA_SUCCESS;
+}
+
+int cuLaunchHostFunc(void *stream, void (*function)(void *), void *context)
+{
+    ENTER();
+    return submit(stream, &(struct op){.what = CALL, .call = function, .context = context});
+}
+
+int cuMemcpyAsync(uint64_t into, uint64_t from, size_t bytes, void *stream)
+{
+    ENTER();
+    const struct allocation *to = mock_allocation(into), *of = mock_allocation(from);
+    if ((to && !mock_within(to, into, bytes)) || (of && !mock_within(of, from, bytes)) ||
+        (!to && !of)) /* what is not page-locked would make the call wait */
+        return KOLO_CUDA_INVALID_VALUE;
+    return submit(stream, &(struct op){.what = COPY, .into = into, .from = from, .count = bytes});
+}
+
+int cuModuleLoadData(void **module_out, const void *image)
+{
+    static const unsigned char fatbin[] = {0x50, 0xed, 0x55, 0xba};
+    ENTER();
+    if (!mock_top())
+        return KOLO_CUDA_INVALID_CONTEXT;
+    if (memcmp(image, fatbin, sizeof fatbin) != 0)
+        return KOLO_CUDA_INVALID_IMAGE;
+    the_module.loaded++;
+    *module_out = &the_module;
+    return KOLO_CUDA_SUCCESS;
+}
+
+int cuModuleUnload(void *module)
+{
+    ENTER();
+    if (module != &the_module || the_module.loaded-- <= 0)
+        return KOLO_CUDA_INVALID_HANDLE;
+    return KOLO_CUDA_SUCCESS;
+}
+
+int cuModuleGetFunction(void **function_out, void *module, const char *name)
+{
+    ENTER();
+    if (module != &the_module)
+        return KOLO_CUDA_INVALID_HANDLE;
+    const struct mock_kernel *kernel = mock_kernel_named(name);
+    *function_out = (void *)(uintptr_t)kernel;
+    return kernel ? KOLO_CUDA_SUCCESS : KOLO_CUDA_NOT_FOUND;
+}
+
+int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                   void *stream, void **parameters, void **extra)
+{
+    ENTER();
+    if (!function || grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x == 0 ||
+        block_x > KOLO_CUDA_BLOCK || block_y != 1 || block_z != 1 || shared_bytes != 0 || extra)
+        return KOLO_CUDA_INVALID_VALUE;
+    struct op op = {.what = KERNEL, .kernel = function, .count = (uint64_t)grid_x * block_x};
+    memcpy(&op.job, parameters[0], sizeof op.job);
+    return submit(stream, &op);
+}
+
+/* ---- the hooks ---- */
+
+void *mock_stream(int device)
+{
+    void *context = NULL, *stream = NULL;
+    if (cuDevicePrimaryCtxRetain(&context, 100 + device) != KOLO_CUDA_SUCCESS)
+        abort();
+    LOCKED();
+    stream = make_stream(context);
+    return stream;
+}
+
+void mock_write_on(void *stream, void *memory, const void *from, size_t bytes)
+{
+    LOCKED();
+    uint8_t *copy = malloc(bytes + (bytes == 0));
+    if (!copy)
+        abort();
+    memcpy(copy, from, bytes);
+    const struct op op = {.what = COPY,
+                          .into = (uint64_t)(uintptr_t)memory,
+                          .from = (uint64_t)(uintptr_t)copy,
+                          .count = bytes,
+                          .owned = copy};
+    if (submit(stream, &op) != KOLO_CUDA_SUCCESS)
+        abort();
+}
+
+void mock_capture(void *stream, int is_captured)
+{
+    LOCKED();
+    find(stream)->is_captured = is_captured != 0;
+}
+
+void mock_delays(unsigned from, int most)
+{
+    LOCKED();
+    seed = from;
+    most_us = most;
+}
+
+void mock_fail_async(int nth, int result)
+{
+    LOCKED();
+    async_in = nth;
+    async_with = result;
+}

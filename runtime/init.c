@@ -128,7 +128,9 @@ kolo_status kolo_store_config(const struct kolo_settings *settings, int size,
 
 /* ---- joining ---- */
 
-/** Spinning pays only where every rank of this host has a core to itself. */
+/** Spinning pays only where every rank of this host has a core to itself. Where it has not, a rank
+ * yields for long: what it waits for is often done meanwhile on its own core, and a core on which
+ * all sleep stays idle until another core wakes it. */
 static void choose_waiting(struct kolo_engine *engine)
 {
     const struct kolo_settings *settings = &engine->settings;
@@ -136,8 +138,9 @@ static void choose_waiting(struct kolo_engine *engine)
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     bool is_bound = settings->launcher[0] != '\0' && strcmp(settings->bind, "none") != 0;
     bool has_cores = kolo_local_cpus() >= local_size || (is_bound && online >= (long)local_size);
-    engine->spin_ns = settings->spin_us >= 0 ? settings->spin_us * 1000 : has_cores ? 50000 : 0;
-    engine->yield_ns = 50000;
+    int64_t spin_us = has_cores ? 50 : 0, yield_us = has_cores ? 50 : 1000;
+    engine->spin_ns = (settings->spin_us >= 0 ? settings->spin_us : spin_us) * 1000;
+    engine->yield_ns = (settings->yield_us >= 0 ? settings->yield_us : yield_us) * 1000;
 }
 
 static kolo_status open_endpoint(struct kolo_engine *engine, const struct kolo_secret *secret,

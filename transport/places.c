@@ -517,6 +517,15 @@ out:
     return status;
 }
 
+int kolo_places_entry(const char *net, const char *interface, const struct kolo_place *place)
+{
+    struct local local = {.place = *place};
+    struct locals one = {.items = &local, .count = 1};
+
+    snprintf(local.interface, sizeof local.interface, "%s", interface);
+    return apply_net(net, &one) == KOLO_OK ? local.entry : -1;
+}
+
 void kolo_places_unnamed(const char *net, char *text, size_t capacity)
 {
     struct locals locals = {0};

@@ -169,7 +169,7 @@ static kolo_status probe(const struct kolo_settings *settings, struct kolo_why *
     struct kolo_rdma_device *device = NULL;
     kolo_status status = kolo_verbs_load(&verbs);
     if (status == KOLO_OK)
-        status = kolo_rdma_device_open(verbs, settings, &device);
+        status = kolo_rdma_device_open(verbs, settings, (int)settings->numa_node, &device);
     snprintf(why_out->text, sizeof why_out->text, "%.250s",
              status == KOLO_OK ? "" : kolo_error_detail());
     kolo_rdma_device_close(device);
@@ -229,7 +229,7 @@ static kolo_status fill_port(struct rdma_port *port, struct kolo_endpoint *endpo
     const struct kolo_verbs *verbs = NULL;
     kolo_status status;
     KOLO_TRY(kolo_verbs_load(&verbs));
-    KOLO_TRY(kolo_rdma_device_open(verbs, config->settings, &port->device));
+    KOLO_TRY(kolo_rdma_device_open(verbs, config->settings, config->identity.numa, &port->device));
     KOLO_TRY(kolo_rdma_completions_open(port->device, entries_for(port, config->size),
                                         &port->completions));
     KOLO_TRY(kolo_tcp_init_port(&port->tcp, endpoint, &kolo_transport_rdma, KOLO_PURPOSE_RDMA,

@@ -6,7 +6,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -69,9 +71,9 @@ static const char *state_text(enum ibv_port_state state)
 static kolo_status check_port(const struct ibv_device *device, const struct ibv_port_attr *port)
 {
     if (device->transport_type == IBV_TRANSPORT_IWARP)
-        return kolo_fail(
-            KOLO_ERR_UNSUPPORTED,
-            "iWARP, which kolo does not use: KOLO_TRANSPORT=tcp reaches the same peers");
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "iWARP, which kolo does not use (librdmacm alone makes its connections): "
+                         "tcp reaches the same peers");
     if (device->transport_type != IBV_TRANSPORT_IB)
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "neither InfiniBand nor RoCE (transport type %d)",
                          (int)device->transport_type);
@@ -87,22 +89,39 @@ static kolo_status check_port(const struct ibv_device *device, const struct ibv_
     return KOLO_OK;
 }
 
-/** Fills in what is known of port number @p number. */
-static kolo_status read_port(struct kolo_rdma_device *device, uint8_t number)
+/** Mbit/s of payload: width times what a lane carries; 0: it does not say. */
+static uint32_t rate_of(const struct ibv_port_attr *port)
 {
-    struct ibv_port_attr port;
+    /* By bit, as InfiniBand numbers them: widths in lanes; speeds SDR, DDR, QDR, FDR10, FDR, EDR, HDR, NDR. */
+    static const uint32_t widths[] = {1, 4, 8, 12, 2};
+    static const uint32_t speeds[] = {2000, 4000, 8000, 10000, 13600, 25000, 50000, 100000};
+    int width = ffs(port->active_width) - 1, speed = ffs(port->active_speed) - 1;
+    bool is_known = width >= 0 && width < (int)(sizeof widths / sizeof widths[0]) && speed >= 0 &&
+                    speed < (int)(sizeof speeds / sizeof speeds[0]);
+    return is_known ? widths[width] * speeds[speed] : 0;
+}
+
+/** Fills in what is known of port number @p number; @p net: KOLO_NET as far as it counts. */
+static kolo_status read_port(struct kolo_rdma_device *device, uint8_t number, const char *net)
+{
+    struct ibv_port_attr port = {.state = IBV_PORT_NOP};
+    device->gids.count = 0;
+    device->rate_mbit = 0;
+    device->state = IBV_PORT_NOP;
     int error = device->verbs->query_port(device->verbs, device->context, number, &port);
     if (error != 0)
         return kolo_fail_errno(KOLO_ERR_UNSUPPORTED, error, "it cannot be asked");
+    device->port = number;
+    device->is_ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET;
+    device->state = port.state;
+    device->rate_mbit = rate_of(&port);
     kolo_status status = check_port(device->context->device, &port);
     if (status != KOLO_OK)
         return status;
-    device->port = number;
-    device->is_ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET;
     device->lid = device->is_ethernet ? 0 : port.lid;
     device->mtu = port.active_mtu;
     device->message_bytes_max = port.max_msg_sz;
-    return kolo_rdma_gids_read(device->verbs, device->context, number, &device->gids);
+    return kolo_rdma_gids_read(device->verbs, device->context, number, net, &device->gids);
 }
 
 /* ---- one device ---- */
@@ -135,6 +154,19 @@ void kolo_rdma_device_close(struct kolo_rdma_device *device)
     kolo_free_memory(device);
 }
 
+/** The NUMA node that its card is at. */
+static int numa_node_of(const struct ibv_device *which)
+{
+    char path[IBV_SYSFS_PATH_MAX + 32], text[24] = "";
+    snprintf(path, sizeof path, "%.255s/device/numa_node", which->ibdev_path);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    /* "-1": the firmware does not say */
+    return got > 0 && text[0] >= '0' && text[0] <= '9' ? (int)strtoul(text, NULL, 10) : -1;
+}
+
 /** The device without a port. */
 static kolo_status open_context(const struct kolo_verbs *verbs, struct ibv_device *which,
                                 struct kolo_rdma_device **device_out, uint8_t *ports_out)
@@ -157,6 +189,7 @@ static kolo_status open_context(const struct kolo_verbs *verbs, struct ibv_devic
         kolo_rdma_device_close(device);
         return status;
     }
+    device->numa_node = numa_node_of(which);
     device->requests_max = (uint32_t)attr.max_qp_wr;
     device->parts_max = (uint32_t)attr.max_sge;
     device->completions_max = (uint32_t)attr.max_cqe;
@@ -206,8 +239,8 @@ typedef bool visit(void *context, struct kolo_rdma_device *device, const char *n
                    kolo_status status);
 
 /** Each port of one device. True: go on. */
-static bool visit_ports(const struct kolo_verbs *verbs, struct ibv_device *which, visit *told,
-                        void *context)
+static bool visit_ports(const struct kolo_verbs *verbs, struct ibv_device *which, const char *net,
+                        visit *told, void *context)
 {
     struct kolo_rdma_device *device = NULL;
     const char *name = verbs->get_device_name(which);
@@ -217,14 +250,16 @@ static bool visit_ports(const struct kolo_verbs *verbs, struct ibv_device *which
     if (status != KOLO_OK)
         return told(context, NULL, name, 0, status);
     for (unsigned number = 1; number <= ports && goes_on; number++)
-        goes_on = told(context, device, name, (uint8_t)number, read_port(device, (uint8_t)number));
+        goes_on =
+            told(context, device, name, (uint8_t)number, read_port(device, (uint8_t)number, net));
     if (goes_on)
         kolo_rdma_device_close(device);
     return goes_on;
 }
 
+/** Each that @p wanted names; with the addresses that @p net allows. */
 static kolo_status visit_all(const struct kolo_verbs *verbs, const struct wanted *wanted,
-                             visit *told, void *context)
+                             const char *net, visit *told, void *context)
 {
     struct ibv_device **list = NULL;
     int count = 0;
@@ -234,15 +269,26 @@ static kolo_status visit_all(const struct kolo_verbs *verbs, const struct wanted
         return status;
     for (int i = 0; i < count && goes_on; i++)
         if (wanted->name[0] == '\0' || strcmp(wanted->name, verbs->get_device_name(list[i])) == 0)
-            goes_on = visit_ports(verbs, list[i], told, context);
+            goes_on = visit_ports(verbs, list[i], net, told, context);
     verbs->free_device_list(list);
     return KOLO_OK;
 }
 
 /* ---- choosing one ---- */
 
+/** What speaks for a port. */
+struct merit {
+    uint8_t number; /* 0: there is none */
+    char name[IBV_SYSFS_NAME_MAX];
+    uint8_t entry;
+    bool is_given, is_near;
+    uint32_t rate_mbit;
+};
+
 struct search {
     const struct wanted *wanted;
+    int numa_node;
+    struct merit best;
     struct kolo_rdma_device *found;
     kolo_status status;          /* KOLO_ERR_NO_MEMORY ends the search */
     char reasons[REASONS_BYTES]; /* "rxe0 port 1: its link is down...; " */
@@ -258,33 +304,94 @@ static void add_reason(struct search *search, const char *name, uint8_t number)
              used > 0 ? "; " : "", name, port, kolo_error_detail());
 }
 
-static bool consider(void *context, struct kolo_rdma_device *device, const char *name,
-                     uint8_t number, kolo_status status)
+static struct merit merit_of(const struct kolo_rdma_device *device, int numa_node)
+{
+    struct merit merit = {.number = device->port,
+                          .entry = UINT8_MAX,
+                          .is_near = numa_node >= 0 && device->numa_node == numa_node,
+                          .rate_mbit = device->rate_mbit};
+    snprintf(merit.name, sizeof merit.name, "%s", device->name);
+    for (size_t i = 0; i < device->gids.count; i++) {
+        merit.is_given |= kolo_rdma_gid_is_given(&device->gids.all[i]);
+        if (device->gids.all[i].entry < merit.entry)
+            merit.entry = device->gids.all[i].entry;
+    }
+    return merit;
+}
+
+static bool is_better(const struct merit *one, const struct merit *other)
+{
+    if (other->number == 0 || one->entry != other->entry)
+        return other->number == 0 || one->entry < other->entry;
+    if (one->is_given != other->is_given)
+        return one->is_given;
+    if (one->rate_mbit != other->rate_mbit)
+        return one->rate_mbit > other->rate_mbit;
+    return one->is_near && !other->is_near;
+}
+
+static bool is_wanted(const struct search *search, uint8_t number)
+{
+    return search->wanted->port == 0 || number == 0 || number == search->wanted->port;
+}
+
+/** Keeps the best, and why the others cannot be used. */
+static bool compare(void *context, struct kolo_rdma_device *device, const char *name,
+                    uint8_t number, kolo_status status)
 {
     struct search *search = context;
-    if (search->wanted->port != 0 && number != 0 && number != search->wanted->port)
+    if (!is_wanted(search, number))
         return true;
-    if (status == KOLO_OK)
-        status = prepare(device);
-    if (status == KOLO_OK) {
-        search->found = device;
-        return false;
-    }
     if (status == KOLO_ERR_NO_MEMORY)
         search->status = status;
-    add_reason(search, name, number);
+    if (status != KOLO_OK) {
+        add_reason(search, name, number);
+        return true;
+    }
+    const struct merit merit = merit_of(device, search->numa_node);
+    if (is_better(&merit, &search->best))
+        search->best = merit;
     return true;
 }
 
+static bool take(void *context, struct kolo_rdma_device *device, const char *name, uint8_t number,
+                 kolo_status status)
+{
+    struct search *search = context;
+    if (!is_wanted(search, number))
+        return true;
+    if (status == KOLO_OK)
+        status = prepare(device);
+    if (status != KOLO_OK) {
+        add_reason(search, name, number);
+        return true;
+    }
+    search->found = device;
+    return false;
+}
+
+/** Opens the best. What it lacks beyond what could be seen of it is an error: the next best may lead elsewhere. */
+static kolo_status take_best(const struct kolo_verbs *verbs, struct search *search,
+                             struct wanted *wanted, const char *net)
+{
+    wanted->port = search->best.number;
+    memcpy(wanted->name, search->best.name, sizeof wanted->name);
+    return visit_all(verbs, wanted, net, take, search);
+}
+
 kolo_status kolo_rdma_device_open(const struct kolo_verbs *verbs,
-                                  const struct kolo_settings *settings,
+                                  const struct kolo_settings *settings, int numa_node,
                                   struct kolo_rdma_device **device_out)
 {
     struct wanted wanted;
-    struct search search = {.wanted = &wanted, .status = KOLO_ERR_UNSUPPORTED};
+    struct search search = {
+        .wanted = &wanted, .numa_node = numa_node, .status = KOLO_ERR_UNSUPPORTED};
     kolo_status status = parse_wanted(settings->rdma_device, &wanted);
+    const char *net = settings->rdma_device[0] == '\0' ? settings->net : "";
     if (status == KOLO_OK)
-        status = visit_all(verbs, &wanted, consider, &search);
+        status = visit_all(verbs, &wanted, net, compare, &search);
+    if (status == KOLO_OK && search.best.number != 0)
+        status = take_best(verbs, &search, &wanted, net);
     if (status != KOLO_OK)
         return status;
     if (search.found != NULL) {
@@ -357,20 +464,37 @@ struct listing {
     void *context;
 };
 
+/** "Ethernet, active, 100 Gbit/s". */
+static void format_port(const struct kolo_rdma_device *device, char *text, size_t capacity)
+{
+    char rate[32] = "of unknown rate";
+    if (device->rate_mbit > 0)
+        snprintf(rate, sizeof rate, "%g Gbit/s", device->rate_mbit / 1000.0);
+    snprintf(text, capacity, "%s, %s, %s", device->is_ethernet ? "Ethernet" : "InfiniBand",
+             state_text(device->state), rate);
+}
+
 static bool tell_port(void *context, struct kolo_rdma_device *device, const char *name,
                       uint8_t number, kolo_status status)
 {
     const struct listing *listing = context;
-    char port[IBV_SYSFS_NAME_MAX + 8], text[KOLO_DETAIL_MAX], gid[KOLO_RDMA_GID_TEXT];
+    char port[IBV_SYSFS_NAME_MAX + 8], text[KOLO_DETAIL_MAX], gid[KOLO_RDMA_GID_TEXT], what[96];
+    if (device != NULL)
+        format_port(device, what, sizeof what);
     if (number > 0)
         snprintf(port, sizeof port, "%s:%u", name, number);
     else
         snprintf(port, sizeof port, "%s", name);
     if (status == KOLO_OK) {
         kolo_rdma_gid_format(&device->gids.all[0], gid, sizeof gid);
-        snprintf(text, sizeof text, "%s, MTU %d", gid, 128 << device->mtu);
+        snprintf(
+            text, sizeof text, "%s of %s, MTU %d (%s)", gid,
+            device->gids.all[0].interface[0] != '\0' ? device->gids.all[0].interface : "no interface",
+            128 << device->mtu, what);
+    } else if (device != NULL) {
+        snprintf(text, sizeof text, "cannot be used: %.800s (%s)", kolo_error_detail(), what);
     } else {
-        snprintf(text, sizeof text, "cannot be used: %.900s", kolo_error_detail());
+        snprintf(text, sizeof text, "cannot be used: %.800s", kolo_error_detail());
     }
     listing->line(listing->context, port, text);
     return true;
@@ -383,7 +507,7 @@ static kolo_status report(void (*line)(void *context, const char *name, const ch
     struct listing listing = {line, context};
     const struct kolo_verbs *verbs = NULL;
     kolo_status status = kolo_verbs_load(&verbs);
-    return status == KOLO_OK ? visit_all(verbs, &any, tell_port, &listing) : status;
+    return status == KOLO_OK ? visit_all(verbs, &any, "", tell_port, &listing) : status;
 }
 
 const struct kolo_device_report kolo_devices_rdma = {.what = "rdma", .report = report};

@@ -27,8 +27,11 @@ struct kolo_rdma_device {
     char name[IBV_SYSFS_NAME_MAX];
     uint8_t port;
     bool is_ethernet;
-    bool is_gone; /* said by the device: nothing of it works any more */
-    uint16_t lid; /* of InfiniBand; 0 else */
+    enum ibv_port_state state;
+    uint32_t rate_mbit; /* 0: it does not say */
+    int numa_node;      /* -1: not known */
+    bool is_gone;       /* said by the device: nothing of it works any more */
+    uint16_t lid;       /* of InfiniBand; 0 else */
     enum ibv_mtu mtu;
     struct kolo_rdma_patience patience; /* of its queue pairs: KOLO_PEER_TIMEOUT */
     struct kolo_rdma_gids gids;
@@ -38,10 +41,12 @@ struct kolo_rdma_device {
     uint32_t message_bytes_max; /* of one write or send */
 };
 
-/** Opens the port that KOLO_RDMA_DEVICE names: "" (the first that is active and has an address), "NAME" or "NAME:PORT".
+/** Opens the port that KOLO_RDMA_DEVICE names: "NAME" or "NAME:PORT", whatever KOLO_NET says, or "": the best of those that
+ * are active and have an address that KOLO_NET allows. The best is of the foremost entry of KOLO_NET; then one with an address
+ * that somebody gave it; then the fastest; then one at @p numa_node (-1: wherever); then the first.
  * ERR_UNSUPPORTED: there is none; the detail says of each port why not. ERR_CONFIG: it is no such text. */
 kolo_status kolo_rdma_device_open(const struct kolo_verbs *verbs,
-                                  const struct kolo_settings *settings,
+                                  const struct kolo_settings *settings, int numa_node,
                                   struct kolo_rdma_device **device_out) KOLO_NODISCARD;
 /** NULL is fine. */
 void kolo_rdma_device_close(struct kolo_rdma_device *device);

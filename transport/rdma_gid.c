@@ -3,13 +3,21 @@
 #include "transport/rdma_gid.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
+#include "transport/conn.h"
 
-enum { TABLE_MAX = 1024 }; /* entries of all ports of a device: some have 256 a port */
+enum {
+    TABLE_MAX = 1024, /* entries of all ports of a device: some have 256 a port */
+    PLACES_MAX = 64
+};
 
 /** Families never reach each other, even of one kind. The order is that of preference. */
 enum family { LINK_LOCAL, SITE, IPV6, IPV4 };
@@ -43,6 +51,11 @@ static int rank_of(const struct kolo_rdma_gid *gid)
     return (int)gid->kind * 4 + (int)family_of(gid) - (is_local ? 2 * 4 : 0);
 }
 
+bool kolo_rdma_gid_is_given(const struct kolo_rdma_gid *gid)
+{
+    return family_of(gid) != LINK_LOCAL;
+}
+
 static bool is_null(const uint8_t *bytes)
 {
     static const uint8_t null[KOLO_RDMA_GID_BYTES];
@@ -64,6 +77,89 @@ static bool take(const struct ibv_gid_entry *entry, struct kolo_rdma_gid *gid_ou
     return true;
 }
 
+/* ---- interfaces, and what KOLO_NET allows ---- */
+
+/** The port of its card that an interface is, from 1. */
+static unsigned card_port(const char *interface)
+{
+    char path[64 + IF_NAMESIZE], text[24] = "";
+    snprintf(path, sizeof path, "/sys/class/net/%.15s/dev_port", interface);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    return got > 0 ? (unsigned)strtoul(text, NULL, 10) + 1 : 1;
+}
+
+/** The interface (IPoIB) of an InfiniBand port; "": it has none. */
+static void find_ipoib(const struct ibv_device *device, uint8_t port, char name[IF_NAMESIZE])
+{
+    char path[IBV_SYSFS_PATH_MAX + 16];
+    const struct dirent *entry;
+    name[0] = '\0';
+    snprintf(path, sizeof path, "%.255s/device/net", device->ibdev_path);
+    DIR *folder = opendir(path);
+    while (folder != NULL && (entry = readdir(folder)) != NULL)
+        if (entry->d_name[0] != '.' && card_port(entry->d_name) == port)
+            snprintf(name, IF_NAMESIZE, "%.15s", entry->d_name);
+    if (folder != NULL)
+        (void)closedir(folder);
+}
+
+/** The best entry of @p net that allows an address that the interface has, or -1. */
+static int entry_of_addresses(const char *net, const char *interface)
+{
+    struct kolo_place places[PLACES_MAX];
+    size_t count = 0;
+    if (kolo_places_local(net, 0, places, PLACES_MAX, &count) != KOLO_OK)
+        return -1;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(places[i].facts.interface, interface) == 0)
+            return places[i].facts.entry;
+    return -1;
+}
+
+static int entry_of_interface(const char *net, const char *interface)
+{
+    const struct sockaddr_in none = {.sin_family = AF_INET};
+    struct kolo_place place = {.bytes = sizeof none};
+    if (net[0] == '\0' || interface[0] == '\0')
+        return 0;
+    if (entry_of_addresses(interface, interface) >= 0) /* it has some */
+        return entry_of_addresses(net, interface);
+    memcpy(&place.addr, &none, sizeof none); /* it has none: its name alone decides */
+    return kolo_places_entry(net, interface, &place);
+}
+
+static int entry_of_address(const char *net, const struct kolo_rdma_gid *gid)
+{
+    struct kolo_place place = {.bytes = 0};
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+    if (family_of(gid) == IPV4) {
+        memcpy(&v4.sin_addr, gid->bytes + 12, sizeof v4.sin_addr);
+        memcpy(&place.addr, &v4, place.bytes = sizeof v4);
+    } else {
+        memcpy(&v6.sin6_addr, gid->bytes, sizeof v6.sin6_addr);
+        memcpy(&place.addr, &v6, place.bytes = sizeof v6);
+    }
+    return kolo_places_entry(net, gid->interface, &place);
+}
+
+/** Fills in its interface and entry. False: KOLO_NET leaves it out. */
+static bool allow(const char *net, const char *ipoib, const struct ibv_gid_entry *from,
+                  struct kolo_rdma_gid *gid)
+{
+    bool is_infiniband = gid->kind == KOLO_RDMA_INFINIBAND;
+    if (is_infiniband)
+        snprintf(gid->interface, sizeof gid->interface, "%s", ipoib);
+    else if (from->ndev_ifindex == 0 || if_indextoname(from->ndev_ifindex, gid->interface) == NULL)
+        gid->interface[0] = '\0';
+    int entry = is_infiniband ? entry_of_interface(net, ipoib) : entry_of_address(net, gid);
+    gid->entry = (uint8_t)(entry < UINT8_MAX ? entry : UINT8_MAX);
+    return entry >= 0;
+}
+
 /** Keeps the list sorted; equal ones in the order of the table. */
 static void insert(struct kolo_rdma_gids *gids, const struct kolo_rdma_gid *gid)
 {
@@ -79,20 +175,34 @@ static void insert(struct kolo_rdma_gids *gids, const struct kolo_rdma_gid *gid)
 }
 
 kolo_status kolo_rdma_gids_read(const struct kolo_verbs *verbs, struct ibv_context *context,
-                                uint8_t port, struct kolo_rdma_gids *gids_out)
+                                uint8_t port, const char *net, struct kolo_rdma_gids *gids_out)
 {
     struct kolo_rdma_gids gids = {.count = 0};
-    struct kolo_rdma_gid gid;
+    struct kolo_rdma_gid gid, left_out = {.kind = 0};
+    char ipoib[IF_NAMESIZE], text[KOLO_RDMA_GID_TEXT];
     struct ibv_gid_entry *table = kolo_calloc(TABLE_MAX, sizeof *table);
     if (table == NULL)
         return KOLO_ERR_NO_MEMORY;
     ssize_t count = verbs->query_gid_table(context, table, TABLE_MAX, 0, sizeof *table);
-    for (ssize_t i = 0; i < count; i++)
-        if (table[i].port_num == port && take(&table[i], &gid))
+    find_ipoib(context->device, port, ipoib);
+    for (ssize_t i = 0; i < count; i++) {
+        if (table[i].port_num != port || !take(&table[i], &gid))
+            continue;
+        if (allow(net, ipoib, &table[i], &gid))
             insert(&gids, &gid);
+        else
+            left_out = gid;
+    }
     kolo_free_memory(table);
     if (count < 0)
         return kolo_fail_errno(KOLO_ERR_UNSUPPORTED, (int)-count, "its addresses cannot be read");
+    if (gids.count == 0 && left_out.kind != 0) {
+        kolo_rdma_gid_format(&left_out, text, sizeof text);
+        return kolo_fail(
+            KOLO_ERR_UNSUPPORTED,
+            "KOLO_NET=%.64s leaves it out (%s of %s); KOLO_RDMA_DEVICE takes it all the same", net,
+            text, left_out.interface[0] != '\0' ? left_out.interface : "an unknown interface");
+    }
     if (gids.count == 0)
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
                          "it has no address: give its interface one (ip addr add)");

@@ -7,6 +7,7 @@
 #ifndef KOLO_TRANSPORT_RDMA_GID_H
 #define KOLO_TRANSPORT_RDMA_GID_H
 
+#include <net/if.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,7 +26,9 @@ const char *kolo_rdma_kind_text(enum kolo_rdma_kind kind);
 enum { KOLO_RDMA_GID_BYTES = 16, KOLO_RDMA_GIDS_MAX = 16, KOLO_RDMA_GID_TEXT = 64 };
 struct kolo_rdma_gid {
     enum kolo_rdma_kind kind;
-    uint8_t index; /* in the port's table: for its owner alone */
+    uint8_t index;               /* in the port's table: for its owner alone, as are the next two */
+    uint8_t entry;               /* of KOLO_NET that allows it; 0 is the preferred one */
+    char interface[IF_NAMESIZE]; /* that it belongs to; "": none, or not to be seen from here */
     uint8_t bytes[KOLO_RDMA_GID_BYTES];
 };
 struct kolo_rdma_gids {
@@ -33,13 +36,19 @@ struct kolo_rdma_gids {
     size_t count;
 };
 
-/** Those of @p port that can be used, best first; those beyond KOLO_RDMA_GIDS_MAX are left out. ERR_UNSUPPORTED: there is
- * none, or they cannot be read; the detail says so. */
+/** Those of @p port that can be used and that @p net (KOLO_NET; "": all) allows, best first; those beyond KOLO_RDMA_GIDS_MAX
+ * are left out. ERR_UNSUPPORTED: there is none, or they cannot be read; the detail says so.
+ *
+ * An address of RoCE is its interface's. One of InfiniBand is no IP address: it is allowed as any address of the interface
+ * (IPoIB) of its port is, and by any @p net if there is no such interface, for then no entry can mean it. */
 kolo_status kolo_rdma_gids_read(const struct kolo_verbs *verbs, struct ibv_context *context,
-                                uint8_t port, struct kolo_rdma_gids *gids_out) KOLO_NODISCARD;
+                                uint8_t port, const char *net,
+                                struct kolo_rdma_gids *gids_out) KOLO_NODISCARD;
 /** The pair that joins both, as places in the two lists. False, and *why_out: none does. */
 bool kolo_rdma_gids_join(const struct kolo_rdma_gids *ours, const struct kolo_rdma_gids *theirs,
                          size_t *ours_out, size_t *theirs_out, struct kolo_why *why_out);
+/** Was it given by somebody, rather than made by its interface for itself? Such a one is more likely to be reached. */
+bool kolo_rdma_gid_is_given(const struct kolo_rdma_gid *gid);
 /** "RoCE v2 10.0.0.1". */
 void kolo_rdma_gid_format(const struct kolo_rdma_gid *gid, char *text, size_t capacity);
 

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -931,6 +932,8 @@ void fake_verbs_add_gid(struct fake_port *port, uint32_t type, const char *addre
 {
     struct ibv_gid_entry *entry = &port->gids[port->gid_count++];
     *entry = (struct ibv_gid_entry){.gid_type = type};
+    if (type != IBV_GID_TYPE_IB)
+        entry->ndev_ifindex = if_nametoindex("lo");
     if (inet_pton(AF_INET6, address, entry->gid.raw) == 1)
         return;
     entry->gid.raw[10] = entry->gid.raw[11] = 0xff;

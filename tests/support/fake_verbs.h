@@ -31,7 +31,7 @@ struct fake_device {
 };
 
 /** Two devices, fake0 (10.0.0.1) and fake1 (10.0.0.2): RoCE, one active port, GIDs of RoCE v1 and v2 for the address
- * and for a link-local one. No fault, nothing counted. */
+ * and for a link-local one, of the interface lo. No fault, nothing counted. */
 void fake_verbs_reset(void);
 const struct kolo_verbs *fake_verbs_table(void);
 /** Settings as they are by default, but for KOLO_RDMA_DEVICE. Good until the next call of this thread. */
@@ -39,7 +39,7 @@ struct kolo_settings *fake_verbs_settings(const char *device);
 struct fake_device *fake_verbs_device(int number);
 /** How many there are; 0 is one of the faults. */
 void fake_verbs_device_count(int count);
-/** Adds a GID of @p type: "10.0.0.3" or an IPv6 address. */
+/** Adds a GID of @p type: "10.0.0.3" or an IPv6 address. Those of RoCE belong to the interface lo. */
 void fake_verbs_add_gid(struct fake_port *port, uint32_t type, const char *address);
 
 /** The @p nth call from now of that function of the table (its field's name) fails with errno @p error. */

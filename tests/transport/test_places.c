@@ -29,6 +29,23 @@ Test(places, resolve_reads_numbers_of_both_families)
     cr_assert_str_eq(shown(&places[1]), "[::1]:80");
 }
 
+Test(places, one_address_is_allowed_as_all_of_them_are)
+{
+    static const struct {
+        const char *net;
+        int entry;
+    } cases[] = {{"", 0},       {"eth7", 0},  {"eth8", -1},           {"eth8,10.0.0.0/8", 1},
+                 {"^eth7", -1}, {"!eth8", 0}, {"eth7,^10.0.0.5", -1}, {"11.0.0.0/8", -1},
+                 {"//", -1}};
+    struct kolo_place place;
+    size_t count = 0;
+
+    cr_assert(kolo_places_resolve("10.0.0.5:1", &place, 1, &count) == KOLO_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        cr_assert(kolo_places_entry(cases[i].net, "eth7", &place) == cases[i].entry, "%s: %d",
+                  cases[i].net, kolo_places_entry(cases[i].net, "eth7", &place));
+}
+
 Test(places, resolve_knows_localhost, .timeout = 30)
 {
     struct kolo_place places[8];

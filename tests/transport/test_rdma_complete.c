@@ -65,7 +65,7 @@ static void open_side(int number)
     struct side *side = &sides[number];
     const struct kolo_verbs *verbs = fake_verbs_table();
     *side = (struct side){.done_count = 0};
-    cr_assert(kolo_rdma_device_open(verbs, fake_verbs_settings(number == 0 ? "fake0" : "fake1"),
+    cr_assert(kolo_rdma_device_open(verbs, fake_verbs_settings(number == 0 ? "fake0" : "fake1"), -1,
                                     &side->device) == KOLO_OK);
     cr_assert(kolo_rdma_completions_open(side->device, ENTRIES, &side->completions) == KOLO_OK);
     cr_assert(kolo_rdma_track_open(&side->sends, side->completions, &ops, false, REQUESTS) ==

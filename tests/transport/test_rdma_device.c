@@ -3,7 +3,10 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
@@ -13,7 +16,7 @@
 static struct kolo_rdma_device *open_good(const char *wanted)
 {
     struct kolo_rdma_device *device = NULL;
-    cr_assert(kolo_rdma_device_open(fake_verbs_table(), fake_verbs_settings(wanted), &device) ==
+    cr_assert(kolo_rdma_device_open(fake_verbs_table(), fake_verbs_settings(wanted), -1, &device) ==
                   KOLO_OK,
               "%s", kolo_error_detail());
     return device;
@@ -23,7 +26,7 @@ static struct kolo_rdma_device *open_good(const char *wanted)
 static void refused(const char *wanted, kolo_status status, const char *text)
 {
     struct kolo_rdma_device *device = NULL;
-    cr_assert(kolo_rdma_device_open(fake_verbs_table(), fake_verbs_settings(wanted), &device) ==
+    cr_assert(kolo_rdma_device_open(fake_verbs_table(), fake_verbs_settings(wanted), -1, &device) ==
                   status,
               "'%s' %s", wanted, text);
     cr_assert(device == NULL && fake_verbs_living() == 0);
@@ -47,6 +50,126 @@ Test(rdma_device, the_first_usable_port_is_taken)
     cr_assert_str_eq(device->name, "fake1");
     kolo_rdma_device_close(device);
     kolo_rdma_device_close(NULL);
+    cr_assert(fake_verbs_living() == 0);
+}
+
+/** The name of the device that is taken by a rank at @p numa_node, of those that @p net allows. */
+static const char *taken(const char *net, int numa_node)
+{
+    static char name[64];
+    struct kolo_rdma_device *device = NULL;
+    struct kolo_settings *settings = fake_verbs_settings("");
+    snprintf(settings->net, sizeof settings->net, "%s", net);
+    cr_assert(kolo_rdma_device_open(fake_verbs_table(), settings, numa_node, &device) == KOLO_OK,
+              "%s", kolo_error_detail());
+    kolo_rdma_device_format(device, name, sizeof name);
+    kolo_rdma_device_close(device);
+    return name;
+}
+
+static struct ibv_port_attr *attr_of(int device, int port)
+{
+    return &fake_verbs_device(device)->ports[port].attr;
+}
+
+Test(rdma_device, the_fastest_port_is_taken)
+{
+    fake_verbs_reset();
+    fake_verbs_device_count(3);
+    attr_of(0, 0)->active_width = attr_of(1, 0)->active_width = 2; /* 4 lanes */
+    attr_of(0, 0)->active_speed = 64;                              /* HDR: 200 Gbit/s */
+    attr_of(1, 0)->active_speed = 32;                              /* EDR: 100 */
+    attr_of(2, 0)->active_width = 1;
+    attr_of(2, 0)->active_speed = (uint8_t)128; /* one lane of NDR: 100 */
+    cr_assert_str_eq(taken("", -1), "fake0 port 1");
+    attr_of(0, 0)->active_speed = 1;
+    cr_assert_str_eq(taken("", -1), "fake1 port 1");
+    attr_of(1, 0)->active_speed = 0;
+    cr_assert_str_eq(taken("", -1), "fake2 port 1");
+    attr_of(2, 0)->state = IBV_PORT_DOWN;
+    cr_assert_str_eq(taken("", -1), "fake0 port 1", "one that says nothing is the slowest");
+    fake_verbs_device(0)->attr.phys_port_cnt = 2;
+    *attr_of(0, 1) = *attr_of(1, 0);
+    fake_verbs_device(0)->ports[1].attr.active_speed = 2;
+    fake_verbs_add_gid(&fake_verbs_device(0)->ports[1], IBV_GID_TYPE_ROCE_V2, "10.1.0.1");
+    cr_assert_str_eq(taken("", -1), "fake0 port 2");
+    cr_assert(fake_verbs_living() == 0);
+}
+
+Test(rdma_device, an_address_that_somebody_gave_comes_before_speed)
+{
+    fake_verbs_reset();
+    fake_verbs_device(0)->ports[0].gid_count = 2; /* link-local ones */
+    attr_of(0, 0)->active_width = 2;
+    attr_of(0, 0)->active_speed = 64;
+    cr_assert_str_eq(taken("", -1), "fake1 port 1");
+}
+
+static void place_at(int number, const char *folder, const char *node)
+{
+    char path[300];
+    struct ibv_device *base = &fake_verbs_device(number)->base;
+    snprintf(base->ibdev_path, sizeof base->ibdev_path, "%s/%d", folder, number);
+    cr_assert(mkdir(base->ibdev_path, 0700) == 0);
+    snprintf(path, sizeof path, "%.200s/device", base->ibdev_path);
+    cr_assert(mkdir(path, 0700) == 0);
+    snprintf(path, sizeof path, "%.200s/device/numa_node", base->ibdev_path);
+    FILE *file = fopen(path, "w");
+    cr_assert(file != NULL && fputs(node, file) >= 0 && fclose(file) == 0);
+}
+
+static void displace(int number)
+{
+    static const char *const parts[] = {"/device/numa_node", "/device", ""};
+    char path[300];
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%.200s%s", fake_verbs_device(number)->base.ibdev_path,
+                 parts[i]);
+        cr_assert(remove(path) == 0, "%s", path);
+    }
+}
+
+Test(rdma_device, of_equal_ones_the_nearest_is_taken)
+{
+    char folder[] = "/tmp/kolo-device-XXXXXX";
+    fake_verbs_reset();
+    cr_assert(mkdtemp(folder));
+    place_at(0, folder, "0\n");
+    place_at(1, folder, "1\n");
+    cr_assert_str_eq(taken("", 1), "fake1 port 1");
+    cr_assert_str_eq(taken("", 0), "fake0 port 1");
+    cr_assert_str_eq(taken("", -1), "fake0 port 1");
+    attr_of(0, 0)->active_width = 2;
+    attr_of(0, 0)->active_speed = 32;
+    cr_assert_str_eq(taken("", 1), "fake0 port 1", "a faster one further off comes first");
+    displace(0);
+    displace(1);
+    place_at(0, folder, "-1\n");
+    place_at(1, folder, "x\n");
+    cr_assert_str_eq(taken("", 0), "fake0 port 1", "unknown is not near");
+    displace(0);
+    displace(1);
+    cr_assert(rmdir(folder) == 0);
+}
+
+Test(rdma_device, the_network_of_the_settings_counts_unless_a_device_is_named)
+{
+    struct kolo_rdma_device *device = NULL;
+    fake_verbs_reset();
+    cr_assert_str_eq(taken("10.0.0.2", -1), "fake1 port 1");
+    cr_assert_str_eq(taken("^10.0.0.1,^fe80::/10", -1), "fake1 port 1");
+    cr_assert_str_eq(taken("10.0.0.2,10.0.0.1", -1), "fake1 port 1", "the preferred one first");
+    struct kolo_settings *settings = fake_verbs_settings("");
+    snprintf(settings->net, sizeof settings->net, "eth9");
+    cr_assert(kolo_rdma_device_open(fake_verbs_table(), settings, -1, &device) ==
+              KOLO_ERR_UNSUPPORTED);
+    cr_assert(strstr(kolo_error_detail(), "fake0 port 1: KOLO_NET=eth9 leaves it out") &&
+                  strstr(kolo_error_detail(), "fake1 port 1: KOLO_NET=eth9 leaves it out"),
+              "%s", kolo_error_detail());
+    snprintf(settings->rdma_device, sizeof settings->rdma_device, "fake1");
+    cr_assert(kolo_rdma_device_open(fake_verbs_table(), settings, -1, &device) == KOLO_OK);
+    cr_assert_str_eq(device->name, "fake1");
+    kolo_rdma_device_close(device);
     cr_assert(fake_verbs_living() == 0);
 }
 
@@ -170,7 +293,7 @@ Test(rdma_device, the_settings_say_how_long_a_peer_may_be_silent)
     fake_verbs_reset();
     struct kolo_settings *settings = fake_verbs_settings("");
     settings->peer_timeout_ms = 100;
-    cr_assert(kolo_rdma_device_open(fake_verbs_table(), settings, &device) == KOLO_OK);
+    cr_assert(kolo_rdma_device_open(fake_verbs_table(), settings, -1, &device) == KOLO_OK);
     cr_assert(device->patience.timeout == kolo_rdma_patience_of(100).timeout &&
               device->patience.retries == kolo_rdma_patience_of(100).retries);
     kolo_rdma_device_close(device);
@@ -225,12 +348,19 @@ Test(rdma_device, the_list_has_every_port)
     fake_verbs_device(1)->attr.phys_port_cnt = 2;
     fake_verbs_device(1)->ports[1].attr.state = IBV_PORT_DOWN;
     fake_verbs_device(2)->open_error = EPERM;
+    attr_of(0, 0)->active_width = 2;
+    attr_of(0, 0)->active_speed = 32;
     kolo_verbs_replace(fake_verbs_table());
     cr_assert(kolo_devices_rdma.report(add_line, NULL) == KOLO_OK);
     kolo_verbs_replace(NULL);
-    cr_assert(strstr(listed, "fake0:1 RoCE v2 10.0.0.1, MTU 1024\n"), "%s", listed);
-    cr_assert(strstr(listed, "fake1:1 RoCE v2 10.0.0.2, MTU 1024\n"), "%s", listed);
+    cr_assert(
+        strstr(listed, "fake0:1 RoCE v2 10.0.0.1 of lo, MTU 1024 (Ethernet, active, 100 Gbit/s)\n"),
+        "%s", listed);
+    cr_assert(strstr(listed, "fake1:1 RoCE v2 10.0.0.2 of lo, MTU 1024 (Ethernet, "
+                             "active, of unknown rate)\n"),
+              "%s", listed);
     cr_assert(strstr(listed, "fake1:2 cannot be used: its link is down"), "%s", listed);
+    cr_assert(strstr(listed, "(Ethernet, down, of unknown rate)"), "%s", listed);
     cr_assert(strstr(listed, "fake2 cannot be used: no permission"), "%s", listed);
     cr_assert(fake_verbs_living() == 0);
 }

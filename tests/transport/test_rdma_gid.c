@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "tests/support/fake_verbs.h"
@@ -23,7 +25,7 @@ static struct kolo_rdma_gids gids_of(int number)
 {
     struct kolo_rdma_gids gids;
     struct ibv_context *context = open_fake(number);
-    cr_assert(kolo_rdma_gids_read(fake_verbs_table(), context, 1, &gids) == KOLO_OK, "%s",
+    cr_assert(kolo_rdma_gids_read(fake_verbs_table(), context, 1, "", &gids) == KOLO_OK, "%s",
               kolo_error_detail());
     fake_verbs_table()->close_device(context);
     return gids;
@@ -116,17 +118,95 @@ Test(rdma_gid, what_is_of_no_use_is_left_out)
     fake_verbs_add_gid(bare_port(0), IBV_GID_TYPE_ROCE_V2, "::");
     fake_verbs_add_gid(&fake_verbs_device(0)->ports[0], 77, "10.0.0.1");
     struct ibv_context *context = open_fake(0);
-    cr_assert(kolo_rdma_gids_read(fake_verbs_table(), context, 1, &gids) == KOLO_ERR_UNSUPPORTED);
+    cr_assert(kolo_rdma_gids_read(fake_verbs_table(), context, 1, "", &gids) ==
+              KOLO_ERR_UNSUPPORTED);
     cr_assert(strstr(kolo_error_detail(), "no address"), "%s", kolo_error_detail());
     fake_verbs_fail("query_gid_table", 1, EIO);
-    cr_assert(kolo_rdma_gids_read(fake_verbs_table(), context, 2, &gids) == KOLO_ERR_UNSUPPORTED);
+    cr_assert(kolo_rdma_gids_read(fake_verbs_table(), context, 2, "", &gids) ==
+              KOLO_ERR_UNSUPPORTED);
     cr_assert(strstr(kolo_error_detail(), "cannot be read: Input/output error"), "%s",
               kolo_error_detail());
     kolo_alloc_fail_nth(1);
-    cr_assert(kolo_rdma_gids_read(fake_verbs_table(), context, 2, &gids) == KOLO_ERR_NO_MEMORY);
-    cr_assert(kolo_rdma_gids_read(fake_verbs_table(), context, 2, &gids) == KOLO_OK &&
+    cr_assert(kolo_rdma_gids_read(fake_verbs_table(), context, 2, "", &gids) == KOLO_ERR_NO_MEMORY);
+    cr_assert(kolo_rdma_gids_read(fake_verbs_table(), context, 2, "", &gids) == KOLO_OK &&
               gids.count == 1);
     fake_verbs_table()->close_device(context);
+}
+
+Test(rdma_gid, the_settings_choose_interfaces_and_networks)
+{
+    static const struct {
+        const char *net;
+        size_t count;
+        int entry; /* of the best */
+    } cases[] = {{"", 4, 0},          {"lo", 4, 0},          {"^lo", 0, 0},
+                 {"eth9,lo", 4, 1},   {"10.0.0.0/24", 2, 0}, {"fe80::/10", 2, 0},
+                 {"^10.0.0.1", 2, 0}, {"11.0.0.0/8", 0, 0},  {"11.0.0.0/8,10.0.0.0/8", 2, 1}};
+    struct kolo_rdma_gids gids;
+    fake_verbs_reset();
+    struct ibv_context *context = open_fake(0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        kolo_status status =
+            kolo_rdma_gids_read(fake_verbs_table(), context, 1, cases[i].net, &gids);
+        cr_assert((status == KOLO_OK) == (cases[i].count > 0), "%s: %s", cases[i].net,
+                  kolo_error_detail());
+        cr_assert(status == KOLO_OK ||
+                      strstr(kolo_error_detail(), "leaves it out (RoCE v2 10.0.0.1 of lo)"),
+                  "%s: %s", cases[i].net, kolo_error_detail());
+        cr_assert(status != KOLO_OK ||
+                      (gids.count == cases[i].count && gids.all[0].entry == cases[i].entry),
+                  "%s: %zu, entry %u", cases[i].net, gids.count, gids.all[0].entry);
+    }
+    fake_verbs_table()->close_device(context);
+}
+
+/** A folder like that of a device in /sys, with the interface @p name ("": none). */
+static void make_sys(struct ibv_device *device, const char *name)
+{
+    char path[IBV_SYSFS_PATH_MAX];
+    strcpy(device->ibdev_path, "/tmp/kolo-gid-XXXXXX");
+    cr_assert(mkdtemp(device->ibdev_path));
+    snprintf(path, sizeof path, "%.200s/device", device->ibdev_path);
+    cr_assert(mkdir(path, 0700) == 0);
+    snprintf(path, sizeof path, "%.200s/device/net", device->ibdev_path);
+    cr_assert(mkdir(path, 0700) == 0);
+    snprintf(path, sizeof path, "%.200s/device/net/%s", device->ibdev_path, name);
+    cr_assert(name[0] == '\0' || mkdir(path, 0700) == 0);
+}
+
+static void drop_sys(const struct ibv_device *device, const char *name)
+{
+    static const char *const parts[] = {"/device/net/", "/device/net", "/device", ""};
+    char path[IBV_SYSFS_PATH_MAX];
+    for (size_t i = name[0] == '\0'; i < 4; i++) {
+        snprintf(path, sizeof path, "%.200s%s%s", device->ibdev_path, parts[i], i == 0 ? name : "");
+        cr_assert(rmdir(path) == 0, "%s", path);
+    }
+}
+
+Test(rdma_gid, a_port_of_infiniband_is_allowed_as_its_interface_is)
+{
+    static const struct {
+        const char *interface, *net;
+        bool is_allowed;
+    } cases[] = {{"lo", "", true},     {"lo", "lo", true},
+                 {"lo", "^lo", false}, {"lo", "127.0.0.0/8", true},
+                 {"ib7", "lo", false}, {"ib7", "lo,ib7", true},
+                 {"ib7", "^lo", true}, {"", "lo", true},
+                 {"", "^lo", true}};
+    struct kolo_rdma_gids gids;
+    fake_verbs_reset();
+    fake_verbs_add_gid(bare_port(0), IBV_GID_TYPE_IB, "fe80::17");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        make_sys(&fake_verbs_device(0)->base, cases[i].interface);
+        struct ibv_context *context = open_fake(0);
+        kolo_status status =
+            kolo_rdma_gids_read(fake_verbs_table(), context, 1, cases[i].net, &gids);
+        cr_assert((status == KOLO_OK) == cases[i].is_allowed, "%s %s: %s", cases[i].interface,
+                  cases[i].net, kolo_error_detail());
+        fake_verbs_table()->close_device(context);
+        drop_sys(&fake_verbs_device(0)->base, cases[i].interface);
+    }
 }
 
 /* ---- against a plain search ---- */

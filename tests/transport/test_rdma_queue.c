@@ -115,7 +115,8 @@ static void open_side(int number)
                  number == 0 ? real_ports() : comma + 1);
     }
     *side = (struct side){.seed_out = 100 + (unsigned)number, .seed_in = 101 - (unsigned)number};
-    cr_assert(kolo_rdma_device_open(verbs(), fake_verbs_settings(port), &side->device) == KOLO_OK,
+    cr_assert(kolo_rdma_device_open(verbs(), fake_verbs_settings(port), -1, &side->device) ==
+                  KOLO_OK,
               "%s", kolo_error_detail());
     cr_assert(kolo_rdma_completions_open(side->device, ENTRIES, &side->completions) == KOLO_OK);
     cr_assert(kolo_rdma_queue_open(side->completions, &ops, side, PLACES, PLACE_BYTES,

@@ -21,7 +21,7 @@ static struct kolo_rdma_regions regions;
 static void begin(void)
 {
     fake_verbs_reset();
-    cr_assert(kolo_rdma_device_open(fake_verbs_table(), fake_verbs_settings(""), &device) ==
+    cr_assert(kolo_rdma_device_open(fake_verbs_table(), fake_verbs_settings(""), -1, &device) ==
               KOLO_OK);
     cr_assert(kolo_heap_create(&heap) == KOLO_OK);
     kolo_rdma_regions_init(&regions, device, heap);

@@ -21,14 +21,14 @@ KOLO_TEST_RDMA=rxe0,rxe1 "$RDMA_QUEUE_TEST" --filter 'rdma_queue/*' --jobs 1 || 
 after=$(rdma resource show)
 [[ $before == "$after" ]] || { echo "FAIL: left on the devices: $after; before: $before"; failures=$((failures + 1)); }
 command=(env)
-shows "a device" '^device +rxe0:1 +RoCE v2 10\.0\.0\.1, MTU 4096$'
-shows "the other" '^device +rxe1:1 +RoCE v2 10\.0\.0\.2, MTU 4096$'
+shows "a device" '^device +rxe0:1 +RoCE v2 10\.0\.0\.1 of ra, MTU 4096 \(Ethernet, active, [0-9.]+ Gbit/s\)$'
+shows "the other" '^device +rxe1:1 +RoCE v2 10\.0\.0\.2 of rb, MTU 4096 \(Ethernet, active, [0-9.]+ Gbit/s\)$'
 command=(setpriv --reuid 65534 --regid 65534 --clear-groups)
 chmod 600 /dev/infiniband/uverbs*
 shows "another user" '^device +rxe0 +cannot be used: no permission: /dev/infiniband/uverbs[0-9]+ must'
 command=(env)
 ip link set ra down
-shows "a link that is down" '^device +rxe0:1 +cannot be used: its link is down'
+shows "a link that is down" '^device +rxe0:1 +cannot be used: its link is down.*\(Ethernet, down'
 rdma link delete rxe0
 rdma link delete rxe1
 shows "no device" '^device +rdma +no RDMA device on this host'

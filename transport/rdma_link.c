@@ -369,8 +369,8 @@ static bool push_frames(struct rdma_link *link)
         if (frame.bytes > 0)
             memcpy(place + KOLO_HEADER_BYTES, frame.payload, frame.bytes);
         kolo_link_frame_done(base, &frame);
-        kolo_rdma_queue_send(link->queue, KOLO_HEADER_BYTES + frame.bytes,
-                             !kolo_link_has_frames(base));
+        /* Only who closes asks whether all has left. */
+        kolo_rdma_queue_send(link->queue, KOLO_HEADER_BYTES + frame.bytes, base->said_goodbye);
         moved = true;
     }
     return moved;
@@ -425,7 +425,11 @@ const char *kolo_rdma_goes_by(const struct kolo_link *base)
 bool kolo_rdma_is_drained(const struct kolo_link *base)
 {
     const struct rdma_link *link = (const struct rdma_link *)base;
-    return link->is_by_rdma ? kolo_rdma_queue_is_drained(link->queue) : kolo_tcp_is_drained(base);
+    if (!link->is_by_rdma)
+        return kolo_tcp_is_drained(base);
+    if (base->said_goodbye)
+        kolo_rdma_queue_flush(link->queue);
+    return kolo_rdma_queue_is_drained(link->queue);
 }
 
 void kolo_rdma_drop_leftover(struct rdma_link *link)

@@ -350,10 +350,20 @@ uint8_t *kolo_rdma_queue_place(struct kolo_rdma_queue *queue)
     return can ? send_place(queue, queue->sends.next) : NULL;
 }
 
-void kolo_rdma_queue_send(struct kolo_rdma_queue *queue, size_t bytes, bool is_last)
+void kolo_rdma_queue_send(struct kolo_rdma_queue *queue, size_t bytes, bool is_told)
 {
     queue->credit--;
-    post_send(queue, "a message", bytes, is_last);
+    post_send(queue, "a message", bytes, is_told);
+}
+
+void kolo_rdma_queue_flush(struct kolo_rdma_queue *queue)
+{
+    const struct kolo_rdma_track *sends = &queue->sends;
+    if (queue->is_flushed || queue->has_failed || sends->told == sends->next ||
+        kolo_rdma_track_is_full(sends))
+        return;
+    queue->is_flushed = true;
+    post_send(queue, "a last message", 0, true);
 }
 
 bool kolo_rdma_queue_is_drained(const struct kolo_rdma_queue *queue)

@@ -5,7 +5,7 @@
 // Credit. Of its `places` receives each side keeps RESERVE back and gives the others to its peer: a message uses one up, and
 // it comes back, added to the next message the other way (its 32-bit number), or, when half are owed and nothing goes there,
 // by a message without bytes. Such a message uses no credit: it lands in the reserve. Two of them at most are not yet read at
-// any time, since the second is owed only for messages that its reader has sent after it read of the first. So a receive is
+// any time, since the second is owed only for messages that its reader has sent after it read of the first. A flush, once in a queue's life, lands there too. So a receive is
 // always ready and the device never has to ask again (RNR).
 //
 // Closing destroys the queue pair first: from then on the device touches none of the memory.
@@ -45,7 +45,7 @@ struct kolo_rdma_queue {
     uint32_t credit;       /* messages that the peer has a place for */
     uint32_t credit_whole; /* all it ever gave */
     uint32_t owed;         /* places here that are free again, and it was not told */
-    bool is_connected, has_failed;
+    bool is_connected, has_failed, is_flushed;
 };
 
 /** A queue pair with @p places receives (a power of two) of @p place_bytes bytes each ready. ERR_UNSUPPORTED, ERR_SYSTEM: the
@@ -66,9 +66,12 @@ kolo_status kolo_rdma_queue_connect(struct kolo_rdma_queue *queue, const struct 
 
 /** Where the next message is to be written, message_bytes long; NULL: there is no place, here or there, now. */
 uint8_t *kolo_rdma_queue_place(struct kolo_rdma_queue *queue);
-/** Sends what was written there: @p bytes bytes, at least 1. @p is_last: nothing follows at once, so that the device tells
- * when all of it is over. */
-void kolo_rdma_queue_send(struct kolo_rdma_queue *queue, size_t bytes, bool is_last);
+/** Sends what was written there: @p bytes bytes, at least 1. @p is_told: somebody will ask whether all is drained, so the device
+ * shall tell when it is. Else it tells of one message in so many, as places are needed again: each that it tells of costs it
+ * an entry, and us a look. What fails it tells in any case. */
+void kolo_rdma_queue_send(struct kolo_rdma_queue *queue, size_t bytes, bool is_told);
+/** Nothing will follow what was sent: the device shall tell when it is over, if it was not asked to yet. */
+void kolo_rdma_queue_flush(struct kolo_rdma_queue *queue);
 /** Has all that was sent reached the peer's memory, as far as the device has told? */
 bool kolo_rdma_queue_is_drained(const struct kolo_rdma_queue *queue);
 

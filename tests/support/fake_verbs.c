@@ -75,7 +75,7 @@ static struct {
     struct pair *pairs[PAIRS_MAX];
     struct region *regions[REGIONS_MAX];
     struct context *contexts[PAIRS_MAX];
-    int living, registered, not_ready, polls;
+    int living, registered, not_ready, polls, sends_done, sends_told;
     struct {
         const char *function;
         int nth, error;
@@ -832,6 +832,8 @@ static void carry_out(struct pair *pair)
         pair->first++;
         pair->count--;
         if (status == IBV_WC_SUCCESS) {
+            world.sends_done++;
+            world.sends_told += is_told;
             if (is_told)
                 complete(pair->base.send_cq, &wc);
             continue;
@@ -978,6 +980,7 @@ void fake_verbs_reset(void)
     memset(world.regions, 0, sizeof world.regions);
     memset(world.contexts, 0, sizeof world.contexts);
     world.living = world.registered = world.not_ready = world.polls = 0;
+    world.sends_done = world.sends_told = 0;
     world.fault.function = NULL;
     world.fail_in = world.delay_in = world.duplicate_in = world.swap_in = 0;
 }
@@ -1077,6 +1080,14 @@ int fake_verbs_polls(void)
     int count = world.polls;
     unlock();
     return count;
+}
+
+void fake_verbs_sends(int *done_out, int *told_out)
+{
+    lock();
+    *done_out = world.sends_done;
+    *told_out = world.sends_told;
+    unlock();
 }
 
 int fake_verbs_not_ready(void)

@@ -64,6 +64,8 @@ int fake_verbs_regions(void);
 int fake_verbs_registered(void);
 /** How often completions were asked for. */
 int fake_verbs_polls(void);
+/** Sends that were carried out, and how many of them were told. */
+void fake_verbs_sends(int *done_out, int *told_out);
 /** How often a sender met a receiver that was not ready. */
 int fake_verbs_not_ready(void);
 

@@ -286,6 +286,30 @@ Test(rdma_queue_faults, a_queue_that_cannot_be_opened_leaves_nothing)
     run(10, 10);
 }
 
+Test(rdma_queue_faults, few_messages_are_told_but_all_that_somebody_waits_for)
+{
+    int done = 0, told = 0, flushed = 0;
+    bool moved;
+    run(1000, 0);
+    fake_verbs_sends(&done, &told);
+    cr_assert(done >= 1000 && told * 2 < done, "%d of %d", told, done);
+    uint8_t *place = kolo_rdma_queue_place(sides[0].queue);
+    size_t bytes = length_of(&sides[0].seed_out);
+    write_message(place, bytes, sides[0].sent++);
+    kolo_rdma_queue_send(sides[0].queue, bytes, false);
+    for (int i = 0; i < 50; i++)
+        cr_assert(kolo_rdma_completions_poll(sides[0].completions, &moved) == KOLO_OK);
+    cr_assert(!kolo_rdma_queue_is_drained(sides[0].queue));
+    kolo_rdma_queue_flush(sides[0].queue);
+    for (int i = 0; i < 50; i++)
+        poll_both();
+    cr_assert(kolo_rdma_queue_is_drained(sides[0].queue));
+    fake_verbs_sends(&done, &told);
+    kolo_rdma_queue_flush(sides[0].queue);
+    fake_verbs_sends(&flushed, &told);
+    cr_assert(flushed == done && fake_verbs_not_ready() == 0, "%d and %d", flushed, done);
+}
+
 Test(rdma_queue_faults, a_device_that_inlines_nothing_will_do)
 {
     struct kolo_rdma_queue *queue = NULL;

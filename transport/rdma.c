@@ -69,14 +69,16 @@ static bool reaches(const struct kolo_port *base, const struct kolo_peer *peer,
 
 /* ---- news ---- */
 
-/** Ends every link that goes by RDMA, for the reason in the detail. */
+/** Ends every link that goes by RDMA, for the reason in the detail. One that is not up yet goes on by TCP when its queue pair
+ * fails, or its first message has waited long enough, unless RDMA is forced. */
 static void end_links(struct rdma_port *port, kolo_status why)
 {
     char detail[KOLO_DETAIL_MAX];
     snprintf(detail, sizeof detail, "%s", kolo_error_detail());
     for (struct tcp_link *tcp = port->tcp.first; tcp != NULL; tcp = tcp->next) {
         const struct rdma_link *link = (const struct rdma_link *)tcp;
-        if (link->stage == RDMA_SETTLED && !link->is_by_rdma)
+        bool may_go_on = link->stage == RDMA_SETTLED || !kolo_rdma_is_forced(port);
+        if (!link->is_by_rdma && may_go_on)
             continue;
         kolo_detail_set(detail);
         kolo_link_set_down(&tcp->base, why);
@@ -94,8 +96,10 @@ static bool poll_once(struct rdma_port *port)
 {
     bool moved = false;
     kolo_status status = kolo_rdma_completions_poll(port->completions, &moved);
-    if (status != KOLO_OK)
+    if (status != KOLO_OK) {
+        port->device->is_gone = true;
         end_links(port, status);
+    }
     return moved;
 }
 

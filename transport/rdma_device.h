@@ -30,7 +30,7 @@ struct kolo_rdma_device {
     enum ibv_port_state state;
     uint32_t rate_mbit; /* 0: it does not say */
     int numa_node;      /* -1: not known */
-    bool is_gone;       /* said by the device: nothing of it works any more */
+    bool is_gone;       /* nothing of it works any more */
     uint16_t lid;       /* of InfiniBand; 0 else */
     enum ibv_mtu mtu;
     struct kolo_rdma_patience patience; /* of its queue pairs: KOLO_PEER_TIMEOUT */

@@ -262,6 +262,9 @@ static kolo_status prepare(struct rdma_link *link)
     size_t ours = 0, theirs = 0, bytes = 0;
     if (!kolo_rdma_published(kolo_tcp_address_of_peer(&port->tcp, peer), &link->published, &bytes))
         return KOLO_ERR_DATA;
+    if (port->device->is_gone)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "rdma %s is gone: look at dmesg",
+                         port->device->name);
     if (!kolo_rdma_is_forced(port) && kolo_rdma_fallen_gives_up(&port->fallen))
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
                          "it is tried no more, since it failed with several peers in a row");
@@ -303,6 +306,7 @@ static size_t read_some(struct rdma_link *link, void *data, size_t wanted, int f
 
 static void read_block(struct rdma_link *link)
 {
+    char detail[KOLO_DETAIL_MAX];
     uint8_t unused;
     if (link->has_theirs) { /* nothing can follow but its end */
         (void)read_some(link, &unused, sizeof unused, MSG_PEEK);
@@ -314,6 +318,8 @@ static void read_block(struct rdma_link *link)
         return;
     kolo_status status = kolo_rdma_hello_unpack(link->block, &link->published, &link->theirs);
     if (status != KOLO_OK) {
+        snprintf(detail, sizeof detail, "%s", kolo_error_detail());
+        kolo_fail(status, "rank %d on %.63s: %s", link->tcp.base.peer, who(link)->host, detail);
         kolo_link_set_down(&link->tcp.base, status);
         return;
     }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -189,6 +190,41 @@ Test(rdma, what_fails_with_several_peers_in_a_row_is_tried_no_more, .timeout = 6
               "more than two lines: %s", logged);
 }
 
+static void lose_it_and_go_on(struct suite_rank *rank)
+{
+    if (rank->rank == 0)
+        fake_verbs_remove(fake_verbs_device(0));
+    SUITE_CHECK(rank, suite_meet(rank, 0), "rank %d", rank->rank);
+    exchange(rank);
+}
+
+Test(rdma, a_device_that_is_pulled_out_before_its_links_leaves_tcp, .timeout = 60)
+{
+    struct suite_world *world = open_auto();
+    suite_run(world, lose_it_and_go_on);
+    expect_named(world, "tcp", "; by tcp instead: ");
+    suite_close(world);
+    cr_assert(strstr(logged, "is reached by tcp, not rdma: rdma fake0"), "%s", logged);
+}
+
+static void lose_it_meanwhile(struct suite_rank *rank)
+{
+    if (rank->rank == 0)
+        fake_verbs_tell(fake_verbs_device(0), IBV_EVENT_DEVICE_FATAL, 0);
+    exchange(rank);
+}
+
+Test(rdma, a_device_that_is_pulled_out_while_its_links_come_up_leaves_tcp, .timeout = 60)
+{
+    for (int i = 0; i < 20; i++) {
+        fake_verbs_delay(1, INT_MAX);
+        struct suite_world *world = open_auto();
+        suite_run(world, lose_it_meanwhile);
+        expect_named(world, "tcp", "; by tcp instead: ");
+        suite_close(world);
+    }
+}
+
 static void look_around(struct suite_rank *rank)
 {
     for (int i = 0; i < 1000; i++)
@@ -205,15 +241,15 @@ Test(rdma, a_device_without_links_is_left_alone)
     suite_close(world);
 }
 
-/* ---- a peer that proves itself and then says nothing ---- */
+/* ---- a peer that proves itself and then says nothing, or what nobody says ---- */
 
-static int silent_fd;
+static int stranger_fd;
 
 static void keep_fd(void *context, kolo_status status, int fd, const struct kolo_greeting *theirs)
 {
     (void)theirs;
     *(kolo_status *)context = status;
-    silent_fd = fd;
+    stranger_fd = fd;
 }
 
 static bool has_ended(struct suite_rank *rank, void *context)
@@ -222,24 +258,26 @@ static bool has_ended(struct suite_rank *rank, void *context)
     return rank->heard[1].down > 0;
 }
 
-static void hear_nothing(struct suite_rank *rank)
+static const struct kolo_address *address_of(const struct suite_world *world, int rank)
+{
+    int i = 0;
+    while (kolo_transports[i] != &kolo_transport_rdma)
+        i++;
+    return &world->peers[rank].addresses[i];
+}
+
+/** Rank 1 proves itself to rank 0 by hand. */
+static void dial_by_hand(struct suite_rank *rank)
 {
     const struct kolo_endpoint_config *config = kolo_endpoint_config_of(rank->endpoint);
     const struct kolo_greeting mine = {
         .protocol = KOLO_PROTOCOL_VERSION, .purpose = KOLO_PURPOSE_RDMA, .from = 1, .to = 0};
-    const struct kolo_address *address = NULL;
+    const struct kolo_address *address = address_of(rank->world, 0);
     struct kolo_place places[TCP_PLACES_MAX];
     struct kolo_rdma_gids gids;
     struct kolo_conn *conn = NULL;
     kolo_status status = KOLO_AGAIN;
     size_t used = 0, count = 0;
-    if (rank->rank == 0) {
-        SUITE_CHECK(rank, suite_until(rank, has_ended, NULL), "the link has no deadline");
-        return;
-    }
-    for (int i = 0; kolo_transports[i] != NULL; i++)
-        if (kolo_transports[i] == &kolo_transport_rdma)
-            address = &rank->world->peers[0].addresses[i];
     SUITE_CHECK(rank, kolo_rdma_published(address, &gids, &used), "no address");
     SUITE_CHECK(rank,
                 kolo_tcp_read_places(address->data + used, address->bytes - used, places, &count) ==
@@ -255,15 +293,91 @@ static void hear_nothing(struct suite_rank *rank)
     SUITE_CHECK(rank, status == KOLO_OK, "%s", kolo_status_name(status));
 }
 
+static void meet_a_stranger(struct suite_rank *rank)
+{
+    if (rank->rank == 1)
+        dial_by_hand(rank);
+    else
+        SUITE_CHECK(rank, suite_until(rank, has_ended, NULL), "the link has no deadline");
+}
+
 Test(rdma, who_is_dialled_and_hears_no_more_gives_up, .timeout = 60)
 {
     struct suite_world *world = suite_open("rdma", 2, "START_TIMEOUT", "300ms");
-    suite_run(world, hear_nothing);
+    suite_run(world, meet_a_stranger);
     const struct suite_heard *heard = &world->ranks[0].heard[1];
     cr_assert(heard->why == KOLO_ERR_TIMEOUT && strstr(heard->text, "did not settle what"), "%s",
               heard->text);
-    close(silent_fd);
+    close(stranger_fd);
     suite_close(world);
+}
+
+/** What rank 1 says after its proof, and what rank 0 makes of it. */
+struct forgery {
+    const char *what;
+    size_t bytes; /* of a block that begins as a good one */
+    size_t at;    /* is changed, ... */
+    uint8_t by;   /* ... by these bits */
+    kolo_status why;
+    const char *text;
+};
+static const struct forgery *forgery;
+
+/** A good hello of rank 1, but for its queue pair, which is nobody's. */
+static void good_block(const struct suite_world *world, uint8_t block[KOLO_RDMA_HELLO_BYTES])
+{
+    struct kolo_rdma_gids gids;
+    size_t used = 0;
+    cr_assert(kolo_rdma_published(address_of(world, 1), &gids, &used));
+    const struct kolo_rdma_hello hello = {.offers = true,
+                                          .gid = gids.all[0],
+                                          .mtu = IBV_MTU_1024,
+                                          .pair = 0xfffff0,
+                                          .packet = 77,
+                                          .places = RDMA_PLACES,
+                                          .place_bytes = RDMA_PLACE_BYTES};
+    kolo_rdma_hello_pack(&hello, block);
+}
+
+static void forge(struct suite_rank *rank)
+{
+    uint8_t block[KOLO_RDMA_HELLO_BYTES + 1] = {0};
+    meet_a_stranger(rank);
+    if (rank->rank == 0)
+        return;
+    good_block(rank->world, block);
+    block[forgery->at] ^= forgery->by;
+    SUITE_CHECK(rank,
+                send(stranger_fd, block, forgery->bytes, MSG_NOSIGNAL) == (ssize_t)forgery->bytes,
+                "not sent");
+    (void)shutdown(stranger_fd, SHUT_WR);
+}
+
+Test(rdma, what_is_forged_or_cut_off_ends_the_link_and_names_the_peer, .timeout = 100)
+{
+    static const struct forgery forgeries[] = {
+        {"nothing", 0, 0, 0, KOLO_ERR_LINK, "closed by peer"},
+        {"half a block", 128, 0, 0, KOLO_ERR_LINK, "closed by peer"},
+        {"all but a byte", 255, 0, 0, KOLO_ERR_LINK, "closed by peer"},
+        {"the block alone", 256, 0, 0, KOLO_ERR_LINK, "closed by peer"},
+        {"another magic", 256, 0, 1, KOLO_ERR_PROTOCOL, "begins with"},
+        {"another version", 256, 4, 2, KOLO_ERR_PROTOCOL, "version 3"},
+        {"another kind", 256, 5, 4, KOLO_ERR_PROTOCOL, "an address of kind 7"},
+        {"another address", 256, 40, 1, KOLO_ERR_PROTOCOL, "has not published"},
+        {"a long text", 256, 45, 0xff, KOLO_ERR_PROTOCOL, "whose text does not end"},
+        {"a byte behind it", 256, 255, 1, KOLO_ERR_PROTOCOL, "reserved fields"},
+    };
+    for (size_t i = 0; i < sizeof forgeries / sizeof forgeries[0]; i++) {
+        forgery = &forgeries[i];
+        struct suite_world *world = suite_open("rdma", 2, NULL, NULL);
+        suite_run(world, forge);
+        const struct suite_heard *heard = &world->ranks[0].heard[1];
+        cr_assert(heard->why == forgery->why && strstr(heard->text, forgery->text) &&
+                      strstr(heard->text, "rank 1 "),
+                  "%s: %s", forgery->what, heard->text);
+        close(stranger_fd);
+        suite_close(world);
+    }
 }
 
 /** Waits until the other side's link is down. */

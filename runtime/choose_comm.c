@@ -218,7 +218,8 @@ static const struct kolo_plan *choose_class(struct kolo_comm *comm,
     rounded.element_bytes = 1;
     rounded.args = (struct kolo_plan_args){.size = comm->size,
                                            .count = class < 63 ? (size_t)1 << class : SIZE_MAX / 2,
-                                           .hosts = kolo_choices_hosts(&comm->choices),
+                                           .hosts = question->args.hosts,
+                                           .closing = question->args.closing,
                                            .segment = comm->engine->settings.segment_bytes};
     const struct kolo_plan *plan = kolo_choose(&rounded, &comm->engine->figures);
     if (plan != NULL)
@@ -266,6 +267,7 @@ kolo_status kolo_comm_choose(struct kolo_comm *comm, enum kolo_collective collec
                                      .order = order};
     question.args.hosts = kolo_choices_hosts(&comm->choices);
     question.args.in_place = false; /* is each rank's own */
+    question.args.closing = comm->number == 0 ? KOLO_CLOSING_LATER : KOLO_CLOSING_NOTES;
     KOLO_TRY(choose_forced(comm, &question, is_own, plan_out));
     if (*plan_out == NULL)
         *plan_out = choose_class(comm, &question, class_of(bytes_of(args, element_bytes)));

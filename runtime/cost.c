@@ -8,7 +8,8 @@ enum {
     BYTES_WALKED = 64 << 20, /* beyond it time grows with size */
     WARM_BYTES = 256 << 10,  /* what is longer has left the cache of a core when its end comes */
     WARM_PASSED_BYTES = 2 << 20, /* that of all cores, which few ranks use at a time */
-    STREAMED_BYTES = 16 << 10
+    STREAMED_BYTES = 16 << 10,
+    LENT_BYTES = 2 << 10 /* from here on memory is lent on a host, and its sender waits */
 };
 
 static const char *const path_texts[KOLO_PATHS] = {
@@ -220,8 +221,8 @@ static struct walk walk_rank(const struct kolo_plan *plan, const struct kolo_pla
 /* ---- all ranks ---- */
 
 /** Messages before the first one of the last rank, which its own steps do not show. Of a broadcast
- * half of them count: it is closed for its root alone, so the first ranks are at the next call, or
- * at what the program does then, while the last ones wait. */
+ * half of them count: nobody waits for the last rank, so the first ones are at the next call, or at
+ * what the program does then, while the last ones wait. */
 static double hops_before(const struct kolo_plan *plan, int size)
 {
     double counted = plan->collective == KOLO_COLLECTIVE_BROADCAST ? 0.5 : 1;
@@ -290,6 +291,16 @@ static double cost_of_all(const struct kolo_plan *plan, const struct kolo_plan_a
     return most.latency + siblings + fmax(chain, mean.processor * ranks_a_core(layout));
 }
 
+/** An open broadcast whose data are lent to those that take them is over on its root when they have
+ * come, which is as notes to it are: it runs ahead of nobody. */
+static enum kolo_closing closing_of(const struct kolo_plan_args *args, size_t element_bytes,
+                                    const struct kolo_layout *layout)
+{
+    bool lends = layout->local == KOLO_PATH_INPROC || layout->local == KOLO_PATH_SHM;
+    bool is_lent = lends && args->count >= LENT_BYTES / element_bytes;
+    return args->closing == KOLO_CLOSING_LATER && is_lent ? KOLO_CLOSING_NOTES : args->closing;
+}
+
 double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                       size_t element_bytes, const struct kolo_layout *layout,
                       const struct kolo_figures *figures)
@@ -303,9 +314,9 @@ double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args 
         times = (double)args->count / (double)less.count;
     }
     double cost = times * cost_of_all(plan, &less, element_bytes, layout, figures);
-    if (!plan->closes && args->size > 1) { /* what closes it, beside it */
-        less.closing = KOLO_CLOSING_NOTES; /* with which the terms of broadcasts were fitted */
-        const struct kolo_plan *beside = kolo_plan_closing(plan, &less);
+    less.closing = closing_of(args, element_bytes, layout);
+    const struct kolo_plan *beside = plan->closes ? NULL : kolo_plan_closing(plan, &less);
+    if (beside != NULL && args->size > 1) { /* what closes it, beside it */
         struct kolo_plan_args none = {.size = args->size, .hosts = args->hosts, .segment = 1};
         double closing = cost_of_all(beside, &none, 1, layout, figures);
         cost = fmax(cost, closing) + 0.5 * fmin(cost, closing);

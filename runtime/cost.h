@@ -6,7 +6,9 @@
 //   latency    along the longest chain of steps that wait for each other, and as much again for
 //              what is passed on before the last rank's first message comes (each time a rank is
 //              woken, which costs a switch where ranks share cores); of a broadcast half as much,
-//              since it is closed for its root alone
+//              since nobody waits for the last rank: its first ranks are at the next call by then.
+//              What closes a plan that does not close itself runs beside it, and costs the longer of
+//              both and half of the shorter; an open broadcast (KOLO_CLOSING_LATER) has none
 //   processor  messages, bytes sent, received, copied and combined, of the busiest rank; or, where
 //              a host has more ranks than cores, of all its ranks over its cores, if that is longer
 //              than the chain. There a message costs a switch between ranks too. What is long has

@@ -123,6 +123,42 @@ Test(cost, of_a_broadcast_while_its_root_goes_on)
     cr_assert(fabs(ns - (2000 + 3 * 2000)) < 1e-6, "a reduce is not over before: %g", ns);
 }
 
+/** Nothing runs beside an open broadcast; a note or a barrier costs half of itself, if it is shorter. */
+Test(cost, of_what_closes_a_broadcast)
+{
+    static const struct {
+        enum kolo_closing closing;
+        double ns;
+    } expected[] = {{KOLO_CLOSING_LATER, 1010},
+                    {KOLO_CLOSING_NOTES, 1010 + 0.5 * 1010},
+                    {KOLO_CLOSING_NOW, 1020 + 0.5 * 1010}};
+    struct kolo_figures figures = {0};
+    figures.path[KOLO_PATH_LOOPBACK] = (struct kolo_path_figures){.latency = 1000, .message = 10};
+    const struct kolo_plan *plan = kolo_plan_find(KOLO_COLLECTIVE_BROADCAST, "tree");
+    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+        struct kolo_plan_args args = {
+            .size = 2, .count = 8, .segment = 1 << 18, .closing = expected[i].closing};
+        double ns = kolo_plan_cost(plan, &args, 1, &two, &figures);
+        cr_assert(fabs(ns - expected[i].ns) < 1e-6, "%zu: %g", i, ns);
+    }
+}
+
+/** What is lent to those that take it holds its root up as a note from them would. */
+Test(cost, of_an_open_broadcast_of_memory_that_is_lent)
+{
+    struct kolo_figures figures = {0};
+    figures.path[KOLO_PATH_SHM] = figures.path[KOLO_PATH_LOOPBACK] =
+        (struct kolo_path_figures){.latency = 1000};
+    struct kolo_layout shared = two;
+    shared.local = KOLO_PATH_SHM;
+    double is_short = cost_of(KOLO_COLLECTIVE_BROADCAST, "tree", 2, 2047, &shared, &figures);
+    double is_lent = cost_of(KOLO_COLLECTIVE_BROADCAST, "tree", 2, 2048, &shared, &figures);
+    double is_sent = cost_of(KOLO_COLLECTIVE_BROADCAST, "tree", 2, 2048, &two, &figures);
+    cr_assert(fabs(is_short - 1000) < 1e-6 && fabs(is_lent - 1500) < 1e-6, "%g, %g", is_short,
+              is_lent);
+    cr_assert(fabs(is_sent - 1000) < 1e-6, "a socket takes it: %g", is_sent);
+}
+
 /* Pieces to two children in turn: each but the first of a child follows one that is in flight. */
 Test(cost, of_pieces_that_follow_each_other)
 {

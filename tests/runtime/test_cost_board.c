@@ -114,8 +114,11 @@ Test(cost_board, one_flag_for_short_vectors_one_pass_for_long_ones)
         for (int c = 0; c < KOLO_COLLECTIVES; c++) {
             enum kolo_collective collective = (enum kolo_collective)c;
             const struct kolo_plan *plan = choice(collective, 8, layouts[i]);
-            cr_assert(plan->on_board && plan->is_oneshot, "%s: %s",
-                      kolo_collective_text(collective), plan->name);
+            /* where ranks share cores, no root of an open broadcast waits for the turns of all */
+            bool is_open = collective == KOLO_COLLECTIVE_BROADCAST && layouts[i] == &crowd;
+            cr_assert(is_open ? !plan->closes && !plan->on_board
+                              : plan->on_board && plan->is_oneshot,
+                      "%s: %s", kolo_collective_text(collective), plan->name);
             plan = choice(collective, 16 << 20, layouts[i]);
             bool has_second = kolo_plan_on_board(collective, false) != NULL;
             cr_assert(plan->on_board && plan->is_oneshot == !has_second, "%s: %s",

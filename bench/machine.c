@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What stands above every figure: hosts, ranks, cores, load, transport, and the congestion control
 // of kolo's TCP links, asked of the kernel rather than of the settings.
+#include <dirent.h>
 #include <jansson.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -16,7 +17,7 @@
 #include "bench/bench.h"
 #include "memory/reduce.h"
 
-enum { DESCRIPTORS = 4096, TRAFFIC_BYTES = 1 << 18 };
+enum { TRAFFIC_BYTES = 1 << 18 };
 
 /* The rest of the first line of @p path that begins with @p key, after its colon. */
 static void read_fact(const char *path, const char *key, char *text, size_t capacity)
@@ -88,24 +89,37 @@ static kolo_status host_text(struct kolo_comm *comm, struct bench_machine *machi
     return KOLO_OK;
 }
 
+/* The congestion control of @p fd and the bytes that it has moved; 0: it is no TCP socket. */
+static uint64_t moved_by(int fd, char name[32])
+{
+    struct tcp_info info = {0};
+    socklen_t length = sizeof info, name_length = 31;
+    memset(name, 0, 32);
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 ||
+        getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &name_length) != 0)
+        return 0;
+    return info.tcpi_bytes_acked + info.tcpi_bytes_received;
+}
+
 /* Of all TCP sockets of this process the one that moved most is a link of kolo's. */
 static void congestion_text(char *text, size_t capacity)
 {
     uint64_t most = TRAFFIC_BYTES / 4;
-    for (int fd = 3; fd < DESCRIPTORS; fd++) {
-        struct tcp_info info;
-        char name[32] = "";
-        socklen_t length = sizeof info, name_length = sizeof name;
-        memset(&info, 0, sizeof info);
-        if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 ||
-            getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &name_length) != 0)
-            continue;
-        uint64_t moved = info.tcpi_bytes_acked + info.tcpi_bytes_received;
+    DIR *folder = opendir("/proc/self/fd");
+    const struct dirent *entry;
+    while (folder && (entry = readdir(folder)) != NULL) {
+        char name[32];
+        int64_t fd;
+        if (!bench_parse_integer(entry->d_name, 0, INT32_MAX, &fd))
+            continue; /* "." and ".." */
+        uint64_t moved = moved_by((int)fd, name);
         if (moved <= most)
             continue;
         most = moved;
-        snprintf(text, capacity, "%.*s", (int)sizeof name - 1, name);
+        snprintf(text, capacity, "%s", name);
     }
+    if (folder)
+        closedir(folder);
 }
 
 static kolo_status look_at_congestion(struct kolo_comm *comm, struct bench_machine *machine)

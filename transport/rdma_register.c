@@ -16,8 +16,10 @@ static kolo_status cannot(const struct kolo_rdma_device *device, size_t bytes, i
     char name[128];
     struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
     kolo_rdma_device_format(device, name, sizeof name);
-    if (error == ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 &&
-        limit.rlim_cur != RLIM_INFINITY)
+    (void)getrlimit(RLIMIT_MEMLOCK, &limit);
+    /* A limit of 0 is told as a lack of permission. */
+    if ((error == ENOMEM && limit.rlim_cur != RLIM_INFINITY) ||
+        (error == EPERM && limit.rlim_cur == 0))
         return kolo_fail(
             KOLO_ERR_SYSTEM,
             "%s: %zu bytes cannot be locked in memory, the limit is %llu KiB: raise it (ulimit -l "

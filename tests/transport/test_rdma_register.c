@@ -167,11 +167,14 @@ static void refused(int error, const char *text)
 
 Test(rdma_register, the_reason_says_what_to_change)
 {
-    const struct rlimit tight = {64 << 10, 64 << 10};
+    const struct rlimit tight = {64 << 10, 64 << 10}, none = {0, 0};
     refused(EFAULT, "are they mapped, and writable?: Bad address");
     refused(EIO, "cannot be registered: Input/output error");
     cr_assert(setrlimit(RLIMIT_MEMLOCK, &tight) == 0);
     refused(ENOMEM, "the limit is 64 KiB: raise it (ulimit -l unlimited");
+    refused(EPERM, "cannot be registered: Operation not permitted");
+    cr_assert(setrlimit(RLIMIT_MEMLOCK, &none) == 0);
+    refused(EPERM, "the limit is 0 KiB: raise it (ulimit -l unlimited");
 }
 
 Test(rdma_register, without_memory_of_our_own)

@@ -78,6 +78,7 @@ void kolo_channel_add_send(struct kolo_channel *channel, struct kolo_work *work)
     else
         channel->send_first = work;
     channel->send_last = work;
+    work->number = channel->sends_posted++;
     if (channel->send_next == NULL)
         channel->send_next = work;
     channel->link->sends++;
@@ -126,6 +127,7 @@ void kolo_channel_add_receive(struct kolo_channel *channel, struct kolo_work *wo
     else
         channel->recv_first = work;
     channel->recv_last = work;
+    work->number = channel->receives_posted++;
     channel->link->receives++;
 }
 
@@ -147,6 +149,10 @@ void kolo_channel_remove_receive(struct kolo_channel *channel, struct kolo_work 
     channel->link->receives--;
     if (channel->link->sink.work == work)
         kolo_sink_drop(&channel->link->sink);
+    if (work->is_lent) {
+        work->is_lent = false;
+        channel->link->transport->take_back(channel->link, work);
+    }
 }
 
 void kolo_channel_fail_receives(struct kolo_channel *channel, kolo_status why)

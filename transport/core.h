@@ -42,7 +42,8 @@ struct kolo_channel {
     struct kolo_link *link;
     uint32_t id;
     bool is_ready, is_owing;
-    kolo_status tx_fault, rx_fault; /* of no use any more: every new work gets this */
+    uint32_t sends_posted, receives_posted; /* the nth send meets the peer's nth receive */
+    kolo_status tx_fault, rx_fault;         /* of no use any more: every new work gets this */
     struct kolo_work *send_first, *send_last, *send_next;
     struct kolo_work *recv_first, *recv_last;
     struct kolo_stash *stash_first, *stash_last;

@@ -190,6 +190,9 @@ void kolo_link_recv(struct kolo_link *link, uint32_t channel_id, const struct ko
         kolo_channel_remove_receive(channel, work);
         work->status = fault;
     }
+    if (work->status == KOLO_AGAIN && work->bytes_done == 0 && channel->stash_first == NULL &&
+        link->transport->posted != NULL)
+        link->transport->posted(link, work);
 }
 
 static void cancel_send(struct kolo_channel *channel, struct kolo_work *work)

@@ -155,6 +155,12 @@ struct kolo_transport {
     /** Span @p id of the endpoint's heap is about to be freed: peers that mapped it must let it go.
      * NULL: nothing to do. */
     void (*span_gone)(struct kolo_link *link, uint64_t id);
+    /** Receive @p work was posted and waits; nothing of its message has come. A transport that lends its memory to the peer
+     * sets is_lent, and says kolo_link_rx_written() when the message is there. NULL: nothing to do. */
+    void (*posted)(struct kolo_link *link, struct kolo_work *work);
+    /** Receive @p work, which was lent, ends otherwise: by frames, or it was given up. On return its memory is written by
+     * nobody any more, or the link ends. The link may be DOWN. NULL where nothing is lent. */
+    void (*take_back)(struct kolo_link *link, struct kolo_work *work);
     /** Withdraws @p work's frames from the wire, and what is_remote() prepared for it: on return
      * its memory is not read any more, by nobody, and no frame_done() comes for them. Of a frame
      * that is half moved the transport makes a copy, or ends the link. The link may be DOWN. NULL:
@@ -249,6 +255,10 @@ size_t kolo_sink_put(struct kolo_sink *sink, const void *data, size_t bytes);
 /** After all header->bytes went into the sink. Status as of rx_begin; the link may have gone DOWN
  * meanwhile. */
 kolo_status kolo_link_rx_end(struct kolo_link *link) KOLO_NODISCARD;
+/** The peer has written the whole message of @p work, which was lent (is_lent is false again), in its turn. */
+kolo_status kolo_link_rx_written(struct kolo_link *link, struct kolo_work *work) KOLO_NODISCARD;
+/** is_remote() may have another answer now for what is due on channel @p id. */
+void kolo_link_reconsider(struct kolo_link *link, uint32_t id);
 /** The peer holds the whole message: @p bytes bytes at @p data, readable until release(cookie).
  * header->bytes is not looked at. */
 kolo_status kolo_link_rx_remote(struct kolo_link *link, const struct kolo_header *header,

@@ -198,6 +198,7 @@ static void close_port(struct kolo_port *base)
     kolo_rdma_fallen_tell(&port->fallen);
     kolo_tcp_fini_port(&port->tcp);
     kolo_rdma_completions_close(port->completions);
+    kolo_rdma_regions_fini(&port->regions);
     kolo_rdma_device_close(port->device);
     kolo_free_memory(port);
 }
@@ -234,6 +235,7 @@ static kolo_status fill_port(struct rdma_port *port, struct kolo_endpoint *endpo
     kolo_status status;
     KOLO_TRY(kolo_verbs_load(&verbs));
     KOLO_TRY(kolo_rdma_device_open(verbs, config->settings, config->identity.numa, &port->device));
+    kolo_rdma_regions_init(&port->regions, port->device, config->heap);
     KOLO_TRY(kolo_rdma_completions_open(port->device, entries_for(port, config->size),
                                         &port->completions));
     KOLO_TRY(kolo_tcp_init_port(&port->tcp, endpoint, &kolo_transport_rdma, KOLO_PURPOSE_RDMA,
@@ -280,11 +282,16 @@ const struct kolo_transport kolo_transport_rdma = {
     .poll = kolo_rdma_poll,
     .push = kolo_rdma_push,
     .pull = kolo_rdma_pull,
+    .is_remote = kolo_rdma_is_remote,
+    .posted = kolo_rdma_posted,
+    .take_back = kolo_rdma_take_back,
+    .span_gone = kolo_rdma_span_gone,
     .withdraw = kolo_rdma_withdraw,
+    .control = kolo_rdma_control,
     .describe = kolo_rdma_describe,
     .explain = kolo_rdma_explain,
     .goes_by = kolo_rdma_goes_by,
     .is_drained = kolo_rdma_is_drained,
-    .down = kolo_tcp_down,
+    .down = kolo_rdma_down,
     .free_link = kolo_rdma_free_link,
 };

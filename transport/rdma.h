@@ -18,12 +18,15 @@
 //
 // Out: each frame is copied behind its header into a place of ours, and sent from there into one of the peer's (rdma_queue.h);
 // the sender's memory is its own again at once. In: copied or reduced straight out of the place where the device wrote it.
+// A long message between memory of kolo_alloc, which a receive that copies waits for, is written there by the sender's device
+// (rdma_direct.h). A receive that reduces has its operand in places anyway: nothing would be saved by another way.
 //
 // One completion queue serves all links of a rank. It is polled with every look; before a sleep it is armed, and its channel
 // is in the poller like any descriptor.
 #ifndef KOLO_TRANSPORT_RDMA_H
 #define KOLO_TRANSPORT_RDMA_H
 
+#include "transport/rdma_direct.h"
 #include "transport/rdma_fallen.h"
 #include "transport/rdma_queue.h"
 #include "transport/tcp.h"
@@ -47,6 +50,7 @@ struct rdma_port {
     struct tcp_port tcp; /* first: the core gets this */
     struct kolo_rdma_device *device;
     struct kolo_rdma_completions *completions;
+    struct kolo_rdma_regions regions;
     struct rdma_watch channel, news;
     bool tells_next;         /* the completion queue is armed */
     struct rdma_timer looks; /* at what has its time: first messages, and warnings */
@@ -66,8 +70,10 @@ struct rdma_link {
     kolo_deadline probe_until; /* ours must have arrived; KOLO_NEVER: it is not on its way */
     char broke[KOLO_RDMA_REASON_BYTES]; /* how the queue broke before that; "": it did not */
     struct kolo_rdma_queue *queue;
-    struct kolo_rdma_gids published; /* by the peer */
-    struct kolo_rdma_gid gid;        /* ours */
+    struct kolo_rdma_direct direct;
+    struct kolo_rdma_writing *writing; /* that is being posted; NULL: none */
+    struct kolo_rdma_gids published;   /* by the peer */
+    struct kolo_rdma_gid gid;          /* ours */
     struct kolo_rdma_hello mine, theirs;
     uint8_t block[KOLO_RDMA_HELLO_BYTES]; /* that is arriving */
     size_t block_bytes;
@@ -100,10 +106,27 @@ void kolo_rdma_describe(const struct kolo_link *base, char *text, size_t capacit
 void kolo_rdma_explain(const struct kolo_link *base, char *text, size_t capacity);
 const char *kolo_rdma_goes_by(const struct kolo_link *base);
 bool kolo_rdma_is_drained(const struct kolo_link *base);
+void kolo_rdma_down(struct kolo_link *base);
 void kolo_rdma_free_link(struct kolo_link *base);
 /** Gives a first message up whose time is over. Gives the time of one that is on its way; KOLO_NEVER: none is. */
 kolo_deadline kolo_rdma_watch_probe(struct rdma_link *link, kolo_deadline now);
 /** Closes the queue of a link that went on by TCP. Not from within a callback of the queue. */
 void kolo_rdma_drop_leftover(struct rdma_link *link);
+
+/* rdma_write.c: messages that nobody copies, over a link that goes by RDMA */
+bool kolo_rdma_is_remote(struct kolo_link *base, const struct kolo_work *work);
+void kolo_rdma_posted(struct kolo_link *base, struct kolo_work *work);
+void kolo_rdma_take_back(struct kolo_link *base, struct kolo_work *work);
+void kolo_rdma_span_gone(struct kolo_link *base, uint64_t id);
+kolo_status kolo_rdma_control(struct kolo_link *base, const struct kolo_header *header,
+                              const uint8_t *payload);
+/** Begins to write the message of a frame that is_remote. */
+void kolo_rdma_begin_writing(struct rdma_link *link, const struct kolo_frame *frame);
+/** Posts what fits of it. True: all of it is posted. */
+bool kolo_rdma_go_on_writing(struct rdma_link *link);
+void kolo_rdma_withdraw_writing(struct rdma_link *link, const struct kolo_work *work);
+/** What the queue tells. */
+void kolo_rdma_written(struct kolo_rdma_queue *queue, uint16_t mark);
+void kolo_rdma_has_written(struct kolo_rdma_queue *queue, void *context);
 
 #endif

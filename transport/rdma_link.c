@@ -137,6 +137,7 @@ static void settle(struct rdma_link *link)
     kolo_rdma_fallen_succeeded(&rdma_port_of(link)->fallen);
     link->stage = RDMA_SETTLED;
     link->is_by_rdma = true;
+    kolo_rdma_direct_init(&link->direct, &rdma_port_of(link)->regions);
     kolo_tcp_come_up(&link->tcp);
     if (link->broke[0] != '\0')
         kolo_link_set_down(&link->tcp.base, kolo_fail(KOLO_ERR_LINK, "%s", link->broke));
@@ -248,8 +249,12 @@ static void failed(struct kolo_rdma_queue *queue, kolo_status why)
         decline(link, link->broke);
 }
 
-static const struct kolo_rdma_queue_ops queue_ops = {
-    .arrived = arrived, .has_room = has_room, .failed = failed, .describe = describe_peer};
+static const struct kolo_rdma_queue_ops queue_ops = {.arrived = arrived,
+                                                     .written = kolo_rdma_written,
+                                                     .has_written = kolo_rdma_has_written,
+                                                     .has_room = has_room,
+                                                     .failed = failed,
+                                                     .describe = describe_peer};
 
 /* ---- the connection ---- */
 
@@ -369,15 +374,20 @@ static bool push_frames(struct rdma_link *link)
     struct kolo_frame frame;
     bool moved = false;
     uint8_t *place;
-    while (base->state == KOLO_LINK_UP && (place = kolo_rdma_queue_place(link->queue)) != NULL &&
+    while (base->state == KOLO_LINK_UP && kolo_rdma_go_on_writing(link) &&
+           (place = kolo_rdma_queue_place(link->queue)) != NULL &&
            kolo_link_next_frame(base, link->queue->message_bytes - KOLO_HEADER_BYTES, &frame)) {
+        moved = true;
+        if (frame.is_remote) {
+            kolo_rdma_begin_writing(link, &frame);
+            continue;
+        }
         kolo_header_pack(&frame.header, place);
         if (frame.bytes > 0)
             memcpy(place + KOLO_HEADER_BYTES, frame.payload, frame.bytes);
         kolo_link_frame_done(base, &frame);
         /* Only who closes asks whether all has left. */
         kolo_rdma_queue_send(link->queue, KOLO_HEADER_BYTES + frame.bytes, base->said_goodbye);
-        moved = true;
     }
     return moved;
 }
@@ -395,7 +405,9 @@ bool kolo_rdma_pull(struct kolo_link *base)
 
 void kolo_rdma_withdraw(struct kolo_link *base, struct kolo_work *work)
 {
-    if (!link_of(base)->is_by_rdma) /* else each frame was copied at once */
+    if (link_of(base)->is_by_rdma) /* other frames were copied at once */
+        kolo_rdma_withdraw_writing(link_of(base), work);
+    else
         kolo_tcp_withdraw(base, work);
 }
 
@@ -444,6 +456,17 @@ void kolo_rdma_drop_leftover(struct rdma_link *link)
         return;
     kolo_rdma_queue_close(link->queue);
     link->queue = NULL;
+}
+
+void kolo_rdma_down(struct kolo_link *base)
+{
+    struct rdma_link *link = link_of(base);
+    if (link->is_by_rdma) { /* works end with this: from here on their memory is the program's */
+        kolo_rdma_queue_stop(link->queue);
+        link->writing = NULL;
+        kolo_rdma_direct_fini(&link->direct);
+    }
+    kolo_tcp_down(base);
 }
 
 void kolo_rdma_free_link(struct kolo_link *base)

@@ -14,6 +14,10 @@
 #include "transport/rdma_register.h"
 
 enum {
+    WRITE_BYTES =
+        1
+        << 20, /* the device is asked for no more at once, so that messages of others come between */
+    MARK_BITS = 16,
     RESERVE = 4, /* receives for messages that bring nothing but credit */
     PACKET_MASK = 0xffffff,
     INLINE_BYTES = 220, /* what devices take without fetching it: asked for, and less is fine */
@@ -51,28 +55,42 @@ static bool post_receive(struct kolo_rdma_queue *queue)
     return error == 0;
 }
 
-/** The next send, with all credit that is owed. */
-static void post_send(struct kolo_rdma_queue *queue, const char *what, size_t bytes, bool is_told)
+/** Posts @p send, whose parts are filled in. */
+static void post(struct kolo_rdma_queue *queue, const struct kolo_rdma_request *request,
+                 struct ibv_send_wr *send, bool is_told)
 {
     struct ibv_send_wr *bad = NULL;
+    bool told = is_told || kolo_rdma_track_wants_told(&queue->sends);
+    send->wr_id = kolo_rdma_track_add(&queue->sends, request, told);
+    if (told)
+        send->send_flags |= IBV_SEND_SIGNALED;
+    int error = queue->completions->device->verbs->post_send(queue->pair, send, &bad);
+    if (error != 0)
+        kolo_rdma_track_refused(&queue->sends, error);
+}
+
+/** The number that goes along: all credit that is owed, behind a mark. */
+static uint32_t take_owed(struct kolo_rdma_queue *queue, uint16_t mark)
+{
+    uint32_t owed = queue->owed;
+    queue->owed = 0;
+    return htonl((uint32_t)mark << MARK_BITS | owed);
+}
+
+/** The next send. */
+static void post_send(struct kolo_rdma_queue *queue, const char *what, size_t bytes, bool is_told)
+{
     uint8_t *place = send_place(queue, queue->sends.next);
     const struct kolo_rdma_request request = {what, bytes, NULL};
     struct ibv_sge part = {
         .addr = (uintptr_t)place, .length = (uint32_t)bytes, .lkey = queue->region->lkey};
-    bool told = is_told || kolo_rdma_track_wants_told(&queue->sends);
-    struct ibv_send_wr send = {.wr_id = kolo_rdma_track_add(&queue->sends, &request, told),
-                               .sg_list = &part,
+    struct ibv_send_wr send = {.sg_list = &part,
                                .num_sge = bytes > 0 ? 1 : 0,
                                .opcode = IBV_WR_SEND_WITH_IMM,
-                               .imm_data = htonl(queue->owed)};
-    if (told)
-        send.send_flags |= IBV_SEND_SIGNALED;
+                               .imm_data = take_owed(queue, 0)};
     if (bytes > 0 && bytes <= queue->inline_bytes)
         send.send_flags |= IBV_SEND_INLINE;
-    queue->owed = 0;
-    int error = queue->completions->device->verbs->post_send(queue->pair, &send, &bad);
-    if (error != 0)
-        kolo_rdma_track_refused(&queue->sends, error);
+    post(queue, &request, &send, is_told);
 }
 
 static void return_credit(struct kolo_rdma_queue *queue)
@@ -123,7 +141,8 @@ static void break_protocol(struct kolo_rdma_queue *queue, const char *text, unsi
 
 static void take_credit(struct kolo_rdma_queue *queue, const struct ibv_wc *wc)
 {
-    uint32_t more = (wc->wc_flags & IBV_WC_WITH_IMM) != 0 ? ntohl(wc->imm_data) : 0;
+    uint32_t more =
+        (wc->wc_flags & IBV_WC_WITH_IMM) != 0 ? ntohl(wc->imm_data) & ((1u << MARK_BITS) - 1) : 0;
     if (more > queue->credit_whole - queue->credit) {
         break_protocol(queue, "more places were returned than were used", more);
         return;
@@ -135,12 +154,15 @@ static void received(struct kolo_rdma_track *track, const struct kolo_rdma_reque
                      const struct ibv_wc *wc)
 {
     struct kolo_rdma_queue *queue = of_track(track);
+    bool is_write = wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM;
     take_credit(queue, wc);
-    if (!queue->has_failed && wc->byte_len > 0)
+    if (!queue->has_failed && is_write)
+        queue->ops->written(queue, (uint16_t)(ntohl(wc->imm_data) >> MARK_BITS));
+    else if (!queue->has_failed && wc->byte_len > 0)
         queue->ops->arrived(queue, request->context, wc->byte_len);
     if (queue->has_failed || !post_receive(queue))
         return;
-    queue->owed += wc->byte_len > 0;
+    queue->owed += is_write || wc->byte_len > 0;
     queue->ops->has_room(queue); /* what is sent from in there takes the credit along */
     return_credit(queue);
 }
@@ -149,12 +171,13 @@ static void sent(struct kolo_rdma_track *track, const struct kolo_rdma_request *
                  const struct ibv_wc *wc)
 {
     struct kolo_rdma_queue *queue = of_track(track);
-    (void)request;
     (void)wc;
-    if (track->first != track->told && track->first != track->next)
-        return; /* not yet the last that this completion ends */
     if (queue->has_failed)
         return;
+    if (request->context != NULL)
+        queue->ops->has_written(queue, request->context);
+    if (queue->has_failed || (track->first != track->told && track->first != track->next))
+        return; /* broken by that, or not yet the last that this completion ends */
     queue->ops->has_room(queue);
     return_credit(queue);
 }
@@ -217,6 +240,7 @@ static kolo_status modify(struct kolo_rdma_queue *queue, struct ibv_qp_attr *att
 static kolo_status make_ready(struct kolo_rdma_queue *queue)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+                               .qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
                                .port_num = queue->completions->device->port};
     kolo_status status =
         modify(queue, &attr, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "be prepared");
@@ -242,6 +266,9 @@ kolo_status kolo_rdma_queue_open(struct kolo_rdma_completions *completions,
     queue->place_bytes = place_bytes;
     KOLO_TRY(kolo_random(&queue->packet, sizeof queue->packet));
     queue->packet &= PACKET_MASK;
+    queue->write_bytes = completions->device->message_bytes_max < WRITE_BYTES
+                             ? completions->device->message_bytes_max
+                             : WRITE_BYTES;
     KOLO_TRY(kolo_rdma_track_open(&queue->sends, completions, &send_ops, false, places));
     KOLO_TRY(kolo_rdma_track_open(&queue->receives, completions, &receive_ops, true, places));
     KOLO_TRY(make_memory(queue));
@@ -355,6 +382,51 @@ void kolo_rdma_queue_send(struct kolo_rdma_queue *queue, size_t bytes, bool is_t
     queue->credit--;
     post_send(queue, "a message", bytes, is_told);
 }
+
+/* ---- writing ---- */
+
+bool kolo_rdma_queue_can_write(const struct kolo_rdma_queue *queue, bool is_last)
+{
+    return queue->is_connected && !queue->has_failed && (!is_last || queue->credit > 0) &&
+           !kolo_rdma_track_is_full(&queue->sends);
+}
+
+static void post_write(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write,
+                       enum ibv_wr_opcode opcode, uint32_t number, void *context)
+{
+    const struct kolo_rdma_request request = {"a write", write->bytes, context};
+    struct ibv_sge part = {
+        .addr = (uintptr_t)write->data, .length = (uint32_t)write->bytes, .lkey = write->key};
+    struct ibv_send_wr send = {
+        .sg_list = &part,
+        .num_sge = 1,
+        .opcode = opcode,
+        .imm_data = number,
+        .wr.rdma = {.remote_addr = write->address, .rkey = write->remote_key}};
+    post(queue, &request, &send, context != NULL);
+}
+
+void kolo_rdma_queue_write(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write)
+{
+    post_write(queue, write, IBV_WR_RDMA_WRITE, 0, NULL);
+}
+
+void kolo_rdma_queue_write_last(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write,
+                                uint16_t mark, void *context)
+{
+    queue->credit--;
+    post_write(queue, write, IBV_WR_RDMA_WRITE_WITH_IMM, take_owed(queue, mark), context);
+}
+
+void kolo_rdma_queue_stop(struct kolo_rdma_queue *queue)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    if (queue->pair != NULL && queue->is_connected)
+        (void)queue->completions->device->verbs->modify_qp(queue->pair, &attr, IBV_QP_STATE);
+    queue->has_failed = queue->sends.has_failed = queue->receives.has_failed = true;
+}
+
+/* ---- the end ---- */
 
 void kolo_rdma_queue_flush(struct kolo_rdma_queue *queue)
 {

@@ -8,6 +8,9 @@
 // any time, since the second is owed only for messages that its reader has sent after it read of the first. A flush, once in a queue's life, lands there too. So a receive is
 // always ready and the device never has to ask again (RNR).
 //
+// Beside messages a queue writes into memory of the peer's that it was told of, in a row of pieces. The last of a row is told there
+// by a mark of 16 bits: it uses a place up, as a message does, and fills none. A number is mark << 16 | credit.
+//
 // Closing destroys the queue pair first: from then on the device touches none of the memory.
 //
 // Threads: those of the endpoint, one at a time. Callbacks come from kolo_rdma_completions_poll, or from a send that the
@@ -22,6 +25,10 @@ struct kolo_rdma_queue;
 struct kolo_rdma_queue_ops {
     /** A message has come; the bytes are there during the call. */
     void (*arrived)(struct kolo_rdma_queue *queue, const uint8_t *data, size_t bytes);
+    /** The peer has written into memory of ours all that it has marked so. */
+    void (*written)(struct kolo_rdma_queue *queue, uint16_t mark);
+    /** The last of a row of writes of ours, posted with this context, is over. */
+    void (*has_written)(struct kolo_rdma_queue *queue, void *context);
     /** Something that was in the way of a send may be so no more. */
     void (*has_room)(struct kolo_rdma_queue *queue);
     /** The queue is of no use any more, and the detail says why. Once. */
@@ -41,6 +48,7 @@ struct kolo_rdma_queue {
     uint32_t places, place_bytes; /* here */
     uint32_t message_bytes;       /* the smaller of both sides' places */
     uint32_t inline_bytes;
+    uint32_t write_bytes; /* of one write */
     uint32_t packet;
     uint32_t credit;       /* messages that the peer has a place for */
     uint32_t credit_whole; /* all it ever gave */
@@ -70,6 +78,24 @@ uint8_t *kolo_rdma_queue_place(struct kolo_rdma_queue *queue);
  * shall tell when it is. Else it tells of one message in so many, as places are needed again: each that it tells of costs it
  * an entry, and us a look. What fails it tells in any case. */
 void kolo_rdma_queue_send(struct kolo_rdma_queue *queue, size_t bytes, bool is_told);
+/** Memory of ours, and where its bytes go. */
+struct kolo_rdma_write {
+    const void *data;
+    size_t bytes; /* at most write_bytes */
+    uint32_t key;
+    uint64_t address;
+    uint32_t remote_key;
+};
+/** Can a write be posted now? The last of a row uses a place there, for its mark. */
+bool kolo_rdma_queue_can_write(const struct kolo_rdma_queue *queue, bool is_last);
+/** Writes, in order with all that is sent; the memory is lent until the last of the row is over. */
+void kolo_rdma_queue_write(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write);
+/** The last of a row, which the peer is told with @p mark, and we with @p context (not NULL). */
+void kolo_rdma_queue_write_last(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write,
+                                uint16_t mark, void *context);
+/** From here on the device touches no memory of it, and nothing of it is told. The queue is of no use any more. */
+void kolo_rdma_queue_stop(struct kolo_rdma_queue *queue);
+
 /** Nothing will follow what was sent: the device shall tell when it is over, if it was not asked to yet. */
 void kolo_rdma_queue_flush(struct kolo_rdma_queue *queue);
 /** Has all that was sent reached the peer's memory, as far as the device has told? */

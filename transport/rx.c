@@ -418,3 +418,23 @@ kolo_status kolo_link_rx_remote(struct kolo_link *link, const struct kolo_header
     kolo_channel_consumed(channel, KOLO_FRAME_COST_BYTES);
     return KOLO_OK;
 }
+
+kolo_status kolo_link_rx_written(struct kolo_link *link, struct kolo_work *work)
+{
+    struct kolo_channel *channel = NULL;
+    const struct kolo_header header = {.channel = work->channel};
+    kolo_status status = check_open(link);
+    if (status == KOLO_OK)
+        status = open_channel(link, &header, 0, &channel);
+    if (status != KOLO_OK)
+        return status;
+    if (channel->recv_first != work || work->bytes_done > 0)
+        return kolo_fail(KOLO_ERR_PROTOCOL,
+                         "rank %d wrote message %u of channel %u before those before it",
+                         link->peer, work->number, work->channel);
+    link->bytes_received += work->bytes;
+    work->bytes_done = work->bytes;
+    finish(channel, work);
+    kolo_channel_consumed(channel, KOLO_FRAME_COST_BYTES);
+    return KOLO_OK;
+}

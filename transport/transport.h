@@ -71,7 +71,9 @@ struct kolo_work {
     bool is_taken; /* send: the last frame was handed over (a message of 0 bytes has one frame too)
                     */
     bool is_cancelled;
-    bool is_remote;     /* send: goes by rx_remote, as one frame */
+    bool is_remote;     /* send: goes as one frame of any length, not through the peer's sink */
+    bool is_lent;       /* receive: the transport has lent its memory to the peer */
+    uint32_t number;    /* of the channel's sends, or receives, from 0 */
     int32_t frames_out; /* send: frames the transport still holds */
     struct kolo_link *link;
     struct kolo_work *next;

@@ -87,6 +87,15 @@ void kolo_channel_unready(struct kolo_channel *channel)
     channel->is_ready = false;
 }
 
+void kolo_link_reconsider(struct kolo_link *link, uint32_t id)
+{
+    struct kolo_channel *channel = kolo_map_get(&link->channels, id);
+    if (channel == NULL || !channel->is_ready)
+        return;
+    kolo_channel_unready(channel);
+    kolo_channel_wake(channel);
+}
+
 kolo_status kolo_channel_credit(struct kolo_channel *channel, uint64_t bytes)
 {
     const struct kolo_work *work = channel->send_next;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum {
@@ -24,6 +25,9 @@ enum {
 struct region {
     struct ibv_mr base;
     int access;
+    uint8_t
+        *pages; /* of shared memory: as a device pins them, wherever their addresses lead later */
+    size_t page_bytes;
 };
 struct channel {
     struct ibv_comp_channel base;
@@ -55,6 +59,7 @@ struct pair {
     struct ibv_qp_cap cap;
     struct ibv_qp_attr attr;
     bool signals_all;
+    int access;
     struct request requests[QUEUE_MAX];
     unsigned first, count;                  /* to be carried out */
     uint64_t posted, freed, ids[QUEUE_MAX]; /* wr_id of each, by number */
@@ -76,6 +81,7 @@ static struct {
     struct region *regions[REGIONS_MAX];
     struct context *contexts[PAIRS_MAX];
     int living, registered, not_ready, polls, sends_done, sends_told;
+    size_t written;
     struct {
         const char *function;
         int nth, error;
@@ -309,6 +315,29 @@ static int dealloc_pd(struct ibv_pd *domain)
     return error;
 }
 
+static uintptr_t page_of(const void *address)
+{
+    return (uintptr_t)address & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
+}
+
+/** Maps the pages once more, which only those of shared memory allow. */
+static void pin(struct region *region)
+{
+    const uintptr_t start = page_of(region->base.addr);
+    region->page_bytes = (uintptr_t)region->base.addr - start + region->base.length;
+    void *pages = mremap((void *)start, 0, region->page_bytes, MREMAP_MAYMOVE);
+    region->pages = pages == MAP_FAILED ? NULL : pages;
+}
+
+/** Where the device finds @p address of the region of that key. */
+static uint8_t *reach(uint32_t lkey, uint64_t address)
+{
+    const struct region *region = world.regions[lkey % REGIONS_MAX];
+    if (region == NULL || region->pages == NULL)
+        return (uint8_t *)(uintptr_t)address;
+    return region->pages + (address - page_of(region->base.addr));
+}
+
 static struct ibv_mr *reg_mr(struct ibv_pd *domain, void *memory, size_t bytes, int access)
 {
     struct region *region = NULL;
@@ -328,6 +357,7 @@ static struct ibv_mr *reg_mr(struct ibv_pd *domain, void *memory, size_t bytes, 
                                        .lkey = key,
                                        .rkey = key ^ 0x80000000u};
         region->access = access;
+        pin(region);
         world.regions[slot] = region;
     }
     unlock();
@@ -344,6 +374,8 @@ static int dereg_mr(struct ibv_mr *base)
     for (int i = 0; i < REGIONS_MAX; i++)
         if (world.regions[i] == (struct region *)base)
             world.regions[i] = NULL;
+    if (((struct region *)base)->pages != NULL)
+        munmap(((struct region *)base)->pages, ((struct region *)base)->page_bytes);
     drop(base);
     unlock();
     return 0;
@@ -593,6 +625,8 @@ static int modify_qp(struct ibv_qp *base, struct ibv_qp_attr *attr, int mask)
     else if (!is_next || (mask & needed(attr->qp_state)) != needed(attr->qp_state))
         error = EINVAL;
     if (error == 0) {
+        if (attr->qp_state == IBV_QPS_INIT)
+            pair->access = attr->qp_access_flags;
         if (attr->qp_state == IBV_QPS_RTR)
             pair->attr = *attr;
         if (attr->qp_state == IBV_QPS_RTS) {
@@ -716,7 +750,7 @@ static bool gather(const struct pair *pair, const struct request *request, uint8
     if (request->wr.send_flags & IBV_SEND_INLINE)
         memcpy(bytes, request->inlined, count);
     for (int i = 0; i < request->wr.num_sge && !(request->wr.send_flags & IBV_SEND_INLINE); i++) {
-        memcpy(bytes + at, (const void *)(uintptr_t)request->parts[i].addr,
+        memcpy(bytes + at, reach(request->parts[i].lkey, request->parts[i].addr),
                request->parts[i].length);
         at += request->parts[i].length;
     }
@@ -734,7 +768,7 @@ static bool scatter(const struct pair *to, const struct receive *receive, const 
         size_t here = count < part->length ? count : part->length;
         if (!may(to->base.pd, part->lkey, part->addr, here, IBV_ACCESS_LOCAL_WRITE))
             return false;
-        memcpy((void *)(uintptr_t)part->addr, bytes, here);
+        memcpy(reach(part->lkey, part->addr), bytes, here);
         bytes += here;
         count -= here;
     }
@@ -756,10 +790,12 @@ static int deliver(struct pair *to, const struct request *request, const uint8_t
     if (wr->opcode != IBV_WR_RDMA_WRITE && to->receive_count == 0)
         return -1;
     if (is_write(request)) {
-        if (!may(to->base.pd, wr->wr.rdma.rkey ^ 0x80000000u, wr->wr.rdma.remote_addr, count,
-                 IBV_ACCESS_REMOTE_WRITE))
+        const uint32_t key = wr->wr.rdma.rkey ^ 0x80000000u;
+        if (!may(to->base.pd, key, wr->wr.rdma.remote_addr, count, IBV_ACCESS_REMOTE_WRITE) ||
+            (to->access & IBV_ACCESS_REMOTE_WRITE) == 0)
             return IBV_WC_REM_ACCESS_ERR;
-        memcpy((void *)(uintptr_t)wr->wr.rdma.remote_addr, bytes, count);
+        memcpy(reach(key, wr->wr.rdma.remote_addr), bytes, count);
+        world.written += count;
     } else if (!scatter(to, receive, bytes, count)) {
         const struct ibv_wc wc = in_error(to, receive->wr_id, IBV_WC_LOC_LEN_ERR);
         to->receive_first++;
@@ -981,6 +1017,7 @@ void fake_verbs_reset(void)
     memset(world.contexts, 0, sizeof world.contexts);
     world.living = world.registered = world.not_ready = world.polls = 0;
     world.sends_done = world.sends_told = 0;
+    world.written = 0;
     world.fault.function = NULL;
     world.fail_in = world.delay_in = world.duplicate_in = world.swap_in = 0;
 }
@@ -1080,6 +1117,14 @@ int fake_verbs_polls(void)
     int count = world.polls;
     unlock();
     return count;
+}
+
+size_t fake_verbs_written(void)
+{
+    lock();
+    size_t bytes = world.written;
+    unlock();
+    return bytes;
 }
 
 void fake_verbs_sends(int *done_out, int *told_out)

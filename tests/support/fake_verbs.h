@@ -64,6 +64,8 @@ int fake_verbs_regions(void);
 int fake_verbs_registered(void);
 /** How often completions were asked for. */
 int fake_verbs_polls(void);
+/** Bytes that were written by their address. */
+size_t fake_verbs_written(void);
 /** Sends that were carried out, and how many of them were told. */
 void fake_verbs_sends(int *done_out, int *told_out);
 /** How often a sender met a receiver that was not ready. */

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages that nobody copies, between two ranks over devices in memory: which are written, that they come whole and in
+// order with the others, what becomes of those that are given up, and every way in which a write fails.
+#include "tests/support/transport_suite.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "tests/support/fake_verbs.h"
+#include "transport/rdma.h"
+
+enum { MIB = 1 << 20, BYTES = 3 * MIB + 1000, ROUNDS = 20 };
+
+static char logged[1024];
+
+static void keep_line(void *context, enum kolo_log_level level, const char *line)
+{
+    (void)context;
+    if (level <= KOLO_LOG_WARN)
+        snprintf(logged, sizeof logged, "%s", line);
+}
+
+static void begin(void)
+{
+    fake_verbs_reset();
+    kolo_verbs_replace(fake_verbs_table());
+    logged[0] = '\0';
+    kolo_log_set_sink(keep_line, NULL);
+}
+
+static void end(void)
+{
+    kolo_log_set_sink(NULL, NULL);
+    kolo_verbs_replace(NULL);
+    cr_assert(fake_verbs_living() == 0, "%d left on the devices", fake_verbs_living());
+    cr_assert(fake_verbs_not_ready() == 0, "%d times no place was ready", fake_verbs_not_ready());
+}
+
+TestSuite(rdma_write, .init = begin, .fini = end, .timeout = 100);
+
+static uint8_t *allocate(struct suite_rank *rank, size_t bytes)
+{
+    void *memory = NULL;
+    if (kolo_heap_alloc(rank->heap, bytes, &memory) != KOLO_OK)
+        suite_fail(rank, "memory", "%s", kolo_error_detail());
+    return memory;
+}
+
+static void fill(uint8_t *memory, size_t bytes, unsigned seed)
+{
+    for (size_t i = 0; i < bytes; i++)
+        memory[i] = (uint8_t)(i * 7 + i / 251 + seed);
+}
+
+static size_t first_wrong(const uint8_t *memory, size_t bytes, unsigned seed)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (memory[i] != (uint8_t)(i * 7 + i / 251 + seed))
+            return i;
+    return bytes;
+}
+
+/** A link that is up on both sides. */
+static struct kolo_link *come_up(struct suite_rank *rank, struct kolo_desc *desc)
+{
+    struct kolo_link *link = suite_link(rank, 1 - rank->rank);
+    struct kolo_work works[2];
+    uint8_t in = 0;
+    if (link == NULL)
+        return NULL;
+    *desc = (struct kolo_desc){{9}};
+    kolo_link_send(link, 77, desc, "x", 1, &works[0]);
+    kolo_link_recv(link, 77, desc, &in, 1, NULL, &works[1]);
+    return suite_settle(rank, works, 2) && suite_meet(rank, 0) ? link : NULL;
+}
+
+/** Waits until the peer's offers are here: they lie before a message that was sent after them. */
+static bool exchange_bytes(struct suite_rank *rank, struct kolo_link *link, uint32_t channel)
+{
+    struct kolo_desc desc = {{8}};
+    struct kolo_work works[2];
+    uint8_t in = 0;
+    kolo_link_send(link, channel, &desc, "y", 1, &works[0]);
+    kolo_link_recv(link, channel, &desc, &in, 1, NULL, &works[1]);
+    return suite_settle(rank, works, 2) && works[0].status == KOLO_OK && works[1].status == KOLO_OK;
+}
+
+/* ---- what is written ---- */
+
+static size_t unit = BYTES;
+
+/** Long messages both ways, between short ones on the same channel. */
+static void to_and_fro(struct suite_rank *rank)
+{
+    struct kolo_desc desc;
+    struct kolo_link *link = come_up(rank, &desc);
+    uint8_t *out = allocate(rank, unit), *in = allocate(rank, unit), bytes[2];
+    struct kolo_work works[6];
+    SUITE_CHECK(rank, link != NULL && out != NULL && in != NULL, "no link");
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        const uint8_t number = (uint8_t)i;
+        fill(out, unit, i + (unsigned)rank->rank);
+        kolo_link_recv(link, 1, &desc, &bytes[0], 1, NULL, &works[0]);
+        kolo_link_recv(link, 1, &desc, in, unit, NULL, &works[1]);
+        kolo_link_recv(link, 1, &desc, &bytes[1], 1, NULL, &works[2]);
+        SUITE_CHECK(rank, exchange_bytes(rank, link, 2), "round %u", i);
+        kolo_link_send(link, 1, &desc, &number, 1, &works[3]);
+        kolo_link_send(link, 1, &desc, out, unit, &works[4]);
+        kolo_link_send(link, 1, &desc, &number, 1, &works[5]);
+        SUITE_CHECK(rank, suite_settle(rank, works, 6), "round %u", i);
+        for (int j = 0; j < 6; j++)
+            SUITE_CHECK(rank, works[j].status == KOLO_OK, "%s: %s",
+                        kolo_status_name(works[j].status), rank->heard[1 - rank->rank].text);
+        SUITE_CHECK(rank, bytes[0] == number && bytes[1] == number, "round %u", i);
+        size_t wrong = first_wrong(in, unit, i + 1 - (unsigned)rank->rank);
+        SUITE_CHECK(rank, wrong == unit, "round %u, byte %zu", i, wrong);
+    }
+}
+
+static void run(void (*function)(struct suite_rank *rank))
+{
+    struct suite_world *world = suite_open("rdma", 2, NULL, NULL);
+    suite_run(world, function);
+    suite_close(world);
+}
+
+Test(rdma_write, long_messages_come_whole_and_in_order_and_nobody_copies_them)
+{
+    run(to_and_fro);
+    cr_assert(fake_verbs_written() == (size_t)2 * ROUNDS * BYTES, "%zu written",
+              fake_verbs_written());
+    cr_assert(fake_verbs_registered() == 2 + 4, "places and spans, once each: %d",
+              fake_verbs_registered());
+}
+
+Test(rdma_write, short_ones_go_through_places)
+{
+    unit = 60000;
+    run(to_and_fro);
+    cr_assert(fake_verbs_written() == 0, "%zu written", fake_verbs_written());
+}
+
+Test(rdma_write, where_memory_cannot_be_registered_they_are_copied_with_a_warning)
+{
+    fake_verbs_fail("reg_mr", 3, ENOMEM); /* of the first span */
+    run(to_and_fro);
+    cr_assert(fake_verbs_written() < (size_t)2 * ROUNDS * BYTES, "%zu written",
+              fake_verbs_written());
+    cr_assert(strstr(logged, "long messages are copied, not written in place: "), "%s", logged);
+}
+
+/** Memory of the program's own, receives that reduce, and a message that is sent before its receive is posted. */
+static void none_of_these(struct suite_rank *rank)
+{
+    struct kolo_desc desc;
+    struct kolo_link *link = come_up(rank, &desc);
+    uint8_t *out = allocate(rank, BYTES), *in = allocate(rank, BYTES), *own = calloc(1, BYTES);
+    const struct kolo_action sum = {
+        .kind = KOLO_REDUCE, .dtype = KOLO_UINT8, .op = KOLO_SUM, .local = in};
+    struct kolo_work works[6];
+    SUITE_CHECK(rank, link != NULL && out != NULL && in != NULL && own != NULL, "no link");
+    fill(out, BYTES, 0);
+    kolo_link_recv(link, 1, &desc, own, BYTES, NULL, &works[0]);
+    kolo_link_recv(link, 3, &desc, in, BYTES, &sum, &works[1]);
+    SUITE_CHECK(rank, exchange_bytes(rank, link, 2), "offers");
+    kolo_link_send(link, 1, &desc, out, BYTES, &works[2]);
+    kolo_link_send(link, 3, &desc, out, BYTES, &works[3]);
+    kolo_link_send(link, 4, &desc, out, BYTES, &works[4]);
+    SUITE_CHECK(rank, suite_settle(rank, works, 4), "stuck");
+    SUITE_CHECK(rank, exchange_bytes(rank, link, 2), "the first frames");
+    SUITE_CHECK(rank, first_wrong(own, BYTES, 0) == BYTES && first_wrong(in, BYTES, 0) == BYTES,
+                "content");
+    kolo_link_recv(link, 4, &desc, own, BYTES, NULL, &works[5]);
+    SUITE_CHECK(rank, suite_settle(rank, works, 6), "stuck");
+    free(own);
+}
+
+Test(rdma_write, what_cannot_be_written_in_place_goes_through_places)
+{
+    run(none_of_these);
+    cr_assert(fake_verbs_written() == 0, "%zu written", fake_verbs_written());
+}
+
+/* ---- what is given up ---- */
+
+/** Rank 1 takes a receive back that rank 0 knows of and writes into. */
+static void give_up_a_receive(struct suite_rank *rank)
+{
+    struct kolo_desc desc;
+    struct kolo_link *link = come_up(rank, &desc);
+    uint8_t *memory = allocate(rank, BYTES);
+    struct kolo_work work;
+    SUITE_CHECK(rank, link != NULL && memory != NULL, "no link");
+    if (rank->rank == 1)
+        kolo_link_recv(link, 1, &desc, memory, BYTES, NULL, &work);
+    SUITE_CHECK(rank, exchange_bytes(rank, link, 2), "the offer");
+    if (rank->rank == 1) {
+        SUITE_CHECK(rank, work.is_lent, "it was not offered");
+        kolo_work_cancel(&work);
+        SUITE_CHECK(rank, work.status == KOLO_ERR_ABORTED && !work.is_lent, "%s",
+                    kolo_status_name(work.status));
+    }
+    SUITE_CHECK(rank, suite_meet(rank, 1), "rank %d", rank->rank);
+    if (rank->rank == 0) {
+        memset(memory, 1, BYTES);
+        kolo_link_send(link, 1, &desc, memory, BYTES, &work);
+        SUITE_CHECK(rank, suite_settle(rank, &work, 1) && work.status == KOLO_OK, "%s",
+                    kolo_status_name(work.status));
+    }
+    SUITE_CHECK(rank, exchange_bytes(rank, link, 2), "the link does not go on");
+    for (size_t i = 0; rank->rank == 1 && i < BYTES; i++)
+        SUITE_CHECK(rank, memory[i] == 0, "byte %zu was written after the cancel", i);
+    SUITE_CHECK(rank, kolo_heap_free(rank->heap, memory, NULL, NULL) == KOLO_OK, "free");
+}
+
+Test(rdma_write, a_receive_that_is_given_up_is_written_by_nobody)
+{
+    run(give_up_a_receive);
+    cr_assert(fake_verbs_written() == BYTES, "%zu written, elsewhere", fake_verbs_written());
+}
+
+/** Rank 0 takes a send back while the device reads it. */
+static void give_up_a_send(struct suite_rank *rank)
+{
+    struct kolo_desc desc;
+    struct kolo_link *link = come_up(rank, &desc);
+    uint8_t *memory = allocate(rank, BYTES);
+    struct kolo_work work;
+    SUITE_CHECK(rank, link != NULL && memory != NULL, "no link");
+    if (rank->rank == 1)
+        kolo_link_recv(link, 1, &desc, memory, BYTES, NULL, &work);
+    else
+        fill(memory, BYTES, 5);
+    SUITE_CHECK(rank, exchange_bytes(rank, link, 2), "the offer");
+    SUITE_CHECK(rank, suite_meet(rank, 1), "rank %d", rank->rank);
+    if (rank->rank == 0) {
+        fake_verbs_delay(2, 1000); /* the first piece goes, the second waits */
+        kolo_link_send(link, 1, &desc, memory, BYTES, &work);
+        SUITE_CHECK(rank, work.status == KOLO_AGAIN, "it is over");
+        kolo_work_cancel(&work);
+        memset(memory, 0, BYTES);
+        SUITE_CHECK(rank, exchange_bytes(rank, link, 2), "the link does not go on");
+        return;
+    }
+    SUITE_CHECK(rank, exchange_bytes(rank, link, 2), "the link does not go on");
+    SUITE_CHECK(rank, suite_settle(rank, &work, 1) && work.status == KOLO_OK, "%s",
+                kolo_status_name(work.status));
+    SUITE_CHECK(rank, first_wrong(memory, BYTES, 5) == BYTES, "byte %zu is of what came later",
+                first_wrong(memory, BYTES, 5));
+}
+
+Test(rdma_write, a_send_that_is_given_up_is_read_by_nobody)
+{
+    run(give_up_a_send);
+}
+
+/* ---- what fails ---- */
+
+static bool is_down(struct suite_rank *rank, void *context)
+{
+    (void)context;
+    return rank->heard[1 - rank->rank].down > 0;
+}
+
+static void (*before_the_send)(void);
+
+/** Rank 0's write does not succeed: both sides hear of it, and no work is left. */
+static void fail_a_write(struct suite_rank *rank)
+{
+    struct kolo_desc desc;
+    struct kolo_link *link = come_up(rank, &desc);
+    uint8_t *memory = allocate(rank, BYTES);
+    struct kolo_work work;
+    SUITE_CHECK(rank, link != NULL && memory != NULL, "no link");
+    if (rank->rank == 1)
+        kolo_link_recv(link, 1, &desc, memory, BYTES, NULL, &work);
+    SUITE_CHECK(rank, exchange_bytes(rank, link, 2), "the offer");
+    SUITE_CHECK(rank, suite_meet(rank, 1), "rank %d", rank->rank);
+    if (rank->rank == 0) {
+        before_the_send();
+        kolo_link_send(link, 1, &desc, memory, BYTES, &work);
+    }
+    SUITE_CHECK(rank, suite_until(rank, is_down, NULL), "nobody noticed");
+    SUITE_CHECK(rank, work.status != KOLO_AGAIN && work.status != KOLO_OK, "%s",
+                kolo_status_name(work.status));
+}
+
+static void expect_failure(void (*before)(void), const char *text)
+{
+    struct suite_world *world = suite_open("rdma", 2, NULL, NULL);
+    before_the_send = before;
+    suite_run(world, fail_a_write);
+    const struct suite_heard *heard = &world->ranks[0].heard[1];
+    cr_assert(heard->why == KOLO_ERR_LINK && strstr(heard->text, "rank 1 on ") &&
+                  strstr(heard->text, text),
+              "'%s' is not in: %s", text, heard->text);
+    suite_close(world);
+}
+
+static void refuse_the_first_piece(void)
+{
+    fake_verbs_fail("post_send", 1, EIO);
+}
+static void refuse_the_last_piece(void)
+{
+    fake_verbs_fail("post_send", 4, EIO);
+}
+static void refuse_the_key(void)
+{
+    fake_verbs_complete_as(2, IBV_WC_REM_ACCESS_ERR);
+}
+static void answer_nothing(void)
+{
+    fake_verbs_complete_as(4, IBV_WC_RETRY_EXC_ERR);
+}
+
+Test(rdma_write, a_write_that_fails_ends_the_link_and_says_why)
+{
+    expect_failure(refuse_the_first_piece, "a write of 1048576 bytes: the device does not take it");
+    expect_failure(refuse_the_last_piece, "a write of 1000 bytes: the device does not take it");
+    expect_failure(refuse_the_key, "a write of 1048576 bytes: the peer's memory is not there");
+    expect_failure(answer_nothing, "a write of 1000 bytes: no answer");
+}
+
+/** Rank 0 marks a message as written that nobody has offered a place for. */
+static void forge_a_mark(struct suite_rank *rank)
+{
+    struct kolo_desc desc;
+    struct kolo_link *link = come_up(rank, &desc);
+    uint8_t *memory = allocate(rank, BYTES);
+    struct kolo_work work;
+    SUITE_CHECK(rank, link != NULL && memory != NULL, "no link");
+    if (rank->rank == 1)
+        kolo_link_recv(link, 1, &desc, memory, BYTES, NULL, &work);
+    SUITE_CHECK(rank, exchange_bytes(rank, link, 2), "the offer");
+    if (rank->rank == 0) {
+        struct rdma_link *ours = (struct rdma_link *)link;
+        for (int i = 0; i < KOLO_RDMA_SLOTS; i++)
+            ours->direct.offers[i].generation++;
+        kolo_link_send(link, 1, &desc, memory, BYTES, &work);
+    }
+    SUITE_CHECK(rank, suite_until(rank, is_down, NULL), "nobody noticed");
+}
+
+Test(rdma_write, a_mark_of_nothing_is_broken_protocol)
+{
+    struct suite_world *world = suite_open("rdma", 2, NULL, NULL);
+    suite_run(world, forge_a_mark);
+    const struct suite_heard *heard = &world->ranks[1].heard[0];
+    cr_assert(heard->why == KOLO_ERR_PROTOCOL && strstr(heard->text, "nothing is offered"), "%s",
+              heard->text);
+    suite_close(world);
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages that nobody copies, on a link that goes by RDMA: receives are offered, sends written, and what is given up is cut
+// off (rdma_direct.h says how it goes together). Must never hand memory back that a device may still touch.
+#include "base/log.h"
+#include "transport/rdma.h"
+
+enum { OFFER = KOLO_CONTROL_TRANSPORT };
+
+static struct rdma_link *link_of(struct kolo_link *base)
+{
+    return (struct rdma_link *)base;
+}
+
+static bool is_long(const struct kolo_link *base, const struct kolo_work *work)
+{
+    return work->bytes >= kolo_endpoint_config_of(base->endpoint)->settings->rdma_direct_bytes;
+}
+
+/* ---- memory that is taken back ---- */
+
+static void tell_gone(void *context, uint64_t id)
+{
+    kolo_endpoint_span_gone(context, id);
+}
+
+/** Fresh pages take the place of those that a device may still touch. Where there are none the link ends, and the device's
+ * access with it. */
+static void cut_off(struct kolo_link *base, const void *memory, size_t bytes)
+{
+    struct kolo_heap *heap = kolo_endpoint_config_of(base->endpoint)->heap;
+    kolo_status status = kolo_heap_sever(heap, memory, bytes, tell_gone, base->endpoint);
+    if (status != KOLO_OK)
+        kolo_link_set_down(base, status);
+}
+
+void kolo_rdma_span_gone(struct kolo_link *base, uint64_t id)
+{
+    kolo_rdma_regions_gone(&rdma_port_of(link_of(base))->regions, id);
+}
+
+/* ---- receives ---- */
+
+void kolo_rdma_posted(struct kolo_link *base, struct kolo_work *work)
+{
+    struct rdma_link *link = link_of(base);
+    struct kolo_desc desc;
+    uint8_t payload[KOLO_RDMA_OFFER_BYTES];
+    if (!link->is_by_rdma || base->state != KOLO_LINK_UP || work->action.kind != KOLO_COPY ||
+        !is_long(base, work) || !kolo_rdma_direct_lend(&link->direct, work, OFFER, &desc, payload))
+        return;
+    if (kolo_link_send_control(base, &desc, payload, sizeof payload) != KOLO_OK) {
+        kolo_rdma_direct_reclaim(&link->direct, work, false);
+        return;
+    }
+    work->is_lent = true;
+    (void)kolo_link_push(base);
+}
+
+void kolo_rdma_take_back(struct kolo_link *base, struct kolo_work *work)
+{
+    struct rdma_link *link = link_of(base);
+    /* A message whose frames have begun is not written any more. */
+    bool may_come = base->state == KOLO_LINK_UP && !base->heard_goodbye && work->bytes_done == 0;
+    kolo_rdma_direct_reclaim(&link->direct, work, may_come);
+    if (may_come)
+        cut_off(base, work->dst, work->bytes);
+}
+
+void kolo_rdma_written(struct kolo_rdma_queue *queue, uint16_t mark)
+{
+    struct rdma_link *link = queue->context;
+    struct kolo_link *base = &link->tcp.base;
+    struct kolo_work *work = NULL;
+    if (!link->is_by_rdma || base->state != KOLO_LINK_UP)
+        return;
+    kolo_status status = kolo_rdma_direct_written(&link->direct, mark, &work);
+    if (status == KOLO_OK && work != NULL) {
+        work->is_lent = false;
+        status = kolo_link_rx_written(base, work);
+    }
+    if (status != KOLO_OK)
+        kolo_link_set_down(base, status);
+}
+
+/* ---- sends ---- */
+
+kolo_status kolo_rdma_control(struct kolo_link *base, const struct kolo_header *header,
+                              const uint8_t *payload)
+{
+    struct rdma_link *link = link_of(base);
+    if (!link->is_by_rdma || header->desc.bytes[0] != OFFER)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "rank %d sent a control frame of type %u", base->peer,
+                         header->desc.bytes[0]);
+    uint32_t channel = 0;
+    kolo_status status =
+        kolo_rdma_direct_heard(&link->direct, &header->desc, payload, header->bytes, &channel);
+    if (status == KOLO_OK)
+        kolo_link_reconsider(base, channel);
+    return status;
+}
+
+bool kolo_rdma_is_remote(struct kolo_link *base, const struct kolo_work *work)
+{
+    struct rdma_link *link = link_of(base);
+    return link->is_by_rdma && is_long(base, work) && kolo_rdma_direct_promise(&link->direct, work);
+}
+
+void kolo_rdma_begin_writing(struct rdma_link *link, const struct kolo_frame *frame)
+{
+    struct kolo_rdma_writing *writing = kolo_rdma_direct_find(&link->direct, frame->work);
+    writing->frame = *frame; /* what is_remote() promised is there until it is withdrawn */
+    writing->is_begun = true;
+    link->writing = writing;
+}
+
+static void post_piece(struct rdma_link *link, struct kolo_rdma_writing *writing, size_t bytes,
+                       bool is_last)
+{
+    const struct kolo_rdma_write write = {.data = writing->frame.payload + writing->posted,
+                                          .bytes = bytes,
+                                          .key = writing->region->local_key,
+                                          .address = writing->offer.address + writing->posted,
+                                          .remote_key = writing->offer.key};
+    writing->posted += bytes; /* before a refusal ends all */
+    if (is_last)
+        kolo_rdma_queue_write_last(link->queue, &write, writing->mark, writing);
+    else
+        kolo_rdma_queue_write(link->queue, &write);
+}
+
+bool kolo_rdma_go_on_writing(struct rdma_link *link)
+{
+    struct kolo_rdma_writing *writing;
+    while ((writing = link->writing) != NULL) {
+        size_t left = writing->frame.bytes - writing->posted;
+        bool is_last = left <= link->queue->write_bytes;
+        if (!kolo_rdma_queue_can_write(link->queue, is_last))
+            return false;
+        if (is_last)
+            link->writing = NULL;
+        post_piece(link, writing, is_last ? left : link->queue->write_bytes, is_last);
+    }
+    return link->tcp.base.state == KOLO_LINK_UP;
+}
+
+void kolo_rdma_has_written(struct kolo_rdma_queue *queue, void *context)
+{
+    struct rdma_link *link = queue->context;
+    struct kolo_rdma_writing *writing = context;
+    if (writing->work != NULL)
+        kolo_link_frame_done(&link->tcp.base, &writing->frame);
+    kolo_rdma_direct_end(&link->direct, writing);
+}
+
+void kolo_rdma_withdraw_writing(struct rdma_link *link, const struct kolo_work *work)
+{
+    struct kolo_rdma_writing *writing = kolo_rdma_direct_find(&link->direct, work);
+    if (writing == NULL)
+        return;
+    if (!writing->is_begun) {
+        kolo_rdma_direct_end(&link->direct, writing);
+        return;
+    }
+    writing->work = NULL; /* goes on to its end, out of the old pages */
+    cut_off(&link->tcp.base, writing->frame.payload, writing->frame.bytes);
+}

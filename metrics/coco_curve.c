@@ -180,7 +180,7 @@ static void score_of_first(const struct walk *walk, double score)
 }
 
 enum {
-    AHEAD = 8
+    AHEAD = 16
 }; /* records that are asked for before their turn: they stand anywhere in memory */
 
 static void walk_run(struct walk *walk, const struct kolo_coco_run *run)

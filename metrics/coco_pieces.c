@@ -16,8 +16,9 @@
 
 /* Keys that a rank offers, of all cut classes together; each has one more. */
 enum { OFFERS = 256, OFFER_WORDS = 3 };
-/* What a piece costs its owner beside its records, in records: as many as it has entries, by this. */
-enum { ENTRIES_PER = 16 };
+/* What a piece costs its owner beside its records, in records: as many as it has entries, by this; and
+ * what a true detection costs more than a miss. */
+enum { ENTRIES_PER = 6, TRUE_COST = 11 };
 /* A class is cut from this many shares of a rank on. */
 enum { HEAVY = 5, HEAVY_PER = 4 };
 
@@ -229,6 +230,13 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* True detections of a cut class are taken to be as many in each of its pieces. */
+static int64_t work_of(const struct kolo_coco_share *share, const struct kolo_coco_piece *piece)
+{
+    double part = (double)piece->total / (double)share->class_total[piece->class];
+    return piece->total + (int64_t)(TRUE_COST * part * (double)share->class_true[piece->class]);
+}
+
 static kolo_status choose_owners(struct kolo_coco_share *share)
 {
     int64_t *load = kolo_calloc(share->ranks, sizeof *load);
@@ -249,7 +257,7 @@ static kolo_status choose_owners(struct kolo_coco_share *share)
         for (size_t r = 1; r < share->ranks; r++)
             least = load[r] < load[least] ? r : least;
         sorted[p]->owner = least;
-        load[least] += sorted[p]->total + cost;
+        load[least] += work_of(share, sorted[p]) + cost;
     }
     kolo_free_memory(load);
     kolo_free_memory(sorted);

@@ -36,12 +36,15 @@ static kolo_status allocate_counts(struct kolo_coco_share *share)
 {
     size_t classes = share->params->classes, sums = classes * share->params->areas;
     share->image_counts = kolo_calloc(share->ranks, sizeof *share->image_counts);
-    share->sums = kolo_calloc(sums + classes + TOTALS, sizeof *share->sums);
+    share->sums = kolo_calloc(sums + 2 * classes + TOTALS, sizeof *share->sums);
     share->class_start = kolo_calloc(classes + 1, sizeof *share->class_start);
     share->cutoff = kolo_calloc(2 * classes, sizeof *share->cutoff);
     bool is_there = share->image_counts && share->sums && share->class_start && share->cutoff;
-    if (is_there)
+    if (is_there) {
         share->class_total = share->sums + sums;
+        share->class_true = share->class_total + classes;
+        share->totals = share->class_true + classes;
+    }
     return is_there ? KOLO_OK : KOLO_ERR_NO_MEMORY;
 }
 
@@ -181,11 +184,15 @@ static void count_mine(struct kolo_coco_share *share)
 {
     const struct kolo_coco_images *images = share->images;
     size_t areas = share->params->areas, classes = share->params->classes;
-    int64_t *totals = share->class_total + classes;
+    int64_t *totals = share->totals;
     for (size_t i = 0; i < share->kept; i++) {
         size_t image = share->chosen[i];
-        for (size_t j = images->image[image].records; j < kolo_coco_records_end(images, image); j++)
-            share->class_total[images->record[j].place] += is_counted(share, &images->record[j]);
+        for (size_t j = images->image[image].records; j < kolo_coco_records_end(images, image);
+             j++) {
+            const struct kolo_coco_record *record = &images->record[j];
+            share->class_total[record->place] += is_counted(share, record);
+            share->class_true[record->place] += kolo_coco_flags(record->is_true) != 0;
+        }
         totals[DETECTIONS] +=
             (int64_t)(kolo_coco_records_end(images, image) - images->image[image].records);
         for (size_t j = images->image[image].tallies; j < kolo_coco_tallies_end(images, image);
@@ -254,8 +261,8 @@ static kolo_status count_all(struct kolo_coco_share *share)
     if (status != KOLO_OK)
         return status;
     return kolo_allreduce(share->comm, share->sums, share->sums,
-                          classes * share->params->areas + classes + TOTALS, KOLO_INT64, KOLO_SUM,
-                          share->opts, NULL);
+                          classes * share->params->areas + 2 * classes + TOTALS, KOLO_INT64,
+                          KOLO_SUM, share->opts, NULL);
 }
 
 /* Every rank has all that they are made of; each makes some. */
@@ -291,11 +298,10 @@ kolo_status kolo_coco_share(struct kolo_comm *comm, const struct kolo_coco_param
     KOLO_TRY(kolo_coco_route(&share));
     KOLO_TRY(kolo_coco_join(&share, arrays));
     KOLO_TRY(make_stats(&share, arrays, result));
-    const int64_t *totals = share.class_total + params->classes;
-    result->images = totals[IMAGES];
-    result->duplicate_images = totals[DUPLICATES];
-    result->truths = totals[TRUTHS];
-    result->detections = totals[DETECTIONS];
+    result->images = share.totals[IMAGES];
+    result->duplicate_images = share.totals[DUPLICATES];
+    result->truths = share.totals[TRUTHS];
+    result->detections = share.totals[DETECTIONS];
 out:
     release(&share);
     return status;

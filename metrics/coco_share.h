@@ -27,10 +27,12 @@ struct kolo_coco_share {
     size_t kept;          /* how many */
     int64_t *sums;        /* of all ranks, per class: ground truths of each area range */
     double *cutoff;       /* per class: records with less change no curve */
-    int64_t *class_total; /* the other records of all ranks; behind the sums, then totals */
-    size_t *class_start;  /* per class, and the end: where its records begin in order */
-    uint32_t *order;      /* numbers of this rank's records that count: by class, best first */
-    uint32_t *place_of;   /* per record: its image's place; NULL on one rank */
+    int64_t *class_total; /* the other records of all ranks; behind the sums */
+    int64_t *class_true;  /* of those the true ones; behind that, then totals */
+    int64_t *totals;
+    size_t *class_start; /* per class, and the end: where its records begin in order */
+    uint32_t *order;     /* numbers of this rank's records that count: by class, best first */
+    uint32_t *place_of;  /* per record: its image's place; NULL on one rank */
     /* coco_pieces: by class, best scores first */
     struct kolo_coco_piece *piece;
     size_t pieces, cut_pieces;

@@ -99,7 +99,7 @@ kolo_status bare_open(struct bare_world *world, struct kolo_comm *comm, size_t v
     KOLO_TRY(kolo_allreduce(comm, &crowded, &crowded, 1, KOLO_INT64, KOLO_MAX, NULL, NULL));
     world->crowded = crowded != 0;
     if (world->nranks > BARE_RANKS_MAX) {
-        status = kolo_fail(KOLO_ERR_INVALID, "--limits: %d ranks; at most %d", world->nranks,
+        status = kolo_fail(KOLO_ERR_CONFIG, "--limits: %d ranks; at most %d", world->nranks,
                            BARE_RANKS_MAX);
         goto out;
     }

@@ -12,6 +12,7 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "bench/bench.h"
+#include "tools/exit_status.h"
 #include "tools/outfile.h"
 
 enum { COLUMNS_MAX = 16 }; /* of a matrix on the screen; the JSON has all */
@@ -235,7 +236,7 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
     if (!d)
         return status;
     if (kolo_size(comm) > DIAGNOSE_RANKS_MAX) {
-        status = kolo_fail(KOLO_ERR_INVALID, "diagnose: %d ranks; at most %d", kolo_size(comm),
+        status = kolo_fail(KOLO_ERR_CONFIG, "diagnose: %d ranks; at most %d", kolo_size(comm),
                            DIAGNOSE_RANKS_MAX);
         goto out;
     }
@@ -269,5 +270,5 @@ int diagnose_main(char *const *argv)
         return exit_status;
     kolo_status status =
         bench_run_ranks(run.options.threads, run.options.settings, rank_main, &run);
-    return status != KOLO_OK || run.slow;
+    return run.slow ? EXIT_STATUS_FAILED : exit_status_of(status);
 }

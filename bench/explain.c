@@ -13,6 +13,7 @@
 #include "bench/bench.h"
 #include "runtime/choose.h"
 #include "runtime/profile.h"
+#include "tools/exit_status.h"
 #include "transport/board.h"
 
 enum { RANKS_MOST = 4096, ANSWERS_MAX = 32 };
@@ -343,5 +344,5 @@ int explain_main(char *const *argv)
     kolo_status status = explain(&command);
     if (status != KOLO_OK)
         fprintf(stderr, "kolobench: %s: %s\n", kolo_status_text(status), kolo_error_detail());
-    return status != KOLO_OK;
+    return exit_status_of(status);
 }

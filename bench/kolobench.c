@@ -12,6 +12,7 @@
 #include "bench/limits.h"
 #include "bench/plot.h"
 #include "bench/profile.h"
+#include "tools/exit_status.h"
 
 struct run {
     struct bench_options options;
@@ -78,9 +79,9 @@ static kolo_status sweep_sizes(struct sweep *sweep, const struct bench_operation
 static kolo_status check_ranks(const struct bench_options *options, int nranks)
 {
     if (options->root >= nranks)
-        return kolo_fail(KOLO_ERR_INVALID, "--root %d: there are %d ranks", options->root, nranks);
+        return kolo_fail(KOLO_ERR_CONFIG, "--root %d: there are %d ranks", options->root, nranks);
     if (options->peer >= nranks)
-        return kolo_fail(KOLO_ERR_INVALID, "--peer %d: there are %d ranks", options->peer, nranks);
+        return kolo_fail(KOLO_ERR_CONFIG, "--peer %d: there are %d ranks", options->peer, nranks);
     return KOLO_OK;
 }
 
@@ -100,7 +101,7 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
          status == KOLO_OK && *operation; operation++)
         status = sweep_sizes(&sweep, *operation);
     if (status == KOLO_OK && sweep.rows == 0)
-        status = kolo_fail(KOLO_ERR_INVALID,
+        status = kolo_fail(KOLO_ERR_CONFIG,
                            "nothing was measured: every size is below %zu bytes, the least for %d "
                            "ranks; give a larger one with -s",
                            sweep.least_bytes, kolo_size(comm));
@@ -128,7 +129,7 @@ int main(int argc, char **argv)
             run.options.threads = bench_company(run.options.threads);
         kolo_status status =
             bench_run_ranks(run.options.threads, run.options.settings, rank_main, &run);
-        exit_status = status != KOLO_OK || run.errors > 0;
+        exit_status = run.errors > 0 ? EXIT_STATUS_FAILED : exit_status_of(status);
         if (status == KOLO_OK && run.errors > 0 && bench_speaks())
             fprintf(stderr, "kolobench: %" PRId64 " wrong elements\n", run.errors);
     }

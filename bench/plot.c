@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "bench/words.h"
+#include "tools/exit_status.h"
 #include "tools/outfile.h"
 #include "tools/svg.h"
 
@@ -432,5 +433,5 @@ out:
     if (status != KOLO_OK)
         fprintf(stderr, "kolobench: %s: %s\n", kolo_status_text(status), kolo_error_detail());
     plot_fini(&plot);
-    return status != KOLO_OK;
+    return exit_status_of(status);
 }

@@ -19,6 +19,7 @@
 #include "bench/far.h"
 #include "memory/reduce.h"
 #include "runtime/profile.h"
+#include "tools/exit_status.h"
 #include "tools/outfile.h"
 
 enum {
@@ -307,7 +308,7 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
     enum kolo_path path;
     kolo_status status;
     if (kolo_size(comm) < 2)
-        return kolo_fail(KOLO_ERR_INVALID, "profile: it takes two ranks: kolorun -np 2");
+        return kolo_fail(KOLO_ERR_CONFIG, "profile: it takes two ranks: kolorun -np 2");
     size_t bytes = (size_t)kolo_size(comm) * BLOCK_BYTES; /* of what a ring gathers */
     bytes = bytes > STREAM_BYTES ? bytes : STREAM_BYTES;  /* the longest of the others */
     KOLO_TRY(kolo_alloc(comm, bytes, (void **)&part.send));
@@ -339,7 +340,7 @@ static kolo_status find_kolorun(char own[PATH_MAX_BYTES], char kolorun[PATH_MAX_
     int written = snprintf(kolorun, PATH_MAX_BYTES, "%.*s/kolorun", folder, own);
     if (slash && written < PATH_MAX_BYTES && access(kolorun, X_OK) == 0)
         return KOLO_OK;
-    return kolo_fail(KOLO_ERR_CONFIG,
+    return kolo_fail(KOLO_ERR_SYSTEM,
                      "profile: %s is not there; run kolorun -np 2 kolobench profile", kolorun);
 }
 
@@ -420,7 +421,7 @@ static kolo_status run_alone(const struct command *c)
     struct stat there;
     kolo_status status;
     if (stat(c->out, &there) == 0 && !S_ISREG(there.st_mode)) /* a file would take its place */
-        return kolo_fail(KOLO_ERR_INVALID, "--output %s: is there and is no file", c->out);
+        return kolo_fail(KOLO_ERR_CONFIG, "--output %s: is there and is no file", c->out);
     snprintf(beside, sizeof beside, "%s.new-%ld", c->out, (long)getpid());
     KOLO_TRY(load(c->out, &figures));
     KOLO_TRY(save(beside, &figures));
@@ -560,9 +561,9 @@ int profile_main(char *const *argv)
     const char *const settings[] = {"KOLO_PROFILE=none", plan, command.transport ? transport : NULL,
                                     NULL};
     if (command.threads > 0 || kolo_environment("KOLO_RANK"))
-        return bench_run_ranks(command.threads, settings, rank_main, &command) != KOLO_OK;
+        return exit_status_of(bench_run_ranks(command.threads, settings, rank_main, &command));
     status = run_alone(&command);
     if (status != KOLO_OK)
         fprintf(stderr, "kolobench: %s: %s\n", kolo_status_text(status), kolo_error_detail());
-    return status != KOLO_OK;
+    return exit_status_of(status);
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // kolo-coco: COCO's average precision from files, alone or under kolorun. Every rank reads the files,
 // takes its share, and knows all results; rank 0 prints them. What goes wrong anywhere, every rank
-// says in the same words, and ends with 1.
+// says in the same words, and ends with the same status.
 #include <signal.h>
 #include <stdio.h>
 
 #include "evaluate/agree.h"
 #include "evaluate/report.h"
+#include "tools/exit_status.h"
 
 static kolo_status run(struct eval_evaluation *evaluation, struct kolo_comm *comm,
                        const struct eval_options *options)
@@ -39,10 +40,10 @@ int main(int argc, char **argv)
     if (status != KOLO_OK) {
         fprintf(stderr, "kolo-coco: %s\n",
                 kolo_error_detail()[0] ? kolo_error_detail() : kolo_status_text(status));
-        if (comm) /* who ends with 1 ends the job: not before all have said why */
+        if (comm) /* who fails ends the job: not before all have said why */
             (void)!kolo_barrier(comm, NULL, NULL);
     }
     eval_evaluation_free(&evaluation);
     (void)kolo_finalize(comm);
-    return status != KOLO_OK;
+    return exit_status_of(status);
 }

@@ -252,7 +252,7 @@ static kolo_status probe(const struct eval_options *options, const char *option,
     for (size_t i = 0; is_there && i < 2; i++)
         if (stat(read[i], &facts) == 0 && facts.st_dev == target.st_dev &&
             facts.st_ino == target.st_ino)
-            return kolo_fail(KOLO_ERR_INVALID, "%s %s: that is the file %s, which is read", option,
+            return kolo_fail(KOLO_ERR_CONFIG, "%s %s: that is the file %s, which is read", option,
                              path, read[i]);
     kolo_status status = outfile_open(&file, option, path);
     if (status == KOLO_OK)

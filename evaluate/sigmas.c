@@ -20,16 +20,16 @@ static kolo_status take(struct eval_sigmas *sigmas, const char *given, const cha
         double value = strtod(at, &end);
         size_t length = strcspn(at, between);
         if (end != at + length || !(value > 0) || !isfinite(value))
-            return kolo_fail(KOLO_ERR_DATA, "--sigmas %s: '%.*s' is no number above 0", given,
+            return kolo_fail(KOLO_ERR_CONFIG, "--sigmas %s: '%.*s' is no number above 0", given,
                              length < WORD_SHOWN ? (int)length : WORD_SHOWN, at);
         if (sigmas->count == KOLO_DETECTION_POINTS_MAX)
-            return kolo_fail(KOLO_ERR_DATA, "--sigmas %s: more than %d numbers", given,
+            return kolo_fail(KOLO_ERR_CONFIG, "--sigmas %s: more than %d numbers", given,
                              KOLO_DETECTION_POINTS_MAX);
         sigmas->sigma[sigmas->count++] = value;
         at = end;
     }
     if (sigmas->count == 0)
-        return kolo_fail(KOLO_ERR_DATA, "--sigmas %s: no number in it", given);
+        return kolo_fail(KOLO_ERR_CONFIG, "--sigmas %s: no number in it", given);
     return KOLO_OK;
 }
 
@@ -38,7 +38,7 @@ static kolo_status take_file(struct eval_sigmas *sigmas, const char *path)
     char text[FILE_BYTES_MAX];
     FILE *file = fopen(path, "re");
     if (!file)
-        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno,
+        return kolo_fail_errno(KOLO_ERR_CONFIG, errno,
                                "--sigmas %s is neither numbers with commas between them nor a "
                                "file that can be read",
                                path);
@@ -46,13 +46,13 @@ static kolo_status take_file(struct eval_sigmas *sigmas, const char *path)
     int error = ferror(file) ? errno : 0;
     (void)fclose(file);
     if (error)
-        return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "--sigmas %s", path);
+        return kolo_fail_errno(KOLO_ERR_CONFIG, error, "--sigmas %s", path);
     if (bytes == sizeof text)
-        return kolo_fail(KOLO_ERR_DATA, "--sigmas %s: the file has more than %d bytes", path,
+        return kolo_fail(KOLO_ERR_CONFIG, "--sigmas %s: the file has more than %d bytes", path,
                          FILE_BYTES_MAX - 1);
     text[bytes] = '\0';
     if (strlen(text) != bytes)
-        return kolo_fail(KOLO_ERR_DATA, "--sigmas %s: the file is no text", path);
+        return kolo_fail(KOLO_ERR_CONFIG, "--sigmas %s: the file is no text", path);
     return take(sigmas, path, text);
 }
 

@@ -28,6 +28,7 @@
 #include "launcher/pause.h"
 #include "launcher/remote.h"
 #include "launcher/verdict.h"
+#include "tools/exit_status.h"
 
 enum {
     CALLS_MAX = 32, /* hosts that are being called at a time */
@@ -674,7 +675,7 @@ int kolo_job_run(const struct kolo_options *options, const struct kolo_hosts *ho
     } else {
         fprintf(stderr, "kolorun: cannot start: %s: %s\n", kolo_status_text(status),
                 kolo_error_detail());
-        job.exit_status = 1;
+        job.exit_status = exit_status_of(status);
     }
     close_job(&job);
     return job.exit_status;

@@ -135,7 +135,7 @@ kolo_status outfile_distinct(const struct outfile_place *places, size_t count)
     for (size_t i = 0; i < count; i++)
         for (size_t j = 0; j < i && places[i].path; j++)
             if (places[j].path && are_same(places[i].path, places[j].path))
-                return kolo_fail(KOLO_ERR_INVALID, "%s and %s both name %s; give each its own file",
+                return kolo_fail(KOLO_ERR_CONFIG, "%s and %s both name %s; give each its own file",
                                  places[j].option, places[i].option, places[i].path);
     return KOLO_OK;
 }

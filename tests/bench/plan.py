@@ -133,8 +133,8 @@ for arguments, text, status in ((("alreduce",), "did you mean allreduce", 2), ((
                                 (("reduce", "-np", "4", "--hosts", "2", "--domains", "3"), "--domains 3", 2),
                                 (("reduce", "--transport", "tpc"), "did you mean tcp", 2), (("reduce", "--size", "x"), "--size x", 2),
                                 (("allgatherv",), "that has plans", 2), (("alltoall", "--plan", "ring"), "one that alltoall has: auto, ", 2),
-                                (("reduce", "--profile", f"{work}/none"), "No such file", 1),
-                                (("reduce", "--profile", f"{work}/bad"), "bad:1", 1)):
+                                (("reduce", "--profile", f"{work}/none"), "No such file", 2),
+                                (("reduce", "--profile", f"{work}/bad"), "bad:1", 2)):
     result = run(f"{bin_folder}/kolobench", "plan", *arguments)
     if result.returncode != status or text not in result.stderr or len(result.stderr.splitlines()) != 1:
         wrong(f"plan {arguments}: {result.returncode} {result.stderr}")

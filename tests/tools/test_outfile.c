@@ -135,15 +135,15 @@ Test(outfile, two_of_one_file_are_refused)
     cr_expect_eq(two("x", "y"), KOLO_OK);
     cr_expect_eq(two(NULL, NULL), KOLO_OK);
     cr_expect_eq(two("/dev/null", "/dev/null"), KOLO_OK);
-    cr_expect_eq(two("x", "x"), KOLO_ERR_INVALID, "not there yet");
+    cr_expect_eq(two("x", "x"), KOLO_ERR_CONFIG, "not there yet");
     cr_expect_str_eq(kolo_error_detail(), "--json and --plot both name x; give each its own file");
-    cr_expect_eq(two("x", "./x"), KOLO_ERR_INVALID);
+    cr_expect_eq(two("x", "./x"), KOLO_ERR_CONFIG);
     cr_expect_eq(two("none/x", "none/y"), KOLO_OK, "said when it is opened");
     cr_expect_eq(two(long_name, long_name), KOLO_OK, "said when it is opened");
     write_x("old");
     cr_assert(symlink("x", "y") == 0 && mkfifo("z", 0600) == 0);
-    cr_expect_eq(two("y", "x"), KOLO_ERR_INVALID, "a link");
-    cr_expect_eq(two("z", "./z"), KOLO_ERR_INVALID, "a pipe");
+    cr_expect_eq(two("y", "x"), KOLO_ERR_CONFIG, "a link");
+    cr_expect_eq(two("z", "./z"), KOLO_ERR_CONFIG, "a pipe");
     cr_expect_eq(two("x", "z"), KOLO_OK);
 }
 

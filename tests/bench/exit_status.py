@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""exit_status.py BIN: one rule for kolobench, kolo-coco and kolorun: what they are told and cannot do (options, settings) ends them
+with 2, what fails (files, calls) with 1, and each says why in one line. Also where only the job shows it, on one rank and on two."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+bin_folder = os.path.abspath(sys.argv[1])
+failures = 0
+os.chdir(tempfile.mkdtemp())
+TRUTHS = {"images": [{"id": 1, "width": 9, "height": 9}], "categories": [{"id": 1, "name": "a", "keypoints": ["nose", "ear"]}],
+          "annotations": [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 1, 3, 3], "area": 9, "iscrowd": 0,
+                           "num_keypoints": 2, "keypoints": [1, 1, 2, 2, 2, 2]}]}
+with open("gt.json", "w") as file:
+    json.dump(TRUTHS, file)
+with open("dt.json", "w") as file:
+    file.write("[]")
+with open("bad.json", "w") as file:
+    file.write("[")
+with open("sigmas", "w") as file:
+    file.write("0.1 many")
+KEYPOINTS = "gt.json dt.json --iou-type keypoints --sigmas"
+
+# program and arguments, exit status, settings
+TABLE = """
+kolobench allreduce --frobnicate -> 2
+kolobench frobnicate -> 2
+kolobench allreduce -s 0 -> 2
+kolobench allreduce -s 4 --root 9 -> 2
+kolobench pingpong -s 4 --peer 9 -> 2
+kolobench alltoall -s 1 -> 2
+kolobench allreduce -s 4 --json x --csv x -> 2
+kolobench allreduce -s 4 --json x --plot ./x -> 2
+kolobench --limits -s 4 -t 1ms --json x --plot x -> 2
+kolobench allreduce -s 4 --transport pigeon -> 2
+kolobench allreduce -s 4 --plan ring-o-roses -> 2
+KOLO_TIMEOUT=never kolobench allreduce -s 4 -> 2
+KOLO_PROFILE=none.there kolobench allreduce -s 4 -> 2
+kolobench allreduce -s 4 -n 1 --json none.there/x -> 1
+kolobench allreduce -s 4 -n 1 --json . -> 1
+kolobench plan allreduce --profile none.there -> 2
+kolobench plan allreduce -np 0 -> 2
+kolobench plan pingpong -> 2
+kolobench plot -o x -> 2
+kolobench plot none.there -o x -> 1
+kolobench plot bad.json -o x -> 1
+kolobench diagnose --factor 0 -> 2
+kolobench profile --part all -> 2
+kolobench profile -o . -> 2
+kolobench allreduce -s 4 -n 1 -q -> 0
+kolo-coco gt.json -> 2
+kolo-coco gt.json dt.json --frobnicate -> 2
+kolo-coco gt.json dt.json --iou-type masks -> 2
+kolo-coco gt.json dt.json --areas 9,4 -> 2
+kolo-coco gt.json dt.json --iou-thresholds 2 -> 2
+kolo-coco gt.json dt.json --max-dets 0 -> 2
+kolo-coco gt.json dt.json --sigmas 1 -> 2
+kolo-coco KEYPOINTS 0 -> 2
+kolo-coco KEYPOINTS -1,1 -> 2
+kolo-coco KEYPOINTS 1e999,1 -> 2
+kolo-coco KEYPOINTS , -> 2
+kolo-coco KEYPOINTS none.there -> 2
+kolo-coco KEYPOINTS sigmas -> 2
+kolo-coco KEYPOINTS . -> 2
+kolo-coco KEYPOINTS 0.1,0.2,0.3 -> 1
+kolo-coco KEYPOINTS 0.1,0.2 -> 0
+kolo-coco gt.json dt.json --json x --plot x -> 2
+kolo-coco gt.json dt.json --json gt.json -> 2
+kolo-coco gt.json dt.json --plot ./dt.json -> 2
+KOLO_TIMEOUT=never kolo-coco gt.json dt.json -> 2
+kolo-coco gt.json none.there -> 1
+kolo-coco gt.json bad.json -> 1
+kolo-coco gt.json dt.json --json none.there/x -> 1
+kolo-coco gt.json dt.json --json . -> 1
+kolo-coco gt.json dt.json -> 0
+kolorun -np 0 true -> 2
+kolorun -np many true -> 2
+kolorun -np 2 -> 2
+kolorun -np 1 --frobnicate true -> 2
+kolorun -np 1 --bind-to moon true -> 2
+kolorun -np 1 --timeout never true -> 2
+kolorun -np 1 --hostfile none.there true -> 2
+kolorun -np 1 -H : true -> 2
+KOLO_TIMEOUT=never kolorun -np 1 true -> 2
+KOLO_PORTS=9-1 kolorun -np 1 true -> 2
+kolorun -np 1 ./none.there -> 127
+kolorun -np 1 ./gt.json -> 126
+kolorun -np 1 false -> 1
+kolorun -np 1 true -> 0
+"""
+
+
+def hold(command, expected, settings):
+    global failures
+    result = subprocess.run(command, text=True, capture_output=True, timeout=60, env=dict(os.environ, **settings))
+    said = [line for line in result.stderr.splitlines() if "kolorun:" not in line or command[1] in ("-np", "-H")]
+    if result.returncode != expected or (expected != 0 and "false" not in command and not said):
+        failures += 1
+        print(f"FAIL: {settings} {command}: {result.returncode}, expected {expected}: {result.stderr[-500:]}")
+
+
+for line in TABLE.strip().splitlines():
+    words, expected = line.split(" -> ")
+    words = words.replace("KEYPOINTS", KEYPOINTS).split()
+    settings = dict([words.pop(0).split("=")]) if "=" in words[0] else {}
+    program = f"{bin_folder}/{words[0]}"
+    if words[0] == "kolo-coco" and not os.path.exists(program):  # built where yajl is
+        continue
+    hold([program, *words[1:]], int(expected), settings)
+    if words[0] != "kolorun" and words[1] not in ("plan", "plot", "profile"):
+        hold([f"{bin_folder}/kolorun", "-np", "2", program, *words[1:]], int(expected), settings)
+os.system(f"rm -rf {os.getcwd()}")
+print("exit_status: all good" if failures == 0 else f"{failures} failures")
+sys.exit(failures > 0)

@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What can break of jobs whose ranks are joined by RDMA, in one boot of tests/vm/run: at the start, where such a pair goes by TCP
+# unless RDMA is forced, and while messages move. Each is an error with its cause, or a warning; nothing hangs, and the devices'
+# own counters say that nothing is left. Gets KOLORUN and RANK_PROGRAM from ctest; runs the rest of itself inside.
+. "${BASH_SOURCE%/*}/../launcher/common.sh"
+if [[ ${1-} != inside ]]; then
+    vm=${BASH_SOURCE%/*}/run
+    why=$("$vm" --check 2>&1) || { echo "$why"; exit 77; }
+    "$vm" --timeout 460 -- bash "${BASH_SOURCE[0]}" inside
+    exit
+fi
+. "${BASH_SOURCE%/*}/devices.sh"
+now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
+step() { echo "$(now_ms): $*"; }
+
+# Ranks that may choose: by RDMA where it works, else by TCP, with the reason, and named so.
+may_choose() { run 0 "${before[@]}" env KOLO_TRANSPORT=auto "$KOLORUN" -np 2 "${on_hosts[@]}" "$RANK_PROGRAM" loop 1; }
+before=(env)
+step "what works"
+may_choose
+says out '^\[0\] path .* rank 1: rdma: .*rdma rxe0 port 1 to RoCE v2 10\.0\.0\.2'
+[[ ! -s $work/err ]] || fail "what works draws a warning: $(cat "$work/err")"
+clean "what works"
+falls() { # WHAT PATTERN: it does, for that reason
+    step "$1"
+    may_choose
+    says out '^\[0\] path .* rank 1: tcp: .*by tcp instead: '
+    says err "rank [01] on h[01] is reached by tcp, not rdma: .*$2"
+    clean "$1"
+}
+ip neigh replace 10.0.0.2 lladdr 02:00:00:00:00:99 dev ra nud permanent
+falls "packets that get lost" 'a first message gets no answer in time'
+ip neigh del 10.0.0.2 dev ra
+for limit in 0 64; do
+    before=(setpriv --inh-caps=-ipc_lock --bounding-set=-ipc_lock bash -c "ulimit -l $limit; exec \"\$@\"" sh)
+    falls "a limit of $limit KiB" "cannot be locked in memory, the limit is $limit KiB: raise it"
+done
+run 1 env KOLO_TRANSPORT=rdma "${before[@]}" "$KOLORUN" -np 2 "${on_devices[@]}" "$RANK_PROGRAM" loop 1
+says out 'cannot be reached by rdma: .*cannot be locked in memory, the limit is 64 KiB: raise it'
+clean "a limit where RDMA is forced"
+chmod 600 /dev/infiniband/uverbs*
+before=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+step "no permission"
+run 4 env KOLO_TRANSPORT=rdma "${before[@]}" "$KOLORUN" -np 2 "$RANK_PROGRAM" loop 1
+says out 'no permission: /dev/infiniband/uverbs[0-9]+ must be readable and writable'
+run 0 "${before[@]}" env KOLO_TRANSPORT=auto "$KOLORUN" -np 2 "$RANK_PROGRAM" loop 1
+chmod 666 /dev/infiniband/uverbs*
+step "names"
+run 4 env KOLO_TRANSPORT=rdma KOLO_RDMA_DEVICE=mlx5_7 "$KOLORUN" -np 2 "$RANK_PROGRAM" loop 1
+says out "there is no RDMA port 'mlx5_7' on this host"
+run 0 env KOLO_TRANSPORT=rdma KOLO_NET=rb "$KOLORUN" -np 2 "$RANK_PROGRAM" loop 1
+says out '^\[0\] path .* rank 1: rdma: .*rdma rxe1 port 1 to RoCE v2 10\.0\.0\.2'
+run 4 env KOLO_TRANSPORT=rdma KOLO_NET=lo "$KOLORUN" -np 2 "$RANK_PROGRAM" loop 1
+says out 'rxe0 port 1: KOLO_NET=lo leaves it out \(RoCE v2 10\.0\.0\.1 of ra\).*rxe1 port 1: KOLO_NET=lo leaves'
+
+# While ranks work.
+step "a rank that is killed"
+job 137 2 "$RANK_PROGRAM" die 1 9
+says out '^\[0\] error .*rank 1'
+clean "a rank that was killed"
+packets() { cat /sys/class/infiniband/rxe1/ports/1/hw_counters/rcvd_pkts; }
+start() { # SECONDS: a job that works so long, and messages move
+    local begun
+    begun=$(packets)
+    KOLO_TRANSPORT=rdma KOLO_TIMEOUT=60s KOLO_PEER_TIMEOUT=2s timeout 200 "$KOLORUN" -np 2 "${on_devices[@]}" \
+        "$RANK_PROGRAM" loop "$1" >"$work/out" 2>"$work/err" </dev/null &
+    launcher=$!
+    await 20 eval '(($(packets) > begun + 200))'
+}
+breaks() { # WHAT PATTERN COMMAND...: the job ends in error within its deadline
+    local what=$1 pattern=$2 status=0 begun
+    shift 2
+    step "$what"
+    start 600
+    begun=$(now_ms)
+    "$@" &
+    wait "$launcher" || status=$?
+    step "$what took $(($(now_ms) - begun)) ms"
+    ((status != 0 && status != 124)) || fail "$what: status $status"
+    cat "$work/out" "$work/err" | grep -qE -- "$pattern" || { fail "$what: no '$pattern' in:"; cat "$work/out" "$work/err"; }
+}
+breaks "a link that goes down" 'error .*rank [01] on .* by rdma rxe[01] port 1: .*(no answer|no way to the peer)' ip link set ra down
+ip link set ra up
+ip route replace 10.0.0.2 dev ra table 101
+clean "a link that went down"
+breaks "a way that ends" 'error .*rank [01] on .* by rdma rxe[01] port 1: .*no answer for KOLO_PEER_TIMEOUT' \
+    ip neigh replace 10.0.0.2 lladdr 02:00:00:00:00:99 dev ra nud permanent
+ip neigh del 10.0.0.2 dev ra
+clean "a way that ended"
+
+# soft-RoCE cannot be pulled out: "rdma link delete" waits for its users, who go on, and it is gone after them.
+step "a device that is deleted"
+start 3
+rdma link delete rxe0 &
+removal=$!
+status=0
+wait "$launcher" || status=$?
+((status == 0)) || { fail "a device that is deleted under a job: status $status"; cat "$work/out" "$work/err"; }
+wait "$removal"
+[[ ! -e /sys/class/infiniband/rxe0 ]] || fail "rxe0 is still there"
+rdma link add rxe0 type rxe netdev ra
+clean "a device that was deleted"
+
+# The interface under a device vanishes, for good.
+breaks "an interface that is removed" 'error .*rank [01] on .* by rdma rxe[01] port 1: ' ip link delete rb
+finish

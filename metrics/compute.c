@@ -19,6 +19,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "metrics/metric.h"
+#include "runtime/choose.h"
 #include "runtime/comm.h"
 
 enum { OWNER_BITS = 20, OWNERS = 1 << OWNER_BITS };
@@ -318,12 +319,14 @@ kolo_status kolo_metrics_compute(struct kolo_comm *comm, struct kolo_metric *con
     if (status != KOLO_OK)
         return status;
     bool is_cached = false;
+    kolo_comm_own(comm, true); /* no plan that is forced on the program's bars one of these */
     status = agree(comm, &work, allocate(&work), &is_cached, opts);
     if (status == KOLO_OK && !is_cached) {
         status = settle_all(comm, &work, opts);
         if (status == KOLO_OK)
             status = merge(comm, &work, opts);
     }
+    kolo_comm_own(comm, false);
     release(&work);
     return status;
 }

@@ -76,6 +76,8 @@ kolo_status kolo_comm_choose(struct kolo_comm *comm, enum kolo_collective collec
                              const struct kolo_plan_args *args, size_t element_bytes,
                              enum kolo_order order, bool is_own,
                              const struct kolo_plan **plan_out) KOLO_NODISCARD;
+/** From true to false, collectives are the library's own, parts of a call that is none (metrics). */
+void kolo_comm_own(struct kolo_comm *comm, bool is_own);
 /** kolo_board_shown, for a communicator that has chosen a plan on its board. Held: lock. */
 size_t kolo_comm_shown(struct kolo_comm *comm, enum kolo_collective collective);
 

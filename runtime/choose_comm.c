@@ -205,6 +205,13 @@ static kolo_status choose_forced(const struct kolo_comm *comm, struct kolo_quest
     return KOLO_OK;
 }
 
+void kolo_comm_own(struct kolo_comm *comm, bool is_own)
+{
+    kolo_comm_enter(comm);
+    comm->own_calls += is_own ? 1 : -1;
+    kolo_comm_leave(comm);
+}
+
 /** The plan for all sizes of @p class. */
 static const struct kolo_plan *choose_class(struct kolo_comm *comm,
                                             const struct kolo_question *question, size_t class)

@@ -170,6 +170,7 @@ struct kolo_comm {
     char origin[40];   /* "split colour 1"; "" for the world */
     bool has_board;    /* its members can have one */
     bool plan_is_auto; /* no setting forces one */
+    int own_calls;     /* of the library, under way, whose collectives are no program's */
     /* ---- */
     struct kolo_comm *next, *previous;           /* in engine->comms, if is_listed */
     struct kolo_comm *next_busy, *previous_busy; /* in engine->busy, if is_busy */

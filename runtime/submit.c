@@ -94,7 +94,8 @@ static kolo_status choose_plan(struct kolo_comm *comm, struct kolo_request *requ
     request->args.segment = segment > 0 ? segment : 1;
     enum kolo_collective collective = kolo_call_collective(task->kind);
     KOLO_TRY(kolo_comm_choose(comm, collective, &request->args, element_bytes,
-                              order_of(comm, request, task), task->is_own, &request->plan));
+                              order_of(comm, request, task), task->is_own || comm->own_calls > 0,
+                              &request->plan));
     if (request->plan->on_board)
         request->route = &kolo_route_board;
     request->args.hosts = kolo_choices_hosts(&comm->choices);

@@ -214,6 +214,8 @@ Test(coco_detection, adds_all_or_nothing)
 
 /* ---- the same bits on any number of ranks ---- */
 
+enum { FORCED_RANKS = 3 };
+
 static uint64_t next_random(uint64_t *state)
 {
     *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
@@ -286,6 +288,36 @@ Test(coco_detection, same_bits_on_any_number_of_ranks)
         cr_assert_eq(kolo_run_threads(sizes[i], NULL, rank_main, &world), KOLO_OK, "%d ranks: %s",
                      sizes[i], kolo_error_detail());
     cr_assert(world.stats[0] > 0 && world.stats[0] < 1);
+}
+
+/* After the compute the program's own collectives are refused as ever, where each has counts: one by
+ * each of these plans at least. */
+static kolo_status by_forced_plan(struct kolo_comm *comm, void *arg)
+{
+    int32_t word[FORCED_RANKS] = {0}, got[FORCED_RANKS];
+    const size_t ones[FORCED_RANKS] = {1, 1, 1}, uneven[FORCED_RANKS] = {1, 0, 1};
+    kolo_status status = rank_main(comm, arg);
+    if (status != KOLO_OK)
+        return status;
+    status = kolo_alltoallv(comm, word, ones, NULL, got, ones, NULL, KOLO_INT32, NULL, NULL);
+    kolo_status other = kolo_allgatherv(comm, word, got, uneven, NULL, KOLO_INT32, NULL, NULL);
+    return status == KOLO_ERR_UNSUPPORTED || other == KOLO_ERR_UNSUPPORTED ? KOLO_OK
+                                                                           : KOLO_ERR_INTERNAL;
+}
+
+Test(coco_detection, a_forced_plan_bars_no_compute, .timeout = 60)
+{
+    static const char *const plans[] = {"KOLO_PLAN=doubling", "KOLO_PLAN=bruck",
+                                        "KOLO_PLAN=twoshot", "KOLO_PLAN=oneshot"};
+    static const char *const transports[] = {"KOLO_TRANSPORT=inproc", "KOLO_TRANSPORT=tcp"};
+    static struct world world;
+    cr_assert(kolo_run_threads(1, NULL, rank_main, &world) == KOLO_OK);
+    for (int i = 0; i < 8; i++) {
+        const char *const settings[] = {plans[i / 2], transports[i % 2], NULL};
+        const struct kolo_config config = {.size = sizeof config, .settings = settings};
+        cr_assert_eq(kolo_run_threads(FORCED_RANKS, &config, by_forced_plan, &world), KOLO_OK,
+                     "%s, %s: %s", settings[0], settings[1], kolo_error_detail());
+    }
 }
 
 /* ---- without memory ---- */

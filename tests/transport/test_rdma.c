@@ -380,6 +380,216 @@ Test(rdma, what_is_forged_or_cut_off_ends_the_link_and_names_the_peer, .timeout 
     }
 }
 
+/* ---- a peer that settles everything as it should, and then sends what nobody sends ---- */
+
+struct hostile {
+    const char *what;
+    size_t bytes; /* of each message */
+    struct kolo_header header;
+    int times;
+};
+static const struct hostile *hostile;
+
+struct by_hand {
+    struct kolo_rdma_device *device;
+    struct kolo_rdma_completions *completions;
+    struct kolo_rdma_queue *queue;
+    struct kolo_rdma_gids gids; /* of rank 0 */
+};
+
+static void ignore_message(struct kolo_rdma_queue *queue, const uint8_t *data, size_t bytes)
+{
+    (void)queue;
+    (void)data;
+    (void)bytes;
+}
+
+static void ignore_mark(struct kolo_rdma_queue *queue, uint16_t mark)
+{
+    (void)queue;
+    (void)mark;
+}
+
+static void ignore_write(struct kolo_rdma_queue *queue, void *context)
+{
+    (void)queue;
+    (void)context;
+}
+
+static void ignore(struct kolo_rdma_queue *queue)
+{
+    (void)queue;
+}
+
+static void ignore_end(struct kolo_rdma_queue *queue, kolo_status why)
+{
+    (void)queue;
+    (void)why;
+}
+
+static void describe_none(const struct kolo_rdma_queue *queue, char *text, size_t capacity)
+{
+    (void)queue;
+    snprintf(text, capacity, "rank 0");
+}
+
+static void poll_by_hand(struct by_hand *hand)
+{
+    bool moved = false;
+    cr_assert(kolo_rdma_completions_poll(hand->completions, &moved) == KOLO_OK);
+    sched_yield();
+}
+
+static size_t receive_by_hand(struct by_hand *hand, uint8_t *data, size_t bytes)
+{
+    const kolo_deadline deadline = kolo_deadline_in_ms(30000);
+    size_t got = 0;
+    while (got < bytes && !kolo_deadline_passed(deadline)) {
+        ssize_t more = recv(stranger_fd, data + got, bytes - got, 0);
+        if (more == 0)
+            break;
+        got += more > 0 ? (size_t)more : 0;
+        poll_by_hand(hand);
+    }
+    return got;
+}
+
+/** One stage: our block, then theirs. */
+static bool agree_by_hand(struct by_hand *hand, const struct kolo_rdma_hello *mine,
+                          struct kolo_rdma_hello *theirs)
+{
+    uint8_t block[KOLO_RDMA_HELLO_BYTES];
+    kolo_rdma_hello_pack(mine, block);
+    return send(stranger_fd, block, sizeof block, MSG_NOSIGNAL) == (ssize_t)sizeof block &&
+           receive_by_hand(hand, block, sizeof block) == sizeof block &&
+           kolo_rdma_hello_unpack(block, &hand->gids, theirs) == KOLO_OK && theirs->offers;
+}
+
+static uint8_t *place_by_hand(struct by_hand *hand)
+{
+    const kolo_deadline deadline = kolo_deadline_in_ms(30000);
+    uint8_t *place;
+    while ((place = kolo_rdma_queue_place(hand->queue)) == NULL && !hand->queue->has_failed &&
+           !kolo_deadline_passed(deadline))
+        poll_by_hand(hand);
+    return place;
+}
+
+/** All three stages; false: rank 0 did not agree. */
+static bool join_by_hand(struct suite_rank *rank, struct by_hand *hand)
+{
+    static const struct kolo_rdma_queue_ops ops = {.arrived = ignore_message,
+                                                   .written = ignore_mark,
+                                                   .has_written = ignore_write,
+                                                   .has_room = ignore,
+                                                   .failed = ignore_end,
+                                                   .describe = describe_none};
+    struct kolo_rdma_hello mine, theirs;
+    struct kolo_why why;
+    size_t ours = 0, other = 0, used = 0;
+    uint8_t *place, welcome;
+    if (kolo_rdma_device_open(fake_verbs_table(), fake_verbs_settings("fake0"), -1,
+                              &hand->device) != KOLO_OK ||
+        kolo_rdma_completions_open(hand->device, 4 * RDMA_PLACES, &hand->completions) != KOLO_OK ||
+        kolo_rdma_queue_open(hand->completions, &ops, hand, RDMA_PLACES, RDMA_PLACE_BYTES,
+                             &hand->queue) != KOLO_OK ||
+        !kolo_rdma_published(address_of(rank->world, 0), &hand->gids, &used) ||
+        !kolo_rdma_gids_join(&hand->device->gids, &hand->gids, &ours, &other, &why) ||
+        receive_by_hand(hand, &welcome, 1) != 1)
+        return false;
+    const struct kolo_rdma_gid gid = hand->device->gids.all[ours];
+    kolo_rdma_queue_hello(hand->queue, &gid, &mine);
+    if (!agree_by_hand(hand, &mine, &theirs) ||
+        kolo_rdma_queue_connect(hand->queue, &gid, &theirs) != KOLO_OK ||
+        !agree_by_hand(hand, &mine, &theirs) || (place = place_by_hand(hand)) == NULL)
+        return false;
+    memset(place, 0, 4096);
+    kolo_rdma_queue_send(hand->queue, 4096, true);
+    return agree_by_hand(hand, &mine, &theirs);
+}
+
+static void send_by_hand(struct by_hand *hand)
+{
+    for (int i = 0; i < hostile->times; i++) {
+        uint8_t *place = place_by_hand(hand);
+        if (place == NULL)
+            return; /* the other side had enough */
+        memset(place, 0, hostile->bytes);
+        if (hostile->bytes >= KOLO_HEADER_BYTES)
+            kolo_header_pack(&hostile->header, place);
+        kolo_rdma_queue_send(hand->queue, hostile->bytes, true);
+    }
+}
+
+static void be_hostile(struct suite_rank *rank)
+{
+    struct by_hand hand = {.device = NULL};
+    meet_a_stranger(rank);
+    if (rank->rank == 0)
+        return;
+    bool has_joined = join_by_hand(rank, &hand);
+    if (has_joined)
+        send_by_hand(&hand);
+    const kolo_deadline deadline = kolo_deadline_in_ms(30000);
+    uint8_t byte; /* until rank 0 has closed the connection */
+    while (has_joined && recv(stranger_fd, &byte, 1, 0) < 0 && errno == EAGAIN &&
+           !kolo_deadline_passed(deadline))
+        poll_by_hand(&hand);
+    kolo_rdma_queue_close(hand.queue);
+    kolo_rdma_completions_close(hand.completions);
+    kolo_rdma_device_close(hand.device);
+    SUITE_CHECK(rank, has_joined, "not joined: %s", kolo_error_detail());
+}
+
+Test(rdma, what_a_hostile_peer_sends_ends_the_link_as_broken_protocol, .timeout = 100)
+{
+    enum { PAYLOAD = 60000, CONTROL = KOLO_HEADER_BYTES + 4 };
+    static const struct hostile attacks[] = {
+        {"less than a header", 10, {.channel = 0}, 1},
+        {"a header for more", 132, {.channel = 8, .bytes = 5000}, 1},
+        {"a header for less", 132, {.channel = 8, .bytes = 99}, 1},
+        {"a header for 4 GiB", 132, {.channel = 8, .bytes = UINT32_MAX}, 1},
+        {"a control frame of no kind",
+         CONTROL,
+         {.channel = KOLO_CHANNEL_CONTROL, .bytes = 4, .desc = {{77}}},
+         1},
+        {"a control frame of a transport",
+         CONTROL,
+         {.channel = KOLO_CHANNEL_CONTROL, .bytes = 4, .desc = {{255}}},
+         1},
+        {"an offer of a slot that there is not",
+         KOLO_HEADER_BYTES + KOLO_RDMA_OFFER_BYTES,
+         {.channel = KOLO_CHANNEL_CONTROL,
+          .bytes = KOLO_RDMA_OFFER_BYTES,
+          .desc = {{KOLO_CONTROL_TRANSPORT, KOLO_RDMA_SLOTS}}},
+         1},
+        {"an offer of no bytes",
+         KOLO_HEADER_BYTES + KOLO_RDMA_OFFER_BYTES,
+         {.channel = KOLO_CHANNEL_CONTROL,
+          .bytes = KOLO_RDMA_OFFER_BYTES,
+          .desc = {{KOLO_CONTROL_TRANSPORT}}},
+         1},
+        {"half an offer",
+         CONTROL,
+         {.channel = KOLO_CHANNEL_CONTROL, .bytes = 4, .desc = {{KOLO_CONTROL_TRANSPORT}}},
+         1},
+        {"more than the credit of a channel",
+         KOLO_HEADER_BYTES + PAYLOAD,
+         {.channel = 8, .bytes = PAYLOAD, .desc = {{1}}},
+         64},
+    };
+    for (size_t i = 0; i < sizeof attacks / sizeof attacks[0]; i++) {
+        hostile = &attacks[i];
+        struct suite_world *world = suite_open("rdma", 2, NULL, NULL);
+        suite_run(world, be_hostile);
+        const struct suite_heard *heard = &world->ranks[0].heard[1];
+        cr_assert(heard->why == KOLO_ERR_PROTOCOL, "%s: %s: %s", hostile->what,
+                  kolo_status_name(heard->why), heard->text);
+        close(stranger_fd);
+        suite_close(world);
+    }
+}
+
 /** Waits until the other side's link is down. */
 static bool is_down(struct suite_rank *rank, void *context)
 {

@@ -61,8 +61,9 @@ static double extent(const double *points, size_t count)
 {
     double low = points[0], high = points[0];
     for (size_t p = 1; p < count; p++) {
-        low = fmin(low, points[NUMBERS * p]);
-        high = fmax(high, points[NUMBERS * p]);
+        double at = points[NUMBERS * p]; /* finite, and fmin() would be a call */
+        low = at < low ? at : low;
+        high = at > high ? at : high;
     }
     return high - low;
 }

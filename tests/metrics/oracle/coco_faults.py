@@ -103,7 +103,7 @@ FAULTS = [
     ("coco_oks.c", "/ (area + 0x1p-52) / 2", "/ area / 2"),
     ("coco_oks.c", "double twice = sigma * 2;", "double twice = sigma;"),
     ("coco_oks.c", "found[1] - truth[1]", "found[0] - truth[0]"),
-    ("coco_oks.c", "fmin(low, points[NUMBERS * p])", "low"),
+    ("coco_oks.c", "at < low ? at : low", "low"),
     ("coco_oks.c", "object->point_counts ?", "false ?"),
     ("coco_images.c", "|| is_blank", ""),
     ("coco_mean.c", "POINTS_CAP = 20", "POINTS_CAP = 30"),

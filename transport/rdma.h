@@ -16,8 +16,8 @@
 // connection stays for what TCP is better at: it ends when the peer's process does, and its keepalive finds a host that is cut
 // off while nothing is sent. What the peer had sent before its end is delivered first.
 //
-// Out: each frame is copied behind its header into a place of ours, and sent from there into one of the peer's (rdma_queue.h);
-// the sender's memory is its own again at once. In: copied or reduced straight out of the place where the device wrote it.
+// Out: each frame goes with its header into a place of the peer's (rdma_queue.h): copied behind it into a place of ours, so that
+// the sender's memory is its own again at once; or, of a long message in memory of kolo_alloc, read by the device where it lies. In: copied or reduced straight out of the place where the device wrote it.
 // A long message between memory of kolo_alloc, which a receive that copies waits for, is written there by the sender's device
 // (rdma_direct.h). A receive that reduces has its operand in places anyway: nothing would be saved by another way.
 //
@@ -124,6 +124,8 @@ kolo_status kolo_rdma_control(struct kolo_link *base, const struct kolo_header *
 void kolo_rdma_begin_writing(struct rdma_link *link, const struct kolo_frame *frame);
 /** Posts what fits of it. True: all of it is posted. */
 bool kolo_rdma_go_on_writing(struct rdma_link *link);
+/** Sends a frame, whose header is in the next place, from where it lies. False: it must be copied. */
+bool kolo_rdma_send_in_place(struct rdma_link *link, const struct kolo_frame *frame);
 void kolo_rdma_withdraw_writing(struct rdma_link *link, const struct kolo_work *work);
 /** What the queue tells. */
 void kolo_rdma_written(struct kolo_rdma_queue *queue, uint16_t mark);

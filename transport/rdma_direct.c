@@ -174,6 +174,19 @@ bool kolo_rdma_direct_promise(struct kolo_rdma_direct *direct, const struct kolo
     return true;
 }
 
+struct kolo_rdma_writing *kolo_rdma_direct_frame(struct kolo_rdma_direct *direct,
+                                                 const struct kolo_frame *frame)
+{
+    struct kolo_rdma_writing *writing = free_writing(direct);
+    struct kolo_rdma_region *region =
+        writing != NULL ? take(direct, frame->payload, frame->bytes) : NULL;
+    if (region == NULL)
+        return NULL;
+    *writing = (struct kolo_rdma_writing){
+        .work = frame->work, .region = region, .frame = *frame, .is_begun = true};
+    return writing;
+}
+
 struct kolo_rdma_writing *kolo_rdma_direct_find(struct kolo_rdma_direct *direct,
                                                 const struct kolo_work *work)
 {

@@ -39,7 +39,8 @@ struct kolo_rdma_offer {
     uint32_t channel, number, key;
     uint8_t generation;
 };
-/** A message of ours that goes into an offer: promised, then begun, until the device has read all of it. */
+/** A message of ours that goes into an offer: promised, then begun, until the device has read all of it. Or a frame of one
+ * that goes into a place of the peer's. */
 struct kolo_rdma_writing {
     const struct kolo_work *work; /* NULL: given up, if there is a region; else the entry is free */
     struct kolo_rdma_region *region;
@@ -80,7 +81,10 @@ kolo_status kolo_rdma_direct_heard(struct kolo_rdma_direct *direct, const struct
                                    uint32_t *channel_out) KOLO_NODISCARD;
 /** Will @p work, of which nothing was sent, be written? Only where the peer has offered its place for just this message. */
 bool kolo_rdma_direct_promise(struct kolo_rdma_direct *direct, const struct kolo_work *work);
-/** The entry of @p work; NULL: none. */
+/** An entry, begun, for a frame that is sent from where it lies; NULL: it must be copied. */
+struct kolo_rdma_writing *kolo_rdma_direct_frame(struct kolo_rdma_direct *direct,
+                                                 const struct kolo_frame *frame);
+/** An entry of @p work; NULL: none. */
 struct kolo_rdma_writing *kolo_rdma_direct_find(struct kolo_rdma_direct *direct,
                                                 const struct kolo_work *work);
 /** The device has read it all, or never will. */

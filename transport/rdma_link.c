@@ -383,6 +383,8 @@ static bool push_frames(struct rdma_link *link)
             continue;
         }
         kolo_header_pack(&frame.header, place);
+        if (kolo_rdma_send_in_place(link, &frame))
+            continue;
         if (frame.bytes > 0)
             memcpy(place + KOLO_HEADER_BYTES, frame.payload, frame.bytes);
         kolo_link_frame_done(base, &frame);

@@ -18,6 +18,7 @@ enum {
         1
         << 20, /* the device is asked for no more at once, so that messages of others come between */
     MARK_BITS = 16,
+    SEND_PARTS = 2,
     RESERVE = 4, /* receives for messages that bring nothing but credit */
     PACKET_MASK = 0xffffff,
     INLINE_BYTES = 220, /* what devices take without fetching it: asked for, and less is fine */
@@ -77,13 +78,16 @@ static uint32_t take_owed(struct kolo_rdma_queue *queue, uint16_t mark)
     return htonl((uint32_t)mark << MARK_BITS | owed);
 }
 
+static struct ibv_sge part_of(const void *data, size_t bytes, uint32_t key)
+{
+    return (struct ibv_sge){.addr = (uintptr_t)data, .length = (uint32_t)bytes, .lkey = key};
+}
+
 /** The next send. */
 static void post_send(struct kolo_rdma_queue *queue, const char *what, size_t bytes, bool is_told)
 {
-    uint8_t *place = send_place(queue, queue->sends.next);
     const struct kolo_rdma_request request = {what, bytes, NULL};
-    struct ibv_sge part = {
-        .addr = (uintptr_t)place, .length = (uint32_t)bytes, .lkey = queue->region->lkey};
+    struct ibv_sge part = part_of(send_place(queue, queue->sends.next), bytes, queue->region->lkey);
     struct ibv_send_wr send = {.sg_list = &part,
                                .num_sge = bytes > 0 ? 1 : 0,
                                .opcode = IBV_WR_SEND_WITH_IMM,
@@ -212,7 +216,7 @@ static kolo_status make_pair(struct kolo_rdma_queue *queue)
     for (uint32_t inlined = INLINE_BYTES;; inlined = 0) {
         attr.cap = (struct ibv_qp_cap){.max_send_wr = queue->places,
                                        .max_recv_wr = queue->places,
-                                       .max_send_sge = 1,
+                                       .max_send_sge = queue->takes_parts ? SEND_PARTS : 1,
                                        .max_recv_sge = 1,
                                        .max_inline_data = inlined};
         errno = 0;
@@ -266,6 +270,7 @@ kolo_status kolo_rdma_queue_open(struct kolo_rdma_completions *completions,
     queue->place_bytes = place_bytes;
     KOLO_TRY(kolo_random(&queue->packet, sizeof queue->packet));
     queue->packet &= PACKET_MASK;
+    queue->takes_parts = completions->device->parts_max >= SEND_PARTS;
     queue->write_bytes = completions->device->message_bytes_max < WRITE_BYTES
                              ? completions->device->message_bytes_max
                              : WRITE_BYTES;
@@ -383,6 +388,21 @@ void kolo_rdma_queue_send(struct kolo_rdma_queue *queue, size_t bytes, bool is_t
     post_send(queue, "a message", bytes, is_told);
 }
 
+void kolo_rdma_queue_send_with(struct kolo_rdma_queue *queue, size_t bytes,
+                               const struct kolo_rdma_write *rest, void *context, bool is_told)
+{
+    const struct kolo_rdma_request request = {"a message", bytes + rest->bytes, context};
+    struct ibv_sge parts[SEND_PARTS] = {
+        part_of(send_place(queue, queue->sends.next), bytes, queue->region->lkey),
+        part_of(rest->data, rest->bytes, rest->key)};
+    queue->credit--;
+    struct ibv_send_wr send = {.sg_list = parts,
+                               .num_sge = SEND_PARTS,
+                               .opcode = IBV_WR_SEND_WITH_IMM,
+                               .imm_data = take_owed(queue, 0)};
+    post(queue, &request, &send, is_told);
+}
+
 /* ---- writing ---- */
 
 bool kolo_rdma_queue_can_write(const struct kolo_rdma_queue *queue, bool is_last)
@@ -395,8 +415,7 @@ static void post_write(struct kolo_rdma_queue *queue, const struct kolo_rdma_wri
                        enum ibv_wr_opcode opcode, uint32_t number, void *context)
 {
     const struct kolo_rdma_request request = {"a write", write->bytes, context};
-    struct ibv_sge part = {
-        .addr = (uintptr_t)write->data, .length = (uint32_t)write->bytes, .lkey = write->key};
+    struct ibv_sge part = part_of(write->data, write->bytes, write->key);
     struct ibv_send_wr send = {
         .sg_list = &part,
         .num_sge = 1,

@@ -27,7 +27,7 @@ struct kolo_rdma_queue_ops {
     void (*arrived)(struct kolo_rdma_queue *queue, const uint8_t *data, size_t bytes);
     /** The peer has written into memory of ours all that it has marked so. */
     void (*written)(struct kolo_rdma_queue *queue, uint16_t mark);
-    /** The last of a row of writes of ours, posted with this context, is over. */
+    /** The last of a row of writes of ours, or a send, posted with this context, is over. */
     void (*has_written)(struct kolo_rdma_queue *queue, void *context);
     /** Something that was in the way of a send may be so no more. */
     void (*has_room)(struct kolo_rdma_queue *queue);
@@ -54,6 +54,7 @@ struct kolo_rdma_queue {
     uint32_t credit_whole; /* all it ever gave */
     uint32_t owed;         /* places here that are free again, and it was not told */
     bool is_connected, has_failed, is_flushed;
+    bool takes_parts; /* a message may lie in two places */
 };
 
 /** A queue pair with @p places receives (a power of two) of @p place_bytes bytes each ready. ERR_UNSUPPORTED, ERR_SYSTEM: the
@@ -78,7 +79,7 @@ uint8_t *kolo_rdma_queue_place(struct kolo_rdma_queue *queue);
  * shall tell when it is. Else it tells of one message in so many, as places are needed again: each that it tells of costs it
  * an entry, and us a look. What fails it tells in any case. */
 void kolo_rdma_queue_send(struct kolo_rdma_queue *queue, size_t bytes, bool is_told);
-/** Memory of ours, and where its bytes go. */
+/** Memory of ours, and, of a write, where its bytes go. */
 struct kolo_rdma_write {
     const void *data;
     size_t bytes; /* at most write_bytes */
@@ -93,6 +94,10 @@ void kolo_rdma_queue_write(struct kolo_rdma_queue *queue, const struct kolo_rdma
 /** The last of a row, which the peer is told with @p mark, and we with @p context (not NULL). */
 void kolo_rdma_queue_write_last(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write,
                                 uint16_t mark, void *context);
+/** As kolo_rdma_queue_send(), of @p bytes bytes in the place and behind them @p rest, which is lent until has_written(@p context),
+ * not NULL. Together at most message_bytes; only where takes_parts. */
+void kolo_rdma_queue_send_with(struct kolo_rdma_queue *queue, size_t bytes,
+                               const struct kolo_rdma_write *rest, void *context, bool is_told);
 /** From here on the device touches no memory of it, and nothing of it is told. The queue is of no use any more. */
 void kolo_rdma_queue_stop(struct kolo_rdma_queue *queue);
 

@@ -152,15 +152,33 @@ void kolo_rdma_has_written(struct kolo_rdma_queue *queue, void *context)
     kolo_rdma_direct_end(&link->direct, writing);
 }
 
+bool kolo_rdma_send_in_place(struct rdma_link *link, const struct kolo_frame *frame)
+{
+    struct kolo_rdma_writing *writing = NULL;
+    if (link->queue->takes_parts && frame->work != NULL && frame->bytes > 0 &&
+        is_long(&link->tcp.base, frame->work))
+        writing = kolo_rdma_direct_frame(&link->direct, frame);
+    if (writing == NULL)
+        return false;
+    const struct kolo_rdma_write rest = {
+        .data = frame->payload, .bytes = frame->bytes, .key = writing->region->local_key};
+    /* Who sent the message waits for its last frame. */
+    kolo_rdma_queue_send_with(link->queue, KOLO_HEADER_BYTES, &rest, writing,
+                              frame->work->is_taken);
+    return true;
+}
+
 void kolo_rdma_withdraw_writing(struct rdma_link *link, const struct kolo_work *work)
 {
-    struct kolo_rdma_writing *writing = kolo_rdma_direct_find(&link->direct, work);
-    if (writing == NULL)
-        return;
-    if (!writing->is_begun) {
-        kolo_rdma_direct_end(&link->direct, writing);
-        return;
+    struct kolo_rdma_writing *writing;
+    bool is_begun = false;
+    while ((writing = kolo_rdma_direct_find(&link->direct, work)) != NULL) {
+        is_begun |= writing->is_begun;
+        if (writing->is_begun)
+            writing->work = NULL; /* goes on to its end, out of the old pages */
+        else
+            kolo_rdma_direct_end(&link->direct, writing);
     }
-    writing->work = NULL; /* goes on to its end, out of the old pages */
-    cut_off(&link->tcp.base, writing->frame.payload, writing->frame.bytes);
+    if (is_begun)
+        cut_off(&link->tcp.base, work->src, work->bytes);
 }

@@ -182,6 +182,8 @@ Test(rdma_write, what_cannot_be_written_in_place_goes_through_places)
 {
     run(none_of_these);
     cr_assert(fake_verbs_written() == 0, "%zu written", fake_verbs_written());
+    cr_assert(fake_verbs_registered() == 2 + 2, "places, and what is sent from where it lies: %d",
+              fake_verbs_registered());
 }
 
 /* ---- what is given up ---- */
@@ -255,6 +257,39 @@ static void give_up_a_send(struct suite_rank *rank)
 Test(rdma_write, a_send_that_is_given_up_is_read_by_nobody)
 {
     run(give_up_a_send);
+}
+
+/** The same of one that goes through the peer's places: as much as was on its way comes as it was. */
+static void give_up_frames(struct suite_rank *rank)
+{
+    struct kolo_desc desc;
+    struct kolo_link *link = come_up(rank, &desc);
+    uint8_t *memory = rank->rank == 0 ? allocate(rank, BYTES) : calloc(1, BYTES);
+    struct kolo_work work;
+    SUITE_CHECK(rank, link != NULL && memory != NULL, "no link");
+    if (rank->rank == 0) {
+        fill(memory, BYTES, 5);
+        fake_verbs_delay(2, 1000); /* the first frame goes, the second waits */
+        kolo_link_send(link, 1, &desc, memory, BYTES, &work);
+        SUITE_CHECK(rank, work.status == KOLO_AGAIN && work.bytes_done < work.bytes_taken, "%zu",
+                    work.bytes_done);
+        kolo_work_cancel(&work);
+        memset(memory, 0, BYTES);
+        SUITE_CHECK(rank, exchange_bytes(rank, link, 2), "the link does not go on");
+        return;
+    }
+    kolo_link_recv(link, 1, &desc, memory, BYTES, NULL, &work);
+    SUITE_CHECK(rank, exchange_bytes(rank, link, 2), "the link does not go on");
+    SUITE_CHECK(rank, work.bytes_done > MIB / 2, "only %zu bytes", work.bytes_done);
+    size_t right = first_wrong(memory, work.bytes_done, 5);
+    SUITE_CHECK(rank, right == work.bytes_done, "byte %zu is of what came later", right);
+    kolo_work_cancel(&work);
+    free(memory);
+}
+
+Test(rdma_write, frames_that_are_given_up_are_read_by_nobody)
+{
+    run(give_up_frames);
 }
 
 /* ---- what fails ---- */

@@ -119,6 +119,7 @@ out:
 void bare_close(struct bare_world *world)
 {
     bare_tcp_close(world);
+    bare_rdma_close(world);
     if (world->memory)
         munmap(world->memory, world->memory_bytes);
     kolo_free_memory(world->user_send);

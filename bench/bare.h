@@ -12,13 +12,16 @@
 #include <kolo/kolo.h>
 
 #include "base/clock.h"
+#include "base/settings.h"
 #include "bench/bench.h"
 
 enum {
     BARE_LINE_BYTES = 128, /* two cache lines: processors fetch pairs of them */
     BARE_RANKS_MAX = 64,
-    BARE_LARGE_BYTES = 32 << 20, /* more than caches hold */
-    BARE_STAGE_BYTES = 256 << 10 /* of one turn of one rank */
+    BARE_LARGE_BYTES = 32 << 20,  /* more than caches hold */
+    BARE_STAGE_BYTES = 256 << 10, /* of one turn of one rank */
+    BARE_WRITE_BYTES_MAX = 4 << 20,
+    BARE_WHY_BYTES = 256
 };
 
 /** What a collective moves, as bench_operation describes it. */
@@ -31,6 +34,7 @@ struct bare_pattern {
 extern const struct bare_pattern bare_patterns[]; /* ends with a NULL name */
 
 struct bare_flow; /* bare_tcp.c */
+struct bare_rdma; /* bare_rdma.c */
 
 struct bare_world {
     struct kolo_comm *comm;
@@ -47,6 +51,7 @@ struct bare_world {
     int *sockets;
     struct bare_flow *flows;
     char congestion[32];
+    struct bare_rdma *rdma; /* where all ranks have a port; else NULL */
 };
 
 /* ---- bare.c ---- */
@@ -92,5 +97,24 @@ void bare_tcp_close(struct bare_world *world);
 bool bare_tcp_fits(const struct bare_pattern *pattern, int phases);
 kolo_status bare_tcp_time(struct bare_world *world, const struct bare_pattern *pattern, int phases,
                           size_t bytes, int64_t time_ns, double *us_out);
+
+/* ---- bare_rdma.c; of a build without RDMA bare_no_rdma.c ---- */
+/** Joins each pair of ranks by a queue pair, of the port that kolo would take (KOLO_RDMA_DEVICE), and tries it; collective. Where
+ * some rank cannot, world->rdma stays NULL, and text_out says why, on all ranks alike; else it is the name of this rank's port. */
+kolo_status bare_rdma_open(struct bare_world *world, const struct kolo_settings *settings,
+                           char text_out[BARE_WHY_BYTES]);
+void bare_rdma_close(struct bare_world *world);
+/** The rest only where it was opened. Of allreduce alone; phases as over TCP. */
+bool bare_rdma_fits(const struct bare_pattern *pattern, int phases, size_t bytes);
+kolo_status bare_rdma_time(struct bare_world *world, const struct bare_pattern *pattern, int phases,
+                           size_t bytes, int64_t time_ns, double *us_out);
+/** Microseconds of a write among many on their way from rank 0 to @p other, or @p both ways at once; collective. */
+kolo_status bare_rdma_write_time(struct bare_world *world, int other, bool both, size_t bytes,
+                                 int64_t time_ns, double *us_out);
+/** Of 8 bytes into memory that the other polls, one way; @p both: each to the other at once. */
+kolo_status bare_rdma_word_time(struct bare_world *world, int other, bool both, int64_t time_ns,
+                                double *us_out);
+/** The longest that a port takes, at most BARE_WRITE_BYTES_MAX. */
+size_t bare_rdma_write_bytes_max(const struct bare_world *world);
 
 #endif

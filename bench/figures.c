@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The figures of a machine: how fast a rank, and all ranks at once, copy and reduce; how long a
-// word takes from one core to another, a sleeper to wake, a byte through TCP; and how fast bytes go
-// from one rank to another through a small ring and through a socket. Pairs are rank 0 and rank 1,
-// or over TCP rank 0 and the first rank of another host.
+// word takes from one core to another, a sleeper to wake, a byte through TCP and by RDMA; and how fast bytes go
+// from one rank to another through a small ring, through a socket and by RDMA writes. Pairs are rank 0 and rank 1,
+// or over TCP and RDMA rank 0 and the first rank of another host.
 #include <errno.h>
 #include <linux/futex.h>
 #include <poll.h>
@@ -363,6 +363,42 @@ out:
     return status;
 }
 
+/* ---- between two ranks by RDMA ---- */
+
+static kolo_status rdma_figures(struct bare_world *world, int64_t time_ns,
+                                struct bench_figures *figures)
+{
+    static const struct {
+        const char *key, *text;
+        size_t bytes;
+        bool both;
+    } wanted[] = {
+        {"rdma_4k_gbps", "RDMA writes of 4 KiB, many on their way, one way", 4 << 10, false},
+        {"rdma_64k_gbps", "the same of 64 KiB", 64 << 10, false},
+        {"rdma_1m_gbps", "the same of 1 MiB", 1 << 20, false},
+        {"rdma_4m_gbps", "the same of 4 MiB", 4 << 20, false},
+        {"rdma_both_gbps", "the same of 1 MiB both ways at once, each way", 1 << 20, true},
+    };
+    int other;
+    bool is_network;
+    double us;
+    kolo_status status;
+    KOLO_TRY(bare_other(world, &other, &is_network));
+    KOLO_TRY(bare_rdma_word_time(world, other, false, time_ns, &us));
+    add(figures, "rdma_us", "8 bytes by an RDMA write into memory that the other polls, one way",
+        us);
+    KOLO_TRY(bare_rdma_word_time(world, other, true, time_ns, &us));
+    add(figures, "rdma_swap_us", "the same, each to the other at once", us);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        if (wanted[i].bytes > bare_rdma_write_bytes_max(world))
+            continue;
+        KOLO_TRY(bare_rdma_write_time(world, other, wanted[i].both, wanted[i].bytes, time_ns, &us));
+        add(figures, wanted[i].key, wanted[i].text, (double)wanted[i].bytes / us / 1e3);
+    }
+out:
+    return status;
+}
+
 kolo_status bench_figures_measure(struct bare_world *world, int64_t time_ns,
                                   struct bench_figures *figures_out)
 {
@@ -375,6 +411,8 @@ kolo_status bench_figures_measure(struct bare_world *world, int64_t time_ns,
     }
     if (world->sockets && world->nranks > 1)
         KOLO_TRY(tcp_figures(world, time_ns, figures_out));
+    if (world->rdma)
+        KOLO_TRY(rdma_figures(world, time_ns, figures_out));
 out:
     return status;
 }

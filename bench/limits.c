@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kolobench --limits: the machine's figures, and for each collective and size the times of the bare
 // loops that do its pattern and nothing else: over memory that all map, over stages for memory that
-// the user brought, over TCP. The best way is the lower bound, and a measurement: of this machine,
+// the user brought, over TCP, and of allreduce by RDMA writes. The best way is the lower bound, and a measurement: of this machine,
 // these ranks, now.
 #include "bench/limits.h"
 
@@ -13,8 +13,8 @@
 #include "base/status.h"
 #include "tools/outfile.h"
 
-enum channel { CHANNEL_SHM, CHANNEL_USER, CHANNEL_TCP, CHANNELS };
-static const char *const channel_texts[] = {"shm", "shm_user", "tcp"};
+enum channel { CHANNEL_SHM, CHANNEL_USER, CHANNEL_TCP, CHANNEL_RDMA, CHANNELS };
+static const char *const channel_texts[] = {"shm", "shm_user", "tcp", "rdma"};
 
 struct limit {
     double us; /* 0: none here */
@@ -26,6 +26,8 @@ struct limits {
     struct bench_machine machine;
     struct bare_world world;
     struct bench_figures figures;
+    char rdma[BARE_WHY_BYTES]; /* the port, or why there is none */
+    bool rdma_usable;
     json_t *root, *rows; /* rank 0's */
     struct outfile json, plot;
 };
@@ -74,7 +76,29 @@ static kolo_status tcp_limits(struct limits *limits, const struct bare_pattern *
     return KOLO_OK;
 }
 
+static kolo_status rdma_limits(struct limits *limits, const struct bare_pattern *pattern,
+                               size_t bytes, struct limit *limit)
+{
+    for (int phases = 1; phases <= 2; phases++) {
+        double us;
+        if (!bare_rdma_fits(pattern, phases, bytes))
+            continue;
+        kolo_status status =
+            bare_rdma_time(&limits->world, pattern, phases, bytes, limits->options->time_ns, &us);
+        if (status != KOLO_OK)
+            return status;
+        better(&limit[CHANNEL_RDMA], us, phases == 1 ? "one phase" : "two phases");
+    }
+    return KOLO_OK;
+}
+
 /* ---- what is said ---- */
+
+/* A column of dashes would say nothing where there is no RDMA. */
+static int channels(const struct limits *limits)
+{
+    return limits->world.rdma ? CHANNELS : CHANNEL_RDMA;
+}
 
 static double bus_gbps(const struct limits *limits, const char *collective, size_t bytes, double us)
 {
@@ -88,7 +112,7 @@ static kolo_status say_row(struct limits *limits, const char *collective, size_t
 {
     char size[32];
     printf("%10s", bench_size_text((double)bytes, size, sizeof size));
-    for (int channel = 0; channel < CHANNELS; channel++) {
+    for (int channel = 0; channel < channels(limits); channel++) {
         const struct limit *l = &limit[channel];
         if (l->us == 0)
             printf("  %11s %8s %-17s", "-", "-", "-");
@@ -119,16 +143,22 @@ static void say_figures(const struct limits *limits)
     fflush(stdout);
 }
 
+static void say_rdma(const struct limits *limits)
+{
+    if (limits->world.nranks > 1)
+        printf("# %s: %s\n", limits->world.rdma ? "RDMA by" : "no RDMA", limits->rdma);
+}
+
 static void say_heads(const struct limits *limits, const char *collective)
 {
     printf("# lower bounds of %s%s: bare loops over memory that all ranks map, over stages for "
-           "memory the user brought,\n# and over TCP%s%s%s; medians of the slowest rank; busbw "
+           "memory the user brought,\n# and over TCP%s%s%s%s; medians of the slowest rank; busbw "
            "beside\n",
            collective, strcmp(collective, "barrier") == 0 ? "" : " (float32)",
            limits->world.sockets ? " (congestion control " : "", limits->world.congestion,
-           limits->world.sockets ? ")" : "");
+           limits->world.sockets ? ")" : "", limits->world.rdma ? ", by RDMA writes" : "");
     printf("#%9s", "size");
-    for (int channel = 0; channel < CHANNELS; channel++)
+    for (int channel = 0; channel < channels(limits); channel++)
         printf("  %8s us %8s %-17s", channel_texts[channel], "GB/s", "way");
     printf("\n");
 }
@@ -144,6 +174,8 @@ static kolo_status limit_of_size(struct limits *limits, const struct bare_patter
         KOLO_TRY(shm_limits(limits, pattern, bytes, limit));
     if (limits->world.sockets)
         KOLO_TRY(tcp_limits(limits, pattern, bytes, limit));
+    if (limits->world.rdma)
+        KOLO_TRY(rdma_limits(limits, pattern, bytes, limit));
     if (limits->world.rank == 0)
         KOLO_TRY(say_row(limits, pattern->name, bytes, limit));
 out:
@@ -189,14 +221,25 @@ static size_t longest_vector(const struct bench_options *options)
 }
 
 /* What kolo would take: the setting, inside one host what does not pace, else the system's. */
-static const char *congestion(const struct limits *limits, struct kolo_settings *settings)
+static const char *congestion(const struct limits *limits, const struct kolo_settings *settings)
 {
-    kolo_settings_init(settings);
-    if (kolo_settings_load(settings, NULL, NULL, NULL) != KOLO_OK)
-        return "";
     if (settings->tcp_congestion[0] || limits->machine.nhosts > 1)
         return settings->tcp_congestion;
     return limits->machine.congestion[0] ? limits->machine.congestion : "cubic";
+}
+
+/* The ways between ranks, as kolo's settings have them. */
+static kolo_status open_ways(struct limits *limits)
+{
+    struct kolo_settings settings;
+    kolo_status status;
+    kolo_settings_init(&settings);
+    KOLO_TRY(kolo_settings_load(&settings, NULL, NULL, NULL));
+    KOLO_TRY(bare_tcp_open(&limits->world, congestion(limits, &settings)));
+    KOLO_TRY(bare_rdma_open(&limits->world, &settings, limits->rdma));
+    limits->rdma_usable = limits->world.rdma != NULL;
+out:
+    return status;
 }
 
 static kolo_status open_outputs(struct limits *limits)
@@ -225,6 +268,9 @@ static kolo_status write_outputs(struct limits *limits, bool keep)
     (void)json_object_set_new(limits->root, "machine",
                               bench_machine_object(limits->world.comm, &limits->machine));
     (void)json_object_set_new(limits->root, "figures", figures);
+    (void)json_object_set_new(
+        limits->root, "rdma",
+        json_pack("{s:b, s:s}", "usable", limits->rdma_usable, "text", limits->rdma));
     (void)json_object_set(limits->root, "limits", limits->rows);
     if (limits->json.stream && keep) {
         json_dumpf(limits->root, limits->json.stream, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
@@ -244,14 +290,16 @@ static kolo_status write_outputs(struct limits *limits, bool keep)
 
 static kolo_status measure(struct limits *limits, struct kolo_comm *comm)
 {
-    struct kolo_settings settings;
     kolo_status status;
+    snprintf(limits->rdma, sizeof limits->rdma, "one rank alone");
     KOLO_TRY(bare_open(&limits->world, comm, longest_vector(limits->options)));
     if (limits->world.nranks > 1)
-        KOLO_TRY(bare_tcp_open(&limits->world, congestion(limits, &settings)));
+        KOLO_TRY(open_ways(limits));
     KOLO_TRY(bench_figures_measure(&limits->world, limits->options->time_ns, &limits->figures));
-    if (limits->world.rank == 0)
+    if (limits->world.rank == 0) {
         say_figures(limits);
+        say_rdma(limits);
+    }
     for (const struct bench_operation **operation = limits->options->operations; *operation;
          operation++) {
         const struct bare_pattern *pattern = pattern_of((*operation)->name);

@@ -47,6 +47,10 @@ for np, arguments in ((2, ()), (3, ()), (0, ("--threads", "2"))):
                 if size or name == "barrier":
                     if (name, channel, size) not in rows:
                         wrong(f"np {np}: no limit of {name} {size} over {channel}")
+    rdma = limits["rdma"] # on a machine that has it there are its rows too: tests/vm/bench.sh
+    said = "RDMA by" if rdma["usable"] else "no RDMA"
+    if not rdma["text"] or f"# {said}: {rdma['text']}" not in result.stdout:
+        wrong(f"np {np}: RDMA is {rdma}, and not so in {result.stdout}")
     if any(row["time_us"] <= 0 for row in limits["limits"]):
         wrong(f"np {np}: a limit of no time")
 

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What measures RDMA, in the virtual machine: kolobench --limits by its bare writes, and bench/rdma, which holds kolo against
+# perftest. How large the figures are is for people, not for a test: the processor is emulated and shared. Gets BIN (kolorun,
+# kolobench) from ctest.
+. "${BASH_SOURCE%/*}/../launcher/common.sh"
+SLOW=9 # the processor is emulated, and this machine may have other work
+rdma=${BASH_SOURCE%/*}/../../bench/rdma
+vm=${BASH_SOURCE%/*}/run
+why=$("$vm" --check 2>&1) || { echo "$why"; exit 77; }
+
+# Each side of the pair has its device; then the second has none, which is the reason for both.
+cat >"$work/limits" <<'INSIDE'
+bin=$1
+for other in rxe1 none; do
+    export other
+    "$bin/kolorun" -np 2 sh -c 'case $RANK in 0) KOLO_RDMA_DEVICE=rxe0 ;; *) KOLO_RDMA_DEVICE=$other ;; esac
+        export KOLO_RDMA_DEVICE; exec "$@"' sh "$bin/kolobench" --limits -s 12,600K -t 1ms --json /tmp/limits.json &&
+        cat /tmp/limits.json || exit
+done
+INSIDE
+run 0 "$vm" --timeout 400 -- bash "$work/limits" "$BIN"
+says out '# RDMA by: rxe0 port 1$'
+for key in rdma_us rdma_swap_us rdma_4k_gbps rdma_64k_gbps rdma_1m_gbps rdma_4m_gbps rdma_both_gbps; do
+    says out "^ *\"$key\": [0-9.]*[1-9]"
+done
+[[ $(grep -c '"channel": "rdma"' "$work/out") == 2 ]] || fail "not two bounds of allreduce by RDMA: $(cat "$work/out")"
+says out "# no RDMA: rank 1: there is no RDMA port 'none' on this host"
+says out '"usable": false'
+
+run 0 "$rdma" "$BIN" --vm --rounds 1 --time 0.1 --timeout 500 --json "$work/found.json"
+says out '^# kolo over RDMA against perftest between rxe0:1 and rxe1:1 in the virtual machine'
+[[ $(grep -cE '^(allreduce|  \.\.\.).* / .* +[0-9]+\.[0-9]{2}( |$)' "$work/out") == 5 ]] ||
+    fail "not five ratios: $(cat "$work/out")"
+python3 - "$work/found.json" <<'PY' || fail "the JSON is not whole: $(cat "$work/found.json")"
+import json, sys
+found = json.load(open(sys.argv[1]))
+assert all(value > 0 for values in found["samples"].values() for value in values) and found["in_vm"]
+assert len(found["ratios"]) == 5 and sum("at_least" in r or "at_most" in r for r in found["ratios"]) == 3
+PY
+# What cannot be had is said, and nothing is measured.
+run 1 "$rdma" "$work" --vm --rounds 1 --time 0.1
+says err '^bench/rdma: in the virtual machine: .*there is no .*/kolorun: build'
+run 77 env VM_CACHE="$work/none" "$rdma" "$BIN" --vm
+says err '^bench/rdma: skipped: no virtual machine here'
+finish

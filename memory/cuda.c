@@ -12,8 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "memory/cuda_driver.h"
-#include "memory/memory.h"
+#include "memory/cuda_memory.h"
 
 static bool cuda_is_present(void)
 {
@@ -61,36 +60,80 @@ static kolo_status cuda_look(const void *memory, struct kolo_pointer *pointer)
     return KOLO_OK;
 }
 
-/* A context for one copy. */
-struct visit {
-    const struct kolo_cuda_driver *driver;
-    int ordinal; /* of the memory's device */
-    int device;  /* the driver's handle of it */
-    void *context;
-    bool is_retained;
-};
+/* ---- contexts ---- */
 
-/** The thread's current context if it is one of the memory's device, else the device's primary one. */
-static kolo_status choose_context(struct visit *visit)
+static kolo_status retain_primary(struct kolo_cuda_visit *visit)
+{
+    const struct kolo_cuda_driver *driver = visit->driver;
+    const int result = driver->primary_context_retain(&visit->context, visit->device);
+    if (result != KOLO_CUDA_SUCCESS)
+        return kolo_cuda_fail(driver, "cuDevicePrimaryCtxRetain", visit->ordinal, result);
+    visit->is_retained = true;
+    return KOLO_OK;
+}
+
+static kolo_status begin_visit(const struct kolo_pointer *pointer, struct kolo_cuda_visit *visit)
+{
+    *visit = (struct kolo_cuda_visit){.driver = kolo_cuda_driver_loaded(),
+                                      .ordinal = pointer->device,
+                                      .context = pointer->context};
+    if (!visit->driver)
+        return kolo_fail(KOLO_ERR_INTERNAL, "memory of a device, but no driver");
+    if (visit->context)
+        return KOLO_OK;
+    const int result = visit->driver->device_get(&visit->device, visit->ordinal);
+    if (result != KOLO_CUDA_SUCCESS)
+        return kolo_cuda_fail(visit->driver, "cuDeviceGet", visit->ordinal, result);
+    return KOLO_OK;
+}
+
+/** For memory without a context: the thread's current one if it is one of the memory's device, else
+ * the device's primary one. */
+static kolo_status choose_context(struct kolo_cuda_visit *visit)
 {
     const struct kolo_cuda_driver *driver = visit->driver;
     int current_device = -1;
     void *current = NULL;
-    int result = driver->device_get(&visit->device, visit->ordinal);
-    if (result != KOLO_CUDA_SUCCESS)
-        return kolo_cuda_fail(driver, "cuDeviceGet", visit->ordinal, result);
     if (driver->context_get_current(&current) == KOLO_CUDA_SUCCESS && current &&
         driver->context_get_device(&current_device) == KOLO_CUDA_SUCCESS &&
         current_device == visit->device) {
         visit->context = current;
         return KOLO_OK;
     }
-    result = driver->primary_context_retain(&visit->context, visit->device);
-    if (result != KOLO_CUDA_SUCCESS)
-        return kolo_cuda_fail(driver, "cuDevicePrimaryCtxRetain", visit->ordinal, result);
-    visit->is_retained = true;
-    return KOLO_OK;
+    return retain_primary(visit);
 }
+
+kolo_status kolo_cuda_visit_primary(const struct kolo_pointer *pointer,
+                                    struct kolo_cuda_visit *visit_out)
+{
+    kolo_status status = begin_visit(pointer, visit_out);
+    if (status == KOLO_OK && !visit_out->context)
+        status = retain_primary(visit_out);
+    return status;
+}
+
+void kolo_cuda_release(struct kolo_cuda_visit *visit)
+{
+    if (visit->is_retained)
+        (void)visit->driver->primary_context_release(visit->device);
+    visit->is_retained = false;
+}
+
+kolo_status kolo_cuda_enter(const struct kolo_cuda_visit *visit)
+{
+    const int result = visit->driver->context_push(visit->context);
+    if (result == KOLO_CUDA_SUCCESS)
+        return KOLO_OK;
+    return kolo_cuda_fail(visit->driver, "cuCtxPushCurrent", visit->ordinal, result);
+}
+
+void kolo_cuda_leave(const struct kolo_cuda_visit *visit)
+{
+    void *popped;
+    (void)visit->driver->context_pop(&popped);
+}
+
+/* ---- copies that are waited for ---- */
 
 /** In the memory's context. */
 static kolo_status copy(const struct kolo_cuda_driver *driver, const struct kolo_pointer *pointer,
@@ -110,27 +153,18 @@ static kolo_status copy(const struct kolo_cuda_driver *driver, const struct kolo
 
 static kolo_status cuda_fetch(const struct kolo_pointer *pointer, size_t bytes, void *copy_out)
 {
-    struct visit visit = {.driver = kolo_cuda_driver_loaded(),
-                          .ordinal = pointer->device,
-                          .context = pointer->context};
-    const struct kolo_cuda_driver *driver = visit.driver;
-    kolo_status status = KOLO_OK;
-    if (!driver)
-        return kolo_fail(KOLO_ERR_INTERNAL, "memory of a device, but no driver");
-    if (!visit.context)
+    struct kolo_cuda_visit visit = {.driver = NULL};
+    kolo_status status = begin_visit(pointer, &visit);
+    if (status == KOLO_OK && !visit.context)
         status = choose_context(&visit);
     if (status != KOLO_OK)
         return status;
-    const int result = driver->context_push(visit.context);
-    if (result == KOLO_CUDA_SUCCESS) {
-        void *popped;
-        status = copy(driver, pointer, bytes, copy_out);
-        (void)driver->context_pop(&popped);
-    } else {
-        status = kolo_cuda_fail(driver, "cuCtxPushCurrent", pointer->device, result);
+    status = kolo_cuda_enter(&visit);
+    if (status == KOLO_OK) {
+        status = copy(visit.driver, pointer, bytes, copy_out);
+        kolo_cuda_leave(&visit);
     }
-    if (visit.is_retained)
-        (void)driver->primary_context_release(visit.device);
+    kolo_cuda_release(&visit);
     return status;
 }
 
@@ -193,4 +227,5 @@ const struct kolo_memory_ops kolo_memory_cuda = {
     .is_present = cuda_is_present,
     .look = cuda_look,
     .fetch = cuda_fetch,
+    .lane_open = kolo_cuda_lane_open,
 };

@@ -44,6 +44,9 @@ struct kolo_pointer {
     const struct kolo_memory_ops *ops; /* who knows it; NULL: the host, it is read as it is */
 };
 
+/** A way to a device's memory and back: copies that go on by themselves (memory/lane.h). */
+struct kolo_lane;
+
 struct kolo_memory_ops {
     const char *name;
     enum kolo_memory_kind kind;
@@ -59,6 +62,9 @@ struct kolo_memory_ops {
     /** Copies @p bytes bytes to the host, when the work that was given to the memory's device before
      * is done. */
     kolo_status (*fetch)(const struct kolo_pointer *pointer, size_t bytes, void *copy_out);
+    /** As kolo_lane_open; NULL: it has no lanes. */
+    kolo_status (*lane_open)(const struct kolo_pointer *pointer, void (*wake)(void *context),
+                             void *context, struct kolo_lane **lane_out);
     /* What a heap needs of the kind that it is made of; NULL of others. */
     /** At least @p bytes zeroed bytes (0: a page) as a span with fd and base; id is left to the
      * heap. The pages are there: using them cannot fail. ERR_NO_MEMORY; ERR_SYSTEM. */

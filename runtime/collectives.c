@@ -118,6 +118,8 @@ static kolo_status check_buffers(struct kolo_task *task, size_t send_bytes, size
 {
     uintptr_t send = (uintptr_t)task->send, recv = (uintptr_t)task->recv;
     kolo_status status;
+    task->send_bytes = send_bytes;
+    task->recv_bytes = recv_bytes;
     KOLO_TRY(kolo_pointer_check(task, "send", task->send, send_bytes));
     KOLO_TRY(kolo_pointer_check(task, "recv", task->recv, recv_bytes));
     if (send_bytes == 0 || recv_bytes == 0)
@@ -261,6 +263,8 @@ kolo_status kolo_broadcast(struct kolo_comm *comm, void *buffer, size_t count, k
     KOLO_TRY(kolo_task_check(comm, &task));
     KOLO_TRY(total_bytes(&task, count, 1, &bytes));
     KOLO_TRY(kolo_pointer_check(&task, "buffer", buffer, bytes));
+    task.send_bytes = comm->rank == root ? bytes : 0;
+    task.recv_bytes = comm->rank == root ? 0 : bytes;
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
     return kolo_group_note(comm, status);
@@ -483,6 +487,8 @@ static kolo_status check_exchange(struct kolo_task *task, size_t send_bytes, siz
 {
     uintptr_t send = (uintptr_t)task->send, recv = (uintptr_t)task->recv;
     kolo_status status;
+    task->send_bytes = send_bytes;
+    task->recv_bytes = recv_bytes;
     KOLO_TRY(kolo_pointer_check(task, "send", task->send, send_bytes));
     KOLO_TRY(kolo_pointer_check(task, "recv", task->recv, recv_bytes));
     if (send_bytes > 0 && recv_bytes > 0 && send < recv + recv_bytes && recv < send + send_bytes)

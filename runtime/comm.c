@@ -11,8 +11,7 @@
 /* Scratch up to this size is kept between calls. */
 static const size_t scratch_kept_bytes = 64u << 20;
 
-/** Held: lock. The neighbours let go of what they mapped. */
-static void tell_gone(void *context, uint64_t id)
+void kolo_engine_tell_gone(void *context, uint64_t id)
 {
     struct kolo_engine *engine = context;
     if (engine->endpoint != NULL)
@@ -23,7 +22,8 @@ static void free_scratch(struct kolo_comm *comm)
 {
     struct kolo_engine *engine = comm->engine;
     if (comm->scratch_in_heap)
-        (void)kolo_heap_free(engine->heap, comm->scratch, tell_gone, engine); /* it is its own */
+        (void)kolo_heap_free(engine->heap, comm->scratch, kolo_engine_tell_gone,
+                             engine); /* it is its own */
     else
         kolo_free_memory(comm->scratch);
     comm->scratch = NULL;
@@ -292,7 +292,8 @@ kolo_status kolo_free(struct kolo_comm *comm, void *memory)
     if (comm == NULL)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_free: comm is NULL");
     kolo_comm_enter(comm);
-    kolo_status status = kolo_heap_free(comm->engine->heap, memory, tell_gone, comm->engine);
+    kolo_status status =
+        kolo_heap_free(comm->engine->heap, memory, kolo_engine_tell_gone, comm->engine);
     kolo_comm_leave(comm);
     return status;
 }

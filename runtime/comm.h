@@ -32,6 +32,8 @@ enum {
 struct kolo_finalized;
 struct kolo_group;
 struct kolo_request;
+struct kolo_staged;
+struct kolo_task;
 
 /** How a request moves: over links (route_links.c), or over the board of this host. Held: lock. */
 struct kolo_route {
@@ -70,6 +72,14 @@ struct kolo_strand {
     struct kolo_flight alone;
 };
 
+/** Where the data of buffers that are a device's is. */
+enum kolo_stage {
+    KOLO_STAGE_NONE,  /* it is not running, or has none */
+    KOLO_STAGE_IN,    /* on its way to the host */
+    KOLO_STAGE_READY, /* on the host */
+    KOLO_STAGE_OUT    /* the call is over, its result on its way to the device */
+};
+
 /** A collective, send or receive on its way. Blocking calls keep it on their stack. */
 struct kolo_request {
     struct kolo_comm *comm;
@@ -104,6 +114,8 @@ struct kolo_request {
     size_t input_count;
     const void *unscaled;
     void *input;
+    struct kolo_staged *staged;    /* staging.c: buffers that are a device's; NULL: none */
+    enum kolo_stage stage;         /* of those */
     struct kolo_group_part *parts; /* group.c: the calls that this one stands for; NULL: none */
     size_t part_count;
 
@@ -297,6 +309,8 @@ void kolo_request_keep(struct kolo_comm *comm, struct kolo_request *request);
 void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request);
 /** Advances every request as far as it goes. */
 void kolo_requests_advance(struct kolo_comm *comm);
+/** What is done to the result once it is on the host. */
+void kolo_request_finish(const struct kolo_request *request);
 /** Takes it out of its list with this result; its works are cancelled. */
 void kolo_request_end(struct kolo_request *request, kolo_status status);
 /** Frees what it owns (and itself if asynchronous). Held: lock, if it was kept. */
@@ -339,6 +353,7 @@ struct kolo_task {
     int root, peer;
     bool in_place;
     bool is_own; /* the library's, of a call that is no collective of the program's */
+    size_t send_bytes, recv_bytes; /* that it reads and writes, gaps between blocks included */
     const struct kolo_opts *opts;
     struct kolo_request **request_out;
 };
@@ -382,6 +397,32 @@ kolo_status kolo_group_none(const struct kolo_comm *comm, const char *function) 
 /** Puts the parts together, and takes them apart. */
 void kolo_parts_gather(const struct kolo_request *request);
 void kolo_parts_scatter(const struct kolo_request *request);
+
+/* ---- staging.c ---- */
+
+/** Memory of the host's in place of those buffers of @p task that are a device's. @p task is a copy.
+ * Takes the lock. ERR_NO_MEMORY; what a device failed with fails the communicator. */
+kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *request,
+                                 struct kolo_task *task) KOLO_NODISCARD;
+/** Waits for what the program gave to the device before. Not held: lock. */
+kolo_status kolo_staging_await(struct kolo_request *request) KOLO_NODISCARD;
+/** Puts the copies to the host on their way; of a message it waits for them. Held: lock, as of all
+ * below. */
+kolo_status kolo_staging_begin(struct kolo_request *request) KOLO_NODISCARD;
+/** Is the data on the host? If the device failed, the communicator has failed, and all is over. */
+bool kolo_staging_is_in(struct kolo_request *request);
+/** The call is over: finishes its result and brings it to the device. Is it there? As above. */
+bool kolo_staging_is_out(struct kolo_request *request);
+/** Nothing is copied any more; waits a moment for what is. */
+void kolo_staging_cancel(struct kolo_request *request);
+/** What stands in for the buffers of @p from does so for a call of @p to from here on. */
+void kolo_staging_take(struct kolo_request *to, struct kolo_request *from);
+/** Gives back what stood in for the buffers. */
+void kolo_staging_drop(struct kolo_request *request);
+/** Of all calls: none is running. Not held: lock. */
+void kolo_staging_close(struct kolo_engine *engine, kolo_deadline deadline);
+/** What is done before the first step: of a request whose data is on the host. submit.c */
+void kolo_request_load(const struct kolo_request *request);
 
 /* ---- own_ops.c ---- */
 

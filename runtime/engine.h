@@ -20,6 +20,8 @@ struct kolo_comm;
 struct kolo_request;
 struct kolo_rumour;
 struct kolo_own_op;
+struct kolo_lane;
+struct kolo_slab;
 
 enum { KOLO_RANK_TEXT_MAX = 160 };
 
@@ -59,6 +61,8 @@ struct kolo_engine {
     bool has_thread, is_stopping;
     struct kolo_request *asyncs;  /* all asynchronous requests that were not freed */
     int outstanding;              /* those of them that are not over */
+    struct kolo_lane *lanes;      /* to devices whose memory calls have brought; staging.c */
+    struct kolo_slab *slabs;      /* what stands in for it */
     struct kolo_own_op **own_ops; /* by number; NULL: free. own_ops.c */
     int own_op_count;
 };
@@ -75,6 +79,9 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
 void kolo_engine_give_up(struct kolo_engine *engine);
 void kolo_engine_enter(struct kolo_engine *engine);
 void kolo_engine_leave(struct kolo_engine *engine);
+/** Of kolo_heap_free, whose @p context is the engine: the neighbours let go of what they mapped. Held:
+ * lock. */
+void kolo_engine_tell_gone(void *context, uint64_t id);
 /** The communicator of that number; NULL: this rank has none. Held: lock. */
 struct kolo_comm *kolo_engine_comm(const struct kolo_engine *engine, uint32_t number);
 /** "rank 5 (host7, pid 812)", of a rank in the world. */

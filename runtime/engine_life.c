@@ -60,6 +60,7 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
         return KOLO_OK;
     const struct kolo_peer *peers =
         kolo_store_client_take_peers(engine->store);  /* endpoint's too */
+    kolo_staging_close(engine, deadline);             /* it wakes the endpoint */
     kolo_store_client_close(engine->store, deadline); /* it lives on the endpoint's poller */
     for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next) {
         kolo_hub_close(comm->hub); /* it lives on the endpoint's links */

@@ -161,7 +161,7 @@ static kolo_status make_fused(const struct kolo_request *first, size_t count, si
 }
 
 /** @p fused takes over the call of @p request. */
-static void take_part(struct kolo_request *fused, const struct kolo_request *request)
+static void take_part(struct kolo_request *fused, struct kolo_request *request)
 {
     uint64_t facts[2] = {request->call.count, request->call.hash};
     fused->parts[fused->part_count++] =
@@ -169,6 +169,7 @@ static void take_part(struct kolo_request *fused, const struct kolo_request *req
     fused->call.hash = kolo_call_hash(fused->call.hash, facts, sizeof(facts));
     if (request->timeout_ms < fused->timeout_ms)
         fused->timeout_ms = request->timeout_ms;
+    kolo_staging_take(fused, request);
 }
 
 /** Takes @p count collectives from @p *place on out of the chain and puts one in their place. */

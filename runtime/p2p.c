@@ -4,8 +4,9 @@
 
 #include <stdint.h>
 
+/** *bytes_out: of @p buffer, which is @p task's one. */
 static kolo_status check(struct kolo_comm *comm, const struct kolo_task *task, const void *buffer,
-                         const char *what)
+                         const char *what, size_t *bytes_out)
 {
     size_t bytes;
     kolo_status status = kolo_task_check(comm, task);
@@ -21,6 +22,7 @@ static kolo_status check(struct kolo_comm *comm, const struct kolo_task *task, c
         bytes > PTRDIFF_MAX)
         return kolo_fail(KOLO_ERR_INVALID, "%s: count %zu of %s is too large", task->function,
                          task->count, kolo_dtype_text(task->dtype));
+    *bytes_out = bytes;
     return kolo_pointer_check(task, what, buffer, bytes);
 }
 
@@ -36,7 +38,7 @@ kolo_status kolo_send(struct kolo_comm *comm, const void *send, size_t count, ko
                              .opts = opts,
                              .request_out = request_out};
     kolo_status status;
-    KOLO_TRY(check(comm, &task, send, "send"));
+    KOLO_TRY(check(comm, &task, send, "send", &task.send_bytes));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
     return kolo_group_note(comm, status);
@@ -54,7 +56,7 @@ kolo_status kolo_recv(struct kolo_comm *comm, void *recv, size_t count, kolo_dty
                              .opts = opts,
                              .request_out = request_out};
     kolo_status status;
-    KOLO_TRY(check(comm, &task, recv, "recv"));
+    KOLO_TRY(check(comm, &task, recv, "recv", &task.recv_bytes));
     KOLO_TRY(kolo_task_run(comm, &task));
 out:
     return kolo_group_note(comm, status);

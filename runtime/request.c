@@ -51,14 +51,21 @@ void kolo_request_words(const struct kolo_request *request, char *text, size_t c
     snprintf(text + used, capacity - used, "%s", kolo_comm_words(request->comm, where));
 }
 
+void kolo_request_finish(const struct kolo_request *request)
+{
+    kolo_scale_end(request);
+    if (request->parts != NULL)
+        kolo_parts_scatter(request);
+}
+
 void kolo_request_end(struct kolo_request *request, kolo_status status)
 {
     struct kolo_comm *comm = request->comm;
     request->route->cancel(request);
-    if (status == KOLO_OK)
-        kolo_scale_end(request);
-    if (status == KOLO_OK && request->parts != NULL)
-        kolo_parts_scatter(request);
+    if (request->staged != NULL && status != KOLO_OK)
+        kolo_staging_cancel(request);
+    if (request->staged == NULL && status == KOLO_OK)
+        kolo_request_finish(request);
     if (request->is_reported && comm->failure.status == KOLO_OK)
         kolo_store_client_resumed(comm->engine->store,
                                   kolo_comm_channel(comm, KOLO_CHANNEL_COLLECTIVE),
@@ -77,6 +84,8 @@ void kolo_request_end(struct kolo_request *request, kolo_status status)
 void kolo_request_drop(struct kolo_request *request)
 {
     struct kolo_engine *engine;
+    if (request->staged != NULL)
+        kolo_staging_drop(request);
     bool has_memory = request->arrays != NULL || request->name != NULL || request->scaled != NULL ||
                       request->own_scratch != NULL;
     if (has_memory) {
@@ -121,11 +130,17 @@ static void advance_collectives(struct kolo_comm *comm)
 {
     struct kolo_request *request;
     while ((request = comm->collectives.first) != NULL) {
+        if (request->staged != NULL && !kolo_staging_is_in(request))
+            break;
         if (!request->has_entered)
             enter(comm, request);
-        if (!request->route->advance(request))
+        if (request->stage != KOLO_STAGE_OUT) {
+            if (!request->route->advance(request))
+                break;
+            remember(comm, request);
+        }
+        if (request->staged != NULL && !kolo_staging_is_out(request))
             break;
-        remember(comm, request);
         kolo_request_end(request, KOLO_OK);
     }
 }
@@ -135,8 +150,12 @@ static void advance_messages(struct kolo_comm *comm)
     for (struct kolo_request *request = comm->messages.first, *next; request != NULL;
          request = next) {
         next = request->next;
-        if (request->route->advance(request))
+        if (request->stage != KOLO_STAGE_OUT && !request->route->advance(request))
+            continue;
+        if (request->staged == NULL || kolo_staging_is_out(request))
             kolo_request_end(request, KOLO_OK);
+        else if (comm->failure.status != KOLO_OK)
+            break; /* the device failed, and all are over */
     }
 }
 

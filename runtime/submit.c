@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "memory/memory.h"
 
 static bool is_message(const struct kolo_task *task)
 {
@@ -174,7 +175,7 @@ static bool has_load(const struct kolo_request *request)
     return request->prescale != 0 || request->parts != NULL;
 }
 
-static void load(const struct kolo_request *request)
+void kolo_request_load(const struct kolo_request *request)
 {
     if (request->prescale != 0)
         kolo_scale_begin(request);
@@ -214,16 +215,23 @@ static kolo_status result_of(struct kolo_comm *comm, const struct kolo_request *
 
 /* ---- one blocking call ---- */
 
+/** Copies that are on their way before anything is sent, if there are any. Held: lock. */
+static kolo_status begin_staging(struct kolo_request *request)
+{
+    return request->staged != NULL ? kolo_staging_begin(request) : KOLO_OK;
+}
+
 static kolo_status run_held(struct kolo_comm *comm, struct kolo_request *request,
                             const struct kolo_task *task)
 {
     kolo_status status;
     KOLO_TRY(prepare(comm, request, task));
-    if (has_load(request)) {
+    if (request->staged == NULL && has_load(request)) {
         kolo_comm_leave(comm);
-        load(request);
+        kolo_request_load(request);
         kolo_comm_enter(comm);
     }
+    KOLO_TRY(begin_staging(request));
     KOLO_TRY(submit(comm, request));
     if (request->status == KOLO_AGAIN) {
         kolo_engine_notify(comm->engine);
@@ -234,14 +242,34 @@ out:
     return status;
 }
 
+/** Lets @p *task lead to a copy whose buffers are the host's, if there may be any that are not. */
+static kolo_status stage(struct kolo_comm *comm, struct kolo_request *request,
+                         const struct kolo_task **task, struct kolo_task *copy)
+{
+    request->comm = comm;
+    if ((*task)->send_bytes + (*task)->recv_bytes == 0 || !kolo_pointer_may_be_foreign())
+        return KOLO_OK;
+    *copy = **task;
+    *task = copy;
+    return kolo_staging_prepare(comm, request, copy);
+}
+
 static kolo_status run_blocking(struct kolo_comm *comm, const struct kolo_task *task)
 {
     struct kolo_request request;
+    struct kolo_task staged;
     kolo_request_clear(&request);
-    kolo_status status = fill_in(comm, &request, task);
-    if (status == KOLO_OK) {
+    kolo_status status = stage(comm, &request, &task, &staged);
+    if (status == KOLO_OK)
+        status = fill_in(comm, &request, task);
+    if (status == KOLO_OK && request.staged != NULL)
+        status = kolo_staging_await(&request);
+    if (status == KOLO_OK || request.staged != NULL) {
         kolo_comm_enter(comm);
-        status = run_held(comm, &request, task);
+        if (status == KOLO_OK)
+            status = run_held(comm, &request, task);
+        if (request.staged != NULL)
+            kolo_staging_drop(&request);
         kolo_comm_leave(comm);
     }
     kolo_request_drop(&request);
@@ -256,8 +284,11 @@ kolo_status kolo_task_prepare(struct kolo_comm *comm, const struct kolo_task *ta
     struct kolo_request *request = kolo_calloc(1, sizeof(*request));
     if (request == NULL)
         return KOLO_ERR_NO_MEMORY;
+    struct kolo_task staged;
     request->is_async = true;
-    kolo_status status = fill_in(comm, request, task);
+    kolo_status status = stage(comm, request, &task, &staged);
+    if (status == KOLO_OK)
+        status = fill_in(comm, request, task);
     kolo_comm_enter(comm);
     if (status == KOLO_OK)
         status = prepare(comm, request, task);
@@ -297,6 +328,8 @@ static kolo_status start_held(struct kolo_comm *comm, struct kolo_request *chain
     KOLO_TRY(find_all_scratch(comm, chain));
     if (in_background)
         KOLO_TRY(kolo_engine_start_thread(comm->engine));
+    for (struct kolo_request *request = chain; request != NULL; request = request->chain)
+        KOLO_TRY(begin_staging(request));
     for (struct kolo_request *request = chain; request != NULL; request = request->chain) {
         request->is_counted = in_background;
         kolo_request_submit(comm, request);
@@ -310,10 +343,17 @@ out:
 kolo_status kolo_chain_start(struct kolo_request *chain, bool in_background)
 {
     struct kolo_comm *comm = chain->comm;
-    for (struct kolo_request *request = chain; request != NULL; request = request->chain)
-        load(request);
+    kolo_status status = KOLO_OK;
+    for (struct kolo_request *request = chain; request != NULL && status == KOLO_OK;
+         request = request->chain)
+        if (request->staged != NULL)
+            status = kolo_staging_await(request);
+        else
+            kolo_request_load(request);
+    if (status != KOLO_OK)
+        return status;
     kolo_comm_enter(comm);
-    kolo_status status = start_held(comm, chain, in_background);
+    status = start_held(comm, chain, in_background);
     kolo_comm_leave(comm);
     return status;
 }

@@ -25,6 +25,12 @@
  *  Common to all collectives below:
  *    - @p send and @p recv may be equal (in place); any other overlap is KOLO_ERR_INVALID. They
  *      need no alignment.
+ *    - Each buffer may be of the host or of a CUDA device (managed memory too), whatever the others
+ *      are, also those of other ranks. Before it reads or writes one of a device the call waits for
+ *      all work that the program gave to the memory's context before, on any stream; for as long
+ *      as that takes. When the call is over its result is there for every stream. While such work
+ *      waits for another rank that needs this call, both wait in vain. A CUDA error is
+ *      KOLO_ERR_SYSTEM or _NO_MEMORY and loses the communicator.
  *    - @p opts may be NULL.
  *    - @p request_out NULL: the call returns when the result is there. Not NULL: it returns at
  *      once, *request_out is to be waited for by kolo_wait(); until then both buffers are lent to
@@ -185,7 +191,7 @@ struct kolo_info {
     int rank, nranks, local_rank, local_nranks;
     const char *host; /**< this rank's host name */
     /** Comma-separated kinds that work here: "host"; "cuda" where this process had begun to use CUDA
-     *  when it was first asked (metrics read a device's memory, collectives do not). */
+     *  when it was first asked. */
     const char *memory_kinds;
     const char *transports; /**< comma-separated, that work here, such as "inproc,shm,tcp" */
     /** One line per backend that is not in this build or cannot be used here, with why. */

@@ -77,6 +77,12 @@ struct context *mock_top(void)
     return depth > 0 ? stack[depth - 1] : NULL;
 }
 
+struct context *mock_primary(int device)
+{
+    contexts[2 * device].uses++;
+    return &contexts[2 * device];
+}
+
 struct allocation *mock_allocation(uint64_t address)
 {
     for (int i = 0; i < allocation_count; i++)

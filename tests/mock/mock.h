@@ -35,6 +35,8 @@ extern int mock_lost; /* what every call returns from here on; 0: all is well */
 /** Counts a call; what it is to return, or 0 to go on. */
 int mock_enter(const char *name);
 struct context *mock_top(void);
+/** The primary context of a device, once more in use. */
+struct context *mock_primary(int device);
 /** NULL: it is none of the driver's. */
 struct allocation *mock_allocation(uint64_t address);
 bool mock_within(const struct allocation *a, uint64_t address, size_t bytes);

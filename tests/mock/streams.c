@@ -48,9 +48,13 @@ static struct module the_module;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static uint64_t seed;
 static int most_us, async_in, async_with;
+static int copying; /* streams that do something now */
 
+/** Once nothing is being copied: what failed does not write any more. Held: lock. */
 static void fail_device(int result)
 {
+    while (copying > 0 && !mock_lost)
+        (void)pthread_cond_wait(&changed, &mock_lock);
     if (!mock_lost)
         mock_lost = result;
     (void)pthread_cond_broadcast(&changed);
@@ -136,10 +140,12 @@ static void do_first(struct stream *stream)
     if (!mock_lost && !resolve(op))
         fail_device(KOLO_CUDA_ILLEGAL_ADDRESS);
     if (!mock_lost) {
+        copying++;
         (void)pthread_mutex_unlock(&mock_lock);
         dawdle();
         carry_out(op);
         (void)pthread_mutex_lock(&mock_lock);
+        copying--;
         if (op->what == RECORD && op->event->done < op->count)
             op->event->done = op->count;
     }
@@ -426,12 +432,8 @@ int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned gr
 
 void *mock_stream(int device)
 {
-    void *context = NULL, *stream = NULL;
-    if (cuDevicePrimaryCtxRetain(&context, 100 + device) != KOLO_CUDA_SUCCESS)
-        abort();
     LOCKED();
-    stream = make_stream(context);
-    return stream;
+    return make_stream(mock_primary(device));
 }
 
 void mock_write_on(void *stream, void *memory, const void *from, size_t bytes)

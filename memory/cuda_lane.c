@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lanes to CUDA's devices: two streams of the library's own in the context that the memory is of, and
+// a function that the driver calls when a mark is passed. Owns the streams, and a hold on the
+// device's primary context where the memory has none of its own. A thread's current context is
+// after each call what it was before.
+//
+// The streams do not wait for the default stream, nor it for them: what the program gave to the
+// device before is waited for by await_device, for the reason that memory/cuda.c gives.
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "memory/cuda_driver.h"
+#include "memory/cuda_memory.h"
+#include "memory/lane.h"
+
+struct pass {
+    struct cuda_lane *lane;
+    enum kolo_way way;
+};
+
+struct cuda_lane {
+    struct kolo_lane base;
+    struct kolo_cuda_visit visit;
+    void *streams[KOLO_WAYS];
+    struct pass passes[KOLO_WAYS];
+};
+
+static struct cuda_lane *lane_of(struct kolo_lane *lane)
+{
+    return (struct cuda_lane *)lane;
+}
+
+static kolo_status judge(const struct cuda_lane *lane, const char *call, int result)
+{
+    if (result == KOLO_CUDA_SUCCESS)
+        return KOLO_OK;
+    return kolo_cuda_fail(lane->visit.driver, call, lane->visit.ordinal, result);
+}
+
+static bool cuda_serves(const struct kolo_lane *lane, const struct kolo_pointer *pointer)
+{
+    const struct kolo_cuda_visit *visit = &((const struct cuda_lane *)lane)->visit;
+    return pointer->context ? visit->context == pointer->context && !visit->is_retained
+                            : visit->is_retained && visit->ordinal == pointer->device;
+}
+
+static void close_streams(struct cuda_lane *lane)
+{
+    if (!lane->visit.context || kolo_cuda_enter(&lane->visit) != KOLO_OK)
+        return;
+    for (int way = 0; way < KOLO_WAYS; way++)
+        if (lane->streams[way])
+            (void)lane->visit.driver->stream_destroy(lane->streams[way]);
+    kolo_cuda_leave(&lane->visit);
+}
+
+static void cuda_close(struct kolo_lane *base)
+{
+    struct cuda_lane *lane = lane_of(base);
+    close_streams(lane);
+    kolo_cuda_release(&lane->visit);
+    kolo_lane_deinit(base);
+    kolo_free_memory(lane);
+}
+
+static kolo_status cuda_await_device(struct kolo_lane *base)
+{
+    struct cuda_lane *lane = lane_of(base);
+    kolo_status status = kolo_cuda_enter(&lane->visit);
+    if (status != KOLO_OK)
+        return status;
+    status = judge(lane, "cuCtxSynchronize", lane->visit.driver->context_synchronize());
+    kolo_cuda_leave(&lane->visit);
+    return status;
+}
+
+static kolo_status cuda_copy(struct kolo_lane *base, enum kolo_way way, void *to, const void *from,
+                             size_t bytes)
+{
+    struct cuda_lane *lane = lane_of(base);
+    char call[64];
+    kolo_status status = kolo_cuda_enter(&lane->visit);
+    if (status != KOLO_OK)
+        return status;
+    (void)snprintf(call, sizeof call, "cuMemcpyAsync of %zu bytes %s", bytes,
+                   way == KOLO_WAY_IN ? "to the host" : "to the device");
+    status =
+        judge(lane, call,
+              lane->visit.driver->copy((uintptr_t)to, (uintptr_t)from, bytes, lane->streams[way]));
+    kolo_cuda_leave(&lane->visit);
+    return status;
+}
+
+static void passed(void *context)
+{
+    const struct pass *pass = context;
+    kolo_lane_pass(&pass->lane->base, pass->way);
+}
+
+static kolo_status cuda_mark(struct kolo_lane *base, enum kolo_way way)
+{
+    struct cuda_lane *lane = lane_of(base);
+    kolo_status status = kolo_cuda_enter(&lane->visit);
+    if (status != KOLO_OK)
+        return status;
+    status = judge(lane, "cuLaunchHostFunc",
+                   lane->visit.driver->launch_host(lane->streams[way], passed, &lane->passes[way]));
+    kolo_cuda_leave(&lane->visit);
+    return status;
+}
+
+static kolo_status cuda_check(struct kolo_lane *base, enum kolo_way way)
+{
+    struct cuda_lane *lane = lane_of(base);
+    kolo_status status = kolo_cuda_enter(&lane->visit);
+    if (status != KOLO_OK)
+        return status;
+    const int result = lane->visit.driver->stream_query(lane->streams[way]);
+    status = result == KOLO_CUDA_NOT_READY ? KOLO_AGAIN : judge(lane, "copying", result);
+    kolo_cuda_leave(&lane->visit);
+    return status;
+}
+
+static const struct kolo_lane_ops cuda_lane_ops = {.serves = cuda_serves,
+                                                   .close = cuda_close,
+                                                   .await_device = cuda_await_device,
+                                                   .copy = cuda_copy,
+                                                   .mark = cuda_mark,
+                                                   .check = cuda_check};
+
+static kolo_status open_streams(struct cuda_lane *lane)
+{
+    kolo_status status = kolo_cuda_enter(&lane->visit);
+    if (status != KOLO_OK)
+        return status;
+    for (int way = 0; way < KOLO_WAYS && status == KOLO_OK; way++) {
+        lane->passes[way] = (struct pass){lane, (enum kolo_way)way};
+        status = judge(
+            lane, "cuStreamCreate",
+            lane->visit.driver->stream_create(&lane->streams[way], KOLO_CUDA_STREAM_NON_BLOCKING));
+    }
+    kolo_cuda_leave(&lane->visit);
+    return status;
+}
+
+kolo_status kolo_cuda_lane_open(const struct kolo_pointer *pointer, void (*wake)(void *context),
+                                void *context, struct kolo_lane **lane_out)
+{
+    struct cuda_lane *lane = kolo_calloc(1, sizeof(*lane));
+    if (!lane)
+        return KOLO_ERR_NO_MEMORY;
+    kolo_status status = kolo_lane_init(&lane->base, &cuda_lane_ops, wake, context);
+    if (status != KOLO_OK) {
+        kolo_free_memory(lane);
+        return status;
+    }
+    status = kolo_cuda_visit_primary(pointer, &lane->visit);
+    if (status == KOLO_OK)
+        status = open_streams(lane);
+    if (status == KOLO_OK)
+        *lane_out = &lane->base;
+    else
+        cuda_close(&lane->base);
+    return status;
+}

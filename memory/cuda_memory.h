@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the backend "cuda" share: contexts for a while, and lanes.
+#ifndef KOLO_MEMORY_CUDA_MEMORY_H
+#define KOLO_MEMORY_CUDA_MEMORY_H
+
+#include "memory/cuda_driver.h"
+#include "memory/memory.h"
+
+/** A context to work in. */
+struct kolo_cuda_visit {
+    const struct kolo_cuda_driver *driver;
+    int ordinal; /* of the device */
+    int device;  /* the driver's handle of it */
+    void *context;
+    bool is_retained;
+};
+
+/** The context that the memory is of; for memory without one the device's primary context, held until
+ * kolo_cuda_release. On failure nothing is held. */
+kolo_status kolo_cuda_visit_primary(const struct kolo_pointer *pointer,
+                                    struct kolo_cuda_visit *visit_out) KOLO_NODISCARD;
+void kolo_cuda_release(struct kolo_cuda_visit *visit);
+/** Makes it the thread's current context, until kolo_cuda_leave. */
+kolo_status kolo_cuda_enter(const struct kolo_cuda_visit *visit) KOLO_NODISCARD;
+void kolo_cuda_leave(const struct kolo_cuda_visit *visit);
+
+kolo_status kolo_cuda_lane_open(const struct kolo_pointer *pointer, void (*wake)(void *context),
+                                void *context, struct kolo_lane **lane_out) KOLO_NODISCARD;
+
+#endif

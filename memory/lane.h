@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies between a device's memory and the host's that go on while the caller does something else. A
+// lane is of one device's context, and has two ways that do not wait for each other, into the host
+// and out of it; what is put on one way is copied in that order.
+//
+// Threads: one at a time calls a lane's functions; wake() is called by a thread of the driver's.
+#ifndef KOLO_MEMORY_LANE_H
+#define KOLO_MEMORY_LANE_H
+
+#include <pthread.h>
+
+#include "base/clock.h"
+#include "memory/memory.h"
+
+/** Not a mark, but all that is on a way: for what could not be marked. */
+#define KOLO_LANE_IDLE UINT64_MAX
+
+enum kolo_way { KOLO_WAY_IN, KOLO_WAY_OUT, KOLO_WAYS };
+
+struct kolo_lane_ops {
+    bool (*serves)(const struct kolo_lane *lane, const struct kolo_pointer *pointer);
+    /** Of what it cannot end, only the memory that a late copy needs is left. */
+    void (*close)(struct kolo_lane *lane);
+    kolo_status (*await_device)(struct kolo_lane *lane);
+    kolo_status (*copy)(struct kolo_lane *lane, enum kolo_way way, void *to, const void *from,
+                        size_t bytes);
+    kolo_status (*mark)(struct kolo_lane *lane, enum kolo_way way);
+    /** KOLO_OK: there is nothing left on it. KOLO_AGAIN: there is. */
+    kolo_status (*check)(struct kolo_lane *lane, enum kolo_way way);
+};
+
+/** What all lanes have. A backend's begins with it. */
+struct kolo_lane {
+    const struct kolo_lane_ops *ops;
+    struct kolo_lane *next; /* the owner's */
+    void (*wake)(void *context);
+    void *context;
+    uint64_t marks[KOLO_WAYS];
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint64_t passed[KOLO_WAYS]; /* held: lock */
+};
+
+/** A lane for the memory that @p pointer leads to. @p wake(@p context) is called each time that a
+ * mark was passed. ERR_UNSUPPORTED: its kind has none; ERR_SYSTEM, ERR_NO_MEMORY. */
+kolo_status kolo_lane_open(const struct kolo_pointer *pointer, void (*wake)(void *context),
+                           void *context, struct kolo_lane **lane_out) KOLO_NODISCARD;
+/** wake() is not called any more. What was put on it goes on until @p deadline; a device that needs
+ * longer keeps the lane. NULL is fine. */
+void kolo_lane_close(struct kolo_lane *lane, kolo_deadline deadline);
+static inline bool kolo_lane_serves(const struct kolo_lane *lane,
+                                    const struct kolo_pointer *pointer)
+{
+    return lane->ops->serves(lane, pointer);
+}
+/** Waits until the work that the program gave to the device's context before is done. */
+static inline kolo_status kolo_lane_await_device(struct kolo_lane *lane)
+{
+    return lane->ops->await_device(lane);
+}
+/** Puts a copy on @p way; both are untouched by others until it has passed. */
+static inline kolo_status kolo_lane_copy(struct kolo_lane *lane, enum kolo_way way, void *to,
+                                         const void *from, size_t bytes)
+{
+    return lane->ops->copy(lane, way, to, from, bytes);
+}
+/** Puts a mark on @p way, whose number is *mark_out. */
+kolo_status kolo_lane_mark(struct kolo_lane *lane, enum kolo_way way,
+                           uint64_t *mark_out) KOLO_NODISCARD;
+/** KOLO_OK: what was put there before @p mark is done. KOLO_AGAIN: not yet. Else the device failed. */
+kolo_status kolo_lane_passed(struct kolo_lane *lane, enum kolo_way way,
+                             uint64_t mark) KOLO_NODISCARD;
+/** Waits for that; KOLO_AGAIN: not by @p deadline. */
+kolo_status kolo_lane_wait(struct kolo_lane *lane, enum kolo_way way, uint64_t mark,
+                           kolo_deadline deadline) KOLO_NODISCARD;
+
+/* ---- for backends ---- */
+
+kolo_status kolo_lane_init(struct kolo_lane *lane, const struct kolo_lane_ops *ops,
+                           void (*wake)(void *context), void *context) KOLO_NODISCARD;
+/** The next mark of @p way was passed. Any thread. */
+void kolo_lane_pass(struct kolo_lane *lane, enum kolo_way way);
+/** After the last pass. */
+void kolo_lane_deinit(struct kolo_lane *lane);
+
+#endif

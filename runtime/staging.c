@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+// Buffers in the memory of devices: this is the one place where a call's buffers become the host's,
+// whatever the call, its plan, its route, and the memory that other ranks bring. Owns the slabs that
+// stand in for them (kolo_alloc memory, so that neighbours reach it) and the lanes that copies go by.
+// Must never know of CUDA, nor change what a call tells other ranks.
+//
+// How it works: before a request is made, its task is given slabs for those buffers
+// (kolo_staging_prepare); everything after that sees the host's memory. When it starts, its input is
+// put on its way to the slabs, and the route does not move before it is there; a call that comes
+// later is copied meanwhile, and so is the result of the call before it, the other way. When the
+// route is through, the result goes back, and then the request is over. Whoever sleeps is woken when
+// a copy is done. A device that fails fails the communicator.
+//
+// Slabs are kept for later calls and given back at the end, but those above SLAB_KEPT_BYTES.
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "memory/lane.h"
+#include "runtime/comm.h"
+
+enum { SLAB_KEPT_BYTES = 64 << 20, CANCEL_MS = 1000 };
+
+struct kolo_slab {
+    struct kolo_slab *next;
+    void *memory;
+    size_t bytes;
+    bool is_used;
+};
+
+/** A part of a buffer, from its beginning. */
+struct part {
+    size_t at, bytes;
+};
+
+/** A buffer of a device's. */
+struct kolo_staged {
+    struct kolo_staged *next;
+    struct kolo_lane *lane;
+    struct kolo_slab *slab;
+    uint8_t *device;
+    struct part in, out; /* what is copied to the host, and from it */
+    uint64_t mark;       /* after its last copy */
+};
+
+/** Held: lock. */
+static kolo_status fail(struct kolo_request *request, kolo_status status)
+{
+    struct kolo_comm *comm = request->comm;
+    char text[KOLO_DETAIL_MAX], words[KOLO_WORDS_MAX], who[KOLO_RANK_TEXT_MAX];
+    kolo_request_words(request, words, sizeof(words));
+    snprintf(text, sizeof(text), "%s on %s: %s", words, kolo_comm_rank_text(comm, comm->rank, who),
+             kolo_error_detail());
+    kolo_comm_fail(comm, status, text, true);
+    return kolo_comm_failed(comm, NULL);
+}
+
+/* ---- slabs and lanes (held: lock) ---- */
+
+static void free_slab(struct kolo_engine *engine, struct kolo_slab *slab)
+{
+    struct kolo_slab **at = &engine->slabs;
+    while (*at != slab)
+        at = &(*at)->next;
+    *at = slab->next;
+    (void)kolo_heap_free(engine->heap, slab->memory, kolo_engine_tell_gone, engine);
+    kolo_free_memory(slab);
+}
+
+static kolo_status find_slab(struct kolo_engine *engine, size_t bytes, struct kolo_slab **slab_out)
+{
+    struct kolo_slab *best = NULL;
+    for (struct kolo_slab *slab = engine->slabs; slab != NULL; slab = slab->next)
+        if (!slab->is_used && slab->bytes >= bytes && (best == NULL || slab->bytes < best->bytes))
+            best = slab;
+    if (best == NULL) {
+        best = kolo_calloc(1, sizeof(*best));
+        if (best == NULL)
+            return KOLO_ERR_NO_MEMORY;
+        const kolo_status status = kolo_heap_alloc(engine->heap, bytes, &best->memory);
+        if (status != KOLO_OK) {
+            kolo_free_memory(best);
+            return status;
+        }
+        best->bytes = bytes;
+        best->next = engine->slabs;
+        engine->slabs = best;
+    }
+    best->is_used = true;
+    *slab_out = best;
+    return KOLO_OK;
+}
+
+static void wake(void *context)
+{
+    kolo_endpoint_wake(((struct kolo_engine *)context)->endpoint);
+}
+
+static kolo_status find_lane(struct kolo_engine *engine, const struct kolo_pointer *pointer,
+                             struct kolo_lane **lane_out)
+{
+    struct kolo_lane *lane = engine->lanes;
+    while (lane != NULL && !kolo_lane_serves(lane, pointer))
+        lane = lane->next;
+    if (lane == NULL) {
+        const kolo_status status = kolo_lane_open(pointer, wake, engine, &lane);
+        if (status != KOLO_OK)
+            return status;
+        lane->next = engine->lanes;
+        engine->lanes = lane;
+    }
+    *lane_out = lane;
+    return KOLO_OK;
+}
+
+/* ---- from a task to slabs ---- */
+
+/** Held: lock. */
+static kolo_status add(struct kolo_request *request, const struct kolo_pointer *pointer,
+                       size_t bytes, struct part in, struct part out)
+{
+    struct kolo_engine *engine = request->comm->engine;
+    struct kolo_staged *staged = kolo_calloc(1, sizeof(*staged));
+    if (staged == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    *staged =
+        (struct kolo_staged){.device = (uint8_t *)(uintptr_t)pointer->memory, .in = in, .out = out};
+    kolo_status status = find_lane(engine, pointer, &staged->lane);
+    if (status == KOLO_OK)
+        status = find_slab(engine, bytes, &staged->slab);
+    if (status != KOLO_OK) {
+        kolo_free_memory(staged);
+        return status;
+    }
+    staged->next = request->staged;
+    request->staged = staged;
+    return KOLO_OK;
+}
+
+/** The buffer at @p memory; *slab_out: what stands in for it, NULL: nothing, it is the host's. */
+static kolo_status stage(struct kolo_request *request, const void *memory, size_t bytes,
+                         struct part in, struct part out, uint8_t **slab_out)
+{
+    struct kolo_comm *comm = request->comm;
+    struct kolo_pointer pointer;
+    *slab_out = NULL;
+    if (bytes == 0)
+        return KOLO_OK;
+    kolo_status status = kolo_pointer_look(memory, &pointer);
+    if (status == KOLO_OK && kolo_pointer_is_host(&pointer))
+        return KOLO_OK;
+    kolo_comm_enter(comm);
+    if (status == KOLO_OK)
+        status = add(request, &pointer, bytes, in, out);
+    if (status == KOLO_OK)
+        *slab_out = request->staged->slab->memory;
+    else if (status != KOLO_ERR_NO_MEMORY)
+        status = fail(request, status);
+    kolo_comm_leave(comm);
+    return status;
+}
+
+/** One buffer that is read and written: the smaller part lies within the larger. */
+static kolo_status stage_in_place(struct kolo_request *request, struct kolo_task *task)
+{
+    const uintptr_t send = (uintptr_t)task->send, recv = (uintptr_t)task->recv;
+    const uintptr_t send_end = send + task->send_bytes, recv_end = recv + task->recv_bytes;
+    const uintptr_t base = send < recv ? send : recv;
+    const size_t bytes = (send_end > recv_end ? send_end : recv_end) - base;
+    const struct part out = {recv - base, task->recv_bytes};
+    struct part in = {send - base, task->send_bytes};
+    uint8_t *slab;
+    if (task->displs != NULL) /* what lies between blocks comes back as it was */
+        in = (struct part){0, bytes};
+    kolo_status status = stage(request, (const void *)base, bytes, in, out, &slab);
+    if (status == KOLO_OK && slab != NULL) {
+        task->send = slab + (send - base);
+        task->recv = slab + (recv - base);
+    }
+    return status;
+}
+
+static kolo_status stage_apart(struct kolo_request *request, struct kolo_task *task)
+{
+    const struct part none = {0, 0}, sent = {0, task->send_bytes}, received = {0, task->recv_bytes};
+    uint8_t *slab;
+    kolo_status status = stage(request, task->send, task->send_bytes, sent, none, &slab);
+    if (status == KOLO_OK && slab != NULL)
+        task->send = slab;
+    if (status == KOLO_OK)
+        status = stage(request, task->recv, task->recv_bytes,
+                       task->displs != NULL ? received : none, received, &slab);
+    if (status == KOLO_OK && slab != NULL)
+        task->recv = slab;
+    return status;
+}
+
+kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *request,
+                                 struct kolo_task *task)
+{
+    request->comm = comm;
+    request->call = (struct kolo_call){.kind = task->kind,
+                                       .dtype = task->dtype,
+                                       .op = task->op,
+                                       .root = task->root,
+                                       .count = task->count,
+                                       .peer = task->peer};
+    return task->in_place ? stage_in_place(request, task) : stage_apart(request, task);
+}
+
+void kolo_staging_take(struct kolo_request *to, struct kolo_request *from)
+{
+    struct kolo_staged **end = &to->staged;
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = from->staged;
+    from->staged = NULL;
+}
+
+void kolo_staging_drop(struct kolo_request *request)
+{
+    struct kolo_engine *engine = request->comm->engine;
+    kolo_staging_cancel(request); /* of a start that failed */
+    for (struct kolo_staged *staged = request->staged, *next; staged != NULL; staged = next) {
+        next = staged->next;
+        if (staged->slab != NULL) {
+            staged->slab->is_used = false;
+            if (staged->slab->bytes > SLAB_KEPT_BYTES)
+                free_slab(engine, staged->slab);
+        }
+        kolo_free_memory(staged);
+    }
+    request->staged = NULL;
+}
+
+/* ---- the way in ---- */
+
+kolo_status kolo_staging_await(struct kolo_request *request)
+{
+    kolo_status status = KOLO_OK;
+    for (struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
+         staged = staged->next)
+        status = kolo_lane_await_device(staged->lane);
+    if (status != KOLO_OK) {
+        kolo_comm_enter(request->comm);
+        status = fail(request, status);
+        kolo_comm_leave(request->comm);
+    }
+    return status;
+}
+
+static kolo_status copy(struct kolo_staged *staged, enum kolo_way way)
+{
+    const struct part *part = way == KOLO_WAY_IN ? &staged->in : &staged->out;
+    uint8_t *device = staged->device + part->at;
+    uint8_t *host = (uint8_t *)staged->slab->memory + part->at;
+    kolo_status status = KOLO_OK;
+    staged->mark = part->bytes > 0 ? KOLO_LANE_IDLE : 0; /* until it is marked */
+    if (part->bytes > 0)
+        status = way == KOLO_WAY_IN ? kolo_lane_copy(staged->lane, way, host, device, part->bytes)
+                                    : kolo_lane_copy(staged->lane, way, device, host, part->bytes);
+    if (status == KOLO_OK && part->bytes > 0)
+        status = kolo_lane_mark(staged->lane, way, &staged->mark);
+    return status;
+}
+
+static kolo_status copy_all(struct kolo_request *request, enum kolo_way way)
+{
+    kolo_status status = KOLO_OK;
+    for (struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
+         staged = staged->next)
+        status = copy(staged, way);
+    return status;
+}
+
+/** KOLO_AGAIN: a copy is still on its way. */
+static kolo_status look(const struct kolo_request *request, enum kolo_way way)
+{
+    kolo_status status = KOLO_OK;
+    for (const struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
+         staged = staged->next)
+        status = kolo_lane_passed(staged->lane, way, staged->mark);
+    return status;
+}
+
+static kolo_status wait_until(const struct kolo_request *request, enum kolo_way way,
+                              kolo_deadline deadline)
+{
+    kolo_status status = KOLO_OK;
+    for (const struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
+         staged = staged->next)
+        status = kolo_lane_wait(staged->lane, way, staged->mark, deadline);
+    return status;
+}
+
+kolo_status kolo_staging_begin(struct kolo_request *request)
+{
+    kolo_status status = copy_all(request, KOLO_WAY_IN);
+    request->stage = KOLO_STAGE_IN;
+    if (status == KOLO_OK && request->plan == NULL) {
+        /* Messages leave in the order of calls, and one that is the host's begins at once. */
+        status = wait_until(request, KOLO_WAY_IN, kolo_deadline_in_ms(request->timeout_ms));
+        if (status == KOLO_AGAIN)
+            status = kolo_fail(KOLO_ERR_TIMEOUT, "the device has not copied within %d ms",
+                               request->timeout_ms);
+        if (status == KOLO_OK)
+            request->stage = KOLO_STAGE_READY;
+    }
+    return status == KOLO_OK ? KOLO_OK : fail(request, status);
+}
+
+bool kolo_staging_is_in(struct kolo_request *request)
+{
+    if (request->stage != KOLO_STAGE_IN)
+        return true;
+    const kolo_status status = look(request, KOLO_WAY_IN);
+    if (status == KOLO_AGAIN)
+        return false;
+    if (status != KOLO_OK) {
+        (void)fail(request, status);
+        return false;
+    }
+    request->stage = KOLO_STAGE_READY;
+    request->comm->engine->has_moved = true;
+    kolo_request_load(request);
+    return true;
+}
+
+/* ---- the way out ---- */
+
+bool kolo_staging_is_out(struct kolo_request *request)
+{
+    kolo_status status = KOLO_OK;
+    if (request->stage != KOLO_STAGE_OUT) {
+        kolo_request_finish(request);
+        status = copy_all(request, KOLO_WAY_OUT);
+        request->stage = KOLO_STAGE_OUT;
+        request->comm->engine->has_moved = true;
+    }
+    if (status == KOLO_OK)
+        status = look(request, KOLO_WAY_OUT);
+    if (status == KOLO_AGAIN)
+        return false;
+    if (status != KOLO_OK) {
+        (void)fail(request, status);
+        return false;
+    }
+    request->stage = KOLO_STAGE_NONE;
+    return true;
+}
+
+void kolo_staging_cancel(struct kolo_request *request)
+{
+    const enum kolo_way way = request->stage == KOLO_STAGE_OUT ? KOLO_WAY_OUT : KOLO_WAY_IN;
+    const kolo_deadline deadline = kolo_deadline_in_ms(CANCEL_MS);
+    if (request->stage == KOLO_STAGE_NONE)
+        return;
+    for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next)
+        if (staged->slab != NULL &&
+            kolo_lane_wait(staged->lane, way, staged->mark, deadline) == KOLO_AGAIN)
+            staged->slab = NULL; /* a late copy may still come: nobody else gets it */
+    request->stage = KOLO_STAGE_NONE;
+}
+
+void kolo_staging_close(struct kolo_engine *engine, kolo_deadline deadline)
+{
+    while (engine->lanes != NULL) {
+        struct kolo_lane *lane = engine->lanes;
+        engine->lanes = lane->next;
+        kolo_lane_close(lane, deadline);
+    }
+    while (engine->slabs != NULL) { /* their memory goes with the heap */
+        struct kolo_slab *slab = engine->slabs;
+        engine->slabs = slab->next;
+        kolo_free_memory(slab);
+    }
+}

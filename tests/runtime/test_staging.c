@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+// runtime/staging.c: every collective with buffers that are a device's, on one side or both, in place
+// and mixed between ranks, against the same call with the host's memory, bit for bit, the bytes
+// between blocks included. The devices are the mock's, whose streams are late: what is sent was
+// written by a stream that nobody has waited for.
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory/cuda_driver.h"
+#include "runtime/comm.h"
+#include "tests/support/mock_cuda.h"
+#include "tests/support/world.h"
+
+enum { COUNT = 1003, RANKS_MAX = 8, GAP = 5, BLOCK = COUNT + GAP };
+enum { BYTES = RANKS_MAX * BLOCK * 4 };
+
+static const struct mock_cuda *mock;
+
+static void begin(unsigned seed)
+{
+    mock = mock_cuda_load();
+    mock->begin();
+    mock->set_current(0);
+    mock->delays(seed, 200);
+}
+
+/** What one rank has: the host's buffers, those that are expected, and the device's. */
+struct side {
+    uint8_t send[BYTES], recv[BYTES], got[BYTES];
+    uint8_t *device_send, *device_recv;
+    void *stream;
+};
+
+static struct side *side_create(int rank)
+{
+    struct side *side = calloc(1, sizeof *side);
+    const int device = rank % MOCK_DEVICES;
+    if (!side)
+        abort();
+    side->device_send = mock->alloc(rank % 3 == 2 ? MOCK_MANAGED : MOCK_DEVICE, device, BYTES);
+    side->device_recv = mock->alloc(rank % 3 == 1 ? MOCK_NO_CONTEXT : MOCK_DEVICE, device, BYTES);
+    side->stream = mock->stream(device);
+    return side;
+}
+
+/* ---- the collectives, as the test calls them ---- */
+
+enum which {
+    ALLREDUCE,
+    SCALED,
+    REDUCE,
+    BROADCAST,
+    ALLGATHER,
+    ALLGATHERV,
+    REDUCE_SCATTER,
+    REDUCE_SCATTERV,
+    GATHER,
+    GATHERV,
+    SCATTER,
+    SCATTERV,
+    ALLTOALL,
+    ALLTOALLV,
+    MESSAGES,
+    GROUP,
+    COLLECTIVES
+};
+
+static kolo_status messages(struct kolo_comm *comm, const uint8_t *send, uint8_t *recv)
+{
+    const int rank = kolo_rank(comm), size = kolo_size(comm);
+    kolo_status status = kolo_group_begin(comm);
+    if (status == KOLO_OK)
+        status = kolo_send(comm, send, COUNT, KOLO_FLOAT32, (rank + 1) % size, NULL, NULL);
+    if (status == KOLO_OK)
+        status = kolo_recv(comm, recv, COUNT, KOLO_FLOAT32, (rank + size - 1) % size, NULL, NULL);
+    const kolo_status ended = kolo_group_end(comm, NULL, NULL);
+    return status == KOLO_OK ? ended : status;
+}
+
+/** Short ones, which become one, and a long one. */
+static kolo_status group(struct kolo_comm *comm, const uint8_t *send, uint8_t *recv)
+{
+    kolo_status status = kolo_group_begin(comm);
+    for (size_t i = 0; status == KOLO_OK && i < 3; i++)
+        status = kolo_allreduce(comm, send + i * 400, recv + i * 400, 100, KOLO_INT32, KOLO_SUM,
+                                NULL, NULL);
+    if (status == KOLO_OK)
+        status = kolo_allreduce(comm, send + 4000, recv + 4000, COUNT * (size_t)kolo_size(comm) / 2,
+                                KOLO_INT32, KOLO_MAX, NULL, NULL);
+    const kolo_status ended = kolo_group_end(comm, NULL, NULL);
+    return status == KOLO_OK ? ended : status;
+}
+
+static kolo_status call(struct kolo_comm *comm, enum which which, const uint8_t *send,
+                        uint8_t *recv)
+{
+    const struct kolo_opts factors = {.size = sizeof factors, .prescale = 0.5, .postscale = 3};
+    const int rank = kolo_rank(comm), size = kolo_size(comm), root = size / 2;
+    const kolo_dtype dtype = KOLO_FLOAT32;
+    size_t counts[RANKS_MAX], displs[RANKS_MAX], own[RANKS_MAX];
+    for (int i = 0; i < size; i++) {
+        counts[i] = COUNT - (size_t)i;
+        own[i] = COUNT - (size_t)rank;
+        displs[i] = (size_t)i * BLOCK;
+    }
+    switch (which) {
+    case ALLREDUCE:
+        return kolo_allreduce(comm, send, recv, COUNT, dtype, KOLO_AVERAGE, NULL, NULL);
+    case SCALED:
+        return kolo_allreduce(comm, send, recv, COUNT, dtype, KOLO_SUM, &factors, NULL);
+    case REDUCE:
+        return kolo_reduce(comm, send, recv, COUNT, dtype, KOLO_SUM, root, NULL, NULL);
+    case BROADCAST:
+        return kolo_broadcast(comm, recv, COUNT, dtype, root, NULL, NULL);
+    case ALLGATHER:
+        return kolo_allgather(comm, send, recv, COUNT, dtype, NULL, NULL);
+    case ALLGATHERV:
+        return kolo_allgatherv(comm, send, recv, counts, displs, dtype, NULL, NULL);
+    case REDUCE_SCATTER:
+        return kolo_reduce_scatter(comm, send, recv, COUNT, dtype, KOLO_SUM, NULL, NULL);
+    case REDUCE_SCATTERV:
+        return kolo_reduce_scatterv(comm, send, recv, counts, dtype, KOLO_SUM, NULL, NULL);
+    case GATHER:
+        return kolo_gather(comm, send, recv, COUNT, dtype, root, NULL, NULL);
+    case GATHERV:
+        return kolo_gatherv(comm, send, recv, counts, displs, dtype, root, NULL, NULL);
+    case SCATTER:
+        return kolo_scatter(comm, send, recv, COUNT, dtype, root, NULL, NULL);
+    case SCATTERV:
+        return kolo_scatterv(comm, send, counts, displs, recv, dtype, root, NULL, NULL);
+    case ALLTOALL:
+        return kolo_alltoall(comm, send, recv, COUNT, dtype, NULL, NULL);
+    case ALLTOALLV:
+        return kolo_alltoallv(comm, send, counts, displs, recv, own, displs, dtype, NULL, NULL);
+    case MESSAGES:
+        return messages(comm, send, recv);
+    case GROUP:
+        return group(comm, send, recv);
+    case COLLECTIVES:
+        break;
+    }
+    return KOLO_ERR_INTERNAL;
+}
+
+/** Where a call in place has its input within its one buffer; false: it has no such form. */
+static bool in_place_at(const struct kolo_comm *comm, enum which which, size_t *send_at,
+                        size_t *recv_at)
+{
+    const size_t rank = (size_t)kolo_rank(comm);
+    *send_at = *recv_at = 0;
+    if (which == ALLGATHER)
+        *send_at = rank * COUNT * 4;
+    else if (which == ALLGATHERV)
+        *send_at = rank * BLOCK * 4;
+    else if (which == REDUCE_SCATTER)
+        *recv_at = rank * COUNT * 4;
+    else
+        return which == ALLREDUCE || which == SCALED;
+    return true;
+}
+
+/* ---- one call on the host and on the device ---- */
+
+/** Small whole numbers as float32: as int32 they are numbers too, and sums have no order. */
+static void fill(uint8_t *buffer, int rank, int salt)
+{
+    for (size_t i = 0; i < BYTES / 4; i++) {
+        const float x = (float)((i * 7 + (size_t)rank * 13 + (size_t)salt) % 101);
+        memcpy(buffer + 4 * i, &x, 4);
+    }
+}
+
+static kolo_status check(struct kolo_comm *comm, struct side *side, enum which which, int places)
+{
+    const int rank = kolo_rank(comm), salt = (int)which * 3 + places;
+    const bool has_send = places & 1, has_recv = places & 2;
+    fill(side->send, rank, salt);
+    fill(side->recv, rank, salt + 50);
+    mock->write_on(side->stream, side->device_send, side->send, BYTES);
+    mock->write_on(side->stream, side->device_recv, side->recv, BYTES);
+    memcpy(side->got, side->recv, BYTES);
+    kolo_status status = call(comm, which, side->send, side->recv);
+    if (status == KOLO_OK)
+        status = call(comm, which, has_send ? side->device_send : side->send,
+                      has_recv ? side->device_recv : side->got);
+    if (status != KOLO_OK)
+        return status;
+    if (has_recv)
+        mock->read(side->device_recv, side->got, BYTES);
+    WORLD_EXPECT(memcmp(side->got, side->recv, BYTES) == 0, "collective %d, places %d, rank %d",
+                 (int)which, places, rank);
+    return KOLO_OK;
+}
+
+static kolo_status check_in_place(struct kolo_comm *comm, struct side *side, enum which which)
+{
+    size_t send_at, recv_at;
+    if (!in_place_at(comm, which, &send_at, &recv_at))
+        return KOLO_OK;
+    fill(side->recv, kolo_rank(comm), (int)which);
+    mock->write_on(side->stream, side->device_recv, side->recv, BYTES);
+    kolo_status status = call(comm, which, side->recv + send_at, side->recv + recv_at);
+    if (status == KOLO_OK)
+        status = call(comm, which, side->device_recv + send_at, side->device_recv + recv_at);
+    if (status != KOLO_OK)
+        return status;
+    mock->read(side->device_recv, side->got, BYTES);
+    const size_t bytes = which == REDUCE_SCATTER ? COUNT * 4 : BYTES; /* the rest is unspecified */
+    WORLD_EXPECT(
+        memcmp(side->got + recv_at, side->recv + recv_at, bytes - (bytes == BYTES) * recv_at) == 0,
+        "collective %d in place, rank %d", (int)which, kolo_rank(comm));
+    return KOLO_OK;
+}
+
+static kolo_status all_calls(struct kolo_comm *comm, void *argument)
+{
+    struct side *side = side_create(kolo_rank(comm));
+    kolo_status status = KOLO_OK;
+    (void)argument;
+    for (int which = 0; which < COLLECTIVES && status == KOLO_OK; which++) {
+        if (which == MESSAGES && kolo_size(comm) == 1)
+            continue;
+        for (int places = 0; places < 4 && status == KOLO_OK; places++)
+            /* ranks differ in what is a device's */
+            status = check(comm, side, (enum which)which, (places + kolo_rank(comm)) % 4);
+        if (status == KOLO_OK)
+            status = check_in_place(comm, side, (enum which)which);
+    }
+    free(side);
+    return status;
+}
+
+struct setup { /* no pointers: the test is another process */
+    int size;
+    char transport[8];
+};
+
+ParameterizedTestParameters(staging, all_collectives)
+{
+    static struct setup setups[] = {{1, "inproc"}, {2, "inproc"}, {3, "tcp"}, {4, "shm"},
+                                    {5, "inproc"}, {7, "tcp"},    {8, "shm"}};
+    return cr_make_param_array(struct setup, setups, sizeof setups / sizeof *setups);
+}
+
+ParameterizedTest(struct setup *setup, staging, all_collectives, .timeout = 200)
+{
+    struct world world = {.size = setup->size, .transport = setup->transport};
+    begin((unsigned)setup->size);
+    const kolo_status status = world_run(&world, all_calls, NULL);
+    cr_assert_eq(status, KOLO_OK, "np %d over %s: %s", setup->size, setup->transport,
+                 world_cause(&world)->text);
+}
+
+/* ---- calls that go on by themselves ---- */
+
+enum { CALLS = 6 };
+
+/** Several on their way at once, and again as persistent ones, each after a late stream's write. */
+static kolo_status requests(struct kolo_comm *comm, void *argument)
+{
+    struct side *side = side_create(kolo_rank(comm));
+    struct kolo_request *running[CALLS] = {NULL};
+    const struct kolo_opts again = {.size = sizeof again, .flags = KOLO_PERSISTENT};
+    const size_t count = 500;
+    kolo_status status = KOLO_OK;
+    (void)argument;
+    fill(side->send, kolo_rank(comm), 1);
+    mock->write_on(side->stream, side->device_send, side->send, BYTES);
+    for (size_t i = 0; i < CALLS && status == KOLO_OK; i++)
+        status = kolo_allreduce(comm, side->device_send + i * count * 4,
+                                side->device_recv + i * count * 4, count, KOLO_FLOAT32, KOLO_SUM,
+                                NULL, &running[i]);
+    for (size_t i = 0; i < CALLS && status == KOLO_OK; i++)
+        status = kolo_wait(&running[i], -1);
+    if (status == KOLO_OK)
+        status = kolo_allreduce(comm, side->send, side->recv, CALLS * count, KOLO_FLOAT32, KOLO_SUM,
+                                NULL, NULL);
+    mock->read(side->device_recv, side->got, BYTES);
+    const bool is_right = memcmp(side->got, side->recv, CALLS * count * 4) == 0;
+    if (status == KOLO_OK)
+        status = kolo_allreduce(comm, side->device_recv, side->device_recv, count, KOLO_FLOAT32,
+                                KOLO_MAX, &again, &running[0]);
+    for (int i = 0; i < CALLS && status == KOLO_OK; i++) {
+        fill(side->send, kolo_rank(comm), i);
+        mock->write_on(side->stream, side->device_recv, side->send, BYTES);
+        status = i % 2 ? kolo_run(running[0]) : kolo_start(running[0]);
+        if (status == KOLO_OK)
+            status = kolo_wait(&running[0], -1);
+        if (status == KOLO_OK)
+            status = kolo_allreduce(comm, side->send, side->send, count, KOLO_FLOAT32, KOLO_MAX,
+                                    NULL, NULL);
+        mock->read(side->device_recv, side->got, BYTES);
+        if (status == KOLO_OK && memcmp(side->got, side->send, count * 4) != 0)
+            status = kolo_fail(KOLO_ERR_INTERNAL, "start %d is wrong", i);
+    }
+    (void)kolo_request_free(&running[0]);
+    free(side);
+    WORLD_EXPECT(status != KOLO_OK || is_right, "several at once: wrong");
+    return status;
+}
+
+Test(staging, requests_overlap_and_repeat)
+{
+    struct world world = {.size = 4, .transport = "inproc"};
+    begin(3);
+    const kolo_status status = world_run(&world, requests, NULL);
+    cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+/* ---- failures ---- */
+
+static kolo_status until_it_fails(struct kolo_comm *comm, void *argument)
+{
+    struct side *side = side_create(kolo_rank(comm));
+    kolo_status status = kolo_barrier(comm, NULL, NULL); /* all are there */
+    (void)argument;
+    for (int i = 0; i < 50 && status == KOLO_OK; i++)
+        status = kolo_allreduce(comm, side->device_send, side->device_recv, COUNT, KOLO_FLOAT32,
+                                KOLO_SUM, NULL, NULL);
+    free(side);
+    return status;
+}
+
+static const char *const functions[] = {"cuPointerGetAttributes", "cuCtxSynchronize",
+                                        "cuMemcpyAsync",          "cuLaunchHostFunc",
+                                        "cuStreamQuery",          "cuStreamCreate"};
+
+/** Whatever call fails, all ranks hear of it with the same words, long before a deadline. */
+Test(staging, a_failing_call_of_the_driver_is_everybodys, .timeout = 100)
+{
+    begin(1);
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        struct world world = {.size = 3, .transport = "inproc"};
+        mock->fail(functions[i], 2, KOLO_CUDA_INVALID_VALUE);
+        const kolo_status status = world_run(&world, until_it_fails, NULL);
+        mock->fail("", 1, 0);
+        cr_assert_eq(status, KOLO_ERR_SYSTEM, "%s: %s", functions[i], world_cause(&world)->text);
+        for (int rank = 0; rank < world.size; rank++) {
+            const char *text = world.results[rank].text;
+            cr_assert_eq(world.results[rank].status, KOLO_ERR_SYSTEM, "%s", text);
+            cr_assert(strstr(text, "allreduce") && strstr(text, "rank ") && strstr(text, "(1)"),
+                      "%s: %s", functions[i], text);
+        }
+    }
+}
+
+/** A device that is lost passes no mark and calls nobody. */
+Test(staging, a_device_that_is_lost_ends_the_call, .timeout = 60)
+{
+    begin(1);
+    for (int nth = 1; nth < 14; nth += 3) {
+        struct world world = {
+            .size = 2, .transport = "inproc", .settings = {"KOLO_STALL=200ms", NULL}};
+        mock->fail("", 1, 0);
+        begin((unsigned)nth);
+        mock->fail_async(nth, KOLO_CUDA_ILLEGAL_ADDRESS);
+        const kolo_status status = world_run(&world, until_it_fails, NULL);
+        cr_assert_eq(status, KOLO_ERR_SYSTEM, "operation %d: %s", nth, world_cause(&world)->text);
+        cr_assert_not_null(strstr(world_cause(&world)->text, "CUDA_ERROR_ILLEGAL_ADDRESS"), "%s",
+                           world_cause(&world)->text);
+    }
+}

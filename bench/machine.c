@@ -55,38 +55,48 @@ static kolo_status transport_text(struct kolo_comm *comm, char *text, size_t cap
     return KOLO_OK;
 }
 
-/* "a*4, b*4": hosts in the order of their first rank; what is too long ends in "...". */
-static kolo_status host_text(struct kolo_comm *comm, struct bench_machine *machine)
+struct host {
+    char name[BENCH_TEXT_MAX];
+    int ranks;
+};
+
+static kolo_status count_hosts(struct kolo_comm *comm, struct host *hosts, int *nhosts_out)
 {
-    struct kolo_peer_info info = {.size = sizeof info}, other = {.size = sizeof other};
-    size_t used = 0;
+    struct kolo_peer_info info = {.size = sizeof info};
     for (int rank = 0; rank < kolo_size(comm); rank++) {
-        char host[BENCH_TEXT_MAX];
-        int first = -1, ranks = 0;
+        int at = *nhosts_out;
         kolo_status status = kolo_get_peer_info(comm, rank, &info);
         if (status != KOLO_OK)
             return status;
-        snprintf(host, sizeof host, "%s", info.host);
-        for (int peer = 0; peer < kolo_size(comm); peer++) {
-            status = kolo_get_peer_info(comm, peer, &other);
-            if (status != KOLO_OK)
-                return status;
-            if (strcmp(other.host, host) != 0)
-                continue;
-            ranks++;
-            first = first < 0 ? peer : first;
+        while (at > 0 && strcmp(hosts[at - 1].name, info.host) != 0)
+            at--;
+        if (at == 0) {
+            at = ++*nhosts_out;
+            snprintf(hosts[at - 1].name, sizeof hosts[at - 1].name, "%s", info.host);
         }
-        if (first != rank)
-            continue;
-        machine->nhosts++;
+        hosts[at - 1].ranks++;
+    }
+    return KOLO_OK;
+}
+
+/* "a*4, b*4": hosts in the order of their first rank; what is too long ends in "...". */
+static kolo_status host_text(struct kolo_comm *comm, struct bench_machine *machine)
+{
+    struct host *hosts = kolo_calloc((size_t)kolo_size(comm), sizeof *hosts);
+    size_t used = 0;
+    if (hosts == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    kolo_status status = count_hosts(comm, hosts, &machine->nhosts);
+    for (int host = 0; status == KOLO_OK && host < machine->nhosts; host++) {
         int put = snprintf(machine->hosts + used, sizeof machine->hosts - used, "%s%s*%d",
-                           used ? ", " : "", host, ranks);
+                           used ? ", " : "", hosts[host].name, hosts[host].ranks);
         if ((size_t)put < sizeof machine->hosts - used)
             used += (size_t)put;
         else
             snprintf(machine->hosts + sizeof machine->hosts - 5, 5, " ...");
     }
-    return KOLO_OK;
+    kolo_free_memory(hosts);
+    return status;
 }
 
 /* The congestion control of @p fd and the bytes that it has moved; 0: it is no TCP socket. */

@@ -128,6 +128,7 @@ void kolo_comm_free(struct kolo_comm *comm)
     for (int rank = 0; comm->whys != NULL && rank < comm->size; rank++)
         kolo_free_memory(comm->whys[rank]);
     kolo_free_memory(comm->whys);
+    kolo_free_memory(comm->local_ranks);
     kolo_free_memory(comm->flights);
     kolo_free_memory(comm->finalized);
     kolo_choices_free(&comm->choices);

@@ -211,7 +211,8 @@ struct kolo_comm {
     bool has_early;  /* something has come of a collective that this rank has not entered */
     bool has_early_broadcast;         /* it is a broadcast, which others may be through with */
     struct kolo_desc past[KOLO_PAST]; /* by sequence number: broadcasts that were over here */
-    char **whys; /* by member, of those asked for: why that transport; NULL until asked */
+    char **whys;      /* by member, of those asked for: why that transport; NULL until asked */
+    int *local_ranks; /* by member, among those of its host; NULL until one is asked for */
 };
 
 /** The rank in the world of member @p rank. */

@@ -88,13 +88,23 @@ kolo_status kolo_get_info(struct kolo_comm *comm, struct kolo_info *info_out)
     return KOLO_OK;
 }
 
-static int local_rank_of(const struct kolo_comm *comm, int rank)
+/** Counts, on each host, the members before each one: once for all, since a program asks for every member. False: no memory.
+ * Held: lock. */
+static bool has_local_ranks(struct kolo_comm *comm)
 {
-    uint64_t host_id = kolo_comm_peer(comm, rank)->identity.host_id;
-    int local_rank = 0;
-    for (int other = 0; other < rank; other++)
-        local_rank += kolo_comm_peer(comm, other)->identity.host_id == host_id;
-    return local_rank;
+    if (comm->local_ranks != NULL)
+        return true;
+    comm->local_ranks = kolo_calloc((size_t)comm->size, sizeof(*comm->local_ranks));
+    if (comm->local_ranks == NULL)
+        return false;
+    for (int rank = 0; rank < comm->size; rank++) {
+        uint64_t host = kolo_comm_peer(comm, rank)->identity.host_id;
+        int before = rank - 1;
+        while (before >= 0 && kolo_comm_peer(comm, before)->identity.host_id != host)
+            before--;
+        comm->local_ranks[rank] = before >= 0 ? comm->local_ranks[before] + 1 : 0;
+    }
+    return true;
 }
 
 /** A copy that stays until @p rank is asked for again. NULL: no memory. Held: lock. */
@@ -129,14 +139,14 @@ kolo_status kolo_get_peer_info(struct kolo_comm *comm, int rank, struct kolo_pee
     kolo_comm_enter(comm);
     if (rank != comm->rank)
         kolo_endpoint_choice(comm->engine->endpoint, kolo_comm_world(comm, rank), &transport, &why);
-    why = keep_why(comm, rank, why);
+    why = has_local_ranks(comm) ? keep_why(comm, rank, why) : NULL;
     kolo_comm_leave(comm);
     if (why == NULL)
         return KOLO_ERR_NO_MEMORY;
     *info_out = (struct kolo_peer_info){.size = sizeof(*info_out),
                                         .rank = rank,
                                         .pid = identity->pid,
-                                        .local_rank = local_rank_of(comm, rank),
+                                        .local_rank = comm->local_ranks[rank],
                                         .host = identity->host,
                                         .transport = transport,
                                         .why = why};

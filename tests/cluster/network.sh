@@ -43,7 +43,7 @@ KOLO_NET=10.97.0.0/24 job network 0 -H "$hosts" "$RANK_PROGRAM" loop 0
 path '10\.97\.0\.[12]:.* to 10\.97\.0\.[12]:'
 KOLO_NET='^wire,!docker0,^10.96.0.0/16' job without 0 -H "$hosts" "$RANK_PROGRAM" loop 0
 path '10\.97\.0\.[12]:.* to 10\.97\.0\.[12]:'
-KOLO_NET=nosuch0 job nothing 1 -H "$hosts" "$RANK_PROGRAM" loop 0
+KOLO_NET=nosuch0 job nothing 2 -H "$hosts" "$RANK_PROGRAM" loop 0
 says err 'KOLO_NET: nothing of this machine matches "nosuch0"; up are .*wire 10\.211\.53\.1'
 
 # Two equal networks: the ranks of a host take turns, so that both are used.
@@ -93,7 +93,7 @@ done
 wait "$launcher" || { fail "KOLO_PORTS=47110-47113: status $?"; cat "$work/err"; }
 KOLO_PORTS=47110 KOLO_TRANSPORT=tcp job full 4 -H host1:2,host2:1 --start-timeout 5s "$RANK_PROGRAM" loop 0
 says out 'KOLO_PORTS=47110-47110: every port is taken'
-KOLO_PORTS=9-3 job range 1 -H "$hosts" "$RANK_PROGRAM" loop 0
+KOLO_PORTS=9-3 job range 2 -H "$hosts" "$RANK_PROGRAM" loop 0
 says err 'KOLO_PORTS=9-3 is no range of ports'
 
 # Without kolorun; rank 0's own name is 127.0.1.1 in its /etc/hosts, as Debian writes it.

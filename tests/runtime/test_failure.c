@@ -500,6 +500,9 @@ static kolo_status differ_in_messages(struct kolo_comm *comm, void *argument)
 {
     double data[4] = {0};
     (void)argument;
+    kolo_status begun = kolo_barrier(comm, NULL, NULL); /* else a failure can meet kolo_init */
+    if (begun != KOLO_OK)
+        return begun;
     if (kolo_rank(comm) == 0) { /* its message may be taken before it is found to be wrong */
         kolo_status status = kolo_send(comm, data, 3, KOLO_FLOAT64, 1, NULL, NULL);
         if (status != KOLO_OK)

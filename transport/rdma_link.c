@@ -368,6 +368,12 @@ void kolo_rdma_ready(struct tcp_link *tcp)
 
 /* ---- operations ---- */
 
+/** The last frame of a message, which is copied, although some before it are read where they lie: with it they are told. */
+static bool waits_for_those_before(const struct kolo_frame *frame)
+{
+    return frame->work != NULL && frame->work->is_taken && frame->work->frames_out > 1;
+}
+
 static bool push_frames(struct rdma_link *link)
 {
     struct kolo_link *base = &link->tcp.base;
@@ -387,9 +393,11 @@ static bool push_frames(struct rdma_link *link)
             continue;
         if (frame.bytes > 0)
             memcpy(place + KOLO_HEADER_BYTES, frame.payload, frame.bytes);
+        bool is_awaited = waits_for_those_before(&frame);
         kolo_link_frame_done(base, &frame);
-        /* Only who closes asks whether all has left. */
-        kolo_rdma_queue_send(link->queue, KOLO_HEADER_BYTES + frame.bytes, base->said_goodbye);
+        /* Else only who closes asks whether all has left. */
+        kolo_rdma_queue_send(link->queue, KOLO_HEADER_BYTES + frame.bytes,
+                             is_awaited || base->said_goodbye);
     }
     return moved;
 }

@@ -292,6 +292,44 @@ Test(rdma_write, frames_that_are_given_up_are_read_by_nobody)
     run(give_up_frames);
 }
 
+static int short_before; /* messages, so that the device tells of another frame each time */
+
+/** The last frame of a message cannot be sent from where it lies, as those before it were: somebody has to hear of these. */
+static void copy_the_last_frame(struct suite_rank *rank)
+{
+    struct kolo_desc desc;
+    struct kolo_link *link = come_up(rank, &desc);
+    struct kolo_settings *settings = &rank->world->settings;
+    const size_t bytes = settings->credit_bytes + 1000; /* so that the last waits for credit */
+    uint8_t *out = allocate(rank, bytes), *other = allocate(rank, bytes), *own = calloc(1, bytes);
+    struct kolo_work works[2];
+    SUITE_CHECK(rank, link != NULL && out != NULL && other != NULL && own != NULL, "no link");
+    if (rank->rank == 1)
+        kolo_link_recv(link, 1, &desc, own, bytes, NULL, &works[0]);
+    for (int i = 0; i < short_before; i++)
+        SUITE_CHECK(rank, exchange_bytes(rank, link, 2), "message %d", i);
+    SUITE_CHECK(rank, suite_meet(rank, 1), "rank %d", rank->rank);
+    if (rank->rank == 0) {
+        fill(out, bytes, 5);
+        kolo_link_send(link, 1, &desc, out, bytes, &works[0]);
+        SUITE_CHECK(rank, works[0].status == KOLO_AGAIN && !works[0].is_taken, "all is sent");
+        fake_verbs_fail("reg_mr", 1, ENOMEM);
+        kolo_link_recv(link, 3, &desc, other, bytes, NULL, &works[1]);
+    }
+    SUITE_CHECK(rank, suite_settle(rank, works, 1) && works[0].status == KOLO_OK, "%d before: %s",
+                short_before, kolo_status_name(works[0].status));
+    SUITE_CHECK(rank, rank->rank == 0 || first_wrong(own, bytes, 5) == bytes, "content");
+    if (rank->rank == 0)
+        kolo_work_cancel(&works[1]);
+    free(own);
+}
+
+Test(rdma_write, a_message_ends_although_its_last_frame_alone_is_copied)
+{
+    for (short_before = 0; short_before < 9; short_before++)
+        run(copy_the_last_frame);
+}
+
 /* ---- what fails ---- */
 
 static bool is_down(struct suite_rank *rank, void *context)

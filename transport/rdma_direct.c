@@ -91,6 +91,8 @@ kolo_status kolo_rdma_direct_written(struct kolo_rdma_direct *direct, uint16_t m
         return kolo_fail(KOLO_ERR_PROTOCOL, "a message was written where nothing is offered (%04x)",
                          mark);
     *work_out = lent->work;
+    if (lent->work != NULL && lent->region->is_gone)
+        kolo_rdma_regions_bring(direct->regions, lent->region, lent->work->dst, lent->work->bytes);
     lent->work = NULL;
     give(direct, &lent->region);
     return KOLO_OK;

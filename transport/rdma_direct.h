@@ -17,7 +17,8 @@
 //
 // A receive that is given up while its offer stands cannot wait for the peer's consent. Its pages are cut off instead
 // (kolo_heap_sever): the program gets fresh ones, what still comes goes where nobody reads, and the old ones stay registered until it
-// has come or the link is freed. The same is done for a send that is given up while the device reads it.
+// has come or the link is freed. The same is done for a send that is given up while the device reads it. What else is being
+// received into the same pages is brought over from the old ones when it is there.
 #ifndef KOLO_TRANSPORT_RDMA_DIRECT_H
 #define KOLO_TRANSPORT_RDMA_DIRECT_H
 

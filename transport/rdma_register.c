@@ -3,6 +3,8 @@
 #include "transport/rdma_register.h"
 
 #include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include "base/alloc.h"
@@ -66,6 +68,8 @@ static kolo_status make(struct kolo_rdma_regions *regions, void *memory, size_t 
 
 static void destroy(struct kolo_rdma_regions *regions, struct kolo_rdma_region *region)
 {
+    if (region->pages != NULL)
+        (void)munmap(region->pages, region->handle->length);
     int error = regions->device->verbs->dereg_mr(region->handle);
     if (error != 0 && !regions->device->is_gone)
         KOLO_WARN("rdma %s: a registration cannot be undone (error %d)", regions->device->name,
@@ -118,6 +122,18 @@ static kolo_status make_surely(struct kolo_rdma_regions *regions, void *memory, 
     return status;
 }
 
+/** Another way to the pages of @p span, which leads there when its own does not any more. */
+static kolo_status map_pages(struct kolo_rdma_region *region, const struct kolo_span *span)
+{
+    void *pages =
+        mmap(NULL, span->bytes, PROT_READ, MAP_SHARED, span->fd, (off_t)span->file_offset);
+    if (pages == MAP_FAILED)
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "%zu bytes cannot be mapped once more",
+                               span->bytes);
+    region->pages = pages;
+    return KOLO_OK;
+}
+
 /** The whole of @p span, from now on. A number whose lower half is taken is not kept: there are 2^32 between the two. */
 static kolo_status keep(struct kolo_rdma_regions *regions, const struct kolo_span *span,
                         struct kolo_rdma_region **region_out)
@@ -126,7 +142,8 @@ static kolo_status keep(struct kolo_rdma_regions *regions, const struct kolo_spa
     kolo_status status = make_surely(regions, span->base, span->bytes, &region);
     if (status != KOLO_OK)
         return status;
-    if (kolo_map_get(&regions->spans, (uint32_t)span->id) == NULL) {
+    status = map_pages(region, span);
+    if (status == KOLO_OK && kolo_map_get(&regions->spans, (uint32_t)span->id) == NULL) {
         region->span = span->id;
         status = kolo_map_put(&regions->spans, (uint32_t)span->id, region);
     }
@@ -191,4 +208,15 @@ void kolo_rdma_regions_gone(struct kolo_rdma_regions *regions, uint64_t id)
     kolo_map_remove(&regions->spans,
                     (uint32_t)id); /* pinned, its pages outlive the span for those that have it */
     region->is_gone = true;
+}
+
+void kolo_rdma_regions_bring(const struct kolo_rdma_regions *regions,
+                             const struct kolo_rdma_region *region, void *memory, size_t bytes)
+{
+    struct kolo_span span;
+    uint8_t *at = memory;
+    bool is_there = bytes > 0 && kolo_heap_find(regions->heap, at, 1, &span) &&
+                    kolo_heap_find(regions->heap, at + bytes - 1, 1, &span);
+    if (is_there) /* else the program has freed it meanwhile */
+        memcpy(at, region->pages + (at - (uint8_t *)region->handle->addr), bytes);
 }

@@ -23,6 +23,8 @@ struct kolo_rdma_region {
     uint64_t span;  /* 0: for one request */
     uint32_t users; /* requests that have it */
     bool is_gone;   /* its span is no more: the last user lets go of it */
+    uint8_t *
+        pages; /* those of its span, also when other ones have taken their place; NULL: of no span */
 };
 
 struct kolo_rdma_regions {
@@ -43,5 +45,9 @@ kolo_status kolo_rdma_regions_take(struct kolo_rdma_regions *regions, void *memo
 void kolo_rdma_regions_give(struct kolo_rdma_regions *regions, struct kolo_rdma_region *region);
 /** Span @p id is about to be freed. */
 void kolo_rdma_regions_gone(struct kolo_rdma_regions *regions, uint64_t id);
+/** Brings what a device wrote into @p memory by @p region, which is_gone and was of a span, to where that memory leads now: of a
+ * page that was cut off for what is given up beside it, it is elsewhere. */
+void kolo_rdma_regions_bring(const struct kolo_rdma_regions *regions,
+                             const struct kolo_rdma_region *region, void *memory, size_t bytes);
 
 #endif

@@ -224,6 +224,41 @@ Test(rdma_write, a_receive_that_is_given_up_is_written_by_nobody)
     cr_assert(fake_verbs_written() == BYTES, "%zu written, elsewhere", fake_verbs_written());
 }
 
+/** Rank 1 takes a receive back between two others that go on; the edges of all three lie in the middle of a page. */
+static void give_up_a_neighbour(struct suite_rank *rank)
+{
+    enum { PART = 100000 };
+    struct kolo_desc desc;
+    struct kolo_link *link = come_up(rank, &desc);
+    uint8_t *memory = allocate(rank, 3 * PART);
+    struct kolo_work works[3];
+    SUITE_CHECK(rank, link != NULL && memory != NULL, "no link");
+    for (unsigned i = 0; i < 3; i++)
+        if (rank->rank == 1)
+            kolo_link_recv(link, 10 + i, &desc, memory + i * PART, PART, NULL, &works[i]);
+    SUITE_CHECK(rank, exchange_bytes(rank, link, 2), "the offers");
+    if (rank->rank == 1)
+        kolo_work_cancel(&works[1]);
+    SUITE_CHECK(rank, suite_meet(rank, 1), "rank %d", rank->rank);
+    for (unsigned i = 0; rank->rank == 0 && i < 3; i++) {
+        fill(memory + i * PART, PART, i);
+        kolo_link_send(link, 10 + i, &desc, memory + i * PART, PART, &works[i]);
+    }
+    SUITE_CHECK(rank, suite_settle(rank, works, 3), "stuck");
+    for (unsigned i = 0; rank->rank == 1 && i < 3; i += 2) {
+        size_t wrong = first_wrong(memory + i * PART, PART, i);
+        SUITE_CHECK(rank, works[i].status == KOLO_OK && wrong == PART, "%u: byte %zu", i, wrong);
+    }
+    for (size_t i = PART; rank->rank == 1 && i < 2 * PART; i++)
+        SUITE_CHECK(rank, memory[i] == 0, "byte %zu was written after the cancel", i);
+}
+
+Test(rdma_write, receives_beside_one_that_is_given_up_come_whole)
+{
+    run(give_up_a_neighbour);
+    cr_assert(fake_verbs_written() == 300000, "%zu written", fake_verbs_written());
+}
+
 /** Rank 0 takes a send back while the device reads it. */
 static void give_up_a_send(struct suite_rank *rank)
 {

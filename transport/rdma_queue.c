@@ -288,13 +288,20 @@ out:
     return status;
 }
 
+static void destroy_pair(struct kolo_rdma_queue *queue)
+{
+    const struct kolo_rdma_device *device = queue->completions->device;
+    if (queue->pair != NULL && device->verbs->destroy_qp(queue->pair) != 0 && !device->is_gone)
+        KOLO_WARN("rdma %s: a queue pair is still in use", device->name);
+    queue->pair = NULL;
+}
+
 void kolo_rdma_queue_close(struct kolo_rdma_queue *queue)
 {
     if (queue == NULL)
         return;
     const struct kolo_rdma_device *device = queue->completions->device;
-    if (queue->pair != NULL && device->verbs->destroy_qp(queue->pair) != 0 && !device->is_gone)
-        KOLO_WARN("rdma %s: a queue pair is still in use", device->name);
+    destroy_pair(queue);
     kolo_rdma_track_close(&queue->sends);
     kolo_rdma_track_close(&queue->receives);
     if (queue->region != NULL && device->verbs->dereg_mr(queue->region) != 0 && !device->is_gone)
@@ -440,8 +447,10 @@ void kolo_rdma_queue_write_last(struct kolo_rdma_queue *queue, const struct kolo
 void kolo_rdma_queue_stop(struct kolo_rdma_queue *queue)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-    if (queue->pair != NULL && queue->is_connected)
-        (void)queue->completions->device->verbs->modify_qp(queue->pair, &attr, IBV_QP_STATE);
+    /* A pair that cannot be told to stop must not go on either. */
+    if (queue->pair != NULL && queue->is_connected &&
+        queue->completions->device->verbs->modify_qp(queue->pair, &attr, IBV_QP_STATE) != 0)
+        destroy_pair(queue);
     queue->has_failed = queue->sends.has_failed = queue->receives.has_failed = true;
 }
 

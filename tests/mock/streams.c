@@ -82,7 +82,8 @@ static bool is_ready(const struct op *op)
         return op->event->done >= op->count;
     if (op->what != AWAIT_VALUE)
         return true;
-    const uint32_t now = __atomic_load_n((uint32_t *)mock_place(op->into, 4), __ATOMIC_ACQUIRE);
+    const uint32_t now =
+        __atomic_load_n((uint32_t *)(void *)mock_place(op->into, 4), __ATOMIC_ACQUIRE);
     return (int32_t)(now - (uint32_t)op->count) >= 0;
 }
 

@@ -7,6 +7,7 @@
 
 #include "evaluate/agree.h"
 #include "evaluate/report.h"
+#include "runtime/choose.h"
 #include "tools/exit_status.h"
 
 static kolo_status run(struct eval_evaluation *evaluation, struct kolo_comm *comm,
@@ -35,6 +36,8 @@ int main(int argc, char **argv)
     struct kolo_comm *comm = NULL;
     struct eval_evaluation evaluation = {.options = &options};
     kolo_status status = kolo_init(NULL, &comm);
+    if (comm)
+        kolo_comm_own(comm, true); /* to the end: no plan that is forced bars what is needed here */
     if (status == KOLO_OK)
         status = run(&evaluation, comm, &options);
     if (status != KOLO_OK) {

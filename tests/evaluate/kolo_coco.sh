@@ -41,6 +41,12 @@ alone gt.json dt.json >out 2>err || wrong "alone: $(tail -2 err)"
 cmp -s out expected || wrong "alone: $(cat out)"
 together gt.json dt.json --iou-type bbox >out 2>err || wrong "together: $(tail -2 err)"
 cmp -s out expected || wrong "together: $(cat out)"
+for plan in doubling bruck oneshot; do # each cannot do some of what is needed
+    for transport in shm tcp; do
+        KOLO_PLAN=$plan KOLO_TRANSPORT=$transport together gt.json dt.json >out 2>err || wrong "$plan, $transport: $(tail -2 err)"
+        cmp -s out expected || wrong "$plan, $transport: $(cat out)"
+    done
+done
 alone gt.json dt.json --per-class >out 2>err || wrong "classes: $(tail -2 err)"
 grep -qE '^ +1  1\.000 .*  per"son\?\[1m$' out || wrong "classes: $(tail -3 out | cat -v)"
 

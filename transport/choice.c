@@ -46,8 +46,8 @@ static kolo_status open_port(struct kolo_endpoint *endpoint, int index)
     kolo_status status;
     (void)kolo_transport_probe((size_t)index, endpoint->config.settings, &status, &why);
     if (status != KOLO_OK)
-        return kolo_fail(KOLO_ERR_UNSUPPORTED, "transport %s cannot be used here: %s",
-                         transport->name, why.text);
+        return kolo_fail(status == KOLO_ERR_CONFIG ? status : KOLO_ERR_UNSUPPORTED,
+                         "transport %s cannot be used here: %s", transport->name, why.text);
     status = transport->open(endpoint, &port, &endpoint->addresses[index]);
     if (status != KOLO_OK)
         return status;

@@ -148,8 +148,8 @@ struct kolo_endpoint_config {
 };
 
 /** Opens every transport that can be used here and is allowed by KOLO_TRANSPORT.
- *  ERR_CONFIG for an unknown transport name; ERR_UNSUPPORTED naming why, if a forced one cannot be
- * had. */
+ *  ERR_CONFIG for an unknown transport name, or if a forced one does not understand its settings;
+ * ERR_UNSUPPORTED naming why, if it cannot be had. */
 kolo_status kolo_endpoint_open(const struct kolo_endpoint_config *config,
                                struct kolo_endpoint **endpoint_out) KOLO_NODISCARD;
 /** This rank as the others shall see it. */

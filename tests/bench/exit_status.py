@@ -37,6 +37,8 @@ kolobench allreduce -s 4 --json x --plot ./x -> 2
 kolobench --limits -s 4 -t 1ms --json x --plot x -> 2
 kolobench allreduce -s 4 --transport pigeon -> 2
 kolobench allreduce -s 4 --plan ring-o-roses -> 2
+KOLO_NET=10.0.0.0/99 kolobench allreduce -s 4 --transport tcp -> 2
+KOLO_NET=none.there kolobench allreduce -s 4 --transport tcp -> 2
 KOLO_TIMEOUT=never kolobench allreduce -s 4 -> 2
 KOLO_PROFILE=none.there kolobench allreduce -s 4 -> 2
 kolobench allreduce -s 4 -n 1 --json none.there/x -> 1

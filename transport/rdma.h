@@ -11,15 +11,17 @@
 //   PROBED   my first message has reached you                 or: nothing gets through
 //
 // A first message that does not get through is given up long before the device does (half a second, and less with each that
-// fails in a row: rdma_fallen.h), but where RDMA is forced. As soon as one side says why not, both know it and the link comes up as the TCP link that it is, with a warning that names
-// the reason; where KOLO_TRANSPORT=rdma forbids that, it ends with it. If all is agreed, messages go by RDMA alone, and the
-// connection stays for what TCP is better at: it ends when the peer's process does, and its keepalive finds a host that is cut
-// off while nothing is sent. What the peer had sent before its end is delivered first.
+// fails in a row: rdma_fallen.h), but where RDMA is forced. As soon as one side says why not, both know it and the link
+// comes up as the TCP link that it is, with a warning that names the reason; where KOLO_TRANSPORT=rdma forbids that, it ends
+// with it. If all is agreed, messages go by RDMA alone, and the connection stays for what TCP is better at: it ends when the
+// peer's process does, and its keepalive finds a host that is cut off while nothing is sent. What the peer had sent before
+// its end is delivered first.
 //
-// Out: each frame goes with its header into a place of the peer's (rdma_queue.h): copied behind it into a place of ours, so that
-// the sender's memory is its own again at once; or, of a long message in memory of kolo_alloc, read by the device where it lies. In: copied or reduced straight out of the place where the device wrote it.
-// A long message between memory of kolo_alloc, which a receive that copies waits for, is written there by the sender's device
-// (rdma_direct.h). A receive that reduces has its operand in places anyway: nothing would be saved by another way.
+// Out: each frame goes with its header into a place of the peer's (rdma_queue.h): copied behind it into a place of ours, so
+// that the sender's memory is its own again at once; or, of a long message in memory of kolo_alloc, read by the device where
+// it lies. In: copied or reduced straight out of the place where the device wrote it. A long message between memory of
+// kolo_alloc, which a receive that copies waits for, is written there by the sender's device (rdma_direct.h). A receive that
+// reduces has its operand in places anyway: nothing would be saved by another way.
 //
 // One completion queue serves all links of a rank. It is polled with every look; before a sleep it is armed, and its channel
 // is in the poller like any descriptor.

@@ -4,9 +4,9 @@
 //
 // Credit. Of its `places` receives each side keeps RESERVE back and gives the others to its peer: a message uses one up, and
 // it comes back, added to the next message the other way (its 32-bit number), or, when half are owed and nothing goes there,
-// by a message without bytes. Such a message uses no credit: it lands in the reserve. Two of them at most are not yet read at
-// any time, since the second is owed only for messages that its reader has sent after it read of the first. A flush, once in a queue's life, lands there too. So a receive is
-// always ready and the device never has to ask again (RNR).
+// by a message without bytes. Such a message uses no credit: it lands in the reserve. Two of them at most are not yet read
+// at any time, since the second is owed only for messages that its reader has sent after it read of the first. A flush, once
+// in a queue's life, lands there too. So a receive is always ready and the device never has to ask again (RNR).
 //
 // Beside messages a queue writes into memory of the peer's that it was told of, in a row of pieces. The last of a row is told there
 // by a mark of 16 bits: it uses a place up, as a message does, and fills none. A number is mark << 16 | credit.

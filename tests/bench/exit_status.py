@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""exit_status.py BIN: one rule for kolobench, kolo-coco and kolorun: what they are told and cannot do (options, settings) ends them
-with 2, what fails (files, calls) with 1, and each says why in one line. Also where only the job shows it, on one rank and on two."""
+"""exit_status.py BIN: one rule for kolobench, kolo-coco and kolorun: what they are told and cannot do (options, settings) ends
+them with 2, what fails (files, calls) with 1, and each says why in one line. Also where only the job shows it, on one rank and
+on two."""
 import json
 import os
 import subprocess

@@ -124,8 +124,10 @@ enum { /* flags, and CUdevice_attribute */
       (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,        \
        unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream, void **parameters, \
        void **extra))
-/** What drivers before CUDA 12 lack; NULL then. */
+/** What drivers before CUDA 12, and 12.5, lack; NULL then. */
 #define KOLO_CUDA_LATER_FUNCTIONS(X)                                                               \
+    X(context_record_event, "cuCtxRecordEvent",       cuCtxRecordEvent,                         \
+      (void *context, void *event))                                                                \
     X(stream_wait_value,       "cuStreamWaitValue32_v2", cuStreamWaitValue32,                      \
       (void *stream, kolo_cuda_address at, uint32_t value, unsigned flags))
 // clang-format on

@@ -63,15 +63,9 @@ static void cuda_close(struct kolo_lane *base)
     kolo_free_memory(lane);
 }
 
-static kolo_status cuda_await_device(struct kolo_lane *base)
+static kolo_status cuda_await_device(struct kolo_lane *base, kolo_deadline deadline)
 {
-    struct cuda_lane *lane = lane_of(base);
-    kolo_status status = kolo_cuda_enter(&lane->visit);
-    if (status != KOLO_OK)
-        return status;
-    status = judge(lane, "cuCtxSynchronize", lane->visit.driver->context_synchronize());
-    kolo_cuda_leave(&lane->visit);
-    return status;
+    return kolo_cuda_await(&lane_of(base)->visit, deadline);
 }
 
 static kolo_status cuda_copy(struct kolo_lane *base, enum kolo_way way, void *to, const void *from,

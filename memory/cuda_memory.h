@@ -3,6 +3,7 @@
 #ifndef KOLO_MEMORY_CUDA_MEMORY_H
 #define KOLO_MEMORY_CUDA_MEMORY_H
 
+#include "base/clock.h"
 #include "memory/cuda_driver.h"
 #include "memory/memory.h"
 
@@ -23,6 +24,11 @@ void kolo_cuda_release(struct kolo_cuda_visit *visit);
 /** Makes it the thread's current context, until kolo_cuda_leave. */
 kolo_status kolo_cuda_enter(const struct kolo_cuda_visit *visit) KOLO_NODISCARD;
 void kolo_cuda_leave(const struct kolo_cuda_visit *visit);
+
+/** Waits until all work that the context was given before is done. KOLO_AGAIN: not by @p deadline.
+ * Threads: any. */
+kolo_status kolo_cuda_await(const struct kolo_cuda_visit *visit,
+                            kolo_deadline deadline) KOLO_NODISCARD;
 
 kolo_status kolo_cuda_lane_open(const struct kolo_pointer *pointer, void (*wake)(void *context),
                                 void *context, struct kolo_lane **lane_out) KOLO_NODISCARD;

@@ -3,7 +3,7 @@
 // lane is of one device's context, and has two ways that do not wait for each other, into the host
 // and out of it; what is put on one way is copied in that order.
 //
-// Threads: one at a time calls a lane's functions; wake() is called by a thread of the driver's.
+// Threads: one at a time calls a lane's functions, but await_device; wake() is called by a thread of the driver's.
 #ifndef KOLO_MEMORY_LANE_H
 #define KOLO_MEMORY_LANE_H
 
@@ -21,7 +21,7 @@ struct kolo_lane_ops {
     bool (*serves)(const struct kolo_lane *lane, const struct kolo_pointer *pointer);
     /** Of what it cannot end, only the memory that a late copy needs is left. */
     void (*close)(struct kolo_lane *lane);
-    kolo_status (*await_device)(struct kolo_lane *lane);
+    kolo_status (*await_device)(struct kolo_lane *lane, kolo_deadline deadline);
     kolo_status (*copy)(struct kolo_lane *lane, enum kolo_way way, void *to, const void *from,
                         size_t bytes);
     kolo_status (*mark)(struct kolo_lane *lane, enum kolo_way way);
@@ -53,10 +53,11 @@ static inline bool kolo_lane_serves(const struct kolo_lane *lane,
 {
     return lane->ops->serves(lane, pointer);
 }
-/** Waits until the work that the program gave to the device's context before is done. */
-static inline kolo_status kolo_lane_await_device(struct kolo_lane *lane)
+/** Waits until the work that the program gave to the device's context before is done; KOLO_AGAIN: not
+ * by @p deadline. Any thread, also while others call the lane's functions. */
+static inline kolo_status kolo_lane_await_device(struct kolo_lane *lane, kolo_deadline deadline)
 {
-    return lane->ops->await_device(lane);
+    return lane->ops->await_device(lane, deadline);
 }
 /** Puts a copy on @p way; both are untouched by others until it has passed. */
 static inline kolo_status kolo_lane_copy(struct kolo_lane *lane, enum kolo_way way, void *to,

@@ -236,10 +236,16 @@ void kolo_staging_drop(struct kolo_request *request)
 
 kolo_status kolo_staging_await(struct kolo_request *request)
 {
+    const kolo_deadline deadline = kolo_deadline_in_ms(request->timeout_ms);
     kolo_status status = KOLO_OK;
     for (struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
          staged = staged->next)
-        status = kolo_lane_await_device(staged->lane);
+        status = kolo_lane_await_device(staged->lane, deadline);
+    if (status == KOLO_AGAIN)
+        status = kolo_fail(KOLO_ERR_TIMEOUT,
+                           "the device has not done within %d ms what the program gave it before: "
+                           "is that waiting for this call, or for another rank's?",
+                           request->timeout_ms);
     if (status != KOLO_OK) {
         kolo_comm_enter(request->comm);
         status = fail(request, status);

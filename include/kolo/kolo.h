@@ -27,10 +27,11 @@
  *      need no alignment.
  *    - Each buffer may be of the host or of a CUDA device (managed memory too), whatever the others
  *      are, also those of other ranks. Before it reads or writes one of a device the call waits for
- *      all work that the program gave to the memory's context before, on any stream; for as long
- *      as that takes. When the call is over its result is there for every stream. While such work
- *      waits for another rank that needs this call, both wait in vain. A CUDA error is
- *      KOLO_ERR_SYSTEM or _NO_MEMORY and loses the communicator.
+ *      all work that the program gave to the memory's context before, on any stream; for at most
+ *      the call's deadline, which begins anew with what comes after. When the call is over its
+ *      result is there for every stream. While such work waits for another rank that needs this
+ *      call, both wait in vain, until KOLO_ERR_TIMEOUT. A CUDA error is KOLO_ERR_SYSTEM or
+ *      _NO_MEMORY. Each of these loses the communicator.
  *    - @p opts may be NULL.
  *    - @p request_out NULL: the call returns when the result is there. Not NULL: it returns at
  *      once, *request_out is to be waited for by kolo_wait(); until then both buffers are lent to

@@ -59,7 +59,7 @@ enum {
         sizeof(cuDevicePrimaryCtxRetain((CUcontext *)0, 0)) + sizeof(cuDevicePrimaryCtxRelease(0)) +
         sizeof(cuCtxGetCurrent((CUcontext *)0)) + sizeof(cuCtxGetDevice((int *)0)) +
         sizeof(cuCtxPushCurrent((CUcontext)0)) + sizeof(cuCtxPopCurrent((CUcontext *)0)) +
-        sizeof(cuCtxSynchronize()) +
+        sizeof(cuCtxSynchronize()) + sizeof(cuCtxRecordEvent((CUcontext)0, (CUevent)0)) +
         sizeof(cuPointerGetAttributes(0u, (CUpointer_attribute *)0, (void **)0,
                                       (kolo_cuda_address)0)) +
         sizeof(cuMemcpyDtoH((void *)0, (kolo_cuda_address)0, (size_t)0)) +

@@ -13,11 +13,12 @@ enum { STREAMS_MAX = 256, POLL_NS = 100000 };
 
 struct event {
     uint64_t recorded, done; /* how often */
+    uint64_t parts;          /* streams of its context that it still waits for */
     bool is_destroyed;
     struct event *next;
 };
 
-enum what { COPY, KERNEL, RECORD, AWAIT_EVENT, AWAIT_VALUE, CALL };
+enum what { COPY, KERNEL, RECORD, RECORD_PART, AWAIT_EVENT, AWAIT_VALUE, CALL };
 
 struct op {
     struct op *next;
@@ -149,6 +150,8 @@ static void do_first(struct stream *stream)
         copying--;
         if (op->what == RECORD && op->event->done < op->count)
             op->event->done = op->count;
+        if (op->what == RECORD_PART)
+            op->event->parts--;
     }
     stream->first = op->next;
     if (!op->next)
@@ -360,13 +363,28 @@ int cuEventRecord(void *event, void *stream)
                   &(struct op){.what = RECORD, .event = recorded, .count = ++recorded->recorded});
 }
 
+int cuCtxRecordEvent(void *context, void *event)
+{
+    ENTER();
+    struct event *recorded = event;
+    int result = is_event(event) ? KOLO_CUDA_SUCCESS : KOLO_CUDA_INVALID_HANDLE;
+    for (int i = 0; i < STREAMS_MAX && result == KOLO_CUDA_SUCCESS; i++)
+        if (streams[i] && streams[i]->context == context &&
+            (streams[i]->first || streams[i]->is_captured)) {
+            result = submit(streams[i], &(struct op){.what = RECORD_PART, .event = recorded});
+            recorded->parts += result == KOLO_CUDA_SUCCESS;
+        }
+    return result;
+}
+
 int cuEventQuery(void *event)
 {
     ENTER();
     const struct event *asked = event;
     if (!is_event(event))
         return KOLO_CUDA_INVALID_HANDLE;
-    return asked->done < asked->recorded ? KOLO_CUDA_NOT_READY : KOLO_CUDA_SUCCESS;
+    return asked->done < asked->recorded || asked->parts > 0 ? KOLO_CUDA_NOT_READY
+                                                             : KOLO_CUDA_SUCCESS;
 }
 
 int cuLaunchHostFunc(void *stream, void (*function)(void *), void *context)

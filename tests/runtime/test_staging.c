@@ -323,9 +323,9 @@ static kolo_status until_it_fails(struct kolo_comm *comm, void *argument)
     return status;
 }
 
-static const char *const functions[] = {"cuPointerGetAttributes", "cuCtxSynchronize",
-                                        "cuMemcpyAsync",          "cuLaunchHostFunc",
-                                        "cuStreamQuery",          "cuStreamCreate"};
+static const char *const functions[] = {
+    "cuPointerGetAttributes", "cuEventCreate",    "cuCtxRecordEvent", "cuEventQuery",
+    "cuMemcpyAsync",          "cuLaunchHostFunc", "cuStreamQuery",    "cuStreamCreate"};
 
 /** Whatever call fails, all ranks hear of it with the same words, long before a deadline. */
 Test(staging, a_failing_call_of_the_driver_is_everybodys, .timeout = 100)
@@ -343,6 +343,44 @@ Test(staging, a_failing_call_of_the_driver_is_everybodys, .timeout = 100)
             cr_assert(strstr(text, "allreduce") && strstr(text, "rank ") && strstr(text, "(1)"),
                       "%s: %s", functions[i], text);
         }
+    }
+}
+
+static kolo_status call_behind_endless_work(struct kolo_comm *comm, void *stuck)
+{
+    struct side *side = side_create(kolo_rank(comm));
+    const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 200};
+    kolo_status status = kolo_barrier(comm, NULL, NULL); /* all are there */
+    if (kolo_rank(comm) == 0)                            /* of device 0, as is the stream */
+        status = kolo_allreduce(comm, stuck, side->device_recv, COUNT, KOLO_FLOAT32, KOLO_SUM,
+                                &opts, NULL);
+    else if (status == KOLO_OK)
+        status =
+            kolo_allreduce(comm, side->send, side->recv, COUNT, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
+    free(side);
+    return status;
+}
+
+/** The default deadline is minutes; the call has one of its own, and its rank tells the others. */
+Test(staging, work_of_the_programs_that_does_not_end_is_not_waited_for_without_end, .timeout = 60)
+{
+    static const uint32_t zero = 0, one = 1;
+    struct world world = {.size = 3, .transport = "inproc"};
+    begin(1);
+    void *stream = mock->stream(0), *flag = mock->alloc(MOCK_DEVICE, 0, COUNT * 4);
+    mock->write(flag, &zero, sizeof zero);
+    cr_assert_eq(kolo_cuda_driver_loaded()->stream_wait_value(stream, (uintptr_t)flag, 1,
+                                                              KOLO_CUDA_WAIT_GREATER),
+                 KOLO_CUDA_SUCCESS);
+    const kolo_status status = world_run(&world, call_behind_endless_work, flag);
+    mock->write(flag, &one, sizeof one);
+    cr_assert_eq(status, KOLO_ERR_TIMEOUT, "%s", world_cause(&world)->text);
+    for (int rank = 0; rank < world.size; rank++) {
+        const char *text = world.results[rank].text;
+        cr_assert_eq(world.results[rank].status, KOLO_ERR_TIMEOUT, "%s", text);
+        cr_assert(strstr(text, "allreduce") && strstr(text, "rank 0") &&
+                      strstr(text, "has not done within 200 ms"),
+                  "%s", text);
     }
 }
 

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waits for all work that a context was given before, on whatever stream, by a deadline. Owns nothing
+// after the call but what a driver does not give back; leaves the thread's current context as it was.
+//
+// Most waits are short: an event of the context takes in all its streams (cuCtxRecordEvent, of drivers
+// since CUDA 12.5), and is asked between yields. But no event can be waited for until a point of time,
+// nor can cuCtxSynchronize: for longer, and where a driver has no such event, a thread of its own makes
+// that call. The caller waits for the thread, and leaves it to it once the deadline has passed.
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "memory/cuda_memory.h"
+
+enum { YIELD_NS = 200000 }; /* longer than a thread takes to start */
+
+/* ---- by an event ---- */
+
+static kolo_status poll_event(const struct kolo_cuda_visit *visit, void *event,
+                              kolo_deadline deadline)
+{
+    int result;
+    while ((result = visit->driver->event_query(event)) == KOLO_CUDA_NOT_READY) {
+        if (kolo_deadline_passed(deadline))
+            return KOLO_AGAIN;
+        (void)sched_yield();
+    }
+    if (result == KOLO_CUDA_SUCCESS)
+        return KOLO_OK;
+    return kolo_cuda_fail(visit->driver, "cuEventQuery", visit->ordinal, result);
+}
+
+/** In the context. */
+static kolo_status await_event(const struct kolo_cuda_visit *visit, kolo_deadline deadline)
+{
+    void *event = NULL;
+    kolo_status status;
+    int result = visit->driver->event_create(&event, KOLO_CUDA_EVENT_NO_TIMING);
+    if (result != KOLO_CUDA_SUCCESS)
+        return kolo_cuda_fail(visit->driver, "cuEventCreate", visit->ordinal, result);
+    result = visit->driver->context_record_event(visit->context, event);
+    if (result == KOLO_CUDA_SUCCESS)
+        status = poll_event(visit, event, deadline);
+    else
+        status = kolo_cuda_fail(visit->driver, "cuCtxRecordEvent", visit->ordinal, result);
+    (void)visit->driver->event_destroy(event);
+    return status;
+}
+
+/* ---- by a thread ---- */
+
+/** The last of the two that have it frees it. */
+struct errand {
+    struct kolo_cuda_visit visit;
+    pthread_mutex_t lock;
+    pthread_cond_t done;
+    bool is_done, is_left; /* held: lock, as the next two */
+    const char *call;      /* that gave the result */
+    int result;
+};
+
+static void free_errand(struct errand *errand)
+{
+    (void)pthread_mutex_destroy(&errand->lock);
+    (void)pthread_cond_destroy(&errand->done);
+    kolo_free_memory(errand);
+}
+
+static void *synchronize(void *argument)
+{
+    struct errand *errand = argument;
+    const struct kolo_cuda_driver *driver = errand->visit.driver;
+    const char *call = "cuCtxPushCurrent";
+    int result = driver->context_push(errand->visit.context);
+    if (result == KOLO_CUDA_SUCCESS) {
+        call = "cuCtxSynchronize";
+        result = driver->context_synchronize();
+        kolo_cuda_leave(&errand->visit);
+    }
+    (void)pthread_mutex_lock(&errand->lock);
+    errand->call = call;
+    errand->result = result;
+    errand->is_done = true;
+    const bool is_left = errand->is_left;
+    (void)pthread_cond_signal(&errand->done);
+    (void)pthread_mutex_unlock(&errand->lock);
+    if (is_left)
+        free_errand(errand);
+    return NULL;
+}
+
+static kolo_status make_errand(const struct kolo_cuda_visit *visit, struct errand **errand_out)
+{
+    pthread_condattr_t attributes;
+    struct errand *errand = kolo_calloc(1, sizeof(*errand));
+    if (!errand)
+        return KOLO_ERR_NO_MEMORY;
+    errand->visit = *visit;
+    int error = pthread_condattr_init(&attributes);
+    if (error == 0) {
+        (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+        error = pthread_cond_init(&errand->done, &attributes);
+        (void)pthread_condattr_destroy(&attributes);
+    }
+    if (error == 0) {
+        error = pthread_mutex_init(&errand->lock, NULL);
+        if (error != 0)
+            (void)pthread_cond_destroy(&errand->done);
+    }
+    if (error != 0) {
+        kolo_free_memory(errand);
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "lock of a wait for a device");
+    }
+    *errand_out = errand;
+    return KOLO_OK;
+}
+
+/** Frees the errand, unless it goes on. */
+static kolo_status await_errand(struct errand *errand, kolo_deadline deadline)
+{
+    const struct timespec until = {.tv_sec = (time_t)(deadline / 1000000000),
+                                   .tv_nsec = (long)(deadline % 1000000000)};
+    int error = 0;
+    (void)pthread_mutex_lock(&errand->lock);
+    while (!errand->is_done && error == 0)
+        error = deadline == KOLO_NEVER
+                    ? pthread_cond_wait(&errand->done, &errand->lock)
+                    : pthread_cond_timedwait(&errand->done, &errand->lock, &until);
+    const bool is_done = errand->is_done;
+    errand->is_left = !is_done;
+    (void)pthread_mutex_unlock(&errand->lock);
+    if (!is_done)
+        return KOLO_AGAIN;
+    const kolo_status status = errand->result == KOLO_CUDA_SUCCESS
+                                   ? KOLO_OK
+                                   : kolo_cuda_fail(errand->visit.driver, errand->call,
+                                                    errand->visit.ordinal, errand->result);
+    free_errand(errand);
+    return status;
+}
+
+static kolo_status await_thread(const struct kolo_cuda_visit *visit, kolo_deadline deadline)
+{
+    struct errand *errand = NULL;
+    pthread_attr_t attributes;
+    pthread_t thread;
+    kolo_status status = make_errand(visit, &errand);
+    if (status != KOLO_OK)
+        return status;
+    int error = pthread_attr_init(&attributes);
+    if (error == 0) {
+        (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+        error = pthread_create(&thread, &attributes, synchronize, errand);
+        (void)pthread_attr_destroy(&attributes);
+    }
+    if (error == 0)
+        return await_errand(errand, deadline);
+    free_errand(errand);
+    return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "a thread that waits for a device");
+}
+
+kolo_status kolo_cuda_await(const struct kolo_cuda_visit *visit, kolo_deadline deadline)
+{
+    kolo_status status = KOLO_AGAIN;
+    if (visit->driver->context_record_event) {
+        status = kolo_cuda_enter(visit);
+        if (status != KOLO_OK)
+            return status;
+        status = await_event(visit, kolo_deadline_min(deadline, kolo_now_ns() + YIELD_NS));
+        kolo_cuda_leave(visit);
+    }
+    return status == KOLO_AGAIN ? await_thread(visit, deadline) : status;
+}

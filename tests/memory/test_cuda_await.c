@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// memory/cuda_await.c against the mock, with a driver that has events of contexts and with one that is
+// older: late streams are waited for, one that does not end is given up at the deadline and not before,
+// and the thread's current context stays as it was.
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "memory/cuda_memory.h"
+#include "tests/support/mock_cuda.h"
+
+enum { BYTES = 4096, FOREVER_MS = 60000, SHORT_MS = 50 };
+
+struct bench {
+    const struct mock_cuda *mock;
+    struct kolo_cuda_driver driver;
+    struct kolo_cuda_visit visit;
+    void *stream;
+    uint32_t *flag; /* on the device */
+};
+
+static void begin(struct bench *bench, bool is_older)
+{
+    struct kolo_pointer pointer;
+    bench->mock = mock_cuda_load();
+    bench->mock->begin();
+    bench->driver = *kolo_cuda_driver_loaded();
+    if (is_older)
+        bench->driver.context_record_event = NULL;
+    bench->flag = bench->mock->alloc(MOCK_DEVICE, 1, BYTES);
+    bench->stream = bench->mock->stream(1);
+    bench->mock->set_current(0);
+    cr_assert_eq(kolo_pointer_look(bench->flag, &pointer), KOLO_OK);
+    cr_assert_eq(kolo_cuda_visit_primary(&pointer, &bench->visit), KOLO_OK);
+    bench->visit.driver = &bench->driver;
+}
+
+static void check_context(const struct bench *bench)
+{
+    cr_assert(bench->mock->depth() == 1 && bench->mock->current() == 0);
+}
+
+static const bool kinds[] = {false, true};
+
+Test(cuda_await, what_streams_are_late_with_is_there)
+{
+    for (size_t kind = 0; kind < 2; kind++) {
+        struct bench bench;
+        unsigned char wrote[BYTES], got[BYTES];
+        begin(&bench, kinds[kind]);
+        bench.mock->delays(3, 3000);
+        for (int i = 1; i < 20; i++) {
+            memset(wrote, i, BYTES);
+            bench.mock->write_on(bench.stream, bench.flag, wrote, BYTES);
+            cr_assert_eq(kolo_cuda_await(&bench.visit, kolo_deadline_in_ms(FOREVER_MS)), KOLO_OK);
+            bench.mock->read(bench.flag, got, BYTES);
+            cr_assert(memcmp(wrote, got, BYTES) == 0, "older: %d, %d", (int)kind, i);
+        }
+        check_context(&bench);
+    }
+}
+
+Test(cuda_await, what_does_not_end_is_given_up_at_the_deadline)
+{
+    static const uint32_t zero = 0, one = 1;
+    for (size_t kind = 0; kind < 2; kind++) {
+        struct bench bench;
+        begin(&bench, kinds[kind]);
+        bench.mock->write(bench.flag, &zero, sizeof zero);
+        cr_assert_eq(bench.driver.stream_wait_value(bench.stream, (uintptr_t)bench.flag, 1,
+                                                    KOLO_CUDA_WAIT_GREATER),
+                     KOLO_CUDA_SUCCESS);
+        for (int i = 0; i < 3; i++) {
+            const int64_t before = kolo_now_ns();
+            cr_assert_eq(kolo_cuda_await(&bench.visit, kolo_deadline_in_ms(SHORT_MS)), KOLO_AGAIN);
+            cr_assert_geq(kolo_now_ns() - before, SHORT_MS * (int64_t)1000000);
+            check_context(&bench);
+        }
+        bench.mock->write(bench.flag, &one, sizeof one);
+        cr_assert_eq(kolo_cuda_await(&bench.visit, kolo_deadline_in_ms(FOREVER_MS)), KOLO_OK);
+    }
+}
+
+Test(cuda_await, a_call_that_fails_is_named)
+{
+    static const struct {
+        const char *function;
+        bool is_older;
+    } calls[] = {{"cuEventCreate", false},   {"cuCtxRecordEvent", false},
+                 {"cuEventQuery", false},    {"cuCtxPushCurrent_v2", false},
+                 {"cuCtxSynchronize", true}, {"cuCtxPushCurrent_v2", true}};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        struct bench bench;
+        char call[32];
+        begin(&bench, calls[i].is_older);
+        bench.mock->fail(calls[i].function, 1, KOLO_CUDA_INVALID_VALUE);
+        cr_assert_eq(kolo_cuda_await(&bench.visit, kolo_deadline_in_ms(FOREVER_MS)),
+                     KOLO_ERR_SYSTEM);
+        (void)snprintf(call, sizeof call, "%.*s on device 1", (int)strcspn(calls[i].function, "_"),
+                       calls[i].function);
+        cr_assert_not_null(strstr(kolo_error_detail(), call), "%s", kolo_error_detail());
+        check_context(&bench);
+    }
+}

@@ -74,11 +74,14 @@ static kolo_status retain_primary(struct kolo_cuda_visit *visit)
 
 static kolo_status begin_visit(const struct kolo_pointer *pointer, struct kolo_cuda_visit *visit)
 {
-    *visit = (struct kolo_cuda_visit){.driver = kolo_cuda_driver_loaded(),
-                                      .ordinal = pointer->device,
-                                      .context = pointer->context};
+    *visit =
+        (struct kolo_cuda_visit){.driver = kolo_cuda_driver_loaded(), .ordinal = pointer->device};
     if (!visit->driver)
         return kolo_fail(KOLO_ERR_INTERNAL, "memory of a device, but no driver");
+    const kolo_status status = kolo_cuda_driver_check(visit->driver);
+    if (status != KOLO_OK)
+        return status;
+    visit->context = pointer->context;
     if (visit->context)
         return KOLO_OK;
     const int result = visit->driver->device_get(&visit->device, visit->ordinal);
@@ -204,7 +207,8 @@ static kolo_status cuda_probe(struct kolo_why *why_out)
                                   "this process has not loaded libcuda.so.1; `kolorun info` looks "
                                   "for it on the machine"),
                         why_out);
-    return with_why(describe(driver, why_out), why_out);
+    const kolo_status status = kolo_cuda_driver_check(driver);
+    return with_why(status == KOLO_OK ? describe(driver, why_out) : status, why_out);
 }
 
 static kolo_status cuda_survey(struct kolo_why *why_out)

@@ -40,6 +40,15 @@ static unsigned long long loads(void)
     return count;
 }
 
+kolo_status kolo_cuda_driver_check(const struct kolo_cuda_driver *of)
+{
+    if (!of->missing)
+        return KOLO_OK;
+    return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                     "%s has no %s: a driver of CUDA 11 or later has; update it", library,
+                     of->missing);
+}
+
 /** held: lock */
 static kolo_status bind_all(void *handle)
 {
@@ -56,14 +65,16 @@ static kolo_status bind_all(void *handle)
 #undef ENTRY
 #undef LATER
     };
+    table.missing = NULL;
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         void *found = dlsym(handle, symbols[i].name);
-        if (!found && symbols[i].is_needed)
-            return kolo_fail(KOLO_ERR_UNSUPPORTED, "%s has no %s: a driver of CUDA 11 or later has",
-                             library, symbols[i].name);
+        if (!found && symbols[i].is_needed && !table.missing)
+            table.missing = symbols[i].name;
         memcpy((char *)&table + symbols[i].offset, &found, sizeof found);
     }
-    return KOLO_OK;
+    /* A pointer into a device must not pass for the host's because of what copies need. */
+    return table.pointer_get_attributes && table.get_error_name ? KOLO_OK
+                                                                : kolo_cuda_driver_check(&table);
 }
 
 static kolo_status open_driver(int flags)
@@ -105,6 +116,8 @@ const struct kolo_cuda_driver *kolo_cuda_driver_loaded(void)
 kolo_status kolo_cuda_driver_load(const struct kolo_cuda_driver **driver_out)
 {
     kolo_status status = open_driver(0);
+    if (status == KOLO_OK)
+        status = kolo_cuda_driver_check(&table);
     if (status == KOLO_OK)
         *driver_out = atomic_load_explicit(&driver, memory_order_acquire);
     return status;

@@ -137,12 +137,17 @@ struct kolo_cuda_driver {
     KOLO_CUDA_FUNCTIONS(KOLO_CUDA_MEMBER)
     KOLO_CUDA_LATER_FUNCTIONS(KOLO_CUDA_MEMBER)
 #undef KOLO_CUDA_MEMBER
+    const char
+        *missing; /* the first function that it lacks, of those that kolo needs; NULL: none */
 };
 
-/** The driver, if this process has loaded it; NULL: it has not, or what it has loaded lacks a
- * function. Loads nothing and tells the driver nothing; for as long as no library at all has been
+/** The driver, if this process has loaded it; NULL: it has not, or what it has loaded cannot tell what
+ * a pointer leads to. That, and kolo_cuda_fail, are there; before anything else of it is used,
+ * kolo_cuda_driver_check says whether it is. Loads nothing and tells the driver nothing; for as long as no library at all has been
  * loaded since the last call it costs some tens of nanoseconds. Threads: any. */
 const struct kolo_cuda_driver *kolo_cuda_driver_loaded(void);
+/** ERR_UNSUPPORTED: it lacks a function, which the detail names. */
+kolo_status kolo_cuda_driver_check(const struct kolo_cuda_driver *driver) KOLO_NODISCARD;
 /** The driver, loaded if need be, for the rest of the process.
  * @return KOLO_OK; ERR_UNSUPPORTED (it is not there, or lacks a function: the detail says which). */
 kolo_status kolo_cuda_driver_load(const struct kolo_cuda_driver **driver_out) KOLO_NODISCARD;

@@ -88,7 +88,7 @@ static inline bool kolo_pointer_is_host(const struct kolo_pointer *pointer)
     return pointer->kind == KOLO_MEMORY_HOST || pointer->kind == KOLO_MEMORY_PINNED;
 }
 /** Copies what is not the host's to it, when the work that was given to the device before is done.
- * ERR_SYSTEM, ERR_NO_MEMORY: the driver's call, device and result are in the detail. */
+ * ERR_UNSUPPORTED: the driver lacks a function; ERR_SYSTEM, ERR_NO_MEMORY: the driver's call, device and result are in the detail. */
 kolo_status kolo_pointer_fetch(const struct kolo_pointer *pointer, size_t bytes,
                                void *copy_out) KOLO_NODISCARD;
 

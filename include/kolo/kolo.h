@@ -31,7 +31,7 @@
  *      the call's deadline, which begins anew with what comes after. When the call is over its
  *      result is there for every stream. While such work waits for another rank that needs this
  *      call, both wait in vain, until KOLO_ERR_TIMEOUT. A CUDA error is KOLO_ERR_SYSTEM or
- *      _NO_MEMORY. Each of these loses the communicator.
+ *      _NO_MEMORY, a driver that lacks a function KOLO_ERR_UNSUPPORTED. Each of these loses the communicator.
  *    - @p opts may be NULL.
  *    - @p request_out NULL: the call returns when the result is there. Not NULL: it returns at
  *      once, *request_out is to be waited for by kolo_wait(); until then both buffers are lent to

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "memory/cuda_driver.h"
+#include "memory/lane.h"
 #include "tests/support/mock_cuda.h"
 
 static bool is_in_the_process(void)
@@ -47,6 +48,37 @@ Test(cuda_driver, what_lacks_a_function_is_none)
     cr_assert_null(driver);
     cr_assert_not_null(strstr(kolo_error_detail(), "libcuda.so.1 has no cuDriverGetVersion"), "%s",
                        kolo_error_detail());
+}
+
+Test(cuda_driver, what_knows_pointers_is_one_whatever_else_it_lacks)
+{
+    static const char words[] = "libcuda.so.1 has no cuInit: a driver of CUDA 11 or later has";
+    struct kolo_pointer pointer;
+    struct kolo_lane *lane = NULL;
+    char copy[4];
+    cr_assert_not_null(dlopen(MOCK_CUDA_LACKING, RTLD_NOW | RTLD_LOCAL));
+    const struct kolo_cuda_driver *driver = kolo_cuda_driver_loaded();
+    cr_assert_not_null(driver);
+    cr_assert_eq(kolo_cuda_driver_check(driver), KOLO_ERR_UNSUPPORTED);
+    cr_assert_not_null(strstr(kolo_error_detail(), words), "%s", kolo_error_detail());
+    cr_assert_eq(kolo_pointer_look(copy, &pointer), KOLO_OK);
+    cr_assert_not(kolo_pointer_is_host(&pointer));
+    kolo_detail_set("");
+    cr_assert_eq(kolo_pointer_fetch(&pointer, sizeof copy, copy), KOLO_ERR_UNSUPPORTED);
+    cr_assert_not_null(strstr(kolo_error_detail(), words), "%s", kolo_error_detail());
+    kolo_detail_set("");
+    cr_assert_eq(kolo_lane_open(&pointer, NULL, NULL, &lane), KOLO_ERR_UNSUPPORTED);
+    cr_assert_not_null(strstr(kolo_error_detail(), words), "%s", kolo_error_detail());
+    cr_assert_null(lane);
+    cr_assert_eq(kolo_cuda_driver_load(&driver), KOLO_ERR_UNSUPPORTED);
+    for (size_t i = 0; kolo_memory_kinds[i]; i++) {
+        struct kolo_why why = {.text = ""};
+        if (kolo_memory_kinds[i]->kind != KOLO_MEMORY_DEVICE)
+            continue;
+        cr_assert_eq(kolo_memory_kinds[i]->probe(&why), KOLO_ERR_UNSUPPORTED);
+        cr_assert_not_null(strstr(why.text, words), "%s", why.text);
+        cr_assert_eq(kolo_memory_kinds[i]->survey(&why), KOLO_ERR_UNSUPPORTED);
+    }
 }
 
 Test(cuda_driver, is_loaded_when_asked_for)

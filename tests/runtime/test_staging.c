@@ -5,6 +5,7 @@
 // written by a stream that nobody has waited for.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -344,6 +345,30 @@ Test(staging, a_failing_call_of_the_driver_is_everybodys, .timeout = 100)
                       "%s: %s", functions[i], text);
         }
     }
+}
+
+static kolo_status call_with_what_it_has(struct kolo_comm *comm, void *argument)
+{
+    struct side *side = calloc(1, sizeof *side);
+    (void)argument;
+    if (!side)
+        abort();
+    const kolo_status status =
+        kolo_allreduce(comm, side->send, side->recv, COUNT, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
+    free(side);
+    return status;
+}
+
+/** Its memory is not taken for the host's. */
+Test(staging, a_driver_that_cannot_copy_refuses_the_call, .timeout = 60)
+{
+    struct world world = {.size = 2, .transport = "inproc"};
+    cr_assert_not_null(dlopen(MOCK_CUDA_LACKING, RTLD_NOW | RTLD_LOCAL));
+    const kolo_status status = world_run(&world, call_with_what_it_has, NULL);
+    cr_assert_eq(status, KOLO_ERR_UNSUPPORTED, "%s", world_cause(&world)->text);
+    for (int rank = 0; rank < world.size; rank++)
+        cr_assert_not_null(strstr(world.results[rank].text, "libcuda.so.1 has no cu"), "%s",
+                           world.results[rank].text);
 }
 
 static kolo_status call_behind_endless_work(struct kolo_comm *comm, void *stuck)

@@ -102,11 +102,11 @@ static void keep(struct kolo_lane *lane)
     (void)pthread_mutex_unlock(&lock);
 }
 
-void kolo_lane_close(struct kolo_lane *lane, kolo_deadline deadline)
+bool kolo_lane_close(struct kolo_lane *lane, kolo_deadline deadline)
 {
     bool is_over = true;
     if (!lane)
-        return;
+        return true;
     for (int way = 0; way < KOLO_WAYS; way++)
         is_over &= kolo_lane_wait(lane, (enum kolo_way)way, KOLO_LANE_IDLE, deadline) == KOLO_OK;
     (void)pthread_mutex_lock(&lane->lock);
@@ -116,4 +116,5 @@ void kolo_lane_close(struct kolo_lane *lane, kolo_deadline deadline)
         lane->ops->close(lane);
     else
         keep(lane);
+    return is_over;
 }

@@ -46,8 +46,8 @@ struct kolo_lane {
 kolo_status kolo_lane_open(const struct kolo_pointer *pointer, void (*wake)(void *context),
                            void *context, struct kolo_lane **lane_out) KOLO_NODISCARD;
 /** wake() is not called any more. What was put on it goes on until @p deadline; a device that needs
- * longer keeps the lane. NULL is fine. */
-void kolo_lane_close(struct kolo_lane *lane, kolo_deadline deadline);
+ * longer keeps the lane: false. NULL is fine. */
+bool kolo_lane_close(struct kolo_lane *lane, kolo_deadline deadline);
 static inline bool kolo_lane_serves(const struct kolo_lane *lane,
                                     const struct kolo_pointer *pointer)
 {

@@ -63,6 +63,7 @@ struct kolo_engine {
     int outstanding;              /* those of them that are not over */
     struct kolo_lane *lanes;      /* to devices whose memory calls have brought; staging.c */
     struct kolo_slab *slabs;      /* what stands in for it */
+    size_t slab_bytes_unused;     /* of those that no call has now */
     struct kolo_own_op **own_ops; /* by number; NULL: free. own_ops.c */
     int own_op_count;
 };

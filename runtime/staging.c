@@ -11,20 +11,22 @@
 // route is through, the result goes back, and then the request is over. Whoever sleeps is woken when
 // a copy is done. A device that fails fails the communicator.
 //
-// Slabs are kept for later calls and given back at the end, but those above SLAB_KEPT_BYTES.
+// Slabs are kept for later calls, up to SLABS_KEPT_BYTES in all: of more, those go that were not taken
+// for longest. One that neighbours would not read in place is ordinary memory, because each piece of
+// kolo_alloc memory takes a file descriptor.
 #include <stdio.h>
 
 #include "base/alloc.h"
 #include "memory/lane.h"
 #include "runtime/comm.h"
 
-enum { SLAB_KEPT_BYTES = 64 << 20, CANCEL_MS = 1000 };
+enum { SLABS_KEPT_BYTES = 128 << 20, CANCEL_MS = 1000 };
 
 struct kolo_slab {
     struct kolo_slab *next;
     void *memory;
     size_t bytes;
-    bool is_used;
+    bool is_used, is_in_heap;
 };
 
 /** A part of a buffer, from its beginning. */
@@ -56,38 +58,74 @@ static kolo_status fail(struct kolo_request *request, kolo_status status)
 
 /* ---- slabs and lanes (held: lock) ---- */
 
-static void free_slab(struct kolo_engine *engine, struct kolo_slab *slab)
+/** Frees the slab that *@p at leads to, which no call has. */
+static void free_slab(struct kolo_engine *engine, struct kolo_slab **at)
 {
-    struct kolo_slab **at = &engine->slabs;
-    while (*at != slab)
-        at = &(*at)->next;
+    struct kolo_slab *slab = *at;
     *at = slab->next;
-    (void)kolo_heap_free(engine->heap, slab->memory, kolo_engine_tell_gone, engine);
+    engine->slab_bytes_unused -= slab->bytes;
+    if (slab->is_in_heap)
+        (void)kolo_heap_free(engine->heap, slab->memory, kolo_engine_tell_gone, engine);
+    else
+        kolo_free_memory(slab->memory);
     kolo_free_memory(slab);
 }
 
-static kolo_status find_slab(struct kolo_engine *engine, size_t bytes, struct kolo_slab **slab_out)
+static kolo_status make_slab(struct kolo_engine *engine, size_t bytes, struct kolo_slab **slab_out)
 {
-    struct kolo_slab *best = NULL;
-    for (struct kolo_slab *slab = engine->slabs; slab != NULL; slab = slab->next)
-        if (!slab->is_used && slab->bytes >= bytes && (best == NULL || slab->bytes < best->bytes))
-            best = slab;
-    if (best == NULL) {
-        best = kolo_calloc(1, sizeof(*best));
-        if (best == NULL)
-            return KOLO_ERR_NO_MEMORY;
-        const kolo_status status = kolo_heap_alloc(engine->heap, bytes, &best->memory);
-        if (status != KOLO_OK) {
-            kolo_free_memory(best);
+    struct kolo_slab *slab = kolo_calloc(1, sizeof(*slab));
+    kolo_status status = slab != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    if (status != KOLO_OK)
+        return status;
+    slab->bytes = bytes;
+    slab->is_in_heap = bytes >= engine->settings.shm_direct_bytes;
+    if (slab->is_in_heap)
+        status = kolo_heap_alloc(engine->heap, bytes, &slab->memory);
+    else if ((slab->memory = kolo_aligned(64, bytes)) == NULL)
+        status = KOLO_ERR_NO_MEMORY;
+    if (status == KOLO_OK)
+        *slab_out = slab;
+    else
+        kolo_free_memory(slab);
+    return status;
+}
+
+/** The smallest that no call has and that is large enough, else a new one; it is the first then. */
+static kolo_status take_slab(struct kolo_engine *engine, size_t bytes, struct kolo_slab **slab_out)
+{
+    struct kolo_slab **best = NULL, *slab = NULL;
+    for (struct kolo_slab **at = &engine->slabs; *at != NULL; at = &(*at)->next)
+        if (!(*at)->is_used && (*at)->bytes >= bytes &&
+            (best == NULL || (*at)->bytes < (*best)->bytes))
+            best = at;
+    if (best != NULL) {
+        slab = *best;
+        *best = slab->next;
+        engine->slab_bytes_unused -= slab->bytes;
+    } else {
+        const kolo_status status = make_slab(engine, bytes, &slab);
+        if (status != KOLO_OK)
             return status;
-        }
-        best->bytes = bytes;
-        best->next = engine->slabs;
-        engine->slabs = best;
     }
-    best->is_used = true;
-    *slab_out = best;
+    slab->is_used = true;
+    slab->next = engine->slabs;
+    *slab_out = engine->slabs = slab;
     return KOLO_OK;
+}
+
+static void give_slab_back(struct kolo_engine *engine, struct kolo_slab *slab)
+{
+    slab->is_used = false;
+    engine->slab_bytes_unused += slab->bytes;
+    while (engine->slab_bytes_unused > SLABS_KEPT_BYTES) {
+        struct kolo_slab **oldest = NULL;
+        for (struct kolo_slab **at = &engine->slabs; *at != NULL; at = &(*at)->next)
+            if (!(*at)->is_used)
+                oldest = at;
+        if (oldest == NULL)
+            return;
+        free_slab(engine, oldest);
+    }
 }
 
 static void wake(void *context)
@@ -126,7 +164,7 @@ static kolo_status add(struct kolo_request *request, const struct kolo_pointer *
         (struct kolo_staged){.device = (uint8_t *)(uintptr_t)pointer->memory, .in = in, .out = out};
     kolo_status status = find_lane(engine, pointer, &staged->lane);
     if (status == KOLO_OK)
-        status = find_slab(engine, bytes, &staged->slab);
+        status = take_slab(engine, bytes, &staged->slab);
     if (status != KOLO_OK) {
         kolo_free_memory(staged);
         return status;
@@ -222,11 +260,8 @@ void kolo_staging_drop(struct kolo_request *request)
     kolo_staging_cancel(request); /* of a start that failed */
     for (struct kolo_staged *staged = request->staged, *next; staged != NULL; staged = next) {
         next = staged->next;
-        if (staged->slab != NULL) {
-            staged->slab->is_used = false;
-            if (staged->slab->bytes > SLAB_KEPT_BYTES)
-                free_slab(engine, staged->slab);
-        }
+        if (staged->slab != NULL)
+            give_slab_back(engine, staged->slab);
         kolo_free_memory(staged);
     }
     request->staged = NULL;
@@ -369,14 +404,17 @@ void kolo_staging_cancel(struct kolo_request *request)
 
 void kolo_staging_close(struct kolo_engine *engine, kolo_deadline deadline)
 {
+    bool is_over = true;
     while (engine->lanes != NULL) {
         struct kolo_lane *lane = engine->lanes;
         engine->lanes = lane->next;
-        kolo_lane_close(lane, deadline);
+        is_over &= kolo_lane_close(lane, deadline);
     }
-    while (engine->slabs != NULL) { /* their memory goes with the heap */
+    while (engine->slabs != NULL) {
         struct kolo_slab *slab = engine->slabs;
         engine->slabs = slab->next;
-        kolo_free_memory(slab);
+        if (!slab->is_in_heap && (is_over || !slab->is_used)) /* else a late copy may still come */
+            kolo_free_memory(slab->memory);
+        kolo_free_memory(slab); /* memory of the heap goes with it */
     }
 }

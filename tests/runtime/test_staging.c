@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "memory/cuda_driver.h"
 #include "runtime/comm.h"
@@ -307,6 +308,42 @@ Test(staging, requests_overlap_and_repeat)
     struct world world = {.size = 4, .transport = "inproc"};
     begin(3);
     const kolo_status status = world_run(&world, requests, NULL);
+    cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+/* ---- what stands in for the device's memory ---- */
+
+enum { MANY = 300, LARGE = 40 << 20 };
+
+/** In one group more buffers than this process can have files, then large ones of many sizes. */
+static kolo_status many_and_large(struct kolo_comm *comm, void *argument)
+{
+    uint8_t *memory = mock->alloc(MOCK_DEVICE, kolo_rank(comm), LARGE);
+    kolo_status status = kolo_group_begin(comm);
+    (void)argument;
+    for (size_t i = 0; i < MANY && status == KOLO_OK; i++)
+        status = kolo_allreduce(comm, memory + i * 4096, memory + i * 4096, i % 2 ? 1 : 1000,
+                                KOLO_INT32, i % 3 ? KOLO_SUM : KOLO_MAX, NULL, NULL);
+    const kolo_status ended = kolo_group_end(comm, NULL, NULL);
+    if (status != KOLO_OK || ended != KOLO_OK)
+        return status != KOLO_OK ? status : ended;
+    for (size_t i = 0; i < 5 && status == KOLO_OK; i++) {
+        status = kolo_broadcast(comm, memory, LARGE - (4 - i) * 4096, KOLO_UINT8, 0, NULL, NULL);
+        WORLD_EXPECT(comm->engine->slab_bytes_unused <= (size_t)128 << 20, "%zu bytes are kept",
+                     comm->engine->slab_bytes_unused);
+    }
+    WORLD_EXPECT(status != KOLO_OK || comm->engine->slab_bytes_unused >= LARGE, "none is kept");
+    return status;
+}
+
+Test(staging, many_buffers_take_few_files_and_few_bytes_are_kept, .timeout = 100)
+{
+    struct world world = {.size = 2, .transport = "shm"};
+    const struct rlimit files = {.rlim_cur = 200, .rlim_max = 200};
+    begin(5);
+    mock->delays(5, 0);
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &files), 0);
+    const kolo_status status = world_run(&world, many_and_large, NULL);
     cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
 }
 

@@ -32,7 +32,8 @@ struct kolo_lane_ops {
 /** What all lanes have. A backend's begins with it. */
 struct kolo_lane {
     const struct kolo_lane_ops *ops;
-    struct kolo_lane *next; /* the owner's */
+    struct kolo_lane *next; /* the owner's, as is_late: what was waited for did not come in time */
+    bool is_late;
     void (*wake)(void *context);
     void *context;
     uint64_t marks[KOLO_WAYS];

@@ -405,10 +405,10 @@ void kolo_parts_scatter(const struct kolo_request *request);
  * Takes the lock. ERR_NO_MEMORY; what a device failed with fails the communicator. */
 kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *request,
                                  struct kolo_task *task) KOLO_NODISCARD;
-/** Waits for what the program gave to the device before. Not held: lock. */
+/** Waits for what the program gave to the device before; of a message also for its copy to the host.
+ * Not held: lock. */
 kolo_status kolo_staging_await(struct kolo_request *request) KOLO_NODISCARD;
-/** Puts the copies to the host on their way; of a message it waits for them. Held: lock, as of all
- * below. */
+/** Puts the copies of a collective to the host on their way. Held: lock, as of all below. */
 kolo_status kolo_staging_begin(struct kolo_request *request) KOLO_NODISCARD;
 /** Is the data on the host? If the device failed, the communicator has failed, and all is over. */
 bool kolo_staging_is_in(struct kolo_request *request);
@@ -420,8 +420,8 @@ void kolo_staging_cancel(struct kolo_request *request);
 void kolo_staging_take(struct kolo_request *to, struct kolo_request *from);
 /** Gives back what stood in for the buffers. */
 void kolo_staging_drop(struct kolo_request *request);
-/** Of all calls: none is running. Not held: lock. */
-void kolo_staging_close(struct kolo_engine *engine, kolo_deadline deadline);
+/** Of all calls: none is running. False: copies may still come, and the heap must stay. Not held: lock. */
+bool kolo_staging_close(struct kolo_engine *engine, kolo_deadline deadline);
 /** What is done before the first step: of a request whose data is on the host. submit.c */
 void kolo_request_load(const struct kolo_request *request);
 

@@ -59,8 +59,8 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
     if (engine == NULL)
         return KOLO_OK;
     const struct kolo_peer *peers =
-        kolo_store_client_take_peers(engine->store);  /* endpoint's too */
-    kolo_staging_close(engine, deadline);             /* it wakes the endpoint */
+        kolo_store_client_take_peers(engine->store);            /* endpoint's too */
+    const bool may_free = kolo_staging_close(engine, deadline); /* it wakes the endpoint */
     kolo_store_client_close(engine->store, deadline); /* it lives on the endpoint's poller */
     for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next) {
         kolo_hub_close(comm->hub); /* it lives on the endpoint's links */
@@ -76,7 +76,8 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
     while (engine->comms != NULL)
         kolo_comm_free(engine->comms);
     kolo_own_ops_free(engine);
-    kolo_heap_destroy(engine->heap);
+    if (may_free)
+        kolo_heap_destroy(engine->heap);
     kolo_free_memory(engine->left_ns);
     kolo_free_memory(engine->transports);
     kolo_free_memory(engine->memory_kinds);

@@ -26,7 +26,8 @@ struct kolo_slab {
     struct kolo_slab *next;
     void *memory;
     size_t bytes;
-    bool is_used, is_in_heap;
+    struct kolo_heap *heap; /* that it is of; NULL: ordinary memory */
+    bool is_used;
 };
 
 /** A part of a buffer, from its beginning. */
@@ -43,6 +44,11 @@ struct kolo_staged {
     struct part in, out; /* what is copied to the host, and from it */
     uint64_t mark;       /* after its last copy */
 };
+
+static bool is_message(const struct kolo_request *request)
+{
+    return request->call.kind == KOLO_CALL_SEND || request->call.kind == KOLO_CALL_RECV;
+}
 
 /** Held: lock. */
 static kolo_status fail(struct kolo_request *request, kolo_status status)
@@ -64,8 +70,8 @@ static void free_slab(struct kolo_engine *engine, struct kolo_slab **at)
     struct kolo_slab *slab = *at;
     *at = slab->next;
     engine->slab_bytes_unused -= slab->bytes;
-    if (slab->is_in_heap)
-        (void)kolo_heap_free(engine->heap, slab->memory, kolo_engine_tell_gone, engine);
+    if (slab->heap != NULL)
+        (void)kolo_heap_free(slab->heap, slab->memory, kolo_engine_tell_gone, engine);
     else
         kolo_free_memory(slab->memory);
     kolo_free_memory(slab);
@@ -78,9 +84,10 @@ static kolo_status make_slab(struct kolo_engine *engine, size_t bytes, struct ko
     if (status != KOLO_OK)
         return status;
     slab->bytes = bytes;
-    slab->is_in_heap = bytes >= engine->settings.shm_direct_bytes;
-    if (slab->is_in_heap)
-        status = kolo_heap_alloc(engine->heap, bytes, &slab->memory);
+    if (bytes >= engine->settings.shm_direct_bytes)
+        slab->heap = engine->heap;
+    if (slab->heap != NULL)
+        status = kolo_heap_alloc(slab->heap, bytes, &slab->memory);
     else if ((slab->memory = kolo_aligned(64, bytes)) == NULL)
         status = KOLO_ERR_NO_MEMORY;
     if (status == KOLO_OK)
@@ -269,26 +276,6 @@ void kolo_staging_drop(struct kolo_request *request)
 
 /* ---- the way in ---- */
 
-kolo_status kolo_staging_await(struct kolo_request *request)
-{
-    const kolo_deadline deadline = kolo_deadline_in_ms(request->timeout_ms);
-    kolo_status status = KOLO_OK;
-    for (struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
-         staged = staged->next)
-        status = kolo_lane_await_device(staged->lane, deadline);
-    if (status == KOLO_AGAIN)
-        status = kolo_fail(KOLO_ERR_TIMEOUT,
-                           "the device has not done within %d ms what the program gave it before: "
-                           "is that waiting for this call, or for another rank's?",
-                           request->timeout_ms);
-    if (status != KOLO_OK) {
-        kolo_comm_enter(request->comm);
-        status = fail(request, status);
-        kolo_comm_leave(request->comm);
-    }
-    return status;
-}
-
 static kolo_status copy(struct kolo_staged *staged, enum kolo_way way)
 {
     const struct part *part = way == KOLO_WAY_IN ? &staged->in : &staged->out;
@@ -333,19 +320,63 @@ static kolo_status wait_until(const struct kolo_request *request, enum kolo_way 
     return status;
 }
 
+static kolo_status await_device(const struct kolo_request *request, kolo_deadline deadline)
+{
+    kolo_status status = KOLO_OK;
+    for (struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
+         staged = staged->next)
+        status = kolo_lane_await_device(staged->lane, deadline);
+    if (status == KOLO_AGAIN)
+        status = kolo_fail(KOLO_ERR_TIMEOUT,
+                           "the device has not done within %d ms what the program gave it before: "
+                           "is that waiting for this call, or for another rank's?",
+                           request->timeout_ms);
+    return status;
+}
+
+/** Messages leave in the order of calls, and one that is the host's begins at once: so those that are
+ * not are on the host before they are submitted. Not held: lock, which the wait does not take. */
+static kolo_status bring_message(struct kolo_request *request, kolo_deadline deadline)
+{
+    kolo_comm_enter(request->comm);
+    kolo_status status = KOLO_OK;
+    const bool is_running = request->status == KOLO_AGAIN; /* its start will be refused */
+    if (!is_running) {
+        status = copy_all(request, KOLO_WAY_IN);
+        request->stage = KOLO_STAGE_IN;
+    }
+    kolo_comm_leave(request->comm);
+    if (is_running || status != KOLO_OK)
+        return status;
+    status = wait_until(request, KOLO_WAY_IN, deadline);
+    if (status == KOLO_AGAIN)
+        return kolo_fail(KOLO_ERR_TIMEOUT, "the device has not copied within %d ms",
+                         request->timeout_ms);
+    if (status == KOLO_OK)
+        request->stage = KOLO_STAGE_READY;
+    return status;
+}
+
+kolo_status kolo_staging_await(struct kolo_request *request)
+{
+    const kolo_deadline deadline = kolo_deadline_in_ms(request->timeout_ms);
+    kolo_status status = await_device(request, deadline);
+    if (status == KOLO_OK && is_message(request))
+        status = bring_message(request, deadline);
+    if (status != KOLO_OK) {
+        kolo_comm_enter(request->comm);
+        status = fail(request, status);
+        kolo_comm_leave(request->comm);
+    }
+    return status;
+}
+
 kolo_status kolo_staging_begin(struct kolo_request *request)
 {
-    kolo_status status = copy_all(request, KOLO_WAY_IN);
+    if (is_message(request))
+        return KOLO_OK;
+    const kolo_status status = copy_all(request, KOLO_WAY_IN);
     request->stage = KOLO_STAGE_IN;
-    if (status == KOLO_OK && request->plan == NULL) {
-        /* Messages leave in the order of calls, and one that is the host's begins at once. */
-        status = wait_until(request, KOLO_WAY_IN, kolo_deadline_in_ms(request->timeout_ms));
-        if (status == KOLO_AGAIN)
-            status = kolo_fail(KOLO_ERR_TIMEOUT, "the device has not copied within %d ms",
-                               request->timeout_ms);
-        if (status == KOLO_OK)
-            request->stage = KOLO_STAGE_READY;
-    }
     return status == KOLO_OK ? KOLO_OK : fail(request, status);
 }
 
@@ -395,16 +426,32 @@ void kolo_staging_cancel(struct kolo_request *request)
     const kolo_deadline deadline = kolo_deadline_in_ms(CANCEL_MS);
     if (request->stage == KOLO_STAGE_NONE)
         return;
-    for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next)
-        if (staged->slab != NULL &&
-            kolo_lane_wait(staged->lane, way, staged->mark, deadline) == KOLO_AGAIN)
+    for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next) {
+        if (staged->slab == NULL)
+            continue;
+        const kolo_status status =
+            kolo_lane_wait(staged->lane, way, staged->mark, staged->lane->is_late ? 0 : deadline);
+        staged->lane->is_late = status == KOLO_AGAIN; /* one wait is enough for many requests */
+        if (status == KOLO_AGAIN)
             staged->slab = NULL; /* a late copy may still come: nobody else gets it */
+    }
     request->stage = KOLO_STAGE_NONE;
 }
 
-void kolo_staging_close(struct kolo_engine *engine, kolo_deadline deadline)
+/** For ever: a late copy may still come to its memory. */
+static void keep(struct kolo_slab *slab)
 {
-    bool is_over = true;
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct kolo_slab *kept; /* held: lock */
+    (void)pthread_mutex_lock(&lock);
+    slab->next = kept;
+    kept = slab;
+    (void)pthread_mutex_unlock(&lock);
+}
+
+bool kolo_staging_close(struct kolo_engine *engine, kolo_deadline deadline)
+{
+    bool is_over = true, may_free_heap = true;
     while (engine->lanes != NULL) {
         struct kolo_lane *lane = engine->lanes;
         engine->lanes = lane->next;
@@ -413,8 +460,14 @@ void kolo_staging_close(struct kolo_engine *engine, kolo_deadline deadline)
     while (engine->slabs != NULL) {
         struct kolo_slab *slab = engine->slabs;
         engine->slabs = slab->next;
-        if (!slab->is_in_heap && (is_over || !slab->is_used)) /* else a late copy may still come */
+        if (slab->is_used && !is_over) { /* by a copy alone: calls have given theirs back */
+            may_free_heap &= slab->heap == NULL;
+            keep(slab);
+            continue;
+        }
+        if (slab->heap == NULL)
             kolo_free_memory(slab->memory);
         kolo_free_memory(slab); /* memory of the heap goes with it */
     }
+    return may_free_heap;
 }

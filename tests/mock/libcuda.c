@@ -522,5 +522,6 @@ const struct mock_cuda mock_cuda = {
     .write_on = mock_write_on,
     .capture = mock_capture,
     .delays = mock_delays,
+    .hold = mock_hold,
     .fail_async = mock_fail_async,
 };

@@ -49,6 +49,7 @@ static struct module the_module;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static uint64_t seed;
 static int most_us, async_in, async_with;
+static bool is_held;
 static int copying; /* streams that do something now */
 
 /** Once nothing is being copied: what failed does not write any more. Held: lock. */
@@ -135,7 +136,7 @@ static void carry_out(struct op *op)
 static void do_first(struct stream *stream)
 {
     struct op *op = stream->first;
-    while (!mock_lost && !is_ready(op))
+    while (!mock_lost && (is_held || !is_ready(op)))
         wait_a_while();
     if (!mock_lost && async_in > 0 && --async_in == 0)
         fail_device(async_with);
@@ -482,6 +483,12 @@ void mock_delays(unsigned from, int most)
     LOCKED();
     seed = from;
     most_us = most;
+}
+
+void mock_hold(int held)
+{
+    LOCKED();
+    is_held = held != 0;
 }
 
 void mock_fail_async(int nth, int result)

@@ -6,6 +6,8 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -309,6 +311,87 @@ Test(staging, requests_overlap_and_repeat)
     begin(3);
     const kolo_status status = world_run(&world, requests, NULL);
     cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+/* ---- a copy holds up nobody else ---- */
+
+static void *let_go_when_received(void *request)
+{
+    const kolo_status status = kolo_wait(request, -1);
+    mock->hold(0);
+    return (void *)(uintptr_t)status;
+}
+
+/** Rank 0's copy ends only when its other thread has received what rank 1 sends after that began. */
+static kolo_status send_held_up(struct kolo_comm *comm, void *argument)
+{
+    struct side *side = side_create(kolo_rank(comm));
+    struct kolo_request *coming = NULL;
+    pthread_t thread;
+    void *received = NULL;
+    kolo_status status = KOLO_OK;
+    (void)argument;
+    if (kolo_rank(comm) == 0) {
+        status = kolo_recv(comm, side->recv, COUNT, KOLO_FLOAT32, 1, NULL, &coming);
+        if (status != KOLO_OK || pthread_create(&thread, NULL, let_go_when_received, &coming) != 0)
+            abort();
+        status = kolo_send(comm, side->device_send, COUNT, KOLO_FLOAT32, 1, NULL, NULL);
+        (void)pthread_join(thread, &received);
+        WORLD_EXPECT(received == NULL, "receiving: %d", (int)(uintptr_t)received);
+    } else {
+        while (mock->calls("cuMemcpyAsync") == 0)
+            (void)sched_yield();
+        status = kolo_send(comm, side->send, COUNT, KOLO_FLOAT32, 0, NULL, NULL);
+        if (status == KOLO_OK)
+            status = kolo_recv(comm, side->recv, COUNT, KOLO_FLOAT32, 0, NULL, NULL);
+    }
+    free(side);
+    return status;
+}
+
+Test(staging, while_a_message_is_copied_others_come, .timeout = 60)
+{
+    struct world world = {.size = 2, .transport = "inproc"};
+    begin(1);
+    mock->hold(1);
+    const kolo_status status = world_run(&world, send_held_up, NULL);
+    cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+static kolo_status send_once(struct kolo_comm *comm, void *argument)
+{
+    const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 100};
+    struct side *side = side_create(kolo_rank(comm));
+    kolo_status status = kolo_barrier(comm, NULL, NULL); /* all are there */
+    (void)argument;
+    if (kolo_rank(comm) == 0 && status == KOLO_OK)
+        status = kolo_send(comm, side->device_send, COUNT, KOLO_FLOAT32, 1, &opts, NULL);
+    else if (status == KOLO_OK)
+        status = kolo_recv(comm, side->recv, COUNT, KOLO_FLOAT32, 0, NULL, NULL);
+    free(side);
+    return status;
+}
+
+/** @p setting: whether the memory that the copy is late for is the heap's. */
+static void check_late_copy(const char *setting)
+{
+    struct world world = {
+        .size = 2, .transport = "inproc", .settings = {"KOLO_EXIT_TIMEOUT=200ms", setting, NULL}};
+    begin(1);
+    mock->hold(1);
+    const kolo_status status = world_run(&world, send_once, NULL);
+    mock->hold(0); /* the copy comes now, to memory that is still there */
+    cr_assert_eq(kolo_cuda_driver_loaded()->context_synchronize(), KOLO_CUDA_SUCCESS);
+    cr_assert_eq(status, KOLO_ERR_TIMEOUT, "%s", world_cause(&world)->text);
+    for (int rank = 0; rank < world.size; rank++)
+        cr_assert_not_null(strstr(world.results[rank].text, "has not copied within 100 ms"), "%s",
+                           world.results[rank].text);
+}
+
+Test(staging, a_copy_that_does_not_end_ends_the_call, .timeout = 60)
+{
+    check_late_copy("KOLO_SHM_DIRECT_BYTES=1");
+    check_late_copy("KOLO_SHM_DIRECT_BYTES=1MiB");
 }
 
 /* ---- what stands in for the device's memory ---- */

@@ -51,6 +51,8 @@ struct mock_cuda {
     void (*capture)(void *stream, int is_captured);
     /** Before each thing that a stream does it waits, up to @p most_us, drawn from @p seed. */
     void (*delays)(unsigned seed, int most_us);
+    /** No stream begins anything until that is taken back. */
+    void (*hold)(int held);
     /** The nth thing that any stream does from now ends the device with @p result. */
     void (*fail_async)(int nth, int result);
 };

@@ -63,7 +63,7 @@ packets() { cat /sys/class/infiniband/rxe1/ports/1/hw_counters/rcvd_pkts; }
 start() { # SECONDS: a job that works so long, and messages move
     local begun
     begun=$(packets)
-    KOLO_TRANSPORT=rdma KOLO_TIMEOUT=60s KOLO_PEER_TIMEOUT=2s timeout 200 "$KOLORUN" -np 2 "${on_devices[@]}" \
+    KOLO_TRANSPORT=rdma KOLO_TIMEOUT=20s KOLO_PEER_TIMEOUT=2s timeout 200 "$KOLORUN" -np 2 "${on_devices[@]}" \
         "$RANK_PROGRAM" loop "$1" >"$work/out" 2>"$work/err" </dev/null &
     launcher=$!
     await 20 eval '(($(packets) > begun + 200))'
@@ -80,7 +80,9 @@ breaks() { # WHAT PATTERN COMMAND...: the job ends in error within its deadline
     ((status != 0 && status != 124)) || fail "$what: status $status"
     cat "$work/out" "$work/err" | grep -qE -- "$pattern" || { fail "$what: no '$pattern' in:"; cat "$work/out" "$work/err"; }
 }
-breaks "a link that goes down" 'error .*rank [01] on .* by rdma rxe[01] port 1: .*(no answer|no way to the peer)' ip link set ra down
+# Seen once: soft-RoCE says nothing of a packet that it could not send: then the call's own deadline ends it.
+breaks "a link that goes down" 'error .*rank [01] on .*(by rdma rxe[01] port 1: .*(no answer|no way to the peer)|s passed, waiting for rank [01] .*: rdma rxe[01])' \
+    ip link set ra down
 ip link set ra up
 ip route replace 10.0.0.2 dev ra table 101
 clean "a link that went down"
@@ -102,6 +104,6 @@ wait "$removal"
 rdma link add rxe0 type rxe netdev ra
 clean "a device that was deleted"
 
-# The interface under a device vanishes, for good.
-breaks "an interface that is removed" 'error .*rank [01] on .* by rdma rxe[01] port 1: ' ip link delete rb
+# The interface under a device vanishes, for good. Its address goes with it, so TCP may notice as soon.
+breaks "an interface that is removed" 'error .*rank [01] (on .* by rdma rxe[01] port 1: |.*no answer for 2 s)' ip link delete rb
 finish

@@ -358,6 +358,16 @@ struct kolo_task {
     const struct kolo_opts *opts;
     struct kolo_request **request_out;
 };
+/** The call that it is. */
+static inline struct kolo_call kolo_task_call(const struct kolo_task *task)
+{
+    return (struct kolo_call){.kind = task->kind,
+                              .dtype = task->dtype,
+                              .op = task->op,
+                              .root = task->root,
+                              .count = task->count,
+                              .peer = task->peer};
+}
 /** What all calls have in common: comm, dtype, op, root and opts. collectives.c */
 kolo_status kolo_task_check(struct kolo_comm *comm, const struct kolo_task *task) KOLO_NODISCARD;
 /** Whether so many elements of its type can be said in a description. collectives.c */

@@ -243,12 +243,7 @@ kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *re
                                  struct kolo_task *task)
 {
     request->comm = comm;
-    request->call = (struct kolo_call){.kind = task->kind,
-                                       .dtype = task->dtype,
-                                       .op = task->op,
-                                       .root = task->root,
-                                       .count = task->count,
-                                       .peer = task->peer};
+    request->call = kolo_task_call(task);
     return task->in_place ? stage_in_place(request, task) : stage_apart(request, task);
 }
 

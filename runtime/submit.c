@@ -120,12 +120,7 @@ static kolo_status fill_in(struct kolo_comm *comm, struct kolo_request *request,
     request->in_place = task->in_place;
     request->flags = kolo_opts_flags(task->opts) & KOLO_DETERMINISTIC;
     request->timeout_ms = timeout_ms > 0 ? timeout_ms : (int)comm->engine->settings.timeout_ms;
-    request->call = (struct kolo_call){.kind = task->kind,
-                                       .dtype = task->dtype,
-                                       .op = task->op,
-                                       .root = task->root,
-                                       .count = task->count,
-                                       .peer = task->peer};
+    request->call = kolo_task_call(task);
     KOLO_TRY(kolo_own_op_take(comm, request, task));
     KOLO_TRY(take_name(request, task));
     KOLO_TRY(copy_arrays(request, task, comm->size));

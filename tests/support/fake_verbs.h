@@ -71,4 +71,15 @@ void fake_verbs_sends(int *done_out, int *told_out);
 /** How often a sender met a receiver that was not ready. */
 int fake_verbs_not_ready(void);
 
+/** The library uses it, anew. */
+static inline void fake_verbs_install(void)
+{
+    fake_verbs_reset();
+    kolo_verbs_replace(fake_verbs_table());
+}
+static inline void fake_verbs_uninstall(void)
+{
+    kolo_verbs_replace(NULL);
+}
+
 #endif

@@ -31,8 +31,7 @@ static void keep_line(void *context, enum kolo_log_level level, const char *line
 
 static void begin(void)
 {
-    fake_verbs_reset();
-    kolo_verbs_replace(fake_verbs_table());
+    fake_verbs_install();
     logged[0] = '\0';
     kolo_log_set_sink(keep_line, NULL);
 }
@@ -40,7 +39,7 @@ static void begin(void)
 static void end(void)
 {
     kolo_log_set_sink(NULL, NULL);
-    kolo_verbs_replace(NULL);
+    fake_verbs_uninstall();
     cr_assert(fake_verbs_living() == 0, "%d left on the devices", fake_verbs_living());
     cr_assert(fake_verbs_not_ready() == 0, "%d times no place was ready", fake_verbs_not_ready());
 }

@@ -25,8 +25,7 @@ static void keep_line(void *context, enum kolo_log_level level, const char *line
 
 static void begin(void)
 {
-    fake_verbs_reset();
-    kolo_verbs_replace(fake_verbs_table());
+    fake_verbs_install();
     logged[0] = '\0';
     kolo_log_set_sink(keep_line, NULL);
 }
@@ -34,7 +33,7 @@ static void begin(void)
 static void end(void)
 {
     kolo_log_set_sink(NULL, NULL);
-    kolo_verbs_replace(NULL);
+    fake_verbs_uninstall();
     cr_assert(fake_verbs_living() == 0, "%d left on the devices", fake_verbs_living());
     cr_assert(fake_verbs_not_ready() == 0, "%d times no place was ready", fake_verbs_not_ready());
 }
@@ -188,17 +187,28 @@ Test(rdma_write, what_cannot_be_written_in_place_goes_through_places)
 
 /* ---- what is given up ---- */
 
+/** Rank 1 has offered the peer *memory_out for a message, its receive is @p work; rank 0 knows it, and has such memory too.
+ * NULL: it could not. */
+static struct kolo_link *offer(struct suite_rank *rank, struct kolo_desc *desc,
+                               uint8_t **memory_out, struct kolo_work *work)
+{
+    struct kolo_link *link = come_up(rank, desc);
+    *memory_out = allocate(rank, BYTES);
+    if (link == NULL || *memory_out == NULL)
+        return NULL;
+    if (rank->rank == 1)
+        kolo_link_recv(link, 1, desc, *memory_out, BYTES, NULL, work);
+    return exchange_bytes(rank, link, 2) ? link : NULL;
+}
+
 /** Rank 1 takes a receive back that rank 0 knows of and writes into. */
 static void give_up_a_receive(struct suite_rank *rank)
 {
     struct kolo_desc desc;
-    struct kolo_link *link = come_up(rank, &desc);
-    uint8_t *memory = allocate(rank, BYTES);
     struct kolo_work work;
-    SUITE_CHECK(rank, link != NULL && memory != NULL, "no link");
-    if (rank->rank == 1)
-        kolo_link_recv(link, 1, &desc, memory, BYTES, NULL, &work);
-    SUITE_CHECK(rank, exchange_bytes(rank, link, 2), "the offer");
+    uint8_t *memory = NULL;
+    struct kolo_link *link = offer(rank, &desc, &memory, &work);
+    SUITE_CHECK(rank, link != NULL, "no link, or no offer");
     if (rank->rank == 1) {
         SUITE_CHECK(rank, work.is_lent, "it was not offered");
         kolo_work_cancel(&work);
@@ -263,15 +273,12 @@ Test(rdma_write, receives_beside_one_that_is_given_up_come_whole)
 static void give_up_a_send(struct suite_rank *rank)
 {
     struct kolo_desc desc;
-    struct kolo_link *link = come_up(rank, &desc);
-    uint8_t *memory = allocate(rank, BYTES);
     struct kolo_work work;
-    SUITE_CHECK(rank, link != NULL && memory != NULL, "no link");
-    if (rank->rank == 1)
-        kolo_link_recv(link, 1, &desc, memory, BYTES, NULL, &work);
-    else
+    uint8_t *memory = NULL;
+    struct kolo_link *link = offer(rank, &desc, &memory, &work);
+    SUITE_CHECK(rank, link != NULL, "no link, or no offer");
+    if (rank->rank == 0)
         fill(memory, BYTES, 5);
-    SUITE_CHECK(rank, exchange_bytes(rank, link, 2), "the offer");
     SUITE_CHECK(rank, suite_meet(rank, 1), "rank %d", rank->rank);
     if (rank->rank == 0) {
         fake_verbs_delay(2, 1000); /* the first piece goes, the second waits */
@@ -379,13 +386,10 @@ static void (*before_the_send)(void);
 static void fail_a_write(struct suite_rank *rank)
 {
     struct kolo_desc desc;
-    struct kolo_link *link = come_up(rank, &desc);
-    uint8_t *memory = allocate(rank, BYTES);
     struct kolo_work work;
-    SUITE_CHECK(rank, link != NULL && memory != NULL, "no link");
-    if (rank->rank == 1)
-        kolo_link_recv(link, 1, &desc, memory, BYTES, NULL, &work);
-    SUITE_CHECK(rank, exchange_bytes(rank, link, 2), "the offer");
+    uint8_t *memory = NULL;
+    struct kolo_link *link = offer(rank, &desc, &memory, &work);
+    SUITE_CHECK(rank, link != NULL, "no link, or no offer");
     SUITE_CHECK(rank, suite_meet(rank, 1), "rank %d", rank->rank);
     if (rank->rank == 0) {
         before_the_send();
@@ -437,13 +441,10 @@ Test(rdma_write, a_write_that_fails_ends_the_link_and_says_why)
 static void forge_a_mark(struct suite_rank *rank)
 {
     struct kolo_desc desc;
-    struct kolo_link *link = come_up(rank, &desc);
-    uint8_t *memory = allocate(rank, BYTES);
     struct kolo_work work;
-    SUITE_CHECK(rank, link != NULL && memory != NULL, "no link");
-    if (rank->rank == 1)
-        kolo_link_recv(link, 1, &desc, memory, BYTES, NULL, &work);
-    SUITE_CHECK(rank, exchange_bytes(rank, link, 2), "the offer");
+    uint8_t *memory = NULL;
+    struct kolo_link *link = offer(rank, &desc, &memory, &work);
+    SUITE_CHECK(rank, link != NULL, "no link, or no offer");
     if (rank->rank == 0) {
         struct rdma_link *ours = (struct rdma_link *)link;
         for (int i = 0; i < KOLO_RDMA_SLOTS; i++)

@@ -41,6 +41,8 @@ PY
 # What cannot be had is said, and nothing is measured.
 run 1 "$rdma" "$work" --vm --rounds 1 --time 0.1
 says err '^bench/rdma: in the virtual machine: .*there is no .*/kolorun: build'
+run 2 "$rdma" "$BIN" --rounds 0
+says err 'rounds 0: expected a number above 0'
 run 77 env VM_CACHE="$work/none" "$rdma" "$BIN" --vm
 says err '^bench/rdma: skipped: no virtual machine here'
 finish

@@ -272,6 +272,44 @@ out:
 
 /* ---- collectives on blocks ---- */
 
+/** A rank that is no root has no whole: its pointer is not looked at. */
+static void forget_whole(struct kolo_task *task, bool scatters, size_t *whole)
+{
+    *whole = 0;
+    if (scatters)
+        task->send = NULL;
+    else
+        task->recv = NULL;
+}
+
+/** Calls on blocks of one length: this rank's block on one side, and on the other the whole, where it
+ * has one. */
+static kolo_status check_even(const struct kolo_comm *comm, struct kolo_task *task)
+{
+    bool is_rooted = task->kind == KOLO_CALL_GATHER || task->kind == KOLO_CALL_SCATTER;
+    bool scatters = task->kind == KOLO_CALL_SCATTER || task->kind == KOLO_CALL_REDUCE_SCATTER;
+    size_t block, whole;
+    kolo_status status;
+    KOLO_TRY(total_bytes(task, task->count, 1, &block));
+    KOLO_TRY(total_bytes(task, task->count, (size_t)comm->size, &whole));
+    if (is_rooted && comm->rank != task->root)
+        forget_whole(task, scatters, &whole);
+    KOLO_TRY(check_buffers(task, scatters ? whole : block, scatters ? block : whole,
+                           block * (size_t)comm->rank));
+out:
+    return status;
+}
+
+static kolo_status run_even(struct kolo_comm *comm, struct kolo_task *task)
+{
+    kolo_status status;
+    KOLO_TRY(kolo_task_check(comm, task));
+    KOLO_TRY(check_even(comm, task));
+    KOLO_TRY(kolo_task_run(comm, task));
+out:
+    return kolo_group_note(comm, status);
+}
+
 kolo_status kolo_allgather(struct kolo_comm *comm, const void *send, void *recv, size_t count,
                            kolo_dtype dtype, const struct kolo_opts *opts,
                            struct kolo_request **request_out)
@@ -284,15 +322,7 @@ kolo_status kolo_allgather(struct kolo_comm *comm, const void *send, void *recv,
                              .dtype = dtype,
                              .opts = opts,
                              .request_out = request_out};
-    size_t bytes, all;
-    kolo_status status;
-    KOLO_TRY(kolo_task_check(comm, &task));
-    KOLO_TRY(total_bytes(&task, count, 1, &bytes));
-    KOLO_TRY(total_bytes(&task, count, (size_t)comm->size, &all));
-    KOLO_TRY(check_buffers(&task, bytes, all, bytes * (size_t)comm->rank));
-    KOLO_TRY(kolo_task_run(comm, &task));
-out:
-    return kolo_group_note(comm, status);
+    return run_even(comm, &task);
 }
 
 /** Calls on blocks of different lengths: this rank's block on one side, and on the other the whole,
@@ -311,13 +341,21 @@ static kolo_status check_v(const struct kolo_comm *comm, struct kolo_task *task)
     if (is_rooted && comm->rank != task->root)
         whole = 0;
     whole *= element_bytes;
-    if (whole == 0 && scatters)
-        task->send = NULL;
-    else if (whole == 0)
-        task->recv = NULL;
+    if (whole == 0)
+        forget_whole(task, scatters, &whole);
     KOLO_TRY(check_buffers(task, scatters ? whole : mine, scatters ? mine : whole, offset));
 out:
     return status;
+}
+
+static kolo_status run_uneven(struct kolo_comm *comm, struct kolo_task *task)
+{
+    kolo_status status;
+    KOLO_TRY(kolo_task_check(comm, task));
+    KOLO_TRY(check_v(comm, task));
+    KOLO_TRY(kolo_task_run(comm, task));
+out:
+    return kolo_group_note(comm, status);
 }
 
 kolo_status kolo_allgatherv(struct kolo_comm *comm, const void *send, void *recv,
@@ -333,12 +371,7 @@ kolo_status kolo_allgatherv(struct kolo_comm *comm, const void *send, void *recv
                              .dtype = dtype,
                              .opts = opts,
                              .request_out = request_out};
-    kolo_status status;
-    KOLO_TRY(kolo_task_check(comm, &task));
-    KOLO_TRY(check_v(comm, &task));
-    KOLO_TRY(kolo_task_run(comm, &task));
-out:
-    return kolo_group_note(comm, status);
+    return run_uneven(comm, &task);
 }
 
 kolo_status kolo_gatherv(struct kolo_comm *comm, const void *send, void *recv, const size_t *counts,
@@ -355,12 +388,7 @@ kolo_status kolo_gatherv(struct kolo_comm *comm, const void *send, void *recv, c
                              .root = root,
                              .opts = opts,
                              .request_out = request_out};
-    kolo_status status;
-    KOLO_TRY(kolo_task_check(comm, &task));
-    KOLO_TRY(check_v(comm, &task));
-    KOLO_TRY(kolo_task_run(comm, &task));
-out:
-    return kolo_group_note(comm, status);
+    return run_uneven(comm, &task);
 }
 
 kolo_status kolo_reduce_scatter(struct kolo_comm *comm, const void *send, void *recv, size_t count,
@@ -376,15 +404,7 @@ kolo_status kolo_reduce_scatter(struct kolo_comm *comm, const void *send, void *
                              .op = op,
                              .opts = opts,
                              .request_out = request_out};
-    size_t bytes, all;
-    kolo_status status;
-    KOLO_TRY(kolo_task_check(comm, &task));
-    KOLO_TRY(total_bytes(&task, count, 1, &bytes));
-    KOLO_TRY(total_bytes(&task, count, (size_t)comm->size, &all));
-    KOLO_TRY(check_buffers(&task, all, bytes, bytes * (size_t)comm->rank));
-    KOLO_TRY(kolo_task_run(comm, &task));
-out:
-    return kolo_group_note(comm, status);
+    return run_even(comm, &task);
 }
 
 kolo_status kolo_gather(struct kolo_comm *comm, const void *send, void *recv, size_t count,
@@ -394,22 +414,13 @@ kolo_status kolo_gather(struct kolo_comm *comm, const void *send, void *recv, si
     struct kolo_task task = {.kind = KOLO_CALL_GATHER,
                              .function = "kolo_gather",
                              .send = send,
+                             .recv = recv,
                              .count = count,
                              .dtype = dtype,
                              .root = root,
                              .opts = opts,
                              .request_out = request_out};
-    size_t bytes, all;
-    kolo_status status;
-    KOLO_TRY(kolo_task_check(comm, &task));
-    KOLO_TRY(total_bytes(&task, count, 1, &bytes));
-    KOLO_TRY(total_bytes(&task, count, (size_t)comm->size, &all));
-    if (comm->rank == root)
-        task.recv = recv;
-    KOLO_TRY(check_buffers(&task, bytes, comm->rank == root ? all : 0, bytes * (size_t)comm->rank));
-    KOLO_TRY(kolo_task_run(comm, &task));
-out:
-    return kolo_group_note(comm, status);
+    return run_even(comm, &task);
 }
 
 kolo_status kolo_scatter(struct kolo_comm *comm, const void *send, void *recv, size_t count,
@@ -418,23 +429,14 @@ kolo_status kolo_scatter(struct kolo_comm *comm, const void *send, void *recv, s
 {
     struct kolo_task task = {.kind = KOLO_CALL_SCATTER,
                              .function = "kolo_scatter",
+                             .send = send,
                              .recv = recv,
                              .count = count,
                              .dtype = dtype,
                              .root = root,
                              .opts = opts,
                              .request_out = request_out};
-    size_t bytes, all;
-    kolo_status status;
-    KOLO_TRY(kolo_task_check(comm, &task));
-    KOLO_TRY(total_bytes(&task, count, 1, &bytes));
-    KOLO_TRY(total_bytes(&task, count, (size_t)comm->size, &all));
-    if (comm->rank == root)
-        task.send = send;
-    KOLO_TRY(check_buffers(&task, comm->rank == root ? all : 0, bytes, bytes * (size_t)comm->rank));
-    KOLO_TRY(kolo_task_run(comm, &task));
-out:
-    return kolo_group_note(comm, status);
+    return run_even(comm, &task);
 }
 
 kolo_status kolo_scatterv(struct kolo_comm *comm, const void *send, const size_t *counts,
@@ -451,12 +453,7 @@ kolo_status kolo_scatterv(struct kolo_comm *comm, const void *send, const size_t
                              .root = root,
                              .opts = opts,
                              .request_out = request_out};
-    kolo_status status;
-    KOLO_TRY(kolo_task_check(comm, &task));
-    KOLO_TRY(check_v(comm, &task));
-    KOLO_TRY(kolo_task_run(comm, &task));
-out:
-    return kolo_group_note(comm, status);
+    return run_uneven(comm, &task);
 }
 
 kolo_status kolo_reduce_scatterv(struct kolo_comm *comm, const void *send, void *recv,
@@ -472,12 +469,7 @@ kolo_status kolo_reduce_scatterv(struct kolo_comm *comm, const void *send, void 
                              .op = op,
                              .opts = opts,
                              .request_out = request_out};
-    kolo_status status;
-    KOLO_TRY(kolo_task_check(comm, &task));
-    KOLO_TRY(check_v(comm, &task));
-    KOLO_TRY(kolo_task_run(comm, &task));
-out:
-    return kolo_group_note(comm, status);
+    return run_uneven(comm, &task);
 }
 
 /* ---- from everybody to everybody ---- */

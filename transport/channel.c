@@ -69,15 +69,40 @@ void kolo_channel_forget(struct kolo_link *link, uint32_t id)
     kolo_channel_destroy(channel);
 }
 
+/* ---- works in a row ---- */
+
+static void append(struct kolo_work **first, struct kolo_work **last, struct kolo_work *work)
+{
+    if (*last != NULL)
+        (*last)->next = work;
+    else
+        *first = work;
+    *last = work;
+}
+
+/** false: @p work is not in the row. It keeps its next. */
+static bool cut_out(struct kolo_work **first, struct kolo_work **last, const struct kolo_work *work)
+{
+    struct kolo_work *before = NULL;
+    for (struct kolo_work *at = *first; at != work; at = at->next) {
+        if (at == NULL)
+            return false;
+        before = at;
+    }
+    if (before != NULL)
+        before->next = work->next;
+    else
+        *first = work->next;
+    if (*last == work)
+        *last = before;
+    return true;
+}
+
 /* ---- sends ---- */
 
 void kolo_channel_add_send(struct kolo_channel *channel, struct kolo_work *work)
 {
-    if (channel->send_last != NULL)
-        channel->send_last->next = work;
-    else
-        channel->send_first = work;
-    channel->send_last = work;
+    append(&channel->send_first, &channel->send_last, work);
     work->number = channel->sends_posted++;
     if (channel->send_next == NULL)
         channel->send_next = work;
@@ -86,18 +111,8 @@ void kolo_channel_add_send(struct kolo_channel *channel, struct kolo_work *work)
 
 void kolo_channel_remove_send(struct kolo_channel *channel, struct kolo_work *work)
 {
-    struct kolo_work *before = NULL;
-    for (struct kolo_work *at = channel->send_first; at != work; at = at->next) {
-        if (at == NULL)
-            return;
-        before = at;
-    }
-    if (before != NULL)
-        before->next = work->next;
-    else
-        channel->send_first = work->next;
-    if (channel->send_last == work)
-        channel->send_last = before;
+    if (!cut_out(&channel->send_first, &channel->send_last, work))
+        return;
     if (channel->send_next == work)
         channel->send_next = work->next;
     work->next = NULL;
@@ -122,29 +137,15 @@ void kolo_channel_fail_sends(struct kolo_channel *channel, kolo_status why)
 
 void kolo_channel_add_receive(struct kolo_channel *channel, struct kolo_work *work)
 {
-    if (channel->recv_last != NULL)
-        channel->recv_last->next = work;
-    else
-        channel->recv_first = work;
-    channel->recv_last = work;
+    append(&channel->recv_first, &channel->recv_last, work);
     work->number = channel->receives_posted++;
     channel->link->receives++;
 }
 
 void kolo_channel_remove_receive(struct kolo_channel *channel, struct kolo_work *work)
 {
-    struct kolo_work *before = NULL;
-    for (struct kolo_work *at = channel->recv_first; at != work; at = at->next) {
-        if (at == NULL)
-            return;
-        before = at;
-    }
-    if (before != NULL)
-        before->next = work->next;
-    else
-        channel->recv_first = work->next;
-    if (channel->recv_last == work)
-        channel->recv_last = before;
+    if (!cut_out(&channel->recv_first, &channel->recv_last, work))
+        return;
     work->next = NULL;
     channel->link->receives--;
     if (channel->link->sink.work == work)

@@ -10,13 +10,6 @@
 #include "runtime/comm.h"
 #include "tests/support/world.h"
 
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        kolo_status status_ = (call);                                                              \
-        if (status_ != KOLO_OK)                                                                    \
-            return status_;                                                                        \
-    } while (0)
-
 enum { ROOM = 64, RANKS = 2, CANARY = 0x5a };
 
 /** send and recv lie apart; every byte of both is CANARY. */
@@ -171,7 +164,7 @@ static kolo_status refused(const struct row *row, struct trial *trial, const cha
 #define REFUSED(field, value, words)                                                               \
     do {                                                                                           \
         trial->bad.field = (value);                                                                \
-        TRY(refused(row, trial, #field " = " #value, words));                                      \
+        WORLD_TRY(refused(row, trial, #field " = " #value, words));                                \
     } while (0)
 
 static kolo_status wrong_values(const struct row *row, struct trial *trial)
@@ -286,10 +279,10 @@ static kolo_status every_call(struct kolo_comm *comm, void *argument)
         if (has(row, "P"))
             trial.good.root = 1 - kolo_rank(comm);
         trial.bad = trial.good;
-        TRY(wrong_values(row, &trial));
-        TRY(wrong_counts(row, &trial));
-        TRY(wrong_buffers(row, &trial));
-        TRY(wrong_options(row, &trial));
+        WORLD_TRY(wrong_values(row, &trial));
+        WORLD_TRY(wrong_counts(row, &trial));
+        WORLD_TRY(wrong_buffers(row, &trial));
+        WORLD_TRY(wrong_options(row, &trial));
     }
     return kolo_barrier(comm, NULL, NULL); /* nothing is out of step */
 }
@@ -298,8 +291,7 @@ Test(bad_input, every_call, .timeout = 60)
 {
     for (int t = 0; world_transports[t] != NULL; t++) {
         struct world world = {.size = RANKS, .transport = world_transports[t]};
-        cr_assert(world_run(&world, every_call, NULL) == KOLO_OK, "%s: %s", world_transports[t],
-                  world_cause(&world)->text);
+        WORLD_MUST_RUN(&world, every_call, NULL);
     }
 }
 
@@ -326,8 +318,7 @@ static kolo_status plan_for_another_size(struct kolo_comm *comm, void *argument)
 Test(bad_input, a_plan_that_is_not_for_this_size, .timeout = 60)
 {
     struct world world = {.size = RANKS, .settings = {"KOLO_PLAN=oneshot"}};
-    cr_assert(world_run(&world, plan_for_another_size, NULL) == KOLO_OK, "%s",
-              world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, plan_for_another_size, NULL);
 }
 
 static kolo_status nothing(struct kolo_comm *comm, void *argument)
@@ -365,5 +356,5 @@ static kolo_status colours(struct kolo_comm *comm, void *argument)
 Test(bad_input, colours_that_are_none, .timeout = 60)
 {
     struct world world = {.size = RANKS};
-    cr_assert(world_run(&world, colours, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, colours, NULL);
 }

@@ -169,11 +169,6 @@ Test(choose, explains_every_plan)
 
 /* ---- deterministic mode ---- */
 
-struct transport_param {
-    char name[16];
-};
-static struct transport_param params[] = {{"inproc"}, {"shm"}, {"tcp"}};
-
 enum { COUNT = 5000, RANKS = 5 };
 
 /** Values whose sum shows every change of order. */
@@ -232,9 +227,9 @@ out:
 
 ParameterizedTestParameters(choose, deterministic_sums_are_left_folds)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, choose, deterministic_sums_are_left_folds,
+ParameterizedTest(struct world_param *param, choose, deterministic_sums_are_left_folds,
                   .timeout = 60)
 {
     static const char *const plans[] = {"KOLO_PLAN=auto", "KOLO_PLAN=direct", "KOLO_PLAN=flat"};
@@ -244,9 +239,7 @@ ParameterizedTest(struct transport_param *param, choose, deterministic_sums_are_
                               .transport = param->name,
                               .settings = {plans[i / 2], "KOLO_SEGMENT_BYTES=4096",
                                            by_setting ? "KOLO_DETERMINISTIC=1" : NULL}};
-        kolo_status status = world_run(&world, sum_in_order, by_setting ? &world : NULL);
-        cr_assert(status == KOLO_OK, "%s %s: %s", param->name, plans[i / 2],
-                  world_cause(&world)->text);
+        WORLD_MUST_RUN(&world, sum_in_order, by_setting ? &world : NULL);
     }
 }
 
@@ -274,7 +267,7 @@ static kolo_status sum_halves(struct kolo_comm *comm, void *argument)
 Test(choose, halves_are_accumulated_in_float32, .timeout = 60)
 {
     struct world world = {.size = 6, .transport = "tcp"};
-    cr_assert(world_run(&world, sum_halves, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, sum_halves, NULL);
 }
 
 /* ---- what all ranks know alike ---- */
@@ -323,7 +316,7 @@ out:
 Test(choose, every_rank_goes_by_the_host_of_the_fewest_cores, .timeout = 60)
 {
     struct world world = {.size = MACHINES, .transport = "tcp"};
-    cr_assert(world_run(&world, expect_least, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, expect_least, NULL);
 }
 
 static kolo_status expect_order(struct kolo_comm *comm, void *argument)
@@ -349,7 +342,7 @@ out:
 Test(choose, ranks_are_in_the_order_of_hosts_and_numa_nodes, .timeout = 60)
 {
     struct world world = {.size = MACHINES, .transport = "tcp"};
-    cr_assert(world_run(&world, expect_order, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, expect_order, NULL);
 }
 
 /* ---- settings ---- */
@@ -368,8 +361,7 @@ Test(choose, a_forced_plan_that_cannot_is_refused, .timeout = 60)
 {
     struct world world = {
         .size = 3, .transport = "tcp", .settings = {"KOLO_PLAN=ring", "KOLO_DETERMINISTIC=1"}};
-    cr_assert(world_run(&world, expect_refusal, (void *)(uintptr_t) "order of its own") == KOLO_OK,
-              "%s", world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, expect_refusal, (void *)(uintptr_t) "order of its own");
 }
 
 /** Few elements, but long ones, and two whole vectors of 18 MB: a bound on the number of elements lets both through. */
@@ -399,8 +391,7 @@ Test(choose, a_forced_plan_that_would_take_too_much_scratch_is_refused, .timeout
     static const char *const plans[] = {"KOLO_PLAN=flat", "KOLO_PLAN=bruck"};
     for (int i = 0; i < 2; i++) {
         struct world world = {.size = 3, .transport = "tcp", .settings = {plans[i]}};
-        cr_assert(world_run(&world, expect_refusal_of_scratch, NULL) == KOLO_OK, "%s: %s", plans[i],
-                  world_cause(&world)->text);
+        WORLD_MUST_RUN(&world, expect_refusal_of_scratch, NULL);
     }
 }
 
@@ -434,8 +425,7 @@ Test(choose, a_forced_plan_bars_no_call_of_the_librarys_own, .timeout = 60)
     static const char *const plans[] = {"KOLO_PLAN=twoshot", "KOLO_PLAN=oneshot"};
     for (int i = 0; i < 2; i++) {
         struct world world = {.size = 3, .transport = "tcp", .settings = {plans[i]}};
-        cr_assert(world_run(&world, split_by_another_plan, NULL) == KOLO_OK, "%s: %s", plans[i],
-                  world_cause(&world)->text);
+        WORLD_MUST_RUN(&world, split_by_another_plan, NULL);
     }
 }
 
@@ -454,8 +444,7 @@ Test(choose, a_refusal_names_no_count_where_there_are_many, .timeout = 60)
 {
     struct world world = {.size = 3, .transport = "tcp", .settings = {"KOLO_PLAN=bruck"}};
     void *words = (void *)(uintptr_t) "KOLO_PLAN=bruck: allgather with counts by rank on 3 ranks: ";
-    cr_assert(world_run(&world, expect_refusal_of_counts, words) == KOLO_OK, "%s",
-              world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, expect_refusal_of_counts, words);
 }
 
 static kolo_status any_allreduce(struct kolo_comm *comm, void *argument)
@@ -475,7 +464,7 @@ Test(choose, rank_0_hands_its_profile_to_all, .timeout = 60)
     fclose(file);
     snprintf(setting, sizeof(setting), "KOLO_PROFILE=%s", path);
     struct world world = {.size = 4, .transport = "tcp", .settings = {setting}};
-    cr_assert(world_run(&world, any_allreduce, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, any_allreduce, NULL);
     file = fopen(path, "w");
     fputs("loopback.latency fast\n", file);
     fclose(file);

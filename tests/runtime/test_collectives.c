@@ -555,36 +555,29 @@ static void run_sizes(const char *transport, kolo_status (*play_all)(struct stag
         }
 }
 
-/* Parameters are copied into the test's process: no pointers. */
-struct transport_param {
-    char name[16];
-};
-static struct transport_param params[] = {{"inproc"}, {"shm"}, {"tcp"}};
-
 ParameterizedTestParameters(collectives, all_counts)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, collectives, all_counts, .timeout = 120)
+ParameterizedTest(struct world_param *param, collectives, all_counts, .timeout = 120)
 {
     run_sizes(param->name, play_counts, 512 << 10);
 }
 
 ParameterizedTestParameters(collectives, all_types_and_operators)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, collectives, all_types_and_operators,
-                  .timeout = 120)
+ParameterizedTest(struct world_param *param, collectives, all_types_and_operators, .timeout = 120)
 {
     run_sizes(param->name, play_types, 64 << 10);
 }
 
 ParameterizedTestParameters(collectives, long_vectors)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, collectives, long_vectors, .timeout = 120)
+ParameterizedTest(struct world_param *param, collectives, long_vectors, .timeout = 120)
 {
     static const int long_sizes[] = {1, 2, 3, 7, 16, 5};
     static const char *const long_settings[] = {"KOLO_SMALL_BYTES=16KiB", "KOLO_SMALL_BYTES=0",
@@ -646,13 +639,12 @@ static kolo_status lengths_differ(struct kolo_comm *comm, void *arg)
 
 ParameterizedTestParameters(collectives, alltoallv_of_other_lengths)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, collectives, alltoallv_of_other_lengths,
-                  .timeout = 60)
+ParameterizedTest(struct world_param *param, collectives, alltoallv_of_other_lengths, .timeout = 60)
 {
     struct world world = {.size = 2, .transport = param->name};
-    cr_assert(world_run(&world, lengths_differ, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, lengths_differ, NULL);
 }
 
 #define EXPECT_INVALID(call)                                                                       \
@@ -696,5 +688,5 @@ static kolo_status wrong_arguments(struct kolo_comm *comm, void *arg)
 Test(collectives, wrong_arguments_of_blocks, .timeout = 60)
 {
     struct world world = {.size = 2};
-    cr_assert(world_run(&world, wrong_arguments, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, wrong_arguments, NULL);
 }

@@ -112,8 +112,7 @@ out:
 Test(comm, misuse_is_refused_and_costs_nothing, .timeout = 30)
 {
     struct world world = {.size = 2, .settings = {"KOLO_TIMEOUT=10"}};
-    kolo_status status = world_run(&world, misuse, NULL);
-    cr_assert(status == KOLO_OK, "%s", world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, misuse, NULL);
 }
 
 static kolo_status allocate(struct kolo_comm *comm, void *argument)
@@ -142,7 +141,7 @@ out:
 Test(comm, memory, .timeout = 30)
 {
     struct world world = {.size = 2};
-    cr_assert(world_run(&world, allocate, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, allocate, NULL);
 }
 
 static kolo_status abort_alone(struct kolo_comm *comm, void *argument)
@@ -160,6 +159,6 @@ static kolo_status abort_alone(struct kolo_comm *comm, void *argument)
 Test(comm, abort_keeps_the_first_reason, .timeout = 30)
 {
     struct world world = {.size = 1};
-    cr_assert(world_run(&world, abort_alone, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, abort_alone, NULL);
     cr_assert(kolo_rank(NULL) == -1 && kolo_size(NULL) == -1);
 }

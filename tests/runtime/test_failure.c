@@ -17,11 +17,6 @@
 #include "runtime/comm.h"
 #include "tests/support/world.h"
 
-struct transport_param {
-    char name[16];
-};
-static struct transport_param params[] = {{"inproc"}, {"shm"}, {"tcp"}};
-
 /* ---- different calls ---- */
 
 /** One of two calls that do not go together. */
@@ -166,9 +161,9 @@ static void words_of(const struct side *side, char *words, size_t capacity)
 
 ParameterizedTestParameters(failure, different_calls)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, failure, different_calls, .timeout = 120)
+ParameterizedTest(struct world_param *param, failure, different_calls, .timeout = 120)
 {
     for (int q = 0; q < QUARRELS; q++)
         for (int size = 2; size <= 4; size++) {
@@ -258,9 +253,9 @@ static void check_opinions(const char *transport, const char *plan, int size)
 
 ParameterizedTestParameters(failure, whatever_they_take_for_the_root)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, failure, whatever_they_take_for_the_root,
+ParameterizedTest(struct world_param *param, failure, whatever_they_take_for_the_root,
                   .timeout = 240)
 {
     check_opinions(param->name, "KOLO_PLAN=tree", 3);
@@ -306,9 +301,9 @@ static kolo_status one_is_through(struct kolo_comm *comm, void *argument)
 
 ParameterizedTestParameters(failure, a_broadcast_that_was_over)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, failure, a_broadcast_that_was_over, .timeout = 60)
+ParameterizedTest(struct world_param *param, failure, a_broadcast_that_was_over, .timeout = 60)
 {
     bool has_board = strcmp(param->name, "tcp") != 0;
     for (int way = 0; way < (has_board ? 4 : 2); way++) {
@@ -359,15 +354,14 @@ static kolo_status run_ahead(struct kolo_comm *comm, void *argument)
 
 ParameterizedTestParameters(failure, a_root_runs_ahead)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, failure, a_root_runs_ahead, .timeout = 60)
+ParameterizedTest(struct world_param *param, failure, a_root_runs_ahead, .timeout = 60)
 {
     atomic_bool may_come = false;
     struct world world = {
         .size = 3, .transport = param->name, .settings = {"KOLO_TIMEOUT=20", "KOLO_PLAN=tree"}};
-    kolo_status status = world_run(&world, run_ahead, &may_come);
-    cr_assert(status == KOLO_OK, "%s: %s", param->name, world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, run_ahead, &may_come);
 }
 
 /** Rank 1 calls nothing until the stream has ended. */
@@ -410,9 +404,9 @@ static kolo_status differ_and_leave(struct kolo_comm *comm, void *argument)
 
 ParameterizedTestParameters(failure, leaving_after_different_broadcasts)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, failure, leaving_after_different_broadcasts,
+ParameterizedTest(struct world_param *param, failure, leaving_after_different_broadcasts,
                   .timeout = 120)
 {
     for (int q = 0; q < QUARRELS; q++)
@@ -443,9 +437,9 @@ static kolo_status leave_without_it(struct kolo_comm *comm, void *argument)
 
 ParameterizedTestParameters(failure, leaving_without_the_last_broadcast)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, failure, leaving_without_the_last_broadcast,
+ParameterizedTest(struct world_param *param, failure, leaving_without_the_last_broadcast,
                   .timeout = 60)
 {
     struct world world = {
@@ -475,10 +469,9 @@ static kolo_status remember_otherwise(struct kolo_comm *comm, void *argument)
 
 ParameterizedTestParameters(failure, what_calls_say_of_broadcasts)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, failure, what_calls_say_of_broadcasts,
-                  .timeout = 60)
+ParameterizedTest(struct world_param *param, failure, what_calls_say_of_broadcasts, .timeout = 60)
 {
     for (int odd = 0; odd < 4; odd++) { /* 3: none */
         struct world world = {
@@ -515,9 +508,9 @@ static kolo_status differ_in_messages(struct kolo_comm *comm, void *argument)
 
 ParameterizedTestParameters(failure, different_messages)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, failure, different_messages, .timeout = 60)
+ParameterizedTest(struct world_param *param, failure, different_messages, .timeout = 60)
 {
     struct world world = {.size = 3, .transport = param->name, .settings = {"KOLO_TIMEOUT=20"}};
     (void)world_run(&world, differ_in_messages, NULL);
@@ -573,9 +566,9 @@ static kolo_status one_never_calls(struct kolo_comm *comm, void *argument)
 
 ParameterizedTestParameters(failure, deadline)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, failure, deadline, .timeout = 60)
+ParameterizedTest(struct world_param *param, failure, deadline, .timeout = 60)
 {
     struct world world = {.size = 3, .transport = param->name};
     (void)world_run(&world, one_never_calls, NULL);
@@ -643,8 +636,7 @@ static void check_warnings(const char *transport, const char *plan)
         .settings = {"KOLO_TIMEOUT=40", "KOLO_STALL=50ms", "KOLO_STALL_WARN=1s", plan}};
     atomic_store(&warning_count, 0);
     atomic_store(&through_count, 0);
-    kolo_status status = world_run(&world, come_late, NULL);
-    cr_assert(status == KOLO_OK, "%s, %s: %s", transport, plan, world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, come_late, NULL);
     cr_assert(atomic_load(&warning_count) == WARNINGS, "%s, %s", transport, plan);
     for (int i = 0; i < WARNINGS; i++)
         for (int rank = 0; rank < 5; rank++) {
@@ -658,9 +650,9 @@ static void check_warnings(const char *transport, const char *plan)
 
 ParameterizedTestParameters(failure, warnings_name_who_is_late)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, failure, warnings_name_who_is_late, .timeout = 120)
+ParameterizedTest(struct world_param *param, failure, warnings_name_who_is_late, .timeout = 120)
 {
     kolo_log_set_sink(keep_warning, NULL);
     check_warnings(param->name, "KOLO_PLAN=tree");
@@ -740,16 +732,14 @@ static kolo_status waits_beside_a_stream(struct kolo_comm *comm, void *argument)
 
 ParameterizedTestParameters(failure, deadline_while_other_things_move)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, failure, deadline_while_other_things_move,
+ParameterizedTest(struct world_param *param, failure, deadline_while_other_things_move,
                   .timeout = 60)
 {
     struct stream stream = {.status = KOLO_OK};
     struct world world = {.size = 2, .transport = param->name, .settings = {"KOLO_TIMEOUT=50"}};
-    kolo_status status = world_run(&world, waits_beside_a_stream, &stream);
-    cr_assert(status == KOLO_OK, "%s: %s: %s", param->name, kolo_status_name(status),
-              world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, waits_beside_a_stream, &stream);
 }
 
 /* ---- a rank that leaves ---- */
@@ -765,9 +755,9 @@ static kolo_status one_leaves(struct kolo_comm *comm, void *argument)
 
 ParameterizedTestParameters(failure, early_finalize)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, failure, early_finalize, .timeout = 60)
+ParameterizedTest(struct world_param *param, failure, early_finalize, .timeout = 60)
 {
     for (int size = 2; size <= 5; size++) {
         struct world world = {.size = size,
@@ -817,9 +807,9 @@ static kolo_status abort_from_another_thread(struct kolo_comm *comm, void *argum
 
 ParameterizedTestParameters(failure, abort_while_waiting)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, failure, abort_while_waiting, .timeout = 60)
+ParameterizedTest(struct world_param *param, failure, abort_while_waiting, .timeout = 60)
 {
     struct world world = {.size = 4, .transport = param->name, .settings = {"KOLO_TIMEOUT=20"}};
     (void)world_run(&world, abort_from_another_thread, NULL);
@@ -854,9 +844,9 @@ static kolo_status keeps_hands_off(struct kolo_comm *comm, void *argument)
 
 ParameterizedTestParameters(failure, hands_off)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, failure, hands_off, .timeout = 60)
+ParameterizedTest(struct world_param *param, failure, hands_off, .timeout = 60)
 {
     for (int i = 0; i < 5; i++) {
         struct world world = {.size = 3, .transport = param->name, .settings = {"KOLO_TIMEOUT=20"}};

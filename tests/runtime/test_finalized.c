@@ -30,9 +30,7 @@ static void run(const struct way *way, int size,
     struct world world = {.size = size,
                           .transport = way->transport,
                           .settings = {way->plan, "KOLO_TIMEOUT=60", "KOLO_STALL=200ms"}};
-    kolo_status status = world_run(&world, body, &through);
-    cr_assert(status == KOLO_OK, "%s, %s, %d ranks: %s: %s", way->transport, way->plan, size,
-              kolo_status_name(status), world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, body, &through);
 }
 
 #define ON_ALL(test, size, body)                                                                   \

@@ -12,13 +12,6 @@
 #include "runtime/comm.h"
 #include "tests/support/world.h"
 
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        kolo_status status_ = (call);                                                              \
-        if (status_ != KOLO_OK)                                                                    \
-            return status_;                                                                        \
-    } while (0)
-
 enum { LONG = 40000, CALLS = 20, PEERS = 4 };
 
 /** Every rank sends long messages to all others before it receives, and in another order. */
@@ -27,18 +20,18 @@ static kolo_status exchange(struct kolo_comm *comm, void *argument)
     (void)argument;
     static int32_t sent[PEERS][PEERS][LONG], got[PEERS][PEERS][LONG];
     const int rank = kolo_rank(comm), size = kolo_size(comm);
-    TRY(kolo_group_begin(comm));
+    WORLD_TRY(kolo_group_begin(comm));
     for (int peer = 0; peer < size; peer++) {
         if (peer == rank)
             continue;
         for (int i = 0; i < LONG; i++)
             sent[rank][peer][i] = rank * 1000003 + peer * 1009 + i;
-        TRY(kolo_send(comm, sent[rank][peer], LONG, KOLO_INT32, peer, NULL, NULL));
+        WORLD_TRY(kolo_send(comm, sent[rank][peer], LONG, KOLO_INT32, peer, NULL, NULL));
     }
     for (int peer = 0; peer < size; peer++)
         if (peer != rank)
-            TRY(kolo_recv(comm, got[rank][peer], LONG, KOLO_INT32, peer, NULL, NULL));
-    TRY(kolo_group_end(comm, NULL, NULL));
+            WORLD_TRY(kolo_recv(comm, got[rank][peer], LONG, KOLO_INT32, peer, NULL, NULL));
+    WORLD_TRY(kolo_group_end(comm, NULL, NULL));
     for (int peer = 0; peer < size; peer++)
         for (int i = 0; peer != rank && i < LONG; i++)
             WORLD_EXPECT(got[rank][peer][i] == peer * 1000003 + rank * 1009 + i,
@@ -70,16 +63,16 @@ static kolo_status call_all(struct kolo_comm *comm, struct mixed *mixed, const f
     const int rank = kolo_rank(comm), size = kolo_size(comm);
     struct kolo_opts scaled = {.size = sizeof scaled, .prescale = 0.5};
     for (int i = 0; i < CALLS; i++)
-        TRY(kolo_allreduce(comm, inputs + i, mixed->sums[i], (size_t)(i % 8), KOLO_FLOAT32,
-                           KOLO_SUM, NULL, NULL));
-    TRY(kolo_send(comm, &mixed->rank, 1, KOLO_INT32, (rank + 1) % size, NULL, NULL));
-    TRY(kolo_allreduce(comm, mixed->in_place, mixed->in_place, 3, KOLO_FLOAT32, KOLO_SUM, NULL,
-                       NULL));
-    TRY(kolo_allreduce(comm, &mixed->maximum, &mixed->maximum, 1, KOLO_INT64, KOLO_MAX, NULL,
-                       NULL));
-    TRY(kolo_broadcast(comm, mixed->token, 1, KOLO_INT64, 1, NULL, NULL));
-    TRY(kolo_allreduce(comm, inputs, mixed->big, 1, KOLO_FLOAT32, KOLO_SUM, &scaled, NULL));
-    TRY(kolo_barrier(comm, NULL, NULL));
+        WORLD_TRY(kolo_allreduce(comm, inputs + i, mixed->sums[i], (size_t)(i % 8), KOLO_FLOAT32,
+                                 KOLO_SUM, NULL, NULL));
+    WORLD_TRY(kolo_send(comm, &mixed->rank, 1, KOLO_INT32, (rank + 1) % size, NULL, NULL));
+    WORLD_TRY(kolo_allreduce(comm, mixed->in_place, mixed->in_place, 3, KOLO_FLOAT32, KOLO_SUM,
+                             NULL, NULL));
+    WORLD_TRY(kolo_allreduce(comm, &mixed->maximum, &mixed->maximum, 1, KOLO_INT64, KOLO_MAX, NULL,
+                             NULL));
+    WORLD_TRY(kolo_broadcast(comm, mixed->token, 1, KOLO_INT64, 1, NULL, NULL));
+    WORLD_TRY(kolo_allreduce(comm, inputs, mixed->big, 1, KOLO_FLOAT32, KOLO_SUM, &scaled, NULL));
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
     return kolo_recv(comm, &mixed->from_left, 1, KOLO_INT32, (rank + size - 1) % size, NULL, NULL);
 }
 
@@ -117,18 +110,18 @@ static kolo_status mixed_calls(struct kolo_comm *comm, void *argument)
     for (int round = 0; round < 3; round++) {
         fill(&mixed, rank, round);
         if (request == NULL) {
-            TRY(kolo_group_begin(comm));
-            TRY(call_all(comm, &mixed, inputs));
+            WORLD_TRY(kolo_group_begin(comm));
+            WORLD_TRY(call_all(comm, &mixed, inputs));
             WORLD_EXPECT(mixed.sums[1][0] == 0, "something ran before the end");
-            TRY(kolo_group_end(comm, is_persistent ? &again : NULL, &request));
+            WORLD_TRY(kolo_group_end(comm, is_persistent ? &again : NULL, &request));
         }
         if (is_persistent && round == 1)
-            TRY(kolo_run(request));
+            WORLD_TRY(kolo_run(request));
         else if (is_persistent)
-            TRY(kolo_start(request));
-        TRY(kolo_wait(&request, -1));
+            WORLD_TRY(kolo_start(request));
+        WORLD_TRY(kolo_wait(&request, -1));
         WORLD_EXPECT((request != NULL) == is_persistent, "freed, or not");
-        TRY(compare(&mixed, rank, size, round));
+        WORLD_TRY(compare(&mixed, rank, size, round));
     }
     return kolo_request_free(&request);
 }
@@ -137,8 +130,7 @@ Test(group, exchanges_do_not_deadlock, .timeout = 60)
 {
     for (int t = 0; world_transports[t] != NULL; t++) {
         struct world world = {.size = PEERS, .transport = world_transports[t]};
-        cr_assert(world_run(&world, exchange, NULL) == KOLO_OK, "%s: %s", world_transports[t],
-                  world_cause(&world)->text);
+        WORLD_MUST_RUN(&world, exchange, NULL);
     }
 }
 
@@ -151,8 +143,7 @@ Test(group, mixed_calls, .timeout = 120)
             bool is_persistent = i % 2 == 1;
             struct world world = {
                 .size = 3, .transport = world_transports[t], .settings = {settings[i / 2]}};
-            cr_assert(world_run(&world, mixed_calls, &is_persistent) == KOLO_OK, "%s, %s: %s",
-                      world_transports[t], settings[i / 2], world_cause(&world)->text);
+            WORLD_MUST_RUN(&world, mixed_calls, &is_persistent);
         }
 }
 
@@ -161,9 +152,9 @@ static kolo_status different_groups(struct kolo_comm *comm, void *argument)
 {
     (void)argument;
     float a[2] = {1, 2};
-    TRY(kolo_group_begin(comm));
+    WORLD_TRY(kolo_group_begin(comm));
     for (int i = 0; i < 4 + kolo_rank(comm); i++)
-        TRY(kolo_allreduce(comm, a, a, 1, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+        WORLD_TRY(kolo_allreduce(comm, a, a, 1, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
     kolo_status status = kolo_group_end(comm, NULL, NULL);
     WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "%s", kolo_status_name(status));
     WORLD_EXPECT(strstr(kolo_error_detail(), "group of") != NULL, "%s", kolo_error_detail());
@@ -176,9 +167,9 @@ static kolo_status cut_otherwise(struct kolo_comm *comm, void *argument)
     (void)argument;
     float a[4] = {1, 2, 3, 4};
     const size_t first = kolo_rank(comm) == 0 ? 1 : 3;
-    TRY(kolo_group_begin(comm));
-    TRY(kolo_allreduce(comm, a, a, first, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
-    TRY(kolo_allreduce(comm, a, a, 4 - first, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+    WORLD_TRY(kolo_group_begin(comm));
+    WORLD_TRY(kolo_allreduce(comm, a, a, first, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+    WORLD_TRY(kolo_allreduce(comm, a, a, 4 - first, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
     kolo_status status = kolo_group_end(comm, NULL, NULL);
     WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "%s", kolo_status_name(status));
     return KOLO_OK;
@@ -189,10 +180,8 @@ Test(group, ranks_that_differ, .timeout = 60)
     for (int t = 0; world_transports[t] != NULL; t++) {
         struct world world = {
             .size = 2, .transport = world_transports[t], .settings = {"KOLO_STALL=1"}};
-        cr_assert(world_run(&world, different_groups, NULL) == KOLO_OK, "%s",
-                  world_cause(&world)->text);
-        cr_assert(world_run(&world, cut_otherwise, NULL) == KOLO_OK, "%s",
-                  world_cause(&world)->text);
+        WORLD_MUST_RUN(&world, different_groups, NULL);
+        WORLD_MUST_RUN(&world, cut_otherwise, NULL);
     }
 }
 
@@ -203,15 +192,15 @@ static kolo_status refused_inside(struct kolo_comm *comm, void *argument)
     const struct kolo_opts half = {.size = sizeof half, .prescale = 0.5};
     float a[4] = {1, 2, 3, 4}, b[4] = {9, 9, 9, 9};
     struct kolo_request *request = NULL;
-    TRY(kolo_group_begin(comm));
-    TRY(kolo_allreduce(comm, a, b, 4, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
-    TRY(kolo_allreduce(comm, a, a, 4, KOLO_FLOAT32, KOLO_SUM, &half, NULL));
+    WORLD_TRY(kolo_group_begin(comm));
+    WORLD_TRY(kolo_allreduce(comm, a, b, 4, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+    WORLD_TRY(kolo_allreduce(comm, a, a, 4, KOLO_FLOAT32, KOLO_SUM, &half, NULL));
     WORLD_INVALID(kolo_allreduce(comm, a, a + 1, 2, KOLO_FLOAT32, KOLO_SUM, NULL, NULL), "overlap");
     WORLD_INVALID(kolo_send(comm, a, 1, KOLO_FLOAT32, 99, NULL, NULL), "99");
-    TRY(kolo_allreduce(comm, a, b, 4, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+    WORLD_TRY(kolo_allreduce(comm, a, b, 4, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
     WORLD_INVALID(kolo_group_end(comm, NULL, &request), "overlap");
     WORLD_EXPECT(request == NULL && a[0] == 1 && b[0] == 9 && b[3] == 9, "something was written");
-    TRY(kolo_group_begin(comm));
+    WORLD_TRY(kolo_group_begin(comm));
     WORLD_INVALID(kolo_barrier(comm, NULL, &request), "request_out");
     WORLD_INVALID(kolo_group_end(comm, NULL, NULL), "request_out");
     return kolo_barrier(comm, NULL, NULL);
@@ -226,19 +215,19 @@ static kolo_status refused_around(struct kolo_comm *comm, void *argument)
     WORLD_INVALID(kolo_group_begin(NULL), "comm");
     WORLD_INVALID(kolo_group_end(NULL, NULL, NULL), "comm");
     WORLD_INVALID(kolo_group_end(comm, NULL, NULL), "no group");
-    TRY(kolo_group_begin(comm));
+    WORLD_TRY(kolo_group_begin(comm));
     WORLD_INVALID(kolo_group_begin(comm), "open");
     WORLD_INVALID(kolo_dup(comm, NULL, &other), "group");
     WORLD_INVALID(kolo_metrics_compute(comm, NULL, 0, NULL), "group");
     WORLD_INVALID(kolo_group_end(comm, &opts, NULL), "KOLO_PERSISTENT");
-    TRY(kolo_group_begin(comm)); /* the last was closed all the same */
-    TRY(kolo_group_end(comm, NULL, &request));
+    WORLD_TRY(kolo_group_begin(comm)); /* the last was closed all the same */
+    WORLD_TRY(kolo_group_end(comm, NULL, &request));
     WORLD_EXPECT(request == NULL, "a request for nothing");
     opts.flags = 0;
     opts.timeout_ms = -1;
-    TRY(kolo_group_begin(comm));
+    WORLD_TRY(kolo_group_begin(comm));
     WORLD_INVALID(kolo_group_end(comm, &opts, NULL), "timeout_ms");
-    TRY(kolo_group_begin(comm)); /* what is open at the end is gone with the communicator */
+    WORLD_TRY(kolo_group_begin(comm)); /* what is open at the end is gone with the communicator */
     return kolo_barrier(comm, NULL, NULL);
 }
 
@@ -246,10 +235,8 @@ Test(group, refusals, .timeout = 60)
 {
     for (int size = 1; size <= 2; size++) {
         struct world world = {.size = size};
-        cr_assert(world_run(&world, refused_inside, NULL) == KOLO_OK, "%s",
-                  world_cause(&world)->text);
-        cr_assert(world_run(&world, refused_around, NULL) == KOLO_OK, "%s",
-                  world_cause(&world)->text);
+        WORLD_MUST_RUN(&world, refused_inside, NULL);
+        WORLD_MUST_RUN(&world, refused_around, NULL);
     }
 }
 
@@ -260,9 +247,9 @@ static kolo_status too_late(struct kolo_comm *comm, void *argument)
     float a = 1;
     if (kolo_rank(comm) == 1)
         return KOLO_OK;
-    TRY(kolo_group_begin(comm));
-    TRY(kolo_allreduce(comm, &a, &a, 1, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
-    TRY(kolo_barrier(comm, NULL, NULL));
+    WORLD_TRY(kolo_group_begin(comm));
+    WORLD_TRY(kolo_allreduce(comm, &a, &a, 1, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
     kolo_status status = kolo_group_end(comm, &opts, NULL);
     WORLD_EXPECT(status == KOLO_ERR_TIMEOUT || status == KOLO_ERR_PEER ||
                      status == KOLO_ERR_CONNECT /* it had left before the link was made */,
@@ -273,7 +260,7 @@ static kolo_status too_late(struct kolo_comm *comm, void *argument)
 Test(group, has_a_deadline, .timeout = 60)
 {
     struct world world = {.size = 2};
-    cr_assert(world_run(&world, too_late, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, too_late, NULL);
 }
 
 /* ---- another thread calls while groups open and close ---- */
@@ -302,7 +289,7 @@ static kolo_status groups_meanwhile(struct kolo_comm *comm, void *argument)
         if (status == KOLO_OK)
             status = kolo_group_end(comm, NULL, NULL);
         if (status != KOLO_ERR_INVALID)
-            TRY(status);
+            WORLD_TRY(status);
     }
     pthread_join(thread, &failed);
     WORLD_EXPECT(failed == NULL, "a call failed");
@@ -312,6 +299,5 @@ static kolo_status groups_meanwhile(struct kolo_comm *comm, void *argument)
 Test(group, another_thread_calls_meanwhile, .timeout = 100)
 {
     struct world world = {.size = 1};
-    cr_assert(world_run(&world, groups_meanwhile, NULL) == KOLO_OK, "%s",
-              world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, groups_meanwhile, NULL);
 }

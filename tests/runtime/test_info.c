@@ -46,5 +46,5 @@ out:
 Test(info, of_itself_and_of_others, .timeout = 30)
 {
     struct world world = {.size = 3};
-    cr_assert(world_run(&world, look, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, look, NULL);
 }

@@ -78,16 +78,14 @@ Test(kv, set_get_add, .timeout = 60)
 {
     for (int size = 1; size <= 5; size += 2) {
         struct world world = {.size = size};
-        kolo_status status = world_run(&world, use_keys, NULL);
-        cr_assert(status == KOLO_OK, "%d ranks: %s", size, world_cause(&world)->text);
+        WORLD_MUST_RUN(&world, use_keys, NULL);
     }
 }
 
 Test(kv, misuse, .timeout = 60)
 {
     struct world world = {.size = 2};
-    kolo_status status = world_run(&world, misuse_keys, NULL);
-    cr_assert(status == KOLO_OK, "%s", world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, misuse_keys, NULL);
 }
 
 static kolo_status big_value(struct kolo_comm *comm, void *argument)
@@ -111,8 +109,7 @@ static kolo_status big_value(struct kolo_comm *comm, void *argument)
 Test(kv, one_mebibyte, .timeout = 60)
 {
     struct world world = {.size = 4};
-    kolo_status status = world_run(&world, big_value, NULL);
-    cr_assert(status == KOLO_OK, "%s", world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, big_value, NULL);
 }
 
 struct beside {
@@ -156,7 +153,6 @@ Test(kv, beside_a_collective, .timeout = 60)
     for (int i = 0; world_transports[i] != NULL; i++) {
         struct beside beside = {0};
         struct world world = {.size = 2, .transport = world_transports[i]};
-        kolo_status status = world_run(&world, ask_beside, &beside);
-        cr_assert(status == KOLO_OK, "%s: %s", world_transports[i], world_cause(&world)->text);
+        WORLD_MUST_RUN(&world, ask_beside, &beside);
     }
 }

@@ -302,7 +302,6 @@ Test(large, two_gibibytes, .timeout = 600)
         bool is_shared = i % 2 == 1;
         struct world world = {
             .size = 2, .transport = transports[i / 2], .settings = {"KOLO_TIMEOUT=300"}};
-        cr_assert(world_run(&world, really, &is_shared) == KOLO_OK, "%s: %s", transports[i / 2],
-                  world_cause(&world)->text);
+        WORLD_MUST_RUN(&world, really, &is_shared);
     }
 }

@@ -10,13 +10,6 @@
 #include "runtime/comm.h"
 #include "tests/support/world.h"
 
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        kolo_status status_ = (call);                                                              \
-        if (status_ != KOLO_OK)                                                                    \
-            return status_;                                                                        \
-    } while (0)
-
 enum { COUNTS = 4, LONGEST = 5000, RANKS_MAX = 5 };
 static const size_t counts[COUNTS] = {0, 1, 17, LONGEST};
 
@@ -91,17 +84,18 @@ static kolo_status reductions(const struct stage *stage, size_t count)
     const int root = (int)n - 1;
     for (size_t i = 0; i < count * n; i++)
         stage->send[i] = input(rank, i);
-    TRY(kolo_allreduce(comm, stage->send, stage->recv, count, type, stage->op, NULL, NULL));
-    TRY(compare(stage->recv, n, 0, count, "allreduce"));
-    TRY(kolo_reduce(comm, stage->send, stage->recv, count, type, stage->op, root, NULL, NULL));
+    WORLD_TRY(kolo_allreduce(comm, stage->send, stage->recv, count, type, stage->op, NULL, NULL));
+    WORLD_TRY(compare(stage->recv, n, 0, count, "allreduce"));
+    WORLD_TRY(
+        kolo_reduce(comm, stage->send, stage->recv, count, type, stage->op, root, NULL, NULL));
     if ((int)rank == root)
-        TRY(compare(stage->recv, n, 0, count, "reduce"));
+        WORLD_TRY(compare(stage->recv, n, 0, count, "reduce"));
     struct kolo_request *request = NULL;
-    TRY(kolo_reduce_scatter(comm, stage->send, stage->recv, count, type, stage->op, NULL,
-                            &request));
-    TRY(kolo_wait(&request, -1));
-    TRY(compare(stage->recv, n, rank * count, count, "reduce_scatter"));
-    TRY(kolo_allreduce(comm, stage->send, stage->send, count, type, stage->op, NULL, NULL));
+    WORLD_TRY(kolo_reduce_scatter(comm, stage->send, stage->recv, count, type, stage->op, NULL,
+                                  &request));
+    WORLD_TRY(kolo_wait(&request, -1));
+    WORLD_TRY(compare(stage->recv, n, rank * count, count, "reduce_scatter"));
+    WORLD_TRY(kolo_allreduce(comm, stage->send, stage->send, count, type, stage->op, NULL, NULL));
     return compare(stage->send, n, 0, count, "allreduce in place");
 }
 
@@ -113,12 +107,12 @@ static kolo_status moves(const struct stage *stage, size_t count)
     const size_t n = (size_t)kolo_size(comm), rank = (size_t)kolo_rank(comm);
     for (size_t i = 0; i < count * n; i++)
         stage->send[i] = input(rank, i);
-    TRY(kolo_alltoall(comm, stage->send, stage->recv, count, type, NULL, NULL));
+    WORLD_TRY(kolo_alltoall(comm, stage->send, stage->recv, count, type, NULL, NULL));
     for (size_t i = 0; i < count * n; i++) {
         struct map want = input(count == 0 ? 0 : i / count, rank * count + i % count);
         WORLD_EXPECT(memcmp(&stage->recv[i], &want, sizeof want) == 0, "alltoall: element %zu", i);
     }
-    TRY(kolo_broadcast(comm, stage->send, count, type, 0, NULL, NULL));
+    WORLD_TRY(kolo_broadcast(comm, stage->send, count, type, 0, NULL, NULL));
     for (size_t i = 0; i < count; i++) {
         struct map want = input(0, i);
         WORLD_EXPECT(memcmp(&stage->send[i], &want, sizeof want) == 0, "broadcast: element %zu", i);
@@ -137,15 +131,15 @@ static kolo_status sums(const struct stage *stage, size_t count)
                                 .fold = add_all,
                                 .context = &calls,
                                 .flags = KOLO_COMMUTATIVE};
-    TRY(kolo_op_create(stage->comm, &add, &op));
+    WORLD_TRY(kolo_op_create(stage->comm, &add, &op));
     for (size_t i = 0; i < count; i++)
         send[i] = (double)(rank + i);
-    TRY(kolo_allreduce(stage->comm, send, recv, count, KOLO_FLOAT64, op, NULL, NULL));
+    WORLD_TRY(kolo_allreduce(stage->comm, send, recv, count, KOLO_FLOAT64, op, NULL, NULL));
     for (size_t i = 0; i < count; i++)
         WORLD_EXPECT(recv[i] == (double)(n * (n - 1) / 2 + n * i), "sum: element %zu is %g", i,
                      recv[i]);
     int64_t total = (int64_t)calls; /* a rank need not combine anything itself */
-    TRY(kolo_allreduce(stage->comm, &total, &total, 1, KOLO_INT64, KOLO_SUM, NULL, NULL));
+    WORLD_TRY(kolo_allreduce(stage->comm, &total, &total, 1, KOLO_INT64, KOLO_SUM, NULL, NULL));
     WORLD_EXPECT(n == 1 || count == 0 || total > 0, "the context was not handed over");
     return kolo_op_free(stage->comm, op);
 }
@@ -154,11 +148,11 @@ static kolo_status all_counts(struct stage *stage)
 {
     const struct kolo_op composition = {
         .size = sizeof composition, .name = "compose", .fold = compose_all};
-    TRY(kolo_op_create(stage->comm, &composition, &stage->op));
+    WORLD_TRY(kolo_op_create(stage->comm, &composition, &stage->op));
     for (int i = 0; i < COUNTS; i++) {
-        TRY(reductions(stage, counts[i]));
-        TRY(moves(stage, counts[i]));
-        TRY(sums(stage, counts[i]));
+        WORLD_TRY(reductions(stage, counts[i]));
+        WORLD_TRY(moves(stage, counts[i]));
+        WORLD_TRY(sums(stage, counts[i]));
     }
     return kolo_op_free(stage->comm, stage->op);
 }
@@ -169,11 +163,11 @@ static kolo_status both_memories(struct kolo_comm *comm, void *argument)
     struct stage stage = {.comm = comm};
     size_t bytes = LONGEST * RANKS_MAX * sizeof(struct map);
     void *send, *recv;
-    TRY(kolo_alloc(comm, bytes, &send));
-    TRY(kolo_alloc(comm, bytes, &recv));
+    WORLD_TRY(kolo_alloc(comm, bytes, &send));
+    WORLD_TRY(kolo_alloc(comm, bytes, &recv));
     stage.send = send;
     stage.recv = recv;
-    TRY(all_counts(&stage));
+    WORLD_TRY(all_counts(&stage));
     stage.send = calloc(1, bytes);
     stage.recv = calloc(1, bytes);
     kolo_status status =
@@ -190,8 +184,7 @@ Test(own_ops, every_transport, .timeout = 120)
             struct world world = {.size = size,
                                   .transport = world_transports[t],
                                   .settings = {"KOLO_SEGMENT_BYTES=4KiB"}};
-            cr_assert(world_run(&world, both_memories, NULL) == KOLO_OK, "%s, %d ranks: %s",
-                      world_transports[t], size, world_cause(&world)->text);
+            WORLD_MUST_RUN(&world, both_memories, NULL);
         }
 }
 
@@ -240,7 +233,7 @@ static kolo_status sums_alone(struct kolo_comm *comm, void *argument)
                           .send = (void *)memory[kolo_rank(comm)][0],
                           .recv = (void *)memory[kolo_rank(comm)][1]};
     for (int i = 0; i < COUNTS; i++)
-        TRY(sums(&stage, counts[i]));
+        WORLD_TRY(sums(&stage, counts[i]));
     return KOLO_OK;
 }
 
@@ -252,8 +245,7 @@ Test(own_ops, commutative_on_arrival, .timeout = 120)
             struct world world = {.size = 3,
                                   .transport = world_transports[t],
                                   .settings = {plans[i], "KOLO_SEGMENT_BYTES=4KiB"}};
-            cr_assert(world_run(&world, sums_alone, NULL) == KOLO_OK, "%s, %s: %s",
-                      world_transports[t], plans[i], world_cause(&world)->text);
+            WORLD_MUST_RUN(&world, sums_alone, NULL);
         }
 }
 
@@ -264,7 +256,7 @@ static kolo_status different_names(struct kolo_comm *comm, void *argument)
         .size = sizeof mine, .name = kolo_rank(comm) == 0 ? "left" : "right", .fold = compose_all};
     struct map map = input(0, 0);
     kolo_redop op;
-    TRY(kolo_op_create(comm, &mine, &op));
+    WORLD_TRY(kolo_op_create(comm, &mine, &op));
     kolo_status status =
         kolo_allreduce(comm, &map, &map, 1, KOLO_OPAQUE(sizeof map), op, NULL, NULL);
     WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "%s", kolo_status_name(status));
@@ -292,10 +284,8 @@ Test(own_ops, ranks_that_differ, .timeout = 60)
     for (int t = 0; world_transports[t] != NULL; t++) {
         struct world world = {
             .size = 2, .transport = world_transports[t], .settings = {"KOLO_STALL=1"}};
-        cr_assert(world_run(&world, different_names, NULL) == KOLO_OK, "%s",
-                  world_cause(&world)->text);
-        cr_assert(world_run(&world, different_sizes, NULL) == KOLO_OK, "%s",
-                  world_cause(&world)->text);
+        WORLD_MUST_RUN(&world, different_names, NULL);
+        WORLD_MUST_RUN(&world, different_sizes, NULL);
     }
 }
 
@@ -324,8 +314,8 @@ static kolo_status refusals(struct kolo_comm *comm, void *argument)
     op.size--;
     WORLD_INVALID(kolo_op_create(comm, &op, &made), "size");
     op.size++;
-    TRY(kolo_op_create(comm, &op, &made));
-    TRY(kolo_op_create(comm, &op, &other));
+    WORLD_TRY(kolo_op_create(comm, &op, &made));
+    WORLD_TRY(kolo_op_create(comm, &op, &other));
     WORLD_EXPECT(made != other, "one number for two");
     WORLD_INVALID(kolo_allreduce(comm, a, a + 1, 1, type, KOLO_SUM, NULL, NULL), "opaque");
     WORLD_INVALID(kolo_allreduce(comm, a, a + 1, 1, KOLO_OPAQUE(0), made, NULL, NULL), "type");
@@ -333,21 +323,21 @@ static kolo_status refusals(struct kolo_comm *comm, void *argument)
     WORLD_INVALID(kolo_allreduce(comm, a, a + 1, SIZE_MAX / 4096, type, made, NULL, NULL),
                   "too large");
     struct kolo_request *request = NULL;
-    TRY(kolo_allreduce(comm, a, a, 1, type, made, NULL, &request));
+    WORLD_TRY(kolo_allreduce(comm, a, a, 1, type, made, NULL, &request));
     WORLD_INVALID(kolo_op_free(comm, made), "in use");
-    TRY(kolo_wait(&request, -1));
-    TRY(kolo_op_free(comm, made));
+    WORLD_TRY(kolo_wait(&request, -1));
+    WORLD_TRY(kolo_op_free(comm, made));
     WORLD_INVALID(kolo_op_free(comm, made), "none of");
     WORLD_INVALID(kolo_op_free(comm, KOLO_SUM), "none of");
     WORLD_INVALID(kolo_allreduce(comm, a, a + 1, 1, type, made, NULL, NULL), "kolo_op_create");
     WORLD_EXPECT(a[0].a == 0 && a[1].a == 1, "written");
     for (int i = 0; i < 40; i++) /* more than the table has at first; what is left, the end frees */
-        TRY(kolo_op_create(comm, &op, &made));
+        WORLD_TRY(kolo_op_create(comm, &op, &made));
     return KOLO_OK;
 }
 
 Test(own_ops, refusals)
 {
     struct world world = {.size = 1};
-    cr_assert(world_run(&world, refusals, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, refusals, NULL);
 }

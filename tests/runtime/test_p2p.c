@@ -9,18 +9,11 @@
 
 #include "tests/support/world.h"
 
-struct transport_param {
-    char name[16];
-};
-static struct transport_param params[] = {{"inproc"}, {"shm"}, {"tcp"}};
-
 static void run(const char *transport, int size,
                 kolo_status (*body)(struct kolo_comm *comm, void *argument))
 {
     struct world world = {.size = size, .transport = transport, .settings = {"KOLO_TIMEOUT=30"}};
-    kolo_status status = world_run(&world, body, NULL);
-    cr_assert(status == KOLO_OK, "%s: %s: %s", transport, kolo_status_name(status),
-              world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, body, NULL);
 }
 
 static const size_t lengths[] = {0, 1, 3, 4095, 4096, 65537, 1 << 20, 300001};
@@ -56,9 +49,9 @@ static kolo_status in_order(struct kolo_comm *comm, void *argument)
 
 ParameterizedTestParameters(p2p, order_and_sizes)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, p2p, order_and_sizes, .timeout = 60)
+ParameterizedTest(struct world_param *param, p2p, order_and_sizes, .timeout = 60)
 {
     run(param->name, 2, in_order);
 }
@@ -92,9 +85,9 @@ out:
 
 ParameterizedTestParameters(p2p, all_pairs)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, p2p, all_pairs, .timeout = 60)
+ParameterizedTest(struct world_param *param, p2p, all_pairs, .timeout = 60)
 {
     run(param->name, 7, everybody_with_everybody);
 }

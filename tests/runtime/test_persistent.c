@@ -8,13 +8,6 @@
 #include "runtime/comm.h"
 #include "tests/support/world.h"
 
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        kolo_status status_ = (call);                                                              \
-        if (status_ != KOLO_OK)                                                                    \
-            return status_;                                                                        \
-    } while (0)
-
 enum { ROUNDS = 6, BLOCK = 700, RANKS = 3, KINDS = 6 };
 
 struct stage {
@@ -61,19 +54,19 @@ static kolo_status make(struct kolo_comm *comm, struct stage *stage, struct kolo
         displs[r] = (RANKS - 1 - r) * BLOCK;
     }
     struct kolo_request **out = stage->requests;
-    TRY(kolo_allreduce(comm, stage->send, stage->recv, BLOCK, KOLO_FLOAT32, KOLO_SUM, &opts,
-                       &out[0]));
-    TRY(kolo_allgatherv(comm, stage->send, stage->recv, counts, displs, KOLO_FLOAT32, &opts,
-                        &out[1]));
+    WORLD_TRY(kolo_allreduce(comm, stage->send, stage->recv, BLOCK, KOLO_FLOAT32, KOLO_SUM, &opts,
+                             &out[0]));
+    WORLD_TRY(kolo_allgatherv(comm, stage->send, stage->recv, counts, displs, KOLO_FLOAT32, &opts,
+                              &out[1]));
     memset(counts, 0xff, sizeof counts); /* they were copied */
     opts.prescale = 0.5;
-    TRY(kolo_reduce_scatter(comm, stage->send, stage->recv, BLOCK, KOLO_FLOAT32, KOLO_SUM, &opts,
-                            &out[2]));
+    WORLD_TRY(kolo_reduce_scatter(comm, stage->send, stage->recv, BLOCK, KOLO_FLOAT32, KOLO_SUM,
+                                  &opts, &out[2]));
     opts.prescale = 0;
-    TRY(kolo_alltoall(comm, stage->send, stage->recv, BLOCK, KOLO_FLOAT32, &opts, &out[3]));
-    TRY(kolo_scatter(comm, stage->send, stage->recv, BLOCK, KOLO_FLOAT32, 1, &opts, &out[4]));
-    TRY(kolo_recv(comm, stage->recv, BLOCK, KOLO_FLOAT32, (rank + RANKS - 1) % RANKS, &opts,
-                  &out[5]));
+    WORLD_TRY(kolo_alltoall(comm, stage->send, stage->recv, BLOCK, KOLO_FLOAT32, &opts, &out[3]));
+    WORLD_TRY(kolo_scatter(comm, stage->send, stage->recv, BLOCK, KOLO_FLOAT32, 1, &opts, &out[4]));
+    WORLD_TRY(kolo_recv(comm, stage->recv, BLOCK, KOLO_FLOAT32, (rank + RANKS - 1) % RANKS, &opts,
+                        &out[5]));
     return kolo_send(comm, stage->send, BLOCK, KOLO_FLOAT32, (rank + 1) % RANKS, &opts, send);
 }
 
@@ -87,19 +80,19 @@ static kolo_status run_one(struct kolo_comm *comm, struct stage *stage, int kind
         stage->recv[i] = -1;
     }
     if (kind == 5)
-        TRY(kolo_start(*send));
+        WORLD_TRY(kolo_start(*send));
     if (round % 2 == 0) {
-        TRY(kolo_run(*request));
+        WORLD_TRY(kolo_run(*request));
     } else {
-        TRY(kolo_start(*request));
+        WORLD_TRY(kolo_start(*request));
         kolo_status status;
         do
             status = kolo_test(request);
         while (status == KOLO_AGAIN);
-        TRY(status);
+        WORLD_TRY(status);
     }
     if (kind == 5)
-        TRY(kolo_wait(send, -1));
+        WORLD_TRY(kolo_wait(send, -1));
     WORLD_EXPECT(*request != NULL && *send != NULL, "freed");
     for (int i = 0; i < RANKS * BLOCK; i++)
         WORLD_EXPECT(stage->recv[i] == expected(kind, rank, i, round),
@@ -115,16 +108,16 @@ static kolo_status every_kind(struct kolo_comm *comm, void *argument)
     struct stage *stage = &stages[kolo_rank(comm)];
     struct kolo_request *send = NULL;
     memset(stage, 0, sizeof(*stage));
-    TRY(make(comm, stage, &send));
+    WORLD_TRY(make(comm, stage, &send));
     for (int round = 0; round < ROUNDS; round++)
         for (int kind = 0; kind < KINDS; kind++) {
             int32_t one = 1;
-            TRY(run_one(comm, stage, kind, round, &send));
-            TRY(kolo_allreduce(comm, &one, &one, 1, KOLO_INT32, KOLO_SUM, NULL, NULL));
+            WORLD_TRY(run_one(comm, stage, kind, round, &send));
+            WORLD_TRY(kolo_allreduce(comm, &one, &one, 1, KOLO_INT32, KOLO_SUM, NULL, NULL));
             WORLD_EXPECT(one == RANKS, "a call between: %d", one);
         }
-    TRY(kolo_request_free(&stage->requests[0]));
-    TRY(kolo_request_free(&stage->requests[0]));
+    WORLD_TRY(kolo_request_free(&stage->requests[0]));
+    WORLD_TRY(kolo_request_free(&stage->requests[0]));
     return KOLO_OK; /* the rest goes with the communicator */
 }
 
@@ -136,8 +129,7 @@ Test(persistent, every_kind, .timeout = 120)
             struct world world = {.size = RANKS,
                                   .transport = world_transports[t],
                                   .settings = {plans[i], "KOLO_SEGMENT_BYTES=4KiB"}};
-            cr_assert(world_run(&world, every_kind, NULL) == KOLO_OK, "%s, %s: %s",
-                      world_transports[t], plans[i], world_cause(&world)->text);
+            WORLD_MUST_RUN(&world, every_kind, NULL);
         }
 }
 
@@ -150,14 +142,15 @@ static kolo_status side_by_side(struct kolo_comm *comm, void *argument)
     struct kolo_request *requests[MANY];
     int64_t sums[MANY];
     for (int i = 0; i < MANY; i++)
-        TRY(kolo_allreduce(comm, &sums[i], &sums[i], 1, KOLO_INT64, KOLO_SUM, &opts, &requests[i]));
+        WORLD_TRY(
+            kolo_allreduce(comm, &sums[i], &sums[i], 1, KOLO_INT64, KOLO_SUM, &opts, &requests[i]));
     for (int round = 0; round < 50; round++) {
         for (int i = 0; i < MANY; i++) {
             sums[i] = i + round;
-            TRY(kolo_start(requests[i]));
+            WORLD_TRY(kolo_start(requests[i]));
         }
         for (int i = MANY - 1; i >= 0; i--)
-            TRY(kolo_wait(&requests[i], -1));
+            WORLD_TRY(kolo_wait(&requests[i], -1));
         for (int i = 0; i < MANY; i++)
             WORLD_EXPECT(sums[i] == kolo_size(comm) * (i + round), "sum %d is %d", i, (int)sums[i]);
     }
@@ -168,8 +161,7 @@ Test(persistent, side_by_side, .timeout = 60)
 {
     for (int t = 0; world_transports[t] != NULL; t++) {
         struct world world = {.size = 2, .transport = world_transports[t]};
-        cr_assert(world_run(&world, side_by_side, NULL) == KOLO_OK, "%s",
-                  world_cause(&world)->text);
+        WORLD_MUST_RUN(&world, side_by_side, NULL);
     }
 }
 
@@ -183,31 +175,31 @@ static kolo_status refusals(struct kolo_comm *comm, void *argument)
     WORLD_INVALID(kolo_start(NULL), "NULL");
     WORLD_INVALID(kolo_run(NULL), "NULL");
     WORLD_INVALID(kolo_request_free(NULL), "NULL");
-    TRY(kolo_request_free(&request));
+    WORLD_TRY(kolo_request_free(&request));
     WORLD_INVALID(kolo_barrier(comm, &again, NULL), "request_out");
-    TRY(kolo_recv(comm, &b, 1, KOLO_INT32, peer, &again, &request));
-    TRY(kolo_wait(&request, -1)); /* it never ran */
-    TRY(kolo_test(&request));
-    TRY(kolo_start(request));
+    WORLD_TRY(kolo_recv(comm, &b, 1, KOLO_INT32, peer, &again, &request));
+    WORLD_TRY(kolo_wait(&request, -1)); /* it never ran */
+    WORLD_TRY(kolo_test(&request));
+    WORLD_TRY(kolo_start(request));
     WORLD_INVALID(kolo_start(request), "running");
     WORLD_INVALID(kolo_run(request), "running");
     WORLD_INVALID(kolo_request_free(&request), "running");
-    TRY(kolo_barrier(comm, NULL, NULL)); /* before that the other's message could end it */
-    TRY(kolo_send(comm, &a, 1, KOLO_INT32, peer, NULL, &once));
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL)); /* before that the other's message could end it */
+    WORLD_TRY(kolo_send(comm, &a, 1, KOLO_INT32, peer, NULL, &once));
     WORLD_INVALID(kolo_start(once), "KOLO_PERSISTENT");
     WORLD_INVALID(kolo_request_free(&once), "KOLO_PERSISTENT");
-    TRY(kolo_wait(&once, -1));
-    TRY(kolo_wait(&request, -1));
+    WORLD_TRY(kolo_wait(&once, -1));
+    WORLD_TRY(kolo_wait(&request, -1));
     WORLD_EXPECT(b == 5, "received %d", b);
-    TRY(kolo_barrier(comm, NULL, NULL));
-    TRY(kolo_start(request)); /* finalize takes it back */
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    WORLD_TRY(kolo_start(request)); /* finalize takes it back */
     return KOLO_OK;
 }
 
 Test(persistent, refusals, .timeout = 60)
 {
     struct world world = {.size = 2};
-    cr_assert(world_run(&world, refusals, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, refusals, NULL);
 }
 
 static kolo_status after_a_failure(struct kolo_comm *comm, void *argument)
@@ -216,9 +208,9 @@ static kolo_status after_a_failure(struct kolo_comm *comm, void *argument)
     const struct kolo_opts again = {.size = sizeof again, .flags = KOLO_PERSISTENT};
     struct kolo_request *request = NULL;
     int32_t a = 1;
-    TRY(kolo_allreduce(comm, &a, &a, 1, KOLO_INT32, KOLO_SUM, &again, &request));
-    TRY(kolo_run(request));
-    TRY(kolo_barrier(comm, NULL, NULL));
+    WORLD_TRY(kolo_allreduce(comm, &a, &a, 1, KOLO_INT32, KOLO_SUM, &again, &request));
+    WORLD_TRY(kolo_run(request));
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
     kolo_abort(comm, "for the test");
     WORLD_EXPECT(kolo_start(request) == KOLO_ERR_ABORTED, "%s", kolo_error_detail());
     WORLD_EXPECT(kolo_run(request) == KOLO_ERR_ABORTED, "%s", kolo_error_detail());
@@ -228,5 +220,5 @@ static kolo_status after_a_failure(struct kolo_comm *comm, void *argument)
 Test(persistent, after_a_failure, .timeout = 60)
 {
     struct world world = {.size = 1};
-    cr_assert(world_run(&world, after_a_failure, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, after_a_failure, NULL);
 }

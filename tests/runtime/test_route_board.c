@@ -23,9 +23,7 @@ static void run(const char *transport, const char *setting, int size,
 {
     struct world world = {
         .size = size, .transport = transport, .settings = {"KOLO_TIMEOUT=60", setting}};
-    kolo_status status = world_run(&world, body, argument);
-    cr_assert(status == KOLO_OK, "%s, %d ranks, %s: %s: %s", transport, size, setting,
-              kolo_status_name(status), world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, body, argument);
 }
 
 /* ---- whose memory is what ---- */
@@ -628,8 +626,7 @@ ParameterizedTest(struct transport_param *param, route_board,
             .size = 4,
             .transport = param->name,
             .settings = {"KOLO_TIMEOUT=60", "KOLO_STALL=30s", "KOLO_PLAN=oneshot"}};
-        kolo_status status = world_run(&world, disagree, &late);
-        cr_assert(status == KOLO_OK, "%s, %d: %s", param->name, what, world_cause(&world)->text);
+        WORLD_MUST_RUN(&world, disagree, &late);
     }
 }
 

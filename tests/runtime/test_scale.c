@@ -132,8 +132,7 @@ Test(scale, every_plan, .timeout = 60)
         for (int i = 0; i < 4; i++) {
             struct world world = {
                 .size = RANKS, .transport = world_transports[t], .settings = {plans[i]}};
-            cr_assert(world_run(&world, all_shapes, NULL) == KOLO_OK, "%s, %s: %s",
-                      world_transports[t], plans[i], world_cause(&world)->text);
+            WORLD_MUST_RUN(&world, all_shapes, NULL);
         }
 }
 
@@ -167,7 +166,7 @@ static kolo_status refusals(struct kolo_comm *comm, void *argument)
 Test(scale, refusals_and_old_options)
 {
     struct world world = {.size = 1};
-    cr_assert(world_run(&world, refusals, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, refusals, NULL);
 }
 
 static kolo_status other_factor(struct kolo_comm *comm, void *argument)
@@ -184,7 +183,7 @@ static kolo_status other_factor(struct kolo_comm *comm, void *argument)
 Test(scale, postscale_must_be_equal, .timeout = 60)
 {
     struct world world = {.size = 2, .settings = {"KOLO_STALL=1"}};
-    cr_assert(world_run(&world, other_factor, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, other_factor, NULL);
 }
 
 /* ---- a communicator that fails while an input is scaled ---- */
@@ -224,5 +223,5 @@ static kolo_status fails_meanwhile(struct kolo_comm *comm, void *argument)
 Test(scale, communicator_fails_meanwhile, .timeout = 60)
 {
     struct world world = {.size = 2};
-    cr_assert(world_run(&world, fails_meanwhile, NULL) == KOLO_OK, "%s", world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, fails_meanwhile, NULL);
 }

@@ -15,11 +15,6 @@
 #include "base/alloc.h"
 #include "tests/support/world.h"
 
-struct transport_param {
-    char name[16];
-};
-static struct transport_param params[] = {{"inproc"}, {"shm"}, {"tcp"}};
-
 static void run(const char *transport, int size,
                 kolo_status (*body)(struct kolo_comm *comm, void *argument), void *argument)
 {
@@ -38,9 +33,9 @@ static void run(const char *transport, int size,
 #define ON_ALL(test, size, body)                                                                   \
     ParameterizedTestParameters(shrink, test)                                                      \
     {                                                                                              \
-        return cr_make_param_array(struct transport_param, params, 3);                             \
+        return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);                \
     }                                                                                              \
-    ParameterizedTest(struct transport_param *param, shrink, test, .timeout = 60)                  \
+    ParameterizedTest(struct world_param *param, shrink, test, .timeout = 60)                      \
     {                                                                                              \
         run(param->name, size, body, NULL);                                                        \
     }
@@ -261,10 +256,9 @@ out:
 
 ParameterizedTestParameters(shrink, who_has_finalized_is_left_out)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, shrink, who_has_finalized_is_left_out,
-                  .timeout = 60)
+ParameterizedTest(struct world_param *param, shrink, who_has_finalized_is_left_out, .timeout = 60)
 {
     static char whens[][8] = {"before", "failed", "asked"};
     for (int i = 0; i < 3; i++)

@@ -16,28 +16,21 @@
 #include "tests/support/world.h"
 #include "transport/core.h"
 
-struct transport_param {
-    char name[16];
-};
-static struct transport_param params[] = {{"inproc"}, {"shm"}, {"tcp"}};
-
 static void run(const char *transport, int size,
                 kolo_status (*body)(struct kolo_comm *comm, void *argument), void *argument)
 {
     struct world world = {
         .size = size, .transport = transport, .settings = {"KOLO_TIMEOUT=30", "KOLO_STALL=200ms"}};
-    kolo_status status = world_run(&world, body, argument);
-    cr_assert(status == KOLO_OK, "%s, %d ranks: %s: %s", transport, size, kolo_status_name(status),
-              world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, body, argument);
 }
 
 /** Runs over every transport. */
 #define ON_ALL(test, timeout_s, size, body)                                                        \
     ParameterizedTestParameters(split, test)                                                       \
     {                                                                                              \
-        return cr_make_param_array(struct transport_param, params, 3);                             \
+        return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);                \
     }                                                                                              \
-    ParameterizedTest(struct transport_param *param, split, test, .timeout = timeout_s)            \
+    ParameterizedTest(struct world_param *param, split, test, .timeout = timeout_s)                \
     {                                                                                              \
         run(param->name, size, body, NULL);                                                        \
     }

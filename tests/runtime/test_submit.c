@@ -13,19 +13,12 @@
 
 #include "tests/support/world.h"
 
-struct transport_param {
-    char name[16];
-};
-static struct transport_param params[] = {{"inproc"}, {"shm"}, {"tcp"}};
-
 static void run_with(const char *transport, const char *setting, int size,
                      kolo_status (*body)(struct kolo_comm *comm, void *argument), void *argument)
 {
     struct world world = {
         .size = size, .transport = transport, .settings = {"KOLO_TIMEOUT=30", setting}};
-    kolo_status status = world_run(&world, body, argument);
-    cr_assert(status == KOLO_OK, "%s, %d ranks: %s: %s", transport, size, kolo_status_name(status),
-              world_cause(&world)->text);
+    WORLD_MUST_RUN(&world, body, argument);
 }
 
 static void run(const char *transport, int size,
@@ -63,9 +56,9 @@ static kolo_status many_outstanding(struct kolo_comm *comm, void *argument)
 
 ParameterizedTestParameters(submit, many_requests)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, submit, many_requests, .timeout = 60)
+ParameterizedTest(struct world_param *param, submit, many_requests, .timeout = 60)
 {
     for (int size = 1; size <= 5; size += 2)
         run(param->name, size, many_outstanding, NULL);
@@ -94,9 +87,9 @@ static kolo_status poll_with_test(struct kolo_comm *comm, void *argument)
 
 ParameterizedTestParameters(submit, test_makes_progress)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, submit, test_makes_progress, .timeout = 60)
+ParameterizedTest(struct world_param *param, submit, test_makes_progress, .timeout = 60)
 {
     run(param->name, 3, poll_with_test, NULL);
 }
@@ -130,9 +123,9 @@ static kolo_status progress_without_the_caller(struct kolo_comm *comm, void *arg
 
 ParameterizedTestParameters(submit, progress_thread)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, submit, progress_thread, .timeout = 60)
+ParameterizedTest(struct world_param *param, submit, progress_thread, .timeout = 60)
 {
     _Atomic int others_done = 0;
     run(param->name, 3, progress_without_the_caller, &others_done);
@@ -208,9 +201,9 @@ static kolo_status give_up_waiting(struct kolo_comm *comm, void *argument)
 
 ParameterizedTestParameters(submit, giving_up)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, submit, giving_up, .timeout = 60)
+ParameterizedTest(struct world_param *param, submit, giving_up, .timeout = 60)
 {
     struct rounds rounds = {0};
     run(param->name, 2, give_up_waiting, &rounds);
@@ -232,9 +225,9 @@ static kolo_status leave_outstanding(struct kolo_comm *comm, void *argument)
 
 ParameterizedTestParameters(submit, finalize_with_outstanding)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, submit, finalize_with_outstanding, .timeout = 60)
+ParameterizedTest(struct world_param *param, submit, finalize_with_outstanding, .timeout = 60)
 {
     run(param->name, 4, leave_outstanding, NULL);
 }
@@ -285,9 +278,9 @@ static kolo_status messages_beside_collectives(struct kolo_comm *comm, void *arg
 
 ParameterizedTestParameters(submit, two_threads_per_rank)
 {
-    return cr_make_param_array(struct transport_param, params, 3);
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct transport_param *param, submit, two_threads_per_rank, .timeout = 60)
+ParameterizedTest(struct world_param *param, submit, two_threads_per_rank, .timeout = 60)
 {
     run(param->name, 3, messages_beside_collectives, NULL);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 const char *const world_transports[] = {"inproc", "shm", "tcp", NULL};
+struct world_param world_params[WORLD_PARAMS] = {{"inproc"}, {"shm"}, {"tcp"}};
 
 struct play {
     struct world *world;

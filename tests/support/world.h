@@ -36,6 +36,31 @@ const struct world_result *world_cause(const struct world *world);
 /** Transports that this build has, for loops: world_transports[i], NULL at the end. */
 extern const char *const world_transports[];
 
+/** For tests with a parameter: one transport. Copied into the test's process, so no pointers. */
+struct world_param {
+    char name[16];
+};
+enum { WORLD_PARAMS = 3 };
+extern struct world_param world_params[WORLD_PARAMS];
+
+/** For tests (with Criterion): @p body ends with KOLO_OK on every rank. */
+#define WORLD_MUST_RUN(world, body, argument)                                                      \
+    do {                                                                                           \
+        const kolo_status ran_ = world_run(world, body, argument);                                 \
+        cr_assert(ran_ == KOLO_OK, "%d ranks, %s, %s: %s: %s", (world)->size,                      \
+                  (world)->transport != NULL ? (world)->transport : "any transport",               \
+                  (world)->settings[0] != NULL ? (world)->settings[0] : "no settings",             \
+                  kolo_status_name(ran_), world_cause(world)->text);                               \
+    } while (0)
+
+/** For bodies: hands on what @p call returns, unless KOLO_OK. */
+#define WORLD_TRY(call)                                                                            \
+    do {                                                                                           \
+        const kolo_status tried_ = (call);                                                         \
+        if (tried_ != KOLO_OK)                                                                     \
+            return tried_;                                                                         \
+    } while (0)
+
 /** For bodies: ERR_INTERNAL with a text, unless @p condition. */
 #define WORLD_EXPECT(condition, ...)                                                               \
     do {                                                                                           \

@@ -399,13 +399,14 @@ out:
     return status;
 }
 
-kolo_status bench_figures_measure(struct bare_world *world, int64_t time_ns,
+kolo_status bench_figures_measure(struct bare_world *world, bool memory, int64_t time_ns,
                                   struct bench_figures *figures_out)
 {
     kolo_status status;
     figures_out->count = 0;
-    KOLO_TRY(memory_figures(world, time_ns, figures_out));
-    if (world->memory && world->nranks > 1) {
+    if (memory)
+        KOLO_TRY(memory_figures(world, time_ns, figures_out));
+    if (memory && world->memory && world->nranks > 1) {
         KOLO_TRY(word_figures(world, time_ns, figures_out));
         KOLO_TRY(ring_figure(world, time_ns, figures_out));
     }

@@ -28,9 +28,16 @@ struct limits {
     struct bench_figures figures;
     char rdma[BARE_WHY_BYTES]; /* the port, or why there is none */
     bool rdma_usable;
+    const char *only;    /* the transport that is forced; NULL: none */
     json_t *root, *rows; /* rank 0's */
     struct outfile json, plot;
 };
+
+/* Is this way asked for? All are, where no transport is forced. */
+static bool is_wanted(const struct limits *limits, const char *transport)
+{
+    return !limits->only || strcmp(limits->only, transport) == 0;
+}
 
 /* ---- one bound ---- */
 
@@ -170,7 +177,7 @@ static kolo_status limit_of_size(struct limits *limits, const struct bare_patter
 {
     struct limit limit[CHANNELS] = {{0}};
     kolo_status status = KOLO_OK;
-    if (limits->world.memory)
+    if (limits->world.memory && is_wanted(limits, "shm"))
         KOLO_TRY(shm_limits(limits, pattern, bytes, limit));
     if (limits->world.sockets)
         KOLO_TRY(tcp_limits(limits, pattern, bytes, limit));
@@ -235,8 +242,10 @@ static kolo_status open_ways(struct limits *limits)
     kolo_status status;
     kolo_settings_init(&settings);
     KOLO_TRY(kolo_settings_load(&settings, NULL, NULL, NULL));
-    KOLO_TRY(bare_tcp_open(&limits->world, congestion(limits, &settings)));
-    KOLO_TRY(bare_rdma_open(&limits->world, &settings, limits->rdma));
+    if (is_wanted(limits, "tcp"))
+        KOLO_TRY(bare_tcp_open(&limits->world, congestion(limits, &settings)));
+    if (is_wanted(limits, "rdma"))
+        KOLO_TRY(bare_rdma_open(&limits->world, &settings, limits->rdma));
     limits->rdma_usable = limits->world.rdma != NULL;
 out:
     return status;
@@ -288,14 +297,26 @@ static kolo_status write_outputs(struct limits *limits, bool keep)
     return status;
 }
 
+/* What --transport forces. */
+static const char *forced(const struct bench_options *options)
+{
+    static const char name[] = "KOLO_TRANSPORT=";
+    for (const char *const *setting = options->settings; *setting; setting++)
+        if (strncmp(*setting, name, strlen(name)) == 0)
+            return *setting + strlen(name);
+    return NULL;
+}
+
 static kolo_status measure(struct limits *limits, struct kolo_comm *comm)
 {
     kolo_status status;
-    snprintf(limits->rdma, sizeof limits->rdma, "one rank alone");
     KOLO_TRY(bare_open(&limits->world, comm, longest_vector(limits->options)));
+    snprintf(limits->rdma, sizeof limits->rdma,
+             limits->world.nranks > 1 ? "not asked for" : "one rank alone");
     if (limits->world.nranks > 1)
         KOLO_TRY(open_ways(limits));
-    KOLO_TRY(bench_figures_measure(&limits->world, limits->options->time_ns, &limits->figures));
+    KOLO_TRY(bench_figures_measure(&limits->world, is_wanted(limits, "shm"),
+                                   limits->options->time_ns, &limits->figures));
     if (limits->world.rank == 0) {
         say_figures(limits);
         say_rdma(limits);
@@ -317,6 +338,7 @@ kolo_status bench_limits_run(struct kolo_comm *comm, const struct bench_options 
     if (!limits)
         return status;
     limits->options = options;
+    limits->only = forced(options);
     limits->world.comm = comm;
     KOLO_TRY(bench_machine_look(comm, &limits->machine));
     if (kolo_rank(comm) == 0) {

@@ -54,6 +54,17 @@ for np, arguments in ((2, ()), (3, ()), (0, ("--threads", "2"))):
     if any(row["time_us"] <= 0 for row in limits["limits"]):
         wrong(f"np {np}: a limit of no time")
 
+# A transport that is forced: what goes by that alone. Not asked for is no reason.
+result = run(2, "--limits", "--transport", "tcp", "-s", "12", "-t", "1ms", "--json", f"{work}/l.json")
+if result.returncode != 0:
+    wrong(f"--limits --transport tcp: {result.stderr[-500:]}")
+else:
+    with open(f"{work}/l.json") as file:
+        limits = json.load(file)
+    if set(limits["figures"]) != {key for key in FIGURES if key.startswith("tcp_")} or \
+            {row["channel"] for row in limits["limits"]} != {"tcp"} or limits["rdma"]["text"] != "not asked for":
+        wrong(f"--limits --transport tcp: {limits}")
+
 for np, arguments in ((1, ()), (3, ()), (3, ("--exhaustive", "--transport", "tcp"))):
     result = run(np, "diagnose", "-t", "1ms", "-r", "1", "--factor", "1000", "--json", f"{work}/d.json", *arguments)
     if result.returncode not in (0, 1):

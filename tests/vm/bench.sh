@@ -30,13 +30,13 @@ says out '"usable": false'
 
 run 0 "$rdma" "$BIN" --vm --rounds 1 --time 0.1 --timeout 500 --json "$work/found.json"
 says out '^# kolo over RDMA against perftest between rxe0:1 and rxe1:1 in the virtual machine'
-[[ $(grep -cE '^(allreduce|  \.\.\.).* / .* +[0-9]+\.[0-9]{2}( |$)' "$work/out") == 5 ]] ||
-    fail "not five ratios: $(cat "$work/out")"
+[[ $(grep -cE '^(allreduce|pingpong|bare exchange|  \.\.\.).* / .* +[0-9]+\.[0-9]{2}( |$)' "$work/out") == 8 ]] ||
+    fail "not eight ratios: $(cat "$work/out")"
 python3 - "$work/found.json" <<'PY' || fail "the JSON is not whole: $(cat "$work/found.json")"
 import json, sys
 found = json.load(open(sys.argv[1]))
 assert all(value > 0 for values in found["samples"].values() for value in values) and found["in_vm"]
-assert len(found["ratios"]) == 5 and sum("at_least" in r or "at_most" in r for r in found["ratios"]) == 3
+assert len(found["ratios"]) == 8 and sum("at_least" in r or "at_most" in r for r in found["ratios"]) == 5
 PY
 # What cannot be had is said, and nothing is measured.
 run 1 "$rdma" "$work" --vm --rounds 1 --time 0.1

@@ -532,6 +532,7 @@ static void run(const struct programme *programme)
 }
 
 static const int sizes[] = {1, 2, 3, 4, 5, 7, 8, 16};
+enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 
 /** What chooses plans; a plan that is forced is taken where it exists and fits. */
 static const char *const plan_settings[] = {
@@ -540,44 +541,58 @@ static const char *const plan_settings[] = {
     "KOLO_PLAN=scattered",    "KOLO_PLAN=binary"};
 enum { PLAN_SETTINGS = sizeof(plan_settings) / sizeof(plan_settings[0]) };
 
-/** All sizes and plans over one transport. */
-static void run_sizes(const char *transport, kolo_status (*play_all)(struct stage *), size_t bytes)
+/** One size over one transport: all of them in one process would take as long as a hang may. */
+struct size_param {
+    struct world_param world;
+    int size_index;
+};
+
+static struct criterion_test_params all_sizes(void)
 {
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-        for (int variant = 0; variant < PLAN_SETTINGS; variant++) {
-            struct programme programme = {.size = sizes[i],
-                                          .transport = transport,
-                                          .play = play_all,
-                                          .bytes = bytes,
-                                          .plan_setting = plan_settings[variant],
-                                          .from_heap = (i + (size_t)variant) % 2 == 1};
-            run(&programme);
-        }
+    static struct size_param all[WORLD_PARAMS * SIZES];
+    for (int i = 0; i < WORLD_PARAMS * SIZES; i++)
+        all[i] = (struct size_param){world_params[i / SIZES], i % SIZES};
+    return cr_make_param_array(struct size_param, all, WORLD_PARAMS * SIZES);
+}
+
+/** All plans in one world. */
+static void run_plans(const struct size_param *param, kolo_status (*play_all)(struct stage *),
+                      size_t bytes)
+{
+    for (int variant = 0; variant < PLAN_SETTINGS; variant++) {
+        struct programme programme = {.size = sizes[param->size_index],
+                                      .transport = param->world.name,
+                                      .play = play_all,
+                                      .bytes = bytes,
+                                      .plan_setting = plan_settings[variant],
+                                      .from_heap = (param->size_index + variant) % 2 == 1};
+        run(&programme);
+    }
 }
 
 ParameterizedTestParameters(collectives, all_counts)
 {
-    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+    return all_sizes();
 }
-ParameterizedTest(struct world_param *param, collectives, all_counts, .timeout = 120)
+ParameterizedTest(struct size_param *param, collectives, all_counts, .timeout = 300)
 {
-    run_sizes(param->name, play_counts, 512 << 10);
+    run_plans(param, play_counts, 512 << 10);
 }
 
 ParameterizedTestParameters(collectives, all_types_and_operators)
 {
-    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+    return all_sizes();
 }
-ParameterizedTest(struct world_param *param, collectives, all_types_and_operators, .timeout = 120)
+ParameterizedTest(struct size_param *param, collectives, all_types_and_operators, .timeout = 300)
 {
-    run_sizes(param->name, play_types, 64 << 10);
+    run_plans(param, play_types, 64 << 10);
 }
 
 ParameterizedTestParameters(collectives, long_vectors)
 {
     return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
 }
-ParameterizedTest(struct world_param *param, collectives, long_vectors, .timeout = 120)
+ParameterizedTest(struct world_param *param, collectives, long_vectors, .timeout = 300)
 {
     static const int long_sizes[] = {1, 2, 3, 7, 16, 5};
     static const char *const long_settings[] = {"KOLO_SMALL_BYTES=16KiB", "KOLO_SMALL_BYTES=0",

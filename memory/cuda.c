@@ -26,8 +26,6 @@ static bool has_no_devices(int result)
            result == KOLO_CUDA_NO_DEVICE;
 }
 
-extern const struct kolo_memory_ops kolo_memory_cuda;
-
 static kolo_status cuda_look(const void *memory, struct kolo_pointer *pointer)
 {
     const struct kolo_cuda_driver *driver = kolo_cuda_driver_loaded();
@@ -232,4 +230,6 @@ const struct kolo_memory_ops kolo_memory_cuda = {
     .look = cuda_look,
     .fetch = cuda_fetch,
     .lane_open = kolo_cuda_lane_open,
+    .pin = kolo_cuda_pin,
+    .unpin = kolo_cuda_unpin,
 };

@@ -32,5 +32,11 @@ kolo_status kolo_cuda_await(const struct kolo_cuda_visit *visit,
 
 kolo_status kolo_cuda_lane_open(const struct kolo_pointer *pointer, void (*wake)(void *context),
                                 void *context, struct kolo_lane **lane_out) KOLO_NODISCARD;
+/** As the backend's pin and unpin. */
+kolo_status kolo_cuda_pin(const struct kolo_pointer *near, void *memory, size_t bytes,
+                          struct kolo_pin *pin_out) KOLO_NODISCARD;
+void kolo_cuda_unpin(const struct kolo_pin *pin, void *memory);
+
+extern const struct kolo_memory_ops kolo_memory_cuda;
 
 #endif

@@ -10,7 +10,11 @@
 // Locks: `lock` guards the array; finds share it. `count` is also read without it, to answer "not
 // ours" at once while the heap is empty: a thread that was handed a pointer from kolo_heap_alloc
 // sees the count that came before it. System calls run outside the lock, but those of
-// sever, which nobody may see half done.
+// sever and of kolo_heap_pin, which nobody may see half done.
+//
+// Pages are locked for devices where the thread that allocates them has a device's context, and all
+// that are there, and that come, from the first use of a device on (kolo_heap_pin). They are unlocked
+// before they go, also by kolo_heap_sever, whose pieces are locked anew.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -24,10 +28,12 @@
 struct kolo_heap {
     const struct kolo_memory_ops *kind;
     pthread_rwlock_t lock;
-    struct kolo_span *spans; /* sorted by base; held: lock */
-    size_t capacity;         /* held: lock */
-    atomic_size_t count;     /* of spans; written: lock */
-    uint64_t next_id;        /* held: lock */
+    struct kolo_span *spans;  /* sorted by base; held: lock */
+    size_t capacity;          /* held: lock */
+    atomic_size_t count;      /* of spans; written: lock */
+    uint64_t next_id;         /* held: lock */
+    struct kolo_pointer near; /* for whose devices; written once, before is_pinned */
+    atomic_bool is_pinned;    /* written: lock */
 };
 
 static const struct kolo_memory_ops *host_kind(void)
@@ -57,13 +63,50 @@ kolo_status kolo_heap_create(struct kolo_heap **heap_out)
     return KOLO_OK;
 }
 
+/* ---- locked pages ---- */
+
+/** NULL: devices whose contexts the calling thread has. */
+static const struct kolo_pointer *near_of(const struct kolo_heap *heap)
+{
+    return atomic_load_explicit(&heap->is_pinned, memory_order_acquire) ? &heap->near : NULL;
+}
+
+static void pin(const struct kolo_pointer *near, struct kolo_span *span)
+{
+    if (!span->pin.ops)
+        kolo_pin(near, span->base, span->bytes, &span->pin);
+}
+
+static void release(const struct kolo_heap *heap, struct kolo_span *span)
+{
+    kolo_unpin(&span->pin, span->base);
+    heap->kind->release(span);
+}
+
+void kolo_heap_pin(struct kolo_heap *heap, const struct kolo_pointer *near)
+{
+    if (near_of(heap))
+        return;
+    (void)pthread_rwlock_wrlock(&heap->lock);
+    const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
+    if (!near_of(heap)) {
+        heap->near = *near;
+        atomic_store_explicit(&heap->is_pinned, true, memory_order_release);
+        for (size_t i = 0; i < count; i++)
+            pin(near, &heap->spans[i]);
+    }
+    (void)pthread_rwlock_unlock(&heap->lock);
+}
+
+/* ---- what it is made of ---- */
+
 void kolo_heap_destroy(struct kolo_heap *heap)
 {
     if (!heap)
         return;
     const size_t count = atomic_load(&heap->count);
     for (size_t i = 0; i < count; i++)
-        heap->kind->release(&heap->spans[i]);
+        release(heap, &heap->spans[i]);
     kolo_free_memory(heap->spans);
     (void)pthread_rwlock_destroy(&heap->lock);
     kolo_free_memory(heap);
@@ -107,11 +150,15 @@ kolo_status kolo_heap_alloc(struct kolo_heap *heap, size_t bytes, void **memory_
     kolo_status status = heap->kind->alloc(bytes, &span);
     if (status != KOLO_OK)
         return status;
+    const struct kolo_pointer *near = near_of(heap);
+    pin(near, &span);
     (void)pthread_rwlock_wrlock(&heap->lock);
+    if (!near && near_of(heap))
+        pin(near_of(heap), &span); /* all that were there have been meanwhile */
     status = insert(heap, &span);
     (void)pthread_rwlock_unlock(&heap->lock);
     if (status != KOLO_OK) {
-        heap->kind->release(&span);
+        release(heap, &span);
         return status;
     }
     *memory_out = span.base;
@@ -152,7 +199,7 @@ kolo_status kolo_heap_free(struct kolo_heap *heap, void *memory,
         is_first = span.base == memory;
         if (gone)
             gone(context, span.id);
-        heap->kind->release(&span);
+        release(heap, &span);
         if (!is_first && !take(heap, memory, &span))
             break;
     }
@@ -171,6 +218,7 @@ struct cut {
     uint8_t *low, *high;
     size_t first, last;
     int tail_fd; /* a second descriptor, where one span has a part on both sides; -1: none */
+    struct kolo_pointer near; /* what some span was locked for; its ops are NULL: none was */
 };
 
 /** Finds the spans. False: the memory does not lie in one allocation. held: lock */
@@ -214,8 +262,9 @@ static kolo_status prepare(struct kolo_heap *heap, struct cut *cut)
     return status;
 }
 
-/** Puts @p fresh, which lies at its place, into the array instead of what it replaced. */
-static void replace(struct kolo_heap *heap, const struct cut *cut, struct kolo_span *fresh)
+/** Puts @p fresh, which lies at its place, into the array instead of what it replaced: how many spans
+ * there are now. */
+static size_t replace(struct kolo_heap *heap, const struct cut *cut, struct kolo_span *fresh)
 {
     const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
     const struct kolo_span first = heap->spans[cut->first], last = heap->spans[cut->last];
@@ -246,6 +295,29 @@ static void replace(struct kolo_heap *heap, const struct cut *cut, struct kolo_s
     memcpy(&heap->spans[cut->first], now, pieces * sizeof(*now));
     atomic_store_explicit(&heap->count, count - (cut->last - cut->first + 1) + pieces,
                           memory_order_release);
+    return pieces;
+}
+
+/** All that the cut touches: a part of locked pages cannot be unlocked. */
+static void unpin(struct kolo_heap *heap, struct cut *cut)
+{
+    for (size_t i = cut->first; i <= cut->last; i++) {
+        struct kolo_span *span = &heap->spans[i];
+        if (span->pin.ops)
+            cut->near =
+                (struct kolo_pointer){.kind = KOLO_MEMORY_PINNED,
+                                      .device = span->pin.device,
+                                      .context = span->pin.is_held ? NULL : span->pin.context,
+                                      .ops = span->pin.ops};
+        kolo_unpin(&span->pin, span->base);
+    }
+}
+
+/** The @p count spans that are there now. */
+static void pin_again(struct kolo_heap *heap, const struct cut *cut, size_t count)
+{
+    for (size_t i = 0; cut->near.ops && i < count; i++)
+        pin(&cut->near, &heap->spans[cut->first + i]);
 }
 
 /** held: lock, for writing */
@@ -259,9 +331,12 @@ static kolo_status sever(struct kolo_heap *heap, struct cut *cut,
         status = heap->kind->alloc(bytes, &fresh);
     if (status == KOLO_OK) {
         memcpy(fresh.base, cut->low, bytes);
+        unpin(heap, cut);
         status = heap->kind->move(&fresh, cut->low);
-        if (status != KOLO_OK)
+        if (status != KOLO_OK) {
+            pin_again(heap, cut, cut->last - cut->first + 1);
             heap->kind->release(&fresh);
+        }
     }
     if (status != KOLO_OK) {
         if (cut->tail_fd >= 0)
@@ -270,7 +345,7 @@ static kolo_status sever(struct kolo_heap *heap, struct cut *cut,
     }
     for (size_t i = cut->first; gone && i <= cut->last; i++)
         gone(context, heap->spans[i].id);
-    replace(heap, cut, &fresh);
+    pin_again(heap, cut, replace(heap, cut, &fresh));
     return KOLO_OK;
 }
 

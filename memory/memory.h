@@ -23,6 +23,14 @@ struct kolo_why {
     char text[256];
 };
 
+/** A hold on pages of the host that are locked for devices. Zeros: none. */
+struct kolo_pin {
+    const struct kolo_memory_ops *ops; /* NULL: they are not locked by us */
+    void *context;                     /* the backend's, in which they are */
+    int device;                        /* the number of its device, for words */
+    bool is_held;                      /* the pin keeps that device's context alive */
+};
+
 /** Memory that neighbours can map: memfd, its mapping, and a number that is unique within the heap.
  * One allocation; or, after kolo_heap_sever, a piece of one. */
 struct kolo_span {
@@ -33,6 +41,7 @@ struct kolo_span {
     size_t file_bytes;  /* of the memfd */
     size_t file_offset; /* of base in the memfd */
     void *allocation;   /* where the allocation begins */
+    struct kolo_pin pin;
 };
 
 /** Memory that a program brings: what kind it is of, and how to reach it. */
@@ -65,6 +74,11 @@ struct kolo_memory_ops {
     /** As kolo_lane_open; NULL: it has no lanes. */
     kolo_status (*lane_open)(const struct kolo_pointer *pointer, void (*wake)(void *context),
                              void *context, struct kolo_lane **lane_out);
+    /** As kolo_pin, in the context of @p near, of a device of this kind; NULL: the one that the thread
+     * uses, KOLO_AGAIN if it uses none. NULL: its devices need no locked pages. */
+    kolo_status (*pin)(const struct kolo_pointer *near, void *memory, size_t bytes,
+                       struct kolo_pin *pin_out);
+    void (*unpin)(const struct kolo_pin *pin, void *memory);
     /* What a heap needs of the kind that it is made of; NULL of others. */
     /** At least @p bytes zeroed bytes (0: a page) as a span with fd and base; id is left to the
      * heap. The pages are there: using them cannot fail. ERR_NO_MEMORY; ERR_SYSTEM. */
@@ -92,12 +106,24 @@ static inline bool kolo_pointer_is_host(const struct kolo_pointer *pointer)
 kolo_status kolo_pointer_fetch(const struct kolo_pointer *pointer, size_t bytes,
                                void *copy_out) KOLO_NODISCARD;
 
+/** Locks whole pages of the host for all devices that have kin of @p near (a pointer into one's
+ * memory; NULL: for those of which the calling thread has a context), so that copies to them and from them go on by
+ * themselves. Makes no context. What cannot be locked is used as it is: a line in the log. Threads, as of the
+ * next: any. */
+void kolo_pin(const struct kolo_pointer *near, void *memory, size_t bytes,
+              struct kolo_pin *pin_out);
+/** Before the pages are unmapped; nothing is copied to them or from them any more. */
+void kolo_unpin(struct kolo_pin *pin, void *memory);
+
 /** The spans of one communicator: finds the span a pointer lies in. Threads: any, locked inside. */
 struct kolo_heap;
 kolo_status kolo_heap_create(struct kolo_heap **heap_out) KOLO_NODISCARD;
 /** Releases all that is left in it. */
 void kolo_heap_destroy(struct kolo_heap *heap);
 kolo_status kolo_heap_alloc(struct kolo_heap *heap, size_t bytes, void **memory_out) KOLO_NODISCARD;
+/** From here on all spans are locked for the devices that have kin of @p near, a pointer into the memory of
+ * one; those that are there are at once. Cheap when that is done. */
+void kolo_heap_pin(struct kolo_heap *heap, const struct kolo_pointer *near);
 /** ERR_INVALID if @p memory is not the base of a span. @p gone (may be NULL) is told the id before
  * the release. */
 kolo_status kolo_heap_free(struct kolo_heap *heap, void *memory,

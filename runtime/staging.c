@@ -13,8 +13,10 @@
 //
 // Slabs are kept for later calls, up to SLABS_KEPT_BYTES in all: of more, those go that were not taken
 // for longest. One that neighbours would not read in place is ordinary memory, because each piece of
-// kolo_alloc memory takes a file descriptor.
+// kolo_alloc memory takes a file descriptor. All are locked for devices, if their driver agrees, as is
+// all kolo_alloc memory of the rank from the first call with a device's buffer on.
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "memory/lane.h"
@@ -27,6 +29,7 @@ struct kolo_slab {
     void *memory;
     size_t bytes;
     struct kolo_heap *heap; /* that it is of; NULL: ordinary memory */
+    struct kolo_pin pin;    /* of ordinary memory */
     bool is_used;
 };
 
@@ -64,6 +67,12 @@ static kolo_status fail(struct kolo_request *request, kolo_status status)
 
 /* ---- slabs and lanes (held: lock) ---- */
 
+static void free_ordinary(struct kolo_slab *slab)
+{
+    kolo_unpin(&slab->pin, slab->memory);
+    kolo_free_memory(slab->memory);
+}
+
 /** Frees the slab that *@p at leads to, which no call has. */
 static void free_slab(struct kolo_engine *engine, struct kolo_slab **at)
 {
@@ -73,11 +82,24 @@ static void free_slab(struct kolo_engine *engine, struct kolo_slab **at)
     if (slab->heap != NULL)
         (void)kolo_heap_free(slab->heap, slab->memory, kolo_engine_tell_gone, engine);
     else
-        kolo_free_memory(slab->memory);
+        free_ordinary(slab);
     kolo_free_memory(slab);
 }
 
-static kolo_status make_slab(struct kolo_engine *engine, size_t bytes, struct kolo_slab **slab_out)
+/** Ordinary memory, of whole pages: what shares a page with others' memory cannot be locked. */
+static kolo_status make_ordinary(struct kolo_slab *slab, const struct kolo_pointer *near)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    slab->bytes = (slab->bytes + page - 1) / page * page;
+    slab->memory = kolo_aligned(page, slab->bytes);
+    if (slab->memory == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    kolo_pin(near, slab->memory, slab->bytes, &slab->pin);
+    return KOLO_OK;
+}
+
+static kolo_status make_slab(struct kolo_engine *engine, size_t bytes,
+                             const struct kolo_pointer *near, struct kolo_slab **slab_out)
 {
     struct kolo_slab *slab = kolo_calloc(1, sizeof(*slab));
     kolo_status status = slab != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
@@ -88,8 +110,8 @@ static kolo_status make_slab(struct kolo_engine *engine, size_t bytes, struct ko
         slab->heap = engine->heap;
     if (slab->heap != NULL)
         status = kolo_heap_alloc(slab->heap, bytes, &slab->memory);
-    else if ((slab->memory = kolo_aligned(64, bytes)) == NULL)
-        status = KOLO_ERR_NO_MEMORY;
+    else
+        status = make_ordinary(slab, near);
     if (status == KOLO_OK)
         *slab_out = slab;
     else
@@ -98,7 +120,8 @@ static kolo_status make_slab(struct kolo_engine *engine, size_t bytes, struct ko
 }
 
 /** The smallest that no call has and that is large enough, else a new one; it is the first then. */
-static kolo_status take_slab(struct kolo_engine *engine, size_t bytes, struct kolo_slab **slab_out)
+static kolo_status take_slab(struct kolo_engine *engine, size_t bytes,
+                             const struct kolo_pointer *near, struct kolo_slab **slab_out)
 {
     struct kolo_slab **best = NULL, *slab = NULL;
     for (struct kolo_slab **at = &engine->slabs; *at != NULL; at = &(*at)->next)
@@ -110,7 +133,7 @@ static kolo_status take_slab(struct kolo_engine *engine, size_t bytes, struct ko
         *best = slab->next;
         engine->slab_bytes_unused -= slab->bytes;
     } else {
-        const kolo_status status = make_slab(engine, bytes, &slab);
+        const kolo_status status = make_slab(engine, bytes, near, &slab);
         if (status != KOLO_OK)
             return status;
     }
@@ -171,7 +194,7 @@ static kolo_status add(struct kolo_request *request, const struct kolo_pointer *
         (struct kolo_staged){.device = (uint8_t *)(uintptr_t)pointer->memory, .in = in, .out = out};
     kolo_status status = find_lane(engine, pointer, &staged->lane);
     if (status == KOLO_OK)
-        status = take_slab(engine, bytes, &staged->slab);
+        status = take_slab(engine, bytes, pointer, &staged->slab);
     if (status != KOLO_OK) {
         kolo_free_memory(staged);
         return status;
@@ -193,6 +216,8 @@ static kolo_status stage(struct kolo_request *request, const void *memory, size_
     kolo_status status = kolo_pointer_look(memory, &pointer);
     if (status == KOLO_OK && kolo_pointer_is_host(&pointer))
         return KOLO_OK;
+    if (status == KOLO_OK)
+        kolo_heap_pin(comm->engine->heap, &pointer);
     kolo_comm_enter(comm);
     if (status == KOLO_OK)
         status = add(request, &pointer, bytes, in, out);
@@ -461,7 +486,7 @@ bool kolo_staging_close(struct kolo_engine *engine, kolo_deadline deadline)
             continue;
         }
         if (slab->heap == NULL)
-            kolo_free_memory(slab->memory);
+            free_ordinary(slab);
         kolo_free_memory(slab); /* memory of the heap goes with it */
     }
     return may_free_heap;

@@ -216,7 +216,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_get_peer_info(struct kolo_comm *comm, i
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /** Memory that the neighbours on this host read and reduce in place (memfd), page-aligned and
- *  zeroed. Any memory can be passed to the collectives; this kind is the fastest.
+ *  zeroed. Any memory can be passed to the collectives; this kind is the fastest. In a process that
+ *  uses CUDA it is page-locked too.
  *  @return KOLO_OK; ERR_NO_MEMORY; ERR_INVALID; ERR_SYSTEM.
  *  Ownership: the caller's until kolo_free(), before kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_alloc(struct kolo_comm *comm, size_t bytes,

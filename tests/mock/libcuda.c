@@ -329,11 +329,10 @@ int cuMemsetD8(uint64_t memory, unsigned char value, size_t bytes)
 int cuMemHostRegister(void *memory, size_t bytes, unsigned flags)
 {
     ENTER();
-    (void)flags;
     uint64_t from = (uint64_t)(uintptr_t)memory;
     if (!mock_top())
         return KOLO_CUDA_INVALID_CONTEXT;
-    if (!memory || bytes == 0)
+    if (!memory || bytes == 0 || flags != (KOLO_CUDA_REGISTER_PORTABLE | KOLO_CUDA_REGISTER_MAPPED))
         return KOLO_CUDA_INVALID_VALUE;
     for (int i = 0; i < allocation_count; i++)
         if ((uint64_t)(uintptr_t)allocations[i].memory < from + bytes &&
@@ -354,8 +353,14 @@ int cuMemHostUnregister(void *memory)
 {
     ENTER();
     struct allocation *a = mock_allocation((uint64_t)(uintptr_t)memory);
+    if (!mock_top())
+        return KOLO_CUDA_INVALID_CONTEXT;
     if (!a || a->memory != memory || a->memory != a->alias)
         return KOLO_CUDA_INVALID_VALUE;
+    if (mock_streams_use(a)) {
+        fprintf(stderr, "mock: %zu bytes are unregistered while they are copied\n", a->bytes);
+        abort();
+    }
     take_out(a);
     return KOLO_CUDA_SUCCESS;
 }

@@ -83,6 +83,8 @@ KOLO_CUDA_LATER_FUNCTIONS(DECLARE)
 
 /** Until all streams of @p context have nothing left, or the device is lost. Held: lock. */
 void mock_streams_wait(const struct context *context);
+/** Is a copy to it or from it still to be done? Held: lock. */
+bool mock_streams_use(const struct allocation *a);
 void *mock_stream(int device);
 void mock_write_on(void *stream, void *memory, const void *from, size_t bytes);
 void mock_capture(void *stream, int is_captured);

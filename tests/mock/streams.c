@@ -242,6 +242,16 @@ void mock_streams_wait(const struct context *context)
             (void)pthread_cond_wait(&changed, &mock_lock);
 }
 
+bool mock_streams_use(const struct allocation *a)
+{
+    const uint64_t base = (uint64_t)(uintptr_t)a->memory;
+    for (int i = 0; i < STREAMS_MAX && !mock_lost; i++)
+        for (const struct op *op = streams[i] ? streams[i]->first : NULL; op; op = op->next)
+            if (op->what == COPY && (op->into - base < a->bytes || op->from - base < a->bytes))
+                return true;
+    return false;
+}
+
 /* ---- the driver ---- */
 
 static bool is_event(const void *event)

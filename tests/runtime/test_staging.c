@@ -255,6 +255,45 @@ ParameterizedTest(struct setup *setup, staging, all_collectives, .timeout = 200)
     const kolo_status status = world_run(&world, all_calls, NULL);
     cr_assert_eq(status, KOLO_OK, "np %d over %s: %s", setup->size, setup->transport,
                  world_cause(&world)->text);
+    cr_assert_eq(mock->registered(), 0);
+}
+
+/* ---- locked pages ---- */
+
+static bool is_pinned(const void *memory)
+{
+    struct kolo_pointer pointer;
+    return kolo_pointer_look(memory, &pointer) == KOLO_OK && pointer.kind == KOLO_MEMORY_PINNED;
+}
+
+/** Every copy is between a device and locked pages, which the first one finds locked already. */
+static kolo_status call_with_locked_pages(struct kolo_comm *comm, void *argument)
+{
+    struct side *side = side_create(kolo_rank(comm));
+    void *early = NULL, *late = NULL;
+    (void)argument;
+    kolo_status status = kolo_alloc(comm, BYTES, &early);
+    WORLD_EXPECT(!is_pinned(early), "no device was used");
+    for (size_t count = 1; count <= COUNT && status == KOLO_OK; count += COUNT - 1)
+        status = kolo_allreduce(comm, side->device_send, side->device_recv, count, KOLO_FLOAT32,
+                                KOLO_SUM, NULL, NULL);
+    if (status == KOLO_OK)
+        status = kolo_alloc(comm, BYTES, &late);
+    WORLD_EXPECT(status != KOLO_OK || (is_pinned(early) && is_pinned(late)), "not locked");
+    WORLD_EXPECT(status != KOLO_OK || mock->registered() >= 4, "slabs are not locked");
+    free(side);
+    return status;
+}
+
+Test(staging, pages_are_locked_from_the_first_use_of_a_device_to_their_end)
+{
+    struct world world = {
+        .size = 2, .transport = "inproc", .settings = {"KOLO_SHM_DIRECT_BYTES=1KiB", NULL}};
+    begin(2);
+    mock->set_current(-1);
+    const kolo_status status = world_run(&world, call_with_locked_pages, NULL);
+    cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
+    cr_assert_eq(mock->registered(), 0);
 }
 
 /* ---- calls that go on by themselves ---- */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads COCO's ground truth, see truths.h. The lists may stand in any order, so annotations are
 // looked at once all is read. As strict as pycocotools, which fails without iscrowd or area, unless
-// they may be missing; and stricter where it makes wrong numbers: ids that are there twice replace each other there.
+// they may be missing; and stricter where it makes wrong numbers: entries of one id replace each other there.
 #include "evaluate/truths.h"
 
 #include <stdlib.h>
@@ -161,49 +161,60 @@ static int by_id(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void sort_images(struct eval_truths *truths)
+/* The id of an entry of a list, and which of the list's entries that is, from 1 on. */
+struct tag {
+    int64_t id;
+    size_t number;
+};
+
+static int by_tag(const void *a, const void *b)
 {
-    size_t kept = 0;
-    if (truths->images == 0)
-        return;
-    qsort(truths->image, truths->images, sizeof *truths->image, by_id);
-    for (size_t i = 0; i < truths->images; i++)
-        if (kept == 0 || truths->image[kept - 1].id != truths->image[i].id)
-            truths->image[kept++] = truths->image[i];
-    truths->images = kept;
+    const struct tag *x = a, *y = b;
+    int order = by_id(&x->id, &y->id);
+    return order ? order : (x->number > y->number) - (x->number < y->number);
 }
 
-static void sort_categories(struct eval_truths *truths)
+/* Entries stand as in the file, and begin with their id. */
+static kolo_status refuse_twins(const char *path, const char *list, const void *first, size_t count,
+                                size_t bytes)
 {
-    size_t kept = 0;
-    if (truths->categories == 0)
-        return;
-    qsort(truths->category, truths->categories, sizeof *truths->category, by_id);
-    for (size_t i = 0; i < truths->categories; i++) {
-        if (kept == 0 || truths->category[kept - 1].id != truths->category[i].id)
-            truths->category[kept++] = truths->category[i];
-        else
-            kolo_free_memory(truths->category[i].name);
+    kolo_status status = KOLO_OK;
+    struct tag *tags = kolo_calloc(count, sizeof *tags);
+    if (!tags)
+        return KOLO_ERR_NO_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        memcpy(&tags[i].id, (const char *)first + i * bytes, sizeof tags[i].id);
+        tags[i].number = i + 1;
     }
-    truths->categories = kept;
+    qsort(tags, count, sizeof *tags, by_tag);
+    for (size_t i = 1; status == KOLO_OK && i < count; i++)
+        if (tags[i].id == tags[i - 1].id)
+            status =
+                kolo_fail(KOLO_ERR_DATA,
+                          "%s: entries %zu and %zu of \"%s\" both have the id %lld; give each "
+                          "its own, or take one out",
+                          path, tags[i - 1].number, tags[i].number, list, (long long)tags[i].id);
+    kolo_free_memory(tags);
+    return status;
 }
 
 static kolo_status find_twins(const struct eval_truths *truths, const char *path)
 {
-    kolo_status status = KOLO_OK;
-    int64_t *ids = kolo_calloc(truths->truths, sizeof *ids);
-    if (!ids)
-        return KOLO_ERR_NO_MEMORY;
-    for (size_t i = 0; i < truths->truths; i++)
-        ids[i] = truths->truth[i].id;
-    qsort(ids, truths->truths, sizeof *ids, by_id);
-    for (size_t i = 1; status == KOLO_OK && i < truths->truths; i++)
-        if (ids[i] == ids[i - 1])
-            status =
-                kolo_fail(KOLO_ERR_DATA, "%s: two annotations have the id %lld; give each its own",
-                          path, (long long)ids[i]);
-    kolo_free_memory(ids);
+    kolo_status status;
+    KOLO_TRY(refuse_twins(path, "images", truths->image, truths->images, sizeof *truths->image));
+    KOLO_TRY(refuse_twins(path, "categories", truths->category, truths->categories,
+                          sizeof *truths->category));
+    KOLO_TRY(
+        refuse_twins(path, "annotations", truths->truth, truths->truths, sizeof *truths->truth));
+out:
     return status;
+}
+
+/* As they are looked for. */
+static void sort(void *first, size_t count, size_t bytes)
+{
+    if (count > 0)
+        qsort(first, count, bytes, by_id);
 }
 
 static kolo_status drop_unknown(struct eval_truths *truths, const char *path, bool skip_unknown)
@@ -239,12 +250,14 @@ kolo_status eval_truths_read(struct eval_truths *truths, const char *path,
     eval_source_close(&source);
     if (status != KOLO_OK)
         return status;
-    sort_images(truths);
-    sort_categories(truths);
     if (truths->categories == 0)
         return kolo_fail(KOLO_ERR_DATA, "%s: it lists no category", path);
     status = find_twins(truths, path);
-    return status == KOLO_OK ? drop_unknown(truths, path, terms->skip_unknown) : status;
+    if (status != KOLO_OK)
+        return status;
+    sort(truths->image, truths->images, sizeof *truths->image);
+    sort(truths->category, truths->categories, sizeof *truths->category);
+    return drop_unknown(truths, path, terms->skip_unknown);
 }
 
 void eval_truths_free(struct eval_truths *truths)

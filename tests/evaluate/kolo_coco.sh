@@ -236,7 +236,9 @@ alone few.json dt.json --rules voc --per-class >out 2>err || wrong "--rules voc:
 truth() { sed -e "$2" gt.json >bad.json; refused "$1" bad.json dt.json; }
 truth 'bad.json: line 4, .*this annotation has no area' '4!s/x/x/; s/"area": 1500, //'
 truth 'bad.json: line 6, .*this annotation has no iscrowd|bad.json: line [0-9]+, .*this annotation has no iscrowd' 's/, "iscrowd": false//'
-truth 'bad.json: two annotations have the id 1' 's/"id": 2, "image/"id": 1, "image/'
+truth 'bad.json: entries 1 and 2 of "annotations" both have the id 1; give each its own' 's/"id": 2, "image/"id": 1, "image/'
+truth 'bad.json: entries 1 and 3 of "images" both have the id 1;' 's/{"id": 7}/{"id": 1}/'
+truth 'bad.json: entries 1 and 2 of "categories" both have the id 3;' 's/{"id": 1, "name"/{"id": 3, "name"/'
 truth 'bad.json: annotation 2 is of image 5' 's/"image_id": 2/"image_id": 5/'
 truth 'bad.json: annotation 1 is of category 4' 's/"category_id": 3/"category_id": 4/'
 truth 'bad.json: line 4.*the width of a bbox is -50.5' 's/50.5/-50.5/'

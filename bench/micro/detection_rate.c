@@ -4,6 +4,9 @@
 // (exchange and curves) on the slowest rank, the median of rounds; and the most memory that a rank has
 // beside the input and the results, per detection of its own. SET: rank 0 writes all of it
 // there too, in the form of tests/metrics/oracle/coco.py, for pycocotools.
+// `kolorun -np N detection_rate limit [IMAGES [PER_IMAGE]]` holds N ranks against one rank, and against
+// what N ranks reach that have nothing to do with each other.
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,55 +131,107 @@ static double results_of(const struct kolo_detection_result *result)
     return sizeof(double) * ends * (double)(2 * result->recalls + 1);
 }
 
+/* Of one evaluation on this rank. */
+struct times {
+    double update, compute, both; /* seconds */
+    double bytes;                 /* most memory beside input and results */
+};
+
+static struct times evaluate(struct kolo_comm *comm, const struct set *set,
+                             struct kolo_detection_result *result)
+{
+    struct kolo_detection *detection = NULL;
+    struct kolo_detection_config config = {
+        .size = sizeof config, .categories = categories, .category_count = COCO_DATA_CATEGORIES};
+    struct kolo_boxes truths = {.count = set->truths,
+                                .image_counts = set->truth_counts,
+                                .boxes = set->truth_box,
+                                .dtype = KOLO_FLOAT64,
+                                .categories = set->truth_category,
+                                .areas = set->truth_area,
+                                .crowds = set->crowd,
+                                .ids = set->truth_id};
+    struct kolo_boxes found = {.count = set->found,
+                               .image_counts = set->counts,
+                               .boxes = set->box,
+                               .dtype = KOLO_FLOAT64,
+                               .categories = set->category,
+                               .scores = set->score};
+    check(kolo_detection_create(&config, &detection));
+    check(kolo_barrier(comm, NULL, NULL));
+    forget_peak();
+    double before = memory("VmRSS:"), start = now();
+    check(kolo_detection_update(detection, set->id, set->images, &truths, &found));
+    double middle = now();
+    check(kolo_detection_compute(comm, detection, NULL));
+    double end = now();
+    check(kolo_detection_result(detection, result));
+    struct times times = {.update = middle - start,
+                          .compute = end - middle,
+                          .both = end - start,
+                          .bytes = memory("VmHWM:") - before - results_of(result)};
+    kolo_detection_destroy(detection);
+    return times;
+}
+
+static double median(double values[ROUNDS])
+{
+    qsort(values, ROUNDS, sizeof *values, by_value);
+    return values[ROUNDS / 2];
+}
+
 static void measure(struct kolo_comm *comm, const struct set *set)
 {
     double updates[ROUNDS], computes[ROUNDS], both[ROUNDS], most = 0;
     struct kolo_detection_result result = {.size = sizeof result};
     for (int round = 0; round < ROUNDS; round++) {
-        struct kolo_detection *detection = NULL;
-        struct kolo_detection_config config = {.size = sizeof config,
-                                               .categories = categories,
-                                               .category_count = COCO_DATA_CATEGORIES};
-        struct kolo_boxes truths = {.count = set->truths,
-                                    .image_counts = set->truth_counts,
-                                    .boxes = set->truth_box,
-                                    .dtype = KOLO_FLOAT64,
-                                    .categories = set->truth_category,
-                                    .areas = set->truth_area,
-                                    .crowds = set->crowd,
-                                    .ids = set->truth_id};
-        struct kolo_boxes found = {.count = set->found,
-                                   .image_counts = set->counts,
-                                   .boxes = set->box,
-                                   .dtype = KOLO_FLOAT64,
-                                   .categories = set->category,
-                                   .scores = set->score};
-        check(kolo_detection_create(&config, &detection));
-        check(kolo_barrier(comm, NULL, NULL));
-        forget_peak();
-        double before = memory("VmRSS:"), start = now();
-        check(kolo_detection_update(detection, set->id, set->images, &truths, &found));
-        double middle = now();
-        check(kolo_detection_compute(comm, detection, NULL));
-        double end = now();
-        check(kolo_detection_result(detection, &result));
-        updates[round] = slowest(comm, middle - start);
-        computes[round] = slowest(comm, end - middle);
-        both[round] = slowest(comm, end - start);
+        struct times times = evaluate(comm, set, &result);
+        updates[round] = slowest(comm, times.update);
+        computes[round] = slowest(comm, times.compute);
+        both[round] = slowest(comm, times.both);
         if (round == 0) /* later ones find memory that was used before */
-            most = memory("VmHWM:") - before - results_of(&result);
-        kolo_detection_destroy(detection);
+            most = times.bytes;
     }
-    qsort(updates, ROUNDS, sizeof *updates, by_value);
-    qsort(computes, ROUNDS, sizeof *computes, by_value);
-    qsort(both, ROUNDS, sizeof *both, by_value);
     most = slowest(comm, set->found ? most / (double)set->found : 0);
     if (kolo_rank(comm) == 0)
         printf("%d ranks, %lld images, %lld truths, %lld detections: update %.3f s, compute %.3f "
                "s, both %.3f s; %.1f bytes a detection; AP %.17g\n",
                kolo_size(comm), (long long)result.images, (long long)result.truths,
-               (long long)result.detections, updates[ROUNDS / 2], computes[ROUNDS / 2],
-               both[ROUNDS / 2], most, result.stats[0]);
+               (long long)result.detections, median(updates), median(computes), median(both), most,
+               result.stats[0]);
+}
+
+/* How much faster the ranks together are than rank 0 alone, and what the machine has for them: every
+ * rank does all of it at the same time as the others and for itself, and the same with its share. In
+ * turns, so that a slow minute of the machine is in all four. */
+static void measure_limit(struct kolo_comm *comm, const struct set *share, const struct set *whole)
+{
+    enum { ALONE, COPIES, SHARES, TOGETHER, WAYS };
+    double seconds[WAYS][ROUNDS], times_as_fast[WAYS][ROUNDS];
+    struct kolo_detection_result result = {.size = sizeof result};
+    struct kolo_comm *self = NULL;
+    int ranks = kolo_size(comm);
+    check(kolo_split(comm, kolo_rank(comm), 0, NULL, &self));
+    for (int round = 0; round < ROUNDS; round++) {
+        check(kolo_barrier(comm, NULL, NULL));
+        double alone = kolo_rank(comm) == 0 ? evaluate(self, whole, &result).both : 0;
+        seconds[ALONE][round] = slowest(comm, alone);
+        seconds[COPIES][round] = slowest(comm, evaluate(self, whole, &result).both);
+        seconds[SHARES][round] = slowest(comm, evaluate(self, share, &result).both);
+        seconds[TOGETHER][round] = slowest(comm, evaluate(comm, share, &result).both);
+        for (int way = 0; way < WAYS; way++)
+            times_as_fast[way][round] =
+                seconds[ALONE][round] / seconds[way][round] * (way == COPIES ? ranks : 1);
+    }
+    if (kolo_rank(comm) == 0)
+        printf("%lld detections, alone %.4f s; medians of %d ratios to it: %d at once %.2f times "
+               "the work in its time (%.4f s each), a share each and no exchange %.2f times as "
+               "fast (%.4f s), together %.2f times as fast (%.4f s)\n",
+               (long long)result.detections, median(seconds[ALONE]), ROUNDS, ranks,
+               median(times_as_fast[COPIES]), median(seconds[COPIES]),
+               median(times_as_fast[SHARES]), median(seconds[SHARES]),
+               median(times_as_fast[TOGETHER]), median(seconds[TOGETHER]));
+    check(kolo_finalize(self));
 }
 
 static void put(FILE *file, const void *values, size_t count)
@@ -221,17 +276,25 @@ static void write_set(const char *path, const struct set *set)
 
 int main(int argc, char **argv)
 {
+    bool is_limit = argc > 1 && strcmp(argv[1], "limit") == 0;
+    argv += is_limit;
+    argc -= is_limit;
     size_t images = argc > 1 ? (size_t)strtoul(argv[1], NULL, 10) : 5000;
     int per_image = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 100;
     struct kolo_comm *comm = NULL;
-    struct set set;
+    struct set set, whole;
     for (int k = 0; k < COCO_DATA_CATEGORIES; k++)
         categories[k] = k + 1;
     check(kolo_init(NULL, &comm));
     make(&set, images, per_image, kolo_rank(comm), kolo_size(comm));
     if (argc > 3 && kolo_rank(comm) == 0)
         write_set(argv[3], &set);
-    measure(comm, &set);
+    if (is_limit) {
+        make(&whole, images, per_image, 0, 1);
+        measure_limit(comm, &set, &whole);
+    } else {
+        measure(comm, &set);
+    }
     check(kolo_finalize(comm));
     return 0;
 }

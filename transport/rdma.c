@@ -151,6 +151,44 @@ void kolo_rdma_look_at(struct rdma_port *port, kolo_deadline at)
     port->looks.timer.at = kolo_deadline_min(port->looks.timer.at, at);
 }
 
+void kolo_rdma_watch_links(struct rdma_port *port)
+{
+    kolo_deadline at = kolo_tcp_soon(kolo_tcp_watch_us(&port->tcp));
+    port->watches_at = kolo_deadline_min(port->watches_at, at);
+    kolo_rdma_look_at(port, port->watches_at);
+}
+
+/** The device has the first word, and says more: it counts KOLO_PEER_TIMEOUT itself, and a quarter more at most. */
+static void watch_queue(struct rdma_port *port, struct kolo_rdma_queue *queue, kolo_deadline now,
+                        bool is_late)
+{
+    char text[192];
+    const int64_t timeout_ms = kolo_tcp_settings(&port->tcp)->peer_timeout_ms;
+    int64_t silent_ms = kolo_rdma_queue_silence_ns(queue, now, is_late) / 1000000;
+    if (silent_ms < timeout_ms + timeout_ms / 4)
+        return;
+    snprintf(
+        text, sizeof text,
+        "the device has said nothing of it for %.1f s (KOLO_PEER_TIMEOUT), not even an error; its "
+        "port is %s: look at ip link and the cable, else at its driver (dmesg)",
+        (double)silent_ms / 1000, kolo_rdma_device_ask_state(port->device));
+    kolo_rdma_queue_give_up(queue, text);
+}
+
+/** As the watch over the connections of TCP: who was busy elsewhere knows nothing of the time between. */
+static void watch_all(struct rdma_port *port, kolo_deadline now)
+{
+    bool is_late = now - port->watches_at > 2 * kolo_tcp_watch_us(&port->tcp) * 1000;
+    port->watches_at = KOLO_NEVER;
+    for (struct tcp_link *tcp = port->tcp.first; tcp != NULL; tcp = tcp->next) {
+        const struct rdma_link *link = (const struct rdma_link *)tcp;
+        if (!link->is_by_rdma || tcp->base.state != KOLO_LINK_UP)
+            continue;
+        watch_queue(port, link->queue, now, is_late);
+        kolo_rdma_watch_links(port);
+    }
+}
+
 static void look(struct kolo_conn_timer *timer, kolo_deadline now)
 {
     struct rdma_port *port = ((struct rdma_timer *)timer)->port;
@@ -158,6 +196,9 @@ static void look(struct kolo_conn_timer *timer, kolo_deadline now)
     (void)kolo_rdma_poll(&port->tcp.base); /* what came while we were elsewhere came in time */
     for (struct tcp_link *tcp = port->tcp.first; tcp != NULL; tcp = tcp->next)
         kolo_rdma_look_at(port, kolo_rdma_watch_probe((struct rdma_link *)tcp, now));
+    if (port->watches_at <= now)
+        watch_all(port, now);
+    kolo_rdma_look_at(port, port->watches_at);
     if (port->tells_at <= now) {
         kolo_rdma_fallen_tell(&port->fallen);
         port->tells_at = KOLO_NEVER;
@@ -257,7 +298,7 @@ static kolo_status open_port(struct kolo_endpoint *endpoint, struct kolo_port **
         return KOLO_ERR_NO_MEMORY;
     port->tcp.base.endpoint = endpoint;
     port->tcp.rider = &rider;
-    port->tells_at = KOLO_NEVER;
+    port->tells_at = port->watches_at = KOLO_NEVER;
     port->looks = (struct rdma_timer){.timer = {.at = KOLO_NEVER, .fire = look}, .port = port};
     port->channel.watch.fd = port->news.watch.fd = -1;
     kolo_status status = fill_port(port, endpoint, &address);

@@ -57,8 +57,9 @@ struct rdma_port {
     bool tells_next;         /* the completion queue is armed */
     struct rdma_timer looks; /* at what has its time: first messages, and warnings */
     struct kolo_rdma_fallen fallen;
-    kolo_deadline tells_at; /* of them; KOLO_NEVER: there is nothing to tell */
-    bool has_leftovers;     /* queues of links that went on by TCP are to be closed */
+    kolo_deadline tells_at;   /* of them; KOLO_NEVER: there is nothing to tell */
+    kolo_deadline watches_at; /* the links that are up; KOLO_NEVER: there is none */
+    bool has_leftovers;       /* queues of links that went on by TCP are to be closed */
 };
 
 enum rdma_stage { RDMA_HELLO, RDMA_JOINED, RDMA_PROBED, RDMA_SETTLED };
@@ -94,6 +95,8 @@ bool kolo_rdma_poll(struct kolo_port *base);
 bool kolo_rdma_published(const struct kolo_address *address, struct kolo_rdma_gids *gids_out,
                          size_t *bytes_out);
 
+/** A link goes by RDMA: from here on it is watched. */
+void kolo_rdma_watch_links(struct rdma_port *port);
 /** The timer of the port is due at @p at, if not before. */
 void kolo_rdma_look_at(struct rdma_port *port, kolo_deadline at);
 bool kolo_rdma_is_forced(const struct rdma_port *port);

@@ -152,6 +152,11 @@ void kolo_rdma_track_refused(struct kolo_rdma_track *track, int error)
     fail(track, KOLO_ERR_LINK, request_at(track, track->next), text);
 }
 
+void kolo_rdma_track_silent(struct kolo_rdma_track *track, const char *text)
+{
+    fail(track, KOLO_ERR_LINK, request_at(track, track->first), text);
+}
+
 static void fail_by_status(struct kolo_rdma_track *track, const struct ibv_wc *wc,
                            const struct kolo_rdma_request *request)
 {

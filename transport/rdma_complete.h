@@ -98,6 +98,9 @@ uint64_t kolo_rdma_track_add(struct kolo_rdma_track *track, const struct kolo_rd
 /** The post of the last one was refused with errno @p error: it is forgotten, and the track fails. */
 void kolo_rdma_track_refused(struct kolo_rdma_track *track, int error);
 
+/** Of the first that is not heard of nothing was heard for too long: the track fails, with @p text. */
+void kolo_rdma_track_silent(struct kolo_rdma_track *track, const char *text);
+
 /** What a status of a completion means, and what is most likely behind it. */
 const char *kolo_rdma_status_text(enum ibv_wc_status status);
 

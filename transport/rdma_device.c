@@ -416,6 +416,14 @@ void kolo_rdma_device_format(const struct kolo_rdma_device *device, char *text, 
 
 /* ---- news ---- */
 
+const char *kolo_rdma_device_ask_state(struct kolo_rdma_device *device)
+{
+    struct ibv_port_attr port = {.state = IBV_PORT_NOP};
+    int error = device->verbs->query_port(device->verbs, device->context, device->port, &port);
+    device->state = error == 0 ? port.state : IBV_PORT_NOP;
+    return error == 0 ? state_text(port.state) : "not there any more";
+}
+
 /** What the device says when it is beyond use; NULL: it goes on. */
 static const char *end_text(enum ibv_event_type type)
 {

@@ -55,6 +55,9 @@ void kolo_rdma_device_close(struct kolo_rdma_device *device);
  * port that lost its cable may get it back) is logged: the retries of the queue pairs decide. */
 kolo_status kolo_rdma_device_news(struct kolo_rdma_device *device) KOLO_NODISCARD;
 
+/** Asks how its port is: "active", "down". */
+const char *kolo_rdma_device_ask_state(struct kolo_rdma_device *device);
+
 /** "rxe0 port 1". */
 void kolo_rdma_device_format(const struct kolo_rdma_device *device, char *text, size_t capacity);
 

@@ -138,6 +138,7 @@ static void settle(struct rdma_link *link)
     link->stage = RDMA_SETTLED;
     link->is_by_rdma = true;
     kolo_rdma_direct_init(&link->direct, &rdma_port_of(link)->regions);
+    kolo_rdma_watch_links(rdma_port_of(link));
     kolo_tcp_come_up(&link->tcp);
     if (link->broke[0] != '\0')
         kolo_link_set_down(&link->tcp.base, kolo_fail(KOLO_ERR_LINK, "%s", link->broke));

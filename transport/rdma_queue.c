@@ -454,6 +454,33 @@ void kolo_rdma_queue_stop(struct kolo_rdma_queue *queue)
     queue->has_failed = queue->sends.has_failed = queue->receives.has_failed = true;
 }
 
+/* ---- silence ---- */
+
+static void ask(struct kolo_rdma_queue *queue)
+{
+    const struct kolo_rdma_request request = {"a question", 0, NULL};
+    struct ibv_send_wr send = {.opcode = IBV_WR_RDMA_WRITE};
+    post(queue, &request, &send, true);
+}
+
+int64_t kolo_rdma_queue_silence_ns(struct kolo_rdma_queue *queue, kolo_deadline now, bool is_late)
+{
+    const struct kolo_rdma_track *sends = &queue->sends;
+    if (sends->first != queue->watched || is_late || queue->silent_since == 0)
+        queue->silent_since = now;
+    queue->watched = sends->first;
+    if (sends->first == sends->next || queue->has_failed)
+        queue->silent_since = 0;
+    else if (sends->told <= sends->first)
+        ask(queue);
+    return queue->silent_since != 0 ? now - queue->silent_since : 0;
+}
+
+void kolo_rdma_queue_give_up(struct kolo_rdma_queue *queue, const char *text)
+{
+    kolo_rdma_track_silent(&queue->sends, text);
+}
+
 /* ---- the end ---- */
 
 void kolo_rdma_queue_flush(struct kolo_rdma_queue *queue)

@@ -18,6 +18,7 @@
 #ifndef KOLO_TRANSPORT_RDMA_QUEUE_H
 #define KOLO_TRANSPORT_RDMA_QUEUE_H
 
+#include "base/clock.h"
 #include "transport/rdma_complete.h"
 #include "transport/rdma_handshake.h"
 
@@ -50,9 +51,11 @@ struct kolo_rdma_queue {
     uint32_t inline_bytes;
     uint32_t write_bytes; /* of one write */
     uint32_t packet;
-    uint32_t credit;       /* messages that the peer has a place for */
-    uint32_t credit_whole; /* all it ever gave */
-    uint32_t owed;         /* places here that are free again, and it was not told */
+    uint32_t credit;            /* messages that the peer has a place for */
+    uint32_t credit_whole;      /* all it ever gave */
+    uint32_t owed;              /* places here that are free again, and it was not told */
+    uint64_t watched;           /* sends.first at the last look of the watch */
+    kolo_deadline silent_since; /* the look that found it there first; 0: nothing is on its way */
     bool is_connected, has_failed, is_flushed;
     bool takes_parts; /* a message may lie in two places */
 };
@@ -100,6 +103,13 @@ void kolo_rdma_queue_send_with(struct kolo_rdma_queue *queue, size_t bytes,
                                const struct kolo_rdma_write *rest, void *context, bool is_told);
 /** From here on the device touches no memory of it, and nothing of it is told. The queue is of no use any more. */
 void kolo_rdma_queue_stop(struct kolo_rdma_queue *queue);
+
+/** How long no send has been heard of although some are on their way, as far as the looks that this is tell: 0 at the first of
+ * them, and where @p is_late, since nobody looked for a while. Of sends that would not be told the device is asked: with a
+ * write of no bytes, which needs nothing of the peer's program, not even a place. */
+int64_t kolo_rdma_queue_silence_ns(struct kolo_rdma_queue *queue, kolo_deadline now, bool is_late);
+/** It has been too long: the queue fails, with @p text. */
+void kolo_rdma_queue_give_up(struct kolo_rdma_queue *queue, const char *text);
 
 /** Nothing will follow what was sent: the device shall tell when it is over, if it was not asked to yet. */
 void kolo_rdma_queue_flush(struct kolo_rdma_queue *queue);

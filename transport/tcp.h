@@ -109,6 +109,8 @@ kolo_status kolo_tcp_read_places(const uint8_t *data, size_t bytes, struct kolo_
 /* tcp_port.c */
 const struct kolo_settings *kolo_tcp_settings(const struct tcp_port *port);
 kolo_deadline kolo_tcp_soon(int64_t us);
+/** The time between two looks for silent peers. */
+int64_t kolo_tcp_watch_us(const struct tcp_port *port);
 /** What @p peer published for this port's transport. */
 const struct kolo_address *kolo_tcp_address_of_peer(const struct tcp_port *port,
                                                     const struct kolo_peer *peer);

@@ -129,7 +129,7 @@ static kolo_deadline silent_since(const struct tcp_link *tcp, kolo_deadline now)
     return heard > tcp->stuck_since ? heard : tcp->stuck_since;
 }
 
-static int64_t watch_us(const struct tcp_port *port)
+int64_t kolo_tcp_watch_us(const struct tcp_port *port)
 {
     int64_t quarter_ms = kolo_tcp_settings(port)->peer_timeout_ms / 4;
 
@@ -142,7 +142,7 @@ static void watch_links(struct kolo_conn_timer *timer, kolo_deadline now)
     int64_t timeout_ns = kolo_tcp_settings(port)->peer_timeout_ms * 1000000;
     /* A rank that was busy elsewhere between two looks knows nothing of the time between them: what
      * is unacknowledged now may have been sent just now. */
-    bool is_late = now - timer->at > 2 * watch_us(port) * 1000;
+    bool is_late = now - timer->at > 2 * kolo_tcp_watch_us(port) * 1000;
 
     for (struct tcp_link *tcp = port->first; tcp; tcp = tcp->next) {
         if (tcp->base.state != KOLO_LINK_UP)
@@ -153,7 +153,7 @@ static void watch_links(struct kolo_conn_timer *timer, kolo_deadline now)
         if (tcp->stuck_since != 0 && now - tcp->stuck_since >= timeout_ns)
             kolo_tcp_fail(tcp, ETIMEDOUT);
     }
-    timer->at = kolo_tcp_soon(watch_us(port));
+    timer->at = kolo_tcp_soon(kolo_tcp_watch_us(port));
 }
 
 static void look_again(struct kolo_conn_timer *timer, kolo_deadline now)
@@ -321,8 +321,8 @@ kolo_status kolo_tcp_init_port(struct tcp_port *port, struct kolo_endpoint *endp
     port->base.transport = transport;
     port->purpose = purpose;
     port->turn = -1;
-    port->watchdog =
-        (struct tcp_port_timer){{.at = kolo_tcp_soon(watch_us(port)), .fire = watch_links}, port};
+    port->watchdog = (struct tcp_port_timer){
+        {.at = kolo_tcp_soon(kolo_tcp_watch_us(port)), .fire = watch_links}, port};
     port->drain = (struct tcp_port_timer){{.at = KOLO_NEVER, .fire = look_again}, port};
     KOLO_TRY(kolo_ports_parse(settings->ports, &ports));
     KOLO_TRY(kolo_places_local(settings->net, 0, places, TCP_PLACES_MAX, &count));

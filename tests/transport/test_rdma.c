@@ -644,6 +644,39 @@ Test(rdma, a_device_that_is_pulled_out_ends_its_links, .timeout = 60)
     suite_close(world);
 }
 
+static bool in_silence(struct suite_rank *rank)
+{
+    struct kolo_link *link = suite_link(rank, 1 - rank->rank);
+    struct kolo_desc desc = {{2}};
+    struct kolo_work work;
+    exchange(rank);
+    if (link == NULL || !suite_meet(rank, 0))
+        return false;
+    if (rank->rank == 0) {
+        fake_verbs_delay(1, INT_MAX);
+        kolo_link_send(link, 5, &desc, "x", 1, &work);
+    }
+    return suite_until(rank, is_down, NULL);
+}
+
+static void fall_silent(struct suite_rank *rank)
+{
+    SUITE_CHECK(rank, in_silence(rank), "nobody noticed");
+}
+
+Test(rdma, a_device_that_says_nothing_more_ends_the_link, .timeout = 60)
+{
+    struct suite_world *world = suite_open("rdma", 2, "PEER_TIMEOUT", "400ms");
+    suite_run(world, fall_silent);
+    const struct suite_heard *heard = &world->ranks[0].heard[1];
+    cr_assert(heard->why == KOLO_ERR_LINK && strstr(heard->text, "rank 1 on ") &&
+                  strstr(heard->text, " by rdma fake0 port 1: a message of ") &&
+                  strstr(heard->text, "the device has said nothing of it for ") &&
+                  strstr(heard->text, "its port is active"),
+              "%s", heard->text);
+    suite_close(world);
+}
+
 static atomic_bool has_vanished;
 
 /** Rank 0 looks at its descriptors alone, so that it meets the end of the connection before the message. */

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -237,6 +238,55 @@ Test(rdma_queue, nobody_sends_without_a_place_there)
     cr_assert(sides[0].sent == PLACES - 4 && kolo_rdma_queue_place(sides[0].queue) == NULL, "%u",
               sides[0].sent);
     run(0, 0);
+}
+
+/** The next message of side 0, of which the device need not tell. */
+static void post_one(void)
+{
+    struct side *side = &sides[0];
+    uint8_t *place = kolo_rdma_queue_place(side->queue);
+    size_t bytes = length_of(&side->seed_out);
+    cr_assert(place != NULL);
+    write_message(place, bytes, side->sent++);
+    kolo_rdma_queue_send(side->queue, bytes, false);
+}
+
+Test(rdma_queue_faults, silence_is_counted_from_the_look_that_finds_it)
+{
+    enum { FIRST = 1000 };
+    struct kolo_rdma_queue *queue = sides[0].queue;
+    cr_assert(kolo_rdma_queue_silence_ns(queue, FIRST, false) == 0);
+    cr_assert(kolo_rdma_queue_silence_ns(queue, FIRST + 10, false) == 0, "nothing is on its way");
+    fake_verbs_delay(1, INT_MAX);
+    post_one();
+    cr_assert(kolo_rdma_queue_silence_ns(queue, FIRST + 20, false) == 0);
+    cr_assert(kolo_rdma_queue_silence_ns(queue, FIRST + 30, false) == 10);
+    cr_assert(kolo_rdma_queue_silence_ns(queue, FIRST + 40, true) == 0, "nobody looked");
+    cr_assert(kolo_rdma_queue_silence_ns(queue, FIRST + 50, false) == 10);
+    poll_both();
+    cr_assert(sides[0].failures == 0);
+    kolo_rdma_queue_give_up(queue, "no word");
+    cr_assert(sides[0].failures == 1 && sides[0].why == KOLO_ERR_LINK, "%s", sides[0].detail);
+    cr_assert(strstr(sides[0].detail, "rank 1 on host b by rdma fake0 port 1: a message of ") &&
+                  strstr(sides[0].detail, " bytes: no word"),
+              "%s", sides[0].detail);
+}
+
+Test(rdma_queue_faults, of_what_would_not_be_told_the_device_is_asked_once)
+{
+    int done = 0, told = 0, polls = 0;
+    post_one();
+    while (poll_both() && polls++ < PATIENCE_MS)
+        ;
+    fake_verbs_sends(&done, &told);
+    cr_assert(done == 1 && told == 0 && !kolo_rdma_queue_is_drained(sides[0].queue));
+    for (int look = 1; look < 5; look++)
+        cr_assert(kolo_rdma_queue_silence_ns(sides[0].queue, look, true) == 0);
+    poll_both();
+    fake_verbs_sends(&done, &told);
+    cr_assert(done == 2 && told == 1, "%d, %d", done, told);
+    cr_assert(kolo_rdma_queue_is_drained(sides[0].queue));
+    cr_assert(fake_verbs_not_ready() == 0 && sides[0].failures + sides[1].failures == 0);
 }
 
 Test(rdma_queue, a_peer_that_is_gone_is_named)

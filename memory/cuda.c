@@ -19,13 +19,6 @@ static bool cuda_is_present(void)
     return kolo_cuda_driver_loaded() != NULL;
 }
 
-/** Results by which a driver says that there can be no memory of a device. */
-static bool has_no_devices(int result)
-{
-    return result == KOLO_CUDA_NOT_INITIALIZED || result == KOLO_CUDA_STUB_LIBRARY ||
-           result == KOLO_CUDA_NO_DEVICE;
-}
-
 static kolo_status cuda_look(const void *memory, struct kolo_pointer *pointer)
 {
     const struct kolo_cuda_driver *driver = kolo_cuda_driver_loaded();
@@ -40,7 +33,7 @@ static kolo_status cuda_look(const void *memory, struct kolo_pointer *pointer)
     const int result =
         driver->pointer_get_attributes(sizeof attributes / sizeof *attributes, attributes, values,
                                        (kolo_cuda_address)(uintptr_t)memory);
-    if (has_no_devices(result))
+    if (kolo_cuda_has_no_devices(result))
         return KOLO_OK;
     if (result != KOLO_CUDA_SUCCESS)
         return kolo_cuda_fail(driver, "cuPointerGetAttributes", -1, result);
@@ -232,4 +225,7 @@ const struct kolo_memory_ops kolo_memory_cuda = {
     .lane_open = kolo_cuda_lane_open,
     .pin = kolo_cuda_pin,
     .unpin = kolo_cuda_unpin,
+    .device_alloc = kolo_cuda_alloc,
+    .device_free = kolo_cuda_free,
+    .device_release = kolo_cuda_let_go,
 };

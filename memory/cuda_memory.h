@@ -36,6 +36,19 @@ kolo_status kolo_cuda_lane_open(const struct kolo_pointer *pointer, void (*wake)
 kolo_status kolo_cuda_pin(const struct kolo_pointer *near, void *memory, size_t bytes,
                           struct kolo_pin *pin_out) KOLO_NODISCARD;
 void kolo_cuda_unpin(const struct kolo_pin *pin, void *memory);
+/** As the backend's device_alloc, device_free and device_release. */
+kolo_status kolo_cuda_alloc(int device, int turn, size_t bytes,
+                            struct kolo_pointer *pointer_out) KOLO_NODISCARD;
+kolo_status kolo_cuda_free(const struct kolo_pointer *pointer,
+                           kolo_deadline deadline) KOLO_NODISCARD;
+void kolo_cuda_let_go(const struct kolo_pointer *pointer);
+
+/** Results by which a driver says that there can be no memory of a device. */
+static inline bool kolo_cuda_has_no_devices(int result)
+{
+    return result == KOLO_CUDA_NOT_INITIALIZED || result == KOLO_CUDA_STUB_LIBRARY ||
+           result == KOLO_CUDA_NO_DEVICE;
+}
 
 extern const struct kolo_memory_ops kolo_memory_cuda;
 

@@ -190,10 +190,11 @@ kolo_status kolo_heap_free(struct kolo_heap *heap, void *memory,
 {
     struct kolo_span span;
     if (!take(heap, memory, &span))
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "%p is not the start of memory from kolo_alloc of this communicator, or "
-                         "was freed before",
-                         memory);
+        return kolo_fail(
+            KOLO_ERR_INVALID,
+            "%p is not the start of memory from kolo_alloc or kolo_alloc_device of this "
+            "communicator, or was freed before",
+            memory);
     // From the end: the address is not given to another allocation before the first span is gone.
     for (bool is_first = false; !is_first;) {
         is_first = span.base == memory;

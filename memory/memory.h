@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 
 enum kolo_memory_kind {
@@ -79,6 +80,11 @@ struct kolo_memory_ops {
     kolo_status (*pin)(const struct kolo_pointer *near, void *memory, size_t bytes,
                        struct kolo_pin *pin_out);
     void (*unpin)(const struct kolo_pin *pin, void *memory);
+    /** As kolo_device_alloc and the next two; NULL: it has no such memory. */
+    kolo_status (*device_alloc)(int device, int turn, size_t bytes,
+                                struct kolo_pointer *pointer_out);
+    kolo_status (*device_free)(const struct kolo_pointer *pointer, kolo_deadline deadline);
+    void (*device_release)(const struct kolo_pointer *pointer);
     /* What a heap needs of the kind that it is made of; NULL of others. */
     /** At least @p bytes zeroed bytes (0: a page) as a span with fd and base; id is left to the
      * heap. The pages are there: using them cannot fail. ERR_NO_MEMORY; ERR_SYSTEM. */
@@ -114,6 +120,20 @@ void kolo_pin(const struct kolo_pointer *near, void *memory, size_t bytes,
               struct kolo_pin *pin_out);
 /** Before the pages are unmapped; nothing is copied to them or from them any more. */
 void kolo_unpin(struct kolo_pin *pin, void *memory);
+
+/** Memory of a device: of number @p device in this process; below 0: of the one whose context the
+ * calling thread has, else of number @p turn modulo how many there are. May load a driver and make a
+ * context, which is held until kolo_device_release. Its content is unspecified. ERR_UNSUPPORTED: there
+ * is no device, or the build knows none; ERR_INVALID: none of that number; ERR_NO_MEMORY, ERR_SYSTEM.
+ * Threads, as of the next two: any. */
+kolo_status kolo_device_alloc(int device, int turn, size_t bytes,
+                              struct kolo_pointer *pointer_out) KOLO_NODISCARD;
+/** Frees the memory when the work that the device was given before is done. KOLO_AGAIN: that is not so
+ * by @p deadline, and it is still there; an error: the device failed, and it is gone. */
+kolo_status kolo_device_free(const struct kolo_pointer *pointer,
+                             kolo_deadline deadline) KOLO_NODISCARD;
+/** Lets go of its context, which may be the end of it, and of all that others have in it. */
+void kolo_device_release(const struct kolo_pointer *pointer);
 
 /** The spans of one communicator: finds the span a pointer lies in. Threads: any, locked inside. */
 struct kolo_heap;

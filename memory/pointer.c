@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pointer that a program brings leads to: asks every backend of the build. Owns nothing; never
-// touches the memory itself.
+// What a pointer that a program brings leads to, and memory of devices that it asks for: asks every
+// backend of the build. Owns nothing; never touches the memory itself.
+//
+// Nothing is remembered from one look to the next: an address that was freed and given out again may lead to another
+// kind, device or context, and only its driver can tell that it did.
 #include <string.h>
 
 #include "memory/memory.h"
@@ -33,4 +36,23 @@ kolo_status kolo_pointer_fetch(const struct kolo_pointer *pointer, size_t bytes,
         return pointer->ops->fetch(pointer, bytes, copy_out);
     memcpy(copy_out, pointer->memory, bytes);
     return KOLO_OK;
+}
+
+kolo_status kolo_device_alloc(int device, int turn, size_t bytes, struct kolo_pointer *pointer_out)
+{
+    for (size_t i = 0; kolo_memory_kinds[i]; i++)
+        if (kolo_memory_kinds[i]->device_alloc)
+            return kolo_memory_kinds[i]->device_alloc(device, turn, bytes, pointer_out);
+    return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                     "this build knows no devices: build it with KOLO_CUDA=AUTO");
+}
+
+kolo_status kolo_device_free(const struct kolo_pointer *pointer, kolo_deadline deadline)
+{
+    return pointer->ops->device_free(pointer, deadline);
+}
+
+void kolo_device_release(const struct kolo_pointer *pointer)
+{
+    pointer->ops->device_release(pointer);
 }

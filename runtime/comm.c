@@ -292,9 +292,11 @@ kolo_status kolo_free(struct kolo_comm *comm, void *memory)
         return KOLO_OK;
     if (comm == NULL)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_free: comm is NULL");
+    kolo_status status = kolo_device_memory_free(comm->engine, memory);
+    if (status != KOLO_ERR_INVALID)
+        return status;
     kolo_comm_enter(comm);
-    kolo_status status =
-        kolo_heap_free(comm->engine->heap, memory, kolo_engine_tell_gone, comm->engine);
+    status = kolo_heap_free(comm->engine->heap, memory, kolo_engine_tell_gone, comm->engine);
     kolo_comm_leave(comm);
     return status;
 }

@@ -22,6 +22,7 @@ struct kolo_rumour;
 struct kolo_own_op;
 struct kolo_lane;
 struct kolo_slab;
+struct kolo_device_memory;
 
 enum { KOLO_RANK_TEXT_MAX = 160 };
 
@@ -66,6 +67,8 @@ struct kolo_engine {
     size_t slab_bytes_unused;     /* of those that no call has now */
     struct kolo_own_op **own_ops; /* by number; NULL: free. own_ops.c */
     int own_op_count;
+    /* of kolo_alloc_device; device_memory.c */
+    struct kolo_device_memory *device_memory;
 };
 
 /* ---- engine_life.c ---- */
@@ -88,6 +91,13 @@ struct kolo_comm *kolo_engine_comm(const struct kolo_engine *engine, uint32_t nu
 /** "rank 5 (host7, pid 812)", of a rank in the world. */
 const char *kolo_engine_rank_text(const struct kolo_engine *engine, int world,
                                   char text[KOLO_RANK_TEXT_MAX]);
+
+/* ---- device_memory.c (takes the lock) ---- */
+
+/** ERR_INVALID without a detail: @p memory is none of a device's. */
+kolo_status kolo_device_memory_free(struct kolo_engine *engine, void *memory);
+/** All that is left. */
+void kolo_device_memory_close(struct kolo_engine *engine, kolo_deadline deadline);
 
 /* ---- engine.c (held: lock) ---- */
 

@@ -78,6 +78,7 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
     kolo_own_ops_free(engine);
     if (may_free)
         kolo_heap_destroy(engine->heap);
+    kolo_device_memory_close(engine, deadline); /* after all that lives in the devices' contexts */
     kolo_free_memory(engine->left_ns);
     kolo_free_memory(engine->transports);
     kolo_free_memory(engine->memory_kinds);

@@ -210,9 +210,10 @@ static kolo_status stage(struct kolo_request *request, const void *memory, size_
 {
     struct kolo_comm *comm = request->comm;
     struct kolo_pointer pointer;
+    struct kolo_span span;
     *slab_out = NULL;
-    if (bytes == 0)
-        return KOLO_OK;
+    if (bytes == 0 || kolo_heap_find(comm->engine->heap, memory, bytes, &span))
+        return KOLO_OK; /* a driver is not asked about the rank's own memory */
     kolo_status status = kolo_pointer_look(memory, &pointer);
     if (status == KOLO_OK && kolo_pointer_is_host(&pointer))
         return KOLO_OK;

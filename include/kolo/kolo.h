@@ -222,8 +222,17 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_get_peer_info(struct kolo_comm *comm, i
  *  Ownership: the caller's until kolo_free(), before kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_alloc(struct kolo_comm *comm, size_t bytes,
                                                void **memory_out);
-/** NULL is fine. ERR_INVALID if @p memory is not from kolo_alloc(@p comm). No request may be using
- *  it. */
+/** Memory of a CUDA device, as cudaMalloc() gives it, in the context that the CUDA runtime works in. @p device is its number in
+ *  this process; -1: the calling thread's current one, or, if it has used none, the local rank's (modulo how many
+ *  there are). Collectives take any other device memory as well.
+ *  @return KOLO_OK; ERR_UNSUPPORTED (no driver, no device, or a build without); ERR_NO_MEMORY; ERR_INVALID; ERR_SYSTEM.
+ *  Ownership: the caller's until kolo_free(), before kolo_finalize(). */
+KOLO_API KOLO_NODISCARD kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes,
+                                                      int device, void **memory_out);
+/** NULL is fine. No request may be using it. Of a device's it waits for all work that the device was given before, up to
+ *  KOLO_TIMEOUT.
+ *  @return KOLO_OK; ERR_INVALID (@p memory is not from kolo_alloc() or kolo_alloc_device() of @p comm); ERR_TIMEOUT
+ *  (a device's memory; it is still there); ERR_SYSTEM (the device failed, and its memory is gone). */
 KOLO_API kolo_status kolo_free(struct kolo_comm *comm, void *memory);
 
 /* ---- operators of the program's own ---------------------------------------------------------- */

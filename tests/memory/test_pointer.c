@@ -20,3 +20,19 @@ Test(pointer, all_is_the_hosts_where_nothing_else_can_be)
     cr_assert_eq(kolo_pointer_look(NULL, &pointer), KOLO_OK);
     cr_assert(kolo_pointer_is_host(&pointer));
 }
+
+/** Where there is one, its memory is recognised. */
+Test(pointer, memory_of_a_device_that_is_not_there_is_refused)
+{
+    struct kolo_pointer pointer = {.device = 77}, found;
+    const kolo_status status = kolo_device_alloc(-1, 0, 64, &pointer);
+    if (status == KOLO_OK) {
+        cr_assert_eq(kolo_pointer_look(pointer.memory, &found), KOLO_OK);
+        cr_assert(found.kind == KOLO_MEMORY_DEVICE && found.device == pointer.device);
+        cr_assert_eq(kolo_device_free(&pointer, KOLO_NEVER), KOLO_OK);
+        kolo_device_release(&pointer);
+        return;
+    }
+    cr_assert_eq(status, KOLO_ERR_UNSUPPORTED, "%s", kolo_error_detail());
+    cr_assert(pointer.device == 77 && kolo_error_detail()[0] != '\0');
+}

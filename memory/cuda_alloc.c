@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of CUDA's devices that the library allocates for a program. Each allocation owns one use of its
+// device's primary context, the one that the CUDA runtime works in, until that is let go. A thread's current context is after each call what it was before.
+//
+// The driver would wait for a device's work when memory is freed, without a bound; so that is waited
+// for first.
+#include <stdio.h>
+
+#include "memory/cuda_memory.h"
+
+/** No device is not a failure of one. */
+static kolo_status refuse(const struct kolo_cuda_driver *driver, const char *call, int result)
+{
+    const kolo_status status = kolo_cuda_fail(driver, call, -1, result);
+    return kolo_cuda_has_no_devices(result) ? KOLO_ERR_UNSUPPORTED : status;
+}
+
+static kolo_status begin(const struct kolo_cuda_driver **driver_out, int *count_out)
+{
+    const kolo_status status = kolo_cuda_driver_load(driver_out);
+    if (status != KOLO_OK)
+        return status;
+    int result = (*driver_out)->init(0);
+    if (result != KOLO_CUDA_SUCCESS)
+        return refuse(*driver_out, "cuInit", result);
+    result = (*driver_out)->device_get_count(count_out);
+    if (result == KOLO_CUDA_SUCCESS && *count_out == 0)
+        result = KOLO_CUDA_NO_DEVICE;
+    return result == KOLO_CUDA_SUCCESS ? KOLO_OK : refuse(*driver_out, "cuDeviceGetCount", result);
+}
+
+/** The number of the device whose context the thread has; -1: it has none. */
+static int current_device(const struct kolo_cuda_driver *driver, int count)
+{
+    void *context = NULL;
+    int current, device;
+    if (driver->context_get_current(&context) != KOLO_CUDA_SUCCESS || !context ||
+        driver->context_get_device(&current) != KOLO_CUDA_SUCCESS)
+        return -1;
+    for (int i = 0; i < count; i++)
+        if (driver->device_get(&device, i) == KOLO_CUDA_SUCCESS && device == current)
+            return i;
+    return -1;
+}
+
+/** In the context. */
+static kolo_status alloc(const struct kolo_cuda_visit *visit, size_t bytes, void **memory_out)
+{
+    kolo_cuda_address address;
+    char call[64];
+    const int result = visit->driver->alloc(&address, bytes);
+    if (result == KOLO_CUDA_SUCCESS) {
+        *memory_out = (void *)(uintptr_t)address;
+        return KOLO_OK;
+    }
+    (void)snprintf(call, sizeof call, "cuMemAlloc of %zu bytes", bytes);
+    return kolo_cuda_fail(visit->driver, call, visit->ordinal, result);
+}
+
+kolo_status kolo_cuda_alloc(int device, int turn, size_t bytes, struct kolo_pointer *pointer_out)
+{
+    const struct kolo_cuda_driver *driver = NULL;
+    struct kolo_pointer pointer = {
+        .kind = KOLO_MEMORY_DEVICE, .device = device, .ops = &kolo_memory_cuda};
+    struct kolo_cuda_visit visit;
+    void *memory = NULL;
+    int count = 0;
+    kolo_status status;
+    KOLO_TRY(begin(&driver, &count));
+    if (device >= count)
+        return kolo_fail(KOLO_ERR_INVALID, "device %d: this process has %d, from 0 on", device,
+                         count);
+    if (device < 0)
+        pointer.device = current_device(driver, count);
+    if (pointer.device < 0)
+        pointer.device = turn % count;
+    KOLO_TRY(kolo_cuda_visit_primary(&pointer, &visit));
+    status = kolo_cuda_enter(&visit);
+    if (status == KOLO_OK) {
+        status = alloc(&visit, bytes > 0 ? bytes : 1, &memory);
+        kolo_cuda_leave(&visit);
+    }
+    if (status != KOLO_OK) {
+        kolo_cuda_release(&visit);
+        goto out;
+    }
+    pointer.memory = memory;
+    pointer.context = visit.context;
+    *pointer_out = pointer;
+out:
+    return status;
+}
+
+kolo_status kolo_cuda_free(const struct kolo_pointer *pointer, kolo_deadline deadline)
+{
+    struct kolo_cuda_visit visit;
+    kolo_status status = kolo_cuda_visit_primary(pointer, &visit);
+    if (status == KOLO_OK)
+        status = kolo_cuda_await(&visit, deadline);
+    if (status == KOLO_AGAIN)
+        return status;
+    if (status == KOLO_OK)
+        status = kolo_cuda_enter(&visit);
+    if (status == KOLO_OK) {
+        const int result = visit.driver->free((uintptr_t)pointer->memory);
+        if (result != KOLO_CUDA_SUCCESS)
+            status = kolo_cuda_fail(visit.driver, "cuMemFree", visit.ordinal, result);
+        kolo_cuda_leave(&visit);
+    }
+    return status;
+}
+
+void kolo_cuda_let_go(const struct kolo_pointer *pointer)
+{
+    const struct kolo_cuda_driver *driver = kolo_cuda_driver_loaded();
+    int device;
+    if (driver->device_get(&device, pointer->device) == KOLO_CUDA_SUCCESS)
+        (void)driver->primary_context_release(device);
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// runtime/device_memory.c: kolo_alloc_device and kolo_free of it, on the mock's devices.
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "memory/cuda_driver.h"
+#include "memory/memory.h"
+#include "tests/support/mock_cuda.h"
+#include "tests/support/world.h"
+
+enum { COUNT = 1000 };
+
+static const struct mock_cuda *mock;
+
+static kolo_status use(struct kolo_comm *comm, void *argument)
+{
+    void *send = NULL, *recv = NULL, *left = NULL;
+    int32_t numbers[COUNT], sums[COUNT];
+    struct kolo_pointer pointer;
+    (void)argument;
+    kolo_status status = kolo_alloc_device(comm, sizeof numbers, -1, &send);
+    if (status == KOLO_OK)
+        status = kolo_alloc_device(comm, sizeof numbers, 1, &recv);
+    if (status == KOLO_OK)
+        status = kolo_alloc_device(comm, 0, 0, &left); /* nobody frees it */
+    if (status == KOLO_OK)
+        status = kolo_pointer_look(send, &pointer);
+    WORLD_EXPECT(status != KOLO_OK || pointer.device == kolo_rank(comm) % MOCK_DEVICES, "device %d",
+                 pointer.device);
+    for (int i = 0; i < COUNT; i++)
+        numbers[i] = i * (kolo_rank(comm) + 1);
+    if (status == KOLO_OK) {
+        mock->write(send, numbers, sizeof numbers);
+        status = kolo_allreduce(comm, send, recv, COUNT, KOLO_INT32, KOLO_SUM, NULL, NULL);
+    }
+    if (status != KOLO_OK)
+        return status;
+    mock->read(recv, sums, sizeof sums);
+    for (int i = 0; i < COUNT; i++)
+        WORLD_EXPECT(sums[i] == i * 6, "[%d] is %d", i, sums[i]);
+    WORLD_EXPECT(kolo_free(comm, (char *)send + 1) == KOLO_ERR_INVALID, "inside");
+    WORLD_EXPECT(kolo_free(comm, send) == KOLO_OK, "%s", kolo_error_detail());
+    WORLD_EXPECT(kolo_free(comm, send) == KOLO_ERR_INVALID, "freed before");
+    WORLD_EXPECT(strstr(kolo_error_detail(), "kolo_alloc_device") != NULL, "%s",
+                 kolo_error_detail());
+    return kolo_free(comm, recv);
+}
+
+Test(device_memory, is_used_and_freed_at_the_latest_with_its_rank)
+{
+    struct world world = {.size = 3, .transport = "inproc"};
+    mock = mock_cuda_load();
+    mock->begin();
+    const int retained = mock->retained(0);
+    const kolo_status status = world_run(&world, use, NULL);
+    cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
+    cr_assert(mock->allocated() == 0 && mock->retained(0) == retained && mock->retained(1) == 0,
+              "%d %d %d", mock->allocated(), mock->retained(0), mock->retained(1));
+}
+
+/** Nothing else holds the context of device 1, in which calls have put their lanes. */
+static kolo_status again(struct kolo_comm *comm, void *argument)
+{
+    kolo_status status = KOLO_OK;
+    (void)argument;
+    for (int i = 0; i < 3 && status == KOLO_OK; i++) {
+        void *memory = NULL;
+        status = kolo_alloc_device(comm, 64, 1, &memory);
+        if (status == KOLO_OK)
+            status = kolo_broadcast(comm, memory, 64, KOLO_UINT8, 0, NULL, NULL);
+        if (status == KOLO_OK)
+            status = kolo_free(comm, memory);
+        WORLD_EXPECT(status != KOLO_OK || mock->retained(1) > 0, "the context is gone");
+    }
+    return status;
+}
+
+Test(device_memory, its_context_stays_for_the_rank)
+{
+    struct world world = {.size = 2, .transport = "inproc"};
+    mock = mock_cuda_load();
+    mock->begin();
+    const kolo_status status = world_run(&world, again, NULL);
+    cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
+    cr_assert(mock->retained(1) == 0 && mock->registered() == 0 && mock->allocated() == 0);
+}
+
+static kolo_status refusals(struct kolo_comm *comm, void *argument)
+{
+    void *memory = &memory;
+    (void)argument;
+    WORLD_EXPECT(kolo_alloc_device(NULL, 1, -1, &memory) == KOLO_ERR_INVALID, "comm");
+    WORLD_EXPECT(kolo_alloc_device(comm, 1, -1, NULL) == KOLO_ERR_INVALID, "memory_out");
+    WORLD_EXPECT(kolo_alloc_device(comm, 1, -2, &memory) == KOLO_ERR_INVALID, "device");
+    WORLD_EXPECT(kolo_alloc_device(comm, 1, 99, &memory) == KOLO_ERR_INVALID, "%s",
+                 kolo_error_detail());
+    mock->fail("cuInit", 1, KOLO_CUDA_NO_DEVICE);
+    WORLD_EXPECT(kolo_alloc_device(comm, 1, -1, &memory) == KOLO_ERR_UNSUPPORTED, "%s",
+                 kolo_error_detail());
+    WORLD_EXPECT(memory == &memory, "written");
+    return kolo_barrier(comm, NULL, NULL); /* the communicator is as before */
+}
+
+Test(device_memory, what_cannot_be_had_is_refused)
+{
+    struct world world = {.size = 1, .transport = "inproc"};
+    mock = mock_cuda_load();
+    mock->begin();
+    const kolo_status status = world_run(&world, refusals, NULL);
+    cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+static kolo_status free_at_work(struct kolo_comm *comm, void *argument)
+{
+    void *memory = NULL;
+    char byte = 1;
+    (void)argument;
+    kolo_status status = kolo_alloc_device(comm, 64, 0, &memory);
+    if (status != KOLO_OK)
+        return status;
+    mock->hold(1);
+    mock->write_on(mock->stream(0), memory, &byte, 1);
+    status = kolo_free(comm, memory);
+    mock->hold(0);
+    WORLD_EXPECT(status == KOLO_ERR_TIMEOUT, "%d", (int)status);
+    WORLD_EXPECT(strstr(kolo_error_detail(), "device 0 has not done within 100 ms") != NULL, "%s",
+                 kolo_error_detail());
+    return kolo_free(comm, memory);
+}
+
+Test(device_memory, is_still_there_if_its_device_is_at_work_too_long)
+{
+    struct world world = {
+        .size = 1, .transport = "inproc", .settings = {"KOLO_TIMEOUT=100ms", NULL}};
+    mock = mock_cuda_load();
+    mock->begin();
+    const kolo_status status = world_run(&world, free_at_work, NULL);
+    cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
+    cr_assert_eq(mock->allocated(), 0);
+}

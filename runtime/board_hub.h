@@ -125,12 +125,11 @@ struct kolo_hub {
     enum kolo_collective collective;
     enum kolo_board_phase phase;
     bool is_oneshot;
-    int giver;        /* the one member that this one waits for to enter; -1: all */
-    bool may_show;    /* not a oneshot, but goes that way if nobody's memory can be seen */
-    size_t put_bytes; /* of the own contribution to a oneshot */
-    bool is_inline;   /* contributions stand in the entries */
-    int seen;         /* members before this one have been seen to be in this phase */
-    int missing;      /* for whom it waits to open the board; -1: not known */
+    int giver;      /* the one member that this one waits for to enter; -1: all */
+    bool may_show;  /* not a oneshot, but goes that way if nobody's memory can be seen */
+    bool is_inline; /* contributions stand in the entries */
+    int seen;       /* members before this one have been seen to be in this phase */
+    int missing;    /* for whom it waits to open the board; -1: not known */
     size_t element_bytes;
     struct kolo_fold fold;
     struct kolo_share share;

@@ -7,7 +7,10 @@
 
 #include "runtime/board_hub.h"
 
-enum { STREAM_BYTES = 8 << 10 };
+enum {
+    STREAM_BYTES = 8 << 10,
+    MOVES_KEPT = sizeof((struct kolo_oneshot){0}.moves) / sizeof(struct kolo_move)
+};
 
 /** The next contribution will be as long as this one, as a guess. Its place has been read by the
  * others, all of whom are past that: the lines are had back now, not when the next call needs them.
@@ -55,37 +58,60 @@ static uint8_t *put_up(const struct kolo_hub *hub, int member)
     return hub->members[member].stage + hub->number % KOLO_BOARD_SHOWN * KOLO_BOARD_ONESHOT_BYTES;
 }
 
+/** Finds out what this member does in the running collective, unless an earlier start has. */
+static const struct kolo_oneshot *find_out(struct kolo_hub *hub)
+{
+    struct kolo_oneshot *oneshot = &hub->running->oneshot;
+    const struct kolo_plan_args *args = &hub->running->args;
+    size_t send, recv;
+    if (oneshot->is_known)
+        return oneshot;
+    size_t most = longest(hub->collective, args) * hub->element_bytes;
+    oneshot->is_inline = hub->is_oneshot && most <= KOLO_BOARD_INLINE_BYTES;
+    kolo_moves_extent(hub->collective, args, hub->self, &send, &recv);
+    oneshot->put_bytes = send * hub->element_bytes;
+    oneshot->count = kolo_moves_to(hub->collective, args, hub->self, &oneshot->first);
+    for (size_t i = 0; i < oneshot->count && i < MOVES_KEPT; i++)
+        kolo_moves_at(hub->collective, args, oneshot->first + i, &oneshot->moves[i]);
+    oneshot->is_known = true;
+    return oneshot;
+}
+
 void kolo_oneshot_put(struct kolo_hub *hub)
 {
-    const struct kolo_request *request = hub->running;
-    size_t send, recv;
-    size_t most = longest(hub->collective, &request->args) * hub->element_bytes;
-    hub->is_inline = hub->is_oneshot && most <= KOLO_BOARD_INLINE_BYTES;
-    kolo_moves_extent(hub->collective, &request->args, hub->self, &send, &recv);
-    hub->put_bytes = send * hub->element_bytes;
-    if (send == 0)
+    const struct kolo_oneshot *oneshot = find_out(hub);
+    hub->is_inline = oneshot->is_inline;
+    if (oneshot->put_bytes == 0)
         return;
     if (!hub->is_inline)
         hub->shown[hub->number % KOLO_BOARD_SHOWN] = hub->number;
-    kolo_copy(put_up(hub, hub->self), request->send, hub->put_bytes,
-              hub->put_bytes >= STREAM_BYTES ? KOLO_STORE_STREAM : KOLO_STORE_CACHED);
+    kolo_copy(put_up(hub, hub->self), hub->running->send, oneshot->put_bytes,
+              oneshot->put_bytes >= STREAM_BYTES ? KOLO_STORE_STREAM : KOLO_STORE_CACHED);
+}
+
+/** To this member. */
+static void take(struct kolo_hub *hub, const struct kolo_move *move)
+{
+    struct kolo_move mine = *move;
+    mine.to = hub->self;
+    if (move->count > 0)
+        kolo_hub_move(hub, &mine);
 }
 
 void kolo_oneshot_take(struct kolo_hub *hub)
 {
     const struct kolo_request *request = hub->running;
-    size_t first, count = kolo_moves_to(hub->collective, &request->args, hub->self, &first);
+    const struct kolo_oneshot *oneshot = find_out(hub);
     hub->how = KOLO_STORE_CACHED;
-    take_lines_back(hub, hub->put_bytes);
+    take_lines_back(hub, oneshot->put_bytes);
     for (int member = 0; member < hub->count; member++)
         hub->members[member].send = put_up(hub, member);
     hub->members[hub->self].send = (uint8_t *)(uintptr_t)request->send; /* only read */
     hub->members[hub->self].recv = request->recv;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < oneshot->count; i++) {
         struct kolo_move move;
-        kolo_moves_at(hub->collective, &request->args, first + i, &move);
-        move.to = hub->self;
-        if (move.count > 0)
-            kolo_hub_move(hub, &move);
+        if (i >= MOVES_KEPT)
+            kolo_moves_at(hub->collective, &request->args, oneshot->first + i, &move);
+        take(hub, i < MOVES_KEPT ? &oneshot->moves[i] : &move);
     }
 }

@@ -100,6 +100,12 @@ void kolo_call_pack(const struct kolo_call *call, struct kolo_desc *desc_out)
     kolo_write_u32(&writer, call->hash ^ call->history);
 }
 
+void kolo_call_renumber(struct kolo_desc *desc, uint32_t sequence)
+{
+    struct kolo_writer writer = kolo_writer_over(desc->bytes, sizeof(desc->bytes));
+    kolo_write_u32(&writer, sequence);
+}
+
 struct kolo_desc kolo_call_message(const struct kolo_call *call, const struct kolo_desc *desc,
                                    uint64_t count)
 {

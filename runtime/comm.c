@@ -130,6 +130,7 @@ void kolo_comm_free(struct kolo_comm *comm)
     kolo_free_memory(comm->whys);
     kolo_free_memory(comm->local_ranks);
     kolo_free_memory(comm->flights);
+    kolo_free_memory(comm->repeats);
     kolo_free_memory(comm->finalized);
     kolo_choices_free(&comm->choices);
     kolo_free_memory(comm->sent);

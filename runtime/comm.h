@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "memory/operator.h"
+#include "runtime/board_moves.h"
 #include "runtime/call.h"
 #include "runtime/choose.h"
 #include "runtime/engine.h"
@@ -80,6 +81,16 @@ enum kolo_stage {
     KOLO_STAGE_OUT    /* the call is over, its result on its way to the device */
 };
 
+/** What a rank does in a collective that goes by contributions which all show: the same at each
+ * start of a request. */
+struct kolo_oneshot {
+    bool is_known; /* the rest */
+    bool is_inline;
+    size_t put_bytes;          /* of the own contribution */
+    size_t first, count;       /* moves to this rank */
+    struct kolo_move moves[2]; /* they, if they are no more */
+};
+
 /** A collective, send or receive on its way. Blocking calls keep it on their stack. */
 struct kolo_request {
     struct kolo_comm *comm;
@@ -121,6 +132,8 @@ struct kolo_request {
 
     const struct kolo_plan *plan; /* NULL: a message */
     struct kolo_plan_args args;
+    struct kolo_oneshot oneshot; /* board_oneshot.c */
+    bool is_kept;                /* by repeat.c: its desc is that of the call before it */
 
     /* stalls: what was done when we last looked */
     uint64_t moves, moves_seen;
@@ -199,6 +212,7 @@ struct kolo_comm {
     struct kolo_choices choices; /* of plans over links */
     /** KOLO_WINDOW_MAX for each strand of the collective that runs; NULL: not yet. */
     struct kolo_flight *flights;
+    struct kolo_request *repeats; /* repeat.c; NULL: none yet */
     struct kolo_hub *hub; /* its board; NULL: not opened, or it has none (runtime/board_hub.h) */
     _Atomic(struct kolo_group *) group; /* that is open; NULL: none */
     struct kolo_failure failure;
@@ -390,6 +404,17 @@ kolo_status kolo_chain_wait(struct kolo_request *chain, kolo_deadline deadline) 
 bool kolo_chain_is_running(const struct kolo_request *chain);
 /** Frees them all. Held: lock. */
 void kolo_chain_drop(struct kolo_request *chain);
+
+/* ---- repeat.c ---- */
+
+/** Whether a call like @p task may be one that was kept, as far as can be told without the lock. */
+bool kolo_repeat_may(const struct kolo_comm *comm, const struct kolo_task *task);
+/** A request that is ready to be submitted for @p task; NULL: no call like it was kept, or another
+ * thread has it. Of a task that may. Held: lock, as of all below. */
+struct kolo_request *kolo_repeat_find(struct kolo_comm *comm, const struct kolo_task *task);
+/** Keeps what the call of @p request, which is over, has found out, if it is worth it. Of a task
+ * that may. */
+void kolo_repeat_keep(struct kolo_comm *comm, const struct kolo_request *request);
 
 /* ---- group.c ---- */
 

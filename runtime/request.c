@@ -202,10 +202,14 @@ static enum kolo_closing closing_of(const struct kolo_comm *comm)
  * those after it will say of it. */
 static void take_place(struct kolo_comm *comm, struct kolo_request *request)
 {
+    bool is_packed = request->is_kept && request->call.history == 0 && comm->history == 0;
     request->args.closing = closing_of(comm);
     request->call.sequence = comm->sequence++;
     request->call.history = comm->history;
-    kolo_call_pack(&request->call, &request->desc);
+    if (is_packed)
+        kolo_call_renumber(&request->desc, request->call.sequence);
+    else
+        kolo_call_pack(&request->call, &request->desc);
     if (!kolo_plan_is_open(request->plan, &request->args)) {
         comm->history = 0;
         comm->open_count = 0;

@@ -184,7 +184,7 @@ static kolo_status find_scratch(struct kolo_comm *comm, struct kolo_request *req
     if (request->own_scratch != NULL) /* of a start that failed */
         kolo_free_memory(request->own_scratch);
     request->own_scratch = NULL;
-    if (request->plan == NULL)
+    if (request->plan == NULL || request->plan->on_board)
         return KOLO_OK;
     return kolo_comm_scratch(comm, request,
                              request->plan->scratch(&request->args) *
@@ -216,6 +216,19 @@ static kolo_status begin_staging(struct kolo_request *request)
     return request->staged != NULL ? kolo_staging_begin(request) : KOLO_OK;
 }
 
+static kolo_status submit_and_await(struct kolo_comm *comm, struct kolo_request *request)
+{
+    kolo_status status;
+    KOLO_TRY(submit(comm, request));
+    if (request->status == KOLO_AGAIN) {
+        kolo_engine_notify(comm->engine);
+        (void)kolo_engine_wait(comm, &request->status, KOLO_NEVER); /* has its own deadline */
+    }
+    status = result_of(comm, request);
+out:
+    return status;
+}
+
 static kolo_status run_held(struct kolo_comm *comm, struct kolo_request *request,
                             const struct kolo_task *task)
 {
@@ -227,14 +240,17 @@ static kolo_status run_held(struct kolo_comm *comm, struct kolo_request *request
         kolo_comm_enter(comm);
     }
     KOLO_TRY(begin_staging(request));
-    KOLO_TRY(submit(comm, request));
-    if (request->status == KOLO_AGAIN) {
-        kolo_engine_notify(comm->engine);
-        (void)kolo_engine_wait(comm, &request->status, KOLO_NEVER); /* has its own deadline */
-    }
-    status = result_of(comm, request);
+    KOLO_TRY(submit_and_await(comm, request));
+    if (request->staged == NULL && kolo_repeat_may(comm, task))
+        kolo_repeat_keep(comm, request);
 out:
     return status;
+}
+
+/** Whether some of its buffers may be a device's. */
+static bool may_be_foreign(const struct kolo_task *task)
+{
+    return task->send_bytes + task->recv_bytes > 0 && kolo_pointer_may_be_foreign();
 }
 
 /** Lets @p *task lead to a copy whose buffers are the host's, if there may be any that are not. */
@@ -242,11 +258,25 @@ static kolo_status stage(struct kolo_comm *comm, struct kolo_request *request,
                          const struct kolo_task **task, struct kolo_task *copy)
 {
     request->comm = comm;
-    if ((*task)->send_bytes + (*task)->recv_bytes == 0 || !kolo_pointer_may_be_foreign())
+    if (!may_be_foreign(*task))
         return KOLO_OK;
     *copy = **task;
     *task = copy;
     return kolo_staging_prepare(comm, request, copy);
+}
+
+/** A call like one that was kept; KOLO_AGAIN: there is none. */
+static kolo_status run_again(struct kolo_comm *comm, const struct kolo_task *task)
+{
+    kolo_status status = KOLO_AGAIN;
+    if (may_be_foreign(task))
+        return KOLO_AGAIN;
+    kolo_comm_enter(comm);
+    struct kolo_request *kept = kolo_repeat_find(comm, task);
+    if (kept != NULL)
+        status = submit_and_await(comm, kept);
+    kolo_comm_leave(comm);
+    return status;
 }
 
 static kolo_status run_blocking(struct kolo_comm *comm, const struct kolo_task *task)
@@ -407,7 +437,10 @@ kolo_status kolo_task_run(struct kolo_comm *comm, const struct kolo_task *task)
 {
     if (atomic_load_explicit(&comm->group, memory_order_relaxed) != NULL)
         return kolo_group_add(comm, task);
-    return task->request_out != NULL ? run_async(comm, task) : run_blocking(comm, task);
+    if (task->request_out != NULL)
+        return run_async(comm, task);
+    kolo_status status = kolo_repeat_may(comm, task) ? run_again(comm, task) : KOLO_AGAIN;
+    return status != KOLO_AGAIN ? status : run_blocking(comm, task);
 }
 
 /* ---- test and wait ---- */

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns what is kept of short blocking calls over a board: a program that calls the same small
+// collective again and again has its plan, its description and its moves found out once. A kept
+// request gets the buffers of the next call like it, and a number; all that can be otherwise in that
+// call is asked again (arguments, a failed communicator, memory of a device's). Must never: keep
+// what a call brings along (options, arrays, an operator of the program's own), nor give a request
+// to a second thread while the first waits for it.
+#include <stddef.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "runtime/comm.h"
+
+enum { REPEATS = 8 /* a power of two */ };
+
+/** Calls of one kind with other roots, or of lengths that are powers of two, do not push each other
+ * out. */
+static size_t slot_of(enum kolo_call_kind kind, int root, uint64_t count)
+{
+    unsigned length = count != 0 ? 63 - (unsigned)__builtin_clzll(count) : 0;
+    return ((unsigned)kind + (unsigned)root + length) % REPEATS;
+}
+
+bool kolo_repeat_may(const struct kolo_comm *comm, const struct kolo_task *task)
+{
+    return task->opts == NULL && task->counts == NULL && task->request_out == NULL &&
+           !task->is_own && comm->has_board && comm->plan_is_auto &&
+           (unsigned)task->op < KOLO_REDOP_OWN;
+}
+
+struct kolo_request *kolo_repeat_find(struct kolo_comm *comm, const struct kolo_task *task)
+{
+    if (comm->repeats == NULL)
+        return NULL;
+    struct kolo_request *kept = &comm->repeats[slot_of(task->kind, task->root, task->count)];
+    const struct kolo_call *call = &kept->call;
+    bool is_like = kept->comm != NULL && call->kind == task->kind && call->count == task->count &&
+                   call->root == task->root && call->dtype == task->dtype && call->op == task->op;
+    if (!is_like || kept->status == KOLO_AGAIN)
+        return NULL;
+    kept->send = task->send;
+    kept->recv = task->recv;
+    kept->in_place = kept->args.in_place = task->in_place;
+    return kept;
+}
+
+void kolo_repeat_keep(struct kolo_comm *comm, const struct kolo_request *request)
+{
+    const struct kolo_call *call = &request->call;
+    if (request->plan == NULL || !request->plan->is_oneshot || request->status != KOLO_OK)
+        return;
+    if (comm->repeats == NULL)
+        comm->repeats = kolo_calloc(REPEATS, sizeof(*comm->repeats));
+    if (comm->repeats == NULL)
+        return; /* it will be found out again */
+    struct kolo_request *kept = &comm->repeats[slot_of(call->kind, call->root, call->count)];
+    if (kept->comm != NULL && kept->status == KOLO_AGAIN)
+        return;
+    memcpy(kept, request, offsetof(struct kolo_request, main));
+    kept->is_kept = true;
+}

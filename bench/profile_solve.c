@@ -28,12 +28,13 @@ static void of_links(const struct profile_times *times, struct kolo_path_figures
     figures->latency = times->one_way * usual->latency / one_way;
     figures->message = times->one_way * usual->message / one_way;
     figures->byte = fmax(least_byte, ring_byte(times));
+    figures->call = fmax(0, times->ring - (times->ranks - 1) * times->one_way);
 }
 
 /* A round of the barrier is the latency, and of all ranks of a core a message each way. */
 static void of_crowded_links(const struct profile_times *times, struct kolo_path_figures *figures)
 {
-    double round = times->barrier / ceil(log2(times->ranks));
+    double round = (times->barrier - figures->call) / ceil(log2(times->ranks));
     double message = (round - figures->latency) / (2 * crowd_of(times));
     figures->crowded_message = fmax(0, message - figures->message);
     figures->crowded_byte = fmax(0, ring_byte(times) - figures->byte);

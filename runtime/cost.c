@@ -9,7 +9,8 @@ enum {
     WARM_BYTES = 256 << 10,  /* what is longer has left the cache of a core when its end comes */
     WARM_PASSED_BYTES = 2 << 20, /* that of all cores, which few ranks use at a time */
     STREAMED_BYTES = 16 << 10,
-    LENT_BYTES = 2 << 10 /* from here on memory is lent on a host, and its sender waits */
+    CACHES_BYTES = 24 << 20, /* of all ranks' vectors, from which on caches do not help */
+    LENT_BYTES = 2 << 10     /* from here on memory is lent on a host, and its sender waits */
 };
 
 static const char *const path_texts[KOLO_PATHS] = {
@@ -27,20 +28,24 @@ const char *kolo_path_text(enum kolo_path path)
 
 void kolo_figures_init(struct kolo_figures *figures)
 {
-    *figures = (struct kolo_figures){.path = {[KOLO_PATH_INPROC] = {.latency = 300,
+    *figures = (struct kolo_figures){.path = {[KOLO_PATH_INPROC] = {.call = 400,
+                                                                    .latency = 300,
                                                                     .message = 150,
                                                                     .byte = 0.03,
                                                                     .crowded_message = 1500},
-                                              [KOLO_PATH_SHM] = {.latency = 300,
+                                              [KOLO_PATH_SHM] = {.call = 200,
+                                                                 .latency = 300,
                                                                  .message = 250,
                                                                  .byte = 0.08,
                                                                  .crowded_message = 1500},
-                                              [KOLO_PATH_LOOPBACK] = {.latency = 3000,
+                                              [KOLO_PATH_LOOPBACK] = {.call = 2000,
+                                                                      .latency = 3000,
                                                                       .message = 4000,
                                                                       .byte = 0.19,
                                                                       .crowded_message = 8000,
                                                                       .crowded_byte = 0.12},
-                                              [KOLO_PATH_NETWORK] = {.latency = 20000,
+                                              [KOLO_PATH_NETWORK] = {.call = 2000,
+                                                                     .latency = 20000,
                                                                      .message = 4000,
                                                                      .byte = 0.15,
                                                                      .crowded_message = 8000,
@@ -74,6 +79,7 @@ struct walker {
     bool is_crowded, is_streamed; /* a message with the same peer is in flight before this one */
     bool is_passed_on;            /* ranks work one after the other */
     bool is_piped; /* its messages are pieces that are passed on, as long as is best */
+    bool is_vast;  /* the vectors of all ranks are not in a cache */
     double over[KOLO_WINDOW_MAX]; /* when steps in flight are over, latencies alone */
     int to[KOLO_WINDOW_MAX], from[KOLO_WINDOW_MAX]; /* their peers */
     double certain;                                 /* when all before them are */
@@ -98,16 +104,31 @@ static bool is_far(const struct walker *walker, int peer)
            hosts->domains.of[rank] != hosts->domains.of[peer];
 }
 
+/** Whether a receiver on the same host reads what is sent where it lies. */
+static bool lends(enum kolo_path path)
+{
+    return path == KOLO_PATH_INPROC || path == KOLO_PATH_SHM;
+}
+
+/** What @p bytes take more that are in no cache: a long message is not any more when its end comes;
+ * of a vector that no cache holds no piece ever was, which its receiver feels if it reads it there. */
+static double cold(const struct walker *walker, enum kolo_path path, double bytes, bool goes_out)
+{
+    double warm = walker->is_passed_on ? WARM_PASSED_BYTES : WARM_BYTES, long_ones = 0;
+    double copy_byte = walker->figures->copy_byte, byte = walker->figures->path[path].byte;
+    if (bytes > warm && !walker->is_piped)
+        long_ones = (bytes - warm) * (walker->is_crowded ? 4 : 0.5) * copy_byte;
+    bool is_far_off = walker->is_vast && !goes_out && lends(path);
+    return fmax(long_ones, is_far_off ? bytes * fmax(0, copy_byte - byte) : 0);
+}
+
 /** Counts a message of @p elements with @p peer; when it is over if it begins at @p begin. */
 static double message(struct walker *walker, int peer, size_t elements, bool goes_out, double begin)
 {
     enum kolo_path path = path_to(walker, peer);
     const struct kolo_path_figures *figures = &walker->figures->path[path];
     double bytes = (double)elements * walker->element_bytes;
-    double work = figures->message + bytes * figures->byte;
-    double warm = walker->is_passed_on ? WARM_PASSED_BYTES : WARM_BYTES;
-    if (bytes > warm && !walker->is_piped)
-        work += (bytes - warm) * (walker->is_crowded ? 4 : 0.5) * walker->figures->copy_byte;
+    double work = figures->message + bytes * figures->byte + cold(walker, path, bytes, goes_out);
     /* long pieces of one stream come while the one before is worked on: few of them wake anybody */
     double wakes = walker->is_streamed && bytes >= STREAMED_BYTES ? 0.25 : 1;
     double crowded = wakes * figures->crowded_message + bytes * figures->crowded_byte;
@@ -198,6 +219,11 @@ static bool is_passed_on(const struct kolo_plan *plan)
            plan->collective == KOLO_COLLECTIVE_SCATTER;
 }
 
+static bool is_vast(const struct kolo_plan_args *args, size_t element_bytes)
+{
+    return (double)args->count * (double)element_bytes * args->size >= CACHES_BYTES;
+}
+
 static struct walk walk_rank(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                              size_t element_bytes, const struct kolo_layout *layout,
                              const struct kolo_figures *figures)
@@ -208,7 +234,8 @@ static struct walk walk_rank(const struct kolo_plan *plan, const struct kolo_pla
                             .element_bytes = (double)element_bytes,
                             .is_crowded = ranks_a_core(layout) > 1,
                             .is_passed_on = is_passed_on(plan),
-                            .is_piped = plan->is_segmented && plan->depth == KOLO_DEPTH_TREE};
+                            .is_piped = plan->is_segmented && plan->depth == KOLO_DEPTH_TREE,
+                            .is_vast = is_vast(args, element_bytes)};
     size_t nsteps = plan->nsteps(args);
     for (size_t i = 0; i < nsteps; i++) {
         struct kolo_step step;
@@ -296,9 +323,14 @@ static double cost_of_all(const struct kolo_plan *plan, const struct kolo_plan_a
 static enum kolo_closing closing_of(const struct kolo_plan_args *args, size_t element_bytes,
                                     const struct kolo_layout *layout)
 {
-    bool lends = layout->local == KOLO_PATH_INPROC || layout->local == KOLO_PATH_SHM;
-    bool is_lent = lends && args->count >= LENT_BYTES / element_bytes;
+    bool is_lent = lends(layout->local) && args->count >= LENT_BYTES / element_bytes;
     return args->closing == KOLO_CLOSING_LATER && is_lent ? KOLO_CLOSING_NOTES : args->closing;
+}
+
+static double call_of(const struct kolo_layout *layout, const struct kolo_figures *figures)
+{
+    bool crosses = layout->hosts != NULL && layout->nhosts > 1;
+    return figures->path[crosses ? KOLO_PATH_NETWORK : layout->local].call;
 }
 
 double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args *args,
@@ -321,5 +353,5 @@ double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args 
         double closing = cost_of_all(beside, &none, 1, layout, figures);
         cost = fmax(cost, closing) + 0.5 * fmin(cost, closing);
     }
-    return cost;
+    return call_of(layout, figures) + cost;
 }

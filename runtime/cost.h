@@ -2,7 +2,8 @@
 // What a plan is expected to take: its steps counted for some of its ranks, and figures of the
 // machine. Pure arithmetic over doubles: the same figures give the same prediction on every rank.
 //
-//   time = latency + the larger of processor and wire
+//   time = call + latency + the larger of processor and wire
+//   call       what a collective takes beside its messages, whose latencies are of messages alone
 //   latency    along the longest chain of steps that wait for each other, and as much again for
 //              what is passed on before the last rank's first message comes (each time a rank is
 //              woken, which costs a switch where ranks share cores); of a broadcast half as much,
@@ -12,7 +13,8 @@
 //   processor  messages, bytes sent, received, copied and combined, of the busiest rank; or, where
 //              a host has more ranks than cores, of all its ranks over its cores, if that is longer
 //              than the chain. There a message costs a switch between ranks too. What is long has
-//              left the caches when it is needed again, sooner where all ranks send at a time
+//              left the caches when it is needed again, sooner where all ranks send at a time; what
+//              is read where it lies is then read as slowly as bytes are copied
 //   wire       what leaves a host for others, over its line; or what goes from NUMA domain to NUMA
 //              domain inside one, if that takes longer
 #ifndef KOLO_RUNTIME_COST_H
@@ -40,6 +42,7 @@ const char *kolo_path_text(enum kolo_path path);
 
 /** Figures of a path, in nanoseconds: X(field, what). */
 #define KOLO_PATH_FIGURE_MAP(X)                                                                    \
+    X(call, "a collective over links, beside its messages")                                        \
     X(latency, "from a send to the receive that waits for it, less the processors' part")          \
     X(message, "processor time of a message on each side")                                         \
     X(byte, "processor time of a byte on each side")                                               \

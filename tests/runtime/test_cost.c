@@ -36,6 +36,43 @@ Test(cost, of_what_can_be_counted_by_hand)
     cr_assert(fabs(ns - 8000) < 1e-6, "one block onto another: %g", ns);
 }
 
+Test(cost, of_a_call_beside_its_messages)
+{
+    struct kolo_figures figures = {0};
+    int hosts[] = {0, 1};
+    struct kolo_layout apart = two;
+    apart.hosts = hosts, apart.nhosts = 2;
+    figures.path[KOLO_PATH_LOOPBACK].call = 5, figures.path[KOLO_PATH_NETWORK].call = 7;
+    double ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "ring", 2, 8, &two, &figures);
+    cr_assert(fabs(ns - 5) < 1e-6, "once, of two rounds: %g", ns);
+    ns = cost_of(KOLO_COLLECTIVE_GATHER, "tree", 2, 8, &two, &figures);
+    cr_assert(fabs(ns - 5) < 1e-6, "once, with what closes it: %g", ns);
+    ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "ring", 2, 8, &apart, &figures);
+    cr_assert(fabs(ns - 7) < 1e-6, "over a network: %g", ns);
+    hosts[1] = 0, apart.nhosts = 1;
+    ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "ring", 2, 8, &apart, &figures);
+    cr_assert(fabs(ns - 5) < 1e-6, "on one host that has a number: %g", ns);
+    ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "oneshot", 2, 8, &two, &figures);
+    cr_assert(fabs(ns) < 1e-6, "over a board: %g", ns);
+}
+
+Test(cost, of_vectors_that_no_cache_holds)
+{
+    enum { BYTES = 16 << 20 };
+    struct kolo_layout near = {.size = 2, .cores = 2, .local = KOLO_PATH_SHM};
+    struct kolo_figures figures = {.copy_byte = 3};
+    figures.path[KOLO_PATH_SHM].byte = figures.path[KOLO_PATH_LOOPBACK].byte = 1;
+    double ns = cost_of(KOLO_COLLECTIVE_BROADCAST, "binary", 2, BYTES, &near, &figures);
+    cr_assert(fabs(ns / BYTES - 3) < 0.01, "its receiver reads it where it lies: %g", ns / BYTES);
+    ns = cost_of(KOLO_COLLECTIVE_BROADCAST, "binary", 2, BYTES, &two, &figures);
+    cr_assert(fabs(ns / BYTES - 1) < 0.01, "it lies in no socket: %g", ns / BYTES);
+    ns = cost_of(KOLO_COLLECTIVE_BROADCAST, "binary", 2, BYTES / 4, &near, &figures);
+    cr_assert(fabs(ns / BYTES - 0.25) < 0.01, "caches hold two of 4 MiB: %g", ns / BYTES);
+    figures.path[KOLO_PATH_SHM].byte = 4;
+    ns = cost_of(KOLO_COLLECTIVE_BROADCAST, "binary", 2, BYTES, &near, &figures);
+    cr_assert(fabs(ns / BYTES - 4) < 0.01, "which is slower by itself: %g", ns / BYTES);
+}
+
 Test(cost, of_lines_and_crowds)
 {
     struct kolo_figures figures = {.wire_byte = 1};

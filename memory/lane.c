@@ -60,17 +60,17 @@ kolo_status kolo_lane_mark(struct kolo_lane *lane, enum kolo_way way, uint64_t *
     return status;
 }
 
-static bool has_passed(struct kolo_lane *lane, enum kolo_way way, uint64_t mark)
+uint64_t kolo_lane_reached(struct kolo_lane *lane, enum kolo_way way)
 {
     (void)pthread_mutex_lock(&lane->lock);
-    const bool passed = lane->passed[way] >= mark;
+    const uint64_t passed = lane->passed[way];
     (void)pthread_mutex_unlock(&lane->lock);
     return passed;
 }
 
 kolo_status kolo_lane_passed(struct kolo_lane *lane, enum kolo_way way, uint64_t mark)
 {
-    return has_passed(lane, way, mark) ? KOLO_OK : lane->ops->check(lane, way);
+    return kolo_lane_reached(lane, way) >= mark ? KOLO_OK : lane->ops->check(lane, way);
 }
 
 kolo_status kolo_lane_wait(struct kolo_lane *lane, enum kolo_way way, uint64_t mark,

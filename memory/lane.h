@@ -69,6 +69,8 @@ static inline kolo_status kolo_lane_copy(struct kolo_lane *lane, enum kolo_way w
 /** Puts a mark on @p way, whose number is *mark_out. */
 kolo_status kolo_lane_mark(struct kolo_lane *lane, enum kolo_way way,
                            uint64_t *mark_out) KOLO_NODISCARD;
+/** The last mark of @p way that was passed; 0: none. */
+uint64_t kolo_lane_reached(struct kolo_lane *lane, enum kolo_way way);
 /** KOLO_OK: what was put there before @p mark is done. KOLO_AGAIN: not yet. Else the device failed. */
 kolo_status kolo_lane_passed(struct kolo_lane *lane, enum kolo_way way,
                              uint64_t mark) KOLO_NODISCARD;

@@ -77,6 +77,7 @@ struct kolo_strand {
 enum kolo_stage {
     KOLO_STAGE_NONE,  /* it is not running, or has none */
     KOLO_STAGE_IN,    /* on its way to the host */
+    KOLO_STAGE_FLOWS, /* in segments on its way to the host and back, beside the plan */
     KOLO_STAGE_READY, /* on the host */
     KOLO_STAGE_OUT    /* the call is over, its result on its way to the device */
 };
@@ -332,6 +333,17 @@ void kolo_request_end(struct kolo_request *request, kolo_status status);
 void kolo_request_drop(struct kolo_request *request);
 void kolo_request_words(const struct kolo_request *request, char *text, size_t capacity);
 
+/* ---- route_links.c ---- */
+
+/** Whether anything is done to what @p step says has its final sum. */
+static inline bool kolo_step_finishes(const struct kolo_request *request,
+                                      const struct kolo_step *step)
+{
+    return step->finish.count > 0 && (request->args.size == 1 || request->call.op == KOLO_AVERAGE);
+}
+/** Where a slice lies; NULL: nowhere on this rank. */
+uint8_t *kolo_slice_address(const struct kolo_request *request, const struct kolo_slice *slice);
+
 /* ---- engine.c ---- */
 
 /** kolo_engine_await() of a call on @p comm. Held: lock. */
@@ -445,8 +457,12 @@ kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *re
 kolo_status kolo_staging_await(struct kolo_request *request) KOLO_NODISCARD;
 /** Puts the copies of a collective to the host on their way. Held: lock, as of all below. */
 kolo_status kolo_staging_begin(struct kolo_request *request) KOLO_NODISCARD;
-/** Is the data on the host? If the device failed, the communicator has failed, and all is over. */
+/** Can the route go on? If the device failed, the communicator has failed, and all is over. */
 bool kolo_staging_is_in(struct kolo_request *request);
+/** Is all that @p step touches on the host? */
+bool kolo_staging_has(const struct kolo_request *request, const struct kolo_step *step);
+/** Brings what the plan has done with to the device, if that goes beside it. A failure as above. */
+void kolo_staging_flow(struct kolo_request *request);
 /** The call is over: finishes its result and brings it to the device. Is it there? As above. */
 bool kolo_staging_is_out(struct kolo_request *request);
 /** Nothing is copied any more; waits a moment for what is. */

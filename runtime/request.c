@@ -135,8 +135,11 @@ static void advance_collectives(struct kolo_comm *comm)
         if (!request->has_entered)
             enter(comm, request);
         if (request->stage != KOLO_STAGE_OUT) {
-            if (!request->route->advance(request))
+            if (!request->route->advance(request)) {
+                if (request->staged != NULL)
+                    kolo_staging_flow(request);
                 break;
+            }
             remember(comm, request);
         }
         if (request->staged != NULL && !kolo_staging_is_out(request))

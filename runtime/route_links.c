@@ -21,7 +21,7 @@ static bool is_message(const struct kolo_request *request)
 
 /* ---- one step ---- */
 
-static uint8_t *address(const struct kolo_request *request, const struct kolo_slice *slice)
+uint8_t *kolo_slice_address(const struct kolo_request *request, const struct kolo_slice *slice)
 {
     size_t offset = slice->offset * kolo_dtype_bytes(request->call.dtype);
     uint8_t *base = NULL;
@@ -66,13 +66,14 @@ static void post_receive(struct kolo_request *request, const struct kolo_strand 
         action.dtype = request->call.dtype;
         action.op = request->call.op;
         action.own = kolo_own_operator(request);
-        action.local = address(request, &step->local);
+        action.local = kolo_slice_address(request, &step->local);
         action.incoming_first = step->incoming_first;
     }
     struct kolo_desc desc = kolo_call_message(&request->call, &request->desc, step->in.count);
     if (link != NULL)
         kolo_link_recv(link, kolo_comm_channel(request->comm, strand->channel), &desc,
-                       address(request, &step->in), step->in.count * element_bytes, &action, work);
+                       kolo_slice_address(request, &step->in), step->in.count * element_bytes,
+                       &action, work);
 }
 
 static void post_send(struct kolo_request *request, const struct kolo_strand *strand,
@@ -83,15 +84,16 @@ static void post_send(struct kolo_request *request, const struct kolo_strand *st
     struct kolo_desc desc = kolo_call_message(&request->call, &request->desc, step->out.count);
     if (link != NULL)
         kolo_link_send(link, kolo_comm_channel(request->comm, strand->channel), &desc,
-                       address(request, &step->out), step->out.count * element_bytes, work);
+                       kolo_slice_address(request, &step->out), step->out.count * element_bytes,
+                       work);
 }
 
 static void run_fold(const struct kolo_request *request, const struct kolo_folding *folding)
 {
     size_t stride = folding->stride * kolo_dtype_bytes(request->call.dtype);
-    const uint8_t *others = address(request, &folding->others);
+    const uint8_t *others = kolo_slice_address(request, &folding->others);
     const void *in[KOLO_FOLD_MAX];
-    void *out = address(request, &folding->out);
+    void *out = kolo_slice_address(request, &folding->out);
     struct kolo_fold fold = {
         .dtype = request->call.dtype,
         .op = request->call.op,
@@ -99,7 +101,7 @@ static void run_fold(const struct kolo_request *request, const struct kolo_foldi
         .divisor = request->call.op == KOLO_AVERAGE ? (size_t)request->comm->size : 0};
     for (int way = 0; way < folding->ways; way++)
         in[way] = way == folding->own
-                      ? address(request, &folding->mine)
+                      ? kolo_slice_address(request, &folding->mine)
                       : others + (size_t)(way < folding->own ? way : way - 1) * stride;
     kolo_fold(&fold, &out, 1, in, (size_t)folding->ways, folding->out.count, KOLO_STORE_CACHED);
 }
@@ -107,7 +109,7 @@ static void run_fold(const struct kolo_request *request, const struct kolo_foldi
 /** A world of one: the average is the data, and truths become 1 or 0. */
 static void finish_alone(const struct kolo_request *request, const struct kolo_slice *slice)
 {
-    void *data = address(request, slice);
+    void *data = kolo_slice_address(request, slice);
     const void *in = data;
     const struct kolo_fold fold = {
         .dtype = request->call.dtype, .op = request->call.op, .own = kolo_own_operator(request)};
@@ -118,18 +120,20 @@ static void run_local(const struct kolo_request *request, const struct kolo_step
 {
     size_t element_bytes = kolo_dtype_bytes(request->call.dtype);
     if (step->copy_to.count > 0) {
-        const uint8_t *from = address(request, &step->copy_from);
-        uint8_t *to = address(request, &step->copy_to);
+        const uint8_t *from = kolo_slice_address(request, &step->copy_from);
+        uint8_t *to = kolo_slice_address(request, &step->copy_to);
         if (from != to)
             memcpy(to, from, step->copy_to.count * element_bytes);
     }
     if (step->fold.ways > 0)
         run_fold(request, &step->fold);
-    if (step->finish.count > 0 && request->args.size == 1)
+    if (!kolo_step_finishes(request, step))
+        return;
+    if (request->args.size == 1)
         finish_alone(request, &step->finish);
-    else if (step->finish.count > 0 && request->call.op == KOLO_AVERAGE)
-        kolo_divide(address(request, &step->finish), step->finish.count, request->call.dtype,
-                    (size_t)request->comm->size);
+    else
+        kolo_divide(kolo_slice_address(request, &step->finish), step->finish.count,
+                    request->call.dtype, (size_t)request->comm->size);
 }
 
 static void run_step(struct kolo_request *request, struct kolo_strand *strand,
@@ -200,6 +204,8 @@ static bool advance_strand(struct kolo_request *request, struct kolo_strand *str
         strand->plan->step(&request->args, strand->next, &step);
         strand->after = step.after;
         if (strand->next - strand->first >= step.after)
+            return false;
+        if (request->stage == KOLO_STAGE_FLOWS && !kolo_staging_has(request, &step))
             return false;
         strand->after = 0;
         run_step(request, strand, &step);

@@ -6,7 +6,8 @@
 //
 // How it works: before a request is made, its task is given slabs for those buffers
 // (kolo_staging_prepare); everything after that sees the host's memory. When it starts, its input is
-// put on its way to the slabs, and the route does not move before it is there; a call that comes
+// put on its way to the slabs, and the route does not move before it is there, or goes beside it segment
+// by segment (runtime/staging_flow.c); a call that comes
 // later is copied meanwhile, and so is the result of the call before it, the other way. When the
 // route is through, the result goes back, and then the request is over. Whoever sleeps is woken when
 // a copy is done. A device that fails fails the communicator.
@@ -19,8 +20,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "memory/lane.h"
-#include "runtime/comm.h"
+#include "runtime/staging.h"
 
 enum { SLABS_KEPT_BYTES = 128 << 20, CANCEL_MS = 1000 };
 
@@ -31,21 +31,6 @@ struct kolo_slab {
     struct kolo_heap *heap; /* that it is of; NULL: ordinary memory */
     struct kolo_pin pin;    /* of ordinary memory */
     bool is_used;
-};
-
-/** A part of a buffer, from its beginning. */
-struct part {
-    size_t at, bytes;
-};
-
-/** A buffer of a device's. */
-struct kolo_staged {
-    struct kolo_staged *next;
-    struct kolo_lane *lane;
-    struct kolo_slab *slab;
-    uint8_t *device;
-    struct part in, out; /* what is copied to the host, and from it */
-    uint64_t mark;       /* after its last copy */
 };
 
 static bool is_message(const struct kolo_request *request)
@@ -182,16 +167,31 @@ static kolo_status find_lane(struct kolo_engine *engine, const struct kolo_point
 
 /* ---- from a task to slabs ---- */
 
+static struct kolo_staged *make_staged(const struct kolo_engine *engine, size_t bytes)
+{
+    const size_t segment = kolo_flow_segment_bytes(bytes, engine->settings.stage_bytes);
+    const size_t count = (bytes + segment - 1) / segment;
+    struct kolo_staged *staged =
+        kolo_calloc(1, sizeof(*staged) + count * sizeof(staged->segments[0]));
+    if (staged != NULL) {
+        staged->bytes = bytes;
+        staged->segment_bytes = segment;
+        staged->segment_count = count;
+    }
+    return staged;
+}
+
 /** Held: lock. */
 static kolo_status add(struct kolo_request *request, const struct kolo_pointer *pointer,
-                       size_t bytes, struct part in, struct part out)
+                       size_t bytes, struct kolo_part in, struct kolo_part out)
 {
     struct kolo_engine *engine = request->comm->engine;
-    struct kolo_staged *staged = kolo_calloc(1, sizeof(*staged));
+    struct kolo_staged *staged = make_staged(engine, bytes);
     if (staged == NULL)
         return KOLO_ERR_NO_MEMORY;
-    *staged =
-        (struct kolo_staged){.device = (uint8_t *)(uintptr_t)pointer->memory, .in = in, .out = out};
+    staged->device = (uint8_t *)(uintptr_t)pointer->memory;
+    staged->in = in;
+    staged->out = out;
     kolo_status status = find_lane(engine, pointer, &staged->lane);
     if (status == KOLO_OK)
         status = take_slab(engine, bytes, pointer, &staged->slab);
@@ -199,6 +199,7 @@ static kolo_status add(struct kolo_request *request, const struct kolo_pointer *
         kolo_free_memory(staged);
         return status;
     }
+    staged->host = staged->slab->memory;
     staged->next = request->staged;
     request->staged = staged;
     return KOLO_OK;
@@ -206,7 +207,7 @@ static kolo_status add(struct kolo_request *request, const struct kolo_pointer *
 
 /** The buffer at @p memory; *slab_out: what stands in for it, NULL: nothing, it is the host's. */
 static kolo_status stage(struct kolo_request *request, const void *memory, size_t bytes,
-                         struct part in, struct part out, uint8_t **slab_out)
+                         struct kolo_part in, struct kolo_part out, uint8_t **slab_out)
 {
     struct kolo_comm *comm = request->comm;
     struct kolo_pointer pointer;
@@ -223,7 +224,7 @@ static kolo_status stage(struct kolo_request *request, const void *memory, size_
     if (status == KOLO_OK)
         status = add(request, &pointer, bytes, in, out);
     if (status == KOLO_OK)
-        *slab_out = request->staged->slab->memory;
+        *slab_out = request->staged->host;
     else if (status != KOLO_ERR_NO_MEMORY)
         status = fail(request, status);
     kolo_comm_leave(comm);
@@ -237,11 +238,11 @@ static kolo_status stage_in_place(struct kolo_request *request, struct kolo_task
     const uintptr_t send_end = send + task->send_bytes, recv_end = recv + task->recv_bytes;
     const uintptr_t base = send < recv ? send : recv;
     const size_t bytes = (send_end > recv_end ? send_end : recv_end) - base;
-    const struct part out = {recv - base, task->recv_bytes};
-    struct part in = {send - base, task->send_bytes};
+    const struct kolo_part out = {recv - base, task->recv_bytes};
+    struct kolo_part in = {send - base, task->send_bytes};
     uint8_t *slab;
     if (task->displs != NULL) /* what lies between blocks comes back as it was */
-        in = (struct part){0, bytes};
+        in = (struct kolo_part){0, bytes};
     kolo_status status = stage(request, (const void *)base, bytes, in, out, &slab);
     if (status == KOLO_OK && slab != NULL) {
         task->send = slab + (send - base);
@@ -252,7 +253,8 @@ static kolo_status stage_in_place(struct kolo_request *request, struct kolo_task
 
 static kolo_status stage_apart(struct kolo_request *request, struct kolo_task *task)
 {
-    const struct part none = {0, 0}, sent = {0, task->send_bytes}, received = {0, task->recv_bytes};
+    const struct kolo_part none = {0, 0}, sent = {0, task->send_bytes},
+                           received = {0, task->recv_bytes};
     uint8_t *slab;
     kolo_status status = stage(request, task->send, task->send_bytes, sent, none, &slab);
     if (status == KOLO_OK && slab != NULL)
@@ -297,47 +299,13 @@ void kolo_staging_drop(struct kolo_request *request)
 
 /* ---- the way in ---- */
 
-static kolo_status copy(struct kolo_staged *staged, enum kolo_way way)
-{
-    const struct part *part = way == KOLO_WAY_IN ? &staged->in : &staged->out;
-    uint8_t *device = staged->device + part->at;
-    uint8_t *host = (uint8_t *)staged->slab->memory + part->at;
-    kolo_status status = KOLO_OK;
-    staged->mark = part->bytes > 0 ? KOLO_LANE_IDLE : 0; /* until it is marked */
-    if (part->bytes > 0)
-        status = way == KOLO_WAY_IN ? kolo_lane_copy(staged->lane, way, host, device, part->bytes)
-                                    : kolo_lane_copy(staged->lane, way, device, host, part->bytes);
-    if (status == KOLO_OK && part->bytes > 0)
-        status = kolo_lane_mark(staged->lane, way, &staged->mark);
-    return status;
-}
-
-static kolo_status copy_all(struct kolo_request *request, enum kolo_way way)
-{
-    kolo_status status = KOLO_OK;
-    for (struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
-         staged = staged->next)
-        status = copy(staged, way);
-    return status;
-}
-
-/** KOLO_AGAIN: a copy is still on its way. */
-static kolo_status look(const struct kolo_request *request, enum kolo_way way)
-{
-    kolo_status status = KOLO_OK;
-    for (const struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
-         staged = staged->next)
-        status = kolo_lane_passed(staged->lane, way, staged->mark);
-    return status;
-}
-
 static kolo_status wait_until(const struct kolo_request *request, enum kolo_way way,
                               kolo_deadline deadline)
 {
     kolo_status status = KOLO_OK;
     for (const struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
          staged = staged->next)
-        status = kolo_lane_wait(staged->lane, way, staged->mark, deadline);
+        status = kolo_lane_wait(staged->lane, way, staged->marks[way], deadline);
     return status;
 }
 
@@ -363,7 +331,7 @@ static kolo_status bring_message(struct kolo_request *request, kolo_deadline dea
     kolo_status status = KOLO_OK;
     const bool is_running = request->status == KOLO_AGAIN; /* its start will be refused */
     if (!is_running) {
-        status = copy_all(request, KOLO_WAY_IN);
+        status = kolo_flow_begin(request, false);
         request->stage = KOLO_STAGE_IN;
     }
     kolo_comm_leave(request->comm);
@@ -396,22 +364,25 @@ kolo_status kolo_staging_begin(struct kolo_request *request)
 {
     if (is_message(request))
         return KOLO_OK;
-    const kolo_status status = copy_all(request, KOLO_WAY_IN);
-    request->stage = KOLO_STAGE_IN;
+    const bool can_flow = kolo_flow_can(request);
+    const kolo_status status = kolo_flow_begin(request, can_flow);
+    request->stage = can_flow ? KOLO_STAGE_FLOWS : KOLO_STAGE_IN;
     return status == KOLO_OK ? KOLO_OK : fail(request, status);
 }
 
 bool kolo_staging_is_in(struct kolo_request *request)
 {
-    if (request->stage != KOLO_STAGE_IN)
+    if (request->stage != KOLO_STAGE_IN && request->stage != KOLO_STAGE_FLOWS)
         return true;
-    const kolo_status status = look(request, KOLO_WAY_IN);
-    if (status == KOLO_AGAIN)
-        return false;
-    if (status != KOLO_OK) {
+    const kolo_status status = kolo_flow_is_in(request);
+    if (status != KOLO_OK && status != KOLO_AGAIN) {
         (void)fail(request, status);
         return false;
     }
+    if (request->stage == KOLO_STAGE_FLOWS)
+        return true;
+    if (status == KOLO_AGAIN)
+        return false;
     request->stage = KOLO_STAGE_READY;
     request->comm->engine->has_moved = true;
     kolo_request_load(request);
@@ -420,17 +391,37 @@ bool kolo_staging_is_in(struct kolo_request *request)
 
 /* ---- the way out ---- */
 
+void kolo_staging_flow(struct kolo_request *request)
+{
+    if (request->stage != KOLO_STAGE_FLOWS)
+        return;
+    const kolo_status status = kolo_flow_out(request);
+    if (status != KOLO_OK)
+        (void)fail(request, status);
+}
+
+static kolo_status look_out(const struct kolo_request *request)
+{
+    kolo_status status = KOLO_OK;
+    for (const struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
+         staged = staged->next)
+        status = kolo_lane_passed(staged->lane, KOLO_WAY_OUT, staged->marks[KOLO_WAY_OUT]);
+    return status;
+}
+
 bool kolo_staging_is_out(struct kolo_request *request)
 {
     kolo_status status = KOLO_OK;
-    if (request->stage != KOLO_STAGE_OUT) {
+    if (request->stage == KOLO_STAGE_FLOWS) /* what no step touched may still be on its way in */
+        status = kolo_flow_is_in(request);
+    if (status == KOLO_OK && request->stage != KOLO_STAGE_OUT) {
         kolo_request_finish(request);
-        status = copy_all(request, KOLO_WAY_OUT);
+        status = kolo_flow_end(request);
         request->stage = KOLO_STAGE_OUT;
         request->comm->engine->has_moved = true;
     }
     if (status == KOLO_OK)
-        status = look(request, KOLO_WAY_OUT);
+        status = look_out(request);
     if (status == KOLO_AGAIN)
         return false;
     if (status != KOLO_OK) {
@@ -441,21 +432,32 @@ bool kolo_staging_is_out(struct kolo_request *request)
     return true;
 }
 
+/** Waits for its copies of both ways. False: they are not over. */
+static bool await_copies(struct kolo_staged *staged, kolo_deadline deadline)
+{
+    bool is_over = true;
+    for (int way = 0; way < KOLO_WAYS; way++)
+        is_over &= kolo_lane_wait(staged->lane, (enum kolo_way)way, staged->marks[way],
+                                  staged->lane->is_late ? 0 : deadline) != KOLO_AGAIN;
+    return is_over;
+}
+
 void kolo_staging_cancel(struct kolo_request *request)
 {
-    const enum kolo_way way = request->stage == KOLO_STAGE_OUT ? KOLO_WAY_OUT : KOLO_WAY_IN;
     const kolo_deadline deadline = kolo_deadline_in_ms(CANCEL_MS);
+    char detail[KOLO_DETAIL_MAX]; /* says why it is cancelled; a lost device would say its own */
     if (request->stage == KOLO_STAGE_NONE)
         return;
+    (void)snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
     for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next) {
         if (staged->slab == NULL)
             continue;
-        const kolo_status status =
-            kolo_lane_wait(staged->lane, way, staged->mark, staged->lane->is_late ? 0 : deadline);
-        staged->lane->is_late = status == KOLO_AGAIN; /* one wait is enough for many requests */
-        if (status == KOLO_AGAIN)
+        const bool is_over = await_copies(staged, deadline);
+        staged->lane->is_late = !is_over; /* one wait is enough for many requests */
+        if (!is_over)
             staged->slab = NULL; /* a late copy may still come: nobody else gets it */
     }
+    kolo_detail_set(detail);
     request->stage = KOLO_STAGE_NONE;
 }
 

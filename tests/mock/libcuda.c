@@ -470,6 +470,9 @@ static void fail(const char *function, int nth, int result)
     failing = function;
     failing_in = nth;
     failing_with = result;
+    for (int i = allocation_count - 1; mock_lost && i >= 0; i--)
+        if (allocations[i].memory == allocations[i].alias)
+            take_out(&allocations[i]); /* pages that nobody could unlock may be another's now */
     mock_lost = 0;
 }
 
@@ -534,5 +537,6 @@ const struct mock_cuda mock_cuda = {
     .capture = mock_capture,
     .delays = mock_delays,
     .hold = mock_hold,
+    .pace = mock_pace,
     .fail_async = mock_fail_async,
 };

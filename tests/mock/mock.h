@@ -90,6 +90,7 @@ void mock_write_on(void *stream, void *memory, const void *from, size_t bytes);
 void mock_capture(void *stream, int is_captured);
 void mock_delays(unsigned seed, int most_us);
 void mock_hold(int held);
+void mock_pace(int most);
 void mock_fail_async(int nth, int result);
 
 /* ---- kernels.c ---- */

@@ -50,7 +50,8 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static uint64_t seed;
 static int most_us, async_in, async_with;
 static bool is_held;
-static int copying; /* streams that do something now */
+static int copies_left = -1; /* to the host, before one from it; -1: any number */
+static int copying;          /* streams that do something now */
 
 /** Once nothing is being copied: what failed does not write any more. Held: lock. */
 static void fail_device(int result)
@@ -77,9 +78,17 @@ static void wait_a_while(void)
     (void)pthread_cond_timedwait(&changed, &mock_lock, &until);
 }
 
+static bool is_of_device(uint64_t address)
+{
+    const struct allocation *a = mock_allocation(address);
+    return a && a->kind != MOCK_PINNED;
+}
+
 /** Held: lock. */
 static bool is_ready(const struct op *op)
 {
+    if (op->what == COPY)
+        return copies_left != 0 || !is_of_device(op->from) || is_of_device(op->into);
     if (op->what == AWAIT_EVENT)
         return op->event->done >= op->count;
     if (op->what != AWAIT_VALUE)
@@ -121,6 +130,15 @@ static bool resolve(struct op *op)
     return good;
 }
 
+/** Of those that mock_pace counts. Held: lock. */
+static void count_copy(const struct op *op)
+{
+    if (!is_of_device(op->from) && is_of_device(op->into))
+        copies_left = -1;
+    else if (is_of_device(op->from) && !is_of_device(op->into) && copies_left > 0)
+        copies_left--;
+}
+
 /** Not held: lock. */
 static void carry_out(struct op *op)
 {
@@ -140,6 +158,8 @@ static void do_first(struct stream *stream)
         wait_a_while();
     if (!mock_lost && async_in > 0 && --async_in == 0)
         fail_device(async_with);
+    if (op->what == COPY && copies_left >= 0)
+        count_copy(op);
     if (!mock_lost && !resolve(op))
         fail_device(KOLO_CUDA_ILLEGAL_ADDRESS);
     if (!mock_lost) {
@@ -499,6 +519,12 @@ void mock_hold(int held)
 {
     LOCKED();
     is_held = held != 0;
+}
+
+void mock_pace(int most)
+{
+    LOCKED();
+    copies_left = most;
 }
 
 void mock_fail_async(int nth, int result)

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of staging share: a buffer of a device's, what stands in for it, and the copies
+// between the two, whole or in segments that go on beside the plan. Private to staging*.c.
+#ifndef KOLO_RUNTIME_STAGING_H
+#define KOLO_RUNTIME_STAGING_H
+
+#include "memory/lane.h"
+#include "runtime/comm.h"
+
+struct kolo_slab;
+
+/** A part of a buffer, from its beginning. */
+struct kolo_part {
+    size_t at, bytes;
+};
+
+/** Of a buffer, all as long but the last. */
+struct kolo_segment {
+    uint64_t mark; /* after its copy to the host; 0: nothing of it is copied there */
+    size_t last;   /* one more than the number of the last step that writes to it; 0: none does */
+    bool is_put;   /* its copy to the host is on its way, or over */
+    bool is_out;   /* the same of the copy of its result */
+};
+
+/** A buffer of a device's. */
+struct kolo_staged {
+    struct kolo_staged *next;
+    struct kolo_lane *lane;
+    struct kolo_slab *slab;
+    uint8_t *device, *host;    /* the buffer, and what stands in for it */
+    struct kolo_part in, out;  /* what is copied to the host, and from it */
+    uint64_t marks[KOLO_WAYS]; /* after the last copy of each way; KOLO_LANE_IDLE: not marked yet */
+    uint64_t passed;           /* of the marks of the way in, as far as was seen */
+    size_t steps_seen;         /* that were over when segments were last looked at */
+    size_t bytes, segment_bytes, segment_count;
+    struct kolo_segment segments[];
+};
+
+/** The bytes of a segment of a buffer of @p bytes bytes, at least @p least. */
+size_t kolo_flow_segment_bytes(size_t bytes, size_t least);
+/** Whether copies of @p request can go on beside its plan. */
+bool kolo_flow_can(const struct kolo_request *request);
+/** Puts the input on its way to the host: in segments, in the order in which the plan needs them, or
+ * else whole. Held: lock, as of all below. */
+kolo_status kolo_flow_begin(struct kolo_request *request, bool in_segments) KOLO_NODISCARD;
+/** Is all input on the host? KOLO_AGAIN: not yet. Else the device failed. */
+kolo_status kolo_flow_is_in(struct kolo_request *request) KOLO_NODISCARD;
+/** Puts the segments on their way back that the plan has done with. */
+kolo_status kolo_flow_out(struct kolo_request *request) KOLO_NODISCARD;
+/** Puts all others on their way back: the call is over. */
+kolo_status kolo_flow_end(struct kolo_request *request) KOLO_NODISCARD;
+
+#endif

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// runtime/staging_flow.c: calls over links whose devices' buffers are copied in segments beside the
+// plan, by every plan, against the same call with the host's memory, bit for bit. The mock's streams
+// are late, and what stands in for the buffers still has what the call before left there: a step that
+// does not wait for a segment, and a segment that goes back too early, give another result.
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory/cuda_driver.h"
+#include "runtime/staging.h"
+#include "tests/support/mock_cuda.h"
+#include "tests/support/world.h"
+
+enum { COUNT = 9001, RANKS_MAX = 5, GAP = 700, BLOCK = COUNT + GAP };
+enum { BYTES = RANKS_MAX * BLOCK * 4 };
+
+static const struct mock_cuda *mock;
+
+static void begin(unsigned seed, int most_us)
+{
+    mock = mock_cuda_load();
+    mock->begin();
+    mock->set_current(0);
+    mock->delays(seed, most_us);
+}
+
+/* ---- how a buffer is cut ---- */
+
+Test(staging_flow, segments_are_as_long_as_asked_for_and_not_too_many)
+{
+    cr_assert_eq(kolo_flow_segment_bytes(1, 4096), 4096);
+    cr_assert_eq(kolo_flow_segment_bytes(1 << 18, 5000), 8192);
+    for (size_t bytes = 1; bytes < (size_t)1 << 40; bytes = bytes * 3 + 1) {
+        const size_t segment = kolo_flow_segment_bytes(bytes, 1 << 20);
+        cr_assert(segment >= 1 << 20 && segment % 4096 == 0 &&
+                      (bytes + segment - 1) / segment <= 64,
+                  "%zu bytes in segments of %zu", bytes, segment);
+    }
+}
+
+/* ---- every plan ---- */
+
+struct side {
+    uint8_t send[BYTES], recv[BYTES], got[BYTES];
+    uint8_t *device_send, *device_recv;
+};
+
+enum which {
+    ALLREDUCE,
+    REDUCE,
+    BROADCAST,
+    ALLGATHER,
+    ALLGATHERV,
+    REDUCE_SCATTER,
+    SCATTER,
+    SCATTERV,
+    ALLTOALL,
+    KINDS
+};
+
+static kolo_status call(struct kolo_comm *comm, enum which which, const uint8_t *send,
+                        uint8_t *recv)
+{
+    const int size = kolo_size(comm), root = size / 2;
+    size_t counts[RANKS_MAX], displs[RANKS_MAX];
+    for (int i = 0; i < size; i++) {
+        counts[i] = COUNT - (size_t)i;
+        displs[i] = (size_t)i * BLOCK;
+    }
+    switch (which) {
+    case ALLREDUCE:
+        return kolo_allreduce(comm, send, recv, COUNT, KOLO_FLOAT32, KOLO_AVERAGE, NULL, NULL);
+    case REDUCE:
+        return kolo_reduce(comm, send, recv, COUNT, KOLO_FLOAT32, KOLO_SUM, root, NULL, NULL);
+    case BROADCAST:
+        return kolo_broadcast(comm, recv, COUNT, KOLO_FLOAT32, root, NULL, NULL);
+    case ALLGATHER:
+        return kolo_allgather(comm, send, recv, COUNT, KOLO_FLOAT32, NULL, NULL);
+    case ALLGATHERV:
+        return kolo_allgatherv(comm, send, recv, counts, displs, KOLO_FLOAT32, NULL, NULL);
+    case REDUCE_SCATTER:
+        return kolo_reduce_scatter(comm, send, recv, COUNT, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
+    case SCATTER:
+        return kolo_scatter(comm, send, recv, COUNT, KOLO_FLOAT32, root, NULL, NULL);
+    case SCATTERV:
+        return kolo_scatterv(comm, send, counts, displs, recv, KOLO_FLOAT32, root, NULL, NULL);
+    case ALLTOALL:
+        return kolo_alltoall(comm, send, recv, COUNT, KOLO_FLOAT32, NULL, NULL);
+    case KINDS:
+        break;
+    }
+    return KOLO_ERR_INTERNAL;
+}
+
+static void fill(uint8_t *buffer, int rank, int salt)
+{
+    for (size_t i = 0; i < BYTES / 4; i++) {
+        const float x = (float)((i * 7 + (size_t)rank * 13 + (size_t)salt * 29) % 1009);
+        memcpy(buffer + 4 * i, &x, 4);
+    }
+}
+
+/** @p send_at: where the input of a call in place lies in its one buffer. */
+static kolo_status check(struct kolo_comm *comm, struct side *side, enum which which, int salt,
+                         bool in_place, size_t send_at)
+{
+    fill(side->send, kolo_rank(comm), salt);
+    fill(side->recv, kolo_rank(comm), salt + 50);
+    mock->write(side->device_send, side->send, BYTES);
+    mock->write(side->device_recv, side->recv, BYTES);
+    kolo_status status =
+        call(comm, which, in_place ? side->recv + send_at : side->send, side->recv);
+    if (status == KOLO_OK)
+        status = call(comm, which, in_place ? side->device_recv + send_at : side->device_send,
+                      side->device_recv);
+    if (status == KOLO_ERR_UNSUPPORTED) /* the plan is not for blocks of different lengths */
+        return KOLO_OK;
+    if (status != KOLO_OK)
+        return status;
+    mock->read(side->device_recv, side->got, BYTES);
+    WORLD_EXPECT(memcmp(side->got, side->recv, BYTES) == 0, "collective %d%s, rank %d, round %d",
+                 (int)which, in_place ? " in place" : "", kolo_rank(comm), salt);
+    return KOLO_OK;
+}
+
+static kolo_status all_calls(struct kolo_comm *comm, void *argument)
+{
+    struct side *side = calloc(1, sizeof *side);
+    const int device = kolo_rank(comm) % MOCK_DEVICES;
+    kolo_status status = KOLO_OK;
+    (void)argument;
+    if (!side)
+        abort();
+    side->device_send = mock->alloc(MOCK_DEVICE, device, BYTES);
+    side->device_recv = mock->alloc(MOCK_DEVICE, device, BYTES);
+    for (int salt = 0; salt < 2 && status == KOLO_OK; salt++)
+        for (int which = 0; which < KINDS && status == KOLO_OK; which++)
+            status = check(comm, side, (enum which)which, salt, false, 0);
+    if (status == KOLO_OK)
+        status = check(comm, side, ALLREDUCE, 7, true, 0);
+    if (status == KOLO_OK)
+        status = check(comm, side, ALLGATHERV, 8, true, (size_t)kolo_rank(comm) * BLOCK * 4);
+    free(side);
+    return status;
+}
+
+struct setup { /* no pointers: the test is another process */
+    int size;
+    char transport[8], plan[24];
+};
+
+ParameterizedTestParameters(staging_flow, every_plan)
+{
+    static struct setup setups[] = {
+        {2, "inproc", "KOLO_PLAN=ring"},     {3, "tcp", "KOLO_PLAN=ring"},
+        {5, "shm", "KOLO_PLAN=ring"},        {4, "inproc", "KOLO_PLAN=halving"},
+        {5, "inproc", "KOLO_PLAN=doubling"}, {3, "inproc", "KOLO_PLAN=direct"},
+        {4, "tcp", "KOLO_PLAN=flat"},        {5, "inproc", "KOLO_PLAN=tree"},
+        {4, "tcp", "KOLO_PLAN=scattered"},   {5, "inproc", "KOLO_PLAN=binary"},
+        {4, "inproc", "KOLO_PLAN=bruck"},    {4, "tcp", "KOLO_PLAN=auto"}};
+    return cr_make_param_array(struct setup, setups, sizeof setups / sizeof *setups);
+}
+
+ParameterizedTest(struct setup *setup, staging_flow, every_plan, .timeout = 200)
+{
+    struct world world = {
+        .size = setup->size,
+        .transport = setup->transport,
+        .settings = {"KOLO_STAGE_BYTES=4KiB", "KOLO_SEGMENT_BYTES=4KiB", setup->plan}};
+    begin((unsigned)setup->size, 100);
+    const kolo_status status = world_run(&world, all_calls, NULL);
+    cr_assert_eq(status, KOLO_OK, "np %d over %s, %s: %s", setup->size, setup->transport,
+                 setup->plan, world_cause(&world)->text);
+}
+
+/* ---- side by side ---- */
+
+enum { PIECES = 16, PIECE = 4096 };
+
+static kolo_status reduce_long(struct kolo_comm *comm, void *argument)
+{
+    const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 20000};
+    uint8_t *memory = mock->alloc(MOCK_DEVICE, kolo_rank(comm), PIECES * PIECE);
+    (void)argument;
+    return kolo_allreduce(comm, memory, memory, PIECES * PIECE, KOLO_UINT8, KOLO_SUM, &opts, NULL);
+}
+
+/** The last copies to the host are not begun before one has come from it: a call that waits for all of
+ * its input, or with all of its result, ends by its deadline. */
+Test(staging_flow, results_go_back_while_input_is_still_to_come, .timeout = 100)
+{
+    struct world world = {
+        .size = 2,
+        .transport = "inproc",
+        .settings = {"KOLO_STAGE_BYTES=4KiB", "KOLO_SEGMENT_BYTES=4KiB", "KOLO_PLAN=ring"}};
+    begin(1, 0);
+    mock->pace(2 * PIECES - 4);
+    const kolo_status status = world_run(&world, reduce_long, NULL);
+    cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+/* ---- failures ---- */
+
+static kolo_status until_it_fails(struct kolo_comm *comm, void *argument)
+{
+    uint8_t *memory = mock->alloc(MOCK_DEVICE, kolo_rank(comm) % MOCK_DEVICES, PIECES * PIECE);
+    kolo_status status = kolo_barrier(comm, NULL, NULL); /* all are there */
+    (void)argument;
+    for (int i = 0; i < 50 && status == KOLO_OK; i++)
+        status =
+            kolo_allreduce(comm, memory, memory, PIECES * PIECE, KOLO_UINT8, KOLO_SUM, NULL, NULL);
+    return status;
+}
+
+/** The nth copy that is put on a stream fails, and the nth thing that a stream does: on the way in,
+ * between two steps, and on the way out. */
+Test(staging_flow, a_failure_in_between_is_everybodys, .timeout = 200)
+{
+    for (int nth = 1; nth < 150; nth += 13) {
+        struct world world = {.size = 3,
+                              .transport = "inproc",
+                              .settings = {"KOLO_STAGE_BYTES=4KiB", "KOLO_SEGMENT_BYTES=4KiB",
+                                           "KOLO_PLAN=ring", "KOLO_STALL=200ms"}};
+        begin((unsigned)nth, 50);
+        if (nth % 2)
+            mock->fail("cuMemcpyAsync", nth, KOLO_CUDA_INVALID_VALUE);
+        else
+            mock->fail_async(nth, KOLO_CUDA_ILLEGAL_ADDRESS);
+        const kolo_status status = world_run(&world, until_it_fails, NULL);
+        mock->fail("", 1, 0); /* well again */
+        cr_assert_eq(status, KOLO_ERR_SYSTEM, "%d: %s", nth, world_cause(&world)->text);
+        for (int rank = 0; rank < world.size; rank++)
+            cr_assert(strstr(world.results[rank].text, "allreduce") &&
+                          strstr(world.results[rank].text, "rank "),
+                      "%d: %s", nth, world.results[rank].text);
+    }
+}

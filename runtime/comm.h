@@ -135,6 +135,7 @@ struct kolo_request {
     struct kolo_plan_args args;
     struct kolo_oneshot oneshot; /* board_oneshot.c */
     bool is_kept;                /* by repeat.c: its desc is that of the call before it */
+    bool is_taken;               /* by repeat.c: a call has it, and may not have read its status */
 
     /* stalls: what was done when we last looked */
     uint64_t moves, moves_seen;
@@ -423,7 +424,9 @@ void kolo_chain_drop(struct kolo_request *chain);
 bool kolo_repeat_may(const struct kolo_comm *comm, const struct kolo_task *task);
 /** A request that is ready to be submitted for @p task; NULL: no call like it was kept, or another
  * thread has it. Of a task that may. Held: lock, as of all below. */
-struct kolo_request *kolo_repeat_find(struct kolo_comm *comm, const struct kolo_task *task);
+struct kolo_request *kolo_repeat_take(struct kolo_comm *comm, const struct kolo_task *task);
+/** The call has its status. */
+void kolo_repeat_give_back(struct kolo_request *kept);
 /** Keeps what the call of @p request, which is over, has found out, if it is worth it. Of a task
  * that may. */
 void kolo_repeat_keep(struct kolo_comm *comm, const struct kolo_request *request);

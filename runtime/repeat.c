@@ -4,7 +4,7 @@
 // request gets the buffers of the next call like it, and a number; all that can be otherwise in that
 // call is asked again (arguments, a failed communicator, memory of a device's). Must never: keep
 // what a call brings along (options, arrays, an operator of the program's own), nor give a request
-// to a second thread while the first waits for it.
+// to a second thread before the first, which waits without the lock, has read its status.
 #include <stddef.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ bool kolo_repeat_may(const struct kolo_comm *comm, const struct kolo_task *task)
            (unsigned)task->op < KOLO_REDOP_OWN;
 }
 
-struct kolo_request *kolo_repeat_find(struct kolo_comm *comm, const struct kolo_task *task)
+struct kolo_request *kolo_repeat_take(struct kolo_comm *comm, const struct kolo_task *task)
 {
     if (comm->repeats == NULL)
         return NULL;
@@ -36,12 +36,18 @@ struct kolo_request *kolo_repeat_find(struct kolo_comm *comm, const struct kolo_
     const struct kolo_call *call = &kept->call;
     bool is_like = kept->comm != NULL && call->kind == task->kind && call->count == task->count &&
                    call->root == task->root && call->dtype == task->dtype && call->op == task->op;
-    if (!is_like || kept->status == KOLO_AGAIN)
+    if (!is_like || kept->is_taken)
         return NULL;
+    kept->is_taken = true;
     kept->send = task->send;
     kept->recv = task->recv;
     kept->in_place = kept->args.in_place = task->in_place;
     return kept;
+}
+
+void kolo_repeat_give_back(struct kolo_request *kept)
+{
+    kept->is_taken = false;
 }
 
 void kolo_repeat_keep(struct kolo_comm *comm, const struct kolo_request *request)
@@ -54,7 +60,7 @@ void kolo_repeat_keep(struct kolo_comm *comm, const struct kolo_request *request
     if (comm->repeats == NULL)
         return; /* it will be found out again */
     struct kolo_request *kept = &comm->repeats[slot_of(call->kind, call->root, call->count)];
-    if (kept->comm != NULL && kept->status == KOLO_AGAIN)
+    if (kept->is_taken)
         return;
     memcpy(kept, request, offsetof(struct kolo_request, main));
     kept->is_kept = true;

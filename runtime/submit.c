@@ -272,9 +272,11 @@ static kolo_status run_again(struct kolo_comm *comm, const struct kolo_task *tas
     if (may_be_foreign(task))
         return KOLO_AGAIN;
     kolo_comm_enter(comm);
-    struct kolo_request *kept = kolo_repeat_find(comm, task);
-    if (kept != NULL)
+    struct kolo_request *kept = kolo_repeat_take(comm, task);
+    if (kept != NULL) {
         status = submit_and_await(comm, kept);
+        kolo_repeat_give_back(kept);
+    }
     kolo_comm_leave(comm);
     return status;
 }

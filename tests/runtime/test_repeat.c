@@ -100,7 +100,11 @@ ParameterizedTest(struct world_param *param, repeat, results, .timeout = 120)
 static bool is_kept(struct kolo_comm *comm, const struct kolo_task *task)
 {
     kolo_comm_enter(comm);
-    bool is_found = kolo_repeat_may(comm, task) && kolo_repeat_find(comm, task) != NULL;
+    struct kolo_request *kept = kolo_repeat_may(comm, task) ? kolo_repeat_take(comm, task) : NULL;
+    /* a call has it until it has read the status, though that is not KOLO_AGAIN any more */
+    bool is_found = kept != NULL && kolo_repeat_take(comm, task) == NULL;
+    if (kept != NULL)
+        kolo_repeat_give_back(kept);
     kolo_comm_leave(comm);
     return is_found;
 }

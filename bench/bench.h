@@ -20,6 +20,9 @@ struct bench_call;
 
 enum bench_pace { BENCH_BLOCKING, BENCH_ASYNC };
 
+/** What the vectors lie in: kolo_alloc, plain memory, kolo_alloc locked for a device, a device's own. */
+enum bench_memory { BENCH_KOLO, BENCH_USER, BENCH_PINNED, BENCH_DEVICE };
+
 struct bench_options {
     const struct bench_operation **operations; /* NULL-terminated */
     size_t noperations;
@@ -32,7 +35,8 @@ struct bench_options {
     int peer;           /* of pingpong and bandwidth; -1: the last rank */
     int64_t iterations; /* 0: as many as fit into time_ns */
     int64_t time_ns, warmup;
-    bool check, in_place, user_memory, barrier, quiet, limits;
+    bool check, in_place, barrier, quiet, limits;
+    enum bench_memory memory;
     enum bench_pace pace;
     int threads; /* ranks as threads of this process; 0: ranks of kolorun */
     const char *json, *csv, *plot, *plan;
@@ -117,6 +121,24 @@ void bench_data_fill(const struct bench_call *call);
 /** Compares the receive buffer element by element with the reference that this rank computes, its
  * surroundings and what it sent with what they were. */
 void bench_data_check(const struct bench_call *call, struct bench_mismatch *mismatch_out);
+
+/* ---- buffers.c ---- */
+
+struct bench_buffers {
+    void *send, *recv;             /* recv is NULL where both are one */
+    void *send_image, *recv_image; /* of what the host cannot touch; NULL: it can */
+    size_t send_bytes, recv_bytes;
+};
+
+/** As --memory and the reports call it. */
+const char *bench_memory_text(enum bench_memory memory);
+/** Divides the vector and finds the memory; bench_buffers_free frees what it made also if it fails. */
+kolo_status bench_buffers_make(struct bench_call *call, struct bench_buffers *buffers);
+void bench_buffers_free(struct bench_buffers *buffers, struct bench_call *call);
+/** As bench_data_fill and bench_data_check, wherever the buffers are. */
+kolo_status bench_buffers_fill(struct bench_buffers *buffers, const struct bench_call *call);
+kolo_status bench_buffers_check(struct bench_buffers *buffers, const struct bench_call *call,
+                                struct bench_mismatch *mismatch_out);
 
 /* ---- measure.c ---- */
 struct bench_row {

@@ -22,77 +22,6 @@ enum {
     GUESS_CALLS = 3
 };
 
-/* ---- buffers ---- */
-
-static kolo_status allocate(const struct bench_call *call, size_t elements, void **memory_out)
-{
-    size_t bytes = elements * kolo_dtype_bytes(call->options->dtype) + BENCH_CANARY_BYTES;
-    if (!call->options->user_memory)
-        return kolo_alloc(call->comm, bytes, memory_out);
-    *memory_out = kolo_aligned(4096, bytes);
-    return *memory_out ? KOLO_OK : KOLO_ERR_NO_MEMORY;
-}
-
-static void release(const struct bench_call *call, void *memory)
-{
-    if (call->options->user_memory)
-        kolo_free_memory(memory);
-    else if (memory)
-        (void)kolo_free(call->comm, memory);
-}
-
-/* How the vector is divided: three or six arrays of an entry a rank, in one allocation. */
-static kolo_status divide(struct bench_call *call)
-{
-    size_t n = (size_t)call->nranks;
-    bool transposed = call->operation->result == BENCH_TRANSPOSED;
-    size_t *array = kolo_calloc(5 * n, sizeof *array);
-    if (!array)
-        return KOLO_ERR_NO_MEMORY;
-    call->counts = array;
-    call->displs = array + n;
-    for (size_t i = 0; i < n; i++) {
-        call->counts[i] = bench_pair_count(call, call->rank, (int)i);
-        call->displs[i] = i ? call->displs[i - 1] + call->counts[i - 1] : 0;
-    }
-    if (!transposed)
-        return KOLO_OK;
-    call->from_counts = array + 2 * n;
-    call->from_displs = array + 3 * n;
-    call->from_places = array + 4 * n;
-    for (size_t i = 0; i < n; i++) {
-        call->from_counts[i] = bench_pair_count(call, (int)i, call->rank);
-        call->from_displs[i] = i ? call->from_displs[i - 1] + call->from_counts[i - 1] : 0;
-        for (int to = 0; to < call->rank; to++)
-            call->from_places[i] += bench_pair_count(call, (int)i, to);
-    }
-    return KOLO_OK;
-}
-
-/* In place, the one buffer is as large as the larger of the two, and the smaller is this rank's
- * block of it. */
-static kolo_status place(struct bench_call *call, void **send_memory, void **recv_memory)
-{
-    size_t element = kolo_dtype_bytes(call->options->dtype);
-    size_t send = bench_call_send_count(call), recv = bench_call_recv_count(call);
-    bool together = call->options->in_place && call->operation->send != BENCH_NOTHING;
-    kolo_status status;
-    KOLO_TRY(allocate(call, send > recv || !together ? send : recv, send_memory));
-    call->send = call->recv = *send_memory;
-    if (!together) {
-        KOLO_TRY(allocate(call, recv, recv_memory));
-        call->recv = *recv_memory;
-        return KOLO_OK;
-    }
-    size_t block = call->displs[call->rank] * element;
-    if (call->operation->send == BENCH_OWN)
-        call->send = (uint8_t *)call->recv + block;
-    else if (call->operation->recv == BENCH_OWN)
-        call->recv = (uint8_t *)call->send + block;
-out:
-    return status;
-}
-
 /* ---- time ---- */
 
 static kolo_status call_once(struct bench_call *call)
@@ -233,7 +162,8 @@ out:
     return status;
 }
 
-static kolo_status check(struct bench_call *call, struct bench_row *row)
+static kolo_status check(struct bench_call *call, struct bench_buffers *buffers,
+                         struct bench_row *row)
 {
     const struct bench_options *o = call->options;
     bool rotates = o->root == BENCH_ROOT_ROTATES && call->operation->has_root;
@@ -245,10 +175,10 @@ static kolo_status check(struct bench_call *call, struct bench_row *row)
         int root = rotates ? turn : call->root;
         call->root = root;
         call->round++;
-        bench_data_fill(call);
+        KOLO_TRY(bench_buffers_fill(buffers, call));
         KOLO_TRY(call_once(call));
         call->root = root;
-        bench_data_check(call, &mismatch);
+        KOLO_TRY(bench_buffers_check(buffers, call, &mismatch));
         KOLO_TRY(share_mismatch(call, &mismatch));
         if (mismatch.errors > 0 && row->errors == 0)
             row->mismatch = mismatch;
@@ -288,12 +218,11 @@ kolo_status bench_measure(struct kolo_comm *comm, const struct bench_options *op
                               .root = options->root == BENCH_ROOT_ROTATES ? 0 : options->root,
                               .peer = options->peer < 0 ? kolo_size(comm) - 1 : options->peer,
                               .count = unit ? bytes / unit : 0};
-    void *send_memory = NULL, *recv_memory = NULL;
+    struct bench_buffers buffers = {.send = NULL};
     kolo_status status;
     own.in_place = options->in_place && operation->in_place;
-    KOLO_TRY(divide(&call));
-    KOLO_TRY(place(&call, &send_memory, &recv_memory));
-    bench_data_fill(&call);
+    KOLO_TRY(bench_buffers_make(&call, &buffers));
+    KOLO_TRY(bench_buffers_fill(&buffers, &call));
     *row_out = (struct bench_row){.collective = operation->name,
                                   .nranks = call.nranks,
                                   .bytes = call.count * unit,
@@ -302,13 +231,11 @@ kolo_status bench_measure(struct kolo_comm *comm, const struct bench_options *op
     KOLO_TRY(find_plan(&call, &row_out->plan));
     KOLO_TRY(measure_time(&call, row_out));
     if (options->check)
-        KOLO_TRY(check(&call, row_out));
+        KOLO_TRY(check(&call, &buffers, row_out));
     row_out->algbw_gbps =
         row_out->time_us > 0 ? (double)row_out->bytes / row_out->time_us / 1e3 : 0;
     row_out->busbw_gbps = row_out->algbw_gbps * operation->bus_factor(call.nranks);
 out:
-    kolo_free_memory(call.counts);
-    release(&call, send_memory);
-    release(&call, recv_memory);
+    bench_buffers_free(&buffers, &call);
     return status;
 }

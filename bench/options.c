@@ -261,15 +261,15 @@ TAKE(quiet)
 
 static void memory_names(struct names *names)
 {
-    add_name(names, "kolo");
-    add_name(names, "user");
+    for (int memory = BENCH_KOLO; memory <= BENCH_DEVICE; memory++)
+        add_name(names, bench_memory_text((enum bench_memory)memory));
 }
 
 TAKE(memory)
 {
     OPTIONS;
     int kind = choose("--memory", value, memory_names);
-    o->user_memory = kind == 1;
+    o->memory = (enum bench_memory)kind;
     return kind < 0 ? 2 : BENCH_GO_ON;
 }
 
@@ -377,7 +377,9 @@ static const struct bench_flag flags[] = {
      take_check},
     {0, "in-place", NULL, "send and receive in one buffer, where the collective can",
      take_in_place},
-    {0, "memory", "KIND", "kolo (kolo_alloc) or user (plain memory) [kolo]", take_memory},
+    {0, "memory", "KIND",
+     "kolo (kolo_alloc), user (plain), pinned (kolo_alloc, locked for CUDA) or device [kolo]",
+     take_memory},
     {0, "async", NULL, "start each call and wait for its request", take_async},
     {0, "transport", "NAME", "force inproc, shm, rdma or tcp for every pair", take_transport},
     {0, "plan", "NAME", "force a plan, which the collectives have", take_plan},

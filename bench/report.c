@@ -77,7 +77,7 @@ void bench_report_header(struct bench_report *report, const struct bench_operati
     const struct bench_options *o = report->options;
     printf("# %s, %s, %s memory, %s calls%s%s\n", operation->name,
            operation->in_place && o->in_place ? "in place" : "out of place",
-           o->user_memory ? "user" : "kolo_alloc",
+           o->memory == BENCH_KOLO ? "kolo_alloc" : bench_memory_text(o->memory),
            o->pace == BENCH_ASYNC ? "asynchronous" : "blocking",
            o->barrier ? ", a barrier before each sample" : "",
            o->check ? ", every element checked" : "");
@@ -170,7 +170,7 @@ static void write_csv(struct bench_report *report, const struct bench_row *row)
             ",%" PRId64 ",%s\n",
             row->collective, row->transport, row->plan, row->nranks, row->bytes, row->count,
             kolo_dtype_text(o->dtype), operation->reduces ? kolo_redop_text(o->op) : "-", root,
-            o->in_place && operation->in_place, o->user_memory ? "user" : "kolo", row->time_us,
+            o->in_place && operation->in_place, bench_memory_text(o->memory), row->time_us,
             row->mean_us, row->min_us, row->p90_us, row->p99_us, row->max_us, row->slowest_rank,
             row->algbw_gbps, row->busbw_gbps, row->calls, row->samples,
             row->errors < 0 ? "" : errors);
@@ -188,8 +188,8 @@ static json_t *row_object(const struct bench_options *o, const struct bench_row 
         row->nranks, "bytes", (json_int_t)row->bytes, "count", (json_int_t)row->count, "dtype",
         kolo_dtype_text(o->dtype), "op", operation->reduces ? kolo_redop_text(o->op) : "-", "root",
         root, "in_place", o->in_place && operation->in_place, "memory",
-        o->user_memory ? "user" : "kolo", "time_us", row->time_us, "mean_us", row->mean_us,
-        "min_us", row->min_us, "p90_us", row->p90_us, "p99_us", row->p99_us, "max_us", row->max_us,
+        bench_memory_text(o->memory), "time_us", row->time_us, "mean_us", row->mean_us, "min_us",
+        row->min_us, "p90_us", row->p90_us, "p99_us", row->p99_us, "max_us", row->max_us,
         "slowest_rank", row->slowest_rank, "algbw_gbps", row->algbw_gbps, "busbw_gbps",
         row->busbw_gbps, "calls", (json_int_t)row->calls, "samples", (json_int_t)row->samples,
         "errors", row->errors < 0 ? json_null() : json_integer(row->errors));

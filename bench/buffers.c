@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// The buffers of a measured call, in the kind of memory that --memory says. Owns them, and for those on
+// a device an image of each in the host's memory, where data is made and compared. Never copies
+// while a call is timed.
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "bench/bench.h"
+#include "memory/lane.h"
+#include "runtime/comm.h"
+
+enum { COPY_MS = 60000 };
+
+static const char *const names[] = {[BENCH_KOLO] = "kolo",
+                                    [BENCH_USER] = "user",
+                                    [BENCH_PINNED] = "pinned",
+                                    [BENCH_DEVICE] = "device"};
+
+const char *bench_memory_text(enum bench_memory memory)
+{
+    return names[memory];
+}
+
+/* ---- copies to a device and from it ---- */
+
+static void nobody(void *context)
+{
+    (void)context;
+}
+
+static kolo_status copy(void *device, void *image, size_t bytes, enum kolo_way way)
+{
+    const kolo_deadline deadline = kolo_deadline_in_ms(COPY_MS);
+    struct kolo_pointer pointer;
+    struct kolo_lane *lane = NULL;
+    uint64_t mark;
+    kolo_status status = kolo_pointer_look(device, &pointer);
+    if (status == KOLO_OK)
+        status = kolo_lane_open(&pointer, nobody, NULL, &lane);
+    if (status == KOLO_OK)
+        status = kolo_lane_await_device(lane, deadline);
+    if (status == KOLO_OK)
+        status = way == KOLO_WAY_OUT ? kolo_lane_copy(lane, way, device, image, bytes)
+                                     : kolo_lane_copy(lane, way, image, device, bytes);
+    if (status == KOLO_OK)
+        status = kolo_lane_mark(lane, way, &mark);
+    if (status == KOLO_OK)
+        status = kolo_lane_wait(lane, way, mark, deadline);
+    (void)kolo_lane_close(lane, deadline);
+    if (status == KOLO_AGAIN)
+        return kolo_fail(KOLO_ERR_TIMEOUT, "the device has not copied %zu bytes within %d ms",
+                         bytes, COPY_MS);
+    return status;
+}
+
+static kolo_status copy_both(struct bench_buffers *buffers, enum kolo_way way)
+{
+    kolo_status status = KOLO_OK;
+    if (buffers->send_image)
+        status = copy(buffers->send, buffers->send_image, buffers->send_bytes, way);
+    if (status == KOLO_OK && buffers->recv_image)
+        status = copy(buffers->recv, buffers->recv_image, buffers->recv_bytes, way);
+    return status;
+}
+
+/* ---- memory ---- */
+
+/** Memory of kolo_alloc, of a process that uses a device: it is locked for it, or the run is not what it says. */
+static kolo_status allocate_pinned(struct kolo_comm *comm, size_t bytes, void **memory_out)
+{
+    void *device = NULL;
+    struct kolo_pointer pointer;
+    kolo_status status;
+    KOLO_TRY(kolo_alloc_device(comm, 1, -1, &device));
+    KOLO_TRY(kolo_pointer_look(device, &pointer));
+    kolo_heap_pin(comm->engine->heap, &pointer);
+    KOLO_TRY(kolo_free(comm, device));
+    KOLO_TRY(kolo_alloc(comm, bytes, memory_out));
+    KOLO_TRY(kolo_pointer_look(*memory_out, &pointer));
+    if (pointer.kind != KOLO_MEMORY_PINNED)
+        status =
+            kolo_fail(KOLO_ERR_UNSUPPORTED,
+                      "--memory pinned: the driver has not locked %zu bytes; see the warning, or "
+                      "raise `ulimit -l`",
+                      bytes);
+out:
+    return status;
+}
+
+static kolo_status allocate(const struct bench_call *call, size_t bytes, void **memory_out,
+                            void **image_out)
+{
+    switch (call->options->memory) {
+    case BENCH_PINNED:
+        return allocate_pinned(call->comm, bytes, memory_out);
+    case BENCH_DEVICE:
+        *image_out = kolo_aligned(4096, bytes);
+        return *image_out ? kolo_alloc_device(call->comm, bytes, -1, memory_out)
+                          : KOLO_ERR_NO_MEMORY;
+    case BENCH_USER:
+        *memory_out = kolo_aligned(4096, bytes);
+        return *memory_out ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    case BENCH_KOLO:
+        break;
+    }
+    return kolo_alloc(call->comm, bytes, memory_out);
+}
+
+static void release(const struct bench_call *call, void *memory)
+{
+    if (call->options->memory == BENCH_USER)
+        kolo_free_memory(memory);
+    else
+        (void)kolo_free(call->comm, memory);
+}
+
+/* How the vector is divided: three or six arrays of an entry a rank, in one allocation. */
+static kolo_status divide(struct bench_call *call)
+{
+    size_t n = (size_t)call->nranks;
+    bool transposed = call->operation->result == BENCH_TRANSPOSED;
+    size_t *array = kolo_calloc(5 * n, sizeof *array);
+    if (!array)
+        return KOLO_ERR_NO_MEMORY;
+    call->counts = array;
+    call->displs = array + n;
+    for (size_t i = 0; i < n; i++) {
+        call->counts[i] = bench_pair_count(call, call->rank, (int)i);
+        call->displs[i] = i ? call->displs[i - 1] + call->counts[i - 1] : 0;
+    }
+    if (!transposed)
+        return KOLO_OK;
+    call->from_counts = array + 2 * n;
+    call->from_displs = array + 3 * n;
+    call->from_places = array + 4 * n;
+    for (size_t i = 0; i < n; i++) {
+        call->from_counts[i] = bench_pair_count(call, (int)i, call->rank);
+        call->from_displs[i] = i ? call->from_displs[i - 1] + call->from_counts[i - 1] : 0;
+        for (int to = 0; to < call->rank; to++)
+            call->from_places[i] += bench_pair_count(call, (int)i, to);
+    }
+    return KOLO_OK;
+}
+
+/* In place, the one buffer is as large as the larger of the two, and the smaller is this rank's
+ * block of it. */
+static kolo_status place(struct bench_call *call, struct bench_buffers *buffers)
+{
+    size_t element = kolo_dtype_bytes(call->options->dtype);
+    size_t send = bench_call_send_count(call), recv = bench_call_recv_count(call);
+    bool together = call->options->in_place && call->operation->send != BENCH_NOTHING;
+    kolo_status status;
+    buffers->send_bytes = (send > recv || !together ? send : recv) * element + BENCH_CANARY_BYTES;
+    KOLO_TRY(allocate(call, buffers->send_bytes, &buffers->send, &buffers->send_image));
+    call->send = call->recv = buffers->send;
+    if (!together) {
+        buffers->recv_bytes = recv * element + BENCH_CANARY_BYTES;
+        KOLO_TRY(allocate(call, buffers->recv_bytes, &buffers->recv, &buffers->recv_image));
+        call->recv = buffers->recv;
+        return KOLO_OK;
+    }
+    size_t block = call->displs[call->rank] * element;
+    if (call->operation->send == BENCH_OWN)
+        call->send = (uint8_t *)call->recv + block;
+    else if (call->operation->recv == BENCH_OWN)
+        call->recv = (uint8_t *)call->send + block;
+out:
+    return status;
+}
+
+kolo_status bench_buffers_make(struct bench_call *call, struct bench_buffers *buffers)
+{
+    const kolo_status status = divide(call);
+    return status == KOLO_OK ? place(call, buffers) : status;
+}
+
+void bench_buffers_free(struct bench_buffers *buffers, struct bench_call *call)
+{
+    kolo_free_memory(call->counts);
+    release(call, buffers->send);
+    release(call, buffers->recv);
+    kolo_free_memory(buffers->send_image);
+    kolo_free_memory(buffers->recv_image);
+}
+
+/* ---- data ---- */
+
+/** The call as it is on the images of its buffers. */
+static struct bench_call on_images(const struct bench_buffers *buffers,
+                                   const struct bench_call *call)
+{
+    struct bench_call on = *call;
+    if (!buffers->send_image)
+        return on;
+    uint8_t *send = buffers->send_image;
+    on.send = send + ((uint8_t *)call->send - (uint8_t *)buffers->send);
+    if (buffers->recv_image)
+        on.recv = buffers->recv_image;
+    else
+        on.recv = send + ((uint8_t *)call->recv - (uint8_t *)buffers->send);
+    return on;
+}
+
+kolo_status bench_buffers_fill(struct bench_buffers *buffers, const struct bench_call *call)
+{
+    const struct bench_call on = on_images(buffers, call);
+    bench_data_fill(&on);
+    return copy_both(buffers, KOLO_WAY_OUT);
+}
+
+kolo_status bench_buffers_check(struct bench_buffers *buffers, const struct bench_call *call,
+                                struct bench_mismatch *mismatch_out)
+{
+    const struct bench_call on = on_images(buffers, call);
+    const kolo_status status = copy_both(buffers, KOLO_WAY_IN);
+    if (status == KOLO_OK)
+        bench_data_check(&on, mismatch_out);
+    return status;
+}

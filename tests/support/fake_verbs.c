@@ -794,7 +794,8 @@ static int deliver(struct pair *to, const struct request *request, const uint8_t
         if (!may(to->base.pd, key, wr->wr.rdma.remote_addr, count, IBV_ACCESS_REMOTE_WRITE) ||
             (to->access & IBV_ACCESS_REMOTE_WRITE) == 0)
             return IBV_WC_REM_ACCESS_ERR;
-        memcpy(reach(key, wr->wr.rdma.remote_addr), bytes, count);
+        if (count > 0)
+            memcpy(reach(key, wr->wr.rdma.remote_addr), bytes, count);
         world.written += count;
     } else if (!scatter(to, receive, bytes, count)) {
         const struct ibv_wc wc = in_error(to, receive->wr_id, IBV_WC_LOC_LEN_ERR);

@@ -182,7 +182,8 @@ static kolo_status choose_forced(const struct kolo_comm *comm, struct kolo_quest
                                  bool is_own, const struct kolo_plan **plan_out)
 {
     const struct kolo_settings *settings = &comm->engine->settings;
-    const struct kolo_plan *plan = kolo_plan_find(question->collective, settings->plan);
+    const struct kolo_plan *plan =
+        comm->plan_is_auto ? NULL : kolo_plan_find(question->collective, settings->plan);
     bool wants_board = !comm->plan_is_auto && forces_board(comm);
     *plan_out = NULL;
     if (wants_board && comm->size == 1)

@@ -132,11 +132,19 @@ kolo_deadline kolo_rdma_watch_probe(struct rdma_link *link, kolo_deadline now)
     return waits && link->probe_until > now ? link->probe_until : KOLO_NEVER;
 }
 
+void kolo_rdma_set_writing(struct rdma_link *link, struct kolo_rdma_writing *writing)
+{
+    static const _Atomic uint64_t never;
+    link->writing = writing;
+    link->tcp.base.signal = writing == NULL ? &never : NULL;
+}
+
 static void settle(struct rdma_link *link)
 {
     kolo_rdma_fallen_succeeded(&rdma_port_of(link)->fallen);
     link->stage = RDMA_SETTLED;
     link->is_by_rdma = true;
+    kolo_rdma_set_writing(link, NULL);
     kolo_rdma_direct_init(&link->direct, &rdma_port_of(link)->regions);
     kolo_rdma_watch_links(rdma_port_of(link));
     kolo_tcp_come_up(&link->tcp);

@@ -110,7 +110,7 @@ void kolo_rdma_begin_writing(struct rdma_link *link, const struct kolo_frame *fr
     struct kolo_rdma_writing *writing = kolo_rdma_direct_find(&link->direct, frame->work);
     writing->frame = *frame; /* what is_remote() promised is there until it is withdrawn */
     writing->is_begun = true;
-    link->writing = writing;
+    kolo_rdma_set_writing(link, writing);
 }
 
 static void post_piece(struct rdma_link *link, struct kolo_rdma_writing *writing, size_t bytes,
@@ -137,7 +137,7 @@ bool kolo_rdma_go_on_writing(struct rdma_link *link)
         if (!kolo_rdma_queue_can_write(link->queue, is_last))
             return false;
         if (is_last)
-            link->writing = NULL;
+            kolo_rdma_set_writing(link, NULL);
         post_piece(link, writing, is_last ? left : link->queue->write_bytes, is_last);
     }
     return link->tcp.base.state == KOLO_LINK_UP;

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-FACTOR, LOSS, NOTICED, STEADY, ROUNDS, ATTEMPTS, PROOF = 4, 2, 1, 1.5, 3, 5, 3
+FACTOR, LOSS, NOTICED, STEADY, ROUNDS, ATTEMPTS, PROOF = 4, 2, 2, 1.5, 3, 5, 3
 SIZES = (8, 64 << 10, 16 << 20)
 bin_folder = sys.argv[1]
 work = tempfile.mkdtemp()

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asks every backend of the build whether it can be used here.
+#include <errno.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <kolo/version.h>
@@ -12,6 +14,7 @@
 #include "runtime/local.h"
 #include "transport/conn.h"
 #include "transport/devices.h"
+#include "transport/peer_memory.h"
 #include "transport/transport.h"
 
 static void print_line(FILE *out, const char *kind, const char *name, kolo_status status,
@@ -76,6 +79,36 @@ static void print_devices(FILE *out)
             print_device(out, kolo_device_reports[i]->what, kolo_error_detail());
 }
 
+/** Whether ranks of this user here may read each other's memory: a child tries with this process. */
+static kolo_status try_reading(struct kolo_why *why_out)
+{
+    const uint64_t word = (uint64_t)getpid();
+    const struct kolo_peer_memory self = {
+        .pid = (int32_t)getpid(), .word_at = (uint64_t)(uintptr_t)&word, .word = word};
+    uint64_t seen;
+    int result = 0;
+    fflush(NULL); /* a child that exits at once writes nothing, but let it have nothing to write */
+    pid_t child = fork();
+    if (child == 0)
+        _exit(kolo_peer_memory_read(&self, self.word_at, &seen, sizeof seen) != KOLO_OK);
+    while (child > 0 && waitpid(child, &result, 0) < 0 && errno == EINTR)
+        ;
+    *why_out = (struct kolo_why){""};
+    if (child > 0 && WIFEXITED(result) && WEXITSTATUS(result) == 0)
+        return KOLO_OK;
+    snprintf(why_out->text, sizeof why_out->text,
+             "the system lets no process read another (kernel.yama.ptrace_scope, a container): "
+             "KOLO_CMA does nothing");
+    return KOLO_ERR_UNSUPPORTED;
+}
+
+static void print_reading(const struct kolo_settings *settings, FILE *out)
+{
+    struct kolo_why why = {"KOLO_CMA=0"};
+    kolo_status status = settings->cma ? try_reading(&why) : KOLO_ERR_UNSUPPORTED;
+    print_line(out, "memory", "cma", status, &why);
+}
+
 void kolo_info_print(const struct kolo_settings *settings, FILE *out)
 {
     fprintf(out, "kolo       %s\n", KOLO_VERSION);
@@ -92,6 +125,7 @@ void kolo_info_print(const struct kolo_settings *settings, FILE *out)
         kolo_status status = kind->survey ? kind->survey(&why) : kind->probe(&why);
         print_line(out, "memory", kind->name, status, &why);
     }
+    print_reading(settings, out);
     print_devices(out);
     for (size_t i = 0; kolo_left_out[i].what; i++)
         fprintf(out, "left out   %-8s %s\n", kolo_left_out[i].what, kolo_left_out[i].why);

@@ -52,6 +52,8 @@ bool kolo_board_direct_put(struct kolo_hub *hub)
     }
     const struct kolo_hub_member *self = &hub->members[hub->self];
     name(hub, request->send, self->send_bytes, &entry->names.send);
+    if (entry->names.send.span == 0)
+        entry->names.send.offset = (uint64_t)(uintptr_t)request->send;
     name(hub, request->recv, self->recv_bytes, &entry->names.recv);
     return has_named(hub, hub->self);
 }
@@ -113,31 +115,16 @@ out:
     return status;
 }
 
-/** From here on the others must not be left with memory that we touch. False: some took it back. */
-static bool touch(struct kolo_hub *hub)
-{
-    atomic_store(&hub->members[hub->self].notes->touching.value, hub->number);
-    for (int i = 0; i < hub->count; i++)
-        if (i != hub->self && atomic_load(&hub->members[i].notes->revoked.value) != 0)
-            return false;
-    return true;
-}
-
-static void untouch(struct kolo_hub *hub)
-{
-    atomic_store_explicit(&hub->members[hub->self].notes->touching.value, 0, memory_order_release);
-}
-
 enum kolo_board_step kolo_board_direct_step(struct kolo_hub *hub)
 {
     size_t chunk = CHUNK_BYTES / hub->element_bytes, moved = 0;
     struct kolo_move move;
     while (moved < STEP_BYTES) {
-        bool may_touch = touch(hub);
+        bool may_touch = kolo_hub_touch(hub);
         bool is_left = may_touch && kolo_share_next(&hub->share, chunk, &move);
         if (is_left)
             kolo_hub_move(hub, &move);
-        untouch(hub);
+        kolo_hub_untouch(hub);
         if (!may_touch)
             return KOLO_BOARD_STUCK; /* whoever it was has failed, and its news are on their way */
         if (!is_left)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns a communicator's board and what is common to the three ways of using it. Must never: take a
+// Owns a communicator's board and what is common to the four ways of using it. Must never: take a
 // length or an address from another member's notes.
 #include "runtime/board_hub.h"
 
@@ -139,6 +139,20 @@ void kolo_hub_fold(const struct kolo_hub *hub, void *const out[], size_t nout,
         kolo_copy(others[0], in[0], bytes, hub->how);
     else if (kept > 1)
         kolo_fold(&as_bytes, others, kept, in, 1, bytes, hub->how);
+}
+
+bool kolo_hub_touch(struct kolo_hub *hub)
+{
+    atomic_store(&hub->members[hub->self].notes->touching.value, hub->number);
+    for (int i = 0; i < hub->count; i++)
+        if (i != hub->self && atomic_load(&hub->members[i].notes->revoked.value) != 0)
+            return false;
+    return true;
+}
+
+void kolo_hub_untouch(struct kolo_hub *hub)
+{
+    atomic_store_explicit(&hub->members[hub->self].notes->touching.value, 0, memory_order_release);
 }
 
 void kolo_hub_move(const struct kolo_hub *hub, const struct kolo_move *move)

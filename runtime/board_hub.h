@@ -15,10 +15,12 @@
 //             it needs from all, and is over: one flag, no second one
 //   direct    all buffers are kolo_alloc memory: the entry names them; everybody runs its share of
 //             the moves from memory to memory, says done, and waits until all have
-//   staged    some buffer is not: chunks go through the stages in rounds, told by three counters
+//   pulled    some buffer is not, but all members may read each other: the entry names what is sent
+//             or says its address; everybody takes what goes to it, says done, and waits until all have
+//   staged    else: chunks go through the stages in rounds, told by three counters
 //
 // Nothing in another member's notes is trusted: a number is compared, a name is checked by whoever
-// borrows, and no length is taken from there.
+// borrows, an address is one in that member's own process, and no length is taken from there.
 #ifndef KOLO_RUNTIME_BOARD_HUB_H
 #define KOLO_RUNTIME_BOARD_HUB_H
 
@@ -50,7 +52,7 @@ struct kolo_board_entry {
     struct kolo_desc desc;
     union {
         struct {
-            struct kolo_board_name send, recv;
+            struct kolo_board_name send, recv; /* send with span 0: offset is its address */
         } names;
         uint8_t data[KOLO_BOARD_INLINE_BYTES];
     };
@@ -71,10 +73,13 @@ struct kolo_board_notes {
     struct kolo_board_word touching; /* the collective for which it moves others' memory just now */
     struct kolo_board_word where;    /* the processor on which it last entered, plus 1 */
     struct kolo_board_word revoked;  /* not 0: its memory must not be touched any more */
+    struct kolo_board_word pulls;    /* bytes of a block from which on it would pull; 0: never */
+    struct kolo_board_word unread;   /* the latest collective for which it could not pull */
 };
 _Static_assert(offsetof(struct kolo_board_entry, data) + KOLO_BOARD_INLINE_BYTES == KOLO_BOARD_LINE,
                "an entry is one line");
-_Static_assert(sizeof(struct kolo_board_notes) <= KOLO_BOARD_NOTES_BYTES, "fits a board's notes");
+_Static_assert(sizeof(struct kolo_board_notes) <= KOLO_BOARD_NOTES_BYTES - KOLO_BOARD_CARD_BYTES,
+               "fits a board's notes");
 
 enum kolo_board_phase {
     KOLO_BOARD_OPENING,   /* until all members can be seen */
@@ -94,7 +99,14 @@ struct kolo_hub_member {
     struct kolo_board_notes *notes; /* read only, but one's own */
     uint8_t *stage;
     uint8_t *send, *recv;          /* where the running collective finds its buffers */
+    uint64_t address;              /* of send NULL in the member's process, to be pulled from */
     size_t send_bytes, recv_bytes; /* what of them the moves touch */
+};
+
+/** How far this member is with the moves that go to it. */
+struct kolo_pull {
+    size_t first, count; /* of them */
+    size_t turn, at;     /* the next: move, element in it */
 };
 
 /** Rounds of a staged collective. */
@@ -128,8 +140,11 @@ struct kolo_hub {
     int giver;      /* the one member that this one waits for to enter; -1: all */
     bool may_show;  /* not a oneshot, but goes that way if nobody's memory can be seen */
     bool is_inline; /* contributions stand in the entries */
-    int seen;       /* members before this one have been seen to be in this phase */
-    int missing;    /* for whom it waits to open the board; -1: not known */
+    bool is_pulled;
+    size_t pull_bytes; /* of a block from which on all pull; 0: not known yet */
+    struct kolo_pull pull;
+    int seen;    /* members before this one have been seen to be in this phase */
+    int missing; /* for whom it waits to open the board; -1: not known */
     size_t element_bytes;
     struct kolo_fold fold;
     struct kolo_share share;
@@ -175,10 +190,14 @@ static inline struct kolo_board_entry *kolo_hub_entry(const struct kolo_hub *hub
  * own input. @p nin 1: a copy. */
 void kolo_hub_fold(const struct kolo_hub *hub, void *const out[], size_t nout,
                    const void *const in[], size_t nin, size_t count);
+/** From here on the others must not be left with memory that we touch, until kolo_hub_untouch; and
+ * what was read before was as it was sent. False: some took it back. */
+bool kolo_hub_touch(struct kolo_hub *hub);
+void kolo_hub_untouch(struct kolo_hub *hub);
 /** Runs @p move from the members' send to their recv. */
 void kolo_hub_move(const struct kolo_hub *hub, const struct kolo_move *move);
 
-/* ---- board_oneshot.c, board_direct.c, board_staged.c: the three ways ---- */
+/* ---- board_oneshot.c, board_direct.c, board_pull.c, board_staged.c: the four ways ---- */
 
 /** Bytes of the longest contribution; saturates. */
 size_t kolo_oneshot_bytes(enum kolo_collective collective, const struct kolo_plan_args *args,
@@ -200,6 +219,18 @@ kolo_status kolo_board_direct_borrow(struct kolo_hub *hub) KOLO_NODISCARD;
 enum kolo_board_step kolo_board_direct_step(struct kolo_hub *hub);
 /** Takes this member's memory back from the others: on return none of them touches it. */
 void kolo_board_direct_withdraw(struct kolo_hub *hub);
+
+/** Finds out whom this member may read, and says so; before it first enters. */
+void kolo_pull_probe(struct kolo_hub *hub);
+/** Whether the running collective, of which some buffer has no name, is pulled; the same on all, once
+ * all have entered. */
+bool kolo_pull_fits(struct kolo_hub *hub);
+/** Borrows what is sent to this member and can be borrowed. KOLO_AGAIN: not all has arrived. */
+kolo_status kolo_pull_borrow(struct kolo_hub *hub) KOLO_NODISCARD;
+/** Takes a part of what goes to this member. */
+enum kolo_board_step kolo_pull_step(struct kolo_hub *hub);
+/** All have said done: has somebody not been able to read? Then nobody pulls any more. */
+bool kolo_pull_has_failed(struct kolo_hub *hub);
 
 /** Everybody has entered. ERR_NO_MEMORY. */
 kolo_status kolo_staged_begin(struct kolo_hub *hub) KOLO_NODISCARD;

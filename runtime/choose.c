@@ -104,7 +104,7 @@ static const char *way_of(const struct kolo_plan *plan, const struct kolo_questi
     size_t bytes = kolo_oneshot_bytes(plan->collective, &question->args, question->element_bytes);
     return bytes <= kolo_board_shown(plan->collective, &question->layout, figures)
                ? "; as oneshot, where the others cannot see the memory"
-               : "; through stages, where the others cannot see the memory";
+               : "; through stages or pulled, where the others cannot see the memory";
 }
 
 size_t kolo_explain(const struct kolo_question *question, const struct kolo_figures *figures,

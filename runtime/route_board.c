@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The route over a board: a collective between ranks of one host, by memory that all of them see.
 // Enters, compares what every other member believes with its own description, and goes on by one of
-// the three ways of board_hub.h. Must never: block, or let a member complete before all have
+// the four ways of board_hub.h. Must never: block, or let a member complete before all have
 // entered with the same description; of a short broadcast, which goes by one flag, a member that is
 // not the root completes when the root has: what it has got is right then, and of those that differ
 // each meets the root that it believes in, or is one and meets all.
 //
 //   OPENING -> HOLDING -> ENTERING --oneshot--------------------------> OVER
-//                            |------all named--> BORROWING -> MOVING -> CLOSING -> OVER
-//                            \------else-------> STAGING ----------------------> OVER
+//                            |--named, pulled--> BORROWING -> MOVING -> CLOSING -> OVER
+//                            |                                             | not all could be read
+//                            \------else-------> STAGING <-----------------/
+//                                                   \--------------------------> OVER
 #include "runtime/board_hub.h"
 
 #include <stddef.h>
@@ -47,6 +49,8 @@ static enum kolo_board_step open_step(struct kolo_hub *hub)
         hub->members[member].notes = kolo_board_notes(hub->board, member);
         hub->members[member].stage = kolo_board_stage(hub->board, member);
     }
+    if (!hub->is_ready)
+        kolo_pull_probe(hub);
     hub->is_ready = true;
     return KOLO_BOARD_MOVED;
 }
@@ -115,6 +119,17 @@ static bool has_entered(struct kolo_hub *hub, int member)
     return false;
 }
 
+static enum kolo_board_step begin_stages(struct kolo_hub *hub)
+{
+    kolo_status status = kolo_staged_begin(hub);
+    if (status != KOLO_OK) {
+        refuse(hub, status);
+        return KOLO_BOARD_STUCK;
+    }
+    hub->phase = KOLO_BOARD_STAGING;
+    return KOLO_BOARD_MOVED;
+}
+
 static enum kolo_board_step all_entered(struct kolo_hub *hub)
 {
     enum kolo_board_named named =
@@ -123,16 +138,10 @@ static enum kolo_board_step all_entered(struct kolo_hub *hub)
         kolo_oneshot_take(hub);
         return KOLO_BOARD_DONE;
     }
-    if (named == KOLO_BOARD_ALL_NAMED) {
-        hub->phase = KOLO_BOARD_BORROWING;
-        return KOLO_BOARD_MOVED;
-    }
-    kolo_status status = kolo_staged_begin(hub);
-    if (status != KOLO_OK) {
-        refuse(hub, status);
-        return KOLO_BOARD_STUCK;
-    }
-    hub->phase = KOLO_BOARD_STAGING;
+    hub->is_pulled = named != KOLO_BOARD_ALL_NAMED && kolo_pull_fits(hub);
+    if (named != KOLO_BOARD_ALL_NAMED && !hub->is_pulled)
+        return begin_stages(hub);
+    hub->phase = KOLO_BOARD_BORROWING;
     return KOLO_BOARD_MOVED;
 }
 
@@ -155,11 +164,11 @@ static enum kolo_board_step enter_step(struct kolo_hub *hub)
     return all_entered(hub);
 }
 
-/* ---- direct ---- */
+/* ---- direct, pulled ---- */
 
 static enum kolo_board_step borrow_step(struct kolo_hub *hub)
 {
-    kolo_status status = kolo_board_direct_borrow(hub);
+    kolo_status status = hub->is_pulled ? kolo_pull_borrow(hub) : kolo_board_direct_borrow(hub);
     if (status == KOLO_OK) {
         hub->phase = KOLO_BOARD_MOVING;
         return KOLO_BOARD_MOVED;
@@ -171,7 +180,7 @@ static enum kolo_board_step borrow_step(struct kolo_hub *hub)
 
 static enum kolo_board_step move_step(struct kolo_hub *hub)
 {
-    enum kolo_board_step step = kolo_board_direct_step(hub);
+    enum kolo_board_step step = hub->is_pulled ? kolo_pull_step(hub) : kolo_board_direct_step(hub);
     if (step != KOLO_BOARD_DONE)
         return step;
     kolo_hub_publish(hub, &hub->members[hub->self].notes->done, hub->number);
@@ -183,7 +192,9 @@ static enum kolo_board_step move_step(struct kolo_hub *hub)
 static enum kolo_board_step close_step(struct kolo_hub *hub)
 {
     size_t offset = offsetof(struct kolo_board_notes, done);
-    return kolo_hub_all_reached(hub, offset, hub->number) ? KOLO_BOARD_DONE : KOLO_BOARD_STUCK;
+    if (!kolo_hub_all_reached(hub, offset, hub->number))
+        return KOLO_BOARD_STUCK;
+    return hub->is_pulled && kolo_pull_has_failed(hub) ? begin_stages(hub) : KOLO_BOARD_DONE;
 }
 
 /* ---- the route ---- */
@@ -233,6 +244,7 @@ static void start(struct kolo_hub *hub, struct kolo_request *request)
     const struct kolo_call *call = &request->call;
     hub->running = request;
     hub->phase = KOLO_BOARD_OPENING;
+    hub->is_pulled = false;
     hub->collective = request->plan->collective;
     hub->element_bytes = kolo_dtype_bytes(call->dtype);
     hub->is_oneshot = request->plan->is_oneshot;

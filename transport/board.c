@@ -303,6 +303,21 @@ kolo_status kolo_board_sever(struct kolo_board *board, const void *memory, size_
     return board->ops->sever(board, memory, bytes);
 }
 
+kolo_status kolo_board_may_pull(struct kolo_board *board, int member)
+{
+    if (board->ops->may_pull == NULL || member == board->self)
+        return KOLO_OK;
+    return board->ops->may_pull(board, member);
+}
+
+kolo_status kolo_board_pull(struct kolo_board *board, int member, uint64_t address, void *to,
+                            size_t bytes)
+{
+    if (board->ops->pull == NULL || member == board->self)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "memory of this process is not pulled");
+    return board->ops->pull(board, member, address, to, bytes);
+}
+
 void kolo_board_settle(struct kolo_board *board)
 {
     if (board->ops->settle != NULL)

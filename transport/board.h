@@ -6,7 +6,8 @@
 // Every member owns one segment, which the others map read-only: its notes (a few lines that others
 // poll) and its stage (bytes on their way). A member writes only its own segment. Besides, members
 // lend each other spans of kolo_alloc memory, mapped readable and writable: a name stands in the
-// notes, and whoever reads it borrows what it names.
+// notes, and whoever reads it borrows what it names. Memory that cannot be lent may yet be pulled:
+// copied out of the other process by the kernel, where the system allows it.
 //
 //   opening   each pair's link comes up (any traffic on it goes on), then each member passes its
 //             segment over the link's Unix socket; ready when all have come
@@ -22,7 +23,8 @@
 enum {
     KOLO_BOARD_MEMBERS_MAX = 64,
     KOLO_BOARD_NOTES_BYTES = 4096,
-    KOLO_BOARD_LENT_MAX = 4 /* spans that a member has lent at a time */
+    KOLO_BOARD_CARD_BYTES = 64, /* of the notes, the last, are the board's own */
+    KOLO_BOARD_LENT_MAX = 4     /* spans that a member has lent at a time */
 };
 
 struct kolo_board;
@@ -73,6 +75,15 @@ void kolo_board_lend(struct kolo_board *board, const void *memory, size_t bytes,
 kolo_status kolo_board_borrow(struct kolo_board *board, int member,
                               const struct kolo_board_name *name, size_t bytes,
                               uint8_t **memory_out) KOLO_NODISCARD;
+
+/** Whether this rank may pull memory of @p member, found out by trying. The board is ready.
+ * ERR_UNSUPPORTED and why not. OK also where there is never a need to. Asked before the first pull from it. */
+kolo_status kolo_board_may_pull(struct kolo_board *board, int member) KOLO_NODISCARD;
+/** Copies @p bytes bytes at @p address, as @p member has it, to @p to, whatever memory they are.
+ * ERR_UNSUPPORTED: it cannot be read, or its process is gone, and @p to has nothing that counts.
+ * Nothing is said of what the member writes there meanwhile. */
+kolo_status kolo_board_pull(struct kolo_board *board, int member, uint64_t address, void *to,
+                            size_t bytes) KOLO_NODISCARD;
 
 /** Nothing that was borrowed through this board is in use any more: lets go of what its owners have
  * freed since. Cheap; to be called when a collective is over. */

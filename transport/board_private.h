@@ -50,6 +50,10 @@ struct kolo_board_ops {
     kolo_status (*borrow)(struct kolo_board *board, struct kolo_board_member *member,
                           const struct kolo_board_name *name, size_t bytes, uint8_t **memory_out);
     kolo_status (*sever)(struct kolo_board *board, const void *memory, size_t bytes);
+    /** kolo_board_may_pull, of another member, and kolo_board_pull. Both NULL: there is no need. */
+    kolo_status (*may_pull)(struct kolo_board *board, int member);
+    kolo_status (*pull)(struct kolo_board *board, int member, uint64_t address, void *to,
+                        size_t bytes);
     /** Nothing that was borrowed is in use. NULL: nothing to do. */
     void (*settle)(struct kolo_board *board);
     /** Span @p id of the endpoint's heap is about to be freed. NULL: nothing to do. */

@@ -13,12 +13,18 @@
 //
 // Spans: the last few that were lent are pinned on every link, so that none of them makes room for
 // another while a collective uses it; they are also the cache of lend().
+//
+// Pulling: the last line of the notes is a card, filled before the segment is passed, which says where
+// in its process a member has a random word. Which process that is the kernel says of the link's
+// socket, so it is right in whatever namespace we are.
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "transport/auth.h"
 #include "transport/board_private.h"
+#include "transport/peer_memory.h"
 #include "transport/shm.h"
 
 enum { EARLY_MAX = 1024 /* segments of a peer that wait for their boards */ };
@@ -32,6 +38,12 @@ struct pin {
     int16_t handles[KOLO_BOARD_MEMBERS_MAX]; /* on the links; of members before this one or after */
 };
 
+/** In the notes, for those who would read this process. */
+struct card {
+    uint64_t word_at, word;
+};
+_Static_assert(sizeof(struct card) <= KOLO_BOARD_CARD_BYTES, "fits");
+
 struct shm_board {
     struct kolo_board base;
     int fd;        /* of the own segment; -1: none */
@@ -39,6 +51,8 @@ struct shm_board {
     size_t reserved;
     uint64_t uses;
     struct pin pins[KOLO_BOARD_LENT_MAX];
+    uint64_t word; /* by which a reader knows that it has read this process */
+    struct kolo_peer_memory others[KOLO_BOARD_MEMBERS_MAX]; /* pid 0: not tried, or in vain */
 };
 
 static struct shm_board *shm_board_of(struct kolo_board *base)
@@ -232,6 +246,23 @@ static kolo_status exchange(struct shm_board *board)
     return KOLO_OK;
 }
 
+static struct card *card_of(const struct kolo_board_member *member)
+{
+    return (void *)(member->segment + KOLO_BOARD_NOTES_BYTES - KOLO_BOARD_CARD_BYTES);
+}
+
+/** Lets the others read this process, as far as the system does. */
+static kolo_status show_card(struct shm_board *board)
+{
+    if (!kolo_endpoint_config_of(board->base.endpoint)->settings->cma)
+        return KOLO_OK;
+    kolo_status status = kolo_random(&board->word, sizeof board->word);
+    if (status == KOLO_OK)
+        *card_of(&board->base.members[board->base.self]) =
+            (struct card){.word_at = (uint64_t)(uintptr_t)&board->word, .word = board->word};
+    return status;
+}
+
 static kolo_status shm_open(struct kolo_board *base)
 {
     struct shm_board *board = shm_board_of(base);
@@ -243,7 +274,8 @@ static kolo_status shm_open(struct kolo_board *base)
         return status;
     }
     base->members[base->self].segment = segment;
-    return exchange(board);
+    status = show_card(board);
+    return status == KOLO_OK ? exchange(board) : status;
 }
 
 static void unpin(struct shm_board *board, struct pin *pin)
@@ -436,6 +468,27 @@ static kolo_status shm_sever(struct kolo_board *base, const void *memory, size_t
     return kolo_heap_sever(heap, memory, bytes, tell_gone, base->endpoint);
 }
 
+static kolo_status shm_may_pull(struct kolo_board *base, int index)
+{
+    struct shm_board *board = shm_board_of(base);
+    const struct kolo_board_member *member = &base->members[index];
+    const struct card *card = card_of(member);
+    const struct kolo_shm_link *link = kolo_shm_link_of(member->link);
+    struct kolo_peer_memory peer = {.word_at = card->word_at, .word = card->word};
+    uint64_t word;
+    if (link->state == KOLO_SHM_OPEN && peer.word_at != 0)
+        peer.pid = kolo_peer_memory_pid(link->watch.fd);
+    kolo_status status = kolo_peer_memory_read(&peer, peer.word_at, &word, sizeof word);
+    board->others[index] = status == KOLO_OK ? peer : (struct kolo_peer_memory){0};
+    return status;
+}
+
+static kolo_status shm_pull(struct kolo_board *base, int index, uint64_t address, void *to,
+                            size_t bytes)
+{
+    return kolo_peer_memory_read(&shm_board_of(base)->others[index], address, to, bytes);
+}
+
 /** Does another board use what it has borrowed? Spans belong to links, which boards share. */
 static bool is_any_using(struct kolo_endpoint *endpoint)
 {
@@ -477,6 +530,8 @@ const struct kolo_board_ops kolo_board_shm = {
     .lend = shm_lend,
     .borrow = shm_borrow,
     .sever = shm_sever,
+    .may_pull = shm_may_pull,
+    .pull = shm_pull,
     .settle = shm_settle,
     .span_gone = shm_span_gone,
 };

@@ -963,7 +963,7 @@ static void draw_settings(uint64_t seed, const char *settings[6])
     static const char *const tight[] = {"KOLO_SEGMENT_BYTES=4096",  "KOLO_CREDIT_BYTES=65536",
                                         "KOLO_SHM_RING_BYTES=4096", "KOLO_SHM_DIRECT_BYTES=0",
                                         "KOLO_SPIN_US=0",           "KOLO_STALL=5ms",
-                                        "KOLO_YIELD_US=0"};
+                                        "KOLO_YIELD_US=0",          "KOLO_CMA_BYTES=1"};
     uint64_t state = mix(seed, 9), transport = draw(&state, 3);
     uint64_t first = transport == 2 ? NEEDS_MEMORY : 0;
     settings[0] = "KOLO_TIMEOUT=400";

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way for memory that the others cannot map but may read, in an alltoall, a scatter and a small
+// allgather of middle sizes: every member takes what goes to it straight out of the senders' memory, by the kernel (kolo_board_pull), or by itself where a sender
+// could lend it. One copy, where the stages take two. Must never write to another's memory.
+//
+// Whether it is taken all members know alike before the first call: each has tried whether it may
+// read all others, and says in its notes from which block on it would pull (0: never); the largest
+// counts. What each reads stands in the entry: a name, or, with span 0, an address in the sender.
+//
+// What a sender takes back while it is read must not count as read. As in board_direct.c: it sets
+// revoked before its program may use the memory for anything else, and a reader looks at that after
+// each piece, before it goes on or says that it is done.
+//
+// A read that fails is no error yet. Of memory that a process may use and others not read (some
+// devices', say), or a permission that has gone, the call goes by the stages after all, and so do
+// those after it: who could not read says so in its notes (unread) before it says done, so all know
+// when all are done, and nothing that was sent has been touched. If the process is gone, the calls
+// wait for it in the stages, as for everybody who dies.
+#include <stddef.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "runtime/board_hub.h"
+
+enum {
+    CHUNK_BYTES = 256 << 10, /* of one call of the kernel's */
+    STEP_BYTES = 1 << 20,    /* before the engine has its turn */
+    CACHE_BYTES = 24 << 20,  /* of all buffers together, from which on caches do not help */
+    ALLGATHER_MOST = 3       /* members of an allgather that is pulled */
+};
+
+/* ---- who may ---- */
+
+void kolo_pull_probe(struct kolo_hub *hub)
+{
+    const struct kolo_settings *settings = &hub->comm->engine->settings;
+    uint64_t from = settings->cma ? (uint64_t)settings->cma_bytes : 0;
+    for (int member = 0; member < hub->count && from != 0; member++) {
+        if (member == hub->self || kolo_board_may_pull(hub->board, member) == KOLO_OK)
+            continue;
+        KOLO_INFO(
+            "communicator %u: memory of rank %d that is not of kolo_alloc is copied twice: %s",
+            hub->comm->number, kolo_comm_world(hub->comm, member), kolo_error_detail());
+        from = 0;
+    }
+    atomic_store(&hub->members[hub->self].notes->pulls.value, from);
+}
+
+/** From which block on all pull; SIZE_MAX: somebody never does. All have entered. */
+static size_t agreed_bytes(const struct kolo_hub *hub)
+{
+    uint64_t most = 0;
+    for (int member = 0; member < hub->count; member++) {
+        uint64_t from = kolo_hub_word(hub, member, offsetof(struct kolo_board_notes, pulls));
+        if (from == 0)
+            return SIZE_MAX;
+        most = from > most ? from : most;
+    }
+    return most;
+}
+
+/** Whether one copy by the kernel, which has to find every page first, can be over before two by the
+ * processors: not where many read the same bytes, which lie in a stage once for all, nor where one
+ * rank would have to do all that others do for it. */
+static bool can_win(const struct kolo_hub *hub)
+{
+    return hub->collective == KOLO_COLLECTIVE_ALLTOALL ||
+           hub->collective == KOLO_COLLECTIVE_SCATTER ||
+           (hub->collective == KOLO_COLLECTIVE_ALLGATHER && hub->count <= ALLGATHER_MOST);
+}
+
+/** Whether the buffers of all ranks together fit into caches: beyond, stores that go round them win,
+ * which the kernel does not use. */
+static bool is_cached(const struct kolo_hub *hub)
+{
+    size_t all = 0;
+    for (int i = 0; i < hub->count; i++)
+        all += hub->members[i].send_bytes + hub->members[i].recv_bytes;
+    return all < CACHE_BYTES;
+}
+
+/** Bytes of a block, on average. */
+static size_t block_bytes(const struct kolo_hub *hub)
+{
+    const struct kolo_plan_args *args = &hub->running->args;
+    size_t total = 0;
+    if (args->counts == NULL)
+        return args->count * hub->element_bytes;
+    for (int rank = 0; rank < args->size; rank++)
+        total += args->counts[rank];
+    return total / (size_t)args->size * hub->element_bytes;
+}
+
+bool kolo_pull_fits(struct kolo_hub *hub)
+{
+    if (hub->pull_bytes == 0)
+        hub->pull_bytes = agreed_bytes(hub);
+    return can_win(hub) && block_bytes(hub) >= hub->pull_bytes && is_cached(hub);
+}
+
+/* ---- from whom ---- */
+
+/** Whether any move goes from @p from to this member. */
+static bool is_given_by(const struct kolo_hub *hub, int from)
+{
+    bool is_scatter = hub->collective == KOLO_COLLECTIVE_SCATTER;
+    return hub->members[from].send_bytes > 0 && (!is_scatter || from == hub->running->args.root);
+}
+
+kolo_status kolo_pull_borrow(struct kolo_hub *hub)
+{
+    const struct kolo_request *request = hub->running;
+    struct kolo_pull *pull = &hub->pull;
+    struct kolo_hub_member *self = &hub->members[hub->self];
+    kolo_status status = KOLO_OK;
+    for (int i = 0; i < hub->count; i++) {
+        struct kolo_hub_member *member = &hub->members[i];
+        if (i == hub->self || !is_given_by(hub, i))
+            continue;
+        struct kolo_board_name name = kolo_hub_entry(hub, i)->names.send;
+        member->send = NULL;
+        member->address = name.offset;
+        if (name.span != 0)
+            KOLO_TRY(kolo_board_borrow(hub->board, i, &name, member->send_bytes, &member->send));
+    }
+    self->send = (uint8_t *)(uintptr_t)request->send; /* only read, as such */
+    self->recv = request->recv;
+    hub->how = KOLO_STORE_CACHED;
+    *pull = (struct kolo_pull){0};
+    pull->count = kolo_moves_to(hub->collective, &request->args, hub->self, &pull->first);
+out:
+    return status;
+}
+
+/* ---- pieces ---- */
+
+/** The rest of the next move; of blocks that go to everybody each member begins with its own, so
+ * that not all are in one sender's memory. False: there is none. */
+static bool next_move(struct kolo_hub *hub, struct kolo_move *move_out)
+{
+    struct kolo_pull *pull = &hub->pull;
+    bool is_turned = hub->collective == KOLO_COLLECTIVE_ALLGATHER;
+    for (; pull->turn < pull->count; pull->turn++, pull->at = 0) {
+        size_t turn = is_turned ? (pull->turn + (size_t)hub->self) % pull->count : pull->turn;
+        kolo_moves_at(hub->collective, &hub->running->args, pull->first + turn, move_out);
+        if (pull->at >= move_out->count)
+            continue;
+        move_out->to = hub->self;
+        move_out->send_at += pull->at;
+        move_out->recv_at += pull->at;
+        move_out->count -= pull->at;
+        return true;
+    }
+    return false;
+}
+
+static kolo_status move_piece(struct kolo_hub *hub, const struct kolo_move *move)
+{
+    const struct kolo_hub_member *from = &hub->members[move->from];
+    if (from->send != NULL) {
+        kolo_hub_move(hub, move);
+        return KOLO_OK;
+    }
+    return kolo_board_pull(hub->board, move->from,
+                           from->address + move->send_at * hub->element_bytes,
+                           hub->members[hub->self].recv + move->recv_at * hub->element_bytes,
+                           move->count * hub->element_bytes);
+}
+
+/** From here on the memory is left alone: the call goes by the stages when all have seen it. */
+static void give_up(struct kolo_hub *hub, int member)
+{
+    KOLO_INFO(
+        "communicator %u: from here on memory that is not of kolo_alloc is copied twice, since "
+        "that of rank %d could not be read: %s",
+        hub->comm->number, kolo_comm_world(hub->comm, member), kolo_error_detail());
+    atomic_store(&hub->members[hub->self].notes->unread.value, hub->number);
+}
+
+enum kolo_board_step kolo_pull_step(struct kolo_hub *hub)
+{
+    size_t chunk = CHUNK_BYTES / hub->element_bytes, moved = 0;
+    struct kolo_move move;
+    while (true) {
+        bool may_touch = kolo_hub_touch(hub); /* and what was read before is what was sent */
+        bool is_left = may_touch && next_move(hub, &move);
+        kolo_status status = KOLO_OK;
+        if (is_left && moved < STEP_BYTES) {
+            move.count = move.count < chunk ? move.count : chunk;
+            status = move_piece(hub, &move);
+        }
+        kolo_hub_untouch(hub);
+        if (!may_touch)
+            return KOLO_BOARD_STUCK; /* whoever it was has failed, and its news are on their way */
+        if (!is_left)
+            return KOLO_BOARD_DONE;
+        if (moved >= STEP_BYTES)
+            return KOLO_BOARD_MOVED;
+        if (status != KOLO_OK) {
+            give_up(hub, move.from);
+            return KOLO_BOARD_DONE;
+        }
+        hub->pull.at += move.count;
+        moved += move.count * hub->element_bytes;
+        hub->moves++;
+    }
+}
+
+bool kolo_pull_has_failed(struct kolo_hub *hub)
+{
+    for (int member = 0; member < hub->count; member++)
+        if (kolo_hub_word(hub, member, offsetof(struct kolo_board_notes, unread)) == hub->number) {
+            hub->is_pulled = false;
+            hub->pull_bytes = SIZE_MAX;
+            return true;
+        }
+    return false;
+}

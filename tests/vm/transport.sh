@@ -11,7 +11,7 @@ if [[ ${1-} != inside ]]; then
     export CHECKPOINT=$work/fashion.ckpt
     [[ ! -d /usr/share/datasets/fashion-mnist ]] ||
         run 0 "$examples/fashion-train" --epochs 1 --batch 250 --checkpoint "$CHECKPOINT"
-    "$vm" --timeout 500 -- bash "${BASH_SOURCE[0]}" inside || exit
+    "$vm" --timeout 1200 -- bash "${BASH_SOURCE[0]}" inside || exit
     finish
     exit
 fi

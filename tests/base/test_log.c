@@ -135,7 +135,7 @@ static void write_two(void)
     kolo_log_set_rank(-1);
 }
 
-Test(log, the_default_sink_writes_prefix_level_and_text, .timeout = 30)
+Test(log, the_default_sink_writes_prefix_level_and_text, .timeout = 120)
 {
     char text[256];
     capture(write_two, text, sizeof text);
@@ -152,7 +152,7 @@ static void write_long(void)
     KOLO_WARN("%s", text);
 }
 
-Test(log, a_long_line_is_cut_and_still_ends, .timeout = 30)
+Test(log, a_long_line_is_cut_and_still_ends, .timeout = 120)
 {
     char text[16384];
     capture(write_long, text, sizeof text);
@@ -167,7 +167,7 @@ static void write_to_nobody(void)
     KOLO_WARN("lost");
 }
 
-Test(log, a_closed_standard_error_loses_the_line_only, .timeout = 30)
+Test(log, a_closed_standard_error_loses_the_line_only, .timeout = 120)
 {
     char text[16];
     capture(write_to_nobody, text, sizeof text);

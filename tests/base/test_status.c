@@ -120,7 +120,7 @@ static void *fail_elsewhere(void *context)
     return NULL;
 }
 
-Test(status, each_thread_has_its_own_detail, .timeout = 30)
+Test(status, each_thread_has_its_own_detail, .timeout = 120)
 {
     char seen[64] = "";
     pthread_t thread;

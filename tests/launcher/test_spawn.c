@@ -34,7 +34,7 @@ static int status_of(pid_t pid)
     return status;
 }
 
-Test(spawn, runs_with_clean_signals_and_streams, .timeout = 20)
+Test(spawn, runs_with_clean_signals_and_streams, .timeout = 120)
 {
     int ends[2], error;
     pid_t pid;
@@ -51,7 +51,7 @@ Test(spawn, runs_with_clean_signals_and_streams, .timeout = 20)
     close(ends[0]);
 }
 
-Test(spawn, says_what_failed, .timeout = 20)
+Test(spawn, says_what_failed, .timeout = 120)
 {
     pid_t pid;
     int error;
@@ -82,7 +82,7 @@ Test(spawn, finds_programs)
     cr_assert(error == EACCES);
 }
 
-Test(spawn, the_tree_finds_orphans_in_their_own_sessions, .timeout = 30)
+Test(spawn, the_tree_finds_orphans_in_their_own_sessions, .timeout = 120)
 {
     pid_t pid;
     int error, living = 0;

@@ -109,7 +109,7 @@ out:
     return status;
 }
 
-Test(comm, misuse_is_refused_and_costs_nothing, .timeout = 30)
+Test(comm, misuse_is_refused_and_costs_nothing, .timeout = 120)
 {
     struct world world = {.size = 2, .settings = {"KOLO_TIMEOUT=10"}};
     WORLD_MUST_RUN(&world, misuse, NULL);
@@ -138,7 +138,7 @@ out:
     return status; /* memory[2] is finalize's to release */
 }
 
-Test(comm, memory, .timeout = 30)
+Test(comm, memory, .timeout = 120)
 {
     struct world world = {.size = 2};
     WORLD_MUST_RUN(&world, allocate, NULL);
@@ -156,7 +156,7 @@ static kolo_status abort_alone(struct kolo_comm *comm, void *argument)
     return KOLO_OK;
 }
 
-Test(comm, abort_keeps_the_first_reason, .timeout = 30)
+Test(comm, abort_keeps_the_first_reason, .timeout = 120)
 {
     struct world world = {.size = 1};
     WORLD_MUST_RUN(&world, abort_alone, NULL);

@@ -534,7 +534,7 @@ static kolo_status wait_in_a_circle(struct kolo_comm *comm, void *argument)
     return kolo_gather(comm, data, data, 0, KOLO_FLOAT32, kolo_rank(comm), NULL, NULL);
 }
 
-Test(failure, every_rank_its_own_root, .timeout = 30)
+Test(failure, every_rank_its_own_root, .timeout = 120)
 {
     struct world world = {.size = 3, .settings = {"KOLO_TIMEOUT=20"}};
     (void)world_run(&world, wait_in_a_circle, NULL);

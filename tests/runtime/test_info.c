@@ -43,7 +43,7 @@ out:
     return status;
 }
 
-Test(info, of_itself_and_of_others, .timeout = 30)
+Test(info, of_itself_and_of_others, .timeout = 120)
 {
     struct world world = {.size = 3};
     WORLD_MUST_RUN(&world, look, NULL);

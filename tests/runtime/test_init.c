@@ -539,7 +539,7 @@ Test(init, a_rank_that_never_starts, .timeout = 60)
               kolo_error_detail());
 }
 
-Test(init, a_world_of_one, .timeout = 30)
+Test(init, a_world_of_one, .timeout = 120)
 {
     struct kolo_comm *comm = NULL;
     float value = 3, result = 0;

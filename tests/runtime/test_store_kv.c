@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 
-TestSuite(store_kv, .timeout = 30);
+TestSuite(store_kv, .timeout = 120);
 
 struct heard {
     int count;

@@ -3,7 +3,7 @@
 
 #include <criterion/criterion.h>
 
-TestSuite(store_stall, .timeout = 30);
+TestSuite(store_stall, .timeout = 120);
 
 static int warned;
 

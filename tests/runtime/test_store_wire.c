@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-TestSuite(store_wire, .timeout = 30);
+TestSuite(store_wire, .timeout = 120);
 
 static void open_pair(struct kolo_stream streams[2], size_t in_max)
 {

@@ -19,7 +19,7 @@ static kolo_status fail_on_two(struct kolo_comm *comm, void *argument)
     return status;
 }
 
-Test(threads, lowest_failure_wins, .timeout = 30)
+Test(threads, lowest_failure_wins, .timeout = 120)
 {
     kolo_status status = kolo_run_threads(4, NULL, fail_on_two, NULL);
     cr_assert(status == KOLO_ERR_DATA, "%s", kolo_status_name(status));
@@ -34,7 +34,7 @@ static kolo_status never(struct kolo_comm *comm, void *argument)
     return KOLO_OK;
 }
 
-Test(threads, bad_arguments, .timeout = 30)
+Test(threads, bad_arguments, .timeout = 120)
 {
     bool was_called = false;
     const char *unknown[] = {"KOLO_TIMEOUTS=3", NULL}, *bad[] = {"KOLO_TIMEOUT=soon", NULL};

@@ -211,7 +211,7 @@ static void expect_dropped(struct world *w, int fd, int ms)
     cr_assert(got <= 32, "a stranger gets no more than the nonce: %zu", got);
 }
 
-Test(conn, peers_meet_over_ipv4, .timeout = 30)
+Test(conn, peers_meet_over_ipv4, .timeout = 120)
 {
     struct world w;
     open_world(&w, 5000);
@@ -220,7 +220,7 @@ Test(conn, peers_meet_over_ipv4, .timeout = 30)
     close_world(&w);
 }
 
-Test(conn, peers_meet_over_ipv6, .timeout = 30)
+Test(conn, peers_meet_over_ipv6, .timeout = 120)
 {
     struct world w;
     struct kolo_place place = loopback6();
@@ -229,7 +229,7 @@ Test(conn, peers_meet_over_ipv6, .timeout = 30)
     close_world(&w);
 }
 
-Test(conn, peers_meet_over_unix_sockets, .timeout = 30)
+Test(conn, peers_meet_over_unix_sockets, .timeout = 120)
 {
     struct world w;
     struct kolo_place place = {.bytes = sizeof(sa_family_t)};
@@ -276,7 +276,7 @@ Test(conn, many_peers_at_once, .timeout = 60)
 
 /* ---- what a dialer meets ---- */
 
-Test(conn, dialer_waits_for_a_peer_that_starts_later, .timeout = 30)
+Test(conn, dialer_waits_for_a_peer_that_starts_later, .timeout = 120)
 {
     struct world w;
     struct end end = {0};
@@ -299,7 +299,7 @@ Test(conn, dialer_waits_for_a_peer_that_starts_later, .timeout = 30)
     close_world(&w);
 }
 
-Test(conn, refused_places_are_all_named_at_the_deadline, .timeout = 30)
+Test(conn, refused_places_are_all_named_at_the_deadline, .timeout = 120)
 {
     struct world w;
     struct end end = {0};
@@ -317,7 +317,7 @@ Test(conn, refused_places_are_all_named_at_the_deadline, .timeout = 30)
     close_world(&w);
 }
 
-Test(conn, silence_is_a_timeout, .timeout = 30)
+Test(conn, silence_is_a_timeout, .timeout = 120)
 {
     struct world w;
     struct end end = {0};
@@ -379,7 +379,7 @@ static const char http[] =
     "HTTP/1.1 400 Bad Request\r\nContent-Type: text/html\r\nContent-Length: 0\r\nConnection: "
     "close\r\nServer: something that is not kolo at all\r\n\r\n";
 
-Test(conn, dialer_leaves_a_strangers_server_and_goes_on, .timeout = 30)
+Test(conn, dialer_leaves_a_strangers_server_and_goes_on, .timeout = 120)
 {
     struct world w;
     struct stranger stranger;
@@ -396,7 +396,7 @@ Test(conn, dialer_leaves_a_strangers_server_and_goes_on, .timeout = 30)
     close_world(&w);
 }
 
-Test(conn, only_strangers_end_the_dial_at_once, .timeout = 30)
+Test(conn, only_strangers_end_the_dial_at_once, .timeout = 120)
 {
     struct world w;
     struct stranger stranger;
@@ -414,7 +414,7 @@ Test(conn, only_strangers_end_the_dial_at_once, .timeout = 30)
     close_world(&w);
 }
 
-Test(conn, a_stranger_that_swallows_the_proof_does_not_hold_the_others, .timeout = 30)
+Test(conn, a_stranger_that_swallows_the_proof_does_not_hold_the_others, .timeout = 120)
 {
     struct world w;
     struct stranger stranger;
@@ -479,7 +479,7 @@ Test(conn, wrong_rank_purpose_or_version_is_told_at_once, .timeout = 60)
     expect_wrong_door(&greeting, KOLO_ERR_PROTOCOL, "speaks protocol 1, this is 9");
 }
 
-Test(conn, cancel_is_silent_in_every_phase, .timeout = 30)
+Test(conn, cancel_is_silent_in_every_phase, .timeout = 120)
 {
     struct world w;
 
@@ -511,7 +511,7 @@ Test(conn, dial_without_a_place_is_refused)
     close_world(&w);
 }
 
-Test(conn, allocation_failures_come_back_as_such, .timeout = 30)
+Test(conn, allocation_failures_come_back_as_such, .timeout = 120)
 {
     struct world w;
     struct kolo_conn *conn;
@@ -537,7 +537,7 @@ Test(conn, allocation_failures_come_back_as_such, .timeout = 30)
 
 /* ---- what knocks at a listener ---- */
 
-Test(conn, random_bytes_are_dropped, .timeout = 30)
+Test(conn, random_bytes_are_dropped, .timeout = 120)
 {
     struct world w;
     uint8_t noise[4096];
@@ -555,7 +555,7 @@ Test(conn, random_bytes_are_dropped, .timeout = 30)
     close_world(&w);
 }
 
-Test(conn, an_http_get_is_dropped_at_the_handshakes_deadline, .timeout = 30)
+Test(conn, an_http_get_is_dropped_at_the_handshakes_deadline, .timeout = 120)
 {
     struct world w;
     static const char get[] = "GET / HTTP/1.1\r\nHost: kolo\r\n\r\n";
@@ -569,7 +569,7 @@ Test(conn, an_http_get_is_dropped_at_the_handshakes_deadline, .timeout = 30)
     close_world(&w);
 }
 
-Test(conn, half_open_connections_are_dropped_and_delay_nobody, .timeout = 30)
+Test(conn, half_open_connections_are_dropped_and_delay_nobody, .timeout = 120)
 {
     struct world w;
     int fds[20];
@@ -586,7 +586,7 @@ Test(conn, half_open_connections_are_dropped_and_delay_nobody, .timeout = 30)
     close_world(&w);
 }
 
-Test(conn, a_replayed_handshake_proves_nothing, .timeout = 30)
+Test(conn, a_replayed_handshake_proves_nothing, .timeout = 120)
 {
     struct world w;
     uint8_t nonce[32], claim[KOLO_CLAIM_BYTES], nonce_d[32] = {9};
@@ -611,7 +611,7 @@ Test(conn, a_replayed_handshake_proves_nothing, .timeout = 30)
     close_world(&w);
 }
 
-Test(conn, nonces_never_repeat, .timeout = 30)
+Test(conn, nonces_never_repeat, .timeout = 120)
 {
     struct world w;
     static uint8_t nonces[40][32];
@@ -628,7 +628,7 @@ Test(conn, nonces_never_repeat, .timeout = 30)
     close_world(&w);
 }
 
-Test(conn, a_dialer_that_writes_byte_by_byte_is_served, .timeout = 30)
+Test(conn, a_dialer_that_writes_byte_by_byte_is_served, .timeout = 120)
 {
     struct world w;
     uint8_t nonce[32], claim[KOLO_CLAIM_BYTES], nonce_d[32] = {9}, answer[KOLO_ANSWER_BYTES];
@@ -683,7 +683,7 @@ static int spin_turns(struct world *w, int ms)
     return turns;
 }
 
-Test(conn, out_of_file_descriptors_the_door_shuts_and_reopens, .timeout = 30)
+Test(conn, out_of_file_descriptors_the_door_shuts_and_reopens, .timeout = 120)
 {
     struct world w;
     struct rlimit limit, few;
@@ -707,7 +707,7 @@ Test(conn, out_of_file_descriptors_the_door_shuts_and_reopens, .timeout = 30)
     close_world(&w);
 }
 
-Test(conn, out_of_file_descriptors_a_stranger_gives_up_its_own, .timeout = 30)
+Test(conn, out_of_file_descriptors_a_stranger_gives_up_its_own, .timeout = 120)
 {
     struct world w;
     struct rlimit limit, few;
@@ -738,7 +738,7 @@ static void close_in_callback(void *context, kolo_status status, int fd,
     w->listener = NULL;
 }
 
-Test(conn, the_listener_may_be_closed_from_its_callback, .timeout = 30)
+Test(conn, the_listener_may_be_closed_from_its_callback, .timeout = 120)
 {
     struct world w;
     struct kolo_place place = loopback(0);
@@ -784,7 +784,7 @@ static void collect(void *context, enum kolo_log_level level, const char *line)
     strcat(logged, "\n");
 }
 
-Test(conn, states_are_logged_and_secrets_never, .timeout = 30)
+Test(conn, states_are_logged_and_secrets_never, .timeout = 120)
 {
     struct world w;
     char hex[65];

@@ -6,7 +6,7 @@
 
 #include "transport/link.h"
 
-Test(identity, is_the_same_for_threads_and_another_for_a_child, .timeout = 20)
+Test(identity, is_the_same_for_threads_and_another_for_a_child, .timeout = 120)
 {
     struct kolo_identity first, second;
     kolo_identity_here(3, &first);

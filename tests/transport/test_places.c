@@ -46,7 +46,7 @@ Test(places, one_address_is_allowed_as_all_of_them_are)
                   cases[i].net, kolo_places_entry(cases[i].net, "eth7", &place));
 }
 
-Test(places, resolve_knows_localhost, .timeout = 30)
+Test(places, resolve_knows_localhost, .timeout = 120)
 {
     struct kolo_place places[8];
     size_t count = 0;

@@ -40,7 +40,7 @@ static kolo_status copy(void *device, void *image, size_t bytes, enum kolo_way w
     if (status == KOLO_OK)
         status = kolo_lane_open(&pointer, nobody, NULL, &lane);
     if (status == KOLO_OK)
-        status = kolo_lane_await_device(lane, deadline);
+        status = kolo_lane_await_device(lane, deadline, NULL);
     if (status == KOLO_OK)
         status = way == KOLO_WAY_OUT ? kolo_lane_copy(lane, way, device, image, bytes)
                                      : kolo_lane_copy(lane, way, image, device, bytes);

@@ -13,7 +13,10 @@
 #include "base/alloc.h"
 #include "memory/cuda_memory.h"
 
-enum { YIELD_NS = 200000 }; /* longer than a thread takes to start */
+enum {
+    YIELD_NS = 200000, /* longer than a thread takes to start */
+    LOOK_NS = 20000000 /* between two looks at what else may end the wait */
+};
 
 /* ---- by an event ---- */
 
@@ -116,17 +119,38 @@ static kolo_status make_errand(const struct kolo_cuda_visit *visit, struct erran
     return KOLO_OK;
 }
 
-/** Frees the errand, unless it goes on. */
-static kolo_status await_errand(struct errand *errand, kolo_deadline deadline)
+/** Until it is done or @p until. Held: its lock. */
+static void sleep_on(struct errand *errand, kolo_deadline until)
 {
-    const struct timespec until = {.tv_sec = (time_t)(deadline / 1000000000),
-                                   .tv_nsec = (long)(deadline % 1000000000)};
+    const struct timespec time = {.tv_sec = (time_t)(until / 1000000000),
+                                  .tv_nsec = (long)(until % 1000000000)};
     int error = 0;
-    (void)pthread_mutex_lock(&errand->lock);
     while (!errand->is_done && error == 0)
-        error = deadline == KOLO_NEVER
-                    ? pthread_cond_wait(&errand->done, &errand->lock)
-                    : pthread_cond_timedwait(&errand->done, &errand->lock, &until);
+        error = until == KOLO_NEVER ? pthread_cond_wait(&errand->done, &errand->lock)
+                                    : pthread_cond_timedwait(&errand->done, &errand->lock, &time);
+}
+
+static kolo_deadline next_look(kolo_deadline deadline, const struct kolo_unless *unless)
+{
+    return unless ? kolo_deadline_min(deadline, kolo_now_ns() + LOOK_NS) : deadline;
+}
+
+/** Frees the errand, unless it goes on. */
+static kolo_status await_errand(struct errand *errand, kolo_deadline deadline,
+                                const struct kolo_unless *unless)
+{
+    bool is_over = false;
+    (void)pthread_mutex_lock(&errand->lock);
+    for (;;) {
+        sleep_on(errand, next_look(deadline, unless));
+        if (errand->is_done || kolo_deadline_passed(deadline))
+            break;
+        (void)pthread_mutex_unlock(&errand->lock);
+        is_over = unless && unless->is_over(unless->context);
+        (void)pthread_mutex_lock(&errand->lock);
+        if (is_over)
+            break;
+    }
     const bool is_done = errand->is_done;
     errand->is_left = !is_done;
     (void)pthread_mutex_unlock(&errand->lock);
@@ -140,7 +164,8 @@ static kolo_status await_errand(struct errand *errand, kolo_deadline deadline)
     return status;
 }
 
-static kolo_status await_thread(const struct kolo_cuda_visit *visit, kolo_deadline deadline)
+static kolo_status await_thread(const struct kolo_cuda_visit *visit, kolo_deadline deadline,
+                                const struct kolo_unless *unless)
 {
     struct errand *errand = NULL;
     pthread_attr_t attributes;
@@ -155,12 +180,13 @@ static kolo_status await_thread(const struct kolo_cuda_visit *visit, kolo_deadli
         (void)pthread_attr_destroy(&attributes);
     }
     if (error == 0)
-        return await_errand(errand, deadline);
+        return await_errand(errand, deadline, unless);
     free_errand(errand);
     return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "a thread that waits for a device");
 }
 
-kolo_status kolo_cuda_await(const struct kolo_cuda_visit *visit, kolo_deadline deadline)
+kolo_status kolo_cuda_await(const struct kolo_cuda_visit *visit, kolo_deadline deadline,
+                            const struct kolo_unless *unless)
 {
     kolo_status status = KOLO_AGAIN;
     if (visit->driver->context_record_event) {
@@ -170,5 +196,5 @@ kolo_status kolo_cuda_await(const struct kolo_cuda_visit *visit, kolo_deadline d
         status = await_event(visit, kolo_deadline_min(deadline, kolo_now_ns() + YIELD_NS));
         kolo_cuda_leave(visit);
     }
-    return status == KOLO_AGAIN ? await_thread(visit, deadline) : status;
+    return status == KOLO_AGAIN ? await_thread(visit, deadline, unless) : status;
 }

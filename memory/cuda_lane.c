@@ -63,9 +63,10 @@ static void cuda_close(struct kolo_lane *base)
     kolo_free_memory(lane);
 }
 
-static kolo_status cuda_await_device(struct kolo_lane *base, kolo_deadline deadline)
+static kolo_status cuda_await_device(struct kolo_lane *base, kolo_deadline deadline,
+                                     const struct kolo_unless *unless)
 {
-    return kolo_cuda_await(&lane_of(base)->visit, deadline);
+    return kolo_cuda_await(&lane_of(base)->visit, deadline, unless);
 }
 
 static kolo_status cuda_copy(struct kolo_lane *base, enum kolo_way way, void *to, const void *from,

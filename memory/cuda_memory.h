@@ -25,10 +25,10 @@ void kolo_cuda_release(struct kolo_cuda_visit *visit);
 kolo_status kolo_cuda_enter(const struct kolo_cuda_visit *visit) KOLO_NODISCARD;
 void kolo_cuda_leave(const struct kolo_cuda_visit *visit);
 
-/** Waits until all work that the context was given before is done. KOLO_AGAIN: not by @p deadline.
- * Threads: any. */
-kolo_status kolo_cuda_await(const struct kolo_cuda_visit *visit,
-                            kolo_deadline deadline) KOLO_NODISCARD;
+/** Waits until all work that the context was given before is done. KOLO_AGAIN: not by @p deadline,
+ * or @p unless (may be NULL) has ended the wait. Threads: any. */
+kolo_status kolo_cuda_await(const struct kolo_cuda_visit *visit, kolo_deadline deadline,
+                            const struct kolo_unless *unless) KOLO_NODISCARD;
 
 kolo_status kolo_cuda_lane_open(const struct kolo_pointer *pointer, void (*wake)(void *context),
                                 void *context, struct kolo_lane **lane_out) KOLO_NODISCARD;

@@ -21,7 +21,8 @@ struct kolo_lane_ops {
     bool (*serves)(const struct kolo_lane *lane, const struct kolo_pointer *pointer);
     /** Of what it cannot end, only the memory that a late copy needs is left. */
     void (*close)(struct kolo_lane *lane);
-    kolo_status (*await_device)(struct kolo_lane *lane, kolo_deadline deadline);
+    kolo_status (*await_device)(struct kolo_lane *lane, kolo_deadline deadline,
+                                const struct kolo_unless *unless);
     kolo_status (*copy)(struct kolo_lane *lane, enum kolo_way way, void *to, const void *from,
                         size_t bytes);
     kolo_status (*mark)(struct kolo_lane *lane, enum kolo_way way);
@@ -55,10 +56,11 @@ static inline bool kolo_lane_serves(const struct kolo_lane *lane,
     return lane->ops->serves(lane, pointer);
 }
 /** Waits until the work that the program gave to the device's context before is done; KOLO_AGAIN: not
- * by @p deadline. Any thread, also while others call the lane's functions. */
-static inline kolo_status kolo_lane_await_device(struct kolo_lane *lane, kolo_deadline deadline)
+ * by @p deadline, or @p unless (may be NULL) said so. Any thread, also while others call the lane's functions. */
+static inline kolo_status kolo_lane_await_device(struct kolo_lane *lane, kolo_deadline deadline,
+                                                 const struct kolo_unless *unless)
 {
-    return lane->ops->await_device(lane, deadline);
+    return lane->ops->await_device(lane, deadline, unless);
 }
 /** Puts a copy on @p way; both are untouched by others until it has passed. */
 static inline kolo_status kolo_lane_copy(struct kolo_lane *lane, enum kolo_way way, void *to,

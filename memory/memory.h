@@ -54,6 +54,12 @@ struct kolo_pointer {
     const struct kolo_memory_ops *ops; /* who knows it; NULL: the host, it is read as it is */
 };
 
+/** What else may end a wait: asked now and then, by the thread that waits. */
+struct kolo_unless {
+    bool (*is_over)(void *context);
+    void *context;
+};
+
 /** A way to a device's memory and back: copies that go on by themselves (memory/lane.h). */
 struct kolo_lane;
 

@@ -309,13 +309,27 @@ static kolo_status wait_until(const struct kolo_request *request, enum kolo_way 
     return status;
 }
 
+/** What the others say is heard meanwhile: they may wait in vain for this rank's call, and it for a
+ * device that waits for theirs. */
+static bool has_failed(void *context)
+{
+    struct kolo_comm *comm = context;
+    kolo_comm_enter(comm);
+    kolo_engine_poll(comm->engine);
+    kolo_comm_settle(comm);
+    const bool failed = comm->failure.status != KOLO_OK;
+    kolo_comm_leave(comm);
+    return failed;
+}
+
 static kolo_status await_device(const struct kolo_request *request, kolo_deadline deadline)
 {
+    const struct kolo_unless unless = {has_failed, request->comm};
     kolo_status status = KOLO_OK;
     for (struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
          staged = staged->next)
-        status = kolo_lane_await_device(staged->lane, deadline);
-    if (status == KOLO_AGAIN)
+        status = kolo_lane_await_device(staged->lane, deadline, &unless);
+    if (status == KOLO_AGAIN) /* of a communicator that has failed the first cause stays */
         status = kolo_fail(KOLO_ERR_TIMEOUT,
                            "the device has not done within %d ms what the program gave it before: "
                            "is that waiting for this call, or for another rank's?",

@@ -13,7 +13,7 @@ enum { BYTES = 4096, FOREVER_MS = 60000, SHORT_MS = 50 };
 
 struct bench {
     const struct mock_cuda *mock;
-    struct kolo_cuda_driver driver;
+    struct kolo_cuda_driver *driver; /* threads that were left may still use it */
     struct kolo_cuda_visit visit;
     void *stream;
     uint32_t *flag; /* on the device */
@@ -21,18 +21,30 @@ struct bench {
 
 static void begin(struct bench *bench, bool is_older)
 {
+    static struct kolo_cuda_driver drivers[2];
     struct kolo_pointer pointer;
     bench->mock = mock_cuda_load();
     bench->mock->begin();
-    bench->driver = *kolo_cuda_driver_loaded();
+    bench->driver = &drivers[is_older];
+    *bench->driver = *kolo_cuda_driver_loaded();
     if (is_older)
-        bench->driver.context_record_event = NULL;
+        bench->driver->context_record_event = NULL;
     bench->flag = bench->mock->alloc(MOCK_DEVICE, 1, BYTES);
     bench->stream = bench->mock->stream(1);
     bench->mock->set_current(0);
     cr_assert_eq(kolo_pointer_look(bench->flag, &pointer), KOLO_OK);
     cr_assert_eq(kolo_cuda_visit_primary(&pointer, &bench->visit), KOLO_OK);
-    bench->visit.driver = &bench->driver;
+    bench->visit.driver = bench->driver;
+}
+
+/** Its stream, until there is a 1 at the flag. */
+static void hold_up(const struct bench *bench)
+{
+    static const uint32_t zero = 0;
+    bench->mock->write(bench->flag, &zero, sizeof zero);
+    cr_assert_eq(bench->driver->stream_wait_value(bench->stream, (uintptr_t)bench->flag, 1,
+                                                  KOLO_CUDA_WAIT_GREATER),
+                 KOLO_CUDA_SUCCESS);
 }
 
 static void check_context(const struct bench *bench)
@@ -52,7 +64,8 @@ Test(cuda_await, what_streams_are_late_with_is_there)
         for (int i = 1; i < 20; i++) {
             memset(wrote, i, BYTES);
             bench.mock->write_on(bench.stream, bench.flag, wrote, BYTES);
-            cr_assert_eq(kolo_cuda_await(&bench.visit, kolo_deadline_in_ms(FOREVER_MS)), KOLO_OK);
+            cr_assert_eq(kolo_cuda_await(&bench.visit, kolo_deadline_in_ms(FOREVER_MS), NULL),
+                         KOLO_OK);
             bench.mock->read(bench.flag, got, BYTES);
             cr_assert(memcmp(wrote, got, BYTES) == 0, "older: %d, %d", (int)kind, i);
         }
@@ -62,22 +75,42 @@ Test(cuda_await, what_streams_are_late_with_is_there)
 
 Test(cuda_await, what_does_not_end_is_given_up_at_the_deadline)
 {
-    static const uint32_t zero = 0, one = 1;
+    static const uint32_t one = 1;
     for (size_t kind = 0; kind < 2; kind++) {
         struct bench bench;
         begin(&bench, kinds[kind]);
-        bench.mock->write(bench.flag, &zero, sizeof zero);
-        cr_assert_eq(bench.driver.stream_wait_value(bench.stream, (uintptr_t)bench.flag, 1,
-                                                    KOLO_CUDA_WAIT_GREATER),
-                     KOLO_CUDA_SUCCESS);
+        hold_up(&bench);
         for (int i = 0; i < 3; i++) {
             const int64_t before = kolo_now_ns();
-            cr_assert_eq(kolo_cuda_await(&bench.visit, kolo_deadline_in_ms(SHORT_MS)), KOLO_AGAIN);
+            cr_assert_eq(kolo_cuda_await(&bench.visit, kolo_deadline_in_ms(SHORT_MS), NULL),
+                         KOLO_AGAIN);
             cr_assert_geq(kolo_now_ns() - before, SHORT_MS * (int64_t)1000000);
             check_context(&bench);
         }
         bench.mock->write(bench.flag, &one, sizeof one);
-        cr_assert_eq(kolo_cuda_await(&bench.visit, kolo_deadline_in_ms(FOREVER_MS)), KOLO_OK);
+        cr_assert_eq(kolo_cuda_await(&bench.visit, kolo_deadline_in_ms(FOREVER_MS), NULL), KOLO_OK);
+    }
+}
+
+static bool is_third(void *looks)
+{
+    return ++*(int *)looks == 3;
+}
+
+Test(cuda_await, somebody_else_may_end_it)
+{
+    static const uint32_t one = 1;
+    for (size_t kind = 0; kind < 2; kind++) {
+        struct bench bench;
+        int looks = 0;
+        const struct kolo_unless unless = {is_third, &looks};
+        begin(&bench, kinds[kind]);
+        hold_up(&bench);
+        cr_assert_eq(kolo_cuda_await(&bench.visit, KOLO_NEVER, &unless), KOLO_AGAIN);
+        cr_assert_eq(looks, 3);
+        check_context(&bench);
+        bench.mock->write(bench.flag, &one, sizeof one);
+        cr_assert_eq(kolo_cuda_await(&bench.visit, kolo_deadline_in_ms(FOREVER_MS), NULL), KOLO_OK);
     }
 }
 
@@ -94,7 +127,7 @@ Test(cuda_await, a_call_that_fails_is_named)
         char call[32];
         begin(&bench, calls[i].is_older);
         bench.mock->fail(calls[i].function, 1, KOLO_CUDA_INVALID_VALUE);
-        cr_assert_eq(kolo_cuda_await(&bench.visit, kolo_deadline_in_ms(FOREVER_MS)),
+        cr_assert_eq(kolo_cuda_await(&bench.visit, kolo_deadline_in_ms(FOREVER_MS), NULL),
                      KOLO_ERR_SYSTEM);
         (void)snprintf(call, sizeof call, "%.*s on device 1", (int)strcspn(calls[i].function, "_"),
                        calls[i].function);

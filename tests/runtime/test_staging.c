@@ -530,6 +530,18 @@ Test(staging, a_driver_that_cannot_copy_refuses_the_call, .timeout = 60)
                            world.results[rank].text);
 }
 
+/** Memory of device 0, on which a stream has work that does not end before a 1 stands there. */
+static void *hold_device_up(void)
+{
+    static const uint32_t zero = 0;
+    void *stream = mock->stream(0), *flag = mock->alloc(MOCK_DEVICE, 0, COUNT * 4);
+    mock->write(flag, &zero, sizeof zero);
+    cr_assert_eq(kolo_cuda_driver_loaded()->stream_wait_value(stream, (uintptr_t)flag, 1,
+                                                              KOLO_CUDA_WAIT_GREATER),
+                 KOLO_CUDA_SUCCESS);
+    return flag;
+}
+
 static kolo_status call_behind_endless_work(struct kolo_comm *comm, void *stuck)
 {
     struct side *side = side_create(kolo_rank(comm));
@@ -548,14 +560,10 @@ static kolo_status call_behind_endless_work(struct kolo_comm *comm, void *stuck)
 /** The default deadline is minutes; the call has one of its own, and its rank tells the others. */
 Test(staging, work_of_the_programs_that_does_not_end_is_not_waited_for_without_end, .timeout = 60)
 {
-    static const uint32_t zero = 0, one = 1;
+    static const uint32_t one = 1;
     struct world world = {.size = 3, .transport = "inproc"};
     begin(1);
-    void *stream = mock->stream(0), *flag = mock->alloc(MOCK_DEVICE, 0, COUNT * 4);
-    mock->write(flag, &zero, sizeof zero);
-    cr_assert_eq(kolo_cuda_driver_loaded()->stream_wait_value(stream, (uintptr_t)flag, 1,
-                                                              KOLO_CUDA_WAIT_GREATER),
-                 KOLO_CUDA_SUCCESS);
+    void *flag = hold_device_up();
     const kolo_status status = world_run(&world, call_behind_endless_work, flag);
     mock->write(flag, &one, sizeof one);
     cr_assert_eq(status, KOLO_ERR_TIMEOUT, "%s", world_cause(&world)->text);
@@ -565,6 +573,32 @@ Test(staging, work_of_the_programs_that_does_not_end_is_not_waited_for_without_e
         cr_assert(strstr(text, "allreduce") && strstr(text, "rank 0") &&
                       strstr(text, "has not done within 200 ms"),
                   "%s", text);
+    }
+}
+
+static kolo_status abort_meanwhile(struct kolo_comm *comm, void *stuck)
+{
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    if (status == KOLO_OK && kolo_rank(comm) != 1)
+        return kolo_allreduce(comm, stuck, stuck, COUNT, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
+    kolo_abort(comm, "enough");
+    return kolo_barrier(comm, NULL, NULL);
+}
+
+/** Ranks 0 and 2 wait for their device, with the default deadline of minutes. */
+Test(staging, who_waits_for_a_device_hears_that_another_rank_has_failed, .timeout = 60)
+{
+    static const uint32_t one = 1;
+    struct world world = {.size = 3, .transport = "tcp"};
+    begin(1);
+    void *flag = hold_device_up();
+    const kolo_status status = world_run(&world, abort_meanwhile, flag);
+    mock->write(flag, &one, sizeof one);
+    cr_assert_eq(status, KOLO_ERR_ABORTED, "%s", world_cause(&world)->text);
+    for (int rank = 0; rank < world.size; rank++) {
+        const char *text = world.results[rank].text;
+        cr_assert_eq(world.results[rank].status, KOLO_ERR_ABORTED, "%s", text);
+        cr_assert(strstr(text, "rank 1") && strstr(text, "enough"), "%s", text);
     }
 }
 

@@ -273,6 +273,15 @@ struct span {
 };
 enum { HEADS_MAX = KOLO_DETECTION_CAPS_MAX * KOLO_DETECTION_FLAGS_MAX };
 
+/* Points whose entries are asked for before their turn: each is elsewhere in memory. */
+enum { POINTS_AHEAD = 8, LINE_VALUES = 64 / sizeof(double) };
+
+static void ask_for(const double *values, size_t count)
+{
+    for (size_t i = 0; i < count; i += LINE_VALUES)
+        __builtin_prefetch(values + i, 1);
+}
+
 /* Writes spans to the arrays. Entries of a class and point stand together in memory, so all caps and
  * areas of a point are taken before the next. */
 static void write_spans(const struct join *join, size_t piece, const struct span *span)
@@ -293,6 +302,9 @@ static void write_spans(const struct join *join, size_t piece, const struct span
         for (size_t r = first; r < end; r++) {
             size_t at = kolo_coco_at(params, t * join->recalls + r, class, 0, 0);
             double *precision = join->arrays->precision + at, *scores = join->arrays->scores + at;
+            size_t ahead = r + POINTS_AHEAD < end ? POINTS_AHEAD * params->classes * width : 0;
+            ask_for(precision + ahead, width);
+            ask_for(scores + ahead, width);
             for (size_t i = 0; i < width; i++) {
                 size_t place = r - row[i].first;
                 if (place >= row[i].count)

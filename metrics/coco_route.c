@@ -12,7 +12,7 @@
  * parts of what a rank has in the mean. */
 enum { DESK = 1 << 15, DESK_PART = 8 };
 /* Records that are asked for before their turn: they stand anywhere in memory. */
-enum { AHEAD = 8 };
+enum { AHEAD = 16 };
 
 /* What this rank has for another, or gets from it. */
 struct side {

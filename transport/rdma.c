@@ -92,6 +92,17 @@ static void drop_leftovers(struct rdma_port *port)
         kolo_rdma_drop_leftover((struct rdma_link *)tcp);
 }
 
+/** Brings links back whose pair broke, as far as it can be done now. */
+static void mend_links(struct rdma_port *port)
+{
+    port->has_broken = false;
+    for (struct tcp_link *tcp = port->tcp.first; tcp != NULL; tcp = tcp->next) {
+        kolo_deadline at = kolo_rdma_resume_step((struct rdma_link *)tcp);
+        kolo_rdma_look_at(port, at);
+        port->has_broken |= at != KOLO_NEVER;
+    }
+}
+
 static bool poll_once(struct rdma_port *port)
 {
     bool moved = false;
@@ -118,6 +129,8 @@ bool kolo_rdma_poll(struct kolo_port *base)
     }
     if (port->has_leftovers)
         drop_leftovers(port);
+    if (port->has_broken)
+        mend_links(port);
     return moved;
 }
 

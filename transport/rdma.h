@@ -31,6 +31,7 @@
 #include "transport/rdma_direct.h"
 #include "transport/rdma_fallen.h"
 #include "transport/rdma_queue.h"
+#include "transport/rdma_resume.h"
 #include "transport/tcp.h"
 
 enum {
@@ -59,6 +60,7 @@ struct rdma_port {
     struct kolo_rdma_fallen fallen;
     kolo_deadline tells_at;   /* of them; KOLO_NEVER: there is nothing to tell */
     kolo_deadline watches_at; /* the links that are up; KOLO_NEVER: there is none */
+    bool has_broken;          /* links whose pair is being brought back */
     bool has_leftovers;       /* queues of links that went on by TCP are to be closed */
 };
 
@@ -80,6 +82,7 @@ struct rdma_link {
     struct kolo_rdma_hello mine, theirs;
     uint8_t block[KOLO_RDMA_HELLO_BYTES]; /* that is arriving */
     size_t block_bytes;
+    struct rdma_resume resume;
 };
 
 static inline struct rdma_port *rdma_port_of(const struct rdma_link *link)

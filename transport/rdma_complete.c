@@ -73,6 +73,16 @@ const char *kolo_rdma_status_text(enum ibv_wc_status status)
 
 /* ---- tracks ---- */
 
+/** Takes a number that no other has. */
+static kolo_status enter(struct kolo_rdma_track *track)
+{
+    struct kolo_rdma_completions *completions = track->completions;
+    do
+        track->number = completions->next_number++ & ((1u << TRACK_BITS) - 1);
+    while (kolo_map_get(&completions->tracks, track->number) != NULL);
+    return kolo_map_put(&completions->tracks, track->number, track);
+}
+
 kolo_status kolo_rdma_track_open(struct kolo_rdma_track *track,
                                  struct kolo_rdma_completions *completions,
                                  const struct kolo_rdma_track_ops *ops, bool is_receive,
@@ -87,11 +97,8 @@ kolo_status kolo_rdma_track_open(struct kolo_rdma_track *track,
     made.requests = kolo_calloc(capacity, sizeof *made.requests);
     if (made.requests == NULL)
         return KOLO_ERR_NO_MEMORY;
-    do
-        made.number = completions->next_number++ & ((1u << TRACK_BITS) - 1);
-    while (kolo_map_get(&completions->tracks, made.number) != NULL);
     *track = made;
-    kolo_status status = kolo_map_put(&completions->tracks, made.number, track);
+    kolo_status status = enter(track);
     if (status != KOLO_OK) {
         kolo_free_memory(made.requests);
         *track = (struct kolo_rdma_track){.requests = NULL};
@@ -127,6 +134,24 @@ uint64_t kolo_rdma_track_add(struct kolo_rdma_track *track, const struct kolo_rd
     return id;
 }
 
+uint64_t kolo_rdma_track_add_again(struct kolo_rdma_track *track, bool is_told)
+{
+    const struct kolo_rdma_request request = *request_at(track, track->next);
+    return kolo_rdma_track_add(track, &request, is_told);
+}
+
+void kolo_rdma_track_rewind(struct kolo_rdma_track *track)
+{
+    track->next = track->told = track->first;
+}
+
+kolo_status kolo_rdma_track_renew(struct kolo_rdma_track *track)
+{
+    kolo_map_remove(&track->completions->tracks, track->number);
+    track->has_failed = track->is_survivable = false;
+    return enter(track);
+}
+
 /** Ends the track. @p what: the request, or NULL; @p text: what became of it. */
 static void fail(struct kolo_rdma_track *track, kolo_status why,
                  const struct kolo_rdma_request *what, const char *text)
@@ -154,7 +179,15 @@ void kolo_rdma_track_refused(struct kolo_rdma_track *track, int error)
 
 void kolo_rdma_track_silent(struct kolo_rdma_track *track, const char *text)
 {
+    track->is_survivable = true;
     fail(track, KOLO_ERR_LINK, request_at(track, track->first), text);
+}
+
+/** May the peer have outlived it? Then a new pair may do what this one could not. */
+static bool is_survivable(enum ibv_wc_status status)
+{
+    return status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_LOC_QP_OP_ERR ||
+           status == IBV_WC_RESP_TIMEOUT_ERR || status == IBV_WC_WR_FLUSH_ERR;
 }
 
 static void fail_by_status(struct kolo_rdma_track *track, const struct ibv_wc *wc,
@@ -166,6 +199,7 @@ static void fail_by_status(struct kolo_rdma_track *track, const struct ibv_wc *w
         why = track->is_receive ? meanings[wc->status].receive : meanings[wc->status].send;
     snprintf(text, sizeof text, "%s (status %d, vendor's %u)", kolo_rdma_status_text(wc->status),
              (int)wc->status, wc->vendor_err);
+    track->is_survivable = is_survivable(wc->status);
     fail(track, why, request, text);
 }
 
@@ -177,6 +211,12 @@ static void finish(struct kolo_rdma_track *track, uint64_t number, const struct 
         track->first++;
         track->ops->done(track, &request, track->is_receive ? wc : NULL);
     }
+}
+
+void kolo_rdma_track_settle(struct kolo_rdma_track *track, uint64_t next)
+{
+    if (next > track->first)
+        finish(track, next - 1, NULL);
 }
 
 static void complete(struct kolo_rdma_track *track, const struct ibv_wc *wc)

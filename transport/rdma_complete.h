@@ -41,6 +41,8 @@ struct kolo_rdma_track {
     struct kolo_rdma_completions *completions;
     uint32_t number;
     bool is_receive, has_failed;
+    bool
+        is_survivable; /* has_failed: by what a peer and a device may outlive, such as a cable that was out */
     uint32_t capacity;
     struct kolo_rdma_request *requests; /* a ring, by number */
     uint64_t first, next;               /* numbers: not heard of from first to next - 1 */
@@ -82,6 +84,16 @@ kolo_status kolo_rdma_track_open(struct kolo_rdma_track *track,
                                  uint32_t capacity) KOLO_NODISCARD;
 /** What comes for it later is dropped. Close it after its pair was destroyed: only then none of its requests touches memory. */
 void kolo_rdma_track_close(struct kolo_rdma_track *track);
+
+/** Its pair is gone, and another takes its place: what still comes of the old one is dropped. What was not heard of stays noted.
+ * ERR_NO_MEMORY. */
+kolo_status kolo_rdma_track_renew(struct kolo_rdma_track *track) KOLO_NODISCARD;
+/** The requests before @p next have done what they should, as somebody else says. */
+void kolo_rdma_track_settle(struct kolo_rdma_track *track, uint64_t next);
+/** What was not heard of is not posted any more; it lies where it lay. */
+void kolo_rdma_track_rewind(struct kolo_rdma_track *track);
+/** As _add, of the request that lies there since before a _rewind. */
+uint64_t kolo_rdma_track_add_again(struct kolo_rdma_track *track, bool is_told);
 
 static inline bool kolo_rdma_track_is_full(const struct kolo_rdma_track *track)
 {

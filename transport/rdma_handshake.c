@@ -6,7 +6,7 @@
 
 #include "base/wire.h"
 
-enum { VERSION = 1, NUMBER_MAX = (1 << 24) - 1, LID_MAX = 0xbfff };
+enum { VERSION = 2, ROUND_AT = 240, NUMBER_MAX = (1 << 24) - 1, LID_MAX = 0xbfff };
 static const uint32_t magic = 0x4d44526b; /* "kRDM" */
 
 void kolo_rdma_hello_pack(const struct kolo_rdma_hello *hello, uint8_t out[KOLO_RDMA_HELLO_BYTES])
@@ -17,7 +17,7 @@ void kolo_rdma_hello_pack(const struct kolo_rdma_hello *hello, uint8_t out[KOLO_
     kolo_write_u8(&writer, VERSION);
     kolo_write_u8(&writer, hello->offers ? (uint8_t)hello->gid.kind : 0);
     kolo_write_u8(&writer, hello->offers ? hello->mtu : 0);
-    kolo_write_u8(&writer, 0);
+    kolo_write_u8(&writer, hello->is_joined);
     kolo_write_u32(&writer, hello->pair);
     kolo_write_u32(&writer, hello->packet);
     kolo_write_u16(&writer, hello->lid);
@@ -26,6 +26,9 @@ void kolo_rdma_hello_pack(const struct kolo_rdma_hello *hello, uint8_t out[KOLO_
     kolo_write_u32(&writer, hello->place_bytes);
     kolo_write_bytes(&writer, hello->gid.bytes, sizeof hello->gid.bytes);
     kolo_write_text(&writer, hello->offers ? "" : hello->reason);
+    writer = kolo_writer_over(out + ROUND_AT, KOLO_RDMA_HELLO_BYTES - ROUND_AT);
+    kolo_write_u32(&writer, hello->round);
+    kolo_write_u64(&writer, hello->received);
 }
 
 static bool is_published(const struct kolo_rdma_gid *gid, const struct kolo_rdma_gids *published)
@@ -70,8 +73,13 @@ static kolo_status check_offer(const struct kolo_rdma_hello *hello,
     return KOLO_OK;
 }
 
-static kolo_status check_rest(struct kolo_reader *reader, unsigned long reserved)
+static kolo_status check_rest(struct kolo_reader *reader, unsigned long reserved,
+                              struct kolo_rdma_hello *hello)
 {
+    while (!reader->failed && kolo_reader_left(reader) > KOLO_RDMA_HELLO_BYTES - ROUND_AT)
+        reserved |= kolo_read_u8(reader);
+    hello->round = kolo_read_u32(reader);
+    hello->received = kolo_read_u64(reader);
     while (kolo_reader_left(reader) > 0)
         reserved |= kolo_read_u8(reader);
     if (reader->failed)
@@ -103,7 +111,9 @@ kolo_status kolo_rdma_hello_unpack(const uint8_t in[KOLO_RDMA_HELLO_BYTES],
     hello.gid.kind = (enum kolo_rdma_kind)kolo_read_u8(&reader);
     hello.offers = hello.gid.kind != 0;
     hello.mtu = kolo_read_u8(&reader);
-    unsigned long reserved = kolo_read_u8(&reader);
+    uint8_t joined = kolo_read_u8(&reader);
+    unsigned long reserved = joined > 1 ? joined : 0;
+    hello.is_joined = joined == 1;
     hello.pair = kolo_read_u32(&reader);
     hello.packet = kolo_read_u32(&reader);
     hello.lid = kolo_read_u16(&reader);
@@ -113,7 +123,7 @@ kolo_status kolo_rdma_hello_unpack(const uint8_t in[KOLO_RDMA_HELLO_BYTES],
     kolo_read_bytes(&reader, hello.gid.bytes, sizeof hello.gid.bytes);
     kolo_read_text(&reader, hello.reason, sizeof hello.reason);
     make_harmless(hello.reason);
-    kolo_status status = check_rest(&reader, reserved);
+    kolo_status status = check_rest(&reader, reserved, &hello);
     if (status == KOLO_OK && hello.offers)
         status = check_offer(&hello, published);
     if (status == KOLO_OK)

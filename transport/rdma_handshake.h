@@ -6,7 +6,10 @@
 //
 //   u32 magic, u8 version, u8 kind of address (0: no offer), u8 MTU code, u8 0,
 //   u32 queue pair, u32 packet number, u16 LID, u16 0, u32 places, u32 bytes of a place, 16 bytes GID,
-//   reason (u16 length and text; "" in an offer), zeroes up to the end
+//   reason (u16 length and text; "" in an offer), zeroes up to byte 240; u32 round, u64 received, zeroes
+//
+// The last two, and the byte behind the MTU code (1: joined), are of blocks that bring a broken pair back (rdma_resume.h), and
+// 0 before.
 #ifndef KOLO_TRANSPORT_RDMA_HANDSHAKE_H
 #define KOLO_TRANSPORT_RDMA_HANDSHAKE_H
 
@@ -29,6 +32,9 @@ struct kolo_rdma_hello {
     uint16_t lid;             /* InfiniBand */
     uint32_t places, place_bytes;
     char reason[KOLO_RDMA_REASON_BYTES]; /* why there is no offer */
+    uint32_t round;                      /* of bringing a broken pair back; 0: it is the first */
+    uint64_t received;                   /* by the pairs before */
+    bool is_joined;                      /* the pair is joined to the other's */
 };
 
 void kolo_rdma_hello_pack(const struct kolo_rdma_hello *hello, uint8_t out[KOLO_RDMA_HELLO_BYTES]);

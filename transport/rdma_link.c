@@ -221,6 +221,7 @@ static void arrived(struct kolo_rdma_queue *queue, const uint8_t *data, size_t b
 static void has_room(struct kolo_rdma_queue *queue)
 {
     struct rdma_link *link = queue->context;
+    kolo_rdma_resume_proved(link);
     if (link->is_by_rdma)
         (void)kolo_link_push(&link->tcp.base);
     else
@@ -262,6 +263,7 @@ static const struct kolo_rdma_queue_ops queue_ops = {.arrived = arrived,
                                                      .written = kolo_rdma_written,
                                                      .has_written = kolo_rdma_has_written,
                                                      .has_room = has_room,
+                                                     .broke = kolo_rdma_resume_broke,
                                                      .failed = failed,
                                                      .describe = describe_peer};
 
@@ -318,50 +320,59 @@ static size_t read_some(struct rdma_link *link, void *data, size_t wanted, int f
     return 0;
 }
 
-static void read_block(struct rdma_link *link)
+/** The next block, once all of it is there: ends the link if it is none. True: @p hello_out has it. */
+static bool take_block(struct rdma_link *link, struct kolo_rdma_hello *hello_out)
 {
     char detail[KOLO_DETAIL_MAX];
+    link->block_bytes +=
+        read_some(link, link->block + link->block_bytes, sizeof link->block - link->block_bytes, 0);
+    if (link->block_bytes < sizeof link->block || link->tcp.base.state == KOLO_LINK_DOWN)
+        return false;
+    link->block_bytes = 0;
+    kolo_status status = kolo_rdma_hello_unpack(link->block, &link->published, hello_out);
+    if (status == KOLO_OK && !link->has_theirs && (hello_out->round != 0 || hello_out->is_joined))
+        status = kolo_fail(KOLO_ERR_PROTOCOL, "an RDMA handshake of round %u that begins with it",
+                           hello_out->round);
+    if (status == KOLO_OK)
+        return true;
+    snprintf(detail, sizeof detail, "%s", kolo_error_detail());
+    kolo_fail(status, "rank %d on %.63s: %s", link->tcp.base.peer, who(link)->host, detail);
+    kolo_link_set_down(&link->tcp.base, status);
+    return false;
+}
+
+static void read_block(struct rdma_link *link)
+{
     uint8_t unused;
-    if (link->has_theirs) { /* nothing can follow but its end */
+    if (link->has_theirs) { /* what follows is the end, or of a link that is up for the peer */
         (void)read_some(link, &unused, sizeof unused, MSG_PEEK);
         return;
     }
-    link->block_bytes +=
-        read_some(link, link->block + link->block_bytes, sizeof link->block - link->block_bytes, 0);
-    if (link->block_bytes < sizeof link->block || link->tcp.base.state != KOLO_LINK_CONNECTING)
+    if (!take_block(link, &link->theirs))
         return;
-    kolo_status status = kolo_rdma_hello_unpack(link->block, &link->published, &link->theirs);
-    if (status != KOLO_OK) {
-        snprintf(detail, sizeof detail, "%s", kolo_error_detail());
-        kolo_fail(status, "rank %d on %.63s: %s", link->tcp.base.peer, who(link)->host, detail);
-        kolo_link_set_down(&link->tcp.base, status);
-        return;
-    }
     link->has_theirs = true;
     advance(link);
 }
 
-/** A link that goes by RDMA: what is left of the last block, then nothing but the end. */
-static void read_end(struct rdma_link *link)
+/** A link that goes by RDMA: what is left of the last block, then the end, or blocks that bring a broken pair back. */
+static void read_rest(struct rdma_link *link)
 {
-    uint8_t bytes[KOLO_RDMA_HELLO_BYTES];
+    struct kolo_rdma_hello hello;
     /* What was sent before the end comes before it, behind what the queue holds of all other ranks. */
     const uint32_t looks =
         rdma_port_of(link)->completions->entries / KOLO_RDMA_COMPLETIONS_POLL_MAX + 1;
     for (uint32_t i = 0; i < looks && link->tcp.base.state == KOLO_LINK_UP; i++)
         if (!kolo_rdma_poll(link->tcp.base.port))
             break;
-    if (link->tcp.base.state != KOLO_LINK_UP)
+    if (link->tcp.base.state != KOLO_LINK_UP || !take_block(link, &hello))
         return;
-    size_t left = link->has_theirs ? 0 : sizeof link->block - link->block_bytes;
-    size_t got = read_some(link, bytes, sizeof bytes, 0);
-    if (got > left)
-        kolo_link_set_down(&link->tcp.base,
-                           kolo_fail(KOLO_ERR_PROTOCOL,
-                                     "rank %d sent %zu bytes on a connection that rests",
-                                     link->tcp.base.peer, got - left));
-    else
-        link->block_bytes += got;
+    if (!link->has_theirs) {
+        link->has_theirs = true;
+        return;
+    }
+    kolo_rdma_resume_heard(link, &hello);
+    rdma_port_of(link)->has_broken = true;
+    (void)kolo_rdma_poll(link->tcp.base.port);
 }
 
 void kolo_rdma_ready(struct tcp_link *tcp)
@@ -370,7 +381,7 @@ void kolo_rdma_ready(struct tcp_link *tcp)
     if (tcp->base.state == KOLO_LINK_CONNECTING)
         read_block(link);
     else if (link->is_by_rdma)
-        read_end(link);
+        read_rest(link);
     else
         (void)kolo_tcp_receive(tcp);
 }
@@ -482,6 +493,7 @@ void kolo_rdma_down(struct kolo_link *base)
     struct rdma_link *link = link_of(base);
     if (link->is_by_rdma) { /* works end with this: from here on their memory is the program's */
         kolo_rdma_queue_stop(link->queue);
+        kolo_rdma_resume_end(&link->resume);
         link->writing = NULL;
         kolo_rdma_direct_fini(&link->direct);
     }

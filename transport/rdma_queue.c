@@ -56,18 +56,51 @@ static bool post_receive(struct kolo_rdma_queue *queue)
     return error == 0;
 }
 
-/** Posts @p send, whose parts are filled in. */
-static void post(struct kolo_rdma_queue *queue, const struct kolo_rdma_request *request,
-                 struct ibv_send_wr *send, bool is_told)
+static struct kolo_rdma_posted *posted_at(const struct kolo_rdma_queue *queue, uint64_t number)
+{
+    return &queue->posted[number & (queue->places - 1)];
+}
+
+static bool takes_receive(const struct kolo_rdma_posted *posted)
+{
+    return posted->opcode != IBV_WR_RDMA_WRITE;
+}
+
+/** Keeps what is about to be posted. */
+static void keep(struct kolo_rdma_queue *queue, const struct ibv_send_wr *send)
+{
+    struct kolo_rdma_posted *posted = posted_at(queue, queue->sends.next);
+    posted->opcode = send->opcode;
+    posted->mark = (uint16_t)(ntohl(send->imm_data) >> MARK_BITS);
+    posted->part_count = (uint8_t)send->num_sge;
+    posted->is_inlined = (send->send_flags & IBV_SEND_INLINE) != 0;
+    posted->address = send->wr.rdma.remote_addr;
+    posted->remote_key = send->wr.rdma.rkey;
+    for (int i = 0; i < send->num_sge; i++)
+        posted->parts[i] = send->sg_list[i];
+    queue->uses += takes_receive(posted);
+    posted->uses = queue->uses;
+}
+
+static void post_as(struct kolo_rdma_queue *queue, struct ibv_send_wr *send, uint64_t id,
+                    bool is_told)
 {
     struct ibv_send_wr *bad = NULL;
-    bool told = is_told || kolo_rdma_track_wants_told(&queue->sends);
-    send->wr_id = kolo_rdma_track_add(&queue->sends, request, told);
-    if (told)
+    send->wr_id = id;
+    if (is_told)
         send->send_flags |= IBV_SEND_SIGNALED;
     int error = queue->completions->device->verbs->post_send(queue->pair, send, &bad);
     if (error != 0)
         kolo_rdma_track_refused(&queue->sends, error);
+}
+
+/** Posts @p send, whose parts are filled in. */
+static void post(struct kolo_rdma_queue *queue, const struct kolo_rdma_request *request,
+                 struct ibv_send_wr *send, bool is_told)
+{
+    bool told = is_told || kolo_rdma_track_wants_told(&queue->sends);
+    keep(queue, send);
+    post_as(queue, send, kolo_rdma_track_add(&queue->sends, request, told), told);
 }
 
 /** The number that goes along: all credit that is owed, behind a mark. */
@@ -97,10 +130,16 @@ static void post_send(struct kolo_rdma_queue *queue, const char *what, size_t by
     post(queue, &request, &send, is_told);
 }
 
+static bool can_post(const struct kolo_rdma_queue *queue)
+{
+    return queue->is_connected && !queue->has_failed && !queue->holds &&
+           !kolo_rdma_track_is_full(&queue->sends);
+}
+
 static void return_credit(struct kolo_rdma_queue *queue)
 {
     bool is_due = queue->owed >= (queue->places - RESERVE) / 2;
-    if (is_due && !queue->has_failed && !kolo_rdma_track_is_full(&queue->sends))
+    if (is_due && can_post(queue))
         post_send(queue, "a return of credit", 0, true);
 }
 
@@ -123,7 +162,10 @@ static struct kolo_rdma_queue *of_track(const struct kolo_rdma_track *track)
 static void track_failed(struct kolo_rdma_track *track, kolo_status why)
 {
     struct kolo_rdma_queue *queue = of_track(track);
-    if (queue->has_failed)
+    if (queue->has_failed || (queue->is_cut && track->is_survivable))
+        return;
+    bool is_survivable = track->is_survivable && queue->is_connected && queue->ops->broke != NULL;
+    if (is_survivable && queue->ops->broke(queue))
         return;
     queue->has_failed = true;
     queue->ops->failed(queue, why);
@@ -164,7 +206,7 @@ static void received(struct kolo_rdma_track *track, const struct kolo_rdma_reque
         queue->ops->written(queue, (uint16_t)(ntohl(wc->imm_data) >> MARK_BITS));
     else if (!queue->has_failed && wc->byte_len > 0)
         queue->ops->arrived(queue, request->context, wc->byte_len);
-    if (queue->has_failed || !post_receive(queue))
+    if (queue->has_failed || queue->is_cut || !post_receive(queue))
         return;
     queue->owed += is_write || wc->byte_len > 0;
     queue->ops->has_room(queue); /* what is sent from in there takes the credit along */
@@ -263,6 +305,11 @@ kolo_status kolo_rdma_queue_open(struct kolo_rdma_completions *completions,
     struct kolo_rdma_queue *queue = kolo_calloc(1, sizeof *queue);
     if (queue == NULL)
         return KOLO_ERR_NO_MEMORY;
+    queue->posted = kolo_calloc(places, sizeof *queue->posted);
+    if (queue->posted == NULL) {
+        kolo_free_memory(queue);
+        return KOLO_ERR_NO_MEMORY;
+    }
     queue->completions = completions;
     queue->ops = ops;
     queue->context = context;
@@ -308,6 +355,7 @@ void kolo_rdma_queue_close(struct kolo_rdma_queue *queue)
         KOLO_WARN("rdma %s: memory of a queue stays registered, and is not freed", device->name);
     else
         kolo_free_memory(queue->memory);
+    kolo_free_memory(queue->posted);
     kolo_free_memory(queue);
 }
 
@@ -384,9 +432,7 @@ kolo_status kolo_rdma_queue_connect(struct kolo_rdma_queue *queue, const struct 
 
 uint8_t *kolo_rdma_queue_place(struct kolo_rdma_queue *queue)
 {
-    bool can = queue->is_connected && !queue->has_failed && queue->credit > 0 &&
-               !kolo_rdma_track_is_full(&queue->sends);
-    return can ? send_place(queue, queue->sends.next) : NULL;
+    return queue->credit > 0 && can_post(queue) ? send_place(queue, queue->sends.next) : NULL;
 }
 
 void kolo_rdma_queue_send(struct kolo_rdma_queue *queue, size_t bytes, bool is_told)
@@ -414,8 +460,7 @@ void kolo_rdma_queue_send_with(struct kolo_rdma_queue *queue, size_t bytes,
 
 bool kolo_rdma_queue_can_write(const struct kolo_rdma_queue *queue, bool is_last)
 {
-    return queue->is_connected && !queue->has_failed && (!is_last || queue->credit > 0) &&
-           !kolo_rdma_track_is_full(&queue->sends);
+    return (!is_last || queue->credit > 0) && can_post(queue);
 }
 
 static void post_write(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write,
@@ -469,7 +514,7 @@ int64_t kolo_rdma_queue_silence_ns(struct kolo_rdma_queue *queue, kolo_deadline 
     if (sends->first != queue->watched || is_late || queue->silent_since == 0)
         queue->silent_since = now;
     queue->watched = sends->first;
-    if (sends->first == sends->next || queue->has_failed)
+    if (sends->first == sends->next || !queue->is_connected || queue->has_failed || queue->holds)
         queue->silent_since = 0;
     else if (sends->told <= sends->first)
         ask(queue);
@@ -481,13 +526,132 @@ void kolo_rdma_queue_give_up(struct kolo_rdma_queue *queue, const char *text)
     kolo_rdma_track_silent(&queue->sends, text);
 }
 
+/* ---- another pair ---- */
+
+kolo_status kolo_rdma_queue_cut(struct kolo_rdma_queue *queue)
+{
+    const struct kolo_rdma_device *device = queue->completions->device;
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    queue->is_cut = queue->holds = true;
+    int error =
+        queue->pair != NULL ? device->verbs->modify_qp(queue->pair, &attr, IBV_QP_STATE) : 0;
+    return error == 0
+               ? KOLO_OK
+               : kolo_fail_errno(KOLO_ERR_LINK, error,
+                                 "rdma %s: a broken queue pair cannot be stopped", device->name);
+}
+
+/** Receives end in order: the first that was flushed comes behind all that were not. */
+bool kolo_rdma_queue_is_still(const struct kolo_rdma_queue *queue)
+{
+    const struct kolo_rdma_track *receives = &queue->receives;
+    return queue->is_cut && (receives->has_failed || receives->first == receives->next);
+}
+
+uint64_t kolo_rdma_queue_received(const struct kolo_rdma_queue *queue)
+{
+    return queue->receives.first;
+}
+
+/** Takes what the old pair has left: the queue of completions has room for one pair of each link. */
+static kolo_status take_leftovers(struct kolo_rdma_queue *queue)
+{
+    struct kolo_rdma_completions *completions = queue->completions;
+    const uint32_t looks = completions->entries / KOLO_RDMA_COMPLETIONS_POLL_MAX + 1;
+    bool moved = true;
+    for (uint32_t i = 0; i < looks && moved; i++) {
+        kolo_status status = kolo_rdma_completions_poll(completions, &moved);
+        if (status != KOLO_OK)
+            return status;
+    }
+    return queue->has_failed ? KOLO_ERR_LINK : KOLO_OK;
+}
+
+kolo_status kolo_rdma_queue_renew(struct kolo_rdma_queue *queue)
+{
+    kolo_status status;
+    destroy_pair(queue);
+    KOLO_TRY(take_leftovers(queue));
+    KOLO_TRY(kolo_rdma_track_renew(&queue->sends));
+    KOLO_TRY(kolo_rdma_track_renew(&queue->receives));
+    kolo_rdma_track_rewind(&queue->receives);
+    KOLO_TRY(kolo_random(&queue->packet, sizeof queue->packet));
+    queue->packet &= PACKET_MASK;
+    KOLO_TRY(make_pair(queue));
+    queue->has_failed = true; /* its owner is told by the status alone */
+    KOLO_TRY(make_ready(queue));
+    queue->has_failed = queue->is_cut = queue->is_flushed = false;
+    queue->owed = 0; /* all places lie ready, and the peer is given all credit anew */
+out:
+    return status;
+}
+
+/** How many receives the sends took there that were heard of. */
+static uint64_t uses_heard(const struct kolo_rdma_queue *queue)
+{
+    const struct kolo_rdma_posted *first = posted_at(queue, queue->sends.first);
+    bool has_one = queue->sends.first != queue->sends.next;
+    return has_one ? first->uses - takes_receive(first) : queue->uses;
+}
+
+kolo_status kolo_rdma_queue_settle(struct kolo_rdma_queue *queue, uint64_t received)
+{
+    uint64_t next = queue->sends.first;
+    if (received < uses_heard(queue) || received > queue->uses)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "%llu messages of %llu to %llu have arrived",
+                         (unsigned long long)received, (unsigned long long)uses_heard(queue),
+                         (unsigned long long)queue->uses);
+    /* A write is known to have arrived by a message behind it; one that may have is written again, with the same bytes. */
+    while (next < queue->sends.next &&
+           posted_at(queue, next)->uses + !takes_receive(posted_at(queue, next)) <= received)
+        next++;
+    queue->settled = received;
+    kolo_rdma_track_settle(&queue->sends, next);
+    return KOLO_OK;
+}
+
+/** Posts the next again. What brought nothing but credit brings none, for all is counted anew, and takes no receive. */
+static void post_again(struct kolo_rdma_queue *queue, bool is_last)
+{
+    struct kolo_rdma_posted *posted = posted_at(queue, queue->sends.next);
+    if (posted->part_count == 0)
+        posted->opcode = IBV_WR_RDMA_WRITE;
+    struct ibv_send_wr send = {
+        .sg_list = posted->parts,
+        .num_sge = posted->part_count,
+        .opcode = posted->opcode,
+        .send_flags = posted->is_inlined ? IBV_SEND_INLINE : 0,
+        .wr.rdma = {.remote_addr = posted->address, .rkey = posted->remote_key}};
+    if (takes_receive(posted)) {
+        queue->credit--;
+        queue->uses++;
+        send.imm_data = take_owed(queue, posted->mark);
+    }
+    posted->uses = queue->uses;
+    bool told = is_last || kolo_rdma_track_wants_told(&queue->sends);
+    post_as(queue, &send, kolo_rdma_track_add_again(&queue->sends, told), told);
+}
+
+unsigned kolo_rdma_queue_replay(struct kolo_rdma_queue *queue)
+{
+    const uint64_t end = queue->sends.next;
+    kolo_rdma_track_rewind(&queue->sends);
+    const unsigned count = (unsigned)(end - queue->sends.next);
+    queue->uses = queue->settled;
+    queue->holds = false;
+    while (queue->sends.next < end && !queue->has_failed)
+        post_again(queue, queue->sends.next + 1 == end);
+    if (can_post(queue)) /* so that there is a word of the new pair */
+        ask(queue);
+    return count;
+}
+
 /* ---- the end ---- */
 
 void kolo_rdma_queue_flush(struct kolo_rdma_queue *queue)
 {
     const struct kolo_rdma_track *sends = &queue->sends;
-    if (queue->is_flushed || queue->has_failed || sends->told == sends->next ||
-        kolo_rdma_track_is_full(sends))
+    if (queue->is_flushed || sends->told == sends->next || !can_post(queue))
         return;
     queue->is_flushed = true;
     post_send(queue, "a last message", 0, true);

@@ -11,6 +11,10 @@
 // Beside messages a queue writes into memory of the peer's that it was told of, in a row of pieces. The last of a row is told there
 // by a mark of 16 bits: it uses a place up, as a message does, and fills none. A number is mark << 16 | credit.
 //
+// A pair that breaks although the peer lives is replaced by a fresh one (rdma_resume.h brings both sides to it). What the peer has
+// received is counted by its completions, which come in order: what was posted before is over, the rest is posted again, out of
+// the same memory. So each message arrives once.
+//
 // Closing destroys the queue pair first: from then on the device touches none of the memory.
 //
 // Threads: those of the endpoint, one at a time. Callbacks come from kolo_rdma_completions_poll, or from a send that the
@@ -32,10 +36,25 @@ struct kolo_rdma_queue_ops {
     void (*has_written)(struct kolo_rdma_queue *queue, void *context);
     /** Something that was in the way of a send may be so no more. */
     void (*has_room)(struct kolo_rdma_queue *queue);
+    /** The pair broke, and the detail says why, but the peer may live. True: somebody brings it back; else, and where this is
+     * NULL, the queue is of no use any more. */
+    bool (*broke)(struct kolo_rdma_queue *queue);
     /** The queue is of no use any more, and the detail says why. Once. */
     void (*failed)(struct kolo_rdma_queue *queue, kolo_status why);
     /** Who is at the other end: "rank 3 on host b". */
     void (*describe)(const struct kolo_rdma_queue *queue, char *text, size_t capacity);
+};
+
+/** A send as it was posted, to post it again. */
+struct kolo_rdma_posted {
+    struct ibv_sge parts[2];
+    uint64_t address;
+    uint64_t uses; /* of places there, with this one */
+    uint32_t remote_key;
+    enum ibv_wr_opcode opcode;
+    uint16_t mark;
+    uint8_t part_count;
+    bool is_inlined;
 };
 
 struct kolo_rdma_queue {
@@ -56,7 +75,12 @@ struct kolo_rdma_queue {
     uint32_t owed;              /* places here that are free again, and it was not told */
     uint64_t watched;           /* sends.first at the last look of the watch */
     kolo_deadline silent_since; /* the look that found it there first; 0: nothing is on its way */
+    struct kolo_rdma_posted *posted; /* a ring, by number of the send */
+    uint64_t uses;                   /* sends that took a receive there, of all pairs */
+    uint64_t settled;                /* of them: so many arrived on the pairs before */
     bool is_connected, has_failed, is_flushed;
+    bool is_cut; /* the pair is broken: what came before that is delivered, and nothing is posted */
+    bool holds;  /* sends wait until those of the pair before are posted again */
     bool takes_parts; /* a message may lie in two places */
 };
 
@@ -103,6 +127,19 @@ void kolo_rdma_queue_send_with(struct kolo_rdma_queue *queue, size_t bytes,
                                const struct kolo_rdma_write *rest, void *context, bool is_told);
 /** From here on the device touches no memory of it, and nothing of it is told. The queue is of no use any more. */
 void kolo_rdma_queue_stop(struct kolo_rdma_queue *queue);
+
+/** Breaks the pair, if it is not broken yet: nothing goes in or out any more. What has come is delivered by the next polls.
+ * ERR_LINK: that cannot be had. */
+kolo_status kolo_rdma_queue_cut(struct kolo_rdma_queue *queue) KOLO_NODISCARD;
+/** Has all that came before the cut been delivered? Then the next is how many requests of the peer's have arrived in all. */
+bool kolo_rdma_queue_is_still(const struct kolo_rdma_queue *queue);
+uint64_t kolo_rdma_queue_received(const struct kolo_rdma_queue *queue);
+/** A fresh pair in the place of one that is still; sends wait. Not from within a callback. Errors as _open. */
+kolo_status kolo_rdma_queue_renew(struct kolo_rdma_queue *queue) KOLO_NODISCARD;
+/** The peer, which is still, has @p received so many. ERR_PROTOCOL: it cannot. */
+kolo_status kolo_rdma_queue_settle(struct kolo_rdma_queue *queue, uint64_t received) KOLO_NODISCARD;
+/** Both sides are connected again: posts what did not arrive, and lets sends go on. Gives how many there were. */
+unsigned kolo_rdma_queue_replay(struct kolo_rdma_queue *queue);
 
 /** How long no send has been heard of although some are on their way, as far as the looks that this is tell: 0 at the first of
  * them, and where @p is_late, since nobody looked for a while. Of sends that would not be told the device is asked: with a

@@ -46,7 +46,7 @@ struct request {
     struct ibv_sge parts[PARTS_MAX];
     uint8_t inlined[INLINE_MAX];
     int delay;
-    bool is_counted;
+    bool is_counted, is_lost;
     int not_ready;
 };
 struct receive {
@@ -86,7 +86,8 @@ static struct {
         const char *function;
         int nth, error;
     } fault;
-    int fail_in, delay_in, delay, duplicate_in, swap_in;
+    bool is_cut;
+    int fail_in, lose_in, delay_in, delay, duplicate_in, swap_in;
     enum ibv_wc_status fail_as;
 } world = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -830,12 +831,14 @@ static int try_request(struct pair *pair, struct request *request)
         request->is_counted = true;
         if (due(&world.delay_in))
             request->delay = world.delay;
+        request->is_lost = due(&world.lose_in);
         if (due(&world.fail_in))
             return (int)world.fail_as;
     }
     if (request->delay > 0 && request->delay-- > 0)
         return -1;
-    if (to == NULL || (to->base.state != IBV_QPS_RTR && to->base.state != IBV_QPS_RTS) ||
+    if (world.is_cut || to == NULL ||
+        (to->base.state != IBV_QPS_RTR && to->base.state != IBV_QPS_RTS) ||
         device_of(to->base.context)->is_removed)
         return ++request->not_ready > pair->attr.retry_cnt ? IBV_WC_RETRY_EXC_ERR : -1;
     if (!gather(pair, request, &bytes, &count))
@@ -844,6 +847,8 @@ static int try_request(struct pair *pair, struct request *request)
     free(bytes);
     if (status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR)
         break_pair(to);
+    if (status == IBV_WC_SUCCESS && request->is_lost)
+        return IBV_WC_RETRY_EXC_ERR;
     if (status != -1)
         return status;
     world.not_ready++;
@@ -1020,7 +1025,8 @@ void fake_verbs_reset(void)
     world.sends_done = world.sends_told = 0;
     world.written = 0;
     world.fault.function = NULL;
-    world.fail_in = world.delay_in = world.duplicate_in = world.swap_in = 0;
+    world.is_cut = false;
+    world.fail_in = world.lose_in = world.delay_in = world.duplicate_in = world.swap_in = 0;
 }
 
 void fake_verbs_fail(const char *function, int nth, int error)
@@ -1037,6 +1043,20 @@ void fake_verbs_complete_as(int nth, enum ibv_wc_status status)
     lock();
     world.fail_in = nth;
     world.fail_as = status;
+    unlock();
+}
+
+void fake_verbs_lose_answer(int nth)
+{
+    lock();
+    world.lose_in = nth;
+    unlock();
+}
+
+void fake_verbs_cut_cable(bool is_cut)
+{
+    lock();
+    world.is_cut = is_cut;
     unlock();
 }
 

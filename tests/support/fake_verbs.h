@@ -46,6 +46,10 @@ void fake_verbs_add_gid(struct fake_port *port, uint32_t type, const char *addre
 void fake_verbs_fail(const char *function, int nth, int error);
 /** The @p nth send request carried out from now ends in @p status. */
 void fake_verbs_complete_as(int nth, enum ibv_wc_status status);
+/** The same, IBV_WC_RETRY_EXC_ERR, but it has arrived: the answer was lost. */
+void fake_verbs_lose_answer(int nth);
+/** From here on nothing gets through between any devices, or all does again. */
+void fake_verbs_cut_cable(bool is_cut);
 /** The @p nth send request carried out from now waits for so many polls first. */
 void fake_verbs_delay(int nth, int polls);
 /** The @p nth completion from now comes twice. */

@@ -360,7 +360,7 @@ Test(rdma, what_is_forged_or_cut_off_ends_the_link_and_names_the_peer, .timeout 
         {"all but a byte", 255, 0, 0, KOLO_ERR_LINK, "closed by peer"},
         {"the block alone", 256, 0, 0, KOLO_ERR_LINK, "closed by peer"},
         {"another magic", 256, 0, 1, KOLO_ERR_PROTOCOL, "begins with"},
-        {"another version", 256, 4, 2, KOLO_ERR_PROTOCOL, "version 3"},
+        {"another version", 256, 4, 1, KOLO_ERR_PROTOCOL, "version 3"},
         {"another kind", 256, 5, 4, KOLO_ERR_PROTOCOL, "an address of kind 7"},
         {"another address", 256, 40, 1, KOLO_ERR_PROTOCOL, "has not published"},
         {"a long text", 256, 45, 0xff, KOLO_ERR_PROTOCOL, "whose text does not end"},
@@ -641,39 +641,6 @@ Test(rdma, a_device_that_is_pulled_out_ends_its_links, .timeout = 60)
         cr_assert(heard->why == KOLO_ERR_LINK && strstr(heard->text, "rdma fake0 port 1: "), "%s",
                   heard->text);
     }
-    suite_close(world);
-}
-
-static bool in_silence(struct suite_rank *rank)
-{
-    struct kolo_link *link = suite_link(rank, 1 - rank->rank);
-    struct kolo_desc desc = {{2}};
-    struct kolo_work work;
-    exchange(rank);
-    if (link == NULL || !suite_meet(rank, 0))
-        return false;
-    if (rank->rank == 0) {
-        fake_verbs_delay(1, INT_MAX);
-        kolo_link_send(link, 5, &desc, "x", 1, &work);
-    }
-    return suite_until(rank, is_down, NULL);
-}
-
-static void fall_silent(struct suite_rank *rank)
-{
-    SUITE_CHECK(rank, in_silence(rank), "nobody noticed");
-}
-
-Test(rdma, a_device_that_says_nothing_more_ends_the_link, .timeout = 60)
-{
-    struct suite_world *world = suite_open("rdma", 2, "PEER_TIMEOUT", "400ms");
-    suite_run(world, fall_silent);
-    const struct suite_heard *heard = &world->ranks[0].heard[1];
-    cr_assert(heard->why == KOLO_ERR_LINK && strstr(heard->text, "rank 1 on ") &&
-                  strstr(heard->text, " by rdma fake0 port 1: a message of ") &&
-                  strstr(heard->text, "the device has said nothing of it for ") &&
-                  strstr(heard->text, "its port is active"),
-              "%s", heard->text);
     suite_close(world);
 }
 

@@ -96,13 +96,13 @@ Test(rdma_handshake, other_bytes_are_refused)
     cr_assert(kolo_rdma_hello_unpack(bytes, &published, &got) == KOLO_ERR_PROTOCOL);
     cr_assert(strstr(kolo_error_detail(), "begins with 00000000"), "%s", kolo_error_detail());
     memcpy(bytes, good, sizeof bytes);
-    bytes[4] = 2;
+    bytes[4] = 1;
     cr_assert(kolo_rdma_hello_unpack(bytes, &published, &got) == KOLO_ERR_PROTOCOL);
-    cr_assert(strstr(kolo_error_detail(), "version 2"), "%s", kolo_error_detail());
+    cr_assert(strstr(kolo_error_detail(), "version 1"), "%s", kolo_error_detail());
     static const size_t reserved[] = {7, 18, 19, KOLO_RDMA_HELLO_BYTES - 1, 46};
     for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++) {
         memcpy(bytes, good, sizeof bytes);
-        bytes[reserved[i]] ^= 1;
+        bytes[reserved[i]] ^= 2;
         cr_assert(kolo_rdma_hello_unpack(bytes, &published, &got) == KOLO_ERR_PROTOCOL, "byte %zu",
                   reserved[i]);
     }

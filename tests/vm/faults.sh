@@ -91,6 +91,19 @@ breaks "a way that ends" 'error .*rank [01] on .* by rdma rxe[01] port 1: .*no a
 ip neigh del 10.0.0.2 dev ra
 clean "a way that ended"
 
+# Shorter than KOLO_PEER_TIMEOUT: the pairs are made anew, and the sums are right (the program compares them).
+step "a link that goes down and up"
+start 6
+ip link set ra down
+await 20 grep -q 'trying to bring it back' "$work/err"
+ip link set ra up
+ip route replace 10.0.0.2 dev ra table 101
+status=0
+wait "$launcher" || status=$?
+((status == 0)) || { fail "a link that goes down and up: status $status"; cat "$work/out" "$work/err"; }
+says err 'rank [01] on .* by rdma: back after [0-9.]+ s with another queue pair'
+clean "a link that went down and up"
+
 # soft-RoCE cannot be pulled out: "rdma link delete" waits for its users, who go on, and it is gone after them.
 step "a device that is deleted"
 start 3

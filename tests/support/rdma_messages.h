@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests of links by RDMA between two ranks over devices in memory: memory that may be written in place, bytes that follow from
+// a number, and a link that is up on both sides.
+#ifndef KOLO_TESTS_SUPPORT_RDMA_MESSAGES_H
+#define KOLO_TESTS_SUPPORT_RDMA_MESSAGES_H
+
+#include "tests/support/transport_suite.h"
+
+static inline uint8_t *allocate(struct suite_rank *rank, size_t bytes)
+{
+    void *memory = NULL;
+    if (kolo_heap_alloc(rank->heap, bytes, &memory) != KOLO_OK)
+        suite_fail(rank, "memory", "%s", kolo_error_detail());
+    return memory;
+}
+
+static inline void fill(uint8_t *memory, size_t bytes, unsigned seed)
+{
+    for (size_t i = 0; i < bytes; i++)
+        memory[i] = (uint8_t)(i * 7 + i / 251 + seed);
+}
+
+static inline size_t first_wrong(const uint8_t *memory, size_t bytes, unsigned seed)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (memory[i] != (uint8_t)(i * 7 + i / 251 + seed))
+            return i;
+    return bytes;
+}
+
+/** A link that is up on both sides. */
+static inline struct kolo_link *come_up(struct suite_rank *rank, struct kolo_desc *desc)
+{
+    struct kolo_link *link = suite_link(rank, 1 - rank->rank);
+    struct kolo_work works[2];
+    uint8_t in = 0;
+    if (link == NULL)
+        return NULL;
+    *desc = (struct kolo_desc){{9}};
+    kolo_link_send(link, 77, desc, "x", 1, &works[0]);
+    kolo_link_recv(link, 77, desc, &in, 1, NULL, &works[1]);
+    return suite_settle(rank, works, 2) && suite_meet(rank, 0) ? link : NULL;
+}
+
+/** Waits until the peer's offers are here: they lie before a message that was sent after them. */
+static inline bool exchange_bytes(struct suite_rank *rank, struct kolo_link *link, uint32_t channel)
+{
+    struct kolo_desc desc = {{8}};
+    struct kolo_work works[2];
+    uint8_t in = 0;
+    kolo_link_send(link, channel, &desc, "y", 1, &works[0]);
+    kolo_link_recv(link, channel, &desc, &in, 1, NULL, &works[1]);
+    return suite_settle(rank, works, 2) && works[0].status == KOLO_OK && works[1].status == KOLO_OK;
+}
+
+#endif

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// Links whose queue pair breaks while the peer lives, over devices in memory: they come back, and every message arrives once and
+// whole, wherever the break was, before or after what it hit had arrived, and whatever fails on the way back; or they end with
+// the error that they broke with.
+#include "tests/support/transport_suite.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "tests/support/fake_verbs.h"
+#include "tests/support/rdma_messages.h"
+#include "transport/rdma.h"
+
+enum { BYTES = 1300000, ROUNDS = 4 };
+
+static char logged[65536];
+static pthread_mutex_t logged_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void keep_line(void *context, enum kolo_log_level level, const char *line)
+{
+    (void)context;
+    pthread_mutex_lock(&logged_lock);
+    size_t used = strlen(logged);
+    if (level <= KOLO_LOG_WARN)
+        snprintf(logged + used, sizeof logged - used, "%s\n", line);
+    pthread_mutex_unlock(&logged_lock);
+}
+
+static void begin(void)
+{
+    fake_verbs_install();
+    logged[0] = '\0';
+    kolo_log_set_sink(keep_line, NULL);
+}
+
+static void end(void)
+{
+    kolo_log_set_sink(NULL, NULL);
+    fake_verbs_uninstall();
+    cr_assert(fake_verbs_living() == 0, "%d left on the devices", fake_verbs_living());
+    cr_assert(fake_verbs_not_ready() == 0, "%d times no place was ready", fake_verbs_not_ready());
+}
+
+TestSuite(rdma_resume, .init = begin, .fini = end, .timeout = 120);
+
+/* ---- the traffic ---- */
+
+static void (*fault)(struct suite_rank *rank);
+
+/** Both ways at once: messages that are written in place, that go through places from where they lie, and that are copied. */
+static void exchange_all(struct suite_rank *rank, struct kolo_link *link, uint8_t *memory,
+                         uint8_t *own, unsigned round)
+{
+    struct kolo_desc desc = {{9}};
+    struct kolo_work works[6];
+    uint8_t *out = memory, *in = memory + BYTES, small[2] = {(uint8_t)round, 0};
+    const unsigned ours = round + (unsigned)rank->rank, theirs = round + 1 - (unsigned)rank->rank;
+    fill(out, BYTES, ours);
+    memset(in, 0, BYTES);
+    memset(own, 0, BYTES);
+    kolo_link_recv(link, 1, &desc, in, BYTES, NULL, &works[0]);
+    kolo_link_recv(link, 2, &desc, own, BYTES, NULL, &works[1]);
+    kolo_link_recv(link, 3, &desc, &small[1], 1, NULL, &works[2]);
+    kolo_link_send(link, 1, &desc, out, BYTES, &works[3]);
+    kolo_link_send(link, 2, &desc, out, BYTES, &works[4]);
+    kolo_link_send(link, 3, &desc, &small[0], 1, &works[5]);
+    SUITE_CHECK(rank, suite_settle(rank, works, 6), "stuck in round %u: %s", round, logged);
+    for (int i = 0; i < 6; i++)
+        SUITE_CHECK(rank, works[i].status == KOLO_OK, "%s: %s", kolo_status_name(works[i].status),
+                    rank->heard[1 - rank->rank].text);
+    SUITE_CHECK(rank,
+                small[1] == round && first_wrong(in, BYTES, theirs) == BYTES &&
+                    first_wrong(own, BYTES, theirs) == BYTES,
+                "round %u: content", round);
+}
+
+static void work(struct suite_rank *rank)
+{
+    struct kolo_desc desc;
+    struct kolo_link *link = come_up(rank, &desc);
+    uint8_t *memory = allocate(rank, 2 * (size_t)BYTES), *own = malloc(BYTES);
+    SUITE_CHECK(rank, link != NULL && memory != NULL && own != NULL, "no link");
+    SUITE_CHECK(rank, suite_meet(rank, 1), "rank %d", rank->rank);
+    if (rank->rank == 0)
+        fault(rank);
+    for (unsigned round = 0; round < ROUNDS; round++)
+        exchange_all(rank, link, memory, own, round);
+    SUITE_CHECK(rank, exchange_bytes(rank, link, 4), "the last");
+    free(own);
+}
+
+static void run(void)
+{
+    struct suite_world *world = suite_open("rdma", 2, "PEER_TIMEOUT", "10s");
+    suite_run(world, work);
+    suite_close(world);
+}
+
+static bool came_back(void)
+{
+    return strstr(logged, "trying to bring it back") != NULL &&
+           strstr(logged, ": back after ") != NULL;
+}
+
+/* ---- where it breaks ---- */
+
+static int nth;
+
+static void lose_a_message(struct suite_rank *rank)
+{
+    (void)rank;
+    fake_verbs_complete_as(nth, IBV_WC_RETRY_EXC_ERR);
+}
+static void lose_an_answer(struct suite_rank *rank)
+{
+    (void)rank;
+    fake_verbs_lose_answer(nth);
+}
+
+Test(rdma_resume, a_message_that_is_lost_is_sent_again)
+{
+    for (nth = 1; nth < 120; nth += 7) {
+        logged[0] = '\0';
+        fault = lose_a_message;
+        run();
+        cr_assert(came_back(), "%d: %s", nth, logged);
+    }
+}
+
+Test(rdma_resume, a_message_whose_answer_is_lost_is_not_taken_twice)
+{
+    for (nth = 1; nth < 120; nth += 7) {
+        logged[0] = '\0';
+        fault = lose_an_answer;
+        run();
+        cr_assert(came_back(), "%d: %s", nth, logged);
+    }
+}
+
+/* ---- what fails on the way back ---- */
+
+static const char *function;
+
+static void lose_and_fail(struct suite_rank *rank)
+{
+    (void)rank;
+    fake_verbs_complete_as(20, IBV_WC_RETRY_EXC_ERR);
+    fake_verbs_fail(function, nth, EINVAL);
+}
+
+/** Of one pair that breaks: two are stopped, prepared, joined, made to send. */
+Test(rdma_resume, a_round_that_fails_is_followed_by_another)
+{
+    function = "modify_qp";
+    for (nth = 5; nth <= 8; nth++) { /* joined to its peer's, or told to send */
+        logged[0] = '\0';
+        fault = lose_and_fail;
+        run();
+        cr_assert(came_back(), "%d: %s", nth, logged);
+    }
+}
+
+/* ---- a cable ---- */
+
+static bool is_logged(struct suite_rank *rank, void *text)
+{
+    (void)rank;
+    pthread_mutex_lock(&logged_lock);
+    bool is = strstr(logged, text) != NULL;
+    pthread_mutex_unlock(&logged_lock);
+    return is;
+}
+
+/** Nothing gets through for a while, to either side. */
+static void flap(struct suite_rank *rank)
+{
+    struct kolo_link *link = suite_link(rank, 1);
+    struct kolo_desc desc = {{7}};
+    static struct kolo_work first;
+    static char text[] = "trying to bring it back";
+    fake_verbs_cut_cable(true);
+    kolo_link_send(link, 9, &desc, "z", 1, &first);
+    if (!suite_until(rank, is_logged, text))
+        suite_fail(rank, "break", "nobody noticed");
+    fake_verbs_cut_cable(false);
+}
+
+Test(rdma_resume, a_cable_that_was_out_for_a_while)
+{
+    fault = flap;
+    run();
+    cr_assert(came_back(), "%s", logged);
+}
+
+static bool is_down(struct suite_rank *rank, void *context)
+{
+    (void)context;
+    return rank->heard[1 - rank->rank].down > 0;
+}
+
+static void lose_the_cable(struct suite_rank *rank)
+{
+    struct kolo_desc desc;
+    struct kolo_link *link = come_up(rank, &desc);
+    struct kolo_work sent;
+    SUITE_CHECK(rank, link != NULL, "no link");
+    if (rank->rank == 0)
+        fake_verbs_cut_cable(true);
+    SUITE_CHECK(rank, suite_meet(rank, 1), "rank %d", rank->rank);
+    kolo_link_send(link, 9, &desc, "z", 1, &sent);
+    SUITE_CHECK(rank, suite_until(rank, is_down, NULL), "nobody noticed");
+}
+
+Test(rdma_resume, a_cable_that_stays_out_is_the_error_that_it_was)
+{
+    struct suite_world *world = suite_open("rdma", 2, "PEER_TIMEOUT", "1s");
+    int named = 0;
+    suite_run(world, lose_the_cable);
+    for (int i = 0; i < 2; i++) {
+        const struct suite_heard *heard = &world->ranks[i].heard[1 - i];
+        cr_assert(heard->down == 1 && heard->why == KOLO_ERR_LINK, "%s", heard->text);
+        named += strstr(heard->text, " on ") != NULL &&
+                 strstr(heard->text, "by rdma fake0 port 1: ") != NULL;
+    }
+    cr_assert(named > 0, "%s / %s", world->ranks[0].heard[1].text, world->ranks[1].heard[0].text);
+    fake_verbs_cut_cable(false);
+    suite_close(world);
+}
+
+static void fall_silent(struct suite_rank *rank)
+{
+    (void)rank;
+    fake_verbs_delay(3, INT_MAX);
+}
+
+Test(rdma_resume, a_device_that_fell_silent)
+{
+    struct suite_world *world = suite_open("rdma", 2, "PEER_TIMEOUT", "1s");
+    fault = fall_silent;
+    suite_run(world, work);
+    suite_close(world);
+    cr_assert(strstr(logged, "the device has said nothing of it for ") && came_back(), "%s",
+              logged);
+}

@@ -300,11 +300,14 @@ out:
     return status;
 }
 
-static kolo_status run_even(struct kolo_comm *comm, struct kolo_task *task)
+/** A call on blocks, once @p check has found its buffers in order. */
+static kolo_status run_blocks(struct kolo_comm *comm, struct kolo_task *task,
+                              kolo_status (*check)(const struct kolo_comm *comm,
+                                                   struct kolo_task *task))
 {
     kolo_status status;
     KOLO_TRY(kolo_task_check(comm, task));
-    KOLO_TRY(check_even(comm, task));
+    KOLO_TRY(check(comm, task));
     KOLO_TRY(kolo_task_run(comm, task));
 out:
     return kolo_group_note(comm, status);
@@ -322,7 +325,7 @@ kolo_status kolo_allgather(struct kolo_comm *comm, const void *send, void *recv,
                              .dtype = dtype,
                              .opts = opts,
                              .request_out = request_out};
-    return run_even(comm, &task);
+    return run_blocks(comm, &task, check_even);
 }
 
 /** Calls on blocks of different lengths: this rank's block on one side, and on the other the whole,
@@ -348,16 +351,6 @@ out:
     return status;
 }
 
-static kolo_status run_uneven(struct kolo_comm *comm, struct kolo_task *task)
-{
-    kolo_status status;
-    KOLO_TRY(kolo_task_check(comm, task));
-    KOLO_TRY(check_v(comm, task));
-    KOLO_TRY(kolo_task_run(comm, task));
-out:
-    return kolo_group_note(comm, status);
-}
-
 kolo_status kolo_allgatherv(struct kolo_comm *comm, const void *send, void *recv,
                             const size_t *counts, const size_t *displs, kolo_dtype dtype,
                             const struct kolo_opts *opts, struct kolo_request **request_out)
@@ -371,7 +364,7 @@ kolo_status kolo_allgatherv(struct kolo_comm *comm, const void *send, void *recv
                              .dtype = dtype,
                              .opts = opts,
                              .request_out = request_out};
-    return run_uneven(comm, &task);
+    return run_blocks(comm, &task, check_v);
 }
 
 kolo_status kolo_gatherv(struct kolo_comm *comm, const void *send, void *recv, const size_t *counts,
@@ -388,7 +381,7 @@ kolo_status kolo_gatherv(struct kolo_comm *comm, const void *send, void *recv, c
                              .root = root,
                              .opts = opts,
                              .request_out = request_out};
-    return run_uneven(comm, &task);
+    return run_blocks(comm, &task, check_v);
 }
 
 kolo_status kolo_reduce_scatter(struct kolo_comm *comm, const void *send, void *recv, size_t count,
@@ -404,7 +397,7 @@ kolo_status kolo_reduce_scatter(struct kolo_comm *comm, const void *send, void *
                              .op = op,
                              .opts = opts,
                              .request_out = request_out};
-    return run_even(comm, &task);
+    return run_blocks(comm, &task, check_even);
 }
 
 kolo_status kolo_gather(struct kolo_comm *comm, const void *send, void *recv, size_t count,
@@ -420,7 +413,7 @@ kolo_status kolo_gather(struct kolo_comm *comm, const void *send, void *recv, si
                              .root = root,
                              .opts = opts,
                              .request_out = request_out};
-    return run_even(comm, &task);
+    return run_blocks(comm, &task, check_even);
 }
 
 kolo_status kolo_scatter(struct kolo_comm *comm, const void *send, void *recv, size_t count,
@@ -436,7 +429,7 @@ kolo_status kolo_scatter(struct kolo_comm *comm, const void *send, void *recv, s
                              .root = root,
                              .opts = opts,
                              .request_out = request_out};
-    return run_even(comm, &task);
+    return run_blocks(comm, &task, check_even);
 }
 
 kolo_status kolo_scatterv(struct kolo_comm *comm, const void *send, const size_t *counts,
@@ -453,7 +446,7 @@ kolo_status kolo_scatterv(struct kolo_comm *comm, const void *send, const size_t
                              .root = root,
                              .opts = opts,
                              .request_out = request_out};
-    return run_uneven(comm, &task);
+    return run_blocks(comm, &task, check_v);
 }
 
 kolo_status kolo_reduce_scatterv(struct kolo_comm *comm, const void *send, void *recv,
@@ -469,7 +462,7 @@ kolo_status kolo_reduce_scatterv(struct kolo_comm *comm, const void *send, void 
                              .op = op,
                              .opts = opts,
                              .request_out = request_out};
-    return run_uneven(comm, &task);
+    return run_blocks(comm, &task, check_v);
 }
 
 /* ---- from everybody to everybody ---- */

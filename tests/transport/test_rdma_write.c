@@ -9,35 +9,11 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "tests/support/fake_verbs.h"
+#include "tests/support/fake_fixture.h"
 #include "tests/support/rdma_messages.h"
 #include "transport/rdma.h"
 
 enum { MIB = 1 << 20, BYTES = 3 * MIB + 1000, ROUNDS = 20 };
-
-static char logged[1024];
-
-static void keep_line(void *context, enum kolo_log_level level, const char *line)
-{
-    (void)context;
-    if (level <= KOLO_LOG_WARN)
-        snprintf(logged, sizeof logged, "%s", line);
-}
-
-static void begin(void)
-{
-    fake_verbs_install();
-    logged[0] = '\0';
-    kolo_log_set_sink(keep_line, NULL);
-}
-
-static void end(void)
-{
-    kolo_log_set_sink(NULL, NULL);
-    fake_verbs_uninstall();
-    cr_assert(fake_verbs_living() == 0, "%d left on the devices", fake_verbs_living());
-    cr_assert(fake_verbs_not_ready() == 0, "%d times no place was ready", fake_verbs_not_ready());
-}
 
 TestSuite(rdma_write, .init = begin, .fini = end, .timeout = 100);
 

@@ -20,7 +20,8 @@ struct bench_call;
 
 enum bench_pace { BENCH_BLOCKING, BENCH_ASYNC };
 
-/** What the vectors lie in: kolo_alloc, plain memory, kolo_alloc locked for a device, a device's own. */
+/** What the vectors lie in: kolo_alloc, plain memory, kolo_alloc locked for a device, a device's
+ * own. */
 enum bench_memory { BENCH_KOLO, BENCH_USER, BENCH_PINNED, BENCH_DEVICE };
 
 struct bench_options {
@@ -132,7 +133,8 @@ struct bench_buffers {
 
 /** As --memory and the reports call it. */
 const char *bench_memory_text(enum bench_memory memory);
-/** Divides the vector and finds the memory; bench_buffers_free frees what it made also if it fails. */
+/** Divides the vector and finds the memory; bench_buffers_free frees what it made also if it
+ * fails. */
 kolo_status bench_buffers_make(struct bench_call *call, struct bench_buffers *buffers);
 void bench_buffers_free(struct bench_buffers *buffers, struct bench_call *call);
 /** As bench_data_fill and bench_data_check, wherever the buffers are. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The buffers of a measured call, in the kind of memory that --memory says. Owns them, and for those on
-// a device an image of each in the host's memory, where data is made and compared. Never copies
-// while a call is timed.
+// The buffers of a measured call, in the kind of memory that --memory says. Owns them, and for
+// those on a device an image of each in the host's memory, where data is made and compared. Never
+// copies while a call is timed.
 #include <string.h>
 
 #include "base/alloc.h"
@@ -67,7 +67,8 @@ static kolo_status copy_both(struct bench_buffers *buffers, enum kolo_way way)
 
 /* ---- memory ---- */
 
-/** Memory of kolo_alloc, of a process that uses a device: it is locked for it, or the run is not what it says. */
+/** Memory of kolo_alloc, of a process that uses a device: it is locked for it, or the run is not
+ * what it says. */
 static kolo_status allocate_pinned(struct kolo_comm *comm, size_t bytes, void **memory_out)
 {
     void *device = NULL;

@@ -20,8 +20,8 @@ struct bench_figures {
     size_t count;
 };
 
-/** Measures them; collective. What cannot be had here (memory between hosts, sockets) is left out, and without @p memory
- * what memory and processors do. The figures are the same on all ranks. */
+/** Measures them; collective. What cannot be had here (memory between hosts, sockets) is left out,
+ * and without @p memory what memory and processors do. The figures are the same on all ranks. */
 kolo_status bench_figures_measure(struct bare_world *world, bool memory, int64_t time_ns,
                                   struct bench_figures *figures_out);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads COCO's ground truth, see truths.h. The lists may stand in any order, so annotations are
 // looked at once all is read. As strict as pycocotools, which fails without iscrowd or area, unless
-// they may be missing; and stricter where it makes wrong numbers: entries of one id replace each other there.
+// they may be missing; and stricter where it makes wrong numbers: entries of one id replace each
+// other there.
 #include "evaluate/truths.h"
 
 #include <stdlib.h>

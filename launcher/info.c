@@ -79,7 +79,8 @@ static void print_devices(FILE *out)
             print_device(out, kolo_device_reports[i]->what, kolo_error_detail());
 }
 
-/** Whether ranks of this user here may read each other's memory: a child tries with this process. */
+/** Whether ranks of this user here may read each other's memory: a child tries with this
+ * process. */
 static kolo_status try_reading(struct kolo_why *why_out)
 {
     const uint64_t word = (uint64_t)getpid();

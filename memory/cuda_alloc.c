@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of CUDA's devices that the library allocates for a program. Each allocation owns one use of its
-// device's primary context, the one that the CUDA runtime works in, until that is let go. A thread's current context is after each call what it was before.
+// Memory of CUDA's devices that the library allocates for a program. Each allocation owns one use
+// of its device's primary context, the one that the CUDA runtime works in, until that is let go. A
+// thread's current context is after each call what it was before.
 //
-// The driver would wait for a device's work when memory is freed, without a bound; so that is waited
-// for first.
+// The driver would wait for a device's work when memory is freed, without a bound; so that is
+// waited for first.
 #include <stdio.h>
 
 #include "memory/cuda_memory.h"

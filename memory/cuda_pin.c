@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages of the host that CUDA's devices reach by themselves. A hold may own one use of a device's primary
-// context, where the memory that it was taken for has no context of its own. A thread's current
-// context is after each call what it was before.
+// Pages of the host that CUDA's devices reach by themselves. A hold may own one use of a device's
+// primary context, where the memory that it was taken for has no context of its own. A thread's
+// current context is after each call what it was before.
 //
-// They are registered for all contexts (PORTABLE), and with an address that kernels can use (DEVICEMAP).
-// The registration is gone with the context that it was made in: then there is nothing to be
-// taken back.
+// They are registered for all contexts (PORTABLE), and with an address that kernels can use
+// (DEVICEMAP). The registration is gone with the context that it was made in: then there is nothing
+// to be taken back.
 #include <stdio.h>
 
 #include "memory/cuda_memory.h"

@@ -13,8 +13,8 @@
 // sever and of kolo_heap_pin, which nobody may see half done.
 //
 // Pages are locked for devices where the thread that allocates them has a device's context, and all
-// that are there, and that come, from the first use of a device on (kolo_heap_pin). They are unlocked
-// before they go, also by kolo_heap_sever, whose pieces are locked anew.
+// that are there, and that come, from the first use of a device on (kolo_heap_pin). They are
+// unlocked before they go, also by kolo_heap_sever, whose pieces are locked anew.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -263,8 +263,8 @@ static kolo_status prepare(struct kolo_heap *heap, struct cut *cut)
     return status;
 }
 
-/** Puts @p fresh, which lies at its place, into the array instead of what it replaced: how many spans
- * there are now. */
+/** Puts @p fresh, which lies at its place, into the array instead of what it replaced: how many
+ * spans there are now. */
 static size_t replace(struct kolo_heap *heap, const struct cut *cut, struct kolo_span *fresh)
 {
     const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);

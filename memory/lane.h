@@ -56,7 +56,8 @@ static inline bool kolo_lane_serves(const struct kolo_lane *lane,
     return lane->ops->serves(lane, pointer);
 }
 /** Waits until the work that the program gave to the device's context before is done; KOLO_AGAIN: not
- * by @p deadline, or @p unless (may be NULL) said so. Any thread, also while others call the lane's functions. */
+ * by @p deadline, or @p unless (may be NULL) said so. Any thread, also while others call the lane's
+ * functions. */
 static inline kolo_status kolo_lane_await_device(struct kolo_lane *lane, kolo_deadline deadline,
                                                  const struct kolo_unless *unless)
 {

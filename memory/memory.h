@@ -81,8 +81,8 @@ struct kolo_memory_ops {
     /** As kolo_lane_open; NULL: it has no lanes. */
     kolo_status (*lane_open)(const struct kolo_pointer *pointer, void (*wake)(void *context),
                              void *context, struct kolo_lane **lane_out);
-    /** As kolo_pin, in the context of @p near, of a device of this kind; NULL: the one that the thread
-     * uses, KOLO_AGAIN if it uses none. NULL: its devices need no locked pages. */
+    /** As kolo_pin, in the context of @p near, of a device of this kind; NULL: the one that the
+     * thread uses, KOLO_AGAIN if it uses none. NULL: its devices need no locked pages. */
     kolo_status (*pin)(const struct kolo_pointer *near, void *memory, size_t bytes,
                        struct kolo_pin *pin_out);
     void (*unpin)(const struct kolo_pin *pin, void *memory);
@@ -119,23 +119,23 @@ kolo_status kolo_pointer_fetch(const struct kolo_pointer *pointer, size_t bytes,
                                void *copy_out) KOLO_NODISCARD;
 
 /** Locks whole pages of the host for all devices that have kin of @p near (a pointer into one's
- * memory; NULL: for those of which the calling thread has a context), so that copies to them and from them go on by
- * themselves. Makes no context. What cannot be locked is used as it is: a line in the log. Threads, as of the
- * next: any. */
+ * memory; NULL: for those of which the calling thread has a context), so that copies to them and
+ * from them go on by themselves. Makes no context. What cannot be locked is used as it is: a line
+ * in the log. Threads, as of the next: any. */
 void kolo_pin(const struct kolo_pointer *near, void *memory, size_t bytes,
               struct kolo_pin *pin_out);
 /** Before the pages are unmapped; nothing is copied to them or from them any more. */
 void kolo_unpin(struct kolo_pin *pin, void *memory);
 
 /** Memory of a device: of number @p device in this process; below 0: of the one whose context the
- * calling thread has, else of number @p turn modulo how many there are. May load a driver and make a
- * context, which is held until kolo_device_release. Its content is unspecified. ERR_UNSUPPORTED: there
- * is no device, or the build knows none; ERR_INVALID: none of that number; ERR_NO_MEMORY, ERR_SYSTEM.
- * Threads, as of the next two: any. */
+ * calling thread has, else of number @p turn modulo how many there are. May load a driver and make
+ * a context, which is held until kolo_device_release. Its content is unspecified. ERR_UNSUPPORTED:
+ * there is no device, or the build knows none; ERR_INVALID: none of that number; ERR_NO_MEMORY,
+ * ERR_SYSTEM. Threads, as of the next two: any. */
 kolo_status kolo_device_alloc(int device, int turn, size_t bytes,
                               struct kolo_pointer *pointer_out) KOLO_NODISCARD;
-/** Frees the memory when the work that the device was given before is done. KOLO_AGAIN: that is not so
- * by @p deadline, and it is still there; an error: the device failed, and it is gone. */
+/** Frees the memory when the work that the device was given before is done. KOLO_AGAIN: that is not
+ * so by @p deadline, and it is still there; an error: the device failed, and it is gone. */
 kolo_status kolo_device_free(const struct kolo_pointer *pointer,
                              kolo_deadline deadline) KOLO_NODISCARD;
 /** Lets go of its context, which may be the end of it, and of all that others have in it. */
@@ -147,8 +147,8 @@ kolo_status kolo_heap_create(struct kolo_heap **heap_out) KOLO_NODISCARD;
 /** Releases all that is left in it. */
 void kolo_heap_destroy(struct kolo_heap *heap);
 kolo_status kolo_heap_alloc(struct kolo_heap *heap, size_t bytes, void **memory_out) KOLO_NODISCARD;
-/** From here on all spans are locked for the devices that have kin of @p near, a pointer into the memory of
- * one; those that are there are at once. Cheap when that is done. */
+/** From here on all spans are locked for the devices that have kin of @p near, a pointer into the
+ * memory of one; those that are there are at once. Cheap when that is done. */
 void kolo_heap_pin(struct kolo_heap *heap, const struct kolo_pointer *near);
 /** ERR_INVALID if @p memory is not the base of a span. @p gone (may be NULL) is told the id before
  * the release. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages of the host that are locked for devices. Owns nothing: a hold is its holder's. Never makes a
-// device's context, and never fails a caller: memory that cannot be locked is slower, not wrong.
+// Pages of the host that are locked for devices. Owns nothing: a hold is its holder's. Never makes
+// a device's context, and never fails a caller: memory that cannot be locked is slower, not wrong.
 #include <stdatomic.h>
 
 #include "base/log.h"

@@ -2,8 +2,8 @@
 // What a pointer that a program brings leads to, and memory of devices that it asks for: asks every
 // backend of the build. Owns nothing; never touches the memory itself.
 //
-// Nothing is remembered from one look to the next: an address that was freed and given out again may lead to another
-// kind, device or context, and only its driver can tell that it did.
+// Nothing is remembered from one look to the next: an address that was freed and given out again
+// may lead to another kind, device or context, and only its driver can tell that it did.
 #include <string.h>
 
 #include "memory/memory.h"

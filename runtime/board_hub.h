@@ -16,7 +16,8 @@
 //   direct    all buffers are kolo_alloc memory: the entry names them; everybody runs its share of
 //             the moves from memory to memory, says done, and waits until all have
 //   pulled    some buffer is not, but all members may read each other: the entry names what is sent
-//             or says its address; everybody takes what goes to it, says done, and waits until all have
+//             or says its address; everybody takes what goes to it, says done, and waits until all
+//             have
 //   staged    else: chunks go through the stages in rounds, told by three counters
 //
 // Nothing in another member's notes is trusted: a number is compared, a name is checked by whoever
@@ -222,8 +223,8 @@ void kolo_board_direct_withdraw(struct kolo_hub *hub);
 
 /** Finds out whom this member may read, and says so; before it first enters. */
 void kolo_pull_probe(struct kolo_hub *hub);
-/** Whether the running collective, of which some buffer has no name, is pulled; the same on all, once
- * all have entered. */
+/** Whether the running collective, of which some buffer has no name, is pulled; the same on all,
+ * once all have entered. */
 bool kolo_pull_fits(struct kolo_hub *hub);
 /** Borrows what is sent to this member and can be borrowed. KOLO_AGAIN: not all has arrived. */
 kolo_status kolo_pull_borrow(struct kolo_hub *hub) KOLO_NODISCARD;

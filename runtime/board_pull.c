@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The way for memory that the others cannot map but may read, in an alltoall, a scatter and a small
-// allgather of middle sizes: every member takes what goes to it straight out of the senders' memory, by the kernel (kolo_board_pull), or by itself where a sender
-// could lend it. One copy, where the stages take two. Must never write to another's memory.
+// allgather of middle sizes: every member takes what goes to it straight out of the senders'
+// memory, by the kernel (kolo_board_pull), or by itself where a sender could lend it. One copy,
+// where the stages take two. Must never write to another's memory.
 //
 // Whether it is taken all members know alike before the first call: each has tried whether it may
 // read all others, and says in its notes from which block on it would pull (0: never); the largest
@@ -59,9 +60,9 @@ static size_t agreed_bytes(const struct kolo_hub *hub)
     return most;
 }
 
-/** Whether one copy by the kernel, which has to find every page first, can be over before two by the
- * processors: not where many read the same bytes, which lie in a stage once for all, nor where one
- * rank would have to do all that others do for it. */
+/** Whether one copy by the kernel, which has to find every page first, can be over before two by
+ * the processors: not where many read the same bytes, which lie in a stage once for all, nor where
+ * one rank would have to do all that others do for it. */
 static bool can_win(const struct kolo_hub *hub)
 {
     return hub->collective == KOLO_COLLECTIVE_ALLTOALL ||
@@ -69,8 +70,8 @@ static bool can_win(const struct kolo_hub *hub)
            (hub->collective == KOLO_COLLECTIVE_ALLGATHER && hub->count <= ALLGATHER_MOST);
 }
 
-/** Whether the buffers of all ranks together fit into caches: beyond, stores that go round them win,
- * which the kernel does not use. */
+/** Whether the buffers of all ranks together fit into caches: beyond, stores that go round them
+ * win, which the kernel does not use. */
 static bool is_cached(const struct kolo_hub *hub)
 {
     size_t all = 0;

@@ -282,8 +282,8 @@ static void forget_whole(struct kolo_task *task, bool scatters, size_t *whole)
         task->recv = NULL;
 }
 
-/** Calls on blocks of one length: this rank's block on one side, and on the other the whole, where it
- * has one. */
+/** Calls on blocks of one length: this rank's block on one side, and on the other the whole, where
+ * it has one. */
 static kolo_status check_even(const struct kolo_comm *comm, struct kolo_task *task)
 {
     bool is_rooted = task->kind == KOLO_CALL_GATHER || task->kind == KOLO_CALL_SCATTER;

@@ -111,7 +111,8 @@ static bool lends(enum kolo_path path)
 }
 
 /** What @p bytes take more that are in no cache: a long message is not any more when its end comes;
- * of a vector that no cache holds no piece ever was, which its receiver feels if it reads it there. */
+ * of a vector that no cache holds no piece ever was, which its receiver feels if it reads it
+ * there. */
 static double cold(const struct walker *walker, enum kolo_path path, double bytes, bool goes_out)
 {
     double warm = walker->is_passed_on ? WARM_PASSED_BYTES : WARM_BYTES, long_ones = 0;

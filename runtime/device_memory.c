@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kolo_alloc_device: memory of devices that the program asked for. Owns the list of it, by which kolo_free
-// and the end of the rank find it. Must never wait for a device under the engine's lock.
+// kolo_alloc_device: memory of devices that the program asked for. Owns the list of it, by which
+// kolo_free and the end of the rank find it. Must never wait for a device under the engine's lock.
 //
 // The last memory of a context leaves its hold on that in the list, until the rank ends: lanes have
 // streams in it, and pages of the host are locked in it, which would go with it.

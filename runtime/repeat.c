@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owns what is kept of short blocking calls over a board: a program that calls the same small
 // collective again and again has its plan, its description and its moves found out once. A kept
-// request gets the buffers of the next call like it, and a number; all that can be otherwise in that
-// call is asked again (arguments, a failed communicator, memory of a device's). Must never: keep
-// what a call brings along (options, arrays, an operator of the program's own), nor give a request
-// to a second thread before the first, which waits without the lock, has read its status.
+// request gets the buffers of the next call like it, and a number; all that can be otherwise in
+// that call is asked again (arguments, a failed communicator, memory of a device's). Must never:
+// keep what a call brings along (options, arrays, an operator of the program's own), nor give a
+// request to a second thread before the first, which waits without the lock, has read its status.
 #include <stddef.h>
 #include <string.h>
 

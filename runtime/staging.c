@@ -6,16 +6,16 @@
 //
 // How it works: before a request is made, its task is given slabs for those buffers
 // (kolo_staging_prepare); everything after that sees the host's memory. When it starts, its input is
-// put on its way to the slabs, and the route does not move before it is there, or goes beside it segment
-// by segment (runtime/staging_flow.c); a call that comes
-// later is copied meanwhile, and so is the result of the call before it, the other way. When the
-// route is through, the result goes back, and then the request is over. Whoever sleeps is woken when
-// a copy is done. A device that fails fails the communicator.
+// put on its way to the slabs, and the route does not move before it is there, or goes beside it
+// segment by segment (runtime/staging_flow.c); a call that comes later is copied meanwhile, and so
+// is the result of the call before it, the other way. When the route is through, the result goes
+// back, and then the request is over. Whoever sleeps is woken when a copy is done. A device that
+// fails fails the communicator.
 //
 // Slabs are kept for later calls, up to SLABS_KEPT_BYTES in all: of more, those go that were not taken
 // for longest. One that neighbours would not read in place is ordinary memory, because each piece of
-// kolo_alloc memory takes a file descriptor. All are locked for devices, if their driver agrees, as is
-// all kolo_alloc memory of the rank from the first call with a device's buffer on.
+// kolo_alloc memory takes a file descriptor. All are locked for devices, if their driver agrees, as
+// is all kolo_alloc memory of the rank from the first call with a device's buffer on.
 #include <stdio.h>
 #include <unistd.h>
 

@@ -40,8 +40,8 @@ struct kolo_staged {
 size_t kolo_flow_segment_bytes(size_t bytes, size_t least);
 /** Whether copies of @p request can go on beside its plan. */
 bool kolo_flow_can(const struct kolo_request *request);
-/** Puts the input on its way to the host: in segments, in the order in which the plan needs them, or
- * else whole. Held: lock, as of all below. */
+/** Puts the input on its way to the host: in segments, in the order in which the plan needs them,
+ * or else whole. Held: lock, as of all below. */
 kolo_status kolo_flow_begin(struct kolo_request *request, bool in_segments) KOLO_NODISCARD;
 /** Is all input on the host? KOLO_AGAIN: not yet. Else the device failed. */
 kolo_status kolo_flow_is_in(struct kolo_request *request) KOLO_NODISCARD;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copies between devices' buffers and what stands in for them. Long buffers of a call over links
-// are cut into segments, and their copies, the wire and the reduction go on side by side. Owns
-// nothing; must never let a step touch a segment that is not on the host, nor bring one back that a
-// step may still write.
+// The copies between devices' buffers and what stands in for them. Long buffers of a call over
+// links are cut into segments, and their copies, the wire and the reduction go on side by side.
+// Owns nothing; must never let a step touch a segment that is not on the host, nor bring one back
+// that a step may still write.
 //
-// How it works: a plan is a pure function, so when a call starts all its steps are gone through once.
-// The segment that a step touches first is the next to be copied to the host, and a mark behind it
-// says when it is there; a step does not begin before all that it touches is (kolo_staging_has): also
-// what it only writes, or the copy would overwrite it. The last step that writes to a segment is
-// remembered: when that and all before it are over, the segment goes back, while others are still to
-// come. A segment that no step writes to goes back at the end.
+// How it works: a plan is a pure function, so when a call starts all its steps are gone through
+// once. The segment that a step touches first is the next to be copied to the host, and a mark
+// behind it says when it is there; a step does not begin before all that it touches is
+// (kolo_staging_has): also what it only writes, or the copy would overwrite it. The last step that
+// writes to a segment is remembered: when that and all before it are over, the segment goes back,
+// while others are still to come. A segment that no step writes to goes back at the end.
 #include "runtime/staging.h"
 
 enum {

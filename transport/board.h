@@ -77,7 +77,8 @@ kolo_status kolo_board_borrow(struct kolo_board *board, int member,
                               uint8_t **memory_out) KOLO_NODISCARD;
 
 /** Whether this rank may pull memory of @p member, found out by trying. The board is ready.
- * ERR_UNSUPPORTED and why not. OK also where there is never a need to. Asked before the first pull from it. */
+ * ERR_UNSUPPORTED and why not. OK also where there is never a need to. Asked before the first pull
+ * from it. */
 kolo_status kolo_board_may_pull(struct kolo_board *board, int member) KOLO_NODISCARD;
 /** Copies @p bytes bytes at @p address, as @p member has it, to @p to, whatever memory they are.
  * ERR_UNSUPPORTED: it cannot be read, or its process is gone, and @p to has nothing that counts.

@@ -25,9 +25,9 @@ struct kolo_peer_memory {
  * could name. */
 int32_t kolo_peer_memory_pid(int socket);
 
-/** @p bytes bytes at address @p at of the peer, into @p to. Else ERR_UNSUPPORTED and why: the memory
- * or the peer is gone, or it must not be read; what is in @p to then means nothing. What the peer
- * writes there meanwhile may come as it was before or after. */
+/** @p bytes bytes at address @p at of the peer, into @p to. Else ERR_UNSUPPORTED and why: the
+ * memory or the peer is gone, or it must not be read; what is in @p to then means nothing. What the
+ * peer writes there meanwhile may come as it was before or after. */
 kolo_status kolo_peer_memory_read(const struct kolo_peer_memory *peer, uint64_t at, void *to,
                                   size_t bytes) KOLO_NODISCARD;
 

@@ -171,7 +171,8 @@ void kolo_rdma_watch_links(struct rdma_port *port)
     kolo_rdma_look_at(port, port->watches_at);
 }
 
-/** The device has the first word, and says more: it counts KOLO_PEER_TIMEOUT itself, and a quarter more at most. */
+/** The device has the first word, and says more: it counts KOLO_PEER_TIMEOUT itself, and a quarter
+ * more at most. */
 static void watch_queue(struct rdma_port *port, struct kolo_rdma_queue *queue, kolo_deadline now,
                         bool is_late)
 {
@@ -188,7 +189,8 @@ static void watch_queue(struct rdma_port *port, struct kolo_rdma_queue *queue, k
     kolo_rdma_queue_give_up(queue, text);
 }
 
-/** As the watch over the connections of TCP: who was busy elsewhere knows nothing of the time between. */
+/** As the watch over the connections of TCP: who was busy elsewhere knows nothing of the time
+ * between. */
 static void watch_all(struct rdma_port *port, kolo_deadline now)
 {
     bool is_late = now - port->watches_at > 2 * kolo_tcp_watch_us(&port->tcp) * 1000;

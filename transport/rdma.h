@@ -118,8 +118,8 @@ void kolo_rdma_down(struct kolo_link *base);
 void kolo_rdma_free_link(struct kolo_link *base);
 /** Gives a first message up whose time is over. Gives the time of one that is on its way; KOLO_NEVER: none is. */
 kolo_deadline kolo_rdma_watch_probe(struct rdma_link *link, kolo_deadline now);
-/** What is being posted; NULL: nothing, and then there is nothing to look at but the core's frames: pull() finds nothing, and
- * frames that found no room stay the core's. */
+/** What is being posted; NULL: nothing, and then there is nothing to look at but the core's frames:
+ * pull() finds nothing, and frames that found no room stay the core's. */
 void kolo_rdma_set_writing(struct rdma_link *link, struct kolo_rdma_writing *writing);
 /** Closes the queue of a link that went on by TCP. Not from within a callback of the queue. */
 void kolo_rdma_drop_leftover(struct rdma_link *link);

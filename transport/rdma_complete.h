@@ -41,8 +41,7 @@ struct kolo_rdma_track {
     struct kolo_rdma_completions *completions;
     uint32_t number;
     bool is_receive, has_failed;
-    bool
-        is_survivable; /* has_failed: by what a peer and a device may outlive, such as a cable that was out */
+    bool is_survivable; /* has_failed: by what peer and device may outlive, a cable's pull, say */
     uint32_t capacity;
     struct kolo_rdma_request *requests; /* a ring, by number */
     uint64_t first, next;               /* numbers: not heard of from first to next - 1 */
@@ -85,8 +84,8 @@ kolo_status kolo_rdma_track_open(struct kolo_rdma_track *track,
 /** What comes for it later is dropped. Close it after its pair was destroyed: only then none of its requests touches memory. */
 void kolo_rdma_track_close(struct kolo_rdma_track *track);
 
-/** Its pair is gone, and another takes its place: what still comes of the old one is dropped. What was not heard of stays noted.
- * ERR_NO_MEMORY. */
+/** Its pair is gone, and another takes its place: what still comes of the old one is dropped. What
+ * was not heard of stays noted. ERR_NO_MEMORY. */
 kolo_status kolo_rdma_track_renew(struct kolo_rdma_track *track) KOLO_NODISCARD;
 /** The requests before @p next have done what they should, as somebody else says. */
 void kolo_rdma_track_settle(struct kolo_rdma_track *track, uint64_t next);
@@ -110,7 +109,8 @@ uint64_t kolo_rdma_track_add(struct kolo_rdma_track *track, const struct kolo_rd
 /** The post of the last one was refused with errno @p error: it is forgotten, and the track fails. */
 void kolo_rdma_track_refused(struct kolo_rdma_track *track, int error);
 
-/** Of the first that is not heard of nothing was heard for too long: the track fails, with @p text. */
+/** Of the first that is not heard of nothing was heard for too long: the track fails, with @p
+ * text. */
 void kolo_rdma_track_silent(struct kolo_rdma_track *track, const char *text);
 
 /** What a status of a completion means, and what is most likely behind it. */

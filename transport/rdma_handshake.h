@@ -6,10 +6,11 @@
 //
 //   u32 magic, u8 version, u8 kind of address (0: no offer), u8 MTU code, u8 0,
 //   u32 queue pair, u32 packet number, u16 LID, u16 0, u32 places, u32 bytes of a place, 16 bytes GID,
-//   reason (u16 length and text; "" in an offer), zeroes up to byte 240; u32 round, u64 received, zeroes
+//   reason (u16 length and text; "" in an offer), zeroes up to byte 240; u32 round, u64 received,
+//   zeroes
 //
-// The last two, and the byte behind the MTU code (1: joined), are of blocks that bring a broken pair back (rdma_resume.h), and
-// 0 before.
+// The last two, and the byte behind the MTU code (1: joined), are of blocks that bring a broken
+// pair back (rdma_resume.h), and 0 before.
 #ifndef KOLO_TRANSPORT_RDMA_HANDSHAKE_H
 #define KOLO_TRANSPORT_RDMA_HANDSHAKE_H
 

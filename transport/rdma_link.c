@@ -320,7 +320,8 @@ static size_t read_some(struct rdma_link *link, void *data, size_t wanted, int f
     return 0;
 }
 
-/** The next block, once all of it is there: ends the link if it is none. True: @p hello_out has it. */
+/** The next block, once all of it is there: ends the link if it is none. True: @p hello_out has
+ * it. */
 static bool take_block(struct rdma_link *link, struct kolo_rdma_hello *hello_out)
 {
     char detail[KOLO_DETAIL_MAX];
@@ -354,7 +355,8 @@ static void read_block(struct rdma_link *link)
     advance(link);
 }
 
-/** A link that goes by RDMA: what is left of the last block, then the end, or blocks that bring a broken pair back. */
+/** A link that goes by RDMA: what is left of the last block, then the end, or blocks that bring a
+ * broken pair back. */
 static void read_rest(struct rdma_link *link)
 {
     struct kolo_rdma_hello hello;

@@ -553,7 +553,8 @@ uint64_t kolo_rdma_queue_received(const struct kolo_rdma_queue *queue)
     return queue->receives.first;
 }
 
-/** Takes what the old pair has left: the queue of completions has room for one pair of each link. */
+/** Takes what the old pair has left: the queue of completions has room for one pair of each
+ * link. */
 static kolo_status take_leftovers(struct kolo_rdma_queue *queue)
 {
     struct kolo_rdma_completions *completions = queue->completions;
@@ -601,7 +602,8 @@ kolo_status kolo_rdma_queue_settle(struct kolo_rdma_queue *queue, uint64_t recei
         return kolo_fail(KOLO_ERR_PROTOCOL, "%llu messages of %llu to %llu have arrived",
                          (unsigned long long)received, (unsigned long long)uses_heard(queue),
                          (unsigned long long)queue->uses);
-    /* A write is known to have arrived by a message behind it; one that may have is written again, with the same bytes. */
+    /* A write is known to have arrived by a message behind it; one that may have is written again,
+       with the same bytes. */
     while (next < queue->sends.next &&
            posted_at(queue, next)->uses + !takes_receive(posted_at(queue, next)) <= received)
         next++;
@@ -610,7 +612,8 @@ kolo_status kolo_rdma_queue_settle(struct kolo_rdma_queue *queue, uint64_t recei
     return KOLO_OK;
 }
 
-/** Posts the next again. What brought nothing but credit brings none, for all is counted anew, and takes no receive. */
+/** Posts the next again. What brought nothing but credit brings none, for all is counted anew, and
+ * takes no receive. */
 static void post_again(struct kolo_rdma_queue *queue, bool is_last)
 {
     struct kolo_rdma_posted *posted = posted_at(queue, queue->sends.next);

@@ -11,9 +11,10 @@
 // Beside messages a queue writes into memory of the peer's that it was told of, in a row of pieces. The last of a row is told there
 // by a mark of 16 bits: it uses a place up, as a message does, and fills none. A number is mark << 16 | credit.
 //
-// A pair that breaks although the peer lives is replaced by a fresh one (rdma_resume.h brings both sides to it). What the peer has
-// received is counted by its completions, which come in order: what was posted before is over, the rest is posted again, out of
-// the same memory. So each message arrives once.
+// A pair that breaks although the peer lives is replaced by a fresh one (rdma_resume.h brings both
+// sides to it). What the peer has received is counted by its completions, which come in order: what
+// was posted before is over, the rest is posted again, out of the same memory. So each message
+// arrives once.
 //
 // Closing destroys the queue pair first: from then on the device touches none of the memory.
 //
@@ -36,8 +37,8 @@ struct kolo_rdma_queue_ops {
     void (*has_written)(struct kolo_rdma_queue *queue, void *context);
     /** Something that was in the way of a send may be so no more. */
     void (*has_room)(struct kolo_rdma_queue *queue);
-    /** The pair broke, and the detail says why, but the peer may live. True: somebody brings it back; else, and where this is
-     * NULL, the queue is of no use any more. */
+    /** The pair broke, and the detail says why, but the peer may live. True: somebody brings it
+     * back; else, and where this is NULL, the queue is of no use any more. */
     bool (*broke)(struct kolo_rdma_queue *queue);
     /** The queue is of no use any more, and the detail says why. Once. */
     void (*failed)(struct kolo_rdma_queue *queue, kolo_status why);
@@ -128,22 +129,26 @@ void kolo_rdma_queue_send_with(struct kolo_rdma_queue *queue, size_t bytes,
 /** From here on the device touches no memory of it, and nothing of it is told. The queue is of no use any more. */
 void kolo_rdma_queue_stop(struct kolo_rdma_queue *queue);
 
-/** Breaks the pair, if it is not broken yet: nothing goes in or out any more. What has come is delivered by the next polls.
- * ERR_LINK: that cannot be had. */
+/** Breaks the pair, if it is not broken yet: nothing goes in or out any more. What has come is
+ * delivered by the next polls. ERR_LINK: that cannot be had. */
 kolo_status kolo_rdma_queue_cut(struct kolo_rdma_queue *queue) KOLO_NODISCARD;
-/** Has all that came before the cut been delivered? Then the next is how many requests of the peer's have arrived in all. */
+/** Has all that came before the cut been delivered? Then the next is how many requests of the
+ * peer's have arrived in all. */
 bool kolo_rdma_queue_is_still(const struct kolo_rdma_queue *queue);
 uint64_t kolo_rdma_queue_received(const struct kolo_rdma_queue *queue);
-/** A fresh pair in the place of one that is still; sends wait. Not from within a callback. Errors as _open. */
+/** A fresh pair in the place of one that is still; sends wait. Not from within a callback. Errors
+ * as _open. */
 kolo_status kolo_rdma_queue_renew(struct kolo_rdma_queue *queue) KOLO_NODISCARD;
 /** The peer, which is still, has @p received so many. ERR_PROTOCOL: it cannot. */
 kolo_status kolo_rdma_queue_settle(struct kolo_rdma_queue *queue, uint64_t received) KOLO_NODISCARD;
-/** Both sides are connected again: posts what did not arrive, and lets sends go on. Gives how many there were. */
+/** Both sides are connected again: posts what did not arrive, and lets sends go on. Gives how many
+ * there were. */
 unsigned kolo_rdma_queue_replay(struct kolo_rdma_queue *queue);
 
-/** How long no send has been heard of although some are on their way, as far as the looks that this is tell: 0 at the first of
- * them, and where @p is_late, since nobody looked for a while. Of sends that would not be told the device is asked: with a
- * write of no bytes, which needs nothing of the peer's program, not even a place. */
+/** How long no send has been heard of although some are on their way, as far as the looks that this
+ * is tell: 0 at the first of them, and where @p is_late, since nobody looked for a while. Of sends
+ * that would not be told the device is asked: with a write of no bytes, which needs nothing of the
+ * peer's program, not even a place. */
 int64_t kolo_rdma_queue_silence_ns(struct kolo_rdma_queue *queue, kolo_deadline now, bool is_late);
 /** It has been too long: the queue fails, with @p text. */
 void kolo_rdma_queue_give_up(struct kolo_rdma_queue *queue, const char *text);

@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a link whose queue pair broke, while its peer lives, is brought back: a cable that was out, an interface that went down and up.
+// How a link whose queue pair broke, while its peer lives, is brought back: a cable that was out,
+// an interface that went down and up.
 //
-// The connection that the link began as still stands, and is proved. Over it both sides agree, in rounds, on a fresh pair:
+// The connection that the link began as still stands, and is proved. Over it both sides agree, in
+// rounds, on a fresh pair:
 //
-//   (broken)  each stops its pair, so that nothing of it can arrive any more, and delivers what had arrived
-//   OFFER     round, how many messages have arrived here in all, and a fresh pair      then: what the peer has is over;
-//             the pair is joined to the peer's
-//   JOINED    mine is joined to yours                                                  then: all else is posted again
+//   (broken)  each stops its pair, so that nothing of it can arrive any more, and delivers what
+//             had arrived
+//   OFFER     round, how many messages have arrived here in all, and a fresh pair
+//             then: what the peer has is over; the pair is joined to the peer's
+//   JOINED    mine is joined to yours
+//             then: all else is posted again
 //
-// Why each message arrives once: a side counts after its pair has stopped, and posts again after it has the peer's count. Messages of a
-// pair arrive in order, so a count says which. What is posted again lies where it lay, since nobody was told that it is over. A
-// write that may have arrived is written again: the same bytes, into memory that the peer has not been told of.
+// Why each message arrives once: a side counts after its pair has stopped, and posts again after it
+// has the peer's count. Messages of a pair arrive in order, so a count says which. What is posted
+// again lies where it lay, since nobody was told that it is over. A write that may have arrived is
+// written again: the same bytes, into memory that the peer has not been told of.
 //
-// Whoever sees its pair break waits a little, more after each try, and as long as its own port is down; then it begins a round. Who
-// hears of a round takes part at once. A round that fails is followed by another; blocks of older ones are dropped: the
-// connection keeps their order. From the first break on it may take KOLO_PEER_TIMEOUT in all, and TRIES rounds; else the
-// link ends with the error that it broke with.
+// Whoever sees its pair break waits a little, more after each try, and as long as its own port is
+// down; then it begins a round. Who hears of a round takes part at once. A round that fails is
+// followed by another; blocks of older ones are dropped: the connection keeps their order. From the
+// first break on it may take KOLO_PEER_TIMEOUT in all, and TRIES rounds; else the link ends with
+// the error that it broke with.
 #ifndef KOLO_TRANSPORT_RDMA_RESUME_H
 #define KOLO_TRANSPORT_RDMA_RESUME_H
 
@@ -45,7 +51,8 @@ struct rdma_resume {
 bool kolo_rdma_resume_broke(struct kolo_rdma_queue *queue);
 /** A block came over the connection of a link that goes by RDMA. May end the link. */
 void kolo_rdma_resume_heard(struct rdma_link *link, const struct kolo_rdma_hello *theirs);
-/** Goes on, as far as it can. Not from within a callback of the queue. Gives when to look again; KOLO_NEVER: all is well. */
+/** Goes on, as far as it can. Not from within a callback of the queue. Gives when to look again;
+ * KOLO_NEVER: all is well. */
 kolo_deadline kolo_rdma_resume_step(struct rdma_link *link);
 /** Something came by the pair. */
 void kolo_rdma_resume_proved(struct rdma_link *link);

@@ -14,9 +14,9 @@
 // Spans: the last few that were lent are pinned on every link, so that none of them makes room for
 // another while a collective uses it; they are also the cache of lend().
 //
-// Pulling: the last line of the notes is a card, filled before the segment is passed, which says where
-// in its process a member has a random word. Which process that is the kernel says of the link's
-// socket, so it is right in whatever namespace we are.
+// Pulling: the last line of the notes is a card, filled before the segment is passed, which says
+// where in its process a member has a random word. Which process that is the kernel says of the
+// link's socket, so it is right in whatever namespace we are.
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>

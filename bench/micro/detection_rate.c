@@ -4,8 +4,8 @@
 // (exchange and curves) on the slowest rank, the median of rounds; and the most memory that a rank has
 // beside the input and the results, per detection of its own. SET: rank 0 writes all of it
 // there too, in the form of tests/metrics/oracle/coco.py, for pycocotools.
-// `kolorun -np N detection_rate limit [IMAGES [PER_IMAGE]]` holds N ranks against one rank, and against
-// what N ranks reach that have nothing to do with each other.
+// `kolorun -np N detection_rate limit [IMAGES [PER_IMAGE]]` holds N ranks against one rank, and
+// against what N ranks reach that have nothing to do with each other.
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -201,9 +201,9 @@ static void measure(struct kolo_comm *comm, const struct set *set)
                result.stats[0]);
 }
 
-/* How much faster the ranks together are than rank 0 alone, and what the machine has for them: every
- * rank does all of it at the same time as the others and for itself, and the same with its share. In
- * turns, so that a slow minute of the machine is in all four. */
+/* How much faster the ranks together are than rank 0 alone, and what the machine has for them:
+ * every rank does all of it at the same time as the others and for itself, and the same with its
+ * share. In turns, so that a slow minute of the machine is in all four. */
 static void measure_limit(struct kolo_comm *comm, const struct set *share, const struct set *whole)
 {
     enum { ALONE, COPIES, SHARES, TOGETHER, WAYS };

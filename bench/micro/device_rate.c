@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a CUDA device gives at most, for bench/gpu: `device_rate [BYTES]` (256 MiB) prints one line of
-// JSON: how many devices there are and the name of the first, the rates of copies on it and from and
-// to page-locked memory in GB/s (bytes copied, once), and what one kernel launch takes until it is
-// over, and how far apart launches in a row are, in microseconds. Medians of several runs. Exit status 77: no device.
+// What a CUDA device gives at most, for bench/gpu: `device_rate [BYTES]` (256 MiB) prints one line
+// of JSON: how many devices there are and the name of the first, the rates of copies on it and from
+// and to page-locked memory in GB/s (bytes copied, once), and what one kernel launch takes until it
+// is over, and how far apart launches in a row are, in microseconds. Medians of several runs. Exit
+// status 77: no device.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

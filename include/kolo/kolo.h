@@ -31,7 +31,8 @@
  *      the call's deadline, which begins anew with what comes after. When the call is over its
  *      result is there for every stream. While such work waits for another rank that needs this
  *      call, both wait in vain, until KOLO_ERR_TIMEOUT. A CUDA error is KOLO_ERR_SYSTEM or
- *      _NO_MEMORY, a driver that lacks a function KOLO_ERR_UNSUPPORTED. Each of these loses the communicator.
+ *      _NO_MEMORY, a driver that lacks a function KOLO_ERR_UNSUPPORTED. Each of these loses the
+ *      communicator.
  *    - @p opts may be NULL.
  *    - @p request_out NULL: the call returns when the result is there. Not NULL: it returns at
  *      once, *request_out is to be waited for by kolo_wait(); until then both buffers are lent to
@@ -222,17 +223,20 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_get_peer_info(struct kolo_comm *comm, i
  *  Ownership: the caller's until kolo_free(), before kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_alloc(struct kolo_comm *comm, size_t bytes,
                                                void **memory_out);
-/** Memory of a CUDA device, as cudaMalloc() gives it, in the context that the CUDA runtime works in. @p device is its number in
- *  this process; -1: the calling thread's current one, or, if it has used none, the local rank's (modulo how many
- *  there are). Collectives take any other device memory as well.
- *  @return KOLO_OK; ERR_UNSUPPORTED (no driver, no device, or a build without); ERR_NO_MEMORY; ERR_INVALID; ERR_SYSTEM.
+/** Memory of a CUDA device, as cudaMalloc() gives it, in the context that the CUDA runtime works
+ *  in. @p device is its number in this process; -1: the calling thread's current one, or, if it has
+ *  used none, the local rank's (modulo how many there are). Collectives take any other device
+ *  memory as well.
+ *  @return KOLO_OK; ERR_UNSUPPORTED (no driver, no device, or a build without); ERR_NO_MEMORY;
+ *  ERR_INVALID; ERR_SYSTEM.
  *  Ownership: the caller's until kolo_free(), before kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes,
                                                       int device, void **memory_out);
-/** NULL is fine. No request may be using it. Of a device's it waits for all work that the device was given before, up to
- *  KOLO_TIMEOUT.
- *  @return KOLO_OK; ERR_INVALID (@p memory is not from kolo_alloc() or kolo_alloc_device() of @p comm); ERR_TIMEOUT
- *  (a device's memory; it is still there); ERR_SYSTEM (the device failed, and its memory is gone). */
+/** NULL is fine. No request may be using it. A device's waits for all work that the
+ *  device was given before, up to KOLO_TIMEOUT.
+ *  @return KOLO_OK; ERR_INVALID (@p memory is not from kolo_alloc() or kolo_alloc_device() of @p
+ *  comm); ERR_TIMEOUT (a device's memory; it is still there); ERR_SYSTEM (the device failed, and
+ *  its memory is gone). */
 KOLO_API kolo_status kolo_free(struct kolo_comm *comm, void *memory);
 
 /* ---- operators of the program's own ---------------------------------------------------------- */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/cuda_alloc.c against the mock: on which device, in which context, how long, and what is left
-// behind when a call fails.
+// memory/cuda_alloc.c against the mock: on which device, in which context, how long, and what is
+// left behind when a call fails.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>

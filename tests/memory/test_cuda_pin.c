@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/cuda_pin.c and what memory/heap.c makes of it, against the mock: when pages are locked, for
-// how long, and that a refusal is a line in the log.
+// memory/cuda_pin.c and what memory/heap.c makes of it, against the mock: when pages are locked,
+// for how long, and that a refusal is a line in the log.
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -78,7 +78,8 @@ Test(cuda_pin, what_is_freed_is_unlocked_before, .init = begin, .fini = end)
     cr_assert_eq(mock->registered(), 0);
 }
 
-/** A context that only the memory of a pool stands for is held as long as pages are locked in it. */
+/** A context that only the memory of a pool stands for is held as long as pages are locked in
+ * it. */
 Test(cuda_pin, a_primary_context_is_held, .init = begin, .fini = end)
 {
     const struct kolo_pointer near = device_pointer(MOCK_NO_CONTEXT, 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that is not of kolo_alloc, pulled: every collective that copies, on 2 to 16 ranks; where it
-// must not be read, from the start or from one call to the next; and memory that its owner takes back
-// and uses for something else while others read it.
+// Memory that is not of kolo_alloc, pulled: every collective that copies, on 2 to 16 ranks; where
+// it must not be read, from the start or from one call to the next; and memory that its owner takes
+// back and uses for something else while others read it.
 // (tests/stress/stress_random.c draws it too.)
 #include <criterion/criterion.h>
 
@@ -112,8 +112,8 @@ static kolo_status call_each(struct kolo_comm *comm, int call, int32_t *send, in
     return status;
 }
 
-/** Whether an alltoall of blocks of @p count elements is pulled: longer than what is shown, and all in
- * the caches. */
+/** Whether an alltoall of blocks of @p count elements is pulled: longer than what is shown, and all
+ * in the caches. */
 static bool is_to_be_pulled(int ranks, size_t count)
 {
     size_t each = (size_t)ranks * count * sizeof(int32_t);
@@ -180,8 +180,8 @@ Test(board_pull, a_setting_ends_it, .timeout = 120)
 
 /* ---- where it must not be read ---- */
 
-/** From here on this thread's process_vm_readv is refused, as a container would. False: it cannot be
- * so. */
+/** From here on this thread's process_vm_readv is refused, as a container would. False: it cannot
+ * be so. */
 static bool refuse_reading(void)
 {
     struct sock_filter code[] = {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // runtime/staging_flow.c: calls over links whose devices' buffers are copied in segments beside the
-// plan, by every plan, against the same call with the host's memory, bit for bit. The mock's streams
-// are late, and what stands in for the buffers still has what the call before left there: a step that
-// does not wait for a segment, and a segment that goes back too early, give another result.
+// plan, by every plan, against the same call with the host's memory, bit for bit. The mock's
+// streams are late, and what stands in for the buffers still has what the call before left there: a
+// step that does not wait for a segment, and a segment that goes back too early, give another
+// result.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdlib.h>
@@ -187,8 +188,8 @@ static kolo_status reduce_long(struct kolo_comm *comm, void *argument)
     return kolo_allreduce(comm, memory, memory, PIECES * PIECE, KOLO_UINT8, KOLO_SUM, &opts, NULL);
 }
 
-/** The last copies to the host are not begun before one has come from it: a call that waits for all of
- * its input, or with all of its result, ends by its deadline. */
+/** The last copies to the host are not begun before one has come from it: a call that waits for all
+ * of its input, or with all of its result, ends by its deadline. */
 Test(staging_flow, results_go_back_while_input_is_still_to_come, .timeout = 100)
 {
     struct world world = {

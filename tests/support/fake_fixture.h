@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of links over devices in memory, as .init and .fini of a suite: the devices are there, `logged` has the
-// warnings since the test began, and at its end nothing is left on the devices.
+// For tests of links over devices in memory, as .init and .fini of a suite: the devices are there,
+// `logged` has the warnings since the test began, and at its end nothing is left on the devices.
 #ifndef KOLO_TESTS_SUPPORT_FAKE_FIXTURE_H
 #define KOLO_TESTS_SUPPORT_FAKE_FIXTURE_H
 

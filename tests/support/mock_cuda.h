@@ -53,8 +53,8 @@ struct mock_cuda {
     void (*delays)(unsigned seed, int most_us);
     /** No stream begins anything until that is taken back. */
     void (*hold)(int held);
-    /** Of copies of streams to the host, @p most are begun from now on; the others once something was
-     * copied from it. */
+    /** Of copies of streams to the host, @p most are begun from now on; the others once something
+     * was copied from it. */
     void (*pace)(int most);
     /** The nth thing that any stream does from now ends the device with @p result. */
     void (*fail_async)(int nth, int result);

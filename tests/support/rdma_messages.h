@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of links by RDMA between two ranks over devices in memory: memory that may be written in place, bytes that follow from
-// a number, and a link that is up on both sides.
+// For tests of links by RDMA between two ranks over devices in memory: memory that may be written
+// in place, bytes that follow from a number, and a link that is up on both sides.
 #ifndef KOLO_TESTS_SUPPORT_RDMA_MESSAGES_H
 #define KOLO_TESTS_SUPPORT_RDMA_MESSAGES_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a child, read as that of a peer: whole, from one that is another one by now, beyond what
-// it has, from one that is gone.
+// Memory of a child, read as that of a peer: whole, from one that is another one by now, beyond
+// what it has, from one that is gone.
 #include "transport/peer_memory.h"
 
 #include <criterion/criterion.h>

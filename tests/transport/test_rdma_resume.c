@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Links whose queue pair breaks while the peer lives, over devices in memory: they come back, and every message arrives once and
-// whole, wherever the break was, before or after what it hit had arrived, and whatever fails on the way back; or they end with
-// the error that they broke with.
+// Links whose queue pair breaks while the peer lives, over devices in memory: they come back, and
+// every message arrives once and whole, wherever the break was, before or after what it hit had
+// arrived, and whatever fails on the way back; or they end with the error that they broke with.
 #include "tests/support/transport_suite.h"
 
 #include <errno.h>
@@ -23,7 +23,8 @@ TestSuite(rdma_resume, .init = begin, .fini = end, .timeout = 120);
 
 static void (*fault)(struct suite_rank *rank);
 
-/** Both ways at once: messages that are written in place, that go through places from where they lie, and that are copied. */
+/** Both ways at once: messages that are written in place, that go through places from where they
+ * lie, and that are copied. */
 static void exchange_all(struct suite_rank *rank, struct kolo_link *link, uint8_t *memory,
                          uint8_t *own, unsigned round)
 {

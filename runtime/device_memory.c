@@ -4,6 +4,7 @@
 //
 // The last memory of a context leaves its hold on that in the list, until the rank ends: lanes have
 // streams in it, and pages of the host are locked in it, which would go with it.
+// A device that is still at work then keeps its hold for the rest of the process.
 #include "base/alloc.h"
 #include "base/log.h"
 #include "memory/memory.h"
@@ -94,18 +95,26 @@ kolo_status kolo_device_memory_free(struct kolo_engine *engine, void *address)
     return status;
 }
 
+/** The end of one, or of a hold. A device that is still at work keeps both: its context would go with the last hold,
+ * under the work and under the thread that waits for it. */
+static void close_one(struct kolo_device_memory *memory, kolo_deadline deadline)
+{
+    const kolo_status status =
+        memory->pointer.memory == NULL ? KOLO_OK : kolo_device_free(&memory->pointer, deadline);
+    if (status != KOLO_OK)
+        KOLO_WARN("memory of device %d is left to the end of the process: %s",
+                  memory->pointer.device,
+                  status == KOLO_AGAIN ? "the device is still at work" : kolo_error_detail());
+    if (status != KOLO_AGAIN)
+        kolo_device_release(&memory->pointer);
+    kolo_free_memory(memory);
+}
+
 void kolo_device_memory_close(struct kolo_engine *engine, kolo_deadline deadline)
 {
     while (engine->device_memory != NULL) {
         struct kolo_device_memory *memory = engine->device_memory;
         engine->device_memory = memory->next;
-        const kolo_status status =
-            memory->pointer.memory == NULL ? KOLO_OK : kolo_device_free(&memory->pointer, deadline);
-        if (status != KOLO_OK)
-            KOLO_WARN("memory of device %d is left to the end of the process: %s",
-                      memory->pointer.device,
-                      status == KOLO_AGAIN ? "the device is still at work" : kolo_error_detail());
-        kolo_device_release(&memory->pointer);
-        kolo_free_memory(memory);
+        close_one(memory, deadline);
     }
 }

@@ -138,3 +138,36 @@ Test(device_memory, is_still_there_if_its_device_is_at_work_too_long)
     cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
     cr_assert_eq(mock->allocated(), 0);
 }
+
+/** How often the context of device 1 was retained when the rank ended, with the memory in it. */
+static int held_at_the_end;
+
+static kolo_status leave_at_work(struct kolo_comm *comm, void *argument)
+{
+    void *memory = NULL;
+    char byte = 1;
+    (void)argument;
+    const kolo_status status = kolo_alloc_device(comm, 64, 1, &memory);
+    if (status != KOLO_OK)
+        return status;
+    void *stream = mock->stream(1);
+    mock->hold(1);
+    mock->write_on(stream, memory, &byte, 1);
+    held_at_the_end = mock->retained(1);
+    return KOLO_OK;
+}
+
+/** The driver ends a context with its last hold: under what still runs in it, or after a wait without a bound. */
+Test(device_memory, a_context_outlives_a_rank_that_leaves_its_device_at_work)
+{
+    struct world world = {
+        .size = 1, .transport = "inproc", .settings = {"KOLO_EXIT_TIMEOUT=200ms", NULL}};
+    mock = mock_cuda_load();
+    mock->begin();
+    const kolo_status status = world_run(&world, leave_at_work, NULL);
+    const int retained = mock->retained(1);
+    mock->hold(0);
+    cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
+    cr_assert_eq(retained, held_at_the_end);
+    cr_assert_eq(mock->allocated(), 1);
+}

@@ -61,9 +61,9 @@ void kolo_request_finish(const struct kolo_request *request)
 void kolo_request_end(struct kolo_request *request, kolo_status status)
 {
     struct kolo_comm *comm = request->comm;
-    request->route->cancel(request);
     if (request->staged != NULL && status != KOLO_OK)
-        kolo_staging_cancel(request);
+        kolo_staging_cancel(request); /* first: the route may cut off pages that are copied */
+    request->route->cancel(request);
     if (request->staged == NULL && status == KOLO_OK)
         kolo_request_finish(request);
     if (request->is_reported && comm->failure.status == KOLO_OK)

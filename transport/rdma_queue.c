@@ -623,7 +623,7 @@ static void post_again(struct kolo_rdma_queue *queue, bool is_last)
         .sg_list = posted->parts,
         .num_sge = posted->part_count,
         .opcode = posted->opcode,
-        .send_flags = posted->is_inlined ? IBV_SEND_INLINE : 0,
+        .send_flags = posted->is_inlined && queue->inline_bytes > 0 ? IBV_SEND_INLINE : 0,
         .wr.rdma = {.remote_addr = posted->address, .rkey = posted->remote_key}};
     if (takes_receive(posted)) {
         queue->credit--;

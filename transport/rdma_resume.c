@@ -167,6 +167,7 @@ static void go_on(struct rdma_link *link)
     resume->step = RESUME_NONE;
     resume->is_unproved = true;
     resume->replayed += kolo_rdma_queue_replay(link->queue);
+    resume->proves = link->queue->sends.next;
     (void)kolo_link_push(&link->tcp.base);
 }
 
@@ -248,7 +249,9 @@ kolo_deadline kolo_rdma_resume_step(struct rdma_link *link)
 void kolo_rdma_resume_proved(struct rdma_link *link)
 {
     struct rdma_resume *resume = &link->resume;
-    if (!resume->is_unproved || resume->step != RESUME_NONE)
+    /* By what was posted again: what broke the pair before may break each. */
+    if (!resume->is_unproved || resume->step != RESUME_NONE ||
+        link->queue->sends.first < resume->proves)
         return;
     resume->is_unproved = false;
     KOLO_WARN(

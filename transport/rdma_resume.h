@@ -19,9 +19,9 @@
 //
 // Whoever sees its pair break waits a little, more after each try, and as long as its own port is
 // down; then it begins a round. Who hears of a round takes part at once. A round that fails is
-// followed by another; blocks of older ones are dropped: the connection keeps their order. From the
-// first break on it may take KOLO_PEER_TIMEOUT in all, and TRIES rounds; else the link ends with
-// the error that it broke with.
+// followed by another; blocks of older ones are dropped: the connection keeps their order. The
+// last may be joined KOLO_PEER_TIMEOUT after the first break, and as the TRIES-th; else the link
+// ends with the error that it broke with. Tries are counted until what was posted again has arrived.
 #ifndef KOLO_TRANSPORT_RDMA_RESUME_H
 #define KOLO_TRANSPORT_RDMA_RESUME_H
 
@@ -41,6 +41,7 @@ struct rdma_resume {
     bool is_unproved; /* NONE: since the last round no word has come by the pair */
     bool has_theirs;  /* their offer of this round */
     uint32_t round, tries;
+    uint64_t proves; /* is_unproved: the send with whose end the pair has shown that it works */
     unsigned replayed;
     kolo_deadline begun, until, begins_at; /* of the first break; begins_at: of the next round */
     struct kolo_rdma_hello theirs;

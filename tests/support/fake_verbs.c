@@ -87,6 +87,7 @@ static struct {
         int nth, error;
     } fault;
     bool is_cut;
+    size_t most; /* bytes of a request that get through */
     int fail_in, lose_in, delay_in, delay, duplicate_in, swap_in;
     enum ibv_wc_status fail_as;
 } world = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -843,7 +844,7 @@ static int try_request(struct pair *pair, struct request *request)
         return ++request->not_ready > pair->attr.retry_cnt ? IBV_WC_RETRY_EXC_ERR : -1;
     if (!gather(pair, request, &bytes, &count))
         return IBV_WC_LOC_PROT_ERR;
-    int status = deliver(to, request, bytes, count);
+    int status = count > world.most ? IBV_WC_RETRY_EXC_ERR : deliver(to, request, bytes, count);
     free(bytes);
     if (status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR)
         break_pair(to);
@@ -1026,6 +1027,7 @@ void fake_verbs_reset(void)
     world.written = 0;
     world.fault.function = NULL;
     world.is_cut = false;
+    world.most = SIZE_MAX;
     world.fail_in = world.lose_in = world.delay_in = world.duplicate_in = world.swap_in = 0;
 }
 
@@ -1050,6 +1052,13 @@ void fake_verbs_lose_answer(int nth)
 {
     lock();
     world.lose_in = nth;
+    unlock();
+}
+
+void fake_verbs_narrow(size_t most)
+{
+    lock();
+    world.most = most;
     unlock();
 }
 

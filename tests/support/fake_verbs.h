@@ -50,6 +50,8 @@ void fake_verbs_complete_as(int nth, enum ibv_wc_status status);
 void fake_verbs_lose_answer(int nth);
 /** From here on nothing gets through between any devices, or all does again. */
 void fake_verbs_cut_cable(bool is_cut);
+/** From here on requests of more than @p most bytes are lost, as where the way has a smaller MTU. */
+void fake_verbs_narrow(size_t most);
 /** The @p nth send request carried out from now waits for so many polls first. */
 void fake_verbs_delay(int nth, int polls);
 /** The @p nth completion from now comes twice. */

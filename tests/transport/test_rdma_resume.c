@@ -204,6 +204,66 @@ Test(rdma_resume, a_cable_that_stays_out_is_the_error_that_it_was)
     suite_close(world);
 }
 
+/* ---- a way that takes short messages alone ---- */
+
+struct chat {
+    struct kolo_link *link;
+    struct kolo_work work;
+    char byte;
+};
+
+/** One message after the other, until the link has ended. */
+static bool has_chatted(struct suite_rank *rank, void *context)
+{
+    struct kolo_desc desc = {{5}};
+    struct chat *chat = context;
+    if (is_down(rank, NULL))
+        return true;
+    if (chat->work.status == KOLO_AGAIN)
+        return false;
+    if (rank->rank == 1)
+        kolo_link_send(chat->link, 3, &desc, &chat->byte, 1, &chat->work);
+    else
+        kolo_link_recv(chat->link, 3, &desc, &chat->byte, 1, NULL, &chat->work);
+    return false;
+}
+
+static void talk_while_a_long_one_is_lost(struct suite_rank *rank)
+{
+    struct kolo_desc desc = {{9}}, unused;
+    struct chat chat = {.link = come_up(rank, &unused), .work = {.status = KOLO_OK}};
+    struct kolo_work work;
+    uint8_t *memory = allocate(rank, BYTES);
+    SUITE_CHECK(rank, chat.link != NULL && memory != NULL, "no link");
+    SUITE_CHECK(rank, suite_meet(rank, 1), "rank %d", rank->rank);
+    fake_verbs_narrow(1024);
+    if (rank->rank == 0)
+        kolo_link_send(chat.link, 1, &desc, memory, BYTES, &work);
+    else
+        kolo_link_recv(chat.link, 1, &desc, memory, BYTES, NULL, &work);
+    SUITE_CHECK(rank, suite_until(rank, has_chatted, &chat), "tried for ever");
+}
+
+static int count_of(const char *text)
+{
+    int count = 0;
+    for (const char *at = strstr(logged, text); at != NULL; at = strstr(at + 1, text))
+        count++;
+    return count;
+}
+
+/** What comes from the other side does not prove that what broke the pair gets through. */
+Test(rdma_resume, what_breaks_every_pair_ends_the_link)
+{
+    struct suite_world *world = suite_open("rdma", 2, "PEER_TIMEOUT", "1s");
+    suite_run(world, talk_while_a_long_one_is_lost);
+    for (int i = 0; i < 2; i++)
+        cr_assert(world->ranks[i].heard[1 - i].down == 1, "%s", logged);
+    /* the other side's messages do arrive, again and again */
+    cr_assert(count_of("rank 1 on ") <= 1, "%s", logged);
+    suite_close(world);
+}
+
 static void fall_silent(struct suite_rank *rank)
 {
     (void)rank;

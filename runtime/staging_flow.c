@@ -15,7 +15,7 @@
 enum {
     SEGMENTS_MAX = 64, /* of a buffer: each copy and each mark is a call of the driver's */
     SEGMENT_ALIGN = 4096,
-    TOUCHED_MAX = 8
+    TOUCHED_MAX = 9 /* slices that find_touches knows */
 };
 
 size_t kolo_flow_segment_bytes(size_t bytes, size_t least)

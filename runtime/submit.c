@@ -139,6 +139,7 @@ static kolo_status check_failure(struct kolo_comm *comm, struct kolo_request *re
     if (comm->failure.status == KOLO_OK)
         return KOLO_OK;
     request->call.sequence = comm->sequence;
+    request->fell_with_comm = false; /* if it did, that was at an earlier start */
     return kolo_comm_failed(comm, request);
 }
 

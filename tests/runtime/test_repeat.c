@@ -6,7 +6,10 @@
 #include <criterion/parameterized.h>
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "runtime/comm.h"
@@ -208,6 +211,48 @@ static kolo_status one_stays_away(struct kolo_comm *comm, void *argument)
                  kolo_status_name(status));
     WORLD_EXPECT(strstr(kolo_error_detail(), "rank 1 (") != NULL, "%s", kolo_error_detail());
     return KOLO_OK;
+}
+
+struct victim {
+    _Atomic(struct kolo_comm *) comm; /* of rank 0, when it calls what is failed */
+};
+
+/** Rank 1 fails rank 0's kept call as soon as it runs; what rank 0 calls after that tells of the one that ran. */
+static kolo_status fails_while_it_runs(struct kolo_comm *comm, void *argument)
+{
+    struct victim *victim = argument;
+    char first[KOLO_DETAIL_MAX];
+    int32_t data = 1;
+    for (int i = 0; i < 20; i++)
+        WORLD_TRY(kolo_allreduce(comm, &data, &data, 1, KOLO_INT32, KOLO_MAX, NULL, NULL));
+    if (kolo_rank(comm) == 1) {
+        struct kolo_comm *other;
+        for (bool is_over = false; !is_over; sched_yield()) {
+            if ((other = atomic_load(&victim->comm)) == NULL)
+                continue;
+            kolo_comm_enter(other);
+            is_over = other->collectives.first != NULL;
+            if (is_over)
+                kolo_comm_fail(other, KOLO_ERR_ABORTED, "broken off", true);
+            kolo_comm_leave(other);
+        }
+        return KOLO_OK;
+    }
+    atomic_store(&victim->comm, comm);
+    kolo_status status = kolo_allreduce(comm, &data, &data, 1, KOLO_INT32, KOLO_MAX, NULL, NULL);
+    snprintf(first, sizeof(first), "%s", kolo_error_detail());
+    WORLD_EXPECT(status == KOLO_ERR_ABORTED && strstr(first, "sequence 20") != NULL, "%s", first);
+    status = kolo_allreduce(comm, &data, &data, 1, KOLO_INT32, KOLO_MAX, NULL, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_ABORTED && strcmp(first, kolo_error_detail()) == 0,
+                 "'%s', not '%s'", kolo_error_detail(), first);
+    return KOLO_OK;
+}
+
+Test(repeat, a_call_after_the_failure_tells_of_the_one_that_ran, .timeout = 60)
+{
+    struct victim victim = {NULL};
+    struct world world = {.size = 2, .transport = "shm", .settings = {"KOLO_TIMEOUT=60"}};
+    WORLD_MUST_RUN(&world, fails_while_it_runs, &victim);
 }
 
 ParameterizedTestParameters(repeat, differences_are_noticed)

@@ -52,8 +52,8 @@ bool kolo_board_direct_put(struct kolo_hub *hub)
     }
     const struct kolo_hub_member *self = &hub->members[hub->self];
     name(hub, request->send, self->send_bytes, &entry->names.send);
-    if (entry->names.send.span == 0)
-        entry->names.send.offset = (uint64_t)(uintptr_t)request->send;
+    if (entry->names.send.span == 0 && self->send_bytes > 0)
+        entry->names.send.offset = kolo_board_address(hub->board, request->send);
     name(hub, request->recv, self->recv_bytes, &entry->names.recv);
     return has_named(hub, hub->self);
 }

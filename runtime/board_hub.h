@@ -53,7 +53,7 @@ struct kolo_board_entry {
     struct kolo_desc desc;
     union {
         struct {
-            struct kolo_board_name send, recv; /* send with span 0: offset is its address */
+            struct kolo_board_name send, recv; /* send with span 0: offset is its address, or 0 */
         } names;
         uint8_t data[KOLO_BOARD_INLINE_BYTES];
     };

@@ -12,8 +12,9 @@
 // revoked before its program may use the memory for anything else, and a reader looks at that after
 // each piece, before it goes on or says that it is done.
 //
-// A read that fails is no error yet. Of memory that a process may use and others not read (some
-// devices', say), or a permission that has gone, the call goes by the stages after all, and so do
+// A read that fails is no error yet, nor is an address 0 (kolo_board_address). Of memory that a
+// process may use and others not read (some devices', say), or a permission that has gone, the call
+// goes by the stages after all, and so do
 // those after it: who could not read says so in its notes (unread) before it says done, so all know
 // when all are done, and nothing that was sent has been touched. If the process is gone, the calls
 // wait for it in the stages, as for everybody who dies.
@@ -162,6 +163,9 @@ static kolo_status move_piece(struct kolo_hub *hub, const struct kolo_move *move
         kolo_hub_move(hub, move);
         return KOLO_OK;
     }
+    if (from->address == 0)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "a child of its process (fork) goes on in its place");
     return kolo_board_pull(hub->board, move->from,
                            from->address + move->send_at * hub->element_bytes,
                            hub->members[hub->self].recv + move->recv_at * hub->element_bytes,

@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "transport/board_private.h"
@@ -163,6 +164,7 @@ kolo_status kolo_board_open(struct kolo_endpoint *endpoint, uint32_t id, const i
     board->endpoint = endpoint;
     board->deadline = deadline;
     board->id = id;
+    board->pid = (int32_t)getpid();
     board->count = count;
     board->segment_bytes = KOLO_BOARD_NOTES_BYTES +
                            (stage_bytes + KOLO_BOARD_PAGE - 1) / KOLO_BOARD_PAGE * KOLO_BOARD_PAGE;
@@ -301,6 +303,11 @@ kolo_status kolo_board_borrow(struct kolo_board *board, int member,
 kolo_status kolo_board_sever(struct kolo_board *board, const void *memory, size_t bytes)
 {
     return board->ops->sever(board, memory, bytes);
+}
+
+uint64_t kolo_board_address(const struct kolo_board *board, const void *memory)
+{
+    return getpid() == board->pid ? (uint64_t)(uintptr_t)memory : 0;
 }
 
 kolo_status kolo_board_may_pull(struct kolo_board *board, int member)

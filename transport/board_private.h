@@ -27,6 +27,7 @@ struct kolo_board {
     kolo_deadline deadline;
     size_t segment_bytes; /* whole pages */
     uint32_t id;
+    int32_t pid; /* of the process that opened it */
     int self, count;
     struct kolo_board_member members[KOLO_BOARD_MEMBERS_MAX];
 };

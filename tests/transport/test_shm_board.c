@@ -377,6 +377,21 @@ static void live_as_child(struct shm_side *side)
     }
 }
 
+Test(shm_board, a_child_has_no_address_for_what_its_parent_has_there, .timeout = 60)
+{
+    static struct shm_side sides[2];
+    int ended;
+    shm_pair_up(sides, true);
+    struct kolo_board *board = begin(&sides[0], BOARD);
+    cr_assert(kolo_board_address(board, &ended) == (uint64_t)(uintptr_t)&ended);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(kolo_board_address(board, &ended) == 0 ? 0 : 1);
+    cr_assert(pid > 0 && waitpid(pid, &ended, 0) == pid);
+    cr_assert(WIFEXITED(ended) && WEXITSTATUS(ended) == 0, "what its parent has would be read");
+    shm_pair_close(sides);
+}
+
 static pid_t fork_child(int socket)
 {
     pid_t pid = fork();

@@ -467,6 +467,7 @@ static void write_later(void *memory, const void *from, size_t bytes)
 static void fail(const char *function, int nth, int result)
 {
     LOCKED();
+    mock_streams_forget(); /* a device that is well again does nothing of what came before */
     failing = function;
     failing_in = nth;
     failing_with = result;

@@ -83,6 +83,8 @@ KOLO_CUDA_LATER_FUNCTIONS(DECLARE)
 
 /** Until all streams of @p context have nothing left, or the device is lost. Held: lock. */
 void mock_streams_wait(const struct context *context);
+/** Of a device that is lost: until all streams have dropped what they were given. Held: lock. */
+void mock_streams_forget(void);
 /** Is a copy to it or from it still to be done? Held: lock. */
 bool mock_streams_use(const struct allocation *a);
 void *mock_stream(int device);

@@ -52,6 +52,7 @@ static int most_us, async_in, async_with;
 static bool is_held;
 static int copies_left = -1; /* to the host, before one from it; -1: any number */
 static int copying;          /* streams that do something now */
+static int waiting;          /* what all streams have not ended, of closed ones too */
 
 /** Once nothing is being copied: what failed does not write any more. Held: lock. */
 static void fail_device(int result)
@@ -177,6 +178,7 @@ static void do_first(struct stream *stream)
     stream->first = op->next;
     if (!op->next)
         stream->last = NULL;
+    waiting--;
     free(op->owned);
     free(op);
     (void)pthread_cond_broadcast(&changed);
@@ -246,6 +248,7 @@ static int submit(void *handle, const struct op *what)
         return stream ? KOLO_CUDA_STREAM_CAPTURE_UNSUPPORTED : KOLO_CUDA_INVALID_HANDLE;
     }
     op->next = NULL;
+    waiting++;
     if (stream->last)
         stream->last->next = op;
     else
@@ -260,6 +263,12 @@ void mock_streams_wait(const struct context *context)
     for (int i = 0; i < STREAMS_MAX; i++)
         while (streams[i] && streams[i]->context == context && streams[i]->first && !mock_lost)
             (void)pthread_cond_wait(&changed, &mock_lock);
+}
+
+void mock_streams_forget(void)
+{
+    while (mock_lost && waiting > 0)
+        (void)pthread_cond_wait(&changed, &mock_lock);
 }
 
 bool mock_streams_use(const struct allocation *a)

@@ -14,10 +14,9 @@
 //
 // A read that fails is no error yet, nor is an address 0 (kolo_board_address). Of memory that a
 // process may use and others not read (some devices', say), or a permission that has gone, the call
-// goes by the stages after all, and so do
-// those after it: who could not read says so in its notes (unread) before it says done, so all know
-// when all are done, and nothing that was sent has been touched. If the process is gone, the calls
-// wait for it in the stages, as for everybody who dies.
+// goes by the stages after all, and so do those after it: who could not read says so in its notes
+// (unread) before it says done, so all know when all are done, and nothing that was sent has been
+// touched. If the process is gone, the calls wait for it in the stages, as for everybody who dies.
 #include <stddef.h>
 #include <string.h>
 

@@ -94,24 +94,24 @@ static void lose_an_answer(struct suite_rank *rank)
     fake_verbs_lose_answer(nth);
 }
 
-Test(rdma_resume, a_message_that_is_lost_is_sent_again)
+static void come_back_from(int first, int end, int step, void (*what)(struct suite_rank *rank))
 {
-    for (nth = 1; nth < 120; nth += 7) {
+    fault = what;
+    for (nth = first; nth < end; nth += step) {
         logged[0] = '\0';
-        fault = lose_a_message;
         run();
         cr_assert(came_back(), "%d: %s", nth, logged);
     }
 }
 
+Test(rdma_resume, a_message_that_is_lost_is_sent_again)
+{
+    come_back_from(1, 120, 7, lose_a_message);
+}
+
 Test(rdma_resume, a_message_whose_answer_is_lost_is_not_taken_twice)
 {
-    for (nth = 1; nth < 120; nth += 7) {
-        logged[0] = '\0';
-        fault = lose_an_answer;
-        run();
-        cr_assert(came_back(), "%d: %s", nth, logged);
-    }
+    come_back_from(1, 120, 7, lose_an_answer);
 }
 
 /* ---- what fails on the way back ---- */
@@ -129,12 +129,7 @@ static void lose_and_fail(struct suite_rank *rank)
 Test(rdma_resume, a_round_that_fails_is_followed_by_another)
 {
     function = "modify_qp";
-    for (nth = 5; nth <= 8; nth++) { /* joined to its peer's, or told to send */
-        logged[0] = '\0';
-        fault = lose_and_fail;
-        run();
-        cr_assert(came_back(), "%d: %s", nth, logged);
-    }
+    come_back_from(5, 9, 1, lose_and_fail); /* joined to its peer's, or told to send */
 }
 
 /* ---- a cable ---- */

@@ -31,10 +31,10 @@ static size_t prefix(const struct kolo_address *address)
 static kolo_status publish(struct rdma_port *port, struct kolo_address *address)
 {
     uint8_t gids[KOLO_RDMA_GIDS_BYTES_MAX];
-    size_t bytes = kolo_rdma_gids_pack(&port->device->gids, gids);
-    while (bytes + address->bytes > sizeof address->data && port->device->gids.count > 1) {
-        port->device->gids.count--;
-        bytes = kolo_rdma_gids_pack(&port->device->gids, gids);
+    size_t bytes = kolo_rdma_gids_pack(&port->nic.device->gids, gids);
+    while (bytes + address->bytes > sizeof address->data && port->nic.device->gids.count > 1) {
+        port->nic.device->gids.count--;
+        bytes = kolo_rdma_gids_pack(&port->nic.device->gids, gids);
     }
     if (bytes + address->bytes > sizeof address->data)
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
@@ -59,7 +59,7 @@ static bool reaches(const struct kolo_port *base, const struct kolo_peer *peer,
                  "rank %d published no RDMA address that can be read", (int)peer->identity.rank);
         return false;
     }
-    if (!kolo_rdma_gids_join(&port->device->gids, &theirs, &ours, &other, why_out) ||
+    if (!kolo_rdma_gids_join(&port->nic.device->gids, &theirs, &ours, &other, why_out) ||
         !kolo_tcp_reaches(base, peer, why_out))
         return false;
     kolo_rdma_gid_format(&theirs.all[other], text, sizeof text);
@@ -103,13 +103,28 @@ static void mend_links(struct rdma_port *port)
     }
 }
 
-static bool poll_once(struct rdma_port *port)
+static bool poll_once(struct rdma_nic *nic)
 {
     bool moved = false;
-    kolo_status status = kolo_rdma_completions_poll(port->completions, &moved);
+    kolo_status status = kolo_rdma_completions_poll(nic->completions, &moved);
     if (status != KOLO_OK) {
-        port->device->is_gone = true;
-        end_links(port, status);
+        nic->device->is_gone = true;
+        end_links(nic->port, status);
+    }
+    return moved;
+}
+
+static bool poll_nic(struct rdma_nic *nic)
+{
+    if (nic->completions->entries_used == 0) /* no queue pair: nothing can come */
+        return false;
+    bool moved = poll_once(nic);
+    if (kolo_endpoint_is_armed(nic->port->tcp.base.endpoint) && !nic->tells_next) {
+        kolo_status status = kolo_rdma_completions_arm(nic->completions);
+        nic->tells_next = status == KOLO_OK;
+        if (status != KOLO_OK)
+            end_links(nic->port, status);
+        moved |= poll_once(nic); /* what came before it was armed does not tell */
     }
     return moved;
 }
@@ -117,16 +132,7 @@ static bool poll_once(struct rdma_port *port)
 bool kolo_rdma_poll(struct kolo_port *base)
 {
     struct rdma_port *port = (struct rdma_port *)base;
-    if (port->completions->entries_used == 0) /* no link by RDMA: nothing can come */
-        return false;
-    bool moved = poll_once(port);
-    if (kolo_endpoint_is_armed(base->endpoint) && !port->tells_next) {
-        kolo_status status = kolo_rdma_completions_arm(port->completions);
-        port->tells_next = status == KOLO_OK;
-        if (status != KOLO_OK)
-            end_links(port, status);
-        moved |= poll_once(port); /* what came before it was armed does not tell */
-    }
+    bool moved = poll_nic(&port->nic);
     if (port->has_leftovers)
         drop_leftovers(port);
     if (port->has_broken)
@@ -136,20 +142,20 @@ bool kolo_rdma_poll(struct kolo_port *base)
 
 static void channel_ready(struct kolo_watch *watch, uint32_t events)
 {
-    struct rdma_port *port = ((struct rdma_watch *)watch)->port;
+    struct rdma_nic *nic = ((struct rdma_watch *)watch)->nic;
     (void)events;
-    kolo_rdma_completions_heard(port->completions);
-    port->tells_next = false;
-    (void)kolo_rdma_poll(&port->tcp.base);
+    kolo_rdma_completions_heard(nic->completions);
+    nic->tells_next = false;
+    (void)kolo_rdma_poll(&nic->port->tcp.base);
 }
 
 static void news_ready(struct kolo_watch *watch, uint32_t events)
 {
-    struct rdma_port *port = ((struct rdma_watch *)watch)->port;
+    struct rdma_nic *nic = ((struct rdma_watch *)watch)->nic;
     (void)events;
-    kolo_status status = kolo_rdma_device_news(port->device);
+    kolo_status status = kolo_rdma_device_news(nic->device);
     if (status != KOLO_OK)
-        end_links(port, status);
+        end_links(nic->port, status);
 }
 
 /* ---- what has its time ---- */
@@ -185,7 +191,7 @@ static void watch_queue(struct rdma_port *port, struct kolo_rdma_queue *queue, k
         text, sizeof text,
         "the device has said nothing of it for %.1f s (KOLO_PEER_TIMEOUT), not even an error; its "
         "port is %s: look at ip link and the cable, else at its driver (dmesg)",
-        (double)silent_ms / 1000, kolo_rdma_device_ask_state(port->device));
+        (double)silent_ms / 1000, kolo_rdma_device_ask_state(port->nic.device));
     kolo_rdma_queue_give_up(queue, text);
 }
 
@@ -236,11 +242,26 @@ static kolo_status probe(const struct kolo_settings *settings, struct kolo_why *
     return status;
 }
 
-static void unwatch(struct rdma_port *port, struct rdma_watch *watch)
+static void unwatch(struct rdma_watch *watch)
 {
     if (watch->watch.fd >= 0)
-        kolo_poller_remove(kolo_endpoint_poller(port->tcp.base.endpoint), &watch->watch);
+        kolo_poller_remove(kolo_endpoint_poller(watch->nic->port->tcp.base.endpoint),
+                           &watch->watch);
     watch->watch.fd = -1;
+}
+
+/** What the links may still need; the next gives up what it has. */
+static void unwatch_nic(struct rdma_nic *nic)
+{
+    unwatch(&nic->channel);
+    unwatch(&nic->news);
+}
+
+static void close_nic(struct rdma_nic *nic)
+{
+    kolo_rdma_completions_close(nic->completions);
+    kolo_rdma_regions_fini(&nic->regions);
+    kolo_rdma_device_close(nic->device);
 }
 
 static void close_port(struct kolo_port *base)
@@ -248,34 +269,50 @@ static void close_port(struct kolo_port *base)
     struct rdma_port *port = (struct rdma_port *)base;
     if (port == NULL)
         return;
-    unwatch(port, &port->channel);
-    unwatch(port, &port->news);
+    unwatch_nic(&port->nic);
     kolo_conn_timer_remove(&port->looks.timer);
     kolo_rdma_fallen_tell(&port->fallen);
     kolo_tcp_fini_port(&port->tcp);
-    kolo_rdma_completions_close(port->completions);
-    kolo_rdma_regions_fini(&port->regions);
-    kolo_rdma_device_close(port->device);
+    close_nic(&port->nic);
     kolo_free_memory(port);
 }
 
-static kolo_status watch(struct rdma_port *port, struct rdma_watch *watch, int fd,
+static kolo_status watch(struct rdma_watch *watch, int fd,
                          void (*ready)(struct kolo_watch *watch, uint32_t events))
 {
-    *watch = (struct rdma_watch){.watch = {.fd = fd, .ready = ready}, .port = port};
-    kolo_status status =
-        kolo_poller_add(kolo_endpoint_poller(port->tcp.base.endpoint), &watch->watch, EPOLLIN);
+    watch->watch = (struct kolo_watch){.fd = fd, .ready = ready};
+    kolo_status status = kolo_poller_add(kolo_endpoint_poller(watch->nic->port->tcp.base.endpoint),
+                                         &watch->watch, EPOLLIN);
     if (status != KOLO_OK)
         watch->watch.fd = -1;
     return status;
 }
 
 /** Two tracks for each peer, as far as the device goes. Who finds no room later goes by TCP. */
-static uint32_t entries_for(const struct rdma_port *port, int size)
+static uint32_t entries_for(const struct kolo_rdma_device *device, int size)
 {
     uint64_t wanted = 2 * (uint64_t)RDMA_PLACES * (uint64_t)size;
-    uint32_t most = port->device->completions_max;
+    uint32_t most = device->completions_max;
     return wanted > most ? most : wanted < ENTRIES_MIN ? ENTRIES_MIN : (uint32_t)wanted;
+}
+
+/** What goes with the device of @p nic. */
+static kolo_status fill_nic(struct rdma_nic *nic, const struct kolo_endpoint_config *config)
+{
+    kolo_status status;
+    kolo_rdma_regions_init(&nic->regions, nic->device, config->heap);
+    KOLO_TRY(kolo_rdma_completions_open(nic->device, entries_for(nic->device, config->size),
+                                        &nic->completions));
+    KOLO_TRY(watch(&nic->channel, nic->completions->channel->fd, channel_ready));
+    KOLO_TRY(watch(&nic->news, nic->device->context->async_fd, news_ready));
+out:
+    return status;
+}
+
+static void init_nic(struct rdma_nic *nic, struct rdma_port *port)
+{
+    *nic = (struct rdma_nic){.port = port};
+    nic->channel = nic->news = (struct rdma_watch){.watch = {.fd = -1}, .nic = nic};
 }
 
 static const struct tcp_rider rider = {.link_bytes = sizeof(struct rdma_link),
@@ -290,15 +327,12 @@ static kolo_status fill_port(struct rdma_port *port, struct kolo_endpoint *endpo
     const struct kolo_verbs *verbs = NULL;
     kolo_status status;
     KOLO_TRY(kolo_verbs_load(&verbs));
-    KOLO_TRY(kolo_rdma_device_open(verbs, config->settings, config->identity.numa, &port->device));
-    kolo_rdma_regions_init(&port->regions, port->device, config->heap);
-    KOLO_TRY(kolo_rdma_completions_open(port->device, entries_for(port, config->size),
-                                        &port->completions));
+    KOLO_TRY(
+        kolo_rdma_device_open(verbs, config->settings, config->identity.numa, &port->nic.device));
+    KOLO_TRY(fill_nic(&port->nic, config));
     KOLO_TRY(kolo_tcp_init_port(&port->tcp, endpoint, &kolo_transport_rdma, KOLO_PURPOSE_RDMA,
                                 address_out));
     KOLO_TRY(publish(port, address_out));
-    KOLO_TRY(watch(port, &port->channel, port->completions->channel->fd, channel_ready));
-    KOLO_TRY(watch(port, &port->news, port->device->context->async_fd, news_ready));
     KOLO_TRY(kolo_conn_timer_add(&port->looks.timer, kolo_endpoint_poller(endpoint)));
 out:
     return status;
@@ -315,7 +349,7 @@ static kolo_status open_port(struct kolo_endpoint *endpoint, struct kolo_port **
     port->tcp.rider = &rider;
     port->tells_at = port->watches_at = KOLO_NEVER;
     port->looks = (struct rdma_timer){.timer = {.at = KOLO_NEVER, .fire = look}, .port = port};
-    port->channel.watch.fd = port->news.watch.fd = -1;
+    init_nic(&port->nic, port);
     kolo_status status = fill_port(port, endpoint, &address);
     if (status != KOLO_OK) {
         close_port(&port->tcp.base);

@@ -39,9 +39,20 @@ enum {
     RDMA_PLACE_BYTES = (64 << 10) + KOLO_HEADER_BYTES
 };
 
+struct rdma_nic;
 struct rdma_watch {
     struct kolo_watch watch; /* first: ready gets this; fd -1: none */
+    struct rdma_nic *nic;
+};
+
+/** A port of a device that the rank uses. */
+struct rdma_nic {
     struct rdma_port *port;
+    struct kolo_rdma_device *device;
+    struct kolo_rdma_completions *completions;
+    struct kolo_rdma_regions regions;
+    struct rdma_watch channel, news;
+    bool tells_next; /* the completion queue is armed */
 };
 
 struct rdma_timer {
@@ -51,11 +62,7 @@ struct rdma_timer {
 
 struct rdma_port {
     struct tcp_port tcp; /* first: the core gets this */
-    struct kolo_rdma_device *device;
-    struct kolo_rdma_completions *completions;
-    struct kolo_rdma_regions regions;
-    struct rdma_watch channel, news;
-    bool tells_next;         /* the completion queue is armed */
+    struct rdma_nic nic;
     struct rdma_timer looks; /* at what has its time: first messages, and warnings */
     struct kolo_rdma_fallen fallen;
     kolo_deadline tells_at;   /* of them; KOLO_NEVER: there is nothing to tell */

@@ -145,7 +145,7 @@ static void settle(struct rdma_link *link)
     link->stage = RDMA_SETTLED;
     link->is_by_rdma = true;
     kolo_rdma_set_writing(link, NULL);
-    kolo_rdma_direct_init(&link->direct, &rdma_port_of(link)->regions);
+    kolo_rdma_direct_init(&link->direct, &rdma_port_of(link)->nic.regions);
     kolo_rdma_watch_links(rdma_port_of(link));
     kolo_tcp_come_up(&link->tcp);
     if (link->broke[0] != '\0')
@@ -278,16 +278,16 @@ static kolo_status prepare(struct rdma_link *link)
     size_t ours = 0, theirs = 0, bytes = 0;
     if (!kolo_rdma_published(kolo_tcp_address_of_peer(&port->tcp, peer), &link->published, &bytes))
         return KOLO_ERR_DATA;
-    if (port->device->is_gone)
+    if (port->nic.device->is_gone)
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "rdma %s is gone: look at dmesg",
-                         port->device->name);
+                         port->nic.device->name);
     if (!kolo_rdma_is_forced(port) && kolo_rdma_fallen_gives_up(&port->fallen))
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
                          "it is tried no more, since it failed with several peers in a row");
-    if (!kolo_rdma_gids_join(&port->device->gids, &link->published, &ours, &theirs, &why))
+    if (!kolo_rdma_gids_join(&port->nic.device->gids, &link->published, &ours, &theirs, &why))
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "%s", why.text);
-    link->gid = port->device->gids.all[ours];
-    kolo_status status = kolo_rdma_queue_open(port->completions, &queue_ops, link, RDMA_PLACES,
+    link->gid = port->nic.device->gids.all[ours];
+    kolo_status status = kolo_rdma_queue_open(port->nic.completions, &queue_ops, link, RDMA_PLACES,
                                               RDMA_PLACE_BYTES, &link->queue);
     if (status == KOLO_OK)
         kolo_rdma_queue_hello(link->queue, &link->gid, &link->mine);
@@ -362,7 +362,7 @@ static void read_rest(struct rdma_link *link)
     struct kolo_rdma_hello hello;
     /* What was sent before the end comes before it, behind what the queue holds of all other ranks. */
     const uint32_t looks =
-        rdma_port_of(link)->completions->entries / KOLO_RDMA_COMPLETIONS_POLL_MAX + 1;
+        rdma_port_of(link)->nic.completions->entries / KOLO_RDMA_COMPLETIONS_POLL_MAX + 1;
     for (uint32_t i = 0; i < looks && link->tcp.base.state == KOLO_LINK_UP; i++)
         if (!kolo_rdma_poll(link->tcp.base.port))
             break;
@@ -451,7 +451,7 @@ void kolo_rdma_describe(const struct kolo_link *base, char *text, size_t capacit
         kolo_tcp_describe(base, text, capacity);
         return;
     }
-    kolo_rdma_device_format(rdma_port_of(link)->device, device, sizeof device);
+    kolo_rdma_device_format(rdma_port_of(link)->nic.device, device, sizeof device);
     kolo_rdma_gid_format(&link->theirs.gid, address, sizeof address);
     snprintf(text, capacity, "rdma %s to %s", device, address);
 }

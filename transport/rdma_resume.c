@@ -54,7 +54,7 @@ bool kolo_rdma_resume_broke(struct kolo_rdma_queue *queue)
     struct rdma_link *link = queue->context;
     struct rdma_resume *resume = &link->resume;
     if (!link->is_by_rdma || link->tcp.base.state != KOLO_LINK_UP || link->tcp.base.heard_goodbye ||
-        rdma_port_of(link)->device->is_gone)
+        rdma_port_of(link)->nic.device->is_gone)
         return false;
     bool is_first = resume->step == RESUME_NONE && !resume->is_unproved;
     if (!is_first && ++resume->tries == TRIES)
@@ -209,8 +209,8 @@ static void begin_round(struct rdma_link *link, kolo_deadline now)
     struct rdma_resume *resume = &link->resume;
     if (now < resume->begins_at)
         return;
-    (void)kolo_rdma_device_ask_state(rdma_port_of(link)->device);
-    if (rdma_port_of(link)->device->state != IBV_PORT_ACTIVE) {
+    (void)kolo_rdma_device_ask_state(rdma_port_of(link)->nic.device);
+    if (rdma_port_of(link)->nic.device->state != IBV_PORT_ACTIVE) {
         resume->begins_at = now + patience_ns(link) / FIRST_WAIT;
         return;
     }

@@ -35,7 +35,7 @@ static void cut_off(struct kolo_link *base, const void *memory, size_t bytes)
 
 void kolo_rdma_span_gone(struct kolo_link *base, uint64_t id)
 {
-    kolo_rdma_regions_gone(&rdma_port_of(link_of(base))->regions, id);
+    kolo_rdma_regions_gone(&rdma_port_of(link_of(base))->nic.regions, id);
 }
 
 /* ---- receives ---- */

@@ -228,4 +228,6 @@ const struct kolo_memory_ops kolo_memory_cuda = {
     .device_alloc = kolo_cuda_alloc,
     .device_free = kolo_cuda_free,
     .device_release = kolo_cuda_let_go,
+    .extent = kolo_cuda_extent,
+    .share = kolo_cuda_share,
 };

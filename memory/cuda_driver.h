@@ -41,8 +41,11 @@ enum { /* CUresult */
 enum { /* CUpointer_attribute */
        KOLO_CUDA_POINTER_CONTEXT = 1,
        KOLO_CUDA_POINTER_MEMORY_TYPE = 2,
+       KOLO_CUDA_POINTER_BUFFER_ID = 7,
        KOLO_CUDA_POINTER_IS_MANAGED = 8,
        KOLO_CUDA_POINTER_DEVICE_ORDINAL = 9,
+       KOLO_CUDA_POINTER_RANGE_START = 11,
+       KOLO_CUDA_POINTER_RANGE_BYTES = 12,
 };
 
 enum { /* CUmemorytype */
@@ -58,7 +61,11 @@ enum { /* flags, and CUdevice_attribute */
        KOLO_CUDA_WAIT_GREATER = 0,
        KOLO_CUDA_CAPTURE_NONE = 0,
        KOLO_CUDA_ATTRIBUTE_PROCESSORS = 16,
+       KOLO_CUDA_ATTRIBUTE_WRITES_ORDERING = 118,
        KOLO_CUDA_ATTRIBUTE_WAITS_FOR_VALUES = 122,
+       KOLO_CUDA_ATTRIBUTE_DMA_BUF = 124,
+       KOLO_CUDA_WRITES_ORDERED_FOR_OWNER = 100,
+       KOLO_CUDA_HANDLE_DMA_BUF = 1,
 };
 
 // clang-format off
@@ -124,12 +131,14 @@ enum { /* flags, and CUdevice_attribute */
       (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,        \
        unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream, void **parameters, \
        void **extra))
-/** What drivers before CUDA 12, and 12.5, lack; NULL then. */
+/** What drivers before CUDA 11.7, 12 and 12.5 lack; NULL then. */
 #define KOLO_CUDA_LATER_FUNCTIONS(X)                                                               \
     X(context_record_event, "cuCtxRecordEvent",       cuCtxRecordEvent,                         \
       (void *context, void *event))                                                                \
     X(stream_wait_value,       "cuStreamWaitValue32_v2", cuStreamWaitValue32,                      \
-      (void *stream, kolo_cuda_address at, uint32_t value, unsigned flags))
+      (void *stream, kolo_cuda_address at, uint32_t value, unsigned flags))                        \
+    X(get_handle,              "cuMemGetHandleForAddressRange", cuMemGetHandleForAddressRange,     \
+      (void *handle_out, kolo_cuda_address at, size_t bytes, int type, unsigned long long flags))
 // clang-format on
 
 struct kolo_cuda_driver {

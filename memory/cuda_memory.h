@@ -42,6 +42,11 @@ kolo_status kolo_cuda_alloc(int device, int turn, size_t bytes,
 kolo_status kolo_cuda_free(const struct kolo_pointer *pointer,
                            kolo_deadline deadline) KOLO_NODISCARD;
 void kolo_cuda_let_go(const struct kolo_pointer *pointer);
+/** As the backend's extent and share. */
+kolo_status kolo_cuda_extent(const struct kolo_pointer *pointer,
+                             struct kolo_extent *extent_out) KOLO_NODISCARD;
+kolo_status kolo_cuda_share(const struct kolo_pointer *pointer, const struct kolo_extent *extent,
+                            int *fd_out) KOLO_NODISCARD;
 
 /** Results by which a driver says that there can be no memory of a device. */
 static inline bool kolo_cuda_has_no_devices(int result)

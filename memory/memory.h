@@ -54,6 +54,13 @@ struct kolo_pointer {
     const struct kolo_memory_ops *ops; /* who knows it; NULL: the host, it is read as it is */
 };
 
+/** The allocation that a pointer leads into, in whole pages of the host's. */
+struct kolo_extent {
+    uint8_t *base;
+    size_t bytes;
+    uint64_t id; /* of the allocation: no other of this process ever has it */
+};
+
 /** What else may end a wait: asked now and then, by the thread that waits. */
 struct kolo_unless {
     bool (*is_over)(void *context);
@@ -91,6 +98,10 @@ struct kolo_memory_ops {
                                 struct kolo_pointer *pointer_out);
     kolo_status (*device_free)(const struct kolo_pointer *pointer, kolo_deadline deadline);
     void (*device_release)(const struct kolo_pointer *pointer);
+    /** As kolo_pointer_extent and kolo_pointer_share; NULL: other devices do not reach it. */
+    kolo_status (*extent)(const struct kolo_pointer *pointer, struct kolo_extent *extent_out);
+    kolo_status (*share)(const struct kolo_pointer *pointer, const struct kolo_extent *extent,
+                         int *fd_out);
     /* What a heap needs of the kind that it is made of; NULL of others. */
     /** At least @p bytes zeroed bytes (0: a page) as a span with fd and base; id is left to the
      * heap. The pages are there: using them cannot fail. ERR_NO_MEMORY; ERR_SYSTEM. */
@@ -117,6 +128,17 @@ static inline bool kolo_pointer_is_host(const struct kolo_pointer *pointer)
  * ERR_UNSUPPORTED: the driver lacks a function; ERR_SYSTEM, ERR_NO_MEMORY: the driver's call, device and result are in the detail. */
 kolo_status kolo_pointer_fetch(const struct kolo_pointer *pointer, size_t bytes,
                                void *copy_out) KOLO_NODISCARD;
+
+/** The allocation that a device's memory is of: what is freed and allocated again at the same
+ * address is another. ERR_UNSUPPORTED: its kind has none that others reach; ERR_SYSTEM. */
+kolo_status kolo_pointer_extent(const struct kolo_pointer *pointer,
+                                struct kolo_extent *extent_out) KOLO_NODISCARD;
+/** A dma-buf of it, by which other devices read and write it where it lies: a descriptor that is the
+ * caller's to close. What another device has written there is there for the memory's own device as
+ * soon as the host knows of it. ERR_UNSUPPORTED: the device, its driver or this kernel do not give
+ * it, and why; ERR_SYSTEM, ERR_NO_MEMORY. */
+kolo_status kolo_pointer_share(const struct kolo_pointer *pointer, const struct kolo_extent *extent,
+                               int *fd_out) KOLO_NODISCARD;
 
 /** Locks whole pages of the host for all devices that have kin of @p near (a pointer into one's
  * memory; NULL: for those of which the calling thread has a context), so that copies to them and

@@ -56,3 +56,26 @@ void kolo_device_release(const struct kolo_pointer *pointer)
 {
     pointer->ops->device_release(pointer);
 }
+
+/* ---- for other devices ---- */
+
+static kolo_status is_apart(const struct kolo_pointer *pointer)
+{
+    return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                     "memory at %p is of a kind that other devices do not reach", pointer->memory);
+}
+
+kolo_status kolo_pointer_extent(const struct kolo_pointer *pointer, struct kolo_extent *extent_out)
+{
+    if (pointer->ops && pointer->ops->extent)
+        return pointer->ops->extent(pointer, extent_out);
+    return is_apart(pointer);
+}
+
+kolo_status kolo_pointer_share(const struct kolo_pointer *pointer, const struct kolo_extent *extent,
+                               int *fd_out)
+{
+    if (pointer->ops && pointer->ops->share)
+        return pointer->ops->share(pointer, extent, fd_out);
+    return is_apart(pointer);
+}

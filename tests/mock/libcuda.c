@@ -8,6 +8,7 @@
 // the library's own ones for the host's compiler, tests/mock/kernels.c.
 //
 // MOCK_CUDA_FAIL=FUNCTION=RESULT makes every call of one function fail.
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -34,6 +35,8 @@ static struct function {
 static const char *failing;
 static int failing_in, failing_with;
 static int is_initialized;
+static int has_dma_buf = 1, ordering = KOLO_CUDA_WRITES_ORDERED_FOR_OWNER;
+static unsigned long long next_id = 1;
 static _Thread_local struct context *stack[STACK_MAX];
 static _Thread_local int depth;
 
@@ -112,6 +115,7 @@ static void take_out(struct allocation *a)
     if (a->memory != a->alias) {
         munmap(a->memory, a->bytes);
         munmap(a->alias, a->bytes);
+        close(a->fd);
     }
     *a = allocations[--allocation_count];
     allocations[allocation_count] = (struct allocation){.bytes = 0};
@@ -274,6 +278,15 @@ int cuPointerGetAttributes(unsigned count, int *attributes, void **values, uint6
         case KOLO_CUDA_POINTER_DEVICE_ORDINAL:
             *(int *)values[i] = a ? a->device : -2;
             break;
+        case KOLO_CUDA_POINTER_BUFFER_ID:
+            *(unsigned long long *)values[i] = a ? a->id : 0;
+            break;
+        case KOLO_CUDA_POINTER_RANGE_START:
+            *(kolo_cuda_address *)values[i] = a ? (uint64_t)(uintptr_t)a->memory : 0;
+            break;
+        case KOLO_CUDA_POINTER_RANGE_BYTES:
+            *(size_t *)values[i] = a ? a->bytes : 0;
+            break;
         default:
             return KOLO_CUDA_INVALID_VALUE;
         }
@@ -299,7 +312,29 @@ int cuDeviceGetAttribute(int *value_out, int attribute, int device)
     ENTER();
     if (device < 100 || device >= 100 + MOCK_DEVICES)
         return KOLO_CUDA_INVALID_VALUE;
-    *value_out = attribute == KOLO_CUDA_ATTRIBUTE_PROCESSORS ? 2 : 1;
+    *value_out = attribute == KOLO_CUDA_ATTRIBUTE_PROCESSORS        ? 2
+                 : attribute == KOLO_CUDA_ATTRIBUTE_DMA_BUF         ? has_dma_buf
+                 : attribute == KOLO_CUDA_ATTRIBUTE_WRITES_ORDERING ? ordering
+                                                                    : 1;
+    return KOLO_CUDA_SUCCESS;
+}
+
+/* Whole pages around one allocation. */
+int cuMemGetHandleForAddressRange(void *handle_out, uint64_t at, size_t bytes, int type,
+                                  unsigned long long flags)
+{
+    ENTER();
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const struct allocation *a = mock_allocation(at);
+    if (!mock_top())
+        return KOLO_CUDA_INVALID_CONTEXT;
+    if (!a || a->fd < 0 || type != KOLO_CUDA_HANDLE_DMA_BUF || flags != 0 || at % page != 0 ||
+        bytes % page != 0 || (uint64_t)(uintptr_t)a->memory != at ||
+        bytes > (a->bytes + page - 1) / page * page)
+        return KOLO_CUDA_INVALID_VALUE;
+    if (!has_dma_buf)
+        return KOLO_CUDA_NOT_SUPPORTED;
+    *(int *)handle_out = fcntl(a->fd, F_DUPFD_CLOEXEC, 0);
     return KOLO_CUDA_SUCCESS;
 }
 
@@ -356,6 +391,7 @@ int cuMemHostRegister(void *memory, size_t bytes, unsigned flags)
                                                           .context = mock_top(),
                                                           .device = mock_top()->device,
                                                           .bytes = bytes,
+                                                          .fd = -1,
                                                           .memory = memory,
                                                           .alias = memory};
     return KOLO_CUDA_SUCCESS;
@@ -404,9 +440,10 @@ static struct allocation *make(enum mock_kind kind, int device, size_t bytes)
     *a = (struct allocation){.kind = kind,
                              .device = device,
                              .bytes = bytes,
+                             .fd = fd,
+                             .id = next_id++,
                              .memory = map(bytes, access, MAP_SHARED, fd),
                              .alias = map(bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd)};
-    close(fd);
     if (kind != MOCK_NO_CONTEXT) {
         a->context = &contexts[2 * device + (kind == MOCK_OTHER)];
         if (a->context->uses == 0)
@@ -513,6 +550,13 @@ static int retained(int device)
     return contexts[2 * device].uses;
 }
 
+static void shares(int has, int order)
+{
+    LOCKED();
+    has_dma_buf = has;
+    ordering = order;
+}
+
 static void destroy_other(int device)
 {
     contexts[2 * device + 1].uses = 0;
@@ -540,4 +584,5 @@ const struct mock_cuda mock_cuda = {
     .hold = mock_hold,
     .pace = mock_pace,
     .fail_async = mock_fail_async,
+    .shares = shares,
 };

@@ -24,6 +24,8 @@ struct allocation {
     struct context *context; /* NULL: none */
     int device;
     size_t bytes;
+    int fd; /* of its memory; -1: none */
+    unsigned long long id;
     uint8_t *memory;  /* the program's address */
     uint8_t *alias;   /* the same, for the mock */
     uint8_t *pending; /* what a stream will have written; NULL: nothing */

@@ -58,6 +58,8 @@ struct mock_cuda {
     void (*pace)(int most);
     /** The nth thing that any stream does from now ends the device with @p result. */
     void (*fail_async)(int nth, int result);
+    /** Whether its devices give dma-bufs of their memory, and how they order what others write. */
+    void (*shares)(int has_dma_buf, int ordering);
 };
 
 /** Loads it into this process; ends it if that fails. */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
@@ -70,7 +71,7 @@ static void destroy(struct kolo_rdma_regions *regions, struct kolo_rdma_region *
 {
     if (region->pages != NULL)
         (void)munmap(region->pages, region->handle->length);
-    int error = regions->device->verbs->dereg_mr(region->handle);
+    int error = region->handle != NULL ? regions->device->verbs->dereg_mr(region->handle) : 0;
     if (error != 0 && !regions->device->is_gone)
         KOLO_WARN("rdma %s: a registration cannot be undone (error %d)", regions->device->name,
                   error);
@@ -155,6 +156,115 @@ static kolo_status keep(struct kolo_rdma_regions *regions, const struct kolo_spa
     return KOLO_OK;
 }
 
+/* ---- memory of devices ---- */
+
+static bool covers(const struct kolo_rdma_region *region, const void *memory, size_t bytes)
+{
+    const uint8_t *base = region->extent.base, *at = memory;
+    return at >= base && (size_t)(at - base) <= region->extent.bytes &&
+           bytes <= region->extent.bytes - (size_t)(at - base);
+}
+
+/** Takes the region that *@p at leads to out of the list. */
+static void forget_device(struct kolo_rdma_regions *regions, struct kolo_rdma_region **at)
+{
+    struct kolo_rdma_region *region = *at;
+    *at = region->next;
+    region->is_gone = true;
+    if (region->users == 0)
+        destroy(regions, region);
+}
+
+/** The memory's dma-buf, registered. */
+static kolo_status register_device(struct kolo_rdma_regions *regions,
+                                   const struct kolo_pointer *pointer,
+                                   struct kolo_rdma_region *region)
+{
+    const struct kolo_rdma_device *device = regions->device;
+    const struct kolo_extent *extent = &region->extent;
+    int fd = -1;
+    if (device->verbs->reg_dmabuf_mr == NULL)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "libibverbs has no ibv_reg_dmabuf_mr: rdma-core 34 or newer has");
+    kolo_status status = kolo_pointer_share(pointer, extent, &fd);
+    if (status != KOLO_OK)
+        return status;
+    errno = 0;
+    region->handle =
+        device->verbs->reg_dmabuf_mr(device->domain, 0, extent->bytes, (uintptr_t)extent->base, fd,
+                                     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    int error = errno;
+    (void)close(fd);
+    if (region->handle == NULL)
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, error,
+                               "rdma %s: %zu bytes of a device's memory cannot be registered",
+                               device->name, extent->bytes);
+    region->local_key = region->handle->lkey;
+    region->remote_key = region->handle->rkey;
+    return KOLO_OK;
+}
+
+/** Of a region that is new. A refusal is kept too: it costs the driver's time each time. */
+static bool know_anew(struct kolo_rdma_regions *regions, const struct kolo_pointer *pointer,
+                      const struct kolo_extent *extent)
+{
+    struct kolo_rdma_region *region = kolo_calloc(1, sizeof *region);
+    if (region == NULL)
+        return false;
+    region->is_device = true;
+    region->extent = *extent;
+    if (register_device(regions, pointer, region) != KOLO_OK) {
+        KOLO_DEBUG("memory of device %d goes through the host's: %s", pointer->device,
+                   kolo_error_detail());
+        kolo_detail_set(""); /* the call has not failed */
+    }
+    region->next = regions->devices;
+    regions->devices = region;
+    return region->handle != NULL;
+}
+
+bool kolo_rdma_regions_know(struct kolo_rdma_regions *regions, const struct kolo_pointer *pointer)
+{
+    struct kolo_extent extent;
+    struct kolo_rdma_region **at = &regions->devices;
+    if (kolo_pointer_extent(pointer, &extent) != KOLO_OK) {
+        kolo_detail_set("");
+        return false;
+    }
+    while (*at != NULL) {
+        struct kolo_rdma_region *region = *at;
+        if (region->extent.id == extent.id)
+            return region->handle != NULL;
+        if (region->extent.base < extent.base + extent.bytes &&
+            extent.base < region->extent.base + region->extent.bytes)
+            forget_device(regions, at); /* what was there before */
+        else
+            at = &region->next;
+    }
+    return know_anew(regions, pointer, &extent);
+}
+
+struct kolo_rdma_region *kolo_rdma_regions_take_device(struct kolo_rdma_regions *regions,
+                                                       const void *memory, size_t bytes)
+{
+    struct kolo_rdma_region *region = regions->devices;
+    while (region != NULL && !(region->handle != NULL && covers(region, memory, bytes)))
+        region = region->next;
+    if (region != NULL)
+        region->users++;
+    return region;
+}
+
+void kolo_rdma_regions_forget(struct kolo_rdma_regions *regions, const void *memory)
+{
+    struct kolo_rdma_region **at = &regions->devices;
+    while (*at != NULL)
+        if (covers(*at, memory, 1))
+            forget_device(regions, at);
+        else
+            at = &(*at)->next;
+}
+
 /* ---- the interface ---- */
 
 void kolo_rdma_regions_init(struct kolo_rdma_regions *regions,
@@ -167,6 +277,8 @@ void kolo_rdma_regions_fini(struct kolo_rdma_regions *regions)
 {
     (void)make_room(regions);
     kolo_map_fini(&regions->spans);
+    while (regions->devices != NULL)
+        forget_device(regions, &regions->devices);
 }
 
 kolo_status kolo_rdma_regions_take(struct kolo_rdma_regions *regions, void *memory, size_t bytes,
@@ -192,7 +304,8 @@ kolo_status kolo_rdma_regions_take(struct kolo_rdma_regions *regions, void *memo
 void kolo_rdma_regions_give(struct kolo_rdma_regions *regions, struct kolo_rdma_region *region)
 {
     region->users--;
-    if (region->users == 0 && (region->span == 0 || region->is_gone))
+    bool is_kept = region->span != 0 || region->is_device;
+    if (region->users == 0 && (!is_kept || region->is_gone))
         destroy(regions, region);
 }
 

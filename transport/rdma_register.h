@@ -5,6 +5,10 @@
 // is freed: pinning costs far more than a message. Other memory is registered for one request only, since nobody tells when
 // the program gives it back: a key that is kept would mean other pages one day, and silently wrong data.
 //
+// Memory of a device is registered by its dma-buf, a whole allocation, when a call first brings a part of it, and stays so
+// until somebody says that it goes, or another allocation has its address: its driver's number tells. What cannot be
+// registered is remembered as such.
+//
 // Threads: those of the endpoint, one at a time.
 #ifndef KOLO_TRANSPORT_RDMA_REGISTER_H
 #define KOLO_TRANSPORT_RDMA_REGISTER_H
@@ -22,7 +26,10 @@ struct kolo_rdma_region {
     uint32_t local_key, remote_key;
     uint64_t span;  /* 0: for one request */
     uint32_t users; /* requests that have it */
-    bool is_gone;   /* its span is no more: the last user lets go of it */
+    bool is_gone;   /* its span, or allocation, is no more: the last user lets go of it */
+    bool is_device; /* of an allocation of a device's; without a handle: it cannot be registered */
+    struct kolo_extent extent;     /* is_device: which */
+    struct kolo_rdma_region *next; /* is_device */
     uint8_t *
         pages; /* those of its span, also when other ones have taken their place; NULL: of no span */
 };
@@ -31,6 +38,7 @@ struct kolo_rdma_regions {
     const struct kolo_rdma_device *device;
     struct kolo_heap *heap; /* may be NULL: every registration is for one request */
     struct kolo_map spans;  /* regions by the lower half of their span's number */
+    struct kolo_rdma_region *devices;
 };
 
 void kolo_rdma_regions_init(struct kolo_rdma_regions *regions,
@@ -43,6 +51,15 @@ void kolo_rdma_regions_fini(struct kolo_rdma_regions *regions);
 kolo_status kolo_rdma_regions_take(struct kolo_rdma_regions *regions, void *memory, size_t bytes,
                                    struct kolo_rdma_region **region_out) KOLO_NODISCARD;
 void kolo_rdma_regions_give(struct kolo_rdma_regions *regions, struct kolo_rdma_region *region);
+/** Makes the allocation of a device's that @p pointer is of known, if it is not; false: the device is not reached there, and
+ * a line for those who debug says why, once. */
+bool kolo_rdma_regions_know(struct kolo_rdma_regions *regions, const struct kolo_pointer *pointer);
+/** The region of an allocation that is known, and that @p memory and @p bytes bytes from it lie in, until
+ * kolo_rdma_regions_give(). NULL: there is none. */
+struct kolo_rdma_region *kolo_rdma_regions_take_device(struct kolo_rdma_regions *regions,
+                                                       const void *memory, size_t bytes);
+/** The allocation of a device's that @p memory is of is about to be freed. */
+void kolo_rdma_regions_forget(struct kolo_rdma_regions *regions, const void *memory);
 /** Span @p id is about to be freed. */
 void kolo_rdma_regions_gone(struct kolo_rdma_regions *regions, uint64_t id);
 /** Brings what a device wrote into @p memory by @p region, which is_gone and was of a span, to where that memory leads now: of a

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,11 +20,13 @@
 static const struct symbol {
     const char *name;
     size_t offset;
+    bool may_lack;
 } symbols[] = {
-#define SYMBOL(field, symbol) {#symbol, offsetof(struct kolo_verbs, field)},
+#define SYMBOL(field, symbol) {#symbol, offsetof(struct kolo_verbs, field), false},
     KOLO_VERBS_MAP(SYMBOL)
 #undef SYMBOL
-        {"ibv_query_port", offsetof(struct kolo_verbs, query_port_old)},
+        {"ibv_query_port", offsetof(struct kolo_verbs, query_port_old), false},
+    {"ibv_reg_dmabuf_mr", offsetof(struct kolo_verbs, reg_dmabuf_mr), true},
 };
 
 /** Drivers of today fill in the whole of @p attributes_out, the library's own function the part
@@ -73,7 +76,7 @@ kolo_status kolo_verbs_bind(const char *library, struct kolo_verbs *verbs_out)
                          library, dlerror());
     for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
         void *function = dlsym(handle, symbols[i].name);
-        if (function == NULL) {
+        if (function == NULL && !symbols[i].may_lack) {
             (void)dlclose(handle);
             return kolo_fail(KOLO_ERR_UNSUPPORTED,
                              "%s has no %s: install libibverbs1 of rdma-core 32 or newer", library,

@@ -41,6 +41,9 @@ struct kolo_verbs {
 #define KOLO_VERBS_FIELD(field, symbol) __typeof__(symbol) *field;
     KOLO_VERBS_MAP(KOLO_VERBS_FIELD)
 #undef KOLO_VERBS_FIELD
+    /* What libraries before rdma-core 34, and their header, lack; NULL then. */
+    struct ibv_mr *(*reg_dmabuf_mr)(struct ibv_pd *domain, uint64_t offset, size_t bytes,
+                                    uint64_t address, int fd, int access);
     /* What <infiniband/verbs.h> has as macros, or as inline calls of the driver. */
     __typeof__(ibv_query_port) *query_port_old; /* of query_port alone */
     int (*query_port)(const struct kolo_verbs *verbs, struct ibv_context *context, uint8_t port,

@@ -340,28 +340,62 @@ static uint8_t *reach(uint32_t lkey, uint64_t address)
     return region->pages + (address - page_of(region->base.addr));
 }
 
+/** Of a dma-buf: the pages that it leads to, wherever the program has them. */
+static void pin_file(struct region *region, int fd, uint64_t offset)
+{
+    region->page_bytes = region->base.length;
+    void *pages =
+        mmap(NULL, region->page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+    if (pages == MAP_FAILED)
+        abort();
+    region->pages = pages;
+}
+
+/* held: lock */
+static struct region *make_region(struct ibv_pd *domain, void *memory, size_t bytes, int access)
+{
+    struct region *region = NULL;
+    int slot = 0;
+    while (slot < REGIONS_MAX && world.regions[slot] != NULL)
+        slot++;
+    if (slot == REGIONS_MAX) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    uint32_t key = (uint32_t)(++world.registered * REGIONS_MAX + slot);
+    region = make(sizeof *region);
+    region->base = (struct ibv_mr){.context = domain->context,
+                                   .pd = domain,
+                                   .addr = memory,
+                                   .length = bytes,
+                                   .lkey = key,
+                                   .rkey = key ^ 0x80000000u};
+    region->access = access;
+    world.regions[slot] = region;
+    return region;
+}
+
 static struct ibv_mr *reg_mr(struct ibv_pd *domain, void *memory, size_t bytes, int access)
 {
     struct region *region = NULL;
     lock();
-    int slot = 0;
-    while (slot < REGIONS_MAX && world.regions[slot] != NULL)
-        slot++;
-    if (slot == REGIONS_MAX)
-        errno = ENOMEM;
-    else if (!fails("reg_mr")) {
-        uint32_t key = (uint32_t)(++world.registered * REGIONS_MAX + slot);
-        region = make(sizeof *region);
-        region->base = (struct ibv_mr){.context = domain->context,
-                                       .pd = domain,
-                                       .addr = memory,
-                                       .length = bytes,
-                                       .lkey = key,
-                                       .rkey = key ^ 0x80000000u};
-        region->access = access;
+    if (!fails("reg_mr"))
+        region = make_region(domain, memory, bytes, access);
+    if (region != NULL)
         pin(region);
-        world.regions[slot] = region;
-    }
+    unlock();
+    return region != NULL ? &region->base : NULL;
+}
+
+static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *domain, uint64_t offset, size_t bytes,
+                                    uint64_t address, int fd, int access)
+{
+    struct region *region = NULL;
+    lock();
+    if (!fails("reg_dmabuf_mr"))
+        region = make_region(domain, (void *)(uintptr_t)address, bytes, access);
+    if (region != NULL)
+        pin_file(region, fd, offset);
     unlock();
     return region != NULL ? &region->base : NULL;
 }
@@ -934,6 +968,7 @@ static const struct kolo_verbs table = {.fork_init = fork_init,
                                         .alloc_pd = alloc_pd,
                                         .dealloc_pd = dealloc_pd,
                                         .reg_mr = reg_mr,
+                                        .reg_dmabuf_mr = reg_dmabuf_mr,
                                         .dereg_mr = dereg_mr,
                                         .create_comp_channel = create_comp_channel,
                                         .destroy_comp_channel = destroy_comp_channel,

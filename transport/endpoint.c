@@ -311,9 +311,28 @@ void kolo_endpoint_wake(struct kolo_endpoint *endpoint)
 void kolo_endpoint_span_gone(struct kolo_endpoint *endpoint, uint64_t id)
 {
     kolo_boards_span_gone(endpoint, id);
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX; i++)
+        if (endpoint->ports[i] != NULL && endpoint->ports[i]->transport->span_gone_port != NULL)
+            endpoint->ports[i]->transport->span_gone_port(endpoint->ports[i], id);
     for (struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next)
         if (link->state == KOLO_LINK_UP && link->transport->span_gone != NULL)
             link->transport->span_gone(link, id);
+}
+
+bool kolo_endpoint_know(struct kolo_endpoint *endpoint, const struct kolo_pointer *pointer)
+{
+    bool knows = false;
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX; i++)
+        if (endpoint->ports[i] != NULL && endpoint->ports[i]->transport->know != NULL)
+            knows |= endpoint->ports[i]->transport->know(endpoint->ports[i], pointer);
+    return knows;
+}
+
+void kolo_endpoint_device_gone(struct kolo_endpoint *endpoint, const void *memory)
+{
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX; i++)
+        if (endpoint->ports[i] != NULL && endpoint->ports[i]->transport->device_gone != NULL)
+            endpoint->ports[i]->transport->device_gone(endpoint->ports[i], memory);
 }
 
 void kolo_endpoint_forget(struct kolo_endpoint *endpoint, uint32_t first, uint32_t count)

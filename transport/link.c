@@ -63,6 +63,12 @@ void kolo_link_set_up(struct kolo_link *link)
     KOLO_DEBUG("link to rank %d up (%s)", link->peer, link->transport->name);
 }
 
+bool kolo_link_reaches_devices(const struct kolo_link *link)
+{
+    return link->state == KOLO_LINK_UP && link->transport->reaches_devices != NULL &&
+           link->transport->reaches_devices(link);
+}
+
 void kolo_link_fail_works(struct kolo_link *link, kolo_status why)
 {
     uint32_t cursor = 0;

@@ -155,6 +155,13 @@ struct kolo_transport {
     /** Span @p id of the endpoint's heap is about to be freed: peers that mapped it must let it go.
      * NULL: nothing to do. */
     void (*span_gone)(struct kolo_link *link, uint64_t id);
+    /** The same, once for the port, whatever its links: registrations. NULL: nothing to do. */
+    void (*span_gone_port)(struct kolo_port *port, uint64_t id);
+    /** As kolo_endpoint_know, kolo_link_reaches_devices (of a link that is UP) and
+     * kolo_endpoint_device_gone. NULL, all three: the transport reads by the host alone. */
+    bool (*know)(struct kolo_port *port, const struct kolo_pointer *pointer);
+    bool (*reaches_devices)(const struct kolo_link *link);
+    void (*device_gone)(struct kolo_port *port, const void *memory);
     /** Receive @p work was posted and waits; nothing of its message has come. A transport that lends its memory to the peer
      * sets is_lent, and says kolo_link_rx_written() when the message is there. NULL: nothing to do. */
     void (*posted)(struct kolo_link *link, struct kolo_work *work);

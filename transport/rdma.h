@@ -135,13 +135,18 @@ void kolo_rdma_drop_leftover(struct rdma_link *link);
 bool kolo_rdma_is_remote(struct kolo_link *base, const struct kolo_work *work);
 void kolo_rdma_posted(struct kolo_link *base, struct kolo_work *work);
 void kolo_rdma_take_back(struct kolo_link *base, struct kolo_work *work);
-void kolo_rdma_span_gone(struct kolo_link *base, uint64_t id);
+void kolo_rdma_span_gone(struct kolo_port *base, uint64_t id);
+bool kolo_rdma_know(struct kolo_port *base, const struct kolo_pointer *pointer);
+bool kolo_rdma_reaches_devices(const struct kolo_link *base);
+void kolo_rdma_device_gone(struct kolo_port *base, const void *memory);
 kolo_status kolo_rdma_control(struct kolo_link *base, const struct kolo_header *header,
                               const uint8_t *payload);
 /** Begins to write the message of a frame that is_remote. */
 void kolo_rdma_begin_writing(struct rdma_link *link, const struct kolo_frame *frame);
 /** Posts what fits of it. True: all of it is posted. */
 bool kolo_rdma_go_on_writing(struct rdma_link *link);
+/** May the next frame be taken? One in a device's memory can only be sent from where it lies. */
+bool kolo_rdma_may_take_frame(const struct rdma_link *link);
 /** Sends a frame, whose header is in the next place, from where it lies. False: it must be copied. */
 bool kolo_rdma_send_in_place(struct rdma_link *link, const struct kolo_frame *frame);
 void kolo_rdma_withdraw_writing(struct rdma_link *link, const struct kolo_work *work);

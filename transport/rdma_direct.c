@@ -12,13 +12,15 @@ void kolo_rdma_direct_init(struct kolo_rdma_direct *direct, struct kolo_rdma_reg
     *direct = (struct kolo_rdma_direct){.regions = regions};
 }
 
-/** The region that @p memory lies in, if it is of kolo_alloc: other memory is cheaper copied than registered for one
+/** The region that @p memory lies in, if it is of kolo_alloc, or of a device and known: other memory is cheaper copied than registered for one
  * message, and may be unmapped behind our back. */
 static struct kolo_rdma_region *take(struct kolo_rdma_direct *direct, const void *memory,
                                      size_t bytes)
 {
-    struct kolo_rdma_region *region = NULL;
+    struct kolo_rdma_region *region = kolo_rdma_regions_take_device(direct->regions, memory, bytes);
     struct kolo_span span;
+    if (region != NULL)
+        return region;
     if (direct->is_refused || direct->regions->heap == NULL ||
         !kolo_heap_find(direct->regions->heap, memory, bytes, &span))
         return NULL;
@@ -61,8 +63,9 @@ static struct kolo_rdma_lent *free_slot(struct kolo_rdma_direct *direct)
 bool kolo_rdma_direct_lend(struct kolo_rdma_direct *direct, struct kolo_work *work, uint8_t type,
                            struct kolo_desc *desc_out, uint8_t payload_out[KOLO_RDMA_OFFER_BYTES])
 {
+    const void *into = work->action.landing != NULL ? work->action.landing : work->dst;
     struct kolo_rdma_lent *lent = free_slot(direct);
-    struct kolo_rdma_region *region = lent != NULL ? take(direct, work->dst, work->bytes) : NULL;
+    struct kolo_rdma_region *region = lent != NULL ? take(direct, into, work->bytes) : NULL;
     if (region == NULL)
         return false;
     lent->work = work;
@@ -76,7 +79,7 @@ bool kolo_rdma_direct_lend(struct kolo_rdma_direct *direct, struct kolo_work *wo
     kolo_write_u32(&writer, work->channel);
     kolo_write_u32(&writer, work->number);
     kolo_write_u32(&writer, region->remote_key);
-    kolo_write_u64(&writer, (uintptr_t)work->dst);
+    kolo_write_u64(&writer, (uintptr_t)into);
     writer = kolo_writer_over(payload_out, KOLO_RDMA_OFFER_BYTES);
     kolo_write_bytes(&writer, work->desc.bytes, sizeof work->desc.bytes);
     kolo_write_u64(&writer, work->bytes);
@@ -91,7 +94,9 @@ kolo_status kolo_rdma_direct_written(struct kolo_rdma_direct *direct, uint16_t m
         return kolo_fail(KOLO_ERR_PROTOCOL, "a message was written where nothing is offered (%04x)",
                          mark);
     *work_out = lent->work;
-    if (lent->work != NULL && lent->region->is_gone)
+    if (lent->work != NULL && lent->region->is_device)
+        lent->work->has_landed = true;
+    else if (lent->work != NULL && lent->region->is_gone)
         kolo_rdma_regions_bring(direct->regions, lent->region, lent->work->dst, lent->work->bytes);
     lent->work = NULL;
     give(direct, &lent->region);
@@ -158,12 +163,32 @@ static struct kolo_rdma_writing *free_writing(struct kolo_rdma_direct *direct)
     return NULL;
 }
 
+bool kolo_rdma_direct_has_entry(const struct kolo_rdma_direct *direct)
+{
+    for (int i = 0; i < KOLO_RDMA_SLOTS; i++)
+        if (direct->writings[i].region == NULL)
+            return true;
+    return false;
+}
+
+/** Are entries left for frames of a device's memory, which cannot do without? */
+static bool may_promise(const struct kolo_rdma_direct *direct)
+{
+    int count = 0;
+    if (direct->regions->devices == NULL)
+        return true;
+    for (int i = 0; i < KOLO_RDMA_SLOTS; i++)
+        count += direct->writings[i].region != NULL && direct->writings[i].offer.bytes > 0;
+    return count < KOLO_RDMA_PROMISES;
+}
+
 bool kolo_rdma_direct_promise(struct kolo_rdma_direct *direct, const struct kolo_work *work)
 {
     if (kolo_rdma_direct_find(direct, work) != NULL)
         return true;
     int slot = find_offer(direct, work);
-    struct kolo_rdma_writing *writing = slot >= 0 ? free_writing(direct) : NULL;
+    struct kolo_rdma_writing *writing =
+        slot >= 0 && may_promise(direct) ? free_writing(direct) : NULL;
     struct kolo_rdma_region *region = writing != NULL ? take(direct, work->src, work->bytes) : NULL;
     if (region == NULL)
         return false;

@@ -17,7 +17,8 @@
 //
 // A receive that is given up while its offer stands cannot wait for the peer's consent. Its pages are cut off instead
 // (kolo_heap_sever): the program gets fresh ones, what still comes goes where nobody reads, and the old ones stay registered until it
-// has come or the link is freed. The same is done for a send that is given up while the device reads it. What else is being
+// has come or the link is freed. Memory of a device has no other pages to take their place: there the link ends.
+// Messages out of it go written, or in frames that the device reads where they lie; none of it is ever copied by the host. The same is done for a send that is given up while the device reads it. What else is being
 // received into the same pages is brought over from the old ones when it is there.
 #ifndef KOLO_TRANSPORT_RDMA_DIRECT_H
 #define KOLO_TRANSPORT_RDMA_DIRECT_H
@@ -26,6 +27,9 @@
 #include "transport/rdma_register.h"
 
 enum { KOLO_RDMA_SLOTS = 64, KOLO_RDMA_OFFER_BYTES = sizeof(struct kolo_desc) + sizeof(uint64_t) };
+
+/** Where there is memory of devices, so many entries for what is being written may be promised: the others are for frames. */
+enum { KOLO_RDMA_PROMISES = KOLO_RDMA_SLOTS / 2 };
 
 /** What the peer may be writing into. */
 struct kolo_rdma_lent {
@@ -85,6 +89,8 @@ bool kolo_rdma_direct_promise(struct kolo_rdma_direct *direct, const struct kolo
 /** An entry, begun, for a frame that is sent from where it lies; NULL: it must be copied. */
 struct kolo_rdma_writing *kolo_rdma_direct_frame(struct kolo_rdma_direct *direct,
                                                  const struct kolo_frame *frame);
+/** Is there an entry for one more frame? */
+bool kolo_rdma_direct_has_entry(const struct kolo_rdma_direct *direct);
 /** An entry of @p work; NULL: none. */
 struct kolo_rdma_writing *kolo_rdma_direct_find(struct kolo_rdma_direct *direct,
                                                 const struct kolo_work *work);

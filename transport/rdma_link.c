@@ -403,7 +403,7 @@ static bool push_frames(struct rdma_link *link)
     bool moved = false;
     uint8_t *place;
     while (base->state == KOLO_LINK_UP && kolo_rdma_go_on_writing(link) &&
-           (place = kolo_rdma_queue_place(link->queue)) != NULL &&
+           kolo_rdma_may_take_frame(link) && (place = kolo_rdma_queue_place(link->queue)) != NULL &&
            kolo_link_next_frame(base, link->queue->message_bytes - KOLO_HEADER_BYTES, &frame)) {
         moved = true;
         if (frame.is_remote) {

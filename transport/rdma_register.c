@@ -244,12 +244,25 @@ bool kolo_rdma_regions_know(struct kolo_rdma_regions *regions, const struct kolo
     return know_anew(regions, pointer, &extent);
 }
 
-struct kolo_rdma_region *kolo_rdma_regions_take_device(struct kolo_rdma_regions *regions,
-                                                       const void *memory, size_t bytes)
+static struct kolo_rdma_region *find_device(const struct kolo_rdma_regions *regions,
+                                            const void *memory, size_t bytes)
 {
     struct kolo_rdma_region *region = regions->devices;
     while (region != NULL && !(region->handle != NULL && covers(region, memory, bytes)))
         region = region->next;
+    return region;
+}
+
+bool kolo_rdma_regions_is_device(const struct kolo_rdma_regions *regions, const void *memory,
+                                 size_t bytes)
+{
+    return find_device(regions, memory, bytes) != NULL;
+}
+
+struct kolo_rdma_region *kolo_rdma_regions_take_device(struct kolo_rdma_regions *regions,
+                                                       const void *memory, size_t bytes)
+{
+    struct kolo_rdma_region *region = find_device(regions, memory, bytes);
     if (region != NULL)
         region->users++;
     return region;

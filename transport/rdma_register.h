@@ -58,6 +58,9 @@ bool kolo_rdma_regions_know(struct kolo_rdma_regions *regions, const struct kolo
  * kolo_rdma_regions_give(). NULL: there is none. */
 struct kolo_rdma_region *kolo_rdma_regions_take_device(struct kolo_rdma_regions *regions,
                                                        const void *memory, size_t bytes);
+/** Does it lie in one of them? */
+bool kolo_rdma_regions_is_device(const struct kolo_rdma_regions *regions, const void *memory,
+                                 size_t bytes);
 /** The allocation of a device's that @p memory is of is about to be freed. */
 void kolo_rdma_regions_forget(struct kolo_rdma_regions *regions, const void *memory);
 /** Span @p id is about to be freed. */

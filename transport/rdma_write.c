@@ -23,6 +23,16 @@ static void tell_gone(void *context, uint64_t id)
     kolo_endpoint_span_gone(context, id);
 }
 
+/** Of a device's memory there are no other pages: what may still touch it ends with the link. */
+static void end_access(struct kolo_link *base)
+{
+    kolo_link_set_down(base,
+                       kolo_fail(KOLO_ERR_ABORTED,
+                                 "a call on a device's memory was given up while it could still be "
+                                 "used for rank %d: the link by rdma ends",
+                                 base->peer));
+}
+
 /** Fresh pages take the place of those that a device may still touch. Where there are none the link ends, and the device's
  * access with it. */
 static void cut_off(struct kolo_link *base, const void *memory, size_t bytes)
@@ -33,9 +43,28 @@ static void cut_off(struct kolo_link *base, const void *memory, size_t bytes)
         kolo_link_set_down(base, status);
 }
 
-void kolo_rdma_span_gone(struct kolo_link *base, uint64_t id)
+void kolo_rdma_span_gone(struct kolo_port *base, uint64_t id)
 {
-    kolo_rdma_regions_gone(&rdma_port_of(link_of(base))->nic.regions, id);
+    kolo_rdma_regions_gone(&((struct rdma_port *)base)->nic.regions, id);
+}
+
+/* ---- memory of devices ---- */
+
+bool kolo_rdma_know(struct kolo_port *base, const struct kolo_pointer *pointer)
+{
+    struct rdma_nic *nic = &((struct rdma_port *)base)->nic;
+    return !nic->device->is_gone && kolo_rdma_regions_know(&nic->regions, pointer);
+}
+
+bool kolo_rdma_reaches_devices(const struct kolo_link *base)
+{
+    const struct rdma_link *link = (const struct rdma_link *)base;
+    return link->is_by_rdma && link->queue->takes_parts;
+}
+
+void kolo_rdma_device_gone(struct kolo_port *base, const void *memory)
+{
+    kolo_rdma_regions_forget(&((struct rdma_port *)base)->nic.regions, memory);
 }
 
 /* ---- receives ---- */
@@ -62,7 +91,9 @@ void kolo_rdma_take_back(struct kolo_link *base, struct kolo_work *work)
     /* A message whose frames have begun is not written any more. */
     bool may_come = base->state == KOLO_LINK_UP && !base->heard_goodbye && work->bytes_done == 0;
     kolo_rdma_direct_reclaim(&link->direct, work, may_come);
-    if (may_come)
+    if (may_come && work->action.landing != NULL)
+        end_access(base);
+    else if (may_come)
         cut_off(base, work->dst, work->bytes);
 }
 
@@ -152,11 +183,17 @@ void kolo_rdma_has_written(struct kolo_rdma_queue *queue, void *context)
     kolo_rdma_direct_end(&link->direct, writing);
 }
 
+bool kolo_rdma_may_take_frame(const struct rdma_link *link)
+{
+    return link->direct.regions->devices == NULL || kolo_rdma_direct_has_entry(&link->direct);
+}
+
 bool kolo_rdma_send_in_place(struct rdma_link *link, const struct kolo_frame *frame)
 {
     struct kolo_rdma_writing *writing = NULL;
     if (link->queue->takes_parts && frame->work != NULL && frame->bytes > 0 &&
-        is_long(&link->tcp.base, frame->work))
+        (is_long(&link->tcp.base, frame->work) ||
+         kolo_rdma_regions_is_device(link->direct.regions, frame->payload, frame->bytes)))
         writing = kolo_rdma_direct_frame(&link->direct, frame);
     if (writing == NULL)
         return false;
@@ -171,14 +208,17 @@ bool kolo_rdma_send_in_place(struct rdma_link *link, const struct kolo_frame *fr
 void kolo_rdma_withdraw_writing(struct rdma_link *link, const struct kolo_work *work)
 {
     struct kolo_rdma_writing *writing;
-    bool is_begun = false;
+    bool is_begun = false, is_device = false;
     while ((writing = kolo_rdma_direct_find(&link->direct, work)) != NULL) {
         is_begun |= writing->is_begun;
+        is_device |= writing->region->is_device;
         if (writing->is_begun)
             writing->work = NULL; /* goes on to its end, out of the old pages */
         else
             kolo_rdma_direct_end(&link->direct, writing);
     }
-    if (is_begun)
+    if (is_begun && is_device)
+        end_access(&link->tcp.base);
+    else if (is_begun)
         cut_off(&link->tcp.base, work->src, work->bytes);
 }

@@ -51,6 +51,9 @@ struct kolo_action {
     const void *local;
     bool incoming_first;
     const struct kolo_operator *own; /* instead of op, if not NULL; elements divide 16 bytes */
+    /** COPY: memory of a device that the endpoint knows (kolo_endpoint_know), as long as dst. The
+     * message may land there instead, and the work says so. NULL: none. */
+    void *landing;
 };
 
 struct kolo_endpoint;
@@ -73,6 +76,7 @@ struct kolo_work {
     bool is_cancelled;
     bool is_remote;     /* send: goes as one frame of any length, not through the peer's sink */
     bool is_lent;       /* receive: the transport has lent its memory to the peer */
+    bool has_landed;    /* receive: the message is in action.landing, and dst is as it was */
     uint32_t number;    /* of the channel's sends, or receives, from 0 */
     int32_t frames_out; /* send: frames the transport still holds */
     struct kolo_link *link;
@@ -204,6 +208,16 @@ void kolo_link_describe(const struct kolo_link *link, char *text, size_t capacit
 /** Span @p id of the heap is about to be freed (kolo_heap_free's callback): peers on this host
  * unmap it. No work may use it. */
 void kolo_endpoint_span_gone(struct kolo_endpoint *endpoint, uint64_t id);
+
+/** Makes memory of a device known to the transports that reach it without the host; false: none
+ * does, or the device does not allow it. From here on what is sent may lie there, on links of which
+ * kolo_link_reaches_devices() says so, and what is received may land there. May call the device's
+ * driver; the answer is kept until kolo_endpoint_device_gone. */
+bool kolo_endpoint_know(struct kolo_endpoint *endpoint, const struct kolo_pointer *pointer);
+/** Is the link up, and does it read and write a device's memory that the endpoint knows? */
+bool kolo_link_reaches_devices(const struct kolo_link *link);
+/** Memory of a device is about to be freed. No work may use it. */
+void kolo_endpoint_device_gone(struct kolo_endpoint *endpoint, const void *memory);
 
 /** The channels from @p first on, @p count of them, are of no more use to this rank, on any link:
  * no work of them is on its way, and what had arrived early is dropped. Their numbers must not be

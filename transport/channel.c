@@ -148,6 +148,8 @@ void kolo_channel_remove_receive(struct kolo_channel *channel, struct kolo_work 
         return;
     work->next = NULL;
     channel->link->receives--;
+    channel->link->turns -= work->has_turn;
+    work->has_turn = false;
     if (channel->link->sink.work == work)
         kolo_sink_drop(&channel->link->sink);
     if (work->is_lent) {
@@ -208,11 +210,13 @@ void kolo_channel_drop_stash(struct kolo_channel *channel)
 void kolo_channel_drop_unfinished(struct kolo_channel *channel)
 {
     struct kolo_stash *stash = channel->stash_first;
+    bool is_behind = false; /* of a message that will not come */
     channel->stash_first = channel->stash_last = NULL;
     while (stash != NULL) {
         struct kolo_stash *next = stash->next;
         stash->next = NULL;
-        if (stash->is_remote || !stash->is_complete) {
+        is_behind |= stash->turn_of != NULL;
+        if (stash->is_remote || !stash->is_complete || is_behind) {
             give_back(channel->link, stash);
         } else if (channel->stash_last == NULL) {
             channel->stash_first = channel->stash_last = stash;

@@ -80,6 +80,9 @@ void kolo_link_fail_works(struct kolo_link *link, kolo_status why)
 void kolo_link_left(struct kolo_link *link)
 {
     const struct kolo_endpoint_events *events = &link->endpoint->config.events;
+    link->owes_left = link->turns > 0;
+    if (link->owes_left) /* what was sent before it is on its way yet */
+        return;
     link->heard_goodbye = true;
     kolo_link_fail_works(link, KOLO_ERR_PEER);
     if (events->left != NULL)

@@ -108,6 +108,8 @@ struct kolo_link {
     uint64_t credit_bytes; /* that the peer grants a channel */
     uint64_t sends;        /* works posted and not finished */
     uint64_t receives;     /* the same */
+    uint64_t turns;        /* of them: have their turn */
+    bool owes_left;        /* the peer has said goodbye; it counts when all is there */
 };
 
 /** A transport. Compiled or not; the build generates kolo_transports[] of those that are, best
@@ -163,7 +165,7 @@ struct kolo_transport {
     bool (*reaches_devices)(const struct kolo_link *link);
     void (*device_gone)(struct kolo_port *port, const void *memory);
     /** Receive @p work was posted and waits; nothing of its message has come. A transport that lends its memory to the peer
-     * sets is_lent, and says kolo_link_rx_written() when the message is there. NULL: nothing to do. */
+     * sets is_lent, and says kolo_link_rx_turn() and kolo_link_rx_whole() when the message is there. NULL: nothing to do. */
     void (*posted)(struct kolo_link *link, struct kolo_work *work);
     /** Receive @p work, which was lent, ends otherwise: by frames, or it was given up. On return its memory is written by
      * nobody any more, or the link ends. The link may be DOWN. NULL where nothing is lent. */
@@ -262,8 +264,11 @@ size_t kolo_sink_put(struct kolo_sink *sink, const void *data, size_t bytes);
 /** After all header->bytes went into the sink. Status as of rx_begin; the link may have gone DOWN
  * meanwhile. */
 kolo_status kolo_link_rx_end(struct kolo_link *link) KOLO_NODISCARD;
-/** The peer has written the whole message of @p work, which was lent (is_lent is false again), in its turn. */
-kolo_status kolo_link_rx_written(struct kolo_link *link, struct kolo_work *work) KOLO_NODISCARD;
+/** The peer says in its turn that it writes the message of @p work, which was lent: what follows on the channel is behind it, and
+ * waits until all of it is there. */
+kolo_status kolo_link_rx_turn(struct kolo_link *link, struct kolo_work *work) KOLO_NODISCARD;
+/** All of the message of @p work is there, which had its turn (is_lent is false again). */
+void kolo_link_rx_whole(struct kolo_link *link, struct kolo_work *work);
 /** is_remote() may have another answer now for what is due on channel @p id. */
 void kolo_link_reconsider(struct kolo_link *link, uint32_t id);
 /** The peer holds the whole message: @p bytes bytes at @p data, readable until release(cookie).

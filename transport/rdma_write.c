@@ -106,8 +106,11 @@ void kolo_rdma_written(struct kolo_rdma_queue *queue, uint16_t mark)
         return;
     kolo_status status = kolo_rdma_direct_written(&link->direct, mark, &work);
     if (status == KOLO_OK && work != NULL) {
+        status = kolo_link_rx_turn(base, work);
+    }
+    if (status == KOLO_OK && work != NULL) {
         work->is_lent = false;
-        status = kolo_link_rx_written(base, work);
+        kolo_link_rx_whole(base, work);
     }
     if (status != KOLO_OK)
         kolo_link_set_down(base, status);

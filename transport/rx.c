@@ -140,10 +140,40 @@ static void absorb_remote(struct kolo_channel *channel, struct kolo_work *work, 
         work->bytes_done -= bytes;
 }
 
+/** The message of @p work is what is due: nothing else is until all of it is there. */
+static kolo_status take_turn(struct kolo_channel *channel, struct kolo_work *work)
+{
+    struct kolo_link *link = channel->link;
+    kolo_channel_consumed(channel, KOLO_FRAME_COST_BYTES);
+    if (channel->rx_fault != KOLO_OK)
+        return KOLO_OK;
+    if (channel->recv_first != work || (work->bytes_done > 0 && work->bytes_done < work->bytes))
+        return kolo_fail(KOLO_ERR_PROTOCOL, "rank %d wrote a message of channel %u out of turn",
+                         link->peer, channel->id);
+    work->has_turn = true;
+    link->turns++;
+    link->bytes_received += work->bytes;
+    finish(channel, work); /* if all of it came before its turn */
+    return KOLO_OK;
+}
+
+static void deliver_turn(struct kolo_channel *channel, struct kolo_stash *stash)
+{
+    struct kolo_work *work = stash->turn_of;
+    kolo_free_memory(stash);
+    kolo_status status = take_turn(channel, work);
+    if (status != KOLO_OK)
+        kolo_link_set_down(channel->link, status);
+}
+
 static void deliver_one(struct kolo_channel *channel, struct kolo_stash *stash)
 {
     struct kolo_link *link = channel->link;
     struct kolo_work *work;
+    if (stash->turn_of != NULL) {
+        deliver_turn(channel, stash);
+        return;
+    }
     size_t cost = KOLO_FRAME_COST_BYTES + (stash->is_remote ? 0 : stash->bytes);
     kolo_status status = match(channel, &stash->desc, stash->bytes, stash->is_remote, &work);
     if (stash->is_remote)
@@ -156,11 +186,17 @@ static void deliver_one(struct kolo_channel *channel, struct kolo_stash *stash)
         kolo_link_set_down(link, status);
 }
 
+/** Is there a receive for a frame that comes now? Behind a message that has its turn none is. */
+static bool can_take(const struct kolo_channel *channel)
+{
+    return channel->recv_first != NULL && !channel->recv_first->has_turn;
+}
+
 void kolo_channel_deliver(struct kolo_channel *channel)
 {
     bool delivered = false;
     while (channel->stash_first != NULL && channel->stash_first->is_complete &&
-           (channel->recv_first != NULL || channel->rx_fault != KOLO_OK)) {
+           (can_take(channel) || channel->rx_fault != KOLO_OK)) {
         deliver_one(channel, kolo_channel_take_stash(channel));
         delivered = true;
     }
@@ -206,8 +242,7 @@ static struct kolo_stash *add_stash(struct kolo_channel *channel, const struct k
 /* True if a frame that begins now must queue up behind others or for a receive. */
 static bool is_early(const struct kolo_channel *channel)
 {
-    return channel->rx_fault == KOLO_OK &&
-           (channel->stash_first != NULL || channel->recv_first == NULL);
+    return channel->rx_fault == KOLO_OK && (channel->stash_first != NULL || !can_take(channel));
 }
 
 /* ---- control frames ---- */
@@ -419,7 +454,7 @@ kolo_status kolo_link_rx_remote(struct kolo_link *link, const struct kolo_header
     return KOLO_OK;
 }
 
-kolo_status kolo_link_rx_written(struct kolo_link *link, struct kolo_work *work)
+kolo_status kolo_link_rx_turn(struct kolo_link *link, struct kolo_work *work)
 {
     struct kolo_channel *channel = NULL;
     const struct kolo_header header = {.channel = work->channel};
@@ -428,13 +463,24 @@ kolo_status kolo_link_rx_written(struct kolo_link *link, struct kolo_work *work)
         status = open_channel(link, &header, 0, &channel);
     if (status != KOLO_OK)
         return status;
-    if (channel->recv_first != work || work->bytes_done > 0)
-        return kolo_fail(KOLO_ERR_PROTOCOL,
-                         "rank %d wrote message %u of channel %u before those before it",
-                         link->peer, work->number, work->channel);
-    link->bytes_received += work->bytes;
-    work->bytes_done = work->bytes;
-    finish(channel, work);
-    kolo_channel_consumed(channel, KOLO_FRAME_COST_BYTES);
+    if (!is_early(channel))
+        return take_turn(channel, work);
+    struct kolo_stash *stash = add_stash(channel, &work->desc, 0);
+    if (stash == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    stash->turn_of = work;
+    stash->is_complete = true;
     return KOLO_OK;
+}
+
+void kolo_link_rx_whole(struct kolo_link *link, struct kolo_work *work)
+{
+    struct kolo_channel *channel = kolo_map_get(&link->channels, work->channel);
+    work->bytes_done = work->bytes;
+    if (!work->has_turn)
+        return; /* its turn waits behind what came before it */
+    finish(channel, work);
+    kolo_channel_deliver(channel);
+    if (link->owes_left && link->turns == 0)
+        kolo_link_left(link);
 }

@@ -77,6 +77,7 @@ struct kolo_work {
     bool is_remote;     /* send: goes as one frame of any length, not through the peer's sink */
     bool is_lent;       /* receive: the transport has lent its memory to the peer */
     bool has_landed;    /* receive: the message is in action.landing, and dst is as it was */
+    bool has_turn;      /* receive: its message has had its turn, and not all of it is there yet */
     uint32_t number;    /* of the channel's sends, or receives, from 0 */
     int32_t frames_out; /* send: frames the transport still holds */
     struct kolo_link *link;

@@ -208,6 +208,88 @@ Test(rx, nothing_comes_after_a_goodbye, .timeout = 60)
     suite_close(world);
 }
 
+/** Four receives of 8 bytes on channel 1, none of which has anything yet. */
+static void post_four(struct kolo_link *link, uint8_t memory[4][8], struct kolo_work works[4])
+{
+    const struct kolo_header header = header_of(1, 8);
+    memset(memory, 0xff, (size_t)4 * 8);
+    for (int i = 0; i < 4; i++)
+        kolo_link_recv(link, 1, &header.desc, memory[i], 8, NULL, &works[i]);
+}
+
+/* Written, frame, written, frame: the turns come in order, the written ones are whole the other way round. */
+Test(rx, what_follows_a_message_that_has_its_turn_waits_for_it, .timeout = 60)
+{
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    const struct kolo_header header = header_of(1, 8);
+    uint8_t memory[4][8];
+    struct kolo_work works[4];
+    post_four(link, memory, works);
+    cr_assert_eq(kolo_link_rx_turn(link, &works[0]), KOLO_OK);
+    cr_assert_eq(feed(link, &header), KOLO_OK);
+    cr_assert_eq(kolo_link_rx_turn(link, &works[2]), KOLO_OK);
+    cr_assert_eq(feed(link, &header), KOLO_OK);
+    kolo_link_rx_whole(link, &works[2]);
+    for (int i = 0; i < 4; i++)
+        cr_assert(works[i].status == KOLO_AGAIN, "work %d is over", i);
+    cr_assert(memory[1][0] == 0xff, "a frame went past the message before it");
+    kolo_link_rx_whole(link, &works[0]);
+    for (int i = 0; i < 4; i++)
+        cr_assert(works[i].status == KOLO_OK, "work %d: %s", i, kolo_status_name(works[i].status));
+    cr_assert(memory[1][0] == 0 && memory[3][0] == 0 && memory[0][0] == 0xff);
+    cr_assert(link->turns == 0 && link->receives == 0);
+    suite_close(world);
+}
+
+Test(rx, a_message_that_has_its_turn_out_of_turn_breaks_the_protocol, .timeout = 60)
+{
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    uint8_t memory[4][8];
+    struct kolo_work works[4];
+    post_four(link, memory, works);
+    cr_assert_eq(kolo_link_rx_turn(link, &works[1]), KOLO_ERR_PROTOCOL);
+    cr_assert_eq(kolo_link_rx_turn(link, &works[0]), KOLO_OK);
+    cr_assert_eq(kolo_link_rx_turn(link, &works[0]), KOLO_OK); /* heard when the first is whole */
+    kolo_link_rx_whole(link, &works[0]);
+    cr_assert(link->state == KOLO_LINK_DOWN);
+    suite_close(world);
+}
+
+Test(rx, a_receive_that_has_its_turn_can_be_given_up, .timeout = 60)
+{
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    uint8_t memory[4][8];
+    struct kolo_work works[4];
+    post_four(link, memory, works);
+    cr_assert_eq(kolo_link_rx_turn(link, &works[0]), KOLO_OK);
+    cr_assert_eq(kolo_link_rx_turn(link, &works[1]), KOLO_OK);
+    kolo_work_cancel(&works[0]);
+    for (int i = 0; i < 4; i++)
+        cr_assert(works[i].status == KOLO_ERR_ABORTED, "work %d", i);
+    cr_assert(link->turns == 0 && link->receives == 0);
+    suite_close(world);
+}
+
+Test(rx, a_goodbye_counts_when_all_before_it_is_there, .timeout = 60)
+{
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    const struct kolo_header goodbye = control_of(KOLO_CONTROL_GOODBYE, 0);
+    uint8_t memory[4][8];
+    struct kolo_work works[4];
+    post_four(link, memory, works);
+    cr_assert_eq(kolo_link_rx_turn(link, &works[0]), KOLO_OK);
+    cr_assert_eq(feed(link, &goodbye), KOLO_OK);
+    cr_assert(world->ranks[0].heard[1].left == 0 && works[0].status == KOLO_AGAIN);
+    kolo_link_rx_whole(link, &works[0]);
+    cr_assert(world->ranks[0].heard[1].left == 1 && works[0].status == KOLO_OK);
+    cr_assert(works[1].status == KOLO_ERR_PEER, "%s", kolo_status_name(works[1].status));
+    suite_close(world);
+}
+
 Test(rx, a_torn_element_breaks_the_protocol, .timeout = 60)
 {
     struct suite_world *world;

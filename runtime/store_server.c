@@ -202,6 +202,7 @@ kolo_status kolo_store_server_listen(struct kolo_store_server *server,
                            accepted, server, &listener);
     if (status != KOLO_OK)
         return status;
+    kolo_listener_expect(listener, server->config.size);
     server->listeners[server->listener_count++] = listener;
     kolo_listener_place(listener, &at);
     if (port_out)

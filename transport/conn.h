@@ -133,7 +133,7 @@ void kolo_conn_cancel(struct kolo_conn *conn);
 
 /** Listens; every peer that proves the secret reaches @p accepted (status KOLO_OK). Strangers are
  * dropped in silence: at a wrong proof, after @p handshake_ms, or, the oldest first, when
- * KOLO_LISTENER_PENDING_MAX wait. *mine answers the greeting of each (its `to` is replaced by their
+ * KOLO_LISTENER_PENDING_MAX wait beside as many as are expected. *mine answers the greeting of each (its `to` is replaced by their
  * `from`); one that proves itself but means another rank, purpose or protocol gets the answer, so
  * that it knows, and is dropped. */
 struct kolo_listener;
@@ -142,6 +142,8 @@ kolo_status kolo_listener_open(struct kolo_poller *poller, const struct kolo_pla
                                const struct kolo_greeting *mine, kolo_conn_done *accepted,
                                void *context, struct kolo_listener **listener_out) KOLO_NODISCARD;
 void kolo_listener_close(struct kolo_listener *listener);
+/** So many peers may come at once: they all have places, however long each takes to prove itself. */
+void kolo_listener_expect(struct kolo_listener *listener, int peers);
 /** Where it listens, with the port that the system chose. */
 void kolo_listener_place(const struct kolo_listener *listener, struct kolo_place *place_out);
 /** Connections dropped so far without proof. */

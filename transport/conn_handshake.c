@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -325,6 +326,15 @@ int kolo_handshake_accept(struct kolo_handshake *handshake, int fd)
     }
     memcpy(handshake->buf, handshake->nonce_a, KOLO_NONCE_BYTES);
     return begin(handshake, fd, KOLO_HANDSHAKE_SENDS_NONCE, KOLO_NONCE_BYTES);
+}
+
+bool kolo_handshake_is_fed(const struct kolo_handshake *handshake)
+{
+    int there = 0;
+
+    return handshake->state == KOLO_HANDSHAKE_AWAITS_CLAIM &&
+           ioctl(handshake->watch.fd, FIONREAD, &there) == 0 &&
+           there >= (int)(handshake->bytes - handshake->bytes_done);
 }
 
 void kolo_handshake_prove(struct kolo_handshake *handshake)

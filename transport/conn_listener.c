@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns a listening socket and the strangers at its door: at most KOLO_LISTENER_PENDING_MAX
-// connections that have not proved themselves, oldest first. Must never let one of them cost
-// another its turn: no read waits, each has handshake_ms, and a flood pushes out the oldest, which
-// is by then a stranger, because a peer proves itself within a round trip.
+// Owns a listening socket and the strangers at its door: connections that have not proved
+// themselves, oldest first, no more of them than peers are expected and KOLO_LISTENER_PENDING_MAX
+// beside those. Must never let one of them cost another its turn: no read waits, each has
+// handshake_ms, and when all places are taken the oldest whose grace is over makes room.
+//
+// A peer answers within a round trip, unless its machine has more to do than it can: then in some
+// hundred milliseconds. So graces differ from arrival to arrival, from GRACE_MS doubling to
+// GRACE_MAX_MS and again: a flood of strangers keeps neither out the quick for long, since most
+// places are soon free again, nor the slow for ever, since each new try may have the longer grace.
+// Who has sent its claim is not pushed out for our own slowness in reading it.
 //
 // The door is shut for a while (the kernel's queue keeps who knocks) when the process is out of
-// file descriptors, and when all places are taken by arrivals of the last GRACE_MS.
+// file descriptors, and when all places are taken by those whose grace is not over.
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -21,6 +27,8 @@
 
 enum {
     GRACE_MS = 20,
+    GRACE_MAX_MS = 640,
+    JUDGE_MS = 1,      /* until a claim that is there is looked at */
     ACCEPT_BATCH = 32, /* between two looks at those who are in */
     SHUT_FIRST_MS = 20,
     SHUT_MAX_MS = 500,
@@ -31,8 +39,8 @@ struct pending {
     struct kolo_handshake handshake; /* first: the owner's functions get this */
     struct kolo_listener *listener;
     struct kolo_place place;
-    kolo_deadline since;
-    struct pending *next, *previous; /* by age; free ones by next */
+    kolo_deadline since, grace;
+    struct pending *next, *previous; /* by age */
 };
 
 struct kolo_listener {
@@ -50,9 +58,10 @@ struct kolo_listener {
     int64_t handshake_ns;
     int64_t shut_ms;          /* the next pause for want of file descriptors */
     kolo_deadline shut_until; /* KOLO_NEVER: open */
-    struct pending *oldest, *newest, *free;
+    struct pending *oldest, *newest;
+    size_t count, places;
+    int64_t grace_ms; /* of the next to arrive */
     uint64_t strangers;
-    struct pending slots[KOLO_LISTENER_PENDING_MAX];
 };
 
 static void reckon(struct kolo_listener *listener)
@@ -78,13 +87,18 @@ static void reopen(struct kolo_listener *listener)
 
 /* ---- those who wait at the door ---- */
 
+/** NULL: no memory. */
 static struct pending *admit(struct kolo_listener *listener)
 {
-    struct pending *pending = listener->free;
+    struct pending *pending = kolo_calloc(1, sizeof *pending);
 
-    listener->free = pending->next;
+    if (pending == NULL)
+        return NULL;
+    listener->count++;
+    pending->listener = listener;
     pending->since = kolo_now_ns();
-    pending->next = NULL;
+    pending->grace = pending->since + listener->grace_ms * 1000000;
+    listener->grace_ms = listener->grace_ms < GRACE_MAX_MS ? listener->grace_ms * 2 : GRACE_MS;
     pending->previous = listener->newest;
     if (listener->newest)
         listener->newest->next = pending;
@@ -107,9 +121,8 @@ static void discharge(struct pending *pending)
         pending->next->previous = pending->previous;
     else
         listener->newest = pending->previous;
-    pending->previous = NULL;
-    pending->next = listener->free;
-    listener->free = pending;
+    listener->count--;
+    kolo_free_memory(pending);
 }
 
 static void drop_stranger(struct pending *pending, const char *why)
@@ -194,26 +207,37 @@ static void run_short(struct kolo_listener *listener, int error)
     listener->shut_ms = listener->shut_ms * 2 < SHUT_MAX_MS ? listener->shut_ms * 2 : SHUT_MAX_MS;
 }
 
-/** Room for one more; false: all arrived just now, the door is shut until they had their chance. */
+/** Room for one more; false: the door is shut until the next one has had its chance. */
 static bool make_room(struct kolo_listener *listener)
 {
-    kolo_deadline grace;
+    kolo_deadline now, next = KOLO_NEVER;
 
-    if (listener->free)
+    if (listener->count < listener->places)
         return true;
-    grace = listener->oldest->since + GRACE_MS * 1000000;
-    if (kolo_now_ns() < grace) {
-        shut(listener, grace);
-        return false;
+    now = kolo_now_ns();
+    for (struct pending *pending = listener->oldest; pending; pending = pending->next) {
+        kolo_deadline grace = pending->grace;
+        if (grace <= now && kolo_handshake_is_fed(&pending->handshake))
+            grace = now + JUDGE_MS * 1000000;
+        if (grace <= now) {
+            drop_stranger(pending, "more strangers wait than there is room for");
+            return true;
+        }
+        next = kolo_deadline_min(next, grace);
     }
-    drop_stranger(listener->oldest, "more strangers wait than there is room for");
-    return true;
+    shut(listener, next);
+    return false;
 }
 
 static void let_in(struct kolo_listener *listener, int fd, const struct kolo_place *place)
 {
     struct pending *pending = admit(listener);
 
+    if (pending == NULL) {
+        close(fd);
+        run_short(listener, ENOMEM);
+        return;
+    }
     pending->place = *place;
     pending->handshake = (struct kolo_handshake){.watch.fd = -1,
                                                  .poller = listener->poller,
@@ -238,7 +262,7 @@ static bool accept_one(struct kolo_listener *listener)
     if (fd >= 0) {
         listener->shut_ms = SHUT_FIRST_MS;
         let_in(listener, fd, &place);
-        return true;
+        return listener->shut_until == KOLO_NEVER;
     }
     switch (errno) {
     case EAGAIN:
@@ -269,7 +293,8 @@ static void fire(struct kolo_conn_timer *timer, kolo_deadline now)
 {
     struct kolo_listener *listener = (struct kolo_listener *)timer;
 
-    while (listener->oldest && listener->oldest->since + listener->handshake_ns <= now)
+    while (listener->oldest && listener->oldest->since + listener->handshake_ns <= now &&
+           !kolo_handshake_is_fed(&listener->oldest->handshake))
         drop_stranger(listener->oldest, "stayed silent");
     if (listener->shut_until <= now)
         reopen(listener);
@@ -383,11 +408,8 @@ kolo_status kolo_listener_open(struct kolo_poller *poller, const struct kolo_pla
     listener->shut_until = KOLO_NEVER;
     listener->timer.fire = fire;
     listener->timer.at = KOLO_NEVER;
-    for (size_t i = KOLO_LISTENER_PENDING_MAX; i-- > 0;) {
-        listener->slots[i].listener = listener;
-        listener->slots[i].next = listener->free;
-        listener->free = &listener->slots[i];
-    }
+    listener->places = KOLO_LISTENER_PENDING_MAX;
+    listener->grace_ms = GRACE_MS;
     KOLO_TRY(bind_and_listen(listener, place));
     KOLO_TRY(kolo_conn_timer_add(&listener->timer, poller));
     KOLO_TRY(kolo_poller_add(poller, &listener->door.watch, EPOLLIN));
@@ -411,6 +433,11 @@ void kolo_listener_close(struct kolo_listener *listener)
     kolo_conn_timer_remove(&listener->timer);
     OPENSSL_cleanse(&listener->secret, sizeof listener->secret);
     kolo_free_memory(listener);
+}
+
+void kolo_listener_expect(struct kolo_listener *listener, int peers)
+{
+    listener->places = KOLO_LISTENER_PENDING_MAX + (size_t)(peers > 0 ? peers : 0);
 }
 
 void kolo_listener_place(const struct kolo_listener *listener, struct kolo_place *place_out)

@@ -77,6 +77,8 @@ struct kolo_handshake {
 int kolo_handshake_dial(struct kolo_handshake *handshake);
 /** Begins with an accepted socket, which is taken in every case. */
 int kolo_handshake_accept(struct kolo_handshake *handshake, int fd);
+/** An accepted one whose whole claim has arrived and is not read yet: it is over at the next look. */
+bool kolo_handshake_is_fed(const struct kolo_handshake *handshake);
 /** Lets a held one go on; it may end within this call. */
 void kolo_handshake_prove(struct kolo_handshake *handshake);
 /** Closes without a word to the owner. Safe on one that is over. */

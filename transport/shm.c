@@ -69,9 +69,11 @@ static kolo_status open_listener(struct kolo_shm_port *port, struct kolo_endpoin
     status = kolo_listener_open(kolo_endpoint_poller(endpoint), &place,
                                 (int)config->settings->peer_timeout_ms, &config->secret, &mine,
                                 accepted, port, &port->listener);
-    if (status == KOLO_OK)
-        *address_out = address;
-    return status;
+    if (status != KOLO_OK)
+        return status;
+    kolo_listener_expect(port->listener, config->size);
+    *address_out = address;
+    return KOLO_OK;
 }
 
 static void shm_close(struct kolo_port *base)

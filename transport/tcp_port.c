@@ -187,9 +187,10 @@ static kolo_status add_listener(struct tcp_port *port, const struct kolo_place *
     status = kolo_listener_open(kolo_endpoint_poller(port->base.endpoint), place, (int)handshake_ms,
                                 &config->secret, &mine, accepted, port,
                                 &port->listeners[port->listener_count]);
-    if (status == KOLO_OK)
-        port->listener_count++;
-    return status;
+    if (status != KOLO_OK)
+        return status;
+    kolo_listener_expect(port->listeners[port->listener_count++], config->size);
+    return KOLO_OK;
 }
 
 /** All addresses of a family. */

@@ -674,6 +674,140 @@ Test(conn, a_flood_of_strangers_delays_no_peer, .timeout = 60)
     close_world(&w);
 }
 
+/* ---- those who are slow to answer ---- */
+
+/** A peer, or a stranger, that says nothing for @p slow_ms after the nonce: then its claim, if it
+ * has one. Whoever is dropped knocks again. */
+struct slow {
+    int fd;
+    bool has_nonce, has_claimed;
+    kolo_deadline speaks_at;
+    uint8_t nonce[32];
+};
+
+static void knock_again(const struct world *w, struct slow *slow)
+{
+    if (slow->fd >= 0)
+        close(slow->fd);
+    *slow = (struct slow){.fd = raw_connect(&w->place)};
+}
+
+static void claim(const struct world *w, struct slow *slow)
+{
+    uint8_t bytes[KOLO_CLAIM_BYTES], nonce_d[32] = {9};
+    cr_assert(kolo_claim_make(&w->secret, slow->nonce, nonce_d, &client, bytes) == KOLO_OK);
+    slow->has_claimed = send(slow->fd, bytes, sizeof bytes, MSG_NOSIGNAL) == sizeof bytes;
+}
+
+static void live(const struct world *w, struct slow *slow, int slow_ms)
+{
+    uint8_t byte;
+    if (slow->fd < 0)
+        knock_again(w, slow);
+    ssize_t got = slow->has_nonce ? recv(slow->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK)
+                                  : recv(slow->fd, slow->nonce, 32, MSG_DONTWAIT);
+    if (got == 0 || (got < 0 && errno != EAGAIN)) {
+        knock_again(w, slow);
+    } else if (got == 32 && !slow->has_nonce) {
+        slow->has_nonce = true;
+        slow->speaks_at = slow_ms < 0 ? KOLO_NEVER : kolo_deadline_in_ms(slow_ms);
+    } else if (slow->has_nonce && !slow->has_claimed && kolo_deadline_passed(slow->speaks_at)) {
+        claim(w, slow);
+    }
+}
+
+static void live_all(struct world *w, struct slow *slows, int count, int slow_ms)
+{
+    for (int i = 0; i < count; i++)
+        live(w, &slows[i], slow_ms);
+    turn(w->poller, kolo_deadline_in_ms(1));
+}
+
+static void close_all(struct slow *slows, int count)
+{
+    for (int i = 0; i < count; i++)
+        close(slows[i].fd);
+}
+
+Test(conn, more_peers_than_places_that_are_slow_to_answer_all_come_in, .timeout = 120)
+{
+    enum { PEERS = 300, SLOW_MS = 60 };
+    static struct slow peers[PEERS];
+    struct world w;
+
+    open_world(&w, 30000);
+    kolo_listener_expect(w.listener, PEERS);
+    for (int i = 0; i < PEERS; i++)
+        peers[i].fd = -1;
+    kolo_deadline deadline = kolo_deadline_in_ms(60000);
+    while (w.accepted_count < PEERS && !kolo_deadline_passed(deadline))
+        live_all(&w, peers, PEERS, SLOW_MS);
+    cr_assert(w.accepted_count == PEERS, "%d", w.accepted_count);
+    cr_assert(kolo_listener_strangers(w.listener) == 0, "%llu are pushed out",
+              (unsigned long long)kolo_listener_strangers(w.listener));
+    close_all(peers, PEERS);
+    close_world(&w);
+}
+
+Test(conn, a_lasting_flood_does_not_keep_a_slow_peer_out, .timeout = 120)
+{
+    enum { FLOOD = KOLO_LISTENER_PENDING_MAX * 2, SLOW_MS = 60 };
+    static struct slow flood[FLOOD];
+    struct slow peer = {.fd = -1};
+    struct world w;
+
+    open_world(&w, 30000);
+    for (int i = 0; i < FLOOD; i++)
+        flood[i].fd = -1;
+    kolo_deadline deadline = kolo_deadline_in_ms(60000);
+    while (w.accepted_count < 1 && !kolo_deadline_passed(deadline)) {
+        live_all(&w, flood, FLOOD, -1);
+        live(&w, &peer, SLOW_MS);
+    }
+    cr_assert(w.accepted_count == 1, "%llu strangers were dropped meanwhile",
+              (unsigned long long)kolo_listener_strangers(w.listener));
+    close_all(flood, FLOOD);
+    close(peer.fd);
+    close_world(&w);
+}
+
+/** The listener's own process was not on the processor for a while: what was said meanwhile counts
+ * before it is decided who has been silent for too long. */
+Test(conn, a_claim_that_was_not_read_in_time_counts, .timeout = 120)
+{
+    enum { PEERS = KOLO_LISTENER_PENDING_MAX, LATER = 64, HANDSHAKE_MS = 2000 };
+    static struct slow peers[PEERS], later[LATER];
+    struct world w;
+
+    open_world(&w, HANDSHAKE_MS);
+    for (int i = 0; i < PEERS; i++)
+        knock_again(&w, (peers[i].fd = -1, &peers[i]));
+    kolo_deadline deadline = kolo_deadline_in_ms(60000);
+    for (int have = 0; have < PEERS && !kolo_deadline_passed(deadline);) {
+        turn(w.poller, kolo_deadline_in_ms(1));
+        have = 0;
+        for (int i = 0; i < PEERS; i++) {
+            live(&w, &peers[i], -1);
+            have += peers[i].has_nonce;
+        }
+    }
+    uint64_t before = kolo_listener_strangers(w.listener);
+    for (int i = 0; i < LATER; i++)
+        knock_again(&w, (later[i].fd = -1, &later[i]));
+    for (int i = 0; i < PEERS; i++)
+        claim(&w, &peers[i]);
+    deadline = kolo_deadline_in_ms(HANDSHAKE_MS + 100);
+    while (!kolo_deadline_passed(deadline))
+        poll(NULL, 0, 20);
+    (void)kolo_conn_expire(w.poller);
+    cr_assert(kolo_listener_strangers(w.listener) == before, "their claims lie there");
+    run_until(&w, &w.accepted_count, PEERS, 60000);
+    cr_assert(w.accepted_count == PEERS, "%d", w.accepted_count);
+    close_all(peers, PEERS);
+    close_all(later, LATER);
+    close_world(&w);
+}
+
 static int spin_turns(struct world *w, int ms)
 {
     kolo_deadline deadline = kolo_deadline_in_ms(ms);

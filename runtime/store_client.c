@@ -284,6 +284,7 @@ static kolo_status wait_for_world(struct kolo_store_client *client, kolo_deadlin
     kolo_deadline verdict = deadline;
     if (deadline < KOLO_NEVER - VERDICT_GRACE_MS * INT64_C(1000000))
         verdict = deadline + VERDICT_GRACE_MS * INT64_C(1000000);
+    KOLO_DEBUG("start: joined; waiting until all %d ranks have", client->size);
     while (!has_joined(client) && !client->is_lost) {
         if (kolo_deadline_passed(verdict))
             return kolo_fail(KOLO_ERR_TIMEOUT,
@@ -303,6 +304,7 @@ static kolo_status wait_for_world(struct kolo_store_client *client, kolo_deadlin
                          "lost the connection to the job's store before all ranks were there: %s",
                          why);
     }
+    KOLO_DEBUG("start: all %d ranks have joined", client->size);
     return KOLO_OK;
 }
 

@@ -15,6 +15,7 @@ enum {
     REJECTED_MS = 5000,      /* for a rejected rank to read why */
     FILLS_PER_EVENT = 16,    /* then others have their turn */
     OUT_BYTES_MAX = 8 << 20, /* a rank that does not read its answers is not asked for more */
+    TELL_EVERY_MS = 1000,    /* whom a start waits for, in the log */
     LISTENERS_MAX = 16
 };
 
@@ -70,8 +71,8 @@ struct kolo_store_server {
     bool has_failed;             /* the job, as a whole */
     struct kolo_map failed_comms;
     int64_t first_join_ns;
-    kolo_deadline start_by;
-    kolo_deadline due; /* no deadline of ours comes before it */
+    kolo_deadline start_by, tell_by; /* of the start: its end; the next word on it in the log */
+    kolo_deadline due;               /* no deadline of ours comes before it */
 };
 
 /** "rank 5 (host7, pid 812)", or "rank 5" of one that never joined. */

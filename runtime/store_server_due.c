@@ -6,6 +6,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/log.h"
+
 struct words {
     char *at;
     size_t left;
@@ -89,6 +91,23 @@ static void expire_start(struct kolo_store_server *server)
     kolo_server_fail(server, -1, KOLO_STORE_JOB, KOLO_ERR_TIMEOUT, text, true);
 }
 
+/** The log says now and then whom a start that lasts waits for. */
+static void tell_start(struct kolo_store_server *server)
+{
+    char text[KOLO_STORE_TEXT_MAX];
+    struct words words = {text, sizeof text};
+    bool is_start = server->joined_count > 0 && !server->has_world && !server->has_failed;
+    if (!is_start || !kolo_log_on(KOLO_LOG_DEBUG))
+        return;
+    if (kolo_deadline_passed(server->tell_by)) {
+        say_absent(server, &words);
+        KOLO_DEBUG("store: %d of %d ranks have joined; waiting for %s", server->joined_count,
+                   server->config.size, text);
+        server->tell_by = kolo_deadline_in_ms(TELL_EVERY_MS);
+    }
+    kolo_server_due_at(server, server->tell_by);
+}
+
 static void expire_verdicts(struct kolo_store_server *server)
 {
     for (int rank = 0; rank < server->config.size && !server->has_failed; rank++) {
@@ -111,6 +130,7 @@ void kolo_server_expire_own(struct kolo_store_server *server)
 {
     expire_start(server);
     kolo_server_due_at(server, server->start_by);
+    tell_start(server);
     expire_verdicts(server);
     kolo_server_shrink_expire(server);
     kolo_server_due_at(server, kolo_stalls_expire(server->stalls, warn_stall, server));

@@ -118,6 +118,8 @@ static kolo_status admit(struct kolo_store_connection *connection, const struct 
     if (server->joined_count++ == 0) {
         server->first_join_ns = kolo_now_ns();
         server->start_by = kolo_deadline_in_ms(server->config.start_timeout_ms);
+        server->tell_by = kolo_deadline_in_ms(TELL_EVERY_MS);
+        kolo_server_due_at(server, server->tell_by);
     }
     /* A rank that gives up sooner than the others is told by us whom it waited for. */
     server->start_by =

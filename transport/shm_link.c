@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 
 #define OWNER(watch_pointer, member)                                                               \
     ((struct kolo_shm_link *)(void *)((char *)(watch_pointer)-offsetof(struct kolo_shm_link,       \
@@ -35,6 +36,24 @@ static const size_t slots_bytes = KOLO_SHM_SLOTS * sizeof(uint32_t);
 static struct kolo_poller *poller_of(const struct kolo_shm_link *link)
 {
     return kolo_endpoint_poller(link->base.endpoint);
+}
+
+static const char *const state_names[KOLO_SHM_STATES] = {
+    [KOLO_SHM_CLOSED] = "closed",
+    [KOLO_SHM_DIALING] = "dials",
+    [KOLO_SHM_AWAIT_OFFER] = "awaits the peer's memory",
+    [KOLO_SHM_AWAIT_ADOPT] = "awaits the peer's own dial",
+    [KOLO_SHM_AWAIT_ANSWER] = "awaits that the peer has mapped the memory",
+    [KOLO_SHM_OPEN] = "open",
+};
+
+/** The only function that changes the state: the log says so what a start waits for. */
+static void enter(struct kolo_shm_link *link, enum kolo_shm_state state)
+{
+    if (state != link->state)
+        KOLO_DEBUG("shm link to rank %d: %s -> %s", link->base.peer, state_names[link->state],
+                   state_names[state]);
+    link->state = state;
 }
 
 /* ---- the end ---- */
@@ -78,7 +97,7 @@ static void disconnect(struct kolo_shm_link *link)
 void kolo_shm_down(struct kolo_link *base)
 {
     struct kolo_shm_link *link = kolo_shm_link_of(base);
-    link->state = KOLO_SHM_CLOSED;
+    enter(link, KOLO_SHM_CLOSED);
     disconnect(link);
     unwatch(link, &link->timer);
     if (link->memory != NULL)
@@ -170,7 +189,7 @@ static kolo_status open_bell(struct kolo_shm_link *link, struct kolo_shm_message
 
 static kolo_status set_up(struct kolo_shm_link *link)
 {
-    link->state = KOLO_SHM_OPEN;
+    enter(link, KOLO_SHM_OPEN);
     unwatch(link, &link->timer);
     kolo_link_set_up(&link->base);
     return kolo_shm_boards_flush(link);
@@ -255,7 +274,7 @@ static void hang_up(struct kolo_shm_link *link)
 {
     if (link->state == KOLO_SHM_AWAIT_OFFER) { // its own dial stands, and is to come
         disconnect(link);
-        link->state = KOLO_SHM_AWAIT_ADOPT;
+        enter(link, KOLO_SHM_AWAIT_ADOPT);
         return;
     }
     if (link->state == KOLO_SHM_OPEN) {
@@ -323,7 +342,7 @@ static kolo_status use_socket(struct kolo_shm_link *link, int fd, enum kolo_shm_
         link->watch.fd = -1;
         return status;
     }
-    link->state = state;
+    enter(link, state);
     return start_timer(link);
 }
 
@@ -368,7 +387,7 @@ static kolo_status dial(struct kolo_shm_link *link)
     kolo_status status = place_of(&link->base, &place);
     if (status != KOLO_OK)
         return status;
-    link->state = KOLO_SHM_DIALING;
+    enter(link, KOLO_SHM_DIALING);
     return kolo_conn_dial(poller_of(link), &place, 1, &config->secret, &mine, link->deadline,
                           dialled, link, &link->conn);
 }

@@ -155,6 +155,39 @@ Test(store_server, start_deadline_names_the_missing)
     close_all(&raw, ranks, 4);
 }
 
+static char logged[8192];
+
+static void keep_line(void *context, enum kolo_log_level level, const char *line)
+{
+    size_t used = strlen(logged);
+    (void)context;
+    (void)level;
+    snprintf(logged + used, sizeof logged - used, "%s\n", line);
+}
+
+Test(store_server, the_log_says_whom_a_start_waits_for)
+{
+    struct raw_server raw;
+    struct raw_rank rank;
+    kolo_clock_replace(fake_now);
+    kolo_log_set_sink(keep_line, NULL);
+    kolo_log_set_level(KOLO_LOG_DEBUG);
+    cr_assert(raw_server_open(&raw, 8) == KOLO_OK && raw_rank_open(&raw, &rank) == KOLO_OK);
+    raw_join(&rank, 3, 8, WAIT_LONG_MS, "host", 4);
+    raw_server_pump(&raw);
+    advance_ms(&raw, 999);
+    cr_assert(!strstr(logged, "waiting for"), "%s", logged);
+    for (int i = 0; i < 3; i++) {
+        logged[0] = '\0';
+        advance_ms(&raw, 1000);
+        cr_assert(strstr(logged, "1 of 8 ranks have joined; waiting for ranks 0-2, 4-7"), "%s",
+                  logged);
+    }
+    kolo_log_set_level(KOLO_LOG_NONE);
+    kolo_log_set_sink(NULL, NULL);
+    close_all(&raw, &rank, 1);
+}
+
 Test(store_server, shortest_patience_sets_the_start_deadline)
 {
     struct raw_server raw;

@@ -221,6 +221,7 @@ const struct kolo_memory_ops kolo_memory_cuda = {
     .survey = cuda_survey,
     .is_present = cuda_is_present,
     .look = cuda_look,
+    .stream_look = kolo_cuda_stream_look,
     .fetch = cuda_fetch,
     .lane_open = kolo_cuda_lane_open,
     .pin = kolo_cuda_pin,

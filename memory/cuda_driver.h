@@ -35,6 +35,7 @@ enum { /* CUresult */
        KOLO_CUDA_NOT_SUPPORTED = 801,
        KOLO_CUDA_SYSTEM_DRIVER_MISMATCH = 803,
        KOLO_CUDA_STREAM_CAPTURE_UNSUPPORTED = 900,
+       KOLO_CUDA_STREAM_CAPTURE_IMPLICIT = 906,
        KOLO_CUDA_CAPTURED_EVENT = 907,
 };
 
@@ -101,6 +102,8 @@ enum { /* flags, and CUdevice_attribute */
     X(host_register,           "cuMemHostRegister_v2",   cuMemHostRegister,                        \
       (void *memory, size_t bytes, unsigned flags))                                                \
     X(host_unregister,         "cuMemHostUnregister",    cuMemHostUnregister, (void *memory))      \
+    X(host_get_address,        "cuMemHostGetDevicePointer_v2", cuMemHostGetDevicePointer,          \
+      (kolo_cuda_address *address_out, void *memory, unsigned flags))                              \
     X(stream_create,           "cuStreamCreate",         cuStreamCreate,                           \
       (void **stream_out, unsigned flags))                                                         \
     X(stream_destroy,          "cuStreamDestroy_v2",     cuStreamDestroy, (void *stream))          \

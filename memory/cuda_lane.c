@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lanes to CUDA's devices: two streams of the library's own in the context that the memory is of, and
-// a function that the driver calls when a mark is passed. Owns the streams, and a hold on the
+// a function that the driver calls when a mark is passed. Owns the streams, gates, and a hold on the
 // device's primary context where the memory has none of its own. A thread's current context is
 // after each call what it was before.
 //
@@ -23,6 +23,7 @@ struct cuda_lane {
     struct kolo_cuda_visit visit;
     void *streams[KOLO_WAYS];
     struct pass passes[KOLO_WAYS];
+    struct kolo_cuda_gates *gates;
 };
 
 static struct cuda_lane *lane_of(struct kolo_lane *lane)
@@ -51,6 +52,7 @@ static void close_streams(struct cuda_lane *lane)
     for (int way = 0; way < KOLO_WAYS; way++)
         if (lane->streams[way])
             (void)lane->visit.driver->stream_destroy(lane->streams[way]);
+    kolo_cuda_gates_free(lane->gates, &lane->visit);
     kolo_cuda_leave(&lane->visit);
 }
 
@@ -116,12 +118,27 @@ static kolo_status cuda_check(struct kolo_lane *base, enum kolo_way way)
     return status;
 }
 
+static kolo_status cuda_place(struct kolo_lane *base, void *stream, bool holds,
+                              struct kolo_gate **gate_out)
+{
+    struct cuda_lane *lane = lane_of(base);
+    return kolo_cuda_gate_place(&lane->gates, base, &lane->visit, stream, holds, gate_out);
+}
+
+static kolo_status cuda_check_gates(struct kolo_lane *base)
+{
+    const struct cuda_lane *lane = lane_of(base);
+    return kolo_cuda_gates_check(lane->gates, &lane->visit);
+}
+
 static const struct kolo_lane_ops cuda_lane_ops = {.serves = cuda_serves,
                                                    .close = cuda_close,
                                                    .await_device = cuda_await_device,
                                                    .copy = cuda_copy,
                                                    .mark = cuda_mark,
-                                                   .check = cuda_check};
+                                                   .check = cuda_check,
+                                                   .place = cuda_place,
+                                                   .check_gates = cuda_check_gates};
 
 static kolo_status open_streams(struct cuda_lane *lane)
 {

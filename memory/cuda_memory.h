@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "memory/cuda_driver.h"
+#include "memory/lane.h"
 #include "memory/memory.h"
 
 /** A context to work in. */
@@ -32,6 +33,18 @@ kolo_status kolo_cuda_await(const struct kolo_cuda_visit *visit, kolo_deadline d
 
 kolo_status kolo_cuda_lane_open(const struct kolo_pointer *pointer, void (*wake)(void *context),
                                 void *context, struct kolo_lane **lane_out) KOLO_NODISCARD;
+/** The gates of a lane (memory/cuda_gate.c). */
+struct kolo_cuda_gates;
+kolo_status kolo_cuda_stream_look(void *stream, struct kolo_pointer *pointer_out) KOLO_NODISCARD;
+/** As kolo_lane_place, of @p lane in the context of @p visit; *@p gates begins as NULL. */
+kolo_status kolo_cuda_gate_place(struct kolo_cuda_gates **gates, struct kolo_lane *lane,
+                                 const struct kolo_cuda_visit *visit, void *stream, bool holds,
+                                 struct kolo_gate **gate_out) KOLO_NODISCARD;
+/** As the lane's check_gates. */
+kolo_status kolo_cuda_gates_check(const struct kolo_cuda_gates *gates,
+                                  const struct kolo_cuda_visit *visit) KOLO_NODISCARD;
+/** Of which no stream reads one any more. In the context, if it is still there. NULL is fine. */
+void kolo_cuda_gates_free(struct kolo_cuda_gates *gates, const struct kolo_cuda_visit *visit);
 /** As the backend's pin and unpin. */
 kolo_status kolo_cuda_pin(const struct kolo_pointer *near, void *memory, size_t bytes,
                           struct kolo_pin *pin_out) KOLO_NODISCARD;

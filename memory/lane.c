@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all lanes have in common: marks are counted, and whoever waits for one is told. Owns no device
-// and no stream; those are the backend's (memory/cuda_lane.c).
+// What all lanes have in common: marks are counted, gates are reached and opened, and whoever waits for
+// either is told. Owns no device, stream or gate; those are the backend's (memory/cuda_lane.c).
 #include "memory/lane.h"
 
 #include <errno.h>
 #include <time.h>
 
-enum { LOOK_NS = 20000000 }; /* a device that failed passes no mark: it is asked so often */
+enum {
+    LOOK_NS = 20000000, /* a device that failed passes no mark: it is asked so often */
+    PASS_NS = 100000 /* a stream that has come to an open gate is through soon, and tells nobody */
+};
 
 kolo_status kolo_lane_open(const struct kolo_pointer *pointer, void (*wake)(void *context),
                            void *context, struct kolo_lane **lane_out)
@@ -91,6 +94,99 @@ kolo_status kolo_lane_wait(struct kolo_lane *lane, enum kolo_way way, uint64_t m
     return status;
 }
 
+/* ---- gates ---- */
+
+kolo_status kolo_lane_place(struct kolo_lane *lane, void *stream, bool holds,
+                            struct kolo_gate **gate_out)
+{
+    return lane->ops->place(lane, stream, holds, gate_out);
+}
+
+bool kolo_gate_take(struct kolo_gate *gate)
+{
+    struct kolo_lane *lane = gate->lane;
+    (void)pthread_mutex_lock(&lane->lock);
+    const bool is_free = !gate->is_taken && !gate->is_due;
+    if (is_free) {
+        gate->is_taken = gate->is_due = true;
+        lane->gates_due++;
+    }
+    (void)pthread_mutex_unlock(&lane->lock);
+    return is_free;
+}
+
+void kolo_gate_drop(struct kolo_gate *gate)
+{
+    struct kolo_lane *lane = gate->lane;
+    (void)pthread_mutex_lock(&lane->lock);
+    gate->is_taken = gate->is_due = false;
+    lane->gates_due--;
+    (void)pthread_mutex_unlock(&lane->lock);
+}
+
+void kolo_gate_reach(struct kolo_gate *gate)
+{
+    struct kolo_lane *lane = gate->lane;
+    (void)pthread_mutex_lock(&lane->lock);
+    gate->is_due = false;
+    lane->gates_due--;
+    if (lane->wake)
+        lane->wake(lane->context);
+    (void)pthread_cond_broadcast(&lane->changed);
+    (void)pthread_mutex_unlock(&lane->lock);
+}
+
+kolo_status kolo_gate_reached(const struct kolo_gate *gate)
+{
+    struct kolo_lane *lane = gate->lane;
+    (void)pthread_mutex_lock(&lane->lock);
+    const bool is_due = gate->is_due;
+    (void)pthread_mutex_unlock(&lane->lock);
+    if (!is_due)
+        return KOLO_OK;
+    /* a context that failed calls nobody, and its streams may be gone: the lane's own tells */
+    const kolo_status status = lane->ops->check(lane, KOLO_WAY_IN);
+    return status == KOLO_OK ? KOLO_AGAIN : status;
+}
+
+void kolo_gate_open(struct kolo_gate *gate)
+{
+    struct kolo_lane *lane = gate->lane;
+    if (gate->word)
+        __atomic_store_n(gate->word, gate->ticket, __ATOMIC_RELEASE);
+    (void)pthread_mutex_lock(&lane->lock);
+    gate->is_taken = false;
+    (void)pthread_mutex_unlock(&lane->lock);
+}
+
+/** A moment, or until something changes. */
+static void rest(struct kolo_lane *lane, kolo_deadline deadline, int64_t most_ns)
+{
+    const kolo_deadline look = kolo_deadline_min(deadline, kolo_now_ns() + most_ns);
+    const struct timespec until = {.tv_sec = (time_t)(look / 1000000000),
+                                   .tv_nsec = (long)(look % 1000000000)};
+    (void)pthread_mutex_lock(&lane->lock);
+    (void)pthread_cond_timedwait(&lane->changed, &lane->lock, &until);
+    (void)pthread_mutex_unlock(&lane->lock);
+}
+
+/** Waits until no stream comes to a gate of it, or reads one, any more. */
+static kolo_status await_gates(struct kolo_lane *lane, kolo_deadline deadline)
+{
+    kolo_status status;
+    for (;;) {
+        (void)pthread_mutex_lock(&lane->lock);
+        const bool is_due = lane->gates_due > 0;
+        (void)pthread_mutex_unlock(&lane->lock);
+        status = is_due ? lane->ops->check(lane, KOLO_WAY_IN) : lane->ops->check_gates(lane);
+        if (status == KOLO_OK && is_due)
+            status = KOLO_AGAIN;
+        if (status != KOLO_AGAIN || kolo_deadline_passed(deadline))
+            return status;
+        rest(lane, deadline, is_due ? LOOK_NS : PASS_NS);
+    }
+}
+
 /** For ever: a function of the driver's may still come for it. */
 static void keep(struct kolo_lane *lane)
 {
@@ -109,6 +205,7 @@ bool kolo_lane_close(struct kolo_lane *lane, kolo_deadline deadline)
         return true;
     for (int way = 0; way < KOLO_WAYS; way++)
         is_over &= kolo_lane_wait(lane, (enum kolo_way)way, KOLO_LANE_IDLE, deadline) == KOLO_OK;
+    is_over = await_gates(lane, deadline) == KOLO_OK && is_over;
     (void)pthread_mutex_lock(&lane->lock);
     lane->wake = NULL;
     (void)pthread_mutex_unlock(&lane->lock);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies between a device's memory and the host's that go on while the caller does something else. A
 // lane is of one device's context, and has two ways that do not wait for each other, into the host
-// and out of it; what is put on one way is copied in that order.
+// and out of it; what is put on one way is copied in that order. A lane also puts gates into streams
+// of the program's: there the host learns how far a stream is, and may let it wait.
 //
 // Threads: one at a time calls a lane's functions, but await_device; wake() is called by a thread of the driver's.
 #ifndef KOLO_MEMORY_LANE_H
@@ -17,6 +18,15 @@
 
 enum kolo_way { KOLO_WAY_IN, KOLO_WAY_OUT, KOLO_WAYS };
 
+/** A place in a stream of the program's. */
+struct kolo_gate {
+    struct kolo_lane *lane;
+    uint32_t *word;  /* that the stream reads, until it is at least the ticket; NULL: it does not */
+    uint32_t ticket; /* of this use; words are not reset */
+    bool is_taken;   /* by who placed it, until it is opened; held: lane->lock, as the next */
+    bool is_due;     /* the stream has not come to it */
+};
+
 struct kolo_lane_ops {
     bool (*serves)(const struct kolo_lane *lane, const struct kolo_pointer *pointer);
     /** Of what it cannot end, only the memory that a late copy needs is left. */
@@ -28,6 +38,10 @@ struct kolo_lane_ops {
     kolo_status (*mark)(struct kolo_lane *lane, enum kolo_way way);
     /** KOLO_OK: there is nothing left on it. KOLO_AGAIN: there is. */
     kolo_status (*check)(struct kolo_lane *lane, enum kolo_way way);
+    kolo_status (*place)(struct kolo_lane *lane, void *stream, bool holds,
+                         struct kolo_gate **gate_out);
+    /** KOLO_OK: no stream reads a gate of it any more. KOLO_AGAIN: one may. */
+    kolo_status (*check_gates)(struct kolo_lane *lane);
 };
 
 /** What all lanes have. A backend's begins with it. */
@@ -40,7 +54,8 @@ struct kolo_lane {
     uint64_t marks[KOLO_WAYS];
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    uint64_t passed[KOLO_WAYS]; /* held: lock */
+    uint64_t passed[KOLO_WAYS]; /* held: lock, as the next */
+    int gates_due;              /* that their streams have not come to */
 };
 
 /** A lane for the memory that @p pointer leads to. @p wake(@p context) is called each time that a
@@ -81,12 +96,29 @@ kolo_status kolo_lane_passed(struct kolo_lane *lane, enum kolo_way way,
 kolo_status kolo_lane_wait(struct kolo_lane *lane, enum kolo_way way, uint64_t mark,
                            kolo_deadline deadline) KOLO_NODISCARD;
 
+/** Puts a gate into @p stream, which is of the lane's context (kolo_stream_look): when what the stream
+ * was given before is done, wake() is called, and the gate is reached. @p holds: what it is given
+ * afterwards waits until the gate is opened. ERR_UNSUPPORTED: that device's streams cannot;
+ * ERR_SYSTEM, ERR_NO_MEMORY. After a failure the stream goes on. */
+kolo_status kolo_lane_place(struct kolo_lane *lane, void *stream, bool holds,
+                            struct kolo_gate **gate_out) KOLO_NODISCARD;
+/** KOLO_OK: what was before it is done. KOLO_AGAIN: not yet. Else the device failed. */
+kolo_status kolo_gate_reached(const struct kolo_gate *gate) KOLO_NODISCARD;
+/** Lets the stream go on, also before it is there. The gate is the lane's again. */
+void kolo_gate_open(struct kolo_gate *gate);
+
 /* ---- for backends ---- */
 
 kolo_status kolo_lane_init(struct kolo_lane *lane, const struct kolo_lane_ops *ops,
                            void (*wake)(void *context), void *context) KOLO_NODISCARD;
 /** The next mark of @p way was passed. Any thread. */
 void kolo_lane_pass(struct kolo_lane *lane, enum kolo_way way);
+/** Takes @p gate for a stream that will come to it, unless it is in use. */
+bool kolo_gate_take(struct kolo_gate *gate);
+/** The stream has come to it. Any thread. */
+void kolo_gate_reach(struct kolo_gate *gate);
+/** The stream will not come to it: it was never put there. */
+void kolo_gate_drop(struct kolo_gate *gate);
 /** After the last pass. */
 void kolo_lane_deinit(struct kolo_lane *lane);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pointer that a program brings leads to, and memory of devices that it asks for: asks every
+// What a pointer or a stream that a program brings leads to, and memory of devices that it asks for: asks every
 // backend of the build. Owns nothing; never touches the memory itself.
 //
 // Nothing is remembered from one look to the next: an address that was freed and given out again
@@ -26,6 +26,15 @@ kolo_status kolo_pointer_look(const void *memory, struct kolo_pointer *pointer_o
     if (status == KOLO_OK)
         *pointer_out = pointer;
     return status;
+}
+
+kolo_status kolo_stream_look(void *stream, struct kolo_pointer *pointer_out)
+{
+    for (size_t i = 0; kolo_memory_kinds[i]; i++)
+        if (kolo_memory_kinds[i]->stream_look && kolo_memory_kinds[i]->is_present())
+            return kolo_memory_kinds[i]->stream_look(stream, pointer_out);
+    return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                     "a stream, but no driver of devices is loaded in this process");
 }
 
 kolo_status kolo_pointer_fetch(const struct kolo_pointer *pointer, size_t bytes, void *copy_out)

@@ -37,6 +37,12 @@ static kolo_status check_operator(struct kolo_comm *comm, const struct kolo_task
                      kolo_redop_text(task->op), kolo_dtype_text(task->dtype));
 }
 
+/** A message leaves in the order of calls, and what makes a communicator is more than one call. */
+static bool can_follow(const struct kolo_task *task)
+{
+    return !task->is_own && task->kind != KOLO_CALL_SEND && task->kind != KOLO_CALL_RECV;
+}
+
 static kolo_status check_opts(const struct kolo_task *task)
 {
     const struct kolo_opts *opts = task->opts;
@@ -54,9 +60,11 @@ static kolo_status check_opts(const struct kolo_task *task)
     if ((kolo_opts_flags(opts) & KOLO_PERSISTENT) != 0 && task->request_out == NULL)
         return kolo_fail(KOLO_ERR_INVALID, "%s: KOLO_PERSISTENT needs a request_out",
                          task->function);
-    if (opts->stream != NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: opts->stream is reserved and must be NULL",
-                         task->function);
+    if (opts->stream != NULL && !can_follow(task))
+        return kolo_fail(
+            KOLO_ERR_UNSUPPORTED,
+            "%s: opts->stream is for collectives: wait for the stream, and set it to NULL",
+            task->function);
     return kolo_scale_check(task);
 }
 

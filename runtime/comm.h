@@ -75,11 +75,12 @@ struct kolo_strand {
 
 /** Where the data of buffers that are a device's is. */
 enum kolo_stage {
-    KOLO_STAGE_NONE,  /* it is not running, or has none */
-    KOLO_STAGE_IN,    /* on its way to the host */
-    KOLO_STAGE_FLOWS, /* in segments on its way to the host and back, beside the plan */
-    KOLO_STAGE_READY, /* on the host */
-    KOLO_STAGE_OUT    /* the call is over, its result on its way to the device */
+    KOLO_STAGE_NONE,   /* it is not running, or has none */
+    KOLO_STAGE_BEHIND, /* where it is: its stream has not done what it was given before */
+    KOLO_STAGE_IN,     /* on its way to the host */
+    KOLO_STAGE_FLOWS,  /* in segments on its way to the host and back, beside the plan */
+    KOLO_STAGE_READY,  /* on the host */
+    KOLO_STAGE_OUT     /* the call is over, its result on its way to the device */
 };
 
 /** What a rank does in a collective that goes by contributions which all show: the same at each
@@ -128,6 +129,7 @@ struct kolo_request {
     void *input;
     struct kolo_staged *staged;    /* staging.c: buffers that are a device's; NULL: none */
     enum kolo_stage stage;         /* of those */
+    struct kolo_follow *follow;    /* stream.c: the program's stream that it follows; NULL: none */
     struct kolo_group_part *parts; /* group.c: the calls that this one stands for; NULL: none */
     size_t part_count;
 
@@ -458,8 +460,9 @@ kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *re
 /** Waits for what the program gave to the device before; of a message also for its copy to the host.
  * Not held: lock. */
 kolo_status kolo_staging_await(struct kolo_request *request) KOLO_NODISCARD;
-/** Puts the copies of a collective to the host on their way. Held: lock, as of all below. */
-kolo_status kolo_staging_begin(struct kolo_request *request) KOLO_NODISCARD;
+/** Puts the copies of a collective to the host on their way; if it follows a stream, once that is
+ * there, and if it @p holds the stream waits for its end. Held: lock, as of all below. */
+kolo_status kolo_staging_begin(struct kolo_request *request, bool holds) KOLO_NODISCARD;
 /** Can the route go on? If the device failed, the communicator has failed, and all is over. */
 bool kolo_staging_is_in(struct kolo_request *request);
 /** Is all that @p step touches on the host? */
@@ -476,6 +479,27 @@ void kolo_staging_take(struct kolo_request *to, struct kolo_request *from);
 void kolo_staging_drop(struct kolo_request *request);
 /** Of all calls: none is running. False: copies may still come, and the heap must stay. Not held: lock. */
 bool kolo_staging_close(struct kolo_engine *engine, kolo_deadline deadline);
+
+/* ---- stream.c ---- */
+
+/** The stream of the options of @p task, NULL: none. */
+static inline void *kolo_task_stream(const struct kolo_task *task)
+{
+    return task->opts != NULL ? task->opts->stream : NULL;
+}
+/** Lets @p request follow @p stream from each start on. Takes the lock. ERR_INVALID, ERR_UNSUPPORTED as
+ * kolo_stream_look, ERR_NO_MEMORY: the communicator lives on. */
+kolo_status kolo_follow_prepare(struct kolo_request *request, void *stream) KOLO_NODISCARD;
+/** Puts a place into the stream: the request is behind what is there; what comes after waits for its
+ * end, if it @p holds. ERR_UNSUPPORTED: that stream cannot wait; what else it fails with loses the
+ * communicator, which is the caller's affair. Held: lock, as of all below. */
+kolo_status kolo_follow_begin(struct kolo_request *request, bool holds) KOLO_NODISCARD;
+/** Is what was before it done? KOLO_AGAIN: not yet. Else the device failed. */
+kolo_status kolo_follow_reached(const struct kolo_request *request) KOLO_NODISCARD;
+/** It is over, well or not: the stream goes on. */
+void kolo_follow_end(struct kolo_request *request);
+void kolo_follow_drop(struct kolo_request *request);
+
 /** What is done before the first step: of a request whose data is on the host. submit.c */
 void kolo_request_load(const struct kolo_request *request);
 

@@ -507,7 +507,10 @@ static void expire(struct kolo_comm *comm, const struct kolo_request *request)
 {
     char words[KOLO_WORDS_MAX], me[KOLO_RANK_TEXT_MAX], waits[512];
     kolo_request_words(request, words, sizeof(words));
-    request->route->describe(request, waits, sizeof(waits));
+    if (request->stage == KOLO_STAGE_BEHIND)
+        snprintf(waits, sizeof(waits), "%s", "what its stream was given before it");
+    else
+        request->route->describe(request, waits, sizeof(waits));
     kolo_comm_suspect(comm, -1, KOLO_ERR_TIMEOUT, 0,
                       "%s sequence %u on %s: %.1f s passed, waiting for %s", words,
                       request->call.sequence, kolo_comm_rank_text(comm, comm->rank, me),

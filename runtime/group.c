@@ -60,6 +60,15 @@ kolo_status kolo_group_note(struct kolo_comm *comm, kolo_status status)
     return status;
 }
 
+/** Calls that become one may have followed different streams. */
+static kolo_status refuse_stream(const struct kolo_task *task)
+{
+    if (kolo_task_stream(task) == NULL)
+        return KOLO_OK;
+    return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                     "%s: a group follows no stream: opts->stream must be NULL", task->function);
+}
+
 kolo_status kolo_group_add(struct kolo_comm *comm, const struct kolo_task *task)
 {
     struct kolo_request *request = NULL;
@@ -68,7 +77,9 @@ kolo_status kolo_group_add(struct kolo_comm *comm, const struct kolo_task *task)
                          "%s: in a group request_out must be NULL: kolo_group_end gives one for "
                          "all",
                          task->function);
-    kolo_status status = kolo_task_prepare(comm, task, &request);
+    kolo_status status = refuse_stream(task);
+    if (status == KOLO_OK)
+        status = kolo_task_prepare(comm, task, &request);
     if (status != KOLO_OK)
         return status;
     kolo_comm_enter(comm);
@@ -241,6 +252,8 @@ static kolo_status check_end(struct kolo_comm *comm, const struct kolo_group *gr
                              const struct kolo_task *task)
 {
     kolo_status status = kolo_task_check(comm, task);
+    if (status == KOLO_OK)
+        status = refuse_stream(task);
     if (group->status == KOLO_OK)
         return status;
     kolo_detail_set(group->text);

@@ -74,6 +74,8 @@ void kolo_request_end(struct kolo_request *request, kolo_status status)
     if (request->own_scratch != NULL)
         kolo_free_memory(request->own_scratch);
     request->own_scratch = NULL;
+    if (request->follow != NULL)
+        kolo_follow_end(request);
     request->status = status;
     if (request->is_counted)
         comm->engine->outstanding--;

@@ -166,7 +166,7 @@ static void give_up(struct kolo_comm *comm)
 kolo_status kolo_shrink(struct kolo_comm *comm, const struct kolo_opts *opts,
                         struct kolo_comm **new_out)
 {
-    const struct kolo_task task = {.function = "kolo_shrink", .opts = opts};
+    const struct kolo_task task = {.function = "kolo_shrink", .is_own = true, .opts = opts};
     kolo_status status = kolo_task_check(comm, &task);
     if (status != KOLO_OK)
         return status;

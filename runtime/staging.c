@@ -9,7 +9,8 @@
 // put on its way to the slabs, and the route does not move before it is there, or goes beside it
 // segment by segment (runtime/staging_flow.c); a call that comes later is copied meanwhile, and so
 // is the result of the call before it, the other way. When the route is through, the result goes
-// back, and then the request is over. Whoever sleeps is woken when a copy is done. A device that
+// back, and then the request is over. One that follows a stream of the program's (runtime/stream.c)
+// puts its input on its way once that stream is there, not when it starts. Whoever sleeps is woken when a copy is done. A device that
 // fails fails the communicator.
 //
 // Slabs are kept for later calls, up to SLABS_KEPT_BYTES in all: of more, those go that were not taken
@@ -148,8 +149,8 @@ static void wake(void *context)
     kolo_endpoint_wake(((struct kolo_engine *)context)->endpoint);
 }
 
-static kolo_status find_lane(struct kolo_engine *engine, const struct kolo_pointer *pointer,
-                             struct kolo_lane **lane_out)
+kolo_status kolo_staging_lane(struct kolo_engine *engine, const struct kolo_pointer *pointer,
+                              struct kolo_lane **lane_out)
 {
     struct kolo_lane *lane = engine->lanes;
     while (lane != NULL && !kolo_lane_serves(lane, pointer))
@@ -192,7 +193,7 @@ static kolo_status add(struct kolo_request *request, const struct kolo_pointer *
     staged->device = (uint8_t *)(uintptr_t)pointer->memory;
     staged->in = in;
     staged->out = out;
-    kolo_status status = find_lane(engine, pointer, &staged->lane);
+    kolo_status status = kolo_staging_lane(engine, pointer, &staged->lane);
     if (status == KOLO_OK)
         status = take_slab(engine, bytes, pointer, &staged->slab);
     if (status != KOLO_OK) {
@@ -272,6 +273,11 @@ kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *re
 {
     request->comm = comm;
     request->call = kolo_task_call(task);
+    if (kolo_task_stream(task) != NULL) {
+        const kolo_status status = kolo_follow_prepare(request, kolo_task_stream(task));
+        if (status != KOLO_OK)
+            return status;
+    }
     return task->in_place ? stage_in_place(request, task) : stage_apart(request, task);
 }
 
@@ -288,6 +294,7 @@ void kolo_staging_drop(struct kolo_request *request)
 {
     struct kolo_engine *engine = request->comm->engine;
     kolo_staging_cancel(request); /* of a start that failed */
+    kolo_follow_drop(request);
     for (struct kolo_staged *staged = request->staged, *next; staged != NULL; staged = next) {
         next = staged->next;
         if (staged->slab != NULL)
@@ -363,6 +370,8 @@ static kolo_status bring_message(struct kolo_request *request, kolo_deadline dea
 kolo_status kolo_staging_await(struct kolo_request *request)
 {
     const kolo_deadline deadline = kolo_deadline_in_ms(request->timeout_ms);
+    if (request->follow != NULL) /* that alone is waited for, and not here */
+        return KOLO_OK;
     kolo_status status = await_device(request, deadline);
     if (status == KOLO_OK && is_message(request))
         status = bring_message(request, deadline);
@@ -374,21 +383,49 @@ kolo_status kolo_staging_await(struct kolo_request *request)
     return status;
 }
 
-kolo_status kolo_staging_begin(struct kolo_request *request)
+static kolo_status begin_copies(struct kolo_request *request)
 {
-    if (is_message(request))
-        return KOLO_OK;
     const bool can_flow = kolo_flow_can(request);
     const kolo_status status = kolo_flow_begin(request, can_flow);
     request->stage = can_flow ? KOLO_STAGE_FLOWS : KOLO_STAGE_IN;
-    return status == KOLO_OK ? KOLO_OK : fail(request, status);
+    return status;
+}
+
+kolo_status kolo_staging_begin(struct kolo_request *request, bool holds)
+{
+    kolo_status status;
+    if (is_message(request))
+        return KOLO_OK;
+    if (request->follow == NULL) {
+        status = begin_copies(request);
+        return status == KOLO_OK ? KOLO_OK : fail(request, status);
+    }
+    status = kolo_follow_begin(request, holds);
+    if (status == KOLO_OK)
+        request->stage = KOLO_STAGE_BEHIND;
+    return status == KOLO_OK || status == KOLO_ERR_UNSUPPORTED ? status : fail(request, status);
+}
+
+/** Once the stream has come to it, its copies begin. */
+static kolo_status look_behind(struct kolo_request *request)
+{
+    kolo_status status = kolo_follow_reached(request);
+    if (status == KOLO_OK) {
+        request->comm->engine->has_moved = true;
+        status = begin_copies(request);
+    }
+    return status;
 }
 
 bool kolo_staging_is_in(struct kolo_request *request)
 {
-    if (request->stage != KOLO_STAGE_IN && request->stage != KOLO_STAGE_FLOWS)
+    kolo_status status = KOLO_OK;
+    if (request->stage == KOLO_STAGE_BEHIND)
+        status = look_behind(request);
+    else if (request->stage != KOLO_STAGE_IN && request->stage != KOLO_STAGE_FLOWS)
         return true;
-    const kolo_status status = kolo_flow_is_in(request);
+    if (status == KOLO_OK)
+        status = kolo_flow_is_in(request);
     if (status != KOLO_OK && status != KOLO_AGAIN) {
         (void)fail(request, status);
         return false;
@@ -460,8 +497,10 @@ void kolo_staging_cancel(struct kolo_request *request)
 {
     const kolo_deadline deadline = kolo_deadline_in_ms(CANCEL_MS);
     char detail[KOLO_DETAIL_MAX]; /* says why it is cancelled; a lost device would say its own */
-    if (request->stage == KOLO_STAGE_NONE)
+    if (request->stage == KOLO_STAGE_NONE || request->stage == KOLO_STAGE_BEHIND) {
+        request->stage = KOLO_STAGE_NONE; /* nothing of it is copied */
         return;
+    }
     (void)snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
     for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next) {
         if (staged->slab == NULL)

@@ -36,6 +36,9 @@ struct kolo_staged {
     struct kolo_segment segments[];
 };
 
+/** The lane to what @p pointer leads to, opened if need be. Held: lock. */
+kolo_status kolo_staging_lane(struct kolo_engine *engine, const struct kolo_pointer *pointer,
+                              struct kolo_lane **lane_out) KOLO_NODISCARD;
 /** The bytes of a segment of a buffer of @p bytes bytes, at least @p least. */
 size_t kolo_flow_segment_bytes(size_t bytes, size_t least);
 /** Whether copies of @p request can go on beside its plan. */

@@ -212,9 +212,9 @@ static kolo_status result_of(struct kolo_comm *comm, const struct kolo_request *
 /* ---- one blocking call ---- */
 
 /** Copies that are on their way before anything is sent, if there are any. Held: lock. */
-static kolo_status begin_staging(struct kolo_request *request)
+static kolo_status begin_staging(struct kolo_request *request, bool in_background)
 {
-    return request->staged != NULL ? kolo_staging_begin(request) : KOLO_OK;
+    return request->staged != NULL ? kolo_staging_begin(request, in_background) : KOLO_OK;
 }
 
 static kolo_status submit_and_await(struct kolo_comm *comm, struct kolo_request *request)
@@ -240,7 +240,7 @@ static kolo_status run_held(struct kolo_comm *comm, struct kolo_request *request
         kolo_request_load(request);
         kolo_comm_enter(comm);
     }
-    KOLO_TRY(begin_staging(request));
+    KOLO_TRY(begin_staging(request, false));
     KOLO_TRY(submit_and_await(comm, request));
     if (request->staged == NULL && kolo_repeat_may(comm, task))
         kolo_repeat_keep(comm, request);
@@ -254,12 +254,13 @@ static bool may_be_foreign(const struct kolo_task *task)
     return task->send_bytes + task->recv_bytes > 0 && kolo_pointer_may_be_foreign();
 }
 
-/** Lets @p *task lead to a copy whose buffers are the host's, if there may be any that are not. */
+/** Lets @p *task lead to a copy whose buffers are the host's, if there may be any that are not, or it
+ * follows a stream. */
 static kolo_status stage(struct kolo_comm *comm, struct kolo_request *request,
                          const struct kolo_task **task, struct kolo_task *copy)
 {
     request->comm = comm;
-    if (!may_be_foreign(*task))
+    if (!may_be_foreign(*task) && kolo_task_stream(*task) == NULL)
         return KOLO_OK;
     *copy = **task;
     *task = copy;
@@ -357,7 +358,7 @@ static kolo_status start_held(struct kolo_comm *comm, struct kolo_request *chain
     if (in_background)
         KOLO_TRY(kolo_engine_start_thread(comm->engine));
     for (struct kolo_request *request = chain; request != NULL; request = request->chain)
-        KOLO_TRY(begin_staging(request));
+        KOLO_TRY(begin_staging(request, in_background));
     for (struct kolo_request *request = chain; request != NULL; request = request->chain) {
         request->is_counted = in_background;
         kolo_request_submit(comm, request);

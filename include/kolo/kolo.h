@@ -27,7 +27,8 @@
  *      need no alignment.
  *    - Each buffer may be of the host or of a CUDA device (managed memory too), whatever the others
  *      are, also those of other ranks. Before it reads or writes one of a device the call waits for
- *      all work that the program gave to the memory's context before, on any stream; for at most
+ *      all work that the program gave to the memory's context before, on any stream (with
+ *      kolo_opts.stream for that stream alone); for at most
  *      the call's deadline, which begins anew with what comes after. When the call is over its
  *      result is there for every stream. While such work waits for another rank that needs this
  *      call, both wait in vain, until KOLO_ERR_TIMEOUT. A CUDA error is KOLO_ERR_SYSTEM or
@@ -96,7 +97,17 @@ struct kolo_opts {
     size_t size;      /**< sizeof(struct kolo_opts) */
     const char *name; /**< of the tensor, for error messages and the mismatch check; NULL: none */
     int timeout_ms;   /**< deadline of this call; 0: the communicator's */
-    void *stream;     /**< reserved for device streams, NULL */
+    /** A CUDA stream (CUstream, cudaStream_t); NULL: none, the default stream is CU_STREAM_LEGACY.
+     *  The collective begins when what the stream was given before the call is done, and waits for
+     *  nothing else of its device; with a request_out the call returns at once, and what the stream
+     *  is given afterwards waits until the collective is over, well or not: so kolo_wait() says
+     *  whether its result may be used. The deadline counts from the call. Buffers may be of a device
+     *  or the host's (which a stream reaches if they are page-locked); other ranks need give no
+     *  stream. Calls of any other kind, in groups, and while the stream is captured into a graph are
+     *  refused with KOLO_ERR_UNSUPPORTED, as is a device whose streams cannot wait for the host (but
+     *  not a call without request_out); what is no stream is KOLO_ERR_INVALID. None of these loses
+     *  the communicator. */
+    void *stream;
     /** Reductions of floats: every element of this rank's input is multiplied by @p prescale
      *  before, every element of the result by @p postscale afterwards (after an average's division
      *  too); 0: none. Each product is made in float64 for float64, in float32 for all others, and

@@ -409,6 +409,18 @@ int cuMemHostUnregister(void *memory)
     return KOLO_CUDA_SUCCESS;
 }
 
+int cuMemHostGetDevicePointer(uint64_t *address_out, void *memory, unsigned flags)
+{
+    ENTER();
+    const struct allocation *a = mock_allocation((uint64_t)(uintptr_t)memory);
+    if (!mock_top())
+        return KOLO_CUDA_INVALID_CONTEXT;
+    if (!a || a->kind != MOCK_PINNED || flags != 0)
+        return KOLO_CUDA_INVALID_VALUE;
+    *address_out = (uint64_t)(uintptr_t)memory;
+    return KOLO_CUDA_SUCCESS;
+}
+
 #pragma GCC visibility pop
 
 /* ---- the hooks ---- */

@@ -72,6 +72,7 @@ static inline void mock_unlock(pthread_mutex_t **lock)
 #define cuMemFree cuMemFree_v2
 #define cuMemsetD8 cuMemsetD8_v2
 #define cuMemHostRegister cuMemHostRegister_v2
+#define cuMemHostGetDevicePointer cuMemHostGetDevicePointer_v2
 #define cuStreamDestroy cuStreamDestroy_v2
 #define cuStreamWaitValue32 cuStreamWaitValue32_v2
 #define cuEventDestroy cuEventDestroy_v2

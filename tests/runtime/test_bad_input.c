@@ -249,8 +249,6 @@ static kolo_status wrong_options(const struct row *row, struct trial *trial)
     REFUSED(opts, &opts, "flags");
     opts = (struct kolo_opts){.size = sizeof opts, .flags = KOLO_PERSISTENT};
     REFUSED(opts, &opts, "request_out");
-    opts = (struct kolo_opts){.size = sizeof opts, .stream = &opts};
-    REFUSED(opts, &opts, "stream");
     if (has(row, "O"))
         return KOLO_OK;
     opts = (struct kolo_opts){.size = sizeof opts, .prescale = 2};

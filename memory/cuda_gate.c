@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gates in the program's streams: a function that the driver calls when the stream has come there, and
+// behind it a wait for a word of the host's. Owns the words (page-locked, a cache line each), and an
+// event for each. Never waits, and leaves the thread's current context as it was.
+//
+// Why a word: the stream has to wait for what the host has not done yet, which no event can be
+// recorded for; and a function of the host's that waited would hold up the driver's thread, which
+// has others to call. A word is not reset: each use waits for a number that is one higher, so that a
+// stream which still reads it for an earlier one goes on too. An event behind the wait tells that
+// the stream has read it for the last time; the page stays until then.
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "memory/cuda_memory.h"
+
+enum { LINE = 64 };
+
+struct gate {
+    struct kolo_gate base;
+    kolo_cuda_address at; /* the word, for the device */
+    void *event;          /* NULL: no stream has waited at it */
+};
+
+/** A page of words. */
+struct kolo_cuda_gates {
+    struct kolo_cuda_gates *next;
+    uint8_t *words;
+    size_t count;
+    struct gate gates[];
+};
+
+/* ---- streams ---- */
+
+static kolo_status not_a_stream(const struct kolo_cuda_driver *driver, void *stream, int result)
+{
+    const char *name = "?";
+    (void)driver->get_error_name(result, &name);
+    if (result == KOLO_CUDA_STREAM_CAPTURE_IMPLICIT ||
+        result == KOLO_CUDA_STREAM_CAPTURE_UNSUPPORTED)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "stream %p cannot be used while another is captured (%s)", stream, name);
+    return kolo_fail(KOLO_ERR_INVALID, "%p is no stream of CUDA's: cuStreamGetCtx says %s", stream,
+                     name);
+}
+
+static kolo_status refuse_capture(const struct kolo_cuda_driver *driver, void *stream)
+{
+    int capture = KOLO_CUDA_CAPTURE_NONE;
+    const int result = driver->stream_is_capturing(stream, &capture);
+    if (result != KOLO_CUDA_SUCCESS)
+        return not_a_stream(driver, stream, result);
+    if (capture != KOLO_CUDA_CAPTURE_NONE)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "stream %p is captured into a graph, which cannot hold a collective: end "
+                         "the capture before the call",
+                         stream);
+    return KOLO_OK;
+}
+
+/** The number of the current context's device in this process. */
+static int current_ordinal(const struct kolo_cuda_driver *driver)
+{
+    int device = -1, other = -1, count = 0;
+    if (driver->context_get_device(&device) != KOLO_CUDA_SUCCESS ||
+        driver->device_get_count(&count) != KOLO_CUDA_SUCCESS)
+        return -1;
+    for (int i = 0; i < count; i++)
+        if (driver->device_get(&other, i) == KOLO_CUDA_SUCCESS && other == device)
+            return i;
+    return -1;
+}
+
+kolo_status kolo_cuda_stream_look(void *stream, struct kolo_pointer *pointer_out)
+{
+    const struct kolo_cuda_driver *driver = kolo_cuda_driver_loaded();
+    struct kolo_cuda_visit visit = {.driver = driver, .ordinal = -1};
+    kolo_status status = kolo_cuda_driver_check(driver);
+    if (status != KOLO_OK)
+        return status;
+    const int result = driver->stream_get_context(stream, &visit.context);
+    if (result != KOLO_CUDA_SUCCESS)
+        return not_a_stream(driver, stream, result);
+    status = kolo_cuda_enter(&visit);
+    if (status != KOLO_OK)
+        return status;
+    status = refuse_capture(driver, stream);
+    visit.ordinal = current_ordinal(driver);
+    kolo_cuda_leave(&visit);
+    if (status == KOLO_OK)
+        *pointer_out = (struct kolo_pointer){.kind = KOLO_MEMORY_DEVICE,
+                                             .device = visit.ordinal,
+                                             .context = visit.context,
+                                             .ops = &kolo_memory_cuda};
+    return status;
+}
+
+/* ---- words ---- */
+
+static kolo_status judge(const struct kolo_cuda_visit *visit, const char *call, int result)
+{
+    if (result == KOLO_CUDA_SUCCESS)
+        return KOLO_OK;
+    return kolo_cuda_fail(visit->driver, call, visit->ordinal, result);
+}
+
+/** All in the context, as the rest of this file but what is public. */
+static kolo_status lock_words(const struct kolo_cuda_visit *visit, struct kolo_cuda_gates *page,
+                              size_t bytes, kolo_cuda_address *at_out)
+{
+    kolo_status status;
+    KOLO_TRY(
+        judge(visit, "cuMemHostRegister of a page of words",
+              visit->driver->host_register(
+                  page->words, bytes, KOLO_CUDA_REGISTER_PORTABLE | KOLO_CUDA_REGISTER_MAPPED)));
+    status = judge(visit, "cuMemHostGetDevicePointer",
+                   visit->driver->host_get_address(at_out, page->words, 0));
+    if (status != KOLO_OK)
+        (void)visit->driver->host_unregister(page->words);
+out:
+    return status;
+}
+
+static kolo_status make_page(struct kolo_cuda_gates **gates, struct kolo_lane *lane,
+                             const struct kolo_cuda_visit *visit)
+{
+    const size_t bytes = (size_t)sysconf(_SC_PAGESIZE), count = bytes / LINE;
+    kolo_cuda_address at = 0;
+    struct kolo_cuda_gates *page = kolo_calloc(1, sizeof(*page) + count * sizeof(page->gates[0]));
+    if (page)
+        page->words = kolo_aligned(bytes, bytes);
+    kolo_status status = page && page->words ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    if (status == KOLO_OK)
+        status = lock_words(visit, page, bytes, &at);
+    if (status != KOLO_OK) {
+        if (page)
+            kolo_free_memory(page->words);
+        kolo_free_memory(page);
+        return status;
+    }
+    page->count = count;
+    for (size_t i = 0; i < count; i++) {
+        page->gates[i].base =
+            (struct kolo_gate){.lane = lane, .word = (uint32_t *)(void *)(page->words + i * LINE)};
+        page->gates[i].at = at + i * LINE;
+        *page->gates[i].base.word = 0;
+    }
+    page->next = *gates;
+    *gates = page;
+    return KOLO_OK;
+}
+
+/** KOLO_AGAIN: a stream may still read its word. */
+static kolo_status check_gate(const struct gate *gate, const struct kolo_cuda_visit *visit)
+{
+    if (!gate->event)
+        return KOLO_OK;
+    const int result = visit->driver->event_query(gate->event);
+    return result == KOLO_CUDA_NOT_READY ? KOLO_AGAIN : judge(visit, "cuEventQuery", result);
+}
+
+static struct gate *find_free(struct kolo_cuda_gates *gates, const struct kolo_cuda_visit *visit)
+{
+    for (struct kolo_cuda_gates *page = gates; page; page = page->next)
+        for (size_t i = 0; i < page->count; i++) {
+            struct gate *gate = &page->gates[i];
+            if (!kolo_gate_take(&gate->base))
+                continue;
+            if (check_gate(gate, visit) == KOLO_OK)
+                return gate;
+            kolo_gate_drop(&gate->base);
+        }
+    return NULL;
+}
+
+static kolo_status take_gate(struct kolo_cuda_gates **gates, struct kolo_lane *lane,
+                             const struct kolo_cuda_visit *visit, struct gate **gate_out)
+{
+    struct gate *gate = find_free(*gates, visit);
+    if (!gate) {
+        const kolo_status status = make_page(gates, lane, visit);
+        if (status != KOLO_OK)
+            return status;
+        gate = find_free(*gates, visit);
+    }
+    *gate_out = gate;
+    return gate ? KOLO_OK : kolo_fail(KOLO_ERR_INTERNAL, "a fresh page has no gate");
+}
+
+/* ---- gates ---- */
+
+static void reached(void *gate)
+{
+    kolo_gate_reach(gate);
+}
+
+static kolo_status can_hold(const struct kolo_cuda_visit *visit)
+{
+    int device = -1, can = 0;
+    if (visit->driver->stream_wait_value &&
+        visit->driver->context_get_device(&device) == KOLO_CUDA_SUCCESS)
+        (void)visit->driver->device_get_attribute(&can, KOLO_CUDA_ATTRIBUTE_WAITS_FOR_VALUES,
+                                                  device);
+    if (can)
+        return KOLO_OK;
+    return kolo_fail(
+        KOLO_ERR_UNSUPPORTED,
+        "streams of device %d cannot wait for the host (cuStreamWaitValue32): make the "
+        "call without request_out",
+        visit->ordinal);
+}
+
+/** Lets the stream wait for the word, behind what is there already. */
+static kolo_status hold(struct gate *gate, const struct kolo_cuda_visit *visit, void *stream)
+{
+    kolo_status status;
+    const struct kolo_cuda_driver *driver = visit->driver;
+    KOLO_TRY(judge(
+        visit, "cuStreamWaitValue32",
+        driver->stream_wait_value(stream, gate->at, gate->base.ticket, KOLO_CUDA_WAIT_GREATER)));
+    status = judge(visit, "cuEventRecord", driver->event_record(gate->event, stream));
+out:
+    return status;
+}
+
+/** What can fail without a trace in the stream comes first. */
+static kolo_status place(struct gate *gate, const struct kolo_cuda_visit *visit, void *stream,
+                         bool holds)
+{
+    kolo_status status;
+    const struct kolo_cuda_driver *driver = visit->driver;
+    if (holds && !gate->event)
+        KOLO_TRY(judge(visit, "cuEventCreate",
+                       driver->event_create(&gate->event, KOLO_CUDA_EVENT_NO_TIMING)));
+    gate->base.ticket++;
+    KOLO_TRY(judge(visit, "cuLaunchHostFunc", driver->launch_host(stream, reached, gate)));
+    if (!holds)
+        return KOLO_OK;
+    status = hold(gate, visit, stream);
+    if (status != KOLO_OK)
+        kolo_gate_open(&gate->base); /* the function will still be called */
+    return status;
+out:
+    kolo_gate_drop(&gate->base);
+    return status;
+}
+
+kolo_status kolo_cuda_gate_place(struct kolo_cuda_gates **gates, struct kolo_lane *lane,
+                                 const struct kolo_cuda_visit *visit, void *stream, bool holds,
+                                 struct kolo_gate **gate_out)
+{
+    struct gate *gate = NULL;
+    kolo_status status = kolo_cuda_enter(visit);
+    if (status != KOLO_OK)
+        return status;
+    if (holds)
+        status = can_hold(visit);
+    if (status == KOLO_OK)
+        status = take_gate(gates, lane, visit, &gate);
+    if (status == KOLO_OK)
+        status = place(gate, visit, stream, holds);
+    kolo_cuda_leave(visit);
+    if (status == KOLO_OK)
+        *gate_out = &gate->base;
+    return status;
+}
+
+kolo_status kolo_cuda_gates_check(const struct kolo_cuda_gates *gates,
+                                  const struct kolo_cuda_visit *visit)
+{
+    kolo_status status = KOLO_OK;
+    if (!gates)
+        return KOLO_OK;
+    KOLO_TRY(kolo_cuda_enter(visit));
+    for (const struct kolo_cuda_gates *page = gates; page && status == KOLO_OK; page = page->next)
+        for (size_t i = 0; i < page->count && status == KOLO_OK; i++)
+            status = check_gate(&page->gates[i], visit);
+    kolo_cuda_leave(visit);
+out:
+    return status;
+}
+
+void kolo_cuda_gates_free(struct kolo_cuda_gates *gates, const struct kolo_cuda_visit *visit)
+{
+    for (struct kolo_cuda_gates *page = gates, *next; page; page = next) {
+        next = page->next;
+        for (size_t i = 0; i < page->count; i++)
+            if (page->gates[i].event)
+                (void)visit->driver->event_destroy(page->gates[i].event);
+        (void)visit->driver->host_unregister(page->words);
+        kolo_free_memory(page->words);
+        kolo_free_memory(page);
+    }
+}

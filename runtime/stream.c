@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives that follow a stream of the program's (opts.stream): they begin when what the stream was
+// given before them is done, and what it is given after them waits for their end, while the calling
+// thread waits for neither. Owns a request's place in the stream. Must never: leave a stream waiting for
+// a request that is over, however it ended.
+//
+// How it works: at each start a gate is put into the stream (memory/lane.h). The driver tells that the
+// stream has come to it; only then the request's input is put on its way (runtime/staging.c), so the
+// lanes never wait for a stream, and other calls do not either. The gate is opened when the request ends.
+// A request that follows a stream has an entry among its staged buffers even if all are the host's: so
+// whoever asks whether those are there asks for the stream too.
+#include "base/alloc.h"
+#include "runtime/staging.h"
+
+struct kolo_follow {
+    void *stream;
+    struct kolo_lane *lane; /* to the stream's context */
+    struct kolo_gate *gate; /* NULL: it is not running */
+};
+
+/** An entry of no bytes. Held: lock. */
+static kolo_status add_entry(struct kolo_request *request, struct kolo_lane *lane)
+{
+    struct kolo_staged *staged = kolo_calloc(1, sizeof(*staged));
+    if (staged == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    staged->lane = lane;
+    staged->next = request->staged;
+    request->staged = staged;
+    return KOLO_OK;
+}
+
+kolo_status kolo_follow_prepare(struct kolo_request *request, void *stream)
+{
+    struct kolo_comm *comm = request->comm;
+    struct kolo_pointer pointer;
+    kolo_status status = kolo_stream_look(stream, &pointer);
+    if (status != KOLO_OK)
+        return status;
+    kolo_heap_pin(comm->engine->heap, &pointer); /* now, and not while the stream waits */
+    struct kolo_follow *follow = kolo_calloc(1, sizeof(*follow));
+    if (follow == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    follow->stream = stream;
+    kolo_comm_enter(comm);
+    status = kolo_staging_lane(comm->engine, &pointer, &follow->lane);
+    if (status == KOLO_OK)
+        status = add_entry(request, follow->lane);
+    kolo_comm_leave(comm);
+    if (status == KOLO_OK)
+        request->follow = follow;
+    else
+        kolo_free_memory(follow);
+    return status;
+}
+
+kolo_status kolo_follow_begin(struct kolo_request *request, bool holds)
+{
+    struct kolo_follow *follow = request->follow;
+    return kolo_lane_place(follow->lane, follow->stream, holds, &follow->gate);
+}
+
+kolo_status kolo_follow_reached(const struct kolo_request *request)
+{
+    return kolo_gate_reached(request->follow->gate);
+}
+
+void kolo_follow_end(struct kolo_request *request)
+{
+    struct kolo_gate *gate = request->follow->gate;
+    request->follow->gate = NULL;
+    if (gate != NULL)
+        kolo_gate_open(gate);
+}
+
+void kolo_follow_drop(struct kolo_request *request)
+{
+    if (request->follow == NULL)
+        return;
+    kolo_follow_end(request);
+    kolo_free_memory(request->follow);
+    request->follow = NULL;
+}

@@ -1,0 +1,513 @@
+// SPDX-License-Identifier: Apache-2.0
+// runtime/stream.c and the gates below it: collectives that follow a stream of the program's, on the
+// mock's streams, which are late. What a stream is given before a call is there for it, what it is
+// given afterwards sees the result, and the thread that called waits for neither.
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory/cuda_driver.h"
+#include "memory/memory.h"
+#include "tests/support/mock_cuda.h"
+#include "tests/support/world.h"
+
+enum { COUNT = 1003, BYTES = COUNT * 4, ROUNDS = 5, MANY = 150 /* more than a page has words */ };
+
+static const struct mock_cuda *mock;
+
+static void begin(unsigned seed)
+{
+    mock = mock_cuda_load();
+    mock->begin();
+    mock->set_current(0);
+    mock->delays(seed, 300);
+}
+
+static const struct kolo_cuda_driver *driver(void)
+{
+    return kolo_cuda_driver_loaded();
+}
+
+/** What one rank has. */
+struct side {
+    void *stream;
+    int32_t *send, *recv, *copy; /* on the device */
+    int32_t values[COUNT];
+};
+
+static struct side *side_create(int rank)
+{
+    struct side *side = calloc(1, sizeof *side);
+    const int device = rank % MOCK_DEVICES;
+    if (!side)
+        abort();
+    side->stream = mock->stream(device);
+    side->send = mock->alloc(MOCK_DEVICE, device, BYTES);
+    side->recv = mock->alloc(rank % 3 == 1 ? MOCK_NO_CONTEXT : MOCK_DEVICE, device, BYTES);
+    side->copy = mock->alloc(MOCK_DEVICE, device, BYTES);
+    return side;
+}
+
+static void fill(struct side *side, int rank, int round)
+{
+    for (int i = 0; i < COUNT; i++)
+        side->values[i] = (rank + 1) * 1000 * (round + 1) + i;
+}
+
+/** The sum of what all ranks fill in. */
+static bool is_sum(const int32_t *got, int size, int round)
+{
+    const int ranks = size * (size + 1) / 2;
+    for (int i = 0; i < COUNT; i++)
+        if (got[i] != ranks * 1000 * (round + 1) + size * i)
+            return false;
+    return true;
+}
+
+static kolo_status on_stream(int result)
+{
+    return result == KOLO_CUDA_SUCCESS
+               ? KOLO_OK
+               : kolo_fail(KOLO_ERR_INTERNAL, "the stream's work failed with %d", result);
+}
+
+/** As a kernel that reads what the call before it wrote. */
+static kolo_status copy_on(void *stream, void *to, const void *from)
+{
+    return on_stream(driver()->copy((uintptr_t)to, (uintptr_t)from, BYTES, stream));
+}
+
+/** A stream that waits for nobody: it is to end by itself. */
+static kolo_status drain(void *stream)
+{
+    return on_stream(driver()->stream_synchronize(stream));
+}
+
+/* ---- in order with the stream's work ---- */
+
+/** Writes, calls and reads follow each other on the stream; nothing of it is waited for between. */
+static kolo_status rounds_of_work(struct kolo_comm *comm, void *argument)
+{
+    const int rank = kolo_rank(comm), size = kolo_size(comm);
+    struct side *sides[ROUNDS];
+    struct kolo_request *requests[ROUNDS] = {NULL};
+    (void)argument;
+    for (int i = 0; i < ROUNDS; i++) {
+        sides[i] = side_create(rank);
+        struct side *side = sides[i];
+        const struct kolo_opts opts = {.size = sizeof opts, .stream = sides[0]->stream};
+        fill(side, rank, i);
+        mock->write_on(sides[0]->stream, side->send, side->values, BYTES);
+        WORLD_TRY(kolo_allreduce(comm, side->send, side->recv, COUNT, KOLO_INT32, KOLO_SUM, &opts,
+                                 &requests[i]));
+        WORLD_TRY(copy_on(sides[0]->stream, side->copy, side->recv));
+    }
+    WORLD_TRY(drain(sides[0]->stream)); /* kolo_wait is not what lets it go on */
+    for (int i = 0; i < ROUNDS; i++) {
+        int32_t got[COUNT];
+        mock->read(sides[i]->copy, got, BYTES);
+        WORLD_EXPECT(is_sum(got, size, i), "round %d on rank %d of %d", i, rank, size);
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        WORLD_TRY(kolo_wait(&requests[i], -1));
+        free(sides[i]);
+    }
+    return KOLO_OK;
+}
+
+struct setup {
+    int size;
+    char transport[8], settings[40];
+};
+
+ParameterizedTestParameters(stream, work_before_and_after_is_in_order)
+{
+    static struct setup setups[] = {{1, "inproc", "KOLO_PLAN=auto"},
+                                    {2, "inproc", "KOLO_PLAN=auto"},
+                                    {3, "tcp", "KOLO_STAGE_BYTES=4KiB"},
+                                    {4, "shm", "KOLO_PLAN=auto"},
+                                    {4, "tcp", "KOLO_PLAN=ring"}};
+    return cr_make_param_array(struct setup, setups, sizeof setups / sizeof *setups);
+}
+
+ParameterizedTest(struct setup *setup, stream, work_before_and_after_is_in_order, .timeout = 120)
+{
+    for (unsigned seed = 1; seed <= 4; seed++) {
+        struct world world = {
+            .size = setup->size, .transport = setup->transport, .settings = {setup->settings}};
+        begin(seed);
+        WORLD_MUST_RUN(&world, rounds_of_work, NULL);
+        cr_assert_eq(mock->registered(), 0);
+    }
+}
+
+/** In place, the calls depend on each other; persistent; and one that is waited for at once. */
+static kolo_status calls_in_place(struct kolo_comm *comm, void *argument)
+{
+    const int rank = kolo_rank(comm), size = kolo_size(comm);
+    struct side *side = side_create(rank);
+    const struct kolo_opts opts = {.size = sizeof opts, .stream = side->stream},
+                           again = {.size = sizeof again,
+                                    .stream = side->stream,
+                                    .flags = KOLO_PERSISTENT};
+    struct kolo_request *request = NULL;
+    int32_t got[COUNT];
+    (void)argument;
+    fill(side, rank, 0);
+    mock->write_on(side->stream, side->send, side->values, BYTES);
+    WORLD_TRY(kolo_allreduce(comm, side->send, side->send, COUNT, KOLO_INT32, KOLO_SUM, &again,
+                             &request));
+    for (int i = 0; i < 3; i++) {
+        WORLD_TRY(i == 1 ? kolo_run(request) : kolo_start(request));
+        if (i != 1)
+            WORLD_TRY(kolo_wait(&request, -1));
+        WORLD_TRY(copy_on(side->stream, side->copy, side->send));
+    }
+    WORLD_TRY(kolo_request_free(&request));
+    WORLD_TRY(kolo_allreduce(comm, side->copy, side->recv, COUNT, KOLO_INT32, KOLO_MIN, &opts,
+                             NULL)); /* of what the stream has just copied */
+    mock->read(side->recv, got, BYTES);
+    for (int i = 0; i < COUNT; i++)
+        WORLD_EXPECT(got[i] == size * size * (size * (size + 1) / 2 * 1000 + size * i),
+                     "element %d: %d", i, got[i]);
+    free(side);
+    return KOLO_OK;
+}
+
+Test(stream, requests_that_repeat_and_blocking_calls_follow_it_too, .timeout = 120)
+{
+    for (unsigned seed = 1; seed <= 4; seed++) {
+        struct world world = {.size = 3, .transport = seed % 2 ? "inproc" : "tcp"};
+        begin(seed);
+        WORLD_MUST_RUN(&world, calls_in_place, NULL);
+    }
+}
+
+/** The host's memory, into which the stream copies before and from which it copies after; and a
+ * barrier, which has none. */
+static kolo_status host_memory(struct kolo_comm *comm, void *argument)
+{
+    const int rank = kolo_rank(comm), size = kolo_size(comm);
+    struct side *side = side_create(rank);
+    const struct kolo_opts opts = {.size = sizeof opts, .stream = side->stream};
+    struct kolo_request *sum = NULL, *barrier = NULL;
+    int32_t got[COUNT];
+    void *send = NULL, *recv = NULL;
+    (void)argument;
+    mock->set_current(rank % MOCK_DEVICES); /* so that this memory is locked at once */
+    WORLD_TRY(kolo_alloc(comm, BYTES, &send));
+    WORLD_TRY(kolo_alloc(comm, BYTES, &recv));
+    fill(side, rank, 0);
+    mock->write_on(side->stream, side->send, side->values, BYTES);
+    WORLD_TRY(copy_on(side->stream, send, side->send));
+    WORLD_TRY(kolo_allreduce(comm, send, recv, COUNT, KOLO_INT32, KOLO_SUM, &opts, &sum));
+    WORLD_TRY(copy_on(side->stream, side->recv, recv));
+    WORLD_TRY(kolo_barrier(comm, &opts, &barrier));
+    WORLD_TRY(copy_on(side->stream, side->copy, side->recv));
+    WORLD_TRY(drain(side->stream));
+    mock->read(side->copy, got, BYTES);
+    WORLD_EXPECT(is_sum(got, size, 0), "the copy of the host's result");
+    WORLD_TRY(kolo_wait(&sum, -1));
+    WORLD_TRY(kolo_wait(&barrier, -1));
+    free(side);
+    return KOLO_OK;
+}
+
+ParameterizedTestParameters(stream, memory_of_the_hosts_is_in_order_too)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+
+ParameterizedTest(struct world_param *param, stream, memory_of_the_hosts_is_in_order_too,
+                  .timeout = 120)
+{
+    struct world world = {.size = 3, .transport = param->name};
+    begin(7);
+    WORLD_MUST_RUN(&world, host_memory, NULL);
+}
+
+/* ---- who waits for whom ---- */
+
+/** Lets a stream wait until there is a 1 at @p flag. */
+static kolo_status hold_up(void *stream, uint32_t *flag)
+{
+    static const uint32_t zero = 0;
+    mock->write(flag, &zero, sizeof zero);
+    return on_stream(
+        driver()->stream_wait_value(stream, (uintptr_t)flag, 1, KOLO_CUDA_WAIT_GREATER));
+}
+
+static void let_go(uint32_t *flag)
+{
+    static const uint32_t one = 1;
+    mock->write(flag, &one, sizeof one);
+}
+
+/** Calls on another communicator, without a stream, are not behind those that wait for theirs. */
+static kolo_status others_pass(struct kolo_comm *comm, void *argument)
+{
+    struct side *side = side_create(kolo_rank(comm));
+    const struct kolo_opts opts = {.size = sizeof opts, .stream = side->stream};
+    uint32_t *flag = mock->alloc(MOCK_NO_CONTEXT, 0, 4);
+    struct kolo_request *request = NULL, *other = NULL;
+    struct kolo_comm *second = NULL;
+    int32_t one = 1, sum = 0;
+    (void)argument;
+    WORLD_TRY(kolo_dup(comm, NULL, &second));
+    WORLD_TRY(hold_up(side->stream, flag));
+    WORLD_TRY(
+        kolo_allreduce(comm, side->send, side->recv, COUNT, KOLO_INT32, KOLO_SUM, &opts, &request));
+    WORLD_TRY(kolo_allreduce(second, &one, &sum, 1, KOLO_INT32, KOLO_SUM, NULL, &other));
+    WORLD_TRY(kolo_wait(&other, -1));
+    WORLD_EXPECT(sum == kolo_size(comm), "%d", sum);
+    WORLD_EXPECT(kolo_test(&request) == KOLO_AGAIN, "it did not wait for its stream");
+    let_go(flag);
+    WORLD_TRY(kolo_wait(&request, -1));
+    WORLD_TRY(kolo_finalize(second));
+    free(side);
+    return KOLO_OK;
+}
+
+Test(stream, a_call_that_waits_for_its_stream_holds_up_nothing_else, .timeout = 120)
+{
+    struct world world = {.size = 2, .transport = "inproc"};
+    begin(3);
+    WORLD_MUST_RUN(&world, others_pass, NULL);
+}
+
+/** All on their way before one may begin; on streams of their own, which go on in another order. */
+static kolo_status many(struct kolo_comm *comm, void *argument)
+{
+    static struct kolo_request *requests[4][MANY];
+    static uint32_t *flags[4][3];
+    const int rank = kolo_rank(comm);
+    void *streams[3];
+    int32_t(*values)[2] = calloc(MANY, sizeof *values);
+    (void)argument;
+    for (int i = 0; i < 3; i++) {
+        streams[i] = mock->stream(0);
+        flags[rank][i] = mock->alloc(MOCK_DEVICE, 0, 4);
+        WORLD_TRY(hold_up(streams[i], flags[rank][i]));
+    }
+    for (int i = 0; i < MANY; i++) {
+        const struct kolo_opts opts = {.size = sizeof opts, .stream = streams[i % 3]};
+        values[i][0] = rank + i;
+        requests[rank][i] = NULL;
+        WORLD_TRY(kolo_allreduce(comm, &values[i][0], &values[i][1], 1, KOLO_INT32, KOLO_SUM, &opts,
+                                 &requests[rank][i]));
+    }
+    for (int i = 0; i < 3; i++)
+        let_go(flags[rank][(i + rank) % 3]);
+    for (int i = 0; i < 3; i++)
+        WORLD_TRY(drain(streams[i]));
+    for (int i = 0; i < MANY; i++) {
+        WORLD_TRY(kolo_wait(&requests[rank][i], -1));
+        WORLD_EXPECT(values[i][1] == 2 * i + 1, "call %d: %d", i, values[i][1]);
+    }
+    free(values);
+    return KOLO_OK;
+}
+
+Test(stream, many_wait_at_once, .timeout = 120)
+{
+    struct world world = {.size = 2, .transport = "inproc"};
+    begin(4);
+    mock->delays(4, 20);
+    WORLD_MUST_RUN(&world, many, NULL);
+    cr_assert_eq(mock->registered(), 0);
+}
+
+/* ---- how it fails ---- */
+
+static bool says(kolo_status got, kolo_status expected, const char *words)
+{
+    return got == expected && strstr(kolo_error_detail(), words) != NULL;
+}
+
+/** None of these loses the communicator. */
+static kolo_status refusals(struct kolo_comm *comm, void *argument)
+{
+    struct side *side = side_create(kolo_rank(comm));
+    struct kolo_opts opts = {.size = sizeof opts, .stream = side->stream};
+    struct kolo_request *request = NULL;
+    int32_t one = 1, sum = 0;
+    (void)argument;
+#define REFUSED(status, words, call)                                                               \
+    WORLD_EXPECT(says(call, status, words), "line %d: %s", __LINE__, kolo_error_detail())
+#define CALL(out) kolo_allreduce(comm, &one, &sum, 1, KOLO_INT32, KOLO_SUM, &opts, out)
+    REFUSED(KOLO_ERR_UNSUPPORTED, "for collectives",
+            kolo_send(comm, &one, 1, KOLO_INT32, 0, &opts, &request));
+    REFUSED(KOLO_ERR_UNSUPPORTED, "for collectives",
+            kolo_recv(comm, &one, 1, KOLO_INT32, 0, &opts, &request));
+    WORLD_TRY(kolo_group_begin(comm));
+    REFUSED(KOLO_ERR_UNSUPPORTED, "a group follows no stream", CALL(NULL));
+    REFUSED(KOLO_ERR_UNSUPPORTED, "a group follows no stream", kolo_group_end(comm, NULL, NULL));
+    WORLD_TRY(kolo_group_begin(comm));
+    REFUSED(KOLO_ERR_UNSUPPORTED, "a group follows no stream", kolo_group_end(comm, &opts, NULL));
+    mock->capture(side->stream, 1);
+    REFUSED(KOLO_ERR_UNSUPPORTED, "is captured into a graph", CALL(&request));
+    REFUSED(KOLO_ERR_UNSUPPORTED, "is captured into a graph", CALL(NULL));
+    mock->capture(side->stream, 0);
+    opts.stream = &one;
+    REFUSED(KOLO_ERR_INVALID, "is no stream of CUDA's", CALL(&request));
+    opts.stream = side->stream;
+    WORLD_EXPECT(request == NULL, "there is a request");
+    WORLD_TRY(CALL(&request));
+    WORLD_TRY(kolo_wait(&request, -1));
+    WORLD_EXPECT(sum == kolo_size(comm), "%d", sum);
+    free(side);
+    return KOLO_OK;
+}
+
+Test(stream, what_it_cannot_do_is_refused, .timeout = 60)
+{
+    struct world world = {.size = 2, .transport = "inproc"};
+    begin(5);
+    WORLD_MUST_RUN(&world, refusals, NULL);
+}
+
+static kolo_status with_no_driver(struct kolo_comm *comm, void *argument)
+{
+    struct kolo_comm *child = NULL;
+    int32_t one = 1, sum = 0;
+    const struct kolo_opts opts = {.size = sizeof opts, .stream = &one};
+    struct kolo_request *request = NULL;
+    (void)argument;
+    REFUSED(KOLO_ERR_UNSUPPORTED, "no driver of devices is loaded", CALL(&request));
+    REFUSED(KOLO_ERR_UNSUPPORTED, "no driver of devices is loaded",
+            kolo_barrier(comm, &opts, NULL));
+    REFUSED(KOLO_ERR_UNSUPPORTED, "for collectives", kolo_dup(comm, &opts, &child));
+    REFUSED(KOLO_ERR_UNSUPPORTED, "for collectives", kolo_shrink(comm, &opts, &child));
+    return kolo_barrier(comm, NULL, NULL);
+}
+
+Test(stream, a_process_without_a_driver_is_told_so, .timeout = 60)
+{
+    struct world world = {.size = 2, .transport = "inproc"};
+    WORLD_MUST_RUN(&world, with_no_driver, NULL);
+}
+
+/** Such a device lets blocking calls follow its streams all the same. */
+static kolo_status without_waits(struct kolo_comm *comm, void *argument)
+{
+    struct side *side = side_create(0);
+    const struct kolo_opts opts = {.size = sizeof opts, .stream = side->stream};
+    struct kolo_request *request = NULL;
+    int32_t one = 1, sum = 0;
+    (void)argument;
+    mock->fail("cuDeviceGetAttribute", 1, KOLO_CUDA_NOT_SUPPORTED);
+    REFUSED(KOLO_ERR_UNSUPPORTED, "cannot wait for the host", CALL(&request));
+    WORLD_TRY(CALL(NULL));
+    WORLD_EXPECT(sum == 1, "%d", sum);
+    free(side);
+    return KOLO_OK;
+}
+
+Test(stream, a_device_whose_streams_cannot_wait_is_told_of, .timeout = 60)
+{
+    struct world world = {.size = 1, .transport = "inproc"};
+    begin(6);
+    WORLD_MUST_RUN(&world, without_waits, NULL);
+}
+
+/** @p argument: 0: rank 1 does not call, but aborts. 1: its stream never comes to the call. */
+static kolo_status a_call_that_fails(struct kolo_comm *comm, void *argument)
+{
+    struct side *side = side_create(kolo_rank(comm));
+    const int rank = kolo_rank(comm), is_stuck = *(const int *)argument;
+    const struct kolo_opts opts = {
+        .size = sizeof opts, .stream = side->stream, .timeout_ms = is_stuck && rank == 1 ? 300 : 0};
+    uint32_t *flag = mock->alloc(MOCK_NO_CONTEXT, 0, 4);
+    struct kolo_request *request = NULL;
+    if (rank == 1 && !is_stuck) {
+        kolo_abort(comm, "enough");
+        free(side);
+        return kolo_barrier(comm, NULL, NULL);
+    }
+    if (rank == 1)
+        WORLD_TRY(hold_up(side->stream, flag));
+    kolo_status status =
+        kolo_allreduce(comm, side->send, side->recv, COUNT, KOLO_INT32, KOLO_SUM, &opts, &request);
+    if (status == KOLO_OK)
+        status = kolo_wait(&request, -1);
+    let_go(flag);
+    char detail[KOLO_DETAIL_MAX];
+    strcpy(detail, kolo_error_detail());
+    WORLD_TRY(drain(side->stream)); /* it waits for a call that failed no longer */
+    free(side);
+    return kolo_fail(status, "%s", detail);
+}
+
+Test(stream, a_stream_goes_on_when_the_call_it_waits_for_fails, .timeout = 120)
+{
+    static const kolo_status expected[] = {KOLO_ERR_ABORTED, KOLO_ERR_TIMEOUT};
+    static const char *const words[] = {"enough", "what its stream was given before it"};
+    for (int is_stuck = 0; is_stuck < 2; is_stuck++) {
+        struct world world = {.size = 3, .transport = "tcp"};
+        begin(8);
+        const kolo_status status = world_run(&world, a_call_that_fails, &is_stuck);
+        cr_assert_eq(status, expected[is_stuck], "%s", world_cause(&world)->text);
+        cr_assert_not_null(strstr(world_cause(&world)->text, words[is_stuck]), "%s",
+                           world_cause(&world)->text);
+    }
+}
+
+/** A failure of the driver's is told; nothing hangs, and the stream goes on. */
+static kolo_status one_call(struct kolo_comm *comm, void *argument)
+{
+    struct side *side = side_create(0);
+    const struct kolo_opts opts = {.size = sizeof opts, .stream = side->stream};
+    struct kolo_request *request = NULL;
+    (void)argument;
+    kolo_status status =
+        kolo_allreduce(comm, side->send, side->recv, COUNT, KOLO_INT32, KOLO_SUM, &opts, &request);
+    if (status == KOLO_OK)
+        status = kolo_wait(&request, -1);
+    if (status != KOLO_OK)
+        WORLD_EXPECT(strlen(kolo_error_detail()) > 0, "no words");
+    const int drained = driver()->stream_synchronize(side->stream);
+    WORLD_EXPECT(status != KOLO_OK || drained == KOLO_CUDA_SUCCESS, "%d", drained);
+    free(side);
+    return status;
+}
+
+static const char *const functions[] = {"cuStreamGetCtx",
+                                        "cuStreamIsCapturing",
+                                        "cuCtxPushCurrent_v2",
+                                        "cuMemHostRegister_v2",
+                                        "cuMemHostGetDevicePointer_v2",
+                                        "cuEventCreate",
+                                        "cuEventRecord",
+                                        "cuLaunchHostFunc",
+                                        "cuStreamWaitValue32_v2"};
+
+Test(stream, a_driver_that_fails_is_told_of, .timeout = 200)
+{
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        for (int nth = 1; nth <= 4; nth++) {
+            struct world world = {.size = 1, .transport = "inproc"};
+            begin((unsigned)nth);
+            mock->fail(functions[i], nth, KOLO_CUDA_OUT_OF_MEMORY);
+            (void)world_run(&world, one_call, NULL);
+            mock->fail("", 1, 0);
+            begin((unsigned)nth);
+            world = (struct world){.size = 1, .transport = "inproc"};
+            WORLD_MUST_RUN(&world, one_call, NULL);
+        }
+}
+
+/** The device is lost at the nth thing that any stream does. */
+Test(stream, a_device_that_is_lost_ends_the_call, .timeout = 200)
+{
+    for (int nth = 1; nth < 6; nth++) {
+        struct world world = {.size = 1, .transport = "inproc"};
+        mock = mock_cuda_load();
+        mock->fail("", 1, 0);
+        begin((unsigned)nth);
+        mock->fail_async(nth, KOLO_CUDA_ILLEGAL_ADDRESS);
+        const kolo_status status = world_run(&world, one_call, NULL);
+        cr_assert(status == KOLO_ERR_SYSTEM || (status == KOLO_OK && nth == 5), "%d: %s", nth,
+                  world_cause(&world)->text);
+    }
+}

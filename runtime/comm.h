@@ -79,6 +79,7 @@ enum kolo_stage {
     KOLO_STAGE_BEHIND, /* where it is: its stream has not done what it was given before */
     KOLO_STAGE_IN,     /* on its way to the host */
     KOLO_STAGE_FLOWS,  /* in segments on its way to the host and back, beside the plan */
+    KOLO_STAGE_DIRECT, /* where it is: links reach it (staging_direct.c) */
     KOLO_STAGE_READY,  /* on the host */
     KOLO_STAGE_OUT     /* the call is over, its result on its way to the device */
 };
@@ -127,9 +128,10 @@ struct kolo_request {
     size_t input_count;
     const void *unscaled;
     void *input;
-    struct kolo_staged *staged;    /* staging.c: buffers that are a device's; NULL: none */
-    enum kolo_stage stage;         /* of those */
-    struct kolo_follow *follow;    /* stream.c: the program's stream that it follows; NULL: none */
+    struct kolo_staged *staged; /* staging.c: buffers that are a device's; NULL: none */
+    enum kolo_stage stage;      /* of those */
+    struct kolo_follow *follow; /* stream.c: the program's stream that it follows; NULL: none */
+    size_t copied; /* DIRECT: one more than the number of the last step whose copy was begun */
     struct kolo_group_part *parts; /* group.c: the calls that this one stands for; NULL: none */
     size_t part_count;
 
@@ -467,6 +469,13 @@ kolo_status kolo_staging_begin(struct kolo_request *request, bool holds) KOLO_NO
 bool kolo_staging_is_in(struct kolo_request *request);
 /** Is all that @p step touches on the host? */
 bool kolo_staging_has(const struct kolo_request *request, const struct kolo_step *step);
+/** Of a request whose links reach its devices' memory (KOLO_STAGE_DIRECT): where @p host, the host's
+ * address of a part, is there; NULL: it is the host's own. */
+uint8_t *kolo_staging_address(const struct kolo_request *request, uint8_t *host);
+/** May step number @p index begin, which copies nothing itself then? A failure as above. */
+bool kolo_staging_may(struct kolo_request *request, size_t index, const struct kolo_step *step);
+/** Receive @p work of it is over. False: a failure as above. */
+bool kolo_staging_received(struct kolo_request *request, const struct kolo_work *work);
 /** Brings what the plan has done with to the device, if that goes beside it. A failure as above. */
 void kolo_staging_flow(struct kolo_request *request);
 /** The call is over: finishes its result and brings it to the device. Is it there? As above. */

@@ -13,6 +13,7 @@
 struct kolo_device_memory {
     struct kolo_device_memory *next;
     struct kolo_pointer pointer; /* to NULL: only its context is held */
+    size_t bytes;
 };
 
 static void add(struct kolo_engine *engine, struct kolo_device_memory *memory)
@@ -31,8 +32,10 @@ static struct kolo_device_memory *take(struct kolo_engine *engine, const void *m
     while (*at != NULL && (*at)->pointer.memory != memory)
         at = &(*at)->next;
     found = *at;
-    if (found != NULL)
+    if (found != NULL) {
         *at = found->next;
+        kolo_endpoint_device_gone(engine->endpoint, memory);
+    }
     kolo_engine_leave(engine);
     return found;
 }
@@ -73,9 +76,25 @@ kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes, int device, 
         kolo_free_memory(memory);
         return status;
     }
+    memory->bytes = bytes;
     add(comm->engine, memory);
     *memory_out = (void *)(uintptr_t)memory->pointer.memory;
     return KOLO_OK;
+}
+
+bool kolo_device_memory_find(const struct kolo_engine *engine, const void *address, size_t bytes,
+                             struct kolo_pointer *pointer_out)
+{
+    const struct kolo_device_memory *memory = engine->device_memory;
+    for (; memory != NULL; memory = memory->next) {
+        const uintptr_t offset = (uintptr_t)address - (uintptr_t)memory->pointer.memory;
+        if (memory->pointer.memory == NULL || offset > memory->bytes ||
+            bytes > memory->bytes - offset)
+            continue;
+        *pointer_out = memory->pointer;
+        return true;
+    }
+    return false;
 }
 
 kolo_status kolo_device_memory_free(struct kolo_engine *engine, void *address)

@@ -94,6 +94,9 @@ const char *kolo_engine_rank_text(const struct kolo_engine *engine, int world,
 
 /* ---- device_memory.c (takes the lock) ---- */
 
+/** The allocation that the @p bytes bytes at @p address lie in; false: none of ours. Held: lock. */
+bool kolo_device_memory_find(const struct kolo_engine *engine, const void *address, size_t bytes,
+                             struct kolo_pointer *pointer_out);
 /** ERR_INVALID without a detail: @p memory is none of a device's. */
 kolo_status kolo_device_memory_free(struct kolo_engine *engine, void *memory);
 /** All that is left. */

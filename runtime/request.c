@@ -155,8 +155,11 @@ static void advance_messages(struct kolo_comm *comm)
     for (struct kolo_request *request = comm->messages.first, *next; request != NULL;
          request = next) {
         next = request->next;
-        if (request->stage != KOLO_STAGE_OUT && !request->route->advance(request))
+        if (request->stage != KOLO_STAGE_OUT && !request->route->advance(request)) {
+            if (comm->failure.status != KOLO_OK)
+                break;
             continue;
+        }
         if (request->staged == NULL || kolo_staging_is_out(request))
             kolo_request_end(request, KOLO_OK);
         else if (comm->failure.status != KOLO_OK)

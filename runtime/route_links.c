@@ -19,6 +19,11 @@ static bool is_message(const struct kolo_request *request)
     return request->plan == NULL;
 }
 
+static bool is_direct(const struct kolo_request *request)
+{
+    return request->stage == KOLO_STAGE_DIRECT;
+}
+
 /* ---- one step ---- */
 
 uint8_t *kolo_slice_address(const struct kolo_request *request, const struct kolo_slice *slice)
@@ -61,7 +66,10 @@ static void post_receive(struct kolo_request *request, const struct kolo_strand 
 {
     size_t element_bytes = kolo_dtype_bytes(request->call.dtype);
     struct kolo_action action = {.kind = step->reduces ? KOLO_REDUCE : KOLO_COPY};
+    uint8_t *into = kolo_slice_address(request, &step->in);
     struct kolo_link *link = link_to(request, step->from, work);
+    if (is_direct(request))
+        action.landing = kolo_staging_address(request, into);
     if (step->reduces) {
         action.dtype = request->call.dtype;
         action.op = request->call.op;
@@ -71,9 +79,8 @@ static void post_receive(struct kolo_request *request, const struct kolo_strand 
     }
     struct kolo_desc desc = kolo_call_message(&request->call, &request->desc, step->in.count);
     if (link != NULL)
-        kolo_link_recv(link, kolo_comm_channel(request->comm, strand->channel), &desc,
-                       kolo_slice_address(request, &step->in), step->in.count * element_bytes,
-                       &action, work);
+        kolo_link_recv(link, kolo_comm_channel(request->comm, strand->channel), &desc, into,
+                       step->in.count * element_bytes, &action, work);
 }
 
 static void post_send(struct kolo_request *request, const struct kolo_strand *strand,
@@ -82,10 +89,13 @@ static void post_send(struct kolo_request *request, const struct kolo_strand *st
     size_t element_bytes = kolo_dtype_bytes(request->call.dtype);
     struct kolo_link *link = link_to(request, step->to, work);
     struct kolo_desc desc = kolo_call_message(&request->call, &request->desc, step->out.count);
+    const uint8_t *from = kolo_slice_address(request, &step->out);
+    const uint8_t *there = is_direct(request) && step->out.count > 0
+                               ? kolo_staging_address(request, (uint8_t *)(uintptr_t)from)
+                               : NULL;
     if (link != NULL)
         kolo_link_send(link, kolo_comm_channel(request->comm, strand->channel), &desc,
-                       kolo_slice_address(request, &step->out), step->out.count * element_bytes,
-                       work);
+                       there != NULL ? there : from, step->out.count * element_bytes, work);
 }
 
 static void run_fold(const struct kolo_request *request, const struct kolo_folding *folding)
@@ -140,7 +150,8 @@ static void run_step(struct kolo_request *request, struct kolo_strand *strand,
                      const struct kolo_step *step)
 {
     struct kolo_flight *flight = &strand->flights[strand->next++ % strand->window];
-    run_local(request, step);
+    if (!is_direct(request))
+        run_local(request, step);
     flight->in.status = flight->out.status = KOLO_OK;
     flight->from = step->from;
     flight->to = step->to;
@@ -174,14 +185,25 @@ static void explain(struct kolo_request *request, const struct kolo_flight *flig
                       status == KOLO_ERR_PEER ? "" : kolo_status_text(status));
 }
 
-/** Counts off the steps that are over, in their order; sees those that failed. */
-static void look(struct kolo_request *request, struct kolo_strand *strand)
+/** A step is over: what it received goes to its device, if it is to. False: all is over, it failed. */
+static bool is_received(struct kolo_request *request, const struct kolo_strand *strand,
+                        const struct kolo_flight *flight)
+{
+    return !is_direct(request) || strand != &request->main || flight->from < 0 ||
+           kolo_staging_received(request, &flight->in);
+}
+
+/** Counts off the steps that are over, in their order; sees those that failed. False: it is over
+ * itself, since its device failed. */
+static bool look(struct kolo_request *request, struct kolo_strand *strand)
 {
     size_t i = strand->first;
     for (; i < strand->next; i++) {
         const struct kolo_flight *flight = &strand->flights[i % strand->window];
         if (flight->in.status != KOLO_OK || flight->out.status != KOLO_OK)
             break;
+        if (!is_received(request, strand, flight))
+            return false;
     }
     strand->first = i;
     for (; i < strand->next; i++) {
@@ -189,6 +211,7 @@ static void look(struct kolo_request *request, struct kolo_strand *strand)
         if (has_failed(&flight->in) || has_failed(&flight->out))
             explain(request, flight);
     }
+    return true;
 }
 
 /** Begins the steps that may begin. True: all are over. */
@@ -196,7 +219,8 @@ static bool advance_strand(struct kolo_request *request, struct kolo_strand *str
 {
     for (;;) {
         struct kolo_step step;
-        look(request, strand);
+        if (!look(request, strand))
+            return false;
         if (strand->next == strand->nsteps)
             return strand->first == strand->next;
         if (strand->after > 0 && strand->next - strand->first >= strand->after)
@@ -206,6 +230,9 @@ static bool advance_strand(struct kolo_request *request, struct kolo_strand *str
         if (strand->next - strand->first >= step.after)
             return false;
         if (request->stage == KOLO_STAGE_FLOWS && !kolo_staging_has(request, &step))
+            return false;
+        if (is_direct(request) && strand == &request->main &&
+            !kolo_staging_may(request, strand->next, &step))
             return false;
         strand->after = 0;
         run_step(request, strand, &step);
@@ -270,8 +297,7 @@ static bool links_advance(struct kolo_request *request)
 {
     bool is_over;
     if (is_message(request)) {
-        look(request, &request->main);
-        return request->main.first == request->main.next;
+        return look(request, &request->main) && request->main.first == request->main.next;
     }
     is_over = advance_strand(request, &request->main);
     if (request->closing.plan != NULL)

@@ -351,12 +351,16 @@ static kolo_status bring_message(struct kolo_request *request, kolo_deadline dea
     kolo_comm_enter(request->comm);
     kolo_status status = KOLO_OK;
     const bool is_running = request->status == KOLO_AGAIN; /* its start will be refused */
-    if (!is_running) {
+    const bool is_direct = !is_running && kolo_direct_can(request);
+    if (is_direct) {
+        kolo_direct_begin(request);
+        request->stage = KOLO_STAGE_DIRECT;
+    } else if (!is_running) {
         status = kolo_flow_begin(request, false);
         request->stage = KOLO_STAGE_IN;
     }
     kolo_comm_leave(request->comm);
-    if (is_running || status != KOLO_OK)
+    if (is_running || is_direct || status != KOLO_OK)
         return status;
     status = wait_until(request, KOLO_WAY_IN, deadline);
     if (status == KOLO_AGAIN)
@@ -385,6 +389,11 @@ kolo_status kolo_staging_await(struct kolo_request *request)
 
 static kolo_status begin_copies(struct kolo_request *request)
 {
+    if (kolo_direct_can(request)) {
+        kolo_direct_begin(request);
+        request->stage = KOLO_STAGE_DIRECT;
+        return KOLO_OK;
+    }
     const bool can_flow = kolo_flow_can(request);
     const kolo_status status = kolo_flow_begin(request, can_flow);
     request->stage = can_flow ? KOLO_STAGE_FLOWS : KOLO_STAGE_IN;
@@ -400,6 +409,7 @@ kolo_status kolo_staging_begin(struct kolo_request *request, bool holds)
         status = begin_copies(request);
         return status == KOLO_OK ? KOLO_OK : fail(request, status);
     }
+    (void)kolo_direct_could(request); /* the driver is asked now, and not while the stream waits */
     status = kolo_follow_begin(request, holds);
     if (status == KOLO_OK)
         request->stage = KOLO_STAGE_BEHIND;
@@ -430,7 +440,7 @@ bool kolo_staging_is_in(struct kolo_request *request)
         (void)fail(request, status);
         return false;
     }
-    if (request->stage == KOLO_STAGE_FLOWS)
+    if (request->stage == KOLO_STAGE_FLOWS || request->stage == KOLO_STAGE_DIRECT)
         return true;
     if (status == KOLO_AGAIN)
         return false;
@@ -438,6 +448,29 @@ bool kolo_staging_is_in(struct kolo_request *request)
     request->comm->engine->has_moved = true;
     kolo_request_load(request);
     return true;
+}
+
+/* ---- where links reach the device ---- */
+
+uint8_t *kolo_staging_address(const struct kolo_request *request, uint8_t *host)
+{
+    return kolo_direct_address(request, host);
+}
+
+bool kolo_staging_may(struct kolo_request *request, size_t index, const struct kolo_step *step)
+{
+    const kolo_status status = kolo_direct_may(request, index, step);
+    if (status != KOLO_OK && status != KOLO_AGAIN)
+        (void)fail(request, status);
+    return status == KOLO_OK;
+}
+
+bool kolo_staging_received(struct kolo_request *request, const struct kolo_work *work)
+{
+    const kolo_status status = kolo_direct_received(request, work);
+    if (status != KOLO_OK)
+        (void)fail(request, status);
+    return status == KOLO_OK;
 }
 
 /* ---- the way out ---- */
@@ -467,7 +500,8 @@ bool kolo_staging_is_out(struct kolo_request *request)
         status = kolo_flow_is_in(request);
     if (status == KOLO_OK && request->stage != KOLO_STAGE_OUT) {
         kolo_request_finish(request);
-        status = kolo_flow_end(request);
+        if (request->stage != KOLO_STAGE_DIRECT)
+            status = kolo_flow_end(request);
         request->stage = KOLO_STAGE_OUT;
         request->comm->engine->has_moved = true;
     }

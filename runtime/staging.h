@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the files of staging share: a buffer of a device's, what stands in for it, and the copies
-// between the two, whole or in segments that go on beside the plan. Private to staging*.c.
+// between the two, whole or in segments that go on beside the plan, or none at all. Private to
+// staging*.c.
 #ifndef KOLO_RUNTIME_STAGING_H
 #define KOLO_RUNTIME_STAGING_H
 
@@ -48,6 +49,20 @@ bool kolo_flow_can(const struct kolo_request *request);
 kolo_status kolo_flow_begin(struct kolo_request *request, bool in_segments) KOLO_NODISCARD;
 /** Is all input on the host? KOLO_AGAIN: not yet. Else the device failed. */
 kolo_status kolo_flow_is_in(struct kolo_request *request) KOLO_NODISCARD;
+/** Do the links of @p request reach its devices' buffers by themselves? staging_direct.c, as the next five. */
+bool kolo_direct_can(const struct kolo_request *request);
+/** The same but for the links; makes the buffers known, which may take the driver a while. */
+bool kolo_direct_could(const struct kolo_request *request);
+void kolo_direct_begin(struct kolo_request *request);
+/** What stands there for @p host; NULL: it is the host's own. */
+uint8_t *kolo_direct_address(const struct kolo_request *request, uint8_t *host);
+/** The receive @p work is over: it goes to its device, if it has not landed there. */
+kolo_status kolo_direct_received(struct kolo_request *request,
+                                 const struct kolo_work *work) KOLO_NODISCARD;
+/** May @p step, number @p index, begin? Begins what it copies. KOLO_AGAIN: a copy is not done. Else
+ * the device failed. */
+kolo_status kolo_direct_may(struct kolo_request *request, size_t index,
+                            const struct kolo_step *step) KOLO_NODISCARD;
 /** Puts the segments on their way back that the plan has done with. */
 kolo_status kolo_flow_out(struct kolo_request *request) KOLO_NODISCARD;
 /** Puts all others on their way back: the call is over. */

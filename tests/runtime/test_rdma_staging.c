@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime/request.c: a call on a device's buffer that fails while its receives are offered to a peer's RDMA device, and copies of
-// what has come are still on their way. On devices in memory, and the mock's.
+// Calls on a device's buffers over RDMA, on devices in memory, and the mock's. runtime/staging_direct.c: those that nothing is
+// computed in, on memory of kolo_alloc_device, against the same calls with the host's memory, by every plan; what fails on
+// the way; what still goes through the host. runtime/request.c: a call that fails while its receives are offered to a peer's
+// RDMA device, and copies of what has come are still on their way.
+#include <errno.h>
+#include <stdlib.h>
+
 #include "memory/cuda_driver.h"
 #include "tests/support/fake_fixture.h"
 #include "tests/support/mock_cuda.h"
@@ -35,4 +40,201 @@ Test(rdma_staging, pages_are_cut_off_when_copies_are_over)
         mock->fail("", 1, 0); /* a call may be through with fewer copies */
         cr_assert(status == KOLO_OK || status == KOLO_ERR_SYSTEM, "%s", world_cause(&world)->text);
     }
+}
+
+/* ---- memory that links reach ---- */
+
+enum { COUNT = 70001, RANKS_MAX = 4, ROOM = RANKS_MAX * (COUNT + 100) };
+
+enum which { ALLGATHER, ALLGATHERV, BROADCAST, ALLTOALL, SCATTER, GATHER, MESSAGE, KINDS };
+
+struct side {
+    uint8_t send[ROOM], recv[ROOM], got[ROOM];
+    void *device_send, *device_recv;
+};
+
+static kolo_status pass_on(struct kolo_comm *comm, const uint8_t *send, uint8_t *recv)
+{
+    const int size = kolo_size(comm), rank = kolo_rank(comm);
+    struct kolo_request *request = NULL;
+    WORLD_TRY(kolo_recv(comm, recv, COUNT, KOLO_UINT8, (rank + size - 1) % size, NULL, &request));
+    WORLD_TRY(kolo_send(comm, send, COUNT, KOLO_UINT8, (rank + 1) % size, NULL, NULL));
+    return kolo_wait(&request, -1);
+}
+
+static kolo_status call(struct kolo_comm *comm, enum which which, const uint8_t *send,
+                        uint8_t *recv)
+{
+    const int size = kolo_size(comm), root = size / 2;
+    size_t counts[RANKS_MAX], displs[RANKS_MAX];
+    for (int i = 0; i < size; i++) {
+        counts[i] = COUNT - 100 * (size_t)i;
+        displs[i] = (size_t)i * (COUNT + 100);
+    }
+    switch (which) {
+    case ALLGATHER:
+        return kolo_allgather(comm, send, recv, COUNT, KOLO_UINT8, NULL, NULL);
+    case ALLGATHERV:
+        return kolo_allgatherv(comm, send, recv, counts, displs, KOLO_UINT8, NULL, NULL);
+    case BROADCAST:
+        return kolo_broadcast(comm, recv, COUNT, KOLO_UINT8, root, NULL, NULL);
+    case ALLTOALL:
+        return kolo_alltoall(comm, send, recv, COUNT, KOLO_UINT8, NULL, NULL);
+    case SCATTER:
+        return kolo_scatter(comm, send, recv, COUNT, KOLO_UINT8, root, NULL, NULL);
+    case GATHER:
+        return kolo_gather(comm, send, recv, COUNT, KOLO_UINT8, root, NULL, NULL);
+    case MESSAGE:
+        return pass_on(comm, send, recv);
+    case KINDS:
+        break;
+    }
+    return KOLO_ERR_INTERNAL;
+}
+
+static void fill_in(uint8_t *buffer, int rank, int salt)
+{
+    for (size_t i = 0; i < ROOM; i++)
+        buffer[i] = (uint8_t)(i * 7 + i / 250 + (size_t)rank * 13 + (size_t)salt * 29);
+}
+
+/** @p places: 1: send is a device's, 2: recv is. */
+static kolo_status check(struct kolo_comm *comm, struct side *side, enum which which, int places)
+{
+    const int rank = kolo_rank(comm), salt = (int)which * 4 + places;
+    fill_in(side->send, rank, salt);
+    fill_in(side->recv, rank, salt + 50);
+    memcpy(side->got, side->recv, ROOM);
+    mock->write(side->device_send, side->send, ROOM);
+    mock->write(side->device_recv, side->recv, ROOM);
+    const kolo_status status = call(comm, which, side->send, side->recv);
+    if (status == KOLO_ERR_UNSUPPORTED) /* the plan is not for blocks of different lengths */
+        return KOLO_OK;
+    WORLD_TRY(status);
+    WORLD_TRY(call(comm, which, (places & 1) != 0 ? side->device_send : side->send,
+                   (places & 2) != 0 ? side->device_recv : side->got));
+    if ((places & 2) != 0)
+        mock->read(side->device_recv, side->got, ROOM);
+    WORLD_EXPECT(memcmp(side->got, side->recv, ROOM) == 0, "collective %d, rank %d, places %d",
+                 (int)which, rank, places);
+    return KOLO_OK;
+}
+
+static kolo_status all_calls(struct kolo_comm *comm, void *argument)
+{
+    struct side *side = calloc(1, sizeof *side);
+    const int device = kolo_rank(comm) % MOCK_DEVICES;
+    kolo_status status = side != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    (void)argument;
+    if (status == KOLO_OK)
+        status = kolo_alloc_device(comm, ROOM, device, &side->device_send);
+    if (status == KOLO_OK)
+        status = kolo_alloc_device(comm, ROOM, device, &side->device_recv);
+    for (int which = 0; which < KINDS && status == KOLO_OK; which++)
+        for (int turn = 0; turn < 4 && status == KOLO_OK; turn++)
+            status = check(comm, side, (enum which)which, (turn + kolo_rank(comm)) % 4);
+    if (status == KOLO_OK)
+        status = kolo_free(comm, side->device_send);
+    free(side);
+    return status;
+}
+
+static void run_all(int size, const char *plan)
+{
+    struct world world = {.size = size,
+                          .transport = "rdma",
+                          .settings = {"KOLO_STAGE_BYTES=16KiB", "KOLO_SEGMENT_BYTES=16KiB",
+                                       "KOLO_RDMA_DIRECT_BYTES=4KiB", plan}};
+    WORLD_MUST_RUN(&world, all_calls, NULL);
+}
+
+Test(rdma_staging, data_is_the_same_by_every_plan)
+{
+    static const char *const plans[] = {"KOLO_PLAN=auto", "KOLO_PLAN=ring", "KOLO_PLAN=direct",
+                                        "KOLO_PLAN=tree", "KOLO_PLAN=bruck"};
+    mock = mock_cuda_load();
+    mock->begin();
+    for (int size = 2; size <= RANKS_MAX; size++)
+        for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+            mock->delays((unsigned)(size * 10 + (int)i), 300);
+            run_all(size, plans[i]);
+        }
+    cr_assert(mock->calls("cuMemGetHandleForAddressRange") > 0);
+}
+
+/** Everything is copied through the host where the device cannot be registered. */
+Test(rdma_staging, data_is_the_same_where_memory_cannot_be_registered)
+{
+    mock = mock_cuda_load();
+    mock->begin();
+    for (int nth = 1; nth <= 4; nth++) {
+        fake_verbs_fail("reg_dmabuf_mr", nth, EOPNOTSUPP);
+        run_all(2, "KOLO_PLAN=auto");
+    }
+    mock->shares(0, 0);
+    run_all(3, "KOLO_PLAN=auto");
+}
+
+/** The receiver's word that its receive is posted comes behind the offer, so the message lands. */
+static kolo_status land(struct kolo_comm *comm, void *argument)
+{
+    const int rank = kolo_rank(comm), peer = 1 - rank;
+    uint8_t *bytes = calloc(1, ROOM), word = 0;
+    void *memory = NULL;
+    (void)argument;
+    WORLD_TRY(kolo_alloc_device(comm, ROOM, rank, &memory));
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL)); /* the link is up */
+    for (int salt = 0; salt < 20; salt++) {
+        struct kolo_request *request = NULL;
+        if (rank == 0) {
+            fill_in(bytes, 0, salt);
+            mock->write(memory, bytes, ROOM);
+            WORLD_TRY(kolo_recv(comm, &word, 1, KOLO_UINT8, peer, NULL, NULL));
+            WORLD_TRY(kolo_send(comm, memory, ROOM, KOLO_UINT8, peer, NULL, NULL));
+            continue;
+        }
+        WORLD_TRY(kolo_recv(comm, memory, ROOM, KOLO_UINT8, peer, NULL, &request));
+        WORLD_TRY(kolo_send(comm, &word, 1, KOLO_UINT8, peer, NULL, NULL));
+        WORLD_TRY(kolo_wait(&request, -1));
+        uint8_t *expected = calloc(1, ROOM);
+        fill_in(expected, 0, salt);
+        mock->read(memory, bytes, ROOM);
+        const bool is_right = memcmp(bytes, expected, ROOM) == 0;
+        free(expected);
+        WORLD_EXPECT(is_right, "message %d", salt);
+    }
+    free(bytes);
+    return KOLO_OK;
+}
+
+Test(rdma_staging, a_message_between_devices_is_copied_by_nobody)
+{
+    struct world world = {.size = 2, .transport = "rdma"};
+    mock = mock_cuda_load();
+    mock->begin();
+    WORLD_MUST_RUN(&world, land, NULL);
+    cr_assert(fake_verbs_written() >= (size_t)20 * ROOM, "%zu", fake_verbs_written());
+    cr_assert(mock->calls("cuMemcpyAsync") == 0, "%d", mock->calls("cuMemcpyAsync"));
+}
+
+/** The nth copy on a device, and the nth thing that a stream does: what came early is on its way there. */
+Test(rdma_staging, a_device_that_fails_fails_the_call)
+{
+    int failed = 0;
+    mock = mock_cuda_load();
+    mock->begin();
+    for (int nth = 1; nth < 60; nth += 5) {
+        struct world world = {.size = 3, .transport = "rdma", .settings = {"KOLO_PLAN=ring"}};
+        if (nth % 2)
+            mock->fail("cuMemcpyAsync", nth, KOLO_CUDA_INVALID_VALUE);
+        else
+            mock->fail_async(nth, KOLO_CUDA_ILLEGAL_ADDRESS);
+        const kolo_status status = world_run(&world, all_calls, NULL);
+        mock->fail("", 1, 0); /* well again */
+        mock->fail_async(0, 0);
+        failed += status != KOLO_OK;
+        cr_assert(status == KOLO_OK || status == KOLO_ERR_SYSTEM, "%d: %s", nth,
+                  world_cause(&world)->text);
+    }
+    cr_assert(failed >= 6, "%d", failed);
 }

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls whose devices' buffers the links reach by themselves: what is sent leaves the device's
+// memory, and what comes lands there, as far as it comes in time; no other data passes the host.
+// Owns nothing. Must never let a link read a device's memory that a copy is still to write.
+//
+// How it works: a call may go so on a rank where nothing of its plan is computed or lies in scratch
+// (allgather, broadcast, alltoall, gather, scatter, messages), its buffers are memory of
+// kolo_alloc_device that the transports know, and all its links are up and reach it. No other rank
+// needs to know: on the wire nothing is different. A receive that came too early for its offer is in
+// the slab that stands in for the buffer; it is copied to the device when its step is over, and no
+// step begins before such copies are done. What a plan copies on the spot is copied on the device.
+//
+// Why no other memory: nobody tells when the program frees that, and a registration that is kept
+// would keep it from the device.
+#include "runtime/staging.h"
+
+static bool is_message(const struct kolo_request *request)
+{
+    return request->plan == NULL;
+}
+
+/* ---- which calls ---- */
+
+/** Does the link to @p peer reach devices, now? It is made if there is none: the plan needs it. */
+static bool reaches(const struct kolo_request *request, int peer)
+{
+    const struct kolo_comm *comm = request->comm;
+    struct kolo_link *link = NULL;
+    if (peer < 0)
+        return true;
+    const bool has_link =
+        kolo_endpoint_link(comm->engine->endpoint, kolo_comm_world(comm, peer),
+                           kolo_deadline_in_ms(request->timeout_ms), &link) == KOLO_OK;
+    return has_link && kolo_link_reaches_devices(link);
+}
+
+static struct kolo_staged *find(const struct kolo_request *request, const void *host)
+{
+    const uintptr_t at = (uintptr_t)host;
+    for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next)
+        if (at - (uintptr_t)staged->host < staged->bytes)
+            return staged;
+    return NULL;
+}
+
+static bool is_scratch(const struct kolo_slice *slice)
+{
+    return slice->count > 0 && slice->buffer == KOLO_BUFFER_SCRATCH;
+}
+
+/** Both lie on one device, or one of them on none. */
+static bool can_copy(const struct kolo_request *request, const struct kolo_step *step)
+{
+    if (step->copy_to.count == 0)
+        return true;
+    const struct kolo_staged *to = find(request, kolo_slice_address(request, &step->copy_to));
+    const struct kolo_staged *from = find(request, kolo_slice_address(request, &step->copy_from));
+    return !is_scratch(&step->copy_to) && !is_scratch(&step->copy_from) &&
+           (to == NULL || from == NULL || to->lane == from->lane);
+}
+
+static bool can_step(const struct kolo_request *request, const struct kolo_step *step)
+{
+    return !(step->from >= 0 && (step->reduces || is_scratch(&step->in))) && step->fold.ways == 0 &&
+           !(step->to >= 0 && is_scratch(&step->out)) && !kolo_step_finishes(request, step) &&
+           can_copy(request, step);
+}
+
+static bool are_known(const struct kolo_request *request)
+{
+    struct kolo_engine *engine = request->comm->engine;
+    struct kolo_pointer pointer;
+    bool has_any = false;
+    for (const struct kolo_staged *staged = request->staged; staged != NULL;
+         staged = staged->next) {
+        if (staged->bytes == 0) /* only its stream is followed */
+            continue;
+        has_any = true;
+        if (!kolo_device_memory_find(engine, staged->device, staged->bytes, &pointer) ||
+            !kolo_endpoint_know(engine->endpoint, &pointer))
+            return false;
+    }
+    return has_any;
+}
+
+/** Do its links reach devices, if @p is_link; else, is nothing of its plan for the host? */
+static bool can_steps(const struct kolo_request *request, bool is_link)
+{
+    struct kolo_step step;
+    const size_t steps = request->plan->nsteps(&request->args);
+    for (size_t i = 0; i < steps; i++) {
+        request->plan->step(&request->args, i, &step);
+        if (is_link ? !reaches(request, step.to) || !reaches(request, step.from)
+                    : !can_step(request, &step))
+            return false;
+    }
+    return true;
+}
+
+bool kolo_direct_could(const struct kolo_request *request)
+{
+    if (!is_message(request) &&
+        (request->route != &kolo_route_links || request->parts != NULL || request->prescale != 0 ||
+         request->postscale != 0 || request->args.size == 1 || !can_steps(request, false)))
+        return false;
+    return are_known(request);
+}
+
+bool kolo_direct_can(const struct kolo_request *request)
+{
+    return kolo_direct_could(request) &&
+           (is_message(request) ? reaches(request, request->call.peer) : can_steps(request, true));
+}
+
+void kolo_direct_begin(struct kolo_request *request)
+{
+    for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next)
+        staged->marks[KOLO_WAY_IN] = staged->marks[KOLO_WAY_OUT] = 0;
+    request->copied = 0;
+}
+
+/* ---- where data is ---- */
+
+uint8_t *kolo_direct_address(const struct kolo_request *request, uint8_t *host)
+{
+    const struct kolo_staged *staged = find(request, host);
+    return staged != NULL ? staged->device + (host - staged->host) : NULL;
+}
+
+/** Puts a copy on the way of @p staged to its device. */
+static kolo_status copy(struct kolo_staged *staged, void *to, const void *from, size_t bytes)
+{
+    staged->marks[KOLO_WAY_OUT] = KOLO_LANE_IDLE;
+    kolo_status status = kolo_lane_copy(staged->lane, KOLO_WAY_OUT, to, from, bytes);
+    if (status == KOLO_OK)
+        status = kolo_lane_mark(staged->lane, KOLO_WAY_OUT, &staged->marks[KOLO_WAY_OUT]);
+    return status;
+}
+
+kolo_status kolo_direct_received(struct kolo_request *request, const struct kolo_work *work)
+{
+    struct kolo_staged *staged =
+        work->bytes > 0 && !work->has_landed ? find(request, work->dst) : NULL;
+    if (staged == NULL)
+        return KOLO_OK;
+    return copy(staged, kolo_direct_address(request, work->dst), work->dst, work->bytes);
+}
+
+static kolo_status copy_on_the_spot(struct kolo_request *request, const struct kolo_step *step)
+{
+    uint8_t *to = kolo_slice_address(request, &step->copy_to);
+    uint8_t *from = kolo_slice_address(request, &step->copy_from);
+    struct kolo_staged *owner = find(request, to);
+    const size_t bytes = step->copy_to.count * kolo_dtype_bytes(request->call.dtype);
+    if (to == from)
+        return KOLO_OK;
+    if (owner == NULL)
+        owner = find(request, from);
+    if (owner == NULL) { /* of buffers that are both the host's */
+        memcpy(to, from, bytes);
+        return KOLO_OK;
+    }
+    uint8_t *to_there = kolo_direct_address(request, to);
+    const uint8_t *from_there = kolo_direct_address(request, from);
+    return copy(owner, to_there != NULL ? to_there : to, from_there != NULL ? from_there : from,
+                bytes);
+}
+
+static kolo_status are_copied(const struct kolo_request *request)
+{
+    kolo_status status = KOLO_OK;
+    for (const struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
+         staged = staged->next)
+        if (staged->marks[KOLO_WAY_OUT] != 0)
+            status = kolo_lane_passed(staged->lane, KOLO_WAY_OUT, staged->marks[KOLO_WAY_OUT]);
+    return status;
+}
+
+kolo_status kolo_direct_may(struct kolo_request *request, size_t index,
+                            const struct kolo_step *step)
+{
+    kolo_status status = are_copied(request);
+    if (status != KOLO_OK || step->copy_to.count == 0 || request->copied > index)
+        return status;
+    status = copy_on_the_spot(request, step);
+    request->copied = index + 1;
+    return status == KOLO_OK ? are_copied(request) : status;
+}

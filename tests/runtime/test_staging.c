@@ -512,8 +512,10 @@ static kolo_status call_with_what_it_has(struct kolo_comm *comm, void *argument)
     (void)argument;
     if (!side)
         abort();
-    const kolo_status status =
-        kolo_allreduce(comm, side->send, side->recv, COUNT, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
+    kolo_status status = kolo_barrier(comm, NULL, NULL); /* all are there */
+    if (status == KOLO_OK)
+        status =
+            kolo_allreduce(comm, side->send, side->recv, COUNT, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
     free(side);
     return status;
 }

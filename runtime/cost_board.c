@@ -11,7 +11,8 @@
 // a line that the cores of a domain share; what one of these has fetched the others find in a cache.
 //
 // A flag is a word from core to core. Where ranks share cores, it is also a turn of every rank of
-// a core; and each core does all that its ranks do.
+// a core; and each core does all that its ranks do. Of a broadcast that is shown half a turn counts:
+// only its root awaits the others, which go on into the next call as soon as they have the data.
 #include <math.h>
 
 #include "runtime/board_hub.h"
@@ -19,7 +20,6 @@
 
 enum {
     CACHE_BYTES = 24 << 20, /* of all buffers together, from which on caches do not help */
-    FLAGS_ONESHOT = 1,
     FLAGS_DIRECT = 2,
     FLAGS_STAGED = 4,  /* and copied in, taken out */
     ENTERS_DIRECT = 2, /* names are put up and looked up */
@@ -39,7 +39,13 @@ static double crowd_of(const struct kolo_layout *layout)
     return fmax(1, (double)layout->size / (layout->cores > 0 ? layout->cores : 1));
 }
 
-static double flags(int count, const struct kolo_layout *layout, const struct kolo_figures *figures)
+static double flags_oneshot(enum kolo_collective collective, const struct kolo_layout *layout)
+{
+    return collective == KOLO_COLLECTIVE_BROADCAST && crowd_of(layout) > 1 ? 0.5 : 1;
+}
+
+static double flags(double count, const struct kolo_layout *layout,
+                    const struct kolo_figures *figures)
 {
     double crowd = crowd_of(layout);
     double far = layout->domains > 1 ? figures->far_flag : 0;
@@ -137,7 +143,8 @@ static double oneshot(const struct kolo_plan *plan, const struct kolo_plan_args 
 {
     double cores = fmin(layout->size, fmax(1, layout->cores)), crowd = crowd_of(layout);
     struct touched touched = shown_by_all(plan->collective, args, element_bytes);
-    return crowd * figures->enter + flags(FLAGS_ONESHOT, layout, figures) +
+    return crowd * figures->enter +
+           flags(flags_oneshot(plan->collective, layout), layout, figures) +
            fmax(touched.most, touched.all / cores) * figures->share_byte +
            touched.remote * (figures->remote_byte + apart(layout) * figures->far_byte);
 }

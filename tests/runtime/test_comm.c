@@ -69,7 +69,6 @@ out:
 static kolo_status misuse_options(struct kolo_comm *comm)
 {
     struct kolo_opts small = {.size = 8}, negative = {.size = sizeof(negative), .timeout_ms = -1};
-    struct kolo_opts stream = {.size = sizeof(stream), .stream = &small};
     struct kolo_info info = {.size = 1};
     struct kolo_peer_info peer = {.size = sizeof(peer)};
     size_t counts[2] = {3, 3}, overlapping[2] = {0, 2}, backwards[2] = {2, 0};
@@ -77,11 +76,10 @@ static kolo_status misuse_options(struct kolo_comm *comm)
     kolo_status status;
     KOLO_TRY(refused(kolo_barrier(comm, &small, NULL), "kolo_barrier", "opts->size is 8"));
     KOLO_TRY(refused(kolo_barrier(comm, &negative, NULL), "kolo_barrier", "timeout_ms is -1"));
-    KOLO_TRY(refused(kolo_barrier(comm, &stream, NULL), "kolo_barrier", "stream"));
     KOLO_TRY(refused(kolo_send(comm, a, 1, KOLO_INT8, 1 - kolo_rank(comm), &small, NULL),
                      "kolo_send", "opts->size is 8"));
-    KOLO_TRY(refused(kolo_send(comm, a, 1, KOLO_INT8, 1 - kolo_rank(comm), &stream, NULL),
-                     "kolo_send", "stream"));
+    KOLO_TRY(refused(kolo_send(comm, a, 1, KOLO_INT8, 1 - kolo_rank(comm), &negative, NULL),
+                     "kolo_send", "timeout"));
     KOLO_TRY(refused(kolo_allgatherv(comm, a, b, counts, overlapping, KOLO_FLOAT32, NULL, NULL),
                      "kolo_allgatherv", "overlap"));
     KOLO_TRY(refused(kolo_allgatherv(comm, a, b, counts, backwards, KOLO_FLOAT32, NULL, NULL),

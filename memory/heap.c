@@ -14,7 +14,8 @@
 //
 // Pages are locked for devices where the thread that allocates them has a device's context, and all
 // that are there, and that come, from the first use of a device on (kolo_heap_pin). They are
-// unlocked before they go, also by kolo_heap_sever, whose pieces are locked anew.
+// unlocked before they go, also by kolo_heap_sever, whose pieces are locked anew. What only the host
+// uses is never locked (kolo_heap_alloc_plain).
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -73,7 +74,7 @@ static const struct kolo_pointer *near_of(const struct kolo_heap *heap)
 
 static void pin(const struct kolo_pointer *near, struct kolo_span *span)
 {
-    if (!span->pin.ops)
+    if (!span->pin.ops && !span->is_plain)
         kolo_pin(near, span->base, span->bytes, &span->pin);
 }
 
@@ -144,12 +145,13 @@ static kolo_status insert(struct kolo_heap *heap, struct kolo_span *span)
     return KOLO_OK;
 }
 
-kolo_status kolo_heap_alloc(struct kolo_heap *heap, size_t bytes, void **memory_out)
+static kolo_status alloc(struct kolo_heap *heap, size_t bytes, bool is_plain, void **memory_out)
 {
     struct kolo_span span;
     kolo_status status = heap->kind->alloc(bytes, &span);
     if (status != KOLO_OK)
         return status;
+    span.is_plain = is_plain;
     const struct kolo_pointer *near = near_of(heap);
     pin(near, &span);
     (void)pthread_rwlock_wrlock(&heap->lock);
@@ -163,6 +165,46 @@ kolo_status kolo_heap_alloc(struct kolo_heap *heap, size_t bytes, void **memory_
     }
     *memory_out = span.base;
     return KOLO_OK;
+}
+
+kolo_status kolo_heap_alloc(struct kolo_heap *heap, size_t bytes, void **memory_out)
+{
+    return alloc(heap, bytes, false, memory_out);
+}
+
+kolo_status kolo_heap_alloc_plain(struct kolo_heap *heap, size_t bytes, void **memory_out)
+{
+    return alloc(heap, bytes, true, memory_out);
+}
+
+/** Takes over the hold on the first span of that allocation which is locked. False: none is. */
+static bool take_pin(struct kolo_heap *heap, const void *memory, struct kolo_pin *pin_out,
+                     void **base_out)
+{
+    bool found = false;
+    (void)pthread_rwlock_wrlock(&heap->lock);
+    const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
+    for (size_t i = spans_upto(heap, (uintptr_t)memory); i > 0 && i <= count && !found; i++) {
+        struct kolo_span *span = &heap->spans[i - 1];
+        if (span->allocation != memory)
+            break;
+        found = span->pin.ops != NULL;
+        if (!found)
+            continue;
+        *pin_out = span->pin;
+        *base_out = span->base;
+        span->pin = (struct kolo_pin){.ops = NULL};
+    }
+    (void)pthread_rwlock_unlock(&heap->lock);
+    return found;
+}
+
+void kolo_heap_unpin(struct kolo_heap *heap, const void *memory)
+{
+    struct kolo_pin pin;
+    void *base;
+    while (take_pin(heap, memory, &pin, &base))
+        kolo_unpin(&pin, base);
 }
 
 /** Takes the last span of the allocation that begins at @p memory out of the array. */

@@ -42,6 +42,7 @@ struct kolo_span {
     size_t file_bytes;  /* of the memfd */
     size_t file_offset; /* of base in the memfd */
     void *allocation;   /* where the allocation begins */
+    bool is_plain;      /* not to be locked for devices */
     struct kolo_pin pin;
 };
 
@@ -175,6 +176,14 @@ kolo_status kolo_heap_create(struct kolo_heap **heap_out) KOLO_NODISCARD;
 /** Releases all that is left in it. */
 void kolo_heap_destroy(struct kolo_heap *heap);
 kolo_status kolo_heap_alloc(struct kolo_heap *heap, size_t bytes, void **memory_out) KOLO_NODISCARD;
+/** As that, of memory to which no device copies: it is not locked for them, so that no driver is
+ * called for it. */
+kolo_status kolo_heap_alloc_plain(struct kolo_heap *heap, size_t bytes,
+                                  void **memory_out) KOLO_NODISCARD;
+/** Unlocks what begins at @p memory, which is about to be freed: a driver may wait for its devices
+ * before it does so, and a lock of the caller's that these need must not be held meanwhile. Of memory
+ * that is none of the heap's it does nothing. */
+void kolo_heap_unpin(struct kolo_heap *heap, const void *memory);
 /** From here on all spans are locked for the devices that have kin of @p near, a pointer into the
  * memory of one; those that are there are at once. Cheap when that is done. */
 void kolo_heap_pin(struct kolo_heap *heap, const struct kolo_pointer *near);

@@ -232,7 +232,7 @@ static kolo_status new_scratch(struct kolo_comm *comm, size_t bytes)
         if (comm->scratch == NULL)
             return KOLO_ERR_NO_MEMORY;
     } else {
-        kolo_status status = kolo_heap_alloc(comm->engine->heap, bytes, &comm->scratch);
+        kolo_status status = kolo_heap_alloc_plain(comm->engine->heap, bytes, &comm->scratch);
         if (status != KOLO_OK)
             return status;
         comm->scratch_in_heap = true;
@@ -296,6 +296,8 @@ kolo_status kolo_free(struct kolo_comm *comm, void *memory)
     kolo_status status = kolo_device_memory_free(comm->engine, memory);
     if (status != KOLO_ERR_INVALID)
         return status;
+    /* before the lock: a driver may wait for its device, and that for a call which needs the lock */
+    kolo_heap_unpin(comm->engine->heap, memory);
     kolo_comm_enter(comm);
     status = kolo_heap_free(comm->engine->heap, memory, kolo_engine_tell_gone, comm->engine);
     kolo_comm_leave(comm);

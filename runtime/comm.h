@@ -486,6 +486,8 @@ void kolo_staging_cancel(struct kolo_request *request);
 void kolo_staging_take(struct kolo_request *to, struct kolo_request *from);
 /** Gives back what stood in for the buffers. */
 void kolo_staging_drop(struct kolo_request *request);
+/** Frees the slabs that are over what is kept. Not held: lock. */
+void kolo_staging_trim(struct kolo_engine *engine);
 /** Of all calls: none is running. False: copies may still come, and the heap must stay. Not held: lock. */
 bool kolo_staging_close(struct kolo_engine *engine, kolo_deadline deadline);
 

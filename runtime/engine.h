@@ -60,12 +60,14 @@ struct kolo_engine {
     kolo_deadline next_tick;  /* of stalls */
     pthread_t thread;
     bool has_thread, is_stopping;
-    struct kolo_request *asyncs;  /* all asynchronous requests that were not freed */
-    int outstanding;              /* those of them that are not over */
-    struct kolo_lane *lanes;      /* to devices whose memory calls have brought; staging.c */
-    struct kolo_slab *slabs;      /* what stands in for it */
-    size_t slab_bytes_unused;     /* of those that no call has now */
-    struct kolo_own_op **own_ops; /* by number; NULL: free. own_ops.c */
+    struct kolo_request *asyncs; /* all asynchronous requests that were not freed */
+    int outstanding;             /* those of them that are not over */
+    struct kolo_lane *lanes;     /* to devices whose memory calls have brought; staging.c */
+    struct kolo_slab *slabs;     /* what stands in for it */
+    size_t slab_bytes_unused;    /* of those that no call has now */
+    struct kolo_slab *slabs_to_free;
+    atomic_bool has_slabs_to_free; /* written: lock */
+    struct kolo_own_op **own_ops;  /* by number; NULL: free. own_ops.c */
     int own_op_count;
     /* of kolo_alloc_device; device_memory.c */
     struct kolo_device_memory *device_memory;

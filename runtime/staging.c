@@ -14,7 +14,8 @@
 // fails fails the communicator.
 //
 // Slabs are kept for later calls, up to SLABS_KEPT_BYTES in all: of more, those go that were not taken
-// for longest. One that neighbours would not read in place is ordinary memory, because each piece of
+// for longest. They are locked for devices, and unlocked, without the engine's lock: a driver may wait
+// until all that it was given is done, and that may be for another call. One that neighbours would not read in place is ordinary memory, because each piece of
 // kolo_alloc memory takes a file descriptor. All are locked for devices, if their driver agrees, as
 // is all kolo_alloc memory of the rank from the first call with a device's buffer on.
 #include <stdio.h>
@@ -59,17 +60,44 @@ static void free_ordinary(struct kolo_slab *slab)
     kolo_free_memory(slab->memory);
 }
 
-/** Frees the slab that *@p at leads to, which no call has. */
-static void free_slab(struct kolo_engine *engine, struct kolo_slab **at)
+/** Takes the slab that *@p at leads to, which no call has, out of the list: it will be freed. */
+static void give_up_slab(struct kolo_engine *engine, struct kolo_slab **at)
 {
     struct kolo_slab *slab = *at;
     *at = slab->next;
     engine->slab_bytes_unused -= slab->bytes;
-    if (slab->heap != NULL)
+    slab->next = engine->slabs_to_free;
+    engine->slabs_to_free = slab;
+    atomic_store_explicit(&engine->has_slabs_to_free, true, memory_order_relaxed);
+}
+
+/** Not held: lock, which is taken for what is the heap's once that is unlocked. */
+static void free_slab(struct kolo_engine *engine, struct kolo_slab *slab)
+{
+    if (slab->heap != NULL) {
+        kolo_heap_unpin(slab->heap, slab->memory);
+        kolo_engine_enter(engine);
         (void)kolo_heap_free(slab->heap, slab->memory, kolo_engine_tell_gone, engine);
-    else
+        kolo_engine_leave(engine);
+    } else {
         free_ordinary(slab);
+    }
     kolo_free_memory(slab);
+}
+
+void kolo_staging_trim(struct kolo_engine *engine)
+{
+    if (!atomic_load_explicit(&engine->has_slabs_to_free, memory_order_relaxed))
+        return;
+    kolo_engine_enter(engine);
+    struct kolo_slab *slab = engine->slabs_to_free;
+    engine->slabs_to_free = NULL;
+    atomic_store_explicit(&engine->has_slabs_to_free, false, memory_order_relaxed);
+    kolo_engine_leave(engine);
+    for (struct kolo_slab *next; slab != NULL; slab = next) {
+        next = slab->next;
+        free_slab(engine, slab);
+    }
 }
 
 /** Ordinary memory, of whole pages: what shares a page with others' memory cannot be locked. */
@@ -105,27 +133,45 @@ static kolo_status make_slab(struct kolo_engine *engine, size_t bytes,
     return status;
 }
 
-/** The smallest that no call has and that is large enough, else a new one; it is the first then. */
-static kolo_status take_slab(struct kolo_engine *engine, size_t bytes,
-                             const struct kolo_pointer *near, struct kolo_slab **slab_out)
+/** The smallest that no call has and that is large enough; NULL: there is none. */
+static struct kolo_slab *find_slab(struct kolo_engine *engine, size_t bytes)
 {
-    struct kolo_slab **best = NULL, *slab = NULL;
+    struct kolo_slab **best = NULL;
     for (struct kolo_slab **at = &engine->slabs; *at != NULL; at = &(*at)->next)
         if (!(*at)->is_used && (*at)->bytes >= bytes &&
             (best == NULL || (*at)->bytes < (*best)->bytes))
             best = at;
-    if (best != NULL) {
-        slab = *best;
-        *best = slab->next;
-        engine->slab_bytes_unused -= slab->bytes;
-    } else {
-        const kolo_status status = make_slab(engine, bytes, near, &slab);
+    if (best == NULL)
+        return NULL;
+    struct kolo_slab *slab = *best;
+    *best = slab->next;
+    engine->slab_bytes_unused -= slab->bytes;
+    return slab;
+}
+
+/** It is a call's, and the first. */
+static void use_slab(struct kolo_engine *engine, struct kolo_slab *slab)
+{
+    slab->is_used = true;
+    slab->next = engine->slabs;
+    engine->slabs = slab;
+}
+
+/** A slab for a call: found, or made, for which a driver may wait for its devices: for that the lock
+ * is given up. */
+static kolo_status take_slab(struct kolo_comm *comm, size_t bytes, const struct kolo_pointer *near,
+                             struct kolo_slab **slab_out)
+{
+    struct kolo_slab *slab = find_slab(comm->engine, bytes);
+    if (slab == NULL) {
+        kolo_comm_leave(comm);
+        const kolo_status status = make_slab(comm->engine, bytes, near, &slab);
+        kolo_comm_enter(comm);
         if (status != KOLO_OK)
             return status;
     }
-    slab->is_used = true;
-    slab->next = engine->slabs;
-    *slab_out = engine->slabs = slab;
+    use_slab(comm->engine, slab);
+    *slab_out = slab;
     return KOLO_OK;
 }
 
@@ -140,7 +186,7 @@ static void give_slab_back(struct kolo_engine *engine, struct kolo_slab *slab)
                 oldest = at;
         if (oldest == NULL)
             return;
-        free_slab(engine, oldest);
+        give_up_slab(engine, oldest);
     }
 }
 
@@ -195,7 +241,7 @@ static kolo_status add(struct kolo_request *request, const struct kolo_pointer *
     staged->out = out;
     kolo_status status = kolo_staging_lane(engine, pointer, &staged->lane);
     if (status == KOLO_OK)
-        status = take_slab(engine, bytes, pointer, &staged->slab);
+        status = take_slab(request->comm, bytes, pointer, &staged->slab);
     if (status != KOLO_OK) {
         kolo_free_memory(staged);
         return status;
@@ -273,6 +319,7 @@ kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *re
 {
     request->comm = comm;
     request->call = kolo_task_call(task);
+    kolo_staging_trim(comm->engine);
     if (kolo_task_stream(task) != NULL) {
         const kolo_status status = kolo_follow_prepare(request, kolo_task_stream(task));
         if (status != KOLO_OK)
@@ -562,6 +609,7 @@ static void keep(struct kolo_slab *slab)
 bool kolo_staging_close(struct kolo_engine *engine, kolo_deadline deadline)
 {
     bool is_over = true, may_free_heap = true;
+    kolo_staging_trim(engine);
     while (engine->lanes != NULL) {
         struct kolo_lane *lane = engine->lanes;
         engine->lanes = lane->next;

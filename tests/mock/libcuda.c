@@ -373,9 +373,19 @@ int cuMemsetD8(uint64_t memory, unsigned char value, size_t bytes)
     return KOLO_CUDA_SUCCESS;
 }
 
+static bool locks_slowly;
+
+/** Held: lock, which it gives up meanwhile. */
+static void lock_slowly(void)
+{
+    if (locks_slowly && mock_top())
+        mock_streams_wait(mock_top());
+}
+
 int cuMemHostRegister(void *memory, size_t bytes, unsigned flags)
 {
     ENTER();
+    lock_slowly();
     uint64_t from = (uint64_t)(uintptr_t)memory;
     if (!mock_top())
         return KOLO_CUDA_INVALID_CONTEXT;
@@ -400,6 +410,7 @@ int cuMemHostRegister(void *memory, size_t bytes, unsigned flags)
 int cuMemHostUnregister(void *memory)
 {
     ENTER();
+    lock_slowly();
     struct allocation *a = mock_allocation((uint64_t)(uintptr_t)memory);
     if (!mock_top())
         return KOLO_CUDA_INVALID_CONTEXT;
@@ -424,6 +435,12 @@ int cuMemHostGetDevicePointer(uint64_t *address_out, void *memory, unsigned flag
 #pragma GCC visibility pop
 
 /* ---- the hooks ---- */
+
+static void mock_lock_slowly(int slowly)
+{
+    LOCKED();
+    locks_slowly = slowly != 0;
+}
 
 static void begin(void)
 {
@@ -593,6 +610,7 @@ const struct mock_cuda mock_cuda = {
     .write_on = mock_write_on,
     .capture = mock_capture,
     .delays = mock_delays,
+    .lock_slowly = mock_lock_slowly,
     .hold = mock_hold,
     .pace = mock_pace,
     .fail_async = mock_fail_async,

@@ -318,6 +318,52 @@ Test(stream, many_wait_at_once, .timeout = 120)
     cr_assert_eq(mock->registered(), 0);
 }
 
+/** Rank 1 comes when rank 0 is about to lock and unlock pages, which its driver does only once the
+ * stream is through, and so the call. */
+static kolo_status lock_meanwhile(struct kolo_comm *comm, void *argument)
+{
+    struct side *side = side_create(kolo_rank(comm));
+    const struct kolo_opts opts = {.size = sizeof opts, .stream = side->stream};
+    struct kolo_request *request = NULL;
+    void *memory = NULL;
+    int32_t got[COUNT];
+    (void)argument;
+    mock->set_current(
+        kolo_rank(comm)); /* of a context that they shared rank 1 could lock nothing */
+    WORLD_TRY(kolo_alloc(comm, BYTES, &memory));
+    for (int i = 0; i < 3; i++) {
+        fill(side, kolo_rank(comm), i);
+        mock->write_on(side->stream, side->send, side->values, BYTES);
+        if (kolo_rank(comm) == 1)
+            WORLD_TRY(kolo_recv(comm, got, 1, KOLO_INT32, 0, NULL, NULL));
+        WORLD_TRY(kolo_allreduce(comm, side->send, side->recv, COUNT, KOLO_INT32, KOLO_SUM, &opts,
+                                 &request));
+        if (kolo_rank(comm) == 0)
+            WORLD_TRY(kolo_send(comm, got, 1, KOLO_INT32, 1, NULL, NULL));
+        WORLD_TRY(kolo_free(comm, memory));
+        WORLD_TRY(kolo_alloc(comm, BYTES, &memory));
+        WORLD_TRY(kolo_wait(&request, -1));
+        mock->read(side->recv, got, BYTES);
+        WORLD_EXPECT(is_sum(got, 2, i), "round %d", i);
+    }
+    free(side);
+    return KOLO_OK;
+}
+
+Test(stream, a_driver_that_locks_pages_slowly_holds_up_no_call_in_progress, .timeout = 120)
+{
+    for (unsigned seed = 1; seed <= 4; seed++) {
+        struct world world = {.size = 2,
+                              .transport = seed % 2 ? "shm" : "tcp",
+                              .settings = {"KOLO_SHM_DIRECT_BYTES=1KiB", NULL}};
+        begin(seed);
+        mock->lock_slowly(1);
+        WORLD_MUST_RUN(&world, lock_meanwhile, NULL);
+        WORLD_MUST_RUN(&world, rounds_of_work, NULL);
+        cr_assert_eq(mock->registered(), 0);
+    }
+}
+
 /* ---- how it fails ---- */
 
 static bool says(kolo_status got, kolo_status expected, const char *words)

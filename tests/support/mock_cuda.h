@@ -51,6 +51,9 @@ struct mock_cuda {
     void (*capture)(void *stream, int is_captured);
     /** Before each thing that a stream does it waits, up to @p most_us, drawn from @p seed. */
     void (*delays)(unsigned seed, int most_us);
+    /** To lock pages and to unlock them waits until all streams of the context are through, as drivers
+     * may. */
+    void (*lock_slowly)(int slowly);
     /** No stream begins anything until that is taken back. */
     void (*hold)(int held);
     /** Of copies of streams to the host, @p most are begun from now on; the others once something

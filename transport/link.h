@@ -242,6 +242,9 @@ bool kolo_link_has_frames(const struct kolo_link *link);
  * KOLO_CONTROL_BYTES_MAX must fit). False: nothing, or max_bytes is too little for it. The caller
  * owns the frame until frame_done. */
 bool kolo_link_next_frame(struct kolo_link *link, size_t max_bytes, struct kolo_frame *frame_out);
+/** The same while the transport is still moving a message of channel @p id: nothing of that channel, and no remote frame. */
+bool kolo_link_next_frame_beside(struct kolo_link *link, uint32_t id, size_t max_bytes,
+                                 struct kolo_frame *frame_out);
 /** Ignored once the link is DOWN. */
 void kolo_link_frame_done(struct kolo_link *link, const struct kolo_frame *frame);
 /** Queues a control frame of the transport's own type desc->bytes[0] with a copy of @p payload. */

@@ -396,15 +396,28 @@ static bool waits_for_those_before(const struct kolo_frame *frame)
     return frame->work != NULL && frame->work->is_taken && frame->work->frames_out > 1;
 }
 
+/** The next frame for a place. Beside a message that is being written, whose pieces are bounded, others go on: most of all
+ * what says that it is given up. */
+static bool next_frame(struct rdma_link *link, struct kolo_frame *frame_out)
+{
+    struct kolo_link *base = &link->tcp.base;
+    const size_t most = link->queue->message_bytes - KOLO_HEADER_BYTES;
+    if (link->writing == NULL)
+        return kolo_link_next_frame(base, most, frame_out);
+    return kolo_link_next_frame_beside(base, link->writing->frame.header.channel, most, frame_out);
+}
+
 static bool push_frames(struct rdma_link *link)
 {
     struct kolo_link *base = &link->tcp.base;
     struct kolo_frame frame;
     bool moved = false;
     uint8_t *place;
-    while (base->state == KOLO_LINK_UP && kolo_rdma_go_on_writing(link) &&
-           kolo_rdma_may_take_frame(link) && (place = kolo_rdma_queue_place(link->queue)) != NULL &&
-           kolo_link_next_frame(base, link->queue->message_bytes - KOLO_HEADER_BYTES, &frame)) {
+    for (;;) {
+        (void)kolo_rdma_go_on_writing(link);
+        if (base->state != KOLO_LINK_UP || !kolo_rdma_may_take_frame(link) ||
+            (place = kolo_rdma_queue_place(link->queue)) == NULL || !next_frame(link, &frame))
+            return moved;
         moved = true;
         if (frame.is_remote) {
             kolo_rdma_begin_writing(link, &frame);
@@ -421,7 +434,6 @@ static bool push_frames(struct rdma_link *link)
         kolo_rdma_queue_send(link->queue, KOLO_HEADER_BYTES + frame.bytes,
                              is_awaited || base->said_goodbye);
     }
-    return moved;
 }
 
 bool kolo_rdma_push(struct kolo_link *base)

@@ -17,6 +17,8 @@ enum {
     WRITE_BYTES =
         1
         << 20, /* the device is asked for no more at once, so that messages of others come between */
+    WRITES_BYTES =
+        4 << 20, /* of writes that are out before one more: what a fast wire holds, and far more */
     MARK_BITS = 16,
     SEND_PARTS = 2,
     RESERVE = 4, /* receives for messages that bring nothing but credit */
@@ -98,7 +100,9 @@ static void post_as(struct kolo_rdma_queue *queue, struct ibv_send_wr *send, uin
 static void post(struct kolo_rdma_queue *queue, const struct kolo_rdma_request *request,
                  struct ibv_send_wr *send, bool is_told)
 {
-    bool told = is_told || kolo_rdma_track_wants_told(&queue->sends);
+    const bool is_write = send->opcode != IBV_WR_SEND_WITH_IMM; /* told, since others wait for it */
+    bool told = is_told || is_write || kolo_rdma_track_wants_told(&queue->sends);
+    queue->writes_out += is_write ? request->bytes : 0;
     keep(queue, send);
     post_as(queue, send, kolo_rdma_track_add(&queue->sends, request, told), told);
 }
@@ -218,6 +222,8 @@ static void sent(struct kolo_rdma_track *track, const struct kolo_rdma_request *
 {
     struct kolo_rdma_queue *queue = of_track(track);
     (void)wc;
+    if (posted_at(queue, track->first - 1)->opcode != IBV_WR_SEND_WITH_IMM)
+        queue->writes_out -= request->bytes;
     if (queue->has_failed)
         return;
     if (request->context != NULL)
@@ -460,7 +466,7 @@ void kolo_rdma_queue_send_with(struct kolo_rdma_queue *queue, size_t bytes,
 
 bool kolo_rdma_queue_can_write(const struct kolo_rdma_queue *queue, bool is_last)
 {
-    return (!is_last || queue->credit > 0) && can_post(queue);
+    return (!is_last || queue->credit > 0) && queue->writes_out < WRITES_BYTES && can_post(queue);
 }
 
 static void post_write(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write,

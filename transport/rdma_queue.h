@@ -70,6 +70,7 @@ struct kolo_rdma_queue {
     uint32_t message_bytes;       /* the smaller of both sides' places */
     uint32_t inline_bytes;
     uint32_t write_bytes; /* of one write */
+    size_t writes_out;    /* bytes of writes that were not heard of */
     uint32_t packet;
     uint32_t credit;            /* messages that the peer has a place for */
     uint32_t credit_whole;      /* all it ever gave */
@@ -115,7 +116,8 @@ struct kolo_rdma_write {
     uint64_t address;
     uint32_t remote_key;
 };
-/** Can a write be posted now? The last of a row uses a place there, for its mark. */
+/** Can a write be posted now? The last of a row uses a place there, for its mark. Only so much of writes is out at a time
+ * that what is sent beside them need not wait long. */
 bool kolo_rdma_queue_can_write(const struct kolo_rdma_queue *queue, bool is_last);
 /** Writes, in order with all that is sent; the memory is lent until the last of the row is over. */
 void kolo_rdma_queue_write(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write);

@@ -239,6 +239,29 @@ bool kolo_link_next_frame(struct kolo_link *link, size_t max_bytes, struct kolo_
     return true;
 }
 
+/** Brings the first channel but @p id to the front that has a frame for places; false: there is none. */
+static bool bring_other(struct kolo_link *link, uint32_t id)
+{
+    struct kolo_channel *channel = link->ready_first;
+    while (channel != NULL && (channel->id == id || channel->send_next->is_remote))
+        channel = channel->ready_next;
+    if (channel == NULL || channel == link->ready_first)
+        return channel != NULL;
+    kolo_channel_unready(channel);
+    channel->is_ready = true;
+    channel->ready_next = link->ready_first;
+    link->ready_first = channel;
+    return true;
+}
+
+bool kolo_link_next_frame_beside(struct kolo_link *link, uint32_t id, size_t max_bytes,
+                                 struct kolo_frame *frame_out)
+{
+    const bool has_others = link->control_first != NULL || link->owing_first != NULL;
+    return (has_others || bring_other(link, id)) &&
+           kolo_link_next_frame(link, max_bytes, frame_out);
+}
+
 void kolo_link_frame_done(struct kolo_link *link, const struct kolo_frame *frame)
 {
     struct kolo_work *work = frame->work;

@@ -367,6 +367,49 @@ Test(rdma_write, a_write_that_fails_ends_the_link_and_says_why)
     expect_failure(break_down, "a write of 1000 bytes: the device broke down");
 }
 
+/** Beside a message that is being written others go on, but for those of its channel: they come behind it. */
+static void go_on_beside(struct suite_rank *rank)
+{
+    enum { LONG = 24 * MIB, SHORTS = 40, AHEAD = 5 * MIB };
+    struct kolo_desc desc;
+    struct kolo_link *link = come_up(rank, &desc);
+    uint8_t *memory = allocate(rank, 2 * (size_t)LONG), bytes[SHORTS + 1];
+    struct kolo_work works[SHORTS + 3];
+    SUITE_CHECK(rank, link != NULL && memory != NULL, "no link");
+    for (int i = 0; rank->rank == 1 && i < 2; i++)
+        kolo_link_recv(link, 1, &desc, memory + (size_t)i * LONG, LONG, NULL, &works[i]);
+    for (uint32_t i = 0; rank->rank == 1 && i <= SHORTS; i++)
+        kolo_link_recv(link, 1 + i, &desc, &bytes[i], 1, NULL, &works[2 + i]);
+    SUITE_CHECK(rank, exchange_bytes(rank, link, 90), "offers");
+    if (rank->rank == 0) {
+        const struct rdma_link *ours = (const struct rdma_link *)link;
+        fill(memory, 2 * (size_t)LONG, 3);
+        fake_verbs_delay(1, 3000);
+        for (int i = 0; i < 2; i++) {
+            kolo_link_send(link, 1, &desc, memory + (size_t)i * LONG, LONG, &works[i]);
+            SUITE_CHECK(rank, ours->queue->writes_out <= AHEAD, "%zu", ours->queue->writes_out);
+        }
+        for (uint32_t i = 0; i <= SHORTS; i++) {
+            bytes[i] = (uint8_t)i;
+            kolo_link_send(link, 1 + i, &desc, &bytes[i], 1, &works[2 + i]);
+        }
+        /* As many as find places are out at once: they were copied. */
+        for (int i = 1; i < 10; i++)
+            SUITE_CHECK(rank, works[2 + i].status == KOLO_OK, "%d waits", i);
+    }
+    SUITE_CHECK(rank, suite_settle(rank, works, SHORTS + 3), "not over");
+    for (int i = 0; i <= SHORTS; i++)
+        SUITE_CHECK(rank, works[2 + i].status == KOLO_OK && bytes[i] == i, "message %d", i);
+    SUITE_CHECK(rank, first_wrong(memory, 2 * (size_t)LONG, 3) == 2 * (size_t)LONG, "long ones");
+    SUITE_CHECK(rank, exchange_bytes(rank, link, 90), "the end");
+}
+
+Test(rdma_write, beside_a_long_message_others_go_on)
+{
+    run(go_on_beside);
+    cr_assert(fake_verbs_written() == (size_t)48 * MIB, "%zu written", fake_verbs_written());
+}
+
 /** Rank 0 marks a message as written that nobody has offered a place for. */
 static void forge_a_mark(struct suite_rank *rank)
 {

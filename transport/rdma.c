@@ -92,15 +92,20 @@ static void drop_leftovers(struct rdma_port *port)
         kolo_rdma_drop_leftover((struct rdma_link *)tcp);
 }
 
-/** Brings links back whose pair broke, as far as it can be done now. */
-static void mend_links(struct rdma_port *port)
+/** Brings links back whose pair broke, as far as it can be done now. True: that was a step. */
+static bool mend_links(struct rdma_port *port)
 {
+    bool moved = false;
     port->has_broken = false;
     for (struct tcp_link *tcp = port->tcp.first; tcp != NULL; tcp = tcp->next) {
+        const struct rdma_resume *resume = &((const struct rdma_link *)tcp)->resume;
+        const enum kolo_rdma_resume_step before = resume->step;
         kolo_deadline at = kolo_rdma_resume_step((struct rdma_link *)tcp);
+        moved |= resume->step != before;
         kolo_rdma_look_at(port, at);
         port->has_broken |= at != KOLO_NEVER;
     }
+    return moved;
 }
 
 static bool poll_once(struct rdma_nic *nic)
@@ -136,7 +141,7 @@ bool kolo_rdma_poll(struct kolo_port *base)
     if (port->has_leftovers)
         drop_leftovers(port);
     if (port->has_broken)
-        mend_links(port);
+        moved |= mend_links(port);
     return moved;
 }
 

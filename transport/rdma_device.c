@@ -424,6 +424,43 @@ const char *kolo_rdma_device_ask_state(struct kolo_rdma_device *device)
     return error == 0 ? state_text(port.state) : "not there any more";
 }
 
+/** Where the address stands now; one beyond those that are read is taken to stand where it stood. */
+static bool find_again(const struct kolo_rdma_gids *gids, struct kolo_rdma_gid *gid)
+{
+    for (size_t i = 0; i < gids->count; i++)
+        if (gids->all[i].kind == gid->kind &&
+            memcmp(gids->all[i].bytes, gid->bytes, sizeof gid->bytes) == 0) {
+            gid->index = gids->all[i].index;
+            return true;
+        }
+    return gids->count == KOLO_RDMA_GIDS_MAX;
+}
+
+kolo_status kolo_rdma_device_look_again(struct kolo_rdma_device *device, struct kolo_rdma_gid *gid)
+{
+    struct ibv_port_attr port = {.state = IBV_PORT_NOP};
+    struct kolo_rdma_gids gids;
+    char text[KOLO_RDMA_GID_TEXT];
+    int error = device->verbs->query_port(device->verbs, device->context, device->port, &port);
+    if (error != 0)
+        return kolo_fail_errno(KOLO_ERR_LINK, error, "rdma %s: its port cannot be asked",
+                               device->name);
+    device->state = port.state;
+    if (port.state != IBV_PORT_ACTIVE)
+        return kolo_fail(KOLO_ERR_LINK, "rdma %s: its port is %s", device->name,
+                         state_text(port.state));
+    if (kolo_rdma_gids_read(device->verbs, device->context, device->port, "", &gids) != KOLO_OK ||
+        !find_again(&gids, gid)) {
+        kolo_rdma_gid_format(gid, text, sizeof text);
+        return kolo_fail(KOLO_ERR_LINK,
+                         "rdma %s: its port has the address %s no more: give it back", device->name,
+                         text);
+    }
+    device->lid = device->is_ethernet ? 0 : port.lid;
+    device->mtu = port.active_mtu;
+    return KOLO_OK;
+}
+
 /** What the device says when it is beyond use; NULL: it goes on. */
 static const char *end_text(enum ibv_event_type type)
 {

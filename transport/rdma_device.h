@@ -58,6 +58,11 @@ kolo_status kolo_rdma_device_news(struct kolo_rdma_device *device) KOLO_NODISCAR
 /** Asks how its port is: "active", "down". */
 const char *kolo_rdma_device_ask_state(struct kolo_rdma_device *device);
 
+/** After the port was out: what it is now, its MTU, its LID, and where *@p gid, an address of it, stands in its table. ERR_LINK:
+ * the port is not active, or has that address no more. */
+kolo_status kolo_rdma_device_look_again(struct kolo_rdma_device *device,
+                                        struct kolo_rdma_gid *gid) KOLO_NODISCARD;
+
 /** "rxe0 port 1". */
 void kolo_rdma_device_format(const struct kolo_rdma_device *device, char *text, size_t capacity);
 

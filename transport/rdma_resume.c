@@ -113,6 +113,10 @@ static void say(struct rdma_link *link, bool is_joined)
 
 static void offer(struct rdma_link *link)
 {
+    if (kolo_rdma_device_look_again(rdma_port_of(link)->nic.device, &link->gid) != KOLO_OK) {
+        try_again(link);
+        return;
+    }
     kolo_status status = kolo_rdma_queue_renew(link->queue);
     if (status != KOLO_OK) {
         give_up_by(link, status);

@@ -856,6 +856,18 @@ static int deliver(struct pair *to, const struct request *request, const uint8_t
     return IBV_WC_SUCCESS;
 }
 
+/** Does a packet of @p from bear the address that @p to knows its peer by? */
+static bool is_known_by(const struct pair *from, const struct pair *to)
+{
+    const struct ibv_ah_attr *ours = &from->attr.ah_attr, *theirs = &to->attr.ah_attr;
+    const struct fake_port *port = &device_of(from->base.context)->ports[0];
+    if (!ours->is_global || !theirs->is_global || ours->port_num != 1)
+        return true;
+    return ours->grh.sgid_index < port->gid_count &&
+           memcmp(port->gids[ours->grh.sgid_index].gid.raw, theirs->grh.dgid.raw,
+                  sizeof theirs->grh.dgid.raw) == 0;
+}
+
 /** One try to carry out the first request. A status, or -1: not yet. */
 static int try_request(struct pair *pair, struct request *request)
 {
@@ -872,7 +884,7 @@ static int try_request(struct pair *pair, struct request *request)
     }
     if (request->delay > 0 && request->delay-- > 0)
         return -1;
-    if (world.is_cut || to == NULL ||
+    if (world.is_cut || to == NULL || !is_known_by(pair, to) ||
         (to->base.state != IBV_QPS_RTR && to->base.state != IBV_QPS_RTS) ||
         device_of(to->base.context)->is_removed)
         return ++request->not_ready > pair->attr.retry_cnt ? IBV_WC_RETRY_EXC_ERR : -1;

@@ -364,3 +364,36 @@ Test(rdma_device, the_list_has_every_port)
     cr_assert(strstr(listed, "fake2 cannot be used: no permission"), "%s", listed);
     cr_assert(fake_verbs_living() == 0);
 }
+
+/* ---- after the port was out ---- */
+
+static void lost(struct kolo_rdma_device *device, struct kolo_rdma_gid *gid, const char *text)
+{
+    const struct kolo_rdma_gid before = *gid;
+    cr_assert(kolo_rdma_device_look_again(device, gid) == KOLO_ERR_LINK);
+    cr_assert(strstr(kolo_error_detail(), text), "'%s' is not in: %s", text, kolo_error_detail());
+    cr_assert(memcmp(&before, gid, sizeof before) == 0);
+}
+
+Test(rdma_device, a_port_is_looked_at_again)
+{
+    fake_verbs_reset();
+    struct kolo_rdma_device *device = open_good("");
+    struct kolo_rdma_gid gid = device->gids.all[0];
+    struct fake_port *port = &fake_verbs_device(0)->ports[0];
+    const struct ibv_gid_entry old = port->gids[gid.index];
+    cr_assert(kolo_rdma_device_look_again(device, &gid) == KOLO_OK);
+    cr_assert(gid.index == device->gids.all[0].index);
+    port->gids[port->gid_count++] = old;
+    port->gids[gid.index] = port->gids[0];
+    port->attr.active_mtu = IBV_MTU_512;
+    cr_assert(kolo_rdma_device_look_again(device, &gid) == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(gid.index == port->gid_count - 1 && device->mtu == IBV_MTU_512);
+    port->gid_count--;
+    lost(device, &gid, "has the address RoCE v2 10.0.0.1 no more");
+    port->attr.state = IBV_PORT_DOWN;
+    lost(device, &gid, "its port is down");
+    fake_verbs_fail("query_port", 1, ENODEV);
+    lost(device, &gid, "cannot be asked");
+    kolo_rdma_device_close(device);
+}

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/log.h"
 #include "tests/support/fake_fixture.h"
@@ -164,6 +165,26 @@ Test(rdma_resume, a_cable_that_was_out_for_a_while)
     cr_assert(came_back(), "%s", logged);
 }
 
+/** The addresses stand elsewhere in the table when the cable is back. */
+static void flap_and_move(struct suite_rank *rank)
+{
+    for (int i = 0; i < 2; i++) {
+        struct fake_port *port = &fake_verbs_device(i)->ports[0];
+        const struct ibv_gid_entry first = port->gids[0];
+        memmove(&port->gids[0], &port->gids[1],
+                (size_t)(port->gid_count - 1) * sizeof port->gids[0]);
+        port->gids[port->gid_count - 1] = first;
+    }
+    flap(rank);
+}
+
+Test(rdma_resume, an_address_that_stands_elsewhere_is_found_again)
+{
+    fault = flap_and_move;
+    run();
+    cr_assert(came_back(), "%s", logged);
+}
+
 static bool is_down(struct suite_rank *rank, void *context)
 {
     (void)context;
@@ -273,4 +294,89 @@ Test(rdma_resume, a_device_that_fell_silent)
     suite_close(world);
     cr_assert(strstr(logged, "the device has said nothing of it for ") && came_back(), "%s",
               logged);
+}
+
+/* ---- words that are not true ---- */
+
+static void (*forge)(struct rdma_link *link, struct kolo_rdma_hello *hello);
+
+/** Rank 0 says something over the connection that no rank says. */
+static void lie(struct suite_rank *rank)
+{
+    struct kolo_desc desc;
+    struct kolo_link *link = come_up(rank, &desc);
+    uint8_t block[KOLO_RDMA_HELLO_BYTES];
+    SUITE_CHECK(rank, link != NULL, "no link");
+    SUITE_CHECK(rank, suite_meet(rank, 1), "rank %d", rank->rank);
+    if (rank->rank == 0) {
+        struct rdma_link *ours = (struct rdma_link *)link;
+        struct kolo_rdma_hello hello;
+        kolo_rdma_queue_hello(ours->queue, &ours->gid, &hello);
+        hello.round = 1;
+        hello.received = kolo_rdma_queue_received(ours->queue);
+        forge(ours, &hello);
+        kolo_rdma_hello_pack(&hello, block);
+        SUITE_CHECK(rank,
+                    send(ours->tcp.socket.watch.fd, block, sizeof block, MSG_NOSIGNAL) ==
+                        (ssize_t)sizeof block,
+                    "not sent");
+    }
+    SUITE_CHECK(rank, suite_until(rank, is_down, NULL), "it was believed");
+}
+
+static void of_a_round_to_come(struct rdma_link *link, struct kolo_rdma_hello *hello)
+{
+    (void)link;
+    hello->round = 7;
+}
+static void joined_without_an_offer(struct rdma_link *link, struct kolo_rdma_hello *hello)
+{
+    (void)link;
+    hello->is_joined = true;
+}
+static void of_another_shape(struct rdma_link *link, struct kolo_rdma_hello *hello)
+{
+    (void)link;
+    hello->places *= 2;
+}
+static void of_another_address(struct rdma_link *link, struct kolo_rdma_hello *hello)
+{
+    (void)link;
+    hello->gid.bytes[15] ^= 0x40;
+}
+static void with_more_than_was_sent(struct rdma_link *link, struct kolo_rdma_hello *hello)
+{
+    (void)link;
+    hello->received += 1000;
+}
+static void with_less_than_was_heard_of(struct rdma_link *link, struct kolo_rdma_hello *hello)
+{
+    (void)link;
+    hello->received = 0;
+}
+
+static void caught(void (*what)(struct rdma_link *link, struct kolo_rdma_hello *hello),
+                   const char *text)
+{
+    struct suite_world *world = suite_open("rdma", 2, "PEER_TIMEOUT", "10s");
+    forge = what;
+    suite_run(world, lie);
+    const struct suite_heard *heard = &world->ranks[1].heard[0];
+    cr_assert(heard->why == KOLO_ERR_PROTOCOL && strstr(heard->text, text) != NULL, "%s: %s",
+              kolo_status_name(heard->why), heard->text);
+    suite_close(world);
+}
+
+Test(rdma_resume, words_that_are_not_true_are_broken_protocol)
+{
+    caught(of_a_round_to_come, "sent a word of round 7 of bringing a queue pair back");
+    caught(joined_without_an_offer, "sent a word of round 1 of bringing a queue pair back");
+    caught(of_another_shape, "sent a word of round 1 of bringing a queue pair back");
+    caught(of_another_address, "an address that its rank has not published");
+}
+
+Test(rdma_resume, counts_that_cannot_be_are_broken_protocol)
+{
+    caught(with_more_than_was_sent, "messages of ");
+    caught(with_less_than_was_heard_of, "messages of ");
 }

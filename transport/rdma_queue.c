@@ -274,8 +274,12 @@ static kolo_status make_pair(struct kolo_rdma_queue *queue)
             return KOLO_OK;
         if (inlined == 0)
             return kolo_fail_errno(KOLO_ERR_SYSTEM, errno,
-                                   "rdma %s: a queue pair of %u requests cannot be made",
-                                   device->name, queue->places);
+                                   "rdma %s: a queue pair of %u requests cannot be made%s",
+                                   device->name, queue->places,
+                                   errno == ENOMEM ? ", it has no room for more: other programs "
+                                                     "use it, or too many ranks (KOLO_RDMA_DEVICE "
+                                                     "gives some another)"
+                                                   : "");
     }
 }
 

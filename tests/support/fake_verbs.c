@@ -591,6 +591,14 @@ static void break_pair(struct pair *pair)
     flush(pair);
 }
 
+static int count_pairs(const struct fake_device *device)
+{
+    int count = 0;
+    for (int i = 0; i < PAIRS_MAX; i++)
+        count += world.pairs[i] != NULL && device_of(world.pairs[i]->base.context) == device;
+    return count;
+}
+
 static struct ibv_qp *create_qp(struct ibv_pd *domain, struct ibv_qp_init_attr *attr)
 {
     struct pair *pair = NULL;
@@ -603,6 +611,8 @@ static struct ibv_qp *create_qp(struct ibv_pd *domain, struct ibv_qp_init_attr *
         attr->cap.max_recv_sge > PARTS_MAX || attr->cap.max_inline_data > INLINE_MAX ||
         attr->qp_type != IBV_QPT_RC)
         errno = EINVAL;
+    else if (count_pairs(device_of(domain->context)) >= device_of(domain->context)->attr.max_qp)
+        errno = ENOMEM;
     else if (!fails("create_qp")) {
         pair = make(sizeof *pair);
         pair->base = (struct ibv_qp){.context = domain->context,
@@ -1044,6 +1054,7 @@ static void reset_device(struct fake_device *device, int number)
     device->attr.max_qp_wr = QUEUE_MAX;
     device->attr.max_sge = PARTS_MAX;
     device->attr.max_cqe = QUEUE_MAX;
+    device->attr.max_qp = PAIRS_MAX;
     device->attr.max_mr_size = UINT64_MAX;
     device->attr.max_mr = REGIONS_MAX;
     for (int port = 0; port < FAKE_PORTS_MAX; port++)

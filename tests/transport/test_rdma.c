@@ -161,6 +161,21 @@ Test(rdma, what_fails_with_several_peers_in_a_row_is_tried_no_more, .timeout = 6
               "more than two lines: %s", logged);
 }
 
+/** Four ranks on a port that has pairs for one link: the others go by TCP, and the one line names its limit. */
+Test(rdma, a_device_that_has_no_room_for_more_pairs_leaves_tcp, .timeout = 60)
+{
+    fake_verbs_device(0)->attr.max_qp = 2;
+    atomic_store(&turn, 0);
+    struct suite_world *world = suite_open("rdma", 4, NULL, NULL);
+    snprintf(world->settings.transport, sizeof world->settings.transport, "auto");
+    suite_run(world, meet_each);
+    suite_close(world);
+    cr_assert(strstr(logged, "a queue pair of 32 requests cannot be made, it has no room for more"),
+              "%s", logged);
+    cr_assert(strstr(logged, "reached by tcp, not rdma: ") && strstr(logged, "KOLO_RDMA_DEVICE"),
+              "%s", logged);
+}
+
 static void lose_it_and_go_on(struct suite_rank *rank)
 {
     if (rank->rank == 0)
@@ -589,6 +604,20 @@ Test(rdma, what_fails_at_the_start_is_an_error_where_rdma_is_forced, .timeout = 
                       strstr(heard->text, "Operation not permitted") &&
                       strstr(heard->text, "KOLO_TRANSPORT=rdma"),
                   "%s", heard->text);
+    }
+    suite_close(world);
+}
+
+/** A device without room for a second pair, where nothing else is allowed: both sides hear the reason. */
+Test(rdma, a_device_that_has_no_room_for_more_pairs_is_an_error_where_rdma_is_forced, .timeout = 60)
+{
+    fake_verbs_device(0)->attr.max_qp = 1;
+    struct suite_world *world = suite_open("rdma", 2, NULL, NULL);
+    suite_run(world, meet_the_end);
+    for (int i = 0; i < 2; i++) {
+        const struct suite_heard *heard = &world->ranks[i].heard[1 - i];
+        cr_assert(heard->why == KOLO_ERR_CONNECT && strstr(heard->text, "has no room for more"),
+                  "%d %s", (int)heard->why, heard->text);
     }
     suite_close(world);
 }

@@ -130,22 +130,20 @@ void kolo_cuda_leave(const struct kolo_cuda_visit *visit)
 /* ---- copies that are waited for ---- */
 
 /** In the memory's context. */
-static kolo_status copy(const struct kolo_cuda_driver *driver, const struct kolo_pointer *pointer,
+static kolo_status copy(const struct kolo_cuda_visit *visit, const struct kolo_pointer *pointer,
                         size_t bytes, void *copy_out)
 {
-    int result = driver->context_synchronize();
-    if (result != KOLO_CUDA_SUCCESS)
-        return kolo_cuda_fail(driver, "cuCtxSynchronize", pointer->device, result);
-    result = driver->copy_to_host(copy_out, (kolo_cuda_address)(uintptr_t)pointer->memory, bytes);
-    if (result != KOLO_CUDA_SUCCESS) {
-        char call[64];
-        (void)snprintf(call, sizeof call, "cuMemcpyDtoH of %zu bytes", bytes);
-        return kolo_cuda_fail(driver, call, pointer->device, result);
-    }
-    return KOLO_OK;
+    char call[64];
+    const int result =
+        visit->driver->copy_to_host(copy_out, (kolo_cuda_address)(uintptr_t)pointer->memory, bytes);
+    if (result == KOLO_CUDA_SUCCESS)
+        return KOLO_OK;
+    (void)snprintf(call, sizeof call, "cuMemcpyDtoH of %zu bytes", bytes);
+    return kolo_cuda_fail(visit->driver, call, pointer->device, result);
 }
 
-static kolo_status cuda_fetch(const struct kolo_pointer *pointer, size_t bytes, void *copy_out)
+static kolo_status cuda_fetch(const struct kolo_pointer *pointer, size_t bytes, void *copy_out,
+                              kolo_deadline deadline)
 {
     struct kolo_cuda_visit visit = {.driver = NULL};
     kolo_status status = begin_visit(pointer, &visit);
@@ -153,12 +151,15 @@ static kolo_status cuda_fetch(const struct kolo_pointer *pointer, size_t bytes, 
         status = choose_context(&visit);
     if (status != KOLO_OK)
         return status;
-    status = kolo_cuda_enter(&visit);
+    status = kolo_cuda_await(&visit, deadline, NULL);
+    if (status == KOLO_OK)
+        status = kolo_cuda_enter(&visit);
     if (status == KOLO_OK) {
-        status = copy(visit.driver, pointer, bytes, copy_out);
+        status = copy(&visit, pointer, bytes, copy_out);
         kolo_cuda_leave(&visit);
     }
-    kolo_cuda_release(&visit);
+    if (status != KOLO_AGAIN) /* a thread may still wait in it */
+        kolo_cuda_release(&visit);
     return status;
 }
 

@@ -87,7 +87,8 @@ struct kolo_memory_ops {
     kolo_status (*stream_look)(void *stream, struct kolo_pointer *pointer_out);
     /** Copies @p bytes bytes to the host, when the work that was given to the memory's device before
      * is done. */
-    kolo_status (*fetch)(const struct kolo_pointer *pointer, size_t bytes, void *copy_out);
+    kolo_status (*fetch)(const struct kolo_pointer *pointer, size_t bytes, void *copy_out,
+                         kolo_deadline deadline);
     /** As kolo_lane_open; NULL: it has no lanes. */
     kolo_status (*lane_open)(const struct kolo_pointer *pointer, void (*wake)(void *context),
                              void *context, struct kolo_lane **lane_out);
@@ -132,9 +133,10 @@ static inline bool kolo_pointer_is_host(const struct kolo_pointer *pointer)
     return pointer->kind == KOLO_MEMORY_HOST || pointer->kind == KOLO_MEMORY_PINNED;
 }
 /** Copies what is not the host's to it, when the work that was given to the device before is done.
- * ERR_UNSUPPORTED: the driver lacks a function; ERR_SYSTEM, ERR_NO_MEMORY: the driver's call, device and result are in the detail. */
-kolo_status kolo_pointer_fetch(const struct kolo_pointer *pointer, size_t bytes,
-                               void *copy_out) KOLO_NODISCARD;
+ * KOLO_AGAIN: it is not by @p deadline. ERR_UNSUPPORTED: the driver lacks a function; ERR_SYSTEM,
+ * ERR_NO_MEMORY: the driver's call, device and result are in the detail. */
+kolo_status kolo_pointer_fetch(const struct kolo_pointer *pointer, size_t bytes, void *copy_out,
+                               kolo_deadline deadline) KOLO_NODISCARD;
 
 /** The allocation that a device's memory is of: what is freed and allocated again at the same
  * address is another. ERR_UNSUPPORTED: its kind has none that others reach; ERR_SYSTEM. */

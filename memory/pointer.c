@@ -37,12 +37,13 @@ kolo_status kolo_stream_look(void *stream, struct kolo_pointer *pointer_out)
                      "a stream, but no driver of devices is loaded in this process");
 }
 
-kolo_status kolo_pointer_fetch(const struct kolo_pointer *pointer, size_t bytes, void *copy_out)
+kolo_status kolo_pointer_fetch(const struct kolo_pointer *pointer, size_t bytes, void *copy_out,
+                               kolo_deadline deadline)
 {
     if (bytes == 0)
         return KOLO_OK;
     if (pointer->ops)
-        return pointer->ops->fetch(pointer, bytes, copy_out);
+        return pointer->ops->fetch(pointer, bytes, copy_out, deadline);
     memcpy(copy_out, pointer->memory, bytes);
     return KOLO_OK;
 }

@@ -2,10 +2,13 @@
 // Arrays in a device's memory, on their way into a metric: each is copied to the host whole, since an
 // update adds all or nothing and looks at everything before it adds. Owns the copies until the update
 // is over. Where all pointers of the process lead to the host, an update pays for one look.
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
+#include "base/settings.h"
 #include "memory/memory.h"
 #include "metrics/stage.h"
 
@@ -21,6 +24,24 @@ static const void *failed(struct kolo_stage *stage, const char *name, kolo_statu
     return NULL;
 }
 
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct kolo_settings settings;
+
+/** A setting that is wrong is told by kolo_init; here it counts as not set. */
+static void load_settings(void)
+{
+    kolo_settings_init(&settings);
+    if (kolo_settings_load(&settings, NULL, NULL, NULL) != KOLO_OK)
+        kolo_detail_set("");
+}
+
+/** How long a device is waited for, in milliseconds: an update knows no communicator. */
+static int64_t timeout(void)
+{
+    (void)pthread_once(&once, load_settings);
+    return settings.timeout_ms;
+}
+
 static const void *fetch(struct kolo_stage *stage, const char *name,
                          const struct kolo_pointer *pointer, size_t bytes)
 {
@@ -32,7 +53,14 @@ static const void *fetch(struct kolo_stage *stage, const char *name,
         return failed(stage, name, KOLO_ERR_NO_MEMORY);
     copy->next = stage->copies;
     stage->copies = copy;
-    const kolo_status status = kolo_pointer_fetch(pointer, bytes, copy->bytes);
+    const int64_t timeout_ms = timeout();
+    kolo_status status =
+        kolo_pointer_fetch(pointer, bytes, copy->bytes, kolo_deadline_in_ms(timeout_ms));
+    if (status == KOLO_AGAIN)
+        status = kolo_fail(KOLO_ERR_TIMEOUT,
+                           "the device has not done within %lld ms what the program gave it before "
+                           "(KOLO_TIMEOUT)",
+                           (long long)timeout_ms);
     return status == KOLO_OK ? copy->bytes : failed(stage, name, status);
 }
 

@@ -96,7 +96,7 @@ ParameterizedTest(struct visit *visit, cuda, copies_after_all_earlier_work)
     const int current = mock->current(), depth = mock->depth();
     const int retained[] = {mock->retained(0), mock->retained(1)};
     cr_assert_eq(kolo_pointer_look(memory, &pointer), KOLO_OK);
-    cr_assert_eq(kolo_pointer_fetch(&pointer, sizeof text, copy), KOLO_OK, "%s",
+    cr_assert_eq(kolo_pointer_fetch(&pointer, sizeof text, copy, KOLO_NEVER), KOLO_OK, "%s",
                  kolo_error_detail());
     cr_assert_str_eq(copy, text);
     cr_assert(mock->current() == current && mock->depth() == depth);
@@ -108,7 +108,7 @@ Test(cuda, every_call_that_fails_is_named_and_leaves_nothing)
 {
     static const char *const functions[] = {"cuPointerGetAttributes",   "cuDeviceGet",
                                             "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2",
-                                            "cuCtxSynchronize",         "cuMemcpyDtoH_v2"};
+                                            "cuCtxRecordEvent",         "cuMemcpyDtoH_v2"};
     const struct mock_cuda *mock = begin();
     void *memory = mock_cuda_copy(mock, MOCK_NO_CONTEXT, 1, text, sizeof text);
     mock->set_current(0);
@@ -121,7 +121,7 @@ Test(cuda, every_call_that_fails_is_named_and_leaves_nothing)
             mock->fail(functions[i], 1, result);
             kolo_status status = kolo_pointer_look(memory, &pointer);
             if (status == KOLO_OK)
-                status = kolo_pointer_fetch(&pointer, sizeof text, copy);
+                status = kolo_pointer_fetch(&pointer, sizeof text, copy, KOLO_NEVER);
             cr_assert_eq(status,
                          result == KOLO_CUDA_OUT_OF_MEMORY ? KOLO_ERR_NO_MEMORY : KOLO_ERR_SYSTEM);
             snprintf(call, sizeof call, "%.*s", (int)strcspn(functions[i], "_"), functions[i]);
@@ -141,14 +141,14 @@ Test(cuda, memory_that_is_gone_or_too_short_is_an_error)
     char copy[sizeof text + 1];
     void *memory = mock_cuda_copy(mock, MOCK_DEVICE, 0, text, sizeof text);
     cr_assert_eq(kolo_pointer_look(memory, &pointer), KOLO_OK);
-    cr_assert_eq(kolo_pointer_fetch(&pointer, sizeof copy, copy), KOLO_ERR_SYSTEM);
+    cr_assert_eq(kolo_pointer_fetch(&pointer, sizeof copy, copy, KOLO_NEVER), KOLO_ERR_SYSTEM);
     cr_assert_not_null(strstr(kolo_error_detail(), "cuMemcpyDtoH of 21 bytes on device 0"), "%s",
                        kolo_error_detail());
     cr_assert_not_null(strstr(kolo_error_detail(), "as long as the call says"));
     memory = mock_cuda_copy(mock, MOCK_OTHER, 1, text, sizeof text);
     cr_assert_eq(kolo_pointer_look(memory, &pointer), KOLO_OK);
     mock->destroy_other(1);
-    cr_assert_eq(kolo_pointer_fetch(&pointer, sizeof text, copy), KOLO_ERR_SYSTEM);
+    cr_assert_eq(kolo_pointer_fetch(&pointer, sizeof text, copy, KOLO_NEVER), KOLO_ERR_SYSTEM);
     cr_assert_not_null(strstr(kolo_error_detail(), "cuCtxPushCurrent on device 1"), "%s",
                        kolo_error_detail());
     cr_assert_not_null(strstr(kolo_error_detail(), "context is gone"));
@@ -161,8 +161,8 @@ Test(cuda, nothing_is_copied_of_no_bytes)
     struct kolo_pointer pointer;
     void *memory = mock->alloc(MOCK_DEVICE, 0, 8);
     cr_assert_eq(kolo_pointer_look(memory, &pointer), KOLO_OK);
-    cr_assert_eq(kolo_pointer_fetch(&pointer, 0, NULL), KOLO_OK);
-    cr_assert_eq(mock->calls("cuMemcpyDtoH_v2") + mock->calls("cuCtxSynchronize"), 0);
+    cr_assert_eq(kolo_pointer_fetch(&pointer, 0, NULL, KOLO_NEVER), KOLO_OK);
+    cr_assert_eq(mock->calls("cuMemcpyDtoH_v2") + mock->calls("cuCtxRecordEvent"), 0);
 }
 
 Test(cuda, a_probe_says_what_there_is_and_why_not)

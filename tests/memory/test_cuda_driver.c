@@ -64,7 +64,7 @@ Test(cuda_driver, what_knows_pointers_is_one_whatever_else_it_lacks)
     cr_assert_eq(kolo_pointer_look(copy, &pointer), KOLO_OK);
     cr_assert_not(kolo_pointer_is_host(&pointer));
     kolo_detail_set("");
-    cr_assert_eq(kolo_pointer_fetch(&pointer, sizeof copy, copy), KOLO_ERR_UNSUPPORTED);
+    cr_assert_eq(kolo_pointer_fetch(&pointer, sizeof copy, copy, KOLO_NEVER), KOLO_ERR_UNSUPPORTED);
     cr_assert_not_null(strstr(kolo_error_detail(), words), "%s", kolo_error_detail());
     kolo_detail_set("");
     cr_assert_eq(kolo_lane_open(&pointer, NULL, NULL, &lane), KOLO_ERR_UNSUPPORTED);

@@ -14,9 +14,9 @@ Test(pointer, all_is_the_hosts_where_nothing_else_can_be)
     cr_assert(kolo_pointer_is_host(&pointer));
     cr_assert(pointer.kind == KOLO_MEMORY_HOST && pointer.memory == from && pointer.device == -1 &&
               !pointer.ops);
-    cr_assert_eq(kolo_pointer_fetch(&pointer, sizeof from, copy), KOLO_OK);
+    cr_assert_eq(kolo_pointer_fetch(&pointer, sizeof from, copy, KOLO_NEVER), KOLO_OK);
     cr_assert_str_eq(copy, from);
-    cr_assert_eq(kolo_pointer_fetch(&pointer, 0, NULL), KOLO_OK);
+    cr_assert_eq(kolo_pointer_fetch(&pointer, 0, NULL, KOLO_NEVER), KOLO_OK);
     cr_assert_eq(kolo_pointer_look(NULL, &pointer), KOLO_OK);
     cr_assert(kolo_pointer_is_host(&pointer));
 }

@@ -198,6 +198,35 @@ ParameterizedTest(int *number, stage, states_are_those_of_the_hosts_arrays)
             }
 }
 
+Test(stage, a_device_that_does_not_come_to_an_end_is_given_up, .timeout = 60)
+{
+    static const uint32_t zero = 0, one = 1;
+    const struct kind *kind = &kinds[0];
+    uint8_t empty[ROOM], expected[ROOM];
+    const void *copies[ARRAYS_MAX];
+    make_data();
+    const size_t size = state_on_host(kind, false, expected);
+    const struct mock_cuda *mock = mock_cuda_load();
+    mock->begin();
+    (void)setenv("KOLO_TIMEOUT", "100ms", 1);
+    (void)send(mock, kind, MOCK_DEVICE, 1, copies);
+    struct kolo_metric *metric = create(kind, false);
+    const size_t empty_size = state_saved(metric, empty);
+    void *stream = mock->stream(1), *flag = mock->alloc(MOCK_DEVICE, 1, sizeof zero);
+    mock->write(flag, &zero, sizeof zero);
+    cr_assert_eq(kolo_cuda_driver_loaded()->stream_wait_value(stream, (uintptr_t)flag, 1,
+                                                              KOLO_CUDA_WAIT_GREATER),
+                 KOLO_CUDA_SUCCESS);
+    cr_assert_eq(kind->update(metric, copies, NULL), KOLO_ERR_TIMEOUT, "%s", kolo_error_detail());
+    cr_assert_not_null(strstr(kolo_error_detail(), "has not done within 100 ms"), "%s",
+                       kolo_error_detail());
+    check_same(kind, metric, empty, empty_size, "given up");
+    mock->write(flag, &one, sizeof one);
+    cr_assert_eq(kind->update(metric, copies, NULL), KOLO_OK, "%s", kolo_error_detail());
+    check_same(kind, metric, expected, size, "afterwards");
+    kolo_metric_destroy(metric);
+}
+
 ParameterizedTestParameters(stage, what_fails_adds_nothing)
 {
     return each_kind();
@@ -206,7 +235,7 @@ ParameterizedTestParameters(stage, what_fails_adds_nothing)
 ParameterizedTest(int *number, stage, what_fails_adds_nothing)
 {
     static const char *const functions[] = {"cuPointerGetAttributes", "cuCtxPushCurrent_v2",
-                                            "cuCtxSynchronize", "cuMemcpyDtoH_v2"};
+                                            "cuCtxRecordEvent", "cuMemcpyDtoH_v2"};
     const struct kind *kind = &kinds[*number];
     uint8_t empty[ROOM], expected[ROOM];
     const void *copies[ARRAYS_MAX];

@@ -240,13 +240,8 @@ int cuCtxPopCurrent(void **context_out)
     return KOLO_CUDA_SUCCESS;
 }
 
-int cuCtxSynchronize(void)
+void mock_write_pending(const struct context *context)
 {
-    ENTER();
-    const struct context *context = mock_top();
-    if (!context)
-        return KOLO_CUDA_INVALID_CONTEXT;
-    mock_streams_wait(context);
     for (int i = 0; i < allocation_count; i++) {
         struct allocation *a = &allocations[i];
         if (!a->pending || (a->context ? a->context != context : a->device != context->device))
@@ -255,6 +250,16 @@ int cuCtxSynchronize(void)
         munmap(a->pending, a->bytes);
         a->pending = NULL;
     }
+}
+
+int cuCtxSynchronize(void)
+{
+    ENTER();
+    const struct context *context = mock_top();
+    if (!context)
+        return KOLO_CUDA_INVALID_CONTEXT;
+    mock_streams_wait(context);
+    mock_write_pending(context);
     return mock_lost;
 }
 

@@ -42,6 +42,8 @@ struct context *mock_primary(int device);
 /** NULL: it is none of the driver's. */
 struct allocation *mock_allocation(uint64_t address);
 bool mock_within(const struct allocation *a, uint64_t address, size_t bytes);
+/** What is written later is written. Held: lock. */
+void mock_write_pending(const struct context *context);
 /** Where the mock reads and writes it; NULL: it leaves its allocation. */
 uint8_t *mock_place(uint64_t address, size_t bytes);
 

@@ -408,6 +408,7 @@ int cuCtxRecordEvent(void *context, void *event)
     ENTER();
     struct event *recorded = event;
     int result = is_event(event) ? KOLO_CUDA_SUCCESS : KOLO_CUDA_INVALID_HANDLE;
+    mock_write_pending(context);
     for (int i = 0; i < STREAMS_MAX && result == KOLO_CUDA_SUCCESS; i++)
         if (streams[i] && streams[i]->context == context &&
             (streams[i]->first || streams[i]->is_captured)) {

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "runtime/board_moves.h"
+
 enum {
     RANKS_WALKED = 8,        /* of a world at most: of a larger one those that ranks_walked says */
     BYTES_WALKED = 64 << 20, /* beyond it time grows with size */
@@ -220,9 +222,27 @@ static bool is_passed_on(const struct kolo_plan *plan)
            plan->collective == KOLO_COLLECTIVE_SCATTER;
 }
 
-static bool is_vast(const struct kolo_plan_args *args, size_t element_bytes)
+/** Elements of the longer of a rank's two buffers: the vector that a call of it moves. */
+static double longer_buffer(enum kolo_collective collective, const struct kolo_plan_args *args,
+                            int rank)
 {
-    return (double)args->count * (double)element_bytes * args->size >= CACHES_BYTES;
+    struct kolo_plan_args even = *args; /* an uneven call has its mean as its count */
+    size_t send, recv;
+    even.counts = even.displs = even.send_counts = even.send_displs = NULL;
+    kolo_moves_extent(collective, &even, rank, &send, &recv);
+    return (double)(send > recv ? send : recv);
+}
+
+/** Whether the vectors of all ranks are more than the caches hold: n blocks on each rank of an
+ * alltoall, an allgather and a reduce_scatter, on the root of a gather and a scatter. */
+static bool is_vast(const struct kolo_plan *plan, const struct kolo_plan_args *args,
+                    size_t element_bytes)
+{
+    double elements = longer_buffer(plan->collective, args, args->root);
+    if (args->size > 1)
+        elements +=
+            (args->size - 1) * longer_buffer(plan->collective, args, (args->root + 1) % args->size);
+    return elements * (double)element_bytes >= CACHES_BYTES;
 }
 
 static struct walk walk_rank(const struct kolo_plan *plan, const struct kolo_plan_args *args,
@@ -236,7 +256,7 @@ static struct walk walk_rank(const struct kolo_plan *plan, const struct kolo_pla
                             .is_crowded = ranks_a_core(layout) > 1,
                             .is_passed_on = is_passed_on(plan),
                             .is_piped = plan->is_segmented && plan->depth == KOLO_DEPTH_TREE,
-                            .is_vast = is_vast(args, element_bytes)};
+                            .is_vast = is_vast(plan, args, element_bytes)};
     size_t nsteps = plan->nsteps(args);
     for (size_t i = 0; i < nsteps; i++) {
         struct kolo_step step;

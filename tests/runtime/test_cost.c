@@ -73,6 +73,36 @@ Test(cost, of_vectors_that_no_cache_holds)
     cr_assert(fabs(ns / BYTES - 4) < 0.01, "which is slower by itself: %g", ns / BYTES);
 }
 
+/* Beside its own block, which it copies, a rank reads those of the others elsewhere when the vectors
+ * of all ranks, blocks for each, are more than the caches hold. */
+Test(cost, of_blocks_that_are_vectors_together)
+{
+    enum { KIB = 1 << 10 };
+    static const struct {
+        enum kolo_collective collective;
+        int ranks;
+        size_t block;
+        double blocks; /* copied, and read elsewhere, by the busiest rank */
+    } cases[] = {
+        {KOLO_COLLECTIVE_ALLTOALL, 9, 256 * KIB, 1},   /* 81 blocks, 20 MiB */
+        {KOLO_COLLECTIVE_ALLTOALL, 10, 256 * KIB, 10}, /* 100 blocks, 25 MiB */
+        {KOLO_COLLECTIVE_ALLGATHER, 9, 256 * KIB, 1},
+        {KOLO_COLLECTIVE_ALLGATHER, 10, 256 * KIB, 10},
+        {KOLO_COLLECTIVE_GATHER, 10, 1024 * KIB, 1}, /* 10 blocks on the root, one on 9 others */
+        {KOLO_COLLECTIVE_GATHER, 10, 2048 * KIB, 10},
+    };
+    struct kolo_figures figures = {.copy_byte = 1};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct kolo_layout near = {
+            .size = cases[i].ranks, .cores = cases[i].ranks, .local = KOLO_PATH_SHM};
+        double ns =
+            cost_of(cases[i].collective, "direct", cases[i].ranks, cases[i].block, &near, &figures);
+        double blocks = ns / (double)cases[i].block;
+        cr_assert(fabs(blocks - cases[i].blocks) < 1e-6, "case %zu: %g blocks, not %g", i, blocks,
+                  cases[i].blocks);
+    }
+}
+
 Test(cost, of_lines_and_crowds)
 {
     struct kolo_figures figures = {.wire_byte = 1};

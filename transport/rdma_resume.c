@@ -25,16 +25,23 @@ static int64_t patience_ns(const struct rdma_link *link)
     return kolo_tcp_settings(&rdma_port_of(link)->tcp)->peer_timeout_ms * 1000000;
 }
 
+/** The detail says why it broke. */
+static void remember(struct rdma_resume *resume, bool is_hearsay)
+{
+    kolo_free_memory(resume->why);
+    resume->why = kolo_strdup(kolo_error_detail());
+    resume->is_hearsay = is_hearsay;
+}
+
 /** The pair breaks for the first time since it last worked. The detail says why. */
-static void begin(struct rdma_link *link)
+static void begin(struct rdma_link *link, bool is_hearsay)
 {
     struct rdma_resume *resume = &link->resume;
     resume->begun = kolo_now_ns();
     resume->until = resume->begun + patience_ns(link);
     resume->tries = 0;
     resume->replayed = 0;
-    kolo_free_memory(resume->why);
-    resume->why = kolo_strdup(kolo_error_detail());
+    remember(resume, is_hearsay);
     KOLO_WARN("%s; trying to bring it back", kolo_error_detail());
 }
 
@@ -60,7 +67,9 @@ bool kolo_rdma_resume_broke(struct kolo_rdma_queue *queue)
     if (!is_first && ++resume->tries == TRIES)
         return false;
     if (is_first)
-        begin(link);
+        begin(link, false);
+    else if (resume->is_hearsay)
+        remember(resume, false);
     wait_a_little(link);
     if (kolo_rdma_queue_cut(queue) == KOLO_OK)
         return true;
@@ -150,7 +159,7 @@ static void follow(struct rdma_link *link, const struct kolo_rdma_hello *theirs)
     if (resume->step == RESUME_NONE && !resume->is_unproved) {
         kolo_fail(KOLO_ERR_LINK, "rank %d on %.63s by rdma: its queue pair broke there",
                   link->tcp.base.peer, who(link)->host);
-        begin(link);
+        begin(link, true);
     } else if (resume->step != RESUME_WAITS && ++resume->tries == TRIES) {
         give_up(link, KOLO_ERR_LINK, "too many tries");
         return;

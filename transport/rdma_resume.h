@@ -45,7 +45,8 @@ struct rdma_resume {
     unsigned replayed;
     kolo_deadline begun, until, begins_at; /* of the first break; begins_at: of the next round */
     struct kolo_rdma_hello theirs;
-    char *why; /* what broke it; NULL: no memory for it */
+    char *why;       /* what broke it; NULL: no memory for it */
+    bool is_hearsay; /* it broke there: a cause of our own says more */
 };
 
 /** For the queue's broke(). */

@@ -8,9 +8,11 @@
 // before, that progress has seen (both sides seq_cst).
 //
 // Dials that arrive before the runtime gave us the table of peers are parked until then.
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -157,13 +159,23 @@ static void take_dial(struct kolo_link *link, int fd)
         close(fd);
 }
 
+/** A peer that proved itself and heard nothing for too long, because we had more to do than we could,
+ * dials again; what it has left must not become its link, whose end would be taken for its own. */
+static bool is_left(int fd)
+{
+    uint8_t byte;
+    ssize_t got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+}
+
 void kolo_endpoint_incoming(struct kolo_port *port, const struct kolo_greeting *theirs, int fd)
 {
     struct kolo_endpoint *endpoint = port->endpoint;
     const struct kolo_endpoint_events *events = &endpoint->config.events;
     int rank = endpoint->config.rank, peer = theirs->from;
     if (endpoint->is_closing || theirs->to != rank || peer == rank || peer < 0 ||
-        peer >= endpoint->config.size || theirs->purpose != port->transport->purpose) {
+        peer >= endpoint->config.size || theirs->purpose != port->transport->purpose ||
+        is_left(fd)) {
         close(fd);
         return;
     }

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "tests/support/transport_suite.h"
 #include "transport/conn_private.h"
+#include "transport/core.h"
 #include "transport/link.h"
 #include "transport/tcp.h"
 
@@ -682,6 +683,29 @@ Test(tcp, the_end_without_a_goodbye_is_told, .timeout = 60)
     cr_assert(strncmp(w.ranks[0].text, "rank 1 at tcp 127.0.0.1:", 24) == 0 &&
                   strstr(w.ranks[0].text, ": connection closed by peer"),
               "%s", w.ranks[0].text);
+    close_world(&w);
+}
+
+/** As a rank does that was not answered in time, and dials once more. */
+Test(tcp, a_connection_that_its_dialler_has_left_is_no_link, .timeout = 60)
+{
+    struct world w;
+    struct raw raw;
+    int ends[2];
+    const struct kolo_greeting theirs = {KOLO_PROTOCOL_VERSION, KOLO_PURPOSE_TCP, 1, 0, 0};
+    open_for_raw(&w, 2);
+    for (int i = 0; i < 2; i++) { /* one that is left before anything was said, and one after it */
+        cr_assert(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
+        if (i == 1)
+            cr_assert(send(ends[1], "x", 1, 0) == 1);
+        close(ends[0]);
+        kolo_endpoint_incoming(w.ranks[0].endpoint->ports[index_of_tcp()], &theirs, ends[1]);
+        progress(&w);
+        cr_assert(w.ranks[0].down == 0, "%s", w.ranks[0].text);
+    }
+    raw_open(&w, &raw, 1);
+    cr_assert(w.ranks[0].down == 0, "%s", w.ranks[0].text);
+    raw_close(&raw);
     close_world(&w);
 }
 

@@ -27,7 +27,8 @@ enum {
     CHUNK_BYTES = 256 << 10, /* of one call of the kernel's */
     STEP_BYTES = 1 << 20,    /* before the engine has its turn */
     CACHE_BYTES = 24 << 20,  /* of all buffers together, from which on caches do not help */
-    ALLGATHER_MOST = 3       /* members of an allgather that is pulled */
+    ALLGATHER_MOST = 3,      /* members of an allgather that is pulled */
+    PAIR_BYTES = 1 << 20     /* of a block of a scatter of two, from which on it is not */
 };
 
 /* ---- who may ---- */
@@ -60,16 +61,6 @@ static size_t agreed_bytes(const struct kolo_hub *hub)
     return most;
 }
 
-/** Whether one copy by the kernel, which has to find every page first, can be over before two by
- * the processors: not where many read the same bytes, which lie in a stage once for all, nor where
- * one rank would have to do all that others do for it. */
-static bool can_win(const struct kolo_hub *hub)
-{
-    return hub->collective == KOLO_COLLECTIVE_ALLTOALL ||
-           hub->collective == KOLO_COLLECTIVE_SCATTER ||
-           (hub->collective == KOLO_COLLECTIVE_ALLGATHER && hub->count <= ALLGATHER_MOST);
-}
-
 /** Whether the buffers of all ranks together fit into caches: beyond, stores that go round them
  * win, which the kernel does not use. */
 static bool is_cached(const struct kolo_hub *hub)
@@ -90,6 +81,18 @@ static size_t block_bytes(const struct kolo_hub *hub)
     for (int rank = 0; rank < args->size; rank++)
         total += args->counts[rank];
     return total / (size_t)args->size * hub->element_bytes;
+}
+
+/** Whether one copy by the kernel, which has to find every page first, can be over before two by
+ * the processors: not where many read the same bytes, which lie in a stage once for all, nor where
+ * one rank would have to do all that others do for it, nor in a long scatter of two, where one
+ * copies while the other waits, and in the stages both do. */
+static bool can_win(const struct kolo_hub *hub)
+{
+    if (hub->collective == KOLO_COLLECTIVE_SCATTER)
+        return hub->count > 2 || block_bytes(hub) < PAIR_BYTES;
+    return hub->collective == KOLO_COLLECTIVE_ALLTOALL ||
+           (hub->collective == KOLO_COLLECTIVE_ALLGATHER && hub->count <= ALLGATHER_MOST);
 }
 
 bool kolo_pull_fits(struct kolo_hub *hub)

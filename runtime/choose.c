@@ -103,8 +103,15 @@ static const char *way_of(const struct kolo_plan *plan, const struct kolo_questi
         return "";
     size_t bytes = kolo_oneshot_bytes(plan->collective, &question->args, question->element_bytes);
     return bytes <= kolo_board_shown(plan->collective, &question->layout, figures)
-               ? "; as oneshot, where the others cannot see the memory"
-               : "; through stages or pulled, where the others cannot see the memory";
+               ? "; else as oneshot, as expected here"
+               : "; else through stages, as expected here, or pulled";
+}
+
+/** No rank knows the memory of the others, so what is chosen for memory that they do not see need not be
+ * the fastest there. */
+static const char *of_what(const struct kolo_question *question)
+{
+    return question->layout.is_unseen ? " with kolo_alloc memory, by which all ranks choose" : "";
 }
 
 size_t kolo_explain(const struct kolo_question *question, const struct kolo_figures *figures,
@@ -123,7 +130,8 @@ size_t kolo_explain(const struct kolo_question *question, const struct kolo_figu
         if (bars != NULL)
             snprintf(answer.why, sizeof(answer.why), "cannot: %s", bars);
         else if (answer.is_chosen)
-            snprintf(answer.why, sizeof(answer.why), "fastest%s", way_of(plan, question, figures));
+            snprintf(answer.why, sizeof(answer.why), "fastest%s%s", of_what(question),
+                     way_of(plan, question, figures));
         else
             snprintf(answer.why, sizeof(answer.why), "%.2f times as long",
                      least > 0 ? answer.ns / least : 1);

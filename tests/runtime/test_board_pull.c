@@ -172,6 +172,36 @@ Test(board_pull, every_collective_that_copies, .timeout = 300)
         run(size, "KOLO_CMA_BYTES=1", each_size, &may);
 }
 
+static kolo_status long_scatters(struct kolo_comm *comm, void *argument)
+{
+    enum { MIB_OF = (1 << 20) / sizeof(int32_t) };
+    int n = kolo_size(comm), rank = kolo_rank(comm);
+    int32_t *memory = calloc((size_t)(n + 1) * MIB_OF, sizeof(*memory));
+    kolo_status status = memory != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    (void)argument;
+    for (int is_long = 0; is_long < 2 && status == KOLO_OK; is_long++) {
+        size_t count = is_long ? MIB_OF : MIB_OF - 1;
+        int32_t *recv = memory + (size_t)n * MIB_OF;
+        fill(memory, is_long, rank, n, count);
+        status = start(comm, 3, 0, memory, recv, count);
+        if (status == KOLO_OK && rank != 0)
+            status = check(recv, is_long, 0, rank, count);
+        bool is_wanted = n > 2 || !is_long;
+        if (status == KOLO_OK && has_pulled(comm) != is_wanted)
+            status = kolo_fail(KOLO_ERR_INTERNAL, "%d ranks, blocks of %zu elements: pulled %d", n,
+                               count, has_pulled(comm));
+    }
+    free(memory);
+    return status;
+}
+
+Test(board_pull, a_long_scatter_of_two_goes_by_the_stages, .timeout = 120)
+{
+    skip_without();
+    run(2, "KOLO_CMA_BYTES=1", long_scatters, NULL);
+    run(3, "KOLO_CMA_BYTES=1", long_scatters, NULL);
+}
+
 Test(board_pull, a_setting_ends_it, .timeout = 120)
 {
     bool may = false;
@@ -239,7 +269,8 @@ Test(board_pull, one_that_must_not_read_any_more_goes_by_the_stages_with_all, .t
 
 /* ---- taken back ---- */
 
-enum { LONG = 300000, TAKERS = 3, STRIDE = 509, NEVER_SENT = -1 };
+/* PAIR: for two, whose longer scatters are not pulled. */
+enum { LONG = 300000, PAIR = 200000, TAKERS = 3, STRIDE = 509, NEVER_SENT = -1 };
 
 struct killer {
     struct kolo_comm *comm;
@@ -336,11 +367,11 @@ static kolo_status give_and_take_back(struct kolo_comm *comm, int32_t *memory, s
     pthread_t thread;
     hold->comm = comm;
     await(&hold->is_held);
-    fill(memory, 1, 1, 2, LONG);
+    fill(memory, 1, 1, 2, PAIR);
     WORLD_EXPECT(pthread_create(&thread, NULL, take_back, hold) == 0, "no thread");
     kolo_status status =
-        kolo_scatter(comm, memory, memory + 2 * LONG, LONG, KOLO_INT32, 1, NULL, NULL);
-    memset(memory, 0x55, 2 * LONG * sizeof(*memory));
+        kolo_scatter(comm, memory, memory + 2 * PAIR, PAIR, KOLO_INT32, 1, NULL, NULL);
+    memset(memory, 0x55, 2 * PAIR * sizeof(*memory));
     atomic_store(&hold->is_taken, true);
     pthread_join(thread, NULL);
     WORLD_EXPECT(status == KOLO_ERR_ABORTED, "%s: %s", kolo_status_name(status),
@@ -352,7 +383,7 @@ static kolo_status read_late(struct kolo_comm *comm, int32_t *recv, struct hold 
 {
     struct kolo_request *request;
     kolo_status status =
-        kolo_scatter(comm, NULL, recv, LONG, KOLO_INT32, 1, NULL, &request); /* enters */
+        kolo_scatter(comm, NULL, recv, PAIR, KOLO_INT32, 1, NULL, &request); /* enters */
     if (status != KOLO_OK)
         return status;
     kolo_comm_enter(comm); /* nobody can look on for this rank */
@@ -366,7 +397,7 @@ static kolo_status read_late(struct kolo_comm *comm, int32_t *recv, struct hold 
 
 static kolo_status read_what_is_taken(struct kolo_comm *comm, void *argument)
 {
-    int32_t *memory = calloc(3 * (size_t)LONG, sizeof(int32_t));
+    int32_t *memory = calloc(3 * (size_t)PAIR, sizeof(int32_t));
     kolo_status status = memory != NULL ? kolo_barrier(comm, NULL, NULL) : KOLO_ERR_NO_MEMORY;
     if (status == KOLO_OK && kolo_rank(comm) == 1)
         status = give_and_take_back(comm, memory, argument);

@@ -167,6 +167,27 @@ Test(choose, explains_every_plan)
     }
 }
 
+/** Chosen is what is fastest of memory that all see; of other memory that may take longer than another
+ * plan, and is not called the fastest then. */
+Test(choose, explains_what_is_chosen_for_memory_that_others_do_not_see)
+{
+    struct kolo_question question = question_of(2, 1 << 20);
+    struct kolo_answer answers[32];
+    struct kolo_figures figures;
+    kolo_figures_init(&figures);
+    question.collective = KOLO_COLLECTIVE_ALLTOALL;
+    question.layout.has_board = question.layout.is_unseen = true;
+    size_t count = kolo_explain(&question, &figures, answers, 32), chosen = 0;
+    for (size_t i = 0; i < count; i++) {
+        chosen += answers[i].is_chosen;
+        if (answers[i].is_chosen)
+            cr_assert_str_eq(answers[i].why,
+                             "fastest with kolo_alloc memory, by which all ranks choose; else "
+                             "through stages, as expected here, or pulled");
+    }
+    cr_assert(chosen == 1);
+}
+
 /* ---- deterministic mode ---- */
 
 enum { COUNT = 5000, RANKS = 5 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which rank makes which class's curve. A class with many more records than a rank's share is cut
-// into pieces at some scores, so that no rank owns most of all records; the largest piece goes first,
-// to the rank with the least.
+// into pieces at some scores, so that no rank owns most of all records; the piece that takes longest
+// goes first, to the rank with the least to do.
 //
 // Where a class is cut: every rank offers the keys of records that stand at regular places of its
 // own, each weighing as much as that rank has of the class; of all offered, those at equal parts of
@@ -18,7 +18,7 @@
 enum { OFFERS = 256, OFFER_WORDS = 3 };
 /* What a piece costs its owner beside its records, in records: as many as it has entries, by this; and
  * what a true detection costs more than a miss. */
-enum { ENTRIES_PER = 6, TRUE_COST = 11 };
+enum { ENTRIES_PER = 4, TRUE_COST = 25 };
 /* A class is cut from this many shares of a rank on. */
 enum { HEAVY = 5, HEAVY_PER = 4 };
 
@@ -221,43 +221,45 @@ static void describe(const struct cuts *cuts)
     }
 }
 
-static int by_size(const void *a, const void *b)
+static int by_work(const void *a, const void *b)
 {
     const struct kolo_coco_piece *x = *(struct kolo_coco_piece *const *)a;
     const struct kolo_coco_piece *y = *(struct kolo_coco_piece *const *)b;
-    if (x->total != y->total)
-        return x->total > y->total ? -1 : 1;
+    if (x->work != y->work)
+        return x->work > y->work ? -1 : 1;
     return (x > y) - (x < y);
 }
 
 /* True detections of a cut class are taken to be as many in each of its pieces. */
 static int64_t work_of(const struct kolo_coco_share *share, const struct kolo_coco_piece *piece)
 {
+    const struct kolo_coco_params *params = share->params;
     double part = (double)piece->total / (double)share->class_total[piece->class];
-    return piece->total + (int64_t)(TRUE_COST * part * (double)share->class_true[piece->class]);
+    int64_t entries =
+        (int64_t)(params->caps * params->areas * params->thresholds * params->recalls);
+    return piece->total + (int64_t)(TRUE_COST * part * (double)share->class_true[piece->class]) +
+           entries / ENTRIES_PER;
 }
 
 static kolo_status choose_owners(struct kolo_coco_share *share)
 {
     int64_t *load = kolo_calloc(share->ranks, sizeof *load);
     struct kolo_coco_piece **sorted = kolo_calloc(share->pieces, sizeof(struct kolo_coco_piece *));
-    const struct kolo_coco_params *params = share->params;
-    int64_t cost = (int64_t)(params->caps * params->areas * params->thresholds * params->recalls /
-                             ENTRIES_PER);
     bool is_there = load && sorted;
     for (size_t p = 0; is_there && p < share->pieces; p++) {
         sorted[p] = &share->piece[p];
         for (size_t r = 0; r < share->ranks; r++)
             sorted[p]->total += share->counts[r * share->pieces + p];
+        sorted[p]->work = work_of(share, sorted[p]);
     }
     if (is_there)
-        qsort(sorted, share->pieces, sizeof *sorted, by_size);
+        qsort(sorted, share->pieces, sizeof *sorted, by_work);
     for (size_t p = 0; is_there && p < share->pieces; p++) {
         size_t least = 0;
         for (size_t r = 1; r < share->ranks; r++)
             least = load[r] < load[least] ? r : least;
         sorted[p]->owner = least;
-        load[least] += work_of(share, sorted[p]) + cost;
+        load[least] += sorted[p]->work;
     }
     kolo_free_memory(load);
     kolo_free_memory(sorted);

@@ -10,6 +10,7 @@
 struct kolo_coco_piece {
     size_t class, owner;
     int64_t total;  /* records of all ranks */
+    int64_t work;   /* what it costs its owner, in records */
     int64_t number; /* among the pieces of cut classes; -1: the whole class */
 };
 

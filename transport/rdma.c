@@ -92,6 +92,23 @@ static void drop_leftovers(struct rdma_port *port)
         kolo_rdma_drop_leftover((struct rdma_link *)tcp);
 }
 
+/** Goes on with rails that stop. */
+static void stop_rails(struct rdma_port *port)
+{
+    port->has_stopping = false;
+    for (struct tcp_link *tcp = port->tcp.first; tcp != NULL; tcp = tcp->next)
+        port->has_stopping |= kolo_rdma_rails_step((struct rdma_link *)tcp);
+}
+
+/** A device is of no use any more, for the reason in the detail. */
+static void lose_nic(struct rdma_nic *nic, kolo_status why)
+{
+    if (nic == &nic->port->nic)
+        end_links(nic->port, why);
+    else
+        kolo_rdma_rails_lost(nic);
+}
+
 /** Brings links back whose pair broke, as far as it can be done now. True: that was a step. */
 static bool mend_links(struct rdma_port *port)
 {
@@ -114,7 +131,7 @@ static bool poll_once(struct rdma_nic *nic)
     kolo_status status = kolo_rdma_completions_poll(nic->completions, &moved);
     if (status != KOLO_OK) {
         nic->device->is_gone = true;
-        end_links(nic->port, status);
+        lose_nic(nic, status);
     }
     return moved;
 }
@@ -128,7 +145,7 @@ static bool poll_nic(struct rdma_nic *nic)
         kolo_status status = kolo_rdma_completions_arm(nic->completions);
         nic->tells_next = status == KOLO_OK;
         if (status != KOLO_OK)
-            end_links(nic->port, status);
+            lose_nic(nic, status);
         moved |= poll_once(nic); /* what came before it was armed does not tell */
     }
     return moved;
@@ -138,10 +155,14 @@ bool kolo_rdma_poll(struct kolo_port *base)
 {
     struct rdma_port *port = (struct rdma_port *)base;
     bool moved = poll_nic(&port->nic);
+    for (int i = 0; i < port->other_count; i++)
+        moved |= poll_nic(&port->others[i]);
     if (port->has_leftovers)
         drop_leftovers(port);
     if (port->has_broken)
         moved |= mend_links(port);
+    if (port->has_stopping)
+        stop_rails(port);
     return moved;
 }
 
@@ -160,7 +181,7 @@ static void news_ready(struct kolo_watch *watch, uint32_t events)
     (void)events;
     kolo_status status = kolo_rdma_device_news(nic->device);
     if (status != KOLO_OK)
-        end_links(nic->port, status);
+        lose_nic(nic, status);
 }
 
 /* ---- what has its time ---- */
@@ -196,7 +217,7 @@ static void watch_queue(struct rdma_port *port, struct kolo_rdma_queue *queue, k
         text, sizeof text,
         "the device has said nothing of it for %.1f s (KOLO_PEER_TIMEOUT), not even an error; its "
         "port is %s: look at ip link and the cable, else at its driver (dmesg)",
-        (double)silent_ms / 1000, kolo_rdma_device_ask_state(port->nic.device));
+        (double)silent_ms / 1000, kolo_rdma_device_ask_state(queue->completions->device));
     kolo_rdma_queue_give_up(queue, text);
 }
 
@@ -211,6 +232,9 @@ static void watch_all(struct rdma_port *port, kolo_deadline now)
         if (!link->is_by_rdma || tcp->base.state != KOLO_LINK_UP)
             continue;
         watch_queue(port, link->queue, now, is_late);
+        for (int i = 1; i < KOLO_RDMA_RAILS_MAX; i++)
+            if (link->rails.all[i].step == RAIL_PROVES || link->rails.all[i].step == RAIL_GOES)
+                watch_queue(port, link->rails.all[i].queue, now, is_late);
         kolo_rdma_watch_links(port);
     }
 }
@@ -274,11 +298,14 @@ static void close_port(struct kolo_port *base)
     struct rdma_port *port = (struct rdma_port *)base;
     if (port == NULL)
         return;
-    unwatch_nic(&port->nic);
+    for (int i = 0; i <= port->other_count; i++)
+        unwatch_nic(kolo_rdma_nic_at(port, i));
     kolo_conn_timer_remove(&port->looks.timer);
     kolo_rdma_fallen_tell(&port->fallen);
     kolo_tcp_fini_port(&port->tcp);
-    close_nic(&port->nic);
+    for (int i = 0; i <= port->other_count; i++)
+        close_nic(kolo_rdma_nic_at(port, i));
+    kolo_free_memory(port->others);
     kolo_free_memory(port);
 }
 
@@ -293,10 +320,14 @@ static kolo_status watch(struct rdma_watch *watch, int fd,
     return status;
 }
 
-/** Two tracks for each peer, as far as the device goes. Who finds no room later goes by TCP. */
-static uint32_t entries_for(const struct kolo_rdma_device *device, int size)
+/** Two tracks for each peer, and each rail that may be made there beyond one for each port, as far as the device goes. Who finds
+ * no room later goes by TCP, or without that rail. */
+static uint32_t entries_for(const struct kolo_rdma_device *device,
+                            const struct kolo_endpoint_config *config)
 {
-    uint64_t wanted = 2 * (uint64_t)RDMA_PLACES * (uint64_t)size;
+    const uint64_t rails =
+        config->settings->rdma_rails > 1 ? (uint64_t)config->settings->rdma_rails : 1;
+    uint64_t wanted = 2 * (uint64_t)RDMA_PLACES * (uint64_t)config->size * rails;
     uint32_t most = device->completions_max;
     return wanted > most ? most : wanted < ENTRIES_MIN ? ENTRIES_MIN : (uint32_t)wanted;
 }
@@ -306,7 +337,7 @@ static kolo_status fill_nic(struct rdma_nic *nic, const struct kolo_endpoint_con
 {
     kolo_status status;
     kolo_rdma_regions_init(&nic->regions, nic->device, config->heap);
-    KOLO_TRY(kolo_rdma_completions_open(nic->device, entries_for(nic->device, config->size),
+    KOLO_TRY(kolo_rdma_completions_open(nic->device, entries_for(nic->device, config),
                                         &nic->completions));
     KOLO_TRY(watch(&nic->channel, nic->completions->channel->fd, channel_ready));
     KOLO_TRY(watch(&nic->news, nic->device->context->async_fd, news_ready));
@@ -325,6 +356,34 @@ static const struct tcp_rider rider = {.link_bytes = sizeof(struct rdma_link),
                                        .joined = kolo_rdma_joined,
                                        .ready = kolo_rdma_ready};
 
+/** The devices of further rails, as many as there are and are wanted. Without them the links have one. */
+static kolo_status fill_others(struct rdma_port *port, const struct kolo_verbs *verbs,
+                               const struct kolo_endpoint_config *config)
+{
+    const int64_t wanted = config->settings->rdma_rails;
+    const int most = wanted > 0 ? (int)wanted : KOLO_RDMA_RAILS_MAX;
+    const struct kolo_rdma_device *taken[KOLO_RDMA_RAILS_MAX] = {port->nic.device};
+    char name[128];
+    port->others = kolo_calloc(KOLO_RDMA_RAILS_MAX, sizeof *port->others);
+    if (port->others == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    while (port->other_count + 1 < most) {
+        struct rdma_nic *nic = &port->others[port->other_count];
+        init_nic(nic, port);
+        if (kolo_rdma_device_open_next(verbs, config->settings, config->identity.numa, taken,
+                                       port->other_count + 1, &nic->device) != KOLO_OK)
+            break;
+        port->other_count++; /* from here on close_port() closes it */
+        taken[port->other_count] = nic->device;
+        kolo_rdma_device_format(nic->device, name, sizeof name);
+        kolo_status status = fill_nic(nic, config);
+        if (status != KOLO_OK)
+            return status;
+        KOLO_DEBUG("rdma %s is for further rails", name);
+    }
+    return KOLO_OK;
+}
+
 static kolo_status fill_port(struct rdma_port *port, struct kolo_endpoint *endpoint,
                              struct kolo_address *address_out)
 {
@@ -335,6 +394,7 @@ static kolo_status fill_port(struct rdma_port *port, struct kolo_endpoint *endpo
     KOLO_TRY(
         kolo_rdma_device_open(verbs, config->settings, config->identity.numa, &port->nic.device));
     KOLO_TRY(fill_nic(&port->nic, config));
+    KOLO_TRY(fill_others(port, verbs, config));
     KOLO_TRY(kolo_tcp_init_port(&port->tcp, endpoint, &kolo_transport_rdma, KOLO_PURPOSE_RDMA,
                                 address_out));
     KOLO_TRY(publish(port, address_out));

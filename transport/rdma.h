@@ -31,6 +31,7 @@
 #include "transport/rdma_direct.h"
 #include "transport/rdma_fallen.h"
 #include "transport/rdma_queue.h"
+#include "transport/rdma_rails.h"
 #include "transport/rdma_resume.h"
 #include "transport/tcp.h"
 
@@ -61,13 +62,16 @@ struct rdma_timer {
 };
 
 struct rdma_port {
-    struct tcp_port tcp; /* first: the core gets this */
-    struct rdma_nic nic;
+    struct tcp_port tcp;     /* first: the core gets this */
+    struct rdma_nic nic;     /* of the first rail of each link */
+    struct rdma_nic *others; /* of further rails */
+    int other_count;
     struct rdma_timer looks; /* at what has its time: first messages, and warnings */
     struct kolo_rdma_fallen fallen;
     kolo_deadline tells_at;   /* of them; KOLO_NEVER: there is nothing to tell */
     kolo_deadline watches_at; /* the links that are up; KOLO_NEVER: there is none */
     bool has_broken;          /* links whose pair is being brought back */
+    bool has_stopping;        /* rails that stop */
     bool has_leftovers;       /* queues of links that went on by TCP are to be closed */
 };
 
@@ -90,11 +94,20 @@ struct rdma_link {
     uint8_t block[KOLO_RDMA_HELLO_BYTES]; /* that is arriving */
     size_t block_bytes;
     struct rdma_resume resume;
+    struct rdma_rails rails;
+    bool has_led;   /* the peer's ports are known, and rails were offered */
+    bool has_again; /* writings of which a row may have to be written again */
 };
 
 static inline struct rdma_port *rdma_port_of(const struct rdma_link *link)
 {
     return (struct rdma_port *)link->tcp.base.port;
+}
+
+/** The first, and the others. */
+static inline struct rdma_nic *kolo_rdma_nic_at(struct rdma_port *port, int number)
+{
+    return number == 0 ? &port->nic : &port->others[number - 1];
 }
 
 /* rdma.c */
@@ -141,10 +154,6 @@ bool kolo_rdma_reaches_devices(const struct kolo_link *base);
 void kolo_rdma_device_gone(struct kolo_port *base, const void *memory);
 kolo_status kolo_rdma_control(struct kolo_link *base, const struct kolo_header *header,
                               const uint8_t *payload);
-/** Begins to write the message of a frame that is_remote. */
-void kolo_rdma_begin_writing(struct rdma_link *link, const struct kolo_frame *frame);
-/** Posts what fits of it. True: all of it is posted. */
-bool kolo_rdma_go_on_writing(struct rdma_link *link);
 /** May the next frame be taken? One in a device's memory can only be sent from where it lies. */
 bool kolo_rdma_may_take_frame(const struct rdma_link *link);
 /** Sends a frame, whose header is in the next place, from where it lies. False: it must be copied. */
@@ -152,6 +161,20 @@ bool kolo_rdma_send_in_place(struct rdma_link *link, const struct kolo_frame *fr
 void kolo_rdma_withdraw_writing(struct rdma_link *link, const struct kolo_work *work);
 /** What the queue tells. */
 void kolo_rdma_written(struct kolo_rdma_queue *queue, uint16_t mark);
+/** The peer has written what @p mark says, by whatever rail. */
+void kolo_rdma_take_mark(struct rdma_link *link, uint16_t mark);
+
+/* rdma_stripe.c: how they are written */
+/** Begins to write the message of a frame that is_remote. */
+void kolo_rdma_begin_writing(struct rdma_link *link, const struct kolo_frame *frame);
+/** Posts what fits of it. True: all of it is posted. */
+bool kolo_rdma_go_on_writing(struct rdma_link *link);
+/** A row has arrived, so that its memory is not read any more. */
+void kolo_rdma_row_is_over(struct rdma_link *link, struct kolo_rdma_row *row);
+/** Rows may have to be written again. */
+void kolo_rdma_wake_writing(struct rdma_link *link);
+/** What the queue tells. */
 void kolo_rdma_has_written(struct kolo_rdma_queue *queue, void *context);
+void kolo_rdma_passed(struct kolo_rdma_queue *queue, size_t bytes);
 
 #endif

@@ -22,6 +22,21 @@ struct wanted {
     unsigned port;                 /* 0: any */
 };
 
+/** Entry @p number of a list with commas. ERR_UNSUPPORTED: there is none. */
+static kolo_status take_entry(const char *list, int number, char text_out[IBV_SYSFS_NAME_MAX + 8])
+{
+    const size_t capacity = IBV_SYSFS_NAME_MAX + 8;
+    for (; number > 0; number--) {
+        const char *comma = strchr(list, ',');
+        if (comma == NULL)
+            return kolo_fail(KOLO_ERR_UNSUPPORTED, "KOLO_RDMA_DEVICE names no further port");
+        list = comma + 1;
+    }
+    size_t length = strcspn(list, ",");
+    snprintf(text_out, capacity, "%.*s", (int)(length < capacity ? length : capacity - 1), list);
+    return KOLO_OK;
+}
+
 static kolo_status parse_wanted(const char *text, struct wanted *wanted_out)
 {
     struct wanted wanted = {.port = 0};
@@ -287,6 +302,8 @@ struct merit {
 
 struct search {
     const struct wanted *wanted;
+    const struct kolo_rdma_device *const *taken; /* that are in use already */
+    int taken_count;
     int numa_node;
     struct merit best;
     struct kolo_rdma_device *found;
@@ -335,12 +352,20 @@ static bool is_wanted(const struct search *search, uint8_t number)
     return search->wanted->port == 0 || number == 0 || number == search->wanted->port;
 }
 
+static bool is_taken(const struct search *search, const char *name, uint8_t number)
+{
+    for (int i = 0; i < search->taken_count; i++)
+        if (search->taken[i]->port == number && strcmp(search->taken[i]->name, name) == 0)
+            return true;
+    return false;
+}
+
 /** Keeps the best, and why the others cannot be used. */
 static bool compare(void *context, struct kolo_rdma_device *device, const char *name,
                     uint8_t number, kolo_status status)
 {
     struct search *search = context;
-    if (!is_wanted(search, number))
+    if (!is_wanted(search, number) || is_taken(search, name, number))
         return true;
     if (status == KOLO_ERR_NO_MEMORY)
         search->status = status;
@@ -383,10 +408,26 @@ kolo_status kolo_rdma_device_open(const struct kolo_verbs *verbs,
                                   const struct kolo_settings *settings, int numa_node,
                                   struct kolo_rdma_device **device_out)
 {
-    struct wanted wanted;
-    struct search search = {
-        .wanted = &wanted, .numa_node = numa_node, .status = KOLO_ERR_UNSUPPORTED};
-    kolo_status status = parse_wanted(settings->rdma_device, &wanted);
+    return kolo_rdma_device_open_next(verbs, settings, numa_node, NULL, 0, device_out);
+}
+
+kolo_status kolo_rdma_device_open_next(const struct kolo_verbs *verbs,
+                                       const struct kolo_settings *settings, int numa_node,
+                                       const struct kolo_rdma_device *const *taken, int taken_count,
+                                       struct kolo_rdma_device **device_out)
+{
+    struct wanted wanted = {.port = 0};
+    struct search search = {.wanted = &wanted,
+                            .taken = taken,
+                            .taken_count = taken_count,
+                            .numa_node = numa_node,
+                            .status = KOLO_ERR_UNSUPPORTED};
+    char entry[IBV_SYSFS_NAME_MAX + 8] = "";
+    kolo_status status = KOLO_OK;
+    if (settings->rdma_device[0] != '\0')
+        status = take_entry(settings->rdma_device, taken_count, entry);
+    if (status == KOLO_OK)
+        status = parse_wanted(entry, &wanted);
     const char *net = settings->rdma_device[0] == '\0' ? settings->net : "";
     if (status == KOLO_OK)
         status = visit_all(verbs, &wanted, net, compare, &search);

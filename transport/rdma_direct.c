@@ -2,6 +2,7 @@
 // Must never let go of a registration while somebody may write or read by it, nor believe an offer that cannot be meant.
 #include "transport/rdma_direct.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -33,17 +34,47 @@ static struct kolo_rdma_region *take(struct kolo_rdma_direct *direct, const void
     return NULL;
 }
 
-static void give(struct kolo_rdma_direct *direct, struct kolo_rdma_region **region)
+static void give(struct kolo_rdma_regions *regions, struct kolo_rdma_region **region)
 {
     if (*region != NULL)
-        kolo_rdma_regions_give(direct->regions, *region);
+        kolo_rdma_regions_give(regions, *region);
     *region = NULL;
+}
+
+static void give_all(struct kolo_rdma_direct *direct, struct kolo_rdma_region **first,
+                     struct kolo_rdma_region **rails)
+{
+    give(direct->regions, first);
+    for (int i = 1; i < KOLO_RDMA_RAILS_MAX; i++)
+        give(direct->rails[i], &rails[i]);
+}
+
+/** The same for further rails, as far as they are open and among @p wanted; gives those that have it, by bit. A rail whose device
+ * does not register it carries none of it. */
+static uint8_t take_rails(struct kolo_rdma_direct *direct, const void *memory, size_t bytes,
+                          uint8_t wanted, struct kolo_rdma_region **rails)
+{
+    uint8_t taken = 0;
+    wanted &= direct->rails_open;
+    for (int i = 1; i < KOLO_RDMA_RAILS_MAX && bytes >= KOLO_RDMA_STRIPED_BYTES; i++) {
+        if ((wanted >> i & 1) == 0)
+            continue;
+        kolo_status status =
+            kolo_rdma_regions_take(direct->rails[i], (void *)(uintptr_t)memory, bytes, &rails[i]);
+        if (status == KOLO_OK) {
+            taken |= (uint8_t)(1 << i);
+            continue;
+        }
+        direct->rails_open &= (uint8_t) ~(1 << i);
+        KOLO_WARN("a rail carries no more long messages: %s", kolo_error_detail());
+    }
+    return taken;
 }
 
 void kolo_rdma_direct_fini(struct kolo_rdma_direct *direct)
 {
     for (int i = 0; i < KOLO_RDMA_SLOTS; i++) {
-        give(direct, &direct->lent[i].region);
+        give_all(direct, &direct->lent[i].region, direct->lent[i].rails);
         direct->lent[i].work = NULL;
         kolo_rdma_direct_end(direct, &direct->writings[i]);
         direct->offers[i].bytes = 0;
@@ -68,9 +99,12 @@ bool kolo_rdma_direct_lend(struct kolo_rdma_direct *direct, struct kolo_work *wo
     struct kolo_rdma_region *region = lent != NULL ? take(direct, into, work->bytes) : NULL;
     if (region == NULL)
         return false;
-    lent->work = work;
-    lent->region = region;
-    lent->generation++;
+    *lent = (struct kolo_rdma_lent){.work = work,
+                                    .region = region,
+                                    .generation =
+                                        (uint8_t)((lent->generation + 1) % KOLO_RDMA_GENERATIONS)};
+    uint8_t rails =
+        region->is_device ? 0 : take_rails(direct, into, work->bytes, UINT8_MAX, lent->rails);
     struct kolo_writer writer = kolo_writer_over(desc_out->bytes, sizeof desc_out->bytes);
     kolo_write_u8(&writer, type);
     kolo_write_u8(&writer, (uint8_t)(lent - direct->lent));
@@ -83,23 +117,53 @@ bool kolo_rdma_direct_lend(struct kolo_rdma_direct *direct, struct kolo_work *wo
     writer = kolo_writer_over(payload_out, KOLO_RDMA_OFFER_BYTES);
     kolo_write_bytes(&writer, work->desc.bytes, sizeof work->desc.bytes);
     kolo_write_u64(&writer, work->bytes);
+    kolo_write_u8(&writer, rails);
+    for (int i = 1; i < KOLO_RDMA_RAILS_MAX; i++)
+        kolo_write_u32(&writer, lent->rails[i] != NULL ? lent->rails[i]->remote_key : 0);
     return true;
 }
 
-kolo_status kolo_rdma_direct_written(struct kolo_rdma_direct *direct, uint16_t mark,
-                                     struct kolo_work **work_out)
+/* A mark: slot (6 bits) | generation (6 bits) | parts that go by other rails, or that it is such a part (4 bits). */
+enum { SLOT_BITS = 6, GENERATION_BITS = 6 };
+
+uint16_t kolo_rdma_direct_mark(const struct kolo_rdma_writing *writing, uint8_t parts)
 {
-    struct kolo_rdma_lent *lent = &direct->lent[(mark & 0xff) % KOLO_RDMA_SLOTS];
-    if ((mark & 0xff) >= KOLO_RDMA_SLOTS || lent->region == NULL || lent->generation != mark >> 8)
-        return kolo_fail(KOLO_ERR_PROTOCOL, "a message was written where nothing is offered (%04x)",
-                         mark);
-    *work_out = lent->work;
+    return (uint16_t)(writing->slot | writing->offer.generation << SLOT_BITS |
+                      parts << (SLOT_BITS + GENERATION_BITS));
+}
+
+/** All is there. */
+static void land(struct kolo_rdma_direct *direct, struct kolo_rdma_lent *lent)
+{
     if (lent->work != NULL && lent->region->is_device)
         lent->work->has_landed = true;
     else if (lent->work != NULL && lent->region->is_gone)
         kolo_rdma_regions_bring(direct->regions, lent->region, lent->work->dst, lent->work->bytes);
     lent->work = NULL;
-    give(direct, &lent->region);
+    give_all(direct, &lent->region, lent->rails);
+}
+
+kolo_status kolo_rdma_direct_written(struct kolo_rdma_direct *direct, uint16_t mark,
+                                     struct kolo_rdma_told *told_out)
+{
+    struct kolo_rdma_lent *lent = &direct->lent[mark % KOLO_RDMA_SLOTS];
+    const uint8_t parts = (uint8_t)(mark >> (SLOT_BITS + GENERATION_BITS));
+    const bool is_part = parts == KOLO_RDMA_PART;
+    if (lent->region == NULL || lent->generation != (mark >> SLOT_BITS) % KOLO_RDMA_GENERATIONS ||
+        (is_part ? lent->parts_there == KOLO_RDMA_RAILS_MAX - 1
+                 : lent->has_mark || parts >= KOLO_RDMA_RAILS_MAX))
+        return kolo_fail(KOLO_ERR_PROTOCOL, "a message was written where nothing is offered (%04x)",
+                         mark);
+    lent->has_mark |= !is_part;
+    lent->parts_there += is_part;
+    if (!is_part)
+        lent->parts = parts;
+    *told_out =
+        (struct kolo_rdma_told){.work = lent->work,
+                                .has_turn = !is_part,
+                                .is_whole = lent->has_mark && lent->parts_there >= lent->parts};
+    if (told_out->is_whole)
+        land(direct, lent);
     return KOLO_OK;
 }
 
@@ -112,7 +176,7 @@ void kolo_rdma_direct_reclaim(struct kolo_rdma_direct *direct, const struct kolo
             continue;
         lent->work = NULL;
         if (!may_come)
-            give(direct, &lent->region);
+            give_all(direct, &lent->region, lent->rails);
     }
 }
 
@@ -129,11 +193,15 @@ kolo_status kolo_rdma_direct_heard(struct kolo_rdma_direct *direct, const struct
     offer.number = kolo_read_u32(&reader);
     offer.key = kolo_read_u32(&reader);
     offer.address = kolo_read_u64(&reader);
-    if (slot >= KOLO_RDMA_SLOTS || reserved != 0 || bytes != KOLO_RDMA_OFFER_BYTES)
+    if (slot >= KOLO_RDMA_SLOTS || offer.generation >= KOLO_RDMA_GENERATIONS || reserved != 0 ||
+        bytes != KOLO_RDMA_OFFER_BYTES)
         return kolo_fail(KOLO_ERR_PROTOCOL, "an offer of slot %u in %zu bytes", slot, bytes);
     reader = kolo_reader_over(payload, bytes);
     kolo_read_bytes(&reader, offer.desc.bytes, sizeof offer.desc.bytes);
     offer.bytes = kolo_read_u64(&reader);
+    offer.rails = kolo_read_u8(&reader);
+    for (int i = 1; i < KOLO_RDMA_RAILS_MAX; i++)
+        offer.keys[i] = kolo_read_u32(&reader);
     if (offer.bytes == 0 || offer.address > UINT64_MAX - offer.bytes)
         return kolo_fail(KOLO_ERR_PROTOCOL, "an offer of %llu bytes at %llx",
                          (unsigned long long)offer.bytes, (unsigned long long)offer.address);
@@ -182,6 +250,27 @@ static bool may_promise(const struct kolo_rdma_direct *direct)
     return count < KOLO_RDMA_PROMISES;
 }
 
+static void begin_rows(struct kolo_rdma_writing *writing)
+{
+    for (uint8_t i = 0; i < KOLO_RDMA_RAILS_MAX; i++)
+        writing->rows[i] = (struct kolo_rdma_row){.state = KOLO_RDMA_ROW_NONE, .rail = i};
+    writing->rows[0].state = KOLO_RDMA_ROW_OPEN;
+}
+
+struct kolo_rdma_writing *kolo_rdma_direct_of_row(struct kolo_rdma_row *row)
+{
+    return (struct kolo_rdma_writing *)(void *)((char *)(row - row->rail) -
+                                                offsetof(struct kolo_rdma_writing, rows));
+}
+
+bool kolo_rdma_direct_is_over(const struct kolo_rdma_writing *writing)
+{
+    for (int i = 0; i < KOLO_RDMA_RAILS_MAX; i++)
+        if (writing->rows[i].state != KOLO_RDMA_ROW_NONE)
+            return false;
+    return true;
+}
+
 bool kolo_rdma_direct_promise(struct kolo_rdma_direct *direct, const struct kolo_work *work)
 {
     if (kolo_rdma_direct_find(direct, work) != NULL)
@@ -192,11 +281,11 @@ bool kolo_rdma_direct_promise(struct kolo_rdma_direct *direct, const struct kolo
     struct kolo_rdma_region *region = writing != NULL ? take(direct, work->src, work->bytes) : NULL;
     if (region == NULL)
         return false;
-    *writing =
-        (struct kolo_rdma_writing){.work = work,
-                                   .region = region,
-                                   .offer = direct->offers[slot],
-                                   .mark = (uint16_t)(direct->offers[slot].generation << 8 | slot)};
+    *writing = (struct kolo_rdma_writing){
+        .work = work, .region = region, .offer = direct->offers[slot], .slot = (uint8_t)slot};
+    if (!region->is_device)
+        (void)take_rails(direct, work->src, work->bytes, writing->offer.rails, writing->rails);
+    begin_rows(writing);
     direct->offers[slot].bytes = 0; /* it is used once */
     return true;
 }
@@ -211,6 +300,7 @@ struct kolo_rdma_writing *kolo_rdma_direct_frame(struct kolo_rdma_direct *direct
         return NULL;
     *writing = (struct kolo_rdma_writing){
         .work = frame->work, .region = region, .frame = *frame, .is_begun = true};
+    begin_rows(writing);
     return writing;
 }
 
@@ -225,6 +315,6 @@ struct kolo_rdma_writing *kolo_rdma_direct_find(struct kolo_rdma_direct *direct,
 
 void kolo_rdma_direct_end(struct kolo_rdma_direct *direct, struct kolo_rdma_writing *writing)
 {
-    give(direct, &writing->region);
+    give_all(direct, &writing->region, writing->rails);
     writing->work = NULL;
 }

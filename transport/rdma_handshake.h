@@ -40,7 +40,7 @@ struct kolo_rdma_hello {
 
 void kolo_rdma_hello_pack(const struct kolo_rdma_hello *hello, uint8_t out[KOLO_RDMA_HELLO_BYTES]);
 /** ERR_PROTOCOL naming the field if it is no hello of this version, or one that nobody can mean. An offer's address must be
- * one of @p published. */
+ * one of @p published; NULL: it comes over a link that is proved, and may be any. */
 kolo_status kolo_rdma_hello_unpack(const uint8_t in[KOLO_RDMA_HELLO_BYTES],
                                    const struct kolo_rdma_gids *published,
                                    struct kolo_rdma_hello *hello_out) KOLO_NODISCARD;

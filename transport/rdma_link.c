@@ -148,6 +148,7 @@ static void settle(struct rdma_link *link)
     kolo_rdma_direct_init(&link->direct, &rdma_port_of(link)->nic.regions);
     kolo_rdma_watch_links(rdma_port_of(link));
     kolo_tcp_come_up(&link->tcp);
+    kolo_rdma_rails_begin(link);
     if (link->broke[0] != '\0')
         kolo_link_set_down(&link->tcp.base, kolo_fail(KOLO_ERR_LINK, "%s", link->broke));
 }
@@ -262,6 +263,7 @@ static void failed(struct kolo_rdma_queue *queue, kolo_status why)
 static const struct kolo_rdma_queue_ops queue_ops = {.arrived = arrived,
                                                      .written = kolo_rdma_written,
                                                      .has_written = kolo_rdma_has_written,
+                                                     .passed = kolo_rdma_passed,
                                                      .has_room = has_room,
                                                      .broke = kolo_rdma_resume_broke,
                                                      .failed = failed,
@@ -466,6 +468,7 @@ void kolo_rdma_describe(const struct kolo_link *base, char *text, size_t capacit
     kolo_rdma_device_format(rdma_port_of(link)->nic.device, device, sizeof device);
     kolo_rdma_gid_format(&link->theirs.gid, address, sizeof address);
     snprintf(text, capacity, "rdma %s to %s", device, address);
+    kolo_rdma_rails_describe(link, text, capacity);
 }
 
 void kolo_rdma_explain(const struct kolo_link *base, char *text, size_t capacity)
@@ -507,6 +510,7 @@ void kolo_rdma_down(struct kolo_link *base)
     struct rdma_link *link = link_of(base);
     if (link->is_by_rdma) { /* works end with this: from here on their memory is the program's */
         kolo_rdma_queue_stop(link->queue);
+        kolo_rdma_rails_stop(link);
         kolo_rdma_resume_end(&link->resume);
         link->writing = NULL;
         kolo_rdma_direct_fini(&link->direct);
@@ -516,6 +520,7 @@ void kolo_rdma_down(struct kolo_link *base)
 
 void kolo_rdma_free_link(struct kolo_link *base)
 {
+    kolo_rdma_rails_close(link_of(base));
     kolo_rdma_queue_close(link_of(base)->queue);
     link_of(base)->queue = NULL;
     kolo_tcp_free_link(base);

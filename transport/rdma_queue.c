@@ -29,6 +29,8 @@ enum {
     RNR_RETRIES = 6 /* 7 would be for ever */
 };
 
+static const char a_piece[] = "a piece"; /* what of a request that passed() tells of */
+
 /* ---- places ---- */
 
 static uint8_t *send_place(const struct kolo_rdma_queue *queue, uint64_t number)
@@ -166,9 +168,10 @@ static struct kolo_rdma_queue *of_track(const struct kolo_rdma_track *track)
 static void track_failed(struct kolo_rdma_track *track, kolo_status why)
 {
     struct kolo_rdma_queue *queue = of_track(track);
-    if (queue->has_failed || (queue->is_cut && track->is_survivable))
+    const bool may_survive = track->is_survivable || (queue->ops->is_spare && why == KOLO_ERR_LINK);
+    if (queue->has_failed || (queue->is_cut && may_survive))
         return;
-    bool is_survivable = track->is_survivable && queue->is_connected && queue->ops->broke != NULL;
+    bool is_survivable = may_survive && queue->is_connected && queue->ops->broke != NULL;
     if (is_survivable && queue->ops->broke(queue))
         return;
     queue->has_failed = true;
@@ -226,6 +229,8 @@ static void sent(struct kolo_rdma_track *track, const struct kolo_rdma_request *
         queue->writes_out -= request->bytes;
     if (queue->has_failed)
         return;
+    if (request->what == a_piece)
+        queue->ops->passed(queue, request->bytes);
     if (request->context != NULL)
         queue->ops->has_written(queue, request->context);
     if (queue->has_failed || (track->first != track->told && track->first != track->next))
@@ -474,29 +479,37 @@ bool kolo_rdma_queue_can_write(const struct kolo_rdma_queue *queue, bool is_last
 }
 
 static void post_write(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write,
-                       enum ibv_wr_opcode opcode, uint32_t number, void *context)
+                       const struct kolo_rdma_request *request, enum ibv_wr_opcode opcode,
+                       uint32_t number)
 {
-    const struct kolo_rdma_request request = {"a write", write->bytes, context};
     struct ibv_sge part = part_of(write->data, write->bytes, write->key);
     struct ibv_send_wr send = {
         .sg_list = &part,
-        .num_sge = 1,
+        .num_sge = write->bytes > 0, /* a part of no bytes means many to some devices */
         .opcode = opcode,
         .imm_data = number,
         .wr.rdma = {.remote_addr = write->address, .rkey = write->remote_key}};
-    post(queue, &request, &send, context != NULL);
+    post(queue, request, &send, request->context != NULL || request->what == a_piece);
 }
 
 void kolo_rdma_queue_write(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write)
 {
-    post_write(queue, write, IBV_WR_RDMA_WRITE, 0, NULL);
+    const struct kolo_rdma_request request = {"a write", write->bytes, NULL};
+    post_write(queue, write, &request, IBV_WR_RDMA_WRITE, 0);
+}
+
+void kolo_rdma_queue_write_piece(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write)
+{
+    const struct kolo_rdma_request request = {a_piece, write->bytes, NULL};
+    post_write(queue, write, &request, IBV_WR_RDMA_WRITE, 0);
 }
 
 void kolo_rdma_queue_write_last(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write,
                                 uint16_t mark, void *context)
 {
+    const struct kolo_rdma_request request = {"a write", write->bytes, context};
     queue->credit--;
-    post_write(queue, write, IBV_WR_RDMA_WRITE_WITH_IMM, take_owed(queue, mark), context);
+    post_write(queue, write, &request, IBV_WR_RDMA_WRITE_WITH_IMM, take_owed(queue, mark));
 }
 
 void kolo_rdma_queue_stop(struct kolo_rdma_queue *queue)
@@ -627,7 +640,7 @@ kolo_status kolo_rdma_queue_settle(struct kolo_rdma_queue *queue, uint64_t recei
 static void post_again(struct kolo_rdma_queue *queue, bool is_last)
 {
     struct kolo_rdma_posted *posted = posted_at(queue, queue->sends.next);
-    if (posted->part_count == 0)
+    if (posted->part_count == 0 && posted->opcode == IBV_WR_SEND_WITH_IMM)
         posted->opcode = IBV_WR_RDMA_WRITE;
     struct ibv_send_wr send = {
         .sg_list = posted->parts,

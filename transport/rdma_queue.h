@@ -35,6 +35,8 @@ struct kolo_rdma_queue_ops {
     void (*written)(struct kolo_rdma_queue *queue, uint16_t mark);
     /** The last of a row of writes of ours, or a send, posted with this context, is over. */
     void (*has_written)(struct kolo_rdma_queue *queue, void *context);
+    /** A piece of ours, of so many bytes, is over. NULL where none is written. */
+    void (*passed)(struct kolo_rdma_queue *queue, size_t bytes);
     /** Something that was in the way of a send may be so no more. */
     void (*has_room)(struct kolo_rdma_queue *queue);
     /** The pair broke, and the detail says why, but the peer may live. True: somebody brings it
@@ -44,6 +46,8 @@ struct kolo_rdma_queue_ops {
     void (*failed)(struct kolo_rdma_queue *queue, kolo_status why);
     /** Who is at the other end: "rank 3 on host b". */
     void (*describe)(const struct kolo_rdma_queue *queue, char *text, size_t capacity);
+    bool
+        is_spare; /* others do what it cannot: broke() is asked whatever breaks it, but for broken protocol */
 };
 
 /** A send as it was posted, to post it again. */
@@ -121,7 +125,10 @@ struct kolo_rdma_write {
 bool kolo_rdma_queue_can_write(const struct kolo_rdma_queue *queue, bool is_last);
 /** Writes, in order with all that is sent; the memory is lent until the last of the row is over. */
 void kolo_rdma_queue_write(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write);
-/** The last of a row, which the peer is told with @p mark, and we with @p context (not NULL). */
+/** The same; passed() tells when it is over. */
+void kolo_rdma_queue_write_piece(struct kolo_rdma_queue *queue,
+                                 const struct kolo_rdma_write *write);
+/** The last of a row, which the peer is told with @p mark, and we with @p context (not NULL). It may have no bytes. */
 void kolo_rdma_queue_write_last(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write,
                                 uint16_t mark, void *context);
 /** As kolo_rdma_queue_send(), of @p bytes bytes in the place and behind them @p rest, which is lent until has_written(@p context),

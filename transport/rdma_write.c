@@ -45,7 +45,9 @@ static void cut_off(struct kolo_link *base, const void *memory, size_t bytes)
 
 void kolo_rdma_span_gone(struct kolo_port *base, uint64_t id)
 {
-    kolo_rdma_regions_gone(&((struct rdma_port *)base)->nic.regions, id);
+    struct rdma_port *port = (struct rdma_port *)base;
+    for (int i = 0; i <= port->other_count; i++)
+        kolo_rdma_regions_gone(&kolo_rdma_nic_at(port, i)->regions, id);
 }
 
 /* ---- memory of devices ---- */
@@ -97,23 +99,26 @@ void kolo_rdma_take_back(struct kolo_link *base, struct kolo_work *work)
         cut_off(base, work->dst, work->bytes);
 }
 
-void kolo_rdma_written(struct kolo_rdma_queue *queue, uint16_t mark)
+void kolo_rdma_take_mark(struct rdma_link *link, uint16_t mark)
 {
-    struct rdma_link *link = queue->context;
     struct kolo_link *base = &link->tcp.base;
-    struct kolo_work *work = NULL;
+    struct kolo_rdma_told told;
     if (!link->is_by_rdma || base->state != KOLO_LINK_UP)
         return;
-    kolo_status status = kolo_rdma_direct_written(&link->direct, mark, &work);
-    if (status == KOLO_OK && work != NULL) {
-        status = kolo_link_rx_turn(base, work);
-    }
-    if (status == KOLO_OK && work != NULL) {
-        work->is_lent = false;
-        kolo_link_rx_whole(base, work);
+    kolo_status status = kolo_rdma_direct_written(&link->direct, mark, &told);
+    if (status == KOLO_OK && told.work != NULL && told.has_turn)
+        status = kolo_link_rx_turn(base, told.work);
+    if (status == KOLO_OK && told.work != NULL && told.is_whole) {
+        told.work->is_lent = false;
+        kolo_link_rx_whole(base, told.work);
     }
     if (status != KOLO_OK)
         kolo_link_set_down(base, status);
+}
+
+void kolo_rdma_written(struct kolo_rdma_queue *queue, uint16_t mark)
+{
+    kolo_rdma_take_mark(queue->context, mark);
 }
 
 /* ---- sends ---- */
@@ -122,6 +127,8 @@ kolo_status kolo_rdma_control(struct kolo_link *base, const struct kolo_header *
                               const uint8_t *payload)
 {
     struct rdma_link *link = link_of(base);
+    if (link->is_by_rdma && header->desc.bytes[0] == KOLO_RDMA_RAIL_FRAME)
+        return kolo_rdma_rails_heard(link, header, payload);
     if (!link->is_by_rdma || header->desc.bytes[0] != OFFER)
         return kolo_fail(KOLO_ERR_PROTOCOL, "rank %d sent a control frame of type %u", base->peer,
                          header->desc.bytes[0]);
@@ -137,53 +144,6 @@ bool kolo_rdma_is_remote(struct kolo_link *base, const struct kolo_work *work)
 {
     struct rdma_link *link = link_of(base);
     return link->is_by_rdma && is_long(base, work) && kolo_rdma_direct_promise(&link->direct, work);
-}
-
-void kolo_rdma_begin_writing(struct rdma_link *link, const struct kolo_frame *frame)
-{
-    struct kolo_rdma_writing *writing = kolo_rdma_direct_find(&link->direct, frame->work);
-    writing->frame = *frame; /* what is_remote() promised is there until it is withdrawn */
-    writing->is_begun = true;
-    kolo_rdma_set_writing(link, writing);
-}
-
-static void post_piece(struct rdma_link *link, struct kolo_rdma_writing *writing, size_t bytes,
-                       bool is_last)
-{
-    const struct kolo_rdma_write write = {.data = writing->frame.payload + writing->posted,
-                                          .bytes = bytes,
-                                          .key = writing->region->local_key,
-                                          .address = writing->offer.address + writing->posted,
-                                          .remote_key = writing->offer.key};
-    writing->posted += bytes; /* before a refusal ends all */
-    if (is_last)
-        kolo_rdma_queue_write_last(link->queue, &write, writing->mark, writing);
-    else
-        kolo_rdma_queue_write(link->queue, &write);
-}
-
-bool kolo_rdma_go_on_writing(struct rdma_link *link)
-{
-    struct kolo_rdma_writing *writing;
-    while ((writing = link->writing) != NULL) {
-        size_t left = writing->frame.bytes - writing->posted;
-        bool is_last = left <= link->queue->write_bytes;
-        if (!kolo_rdma_queue_can_write(link->queue, is_last))
-            return false;
-        if (is_last)
-            kolo_rdma_set_writing(link, NULL);
-        post_piece(link, writing, is_last ? left : link->queue->write_bytes, is_last);
-    }
-    return link->tcp.base.state == KOLO_LINK_UP;
-}
-
-void kolo_rdma_has_written(struct kolo_rdma_queue *queue, void *context)
-{
-    struct rdma_link *link = queue->context;
-    struct kolo_rdma_writing *writing = context;
-    if (writing->work != NULL)
-        kolo_link_frame_done(&link->tcp.base, &writing->frame);
-    kolo_rdma_direct_end(&link->direct, writing);
 }
 
 bool kolo_rdma_may_take_frame(const struct rdma_link *link)
@@ -203,7 +163,8 @@ bool kolo_rdma_send_in_place(struct rdma_link *link, const struct kolo_frame *fr
     const struct kolo_rdma_write rest = {
         .data = frame->payload, .bytes = frame->bytes, .key = writing->region->local_key};
     /* Who sent the message waits for its last frame. */
-    kolo_rdma_queue_send_with(link->queue, KOLO_HEADER_BYTES, &rest, writing,
+    writing->rows[0].state = KOLO_RDMA_ROW_CLOSED;
+    kolo_rdma_queue_send_with(link->queue, KOLO_HEADER_BYTES, &rest, &writing->rows[0],
                               frame->work->is_taken);
     return true;
 }

@@ -48,6 +48,7 @@ struct request {
     int delay;
     bool is_counted, is_lost;
     int not_ready;
+    enum ibv_wc_status lost_as;
 };
 struct receive {
     uint64_t wr_id;
@@ -886,26 +887,39 @@ static int try_request(struct pair *pair, struct request *request)
     size_t count = 0;
     if (!request->is_counted) {
         request->is_counted = true;
+        request->delay = device_of(pair->base.context)->slow;
         if (due(&world.delay_in))
             request->delay = world.delay;
         request->is_lost = due(&world.lose_in);
+        request->lost_as = IBV_WC_RETRY_EXC_ERR;
+        struct fake_device *device = device_of(pair->base.context);
+        if (due(&device->fail_in) && !device->fails_late)
+            return (int)device->fail_as;
+        else if (device->fails_late && device->fail_in == 0) {
+            request->is_lost = true;
+            request->lost_as = device->fail_as;
+            device->fails_late = false;
+        }
         if (due(&world.fail_in))
             return (int)world.fail_as;
     }
     if (request->delay > 0 && request->delay-- > 0)
         return -1;
     if (world.is_cut || to == NULL || !is_known_by(pair, to) ||
+        device_of(pair->base.context)->is_unplugged || device_of(to->base.context)->is_unplugged ||
         (to->base.state != IBV_QPS_RTR && to->base.state != IBV_QPS_RTS) ||
         device_of(to->base.context)->is_removed)
         return ++request->not_ready > pair->attr.retry_cnt ? IBV_WC_RETRY_EXC_ERR : -1;
     if (!gather(pair, request, &bytes, &count))
         return IBV_WC_LOC_PROT_ERR;
     int status = count > world.most ? IBV_WC_RETRY_EXC_ERR : deliver(to, request, bytes, count);
+    if (status == IBV_WC_SUCCESS && is_write(request))
+        device_of(pair->base.context)->written += count;
     free(bytes);
     if (status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR)
         break_pair(to);
     if (status == IBV_WC_SUCCESS && request->is_lost)
-        return IBV_WC_RETRY_EXC_ERR;
+        return (int)request->lost_as;
     if (status != -1)
         return status;
     world.not_ready++;
@@ -1125,6 +1139,38 @@ void fake_verbs_cut_cable(bool is_cut)
     lock();
     world.is_cut = is_cut;
     unlock();
+}
+
+void fake_verbs_unplug(struct fake_device *device, bool is_unplugged)
+{
+    lock();
+    device->is_unplugged = is_unplugged;
+    unlock();
+}
+
+void fake_verbs_slow(struct fake_device *device, int polls)
+{
+    lock();
+    device->slow = polls;
+    unlock();
+}
+
+void fake_verbs_fail_on(struct fake_device *device, int nth, enum ibv_wc_status status,
+                        bool has_arrived)
+{
+    lock();
+    device->fail_in = nth;
+    device->fail_as = status;
+    device->fails_late = has_arrived;
+    unlock();
+}
+
+size_t fake_verbs_written_by(struct fake_device *device)
+{
+    lock();
+    size_t bytes = device->written;
+    unlock();
+    return bytes;
 }
 
 void fake_verbs_delay(int nth, int polls)

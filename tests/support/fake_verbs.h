@@ -27,7 +27,12 @@ struct fake_device {
     int open_error;         /* what ibv_open_device fails with; 0: it does not */
     struct ibv_device_attr attr;
     struct fake_port ports[FAKE_PORTS_MAX];
-    bool is_removed;
+    bool is_removed, is_unplugged;
+    int fail_in;
+    enum ibv_wc_status fail_as;
+    bool fails_late;
+    int slow;       /* polls that each request waits for */
+    size_t written; /* bytes, by its pairs */
 };
 
 /** Two devices, fake0 (10.0.0.1) and fake1 (10.0.0.2): RoCE, one active port, GIDs of RoCE v1 and v2 for the address
@@ -50,6 +55,13 @@ void fake_verbs_complete_as(int nth, enum ibv_wc_status status);
 void fake_verbs_lose_answer(int nth);
 /** From here on nothing gets through between any devices, or all does again. */
 void fake_verbs_cut_cable(bool is_cut);
+/** The same for one device alone. */
+void fake_verbs_unplug(struct fake_device *device, bool is_unplugged);
+/** From here on each request of that device waits for so many polls first. */
+void fake_verbs_slow(struct fake_device *device, int polls);
+/** The @p nth request that device carries out from now ends in @p status; @p has_arrived: but it has arrived. */
+void fake_verbs_fail_on(struct fake_device *device, int nth, enum ibv_wc_status status,
+                        bool has_arrived);
 /** From here on requests of more than @p most bytes are lost, as where the way has a smaller MTU. */
 void fake_verbs_narrow(size_t most);
 /** The @p nth send request carried out from now waits for so many polls first. */
@@ -70,8 +82,9 @@ int fake_verbs_regions(void);
 int fake_verbs_registered(void);
 /** How often completions were asked for. */
 int fake_verbs_polls(void);
-/** Bytes that were written by their address. */
+/** Bytes that were written by their address; of one device's pairs. */
 size_t fake_verbs_written(void);
+size_t fake_verbs_written_by(struct fake_device *device);
 /** Sends that were carried out, and how many of them were told. */
 void fake_verbs_sends(int *done_out, int *told_out);
 /** How often a sender met a receiver that was not ready. */

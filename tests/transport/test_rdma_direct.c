@@ -68,7 +68,8 @@ static void offer(struct kolo_work *receive)
 
 Test(rdma_direct, an_offer_is_for_one_message_and_used_once)
 {
-    struct kolo_work receive = work_of(5), send = work_of(5), *got = NULL;
+    struct kolo_work receive = work_of(5), send = work_of(5);
+    struct kolo_rdma_told got;
     offer(&receive);
     struct kolo_work others[] = {send, send, send, send};
     others[0].number++;
@@ -81,8 +82,10 @@ Test(rdma_direct, an_offer_is_for_one_message_and_used_once)
     cr_assert(!kolo_rdma_direct_promise(&theirs, &others[0]));
     struct kolo_rdma_writing *writing = kolo_rdma_direct_find(&theirs, &send);
     cr_assert(writing != NULL && writing->offer.address == (uintptr_t)memory);
-    cr_assert(kolo_rdma_direct_written(&ours, writing->mark, &got) == KOLO_OK && got == &receive);
-    cr_assert(kolo_rdma_direct_written(&ours, writing->mark, &got) == KOLO_ERR_PROTOCOL);
+    const uint16_t mark = kolo_rdma_direct_mark(writing, 0);
+    cr_assert(kolo_rdma_direct_written(&ours, mark, &got) == KOLO_OK && got.work == &receive &&
+              got.has_turn && got.is_whole);
+    cr_assert(kolo_rdma_direct_written(&ours, mark, &got) == KOLO_ERR_PROTOCOL);
     kolo_rdma_direct_end(&theirs, writing);
     cr_assert(kolo_rdma_direct_find(&theirs, &send) == NULL);
     cr_assert(!kolo_rdma_direct_promise(&theirs, &send), "it was used");
@@ -90,16 +93,17 @@ Test(rdma_direct, an_offer_is_for_one_message_and_used_once)
 
 Test(rdma_direct, nothing_is_written_where_nothing_is_offered)
 {
-    struct kolo_work *got = NULL, receive = work_of(0);
+    struct kolo_work receive = work_of(0);
+    struct kolo_rdma_told got;
     offer(&receive);
-    const uint16_t mark = (uint16_t)(ours.lent[0].generation << 8);
+    const uint16_t mark = (uint16_t)(ours.lent[0].generation << 6);
     const uint16_t wrong[] = {(uint16_t)(mark + 1), (uint16_t)(mark + KOLO_RDMA_SLOTS),
-                              (uint16_t)(mark + 0x100), 0xffff};
+                              (uint16_t)(mark + 2 * KOLO_RDMA_SLOTS), 0x8fff};
     for (int i = 0; i < 4; i++) {
         cr_assert(kolo_rdma_direct_written(&ours, wrong[i], &got) == KOLO_ERR_PROTOCOL, "%d", i);
         cr_assert(strstr(kolo_error_detail(), "nothing is offered"), "%s", kolo_error_detail());
     }
-    cr_assert(kolo_rdma_direct_written(&ours, mark, &got) == KOLO_OK && got == &receive);
+    cr_assert(kolo_rdma_direct_written(&ours, mark, &got) == KOLO_OK && got.work == &receive);
 }
 
 Test(rdma_direct, an_offer_that_nobody_can_mean_is_refused)
@@ -133,16 +137,17 @@ Test(rdma_direct, an_offer_that_nobody_can_mean_is_refused)
 
 Test(rdma_direct, what_is_given_up_stays_registered_until_nobody_can_write_it)
 {
-    struct kolo_work receive = work_of(3), *got = &receive;
+    struct kolo_work receive = work_of(3);
+    struct kolo_rdma_told got = {.work = &receive};
     offer(&receive);
-    const uint16_t mark = (uint16_t)(ours.lent[0].generation << 8);
+    const uint16_t mark = (uint16_t)(ours.lent[0].generation << 6);
     kolo_rdma_direct_reclaim(&ours, &receive, true);
     struct kolo_rdma_region *region = ours.lent[0].region;
     cr_assert(region != NULL && region->users == 1);
     struct kolo_work next = work_of(4);
     offer(&next);
     cr_assert(ours.lent[1].work == &next, "another slot");
-    cr_assert(kolo_rdma_direct_written(&ours, mark, &got) == KOLO_OK && got == NULL,
+    cr_assert(kolo_rdma_direct_written(&ours, mark, &got) == KOLO_OK && got.work == NULL,
               "it comes to nothing");
     cr_assert(ours.lent[0].region == NULL && region->users == 1);
     kolo_rdma_direct_reclaim(&ours, &next, false);

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Long messages over several rails between devices in memory: whole and in order with short ones whatever order the rails bring
+// them in, each rail with a share by its speed, and nothing that is over before all of it is there.
+#include "tests/support/transport_suite.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "tests/support/fake_fixture.h"
+#include "tests/support/rdma_messages.h"
+#include "tests/support/rdma_rails.h"
+#include "transport/rdma.h"
+
+TestSuite(rdma_stripe, .init = begin, .fini = end, .timeout = 120);
+
+enum { ROUNDS = 4 };
+
+static void run(const char *rails, void (*function)(struct suite_rank *rank))
+{
+    struct suite_world *world = suite_open("rdma", 2, "RDMA_RAILS", rails);
+    rails_expected = atoi(rails);
+    suite_run(world, function);
+    suite_close(world);
+}
+
+static void (*before)(void);
+
+static void to_and_fro(struct suite_rank *rank)
+{
+    struct rdma_link *link = rails_up(rank, rails_expected);
+    SUITE_CHECK(rank, link != NULL, "no link");
+    if (rank->rank == 0 && before != NULL)
+        before();
+    SUITE_CHECK(rank, suite_meet(rank, 2), "rank %d", rank->rank);
+    for (unsigned round = 0; round < ROUNDS; round++)
+        SUITE_CHECK(rank, exchange_long(rank, &link->tcp.base, round), "round %u: %s", round,
+                    rank->heard[1 - rank->rank].text);
+}
+
+Test(rdma_stripe, long_messages_come_whole_by_all_rails)
+{
+    fake_verbs_device_count(3);
+    before = NULL;
+    run("3", to_and_fro);
+    size_t all = 0;
+    for (int i = 0; i < 3; i++) {
+        size_t bytes = fake_verbs_written_by(fake_verbs_device(i));
+        cr_assert(bytes > (size_t)ROUNDS * LONG_BYTES / 10, "device %d: %zu", i, bytes);
+        all += bytes;
+    }
+    cr_assert(all == (size_t)2 * ROUNDS * LONG_BYTES, "%zu", all);
+    cr_assert(logged[0] == '\0', "%s", logged);
+}
+
+static void slow_down_the_second(void)
+{
+    fake_verbs_slow(fake_verbs_device(1), 40);
+}
+static void slow_down_the_first(void)
+{
+    fake_verbs_slow(fake_verbs_device(0), 40);
+}
+
+Test(rdma_stripe, a_slow_rail_gets_less)
+{
+    before = slow_down_the_second;
+    run("2", to_and_fro);
+    size_t fast = fake_verbs_written_by(fake_verbs_device(0)),
+           slow = fake_verbs_written_by(fake_verbs_device(1));
+    cr_assert(slow < fast / 2, "%zu of %zu", slow, fast);
+}
+
+/** The first rail's mark comes last, or the other's. */
+Test(rdma_stripe, messages_come_whole_whichever_rail_is_late)
+{
+    before = slow_down_the_first;
+    run("2", to_and_fro);
+    fake_verbs_slow(fake_verbs_device(0), 0);
+    before = slow_down_the_second;
+    run("2", to_and_fro);
+}

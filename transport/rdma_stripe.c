@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes the messages that go into a peer's memory (rdma_direct.h): by the first rail, long ones in pieces by all rails that go,
+// each on the one where it gets through first (rdma_pace.h). Must never say that a message is over while a rail may read it.
+//
+// Each rail that had a piece ends its row with a mark of its own, without bytes; the first rail's says how many such rows there
+// are. Where a rail ended before its row was known to have arrived, all of the message is written once more by the first, and a
+// mark there stands for the lost one: the peer does not read it before, so the same bytes twice do no harm.
+#include "transport/rdma.h"
+
+static struct kolo_rdma_queue *queue_of(const struct rdma_link *link, int rail)
+{
+    return rail == 0 ? link->queue : link->rails.all[rail].queue;
+}
+
+static bool goes(const struct rdma_link *link, int rail)
+{
+    return rail == 0 || link->rails.all[rail].step == RAIL_GOES;
+}
+
+/* ---- what is over ---- */
+
+void kolo_rdma_row_is_over(struct rdma_link *link, struct kolo_rdma_row *row)
+{
+    struct kolo_rdma_writing *writing = kolo_rdma_direct_of_row(row);
+    row->state = KOLO_RDMA_ROW_NONE;
+    if (!kolo_rdma_direct_is_over(writing))
+        return;
+    if (writing->work != NULL)
+        kolo_link_frame_done(&link->tcp.base, &writing->frame);
+    kolo_rdma_direct_end(&link->direct, writing);
+}
+
+void kolo_rdma_has_written(struct kolo_rdma_queue *queue, void *context)
+{
+    kolo_rdma_row_is_over(queue->context, context);
+}
+
+void kolo_rdma_passed(struct kolo_rdma_queue *queue, size_t bytes)
+{
+    struct rdma_link *link = queue->context;
+    kolo_rdma_pace_over(&link->rails.paces[0], bytes, kolo_now_ns());
+}
+
+/* ---- which is next ---- */
+
+void kolo_rdma_begin_writing(struct rdma_link *link, const struct kolo_frame *frame)
+{
+    struct kolo_rdma_writing *writing = kolo_rdma_direct_find(&link->direct, frame->work);
+    writing->frame = *frame; /* what is_remote() promised is there until it is withdrawn */
+    writing->is_begun = true;
+    kolo_rdma_set_writing(link, writing);
+}
+
+/** One that must be written again, of those that were posted as a whole. */
+static struct kolo_rdma_writing *find_again(struct rdma_link *link)
+{
+    for (int i = 0; i < KOLO_RDMA_SLOTS; i++) {
+        struct kolo_rdma_writing *writing = &link->direct.writings[i];
+        for (int r = 1; r < KOLO_RDMA_RAILS_MAX; r++)
+            if (writing->region != NULL && writing->rows[r].state == KOLO_RDMA_ROW_AGAIN &&
+                writing->rows[0].state != KOLO_RDMA_ROW_OPEN) {
+                writing->again = &writing->rows[r];
+                writing->posted = 0;
+                return writing;
+            }
+    }
+    return NULL;
+}
+
+static struct kolo_rdma_writing *next_writing(struct rdma_link *link)
+{
+    if (link->writing == NULL && link->has_again) {
+        struct kolo_rdma_writing *writing = find_again(link);
+        link->has_again = writing != NULL;
+        if (writing != NULL)
+            kolo_rdma_set_writing(link, writing);
+    }
+    return link->writing;
+}
+
+void kolo_rdma_wake_writing(struct rdma_link *link)
+{
+    link->has_again = true;
+    if (link->tcp.base.state == KOLO_LINK_UP && next_writing(link) != NULL)
+        (void)kolo_link_push(&link->tcp.base);
+}
+
+/* ---- pieces ---- */
+
+/** May pieces of it go by more than the first rail? */
+static bool is_striped(const struct rdma_link *link, const struct kolo_rdma_writing *writing)
+{
+    if (writing->again != NULL || link->direct.rails_open == 0)
+        return false;
+    for (int r = 1; r < KOLO_RDMA_RAILS_MAX; r++)
+        if (writing->rails[r] != NULL && goes(link, r))
+            return true;
+    return false;
+}
+
+/** The rail for the next piece; -1: it is better to wait. */
+static int choose(struct rdma_link *link, const struct kolo_rdma_writing *writing, size_t bytes)
+{
+    struct kolo_rdma_pace *paces[KOLO_RDMA_RAILS_MAX] = {&link->rails.paces[0]};
+    for (int r = 1; r < KOLO_RDMA_RAILS_MAX; r++)
+        if (writing->rails[r] != NULL && goes(link, r))
+            paces[r] = &link->rails.paces[r];
+    return kolo_rdma_pace_choose(paces, KOLO_RDMA_RAILS_MAX, bytes,
+                                 writing->frame.bytes - writing->posted);
+}
+
+static struct kolo_rdma_write next_bytes(const struct kolo_rdma_writing *writing, int rail,
+                                         size_t bytes)
+{
+    const struct kolo_rdma_region *region = rail == 0 ? writing->region : writing->rails[rail];
+    return (struct kolo_rdma_write){.data = writing->frame.payload + writing->posted,
+                                    .bytes = bytes,
+                                    .key = region->local_key,
+                                    .address = writing->offer.address + writing->posted,
+                                    .remote_key =
+                                        rail == 0 ? writing->offer.key : writing->offer.keys[rail]};
+}
+
+/** The next piece of a message that goes by several rails. False: there is no room for it now. */
+static bool post_piece(struct rdma_link *link, struct kolo_rdma_writing *writing)
+{
+    size_t bytes = writing->frame.bytes - writing->posted;
+    if (bytes > KOLO_RDMA_PIECE_BYTES)
+        bytes = KOLO_RDMA_PIECE_BYTES;
+    const int rail = choose(link, writing, bytes);
+    struct kolo_rdma_queue *queue = rail >= 0 ? queue_of(link, rail) : NULL;
+    if (queue == NULL || !kolo_rdma_queue_can_write(queue, false))
+        return false;
+    const struct kolo_rdma_write write = next_bytes(writing, rail, bytes);
+    struct kolo_rdma_row *row = &writing->rows[rail];
+    if (row->state == KOLO_RDMA_ROW_NONE)
+        writing->parts++;
+    row->state = KOLO_RDMA_ROW_OPEN;
+    writing->posted += bytes; /* before a refusal ends all */
+    kolo_rdma_pace_posted(&link->rails.paces[rail], bytes, kolo_now_ns());
+    kolo_rdma_queue_write_piece(queue, &write);
+    return true;
+}
+
+/** The mark of the first rail, with what is left: the last that is posted of a message, or of its repetition. */
+static void post_last(struct rdma_link *link, struct kolo_rdma_writing *writing, size_t bytes)
+{
+    const struct kolo_rdma_write write = next_bytes(writing, 0, bytes);
+    struct kolo_rdma_row *row = writing->again != NULL ? writing->again : &writing->rows[0];
+    const uint8_t parts = writing->again != NULL ? KOLO_RDMA_PART : writing->parts;
+    writing->posted += bytes;
+    writing->again = NULL;
+    row->state = KOLO_RDMA_ROW_CLOSED;
+    kolo_rdma_set_writing(link, NULL);
+    kolo_rdma_queue_write_last(link->queue, &write, kolo_rdma_direct_mark(writing, parts), row);
+}
+
+/** The marks of the other rails. Those that stopped meanwhile get theirs when it is written again. False: there is no room now. */
+static bool close_rows(struct rdma_link *link, struct kolo_rdma_writing *writing)
+{
+    for (int r = 1; r < KOLO_RDMA_RAILS_MAX; r++) {
+        struct kolo_rdma_row *row = &writing->rows[r];
+        const struct kolo_rdma_write nothing = {.data = NULL};
+        if (row->state != KOLO_RDMA_ROW_OPEN || !goes(link, r))
+            continue;
+        struct kolo_rdma_queue *queue = queue_of(link, r);
+        if (!kolo_rdma_queue_can_write(queue, true))
+            return false;
+        row->state = KOLO_RDMA_ROW_CLOSED;
+        row->closes = queue->uses + 1;
+        kolo_rdma_queue_write_last(queue, &nothing, kolo_rdma_direct_mark(writing, KOLO_RDMA_PART),
+                                   row);
+    }
+    return true;
+}
+
+/** Posts the next of it. False: there is no room for it now. */
+static bool post_next(struct rdma_link *link, struct kolo_rdma_writing *writing)
+{
+    const size_t left = writing->frame.bytes - writing->posted;
+    if (left > 0 && is_striped(link, writing))
+        return post_piece(link, writing);
+    const bool is_last = left <= link->queue->write_bytes;
+    if (is_last && !close_rows(link, writing))
+        return false;
+    if (!kolo_rdma_queue_can_write(link->queue, is_last))
+        return false;
+    if (is_last) {
+        post_last(link, writing, left);
+        return true;
+    }
+    const struct kolo_rdma_write write = next_bytes(writing, 0, link->queue->write_bytes);
+    writing->posted += write.bytes;
+    kolo_rdma_queue_write(link->queue, &write);
+    return true;
+}
+
+bool kolo_rdma_go_on_writing(struct rdma_link *link)
+{
+    struct kolo_rdma_writing *writing;
+    while ((writing = next_writing(link)) != NULL)
+        if (!post_next(link, writing))
+            return false;
+    return link->tcp.base.state == KOLO_LINK_UP;
+}

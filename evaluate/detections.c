@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a list of results, see detections.h. Every rank walks through the whole file, but only to see
-// where one detection ends and the next begins, which takes a look at brackets and quotes; only what
-// begins in blocks of its own it reads as JSON. So the division needs no size, works for gzip, and is
-// right whatever strings hold. What is no JSON is found by the rank that reads it.
+// Reads a list of results, see detections.h. In general every rank walks through the whole file, but
+// only to see where one detection ends and the next begins, which takes a look at brackets and quotes;
+// only what begins in blocks of its own it reads as JSON. So the division needs no size, works for gzip,
+// and is right whatever strings hold. What is no JSON is found by the rank that reads it.
+//
+// Where all ranks have one plain file, each goes through a part of it alone. Where a detection begins
+// behind the part's border it guesses; the guess is proved by the rank before, which comes from the
+// begin of the file by the same proof, and ends at the first detection behind its part. Where one guess
+// is wrong (a string or a list in a detection looked like it), or something fails, all read the file in
+// the way above: nothing is ever taken, refused or said because of a border.
 #include "evaluate/detections.h"
 
 #include <string.h>
@@ -11,9 +17,15 @@
 #include "evaluate/agree.h"
 #include "evaluate/json.h"
 
-enum { BLOCK_BYTES = 1 << 12, OBJECT_BYTES_MAX = 64 << 20 };
+enum {
+    BLOCK_BYTES = 1 << 12,
+    OBJECT_BYTES_MAX = 64 << 20,
+    LOOK_BACK =
+        256 /* bytes before a part that are looked at: the comma before its first detection */
+};
 
-enum place { BEFORE, HEAD, FIRST, AFTER_COMMA, AFTER_OBJECT, INSIDE, TAIL, BEHIND };
+/* BEYOND: in front of a detection of the next part */
+enum place { BEFORE, HEAD, FIRST, AFTER_COMMA, AFTER_OBJECT, INSIDE, TAIL, BEHIND, BEYOND };
 
 struct walk {
     enum place place;
@@ -27,11 +39,13 @@ struct reading {
     struct eval_detections *detections;
     const struct eval_truths *truths;
     struct eval_source source;
+    struct eval_list lists[2];
     struct eval_json json;
     struct eval_json head; /* what is around the list, if it is a value of an object */
     struct walk walk;
     int64_t last_id, last_image; /* detections of an image stand together as a rule */
     const struct eval_division *division;
+    uint64_t end; /* what begins from here on is of the next part; EVAL_NO_PLACE: there is none */
 };
 
 static kolo_status take_detection(void *context, const struct eval_record *record)
@@ -159,6 +173,10 @@ static kolo_status step(struct reading *reading, unsigned char byte, size_t at)
         if (byte != '{')
             return eval_source_fail(source, at, "a detection is expected, as {\"image_id\": ...}");
         walk->begin = source->before + at;
+        if (walk->begin >= reading->end) {
+            walk->place = BEYOND;
+            return KOLO_OK;
+        }
         walk->is_mine = walk->begin / BLOCK_BYTES % (unsigned)reading->division->ranks ==
                         (unsigned)reading->division->rank;
         walk->depth = 1;
@@ -172,6 +190,7 @@ static kolo_status step(struct reading *reading, unsigned char byte, size_t at)
                    : eval_source_fail(source, at, "',' or ']' is expected after a detection");
     case INSIDE:
     case BEHIND:
+    case BEYOND:
         break;
     }
     return eval_source_fail(source, at, "something follows the list of results");
@@ -197,12 +216,13 @@ static kolo_status read_object(struct reading *reading, size_t from, size_t *at)
     return status;
 }
 
-static kolo_status read_piece(struct reading *reading)
+/* The piece from byte @p at on. */
+static kolo_status read_piece(struct reading *reading, size_t at)
 {
     struct walk *walk = &reading->walk;
     const struct eval_source *source = &reading->source;
     kolo_status status = KOLO_OK;
-    for (size_t at = 0; status == KOLO_OK && at < source->bytes;) {
+    while (status == KOLO_OK && at < source->bytes && walk->place != BEYOND) {
         if (walk->place == INSIDE) {
             status = read_object(reading, at, &at);
         } else if (is_blank(source->data[at]) && walk->place != HEAD && walk->place != TAIL) {
@@ -224,51 +244,225 @@ static kolo_status read_list(struct reading *reading)
     do {
         status = eval_source_next(&reading->source);
         if (status == KOLO_OK)
-            status = read_piece(reading);
-    } while (status == KOLO_OK && reading->source.bytes > 0);
+            status = read_piece(reading, 0);
+    } while (status == KOLO_OK && reading->source.bytes > 0 && reading->walk.place != BEYOND);
     if (status == KOLO_OK && is_wrapped(reading))
         return eval_json_end(&reading->head);
-    if (status == KOLO_OK && reading->walk.place != BEHIND)
+    if (status == KOLO_OK && reading->walk.place != BEHIND && reading->walk.place != BEYOND)
         return eval_source_fail(&reading->source, 0,
                                 "the file ends here, in the middle of its JSON");
     return status;
 }
 
-kolo_status eval_detections_read(struct eval_detections *detections, const char *path,
-                                 const struct eval_truths *truths,
-                                 const struct eval_division *division)
+static kolo_status open_reading(struct reading *reading, struct eval_detections *detections,
+                                const char *path, const struct eval_truths *truths,
+                                const struct eval_division *division)
 {
     static const unsigned of_kind[] = {[KOLO_DETECTION_BOXES] = 1u << EVAL_BOX,
                                        [KOLO_DETECTION_MASKS] = 1u << EVAL_SEGMENTATION,
                                        [KOLO_DETECTION_KEYPOINTS] = 1u << EVAL_KEYPOINTS};
     unsigned needed =
         of_kind[division->kind] | 1u << EVAL_IMAGE | 1u << EVAL_CATEGORY | 1u << EVAL_SCORE;
-    const struct eval_list lists[] = {
-        {NULL, "detection", needed | 1u << EVAL_BOX, needed, take_detection},
-        {NULL, NULL, 0, 0, NULL},
-    };
-    const struct eval_list around[] = {
+    static const struct eval_list around[] = {
         {"annotations", "detection", 0, 0, NULL}, /* which it finds empty */
         {NULL, NULL, 0, 0, NULL},
     };
-    struct reading reading = {
-        .detections = detections, .truths = truths, .last_image = -1, .division = division};
+    *reading = (struct reading){.detections = detections,
+                                .truths = truths,
+                                .last_image = -1,
+                                .division = division,
+                                .end = EVAL_NO_PLACE};
+    reading->lists[0] =
+        (struct eval_list){NULL, "detection", needed | 1u << EVAL_BOX, needed, take_detection};
     *detections = (struct eval_detections){.bad = EVAL_NO_PLACE};
-    reading.last_image = eval_image_find(truths, reading.last_id);
-    kolo_status status = eval_source_open(&reading.source, path);
-    if (status == KOLO_OK)
-        status = eval_json_open(&reading.json, &reading.source, lists, &reading);
-    if (status == KOLO_OK)
-        status = eval_json_open(&reading.head, &reading.source, around, &reading);
+    reading->last_image = eval_image_find(truths, reading->last_id);
+    kolo_status status;
+    KOLO_TRY(eval_source_open(&reading->source, path));
+    KOLO_TRY(eval_json_open(&reading->json, &reading->source, reading->lists, reading));
+    KOLO_TRY(eval_json_open(&reading->head, &reading->source, around, reading));
+out:
+    return status;
+}
+
+static void close_reading(struct reading *reading)
+{
+    eval_json_close(&reading->json);
+    eval_json_close(&reading->head);
+    eval_source_close(&reading->source);
+}
+
+kolo_status eval_detections_read(struct eval_detections *detections, const char *path,
+                                 const struct eval_truths *truths,
+                                 const struct eval_division *division)
+{
+    struct reading reading;
+    kolo_status status = open_reading(&reading, detections, path, truths, division);
     if (status == KOLO_OK)
         status = read_list(&reading);
     detections->bytes = reading.source.before;
     detections->sum = reading.source.sum;
-    eval_json_close(&reading.json);
-    eval_json_close(&reading.head);
-    eval_source_close(&reading.source);
+    close_reading(&reading);
     return status;
 }
+
+/* ---- parts ---- */
+
+/* Goes to what looks like a detection behind the border: an object behind a comma behind an object. */
+static kolo_status find_first(struct reading *reading, uint64_t border, size_t *at_out)
+{
+    const struct eval_source *source = &reading->source;
+    enum { OTHER, CLOSED, COMMA } last = OTHER;
+    kolo_status status;
+    KOLO_TRY(eval_source_skip(&reading->source, border > LOOK_BACK ? border - LOOK_BACK : 0));
+    do {
+        KOLO_TRY(eval_source_next(&reading->source));
+        for (size_t at = 0; at < source->bytes; at++) {
+            unsigned char byte = source->data[at];
+            if (byte == '{' && last == COMMA && source->before + at >= border) {
+                *at_out = at;
+                reading->walk.place = AFTER_COMMA;
+                return KOLO_OK;
+            }
+            if (!is_blank(byte))
+                last = byte == '}' ? CLOSED : byte == ',' && last == CLOSED ? COMMA : OTHER;
+        }
+    } while (source->bytes > 0 && source->before < reading->end);
+    return kolo_fail(KOLO_ERR_DATA, "%s: no detection begins behind byte %llu", source->path,
+                     (unsigned long long)border);
+out:
+    return status;
+}
+
+static kolo_status read_part(struct reading *reading, struct eval_part *part)
+{
+    const struct walk *walk = &reading->walk;
+    size_t at = 0;
+    kolo_status status;
+    reading->end = part->to;
+    if (part->from == 0) {
+        KOLO_TRY(eval_source_skip(&reading->source, 0));
+        KOLO_TRY(eval_source_next(&reading->source));
+    } else {
+        KOLO_TRY(find_first(reading, part->from, &at));
+    }
+    part->first = reading->source.before + at;
+    KOLO_TRY(read_piece(reading, at));
+    if (walk->place != BEYOND)
+        KOLO_TRY(read_list(reading));
+    part->next = walk->place == BEYOND ? walk->begin : EVAL_NO_PLACE;
+    part->count = reading->detections->all;
+out:
+    return status;
+}
+
+kolo_status eval_detections_read_part(struct eval_detections *detections, const char *path,
+                                      const struct eval_truths *truths,
+                                      const struct eval_division *division, struct eval_part *part)
+{
+    const struct eval_division all = {
+        .kind = division->kind, .skip_unknown = division->skip_unknown, .ranks = 1};
+    struct reading reading;
+    kolo_status status = open_reading(&reading, detections, path, truths, &all);
+    if (status == KOLO_OK)
+        status = read_part(&reading, part);
+    close_reading(&reading);
+    detections->first_has_box = detections->first_has_box && part->from == 0;
+    return status;
+}
+
+bool eval_parts_fit(const struct eval_part *part, size_t parts)
+{
+    for (size_t i = 1; i < parts; i++)
+        if (part[i].first != part[i - 1].next)
+            return false;
+    return part[parts - 1].next == EVAL_NO_PLACE;
+}
+
+/* What a rank says before parts are read, and then of its own. */
+struct notice {
+    struct eval_identity file;
+    struct eval_part part;
+    int64_t is_well;
+};
+enum { NOTICE_WORDS = sizeof(struct notice) / sizeof(int64_t) };
+
+/* Whether all files are one, which is large enough to be read in parts. */
+static bool is_one_file(const struct notice *notice, size_t ranks)
+{
+    for (size_t r = 0; r < ranks; r++)
+        if (!notice[r].is_well ||
+            memcmp(&notice[r].file, &notice[0].file, sizeof notice[r].file) != 0)
+            return false;
+    return notice[0].file.bytes / (int64_t)ranks >= BLOCK_BYTES;
+}
+
+static bool fit(struct eval_part *parts, const struct notice *notice, size_t ranks)
+{
+    for (size_t r = 0; r < ranks; r++)
+        parts[r] = notice[r].part;
+    return is_one_file(notice, ranks) && eval_parts_fit(parts, ranks);
+}
+
+static kolo_status read_parts(struct eval_detections *detections, const char *path,
+                              const struct eval_truths *truths,
+                              const struct eval_division *division, struct kolo_comm *comm,
+                              struct notice *notices, struct eval_part *parts, bool *done_out)
+{
+    size_t ranks = (size_t)division->ranks, rank = (size_t)division->rank;
+    struct notice mine = {.file = eval_source_identify(path, '['), .is_well = 1};
+    kolo_status status;
+    KOLO_TRY(kolo_allgather(comm, &mine, notices, NOTICE_WORDS, KOLO_INT64, NULL, NULL));
+    if (!is_one_file(notices, ranks))
+        return KOLO_OK;
+    uint64_t bytes = (uint64_t)mine.file.bytes / ranks;
+    mine.part = (struct eval_part){.from = rank * bytes,
+                                   .to = rank + 1 < ranks ? (rank + 1) * bytes : EVAL_NO_PLACE};
+    status = eval_detections_read_part(detections, path, truths, division, &mine.part);
+    mine.is_well = status == KOLO_OK;
+    mine.file = eval_source_identify(path, '['); /* as it was before? */
+    bool is_same = memcmp(&mine.file, &notices[rank].file, sizeof mine.file) == 0;
+    mine.is_well = mine.is_well && is_same;
+    KOLO_TRY(kolo_allgather(comm, &mine, notices, NOTICE_WORDS, KOLO_INT64, NULL, NULL));
+    *done_out = fit(parts, notices, ranks);
+    uint64_t before = 0, all = 0;
+    for (size_t r = 0; r < ranks; r++) {
+        before += r < rank ? parts[r].count : 0;
+        all += parts[r].count;
+    }
+    for (size_t i = 0; *done_out && i < detections->count; i++)
+        detections->detection[i].number += before;
+    detections->all = all;
+    detections->bytes = (uint64_t)mine.file.bytes;
+out:
+    return status;
+}
+
+kolo_status eval_detections_read_together(struct eval_detections *detections, const char *path,
+                                          const struct eval_truths *truths,
+                                          const struct eval_division *division,
+                                          struct kolo_comm *comm)
+{
+    size_t ranks = (size_t)division->ranks;
+    struct notice *notices = kolo_calloc(ranks, sizeof *notices);
+    struct eval_part *parts = kolo_calloc(ranks, sizeof *parts);
+    bool done = false;
+    kolo_status status;
+    KOLO_TRY(eval_agree(comm, notices && parts ? KOLO_OK : KOLO_ERR_NO_MEMORY, EVAL_NO_PLACE));
+    if (ranks > 1)
+        KOLO_TRY(read_parts(detections, path, truths, division, comm, notices, parts, &done));
+    if (!done) {
+        eval_detections_free(detections);
+        status = eval_detections_read(detections, path, truths, division);
+        KOLO_TRY(eval_agree(comm, status, detections->bad));
+        KOLO_TRY(eval_agree_file(comm, path, detections->bytes, detections->sum));
+    }
+out:
+    kolo_free_memory(notices);
+    kolo_free_memory(parts);
+    return status;
+}
+
+/* ---- to the ranks of their images ---- */
 
 struct deal {
     size_t *give, *take; /* int64s to and from each rank */

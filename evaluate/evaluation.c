@@ -416,9 +416,8 @@ static kolo_status read_files(struct eval_evaluation *evaluation, struct kolo_co
             comm,
             eval_sigmas_fit(&evaluation->sigmas, truths, options->truths, &evaluation->points),
             EVAL_NO_PLACE));
-    status = eval_detections_read(detections, options->detections, truths, &division);
-    KOLO_TRY(eval_agree(comm, status, detections->bad));
-    KOLO_TRY(eval_agree_file(comm, options->detections, detections->bytes, detections->sum));
+    KOLO_TRY(
+        eval_detections_read_together(detections, options->detections, truths, &division, comm));
     if (options->kind != KOLO_DETECTION_BOXES && options->mode == KOLO_DETECTION_COMPAT)
         KOLO_TRY(find_areas(evaluation, comm));
 out:

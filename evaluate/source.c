@@ -50,6 +50,39 @@ kolo_status eval_source_open(struct eval_source *source, const char *path)
     return KOLO_OK;
 }
 
+struct eval_identity eval_source_identify(const char *path, char first)
+{
+    const int64_t second_ns = 1000000000;
+    struct eval_identity identity = {.bytes = 0};
+    struct stat facts;
+    char begin = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        return identity;
+    if (fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode) && pread(fd, &begin, 1, 0) == 1 &&
+        begin == first)
+        identity = (struct eval_identity){
+            .device = (int64_t)facts.st_dev,
+            .inode = (int64_t)facts.st_ino,
+            .bytes = facts.st_size,
+            .changed_ns = facts.st_ctim.tv_sec * second_ns + facts.st_ctim.tv_nsec,
+            .written_ns = facts.st_mtim.tv_sec * second_ns + facts.st_mtim.tv_nsec};
+    (void)close(fd);
+    return identity;
+}
+
+kolo_status eval_source_skip(struct eval_source *source, uint64_t to)
+{
+    if (!gzdirect(source->file))
+        return kolo_fail(KOLO_ERR_DATA, "%s: a part of a packed file", source->path);
+    if (gzseek(source->file, (z_off_t)to, SEEK_SET) != (z_off_t)to)
+        return kolo_fail(KOLO_ERR_SYSTEM, "%s: no byte %llu in it", source->path,
+                         (unsigned long long)to);
+    source->before = to;
+    source->is_part = true;
+    return KOLO_OK;
+}
+
 static void leave_piece(struct eval_source *source)
 {
     const unsigned char *at = source->data, *end = at + source->bytes;
@@ -83,7 +116,8 @@ kolo_status eval_source_next(struct eval_source *source)
                              source->path, (unsigned long long)source->before, words);
     }
     source->bytes = (size_t)got;
-    source->sum = (uint32_t)crc32(source->sum, source->data, (unsigned)got);
+    if (!source->is_part)
+        source->sum = (uint32_t)crc32(source->sum, source->data, (unsigned)got);
     return KOLO_OK;
 }
 

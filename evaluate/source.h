@@ -3,6 +3,7 @@
 #ifndef KOLO_EVALUATE_SOURCE_H
 #define KOLO_EVALUATE_SOURCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <zlib.h>
@@ -19,11 +20,23 @@ struct eval_source {
     uint64_t lines;      /* line ends in the pieces before */
     uint64_t line_start; /* where the line begins that is open at the start of the piece */
     uint32_t sum;        /* CRC-32 of the pieces so far */
+    bool is_part;        /* which has no sum */
     struct eval_progress progress;
 };
 
+/** What a file is: two that have all of it in common are one, or a copy that is not told from it. */
+struct eval_identity {
+    int64_t device, inode, bytes, changed_ns,
+        written_ns; /* all 0: it can be read as a whole alone */
+};
+
+/** Of a regular file that begins with @p first; of all else, zero. */
+struct eval_identity eval_source_identify(const char *path, char first);
 /** @p path lives as long as the source. */
 kolo_status eval_source_open(struct eval_source *source, const char *path) KOLO_NODISCARD;
+/** Goes on at a byte of a plain file. Nobody knows its line then. @return KOLO_OK; ERR_DATA (packed);
+ *  ERR_SYSTEM. */
+kolo_status eval_source_skip(struct eval_source *source, uint64_t to) KOLO_NODISCARD;
 /** The next piece. @return KOLO_OK; ERR_SYSTEM; ERR_DATA (damaged or cut gzip). */
 kolo_status eval_source_next(struct eval_source *source) KOLO_NODISCARD;
 /** Fails with "PATH: line L, column C (byte B): " and @p what, for byte @p at of the piece. */

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The readers of kolo-coco on any bytes, in libFuzzer's form. Besides what a sanitizer sees: a failure
-// has one line that says why; three ranks keep together what one keeps, and fail where it fails; what
-// is kept is finite.
+// has one line that says why; three ranks keep together what one keeps, and fail where it fails; parts
+// of a file that fit together hold what the whole does, which can be read then; what is kept is finite.
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -93,7 +94,56 @@ static long read_share(const struct eval_truths *truths, kolo_detection_kind kin
     return count;
 }
 
-static void read_detections(kolo_detection_kind kind)
+/* What has been read of one part holds the same as the next detections of the whole. */
+static void compare(const struct eval_detections *part, const struct eval_detections *whole,
+                    size_t *kept, uint64_t before)
+{
+    for (size_t i = 0; i < part->count; i++, (*kept)++) {
+        fuzz_check(*kept < whole->count, "parts keep more than the whole");
+        struct eval_detection one = part->detection[i], other = whole->detection[*kept];
+        fuzz_check(one.number + before == other.number, "a part counts otherwise");
+        fuzz_check(one.shape.bytes == other.shape.bytes, "a part has other shapes");
+        if (one.shape.bytes > 0)
+            fuzz_check(memcmp(part->shapes.data + one.shape.at, whole->shapes.data + other.shape.at,
+                              one.shape.bytes) == 0,
+                       "a part has other shapes");
+        one.number = other.number;
+        one.shape.at = other.shape.at;
+        fuzz_check(memcmp(&one, &other, sizeof one) == 0, "a part has other detections");
+    }
+}
+
+/* Parts that fit are the whole, which can be read then; @p bytes is the file's length. */
+static void read_parts(const struct eval_truths *truths, kolo_detection_kind kind, size_t bytes,
+                       size_t parts)
+{
+    struct eval_detections whole, some[RANKS];
+    struct eval_part part[RANKS];
+    struct eval_division division = {.kind = kind, .skip_unknown = true, .ranks = 1};
+    bool is_well = true;
+    size_t kept = 0;
+    uint64_t all = 0;
+    for (size_t i = 0; i < parts; i++) {
+        part[i] = (struct eval_part){.from = i * (bytes / parts),
+                                     .to = i + 1 < parts ? (i + 1) * (bytes / parts) : UINT64_MAX};
+        kolo_status status = eval_detections_read_part(&some[i], path, truths, &division, &part[i]);
+        fuzz_check_status(status, false);
+        is_well = is_well && status == KOLO_OK;
+    }
+    if (is_well && eval_parts_fit(part, parts)) {
+        kolo_status status = eval_detections_read(&whole, path, truths, &division);
+        fuzz_check(status == KOLO_OK, "parts are taken where the whole is refused");
+        for (size_t i = 0; i < parts; all += part[i++].count)
+            compare(&some[i], &whole, &kept, all);
+        fuzz_check(kept == whole.count && all == whole.all, "parts are less than the whole");
+        fuzz_check(some[0].first_has_box == whole.first_has_box, "parts have another first");
+        eval_detections_free(&whole);
+    }
+    for (size_t i = 0; i < parts; i++)
+        eval_detections_free(&some[i]);
+}
+
+static void read_detections(kolo_detection_kind kind, const unsigned char *data, size_t size)
 {
     struct eval_image images[] = {
         {.id = 0, .height = 9, .width = 9}, {.id = 1}, {.id = 2}, {.id = 7}};
@@ -109,6 +159,8 @@ static void read_detections(kolo_detection_kind kind)
     }
     fuzz_check(has_failed == (all < 0), "one rank and three do not agree whether it can be read");
     fuzz_check(has_failed || sum == all, "three ranks keep another count");
+    for (size_t parts = 2; size > 0 && data[0] == '[' && parts <= RANKS; parts++)
+        read_parts(&truths, kind, size, parts);
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
@@ -116,7 +168,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     write_file(data, size);
     for (int kind = KOLO_DETECTION_BOXES; kind <= KOLO_DETECTION_KEYPOINTS; kind++) {
         read_truths((kolo_detection_kind)kind, KOLO_DETECTION_COCO, false);
-        read_detections((kolo_detection_kind)kind);
+        read_detections((kolo_detection_kind)kind, data, size);
     }
     read_truths(KOLO_DETECTION_BOXES, KOLO_DETECTION_LVIS, false);
     read_truths(KOLO_DETECTION_BOXES, KOLO_DETECTION_VOC, true);

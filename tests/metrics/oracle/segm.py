@@ -229,7 +229,7 @@ def compare_file(segm_eval, path):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("segm_eval")
-    parser.add_argument("--seeds", type=int, default=150)
+    parser.add_argument("--seeds", type=int, default=300)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--keep", help="leave the sets there")
     parser.add_argument("--set", help="compare this file of mask_rate, and take the time")

@@ -47,14 +47,14 @@ def play(program, folder, names, **how):
     return subprocess.run(command, **how).returncode
 
 
-def compare(program, folder, expected):
+def compare(program, folder, expected, transport="auto"):
     """How many sets of expected = {name: parts} come out wrong; says what of each."""
-    if play(program, folder, expected):
-        sys.exit(f"{os.path.basename(program)} failed")
+    if play(program, folder, expected, env=os.environ | {"KOLO_TRANSPORT": transport}):
+        sys.exit(f"{os.path.basename(program)} failed over {transport}")
     wrong = {name: list(differences(f"{folder}/{name}.out", parts)) for name, parts in expected.items()}
     for name, lines in wrong.items():
         for line in lines:
-            print(f"{name}: {line}")
+            print(f"{name} over {transport}: {line}")
     return sum(map(bool, wrong.values()))
 
 

@@ -166,6 +166,12 @@ static int take_box(struct eval_json *json, const char *text, size_t length)
     if (json->numbers > 2 && *value < 0)
         return stop(json, "the %s of a bbox is %g", json->numbers == 3 ? "width" : "height",
                     *value);
+    const double *box = record->box;
+    bool is_whole = json->numbers == 4;
+    if (is_whole &&
+        !(isfinite(box[0] + box[2]) && isfinite(box[1] + box[3]) && isfinite(box[2] * box[3])))
+        return stop(json, "a bbox of %g by %g at %g, %g is too large", box[2], box[3], box[0],
+                    box[1]);
     return 1;
 }
 

@@ -450,18 +450,26 @@ static void on_drained(void *context)
     leave(context);
 }
 
-static void on_stdout_broken(void *context)
+static void on_stdout_broken(void *context, int error)
 {
     struct job *job = context;
-    job->is_quiet = true; /* as a program that SIGPIPE ends: `kolorun ... | head` */
-    kolo_verdict_trouble(job->verdict, kolo_now_ns(), KOLO_EXIT_SIGNAL + SIGPIPE,
-                         "nobody reads the output");
+    char words[96];
+    if (error == EPIPE) {
+        job->is_quiet = true; /* as a program that SIGPIPE ends: `kolorun ... | head` */
+        kolo_verdict_trouble(job->verdict, kolo_now_ns(), KOLO_EXIT_SIGNAL + SIGPIPE,
+                             "nobody reads the output");
+    } else {
+        kolo_verdict_trouble(job->verdict, kolo_now_ns(), EXIT_FAILURE,
+                             "the output cannot be written: %s",
+                             strerror_r(error, words, sizeof words));
+    }
     kill_all(job);
 }
 
-static void on_stderr_broken(void *context)
+static void on_stderr_broken(void *context, int error)
 {
     (void)context; /* nobody to tell; the job goes on */
+    (void)error;
 }
 
 static void on_input(void *context, const void *data, size_t bytes)

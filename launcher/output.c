@@ -3,7 +3,7 @@
 // credit that the agents hold, which comes back by `written`.
 //
 // Threads: everything but write_all and writer runs on the loop; `lock` guards queue, done,
-// is_stopping, is_broken and is_writing.
+// is_stopping, error and is_writing.
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -33,11 +33,13 @@ struct kolo_output {
     int fd;
     struct kolo_output_events events;
     struct chunk *queue, **queue_end, *done;
-    bool is_stopping, is_broken, is_writing, told_broken, has_left;
+    bool is_stopping, is_writing, told_broken, has_left;
+    int error; /* that a write failed with; 0: none has */
 };
 
 /* Writes the whole batch; false when nobody reads. */
-static bool write_all(int fd, struct iovec *parts, int count)
+/* 0; what it failed with. */
+static int write_all(int fd, struct iovec *parts, int count)
 {
     while (count > 0) {
         ssize_t sent = writev(fd, parts, count);
@@ -48,7 +50,7 @@ static bool write_all(int fd, struct iovec *parts, int count)
             (void)select(fd + 1, NULL, &set, NULL, NULL);
         }
         if (sent < 0 && errno != EINTR && errno != EAGAIN)
-            return false;
+            return errno;
         size_t left = sent > 0 ? (size_t)sent : 0;
         while (count > 0 && left >= parts->iov_len) {
             left -= parts->iov_len;
@@ -60,7 +62,7 @@ static bool write_all(int fd, struct iovec *parts, int count)
             parts->iov_len -= left;
         }
     }
-    return true;
+    return 0;
 }
 
 /* Takes up to a batch off the queue, which is not empty. Held: lock. */
@@ -101,13 +103,14 @@ static void writer(void *context)
         struct iovec parts[BATCH];
         int count = 0;
         struct chunk *batch = take_batch(output, parts, &count);
-        bool is_broken = output->is_broken;
+        int error = output->error;
         output->is_writing = true;
         uv_mutex_unlock(&output->lock);
-        is_broken = is_broken || !write_all(output->fd, parts, count);
+        if (error == 0)
+            error = write_all(output->fd, parts, count);
         uv_mutex_lock(&output->lock);
         output->is_writing = false;
-        output->is_broken = is_broken;
+        output->error = error;
         give_back(output, batch);
         (void)uv_async_send(&output->wake);
     }
@@ -121,8 +124,8 @@ static void tell(uv_async_t *async)
     uv_mutex_lock(&output->lock);
     struct chunk *done = output->done;
     output->done = NULL;
-    bool is_broken = output->is_broken && !output->told_broken;
-    output->told_broken = output->told_broken || is_broken;
+    int error = output->told_broken ? 0 : output->error;
+    output->told_broken = output->error != 0;
     uv_mutex_unlock(&output->lock);
     while (done) {
         struct chunk *next = done->next;
@@ -132,8 +135,8 @@ static void tell(uv_async_t *async)
         done = next;
     }
     output->events.batch(output->events.context);
-    if (is_broken)
-        output->events.broken(output->events.context);
+    if (error != 0)
+        output->events.broken(output->events.context, error);
     if (kolo_output_is_drained(output))
         output->events.drained(output->events.context);
 }

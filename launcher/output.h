@@ -18,8 +18,9 @@ struct kolo_output_events {
     void (*batch)(void *context);
     /** All that was put has been written. */
     void (*drained)(void *context);
-    /** Nobody reads any more; from here on everything is thrown away. Once. */
-    void (*broken)(void *context);
+    /** Nothing can be written any more, for @p error (EPIPE: nobody reads); from here on everything is
+     * thrown away. Once. */
+    void (*broken)(void *context, int error);
 };
 
 kolo_status kolo_output_create(uv_loop_t *loop, int fd, const struct kolo_output_events *events,

@@ -30,6 +30,11 @@ whole "$work/slow" 4 20000 "slow reader"
 lines out 3
 lines err 0
 
+# What has no room for the output ends it with a line that says so.
+"$KOLORUN" -np 2 yes >/dev/full 2>"$work/err" && fail "a full output is no failure"
+says err '^kolorun: the output cannot be written: No space left on device'
+lines err 1
+
 # Standard input goes to rank 0, all of it, and ends.
 seq 1 200000 >"$work/in"
 "$KOLORUN" -np 3 --no-prefix cat <"$work/in" >"$work/out" || fail "cat"

@@ -30,7 +30,11 @@ kolo_status kolo_cuda_extent(const struct kolo_pointer *pointer, struct kolo_ext
                          pointer->device, pointer->memory);
     const uintptr_t first = (uintptr_t)start / page * page;
     const uintptr_t end = ((uintptr_t)start + bytes + page - 1) / page * page;
-    *extent_out = (struct kolo_extent){(uint8_t *)first, end - first, id};
+    *extent_out = (struct kolo_extent){.start = (uint8_t *)(uintptr_t)start,
+                                       .length = bytes,
+                                       .base = (uint8_t *)first,
+                                       .bytes = end - first,
+                                       .id = id};
     return KOLO_OK;
 }
 

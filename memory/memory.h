@@ -55,9 +55,11 @@ struct kolo_pointer {
     const struct kolo_memory_ops *ops; /* who knows it; NULL: the host, it is read as it is */
 };
 
-/** The allocation that a pointer leads into, in whole pages of the host's. */
+/** The allocation that a pointer leads into. */
 struct kolo_extent {
-    uint8_t *base;
+    uint8_t *start; /* its own; small ones share pages */
+    size_t length;
+    uint8_t *base; /* all of the host's pages that it has a part of */
     size_t bytes;
     uint64_t id; /* of the allocation: no other of this process ever has it */
 };

@@ -158,11 +158,12 @@ static kolo_status keep(struct kolo_rdma_regions *regions, const struct kolo_spa
 
 /* ---- memory of devices ---- */
 
+/** The allocation itself, not its pages: a neighbour may have a part of those. */
 static bool covers(const struct kolo_rdma_region *region, const void *memory, size_t bytes)
 {
-    const uint8_t *base = region->extent.base, *at = memory;
-    return at >= base && (size_t)(at - base) <= region->extent.bytes &&
-           bytes <= region->extent.bytes - (size_t)(at - base);
+    const uint8_t *start = region->extent.start, *at = memory;
+    return at >= start && (size_t)(at - start) <= region->extent.length &&
+           bytes <= region->extent.length - (size_t)(at - start);
 }
 
 /** Takes the region that *@p at leads to out of the list. */
@@ -235,8 +236,8 @@ bool kolo_rdma_regions_know(struct kolo_rdma_regions *regions, const struct kolo
         struct kolo_rdma_region *region = *at;
         if (region->extent.id == extent.id)
             return region->handle != NULL;
-        if (region->extent.base < extent.base + extent.bytes &&
-            extent.base < region->extent.base + region->extent.bytes)
+        if (region->extent.start < extent.start + extent.length &&
+            extent.start < region->extent.start + region->extent.length)
             forget_device(regions, at); /* what was there before */
         else
             at = &region->next;

@@ -52,6 +52,7 @@ Test(cuda_share, an_extent_is_the_whole_allocation_in_whole_pages)
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *memory = mock->alloc(MOCK_DEVICE, 1, BYTES);
     const struct kolo_extent whole = extent_of(memory), inner = extent_of(memory + BYTES - 1);
+    cr_assert(whole.start == (uint8_t *)memory && whole.length == BYTES);
     cr_assert(whole.base == (uint8_t *)memory && whole.bytes == (BYTES + page - 1) / page * page);
     cr_assert(memcmp(&whole, &inner, sizeof whole) == 0);
     cr_assert_neq(extent_of(mock->alloc(MOCK_DEVICE, 1, BYTES)).id, whole.id);

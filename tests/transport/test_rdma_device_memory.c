@@ -61,7 +61,7 @@ Test(rdma_device_memory, an_allocation_is_registered_once_and_whole)
     cr_assert(first != NULL && first == last && first->users == 2);
     cr_assert(first->handle->addr == pointer.memory && first->handle->length >= BYTES);
     cr_assert(first->local_key == first->handle->lkey && first->remote_key == first->handle->rkey);
-    cr_assert(kolo_rdma_regions_take_device(&regions, at(&pointer, 1), first->extent.bytes) ==
+    cr_assert(kolo_rdma_regions_take_device(&regions, at(&pointer, 1), first->extent.length) ==
               NULL);
     cr_assert(kolo_rdma_regions_take_device(&regions, at(&pointer, 0) - 1, 2) == NULL);
     kolo_rdma_regions_give(&regions, first);
@@ -84,6 +84,24 @@ Test(rdma_device_memory, what_is_freed_is_let_go_when_nobody_has_it)
     kolo_rdma_regions_forget(&regions, other.memory);
     kolo_rdma_regions_forget(&regions, other.memory);
     cr_assert(fake_verbs_regions() == 0);
+}
+
+/** As a device's driver cuts small ones out of one page. */
+Test(rdma_device_memory, what_shares_a_page_is_let_go_by_itself)
+{
+    const struct kolo_pointer first = allocate(), second = allocate();
+    cr_assert(kolo_rdma_regions_know(&regions, &first));
+    struct kolo_extent *extent = &regions.devices->extent;
+    const uint8_t *low = extent->base < at(&second, 0) ? extent->base : at(&second, 0);
+    const uint8_t *high = extent->base < at(&second, 0) ? at(&second, BYTES) : at(&first, BYTES);
+    extent->base = (uint8_t *)(uintptr_t)low; /* pages that both have a part of */
+    extent->bytes = (size_t)(high - low);
+    cr_assert(kolo_rdma_regions_know(&regions, &second));
+    cr_assert(kolo_rdma_regions_is_device(&regions, first.memory, BYTES) &&
+              kolo_rdma_regions_is_device(&regions, second.memory, BYTES));
+    kolo_rdma_regions_forget(&regions, second.memory);
+    cr_assert(kolo_rdma_regions_is_device(&regions, first.memory, BYTES));
+    cr_assert(!kolo_rdma_regions_is_device(&regions, second.memory, 1));
 }
 
 /** Nobody said that the first was freed. */

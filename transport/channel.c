@@ -160,6 +160,7 @@ void kolo_channel_remove_receive(struct kolo_channel *channel, struct kolo_work 
 
 void kolo_channel_fail_receives(struct kolo_channel *channel, kolo_status why)
 {
+    channel->is_cut = channel->recv_first != NULL && channel->recv_first->has_turn;
     while (channel->recv_first != NULL) {
         struct kolo_work *work = channel->recv_first;
         kolo_channel_remove_receive(channel, work);
@@ -210,7 +211,7 @@ void kolo_channel_drop_stash(struct kolo_channel *channel)
 void kolo_channel_drop_unfinished(struct kolo_channel *channel)
 {
     struct kolo_stash *stash = channel->stash_first;
-    bool is_behind = false; /* of a message that will not come */
+    bool is_behind = channel->is_cut; /* of a message that will not come */
     channel->stash_first = channel->stash_last = NULL;
     while (stash != NULL) {
         struct kolo_stash *next = stash->next;

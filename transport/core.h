@@ -46,6 +46,7 @@ struct kolo_channel {
     bool is_ready, is_owing;
     uint32_t sends_posted, receives_posted; /* the nth send meets the peer's nth receive */
     kolo_status tx_fault, rx_fault;         /* of no use any more: every new work gets this */
+    bool is_cut; /* its first receive had its turn when it failed: the message will not be whole */
     struct kolo_work *send_first, *send_last, *send_next;
     struct kolo_work *recv_first, *recv_last;
     struct kolo_stash *stash_first, *stash_last;
@@ -143,6 +144,8 @@ void kolo_channel_say_stashed(const struct kolo_channel *channel);
 void kolo_link_fail_works(struct kolo_link *link, kolo_status why);
 /** The peer's goodbye. */
 void kolo_link_left(struct kolo_link *link);
+/** The same, if a goodbye waits for turns and none is left. */
+void kolo_link_look_left(struct kolo_link *link);
 static inline const struct kolo_settings *kolo_link_settings(const struct kolo_link *link)
 {
     return link->endpoint->config.settings;

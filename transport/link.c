@@ -89,6 +89,12 @@ void kolo_link_left(struct kolo_link *link)
         events->left(events->context, link->peer);
 }
 
+void kolo_link_look_left(struct kolo_link *link)
+{
+    if (link->owes_left && link->turns == 0 && link->state == KOLO_LINK_UP)
+        kolo_link_left(link);
+}
+
 static void tell_down(const struct kolo_link *link)
 {
     const struct kolo_endpoint *endpoint = link->endpoint;
@@ -226,6 +232,7 @@ static void cancel_receive(struct kolo_channel *channel, struct kolo_work *work)
     channel->rx_fault = KOLO_ERR_ABORTED;
     kolo_channel_fail_receives(channel, KOLO_ERR_ABORTED);
     kolo_channel_drop_stash(channel);
+    kolo_link_look_left(channel->link);
 }
 
 /* Only the queues tell a send from a receive: an empty message has neither source nor target. */

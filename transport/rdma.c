@@ -356,7 +356,7 @@ static const struct tcp_rider rider = {.link_bytes = sizeof(struct rdma_link),
                                        .joined = kolo_rdma_joined,
                                        .ready = kolo_rdma_ready};
 
-/** The devices of further rails, as many as there are and are wanted. Without them the links have one. */
+/** The devices of further rails, as many as there are and are wanted. Without one its links have fewer. */
 static kolo_status fill_others(struct rdma_port *port, const struct kolo_verbs *verbs,
                                const struct kolo_endpoint_config *config)
 {
@@ -373,12 +373,15 @@ static kolo_status fill_others(struct rdma_port *port, const struct kolo_verbs *
         if (kolo_rdma_device_open_next(verbs, config->settings, config->identity.numa, taken,
                                        port->other_count + 1, &nic->device) != KOLO_OK)
             break;
+        kolo_rdma_device_format(nic->device, name, sizeof name);
+        if (fill_nic(nic, config) != KOLO_OK) {
+            KOLO_INFO("rdma %s is not for further rails: %s", name, kolo_error_detail());
+            unwatch_nic(nic);
+            close_nic(nic);
+            break;
+        }
         port->other_count++; /* from here on close_port() closes it */
         taken[port->other_count] = nic->device;
-        kolo_rdma_device_format(nic->device, name, sizeof name);
-        kolo_status status = fill_nic(nic, config);
-        if (status != KOLO_OK)
-            return status;
         KOLO_DEBUG("rdma %s is for further rails", name);
     }
     return KOLO_OK;

@@ -87,13 +87,20 @@ void kolo_rdma_wake_writing(struct rdma_link *link)
 
 /* ---- pieces ---- */
 
+/** May rail @p r have pieces of it? One that has had its mark has said that there are no more. */
+static bool may_have(const struct rdma_link *link, const struct kolo_rdma_writing *writing, int r)
+{
+    return writing->rails[r] != NULL && goes(link, r) &&
+           writing->rows[r].state != KOLO_RDMA_ROW_CLOSED;
+}
+
 /** May pieces of it go by more than the first rail? */
 static bool is_striped(const struct rdma_link *link, const struct kolo_rdma_writing *writing)
 {
     if (writing->again != NULL || link->direct.rails_open == 0)
         return false;
     for (int r = 1; r < KOLO_RDMA_RAILS_MAX; r++)
-        if (writing->rails[r] != NULL && goes(link, r))
+        if (may_have(link, writing, r))
             return true;
     return false;
 }
@@ -103,7 +110,7 @@ static int choose(struct rdma_link *link, const struct kolo_rdma_writing *writin
 {
     struct kolo_rdma_pace *paces[KOLO_RDMA_RAILS_MAX] = {&link->rails.paces[0]};
     for (int r = 1; r < KOLO_RDMA_RAILS_MAX; r++)
-        if (writing->rails[r] != NULL && goes(link, r))
+        if (may_have(link, writing, r))
             paces[r] = &link->rails.paces[r];
     return kolo_rdma_pace_choose(paces, KOLO_RDMA_RAILS_MAX, bytes,
                                  writing->frame.bytes - writing->posted);

@@ -481,6 +481,5 @@ void kolo_link_rx_whole(struct kolo_link *link, struct kolo_work *work)
         return; /* its turn waits behind what came before it */
     finish(channel, work);
     kolo_channel_deliver(channel);
-    if (link->owes_left && link->turns == 0)
-        kolo_link_left(link);
+    kolo_link_look_left(link);
 }

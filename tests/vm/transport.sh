@@ -28,6 +28,13 @@ job 0 2 "$KOLOBENCH" barrier --check -n 2
 clean "collectives"
 says out .
 
+# Long messages over two queue pairs to a peer.
+for operation in broadcast alltoall sendrecv; do
+    job 0 2 env KOLO_RDMA_RAILS=2 KOLO_LOG=info "$KOLOBENCH" "$operation" --check -n 2 -w 0 -s 600K,2M
+    says err 'by rdma: rail 2 goes by'
+done
+clean "rails"
+
 if [[ -e $CHECKPOINT ]]; then
     job 0 2 "$examples/fashion-eval" --checkpoint "$CHECKPOINT"
     cp "$work/out" "$work/rdma"

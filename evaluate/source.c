@@ -56,6 +56,9 @@ struct eval_identity eval_source_identify(const char *path, char first)
     struct eval_identity identity = {.bytes = 0};
     struct stat facts;
     char begin = 0;
+    /* asked before it is opened: to open a pipe and leave it ends its writer */
+    if (stat(path, &facts) != 0 || !S_ISREG(facts.st_mode))
+        return identity;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
         return identity;

@@ -252,7 +252,8 @@ kolo_status kolo_cuda_gate_place(struct kolo_cuda_gates **gates, struct kolo_lan
     kolo_status status = kolo_cuda_enter(visit);
     if (status != KOLO_OK)
         return status;
-    if (holds)
+    status = refuse_capture(visit->driver, stream); /* a request that repeats was made before it */
+    if (status == KOLO_OK && holds)
         status = can_hold(visit);
     if (status == KOLO_OK)
         status = take_gate(gates, lane, visit, &gate);

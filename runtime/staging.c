@@ -321,7 +321,12 @@ kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *re
     request->call = kolo_task_call(task);
     kolo_staging_trim(comm->engine);
     if (kolo_task_stream(task) != NULL) {
-        const kolo_status status = kolo_follow_prepare(request, kolo_task_stream(task));
+        kolo_status status = kolo_follow_prepare(request, kolo_task_stream(task));
+        if (status == KOLO_ERR_SYSTEM) { /* a device that failed: the others need not wait */
+            kolo_comm_enter(comm);
+            status = fail(request, status);
+            kolo_comm_leave(comm);
+        }
         if (status != KOLO_OK)
             return status;
     }
@@ -460,7 +465,8 @@ kolo_status kolo_staging_begin(struct kolo_request *request, bool holds)
     status = kolo_follow_begin(request, holds);
     if (status == KOLO_OK)
         request->stage = KOLO_STAGE_BEHIND;
-    return status == KOLO_OK || status == KOLO_ERR_UNSUPPORTED ? status : fail(request, status);
+    const bool is_refused = status == KOLO_ERR_UNSUPPORTED || status == KOLO_ERR_INVALID;
+    return status == KOLO_OK || is_refused ? status : fail(request, status);
 }
 
 /** Once the stream has come to it, its copies begin. */

@@ -391,7 +391,13 @@ static kolo_status refusals(struct kolo_comm *comm, void *argument)
     REFUSED(KOLO_ERR_UNSUPPORTED, "a group follows no stream", kolo_group_end(comm, NULL, NULL));
     WORLD_TRY(kolo_group_begin(comm));
     REFUSED(KOLO_ERR_UNSUPPORTED, "a group follows no stream", kolo_group_end(comm, &opts, NULL));
+    struct kolo_request *again = NULL;
+    opts.flags = KOLO_PERSISTENT;
+    WORLD_TRY(CALL(&again));
+    opts.flags = 0;
     mock->capture(side->stream, 1);
+    REFUSED(KOLO_ERR_UNSUPPORTED, "is captured into a graph", kolo_start(again));
+    REFUSED(KOLO_ERR_UNSUPPORTED, "is captured into a graph", kolo_run(again));
     REFUSED(KOLO_ERR_UNSUPPORTED, "is captured into a graph", CALL(&request));
     REFUSED(KOLO_ERR_UNSUPPORTED, "is captured into a graph", CALL(NULL));
     mock->capture(side->stream, 0);
@@ -399,6 +405,8 @@ static kolo_status refusals(struct kolo_comm *comm, void *argument)
     REFUSED(KOLO_ERR_INVALID, "is no stream of CUDA's", CALL(&request));
     opts.stream = side->stream;
     WORLD_EXPECT(request == NULL, "there is a request");
+    WORLD_TRY(kolo_run(again));
+    WORLD_TRY(kolo_request_free(&again));
     WORLD_TRY(CALL(&request));
     WORLD_TRY(kolo_wait(&request, -1));
     WORLD_EXPECT(sum == kolo_size(comm), "%d", sum);

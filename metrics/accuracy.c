@@ -1,22 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// Top-k accuracy. Owns int64 counts; the record of an indexed sample is a bit per k (correct) and
-// one for NaN scores. The rank of a label is counted, O(classes), without sorting.
+// Top-k accuracy. Owns int64 counts; the record of an indexed sample is a bit per k (correct), one
+// for NaN scores, and one, alone, for a sample that is ignored. The rank of a label is counted,
+// O(classes), without sorting.
 #include <math.h>
 #include <string.h>
 
 #include "metrics/metric.h"
 #include "metrics/stage.h"
 
-enum { NAN_BIT = KOLO_TOP_K_MAX };
+enum { NAN_BIT = KOLO_TOP_K_MAX, IGNORED_BIT };
+static const uint32_t IGNORED = UINT32_C(1) << IGNORED_BIT;
 
-/* The words: correct per k, then samples with NaN. */
+/* The words: correct per k, samples with NaN, and, if there is an ignore_index, ignored ones. */
 struct accuracy {
     struct kolo_metric metric;
     int64_t classes;
     int k[KOLO_TOP_K_MAX];
     int ks;
     kolo_ties ties;
+    bool ignores;
+    int64_t ignore_index;
 };
+
+static int64_t ignored_in(const struct accuracy *accuracy, const int64_t *words)
+{
+    return accuracy->ignores ? words[accuracy->ks + 1] : 0;
+}
 
 static void fold(const struct kolo_metric *metric, int64_t *words, const void *record, size_t bytes)
 {
@@ -26,21 +35,29 @@ static void fold(const struct kolo_metric *metric, int64_t *words, const void *r
     for (int i = 0; i < accuracy->ks; i++)
         words[i] += bits >> i & 1;
     words[accuracy->ks] += bits >> NAN_BIT & 1;
+    if (accuracy->ignores)
+        words[accuracy->ks + 1] += bits >> IGNORED_BIT & 1;
 }
 
 static bool accepts_words(const struct kolo_metric *metric, const int64_t *words)
 {
-    for (size_t i = 0; i < metric->words; i++)
-        if (words[i] < 0 || words[i] > metric->direct_count)
+    const struct accuracy *accuracy = (const struct accuracy *)metric;
+    int64_t ignored = ignored_in(accuracy, words);
+    if (ignored < 0 || ignored > metric->direct_count)
+        return false;
+    for (int i = 0; i <= accuracy->ks; i++)
+        if (words[i] < 0 || words[i] > metric->direct_count - ignored)
             return false;
     return true;
 }
 
 static bool accepts_record(const struct kolo_metric *metric, const void *record, size_t bytes)
 {
-    (void)metric;
-    (void)record;
-    return bytes == sizeof(uint32_t);
+    uint32_t bits = 0;
+    if (bytes != sizeof bits)
+        return false;
+    memcpy(&bits, record, sizeof bits);
+    return !(bits & IGNORED) || (bits == IGNORED && ((const struct accuracy *)metric)->ignores);
 }
 
 static const struct kolo_metric_ops accuracy_ops = {
@@ -69,6 +86,16 @@ static kolo_status check_config(const struct kolo_accuracy_config *config)
     return KOLO_OK;
 }
 
+/* What is not asked for leaves no trace, so that the states of older versions are read. */
+static void set_ignored(struct accuracy *accuracy, const struct kolo_accuracy_config *config)
+{
+    if (!config->ignores)
+        return;
+    accuracy->ignores = true;
+    accuracy->ignore_index = config->ignore_index;
+    kolo_metric_setting(&accuracy->metric, &accuracy->ignore_index, sizeof accuracy->ignore_index);
+}
+
 kolo_status kolo_accuracy_create(const struct kolo_accuracy_config *config,
                                  struct kolo_metric **metric_out)
 {
@@ -85,7 +112,7 @@ kolo_status kolo_accuracy_create(const struct kolo_accuracy_config *config,
     if (ks == 0)
         ks = 1;
     status = kolo_metric_create(&accuracy_ops, sizeof(struct accuracy), config->samples,
-                                (size_t)ks + 1, metric_out);
+                                (size_t)ks + 1 + config->ignores, metric_out);
     if (status != KOLO_OK)
         return status;
     struct accuracy *accuracy = (struct accuracy *)*metric_out;
@@ -96,6 +123,7 @@ kolo_status kolo_accuracy_create(const struct kolo_accuracy_config *config,
     kolo_metric_setting(*metric_out, &accuracy->classes, sizeof accuracy->classes);
     kolo_metric_setting(*metric_out, &accuracy->ties, sizeof accuracy->ties);
     kolo_metric_setting(*metric_out, accuracy->k, sizeof accuracy->k);
+    set_ignored(accuracy, config);
     return KOLO_OK;
 }
 
@@ -128,8 +156,15 @@ static int64_t rank_of_label(const float *scores, int64_t classes, int64_t label
     return above + tied;
 }
 
+static bool is_ignored(const struct accuracy *accuracy, int64_t label)
+{
+    return accuracy->ignores && label == accuracy->ignore_index;
+}
+
 static uint32_t judge(const struct accuracy *accuracy, const float *scores, int64_t label)
 {
+    if (is_ignored(accuracy, label))
+        return IGNORED;
     bool has_nan;
     int64_t before = rank_of_label(scores, accuracy->classes, label, accuracy->ties, &has_nan);
     uint32_t bits = (uint32_t)has_nan << NAN_BIT;
@@ -143,9 +178,10 @@ static kolo_status check_update(const struct kolo_metric *metric, const float *s
 {
     if ((!scores || !labels) && count > 0)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_accuracy_update: scores or labels is NULL");
-    int64_t classes = ((const struct accuracy *)metric)->classes;
+    const struct accuracy *accuracy = (const struct accuracy *)metric;
+    int64_t classes = accuracy->classes;
     for (size_t i = 0; i < count; i++)
-        if (labels[i] < 0 || labels[i] >= classes)
+        if ((labels[i] < 0 || labels[i] >= classes) && !is_ignored(accuracy, labels[i]))
             return kolo_fail(KOLO_ERR_INVALID,
                              "kolo_accuracy_update: labels[%zu] is %lld, not in 0..%lld", i,
                              (long long)labels[i], (long long)classes - 1);
@@ -194,11 +230,14 @@ kolo_status kolo_accuracy_result(const struct kolo_metric *metric,
     if (status != KOLO_OK)
         return status;
     const struct accuracy *accuracy = (const struct accuracy *)metric;
-    int64_t counted = metric->counts.counted;
+    int64_t ignored = ignored_in(accuracy, metric->merged);
+    int64_t counted = metric->counts.counted - ignored;
     struct kolo_accuracy_result result = {.size = sizeof result,
                                           .ks = accuracy->ks,
                                           .samples = metric->counts,
-                                          .nan_samples = metric->merged[accuracy->ks]};
+                                          .nan_samples = metric->merged[accuracy->ks],
+                                          .ignored = ignored};
+    result.samples.counted = counted;
     for (int i = 0; i < accuracy->ks; i++) {
         result.k[i] = accuracy->k[i];
         result.correct[i] = metric->merged[i];

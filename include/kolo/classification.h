@@ -252,6 +252,9 @@ struct kolo_calibration_config {
     int64_t samples; /**< as in kolo_mean_config */
     int64_t classes; /**< 1: binary, one probability of the label 1; else one of each class */
     int64_t bins;    /**< 1 to KOLO_CALIBRATION_BINS_MAX; 0: 15 */
+    bool ignores;    /**< samples with label ignore_index are left out and counted as ignored */
+    int64_t
+        ignore_index; /**< any number, a label or not; what such a sample has is not looked at */
 };
 
 /** How far confidence is from being right. The confidence is the highest probability (binary: the
@@ -275,6 +278,7 @@ struct kolo_calibration_result {
     double expected; /**< the mean over samples of |right - confidence| of their bins (ECE); NaN */
     double maximum;  /**< the largest over bins (MCE) */
     double rms;      /**< the root of the mean square over samples */
+    int64_t ignored; /**< samples left out by ignore_index; not in samples.counted */
     struct kolo_sample_counts samples;
 };
 KOLO_API KOLO_NODISCARD kolo_status kolo_calibration_result(

@@ -175,6 +175,8 @@ struct kolo_accuracy_config {
     int64_t classes;       /**< at least 1 */
     int k[KOLO_TOP_K_MAX]; /**< the k of top-k, each at least 1; ends at the first 0; none: {1} */
     kolo_ties ties;
+    bool ignores; /**< samples with label ignore_index are left out and counted as ignored */
+    int64_t ignore_index; /**< any number, a class or not */
 };
 
 /** Top-k accuracy, for several k at once: a sample is correct if fewer than k classes rank before
@@ -200,6 +202,7 @@ struct kolo_accuracy_result {
     double accuracy[KOLO_TOP_K_MAX]; /**< correct / counted; NaN where nothing was counted */
     struct kolo_sample_counts samples;
     int64_t nan_samples; /**< samples with a NaN score */
+    int64_t ignored;     /**< samples left out by ignore_index; not in samples.counted */
 };
 KOLO_API KOLO_NODISCARD kolo_status kolo_accuracy_result(const struct kolo_metric *metric,
                                                          struct kolo_accuracy_result *result_out);

@@ -8,6 +8,8 @@
 
 #include <kolo/metrics.h>
 
+#include "tests/support/shards.h"
+
 enum { SAMPLES = 400, CLASSES = 7, KS = 3 };
 static const int top[KS] = {1, 2, 5};
 
@@ -107,6 +109,78 @@ Test(accuracy, counts_as_the_naive_ranking_does_for_every_tie_rule, .timeout = 6
         for (int nranks = 1; nranks <= 4; nranks++)
             cr_assert_eq(kolo_run_threads(nranks, NULL, rank_main, &job), KOLO_OK,
                          "tie rule %d, %d ranks: %s", ties, nranks, kolo_error_detail());
+    }
+}
+
+/* Samples of class 2, and those that have a label of none, are left out. */
+enum { LEFT_OUT = 2, PADDING = -100 };
+static int64_t ignore_index;
+
+static kolo_status create(int64_t samples, struct kolo_metric **metric_out)
+{
+    const struct kolo_accuracy_config config = {.size = sizeof config,
+                                                .samples = samples,
+                                                .classes = CLASSES,
+                                                .k = {1, 2, 5},
+                                                .ignores = true,
+                                                .ignore_index = ignore_index};
+    return kolo_accuracy_create(&config, metric_out);
+}
+
+static kolo_status update(struct kolo_metric *metric, int64_t i, const int64_t *index)
+{
+    bool is_padding = ignore_index == PADDING && labels[i] == LEFT_OUT;
+    int64_t label = is_padding ? PADDING : labels[i];
+    return kolo_accuracy_update(metric, scores + i * CLASSES, &label, 1, index);
+}
+
+struct outcome {
+    int64_t correct[KS], counted, ignored, with_nan;
+};
+
+static kolo_status result(const struct kolo_metric *metric, void *result_out)
+{
+    struct kolo_accuracy_result r = {.size = sizeof r};
+    kolo_status status = kolo_accuracy_result(metric, &r);
+    struct outcome o = {
+        .counted = r.samples.counted, .ignored = r.ignored, .with_nan = r.nan_samples};
+    memcpy(o.correct, r.correct, sizeof o.correct);
+    memcpy(result_out, &o, sizeof o);
+    return status;
+}
+
+static bool has_nan(const float *s)
+{
+    for (int j = 0; j < CLASSES; j++)
+        if (isnan(s[j]))
+            return true;
+    return false;
+}
+
+Test(accuracy, leaves_out_what_is_ignored_however_samples_are_dealt_out, .timeout = 200)
+{
+    make_data();
+    struct outcome o, e = {.counted = 0};
+    const struct shard_kind kind = {.samples = SAMPLES,
+                                    .result_bytes = sizeof o,
+                                    .create = create,
+                                    .update = update,
+                                    .result = result};
+    for (int i = 0; i < SAMPLES; i++) {
+        const float *s = scores + i * CLASSES;
+        bool is_left_out = labels[i] == LEFT_OUT;
+        e.ignored += is_left_out;
+        e.counted += !is_left_out;
+        e.with_nan += !is_left_out && has_nan(s);
+        for (int k = 0; k < KS; k++)
+            e.correct[k] +=
+                !is_left_out && place_of_label(s, (int)labels[i], KOLO_TIES_LOWEST) < top[k];
+    }
+    for (int outside = 0; outside < 2; outside++) {
+        ignore_index = outside ? PADDING : LEFT_OUT;
+        shards_agree(&kind, &o);
+        cr_assert_eq(memcmp(&o, &e, sizeof e), 0, "%lld counted, %lld ignored, %lld at the top",
+                     (long long)o.counted, (long long)o.ignored, (long long)o.correct[0]);
     }
 }
 

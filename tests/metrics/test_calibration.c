@@ -13,11 +13,16 @@
 enum { SAMPLES = 163, CLASSES = 3, BINS = 8 };
 static float probabilities[SAMPLES * CLASSES];
 static int64_t labels[SAMPLES], classes = CLASSES;
+static bool ignores;
 
 static kolo_status create(int64_t samples, struct kolo_metric **metric_out)
 {
-    const struct kolo_calibration_config config = {
-        .size = sizeof config, .samples = samples, .classes = classes, .bins = BINS};
+    const struct kolo_calibration_config config = {.size = sizeof config,
+                                                   .samples = samples,
+                                                   .classes = classes,
+                                                   .bins = BINS,
+                                                   .ignores = ignores,
+                                                   .ignore_index = -100};
     return kolo_calibration_create(&config, metric_out);
 }
 
@@ -28,13 +33,14 @@ static kolo_status update(struct kolo_metric *metric, int64_t i, const int64_t *
 
 struct outcome {
     double expected, maximum, rms;
+    int64_t ignored;
 };
 
 static kolo_status result(const struct kolo_metric *metric, void *result_out)
 {
     struct kolo_calibration_result r = {.size = sizeof r};
     kolo_status status = kolo_calibration_result(metric, &r);
-    const struct outcome o = {r.expected, r.maximum, r.rms};
+    const struct outcome o = {r.expected, r.maximum, r.rms, r.ignored};
     memcpy(result_out, &o, sizeof o);
     return status;
 }
@@ -52,12 +58,25 @@ static double confidence_of(int i, bool *is_right_out)
     return (double)p[best];
 }
 
-static void expect(void)
+static void make_data(void)
 {
     for (uint64_t i = 0; i < SAMPLES * CLASSES; i++)
         probabilities[i] = (float)(shard_hash(i) % 65) / 64;
     for (uint64_t i = 0; i < SAMPLES; i++)
         labels[i] = (int64_t)(shard_hash(i + 5) % (classes > 1 ? CLASSES : 2));
+    for (uint64_t i = 0; ignores && i < SAMPLES; i++)
+        if (shard_hash(i + 9) % 4 == 0) {
+            labels[i] = -100;
+            probabilities[i * (uint64_t)classes] = NAN; /* as padding may leave it */
+        }
+}
+
+static void expect(void)
+{
+    make_data();
+    double all = SAMPLES;
+    for (int i = 0; i < SAMPLES; i++)
+        all -= labels[i] == -100;
     struct outcome o, e = {0};
     const struct shard_kind kind = {.samples = SAMPLES,
                                     .result_bytes = sizeof o,
@@ -70,6 +89,8 @@ static void expect(void)
         double n = 0, right = 0, sum = 0;
         for (int i = 0; i < SAMPLES; i++) {
             bool is_right;
+            if (labels[i] == -100)
+                continue;
             double confidence = confidence_of(i, &is_right);
             if (confidence < low || confidence >= high)
                 continue;
@@ -78,10 +99,11 @@ static void expect(void)
             sum += confidence;
         }
         double gap = n > 0 ? fabs(right / n - sum / n) : 0;
-        e.expected += n / SAMPLES * gap;
-        e.rms += n / SAMPLES * gap * gap;
+        e.expected += n / all * gap;
+        e.rms += n / all * gap * gap;
         e.maximum = fmax(e.maximum, gap);
     }
+    cr_assert_eq((double)o.ignored, SAMPLES - all);
     cr_assert(fabs(o.expected - e.expected) < 1e-14, "%a, %a", o.expected, e.expected);
     cr_assert(fabs(o.maximum - e.maximum) < 1e-14, "%a, %a", o.maximum, e.maximum);
     cr_assert(fabs(o.rms - sqrt(e.rms)) < 1e-14, "%a, %a", o.rms, sqrt(e.rms));
@@ -91,6 +113,10 @@ Test(calibration, is_the_definition_however_samples_are_dealt_out, .timeout = 20
 {
     expect();
     classes = 1;
+    expect();
+    ignores = true;
+    expect();
+    classes = CLASSES;
     expect();
 }
 

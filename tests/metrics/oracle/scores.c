@@ -9,7 +9,18 @@
 #include <kolo/classification.h>
 #include <kolo/regression.h>
 
-enum { CONFUSION, CURVE, LIKELIHOOD, REGRESSION, ACCURACY, MULTILABEL, CALIBRATION, METRICS };
+enum {
+    CONFUSION,
+    CURVE,
+    LIKELIHOOD,
+    REGRESSION,
+    ACCURACY,
+    MULTILABEL,
+    CALIBRATION,
+    ACCURACY_BUT_LAST, /* without samples of the last class */
+    CALIBRATION_BUT_LAST,
+    METRICS
+};
 enum { CLASSES_MAX = 64 };
 
 struct data {
@@ -27,6 +38,23 @@ static void *take(size_t count, size_t bytes)
         exit(1);
     }
     return memory;
+}
+
+static kolo_status create_but_last(const struct data *data, struct kolo_metric *metrics[METRICS])
+{
+    const struct kolo_accuracy_config accuracy = {.size = sizeof accuracy,
+                                                  .classes = data->classes,
+                                                  .k = {1, 2},
+                                                  .ignores = true,
+                                                  .ignore_index = data->classes - 1};
+    const struct kolo_calibration_config calibration = {.size = sizeof calibration,
+                                                        .classes = data->classes,
+                                                        .ignores = true,
+                                                        .ignore_index = data->classes - 1};
+    kolo_status status = kolo_accuracy_create(&accuracy, &metrics[ACCURACY_BUT_LAST]);
+    if (status == KOLO_OK)
+        status = kolo_calibration_create(&calibration, &metrics[CALIBRATION_BUT_LAST]);
+    return status;
 }
 
 static kolo_status create(const struct data *data, struct kolo_metric *metrics[METRICS])
@@ -56,6 +84,8 @@ static kolo_status create(const struct data *data, struct kolo_metric *metrics[M
         status = kolo_likelihood_create(&likelihood, &metrics[LIKELIHOOD]);
     if (status == KOLO_OK)
         status = kolo_regression_create(&regression, &metrics[REGRESSION]);
+    if (status == KOLO_OK)
+        status = create_but_last(data, metrics);
     return status;
 }
 
@@ -82,6 +112,10 @@ static kolo_status update(const struct data *data, int64_t i, struct kolo_metric
                                                 data->targets + i, 1, NULL);
     if (status == KOLO_OK)
         status = kolo_accuracy_update(metrics[ACCURACY], p, label, 1, NULL);
+    if (status == KOLO_OK)
+        status = kolo_accuracy_update(metrics[ACCURACY_BUT_LAST], p, label, 1, NULL);
+    if (status == KOLO_OK)
+        status = kolo_calibration_update(metrics[CALIBRATION_BUT_LAST], p, label, 1, NULL);
     if (status == KOLO_OK)
         status = kolo_multilabel_update(metrics[MULTILABEL], p, truths, 1, NULL);
     if (status == KOLO_OK)
@@ -113,21 +147,33 @@ static kolo_status print_scores(const struct kolo_metric *metric, score_of *scor
     return KOLO_OK;
 }
 
-static kolo_status print_more(struct kolo_metric *const metrics[METRICS])
+/* @p suffix goes behind each name. */
+static kolo_status print_probable(const struct kolo_metric *accuracy,
+                                  const struct kolo_metric *calibration, const char *suffix)
 {
     struct kolo_accuracy_result a = {.size = sizeof a};
-    struct kolo_multilabel_result m = {.size = sizeof m};
     struct kolo_calibration_result c = {.size = sizeof c};
-    kolo_status status = kolo_accuracy_result(metrics[ACCURACY], &a);
+    kolo_status status = kolo_accuracy_result(accuracy, &a);
     if (status == KOLO_OK)
-        status = kolo_multilabel_result(metrics[MULTILABEL], &m);
+        status = kolo_calibration_result(calibration, &c);
+    printf("top1%s %.17g\ntop2%s %.17g\n", suffix, a.accuracy[0], suffix, a.accuracy[1]);
+    printf("ece%s %.17g\nmce%s %.17g\nrms_calibration%s %.17g\n", suffix, c.expected, suffix,
+           c.maximum, suffix, c.rms);
+    return status;
+}
+
+static kolo_status print_more(struct kolo_metric *const metrics[METRICS])
+{
+    struct kolo_multilabel_result m = {.size = sizeof m};
+    kolo_status status = kolo_multilabel_result(metrics[MULTILABEL], &m);
     if (status == KOLO_OK)
-        status = kolo_calibration_result(metrics[CALIBRATION], &c);
+        status = print_probable(metrics[ACCURACY], metrics[CALIBRATION], "");
+    if (status == KOLO_OK)
+        status =
+            print_probable(metrics[ACCURACY_BUT_LAST], metrics[CALIBRATION_BUT_LAST], "_but_last");
     if (status == KOLO_OK)
         status = print_scores(metrics[MULTILABEL], kolo_multilabel_score, "multilabel_");
-    printf("top1 %.17g\ntop2 %.17g\n", a.accuracy[0], a.accuracy[1]);
     printf("multilabel_accuracy %.17g\nexact_match %.17g\n", m.accuracy, m.exact_match);
-    printf("ece %.17g\nmce %.17g\nrms_calibration %.17g\n", c.expected, c.maximum, c.rms);
     return status;
 }
 

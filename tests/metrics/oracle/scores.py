@@ -22,6 +22,20 @@ def ours(program, p, labels, guess, target):
     return {n: float(v) for n, v in (line.split() for line in run.stdout.decode().splitlines())}
 
 
+def of_probabilities(p, labels, suffix):
+    """Top-k accuracy and calibration, which scikit-learn has not (or with other ties), from their definitions."""
+    own, n = p[np.arange(len(labels)), labels], len(labels)
+    before = (p > own[:, None]).sum(1) + ((p == own[:, None]) & (np.arange(p.shape[1]) < labels[:, None])).sum(1)
+    confidence, right = p.max(1).astype(float), p.argmax(1) == labels
+    bins = np.minimum((confidence * 15).astype(int), 14)
+    gaps = np.array([abs(right[bins == b].mean() - confidence[bins == b].mean()) if (bins == b).any() else 0
+                     for b in range(15)])
+    share = np.bincount(bins, minlength=15) / n
+    return {f"top1{suffix}": (before < 1).mean(), f"top2{suffix}": (before < 2).mean(),
+            f"ece{suffix}": (share * gaps).sum(), f"mce{suffix}": gaps.max(),
+            f"rms_calibration{suffix}": np.sqrt((share * gaps**2).sum())}
+
+
 def theirs(p, labels, guess, target):
     predicted, classes = p.argmax(1), p.shape[1]
     every = (labels[:, None] == np.arange(classes)).astype(int)
@@ -41,11 +55,12 @@ def theirs(p, labels, guess, target):
         "auroc": np.mean([sk.roc_auc_score(every[:, c], p[:, c]) for c in range(classes)]),
         "ap": np.mean([sk.average_precision_score(every[:, c], p[:, c]) for c in range(classes)]),
         "perplexity": np.exp(-np.log(p.astype(float)[np.arange(len(labels)), labels]).mean()),
-        "top1": (predicted == labels).mean(),
         "log_loss": -np.log(p.astype(float)[np.arange(len(labels)), labels]).mean(),
         "mae": sk.mean_absolute_error(target, guess), "mse": sk.mean_squared_error(target, guess),
         "r2": sk.r2_score(target, guess),
     }
+    counted = labels != classes - 1
+    result |= of_probabilities(p, labels, "") | of_probabilities(p[counted], labels[counted], "_but_last")
     for average in ("macro", "micro", "weighted"):
         result[f"precision_{average}"] = sk.precision_score(labels, predicted, average=average)
         result[f"recall_{average}"] = sk.recall_score(labels, predicted, average=average)

@@ -59,6 +59,7 @@ def theirs(p, labels, guess, target):
     of = {"num_classes": classes}
     there = torch.bincount(labels, minlength=classes) > 0
     recall = tc.multiclass_recall(p, labels, average="none", **of)
+    but_last = {"ignore_index": classes - 1, **of}
     several = ((labels[:, None] + torch.arange(classes)) % 3 == 0) | (labels[:, None] == torch.arange(classes))
     result = {
         "accuracy": tc.multiclass_accuracy(p, labels, average="micro", **of),
@@ -72,6 +73,11 @@ def theirs(p, labels, guess, target):
         "ece": tc.multiclass_calibration_error(p, labels, n_bins=15, norm="l1", **of),
         "mce": tc.multiclass_calibration_error(p, labels, n_bins=15, norm="max", **of),
         "rms_calibration": tc.multiclass_calibration_error(p, labels, n_bins=15, norm="l2", **of),
+        "top1_but_last": tc.multiclass_accuracy(p, labels, average="micro", **but_last),
+        "top2_but_last": tc.multiclass_accuracy(p, labels, average="micro", top_k=2, **but_last),
+        "ece_but_last": tc.multiclass_calibration_error(p, labels, n_bins=15, norm="l1", **but_last),
+        "mce_but_last": tc.multiclass_calibration_error(p, labels, n_bins=15, norm="max", **but_last),
+        "rms_calibration_but_last": tc.multiclass_calibration_error(p, labels, n_bins=15, norm="l2", **but_last),
         "perplexity": perplexity(torch.log(p)[None], labels[None]),
         "log_loss": torch.log(perplexity(torch.log(p)[None], labels[None])),
         "mae": tf.mean_absolute_error(guess, target),

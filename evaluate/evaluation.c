@@ -347,6 +347,7 @@ static struct kolo_detection_config config_of(const struct eval_evaluation *eval
         .rules = options->rules,
         .mode = options->mode,
         .mean_rule = options->mean_rule,
+        .threshold_mode = options->threshold_mode,
         .categories = ids,
         .category_count = truths->categories,
         .groups = groups,

@@ -28,6 +28,7 @@ enum {
     RULES,
     AREAS,
     THRESHOLDS,
+    THRESHOLD_MODE,
     SIGMAS,
     PIXELS,
     VERBOSE,
@@ -42,6 +43,7 @@ static const struct option table[] = {{"iou-type", required_argument, NULL, IOU_
                                       {"max-dets", required_argument, NULL, MAX_DETS},
                                       {"areas", required_argument, NULL, AREAS},
                                       {"iou-thresholds", required_argument, NULL, THRESHOLDS},
+                                      {"threshold-mode", required_argument, NULL, THRESHOLD_MODE},
                                       {"sigmas", required_argument, NULL, SIGMAS},
                                       {"pixel-boxes", no_argument, NULL, PIXELS},
                                       {"any-category", no_argument, NULL, ANY},
@@ -69,6 +71,8 @@ static const char help[] =
     "                      lvis: per image, 300; voc: all)\n"
     "  --areas A,B         where medium and large objects begin, in pixels (1024,9216)\n"
     "  --iou-thresholds T  overlaps that a match needs (0.5,0.55 to 0.95; voc: 0.5), with commas\n"
+    "  --threshold-mode M  numpy64: thresholds and recalls as pycocotools makes them; torch32: as\n"
+    "                      TorchMetrics does, in float32\n"
     "  --sigmas LIST|FILE  how far each keypoint may be off (COCO's 17 of persons); one: for all\n"
     "  --any-category      boxes match whatever their category is (useCats = 0); with\n"
     "                      --max-dets 100,300,1000 the last lines are the recall of proposals\n"
@@ -157,6 +161,23 @@ static int take_numpy(struct eval_options *options, const char *value)
     if (strcmp(value, "2.3") != 0 && strcmp(value, "1") != 0)
         return refuse("--numpy %s: unknown; use 2.3 or 1", value);
     options->mean_rule = value[0] == '1' ? KOLO_MEAN_NUMPY_1 : KOLO_MEAN_NUMPY_2_3;
+    return EVAL_GO_ON;
+}
+
+static const char *const threshold_modes[] = {
+    [KOLO_THRESHOLDS_NUMPY64] = "numpy64", [KOLO_THRESHOLDS_TORCH32] = "torch32"};
+
+const char *eval_threshold_mode_name(kolo_threshold_mode mode)
+{
+    return threshold_modes[mode];
+}
+
+static int take_threshold_mode(struct eval_options *options, const char *value)
+{
+    bool is_torch = strcmp(value, threshold_modes[KOLO_THRESHOLDS_TORCH32]) == 0;
+    options->threshold_mode = is_torch ? KOLO_THRESHOLDS_TORCH32 : KOLO_THRESHOLDS_NUMPY64;
+    if (strcmp(value, threshold_modes[options->threshold_mode]) != 0)
+        return refuse("--threshold-mode %s: unknown; use numpy64 or torch32", value);
     return EVAL_GO_ON;
 }
 
@@ -269,6 +290,8 @@ static int take(struct eval_options *options, int option, const char *word)
         return take_mode(options, optarg);
     case NUMPY:
         return take_numpy(options, optarg);
+    case THRESHOLD_MODE:
+        return take_threshold_mode(options, optarg);
     case RULES:
         return take_rules(options, optarg);
     case AREAS:

@@ -19,6 +19,7 @@ struct eval_options {
     kolo_detection_rules rules;
     kolo_detection_mode mode;
     kolo_mean_rule mean_rule;
+    kolo_threshold_mode threshold_mode;
     int caps[EVAL_CAPS];
     size_t cap_count; /* 0: all count */
     struct kolo_area_range areas[KOLO_DETECTION_AREAS_MAX];
@@ -34,6 +35,8 @@ int eval_options_parse(int argc, char **argv, struct eval_options *options);
 const char *eval_kind_name(kolo_detection_kind kind);
 /** "coco", "lvis" or "voc". */
 const char *eval_rules_name(kolo_detection_rules rules);
+/** "numpy64" or "torch32". */
+const char *eval_threshold_mode_name(kolo_threshold_mode mode);
 /** Whether this process says things: rank 0, or no job. */
 bool eval_speaks(void);
 

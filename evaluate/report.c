@@ -117,6 +117,7 @@ static void put_head(yajl_gen gen, const struct eval_evaluation *evaluation)
     put_pair(gen, "rules", eval_rules_name(options->rules));
     put_pair(gen, "mode", options->mode == KOLO_DETECTION_FIXED ? "fixed" : "compat");
     put_pair(gen, "numpy", options->mean_rule == KOLO_MEAN_NUMPY_1 ? "1" : "2.3");
+    put_pair(gen, "threshold_mode", eval_threshold_mode_name(options->threshold_mode));
     put_text(gen, "max_dets");
     (void)yajl_gen_array_open(gen);
     for (size_t i = 0; i < options->cap_count; i++)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owns the parameters of an evaluation. COCO's thresholds are numpy.linspace's: a product and a sum
 // that are rounded one after the other, and the last value forced. 0.5 + 0.05 * i, or a division by
-// 100, differs in the last bit at some places, and moves detections across a threshold.
+// 100, differs in the last bit at some places, and moves detections across a threshold. Those of
+// TorchMetrics are torch.linspace's, in float32.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,38 @@ static void linspace(double *values, size_t count, double first, double last)
         values[count - 1] = last;
 }
 
+/* From the nearer end, in float32. */
+static float torch_value(size_t i, size_t count, float first, float last)
+{
+    float step = (last - first) / (float)(count - 1);
+    return i < count / 2 ? first + step * (float)i : last - step * (float)(count - i - 1);
+}
+
+/* torch.linspace(first, last, count): twice eight values at a time each go on from the first of the
+ * eight; the rest is made one by one. */
+static void torch_linspace(double *values, size_t count, float first, float last)
+{
+    enum { VECTOR = 8, CHUNK = 2 * VECTOR };
+    if (count == 1) {
+        values[0] = (double)first;
+        return;
+    }
+    float step = (last - first) / (float)(count - 1);
+    for (size_t i = 0; i < count; i++) {
+        size_t within = i < count / CHUNK * CHUNK ? i % VECTOR : 0;
+        values[i] = (double)(torch_value(i - within, count, first, last) + (float)within * step);
+    }
+}
+
+static void fill(const struct kolo_detection_config *config, double *values, size_t count,
+                 double first, double last)
+{
+    if (config->threshold_mode == KOLO_THRESHOLDS_TORCH32)
+        torch_linspace(values, count, (float)first, (float)last);
+    else
+        linspace(values, count, first, last);
+}
+
 static kolo_status ascending(const char *what, const double *values, size_t count, size_t most,
                              double above)
 {
@@ -80,11 +113,11 @@ static kolo_status take_grids(struct kolo_coco_params *params,
     if (config->thresholds)
         memcpy(params->threshold, config->thresholds, params->thresholds * sizeof(double));
     else
-        linspace(params->threshold, params->thresholds, 0.5, 0.95);
+        fill(config, params->threshold, params->thresholds, 0.5, 0.95);
     if (config->recalls)
         memcpy(params->recall, config->recalls, params->recalls * sizeof(double));
     else
-        linspace(params->recall, params->recalls, 0, 1);
+        fill(config, params->recall, params->recalls, 0, 1);
     return KOLO_OK;
 }
 
@@ -200,6 +233,9 @@ kolo_status kolo_coco_params_make(struct kolo_coco_params *params,
         (unsigned)config->mean_rule > KOLO_MEAN_NUMPY_1)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: mode %d or mean_rule %d is none",
                          (int)config->mode, (int)config->mean_rule);
+    if ((unsigned)config->threshold_mode > KOLO_THRESHOLDS_TORCH32)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: threshold_mode %d is none",
+                         (int)config->threshold_mode);
     if (!kolo_coco_kind_of(config->kind))
         return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: kind %d is none",
                          (int)config->kind);

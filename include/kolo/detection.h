@@ -88,6 +88,15 @@ typedef enum kolo_mean_rule {
     KOLO_MEAN_NUMPY_1,   /**< NumPy before 2.3: blocks of 8192 one after the other, each pairwise */
 } kolo_mean_rule;
 
+/** The arithmetic of the thresholds and recalls that a config does not give. */
+typedef enum kolo_threshold_mode {
+    KOLO_THRESHOLDS_NUMPY64, /**< numpy.linspace in float64: pycocotools' */
+    /** torch.linspace in float32, then as float64, as TorchMetrics passes them to pycocotools: 0.55 is
+     *  0.550000011920929. On a CPU with AVX-512 torch's recalls differ from these in the last bit at
+     *  some places (vectors of another length); on others they are the same. */
+    KOLO_THRESHOLDS_TORCH32,
+} kolo_threshold_mode;
+
 typedef enum kolo_box_format {
     KOLO_BOX_XYWH, /**< left, top, width, height: COCO's */
     KOLO_BOX_XYXY, /**< left, top, right, bottom; turned into width and height by one subtraction
@@ -144,6 +153,7 @@ struct kolo_detection_config {
     /** KOLO_DETECTION_VOC, boxes: they end where the right and bottom edges are, as COCO's. Else those
      *  are pixels inside the box, as in VOC's files, and each side is one longer. */
     bool continuous_boxes;
+    kolo_threshold_mode threshold_mode;
 };
 
 /** Boxes of the images of one update, image after image; with another kind than

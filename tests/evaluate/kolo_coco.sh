@@ -229,6 +229,18 @@ known 'the neg_category_ids of this image is 1.5; it must be an integer' 's/\[3\
 known 'an array in the neg_category_ids of this image' 's/\[3\]/[[3]]/'
 known 'the neg_category_ids of this image is a number' 's/\[3\]/3/'
 
+# An overlap of 0.55 is enough for pycocotools' second threshold, not for TorchMetrics'.
+cat >edge.json <<'END'
+{"images": [{"id": 1}], "categories": [{"id": 3}], "annotations": [
+ {"id": 1, "image_id": 1, "category_id": 3, "bbox": [0, 0, 100, 100], "area": 10000, "iscrowd": 0}]}
+END
+echo '[{"image_id": 1, "category_id": 3, "bbox": [0, 0, 55, 100], "score": 0.5}]' >dt.edge.json
+for mode in numpy64:0.200 torch32:0.100; do
+    together edge.json dt.edge.json --threshold-mode "${mode%:*}" --json edge.out >out 2>err || wrong "$mode: $(tail -2 err)"
+    grep -q "^ Average Precision  (AP) @\[ IoU=0.50:0.95 | area=   all | maxDets=100 \] = ${mode#*:}\$" out || wrong "$mode: $(cat out)"
+    grep -q "\"threshold_mode\": \"${mode%:*}\"" edge.out || wrong "$mode: $(cat edge.out)"
+done
+
 # VOC: annotations need neither area nor iscrowd.
 alone few.json dt.json --rules voc --per-class >out 2>err || wrong "--rules voc: $(tail -2 err)"
 [[ $(grep -c 'IoU=0.50 .*VOC 20[01]' out) == 2 ]] || wrong "--rules voc: $(cat out)"
@@ -292,6 +304,7 @@ usage 'option --json needs a value' gt.json dt.json --json
 usage '--max-dets 1,10: ' gt.json dt.json --max-dets 1,10
 usage '--max-dets 10,1,100: ' gt.json dt.json --max-dets 10,1,100
 usage '--numpy 3: ' gt.json dt.json --numpy 3
+usage '--threshold-mode float16: unknown; use numpy64 or torch32' gt.json dt.json --threshold-mode float16
 usage '--mode lvis: ' gt.json dt.json --mode lvis
 usage '--rules pascal: unknown; use coco, lvis or voc' gt.json dt.json --rules pascal
 usage '--rules lvis is for bbox and segm' gt.json dt.json --rules lvis --iou-type keypoints

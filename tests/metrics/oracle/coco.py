@@ -4,6 +4,7 @@
 twelve numbers must be the same bytes.
 
     coco.py COCO_EVAL [--seeds N] [--first SEED] [--keep DIRECTORY]
+    coco.py COCO_EVAL --torch ...       with TorchMetrics' thresholds and recalls
     coco.py COCO_EVAL --set FILE
 
 Exits with 77 where pycocotools is not installed (script/bootstrap --oracles).
@@ -26,6 +27,7 @@ except ImportError as missing:
 
 import sets
 
+TORCH32 = 1  # KOLO_THRESHOLDS_TORCH32
 WORLDS = (2, 3, 4, 7, 8, 16)
 TRANSPORTS = ("auto", "shm", "tcp")
 THRESHOLDS = np.linspace(0.5, 0.95, 10)
@@ -152,6 +154,24 @@ def make_set(seed):
     return images, categories, truths, found, options
 
 
+def torch_grids():
+    """As torchmetrics.detection.MeanAveragePrecision makes them."""
+    os.environ["ATEN_CPU_CAPABILITY"] = "default"  # vectors of eight floats, on every machine
+    try:
+        import torch
+    except ImportError as missing:
+        print(f"skipped: {missing}; script/bootstrap --torch installs it", file=sys.stderr)
+        sys.exit(77)
+    return {"thresholds": torch.linspace(0.5, 0.95, round((0.95 - 0.5) / 0.05) + 1).tolist(),
+            "recalls": torch.linspace(0.0, 1.0, round(1.0 / 0.01) + 1).tolist()}
+
+
+def with_grids(grids, options):
+    """What pycocotools is asked for where a set gives no thresholds of its own."""
+    options["torch32"] = int(bool(grids))
+    return options if options["thresholds"] or not grids else options | grids
+
+
 class Fixed(COCOeval):
     """As kolo's fixed mode: the file's ignore counts, and no ground truth has the id 0."""
 
@@ -212,7 +232,8 @@ def by_faster(images, categories, truths, found):
 
 
 def write_set(path, images, categories, truths, found, options):
-    head = [len(images), len(truths), len(found), len(categories), options["fixed"], sets.numpy_rule(),
+    mode = options["fixed"] + 2 * TORCH32 * options.get("torch32", 0)
+    head = [len(images), len(truths), len(found), len(categories), mode, sets.numpy_rule(),
             options["any"], options["ranks"], options["deal"], options["corners"], len(options["thresholds"]),
             len(options["recalls"]), len(options["areas"]), len(options["caps"])]
     parts = [np.array(head, np.int64), np.array(images, np.int64), np.array(categories, np.int64),
@@ -272,6 +293,7 @@ def main():
     parser.add_argument("coco_eval")
     parser.add_argument("--seeds", type=int, default=300)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--torch", action="store_true", help="TorchMetrics' thresholds and recalls")
     parser.add_argument("--keep", help="leave the sets there")
     parser.add_argument("--set", help="compare this file of detection_rate, and take the time")
     options = parser.parse_args()
@@ -281,10 +303,10 @@ def main():
         folder = options.keep or scratch
         os.makedirs(folder, exist_ok=True)
         seeds = range(options.first, options.first + options.seeds)
-        expected = {}
+        expected, grids = {}, torch_grids() if options.torch else {}
         for seed in seeds:
             made = make_set(seed)
-            expected[str(seed)] = sets.named(*by_pycocotools(*made))
+            expected[str(seed)] = sets.named(*by_pycocotools(*made[:4], with_grids(grids, made[4])))
             write_set(f"{folder}/{seed}.set", *made)
         failed = sum(sets.compare(options.coco_eval, folder, expected, over) for over in TRANSPORTS)
     print(f"{len(TRANSPORTS) * len(seeds) - failed} of {len(TRANSPORTS) * len(seeds)} runs have pycocotools' bytes: "

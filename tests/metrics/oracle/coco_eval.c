@@ -16,7 +16,7 @@ enum {
     TRUTHS,
     FOUND,
     CATEGORIES,
-    MODE,
+    MODE, /* and twice the threshold mode */
     RULE,
     ANY,
     RANKS,
@@ -332,7 +332,8 @@ static struct kolo_detection_config config_of(const struct set *set)
         caps[m] = (int)set->caps[m];
     return (struct kolo_detection_config){
         .size = sizeof(struct kolo_detection_config),
-        .mode = (kolo_detection_mode)head[MODE],
+        .mode = (kolo_detection_mode)(head[MODE] % 2),
+        .threshold_mode = (kolo_threshold_mode)(head[MODE] / 2),
         .mean_rule = (kolo_mean_rule)head[RULE],
         .any_category = head[ANY] != 0,
         .categories = set->categories,

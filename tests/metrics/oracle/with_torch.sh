@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# with_torch.sh SOURCE SCORES_PROGRAM: scores_torch.py where script/bootstrap --torch was run; else it skips.
+# with_torch.sh SOURCE SCRIPT [ARGUMENT]...: a script of this folder with PyTorch, where script/bootstrap --torch was run;
+# else it skips.
 set -eu
 python=$1/.oracles-torch/bin/python3
 [[ -x $python ]] || { echo "skipped: $python is missing; script/bootstrap --torch makes it"; exit 77; }
-exec "$python" "$1/tests/metrics/oracle/scores_torch.py" "$2"
+exec "$python" "$1/tests/metrics/oracle/$2" "${@:3}"

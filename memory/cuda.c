@@ -51,12 +51,38 @@ static kolo_status cuda_look(const void *memory, struct kolo_pointer *pointer)
     return KOLO_OK;
 }
 
+/* ---- captures ---- */
+
+/* While some thread captures a stream into a graph in global mode, what another does, however unsafe it is for that
+ * graph, is refused, and the capture is lost. But what is done here is never meant for a graph. */
+static _Thread_local struct {
+    int depth;
+    int mode;        /* before the first */
+    bool is_changed; /* the driver has agreed */
+} relaxed;
+
+static void relax(const struct kolo_cuda_driver *driver)
+{
+    if (relaxed.depth++ > 0)
+        return;
+    relaxed.mode = KOLO_CUDA_CAPTURE_MODE_RELAXED;
+    relaxed.is_changed = driver->thread_exchange_capture_mode(&relaxed.mode) == KOLO_CUDA_SUCCESS;
+}
+
+static void restore(const struct kolo_cuda_driver *driver)
+{
+    if (--relaxed.depth == 0 && relaxed.is_changed)
+        (void)driver->thread_exchange_capture_mode(&relaxed.mode);
+}
+
 /* ---- contexts ---- */
 
 static kolo_status retain_primary(struct kolo_cuda_visit *visit)
 {
     const struct kolo_cuda_driver *driver = visit->driver;
+    relax(driver);
     const int result = driver->primary_context_retain(&visit->context, visit->device);
+    restore(driver);
     if (result != KOLO_CUDA_SUCCESS)
         return kolo_cuda_fail(driver, "cuDevicePrimaryCtxRetain", visit->ordinal, result);
     visit->is_retained = true;
@@ -113,9 +139,18 @@ void kolo_cuda_release(struct kolo_cuda_visit *visit)
     visit->is_retained = false;
 }
 
+int kolo_cuda_push(const struct kolo_cuda_visit *visit)
+{
+    relax(visit->driver);
+    const int result = visit->driver->context_push(visit->context);
+    if (result != KOLO_CUDA_SUCCESS)
+        restore(visit->driver);
+    return result;
+}
+
 kolo_status kolo_cuda_enter(const struct kolo_cuda_visit *visit)
 {
-    const int result = visit->driver->context_push(visit->context);
+    const int result = kolo_cuda_push(visit);
     if (result == KOLO_CUDA_SUCCESS)
         return KOLO_OK;
     return kolo_cuda_fail(visit->driver, "cuCtxPushCurrent", visit->ordinal, result);
@@ -125,6 +160,7 @@ void kolo_cuda_leave(const struct kolo_cuda_visit *visit)
 {
     void *popped;
     (void)visit->driver->context_pop(&popped);
+    restore(visit->driver);
 }
 
 /* ---- copies that are waited for ---- */

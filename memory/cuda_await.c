@@ -75,7 +75,7 @@ static void *synchronize(void *argument)
     struct errand *errand = argument;
     const struct kolo_cuda_driver *driver = errand->visit.driver;
     const char *call = "cuCtxPushCurrent";
-    int result = driver->context_push(errand->visit.context);
+    int result = kolo_cuda_push(&errand->visit);
     if (result == KOLO_CUDA_SUCCESS) {
         call = "cuCtxSynchronize";
         result = driver->context_synchronize();

@@ -61,6 +61,7 @@ enum { /* flags, and CUdevice_attribute */
        KOLO_CUDA_REGISTER_MAPPED = 2,
        KOLO_CUDA_WAIT_GREATER = 0,
        KOLO_CUDA_CAPTURE_NONE = 0,
+       KOLO_CUDA_CAPTURE_MODE_RELAXED = 2,
        KOLO_CUDA_ATTRIBUTE_PROCESSORS = 16,
        KOLO_CUDA_ATTRIBUTE_WRITES_ORDERING = 118,
        KOLO_CUDA_ATTRIBUTE_WAITS_FOR_VALUES = 122,
@@ -113,6 +114,8 @@ enum { /* flags, and CUdevice_attribute */
       (void *stream, void **context_out))                                                          \
     X(stream_is_capturing,     "cuStreamIsCapturing",    cuStreamIsCapturing,                      \
       (void *stream, int *capture_out))                                                            \
+    X(thread_exchange_capture_mode, "cuThreadExchangeStreamCaptureMode",                           \
+      cuThreadExchangeStreamCaptureMode, (int *mode))                                              \
     X(stream_wait_event,       "cuStreamWaitEvent",      cuStreamWaitEvent,                        \
       (void *stream, void *event, unsigned flags))                                                 \
     X(event_create,            "cuEventCreate",          cuEventCreate,                            \

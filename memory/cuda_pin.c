@@ -63,7 +63,7 @@ void kolo_cuda_unpin(const struct kolo_pin *pin, void *memory)
                                     .ordinal = pin->device,
                                     .context = pin->context,
                                     .is_retained = pin->is_held};
-    if (driver->context_push(visit.context) == KOLO_CUDA_SUCCESS) {
+    if (kolo_cuda_push(&visit) == KOLO_CUDA_SUCCESS) {
         (void)driver->host_unregister(memory);
         kolo_cuda_leave(&visit);
     }

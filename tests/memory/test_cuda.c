@@ -128,7 +128,8 @@ Test(cuda, every_call_that_fails_is_named_and_leaves_nothing)
             cr_assert_not_null(strstr(kolo_error_detail(), call), "%s", kolo_error_detail());
             snprintf(call, sizeof call, "(%d)", result);
             cr_assert_not_null(strstr(kolo_error_detail(), call), "%s", kolo_error_detail());
-            cr_assert(mock->current() == 0 && mock->depth() == 1, "%s", functions[i]);
+            cr_assert(mock->current() == 0 && mock->depth() == 1 && mock->capture_mode() == 0, "%s",
+                      functions[i]);
             if (result == KOLO_CUDA_OUT_OF_MEMORY) /* a lost device gives nothing back either */
                 cr_assert_eq(mock->retained(1), retained, "%s", functions[i]);
         }

@@ -26,6 +26,7 @@ SAME(KOLO_CUDA_REGISTER_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE);
 SAME(KOLO_CUDA_REGISTER_MAPPED, CU_MEMHOSTREGISTER_DEVICEMAP);
 SAME(KOLO_CUDA_WAIT_GREATER, CU_STREAM_WAIT_VALUE_GEQ);
 SAME(KOLO_CUDA_CAPTURE_NONE, CU_STREAM_CAPTURE_STATUS_NONE);
+SAME(KOLO_CUDA_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED);
 SAME(KOLO_CUDA_ATTRIBUTE_PROCESSORS, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 SAME(KOLO_CUDA_ATTRIBUTE_WAITS_FOR_VALUES, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS);
 SAME(KOLO_CUDA_INVALID_CONTEXT, CUDA_ERROR_INVALID_CONTEXT);
@@ -78,6 +79,7 @@ enum {
         sizeof(cuStreamDestroy((CUstream)0)) + sizeof(cuStreamQuery((CUstream)0)) +
         sizeof(cuStreamSynchronize((CUstream)0)) +
         sizeof(cuStreamIsCapturing((CUstream)0, (CUstreamCaptureStatus *)0)) +
+        sizeof(cuThreadExchangeStreamCaptureMode((CUstreamCaptureMode *)0)) +
         sizeof(cuStreamWaitEvent((CUstream)0, (CUevent)0, 0u)) +
         sizeof(cuStreamWaitValue32((CUstream)0, (kolo_cuda_address)0, (uint32_t)0, 0u)) +
         sizeof(cuEventCreate((CUevent *)0, 0u)) + sizeof(cuEventDestroy((CUevent)0)) +

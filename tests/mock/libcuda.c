@@ -65,6 +65,8 @@ int mock_enter(const char *name)
         return (int)strtol(always + length + 1, NULL, 10);
     if (mock_lost)
         return mock_lost;
+    if (mock_is_refused(name))
+        return KOLO_CUDA_STREAM_CAPTURE_UNSUPPORTED;
     if (failing && strcmp(failing, name) == 0 && --failing_in <= 0) {
         failing = NULL;
         if (failing_with >= KOLO_CUDA_ILLEGAL_ADDRESS && failing_with <= KOLO_CUDA_LAUNCH_FAILED)
@@ -258,6 +260,8 @@ int cuCtxSynchronize(void)
     const struct context *context = mock_top();
     if (!context)
         return KOLO_CUDA_INVALID_CONTEXT;
+    if (mock_streams_spoil(context, false))
+        return KOLO_CUDA_STREAM_CAPTURE_UNSUPPORTED;
     mock_streams_wait(context);
     mock_write_pending(context);
     return mock_lost;
@@ -614,6 +618,9 @@ const struct mock_cuda mock_cuda = {
     .stream = mock_stream,
     .write_on = mock_write_on,
     .capture = mock_capture,
+    .capture_mode = mock_capture_mode,
+    .queue = mock_queue,
+    .blocked = mock_blocked,
     .delays = mock_delays,
     .lock_slowly = mock_lock_slowly,
     .hold = mock_hold,

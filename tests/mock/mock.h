@@ -88,13 +88,21 @@ KOLO_CUDA_LATER_FUNCTIONS(DECLARE)
 
 /** Until all streams of @p context have nothing left, or the device is lost. Held: lock. */
 void mock_streams_wait(const struct context *context);
+/** Spoils captures of streams of @p context (NULL: of all), if @p is_global those alone whose mode is that. False: there
+ * is none. Held: lock. */
+bool mock_streams_spoil(const struct context *context, bool is_global);
+/** Does a capture of some thread's forbid the call? Held: lock. */
+bool mock_is_refused(const char *name);
 /** Of a device that is lost: until all streams have dropped what they were given. Held: lock. */
 void mock_streams_forget(void);
 /** Is a copy to it or from it still to be done? Held: lock. */
 bool mock_streams_use(const struct allocation *a);
 void *mock_stream(int device);
 void mock_write_on(void *stream, void *memory, const void *from, size_t bytes);
-void mock_capture(void *stream, int is_captured);
+int mock_capture(void *stream, enum mock_capture capture);
+int mock_capture_mode(void);
+void mock_queue(int most);
+int mock_blocked(void);
 void mock_delays(unsigned seed, int most_us);
 void mock_hold(int held);
 void mock_pace(int most);

@@ -35,7 +35,10 @@ struct op {
 struct stream {
     struct context *context;
     struct op *first, *last; /* the first is what it does now */
-    bool is_closing, is_captured;
+    int length;
+    bool is_closing;
+    enum mock_capture capture;
+    bool is_spoilt; /* its capture */
 };
 
 struct module {
@@ -53,6 +56,9 @@ static bool is_held;
 static int copies_left = -1; /* to the host, before one from it; -1: any number */
 static int copying;          /* streams that do something now */
 static int waiting;          /* what all streams have not ended, of closed ones too */
+static int longest;          /* what a stream takes before who gives it more waits; 0: any number */
+static int blocked;          /* threads that wait for that */
+static _Thread_local int capture_mode; /* CUstreamCaptureMode; 0: global */
 
 /** Once nothing is being copied: what failed does not write any more. Held: lock. */
 static void fail_device(int result)
@@ -178,6 +184,7 @@ static void do_first(struct stream *stream)
     stream->first = op->next;
     if (!op->next)
         stream->last = NULL;
+    stream->length--;
     waiting--;
     free(op->owned);
     free(op);
@@ -234,6 +241,15 @@ static struct stream *find(void *handle)
     return NULL;
 }
 
+/** A real one's queue of launches ends somewhere. Held: lock, which it gives up meanwhile. */
+static void await_room(const struct stream *stream)
+{
+    blocked++;
+    while (longest > 0 && stream->length >= longest && !mock_lost)
+        (void)pthread_cond_wait(&changed, &mock_lock);
+    blocked--;
+}
+
 /** Held: lock. */
 static int submit(void *handle, const struct op *what)
 {
@@ -242,12 +258,15 @@ static int submit(void *handle, const struct op *what)
     if (!op)
         abort();
     *op = *what;
-    if (!stream || stream->is_captured) {
+    if (stream && stream->capture == MOCK_NO_CAPTURE && op->what != RECORD_PART)
+        await_room(stream);
+    if (!stream || stream->capture != MOCK_NO_CAPTURE) {
         free(op->owned);
         free(op);
         return stream ? KOLO_CUDA_STREAM_CAPTURE_UNSUPPORTED : KOLO_CUDA_INVALID_HANDLE;
     }
     op->next = NULL;
+    stream->length++;
     waiting++;
     if (stream->last)
         stream->last->next = op;
@@ -263,6 +282,33 @@ void mock_streams_wait(const struct context *context)
     for (int i = 0; i < STREAMS_MAX; i++)
         while (streams[i] && streams[i]->context == context && streams[i]->first && !mock_lost)
             (void)pthread_cond_wait(&changed, &mock_lock);
+}
+
+bool mock_streams_spoil(const struct context *context, bool is_global)
+{
+    bool spoils = false;
+    for (int i = 0; i < STREAMS_MAX; i++)
+        if (streams[i] && streams[i]->capture >= (is_global ? MOCK_CAPTURE_GLOBAL : MOCK_CAPTURE) &&
+            (!context || streams[i]->context == context))
+            spoils = streams[i]->is_spoilt = true;
+    return spoils;
+}
+
+/** What may wait for a stream, or may not go into a graph: who has not said that its thread has nothing to do with
+ * captures of others spoils them. Held: lock. */
+bool mock_is_refused(const char *name)
+{
+    static const char *const unsafe[] = {
+        "cuCtxSynchronize",         "cuEventQuery",    "cuMemAlloc_v2",       "cuMemFree_v2",
+        "cuMemHostRegister_v2",     "cuMemcpyDtoH_v2", "cuMemHostUnregister", "cuMemsetD8_v2",
+        "cuModuleLoadData",         "cuModuleUnload",  "cuStreamQuery",       "cuStreamSynchronize",
+        "cuDevicePrimaryCtxRetain", "cuStreamCreate"};
+    if (capture_mode == KOLO_CUDA_CAPTURE_MODE_RELAXED)
+        return false;
+    for (size_t i = 0; i < sizeof unsafe / sizeof *unsafe; i++)
+        if (strcmp(name, unsafe[i]) == 0)
+            return mock_streams_spoil(NULL, true);
+    return false;
 }
 
 void mock_streams_forget(void)
@@ -350,7 +396,17 @@ int cuStreamIsCapturing(void *handle, int *capture_out)
     const struct stream *stream = find(handle);
     if (!stream)
         return KOLO_CUDA_INVALID_HANDLE;
-    *capture_out = stream->is_captured;
+    *capture_out = stream->capture != MOCK_NO_CAPTURE;
+    return KOLO_CUDA_SUCCESS;
+}
+
+int cuThreadExchangeStreamCaptureMode(int *mode)
+{
+    const int before = capture_mode;
+    if (*mode < 0 || *mode > KOLO_CUDA_CAPTURE_MODE_RELAXED)
+        return KOLO_CUDA_INVALID_VALUE;
+    capture_mode = *mode; /* also with a device that is lost */
+    *mode = before;
     return KOLO_CUDA_SUCCESS;
 }
 
@@ -408,10 +464,11 @@ int cuCtxRecordEvent(void *context, void *event)
     ENTER();
     struct event *recorded = event;
     int result = is_event(event) ? KOLO_CUDA_SUCCESS : KOLO_CUDA_INVALID_HANDLE;
+    if (mock_streams_spoil(context, false))
+        return KOLO_CUDA_STREAM_CAPTURE_UNSUPPORTED;
     mock_write_pending(context);
     for (int i = 0; i < STREAMS_MAX && result == KOLO_CUDA_SUCCESS; i++)
-        if (streams[i] && streams[i]->context == context &&
-            (streams[i]->first || streams[i]->is_captured)) {
+        if (streams[i] && streams[i]->context == context && streams[i]->first) {
             result = submit(streams[i], &(struct op){.what = RECORD_PART, .event = recorded});
             recorded->parts += result == KOLO_CUDA_SUCCESS;
         }
@@ -512,10 +569,32 @@ void mock_write_on(void *stream, void *memory, const void *from, size_t bytes)
         abort();
 }
 
-void mock_capture(void *stream, int is_captured)
+int mock_capture(void *handle, enum mock_capture capture)
 {
     LOCKED();
-    find(stream)->is_captured = is_captured != 0;
+    struct stream *stream = find(handle);
+    const int is_good = !stream->is_spoilt;
+    stream->capture = capture;
+    stream->is_spoilt = false;
+    return is_good;
+}
+
+int mock_capture_mode(void)
+{
+    return capture_mode;
+}
+
+void mock_queue(int most)
+{
+    LOCKED();
+    longest = most;
+    (void)pthread_cond_broadcast(&changed);
+}
+
+int mock_blocked(void)
+{
+    LOCKED();
+    return blocked;
 }
 
 void mock_delays(unsigned from, int most)

@@ -364,6 +364,42 @@ Test(stream, a_driver_that_locks_pages_slowly_holds_up_no_call_in_progress, .tim
     }
 }
 
+/* ---- beside captures of others ---- */
+
+/** Another thread of the program captures a stream meanwhile, in a context of its own, or in this one. */
+static kolo_status beside_a_capture(struct kolo_comm *comm, void *argument)
+{
+    struct side *side = side_create(0);
+    const struct kolo_opts opts = {.size = sizeof opts, .stream = side->stream};
+    struct kolo_request *request = NULL;
+    int32_t got[COUNT];
+    (void)argument;
+    for (int round = 0; round < 3; round++) {
+        fill(side, kolo_rank(comm), round);
+        mock->write_on(side->stream, side->send, side->values, BYTES);
+        WORLD_TRY(kolo_allreduce(comm, side->send, side->recv, COUNT, KOLO_INT32, KOLO_SUM, &opts,
+                                 round == 0 ? NULL : &request));
+        WORLD_TRY(kolo_wait(&request, -1));
+        mock->read(side->recv, got, BYTES);
+        WORLD_EXPECT(is_sum(got, kolo_size(comm), round), "round %d", round);
+        WORLD_EXPECT(mock->capture_mode() == 0, "the thread's mode is not what it was");
+    }
+    free(side);
+    return KOLO_OK;
+}
+
+Test(stream, a_capture_of_another_stream_and_calls_do_not_spoil_each_other, .timeout = 120)
+{
+    for (int device = 0; device < MOCK_DEVICES; device++) {
+        struct world world = {.size = 3, .transport = "inproc"};
+        begin(9);
+        void *captured = mock->stream(device);
+        (void)mock->capture(captured, MOCK_CAPTURE_GLOBAL);
+        WORLD_MUST_RUN(&world, beside_a_capture, NULL);
+        cr_assert(mock->capture(captured, MOCK_NO_CAPTURE));
+    }
+}
+
 /* ---- how it fails ---- */
 
 static bool says(kolo_status got, kolo_status expected, const char *words)
@@ -395,12 +431,12 @@ static kolo_status refusals(struct kolo_comm *comm, void *argument)
     opts.flags = KOLO_PERSISTENT;
     WORLD_TRY(CALL(&again));
     opts.flags = 0;
-    mock->capture(side->stream, 1);
+    mock->capture(side->stream, MOCK_CAPTURE);
     REFUSED(KOLO_ERR_UNSUPPORTED, "is captured into a graph", kolo_start(again));
     REFUSED(KOLO_ERR_UNSUPPORTED, "is captured into a graph", kolo_run(again));
     REFUSED(KOLO_ERR_UNSUPPORTED, "is captured into a graph", CALL(&request));
     REFUSED(KOLO_ERR_UNSUPPORTED, "is captured into a graph", CALL(NULL));
-    mock->capture(side->stream, 0);
+    WORLD_EXPECT(mock->capture(side->stream, MOCK_NO_CAPTURE), "the capture is spoilt");
     opts.stream = &one;
     REFUSED(KOLO_ERR_INVALID, "is no stream of CUDA's", CALL(&request));
     opts.stream = side->stream;

@@ -17,6 +17,10 @@ enum mock_kind {
     MOCK_KINDS
 };
 
+/** Of a stream: a capture in global mode forbids what is unsafe to all threads that have not said that they are
+ * relaxed. */
+enum mock_capture { MOCK_NO_CAPTURE, MOCK_CAPTURE, MOCK_CAPTURE_GLOBAL };
+
 struct mock_cuda {
     /** The program's own start: cuInit, and a primary context on device 0. */
     void (*begin)(void);
@@ -47,8 +51,14 @@ struct mock_cuda {
     void *(*stream)(int device);
     /** As a kernel on that stream; @p from is copied at once. */
     void (*write_on)(void *stream, void *memory, const void *from, size_t bytes);
-    /** The stream is captured into a graph, or no longer. */
-    void (*capture)(void *stream, int is_captured);
+    /** The stream is captured into a graph, or no longer. 0: a call has spoilt the capture that was. */
+    int (*capture)(void *stream, enum mock_capture capture);
+    /** What this thread has said of captures; 0: nothing. */
+    int (*capture_mode)(void);
+    /** A stream takes @p most things (0: any number); who gives it more waits until it has done one. */
+    void (*queue)(int most);
+    /** How many threads wait for that. */
+    int (*blocked)(void);
     /** Before each thing that a stream does it waits, up to @p most_us, drawn from @p seed. */
     void (*delays)(unsigned seed, int most_us);
     /** To lock pages and to unlock them waits until all streams of the context are through, as drivers

@@ -89,6 +89,7 @@ void kolo_comm_close(struct kolo_comm *comm)
 {
     struct kolo_engine *engine = comm->engine;
     uint32_t end_sequence = kolo_comm_end_sequence(comm);
+    kolo_requests_calm(comm);
     for (struct kolo_request *request = engine->asyncs, *next; request != NULL; request = next) {
         next = request->next_async;
         if (request->comm != comm)

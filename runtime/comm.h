@@ -130,6 +130,7 @@ struct kolo_request {
     void *input;
     struct kolo_staged *staged; /* staging.c: buffers that are a device's; NULL: none */
     enum kolo_stage stage;      /* of those */
+    bool is_apart;              /* they are all its buffers */
     struct kolo_follow *follow; /* stream.c: the program's stream that it follows; NULL: none */
     size_t copied; /* DIRECT: one more than the number of the last step whose copy was begun */
     struct kolo_group_part *parts; /* group.c: the calls that this one stands for; NULL: none */
@@ -332,6 +333,9 @@ void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request);
 void kolo_requests_advance(struct kolo_comm *comm);
 /** What is done to the result once it is on the host. */
 void kolo_request_finish(const struct kolo_request *request);
+/** Before collectives of @p comm are ended that are not over: ends the copies of all, and lets their streams go on as
+ * far as can be. Their routes may lock pages, for which a driver may wait for its streams. */
+void kolo_requests_calm(const struct kolo_comm *comm);
 /** Takes it out of its list with this result; its works are cancelled. */
 void kolo_request_end(struct kolo_request *request, kolo_status status);
 /** Frees what it owns (and itself if asynchronous). Held: lock, if it was kept. */
@@ -480,14 +484,13 @@ bool kolo_staging_received(struct kolo_request *request, const struct kolo_work 
 void kolo_staging_flow(struct kolo_request *request);
 /** The call is over: finishes its result and brings it to the device. Is it there? As above. */
 bool kolo_staging_is_out(struct kolo_request *request);
-/** Nothing is copied any more; waits a moment for what is. */
+/** Nothing is copied any more; waits a moment for what is. A stream that waits for the end goes on, unless it could
+ * touch what other ranks still may: what is the host's, or its links reach. */
 void kolo_staging_cancel(struct kolo_request *request);
 /** What stands in for the buffers of @p from does so for a call of @p to from here on. */
 void kolo_staging_take(struct kolo_request *to, struct kolo_request *from);
 /** Gives back what stood in for the buffers. */
 void kolo_staging_drop(struct kolo_request *request);
-/** Frees the slabs that are over what is kept. Not held: lock. */
-void kolo_staging_trim(struct kolo_engine *engine);
 /** Of all calls: none is running. False: copies may still come, and the heap must stay. Not held: lock. */
 bool kolo_staging_close(struct kolo_engine *engine, kolo_deadline deadline);
 

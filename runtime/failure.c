@@ -253,6 +253,7 @@ void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text
         kolo_endpoint_abort(comm->engine->endpoint, comm->ranks, comm->size, comm->number, status,
                             failure->text);
     }
+    kolo_requests_calm(comm);
     for (int i = 0; i < 2; i++)
         while (lists[i]->first != NULL) {
             lists[i]->first->fell_with_comm = true;

@@ -350,6 +350,8 @@ static void finalize_part(struct kolo_comm *comm, kolo_status *status_out)
 static bool end_requests(struct kolo_engine *engine)
 {
     bool are_over = engine->world->collectives.first == NULL;
+    for (const struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next)
+        kolo_requests_calm(comm);
     while (engine->asyncs != NULL) {
         struct kolo_request *request = engine->asyncs;
         if (request->status == KOLO_AGAIN)

@@ -58,6 +58,14 @@ void kolo_request_finish(const struct kolo_request *request)
         kolo_parts_scatter(request);
 }
 
+void kolo_requests_calm(const struct kolo_comm *comm)
+{
+    for (struct kolo_request *request = comm->collectives.first; request != NULL;
+         request = request->next)
+        if (request->staged != NULL)
+            kolo_staging_cancel(request);
+}
+
 void kolo_request_end(struct kolo_request *request, kolo_status status)
 {
     struct kolo_comm *comm = request->comm;

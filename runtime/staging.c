@@ -10,14 +10,16 @@
 // segment by segment (runtime/staging_flow.c); a call that comes later is copied meanwhile, and so
 // is the result of the call before it, the other way. When the route is through, the result goes
 // back, and then the request is over. One that follows a stream of the program's (runtime/stream.c)
-// puts its input on its way once that stream is there, not when it starts. Whoever sleeps is woken when a copy is done. A device that
-// fails fails the communicator.
+// puts its input on its way once that stream is there, not when it starts. Whoever sleeps is woken
+// when a copy is done. A device that fails fails the communicator.
 //
 // Slabs are kept for later calls, up to SLABS_KEPT_BYTES in all: of more, those go that were not taken
-// for longest. They are locked for devices, and unlocked, without the engine's lock: a driver may wait
-// until all that it was given is done, and that may be for another call. One that neighbours would not read in place is ordinary memory, because each piece of
-// kolo_alloc memory takes a file descriptor. All are locked for devices, if their driver agrees, as
-// is all kolo_alloc memory of the rank from the first call with a device's buffer on.
+// for longest, when the next call comes, or at the end. They are locked for devices, and unlocked,
+// without the engine's lock, and not in a call that waits by a deadline of the program's: a driver may
+// wait until all that it was given is done, and that may be for another call. One that neighbours would
+// not read in place is ordinary memory, because each piece of kolo_alloc memory takes a file
+// descriptor. All are locked for devices, if their driver agrees, as is all kolo_alloc memory of the
+// rank from the first call with a device's buffer on.
 #include <stdio.h>
 #include <unistd.h>
 
@@ -85,7 +87,7 @@ static void free_slab(struct kolo_engine *engine, struct kolo_slab *slab)
     kolo_free_memory(slab);
 }
 
-void kolo_staging_trim(struct kolo_engine *engine)
+static void trim(struct kolo_engine *engine)
 {
     if (!atomic_load_explicit(&engine->has_slabs_to_free, memory_order_relaxed))
         return;
@@ -314,12 +316,20 @@ static kolo_status stage_apart(struct kolo_request *request, struct kolo_task *t
     return status;
 }
 
+static bool is_slab(const struct kolo_request *request, const void *memory)
+{
+    for (const struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next)
+        if ((uintptr_t)memory - (uintptr_t)staged->host < staged->bytes)
+            return true;
+    return false;
+}
+
 kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *request,
                                  struct kolo_task *task)
 {
     request->comm = comm;
     request->call = kolo_task_call(task);
-    kolo_staging_trim(comm->engine);
+    trim(comm->engine);
     if (kolo_task_stream(task) != NULL) {
         kolo_status status = kolo_follow_prepare(request, kolo_task_stream(task));
         if (status == KOLO_ERR_SYSTEM) { /* a device that failed: the others need not wait */
@@ -330,7 +340,11 @@ kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *re
         if (status != KOLO_OK)
             return status;
     }
-    return task->in_place ? stage_in_place(request, task) : stage_apart(request, task);
+    const kolo_status status =
+        task->in_place ? stage_in_place(request, task) : stage_apart(request, task);
+    request->is_apart = (task->send_bytes == 0 || is_slab(request, task->send)) &&
+                        (task->recv_bytes == 0 || is_slab(request, task->recv));
+    return status;
 }
 
 void kolo_staging_take(struct kolo_request *to, struct kolo_request *from)
@@ -580,14 +594,11 @@ static bool await_copies(struct kolo_staged *staged, kolo_deadline deadline)
     return is_over;
 }
 
-void kolo_staging_cancel(struct kolo_request *request)
+/** Waits a moment for all copies of @p request. */
+static void end_copies(struct kolo_request *request)
 {
     const kolo_deadline deadline = kolo_deadline_in_ms(CANCEL_MS);
     char detail[KOLO_DETAIL_MAX]; /* says why it is cancelled; a lost device would say its own */
-    if (request->stage == KOLO_STAGE_NONE || request->stage == KOLO_STAGE_BEHIND) {
-        request->stage = KOLO_STAGE_NONE; /* nothing of it is copied */
-        return;
-    }
     (void)snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
     for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next) {
         if (staged->slab == NULL)
@@ -598,7 +609,19 @@ void kolo_staging_cancel(struct kolo_request *request)
             staged->slab = NULL; /* a late copy may still come: nobody else gets it */
     }
     kolo_detail_set(detail);
+}
+
+void kolo_staging_cancel(struct kolo_request *request)
+{
+    const enum kolo_stage stage = request->stage;
     request->stage = KOLO_STAGE_NONE;
+    if (stage == KOLO_STAGE_NONE)
+        return;
+    if (stage != KOLO_STAGE_BEHIND) /* else nothing of it is copied, or known to others */
+        end_copies(request);
+    if (request->follow != NULL &&
+        (stage == KOLO_STAGE_BEHIND || (stage != KOLO_STAGE_DIRECT && request->is_apart)))
+        kolo_follow_end(request);
 }
 
 /** For ever: a late copy may still come to its memory. */
@@ -615,12 +638,12 @@ static void keep(struct kolo_slab *slab)
 bool kolo_staging_close(struct kolo_engine *engine, kolo_deadline deadline)
 {
     bool is_over = true, may_free_heap = true;
-    kolo_staging_trim(engine);
     while (engine->lanes != NULL) {
         struct kolo_lane *lane = engine->lanes;
         engine->lanes = lane->next;
         is_over &= kolo_lane_close(lane, deadline);
     }
+    trim(engine); /* now: the driver has no stream left to wait for */
     while (engine->slabs != NULL) {
         struct kolo_slab *slab = engine->slabs;
         engine->slabs = slab->next;

@@ -302,7 +302,6 @@ static kolo_status run_blocking(struct kolo_comm *comm, const struct kolo_task *
         kolo_comm_leave(comm);
     }
     kolo_request_drop(&request);
-    kolo_staging_trim(comm->engine);
     return status;
 }
 
@@ -487,6 +486,5 @@ kolo_status kolo_wait(struct kolo_request **request, int timeout_ms)
     kolo_comm_enter(comm);
     kolo_status status = collect(request, deadline);
     kolo_comm_leave(comm);
-    kolo_staging_trim(comm->engine);
     return status;
 }

@@ -42,6 +42,43 @@ Test(rdma_staging, pages_are_cut_off_when_copies_are_over)
     }
 }
 
+/** Rank 1 waits on a stream for a broadcast that does not come, and further calls behind it; what it has offered is cut
+ * off, for which its driver waits until all streams are through. */
+static kolo_status in_vain(struct kolo_comm *comm, void *argument)
+{
+    const int rank = kolo_rank(comm);
+    struct kolo_opts opts = {.size = sizeof opts, .stream = mock->stream(rank)};
+    struct kolo_request *requests[2] = {NULL};
+    void *memory = mock->alloc(MOCK_DEVICE, rank, BYTES);
+    uint8_t byte = 0, *host = NULL;
+    (void)argument;
+    mock->set_current(rank);
+    WORLD_TRY(kolo_alloc(comm, BYTES, (void **)&host));
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL)); /* the link is up */
+    if (rank == 0)
+        return kolo_recv(comm, &byte, 1, KOLO_UINT8, 1, NULL, NULL);
+    opts.timeout_ms = 300;
+    WORLD_TRY(kolo_broadcast(comm, memory, BYTES, KOLO_UINT8, 0, &opts, &requests[0]));
+    WORLD_TRY(kolo_broadcast(comm, host, BYTES, KOLO_UINT8, 0, &opts, &requests[1]));
+    mock->lock_slowly(1);
+    const kolo_status status = kolo_wait(&requests[0], -1);
+    WORLD_EXPECT(kolo_cuda_driver_loaded()->stream_synchronize(opts.stream) == KOLO_CUDA_SUCCESS,
+                 "its stream does not go on");
+    return status;
+}
+
+Test(rdma_staging, pages_are_cut_off_when_no_stream_waits_for_the_call)
+{
+    struct world world = {
+        .size = 2,
+        .transport = "rdma",
+        .settings = {"KOLO_RDMA_DIRECT_BYTES=4KiB", "KOLO_SHM_DIRECT_BYTES=4KiB"}};
+    mock = mock_cuda_load();
+    mock->begin();
+    const kolo_status status = world_run(&world, in_vain, NULL);
+    cr_assert_eq(status, KOLO_ERR_TIMEOUT, "%s", world_cause(&world)->text);
+}
+
 /* ---- memory that links reach ---- */
 
 enum { COUNT = 70001, RANKS_MAX = 4, ROOM = RANKS_MAX * (COUNT + 100) };

@@ -364,6 +364,40 @@ Test(stream, a_driver_that_locks_pages_slowly_holds_up_no_call_in_progress, .tim
     }
 }
 
+/** Two results of which only one is kept: what the other stood in is unlocked, for which the driver waits for a stream
+ * that ends only after kolo_wait. */
+static kolo_status give_up_slabs(struct kolo_comm *comm, void *argument)
+{
+    enum { LARGE = 70 << 20 };
+    uint32_t *flags = mock->alloc(MOCK_NO_CONTEXT, 0, 8);
+    void *stream = mock->stream(0), *other = mock->stream(0);
+    const struct kolo_opts opts = {.size = sizeof opts, .stream = stream};
+    struct kolo_request *requests[2] = {NULL};
+    (void)argument;
+    WORLD_TRY(hold_up(stream, &flags[0]));
+    for (int i = 0; i < 2; i++) {
+        void *memory = mock->alloc(MOCK_DEVICE, 0, LARGE);
+        WORLD_TRY(
+            kolo_allreduce(comm, memory, memory, LARGE, KOLO_UINT8, KOLO_SUM, &opts, &requests[i]));
+    }
+    WORLD_TRY(hold_up(other, &flags[1]));
+    mock->lock_slowly(1);
+    let_go(&flags[0]);
+    for (int i = 0; i < 2; i++)
+        WORLD_TRY(kolo_wait(&requests[i], -1));
+    WORLD_EXPECT(driver()->stream_query(other) == KOLO_CUDA_NOT_READY, "nothing was held up");
+    let_go(&flags[1]);
+    return KOLO_OK;
+}
+
+Test(stream, who_waits_for_a_call_does_not_wait_for_pages_to_be_unlocked, .timeout = 120)
+{
+    struct world world = {.size = 1, .transport = "inproc"};
+    begin(1);
+    WORLD_MUST_RUN(&world, give_up_slabs, NULL);
+    cr_assert_eq(mock->registered(), 0);
+}
+
 /* ---- beside captures of others ---- */
 
 /** Another thread of the program captures a stream meanwhile, in a context of its own, or in this one. */

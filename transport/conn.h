@@ -92,8 +92,8 @@ int kolo_places_entry(const char *net, const char *interface, const struct kolo_
 void kolo_places_unnamed(const char *net, char *text, size_t capacity);
 
 /** A connection on its way up. The callback comes once, from dispatch or from kolo_conn_expire,
- * never from within the call that created it; the fd is the callee's, non-blocking. After the
- * callback the object is gone. */
+ * never from within the call that created it; the fd is the callee's, non-blocking, and holds no
+ * small message back (TCP_NODELAY). After the callback the object is gone. */
 struct kolo_conn;
 typedef void kolo_conn_done(void *context, kolo_status status, int fd,
                             const struct kolo_greeting *theirs);

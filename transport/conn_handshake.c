@@ -11,6 +11,8 @@
 #include "transport/conn_private.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -286,10 +288,21 @@ static void ready(struct kolo_watch *watch, uint32_t events)
         happen(handshake, EV_WRITABLE);
 }
 
+/** Else a small message is held back until the one before it is acknowledged, which a peer that has
+ * nothing to answer does 40 ms later. An improvement, no condition. */
+static void send_at_once(int fd, int family)
+{
+    const int on = 1;
+
+    if (family != AF_UNIX && setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0)
+        KOLO_DEBUG("fd %d: TCP_NODELAY refused", fd);
+}
+
 /** Watches the socket in @p state; closes it on failure. */
 static int begin(struct kolo_handshake *handshake, int fd, enum kolo_handshake_state state,
                  size_t bytes)
 {
+    send_at_once(fd, handshake->place->addr.ss_family);
     handshake->watch = (struct kolo_watch){.fd = fd, .ready = ready};
     if (kolo_poller_add(handshake->poller, &handshake->watch, states[state].interest) != KOLO_OK) {
         close(fd);

@@ -102,7 +102,6 @@ void kolo_tcp_set_options(struct tcp_port *port, int fd)
 {
     int64_t seconds = kolo_tcp_settings(port)->peer_timeout_ms / 1000;
 
-    set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
     set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1);
     set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);

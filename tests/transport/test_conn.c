@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -144,6 +145,18 @@ static struct kolo_conn *dial(struct world *w, const struct kolo_place *places, 
     return conn;
 }
 
+/** What both sides get: no call waits, no program that is started has it, nothing is held back. */
+static void expect_options(int fd, int family)
+{
+    int on = 0;
+    socklen_t bytes = sizeof on;
+
+    cr_assert(fcntl(fd, F_GETFL) & O_NONBLOCK);
+    cr_assert(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    cr_assert(family == AF_UNIX ||
+              (getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, &bytes) == 0 && on != 0));
+}
+
 /** A genuine peer comes through, within @p ms. Returns how long it took. */
 static int64_t expect_genuine(struct world *w, int ms)
 {
@@ -164,10 +177,8 @@ static int64_t expect_genuine(struct world *w, int ms)
     cr_assert(poll(&ready, 1, 2000) == 1);
     cr_assert(read(w->accepted[before].fd, text, 8) == 4 && memcmp(text, "ping", 4) == 0,
               "the stream begins right after the proof");
-    cr_assert(fcntl(end.fd, F_GETFL) & O_NONBLOCK);
-    cr_assert(fcntl(end.fd, F_GETFD) & FD_CLOEXEC);
-    cr_assert(fcntl(w->accepted[before].fd, F_GETFL) & O_NONBLOCK);
-    cr_assert(fcntl(w->accepted[before].fd, F_GETFD) & FD_CLOEXEC);
+    expect_options(end.fd, w->place.addr.ss_family);
+    expect_options(w->accepted[before].fd, w->place.addr.ss_family);
     close(end.fd);
     return kolo_now_ns() - begun;
 }
@@ -638,7 +649,7 @@ Test(conn, a_dialer_that_writes_byte_by_byte_is_served, .timeout = 120)
 
     open_world(&w, 5000);
     int fd = raw_connect(&w.place);
-    setsockopt(fd, IPPROTO_TCP, 1 /* TCP_NODELAY */, &one, sizeof one);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     cr_assert(raw_read(&w, fd, nonce, 32, 20000, &is_end) == 32);
     cr_assert(kolo_claim_make(&w.secret, nonce, nonce_d, &client, claim) == KOLO_OK);
     for (size_t i = 0; i < sizeof claim; i++) {

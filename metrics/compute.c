@@ -276,15 +276,17 @@ static kolo_status settle_all(struct kolo_comm *comm, struct work *work,
     return KOLO_OK;
 }
 
-static kolo_status finish(struct kolo_metric *metric, const int64_t *at, int64_t stamp, int size)
+static kolo_status finish(const struct kolo_comm *comm, struct kolo_metric *metric,
+                          const int64_t *at, int64_t stamp)
 {
     metric->counts.counted = at[COUNTED];
     metric->counts.duplicates = at[DUPLICATES];
     memcpy(metric->merged, at + COMMON_WORDS, metric->words * sizeof *at);
+    metric->warns = kolo_rank(comm) == 0;
     kolo_status status = metric->ops->finish ? metric->ops->finish(metric) : KOLO_OK;
     metric->is_computed = status == KOLO_OK;
     metric->computed_by = stamp;
-    metric->computed_size = size;
+    metric->computed_size = kolo_size(comm);
     return status;
 }
 
@@ -299,7 +301,7 @@ static kolo_status merge(struct kolo_comm *comm, struct work *work, const struct
         return status;
     const int64_t *at = work->words + STAMP_WORDS;
     for (size_t i = 0; i < work->count; at += words_of(work->metrics[i++])) {
-        kolo_status finished = finish(work->metrics[i], at, work->words[0], kolo_size(comm));
+        kolo_status finished = finish(comm, work->metrics[i], at, work->words[0]);
         if (status == KOLO_OK)
             status = finished;
     }

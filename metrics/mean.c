@@ -1,36 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mean of one value per sample. Owns an exact sum of what came without index; records are the
 // values of indexed samples. The mean is sum / count in double, each rounded once.
+//
+// In the fast mode a double stands behind the exact sum, and values are added to that; carry() adds
+// it to the exact sum. So what ranks, saved states and merged metrics have is added exactly, and
+// only what one rank adds up between is rounded on the way.
+#include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "metrics/metric.h"
+#include "metrics/nonfinite.h"
 #include "metrics/stage.h"
+
+enum { PENDING = KOLO_EXACT_WORDS, FAST_WORDS };
 
 struct mean {
     struct kolo_metric metric;
     kolo_nonfinite nonfinite;
+    bool is_fast;
+    double imputed;
     struct kolo_mean_result result;
 };
 
+static void add_pending(int64_t *words, double value)
+{
+    double pending;
+    memcpy(&pending, words + PENDING, sizeof pending);
+    double sum = pending + value;
+    if (!isfinite(sum)) {
+        kolo_exact_sum_add(kolo_exact_in(words), pending);
+        sum = value;
+    }
+    memcpy(words + PENDING, &sum, sizeof sum);
+}
+
+static void add(const struct mean *mean, int64_t *words, double value)
+{
+    if (!isfinite(value)) {
+        kolo_exact_sum_add(kolo_exact_in(words), value); /* counts it */
+        if (mean->nonfinite != KOLO_NONFINITE_IMPUTE)
+            return;
+        value = mean->imputed;
+    }
+    if (mean->is_fast)
+        add_pending(words, value);
+    else
+        kolo_exact_sum_add(kolo_exact_in(words), value);
+}
+
 static void fold(const struct kolo_metric *metric, int64_t *words, const void *record, size_t bytes)
 {
-    (void)metric;
     double value;
     memcpy(&value, record, bytes);
-    kolo_exact_sum_add(kolo_exact_in(words), value);
+    add((const struct mean *)metric, words, value);
 }
 
 static void carry(const struct kolo_metric *metric, int64_t *words)
 {
-    (void)metric;
+    if (((const struct mean *)metric)->is_fast) {
+        double pending;
+        memcpy(&pending, words + PENDING, sizeof pending);
+        kolo_exact_sum_add(kolo_exact_in(words), pending);
+        words[PENDING] = 0;
+    }
     kolo_exact_sum_carry(kolo_exact_in(words));
 }
 
 static bool accepts_words(const struct kolo_metric *metric, const int64_t *words)
 {
-    (void)metric;
-    return kolo_exact_accepts(words);
+    bool is_fast = ((const struct mean *)metric)->is_fast;
+    return kolo_exact_accepts(words) && (!is_fast || words[PENDING] == 0);
 }
 
 static bool accepts_record(const struct kolo_metric *metric, const void *record, size_t bytes)
@@ -50,6 +91,16 @@ static double propagate(const struct kolo_mean_result *result, double finite)
     return result->minus_infinities ? -INFINITY : finite;
 }
 
+static kolo_status judge(const struct mean *mean, int64_t nonfinite)
+{
+    const struct kolo_mean_result *result = &mean->result;
+    char text[128];
+    snprintf(text, sizeof text, "%lld NaN, %lld +infinity and %lld -infinity among %lld values",
+             (long long)result->nans, (long long)result->plus_infinities,
+             (long long)result->minus_infinities, (long long)result->samples.counted);
+    return kolo_nonfinite_judge(&mean->metric, mean->nonfinite, nonfinite, text);
+}
+
 static kolo_status finish(struct kolo_metric *metric)
 {
     struct mean *mean = (struct mean *)metric;
@@ -61,16 +112,13 @@ static kolo_status finish(struct kolo_metric *metric)
                                         .plus_infinities = sum.plus_infinities,
                                         .minus_infinities = sum.minus_infinities};
     int64_t nonfinite = result->nans + result->plus_infinities + result->minus_infinities;
-    if (nonfinite && mean->nonfinite == KOLO_NONFINITE_ERROR)
-        return kolo_fail(KOLO_ERR_DATA,
-                         "mean: %lld NaN, %lld +infinity and %lld -infinity among %lld values; "
-                         "mend the data, or create the metric with KOLO_NONFINITE_SKIP",
-                         (long long)result->nans, (long long)result->plus_infinities,
-                         (long long)result->minus_infinities, (long long)metric->counts.counted);
+    kolo_status status = judge(mean, nonfinite);
+    if (status != KOLO_OK)
+        return status;
     result->sum = kolo_exact_sum_value(&sum);
     if (mean->nonfinite == KOLO_NONFINITE_PROPAGATE)
         result->sum = propagate(result, result->sum);
-    else
+    if (kolo_nonfinite_leaves_out(mean->nonfinite))
         result->samples.counted -= nonfinite;
     result->mean = result->samples.counted ? result->sum / (double)result->samples.counted : NAN;
     return KOLO_OK;
@@ -88,17 +136,20 @@ static const struct kolo_metric_ops mean_ops = {
 kolo_status kolo_mean_create(const struct kolo_mean_config *config, struct kolo_metric **metric_out)
 {
     kolo_status status = kolo_metric_check_config("mean", config, sizeof *config, metric_out);
+    if (status == KOLO_OK)
+        status = kolo_nonfinite_check("mean", config->nonfinite, config->imputed, DBL_MAX);
+    if (status == KOLO_OK)
+        status = kolo_metric_create(&mean_ops, sizeof(struct mean), config->samples,
+                                    config->fast ? FAST_WORDS : KOLO_EXACT_WORDS, metric_out);
     if (status != KOLO_OK)
         return status;
-    if ((unsigned)config->nonfinite > KOLO_NONFINITE_PROPAGATE)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_mean_create: nonfinite %d is no kolo_nonfinite",
-                         (int)config->nonfinite);
-    status = kolo_metric_create(&mean_ops, sizeof(struct mean), config->samples, KOLO_EXACT_WORDS,
-                                metric_out);
-    if (status != KOLO_OK)
-        return status;
-    ((struct mean *)*metric_out)->nonfinite = config->nonfinite;
-    kolo_metric_setting(*metric_out, &config->nonfinite, sizeof config->nonfinite);
+    struct mean *mean = (struct mean *)*metric_out;
+    mean->nonfinite = config->nonfinite;
+    mean->imputed = config->imputed;
+    mean->is_fast = config->fast;
+    kolo_nonfinite_setting(*metric_out, config->nonfinite, config->imputed);
+    if (config->fast) /* else it leaves no trace: the states of older versions are read */
+        kolo_metric_setting(*metric_out, &config->fast, sizeof config->fast);
     return KOLO_OK;
 }
 
@@ -113,34 +164,66 @@ static kolo_status prepare(struct kolo_metric *metric, const void *values, size_
     return kolo_metric_prepare(metric, count, count * sizeof(double), indices);
 }
 
-kolo_status kolo_mean_update_float32(struct kolo_metric *metric, const float *values, size_t count,
-                                     const int64_t *indices)
+/* Eight sums beside each other, which do not wait for each other. */
+static inline double sum_of(const void *values, size_t bytes, size_t count)
+{
+    enum { LANES = 8 };
+    double lane[LANES] = {0};
+    size_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        for (size_t j = 0; j < LANES; j++)
+            lane[j] += kolo_number_at(values, bytes, i + j);
+    for (; i < count; i++)
+        lane[i % LANES] += kolo_number_at(values, bytes, i);
+    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) +
+           ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+}
+
+/* Without indices. What is not finite, or so large that sums are not, goes one by one. */
+static void add_fast(struct kolo_metric *metric, const void *values, size_t bytes, size_t count)
+{
+    int64_t *words = kolo_metric_count_direct(metric, count);
+    double sum = bytes == sizeof(float) ? sum_of(values, sizeof(float), count)
+                                        : sum_of(values, sizeof(double), count);
+    if (isfinite(sum)) {
+        add_pending(words, sum);
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        add((const struct mean *)metric, words, kolo_number_at(values, bytes, i));
+}
+
+/** @p bytes: of a value, which is a float or a double. */
+static kolo_status update(struct kolo_metric *metric, const void *values, size_t bytes,
+                          size_t count, const int64_t *indices)
 {
     struct kolo_stage stage = {.call = "kolo_mean_update"};
-    values = kolo_stage(&stage, "values", values, count, 1, sizeof *values);
+    values = kolo_stage(&stage, "values", values, count, 1, bytes);
     indices = kolo_stage(&stage, "indices", indices, count, 1, sizeof *indices);
     kolo_status status =
         stage.status == KOLO_OK ? prepare(metric, values, count, indices) : stage.status;
+    if (status == KOLO_OK && !indices && ((const struct mean *)metric)->is_fast) {
+        add_fast(metric, values, bytes, count);
+        count = 0;
+    }
     for (size_t i = 0; status == KOLO_OK && i < count; i++) {
-        double value = (double)values[i];
+        double value = kolo_number_at(values, bytes, i);
         kolo_metric_add(metric, indices ? indices + i : NULL, &value, sizeof value);
     }
     kolo_stage_end(&stage);
     return status;
 }
 
+kolo_status kolo_mean_update_float32(struct kolo_metric *metric, const float *values, size_t count,
+                                     const int64_t *indices)
+{
+    return update(metric, values, sizeof *values, count, indices);
+}
+
 kolo_status kolo_mean_update_float64(struct kolo_metric *metric, const double *values, size_t count,
                                      const int64_t *indices)
 {
-    struct kolo_stage stage = {.call = "kolo_mean_update"};
-    values = kolo_stage(&stage, "values", values, count, 1, sizeof *values);
-    indices = kolo_stage(&stage, "indices", indices, count, 1, sizeof *indices);
-    kolo_status status =
-        stage.status == KOLO_OK ? prepare(metric, values, count, indices) : stage.status;
-    for (size_t i = 0; status == KOLO_OK && i < count; i++)
-        kolo_metric_add(metric, indices ? indices + i : NULL, values + i, sizeof *values);
-    kolo_stage_end(&stage);
-    return status;
+    return update(metric, values, sizeof *values, count, indices);
 }
 
 kolo_status kolo_mean_result(const struct kolo_metric *metric, struct kolo_mean_result *result_out)

@@ -147,6 +147,14 @@ void kolo_metric_add(struct kolo_metric *metric, const int64_t *index, const voi
     append(metric, *index, record, bytes);
 }
 
+int64_t *kolo_metric_count_direct(struct kolo_metric *metric, size_t count)
+{
+    if (count > 0)
+        metric->is_computed = false;
+    metric->direct_count += (int64_t)count;
+    return metric->direct;
+}
+
 const void *kolo_metric_record(const struct kolo_metric *metric, size_t i, size_t *bytes_out)
 {
     size_t begin = i ? metric->ends[i - 1] : 0;

@@ -76,6 +76,7 @@ struct kolo_metric {
     int64_t local_duplicates;
     int64_t direct_count; /* samples counted without index */
     bool is_computed;
+    bool warns;                       /* of all ranks this one says what is to be said once */
     int64_t computed_by;              /* the compute that `merged` is of; > 0 */
     int computed_size;                /* its ranks */
     struct kolo_sample_counts counts; /* of the last compute */
@@ -95,6 +96,9 @@ kolo_status kolo_metric_prepare(struct kolo_metric *metric, size_t count, size_t
  * sample this rank already has is a duplicate and leaves the first in place. */
 void kolo_metric_add(struct kolo_metric *metric, const int64_t *index, const void *record,
                      size_t bytes);
+/** Counts @p count samples without index, of a kind whose records are folded and which adds them
+ * itself to the words that are returned. */
+int64_t *kolo_metric_count_direct(struct kolo_metric *metric, size_t count);
 /** Record number @p i. */
 const void *kolo_metric_record(const struct kolo_metric *metric, size_t i, size_t *bytes_out);
 
@@ -112,6 +116,13 @@ kolo_status kolo_metric_check(const struct kolo_metric *metric, const struct kol
 kolo_status kolo_metric_check_result(const struct kolo_metric *metric,
                                      const struct kolo_metric_ops *ops, const char *function,
                                      const void *out, size_t size, size_t expected) KOLO_NODISCARD;
+
+/** Number @p i of some, which have @p bytes bytes each: floats or doubles. */
+static inline double kolo_number_at(const void *numbers, size_t bytes, size_t i)
+{
+    return bytes == sizeof(float) ? (double)((const float *)numbers)[i]
+                                  : ((const double *)numbers)[i];
+}
 
 /** For accepts_words: all are counts, and so is their sum. */
 bool kolo_metric_accepts_counts(const struct kolo_metric *metric, const int64_t *words);

@@ -4,10 +4,12 @@
 #include <kolo/regression.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "metrics/exact_ratio.h"
 #include "metrics/metric.h"
+#include "metrics/nonfinite.h"
 #include "metrics/stage.h"
 
 enum { ERRORS, MAGNITUDES, SQUARES, TARGETS, TARGET_SQUARES, SUMS };
@@ -17,6 +19,7 @@ static const double LARGEST = 0x1p500;
 struct regression {
     struct kolo_metric metric;
     kolo_nonfinite nonfinite;
+    double imputed;
     struct kolo_regression_result result;
 };
 
@@ -37,15 +40,23 @@ static void add_product(struct kolo_exact_sum *sum, double a, double b)
     kolo_exact_sum_add(sum, fma(a, b, -product));
 }
 
+static bool is_good(double number)
+{
+    return fabs(number) <= LARGEST;
+}
+
 static void fold(const struct kolo_metric *metric, int64_t *words, const void *record, size_t bytes)
 {
-    (void)metric;
+    const struct regression *regression = (const struct regression *)metric;
     struct pair pair;
     memcpy(&pair, record, bytes);
     double p = pair.prediction, y = pair.target;
-    if (!(fabs(p) <= LARGEST && fabs(y) <= LARGEST)) {
+    if (!is_good(p) || !is_good(y)) {
         words[NONFINITE]++;
-        return;
+        if (regression->nonfinite != KOLO_NONFINITE_IMPUTE)
+            return;
+        p = is_good(p) ? p : regression->imputed;
+        y = is_good(y) ? y : regression->imputed;
     }
     words[FINITE]++;
     double high = p - y, back = high - p, low = (p - (high - back)) + (-y - back); /* Knuth */
@@ -70,6 +81,15 @@ static void carry(const struct kolo_metric *metric, int64_t *words)
         kolo_exact_sum_carry(sum_in(words, i));
 }
 
+static kolo_status judge(const struct regression *regression, int64_t nonfinite)
+{
+    char text[160];
+    snprintf(text, sizeof text,
+             "%lld of %lld samples have a target or prediction that is not finite or beyond 2^500",
+             (long long)nonfinite, (long long)regression->metric.counts.counted);
+    return kolo_nonfinite_judge(&regression->metric, regression->nonfinite, nonfinite, text);
+}
+
 static kolo_status finish(struct kolo_metric *metric)
 {
     struct regression *regression = (struct regression *)metric;
@@ -79,16 +99,11 @@ static kolo_status finish(struct kolo_metric *metric)
     int64_t n = metric->merged[FINITE], nonfinite = metric->merged[NONFINITE];
     struct kolo_regression_result result = {
         .size = sizeof result, .nonfinite = nonfinite, .samples = metric->counts};
-    if (nonfinite && regression->nonfinite == KOLO_NONFINITE_ERROR)
-        return kolo_fail(KOLO_ERR_DATA,
-                         "regression: %lld of %lld samples have a target or prediction that is not "
-                         "finite or beyond 2^500; mend the data, or create the metric with "
-                         "KOLO_NONFINITE_SKIP",
-                         (long long)nonfinite, (long long)metric->counts.counted);
-    bool has_values = n > 0;
-    if (regression->nonfinite == KOLO_NONFINITE_PROPAGATE)
-        has_values = has_values && !nonfinite;
-    else
+    kolo_status status = judge(regression, nonfinite);
+    if (status != KOLO_OK)
+        return status;
+    bool has_values = n > 0 && !(nonfinite && regression->nonfinite == KOLO_NONFINITE_PROPAGATE);
+    if (kolo_nonfinite_leaves_out(regression->nonfinite))
         result.samples.counted -= nonfinite;
     double count = has_values ? (double)n : (double)NAN;
     result.mean_error = kolo_exact_sum_value(sums + ERRORS) / count;
@@ -131,18 +146,16 @@ kolo_status kolo_regression_create(const struct kolo_regression_config *config,
                                    struct kolo_metric **metric_out)
 {
     kolo_status status = kolo_metric_check_config("regression", config, sizeof *config, metric_out);
-    if (status != KOLO_OK)
-        return status;
-    if ((unsigned)config->nonfinite > KOLO_NONFINITE_PROPAGATE)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_regression_create: nonfinite %d is no kolo_nonfinite",
-                         (int)config->nonfinite);
-    status = kolo_metric_create(&regression_ops, sizeof(struct regression), config->samples, WORDS,
-                                metric_out);
+    if (status == KOLO_OK)
+        status = kolo_nonfinite_check("regression", config->nonfinite, config->imputed, LARGEST);
+    if (status == KOLO_OK)
+        status = kolo_metric_create(&regression_ops, sizeof(struct regression), config->samples,
+                                    WORDS, metric_out);
     if (status != KOLO_OK)
         return status;
     ((struct regression *)*metric_out)->nonfinite = config->nonfinite;
-    kolo_metric_setting(*metric_out, &config->nonfinite, sizeof config->nonfinite);
+    ((struct regression *)*metric_out)->imputed = config->imputed;
+    kolo_nonfinite_setting(*metric_out, config->nonfinite, config->imputed);
     return KOLO_OK;
 }
 
@@ -158,12 +171,6 @@ static kolo_status prepare(struct kolo_metric *metric, const void *predictions, 
     return kolo_metric_prepare(metric, count, count * sizeof(struct pair), indices);
 }
 
-static double number_at(const void *numbers, size_t bytes, size_t i)
-{
-    return bytes == sizeof(float) ? (double)((const float *)numbers)[i]
-                                  : ((const double *)numbers)[i];
-}
-
 /** @p bytes: of a number, which is a float or a double. */
 static kolo_status update(struct kolo_metric *metric, const void *predictions, const void *targets,
                           size_t bytes, size_t count, const int64_t *indices)
@@ -176,7 +183,8 @@ static kolo_status update(struct kolo_metric *metric, const void *predictions, c
                              ? prepare(metric, predictions, targets, count, indices)
                              : stage.status;
     for (size_t i = 0; status == KOLO_OK && i < count; i++) {
-        const struct pair pair = {number_at(predictions, bytes, i), number_at(targets, bytes, i)};
+        const struct pair pair = {kolo_number_at(predictions, bytes, i),
+                                  kolo_number_at(targets, bytes, i)};
         kolo_metric_add(metric, indices ? indices + i : NULL, &pair, sizeof pair);
     }
     kolo_stage_end(&stage);

@@ -112,17 +112,25 @@ KOLO_API double kolo_exact_sum_value(struct kolo_exact_sum *sum);
 
 struct kolo_metric;
 
-/** What to do with NaN and infinities among the values of a mean. They are counted in any case. */
+/** What to do with NaN and infinities among the values of a mean. They are said in the result in any
+ *  case. */
 typedef enum kolo_nonfinite {
     KOLO_NONFINITE_ERROR,     /**< computing fails with ERR_DATA, on all ranks alike */
     KOLO_NONFINITE_SKIP,      /**< leave them out of sum and count */
     KOLO_NONFINITE_PROPAGATE, /**< as IEEE 754 adds: NaN, or an infinity if all are of one sign */
+    KOLO_NONFINITE_WARN,      /**< SKIP, and a line of the log, on rank 0, when it is computed */
+    KOLO_NONFINITE_IMPUTE,    /**< each counts as the config's `imputed` */
 } kolo_nonfinite;
 
 struct kolo_mean_config {
     size_t size;     /**< sizeof(struct kolo_mean_config) */
     int64_t samples; /**< in the data set, where updates give sample indices; 0: they do not */
     kolo_nonfinite nonfinite;
+    double imputed; /**< KOLO_NONFINITE_IMPUTE: finite */
+    /** Each rank adds up in double (an update without indices in eight sums), and the ranks' sums are
+     *  added exactly: all ranks still have the same bits, but the last ones depend on how values are
+     *  divided among ranks and updates. */
+    bool fast;
 };
 
 /** The mean of one value per sample, such as the loss: the exact sum over all samples, rounded

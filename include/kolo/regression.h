@@ -16,6 +16,8 @@ struct kolo_regression_config {
     /** Of samples whose target or prediction is NaN, infinite, or beyond 2^500 in magnitude, whose
      *  square would not fit. KOLO_NONFINITE_PROPAGATE makes every result NaN. */
     kolo_nonfinite nonfinite;
+    /** KOLO_NONFINITE_IMPUTE: stands for whichever of the two is so; up to 2^500 in magnitude. */
+    double imputed;
 };
 
 /** Mean error, mean absolute and mean square error, and R2. Differences and squares are added

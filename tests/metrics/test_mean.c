@@ -5,7 +5,59 @@
 
 #include <kolo/metrics.h>
 
+#include "tests/support/shards.h"
+#include "tests/support/world.h"
+
+/* Integers up to 2^20, whose sums in double are exact too, in any order: here the fast mode gives
+ * what the exact one does. */
+enum { SAMPLES = 211 };
+static bool is_fast;
+
+static double value_of(int64_t i)
+{
+    return (double)(shard_hash((uint64_t)i) % (1 << 20)) - (1 << 19);
+}
+
+static kolo_status create(int64_t samples, struct kolo_metric **metric_out)
+{
+    const struct kolo_mean_config config = {
+        .size = sizeof config, .samples = samples, .fast = is_fast};
+    return kolo_mean_create(&config, metric_out);
+}
+
+static kolo_status update(struct kolo_metric *metric, int64_t i, const int64_t *index)
+{
+    double value = value_of(i);
+    return kolo_mean_update_float64(metric, &value, 1, index);
+}
+
+static kolo_status result(const struct kolo_metric *metric, void *result_out)
+{
+    struct kolo_mean_result r = {.size = sizeof r};
+    kolo_status status = kolo_mean_result(metric, &r);
+    memcpy(result_out, &r.mean, sizeof r.mean);
+    return status;
+}
+
+Test(mean, is_the_same_however_samples_are_dealt_out, .timeout = 200)
+{
+    double sum = 0, mean;
+    const struct shard_kind kind = {.samples = SAMPLES,
+                                    .result_bytes = sizeof mean,
+                                    .create = create,
+                                    .update = update,
+                                    .result = result};
+    for (int64_t i = 0; i < SAMPLES; i++)
+        sum += value_of(i);
+    for (int fast = 0; fast < 2; fast++) {
+        is_fast = fast;
+        shards_agree(&kind, &mean);
+        cr_assert_eq(mean, sum / SAMPLES, "%a instead of %a", mean, sum / SAMPLES);
+    }
+}
+
 struct job {
+    bool is_fast, is_one_update;
     kolo_nonfinite policy;
     const double *values; /* rank r adds values[r] and so on, strided */
     size_t count;
@@ -18,10 +70,13 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
 {
     const struct job *job = arg;
     struct kolo_metric *metric = NULL;
-    struct kolo_mean_config config = {.size = sizeof config, .nonfinite = job->policy};
+    struct kolo_mean_config config = {
+        .size = sizeof config, .nonfinite = job->policy, .imputed = 4, .fast = job->is_fast};
     kolo_status status = kolo_mean_create(&config, &metric);
-    for (size_t i = (size_t)kolo_rank(comm); status == KOLO_OK && i < job->count;
-         i += (size_t)kolo_size(comm))
+    if (status == KOLO_OK && job->is_one_update && kolo_rank(comm) == 0)
+        status = kolo_mean_update_float64(metric, job->values, job->count, NULL);
+    for (size_t i = (size_t)kolo_rank(comm);
+         status == KOLO_OK && !job->is_one_update && i < job->count; i += (size_t)kolo_size(comm))
         status = kolo_mean_update_float64(metric, job->values + i, 1, NULL);
     if (status == KOLO_OK)
         status = kolo_metrics_compute(comm, &metric, 1, NULL);
@@ -38,18 +93,27 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
                : KOLO_ERR_INTERNAL;
 }
 
-static void expect(const struct job *job)
+/* Exact and fast, in one update and in many. */
+static void expect(const struct job *expected)
 {
     for (int nranks = 1; nranks <= 5; nranks += 2)
-        cr_assert_eq(kolo_run_threads(nranks, NULL, rank_main, (void *)(uintptr_t)job), KOLO_OK,
-                     "policy %d, %d ranks: %s", job->policy, nranks, kolo_error_detail());
+        for (int way = 0; way < 4; way++) {
+            struct job job = *expected;
+            job.is_fast = way % 2;
+            job.is_one_update = way / 2;
+            cr_assert_eq(kolo_run_threads(nranks, NULL, rank_main, &job), KOLO_OK,
+                         "policy %d, %d ranks, way %d: %s", job.policy, nranks, way,
+                         kolo_error_detail());
+        }
 }
 
 Test(mean, is_the_rounded_sum_divided_once, .timeout = 60)
 {
     const double values[] = {0.1, 0.2, 0.3, 1e16, -1e16};
     double sum = 0x1.3333333333333p-1; /* math.fsum([0.1, 0.2, 0.3, 1e16, -1e16]) */
-    expect(&(struct job){.values = values, .count = 5, .mean = sum / 5, .counted = 5});
+    struct job job = {.values = values, .count = 5, .mean = sum / 5, .counted = 5};
+    for (int nranks = 1; nranks <= 5; nranks += 2)
+        cr_assert_eq(kolo_run_threads(nranks, NULL, rank_main, &job), KOLO_OK);
     expect(&(struct job){.values = values, .count = 0, .mean = NAN, .counted = 0});
 }
 
@@ -58,9 +122,44 @@ Test(mean, follows_the_policy_for_what_is_not_finite, .timeout = 60)
     const double with_nan[] = {1, NAN, 2}, with_inf[] = {1, INFINITY, 2};
     const double both[] = {INFINITY, -INFINITY};
     expect(&(struct job){.values = with_nan, .count = 3, .expected = KOLO_ERR_DATA});
-    expect(&(struct job){KOLO_NONFINITE_SKIP, with_nan, 3, KOLO_OK, 1.5, 2});
-    expect(&(struct job){KOLO_NONFINITE_PROPAGATE, with_nan, 3, KOLO_OK, NAN, 3});
-    expect(&(struct job){KOLO_NONFINITE_PROPAGATE, with_inf, 3, KOLO_OK, INFINITY, 3});
-    expect(&(struct job){KOLO_NONFINITE_PROPAGATE, both, 2, KOLO_OK, NAN, 2});
-    expect(&(struct job){KOLO_NONFINITE_SKIP, both, 2, KOLO_OK, NAN, 0});
+    expect(&(struct job){false, false, KOLO_NONFINITE_SKIP, with_nan, 3, KOLO_OK, 1.5, 2});
+    expect(&(struct job){false, false, KOLO_NONFINITE_PROPAGATE, with_nan, 3, KOLO_OK, NAN, 3});
+    expect(
+        &(struct job){false, false, KOLO_NONFINITE_PROPAGATE, with_inf, 3, KOLO_OK, INFINITY, 3});
+    expect(&(struct job){false, false, KOLO_NONFINITE_PROPAGATE, both, 2, KOLO_OK, NAN, 2});
+    expect(&(struct job){false, false, KOLO_NONFINITE_SKIP, both, 2, KOLO_OK, NAN, 0});
+    expect(&(struct job){false, false, KOLO_NONFINITE_IMPUTE, with_inf, 3, KOLO_OK, 7. / 3, 3});
+}
+
+Test(mean, adds_fast_what_is_larger_than_a_double_on_the_way, .timeout = 60)
+{
+    const double values[] = {1e308, 1e308, 1e308, -1e308, -1e308, 0, 0, 0, 0, 0};
+    expect(&(struct job){.values = values, .count = 10, .mean = 1e308 / 10, .counted = 10});
+}
+
+Test(mean, is_near_the_exact_one_when_it_is_fast, .timeout = 60)
+{
+    enum { COUNT = 100003 };
+    static double values[COUNT];
+    struct kolo_comm *comm = NULL;
+    struct kolo_mean_result r[2] = {{.size = sizeof *r}, {.size = sizeof *r}};
+    for (uint64_t i = 0; i < COUNT; i++)
+        values[i] = (double)(shard_hash(i) % 1000) / (double)(7 << shard_hash(i + 1) % 20);
+    cr_assert_eq(kolo_init(NULL, &comm), KOLO_OK, "%s", kolo_error_detail());
+    for (int fast = 0; fast < 2; fast++) {
+        struct kolo_metric *metric = NULL;
+        is_fast = fast;
+        cr_assert_eq(create(0, &metric), KOLO_OK);
+        for (size_t i = 0; i < COUNT; i += 1000)
+            cr_assert_eq(kolo_mean_update_float64(metric, values + i,
+                                                  COUNT - i < 1000 ? COUNT - i : 1000, NULL),
+                         KOLO_OK);
+        cr_assert_eq(kolo_metrics_compute(comm, &metric, 1, NULL), KOLO_OK);
+        cr_assert_eq(kolo_mean_result(metric, &r[fast]), KOLO_OK);
+        cr_assert_eq(r[fast].samples.counted, COUNT);
+        kolo_metric_destroy(metric);
+    }
+    cr_assert_neq(r[0].mean, r[1].mean, "nothing was rounded: it is not fast");
+    cr_assert_lt(fabs(r[0].mean - r[1].mean), 1e-12 * r[0].mean, "%a and %a", r[0].mean, r[1].mean);
+    cr_assert_eq(kolo_finalize(comm), KOLO_OK);
 }

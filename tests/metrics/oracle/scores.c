@@ -3,6 +3,7 @@
 // one "name value" a line. Input, native byte order: int64 samples, int64 classes; then float
 // probabilities[samples][classes], int64 labels[samples], double predictions[samples],
 // double targets[samples]. Several labels per sample are made of its label: multilabel_truth().
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,6 +20,9 @@ enum {
     CALIBRATION,
     ACCURACY_BUT_LAST, /* without samples of the last class */
     CALIBRATION_BUT_LAST,
+    MEAN_SKIPPING, /* of predictions, of which some are NaN */
+    MEAN_IMPUTING,
+    MEAN_FAST,
     METRICS
 };
 enum { CLASSES_MAX = 64 };
@@ -57,6 +61,22 @@ static kolo_status create_but_last(const struct data *data, struct kolo_metric *
     return status;
 }
 
+static kolo_status create_means(struct kolo_metric *metrics[METRICS])
+{
+    const struct kolo_mean_config skipping = {.size = sizeof skipping,
+                                              .nonfinite = KOLO_NONFINITE_SKIP};
+    const struct kolo_mean_config imputing = {
+        .size = sizeof imputing, .nonfinite = KOLO_NONFINITE_IMPUTE, .imputed = 1};
+    const struct kolo_mean_config fast = {
+        .size = sizeof fast, .nonfinite = KOLO_NONFINITE_SKIP, .fast = true};
+    kolo_status status = kolo_mean_create(&skipping, &metrics[MEAN_SKIPPING]);
+    if (status == KOLO_OK)
+        status = kolo_mean_create(&imputing, &metrics[MEAN_IMPUTING]);
+    if (status == KOLO_OK)
+        status = kolo_mean_create(&fast, &metrics[MEAN_FAST]);
+    return status;
+}
+
 static kolo_status create(const struct data *data, struct kolo_metric *metrics[METRICS])
 {
     const struct kolo_confusion_config confusion = {.size = sizeof confusion,
@@ -86,6 +106,8 @@ static kolo_status create(const struct data *data, struct kolo_metric *metrics[M
         status = kolo_regression_create(&regression, &metrics[REGRESSION]);
     if (status == KOLO_OK)
         status = create_but_last(data, metrics);
+    if (status == KOLO_OK)
+        status = create_means(metrics);
     return status;
 }
 
@@ -93,6 +115,17 @@ static kolo_status create(const struct data *data, struct kolo_metric *metrics[M
 static int8_t multilabel_truth(int64_t label, int64_t class)
 {
     return (label + class) % 3 == 0 || label == class;
+}
+
+/* Every seventh prediction is NaN: also in scores.py. */
+static kolo_status update_means(const struct data *data, int64_t i,
+                                struct kolo_metric *metrics[METRICS])
+{
+    double value = i % 7 == 3 ? (double)NAN : data->predictions[i];
+    kolo_status status = KOLO_OK;
+    for (int m = MEAN_SKIPPING; status == KOLO_OK && m <= MEAN_FAST; m++)
+        status = kolo_mean_update_float64(metrics[m], &value, 1, NULL);
+    return status;
 }
 
 static kolo_status update(const struct data *data, int64_t i, struct kolo_metric *metrics[METRICS])
@@ -120,6 +153,8 @@ static kolo_status update(const struct data *data, int64_t i, struct kolo_metric
         status = kolo_multilabel_update(metrics[MULTILABEL], p, truths, 1, NULL);
     if (status == KOLO_OK)
         status = kolo_calibration_update(metrics[CALIBRATION], p, label, 1, NULL);
+    if (status == KOLO_OK)
+        status = update_means(data, i, metrics);
     return status;
 }
 
@@ -177,6 +212,18 @@ static kolo_status print_more(struct kolo_metric *const metrics[METRICS])
     return status;
 }
 
+static kolo_status print_means(struct kolo_metric *const metrics[METRICS])
+{
+    static const char *const names[] = {"mean_skipping", "mean_imputing", "mean_fast"};
+    struct kolo_mean_result r = {.size = sizeof r};
+    kolo_status status = KOLO_OK;
+    for (int m = MEAN_SKIPPING; status == KOLO_OK && m <= MEAN_FAST; m++) {
+        status = kolo_mean_result(metrics[m], &r);
+        printf("%s %.17g\n", names[m - MEAN_SKIPPING], r.mean);
+    }
+    return status;
+}
+
 static kolo_status print(struct kolo_metric *const metrics[METRICS])
 {
     struct kolo_confusion_result c = {.size = sizeof c};
@@ -194,6 +241,8 @@ static kolo_status print(struct kolo_metric *const metrics[METRICS])
         status = print_scores(metrics[CONFUSION], kolo_confusion_score, "");
     if (status == KOLO_OK)
         status = print_more(metrics);
+    if (status == KOLO_OK)
+        status = print_means(metrics);
     printf("accuracy %.17g\nbalanced %.17g\nkappa %.17g\nmatthews %.17g\n", c.accuracy,
            c.balanced_accuracy, c.kappa, c.matthews);
     printf("auroc %.17g\nap %.17g\n", curve.auroc, curve.average_precision);

@@ -59,6 +59,9 @@ def theirs(p, labels, guess, target):
         "mae": sk.mean_absolute_error(target, guess), "mse": sk.mean_squared_error(target, guess),
         "r2": sk.r2_score(target, guess),
     }
+    some = np.where(np.arange(len(guess)) % 7 == 3, np.nan, guess)
+    result |= {"mean_skipping": np.nanmean(some), "mean_imputing": np.where(np.isnan(some), 1.0, some).mean(),
+               "mean_fast": np.nanmean(some)}
     counted = labels != classes - 1
     result |= of_probabilities(p, labels, "") | of_probabilities(p[counted], labels[counted], "_but_last")
     for average in ("macro", "micro", "weighted"):

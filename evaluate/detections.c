@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "evaluate/agree.h"
 #include "evaluate/json.h"
 
@@ -433,6 +434,9 @@ static kolo_status read_parts(struct eval_detections *detections, const char *pa
         detections->detection[i].number += before;
     detections->all = all;
     detections->bytes = (uint64_t)mine.file.bytes;
+    if (*done_out)
+        KOLO_DEBUG("%s: %zu detections from byte %llu on are this rank's part", path,
+                   detections->count, (unsigned long long)mine.part.first);
 out:
     return status;
 }

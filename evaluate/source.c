@@ -98,6 +98,25 @@ static void leave_piece(struct eval_source *source)
     source->bytes = 0;
 }
 
+/* Python's json refuses it too. */
+static kolo_status check_first_piece(const struct eval_source *source)
+{
+    static const struct {
+        unsigned char bytes[3];
+        size_t count;
+        const char *words;
+    } marks[] = {{{0xef, 0xbb, 0xbf},
+                  3,
+                  "a byte order mark (EF BB BF); write the file as UTF-8 without one"},
+                 {{0xff, 0xfe}, 2, "a byte order mark of UTF-16 (FF FE); write the file as UTF-8"},
+                 {{0xfe, 0xff}, 2, "a byte order mark of UTF-16 (FE FF); write the file as UTF-8"}};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (source->bytes >= marks[i].count &&
+            memcmp(source->data, marks[i].bytes, marks[i].count) == 0)
+            return eval_source_fail(source, 0, marks[i].words);
+    return KOLO_OK;
+}
+
 kolo_status eval_source_next(struct eval_source *source)
 {
     leave_piece(source);
@@ -121,7 +140,7 @@ kolo_status eval_source_next(struct eval_source *source)
     source->bytes = (size_t)got;
     if (!source->is_part)
         source->sum = (uint32_t)crc32(source->sum, source->data, (unsigned)got);
-    return KOLO_OK;
+    return source->before == 0 ? check_first_piece(source) : KOLO_OK;
 }
 
 kolo_status eval_source_fail(const struct eval_source *source, size_t at, const char *what)

@@ -68,6 +68,13 @@ grep -vE '"(ground_truth|results)"' one.json >one; grep -vE '"(ground_truth|resu
 cmp -s one three || wrong "many: other JSON together: $(diff one three | head)"
 grep -q '"detections": 5000' one.json || wrong "many: not 5000 detections"
 grep -qE '"precision": "[0-9a-f]{64}"' one.json || wrong "many: no SHA-256"
+# A plain list is read in parts by ranks, what is packed is not; both hold 5000 detections.
+for file in many.json:3 many.json.gz:0; do
+    KOLO_LOG=debug together gt.json "${file%:*}" >out 2>err || wrong "$file: $(grep -v debug err | tail -2)"
+    parts=$(sed -n "s/.*: ${file%:*}: \([0-9]*\) detections from byte .* this rank's part$/\1/p" err | paste -sd+)
+    [[ $(tr + '\n' <<<"$parts" | grep -c .) == "${file#*:}" ]] || wrong "$file is read in parts '$parts'"
+    [[ ! $parts || $((parts)) == 5000 ]] || wrong "$file: the parts have $parts detections"
+done
 echo '[]' >none.json
 alone gt.json none.json >out 2>err || wrong "no detections: $(tail -2 err)"
 grep -q 'area=   all | maxDets=100 \] = 0.000' out || wrong "no detections: $(cat out)"
@@ -103,6 +110,8 @@ found() { printf '%s' "$2" >bad.json; refused "$1" gt.json bad.json; }
 one='{"image_id": 1, "category_id": 3, "bbox": [1, 2, 3, 4], "score": 0.5}'
 found 'bad.json: line 1, column 1 \(byte 0\): a list of results' '"a"'
 found 'bad.json: no "annotations" in it' '{"a": 1}'
+found 'bad.json: line 1, column 1 \(byte 0\): a byte order mark \(EF BB BF\); write' $'\xef\xbb\xbf'"[$one]"
+found 'bad.json: line 1, column 1 \(byte 0\): a byte order mark of UTF-16 \(FF FE\)' $'\xff\xfe['
 found 'bad.json: line 1, column 1 \(byte 0\): the file ends here' ''
 found 'bad.json: line 2, column 1 .*the file ends here' "[$one,
 "
@@ -247,6 +256,7 @@ alone few.json dt.json --rules voc --per-class >out 2>err || wrong "--rules voc:
 
 # truth PATTERN SED: of the ground truth
 truth() { sed -e "$2" gt.json >bad.json; refused "$1" bad.json dt.json; }
+truth 'bad.json: line 1, column 1 \(byte 0\): a byte order mark \(EF BB BF\)' $'1s/^/\xef\xbb\xbf/'
 truth 'bad.json: line 4, .*this annotation has no area' '4!s/x/x/; s/"area": 1500, //'
 truth 'bad.json: line 6, .*this annotation has no iscrowd|bad.json: line [0-9]+, .*this annotation has no iscrowd' 's/, "iscrowd": false//'
 truth 'bad.json: entries 1 and 2 of "annotations" both have the id 1; give each its own' 's/"id": 2, "image/"id": 1, "image/'

@@ -786,7 +786,7 @@ Test(conn, a_lasting_flood_does_not_keep_a_slow_peer_out, .timeout = 120)
  * before it is decided who has been silent for too long. */
 Test(conn, a_claim_that_was_not_read_in_time_counts, .timeout = 120)
 {
-    enum { PEERS = KOLO_LISTENER_PENDING_MAX, LATER = 64, HANDSHAKE_MS = 2000 };
+    enum { PEERS = KOLO_LISTENER_PENDING_MAX, LATER = 64, HANDSHAKE_MS = 5000 };
     static struct slow peers[PEERS], later[LATER];
     struct world w;
 

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gates in the program's streams: a function that the driver calls when the stream has come there, and
 // behind it a wait for a word of the host's. Owns the words (page-locked, a cache line each), and an
-// event for each. Never waits, and leaves the thread's current context as it was.
+// event for each. Never waits by itself, but the driver may, until a stream goes on: where its queue is
+// full, or before pages are locked; so nothing that streams wait for may be held. Leaves the thread's
+// current context as it was.
 //
 // Why a word: the stream has to wait for what the host has not done yet, which no event can be
 // recorded for; and a function of the host's that waited would hold up the driver's thread, which
 // has others to call. A word is not reset: each use waits for a number that is one higher, so that a
 // stream which still reads it for an earlier one goes on too. An event behind the wait tells that
 // the stream has read it for the last time; the page stays until then.
+//
+// Threads: several may place gates at a time. Pages are put before the others under the lane's lock and
+// stay there; a gate is its taker's.
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -144,8 +149,10 @@ static kolo_status make_page(struct kolo_cuda_gates **gates, struct kolo_lane *l
         page->gates[i].at = at + i * LINE;
         *page->gates[i].base.word = 0;
     }
+    (void)pthread_mutex_lock(&lane->lock);
     page->next = *gates;
     *gates = page;
+    (void)pthread_mutex_unlock(&lane->lock);
     return KOLO_OK;
 }
 
@@ -158,9 +165,13 @@ static kolo_status check_gate(const struct gate *gate, const struct kolo_cuda_vi
     return result == KOLO_CUDA_NOT_READY ? KOLO_AGAIN : judge(visit, "cuEventQuery", result);
 }
 
-static struct gate *find_free(struct kolo_cuda_gates *gates, const struct kolo_cuda_visit *visit)
+static struct gate *find_free(struct kolo_cuda_gates **gates, struct kolo_lane *lane,
+                              const struct kolo_cuda_visit *visit)
 {
-    for (struct kolo_cuda_gates *page = gates; page; page = page->next)
+    (void)pthread_mutex_lock(&lane->lock);
+    struct kolo_cuda_gates *first = *gates;
+    (void)pthread_mutex_unlock(&lane->lock);
+    for (struct kolo_cuda_gates *page = first; page; page = page->next)
         for (size_t i = 0; i < page->count; i++) {
             struct gate *gate = &page->gates[i];
             if (!kolo_gate_take(&gate->base))
@@ -175,15 +186,14 @@ static struct gate *find_free(struct kolo_cuda_gates *gates, const struct kolo_c
 static kolo_status take_gate(struct kolo_cuda_gates **gates, struct kolo_lane *lane,
                              const struct kolo_cuda_visit *visit, struct gate **gate_out)
 {
-    struct gate *gate = find_free(*gates, visit);
-    if (!gate) {
+    struct gate *gate;
+    while (!(gate = find_free(gates, lane, visit))) { /* others may take all of a fresh page */
         const kolo_status status = make_page(gates, lane, visit);
         if (status != KOLO_OK)
             return status;
-        gate = find_free(*gates, visit);
     }
     *gate_out = gate;
-    return gate ? KOLO_OK : kolo_fail(KOLO_ERR_INTERNAL, "a fresh page has no gate");
+    return KOLO_OK;
 }
 
 /* ---- gates ---- */

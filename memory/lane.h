@@ -4,7 +4,8 @@
 // and out of it; what is put on one way is copied in that order. A lane also puts gates into streams
 // of the program's: there the host learns how far a stream is, and may let it wait.
 //
-// Threads: one at a time calls a lane's functions, but await_device; wake() is called by a thread of the driver's.
+// Threads: one at a time calls a lane's functions, but any those for await_device and place; wake() is
+// called by a thread of the driver's.
 #ifndef KOLO_MEMORY_LANE_H
 #define KOLO_MEMORY_LANE_H
 
@@ -98,8 +99,9 @@ kolo_status kolo_lane_wait(struct kolo_lane *lane, enum kolo_way way, uint64_t m
 
 /** Puts a gate into @p stream, which is of the lane's context (kolo_stream_look): when what the stream
  * was given before is done, wake() is called, and the gate is reached. @p holds: what it is given
- * afterwards waits until the gate is opened. ERR_UNSUPPORTED: that device's streams cannot;
- * ERR_SYSTEM, ERR_NO_MEMORY. After a failure the stream goes on. */
+ * afterwards waits until the gate is opened. The driver may wait until that or other streams have done
+ * what they have to do. ERR_UNSUPPORTED: that device's streams cannot, or it is captured; ERR_INVALID:
+ * it is none; ERR_SYSTEM, ERR_NO_MEMORY. After a failure the stream goes on. Any thread. */
 kolo_status kolo_lane_place(struct kolo_lane *lane, void *stream, bool holds,
                             struct kolo_gate **gate_out) KOLO_NODISCARD;
 /** KOLO_OK: what was before it is done. KOLO_AGAIN: not yet. Else the device failed. */

@@ -227,9 +227,10 @@ struct kolo_comm {
     struct kolo_finalized *finalized; /* the members that have finalized it; NULL: none */
     bool is_listed;                   /* among the engine's: opened, and not freed yet */
     bool must_report;                 /* the running collective, to the store */
-    bool is_open;    /* the last collective was over here, and a rank may not have entered it */
-    bool is_leaving; /* in kolo_finalize: that others have left, or do not come, fails nobody */
-    bool has_early;  /* something has come of a collective that this rank has not entered */
+    bool is_open;        /* the last collective was over here, and a rank may not have entered it */
+    kolo_status placing; /* KOLO_AGAIN: a call is placed into its stream (stream.c) */
+    bool is_leaving;     /* in kolo_finalize: that others have left, or do not come, fails nobody */
+    bool has_early;      /* something has come of a collective that this rank has not entered */
     bool has_early_broadcast;         /* it is a broadcast, which others may be through with */
     struct kolo_desc past[KOLO_PAST]; /* by sequence number: broadcasts that were over here */
     char **whys;      /* by member, of those asked for: why that transport; NULL until asked */
@@ -466,9 +467,9 @@ kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *re
 /** Waits for what the program gave to the device before; of a message also for its copy to the host.
  * Not held: lock. */
 kolo_status kolo_staging_await(struct kolo_request *request) KOLO_NODISCARD;
-/** Puts the copies of a collective to the host on their way; if it follows a stream, once that is
- * there, and if it @p holds the stream waits for its end. Held: lock, as of all below. */
-kolo_status kolo_staging_begin(struct kolo_request *request, bool holds) KOLO_NODISCARD;
+/** Puts the copies of a collective to the host on their way; if it follows a stream, once that has
+ * come to its place. Held: lock, as of all below. */
+kolo_status kolo_staging_begin(struct kolo_request *request) KOLO_NODISCARD;
 /** Can the route go on? If the device failed, the communicator has failed, and all is over. */
 bool kolo_staging_is_in(struct kolo_request *request);
 /** Is all that @p step touches on the host? */
@@ -504,10 +505,15 @@ static inline void *kolo_task_stream(const struct kolo_task *task)
 /** Lets @p request follow @p stream from each start on. Takes the lock. ERR_INVALID, ERR_UNSUPPORTED as
  * kolo_stream_look, ERR_NO_MEMORY: the communicator lives on. */
 kolo_status kolo_follow_prepare(struct kolo_request *request, void *stream) KOLO_NODISCARD;
-/** Puts a place into the stream: the request is behind what is there; what comes after waits for its
- * end, if it @p holds. ERR_UNSUPPORTED: that stream cannot wait; what else it fails with loses the
- * communicator, which is the caller's affair. Held: lock, as of all below. */
-kolo_status kolo_follow_begin(struct kolo_request *request, bool holds) KOLO_NODISCARD;
+/** One at a time places calls of a communicator into streams, from here to kolo_follow_leave: so those that two threads
+ * make on one stream are submitted in the order in which they lie there. ERR_TIMEOUT: another's call is held up for
+ * longer than this one may take. Held: lock, as of all below; it is given up meanwhile. */
+kolo_status kolo_follow_enter(struct kolo_request *request) KOLO_NODISCARD;
+void kolo_follow_leave(struct kolo_comm *comm);
+/** Puts a place into the stream: the request, which is not running, is behind what is there; what comes after waits for
+ * its end, if it @p holds. The lock is given up meanwhile: a driver may wait until the stream goes on. ERR_UNSUPPORTED,
+ * ERR_INVALID: that stream cannot wait, or is captured, or none; what else it fails with loses the communicator. */
+kolo_status kolo_follow_place(struct kolo_request *request, bool holds) KOLO_NODISCARD;
 /** Is what was before it done? KOLO_AGAIN: not yet. Else the device failed. */
 kolo_status kolo_follow_reached(const struct kolo_request *request) KOLO_NODISCARD;
 /** It is over, well or not: the stream goes on. */

@@ -42,8 +42,7 @@ static bool is_message(const struct kolo_request *request)
     return request->call.kind == KOLO_CALL_SEND || request->call.kind == KOLO_CALL_RECV;
 }
 
-/** Held: lock. */
-static kolo_status fail(struct kolo_request *request, kolo_status status)
+kolo_status kolo_staging_fail(struct kolo_request *request, kolo_status status)
 {
     struct kolo_comm *comm = request->comm;
     char text[KOLO_DETAIL_MAX], words[KOLO_WORDS_MAX], who[KOLO_RANK_TEXT_MAX];
@@ -275,7 +274,7 @@ static kolo_status stage(struct kolo_request *request, const void *memory, size_
     if (status == KOLO_OK)
         *slab_out = request->staged->host;
     else if (status != KOLO_ERR_NO_MEMORY)
-        status = fail(request, status);
+        status = kolo_staging_fail(request, status);
     kolo_comm_leave(comm);
     return status;
 }
@@ -334,7 +333,7 @@ kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *re
         kolo_status status = kolo_follow_prepare(request, kolo_task_stream(task));
         if (status == KOLO_ERR_SYSTEM) { /* a device that failed: the others need not wait */
             kolo_comm_enter(comm);
-            status = fail(request, status);
+            status = kolo_staging_fail(request, status);
             kolo_comm_leave(comm);
         }
         if (status != KOLO_OK)
@@ -447,7 +446,7 @@ kolo_status kolo_staging_await(struct kolo_request *request)
         status = bring_message(request, deadline);
     if (status != KOLO_OK) {
         kolo_comm_enter(request->comm);
-        status = fail(request, status);
+        status = kolo_staging_fail(request, status);
         kolo_comm_leave(request->comm);
     }
     return status;
@@ -466,21 +465,16 @@ static kolo_status begin_copies(struct kolo_request *request)
     return status;
 }
 
-kolo_status kolo_staging_begin(struct kolo_request *request, bool holds)
+kolo_status kolo_staging_begin(struct kolo_request *request)
 {
-    kolo_status status;
     if (is_message(request))
         return KOLO_OK;
-    if (request->follow == NULL) {
-        status = begin_copies(request);
-        return status == KOLO_OK ? KOLO_OK : fail(request, status);
-    }
-    (void)kolo_direct_could(request); /* the driver is asked now, and not while the stream waits */
-    status = kolo_follow_begin(request, holds);
-    if (status == KOLO_OK)
+    if (request->follow != NULL) {
         request->stage = KOLO_STAGE_BEHIND;
-    const bool is_refused = status == KOLO_ERR_UNSUPPORTED || status == KOLO_ERR_INVALID;
-    return status == KOLO_OK || is_refused ? status : fail(request, status);
+        return KOLO_OK;
+    }
+    const kolo_status status = begin_copies(request);
+    return status == KOLO_OK ? KOLO_OK : kolo_staging_fail(request, status);
 }
 
 /** Once the stream has come to it, its copies begin. */
@@ -504,7 +498,7 @@ bool kolo_staging_is_in(struct kolo_request *request)
     if (status == KOLO_OK)
         status = kolo_flow_is_in(request);
     if (status != KOLO_OK && status != KOLO_AGAIN) {
-        (void)fail(request, status);
+        (void)kolo_staging_fail(request, status);
         return false;
     }
     if (request->stage == KOLO_STAGE_FLOWS || request->stage == KOLO_STAGE_DIRECT)
@@ -528,7 +522,7 @@ bool kolo_staging_may(struct kolo_request *request, size_t index, const struct k
 {
     const kolo_status status = kolo_direct_may(request, index, step);
     if (status != KOLO_OK && status != KOLO_AGAIN)
-        (void)fail(request, status);
+        (void)kolo_staging_fail(request, status);
     return status == KOLO_OK;
 }
 
@@ -536,7 +530,7 @@ bool kolo_staging_received(struct kolo_request *request, const struct kolo_work 
 {
     const kolo_status status = kolo_direct_received(request, work);
     if (status != KOLO_OK)
-        (void)fail(request, status);
+        (void)kolo_staging_fail(request, status);
     return status == KOLO_OK;
 }
 
@@ -548,7 +542,7 @@ void kolo_staging_flow(struct kolo_request *request)
         return;
     const kolo_status status = kolo_flow_out(request);
     if (status != KOLO_OK)
-        (void)fail(request, status);
+        (void)kolo_staging_fail(request, status);
 }
 
 static kolo_status look_out(const struct kolo_request *request)
@@ -577,7 +571,7 @@ bool kolo_staging_is_out(struct kolo_request *request)
     if (status == KOLO_AGAIN)
         return false;
     if (status != KOLO_OK) {
-        (void)fail(request, status);
+        (void)kolo_staging_fail(request, status);
         return false;
     }
     request->stage = KOLO_STAGE_NONE;

@@ -37,6 +37,8 @@ struct kolo_staged {
     struct kolo_segment segments[];
 };
 
+/** A device failed, which says this thread's detail: so does the communicator. Held: lock. */
+kolo_status kolo_staging_fail(struct kolo_request *request, kolo_status status);
 /** The lane to what @p pointer leads to, opened if need be. Held: lock. */
 kolo_status kolo_staging_lane(struct kolo_engine *engine, const struct kolo_pointer *pointer,
                               struct kolo_lane **lane_out) KOLO_NODISCARD;

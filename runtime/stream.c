@@ -4,8 +4,10 @@
 // thread waits for neither. Owns a request's place in the stream. Must never: leave a stream waiting for
 // a request that is over, however it ended.
 //
-// How it works: at each start a gate is put into the stream (memory/lane.h). The driver tells that the
-// stream has come to it; only then the request's input is put on its way (runtime/staging.c), so the
+// How it works: at each start a gate is put into the stream (memory/lane.h), without the lock: a driver
+// waits there for the stream where that has too much to do, and that may be for a call which needs the
+// lock. So that calls lie in a stream in the order in which they are submitted, one at a time of a
+// communicator is between the two. The driver tells that the stream has come to the gate; only then the request's input is put on its way (runtime/staging.c), so the
 // lanes never wait for a stream, and other calls do not either. The gate is opened when the request ends.
 // A request that follows a stream has an entry among its staged buffers even if all are the host's: so
 // whoever asks whether those are there asks for the stream too.
@@ -54,10 +56,39 @@ kolo_status kolo_follow_prepare(struct kolo_request *request, void *stream)
     return status;
 }
 
-kolo_status kolo_follow_begin(struct kolo_request *request, bool holds)
+kolo_status kolo_follow_enter(struct kolo_request *request)
+{
+    struct kolo_comm *comm = request->comm;
+    const kolo_deadline deadline = kolo_deadline_in_ms(request->timeout_ms);
+    while (comm->placing == KOLO_AGAIN)
+        if (!kolo_engine_wait(comm, &comm->placing, deadline))
+            return kolo_fail(KOLO_ERR_TIMEOUT,
+                             "for %d ms another thread's call on this communicator has not been "
+                             "put into its stream: is that full of work that does not end?",
+                             request->timeout_ms);
+    comm->placing = KOLO_AGAIN;
+    return KOLO_OK;
+}
+
+void kolo_follow_leave(struct kolo_comm *comm)
+{
+    comm->placing = KOLO_OK;
+    kolo_engine_news(comm->engine);
+    if (comm->engine->is_sleeping) /* perhaps who is next */
+        kolo_endpoint_wake(comm->engine->endpoint);
+}
+
+kolo_status kolo_follow_place(struct kolo_request *request, bool holds)
 {
     struct kolo_follow *follow = request->follow;
-    return kolo_lane_place(follow->lane, follow->stream, holds, &follow->gate);
+    struct kolo_gate *gate = NULL;
+    (void)kolo_direct_could(request); /* the driver is asked now, and not while the stream waits */
+    kolo_comm_leave(request->comm);
+    const kolo_status status = kolo_lane_place(follow->lane, follow->stream, holds, &gate);
+    kolo_comm_enter(request->comm);
+    follow->gate = gate;
+    const bool is_refused = status == KOLO_ERR_UNSUPPORTED || status == KOLO_ERR_INVALID;
+    return status == KOLO_OK || is_refused ? status : kolo_staging_fail(request, status);
 }
 
 kolo_status kolo_follow_reached(const struct kolo_request *request)

@@ -212,22 +212,54 @@ static kolo_status result_of(struct kolo_comm *comm, const struct kolo_request *
 /* ---- one blocking call ---- */
 
 /** Copies that are on their way before anything is sent, if there are any. Held: lock. */
-static kolo_status begin_staging(struct kolo_request *request, bool in_background)
+static kolo_status begin_staging(struct kolo_request *request)
 {
-    return request->staged != NULL ? kolo_staging_begin(request, in_background) : KOLO_OK;
+    return request->staged != NULL ? kolo_staging_begin(request) : KOLO_OK;
 }
 
-static kolo_status submit_and_await(struct kolo_comm *comm, struct kolo_request *request)
+/** Its place in the stream that it follows, until kolo_follow_leave. Held: lock, which is given up meanwhile. */
+static kolo_status place(struct kolo_comm *comm, struct kolo_request *request, bool holds)
 {
-    kolo_status status;
-    KOLO_TRY(submit(comm, request));
+    kolo_status status = kolo_follow_enter(request);
+    if (status != KOLO_OK)
+        return status;
+    status = check_failure(comm, request);
+    if (status == KOLO_OK && request->status == KOLO_AGAIN)
+        status = kolo_fail(KOLO_ERR_INVALID, "the request is running: wait for it first");
+    if (status == KOLO_OK)
+        status = kolo_follow_place(request, holds);
+    if (status != KOLO_OK)
+        kolo_follow_leave(comm);
+    return status;
+}
+
+/** It was to be started behind its stream: if it was not, that goes on. Held: lock. */
+static void placed(struct kolo_comm *comm, struct kolo_request *request, kolo_status status)
+{
+    if (status != KOLO_OK)
+        kolo_follow_end(request);
+    kolo_follow_leave(comm);
+}
+
+static kolo_status submit_behind(struct kolo_comm *comm, struct kolo_request *request)
+{
+    kolo_status status = place(comm, request, false);
+    if (status != KOLO_OK)
+        return status;
+    status = begin_staging(request);
+    if (status == KOLO_OK)
+        status = submit(comm, request);
+    placed(comm, request, status);
+    return status;
+}
+
+static kolo_status await(struct kolo_comm *comm, struct kolo_request *request)
+{
     if (request->status == KOLO_AGAIN) {
         kolo_engine_notify(comm->engine);
         (void)kolo_engine_wait(comm, &request->status, KOLO_NEVER); /* has its own deadline */
     }
-    status = result_of(comm, request);
-out:
-    return status;
+    return result_of(comm, request);
 }
 
 static kolo_status run_held(struct kolo_comm *comm, struct kolo_request *request,
@@ -240,8 +272,13 @@ static kolo_status run_held(struct kolo_comm *comm, struct kolo_request *request
         kolo_request_load(request);
         kolo_comm_enter(comm);
     }
-    KOLO_TRY(begin_staging(request, false));
-    KOLO_TRY(submit_and_await(comm, request));
+    if (request->follow != NULL) {
+        KOLO_TRY(submit_behind(comm, request));
+    } else {
+        KOLO_TRY(begin_staging(request));
+        KOLO_TRY(submit(comm, request));
+    }
+    KOLO_TRY(await(comm, request));
     if (request->staged == NULL && kolo_repeat_may(comm, task))
         kolo_repeat_keep(comm, request);
 out:
@@ -276,7 +313,9 @@ static kolo_status run_again(struct kolo_comm *comm, const struct kolo_task *tas
     kolo_comm_enter(comm);
     struct kolo_request *kept = kolo_repeat_take(comm, task);
     if (kept != NULL) {
-        status = submit_and_await(comm, kept);
+        status = submit(comm, kept);
+        if (status == KOLO_OK)
+            status = await(comm, kept);
         kolo_repeat_give_back(kept);
     }
     kolo_comm_leave(comm);
@@ -358,7 +397,7 @@ static kolo_status start_held(struct kolo_comm *comm, struct kolo_request *chain
     if (in_background)
         KOLO_TRY(kolo_engine_start_thread(comm->engine));
     for (struct kolo_request *request = chain; request != NULL; request = request->chain)
-        KOLO_TRY(begin_staging(request, in_background));
+        KOLO_TRY(begin_staging(request));
     for (struct kolo_request *request = chain; request != NULL; request = request->chain) {
         request->is_counted = in_background;
         kolo_request_submit(comm, request);
@@ -366,6 +405,18 @@ static kolo_status start_held(struct kolo_comm *comm, struct kolo_request *chain
     if (kolo_chain_is_running(chain))
         kolo_engine_notify(comm->engine);
 out:
+    return status;
+}
+
+/** Of a request that follows a stream, which is in no group. Held: lock. */
+static kolo_status start_behind(struct kolo_comm *comm, struct kolo_request *request,
+                                bool in_background)
+{
+    kolo_status status = place(comm, request, in_background);
+    if (status != KOLO_OK)
+        return status;
+    status = start_held(comm, request, in_background);
+    placed(comm, request, status);
     return status;
 }
 
@@ -382,7 +433,8 @@ kolo_status kolo_chain_start(struct kolo_request *chain, bool in_background)
     if (status != KOLO_OK)
         return status;
     kolo_comm_enter(comm);
-    status = start_held(comm, chain, in_background);
+    status = chain->follow != NULL ? start_behind(comm, chain, in_background)
+                                   : start_held(comm, chain, in_background);
     kolo_comm_leave(comm);
     return status;
 }

@@ -99,9 +99,10 @@ struct kolo_opts {
     int timeout_ms;   /**< deadline of this call; 0: the communicator's */
     /** A CUDA stream (CUstream, cudaStream_t); NULL: none, the default stream is CU_STREAM_LEGACY.
      *  The collective begins when what the stream was given before the call is done, and waits for
-     *  nothing else of its device; with a request_out the call returns at once, and what the stream
+     *  nothing else of its device; with a request_out the call returns at once (unless the driver
+     *  holds the thread: the stream has more to do than its queue takes), and what the stream
      *  is given afterwards waits until the collective is over, well or not: so kolo_wait() says
-     *  whether its result may be used. The deadline counts from the call. Buffers may be of a device
+     *  whether its result may be used. The deadline counts from there. Buffers may be of a device
      *  or the host's (which a stream reaches if they are page-locked); other ranks need give no
      *  stream. Calls of any other kind, in groups, and while the stream is captured into a graph are
      *  refused with KOLO_ERR_UNSUPPORTED, as is a device whose streams cannot wait for the host (but

@@ -57,7 +57,7 @@ static int copies_left = -1; /* to the host, before one from it; -1: any number 
 static int copying;          /* streams that do something now */
 static int waiting;          /* what all streams have not ended, of closed ones too */
 static int longest;          /* what a stream takes before who gives it more waits; 0: any number */
-static int blocked;          /* threads that wait for that */
+static int blocked;          /* threads that wait for that, or for all streams */
 static _Thread_local int capture_mode; /* CUstreamCaptureMode; 0: global */
 
 /** Once nothing is being copied: what failed does not write any more. Held: lock. */
@@ -279,9 +279,11 @@ static int submit(void *handle, const struct op *what)
 
 void mock_streams_wait(const struct context *context)
 {
+    blocked++;
     for (int i = 0; i < STREAMS_MAX; i++)
         while (streams[i] && streams[i]->context == context && streams[i]->first && !mock_lost)
             (void)pthread_cond_wait(&changed, &mock_lock);
+    blocked--;
 }
 
 bool mock_streams_spoil(const struct context *context, bool is_global)

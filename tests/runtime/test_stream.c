@@ -4,6 +4,8 @@
 // given afterwards sees the result, and the thread that called waits for neither.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -361,6 +363,116 @@ Test(stream, a_driver_that_locks_pages_slowly_holds_up_no_call_in_progress, .tim
         WORLD_MUST_RUN(&world, lock_meanwhile, NULL);
         WORLD_MUST_RUN(&world, rounds_of_work, NULL);
         cr_assert_eq(mock->registered(), 0);
+    }
+}
+
+/** Rank 0 calls behind its own calls until the driver holds its thread; only then rank 1 comes. */
+static kolo_status call_until_held(struct kolo_comm *comm, void *argument)
+{
+    enum { CALLS = 70 };
+    const bool aborts = argument != NULL;
+    const struct kolo_opts opts = {.size = sizeof opts,
+                                   .stream = kolo_rank(comm) == 0 ? mock->stream(0) : NULL};
+    struct kolo_request *requests[CALLS] = {NULL};
+    int32_t values[CALLS][2], last = 1, sum = 0;
+    kolo_status status = KOLO_OK;
+    while (kolo_rank(comm) == 1 && mock->blocked() == 0)
+        (void)sched_yield();
+    if (kolo_rank(comm) == 1 && aborts)
+        kolo_abort(comm, "enough");
+    for (int i = 0; i < CALLS && status == KOLO_OK; i++) {
+        values[i][0] = kolo_rank(comm) + i;
+        status = kolo_allreduce(comm, &values[i][0], &values[i][1], 1, KOLO_INT32, KOLO_SUM, &opts,
+                                &requests[i]);
+    }
+    if (status == KOLO_OK)
+        status = kolo_allreduce(comm, &last, &sum, 1, KOLO_INT32, KOLO_SUM, &opts, NULL);
+    if (opts.stream != NULL) /* nothing of what was refused is left in it */
+        WORLD_TRY(drain(opts.stream));
+    if (aborts)
+        return status;
+    WORLD_TRY(status);
+    WORLD_EXPECT(sum == 2, "%d", sum);
+    for (int i = 0; i < CALLS; i++) {
+        WORLD_TRY(kolo_wait(&requests[i], -1));
+        WORLD_EXPECT(values[i][1] == 2 * i + 1, "call %d: %d", i, values[i][1]);
+    }
+    return KOLO_OK;
+}
+
+Test(stream, a_driver_whose_queue_is_full_holds_the_caller_alone, .timeout = 60)
+{
+    for (int longest = 2; longest < 8; longest++) {
+        struct world world = {.size = 2, .transport = longest % 2 ? "shm" : "tcp"};
+        begin((unsigned)longest);
+        mock->delays(1, 20);
+        mock->queue(longest);
+        WORLD_MUST_RUN(&world, call_until_held, NULL);
+        const kolo_status status = world_run(&world, call_until_held, &world);
+        cr_assert_eq(status, KOLO_ERR_ABORTED, "%s", world_cause(&world)->text);
+        cr_assert_eq(mock->registered(), 0);
+    }
+}
+
+Test(stream, a_driver_that_locks_a_page_of_gates_slowly_holds_the_caller_alone, .timeout = 60)
+{
+    struct world world = {.size = 2, .transport = "shm"};
+    begin(1);
+    mock->delays(1, 20);
+    mock->lock_slowly(1);
+    WORLD_MUST_RUN(&world, call_until_held, NULL);
+    const kolo_status status = world_run(&world, call_until_held, &world);
+    cr_assert_eq(status, KOLO_ERR_ABORTED, "%s", world_cause(&world)->text);
+}
+
+struct caller {
+    struct kolo_comm *comm;
+    void *stream;
+    kolo_status status;
+};
+
+static void *call_often(void *argument)
+{
+    enum { OFTEN = 40 };
+    struct caller *caller = argument;
+    const struct kolo_opts opts = {.size = sizeof opts, .stream = caller->stream};
+    struct kolo_request *requests[OFTEN] = {NULL};
+    int32_t one = 1, sums[OFTEN];
+    for (int i = 0; i < OFTEN && caller->status == KOLO_OK; i++)
+        caller->status = kolo_allreduce(caller->comm, &one, &sums[i], 1, KOLO_INT32, KOLO_SUM,
+                                        &opts, i % 8 == 7 ? NULL : &requests[i]);
+    for (int i = 0; i < OFTEN && caller->status == KOLO_OK; i++)
+        caller->status = kolo_wait(&requests[i], -1);
+    return NULL;
+}
+
+/** Calls that lay in the stream in another order than in the engine would wait for each other. */
+static kolo_status call_from_threads(struct kolo_comm *comm, void *argument)
+{
+    enum { THREADS = 3 };
+    void *stream = mock->stream(kolo_rank(comm) % MOCK_DEVICES);
+    pthread_t threads[THREADS];
+    struct caller callers[THREADS];
+    (void)argument;
+    for (int i = 0; i < THREADS; i++) {
+        callers[i] = (struct caller){comm, stream, KOLO_OK};
+        WORLD_EXPECT(pthread_create(&threads[i], NULL, call_often, &callers[i]) == 0, "no thread");
+    }
+    for (int i = 0; i < THREADS; i++)
+        (void)pthread_join(threads[i], NULL);
+    for (int i = 0; i < THREADS; i++)
+        WORLD_TRY(callers[i].status);
+    return drain(stream);
+}
+
+Test(stream, calls_of_several_threads_are_in_one_order, .timeout = 60)
+{
+    for (int longest = 2; longest < 8; longest++) {
+        struct world world = {.size = 2, .transport = "inproc"};
+        begin((unsigned)longest + 1);
+        mock->delays(1, 20);
+        mock->queue(longest);
+        WORLD_MUST_RUN(&world, call_from_threads, NULL);
     }
 }
 

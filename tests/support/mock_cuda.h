@@ -57,7 +57,7 @@ struct mock_cuda {
     int (*capture_mode)(void);
     /** A stream takes @p most things (0: any number); who gives it more waits until it has done one. */
     void (*queue)(int most);
-    /** How many threads wait for that. */
+    /** How many threads wait for that, or for all streams of a context. */
     int (*blocked)(void);
     /** Before each thing that a stream does it waits, up to @p most_us, drawn from @p seed. */
     void (*delays)(unsigned seed, int most_us);

@@ -9,13 +9,16 @@
 //
 // Locks: `lock` guards the array; finds share it. `count` is also read without it, to answer "not
 // ours" at once while the heap is empty: a thread that was handed a pointer from kolo_heap_alloc
-// sees the count that came before it. System calls run outside the lock, but those of
-// sever and of kolo_heap_pin, which nobody may see half done.
+// sees the count that came before it. System calls run outside the lock, but those of sever, which
+// nobody may see half done.
 //
 // Pages are locked for devices where the thread that allocates them has a device's context, and all
 // that are there, and that come, from the first use of a device on (kolo_heap_pin). They are
 // unlocked before they go, also by kolo_heap_sever, whose pieces are locked anew. What only the host
-// uses is never locked (kolo_heap_alloc_plain).
+// uses is never locked (kolo_heap_alloc_plain), nor what is about to go (kolo_heap_unpin). Those that
+// are there at that first use are locked one span after the other outside the lock, because a driver
+// takes a while, or waits for its devices: the span is named in `locking` meanwhile, and who would
+// change just that one waits for it.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -29,12 +32,15 @@
 struct kolo_heap {
     const struct kolo_memory_ops *kind;
     pthread_rwlock_t lock;
-    struct kolo_span *spans;  /* sorted by base; held: lock */
-    size_t capacity;          /* held: lock */
-    atomic_size_t count;      /* of spans; written: lock */
-    uint64_t next_id;         /* held: lock */
-    struct kolo_pointer near; /* for whose devices; written once, before is_pinned */
-    atomic_bool is_pinned;    /* written: lock */
+    struct kolo_span *spans;      /* sorted by base; held: lock */
+    size_t capacity;              /* held: lock */
+    atomic_size_t count;          /* of spans; written: lock */
+    uint64_t next_id;             /* held: lock */
+    struct kolo_pointer near;     /* for whose devices; written once, before is_pinned */
+    atomic_bool is_pinned;        /* written: lock */
+    pthread_mutex_t locking_lock; /* taken after lock, if both are */
+    pthread_cond_t locked;
+    const void *locking; /* base of the span whose pages are being locked; held: locking_lock */
 };
 
 static const struct kolo_memory_ops *host_kind(void)
@@ -45,6 +51,30 @@ static const struct kolo_memory_ops *host_kind(void)
     return NULL;
 }
 
+/** What errno says; 0: all is well. */
+static int init_locks(struct kolo_heap *heap)
+{
+    int error = pthread_rwlock_init(&heap->lock, NULL);
+    if (error != 0)
+        return error;
+    error = pthread_mutex_init(&heap->locking_lock, NULL);
+    if (error == 0) {
+        error = pthread_cond_init(&heap->locked, NULL);
+        if (error != 0)
+            (void)pthread_mutex_destroy(&heap->locking_lock);
+    }
+    if (error != 0)
+        (void)pthread_rwlock_destroy(&heap->lock);
+    return error;
+}
+
+static void destroy_locks(struct kolo_heap *heap)
+{
+    (void)pthread_cond_destroy(&heap->locked);
+    (void)pthread_mutex_destroy(&heap->locking_lock);
+    (void)pthread_rwlock_destroy(&heap->lock);
+}
+
 kolo_status kolo_heap_create(struct kolo_heap **heap_out)
 {
     const struct kolo_memory_ops *kind = host_kind();
@@ -53,7 +83,7 @@ kolo_status kolo_heap_create(struct kolo_heap **heap_out)
     struct kolo_heap *heap = kolo_calloc(1, sizeof(*heap));
     if (!heap)
         return KOLO_ERR_NO_MEMORY;
-    const int error = pthread_rwlock_init(&heap->lock, NULL);
+    const int error = init_locks(heap);
     if (error != 0) {
         kolo_free_memory(heap);
         return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "lock of the heap");
@@ -62,6 +92,20 @@ kolo_status kolo_heap_create(struct kolo_heap **heap_out)
     heap->next_id = 1;
     *heap_out = heap;
     return KOLO_OK;
+}
+
+/** The number of spans whose base is at or below @p address. held: lock */
+static size_t spans_upto(const struct kolo_heap *heap, uintptr_t address)
+{
+    size_t low = 0, high = atomic_load_explicit(&heap->count, memory_order_relaxed);
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if ((uintptr_t)heap->spans[middle].base <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 /* ---- locked pages ---- */
@@ -84,19 +128,73 @@ static void release(const struct kolo_heap *heap, struct kolo_span *span)
     heap->kind->release(span);
 }
 
+/** Names the first span behind @p last whose pages are to be locked: *span_out is a copy of it. False: there is none. */
+static bool begin_locking(struct kolo_heap *heap, uintptr_t last, struct kolo_span *span_out)
+{
+    bool found = false;
+    (void)pthread_rwlock_rdlock(&heap->lock);
+    const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
+    for (size_t i = spans_upto(heap, last); i < count && !found; i++) {
+        *span_out = heap->spans[i];
+        found = !span_out->pin.ops && !span_out->is_plain;
+    }
+    if (found) {
+        (void)pthread_mutex_lock(&heap->locking_lock);
+        heap->locking = span_out->base;
+        (void)pthread_mutex_unlock(&heap->locking_lock);
+    }
+    (void)pthread_rwlock_unlock(&heap->lock);
+    return found;
+}
+
+/** The span is where it was. */
+static void end_locking(struct kolo_heap *heap, const struct kolo_span *span)
+{
+    (void)pthread_rwlock_wrlock(&heap->lock);
+    heap->spans[spans_upto(heap, (uintptr_t)span->base) - 1].pin = span->pin;
+    (void)pthread_mutex_lock(&heap->locking_lock);
+    heap->locking = NULL;
+    (void)pthread_cond_broadcast(&heap->locked);
+    (void)pthread_mutex_unlock(&heap->locking_lock);
+    (void)pthread_rwlock_unlock(&heap->lock);
+}
+
+/** For who is about to change the spans from @p first to @p last: are pages of one being locked? Then the lock was given
+ * up until they were, and all may be otherwise. held: lock, for writing */
+static bool await_locking(struct kolo_heap *heap, size_t first, size_t last)
+{
+    const uintptr_t low = (uintptr_t)heap->spans[first].base,
+                    high = (uintptr_t)heap->spans[last].base;
+    (void)pthread_mutex_lock(&heap->locking_lock);
+    const void *locking = heap->locking;
+    if (!locking || (uintptr_t)locking < low || (uintptr_t)locking > high) {
+        (void)pthread_mutex_unlock(&heap->locking_lock);
+        return false;
+    }
+    (void)pthread_rwlock_unlock(&heap->lock);
+    while (heap->locking == locking)
+        (void)pthread_cond_wait(&heap->locked, &heap->locking_lock);
+    (void)pthread_mutex_unlock(&heap->locking_lock);
+    (void)pthread_rwlock_wrlock(&heap->lock);
+    return true;
+}
+
 void kolo_heap_pin(struct kolo_heap *heap, const struct kolo_pointer *near)
 {
+    struct kolo_span span = {.base = NULL};
     if (near_of(heap))
         return;
     (void)pthread_rwlock_wrlock(&heap->lock);
-    const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
-    if (!near_of(heap)) {
+    const bool is_first = !near_of(heap);
+    if (is_first) {
         heap->near = *near;
         atomic_store_explicit(&heap->is_pinned, true, memory_order_release);
-        for (size_t i = 0; i < count; i++)
-            pin(near, &heap->spans[i]);
     }
     (void)pthread_rwlock_unlock(&heap->lock);
+    while (is_first && begin_locking(heap, (uintptr_t)span.base, &span)) {
+        pin(near, &span);
+        end_locking(heap, &span);
+    }
 }
 
 /* ---- what it is made of ---- */
@@ -109,22 +207,8 @@ void kolo_heap_destroy(struct kolo_heap *heap)
     for (size_t i = 0; i < count; i++)
         release(heap, &heap->spans[i]);
     kolo_free_memory(heap->spans);
-    (void)pthread_rwlock_destroy(&heap->lock);
+    destroy_locks(heap);
     kolo_free_memory(heap);
-}
-
-/** The number of spans whose base is at or below @p address. held: lock */
-static size_t spans_upto(const struct kolo_heap *heap, uintptr_t address)
-{
-    size_t low = 0, high = atomic_load_explicit(&heap->count, memory_order_relaxed);
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if ((uintptr_t)heap->spans[middle].base <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
 }
 
 /** held: lock, for writing */
@@ -155,8 +239,11 @@ static kolo_status alloc(struct kolo_heap *heap, size_t bytes, bool is_plain, vo
     const struct kolo_pointer *near = near_of(heap);
     pin(near, &span);
     (void)pthread_rwlock_wrlock(&heap->lock);
-    if (!near && near_of(heap))
-        pin(near_of(heap), &span); /* all that were there have been meanwhile */
+    if (!near && near_of(heap)) { /* who locks all that are there may have passed its place */
+        (void)pthread_rwlock_unlock(&heap->lock);
+        pin(near_of(heap), &span);
+        (void)pthread_rwlock_wrlock(&heap->lock);
+    }
     status = insert(heap, &span);
     (void)pthread_rwlock_unlock(&heap->lock);
     if (status != KOLO_OK) {
@@ -177,20 +264,46 @@ kolo_status kolo_heap_alloc_plain(struct kolo_heap *heap, size_t bytes, void **m
     return alloc(heap, bytes, true, memory_out);
 }
 
-/** Takes over the hold on the first span of that allocation which is locked. False: none is. */
+/** The spans of the allocation that begins at @p memory. False: there is none. held: lock */
+static bool find_allocation(const struct kolo_heap *heap, const void *memory, size_t *first_out,
+                            size_t *last_out)
+{
+    const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
+    const size_t after = spans_upto(heap, (uintptr_t)memory);
+    if (after == 0 || heap->spans[after - 1].base != memory ||
+        heap->spans[after - 1].allocation != memory)
+        return false;
+    *first_out = *last_out = after - 1;
+    while (*last_out + 1 < count && heap->spans[*last_out + 1].allocation == memory)
+        ++*last_out;
+    return true;
+}
+
+/** The same, for who is to change them: waits for the pages of one that are being locked. held: lock, for writing */
+static bool find_settled(struct kolo_heap *heap, const void *memory, size_t *first_out,
+                         size_t *last_out)
+{
+    bool found;
+    do
+        found = find_allocation(heap, memory, first_out, last_out);
+    while (found && await_locking(heap, *first_out, *last_out));
+    return found;
+}
+
+/** Takes over the hold on the first span of that allocation which is locked. False: none is, nor will be. */
 static bool take_pin(struct kolo_heap *heap, const void *memory, struct kolo_pin *pin_out,
                      void **base_out)
 {
+    size_t first, last;
     bool found = false;
     (void)pthread_rwlock_wrlock(&heap->lock);
-    const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
-    for (size_t i = spans_upto(heap, (uintptr_t)memory); i > 0 && i <= count && !found; i++) {
-        struct kolo_span *span = &heap->spans[i - 1];
-        if (span->allocation != memory)
-            break;
-        found = span->pin.ops != NULL;
-        if (!found)
+    const bool is_there = find_settled(heap, memory, &first, &last);
+    for (size_t i = first; is_there && i <= last; i++) {
+        struct kolo_span *span = &heap->spans[i];
+        span->is_plain = true;
+        if (found || !span->pin.ops)
             continue;
+        found = true;
         *pin_out = span->pin;
         *base_out = span->base;
         span->pin = (struct kolo_pin){.ops = NULL};
@@ -210,17 +323,14 @@ void kolo_heap_unpin(struct kolo_heap *heap, const void *memory)
 /** Takes the last span of the allocation that begins at @p memory out of the array. */
 static bool take(struct kolo_heap *heap, const void *memory, struct kolo_span *span_out)
 {
+    size_t first, last;
     (void)pthread_rwlock_wrlock(&heap->lock);
     const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
-    size_t after = spans_upto(heap, (uintptr_t)memory);
-    const bool is_base = after > 0 && heap->spans[after - 1].base == memory &&
-                         heap->spans[after - 1].allocation == memory;
-    while (is_base && after < count && heap->spans[after].allocation == memory)
-        after++;
+    const bool is_base = find_settled(heap, memory, &first, &last);
     if (is_base) {
-        *span_out = heap->spans[after - 1];
-        memmove(&heap->spans[after - 1], &heap->spans[after],
-                (count - after) * sizeof(*heap->spans));
+        *span_out = heap->spans[last];
+        memmove(&heap->spans[last], &heap->spans[last + 1],
+                (count - last - 1) * sizeof(*heap->spans));
         atomic_store_explicit(&heap->count, count - 1, memory_order_release);
     }
     (void)pthread_rwlock_unlock(&heap->lock);
@@ -396,12 +506,15 @@ kolo_status kolo_heap_sever(struct kolo_heap *heap, const void *memory, size_t b
                             void (*gone)(void *context, uint64_t id), void *context)
 {
     struct cut cut;
+    bool found;
     (void)pthread_rwlock_wrlock(&heap->lock);
+    do
+        found = find_cut(heap, memory, bytes, &cut);
+    while (found && await_locking(heap, cut.first, cut.last));
     const kolo_status status =
-        find_cut(heap, memory, bytes, &cut)
-            ? sever(heap, &cut, gone, context)
-            : kolo_fail(KOLO_ERR_INVALID, "%zu bytes at %p do not lie in one allocation", bytes,
-                        memory);
+        found ? sever(heap, &cut, gone, context)
+              : kolo_fail(KOLO_ERR_INVALID, "%zu bytes at %p do not lie in one allocation", bytes,
+                          memory);
     (void)pthread_rwlock_unlock(&heap->lock);
     return status;
 }

@@ -184,12 +184,13 @@ kolo_status kolo_heap_alloc(struct kolo_heap *heap, size_t bytes, void **memory_
  * called for it. */
 kolo_status kolo_heap_alloc_plain(struct kolo_heap *heap, size_t bytes,
                                   void **memory_out) KOLO_NODISCARD;
-/** Unlocks what begins at @p memory, which is about to be freed: a driver may wait for its devices
- * before it does so, and a lock of the caller's that these need must not be held meanwhile. Of memory
- * that is none of the heap's it does nothing. */
+/** Unlocks what begins at @p memory, which is about to be freed, and will not be locked again: a driver
+ * may wait for its devices before it does so, or be about to lock it, and a lock of the caller's that
+ * devices need must not be held meanwhile. Of memory that is none of the heap's it does nothing. */
 void kolo_heap_unpin(struct kolo_heap *heap, const void *memory);
 /** From here on all spans are locked for the devices that have kin of @p near, a pointer into the
- * memory of one; those that are there are at once. Cheap when that is done. */
+ * memory of one; those that are there by the thread that comes first, while others use the heap: they
+ * wait only to sever or free the very span. Cheap for all later ones. */
 void kolo_heap_pin(struct kolo_heap *heap, const struct kolo_pointer *near);
 /** ERR_INVALID if @p memory is not the base of a span. @p gone (may be NULL) is told the id before
  * the release. */

@@ -2,6 +2,8 @@
 // memory/cuda_pin.c and what memory/heap.c makes of it, against the mock: when pages are locked,
 // for how long, and that a refusal is a line in the log.
 #include <criterion/criterion.h>
+#include <pthread.h>
+#include <sched.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -110,6 +112,69 @@ Test(cuda_pin, pieces_of_severed_memory_are_locked_anew, .init = begin, .fini = 
         cr_assert_leq(mock->registered(), pieces[i], "part %zu", i);
     }
     cr_assert(mock->registered() == 1 && mock->depth() == 0);
+}
+
+/* ---- while a driver waits before it locks pages ---- */
+
+static void *pin_all(void *near)
+{
+    kolo_heap_pin(heap, near);
+    return NULL;
+}
+
+static void *free_one(void *memory)
+{
+    kolo_heap_unpin(heap, memory);
+    cr_assert_eq(kolo_heap_free(heap, memory, NULL, NULL), KOLO_OK);
+    return NULL;
+}
+
+static void *sever_one(void *memory)
+{
+    cr_assert_eq(kolo_heap_sever(heap, memory, 1, NULL, NULL), KOLO_OK);
+    return NULL;
+}
+
+/** The first of two spans is being locked until the stream goes on; *@p use_first needs just that one. */
+static void lock_meanwhile(void *(*use_first)(void *memory))
+{
+    struct kolo_pointer near = device_pointer(MOCK_DEVICE, 0);
+    uint8_t *first = take(1), *second = take(1), *other = NULL, byte = 1;
+    struct kolo_span span;
+    pthread_t threads[2];
+    if (second < first) {
+        other = first;
+        first = second;
+        second = other;
+    }
+    mock->lock_slowly(1);
+    mock->hold(1);
+    mock->write_on(mock->stream(0), mock->alloc(MOCK_DEVICE, 0, 1), &byte, 1);
+    cr_assert_eq(pthread_create(&threads[0], NULL, pin_all, &near), 0);
+    while (mock->blocked() == 0)
+        (void)sched_yield();
+    cr_assert_eq(pthread_create(&threads[1], NULL, use_first, first), 0);
+    cr_assert(kolo_heap_find(heap, first, 1, &span) && !span.pin.ops);
+    cr_assert_eq(kolo_heap_alloc_plain(heap, PAGE, (void **)&other), KOLO_OK);
+    free_one(other);
+    free_one(second);
+    kolo_heap_pin(heap, &near); /* a later call does not wait for the first */
+    mock->hold(0);
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(pthread_join(threads[i], NULL), 0);
+    cr_assert(!kolo_heap_find(heap, first, 1, &span) || span.pin.ops);
+    cr_assert_eq(mock->registered(), use_first == sever_one);
+}
+
+Test(cuda_pin, others_use_the_heap_while_pages_are_locked, .init = begin, .fini = end,
+     .timeout = 60)
+{
+    lock_meanwhile(free_one);
+}
+
+Test(cuda_pin, memory_is_severed_once_it_is_locked, .init = begin, .fini = end, .timeout = 60)
+{
+    lock_meanwhile(sever_one);
 }
 
 /* ---- refusals ---- */

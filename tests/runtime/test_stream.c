@@ -86,6 +86,11 @@ static kolo_status drain(void *stream)
     return on_stream(driver()->stream_synchronize(stream));
 }
 
+static bool says(kolo_status got, kolo_status expected, const char *words)
+{
+    return got == expected && strstr(kolo_error_detail(), words) != NULL;
+}
+
 /* ---- in order with the stream's work ---- */
 
 /** Writes, calls and reads follow each other on the stream; nothing of it is waited for between. */
@@ -476,6 +481,38 @@ Test(stream, calls_of_several_threads_are_in_one_order, .timeout = 60)
     }
 }
 
+/** Who may not wait as long as the driver holds another's thread is told so; the communicator lives on. */
+static kolo_status behind_a_held_call(struct kolo_comm *comm, void *argument)
+{
+    const struct kolo_opts opts = {
+        .size = sizeof opts, .stream = mock->stream(0), .timeout_ms = 50};
+    struct caller caller = {comm, mock->stream(0), KOLO_OK};
+    uint32_t *flag = mock->alloc(MOCK_NO_CONTEXT, 0, 4);
+    struct kolo_request *request = NULL;
+    pthread_t thread;
+    (void)argument;
+    WORLD_TRY(hold_up(caller.stream, flag));
+    WORLD_EXPECT(pthread_create(&thread, NULL, call_often, &caller) == 0, "no thread");
+    while (mock->blocked() == 0)
+        (void)sched_yield();
+    const kolo_status status = kolo_barrier(comm, &opts, &request);
+    let_go(flag);
+    (void)pthread_join(thread, NULL);
+    WORLD_EXPECT(says(status, KOLO_ERR_TIMEOUT, "has not been put into its stream"), "%s: %s",
+                 kolo_status_name(status), kolo_error_detail());
+    WORLD_TRY(caller.status);
+    return kolo_barrier(comm, &opts, NULL);
+}
+
+Test(stream, who_waits_for_a_place_in_a_stream_does_so_by_its_deadline, .timeout = 60)
+{
+    struct world world = {.size = 1, .transport = "inproc"};
+    begin(1);
+    mock->delays(1, 20);
+    mock->queue(2);
+    WORLD_MUST_RUN(&world, behind_a_held_call, NULL);
+}
+
 /** Two results of which only one is kept: what the other stood in is unlocked, for which the driver waits for a stream
  * that ends only after kolo_wait. */
 static kolo_status give_up_slabs(struct kolo_comm *comm, void *argument)
@@ -547,11 +584,6 @@ Test(stream, a_capture_of_another_stream_and_calls_do_not_spoil_each_other, .tim
 }
 
 /* ---- how it fails ---- */
-
-static bool says(kolo_status got, kolo_status expected, const char *words)
-{
-    return got == expected && strstr(kolo_error_detail(), words) != NULL;
-}
 
 /** None of these loses the communicator. */
 static kolo_status refusals(struct kolo_comm *comm, void *argument)

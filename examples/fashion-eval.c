@@ -2,11 +2,11 @@
 // Evaluates a checkpoint of fashion-train on the Fashion-MNIST test set: copy this file to evaluate
 // your own model.
 //
-//   kolorun -np 4 fashion-eval [--data DIR] [--pad|--no-pad] --checkpoint FILE
+//   kolorun -np 4 fashion-eval [--data DIR] [--pad|--no-pad] [--device auto|cpu|gpu] --checkpoint FILE
 //
 // Prints loss, top-1 and top-3 accuracy, each in decimal and as the exact hexadecimal
-// floating-point number: the same to the last bit for any number of ranks and hosts, also where the
-// sampler pads, since every sample counts once.
+// floating-point number: the same to the last bit for any number of ranks and hosts, on GPUs and
+// without, also where the sampler pads, since every sample counts once.
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -17,12 +17,14 @@
 #include <kolo/metrics.h>
 
 #include "fashion.h"
+#include "fashion_gpu.h"
 
 enum { BATCH = 256 };
 
 struct options {
     const char *data, *checkpoint;
     bool pad;
+    enum fashion_device device;
 };
 
 struct evaluation {
@@ -30,6 +32,7 @@ struct evaluation {
     struct options options;
     struct fashion_data data;
     struct fashion_checkpoint *checkpoint;
+    struct fashion_gpu *gpu; /* NULL: all is computed here */
     struct kolo_sampler *sampler;
     struct kolo_metric *metrics[2]; /* loss, accuracy */
 };
@@ -37,10 +40,12 @@ struct evaluation {
 static int usage(void)
 {
     fprintf(fashion_speaker(stdout),
-            "usage: fashion-eval [--data DIR] [--pad|--no-pad] --checkpoint FILE\n"
+            "usage: fashion-eval [--data DIR] [--pad|--no-pad] [--device D] --checkpoint "
+            "FILE\n"
             "  --data DIR         the gz files of Fashion-MNIST [" FASHION_DATA_DIR "]\n"
             "  --pad, --no-pad    give all ranks equally many samples by repeating some, or "
             "not [--no-pad]\n"
+            "  --device D         gpu, cpu, or auto: the GPU where there is one [auto]\n"
             "  --checkpoint FILE  written by fashion-train\n");
     return 0;
 }
@@ -52,13 +57,23 @@ static int bad_usage(const char *argument, int why)
     return 2;
 }
 
+static int bad_device(const char *value)
+{
+    fprintf(fashion_speaker(stderr), "fashion-eval: --device %s: expected auto, cpu or gpu\n",
+            value);
+    return 2;
+}
+
 /* -1: go on; else the exit status. */
 static int parse_options(int argc, char **argv, struct options *options)
 {
-    static const struct option table[] = {
-        {"data", required_argument, NULL, 'd'}, {"checkpoint", required_argument, NULL, 'c'},
-        {"pad", no_argument, NULL, 'p'},        {"no-pad", no_argument, NULL, 'n'},
-        {"help", no_argument, NULL, 'h'},       {NULL, 0, NULL, 0}};
+    static const struct option table[] = {{"data", required_argument, NULL, 'd'},
+                                          {"checkpoint", required_argument, NULL, 'c'},
+                                          {"pad", no_argument, NULL, 'p'},
+                                          {"no-pad", no_argument, NULL, 'n'},
+                                          {"device", required_argument, NULL, 'D'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
     for (int option; (option = getopt_long(argc, argv, ":", table, NULL)) != -1;) {
         if (option == 'd')
             options->data = optarg;
@@ -68,6 +83,10 @@ static int parse_options(int argc, char **argv, struct options *options)
             options->pad = option == 'p';
         else if (option == 'h')
             return usage();
+        else if (option == 'D' && fashion_parse_device(optarg, &options->device))
+            continue;
+        else if (option == 'D')
+            return bad_device(optarg);
         else
             return bad_usage(argv[optind - 1], option);
     }
@@ -117,6 +136,24 @@ static bool read_inputs(struct evaluation *evaluation, char *error)
     return fashion_data_read(&evaluation->data, evaluation->options.data, "t10k", error);
 }
 
+/* Puts the model on the GPU, where there is one to be used. */
+static kolo_status take_gpu(struct evaluation *evaluation, bool *ok_out)
+{
+    char note[FASHION_ERROR_MAX], error[FASHION_ERROR_MAX] = "";
+    struct kolo_comm *comm = evaluation->comm;
+    bool ok = fashion_gpu_open(&evaluation->gpu, comm, evaluation->options.device, BATCH, note);
+    if (!ok)
+        snprintf(error, sizeof error, "--device gpu: %s", note);
+    kolo_status status = all_succeeded(comm, ok, error, ok_out);
+    if (status != KOLO_OK || !*ok_out)
+        return status;
+    status = fashion_gpu_announce("fashion-eval", comm, evaluation->gpu, note);
+    if (status == KOLO_OK && evaluation->gpu &&
+        !fashion_gpu_put(evaluation->gpu, evaluation->checkpoint))
+        status = KOLO_ERR_SYSTEM;
+    return status;
+}
+
 static kolo_status prepare(struct evaluation *evaluation)
 {
     int64_t samples = evaluation->data.count;
@@ -137,20 +174,34 @@ static kolo_status prepare(struct evaluation *evaluation)
     return status;
 }
 
+static kolo_status score_batch(struct evaluation *evaluation, const int64_t *indices, size_t count,
+                               float scores[][FASHION_CLASSES])
+{
+    if (evaluation->gpu)
+        return fashion_gpu_scores(evaluation->gpu, &evaluation->data, indices, (int64_t)count,
+                                  scores[0])
+                   ? KOLO_OK
+                   : KOLO_ERR_SYSTEM;
+    for (size_t i = 0; i < count; i++)
+        fashion_model_scores(&evaluation->checkpoint->model,
+                             evaluation->data.images + indices[i] * FASHION_PIXELS, scores[i],
+                             NULL);
+    return KOLO_OK;
+}
+
 static kolo_status evaluate_batch(struct evaluation *evaluation, const int64_t *indices,
                                   size_t count)
 {
     float scores[BATCH][FASHION_CLASSES];
     double losses[BATCH];
     int64_t labels[BATCH];
-    for (size_t i = 0; i < count; i++) {
+    kolo_status status = score_batch(evaluation, indices, count, scores);
+    for (size_t i = 0; i < count && status == KOLO_OK; i++) {
         labels[i] = evaluation->data.labels[indices[i]];
-        fashion_model_scores(&evaluation->checkpoint->model,
-                             evaluation->data.images + indices[i] * FASHION_PIXELS, scores[i],
-                             NULL);
         losses[i] = fashion_cross_entropy(scores[i], labels[i]);
     }
-    kolo_status status = kolo_mean_update_float64(evaluation->metrics[0], losses, count, indices);
+    if (status == KOLO_OK)
+        status = kolo_mean_update_float64(evaluation->metrics[0], losses, count, indices);
     if (status == KOLO_OK)
         status = kolo_accuracy_update(evaluation->metrics[1], scores[0], labels, count, indices);
     return status;
@@ -198,9 +249,13 @@ int main(int argc, char **argv)
     if (status == KOLO_OK)
         status = all_succeeded(evaluation.comm, read_inputs(&evaluation, error), error, &ok);
     if (status == KOLO_OK && ok)
+        status = take_gpu(&evaluation, &ok);
+    if (status == KOLO_OK && ok)
         status = evaluate(&evaluation);
     if (status != KOLO_OK)
-        fprintf(stderr, "fashion-eval: %s: %s\n", kolo_status_text(status), kolo_error_detail());
+        fprintf(stderr, "fashion-eval: %s: %s\n", kolo_status_text(status),
+                fashion_gpu_detail(evaluation.gpu));
+    fashion_gpu_close(evaluation.gpu);
     kolo_metric_destroy(evaluation.metrics[0]);
     kolo_metric_destroy(evaluation.metrics[1]);
     kolo_sampler_destroy(evaluation.sampler);

@@ -2,12 +2,13 @@
 // Trains a small classifier on Fashion-MNIST, data-parallel: copy this file to begin your own.
 //
 //   kolorun -np 4 fashion-train [--data DIR] [--epochs E] [--batch B] [--lr R] [--seed S]
-//   --checkpoint FILE
+//   [--device auto|cpu|gpu] --checkpoint FILE
 //
 // What kolo does in it: the sampler deals out the epoch, broadcast makes all ranks start from rank
 // 0's parameters, one allreduce a step averages the gradients, and the metrics make the epoch's
-// mean loss exact. Rank 0 writes the checkpoint after each epoch; a run that finds one goes on from
-// it.
+// mean loss exact. On a GPU the gradients are averaged where they are: the allreduce is given the
+// GPU's memory, and the stream that they come from. Rank 0 writes the checkpoint after each epoch; a
+// run that finds one goes on from it.
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -21,6 +22,7 @@
 #include <kolo/metrics.h>
 
 #include "fashion.h"
+#include "fashion_gpu.h"
 
 static const double momentum_factor = 0.9;
 static const double rate_decay = 0.7; /* of the learning rate, each epoch */
@@ -29,6 +31,7 @@ struct options {
     const char *data, *checkpoint;
     int64_t epochs, batch, seed;
     double rate;
+    enum fashion_device device;
 };
 
 struct training {
@@ -36,10 +39,14 @@ struct training {
     struct options options;
     struct fashion_data data;
     struct fashion_checkpoint *state;
-    struct fashion_model *gradient; /* from kolo_alloc: the neighbours reduce it in place */
+    struct fashion_gpu *gpu; /* NULL: all is computed here */
+    struct fashion_model
+        *gradient; /* without a GPU: from kolo_alloc, which neighbours reduce in place */
     struct kolo_sampler *sampler;
     struct kolo_metric *loss;
-    double *losses; /* of one batch */
+    double *losses;                   /* of one batch, as the next two */
+    float (*scores)[FASHION_CLASSES]; /* of a GPU */
+    char note[FASHION_ERROR_MAX];     /* which GPU it is, or why none */
 };
 
 static int usage(void)
@@ -47,12 +54,13 @@ static int usage(void)
     fprintf(
         fashion_speaker(stdout),
         "usage: fashion-train [--data DIR] [--epochs E] [--batch B] [--lr R] [--seed S] "
-        "--checkpoint FILE\n"
+        "[--device D] --checkpoint FILE\n"
         "  --data DIR         the gz files of Fashion-MNIST [" FASHION_DATA_DIR "]\n"
         "  --epochs E         passes over the training set, 1 to 10000 [5]\n"
         "  --batch B          images per rank and step, 1 to 60000 [64]\n"
         "  --lr R             learning rate, above 0 up to 10 [0.1]\n"
         "  --seed S           of the first parameters and the shuffling [1]\n"
+        "  --device D         gpu, cpu, or auto: the GPU where there is one [auto]\n"
         "  --checkpoint FILE  written after each epoch; if it exists, training goes on from it\n");
     return 0;
 }
@@ -73,11 +81,15 @@ static int bad_usage(const char *argument, int why)
 /* -1: go on; else the exit status. */
 static int parse_options(int argc, char **argv, struct options *options)
 {
-    static const struct option table[] = {
-        {"data", required_argument, NULL, 'd'},  {"epochs", required_argument, NULL, 'e'},
-        {"batch", required_argument, NULL, 'b'}, {"lr", required_argument, NULL, 'r'},
-        {"seed", required_argument, NULL, 's'},  {"checkpoint", required_argument, NULL, 'c'},
-        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0}};
+    static const struct option table[] = {{"data", required_argument, NULL, 'd'},
+                                          {"epochs", required_argument, NULL, 'e'},
+                                          {"batch", required_argument, NULL, 'b'},
+                                          {"lr", required_argument, NULL, 'r'},
+                                          {"seed", required_argument, NULL, 's'},
+                                          {"checkpoint", required_argument, NULL, 'c'},
+                                          {"device", required_argument, NULL, 'D'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
     for (int option; (option = getopt_long(argc, argv, ":", table, NULL)) != -1;) {
         if (option == 'd')
             options->data = optarg;
@@ -93,6 +105,8 @@ static int parse_options(int argc, char **argv, struct options *options)
             return bad_option("--seed", optarg, "an integer from 0");
         else if (option == 'r' && !fashion_parse_real(optarg, 1e-9, 10, &options->rate))
             return bad_option("--lr", optarg, "a number from 1e-9 to 10");
+        else if (option == 'D' && !fashion_parse_device(optarg, &options->device))
+            return bad_option("--device", optarg, "auto, cpu or gpu");
         else if (option == '?' || option == ':')
             return bad_usage(argv[optind - 1], option);
     }
@@ -138,37 +152,70 @@ static kolo_status begin_state(struct training *training, bool *ok_out)
                    training->state->epochs_done);
     }
     kolo_status status = all_succeeded(training->comm, ok, error, ok_out);
-    if (status == KOLO_OK && *ok_out)
-        status = kolo_broadcast(training->comm, training->state, sizeof *training->state,
-                                KOLO_UINT8, 0, NULL, NULL);
+    if (status != KOLO_OK || !*ok_out)
+        return status;
+    status = kolo_broadcast(training->comm, training->state, sizeof *training->state, KOLO_UINT8, 0,
+                            NULL, NULL);
+    if (status == KOLO_OK && training->gpu && !fashion_gpu_put(training->gpu, training->state))
+        status = KOLO_ERR_SYSTEM;
     return status;
 }
 
-/* One step: the mean gradient of all ranks' batches, then momentum. */
-static kolo_status step(struct training *training, const int64_t *indices, int64_t count)
+/* The gradient of a batch, and the losses of its images. */
+static kolo_status look_here(struct training *training, const int64_t *indices, int64_t count)
 {
-    struct fashion_model *gradient = training->gradient;
-    memset(gradient, 0, sizeof *gradient);
+    memset(training->gradient, 0, sizeof *training->gradient);
     for (int64_t i = 0; i < count; i++)
         training->losses[i] = fashion_model_gradient(
             &training->state->model, training->data.images + indices[i] * FASHION_PIXELS,
-            training->data.labels[indices[i]], 1.0f / (float)count, gradient);
-    kolo_status status =
-        kolo_mean_update_float64(training->loss, training->losses, (size_t)count, NULL);
-    if (status == KOLO_OK)
-        status = kolo_allreduce(training->comm, gradient, gradient, FASHION_PARAMETERS,
-                                KOLO_FLOAT32, KOLO_AVERAGE, NULL, NULL);
-    if (status != KOLO_OK)
-        return status;
-    float rate =
-        (float)(training->options.rate * pow(rate_decay, (double)training->state->epochs_done));
-    const float *slope = (const float *)gradient;
+            training->data.labels[indices[i]], 1.0f / (float)count, training->gradient);
+    return KOLO_OK;
+}
+
+static kolo_status look_on_gpu(struct training *training, const int64_t *indices, int64_t count)
+{
+    if (!fashion_gpu_scores(training->gpu, &training->data, indices, count, training->scores[0]))
+        return KOLO_ERR_SYSTEM;
+    for (int64_t i = 0; i < count; i++)
+        training->losses[i] = fashion_slopes(training->scores[i], training->data.labels[indices[i]],
+                                             1.0f / (float)count, training->scores[i]);
+    return fashion_gpu_gradient(training->gpu, training->scores[0], count) ? KOLO_OK
+                                                                           : KOLO_ERR_SYSTEM;
+}
+
+static void update_here(struct training *training, float rate)
+{
+    const float *slope = (const float *)training->gradient;
     float *speed = (float *)&training->state->momentum,
           *parameter = (float *)&training->state->model;
     for (size_t i = 0; i < FASHION_PARAMETERS; i++) {
         speed[i] = (float)momentum_factor * speed[i] - rate * slope[i];
         parameter[i] += speed[i];
     }
+}
+
+/* One step: the mean gradient of all ranks' batches, then momentum. */
+static kolo_status step(struct training *training, const int64_t *indices, int64_t count)
+{
+    struct fashion_gpu *gpu = training->gpu;
+    const float rate =
+        (float)(training->options.rate * pow(rate_decay, (double)training->state->epochs_done));
+    /* It waits for the stream's kernels, not this thread. */
+    const struct kolo_opts opts = {
+        .size = sizeof opts, .name = "gradient", .stream = gpu ? gpu_stream(gpu->gpu) : NULL};
+    void *gradient = gpu ? gpu->gradient : training->gradient;
+    kolo_status status =
+        gpu ? look_on_gpu(training, indices, count) : look_here(training, indices, count);
+    if (status == KOLO_OK)
+        status = kolo_mean_update_float64(training->loss, training->losses, (size_t)count, NULL);
+    if (status == KOLO_OK)
+        status = kolo_allreduce(training->comm, gradient, gradient, FASHION_PARAMETERS,
+                                KOLO_FLOAT32, KOLO_AVERAGE, &opts, NULL);
+    if (status != KOLO_OK)
+        return status;
+    if (gpu)
+        return fashion_gpu_update(gpu, rate, (float)momentum_factor) ? KOLO_OK : KOLO_ERR_SYSTEM;
+    update_here(training, rate);
     return KOLO_OK;
 }
 
@@ -224,6 +271,8 @@ static kolo_status train(struct training *training, bool *ok_out)
         bool wrote = true;
         status = run_epoch(training, state->epochs_done);
         state->epochs_done++;
+        if (status == KOLO_OK && training->gpu && !fashion_gpu_get(training->gpu, state))
+            status = KOLO_ERR_SYSTEM;
         if (status == KOLO_OK && kolo_rank(training->comm) == 0)
             wrote = fashion_checkpoint_write(state, training->options.checkpoint, error);
         if (status == KOLO_OK)
@@ -239,9 +288,15 @@ static kolo_status prepare(struct training *training, bool *ok_out)
     bool ok = fashion_data_read(&training->data, options->data, "train", error);
     training->state = calloc(1, sizeof *training->state);
     training->losses = calloc((size_t)options->batch, sizeof *training->losses);
-    if (ok && (!training->state || !training->losses)) {
+    training->scores = calloc((size_t)options->batch, sizeof *training->scores);
+    if (ok && (!training->state || !training->losses || !training->scores)) {
         ok = false;
         snprintf(error, sizeof error, "out of memory");
+    }
+    if (ok && !fashion_gpu_open(&training->gpu, training->comm, options->device, options->batch,
+                                training->note)) {
+        ok = false;
+        snprintf(error, sizeof error, "--device gpu: %s", training->note);
     }
     kolo_status status = all_succeeded(training->comm, ok, error, ok_out);
     if (status != KOLO_OK || !*ok_out)
@@ -257,7 +312,7 @@ static kolo_status prepare(struct training *training, bool *ok_out)
     status = kolo_sampler_create(&sampler, &training->sampler);
     if (status == KOLO_OK)
         status = kolo_mean_create(&loss, &training->loss);
-    if (status == KOLO_OK)
+    if (status == KOLO_OK && !training->gpu)
         status =
             kolo_alloc(training->comm, sizeof *training->gradient, (void **)&training->gradient);
     return status;
@@ -277,9 +332,13 @@ int main(int argc, char **argv)
     if (status == KOLO_OK && ok)
         status = begin_state(&training, &ok);
     if (status == KOLO_OK && ok)
+        status = fashion_gpu_announce("fashion-train", training.comm, training.gpu, training.note);
+    if (status == KOLO_OK && ok)
         status = train(&training, &ok);
     if (status != KOLO_OK)
-        fprintf(stderr, "fashion-train: %s: %s\n", kolo_status_text(status), kolo_error_detail());
+        fprintf(stderr, "fashion-train: %s: %s\n", kolo_status_text(status),
+                fashion_gpu_detail(training.gpu));
+    fashion_gpu_close(training.gpu);
     kolo_metric_destroy(training.loss);
     kolo_sampler_destroy(training.sampler);
     if (training.gradient)
@@ -287,6 +346,7 @@ int main(int argc, char **argv)
     (void)kolo_finalize(training.comm);
     fashion_data_free(&training.data);
     free(training.losses);
+    free(training.scores);
     free(training.state);
     return status == KOLO_OK && ok ? 0 : 1;
 }

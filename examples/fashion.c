@@ -218,18 +218,24 @@ double fashion_cross_entropy(const float *scores, int64_t label)
     return log(sum) - log(each[label]);
 }
 
+double fashion_slopes(const float *scores, int64_t label, float scale, float *slopes)
+{
+    double each[FASHION_CLASSES];
+    double sum = exponentials(scores, each);
+    for (int c = 0; c < FASHION_CLASSES; c++) /* softmax minus the label's 1 */
+        slopes[c] = scale * ((float)(each[c] / sum) - (c == label ? 1.0f : 0.0f));
+    return log(sum) - log(each[label]);
+}
+
 double fashion_model_gradient(const struct fashion_model *model, const float *image, int64_t label,
                               float scale, struct fashion_model *gradient)
 {
     float scores[FASHION_CLASSES], hidden[FASHION_HIDDEN], back[FASHION_HIDDEN];
-    double each[FASHION_CLASSES];
+    float slope[FASHION_CLASSES];
     fashion_model_scores(model, image, scores, hidden);
-    double sum = exponentials(scores, each);
-    float slope[FASHION_CLASSES]; /* of the loss by each score: softmax minus the label's 1 */
-    for (int c = 0; c < FASHION_CLASSES; c++) {
-        slope[c] = scale * ((float)(each[c] / sum) - (c == label ? 1.0f : 0.0f));
+    const double loss = fashion_slopes(scores, label, scale, slope);
+    for (int c = 0; c < FASHION_CLASSES; c++)
         gradient->class_bias[c] += slope[c];
-    }
     for (int h = 0; h < FASHION_HIDDEN; h++) {
         float by_hidden = 0;
         for (int c = 0; c < FASHION_CLASSES; c++) {
@@ -245,7 +251,7 @@ double fashion_model_gradient(const struct fashion_model *model, const float *im
             for (int h = 0; h < FASHION_HIDDEN; h++)
                 gradient->input_weights[p][h] += pixel * back[h];
     }
-    return log(sum) - log(each[label]);
+    return loss;
 }
 
 /* ---- checkpoint: magic, shape, epochs done, parameters, momentum, CRC-32 of all before it ---- */

@@ -51,6 +51,8 @@ double fashion_model_gradient(const struct fashion_model *model, const float *im
                               float scale, struct fashion_model *gradient);
 /** -log(softmax(scores)[label]) in double. */
 double fashion_cross_entropy(const float *scores, int64_t label);
+/** The same, and its slope by each score, times @p scale. */
+double fashion_slopes(const float *scores, int64_t label, float scale, float *slopes);
 
 /** What is needed to go on training. */
 struct fashion_checkpoint {

@@ -70,9 +70,9 @@ static void packet_whole(uint64_t address, struct packet x)
     memcpy((void *)(uintptr_t)address, &x, PACKET);
 }
 
-#define ENTRY(name)                                                                                \
+#define ENTRY(label)                                                                               \
     {                                                                                              \
-#name, name                                                                                \
+        .name = #label, .run = label                                                               \
     }
 #define INTEGERS(type)                                                                             \
     ENTRY(kolo_fold_sum_##type), ENTRY(kolo_fold_prod_##type), ENTRY(kolo_fold_min_##type),        \

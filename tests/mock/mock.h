@@ -11,6 +11,7 @@
 
 #include "memory/cuda_driver.h"
 #include "memory/cuda_job.h"
+#include "tests/mock/program.h"
 #include "tests/support/mock_cuda.h"
 
 enum { ALLOCATIONS_MAX = 4096, MOCK_MEMORY = 1 << 30 };
@@ -93,6 +94,8 @@ void mock_streams_wait(const struct context *context);
 bool mock_streams_spoil(const struct context *context, bool is_global);
 /** Does a capture of some thread's forbid the call? Held: lock. */
 bool mock_is_refused(const char *name);
+/** They do nothing more, and close. Held: lock. */
+void mock_streams_end(void);
 /** Of a device that is lost: until all streams have dropped what they were given. Held: lock. */
 void mock_streams_forget(void);
 /** Is a copy to it or from it still to be done? Held: lock. */
@@ -108,16 +111,40 @@ void mock_hold(int held);
 void mock_pace(int most);
 void mock_fail_async(int nth, int result);
 
+/* ---- threads.c ---- */
+
+/** A thread that is waited for when the process ends. Held: lock. */
+void mock_thread_start(void *(*run)(void *argument), void *argument);
+/** The last of the calling one, before it gives the lock up. Held: lock. */
+void mock_thread_over(void);
+
 /* ---- kernels.c ---- */
 
 struct mock_kernel {
     const char *name;
     void (*run)(void);
+    const struct mock_program_kernel *program; /* NULL: it is the library's */
 };
 /** NULL: there is none of that name. */
 const struct mock_kernel *mock_kernel_named(const char *name);
 /** Runs it thread by thread. */
 void mock_kernel_run(const struct mock_kernel *kernel, const struct kolo_cuda_job *given,
                      uint64_t threads);
+
+/* ---- programs.c ---- */
+
+struct mock_launch {
+    const struct mock_program_kernel *kernel;
+    unsigned blocks, block_threads;
+    union mock_parameter parameters[MOCK_PARAMETERS_MAX];
+};
+/** NULL: there is none of that name. */
+const struct mock_kernel *mock_program_kernel_named(const char *name);
+/** False: it has too many parameters. */
+bool mock_program_take(struct mock_launch *launch, const struct mock_program_kernel *kernel,
+                       unsigned blocks, unsigned block_threads, void **parameters);
+/** False: an address is none of the driver's. Held: lock. */
+bool mock_program_resolve(struct mock_launch *launch);
+void mock_program_run(const struct mock_launch *launch);
 
 #endif

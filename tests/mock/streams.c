@@ -30,6 +30,7 @@ struct op {
     const struct mock_kernel *kernel;
     void *owned; /* freed afterwards */
     struct kolo_cuda_job job;
+    struct mock_launch launch;
 };
 
 struct stream {
@@ -128,6 +129,8 @@ static bool resolve(struct op *op)
     }
     if (op->what != KERNEL)
         return true;
+    if (op->kernel->program)
+        return mock_program_resolve(&op->launch);
     for (uint64_t i = 0; i < op->job.nin; i++)
         good &=
             (op->job.in[i] = (uint64_t)(uintptr_t)mock_place(op->job.in[i], op->job.bytes)) != 0;
@@ -151,6 +154,8 @@ static void carry_out(struct op *op)
 {
     if (op->what == COPY)
         memcpy((void *)(uintptr_t)op->into, (const void *)(uintptr_t)op->from, op->count);
+    else if (op->what == KERNEL && op->kernel->program)
+        mock_program_run(&op->launch);
     else if (op->what == KERNEL)
         mock_kernel_run(op->kernel, &op->job, op->count);
     else if (op->what == CALL)
@@ -203,6 +208,7 @@ static void *live(void *argument)
         else
             (void)pthread_cond_wait(&changed, &mock_lock);
     free(stream);
+    mock_thread_over();
     (void)pthread_mutex_unlock(&mock_lock);
     return NULL;
 }
@@ -210,7 +216,6 @@ static void *live(void *argument)
 /** Held: lock. */
 static struct stream *make_stream(struct context *context)
 {
-    pthread_t thread;
     int at = 0;
     struct stream *stream = calloc(1, sizeof *stream);
     while (at < STREAMS_MAX && streams[at])
@@ -219,8 +224,7 @@ static struct stream *make_stream(struct context *context)
         abort();
     stream->context = context;
     streams[at] = stream;
-    if (pthread_create(&thread, NULL, live, stream) != 0 || pthread_detach(thread) != 0)
-        abort();
+    mock_thread_start(live, stream);
     return stream;
 }
 
@@ -311,6 +315,16 @@ bool mock_is_refused(const char *name)
         if (strcmp(name, unsafe[i]) == 0)
             return mock_streams_spoil(NULL, true);
     return false;
+}
+
+void mock_streams_end(void)
+{
+    if (!mock_lost)
+        mock_lost = KOLO_CUDA_CONTEXT_IS_DESTROYED;
+    for (int i = 0; i < STREAMS_MAX; i++)
+        if (streams[i])
+            streams[i]->is_closing = true;
+    (void)pthread_cond_broadcast(&changed);
 }
 
 void mock_streams_forget(void)
@@ -530,6 +544,8 @@ int cuModuleGetFunction(void **function_out, void *module, const char *name)
     if (module != &the_module)
         return KOLO_CUDA_INVALID_HANDLE;
     const struct mock_kernel *kernel = mock_kernel_named(name);
+    if (!kernel)
+        kernel = mock_program_kernel_named(name);
     *function_out = (void *)(uintptr_t)kernel;
     return kernel ? KOLO_CUDA_SUCCESS : KOLO_CUDA_NOT_FOUND;
 }
@@ -543,7 +559,10 @@ int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned gr
         block_x > KOLO_CUDA_BLOCK || block_y != 1 || block_z != 1 || shared_bytes != 0 || extra)
         return KOLO_CUDA_INVALID_VALUE;
     struct op op = {.what = KERNEL, .kernel = function, .count = (uint64_t)grid_x * block_x};
-    memcpy(&op.job, parameters[0], sizeof op.job);
+    if (!op.kernel->program)
+        memcpy(&op.job, parameters[0], sizeof op.job);
+    else if (!mock_program_take(&op.launch, op.kernel->program, grid_x, block_x, parameters))
+        return KOLO_CUDA_INVALID_VALUE;
     return submit(stream, &op);
 }
 

@@ -13,88 +13,83 @@
 
 #include "tests/fuzz/fuzz.h"
 
-enum { KINDS = 16, HASH_BYTES = 32, MAGIC_BYTES = 8, SAMPLES = 90, STATE_MAX = 1 << 20 };
+enum { HASH_BYTES = 32, MAGIC_BYTES = 8, SAMPLES = 90, IMAGES = 12, STATE_MAX = 1 << 20 };
 
-static struct kolo_metric *detection(kolo_detection_rules rules)
+/* A function that makes a metric of a kind, of which the configuration is given but for the samples. */
+#define MAKER(name, kind, ...)                                                                     \
+    static struct kolo_metric *name(int64_t samples)                                               \
+    {                                                                                              \
+        const struct kolo_##kind##_config config = {                                               \
+            .size = sizeof config, .samples = samples, __VA_ARGS__};                               \
+        struct kolo_metric *metric = NULL;                                                         \
+        (void)!kolo_##kind##_create(&config, &metric);                                             \
+        return metric;                                                                             \
+    }
+MAKER(mean, mean, .fast = false)
+MAKER(fast_mean, mean, .fast = true, .nonfinite = KOLO_NONFINITE_IMPUTE)
+MAKER(accuracy, accuracy, .classes = 5, .k = {1, 3})
+MAKER(ignoring_accuracy, accuracy, .classes = 5, .ignores = true)
+MAKER(multilabel, multilabel, .labels = 3)
+MAKER(likelihood, likelihood, .classes = 3)
+MAKER(regression, regression, .nonfinite = KOLO_NONFINITE_ERROR)
+MAKER(calibration, calibration, .classes = 2, .bins = 4)
+MAKER(ignoring_calibration, calibration, .classes = 2, .bins = 4, .ignores = true)
+MAKER(confusion, confusion, .classes = 4)
+MAKER(curve, curve, .labels = 2)
+MAKER(binned_curve, curve, .labels = 2, .bins = 8)
+
+static struct kolo_metric *detection_of(kolo_detection_rules rules, int64_t images)
 {
     static const int64_t categories[] = {9, 7, 8};
     const struct kolo_detection_config config = {.size = sizeof config,
                                                  .categories = categories,
                                                  .category_count = 3,
                                                  .rules = rules,
-                                                 .images = rules == KOLO_DETECTION_COCO ? 12 : 0};
+                                                 .images = images};
     struct kolo_detection *made = NULL;
     (void)!kolo_detection_create(&config, &made);
     return kolo_detection_metric(made);
 }
 
-static struct kolo_metric *confusion(int64_t samples)
+static struct kolo_metric *coco(int64_t images)
 {
-    const struct kolo_confusion_config config = {
-        .size = sizeof config, .samples = samples, .classes = 4};
-    struct kolo_metric *metric = NULL;
-    (void)!kolo_confusion_create(&config, &metric);
-    return metric;
+    return detection_of(KOLO_DETECTION_COCO, images);
 }
 
-static struct kolo_metric *curve(int64_t samples, int64_t bins)
+static struct kolo_metric *voc(int64_t images)
 {
-    const struct kolo_curve_config config = {
-        .size = sizeof config, .samples = samples, .labels = 2, .bins = bins};
-    struct kolo_metric *metric = NULL;
-    (void)!kolo_curve_create(&config, &metric);
-    return metric;
+    return detection_of(KOLO_DETECTION_VOC, images);
 }
 
-static struct kolo_metric *make(unsigned kind)
-{
-    int64_t samples = kind % 2 ? SAMPLES : 0;
-    struct kolo_metric *metric = NULL;
-    const struct kolo_mean_config mean = {.size = sizeof mean, .samples = samples};
-    const struct kolo_accuracy_config accuracy = {
-        .size = sizeof accuracy, .samples = samples, .classes = 5, .k = {1, 3}};
-    const struct kolo_multilabel_config multilabel = {
-        .size = sizeof multilabel, .samples = samples, .labels = 3};
-    const struct kolo_likelihood_config likelihood = {
-        .size = sizeof likelihood, .samples = samples, .classes = 3};
-    const struct kolo_regression_config regression = {.size = sizeof regression,
-                                                      .samples = samples};
-    const struct kolo_calibration_config calibration = {
-        .size = sizeof calibration, .samples = SAMPLES, .classes = 2, .bins = 4};
-    switch (kind) {
-    case 0:
-    case 1:
-        (void)!kolo_mean_create(&mean, &metric);
-        return metric;
-    case 2:
-        (void)!kolo_accuracy_create(&accuracy, &metric);
-        return metric;
-    case 3:
-        (void)!kolo_multilabel_create(&multilabel, &metric);
-        return metric;
-    case 4:
-    case 5:
-        (void)!kolo_likelihood_create(&likelihood, &metric);
-        return metric;
-    case 6:
-    case 7:
-        (void)!kolo_regression_create(&regression, &metric);
-        return metric;
-    case 8:
-        (void)!kolo_calibration_create(&calibration, &metric);
-        return metric;
-    case 9:
-    case 10:
-        return confusion(samples);
-    case 11:
-    case 12:
-        return curve(samples, 0);
-    case 13:
-        return curve(samples, 8);
-    default:
-        return detection(kind == 14 ? KOLO_DETECTION_COCO : KOLO_DETECTION_VOC);
-    }
-}
+/* The corpus names them by their places: new ones go to the end. */
+static const struct {
+    struct kolo_metric *(*make)(int64_t samples);
+    int64_t samples;
+} kinds[] = {{mean, 0},
+             {mean, SAMPLES},
+             {accuracy, 0},
+             {multilabel, SAMPLES},
+             {likelihood, 0},
+             {likelihood, SAMPLES},
+             {regression, 0},
+             {regression, SAMPLES},
+             {calibration, SAMPLES},
+             {confusion, SAMPLES},
+             {confusion, 0},
+             {curve, SAMPLES},
+             {curve, 0},
+             {binned_curve, SAMPLES},
+             {coco, IMAGES},
+             {voc, 0},
+             {fast_mean, 0},
+             {fast_mean, SAMPLES},
+             {ignoring_accuracy, 0},
+             {ignoring_accuracy, SAMPLES},
+             {ignoring_calibration, 0},
+             {ignoring_calibration, SAMPLES},
+             {multilabel, 0},
+             {binned_curve, 0}};
+enum { KINDS = sizeof kinds / sizeof *kinds };
 
 /* How long the head of a state is: the magic, the kind, the settings, the samples. */
 static size_t head_of(const uint8_t *state)
@@ -137,8 +132,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
         return 0;
     unsigned kind = data[0] % KINDS;
     if (!metrics[kind]) {
-        metrics[kind] = make(kind);
-        twins[kind] = make(kind);
+        metrics[kind] = kinds[kind].make(kinds[kind].samples);
+        twins[kind] = kinds[kind].make(kinds[kind].samples);
     }
     struct kolo_metric *metric = metrics[kind], *twin = twins[kind];
     fuzz_check(metric && twin, "no metric");

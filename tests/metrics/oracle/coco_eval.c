@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evaluates the sets that coco.py writes, for it to compare: coco_eval IN OUT [IN OUT]...
 // Each set runs on one rank, then on as many as the set says, its images dealt out as the set says,
-// some of them twice; all ranks must have the same bits as the one. Numbers are native int64 and
-// float64.
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <kolo/detection.h>
+// some of them twice; all ranks must have the same bits as the one.
+#include "tests/metrics/oracle/sets.h"
 
 enum {
     IMAGES,
@@ -43,7 +36,6 @@ enum {
     GROUPS,
     RULES
 };
-enum { STRIDED, BLOCK, HASHED, ONE_HAS_ALL, BACKWARDS };
 
 struct boxes { /* in the order of the file */
     size_t count;
@@ -64,64 +56,40 @@ struct set {
 
 struct job {
     const struct set *set;
-    const char *out; /* on one rank: where results go */
-    struct kolo_detection_result expected;
-    double *precision, *recall, *scores, *voc; /* voc: points, then areas */
+    struct outcome outcome;
 };
-
-static void die(const char *what)
-{
-    fprintf(stderr, "coco_eval: %s: %s\n", what, kolo_error_detail());
-    exit(1);
-}
-
-static void *need(size_t count, size_t bytes)
-{
-    void *memory = calloc(count ? count : 1, bytes);
-    if (!memory)
-        die("out of memory");
-    return memory;
-}
-
-static void *read_array(FILE *file, size_t count)
-{
-    void *array = need(count, 8);
-    if (fread(array, 8, count, file) != count)
-        die("the set is too short");
-    return array;
-}
 
 static void read_boxes(FILE *file, struct boxes *boxes, int64_t count, bool is_truth)
 {
     size_t n = boxes->count = (size_t)count;
-    boxes->image = read_array(file, n);
-    boxes->category = read_array(file, n);
-    boxes->box = read_array(file, 4 * n);
+    boxes->image = read_array(file, n, 8);
+    boxes->category = read_array(file, n, 8);
+    boxes->box = read_array(file, 4 * n, 8);
     if (!is_truth) {
-        boxes->score = read_array(file, n);
+        boxes->score = read_array(file, n, 8);
         return;
     }
-    boxes->area = read_array(file, n);
-    boxes->crowd = read_array(file, n);
-    boxes->id = read_array(file, n);
-    boxes->ignored = read_array(file, n);
+    boxes->area = read_array(file, n, 8);
+    boxes->crowd = read_array(file, n, 8);
+    boxes->id = read_array(file, n, 8);
+    boxes->ignored = read_array(file, n, 8);
 }
 
 static void read_rules(FILE *file, struct set *set)
 {
     const int64_t *rules = set->rules;
     size_t images = (size_t)set->head[IMAGES], numbers = 3 * (size_t)rules[POINTS];
-    set->sigmas = read_array(file, (size_t)rules[SIGMAS]);
+    set->sigmas = read_array(file, (size_t)rules[SIGMAS], 8);
     if (rules[KIND] == KOLO_DETECTION_KEYPOINTS) {
-        set->truths.point_count = read_array(file, set->truths.count);
-        set->truths.points = read_array(file, numbers * set->truths.count);
-        set->found.points = read_array(file, numbers * set->found.count);
+        set->truths.point_count = read_array(file, set->truths.count, 8);
+        set->truths.points = read_array(file, numbers * set->truths.count, 8);
+        set->found.points = read_array(file, numbers * set->found.count, 8);
     }
-    set->absent_counts = read_array(file, images);
-    set->absent = read_array(file, (size_t)rules[ABSENT]);
-    set->partial_counts = read_array(file, images);
-    set->partial = read_array(file, (size_t)rules[PARTIAL]);
-    set->groups = read_array(file, (size_t)rules[GROUPS]);
+    set->absent_counts = read_array(file, images, 8);
+    set->absent = read_array(file, (size_t)rules[ABSENT], 8);
+    set->partial_counts = read_array(file, images, 8);
+    set->partial = read_array(file, (size_t)rules[PARTIAL], 8);
+    set->groups = read_array(file, (size_t)rules[GROUPS], 8);
 }
 
 static void read_set(const char *path, struct set *set)
@@ -129,12 +97,12 @@ static void read_set(const char *path, struct set *set)
     FILE *file = fopen(path, "rb");
     if (!file || fread(set->head, 8, HEADS, file) != HEADS)
         die(path);
-    set->images = read_array(file, (size_t)set->head[IMAGES]);
-    set->categories = read_array(file, (size_t)set->head[CATEGORIES]);
-    set->thresholds = read_array(file, (size_t)set->head[THRESHOLDS]);
-    set->recalls = read_array(file, (size_t)set->head[RECALLS]);
-    set->areas = read_array(file, 2 * (size_t)set->head[AREAS]);
-    set->caps = read_array(file, (size_t)set->head[CAPS]);
+    set->images = read_array(file, (size_t)set->head[IMAGES], 8);
+    set->categories = read_array(file, (size_t)set->head[CATEGORIES], 8);
+    set->thresholds = read_array(file, (size_t)set->head[THRESHOLDS], 8);
+    set->recalls = read_array(file, (size_t)set->head[RECALLS], 8);
+    set->areas = read_array(file, 2 * (size_t)set->head[AREAS], 8);
+    set->caps = read_array(file, (size_t)set->head[CAPS], 8);
     read_boxes(file, &set->truths, set->head[TRUTHS], true);
     read_boxes(file, &set->found, set->head[FOUND], false);
     if (fread(set->rules, 8, RULES, file) == RULES)
@@ -280,33 +248,14 @@ static void free_batch(struct batch *batch)
     free(batch->partial.counts), free(batch->partial.ids);
 }
 
-/* Does this rank have the image? Some images are on two ranks, as padding makes them. */
-static bool has(const struct set *set, size_t image, int rank, int ranks)
+static kolo_status feed(const void *from, struct kolo_detection *detection, int rank, int ranks)
 {
-    size_t images = (size_t)set->head[IMAGES], r = (size_t)rank, n = (size_t)ranks;
-    size_t padded = image % 5 == 0 ? image + 1 : image;
-    switch (set->head[DEAL]) {
-    case STRIDED:
-        return image % n == r || padded % n == r;
-    case BLOCK:
-        return image * n / images == r || padded * n / images == r;
-    case HASHED:
-        return image * 2654435761u % 1009 % n == r;
-    case ONE_HAS_ALL:
-        return r == n / 2;
-    default:
-        return (images - 1 - image) % n == r;
-    }
-}
-
-static kolo_status feed(const struct set *set, struct kolo_detection *detection, int rank,
-                        int ranks)
-{
+    const struct set *set = from;
     size_t images = (size_t)set->head[IMAGES], count = 0;
     int64_t *mine = need(images, sizeof *mine);
     for (size_t i = 0; i < images; i++) {
         size_t image = set->head[DEAL] == BACKWARDS ? images - 1 - i : i;
-        if (has(set, image, rank, ranks))
+        if (has(set->head[DEAL], image, images, rank, ranks))
             mine[count++] = set->images[image];
     }
     kolo_status status = KOLO_OK;
@@ -355,74 +304,11 @@ static struct kolo_detection_config config_of(const struct set *set)
         .continuous_boxes = set->rules[CONTINUOUS] != 0};
 }
 
-static size_t ends_of(const struct kolo_detection_result *result)
-{
-    return result->thresholds * result->categories * result->areas * result->caps;
-}
-
-static void keep(struct job *job, const struct kolo_detection_result *result)
-{
-    size_t ends = ends_of(result), points = ends * result->recalls;
-    size_t voc = result->voc_points ? ends : 0;
-    job->expected = *result;
-    job->precision = need(points, sizeof(double));
-    job->scores = need(points, sizeof(double));
-    job->recall = need(ends, sizeof(double));
-    memcpy(job->precision, result->precision, points * sizeof(double));
-    memcpy(job->scores, result->scores, points * sizeof(double));
-    memcpy(job->recall, result->recall, ends * sizeof(double));
-    job->voc = need(2 * voc, sizeof(double));
-    if (voc > 0) {
-        memcpy(job->voc, result->voc_points, voc * sizeof(double));
-        memcpy(job->voc + voc, result->voc_areas, voc * sizeof(double));
-    }
-    FILE *file = fopen(job->out, "wb");
-    if (!file || fwrite(job->precision, 8, points, file) != points ||
-        fwrite(job->recall, 8, ends, file) != ends ||
-        fwrite(job->scores, 8, points, file) != points ||
-        fwrite(result->stats, 8, KOLO_DETECTION_STATS_MAX, file) != KOLO_DETECTION_STATS_MAX ||
-        fwrite(job->voc, 8, 2 * voc, file) != 2 * voc || fclose(file))
-        die(job->out);
-}
-
-static void compare(const struct job *job, const struct kolo_detection_result *result)
-{
-    size_t ends = ends_of(result), points = ends * result->recalls;
-    const struct kolo_detection_result *expected = &job->expected;
-    size_t voc = result->voc_points ? ends : 0;
-    if (memcmp(result->precision, job->precision, points * sizeof(double)) ||
-        memcmp(result->scores, job->scores, points * sizeof(double)) ||
-        memcmp(result->recall, job->recall, ends * sizeof(double)) ||
-        memcmp(result->stats, expected->stats, sizeof result->stats) ||
-        (voc && memcmp(result->voc_points, job->voc, voc * sizeof(double))) ||
-        (voc && memcmp(result->voc_areas, job->voc + voc, voc * sizeof(double))) ||
-        result->images != expected->images || result->truths != expected->truths ||
-        result->detections != expected->detections) {
-        fprintf(stderr, "coco_eval: %s: %lld ranks (deal %lld) have other results than one\n",
-                job->out, (long long)job->set->head[RANKS], (long long)job->set->head[DEAL]);
-        exit(1);
-    }
-}
-
 static kolo_status rank_main(struct kolo_comm *comm, void *arg)
 {
     struct job *job = arg;
-    struct kolo_detection *detection = NULL;
-    struct kolo_detection_config config = config_of(job->set);
-    struct kolo_detection_result result = {.size = sizeof result};
-    kolo_status status = kolo_detection_create(&config, &detection);
-    if (status == KOLO_OK)
-        status = feed(job->set, detection, kolo_rank(comm), kolo_size(comm));
-    if (status == KOLO_OK)
-        status = kolo_detection_compute(comm, detection, NULL);
-    if (status == KOLO_OK)
-        status = kolo_detection_result(detection, &result);
-    if (status == KOLO_OK && !job->precision)
-        keep(job, &result);
-    else if (status == KOLO_OK)
-        compare(job, &result);
-    kolo_detection_destroy(detection);
-    return status;
+    const struct kolo_detection_config config = config_of(job->set);
+    return evaluate(comm, &config, feed, job->set, &job->outcome);
 }
 
 int main(int argc, char **argv)
@@ -430,13 +316,13 @@ int main(int argc, char **argv)
     for (int i = 1; i + 1 < argc; i += 2) {
         struct set set = {.head = {0}};
         read_set(argv[i], &set);
-        struct job job = {.set = &set, .out = argv[i + 1]};
+        struct job job = {.set = &set, .outcome.out = argv[i + 1]};
         if (kolo_run_threads(1, NULL, rank_main, &job) != KOLO_OK)
             die(argv[i]);
         if (set.head[RANKS] > 1 &&
             kolo_run_threads((int)set.head[RANKS], NULL, rank_main, &job) != KOLO_OK)
             die(argv[i]);
-        free(job.precision), free(job.recall), free(job.scores), free(job.voc);
+        free(job.outcome.values);
         free(set.images), free(set.categories), free(set.thresholds), free(set.recalls);
         free(set.areas), free(set.caps), free(set.sigmas), free(set.groups);
         free(set.absent_counts), free(set.absent), free(set.partial_counts), free(set.partial);

@@ -107,7 +107,7 @@ def make_set(seed):
     categories = sorted(int(i) for i in random.choice(90, random.integers(1, 5), replace=False))
     truths, found = make_objects(random, sizes, categories)
     options = {"any": int(random.random() < 0.15), "fixed": int(random.random() < 0.2),
-               "ranks": WORLDS[seed % len(WORLDS)], "deal": seed // 5 % 3,
+               "ranks": WORLDS[seed % len(WORLDS)], "deal": seed // 5 % 5,
                "boxes": int(random.random() < 0.2)}
     return images, sizes, categories, truths, found, options
 

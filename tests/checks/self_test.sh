@@ -144,6 +144,8 @@ for directive in '#if 1' '#ifdef X' '# ifndef X' '#else'; do
 done
 
 mkdir -p "$work/tree/docs/man" && echo '.no_such_macro' >"$work/tree/docs/man/wrong.3"; expect man_pages 'docs/man/wrong.3:1:'
+mkdir -p "$work/tree/include/kolo" && echo 'KOLO_API int kolo_untold(int a);' >"$work/tree/include/kolo/kolo.h"
+expect man_pages 'include/kolo/kolo.h:1: kolo_untold'
 
 [[ $mistakes -eq 0 ]] || { echo "$mistakes mistake(s)" >&2; exit 1; }
 echo "$planted planted violations were found; $skipped could not be tried here (a tool is missing)"

@@ -123,6 +123,11 @@ kolo_status kolo_cuda_driver_load(const struct kolo_cuda_driver **driver_out)
     return status;
 }
 
+static bool is_of_capture(int result)
+{
+    return result >= KOLO_CUDA_STREAM_CAPTURE_UNSUPPORTED && result <= KOLO_CUDA_CAPTURED_EVENT;
+}
+
 static const char *advice(int result)
 {
     switch (result) {
@@ -153,8 +158,9 @@ static const char *advice(int result)
     }
     if (result >= KOLO_CUDA_ILLEGAL_ADDRESS && result <= KOLO_CUDA_LAUNCH_FAILED)
         return "work of the program's own failed on the device before: look at its first error";
-    if (result >= KOLO_CUDA_STREAM_CAPTURE_UNSUPPORTED && result <= KOLO_CUDA_CAPTURED_EVENT)
-        return "call it outside of a stream's capture";
+    if (is_of_capture(result))
+        return "a stream is captured into a graph, which cannot hold this call: make it before the "
+               "capture or after it";
     return "see nvidia-smi and the kernel's log";
 }
 
@@ -167,6 +173,8 @@ kolo_status kolo_cuda_fail(const struct kolo_cuda_driver *of, const char *call, 
         name = "a result without a name";
     if (device >= 0)
         (void)snprintf(where, sizeof where, " on device %d", device);
-    return kolo_fail(result == KOLO_CUDA_OUT_OF_MEMORY ? KOLO_ERR_NO_MEMORY : KOLO_ERR_SYSTEM,
+    return kolo_fail(result == KOLO_CUDA_OUT_OF_MEMORY ? KOLO_ERR_NO_MEMORY
+                     : is_of_capture(result)           ? KOLO_ERR_UNSUPPORTED
+                                                       : KOLO_ERR_SYSTEM,
                      "%s%s: %s (%d); %s", call, where, name, result, advice(result));
 }

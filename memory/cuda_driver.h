@@ -168,7 +168,7 @@ kolo_status kolo_cuda_driver_check(const struct kolo_cuda_driver *driver) KOLO_N
 kolo_status kolo_cuda_driver_load(const struct kolo_cuda_driver **driver_out) KOLO_NODISCARD;
 /** Writes the detail of a call that failed: its name, the device (below 0: none), the result with its
  * name, and what to do.
- * @return ERR_NO_MEMORY for that, else ERR_SYSTEM. */
+ * @return ERR_NO_MEMORY for that, ERR_UNSUPPORTED while a stream is captured, else ERR_SYSTEM. */
 kolo_status kolo_cuda_fail(const struct kolo_cuda_driver *driver, const char *call, int device,
                            int result);
 

@@ -465,7 +465,8 @@ void kolo_parts_scatter(const struct kolo_request *request);
 kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *request,
                                  struct kolo_task *task) KOLO_NODISCARD;
 /** Waits for what the program gave to the device before; of a message also for its copy to the host.
- * Not held: lock. */
+ * ERR_UNSUPPORTED: a stream of that context is captured; else a failure is the communicator's. Not
+ * held: lock. */
 kolo_status kolo_staging_await(struct kolo_request *request) KOLO_NODISCARD;
 /** Puts the copies of a collective to the host on their way; if it follows a stream, once that has
  * come to its place. Held: lock, as of all below. */

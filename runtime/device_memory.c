@@ -110,6 +110,10 @@ kolo_status kolo_device_memory_free(struct kolo_engine *engine, void *address)
                          "kolo_free: device %d has not done within %d ms what it was given before",
                          memory->pointer.device, timeout_ms);
     }
+    if (status == KOLO_ERR_UNSUPPORTED) { /* a stream is captured */
+        add(engine, memory);
+        return status;
+    }
     retire(engine, memory);
     return status;
 }

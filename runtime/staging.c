@@ -444,7 +444,7 @@ kolo_status kolo_staging_await(struct kolo_request *request)
     kolo_status status = await_device(request, deadline);
     if (status == KOLO_OK && is_message(request))
         status = bring_message(request, deadline);
-    if (status != KOLO_OK) {
+    if (status != KOLO_OK && status != KOLO_ERR_UNSUPPORTED) { /* that: a stream is captured */
         kolo_comm_enter(request->comm);
         status = kolo_staging_fail(request, status);
         kolo_comm_leave(request->comm);

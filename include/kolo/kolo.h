@@ -33,7 +33,9 @@
  *      result is there for every stream. While such work waits for another rank that needs this
  *      call, both wait in vain, until KOLO_ERR_TIMEOUT. A CUDA error is KOLO_ERR_SYSTEM or
  *      _NO_MEMORY, a driver that lacks a function KOLO_ERR_UNSUPPORTED. Each of these loses the
- *      communicator.
+ *      communicator. While a stream of that context is captured into a graph such a call is
+ *      refused, without a loss (KOLO_ERR_UNSUPPORTED, "captured" is said), but CUDA ends that
+ *      capture: call before it or after it, or with kolo_opts.stream of another stream.
  *    - @p opts may be NULL.
  *    - @p request_out NULL: the call returns when the result is there. Not NULL: it returns at
  *      once, *request_out is to be waited for by kolo_wait(); until then both buffers are lent to
@@ -247,8 +249,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_alloc_device(struct kolo_comm *comm, si
 /** NULL is fine. No request may be using it. A device's waits for all work that the
  *  device was given before, up to KOLO_TIMEOUT.
  *  @return KOLO_OK; ERR_INVALID (@p memory is not from kolo_alloc() or kolo_alloc_device() of @p
- *  comm); ERR_TIMEOUT (a device's memory; it is still there); ERR_SYSTEM (the device failed, and
- *  its memory is gone). */
+ *  comm); ERR_TIMEOUT, ERR_UNSUPPORTED (a device's memory, of whose context a stream is captured
+ *  into a graph; it is still there); ERR_SYSTEM (the device failed, and its memory is gone). */
 KOLO_API kolo_status kolo_free(struct kolo_comm *comm, void *memory);
 
 /* ---- operators of the program's own ---------------------------------------------------------- */

@@ -21,8 +21,9 @@
  *  Arrays of an update may be in the memory of a CUDA device, managed memory too, each on its own:
  *  nothing is to be said, and the results have the same bits. Such an array is copied to the host for
  *  the update, once all work that its context was given before, on any stream, is done: the call waits
- *  for that, until KOLO_TIMEOUT of the environment has passed (KOLO_ERR_TIMEOUT), and cannot be made while a stream is captured. (Pinned memory is the host's: the program
- *  itself waits until it is written.) It takes a process that uses CUDA, and a library that was not
+ *  for that, for each array until KOLO_TIMEOUT of the environment has passed (KOLO_ERR_TIMEOUT), and
+ *  is refused while a stream of that context is captured into a graph (KOLO_ERR_UNSUPPORTED; CUDA
+ *  ends the capture). (Pinned memory is the host's: the program itself waits until it is written.) It takes a process that uses CUDA, and a library that was not
  *  built with KOLO_CUDA=OFF, to which such a pointer is as good as a wild one.
  *
  *  Threads: a metric is used by one thread at a time.

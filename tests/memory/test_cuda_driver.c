@@ -125,9 +125,14 @@ Test(cuda_driver, a_failure_names_call_device_result_and_what_to_do)
                  KOLO_ERR_NO_MEMORY);
     cr_assert_str_eq(kolo_error_detail(),
                      "cuSomething: CUDA_ERROR_OUT_OF_MEMORY (2); free memory of the device");
-    const int others[] = {1, 3, 34, 100, 201, 709, 719, 720, 803, 899, 900, 907, 12345};
+    const int others[] = {1, 3, 34, 100, 201, 709, 719, 720, 803, 899, 908, 12345};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         cr_assert_eq(kolo_cuda_fail(driver, "cuX", 0, others[i]), KOLO_ERR_SYSTEM);
         cr_assert_not_null(strstr(kolo_error_detail(), "); "), "%s", kolo_error_detail());
+    }
+    for (int result = 900; result < 908; result++) {
+        cr_assert_eq(kolo_cuda_fail(driver, "cuX", 0, result), KOLO_ERR_UNSUPPORTED);
+        cr_assert_not_null(strstr(kolo_error_detail(), "is captured into a graph"), "%s",
+                           kolo_error_detail());
     }
 }

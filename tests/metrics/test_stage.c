@@ -227,6 +227,31 @@ Test(stage, a_device_that_does_not_come_to_an_end_is_given_up, .timeout = 60)
     kolo_metric_destroy(metric);
 }
 
+Test(stage, an_update_in_a_capture_is_refused)
+{
+    const struct kind *kind = &kinds[0];
+    uint8_t empty[ROOM], expected[ROOM];
+    const void *copies[ARRAYS_MAX];
+    make_data();
+    const size_t size = state_on_host(kind, false, expected);
+    const struct mock_cuda *mock = mock_cuda_load();
+    mock->begin();
+    (void)send(mock, kind, MOCK_DEVICE, 1, copies);
+    struct kolo_metric *metric = create(kind, false);
+    const size_t empty_size = state_saved(metric, empty);
+    void *stream = mock->stream(1);
+    (void)mock->capture(stream, MOCK_CAPTURE);
+    cr_assert_eq(kind->update(metric, copies, NULL), KOLO_ERR_UNSUPPORTED, "%s",
+                 kolo_error_detail());
+    cr_assert_not_null(strstr(kolo_error_detail(), "is captured into a graph"), "%s",
+                       kolo_error_detail());
+    check_same(kind, metric, empty, empty_size, "refused");
+    (void)mock->capture(stream, MOCK_NO_CAPTURE);
+    cr_assert_eq(kind->update(metric, copies, NULL), KOLO_OK, "%s", kolo_error_detail());
+    check_same(kind, metric, expected, size, "afterwards");
+    kolo_metric_destroy(metric);
+}
+
 ParameterizedTestParameters(stage, what_fails_adds_nothing)
 {
     return each_kind();

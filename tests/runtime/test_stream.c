@@ -635,6 +635,100 @@ Test(stream, what_it_cannot_do_is_refused, .timeout = 60)
     WORLD_MUST_RUN(&world, refusals, NULL);
 }
 
+/** Every collective, on the memory of a device. */
+static kolo_status collective(struct kolo_comm *comm, int which, void *memory,
+                              const struct kolo_opts *opts, struct kolo_request **out)
+{
+    static const size_t counts[] = {1, 1}, displs[] = {0, 1};
+    int32_t *send = memory, *recv = send + 16;
+    switch (which) {
+    case 0:
+        return kolo_allreduce(comm, send, recv, 1, KOLO_INT32, KOLO_SUM, opts, out);
+    case 1:
+        return kolo_reduce(comm, send, recv, 1, KOLO_INT32, KOLO_SUM, 0, opts, out);
+    case 2:
+        return kolo_broadcast(comm, send, 1, KOLO_INT32, 0, opts, out);
+    case 3:
+        return kolo_allgather(comm, send, recv, 1, KOLO_INT32, opts, out);
+    case 4:
+        return kolo_allgatherv(comm, send, recv, counts, displs, KOLO_INT32, opts, out);
+    case 5:
+        return kolo_reduce_scatter(comm, send, recv, 1, KOLO_INT32, KOLO_SUM, opts, out);
+    case 6:
+        return kolo_gather(comm, send, recv, 1, KOLO_INT32, 0, opts, out);
+    case 7:
+        return kolo_gatherv(comm, send, recv, counts, displs, KOLO_INT32, 0, opts, out);
+    case 8:
+        return kolo_scatter(comm, send, recv, 1, KOLO_INT32, 0, opts, out);
+    case 9:
+        return kolo_scatterv(comm, send, counts, displs, recv, KOLO_INT32, 0, opts, out);
+    case 10:
+        return kolo_reduce_scatterv(comm, send, recv, counts, KOLO_INT32, KOLO_SUM, opts, out);
+    case 11:
+        return kolo_alltoall(comm, send, recv, 1, KOLO_INT32, opts, out);
+    case 12:
+        return kolo_alltoallv(comm, send, counts, displs, recv, counts, displs, KOLO_INT32, opts,
+                              out);
+    case 13:
+        return kolo_barrier(comm, opts, out);
+    default:
+        return kolo_fail(KOLO_ERR_INTERNAL, "there is no collective %d", which);
+    }
+}
+enum { COLLECTIVES = 14 };
+
+/** @p argument: whether the stream that is captured is the call's; else it is another of the context. */
+static kolo_status in_a_capture(struct kolo_comm *comm, void *argument)
+{
+    const bool is_followed = *(const bool *)argument;
+    const int rank = kolo_rank(comm);
+    void *stream = mock->stream(rank), *memory = mock->alloc(MOCK_DEVICE, rank, BYTES);
+    struct kolo_opts opts = {.size = sizeof opts, .stream = is_followed ? stream : NULL};
+    struct kolo_request *request = NULL, *again = NULL;
+    void *allocated = NULL;
+    static const char words[] = "is captured into a graph";
+    WORLD_TRY(kolo_alloc_device(comm, BYTES, rank, &allocated));
+    opts.flags = KOLO_PERSISTENT;
+    WORLD_TRY(collective(comm, 0, memory, &opts, &again));
+    opts.flags = 0;
+    (void)mock->capture(stream, MOCK_CAPTURE);
+    for (int which = 0; which < COLLECTIVES - !is_followed; which++) { /* a barrier has no memory */
+        REFUSED(KOLO_ERR_UNSUPPORTED, words, collective(comm, which, memory, &opts, NULL));
+        REFUSED(KOLO_ERR_UNSUPPORTED, words, collective(comm, which, memory, &opts, &request));
+        WORLD_EXPECT(request == NULL, "collective %d: there is a request", which);
+    }
+    REFUSED(KOLO_ERR_UNSUPPORTED, words, kolo_start(again));
+    REFUSED(KOLO_ERR_UNSUPPORTED, words, kolo_run(again));
+    REFUSED(KOLO_ERR_UNSUPPORTED, words,
+            kolo_send(comm, memory, 1, KOLO_INT32, 1 - rank, NULL, NULL));
+    REFUSED(KOLO_ERR_UNSUPPORTED, words,
+            kolo_recv(comm, memory, 1, KOLO_INT32, 1 - rank, NULL, &request));
+    WORLD_TRY(kolo_group_begin(comm));
+    WORLD_TRY(kolo_recv(comm, memory, 1, KOLO_INT32, 1 - rank, NULL, NULL));
+    WORLD_TRY(collective(comm, 3, memory, NULL, NULL));
+    REFUSED(KOLO_ERR_UNSUPPORTED, words, kolo_group_end(comm, NULL, &request));
+    REFUSED(KOLO_ERR_UNSUPPORTED, words, kolo_free(comm, allocated));
+    (void)mock->capture(stream, MOCK_NO_CAPTURE);
+    WORLD_TRY(drain(stream));
+    WORLD_TRY(kolo_free(comm, allocated));
+    WORLD_TRY(kolo_run(again));
+    WORLD_TRY(kolo_request_free(&again));
+    for (int which = 0; which < COLLECTIVES; which++)
+        WORLD_TRY(collective(comm, which, memory, &opts, NULL));
+    return KOLO_OK;
+}
+
+Test(stream, in_a_capture_all_calls_are_refused_and_nothing_is_left, .timeout = 60)
+{
+    for (int is_followed = 0; is_followed < 2; is_followed++) {
+        struct world world = {.size = 2, .transport = "tcp"};
+        bool argument = is_followed != 0;
+        begin(1);
+        WORLD_MUST_RUN(&world, in_a_capture, &argument);
+        cr_assert_eq(mock->registered(), 0);
+    }
+}
+
 static kolo_status with_no_driver(struct kolo_comm *comm, void *argument)
 {
     struct kolo_comm *child = NULL;

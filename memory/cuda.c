@@ -53,8 +53,9 @@ static kolo_status cuda_look(const void *memory, struct kolo_pointer *pointer)
 
 /* ---- captures ---- */
 
-/* While some thread captures a stream into a graph in global mode, what another does, however unsafe it is for that
- * graph, is refused, and the capture is lost. But what is done here is never meant for a graph. */
+/* While some thread captures a stream into a graph in global mode, what another does, however
+ * unsafe it is for that graph, is refused, and the capture is lost. But what is done here is never
+ * meant for a graph. */
 static _Thread_local struct {
     int depth;
     int mode;        /* before the first */

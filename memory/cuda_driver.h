@@ -158,8 +158,9 @@ struct kolo_cuda_driver {
 
 /** The driver, if this process has loaded it; NULL: it has not, or what it has loaded cannot tell what
  * a pointer leads to. That, and kolo_cuda_fail, are there; before anything else of it is used,
- * kolo_cuda_driver_check says whether it is. Loads nothing and tells the driver nothing; for as long as no library at all has been
- * loaded since the last call it costs some tens of nanoseconds. Threads: any. */
+ * kolo_cuda_driver_check says whether it is. Loads nothing and tells the driver nothing; for as
+ * long as no library at all has been loaded since the last call it costs some tens of nanoseconds.
+ * Threads: any. */
 const struct kolo_cuda_driver *kolo_cuda_driver_loaded(void);
 /** ERR_UNSUPPORTED: it lacks a function, which the detail names. */
 kolo_status kolo_cuda_driver_check(const struct kolo_cuda_driver *driver) KOLO_NODISCARD;

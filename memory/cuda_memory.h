@@ -22,8 +22,8 @@ struct kolo_cuda_visit {
 kolo_status kolo_cuda_visit_primary(const struct kolo_pointer *pointer,
                                     struct kolo_cuda_visit *visit_out) KOLO_NODISCARD;
 void kolo_cuda_release(struct kolo_cuda_visit *visit);
-/** Makes it the thread's current context, until kolo_cuda_leave; meanwhile captures of streams into graphs, by whomever,
- * are not the thread's concern (relaxed mode). */
+/** Makes it the thread's current context, until kolo_cuda_leave; meanwhile captures of streams into
+ * graphs, by whomever, are not the thread's concern (relaxed mode). */
 kolo_status kolo_cuda_enter(const struct kolo_cuda_visit *visit) KOLO_NODISCARD;
 /** The same without a detail: a CUresult. */
 int kolo_cuda_push(const struct kolo_cuda_visit *visit);

@@ -128,7 +128,8 @@ static void release(const struct kolo_heap *heap, struct kolo_span *span)
     heap->kind->release(span);
 }
 
-/** Names the first span behind @p last whose pages are to be locked: *span_out is a copy of it. False: there is none. */
+/** Names the first span behind @p last whose pages are to be locked: *span_out is a copy of it.
+ * False: there is none. */
 static bool begin_locking(struct kolo_heap *heap, uintptr_t last, struct kolo_span *span_out)
 {
     bool found = false;
@@ -159,8 +160,8 @@ static void end_locking(struct kolo_heap *heap, const struct kolo_span *span)
     (void)pthread_rwlock_unlock(&heap->lock);
 }
 
-/** For who is about to change the spans from @p first to @p last: are pages of one being locked? Then the lock was given
- * up until they were, and all may be otherwise. held: lock, for writing */
+/** For who is about to change the spans from @p first to @p last: are pages of one being locked?
+ * Then the lock was given up until they were, and all may be otherwise. held: lock, for writing */
 static bool await_locking(struct kolo_heap *heap, size_t first, size_t last)
 {
     const uintptr_t low = (uintptr_t)heap->spans[first].base,
@@ -279,7 +280,8 @@ static bool find_allocation(const struct kolo_heap *heap, const void *memory, si
     return true;
 }
 
-/** The same, for who is to change them: waits for the pages of one that are being locked. held: lock, for writing */
+/** The same, for who is to change them: waits for the pages of one that are being locked. held:
+ * lock, for writing */
 static bool find_settled(struct kolo_heap *heap, const void *memory, size_t *first_out,
                          size_t *last_out)
 {
@@ -290,7 +292,8 @@ static bool find_settled(struct kolo_heap *heap, const void *memory, size_t *fir
     return found;
 }
 
-/** Takes over the hold on the first span of that allocation which is locked. False: none is, nor will be. */
+/** Takes over the hold on the first span of that allocation which is locked. False: none is, nor
+ * will be. */
 static bool take_pin(struct kolo_heap *heap, const void *memory, struct kolo_pin *pin_out,
                      void **base_out)
 {

@@ -125,9 +125,9 @@ extern const struct kolo_memory_ops *const kolo_memory_kinds[];
 bool kolo_pointer_may_be_foreign(void);
 /** Finds out what @p memory is, which need not be anything. ERR_SYSTEM if the device's driver fails. */
 kolo_status kolo_pointer_look(const void *memory, struct kolo_pointer *pointer_out) KOLO_NODISCARD;
-/** What a stream of the program's is of: *pointer_out leads to no memory, but to its context. ERR_INVALID:
- * it is none; ERR_UNSUPPORTED: it is captured into a graph, or there is no device's driver in this
- * process, or one that lacks a function; ERR_SYSTEM. */
+/** What a stream of the program's is of: *pointer_out leads to no memory, but to its context.
+ * ERR_INVALID: it is none; ERR_UNSUPPORTED: it is captured into a graph, or there is no device's
+ * driver in this process, or one that lacks a function; ERR_SYSTEM. */
 kolo_status kolo_stream_look(void *stream, struct kolo_pointer *pointer_out) KOLO_NODISCARD;
 /** Can the host read it as it is, as soon as the program has seen to it that it is written? */
 static inline bool kolo_pointer_is_host(const struct kolo_pointer *pointer)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pointer or a stream that a program brings leads to, and memory of devices that it asks for: asks every
-// backend of the build. Owns nothing; never touches the memory itself.
+// What a pointer or a stream that a program brings leads to, and memory of devices that it asks
+// for: asks every backend of the build. Owns nothing; never touches the memory itself.
 //
 // Nothing is remembered from one look to the next: an address that was freed and given out again
 // may lead to another kind, device or context, and only its driver can tell that it did.

@@ -334,8 +334,9 @@ void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request);
 void kolo_requests_advance(struct kolo_comm *comm);
 /** What is done to the result once it is on the host. */
 void kolo_request_finish(const struct kolo_request *request);
-/** Before collectives of @p comm are ended that are not over: ends the copies of all, and lets their streams go on as
- * far as can be. Their routes may lock pages, for which a driver may wait for its streams. */
+/** Before collectives of @p comm are ended that are not over: ends the copies of all, and lets
+ * their streams go on as far as can be. Their routes may lock pages, for which a driver may wait
+ * for its streams. */
 void kolo_requests_calm(const struct kolo_comm *comm);
 /** Takes it out of its list with this result; its works are cancelled. */
 void kolo_request_end(struct kolo_request *request, kolo_status status);
@@ -486,14 +487,15 @@ bool kolo_staging_received(struct kolo_request *request, const struct kolo_work 
 void kolo_staging_flow(struct kolo_request *request);
 /** The call is over: finishes its result and brings it to the device. Is it there? As above. */
 bool kolo_staging_is_out(struct kolo_request *request);
-/** Nothing is copied any more; waits a moment for what is. A stream that waits for the end goes on, unless it could
- * touch what other ranks still may: what is the host's, or its links reach. */
+/** Nothing is copied any more; waits a moment for what is. A stream that waits for the end goes on,
+ * unless it could touch what other ranks still may: what is the host's, or its links reach. */
 void kolo_staging_cancel(struct kolo_request *request);
 /** What stands in for the buffers of @p from does so for a call of @p to from here on. */
 void kolo_staging_take(struct kolo_request *to, struct kolo_request *from);
 /** Gives back what stood in for the buffers. */
 void kolo_staging_drop(struct kolo_request *request);
-/** Of all calls: none is running. False: copies may still come, and the heap must stay. Not held: lock. */
+/** Of all calls: none is running. False: copies may still come, and the heap must stay. Not held:
+ * lock. */
 bool kolo_staging_close(struct kolo_engine *engine, kolo_deadline deadline);
 
 /* ---- stream.c ---- */
@@ -506,14 +508,16 @@ static inline void *kolo_task_stream(const struct kolo_task *task)
 /** Lets @p request follow @p stream from each start on. Takes the lock. ERR_INVALID, ERR_UNSUPPORTED as
  * kolo_stream_look, ERR_NO_MEMORY: the communicator lives on. */
 kolo_status kolo_follow_prepare(struct kolo_request *request, void *stream) KOLO_NODISCARD;
-/** One at a time places calls of a communicator into streams, from here to kolo_follow_leave: so those that two threads
- * make on one stream are submitted in the order in which they lie there. ERR_TIMEOUT: another's call is held up for
- * longer than this one may take. Held: lock, as of all below; it is given up meanwhile. */
+/** One at a time places calls of a communicator into streams, from here to kolo_follow_leave: so
+ * those that two threads make on one stream are submitted in the order in which they lie there.
+ * ERR_TIMEOUT: another's call is held up for longer than this one may take. Held: lock, as of all
+ * below; it is given up meanwhile. */
 kolo_status kolo_follow_enter(struct kolo_request *request) KOLO_NODISCARD;
 void kolo_follow_leave(struct kolo_comm *comm);
-/** Puts a place into the stream: the request, which is not running, is behind what is there; what comes after waits for
- * its end, if it @p holds. The lock is given up meanwhile: a driver may wait until the stream goes on. ERR_UNSUPPORTED,
- * ERR_INVALID: that stream cannot wait, or is captured, or none; what else it fails with loses the communicator. */
+/** Puts a place into the stream: the request, which is not running, is behind what is there; what
+ * comes after waits for its end, if it @p holds. The lock is given up meanwhile: a driver may wait
+ * until the stream goes on. ERR_UNSUPPORTED, ERR_INVALID: that stream cannot wait, or is captured,
+ * or none; what else it fails with loses the communicator. */
 kolo_status kolo_follow_place(struct kolo_request *request, bool holds) KOLO_NODISCARD;
 /** Is what was before it done? KOLO_AGAIN: not yet. Else the device failed. */
 kolo_status kolo_follow_reached(const struct kolo_request *request) KOLO_NODISCARD;

@@ -118,8 +118,8 @@ kolo_status kolo_device_memory_free(struct kolo_engine *engine, void *address)
     return status;
 }
 
-/** The end of one, or of a hold. A device that is still at work keeps both: its context would go with the last hold,
- * under the work and under the thread that waits for it. */
+/** The end of one, or of a hold. A device that is still at work keeps both: its context would go
+ * with the last hold, under the work and under the thread that waits for it. */
 static void close_one(struct kolo_device_memory *memory, kolo_deadline deadline)
 {
     const kolo_status status =

@@ -51,7 +51,8 @@ bool kolo_flow_can(const struct kolo_request *request);
 kolo_status kolo_flow_begin(struct kolo_request *request, bool in_segments) KOLO_NODISCARD;
 /** Is all input on the host? KOLO_AGAIN: not yet. Else the device failed. */
 kolo_status kolo_flow_is_in(struct kolo_request *request) KOLO_NODISCARD;
-/** Do the links of @p request reach its devices' buffers by themselves? staging_direct.c, as the next five. */
+/** Do the links of @p request reach its devices' buffers by themselves? staging_direct.c, as the
+ * next five. */
 bool kolo_direct_can(const struct kolo_request *request);
 /** The same but for the links; makes the buffers known, which may take the driver a while. */
 bool kolo_direct_could(const struct kolo_request *request);

@@ -217,7 +217,8 @@ static kolo_status begin_staging(struct kolo_request *request)
     return request->staged != NULL ? kolo_staging_begin(request) : KOLO_OK;
 }
 
-/** Its place in the stream that it follows, until kolo_follow_leave. Held: lock, which is given up meanwhile. */
+/** Its place in the stream that it follows, until kolo_follow_leave. Held: lock, which is given up
+ * meanwhile. */
 static kolo_status place(struct kolo_comm *comm, struct kolo_request *request, bool holds)
 {
     kolo_status status = kolo_follow_enter(request);

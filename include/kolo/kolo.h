@@ -188,7 +188,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_shrink(struct kolo_comm *comm,
  *  with its name. That of the world ends them all. Outstanding requests are cancelled and gone: they
  *  must not be waited for afterwards.
  *  @return KOLO_OK; ERR_TIMEOUT; ERR_MISMATCH if ranks did not call that broadcast alike, if one
- *  went on to another collective, or leaves without it though its message is there; on a communicator that had failed: KOLO_OK. */
+ *  went on to another collective, or leaves without it though its message is there; on a
+ *  communicator that had failed: KOLO_OK. */
 KOLO_API kolo_status kolo_finalize(struct kolo_comm *comm);
 
 /** Makes every rank's present and later calls on the communicator return KOLO_ERR_ABORTED with

@@ -23,8 +23,9 @@
  *  the update, once all work that its context was given before, on any stream, is done: the call waits
  *  for that, for each array until KOLO_TIMEOUT of the environment has passed (KOLO_ERR_TIMEOUT), and
  *  is refused while a stream of that context is captured into a graph (KOLO_ERR_UNSUPPORTED; CUDA
- *  ends the capture). (Pinned memory is the host's: the program itself waits until it is written.) It takes a process that uses CUDA, and a library that was not
- *  built with KOLO_CUDA=OFF, to which such a pointer is as good as a wild one.
+ *  ends the capture). (Pinned memory is the host's: the program itself waits until it is written.)
+ *  It takes a process that uses CUDA, and a library that was not built with KOLO_CUDA=OFF, to which
+ *  such a pointer is as good as a wild one.
  *
  *  Threads: a metric is used by one thread at a time.
  *  Ownership: what is passed in is read before the call returns.
@@ -223,10 +224,11 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_accuracy_result(const struct kolo_metri
  *  together, and, for each that has samples, one more per 2^20 samples to settle which rank counts
  *  which; an exact curve (AUROC, average precision) takes six more of its own to sort its records,
  *  and
- *  a detection (detection.h) some twenty and, the more records it has, more: as many on every rank, also on one without data. If no metric was updated on any rank
- *  since these very ranks computed it last, the results are still there and only the first
- *  allreduce is made. The results are the same on all ranks; the state stays, and more updates may
- *  follow. A failure of one rank (no memory, say) is one of all.
+ *  a detection (detection.h) some twenty and, the more records it has, more: as many on every rank,
+ *  also on one without data. If no metric was updated on any rank since these very ranks computed
+ *  it last, the results are still there and only the first allreduce is made. The results are the
+ *  same on all ranks; the state stays, and more updates may follow. A failure of one rank (no
+ *  memory, say) is one of all.
  *  @return KOLO_OK; ERR_DATA (non-finite values under KOLO_NONFINITE_ERROR); ERR_INVALID;
  *  ERR_MISMATCH (different lists); ERR_NO_MEMORY; and those of kolo_allreduce(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_metrics_compute(struct kolo_comm *comm,

@@ -135,7 +135,8 @@ static void *sever_one(void *memory)
     return NULL;
 }
 
-/** The first of two spans is being locked until the stream goes on; *@p use_first needs just that one. */
+/** The first of two spans is being locked until the stream goes on; *@p use_first needs just that
+ * one. */
 static void lock_meanwhile(void *(*use_first)(void *memory))
 {
     struct kolo_pointer near = device_pointer(MOCK_DEVICE, 0);

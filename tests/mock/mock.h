@@ -89,8 +89,8 @@ KOLO_CUDA_LATER_FUNCTIONS(DECLARE)
 
 /** Until all streams of @p context have nothing left, or the device is lost. Held: lock. */
 void mock_streams_wait(const struct context *context);
-/** Spoils captures of streams of @p context (NULL: of all), if @p is_global those alone whose mode is that. False: there
- * is none. Held: lock. */
+/** Spoils captures of streams of @p context (NULL: of all), if @p is_global those alone whose mode
+ * is that. False: there is none. Held: lock. */
 bool mock_streams_spoil(const struct context *context, bool is_global);
 /** Does a capture of some thread's forbid the call? Held: lock. */
 bool mock_is_refused(const char *name);

@@ -300,8 +300,8 @@ bool mock_streams_spoil(const struct context *context, bool is_global)
     return spoils;
 }
 
-/** What may wait for a stream, or may not go into a graph: who has not said that its thread has nothing to do with
- * captures of others spoils them. Held: lock. */
+/** What may wait for a stream, or may not go into a graph: who has not said that its thread has
+ * nothing to do with captures of others spoils them. Held: lock. */
 bool mock_is_refused(const char *name)
 {
     static const char *const unsafe[] = {

@@ -157,7 +157,8 @@ static kolo_status leave_at_work(struct kolo_comm *comm, void *argument)
     return KOLO_OK;
 }
 
-/** The driver ends a context with its last hold: under what still runs in it, or after a wait without a bound. */
+/** The driver ends a context with its last hold: under what still runs in it, or after a wait
+ * without a bound. */
 Test(device_memory, a_context_outlives_a_rank_that_leaves_its_device_at_work)
 {
     struct world world = {

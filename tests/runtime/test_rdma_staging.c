@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls on a device's buffers over RDMA, on devices in memory, and the mock's. runtime/staging_direct.c: those that nothing is
-// computed in, on memory of kolo_alloc_device, against the same calls with the host's memory, by every plan; what fails on
-// the way; what still goes through the host. runtime/request.c: a call that fails while its receives are offered to a peer's
-// RDMA device, and copies of what has come are still on their way.
+// Calls on a device's buffers over RDMA, on devices in memory, and the mock's.
+// runtime/staging_direct.c: those that nothing is computed in, on memory of kolo_alloc_device,
+// against the same calls with the host's memory, by every plan; what fails on the way; what still
+// goes through the host. runtime/request.c: a call that fails while its receives are offered to a
+// peer's RDMA device, and copies of what has come are still on their way.
 #include <errno.h>
 #include <stdlib.h>
 
@@ -24,7 +25,8 @@ static kolo_status reduce(struct kolo_comm *comm, void *argument)
     return kolo_allreduce(comm, memory, memory, BYTES, KOLO_UINT8, KOLO_SUM, NULL, NULL);
 }
 
-/** The offers are cut off, and pages are unlocked for that: the mock aborts if they are still copied. */
+/** The offers are cut off, and pages are unlocked for that: the mock aborts if they are still
+ * copied. */
 Test(rdma_staging, pages_are_cut_off_when_copies_are_over)
 {
     mock = mock_cuda_load();
@@ -42,8 +44,8 @@ Test(rdma_staging, pages_are_cut_off_when_copies_are_over)
     }
 }
 
-/** Rank 1 waits on a stream for a broadcast that does not come, and further calls behind it; what it has offered is cut
- * off, for which its driver waits until all streams are through. */
+/** Rank 1 waits on a stream for a broadcast that does not come, and further calls behind it; what
+ * it has offered is cut off, for which its driver waits until all streams are through. */
 static kolo_status in_vain(struct kolo_comm *comm, void *argument)
 {
     const int rank = kolo_rank(comm);
@@ -254,7 +256,8 @@ Test(rdma_staging, a_message_between_devices_is_copied_by_nobody)
     cr_assert(mock->calls("cuMemcpyAsync") == 0, "%d", mock->calls("cuMemcpyAsync"));
 }
 
-/** The nth copy on a device, and the nth thing that a stream does: what came early is on its way there. */
+/** The nth copy on a device, and the nth thing that a stream does: what came early is on its way
+ * there. */
 Test(rdma_staging, a_device_that_fails_fails_the_call)
 {
     int failed = 0;

@@ -481,7 +481,8 @@ Test(stream, calls_of_several_threads_are_in_one_order, .timeout = 60)
     }
 }
 
-/** Who may not wait as long as the driver holds another's thread is told so; the communicator lives on. */
+/** Who may not wait as long as the driver holds another's thread is told so; the communicator lives
+ * on. */
 static kolo_status behind_a_held_call(struct kolo_comm *comm, void *argument)
 {
     const struct kolo_opts opts = {
@@ -513,8 +514,8 @@ Test(stream, who_waits_for_a_place_in_a_stream_does_so_by_its_deadline, .timeout
     WORLD_MUST_RUN(&world, behind_a_held_call, NULL);
 }
 
-/** Two results of which only one is kept: what the other stood in is unlocked, for which the driver waits for a stream
- * that ends only after kolo_wait. */
+/** Two results of which only one is kept: what the other stood in is unlocked, for which the driver
+ * waits for a stream that ends only after kolo_wait. */
 static kolo_status give_up_slabs(struct kolo_comm *comm, void *argument)
 {
     enum { LARGE = 70 << 20 };
@@ -549,7 +550,8 @@ Test(stream, who_waits_for_a_call_does_not_wait_for_pages_to_be_unlocked, .timeo
 
 /* ---- beside captures of others ---- */
 
-/** Another thread of the program captures a stream meanwhile, in a context of its own, or in this one. */
+/** Another thread of the program captures a stream meanwhile, in a context of its own, or in this
+ * one. */
 static kolo_status beside_a_capture(struct kolo_comm *comm, void *argument)
 {
     struct side *side = side_create(0);
@@ -677,7 +679,8 @@ static kolo_status collective(struct kolo_comm *comm, int which, void *memory,
 }
 enum { COLLECTIVES = 14 };
 
-/** @p argument: whether the stream that is captured is the call's; else it is another of the context. */
+/** @p argument: whether the stream that is captured is the call's; else it is another of the
+ * context. */
 static kolo_status in_a_capture(struct kolo_comm *comm, void *argument)
 {
     const bool is_followed = *(const bool *)argument;

@@ -17,8 +17,8 @@ enum mock_kind {
     MOCK_KINDS
 };
 
-/** Of a stream: a capture in global mode forbids what is unsafe to all threads that have not said that they are
- * relaxed. */
+/** Of a stream: a capture in global mode forbids what is unsafe to all threads that have not said
+ * that they are relaxed. */
 enum mock_capture { MOCK_NO_CAPTURE, MOCK_CAPTURE, MOCK_CAPTURE_GLOBAL };
 
 struct mock_cuda {

@@ -423,6 +423,7 @@ int plot_main(char *const *argv)
     if (!command.out)
         return bench_refuse("plot", command.files[0], "-o FILE.svg behind it", NULL);
     kolo_status status;
+    KOLO_TRY(outfile_spares("--output", command.out, command.files, command.nfiles));
     for (size_t i = 0; i < command.nfiles; i++)
         KOLO_TRY(plot_add_file(&plot, command.files[i]));
     KOLO_TRY(outfile_open(&file, "--output", command.out));

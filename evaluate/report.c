@@ -244,20 +244,16 @@ static kolo_status probe(const struct eval_options *options, const char *option,
 {
     const char *const read[] = {options->truths, options->detections};
     struct outfile file;
-    struct stat target, facts;
-    bool is_there = path && stat(path, &target) == 0;
+    struct stat target;
+    kolo_status status;
     if (!path)
         return KOLO_OK;
-    if (is_there && S_ISDIR(target.st_mode))
+    if (stat(path, &target) == 0 && S_ISDIR(target.st_mode))
         return kolo_fail_errno(KOLO_ERR_SYSTEM, EISDIR, "%s %s", option, path);
-    for (size_t i = 0; is_there && i < 2; i++)
-        if (stat(read[i], &facts) == 0 && facts.st_dev == target.st_dev &&
-            facts.st_ino == target.st_ino)
-            return kolo_fail(KOLO_ERR_CONFIG, "%s %s: that is the file %s, which is read", option,
-                             path, read[i]);
-    kolo_status status = outfile_open(&file, option, path);
-    if (status == KOLO_OK)
-        (void)outfile_close(&file, false);
+    KOLO_TRY(outfile_spares(option, path, read, sizeof read / sizeof *read));
+    KOLO_TRY(outfile_open(&file, option, path));
+    (void)outfile_close(&file, false);
+out:
     return status;
 }
 

@@ -140,6 +140,18 @@ kolo_status outfile_distinct(const struct outfile_place *places, size_t count)
     return KOLO_OK;
 }
 
+kolo_status outfile_spares(const char *option, const char *path, const char *const *read,
+                           size_t count)
+{
+    struct stat facts;
+    for (size_t i = 0; i < count; i++)
+        if (stat(read[i], &facts) == 0 && are_same(path, read[i]))
+            return kolo_fail(KOLO_ERR_CONFIG,
+                             "%s %s: that is the file %s, which is read; name another", option,
+                             path, read[i]);
+    return KOLO_OK;
+}
+
 /** There is something at @p path that no file may take the place of. */
 static bool must_stay(const char *path)
 {

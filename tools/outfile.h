@@ -28,6 +28,10 @@ struct outfile_place {
 
 /** Refuses two places that are one file, whatever their names; a device (/dev/null) takes several. */
 kolo_status outfile_distinct(const struct outfile_place *places, size_t count) KOLO_NODISCARD;
+/** Refuses @p path where it is one of the @p count files that are read; one that is not there is
+ * for whoever reads it to name. */
+kolo_status outfile_spares(const char *option, const char *path, const char *const *read,
+                           size_t count) KOLO_NODISCARD;
 /** @p option is named in messages: "--json". It and @p path stay where they are, and live, as
  * long as the file is open. */
 kolo_status outfile_open(struct outfile *file, const char *option, const char *path) KOLO_NODISCARD;

@@ -160,6 +160,12 @@ for name, text in (("bad.json", "no array"), ("bad.csv", "line 2: bytes is 'x'")
     if refused.returncode != 1 or text not in refused.stderr or os.path.exists(f"{work}/none.svg"):
         wrong(f"plot {name}: {refused.returncode} {refused.stderr}")
 # ---- places ----
+with open(f"{work}/o.json", "rb") as read:
+    before = read.read()
+drawn_over = run(0, "plot", f"{work}/a.csv", f"{work}/o.json", "-o", f"{work}/o.json")
+with open(f"{work}/o.json", "rb") as read:
+    if drawn_over.returncode != 2 or "o.json, which is read; name another" not in drawn_over.stderr or read.read() != before:
+        wrong(f"plot over what it draws: {drawn_over.returncode} {drawn_over.stderr}")
 for np, arguments, options in ((0, ("allreduce", "--threads", "2"), ("--json", "--plot")), (2, ("allreduce",), ("--csv", "--json")),
                                (2, ("--limits",), ("--json", "--plot"))):
     refused = run(np, *arguments, "-n", "1", "-s", "4", options[0], f"{work}/same", options[1], f"{work}/../{os.path.basename(work)}/same")

@@ -147,6 +147,20 @@ Test(outfile, two_of_one_file_are_refused)
     cr_expect_eq(two("x", "z"), KOLO_OK);
 }
 
+Test(outfile, a_file_that_is_read_is_not_written_over)
+{
+    const char *const read[] = {"none", "x"};
+    write_x("old");
+    cr_assert_eq(symlink("x", "y"), 0);
+    cr_expect_eq(outfile_spares("--output", "z", read, 2), KOLO_OK);
+    cr_expect_eq(outfile_spares("--output", "none", read, 2), KOLO_OK, "said when it is read");
+    cr_expect_eq(outfile_spares("--output", "x", read, 1), KOLO_OK);
+    cr_expect_eq(outfile_spares("--output", "./x", read, 2), KOLO_ERR_CONFIG);
+    cr_expect_str_eq(kolo_error_detail(),
+                     "--output ./x: that is the file x, which is read; name another");
+    cr_expect_eq(outfile_spares("--output", "y", read, 2), KOLO_ERR_CONFIG, "a link");
+}
+
 Test(outfile, the_place_is_tried_before_anything_is_written)
 {
     char name[300];

@@ -63,7 +63,7 @@ static kolo_status take_detection(void *context, const struct eval_record *recor
     if (reading->last_image < 0)
         return kolo_fail(KOLO_ERR_DATA,
                          "the detection is of image %lld, which the ground truth does "
-                         "not list",
+                         "not list: are these the results of another data set?",
                          (long long)record->image);
     int64_t category = eval_category_find(reading->truths, record->category);
     if (category < 0 && reading->division->skip_unknown)

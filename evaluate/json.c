@@ -111,7 +111,10 @@ static int refuse_value(struct eval_json *json, const char *kind)
     if (json->outside && json->depth == 1 && json->list)
         return stop(json, "\"%s\" is %s; it must be an array", json->list->key, kind);
     if (json->outside && json->depth == 0)
-        return stop(json, "the file is %s; an object with \"annotations\" is expected", kind);
+        return stop(json,
+                    "the file is %s; an object with \"annotations\" is expected: the ground truth "
+                    "comes first, the results second",
+                    kind);
     if (in_box(json))
         return stop(json, "%s in a bbox; it has 4 numbers", kind);
     if (in_row(json))

@@ -134,7 +134,7 @@ found 'bad.json: line 1.*null in a bbox' "[${one/ 4/ null}]"
 found 'bad.json: line 1.*the bbox of this detection is a string' "[${one/\[1, 2, 3, 4\]/\"x\"}]"
 found 'bad.json: line 1.*this detection has no score' "[${one/score/scare}]"
 found 'bad.json: line 1.*this detection has no bbox' "[${one/bbox/segmentation}]"
-found 'bad.json: line 1.*image 9, which the ground truth does not list' "[${one/1,/9,}]"
+found 'bad.json: line 1.*image 9, which the ground truth does not list: are these' "[${one/1,/9,}]"
 found 'bad.json: line 1.*category 8, .*--skip-unknown' "[${one/3,/8,}]"
 found 'bad.json: line 1.*the image_id of this detection is a string' "[${one/1,/\"1\",}]"
 found 'bad.json: line 1.*the image_id .* is 1.5; it must be an integer' "[${one/1,/1.5,}]"
@@ -272,7 +272,7 @@ truth 'bad.json: line 1, .*"images" is a number' 's/"licenses": \[\]/"images": 1
 truth 'bad.json: line [67].*(parse error|the file ends here)' '$d'
 truth 'bad.json: line 1.*(parse error|lexical error)' '1s/^{/{,/'
 echo '[]' >bad.json
-refused 'bad.json: line 1.*the file is an array' bad.json dt.json
+refused 'bad.json: line 1.*the file is an array; .* the ground truth comes first, the results second' bad.json dt.json
 
 head -c $(($(stat -c %s many.json.gz) / 2)) many.json.gz >cut.gz
 refused 'cut.gz: the gzip file is cut' gt.json cut.gz

@@ -10,7 +10,8 @@
 
 struct curve {
     struct kolo_metric metric;
-    int64_t labels, bins;
+    int64_t labels, bins, ignore_index;
+    bool ignores;
     struct kolo_curve_entry *record; /* being made */
 };
 
@@ -133,6 +134,11 @@ kolo_status kolo_curve_create(const struct kolo_curve_config *config,
     curve->bins = config->bins;
     kolo_metric_setting(metric, &curve->labels, sizeof curve->labels);
     kolo_metric_setting(metric, &curve->bins, sizeof curve->bins);
+    if (config->ignores) { /* else it leaves no trace: the states of older versions are read */
+        curve->ignores = true;
+        curve->ignore_index = config->ignore_index;
+        kolo_metric_setting(metric, &curve->ignore_index, sizeof curve->ignore_index);
+    }
     curve->record = kolo_calloc((size_t)curve->labels, sizeof *curve->record);
     if (!curve->record) {
         kolo_metric_destroy(metric);
@@ -148,14 +154,23 @@ struct truths {
     const int64_t *classes;
 };
 
-static kolo_status check_update(const struct kolo_metric *metric, const float *scores,
-                                const struct truths *truths, size_t count)
+static bool is_ignored(const struct curve *curve, const struct truths *truths, size_t sample)
 {
-    if (count > 0 && (!scores || (!truths->each && !truths->classes)))
+    return curve->ignores && truths->classes && truths->classes[sample] == curve->ignore_index;
+}
+
+static kolo_status check_sample(const struct curve *curve, const float *scores,
+                                const struct truths *truths, size_t sample)
+{
+    size_t labels = (size_t)curve->labels;
+    if (is_ignored(curve, truths, sample))
+        return KOLO_OK;
+    if (truths->classes &&
+        (truths->classes[sample] < 0 || truths->classes[sample] >= curve->labels))
         return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_curve_update: scores, or truths or classes, is NULL");
-    int64_t labels = ((const struct curve *)metric)->labels;
-    for (size_t i = 0; i < count * (size_t)labels; i++) {
+                         "kolo_curve_update: classes[%zu] is %lld, not in 0..%lld", sample,
+                         (long long)truths->classes[sample], (long long)curve->labels - 1);
+    for (size_t i = sample * labels; i < (sample + 1) * labels; i++) {
         if (isnan(scores[i]))
             return kolo_fail(KOLO_ERR_INVALID, "kolo_curve_update: scores[%zu] is NaN", i);
         if (truths->each && (truths->each[i] < -1 || truths->each[i] > 1))
@@ -163,12 +178,25 @@ static kolo_status check_update(const struct kolo_metric *metric, const float *s
                              "kolo_curve_update: truths[%zu] is %d, not 0, 1 or -1 (ignored)", i,
                              truths->each[i]);
     }
-    for (size_t i = 0; truths->classes && i < count; i++)
-        if (truths->classes[i] < 0 || truths->classes[i] >= labels)
-            return kolo_fail(KOLO_ERR_INVALID,
-                             "kolo_curve_update: classes[%zu] is %lld, not in 0..%lld", i,
-                             (long long)truths->classes[i], (long long)labels - 1);
     return KOLO_OK;
+}
+
+static kolo_status check_update(const struct kolo_metric *metric, const float *scores,
+                                const struct truths *truths, size_t count)
+{
+    kolo_status status = KOLO_OK;
+    if (count > 0 && (!scores || (!truths->each && !truths->classes)))
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_curve_update: scores, or truths or classes, is NULL");
+    for (size_t i = 0; status == KOLO_OK && i < count; i++)
+        status = check_sample((const struct curve *)metric, scores, truths, i);
+    return status;
+}
+
+static struct kolo_curve_entry entry_of(const struct curve *curve, float score, uint32_t truth)
+{
+    return (struct kolo_curve_entry){
+        .place = curve->bins ? bin_place(score, curve->bins) : exact_place(score), .truth = truth};
 }
 
 static uint32_t truth_of(const struct truths *truths, size_t sample, size_t label, size_t labels)
@@ -189,13 +217,11 @@ static kolo_status update_staged(struct kolo_metric *metric, const float *scores
     size_t labels = (size_t)curve->labels, bytes = labels * sizeof *curve->record;
     status = kolo_metric_prepare(metric, count, count * bytes, indices);
     for (size_t i = 0; status == KOLO_OK && i < count; i++) {
-        for (size_t l = 0; l < labels; l++) {
-            float score = scores[i * labels + l];
-            curve->record[l] = (struct kolo_curve_entry){
-                .place = curve->bins ? bin_place(score, curve->bins) : exact_place(score),
-                .truth = truth_of(truths, i, l, labels),
-            };
-        }
+        bool is_left_out = is_ignored(curve, truths, i);
+        for (size_t l = 0; l < labels; l++)
+            curve->record[l] = is_left_out ? entry_of(curve, 0, IGNORED)
+                                           : entry_of(curve, scores[i * labels + l],
+                                                      truth_of(truths, i, l, labels));
         kolo_metric_add(metric, indices ? indices + i : NULL, curve->record, bytes);
     }
     return status;

@@ -226,6 +226,58 @@ kolo_status kolo_mean_update_float64(struct kolo_metric *metric, const double *v
     return update(metric, values, sizeof *values, count, indices);
 }
 
+static kolo_status check_batch(const struct kolo_metric *metric, double mean, int64_t count)
+{
+    kolo_status status = kolo_metric_check(metric, &mean_ops, "kolo_mean_update_batch");
+    if (status != KOLO_OK)
+        return status;
+    if (metric->samples)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_mean_update_batch: the metric was created with samples %lld: give "
+                         "each its value and index",
+                         (long long)metric->samples);
+    if (count < 0 || count > KOLO_COUNT_MAX)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_mean_update_batch: count %lld is not in 0..%lld",
+                         (long long)count, (long long)KOLO_COUNT_MAX);
+    if (isfinite(mean) && !isfinite(mean * (double)count))
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_mean_update_batch: %g times %lld is more than a double holds", mean,
+                         (long long)count);
+    return KOLO_OK;
+}
+
+/* Counts what is not finite as often as it is there. */
+static void count_nonfinite(int64_t *words, double mean, int64_t count)
+{
+    struct kolo_exact_sum *sum = kolo_exact_in(words);
+    if (isnan(mean))
+        sum->nans += count;
+    else if (mean > 0)
+        sum->plus_infinities += count;
+    else
+        sum->minus_infinities += count;
+}
+
+kolo_status kolo_mean_update_batch(struct kolo_metric *metric, double mean, int64_t count)
+{
+    const struct mean *own = (const struct mean *)metric;
+    kolo_status status = check_batch(metric, mean, count);
+    if (status == KOLO_OK && !isfinite(mean) && own->nonfinite == KOLO_NONFINITE_IMPUTE)
+        status = check_batch(metric, own->imputed, count);
+    if (status != KOLO_OK)
+        return status;
+    int64_t *words = kolo_metric_count_direct(metric, (size_t)count);
+    double value = isfinite(mean) ? mean : own->imputed;
+    double product = value * (double)count, rest = fma(value, (double)count, -product);
+    if (!isfinite(mean))
+        count_nonfinite(words, mean, count);
+    if (!isfinite(mean) && own->nonfinite != KOLO_NONFINITE_IMPUTE)
+        return KOLO_OK;
+    add(own, words, product);
+    add(own, words, rest);
+    return KOLO_OK;
+}
+
 kolo_status kolo_mean_result(const struct kolo_metric *metric, struct kolo_mean_result *result_out)
 {
     kolo_status status =

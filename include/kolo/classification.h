@@ -161,6 +161,10 @@ struct kolo_curve_config {
      *  one bin are ties. (TorchMetrics' binned curves have thresholds instead, `linspace(0, 1, n)`,
      *  and no point (0, 0) where a score is 1.) */
     int64_t bins;
+    /** Of kolo_curve_update_classes(): samples of class ignore_index, any number, are left out of all
+     *  curves, and their scores are not looked at. */
+    bool ignores;
+    int64_t ignore_index;
 };
 
 /** The area under the ROC curve and the average precision, per label. AUROC is the part of the

@@ -150,6 +150,13 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_mean_update_float64(struct kolo_metric 
                                                              const double *values, size_t count,
                                                              const int64_t *indices);
 
+/** Adds @p count values of which only the mean is known, as of a batch whose losses were averaged:
+ *  mean * count is added without rounding. Not of metrics that have samples.
+ *  @return KOLO_OK; ERR_INVALID (a count out of 0..2^40, a product that no double holds, a metric with
+ *  samples; nothing is added). */
+KOLO_API KOLO_NODISCARD kolo_status kolo_mean_update_batch(struct kolo_metric *metric, double mean,
+                                                           int64_t count);
+
 /** How samples were counted. */
 struct kolo_sample_counts {
     int64_t counted;    /**< samples that count, each once */

@@ -10,12 +10,12 @@
 #include "tests/support/shards.h"
 #include "tests/support/world.h"
 
-enum { SAMPLES = 149, LABELS = 3 };
+enum { SAMPLES = 149, LABELS = 3, PADDING = -7 };
 static float scores[SAMPLES * LABELS];
 static int8_t truths[SAMPLES * LABELS];
 static int64_t classes[SAMPLES];
 static int64_t bins;
-static bool by_class;
+static bool by_class, ignores;
 
 /* Label 0 has many ties, label 1 none but signed zeros, label 2 no positive unless by class. */
 static void make_data(void)
@@ -32,13 +32,21 @@ static void make_data(void)
         t[1] = (int8_t)(shard_hash(i + 2) % 5 == 0 ? -1 : (int)(shard_hash(i) % 2));
         t[2] = 0;
         classes[i] = (int64_t)(shard_hash(i + 9) % LABELS);
+        if (ignores && shard_hash(i + 11) % 4 == 0) {
+            classes[i] = PADDING;
+            s[0] = NAN; /* which is not looked at */
+        }
     }
 }
 
 static kolo_status create(int64_t samples, struct kolo_metric **metric_out)
 {
-    const struct kolo_curve_config config = {
-        .size = sizeof config, .samples = samples, .labels = LABELS, .bins = bins};
+    const struct kolo_curve_config config = {.size = sizeof config,
+                                             .samples = samples,
+                                             .labels = LABELS,
+                                             .bins = bins,
+                                             .ignores = ignores,
+                                             .ignore_index = PADDING};
     return kolo_curve_create(&config, metric_out);
 }
 
@@ -77,6 +85,8 @@ static double score_at(int i, int l)
 
 static int truth_at(int i, int l)
 {
+    if (by_class && classes[i] == PADDING)
+        return -1;
     return by_class ? classes[i] == l : truths[i * LABELS + l];
 }
 
@@ -144,6 +154,8 @@ Test(curve, is_exact_however_samples_are_dealt_out, .timeout = 200)
 {
     expect_all();
     by_class = true;
+    expect_all();
+    ignores = true;
     expect_all();
 }
 

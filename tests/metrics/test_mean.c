@@ -137,6 +137,54 @@ Test(mean, adds_fast_what_is_larger_than_a_double_on_the_way, .timeout = 60)
     expect(&(struct job){.values = values, .count = 10, .mean = 1e308 / 10, .counted = 10});
 }
 
+/* A batch's mean counts as its values do, to the last bit. */
+Test(mean, of_batches_is_that_of_their_values, .timeout = 60)
+{
+    struct kolo_comm *comm = NULL;
+    const struct {
+        double mean;
+        int64_t count;
+    } batches[] = {{0.1, 3}, {NAN, 2}, {-0.3, 1}, {INFINITY, 1}, {7, 0}};
+    /* Fraction(0.1) * 3 - Fraction(0.3), to float; rounded products are 5.551115123125783e-17 apart */
+    const double sum = 0x1.0000000000000p-55;
+    cr_assert_eq(kolo_init(NULL, &comm), KOLO_OK, "%s", kolo_error_detail());
+    for (int way = 0; way < 2; way++) {
+        const struct kolo_mean_config config = {.size = sizeof config,
+                                                .nonfinite = way ? KOLO_NONFINITE_IMPUTE
+                                                                 : KOLO_NONFINITE_SKIP,
+                                                .imputed = 0.1};
+        struct kolo_mean_result r = {.size = sizeof r};
+        struct kolo_metric *metric = NULL;
+        cr_assert_eq(kolo_mean_create(&config, &metric), KOLO_OK);
+        for (size_t i = 0; i < sizeof batches / sizeof *batches; i++)
+            cr_assert_eq(kolo_mean_update_batch(metric, batches[i].mean, batches[i].count),
+                         KOLO_OK);
+        cr_assert_eq(kolo_metrics_compute(comm, &metric, 1, NULL), KOLO_OK);
+        cr_assert_eq(kolo_mean_result(metric, &r), KOLO_OK);
+        cr_assert_eq(r.samples.counted, 4 + (way ? 3 : 0));
+        cr_assert_eq(r.nans, 2);
+        cr_assert_eq(r.plus_infinities, 1);
+        cr_assert_eq(r.sum, way ? 0x1.3333333333334p-2 : sum, "%a", r.sum);
+        kolo_metric_destroy(metric);
+    }
+    cr_assert_eq(kolo_finalize(comm), KOLO_OK);
+}
+
+Test(mean, refuses_batches_that_cannot_be_counted)
+{
+    struct kolo_metric *metric = NULL;
+    cr_assert_eq(create(0, &metric), KOLO_OK);
+    cr_assert_eq(kolo_mean_update_batch(metric, 1, -1), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "count -1"), "%s", kolo_error_detail());
+    cr_assert_eq(kolo_mean_update_batch(metric, 1e308, 2), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "1e+308 times 2"), "%s", kolo_error_detail());
+    kolo_metric_destroy(metric);
+    cr_assert_eq(create(5, &metric), KOLO_OK);
+    cr_assert_eq(kolo_mean_update_batch(metric, 1, 1), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "samples 5"), "%s", kolo_error_detail());
+    kolo_metric_destroy(metric);
+}
+
 Test(mean, is_near_the_exact_one_when_it_is_fast, .timeout = 60)
 {
     enum { COUNT = 100003 };

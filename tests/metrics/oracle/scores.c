@@ -20,12 +20,13 @@ enum {
     CALIBRATION,
     ACCURACY_BUT_LAST, /* without samples of the last class */
     CALIBRATION_BUT_LAST,
+    BINNED_CURVE,
     MEAN_SKIPPING, /* of predictions, of which some are NaN */
     MEAN_IMPUTING,
     MEAN_FAST,
     METRICS
 };
-enum { CLASSES_MAX = 64 };
+enum { CLASSES_MAX = 64, BINS = 16 };
 
 struct data {
     int64_t samples, classes;
@@ -82,6 +83,8 @@ static kolo_status create(const struct data *data, struct kolo_metric *metrics[M
     const struct kolo_confusion_config confusion = {.size = sizeof confusion,
                                                     .classes = data->classes};
     const struct kolo_curve_config curve = {.size = sizeof curve, .labels = data->classes};
+    const struct kolo_curve_config binned = {
+        .size = sizeof binned, .labels = data->classes, .bins = BINS};
     const struct kolo_likelihood_config likelihood = {.size = sizeof likelihood,
                                                       .classes = data->classes};
     const struct kolo_regression_config regression = {.size = sizeof regression};
@@ -100,6 +103,8 @@ static kolo_status create(const struct data *data, struct kolo_metric *metrics[M
         status = kolo_calibration_create(&calibration, &metrics[CALIBRATION]);
     if (status == KOLO_OK)
         status = kolo_curve_create(&curve, &metrics[CURVE]);
+    if (status == KOLO_OK)
+        status = kolo_curve_create(&binned, &metrics[BINNED_CURVE]);
     if (status == KOLO_OK)
         status = kolo_likelihood_create(&likelihood, &metrics[LIKELIHOOD]);
     if (status == KOLO_OK)
@@ -139,6 +144,8 @@ static kolo_status update(const struct data *data, int64_t i, struct kolo_metric
     if (status == KOLO_OK)
         status = kolo_curve_update_classes(metrics[CURVE], p, label, 1, NULL);
     if (status == KOLO_OK)
+        status = kolo_curve_update_classes(metrics[BINNED_CURVE], p, label, 1, NULL);
+    if (status == KOLO_OK)
         status = kolo_likelihood_update(metrics[LIKELIHOOD], p, label, 1, 1, NULL);
     if (status == KOLO_OK)
         status = kolo_regression_update_float64(metrics[REGRESSION], data->predictions + i,
@@ -162,24 +169,34 @@ typedef kolo_status score_of(const struct kolo_metric *metric,
                              const struct kolo_score_config *config, double *values_out,
                              size_t count);
 
-static kolo_status print_scores(const struct kolo_metric *metric, score_of *score,
-                                const char *prefix)
+static kolo_status print_score(const struct kolo_metric *metric, score_of *score,
+                               const char *prefix, kolo_score which, int64_t classes)
 {
     static const char *const scores[] = {"precision", "recall", "f", "specificity", "iou", "dice"};
     static const char *const averages[] = {"macro", "micro", "weighted"};
-    for (int s = 0; s < 6; s++)
-        for (int a = 0; a < 3; a++) {
-            double value;
-            const struct kolo_score_config config = {.size = sizeof config,
-                                                     .score = (kolo_score)s,
-                                                     .average = (kolo_average)a,
-                                                     .beta = 2};
-            kolo_status status = score(metric, &config, &value, 1);
-            if (status != KOLO_OK)
-                return status;
-            printf("%s%s_%s %.17g\n", prefix, scores[s], averages[a], value);
-        }
-    return KOLO_OK;
+    struct kolo_score_config config = {.size = sizeof config, .score = which, .beta = 2};
+    double values[CLASSES_MAX];
+    for (int a = 0; a < 3; a++) {
+        config.average = (kolo_average)a;
+        kolo_status status = score(metric, &config, values, 1);
+        if (status != KOLO_OK)
+            return status;
+        printf("%s%s_%s %.17g\n", prefix, scores[which], averages[a], values[0]);
+    }
+    config.average = KOLO_AVERAGE_NONE;
+    kolo_status status = score(metric, &config, values, CLASSES_MAX);
+    for (int64_t c = 0; status == KOLO_OK && c < classes; c++)
+        printf("%s%s_of_%lld %.17g\n", prefix, scores[which], (long long)c, values[c]);
+    return status;
+}
+
+static kolo_status print_scores(const struct kolo_metric *metric, score_of *score,
+                                const char *prefix, int64_t classes)
+{
+    kolo_status status = KOLO_OK;
+    for (int s = 0; status == KOLO_OK && s <= KOLO_SCORE_DICE; s++)
+        status = print_score(metric, score, prefix, (kolo_score)s, classes);
+    return status;
 }
 
 /* @p suffix goes behind each name. */
@@ -197,7 +214,7 @@ static kolo_status print_probable(const struct kolo_metric *accuracy,
     return status;
 }
 
-static kolo_status print_more(struct kolo_metric *const metrics[METRICS])
+static kolo_status print_more(struct kolo_metric *const metrics[METRICS], int64_t classes)
 {
     struct kolo_multilabel_result m = {.size = sizeof m};
     kolo_status status = kolo_multilabel_result(metrics[MULTILABEL], &m);
@@ -207,7 +224,7 @@ static kolo_status print_more(struct kolo_metric *const metrics[METRICS])
         status =
             print_probable(metrics[ACCURACY_BUT_LAST], metrics[CALIBRATION_BUT_LAST], "_but_last");
     if (status == KOLO_OK)
-        status = print_scores(metrics[MULTILABEL], kolo_multilabel_score, "multilabel_");
+        status = print_scores(metrics[MULTILABEL], kolo_multilabel_score, "multilabel_", classes);
     printf("multilabel_accuracy %.17g\nexact_match %.17g\n", m.accuracy, m.exact_match);
     return status;
 }
@@ -224,28 +241,31 @@ static kolo_status print_means(struct kolo_metric *const metrics[METRICS])
     return status;
 }
 
-static kolo_status print(struct kolo_metric *const metrics[METRICS])
+static kolo_status print(struct kolo_metric *const metrics[METRICS], int64_t classes)
 {
     struct kolo_confusion_result c = {.size = sizeof c};
-    struct kolo_curve_result curve = {.size = sizeof curve};
+    struct kolo_curve_result curve = {.size = sizeof curve}, binned = {.size = sizeof binned};
     struct kolo_likelihood_result l = {.size = sizeof l};
     struct kolo_regression_result r = {.size = sizeof r};
     kolo_status status = kolo_confusion_result(metrics[CONFUSION], &c);
     if (status == KOLO_OK)
         status = kolo_curve_result(metrics[CURVE], &curve);
     if (status == KOLO_OK)
+        status = kolo_curve_result(metrics[BINNED_CURVE], &binned);
+    if (status == KOLO_OK)
         status = kolo_likelihood_result(metrics[LIKELIHOOD], &l);
     if (status == KOLO_OK)
         status = kolo_regression_result(metrics[REGRESSION], &r);
     if (status == KOLO_OK)
-        status = print_scores(metrics[CONFUSION], kolo_confusion_score, "");
+        status = print_scores(metrics[CONFUSION], kolo_confusion_score, "", classes);
     if (status == KOLO_OK)
-        status = print_more(metrics);
+        status = print_more(metrics, classes);
     if (status == KOLO_OK)
         status = print_means(metrics);
     printf("accuracy %.17g\nbalanced %.17g\nkappa %.17g\nmatthews %.17g\n", c.accuracy,
            c.balanced_accuracy, c.kappa, c.matthews);
     printf("auroc %.17g\nap %.17g\n", curve.auroc, curve.average_precision);
+    printf("auroc_binned %.17g\nap_binned %.17g\n", binned.auroc, binned.average_precision);
     printf("log_loss %.17g\nperplexity %.17g\n", l.log_loss, l.perplexity);
     printf("mae %.17g\nmse %.17g\nr2 %.17g\n", r.mae, r.mse, r.r2);
     return status;
@@ -261,7 +281,7 @@ static kolo_status rank_main(struct kolo_comm *comm, void *argument)
     if (status == KOLO_OK)
         status = kolo_metrics_compute(comm, metrics, METRICS, NULL);
     if (status == KOLO_OK && kolo_rank(comm) == 0)
-        status = print(metrics);
+        status = print(metrics, data->classes);
     for (int m = 0; m < METRICS; m++)
         kolo_metric_destroy(metrics[m]);
     return status;

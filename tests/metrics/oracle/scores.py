@@ -36,6 +36,16 @@ def of_probabilities(p, labels, suffix):
             f"rms_calibration{suffix}": np.sqrt((share * gaps**2).sum())}
 
 
+def of_each(prefix, truth, chosen, **of):
+    """The scores of each class."""
+    parts = {"precision": sk.precision_score(truth, chosen, average=None, **of),
+             "recall": sk.recall_score(truth, chosen, average=None, **of),
+             "f": sk.fbeta_score(truth, chosen, beta=2, average=None, **of),
+             "dice": sk.f1_score(truth, chosen, average=None, **of),
+             "iou": sk.jaccard_score(truth, chosen, average=None, **of)}
+    return {f"{prefix}{name}_of_{c}": value for name, values in parts.items() for c, value in enumerate(values)}
+
+
 def theirs(p, labels, guess, target):
     predicted, classes = p.argmax(1), p.shape[1]
     every = (labels[:, None] == np.arange(classes)).astype(int)
@@ -70,8 +80,13 @@ def theirs(p, labels, guess, target):
         result[f"f_{average}"] = sk.fbeta_score(labels, predicted, beta=2, average=average)
         result[f"dice_{average}"] = sk.f1_score(labels, predicted, average=average)
         result[f"iou_{average}"] = sk.jaccard_score(labels, predicted, average=average)
+    binned = np.minimum(np.floor(p.astype(float) * 16), 15)
+    result["auroc_binned"] = np.mean([sk.roc_auc_score(every[:, c], binned[:, c]) for c in range(classes)])
+    result["ap_binned"] = np.mean([sk.average_precision_score(every[:, c], binned[:, c]) for c in range(classes)])
+    result |= of_each("", labels, predicted, labels=range(classes)) | {f"specificity_of_{c}": special[c] for c in range(classes)}
     several = ((labels[:, None] + np.arange(classes)) % 3 == 0) | (every == 1)
     chosen = p > 0.5
+    result |= of_each("multilabel_", several, chosen)
     result["multilabel_accuracy"] = 1 - sk.hamming_loss(several, chosen)
     result["exact_match"] = sk.accuracy_score(several, chosen)
     for average in ("micro", "weighted"):  # macro: scikit-learn counts labels that nobody has

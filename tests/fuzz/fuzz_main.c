@@ -200,6 +200,10 @@ static void read_corpus(const char *folder)
 {
     struct dirent **names;
     int found = scandir(folder, &names, NULL, alphasort);
+    if (found > FILES_MAX) {
+        fprintf(stderr, "fuzz_main: %d files in %s are more than %d\n", found, folder, FILES_MAX);
+        exit(2);
+    }
     for (int i = 0; i < found; i++) {
         char path[4096];
         (void)snprintf(path, sizeof path, "%s/%s", folder, names[i]->d_name);

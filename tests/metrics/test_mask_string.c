@@ -130,7 +130,7 @@ Test(mask_string, corpus)
     cr_assert(folder, "%s", MASK_CORPUS);
     int files = 0;
     for (struct dirent *entry; (entry = readdir(folder));)
-        if (entry->d_name[0] != '.') {
+        if (strncmp(entry->d_name, "good-", 5) == 0 || strncmp(entry->d_name, "bad-", 4) == 0) {
             replay(MASK_CORPUS, entry->d_name);
             files++;
         }

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <kolo/metrics.h>
+#include <kolo/classification.h>
+#include <kolo/regression.h>
 
 #include "metrics/metric.h"
 #include "tests/support/metric_state.h"
@@ -129,6 +130,31 @@ Test(state, refuses_a_state_of_something_else)
         kolo_metric_destroy(others[i]);
     }
     kolo_metric_destroy(from);
+}
+
+/* The fingerprint and the length that a state without updates had before configurations got more
+ * fields: what does not use those is read from states that were saved then. */
+#define EXPECT_OLD_FORM(kind, fingerprint, bytes, ...)                                             \
+    do {                                                                                           \
+        const struct kolo_##kind##_config config = {.size = sizeof config, __VA_ARGS__};           \
+        struct kolo_metric *metric = NULL;                                                         \
+        size_t size;                                                                               \
+        cr_assert_eq(kolo_##kind##_create(&config, &metric), KOLO_OK, "%s", kolo_error_detail());  \
+        cr_assert_eq(metric->settings, UINT64_C(fingerprint), #kind ": %llx",                      \
+                     (unsigned long long)metric->settings);                                        \
+        cr_assert_eq(kolo_metric_save(metric, NULL, 0, &size), KOLO_OK);                           \
+        cr_assert_eq(size, (bytes), #kind ": %zu", size);                                          \
+        kolo_metric_destroy(metric);                                                               \
+    } while (0)
+
+Test(state, of_an_earlier_version_is_read)
+{
+    EXPECT_OLD_FORM(mean, 0x4d25767f9dce13f5, 670, .nonfinite = KOLO_NONFINITE_ERROR);
+    EXPECT_OLD_FORM(accuracy, 0x6daa46788bd9df92, 122, .classes = 5, .k = {1, 3});
+    EXPECT_OLD_FORM(calibration, 0xaa312f255b6c6c63, 2469, .classes = 2, .bins = 4);
+    EXPECT_OLD_FORM(curve, 0x261c4b49872994e7, 1343, .labels = 2);
+    EXPECT_OLD_FORM(curve, 0x1df28391dea3e5ef, 351, .labels = 2, .bins = 8);
+    EXPECT_OLD_FORM(regression, 0xad2aca7747985764, 2996, .nonfinite = KOLO_NONFINITE_SKIP);
 }
 
 Test(state, refuses_every_changed_byte_and_every_length, .timeout = 60)

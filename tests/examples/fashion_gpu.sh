@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# fashion_gpu.sh BIN MOCK KERNELS: fashion-train and fashion-eval on the devices of the tests' libcuda.so.1 in the folder
-# MOCK, which runs the examples' kernels out of the library KERNELS. On a GPU every byte of a checkpoint and every digit
-# of an evaluation is what the host computes, at any number of ranks. The images are made here.
+# fashion_gpu.sh BIN [MOCK KERNELS]: fashion-train and fashion-eval on the devices of the tests' libcuda.so.1 in the folder
+# MOCK, which runs the examples' kernels out of the library KERNELS, or on the machine's own. On a GPU every byte of a
+# checkpoint and every digit of an evaluation is what the host computes, at any number of ranks. The images are made here.
 set -u
-bin=$1 mock=$2 kernels=$3 failures=0
+bin=$1 mock=${2-} kernels=${3-} failures=0
+gpu='rank 0 does \(GPU [0-9]+, .*\)'
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # Folds in the order of ranks, whatever memory the vectors are in: else three ranks' sums may differ in their last bits.
 export KOLO_DETERMINISTIC=1
 
 wrong() { echo "FAIL: $*"; failures=$((failures + 1)); }
-on_gpu() { LD_LIBRARY_PATH=$mock MOCK_CUDA_KERNELS=$kernels "$@"; }
+on_gpu() {
+    [[ -z $mock ]] || local -x LD_LIBRARY_PATH=$mock MOCK_CUDA_KERNELS=$kernels
+    "$@"
+}
 train() { timeout 300 "$bin/kolorun" -np "$1" "$bin/examples/fashion-train" --data "$work" --epochs 2 --batch 64 "${@:2}" 2>"$work/notes"; }
 eval_on() {
     timeout 120 "$bin/kolorun" -np "$1" "$bin/examples/fashion-eval" --data "$work" "${@:2}" 2>"$work/notes" | sed 's/^\[0\] //'
@@ -32,13 +36,17 @@ for prefix, count in (("train", 701), ("t10k", 523)):  # no multiples of ranks o
         file.write(struct.pack(">II", 0x801, count) + bytes(labels))
 PYTHON
 
+if [[ -z $mock ]]; then
+    train 1 --epochs 1 --device gpu --checkpoint "$work/first" >/dev/null
+    none=$(grep -o -- '--device gpu: .*' "$work/notes") && { echo "skipped: $none"; exit 77; }
+fi
 nps='1 2 3 4'
 [[ ${TEST_SHORT-0} == 0 ]] || nps='1 3'
 for np in $nps; do
     train "$np" --device cpu --checkpoint "$work/cpu$np" >"$work/out" || wrong "training on $np ranks: $(cat "$work/notes")"
     says "0 of $np ranks compute on a GPU; rank 0 does not \(as --device cpu says\)"
     on_gpu train "$np" --checkpoint "$work/gpu$np" >"$work/out_gpu" || wrong "training on $np GPU ranks: $(cat "$work/notes")"
-    says "$np of $np ranks compute on a GPU; rank 0 does \(GPU 0, Mock 0\)"
+    says "$np of $np ranks compute on a GPU; $gpu"
     cmp "$work/cpu$np" "$work/gpu$np" || wrong "$np ranks train other parameters on a GPU"
     cmp "$work/out" "$work/out_gpu" || wrong "$np ranks print other losses on a GPU"
 done
@@ -51,12 +59,13 @@ for np in $nps; do
         on_gpu eval_on "$np" $pad --device gpu --checkpoint "$work/gpu1" >"$work/np"
         cmp -s "$work/alone" "$work/np" || wrong "np $np $pad differs on a GPU: $(cat "$work/np" "$work/notes")"
     done
-    says "$np of $np ranks compute on a GPU; rank 0 does \(GPU 0, Mock 0\)"
+    says "$np of $np ranks compute on a GPU; $gpu"
 done
+cp "$work/notes" "$work/gpu_notes"
 # Some ranks on a GPU and some not.
 cat >"$work/rank" <<'SH'
 #!/bin/sh
-[ "$RANK" = 1 ] || { unset LD_LIBRARY_PATH; exec "$@" --device cpu; }
+[ "$RANK" = 1 ] || exec "$@" --device cpu
 exec "$@" --device gpu
 SH
 chmod +x "$work/rank"
@@ -65,6 +74,11 @@ on_gpu timeout 120 "$bin/kolorun" -np 3 "$work/rank" "$bin/examples/fashion-eval
 cmp -s "$work/alone" "$work/np" || wrong "one GPU among three ranks: $(cat "$work/np" "$work/notes")"
 says "1 of 3 ranks compute on a GPU; rank 0 does not \(as --device cpu says\)"
 
+if [[ -z $mock ]]; then
+    ((failures == 0)) && echo "fashion on this machine's GPU: all good"
+    exit $((failures > 0))
+fi
+grep -q 'GPU 0, Mock 0' "$work/gpu_notes" || wrong "it was not the tests' device: $(cat "$work/gpu_notes")"
 # Where there is none: auto says why and goes on, gpu is one line and the end.
 for why in cuInit=100 cuMemAlloc_v2=2 cuModuleLoadData=222 cuModuleGetFunction=500; do
     MOCK_CUDA_FAIL=$why on_gpu eval_on 2 --checkpoint "$work/gpu1" >"$work/np"

@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# gpu.sh BIN MOCK SOURCE KERNELS: the whole of bench/gpu in a short form, on the devices of the tests' libcuda.so.1 in the folder MOCK
+# and beside a torch of this script's own: the section has every row, takes the place of an old one and of nothing else,
+# and ranks see no GPU that CUDA_VISIBLE_DEVICES hides. What its figures are is not looked at.
+set -u
+bin=$1 source=$3 failures=0
+export LD_LIBRARY_PATH=$2 MOCK_CUDA_KERNELS=$4
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+wrong() { echo "FAIL: $*"; failures=$((failures + 1)); }
+
+mkdir "$work/bin" "$work/torch"
+ln -s "$bin/kolobench" "$bin/device_rate" "$bin/examples" "$work/bin"
+printf '#!/bin/sh\necho "${CUDA_VISIBLE_DEVICES-all}" >>%s/seen\nexec %s/kolorun "$@"\n' "$work" "$bin" >"$work/bin/kolorun"
+chmod +x "$work/bin/kolorun"
+cat >"$work/torch/__init__.py" <<'PYTHON'
+"""As much of torch as bench/gpu_peer.py calls; its ranks do not meet."""
+from types import SimpleNamespace as Any
+float64 = None
+cuda = Any(device_count=lambda: 2, set_device=lambda device: None, synchronize=lambda: None)
+device = lambda kind, number: (kind, number)
+zeros = lambda count, device: Any(numel=lambda: count)
+tensor = lambda values, dtype, device: Any(tolist=lambda: values)
+PYTHON
+cat >"$work/torch/distributed.py" <<'PYTHON'
+import os
+class ReduceOp:
+    MAX = None
+def is_available(): return True
+def init_process_group(backend, timeout): os._exit(3) if backend == "nccl" else None  # a build without it
+def all_reduce(tensor, op=None): pass
+def get_rank(): return int(os.environ["RANK"])
+def destroy_process_group(): pass
+PYTHON
+heading='## On GPUs: 2 x Mock 0'
+printf '# Results\n\nFirst.\n\n## A\n\n| a |\n\n%s\n\nold\n\n### its own\n\nold too\n\n## B\n\nlast\n' "$heading" >"$work/results.md"
+
+# gpu ARGUMENT...: a short run
+gpu() {
+    PYTHONPATH=$work timeout 300 "$source/bench/gpu" "$work/bin" --np 1,2 --sizes 4,64K,1M --time 0.005 --bytes 65536 "$@" \
+        >"$work/printed" 2>"$work/errors"
+}
+# section FILE: ours, without what stands before and behind
+section() { awk -v heading="$heading" '$0 == heading { on = 1; print; next } /^## / { on = 0 } on' "$1"; }
+# must PATTERN: a line of the section
+must() { grep -qE -- "$1" "$work/section" || wrong "no line like '$1' in: $(cat "$work/section")"; }
+
+cp "$work/results.md" "$work/before.md"
+gpu --dry --no-check --out "$work/results.md" || wrong "--dry failed: $(cat "$work/errors")"
+cmp -s "$work/before.md" "$work/results.md" || wrong "--dry wrote"
+[[ $(head -1 "$work/printed") == "$heading" ]] || wrong "--dry printed: $(cat "$work/printed")"
+grep -q 'collectives right on device memory.*not measured' "$work/printed" || wrong "checked what it was told not to check"
+[[ $(sort -u "$work/seen" | xargs) == '0 all' ]] || wrong "ranks saw the GPUs $(sort -u "$work/seen" | xargs)"
+
+: >"$work/seen"
+CUDA_VISIBLE_DEVICES=1,0 gpu --out "$work/results.md" --json "$work/figures.json" || wrong "it failed: $(cat "$work/errors")"
+[[ $(sort -u "$work/seen" | xargs) == '1 1,0' ]] || wrong "of 1,0 ranks saw the GPUs $(sort -u "$work/seen" | xargs)"
+section "$work/results.md" >"$work/section"
+printf '%s\n' "$(cat "$work/section")" | cmp -s "$work/printed" - || wrong "written is not what was printed: $(diff "$work/printed" "$work/section")"
+for np in 1 2; do
+    for bytes in 4 65536 1048576; do # device, pinned, bound; over TCP where there are two; gloo; no NCCL
+        tcp='[0-9.]+ \| [0-9.]+'
+        [[ $np == 2 ]] || tcp='- \| -'
+        must "^\| $np \| $bytes \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| $tcp \| [0-9.]+ \| - \|\$" # on one GPU
+        must "^\| $np \| $bytes \| [0-9.]+ \| [0-9.]+ \| - \| $tcp \| [0-9.]+ \| - \|\$"        # across them
+    done
+done
+must '^The bound of 256 MiB among 4 ranks on one GPU: .* 1073741824 bytes read and 1073741824 written, .* [0-9.]+ us\.$'
+for limit in 'copy within the device, GB/s' 'copy to page-locked memory, GB/s' 'copy from page-locked memory, GB/s' \
+    'a kernel, launched and over, us' 'kernels launched in a row, us each'; do
+    must "^\| $limit \| [0-9.]+ \|\$"
+done
+must '^\| collectives right on device memory, among 1 to n ranks \| 8 \| 2 \| missed \|$'
+must '^\| 256 MiB among 4 ranks, % of the bound \| at least 70 \| - \| not measured \|$'
+must '^\| the same, times as fast as torch gloo on CUDA tensors \| at least 10 \| - \| not measured \|$'
+must '^\| over TCP, device / host, the worst from 1 MiB on \| at most 1.15 \| [0-9.e+-]+ \| (met|missed) \|$'
+must '^\| 4 B, in kernel launches, the slowest of all worlds \| at most 3 \| [0-9.e+-]+ \| (met|missed) \|$'
+must 'every element of every collective checked among 1 to 2 ranks; compute-sanitizer .*; fashion-train and fashion-eval have the host.s digits; torch.distributed beside it\.$'
+# All else stays as it is, and another run takes the place of this one.
+rest() { awk -v heading="$heading" '$0 == heading { off = 1; next } /^## / { off = 0 } !off' "$1"; }
+[[ $(rest "$work/results.md") == "$(rest "$work/before.md")" ]] || wrong "other sections: $(diff "$work/before.md" "$work/results.md")"
+grep -q '^old' "$work/results.md" && wrong "what was there before is there still"
+gpu --no-check --out "$work/results.md" || wrong "once more: $(cat "$work/errors")"
+[[ $(grep -cFx "$heading" "$work/results.md") == 1 && $(wc -l <"$work/results.md") == $(($(rest "$work/before.md" | wc -l) + $(wc -l <"$work/printed") + 1)) ]] ||
+    wrong "once more: $(cat "$work/results.md")"
+gpu --no-check --out "$work/new.md" && cmp -s "$work/new.md" "$work/printed" || wrong "into a new file: $(cat "$work/new.md" "$work/errors")"
+gpu --no-check --out "$work/none/new.md" && wrong "into a folder that is not there: succeeded"
+grep -q "^bench/gpu: $work/none/new.md.*: No such file or directory" "$work/errors" || wrong "no folder: $(cat "$work/errors")"
+
+# No GPU, and one that is wrong: nothing is written.
+cp "$work/results.md" "$work/before.md"
+MOCK_CUDA_FAIL=cuInit=100 gpu --out "$work/results.md"
+[[ $? == 77 ]] || wrong "without a GPU: not status 77: $(cat "$work/errors")"
+MOCK_CUDA_FAIL=cuLaunchHostFunc=719 gpu --out "$work/results.md" && wrong "on a GPU that fails: succeeded"
+cmp -s "$work/before.md" "$work/results.md" || wrong "a run that failed wrote"
+
+# How figures are judged: made up ones, on both sides of each bar.
+python3 - "$source/bench/gpu" <<'PYTHON' || wrong "targets"
+import sys
+from importlib.machinery import SourceFileLoader
+sys.dont_write_bytecode = True
+gpu = SourceFileLoader("gpu", sys.argv[1]).load_module()
+def verdicts(**row):
+    base = {"np": 4, "bytes": 256 << 20, "device_us": 100.0, "bound_us": 70.0, "gloo_us": 1000.0, "tcp_us": 115.0, "tcp_host_us": 100.0}
+    rows = [{**base, **row}, {**base, "bytes": 4, "device_us": row.get("short_us", 9.0)}, {**base, "np": 1, "bytes": 4, "device_us": 99.0}]
+    return [line[3] for line in gpu.targets({"launch_us": 3.0}, rows, row.get("checked", 8))]
+met = ["met"] * 5
+cases = [({}, met)]
+for at, row in enumerate([{"checked": 7}, {"bound_us": 69.9}, {"gloo_us": 999.0}, {"tcp_us": 115.2}, {"short_us": 9.1}]):
+    cases.append((row, met[:at] + ["missed"] + met[at + 1:]))
+for at, row in ((0, {"checked": None}), (1, {"bound_us": None}), (2, {"gloo_us": None}), (3, {"tcp_us": None})):
+    cases.append((row, met[:at] + ["not measured"] + met[at + 1:]))
+wrong = [(row, verdicts(**row)) for row, expected in cases if verdicts(**row) != expected]
+sys.exit(str(wrong) if wrong else 0)
+PYTHON
+((failures == 0)) && echo "bench/gpu: all good"
+exit $((failures > 0))

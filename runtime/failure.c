@@ -512,10 +512,13 @@ static void expire(struct kolo_comm *comm, const struct kolo_request *request)
         snprintf(waits, sizeof(waits), "%s", "what its stream was given before it");
     else
         request->route->describe(request, waits, sizeof(waits));
+    /* A link whose dial had the same deadline has just fallen: that is why nothing is awaited. */
+    const char *otherwise =
+        comm->suspicion.status != KOLO_OK ? comm->suspicion.text : "earlier calls";
     kolo_comm_suspect(comm, -1, KOLO_ERR_TIMEOUT, 0,
                       "%s sequence %u on %s: %.1f s passed, waiting for %s", words,
                       request->call.sequence, kolo_comm_rank_text(comm, comm->rank, me),
-                      request->timeout_ms / 1000.0, waits[0] != '\0' ? waits : "earlier calls");
+                      request->timeout_ms / 1000.0, waits[0] != '\0' ? waits : otherwise);
 }
 
 static void check_deadlines(struct kolo_comm *comm, int64_t now_ns)

@@ -402,24 +402,29 @@ static kolo_status sum_up(const struct kolo_conn *conn)
     return is_silent ? KOLO_ERR_TIMEOUT : KOLO_ERR_CONNECT;
 }
 
-static kolo_status fail_with_reasons(const struct kolo_conn *conn)
+void kolo_conn_explain(const struct kolo_conn *conn, char *text, size_t capacity)
 {
-    char text[KOLO_DETAIL_MAX];
     size_t used;
-    kolo_status status = sum_up(conn);
 
     if (conn->mine.to >= 0)
-        used = (size_t)snprintf(text, sizeof text, "cannot reach rank %d", (int)conn->mine.to);
+        used = (size_t)snprintf(text, capacity, "cannot reach rank %d", (int)conn->mine.to);
     else
-        used = (size_t)snprintf(text, sizeof text, "cannot reach the rendezvous");
-    for (size_t i = 0; i < conn->count && used < sizeof text; i++) {
+        used = (size_t)snprintf(text, capacity, "cannot reach the rendezvous");
+    for (size_t i = 0; i < conn->count && used < capacity; i++) {
         char place[128], words[160];
         kolo_place_format(&conn->attempts[i].place, place, sizeof place);
         describe_attempt(&conn->attempts[i], words, sizeof words);
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %s", i == 0 ? ": " : ", ",
+        used += (size_t)snprintf(text + used, capacity - used, "%s%s %s", i == 0 ? ": " : ", ",
                                  place, words);
     }
-    return kolo_fail(status, "%s", text);
+}
+
+static kolo_status fail_with_reasons(const struct kolo_conn *conn)
+{
+    char text[KOLO_DETAIL_MAX];
+
+    kolo_conn_explain(conn, text, sizeof text);
+    return kolo_fail(sum_up(conn), "%s", text);
 }
 
 static void conclude(struct kolo_conn *conn, kolo_status status, int fd,

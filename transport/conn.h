@@ -128,6 +128,8 @@ kolo_status kolo_conn_race(struct kolo_poller *poller, const struct kolo_place *
                            const struct kolo_greeting *mine, kolo_deadline deadline,
                            struct kolo_race *race, kolo_conn_done *done, void *context,
                            struct kolo_conn **conn_out) KOLO_NODISCARD;
+/** "cannot reach rank 1: 10.0.0.5:4711 no answer": what each place has answered so far. */
+void kolo_conn_explain(const struct kolo_conn *conn, char *text, size_t capacity);
 /** Gives up silently: no callback. */
 void kolo_conn_cancel(struct kolo_conn *conn);
 

@@ -171,10 +171,27 @@ static kolo_status welcome(struct tcp_link *tcp, int fd)
 
 /* ---- connecting ---- */
 
+/** Only this rank sees it: to the store, all ranks are there and one waits. */
+static void warn_of_dial(const struct tcp_link *tcp)
+{
+    char text[KOLO_DETAIL_MAX];
+
+    kolo_conn_explain(tcp->dial, text, sizeof text);
+    KOLO_WARN("for %g s now: %s; is a firewall between the hosts? KOLO_PORTS=LOW-HIGH keeps kolo "
+              "to ports that it can let through, KOLO_NET to a network",
+              (double)kolo_tcp_settings(port_of(tcp))->stall_warn_ms / 1000, text);
+}
+
 static void late(struct kolo_conn_timer *timer, kolo_deadline now)
 {
     struct tcp_link *tcp = ((struct tcp_deadline *)timer)->link;
 
+    if (now < tcp->dial_by) {
+        if (tcp->dial)
+            warn_of_dial(tcp);
+        timer->at = tcp->dial_by;
+        return;
+    }
     if (tcp->dial) { /* its own end is due as well, and says more */
         timer->at = now + 1;
         return;
@@ -240,7 +257,9 @@ static kolo_status dial(struct tcp_link *tcp, kolo_deadline deadline)
                                    .numa_node = config->identity.numa,
                                    .turn = turn_of(port_of(tcp))};
     kolo_place_format(&places[0], tcp->place, sizeof tcp->place);
-    tcp->deadline.timer.at = deadline;
+    tcp->dial_by = deadline;
+    tcp->deadline.timer.at = kolo_deadline_min(
+        deadline, kolo_deadline_in_ms(kolo_tcp_settings(port_of(tcp))->stall_warn_ms));
     /* Inside one host every address leads over loopback: there is nothing to compare. */
     return kolo_conn_race(kolo_endpoint_poller(endpoint), places, count, &config->secret, &mine,
                           deadline, is_same_host(tcp, peer) ? NULL : &tcp->race, dialled, tcp,

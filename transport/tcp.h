@@ -50,7 +50,8 @@ struct tcp_link {
     struct tcp_deadline {
         struct kolo_conn_timer timer; /* first: fire gets this */
         struct tcp_link *link;
-    } deadline;             /* of CONNECTING */
+    } deadline;             /* of CONNECTING; of a dial first when it is worth a warning */
+    kolo_deadline dial_by;  /* 0: no dial of ours */
     struct kolo_conn *dial; /* under way */
     struct kolo_race race;
     bool is_ours;   /* the connection that stands is our dial */

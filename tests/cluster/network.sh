@@ -80,6 +80,16 @@ if [[ $near =~ ^[0-9]+$ ]]; then
     ! grep ' by rail0, ' "$work/out" || fail "a link by the card that is far"
 fi
 
+# A firewall that lets in ssh alone: named while it is waited for, and at the end.
+if on host2 iptables -A INPUT -p tcp --syn ! --dport 22 -j DROP 2>"$work/why"; then
+    KOLO_NET=10.211.53.0/24 KOLO_TIMEOUT=6s KOLO_STALL_WARN=500ms job wall 1 -H host1:1,host2:1 "$RANK_PROGRAM" loop 0
+    says err 'for 0.5 s now: cannot reach rank 1: 10\.211\.53\.2:[0-9]+ no answer.*; is a firewall between the hosts'
+    says out 'rank 1 .*10\.211\.53\.2:[0-9]+ (no answer|connecting)'
+    on host2 iptables -F INPUT
+else
+    echo "no firewall here: $(cat "$work/why")"
+fi
+
 # Ports: enough, and too few.
 listening() { on "$1" awk '$4 == "0A" {split($2, a, ":"); print a[2]}' /proc/net/tcp /proc/net/tcp6; }
 KOLO_PORTS=47110-47113 "$cluster" exec host1 "$KOLORUN" -H host1:2,host2:1 "$RANK_PROGRAM" loop 5 \

@@ -513,6 +513,35 @@ Test(tcp, nobody_at_the_address_is_told_by_name, .timeout = 60)
     close_world(&w);
 }
 
+static int slow_dials;
+
+static void count_slow_dials(void *context, enum kolo_log_level level, const char *line)
+{
+    (void)context;
+    slow_dials += level == KOLO_LOG_WARN && strstr(line, "cannot reach rank 1: ") != NULL &&
+                  strstr(line, "connection refused") != NULL && strstr(line, "KOLO_PORTS") != NULL;
+}
+
+Test(tcp, a_dial_that_takes_long_warns, .timeout = 60)
+{
+    struct world w;
+    struct kolo_link *link;
+    init_world(&w, 2);
+    set(&w, "stall_warn", "50ms");
+    kolo_log_set_sink(count_slow_dials, NULL);
+    open_rank(&w, 0);
+    open_rank(&w, 1);
+    (void)kolo_endpoint_close(w.ranks[1].endpoint, 0);
+    w.ranks[1].endpoint = NULL;
+    cr_assert(kolo_endpoint_set_peers(w.ranks[0].endpoint, w.peers) == KOLO_OK);
+    cr_assert(kolo_endpoint_link(w.ranks[0].endpoint, 1, kolo_deadline_in_ms(600000), &link) ==
+              KOLO_OK);
+    run_until(&w, NULL, &slow_dials, 50000);
+    cr_assert(slow_dials == 1 && w.ranks[0].down == 0, "%d %d", slow_dials, w.ranks[0].down);
+    kolo_log_set_sink(NULL, NULL);
+    close_world(&w);
+}
+
 /* ---- settings ---- */
 
 static int warnings;

@@ -510,8 +510,8 @@ static inline void *kolo_task_stream(const struct kolo_task *task)
 kolo_status kolo_follow_prepare(struct kolo_request *request, void *stream) KOLO_NODISCARD;
 /** One at a time places calls of a communicator into streams, from here to kolo_follow_leave: so
  * those that two threads make on one stream are submitted in the order in which they lie there.
- * ERR_TIMEOUT: another's call is held up for longer than this one may take. Held: lock, as of all
- * below; it is given up meanwhile. */
+ * ERR_TIMEOUT: another's call is held up for longer than this one may take; else the communicator
+ * has failed. Held: lock, as of all below; it is given up meanwhile. */
 kolo_status kolo_follow_enter(struct kolo_request *request) KOLO_NODISCARD;
 void kolo_follow_leave(struct kolo_comm *comm);
 /** Puts a place into the stream: the request, which is not running, is behind what is there; what

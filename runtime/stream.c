@@ -61,12 +61,16 @@ kolo_status kolo_follow_enter(struct kolo_request *request)
 {
     struct kolo_comm *comm = request->comm;
     const kolo_deadline deadline = kolo_deadline_in_ms(request->timeout_ms);
-    while (comm->placing == KOLO_AGAIN)
-        if (!kolo_engine_wait(comm, &comm->placing, deadline))
+    while (comm->placing == KOLO_AGAIN) {
+        const bool is_over = kolo_engine_wait(comm, &comm->placing, deadline);
+        if (comm->failure.status != KOLO_OK) /* which ends the wait too */
+            return kolo_comm_failed(comm, request);
+        if (!is_over)
             return kolo_fail(KOLO_ERR_TIMEOUT,
                              "for %d ms another thread's call on this communicator has not been "
                              "put into its stream: is that full of work that does not end?",
                              request->timeout_ms);
+    }
     comm->placing = KOLO_AGAIN;
     return KOLO_OK;
 }

@@ -43,7 +43,7 @@ static uint8_t *receive_place(const struct kolo_rdma_queue *queue, uint64_t numb
     return send_place(queue, number) + (size_t)queue->places * queue->place_bytes;
 }
 
-/** Puts the next receive back. A failure ends the queue. */
+/** Puts the next receive back. A failure ends the queue; one that others stand in for is cut, and what had arrived is told yet. */
 static bool post_receive(struct kolo_rdma_queue *queue)
 {
     struct ibv_recv_wr *bad = NULL;
@@ -57,6 +57,8 @@ static bool post_receive(struct kolo_rdma_queue *queue)
     int error = queue->completions->device->verbs->post_recv(queue->pair, &receive, &bad);
     if (error != 0)
         kolo_rdma_track_refused(&queue->receives, error);
+    if (error != 0 && queue->ops->is_spare && queue->is_cut)
+        queue->receives.has_failed = false; /* until the first that is flushed */
     return error == 0;
 }
 

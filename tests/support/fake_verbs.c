@@ -745,11 +745,14 @@ static int post_recv(struct ibv_qp *base, struct ibv_recv_wr *wr, struct ibv_rec
     int error = 0;
     lock();
     for (; wr != NULL; wr = wr->next) {
+        struct fake_device *device = device_of(base->context);
         if (fails("post_recv"))
             error = errno;
+        else if (device->refuse_in > 0 && --device->refuse_in == 0)
+            error = EIO;
         else if (base->state == IBV_QPS_RESET || wr->num_sge > (int)pair->cap.max_recv_sge)
             error = EINVAL;
-        else if (device_of(base->context)->is_removed)
+        else if (device->is_removed)
             error = EIO;
         else if (pair->receive_count >= pair->cap.max_recv_wr)
             error = ENOMEM;
@@ -1162,6 +1165,13 @@ void fake_verbs_fail_on(struct fake_device *device, int nth, enum ibv_wc_status 
     device->fail_in = nth;
     device->fail_as = status;
     device->fails_late = has_arrived;
+    unlock();
+}
+
+void fake_verbs_refuse_receive(struct fake_device *device, int nth)
+{
+    lock();
+    device->refuse_in = nth;
     unlock();
 }
 

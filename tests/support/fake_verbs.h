@@ -31,6 +31,7 @@ struct fake_device {
     int fail_in;
     enum ibv_wc_status fail_as;
     bool fails_late;
+    int refuse_in;
     int slow;       /* polls that each request waits for */
     size_t written; /* bytes, by its pairs */
 };
@@ -62,6 +63,8 @@ void fake_verbs_slow(struct fake_device *device, int polls);
 /** The @p nth request that device carries out from now ends in @p status; @p has_arrived: but it has arrived. */
 void fake_verbs_fail_on(struct fake_device *device, int nth, enum ibv_wc_status status,
                         bool has_arrived);
+/** The @p nth receive posted on that device from now is refused. */
+void fake_verbs_refuse_receive(struct fake_device *device, int nth);
 /** From here on requests of more than @p most bytes are lost, as where the way has a smaller MTU. */
 void fake_verbs_narrow(size_t most);
 /** The @p nth send request carried out from now waits for so many polls first. */

@@ -336,6 +336,41 @@ Test(rdma_queue_faults, a_queue_that_cannot_be_opened_leaves_nothing)
     run(10, 10);
 }
 
+static bool is_done_without(struct kolo_rdma_queue *queue)
+{
+    struct side *side = queue->context;
+    side->failures++;
+    snprintf(side->detail, sizeof side->detail, "%s", kolo_error_detail());
+    cr_assert(kolo_rdma_queue_cut(queue) == KOLO_OK);
+    return true;
+}
+
+/** Of a queue that others stand in for: the sender knows that they arrived, and will not send them again. */
+Test(rdma_queue_faults, what_had_arrived_is_delivered_although_a_receive_is_refused)
+{
+    static const struct kolo_rdma_queue_ops spare_ops = {.arrived = arrived,
+                                                         .has_room = has_room,
+                                                         .broke = is_done_without,
+                                                         .failed = failed,
+                                                         .describe = describe,
+                                                         .is_spare = true};
+    const int64_t deadline = kolo_now_ns() + PATIENCE_MS * INT64_C(1000000);
+    bool moved = true;
+    sides[0].queue->ops = &spare_ops;
+    sides[1].to_send = 3;
+    send_what_fits(&sides[1]);
+    while (!kolo_rdma_queue_is_drained(sides[1].queue) && kolo_now_ns() < deadline)
+        cr_assert(kolo_rdma_completions_poll(sides[1].completions, &moved) == KOLO_OK);
+    fake_verbs_fail("post_recv", 1, EIO);
+    while (!kolo_rdma_queue_is_still(sides[0].queue) && kolo_now_ns() < deadline)
+        cr_assert(kolo_rdma_completions_poll(sides[0].completions, &moved) == KOLO_OK);
+    cr_assert(sides[0].got == 3 && kolo_rdma_queue_received(sides[0].queue) == 3, "%u",
+              sides[0].got);
+    cr_assert(sides[0].failures == 1 &&
+                  strstr(sides[0].detail, "a receive of 4096 bytes: the device does not take it"),
+              "%d: %s", sides[0].failures, sides[0].detail);
+}
+
 Test(rdma_queue_faults, few_messages_are_told_but_all_that_somebody_waits_for)
 {
     int done = 0, told = 0, flushed = 0;

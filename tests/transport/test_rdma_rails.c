@@ -208,6 +208,18 @@ static void refuse(void)
     fake_verbs_fail_on(fake_verbs_device(1), nth, IBV_WC_REM_OP_ERR, false);
 }
 
+static void refuse_a_receive(void)
+{
+    fake_verbs_refuse_receive(fake_verbs_device(1), nth);
+}
+
+/** What had come before is delivered yet: its sender knows that it is there, and will not write it again. */
+Test(rdma_rails, it_goes_on_when_a_receive_is_refused)
+{
+    for (nth = 1; nth < 6; nth++)
+        expect_going_on(refuse_a_receive, "a receive of 4096 bytes: the device does not take it");
+}
+
 /** At each piece, and at the mark of a row, whether it had arrived or not. */
 Test(rdma_rails, it_goes_on_wherever_one_breaks)
 {

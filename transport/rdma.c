@@ -356,6 +356,16 @@ static const struct tcp_rider rider = {.link_bytes = sizeof(struct rdma_link),
                                        .joined = kolo_rdma_joined,
                                        .ready = kolo_rdma_ready};
 
+/** A port for a further rail cannot be had, for the reason in the detail. Who named it must hear of it. */
+static void do_without_port(const struct kolo_settings *settings, int number)
+{
+    if (number < kolo_rdma_device_named(settings))
+        KOLO_WARN("KOLO_RDMA_DEVICE=%.64s: port %d is not used: %s", settings->rdma_device,
+                  number + 1, kolo_error_detail());
+    else
+        KOLO_INFO("no further RDMA port for rails: %s", kolo_error_detail());
+}
+
 /** The devices of further rails, as many as there are and are wanted. Without one its links have fewer. */
 static kolo_status fill_others(struct rdma_port *port, const struct kolo_verbs *verbs,
                                const struct kolo_endpoint_config *config)
@@ -371,11 +381,13 @@ static kolo_status fill_others(struct rdma_port *port, const struct kolo_verbs *
         struct rdma_nic *nic = &port->others[port->other_count];
         init_nic(nic, port);
         if (kolo_rdma_device_open_next(verbs, config->settings, config->identity.numa, taken,
-                                       port->other_count + 1, &nic->device) != KOLO_OK)
+                                       port->other_count + 1, &nic->device) != KOLO_OK) {
+            do_without_port(config->settings, port->other_count + 1);
             break;
+        }
         kolo_rdma_device_format(nic->device, name, sizeof name);
         if (fill_nic(nic, config) != KOLO_OK) {
-            KOLO_INFO("rdma %s is not for further rails: %s", name, kolo_error_detail());
+            do_without_port(config->settings, port->other_count + 1);
             unwatch_nic(nic);
             close_nic(nic);
             break;

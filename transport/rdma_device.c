@@ -56,6 +56,31 @@ static kolo_status parse_wanted(const char *text, struct wanted *wanted_out)
     return KOLO_OK;
 }
 
+/** Is each entry of the list a name? An empty one would be any port. */
+static kolo_status check_list(const char *list)
+{
+    char entry[IBV_SYSFS_NAME_MAX + 8];
+    struct wanted unused;
+    kolo_status status = KOLO_OK;
+    for (int i = 0; status == KOLO_OK && take_entry(list, i, entry) == KOLO_OK; i++) {
+        status = parse_wanted(entry, &unused);
+        if (entry[0] == '\0')
+            status = kolo_fail(KOLO_ERR_CONFIG,
+                               "KOLO_RDMA_DEVICE=%s: entry %d is empty: expected NAME "
+                               "or NAME:PORT between commas",
+                               list, i + 1);
+    }
+    return status;
+}
+
+int kolo_rdma_device_named(const struct kolo_settings *settings)
+{
+    int count = settings->rdma_device[0] != '\0';
+    for (const char *at = settings->rdma_device; *at != '\0'; at++)
+        count += *at == ',';
+    return count;
+}
+
 /* ---- silence ---- */
 
 struct kolo_rdma_patience kolo_rdma_patience_of(int64_t silent_ms)
@@ -425,6 +450,8 @@ kolo_status kolo_rdma_device_open_next(const struct kolo_verbs *verbs,
     char entry[IBV_SYSFS_NAME_MAX + 8] = "";
     kolo_status status = KOLO_OK;
     if (settings->rdma_device[0] != '\0')
+        status = check_list(settings->rdma_device);
+    if (status == KOLO_OK && settings->rdma_device[0] != '\0')
         status = take_entry(settings->rdma_device, taken_count, entry);
     if (status == KOLO_OK)
         status = parse_wanted(entry, &wanted);
@@ -445,8 +472,8 @@ kolo_status kolo_rdma_device_open_next(const struct kolo_verbs *verbs,
     if (search.reasons[0] == '\0')
         return kolo_fail(
             search.status,
-            "there is no RDMA port '%s' on this host; kolorun info lists what there is",
-            settings->rdma_device);
+            "there is no%s RDMA port '%s' on this host; kolorun info lists what there is",
+            taken_count > 0 ? " further" : "", entry);
     return kolo_fail(search.status, "no RDMA port can be used here: %s", search.reasons);
 }
 

@@ -44,7 +44,7 @@ struct kolo_rdma_device {
 /** Opens the port that KOLO_RDMA_DEVICE names: "NAME" or "NAME:PORT", the first of several with commas between, whatever KOLO_NET says, or "": the best of those that
  * are active and have an address that KOLO_NET allows. The best is of the foremost entry of KOLO_NET; then one with an address
  * that somebody gave it; then the fastest; then one at @p numa_node (-1: wherever); then the first.
- * ERR_UNSUPPORTED: there is none; the detail says of each port why not. ERR_CONFIG: it is no such text. */
+ * ERR_UNSUPPORTED: there is none; the detail says of each port why not. ERR_CONFIG: it is no such text, or an entry of it is empty. */
 kolo_status kolo_rdma_device_open(const struct kolo_verbs *verbs,
                                   const struct kolo_settings *settings, int numa_node,
                                   struct kolo_rdma_device **device_out) KOLO_NODISCARD;
@@ -53,6 +53,8 @@ kolo_status kolo_rdma_device_open_next(const struct kolo_verbs *verbs,
                                        const struct kolo_settings *settings, int numa_node,
                                        const struct kolo_rdma_device *const *taken, int taken_count,
                                        struct kolo_rdma_device **device_out) KOLO_NODISCARD;
+/** How many ports KOLO_RDMA_DEVICE names; 0: any may be taken. */
+int kolo_rdma_device_named(const struct kolo_settings *settings);
 /** NULL is fine. */
 void kolo_rdma_device_close(struct kolo_rdma_device *device);
 

@@ -701,6 +701,23 @@ Test(rdma, a_device_that_was_named_and_cannot_be_used_is_a_warning)
     cr_assert(kolo_endpoint_close(endpoint, 0) == KOLO_OK);
 }
 
+Test(rdma, a_port_that_was_named_for_a_further_rail_and_cannot_be_used_is_a_warning)
+{
+    static struct kolo_settings settings;
+    struct kolo_endpoint_config config = {.size = 2, .settings = &settings};
+    struct kolo_endpoint *endpoint = NULL;
+    kolo_settings_init(&settings);
+    cr_assert(kolo_settings_set(&settings, "RDMA_DEVICE", "fake0,mlx5_7", KOLO_FROM_API) ==
+              KOLO_OK);
+    cr_assert(kolo_settings_set(&settings, "RDMA_RAILS", "0", KOLO_FROM_API) == KOLO_OK);
+    kolo_identity_here(0, &config.identity);
+    cr_assert(kolo_endpoint_open(&config, &endpoint) == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(strstr(logged, "KOLO_RDMA_DEVICE=fake0,mlx5_7: port 2 is not used: there is no "
+                             "further RDMA port 'mlx5_7' on this host"),
+              "%s", logged);
+    cr_assert(kolo_endpoint_close(endpoint, 0) == KOLO_OK);
+}
+
 Test(rdma, a_host_without_devices_says_so)
 {
     struct kolo_settings settings;

@@ -205,6 +205,20 @@ Test(rdma_device, what_is_no_name_is_refused)
     refused(text, KOLO_ERR_CONFIG, "expected NAME or NAME:PORT");
 }
 
+/** An empty one would be any port, and what is wrong with a later one is told before anything is opened. */
+Test(rdma_device, each_entry_of_a_list_is_a_name)
+{
+    fake_verbs_reset();
+    refused(",", KOLO_ERR_CONFIG, "KOLO_RDMA_DEVICE=,: entry 1 is empty");
+    refused(",fake0", KOLO_ERR_CONFIG, "entry 1 is empty: expected NAME or NAME:PORT");
+    refused("fake0,", KOLO_ERR_CONFIG, "entry 2 is empty");
+    refused("fake0,,fake1", KOLO_ERR_CONFIG, "entry 2 is empty");
+    refused("fake0,fake1:x", KOLO_ERR_CONFIG, "RDMA device 'fake1:x'");
+    cr_assert(kolo_rdma_device_named(fake_verbs_settings("fake0,fake1:2,fake2")) == 3);
+    cr_assert(kolo_rdma_device_named(fake_verbs_settings("fake0")) == 1);
+    cr_assert(kolo_rdma_device_named(fake_verbs_settings("")) == 0);
+}
+
 Test(rdma_device, each_port_says_why_not)
 {
     fake_verbs_reset();

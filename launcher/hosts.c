@@ -140,9 +140,10 @@ static kolo_status read_line(struct kolo_hosts *hosts, char *line)
     if (!more)
         return parse_host(hosts, host, strlen(host));
     int slots = 0;
-    if (strncmp(more, "slots=", 6) != 0 || strtok_r(NULL, blanks, &rest))
+    char *last = strtok_r(NULL, blanks, &rest);
+    if (strncmp(more, "slots=", 6) != 0 || last)
         return kolo_fail(KOLO_ERR_INVALID, "'%s' is not understood; use HOST:SLOTS or HOST slots=N",
-                         more);
+                         last && strncmp(more, "slots=", 6) == 0 ? last : more);
     kolo_status status = parse_slots(more + 6, &slots);
     return status == KOLO_OK ? add_host(hosts, host, slots, false) : status;
 }

@@ -489,8 +489,15 @@ static kolo_status spawn_call(struct kolo_remote *remote, const int fds[3])
     } else {
         const char *search = kolo_environment("PATH");
         KOLO_TRY(make_command(remote->config, remote->host, &argv));
-        KOLO_TRY(kolo_program_find(argv.at[0], ".", search ? search : "/usr/bin:/bin", path,
-                                   sizeof path, &error));
+        status = kolo_program_find(argv.at[0], ".", search ? search : "/usr/bin:/bin", path,
+                                   sizeof path, &error);
+        if (status != KOLO_OK) {
+            status = kolo_fail(status,
+                               "'%s', which is to reach it, cannot be run on this machine (%s); "
+                               "install an ssh client, or give --ssh COMMAND",
+                               argv.at[0], strerror(error));
+            goto out;
+        }
         spawn.path = path;
         spawn.death_signal = SIGTERM;
     }

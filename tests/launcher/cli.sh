@@ -163,7 +163,7 @@ run 255 "$KOLORUN" --ssh false -np 2 -H localhost:1,elsewhere:1 true
 says err '^kolorun: host elsewhere: cannot be reached by ssh'
 lines err 1
 run 255 "$KOLORUN" --ssh no-such-ssh -H elsewhere true
-says err 'no-such-ssh'
+says err "^kolorun: host elsewhere: 'no-such-ssh', which is to reach it, cannot be run on this machine \\(No such file or directory\\); .*--ssh COMMAND"
 # ssh that hangs.
 printf '#!/bin/sh\nexec sleep 100\n' >"$work/hang"
 chmod +x "$work/hang"

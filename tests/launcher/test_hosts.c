@@ -117,9 +117,9 @@ Test(hosts, refuses_a_bad_file)
 {
     static const struct {
         const char *text, *says;
-    } bad[] = {{"", "names no host"},        {"# none\n", "names no host"},
-               {"a\nb slots=x\n", "line 2"}, {"a\nb\n-x\n", "line 3"},
-               {"a slots=1 b\n", "line 1"},  {"a cores=2\n", "cores=2"},
+    } bad[] = {{"", "names no host"},           {"# none\n", "names no host"},
+               {"a\nb slots=x\n", "line 2"},    {"a\nb\n-x\n", "line 3"},
+               {"a slots=1 b\n", "'b' is not"}, {"a cores=2\n", "cores=2"},
                {"a slots=0\n", "line 1"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct kolo_hosts hosts = {.at = NULL};

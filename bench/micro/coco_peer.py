@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long others take from files to numbers, for bench/RESULTS.md: files.py PACKAGE GT.json DT.json [bbox|segm|keypoints]
-reads them as their users do and prints the seconds, without the import, the numbers, and the most memory of the process.
-PACKAGE: pycocotools or faster_coco_eval."""
+"""How long others take from files to numbers, for bench/detection: coco_peer.py PACKAGE GT.json DT.json [bbox|segm|keypoints]
+reads them as their users do and prints one line of JSON: the seconds, without the import, the numbers, and the most memory of
+the process. PACKAGE: pycocotools or faster_coco_eval."""
 import contextlib
 import io
+import json
 import resource
 import sys
 import time
@@ -25,11 +26,12 @@ def main():
         evaluation = COCOeval(truth, found, *(kind or ["bbox"]))
         evaluation.evaluate()
         evaluation.accumulate()
+        times.append(time.monotonic())
         evaluation.summarize()
     times.append(time.monotonic())
-    print(f"{package}: {times[2] - times[0]:.2f} s, {times[1] - times[0]:.2f} of them reading; "
-          f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MiB")
-    print([float(value) for value in evaluation.stats])
+    print(json.dumps({"reading": times[1] - times[0], "evaluate": times[2] - times[1], "all": times[3] - times[0],
+                      "mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                      "stats": [float(value) for value in evaluation.stats]}))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,9 @@
 // there too, in the form of tests/metrics/oracle/coco.py, for pycocotools.
 // `kolorun -np N detection_rate limit [IMAGES [PER_IMAGE]]` holds N ranks against one rank, and
 // against what N ranks reach that have nothing to do with each other.
+// `kolorun -np N detection_rate memory|memory-one [IMAGES [PER_IMAGE]]` fails where a rank needs more
+// than it may beside the input, the results and what its communicator keeps; with -one all images
+// are rank 0's.
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +19,8 @@
 
 #include "bench/coco_data.h"
 
-enum { ROUNDS = 7 };
+enum { ROUNDS = 7, WARM_BYTES = 8 << 20 };
+enum { BYTES_MAX = 60 }; /* of a detection */
 
 static void check(kolo_status status)
 {
@@ -206,8 +210,8 @@ static void measure(struct kolo_comm *comm, const struct set *set)
  * share. In turns, so that a slow minute of the machine is in all four. */
 static void measure_limit(struct kolo_comm *comm, const struct set *share, const struct set *whole)
 {
-    enum { ALONE, COPIES, SHARES, TOGETHER, WAYS };
-    double seconds[WAYS][ROUNDS], times_as_fast[WAYS][ROUNDS];
+    enum { ALONE, COPIES, SHARES, TOGETHER, KINDS };
+    double seconds[KINDS][ROUNDS], times_as_fast[KINDS][ROUNDS];
     struct kolo_detection_result result = {.size = sizeof result};
     struct kolo_comm *self = NULL;
     int ranks = kolo_size(comm);
@@ -219,9 +223,9 @@ static void measure_limit(struct kolo_comm *comm, const struct set *share, const
         seconds[COPIES][round] = slowest(comm, evaluate(self, whole, &result).both);
         seconds[SHARES][round] = slowest(comm, evaluate(self, share, &result).both);
         seconds[TOGETHER][round] = slowest(comm, evaluate(comm, share, &result).both);
-        for (int way = 0; way < WAYS; way++)
-            times_as_fast[way][round] =
-                seconds[ALONE][round] / seconds[way][round] * (way == COPIES ? ranks : 1);
+        for (int kind = 0; kind < KINDS; kind++)
+            times_as_fast[kind][round] =
+                seconds[ALONE][round] / seconds[kind][round] * (kind == COPIES ? ranks : 1);
     }
     if (kolo_rank(comm) == 0)
         printf("%lld detections, alone %.4f s; medians of %d ratios to it: %d at once %.2f times "
@@ -274,11 +278,55 @@ static void write_set(const char *path, const struct set *set)
     fclose(file);
 }
 
+/* The collectives of a compute have been: what the communicator keeps for them is there. */
+static void warm(struct kolo_comm *comm)
+{
+    size_t ranks = (size_t)kolo_size(comm), each = (WARM_BYTES / ranks + 7) / 8;
+    int64_t *mine = room(each * ranks, 8), *all = room(each * ranks, 8);
+    size_t *counts = room(ranks, sizeof *counts);
+    check(kolo_allreduce(comm, mine, all, each * ranks, KOLO_INT64, KOLO_SUM, NULL, NULL));
+    check(kolo_alltoall(comm, mine, all, each, KOLO_INT64, NULL, NULL));
+    for (size_t r = 0; r < ranks; r++)
+        counts[r] = each;
+    check(kolo_allgatherv(comm, mine, all, counts, NULL, KOLO_INT64, NULL, NULL));
+    check(kolo_alltoallv(comm, mine, counts, NULL, all, counts, NULL, KOLO_INT64, NULL, NULL));
+    free(mine);
+    free(all);
+    free(counts);
+}
+
+/* By detections that a rank has, or by those that it would have of equal shares: a rank without any
+ * makes its part of the curves, too. */
+static int measure_memory(struct kolo_comm *comm, const struct set *set)
+{
+    struct kolo_detection_result result = {.size = sizeof result};
+    warm(comm);
+    double bytes = evaluate(comm, set, &result).bytes;
+    double share = (double)result.detections / kolo_size(comm);
+    double found = (double)set->found > share ? (double)set->found : share;
+    double most = slowest(comm, bytes / found);
+    if (kolo_rank(comm) == 0)
+        printf("%d ranks, %lld detections: %.1f bytes a detection and rank, at most %d\n",
+               kolo_size(comm), (long long)result.detections, most, BYTES_MAX);
+    return most > BYTES_MAX;
+}
+
+enum way { RATE, LIMIT, MEMORY, MEMORY_ONE, WAYS };
+
+static enum way way_of(const char *word)
+{
+    static const char *const words[WAYS] = {"", "limit", "memory", "memory-one"};
+    for (int way = LIMIT; word && way < WAYS; way++)
+        if (strcmp(word, words[way]) == 0)
+            return (enum way)way;
+    return RATE;
+}
+
 int main(int argc, char **argv)
 {
-    bool is_limit = argc > 1 && strcmp(argv[1], "limit") == 0;
-    argv += is_limit;
-    argc -= is_limit;
+    enum way way = way_of(argv[1]);
+    argv += way != RATE;
+    argc -= way != RATE;
     size_t images = argc > 1 ? (size_t)strtoul(argv[1], NULL, 10) : 5000;
     int per_image = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 100;
     struct kolo_comm *comm = NULL;
@@ -286,15 +334,21 @@ int main(int argc, char **argv)
     for (int k = 0; k < COCO_DATA_CATEGORIES; k++)
         categories[k] = k + 1;
     check(kolo_init(NULL, &comm));
-    make(&set, images, per_image, kolo_rank(comm), kolo_size(comm));
+    int failures = 0;
+    if (way == MEMORY_ONE)
+        make(&set, kolo_rank(comm) == 0 ? images : 0, per_image, 0, 1);
+    else
+        make(&set, images, per_image, kolo_rank(comm), kolo_size(comm));
     if (argc > 3 && kolo_rank(comm) == 0)
         write_set(argv[3], &set);
-    if (is_limit) {
+    if (way == LIMIT) {
         make(&whole, images, per_image, 0, 1);
         measure_limit(comm, &set, &whole);
-    } else {
+    } else if (way == RATE) {
         measure(comm, &set);
+    } else {
+        failures = measure_memory(comm, &set);
     }
     check(kolo_finalize(comm));
-    return 0;
+    return failures;
 }

@@ -56,6 +56,13 @@ static struct function *function_of(const char *name)
 pthread_mutex_t mock_lock = PTHREAD_MUTEX_INITIALIZER;
 int mock_lost;
 
+/** What a device that is lost returns from then on. */
+static bool is_lost_with(int result)
+{
+    return (result >= KOLO_CUDA_ILLEGAL_ADDRESS && result <= KOLO_CUDA_LAUNCH_FAILED) ||
+           result == MOCK_ECC_UNCORRECTABLE || result == MOCK_UNKNOWN;
+}
+
 int mock_enter(const char *name)
 {
     const char *always = getenv("MOCK_CUDA_FAIL");
@@ -67,10 +74,10 @@ int mock_enter(const char *name)
         return mock_lost;
     if (mock_is_refused(name))
         return KOLO_CUDA_STREAM_CAPTURE_UNSUPPORTED;
-    if (failing && strcmp(failing, name) == 0 && --failing_in <= 0) {
+    if (failing && (strcmp(failing, "*") == 0 || strcmp(failing, name) == 0) && --failing_in <= 0) {
         failing = NULL;
-        if (failing_with >= KOLO_CUDA_ILLEGAL_ADDRESS && failing_with <= KOLO_CUDA_LAUNCH_FAILED)
-            mock_lost = failing_with;
+        if (is_lost_with(failing_with))
+            mock_lose(failing_with);
         return failing_with;
     }
     return is_initialized || strcmp(name, "cuInit") == 0 ? KOLO_CUDA_SUCCESS

@@ -94,6 +94,8 @@ void mock_streams_wait(const struct context *context);
 bool mock_streams_spoil(const struct context *context, bool is_global);
 /** Does a capture of some thread's forbid the call? Held: lock. */
 bool mock_is_refused(const char *name);
+/** The device is lost, once nothing is being copied. Held: lock, which it gives up meanwhile. */
+void mock_lose(int result);
 /** They do nothing more, and close. Held: lock. */
 void mock_streams_end(void);
 /** Of a device that is lost: until all streams have dropped what they were given. Held: lock. */

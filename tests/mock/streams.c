@@ -62,7 +62,7 @@ static int blocked;          /* threads that wait for that, or for all streams *
 static _Thread_local int capture_mode; /* CUstreamCaptureMode; 0: global */
 
 /** Once nothing is being copied: what failed does not write any more. Held: lock. */
-static void fail_device(int result)
+void mock_lose(int result)
 {
     while (copying > 0 && !mock_lost)
         (void)pthread_cond_wait(&changed, &mock_lock);
@@ -169,11 +169,11 @@ static void do_first(struct stream *stream)
     while (!mock_lost && (is_held || !is_ready(op)))
         wait_a_while();
     if (!mock_lost && async_in > 0 && --async_in == 0)
-        fail_device(async_with);
+        mock_lose(async_with);
     if (op->what == COPY && copies_left >= 0)
         count_copy(op);
     if (!mock_lost && !resolve(op))
-        fail_device(KOLO_CUDA_ILLEGAL_ADDRESS);
+        mock_lose(KOLO_CUDA_ILLEGAL_ADDRESS);
     if (!mock_lost) {
         copying++;
         (void)pthread_mutex_unlock(&mock_lock);

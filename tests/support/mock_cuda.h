@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 enum { MOCK_DEVICES = 2 };
+enum { MOCK_ECC_UNCORRECTABLE = 214, MOCK_UNKNOWN = 999 /* as when it has fallen off its bus */ };
 
 enum mock_kind {
     MOCK_DEVICE,     /* of the device's primary context */
@@ -28,7 +29,8 @@ struct mock_cuda {
     void (*write)(void *memory, const void *from, size_t bytes);
     /** As a kernel on a stream of its own: written when the memory's context is waited for. */
     void (*write_later)(void *memory, const void *from, size_t bytes);
-    /** The nth call of @p function from now returns @p result, and from 700 to 719 all after it. */
+    /** The nth call of @p function ("*": of any) from now returns @p result, and of an error that a
+     * device does not come back from (700 to 719, and those above) all after it. */
     void (*fail)(const char *function, int nth, int result);
     /** How often a function was called; NULL: all together. */
     int (*calls)(const char *function);

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a CUDA device's failures come to, over every place where one can come up: an asynchronous error
+// which from then on every call of the driver returns, a device that is gone, memory that runs out. One
+// rank has its buffers on a device, the others on the host or on one too: all of them must end with the
+// same status and know the driver's call, the device and the rank, at once, and finalize as ever.
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory/cuda_driver.h"
+#include "tests/support/mock_cuda.h"
+#include "tests/support/world.h"
+
+enum { RANKS = 3, LOSER = 1, DEVICE = 1, SHORT = 100, LONG = 9001, CALLS = 60 };
+
+static const struct mock_cuda *mock;
+
+/* ---- the calls ---- */
+
+/** A way to use a device: how long a call, and who else has a device. */
+struct use {
+    size_t count;
+    bool all_on_devices, gathers;
+    const char *transport;
+};
+
+static const struct use uses[] = {{SHORT, false, false, "inproc"},
+                                  {LONG, false, false, "tcp"},
+                                  {LONG, false, true, "shm"},
+                                  {LONG, true, false, "shm"}};
+enum { USES = sizeof uses / sizeof *uses };
+
+struct side {
+    float *send, *recv;
+    float host_send[LONG], host_recv[RANKS * LONG], got[RANKS * LONG];
+};
+
+static kolo_status side_open(struct kolo_comm *comm, const struct use *use, struct side *side)
+{
+    const int rank = kolo_rank(comm);
+    side->send = side->host_send;
+    side->recv = side->host_recv;
+    for (size_t i = 0; i < use->count; i++)
+        side->host_send[i] = (float)(rank + 1);
+    if (rank != LOSER && !use->all_on_devices)
+        return KOLO_OK;
+    side->send = mock->alloc(MOCK_DEVICE, DEVICE, sizeof side->host_send);
+    mock->write(side->send, side->host_send, use->count * sizeof(float));
+    return kolo_alloc_device(comm, sizeof side->host_recv, DEVICE, (void **)&side->recv);
+}
+
+/** Memory of a device that is lost is gone; that the driver has none left does not keep it. */
+static kolo_status side_close(struct kolo_comm *comm, struct side *side, bool is_lost)
+{
+    kolo_status status = KOLO_OK;
+    if (side->recv != side->host_recv)
+        status = kolo_free(comm, side->recv);
+    free(side);
+    return is_lost && status == KOLO_ERR_SYSTEM ? KOLO_OK : status;
+}
+
+static kolo_status call(struct kolo_comm *comm, const struct use *use, const struct side *side)
+{
+    struct kolo_request *request = NULL;
+    kolo_status status = use->gathers ? kolo_allgather(comm, side->send, side->recv, use->count,
+                                                       KOLO_FLOAT32, NULL, &request)
+                                      : kolo_allreduce(comm, side->send, side->recv, use->count,
+                                                       KOLO_FLOAT32, KOLO_SUM, NULL, &request);
+    return status == KOLO_OK ? kolo_wait(&request, -1) : status;
+}
+
+/** What a call that was well has left. */
+static bool is_right(const struct use *use, struct side *side)
+{
+    const size_t count = use->gathers ? RANKS * use->count : use->count;
+    const float *got = side->recv;
+    if (side->recv != side->host_recv) {
+        mock->read(side->recv, side->got, count * sizeof(float));
+        got = side->got;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (got[i] != (use->gathers ? (float)(i / use->count + 1) : 6.0f))
+            return false;
+    return true;
+}
+
+/* ---- what fails ---- */
+
+struct trial {
+    const struct use *use;
+    const char *function; /* "*": whichever is called; NULL: not a call, but what a stream does */
+    int nth, result;
+};
+
+static void arm(const struct trial *trial)
+{
+    if (trial->function)
+        mock->fail(trial->function, trial->nth, trial->result);
+    else
+        mock->fail_async(trial->nth, trial->result);
+}
+
+static struct side *side_create(void)
+{
+    struct side *side = calloc(1, sizeof *side);
+    if (!side)
+        abort();
+    return side;
+}
+
+/** Links and lanes are there when the device is lost: the call before was well. */
+static kolo_status until_it_fails(struct kolo_comm *comm, void *argument)
+{
+    const struct trial *trial = argument;
+    struct side *side = side_create();
+    char words[KOLO_DETAIL_MAX] = "";
+    kolo_status status = side_open(comm, trial->use, side);
+    if (status == KOLO_OK)
+        status = call(comm, trial->use, side);
+    if (status == KOLO_OK)
+        status = kolo_barrier(comm, NULL, NULL);
+    if (kolo_rank(comm) == LOSER)
+        arm(trial);
+    for (int i = 0; i < CALLS && status == KOLO_OK; i++)
+        status = call(comm, trial->use, side);
+    strcpy(words, kolo_error_detail());
+    const kolo_status freed = side_close(comm, side, true);
+    WORLD_EXPECT(freed == KOLO_OK, "kolo_free: %s", kolo_error_detail());
+    return kolo_fail(status, "%s", words);
+}
+
+static void begin(const struct trial *trial)
+{
+    mock = mock_cuda_load();
+    mock->fail("", 1, 0); /* well again */
+    mock->fail_async(0, 0);
+    mock->begin();
+    mock->set_current(0);
+    mock->delays((unsigned)trial->nth, 30);
+}
+
+static struct world world_for(const struct use *use)
+{
+    return (struct world){.size = RANKS,
+                          .transport = use->transport,
+                          .settings = {"KOLO_STAGE_BYTES=4KiB", "KOLO_SEGMENT_BYTES=4KiB", NULL}};
+}
+
+/** The call, the device (which who asks what a pointer is does not know yet), the result and the rank. */
+static void check_words(const struct trial *trial, const struct world_result *result)
+{
+    char number[32];
+    (void)snprintf(number, sizeof number, "(%d)", trial->result);
+    cr_assert(strstr(result->text, trial->use->gathers ? "allgather(" : "allreduce(") &&
+                  strstr(result->text, " on rank ") &&
+                  (strstr(result->text, ": cu") || strstr(result->text, ": copying on device")) &&
+                  (strstr(result->text, " on device 1: ") ||
+                   strstr(result->text, "cuPointerGetAttributes: ")) &&
+                  strstr(result->text, number),
+              "%s, %d: %s", trial->function ? trial->function : "a stream", trial->nth,
+              result->text);
+}
+
+static void lose_device(const struct trial *trial)
+{
+    struct trial own = *trial;
+    struct world world = world_for(trial->use);
+    begin(trial);
+    (void)world_run(&world, until_it_fails, &own);
+    for (int rank = 0; rank < RANKS; rank++) {
+        cr_assert_eq(world.results[rank].status, KOLO_ERR_SYSTEM, "%s, %d, rank %d: %s",
+                     trial->function ? trial->function : "a stream", trial->nth, rank,
+                     world.results[rank].text);
+        check_words(trial, &world.results[rank]);
+    }
+}
+
+/** A device that has failed once fails ever after: each call of the driver is the first to hear of it. */
+Test(device_errors, whichever_call_hears_of_a_lost_device_first_all_ranks_know, .timeout = 300)
+{
+    static const int results[] = {KOLO_CUDA_ILLEGAL_ADDRESS, KOLO_CUDA_LAUNCH_FAILED,
+                                  MOCK_ECC_UNCORRECTABLE, MOCK_UNKNOWN};
+    for (int use = 0; use < USES; use++)
+        for (int nth = 1 + use % 3; nth < 60; nth += 3)
+            lose_device(&(struct trial){&uses[use], "*", nth, results[nth % 4]});
+}
+
+/** In the middle of a collective: what its streams were given fails, and all calls after that. */
+Test(device_errors, whatever_a_stream_does_may_be_its_last, .timeout = 300)
+{
+    for (int use = 0; use < USES; use++)
+        for (int nth = 1; nth < 40; nth += 3)
+            lose_device(
+                &(struct trial){&uses[use], NULL, nth,
+                                nth % 2 ? KOLO_CUDA_ILLEGAL_ADDRESS : KOLO_CUDA_LAUNCH_FAILED});
+}
+
+/* ---- memory that runs out ---- */
+
+/** A call that is refused has not begun, and is made again; one that has failed is everybody's. */
+static kolo_status with_little_memory(struct kolo_comm *comm, void *argument)
+{
+    const struct trial *trial = argument;
+    struct side *side = side_create();
+    char words[KOLO_DETAIL_MAX] = "";
+    bool right = true;
+    kolo_status status = side_open(comm, trial->use, side);
+    if (status == KOLO_OK)
+        status = kolo_barrier(comm, NULL, NULL);
+    if (kolo_rank(comm) == LOSER)
+        arm(trial);
+    for (int i = 0; i < 3 && status == KOLO_OK && right; i++) {
+        status = call(comm, trial->use, side);
+        if (status == KOLO_ERR_NO_MEMORY)
+            status = call(comm, trial->use, side);
+        right = status != KOLO_OK || is_right(trial->use, side);
+    }
+    if (status == KOLO_OK) /* that another rank's last call has failed is heard of here */
+        status = kolo_barrier(comm, NULL, NULL);
+    strcpy(words, kolo_error_detail());
+    const kolo_status freed = side_close(comm, side, false);
+    WORLD_EXPECT(freed == KOLO_OK, "kolo_free: %s", kolo_error_detail());
+    WORLD_EXPECT(right, "wrong numbers");
+    return status == KOLO_OK ? KOLO_OK : kolo_fail(status, "%s", words);
+}
+
+static void run_out(const struct trial *trial)
+{
+    struct trial own = *trial;
+    struct world world = world_for(trial->use);
+    begin(trial);
+    const kolo_status status = world_run(&world, with_little_memory, &own);
+    for (int rank = 0; rank < RANKS; rank++) {
+        const kolo_status own_status = world.results[rank].status;
+        cr_assert(own_status == (status == KOLO_OK ? KOLO_OK : KOLO_ERR_NO_MEMORY),
+                  "%s, %d, rank %d: %s", trial->function, trial->nth, rank,
+                  world.results[rank].text);
+        if (own_status != KOLO_OK)
+            check_words(trial, &world.results[rank]);
+    }
+}
+
+/** Each call that takes memory of the driver's, or locks the host's, the first to the fourth time. */
+Test(device_errors, memory_that_runs_out_is_told_to_all_or_done_without, .timeout = 300)
+{
+    static const char *const takers[] = {"cuStreamCreate",       "cuEventCreate",
+                                         "cuMemHostRegister_v2", "cuMemHostGetDevicePointer_v2",
+                                         "cuMemAlloc_v2",        "cuLaunchHostFunc"};
+    for (int use = 0; use < USES; use++)
+        for (size_t i = 0; i < sizeof takers / sizeof *takers; i++)
+            for (int nth = 1; nth <= 4; nth++)
+                run_out(&(struct trial){&uses[use], takers[i], nth, KOLO_CUDA_OUT_OF_MEMORY});
+}

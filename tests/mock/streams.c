@@ -9,7 +9,7 @@
 
 #include "tests/mock/mock.h"
 
-enum { STREAMS_MAX = 256, POLL_NS = 100000 };
+enum { STREAMS_MAX = 2048, POLL_NS = 100000 }; /* those of a lost device are never destroyed */
 
 struct event {
     uint64_t recorded, done; /* how often */
@@ -196,6 +196,17 @@ static void do_first(struct stream *stream)
     (void)pthread_cond_broadcast(&changed);
 }
 
+/** Who looks for work of all streams while the process ends must not find this one. Held: lock. */
+static void take_out(const struct stream *stream)
+{
+    for (int i = 0; i < STREAMS_MAX; i++)
+        if (streams[i] == stream)
+            streams[i] = NULL;
+    for (int i = 0; i < 2 * MOCK_DEVICES; i++)
+        if (defaults[i] == stream)
+            defaults[i] = NULL;
+}
+
 static void *live(void *argument)
 {
     struct stream *stream = argument;
@@ -207,6 +218,7 @@ static void *live(void *argument)
             break;
         else
             (void)pthread_cond_wait(&changed, &mock_lock);
+    take_out(stream);
     free(stream);
     mock_thread_over();
     (void)pthread_mutex_unlock(&mock_lock);
@@ -245,11 +257,12 @@ static struct stream *find(void *handle)
     return NULL;
 }
 
-/** A real one's queue of launches ends somewhere. Held: lock, which it gives up meanwhile. */
+/** A real one's queue of launches ends somewhere. Held: lock, which it gives up meanwhile: what is
+ * lost when it is had again may be gone. */
 static void await_room(const struct stream *stream)
 {
     blocked++;
-    while (longest > 0 && stream->length >= longest && !mock_lost)
+    while (!mock_lost && longest > 0 && stream->length >= longest)
         (void)pthread_cond_wait(&changed, &mock_lock);
     blocked--;
 }
@@ -264,6 +277,7 @@ static int submit(void *handle, const struct op *what)
     *op = *what;
     if (stream && stream->capture == MOCK_NO_CAPTURE && op->what != RECORD_PART)
         await_room(stream);
+    stream = find(handle);
     if (!stream || stream->capture != MOCK_NO_CAPTURE) {
         free(op->owned);
         free(op);
@@ -285,7 +299,7 @@ void mock_streams_wait(const struct context *context)
 {
     blocked++;
     for (int i = 0; i < STREAMS_MAX; i++)
-        while (streams[i] && streams[i]->context == context && streams[i]->first && !mock_lost)
+        while (!mock_lost && streams[i] && streams[i]->context == context && streams[i]->first)
             (void)pthread_cond_wait(&changed, &mock_lock);
     blocked--;
 }
@@ -368,9 +382,7 @@ int cuStreamDestroy(void *handle)
     struct stream *stream = find(handle);
     if (!stream || !handle)
         return KOLO_CUDA_INVALID_HANDLE;
-    for (int i = 0; i < STREAMS_MAX; i++)
-        if (streams[i] == stream)
-            streams[i] = NULL;
+    take_out(stream);
     stream->is_closing = true;
     (void)pthread_cond_broadcast(&changed);
     return KOLO_CUDA_SUCCESS;
@@ -391,7 +403,7 @@ int cuStreamSynchronize(void *handle)
     const struct stream *stream = find(handle);
     if (!stream)
         return KOLO_CUDA_INVALID_HANDLE;
-    while (stream->first && !mock_lost)
+    while (!mock_lost && stream->first)
         (void)pthread_cond_wait(&changed, &mock_lock);
     return mock_lost;
 }

@@ -36,16 +36,23 @@ struct kolo_cuda_gates {
 
 /* ---- streams ---- */
 
-static kolo_status not_a_stream(const struct kolo_cuda_driver *driver, void *stream, int result)
+/** Why @p call did not take @p stream: it is none, or another is captured, or the device has failed,
+ * which the other ranks must hear of. */
+static kolo_status not_a_stream(const struct kolo_cuda_driver *driver, void *stream,
+                                const char *call, int result)
 {
-    const char *name = "?";
-    (void)driver->get_error_name(result, &name);
+    const char *name = NULL;
+    if (driver->get_error_name(result, &name) != KOLO_CUDA_SUCCESS || !name)
+        name = "an unknown error";
     if (result == KOLO_CUDA_STREAM_CAPTURE_IMPLICIT ||
         result == KOLO_CUDA_STREAM_CAPTURE_UNSUPPORTED)
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
                          "stream %p cannot be used while another is captured (%s)", stream, name);
-    return kolo_fail(KOLO_ERR_INVALID, "%p is no stream of CUDA's: cuStreamGetCtx says %s", stream,
-                     name);
+    if (result == KOLO_CUDA_INVALID_VALUE || result == KOLO_CUDA_INVALID_HANDLE ||
+        result == KOLO_CUDA_INVALID_CONTEXT || result == KOLO_CUDA_CONTEXT_IS_DESTROYED)
+        return kolo_fail(KOLO_ERR_INVALID, "%p is no stream of CUDA's: %s says %s", stream, call,
+                         name);
+    return kolo_cuda_fail(driver, call, -1, result);
 }
 
 static kolo_status refuse_capture(const struct kolo_cuda_driver *driver, void *stream)
@@ -53,7 +60,7 @@ static kolo_status refuse_capture(const struct kolo_cuda_driver *driver, void *s
     int capture = KOLO_CUDA_CAPTURE_NONE;
     const int result = driver->stream_is_capturing(stream, &capture);
     if (result != KOLO_CUDA_SUCCESS)
-        return not_a_stream(driver, stream, result);
+        return not_a_stream(driver, stream, "cuStreamIsCapturing", result);
     if (capture != KOLO_CUDA_CAPTURE_NONE)
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
                          "stream %p is captured into a graph, which cannot hold a collective: end "
@@ -84,7 +91,7 @@ kolo_status kolo_cuda_stream_look(void *stream, struct kolo_pointer *pointer_out
         return status;
     const int result = driver->stream_get_context(stream, &visit.context);
     if (result != KOLO_CUDA_SUCCESS)
-        return not_a_stream(driver, stream, result);
+        return not_a_stream(driver, stream, "cuStreamGetCtx", result);
     status = kolo_cuda_enter(&visit);
     if (status != KOLO_OK)
         return status;
@@ -205,12 +212,16 @@ static void reached(void *gate)
 
 static kolo_status can_hold(const struct kolo_cuda_visit *visit)
 {
-    int device = -1, can = 0;
-    if (visit->driver->stream_wait_value &&
-        visit->driver->context_get_device(&device) == KOLO_CUDA_SUCCESS)
-        (void)visit->driver->device_get_attribute(&can, KOLO_CUDA_ATTRIBUTE_WAITS_FOR_VALUES,
-                                                  device);
-    if (can)
+    const struct kolo_cuda_driver *driver = visit->driver;
+    int device = -1, can = 0, result = KOLO_CUDA_NOT_SUPPORTED;
+    if (driver->stream_wait_value)
+        result = driver->context_get_device(&device);
+    if (result == KOLO_CUDA_SUCCESS)
+        result = driver->device_get_attribute(&can, KOLO_CUDA_ATTRIBUTE_WAITS_FOR_VALUES, device);
+    const bool is_unknown = result == KOLO_CUDA_NOT_SUPPORTED || result == KOLO_CUDA_INVALID_VALUE;
+    if (result != KOLO_CUDA_SUCCESS && !is_unknown)
+        return judge(visit, "cuDeviceGetAttribute", result);
+    if (can && !is_unknown)
         return KOLO_OK;
     return kolo_fail(
         KOLO_ERR_UNSUPPORTED,

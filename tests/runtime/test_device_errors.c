@@ -15,6 +15,7 @@
 enum { RANKS = 3, LOSER = 1, DEVICE = 1, SHORT = 100, LONG = 9001, CALLS = 60 };
 
 static const struct mock_cuda *mock;
+static void *followed; /* a stream of the device, for calls that follow one */
 
 /* ---- the calls ---- */
 
@@ -23,16 +24,19 @@ struct use {
     size_t count;
     bool all_on_devices, gathers;
     const char *transport;
+    bool follows; /* a stream of the loser */
 };
 
-static const struct use uses[] = {{SHORT, false, false, "inproc"},
-                                  {LONG, false, false, "tcp"},
-                                  {LONG, false, true, "shm"},
-                                  {LONG, true, false, "shm"}};
+static const struct use uses[] = {{SHORT, false, false, "inproc", false},
+                                  {LONG, false, false, "tcp", false},
+                                  {LONG, false, true, "shm", false},
+                                  {LONG, true, false, "shm", false},
+                                  {LONG, false, false, "inproc", true}};
 enum { USES = sizeof uses / sizeof *uses };
 
 struct side {
     float *send, *recv;
+    void *stream; /* NULL: calls follow none */
     float host_send[LONG], host_recv[RANKS * LONG], got[RANKS * LONG];
 };
 
@@ -45,6 +49,7 @@ static kolo_status side_open(struct kolo_comm *comm, const struct use *use, stru
         side->host_send[i] = (float)(rank + 1);
     if (rank != LOSER && !use->all_on_devices)
         return KOLO_OK;
+    side->stream = use->follows ? followed : NULL;
     side->send = mock->alloc(MOCK_DEVICE, DEVICE, sizeof side->host_send);
     mock->write(side->send, side->host_send, use->count * sizeof(float));
     return kolo_alloc_device(comm, sizeof side->host_recv, DEVICE, (void **)&side->recv);
@@ -62,11 +67,13 @@ static kolo_status side_close(struct kolo_comm *comm, struct side *side, bool is
 
 static kolo_status call(struct kolo_comm *comm, const struct use *use, const struct side *side)
 {
+    const struct kolo_opts follow = {.size = sizeof follow, .stream = side->stream};
+    const struct kolo_opts *opts = side->stream != NULL ? &follow : NULL;
     struct kolo_request *request = NULL;
     kolo_status status = use->gathers ? kolo_allgather(comm, side->send, side->recv, use->count,
-                                                       KOLO_FLOAT32, NULL, &request)
+                                                       KOLO_FLOAT32, opts, &request)
                                       : kolo_allreduce(comm, side->send, side->recv, use->count,
-                                                       KOLO_FLOAT32, KOLO_SUM, NULL, &request);
+                                                       KOLO_FLOAT32, KOLO_SUM, opts, &request);
     return status == KOLO_OK ? kolo_wait(&request, -1) : status;
 }
 
@@ -136,6 +143,8 @@ static void begin(const struct trial *trial)
     mock->fail("", 1, 0); /* well again */
     mock->fail_async(0, 0);
     mock->begin();
+    if (followed == NULL)
+        followed = mock->stream(DEVICE);
     mock->set_current(0);
     mock->delays((unsigned)trial->nth, 30);
 }
@@ -147,7 +156,8 @@ static struct world world_for(const struct use *use)
                           .settings = {"KOLO_STAGE_BYTES=4KiB", "KOLO_SEGMENT_BYTES=4KiB", NULL}};
 }
 
-/** The call, the device (which who asks what a pointer is does not know yet), the result and the rank. */
+/** The call, the device (who asks what a pointer or a stream is does not know it yet), the result
+ * and the rank. */
 static void check_words(const struct trial *trial, const struct world_result *result)
 {
     char number[32];
@@ -156,7 +166,9 @@ static void check_words(const struct trial *trial, const struct world_result *re
                   strstr(result->text, " on rank ") &&
                   (strstr(result->text, ": cu") || strstr(result->text, ": copying on device")) &&
                   (strstr(result->text, " on device 1: ") ||
-                   strstr(result->text, "cuPointerGetAttributes: ")) &&
+                   strstr(result->text, "cuPointerGetAttributes: ") ||
+                   (trial->use->follows && (strstr(result->text, "cuStreamGetCtx: ") ||
+                                            strstr(result->text, "cuCtxPushCurrent: ")))) &&
                   strstr(result->text, number),
               "%s, %d: %s", trial->function ? trial->function : "a stream", trial->nth,
               result->text);
@@ -219,6 +231,8 @@ static kolo_status with_little_memory(struct kolo_comm *comm, void *argument)
     if (status == KOLO_OK) /* that another rank's last call has failed is heard of here */
         status = kolo_barrier(comm, NULL, NULL);
     strcpy(words, kolo_error_detail());
+    if (kolo_rank(comm) == LOSER)
+        mock->fail("", 1, 0); /* to free it takes an event */
     const kolo_status freed = side_close(comm, side, false);
     WORLD_EXPECT(freed == KOLO_OK, "kolo_free: %s", kolo_error_detail());
     WORLD_EXPECT(right, "wrong numbers");

@@ -57,10 +57,14 @@ static kolo_status open_port(struct kolo_endpoint *endpoint, int index)
     return KOLO_OK;
 }
 
-/** Goes on without the transport @p name, for the reason in the detail. Who named a device must hear of it. */
-static void leave_out(const struct kolo_endpoint *endpoint, const char *name)
+/** Goes on without the transport of @p index, for the reason in the detail, which is kept for a pair
+ * that nothing else joins. Who named a device must hear of it. */
+static void leave_out(struct kolo_endpoint *endpoint, int index)
 {
-    const char *device = endpoint->config.settings->rdma_device;
+    const char *device = endpoint->config.settings->rdma_device,
+               *name = kolo_transports[index]->name;
+    snprintf(endpoint->left_out[index].text, sizeof endpoint->left_out[index].text, "%s",
+             kolo_error_detail());
     if (strcmp(name, "rdma") == 0 && device[0] != '\0')
         KOLO_WARN("KOLO_RDMA_DEVICE=%.64s is not used: %s", device, kolo_error_detail());
     else
@@ -83,7 +87,7 @@ kolo_status kolo_endpoint_open_ports(struct kolo_endpoint *endpoint)
         else if (!is_auto(endpoint))
             return status;
         else
-            leave_out(endpoint, name);
+            leave_out(endpoint, i);
     }
     if (known == 0)
         return unknown_transport(forced);
@@ -97,8 +101,12 @@ static bool joins(const struct kolo_endpoint *endpoint, int index, int peer,
     const struct kolo_peer *theirs = &endpoint->peers[peer];
     const struct kolo_port *port = endpoint->ports[index];
     const struct kolo_transport *transport = kolo_transports[index];
-    if (port == NULL)
+    if (port == NULL) {
+        if (endpoint->left_out[index].text[0] != '\0')
+            snprintf(why_out->text, sizeof why_out->text, "no %s here: %.200s", transport->name,
+                     endpoint->left_out[index].text);
         return false;
+    }
     if (theirs->addresses[index].bytes == 0) {
         snprintf(why_out->text, sizeof why_out->text, "rank %d on %.64s does not offer %s", peer,
                  theirs->identity.host, transport->name);

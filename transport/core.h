@@ -69,6 +69,7 @@ struct kolo_endpoint {
     struct kolo_poller *poller;
     struct kolo_port *ports[KOLO_TRANSPORTS_MAX]; /* by index of kolo_transports; NULL: not open */
     struct kolo_address addresses[KOLO_TRANSPORTS_MAX];
+    struct kolo_why left_out[KOLO_TRANSPORTS_MAX]; /* why a port is not open; "": nobody asked */
     const struct kolo_peer *peers;
     struct kolo_map links;
     struct kolo_link *first_link;

@@ -38,6 +38,26 @@ Test(choice, says_what_joins_two_ranks_and_why, .timeout = 60)
     suite_close(world);
 }
 
+Test(choice, a_pair_that_nothing_joins_hears_why_a_transport_was_left_out, .timeout = 60)
+{
+    struct kolo_endpoint *endpoint = NULL;
+    struct kolo_settings settings;
+    struct kolo_endpoint_config config = {.size = 2, .settings = &settings};
+    struct kolo_peer peers[2];
+    kolo_settings_init(&settings);
+    cr_assert_eq(kolo_settings_set(&settings, "NET", "nosuchnet0", KOLO_FROM_API), KOLO_OK);
+    kolo_identity_here(0, &config.identity);
+    cr_assert_eq(kolo_endpoint_open(&config, &endpoint), KOLO_OK, "%s", kolo_error_detail());
+    memset(peers, 0, sizeof peers);
+    peers[0].identity = peers[1].identity = config.identity;
+    strcpy(peers[1].identity.host, "host2");
+    peers[1].identity.process++;
+    cr_assert_eq(kolo_endpoint_set_peers(endpoint, peers), KOLO_ERR_UNSUPPORTED);
+    cr_assert(strstr(kolo_error_detail(), "no tcp here: ") != NULL, "%s", kolo_error_detail());
+    cr_assert(strstr(kolo_error_detail(), "\"nosuchnet0\"") != NULL, "%s", kolo_error_detail());
+    kolo_endpoint_close(endpoint, 0);
+}
+
 Test(choice, a_forced_transport_that_does_not_reach_is_an_error_that_names_the_rank, .timeout = 60)
 {
     struct suite_world *world = suite_open("inproc", 3, NULL, NULL);

@@ -38,11 +38,11 @@ struct kolo_cuda_gates {
 
 /** Why @p call did not take @p stream: it is none, or another is captured, or the device has failed,
  * which the other ranks must hear of. */
-static kolo_status not_a_stream(const struct kolo_cuda_driver *driver, void *stream,
-                                const char *call, int result)
+static kolo_status not_a_stream(const struct kolo_cuda_visit *visit, void *stream, const char *call,
+                                int result)
 {
     const char *name = NULL;
-    if (driver->get_error_name(result, &name) != KOLO_CUDA_SUCCESS || !name)
+    if (visit->driver->get_error_name(result, &name) != KOLO_CUDA_SUCCESS || !name)
         name = "an unknown error";
     if (result == KOLO_CUDA_STREAM_CAPTURE_IMPLICIT ||
         result == KOLO_CUDA_STREAM_CAPTURE_UNSUPPORTED)
@@ -52,15 +52,15 @@ static kolo_status not_a_stream(const struct kolo_cuda_driver *driver, void *str
         result == KOLO_CUDA_INVALID_CONTEXT || result == KOLO_CUDA_CONTEXT_IS_DESTROYED)
         return kolo_fail(KOLO_ERR_INVALID, "%p is no stream of CUDA's: %s says %s", stream, call,
                          name);
-    return kolo_cuda_fail(driver, call, -1, result);
+    return kolo_cuda_fail(visit->driver, call, visit->ordinal, result);
 }
 
-static kolo_status refuse_capture(const struct kolo_cuda_driver *driver, void *stream)
+static kolo_status refuse_capture(const struct kolo_cuda_visit *visit, void *stream)
 {
     int capture = KOLO_CUDA_CAPTURE_NONE;
-    const int result = driver->stream_is_capturing(stream, &capture);
+    const int result = visit->driver->stream_is_capturing(stream, &capture);
     if (result != KOLO_CUDA_SUCCESS)
-        return not_a_stream(driver, stream, "cuStreamIsCapturing", result);
+        return not_a_stream(visit, stream, "cuStreamIsCapturing", result);
     if (capture != KOLO_CUDA_CAPTURE_NONE)
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
                          "stream %p is captured into a graph, which cannot hold a collective: end "
@@ -69,17 +69,28 @@ static kolo_status refuse_capture(const struct kolo_cuda_driver *driver, void *s
     return KOLO_OK;
 }
 
-/** The number of the current context's device in this process. */
-static int current_ordinal(const struct kolo_cuda_driver *driver)
+static kolo_status judge(const struct kolo_cuda_visit *visit, const char *call, int result)
 {
+    if (result == KOLO_CUDA_SUCCESS)
+        return KOLO_OK;
+    return kolo_cuda_fail(visit->driver, call, visit->ordinal, result);
+}
+
+/** The number of the current context's device in this process. */
+static kolo_status find_ordinal(struct kolo_cuda_visit *visit)
+{
+    const struct kolo_cuda_driver *driver = visit->driver;
     int device = -1, other = -1, count = 0;
-    if (driver->context_get_device(&device) != KOLO_CUDA_SUCCESS ||
-        driver->device_get_count(&count) != KOLO_CUDA_SUCCESS)
-        return -1;
-    for (int i = 0; i < count; i++)
-        if (driver->device_get(&other, i) == KOLO_CUDA_SUCCESS && other == device)
-            return i;
-    return -1;
+    kolo_status status;
+    KOLO_TRY(judge(visit, "cuCtxGetDevice", driver->context_get_device(&device)));
+    KOLO_TRY(judge(visit, "cuDeviceGetCount", driver->device_get_count(&count)));
+    for (int i = 0; i < count && visit->ordinal < 0; i++) {
+        KOLO_TRY(judge(visit, "cuDeviceGet", driver->device_get(&other, i)));
+        if (other == device)
+            visit->ordinal = i;
+    }
+out:
+    return status;
 }
 
 kolo_status kolo_cuda_stream_look(void *stream, struct kolo_pointer *pointer_out)
@@ -91,12 +102,13 @@ kolo_status kolo_cuda_stream_look(void *stream, struct kolo_pointer *pointer_out
         return status;
     const int result = driver->stream_get_context(stream, &visit.context);
     if (result != KOLO_CUDA_SUCCESS)
-        return not_a_stream(driver, stream, "cuStreamGetCtx", result);
+        return not_a_stream(&visit, stream, "cuStreamGetCtx", result);
     status = kolo_cuda_enter(&visit);
     if (status != KOLO_OK)
         return status;
-    status = refuse_capture(driver, stream);
-    visit.ordinal = current_ordinal(driver);
+    status = find_ordinal(&visit);
+    if (status == KOLO_OK)
+        status = refuse_capture(&visit, stream);
     kolo_cuda_leave(&visit);
     if (status == KOLO_OK)
         *pointer_out = (struct kolo_pointer){.kind = KOLO_MEMORY_DEVICE,
@@ -107,13 +119,6 @@ kolo_status kolo_cuda_stream_look(void *stream, struct kolo_pointer *pointer_out
 }
 
 /* ---- words ---- */
-
-static kolo_status judge(const struct kolo_cuda_visit *visit, const char *call, int result)
-{
-    if (result == KOLO_CUDA_SUCCESS)
-        return KOLO_OK;
-    return kolo_cuda_fail(visit->driver, call, visit->ordinal, result);
-}
 
 /** All in the context, as the rest of this file but what is public. */
 static kolo_status lock_words(const struct kolo_cuda_visit *visit, struct kolo_cuda_gates *page,
@@ -273,7 +278,7 @@ kolo_status kolo_cuda_gate_place(struct kolo_cuda_gates **gates, struct kolo_lan
     kolo_status status = kolo_cuda_enter(visit);
     if (status != KOLO_OK)
         return status;
-    status = refuse_capture(visit->driver, stream); /* a request that repeats was made before it */
+    status = refuse_capture(visit, stream); /* a request that repeats was made before it */
     if (status == KOLO_OK && holds)
         status = can_hold(visit);
     if (status == KOLO_OK)

@@ -156,8 +156,24 @@ static struct world world_for(const struct use *use)
                           .settings = {"KOLO_STAGE_BYTES=4KiB", "KOLO_SEGMENT_BYTES=4KiB", NULL}};
 }
 
-/** The call, the device (who asks what a pointer or a stream is does not know it yet), the result
- * and the rank. */
+/** Calls by which it is found out on which device a buffer or a stream is. */
+static const char *const askers[] = {"cuPointerGetAttributes", "cuStreamGetCtx",
+                                     "cuCtxPushCurrent",       "cuCtxGetDevice",
+                                     "cuDeviceGetCount",       "cuDeviceGet"};
+enum { ASKERS = sizeof askers / sizeof *askers };
+
+static bool is_of_asker(const struct trial *trial, const char *text)
+{
+    char call[64];
+    for (size_t i = 0; i < ASKERS; i++) {
+        (void)snprintf(call, sizeof call, "%s: ", askers[i]);
+        if ((i == 0 || trial->use->follows) && strstr(text, call))
+            return true;
+    }
+    return false;
+}
+
+/** The call, the device (who asks which it is does not know it yet), the result and the rank. */
 static void check_words(const struct trial *trial, const struct world_result *result)
 {
     char number[32];
@@ -165,10 +181,7 @@ static void check_words(const struct trial *trial, const struct world_result *re
     cr_assert(strstr(result->text, trial->use->gathers ? "allgather(" : "allreduce(") &&
                   strstr(result->text, " on rank ") &&
                   (strstr(result->text, ": cu") || strstr(result->text, ": copying on device")) &&
-                  (strstr(result->text, " on device 1: ") ||
-                   strstr(result->text, "cuPointerGetAttributes: ") ||
-                   (trial->use->follows && (strstr(result->text, "cuStreamGetCtx: ") ||
-                                            strstr(result->text, "cuCtxPushCurrent: ")))) &&
+                  (strstr(result->text, " on device 1: ") || is_of_asker(trial, result->text)) &&
                   strstr(result->text, number),
               "%s, %d: %s", trial->function ? trial->function : "a stream", trial->nth,
               result->text);
@@ -196,6 +209,17 @@ Test(device_errors, whichever_call_hears_of_a_lost_device_first_all_ranks_know, 
     for (int use = 0; use < USES; use++)
         for (int nth = 1 + use % 3; nth < 60; nth += 3)
             lose_device(&(struct trial){&uses[use], "*", nth, results[nth % 4]});
+}
+
+/** Those that are made once a call, so that the test above hits them now and then alone. */
+Test(device_errors, who_asks_what_a_stream_is_may_hear_of_a_lost_device_first, .timeout = 300)
+{
+    static const char *const names[] = {"cuStreamGetCtx", "cuCtxPushCurrent_v2",
+                                        "cuCtxGetDevice", "cuDeviceGetCount",
+                                        "cuDeviceGet",    "cuStreamIsCapturing"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (int nth = 1; nth <= 2; nth++)
+            lose_device(&(struct trial){&uses[USES - 1], names[i], nth, KOLO_CUDA_LAUNCH_FAILED});
 }
 
 /** In the middle of a collective: what its streams were given fails, and all calls after that. */

@@ -270,9 +270,11 @@ static void on_prepared(void *context, struct kolo_remote *remote)
 static void on_refused(void *context, struct kolo_remote *remote, int exit_status, const char *why)
 {
     struct job *job = context;
-    kolo_verdict_trouble(job->verdict, kolo_now_ns(), exit_status, "host %s: %s; %s",
-                         remote->host->name, why,
-                         job->phase == STARTING ? "nothing was started" : "the job was ended");
+    /* An agent that ends takes its ranks with it, and they may be missed before it is heard. */
+    int64_t when_ns = kolo_verdict_evidence(job->verdict, remote->host->first_rank,
+                                            remote->host->ranks, kolo_now_ns());
+    kolo_verdict_trouble(job->verdict, when_ns, exit_status, "host %s: %s; %s", remote->host->name,
+                         why, job->phase == STARTING ? "nothing was started" : "the job was ended");
     begin_end(job);
 }
 

@@ -19,12 +19,13 @@ pids_of() {
 }
 # What must be true of every host after every job: no process of it, no port but sshd's, nothing in /dev/shm.
 hosts_clean() { # HOST...
-    local host left i
+    local host left end
     nobody_left "$KOLOTEST_MARK"
     for host in "$@"; do
-        for ((i = 0; i < 20 * SLOW; i++)); do
+        end=$((SECONDS + patience / 5))
+        while :; do
             left=$(pids_of "$host" kolorun-agent; pids_of "$host" kolorun)
-            [[ -n $left ]] || break
+            [[ -n $left ]] && ((SECONDS < end)) || break
             read -rt 0.1 <> <(:) || true
         done
         [[ -z $left ]] || fail "$host: agents left: $left"

@@ -43,8 +43,12 @@ for fate in "137 die 4 9" "3 exit 5 3"; do
     set -- $fate
     status=$1
     shift
-    job "$1" "$status" -H "$hosts" "$RANK_PROGRAM" "$@"
-    end=$(since 0)
+    for try in 1 2 3 4 5; do
+        job "$1" "$status" -H "$hosts" "$RANK_PROGRAM" "$@"
+        end=$(since 0)
+        [[ $(grep -c '^\[[0-9]\] error' "$work/out") != 5 ]] && is_busy || break
+        echo "$fate: try $try: a rank was not run within the second that kolorun gives it"
+    done
     at=$(awk '$2 == "fate" {print $3}' "$work/out")
     [[ $(grep -cE "error .*rank $2 \(host3" "$work/out") == 5 ]] || { fail "$fate: 5 ranks must name rank $2 and its host"; cat "$work/out"; }
     slowest=$(awk -v f="$at" '$2 == "error" && $3 - f > m {m = $3 - f} END {printf "%.3f", m}' "$work/out")
@@ -57,13 +61,13 @@ done
 
 # kolorun, and the agents of a remote host.
 background launcher -H "$hosts" "$RANK_PROGRAM" loop 60
-await 20 all_up
+await all_up
 kill -9 "$(pids_of host1 kolorun)"
 ended 137
 hosts_clean host1 host2 host3
 for victim in 1 2; do
     background "agent$victim" -H "$hosts" "$RANK_PROGRAM" loop 60
-    await 20 all_up
+    await all_up
     kill -9 "$(pids_of host2 kolorun-agent | sort -n | sed -n "${victim}p")"
     ended 255
     # sshd may hang up on a dead guardian's command before the worker could say so.
@@ -72,50 +76,51 @@ for victim in 1 2; do
 done
 
 # Ctrl-Z: every host pauses for longer than it may be silent, and goes on.
-KOLO_PEER_TIMEOUT=1s background pause -H "$hosts" "$RANK_PROGRAM" loop 5
-await 20 all_up
+KOLO_PEER_TIMEOUT=4s background pause -H "$hosts" "$RANK_PROGRAM" loop 8
+await all_up
 at=$(pids_of host1 kolorun)
 kill -TSTP "$at"
-await 5 grep -q '^State:.*T' "/proc/$at/status"
-read -rt 2.5 <> <(:) || true
+await grep -q '^State:.*T' "/proc/$at/status"
+read -rt 5 <> <(:) || true
 kill -CONT "$at" $(parents_of "$at")
 ended 0
 hosts_clean host1 host2 host3
 
 # The cable of a host, and the others go on: they end with verified sums among the four of them, in the old order.
-KOLO_PEER_TIMEOUT=2s background outlive --keep-going -H "$hosts" "$RANK_PROGRAM" outlive
-await 20 all_up
+KOLO_PEER_TIMEOUT=5s background outlive --keep-going -H "$hosts" "$RANK_PROGRAM" outlive
+await all_up
 at=$(since 0)
 "$cluster" cut host3
 ended 255
 took=$(since "$at")
-under "$took" 8 "host3 cut, --keep-going: kolorun's end"
+under "$took" 11 "host3 cut, --keep-going: kolorun's end"
 for rank in 0 1 2 3; do says out "^\\[$rank\\] survived [0-9.]+ as $rank of 4\$"; done
 ! grep -q ' wrong ' "$work/out" || fail "outlive: a wrong sum"
 says err '^kolorun: (host host3 was silent|the connection to host host3 broke).*with ranks 4 to 5; the others went on$'
-echo "host3 cut, --keep-going: the others had shrunk and ended after $took s (peer timeout 2 s)"
+echo "host3 cut, --keep-going: the others had shrunk and ended after $took s (peer timeout 5 s)"
 "$cluster" heal host3
 hosts_clean host1 host2
 nobody_left "$KOLOTEST_MARK"
 
 # The cable of a host, and its power.
 for what in cut kill; do
-    KOLO_PEER_TIMEOUT=2s background "$what" -H "$hosts" "$RANK_PROGRAM" loop 60
-    await 20 all_up
+    KOLO_PEER_TIMEOUT=5s background "$what" -H "$hosts" "$RANK_PROGRAM" loop 60
+    await all_up
     at=$(since 0)
     "$cluster" "$what" host3
     ended 255
     took=$(since "$at")
-    under "$took" 4.5 "host3 $what: kolorun's end"
+    under "$took" 7.5 "host3 $what: kolorun's end"
     says err '^kolorun: (host host3 was silent|the connection to host host3 broke).*with ranks 4 to 5; the job was ended$'
-    [[ $(grep -c '^\[[0-3]\] error' "$work/out") == 4 ]] || { fail "$what: the 4 other ranks must have an error"; cat "$work/out"; }
-    echo "host3 $what: kolorun ended after $took s (peer timeout 2 s)"
+    [[ $(grep -c '^\[[0-3]\] error' "$work/out") == 4 ]] || is_busy ||
+        { fail "$what: the 4 other ranks must have an error"; cat "$work/out"; }
+    echo "host3 $what: kolorun ended after $took s (peer timeout 5 s)"
     [[ $what == kill ]] || "$cluster" heal host3
     hosts_clean host1 host2
     nobody_left "$KOLOTEST_MARK"
 done
-job unreachable 255 --start-timeout 1s -H host1:1,host3:1 true
-under "$seconds" 3 "a host without power"
+job unreachable 255 --start-timeout 3s -H host1:1,host3:1 true
+under "$seconds" 5 "a host without power"
 says err '^kolorun: host(s)? host3: .*nothing was started$'
 
 # Hosts that cannot start the job: nothing is started anywhere.
@@ -136,8 +141,8 @@ on host1 cp /run/known /etc/ssh/ssh_known_hosts
 job nokey 255 --ssh 'ssh -F none -o UserKnownHostsFile=/etc/ssh/ssh_known_hosts' -H host1:1,host2:1 true
 says err '^kolorun: host host2: cannot be reached by ssh: .*Permission denied'
 kill -STOP "$(pids_of host2 sshd | sort -n | head -1)"
-job frozen 255 --start-timeout 1s -H host1:1,host2:1 true
-under "$seconds" 3 "a frozen sshd"
+job frozen 255 --start-timeout 3s -H host1:1,host2:1 true
+under "$seconds" 5 "a frozen sshd"
 says err '^kolorun: hosts? host2: .*nothing was started$'
 kill -9 "$(pids_of host2 sshd | sort -n | head -1)"
 job refused 255 -H host1:1,host2:1 true

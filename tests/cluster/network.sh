@@ -83,7 +83,7 @@ fi
 # A firewall that lets in ssh alone: named while it is waited for, and at the end.
 if on host2 iptables -A INPUT -p tcp --syn ! --dport 22 -j DROP 2>"$work/why"; then
     KOLO_NET=10.211.53.0/24 KOLO_TIMEOUT=6s KOLO_STALL_WARN=500ms job wall 1 -H host1:1,host2:1 "$RANK_PROGRAM" loop 0
-    says err 'for 0.5 s now: cannot reach rank 1: 10\.211\.53\.2:[0-9]+ no answer.*; is a firewall between the hosts'
+    says err 'for [0-9.]+ s now: cannot reach rank 1: 10\.211\.53\.2:[0-9]+ no answer.*; is a firewall between the hosts'
     says out 'rank 1 .*10\.211\.53\.2:[0-9]+ (no answer|connecting)'
     on host2 iptables -F INPUT
 else
@@ -95,13 +95,13 @@ listening() { on "$1" awk '$4 == "0A" {split($2, a, ":"); print a[2]}' /proc/net
 KOLO_PORTS=47110-47113 "$cluster" exec host1 "$KOLORUN" -H host1:2,host2:1 "$RANK_PROGRAM" loop 5 \
     >"$work/out" 2>"$work/err" </dev/null &
 launcher=$!
-await 20 sh -c "grep -c '\] up' '$work/out' | grep -qx 3"
+await sh -c "grep -c '\] up' '$work/out' | grep -qx 3"
 for host in host1 host2; do
     outside=$(listening "$host" | grep -vE '^(0016|B806|B807|B808|B809)$')
     [[ -z $outside ]] || fail "$host: listens outside of KOLO_PORTS: $outside"
 done
 wait "$launcher" || { fail "KOLO_PORTS=47110-47113: status $?"; cat "$work/err"; }
-KOLO_PORTS=47110 KOLO_TRANSPORT=tcp job full 4 -H host1:2,host2:1 --start-timeout 5s "$RANK_PROGRAM" loop 0
+KOLO_PORTS=47110 KOLO_TRANSPORT=tcp job full 4 -H host1:2,host2:1 --start-timeout 30s "$RANK_PROGRAM" loop 0
 says out 'KOLO_PORTS=47110-47110: every port is taken'
 KOLO_PORTS=9-3 job range 2 -H "$hosts" "$RANK_PROGRAM" loop 0
 says err 'KOLO_PORTS=9-3 is no range of ports'
@@ -109,7 +109,7 @@ says err 'KOLO_PORTS=9-3 is no range of ports'
 # Without kolorun; rank 0's own name is 127.0.1.1 in its /etc/hosts, as Debian writes it.
 on host1 sh -c 'sed "s/^10.211.53.1 host1/127.0.1.1 host1/" /etc/hosts >/run/hosts &&
     mount --bind /run/hosts /etc/hosts' || fail "no /etc/hosts"
-export KOLO_SIZE=2 KOLO_RENDEZVOUS=tcp://host1:4747 KOLO_START_TIMEOUT=10s
+export KOLO_SIZE=2 KOLO_RENDEZVOUS=tcp://host1:4747 KOLO_START_TIMEOUT=60s
 KOLO_SECRET=$(printf '%064d' 7)
 export KOLO_SECRET
 KOLO_RANK=0 on host1 "$RANK_PROGRAM" loop 0 >"$work/first" 2>&1 </dev/null &

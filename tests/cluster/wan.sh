@@ -31,7 +31,7 @@ bad_cable() {
     : >"$work/wire" # the last one's "ready" must not count
     "$CLUSTER_WIRE" "$(first_of host1)" "$(first_of host2)" wan "$2" "$3" "$4" "$5" >"$work/wire" 2>&1 &
     local wire=$! i
-    await 5 grep -q ready "$work/wire" || { cat "$work/wire"; return; }
+    await grep -q ready "$work/wire" || { cat "$work/wire"; return; }
     for i in 1 2; do
         on "host$i" ip addr add "10.95.0.$i/24" dev wan
         on "host$i" ip link set wan up

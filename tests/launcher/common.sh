@@ -3,6 +3,7 @@
 # and SLOW (1; more under sanitizers) from ctest.
 set -uo pipefail
 failures=0
+patience=300 # seconds that anything may take which is not judged by its time: others may have the processors
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 : "${SLOW:=1}"
@@ -17,7 +18,7 @@ run() {
     local want=$1 begun got=0
     shift
     begun=$EPOCHREALTIME
-    timeout $((60 * SLOW)) "$@" >"$work/out" 2>"$work/err" </dev/null || got=$?
+    timeout "$patience" "$@" >"$work/out" 2>"$work/err" </dev/null || got=$?
     seconds=$(awk -v a="$begun" -v b="$EPOCHREALTIME" 'BEGIN {printf "%.3f", b - a}')
     [[ $got == "$want" ]] || { fail "status $got instead of $want: $*"; tail -n 5 "$work/out" "$work/err"; }
 }
@@ -31,6 +32,9 @@ under() {
         fail "$3: $1 s, allowed $2 s x $SLOW, load $(cut -d' ' -f1 /proc/loadavg)"
 }
 
+# Do so many want the processors that a rank may not get one within the second that kolorun gives it?
+is_busy() { awk -v c="$(nproc)" '{exit !($1 > c)}' /proc/loadavg; }
+
 # Processes that carry the mark $1 in their environment (grep and its like must not).
 marked() {
     (
@@ -40,10 +44,11 @@ marked() {
 }
 # Nothing with the mark $1 may live; a process on its way out has a moment.
 nobody_left() {
-    local i left
-    for ((i = 0; i < 100 * SLOW; i++)); do
+    local end=$((SECONDS + patience / 5)) left
+    while :; do
         left=$(marked "$1")
-        [[ -z ${left// /} ]] && return
+        [[ -n ${left// /} ]] || return 0
+        ((SECONDS < end)) || break
         read -rt 0.1 <> <(:) || true
     done
     fail "$1: left behind: $(for p in $left; do echo "$p $(tr '\0' ' ' <"/proc/$p/cmdline")"; done)"
@@ -54,10 +59,9 @@ child_of() { # PID
         [[ $(sed 's/.*) //' "$file" 2>/dev/null | awk '{print $2}') == "$1" ]] && { file=${file#/proc/}; echo "${file%/stat}"; }
     done
 }
-# await SECONDS COMMAND...: until it succeeds.
+# await COMMAND...: until it succeeds.
 await() {
-    local end=$((SECONDS + $1 * SLOW))
-    shift
+    local end=$((SECONDS + patience))
     until "$@" >/dev/null 2>&1; do
         ((SECONDS < end)) || { fail "waited in vain for: $*"; return 1; }
         read -rt 0.05 <> <(:) || true

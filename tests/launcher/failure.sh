@@ -13,10 +13,10 @@ timed() {
     end=$(awk '{print $1; exit}' /proc/uptime)
     fate=$(awk '$2 == "fate" {print $3}' "$work/out")
     errors=$(grep -c '^\[[0-9]\] error' "$work/out")
-    if [[ $errors -lt 3 && -z ${again-} ]] && awk -v c="$(nproc)" '{exit !($1 > c)}' /proc/loadavg; then
+    if [[ $errors -lt 3 && ${again:-0} -lt 4 ]] && is_busy; then
         echo "$name: once more: of 3 ranks $errors were run within the second that kolorun gives them"
         cat "$work/out" "$work/err"
-        again=yes timed "$want" "$name" "$@"
+        again=$((${again:-0} + 1)) timed "$want" "$name" "$@"
         return
     fi
     [[ $errors == 3 ]] || { fail "$name: $errors ranks had an error instead of 3"; cat "$work/out" "$work/err"; return; }
@@ -50,11 +50,16 @@ under "$seconds" 3 "orphans"
 nobody_left "$KOLOTEST_MARK"
 
 # Before any rank has joined, the others may still say why: all may have failed of the same cause.
+# They have a quarter of a second for it, in which rank 0 may not be run when the machine is busy.
 export PID_FILE=$work/pid # rank 0 ends when rank 1 is gone, and has been seen to be
-run 3 "$KOLORUN" -np 2 sh -c '[ $RANK = 0 ] || { echo $$ >$PID_FILE.new; mv $PID_FILE.new $PID_FILE; exit 3; }
-    until [ -e $PID_FILE ]; do sleep 0.01; done
-    while kill -0 $(cat $PID_FILE) 2>/dev/null; do sleep 0.01; done
-    echo "rank 0 says why"; exit 2'
+for try in 1 2 3 4 5; do
+    rm -f "$PID_FILE"
+    run 3 "$KOLORUN" -np 2 sh -c '[ $RANK = 0 ] || { echo $$ >$PID_FILE.new; mv $PID_FILE.new $PID_FILE; exit 3; }
+        until [ -e $PID_FILE ]; do sleep 0.01; done
+        while kill -0 $(cat $PID_FILE) 2>/dev/null; do sleep 0.01; done
+        echo "rank 0 says why"; exit 2'
+    ! grep -q '^\[0\] rank 0 says why$' "$work/out" || break
+done
 says out '^\[0\] rank 0 says why$'
 run 3 "$KOLORUN" -np 2 sh -c '[ $RANK = 1 ] && exit 3; exec sleep 100'
 under "$seconds" 2 "a rank that exits before any has joined"
@@ -83,7 +88,7 @@ stubborn_up() { [[ $(marked "$KOLOTEST_MARK" | wc -w) -ge $1 ]]; }
 # kolorun, its agent's guardian, its agent's worker: each killed with -9.
 for who in kolorun guardian worker; do
     in_background "kill-$who" -np 3 "$RANK_PROGRAM" stubborn
-    await 20 stubborn_up 9
+    await stubborn_up 9
     guardian=$(child_of "$launcher") worker=$(child_of "$(child_of "$launcher")")
     case $who in
         kolorun) kill -9 "$launcher" && ended 137 2>/dev/null ;;
@@ -96,8 +101,8 @@ for who in kolorun guardian worker; do
 done
 
 # A stopped agent falls silent.
-KOLO_PEER_TIMEOUT=1s in_background stop -np 2 "$RANK_PROGRAM" stubborn
-await 20 stubborn_up 7
+KOLO_PEER_TIMEOUT=4s in_background stop -np 2 "$RANK_PROGRAM" stubborn
+await stubborn_up 7
 kill -STOP "$(child_of "$(child_of "$launcher")")"
 ended 255
 says err 'host localhost was silent for .* and counts as lost, with ranks 0 to 1'
@@ -105,14 +110,14 @@ nobody_left "$KOLOTEST_MARK"
 
 # Signals: forwarded, the second one kills.
 in_background sigint -np 2 sh -c 'trap "echo caught; exit 0" INT TERM; echo up; while :; do sleep 0.05; done'
-await 20 grep -q '\[1\] up' "$work/out"
-await 20 grep -q '\[0\] up' "$work/out"
+await grep -q '\[1\] up' "$work/out"
+await grep -q '\[0\] up' "$work/out"
 kill -INT "$launcher"
 ended 130
 [[ $(grep -c caught "$work/out") == 2 ]] || fail "SIGINT did not reach both ranks"
 nobody_left "$KOLOTEST_MARK"
 in_background sigterm-twice -np 2 "$RANK_PROGRAM" stubborn
-await 20 stubborn_up 7
+await stubborn_up 7
 kill -TERM "$launcher"
 read -rt 0.3 <> <(:) || true
 kill -TERM "$launcher"

@@ -19,7 +19,7 @@ background() { # NAME COMMAND...
     export KOLOTEST_MARK=$1-$$
     shift
     : >"$work/out"
-    KOLO_PEER_TIMEOUT=1200ms "$KOLORUN" "$@" >"$work/out" 2>"$work/err" </dev/null &
+    KOLO_PEER_TIMEOUT=2500ms "$KOLORUN" "$@" >"$work/out" 2>"$work/err" </dev/null &
     launcher=$!
 }
 ended() { # STATUS
@@ -33,14 +33,14 @@ pass() { read -rt "$1" <> <(:) || true; } # the time is what is tested: silence 
 
 # Stopped twice, each time for longer than KOLO_PEER_TIMEOUT, and over both transports: the job ends well.
 for transport in shm tcp; do
-    KOLO_TRANSPORT=$transport background "pause-$transport" -np 3 "$RANK_PROGRAM" loop 5
-    await 20 up 3
+    KOLO_TRANSPORT=$transport background "pause-$transport" -np 3 "$RANK_PROGRAM" loop 10
+    await up 3
     mapfile -t all < <(ranks)
     [[ ${#all[@]} == 3 ]] || fail "$transport: ${#all[@]} ranks instead of 3"
     for round in 1 2; do
         kill -TSTP "$launcher"
-        await 20 stopped "$launcher" "${all[@]}" || fail "$transport: round $round: not all stopped"
-        pass 2.6
+        await stopped "$launcher" "${all[@]}" || fail "$transport: round $round: not all stopped"
+        pass 3.6
         stopped "$launcher" "${all[@]}" || fail "$transport: round $round: not all stayed stopped"
         kill -CONT "$launcher"
         pass 0.3
@@ -59,25 +59,25 @@ ended 0
 
 # kolorun dies while all are stopped: nothing is left. It gets a signal: the job ends by it once continued.
 background pause-kill -np 2 "$RANK_PROGRAM" loop 60
-await 20 up 2
+await up 2
 kill -TSTP "$launcher"
-await 20 stopped "$launcher"
+await stopped "$launcher"
 kill -9 "$launcher"
 ended 137 2>/dev/null
 background pause-term -np 2 "$RANK_PROGRAM" loop 60
-await 20 up 2
+await up 2
 kill -TSTP "$launcher"
-await 20 stopped "$launcher"
+await stopped "$launcher"
 kill -TERM "$launcher"
 kill -CONT "$launcher"
 ended 143
 
 # A rank that died while all were stopped is told once they go on.
 background pause-rank -np 3 "$RANK_PROGRAM" loop 60
-await 20 up 3
+await up 3
 mapfile -t all < <(ranks)
 kill -TSTP "$launcher"
-await 20 stopped "$launcher" "${all[@]}"
+await stopped "$launcher" "${all[@]}"
 kill -9 "${all[0]}"
 kill -CONT "$launcher"
 ended 137
@@ -86,11 +86,11 @@ says err '^kolorun: rank [0-2] .* was killed by signal 9 \(SIGKILL\)'
 # Where the shell has no job control and ignores SIGTSTP, it stays ignored.
 # All that speaks of a job does not run for longer than silence is allowed (a machine that is frozen, or far too busy):
 # each finds a beat of the other as soon as it looks.
-background frozen -np 2 "$RANK_PROGRAM" loop 3
-await 20 up 2
+background frozen -np 2 "$RANK_PROGRAM" loop 6
+await up 2
 both=("$launcher" "$(child_of "$(child_of "$launcher")")")
 for process in "${both[@]}"; do kill -STOP "$process"; done
-pass 1.8
+pass 3.2
 for process in "${both[@]}"; do kill -CONT "$process"; done
 ended 0
 lines err 0
@@ -101,7 +101,7 @@ export KOLOTEST_MARK=pause-ignored-$$
     exec "$KOLORUN" -np 1 "$RANK_PROGRAM" loop 1 >"$work/out" 2>"$work/err" </dev/null
 ) &
 launcher=$!
-await 20 up 1
+await up 1
 kill -TSTP "$launcher"
 ended 0
 finish

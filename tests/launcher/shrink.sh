@@ -49,7 +49,7 @@ export KOLO_SIZE=3 KOLO_RENDEZVOUS=file://$work/meet KOLO_SECRET
 KOLO_SECRET=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
 pids=()
 for rank in 0 1 2; do
-    KOLO_RANK=$rank timeout $((60 * SLOW)) "$RANK_PROGRAM" shrink 0 >"$work/out$rank" 2>&1 &
+    KOLO_RANK=$rank timeout "$patience" "$RANK_PROGRAM" shrink 0 >"$work/out$rank" 2>&1 &
     pids+=($!)
 done
 for rank in 0 1 2; do

@@ -9,13 +9,13 @@ for transport in auto tcp; do
     KOLO_TRANSPORT=$transport "$KOLORUN" -np 3 "$RANK_PROGRAM" loop 4 >"$work/out" 2>"$work/err" </dev/null &
     launcher=$!
     begun=$SECONDS
-    await 20 grep -q 'up' "$work/out"
+    await grep -q 'up' "$work/out"
     for round in 1 2; do
         # shellcheck disable=SC2046
         "$STRANGER" "$launcher" $(marked "$KOLOTEST_MARK") || fail "$transport: a port answered a stranger, or none was found"
     done
     wait "$launcher" || { fail "$transport: the job did not survive"; cat "$work/out" "$work/err"; }
-    ((SECONDS - begun <= 10 * SLOW)) || fail "$transport: the job was delayed: $((SECONDS - begun)) s"
+    under "$((SECONDS - begun))" 10 "$transport: the job"
     lines err 0
 done
 finish

@@ -200,12 +200,14 @@ static void hang_up(struct worker *worker)
 
 static void channel_ended(void *context, kolo_status why)
 {
-    (void)why; /* closed, silent or nonsense: there is nobody to tell */
     struct worker *worker = context;
-    if (worker->state == DONE)
+    if (worker->state == DONE) {
         finish(worker);
-    else
-        hang_up(worker);
+        return;
+    }
+    if (why != KOLO_ERR_LINK) /* silent or nonsense: kolorun may be there to read it */
+        fprintf(stderr, "agent: hung up on kolorun: %s\n", kolo_error_detail());
+    hang_up(worker);
 }
 
 static void refuse(struct worker *worker, int exit_status)

@@ -108,6 +108,17 @@ ended 255
 says err 'host localhost was silent for .* and counts as lost, with ranks 0 to 1'
 nobody_left "$KOLOTEST_MARK"
 
+# So does a stopped kolorun: the agent ends, and its last words are why.
+KOLO_PEER_TIMEOUT=2s in_background silent -np 2 "$RANK_PROGRAM" stubborn
+await stubborn_up 7
+guardian=$(child_of "$launcher")
+kill -STOP "$launcher"
+await grep -q '^State:.*Z' "/proc/$guardian/status"
+kill -CONT "$launcher"
+ended 255
+says err '^kolorun: the connection to host localhost broke \(agent: hung up on kolorun: silent for [0-9.]+ s, exit status 1\), with ranks 0 to 1; the job was ended$'
+nobody_left "$KOLOTEST_MARK"
+
 # Signals: forwarded, the second one kills.
 in_background sigint -np 2 sh -c 'trap "echo caught; exit 0" INT TERM; echo up; while :; do sleep 0.05; done'
 await grep -q '\[1\] up' "$work/out"

@@ -14,7 +14,8 @@
 #include "runtime/plan.h"
 
 enum {
-    FINEST = 16, /* a piece is at least this part of a segment, however many ranks send one */
+    FINEST = 16, /* a piece is about this part of two segments, however many ranks send one */
+    SCRATCH_SEGMENTS = 4, /* that two pieces from all others, or one, are to fill */
     FLAT_RANKS = 256
 };
 
@@ -55,6 +56,16 @@ static size_t longest(const struct kolo_plan_args *args, const struct shape *sha
     return most;
 }
 
+/** Elements of a piece. What fits into scratch as one is not cut, else two are there at a time. All
+ * are as long, since one of a few elements costs as many messages as any. */
+static size_t piece_length(const struct kolo_plan_args *args, size_t turns, size_t most)
+{
+    size_t share = args->segment / (turns < FINEST ? turns + !turns : FINEST);
+    size_t whole = share <= SIZE_MAX / SCRATCH_SEGMENTS ? share * SCRATCH_SEGMENTS : share;
+    size_t half = whole / 2 + !whole, pieces = most / half + (most % half > half / 2);
+    return most <= whole ? most + !most : kolo_pieces(most, pieces);
+}
+
 static struct shape shape_of(const struct kolo_plan_args *args, enum kolo_collective collective)
 {
     struct shape shape = {.turns = (size_t)args->size - 1, .spread = 1, .collective = collective};
@@ -62,9 +73,7 @@ static struct shape shape_of(const struct kolo_plan_args *args, enum kolo_collec
     if (collective == KOLO_COLLECTIVE_ALLREDUCE ||
         (collective == KOLO_COLLECTIVE_REDUCE && args->rank == args->root))
         shape.spread = shape.turns;
-    shape.length = args->segment / (shape.turns < FINEST ? shape.turns + !shape.turns : FINEST);
-    shape.length = least(shape.length, most);
-    shape.length += shape.length == 0;
+    shape.length = piece_length(args, shape.turns, most);
     shape.pieces = kolo_pieces(most, shape.length);
     shape.halves = least(shape.pieces, 2);
     return shape;

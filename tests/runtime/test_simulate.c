@@ -198,6 +198,27 @@ Test(simulate, direct_exchanges_of_long_blocks, .timeout = 60)
     }
 }
 
+/* What fits into four segments of scratch is one piece; else pieces are as long as each other, so that none of a few elements
+ * is sent for itself, and two of them stay within five segments. */
+Test(simulate, direct_folds_in_even_pieces, .timeout = 60)
+{
+    const struct kolo_plan *plan = kolo_plan_find(KOLO_COLLECTIVE_REDUCE_SCATTER, "direct");
+    enum { SEGMENT = 240 };
+    for (int size = 2; size <= 17; size++)
+        for (size_t block = 1; block <= 5000; block += block < 1000 ? 1 : 37) {
+            size_t turns = (size_t)size - 1, share = SEGMENT / (turns < 16 ? turns : 16);
+            struct kolo_plan_args args = {.size = size, .count = block, .segment = SEGMENT};
+            size_t scratch = plan->scratch(&args), pieces = plan->nsteps(&args) / (turns + 1);
+            size_t length = scratch / turns / (pieces > 1 ? 2 : 1);
+            cr_assert((pieces == 1) == (block <= 4 * share), "%d ranks, %zu: %zu pieces", size,
+                      block, pieces);
+            cr_assert(scratch <= 5 * SEGMENT + 2 * turns, "%d ranks, %zu: scratch %zu", size, block,
+                      scratch);
+            cr_assert(pieces * length - block < pieces, "%d ranks, %zu: %zu pieces of %zu", size,
+                      block, pieces, length);
+        }
+}
+
 Test(simulate, every_plan_for_1_to_32, .timeout = 200)
 {
     for (int size = 1; size <= 32; size++)

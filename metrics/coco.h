@@ -12,6 +12,7 @@
 //   coco_images what is kept of the images of this rank
 //   coco_state  that as bytes, and that of two ranks as one
 //   coco_sort   the records of a category, best first
+//   coco_run    those of several ranks, merged as they are read
 //   coco_curve  precision, recall and scores of a category, or of a part of it
 //   coco_share  from the images of each rank to results on all      (all ranks; coco_share.h)
 //   coco_pieces which rank makes which category's curve
@@ -272,25 +273,43 @@ kolo_status kolo_coco_arc_make(struct kolo_coco_arc *arc,
                                const struct kolo_coco_params *params) KOLO_NODISCARD;
 void kolo_coco_arc_free(struct kolo_coco_arc *arc);
 
-/** The records that follow each other in a category. */
-struct kolo_coco_run {
-    const struct kolo_coco_record *own, *others; /* numbers from owned on are of others */
-    size_t owned;
-    const uint32_t *order; /* numbers of records, as kolo_coco_sort leaves them */
+/** Records of a category that one rank had, best first. */
+struct kolo_coco_source {
+    const struct kolo_coco_record *record;
+    const uint32_t *order; /* their numbers, as kolo_coco_sort leaves them; NULL: as they stand */
+    const uint32_t *place_of; /* per record: its image's place; NULL: it says so itself */
     size_t count;
 };
-static inline const struct kolo_coco_record *kolo_coco_run_at(const struct kolo_coco_run *run,
-                                                              size_t i)
-{
-    size_t number = run->order[i];
-    return number < run->owned ? &run->own[number] : &run->others[number - run->owned];
-}
+
+/** The records that follow each other in a category, from all ranks that had some; read from the
+ *  first to the last, as often as wanted. Zero at first. */
+struct kolo_coco_run {
+    struct kolo_coco_source *source;
+    struct kolo_coco_head *head; /* per source: where the reader stands */
+    size_t *loser;               /* a tree */
+    size_t sources, count, left; /* records: of all, and not yet taken */
+};
+enum { KOLO_COCO_TAKEN_MAX = 64 };
+
+/** Room for so many sources. */
+kolo_status kolo_coco_run_make(struct kolo_coco_run *run, size_t sources) KOLO_NODISCARD;
+void kolo_coco_run_free(struct kolo_coco_run *run);
+/** No source any more. */
+void kolo_coco_run_clear(struct kolo_coco_run *run);
+/** One more; its records are of other images than those of the others. */
+void kolo_coco_run_add(struct kolo_coco_run *run, const struct kolo_coco_source *source);
+/** Before the first is taken. */
+void kolo_coco_run_rewind(struct kolo_coco_run *run);
+/** The next records, best first, equal scores by their images' places. @return how many; 0 at the end */
+size_t kolo_coco_run_take(struct kolo_coco_run *run,
+                          const struct kolo_coco_record *taken[KOLO_COCO_TAKEN_MAX]);
+
 /** Adds what is in a run to a course. */
-void kolo_coco_pass(const struct kolo_coco_params *params, const struct kolo_coco_run *run,
+void kolo_coco_pass(const struct kolo_coco_params *params, struct kolo_coco_run *run,
                     struct kolo_coco_course *course);
 /** The same, and writes the arc.
  *  @param course  what stands before the run in the category; then what stands before its end */
-void kolo_coco_draw(const struct kolo_coco_params *params, const struct kolo_coco_run *run,
+void kolo_coco_draw(const struct kolo_coco_params *params, struct kolo_coco_run *run,
                     const struct kolo_coco_needed *needed, struct kolo_coco_course *course,
                     struct kolo_coco_arc *arc);
 

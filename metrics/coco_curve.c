@@ -27,6 +27,7 @@ struct walk {
     const struct kolo_coco_needed *needed; /* NULL: counts alone */
     struct kolo_coco_arc *arc;             /* the same */
     size_t flags;
+    double first; /* the score of the run's first record */
     /* of the caps that let a record through: counted at the first */
     int64_t seen[KOLO_DETECTION_CAPS_MAX];
     int64_t out_of_area[KOLO_DETECTION_CAPS_MAX][KOLO_DETECTION_AREAS_MAX]; /* at all thresholds */
@@ -179,16 +180,18 @@ static void score_of_first(const struct walk *walk, double score)
                 walk->arc->score[values_of(walk, m, flag)] = score;
 }
 
-enum {
-    AHEAD = 16
-}; /* records that are asked for before their turn: they stand anywhere in memory */
-
-static void walk_run(struct walk *walk, const struct kolo_coco_run *run)
+static void walk_run(struct walk *walk, struct kolo_coco_run *run)
 {
-    for (size_t i = 0; i < run->count; i++) {
-        if (i + AHEAD < run->count)
-            __builtin_prefetch(kolo_coco_run_at(run, i + AHEAD));
-        add(walk, kolo_coco_run_at(run, i));
+    const struct kolo_coco_record *taken[KOLO_COCO_TAKEN_MAX];
+    size_t count;
+    bool is_first = walk->needed != NULL;
+    kolo_coco_run_rewind(run);
+    while ((count = kolo_coco_run_take(run, taken)) > 0) {
+        if (is_first)
+            walk->first = taken[0]->score;
+        is_first = false;
+        for (size_t i = 0; i < count; i++)
+            add(walk, taken[i]);
     }
 }
 
@@ -212,7 +215,7 @@ static void end(struct walk *walk, struct kolo_coco_course *course)
     }
 }
 
-void kolo_coco_pass(const struct kolo_coco_params *params, const struct kolo_coco_run *run,
+void kolo_coco_pass(const struct kolo_coco_params *params, struct kolo_coco_run *run,
                     struct kolo_coco_course *course)
 {
     struct walk walk = {.params = params, .flags = params->areas * params->thresholds};
@@ -221,7 +224,7 @@ void kolo_coco_pass(const struct kolo_coco_params *params, const struct kolo_coc
     end(&walk, course);
 }
 
-void kolo_coco_draw(const struct kolo_coco_params *params, const struct kolo_coco_run *run,
+void kolo_coco_draw(const struct kolo_coco_params *params, struct kolo_coco_run *run,
                     const struct kolo_coco_needed *needed, struct kolo_coco_course *course,
                     struct kolo_coco_arc *arc)
 {
@@ -234,6 +237,6 @@ void kolo_coco_draw(const struct kolo_coco_params *params, const struct kolo_coc
     start(&walk, course);
     walk_run(&walk, run);
     if (run->count > 0)
-        score_of_first(&walk, kolo_coco_run_at(run, 0)->score);
+        score_of_first(&walk, walk.first);
     end(&walk, course);
 }

@@ -38,8 +38,7 @@ struct drawn {
 
 /* A piece of this rank. */
 struct own {
-    size_t piece; /* in share->piece */
-    struct kolo_coco_run run;
+    size_t piece;        /* in share->piece */
     struct drawn *drawn; /* NULL: of a whole class */
     size_t words;        /* of its message */
 };
@@ -50,6 +49,9 @@ struct join {
     size_t flags, recalls, heads; /* heads: caps times flags */
     size_t owned;                 /* pieces of this rank */
     struct own *own;
+    size_t
+        *begin; /* per piece of this rank and rank: where its records begin, in order or in `in` */
+    struct kolo_coco_run run;        /* one piece after the other */
     struct kolo_coco_course *before; /* per piece of a cut class: what is in it, then before it */
     double *highest;                 /* the same: HIGHEST each, then behind it */
     struct kolo_coco_needed *needed; /* of needed_class */
@@ -88,9 +90,12 @@ static kolo_status allocate_lists(struct join *join)
     for (size_t p = 0; p < share->pieces; p++)
         join->owned += share->piece[p].owner == share->rank;
     join->own = kolo_calloc(join->owned, sizeof *join->own);
-    bool is_there = join->own && join->said && join->counts && join->before && join->highest &&
-                    join->needed && allocate_climb(join);
-    return is_there ? kolo_coco_arc_make(&join->whole.arc, share->params) : KOLO_ERR_NO_MEMORY;
+    join->begin = kolo_calloc(join->owned * share->ranks, sizeof *join->begin);
+    bool is_there = join->own && join->begin && join->said && join->counts && join->before &&
+                    join->highest && join->needed && allocate_climb(join);
+    if (!is_there || kolo_coco_run_make(&join->run, share->ranks) != KOLO_OK)
+        return KOLO_ERR_NO_MEMORY;
+    return kolo_coco_arc_make(&join->whole.arc, share->params);
 }
 
 static kolo_status allocate_messages(struct join *join)
@@ -121,29 +126,53 @@ static void release(struct join *join)
     kolo_free_memory(join->highest);
     kolo_free_memory(join->needed);
     kolo_free_memory(join->own);
+    kolo_free_memory(join->begin);
+    kolo_coco_run_free(&join->run);
     kolo_free_memory(join->climb);
     kolo_pages_free(join->mine, join->mine_words, sizeof *join->mine);
     kolo_free_memory(join->all);
 }
 
-/* The lists of this rank's pieces stand in order or merged, one after the other. */
+static size_t count_of(const struct kolo_coco_share *share, size_t rank, size_t piece)
+{
+    return (size_t)share->counts[rank * share->pieces + piece];
+}
+
+/* This rank's own records of all pieces stand one after the other, and of other ranks' those of its
+ * pieces. */
 static void find_own(struct join *join)
 {
     const struct kolo_coco_share *share = join->share;
-    const uint32_t *order = share->ranks > 1 ? share->merged : share->order;
-    struct own *own = join->own;
-    for (size_t p = 0; p < share->pieces; p++) {
-        if (share->piece[p].owner != share->rank)
-            continue;
-        size_t count = (size_t)share->piece[p].total;
-        *own++ = (struct own){.piece = p,
-                              .run = {.own = share->images->record,
-                                      .others = share->in,
-                                      .owned = share->images->records,
-                                      .order = order,
-                                      .count = count}};
-        order += count;
+    size_t in = 0;
+    for (size_t r = 0; r < share->ranks; r++) {
+        size_t own = 0, order = 0, *at = r == share->rank ? &order : &in;
+        for (size_t p = 0; p < share->pieces; p++) {
+            bool is_own = share->piece[p].owner == share->rank;
+            if (is_own) {
+                join->own[own].piece = p;
+                join->begin[own++ * share->ranks + r] = *at;
+            }
+            *at += is_own || r == share->rank ? count_of(share, r, p) : 0;
+        }
     }
+}
+
+/* Of one piece, until it is asked for the next. */
+static struct kolo_coco_run *run_of(struct join *join, const struct own *own)
+{
+    const struct kolo_coco_share *share = join->share;
+    const size_t *begin = join->begin + (size_t)(own - join->own) * share->ranks;
+    kolo_coco_run_clear(&join->run);
+    for (size_t r = 0; r < share->ranks; r++) {
+        struct kolo_coco_source source = {.record = share->in + begin[r]};
+        if (r == share->rank)
+            source = (struct kolo_coco_source){.record = share->images->record,
+                                               .order = share->order + begin[r],
+                                               .place_of = share->place_of};
+        source.count = count_of(share, r, own->piece);
+        kolo_coco_run_add(&join->run, &source);
+    }
+    return &join->run;
 }
 
 /* ---- pieces of cut classes ---- */
@@ -218,7 +247,7 @@ static kolo_status draw_cut(struct join *join)
         if (status != KOLO_OK)
             break;
         drawn->after = join->before[number_of(join, own)];
-        kolo_coco_draw(params, &own->run, needed_of(join, own), &drawn->after, &drawn->arc);
+        kolo_coco_draw(params, run_of(join, own), needed_of(join, own), &drawn->after, &drawn->arc);
         memcpy(join->highest + (size_t)number_of(join, own) * HIGHEST, drawn->arc.highest,
                sizeof drawn->arc.highest);
     }
@@ -232,7 +261,7 @@ static kolo_status connect(struct join *join)
         return KOLO_OK;
     for (size_t i = 0; i < join->owned; i++)
         if (number_of(join, &join->own[i]) >= 0)
-            kolo_coco_pass(share->params, &join->own[i].run,
+            kolo_coco_pass(share->params, run_of(join, &join->own[i]),
                            &join->before[number_of(join, &join->own[i])]);
     kolo_status status =
         kolo_allreduce(share->comm, join->before, join->before, share->cut_pieces * COURSE_WORDS,
@@ -394,7 +423,7 @@ static void write_own(struct join *join, struct own *own, int64_t *words)
     int64_t heads[HEADS_MAX];
     if (number < 0) {
         drawn->after = nothing;
-        kolo_coco_draw(join->share->params, &own->run, needed, &drawn->after, &drawn->arc);
+        kolo_coco_draw(join->share->params, run_of(join, own), needed, &drawn->after, &drawn->arc);
     }
     for (size_t head = 0; head < join->heads; head++) {
         size_t m = head / join->flags, flag = head % join->flags;
@@ -408,8 +437,8 @@ static void write_own(struct join *join, struct own *own, int64_t *words)
     }
     own->words = (size_t)(write_piece(join, own->piece, heads, span, words) - words);
     if (join->climb)
-        kolo_voc_areas(join->share, &own->run, join->share->piece[own->piece].class, join->climb,
-                       join->arrays->voc_areas);
+        kolo_voc_areas(join->share, run_of(join, own), join->share->piece[own->piece].class,
+                       join->climb, join->arrays->voc_areas);
 }
 
 /* ---- messages ---- */
@@ -449,9 +478,10 @@ static void write_mine(struct join *join)
             words += join->own[i].words;
     }
     kolo_free_memory(share->in);
-    kolo_free_memory(share->merged);
+    kolo_free_memory(share->order);
+    kolo_free_memory(share->place_of);
     share->in = NULL;
-    share->merged = NULL;
+    share->order = share->place_of = NULL;
 }
 
 /* As many of this rank's pieces as fit a turn. @return words that are left. */

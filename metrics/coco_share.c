@@ -62,7 +62,6 @@ static void release(struct kolo_coco_share *share)
     kolo_free_memory(share->piece);
     kolo_free_memory(share->counts);
     kolo_free_memory(share->in);
-    kolo_free_memory(share->merged);
 }
 
 /* ---- step 1: places ---- */

@@ -40,8 +40,6 @@ struct kolo_coco_share {
     int64_t *counts; /* records per rank and piece */
     /* coco_route: records of this rank's pieces that other ranks had, of one rank after the other */
     struct kolo_coco_record *in;
-    uint32_t
-        *merged; /* by piece, best first: numbers of own records; behind those, places in `in` */
 };
 
 /** The status of a step that can fail on one rank alone: all go on, or none. Collective. */
@@ -50,7 +48,7 @@ kolo_status kolo_coco_agree(const struct kolo_coco_share *share, kolo_status min
 /** Cuts heavy classes, and deals out the pieces. Collective. */
 kolo_status kolo_coco_deal(struct kolo_coco_share *share) KOLO_NODISCARD;
 
-/** Records to the owners of their pieces; there in order. Collective. */
+/** Records to the owners of their pieces. Collective. */
 kolo_status kolo_coco_route(struct kolo_coco_share *share) KOLO_NODISCARD;
 
 /** Makes the curves of this rank's pieces, and fills the arrays with those of all. Collective. */
@@ -59,8 +57,8 @@ kolo_status kolo_coco_join(struct kolo_coco_share *share,
 
 /** The area under the curve of a class that is one piece, for each cap, area range and threshold.
  *  @param climb  room for as many as the run has, and one */
-void kolo_voc_areas(const struct kolo_coco_share *share, const struct kolo_coco_run *run,
-                    size_t class, double *climb, double *areas);
+void kolo_voc_areas(const struct kolo_coco_share *share, struct kolo_coco_run *run, size_t class,
+                    double *climb, double *areas);
 /** Areas to all ranks, and averages at points from the precision there. Collective. */
 kolo_status kolo_voc_join(struct kolo_coco_share *share,
                           struct kolo_coco_arrays *arrays) KOLO_NODISCARD;

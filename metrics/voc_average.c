@@ -6,20 +6,24 @@
 #include "metrics/coco_share.h"
 
 /* The true detections of a category at one cap and flag, best first: the precision at each. */
-static size_t climb(const struct kolo_coco_run *run, size_t cap, size_t flag, double *precision)
+static size_t climb(struct kolo_coco_run *run, size_t cap, size_t flag, double *precision)
 {
+    const struct kolo_coco_record *taken[KOLO_COCO_TAKEN_MAX];
     int64_t found = 0, misses = 0;
-    for (size_t i = 0; i < run->count; i++) {
-        const struct kolo_coco_record *record = kolo_coco_run_at(run, i);
-        if (record->position >= cap)
-            continue;
-        if (record->is_true[flag / 8] >> flag % 8 & 1) {
-            found++;
-            precision[found - 1] = (double)found / (double)(found + misses);
-        } else if (!(record->is_ignored[flag / 8] >> flag % 8 & 1)) {
-            misses++;
+    size_t count;
+    kolo_coco_run_rewind(run);
+    while ((count = kolo_coco_run_take(run, taken)) > 0)
+        for (size_t i = 0; i < count; i++) {
+            const struct kolo_coco_record *record = taken[i];
+            if (record->position >= cap)
+                continue;
+            if (record->is_true[flag / 8] >> flag % 8 & 1) {
+                found++;
+                precision[found - 1] = (double)found / (double)(found + misses);
+            } else if (!(record->is_ignored[flag / 8] >> flag % 8 & 1)) {
+                misses++;
+            }
         }
-    }
     return (size_t)found;
 }
 
@@ -40,8 +44,8 @@ static double area_under(double *precision, size_t found, int64_t counted,
     return kolo_coco_sum(precision, terms, params->mean_rule);
 }
 
-void kolo_voc_areas(const struct kolo_coco_share *share, const struct kolo_coco_run *run,
-                    size_t class, double *precision, double *areas)
+void kolo_voc_areas(const struct kolo_coco_share *share, struct kolo_coco_run *run, size_t class,
+                    double *precision, double *areas)
 {
     const struct kolo_coco_params *params = share->params;
     const int64_t *counted = share->sums + class * params->areas;

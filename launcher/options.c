@@ -10,9 +10,12 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "launcher/bind.h"
 #include "launcher/hosts.h"
 #include "launcher/options.h"
+#include "transport/conn.h"
+#include "transport/transport.h"
 
 typedef kolo_status apply_fn(struct kolo_options *options, const char *value);
 
@@ -353,6 +356,20 @@ out:
     return status;
 }
 
+/* What a program that is not kolo's would never look at, so that a slip would pass unnoticed. What
+ * depends on a host (KOLO_NET, KOLO_RDMA_DEVICE) its ranks find out. */
+static kolo_status check_settings(const struct kolo_settings *settings)
+{
+    enum kolo_log_level level;
+    struct kolo_ports ports;
+    kolo_status status = KOLO_OK;
+    KOLO_TRY(kolo_transport_name_check(settings->transport));
+    KOLO_TRY(kolo_log_level_parse(settings->log_level, &level));
+    KOLO_TRY(kolo_ports_parse(settings->ports, &ports));
+out:
+    return status;
+}
+
 kolo_status kolo_options_parse(char *const *argv, char *const *environ_list,
                                void (*unknown)(void *context, const char *name,
                                                const char *nearest),
@@ -368,6 +385,8 @@ kolo_status kolo_options_parse(char *const *argv, char *const *environ_list,
         status = kolo_fail(KOLO_ERR_INVALID, "-H and --hostfile exclude each other; give one");
     else if (options_out->task == KOLO_TASK_RUN && !*options_out->program)
         status = kolo_fail(KOLO_ERR_INVALID, "no program given; try 'kolorun --help'");
+    else if (options_out->task == KOLO_TASK_RUN)
+        status = check_settings(&options_out->settings);
 out:
     return status;
 }

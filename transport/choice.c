@@ -14,13 +14,30 @@ static bool is_auto(const struct kolo_endpoint *endpoint)
     return strcmp(endpoint->config.settings->transport, "auto") == 0;
 }
 
+static void list(char *known, size_t capacity, const char *name)
+{
+    strncat(known, *known ? ", " : "", capacity - strlen(known) - 1);
+    strncat(known, name, capacity - strlen(known) - 1);
+}
+
+kolo_status kolo_transport_name_check(const char *name)
+{
+    static const char *const names[] = {"auto", "inproc", "shm", "rdma", "tcp"};
+    char known[KOLO_TEXT_MAX] = "";
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(names[i], name) == 0)
+            return KOLO_OK;
+        list(known, sizeof known, names[i]);
+    }
+    return kolo_fail(KOLO_ERR_CONFIG,
+                     "KOLO_TRANSPORT=%s: there is no such transport; use one of %s", name, known);
+}
+
 static kolo_status unknown_transport(const char *name)
 {
     char known[KOLO_TEXT_MAX] = "auto";
-    for (int i = 0; kolo_transports[i] != NULL; i++) {
-        strncat(known, ", ", sizeof known - strlen(known) - 1);
-        strncat(known, kolo_transports[i]->name, sizeof known - strlen(known) - 1);
-    }
+    for (int i = 0; kolo_transports[i] != NULL; i++)
+        list(known, sizeof known, kolo_transports[i]->name);
     return kolo_fail(KOLO_ERR_CONFIG, "KOLO_TRANSPORT=%s: this build has %s", name, known);
 }
 

@@ -137,6 +137,10 @@ struct kolo_endpoint_events {
     void (*finalized)(void *context, int peer, uint32_t subject, uint32_t sequence);
 };
 
+/** ERR_CONFIG: @p name is no transport of any build, nor auto. One that only this build lacks passes: another host's may have
+ * it. */
+kolo_status kolo_transport_name_check(const char *name) KOLO_NODISCARD;
+
 /** The transports of this build, by number from 0, best first: the name (NULL beyond the last),
  * whether it can be used on this machine, and if not, why. For `kolorun info` and kolo_get_info().
  */

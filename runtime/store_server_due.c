@@ -73,8 +73,15 @@ static void warn_stall(void *context, const struct kolo_stall *stall)
     }
     if (missing > named)
         say(&words, " and %d more", missing - named);
-    if (!missing)
-        say(&words, "all ranks are there");
+    if (!missing && stall->count == 1)
+        say(&words, "rank %d waits in it for no other",
+            kolo_stall_first(stall, server->config.size));
+    else if (!missing)
+        say(&words,
+            "the %d ranks that wait in it wait for each other alone: what they send is slow, or "
+            "does "
+            "not arrive",
+            stall->count);
     server->config.events.notice(server->config.events.context, text);
 }
 

@@ -598,6 +598,30 @@ Test(store_server, long_stall_draws_warnings)
     close_all(&raw, ranks, 4);
 }
 
+/** Who is missing the store cannot know where nobody waits for a rank that has not reported. */
+Test(store_server, stall_of_those_that_wait_for_each_other_says_no_more)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[4];
+    const uint8_t both = 1 << 0 | 1 << 2;
+    kolo_clock_replace(fake_now);
+    open_all(&raw, ranks, 4, 4);
+    raw_stalled_for(&ranks[0], 7, 12, 1, "a()", &both);
+    raw_stalled_for(&ranks[2], 7, 12, 1, "a()", &both);
+    raw_server_pump(&raw);
+    advance_ms(&raw, 30000);
+    cr_assert_str_eq(raw.notice, "a() sequence 12: waiting for 30 s; the 2 ranks that wait in it "
+                                 "wait for each other alone: what they send is slow, or does not "
+                                 "arrive");
+    raw_resumed(&ranks[2], 7, 12);
+    raw_stalled_for(&ranks[0], 7, 12, 1, "a()", &(const uint8_t){1 << 0});
+    raw_server_pump(&raw);
+    advance_ms(&raw, 60000);
+    cr_assert_str_eq(raw.notice,
+                     "a() sequence 12: waiting for 90 s; rank 0 waits in it for no other");
+    close_all(&raw, ranks, 4);
+}
+
 Test(store_server, what_is_no_message_ends_that_connection_only)
 {
     const struct {

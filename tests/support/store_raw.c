@@ -194,8 +194,8 @@ void raw_add(struct raw_rank *rank, uint32_t id, const char *key, int64_t amount
     send_message(rank, message, &body);
 }
 
-void raw_stalled(struct raw_rank *rank, uint32_t channel, uint32_t sequence, uint8_t desc,
-                 const char *words)
+void raw_stalled_for(struct raw_rank *rank, uint32_t channel, uint32_t sequence, uint8_t desc,
+                     const char *words, const uint8_t *members)
 {
     struct kolo_writer body = {0};
     struct kolo_desc what;
@@ -205,8 +205,14 @@ void raw_stalled(struct raw_rank *rank, uint32_t channel, uint32_t sequence, uin
     kolo_write_u32(&body, sequence);
     kolo_write_bytes(&body, what.bytes, sizeof what.bytes);
     kolo_write_text(&body, words);
-    kolo_write_blob(&body, NULL, 0);
+    kolo_write_blob(&body, members, members ? 1 : 0);
     send_message(rank, message, &body);
+}
+
+void raw_stalled(struct raw_rank *rank, uint32_t channel, uint32_t sequence, uint8_t desc,
+                 const char *words)
+{
+    raw_stalled_for(rank, channel, sequence, desc, words, NULL);
 }
 
 void raw_resumed(struct raw_rank *rank, uint32_t channel, uint32_t sequence)

@@ -51,6 +51,9 @@ void raw_get(struct raw_rank *rank, uint32_t id, bool wait, const char *key);
 void raw_add(struct raw_rank *rank, uint32_t id, const char *key, int64_t amount);
 void raw_stalled(struct raw_rank *rank, uint32_t channel, uint32_t sequence, uint8_t desc,
                  const char *words);
+/** @p members: for whom it waits, a bit each, of a world of at most 7 ranks. */
+void raw_stalled_for(struct raw_rank *rank, uint32_t channel, uint32_t sequence, uint8_t desc,
+                     const char *words, const uint8_t *members);
 void raw_resumed(struct raw_rank *rank, uint32_t channel, uint32_t sequence);
 /** @p members: a bit each, of a world of at most 7 ranks. */
 void raw_shrink(struct raw_rank *rank, uint32_t id, uint32_t number, uint32_t timeout_ms,

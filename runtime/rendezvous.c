@@ -457,5 +457,11 @@ kolo_status kolo_rendezvous_dial(const struct kolo_rendezvous *rendezvous,
         kolo_places_resolve(rendezvous->where, places, KOLO_RENDEZVOUS_PLACES_MAX, &count);
     if (status != KOLO_OK)
         return status;
-    return kolo_store_dial(places, count, secret, rank, 0, deadline, NULL, NULL, fd_out);
+    status = kolo_store_dial(places, count, secret, rank, 0, deadline, NULL, NULL, fd_out);
+    if (status != KOLO_ERR_CONNECT && status != KOLO_ERR_TIMEOUT)
+        return status;
+    return kolo_fail(status,
+                     "%s; is rank 0 (or kolorun) running, KOLO_RENDEZVOUS=tcp://%s its host and "
+                     "port, and does a firewall let that through?",
+                     kolo_error_detail(), rendezvous->where);
 }

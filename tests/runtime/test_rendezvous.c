@@ -287,6 +287,17 @@ Test(rendezvous, by_address)
     meet(4, 200);
 }
 
+Test(rendezvous, address_where_nobody_listens)
+{
+    int fd = -1;
+    cr_assert(kolo_rendezvous_parse("tcp://127.0.0.1:1", &at) == KOLO_OK);
+    cr_assert(kolo_rendezvous_dial(&at, &secret, 1, kolo_deadline_in_ms(120), &fd) ==
+              KOLO_ERR_CONNECT);
+    cr_assert(strstr(kolo_error_detail(), "127.0.0.1:1 connection refused; is rank 0 ") &&
+                  strstr(kolo_error_detail(), "KOLO_RENDEZVOUS=tcp://127.0.0.1:1 "),
+              "%s", kolo_error_detail());
+}
+
 Test(rendezvous, address_of_another_host)
 {
     struct kolo_rendezvous_host *host;

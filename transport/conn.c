@@ -5,7 +5,8 @@
 //
 // An attempt (one place) is either WAITING for its time, RUNNING (a handshake is on), or FAILED for
 // good: what answers there knows no secret, speaks another version, or is another rank. A dial
-// whose attempts have all FAILED ends at once; any other ends at its deadline.
+// whose attempts have all FAILED ends at once; one that no place takes when it is expected to ends
+// then; any other ends at its deadline. A peer that computes takes connections: its kernel does.
 #include "transport/conn.h"
 
 #include <errno.h>
@@ -134,6 +135,7 @@ struct attempt {
     kolo_deadline at; /* WAITING: to begin; RUNNING: to look at it again */
     int64_t pause_ms;
     unsigned begun, rejected;
+    bool is_taken;             /* somebody's kernel or program has taken a connection here */
     enum kolo_verdict verdict; /* the last end */
     int error;
     kolo_deadline begun_at;
@@ -146,6 +148,7 @@ struct kolo_conn {
     struct kolo_secret secret;
     struct kolo_greeting mine;
     kolo_deadline deadline;
+    kolo_deadline taken_by; /* KOLO_NEVER: no matter */
     kolo_conn_done *done;
     void *context;
     struct kolo_race *race;  /* NULL: the first place that answers is as good as any */
@@ -358,12 +361,27 @@ static void tell_result(const struct kolo_conn *conn, const struct attempt *winn
 
 /* ---- the dial ---- */
 
+/** Is the place, or might it be, the peer's? */
+static bool is_promising(const struct attempt *attempt)
+{
+    return attempt->is_taken && attempt->state != ATTEMPT_FAILED;
+}
+
+static void note_taken(struct attempt *attempt)
+{
+    attempt->is_taken |= attempt->state == ATTEMPT_RUNNING &&
+                         attempt->handshake.state != KOLO_HANDSHAKE_OVER &&
+                         attempt->handshake.state != KOLO_HANDSHAKE_CONNECTING;
+}
+
 /** Sets the timer to the next thing to do. */
 static void reckon(struct kolo_conn *conn)
 {
     bool is_hopeless = true;
     kolo_deadline at = conn->deadline;
 
+    if (!find_attempt(conn, is_promising))
+        at = kolo_deadline_min(at, conn->taken_by);
     for (size_t i = 0; i < conn->count; i++)
         if (conn->attempts[i].state != ATTEMPT_FAILED) {
             is_hopeless = false;
@@ -515,6 +533,7 @@ static void over(struct kolo_handshake *handshake, enum kolo_verdict verdict, in
         conclude(conn, KOLO_OK, kolo_handshake_take(handshake), &theirs);
         return;
     }
+    attempt->is_taken |= verdict == KOLO_VERDICT_CLOSED || verdict == KOLO_VERDICT_REJECTED;
     kolo_handshake_drop(handshake);
     note_end(attempt, verdict, error);
     go_on(conn);
@@ -525,6 +544,7 @@ static void review(struct attempt *attempt, kolo_deadline now)
 {
     bool is_asked = is_proving(attempt);
 
+    note_taken(attempt);
     if (is_held(attempt) || (is_asked && !find_attempt(attempt->conn, is_held))) {
         attempt->at = after_ms(now, PROVE_MS);
         return;
@@ -538,11 +558,19 @@ static bool has_hope(const struct attempt *attempt)
     return attempt->state != ATTEMPT_FAILED;
 }
 
+/** Is it time, and no place has taken a connection? */
+static bool is_unexpected(struct kolo_conn *conn, kolo_deadline now)
+{
+    for (size_t i = 0; i < conn->count; i++)
+        note_taken(&conn->attempts[i]);
+    return now >= conn->taken_by && !find_attempt(conn, is_promising);
+}
+
 static void fire(struct kolo_conn_timer *timer, kolo_deadline now)
 {
     struct kolo_conn *conn = (struct kolo_conn *)timer;
 
-    if (now >= conn->deadline || !find_attempt(conn, has_hope)) {
+    if (now >= conn->deadline || !find_attempt(conn, has_hope) || is_unexpected(conn, now)) {
         give_up(conn);
         return;
     }
@@ -604,6 +632,7 @@ kolo_status kolo_conn_race(struct kolo_poller *poller, const struct kolo_place *
     conn->secret = *secret;
     conn->mine = *mine;
     conn->deadline = deadline;
+    conn->taken_by = KOLO_NEVER;
     conn->done = done;
     conn->context = context;
     conn->race = race;
@@ -621,6 +650,12 @@ kolo_status kolo_conn_race(struct kolo_poller *poller, const struct kolo_place *
     kolo_poller_wake(poller);
     *conn_out = conn;
     return KOLO_OK;
+}
+
+void kolo_conn_expect(struct kolo_conn *conn, kolo_deadline by)
+{
+    conn->taken_by = by;
+    reckon(conn);
 }
 
 void kolo_conn_cancel(struct kolo_conn *conn)

@@ -130,6 +130,10 @@ kolo_status kolo_conn_race(struct kolo_poller *poller, const struct kolo_place *
                            struct kolo_conn **conn_out) KOLO_NODISCARD;
 /** "cannot reach rank 1: 10.0.0.5:4711 no answer": what each place has answered so far. */
 void kolo_conn_explain(const struct kolo_conn *conn, char *text, size_t capacity);
+/** Bounds how long nobody may be there: at @p by the dial ends as at its deadline, unless some place
+ * has taken a connection by then. A peer that is busy or stopped has, since its kernel does; one
+ * that is gone, or behind a firewall, has not. Right after the dial was begun. */
+void kolo_conn_expect(struct kolo_conn *conn, kolo_deadline by);
 /** Gives up silently: no callback. */
 void kolo_conn_cancel(struct kolo_conn *conn);
 

@@ -171,15 +171,25 @@ static kolo_status welcome(struct tcp_link *tcp, int fd)
 
 /* ---- connecting ---- */
 
+static const char advice[] = "is a firewall between the hosts? KOLO_PORTS=LOW-HIGH keeps kolo to "
+                             "ports that it can let through, KOLO_NET to a network";
+
+static bool is_same_host(const struct tcp_link *tcp)
+{
+    const struct kolo_endpoint *endpoint = tcp->base.endpoint;
+
+    return kolo_endpoint_config_of(endpoint)->identity.host_id ==
+           kolo_endpoint_peer(endpoint, tcp->base.peer)->identity.host_id;
+}
+
 /** Only this rank sees it: to the store, all ranks are there and one waits. */
 static void warn_of_dial(const struct tcp_link *tcp)
 {
     char text[KOLO_DETAIL_MAX];
 
     kolo_conn_explain(tcp->dial, text, sizeof text);
-    KOLO_WARN("for %g s now: %s; is a firewall between the hosts? KOLO_PORTS=LOW-HIGH keeps kolo "
-              "to ports that it can let through, KOLO_NET to a network",
-              (double)kolo_tcp_settings(port_of(tcp))->stall_warn_ms / 1000, text);
+    KOLO_WARN("for %g s now: %s; %s", (double)kolo_tcp_settings(port_of(tcp))->stall_warn_ms / 1000,
+              text, advice);
 }
 
 static void late(struct kolo_conn_timer *timer, kolo_deadline now)
@@ -212,13 +222,10 @@ static void dialled(void *context, kolo_status status, int fd, const struct kolo
     tcp->is_ours = status == KOLO_OK;
     if (status == KOLO_OK)
         status = use_socket(tcp, fd);
+    else if ((status == KOLO_ERR_CONNECT || status == KOLO_ERR_TIMEOUT) && !is_same_host(tcp))
+        status = kolo_fail(status, "%s; %s", kolo_error_detail(), advice);
     if (status != KOLO_OK)
         kolo_link_set_down(&tcp->base, status);
-}
-
-static bool is_same_host(const struct tcp_link *tcp, const struct kolo_peer *peer)
-{
-    return kolo_endpoint_config_of(tcp->base.endpoint)->identity.host_id == peer->identity.host_id;
 }
 
 /** How many ranks of this host are lower. */
@@ -261,9 +268,12 @@ static kolo_status dial(struct tcp_link *tcp, kolo_deadline deadline)
     tcp->deadline.timer.at = kolo_deadline_min(
         deadline, kolo_deadline_in_ms(kolo_tcp_settings(port_of(tcp))->stall_warn_ms));
     /* Inside one host every address leads over loopback: there is nothing to compare. */
-    return kolo_conn_race(kolo_endpoint_poller(endpoint), places, count, &config->secret, &mine,
-                          deadline, is_same_host(tcp, peer) ? NULL : &tcp->race, dialled, tcp,
-                          &tcp->dial);
+    status =
+        kolo_conn_race(kolo_endpoint_poller(endpoint), places, count, &config->secret, &mine,
+                       deadline, is_same_host(tcp) ? NULL : &tcp->race, dialled, tcp, &tcp->dial);
+    if (status == KOLO_OK)
+        kolo_conn_expect(tcp->dial, kolo_deadline_in_ms(config->settings->start_timeout_ms));
+    return status;
 }
 
 void kolo_tcp_adopt(struct kolo_link *base, int fd)

@@ -310,6 +310,33 @@ Test(conn, dialer_waits_for_a_peer_that_starts_later, .timeout = 120)
     close_world(&w);
 }
 
+/** Of two places one refuses, the other has a kernel that takes connections and nobody who reads. */
+Test(conn, who_is_busy_is_waited_for_and_who_is_not_there_is_not, .timeout = 120)
+{
+    enum { EXPECTED_MS = 100 };
+    struct world w, busy;
+    struct end end = {0};
+    struct kolo_place places[2] = {loopback(1), loopback(2)};
+
+    open_world(&w, 5000);
+    struct kolo_conn *conn = dial(&w, places, 2, &w.secret, 100000, &end);
+    kolo_conn_expect(conn, kolo_deadline_in_ms(EXPECTED_MS));
+    run_until(&w, &end.calls, 1, 20000);
+    cr_assert(end.calls == 1 && end.status == KOLO_ERR_CONNECT, "%d", end.status);
+
+    open_world(&busy, 5000);
+    busy.secret = w.secret;
+    places[1] = busy.place;
+    end = (struct end){0};
+    conn = dial(&w, places, 2, &w.secret, 100000, &end);
+    kolo_conn_expect(conn, kolo_deadline_in_ms(EXPECTED_MS));
+    run_for(&w, 6 * EXPECTED_MS);
+    cr_assert(end.calls == 0, "%s", end.detail);
+    kolo_conn_cancel(conn);
+    close_world(&busy);
+    close_world(&w);
+}
+
 Test(conn, refused_places_are_all_named_at_the_deadline, .timeout = 120)
 {
     struct world w;

@@ -513,6 +513,24 @@ Test(tcp, nobody_at_the_address_is_told_by_name, .timeout = 60)
     close_world(&w);
 }
 
+Test(tcp, nobody_at_the_address_is_waited_for_as_long_as_a_start_may_take, .timeout = 60)
+{
+    struct world w;
+    struct kolo_link *link;
+    init_world(&w, 2);
+    set(&w, "start_timeout", "300ms");
+    open_rank(&w, 0);
+    open_rank(&w, 1);
+    (void)kolo_endpoint_close(w.ranks[1].endpoint, 0);
+    w.ranks[1].endpoint = NULL;
+    cr_assert(kolo_endpoint_set_peers(w.ranks[0].endpoint, w.peers) == KOLO_OK);
+    cr_assert(kolo_endpoint_link(w.ranks[0].endpoint, 1, kolo_deadline_in_ms(600000), &link) ==
+              KOLO_OK);
+    run_until(&w, NULL, &w.ranks[0].down, 50000);
+    cr_assert(w.ranks[0].down == 1 && w.ranks[0].why == KOLO_ERR_CONNECT, "%d", w.ranks[0].why);
+    close_world(&w);
+}
+
 static int slow_dials;
 
 static void count_slow_dials(void *context, enum kolo_log_level level, const char *line)

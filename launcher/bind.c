@@ -64,7 +64,8 @@ static kolo_status split(hwloc_topology_t topology, enum kolo_bind bind, int ran
     if (bind != KOLO_BIND_NUMA && ranks > objects) {
         if (bind == KOLO_BIND_AUTO)
             return KOLO_OK;
-        return kolo_fail(KOLO_ERR_UNSUPPORTED, "%d ranks do not fit on %d cores", ranks, objects);
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "%d ranks do not fit on %d core%s", ranks, objects,
+                         objects == 1 ? "" : "s");
     }
     for (int i = 0; i < ranks; i++)
         if (!fill_set(topology, type, objects, ranks, i, &sets[i]))

@@ -399,7 +399,8 @@ static void on_joined_all(void *context)
 {
     struct job *job = context;
     job->is_joined = true;
-    SAY(job, "kolorun: all %d ranks met after %.3f s", job->size, age_s(job));
+    SAY(job, "kolorun: all %d rank%s met after %.3f s", job->size, job->size == 1 ? "" : "s",
+        age_s(job));
 }
 
 static void on_left(void *context, int rank)

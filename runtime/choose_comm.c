@@ -173,8 +173,9 @@ static kolo_status cannot(const struct kolo_question *question, const char *plan
     char elements[40] = "with counts by rank"; /* there is no one count then */
     if (args->counts == NULL && args->send_counts == NULL)
         snprintf(elements, sizeof(elements), "of %zu elements", args->count);
-    return kolo_fail(KOLO_ERR_UNSUPPORTED, "KOLO_PLAN=%s: %s %s on %d ranks: %s", plan,
-                     kolo_collective_text(question->collective), elements, args->size, why);
+    return kolo_fail(KOLO_ERR_UNSUPPORTED, "KOLO_PLAN=%s: %s %s on %d rank%s: %s", plan,
+                     kolo_collective_text(question->collective), elements, args->size,
+                     args->size == 1 ? "" : "s", why);
 }
 
 /** What the settings ask for, if they do; of what is the library's own (@p is_own), if it can. */

@@ -68,14 +68,24 @@ static kolo_status check_opts(const struct kolo_task *task)
     return kolo_scale_check(task);
 }
 
+static kolo_status no_type(const struct kolo_task *task)
+{
+    int opaque_bytes = (int)task->dtype - KOLO_DTYPE_OPAQUE; /* as KOLO_OPAQUE was given them */
+    if (opaque_bytes < 0)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: dtype %d is no type", task->function,
+                         (int)task->dtype);
+    return kolo_fail(KOLO_ERR_INVALID,
+                     "%s: KOLO_OPAQUE(%d) is no type: its elements have from 1 to %d bytes",
+                     task->function, opaque_bytes, KOLO_OPAQUE_BYTES_MAX);
+}
+
 kolo_status kolo_task_check(struct kolo_comm *comm, const struct kolo_task *task)
 {
     kolo_status status;
     if (comm == NULL)
         return kolo_fail(KOLO_ERR_INVALID, "%s: comm is NULL", task->function);
     if (kolo_dtype_bytes(task->dtype) == 0)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: dtype %d is no type", task->function,
-                         (int)task->dtype);
+        return no_type(task);
     KOLO_TRY(check_operator(comm, task));
     if (task->root < 0 || task->root >= comm->size)
         return kolo_fail(KOLO_ERR_INVALID, "%s: root %d is not a rank (there are %d)",
@@ -101,8 +111,9 @@ static kolo_status total_bytes(const struct kolo_task *task, size_t count, size_
     size_t bytes = kolo_dtype_bytes(task->dtype);
     if (__builtin_mul_overflow(bytes, count, &bytes) ||
         __builtin_mul_overflow(bytes, ranks, &bytes) || bytes > PTRDIFF_MAX)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: count %zu of %s for %zu ranks is too large",
-                         task->function, count, kolo_dtype_text(task->dtype), ranks);
+        return kolo_fail(KOLO_ERR_INVALID, "%s: count %zu of %s for %zu rank%s is too large",
+                         task->function, count, kolo_dtype_text(task->dtype), ranks,
+                         ranks == 1 ? "" : "s");
     *bytes_out = bytes;
     return kolo_count_check(task, count);
 }

@@ -26,14 +26,14 @@ static bool check_join(struct kolo_store_connection *connection, const struct jo
     const char *owner = server->config.owner ? server->config.owner : "the rendezvous";
     if (join->size != (uint32_t)size) {
         snprintf(text, sizeof text,
-                 "rank %d (%s, pid %d) says the job has %u ranks, %s says %d; start all with the "
+                 "rank %d (%s, pid %d) says the job has %u rank%s, %s says %d; start all with the "
                  "same size",
-                 (int)join->rank, join->host, (int)join->pid, (unsigned int)join->size, owner,
-                 size);
+                 (int)join->rank, join->host, (int)join->pid, (unsigned int)join->size,
+                 join->size == 1 ? "" : "s", owner, size);
     } else if (join->rank < 0 || join->rank >= size) {
         snprintf(text, sizeof text,
-                 "rank %d (%s, pid %d) is not in a job of %d ranks; ranks are 0 to %d",
-                 (int)join->rank, join->host, (int)join->pid, size, size - 1);
+                 "rank %d (%s, pid %d) is not in a job of %d rank%s; ranks are 0 to %d",
+                 (int)join->rank, join->host, (int)join->pid, size, size == 1 ? "" : "s", size - 1);
     } else if (server->members[join->rank].state != MEMBER_ABSENT) {
         const struct kolo_store_member *member = &server->members[join->rank];
         bool is_itself = member->pid == join->pid && strcmp(member->host, join->host) == 0;

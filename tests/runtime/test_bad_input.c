@@ -173,8 +173,9 @@ static kolo_status wrong_values(const struct row *row, struct trial *trial)
     if (strcmp(row->name, "barrier") != 0) {
         REFUSED(dtype, (kolo_dtype)KOLO_DTYPES, "is no type");
         REFUSED(dtype, (kolo_dtype)-1, "is no type");
-        REFUSED(dtype, KOLO_OPAQUE(0), "is no type");
-        REFUSED(dtype, KOLO_OPAQUE(KOLO_OPAQUE_BYTES_MAX + 1), "is no type");
+        REFUSED(dtype, KOLO_OPAQUE(0), "KOLO_OPAQUE(0) is no type");
+        REFUSED(dtype, KOLO_OPAQUE(5000),
+                "KOLO_OPAQUE(5000) is no type: its elements have from 1 to 4096 ");
     }
     if (has(row, "O")) {
         REFUSED(op, (kolo_redop)KOLO_REDOPS, "is no operator");

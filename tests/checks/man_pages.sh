@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every man page is formatted without a warning, and every function of the headers that programs begin with is a page's.
+# Every man page is formatted without a warning, and every public function is a page's.
 source "$(dirname "$0")/common.sh"
 command -v groff >/dev/null || skip "groff is missing; install it"
 count=0
@@ -12,11 +12,11 @@ done < <(files_in '*.[1-8]' docs/man)
 
 mapfile -t pages < <(files_in '*.3' docs/man)
 titles=$([[ ${#pages[@]} -eq 0 ]] || sed -sn '/^\.SH NAME/,/^\.SH SYNOPSIS/p' "${pages[@]}" | grep -oE 'kolo_[a-z0-9_]+' | sort -u)
-for header in include/kolo/{kolo,detection,mask}.h; do
-    [[ -e $header ]] || continue
+mapfile -t headers < <(files_in '*.h' include/kolo)
+for header in "${headers[@]}"; do
     while IFS= read -r function; do
         grep -qx "$function" <<<"$titles" ||
             violation "$header:1: $function is in no man page; name it under NAME of one in docs/man, with its prototype"
-    done < <(tr '\n' ' ' <"$header" | grep -oE 'KOLO_API[^;(]*\(' | grep -oE '[a-z0-9_]+\($' | tr -d '(')
+    done < <(code_of "$header" | cut -d: -f3- | grep -v '^ *#' | tr '\n' ' ' | grep -oE 'KOLO_API[^;(]*\(' | grep -oE '[a-z0-9_]+\($' | tr -d '(')
 done
 finish "$count man pages are formatted without a warning"

@@ -55,6 +55,8 @@ fresh_tree() {
     echo '# none' >"$work/tree/tests/checks/conditionals.txt"
     mkdir -p "$work/tree/docs"
     echo '# Settings' >"$work/tree/docs/SETTINGS.md"
+    mkdir -p "$work/tree/docs/man"
+    printf '%s\n' '.TH KOLO_RING 3' '.SH NAME' 'kolo_ring \- goes round' '.SH SYNOPSIS' >"$work/tree/docs/man/kolo_ring.3"
     printf '#!/bin/sh\necho "# Settings"\n' >"$work/print" && chmod +x "$work/print"
     compile
 }
@@ -143,9 +145,8 @@ for directive in '#if 1' '#ifdef X' '# ifndef X' '#else'; do
     put base/wrong.c "$directive"; expect conditionals 'base/wrong.c:2:'
 done
 
-mkdir -p "$work/tree/docs/man" && echo '.no_such_macro' >"$work/tree/docs/man/wrong.3"; expect man_pages 'docs/man/wrong.3:1:'
-mkdir -p "$work/tree/include/kolo" && echo 'KOLO_API int kolo_untold(int a);' >"$work/tree/include/kolo/kolo.h"
-expect man_pages 'include/kolo/kolo.h:1: kolo_untold'
+echo '.no_such_macro' >"$work/tree/docs/man/wrong.3"; expect man_pages 'docs/man/wrong.3:1:'
+put include/kolo/more.h 'KOLO_API int' 'kolo_untold(int a);'; expect man_pages 'include/kolo/more.h:1: kolo_untold'
 
 [[ $mistakes -eq 0 ]] || { echo "$mistakes mistake(s)" >&2; exit 1; }
 echo "$planted planted violations were found; $skipped could not be tried here (a tool is missing)"

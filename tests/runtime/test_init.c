@@ -156,8 +156,8 @@ ParameterizedTest(struct meeting *meeting, init, processes, .timeout = 60)
 {
     char text[128];
     name_file(text, "meet");
-    if (!meeting->by_file)
-        snprintf(text, sizeof(text), "tcp://127.0.0.1:%d", 20000 + (int)getpid() % 20000);
+    if (!meeting->by_file) /* a port below those that the system gives out by itself */
+        snprintf(text, sizeof(text), "tcp://127.0.0.1:%d", 10000 + (int)getpid() % 10000);
     struct party party = {.size = meeting->size,
                           .transport = meeting->transport,
                           .rendezvous = text,
@@ -330,7 +330,7 @@ ParameterizedTest(struct way *way, init, who_stays_after_a_broadcast, .timeout =
     expect_well(&party, way->transport);
     for (int rank = 0; rank < 2; rank++) {
         int64_t ms = (party.results[rank].left_ns - party.results[rank].at_ns) / 1000000;
-        cr_assert(ms >= PATIENCE_MS / 2 && ms < PATIENCE_MS * 2, "%s: rank %d took %lld ms",
+        cr_assert(ms >= PATIENCE_MS / 2 && ms < PATIENCE_MS * 4, "%s: rank %d took %lld ms",
                   way->transport, rank, (long long)ms);
     }
 }

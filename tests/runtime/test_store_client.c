@@ -295,7 +295,7 @@ static void join_liar(struct store_rank *rank, const uint8_t *bytes, size_t coun
     cr_assert(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
     cr_assert(write(pair[0], bytes, count) == (ssize_t)count);
     cr_assert(shutdown(pair[0], SHUT_WR) == 0);
-    store_rank_join(rank, 0, 1, pair[1], NULL, 0, &world.secret, 2000);
+    store_rank_join(rank, 0, 1, pair[1], NULL, 0, &world.secret, SOON_MS);
     close(pair[0]);
 }
 

@@ -58,7 +58,7 @@ bool shm_side_meet(struct shm_side *side, const struct kolo_peer *other)
 static bool make_link(struct shm_side *side)
 {
     return side->link != NULL ||
-           kolo_endpoint_link(side->endpoint, 1 - side->rank, kolo_deadline_in_ms(10000),
+           kolo_endpoint_link(side->endpoint, 1 - side->rank, kolo_deadline_in_ms(50000),
                               &side->link) == KOLO_OK;
 }
 
@@ -109,7 +109,7 @@ static void drive_once(struct shm_side *sides, int count)
 
 bool shm_drive(struct shm_side *sides, int count, const kolo_status *flag)
 {
-    kolo_deadline deadline = kolo_deadline_in_ms(10000);
+    kolo_deadline deadline = kolo_deadline_in_ms(50000);
     while (*(const volatile kolo_status *)flag == KOLO_AGAIN) {
         if (kolo_deadline_passed(deadline))
             return false;
@@ -120,7 +120,7 @@ bool shm_drive(struct shm_side *sides, int count, const kolo_status *flag)
 
 bool shm_drive_up(struct shm_side *sides, int count)
 {
-    kolo_deadline deadline = kolo_deadline_in_ms(10000);
+    kolo_deadline deadline = kolo_deadline_in_ms(50000);
     for (;;) {
         int ready = 0;
         drive_once(sides, count);

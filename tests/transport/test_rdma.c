@@ -289,7 +289,7 @@ static void meet_a_stranger(struct suite_rank *rank)
 
 Test(rdma, who_is_dialled_and_hears_no_more_gives_up, .timeout = 60)
 {
-    struct suite_world *world = suite_open("rdma", 2, "START_TIMEOUT", "300ms");
+    struct suite_world *world = suite_open("rdma", 2, "START_TIMEOUT", "2s");
     suite_run(world, meet_a_stranger);
     const struct suite_heard *heard = &world->ranks[0].heard[1];
     cr_assert(heard->why == KOLO_ERR_TIMEOUT && strstr(heard->text, "did not settle what"), "%s",

@@ -288,7 +288,7 @@ static void fall_silent(struct suite_rank *rank)
 
 Test(rdma_resume, a_device_that_fell_silent)
 {
-    struct suite_world *world = suite_open("rdma", 2, "PEER_TIMEOUT", "1s");
+    struct suite_world *world = suite_open("rdma", 2, "PEER_TIMEOUT", "4s");
     fault = fall_silent;
     suite_run(world, work);
     suite_close(world);

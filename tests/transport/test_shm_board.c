@@ -31,7 +31,7 @@ static struct kolo_board *begin(struct shm_side *side, uint32_t id)
 /** Drives both sides until the boards are settled; @p boards[1] may be NULL. */
 static void drive_ready(struct shm_side sides[2], struct kolo_board *const boards[2])
 {
-    kolo_deadline deadline = kolo_deadline_in_ms(10000);
+    kolo_deadline deadline = kolo_deadline_in_ms(50000);
     for (int ready = 0; ready < 2;) {
         cr_assert(!kolo_deadline_passed(deadline), "%s", kolo_error_detail());
         shm_drive_rounds(sides, 2, 1);

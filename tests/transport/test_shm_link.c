@@ -190,7 +190,7 @@ static void place_of_name(struct kolo_place *place, const void *name, size_t byt
 
 static void raw_drive(struct raw *raw, struct shm_side *side)
 {
-    kolo_deadline deadline = kolo_deadline_in_ms(10000);
+    kolo_deadline deadline = kolo_deadline_in_ms(50000);
     while (raw->fd == -1 && !kolo_deadline_passed(deadline)) {
         shm_drive_rounds(side, 1, 1);
         cr_assert(kolo_poller_dispatch(raw->poller, NULL) == KOLO_OK);
@@ -212,7 +212,7 @@ static void raw_dial(struct raw *raw, struct shm_side *side)
     raw->fd = -1;
     cr_assert(kolo_poller_create(&raw->poller) == KOLO_OK);
     cr_assert(kolo_conn_dial(raw->poller, &place, 1, &side->secret, &mine,
-                             kolo_deadline_in_ms(10000), raw_done, raw, &raw->conn) == KOLO_OK);
+                             kolo_deadline_in_ms(50000), raw_done, raw, &raw->conn) == KOLO_OK);
     raw_drive(raw, side);
 }
 
@@ -234,7 +234,7 @@ static void raw_listen(struct raw *raw, struct shm_side *side)
     cr_assert(kolo_listener_open(raw->poller, &place, 5000, &side->secret, &mine, raw_done, raw,
                                  &raw->listener) == KOLO_OK);
     cr_assert(shm_side_meet(side, &other), "%s", kolo_error_detail());
-    cr_assert(kolo_endpoint_link(side->endpoint, 0, kolo_deadline_in_ms(1000), &side->link) ==
+    cr_assert(kolo_endpoint_link(side->endpoint, 0, kolo_deadline_in_ms(3000), &side->link) ==
               KOLO_OK);
     raw_drive(raw, side);
 }
@@ -249,7 +249,7 @@ static void raw_fini(struct raw *raw)
 
 static void await_down(struct shm_side *side, const char *what, kolo_status why, const char *text)
 {
-    kolo_deadline deadline = kolo_deadline_in_ms(10000);
+    kolo_deadline deadline = kolo_deadline_in_ms(50000);
     while (side->downs == 0 && !kolo_deadline_passed(deadline))
         shm_drive_rounds(side, 1, 1);
     cr_assert(side->downs == 1, "%s: the link is not down", what);

@@ -440,7 +440,7 @@ Test(tcp, a_peer_that_does_not_read_is_not_lost, .timeout = 60)
 static void *close_rank_0(void *context)
 {
     struct world *w = context;
-    kolo_status status = kolo_endpoint_close(w->ranks[0].endpoint, kolo_deadline_in_ms(10000));
+    kolo_status status = kolo_endpoint_close(w->ranks[0].endpoint, kolo_deadline_in_ms(50000));
     return status == KOLO_OK ? w : NULL;
 }
 
@@ -464,7 +464,7 @@ Test(tcp, what_was_sent_before_the_goodbye_arrives, .timeout = 60)
         kolo_link_send(link_of(&w, 0, 1), 1, &desc, src, bytes, &send);
         kolo_link_recv(link_of(&w, 1, 0), 1, &desc, dst, bytes, NULL, &receive);
         cr_assert(pthread_create(&thread, NULL, close_rank_0, &w) == 0);
-        kolo_deadline deadline = kolo_deadline_in_ms(10000);
+        kolo_deadline deadline = kolo_deadline_in_ms(50000);
         while (w.ranks[1].left + w.ranks[1].down == 0 && !kolo_deadline_passed(deadline))
             cr_assert(kolo_endpoint_progress(w.ranks[1].endpoint, NULL) == KOLO_OK);
         cr_assert(pthread_join(thread, &closed) == 0 && closed != NULL);
@@ -503,7 +503,7 @@ Test(tcp, nobody_at_the_address_is_told_by_name, .timeout = 60)
     (void)kolo_endpoint_close(w.ranks[1].endpoint, 0);
     w.ranks[1].endpoint = NULL;
     cr_assert(kolo_endpoint_set_peers(w.ranks[0].endpoint, w.peers) == KOLO_OK);
-    cr_assert(kolo_endpoint_link(w.ranks[0].endpoint, 1, kolo_deadline_in_ms(300), &link) ==
+    cr_assert(kolo_endpoint_link(w.ranks[0].endpoint, 1, kolo_deadline_in_ms(2000), &link) ==
               KOLO_OK);
     run_until(&w, NULL, &w.ranks[0].down, 20000);
     cr_assert(w.ranks[0].down == 1 && w.ranks[0].why == KOLO_ERR_CONNECT, "%d", w.ranks[0].why);

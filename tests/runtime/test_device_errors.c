@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "memory/cuda_driver.h"
 #include "tests/support/mock_cuda.h"
 #include "tests/support/world.h"
@@ -40,6 +41,12 @@ struct side {
     float host_send[LONG], host_recv[RANKS * LONG], got[RANKS * LONG];
 };
 
+/** The rank whose device fails: in a world of one that one. */
+static bool is_loser(const struct kolo_comm *comm)
+{
+    return kolo_rank(comm) == LOSER % kolo_size(comm);
+}
+
 static kolo_status side_open(struct kolo_comm *comm, const struct use *use, struct side *side)
 {
     const int rank = kolo_rank(comm);
@@ -47,7 +54,7 @@ static kolo_status side_open(struct kolo_comm *comm, const struct use *use, stru
     side->recv = side->host_recv;
     for (size_t i = 0; i < use->count; i++)
         side->host_send[i] = (float)(rank + 1);
-    if (rank != LOSER && !use->all_on_devices)
+    if (!is_loser(comm) && !use->all_on_devices)
         return KOLO_OK;
     side->stream = use->follows ? followed : NULL;
     side->send = mock->alloc(MOCK_DEVICE, DEVICE, sizeof side->host_send);
@@ -78,16 +85,17 @@ static kolo_status call(struct kolo_comm *comm, const struct use *use, const str
 }
 
 /** What a call that was well has left. */
-static bool is_right(const struct use *use, struct side *side)
+static bool is_right(const struct use *use, struct side *side, int ranks)
 {
-    const size_t count = use->gathers ? RANKS * use->count : use->count;
+    const size_t count = use->gathers ? (size_t)ranks * use->count : use->count;
+    const float sum = (float)(ranks * (ranks + 1) / 2);
     const float *got = side->recv;
     if (side->recv != side->host_recv) {
         mock->read(side->recv, side->got, count * sizeof(float));
         got = side->got;
     }
     for (size_t i = 0; i < count; i++)
-        if (got[i] != (use->gathers ? (float)(i / use->count + 1) : 6.0f))
+        if (got[i] != (use->gathers ? (float)(i / use->count + 1) : sum))
             return false;
     return true;
 }
@@ -98,11 +106,15 @@ struct trial {
     const struct use *use;
     const char *function; /* "*": whichever is called; NULL: not a call, but what a stream does */
     int nth, result;
+    bool at_first; /* no call was before: neither links nor lanes are there */
+    int host_ranks; /* not 0: in a world of so many an allocation on the host fails, none of a call's */
 };
 
 static void arm(const struct trial *trial)
 {
-    if (trial->function)
+    if (trial->host_ranks)
+        kolo_alloc_fail_nth((uint64_t)trial->nth);
+    else if (trial->function)
         mock->fail(trial->function, trial->nth, trial->result);
     else
         mock->fail_async(trial->nth, trial->result);
@@ -116,18 +128,18 @@ static struct side *side_create(void)
     return side;
 }
 
-/** Links and lanes are there when the device is lost: the call before was well. */
+/** Links and lanes are there when the device is lost, since the call before was well, or not. */
 static kolo_status until_it_fails(struct kolo_comm *comm, void *argument)
 {
     const struct trial *trial = argument;
     struct side *side = side_create();
     char words[KOLO_DETAIL_MAX] = "";
     kolo_status status = side_open(comm, trial->use, side);
-    if (status == KOLO_OK)
+    if (status == KOLO_OK && !trial->at_first)
         status = call(comm, trial->use, side);
     if (status == KOLO_OK)
         status = kolo_barrier(comm, NULL, NULL);
-    if (kolo_rank(comm) == LOSER)
+    if (is_loser(comm))
         arm(trial);
     for (int i = 0; i < CALLS && status == KOLO_OK; i++)
         status = call(comm, trial->use, side);
@@ -208,7 +220,23 @@ Test(device_errors, whichever_call_hears_of_a_lost_device_first_all_ranks_know, 
                                   MOCK_ECC_UNCORRECTABLE, MOCK_UNKNOWN};
     for (int use = 0; use < USES; use++)
         for (int nth = 1 + use % 3; nth < 60; nth += 3)
-            lose_device(&(struct trial){&uses[use], "*", nth, results[nth % 4]});
+            lose_device(&(struct trial){
+                .use = &uses[use], .function = "*", .nth = nth, .result = results[nth % 4]});
+}
+
+/** The first call's too, by which streams, pages and events are made. */
+Test(device_errors, a_device_that_fails_at_the_first_call_is_told_to_all, .timeout = 300)
+{
+    struct trial trial = {.result = KOLO_CUDA_LAUNCH_FAILED, .at_first = true};
+    for (int use = 0; use < USES; use++) {
+        trial.use = &uses[use];
+        trial.function = "cuStreamCreate";
+        for (trial.nth = 1; trial.nth <= 2; trial.nth++)
+            lose_device(&trial);
+        trial.function = "*";
+        for (trial.nth = 1 + use % 2; trial.nth < 40; trial.nth += 2)
+            lose_device(&trial);
+    }
 }
 
 /** Those that are made once a call, so that the test above hits them now and then alone. */
@@ -219,7 +247,10 @@ Test(device_errors, who_asks_what_a_stream_is_may_hear_of_a_lost_device_first, .
                                         "cuDeviceGet",    "cuStreamIsCapturing"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         for (int nth = 1; nth <= 2; nth++)
-            lose_device(&(struct trial){&uses[USES - 1], names[i], nth, KOLO_CUDA_LAUNCH_FAILED});
+            lose_device(&(struct trial){.use = &uses[USES - 1],
+                                        .function = names[i],
+                                        .nth = nth,
+                                        .result = KOLO_CUDA_LAUNCH_FAILED});
 }
 
 /** In the middle of a collective: what its streams were given fails, and all calls after that. */
@@ -227,9 +258,10 @@ Test(device_errors, whatever_a_stream_does_may_be_its_last, .timeout = 300)
 {
     for (int use = 0; use < USES; use++)
         for (int nth = 1; nth < 40; nth += 3)
-            lose_device(
-                &(struct trial){&uses[use], NULL, nth,
-                                nth % 2 ? KOLO_CUDA_ILLEGAL_ADDRESS : KOLO_CUDA_LAUNCH_FAILED});
+            lose_device(&(struct trial){.use = &uses[use],
+                                        .nth = nth,
+                                        .result = nth % 2 ? KOLO_CUDA_ILLEGAL_ADDRESS
+                                                          : KOLO_CUDA_LAUNCH_FAILED});
 }
 
 /* ---- memory that runs out ---- */
@@ -244,19 +276,21 @@ static kolo_status with_little_memory(struct kolo_comm *comm, void *argument)
     kolo_status status = side_open(comm, trial->use, side);
     if (status == KOLO_OK)
         status = kolo_barrier(comm, NULL, NULL);
-    if (kolo_rank(comm) == LOSER)
+    if (is_loser(comm))
         arm(trial);
     for (int i = 0; i < 3 && status == KOLO_OK && right; i++) {
         status = call(comm, trial->use, side);
         if (status == KOLO_ERR_NO_MEMORY)
             status = call(comm, trial->use, side);
-        right = status != KOLO_OK || is_right(trial->use, side);
+        right = status != KOLO_OK || is_right(trial->use, side, kolo_size(comm));
     }
     if (status == KOLO_OK) /* that another rank's last call has failed is heard of here */
         status = kolo_barrier(comm, NULL, NULL);
     strcpy(words, kolo_error_detail());
-    if (kolo_rank(comm) == LOSER)
+    if (is_loser(comm))
         mock->fail("", 1, 0); /* to free it takes an event */
+    if (trial->host_ranks)
+        kolo_alloc_fail_nth(0);
     const kolo_status freed = side_close(comm, side, false);
     WORLD_EXPECT(freed == KOLO_OK, "kolo_free: %s", kolo_error_detail());
     WORLD_EXPECT(right, "wrong numbers");
@@ -268,13 +302,15 @@ static void run_out(const struct trial *trial)
     struct trial own = *trial;
     struct world world = world_for(trial->use);
     begin(trial);
+    if (trial->host_ranks)
+        world.size = trial->host_ranks;
     const kolo_status status = world_run(&world, with_little_memory, &own);
-    for (int rank = 0; rank < RANKS; rank++) {
+    for (int rank = 0; rank < world.size; rank++) {
         const kolo_status own_status = world.results[rank].status;
         cr_assert(own_status == (status == KOLO_OK ? KOLO_OK : KOLO_ERR_NO_MEMORY),
-                  "%s, %d, rank %d: %s", trial->function, trial->nth, rank,
-                  world.results[rank].text);
-        if (own_status != KOLO_OK)
+                  "%s, %d, rank %d: %s", trial->function ? trial->function : "the host's",
+                  trial->nth, rank, world.results[rank].text);
+        if (own_status != KOLO_OK && !trial->host_ranks)
             check_words(trial, &world.results[rank]);
     }
 }
@@ -288,5 +324,16 @@ Test(device_errors, memory_that_runs_out_is_told_to_all_or_done_without, .timeou
     for (int use = 0; use < USES; use++)
         for (size_t i = 0; i < sizeof takers / sizeof *takers; i++)
             for (int nth = 1; nth <= 4; nth++)
-                run_out(&(struct trial){&uses[use], takers[i], nth, KOLO_CUDA_OUT_OF_MEMORY});
+                run_out(&(struct trial){.use = &uses[use],
+                                        .function = takers[i],
+                                        .nth = nth,
+                                        .result = KOLO_CUDA_OUT_OF_MEMORY});
+}
+
+/** The host's memory, in a world of one: so each trial fails the same allocation. */
+Test(device_errors, memory_of_the_host_that_runs_out_is_a_status, .timeout = 300)
+{
+    for (int use = 0; use < USES; use++)
+        for (int nth = 1; nth <= 40; nth++)
+            run_out(&(struct trial){.use = &uses[use], .nth = nth, .host_ranks = 1});
 }

@@ -150,6 +150,8 @@ static const char *advice(int result)
     case KOLO_CUDA_INVALID_CONTEXT:
     case KOLO_CUDA_CONTEXT_IS_DESTROYED:
         return "the memory's context is gone: call before it is destroyed";
+    case KOLO_CUDA_PEER_UNSUPPORTED:
+        return "the two GPUs do not reach each other's memory: see nvidia-smi topo -p2p r";
     case KOLO_CUDA_SYSTEM_DRIVER_MISMATCH:
         return "libcuda.so.1 and the kernel's module are of different versions: restart the "
                "machine";

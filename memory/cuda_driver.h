@@ -13,6 +13,10 @@
 
 /** CUdeviceptr */
 typedef uint64_t kolo_cuda_address;
+/** CUipcMemHandle */
+struct kolo_cuda_handle {
+    char bytes[64];
+};
 
 enum { /* CUresult */
        KOLO_CUDA_SUCCESS = 0,
@@ -24,11 +28,13 @@ enum { /* CUresult */
        KOLO_CUDA_INVALID_IMAGE = 200,
        KOLO_CUDA_INVALID_CONTEXT = 201,
        KOLO_CUDA_NO_BINARY = 209,
+       KOLO_CUDA_PEER_UNSUPPORTED = 217,
        KOLO_CUDA_UNSUPPORTED_PTX = 222,
        KOLO_CUDA_INVALID_HANDLE = 400,
        KOLO_CUDA_NOT_FOUND = 500,
        KOLO_CUDA_NOT_READY = 600,
        KOLO_CUDA_ILLEGAL_ADDRESS = 700,
+       KOLO_CUDA_PEER_ALREADY_ENABLED = 704,
        KOLO_CUDA_CONTEXT_IS_DESTROYED = 709,
        KOLO_CUDA_ALREADY_REGISTERED = 712,
        KOLO_CUDA_LAUNCH_FAILED = 719,
@@ -45,6 +51,7 @@ enum { /* CUpointer_attribute */
        KOLO_CUDA_POINTER_BUFFER_ID = 7,
        KOLO_CUDA_POINTER_IS_MANAGED = 8,
        KOLO_CUDA_POINTER_DEVICE_ORDINAL = 9,
+       KOLO_CUDA_POINTER_IS_IPC_CAPABLE = 10,
        KOLO_CUDA_POINTER_RANGE_START = 11,
        KOLO_CUDA_POINTER_RANGE_BYTES = 12,
 };
@@ -68,6 +75,7 @@ enum { /* flags, and CUdevice_attribute */
        KOLO_CUDA_ATTRIBUTE_DMA_BUF = 124,
        KOLO_CUDA_WRITES_ORDERED_FOR_OWNER = 100,
        KOLO_CUDA_HANDLE_DMA_BUF = 1,
+       KOLO_CUDA_IPC_LAZY_PEER_ACCESS = 1,
 };
 
 // clang-format off
@@ -88,6 +96,8 @@ enum { /* flags, and CUdevice_attribute */
     X(context_get_device,      "cuCtxGetDevice",         cuCtxGetDevice, (int *device_out))        \
     X(context_push,            "cuCtxPushCurrent_v2",    cuCtxPushCurrent, (void *context))        \
     X(context_pop,             "cuCtxPopCurrent_v2",     cuCtxPopCurrent, (void **context_out))    \
+    X(context_enable_peer,     "cuCtxEnablePeerAccess",  cuCtxEnablePeerAccess,                    \
+      (void *context, unsigned flags))                                                             \
     X(context_synchronize,     "cuCtxSynchronize",       cuCtxSynchronize, (void))                 \
     X(pointer_get_attributes,  "cuPointerGetAttributes", cuPointerGetAttributes,                   \
       (unsigned count, int *attributes, void **values, kolo_cuda_address address))                 \
@@ -137,8 +147,14 @@ enum { /* flags, and CUdevice_attribute */
       (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,        \
        unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream, void **parameters, \
        void **extra))
-/** What drivers before CUDA 11.7, 12 and 12.5 lack; NULL then. */
+/** What drivers before CUDA 11, 11.7, 12 and 12.5 lack, or for other systems; NULL then. */
 #define KOLO_CUDA_LATER_FUNCTIONS(X)                                                               \
+    X(ipc_get_handle,          "cuIpcGetMemHandle",      cuIpcGetMemHandle,                        \
+      (struct kolo_cuda_handle *handle_out, kolo_cuda_address memory))                             \
+    X(ipc_open_handle,         "cuIpcOpenMemHandle_v2",  cuIpcOpenMemHandle,                       \
+      (kolo_cuda_address *memory_out, struct kolo_cuda_handle handle, unsigned flags))             \
+    X(ipc_close_handle,        "cuIpcCloseMemHandle",    cuIpcCloseMemHandle,                      \
+      (kolo_cuda_address memory))                                                                  \
     X(context_record_event, "cuCtxRecordEvent",       cuCtxRecordEvent,                         \
       (void *context, void *event))                                                                \
     X(stream_wait_value,       "cuStreamWaitValue32_v2", cuStreamWaitValue32,                      \

@@ -47,6 +47,10 @@ SAME(KOLO_CUDA_ATTRIBUTE_WRITES_ORDERING, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WR
 SAME(KOLO_CUDA_ATTRIBUTE_DMA_BUF, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED);
 SAME(KOLO_CUDA_WRITES_ORDERED_FOR_OWNER, CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER);
 SAME(KOLO_CUDA_HANDLE_DMA_BUF, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
+SAME(KOLO_CUDA_PEER_UNSUPPORTED, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+SAME(KOLO_CUDA_PEER_ALREADY_ENABLED, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+SAME(KOLO_CUDA_POINTER_IS_IPC_CAPABLE, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE);
+SAME(KOLO_CUDA_IPC_LAZY_PEER_ACCESS, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 SAME(KOLO_CUDA_MEMORY_HOST, CU_MEMORYTYPE_HOST);
 SAME(KOLO_CUDA_MEMORY_DEVICE, CU_MEMORYTYPE_DEVICE);
 
@@ -56,6 +60,9 @@ _Static_assert(sizeof(int) == sizeof(CUresult) && sizeof(int) == sizeof(CUdevice
                    sizeof(int) == sizeof(CUmemorytype),
                "what is passed as int");
 _Static_assert(sizeof(void *) == sizeof(CUcontext), "CUcontext");
+_Static_assert(sizeof(struct kolo_cuda_handle) == sizeof(CUipcMemHandle) &&
+                   _Alignof(struct kolo_cuda_handle) == _Alignof(CUipcMemHandle),
+               "CUipcMemHandle");
 
 /* Number and conversions of the arguments: each call of ours, made of theirs. */
 enum {
@@ -89,7 +96,10 @@ enum {
         sizeof(cuModuleLoadData((CUmodule *)0, (const void *)0)) +
         sizeof(cuMemGetHandleForAddressRange((void *)0, (CUdeviceptr)0, (size_t)0,
                                              (CUmemRangeHandleType)0, 0ull)) +
-        sizeof(cuModuleUnload((CUmodule)0)) +
+        sizeof(cuModuleUnload((CUmodule)0)) + sizeof(cuCtxEnablePeerAccess((CUcontext)0, 0u)) +
+        sizeof(cuIpcGetMemHandle((CUipcMemHandle *)0, (CUdeviceptr)0)) +
+        sizeof(cuIpcOpenMemHandle((CUdeviceptr *)0, (CUipcMemHandle){{0}}, 0u)) +
+        sizeof(cuIpcCloseMemHandle((CUdeviceptr)0)) +
         sizeof(cuModuleGetFunction((CUfunction *)0, (CUmodule)0, (const char *)0)) +
         sizeof(cuStreamGetCtx((CUstream)0, (CUcontext *)0)) +
         sizeof(cuLaunchKernel((CUfunction)0, 0u, 0u, 0u, 0u, 0u, 0u, 0u, (CUstream)0, (void **)0,

@@ -24,7 +24,7 @@ enum { FUNCTIONS_MAX = 64, STACK_MAX = 16, CONTEXTS = 2 * MOCK_DEVICES };
 
 /* 2 * device: its primary context; and 1: another. */
 static struct context contexts[CONTEXTS];
-static struct allocation allocations[ALLOCATIONS_MAX];
+static struct allocation allocations[ALLOCATIONS_MAX + 1]; /* the last one stays empty */
 static int allocation_count;
 
 static struct function {
@@ -118,6 +118,19 @@ uint8_t *mock_place(uint64_t address, size_t bytes)
     return a->alias + (address - (uint64_t)(uintptr_t)a->memory);
 }
 
+struct allocation *mock_allocations(void)
+{
+    return allocations;
+}
+
+bool mock_reaches(const struct context *context, uint64_t address)
+{
+    const struct allocation *a = mock_allocation(address);
+    if (!a || a->kind == MOCK_PINNED || !a->context || a->context->device == context->device)
+        return true;
+    return (context->reaches & a->context->bit) != 0;
+}
+
 /* Its memory and its alias are its own, unless they are one: then the program's. */
 static void take_out(struct allocation *a)
 {
@@ -131,10 +144,11 @@ static void take_out(struct allocation *a)
 }
 
 /* The real one would wait, without a bound. */
-static void take_out_unused(struct allocation *a)
+void mock_take_out_unused(struct allocation *a)
 {
-    if (mock_streams_use(a)) {
-        fprintf(stderr, "mock: %zu bytes are given back while they are copied\n", a->bytes);
+    if (mock_streams_use(a) || mock_is_mapped_elsewhere(a)) {
+        fprintf(stderr, "mock: %zu bytes are given back while they are copied or mapped\n",
+                a->bytes);
         abort();
     }
     take_out(a);
@@ -151,8 +165,10 @@ int cuInit(unsigned flags)
     int result = mock_enter(__func__);
     if (result == KOLO_CUDA_SUCCESS)
         is_initialized = 1;
-    for (int i = 0; i < CONTEXTS; i++)
+    for (int i = 0; i < CONTEXTS; i++) {
         contexts[i].device = i / 2;
+        contexts[i].bit = 1u << i;
+    }
     return flags == 0 ? result : KOLO_CUDA_INVALID_VALUE;
 }
 
@@ -303,6 +319,9 @@ int cuPointerGetAttributes(unsigned count, int *attributes, void **values, uint6
         case KOLO_CUDA_POINTER_RANGE_BYTES:
             *(size_t *)values[i] = a ? a->bytes : 0;
             break;
+        case KOLO_CUDA_POINTER_IS_IPC_CAPABLE:
+            *(unsigned *)values[i] = a && mock_is_ipc_capable(a);
+            break;
         default:
             return KOLO_CUDA_INVALID_VALUE;
         }
@@ -373,9 +392,9 @@ int cuMemFree(uint64_t memory)
 {
     ENTER();
     struct allocation *a = mock_allocation(memory);
-    if (!a || (uint64_t)(uintptr_t)a->memory != memory || a->kind == MOCK_PINNED)
+    if (!a || (uint64_t)(uintptr_t)a->memory != memory || a->kind == MOCK_PINNED || a->opens)
         return KOLO_CUDA_INVALID_VALUE;
-    take_out_unused(a);
+    mock_take_out_unused(a);
     return KOLO_CUDA_SUCCESS;
 }
 
@@ -432,7 +451,7 @@ int cuMemHostUnregister(void *memory)
         return KOLO_CUDA_INVALID_CONTEXT;
     if (!a || a->memory != memory || a->memory != a->alias)
         return KOLO_CUDA_INVALID_VALUE;
-    take_out_unused(a);
+    mock_take_out_unused(a);
     return KOLO_CUDA_SUCCESS;
 }
 
@@ -473,13 +492,10 @@ static uint8_t *map(size_t bytes, int protection, int flags, int fd)
     return memory;
 }
 
-static struct allocation *make(enum mock_kind kind, int device, size_t bytes)
+struct allocation *mock_add(enum mock_kind kind, int device, size_t bytes, int fd)
 {
     struct allocation *a = &allocations[allocation_count++];
     if (allocation_count > ALLOCATIONS_MAX)
-        abort();
-    int fd = memfd_create("mock", MFD_CLOEXEC);
-    if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0)
         abort();
     int access = kind == MOCK_PINNED ? PROT_READ | PROT_WRITE : PROT_NONE;
     *a = (struct allocation){.kind = kind,
@@ -495,6 +511,14 @@ static struct allocation *make(enum mock_kind kind, int device, size_t bytes)
             a->context->uses = 1;
     }
     return a;
+}
+
+static struct allocation *make(enum mock_kind kind, int device, size_t bytes)
+{
+    int fd = mock_file_create(next_id);
+    if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0)
+        abort();
+    return mock_add(kind, device, bytes, fd);
 }
 
 static void *mock_alloc(enum mock_kind kind, int device, size_t bytes)

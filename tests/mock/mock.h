@@ -17,7 +17,8 @@
 enum { ALLOCATIONS_MAX = 4096, MOCK_MEMORY = 1 << 30 };
 
 struct context {
-    int device, uses; /* 0: there is none */
+    int device, uses;      /* 0: there is none */
+    unsigned bit, reaches; /* its own, and those of others whose memory it reaches, too */
 };
 
 struct allocation {
@@ -30,6 +31,9 @@ struct allocation {
     uint8_t *memory;  /* the program's address */
     uint8_t *alias;   /* the same, for the mock */
     uint8_t *pending; /* what a stream will have written; NULL: nothing */
+    int opens;        /* how often another process's was mapped; 0: it is this process's */
+    int owner;        /* that process, and */
+    unsigned long long owner_id; /* the id there */
 };
 
 extern pthread_mutex_t mock_lock;
@@ -79,11 +83,28 @@ static inline void mock_unlock(pthread_mutex_t **lock)
 #define cuStreamDestroy cuStreamDestroy_v2
 #define cuStreamWaitValue32 cuStreamWaitValue32_v2
 #define cuEventDestroy cuEventDestroy_v2
+#define cuIpcOpenMemHandle cuIpcOpenMemHandle_v2
 #define DECLARE(member, symbol, name, parameters)                                                  \
     int name parameters __attribute__((visibility("default")));
 KOLO_CUDA_FUNCTIONS(DECLARE)
 KOLO_CUDA_LATER_FUNCTIONS(DECLARE)
 #undef DECLARE
+
+/** All; behind the last one of no bytes. */
+struct allocation *mock_allocations(void);
+/** A new one of what is in @p fd. */
+struct allocation *mock_add(enum mock_kind kind, int device, size_t bytes, int fd);
+/** Ends the process if a stream still has to use it. */
+void mock_take_out_unused(struct allocation *a);
+/** Do kernels of @p context reach what is at @p address? */
+bool mock_reaches(const struct context *context, uint64_t address);
+
+/* ---- peers.c ---- */
+
+/** The file of an allocation. */
+int mock_file_create(unsigned long long id);
+bool mock_is_ipc_capable(const struct allocation *a);
+bool mock_is_mapped_elsewhere(const struct allocation *a);
 
 /* ---- streams.c ---- */
 
@@ -100,7 +121,7 @@ void mock_lose(int result);
 void mock_streams_end(void);
 /** Of a device that is lost: until all streams have dropped what they were given. Held: lock. */
 void mock_streams_forget(void);
-/** Is a copy to it or from it still to be done? Held: lock. */
+/** Is a copy or a kernel of the library's that touches it still to be done? Held: lock. */
 bool mock_streams_use(const struct allocation *a);
 void *mock_stream(int device);
 void mock_write_on(void *stream, void *memory, const void *from, size_t bytes);

@@ -118,8 +118,14 @@ static void dawdle(void)
         (void)nanosleep(&pause, NULL);
 }
 
+/** As mock_place, for a kernel of @p context, which must reach it; 0: it does not. Held: lock. */
+static uint64_t place_for(const struct context *context, uint64_t address, size_t bytes)
+{
+    return mock_reaches(context, address) ? (uint64_t)(uintptr_t)mock_place(address, bytes) : 0;
+}
+
 /** Addresses of the program's become the mock's. Held: lock. */
-static bool resolve(struct op *op)
+static bool resolve(const struct context *context, struct op *op)
 {
     bool good = true;
     if (op->what == COPY) {
@@ -132,11 +138,9 @@ static bool resolve(struct op *op)
     if (op->kernel->program)
         return mock_program_resolve(&op->launch);
     for (uint64_t i = 0; i < op->job.nin; i++)
-        good &=
-            (op->job.in[i] = (uint64_t)(uintptr_t)mock_place(op->job.in[i], op->job.bytes)) != 0;
+        good &= (op->job.in[i] = place_for(context, op->job.in[i], op->job.bytes)) != 0;
     for (uint64_t i = 0; i < op->job.nout; i++)
-        good &=
-            (op->job.out[i] = (uint64_t)(uintptr_t)mock_place(op->job.out[i], op->job.bytes)) != 0;
+        good &= (op->job.out[i] = place_for(context, op->job.out[i], op->job.bytes)) != 0;
     return good;
 }
 
@@ -172,7 +176,7 @@ static void do_first(struct stream *stream)
         mock_lose(async_with);
     if (op->what == COPY && copies_left >= 0)
         count_copy(op);
-    if (!mock_lost && !resolve(op))
+    if (!mock_lost && !resolve(stream->context, op))
         mock_lose(KOLO_CUDA_ILLEGAL_ADDRESS);
     if (!mock_lost) {
         copying++;
@@ -347,12 +351,30 @@ void mock_streams_forget(void)
         (void)pthread_cond_wait(&changed, &mock_lock);
 }
 
+/** By the program's address or the mock's. */
+static bool is_within(const struct allocation *a, uint64_t address)
+{
+    return address - (uint64_t)(uintptr_t)a->memory < a->bytes ||
+           address - (uint64_t)(uintptr_t)a->alias < a->bytes;
+}
+
+static bool op_uses(const struct op *op, const struct allocation *a)
+{
+    if (op->what == COPY)
+        return is_within(a, op->into) || is_within(a, op->from);
+    bool uses = false;
+    for (uint64_t i = 0; op->what == KERNEL && i < op->job.nin; i++)
+        uses |= is_within(a, op->job.in[i]);
+    for (uint64_t i = 0; op->what == KERNEL && i < op->job.nout; i++)
+        uses |= is_within(a, op->job.out[i]);
+    return uses;
+}
+
 bool mock_streams_use(const struct allocation *a)
 {
-    const uint64_t base = (uint64_t)(uintptr_t)a->memory;
     for (int i = 0; i < STREAMS_MAX && !mock_lost; i++)
         for (const struct op *op = streams[i] ? streams[i]->first : NULL; op; op = op->next)
-            if (op->what == COPY && (op->into - base < a->bytes || op->from - base < a->bytes))
+            if (op_uses(op, a))
                 return true;
     return false;
 }

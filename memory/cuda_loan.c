@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of CUDA's devices across the processes of one host (CUDA IPC). Owns what was mapped of the
+// others' memory, until it is forgotten, and a hold on the device's primary context where the
+// memory has none of its own. Must never unmap what work on a device may still use: who maps holds,
+// and what is forgotten meanwhile goes with the last hold.
+//
+// The driver leaves undefined what an allocation is that was freed while others have it mapped, so
+// an owner has to hear from them before. What is told of a freed one comes late then, and is refused:
+// no two allocations of a process have the same number (CU_POINTER_ATTRIBUTE_BUFFER_ID). A process that
+// died has given back its own mapping alone: what others have mapped stays there for them.
+//
+// An allocation can be mapped by other processes only. In its own it is reached where it is, after
+// its context was opened to this one, if they are two. Which process it is of, each says by a number
+// that it has drawn; process ids do, too, but those of two containers may be the same.
+#include <errno.h>
+#include <pthread.h>
+#include <sys/random.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "memory/cuda_loan.h"
+#include "memory/cuda_memory.h"
+
+_Static_assert(sizeof(struct kolo_cuda_loan) ==
+                   4 * sizeof(uint64_t) + sizeof(struct kolo_cuda_handle),
+               "a loan has gaps");
+
+struct kolo_cuda_mapping {
+    struct kolo_cuda_mapping *next;
+    struct kolo_cuda_loan loan;
+    kolo_cuda_address base; /* where this context has it */
+    int lender;
+    int holds;
+    bool is_here;  /* in this process: nothing to unmap */
+    bool is_stale; /* goes with its last hold */
+};
+
+struct kolo_cuda_borrower {
+    struct kolo_cuda_visit visit;
+    struct kolo_cuda_mapping *first;
+    bool has_warned;
+};
+
+/* ---- lending ---- */
+
+static pthread_mutex_t number_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/** This process's, never 0. */
+static kolo_status draw_number(uint64_t *number_out)
+{
+    static uint64_t number; /* held: number_lock */
+    kolo_status status = KOLO_OK;
+    (void)pthread_mutex_lock(&number_lock);
+    while (number == 0 && status == KOLO_OK)
+        if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
+            status = kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "getrandom");
+    *number_out = number;
+    (void)pthread_mutex_unlock(&number_lock);
+    return status;
+}
+
+/** Is it of a kind that the driver lets others map? */
+static kolo_status check_kind(const struct kolo_cuda_driver *driver,
+                              const struct kolo_pointer *pointer)
+{
+    unsigned is_capable = 0;
+    int attributes[] = {KOLO_CUDA_POINTER_IS_IPC_CAPABLE};
+    void *values[] = {&is_capable};
+    if (driver->ipc_get_handle == NULL)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "device %d: the driver has no cuIpcGetMemHandle, so that no other process "
+                         "can map its memory; one of CUDA 11 or later for Linux has",
+                         pointer->device);
+    const int result = driver->pointer_get_attributes(
+        1, attributes, values, (kolo_cuda_address)(uintptr_t)pointer->memory);
+    if (result != KOLO_CUDA_SUCCESS)
+        return kolo_cuda_fail(driver, "cuPointerGetAttributes", pointer->device, result);
+    if (!is_capable)
+        return kolo_fail(
+            KOLO_ERR_UNSUPPORTED,
+            "device %d: no other process can map the memory at %p, which is managed, of "
+            "a pool or mapped by the program; what kolo_alloc_device and cudaMalloc "
+            "give can be",
+            pointer->device, pointer->memory);
+    return KOLO_OK;
+}
+
+kolo_status kolo_cuda_lend(const struct kolo_pointer *pointer, struct kolo_cuda_loan *loan_out)
+{
+    struct kolo_cuda_loan loan;
+    struct kolo_cuda_visit visit;
+    struct kolo_extent extent;
+    kolo_status status;
+    KOLO_TRY(kolo_cuda_extent(pointer, &extent));
+    loan.id = extent.id;
+    loan.start = (uint64_t)(uintptr_t)extent.start;
+    loan.length = extent.length;
+    KOLO_TRY(draw_number(&loan.process));
+    KOLO_TRY(kolo_cuda_visit_primary(pointer, &visit));
+    status = check_kind(visit.driver, pointer);
+    if (status == KOLO_OK)
+        status = kolo_cuda_enter(&visit);
+    if (status == KOLO_OK) {
+        const int result = visit.driver->ipc_get_handle(&loan.handle, loan.start);
+        if (result != KOLO_CUDA_SUCCESS)
+            status = kolo_cuda_fail(visit.driver, "cuIpcGetMemHandle", visit.ordinal, result);
+        kolo_cuda_leave(&visit);
+    }
+    kolo_cuda_release(&visit);
+    if (status == KOLO_OK)
+        *loan_out = loan;
+out:
+    return status;
+}
+
+/* ---- mapping ---- */
+
+static kolo_status refuse(const struct kolo_cuda_mapping *mapping, const char *why)
+{
+    return kolo_fail(KOLO_ERR_PROTOCOL,
+                     "lender %d lends %llu bytes of a device's memory, allocation %llu, %s",
+                     mapping->lender, (unsigned long long)mapping->loan.length,
+                     (unsigned long long)mapping->loan.id, why);
+}
+
+/** Lets the context that it is of be reached from this one. */
+static kolo_status open_context(const struct kolo_cuda_visit *visit, void *context)
+{
+    if (context == NULL || context == visit->context)
+        return KOLO_OK;
+    kolo_status status = kolo_cuda_enter(visit);
+    if (status != KOLO_OK)
+        return status;
+    const int result = visit->driver->context_enable_peer(context, 0);
+    if (result != KOLO_CUDA_SUCCESS && result != KOLO_CUDA_PEER_ALREADY_ENABLED)
+        status = kolo_cuda_fail(visit->driver, "cuCtxEnablePeerAccess", visit->ordinal, result);
+    kolo_cuda_leave(visit);
+    return status;
+}
+
+/** What another thread of this process has. */
+static kolo_status reach(const struct kolo_cuda_visit *visit, struct kolo_cuda_mapping *mapping)
+{
+    const struct kolo_cuda_loan *loan = &mapping->loan;
+    struct kolo_pointer pointer;
+    struct kolo_extent extent;
+    kolo_status status = kolo_pointer_look((const void *)(uintptr_t)loan->start, &pointer);
+    if (status != KOLO_OK)
+        return status;
+    if (pointer.kind != KOLO_MEMORY_DEVICE)
+        return refuse(mapping, "which is not there");
+    status = kolo_cuda_extent(&pointer, &extent);
+    if (status != KOLO_OK)
+        return status;
+    if (extent.id != loan->id || (uintptr_t)extent.start != loan->start ||
+        extent.length != loan->length)
+        return refuse(mapping, "where there is another");
+    mapping->is_here = true;
+    mapping->base = loan->start;
+    return open_context(visit, pointer.context);
+}
+
+/** In the context. */
+static kolo_status map_handle(const struct kolo_cuda_visit *visit,
+                              struct kolo_cuda_mapping *mapping)
+{
+    size_t bytes = 0;
+    int attributes[] = {KOLO_CUDA_POINTER_RANGE_BYTES};
+    void *values[] = {&bytes};
+    int result = visit->driver->ipc_open_handle(&mapping->base, mapping->loan.handle,
+                                                KOLO_CUDA_IPC_LAZY_PEER_ACCESS);
+    if (result != KOLO_CUDA_SUCCESS)
+        return kolo_cuda_fail(visit->driver, "cuIpcOpenMemHandle", visit->ordinal, result);
+    result = visit->driver->pointer_get_attributes(1, attributes, values, mapping->base);
+    const kolo_status status =
+        result != KOLO_CUDA_SUCCESS
+            ? kolo_cuda_fail(visit->driver, "cuPointerGetAttributes", visit->ordinal, result)
+        : bytes < mapping->loan.length ? refuse(mapping, "of which the driver maps less")
+                                       : KOLO_OK;
+    if (status != KOLO_OK)
+        (void)visit->driver->ipc_close_handle(mapping->base);
+    return status;
+}
+
+static kolo_status map(const struct kolo_cuda_visit *visit, struct kolo_cuda_mapping *mapping)
+{
+    uint64_t number;
+    kolo_status status = draw_number(&number);
+    if (status != KOLO_OK)
+        return status;
+    if (mapping->loan.process == number)
+        return reach(visit, mapping);
+    if (visit->driver->ipc_open_handle == NULL || visit->driver->ipc_close_handle == NULL)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "device %d: the driver has no cuIpcOpenMemHandle: one of CUDA 11 or later "
+                         "for Linux has",
+                         visit->ordinal);
+    status = kolo_cuda_enter(visit);
+    if (status != KOLO_OK)
+        return status;
+    status = map_handle(visit, mapping);
+    kolo_cuda_leave(visit);
+    return status;
+}
+
+/** A context that is gone has taken its mappings along. */
+static void unmap(struct kolo_cuda_borrower *borrower, struct kolo_cuda_mapping *mapping)
+{
+    const struct kolo_cuda_visit *visit = &borrower->visit;
+    if (!mapping->is_here && kolo_cuda_push(visit) == KOLO_CUDA_SUCCESS) {
+        const int result = visit->driver->ipc_close_handle(mapping->base);
+        if (result != KOLO_CUDA_SUCCESS && !borrower->has_warned) {
+            borrower->has_warned = true;
+            (void)kolo_cuda_fail(visit->driver, "cuIpcCloseMemHandle", visit->ordinal, result);
+            KOLO_WARN("memory of lender %d stays mapped to the end of the process: %s",
+                      mapping->lender, kolo_error_detail());
+        }
+        kolo_cuda_leave(visit);
+    }
+    kolo_free_memory(mapping);
+}
+
+/** Those that @p goes of says it of: unmapped, or stale if they are held. True: none is left. */
+static bool drop(struct kolo_cuda_borrower *borrower, int lender,
+                 bool (*goes)(const struct kolo_cuda_mapping *mapping,
+                              const struct kolo_cuda_loan *loan),
+                 const struct kolo_cuda_loan *loan)
+{
+    bool is_gone = true;
+    struct kolo_cuda_mapping **at = &borrower->first;
+    while (*at != NULL) {
+        struct kolo_cuda_mapping *mapping = *at;
+        if (mapping->lender == lender && goes(mapping, loan)) {
+            if (mapping->holds == 0) {
+                *at = mapping->next;
+                unmap(borrower, mapping);
+                continue;
+            }
+            mapping->is_stale = true;
+            is_gone = false;
+        }
+        at = &mapping->next;
+    }
+    return is_gone;
+}
+
+static bool is_named(const struct kolo_cuda_mapping *mapping, const struct kolo_cuda_loan *loan)
+{
+    return loan->id == 0 || loan->id == mapping->loan.id;
+}
+
+/** No process has two allocations at the same place at a time. */
+static bool is_overlapped(const struct kolo_cuda_mapping *mapping,
+                          const struct kolo_cuda_loan *loan)
+{
+    return mapping->loan.process != loan->process ||
+           (mapping->loan.start < loan->start + loan->length &&
+            loan->start < mapping->loan.start + mapping->loan.length);
+}
+
+static bool is_same(const struct kolo_cuda_mapping *mapping, const struct kolo_cuda_loan *loan)
+{
+    return !mapping->is_stale && mapping->loan.process == loan->process &&
+           mapping->loan.id == loan->id && mapping->loan.start == loan->start &&
+           mapping->loan.length == loan->length;
+}
+
+/* ---- what others call ---- */
+
+kolo_status kolo_cuda_borrower_open(const struct kolo_pointer *near,
+                                    struct kolo_cuda_borrower **borrower_out)
+{
+    struct kolo_cuda_borrower *borrower = kolo_calloc(1, sizeof *borrower);
+    if (borrower == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    const kolo_status status = kolo_cuda_visit_primary(near, &borrower->visit);
+    if (status == KOLO_OK)
+        *borrower_out = borrower;
+    else
+        kolo_free_memory(borrower);
+    return status;
+}
+
+void kolo_cuda_borrower_close(struct kolo_cuda_borrower *borrower)
+{
+    if (borrower == NULL)
+        return;
+    while (borrower->first != NULL) {
+        struct kolo_cuda_mapping *mapping = borrower->first;
+        borrower->first = mapping->next;
+        unmap(borrower, mapping);
+    }
+    kolo_cuda_release(&borrower->visit);
+    kolo_free_memory(borrower);
+}
+
+kolo_status kolo_cuda_borrower_map(struct kolo_cuda_borrower *borrower, int lender,
+                                   const struct kolo_cuda_loan *loan,
+                                   struct kolo_cuda_mapping **mapping_out)
+{
+    struct kolo_cuda_mapping *mapping = borrower->first;
+    if (loan->length == 0 || loan->start > UINT64_MAX - loan->length)
+        return refuse(&(const struct kolo_cuda_mapping){.lender = lender, .loan = *loan},
+                      "which is no range");
+    while (mapping != NULL && !(mapping->lender == lender && is_same(mapping, loan)))
+        mapping = mapping->next;
+    if (mapping == NULL) {
+        (void)drop(borrower, lender, is_overlapped, loan);
+        mapping = kolo_calloc(1, sizeof *mapping);
+        if (mapping == NULL)
+            return KOLO_ERR_NO_MEMORY;
+        mapping->lender = lender;
+        mapping->loan = *loan;
+        const kolo_status status = map(&borrower->visit, mapping);
+        if (status != KOLO_OK) {
+            kolo_free_memory(mapping);
+            return status;
+        }
+        mapping->next = borrower->first;
+        borrower->first = mapping;
+    }
+    mapping->holds++;
+    *mapping_out = mapping;
+    return KOLO_OK;
+}
+
+kolo_status kolo_cuda_mapping_reach(const struct kolo_cuda_mapping *mapping, uint64_t address,
+                                    size_t bytes, void **memory_out)
+{
+    const uint64_t offset = address - mapping->loan.start;
+    if (offset > mapping->loan.length || bytes > mapping->loan.length - offset)
+        return refuse(mapping, "and uses what is not in it");
+    *memory_out = (void *)(uintptr_t)(mapping->base + offset);
+    return KOLO_OK;
+}
+
+void kolo_cuda_borrower_done(struct kolo_cuda_borrower *borrower, struct kolo_cuda_mapping *mapping)
+{
+    if (--mapping->holds > 0 || !mapping->is_stale)
+        return;
+    struct kolo_cuda_mapping **at = &borrower->first;
+    while (*at != mapping)
+        at = &(*at)->next;
+    *at = mapping->next;
+    unmap(borrower, mapping);
+}
+
+bool kolo_cuda_borrower_forget(struct kolo_cuda_borrower *borrower, int lender, uint64_t id)
+{
+    return drop(borrower, lender, is_named, &(const struct kolo_cuda_loan){.id = id});
+}

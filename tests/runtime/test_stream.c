@@ -487,6 +487,7 @@ static kolo_status behind_a_held_call(struct kolo_comm *comm, void *argument)
 {
     const struct kolo_opts opts = {
         .size = sizeof opts, .stream = mock->stream(0), .timeout_ms = 50};
+    const struct kolo_opts patient = {.size = sizeof patient, .stream = opts.stream};
     struct caller caller = {comm, mock->stream(0), KOLO_OK};
     uint32_t *flag = mock->alloc(MOCK_NO_CONTEXT, 0, 4);
     struct kolo_request *request = NULL;
@@ -502,7 +503,7 @@ static kolo_status behind_a_held_call(struct kolo_comm *comm, void *argument)
     WORLD_EXPECT(says(status, KOLO_ERR_TIMEOUT, "has not been put into its stream"), "%s: %s",
                  kolo_status_name(status), kolo_error_detail());
     WORLD_TRY(caller.status);
-    return kolo_barrier(comm, &opts, NULL);
+    return kolo_barrier(comm, &patient, NULL);
 }
 
 Test(stream, who_waits_for_a_place_in_a_stream_does_so_by_its_deadline, .timeout = 60)

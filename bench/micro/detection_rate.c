@@ -278,18 +278,27 @@ static void write_set(const char *path, const struct set *set)
     fclose(file);
 }
 
-/* The collectives of a compute have been: what the communicator keeps for them is there. */
-static void warm(struct kolo_comm *comm)
+static void warm_with(struct kolo_comm *comm, size_t bytes, int64_t *mine, int64_t *all,
+                      size_t *counts)
 {
-    size_t ranks = (size_t)kolo_size(comm), each = (WARM_BYTES / ranks + 7) / 8;
-    int64_t *mine = room(each * ranks, 8), *all = room(each * ranks, 8);
-    size_t *counts = room(ranks, sizeof *counts);
-    check(kolo_allreduce(comm, mine, all, each * ranks, KOLO_INT64, KOLO_SUM, NULL, NULL));
-    check(kolo_alltoall(comm, mine, all, each, KOLO_INT64, NULL, NULL));
+    size_t ranks = (size_t)kolo_size(comm), each = (bytes / ranks + 7) / 8;
     for (size_t r = 0; r < ranks; r++)
         counts[r] = each;
+    check(kolo_allreduce(comm, mine, all, each * ranks, KOLO_INT64, KOLO_SUM, NULL, NULL));
+    check(kolo_allgather(comm, mine, all, each, KOLO_INT64, NULL, NULL));
     check(kolo_allgatherv(comm, mine, all, counts, NULL, KOLO_INT64, NULL, NULL));
     check(kolo_alltoallv(comm, mine, counts, NULL, all, counts, NULL, KOLO_INT64, NULL, NULL));
+}
+
+/* The collectives of a compute have been, of every length: what the communicator keeps for them is
+ * there, also where each length goes another way. */
+static void warm(struct kolo_comm *comm)
+{
+    size_t ranks = (size_t)kolo_size(comm);
+    int64_t *mine = room(WARM_BYTES / 8 + ranks, 8), *all = room(WARM_BYTES / 8 + ranks, 8);
+    size_t *counts = room(ranks, sizeof *counts);
+    for (size_t bytes = 8; bytes <= WARM_BYTES; bytes *= 2)
+        warm_with(comm, bytes, mine, all, counts);
     free(mine);
     free(all);
     free(counts);

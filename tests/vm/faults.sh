@@ -66,7 +66,7 @@ start() { # SECONDS: a job that works so long, and messages move
     KOLO_TRANSPORT=rdma KOLO_TIMEOUT=20s KOLO_PEER_TIMEOUT=2s timeout 200 "$KOLORUN" -np 2 "${on_devices[@]}" \
         "$RANK_PROGRAM" loop "$1" >"$work/out" 2>"$work/err" </dev/null &
     launcher=$!
-    await 20 eval '(($(packets) > begun + 200))'
+    await eval '(($(packets) > begun + 200))'
 }
 breaks() { # WHAT PATTERN COMMAND...: the job ends in error within its deadline
     local what=$1 pattern=$2 status=0 begun
@@ -95,7 +95,7 @@ clean "a way that ended"
 step "a link that goes down and up"
 start 6
 ip link set ra down
-await 20 grep -q 'trying to bring it back' "$work/err"
+await grep -q 'trying to bring it back' "$work/err"
 ip link set ra up
 ip route replace 10.0.0.2 dev ra table 101
 status=0

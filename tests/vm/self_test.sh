@@ -60,7 +60,7 @@ KOLOTEST_MARK=vm-late-$$ "$vm" --timeout 20 -- tail -f /dev/null >"$work/late" 2
 late=$!
 "$vm" -- bash -c 'echo up; exec tail -f /dev/null' >"$work/out" 2>"$work/err" &
 killed=$!
-await 60 grep -q up "$work/out"
+await grep -q up "$work/out"
 kill -9 "$killed"
 wait "$killed" 2>/dev/null
 nobody_left "$KOLOTEST_MARK"

@@ -283,8 +283,6 @@ kolo_status eval_report_write(const struct eval_evaluation *evaluation, FILE *ou
     }
     KOLO_TRY(print(evaluation, out));
 out:
-    closed = outfile_close(&plot, status == KOLO_OK);
-    status = status == KOLO_OK ? closed : status;
-    closed = outfile_close(&json, status == KOLO_OK);
+    closed = outfile_close_all((struct outfile *const[]){&plot, &json}, 2, status == KOLO_OK);
     return status == KOLO_OK ? closed : status;
 }

@@ -263,3 +263,24 @@ kolo_status outfile_close(struct outfile *file, bool keep)
     return ok || !keep ? KOLO_OK
                        : kolo_fail_errno(KOLO_ERR_SYSTEM, cause, "%s %s", file->option, file->path);
 }
+
+/** What was written, on its way as far as closing can tell. */
+static kolo_status flush(const struct outfile *file)
+{
+    errno = 0;
+    if (!file->stream || (fflush(file->stream) == 0 && !ferror(file->stream)))
+        return KOLO_OK;
+    return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "%s %s", file->option, file->path);
+}
+
+kolo_status outfile_close_all(struct outfile *const *files, size_t count, bool keep)
+{
+    kolo_status status = KOLO_OK, closed;
+    for (size_t i = 0; keep && i < count && status == KOLO_OK; i++)
+        status = flush(files[i]);
+    for (size_t i = 0; i < count; i++) {
+        closed = outfile_close(files[i], keep && status == KOLO_OK);
+        status = status == KOLO_OK ? closed : status;
+    }
+    return status;
+}

@@ -38,5 +38,8 @@ kolo_status outfile_open(struct outfile *file, const char *option, const char *p
 /** Moves it to its name; with @p keep false, or where that fails, leaves nothing. A file that is
  * not open is fine. */
 kolo_status outfile_close(struct outfile *file, bool keep);
+/** Closes several, so that none has its name where one of them could not be written; the first
+ * failure is named. */
+kolo_status outfile_close_all(struct outfile *const *files, size_t count, bool keep);
 
 #endif

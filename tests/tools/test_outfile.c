@@ -229,6 +229,26 @@ Test(outfile, says_where_it_cannot_write)
     cr_expect_eq(files(), 0);
 }
 
+Test(outfile, of_several_none_is_there_if_one_cannot_be_written)
+{
+    for (int full = 0; full < 2; full++) {
+        struct outfile plot, json;
+        cr_assert(!full || symlink("/dev/full", "x") == 0);
+        cr_assert_eq(outfile_open(&plot, "--plot", "p"), KOLO_OK);
+        cr_assert_eq(outfile_open(&json, "--json", "x"), KOLO_OK);
+        cr_assert(fputs("plot", plot.stream) >= 0 && fputs("json", json.stream) >= 0);
+        const kolo_status status =
+            outfile_close_all((struct outfile *const[]){&plot, &json}, 2, true);
+        cr_expect_eq(status, full ? KOLO_ERR_SYSTEM : KOLO_OK);
+        cr_expect(!full || strstr(kolo_error_detail(), "--json x: No space left"), "%s",
+                  kolo_error_detail());
+        cr_expect_eq(access("p", F_OK) == 0, !full, "the plot");
+        unlink("p");
+        unlink("x");
+    }
+    cr_expect_eq(files(), 0);
+}
+
 Test(outfile, what_is_no_file_stays_what_it_is)
 {
     struct outfile file;

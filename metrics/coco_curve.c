@@ -27,7 +27,6 @@ struct walk {
     const struct kolo_coco_needed *needed; /* NULL: counts alone */
     struct kolo_coco_arc *arc;             /* the same */
     size_t flags;
-    double first; /* the score of the run's first record */
     /* of the caps that let a record through: counted at the first */
     int64_t seen[KOLO_DETECTION_CAPS_MAX];
     int64_t out_of_area[KOLO_DETECTION_CAPS_MAX][KOLO_DETECTION_AREAS_MAX]; /* at all thresholds */
@@ -180,19 +179,17 @@ static void score_of_first(const struct walk *walk, double score)
                 walk->arc->score[values_of(walk, m, flag)] = score;
 }
 
-static void walk_run(struct walk *walk, struct kolo_coco_run *run)
+/* @return the score of its first record; 0: it has none. */
+static double walk_run(struct walk *walk, struct kolo_coco_run *run)
 {
     const struct kolo_coco_record *taken[KOLO_COCO_TAKEN_MAX];
-    size_t count;
-    bool is_first = walk->needed != NULL;
     kolo_coco_run_rewind(run);
-    while ((count = kolo_coco_run_take(run, taken)) > 0) {
-        if (is_first)
-            walk->first = taken[0]->score;
-        is_first = false;
+    size_t count = kolo_coco_run_take(run, taken);
+    double first = count > 0 ? taken[0]->score : 0;
+    for (; count > 0; count = kolo_coco_run_take(run, taken))
         for (size_t i = 0; i < count; i++)
             add(walk, taken[i]);
-    }
+    return first;
 }
 
 static void end(struct walk *walk, struct kolo_coco_course *course)
@@ -220,7 +217,7 @@ void kolo_coco_pass(const struct kolo_coco_params *params, struct kolo_coco_run 
 {
     struct walk walk = {.params = params, .flags = params->areas * params->thresholds};
     start(&walk, course);
-    walk_run(&walk, run);
+    (void)walk_run(&walk, run);
     end(&walk, course);
 }
 
@@ -235,8 +232,8 @@ void kolo_coco_draw(const struct kolo_coco_params *params, struct kolo_coco_run 
     memset(arc->precision, 0, params->caps * walk.flags * params->recalls * sizeof *arc->precision);
     memset(arc->highest, 0, sizeof arc->highest);
     start(&walk, course);
-    walk_run(&walk, run);
+    double first = walk_run(&walk, run);
     if (run->count > 0)
-        score_of_first(&walk, walk.first);
+        score_of_first(&walk, first);
     end(&walk, course);
 }

@@ -49,8 +49,7 @@ struct join {
     size_t flags, recalls, heads; /* heads: caps times flags */
     size_t owned;                 /* pieces of this rank */
     struct own *own;
-    size_t
-        *begin; /* per piece of this rank and rank: where its records begin, in order or in `in` */
+    size_t *begin; /* per own piece and rank: where its records begin, in order or in `in` */
     struct kolo_coco_run run;        /* one piece after the other */
     struct kolo_coco_course *before; /* per piece of a cut class: what is in it, then before it */
     double *highest;                 /* the same: HIGHEST each, then behind it */
@@ -133,11 +132,6 @@ static void release(struct join *join)
     kolo_free_memory(join->all);
 }
 
-static size_t count_of(const struct kolo_coco_share *share, size_t rank, size_t piece)
-{
-    return (size_t)share->counts[rank * share->pieces + piece];
-}
-
 /* This rank's own records of all pieces stand one after the other, and of other ranks' those of its
  * pieces. */
 static void find_own(struct join *join)
@@ -152,7 +146,7 @@ static void find_own(struct join *join)
                 join->own[own].piece = p;
                 join->begin[own++ * share->ranks + r] = *at;
             }
-            *at += is_own || r == share->rank ? count_of(share, r, p) : 0;
+            *at += is_own || r == share->rank ? kolo_coco_count_of(share, r, p) : 0;
         }
     }
 }
@@ -169,7 +163,7 @@ static struct kolo_coco_run *run_of(struct join *join, const struct own *own)
             source = (struct kolo_coco_source){.record = share->images->record,
                                                .order = share->order + begin[r],
                                                .place_of = share->place_of};
-        source.count = count_of(share, r, own->piece);
+        source.count = kolo_coco_count_of(share, r, own->piece);
         kolo_coco_run_add(&join->run, &source);
     }
     return &join->run;

@@ -30,11 +30,6 @@ struct route {
     size_t *to_counts, *to_places, *from_counts, *from_places; /* per rank, of a round */
 };
 
-static size_t count_of(const struct kolo_coco_share *share, size_t rank, size_t piece)
-{
-    return (size_t)share->counts[rank * share->pieces + piece];
-}
-
 /* Records that this rank has for another on a desk. */
 static size_t desk_of(const struct kolo_coco_share *share)
 {
@@ -55,7 +50,7 @@ static size_t longest(const struct route *route, size_t *sums)
         memset(sums, 0, share->ranks * sizeof *sums);
         for (size_t p = 0; p < share->pieces; p++) {
             size_t *sum = &sums[share->piece[p].owner];
-            *sum += share->piece[p].owner != r ? count_of(share, r, p) : 0;
+            *sum += share->piece[p].owner != r ? kolo_coco_count_of(share, r, p) : 0;
             most = *sum > most ? *sum : most;
         }
     }
@@ -69,10 +64,11 @@ static void plan(struct route *route)
     for (size_t p = 0; p < share->pieces; p++) {
         size_t owner = share->piece[p].owner;
         route->start[p] = start;
-        start += count_of(share, share->rank, p);
-        route->to[owner].left += owner != share->rank ? count_of(share, share->rank, p) : 0;
+        start += kolo_coco_count_of(share, share->rank, p);
+        route->to[owner].left +=
+            owner != share->rank ? kolo_coco_count_of(share, share->rank, p) : 0;
         for (size_t r = 0; owner == share->rank && r < share->ranks; r++)
-            route->from[r].left += r != share->rank ? count_of(share, r, p) : 0;
+            route->from[r].left += r != share->rank ? kolo_coco_count_of(share, r, p) : 0;
     }
     for (size_t r = 0; r < share->ranks; r++) {
         route->from[r].at = route->incoming;
@@ -128,7 +124,7 @@ static void write_desk(struct route *route, size_t rank)
     struct kolo_coco_record *desk = route->desk + desk_at;
     size_t count = side->left < route->most ? side->left : route->most;
     for (size_t i = 0; i < count;) {
-        size_t here = count_of(share, share->rank, side->piece);
+        size_t here = kolo_coco_count_of(share, share->rank, side->piece);
         if (share->piece[side->piece].owner != rank || side->offset == here) {
             side->piece++;
             side->offset = 0;

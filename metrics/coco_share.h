@@ -42,6 +42,13 @@ struct kolo_coco_share {
     struct kolo_coco_record *in;
 };
 
+/** Records of a piece that a rank has. */
+static inline size_t kolo_coco_count_of(const struct kolo_coco_share *share, size_t rank,
+                                        size_t piece)
+{
+    return (size_t)share->counts[rank * share->pieces + piece];
+}
+
 /** The status of a step that can fail on one rank alone: all go on, or none. Collective. */
 kolo_status kolo_coco_agree(const struct kolo_coco_share *share, kolo_status mine) KOLO_NODISCARD;
 

@@ -232,12 +232,18 @@ static bool take_place(struct outfile *file)
     return rename(file->beside, file->path) == 0;
 }
 
+/** Has what was written left the buffer? False: errno. */
+static bool is_written(const struct outfile *file)
+{
+    errno = 0;
+    return fflush(file->stream) == 0 && !ferror(file->stream);
+}
+
 kolo_status outfile_close(struct outfile *file, bool keep)
 {
     if (!file->stream)
         return KOLO_OK;
-    errno = 0;
-    bool ok = keep && fflush(file->stream) == 0 && !ferror(file->stream);
+    bool ok = keep && is_written(file);
     if (ok) {
         file->fd = dup(fileno(file->stream)); /* closing it may yet say that it is not whole */
         ok = file->fd >= 0;
@@ -264,20 +270,13 @@ kolo_status outfile_close(struct outfile *file, bool keep)
                        : kolo_fail_errno(KOLO_ERR_SYSTEM, cause, "%s %s", file->option, file->path);
 }
 
-/** What was written, on its way as far as closing can tell. */
-static kolo_status flush(const struct outfile *file)
-{
-    errno = 0;
-    if (!file->stream || (fflush(file->stream) == 0 && !ferror(file->stream)))
-        return KOLO_OK;
-    return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "%s %s", file->option, file->path);
-}
-
 kolo_status outfile_close_all(struct outfile *const *files, size_t count, bool keep)
 {
     kolo_status status = KOLO_OK, closed;
     for (size_t i = 0; keep && i < count && status == KOLO_OK; i++)
-        status = flush(files[i]);
+        if (files[i]->stream && !is_written(files[i]))
+            status =
+                kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "%s %s", files[i]->option, files[i]->path);
     for (size_t i = 0; i < count; i++) {
         closed = outfile_close(files[i], keep && status == KOLO_OK);
         status = status == KOLO_OK ? closed : status;

@@ -493,18 +493,24 @@ Test(tcp, an_abort_arrives_though_the_connection_ends, .timeout = 60)
     close_world(&w);
 }
 
+/** Rank 0 begins to dial rank 1, which was there and is gone. */
+static void dial_nobody(struct world *w, int within_ms)
+{
+    struct kolo_link *link;
+    open_rank(w, 0);
+    open_rank(w, 1);
+    (void)kolo_endpoint_close(w->ranks[1].endpoint, 0);
+    w->ranks[1].endpoint = NULL;
+    cr_assert(kolo_endpoint_set_peers(w->ranks[0].endpoint, w->peers) == KOLO_OK);
+    cr_assert(kolo_endpoint_link(w->ranks[0].endpoint, 1, kolo_deadline_in_ms(within_ms), &link) ==
+              KOLO_OK);
+}
+
 Test(tcp, nobody_at_the_address_is_told_by_name, .timeout = 60)
 {
     struct world w;
-    struct kolo_link *link;
     init_world(&w, 2);
-    open_rank(&w, 0);
-    open_rank(&w, 1);
-    (void)kolo_endpoint_close(w.ranks[1].endpoint, 0);
-    w.ranks[1].endpoint = NULL;
-    cr_assert(kolo_endpoint_set_peers(w.ranks[0].endpoint, w.peers) == KOLO_OK);
-    cr_assert(kolo_endpoint_link(w.ranks[0].endpoint, 1, kolo_deadline_in_ms(2000), &link) ==
-              KOLO_OK);
+    dial_nobody(&w, 2000);
     run_until(&w, NULL, &w.ranks[0].down, 20000);
     cr_assert(w.ranks[0].down == 1 && w.ranks[0].why == KOLO_ERR_CONNECT, "%d", w.ranks[0].why);
     cr_assert(strstr(w.ranks[0].text, "cannot reach rank 1: ") &&
@@ -516,16 +522,9 @@ Test(tcp, nobody_at_the_address_is_told_by_name, .timeout = 60)
 Test(tcp, nobody_at_the_address_is_waited_for_as_long_as_a_start_may_take, .timeout = 60)
 {
     struct world w;
-    struct kolo_link *link;
     init_world(&w, 2);
     set(&w, "start_timeout", "300ms");
-    open_rank(&w, 0);
-    open_rank(&w, 1);
-    (void)kolo_endpoint_close(w.ranks[1].endpoint, 0);
-    w.ranks[1].endpoint = NULL;
-    cr_assert(kolo_endpoint_set_peers(w.ranks[0].endpoint, w.peers) == KOLO_OK);
-    cr_assert(kolo_endpoint_link(w.ranks[0].endpoint, 1, kolo_deadline_in_ms(600000), &link) ==
-              KOLO_OK);
+    dial_nobody(&w, 600000);
     run_until(&w, NULL, &w.ranks[0].down, 50000);
     cr_assert(w.ranks[0].down == 1 && w.ranks[0].why == KOLO_ERR_CONNECT, "%d", w.ranks[0].why);
     close_world(&w);
@@ -543,17 +542,10 @@ static void count_slow_dials(void *context, enum kolo_log_level level, const cha
 Test(tcp, a_dial_that_takes_long_warns, .timeout = 60)
 {
     struct world w;
-    struct kolo_link *link;
     init_world(&w, 2);
     set(&w, "stall_warn", "50ms");
     kolo_log_set_sink(count_slow_dials, NULL);
-    open_rank(&w, 0);
-    open_rank(&w, 1);
-    (void)kolo_endpoint_close(w.ranks[1].endpoint, 0);
-    w.ranks[1].endpoint = NULL;
-    cr_assert(kolo_endpoint_set_peers(w.ranks[0].endpoint, w.peers) == KOLO_OK);
-    cr_assert(kolo_endpoint_link(w.ranks[0].endpoint, 1, kolo_deadline_in_ms(600000), &link) ==
-              KOLO_OK);
+    dial_nobody(&w, 600000);
     run_until(&w, NULL, &slow_dials, 50000);
     cr_assert(slow_dials == 1 && w.ranks[0].down == 0, "%d %d", slow_dials, w.ranks[0].down);
     kolo_log_set_sink(NULL, NULL);

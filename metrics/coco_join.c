@@ -13,15 +13,15 @@
 //               SAME its values are those of the cap before, and not there again
 //
 // All curves are made before any is sent, so that ranks wait for each other once. They take the place
-// of the records that came from other ranks, which nobody needs then; of what others send, a few
-// pieces are there at a time. On one rank so is its own.
+// of the records that came from other ranks, which nobody needs then; each rank sends them in TURNS
+// turns, so that of what others send a part is there at a time. On one rank so is its own.
 #include <string.h>
 
 #include "base/alloc.h"
 #include "metrics/coco_share.h"
 
-/* Bytes of the messages of all ranks in one turn. */
-enum { TURN_BYTES = 1 << 18 };
+/* As many for every evaluation, so that the number of collectives is fixed. */
+enum { TURNS = 16 };
 enum { RECALL_BITS = 16, SAME_SHIFT = 31, TRUE_SHIFT = 32 };
 #define SAME (UINT64_C(1) << SAME_SHIFT)
 enum {
@@ -55,15 +55,14 @@ struct join {
     double *highest;                 /* the same: HIGHEST each, then behind it */
     struct kolo_coco_needed *needed; /* of needed_class */
     size_t needed_class;
-    struct drawn whole;                  /* one piece after the other */
-    double *climb;                       /* VOC alone: as many as a piece has records, and one */
-    size_t piece_words, turn_words;      /* of a piece and of a rank's message in a turn, at most */
-    int64_t *mine, *all;                 /* all pieces of this rank; messages of a turn */
-    size_t mine_words, sent, sent_words; /* room for; pieces and words of those already sent */
-    int64_t *said;                       /* per rank: words of its message, and that it has left */
-    size_t *counts;                      /* per rank: words of its message */
+    struct drawn whole;  /* one piece after the other */
+    double *climb;       /* VOC alone: as many as a piece has records, and one */
+    size_t piece_words;  /* of a piece, at most */
+    int64_t *mine, *all; /* all pieces of this rank; messages of a turn */
+    size_t mine_words;   /* room for */
+    int64_t *said;       /* per rank and turn: words of its message */
+    size_t *counts;      /* per rank: words of its message */
 };
-enum { SAID = 2 };
 
 static bool allocate_climb(struct join *join)
 {
@@ -81,7 +80,7 @@ static bool allocate_climb(struct join *join)
 static kolo_status allocate_lists(struct join *join)
 {
     const struct kolo_coco_share *share = join->share;
-    join->said = kolo_calloc(share->ranks, SAID * sizeof *join->said);
+    join->said = kolo_calloc(share->ranks, TURNS * sizeof *join->said);
     join->counts = kolo_calloc(share->ranks, sizeof *join->counts);
     join->before = kolo_calloc(share->cut_pieces, sizeof *join->before);
     join->highest = kolo_calloc(share->cut_pieces * HIGHEST, sizeof *join->highest);
@@ -97,18 +96,14 @@ static kolo_status allocate_lists(struct join *join)
     return kolo_coco_arc_make(&join->whole.arc, share->params);
 }
 
-static kolo_status allocate_messages(struct join *join)
+/* Room for the longest that each of this rank's pieces can be: pages that none reaches cost nothing. */
+static kolo_status allocate_mine(struct join *join)
 {
-    const struct kolo_coco_share *share = join->share;
-    bool is_alone = share->ranks == 1;
+    bool is_alone = join->share->ranks == 1;
     join->piece_words = 1 + join->heads * (1 + 2 * join->recalls);
-    join->turn_words = TURN_BYTES / sizeof(int64_t) / share->ranks;
-    if (join->turn_words < join->piece_words)
-        join->turn_words = join->piece_words;
     join->mine_words = (is_alone ? 1 : join->owned) * join->piece_words;
     join->mine = kolo_pages(join->mine_words, sizeof *join->mine);
-    join->all = kolo_calloc(is_alone ? 0 : share->ranks * join->turn_words, sizeof *join->all);
-    return join->mine && join->all ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    return join->mine ? KOLO_OK : KOLO_ERR_NO_MEMORY;
 }
 
 static void release(struct join *join)
@@ -251,8 +246,6 @@ static kolo_status draw_cut(struct join *join)
 static kolo_status connect(struct join *join)
 {
     struct kolo_coco_share *share = join->share;
-    if (share->cut_pieces == 0)
-        return KOLO_OK;
     for (size_t i = 0; i < join->owned; i++)
         if (number_of(join, &join->own[i]) >= 0)
             kolo_coco_pass(share->params, run_of(join, &join->own[i]),
@@ -478,44 +471,58 @@ static void write_mine(struct join *join)
     share->order = share->place_of = NULL;
 }
 
-/* As many of this rank's pieces as fit a turn. @return words that are left. */
-static int64_t take_turn(struct join *join, size_t *words)
+/* Which pieces go in which turn: about as many words in each. */
+static void part_mine(const struct join *join, int64_t *turns)
 {
-    int64_t left = 0;
-    *words = 0;
-    for (; join->sent < join->owned; join->sent++) {
-        size_t more = join->own[join->sent].words;
-        if (*words + more > join->turn_words)
-            break;
-        *words += more;
+    size_t sum = 0, passed = 0;
+    for (size_t i = 0; i < join->owned; i++)
+        sum += join->own[i].words;
+    for (size_t i = 0; i < join->owned; i++) {
+        turns[passed * TURNS / sum] += (int64_t)join->own[i].words;
+        passed += join->own[i].words;
     }
-    for (size_t i = join->sent; i < join->owned; i++)
-        left += (int64_t)join->own[i].words;
-    return left;
 }
 
-/* A message of each rank. @return in left_out how many words some rank has left. */
-static kolo_status send_turn(struct join *join, int64_t *left_out)
+/* Room for the messages of any turn. */
+static kolo_status allocate_turn(struct join *join)
+{
+    size_t most = 0;
+    for (size_t turn = 0; turn < TURNS; turn++) {
+        size_t words = 0;
+        for (size_t r = 0; r < join->share->ranks; r++)
+            words += (size_t)join->said[r * TURNS + turn];
+        most = words > most ? words : most;
+    }
+    join->all = kolo_calloc(most, sizeof *join->all);
+    return join->all ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+}
+
+static kolo_status send_turn(struct join *join, size_t turn, int64_t **mine)
 {
     struct kolo_coco_share *share = join->share;
-    size_t mine;
-    int64_t left = take_turn(join, &mine), *words = join->mine + join->sent_words;
-    join->sent_words += mine;
-    kolo_status status = kolo_allgather(share->comm, (int64_t[SAID]){(int64_t)mine, left},
-                                        join->said, SAID, KOLO_INT64, share->opts, NULL);
-    if (status != KOLO_OK)
-        return status;
-    *left_out = 0;
-    for (size_t r = 0; r < share->ranks; r++) {
-        join->counts[r] = (size_t)join->said[SAID * r];
-        *left_out = join->said[SAID * r + 1] > *left_out ? join->said[SAID * r + 1] : *left_out;
-    }
-    status = kolo_allgatherv(share->comm, words, join->all, join->counts, NULL, KOLO_INT64,
-                             share->opts, NULL);
-    words = join->all;
+    int64_t *words = join->all;
+    for (size_t r = 0; r < share->ranks; r++)
+        join->counts[r] = (size_t)join->said[r * TURNS + turn];
+    kolo_status status = kolo_allgatherv(share->comm, *mine, join->all, join->counts, NULL,
+                                         KOLO_INT64, share->opts, NULL);
+    *mine += join->counts[share->rank];
     for (size_t r = 0; status == KOLO_OK && r < share->ranks; r++)
         for (int64_t *end = words + join->counts[r]; words < end;)
             words = read_piece(join, words);
+    return status;
+}
+
+static kolo_status send_mine(struct join *join)
+{
+    struct kolo_coco_share *share = join->share;
+    int64_t turns[TURNS] = {0}, *mine = join->mine;
+    kolo_status status;
+    part_mine(join, turns);
+    KOLO_TRY(kolo_allgather(share->comm, turns, join->said, TURNS, KOLO_INT64, share->opts, NULL));
+    KOLO_TRY(kolo_coco_agree(share, allocate_turn(join)));
+    for (size_t turn = 0; turn < TURNS; turn++)
+        KOLO_TRY(send_turn(join, turn, &mine));
+out:
     return status;
 }
 
@@ -551,16 +558,15 @@ kolo_status kolo_coco_join(struct kolo_coco_share *share, struct kolo_coco_array
                         .heads = params->caps * params->areas * params->thresholds,
                         .needed_class = SIZE_MAX};
     kolo_status status;
-    KOLO_TRY(kolo_coco_agree(share, allocate_lists(&join)));
-    KOLO_TRY(kolo_coco_agree(share, allocate_messages(&join)));
+    status = allocate_lists(&join);
+    KOLO_TRY(kolo_coco_agree(share, status == KOLO_OK ? allocate_mine(&join) : status));
     find_own(&join);
     KOLO_TRY(connect(&join));
     write_mine(&join);
-    for (int64_t left = share->ranks > 1; status == KOLO_OK && left > 0;)
-        status = send_turn(&join, &left);
-    if (status == KOLO_OK)
-        finish(&join);
-    if (status == KOLO_OK && params->rules == KOLO_DETECTION_VOC)
+    if (share->ranks > 1)
+        KOLO_TRY(send_mine(&join));
+    finish(&join);
+    if (params->rules == KOLO_DETECTION_VOC)
         status = kolo_voc_join(share, arrays);
 out:
     release(&join);

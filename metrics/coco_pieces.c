@@ -175,8 +175,6 @@ static kolo_status allocate_cuts(struct cuts *cuts)
 static kolo_status find_begins(struct cuts *cuts)
 {
     struct kolo_coco_share *share = cuts->share;
-    if (cuts->offers == 0)
-        return KOLO_OK;
     make_offers(cuts);
     kolo_status status = kolo_allgather(share->comm, cuts->mine, cuts->all,
                                         cuts->offers * OFFER_WORDS, KOLO_INT64, share->opts, NULL);
@@ -270,8 +268,8 @@ kolo_status kolo_coco_deal(struct kolo_coco_share *share)
 {
     struct cuts cuts = {.share = share};
     kolo_status status;
-    KOLO_TRY(kolo_coco_agree(share, count_parts(&cuts)));
-    KOLO_TRY(kolo_coco_agree(share, allocate_cuts(&cuts)));
+    status = count_parts(&cuts);
+    KOLO_TRY(kolo_coco_agree(share, status == KOLO_OK ? allocate_cuts(&cuts) : status));
     KOLO_TRY(find_begins(&cuts));
     describe(&cuts);
     KOLO_TRY(kolo_allgather(share->comm, share->counts + share->rank * share->pieces, share->counts,

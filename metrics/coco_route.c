@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records to the owners of their pieces, in rounds of what fits a small desk, so that nobody holds a
-// second copy of what he sends; what a rank owns itself stays where it is. What comes from one rank
+// Records to the owners of their pieces, a part of them in each of ROUNDS rounds, so that nobody holds
+// a second copy of what he sends; what a rank owns itself stays where it is. What comes from one rank
 // stands together, piece after piece, each in order as the rank sorted it; who reads a piece merges
 // them (coco_run). On one rank nothing moves.
 #include <string.h>
@@ -8,53 +8,31 @@
 #include "base/alloc.h"
 #include "metrics/coco_share.h"
 
-/* Records on the desk of a round, for all other ranks together: at most DESK, and one of DESK_PART
- * parts of what a rank has in the mean. */
-enum { DESK = 1 << 15, DESK_PART = 8 };
+/* As many for every evaluation, so that the number of collectives is fixed. */
+enum { ROUNDS = 16 };
 /* Records that are asked for before their turn: they stand anywhere in memory. */
 enum { AHEAD = 16 };
 
 /* What this rank has for another, or gets from it. */
 struct side {
-    size_t left, at;      /* records to come; received: where in `in` the next goes */
+    size_t total, at;     /* records; received: where in `in` the next goes */
     size_t piece, offset; /* sent: the next */
 };
 
 struct route {
     struct kolo_coco_share *share;
-    size_t most; /* records between two ranks in a round */
-    size_t rounds, incoming;
+    size_t incoming;
     struct side *to, *from;        /* per rank */
     size_t *start;                 /* per piece: where this rank's records of it begin in order */
-    struct kolo_coco_record *desk; /* `most` for each other rank */
+    struct kolo_coco_record *desk; /* what is sent in a round */
+    size_t desk_records;
     size_t *to_counts, *to_places, *from_counts, *from_places; /* per rank, of a round */
 };
 
-/* Records that this rank has for another on a desk. */
-static size_t desk_of(const struct kolo_coco_share *share)
+/* How many of so many records are moved in a round. */
+static size_t part_of(size_t total, size_t round)
 {
-    size_t sum = 0, others = share->ranks - 1;
-    for (size_t p = 0; p < share->pieces; p++)
-        sum += (size_t)share->piece[p].total;
-    size_t desk = sum / share->ranks / DESK_PART;
-    desk = desk < DESK ? desk : DESK;
-    return desk / others > 0 ? desk / others : 1;
-}
-
-/* The most records that one rank has for another. */
-static size_t longest(const struct route *route, size_t *sums)
-{
-    const struct kolo_coco_share *share = route->share;
-    size_t most = 0;
-    for (size_t r = 0; r < share->ranks; r++) {
-        memset(sums, 0, share->ranks * sizeof *sums);
-        for (size_t p = 0; p < share->pieces; p++) {
-            size_t *sum = &sums[share->piece[p].owner];
-            *sum += share->piece[p].owner != r ? kolo_coco_count_of(share, r, p) : 0;
-            most = *sum > most ? *sum : most;
-        }
-    }
-    return most;
+    return total * (round + 1) / ROUNDS - total * round / ROUNDS;
 }
 
 static void plan(struct route *route)
@@ -65,17 +43,16 @@ static void plan(struct route *route)
         size_t owner = share->piece[p].owner;
         route->start[p] = start;
         start += kolo_coco_count_of(share, share->rank, p);
-        route->to[owner].left +=
+        route->to[owner].total +=
             owner != share->rank ? kolo_coco_count_of(share, share->rank, p) : 0;
         for (size_t r = 0; owner == share->rank && r < share->ranks; r++)
-            route->from[r].left += r != share->rank ? kolo_coco_count_of(share, r, p) : 0;
+            route->from[r].total += r != share->rank ? kolo_coco_count_of(share, r, p) : 0;
     }
     for (size_t r = 0; r < share->ranks; r++) {
         route->from[r].at = route->incoming;
-        route->incoming += route->from[r].left;
+        route->incoming += route->from[r].total;
+        route->desk_records += (route->to[r].total + ROUNDS - 1) / ROUNDS;
     }
-    route->most = desk_of(share);
-    route->rounds = (longest(route, route->to_counts) + route->most - 1) / route->most;
 }
 
 static kolo_status allocate_plan(struct route *route)
@@ -98,7 +75,7 @@ static kolo_status allocate_records(struct route *route)
 {
     struct kolo_coco_share *share = route->share;
     share->in = kolo_calloc(route->incoming, sizeof *share->in);
-    route->desk = kolo_calloc(route->most * (share->ranks - 1), sizeof *route->desk);
+    route->desk = kolo_calloc(route->desk_records, sizeof *route->desk);
     return share->in && route->desk ? KOLO_OK : KOLO_ERR_NO_MEMORY;
 }
 
@@ -116,13 +93,12 @@ static void release(struct route *route)
 
 /* ---- the exchange ---- */
 
-static void write_desk(struct route *route, size_t rank)
+/* The next records for a rank. */
+static void write_desk(struct route *route, size_t rank, struct kolo_coco_record *desk,
+                       size_t count)
 {
     const struct kolo_coco_share *share = route->share;
     struct side *side = &route->to[rank];
-    size_t desk_at = (rank - (rank > share->rank)) * route->most;
-    struct kolo_coco_record *desk = route->desk + desk_at;
-    size_t count = side->left < route->most ? side->left : route->most;
     for (size_t i = 0; i < count;) {
         size_t here = kolo_coco_count_of(share, share->rank, side->piece);
         if (share->piece[side->piece].owner != rank || side->offset == here) {
@@ -139,24 +115,29 @@ static void write_desk(struct route *route, size_t rank)
             desk[i].place = share->place_of[number];
         }
     }
-    side->left -= count;
-    route->to_counts[rank] = count;
-    route->to_places[rank] = rank != share->rank ? desk_at : 0;
+}
+
+static void prepare(struct route *route, size_t round)
+{
+    size_t at = 0;
+    for (size_t r = 0; r < route->share->ranks; r++) {
+        struct side *from = &route->from[r];
+        route->to_places[r] = at;
+        route->to_counts[r] = part_of(route->to[r].total, round);
+        write_desk(route, r, route->desk + at, route->to_counts[r]);
+        at += route->to_counts[r];
+        route->from_places[r] = from->at;
+        route->from_counts[r] = part_of(from->total, round);
+        from->at += route->from_counts[r];
+    }
 }
 
 static kolo_status exchange(struct route *route)
 {
     struct kolo_coco_share *share = route->share;
     kolo_status status = KOLO_OK;
-    for (size_t round = 0; status == KOLO_OK && round < route->rounds; round++) {
-        for (size_t r = 0; r < share->ranks; r++) {
-            struct side *from = &route->from[r];
-            write_desk(route, r);
-            route->from_counts[r] = from->left < route->most ? from->left : route->most;
-            route->from_places[r] = from->at;
-            from->left -= route->from_counts[r];
-            from->at += route->from_counts[r];
-        }
+    for (size_t round = 0; status == KOLO_OK && round < ROUNDS; round++) {
+        prepare(route, round);
         status = kolo_alltoallv(share->comm, route->desk, route->to_counts, route->to_places,
                                 share->in, route->from_counts, route->from_places,
                                 KOLO_OPAQUE(sizeof *share->in), share->opts, NULL);

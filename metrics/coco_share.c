@@ -9,8 +9,9 @@
 //   3. who makes which curve (coco_pieces), records there (coco_route), curves to all (coco_join)
 //
 // That the parameters are the same has been agreed on before (compute.c). The sequence of
-// collectives is the same on all ranks, also on one without images; what a rank
-// cannot allocate is agreed on before the next of them.
+// collectives is the same on all ranks and in every evaluation, whatever ranks hold: a step that has
+// nothing to do makes them with nothing. What a rank cannot allocate is agreed on before the next of
+// them.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -227,15 +227,15 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_accuracy_result(const struct kolo_metri
 /* ---- what every metric can ------------------------------------------------------------------- */
 
 /** Computes several metrics over all ranks; collective: all ranks pass metrics of the same kinds
- *  and configurations in the same order. One int64 allreduce to agree, one for all of them
+ *  and configurations in the same order. Their number is fixed by those configurations and by how
+ *  many ranks there are, whatever each of them holds: one int64 allreduce to agree, one for all
  *  together, and, for each that has samples, one more per 2^20 samples to settle which rank counts
  *  which; an exact curve (AUROC, average precision) takes six more of its own to sort its records,
- *  and
- *  a detection (detection.h) some twenty and, the more records it has, more: as many on every rank,
- *  also on one without data. If no metric was updated on any rank since these very ranks computed
- *  it last, the results are still there and only the first allreduce is made. The results are the
- *  same on all ranks; the state stays, and more updates may follow. A failure of one rank (no
- *  memory, say) is one of all.
+ *  and a detection (detection.h) 55 (19 on one rank; one more by PASCAL VOC's rules, on several
+ *  ranks). If no metric was updated on any rank since these very ranks computed it last, the
+ *  results are still there and only the first allreduce is made. The results are the same on all
+ *  ranks; the state stays, and more updates may follow. A failure of one rank (no memory, say) is
+ *  one of all.
  *  @return KOLO_OK; ERR_DATA (non-finite values under KOLO_NONFINITE_ERROR); ERR_INVALID;
  *  ERR_MISMATCH (different lists); ERR_NO_MEMORY; and those of kolo_allreduce(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_metrics_compute(struct kolo_comm *comm,

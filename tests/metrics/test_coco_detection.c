@@ -8,6 +8,7 @@
 #include <kolo/detection.h>
 
 #include "base/alloc.h"
+#include "tests/support/metric_calls.h"
 
 enum { CATEGORY = 7, IMAGES = 60, PER_IMAGE = 12 };
 
@@ -318,6 +319,54 @@ Test(coco_detection, a_forced_plan_bars_no_compute, .timeout = 60)
         cr_assert_eq(kolo_run_threads(FORCED_RANKS, &config, by_forced_plan, &world), KOLO_OK,
                      "%s, %s: %s", settings[0], settings[1], kolo_error_detail());
     }
+}
+
+/* ---- the number of collectives ---- */
+
+/* metrics.h says so: what detection.h's take, and the two of every compute. */
+enum { LOADS = 5, CALLS_MANY = 55 + 2, CALLS_ONE = 19 + 2 };
+
+/* What ranks hold: nothing; one image; all on one rank; each some, of two classes, and of one (whose
+ * curve is then cut into pieces). */
+static bool is_held(int load, int i, int rank, int ranks)
+{
+    switch (load) {
+    case 0:
+        return false;
+    case 1:
+        return i == 0 && rank == ranks - 1;
+    case 2:
+        return rank == 0;
+    default:
+        return i % ranks == rank;
+    }
+}
+
+static kolo_status count_calls(struct kolo_comm *comm, void *arg)
+{
+    int rank = kolo_rank(comm), ranks = kolo_size(comm);
+    kolo_status status = KOLO_OK;
+    (void)arg;
+    for (int load = 0; status == KOLO_OK && load < LOADS; load++) {
+        struct kolo_detection *detection =
+            make(&(struct kolo_detection_config){.any_category = load == LOADS - 1});
+        for (int i = 0; status == KOLO_OK && i < IMAGES; i++)
+            if (is_held(load, i, rank, ranks))
+                status = add_image(detection, i);
+        struct kolo_metric *metric = kolo_detection_metric(detection);
+        if (status == KOLO_OK)
+            status = metric_compute_in(ranks == 1 ? CALLS_ONE : CALLS_MANY, comm, &metric, 1);
+        kolo_detection_destroy(detection);
+    }
+    return status;
+}
+
+Test(coco_detection, takes_the_same_number_of_collectives_whatever_ranks_hold)
+{
+    static const int sizes[] = {1, 2, 3, 8};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        cr_assert_eq(kolo_run_threads(sizes[i], NULL, count_calls, NULL), KOLO_OK, "%s",
+                     kolo_error_detail());
 }
 
 /* ---- without memory ---- */

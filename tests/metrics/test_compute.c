@@ -11,6 +11,7 @@
 #include <kolo/metrics.h>
 
 #include "metrics/metric.h"
+#include "tests/support/metric_calls.h"
 #include "tests/support/world.h"
 
 enum { SAMPLES = 1003, CLASSES = 4 };
@@ -33,6 +34,9 @@ static void make_data(void)
             scores[i * CLASSES + c] = (float)(hash(i * CLASSES + c) % 3);
     }
 }
+
+/* Collectives of a compute: to agree, a chunk of each of two metrics, the sum. */
+enum { CALLS_OF_TWO = 1 + 2 + 1, CALLS_OF_FOUR_CHUNKS = 1 + 4 + 1 };
 
 enum shard { STRIDED, BLOCK, HASHED, ALL_ON_LAST, PADDED, EVERYTHING, SHARDS };
 
@@ -96,7 +100,7 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
     if (status == KOLO_OK)
         status = feed(comm, job, metrics);
     if (status == KOLO_OK)
-        status = kolo_metrics_compute(comm, metrics, 2, NULL);
+        status = metric_compute_in(CALLS_OF_TWO, comm, metrics, 2);
     if (status == KOLO_OK)
         status = kolo_mean_result(metrics[0], &outcome.mean);
     if (status == KOLO_OK)
@@ -188,7 +192,7 @@ static kolo_status far_main(struct kolo_comm *comm, void *arg)
             status = kolo_mean_update_float64(metric, &value, 1, edges + at);
     }
     if (status == KOLO_OK)
-        status = kolo_metrics_compute(comm, &metric, 1, NULL);
+        status = metric_compute_in(CALLS_OF_FOUR_CHUNKS, comm, &metric, 1);
     struct kolo_mean_result result = {.size = sizeof result};
     if (status == KOLO_OK)
         status = kolo_mean_result(metric, &result);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "tests/support/metric_calls.h"
 #include "tests/support/world.h"
 
 enum way { STRIDED, BLOCK, HASHED, ALL_ON_LAST, PADDED, EVERYTHING, WAYS };
@@ -83,6 +84,9 @@ static kolo_status feed(struct kolo_comm *comm, const struct job *job, struct ko
     return KOLO_OK;
 }
 
+/* What a compute makes, and one more of samples with indices. */
+enum { AGREE_AND_SUM = 2 };
+
 static kolo_status rank_main(struct kolo_comm *comm, void *argument)
 {
     struct job *job = argument;
@@ -97,7 +101,8 @@ static kolo_status rank_main(struct kolo_comm *comm, void *argument)
     if (kolo_rank(comm) % 3 == 1)
         KOLO_TRY(reload(kind, samples, &metric));
     KOLO_TRY(kolo_metric_merge(metric, second));
-    KOLO_TRY(kolo_metrics_compute(comm, &metric, 1, NULL));
+    KOLO_TRY(
+        metric_compute_in(AGREE_AND_SUM + job->is_indexed + kind->exchanges, comm, &metric, 1));
     KOLO_TRY(kind->result(metric, result));
     if (kolo_rank(comm) == kolo_size(comm) / 2)
         memcpy(job->result, result, sizeof result);

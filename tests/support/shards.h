@@ -11,6 +11,7 @@ enum { SHARD_RESULT_MAX = 4096 };
 struct shard_kind {
     int64_t samples; /* numbered from 0 */
     size_t result_bytes;
+    uint32_t exchanges; /* collectives of a compute beside the sum, and those every metric takes */
     /** With @p samples as the configuration's: 0, or all of them. */
     kolo_status (*create)(int64_t samples, struct kolo_metric **metric_out);
     /** Adds sample @p i; @p index is NULL or &i. */

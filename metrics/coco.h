@@ -325,10 +325,9 @@ double kolo_coco_sum(const double *values, size_t count, kolo_mean_rule rule);
 /** numpy.mean of values that are not empty. */
 double kolo_coco_mean(const double *values, size_t count, kolo_mean_rule rule);
 /** The mean over a slice; -1 where nothing is in it. */
-kolo_status kolo_coco_average(const struct kolo_coco_params *params,
-                              const struct kolo_coco_arrays *arrays,
-                              const struct kolo_detection_slice *slice,
-                              double *average_out) KOLO_NODISCARD;
+double kolo_coco_average(const struct kolo_coco_params *params,
+                         const struct kolo_coco_arrays *arrays,
+                         const struct kolo_detection_slice *slice);
 /** Which of the numbers a rank makes: those whose place modulo ranks is its own. */
 struct kolo_coco_turn {
     size_t rank, ranks;

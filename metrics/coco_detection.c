@@ -269,7 +269,8 @@ kolo_status kolo_detection_average(const struct kolo_detection *detection,
                          (long long)slice->threshold, (long long)slice->category, slice->area,
                          slice->cap, (long long)slice->group, params->thresholds, params->classes,
                          params->areas, params->caps);
-    return kolo_coco_average(params, &detection->arrays, slice, average_out);
+    *average_out = kolo_coco_average(params, &detection->arrays, slice);
+    return KOLO_OK;
 }
 
 void kolo_detection_reset(struct kolo_detection *detection)

@@ -2,24 +2,23 @@
 // Averages as NumPy makes them, which decides their last bit, and pycocotools' twelve numbers.
 #include <math.h>
 
-#include "base/alloc.h"
 #include "metrics/coco.h"
 
 enum { PAIRWISE_MOST = 128, NUMPY_1_BLOCK = 8192 };
 
-/* numpy's pairwise_sum */
-static double pairwise(const double *values, size_t count)
+/* Values to sum, in order. */
+struct source {
+    /* The next ones: where they are, or in a block. */
+    const double *(*take)(struct source *source, size_t count, double block[PAIRWISE_MOST]);
+};
+
+static double sum_of(const double *values, size_t count)
 {
     if (count < 8) {
         double sum = 0;
         for (size_t i = 0; i < count; i++)
             sum += values[i];
         return sum;
-    }
-    if (count > PAIRWISE_MOST) {
-        size_t half = count / 2;
-        half -= half % 8;
-        return pairwise(values, half) + pairwise(values + half, count - half);
     }
     double sums[8];
     for (size_t i = 0; i < 8; i++)
@@ -35,13 +34,47 @@ static double pairwise(const double *values, size_t count)
     return sum;
 }
 
-double kolo_coco_sum(const double *values, size_t count, kolo_mean_rule rule)
+/* numpy's pairwise_sum, which takes its values from the first to the last. */
+static double pairwise(struct source *source, size_t count)
+{
+    double block[PAIRWISE_MOST];
+    if (count <= PAIRWISE_MOST)
+        return sum_of(source->take(source, count, block), count);
+    size_t half = count / 2;
+    half -= half % 8;
+    double first = pairwise(source, half);
+    return first + pairwise(source, count - half);
+}
+
+static double sum_by(struct source *source, size_t count, kolo_mean_rule rule)
 {
     size_t block = rule == KOLO_MEAN_NUMPY_1 ? NUMPY_1_BLOCK : count;
     double sum = 0;
     for (size_t i = 0; i < count; i += block)
-        sum += pairwise(values + i, count - i < block ? count - i : block);
+        sum += pairwise(source, count - i < block ? count - i : block);
     return sum;
+}
+
+/* ---- of a list ---- */
+
+struct list {
+    struct source source;
+    const double *next;
+};
+
+static const double *take_of_list(struct source *source, size_t count, double block[PAIRWISE_MOST])
+{
+    struct list *list = (struct list *)source;
+    const double *values = list->next;
+    (void)block;
+    list->next += count;
+    return values;
+}
+
+double kolo_coco_sum(const double *values, size_t count, kolo_mean_rule rule)
+{
+    struct list list = {.source.take = take_of_list, .next = values};
+    return sum_by(&list.source, count, rule);
 }
 
 double kolo_coco_mean(const double *values, size_t count, kolo_mean_rule rule)
@@ -49,41 +82,84 @@ double kolo_coco_mean(const double *values, size_t count, kolo_mean_rule rule)
     return kolo_coco_sum(values, count, rule) / (double)count;
 }
 
-static size_t gather(const struct kolo_coco_params *params, const struct kolo_coco_arrays *arrays,
-                     const struct kolo_detection_slice *slice, double *values)
+/* ---- of a slice of the results ---- */
+
+/* The entries of a slice that are not -1, by rows of categories. */
+struct entries {
+    struct source source;
+    const struct kolo_coco_params *params;
+    const struct kolo_detection_slice *slice;
+    const double *array;
+    size_t first_row, end_row, first_class, end_class;
+    size_t row, class; /* the next */
+};
+
+static void open_slice(struct entries *entries, const struct kolo_coco_params *params,
+                       const struct kolo_coco_arrays *arrays,
+                       const struct kolo_detection_slice *slice)
 {
     size_t points = slice->of_recall ? 1 : params->recalls;
-    const double *array = slice->of_recall ? arrays->recall : arrays->precision;
-    size_t first_t = slice->threshold < 0 ? 0 : (size_t)slice->threshold;
-    size_t end_t = slice->threshold < 0 ? params->thresholds : first_t + 1;
-    size_t first_k = slice->category < 0 ? 0 : (size_t)slice->category;
-    size_t end_k = slice->category < 0 ? params->classes : first_k + 1;
-    size_t count = 0;
-    for (size_t row = first_t * points; row < end_t * points; row++)
-        for (size_t k = first_k; k < end_k; k++) {
-            if (slice->group > 0 && (params->any_category || params->group[k] != slice->group))
-                continue;
-            double value = array[kolo_coco_at(params, row, k, slice->area, slice->cap)];
-            if (value > -1)
-                values[count++] = value;
-        }
-    return count;
+    bool is_one = slice->category >= 0, has_all = slice->threshold < 0;
+    size_t first = has_all ? 0 : (size_t)slice->threshold;
+    *entries =
+        (struct entries){.params = params,
+                         .slice = slice,
+                         .array = slice->of_recall ? arrays->recall : arrays->precision,
+                         .first_row = first * points,
+                         .end_row = (has_all ? params->thresholds : first + 1) * points,
+                         .first_class = is_one ? (size_t)slice->category : 0,
+                         .end_class = is_one ? (size_t)slice->category + 1 : params->classes};
+    entries->row = entries->first_row;
+    entries->class = entries->first_class;
 }
 
-kolo_status kolo_coco_average(const struct kolo_coco_params *params,
-                              const struct kolo_coco_arrays *arrays,
-                              const struct kolo_detection_slice *slice, double *average_out)
+static const double *entry(const struct entries *entries, size_t row, size_t class)
 {
-    size_t rows =
-        (slice->threshold < 0 ? params->thresholds : 1) * (slice->of_recall ? 1 : params->recalls);
-    double *values =
-        kolo_calloc(rows * (slice->category < 0 ? params->classes : 1), sizeof *values);
-    if (!values)
-        return KOLO_ERR_NO_MEMORY;
-    size_t count = gather(params, arrays, slice, values);
-    *average_out = count > 0 ? kolo_coco_mean(values, count, params->mean_rule) : -1;
-    kolo_free_memory(values);
-    return KOLO_OK;
+    const struct kolo_coco_params *params = entries->params;
+    int64_t group = entries->slice->group;
+    if (group > 0 && (params->any_category || params->group[class] != group))
+        return NULL;
+    const double *value = entries->array + kolo_coco_at(params, row, class, entries->slice->area,
+                                                        entries->slice->cap);
+    return *value > -1 ? value : NULL;
+}
+
+/* A category without ground truth in an area range is -1 in all its entries there, another in none: so
+ * one row tells how many there are. */
+static size_t count_entries(const struct entries *entries)
+{
+    size_t count = 0;
+    for (size_t k = entries->first_class; k < entries->end_class; k++)
+        count += entry(entries, entries->first_row, k) != NULL;
+    return count * (entries->end_row - entries->first_row);
+}
+
+static const double *take_of_slice(struct source *source, size_t count, double block[PAIRWISE_MOST])
+{
+    struct entries *entries = (struct entries *)source;
+    size_t taken = 0;
+    for (; taken < count && entries->row < entries->end_row; entries->row++) {
+        for (; taken < count && entries->class < entries->end_class; entries->class ++) {
+            const double *value = entry(entries, entries->row, entries->class);
+            if (value)
+                block[taken++] = *value;
+        }
+        if (entries->class < entries->end_class)
+            break;
+        entries->class = entries->first_class;
+    }
+    return block;
+}
+
+double kolo_coco_average(const struct kolo_coco_params *params,
+                         const struct kolo_coco_arrays *arrays,
+                         const struct kolo_detection_slice *slice)
+{
+    struct entries entries;
+    open_slice(&entries, params, arrays, slice);
+    entries.source.take = take_of_slice;
+    size_t count = count_entries(&entries);
+    return count > 0 ? sum_by(&entries.source, count, params->mean_rule) / (double)count : -1;
 }
 
 /* A number whose setting is not there is -1. */
@@ -166,22 +242,17 @@ static bool find_slice(const struct kolo_coco_params *params, const struct numbe
     return slice->cap < params->caps && slice->area < params->areas;
 }
 
-static kolo_status average_numbers(const struct kolo_coco_params *params,
-                                   const struct kolo_coco_arrays *arrays,
-                                   const struct number *numbers, size_t count,
-                                   const struct kolo_coco_turn *turn, double *stats)
+static void average_numbers(const struct kolo_coco_params *params,
+                            const struct kolo_coco_arrays *arrays, const struct number *numbers,
+                            size_t count, const struct kolo_coco_turn *turn, double *stats)
 {
-    kolo_status status = KOLO_OK;
-    for (size_t i = 0; status == KOLO_OK && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         struct kolo_detection_slice slice;
-        if (i % turn->ranks != turn->rank) {
+        if (i % turn->ranks != turn->rank)
             stats[i] = -INFINITY;
-            continue;
-        }
-        if (find_slice(params, &numbers[i], &slice))
-            status = kolo_coco_average(params, arrays, &slice, &stats[i]);
+        else if (find_slice(params, &numbers[i], &slice))
+            stats[i] = kolo_coco_average(params, arrays, &slice);
     }
-    return status;
 }
 
 kolo_status kolo_coco_stats(const struct kolo_coco_params *params,
@@ -202,5 +273,6 @@ kolo_status kolo_coco_stats(const struct kolo_coco_params *params,
         numbers = point_numbers;
         *count_out = sizeof point_numbers / sizeof *point_numbers;
     }
-    return average_numbers(params, arrays, numbers, *count_out, turn, stats);
+    average_numbers(params, arrays, numbers, *count_out, turn, stats);
+    return KOLO_OK;
 }

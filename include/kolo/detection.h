@@ -273,7 +273,7 @@ struct kolo_detection_slice {
 
 /** numpy.mean, by the config's rule, over the entries of a slice that are not -1; -1 where there is
  *  none. The AP of class k is {.threshold = -1, .category = k, .area = 0, .cap = 2}.
- *  @return KOLO_OK; ERR_INVALID (not computed, or a place that is none); ERR_NO_MEMORY. */
+ *  @return KOLO_OK; ERR_INVALID (not computed, or a place that is none). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_detection_average(const struct kolo_detection *detection,
                                                            const struct kolo_detection_slice *slice,
                                                            double *average_out);

@@ -136,6 +136,14 @@ void kolo_pages_free(void *memory, size_t count, size_t bytes)
         (void)munmap(memory, total);
 }
 
+void kolo_memory_done(void *from, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)from;
+    uintptr_t first = (at + page - 1) / page * page, end = (at + bytes) / page * page;
+    if (first < end)
+        (void)madvise((char *)from + (first - at), end - first, MADV_DONTNEED);
+}
+
 char *kolo_strdup(const char *text)
 {
     size_t bytes = strlen(text) + 1;

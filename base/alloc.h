@@ -28,6 +28,11 @@ void *kolo_pages(size_t count, size_t bytes);
 /** NULL is fine. */
 void kolo_pages_free(void *memory, size_t count, size_t bytes);
 
+/** What is written in these bytes, of any allocation of the above, is not needed any more: as far as
+ *  they fill pages, these go back to the system before the whole is freed. Until then the bytes can
+ *  be written again; what they read as is not defined. */
+void kolo_memory_done(void *from, size_t bytes);
+
 /** A copy of @p text, or NULL. */
 char *kolo_strdup(const char *text) __attribute__((malloc));
 

@@ -60,6 +60,7 @@ struct join {
     size_t piece_words;  /* of a piece, at most */
     int64_t *mine, *all; /* all pieces of this rank; messages of a turn */
     size_t mine_words;   /* room for */
+    size_t *done;        /* per rank: records of `in`, or of this rank's order, that are let go */
     int64_t *said;       /* per rank and turn: words of its message */
     size_t *counts;      /* per rank: words of its message */
 };
@@ -81,6 +82,7 @@ static kolo_status allocate_lists(struct join *join)
 {
     const struct kolo_coco_share *share = join->share;
     join->said = kolo_calloc(share->ranks, TURNS * sizeof *join->said);
+    join->done = kolo_calloc(share->ranks, sizeof *join->done);
     join->counts = kolo_calloc(share->ranks, sizeof *join->counts);
     join->before = kolo_calloc(share->cut_pieces, sizeof *join->before);
     join->highest = kolo_calloc(share->cut_pieces * HIGHEST, sizeof *join->highest);
@@ -89,8 +91,8 @@ static kolo_status allocate_lists(struct join *join)
         join->owned += share->piece[p].owner == share->rank;
     join->own = kolo_calloc(join->owned, sizeof *join->own);
     join->begin = kolo_calloc(join->owned * share->ranks, sizeof *join->begin);
-    bool is_there = join->own && join->begin && join->said && join->counts && join->before &&
-                    join->highest && join->needed && allocate_climb(join);
+    bool is_there = join->own && join->begin && join->said && join->done && join->counts &&
+                    join->before && join->highest && join->needed && allocate_climb(join);
     if (!is_there || kolo_coco_run_make(&join->run, share->ranks) != KOLO_OK)
         return KOLO_ERR_NO_MEMORY;
     return kolo_coco_arc_make(&join->whole.arc, share->params);
@@ -114,6 +116,7 @@ static void release(struct join *join)
             kolo_free_memory(join->own[i].drawn);
         }
     kolo_coco_arc_free(&join->whole.arc);
+    kolo_free_memory(join->done);
     kolo_free_memory(join->said);
     kolo_free_memory(join->counts);
     kolo_free_memory(join->before);
@@ -452,6 +455,25 @@ static int64_t *read_piece(const struct join *join, int64_t *words)
     return (int64_t *)(void *)values;
 }
 
+/* The records of this rank's first pieces are not read again, and their memory goes where messages
+ * grow. */
+static void let_go(struct join *join, size_t pieces)
+{
+    enum { LEAST = 1 << 16 };
+    struct kolo_coco_share *share = join->share;
+    const size_t *end = join->begin + pieces * share->ranks;
+    for (size_t r = 0; pieces < join->owned && r < share->ranks; r++) {
+        size_t from = join->done[r] > join->begin[r] ? join->done[r] : join->begin[r];
+        size_t count = end[r] - from;
+        void *first = r == share->rank ? (void *)(share->order + from) : share->in + from;
+        size_t bytes = count * (r == share->rank ? sizeof *share->order : sizeof *share->in);
+        if (bytes < LEAST)
+            continue;
+        kolo_memory_done(first, bytes);
+        join->done[r] = end[r];
+    }
+}
+
 /* Makes all pieces of this rank. Alone, it is done with each at once. */
 static void write_mine(struct join *join)
 {
@@ -463,6 +485,7 @@ static void write_mine(struct join *join)
             (void)read_piece(join, words);
         else
             words += join->own[i].words;
+        let_go(join, i + 1);
     }
     kolo_free_memory(share->in);
     kolo_free_memory(share->order);
@@ -505,6 +528,7 @@ static kolo_status send_turn(struct join *join, size_t turn, int64_t **mine)
         join->counts[r] = (size_t)join->said[r * TURNS + turn];
     kolo_status status = kolo_allgatherv(share->comm, *mine, join->all, join->counts, NULL,
                                          KOLO_INT64, share->opts, NULL);
+    kolo_memory_done(*mine, join->counts[share->rank] * sizeof **mine);
     *mine += join->counts[share->rank];
     for (size_t r = 0; status == KOLO_OK && r < share->ranks; r++)
         for (int64_t *end = words + join->counts[r]; words < end;)

@@ -4,6 +4,8 @@
 #include <criterion/criterion.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* SIZE_MAX by way of a variable, so that the compiler does not warn of what is tested here. */
 static volatile size_t huge = SIZE_MAX;
@@ -208,6 +210,27 @@ Test(alloc, pages_fail_when_they_shall)
     cr_assert(!kolo_pages(3, 1 << 20), "the second");
     assert_no_memory("nth");
     kolo_pages_free(memory, 3, 1 << 20);
+}
+
+/* Of what is done whole pages go: the bytes around them stay, also where a page is both. */
+Test(alloc, what_is_done_goes_and_what_is_not_stays)
+{
+    enum { BYTES = 1 << 20, FROM = 100, DONE = BYTES - 300 };
+    unsigned char *memory = kolo_calloc(BYTES, 1), resident[BYTES / 4096 + 1];
+    memset(memory, 7, BYTES);
+    kolo_memory_done(memory + FROM, DONE);
+    for (size_t i = 0; i < BYTES; i++)
+        if (i < FROM || i >= FROM + DONE)
+            cr_assert(memory[i] == 7, "byte %zu", i);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), middle = BYTES / 2;
+    unsigned char *at = memory + middle - (uintptr_t)(memory + middle) % page;
+    cr_assert_eq(mincore(at, page, resident), 0);
+    cr_assert(!(resident[0] & 1), "a page that is done is still there");
+    memset(memory, 8, BYTES);
+    kolo_memory_done(memory, 10);
+    cr_assert_eq(memory[5], 8, "less than a page");
+    kolo_memory_done(memory, 0);
+    kolo_free_memory(memory);
 }
 
 Test(alloc, zero_switches_the_failure_off)

@@ -10,16 +10,16 @@
 #include "base/alloc.h"
 #include "tests/support/metric_calls.h"
 
-enum { CATEGORY = 7, IMAGES = 60, PER_IMAGE = 12 };
+enum { CATEGORY = 7, CATEGORIES_MANY = 8, IMAGES = 60, IMAGES_MANY = 20000, PER_IMAGE = 12 };
 
 static struct kolo_detection *make(const struct kolo_detection_config *overrides)
 {
-    static const int64_t categories[] = {9, CATEGORY};
+    static const int64_t categories[CATEGORIES_MANY] = {9, CATEGORY, 1, 2, 3, 4, 5, 6};
     struct kolo_detection_config config = *overrides;
     struct kolo_detection *detection = NULL;
     config.size = sizeof config;
     config.categories = categories;
-    config.category_count = 2;
+    config.category_count = config.category_count ? config.category_count : 2;
     cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_OK, "%s", kolo_error_detail());
     return detection;
 }
@@ -224,12 +224,13 @@ static uint64_t next_random(uint64_t *state)
 }
 
 struct world {
+    bool is_large; /* many images of many categories, one of them in two thirds of the boxes */
     bool has_result;
-    double stats[KOLO_DETECTION_STATS], precision[10 * 101 * 2 * 4 * 3];
+    double stats[KOLO_DETECTION_STATS], precision[10 * 101 * CATEGORIES_MANY * 4 * 3];
     int64_t duplicates;
 };
 
-static kolo_status add_image(struct kolo_detection *detection, int64_t image)
+static kolo_status add_image_of(struct kolo_detection *detection, int64_t image, bool is_large)
 {
     float boxes[PER_IMAGE * 4], scores[PER_IMAGE];
     int64_t categories[PER_IMAGE];
@@ -239,7 +240,9 @@ static kolo_status add_image(struct kolo_detection *detection, int64_t image)
         for (int j = 0; j < 4; j++)
             boxes[4 * i + j] = (float)(next_random(&state) % 8 * 8 + (j > 1 ? 30 : 0));
         scores[i] = (float)(next_random(&state) % 10) / 10;
-        categories[i] = next_random(&state) % 3 ? CATEGORY : 9;
+        categories[i] = next_random(&state) % 3 ? CATEGORY
+                        : is_large              ? (int64_t)(1 + next_random(&state) % CATEGORY)
+                                                : 9;
     }
     struct kolo_boxes all = {.count = PER_IMAGE,
                              .image_counts = count,
@@ -252,29 +255,42 @@ static kolo_status add_image(struct kolo_detection *detection, int64_t image)
     return kolo_detection_update(detection, &image, 1, &some, &all);
 }
 
+static kolo_status add_image(struct kolo_detection *detection, int64_t image)
+{
+    return add_image_of(detection, image, false);
+}
+
+static size_t bytes_of(const struct kolo_detection_result *result)
+{
+    return sizeof *result->precision * result->thresholds * result->recalls * result->categories *
+           result->areas * result->caps;
+}
+
 /* Ranks take images backwards, and each also its neighbour's first. */
 static kolo_status rank_main(struct kolo_comm *comm, void *arg)
 {
     struct world *world = arg;
-    struct kolo_detection *detection = make(&(struct kolo_detection_config){.size = 0});
+    struct kolo_detection *detection = make(
+        &(struct kolo_detection_config){.category_count = world->is_large ? CATEGORIES_MANY : 0});
     struct kolo_detection_result result = {.size = sizeof result};
     int rank = kolo_rank(comm), ranks = kolo_size(comm);
+    int images = world->is_large ? IMAGES_MANY : IMAGES;
     kolo_status status = KOLO_OK;
-    for (int i = IMAGES - 1; status == KOLO_OK && i >= 0; i--)
+    for (int i = images - 1; status == KOLO_OK && i >= 0; i--)
         if (i % ranks == rank || (ranks > 1 && i == (rank + 1) % ranks))
-            status = add_image(detection, 1000 - i);
+            status = add_image_of(detection, 1000 - i, world->is_large);
     if (status == KOLO_OK)
         status = kolo_detection_compute(comm, detection, NULL);
     if (status == KOLO_OK)
         status = kolo_detection_result(detection, &result);
     if (status == KOLO_OK && !world->has_result) {
         memcpy(world->stats, result.stats, sizeof world->stats);
-        memcpy(world->precision, result.precision, sizeof world->precision);
+        memcpy(world->precision, result.precision, bytes_of(&result));
         world->has_result = true;
     } else if (status == KOLO_OK) {
         bool is_same = !memcmp(world->stats, result.stats, sizeof world->stats) &&
-                       !memcmp(world->precision, result.precision, sizeof world->precision) &&
-                       result.images == IMAGES && result.duplicate_images == ranks;
+                       !memcmp(world->precision, result.precision, bytes_of(&result)) &&
+                       result.images == images && result.duplicate_images == ranks;
         status = is_same ? KOLO_OK : KOLO_ERR_DATA;
     }
     kolo_detection_destroy(detection);
@@ -289,6 +305,15 @@ Test(coco_detection, same_bits_on_any_number_of_ranks)
         cr_assert_eq(kolo_run_threads(sizes[i], NULL, rank_main, &world), KOLO_OK, "%d ranks: %s",
                      sizes[i], kolo_error_detail());
     cr_assert(world.stats[0] > 0 && world.stats[0] < 1);
+}
+
+/* So many that records' memory is given back while curves are made. */
+Test(coco_detection, same_bits_of_many)
+{
+    static struct world world = {.is_large = true};
+    for (int ranks = 1; ranks <= 5; ranks++)
+        cr_assert_eq(kolo_run_threads(ranks, NULL, rank_main, &world), KOLO_OK, "%d ranks: %s",
+                     ranks, kolo_error_detail());
 }
 
 /* After the compute the program's own collectives are refused as ever, where each has counts: one by

@@ -8,13 +8,6 @@
 #include "metrics/curve.h"
 #include "metrics/stage.h"
 
-struct curve {
-    struct kolo_metric metric;
-    int64_t labels, bins, ignore_index;
-    bool ignores;
-    struct kolo_curve_entry *record; /* being made */
-};
-
 enum { NEGATIVE, POSITIVE, IGNORED, TRUTHS };
 
 /* Grows with falling scores; -0 is 0. No NaN comes here. */
@@ -37,7 +30,7 @@ static uint32_t bin_place(float score, int64_t bins)
 
 static void fold(const struct kolo_metric *metric, int64_t *words, const void *record, size_t bytes)
 {
-    size_t bins = (size_t)((const struct curve *)metric)->bins;
+    size_t bins = (size_t)((const struct kolo_curve *)metric)->bins;
     const uint8_t *at = record;
     for (size_t l = 0; l < bytes / sizeof(struct kolo_curve_entry); l++) {
         struct kolo_curve_entry entry;
@@ -49,7 +42,7 @@ static void fold(const struct kolo_metric *metric, int64_t *words, const void *r
 
 static bool accepts_words(const struct kolo_metric *metric, const int64_t *words)
 {
-    int64_t most = ((const struct curve *)metric)->bins ? metric->direct_count : 0;
+    int64_t most = ((const struct kolo_curve *)metric)->bins ? metric->direct_count : 0;
     for (size_t i = 0; i < metric->words; i++)
         if (words[i] < 0 || words[i] > most)
             return false;
@@ -58,7 +51,7 @@ static bool accepts_words(const struct kolo_metric *metric, const int64_t *words
 
 static bool accepts_record(const struct kolo_metric *metric, const void *record, size_t bytes)
 {
-    const struct curve *curve = (const struct curve *)metric;
+    const struct kolo_curve *curve = (const struct kolo_curve *)metric;
     const uint8_t *at = record;
     if (bytes != (size_t)curve->labels * sizeof(struct kolo_curve_entry))
         return false;
@@ -73,13 +66,13 @@ static bool accepts_record(const struct kolo_metric *metric, const void *record,
 
 static void carry(const struct kolo_metric *metric, int64_t *words)
 {
-    for (int64_t l = 0; l < ((const struct curve *)metric)->labels; l++)
-        kolo_exact_sum_carry(kolo_exact_in(words + l * KOLO_AREA_WORDS + KOLO_AREA_PRECISION));
+    for (size_t at = 0; at < metric->words; at += KOLO_AREA_WORDS)
+        kolo_exact_sum_carry(kolo_exact_in(words + at + KOLO_AREA_PRECISION));
 }
 
 static void destroy(struct kolo_metric *metric)
 {
-    kolo_free_memory(((struct curve *)metric)->record);
+    kolo_free_memory(((struct kolo_curve *)metric)->record);
 }
 
 static const struct kolo_metric_ops binned_ops = {
@@ -123,21 +116,25 @@ kolo_status kolo_curve_create(const struct kolo_curve_config *config,
     kolo_status status = check_config(config, metric_out);
     if (status != KOLO_OK)
         return status;
+    bool micro = config->micro && !config->bins;
     size_t words = config->bins ? (size_t)config->bins * 2 : KOLO_AREA_WORDS;
     struct kolo_metric *metric;
-    status = kolo_metric_create(config->bins ? &binned_ops : &exact_ops, sizeof(struct curve),
-                                config->samples, (size_t)config->labels * words, &metric);
+    status = kolo_metric_create(config->bins ? &binned_ops : &exact_ops, sizeof(struct kolo_curve),
+                                config->samples, ((size_t)config->labels + micro) * words, &metric);
     if (status != KOLO_OK)
         return status;
-    struct curve *curve = (struct curve *)metric;
+    struct kolo_curve *curve = (struct kolo_curve *)metric;
     curve->labels = config->labels;
     curve->bins = config->bins;
+    curve->micro = micro;
     kolo_metric_setting(metric, &curve->labels, sizeof curve->labels);
     kolo_metric_setting(metric, &curve->bins, sizeof curve->bins);
-    if (config->ignores) { /* else it leaves no trace: the states of older versions are read */
-        curve->ignores = true;
-        curve->ignore_index = config->ignore_index;
-        kolo_metric_setting(metric, &curve->ignore_index, sizeof curve->ignore_index);
+    /* What is not asked for leaves no trace: the states of older versions are read. */
+    if (micro)
+        kolo_metric_setting(metric, "micro", sizeof "micro");
+    if (config->ignores) {
+        curve->ignored = (struct kolo_ignored){.is_set = true, .index = config->ignore_index};
+        kolo_metric_setting(metric, &curve->ignored.index, sizeof curve->ignored.index);
     }
     curve->record = kolo_calloc((size_t)curve->labels, sizeof *curve->record);
     if (!curve->record) {
@@ -154,12 +151,14 @@ struct truths {
     const int64_t *classes;
 };
 
-static bool is_ignored(const struct curve *curve, const struct truths *truths, size_t sample)
+/* The whole sample. */
+static bool is_ignored(const struct kolo_curve *curve, const struct truths *truths, size_t sample)
 {
-    return curve->ignores && truths->classes && truths->classes[sample] == curve->ignore_index;
+    return curve->ignored.is_set && truths->classes &&
+           truths->classes[sample] == curve->ignored.index;
 }
 
-static kolo_status check_sample(const struct curve *curve, const float *scores,
+static kolo_status check_sample(const struct kolo_curve *curve, const float *scores,
                                 const struct truths *truths, size_t sample)
 {
     size_t labels = (size_t)curve->labels;
@@ -170,41 +169,41 @@ static kolo_status check_sample(const struct curve *curve, const float *scores,
         return kolo_fail(KOLO_ERR_INVALID,
                          "kolo_curve_update: classes[%zu] is %lld, not in 0..%lld", sample,
                          (long long)truths->classes[sample], (long long)curve->labels - 1);
-    for (size_t i = sample * labels; i < (sample + 1) * labels; i++) {
+    for (size_t i = sample * labels; i < (sample + 1) * labels; i++)
         if (isnan(scores[i]))
             return kolo_fail(KOLO_ERR_INVALID, "kolo_curve_update: scores[%zu] is NaN", i);
-        if (truths->each && (truths->each[i] < -1 || truths->each[i] > 1))
-            return kolo_fail(KOLO_ERR_INVALID,
-                             "kolo_curve_update: truths[%zu] is %d, not 0, 1 or -1 (ignored)", i,
-                             truths->each[i]);
-    }
     return KOLO_OK;
 }
 
 static kolo_status check_update(const struct kolo_metric *metric, const float *scores,
                                 const struct truths *truths, size_t count)
 {
+    const struct kolo_curve *curve = (const struct kolo_curve *)metric;
     kolo_status status = KOLO_OK;
     if (count > 0 && (!scores || (!truths->each && !truths->classes)))
         return kolo_fail(KOLO_ERR_INVALID,
                          "kolo_curve_update: scores, or truths or classes, is NULL");
+    if (truths->each)
+        status = kolo_truths_check("kolo_curve_update", &curve->ignored, truths->each,
+                                   count * (size_t)curve->labels);
     for (size_t i = 0; status == KOLO_OK && i < count; i++)
-        status = check_sample((const struct curve *)metric, scores, truths, i);
+        status = check_sample(curve, scores, truths, i);
     return status;
 }
 
-static struct kolo_curve_entry entry_of(const struct curve *curve, float score, uint32_t truth)
+static struct kolo_curve_entry entry_of(const struct kolo_curve *curve, float score, uint32_t truth)
 {
     return (struct kolo_curve_entry){
         .place = curve->bins ? bin_place(score, curve->bins) : exact_place(score), .truth = truth};
 }
 
-static uint32_t truth_of(const struct truths *truths, size_t sample, size_t label, size_t labels)
+static uint32_t truth_of(const struct kolo_curve *curve, const struct truths *truths, size_t sample,
+                         size_t label)
 {
     if (truths->classes)
         return truths->classes[sample] == (int64_t)label ? POSITIVE : NEGATIVE;
-    int8_t truth = truths->each[sample * labels + label];
-    return truth < 0 ? IGNORED : (uint32_t)truth;
+    int8_t truth = truths->each[sample * (size_t)curve->labels + label];
+    return kolo_truth_is_ignored(&curve->ignored, truth) ? IGNORED : (uint32_t)truth;
 }
 
 static kolo_status update_staged(struct kolo_metric *metric, const float *scores,
@@ -213,15 +212,15 @@ static kolo_status update_staged(struct kolo_metric *metric, const float *scores
     kolo_status status = check_update(metric, scores, truths, count);
     if (status != KOLO_OK)
         return status;
-    struct curve *curve = (struct curve *)metric;
+    struct kolo_curve *curve = (struct kolo_curve *)metric;
     size_t labels = (size_t)curve->labels, bytes = labels * sizeof *curve->record;
     status = kolo_metric_prepare(metric, count, count * bytes, indices);
     for (size_t i = 0; status == KOLO_OK && i < count; i++) {
-        bool is_left_out = is_ignored(curve, truths, i);
+        bool is_out = is_ignored(curve, truths, i);
         for (size_t l = 0; l < labels; l++)
-            curve->record[l] = is_left_out ? entry_of(curve, 0, IGNORED)
-                                           : entry_of(curve, scores[i * labels + l],
-                                                      truth_of(truths, i, l, labels));
+            curve->record[l] =
+                is_out ? entry_of(curve, 0, IGNORED)
+                       : entry_of(curve, scores[i * labels + l], truth_of(curve, truths, i, l));
         kolo_metric_add(metric, indices ? indices + i : NULL, curve->record, bytes);
     }
     return status;
@@ -234,7 +233,7 @@ static kolo_status update(struct kolo_metric *metric, const float *scores,
     kolo_status status = kolo_metric_check(metric, ops_of(metric), stage.call);
     if (status != KOLO_OK)
         return status;
-    size_t labels = (size_t)((const struct curve *)metric)->labels;
+    size_t labels = (size_t)((const struct kolo_curve *)metric)->labels;
     scores = kolo_stage(&stage, "scores", scores, count, labels, sizeof *scores);
     const struct truths truths = {
         .each = kolo_stage(&stage, "truths", given->each, count, labels, sizeof *given->each),
@@ -272,7 +271,7 @@ void kolo_area_add(struct kolo_area *area, int64_t positives, int64_t negatives)
     kolo_exact_sum_add(&area->precision, (double)positives * precision);
 }
 
-static struct kolo_area area_of(const struct curve *curve, int64_t label)
+static struct kolo_area area_of(const struct kolo_curve *curve, int64_t label)
 {
     struct kolo_area area = {.positives = 0};
     if (curve->bins) {
@@ -290,18 +289,67 @@ static struct kolo_area area_of(const struct curve *curve, int64_t label)
     return area;
 }
 
-static struct kolo_curve_label label_of(const struct curve *curve, int64_t label)
+static struct kolo_curve_label label_from(struct kolo_area *area)
+{
+    kolo_pairs pairs = (kolo_pairs)area->positives * (kolo_pairs)area->negatives;
+    return (struct kolo_curve_label){
+        .auroc = pairs ? (double)area->twice_pairs / (double)(2 * pairs) : (double)NAN,
+        .average_precision = area->positives
+                                 ? kolo_exact_sum_value(&area->precision) / (double)area->positives
+                                 : (double)NAN,
+        .positives = area->positives,
+        .negatives = area->negatives,
+    };
+}
+
+static struct kolo_curve_label label_of(const struct kolo_curve *curve, int64_t label)
 {
     struct kolo_area area = area_of(curve, label);
-    kolo_pairs pairs = (kolo_pairs)area.positives * (kolo_pairs)area.negatives;
-    return (struct kolo_curve_label){
-        .auroc = pairs ? (double)area.twice_pairs / (double)(2 * pairs) : (double)NAN,
-        .average_precision = area.positives
-                                 ? kolo_exact_sum_value(&area.precision) / (double)area.positives
-                                 : (double)NAN,
-        .positives = area.positives,
-        .negatives = area.negatives,
-    };
+    return label_from(&area);
+}
+
+/* ---- averages ---- */
+
+/* Binned: the counts of all labels in a bin; exact: the curve behind the labels'. */
+static struct kolo_curve_label all_elements(const struct kolo_curve *curve)
+{
+    if (!curve->bins)
+        return label_of(curve, curve->labels);
+    struct kolo_area area = {.positives = 0};
+    for (int64_t b = 0; b < curve->bins; b++) {
+        int64_t positives = 0, negatives = 0;
+        for (int64_t l = 0; l < curve->labels; l++) {
+            const int64_t *words = curve->metric.merged + (l * curve->bins + b) * 2;
+            positives += words[POSITIVE];
+            negatives += words[NEGATIVE];
+        }
+        kolo_area_add(&area, positives, negatives);
+    }
+    return label_from(&area);
+}
+
+/* Of the labels that have one; by their positives if weighted. */
+static struct kolo_curve_label mean_of(const struct kolo_curve *curve, bool is_weighted)
+{
+    double aurocs = 0, precisions = 0, with_auroc = 0, with_precision = 0;
+    struct kolo_curve_label mean = {.positives = 0};
+    for (int64_t l = 0; l < curve->labels; l++) {
+        struct kolo_curve_label label = label_of(curve, l);
+        double weight = is_weighted ? (double)label.positives : 1;
+        mean.positives += label.positives;
+        mean.negatives += label.negatives;
+        if (label.positives == 0)
+            continue;
+        with_precision += weight;
+        precisions += weight * label.average_precision;
+        if (label.negatives == 0)
+            continue;
+        with_auroc += weight;
+        aurocs += weight * label.auroc;
+    }
+    mean.auroc = with_auroc > 0 ? aurocs / with_auroc : (double)NAN;
+    mean.average_precision = with_precision > 0 ? precisions / with_precision : (double)NAN;
+    return mean;
 }
 
 kolo_status kolo_curve_result(const struct kolo_metric *metric,
@@ -312,24 +360,11 @@ kolo_status kolo_curve_result(const struct kolo_metric *metric,
                                  result_out ? result_out->size : 0, sizeof *result_out);
     if (status != KOLO_OK)
         return status;
-    const struct curve *curve = (const struct curve *)metric;
-    double aurocs = 0, precisions = 0;
-    int64_t with_auroc = 0, with_precision = 0;
-    for (int64_t l = 0; l < curve->labels; l++) {
-        struct kolo_curve_label label = label_of(curve, l);
-        if (label.positives == 0)
-            continue;
-        with_precision++;
-        precisions += label.average_precision;
-        if (label.negatives == 0)
-            continue;
-        with_auroc++;
-        aurocs += label.auroc;
-    }
+    struct kolo_curve_label mean = mean_of((const struct kolo_curve *)metric, false);
     *result_out = (struct kolo_curve_result){
         .size = sizeof *result_out,
-        .auroc = with_auroc ? aurocs / (double)with_auroc : (double)NAN,
-        .average_precision = with_precision ? precisions / (double)with_precision : (double)NAN,
+        .auroc = mean.auroc,
+        .average_precision = mean.average_precision,
         .samples = metric->counts,
     };
     return KOLO_OK;
@@ -342,11 +377,38 @@ kolo_status kolo_curve_labels(const struct kolo_metric *metric, struct kolo_curv
         kolo_metric_check_result(metric, ops_of(metric), "kolo_curve_labels", labels_out, 0, 0);
     if (status != KOLO_OK)
         return status;
-    const struct curve *curve = (const struct curve *)metric;
+    const struct kolo_curve *curve = (const struct kolo_curve *)metric;
     if (count < (size_t)curve->labels)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_curve_labels: room for %zu of %lld labels", count,
                          (long long)curve->labels);
     for (int64_t l = 0; l < curve->labels; l++)
         labels_out[l] = label_of(curve, l);
     return KOLO_OK;
+}
+
+kolo_status kolo_curve_average(const struct kolo_metric *metric, kolo_average average,
+                               struct kolo_curve_label *average_out)
+{
+    kolo_status status =
+        kolo_metric_check_result(metric, ops_of(metric), "kolo_curve_average", average_out, 0, 0);
+    if (status != KOLO_OK)
+        return status;
+    const struct kolo_curve *curve = (const struct kolo_curve *)metric;
+    switch (average) {
+    case KOLO_AVERAGE_MACRO:
+    case KOLO_AVERAGE_WEIGHTED:
+        *average_out = mean_of(curve, average == KOLO_AVERAGE_WEIGHTED);
+        return KOLO_OK;
+    case KOLO_AVERAGE_MICRO:
+        if (!curve->bins && !curve->micro)
+            return kolo_fail(KOLO_ERR_INVALID, "kolo_curve_average: the micro average of exact "
+                                               "curves takes one more: set micro in the config");
+        *average_out = all_elements(curve);
+        return KOLO_OK;
+    case KOLO_AVERAGE_NONE:
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_curve_average: KOLO_AVERAGE_NONE is kolo_curve_labels()");
+    }
+    return kolo_fail(KOLO_ERR_INVALID, "kolo_curve_average: average %d is none of kolo_average",
+                     (int)average);
 }

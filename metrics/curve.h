@@ -6,6 +6,15 @@
 #include <kolo/classification.h>
 
 #include "metrics/metric.h"
+#include "metrics/score.h"
+
+struct kolo_curve {
+    struct kolo_metric metric;
+    int64_t labels, bins;
+    struct kolo_ignored ignored;
+    bool micro; /* exact curves: one more, of all elements, behind the labels' */
+    struct kolo_curve_entry *record; /* being made */
+};
 
 /** The samples of one label that have one score. `key` grows with the label, then with falling
  * scores. Travels as three int64. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sorting the records of an exact curve over all ranks. Owns the buffers of one exchange.
 //
-// Each rank sorts its entries by (label, falling score) and makes those that are equal one tie with
+// Each rank sorts its entries by (label, falling score), for a micro average each once more as of a
+// label behind all, and makes those that are equal one tie with
 // counts, so that heavy ties cost nothing. Keys that every rank offers at regular places, weighted
 // by how many stand behind each, part the keys into a range per rank; a tie lies whole in one
 // range. What a rank then holds of a label comes right after what lower ranks hold, so their totals
@@ -22,10 +23,10 @@ enum { SAMPLES_PER_RANK = 64, OFFER_WORDS = 1 + SAMPLES_PER_RANK, TIE_WORDS = 3 
 _Static_assert(sizeof(struct kolo_tie) == TIE_WORDS * sizeof(int64_t), "a tie is three int64");
 
 struct exchange {
-    struct kolo_metric *metric;
+    const struct kolo_curve *curve;
     struct kolo_comm *comm;
     const struct kolo_opts *opts;
-    size_t ranks, labels;
+    size_t ranks, labels; /* labels: with that of the micro average */
     struct kolo_tie *own, *got;
     size_t own_count, got_count;
     int64_t offer[OFFER_WORDS], *offers; /* of all ranks */
@@ -61,19 +62,27 @@ static size_t gather_ties(struct kolo_tie *ties, size_t count)
     return kept;
 }
 
+static struct kolo_tie tie_of(const struct kolo_curve_entry *entry, size_t label)
+{
+    return (struct kolo_tie){.key = (int64_t)((uint64_t)label << 32 | entry->place),
+                             .positives = entry->truth == 1,
+                             .negatives = entry->truth == 0};
+}
+
 static void take_records(struct exchange *x, const size_t *chosen, size_t count)
 {
-    size_t at = 0;
+    size_t at = 0, labels = (size_t)x->curve->labels;
     for (size_t i = 0; i < count; i++) {
         size_t bytes;
-        const uint8_t *record = kolo_metric_record(x->metric, chosen[i], &bytes);
-        for (size_t l = 0; l < x->labels; l++) {
+        const uint8_t *record = kolo_metric_record(&x->curve->metric, chosen[i], &bytes);
+        for (size_t l = 0; l < labels; l++) {
             struct kolo_curve_entry entry;
             memcpy(&entry, record + l * sizeof entry, sizeof entry);
-            if (entry.truth <= 1)
-                x->own[at++] = (struct kolo_tie){.key = (int64_t)((uint64_t)l << 32 | entry.place),
-                                                 .positives = entry.truth == 1,
-                                                 .negatives = entry.truth == 0};
+            if (entry.truth > 1)
+                continue;
+            x->own[at++] = tie_of(&entry, l);
+            if (x->curve->micro)
+                x->own[at++] = tie_of(&entry, labels);
         }
     }
     x->own_count = gather_ties(x->own, at);
@@ -81,10 +90,10 @@ static void take_records(struct exchange *x, const size_t *chosen, size_t count)
 
 static kolo_status allocate(struct exchange *x, size_t records)
 {
-    size_t entries;
-    if (__builtin_mul_overflow(records, x->labels, &entries))
-        return kolo_fail(KOLO_ERR_NO_MEMORY, "curve: %zu records of %zu labels", records,
-                         x->labels);
+    size_t entries, each = (size_t)x->curve->labels * (x->curve->micro ? 2 : 1);
+    if (__builtin_mul_overflow(records, each, &entries))
+        return kolo_fail(KOLO_ERR_NO_MEMORY, "curve: %zu records of %lld labels", records,
+                         (long long)x->curve->labels);
     x->own = kolo_calloc(entries, sizeof *x->own);
     x->offers = kolo_calloc(x->ranks * OFFER_WORDS, sizeof *x->offers);
     x->weighted = kolo_calloc(x->ranks * SAMPLES_PER_RANK, sizeof *x->weighted);
@@ -224,7 +233,7 @@ kolo_status kolo_curve_exchange(struct kolo_metric *metric, struct kolo_comm *co
                                 const size_t *chosen, size_t count, int64_t *words,
                                 const struct kolo_opts *opts)
 {
-    struct exchange x = {.metric = metric,
+    struct exchange x = {.curve = (const struct kolo_curve *)metric,
                          .comm = comm,
                          .opts = opts,
                          .ranks = (size_t)kolo_size(comm),

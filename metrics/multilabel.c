@@ -15,6 +15,7 @@ enum { EXACT_MATCHES, IGNORED_ELEMENTS, NAN_ELEMENTS, MORE_WORDS };
 struct multilabel {
     struct kolo_metric metric;
     int64_t labels;
+    struct kolo_ignored ignored;
     float *thresholds;
     uint8_t *record; /* being made */
 };
@@ -93,6 +94,8 @@ kolo_status kolo_multilabel_create(const struct kolo_multilabel_config *config,
         return status;
     struct multilabel *multilabel = (struct multilabel *)metric;
     multilabel->labels = config->labels;
+    multilabel->ignored =
+        (struct kolo_ignored){.is_set = config->ignores, .index = config->ignore_index};
     multilabel->thresholds = kolo_calloc(labels, sizeof *multilabel->thresholds);
     multilabel->record = kolo_calloc(labels, sizeof *multilabel->record);
     if (!multilabel->thresholds || !multilabel->record) {
@@ -102,14 +105,17 @@ kolo_status kolo_multilabel_create(const struct kolo_multilabel_config *config,
     for (size_t l = 0; l < labels; l++)
         multilabel->thresholds[l] = config->thresholds ? config->thresholds[l] : 0.5F;
     kolo_metric_setting(metric, multilabel->thresholds, labels * sizeof *multilabel->thresholds);
+    if (config->ignores) /* else it leaves no trace: the states of older versions are read */
+        kolo_metric_setting(metric, &multilabel->ignored.index, sizeof multilabel->ignored.index);
     *metric_out = metric;
     return KOLO_OK;
 }
 
-static uint8_t judge(float score, float threshold, int8_t truth)
+static uint8_t judge(const struct multilabel *multilabel, size_t label, float score, int8_t truth)
 {
     uint8_t nan_bit = isnan(score) ? NAN_BIT : 0;
-    if (truth < 0)
+    float threshold = multilabel->thresholds[label];
+    if (kolo_truth_is_ignored(&multilabel->ignored, truth))
         return IGNORED;
     if (truth)
         return (uint8_t)(nan_bit | (score > threshold ? TP : FN));
@@ -121,13 +127,9 @@ static kolo_status check_update(const struct kolo_metric *metric, const float *s
 {
     if (count > 0 && (!scores || !truths))
         return kolo_fail(KOLO_ERR_INVALID, "kolo_multilabel_update: scores or truths is NULL");
-    size_t labels = (size_t)((const struct multilabel *)metric)->labels;
-    for (size_t i = 0; i < count * labels; i++)
-        if (truths[i] < -1 || truths[i] > 1)
-            return kolo_fail(KOLO_ERR_INVALID,
-                             "kolo_multilabel_update: truths[%zu] is %d, not 0, 1 or -1 (ignored)",
-                             i, truths[i]);
-    return KOLO_OK;
+    const struct multilabel *multilabel = (const struct multilabel *)metric;
+    return kolo_truths_check("kolo_multilabel_update", &multilabel->ignored, truths,
+                             count * (size_t)multilabel->labels);
 }
 
 static kolo_status update(struct kolo_metric *metric, const float *scores, const int8_t *truths,
@@ -142,7 +144,7 @@ static kolo_status update(struct kolo_metric *metric, const float *scores, const
     for (size_t i = 0; status == KOLO_OK && i < count; i++) {
         for (size_t l = 0; l < labels; l++)
             multilabel->record[l] =
-                judge(scores[i * labels + l], multilabel->thresholds[l], truths[i * labels + l]);
+                judge(multilabel, l, scores[i * labels + l], truths[i * labels + l]);
         kolo_metric_add(metric, indices ? indices + i : NULL, multilabel->record, labels);
     }
     return status;

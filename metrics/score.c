@@ -100,6 +100,18 @@ static double weighted(const struct kolo_metric *metric, kolo_outcomes_of outcom
     return weight ? sum / (double)weight : config->undefined;
 }
 
+kolo_status kolo_truths_check(const char *function, const struct kolo_ignored *ignored,
+                              const int8_t *truths, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (truths[i] != 0 && truths[i] != 1 && !kolo_truth_is_ignored(ignored, truths[i]))
+            return kolo_fail(KOLO_ERR_INVALID,
+                             "%s: truths[%zu] is %d, not 0, 1, -1 (ignored) or the config's "
+                             "ignore_index",
+                             function, i, truths[i]);
+    return KOLO_OK;
+}
+
 kolo_status kolo_scores(const struct kolo_metric *metric, kolo_outcomes_of outcomes_of,
                         int64_t classes, const char *function,
                         const struct kolo_score_config *config, double *values_out, size_t count)

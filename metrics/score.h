@@ -1,12 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scores from true and false positives and negatives, and their averages. Owns nothing; the same
-// bits from the same counts. Private to metrics/.
+// What truths of labels may be; scores from true and false positives and negatives, and their
+// averages. Owns nothing; the same bits from the same counts. Private to metrics/.
 #ifndef KOLO_METRICS_SCORE_H
 #define KOLO_METRICS_SCORE_H
 
 #include <kolo/classification.h>
 
 #include "base/status.h"
+
+/** The truths of labels that a config leaves out beside -1. */
+struct kolo_ignored {
+    bool is_set;
+    int64_t index;
+};
+
+static inline bool kolo_truth_is_ignored(const struct kolo_ignored *ignored, int8_t truth)
+{
+    return truth == -1 || (ignored->is_set && truth == ignored->index);
+}
+
+/** Whether each is 0, 1 or ignored; @p function is named in errors. */
+kolo_status kolo_truths_check(const char *function, const struct kolo_ignored *ignored,
+                              const int8_t *truths, size_t count) KOLO_NODISCARD;
 
 struct kolo_outcomes {
     int64_t tp, fp, fn, tn;

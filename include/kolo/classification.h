@@ -116,6 +116,8 @@ struct kolo_multilabel_config {
     int64_t samples;         /**< as in kolo_mean_config */
     int64_t labels;          /**< 1 to KOLO_MULTILABEL_LABELS_MAX; 1 is binary classification */
     const float *thresholds; /**< one per label; NULL: 0.5 for each */
+    bool ignores;            /**< truths equal to ignore_index are ignored, as -1 always is */
+    int64_t ignore_index;
 };
 
 /** True and false positives and negatives of each label, where a sample may have several.
@@ -124,7 +126,7 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_multilabel_create(
     const struct kolo_multilabel_config *config, struct kolo_metric **metric_out);
 /** Adds @p count samples: label l is predicted if scores[i * labels + l] > its threshold (as
  *  TorchMetrics has it; NaN is not, and is counted), and right if truths[i * labels + l] is 1, wrong
- *  if 0, ignored if -1.
+ *  if 0, ignored if -1 or the config's ignore_index (which may be 0 or 1).
  *  @return KOLO_OK; ERR_INVALID (a truth that is none of these, named; nothing is added);
  *  ERR_NO_MEMORY. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_multilabel_update(struct kolo_metric *metric,
@@ -162,9 +164,13 @@ struct kolo_curve_config {
      *  and no point (0, 0) where a score is 1.) */
     int64_t bins;
     /** Of kolo_curve_update_classes(): samples of class ignore_index, any number, are left out of all
-     *  curves, and their scores are not looked at. */
+     *  curves, and their scores are not looked at. Of kolo_curve_update(): truths equal to it are
+     *  ignored, as -1 always is. */
     bool ignores;
     int64_t ignore_index;
+    /** kolo_curve_average() is to have KOLO_AVERAGE_MICRO: of exact curves that is one more, of all
+     *  elements, so that computing sorts and sends twice as much. Binned ones have it anyway. */
+    bool micro;
 };
 
 /** The area under the ROC curve and the average precision, per label. AUROC is the part of the
@@ -176,7 +182,7 @@ struct kolo_curve_config {
 KOLO_API KOLO_NODISCARD kolo_status kolo_curve_create(const struct kolo_curve_config *config,
                                                       struct kolo_metric **metric_out);
 /** Adds @p count samples: scores[i * labels + l], and truths[i * labels + l]: 1 positive, 0
- *  negative, -1 ignored.
+ *  negative, -1 or the config's ignore_index ignored.
  *  @return KOLO_OK; ERR_INVALID (a score is NaN or a truth none of these, named; nothing is added);
  *  ERR_NO_MEMORY (nothing is added). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_curve_update(struct kolo_metric *metric,
@@ -208,6 +214,18 @@ struct kolo_curve_label {
 KOLO_API KOLO_NODISCARD kolo_status kolo_curve_labels(const struct kolo_metric *metric,
                                                       struct kolo_curve_label *labels_out,
                                                       size_t count);
+
+/** An average of the curves; positives and negatives are those of all labels.
+ *  - KOLO_AVERAGE_MACRO: the means that kolo_curve_result() has, of the labels that have the area.
+ *  - KOLO_AVERAGE_WEIGHTED: the same, each label by its positives (scikit-learn's and TorchMetrics'
+ *    "weighted").
+ *  - KOLO_AVERAGE_MICRO: of one curve of all elements, a sample and a label each (scikit-learn's
+ *    "micro"; TorchMetrics' of multilabel curves). Exact curves need `micro` in their config.
+ *  - KOLO_AVERAGE_NONE: refused; kolo_curve_labels() has each label's.
+ *  @return KOLO_OK; ERR_INVALID (not computed; an average that is none; MICRO without `micro`). */
+KOLO_API KOLO_NODISCARD kolo_status kolo_curve_average(const struct kolo_metric *metric,
+                                                       kolo_average average,
+                                                       struct kolo_curve_label *average_out);
 
 /* ---- likelihood ------------------------------------------------------------------------------- */
 

@@ -48,7 +48,8 @@ static kolo_status create(int64_t samples, struct kolo_metric **metric_out)
                                              .labels = LABELS,
                                              .bins = bins,
                                              .ignores = ignores,
-                                             .ignore_index = PADDING};
+                                             .ignore_index = PADDING,
+                                             .micro = true};
     return kolo_curve_create(&config, metric_out);
 }
 
@@ -61,7 +62,7 @@ static kolo_status update(struct kolo_metric *metric, int64_t i, const int64_t *
 
 struct outcome {
     double auroc, average_precision;
-    struct kolo_curve_label labels[LABELS];
+    struct kolo_curve_label labels[LABELS], macro, micro, weighted;
 };
 
 static kolo_status result(const struct kolo_metric *metric, void *result_out)
@@ -71,6 +72,12 @@ static kolo_status result(const struct kolo_metric *metric, void *result_out)
     kolo_status status = kolo_curve_result(metric, &r);
     if (status == KOLO_OK)
         status = kolo_curve_labels(metric, o.labels, LABELS);
+    if (status == KOLO_OK)
+        status = kolo_curve_average(metric, KOLO_AVERAGE_MACRO, &o.macro);
+    if (status == KOLO_OK)
+        status = kolo_curve_average(metric, KOLO_AVERAGE_MICRO, &o.micro);
+    if (status == KOLO_OK)
+        status = kolo_curve_average(metric, KOLO_AVERAGE_WEIGHTED, &o.weighted);
     o.auroc = r.auroc;
     o.average_precision = r.average_precision;
     memcpy(result_out, &o, sizeof o);
@@ -92,36 +99,59 @@ static int truth_at(int i, int l)
     return by_class ? classes[i] == l : truths[i * LABELS + l];
 }
 
-/* The part of the positives that are at or above the score of sample i, and of all that are. */
-static double precision_at(int i, int l)
+/* A sample and a label. */
+struct element {
+    int truth;
+    double score;
+};
+
+static struct element element_of(int number, int first, int labels)
 {
-    double tp = 0, fp = 0;
-    for (int j = 0; j < SAMPLES; j++) {
-        tp += truth_at(j, l) == 1 && score_at(j, l) >= score_at(i, l);
-        fp += truth_at(j, l) == 0 && score_at(j, l) >= score_at(i, l);
-    }
-    return tp / (tp + fp);
+    int i = number / labels, l = first + number % labels;
+    return (struct element){.truth = truth_at(i, l), .score = score_at(i, l)};
 }
 
-static struct kolo_curve_label expected(int l)
+/* What a positive adds: the negatives that it beats, ties counting half; and the part of the
+ * positives among those at or above its score. */
+static void add_positive(const struct element *one, int first, int labels, double *wins,
+                         double *precision)
+{
+    double tp = 0, fp = 0;
+    for (int j = 0; j < SAMPLES * labels; j++) {
+        struct element other = element_of(j, first, labels);
+        tp += other.truth == 1 && other.score >= one->score;
+        fp += other.truth == 0 && other.score >= one->score;
+        if (other.truth == 0)
+            *wins += one->score > other.score ? 1 : one->score == other.score ? 0.5 : 0;
+    }
+    *precision += tp / (tp + fp); /* one positive at a time is as one distinct score */
+}
+
+/* One curve of all elements of some labels. */
+static struct kolo_curve_label expected(int first, int labels)
 {
     double wins = 0, precision = 0;
     struct kolo_curve_label e = {0};
-    for (int i = 0; i < SAMPLES; i++) {
-        e.positives += truth_at(i, l) == 1;
-        e.negatives += truth_at(i, l) == 0;
-        if (truth_at(i, l) != 1)
-            continue;
-        precision += precision_at(i, l); /* one positive at a time is as one distinct score */
-        for (int j = 0; j < SAMPLES; j++)
-            if (truth_at(j, l) == 0)
-                wins += score_at(i, l) > score_at(j, l)    ? 1
-                        : score_at(i, l) == score_at(j, l) ? 0.5
-                                                           : 0;
+    for (int i = 0; i < SAMPLES * labels; i++) {
+        struct element one = element_of(i, first, labels);
+        e.positives += one.truth == 1;
+        e.negatives += one.truth == 0;
+        if (one.truth == 1)
+            add_positive(&one, first, labels, &wins, &precision);
     }
     e.auroc = wins / (double)(e.positives * e.negatives);
     e.average_precision = precision / (double)e.positives;
     return e;
+}
+
+static void expect_label(const char *what, const struct kolo_curve_label *got,
+                         const struct kolo_curve_label *e)
+{
+    cr_assert_eq(got->positives, e->positives, "%s", what);
+    cr_assert_eq(got->negatives, e->negatives, "%s", what);
+    cr_assert(fabs(got->auroc - e->auroc) < 1e-15, "%s: %a, %a", what, got->auroc, e->auroc);
+    cr_assert(fabs(got->average_precision - e->average_precision) < 1e-14, "%s: %a, %a", what,
+              got->average_precision, e->average_precision);
 }
 
 static void expect_all(void)
@@ -137,20 +167,29 @@ static void expect_all(void)
                                     .result = result};
     shards_agree(&kind, &o);
     int with = by_class ? LABELS : LABELS - 1;
+    struct kolo_curve_label weighted = {0}, micro = expected(0, LABELS);
     for (int l = 0; l < LABELS; l++) {
-        struct kolo_curve_label e = expected(l);
-        cr_assert_eq(o.labels[l].positives, e.positives);
-        cr_assert_eq(o.labels[l].negatives, e.negatives);
+        struct kolo_curve_label e = expected(l, 1);
         if (l >= with) {
+            cr_assert_eq(o.labels[l].positives, 0);
+            cr_assert_eq(o.labels[l].negatives, e.negatives);
             cr_assert(isnan(o.labels[l].auroc) && isnan(o.labels[l].average_precision));
             continue;
         }
+        expect_label("label", &o.labels[l], &e);
         cr_assert_eq(o.labels[l].auroc, e.auroc, "label %d: %a, %a", l, o.labels[l].auroc, e.auroc);
-        cr_assert(fabs(o.labels[l].average_precision - e.average_precision) < 1e-14,
-                  "label %d: %a, %a", l, o.labels[l].average_precision, e.average_precision);
         aurocs += e.auroc;
+        weighted.auroc += e.auroc * (double)e.positives / (double)micro.positives;
+        weighted.average_precision +=
+            e.average_precision * (double)e.positives / (double)micro.positives;
     }
+    weighted.positives = micro.positives;
+    weighted.negatives = micro.negatives;
+    expect_label("micro", &o.micro, &micro);
+    expect_label("weighted", &o.weighted, &weighted);
     cr_assert_eq(o.auroc, aurocs / with);
+    cr_assert_eq(o.macro.auroc, o.auroc);
+    cr_assert_eq(o.macro.average_precision, o.average_precision);
 }
 
 Test(curve, is_exact_however_samples_are_dealt_out, .timeout = 200)
@@ -166,6 +205,36 @@ Test(curve, counts_bins_however_samples_are_dealt_out, .timeout = 200)
 {
     bins = 10;
     expect_all();
+}
+
+/* Truths that the config leaves out, and an average that it did not ask for. */
+static kolo_status left_out(struct kolo_comm *comm, void *arg)
+{
+    const struct kolo_curve_config config = {
+        .size = sizeof config, .labels = 1, .ignores = true, .ignore_index = 1};
+    const float some[] = {0.5F, 0.25F, 0.75F};
+    const int8_t given[] = {0, 1, -1};
+    struct kolo_metric *metric = NULL;
+    struct kolo_curve_label label;
+    (void)arg;
+    cr_assert_eq(kolo_curve_create(&config, &metric), KOLO_OK);
+    cr_assert_eq(kolo_curve_update(metric, some, given, 3, NULL), KOLO_OK);
+    cr_assert_eq(kolo_curve_average(metric, KOLO_AVERAGE_MACRO, &label), KOLO_ERR_INVALID);
+    cr_assert_eq(kolo_metrics_compute(comm, &metric, 1, NULL), KOLO_OK);
+    cr_assert_eq(kolo_curve_average(metric, KOLO_AVERAGE_WEIGHTED, &label), KOLO_OK);
+    cr_assert(label.positives == 0 && label.negatives == 1 && isnan(label.auroc));
+    cr_assert_eq(kolo_curve_average(metric, KOLO_AVERAGE_MICRO, &label), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "set micro in the config"), "%s", kolo_error_detail());
+    cr_assert_eq(kolo_curve_average(metric, KOLO_AVERAGE_NONE, &label), KOLO_ERR_INVALID);
+    cr_assert_eq(kolo_curve_average(metric, (kolo_average)9, &label), KOLO_ERR_INVALID);
+    cr_assert_eq(kolo_curve_average(metric, KOLO_AVERAGE_MACRO, NULL), KOLO_ERR_INVALID);
+    kolo_metric_destroy(metric);
+    return KOLO_OK;
+}
+
+Test(curve, leaves_out_what_the_config_names)
+{
+    cr_assert_eq(kolo_run_threads(1, NULL, left_out, NULL), KOLO_OK);
 }
 
 Test(curve, refuses_bad_input_and_adds_nothing)

@@ -9,7 +9,7 @@
 #include "tests/support/shards.h"
 #include "tests/support/world.h"
 
-enum { SAMPLES = 157, LABELS = 3 };
+enum { SAMPLES = 157, LABELS = 3, PADDING = 5 };
 static const float thresholds[LABELS] = {0.25F, 0.5F, 0.75F};
 static float scores[SAMPLES * LABELS];
 static int8_t truths[SAMPLES * LABELS];
@@ -18,14 +18,20 @@ static void make_data(void)
 {
     for (uint64_t i = 0; i < SAMPLES * LABELS; i++) {
         scores[i] = shard_hash(i) % 30 ? (float)(shard_hash(i) % 9) / 8 : NAN;
-        truths[i] = (int8_t)(shard_hash(i + 4) % 9 ? (int)(shard_hash(i + 1) % 2) : -1);
+        truths[i] = (int8_t)(shard_hash(i + 4) % 9 ? (int)(shard_hash(i + 1) % 2)
+                             : i % 2               ? PADDING
+                                                   : -1);
     }
 }
 
 static kolo_status create(int64_t samples, struct kolo_metric **metric_out)
 {
-    const struct kolo_multilabel_config config = {
-        .size = sizeof config, .samples = samples, .labels = LABELS, .thresholds = thresholds};
+    const struct kolo_multilabel_config config = {.size = sizeof config,
+                                                  .samples = samples,
+                                                  .labels = LABELS,
+                                                  .thresholds = thresholds,
+                                                  .ignores = true,
+                                                  .ignore_index = PADDING};
     return kolo_multilabel_create(&config, metric_out);
 }
 
@@ -80,10 +86,11 @@ Test(multilabel, counts_alike_however_samples_are_dealt_out, .timeout = 200)
         bool is_match = true;
         for (int l = 0; l < LABELS; l++) {
             int truth = truths[i * LABELS + l], guess = scores[i * LABELS + l] > thresholds[l];
-            ignored += truth < 0;
-            nans += truth >= 0 && isnan(scores[i * LABELS + l]);
-            if (truth < 0)
+            if (truth < 0 || truth == PADDING) {
+                ignored++;
                 continue;
+            }
+            nans += isnan(scores[i * LABELS + l]);
             right += truth == guess;
             is_match = is_match && truth == guess;
             hits[l] += truth && guess;
@@ -101,6 +108,23 @@ Test(multilabel, counts_alike_however_samples_are_dealt_out, .timeout = 200)
     cr_assert_eq(o.micro_precision, (double)all_hits / (double)predicted);
     for (int l = 0; l < LABELS; l++)
         cr_assert_eq(o.recall[l], (double)hits[l] / (double)positives[l]);
+}
+
+Test(multilabel, what_is_left_out_is_of_the_config)
+{
+    struct kolo_metric *metric = NULL, *other = NULL;
+    struct kolo_multilabel_config config = {.size = sizeof config, .labels = 1, .ignores = true};
+    const float score[1] = {1};
+    const int8_t zero[1] = {0}, five[1] = {PADDING};
+    cr_assert_eq(kolo_multilabel_create(&config, &metric), KOLO_OK);
+    cr_assert_eq(kolo_multilabel_update(metric, score, zero, 1, NULL), KOLO_OK);
+    cr_assert_eq(kolo_multilabel_update(metric, score, five, 1, NULL), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "truths[0] is 5"), "%s", kolo_error_detail());
+    config.ignore_index = 1;
+    cr_assert_eq(kolo_multilabel_create(&config, &other), KOLO_OK);
+    cr_assert_eq(kolo_metric_merge(metric, other), KOLO_ERR_INVALID);
+    kolo_metric_destroy(other);
+    kolo_metric_destroy(metric);
 }
 
 Test(multilabel, refuses_bad_input_and_adds_nothing)

@@ -82,7 +82,8 @@ static kolo_status create(const struct data *data, struct kolo_metric *metrics[M
 {
     const struct kolo_confusion_config confusion = {.size = sizeof confusion,
                                                     .classes = data->classes};
-    const struct kolo_curve_config curve = {.size = sizeof curve, .labels = data->classes};
+    const struct kolo_curve_config curve = {
+        .size = sizeof curve, .labels = data->classes, .micro = true};
     const struct kolo_curve_config binned = {
         .size = sizeof binned, .labels = data->classes, .bins = BINS};
     const struct kolo_likelihood_config likelihood = {.size = sizeof likelihood,
@@ -241,17 +242,33 @@ static kolo_status print_means(struct kolo_metric *const metrics[METRICS])
     return status;
 }
 
+/* @p suffix goes behind each name. */
+static kolo_status print_curve(const struct kolo_metric *metric, const char *suffix)
+{
+    static const char *const names[] = {
+        [KOLO_AVERAGE_MICRO] = "micro", [KOLO_AVERAGE_WEIGHTED] = "weighted"};
+    struct kolo_curve_result r = {.size = sizeof r};
+    struct kolo_curve_label l;
+    kolo_status status = kolo_curve_result(metric, &r);
+    printf("auroc%s %.17g\nap%s %.17g\n", suffix, r.auroc, suffix, r.average_precision);
+    for (int a = KOLO_AVERAGE_MICRO; status == KOLO_OK && a <= KOLO_AVERAGE_WEIGHTED; a++) {
+        status = kolo_curve_average(metric, (kolo_average)a, &l);
+        printf("auroc_%s%s %.17g\nap_%s%s %.17g\n", names[a], suffix, l.auroc, names[a], suffix,
+               l.average_precision);
+    }
+    return status;
+}
+
 static kolo_status print(struct kolo_metric *const metrics[METRICS], int64_t classes)
 {
     struct kolo_confusion_result c = {.size = sizeof c};
-    struct kolo_curve_result curve = {.size = sizeof curve}, binned = {.size = sizeof binned};
     struct kolo_likelihood_result l = {.size = sizeof l};
     struct kolo_regression_result r = {.size = sizeof r};
     kolo_status status = kolo_confusion_result(metrics[CONFUSION], &c);
     if (status == KOLO_OK)
-        status = kolo_curve_result(metrics[CURVE], &curve);
+        status = print_curve(metrics[CURVE], "");
     if (status == KOLO_OK)
-        status = kolo_curve_result(metrics[BINNED_CURVE], &binned);
+        status = print_curve(metrics[BINNED_CURVE], "_binned");
     if (status == KOLO_OK)
         status = kolo_likelihood_result(metrics[LIKELIHOOD], &l);
     if (status == KOLO_OK)
@@ -264,8 +281,6 @@ static kolo_status print(struct kolo_metric *const metrics[METRICS], int64_t cla
         status = print_means(metrics);
     printf("accuracy %.17g\nbalanced %.17g\nkappa %.17g\nmatthews %.17g\n", c.accuracy,
            c.balanced_accuracy, c.kappa, c.matthews);
-    printf("auroc %.17g\nap %.17g\n", curve.auroc, curve.average_precision);
-    printf("auroc_binned %.17g\nap_binned %.17g\n", binned.auroc, binned.average_precision);
     printf("log_loss %.17g\nperplexity %.17g\n", l.log_loss, l.perplexity);
     printf("mae %.17g\nmse %.17g\nr2 %.17g\n", r.mae, r.mse, r.r2);
     return status;

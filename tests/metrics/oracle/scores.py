@@ -83,6 +83,10 @@ def theirs(p, labels, guess, target):
     binned = np.minimum(np.floor(p.astype(float) * 16), 15)
     result["auroc_binned"] = np.mean([sk.roc_auc_score(every[:, c], binned[:, c]) for c in range(classes)])
     result["ap_binned"] = np.mean([sk.average_precision_score(every[:, c], binned[:, c]) for c in range(classes)])
+    for average in ("micro", "weighted"):
+        for suffix, scores in (("", p), ("_binned", binned)):
+            result[f"auroc_{average}{suffix}"] = sk.roc_auc_score(every, scores, average=average)
+            result[f"ap_{average}{suffix}"] = sk.average_precision_score(every, scores, average=average)
     result |= of_each("", labels, predicted, labels=range(classes)) | {f"specificity_of_{c}": special[c] for c in range(classes)}
     several = ((labels[:, None] + np.arange(classes)) % 3 == 0) | (every == 1)
     chosen = p > 0.5

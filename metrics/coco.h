@@ -285,9 +285,9 @@ struct kolo_coco_source {
  *  first to the last, as often as wanted. Zero at first. */
 struct kolo_coco_run {
     struct kolo_coco_source *source;
-    struct kolo_coco_head *head; /* per source: where the reader stands */
-    size_t *loser;               /* a tree */
-    size_t sources, count, left; /* records: of all, and not yet taken */
+    struct kolo_coco_window *window; /* per source: where the reader stands */
+    size_t *loser;                   /* a tree */
+    size_t sources, count, left;     /* records: of all, and not yet taken */
 };
 enum { KOLO_COCO_TAKEN_MAX = 64 };
 

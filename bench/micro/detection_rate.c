@@ -198,8 +198,8 @@ static void measure(struct kolo_comm *comm, const struct set *set)
     }
     most = slowest(comm, set->found ? most / (double)set->found : 0);
     if (kolo_rank(comm) == 0)
-        printf("%d ranks, %lld images, %lld truths, %lld detections: update %.3f s, compute %.3f "
-               "s, both %.3f s; %.1f bytes a detection; AP %.17g\n",
+        printf("%d ranks, %lld images, %lld truths, %lld detections: update %.4f s, compute %.4f "
+               "s, both %.4f s; %.1f bytes a detection; AP %.17g\n",
                kolo_size(comm), (long long)result.images, (long long)result.truths,
                (long long)result.detections, median(updates), median(computes), median(both), most,
                result.stats[0]);

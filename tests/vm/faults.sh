@@ -32,6 +32,17 @@ falls() { # WHAT PATTERN: it does, for that reason
 ip neigh replace 10.0.0.2 lladdr 02:00:00:00:00:99 dev ra nud permanent
 falls "packets that get lost" 'a first message gets no answer in time'
 ip neigh del 10.0.0.2 dev ra
+# Of two ports the smaller MTU is taken: longer packets would not arrive.
+step "MTUs that differ"
+mtu=$(</sys/class/net/rb/mtu)
+ip link set rb mtu 1500
+await eval '"$KOLORUN" info | grep -q "rxe1:1 .*MTU 1024"'
+"$KOLORUN" info | grep -q "rxe0:1 .*MTU 4096" || fail "rxe0 has not the MTU it had: $("$KOLORUN" info)"
+may_choose
+says out '^\[0\] path .* rank 1: rdma: .*rdma rxe0 port 1 to RoCE v2 10\.0\.0\.2'
+[[ ! -s $work/err ]] || fail "MTUs that differ draw a warning: $(cat "$work/err")"
+ip link set rb mtu "$mtu"
+clean "MTUs that differ"
 for limit in 0 64; do
     before=(setpriv --inh-caps=-ipc_lock --bounding-set=-ipc_lock bash -c "ulimit -l $limit; exec \"\$@\"" sh)
     falls "a limit of $limit KiB" "cannot be locked in memory, the limit is $limit KiB: raise it"

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,29 +85,41 @@ static kolo_status apply_set(struct kolo_options *options, const char *value)
     return set(options, name, value + len + 1);
 }
 
+/* Of an option that stands for a setting: an error names what was typed. */
+static kolo_status set_by(struct kolo_options *options, const char *option, const char *name,
+                          const char *value)
+{
+    char why[KOLO_DETAIL_MAX];
+    kolo_status status = set(options, name, value);
+    if (status == KOLO_OK)
+        return KOLO_OK;
+    snprintf(why, sizeof why, "%s", kolo_error_detail());
+    return kolo_fail(status, "%s: %s", option, why);
+}
+
 static kolo_status apply_timeout(struct kolo_options *options, const char *value)
 {
-    return set(options, "JOB_TIMEOUT", value);
+    return set_by(options, "--timeout", "JOB_TIMEOUT", value);
 }
 
 static kolo_status apply_start_timeout(struct kolo_options *options, const char *value)
 {
-    return set(options, "START_TIMEOUT", value);
+    return set_by(options, "--start-timeout", "START_TIMEOUT", value);
 }
 
 static kolo_status apply_transport(struct kolo_options *options, const char *value)
 {
-    return set(options, "TRANSPORT", value);
+    return set_by(options, "--transport", "TRANSPORT", value);
 }
 
 static kolo_status apply_bind(struct kolo_options *options, const char *value)
 {
-    return set(options, "BIND", value);
+    return set_by(options, "--bind", "BIND", value);
 }
 
 static kolo_status apply_ssh(struct kolo_options *options, const char *value)
 {
-    return set(options, "SSH", value);
+    return set_by(options, "--ssh", "SSH", value);
 }
 
 static kolo_status apply_agent(struct kolo_options *options, const char *value)

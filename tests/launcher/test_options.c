@@ -124,6 +124,20 @@ Test(options, sets_settings)
     kolo_options_fini(&options);
 }
 
+Test(options, an_error_names_the_option_that_was_typed)
+{
+    struct kolo_options options;
+    cr_assert_eq(PARSE(&options, "--timeout", "5m", "prog"), KOLO_ERR_CONFIG);
+    cr_assert(strstr(kolo_error_detail(), "--timeout: KOLO_JOB_TIMEOUT=5m: expected time") ==
+                  kolo_error_detail(),
+              "%s", kolo_error_detail());
+    kolo_options_fini(&options);
+    cr_assert_eq(PARSE(&options, "--set", "JOB_TIMEOUT=5m", "prog"), KOLO_ERR_CONFIG);
+    cr_assert(strstr(kolo_error_detail(), "KOLO_JOB_TIMEOUT=5m: ") == kolo_error_detail(), "%s",
+              kolo_error_detail());
+    kolo_options_fini(&options);
+}
+
 Test(options, forwards_variables)
 {
     struct kolo_options options;

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # No function of the library or the launcher is longer than 70 lines.
 source "$(dirname "$0")/common.sh"
-ctags --version 2>/dev/null | grep -q Universal || skip "universal-ctags is not installed (script/bootstrap installs it)"
+ctags --version 2>/dev/null | grep Universal >/dev/null || skip "universal-ctags is not installed (script/bootstrap installs it)"
 longest=70
 
 mapfile -t files < <(files_in '*.[ch]' "${library_folders[@]}" tools launcher evaluate)

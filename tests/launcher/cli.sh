@@ -77,7 +77,7 @@ complete_words() { # WORDS...: what the last one may become
 completes() { # EXPECTED WORDS...: is among what the last word may become
     local want=$1
     shift
-    complete_words "$@" | grep -qxF -- "$want" || fail "completion of '$*' has no $want: $(complete_words "$@" | head -5)"
+    complete_words "$@" | grep -xF -- "$want" >/dev/null || fail "completion of '$*' has no $want: $(complete_words "$@" | head -5)"
 }
 diff <(grep -oE '^  --?[a-zA-Z-]+(, -[a-zA-Z])?' "$work/out" | tr -d ' ' | tr ',' '\n' | sort) \
     <(complete_words kolorun - | sort) || fail "docs/completion/kolorun.bash and the options differ"

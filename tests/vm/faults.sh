@@ -36,8 +36,9 @@ ip neigh del 10.0.0.2 dev ra
 step "MTUs that differ"
 mtu=$(</sys/class/net/rb/mtu)
 ip link set rb mtu 1500
-await eval '"$KOLORUN" info | grep -q "rxe1:1 .*MTU 1024"'
-"$KOLORUN" info | grep -q "rxe0:1 .*MTU 4096" || fail "rxe0 has not the MTU it had: $("$KOLORUN" info)"
+has_mtu() { "$KOLORUN" info | grep -E "$1:1 .*MTU $2 " >/dev/null; } # DEVICE BYTES
+await has_mtu rxe1 1024
+has_mtu rxe0 4096 || fail "rxe0 has not the MTU it had: $("$KOLORUN" info)"
 may_choose
 says out '^\[0\] path .* rank 1: rdma: .*rdma rxe0 port 1 to RoCE v2 10\.0\.0\.2'
 [[ ! -s $work/err ]] || fail "MTUs that differ draw a warning: $(cat "$work/err")"
@@ -89,7 +90,7 @@ breaks() { # WHAT PATTERN COMMAND...: the job ends in error within its deadline
     wait "$launcher" || status=$?
     step "$what took $(($(now_ms) - begun)) ms"
     ((status != 0 && status != 124)) || fail "$what: status $status"
-    cat "$work/out" "$work/err" | grep -qE -- "$pattern" || { fail "$what: no '$pattern' in:"; cat "$work/out" "$work/err"; }
+    grep -qE -- "$pattern" "$work/out" "$work/err" || { fail "$what: no '$pattern' in:"; cat "$work/out" "$work/err"; }
 }
 # Seen once: soft-RoCE says nothing of a packet that it could not send: then the watch over what is not told of ends it.
 breaks "a link that goes down" 'error .*rank [01] on .* by rdma rxe[01] port 1: .*(no answer|no way to the peer|has said nothing of it for)' \

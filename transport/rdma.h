@@ -148,6 +148,8 @@ void kolo_rdma_drop_leftover(struct rdma_link *link);
 bool kolo_rdma_is_remote(struct kolo_link *base, const struct kolo_work *work);
 void kolo_rdma_posted(struct kolo_link *base, struct kolo_work *work);
 void kolo_rdma_take_back(struct kolo_link *base, struct kolo_work *work);
+/** A device does not let go of the link, which ends: what it could still write is the program's no more. */
+void kolo_rdma_cut_off_all(struct kolo_link *base);
 void kolo_rdma_span_gone(struct kolo_port *base, uint64_t id);
 bool kolo_rdma_know(struct kolo_port *base, const struct kolo_pointer *pointer);
 bool kolo_rdma_reaches_devices(const struct kolo_link *base);

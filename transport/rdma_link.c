@@ -509,8 +509,9 @@ void kolo_rdma_down(struct kolo_link *base)
 {
     struct rdma_link *link = link_of(base);
     if (link->is_by_rdma) { /* works end with this: from here on their memory is the program's */
-        kolo_rdma_queue_stop(link->queue);
-        kolo_rdma_rails_stop(link);
+        bool has_ended = kolo_rdma_queue_stop(link->queue);
+        if (!kolo_rdma_rails_stop(link) || !has_ended)
+            kolo_rdma_cut_off_all(base);
         kolo_rdma_resume_end(&link->resume);
         link->writing = NULL;
         kolo_rdma_direct_fini(&link->direct);

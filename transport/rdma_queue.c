@@ -355,8 +355,11 @@ out:
 static void destroy_pair(struct kolo_rdma_queue *queue)
 {
     const struct kolo_rdma_device *device = queue->completions->device;
-    if (queue->pair != NULL && device->verbs->destroy_qp(queue->pair) != 0 && !device->is_gone)
-        KOLO_WARN("rdma %s: a queue pair is still in use", device->name);
+    int error = queue->pair != NULL ? device->verbs->destroy_qp(queue->pair) : 0;
+    if (error != 0 && !device->is_gone) {
+        KOLO_WARN("rdma %s: a queue pair cannot be destroyed: %s", device->name, strerror(error));
+        queue->is_loose = true;
+    }
     queue->pair = NULL;
 }
 
@@ -514,14 +517,12 @@ void kolo_rdma_queue_write_last(struct kolo_rdma_queue *queue, const struct kolo
     post_write(queue, write, &request, IBV_WR_RDMA_WRITE_WITH_IMM, take_owed(queue, mark));
 }
 
-void kolo_rdma_queue_stop(struct kolo_rdma_queue *queue)
+/** One that is only told to stop may have requests at work until they come back flushed. */
+bool kolo_rdma_queue_stop(struct kolo_rdma_queue *queue)
 {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-    /* A pair that cannot be told to stop must not go on either. */
-    if (queue->pair != NULL && queue->is_connected &&
-        queue->completions->device->verbs->modify_qp(queue->pair, &attr, IBV_QP_STATE) != 0)
-        destroy_pair(queue);
+    destroy_pair(queue);
     queue->has_failed = queue->sends.has_failed = queue->receives.has_failed = true;
+    return !queue->is_loose;
 }
 
 /* ---- silence ---- */

@@ -85,6 +85,7 @@ struct kolo_rdma_queue {
     uint64_t uses;                   /* sends that took a receive there, of all pairs */
     uint64_t settled;                /* of them: so many arrived on the pairs before */
     bool is_connected, has_failed, is_flushed;
+    bool is_loose; /* a pair that it had could not be destroyed */
     bool is_cut; /* the pair is broken: what came before that is delivered, and nothing is posted */
     bool holds;  /* sends wait until those of the pair before are posted again */
     bool takes_parts; /* a message may lie in two places */
@@ -135,8 +136,9 @@ void kolo_rdma_queue_write_last(struct kolo_rdma_queue *queue, const struct kolo
  * not NULL. Together at most message_bytes; only where takes_parts. */
 void kolo_rdma_queue_send_with(struct kolo_rdma_queue *queue, size_t bytes,
                                const struct kolo_rdma_write *rest, void *context, bool is_told);
-/** From here on the device touches no memory of it, and nothing of it is told. The queue is of no use any more. */
-void kolo_rdma_queue_stop(struct kolo_rdma_queue *queue);
+/** From here on the device touches no memory of it, and nothing of it is told. The queue is of no use any more. False: the device
+ * does not let go of its pair, and may still write what was offered to the peer. */
+bool kolo_rdma_queue_stop(struct kolo_rdma_queue *queue);
 
 /** Breaks the pair, if it is not broken yet: nothing goes in or out any more. What has come is
  * delivered by the next polls. ERR_LINK: that cannot be had. */

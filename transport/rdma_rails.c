@@ -139,7 +139,7 @@ static void settle_rows(struct rdma_rail *rail)
 static void end_rail(struct rdma_rail *rail)
 {
     struct rdma_link *link = rail->link;
-    kolo_rdma_queue_stop(rail->queue);
+    (void)kolo_rdma_queue_stop(rail->queue); /* the link's end asks again */
     rail->step = RAIL_OVER;
     say(link, rail->number, OVER, 0, kolo_rdma_queue_received(rail->queue), NULL, 0);
     if (rail->heard_over && link->tcp.base.state == KOLO_LINK_UP)
@@ -500,15 +500,17 @@ void kolo_rdma_rails_lost(struct rdma_nic *nic)
     }
 }
 
-void kolo_rdma_rails_stop(struct rdma_link *link)
+bool kolo_rdma_rails_stop(struct rdma_link *link)
 {
+    bool has_ended = true;
     for (int i = 1; i < KOLO_RDMA_RAILS_MAX; i++) {
         struct rdma_rail *rail = &link->rails.all[i];
         if (rail->queue != NULL)
-            kolo_rdma_queue_stop(rail->queue);
+            has_ended &= kolo_rdma_queue_stop(rail->queue);
         rail->step = RAIL_OVER;
     }
     link->direct.rails_open = 0;
+    return has_ended;
 }
 
 void kolo_rdma_rails_close(struct rdma_link *link)

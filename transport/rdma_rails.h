@@ -73,8 +73,8 @@ enum { KOLO_RDMA_RAIL_FRAME = KOLO_CONTROL_TRANSPORT + 1 };
 bool kolo_rdma_rails_step(struct rdma_link *link);
 /** The device of @p nic is of no use any more, for the reason in the detail. */
 void kolo_rdma_rails_lost(struct rdma_nic *nic);
-/** The link is down: from here on nobody touches memory by them. */
-void kolo_rdma_rails_stop(struct rdma_link *link);
+/** The link is down: from here on nobody touches memory by them. False: some device does not let go. */
+bool kolo_rdma_rails_stop(struct rdma_link *link);
 void kolo_rdma_rails_close(struct rdma_link *link);
 /** Adds ", rxe1 port 1 to RoCE v2 10.0.0.2" for each that goes. */
 void kolo_rdma_rails_describe(const struct rdma_link *link, char *text, size_t capacity);

@@ -43,6 +43,24 @@ static void cut_off(struct kolo_link *base, const void *memory, size_t bytes)
         kolo_link_set_down(base, status);
 }
 
+void kolo_rdma_cut_off_all(struct kolo_link *base)
+{
+    struct kolo_heap *heap = kolo_endpoint_config_of(base->endpoint)->heap;
+    struct rdma_link *link = link_of(base);
+    for (int i = 0; i < KOLO_RDMA_SLOTS; i++) {
+        const struct kolo_rdma_lent *lent = &link->direct.lent[i];
+        if (lent->work == NULL) /* what was given up has other pages already */
+            continue;
+        kolo_status status = KOLO_ERR_UNSUPPORTED;
+        if (!lent->region->is_device)
+            status = kolo_heap_sever(heap, lent->work->dst, lent->work->bytes, tell_gone,
+                                     base->endpoint);
+        if (status != KOLO_OK)
+            KOLO_WARN("%zu bytes that were offered to rank %d may still be written by a device",
+                      lent->work->bytes, base->peer);
+    }
+}
+
 void kolo_rdma_span_gone(struct kolo_port *base, uint64_t id)
 {
     struct rdma_port *port = (struct rdma_port *)base;

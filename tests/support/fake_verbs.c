@@ -38,6 +38,7 @@ struct queue {
     struct ibv_cq base;
     struct ibv_wc entries[QUEUE_MAX];
     unsigned first, count;
+    bool is_kept; /* a pair that uses it is there when it is to be destroyed */
     unsigned unacknowledged;
     bool is_armed, swaps_next;
 };
@@ -59,6 +60,7 @@ struct pair {
     struct ibv_qp base;
     struct ibv_qp_cap cap;
     struct ibv_qp_attr attr;
+    bool is_kept; /* it was not destroyed when it was to be */
     bool signals_all;
     int access;
     struct request requests[QUEUE_MAX];
@@ -188,12 +190,28 @@ static struct ibv_context *open_device(struct ibv_device *base)
     return context != NULL ? &context->base : NULL;
 }
 
+/** As the kernel does: what could not be destroyed goes with its context. */
+static void drop_kept(const struct ibv_context *context)
+{
+    for (int i = 0; i < PAIRS_MAX; i++) {
+        struct pair *pair = world.pairs[i];
+        if (pair == NULL || !pair->is_kept || pair->base.context != context)
+            continue;
+        struct queue *queue = (struct queue *)pair->base.send_cq; /* of receives, too */
+        world.pairs[i] = NULL;
+        drop(pair);
+        if (queue->is_kept)
+            drop(queue);
+    }
+}
+
 static int close_device(struct ibv_context *context)
 {
     lock();
     for (int i = 0; i < PAIRS_MAX; i++)
         if (world.contexts[i] == (struct context *)context)
             world.contexts[i] = NULL;
+    drop_kept(context);
     close(context->async_fd);
     drop(context);
     unlock();
@@ -479,8 +497,11 @@ static int destroy_cq(struct ibv_cq *base)
     lock();
     for (int i = 0; i < PAIRS_MAX; i++)
         if (world.pairs[i] != NULL &&
-            (world.pairs[i]->base.send_cq == base || world.pairs[i]->base.recv_cq == base))
+            (world.pairs[i]->base.send_cq == base || world.pairs[i]->base.recv_cq == base)) {
             error = EBUSY;
+            world.pairs[i]->base.state = IBV_QPS_ERR; /* nothing reaches it any more */
+        }
+    ((struct queue *)base)->is_kept = error != 0;
     if (((struct queue *)base)->unacknowledged > 0)
         error = EBUSY; /* the real one waits for ever */
     if (error == 0)
@@ -634,13 +655,19 @@ static struct ibv_qp *create_qp(struct ibv_pd *domain, struct ibv_qp_init_attr *
 
 static int destroy_qp(struct ibv_qp *base)
 {
+    int error = 0;
     lock();
-    for (int i = 0; i < PAIRS_MAX; i++)
-        if (world.pairs[i] == (struct pair *)base)
-            world.pairs[i] = NULL;
-    drop(base);
+    if (fails("destroy_qp")) {
+        error = errno;
+        ((struct pair *)base)->is_kept = true;
+    } else {
+        for (int i = 0; i < PAIRS_MAX; i++)
+            if (world.pairs[i] == (struct pair *)base)
+                world.pairs[i] = NULL;
+        drop(base);
+    }
     unlock();
-    return 0;
+    return error;
 }
 
 static void carry_out(struct pair *pair);

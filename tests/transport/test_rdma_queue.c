@@ -501,26 +501,26 @@ Test(rdma_queue_faults, whatever_goes_wrong_ends)
 
 Test(rdma_queue_faults, into_a_queue_that_was_stopped_nobody_sends)
 {
-    for (int nth = 0; nth < 2;
-         nth++) { /* the second time the device does not stop it as it is told */
-        if (nth == 1) {
-            end();
-            fake_verbs_reset();
-            open_side(0);
-            open_side(1);
-            connect_sides();
-            fake_verbs_fail("modify_qp", 1, ENOMEM);
-        }
-        kolo_rdma_queue_stop(sides[1].queue);
-        uint8_t *place = kolo_rdma_queue_place(sides[0].queue);
-        memset(place, 1, PLACE_BYTES);
-        kolo_rdma_queue_send(sides[0].queue, PLACE_BYTES, true);
-        for (int i = 0; i < 40; i++)
-            poll_both();
-        cr_assert(sides[0].failures == 1 && sides[1].failures == 0 && sides[1].got == 0, "%d", nth);
-        for (size_t i = 0; i < (size_t)2 * PLACES * PLACE_BYTES; i++)
-            cr_assert(sides[1].queue->memory[i] == 0, "%d: byte %zu was written", nth, i);
-    }
+    int living = fake_verbs_living();
+    cr_assert(kolo_rdma_queue_stop(sides[1].queue));
+    cr_assert(fake_verbs_living() == living - 1,
+              "the pair is there, and may have requests at work");
+    uint8_t *place = kolo_rdma_queue_place(sides[0].queue);
+    memset(place, 1, PLACE_BYTES);
+    kolo_rdma_queue_send(sides[0].queue, PLACE_BYTES, true);
+    for (int i = 0; i < 40; i++)
+        poll_both();
+    cr_assert(sides[0].failures == 1 && sides[1].failures == 0 && sides[1].got == 0);
+    for (size_t i = 0; i < (size_t)2 * PLACES * PLACE_BYTES; i++)
+        cr_assert(sides[1].queue->memory[i] == 0, "byte %zu was written", i);
+    cr_assert(kolo_rdma_queue_stop(sides[1].queue), "once more");
+}
+
+Test(rdma_queue_faults, who_stops_a_queue_hears_that_its_device_does_not_let_go)
+{
+    fake_verbs_fail("destroy_qp", 1, EBUSY);
+    cr_assert(!kolo_rdma_queue_stop(sides[1].queue));
+    cr_assert(!kolo_rdma_queue_stop(sides[1].queue), "nor is the pair gone when asked again");
 }
 
 Test(rdma_queue_faults, a_device_that_is_pulled_out_ends_both)

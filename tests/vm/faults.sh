@@ -72,10 +72,10 @@ job 137 2 "$RANK_PROGRAM" die 1 9
 says out '^\[0\] error .*rank 1'
 clean "a rank that was killed"
 packets() { cat /sys/class/infiniband/rxe1/ports/1/hw_counters/rcvd_pkts; }
-start() { # SECONDS: a job that works so long, and messages move
+start() { # SECONDS [PEER_TIMEOUT]: a job that works so long, and messages move
     local begun
     begun=$(packets)
-    KOLO_TRANSPORT=rdma KOLO_TIMEOUT=20s KOLO_PEER_TIMEOUT=2s timeout 200 "$KOLORUN" -np 2 "${on_devices[@]}" \
+    KOLO_TRANSPORT=rdma KOLO_TIMEOUT=60s KOLO_PEER_TIMEOUT=${2-2s} timeout 200 "$KOLORUN" -np 2 "${on_devices[@]}" \
         "$RANK_PROGRAM" loop "$1" >"$work/out" 2>"$work/err" </dev/null &
     launcher=$!
     await eval '(($(packets) > begun + 200))'
@@ -103,9 +103,10 @@ breaks "a way that ends" 'error .*rank [01] on .* by rdma rxe[01] port 1: .*no a
 ip neigh del 10.0.0.2 dev ra
 clean "a way that ended"
 
-# Shorter than KOLO_PEER_TIMEOUT: the pairs are made anew, and the sums are right (the program compares them).
+# Shorter than KOLO_PEER_TIMEOUT: the pairs are made anew, and the sums are right (the program compares them). Both ranks must do
+# so within it: long enough for an emulated processor beside other tests.
 step "a link that goes down and up"
-start 6
+start 6 8s
 ip link set ra down
 await grep -q 'trying to bring it back' "$work/err"
 ip link set ra up

@@ -786,6 +786,8 @@ static kolo_status a_call_that_fails(struct kolo_comm *comm, void *argument)
         .size = sizeof opts, .stream = side->stream, .timeout_ms = is_stuck && rank == 1 ? 300 : 0};
     uint32_t *flag = mock->alloc(MOCK_NO_CONTEXT, 0, 4);
     struct kolo_request *request = NULL;
+    WORLD_TRY(
+        kolo_barrier(comm, NULL, NULL)); /* who is not up yet hears of an abort at its start */
     if (rank == 1 && !is_stuck) {
         kolo_abort(comm, "enough");
         free(side);

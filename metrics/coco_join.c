@@ -581,8 +581,7 @@ kolo_status kolo_coco_join(struct kolo_coco_share *share, struct kolo_coco_array
                         .recalls = params->recalls,
                         .heads = params->caps * params->areas * params->thresholds,
                         .needed_class = SIZE_MAX};
-    kolo_status status;
-    status = allocate_lists(&join);
+    kolo_status status = allocate_lists(&join);
     KOLO_TRY(kolo_coco_agree(share, status == KOLO_OK ? allocate_mine(&join) : status));
     find_own(&join);
     KOLO_TRY(connect(&join));

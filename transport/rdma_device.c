@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "transport/rdma_register.h"
 
 enum { PORTS_MAX = 255, REASONS_BYTES = 512 };
 
@@ -187,6 +188,7 @@ void kolo_rdma_device_close(struct kolo_rdma_device *device)
 {
     if (device == NULL)
         return;
+    kolo_rdma_unregister_refused(device);
     if (device->domain != NULL && device->verbs->dealloc_pd(device->domain) != 0)
         KOLO_WARN("rdma %s: its protection domain is still in use", device->name);
     if (device->context != NULL)

@@ -20,6 +20,7 @@ struct kolo_rdma_patience {
 /** That bears @p silent_ms, and at most a quarter more; 17 hours at most, for no device counts further. Never for ever. */
 struct kolo_rdma_patience kolo_rdma_patience_of(int64_t silent_ms);
 
+struct kolo_rdma_refused; /* a registration that could not be undone (rdma_register.h) */
 struct kolo_rdma_device {
     const struct kolo_verbs *verbs;
     struct ibv_context *context; /* its async_fd is non-blocking, for the poller */
@@ -39,6 +40,7 @@ struct kolo_rdma_device {
     uint32_t parts_max;         /* of one request (SGEs) */
     uint32_t completions_max;   /* in one completion queue */
     uint32_t message_bytes_max; /* of one write or send */
+    struct kolo_rdma_refused *refused;
 };
 
 /** Opens the port that KOLO_RDMA_DEVICE names: "NAME" or "NAME:PORT", the first of several with commas between, whatever KOLO_NET says, or "": the best of those that

@@ -363,16 +363,22 @@ static void destroy_pair(struct kolo_rdma_queue *queue)
     queue->pair = NULL;
 }
 
+static void free_memory(void *memory, size_t bytes)
+{
+    (void)bytes;
+    kolo_free_memory(memory);
+}
+
 void kolo_rdma_queue_close(struct kolo_rdma_queue *queue)
 {
     if (queue == NULL)
         return;
-    const struct kolo_rdma_device *device = queue->completions->device;
     destroy_pair(queue);
     kolo_rdma_track_close(&queue->sends);
     kolo_rdma_track_close(&queue->receives);
-    if (queue->region != NULL && device->verbs->dereg_mr(queue->region) != 0 && !device->is_gone)
-        KOLO_WARN("rdma %s: memory of a queue stays registered, and is not freed", device->name);
+    if (queue->region != NULL)
+        kolo_rdma_unregister(queue->completions->device, queue->region, queue->memory,
+                             queue->region->length, free_memory);
     else
         kolo_free_memory(queue->memory);
     kolo_free_memory(queue->posted);

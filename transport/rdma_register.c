@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the device has no room for more, regions that nobody uses make room, and it is tried once more.
+// Where the device has no room for more, regions that nobody uses make room, and it is tried once more. Must never free memory
+// that a device may still reach.
 #include "transport/rdma_register.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 
-/* ---- one region ---- */
+/* ---- one registration ---- */
 
 /** Why memory could not be registered, and what to change. */
 static kolo_status cannot(const struct kolo_rdma_device *device, size_t bytes, int error)
@@ -48,6 +49,81 @@ kolo_status kolo_rdma_register(const struct kolo_rdma_device *device, void *memo
     return KOLO_OK;
 }
 
+/* ---- what could not be undone ---- */
+
+struct kolo_rdma_refused {
+    struct kolo_rdma_refused *next;
+    struct ibv_mr *handle;
+    void *memory;
+    size_t bytes;
+    void (*release)(void *memory, size_t bytes);
+};
+
+/** 0, or why the device refuses. What is gone reaches nothing. */
+static int undo(const struct kolo_rdma_device *device, struct ibv_mr *handle)
+{
+    int error = device->verbs->dereg_mr(handle);
+    return device->is_gone ? 0 : error;
+}
+
+void kolo_rdma_unregister(struct kolo_rdma_device *device, struct ibv_mr *handle, void *memory,
+                          size_t bytes, void (*release)(void *memory, size_t bytes))
+{
+    const size_t length = handle->length;
+    int error = undo(device, handle);
+    if (error == 0) {
+        if (memory != NULL)
+            release(memory, bytes);
+        return;
+    }
+    KOLO_WARN("rdma %s: the registration of %zu bytes cannot be undone (error %d): it is tried "
+              "again when the device is closed, and the memory kept until then",
+              device->name, length, error);
+    struct kolo_rdma_refused *refused = kolo_calloc(1, sizeof *refused);
+    if (refused == NULL)
+        return; /* kept for good */
+    *refused = (struct kolo_rdma_refused){device->refused, handle, memory, bytes, release};
+    device->refused = refused;
+}
+
+/** Tries all once more. Gives how many were undone. */
+static int undo_refused(struct kolo_rdma_device *device)
+{
+    int count = 0;
+    struct kolo_rdma_refused **at = &device->refused;
+    while (*at != NULL) {
+        struct kolo_rdma_refused *refused = *at;
+        if (undo(device, refused->handle) != 0) {
+            at = &refused->next;
+            continue;
+        }
+        *at = refused->next;
+        if (refused->memory != NULL)
+            refused->release(refused->memory, refused->bytes);
+        kolo_free_memory(refused);
+        count++;
+    }
+    return count;
+}
+
+void kolo_rdma_unregister_refused(struct kolo_rdma_device *device)
+{
+    int count = 0;
+    (void)undo_refused(device);
+    while (device->refused != NULL) {
+        struct kolo_rdma_refused *refused = device->refused;
+        device->refused = refused->next;
+        kolo_free_memory(refused);
+        count++;
+    }
+    if (count > 0)
+        KOLO_WARN("rdma %s: %d registrations could not be undone, and their memory is not used "
+                  "again in this process: look at dmesg",
+                  device->name, count);
+}
+
+/* ---- one region ---- */
+
 static kolo_status make(struct kolo_rdma_regions *regions, void *memory, size_t bytes,
                         struct kolo_rdma_region **region_out)
 {
@@ -67,14 +143,16 @@ static kolo_status make(struct kolo_rdma_regions *regions, void *memory, size_t 
     return KOLO_OK;
 }
 
+static void unmap(void *pages, size_t bytes)
+{
+    (void)munmap(pages, bytes);
+}
+
 static void destroy(struct kolo_rdma_regions *regions, struct kolo_rdma_region *region)
 {
-    if (region->pages != NULL)
-        (void)munmap(region->pages, region->handle->length);
-    int error = region->handle != NULL ? regions->device->verbs->dereg_mr(region->handle) : 0;
-    if (error != 0 && !regions->device->is_gone)
-        KOLO_WARN("rdma %s: a registration cannot be undone (error %d)", regions->device->name,
-                  error);
+    if (region->handle != NULL)
+        kolo_rdma_unregister(regions->device, region->handle, region->pages, region->handle->length,
+                             unmap);
     kolo_free_memory(region);
 }
 
@@ -102,8 +180,8 @@ static struct kolo_rdma_region *find_idle(const struct kolo_rdma_regions *region
     return NULL;
 }
 
-/** True: something has made room. */
-static bool make_room(struct kolo_rdma_regions *regions)
+/** True: there were some. */
+static bool forget_idle(struct kolo_rdma_regions *regions)
 {
     bool made = false;
     struct kolo_rdma_region *idle;
@@ -112,6 +190,13 @@ static bool make_room(struct kolo_rdma_regions *regions)
         made = true;
     }
     return made;
+}
+
+/** True: something has made room. */
+static bool make_room(struct kolo_rdma_regions *regions)
+{
+    bool has_undone = undo_refused(regions->device) > 0;
+    return forget_idle(regions) || has_undone;
 }
 
 static kolo_status make_surely(struct kolo_rdma_regions *regions, void *memory, size_t bytes,
@@ -281,15 +366,15 @@ void kolo_rdma_regions_forget(struct kolo_rdma_regions *regions, const void *mem
 
 /* ---- the interface ---- */
 
-void kolo_rdma_regions_init(struct kolo_rdma_regions *regions,
-                            const struct kolo_rdma_device *device, struct kolo_heap *heap)
+void kolo_rdma_regions_init(struct kolo_rdma_regions *regions, struct kolo_rdma_device *device,
+                            struct kolo_heap *heap)
 {
     *regions = (struct kolo_rdma_regions){.device = device, .heap = heap};
 }
 
 void kolo_rdma_regions_fini(struct kolo_rdma_regions *regions)
 {
-    (void)make_room(regions);
+    (void)forget_idle(regions);
     kolo_map_fini(&regions->spans);
     while (regions->devices != NULL)
         forget_device(regions, &regions->devices);

@@ -9,6 +9,10 @@
 // until somebody says that it goes, or another allocation has its address: its driver's number tells. What cannot be
 // registered is remembered as such.
 //
+// Memory whose registration the device refuses to undo is not given back: it is kept with the registration, which is undone
+// when room is made, or when the device is closed. What the program itself frees is safe before that, since the kernel keeps
+// registered pages from others; its addresses may lead to other pages meanwhile.
+//
 // Threads: those of the endpoint, one at a time.
 #ifndef KOLO_TRANSPORT_RDMA_REGISTER_H
 #define KOLO_TRANSPORT_RDMA_REGISTER_H
@@ -19,6 +23,12 @@
 /** Registers @p bytes bytes with these rights (IBV_ACCESS_*). ERR_SYSTEM: the detail says why not and what to change. */
 kolo_status kolo_rdma_register(const struct kolo_rdma_device *device, void *memory, size_t bytes,
                                int access, struct ibv_mr **handle_out) KOLO_NODISCARD;
+/** Undoes it, then has @p release free @p memory of so many bytes (NULL: there is none). Where the device refuses, that is done
+ * later, and a warning says so. */
+void kolo_rdma_unregister(struct kolo_rdma_device *device, struct ibv_mr *handle, void *memory,
+                          size_t bytes, void (*release)(void *memory, size_t bytes));
+/** For kolo_rdma_device_close(), when nothing else is left: the last try at what was refused. What is refused again is never freed. */
+void kolo_rdma_unregister_refused(struct kolo_rdma_device *device);
 
 /** What is registered: the whole span, or just what was asked for. */
 struct kolo_rdma_region {
@@ -35,14 +45,14 @@ struct kolo_rdma_region {
 };
 
 struct kolo_rdma_regions {
-    const struct kolo_rdma_device *device;
+    struct kolo_rdma_device *device;
     struct kolo_heap *heap; /* may be NULL: every registration is for one request */
     struct kolo_map spans;  /* regions by the lower half of their span's number */
     struct kolo_rdma_region *devices;
 };
 
-void kolo_rdma_regions_init(struct kolo_rdma_regions *regions,
-                            const struct kolo_rdma_device *device, struct kolo_heap *heap);
+void kolo_rdma_regions_init(struct kolo_rdma_regions *regions, struct kolo_rdma_device *device,
+                            struct kolo_heap *heap);
 /** Lets go of all; no request may have one any more. */
 void kolo_rdma_regions_fini(struct kolo_rdma_regions *regions);
 

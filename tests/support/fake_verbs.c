@@ -28,6 +28,11 @@ struct region {
     uint8_t
         *pages; /* of shared memory: as a device pins them, wherever their addresses lead later */
     size_t page_bytes;
+    bool is_kept; /* it was not let go of when it was to be */
+};
+struct domain {
+    struct ibv_pd base;
+    bool is_kept;
 };
 struct channel {
     struct ibv_comp_channel base;
@@ -190,6 +195,25 @@ static struct ibv_context *open_device(struct ibv_device *base)
     return context != NULL ? &context->base : NULL;
 }
 
+/** Has the domain regions? */
+static bool is_used(const struct ibv_pd *domain)
+{
+    for (int i = 0; i < REGIONS_MAX; i++)
+        if (world.regions[i] != NULL && world.regions[i]->base.pd == domain)
+            return true;
+    return false;
+}
+
+static void drop_region(struct region *region)
+{
+    for (int i = 0; i < REGIONS_MAX; i++)
+        if (world.regions[i] == region)
+            world.regions[i] = NULL;
+    if (region->pages != NULL)
+        munmap(region->pages, region->page_bytes);
+    drop(region);
+}
+
 /** As the kernel does: what could not be destroyed goes with its context. */
 static void drop_kept(const struct ibv_context *context)
 {
@@ -202,6 +226,15 @@ static void drop_kept(const struct ibv_context *context)
         drop(pair);
         if (queue->is_kept)
             drop(queue);
+    }
+    for (int i = 0; i < REGIONS_MAX; i++) {
+        struct region *region = world.regions[i];
+        if (region == NULL || !region->is_kept || region->base.context != context)
+            continue;
+        struct domain *domain = (struct domain *)region->base.pd;
+        drop_region(region);
+        if (domain->is_kept && !is_used(&domain->base))
+            drop(domain);
     }
 }
 
@@ -313,27 +346,25 @@ static void tell(struct fake_device *device, enum ibv_event_type type, int port)
 
 static struct ibv_pd *alloc_pd(struct ibv_context *context)
 {
-    struct ibv_pd *domain = NULL;
+    struct domain *domain = NULL;
     lock();
     if (!fails("alloc_pd")) {
         domain = make(sizeof *domain);
-        domain->context = context;
+        domain->base.context = context;
     }
     unlock();
-    return domain;
+    return domain != NULL ? &domain->base : NULL;
 }
 
 static int dealloc_pd(struct ibv_pd *domain)
 {
-    int error = 0;
     lock();
-    for (int i = 0; i < REGIONS_MAX; i++)
-        if (world.regions[i] != NULL && world.regions[i]->base.pd == domain)
-            error = EBUSY;
-    if (error == 0)
+    const bool is_kept = is_used(domain);
+    ((struct domain *)domain)->is_kept = is_kept;
+    if (!is_kept)
         drop(domain);
     unlock();
-    return error;
+    return is_kept ? EBUSY : 0;
 }
 
 static uintptr_t page_of(const void *address)
@@ -421,19 +452,16 @@ static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *domain, uint64_t offset, size
 
 static int dereg_mr(struct ibv_mr *base)
 {
+    int error = 0;
     lock();
     if (fails("dereg_mr")) {
-        unlock();
-        return errno;
+        error = errno;
+        ((struct region *)base)->is_kept = true;
+    } else {
+        drop_region((struct region *)base);
     }
-    for (int i = 0; i < REGIONS_MAX; i++)
-        if (world.regions[i] == (struct region *)base)
-            world.regions[i] = NULL;
-    if (((struct region *)base)->pages != NULL)
-        munmap(((struct region *)base)->pages, ((struct region *)base)->page_bytes);
-    drop(base);
     unlock();
-    return 0;
+    return error;
 }
 
 /** Is all of it in the region of that key, with that right? */

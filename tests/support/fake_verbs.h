@@ -48,8 +48,8 @@ void fake_verbs_device_count(int count);
 /** Adds a GID of @p type: "10.0.0.3" or an IPv6 address. Those of RoCE belong to the interface lo. */
 void fake_verbs_add_gid(struct fake_port *port, uint32_t type, const char *address);
 
-/** The @p nth call from now of that function of the table (its field's name) fails with errno @p error. A pair that is not
- * destroyed so goes on until its device is closed. */
+/** The @p nth call from now of that function of the table (its field's name) fails with errno @p error. What is not
+ * destroyed so (a pair, a region) goes on until its device is closed. */
 void fake_verbs_fail(const char *function, int nth, int error);
 /** The @p nth send request carried out from now ends in @p status. */
 void fake_verbs_complete_as(int nth, enum ibv_wc_status status);

@@ -3,11 +3,15 @@
 // words where it cannot be had.
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "memory/memory.h"
 #include "tests/support/fake_verbs.h"
 #include "transport/rdma_register.h"
@@ -152,6 +156,78 @@ Test(rdma_register, what_nobody_uses_makes_room)
     cr_assert(region->users == 2);
     kolo_rdma_regions_give(&regions, region);
     kolo_rdma_regions_give(&regions, region);
+}
+
+static char logged[4096];
+
+static void keep_line(void *context, enum kolo_log_level level, const char *line)
+{
+    const size_t used = strlen(logged);
+    (void)context;
+    if (level <= KOLO_LOG_WARN)
+        snprintf(logged + used, sizeof logged - used, "%s\n", line);
+}
+
+/** A span that was registered and then freed, while its device does not let go of it: the way to its pages. */
+static uint8_t *free_refused(void)
+{
+    char *memory = allocate(BYTES);
+    struct kolo_rdma_region *region = take(memory, BYTES);
+    uint8_t *pages = region->pages;
+    kolo_rdma_regions_give(&regions, region);
+    logged[0] = '\0';
+    kolo_log_set_sink(keep_line, NULL);
+    fake_verbs_fail("dereg_mr", 1, EBUSY);
+    cr_assert(kolo_heap_free(heap, memory, gone, &regions) == KOLO_OK && fake_verbs_regions() == 1);
+    cr_assert(strstr(logged, "fake0: the registration of 1048576 bytes cannot be undone"), "%s",
+              logged);
+    logged[0] = '\0';
+    return pages;
+}
+
+static bool is_mapped(uint8_t *pages)
+{
+    unsigned char there;
+    return mincore(pages, 1, &there) == 0;
+}
+
+Test(rdma_register, what_a_device_does_not_let_go_of_is_kept_until_it_does)
+{
+    uint8_t *pages = free_refused();
+    cr_assert(is_mapped(pages), "the system may have them while the device writes there");
+    char *memory = allocate(BYTES);
+    struct kolo_rdma_region *region = take(memory, BYTES);
+    cr_assert(fake_verbs_regions() == 2, "not taken for another span's");
+    kolo_rdma_regions_give(&regions, region);
+    fake_verbs_fail("reg_mr", 1, ENOMEM);
+    char *other = allocate(BYTES);
+    region = take(other, BYTES);
+    cr_assert(fake_verbs_regions() == 1, "it makes room, as do those that nobody uses");
+    kolo_rdma_regions_give(&regions, region);
+    kolo_log_set_sink(NULL, NULL);
+}
+
+Test(rdma_register, what_a_device_does_not_let_go_of_is_tried_again_at_its_end)
+{
+    const uint8_t *pages = free_refused();
+    kolo_rdma_regions_fini(&regions);
+    cr_assert(fake_verbs_regions() == 1 && is_mapped((uint8_t *)(uintptr_t)pages));
+    kolo_rdma_device_close(device);
+    device = NULL;
+    cr_assert(fake_verbs_regions() == 0 && logged[0] == '\0', "%s", logged);
+    kolo_log_set_sink(NULL, NULL);
+}
+
+Test(rdma_register, what_a_device_never_lets_go_of_is_told)
+{
+    uint8_t *pages = free_refused();
+    kolo_rdma_regions_fini(&regions);
+    fake_verbs_fail("dereg_mr", 1, EBUSY);
+    kolo_rdma_device_close(device);
+    device = NULL;
+    cr_assert(strstr(logged, "fake0: 1 registrations could not be undone"), "%s", logged);
+    cr_assert(is_mapped(pages), "never again the system's");
+    kolo_log_set_sink(NULL, NULL);
 }
 
 static void refused(int error, const char *text)

@@ -604,6 +604,11 @@ kolo_status kolo_rdma_queue_renew(struct kolo_rdma_queue *queue)
 {
     kolo_status status;
     destroy_pair(queue);
+    if (queue->is_loose) /* it may still write, into what calls would take for theirs again */
+        return kolo_fail(KOLO_ERR_LINK,
+                         "rdma %s: the device does not destroy the queue pair that broke: look at "
+                         "dmesg",
+                         queue->completions->device->name);
     KOLO_TRY(take_leftovers(queue));
     KOLO_TRY(kolo_rdma_track_renew(&queue->sends));
     KOLO_TRY(kolo_rdma_track_renew(&queue->receives));

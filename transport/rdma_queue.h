@@ -148,7 +148,7 @@ kolo_status kolo_rdma_queue_cut(struct kolo_rdma_queue *queue) KOLO_NODISCARD;
 bool kolo_rdma_queue_is_still(const struct kolo_rdma_queue *queue);
 uint64_t kolo_rdma_queue_received(const struct kolo_rdma_queue *queue);
 /** A fresh pair in the place of one that is still; sends wait. Not from within a callback. Errors
- * as _open. */
+ * as _open; ERR_LINK also: the device does not let go of the old pair (see _stop). */
 kolo_status kolo_rdma_queue_renew(struct kolo_rdma_queue *queue) KOLO_NODISCARD;
 /** The peer, which is still, has @p received so many. ERR_PROTOCOL: it cannot. */
 kolo_status kolo_rdma_queue_settle(struct kolo_rdma_queue *queue, uint64_t received) KOLO_NODISCARD;

@@ -136,11 +136,27 @@ static void settle_rows(struct rdma_rail *rail)
     kolo_rdma_wake_writing(link);
 }
 
+/** What its device does not let go of may still write into what was offered: calls must not end before that is cut off. */
+static void end_link(struct rdma_rail *rail)
+{
+    struct kolo_link *base = &rail->link->tcp.base;
+    kolo_link_set_down(
+        base, kolo_fail(KOLO_ERR_LINK,
+                        "rank %d on %.63s by rdma %s port %u: rail %d is over, but its device does "
+                        "not destroy its queue pair: look at dmesg",
+                        base->peer, who(rail->link)->host, rail->nic->device->name,
+                        rail->nic->device->port, rail->number + 1));
+}
+
 static void end_rail(struct rdma_rail *rail)
 {
     struct rdma_link *link = rail->link;
-    (void)kolo_rdma_queue_stop(rail->queue); /* the link's end asks again */
+    const bool has_ended = kolo_rdma_queue_stop(rail->queue);
     rail->step = RAIL_OVER;
+    if (!has_ended) {
+        end_link(rail);
+        return;
+    }
     say(link, rail->number, OVER, 0, kolo_rdma_queue_received(rail->queue), NULL, 0);
     if (rail->heard_over && link->tcp.base.state == KOLO_LINK_UP)
         settle_rows(rail);

@@ -13,8 +13,9 @@
 //
 // A rail that breaks, wherever it stands, is stopped, what had arrived by it is delivered, and OVER says how much that was; the
 // other side does the same. What of a message the count does not cover is then written again by the first rail: before both
-// have stopped something of the rail could still land, in memory that is the program's again. The link goes on. A rail that is
-// over does not come back; the first comes back by itself (rdma_resume.h), or ends the link.
+// have stopped something of the rail could still land, in memory that is the program's again. The link goes on, unless
+// the device does not destroy the rail's pair: what that may still write is cut off with the link's end. A rail that is over
+// does not come back; the first comes back by itself (rdma_resume.h), or ends the link.
 #ifndef KOLO_TRANSPORT_RDMA_RAILS_H
 #define KOLO_TRANSPORT_RDMA_RAILS_H
 

@@ -4,6 +4,9 @@
 #ifndef KOLO_TESTS_SUPPORT_RDMA_MESSAGES_H
 #define KOLO_TESTS_SUPPORT_RDMA_MESSAGES_H
 
+#include <string.h>
+#include <sys/mman.h>
+
 #include "tests/support/transport_suite.h"
 
 static inline uint8_t *allocate(struct suite_rank *rank, size_t bytes)
@@ -51,6 +54,40 @@ static inline bool exchange_bytes(struct suite_rank *rank, struct kolo_link *lin
     kolo_link_send(link, channel, &desc, "y", 1, &works[0]);
     kolo_link_recv(link, channel, &desc, &in, 1, NULL, &works[1]);
     return suite_settle(rank, works, 2) && works[0].status == KOLO_OK && works[1].status == KOLO_OK;
+}
+
+/** The pages that a device is told of, reached another way, so that they are there whatever becomes of the first. */
+struct offered {
+    uint8_t *memory, *map, *pages;
+    size_t bytes, map_bytes;
+};
+
+/** Memory of so many bytes, all 5, before it is offered. */
+static inline bool prepare_offer(struct suite_rank *rank, size_t bytes, struct offered *offered_out)
+{
+    struct kolo_span span;
+    uint8_t *memory = allocate(rank, bytes);
+    if (memory == NULL || !kolo_heap_find(rank->heap, memory, bytes, &span))
+        return false;
+    uint8_t *map = mmap(NULL, span.file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, span.fd, 0);
+    if (map == MAP_FAILED)
+        return false;
+    memset(memory, 5, bytes);
+    *offered_out =
+        (struct offered){memory, map, map + span.file_offset + (memory - (uint8_t *)span.base),
+                         bytes, span.file_bytes};
+    return true;
+}
+
+/** A device writes late: is it seen where the program has its memory? */
+static inline bool is_cut_off(struct offered *offered)
+{
+    size_t same = 0;
+    memset(offered->pages, 1, offered->bytes);
+    while (same < offered->bytes && offered->memory[same] == 5)
+        same++;
+    munmap(offered->map, offered->map_bytes);
+    return same == offered->bytes;
 }
 
 #endif

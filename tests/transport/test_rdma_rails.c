@@ -230,6 +230,46 @@ Test(rdma_rails, it_goes_on_wherever_one_breaks)
     }
 }
 
+/* ---- a device that does not let go ---- */
+
+static int stubborn; /* ranks whose device is */
+
+/** A rail breaks while a receive is offered, and one side's device does not destroy its pair. */
+static void break_one_that_is_not_destroyed(struct suite_rank *rank)
+{
+    struct rdma_link *link = rails_up(rank, 2);
+    struct kolo_desc desc = {{9}};
+    struct kolo_work works[3];
+    struct offered offered;
+    uint8_t *memory = allocate(rank, 2 * (size_t)LONG_BYTES);
+    SUITE_CHECK(rank, link != NULL && memory != NULL && prepare_offer(rank, LONG_BYTES, &offered),
+                "no link");
+    forget_paces(link);
+    kolo_link_recv(&link->tcp.base, 5, &desc, offered.memory, LONG_BYTES, NULL, &works[0]);
+    kolo_link_recv(&link->tcp.base, 1, &desc, memory, LONG_BYTES, NULL, &works[1]);
+    SUITE_CHECK(rank, exchange_bytes(rank, &link->tcp.base, 2) && suite_meet(rank, 2), "offers");
+    if (rank->rank == 0) {
+        fake_verbs_fail_on(fake_verbs_device(1), 1, IBV_WC_RETRY_EXC_ERR, false);
+        fake_verbs_fail("destroy_qp", 1, EBUSY);
+    }
+    SUITE_CHECK(rank, suite_meet(rank, 3), "rank %d", rank->rank);
+    kolo_link_send(&link->tcp.base, 1, &desc, memory + LONG_BYTES, LONG_BYTES, &works[2]);
+    SUITE_CHECK(rank, suite_until(rank, is_link_down, NULL), "the link goes on");
+    SUITE_CHECK(rank, works[0].status == rank->heard[1 - rank->rank].why, "%s",
+                kolo_status_name(works[0].status));
+    if (strstr(rank->heard[1 - rank->rank].text,
+               "fake1 port 1: rail 2 is over, but its device does not destroy its queue pair")) {
+        __atomic_fetch_add(&stubborn, 1, __ATOMIC_RELAXED);
+        SUITE_CHECK(rank, is_cut_off(&offered), "the program sees what is written late");
+    }
+}
+
+Test(rdma_rails, a_link_ends_with_a_rail_that_its_device_does_not_let_go_of)
+{
+    run("2", 2, break_one_that_is_not_destroyed);
+    cr_assert(stubborn == 1 && strstr(logged, "a queue pair cannot be destroyed"), "%s", logged);
+}
+
 /* ---- what nobody can mean ---- */
 
 static void say_nonsense(struct suite_rank *rank)

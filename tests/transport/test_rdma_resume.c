@@ -220,6 +220,43 @@ Test(rdma_resume, a_cable_that_stays_out_is_the_error_that_it_was)
     suite_close(world);
 }
 
+/* ---- a device that does not let go ---- */
+
+static int stubborn; /* ranks whose device is */
+
+/** The pair breaks while a receive is offered, and one side's device does not destroy its own. */
+static void break_one_that_is_not_destroyed(struct suite_rank *rank)
+{
+    struct kolo_desc desc;
+    struct kolo_link *link = come_up(rank, &desc);
+    struct kolo_work received, sent;
+    struct offered offered;
+    SUITE_CHECK(rank, link != NULL && prepare_offer(rank, BYTES, &offered), "no link");
+    kolo_link_recv(link, 1, &desc, offered.memory, BYTES, NULL, &received);
+    SUITE_CHECK(rank, exchange_bytes(rank, link, 2) && suite_meet(rank, 1), "offers");
+    if (rank->rank == 0) {
+        fake_verbs_fail("destroy_qp", 1, EBUSY);
+        fake_verbs_complete_as(1, IBV_WC_RETRY_EXC_ERR);
+        kolo_link_send(link, 9, &desc, "z", 1, &sent);
+    }
+    SUITE_CHECK(rank, suite_until(rank, is_down, NULL), "it came back: %s", logged);
+    SUITE_CHECK(rank, received.status == rank->heard[1 - rank->rank].why, "%s",
+                kolo_status_name(received.status));
+    if (strstr(rank->heard[1 - rank->rank].text,
+               "it could not be brought back: rdma fake0: the device does not destroy")) {
+        __atomic_fetch_add(&stubborn, 1, __ATOMIC_RELAXED);
+        SUITE_CHECK(rank, is_cut_off(&offered), "the program sees what is written late");
+    }
+}
+
+Test(rdma_resume, a_link_ends_with_a_pair_that_its_device_does_not_let_go_of)
+{
+    struct suite_world *world = suite_open("rdma", 2, "PEER_TIMEOUT", "10s");
+    suite_run(world, break_one_that_is_not_destroyed);
+    suite_close(world);
+    cr_assert(stubborn == 1 && strstr(logged, "a queue pair cannot be destroyed"), "%s", logged);
+}
+
 /* ---- a way that takes short messages alone ---- */
 
 struct chat {

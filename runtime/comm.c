@@ -76,6 +76,7 @@ void kolo_comm_open(struct kolo_comm *comm, uint32_t number, int rank, int size)
     comm->number = number;
     comm->rank = rank;
     comm->size = size;
+    comm->direct_bytes = SIZE_MAX;
     fit(comm);
     comm->received = comm->sent != NULL ? comm->sent + size : NULL;
     comm->next = engine->comms;
@@ -224,11 +225,25 @@ const char *kolo_comm_rank_text(const struct kolo_comm *comm, int rank,
     return text;
 }
 
-/** Scratch that neighbours on this host can read in place, where that may pay. */
+/** May messages to some member that lie in scratch of so many bytes be copied less if that is of the heap? */
+static bool may_be_direct(struct kolo_comm *comm, size_t bytes)
+{
+    const struct kolo_endpoint *endpoint = comm->engine->endpoint;
+    for (; comm->direct_asked < comm->size && bytes < comm->direct_bytes; comm->direct_asked++) {
+        if (comm->direct_asked == comm->rank)
+            continue;
+        size_t direct =
+            kolo_endpoint_direct_bytes(endpoint, kolo_comm_world(comm, comm->direct_asked));
+        if (direct < comm->direct_bytes)
+            comm->direct_bytes = direct;
+    }
+    return bytes >= comm->direct_bytes;
+}
+
 static kolo_status new_scratch(struct kolo_comm *comm, size_t bytes)
 {
     free_scratch(comm);
-    if (bytes < comm->engine->settings.shm_direct_bytes || comm->local_size == 1) {
+    if (!may_be_direct(comm, bytes)) {
         comm->scratch = kolo_aligned(64, bytes);
         if (comm->scratch == NULL)
             return KOLO_ERR_NO_MEMORY;
@@ -257,6 +272,7 @@ kolo_status kolo_comm_scratch(struct kolo_comm *comm, struct kolo_request *reque
         request->scratch = comm->scratch;
         return KOLO_OK;
     }
+    /* of no heap: to allocate that for one call, and have it registered, costs more than to copy it */
     request->own_scratch = kolo_aligned(64, bytes);
     request->scratch = request->own_scratch;
     return request->own_scratch != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;

@@ -216,6 +216,8 @@ struct kolo_comm {
     void *scratch;
     size_t scratch_bytes;
     bool scratch_in_heap;
+    size_t direct_bytes;         /* the least of the members of which it was asked: */
+    int direct_asked;            /* so many */
     struct kolo_choices choices; /* of plans over links */
     /** KOLO_WINDOW_MAX for each strand of the collective that runs; NULL: not yet. */
     struct kolo_flight *flights;

@@ -147,6 +147,15 @@ int kolo_endpoint_choose(const struct kolo_endpoint *endpoint, int peer, struct 
     return -1;
 }
 
+size_t kolo_endpoint_direct_bytes(const struct kolo_endpoint *endpoint, int peer)
+{
+    struct kolo_why why;
+    const int index = kolo_endpoint_choose(endpoint, peer, &why);
+    if (index < 0 || kolo_transports[index]->direct_bytes == NULL)
+        return SIZE_MAX;
+    return kolo_transports[index]->direct_bytes(endpoint->config.settings);
+}
+
 /** The link to @p peer if it is up; else NULL. */
 static const struct kolo_link *link_up(const struct kolo_endpoint *endpoint, int peer)
 {

@@ -144,6 +144,9 @@ struct kolo_transport {
     /** One look for arrived and for consumed frames, without the poller. True: moved. NULL: the
      * poller's callbacks do it. */
     bool (*pull)(struct kolo_link *link);
+    /** Messages in memory of the heap from so many bytes on are spared a copy, by who sends them or who receives them. NULL:
+     * none are, or those in other memory are too. */
+    size_t (*direct_bytes)(const struct kolo_settings *settings);
     /** Shall @p work, whose first frame is due, go by rx_remote as one frame of any length? NULL:
      * never. */
     bool (*is_remote)(struct kolo_link *link, const struct kolo_work *work);

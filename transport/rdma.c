@@ -440,6 +440,11 @@ static kolo_status open_port(struct kolo_endpoint *endpoint, struct kolo_port **
     return KOLO_OK;
 }
 
+static size_t direct_bytes(const struct kolo_settings *settings)
+{
+    return settings->rdma_direct_bytes;
+}
+
 const struct kolo_transport kolo_transport_rdma = {
     .name = "rdma",
     .purpose = KOLO_PURPOSE_RDMA,
@@ -452,6 +457,7 @@ const struct kolo_transport kolo_transport_rdma = {
     .poll = kolo_rdma_poll,
     .push = kolo_rdma_push,
     .pull = kolo_rdma_pull,
+    .direct_bytes = direct_bytes,
     .is_remote = kolo_rdma_is_remote,
     .posted = kolo_rdma_posted,
     .take_back = kolo_rdma_take_back,

@@ -116,6 +116,11 @@ static bool shm_reaches(const struct kolo_port *port, const struct kolo_peer *pe
     return is_here;
 }
 
+static size_t shm_direct_bytes(const struct kolo_settings *settings)
+{
+    return settings->shm_direct_bytes;
+}
+
 const struct kolo_transport kolo_transport_shm = {
     .name = "shm",
     .purpose = KOLO_PURPOSE_SHM,
@@ -127,6 +132,7 @@ const struct kolo_transport kolo_transport_shm = {
     .adopt = kolo_shm_adopt,
     .push = kolo_shm_push,
     .pull = kolo_shm_pull,
+    .direct_bytes = shm_direct_bytes,
     .is_remote = kolo_shm_is_remote,
     .claim = kolo_shm_claim,
     .release = kolo_shm_release,

@@ -176,6 +176,10 @@ kolo_status kolo_endpoint_set_peers(struct kolo_endpoint *endpoint,
 void kolo_endpoint_choice(struct kolo_endpoint *endpoint, int peer, const char **transport_out,
                           const char **why_out);
 
+/** Messages between us and @p peer from so many bytes on are copied less if they lie in memory of the
+ * heap; SIZE_MAX: that makes no difference. */
+size_t kolo_endpoint_direct_bytes(const struct kolo_endpoint *endpoint, int peer);
+
 /** The link to @p peer (not self); begins to connect at the first call. Works may be posted before
  * it is up.
  *  @p deadline bounds the connecting. A link that fell gives what ended it. After a peer's goodbye

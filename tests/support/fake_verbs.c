@@ -89,7 +89,7 @@ static struct {
     struct region *regions[REGIONS_MAX];
     struct context *contexts[PAIRS_MAX];
     int living, registered, not_ready, polls, sends_done, sends_told;
-    size_t written;
+    size_t written, lent;
     struct {
         const char *function;
         int nth, error;
@@ -765,6 +765,7 @@ static void take_send(struct pair *pair, const struct ibv_send_wr *wr)
     *request = (struct request){.wr = *wr};
     for (int i = 0; i < wr->num_sge; i++) {
         request->parts[i] = wr->sg_list[i];
+        world.lent += i > 0 ? wr->sg_list[i].length : 0;
         if (wr->send_flags & IBV_SEND_INLINE) {
             memcpy(request->inlined + at, (const void *)(uintptr_t)wr->sg_list[i].addr,
                    wr->sg_list[i].length);
@@ -1154,7 +1155,7 @@ void fake_verbs_reset(void)
     memset(world.contexts, 0, sizeof world.contexts);
     world.living = world.registered = world.not_ready = world.polls = 0;
     world.sends_done = world.sends_told = 0;
-    world.written = 0;
+    world.written = world.lent = 0;
     world.fault.function = NULL;
     world.is_cut = false;
     world.most = SIZE_MAX;
@@ -1332,6 +1333,14 @@ void fake_verbs_sends(int *done_out, int *told_out)
     *done_out = world.sends_done;
     *told_out = world.sends_told;
     unlock();
+}
+
+size_t fake_verbs_lent(void)
+{
+    lock();
+    size_t bytes = world.lent;
+    unlock();
+    return bytes;
 }
 
 int fake_verbs_not_ready(void)

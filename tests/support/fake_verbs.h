@@ -89,6 +89,8 @@ int fake_verbs_polls(void);
 /** Bytes that were written by their address; of one device's pairs. */
 size_t fake_verbs_written(void);
 size_t fake_verbs_written_by(struct fake_device *device);
+/** Bytes of sends that lay elsewhere than what the send begins with. */
+size_t fake_verbs_lent(void);
 /** Sends that were carried out, and how many of them were told. */
 void fake_verbs_sends(int *done_out, int *told_out);
 /** How often a sender met a receiver that was not ready. */

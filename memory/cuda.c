@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "memory/cuda_loan.h"
 #include "memory/cuda_memory.h"
 
 static bool cuda_is_present(void)
@@ -269,4 +270,5 @@ const struct kolo_memory_ops kolo_memory_cuda = {
     .device_release = kolo_cuda_let_go,
     .extent = kolo_cuda_extent,
     .share = kolo_cuda_share,
+    .lend = kolo_cuda_lend,
 };

@@ -147,7 +147,7 @@ enum { /* flags, and CUdevice_attribute */
       (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,        \
        unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream, void **parameters, \
        void **extra))
-/** What drivers before CUDA 11, 11.7, 12 and 12.5 lack, or for other systems; NULL then. */
+/** What drivers before CUDA 11, 11.4, 11.7, 12 and 12.5 lack, or for other systems; NULL then. */
 #define KOLO_CUDA_LATER_FUNCTIONS(X)                                                               \
     X(ipc_get_handle,          "cuIpcGetMemHandle",      cuIpcGetMemHandle,                        \
       (struct kolo_cuda_handle *handle_out, kolo_cuda_address memory))                             \
@@ -155,6 +155,8 @@ enum { /* flags, and CUdevice_attribute */
       (kolo_cuda_address *memory_out, struct kolo_cuda_handle handle, unsigned flags))             \
     X(ipc_close_handle,        "cuIpcCloseMemHandle",    cuIpcCloseMemHandle,                      \
       (kolo_cuda_address memory))                                                                  \
+    X(device_get_uuid,         "cuDeviceGetUuid_v2",     cuDeviceGetUuid,                          \
+      (uint8_t *uuid_out, int device))                                                             \
     X(context_record_event, "cuCtxRecordEvent",       cuCtxRecordEvent,                         \
       (void *context, void *event))                                                                \
     X(stream_wait_value,       "cuStreamWaitValue32_v2", cuStreamWaitValue32,                      \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lanes to CUDA's devices: two streams of the library's own in the context that the memory is of, and
-// a function that the driver calls when a mark is passed. Owns the streams, gates, and a hold on the
-// device's primary context where the memory has none of its own. A thread's current context is
+// a function that the driver calls when a mark is passed. Owns the streams, gates, what others have lent,
+// the kernels, and a hold on the device's primary context where the memory has none of its own. A thread's current context is
 // after each call what it was before.
 //
 // The streams do not wait for the default stream, nor it for them: what the program gave to the
@@ -10,6 +10,8 @@
 
 #include "base/alloc.h"
 #include "memory/cuda_driver.h"
+#include "memory/cuda_fold.h"
+#include "memory/cuda_loan.h"
 #include "memory/cuda_memory.h"
 #include "memory/lane.h"
 
@@ -24,6 +26,9 @@ struct cuda_lane {
     void *streams[KOLO_WAYS];
     struct pass passes[KOLO_WAYS];
     struct kolo_cuda_gates *gates;
+    pthread_mutex_t making; /* the next two; who holds it waits for no other lock */
+    struct kolo_cuda_borrower *borrower;
+    struct kolo_cuda_kernels *kernels;
 };
 
 static struct cuda_lane *lane_of(struct kolo_lane *lane)
@@ -53,14 +58,17 @@ static void close_streams(struct cuda_lane *lane)
         if (lane->streams[way])
             (void)lane->visit.driver->stream_destroy(lane->streams[way]);
     kolo_cuda_gates_free(lane->gates, &lane->visit);
+    kolo_cuda_kernels_unload(lane->kernels);
     kolo_cuda_leave(&lane->visit);
 }
 
 static void cuda_close(struct kolo_lane *base)
 {
     struct cuda_lane *lane = lane_of(base);
+    kolo_cuda_borrower_close(lane->borrower);
     close_streams(lane);
     kolo_cuda_release(&lane->visit);
+    (void)pthread_mutex_destroy(&lane->making);
     kolo_lane_deinit(base);
     kolo_free_memory(lane);
 }
@@ -131,6 +139,73 @@ static kolo_status cuda_check_gates(struct kolo_lane *base)
     return kolo_cuda_gates_check(lane->gates, &lane->visit);
 }
 
+/* ---- what others have lent ---- */
+
+static kolo_status load_kernels(struct cuda_lane *lane)
+{
+    kolo_status status = kolo_cuda_enter(&lane->visit);
+    if (status != KOLO_OK)
+        return status;
+    status = kolo_cuda_kernels_load(lane->visit.driver, lane->visit.ordinal, &lane->kernels);
+    kolo_cuda_leave(&lane->visit);
+    return status;
+}
+
+static kolo_status cuda_ready(struct kolo_lane *base)
+{
+    struct cuda_lane *lane = lane_of(base);
+    const struct kolo_pointer near = {.device = lane->visit.ordinal,
+                                      .context =
+                                          lane->visit.is_retained ? NULL : lane->visit.context};
+    kolo_status status = KOLO_OK;
+    (void)pthread_mutex_lock(&lane->making);
+    if (!lane->kernels)
+        status = load_kernels(lane);
+    if (status == KOLO_OK && !lane->borrower)
+        status = kolo_cuda_borrower_open(&near, &lane->borrower);
+    (void)pthread_mutex_unlock(&lane->making);
+    return status;
+}
+
+static kolo_status cuda_map(struct kolo_lane *base, int lender, const struct kolo_loan *loan,
+                            struct kolo_mapping **mapping_out)
+{
+    return kolo_cuda_borrower_map(lane_of(base)->borrower, lender, loan, mapping_out);
+}
+
+static void cuda_done(struct kolo_lane *base, struct kolo_mapping *mapping)
+{
+    kolo_cuda_borrower_done(lane_of(base)->borrower, mapping);
+}
+
+static bool cuda_forget(struct kolo_lane *base, int lender, uint64_t id)
+{
+    return kolo_cuda_borrower_forget(lane_of(base)->borrower, lender, id);
+}
+
+static struct kolo_mapping *cuda_detach(struct kolo_lane *base)
+{
+    return kolo_cuda_borrower_detach(lane_of(base)->borrower);
+}
+
+static void cuda_unmap(struct kolo_lane *base, struct kolo_mapping *mappings)
+{
+    kolo_cuda_borrower_unmap(lane_of(base)->borrower, mappings);
+}
+
+static kolo_status cuda_fold(struct kolo_lane *base, enum kolo_way way,
+                             const struct kolo_fold *fold, void *const out[], size_t nout,
+                             const void *const in[], size_t nin, size_t count)
+{
+    struct cuda_lane *lane = lane_of(base);
+    kolo_status status = kolo_cuda_enter(&lane->visit);
+    if (status != KOLO_OK)
+        return status;
+    status = kolo_cuda_fold(lane->kernels, lane->streams[way], fold, out, nout, in, nin, count);
+    kolo_cuda_leave(&lane->visit);
+    return status;
+}
+
 static const struct kolo_lane_ops cuda_lane_ops = {.serves = cuda_serves,
                                                    .close = cuda_close,
                                                    .await_device = cuda_await_device,
@@ -138,7 +213,15 @@ static const struct kolo_lane_ops cuda_lane_ops = {.serves = cuda_serves,
                                                    .mark = cuda_mark,
                                                    .check = cuda_check,
                                                    .place = cuda_place,
-                                                   .check_gates = cuda_check_gates};
+                                                   .check_gates = cuda_check_gates,
+                                                   .ready = cuda_ready,
+                                                   .map = cuda_map,
+                                                   .reach = kolo_cuda_mapping_reach,
+                                                   .done = cuda_done,
+                                                   .forget = cuda_forget,
+                                                   .detach = cuda_detach,
+                                                   .unmap = cuda_unmap,
+                                                   .fold = cuda_fold};
 
 static kolo_status open_streams(struct cuda_lane *lane)
 {
@@ -166,6 +249,7 @@ kolo_status kolo_cuda_lane_open(const struct kolo_pointer *pointer, void (*wake)
         kolo_free_memory(lane);
         return status;
     }
+    (void)pthread_mutex_init(&lane->making, NULL); /* without attributes it does not fail */
     status = kolo_cuda_visit_primary(pointer, &lane->visit);
     if (status == KOLO_OK)
         status = open_streams(lane);

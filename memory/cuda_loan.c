@@ -2,7 +2,8 @@
 // Memory of CUDA's devices across the processes of one host (CUDA IPC). Owns what was mapped of the
 // others' memory, until it is forgotten, and a hold on the device's primary context where the
 // memory has none of its own. Must never unmap what work on a device may still use: who maps holds,
-// and what is forgotten meanwhile goes with the last hold.
+// and what is forgotten meanwhile is stale, to be unmapped when its holder is done; nor unmap
+// anything where a caller has not said that it can wait (a driver may wait for all its streams).
 //
 // The driver leaves undefined what an allocation is that was freed while others have it mapped, so
 // an owner has to hear from them before. What is told of a freed one comes late then, and is refused:
@@ -14,6 +15,8 @@
 // that it has drawn; process ids do, too, but those of two containers may be the same.
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
 #include <sys/random.h>
 
 #include "base/alloc.h"
@@ -21,13 +24,12 @@
 #include "memory/cuda_loan.h"
 #include "memory/cuda_memory.h"
 
-_Static_assert(sizeof(struct kolo_cuda_loan) ==
-                   4 * sizeof(uint64_t) + sizeof(struct kolo_cuda_handle),
-               "a loan has gaps");
+_Static_assert(sizeof(struct kolo_loan) == 4 * sizeof(uint64_t) + 16 + 64, "a loan has gaps");
+_Static_assert(sizeof((struct kolo_loan){0}.handle) == sizeof(struct kolo_cuda_handle), "it fits");
 
-struct kolo_cuda_mapping {
-    struct kolo_cuda_mapping *next;
-    struct kolo_cuda_loan loan;
+struct kolo_mapping {
+    struct kolo_mapping *next;
+    struct kolo_loan loan;
     kolo_cuda_address base; /* where this context has it */
     int lender;
     int holds;
@@ -37,8 +39,7 @@ struct kolo_cuda_mapping {
 
 struct kolo_cuda_borrower {
     struct kolo_cuda_visit visit;
-    struct kolo_cuda_mapping *first;
-    bool has_warned;
+    struct kolo_mapping *first;
 };
 
 /* ---- lending ---- */
@@ -85,9 +86,21 @@ static kolo_status check_kind(const struct kolo_cuda_driver *driver,
     return KOLO_OK;
 }
 
-kolo_status kolo_cuda_lend(const struct kolo_pointer *pointer, struct kolo_cuda_loan *loan_out)
+/** Which device it is, whatever number a process gives it. */
+static void name_device(const struct kolo_cuda_visit *visit, uint8_t name_out[static 16])
 {
-    struct kolo_cuda_loan loan;
+    const struct kolo_cuda_driver *driver = visit->driver;
+    int device = 0;
+    memset(name_out, 0, 16);
+    if (driver->device_get_uuid &&
+        driver->device_get(&device, visit->ordinal) == KOLO_CUDA_SUCCESS &&
+        driver->device_get_uuid(name_out, device) != KOLO_CUDA_SUCCESS)
+        memset(name_out, 0, 16);
+}
+
+kolo_status kolo_cuda_lend(const struct kolo_pointer *pointer, struct kolo_loan *loan_out)
+{
+    struct kolo_loan loan;
     struct kolo_cuda_visit visit;
     struct kolo_extent extent;
     kolo_status status;
@@ -101,9 +114,13 @@ kolo_status kolo_cuda_lend(const struct kolo_pointer *pointer, struct kolo_cuda_
     if (status == KOLO_OK)
         status = kolo_cuda_enter(&visit);
     if (status == KOLO_OK) {
-        const int result = visit.driver->ipc_get_handle(&loan.handle, loan.start);
+        struct kolo_cuda_handle handle;
+        const int result = visit.driver->ipc_get_handle(&handle, loan.start);
         if (result != KOLO_CUDA_SUCCESS)
             status = kolo_cuda_fail(visit.driver, "cuIpcGetMemHandle", visit.ordinal, result);
+        else
+            memcpy(loan.handle, &handle, sizeof handle);
+        name_device(&visit, loan.device);
         kolo_cuda_leave(&visit);
     }
     kolo_cuda_release(&visit);
@@ -115,7 +132,7 @@ out:
 
 /* ---- mapping ---- */
 
-static kolo_status refuse(const struct kolo_cuda_mapping *mapping, const char *why)
+static kolo_status refuse(const struct kolo_mapping *mapping, const char *why)
 {
     return kolo_fail(KOLO_ERR_PROTOCOL,
                      "lender %d lends %llu bytes of a device's memory, allocation %llu, %s",
@@ -139,9 +156,9 @@ static kolo_status open_context(const struct kolo_cuda_visit *visit, void *conte
 }
 
 /** What another thread of this process has. */
-static kolo_status reach(const struct kolo_cuda_visit *visit, struct kolo_cuda_mapping *mapping)
+static kolo_status reach(const struct kolo_cuda_visit *visit, struct kolo_mapping *mapping)
 {
-    const struct kolo_cuda_loan *loan = &mapping->loan;
+    const struct kolo_loan *loan = &mapping->loan;
     struct kolo_pointer pointer;
     struct kolo_extent extent;
     kolo_status status = kolo_pointer_look((const void *)(uintptr_t)loan->start, &pointer);
@@ -161,14 +178,15 @@ static kolo_status reach(const struct kolo_cuda_visit *visit, struct kolo_cuda_m
 }
 
 /** In the context. */
-static kolo_status map_handle(const struct kolo_cuda_visit *visit,
-                              struct kolo_cuda_mapping *mapping)
+static kolo_status map_handle(const struct kolo_cuda_visit *visit, struct kolo_mapping *mapping)
 {
     size_t bytes = 0;
     int attributes[] = {KOLO_CUDA_POINTER_RANGE_BYTES};
     void *values[] = {&bytes};
-    int result = visit->driver->ipc_open_handle(&mapping->base, mapping->loan.handle,
-                                                KOLO_CUDA_IPC_LAZY_PEER_ACCESS);
+    struct kolo_cuda_handle handle;
+    memcpy(&handle, mapping->loan.handle, sizeof handle);
+    int result =
+        visit->driver->ipc_open_handle(&mapping->base, handle, KOLO_CUDA_IPC_LAZY_PEER_ACCESS);
     if (result != KOLO_CUDA_SUCCESS)
         return kolo_cuda_fail(visit->driver, "cuIpcOpenMemHandle", visit->ordinal, result);
     result = visit->driver->pointer_get_attributes(1, attributes, values, mapping->base);
@@ -182,7 +200,7 @@ static kolo_status map_handle(const struct kolo_cuda_visit *visit,
     return status;
 }
 
-static kolo_status map(const struct kolo_cuda_visit *visit, struct kolo_cuda_mapping *mapping)
+static kolo_status map(const struct kolo_cuda_visit *visit, struct kolo_mapping *mapping)
 {
     uint64_t number;
     kolo_status status = draw_number(&number);
@@ -204,13 +222,12 @@ static kolo_status map(const struct kolo_cuda_visit *visit, struct kolo_cuda_map
 }
 
 /** A context that is gone has taken its mappings along. */
-static void unmap(struct kolo_cuda_borrower *borrower, struct kolo_cuda_mapping *mapping)
+static void unmap(const struct kolo_cuda_visit *visit, struct kolo_mapping *mapping)
 {
-    const struct kolo_cuda_visit *visit = &borrower->visit;
+    static atomic_bool has_warned;
     if (!mapping->is_here && kolo_cuda_push(visit) == KOLO_CUDA_SUCCESS) {
         const int result = visit->driver->ipc_close_handle(mapping->base);
-        if (result != KOLO_CUDA_SUCCESS && !borrower->has_warned) {
-            borrower->has_warned = true;
+        if (result != KOLO_CUDA_SUCCESS && !atomic_exchange(&has_warned, true)) {
             (void)kolo_cuda_fail(visit->driver, "cuIpcCloseMemHandle", visit->ordinal, result);
             KOLO_WARN("memory of lender %d stays mapped to the end of the process: %s",
                       mapping->lender, kolo_error_detail());
@@ -220,45 +237,34 @@ static void unmap(struct kolo_cuda_borrower *borrower, struct kolo_cuda_mapping 
     kolo_free_memory(mapping);
 }
 
-/** Those that @p goes of says it of: unmapped, or stale if they are held. True: none is left. */
+/** Those that @p goes of says it of are stale from here on. True: there is none. */
 static bool drop(struct kolo_cuda_borrower *borrower, int lender,
-                 bool (*goes)(const struct kolo_cuda_mapping *mapping,
-                              const struct kolo_cuda_loan *loan),
-                 const struct kolo_cuda_loan *loan)
+                 bool (*goes)(const struct kolo_mapping *mapping, const struct kolo_loan *loan),
+                 const struct kolo_loan *loan)
 {
     bool is_gone = true;
-    struct kolo_cuda_mapping **at = &borrower->first;
-    while (*at != NULL) {
-        struct kolo_cuda_mapping *mapping = *at;
+    for (struct kolo_mapping *mapping = borrower->first; mapping != NULL; mapping = mapping->next)
         if (mapping->lender == lender && goes(mapping, loan)) {
-            if (mapping->holds == 0) {
-                *at = mapping->next;
-                unmap(borrower, mapping);
-                continue;
-            }
             mapping->is_stale = true;
             is_gone = false;
         }
-        at = &mapping->next;
-    }
     return is_gone;
 }
 
-static bool is_named(const struct kolo_cuda_mapping *mapping, const struct kolo_cuda_loan *loan)
+static bool is_named(const struct kolo_mapping *mapping, const struct kolo_loan *loan)
 {
     return loan->id == 0 || loan->id == mapping->loan.id;
 }
 
 /** No process has two allocations at the same place at a time. */
-static bool is_overlapped(const struct kolo_cuda_mapping *mapping,
-                          const struct kolo_cuda_loan *loan)
+static bool is_overlapped(const struct kolo_mapping *mapping, const struct kolo_loan *loan)
 {
     return mapping->loan.process != loan->process ||
            (mapping->loan.start < loan->start + loan->length &&
             loan->start < mapping->loan.start + mapping->loan.length);
 }
 
-static bool is_same(const struct kolo_cuda_mapping *mapping, const struct kolo_cuda_loan *loan)
+static bool is_same(const struct kolo_mapping *mapping, const struct kolo_loan *loan)
 {
     return !mapping->is_stale && mapping->loan.process == loan->process &&
            mapping->loan.id == loan->id && mapping->loan.start == loan->start &&
@@ -285,22 +291,17 @@ void kolo_cuda_borrower_close(struct kolo_cuda_borrower *borrower)
 {
     if (borrower == NULL)
         return;
-    while (borrower->first != NULL) {
-        struct kolo_cuda_mapping *mapping = borrower->first;
-        borrower->first = mapping->next;
-        unmap(borrower, mapping);
-    }
+    kolo_cuda_borrower_unmap(borrower, borrower->first);
     kolo_cuda_release(&borrower->visit);
     kolo_free_memory(borrower);
 }
 
 kolo_status kolo_cuda_borrower_map(struct kolo_cuda_borrower *borrower, int lender,
-                                   const struct kolo_cuda_loan *loan,
-                                   struct kolo_cuda_mapping **mapping_out)
+                                   const struct kolo_loan *loan, struct kolo_mapping **mapping_out)
 {
-    struct kolo_cuda_mapping *mapping = borrower->first;
+    struct kolo_mapping *mapping = borrower->first;
     if (loan->length == 0 || loan->start > UINT64_MAX - loan->length)
-        return refuse(&(const struct kolo_cuda_mapping){.lender = lender, .loan = *loan},
+        return refuse(&(const struct kolo_mapping){.lender = lender, .loan = *loan},
                       "which is no range");
     while (mapping != NULL && !(mapping->lender == lender && is_same(mapping, loan)))
         mapping = mapping->next;
@@ -324,7 +325,7 @@ kolo_status kolo_cuda_borrower_map(struct kolo_cuda_borrower *borrower, int lend
     return KOLO_OK;
 }
 
-kolo_status kolo_cuda_mapping_reach(const struct kolo_cuda_mapping *mapping, uint64_t address,
+kolo_status kolo_cuda_mapping_reach(const struct kolo_mapping *mapping, uint64_t address,
                                     size_t bytes, void **memory_out)
 {
     const uint64_t offset = address - mapping->loan.start;
@@ -334,18 +335,38 @@ kolo_status kolo_cuda_mapping_reach(const struct kolo_cuda_mapping *mapping, uin
     return KOLO_OK;
 }
 
-void kolo_cuda_borrower_done(struct kolo_cuda_borrower *borrower, struct kolo_cuda_mapping *mapping)
+void kolo_cuda_borrower_done(struct kolo_cuda_borrower *borrower, struct kolo_mapping *mapping)
 {
-    if (--mapping->holds > 0 || !mapping->is_stale)
-        return;
-    struct kolo_cuda_mapping **at = &borrower->first;
-    while (*at != mapping)
-        at = &(*at)->next;
-    *at = mapping->next;
-    unmap(borrower, mapping);
+    (void)borrower;
+    mapping->holds--;
 }
 
 bool kolo_cuda_borrower_forget(struct kolo_cuda_borrower *borrower, int lender, uint64_t id)
 {
-    return drop(borrower, lender, is_named, &(const struct kolo_cuda_loan){.id = id});
+    return drop(borrower, lender, is_named, &(const struct kolo_loan){.id = id});
+}
+
+struct kolo_mapping *kolo_cuda_borrower_detach(struct kolo_cuda_borrower *borrower)
+{
+    struct kolo_mapping *detached = NULL, **at = &borrower->first;
+    while (*at != NULL) {
+        struct kolo_mapping *mapping = *at;
+        if (!mapping->is_stale || mapping->holds > 0) {
+            at = &mapping->next;
+            continue;
+        }
+        *at = mapping->next;
+        mapping->next = detached;
+        detached = mapping;
+    }
+    return detached;
+}
+
+void kolo_cuda_borrower_unmap(const struct kolo_cuda_borrower *borrower,
+                              struct kolo_mapping *mappings)
+{
+    for (struct kolo_mapping *next; mappings != NULL; mappings = next) {
+        next = mappings->next;
+        unmap(&borrower->visit, mappings);
+    }
 }

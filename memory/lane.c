@@ -96,6 +96,28 @@ kolo_status kolo_lane_wait(struct kolo_lane *lane, enum kolo_way way, uint64_t m
 
 /* ---- gates ---- */
 
+kolo_status kolo_lane_ready(struct kolo_lane *lane)
+{
+    if (kolo_lane_is_ready(lane))
+        return KOLO_OK;
+    if (!lane->ops->ready)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "its device does not reach what other ranks have");
+    const kolo_status status = lane->ops->ready(lane);
+    if (status == KOLO_OK)
+        atomic_store_explicit(&lane->is_ready, true, memory_order_release);
+    return status;
+}
+
+bool kolo_lane_forget(struct kolo_lane *lane, int lender, uint64_t id)
+{
+    return !kolo_lane_is_ready(lane) || lane->ops->forget(lane, lender, id);
+}
+
+struct kolo_mapping *kolo_lane_detach(struct kolo_lane *lane)
+{
+    return kolo_lane_is_ready(lane) ? lane->ops->detach(lane) : NULL;
+}
+
 kolo_status kolo_lane_place(struct kolo_lane *lane, void *stream, bool holds,
                             struct kolo_gate **gate_out)
 {

@@ -4,12 +4,15 @@
 // and out of it; what is put on one way is copied in that order. A lane also puts gates into streams
 // of the program's: there the host learns how far a stream is, and may let it wait.
 //
-// Threads: one at a time calls a lane's functions, but any those for await_device and place; wake() is
-// called by a thread of the driver's.
+// A lane also folds memory that other ranks of the host have lent, where it lies.
+//
+// Threads: one at a time calls a lane's functions, but any those for await_device, place, ready and
+// unmap; wake() is called by a thread of the driver's.
 #ifndef KOLO_MEMORY_LANE_H
 #define KOLO_MEMORY_LANE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "base/clock.h"
 #include "memory/memory.h"
@@ -28,6 +31,10 @@ struct kolo_gate {
     bool is_due;     /* the stream has not come to it */
 };
 
+/** One allocation of a device's that another rank has lent, as this lane's device reaches it. */
+struct kolo_mapping;
+struct kolo_fold;
+
 struct kolo_lane_ops {
     bool (*serves)(const struct kolo_lane *lane, const struct kolo_pointer *pointer);
     /** Of what it cannot end, only the memory that a late copy needs is left. */
@@ -43,6 +50,19 @@ struct kolo_lane_ops {
                          struct kolo_gate **gate_out);
     /** KOLO_OK: no stream reads a gate of it any more. KOLO_AGAIN: one may. */
     kolo_status (*check_gates)(struct kolo_lane *lane);
+    /* As kolo_lane_ready and those that follow it. NULL, all of them: others' memory is out of reach. */
+    kolo_status (*ready)(struct kolo_lane *lane);
+    kolo_status (*map)(struct kolo_lane *lane, int lender, const struct kolo_loan *loan,
+                       struct kolo_mapping **mapping_out);
+    kolo_status (*reach)(const struct kolo_mapping *mapping, uint64_t address, size_t bytes,
+                         void **memory_out);
+    void (*done)(struct kolo_lane *lane, struct kolo_mapping *mapping);
+    bool (*forget)(struct kolo_lane *lane, int lender, uint64_t id);
+    struct kolo_mapping *(*detach)(struct kolo_lane *lane);
+    void (*unmap)(struct kolo_lane *lane, struct kolo_mapping *mappings);
+    kolo_status (*fold)(struct kolo_lane *lane, enum kolo_way way, const struct kolo_fold *fold,
+                        void *const out[], size_t nout, const void *const in[], size_t nin,
+                        size_t count);
 };
 
 /** What all lanes have. A backend's begins with it. */
@@ -57,6 +77,7 @@ struct kolo_lane {
     pthread_cond_t changed;
     uint64_t passed[KOLO_WAYS]; /* held: lock, as the next */
     int gates_due;              /* that their streams have not come to */
+    atomic_bool is_ready;       /* for memory that others have lent */
 };
 
 /** A lane for the memory that @p pointer leads to. @p wake(@p context) is called each time that a
@@ -108,6 +129,57 @@ kolo_status kolo_lane_place(struct kolo_lane *lane, void *stream, bool holds,
 kolo_status kolo_gate_reached(const struct kolo_gate *gate) KOLO_NODISCARD;
 /** Lets the stream go on, also before it is there. The gate is the lane's again. */
 void kolo_gate_open(struct kolo_gate *gate);
+
+/* ---- memory that others have lent ---- */
+
+/** Makes the lane ready for what follows, which may take a driver long: so no lock is held that others
+ * need. Any thread; the second time it costs nothing. ERR_UNSUPPORTED: it cannot be had, and why. */
+kolo_status kolo_lane_ready(struct kolo_lane *lane) KOLO_NODISCARD;
+/** Was it made ready? */
+static inline bool kolo_lane_is_ready(struct kolo_lane *lane)
+{
+    return atomic_load_explicit(&lane->is_ready, memory_order_acquire);
+}
+/** Maps what @p lender, a number of the caller's, has lent, or finds it mapped, and holds it until
+ * kolo_lane_done. Fails as the driver does; what a lender says is not believed (ERR_PROTOCOL). */
+static inline kolo_status kolo_lane_map(struct kolo_lane *lane, int lender,
+                                        const struct kolo_loan *loan,
+                                        struct kolo_mapping **mapping_out)
+{
+    return lane->ops->map(lane, lender, loan, mapping_out);
+}
+/** Where the lane's device reaches the @p bytes bytes that the owner has at @p address. ERR_PROTOCOL:
+ * they are not in it. */
+static inline kolo_status kolo_lane_reach(struct kolo_lane *lane,
+                                          const struct kolo_mapping *mapping, uint64_t address,
+                                          size_t bytes, void **memory_out)
+{
+    return lane->ops->reach(mapping, address, bytes, memory_out);
+}
+/** What is on the lane does not use it any more. */
+static inline void kolo_lane_done(struct kolo_lane *lane, struct kolo_mapping *mapping)
+{
+    lane->ops->done(lane, mapping);
+}
+/** Allocation @p id of @p lender (0: all) is to be freed there, or that is dead. True: none of it is
+ * mapped; else it goes by kolo_lane_detach once nothing uses it. */
+bool kolo_lane_forget(struct kolo_lane *lane, int lender, uint64_t id);
+/** Takes out what was forgotten and is not used; NULL: nothing. */
+struct kolo_mapping *kolo_lane_detach(struct kolo_lane *lane);
+/** Unmaps it. A driver may wait for its context meanwhile, so nothing that its streams wait for may
+ * wait for the caller, or for a lock that it holds. Any thread, also beside all others. */
+static inline void kolo_lane_unmap(struct kolo_lane *lane, struct kolo_mapping *mappings)
+{
+    lane->ops->unmap(lane, mappings);
+}
+/** Puts a fold on @p way, as kolo_fold, of memory that the lane's device reaches. */
+static inline kolo_status kolo_lane_fold(struct kolo_lane *lane, enum kolo_way way,
+                                         const struct kolo_fold *fold, void *const out[],
+                                         size_t nout, const void *const in[], size_t nin,
+                                         size_t count)
+{
+    return lane->ops->fold(lane, way, fold, out, nout, in, nin, count);
+}
 
 /* ---- for backends ---- */
 

@@ -64,6 +64,17 @@ struct kolo_extent {
     uint64_t id; /* of the allocation: no other of this process ever has it */
 };
 
+/** What a process tells the others of its host of an allocation of a device's, so that theirs reach it:
+ * plain bytes without gaps. */
+struct kolo_loan {
+    uint64_t process; /* drawn by each; 0: none */
+    uint64_t id;      /* of the allocation: no other of that process ever has it */
+    uint64_t start;   /* where its owner has it */
+    uint64_t length;
+    uint8_t device[16]; /* the same for all processes that see the device; zeros: not known */
+    uint8_t handle[64]; /* the driver's, for other processes */
+};
+
 /** What else may end a wait: asked now and then, by the thread that waits. */
 struct kolo_unless {
     bool (*is_over)(void *context);
@@ -108,6 +119,8 @@ struct kolo_memory_ops {
     kolo_status (*extent)(const struct kolo_pointer *pointer, struct kolo_extent *extent_out);
     kolo_status (*share)(const struct kolo_pointer *pointer, const struct kolo_extent *extent,
                          int *fd_out);
+    /** As kolo_pointer_lend; NULL: no other process reaches it. */
+    kolo_status (*lend)(const struct kolo_pointer *pointer, struct kolo_loan *loan_out);
     /* What a heap needs of the kind that it is made of; NULL of others. */
     /** At least @p bytes zeroed bytes (0: a page) as a span with fd and base; id is left to the
      * heap. The pages are there: using them cannot fail. ERR_NO_MEMORY; ERR_SYSTEM. */
@@ -150,6 +163,12 @@ kolo_status kolo_pointer_extent(const struct kolo_pointer *pointer,
  * it, and why; ERR_SYSTEM, ERR_NO_MEMORY. */
 kolo_status kolo_pointer_share(const struct kolo_pointer *pointer, const struct kolo_extent *extent,
                                int *fd_out) KOLO_NODISCARD;
+
+/** What other processes of the host need to reach the whole allocation that @p pointer leads into, which
+ * stays the caller's: it may be freed once everybody who mapped it has said that it has not any
+ * more. ERR_UNSUPPORTED: they cannot, and why; ERR_SYSTEM, ERR_NO_MEMORY. */
+kolo_status kolo_pointer_lend(const struct kolo_pointer *pointer,
+                              struct kolo_loan *loan_out) KOLO_NODISCARD;
 
 /** Locks whole pages of the host for all devices that have kin of @p near (a pointer into one's
  * memory; NULL: for those of which the calling thread has a context), so that copies to them and

@@ -89,3 +89,10 @@ kolo_status kolo_pointer_share(const struct kolo_pointer *pointer, const struct 
         return pointer->ops->share(pointer, extent, fd_out);
     return is_apart(pointer);
 }
+
+kolo_status kolo_pointer_lend(const struct kolo_pointer *pointer, struct kolo_loan *loan_out)
+{
+    if (pointer->ops && pointer->ops->lend)
+        return pointer->ops->lend(pointer, loan_out);
+    return is_apart(pointer);
+}

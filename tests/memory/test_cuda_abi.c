@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include "memory/cuda_driver.h"
+#include "memory/memory.h"
 
 #define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #ours)
 SAME(KOLO_CUDA_SUCCESS, CUDA_SUCCESS);
@@ -64,13 +65,15 @@ _Static_assert(sizeof(struct kolo_cuda_handle) == sizeof(CUipcMemHandle) &&
                    _Alignof(struct kolo_cuda_handle) == _Alignof(CUipcMemHandle),
                "CUipcMemHandle");
 
+_Static_assert(sizeof(CUuuid) == sizeof((struct kolo_loan){0}.device), "CUuuid");
+
 /* Number and conversions of the arguments: each call of ours, made of theirs. */
 enum {
     CALLS =
         sizeof(cuInit(0u)) + sizeof(cuDriverGetVersion((int *)0)) +
         sizeof(cuGetErrorName(CUDA_SUCCESS, (const char **)0)) +
         sizeof(cuDeviceGetCount((int *)0)) + sizeof(cuDeviceGet((int *)0, 0)) +
-        sizeof(cuDeviceGetName((char *)0, 0, 0)) +
+        sizeof(cuDeviceGetName((char *)0, 0, 0)) + sizeof(cuDeviceGetUuid((CUuuid *)0, 0)) +
         sizeof(cuDevicePrimaryCtxRetain((CUcontext *)0, 0)) + sizeof(cuDevicePrimaryCtxRelease(0)) +
         sizeof(cuCtxGetCurrent((CUcontext *)0)) + sizeof(cuCtxGetDevice((int *)0)) +
         sizeof(cuCtxPushCurrent((CUcontext)0)) + sizeof(cuCtxPopCurrent((CUcontext *)0)) +

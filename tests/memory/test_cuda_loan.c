@@ -33,7 +33,7 @@ struct order {
 struct owner {
     pid_t pid;
     int socket;
-    struct kolo_cuda_loan loan;
+    struct kolo_loan loan;
 };
 
 static struct owner owners[OWNERS];
@@ -51,7 +51,7 @@ static void serve(int socket)
 {
     static uint8_t bytes[BYTES];
     struct order order;
-    struct kolo_cuda_loan loan;
+    struct kolo_loan loan;
     struct kolo_pointer pointer = {.device = 0};
     mock->begin();
     mock->set_current(0);
@@ -102,7 +102,7 @@ static bool ask(struct owner *owner, struct order order, void *reply_out, size_t
     return recv(owner->socket, reply_out, bytes, 0) == (ssize_t)bytes;
 }
 
-static const struct kolo_cuda_loan *lend(struct owner *owner, enum mock_kind kind, uint8_t first)
+static const struct kolo_loan *lend(struct owner *owner, enum mock_kind kind, uint8_t first)
 {
     cr_assert(ask(owner, (struct order){LEND, kind, first}, &owner->loan, sizeof owner->loan));
     return &owner->loan;
@@ -110,7 +110,7 @@ static const struct kolo_cuda_loan *lend(struct owner *owner, enum mock_kind kin
 
 static bool free_memory(struct owner *owner)
 {
-    struct kolo_cuda_loan unused;
+    struct kolo_loan unused;
     return ask(owner, (struct order){.wish = FREE}, &unused, sizeof unused);
 }
 
@@ -154,16 +154,16 @@ static void end(void)
             cr_assert_eq(end_owner(&owners[i], 0), 0, "owner %d", i);
 }
 
-static struct kolo_cuda_mapping *map(int rank, const struct kolo_cuda_loan *loan)
+static struct kolo_mapping *map(int rank, const struct kolo_loan *loan)
 {
-    struct kolo_cuda_mapping *mapping = NULL;
+    struct kolo_mapping *mapping = NULL;
     cr_assert_eq(kolo_cuda_borrower_map(borrower, rank, loan, &mapping), KOLO_OK, "%s",
                  kolo_error_detail());
     return mapping;
 }
 
-static uint8_t *at(const struct kolo_cuda_mapping *mapping, const struct kolo_cuda_loan *loan,
-                   size_t offset, size_t bytes)
+static uint8_t *at(const struct kolo_mapping *mapping, const struct kolo_loan *loan, size_t offset,
+                   size_t bytes)
 {
     void *memory = NULL;
     cr_assert_eq(kolo_cuda_mapping_reach(mapping, loan->start + offset, bytes, &memory), KOLO_OK,
@@ -171,8 +171,8 @@ static uint8_t *at(const struct kolo_cuda_mapping *mapping, const struct kolo_cu
     return memory;
 }
 
-static void check_content(const struct kolo_cuda_mapping *mapping,
-                          const struct kolo_cuda_loan *loan, uint8_t first)
+static void check_content(const struct kolo_mapping *mapping, const struct kolo_loan *loan,
+                          uint8_t first)
 {
     static uint8_t expected[BYTES], got[BYTES];
     fill(expected, first);
@@ -190,6 +190,20 @@ static int closed(void)
     return mock->calls("cuIpcCloseMemHandle");
 }
 
+/** Unmaps what is stale and not held. */
+static void tidy(void)
+{
+    kolo_cuda_borrower_unmap(borrower, kolo_cuda_borrower_detach(borrower));
+}
+
+/** Forgets it and tidies; true: none of it is mapped any more. */
+static bool ends(int lender, uint64_t id)
+{
+    (void)kolo_cuda_borrower_forget(borrower, lender, id);
+    tidy();
+    return kolo_cuda_borrower_forget(borrower, lender, id);
+}
+
 TestSuite(cuda_loan, .timeout = 120);
 
 Test(cuda_loan, memory_of_another_process_is_read_and_written_where_it_is, .init = begin,
@@ -197,51 +211,54 @@ Test(cuda_loan, memory_of_another_process_is_read_and_written_where_it_is, .init
 {
     static uint8_t bytes[BYTES], got[BYTES];
     for (int kind = MOCK_DEVICE; kind <= MOCK_OTHER; kind++) {
-        const struct kolo_cuda_loan *loan = lend(&owners[0], (enum mock_kind)kind, 3);
-        struct kolo_cuda_mapping *mapping = map(4, loan);
+        const struct kolo_loan *loan = lend(&owners[0], (enum mock_kind)kind, 3);
+        struct kolo_mapping *mapping = map(4, loan);
         check_content(mapping, loan, 3);
         fill(bytes, 77);
         mock->write(at(mapping, loan, 0, BYTES), bytes, BYTES);
         cr_assert(ask(&owners[0], (struct order){.wish = SHOW}, got, BYTES));
         cr_assert(memcmp(bytes, got, BYTES) == 0);
         kolo_cuda_borrower_done(borrower, mapping);
-        cr_assert(kolo_cuda_borrower_forget(borrower, 4, loan->id));
+        cr_assert(ends(4, loan->id));
     }
 }
 
 Test(cuda_loan, what_is_mapped_stays_so_until_it_is_forgotten, .init = begin, .fini = end)
 {
-    const struct kolo_cuda_loan *one = lend(&owners[0], MOCK_DEVICE, 1);
-    const struct kolo_cuda_loan *two = lend(&owners[1], MOCK_DEVICE, 2);
+    const struct kolo_loan *one = lend(&owners[0], MOCK_DEVICE, 1);
+    const struct kolo_loan *two = lend(&owners[1], MOCK_DEVICE, 2);
     const int before = mock->allocated();
-    struct kolo_cuda_mapping *mapping = map(0, one);
+    struct kolo_mapping *mapping = map(0, one);
     kolo_cuda_borrower_done(borrower, mapping);
     kolo_cuda_borrower_done(borrower, map(1, two));
     cr_assert(map(0, one) == mapping && map(0, one) == mapping && opened() == 2);
     kolo_cuda_borrower_done(borrower, mapping);
     kolo_cuda_borrower_done(borrower, mapping);
-    cr_assert(kolo_cuda_borrower_forget(borrower, 1, one->id + two->id + 1));
+    cr_assert(ends(1, one->id + two->id + 1));
     cr_assert(closed() == 0 && mock->allocated() == before + 2);
-    cr_assert(kolo_cuda_borrower_forget(borrower, 0, one->id));
+    cr_assert(ends(0, one->id));
     cr_assert(closed() == 1 && mock->allocated() == before + 1);
-    cr_assert(kolo_cuda_borrower_forget(borrower, 1, 0));
+    cr_assert(ends(1, 0));
     cr_assert(closed() == 2 && mock->allocated() == before);
     cr_assert(free_memory(&owners[0]) && free_memory(&owners[1]));
 }
 
 /** The mock's owner ends if it frees what somebody has mapped. */
-Test(cuda_loan, what_is_held_goes_with_its_last_hold, .init = begin, .fini = end)
+Test(cuda_loan, what_is_held_stays_until_its_last_holder_is_done, .init = begin, .fini = end)
 {
-    const struct kolo_cuda_loan *loan = lend(&owners[0], MOCK_DEVICE, 9);
-    struct kolo_cuda_mapping *mapping = map(0, loan);
+    const struct kolo_loan *loan = lend(&owners[0], MOCK_DEVICE, 9);
+    struct kolo_mapping *mapping = map(0, loan);
     cr_assert(map(0, loan) == mapping);
-    cr_assert_not(kolo_cuda_borrower_forget(borrower, 0, loan->id));
+    cr_assert_not(ends(0, loan->id));
     check_content(mapping, loan, 9);
     kolo_cuda_borrower_done(borrower, mapping);
+    tidy();
     cr_assert_eq(closed(), 0);
-    struct kolo_cuda_mapping *again = map(0, loan); /* of another life: the old one is not found */
+    struct kolo_mapping *again = map(0, loan); /* of another life: the old one is not found */
     cr_assert(again != mapping && opened() == 2);
     kolo_cuda_borrower_done(borrower, mapping);
+    cr_assert_eq(closed(), 0, "a driver may wait: only where the caller has said that it can");
+    tidy();
     cr_assert_eq(closed(), 1);
     check_content(again, loan, 9);
     cr_assert_not(free_memory(&owners[0]));
@@ -253,12 +270,13 @@ Test(cuda_loan, what_is_held_goes_with_its_last_hold, .init = begin, .fini = end
 Test(cuda_loan, memory_that_was_given_out_again_takes_the_place_of_the_old, .init = begin,
      .fini = end)
 {
-    const struct kolo_cuda_loan first = *lend(&owners[0], MOCK_DEVICE, 1);
-    struct kolo_cuda_loan second = *lend(&owners[0], MOCK_DEVICE, 2);
+    const struct kolo_loan first = *lend(&owners[0], MOCK_DEVICE, 1);
+    struct kolo_loan second = *lend(&owners[0], MOCK_DEVICE, 2);
     const int before = mock->allocated();
     kolo_cuda_borrower_done(borrower, map(0, &first));
     second.start = first.start + BYTES - 1;
-    struct kolo_cuda_mapping *mapping = map(0, &second);
+    struct kolo_mapping *mapping = map(0, &second);
+    tidy();
     cr_assert(opened() == 2 && closed() == 1 && mock->allocated() == before + 1);
     check_content(mapping, &second, 2);
     kolo_cuda_borrower_done(borrower, mapping);
@@ -267,23 +285,24 @@ Test(cuda_loan, memory_that_was_given_out_again_takes_the_place_of_the_old, .ini
 Test(cuda_loan, memory_of_a_rank_that_died_is_there_until_it_is_forgotten, .init = begin,
      .fini = end)
 {
-    const struct kolo_cuda_loan first = *lend(&owners[0], MOCK_DEVICE, 5);
-    const struct kolo_cuda_loan second = *lend(&owners[0], MOCK_DEVICE, 6);
+    const struct kolo_loan first = *lend(&owners[0], MOCK_DEVICE, 5);
+    const struct kolo_loan second = *lend(&owners[0], MOCK_DEVICE, 6);
     const int before = mock->allocated();
-    struct kolo_cuda_mapping *mapping = map(0, &first), *late = NULL;
+    struct kolo_mapping *mapping = map(0, &first), *late = NULL;
     (void)end_owner(&owners[0], SIGKILL);
     check_content(mapping, &first, 5);
     cr_assert_eq(kolo_cuda_borrower_map(borrower, 0, &second, &late), KOLO_ERR_SYSTEM);
     cr_assert(strstr(kolo_error_detail(), "cuIpcOpenMemHandle on device 0") && late == NULL, "%s",
               kolo_error_detail());
-    cr_assert_not(kolo_cuda_borrower_forget(borrower, 0, 0));
+    cr_assert_not(ends(0, 0));
     kolo_cuda_borrower_done(borrower, mapping);
+    tidy();
     cr_assert(closed() == 1 && mock->allocated() == before);
 }
 
 Test(cuda_loan, all_that_is_mapped_goes_at_the_end, .init = begin, .fini = end)
 {
-    const struct kolo_cuda_loan *loan = lend(&owners[0], MOCK_DEVICE, 5);
+    const struct kolo_loan *loan = lend(&owners[0], MOCK_DEVICE, 5);
     const int before = mock->allocated();
     kolo_cuda_borrower_done(borrower, map(0, loan));
     kolo_cuda_borrower_done(borrower, map(1, loan));
@@ -350,7 +369,7 @@ static void begin_all(void)
 /** One kernel reads every rank's input and writes every rank's output. */
 Test(cuda_loan, a_kernel_reduces_out_of_all_ranks_memory_into_it, .init = begin_all, .fini = end)
 {
-    struct kolo_cuda_mapping *mappings[OWNERS];
+    struct kolo_mapping *mappings[OWNERS];
     if (kolo_cuda_image_bytes == 0)
         cr_skip_test("this build has no CUDA kernels: nvcc was not found");
     struct sums *sums = calloc(1, sizeof *sums);
@@ -379,11 +398,11 @@ Test(cuda_loan, a_kernel_reduces_out_of_all_ranks_memory_into_it, .init = begin_
 
 /* ---- one process ---- */
 
-static struct kolo_cuda_loan lend_own(enum mock_kind kind, int device, uint8_t first)
+static struct kolo_loan lend_own(enum mock_kind kind, int device, uint8_t first)
 {
     static uint8_t bytes[BYTES];
     struct kolo_pointer pointer;
-    struct kolo_cuda_loan loan;
+    struct kolo_loan loan;
     char *memory = mock->alloc(kind, device, BYTES);
     fill(bytes, first);
     mock->write(memory, bytes, BYTES);
@@ -394,22 +413,22 @@ static struct kolo_cuda_loan lend_own(enum mock_kind kind, int device, uint8_t f
 
 Test(cuda_loan, memory_of_this_process_is_reached_where_it_is, .init = begin, .fini = end)
 {
-    const struct kolo_cuda_loan loan = lend_own(MOCK_DEVICE, 0, 8);
-    struct kolo_cuda_mapping *mapping = map(1, &loan);
+    const struct kolo_loan loan = lend_own(MOCK_DEVICE, 0, 8);
+    struct kolo_mapping *mapping = map(1, &loan);
     cr_assert_eq((uintptr_t)at(mapping, &loan, 7, 1), loan.start + 7);
     check_content(mapping, &loan, 8);
     cr_assert(mock->calls("cuCtxEnablePeerAccess") == 0 && opened() == 0);
     kolo_cuda_borrower_done(borrower, mapping);
-    cr_assert(kolo_cuda_borrower_forget(borrower, 1, 0) && closed() == 0);
+    cr_assert(ends(1, 0) && closed() == 0);
 }
 
 Test(cuda_loan, the_context_of_another_device_is_opened_once, .init = begin, .fini = end)
 {
     struct kolo_cuda_kernels *kernels;
     const struct kolo_fold fold = {.dtype = KOLO_UINT8, .op = KOLO_SUM, .divisor = 1};
-    const struct kolo_cuda_loan far = lend_own(MOCK_DEVICE, 1, 8);
-    const struct kolo_cuda_loan further = lend_own(MOCK_DEVICE, 1, 9);
-    struct kolo_cuda_mapping *mapping = map(1, &far), *another = map(1, &further);
+    const struct kolo_loan far = lend_own(MOCK_DEVICE, 1, 8);
+    const struct kolo_loan further = lend_own(MOCK_DEVICE, 1, 9);
+    struct kolo_mapping *mapping = map(1, &far), *another = map(1, &further);
     cr_assert_eq(mock->calls("cuCtxEnablePeerAccess"), 2);
     if (kolo_cuda_image_bytes > 0) { /* who is not let in loses the device */
         const void *in[] = {at(mapping, &far, 0, BYTES), at(another, &further, 0, BYTES)};
@@ -425,9 +444,9 @@ Test(cuda_loan, the_context_of_another_device_is_opened_once, .init = begin, .fi
 
 /* ---- refusals ---- */
 
-static void refused(const struct kolo_cuda_loan *loan, kolo_status status, const char *words)
+static void refused(const struct kolo_loan *loan, kolo_status status, const char *words)
 {
-    struct kolo_cuda_mapping *mapping = NULL;
+    struct kolo_mapping *mapping = NULL;
     const int depth = mock->depth(), allocated = mock->allocated();
     const kolo_status got = kolo_cuda_borrower_map(borrower, 6, loan, &mapping);
     cr_assert(got == status && strstr(kolo_error_detail(), words), "%s: %s", kolo_status_name(got),
@@ -451,7 +470,7 @@ Test(cuda_loan, every_refusal_of_a_mapping_says_why_and_leaves_nothing, .init = 
         {"cuPointerGetAttributes", "cuPointerGetAttributes", KOLO_CUDA_INVALID_VALUE,
          KOLO_ERR_SYSTEM},
     };
-    const struct kolo_cuda_loan *loan = lend(&owners[0], MOCK_DEVICE, 1);
+    const struct kolo_loan *loan = lend(&owners[0], MOCK_DEVICE, 1);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mock->fail(cases[i].function, 1, cases[i].result);
         refused(loan, cases[i].status, cases[i].words);
@@ -462,15 +481,15 @@ Test(cuda_loan, every_refusal_of_a_mapping_says_why_and_leaves_nothing, .init = 
         (struct kolo_cuda_driver *)(uintptr_t)kolo_cuda_driver_loaded();
     driver->ipc_open_handle = NULL; /* as of an old one */
     refused(loan, KOLO_ERR_UNSUPPORTED, "has no cuIpcOpenMemHandle");
-    const struct kolo_cuda_loan own = lend_own(MOCK_DEVICE, 0, 1);
+    const struct kolo_loan own = lend_own(MOCK_DEVICE, 0, 1);
     kolo_cuda_borrower_done(borrower, map(6, &own));
 }
 
 Test(cuda_loan, what_a_lender_says_is_not_believed, .init = begin, .fini = end)
 {
-    const struct kolo_cuda_loan loan = *lend(&owners[0], MOCK_DEVICE, 1);
-    const struct kolo_cuda_loan own = lend_own(MOCK_DEVICE, 0, 2);
-    struct kolo_cuda_loan bad = loan;
+    const struct kolo_loan loan = *lend(&owners[0], MOCK_DEVICE, 1);
+    const struct kolo_loan own = lend_own(MOCK_DEVICE, 0, 2);
+    struct kolo_loan bad = loan;
     bad.length = 0;
     refused(&bad, KOLO_ERR_PROTOCOL, "lender 6 lends 0 bytes");
     bad.length = UINT64_MAX - loan.start + 1;
@@ -486,7 +505,7 @@ Test(cuda_loan, what_a_lender_says_is_not_believed, .init = begin, .fini = end)
     refused(&bad, KOLO_ERR_PROTOCOL, "there is another");
     bad.start = (uint64_t)(uintptr_t)&bad;
     refused(&bad, KOLO_ERR_PROTOCOL, "is not there");
-    struct kolo_cuda_mapping *mapping = map(0, &loan);
+    struct kolo_mapping *mapping = map(0, &loan);
     static const size_t leaves[][2] = {{1, BYTES}, {BYTES + 1, 0}, {(size_t)-1, 1}, {0, SIZE_MAX}};
     for (size_t i = 0; i < sizeof leaves / sizeof *leaves; i++) {
         void *memory = NULL;
@@ -501,7 +520,7 @@ Test(cuda_loan, what_a_lender_says_is_not_believed, .init = begin, .fini = end)
 
 Test(cuda_loan, what_of_this_process_cannot_be_reached, .init = begin, .fini = end)
 {
-    const struct kolo_cuda_loan far = lend_own(MOCK_DEVICE, 1, 1);
+    const struct kolo_loan far = lend_own(MOCK_DEVICE, 1, 1);
     mock->fail("cuCtxEnablePeerAccess", 1, KOLO_CUDA_PEER_UNSUPPORTED);
     refused(&far, KOLO_ERR_SYSTEM, "cuCtxEnablePeerAccess on device 0");
     mock->fail("cuCtxPushCurrent_v2", 1, KOLO_CUDA_INVALID_CONTEXT);
@@ -515,7 +534,7 @@ Test(cuda_loan, what_of_this_process_cannot_be_reached, .init = begin, .fini = e
 static void not_lent(const void *memory, kolo_status status, const char *words)
 {
     struct kolo_pointer pointer;
-    struct kolo_cuda_loan loan = {.id = 77};
+    struct kolo_loan loan = {.id = 77};
     const int depth = mock->depth();
     char part[64];
     snprintf(part, sizeof part, "%.*s", (int)strcspn(words, "_"), words);
@@ -526,6 +545,21 @@ static void not_lent(const void *memory, kolo_status status, const char *words)
     cr_assert(got == status && strstr(kolo_error_detail(), part), "%s: %s", kolo_status_name(got),
               kolo_error_detail());
     cr_assert(loan.id == 77 && mock->depth() == depth);
+}
+
+/** All processes call a device alike, and two devices differently. */
+Test(cuda_loan, a_loan_names_its_device, .init = begin, .fini = end)
+{
+    static const uint8_t none[16];
+    const struct kolo_loan other = *lend(&owners[0], MOCK_DEVICE, 1);
+    const struct kolo_loan same = lend_own(MOCK_DEVICE, 0, 1), far = lend_own(MOCK_DEVICE, 1, 1);
+    cr_assert(memcmp(other.device, same.device, sizeof none) == 0);
+    cr_assert(memcmp(far.device, same.device, sizeof none) != 0);
+    struct kolo_cuda_driver *driver =
+        (struct kolo_cuda_driver *)(uintptr_t)kolo_cuda_driver_loaded();
+    driver->device_get_uuid = NULL; /* as of an old one */
+    const struct kolo_loan unnamed = lend_own(MOCK_DEVICE, 0, 1);
+    cr_assert(memcmp(unnamed.device, none, sizeof none) == 0);
 }
 
 Test(cuda_loan, what_cannot_be_lent_says_why, .init = begin, .fini = end)
@@ -548,7 +582,7 @@ Test(cuda_loan, a_driver_that_unmaps_nothing_holds_nobody_up, .init = begin, .fi
     kolo_cuda_borrower_done(borrower, map(0, lend(&owners[0], MOCK_DEVICE, 1)));
     kolo_cuda_borrower_done(borrower, map(1, lend(&owners[1], MOCK_DEVICE, 1)));
     mock->fail("cuIpcCloseMemHandle", 1, KOLO_CUDA_ILLEGAL_ADDRESS);
-    cr_assert(kolo_cuda_borrower_forget(borrower, 0, 0));
+    cr_assert(ends(0, 0));
     kolo_cuda_borrower_close(borrower);
     borrower = NULL;
     mock->fail("", 1, 0);

@@ -71,6 +71,7 @@ static inline void mock_unlock(pthread_mutex_t **lock)
     } while (0)
 
 // What cuda.h calls by another name than the symbol.
+#define cuDeviceGetUuid cuDeviceGetUuid_v2
 #define cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2
 #define cuCtxPushCurrent cuCtxPushCurrent_v2
 #define cuCtxPopCurrent cuCtxPopCurrent_v2

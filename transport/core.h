@@ -11,7 +11,9 @@ enum kolo_control_type {
     KOLO_CONTROL_CREDIT = 1, /* u32 channel at 4, u64 bytes at 8: so much was consumed */
     KOLO_CONTROL_ABORT,      /* i32 status at 4, u32 subject at 8; payload: the text */
     KOLO_CONTROL_GOODBYE,    /* the last frame of a link */
-    KOLO_CONTROL_FINALIZED   /* u32 subject at 4, u32 sequence at 8 */
+    KOLO_CONTROL_FINALIZED,  /* u32 subject at 4, u32 sequence at 8 */
+    KOLO_CONTROL_RECALL,     /* u64 number of a loan at 4: its owner wants it back */
+    KOLO_CONTROL_RETURNED    /* u64 number at 4: it is not mapped any more */
 };
 
 /** A control frame that waits. */

@@ -366,9 +366,15 @@ void kolo_endpoint_say_early(struct kolo_endpoint *endpoint, uint32_t channel_id
 /* ---- the end ---- */
 
 /* Without memory it is not said: the runtime has told the store too, or has its deadlines. */
+static bool can_tell(const struct kolo_link *link)
+{
+    return link != NULL && link->state != KOLO_LINK_DOWN && !link->heard_goodbye &&
+           !link->said_goodbye;
+}
+
 static void tell_on(struct kolo_link *link, const struct kolo_desc *desc, const char *text)
 {
-    if (link == NULL || link->state == KOLO_LINK_DOWN || link->heard_goodbye || link->said_goodbye)
+    if (!can_tell(link))
         return;
     if (kolo_link_queue_control(link, desc, text, strnlen(text, KOLO_CONTROL_BYTES_MAX)) != KOLO_OK)
         return;
@@ -404,6 +410,27 @@ void kolo_endpoint_finalized(struct kolo_endpoint *endpoint, const int *peers, i
     kolo_write_u32(&writer, subject);
     kolo_write_u32(&writer, sequence);
     tell(endpoint, peers, count, &desc, "");
+}
+
+static bool tell_of_loan(struct kolo_endpoint *endpoint, int peer, enum kolo_control_type type,
+                         uint64_t number)
+{
+    struct kolo_link *link = find_link(endpoint, peer);
+    struct kolo_desc desc = {{(uint8_t)type}};
+    struct kolo_writer writer = kolo_writer_over(desc.bytes + 4, sizeof desc.bytes - 4);
+    kolo_write_u64(&writer, number);
+    tell_on(link, &desc, "");
+    return can_tell(link);
+}
+
+bool kolo_endpoint_recall(struct kolo_endpoint *endpoint, int peer, uint64_t number)
+{
+    return tell_of_loan(endpoint, peer, KOLO_CONTROL_RECALL, number);
+}
+
+void kolo_endpoint_return(struct kolo_endpoint *endpoint, int peer, uint64_t number)
+{
+    (void)tell_of_loan(endpoint, peer, KOLO_CONTROL_RETURNED, number);
 }
 
 /* True as long as the link has something to hand over; says goodbye when nothing but that is left.

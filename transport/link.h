@@ -18,7 +18,7 @@
 // other channels, and a peer that overruns it breaks the protocol.
 //
 // Control frames travel on KOLO_CHANNEL_CONTROL, desc.bytes[0] says which: below
-// KOLO_CONTROL_TRANSPORT the core's (credit, abort, finalized, goodbye), from there on the transport's own.
+// KOLO_CONTROL_TRANSPORT the core's (credit, abort, finalized, loans, goodbye), from there on the transport's own.
 //
 // Who dials: both may at once; the dial of the lower rank stands. So a dial that proved itself is
 // not up yet: the acceptor's transport sends something of its own at once (a byte, its memfd), and

@@ -286,6 +286,16 @@ static void heard_finalized(struct kolo_link *link, struct kolo_reader *reader)
         events->finalized(events->context, link->peer, subject, sequence);
 }
 
+static void heard_loan(struct kolo_link *link, uint8_t type, struct kolo_reader *reader)
+{
+    const struct kolo_endpoint_events *events = &link->endpoint->config.events;
+    const uint64_t number = kolo_read_u64(reader);
+    if (type == KOLO_CONTROL_RECALL && events->recalled != NULL)
+        events->recalled(events->context, link->peer, number);
+    else if (type == KOLO_CONTROL_RETURNED && events->returned != NULL)
+        events->returned(events->context, link->peer, number);
+}
+
 static kolo_status heard_control(struct kolo_link *link)
 {
     const struct kolo_header *header = &link->rx_header;
@@ -302,6 +312,10 @@ static kolo_status heard_control(struct kolo_link *link)
     }
     if (type == KOLO_CONTROL_FINALIZED && header->bytes == 0) {
         heard_finalized(link, &reader);
+        return KOLO_OK;
+    }
+    if ((type == KOLO_CONTROL_RECALL || type == KOLO_CONTROL_RETURNED) && header->bytes == 0) {
+        heard_loan(link, type, &reader);
         return KOLO_OK;
     }
     if (type == KOLO_CONTROL_GOODBYE && header->bytes == 0) {

@@ -135,6 +135,10 @@ struct kolo_endpoint_events {
     void (*down)(void *context, int peer, kolo_status why, const char *text);
     /** The peer has done with @p subject, but for what it has sent, all of which is here. */
     void (*finalized)(void *context, int peer, uint32_t subject, uint32_t sequence);
+    /** The peer wants back what it has lent under @p number. May call kolo_endpoint_return, too. */
+    void (*recalled)(void *context, int peer, uint64_t number);
+    /** The peer has no part any more in what this rank has lent under @p number. */
+    void (*returned)(void *context, int peer, uint64_t number);
 };
 
 /** ERR_CONFIG: @p name is no transport of any build, nor auto. One that only this build lacks passes: another host's may have
@@ -244,6 +248,12 @@ void kolo_endpoint_abort(struct kolo_endpoint *endpoint, const int *peers, int c
  * is on its way. Best effort, never blocks. */
 void kolo_endpoint_finalized(struct kolo_endpoint *endpoint, const int *peers, int count,
                              uint32_t subject, uint32_t sequence);
+/** Asks @p peer for what this rank has lent to it under @p number (of a device's memory; what of it is
+ * mapped is the runtime's affair), which is answered by the event `returned`, or never: also by the
+ * link's end. False: there is no link to ask on, and so nobody who has it. Never blocks. */
+bool kolo_endpoint_recall(struct kolo_endpoint *endpoint, int peer, uint64_t number);
+/** Tells @p peer that what it has lent under @p number is not mapped here. Best effort, as that. */
+void kolo_endpoint_return(struct kolo_endpoint *endpoint, int peer, uint64_t number);
 /** Says goodbye on every link that is up, waits until all has been handed over, then closes
  * everything. ERR_TIMEOUT if the deadline passed first (closed all the same). NULL is fine. */
 kolo_status kolo_endpoint_close(struct kolo_endpoint *endpoint, kolo_deadline deadline);

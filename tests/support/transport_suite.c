@@ -696,6 +696,45 @@ void suite_tells_that_a_subject_is_finalized_behind_what_was_sent(const char *tr
     once(transport, 2, NULL, NULL, finalizes);
 }
 
+enum { LOANS = 3 };
+static const uint64_t loans[LOANS] = {1, UINT64_MAX, (uint64_t)7 << 40};
+
+static bool heard_recalls(struct suite_rank *rank, void *context)
+{
+    (void)context;
+    return rank->heard[1 - rank->rank].recalled == LOANS;
+}
+
+static bool heard_returns(struct suite_rank *rank, void *context)
+{
+    (void)context;
+    return rank->heard[1 - rank->rank].returned == LOANS;
+}
+
+static void recalls(struct suite_rank *rank)
+{
+    struct kolo_link *link = NULL;
+    SUITE_CHECK(rank, shake_hands(rank, &link), "no message");
+    for (int i = 0; rank->rank == 0 && i < LOANS; i++)
+        SUITE_CHECK(rank, kolo_endpoint_recall(rank->endpoint, 1, loans[i]), "nobody to ask");
+    if (rank->rank == 1) {
+        SUITE_CHECK(rank, suite_until(rank, heard_recalls, NULL), "nothing heard");
+        SUITE_CHECK(rank, rank->heard[0].loan == loans[LOANS - 1], "another one");
+        for (int i = 0; i < LOANS; i++)
+            kolo_endpoint_return(rank->endpoint, 0, loans[i]);
+    } else {
+        SUITE_CHECK(rank, suite_until(rank, heard_returns, NULL), "nothing heard");
+        SUITE_CHECK(rank, rank->heard[1].loan == loans[LOANS - 1], "another one");
+        SUITE_CHECK(rank, rank->heard[1].recalled == 0, "recalled");
+    }
+    SUITE_CHECK(rank, suite_meet(rank, 0), "rank %d", rank->rank);
+}
+
+void suite_recalls_loans_and_hears_that_they_are_returned(const char *transport)
+{
+    once(transport, 2, NULL, NULL, recalls);
+}
+
 static void cancel_receive(struct suite_rank *rank)
 {
     enum { BYTES = 300000 };

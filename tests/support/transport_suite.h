@@ -31,6 +31,7 @@
     X(suite, hands_over_all_before_it_closes)                                                      \
     X(suite, delivers_the_text_of_an_abort)                                                        \
     X(suite, tells_that_a_subject_is_finalized_behind_what_was_sent)                               \
+    X(suite, recalls_loans_and_hears_that_they_are_returned)                                       \
     X(suite, takes_back_a_receive)                                                                 \
     X(suite, takes_back_a_send)                                                                    \
     X(suite, tells_that_a_peer_vanished)                                                           \
@@ -43,7 +44,8 @@ enum { SUITE_RANKS_MAX = 8, SUITE_POINTS = 8 };
 
 /** What the events said of one peer. */
 struct suite_heard {
-    int early, left, down, aborted, finalized, mismatch;
+    int early, left, down, aborted, finalized, mismatch, recalled, returned;
+    uint64_t loan;    /* of recalled and returned, the last */
     uint32_t subject; /* of aborted, finalized */
     uint32_t sequence;
     kolo_status why;

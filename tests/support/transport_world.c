@@ -48,6 +48,20 @@ static void on_finalized(void *context, int peer, uint32_t subject, uint32_t seq
     heard->sequence = sequence;
 }
 
+static void on_recalled(void *context, int peer, uint64_t number)
+{
+    struct suite_heard *heard = &((struct suite_rank *)context)->heard[peer];
+    heard->recalled++;
+    heard->loan = number;
+}
+
+static void on_returned(void *context, int peer, uint64_t number)
+{
+    struct suite_heard *heard = &((struct suite_rank *)context)->heard[peer];
+    heard->returned++;
+    heard->loan = number;
+}
+
 static void on_left(void *context, int peer)
 {
     ((struct suite_rank *)context)->heard[peer].left++;
@@ -90,7 +104,8 @@ static void open_rank(struct suite_world *world, int number, const struct kolo_s
         .settings = &world->settings,
         .secret = *secret,
         .heap = rank->heap,
-        .events = {rank, on_mismatch, on_early, on_aborted, on_left, on_down, on_finalized},
+        .events = {rank, on_mismatch, on_early, on_aborted, on_left, on_down, on_finalized,
+                   on_recalled, on_returned},
     };
     kolo_identity_here(number, &config.identity);
     cr_assert_eq(kolo_endpoint_open(&config, &rank->endpoint), KOLO_OK, "%s", kolo_error_detail());

@@ -71,11 +71,12 @@ enum kolo_board_named kolo_board_direct_look(const struct kolo_hub *hub)
     return named == 0 ? KOLO_BOARD_NONE_NAMED : KOLO_BOARD_SOME_NAMED;
 }
 
-static kolo_status borrow(struct kolo_hub *hub, int from, const struct kolo_board_name *name,
+static kolo_status borrow(struct kolo_hub *hub, int from, const struct kolo_board_name *shown,
                           size_t bytes, uint8_t **memory_out)
 {
+    const struct kolo_board_name name = {shown->span, shown->offset & ~KOLO_BOARD_LENDS};
     *memory_out = NULL;
-    return bytes == 0 ? KOLO_OK : kolo_board_borrow(hub->board, from, name, bytes, memory_out);
+    return bytes == 0 ? KOLO_OK : kolo_board_borrow(hub->board, from, &name, bytes, memory_out);
 }
 
 /** Cuts inside a vector fall on pages where shares are long, else on lines. */
@@ -158,6 +159,12 @@ static void cut_off(struct kolo_hub *hub)
     const struct kolo_hub_member *self = &hub->members[hub->self];
     const void *memory[] = {request->send, request->recv};
     const size_t bytes[] = {self->send_bytes, self->recv_bytes};
+    if (hub->is_lent) {
+        KOLO_WARN("a neighbour's device has been in this rank's memory for %d ms: what a call that "
+                  "failed had may still be written",
+                  WITHDRAW_MS);
+        return;
+    }
     KOLO_WARN("a neighbour has been in this rank's memory for %d ms: it is cut off", WITHDRAW_MS);
     for (int i = 0; i < 2; i++) {
         kolo_status status = kolo_board_sever(hub->board, memory[i], bytes[i]);

@@ -65,6 +65,7 @@ void kolo_hub_close(struct kolo_hub *hub)
     if (hub->board != NULL)
         kolo_board_close(hub->board);
     kolo_free_memory(hub->tracks);
+    kolo_free_memory(hub->lent.mappings);
     kolo_free_memory(hub);
 }
 
@@ -155,10 +156,9 @@ void kolo_hub_untouch(struct kolo_hub *hub)
     atomic_store_explicit(&hub->members[hub->self].notes->touching.value, 0, memory_order_release);
 }
 
-void kolo_hub_move(const struct kolo_hub *hub, const struct kolo_move *move)
+void kolo_hub_places(const struct kolo_hub *hub, const struct kolo_move *move, const void *in[],
+                     size_t *nin_out, void *out[], size_t *nout_out)
 {
-    const void *in[KOLO_BOARD_MEMBERS_MAX];
-    void *out[KOLO_BOARD_MEMBERS_MAX];
     size_t send_at = move->send_at * hub->element_bytes, nin = 0, nout = 0;
     size_t recv_at = move->recv_at * hub->element_bytes;
     for (int member = 0; member < hub->count; member++) {
@@ -167,5 +167,15 @@ void kolo_hub_move(const struct kolo_hub *hub, const struct kolo_move *move)
         if (move->to == KOLO_EVERY || move->to == member)
             out[nout++] = hub->members[member].recv + recv_at;
     }
+    *nin_out = nin;
+    *nout_out = nout;
+}
+
+void kolo_hub_move(const struct kolo_hub *hub, const struct kolo_move *move)
+{
+    const void *in[KOLO_BOARD_MEMBERS_MAX];
+    void *out[KOLO_BOARD_MEMBERS_MAX];
+    size_t nin, nout;
+    kolo_hub_places(hub, move, in, &nin, out, &nout);
     kolo_hub_fold(hub, out, nout, in, nin, move->count);
 }

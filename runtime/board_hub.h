@@ -19,6 +19,9 @@
 //             or says its address; everybody takes what goes to it, says done, and waits until all
 //             have
 //   staged    else: chunks go through the stages in rounds, told by three counters
+//   lent      all buffers are memory of devices that their ranks lend: notes beside the entry say how
+//             others map them; all say whether they could, everybody runs its share of the moves by
+//             kernels, says done, and waits until all have
 //
 // Nothing in another member's notes is trusted: a number is compared, a name is checked by whoever
 // borrows, an address is one in that member's own process, and no length is taken from there.
@@ -42,6 +45,7 @@ enum {
     KOLO_BOARD_INLINE_BYTES = 32,         /* of a contribution that stands in the entry */
     KOLO_BOARD_ONESHOT_BYTES = 128 << 10, /* the longest contribution of a oneshot */
     KOLO_BOARD_STAGED_BYTES = 1536 << 10, /* of the stage, for chunks on their way */
+    KOLO_BOARD_LENT_BUFFERS = 2,          /* that a call has of a rank: send, recv */
     KOLO_BOARD_SHOWN_BYTES = KOLO_BOARD_SHOWN * KOLO_BOARD_ONESHOT_BYTES,
     KOLO_BOARD_STAGE_BYTES = KOLO_BOARD_SHOWN_BYTES + KOLO_BOARD_STAGED_BYTES
 };
@@ -64,6 +68,13 @@ struct kolo_board_word {
     alignas(2 * KOLO_BOARD_LINE) _Atomic uint64_t value;
 };
 
+/** Memory of a device that a member lends for the call whose entry says so. */
+#define KOLO_BOARD_LENDS ((uint64_t)1 << 63) /* in an entry's offset of recv: it does */
+struct kolo_board_lent {
+    struct kolo_loan loan;
+    uint64_t address; /* in its process */
+};
+
 /** What a member shows the others. Zero at first. */
 struct kolo_board_notes {
     struct kolo_board_entry entries[KOLO_BOARD_ENTRIES];
@@ -76,6 +87,10 @@ struct kolo_board_notes {
     struct kolo_board_word revoked;  /* not 0: its memory must not be touched any more */
     struct kolo_board_word pulls;    /* bytes of a block from which on it would pull; 0: never */
     struct kolo_board_word unread;   /* the latest collective for which it could not pull */
+    struct kolo_board_word
+        mapped; /* twice the latest for which it has mapped, plus 1 if it could */
+    struct kolo_board_word brought; /* the latest for which it took to the host what it had lent */
+    alignas(2 * KOLO_BOARD_LINE) struct kolo_board_lent lent[KOLO_BOARD_LENT_BUFFERS];
 };
 _Static_assert(offsetof(struct kolo_board_entry, data) + KOLO_BOARD_INLINE_BYTES == KOLO_BOARD_LINE,
                "an entry is one line");
@@ -86,6 +101,9 @@ enum kolo_board_phase {
     KOLO_BOARD_OPENING,   /* until all members can be seen */
     KOLO_BOARD_HOLDING,   /* until none needs what this one showed where it shows the next */
     KOLO_BOARD_ENTERING,  /* until all have entered, or the root from whom this one has all */
+    KOLO_BOARD_BRINGING,  /* until all that was lent for nothing is on the host */
+    KOLO_BOARD_MAPPING,   /* until what they lent is mapped */
+    KOLO_BOARD_AGREEING,  /* until all have said whether they could map it */
     KOLO_BOARD_BORROWING, /* until all memory that they named is mapped */
     KOLO_BOARD_MOVING,    /* my share, from memory to memory */
     KOLO_BOARD_CLOSING,   /* until all have moved theirs */
@@ -108,6 +126,16 @@ struct kolo_hub_member {
 struct kolo_pull {
     size_t first, count; /* of them */
     size_t turn, at;     /* the next: move, element in it */
+};
+
+/** Kernels of a collective whose buffers are lent. */
+struct kolo_hub_lent {
+    struct kolo_lane *lane;
+    struct kolo_mapping **mappings; /* two for each member; made when first needed */
+    int mapping_count;              /* that are held */
+    int part, parts;                /* the share of this member; part -1: none */
+    bool is_launched;
+    uint64_t mark; /* after them */
 };
 
 /** Rounds of a staged collective. */
@@ -139,11 +167,14 @@ struct kolo_hub {
     enum kolo_board_phase phase;
     bool is_oneshot;
     int giver;      /* the one member that this one waits for to enter; -1: all */
+    bool has_named; /* this member, all that the moves touch */
     bool may_show;  /* not a oneshot, but goes that way if nobody's memory can be seen */
     bool is_inline; /* contributions stand in the entries */
     bool is_pulled;
     size_t pull_bytes; /* of a block from which on all pull; 0: not known yet */
     struct kolo_pull pull;
+    bool is_lent; /* by all, as far as is known */
+    struct kolo_hub_lent lent;
     int seen;    /* members before this one have been seen to be in this phase */
     int missing; /* for whom it waits to open the board; -1: not known */
     size_t element_bytes;
@@ -198,7 +229,11 @@ void kolo_hub_untouch(struct kolo_hub *hub);
 /** Runs @p move from the members' send to their recv. */
 void kolo_hub_move(const struct kolo_hub *hub, const struct kolo_move *move);
 
-/* ---- board_oneshot.c, board_direct.c, board_pull.c, board_staged.c: the four ways ---- */
+/** Where @p move finds its operands and its results; how many stands in *nin_out and *nout_out. */
+void kolo_hub_places(const struct kolo_hub *hub, const struct kolo_move *move, const void *in[],
+                     size_t *nin_out, void *out[], size_t *nout_out);
+
+/* ---- board_oneshot.c, board_direct.c, board_pull.c, board_staged.c: the ways of the host ---- */
 
 /** Bytes of the longest contribution; saturates. */
 size_t kolo_oneshot_bytes(enum kolo_collective collective, const struct kolo_plan_args *args,
@@ -238,5 +273,28 @@ kolo_status kolo_staged_begin(struct kolo_hub *hub) KOLO_NODISCARD;
 enum kolo_board_step kolo_staged_step(struct kolo_hub *hub);
 /** Whether this member waits for @p member just now. */
 bool kolo_staged_waits_for(const struct kolo_hub *hub, int member);
+
+/* ---- board_lent.c ---- */
+
+/** Says in this member's notes how its buffers are mapped, and in its entry, which has names, that it
+ * does. False: they are not lent. */
+bool kolo_lent_put(struct kolo_hub *hub);
+/** How many members with buffers lend them; the same on all, once all have entered. */
+enum kolo_board_named kolo_lent_look_at(const struct kolo_hub *hub);
+/** Does @p member lend its buffers? It has entered. */
+bool kolo_lent_is_by(const struct kolo_hub *hub, int member);
+/** Maps what the others lend, and says whether it could. */
+void kolo_lent_map(struct kolo_hub *hub);
+/** All have said: could all? */
+bool kolo_lent_is_agreed(const struct kolo_hub *hub);
+/** From here on the communicator's calls go by the host, this one too: begins to take there what this
+ * member lent. A failure is the communicator's. */
+void kolo_lent_give_up(struct kolo_hub *hub);
+/** What this member lent is on the host: shows it, and says so. */
+void kolo_lent_brought(struct kolo_hub *hub);
+/** Runs this member's share. */
+enum kolo_board_step kolo_lent_step(struct kolo_hub *hub);
+/** Its kernels are over, or late: lets go of what is mapped, if nothing uses it any more. */
+void kolo_lent_end(struct kolo_hub *hub);
 
 #endif

@@ -203,6 +203,7 @@ void kolo_comm_count_local(struct kolo_comm *comm)
         comm->local_rank += rank < comm->rank;
     }
     comm->has_board = kolo_board_has(comm);
+    comm->lends = comm->has_board && comm->engine->settings.cuda_ipc;
     comm->plan_is_auto = strcmp(comm->engine->settings.plan, "auto") == 0;
 }
 

@@ -80,6 +80,7 @@ enum kolo_stage {
     KOLO_STAGE_IN,     /* on its way to the host */
     KOLO_STAGE_FLOWS,  /* in segments on its way to the host and back, beside the plan */
     KOLO_STAGE_DIRECT, /* where it is: links reach it (staging_direct.c) */
+    KOLO_STAGE_LENT,   /* where it is: the ranks' kernels reach it (staging_lent.c) */
     KOLO_STAGE_READY,  /* on the host */
     KOLO_STAGE_OUT     /* the call is over, its result on its way to the device */
 };
@@ -131,6 +132,7 @@ struct kolo_request {
     struct kolo_staged *staged; /* staging.c: buffers that are a device's; NULL: none */
     enum kolo_stage stage;      /* of those */
     bool is_apart;              /* they are all its buffers */
+    bool may_lend;              /* they may be lent to the other ranks, by what the call asks for */
     struct kolo_follow *follow; /* stream.c: the program's stream that it follows; NULL: none */
     size_t copied; /* DIRECT: one more than the number of the last step whose copy was begun */
     struct kolo_group_part *parts; /* group.c: the calls that this one stands for; NULL: none */
@@ -202,6 +204,7 @@ struct kolo_comm {
     char origin[40];   /* "split colour 1"; "" for the world */
     bool has_board;    /* its members can have one */
     bool plan_is_auto; /* no setting forces one */
+    bool lends;        /* not constant: calls of devices' buffers may go without the host */
     int own_calls;     /* of the library, under way, whose collectives are no program's */
     /* ---- */
     struct kolo_comm *next, *previous;           /* in engine->comms, if is_listed */
@@ -500,6 +503,12 @@ void kolo_staging_drop(struct kolo_request *request);
  * lock. */
 bool kolo_staging_close(struct kolo_engine *engine, kolo_deadline deadline);
 
+/* ---- staging_lent.c (held: lock) ---- */
+
+/** A call whose plan is known: what only holds places for its buffers becomes memory of the host's,
+ * if it will not be lent. Gives up the lock meanwhile. ERR_NO_MEMORY. */
+kolo_status kolo_lent_settle(struct kolo_request *request) KOLO_NODISCARD;
+
 /* ---- stream.c ---- */
 
 /** The stream of the options of @p task, NULL: none. */
@@ -548,6 +557,8 @@ void kolo_own_ops_free(struct kolo_engine *engine);
 
 /** Of struct kolo_opts, in this version or an earlier one? */
 bool kolo_opts_size_is_known(size_t size);
+/** Do these options (may be NULL) scale anything? */
+bool kolo_opts_scale(const struct kolo_opts *opts);
 kolo_status kolo_scale_check(const struct kolo_task *task) KOLO_NODISCARD;
 /** Finds a place for the scaled input, and remembers the factors. ERR_NO_MEMORY. */
 kolo_status kolo_scale_prepare(struct kolo_request *request,

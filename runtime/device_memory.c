@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // kolo_alloc_device: memory of devices that the program asked for. Owns the list of it, by which
-// kolo_free and the end of the rank find it. Must never wait for a device under the engine's lock.
+// kolo_free and the end of the rank find it, and of each piece who may have it mapped. Must never wait
+// for a device under the engine's lock, nor free what another rank may have mapped.
+//
+// What a collective lends to the ranks of the host (runtime/board_lent.c) they keep mapped, for the next.
+// So kolo_free recalls it from each (runtime/loans.c), and where not all have returned it yet, it goes
+// later: when the next call looks (kolo_device_memory_reap), or at the end.
 //
 // The last memory of a context leaves its hold on that in the list, until the rank ends: lanes have
 // streams in it, and pages of the host are locked in it, which would go with it.
@@ -14,7 +19,26 @@ struct kolo_device_memory {
     struct kolo_device_memory *next;
     struct kolo_pointer pointer; /* to NULL: only its context is held */
     size_t bytes;
+    bool is_freed; /* by the program; it goes once nobody has it mapped */
+    bool is_looked_at, has_loan;
+    struct kolo_loan loan;
+    uint8_t *borrowers; /* ranks in the world, a bit each, that may have it mapped; NULL: none */
 };
+
+static bool is_lent(const struct kolo_engine *engine, const struct kolo_device_memory *memory)
+{
+    const size_t bytes = memory->borrowers != NULL ? ((size_t)engine->size + 7) / 8 : 0;
+    for (size_t i = 0; i < bytes; i++)
+        if (memory->borrowers[i] != 0)
+            return true;
+    return false;
+}
+
+static void destroy(struct kolo_device_memory *memory)
+{
+    kolo_free_memory(memory->borrowers);
+    kolo_free_memory(memory);
+}
 
 static void add(struct kolo_engine *engine, struct kolo_device_memory *memory)
 {
@@ -29,7 +53,7 @@ static struct kolo_device_memory *take(struct kolo_engine *engine, const void *m
 {
     kolo_engine_enter(engine);
     struct kolo_device_memory **at = &engine->device_memory, *found;
-    while (*at != NULL && (*at)->pointer.memory != memory)
+    while (*at != NULL && ((*at)->pointer.memory != memory || (*at)->is_freed))
         at = &(*at)->next;
     found = *at;
     if (found != NULL) {
@@ -55,7 +79,7 @@ static void retire(struct kolo_engine *engine, struct kolo_device_memory *memory
     kolo_engine_leave(engine);
     if (other != NULL) {
         kolo_device_release(&memory->pointer);
-        kolo_free_memory(memory);
+        destroy(memory);
     }
 }
 
@@ -70,10 +94,11 @@ kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes, int device, 
     struct kolo_device_memory *memory = kolo_calloc(1, sizeof(*memory));
     if (memory == NULL)
         return KOLO_ERR_NO_MEMORY;
+    kolo_loans_tidy(comm->engine); /* what others have returned is there again */
     const kolo_status status =
         kolo_device_alloc(device, comm->engine->world->local_rank, bytes, &memory->pointer);
     if (status != KOLO_OK) {
-        kolo_free_memory(memory);
+        destroy(memory);
         return status;
     }
     memory->bytes = bytes;
@@ -82,27 +107,179 @@ kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes, int device, 
     return KOLO_OK;
 }
 
+/** The allocation that they lie in, if the program has not freed it. Held: lock. */
+static struct kolo_device_memory *find(const struct kolo_engine *engine, const void *address,
+                                       size_t bytes)
+{
+    struct kolo_device_memory *memory = engine->device_memory;
+    for (; memory != NULL; memory = memory->next) {
+        const uintptr_t offset = (uintptr_t)address - (uintptr_t)memory->pointer.memory;
+        if (memory->pointer.memory == NULL || memory->is_freed || offset > memory->bytes ||
+            bytes > memory->bytes - offset)
+            continue;
+        return memory;
+    }
+    return NULL;
+}
+
 bool kolo_device_memory_find(const struct kolo_engine *engine, const void *address, size_t bytes,
                              struct kolo_pointer *pointer_out)
 {
-    const struct kolo_device_memory *memory = engine->device_memory;
-    for (; memory != NULL; memory = memory->next) {
-        const uintptr_t offset = (uintptr_t)address - (uintptr_t)memory->pointer.memory;
-        if (memory->pointer.memory == NULL || offset > memory->bytes ||
-            bytes > memory->bytes - offset)
-            continue;
+    const struct kolo_device_memory *memory = find(engine, address, bytes);
+    if (memory != NULL)
         *pointer_out = memory->pointer;
-        return true;
+    return memory != NULL;
+}
+
+/* ---- loans ---- */
+
+bool kolo_device_memory_may_lend(struct kolo_engine *engine, const void *address, size_t bytes)
+{
+    struct kolo_loan loan;
+    kolo_engine_enter(engine);
+    struct kolo_device_memory *memory = find(engine, address, bytes);
+    const bool is_new = memory != NULL && !memory->is_looked_at;
+    bool has_loan = memory != NULL && memory->has_loan;
+    const struct kolo_pointer pointer =
+        is_new ? memory->pointer : (struct kolo_pointer){.device = -1};
+    kolo_engine_leave(engine);
+    if (!is_new)
+        return has_loan;
+    has_loan = kolo_pointer_lend(&pointer, &loan) == KOLO_OK;
+    if (!has_loan)
+        KOLO_INFO("collectives take memory of device %d to the host: %s", pointer.device,
+                  kolo_error_detail());
+    kolo_engine_enter(engine);
+    memory = find(engine, address, bytes); /* another thread may have freed it */
+    if (memory != NULL) {
+        memory->is_looked_at = true;
+        memory->has_loan = has_loan;
+        memory->loan = has_loan ? loan : (struct kolo_loan){.id = 0};
     }
+    kolo_engine_leave(engine);
+    return memory != NULL && has_loan;
+}
+
+const struct kolo_loan *kolo_device_memory_loan(const struct kolo_engine *engine,
+                                                const void *address, size_t bytes)
+{
+    const struct kolo_device_memory *memory = find(engine, address, bytes);
+    return memory != NULL && memory->has_loan ? &memory->loan : NULL;
+}
+
+bool kolo_device_memory_lend(struct kolo_engine *engine, const void *address, size_t bytes,
+                             int world)
+{
+    struct kolo_device_memory *memory = find(engine, address, bytes);
+    if (memory->borrowers == NULL)
+        memory->borrowers = kolo_calloc(((size_t)engine->size + 7) / 8, 1);
+    if (memory->borrowers == NULL)
+        return false;
+    memory->borrowers[world / 8] |= (uint8_t)(1u << world % 8);
+    return true;
+}
+
+void kolo_device_memory_returned(struct kolo_engine *engine, int world, uint64_t id)
+{
+    for (struct kolo_device_memory *memory = engine->device_memory; memory != NULL;
+         memory = memory->next)
+        if (memory->borrowers != NULL && (id == 0 || id == memory->loan.id))
+            memory->borrowers[world / 8] &= (uint8_t) ~(1u << world % 8);
+}
+
+/** Asks all who may have it; who cannot be asked has it no more. */
+static void recall(struct kolo_engine *engine, struct kolo_device_memory *memory)
+{
+    for (int rank = 0; memory->borrowers != NULL && rank < engine->size; rank++)
+        if ((memory->borrowers[rank / 8] & 1u << rank % 8) != 0 &&
+            !kolo_endpoint_recall(engine->endpoint, rank, memory->loan.id))
+            memory->borrowers[rank / 8] &= (uint8_t) ~(1u << rank % 8);
+}
+
+bool kolo_device_memory_recall(struct kolo_engine *engine)
+{
+    bool is_any_lent = false;
+    for (struct kolo_device_memory *memory = engine->device_memory; memory != NULL;
+         memory = memory->next) {
+        recall(engine, memory);
+        is_any_lent |= is_lent(engine, memory);
+    }
+    return is_any_lent;
+}
+
+bool kolo_device_memory_is_lent(const struct kolo_engine *engine)
+{
+    for (const struct kolo_device_memory *memory = engine->device_memory; memory != NULL;
+         memory = memory->next)
+        if (is_lent(engine, memory))
+            return true;
+    return false;
+}
+
+/* ---- the end of it ---- */
+
+/** Recalls it; if somebody has it yet, it is put aside: true. */
+static bool put_aside(struct kolo_engine *engine, struct kolo_device_memory *memory)
+{
+    kolo_engine_enter(engine);
+    recall(engine, memory);
+    memory->is_freed = is_lent(engine, memory);
+    if (memory->is_freed) {
+        memory->next = engine->device_memory;
+        engine->device_memory = memory;
+        atomic_store_explicit(&engine->is_untidy, true, memory_order_relaxed);
+    }
+    const bool is_aside = memory->is_freed; /* from here on it may be another thread's */
+    kolo_engine_leave(engine);
+    return is_aside;
+}
+
+/** Takes out one that was put aside and has come back; NULL: there is none. */
+static struct kolo_device_memory *take_returned(struct kolo_engine *engine)
+{
+    kolo_engine_enter(engine);
+    struct kolo_device_memory **at = &engine->device_memory, *found;
+    while (*at != NULL && (!(*at)->is_freed || is_lent(engine, *at)))
+        at = &(*at)->next;
+    found = *at;
+    if (found != NULL)
+        *at = found->next;
+    kolo_engine_leave(engine);
+    return found;
+}
+
+void kolo_device_memory_reap(struct kolo_engine *engine)
+{
+    struct kolo_device_memory *memory;
+    while ((memory = take_returned(engine)) != NULL) {
+        const kolo_status status = kolo_device_free(&memory->pointer, 0);
+        if (status == KOLO_AGAIN || status == KOLO_ERR_UNSUPPORTED) { /* busy, or captured */
+            add(engine, memory);
+            return;
+        }
+        memory->is_freed = false;
+        retire(engine, memory);
+    }
+}
+
+bool kolo_device_memory_has_freed(const struct kolo_engine *engine)
+{
+    for (const struct kolo_device_memory *memory = engine->device_memory; memory != NULL;
+         memory = memory->next)
+        if (memory->is_freed)
+            return true;
     return false;
 }
 
 kolo_status kolo_device_memory_free(struct kolo_engine *engine, void *address)
 {
     const int timeout_ms = (int)engine->settings.timeout_ms;
+    kolo_loans_tidy(engine);
     struct kolo_device_memory *memory = take(engine, address);
     if (memory == NULL)
         return KOLO_ERR_INVALID;
+    if (put_aside(engine, memory))
+        return KOLO_OK;
     const kolo_status status = kolo_device_free(&memory->pointer, kolo_deadline_in_ms(timeout_ms));
     if (status == KOLO_AGAIN) {
         add(engine, memory);
@@ -120,17 +297,24 @@ kolo_status kolo_device_memory_free(struct kolo_engine *engine, void *address)
 
 /** The end of one, or of a hold. A device that is still at work keeps both: its context would go
  * with the last hold, under the work and under the thread that waits for it. */
-static void close_one(struct kolo_device_memory *memory, kolo_deadline deadline)
+static void close_one(const struct kolo_engine *engine, struct kolo_device_memory *memory,
+                      kolo_deadline deadline)
 {
-    const kolo_status status =
-        memory->pointer.memory == NULL ? KOLO_OK : kolo_device_free(&memory->pointer, deadline);
-    if (status != KOLO_OK)
+    kolo_status status = KOLO_OK;
+    const char *why = NULL;
+    if (is_lent(engine, memory)) {
+        why = "another rank may have it mapped";
+    } else if (memory->pointer.memory != NULL) {
+        status = kolo_device_free(&memory->pointer, deadline);
+        if (status != KOLO_OK)
+            why = status == KOLO_AGAIN ? "the device is still at work" : kolo_error_detail();
+    }
+    if (why != NULL)
         KOLO_WARN("memory of device %d is left to the end of the process: %s",
-                  memory->pointer.device,
-                  status == KOLO_AGAIN ? "the device is still at work" : kolo_error_detail());
-    if (status != KOLO_AGAIN)
+                  memory->pointer.device, why);
+    if (!is_lent(engine, memory) && status != KOLO_AGAIN)
         kolo_device_release(&memory->pointer);
-    kolo_free_memory(memory);
+    destroy(memory);
 }
 
 void kolo_device_memory_close(struct kolo_engine *engine, kolo_deadline deadline)
@@ -138,6 +322,6 @@ void kolo_device_memory_close(struct kolo_engine *engine, kolo_deadline deadline
     while (engine->device_memory != NULL) {
         struct kolo_device_memory *memory = engine->device_memory;
         engine->device_memory = memory->next;
-        close_one(memory, deadline);
+        close_one(engine, memory, deadline);
     }
 }

@@ -71,6 +71,10 @@ struct kolo_engine {
     int own_op_count;
     /* of kolo_alloc_device; device_memory.c */
     struct kolo_device_memory *device_memory;
+    struct kolo_recall *recalls; /* loans.c: what others want back, as the next three */
+    bool is_tidying;
+    atomic_bool is_untidy;     /* there may be something to tidy; written: lock */
+    kolo_status are_loans_out; /* KOLO_AGAIN: the end waits for them */
 };
 
 /* ---- engine_life.c ---- */
@@ -99,10 +103,43 @@ const char *kolo_engine_rank_text(const struct kolo_engine *engine, int world,
 /** The allocation that the @p bytes bytes at @p address lie in; false: none of ours. Held: lock. */
 bool kolo_device_memory_find(const struct kolo_engine *engine, const void *address, size_t bytes,
                              struct kolo_pointer *pointer_out);
-/** ERR_INVALID without a detail: @p memory is none of a device's. */
+/** Can other ranks of the host map the allocation that they lie in? May call a driver, once for each.
+ * Not held: lock, as of none but this, _free and _reap. */
+bool kolo_device_memory_may_lend(struct kolo_engine *engine, const void *address, size_t bytes);
+/** What they need for it; NULL: that it can be lent is not known. */
+const struct kolo_loan *kolo_device_memory_loan(const struct kolo_engine *engine,
+                                                const void *address, size_t bytes);
+/** Rank @p world in the world may map it from here on. False: no memory. There is a loan of it. */
+bool kolo_device_memory_lend(struct kolo_engine *engine, const void *address, size_t bytes,
+                             int world);
+/** That rank has loan @p id no more; 0: none. */
+void kolo_device_memory_returned(struct kolo_engine *engine, int world, uint64_t id);
+/** Recalls all that is lent. False: nobody has any of it. */
+bool kolo_device_memory_recall(struct kolo_engine *engine);
+bool kolo_device_memory_is_lent(const struct kolo_engine *engine);
+/** Is there memory that the program has freed and others may have? */
+bool kolo_device_memory_has_freed(const struct kolo_engine *engine);
+/** Frees what the program has freed and all others have returned, unless its device is at work. */
+void kolo_device_memory_reap(struct kolo_engine *engine);
+/** Frees @p memory, at once or when all to whom it was lent have returned it. ERR_INVALID without a
+ * detail: it is none of a device's. */
 kolo_status kolo_device_memory_free(struct kolo_engine *engine, void *memory);
 /** All that is left. */
 void kolo_device_memory_close(struct kolo_engine *engine, kolo_deadline deadline);
+
+/* ---- loans.c ---- */
+
+struct kolo_recall;
+/** Rank @p world wants loan @p id of its memory back. Held: lock, as of the next. */
+void kolo_loans_recalled(struct kolo_engine *engine, int world, uint64_t id);
+/** That rank has gone, or cannot be reached any more. */
+void kolo_loans_gone(struct kolo_engine *engine, int world);
+/** Unmaps what others want back and tells them, and frees what they have returned; cheap if there is
+ * nothing of that. May wait for a device. Not held: lock. */
+void kolo_loans_tidy(struct kolo_engine *engine);
+/** Unmaps all that others have lent, and waits until they have returned all of this rank's, until
+ * @p deadline. No call uses any of it, or will. Not held: lock. */
+void kolo_loans_end(struct kolo_engine *engine, kolo_deadline deadline);
 
 /* ---- engine.c (held: lock) ---- */
 

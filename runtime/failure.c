@@ -427,10 +427,24 @@ static void on_finalized(void *context, int world, uint32_t number, uint32_t seq
         kolo_comm_hear_finalized(comm, rank, sequence);
 }
 
+static void on_recalled(void *context, int world, uint64_t number)
+{
+    kolo_loans_recalled(context, world, number);
+}
+
+static void on_returned(void *context, int world, uint64_t number)
+{
+    struct kolo_engine *engine = context;
+    kolo_device_memory_returned(engine, world, number);
+    if (!kolo_device_memory_is_lent(engine))
+        engine->are_loans_out = KOLO_OK;
+}
+
 static void on_left(void *context, int world)
 {
-    (void)context; /* the works that needed it fail with ERR_PEER; that is said by who waits */
-    (void)world;
+    kolo_loans_gone(
+        context,
+        world); /* the works that needed it fail with ERR_PEER; that is said by who waits */
 }
 
 static void on_down(void *context, int world, kolo_status why, const char *text)
@@ -438,6 +452,7 @@ static void on_down(void *context, int world, kolo_status why, const char *text)
     struct kolo_engine *engine = context;
     char who[KOLO_RANK_TEXT_MAX];
     kolo_status status = why == KOLO_ERR_LINK ? KOLO_ERR_PEER : why;
+    kolo_loans_gone(engine, world);
     for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next) {
         int peer = kolo_comm_member(comm, world);
         if (peer >= 0)
@@ -494,7 +509,9 @@ void kolo_engine_events(struct kolo_engine *engine, struct kolo_endpoint_events 
                                                   .aborted = on_aborted,
                                                   .finalized = on_finalized,
                                                   .left = on_left,
-                                                  .down = on_down};
+                                                  .down = on_down,
+                                                  .recalled = on_recalled,
+                                                  .returned = on_returned};
     *store_out = (struct kolo_store_client_events){.context = engine,
                                                    .failed = on_store_failed,
                                                    .left = on_store_left,

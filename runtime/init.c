@@ -399,6 +399,8 @@ static kolo_status finalize_world(struct kolo_comm *comm)
         comm->failure.status != KOLO_OK && !(was_open && comm->failure.status == KOLO_ERR_PEER);
     if (has_failed)
         deadline = kolo_deadline_min(deadline, kolo_deadline_in_ms(failed_exit_ms));
+    kolo_loans_end(engine, kolo_deadline_min(deadline, kolo_deadline_in_ms(
+                                                           engine->settings.exit_timeout_ms / 2)));
     kolo_status status = kolo_engine_destroy(
         engine, deadline, handover_deadline(engine, deadline, was_open && !has_failed));
     if (heard == KOLO_ERR_MISMATCH) {

@@ -11,6 +11,9 @@
 //                            |                                             | not all could be read
 //                            \------else-------> STAGING <-----------------/
 //                                                   \--------------------------> OVER
+//   and of devices' memory   ENTERING --all lend--> MAPPING -> AGREEING --all could--> MOVING
+//                            \--some lend--> BRINGING <---------/ not all could
+//                                               \--> as from ENTERING
 #include "runtime/board_hub.h"
 
 #include <stddef.h>
@@ -61,7 +64,9 @@ static void put_names(struct kolo_hub *hub)
     const struct kolo_plan_args *args = &hub->running->args;
     size_t bytes = kolo_oneshot_bytes(hub->collective, args, hub->element_bytes);
     hub->may_show = bytes <= kolo_comm_shown(hub->comm, hub->collective);
-    if (!kolo_board_direct_put(hub) && hub->may_show)
+    hub->has_named = kolo_board_direct_put(hub);
+    const bool lends = kolo_lent_put(hub); /* its data is not on the host */
+    if (!hub->has_named && hub->may_show && !lends)
         kolo_oneshot_put(hub);
 }
 
@@ -130,7 +135,8 @@ static enum kolo_board_step begin_stages(struct kolo_hub *hub)
     return KOLO_BOARD_MOVED;
 }
 
-static enum kolo_board_step all_entered(struct kolo_hub *hub)
+/** All have entered, and what they brought is on the host. */
+static enum kolo_board_step choose_way(struct kolo_hub *hub)
 {
     enum kolo_board_named named =
         hub->is_oneshot ? KOLO_BOARD_NONE_NAMED : kolo_board_direct_look(hub);
@@ -142,6 +148,64 @@ static enum kolo_board_step all_entered(struct kolo_hub *hub)
     if (named != KOLO_BOARD_ALL_NAMED && !hub->is_pulled)
         return begin_stages(hub);
     hub->phase = KOLO_BOARD_BORROWING;
+    return KOLO_BOARD_MOVED;
+}
+
+/* ---- lent ---- */
+
+static enum kolo_board_step begin_bringing(struct kolo_hub *hub)
+{
+    kolo_lent_give_up(hub);
+    hub->seen = 0;
+    hub->phase = KOLO_BOARD_BRINGING;
+    return KOLO_BOARD_MOVED;
+}
+
+/** The engine comes here when what this member lent is on the host. */
+static enum kolo_board_step bring_step(struct kolo_hub *hub)
+{
+    const size_t offset = offsetof(struct kolo_board_notes, brought);
+    if (hub->running->stage == KOLO_STAGE_IN)
+        return KOLO_BOARD_STUCK;
+    if (hub->seen == 0 && kolo_lent_is_by(hub, hub->self) &&
+        kolo_hub_word(hub, hub->self, offset) != hub->number)
+        kolo_lent_brought(hub);
+    for (; hub->seen < hub->count; hub->seen++)
+        if (hub->seen != hub->self && kolo_lent_is_by(hub, hub->seen) &&
+            kolo_hub_word(hub, hub->seen, offset) != hub->number)
+            return KOLO_BOARD_STUCK;
+    hub->moves++;
+    return choose_way(hub);
+}
+
+static enum kolo_board_step map_step(struct kolo_hub *hub)
+{
+    kolo_lent_map(hub);
+    hub->seen = 0;
+    hub->phase = KOLO_BOARD_AGREEING;
+    return KOLO_BOARD_MOVED;
+}
+
+static enum kolo_board_step agree_step(struct kolo_hub *hub)
+{
+    if (!kolo_hub_all_reached(hub, offsetof(struct kolo_board_notes, mapped), 2 * hub->number))
+        return KOLO_BOARD_STUCK;
+    if (!kolo_lent_is_agreed(hub))
+        return begin_bringing(hub);
+    hub->phase = KOLO_BOARD_MOVING;
+    return KOLO_BOARD_MOVED;
+}
+
+static enum kolo_board_step all_entered(struct kolo_hub *hub)
+{
+    const enum kolo_board_named lent =
+        hub->is_oneshot ? KOLO_BOARD_NONE_NAMED : kolo_lent_look_at(hub);
+    if (lent == KOLO_BOARD_NONE_NAMED)
+        return choose_way(hub);
+    if (lent == KOLO_BOARD_SOME_NAMED)
+        return begin_bringing(hub);
+    hub->is_lent = true;
+    hub->phase = KOLO_BOARD_MAPPING;
     return KOLO_BOARD_MOVED;
 }
 
@@ -180,7 +244,9 @@ static enum kolo_board_step borrow_step(struct kolo_hub *hub)
 
 static enum kolo_board_step move_step(struct kolo_hub *hub)
 {
-    enum kolo_board_step step = hub->is_pulled ? kolo_pull_step(hub) : kolo_board_direct_step(hub);
+    enum kolo_board_step step = hub->is_lent     ? kolo_lent_step(hub)
+                                : hub->is_pulled ? kolo_pull_step(hub)
+                                                 : kolo_board_direct_step(hub);
     if (step != KOLO_BOARD_DONE)
         return step;
     kolo_hub_publish(hub, &hub->members[hub->self].notes->done, hub->number);
@@ -213,6 +279,12 @@ static enum kolo_board_step step(struct kolo_hub *hub)
         return hold_step(hub);
     case KOLO_BOARD_ENTERING:
         return enter_step(hub);
+    case KOLO_BOARD_BRINGING:
+        return bring_step(hub);
+    case KOLO_BOARD_MAPPING:
+        return map_step(hub);
+    case KOLO_BOARD_AGREEING:
+        return agree_step(hub);
     case KOLO_BOARD_BORROWING:
         return borrow_step(hub);
     case KOLO_BOARD_MOVING:
@@ -245,6 +317,7 @@ static void start(struct kolo_hub *hub, struct kolo_request *request)
     hub->running = request;
     hub->phase = KOLO_BOARD_OPENING;
     hub->is_pulled = false;
+    hub->is_lent = false;
     hub->collective = request->plan->collective;
     hub->element_bytes = kolo_dtype_bytes(call->dtype);
     hub->is_oneshot = request->plan->is_oneshot;
@@ -303,9 +376,10 @@ static void board_cancel(struct kolo_request *request)
     struct kolo_hub *hub = hub_of(request);
     if (hub == NULL)
         return;
-    bool is_lent = hub->phase == KOLO_BOARD_ENTERING || hub->phase == KOLO_BOARD_BORROWING ||
-                   hub->phase == KOLO_BOARD_MOVING || hub->phase == KOLO_BOARD_CLOSING;
-    if (is_lent && !hub->is_oneshot)
+    const bool is_open = hub->phase > KOLO_BOARD_HOLDING && hub->phase < KOLO_BOARD_STAGING;
+    if (!hub->is_oneshot)
+        kolo_lent_end(hub);
+    if (is_open && !hub->is_oneshot)
         kolo_board_direct_withdraw(hub);
     hub->running = NULL;
 }
@@ -336,6 +410,17 @@ static const char *wait_of(const struct kolo_hub *hub, int member)
             atomic_load_explicit(&kolo_hub_entry(hub, member)->number, memory_order_acquire) !=
                 hub->number)
             return "has not entered";
+        return NULL;
+    case KOLO_BOARD_BRINGING:
+        if (kolo_lent_is_by(hub, member) &&
+            kolo_hub_word(hub, member, offsetof(struct kolo_board_notes, brought)) != hub->number)
+            return "has entered, its device's memory is not on the host yet";
+        return NULL;
+    case KOLO_BOARD_MAPPING:
+        return NULL;
+    case KOLO_BOARD_AGREEING:
+        if (kolo_hub_word(hub, member, offsetof(struct kolo_board_notes, mapped)) < 2 * hub->number)
+            return "has entered, it has not mapped the others' memory yet";
         return NULL;
     case KOLO_BOARD_BORROWING:
         return "has entered, its memory has not been passed yet";

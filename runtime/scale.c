@@ -16,7 +16,7 @@ static bool is_set(double factor)
 }
 
 /** A caller that was compiled before there were factors has none. */
-static bool has_factors(const struct kolo_opts *opts)
+bool kolo_opts_scale(const struct kolo_opts *opts)
 {
     return opts != NULL && opts->size >= offsetof(struct kolo_opts, flags) &&
            (is_set(opts->prescale) || is_set(opts->postscale));
@@ -31,7 +31,7 @@ bool kolo_opts_size_is_known(size_t size)
 kolo_status kolo_scale_check(const struct kolo_task *task)
 {
     const struct kolo_opts *opts = task->opts;
-    if (!has_factors(opts))
+    if (!kolo_opts_scale(opts))
         return KOLO_OK;
     if (!kolo_call_reduces(task->kind))
         return kolo_fail(KOLO_ERR_INVALID, "%s: only reductions have prescale and postscale",
@@ -79,7 +79,7 @@ static void *place_for(struct kolo_request *request, const struct kolo_task *tas
 kolo_status kolo_scale_prepare(struct kolo_request *request, const struct kolo_task *task)
 {
     size_t count;
-    if (!has_factors(task->opts))
+    if (!kolo_opts_scale(task->opts))
         return KOLO_OK;
     if (is_set(task->opts->postscale)) {
         request->postscale = task->opts->postscale;

@@ -231,7 +231,7 @@ static struct kolo_staged *make_staged(const struct kolo_engine *engine, size_t 
 
 /** Held: lock. */
 static kolo_status add(struct kolo_request *request, const struct kolo_pointer *pointer,
-                       size_t bytes, struct kolo_part in, struct kolo_part out)
+                       size_t bytes, struct kolo_stretch in, struct kolo_stretch out)
 {
     struct kolo_engine *engine = request->comm->engine;
     struct kolo_staged *staged = make_staged(engine, bytes);
@@ -241,21 +241,45 @@ static kolo_status add(struct kolo_request *request, const struct kolo_pointer *
     staged->in = in;
     staged->out = out;
     kolo_status status = kolo_staging_lane(engine, pointer, &staged->lane);
-    if (status == KOLO_OK)
+    const bool is_reserved = status == KOLO_OK && kolo_lent_reserve(request, staged);
+    if (status == KOLO_OK && !is_reserved)
         status = take_slab(request->comm, bytes, pointer, &staged->slab);
     if (status != KOLO_OK) {
         kolo_free_memory(staged);
         return status;
     }
-    staged->host = staged->slab->memory;
+    if (!is_reserved)
+        staged->host = staged->slab->memory;
     staged->next = request->staged;
     request->staged = staged;
     return KOLO_OK;
 }
 
+/** Replaces the addresses that stand in for it, in the request, too. */
+kolo_status kolo_staging_take_slab(struct kolo_request *request, struct kolo_staged *staged)
+{
+    struct kolo_engine *engine = request->comm->engine;
+    const uintptr_t old = (uintptr_t)staged->host;
+    struct kolo_pointer pointer;
+    if (!kolo_device_memory_find(engine, staged->device, staged->bytes, &pointer))
+        return kolo_fail(KOLO_ERR_INVALID, "memory at %p was freed while a call has it",
+                         (void *)staged->device);
+    kolo_status status = take_slab(request->comm, staged->bytes, &pointer, &staged->slab);
+    if (status != KOLO_OK)
+        return status;
+    uint8_t *memory = staged->slab->memory;
+    if ((uintptr_t)request->send - old < staged->bytes)
+        request->send = memory + ((uintptr_t)request->send - old);
+    if ((uintptr_t)request->recv - old < staged->bytes)
+        request->recv = memory + ((uintptr_t)request->recv - old);
+    kolo_lent_drop(staged);
+    staged->host = memory;
+    return KOLO_OK;
+}
+
 /** The buffer at @p memory; *slab_out: what stands in for it, NULL: nothing, it is the host's. */
 static kolo_status stage(struct kolo_request *request, const void *memory, size_t bytes,
-                         struct kolo_part in, struct kolo_part out, uint8_t **slab_out)
+                         struct kolo_stretch in, struct kolo_stretch out, uint8_t **slab_out)
 {
     struct kolo_comm *comm = request->comm;
     struct kolo_pointer pointer;
@@ -268,6 +292,8 @@ static kolo_status stage(struct kolo_request *request, const void *memory, size_
         return KOLO_OK;
     if (status == KOLO_OK)
         kolo_heap_pin(comm->engine->heap, &pointer);
+    if (status == KOLO_OK)
+        request->may_lend &= kolo_lent_look(request, memory, bytes);
     kolo_comm_enter(comm);
     if (status == KOLO_OK)
         status = add(request, &pointer, bytes, in, out);
@@ -286,11 +312,11 @@ static kolo_status stage_in_place(struct kolo_request *request, struct kolo_task
     const uintptr_t send_end = send + task->send_bytes, recv_end = recv + task->recv_bytes;
     const uintptr_t base = send < recv ? send : recv;
     const size_t bytes = (send_end > recv_end ? send_end : recv_end) - base;
-    const struct kolo_part out = {recv - base, task->recv_bytes};
-    struct kolo_part in = {send - base, task->send_bytes};
+    const struct kolo_stretch out = {recv - base, task->recv_bytes};
+    struct kolo_stretch in = {send - base, task->send_bytes};
     uint8_t *slab;
     if (task->displs != NULL) /* what lies between blocks comes back as it was */
-        in = (struct kolo_part){0, bytes};
+        in = (struct kolo_stretch){0, bytes};
     kolo_status status = stage(request, (const void *)base, bytes, in, out, &slab);
     if (status == KOLO_OK && slab != NULL) {
         task->send = slab + (send - base);
@@ -301,8 +327,8 @@ static kolo_status stage_in_place(struct kolo_request *request, struct kolo_task
 
 static kolo_status stage_apart(struct kolo_request *request, struct kolo_task *task)
 {
-    const struct kolo_part none = {0, 0}, sent = {0, task->send_bytes},
-                           received = {0, task->recv_bytes};
+    const struct kolo_stretch none = {0, 0}, sent = {0, task->send_bytes},
+                              received = {0, task->recv_bytes};
     uint8_t *slab;
     kolo_status status = stage(request, task->send, task->send_bytes, sent, none, &slab);
     if (status == KOLO_OK && slab != NULL)
@@ -328,6 +354,8 @@ kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *re
 {
     request->comm = comm;
     request->call = kolo_task_call(task);
+    request->may_lend = kolo_lent_may(comm, task);
+    kolo_loans_tidy(comm->engine);
     trim(comm->engine);
     if (kolo_task_stream(task) != NULL) {
         kolo_status status = kolo_follow_prepare(request, kolo_task_stream(task));
@@ -343,6 +371,8 @@ kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *re
         task->in_place ? stage_in_place(request, task) : stage_apart(request, task);
     request->is_apart = (task->send_bytes == 0 || is_slab(request, task->send)) &&
                         (task->recv_bytes == 0 || is_slab(request, task->recv));
+    if (status == KOLO_OK)
+        kolo_lent_ready(request);
     return status;
 }
 
@@ -364,6 +394,7 @@ void kolo_staging_drop(struct kolo_request *request)
         next = staged->next;
         if (staged->slab != NULL)
             give_slab_back(engine, staged->slab);
+        kolo_lent_drop(staged);
         kolo_free_memory(staged);
     }
     request->staged = NULL;
@@ -459,8 +490,14 @@ static kolo_status begin_copies(struct kolo_request *request)
         request->stage = KOLO_STAGE_DIRECT;
         return KOLO_OK;
     }
+    if (kolo_lent_can(request)) {
+        kolo_lent_begin(request);
+        return KOLO_OK;
+    }
     const bool can_flow = kolo_flow_can(request);
-    const kolo_status status = kolo_flow_begin(request, can_flow);
+    kolo_status status = kolo_lent_bring(request);
+    if (status == KOLO_OK)
+        status = kolo_flow_begin(request, can_flow);
     request->stage = can_flow ? KOLO_STAGE_FLOWS : KOLO_STAGE_IN;
     return status;
 }
@@ -501,7 +538,8 @@ bool kolo_staging_is_in(struct kolo_request *request)
         (void)kolo_staging_fail(request, status);
         return false;
     }
-    if (request->stage == KOLO_STAGE_FLOWS || request->stage == KOLO_STAGE_DIRECT)
+    if (request->stage == KOLO_STAGE_FLOWS || request->stage == KOLO_STAGE_DIRECT ||
+        request->stage == KOLO_STAGE_LENT)
         return true;
     if (status == KOLO_AGAIN)
         return false;
@@ -561,7 +599,7 @@ bool kolo_staging_is_out(struct kolo_request *request)
         status = kolo_flow_is_in(request);
     if (status == KOLO_OK && request->stage != KOLO_STAGE_OUT) {
         kolo_request_finish(request);
-        if (request->stage != KOLO_STAGE_DIRECT)
+        if (request->stage != KOLO_STAGE_DIRECT && request->stage != KOLO_STAGE_LENT)
             status = kolo_flow_end(request);
         request->stage = KOLO_STAGE_OUT;
         request->comm->engine->has_moved = true;
@@ -595,12 +633,14 @@ static void end_copies(struct kolo_request *request)
     char detail[KOLO_DETAIL_MAX]; /* says why it is cancelled; a lost device would say its own */
     (void)snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
     for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next) {
-        if (staged->slab == NULL)
+        if (staged->bytes == 0)
             continue;
         const bool is_over = await_copies(staged, deadline);
         staged->lane->is_late = !is_over; /* one wait is enough for many requests */
-        if (!is_over)
-            staged->slab = NULL; /* a late copy may still come: nobody else gets it */
+        if (!is_over) {                   /* a late copy may still come: nobody else gets it */
+            staged->slab = NULL;
+            staged->is_reserved = false;
+        }
     }
     kolo_detail_set(detail);
 }
@@ -614,7 +654,8 @@ void kolo_staging_cancel(struct kolo_request *request)
     if (stage != KOLO_STAGE_BEHIND) /* else nothing of it is copied, or known to others */
         end_copies(request);
     if (request->follow != NULL &&
-        (stage == KOLO_STAGE_BEHIND || (stage != KOLO_STAGE_DIRECT && request->is_apart)))
+        (stage == KOLO_STAGE_BEHIND ||
+         (stage != KOLO_STAGE_DIRECT && stage != KOLO_STAGE_LENT && request->is_apart)))
         kolo_follow_end(request);
 }
 

@@ -159,6 +159,8 @@ static kolo_status prepare(struct kolo_comm *comm, struct kolo_request *request,
     if (is_message(task))
         return KOLO_OK;
     KOLO_TRY(choose_plan(comm, request, task));
+    if (request->staged != NULL)
+        KOLO_TRY(kolo_lent_settle(request));
     if (kolo_plan_window(request->plan, &request->args) > 1 || has_notes(comm, request))
         KOLO_TRY(kolo_comm_flights(comm));
 out:

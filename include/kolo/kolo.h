@@ -241,14 +241,17 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_alloc(struct kolo_comm *comm, size_t by
 /** Memory of a CUDA device, as cudaMalloc() gives it, in the context that the CUDA runtime works
  *  in. @p device is its number in this process; -1: the calling thread's current one, or, if it has
  *  used none, the local rank's (modulo how many there are). Collectives take any other device
- *  memory as well.
+ *  memory as well; but where all ranks of a communicator are on one host and all bring this kind,
+ *  kernels work on it where it lies, and nothing passes the host (KOLO_CUDA_IPC). So other processes
+ *  of the job map it.
  *  @return KOLO_OK; ERR_UNSUPPORTED (no driver, no device, or a build without); ERR_NO_MEMORY;
  *  ERR_INVALID; ERR_SYSTEM.
  *  Ownership: the caller's until kolo_free(), before kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes,
                                                       int device, void **memory_out);
 /** NULL is fine. No request may be using it. A device's waits for all work that the
- *  device was given before, up to KOLO_TIMEOUT.
+ *  device was given before, up to KOLO_TIMEOUT; if other ranks have it mapped, it is the device's
+ *  again once all have let go of it: in their next call with data, or at the latest at the end.
  *  @return KOLO_OK; ERR_INVALID (@p memory is not from kolo_alloc() or kolo_alloc_device() of @p
  *  comm); ERR_TIMEOUT, ERR_UNSUPPORTED (a device's memory, of whose context a stream is captured
  *  into a graph; it is still there); ERR_SYSTEM (the device failed, and its memory is gone). */

@@ -21,4 +21,37 @@ for memory in pinned device; do
 done
 out=$(MOCK_CUDA_FAIL=cuMemHostRegister_v2=2 timeout 20 "$bin/kolobench" allreduce -s 4 --memory pinned 2>&1) && wrong "pinned without locked memory: succeeded"
 [[ $out =~ 'the driver has not locked' ]] || wrong "pinned without locked memory: $out"
+
+# Memory of devices that ranks lend each other, between processes: the mock ends an owner that frees what another has mapped.
+lent() { # NP ARGUMENTS...: kolobench with device memory that is lent at any length
+    KOLO_LOG=info KOLO_PLAN=twoshot timeout 100 "$bin/kolorun" -np "$1" "$bin/kolobench" "${@:2}" -n 3 --check --memory device >"$work/out" 2>&1
+}
+to_host='to the host'
+lent 2 allreduce -s 96
+if grep -q 'no CUDA kernels' "$work/out"; then
+    echo "not lent: this build has no CUDA kernels"
+    exit $((failures > 0))
+fi
+for np in 2 5 8; do
+    for collective in allreduce reduce broadcast allgather allgatherv reduce_scatter gather scatter alltoall; do
+        lent $np $collective -s 96,24K,1500K || wrong "lent, np $np, $collective: $(tail -3 "$work/out")"
+        ! grep -Eq "$to_host|left to the end" "$work/out" || wrong "np $np, $collective: $(grep -E "$to_host|left to the end" "$work/out" | head -1)"
+    done
+done
+for fault in cuIpcOpenMemHandle_v2=217 cuIpcGetMemHandle=801 cuModuleLoadData=222; do
+    MOCK_CUDA_FAIL=$fault lent 3 allreduce -s 24K,1500K || wrong "$fault: $(tail -3 "$work/out")"
+    grep -q "$to_host" "$work/out" || wrong "$fault: nobody says that calls go by the host: $(tail -3 "$work/out")"
+done
+
+# A rank that is killed while others have its memory mapped.
+timeout 100 "$bin/kolorun" -np 3 "$bin/kolobench" allreduce -s 1500K -n 1000000 --memory device >"$work/out" 2>&1 &
+job=$!
+rank_of() { pgrep -P "$1" | while read -r child; do echo "$child"; rank_of "$child"; done; }
+until victim=$(for pid in $(rank_of $job); do grep -zqx KOLO_RANK=1 "/proc/$pid/environ" 2>/dev/null && echo "$pid"; done | tail -1) &&
+    [[ -n $victim ]] && grep -q '^[^#]*# *(B)' "$work/out"; do
+    kill -0 $job 2>/dev/null || break
+done
+kill -9 "$victim" 2>/dev/null || wrong "rank 1 was not there to be killed: $(tail -3 "$work/out")"
+wait $job && wrong "a rank was killed, and the job ended well"
+grep -q 'rank 1 .*was killed by signal 9' "$work/out" || wrong "killed: $(tail -3 "$work/out")"
 exit $((failures > 0))

@@ -43,7 +43,7 @@ bool mock_is_ipc_capable(const struct allocation *a)
 
 bool mock_is_mapped_elsewhere(const struct allocation *a)
 {
-    return a->fd >= 0 && !a->opens && flock(a->fd, LOCK_EX | LOCK_NB) != 0;
+    return a->fd >= 0 && a->owner == 0 && flock(a->fd, LOCK_EX | LOCK_NB) != 0;
 }
 
 /** The allocation's file, locked for a mapping; -1: it is not there any more. */

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way for memory of devices that all members lend: every member maps what the others lend, and a
+// kernel of its own reads the operands out of all members' memory and writes the results into it, each
+// element once. No data passes the host. Must never: launch before all members have said that they
+// could map everything, since a call that goes by the host after all needs its inputs as they were;
+// let a kernel wait for another rank.
+//
+//   entered    the entry says that its member lends, the notes say what (struct kolo_loan)
+//   mapped     all say whether they could; one that could not, or that brought the host's memory, and
+//              all take this call and those after it to the host (brought: it is there)
+//   moving     touching = number until the kernels are over; then done, as in board_direct.c
+//
+// Who moves: each member its share, but one for all where they have one device and are several
+// processes: such are not let to the device side by side but in turn, so many kernels would take as
+// long as one, and the turns besides.
+//
+// What a neighbour shows is not believed: the driver says whether a loan is one, and an address must
+// lie in it. Memory that a call took back may still be written by a neighbour's kernel that is late:
+// kernels wait for nobody, so it is late only if its device is, and that is waited for.
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "runtime/board_hub.h"
+#include "runtime/staging.h"
+
+enum { PAGE_BYTES = 4096 };
+
+/* ---- what is shown ---- */
+
+static bool has_buffers(const struct kolo_hub *hub, int member)
+{
+    return hub->members[member].send_bytes + hub->members[member].recv_bytes > 0;
+}
+
+/** Shows what is at @p host, the address that stands in for it. */
+static bool show(struct kolo_hub *hub, const void *host, size_t bytes, struct kolo_board_lent *lent)
+{
+    const struct kolo_request *request = hub->running;
+    struct kolo_engine *engine = hub->comm->engine;
+    memset(lent, 0, sizeof(*lent));
+    if (bytes == 0)
+        return true;
+    const uint8_t *device = kolo_staging_address(request, (uint8_t *)(uintptr_t)host);
+    const struct kolo_loan *loan =
+        device != NULL ? kolo_device_memory_loan(engine, device, bytes) : NULL;
+    for (int member = 0; loan != NULL && member < hub->count; member++)
+        if (member != hub->self &&
+            !kolo_device_memory_lend(engine, device, bytes, kolo_comm_world(hub->comm, member)))
+            loan = NULL;
+    if (loan == NULL)
+        return false;
+    lent->loan = *loan;
+    lent->address = (uint64_t)(uintptr_t)device;
+    return true;
+}
+
+bool kolo_lent_put(struct kolo_hub *hub)
+{
+    const struct kolo_request *request = hub->running;
+    const struct kolo_hub_member *self = &hub->members[hub->self];
+    struct kolo_board_lent *lent = self->notes->lent;
+    if (request->stage != KOLO_STAGE_LENT || !has_buffers(hub, hub->self) ||
+        !show(hub, request->send, self->send_bytes, &lent[0]) ||
+        !show(hub, request->recv, self->recv_bytes, &lent[1]))
+        return false;
+    kolo_hub_entry(hub, hub->self)->names.recv.offset |= KOLO_BOARD_LENDS;
+    return true;
+}
+
+bool kolo_lent_is_by(const struct kolo_hub *hub, int member)
+{
+    return (kolo_hub_entry(hub, member)->names.recv.offset & KOLO_BOARD_LENDS) != 0;
+}
+
+enum kolo_board_named kolo_lent_look_at(const struct kolo_hub *hub)
+{
+    int lenders = 0, touched = 0;
+    for (int member = 0; member < hub->count; member++) {
+        touched += has_buffers(hub, member);
+        lenders += kolo_lent_is_by(hub, member);
+    }
+    if (lenders == 0)
+        return KOLO_BOARD_NONE_NAMED;
+    return lenders == touched ? KOLO_BOARD_ALL_NAMED : KOLO_BOARD_SOME_NAMED;
+}
+
+/* ---- who moves what ---- */
+
+static const struct kolo_loan *any_loan(const struct kolo_hub *hub, int member)
+{
+    const struct kolo_board_lent *lent = hub->members[member].notes->lent;
+    return hub->members[member].send_bytes > 0 ? &lent[0].loan : &lent[1].loan;
+}
+
+/** Several processes with one device? */
+static bool is_shared(const struct kolo_hub *hub)
+{
+    static const uint8_t unknown[sizeof((struct kolo_loan){0}.device)];
+    const struct kolo_loan *first = NULL;
+    bool are_many = false;
+    for (int member = 0; member < hub->count; member++) {
+        const struct kolo_loan *loan = any_loan(hub, member);
+        if (!has_buffers(hub, member))
+            continue;
+        if (first == NULL)
+            first = loan;
+        are_many |= loan->process != first->process;
+        if (memcmp(loan->device, first->device, sizeof(unknown)) != 0)
+            return false;
+    }
+    return are_many && memcmp(first->device, unknown, sizeof(unknown)) != 0;
+}
+
+static void divide(struct kolo_hub *hub)
+{
+    struct kolo_hub_lent *lent = &hub->lent;
+    int before = 0, all = 0;
+    for (int member = 0; member < hub->count; member++) {
+        before += member < hub->self && has_buffers(hub, member);
+        all += has_buffers(hub, member);
+    }
+    lent->parts = is_shared(hub) ? 1 : all;
+    lent->part = has_buffers(hub, hub->self) && before < lent->parts ? before : -1;
+}
+
+/* ---- mapping ---- */
+
+static kolo_status map(struct kolo_hub *hub, int member, const struct kolo_board_lent *shown,
+                       size_t bytes, uint8_t **memory_out)
+{
+    const struct kolo_board_lent copy = *shown; /* what is checked is what is used */
+    struct kolo_hub_lent *lent = &hub->lent;
+    void *memory = NULL;
+    kolo_status status = KOLO_OK;
+    if (bytes > 0) {
+        struct kolo_mapping **mapping = &lent->mappings[lent->mapping_count];
+        status = kolo_lane_map(lent->lane, kolo_comm_world(hub->comm, member), &copy.loan, mapping);
+        if (status != KOLO_OK)
+            return status;
+        lent->mapping_count++;
+        status = kolo_lane_reach(lent->lane, *mapping, copy.address, bytes, &memory);
+    }
+    *memory_out = memory;
+    return status;
+}
+
+static kolo_status map_all(struct kolo_hub *hub)
+{
+    struct kolo_hub_lent *lent = &hub->lent;
+    if (lent->mappings == NULL)
+        lent->mappings = kolo_calloc(KOLO_BOARD_LENT_BUFFERS * (size_t)hub->count,
+                                     sizeof(struct kolo_mapping *));
+    if (lent->mappings == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    kolo_status status = KOLO_OK;
+    for (int i = 0; i < hub->count && status == KOLO_OK; i++) {
+        struct kolo_hub_member *member = &hub->members[i];
+        const struct kolo_board_lent *shown = member->notes->lent;
+        if (i == hub->self)
+            continue;
+        status = map(hub, i, &shown[0], member->send_bytes, &member->send);
+        if (status == KOLO_OK)
+            status = map(hub, i, &shown[1], member->recv_bytes, &member->recv);
+    }
+    return status;
+}
+
+/** Where this member's own kernels find what stands in at @p host. */
+static uint8_t *own(const struct kolo_hub *hub, const void *host, size_t bytes)
+{
+    return bytes > 0 ? kolo_staging_address(hub->running, (uint8_t *)(uintptr_t)host) : NULL;
+}
+
+static kolo_status prepare(struct kolo_hub *hub)
+{
+    const struct kolo_request *request = hub->running;
+    struct kolo_hub_lent *lent = &hub->lent;
+    struct kolo_hub_member *self = &hub->members[hub->self];
+    const size_t page = PAGE_BYTES / hub->element_bytes;
+    divide(hub);
+    lent->mapping_count = 0;
+    lent->is_launched = false;
+    if (lent->part < 0)
+        return KOLO_OK;
+    lent->lane = kolo_lent_lane(request);
+    self->send = own(hub, request->send, self->send_bytes);
+    self->recv = own(hub, request->recv, self->recv_bytes);
+    kolo_share_begin(hub->collective, &request->args, lent->part, lent->parts, page > 0 ? page : 1,
+                     &hub->share);
+    return map_all(hub);
+}
+
+static void let_go(struct kolo_hub *hub)
+{
+    struct kolo_hub_lent *lent = &hub->lent;
+    for (int i = 0; i < lent->mapping_count; i++)
+        kolo_lane_done(lent->lane, lent->mappings[i]);
+    lent->mapping_count = 0;
+}
+
+void kolo_lent_map(struct kolo_hub *hub)
+{
+    const kolo_status status = prepare(hub);
+    if (status != KOLO_OK) {
+        KOLO_INFO("communicator %u: its calls take memory of devices to the host from here on: %s",
+                  hub->comm->number, kolo_error_detail());
+        let_go(hub);
+    }
+    kolo_hub_publish(hub, &hub->members[hub->self].notes->mapped,
+                     2 * hub->number + (status == KOLO_OK));
+}
+
+bool kolo_lent_is_agreed(const struct kolo_hub *hub)
+{
+    const size_t offset = offsetof(struct kolo_board_notes, mapped);
+    for (int member = 0; member < hub->count; member++)
+        if (kolo_hub_word(hub, member, offset) != 2 * hub->number + 1)
+            return false;
+    return true;
+}
+
+/* ---- not lent after all ---- */
+
+void kolo_lent_give_up(struct kolo_hub *hub)
+{
+    struct kolo_request *request = hub->running;
+    char words[KOLO_WORDS_MAX];
+    kolo_request_words(request, words, sizeof(words));
+    if (hub->comm->lends)
+        KOLO_INFO("communicator %u: not all ranks lend memory of a device in %s: from here on its "
+                  "calls take it to the host",
+                  hub->comm->number, words);
+    hub->is_lent = false;
+    hub->comm->lends = false;
+    let_go(hub);
+    if (kolo_lent_is_by(hub, hub->self) && !kolo_lent_take_in(request))
+        hub->is_refused = true;
+}
+
+void kolo_lent_brought(struct kolo_hub *hub)
+{
+    struct kolo_hub_member *self = &hub->members[hub->self];
+    if (hub->may_show && !hub->has_named)
+        kolo_oneshot_put(hub);
+    kolo_hub_publish(hub, &self->notes->brought, hub->number);
+}
+
+/* ---- kernels ---- */
+
+static kolo_status launch(struct kolo_hub *hub, const struct kolo_move *move)
+{
+    static const struct kolo_fold as_bytes = {.dtype = KOLO_UINT8, .op = KOLO_SUM};
+    const void *in[KOLO_BOARD_MEMBERS_MAX];
+    void *out[KOLO_BOARD_MEMBERS_MAX];
+    size_t nin, nout, kept = 0;
+    kolo_hub_places(hub, move, in, &nin, out, &nout);
+    if (nin > 1)
+        return kolo_lane_fold(hub->lent.lane, KOLO_WAY_OUT, &hub->fold, out, nout, in, nin,
+                              move->count);
+    for (size_t i = 0; i < nout; i++) /* a copy leaves out what is its own input */
+        if (out[i] != in[0])
+            out[kept++] = out[i];
+    if (kept == 0)
+        return KOLO_OK;
+    return kolo_lane_fold(hub->lent.lane, KOLO_WAY_OUT, &as_bytes, out, kept, in, 1,
+                          move->count * hub->element_bytes);
+}
+
+static kolo_status launch_all(struct kolo_hub *hub)
+{
+    struct kolo_move move;
+    kolo_status status = KOLO_OK;
+    hub->lent.mark = KOLO_LANE_IDLE; /* until there is one */
+    while (status == KOLO_OK && kolo_share_next(&hub->share, SIZE_MAX, &move))
+        status = launch(hub, &move);
+    if (status == KOLO_OK)
+        status = kolo_lane_mark(hub->lent.lane, KOLO_WAY_OUT, &hub->lent.mark);
+    kolo_lent_marked(hub->running, hub->lent.mark);
+    return status;
+}
+
+/** Begins them, or looks whether they are over. KOLO_AGAIN: they are not. */
+static kolo_status run(struct kolo_hub *hub)
+{
+    struct kolo_hub_lent *lent = &hub->lent;
+    kolo_status status = KOLO_OK;
+    if (lent->part < 0)
+        return KOLO_OK;
+    if (!lent->is_launched) {
+        if (!kolo_hub_touch(hub)) {
+            kolo_hub_untouch(hub);
+            return KOLO_AGAIN; /* whoever it was has failed, and its news are on their way */
+        }
+        lent->is_launched = true;
+        status = launch_all(hub);
+    }
+    return status == KOLO_OK ? kolo_lane_passed(lent->lane, KOLO_WAY_OUT, lent->mark) : status;
+}
+
+enum kolo_board_step kolo_lent_step(struct kolo_hub *hub)
+{
+    const kolo_status status = run(hub);
+    if (status == KOLO_AGAIN)
+        return KOLO_BOARD_STUCK;
+    if (status != KOLO_OK) {
+        hub->is_refused = true;
+        (void)kolo_staging_fail(hub->running, status); /* nothing is running any more */
+        return KOLO_BOARD_STUCK;
+    }
+    kolo_lent_end(hub);
+    hub->moves++;
+    return KOLO_BOARD_DONE;
+}
+
+void kolo_lent_end(struct kolo_hub *hub)
+{
+    struct kolo_hub_lent *lent = &hub->lent;
+    if (lent->is_launched && kolo_lane_passed(lent->lane, KOLO_WAY_OUT, lent->mark) == KOLO_AGAIN)
+        return; /* late: it still uses what it has */
+    if (lent->is_launched)
+        kolo_hub_untouch(hub);
+    lent->is_launched = false;
+    let_go(hub);
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls whose devices' buffers are lent to the other ranks of the host, whose kernels reach them, as
+// this rank's reach theirs (runtime/board_lent.c): no data passes the host. Owns what stands in for
+// such buffers: addresses, in which there is no memory. Must never let a copy or the processor touch
+// those.
+//
+// How it works: whether a call can be lent follows from what it asks for, from its memory
+// (kolo_alloc_device, as staging_direct.c says why), from its lane, which needs the kernels, and from its
+// plan. What the other ranks bring is not known before they have entered. So the route begins with
+// what stands in for the buffers; if all ranks lend, they go on where the data is, else this one takes
+// it to the host after all (kolo_lent_bring), and so do all calls of the communicator after it.
+//
+// A slab for a long buffer would cost more than the call: it is allocated and locked, and then not
+// used. So what stands in for one are addresses, which get memory if they are needed after all: a
+// slab where that is seen before the call begins, else ordinary memory.
+#include <sys/mman.h>
+
+#include "base/log.h"
+#include "runtime/staging.h"
+
+enum { RESERVE_BYTES = 1 << 20 /* from which on it is worth two calls of the system's */ };
+
+bool kolo_lent_may(const struct kolo_comm *comm, const struct kolo_task *task)
+{
+    return comm->lends && atomic_load(&comm->group) == NULL &&
+           (unsigned)task->op < KOLO_REDOP_OWN && !kolo_opts_scale(task->opts) &&
+           task->kind != KOLO_CALL_SEND && task->kind != KOLO_CALL_RECV &&
+           task->kind != KOLO_CALL_ALLTOALLV;
+}
+
+bool kolo_lent_look(struct kolo_request *request, const void *memory, size_t bytes)
+{
+    return request->may_lend && kolo_device_memory_may_lend(request->comm->engine, memory, bytes);
+}
+
+void kolo_lent_ready(struct kolo_request *request)
+{
+    for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next)
+        if (request->may_lend && staged->bytes > 0 && kolo_lane_ready(staged->lane) != KOLO_OK) {
+            KOLO_INFO("collectives take memory of devices to the host: %s", kolo_error_detail());
+            request->may_lend = false;
+        }
+}
+
+/* ---- what stands in for a buffer ---- */
+
+bool kolo_lent_reserve(const struct kolo_request *request, struct kolo_staged *staged)
+{
+    if (!request->may_lend || staged->bytes < RESERVE_BYTES)
+        return false;
+    void *memory =
+        mmap(NULL, staged->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return false;
+    staged->host = memory;
+    staged->is_reserved = true;
+    return true;
+}
+
+void kolo_lent_drop(struct kolo_staged *staged)
+{
+    if (staged->is_reserved)
+        (void)munmap(staged->host, staged->bytes);
+    staged->is_reserved = false;
+}
+
+kolo_status kolo_lent_bring(struct kolo_request *request)
+{
+    for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next)
+        if (staged->is_reserved &&
+            mmap(staged->host, staged->bytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+            return KOLO_ERR_NO_MEMORY;
+    return KOLO_OK;
+}
+
+kolo_status kolo_lent_settle(struct kolo_request *request)
+{
+    kolo_status status = KOLO_OK;
+    if (kolo_lent_can(request))
+        return KOLO_OK;
+    for (struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
+         staged = staged->next)
+        if (staged->is_reserved)
+            status = kolo_staging_take_slab(request, staged);
+    return status;
+}
+
+/* ---- which calls ---- */
+
+bool kolo_lent_can(const struct kolo_request *request)
+{
+    const struct kolo_comm *comm = request->comm;
+    const struct kolo_lane *lane = NULL;
+    if (!request->may_lend || !comm->lends || !request->is_apart || request->parts != NULL ||
+        request->route != &kolo_route_board || request->plan->is_oneshot)
+        return false;
+    for (const struct kolo_staged *staged = request->staged; staged != NULL;
+         staged = staged->next) {
+        if (staged->bytes == 0) /* only its stream is followed */
+            continue;
+        if ((lane != NULL && staged->lane != lane) ||
+            kolo_device_memory_loan(comm->engine, staged->device, staged->bytes) == NULL)
+            return false;
+        lane = staged->lane;
+    }
+    return lane != NULL;
+}
+
+void kolo_lent_begin(struct kolo_request *request)
+{
+    kolo_direct_begin(request); /* nothing is copied */
+    request->stage = KOLO_STAGE_LENT;
+}
+
+/* ---- on the board ---- */
+
+static struct kolo_staged *first_of(const struct kolo_request *request)
+{
+    struct kolo_staged *staged = request->staged;
+    while (staged->bytes == 0)
+        staged = staged->next;
+    return staged;
+}
+
+struct kolo_lane *kolo_lent_lane(const struct kolo_request *request)
+{
+    return first_of(request)->lane;
+}
+
+void kolo_lent_marked(struct kolo_request *request, uint64_t mark)
+{
+    first_of(request)->marks[KOLO_WAY_OUT] = mark;
+}
+
+bool kolo_lent_take_in(struct kolo_request *request)
+{
+    kolo_status status = kolo_lent_bring(request);
+    if (status == KOLO_OK)
+        status = kolo_flow_begin(request, false);
+    request->stage = KOLO_STAGE_IN;
+    if (status != KOLO_OK)
+        (void)kolo_staging_fail(request, status);
+    return status == KOLO_OK;
+}

@@ -1,0 +1,628 @@
+// SPDX-License-Identifier: Apache-2.0
+// runtime/board_lent.c, staging_lent.c and loans.c: every collective on memory of kolo_alloc_device,
+// by kernels that reach the memory of all ranks, against the same call with the host's memory, bit
+// for bit; that nothing of it passed the host; what goes by the host after all; memory that is freed
+// while others have it mapped; and what fails. Ranks are threads here, whose memory is reached where
+// it is; between processes tests/bench/device.sh has it.
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory/cuda_driver.h"
+#include "memory/cuda_image.h"
+#include "memory/reduce.h"
+#include "runtime/comm.h"
+#include "tests/support/mock_cuda.h"
+#include "tests/support/world.h"
+
+enum { RANKS_MAX = 8, COUNT = 3001, BYTES = RANKS_MAX * COUNT * 8 };
+
+static const struct mock_cuda *mock;
+
+static void begin(unsigned seed)
+{
+    mock = mock_cuda_load();
+    if (kolo_cuda_image_bytes == 0)
+        cr_skip_test("this build has no CUDA kernels: nvcc was not found");
+    mock->begin();
+    mock->set_current(0);
+    mock->delays(seed, 50);
+}
+
+static int launches(void)
+{
+    return mock->calls("cuLaunchKernel");
+}
+
+static int copies(void)
+{
+    return mock->calls("cuMemcpyAsync");
+}
+
+/** What one rank has: the host's buffers and the device's. */
+struct side {
+    uint8_t send[BYTES], recv[BYTES], got[BYTES];
+    void *device_send, *device_recv, *stream;
+};
+
+static kolo_status side_create(struct kolo_comm *comm, struct side **side_out)
+{
+    const int device = kolo_rank(comm) % MOCK_DEVICES;
+    struct side *side = calloc(1, sizeof *side);
+    if (!side)
+        abort();
+    WORLD_TRY(kolo_alloc_device(comm, BYTES, device, &side->device_send));
+    WORLD_TRY(kolo_alloc_device(comm, BYTES, device, &side->device_recv));
+    side->stream = mock->stream(device);
+    *side_out = side;
+    return KOLO_OK;
+}
+
+static kolo_status side_free(struct kolo_comm *comm, struct side *side)
+{
+    WORLD_TRY(kolo_free(comm, side->device_send));
+    WORLD_TRY(kolo_free(comm, side->device_recv));
+    free(side);
+    return KOLO_OK;
+}
+
+/* ---- the collectives, as the test calls them ---- */
+
+enum which {
+    ALLREDUCE,
+    REDUCE,
+    BROADCAST,
+    ALLGATHER,
+    ALLGATHERV,
+    REDUCE_SCATTER,
+    REDUCE_SCATTERV,
+    GATHER,
+    GATHERV,
+    SCATTER,
+    SCATTERV,
+    ALLTOALL,
+    COLLECTIVES
+};
+
+struct how {
+    enum which which;
+    kolo_dtype dtype;
+    kolo_redop op;
+    const struct kolo_opts *opts;
+};
+
+static kolo_status call(struct kolo_comm *comm, const struct how *how, const void *send, void *recv)
+{
+    const int size = kolo_size(comm), root = size / 2;
+    const kolo_dtype dtype = how->dtype;
+    const struct kolo_opts *opts = how->opts;
+    size_t counts[RANKS_MAX], displs[RANKS_MAX];
+    for (int i = 0; i < size; i++) {
+        counts[i] = COUNT - 17 * (size_t)i;
+        displs[i] = (size_t)i * COUNT;
+    }
+    switch (how->which) {
+    case ALLREDUCE:
+        return kolo_allreduce(comm, send, recv, COUNT, dtype, how->op, opts, NULL);
+    case REDUCE:
+        return kolo_reduce(comm, send, recv, COUNT, dtype, how->op, root, opts, NULL);
+    case BROADCAST:
+        return kolo_broadcast(comm, recv, COUNT, dtype, root, opts, NULL);
+    case ALLGATHER:
+        return kolo_allgather(comm, send, recv, COUNT, dtype, opts, NULL);
+    case ALLGATHERV:
+        return kolo_allgatherv(comm, send, recv, counts, displs, dtype, opts, NULL);
+    case REDUCE_SCATTER:
+        return kolo_reduce_scatter(comm, send, recv, COUNT, dtype, how->op, opts, NULL);
+    case REDUCE_SCATTERV:
+        return kolo_reduce_scatterv(comm, send, recv, counts, dtype, how->op, opts, NULL);
+    case GATHER:
+        return kolo_gather(comm, send, recv, COUNT, dtype, root, opts, NULL);
+    case GATHERV:
+        return kolo_gatherv(comm, send, recv, counts, displs, dtype, root, opts, NULL);
+    case SCATTER:
+        return kolo_scatter(comm, send, recv, COUNT, dtype, root, opts, NULL);
+    case SCATTERV:
+        return kolo_scatterv(comm, send, counts, displs, recv, dtype, root, opts, NULL);
+    case ALLTOALL:
+        return kolo_alltoall(comm, send, recv, COUNT, dtype, opts, NULL);
+    case COLLECTIVES:
+        break;
+    }
+    return KOLO_ERR_INTERNAL;
+}
+
+/** Small numbers that differ by rank, element and salt; sums of floats are rounded. */
+static void fill(uint8_t *buffer, kolo_dtype dtype, int rank, int salt)
+{
+    const size_t size = kolo_dtype_bytes(dtype);
+    for (size_t i = 0; i < BYTES / size; i++) {
+        const size_t n = (i * 7 + (size_t)rank * 13 + (size_t)salt) % 101;
+        const float f = (float)n * 0.37f + 1e-3f;
+        const double d = (double)n * 0.37 + 1e-3;
+        uint64_t bits = n + 1;
+        if (dtype == KOLO_FLOAT32)
+            memcpy(&bits, &f, sizeof f);
+        else if (dtype == KOLO_FLOAT64)
+            memcpy(&bits, &d, sizeof d);
+        else if (dtype == KOLO_FLOAT16)
+            bits = 0x3c00 + n; /* 1 and a little */
+        else if (dtype == KOLO_BFLOAT16)
+            bits = 0x3f80 + n % 64;
+        memcpy(buffer + i * size, &bits, size);
+    }
+}
+
+/** The call with the host's memory and with the device's, whose input a late stream writes. */
+static kolo_status compare(struct kolo_comm *comm, struct side *side, const struct how *how,
+                           bool in_place)
+{
+    const int rank = kolo_rank(comm), salt = 3 * (int)how->which + in_place;
+    fill(side->send, how->dtype, rank, salt);
+    fill(side->recv, how->dtype, rank, salt + 50);
+    mock->write_on(side->stream, side->device_send, side->send, BYTES);
+    mock->write_on(side->stream, side->device_recv, side->recv, BYTES);
+    struct how plain = *how;
+    plain.opts = NULL;
+    WORLD_TRY(call(comm, &plain, in_place ? side->recv : side->send, side->recv));
+    WORLD_TRY(call(comm, how, in_place ? side->device_recv : side->device_send, side->device_recv));
+    mock->read(side->device_recv, side->got, BYTES);
+    WORLD_EXPECT(memcmp(side->got, side->recv, BYTES) == 0, "collective %d of %s %s, rank %d%s",
+                 (int)how->which, kolo_dtype_text(how->dtype), kolo_redop_text(how->op), rank,
+                 in_place ? ", in place" : "");
+    return KOLO_OK;
+}
+
+static kolo_status all_calls(struct kolo_comm *comm, void *argument)
+{
+    struct side *side;
+    (void)argument;
+    WORLD_TRY(side_create(comm, &side));
+    for (int which = 0; which < COLLECTIVES; which++)
+        WORLD_TRY(compare(comm, side,
+                          &(struct how){(enum which)which, KOLO_FLOAT64, KOLO_SUM, NULL}, false));
+    for (int dtype = 0; dtype < KOLO_DTYPES; dtype++)
+        for (int op = 0; op < KOLO_REDOPS; op++)
+            if (kolo_reduce_function((kolo_dtype)dtype, (kolo_redop)op))
+                WORLD_TRY(compare(comm, side,
+                                  &(struct how){ALLREDUCE, (kolo_dtype)dtype, (kolo_redop)op, NULL},
+                                  op % 2 == 1));
+    return side_free(comm, side);
+}
+
+struct setup { /* no pointers: the test is another process */
+    int size;
+    char transport[8];
+};
+
+ParameterizedTestParameters(board_lent, all_collectives)
+{
+    static struct setup setups[] = {{2, "inproc"}, {2, "shm"}, {3, "inproc"}, {4, "shm"},
+                                    {5, "inproc"}, {7, "shm"}, {8, "inproc"}};
+    return cr_make_param_array(struct setup, setups, sizeof setups / sizeof *setups);
+}
+
+/** By two flags whatever the length; what a oneshot shows is on the host. */
+static struct world twoshot(int size, const char *transport, const char *setting)
+{
+    return (struct world){
+        .size = size, .transport = transport, .settings = {"KOLO_PLAN=twoshot", setting, NULL}};
+}
+
+ParameterizedTest(struct setup *setup, board_lent, all_collectives, .timeout = 300)
+{
+    struct world world = twoshot(setup->size, setup->transport, NULL);
+    begin((unsigned)setup->size);
+    const int before = mock->allocated();
+    WORLD_MUST_RUN(&world, all_calls, NULL);
+    cr_assert_gt(launches(), 0, "nothing was lent");
+    cr_assert_eq(copies(), 0, "%d copies by way of the host", copies());
+    cr_assert_eq(mock->allocated(), before);
+    cr_assert_eq(mock->registered(), 0);
+}
+
+/* ---- what goes by the host ---- */
+
+static const struct how sum = {ALLREDUCE, KOLO_FLOAT32, KOLO_SUM, NULL};
+
+static kolo_status one_call(struct kolo_comm *comm, void *argument)
+{
+    struct side *side;
+    (void)argument;
+    WORLD_TRY(side_create(comm, &side));
+    WORLD_TRY(compare(comm, side, &sum, false));
+    return side_free(comm, side);
+}
+
+Test(board_lent, a_setting_keeps_it_off)
+{
+    struct world world = twoshot(3, "inproc", "KOLO_CUDA_IPC=0");
+    begin(1);
+    WORLD_MUST_RUN(&world, one_call, NULL);
+    cr_assert(launches() == 0 && copies() > 0);
+}
+
+Test(board_lent, short_vectors_are_shown)
+{
+    struct world world = {.size = 3, .transport = "inproc"};
+    begin(1);
+    WORLD_MUST_RUN(&world, one_call, NULL);
+    cr_assert(launches() == 0 && copies() > 0);
+}
+
+Test(board_lent, a_plan_over_links_is_carried_out_as_it_was)
+{
+    struct world world = {.size = 3, .transport = "shm", .settings = {"KOLO_PLAN=ring", NULL}};
+    begin(1);
+    WORLD_MUST_RUN(&world, one_call, NULL);
+    cr_assert(launches() == 0 && copies() > 0);
+}
+
+enum mixture { SEND_OF_HOST, ALL_OF_HOST, OWN_ALLOCATION, SCALED_ON_ALL, MIXTURES };
+
+/** The last rank brings something else, or all ask for what kernels do not do. */
+static kolo_status mixed_call(struct kolo_comm *comm, struct side *side, enum mixture mixture)
+{
+    const struct kolo_opts half = {.size = sizeof half, .prescale = 0.5};
+    const bool is_last = kolo_rank(comm) == kolo_size(comm) - 1;
+    const void *send = side->device_send;
+    void *recv = side->device_recv, *other = NULL;
+    if (mixture == OWN_ALLOCATION && is_last) {
+        other = mock->alloc(MOCK_DEVICE, kolo_rank(comm) % MOCK_DEVICES, BYTES);
+        mock->write(other, side->send, BYTES);
+        send = other;
+    } else if (mixture != SCALED_ON_ALL && is_last) {
+        send = side->send;
+        recv = mixture == ALL_OF_HOST ? side->got : recv;
+    }
+    return kolo_allreduce(comm, send, recv, COUNT, KOLO_FLOAT32, KOLO_SUM,
+                          mixture == SCALED_ON_ALL ? &half : NULL, NULL);
+}
+
+static kolo_status mixed(struct kolo_comm *comm, void *argument)
+{
+    const enum mixture mixture = *(const enum mixture *)argument;
+    const bool is_last = kolo_rank(comm) == kolo_size(comm) - 1;
+    struct side *side;
+    WORLD_TRY(side_create(comm, &side));
+    for (int round = 0; round < 3; round++) {
+        fill(side->send, KOLO_FLOAT32, kolo_rank(comm), round);
+        mock->write_on(side->stream, side->device_send, side->send, BYTES);
+        WORLD_TRY(mixed_call(comm, side, mixture));
+        if (!is_last || mixture != ALL_OF_HOST)
+            mock->read(side->device_recv, side->got, BYTES);
+        WORLD_TRY(kolo_allreduce(comm, side->send, side->recv, COUNT, KOLO_FLOAT32, KOLO_SUM, NULL,
+                                 NULL));
+        for (size_t i = 0; i < COUNT; i++) {
+            float expected, got;
+            memcpy(&expected, side->recv + 4 * i, 4);
+            memcpy(&got, side->got + 4 * i, 4);
+            if (mixture == SCALED_ON_ALL)
+                expected *= 0.5f;
+            WORLD_EXPECT(memcmp(&expected, &got, 4) == 0, "mixture %d, [%zu] is %g, not %g",
+                         (int)mixture, i, (double)got, (double)expected);
+        }
+    }
+    WORLD_EXPECT(comm->lends == (mixture == SCALED_ON_ALL), "the ranks have not seen it");
+    return side_free(comm, side);
+}
+
+static void check_mixture(const char *transport, enum mixture mixture)
+{
+    struct world world = twoshot(4, transport, NULL);
+    begin(7);
+    WORLD_MUST_RUN(&world, mixed, &mixture);
+    cr_assert(launches() == 0 && copies() > 0, "mixture %d", (int)mixture);
+}
+
+Test(board_lent, one_rank_with_memory_of_the_host_takes_all_there, .timeout = 100)
+{
+    check_mixture("inproc", SEND_OF_HOST);
+    check_mixture("shm", ALL_OF_HOST);
+}
+
+Test(board_lent, memory_that_kolo_has_not_allocated_is_not_lent, .timeout = 100)
+{
+    check_mixture("inproc", OWN_ALLOCATION);
+}
+
+Test(board_lent, what_is_scaled_goes_by_the_host, .timeout = 100)
+{
+    check_mixture("inproc", SCALED_ON_ALL);
+}
+
+/** Long buffers have addresses alone until they are needed. */
+enum { LONG_COUNT = 700000 };
+
+static kolo_status long_call(struct kolo_comm *comm, void *argument)
+{
+    const bool is_mixed = *(const bool *)argument;
+    const size_t bytes = LONG_COUNT * sizeof(float);
+    float *send = calloc(LONG_COUNT, sizeof *send), *recv = calloc(LONG_COUNT, sizeof *recv);
+    void *device_send = NULL, *device_recv = NULL;
+    if (!send || !recv)
+        abort();
+    WORLD_TRY(kolo_alloc_device(comm, bytes, 0, &device_send));
+    WORLD_TRY(kolo_alloc_device(comm, bytes, 0, &device_recv));
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < LONG_COUNT; i++)
+            send[i] = (float)(i % 1000 + (size_t)kolo_rank(comm) + (size_t)round);
+        mock->write(device_send, send, bytes);
+        if (is_mixed && kolo_rank(comm) == 1)
+            WORLD_TRY(
+                kolo_allreduce(comm, send, recv, LONG_COUNT, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+        else
+            WORLD_TRY(kolo_allreduce(comm, device_send, device_recv, LONG_COUNT, KOLO_FLOAT32,
+                                     KOLO_SUM, NULL, NULL));
+        if (!is_mixed || kolo_rank(comm) != 1)
+            mock->read(device_recv, recv, bytes);
+        for (size_t i = 0; i < LONG_COUNT; i++)
+            WORLD_EXPECT(recv[i] == (float)(3 * (i % 1000) + 3 + 3 * (size_t)round), "[%zu] is %g",
+                         i, (double)recv[i]);
+    }
+    free(send);
+    free(recv);
+    WORLD_TRY(kolo_free(comm, device_send));
+    return kolo_free(comm, device_recv);
+}
+
+Test(board_lent, long_buffers_take_no_memory_of_the_host, .timeout = 100)
+{
+    struct world world = {.size = 3, .transport = "shm"};
+    bool is_mixed = false;
+    begin(3);
+    WORLD_MUST_RUN(&world, long_call, &is_mixed);
+    cr_assert(launches() > 0 && copies() == 0);
+    cr_assert_eq(mock->calls("cuMemHostRegister_v2"), 0, "pages were locked for nothing");
+}
+
+Test(board_lent, long_buffers_get_memory_where_they_need_it, .timeout = 100)
+{
+    struct world world = {.size = 3, .transport = "shm"};
+    bool is_mixed = true;
+    begin(3);
+    WORLD_MUST_RUN(&world, long_call, &is_mixed);
+    cr_assert(launches() == 0 && copies() > 0);
+}
+
+Test(board_lent, long_buffers_over_links_have_slabs, .timeout = 100)
+{
+    struct world world = {.size = 3, .transport = "shm", .settings = {"KOLO_PLAN=ring", NULL}};
+    bool is_mixed = false;
+    begin(3);
+    WORLD_MUST_RUN(&world, long_call, &is_mixed);
+    cr_assert(launches() == 0 && copies() > 0);
+}
+
+/** One rank's device does not reach another's: all take the call to the host, with inputs as they were. */
+Test(board_lent, where_one_rank_cannot_map_all_go_by_the_host, .timeout = 100)
+{
+    struct world world = twoshot(4, "inproc", NULL);
+    begin(5);
+    mock->fail("cuCtxEnablePeerAccess", 2, KOLO_CUDA_PEER_UNSUPPORTED);
+    WORLD_MUST_RUN(&world, one_call, NULL);
+    cr_assert(launches() == 0 && copies() > 0);
+}
+
+Test(board_lent, without_a_way_to_lend_calls_go_by_the_host, .timeout = 100)
+{
+    struct world world = twoshot(2, "shm", NULL);
+    begin(5);
+    mock->fail("cuIpcGetMemHandle", 1, KOLO_CUDA_NOT_SUPPORTED);
+    WORLD_MUST_RUN(&world, one_call, NULL);
+    cr_assert(copies() > 0);
+}
+
+Test(board_lent, without_kernels_calls_go_by_the_host, .timeout = 100)
+{
+    struct world world = twoshot(2, "shm", NULL);
+    begin(5);
+    mock->fail("cuModuleLoadData", 1, KOLO_CUDA_UNSUPPORTED_PTX);
+    WORLD_MUST_RUN(&world, one_call, NULL);
+    cr_assert(copies() > 0);
+}
+
+/* ---- requests and streams ---- */
+
+static kolo_status behind_streams(struct kolo_comm *comm, void *argument)
+{
+    struct side *side;
+    (void)argument;
+    WORLD_TRY(side_create(comm, &side));
+    const struct kolo_opts opts = {.size = sizeof opts, .stream = side->stream};
+    for (int i = 0; i < 5; i++)
+        WORLD_TRY(compare(comm, side,
+                          &(struct how){i % 2 ? ALLGATHER : ALLREDUCE, KOLO_INT32, KOLO_SUM, &opts},
+                          i == 2));
+    return side_free(comm, side);
+}
+
+Test(board_lent, a_call_begins_behind_its_stream, .timeout = 100)
+{
+    struct world world = twoshot(3, "shm", NULL);
+    begin(11);
+    WORLD_MUST_RUN(&world, behind_streams, NULL);
+    cr_assert(launches() > 0 && copies() == 0);
+}
+
+static kolo_status again_and_again(struct kolo_comm *comm, void *argument)
+{
+    const struct kolo_opts again = {.size = sizeof again, .flags = KOLO_PERSISTENT};
+    struct kolo_request *request = NULL, *two[2] = {NULL};
+    struct side *side;
+    (void)argument;
+    WORLD_TRY(side_create(comm, &side));
+    WORLD_TRY(kolo_allreduce(comm, side->device_send, side->device_recv, COUNT, KOLO_INT32,
+                             KOLO_SUM, &again, &request));
+    for (int i = 0; i < 4; i++) {
+        fill(side->send, KOLO_INT32, kolo_rank(comm), i);
+        mock->write_on(side->stream, side->device_send, side->send, BYTES);
+        WORLD_TRY(i % 2 ? kolo_run(request) : kolo_start(request));
+        WORLD_TRY(kolo_wait(&request, -1));
+        WORLD_TRY(
+            kolo_allreduce(comm, side->send, side->recv, COUNT, KOLO_INT32, KOLO_SUM, NULL, NULL));
+        mock->read(side->device_recv, side->got, BYTES);
+        WORLD_EXPECT(memcmp(side->recv, side->got, COUNT * 4) == 0, "start %d", i);
+    }
+    WORLD_TRY(kolo_request_free(&request));
+    for (int i = 0; i < 2; i++) /* one behind the other */
+        WORLD_TRY(kolo_allreduce(comm, side->device_recv, side->device_recv, COUNT, KOLO_INT32,
+                                 KOLO_SUM, NULL, &two[i]));
+    for (int i = 0; i < 2; i++)
+        WORLD_TRY(kolo_wait(&two[i], -1));
+    WORLD_TRY(
+        kolo_allreduce(comm, side->recv, side->recv, COUNT, KOLO_INT32, KOLO_SUM, NULL, NULL));
+    WORLD_TRY(
+        kolo_allreduce(comm, side->recv, side->recv, COUNT, KOLO_INT32, KOLO_SUM, NULL, NULL));
+    mock->read(side->device_recv, side->got, BYTES);
+    WORLD_EXPECT(memcmp(side->recv, side->got, COUNT * 4) == 0, "one behind the other");
+    return side_free(comm, side);
+}
+
+Test(board_lent, requests_repeat_and_queue, .timeout = 100)
+{
+    struct world world = twoshot(3, "inproc", NULL);
+    begin(12);
+    WORLD_MUST_RUN(&world, again_and_again, NULL);
+    cr_assert(launches() > 0 && copies() == 0);
+}
+
+/* ---- memory that is freed ---- */
+
+enum { LIVES = 40 };
+
+/** Each life's memory is freed while the others have it mapped, and all of it comes back. */
+static kolo_status many_lives(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    for (int life = 0; life < LIVES; life++) {
+        struct side *side;
+        WORLD_TRY(side_create(comm, &side));
+        WORLD_TRY(compare(comm, side, &sum, false));
+        WORLD_TRY(side_free(comm, side));
+        WORLD_EXPECT(mock->allocated() < 10 * kolo_size(comm), "life %d: %d allocations", life,
+                     mock->allocated());
+    }
+    return KOLO_OK;
+}
+
+Test(board_lent, memory_is_freed_once_all_have_returned_it, .timeout = 200)
+{
+    struct world world = twoshot(4, "shm", NULL);
+    begin(13);
+    const int before = mock->allocated();
+    WORLD_MUST_RUN(&world, many_lives, NULL);
+    cr_assert_eq(mock->allocated(), before);
+}
+
+/** A rank leaves while another still has its memory, and goes on with others. */
+static kolo_status part_of_world(struct kolo_comm *comm, void *argument)
+{
+    struct kolo_comm *part = NULL;
+    struct side *side;
+    (void)argument;
+    WORLD_TRY(side_create(comm, &side));
+    for (int round = 0; round < 3; round++) {
+        WORLD_TRY(kolo_split(comm, kolo_rank(comm) % 2, kolo_rank(comm), NULL, &part));
+        WORLD_TRY(compare(part, side, &sum, false));
+        WORLD_TRY(compare(comm, side, &sum, true));
+        WORLD_TRY(kolo_finalize(part));
+    }
+    return side_free(comm, side);
+}
+
+Test(board_lent, communicators_come_and_go, .timeout = 200)
+{
+    struct world world = twoshot(4, "inproc", NULL);
+    begin(14);
+    const int before = mock->allocated();
+    WORLD_MUST_RUN(&world, part_of_world, NULL);
+    cr_assert(launches() > 0 && copies() == 0);
+    cr_assert_eq(mock->allocated(), before);
+}
+
+/* ---- failures ---- */
+
+static kolo_status failing(struct kolo_comm *comm, void *argument)
+{
+    struct side *side;
+    (void)argument;
+    WORLD_TRY(side_create(comm, &side));
+    const kolo_status status = call(comm, &sum, side->device_send, side->device_recv);
+    free(side);
+    return status;
+}
+
+/** A device that fails under a kernel ends the communicator, in words, on all ranks. */
+Test(board_lent, a_kernel_that_fails_is_named, .timeout = 100)
+{
+    struct world world = twoshot(3, "shm", "KOLO_EXIT_TIMEOUT=2s");
+    begin(15);
+    mock->fail("cuLaunchKernel", 2, KOLO_CUDA_LAUNCH_FAILED);
+    cr_assert_neq(world_run(&world, failing, NULL), KOLO_OK);
+    const char *text = world_cause(&world)->text;
+    cr_assert(strstr(text, "allreduce") && strstr(text, "cuLaunchKernel on device"), "%s", text);
+    for (int rank = 0; rank < 3; rank++)
+        cr_assert_neq(world.results[rank].status, KOLO_OK, "rank %d", rank);
+}
+
+Test(board_lent, a_device_that_is_lost_under_a_kernel_ends_all, .timeout = 100)
+{
+    struct world world = twoshot(3, "shm", "KOLO_EXIT_TIMEOUT=2s");
+    begin(16);
+    mock->fail_async(1, KOLO_CUDA_ILLEGAL_ADDRESS);
+    cr_assert_neq(world_run(&world, failing, NULL), KOLO_OK);
+    for (int rank = 0; rank < 3; rank++)
+        cr_assert_neq(world.results[rank].status, KOLO_OK, "rank %d", rank);
+}
+
+/** Kernels that never end: the deadline does. */
+static kolo_status held_up(struct kolo_comm *comm, void *argument)
+{
+    const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 200};
+    struct side *side;
+    (void)argument;
+    WORLD_TRY(side_create(comm, &side));
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    if (kolo_rank(comm) == 0)
+        mock->hold(1);
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    const kolo_status status = call(comm, &(struct how){ALLREDUCE, KOLO_FLOAT32, KOLO_SUM, &opts},
+                                    side->device_send, side->device_recv);
+    free(side);
+    return status;
+}
+
+Test(board_lent, kernels_that_do_not_end_hold_nobody_up, .timeout = 100)
+{
+    struct world world = twoshot(3, "shm", "KOLO_EXIT_TIMEOUT=500ms");
+    begin(17);
+    cr_assert_eq(world_run(&world, held_up, NULL), KOLO_ERR_TIMEOUT, "%s",
+                 world_cause(&world)->text);
+    mock->hold(0);
+}
+
+/** A rank that never calls is named, and the others have their memory back. */
+static kolo_status one_is_missing(struct kolo_comm *comm, void *argument)
+{
+    const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 300};
+    struct side *side;
+    (void)argument;
+    WORLD_TRY(side_create(comm, &side));
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    kolo_status status = KOLO_OK;
+    if (kolo_rank(comm) != 2)
+        status = call(comm, &(struct how){ALLREDUCE, KOLO_FLOAT32, KOLO_SUM, &opts},
+                      side->device_send, side->device_recv);
+    free(side);
+    return status;
+}
+
+Test(board_lent, who_is_missing_is_named, .timeout = 100)
+{
+    struct world world = twoshot(3, "shm", NULL);
+    begin(18);
+    cr_assert_neq(world_run(&world, one_is_missing, NULL), KOLO_OK);
+    cr_assert(strstr(world_cause(&world)->text, "rank 2") != NULL, "%s", world_cause(&world)->text);
+}

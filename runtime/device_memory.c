@@ -171,6 +171,8 @@ bool kolo_device_memory_lend(struct kolo_engine *engine, const void *address, si
                              int world)
 {
     struct kolo_device_memory *memory = find(engine, address, bytes);
+    if (memory == NULL) /* freed while a call has it */
+        return false;
     if (memory->borrowers == NULL)
         memory->borrowers = kolo_calloc(((size_t)engine->size + 7) / 8, 1);
     if (memory->borrowers == NULL)

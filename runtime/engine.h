@@ -109,7 +109,7 @@ bool kolo_device_memory_may_lend(struct kolo_engine *engine, const void *address
 /** What they need for it; NULL: that it can be lent is not known. */
 const struct kolo_loan *kolo_device_memory_loan(const struct kolo_engine *engine,
                                                 const void *address, size_t bytes);
-/** Rank @p world in the world may map it from here on. False: no memory. There is a loan of it. */
+/** Rank @p world in the world may map it from here on. False: no memory, or it is freed. */
 bool kolo_device_memory_lend(struct kolo_engine *engine, const void *address, size_t bytes,
                              int world);
 /** That rank has loan @p id no more; 0: none. */

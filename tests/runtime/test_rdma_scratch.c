@@ -11,8 +11,9 @@ enum { RANKS = 3, COUNT = 1 << 17, BYTES = COUNT * sizeof(float) };
 
 TestSuite(rdma_scratch, .init = begin, .fini = end, .timeout = 100);
 
-static bool is_alone;
-static atomic_int hosts;
+/* Not static: the system's headers may make gethostname an inline function. */
+bool is_alone;
+atomic_int hosts;
 
 /** In place of the system's: each rank asks once, and is on a host of its own, or all are on one. */
 int gethostname(char *name, size_t bytes)

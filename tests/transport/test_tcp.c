@@ -96,13 +96,16 @@ static void init_world(struct world *w, int size)
 
 static void open_rank(struct world *w, int rank)
 {
-    struct kolo_endpoint_config config = {
-        .rank = rank,
-        .size = w->size,
-        .settings = &w->settings,
-        .secret = w->secret,
-        .events = {&w->ranks[rank], on_mismatch, on_early, on_aborted, on_left, on_down,
-                   NULL}}; /* nobody finalizes a communicator here */
+    struct kolo_endpoint_config config = {.rank = rank,
+                                          .size = w->size,
+                                          .settings = &w->settings,
+                                          .secret = w->secret,
+                                          .events = {.context = &w->ranks[rank],
+                                                     .mismatch = on_mismatch,
+                                                     .early = on_early,
+                                                     .aborted = on_aborted,
+                                                     .left = on_left,
+                                                     .down = on_down}};
     kolo_identity_here(rank, &config.identity);
     cr_assert(kolo_endpoint_open(&config, &w->ranks[rank].endpoint) == KOLO_OK, "%s",
               kolo_error_detail());

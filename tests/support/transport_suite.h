@@ -76,6 +76,8 @@ struct suite_world {
 
 /** KOLO_NET of the worlds to come; a suite's .init may change it. */
 extern const char *suite_net;
+/** KOLO_RDMA_DEVICE of even ranks, and of odd ones; NULL: as it is by default. */
+extern const char *suite_devices[2];
 
 /** Opens the endpoints, with @p setting (may be NULL) set to @p value. Asserts. */
 struct suite_world *suite_open(const char *transport, int size, const char *setting,

@@ -113,6 +113,7 @@ static void open_rank(struct suite_world *world, int number, const struct kolo_s
 }
 
 const char *suite_net = "lo";
+const char *suite_devices[2];
 
 struct suite_world *suite_open(const char *transport, int size, const char *setting,
                                const char *value)
@@ -130,8 +131,13 @@ struct suite_world *suite_open(const char *transport, int size, const char *sett
     if (setting != NULL)
         cr_assert_eq(kolo_settings_set(settings, setting, value, KOLO_FROM_API), KOLO_OK);
     cr_assert_eq(kolo_secret_make(&secret), KOLO_OK);
-    for (int i = 0; i < size; i++)
+    for (int i = 0; i < size; i++) {
+        const char *device = suite_devices[i % 2]; /* it is read when the endpoint opens */
+        if (device != NULL)
+            cr_assert_eq(kolo_settings_set(settings, "RDMA_DEVICE", device, KOLO_FROM_API),
+                         KOLO_OK);
         open_rank(world, i, &secret);
+    }
     for (int i = 0; i < size; i++)
         cr_assert_eq(kolo_endpoint_set_peers(world->ranks[i].endpoint, world->peers), KOLO_OK, "%s",
                      kolo_error_detail());

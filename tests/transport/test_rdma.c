@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rdma transport over devices in memory: the conformance suite, and what becomes of a link when something of RDMA cannot
-// be had at its start (it goes by TCP, or ends, as the settings say) or breaks later.
+// The rdma transport over devices in memory: what becomes of a link when something of RDMA cannot be had at its start (it goes
+// by TCP, or ends, as the settings say) or breaks later.
 #include "tests/support/transport_suite.h"
 
 #include <errno.h>
@@ -17,7 +17,6 @@
 #include "transport/rdma.h"
 
 TestSuite(rdma, .init = begin, .fini = end);
-KOLO_TRANSPORT_SUITE(rdma, rdma)
 
 /* ---- what cannot be had at the start ---- */
 

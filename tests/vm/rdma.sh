@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# RDMA for real, in one boot of tests/vm/run: queue pairs between two devices, and what kolorun finds of devices that are
-# there, down, forbidden and gone. Gets KOLORUN and RDMA_QUEUE_TEST from ctest; runs itself inside.
+# RDMA for real, in one boot of tests/vm/run: queue pairs between two devices, the transports' conformance suite over them, and
+# what kolorun finds of devices that are there, down, forbidden and gone. Gets KOLORUN, RDMA_QUEUE_TEST and
+# RDMA_CONFORMANCE_TEST from ctest; runs itself inside.
 set -uo pipefail
 if [[ ${1-} != inside ]]; then
     vm=${BASH_SOURCE%/*}/run
     why=$("$vm" --check 2>&1) || { echo "$why"; exit 77; }
-    exec "$vm" --timeout 240 -- bash "${BASH_SOURCE[0]}" inside
+    exec "$vm" --timeout 480 -- bash "${BASH_SOURCE[0]}" inside
 fi
 
 failures=0
@@ -17,7 +18,9 @@ shows() {
     grep -qE -- "$2" <<<"$out" || { echo "FAIL: $1: no line '$2' in:"; echo "$out"; failures=$((failures + 1)); }
 }
 before=$(rdma resource show)
-KOLO_TEST_RDMA=rxe0,rxe1 "$RDMA_QUEUE_TEST" --filter 'rdma_queue/*' --jobs 1 || failures=$((failures + 1))
+export KOLO_TEST_RDMA=rxe0,rxe1
+"$RDMA_QUEUE_TEST" --filter 'rdma_queue/*' --jobs 1 || failures=$((failures + 1))
+"$RDMA_CONFORMANCE_TEST" --jobs 1 || failures=$((failures + 1))
 after=$(rdma resource show)
 [[ $before == "$after" ]] || { echo "FAIL: left on the devices: $after; before: $before"; failures=$((failures + 1)); }
 command=(env)

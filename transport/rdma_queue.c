@@ -23,7 +23,6 @@ enum {
     SEND_PARTS = 2,
     RESERVE = 4, /* receives for messages that bring nothing but credit */
     PACKET_MASK = 0xffffff,
-    INLINE_BYTES = 220, /* what devices take without fetching it: asked for, and less is fine */
     HOPS = 64,
     RNR_TIMER = 12, /* 0.64 ms: not needed, see the head */
     RNR_RETRIES = 6 /* 7 would be for ever */
@@ -261,33 +260,38 @@ static kolo_status make_memory(struct kolo_rdma_queue *queue)
     return kolo_rdma_register(device, queue->memory, bytes, IBV_ACCESS_LOCAL_WRITE, &queue->region);
 }
 
-/** A device that inlines less says so by a refusal. */
-static kolo_status make_pair(struct kolo_rdma_queue *queue)
+/** A pair with so many bytes inline, or NULL. */
+static struct ibv_qp *create(const struct kolo_rdma_queue *queue, uint32_t inline_bytes)
 {
     const struct kolo_rdma_device *device = queue->completions->device;
     struct ibv_qp_init_attr attr = {.send_cq = queue->completions->queue,
                                     .recv_cq = queue->completions->queue,
                                     .qp_type = IBV_QPT_RC};
-    for (uint32_t inlined = INLINE_BYTES;; inlined = 0) {
-        attr.cap = (struct ibv_qp_cap){.max_send_wr = queue->places,
-                                       .max_recv_wr = queue->places,
-                                       .max_send_sge = queue->takes_parts ? SEND_PARTS : 1,
-                                       .max_recv_sge = 1,
-                                       .max_inline_data = inlined};
-        errno = 0;
-        queue->pair = device->verbs->create_qp(device->domain, &attr);
-        queue->inline_bytes = inlined;
+    attr.cap = (struct ibv_qp_cap){.max_send_wr = queue->places,
+                                   .max_recv_wr = queue->places,
+                                   .max_send_sge = queue->takes_parts ? SEND_PARTS : 1,
+                                   .max_recv_sge = 1,
+                                   .max_inline_data = inline_bytes};
+    errno = 0;
+    return device->verbs->create_qp(device->domain, &attr);
+}
+
+/** No attribute tells how much a device takes without fetching it: one that takes less refuses the pair. */
+static kolo_status make_pair(struct kolo_rdma_queue *queue)
+{
+    static const uint32_t inline_bytes[] = {220, 96, 48, 0};
+    for (size_t i = 0; i < sizeof inline_bytes / sizeof inline_bytes[0]; i++) {
+        queue->inline_bytes = inline_bytes[i];
+        queue->pair = create(queue, inline_bytes[i]);
         if (queue->pair != NULL)
             return KOLO_OK;
-        if (inlined == 0)
-            return kolo_fail_errno(KOLO_ERR_SYSTEM, errno,
-                                   "rdma %s: a queue pair of %u requests cannot be made%s",
-                                   device->name, queue->places,
-                                   errno == ENOMEM ? ", it has no room for more: other programs "
-                                                     "use it, or too many ranks (KOLO_RDMA_DEVICE "
-                                                     "gives some another)"
-                                                   : "");
     }
+    return kolo_fail_errno(
+        KOLO_ERR_SYSTEM, errno, "rdma %s: a queue pair of %u requests cannot be made%s",
+        queue->completions->device->name, queue->places,
+        errno == ENOMEM ? ", it has no room for more: other programs use it, or too many "
+                          "ranks (KOLO_RDMA_DEVICE gives some another)"
+                        : "");
 }
 
 static kolo_status modify(struct kolo_rdma_queue *queue, struct ibv_qp_attr *attr, int mask,
@@ -660,7 +664,9 @@ static void post_again(struct kolo_rdma_queue *queue, bool is_last)
         .sg_list = posted->parts,
         .num_sge = posted->part_count,
         .opcode = posted->opcode,
-        .send_flags = posted->is_inlined && queue->inline_bytes > 0 ? IBV_SEND_INLINE : 0,
+        .send_flags = posted->is_inlined && posted->parts[0].length <= queue->inline_bytes
+                          ? IBV_SEND_INLINE
+                          : 0,
         .wr.rdma = {.remote_addr = posted->address, .rkey = posted->remote_key}};
     if (takes_receive(posted)) {
         queue->credit--;

@@ -658,7 +658,8 @@ static struct ibv_qp *create_qp(struct ibv_pd *domain, struct ibv_qp_init_attr *
         slot++;
     if (slot == PAIRS_MAX || attr->cap.max_send_wr > QUEUE_MAX ||
         attr->cap.max_recv_wr > QUEUE_MAX || attr->cap.max_send_sge > PARTS_MAX ||
-        attr->cap.max_recv_sge > PARTS_MAX || attr->cap.max_inline_data > INLINE_MAX ||
+        attr->cap.max_recv_sge > PARTS_MAX ||
+        attr->cap.max_inline_data > device_of(domain->context)->inline_most ||
         attr->qp_type != IBV_QPT_RC)
         errno = EINVAL;
     else if (count_pairs(device_of(domain->context)) >= device_of(domain->context)->attr.max_qp)
@@ -1130,6 +1131,7 @@ static void reset_device(struct fake_device *device, int number)
     device->attr.max_qp = PAIRS_MAX;
     device->attr.max_mr_size = UINT64_MAX;
     device->attr.max_mr = REGIONS_MAX;
+    device->inline_most = INLINE_MAX;
     for (int port = 0; port < FAKE_PORTS_MAX; port++)
         device->ports[port].attr = (struct ibv_port_attr){.state = IBV_PORT_ACTIVE,
                                                           .max_mtu = IBV_MTU_4096,

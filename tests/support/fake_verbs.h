@@ -32,8 +32,9 @@ struct fake_device {
     enum ibv_wc_status fail_as;
     bool fails_late;
     int refuse_in;
-    int slow;       /* polls that each request waits for */
-    size_t written; /* bytes, by its pairs */
+    uint32_t inline_most; /* bytes of a send that need not be registered */
+    int slow;             /* polls that each request waits for */
+    size_t written;       /* bytes, by its pairs */
 };
 
 /** Two devices, fake0 (10.0.0.1) and fake1 (10.0.0.2): RoCE, one active port, GIDs of RoCE v1 and v2 for the address

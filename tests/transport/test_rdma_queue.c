@@ -395,14 +395,21 @@ Test(rdma_queue_faults, few_messages_are_told_but_all_that_somebody_waits_for)
     cr_assert(flushed == done && fake_verbs_not_ready() == 0, "%d and %d", flushed, done);
 }
 
-Test(rdma_queue_faults, a_device_that_inlines_nothing_will_do)
+static uint32_t inlined_by(uint32_t most)
 {
     struct kolo_rdma_queue *queue = NULL;
-    fake_verbs_fail("create_qp", 1, EINVAL);
+    fake_verbs_device(0)->inline_most = most;
     cr_assert(kolo_rdma_queue_open(sides[0].completions, &ops, &sides[0], PLACES, PLACE_BYTES,
                                    &queue) == KOLO_OK);
-    cr_assert(queue->inline_bytes == 0);
+    const uint32_t bytes = queue->inline_bytes;
     kolo_rdma_queue_close(queue);
+    return bytes;
+}
+
+Test(rdma_queue_faults, as_much_is_inlined_as_the_device_takes)
+{
+    cr_assert(inlined_by(256) == 220 && inlined_by(101) == 96 && inlined_by(64) == 48);
+    cr_assert(inlined_by(47) == 0 && inlined_by(0) == 0);
 }
 
 Test(rdma_queue_faults, a_queue_has_its_pages_for_itself)

@@ -144,15 +144,18 @@ static bool is_logged(struct suite_rank *rank, void *text)
     return is;
 }
 
+static size_t lost_bytes = 1;
+
 /** Nothing gets through for a while, to either side. */
 static void flap(struct suite_rank *rank)
 {
+    static const uint8_t lost[100];
     struct kolo_link *link = suite_link(rank, 1);
     struct kolo_desc desc = {{7}};
     static struct kolo_work first;
     static char text[] = "trying to bring it back";
     fake_verbs_cut_cable(true);
-    kolo_link_send(link, 9, &desc, "z", 1, &first);
+    kolo_link_send(link, 9, &desc, lost, lost_bytes, &first);
     if (!suite_until(rank, is_logged, text))
         suite_fail(rank, "break", "nobody noticed");
     fake_verbs_cut_cable(false);
@@ -181,6 +184,21 @@ static void flap_and_move(struct suite_rank *rank)
 Test(rdma_resume, an_address_that_stands_elsewhere_is_found_again)
 {
     fault = flap_and_move;
+    run();
+    cr_assert(came_back(), "%s", logged);
+}
+
+/** As where other programs have taken what the device had for that. */
+static void flap_and_inline_less(struct suite_rank *rank)
+{
+    fake_verbs_device(0)->inline_most = fake_verbs_device(1)->inline_most = 64;
+    flap(rank);
+}
+
+Test(rdma_resume, a_fresh_pair_may_inline_less)
+{
+    lost_bytes = 100; /* too long for that, not for the pair before */
+    fault = flap_and_inline_less;
     run();
     cr_assert(came_back(), "%s", logged);
 }

@@ -10,6 +10,8 @@ enum {
     BYTES_WALKED = 64 << 20, /* beyond it time grows with size */
     WARM_BYTES = 256 << 10,  /* what is longer has left the cache of a core when its end comes */
     WARM_PASSED_BYTES = 2 << 20, /* that of all cores, which few ranks use at a time */
+    PASSED_ON_BYTES =
+        12 << 20, /* an allgather's vector of which no block is warm when it is passed on */
     STREAMED_BYTES = 16 << 10,
     CACHES_BYTES = 24 << 20, /* of all ranks' vectors, from which on caches do not help */
     LENT_BYTES = 2 << 10     /* from here on memory is lent on a host, and its sender waits */
@@ -82,6 +84,7 @@ struct walker {
     bool is_passed_on;            /* ranks work one after the other */
     bool is_piped; /* its messages are pieces that are passed on, as long as is best */
     bool is_vast;  /* the vectors of all ranks are not in a cache */
+    bool is_cold;  /* nor is a block that has just come, when it is passed on */
     double over[KOLO_WINDOW_MAX]; /* when steps in flight are over, latencies alone */
     int to[KOLO_WINDOW_MAX], from[KOLO_WINDOW_MAX]; /* their peers */
     double certain;                                 /* when all before them are */
@@ -117,7 +120,8 @@ static bool lends(enum kolo_path path)
  * there. */
 static double cold(const struct walker *walker, enum kolo_path path, double bytes, bool goes_out)
 {
-    double warm = walker->is_passed_on ? WARM_PASSED_BYTES : WARM_BYTES, long_ones = 0;
+    double warm = walker->is_cold ? 0 : walker->is_passed_on ? WARM_PASSED_BYTES : WARM_BYTES;
+    double long_ones = 0;
     double copy_byte = walker->figures->copy_byte, byte = walker->figures->path[path].byte;
     if (bytes > warm && !walker->is_piped)
         long_ones = (bytes - warm) * (walker->is_crowded ? 4 : 0.5) * copy_byte;
@@ -245,6 +249,17 @@ static bool is_vast(const struct kolo_plan *plan, const struct kolo_plan_args *a
     return elements * (double)element_bytes >= CACHES_BYTES;
 }
 
+/** Whether what a rank of an allgather passes on has left the caches since it came: others have used
+ * the core meanwhile, and all of them have brought as much as there are blocks. Then pieces save
+ * nothing, and a ring, which passes on n - 2 blocks of n, is as dear by the byte as any plan. */
+static bool is_cold(const struct kolo_plan *plan, const struct kolo_plan_args *args,
+                    size_t element_bytes, const struct kolo_layout *layout)
+{
+    return plan->collective == KOLO_COLLECTIVE_ALLGATHER && ranks_a_core(layout) > 1 &&
+           longer_buffer(plan->collective, args, args->root) * (double)element_bytes >=
+               PASSED_ON_BYTES;
+}
+
 static struct walk walk_rank(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                              size_t element_bytes, const struct kolo_layout *layout,
                              const struct kolo_figures *figures)
@@ -256,7 +271,8 @@ static struct walk walk_rank(const struct kolo_plan *plan, const struct kolo_pla
                             .is_crowded = ranks_a_core(layout) > 1,
                             .is_passed_on = is_passed_on(plan),
                             .is_piped = plan->is_segmented && plan->depth == KOLO_DEPTH_TREE,
-                            .is_vast = is_vast(plan, args, element_bytes)};
+                            .is_vast = is_vast(plan, args, element_bytes),
+                            .is_cold = is_cold(plan, args, element_bytes, layout)};
     size_t nsteps = plan->nsteps(args);
     for (size_t i = 0; i < nsteps; i++) {
         struct kolo_step step;

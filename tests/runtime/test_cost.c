@@ -103,6 +103,33 @@ Test(cost, of_blocks_that_are_vectors_together)
     }
 }
 
+/** Between ranks that take turns on a core pieces keep a block in its caches until it is passed on, but
+ * not one of a long vector: then the plan of the fewest messages is the cheapest, byte by byte alike. */
+Test(cost, of_blocks_that_are_passed_on)
+{
+    enum { RANKS = 8 };
+    struct kolo_figures figures;
+    struct kolo_layout crowded = {.size = RANKS, .cores = 2, .local = KOLO_PATH_LOOPBACK};
+    const struct kolo_layout roomy = {.size = RANKS, .cores = RANKS, .local = KOLO_PATH_LOOPBACK};
+    kolo_figures_init(&figures);
+    for (size_t mib = 4; mib <= 64; mib *= 2) {
+        const size_t block = (mib << 20) / RANKS;
+        const double ring =
+            cost_of(KOLO_COLLECTIVE_ALLGATHER, "ring", RANKS, block, &crowded, &figures);
+        const double doubling =
+            cost_of(KOLO_COLLECTIVE_ALLGATHER, "doubling", RANKS, block, &crowded, &figures);
+        const double direct =
+            cost_of(KOLO_COLLECTIVE_ALLGATHER, "direct", RANKS, block, &crowded, &figures);
+        cr_assert((mib < 12) == (ring < doubling), "%zu MiB: ring %g, doubling %g", mib, ring,
+                  doubling);
+        cr_assert(mib < 12 || doubling < direct, "%zu MiB: doubling %g, direct %g", mib, doubling,
+                  direct);
+        cr_assert_lt(cost_of(KOLO_COLLECTIVE_ALLGATHER, "ring", RANKS, block, &roomy, &figures),
+                     cost_of(KOLO_COLLECTIVE_ALLGATHER, "doubling", RANKS, block, &roomy, &figures),
+                     "%zu MiB, a core each", mib);
+    }
+}
+
 Test(cost, of_lines_and_crowds)
 {
     struct kolo_figures figures = {.wire_byte = 1};

@@ -18,8 +18,8 @@ fi
 . "${BASH_SOURCE%/*}/devices.sh"
 
 for np in 2 3 4 8; do
-    operations=(allreduce broadcast reduce_scatter alltoall)
-    ((np > 4)) || operations+=(reduce allgather gather scatter)
+    operations=(allreduce broadcast reduce_scatter alltoall reduce allgather gather scatter)
+    ((np != 3)) || operations+=(allgatherv reduce_scatterv gatherv scatterv alltoallv)
     for operation in "${operations[@]}"; do
         job 0 "$np" "$KOLOBENCH" "$operation" --check -n 2 -w 0 -s 4,100K,1M
     done

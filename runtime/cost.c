@@ -8,14 +8,15 @@
 enum {
     RANKS_WALKED = 8,        /* of a world at most: of a larger one those that ranks_walked says */
     BYTES_WALKED = 64 << 20, /* beyond it time grows with size */
-    WARM_BYTES = 256 << 10,  /* what is longer has left the cache of a core when its end comes */
+    WARM_BYTES = 256 << 10,  /* in flight, that are in the cache when they are needed again */
     WARM_PASSED_BYTES = 2 << 20, /* that of all cores, which few ranks use at a time */
-    PASSED_ON_BYTES =
-        12 << 20, /* an allgather's vector of which no block is warm when it is passed on */
     STREAMED_BYTES = 16 << 10,
     CACHES_BYTES = 24 << 20, /* of all ranks' vectors, from which on caches do not help */
     LENT_BYTES = 2 << 10     /* from here on memory is lent on a host, and its sender waits */
 };
+
+/* Of what is in flight so much has left the caches at most: from four times what they keep on. */
+static const double COLD_MOST = 0.75;
 
 static const char *const path_texts[KOLO_PATHS] = {
 #define KOLO_PATH_TEXT(name, text) [KOLO_PATH_##name] = (text),
@@ -84,7 +85,7 @@ struct walker {
     bool is_passed_on;            /* ranks work one after the other */
     bool is_piped; /* its messages are pieces that are passed on, as long as is best */
     bool is_vast;  /* the vectors of all ranks are not in a cache */
-    bool is_cold;  /* nor is a block that has just come, when it is passed on */
+    double beside; /* steps in flight with this one, which is one of them */
     double over[KOLO_WINDOW_MAX]; /* when steps in flight are over, latencies alone */
     int to[KOLO_WINDOW_MAX], from[KOLO_WINDOW_MAX]; /* their peers */
     double certain;                                 /* when all before them are */
@@ -115,16 +116,26 @@ static bool lends(enum kolo_path path)
     return path == KOLO_PATH_INPROC || path == KOLO_PATH_SHM;
 }
 
-/** What @p bytes take more that are in no cache: a long message is not any more when its end comes;
- * of a vector that no cache holds no piece ever was, which its receiver feels if it reads it
- * there. */
+/** Bytes that come and go on a core between one's arrival and its next use: the message itself;
+ * where ranks share cores also what is in flight beside it, which waits there for the turns of the
+ * others instead of being taken as it comes. */
+static double in_between(const struct walker *walker, double bytes)
+{
+    return walker->is_crowded && !walker->is_passed_on ? bytes * walker->beside : bytes;
+}
+
+/** What @p bytes take more that are in no cache: those that have been pushed out by what is in
+ * between; of a vector that no cache holds no piece ever was, which its receiver feels if it reads
+ * it there. */
 static double cold(const struct walker *walker, enum kolo_path path, double bytes, bool goes_out)
 {
-    double warm = walker->is_cold ? 0 : walker->is_passed_on ? WARM_PASSED_BYTES : WARM_BYTES;
-    double long_ones = 0;
+    double warm = walker->is_passed_on ? WARM_PASSED_BYTES : WARM_BYTES, long_ones = 0;
     double copy_byte = walker->figures->copy_byte, byte = walker->figures->path[path].byte;
-    if (bytes > warm && !walker->is_piped)
-        long_ones = (bytes - warm) * (walker->is_crowded ? 4 : 0.5) * copy_byte;
+    double between = in_between(walker, bytes);
+    if (between > warm && !walker->is_piped) {
+        double part = fmin(1 - warm / between, COLD_MOST);
+        long_ones = bytes * part * (walker->is_crowded ? 4 : 0.5) * copy_byte;
+    }
     bool is_far_off = walker->is_vast && !goes_out && lends(path);
     return fmax(long_ones, is_far_off ? bytes * fmax(0, copy_byte - byte) : 0);
 }
@@ -180,7 +191,8 @@ static bool is_streamed(const struct walker *walker, const struct kolo_step *ste
     return false;
 }
 
-static void count_step(struct walker *walker, const struct kolo_step *step, size_t index)
+static void count_step(struct walker *walker, const struct kolo_step *step, size_t index,
+                       size_t nsteps)
 {
     while (walker->floor + step->after <= index) {
         walker->certain = fmax(walker->certain, walker->over[walker->floor % KOLO_WINDOW_MAX]);
@@ -188,6 +200,7 @@ static void count_step(struct walker *walker, const struct kolo_step *step, size
     }
     double begin = walker->certain, over = begin;
     walker->is_streamed = is_streamed(walker, step, index);
+    walker->beside = (double)(step->after < nsteps ? step->after : nsteps);
     count_local(walker, step);
     if (step->to >= 0)
         over = fmax(over, message(walker, step->to, step->out.count, true, begin));
@@ -249,17 +262,6 @@ static bool is_vast(const struct kolo_plan *plan, const struct kolo_plan_args *a
     return elements * (double)element_bytes >= CACHES_BYTES;
 }
 
-/** Whether what a rank of an allgather passes on has left the caches since it came: others have used
- * the core meanwhile, and all of them have brought as much as there are blocks. Then pieces save
- * nothing, and a ring, which passes on n - 2 blocks of n, is as dear by the byte as any plan. */
-static bool is_cold(const struct kolo_plan *plan, const struct kolo_plan_args *args,
-                    size_t element_bytes, const struct kolo_layout *layout)
-{
-    return plan->collective == KOLO_COLLECTIVE_ALLGATHER && ranks_a_core(layout) > 1 &&
-           longer_buffer(plan->collective, args, args->root) * (double)element_bytes >=
-               PASSED_ON_BYTES;
-}
-
 static struct walk walk_rank(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                              size_t element_bytes, const struct kolo_layout *layout,
                              const struct kolo_figures *figures)
@@ -271,13 +273,12 @@ static struct walk walk_rank(const struct kolo_plan *plan, const struct kolo_pla
                             .is_crowded = ranks_a_core(layout) > 1,
                             .is_passed_on = is_passed_on(plan),
                             .is_piped = plan->is_segmented && plan->depth == KOLO_DEPTH_TREE,
-                            .is_vast = is_vast(plan, args, element_bytes),
-                            .is_cold = is_cold(plan, args, element_bytes, layout)};
+                            .is_vast = is_vast(plan, args, element_bytes)};
     size_t nsteps = plan->nsteps(args);
     for (size_t i = 0; i < nsteps; i++) {
         struct kolo_step step;
         plan->step(args, i, &step);
-        count_step(&walker, &step, i);
+        count_step(&walker, &step, i, nsteps);
     }
     return walker.walk;
 }

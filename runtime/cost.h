@@ -12,9 +12,10 @@
 //              both and half of the shorter; an open broadcast (KOLO_CLOSING_LATER) has none
 //   processor  messages, bytes sent, received, copied and combined, of the busiest rank; or, where
 //              a host has more ranks than cores, of all its ranks over its cores, if that is longer
-//              than the chain. There a message costs a switch between ranks too. What is long has
-//              left the caches when it is needed again, sooner where all ranks send at a time; what
-//              is read where it lies is then read as slowly as bytes are copied
+//              than the chain. There a message costs a switch between ranks too, and all that a rank
+//              has in flight lies between a byte's arrival and its next use, else its message. Of
+//              what is long a part has left the caches by then, sooner where all ranks send at a
+//              time; what is read where it lies is then read as slowly as bytes are copied
 //   wire       what leaves a host for others, over its line; or what goes from NUMA domain to NUMA
 //              domain inside one, if that takes longer
 #ifndef KOLO_RUNTIME_COST_H

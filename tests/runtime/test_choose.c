@@ -37,6 +37,36 @@ Test(choose, by_latency_for_short_vectors_by_bytes_for_long_ones)
               "%s", plan->name);
 }
 
+/** Measured on 2 cores (bench/RESULTS.md, "What is in flight"). */
+Test(choose, long_vectors_where_ranks_share_cores)
+{
+    static const struct {
+        enum kolo_collective collective;
+        int ranks;
+        size_t bytes; /* of the whole vector */
+        const char *name;
+    } cases[] = {
+        {KOLO_COLLECTIVE_ALLGATHER, 8, 1 << 20, "ring"},
+        {KOLO_COLLECTIVE_ALLGATHER, 8, 16 << 20, "doubling"},
+        {KOLO_COLLECTIVE_ALLGATHER, 4, 64 << 20, "doubling"},
+        {KOLO_COLLECTIVE_ALLREDUCE, 8, 4 << 20, "ring"},
+        {KOLO_COLLECTIVE_ALLREDUCE, 8, 16 << 20, "halving"},
+        {KOLO_COLLECTIVE_REDUCE_SCATTER, 8, 4 << 20, "ring"},
+        {KOLO_COLLECTIVE_REDUCE_SCATTER, 8, 16 << 20, "halving"},
+    };
+    struct kolo_figures figures;
+    kolo_figures_init(&figures);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct kolo_question question = question_of(cases[i].ranks, cases[i].bytes);
+        question.collective = cases[i].collective;
+        question.layout.cores = 2;
+        if (cases[i].collective != KOLO_COLLECTIVE_ALLREDUCE)
+            question.args.count /= (size_t)cases[i].ranks;
+        const struct kolo_plan *plan = kolo_choose(&question, &figures);
+        cr_assert(strcmp(plan->name, cases[i].name) == 0, "case %zu: %s", i, plan->name);
+    }
+}
+
 /** What is kept for blocks of different lengths must be able to move them: a plan that cannot would
  * be asked for again at each call. */
 Test(choose, lengths_of_their_own)

@@ -786,8 +786,12 @@ static kolo_status a_call_that_fails(struct kolo_comm *comm, void *argument)
         .size = sizeof opts, .stream = side->stream, .timeout_ms = is_stuck && rank == 1 ? 300 : 0};
     uint32_t *flag = mock->alloc(MOCK_NO_CONTEXT, 0, 4);
     struct kolo_request *request = NULL;
-    WORLD_TRY(
-        kolo_barrier(comm, NULL, NULL)); /* who is not up yet hears of an abort at its start */
+    /* who is not up yet hears of an abort at its start, and who is still in here of it now */
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    if (status != KOLO_OK) {
+        free(side);
+        return status;
+    }
     if (rank == 1 && !is_stuck) {
         kolo_abort(comm, "enough");
         free(side);
@@ -795,7 +799,7 @@ static kolo_status a_call_that_fails(struct kolo_comm *comm, void *argument)
     }
     if (rank == 1)
         WORLD_TRY(hold_up(side->stream, flag));
-    kolo_status status =
+    status =
         kolo_allreduce(comm, side->send, side->recv, COUNT, KOLO_INT32, KOLO_SUM, &opts, &request);
     if (status == KOLO_OK)
         status = kolo_wait(&request, -1);

@@ -13,6 +13,7 @@
 #include "memory/cuda_image.h"
 #include "memory/reduce.h"
 #include "runtime/comm.h"
+#include "tests/support/any_collective.h"
 #include "tests/support/mock_cuda.h"
 #include "tests/support/world.h"
 
@@ -69,68 +70,17 @@ static kolo_status side_free(struct kolo_comm *comm, struct side *side)
 
 /* ---- the collectives, as the test calls them ---- */
 
-enum which {
-    ALLREDUCE,
-    REDUCE,
-    BROADCAST,
-    ALLGATHER,
-    ALLGATHERV,
-    REDUCE_SCATTER,
-    REDUCE_SCATTERV,
-    GATHER,
-    GATHERV,
-    SCATTER,
-    SCATTERV,
-    ALLTOALL,
-    COLLECTIVES
-};
-
-struct how {
-    enum which which;
-    kolo_dtype dtype;
-    kolo_redop op;
-    const struct kolo_opts *opts;
-};
-
-static kolo_status call(struct kolo_comm *comm, const struct how *how, const void *send, void *recv)
+/** All that go by the board. */
+static struct any_call call_of(enum any_collective which, kolo_dtype dtype, kolo_redop op,
+                               const struct kolo_opts *opts)
 {
-    const int size = kolo_size(comm), root = size / 2;
-    const kolo_dtype dtype = how->dtype;
-    const struct kolo_opts *opts = how->opts;
-    size_t counts[RANKS_MAX], displs[RANKS_MAX];
-    for (int i = 0; i < size; i++) {
-        counts[i] = COUNT - 17 * (size_t)i;
-        displs[i] = (size_t)i * COUNT;
-    }
-    switch (how->which) {
-    case ALLREDUCE:
-        return kolo_allreduce(comm, send, recv, COUNT, dtype, how->op, opts, NULL);
-    case REDUCE:
-        return kolo_reduce(comm, send, recv, COUNT, dtype, how->op, root, opts, NULL);
-    case BROADCAST:
-        return kolo_broadcast(comm, recv, COUNT, dtype, root, opts, NULL);
-    case ALLGATHER:
-        return kolo_allgather(comm, send, recv, COUNT, dtype, opts, NULL);
-    case ALLGATHERV:
-        return kolo_allgatherv(comm, send, recv, counts, displs, dtype, opts, NULL);
-    case REDUCE_SCATTER:
-        return kolo_reduce_scatter(comm, send, recv, COUNT, dtype, how->op, opts, NULL);
-    case REDUCE_SCATTERV:
-        return kolo_reduce_scatterv(comm, send, recv, counts, dtype, how->op, opts, NULL);
-    case GATHER:
-        return kolo_gather(comm, send, recv, COUNT, dtype, root, opts, NULL);
-    case GATHERV:
-        return kolo_gatherv(comm, send, recv, counts, displs, dtype, root, opts, NULL);
-    case SCATTER:
-        return kolo_scatter(comm, send, recv, COUNT, dtype, root, opts, NULL);
-    case SCATTERV:
-        return kolo_scatterv(comm, send, counts, displs, recv, dtype, root, opts, NULL);
-    case ALLTOALL:
-        return kolo_alltoall(comm, send, recv, COUNT, dtype, opts, NULL);
-    case COLLECTIVES:
-        break;
-    }
-    return KOLO_ERR_INTERNAL;
+    return (struct any_call){.which = which,
+                             .dtype = dtype,
+                             .op = op,
+                             .count = COUNT,
+                             .less = 17,
+                             .apart = COUNT,
+                             .opts = opts};
 }
 
 /** Small numbers that differ by rank, element and salt; sums of floats are rounded. */
@@ -155,7 +105,7 @@ static void fill(uint8_t *buffer, kolo_dtype dtype, int rank, int salt)
 }
 
 /** The call with the host's memory and with the device's, whose input a late stream writes. */
-static kolo_status compare(struct kolo_comm *comm, struct side *side, const struct how *how,
+static kolo_status compare(struct kolo_comm *comm, struct side *side, const struct any_call *how,
                            bool in_place)
 {
     const int rank = kolo_rank(comm), salt = 3 * (int)how->which + in_place;
@@ -163,10 +113,11 @@ static kolo_status compare(struct kolo_comm *comm, struct side *side, const stru
     fill(side->recv, how->dtype, rank, salt + 50);
     mock->write_on(side->stream, side->device_send, side->send, BYTES);
     mock->write_on(side->stream, side->device_recv, side->recv, BYTES);
-    struct how plain = *how;
+    struct any_call plain = *how;
     plain.opts = NULL;
-    WORLD_TRY(call(comm, &plain, in_place ? side->recv : side->send, side->recv));
-    WORLD_TRY(call(comm, how, in_place ? side->device_recv : side->device_send, side->device_recv));
+    WORLD_TRY(any_collective(comm, &plain, in_place ? side->recv : side->send, side->recv));
+    WORLD_TRY(any_collective(comm, how, in_place ? side->device_recv : side->device_send,
+                             side->device_recv));
     mock->read(side->device_recv, side->got, BYTES);
     WORLD_EXPECT(memcmp(side->got, side->recv, BYTES) == 0, "collective %d of %s %s, rank %d%s",
                  (int)how->which, kolo_dtype_text(how->dtype), kolo_redop_text(how->op), rank,
@@ -179,15 +130,18 @@ static kolo_status all_calls(struct kolo_comm *comm, void *argument)
     struct side *side;
     (void)argument;
     WORLD_TRY(side_create(comm, &side));
-    for (int which = 0; which < COLLECTIVES; which++)
-        WORLD_TRY(compare(comm, side,
-                          &(struct how){(enum which)which, KOLO_FLOAT64, KOLO_SUM, NULL}, false));
+    for (int which = 0; which < ANY_ALLTOALLV; which++) {
+        const struct any_call any =
+            call_of((enum any_collective)which, KOLO_FLOAT64, KOLO_SUM, NULL);
+        WORLD_TRY(compare(comm, side, &any, false));
+    }
     for (int dtype = 0; dtype < KOLO_DTYPES; dtype++)
-        for (int op = 0; op < KOLO_REDOPS; op++)
-            if (kolo_reduce_function((kolo_dtype)dtype, (kolo_redop)op))
-                WORLD_TRY(compare(comm, side,
-                                  &(struct how){ALLREDUCE, (kolo_dtype)dtype, (kolo_redop)op, NULL},
-                                  op % 2 == 1));
+        for (int op = 0; op < KOLO_REDOPS; op++) {
+            const struct any_call any =
+                call_of(ANY_ALLREDUCE, (kolo_dtype)dtype, (kolo_redop)op, NULL);
+            if (kolo_reduce_function(any.dtype, any.op))
+                WORLD_TRY(compare(comm, side, &any, op % 2 == 1));
+        }
     return side_free(comm, side);
 }
 
@@ -224,14 +178,24 @@ ParameterizedTest(struct setup *setup, board_lent, all_collectives, .timeout = 3
 
 /* ---- what goes by the host ---- */
 
-static const struct how sum = {ALLREDUCE, KOLO_FLOAT32, KOLO_SUM, NULL};
+static kolo_status sum(struct kolo_comm *comm, struct side *side, const struct kolo_opts *opts)
+{
+    const struct any_call any = call_of(ANY_ALLREDUCE, KOLO_FLOAT32, KOLO_SUM, opts);
+    return any_collective(comm, &any, side->device_send, side->device_recv);
+}
+
+static kolo_status compare_sum(struct kolo_comm *comm, struct side *side, bool in_place)
+{
+    const struct any_call any = call_of(ANY_ALLREDUCE, KOLO_FLOAT32, KOLO_SUM, NULL);
+    return compare(comm, side, &any, in_place);
+}
 
 static kolo_status one_call(struct kolo_comm *comm, void *argument)
 {
     struct side *side;
     (void)argument;
     WORLD_TRY(side_create(comm, &side));
-    WORLD_TRY(compare(comm, side, &sum, false));
+    WORLD_TRY(compare_sum(comm, side, false));
     return side_free(comm, side);
 }
 
@@ -367,32 +331,28 @@ static kolo_status long_call(struct kolo_comm *comm, void *argument)
     return kolo_free(comm, device_recv);
 }
 
-Test(board_lent, long_buffers_take_no_memory_of_the_host, .timeout = 100)
+static void check_long(bool is_mixed, const char *plan, bool is_lent)
 {
-    struct world world = {.size = 3, .transport = "shm"};
-    bool is_mixed = false;
+    struct world world = {.size = 3, .transport = "shm", .settings = {plan, NULL}};
     begin(3);
     WORLD_MUST_RUN(&world, long_call, &is_mixed);
-    cr_assert(launches() > 0 && copies() == 0);
+    cr_assert((launches() > 0) == is_lent && (copies() == 0) == is_lent);
+}
+
+Test(board_lent, long_buffers_take_no_memory_of_the_host, .timeout = 100)
+{
+    check_long(false, NULL, true);
     cr_assert_eq(mock->calls("cuMemHostRegister_v2"), 0, "pages were locked for nothing");
 }
 
 Test(board_lent, long_buffers_get_memory_where_they_need_it, .timeout = 100)
 {
-    struct world world = {.size = 3, .transport = "shm"};
-    bool is_mixed = true;
-    begin(3);
-    WORLD_MUST_RUN(&world, long_call, &is_mixed);
-    cr_assert(launches() == 0 && copies() > 0);
+    check_long(true, NULL, false);
 }
 
 Test(board_lent, long_buffers_over_links_have_slabs, .timeout = 100)
 {
-    struct world world = {.size = 3, .transport = "shm", .settings = {"KOLO_PLAN=ring", NULL}};
-    bool is_mixed = false;
-    begin(3);
-    WORLD_MUST_RUN(&world, long_call, &is_mixed);
-    cr_assert(launches() == 0 && copies() > 0);
+    check_long(false, "KOLO_PLAN=ring", false);
 }
 
 /** One rank's device does not reach another's: all take the call to the host, with inputs as they were. */
@@ -431,10 +391,11 @@ static kolo_status behind_streams(struct kolo_comm *comm, void *argument)
     (void)argument;
     WORLD_TRY(side_create(comm, &side));
     const struct kolo_opts opts = {.size = sizeof opts, .stream = side->stream};
-    for (int i = 0; i < 5; i++)
-        WORLD_TRY(compare(comm, side,
-                          &(struct how){i % 2 ? ALLGATHER : ALLREDUCE, KOLO_INT32, KOLO_SUM, &opts},
-                          i == 2));
+    for (int i = 0; i < 5; i++) {
+        const struct any_call any =
+            call_of(i % 2 ? ANY_ALLGATHER : ANY_ALLREDUCE, KOLO_INT32, KOLO_SUM, &opts);
+        WORLD_TRY(compare(comm, side, &any, i == 2));
+    }
     return side_free(comm, side);
 }
 
@@ -499,7 +460,7 @@ static kolo_status many_lives(struct kolo_comm *comm, void *argument)
     for (int life = 0; life < LIVES; life++) {
         struct side *side;
         WORLD_TRY(side_create(comm, &side));
-        WORLD_TRY(compare(comm, side, &sum, false));
+        WORLD_TRY(compare_sum(comm, side, false));
         WORLD_TRY(side_free(comm, side));
         WORLD_EXPECT(mock->allocated() < 10 * kolo_size(comm), "life %d: %d allocations", life,
                      mock->allocated());
@@ -525,8 +486,8 @@ static kolo_status part_of_world(struct kolo_comm *comm, void *argument)
     WORLD_TRY(side_create(comm, &side));
     for (int round = 0; round < 3; round++) {
         WORLD_TRY(kolo_split(comm, kolo_rank(comm) % 2, kolo_rank(comm), NULL, &part));
-        WORLD_TRY(compare(part, side, &sum, false));
-        WORLD_TRY(compare(comm, side, &sum, true));
+        WORLD_TRY(compare_sum(part, side, false));
+        WORLD_TRY(compare_sum(comm, side, true));
         WORLD_TRY(kolo_finalize(part));
     }
     return side_free(comm, side);
@@ -549,7 +510,7 @@ static kolo_status failing(struct kolo_comm *comm, void *argument)
     struct side *side;
     (void)argument;
     WORLD_TRY(side_create(comm, &side));
-    const kolo_status status = call(comm, &sum, side->device_send, side->device_recv);
+    const kolo_status status = sum(comm, side, NULL);
     free(side);
     return status;
 }
@@ -588,8 +549,7 @@ static kolo_status held_up(struct kolo_comm *comm, void *argument)
     if (kolo_rank(comm) == 0)
         mock->hold(1);
     WORLD_TRY(kolo_barrier(comm, NULL, NULL));
-    const kolo_status status = call(comm, &(struct how){ALLREDUCE, KOLO_FLOAT32, KOLO_SUM, &opts},
-                                    side->device_send, side->device_recv);
+    const kolo_status status = sum(comm, side, &opts);
     free(side);
     return status;
 }
@@ -613,8 +573,7 @@ static kolo_status one_is_missing(struct kolo_comm *comm, void *argument)
     WORLD_TRY(kolo_barrier(comm, NULL, NULL));
     kolo_status status = KOLO_OK;
     if (kolo_rank(comm) != 2)
-        status = call(comm, &(struct how){ALLREDUCE, KOLO_FLOAT32, KOLO_SUM, &opts},
-                      side->device_send, side->device_recv);
+        status = sum(comm, side, &opts);
     free(side);
     return status;
 }

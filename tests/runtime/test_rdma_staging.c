@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "memory/cuda_driver.h"
+#include "tests/support/any_collective.h"
 #include "tests/support/fake_fixture.h"
 #include "tests/support/mock_cuda.h"
 #include "tests/support/world.h"
@@ -85,7 +86,11 @@ Test(rdma_staging, pages_are_cut_off_when_no_stream_waits_for_the_call)
 
 enum { COUNT = 70001, RANKS_MAX = 4, ROOM = RANKS_MAX * (COUNT + 100) };
 
-enum which { ALLGATHER, ALLGATHERV, BROADCAST, ALLTOALL, SCATTER, GATHER, MESSAGE, KINDS };
+/** Those that compute nothing; the last stands for messages. */
+static const enum any_collective kinds[] = {ANY_ALLGATHER,  ANY_ALLGATHERV, ANY_BROADCAST,
+                                            ANY_ALLTOALL,   ANY_SCATTER,    ANY_GATHER,
+                                            ANY_COLLECTIVES};
+enum { KINDS = sizeof kinds / sizeof *kinds };
 
 struct side {
     uint8_t send[ROOM], recv[ROOM], got[ROOM];
@@ -101,34 +106,17 @@ static kolo_status pass_on(struct kolo_comm *comm, const uint8_t *send, uint8_t 
     return kolo_wait(&request, -1);
 }
 
-static kolo_status call(struct kolo_comm *comm, enum which which, const uint8_t *send,
-                        uint8_t *recv)
+static kolo_status call(struct kolo_comm *comm, int kind, const uint8_t *send, uint8_t *recv)
 {
-    const int size = kolo_size(comm), root = size / 2;
-    size_t counts[RANKS_MAX], displs[RANKS_MAX];
-    for (int i = 0; i < size; i++) {
-        counts[i] = COUNT - 100 * (size_t)i;
-        displs[i] = (size_t)i * (COUNT + 100);
-    }
-    switch (which) {
-    case ALLGATHER:
-        return kolo_allgather(comm, send, recv, COUNT, KOLO_UINT8, NULL, NULL);
-    case ALLGATHERV:
-        return kolo_allgatherv(comm, send, recv, counts, displs, KOLO_UINT8, NULL, NULL);
-    case BROADCAST:
-        return kolo_broadcast(comm, recv, COUNT, KOLO_UINT8, root, NULL, NULL);
-    case ALLTOALL:
-        return kolo_alltoall(comm, send, recv, COUNT, KOLO_UINT8, NULL, NULL);
-    case SCATTER:
-        return kolo_scatter(comm, send, recv, COUNT, KOLO_UINT8, root, NULL, NULL);
-    case GATHER:
-        return kolo_gather(comm, send, recv, COUNT, KOLO_UINT8, root, NULL, NULL);
-    case MESSAGE:
+    if (kinds[kind] == ANY_COLLECTIVES)
         return pass_on(comm, send, recv);
-    case KINDS:
-        break;
-    }
-    return KOLO_ERR_INTERNAL;
+    return any_collective(comm,
+                          &(struct any_call){.which = kinds[kind],
+                                             .dtype = KOLO_UINT8,
+                                             .count = COUNT,
+                                             .less = 100,
+                                             .apart = COUNT + 100},
+                          send, recv);
 }
 
 static void fill_in(uint8_t *buffer, int rank, int salt)
@@ -138,9 +126,9 @@ static void fill_in(uint8_t *buffer, int rank, int salt)
 }
 
 /** @p places: 1: send is a device's, 2: recv is. */
-static kolo_status check(struct kolo_comm *comm, struct side *side, enum which which, int places)
+static kolo_status check(struct kolo_comm *comm, struct side *side, int which, int places)
 {
-    const int rank = kolo_rank(comm), salt = (int)which * 4 + places;
+    const int rank = kolo_rank(comm), salt = which * 4 + places;
     fill_in(side->send, rank, salt);
     fill_in(side->recv, rank, salt + 50);
     memcpy(side->got, side->recv, ROOM);
@@ -155,7 +143,7 @@ static kolo_status check(struct kolo_comm *comm, struct side *side, enum which w
     if ((places & 2) != 0)
         mock->read(side->device_recv, side->got, ROOM);
     WORLD_EXPECT(memcmp(side->got, side->recv, ROOM) == 0, "collective %d, rank %d, places %d",
-                 (int)which, rank, places);
+                 which, rank, places);
     return KOLO_OK;
 }
 
@@ -171,7 +159,7 @@ static kolo_status all_calls(struct kolo_comm *comm, void *argument)
         status = kolo_alloc_device(comm, ROOM, device, &side->device_recv);
     for (int which = 0; which < KINDS && status == KOLO_OK; which++)
         for (int turn = 0; turn < 4 && status == KOLO_OK; turn++)
-            status = check(comm, side, (enum which)which, (turn + kolo_rank(comm)) % 4);
+            status = check(comm, side, which, (turn + kolo_rank(comm)) % 4);
     if (status == KOLO_OK)
         status = kolo_free(comm, side->device_send);
     free(side);

@@ -14,6 +14,7 @@
 
 #include "memory/cuda_driver.h"
 #include "runtime/comm.h"
+#include "tests/support/any_collective.h"
 #include "tests/support/mock_cuda.h"
 #include "tests/support/world.h"
 
@@ -51,25 +52,7 @@ static struct side *side_create(int rank)
 
 /* ---- the collectives, as the test calls them ---- */
 
-enum which {
-    ALLREDUCE,
-    SCALED,
-    REDUCE,
-    BROADCAST,
-    ALLGATHER,
-    ALLGATHERV,
-    REDUCE_SCATTER,
-    REDUCE_SCATTERV,
-    GATHER,
-    GATHERV,
-    SCATTER,
-    SCATTERV,
-    ALLTOALL,
-    ALLTOALLV,
-    MESSAGES,
-    GROUP,
-    COLLECTIVES
-};
+enum { SCALED = ANY_COLLECTIVES, MESSAGES, GROUP, CALL_KINDS };
 
 static kolo_status messages(struct kolo_comm *comm, const uint8_t *send, uint8_t *recv)
 {
@@ -97,71 +80,40 @@ static kolo_status group(struct kolo_comm *comm, const uint8_t *send, uint8_t *r
     return status == KOLO_OK ? ended : status;
 }
 
-static kolo_status call(struct kolo_comm *comm, enum which which, const uint8_t *send,
-                        uint8_t *recv)
+static kolo_status call(struct kolo_comm *comm, int which, const uint8_t *send, uint8_t *recv)
 {
     const struct kolo_opts factors = {.size = sizeof factors, .prescale = 0.5, .postscale = 3};
-    const int rank = kolo_rank(comm), size = kolo_size(comm), root = size / 2;
-    const kolo_dtype dtype = KOLO_FLOAT32;
-    size_t counts[RANKS_MAX], displs[RANKS_MAX], own[RANKS_MAX];
-    for (int i = 0; i < size; i++) {
-        counts[i] = COUNT - (size_t)i;
-        own[i] = COUNT - (size_t)rank;
-        displs[i] = (size_t)i * BLOCK;
-    }
-    switch (which) {
-    case ALLREDUCE:
-        return kolo_allreduce(comm, send, recv, COUNT, dtype, KOLO_AVERAGE, NULL, NULL);
-    case SCALED:
-        return kolo_allreduce(comm, send, recv, COUNT, dtype, KOLO_SUM, &factors, NULL);
-    case REDUCE:
-        return kolo_reduce(comm, send, recv, COUNT, dtype, KOLO_SUM, root, NULL, NULL);
-    case BROADCAST:
-        return kolo_broadcast(comm, recv, COUNT, dtype, root, NULL, NULL);
-    case ALLGATHER:
-        return kolo_allgather(comm, send, recv, COUNT, dtype, NULL, NULL);
-    case ALLGATHERV:
-        return kolo_allgatherv(comm, send, recv, counts, displs, dtype, NULL, NULL);
-    case REDUCE_SCATTER:
-        return kolo_reduce_scatter(comm, send, recv, COUNT, dtype, KOLO_SUM, NULL, NULL);
-    case REDUCE_SCATTERV:
-        return kolo_reduce_scatterv(comm, send, recv, counts, dtype, KOLO_SUM, NULL, NULL);
-    case GATHER:
-        return kolo_gather(comm, send, recv, COUNT, dtype, root, NULL, NULL);
-    case GATHERV:
-        return kolo_gatherv(comm, send, recv, counts, displs, dtype, root, NULL, NULL);
-    case SCATTER:
-        return kolo_scatter(comm, send, recv, COUNT, dtype, root, NULL, NULL);
-    case SCATTERV:
-        return kolo_scatterv(comm, send, counts, displs, recv, dtype, root, NULL, NULL);
-    case ALLTOALL:
-        return kolo_alltoall(comm, send, recv, COUNT, dtype, NULL, NULL);
-    case ALLTOALLV:
-        return kolo_alltoallv(comm, send, counts, displs, recv, own, displs, dtype, NULL, NULL);
-    case MESSAGES:
+    struct any_call any = {.which = (enum any_collective)which,
+                           .dtype = KOLO_FLOAT32,
+                           .op = which == ANY_ALLREDUCE ? KOLO_AVERAGE : KOLO_SUM,
+                           .count = COUNT,
+                           .less = 1,
+                           .apart = BLOCK};
+    if (which == MESSAGES)
         return messages(comm, send, recv);
-    case GROUP:
+    if (which == GROUP)
         return group(comm, send, recv);
-    case COLLECTIVES:
-        break;
+    if (which == SCALED) {
+        any.which = ANY_ALLREDUCE;
+        any.op = KOLO_SUM;
+        any.opts = &factors;
     }
-    return KOLO_ERR_INTERNAL;
+    return any_collective(comm, &any, send, recv);
 }
 
 /** Where a call in place has its input within its one buffer; false: it has no such form. */
-static bool in_place_at(const struct kolo_comm *comm, enum which which, size_t *send_at,
-                        size_t *recv_at)
+static bool in_place_at(const struct kolo_comm *comm, int which, size_t *send_at, size_t *recv_at)
 {
     const size_t rank = (size_t)kolo_rank(comm);
     *send_at = *recv_at = 0;
-    if (which == ALLGATHER)
+    if (which == ANY_ALLGATHER)
         *send_at = rank * COUNT * 4;
-    else if (which == ALLGATHERV)
+    else if (which == ANY_ALLGATHERV)
         *send_at = rank * BLOCK * 4;
-    else if (which == REDUCE_SCATTER)
+    else if (which == ANY_REDUCE_SCATTER)
         *recv_at = rank * COUNT * 4;
     else
-        return which == ALLREDUCE || which == SCALED;
+        return which == ANY_ALLREDUCE || which == SCALED;
     return true;
 }
 
@@ -176,9 +128,9 @@ static void fill(uint8_t *buffer, int rank, int salt)
     }
 }
 
-static kolo_status check(struct kolo_comm *comm, struct side *side, enum which which, int places)
+static kolo_status check(struct kolo_comm *comm, struct side *side, int which, int places)
 {
-    const int rank = kolo_rank(comm), salt = (int)which * 3 + places;
+    const int rank = kolo_rank(comm), salt = which * 3 + places;
     const bool has_send = places & 1, has_recv = places & 2;
     fill(side->send, rank, salt);
     fill(side->recv, rank, salt + 50);
@@ -194,16 +146,16 @@ static kolo_status check(struct kolo_comm *comm, struct side *side, enum which w
     if (has_recv)
         mock->read(side->device_recv, side->got, BYTES);
     WORLD_EXPECT(memcmp(side->got, side->recv, BYTES) == 0, "collective %d, places %d, rank %d",
-                 (int)which, places, rank);
+                 which, places, rank);
     return KOLO_OK;
 }
 
-static kolo_status check_in_place(struct kolo_comm *comm, struct side *side, enum which which)
+static kolo_status check_in_place(struct kolo_comm *comm, struct side *side, int which)
 {
     size_t send_at, recv_at;
     if (!in_place_at(comm, which, &send_at, &recv_at))
         return KOLO_OK;
-    fill(side->recv, kolo_rank(comm), (int)which);
+    fill(side->recv, kolo_rank(comm), which);
     mock->write_on(side->stream, side->device_recv, side->recv, BYTES);
     kolo_status status = call(comm, which, side->recv + send_at, side->recv + recv_at);
     if (status == KOLO_OK)
@@ -211,10 +163,11 @@ static kolo_status check_in_place(struct kolo_comm *comm, struct side *side, enu
     if (status != KOLO_OK)
         return status;
     mock->read(side->device_recv, side->got, BYTES);
-    const size_t bytes = which == REDUCE_SCATTER ? COUNT * 4 : BYTES; /* the rest is unspecified */
+    const size_t bytes =
+        which == ANY_REDUCE_SCATTER ? COUNT * 4 : BYTES; /* the rest is unspecified */
     WORLD_EXPECT(
         memcmp(side->got + recv_at, side->recv + recv_at, bytes - (bytes == BYTES) * recv_at) == 0,
-        "collective %d in place, rank %d", (int)which, kolo_rank(comm));
+        "collective %d in place, rank %d", which, kolo_rank(comm));
     return KOLO_OK;
 }
 
@@ -223,14 +176,14 @@ static kolo_status all_calls(struct kolo_comm *comm, void *argument)
     struct side *side = side_create(kolo_rank(comm));
     kolo_status status = KOLO_OK;
     (void)argument;
-    for (int which = 0; which < COLLECTIVES && status == KOLO_OK; which++) {
+    for (int which = 0; which < CALL_KINDS && status == KOLO_OK; which++) {
         if (which == MESSAGES && kolo_size(comm) == 1)
             continue;
         for (int places = 0; places < 4 && status == KOLO_OK; places++)
             /* ranks differ in what is a device's */
-            status = check(comm, side, (enum which)which, (places + kolo_rank(comm)) % 4);
+            status = check(comm, side, which, (places + kolo_rank(comm)) % 4);
         if (status == KOLO_OK)
-            status = check_in_place(comm, side, (enum which)which);
+            status = check_in_place(comm, side, which);
     }
     free(side);
     return status;

@@ -11,6 +11,7 @@
 
 #include "memory/cuda_driver.h"
 #include "runtime/staging.h"
+#include "tests/support/any_collective.h"
 #include "tests/support/mock_cuda.h"
 #include "tests/support/world.h"
 
@@ -48,51 +49,17 @@ struct side {
     uint8_t *device_send, *device_recv;
 };
 
-enum which {
-    ALLREDUCE,
-    REDUCE,
-    BROADCAST,
-    ALLGATHER,
-    ALLGATHERV,
-    REDUCE_SCATTER,
-    SCATTER,
-    SCATTERV,
-    ALLTOALL,
-    KINDS
-};
-
-static kolo_status call(struct kolo_comm *comm, enum which which, const uint8_t *send,
+static kolo_status call(struct kolo_comm *comm, enum any_collective which, const uint8_t *send,
                         uint8_t *recv)
 {
-    const int size = kolo_size(comm), root = size / 2;
-    size_t counts[RANKS_MAX], displs[RANKS_MAX];
-    for (int i = 0; i < size; i++) {
-        counts[i] = COUNT - (size_t)i;
-        displs[i] = (size_t)i * BLOCK;
-    }
-    switch (which) {
-    case ALLREDUCE:
-        return kolo_allreduce(comm, send, recv, COUNT, KOLO_FLOAT32, KOLO_AVERAGE, NULL, NULL);
-    case REDUCE:
-        return kolo_reduce(comm, send, recv, COUNT, KOLO_FLOAT32, KOLO_SUM, root, NULL, NULL);
-    case BROADCAST:
-        return kolo_broadcast(comm, recv, COUNT, KOLO_FLOAT32, root, NULL, NULL);
-    case ALLGATHER:
-        return kolo_allgather(comm, send, recv, COUNT, KOLO_FLOAT32, NULL, NULL);
-    case ALLGATHERV:
-        return kolo_allgatherv(comm, send, recv, counts, displs, KOLO_FLOAT32, NULL, NULL);
-    case REDUCE_SCATTER:
-        return kolo_reduce_scatter(comm, send, recv, COUNT, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
-    case SCATTER:
-        return kolo_scatter(comm, send, recv, COUNT, KOLO_FLOAT32, root, NULL, NULL);
-    case SCATTERV:
-        return kolo_scatterv(comm, send, counts, displs, recv, KOLO_FLOAT32, root, NULL, NULL);
-    case ALLTOALL:
-        return kolo_alltoall(comm, send, recv, COUNT, KOLO_FLOAT32, NULL, NULL);
-    case KINDS:
-        break;
-    }
-    return KOLO_ERR_INTERNAL;
+    return any_collective(comm,
+                          &(struct any_call){.which = which,
+                                             .dtype = KOLO_FLOAT32,
+                                             .op = which == ANY_ALLREDUCE ? KOLO_AVERAGE : KOLO_SUM,
+                                             .count = COUNT,
+                                             .less = 1,
+                                             .apart = BLOCK},
+                          send, recv);
 }
 
 static void fill(uint8_t *buffer, int rank, int salt)
@@ -104,8 +71,8 @@ static void fill(uint8_t *buffer, int rank, int salt)
 }
 
 /** @p send_at: where the input of a call in place lies in its one buffer. */
-static kolo_status check(struct kolo_comm *comm, struct side *side, enum which which, int salt,
-                         bool in_place, size_t send_at)
+static kolo_status check(struct kolo_comm *comm, struct side *side, enum any_collective which,
+                         int salt, bool in_place, size_t send_at)
 {
     fill(side->send, kolo_rank(comm), salt);
     fill(side->recv, kolo_rank(comm), salt + 50);
@@ -137,12 +104,12 @@ static kolo_status all_calls(struct kolo_comm *comm, void *argument)
     side->device_send = mock->alloc(MOCK_DEVICE, device, BYTES);
     side->device_recv = mock->alloc(MOCK_DEVICE, device, BYTES);
     for (int salt = 0; salt < 2 && status == KOLO_OK; salt++)
-        for (int which = 0; which < KINDS && status == KOLO_OK; which++)
-            status = check(comm, side, (enum which)which, salt, false, 0);
+        for (int which = 0; which < ANY_COLLECTIVES && status == KOLO_OK; which++)
+            status = check(comm, side, (enum any_collective)which, salt, false, 0);
     if (status == KOLO_OK)
-        status = check(comm, side, ALLREDUCE, 7, true, 0);
+        status = check(comm, side, ANY_ALLREDUCE, 7, true, 0);
     if (status == KOLO_OK)
-        status = check(comm, side, ALLGATHERV, 8, true, (size_t)kolo_rank(comm) * BLOCK * 4);
+        status = check(comm, side, ANY_ALLGATHERV, 8, true, (size_t)kolo_rank(comm) * BLOCK * 4);
     free(side);
     return status;
 }

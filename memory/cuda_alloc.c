@@ -92,12 +92,13 @@ out:
     return status;
 }
 
-kolo_status kolo_cuda_free(const struct kolo_pointer *pointer, kolo_deadline deadline)
+kolo_status kolo_cuda_free(const struct kolo_pointer *pointer, kolo_deadline deadline,
+                           const struct kolo_unless *unless)
 {
     struct kolo_cuda_visit visit;
     kolo_status status = kolo_cuda_visit_primary(pointer, &visit);
     if (status == KOLO_OK)
-        status = kolo_cuda_await(&visit, deadline, NULL);
+        status = kolo_cuda_await(&visit, deadline, unless);
     if (status == KOLO_AGAIN)
         return status;
     if (status == KOLO_OK)

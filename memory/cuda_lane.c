@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lanes to CUDA's devices: two streams of the library's own in the context that the memory is of, and
 // a function that the driver calls when a mark is passed. Owns the streams, gates, what others have lent,
-// the kernels, and a hold on the device's primary context where the memory has none of its own. A thread's current context is
-// after each call what it was before.
+// the kernels, and a hold on the device's primary context where the memory has none of its own. A
+// thread's current context is after each call what it was before.
 //
 // The streams do not wait for the default stream, nor it for them: what the program gave to the
 // device before is waited for by await_device, for the reason that memory/cuda.c gives.
@@ -173,11 +173,6 @@ static kolo_status cuda_map(struct kolo_lane *base, int lender, const struct kol
     return kolo_cuda_borrower_map(lane_of(base)->borrower, lender, loan, mapping_out);
 }
 
-static void cuda_done(struct kolo_lane *base, struct kolo_mapping *mapping)
-{
-    kolo_cuda_borrower_done(lane_of(base)->borrower, mapping);
-}
-
 static bool cuda_forget(struct kolo_lane *base, int lender, uint64_t id)
 {
     return kolo_cuda_borrower_forget(lane_of(base)->borrower, lender, id);
@@ -217,7 +212,7 @@ static const struct kolo_lane_ops cuda_lane_ops = {.serves = cuda_serves,
                                                    .ready = cuda_ready,
                                                    .map = cuda_map,
                                                    .reach = kolo_cuda_mapping_reach,
-                                                   .done = cuda_done,
+                                                   .done = kolo_cuda_mapping_done,
                                                    .forget = cuda_forget,
                                                    .detach = cuda_detach,
                                                    .unmap = cuda_unmap,

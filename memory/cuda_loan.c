@@ -91,9 +91,8 @@ static void name_device(const struct kolo_cuda_visit *visit, uint8_t name_out[st
 {
     const struct kolo_cuda_driver *driver = visit->driver;
     int device = 0;
-    memset(name_out, 0, 16);
-    if (driver->device_get_uuid &&
-        driver->device_get(&device, visit->ordinal) == KOLO_CUDA_SUCCESS &&
+    if (!driver->device_get_uuid ||
+        driver->device_get(&device, visit->ordinal) != KOLO_CUDA_SUCCESS ||
         driver->device_get_uuid(name_out, device) != KOLO_CUDA_SUCCESS)
         memset(name_out, 0, 16);
 }
@@ -335,9 +334,8 @@ kolo_status kolo_cuda_mapping_reach(const struct kolo_mapping *mapping, uint64_t
     return KOLO_OK;
 }
 
-void kolo_cuda_borrower_done(struct kolo_cuda_borrower *borrower, struct kolo_mapping *mapping)
+void kolo_cuda_mapping_done(struct kolo_mapping *mapping)
 {
-    (void)borrower;
     mapping->holds--;
 }
 

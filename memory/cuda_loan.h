@@ -28,7 +28,7 @@ kolo_status kolo_cuda_borrower_open(const struct kolo_pointer *near,
 /** Unmaps all. Nothing on a device uses any of it any more. NULL is fine. */
 void kolo_cuda_borrower_close(struct kolo_cuda_borrower *borrower);
 
-/** Maps what @p lender has lent, or finds it mapped, and holds it until kolo_cuda_borrower_done. What
+/** Maps what @p lender has lent, or finds it mapped, and holds it until kolo_cuda_mapping_done. What
  * overlaps it in its owner's memory and was mapped before is freed there: it is stale. ERR_PROTOCOL:
  * there is no such memory; ERR_UNSUPPORTED: the driver has no function for that; ERR_SYSTEM,
  * ERR_NO_MEMORY: what the driver refused. On failure nothing more is mapped than before. */
@@ -40,7 +40,7 @@ kolo_status kolo_cuda_borrower_map(struct kolo_cuda_borrower *borrower, int lend
 kolo_status kolo_cuda_mapping_reach(const struct kolo_mapping *mapping, uint64_t address,
                                     size_t bytes, void **memory_out) KOLO_NODISCARD;
 /** Its holder has no more work on a device that uses it. It stays mapped, for a next call. */
-void kolo_cuda_borrower_done(struct kolo_cuda_borrower *borrower, struct kolo_mapping *mapping);
+void kolo_cuda_mapping_done(struct kolo_mapping *mapping);
 /** Allocation @p id of @p lender (0: all of them) is to be freed there, or its owner is dead: it is
  * stale, and not found any more. True: none of it is mapped. */
 bool kolo_cuda_borrower_forget(struct kolo_cuda_borrower *borrower, int lender, uint64_t id);

@@ -55,8 +55,8 @@ void kolo_cuda_unpin(const struct kolo_pin *pin, void *memory);
 /** As the backend's device_alloc, device_free and device_release. */
 kolo_status kolo_cuda_alloc(int device, int turn, size_t bytes,
                             struct kolo_pointer *pointer_out) KOLO_NODISCARD;
-kolo_status kolo_cuda_free(const struct kolo_pointer *pointer,
-                           kolo_deadline deadline) KOLO_NODISCARD;
+kolo_status kolo_cuda_free(const struct kolo_pointer *pointer, kolo_deadline deadline,
+                           const struct kolo_unless *unless) KOLO_NODISCARD;
 void kolo_cuda_let_go(const struct kolo_pointer *pointer);
 /** As the backend's extent and share. */
 kolo_status kolo_cuda_extent(const struct kolo_pointer *pointer,

@@ -94,7 +94,7 @@ kolo_status kolo_lane_wait(struct kolo_lane *lane, enum kolo_way way, uint64_t m
     return status;
 }
 
-/* ---- gates ---- */
+/* ---- memory that others have lent ---- */
 
 kolo_status kolo_lane_ready(struct kolo_lane *lane)
 {
@@ -117,6 +117,8 @@ struct kolo_mapping *kolo_lane_detach(struct kolo_lane *lane)
 {
     return kolo_lane_is_ready(lane) ? lane->ops->detach(lane) : NULL;
 }
+
+/* ---- gates ---- */
 
 kolo_status kolo_lane_place(struct kolo_lane *lane, void *stream, bool holds,
                             struct kolo_gate **gate_out)

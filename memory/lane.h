@@ -56,7 +56,7 @@ struct kolo_lane_ops {
                        struct kolo_mapping **mapping_out);
     kolo_status (*reach)(const struct kolo_mapping *mapping, uint64_t address, size_t bytes,
                          void **memory_out);
-    void (*done)(struct kolo_lane *lane, struct kolo_mapping *mapping);
+    void (*done)(struct kolo_mapping *mapping);
     bool (*forget)(struct kolo_lane *lane, int lender, uint64_t id);
     struct kolo_mapping *(*detach)(struct kolo_lane *lane);
     void (*unmap)(struct kolo_lane *lane, struct kolo_mapping *mappings);
@@ -159,7 +159,7 @@ static inline kolo_status kolo_lane_reach(struct kolo_lane *lane,
 /** What is on the lane does not use it any more. */
 static inline void kolo_lane_done(struct kolo_lane *lane, struct kolo_mapping *mapping)
 {
-    lane->ops->done(lane, mapping);
+    lane->ops->done(mapping);
 }
 /** Allocation @p id of @p lender (0: all) is to be freed there, or that is dead. True: none of it is
  * mapped; else it goes by kolo_lane_detach once nothing uses it. */

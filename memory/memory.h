@@ -113,7 +113,8 @@ struct kolo_memory_ops {
     /** As kolo_device_alloc and the next two; NULL: it has no such memory. */
     kolo_status (*device_alloc)(int device, int turn, size_t bytes,
                                 struct kolo_pointer *pointer_out);
-    kolo_status (*device_free)(const struct kolo_pointer *pointer, kolo_deadline deadline);
+    kolo_status (*device_free)(const struct kolo_pointer *pointer, kolo_deadline deadline,
+                               const struct kolo_unless *unless);
     void (*device_release)(const struct kolo_pointer *pointer);
     /** As kolo_pointer_extent and kolo_pointer_share; NULL: other devices do not reach it. */
     kolo_status (*extent)(const struct kolo_pointer *pointer, struct kolo_extent *extent_out);
@@ -187,9 +188,10 @@ void kolo_unpin(struct kolo_pin *pin, void *memory);
 kolo_status kolo_device_alloc(int device, int turn, size_t bytes,
                               struct kolo_pointer *pointer_out) KOLO_NODISCARD;
 /** Frees the memory when the work that the device was given before is done. KOLO_AGAIN: that is not
- * so by @p deadline, and it is still there; an error: the device failed, and it is gone. */
-kolo_status kolo_device_free(const struct kolo_pointer *pointer,
-                             kolo_deadline deadline) KOLO_NODISCARD;
+ * so by @p deadline, or @p unless (may be NULL) has ended the wait, and it is still there; an error:
+ * the device failed, and it is gone. */
+kolo_status kolo_device_free(const struct kolo_pointer *pointer, kolo_deadline deadline,
+                             const struct kolo_unless *unless) KOLO_NODISCARD;
 /** Lets go of its context, which may be the end of it, and of all that others have in it. */
 void kolo_device_release(const struct kolo_pointer *pointer);
 

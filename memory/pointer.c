@@ -57,9 +57,10 @@ kolo_status kolo_device_alloc(int device, int turn, size_t bytes, struct kolo_po
                      "this build knows no devices: build it with KOLO_CUDA=AUTO");
 }
 
-kolo_status kolo_device_free(const struct kolo_pointer *pointer, kolo_deadline deadline)
+kolo_status kolo_device_free(const struct kolo_pointer *pointer, kolo_deadline deadline,
+                             const struct kolo_unless *unless)
 {
-    return pointer->ops->device_free(pointer, deadline);
+    return pointer->ops->device_free(pointer, deadline, unless);
 }
 
 void kolo_device_release(const struct kolo_pointer *pointer)

@@ -68,8 +68,9 @@ struct kolo_board_word {
     alignas(2 * KOLO_BOARD_LINE) _Atomic uint64_t value;
 };
 
+/** In an entry's offset of recv: its member lends. */
+#define KOLO_BOARD_LENDS ((uint64_t)1 << 63)
 /** Memory of a device that a member lends for the call whose entry says so. */
-#define KOLO_BOARD_LENDS ((uint64_t)1 << 63) /* in an entry's offset of recv: it does */
 struct kolo_board_lent {
     struct kolo_loan loan;
     uint64_t address; /* in its process */
@@ -278,23 +279,23 @@ bool kolo_staged_waits_for(const struct kolo_hub *hub, int member);
 
 /** Says in this member's notes how its buffers are mapped, and in its entry, which has names, that it
  * does. False: they are not lent. */
-bool kolo_lent_put(struct kolo_hub *hub);
+bool kolo_board_lent_put(struct kolo_hub *hub);
 /** How many members with buffers lend them; the same on all, once all have entered. */
-enum kolo_board_named kolo_lent_look_at(const struct kolo_hub *hub);
+enum kolo_board_named kolo_board_lent_look(const struct kolo_hub *hub);
 /** Does @p member lend its buffers? It has entered. */
-bool kolo_lent_is_by(const struct kolo_hub *hub, int member);
+bool kolo_board_lent_by(const struct kolo_hub *hub, int member);
 /** Maps what the others lend, and says whether it could. */
-void kolo_lent_map(struct kolo_hub *hub);
+void kolo_board_lent_map(struct kolo_hub *hub);
 /** All have said: could all? */
-bool kolo_lent_is_agreed(const struct kolo_hub *hub);
+bool kolo_board_lent_agreed(const struct kolo_hub *hub);
 /** From here on the communicator's calls go by the host, this one too: begins to take there what this
  * member lent. A failure is the communicator's. */
-void kolo_lent_give_up(struct kolo_hub *hub);
+void kolo_board_lent_give_up(struct kolo_hub *hub);
 /** What this member lent is on the host: shows it, and says so. */
-void kolo_lent_brought(struct kolo_hub *hub);
+void kolo_board_lent_brought(struct kolo_hub *hub);
 /** Runs this member's share. */
-enum kolo_board_step kolo_lent_step(struct kolo_hub *hub);
+enum kolo_board_step kolo_board_lent_step(struct kolo_hub *hub);
 /** Its kernels are over, or late: lets go of what is mapped, if nothing uses it any more. */
-void kolo_lent_end(struct kolo_hub *hub);
+void kolo_board_lent_end(struct kolo_hub *hub);
 
 #endif

@@ -37,17 +37,12 @@ static bool has_buffers(const struct kolo_hub *hub, int member)
 static bool show(struct kolo_hub *hub, const void *host, size_t bytes, struct kolo_board_lent *lent)
 {
     const struct kolo_request *request = hub->running;
-    struct kolo_engine *engine = hub->comm->engine;
     memset(lent, 0, sizeof(*lent));
     if (bytes == 0)
         return true;
     const uint8_t *device = kolo_staging_address(request, (uint8_t *)(uintptr_t)host);
     const struct kolo_loan *loan =
-        device != NULL ? kolo_device_memory_loan(engine, device, bytes) : NULL;
-    for (int member = 0; loan != NULL && member < hub->count; member++)
-        if (member != hub->self &&
-            !kolo_device_memory_lend(engine, device, bytes, kolo_comm_world(hub->comm, member)))
-            loan = NULL;
+        device != NULL ? kolo_device_memory_lend(hub->comm, device, bytes) : NULL;
     if (loan == NULL)
         return false;
     lent->loan = *loan;
@@ -55,7 +50,7 @@ static bool show(struct kolo_hub *hub, const void *host, size_t bytes, struct ko
     return true;
 }
 
-bool kolo_lent_put(struct kolo_hub *hub)
+bool kolo_board_lent_put(struct kolo_hub *hub)
 {
     const struct kolo_request *request = hub->running;
     const struct kolo_hub_member *self = &hub->members[hub->self];
@@ -68,17 +63,17 @@ bool kolo_lent_put(struct kolo_hub *hub)
     return true;
 }
 
-bool kolo_lent_is_by(const struct kolo_hub *hub, int member)
+bool kolo_board_lent_by(const struct kolo_hub *hub, int member)
 {
     return (kolo_hub_entry(hub, member)->names.recv.offset & KOLO_BOARD_LENDS) != 0;
 }
 
-enum kolo_board_named kolo_lent_look_at(const struct kolo_hub *hub)
+enum kolo_board_named kolo_board_lent_look(const struct kolo_hub *hub)
 {
     int lenders = 0, touched = 0;
     for (int member = 0; member < hub->count; member++) {
         touched += has_buffers(hub, member);
-        lenders += kolo_lent_is_by(hub, member);
+        lenders += kolo_board_lent_by(hub, member);
     }
     if (lenders == 0)
         return KOLO_BOARD_NONE_NAMED;
@@ -197,9 +192,11 @@ static void let_go(struct kolo_hub *hub)
     for (int i = 0; i < lent->mapping_count; i++)
         kolo_lane_done(lent->lane, lent->mappings[i]);
     lent->mapping_count = 0;
+    if (hub->comm->engine->recalls != NULL)
+        kolo_loans_look(hub->comm->engine);
 }
 
-void kolo_lent_map(struct kolo_hub *hub)
+void kolo_board_lent_map(struct kolo_hub *hub)
 {
     const kolo_status status = prepare(hub);
     if (status != KOLO_OK) {
@@ -211,7 +208,7 @@ void kolo_lent_map(struct kolo_hub *hub)
                      2 * hub->number + (status == KOLO_OK));
 }
 
-bool kolo_lent_is_agreed(const struct kolo_hub *hub)
+bool kolo_board_lent_agreed(const struct kolo_hub *hub)
 {
     const size_t offset = offsetof(struct kolo_board_notes, mapped);
     for (int member = 0; member < hub->count; member++)
@@ -222,7 +219,7 @@ bool kolo_lent_is_agreed(const struct kolo_hub *hub)
 
 /* ---- not lent after all ---- */
 
-void kolo_lent_give_up(struct kolo_hub *hub)
+void kolo_board_lent_give_up(struct kolo_hub *hub)
 {
     struct kolo_request *request = hub->running;
     char words[KOLO_WORDS_MAX];
@@ -234,11 +231,11 @@ void kolo_lent_give_up(struct kolo_hub *hub)
     hub->is_lent = false;
     hub->comm->lends = false;
     let_go(hub);
-    if (kolo_lent_is_by(hub, hub->self) && !kolo_lent_take_in(request))
+    if (kolo_board_lent_by(hub, hub->self) && !kolo_lent_take_in(request))
         hub->is_refused = true;
 }
 
-void kolo_lent_brought(struct kolo_hub *hub)
+void kolo_board_lent_brought(struct kolo_hub *hub)
 {
     struct kolo_hub_member *self = &hub->members[hub->self];
     if (hub->may_show && !hub->has_named)
@@ -298,7 +295,7 @@ static kolo_status run(struct kolo_hub *hub)
     return status == KOLO_OK ? kolo_lane_passed(lent->lane, KOLO_WAY_OUT, lent->mark) : status;
 }
 
-enum kolo_board_step kolo_lent_step(struct kolo_hub *hub)
+enum kolo_board_step kolo_board_lent_step(struct kolo_hub *hub)
 {
     const kolo_status status = run(hub);
     if (status == KOLO_AGAIN)
@@ -308,12 +305,12 @@ enum kolo_board_step kolo_lent_step(struct kolo_hub *hub)
         (void)kolo_staging_fail(hub->running, status); /* nothing is running any more */
         return KOLO_BOARD_STUCK;
     }
-    kolo_lent_end(hub);
+    kolo_board_lent_end(hub);
     hub->moves++;
     return KOLO_BOARD_DONE;
 }
 
-void kolo_lent_end(struct kolo_hub *hub)
+void kolo_board_lent_end(struct kolo_hub *hub)
 {
     struct kolo_hub_lent *lent = &hub->lent;
     if (lent->is_launched && kolo_lane_passed(lent->lane, KOLO_WAY_OUT, lent->mark) == KOLO_AGAIN)

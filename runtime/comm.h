@@ -204,7 +204,6 @@ struct kolo_comm {
     char origin[40];   /* "split colour 1"; "" for the world */
     bool has_board;    /* its members can have one */
     bool plan_is_auto; /* no setting forces one */
-    bool lends;        /* not constant: calls of devices' buffers may go without the host */
     int own_calls;     /* of the library, under way, whose collectives are no program's */
     /* ---- */
     struct kolo_comm *next, *previous;           /* in engine->comms, if is_listed */
@@ -219,6 +218,7 @@ struct kolo_comm {
     void *scratch;
     size_t scratch_bytes;
     bool scratch_in_heap;
+    bool lends;                  /* calls with devices' buffers may go without the host */
     size_t direct_bytes;         /* the least of the members of which it was asked: */
     int direct_asked;            /* so many */
     struct kolo_choices choices; /* of plans over links */

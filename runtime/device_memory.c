@@ -5,7 +5,7 @@
 //
 // What a collective lends to the ranks of the host (runtime/board_lent.c) they keep mapped, for the next.
 // So kolo_free recalls it from each (runtime/loans.c), and where not all have returned it yet, it goes
-// later: when the next call looks (kolo_device_memory_reap), or at the end.
+// later (kolo_device_memory_reap).
 //
 // The last memory of a context leaves its hold on that in the list, until the rank ends: lanes have
 // streams in it, and pages of the host are locked in it, which would go with it.
@@ -94,15 +94,17 @@ kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes, int device, 
     struct kolo_device_memory *memory = kolo_calloc(1, sizeof(*memory));
     if (memory == NULL)
         return KOLO_ERR_NO_MEMORY;
-    kolo_loans_tidy(comm->engine); /* what others have returned is there again */
-    const kolo_status status =
-        kolo_device_alloc(device, comm->engine->world->local_rank, bytes, &memory->pointer);
+    struct kolo_engine *engine = comm->engine;
+    const int turn = engine->world->local_rank, timeout_ms = (int)engine->settings.timeout_ms;
+    kolo_status status = kolo_device_alloc(device, turn, bytes, &memory->pointer);
+    if (status == KOLO_ERR_NO_MEMORY && kolo_loans_settle(engine, kolo_deadline_in_ms(timeout_ms)))
+        status = kolo_device_alloc(device, turn, bytes, &memory->pointer);
     if (status != KOLO_OK) {
         destroy(memory);
         return status;
     }
     memory->bytes = bytes;
-    add(comm->engine, memory);
+    add(engine, memory);
     *memory_out = (void *)(uintptr_t)memory->pointer.memory;
     return KOLO_OK;
 }
@@ -160,25 +162,34 @@ bool kolo_device_memory_may_lend(struct kolo_engine *engine, const void *address
     return memory != NULL && has_loan;
 }
 
-const struct kolo_loan *kolo_device_memory_loan(const struct kolo_engine *engine,
-                                                const void *address, size_t bytes)
+bool kolo_device_memory_has_loan(const struct kolo_engine *engine, const void *address,
+                                 size_t bytes)
 {
     const struct kolo_device_memory *memory = find(engine, address, bytes);
-    return memory != NULL && memory->has_loan ? &memory->loan : NULL;
+    return memory != NULL && memory->has_loan;
 }
 
-bool kolo_device_memory_lend(struct kolo_engine *engine, const void *address, size_t bytes,
-                             int world)
+/** What says who may have it; NULL: no memory. */
+static uint8_t *borrowers_of(const struct kolo_engine *engine, struct kolo_device_memory *memory)
 {
-    struct kolo_device_memory *memory = find(engine, address, bytes);
-    if (memory == NULL) /* freed while a call has it */
-        return false;
     if (memory->borrowers == NULL)
         memory->borrowers = kolo_calloc(((size_t)engine->size + 7) / 8, 1);
-    if (memory->borrowers == NULL)
-        return false;
-    memory->borrowers[world / 8] |= (uint8_t)(1u << world % 8);
-    return true;
+    return memory->borrowers;
+}
+
+const struct kolo_loan *kolo_device_memory_lend(const struct kolo_comm *comm, const void *address,
+                                                size_t bytes)
+{
+    struct kolo_device_memory *memory = find(comm->engine, address, bytes);
+    if (memory == NULL || !memory->has_loan) /* freed while a call has it */
+        return NULL;
+    uint8_t *borrowers = borrowers_of(comm->engine, memory);
+    for (int member = 0; borrowers != NULL && member < comm->size; member++) {
+        const int world = kolo_comm_world(comm, member);
+        if (member != comm->rank)
+            borrowers[world / 8] |= (uint8_t)(1u << world % 8);
+    }
+    return borrowers != NULL ? &memory->loan : NULL;
 }
 
 void kolo_device_memory_returned(struct kolo_engine *engine, int world, uint64_t id)
@@ -229,7 +240,7 @@ static bool put_aside(struct kolo_engine *engine, struct kolo_device_memory *mem
     if (memory->is_freed) {
         memory->next = engine->device_memory;
         engine->device_memory = memory;
-        atomic_store_explicit(&engine->is_untidy, true, memory_order_relaxed);
+        kolo_loans_look(engine);
     }
     const bool is_aside = memory->is_freed; /* from here on it may be another thread's */
     kolo_engine_leave(engine);
@@ -250,11 +261,11 @@ static struct kolo_device_memory *take_returned(struct kolo_engine *engine)
     return found;
 }
 
-void kolo_device_memory_reap(struct kolo_engine *engine)
+void kolo_device_memory_reap(struct kolo_engine *engine, const struct kolo_unless *unless)
 {
     struct kolo_device_memory *memory;
     while ((memory = take_returned(engine)) != NULL) {
-        const kolo_status status = kolo_device_free(&memory->pointer, 0);
+        const kolo_status status = kolo_device_free(&memory->pointer, KOLO_NEVER, unless);
         if (status == KOLO_AGAIN || status == KOLO_ERR_UNSUPPORTED) { /* busy, or captured */
             add(engine, memory);
             return;
@@ -276,13 +287,13 @@ bool kolo_device_memory_has_freed(const struct kolo_engine *engine)
 kolo_status kolo_device_memory_free(struct kolo_engine *engine, void *address)
 {
     const int timeout_ms = (int)engine->settings.timeout_ms;
-    kolo_loans_tidy(engine);
     struct kolo_device_memory *memory = take(engine, address);
     if (memory == NULL)
         return KOLO_ERR_INVALID;
     if (put_aside(engine, memory))
         return KOLO_OK;
-    const kolo_status status = kolo_device_free(&memory->pointer, kolo_deadline_in_ms(timeout_ms));
+    const kolo_status status =
+        kolo_device_free(&memory->pointer, kolo_deadline_in_ms(timeout_ms), NULL);
     if (status == KOLO_AGAIN) {
         add(engine, memory);
         return kolo_fail(KOLO_ERR_TIMEOUT,
@@ -307,7 +318,7 @@ static void close_one(const struct kolo_engine *engine, struct kolo_device_memor
     if (is_lent(engine, memory)) {
         why = "another rank may have it mapped";
     } else if (memory->pointer.memory != NULL) {
-        status = kolo_device_free(&memory->pointer, deadline);
+        status = kolo_device_free(&memory->pointer, deadline, NULL);
         if (status != KOLO_OK)
             why = status == KOLO_AGAIN ? "the device is still at work" : kolo_error_detail();
     }

@@ -71,10 +71,14 @@ struct kolo_engine {
     int own_op_count;
     /* of kolo_alloc_device; device_memory.c */
     struct kolo_device_memory *device_memory;
-    struct kolo_recall *recalls; /* loans.c: what others want back, as the next three */
-    bool is_tidying;
-    atomic_bool is_untidy;     /* there may be something to tidy; written: lock */
+    struct kolo_recall *recalls; /* loans.c: what others want back, as what follows */
+    pthread_t tidier;            /* the thread that gives it back, and frees what has come back */
+    pthread_cond_t tidy_wake;
+    atomic_bool has_tidier, is_tidier_stopping;
+    atomic_bool is_untidy;     /* it has something to look at; written: lock, as of the two above */
+    bool is_unmapping;         /* what lanes have detached is mapped yet */
     kolo_status are_loans_out; /* KOLO_AGAIN: the end waits for them */
+    kolo_status is_freed_there; /* KOLO_AGAIN: what the program freed is not the device's again */
 };
 
 /* ---- engine_life.c ---- */
@@ -106,21 +110,23 @@ bool kolo_device_memory_find(const struct kolo_engine *engine, const void *addre
 /** Can other ranks of the host map the allocation that they lie in? May call a driver, once for each.
  * Not held: lock, as of none but this, _free and _reap. */
 bool kolo_device_memory_may_lend(struct kolo_engine *engine, const void *address, size_t bytes);
-/** What they need for it; NULL: that it can be lent is not known. */
-const struct kolo_loan *kolo_device_memory_loan(const struct kolo_engine *engine,
-                                                const void *address, size_t bytes);
-/** Rank @p world in the world may map it from here on. False: no memory, or it is freed. */
-bool kolo_device_memory_lend(struct kolo_engine *engine, const void *address, size_t bytes,
-                             int world);
-/** That rank has loan @p id no more; 0: none. */
+/** Is it known that they can? */
+bool kolo_device_memory_has_loan(const struct kolo_engine *engine, const void *address,
+                                 size_t bytes);
+/** What they need for it: the other members of @p comm may map it from here on. Good while the lock is
+ * held. NULL: it cannot be lent, was freed, or there is no memory. */
+const struct kolo_loan *kolo_device_memory_lend(const struct kolo_comm *comm, const void *address,
+                                                size_t bytes);
+/** Rank @p world in the world has loan @p id no more; 0: none. */
 void kolo_device_memory_returned(struct kolo_engine *engine, int world, uint64_t id);
 /** Recalls all that is lent. False: nobody has any of it. */
 bool kolo_device_memory_recall(struct kolo_engine *engine);
 bool kolo_device_memory_is_lent(const struct kolo_engine *engine);
 /** Is there memory that the program has freed and others may have? */
 bool kolo_device_memory_has_freed(const struct kolo_engine *engine);
-/** Frees what the program has freed and all others have returned, unless its device is at work. */
-void kolo_device_memory_reap(struct kolo_engine *engine);
+/** Frees what the program has freed and all others have returned, once its device has done what it
+ * was given before, unless @p unless ends the wait. */
+void kolo_device_memory_reap(struct kolo_engine *engine, const struct kolo_unless *unless);
 /** Frees @p memory, at once or when all to whom it was lent have returned it. ERR_INVALID without a
  * detail: it is none of a device's. */
 kolo_status kolo_device_memory_free(struct kolo_engine *engine, void *memory);
@@ -130,13 +136,19 @@ void kolo_device_memory_close(struct kolo_engine *engine, kolo_deadline deadline
 /* ---- loans.c ---- */
 
 struct kolo_recall;
-/** Rank @p world wants loan @p id of its memory back. Held: lock, as of the next. */
+/** Rank @p world wants loan @p id of its memory back. Held: lock, as of the next two. */
 void kolo_loans_recalled(struct kolo_engine *engine, int world, uint64_t id);
+/** That rank has loan @p id of this rank's no more; 0: none. */
+void kolo_loans_returned(struct kolo_engine *engine, int world, uint64_t id);
 /** That rank has gone, or cannot be reached any more. */
 void kolo_loans_gone(struct kolo_engine *engine, int world);
-/** Unmaps what others want back and tells them, and frees what they have returned; cheap if there is
- * nothing of that. May wait for a device. Not held: lock. */
-void kolo_loans_tidy(struct kolo_engine *engine);
+/** Before the first call that may lend: starts the thread that tidies. Not held: lock, as of _settle. */
+kolo_status kolo_loans_start(struct kolo_engine *engine) KOLO_NODISCARD;
+/** Waits until what the program has freed is the device's again, by @p deadline. False: there was
+ * nothing of that. */
+bool kolo_loans_settle(struct kolo_engine *engine, kolo_deadline deadline);
+/** There may be something to unmap, answer or free: the thread looks. Held: lock. */
+void kolo_loans_look(struct kolo_engine *engine);
 /** Unmaps all that others have lent, and waits until they have returned all of this rank's, until
  * @p deadline. No call uses any of it, or will. Not held: lock. */
 void kolo_loans_end(struct kolo_engine *engine, kolo_deadline deadline);

@@ -20,6 +20,13 @@ static kolo_status init_conds(struct kolo_engine *engine)
         if (error != 0)
             pthread_cond_destroy(&engine->changed);
     }
+    if (error == 0) {
+        error = pthread_cond_init(&engine->tidy_wake, &attributes);
+        if (error != 0) {
+            pthread_cond_destroy(&engine->changed);
+            pthread_cond_destroy(&engine->thread_wake);
+        }
+    }
     pthread_condattr_destroy(&attributes);
     return error == 0 ? KOLO_OK : kolo_fail_errno(KOLO_ERR_SYSTEM, error, "pthread_cond_init");
 }
@@ -45,6 +52,7 @@ kolo_status kolo_engine_create(struct kolo_engine **engine_out)
     if (error != 0) {
         pthread_cond_destroy(&engine->changed);
         pthread_cond_destroy(&engine->thread_wake);
+        pthread_cond_destroy(&engine->tidy_wake);
         kolo_free_memory(engine);
         return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "pthread_mutex_init");
     }
@@ -87,6 +95,7 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
     pthread_mutex_destroy(&engine->news_lock);
     pthread_cond_destroy(&engine->changed);
     pthread_cond_destroy(&engine->thread_wake);
+    pthread_cond_destroy(&engine->tidy_wake);
     explicit_bzero(&engine->settings, sizeof(engine->settings));
     kolo_free_memory(engine);
     kolo_detail_set(detail);

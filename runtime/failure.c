@@ -434,17 +434,13 @@ static void on_recalled(void *context, int world, uint64_t number)
 
 static void on_returned(void *context, int world, uint64_t number)
 {
-    struct kolo_engine *engine = context;
-    kolo_device_memory_returned(engine, world, number);
-    if (!kolo_device_memory_is_lent(engine))
-        engine->are_loans_out = KOLO_OK;
+    kolo_loans_returned(context, world, number);
 }
 
+/** The works that needed it fail with ERR_PEER; that is said by who waits. */
 static void on_left(void *context, int world)
 {
-    kolo_loans_gone(
-        context,
-        world); /* the works that needed it fail with ERR_PEER; that is said by who waits */
+    kolo_loans_gone(context, world);
 }
 
 static void on_down(void *context, int world, kolo_status why, const char *text)

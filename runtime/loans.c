@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loans of devices' memory between the ranks of a host: what others have lent and want back, and what of
-// this rank's they still have. Owns the list of what is wanted back. Must never unmap under the
-// engine's lock: a driver may wait for all streams of its context before it does, and one of them may
-// wait for a call of this engine's (runtime/stream.c).
+// this rank's they still have. Owns the list of what is wanted back, and the thread that gives it back.
+// Must never unmap or free under the engine's lock, nor in a thread of the program's: a driver may wait
+// for all streams of its context before it does, and one of them may wait for a call that this very
+// thread is to make next (runtime/stream.c).
 //
 // How it works: an owner that is to free memory recalls it on the links to all to whom it lent it. Who
-// hears that and has nothing of it mapped answers at once; else it is forgotten, and goes when the
-// program next calls with data, allocates or frees, or at the end, since only then nobody holds the
-// lock. What is mapped again in between is of another number: an allocation that was recalled is not
-// lent again. A rank whose link is gone is dead, or has unmapped all before it said goodbye.
+// hears that and has nothing of it mapped answers at once; else it is forgotten, and the thread that
+// tidies unmaps it when no call uses it any more, and answers. The owner's such thread frees it once all
+// have answered. What is mapped again in between is of another number: an allocation that was recalled
+// is not lent again. A rank whose link is gone is dead, or has unmapped all before it said goodbye.
 #include "base/alloc.h"
+#include "base/log.h"
 #include "memory/lane.h"
 #include "runtime/comm.h"
 
@@ -28,32 +30,51 @@ static bool is_unmapped(const struct kolo_engine *engine, int world, uint64_t id
     return is_gone;
 }
 
-static void is_untidy(struct kolo_engine *engine)
+void kolo_loans_look(struct kolo_engine *engine)
 {
     atomic_store_explicit(&engine->is_untidy, true, memory_order_relaxed);
+    if (atomic_load_explicit(&engine->has_tidier, memory_order_relaxed))
+        (void)pthread_cond_signal(&engine->tidy_wake);
+}
+
+static bool is_listed(const struct kolo_engine *engine, int world, uint64_t id)
+{
+    const struct kolo_recall *recall = engine->recalls;
+    while (recall != NULL && (recall->world != world || recall->id != id))
+        recall = recall->next;
+    return recall != NULL;
 }
 
 void kolo_loans_recalled(struct kolo_engine *engine, int world, uint64_t id)
 {
-    if (!engine->is_tidying && is_unmapped(engine, world, id)) {
+    if (!engine->is_unmapping && is_unmapped(engine, world, id)) {
         kolo_endpoint_return(engine->endpoint, world, id);
         return;
     }
+    if (is_listed(engine, world, id)) /* once is enough, however often it is said */
+        return;
     struct kolo_recall *recall = kolo_calloc(1, sizeof(*recall));
     if (recall == NULL)
         return; /* its owner frees it at the end of its process */
     *recall = (struct kolo_recall){.next = engine->recalls, .world = world, .id = id};
     engine->recalls = recall;
-    is_untidy(engine);
+    kolo_loans_look(engine);
+}
+
+void kolo_loans_returned(struct kolo_engine *engine, int world, uint64_t id)
+{
+    kolo_device_memory_returned(engine, world, id);
+    if (!kolo_device_memory_is_lent(engine))
+        engine->are_loans_out = KOLO_OK;
+    if (kolo_device_memory_has_freed(engine))
+        kolo_loans_look(engine);
 }
 
 void kolo_loans_gone(struct kolo_engine *engine, int world)
 {
     if (!is_unmapped(engine, world, 0))
-        is_untidy(engine);
-    kolo_device_memory_returned(engine, world, 0);
-    if (!kolo_device_memory_is_lent(engine))
-        engine->are_loans_out = KOLO_OK;
+        kolo_loans_look(engine);
+    kolo_loans_returned(engine, world, 0);
 }
 
 /** Answers those recalls of which nothing is mapped any more. Held: lock. */
@@ -75,6 +96,7 @@ static void answer(struct kolo_engine *engine)
 /** Held: lock, which is given up meanwhile. Lanes go only at the end. */
 static void unmap(struct kolo_engine *engine)
 {
+    engine->is_unmapping = true;
     for (struct kolo_lane *lane = engine->lanes; lane != NULL; lane = lane->next) {
         struct kolo_mapping *mappings = kolo_lane_detach(lane);
         if (mappings == NULL)
@@ -83,37 +105,97 @@ static void unmap(struct kolo_engine *engine)
         kolo_lane_unmap(lane, mappings);
         kolo_engine_enter(engine);
     }
+    engine->is_unmapping = false;
 }
 
-void kolo_loans_tidy(struct kolo_engine *engine)
+/* ---- the thread that tidies ---- */
+
+static bool is_wanted(void *context)
 {
-    if (!atomic_load_explicit(&engine->is_untidy, memory_order_relaxed))
-        return;
+    const struct kolo_engine *engine = context;
+    return atomic_load_explicit(&engine->is_untidy, memory_order_relaxed) ||
+           atomic_load_explicit(&engine->is_tidier_stopping, memory_order_relaxed);
+}
+
+/** Held: lock, which is given up meanwhile. */
+static void tidy(struct kolo_engine *engine)
+{
+    const struct kolo_unless unless = {.is_over = is_wanted, .context = engine};
+    atomic_store_explicit(&engine->is_untidy, false, memory_order_relaxed);
+    unmap(engine);
+    answer(engine);
+    kolo_engine_leave(engine);
+    kolo_device_memory_reap(engine, &unless);
     kolo_engine_enter(engine);
-    const bool is_mine = !engine->is_tidying; /* else another thread is at it */
-    engine->is_tidying = true;
-    if (is_mine) {
-        unmap(engine);
-        answer(engine);
-        engine->is_tidying = false;
+    if (!kolo_device_memory_has_freed(engine))
+        engine->is_freed_there = KOLO_OK;
+    kolo_engine_notify(engine);
+    kolo_engine_news(engine);
+}
+
+static void *thread_main(void *argument)
+{
+    struct kolo_engine *engine = argument;
+    kolo_log_set_rank(engine->rank);
+    kolo_engine_enter(engine);
+    while (!engine->is_tidier_stopping)
+        if (engine->is_untidy)
+            tidy(engine);
+        else
+            (void)pthread_cond_wait(&engine->tidy_wake, &engine->lock);
+    kolo_engine_leave(engine);
+    return NULL;
+}
+
+kolo_status kolo_loans_start(struct kolo_engine *engine)
+{
+    int error = 0;
+    if (atomic_load_explicit(&engine->has_tidier, memory_order_relaxed))
+        return KOLO_OK;
+    kolo_engine_enter(engine);
+    if (!engine->has_tidier) /* another thread may have been faster */
+        error = pthread_create(&engine->tidier, NULL, thread_main, engine);
+    if (error == 0)
+        engine->has_tidier = true;
+    kolo_engine_leave(engine);
+    return error == 0 ? KOLO_OK
+                      : kolo_fail_errno(KOLO_ERR_SYSTEM, error,
+                                        "cannot start the thread that gives back what others lend");
+}
+
+static void stop(struct kolo_engine *engine)
+{
+    kolo_engine_enter(engine);
+    const bool has_tidier = engine->has_tidier;
+    engine->is_tidier_stopping = true;
+    (void)pthread_cond_signal(&engine->tidy_wake);
+    kolo_engine_leave(engine);
+    if (has_tidier)
+        (void)pthread_join(engine->tidier, NULL);
+    engine->has_tidier = false;
+}
+
+bool kolo_loans_settle(struct kolo_engine *engine, kolo_deadline deadline)
+{
+    kolo_engine_enter(engine);
+    const bool has_freed = kolo_device_memory_has_freed(engine);
+    if (has_freed) {
+        engine->is_freed_there = KOLO_AGAIN;
+        kolo_loans_look(engine);
+        (void)kolo_engine_await(engine, NULL, &engine->is_freed_there, deadline);
     }
     kolo_engine_leave(engine);
-    kolo_device_memory_reap(engine);
-    kolo_engine_enter(engine);
-    if (engine->recalls == NULL && !kolo_device_memory_has_freed(engine))
-        atomic_store_explicit(&engine->is_untidy, false, memory_order_relaxed);
-    kolo_engine_leave(engine);
+    return has_freed;
 }
 
 void kolo_loans_end(struct kolo_engine *engine, kolo_deadline deadline)
 {
+    stop(engine);
     kolo_engine_enter(engine);
     for (int rank = 0; rank < engine->size && engine->lanes != NULL; rank++)
-        if (!is_unmapped(engine, rank, 0))
-            is_untidy(engine);
-    kolo_engine_leave(engine);
-    kolo_loans_tidy(engine);
-    kolo_engine_enter(engine);
+        (void)is_unmapped(engine, rank, 0);
+    unmap(engine);
+    answer(engine);
     if (kolo_device_memory_recall(engine)) {
         engine->are_loans_out = KOLO_AGAIN;
         (void)kolo_engine_await(engine, NULL, &engine->are_loans_out, deadline);

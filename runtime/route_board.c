@@ -37,6 +37,13 @@ static void refuse(struct kolo_hub *hub, kolo_status status)
     hub->is_refused = true;
 }
 
+static enum kolo_board_step go_on(struct kolo_hub *hub, enum kolo_board_phase phase)
+{
+    hub->seen = 0;
+    hub->phase = phase;
+    return KOLO_BOARD_MOVED;
+}
+
 /* ---- opening and entering ---- */
 
 static enum kolo_board_step open_step(struct kolo_hub *hub)
@@ -65,12 +72,12 @@ static void put_names(struct kolo_hub *hub)
     size_t bytes = kolo_oneshot_bytes(hub->collective, args, hub->element_bytes);
     hub->may_show = bytes <= kolo_comm_shown(hub->comm, hub->collective);
     hub->has_named = kolo_board_direct_put(hub);
-    const bool lends = kolo_lent_put(hub); /* its data is not on the host */
+    const bool lends = kolo_board_lent_put(hub); /* its data is not on the host */
     if (!hub->has_named && hub->may_show && !lends)
         kolo_oneshot_put(hub);
 }
 
-static void enter(struct kolo_hub *hub)
+static enum kolo_board_step enter(struct kolo_hub *hub)
 {
     const struct kolo_request *request = hub->running;
     hub->number++;
@@ -84,8 +91,7 @@ static void enter(struct kolo_hub *hub)
         put_names(hub);
     atomic_store(&entry->number, hub->number);
     kolo_board_ring(hub->board);
-    hub->seen = 0;
-    hub->phase = KOLO_BOARD_ENTERING;
+    return go_on(hub, KOLO_BOARD_ENTERING);
 }
 
 /** The collective that all must have entered before this member shows anything for the next. */
@@ -105,8 +111,7 @@ static enum kolo_board_step hold_step(struct kolo_hub *hub)
     if (hub->known < number && !kolo_hub_have_entered(hub, hub->number) &&
         !kolo_hub_have_entered(hub, number))
         return KOLO_BOARD_STUCK;
-    enter(hub);
-    return KOLO_BOARD_MOVED;
+    return enter(hub);
 }
 
 /** Whether @p member has entered with my description. */
@@ -131,8 +136,7 @@ static enum kolo_board_step begin_stages(struct kolo_hub *hub)
         refuse(hub, status);
         return KOLO_BOARD_STUCK;
     }
-    hub->phase = KOLO_BOARD_STAGING;
-    return KOLO_BOARD_MOVED;
+    return go_on(hub, KOLO_BOARD_STAGING);
 }
 
 /** All have entered, and what they brought is on the host. */
@@ -147,18 +151,15 @@ static enum kolo_board_step choose_way(struct kolo_hub *hub)
     hub->is_pulled = named != KOLO_BOARD_ALL_NAMED && kolo_pull_fits(hub);
     if (named != KOLO_BOARD_ALL_NAMED && !hub->is_pulled)
         return begin_stages(hub);
-    hub->phase = KOLO_BOARD_BORROWING;
-    return KOLO_BOARD_MOVED;
+    return go_on(hub, KOLO_BOARD_BORROWING);
 }
 
 /* ---- lent ---- */
 
 static enum kolo_board_step begin_bringing(struct kolo_hub *hub)
 {
-    kolo_lent_give_up(hub);
-    hub->seen = 0;
-    hub->phase = KOLO_BOARD_BRINGING;
-    return KOLO_BOARD_MOVED;
+    kolo_board_lent_give_up(hub);
+    return go_on(hub, KOLO_BOARD_BRINGING);
 }
 
 /** The engine comes here when what this member lent is on the host. */
@@ -167,11 +168,11 @@ static enum kolo_board_step bring_step(struct kolo_hub *hub)
     const size_t offset = offsetof(struct kolo_board_notes, brought);
     if (hub->running->stage == KOLO_STAGE_IN)
         return KOLO_BOARD_STUCK;
-    if (hub->seen == 0 && kolo_lent_is_by(hub, hub->self) &&
+    if (hub->seen == 0 && kolo_board_lent_by(hub, hub->self) &&
         kolo_hub_word(hub, hub->self, offset) != hub->number)
-        kolo_lent_brought(hub);
+        kolo_board_lent_brought(hub);
     for (; hub->seen < hub->count; hub->seen++)
-        if (hub->seen != hub->self && kolo_lent_is_by(hub, hub->seen) &&
+        if (hub->seen != hub->self && kolo_board_lent_by(hub, hub->seen) &&
             kolo_hub_word(hub, hub->seen, offset) != hub->number)
             return KOLO_BOARD_STUCK;
     hub->moves++;
@@ -180,33 +181,29 @@ static enum kolo_board_step bring_step(struct kolo_hub *hub)
 
 static enum kolo_board_step map_step(struct kolo_hub *hub)
 {
-    kolo_lent_map(hub);
-    hub->seen = 0;
-    hub->phase = KOLO_BOARD_AGREEING;
-    return KOLO_BOARD_MOVED;
+    kolo_board_lent_map(hub);
+    return go_on(hub, KOLO_BOARD_AGREEING);
 }
 
 static enum kolo_board_step agree_step(struct kolo_hub *hub)
 {
     if (!kolo_hub_all_reached(hub, offsetof(struct kolo_board_notes, mapped), 2 * hub->number))
         return KOLO_BOARD_STUCK;
-    if (!kolo_lent_is_agreed(hub))
+    if (!kolo_board_lent_agreed(hub))
         return begin_bringing(hub);
-    hub->phase = KOLO_BOARD_MOVING;
-    return KOLO_BOARD_MOVED;
+    return go_on(hub, KOLO_BOARD_MOVING);
 }
 
 static enum kolo_board_step all_entered(struct kolo_hub *hub)
 {
     const enum kolo_board_named lent =
-        hub->is_oneshot ? KOLO_BOARD_NONE_NAMED : kolo_lent_look_at(hub);
+        hub->is_oneshot ? KOLO_BOARD_NONE_NAMED : kolo_board_lent_look(hub);
     if (lent == KOLO_BOARD_NONE_NAMED)
         return choose_way(hub);
     if (lent == KOLO_BOARD_SOME_NAMED)
         return begin_bringing(hub);
     hub->is_lent = true;
-    hub->phase = KOLO_BOARD_MAPPING;
-    return KOLO_BOARD_MOVED;
+    return go_on(hub, KOLO_BOARD_MAPPING);
 }
 
 static enum kolo_board_step enter_step(struct kolo_hub *hub)
@@ -234,8 +231,7 @@ static enum kolo_board_step borrow_step(struct kolo_hub *hub)
 {
     kolo_status status = hub->is_pulled ? kolo_pull_borrow(hub) : kolo_board_direct_borrow(hub);
     if (status == KOLO_OK) {
-        hub->phase = KOLO_BOARD_MOVING;
-        return KOLO_BOARD_MOVED;
+        return go_on(hub, KOLO_BOARD_MOVING);
     }
     if (status != KOLO_AGAIN)
         refuse(hub, status);
@@ -244,15 +240,13 @@ static enum kolo_board_step borrow_step(struct kolo_hub *hub)
 
 static enum kolo_board_step move_step(struct kolo_hub *hub)
 {
-    enum kolo_board_step step = hub->is_lent     ? kolo_lent_step(hub)
+    enum kolo_board_step step = hub->is_lent     ? kolo_board_lent_step(hub)
                                 : hub->is_pulled ? kolo_pull_step(hub)
                                                  : kolo_board_direct_step(hub);
     if (step != KOLO_BOARD_DONE)
         return step;
     kolo_hub_publish(hub, &hub->members[hub->self].notes->done, hub->number);
-    hub->seen = 0;
-    hub->phase = KOLO_BOARD_CLOSING;
-    return KOLO_BOARD_MOVED;
+    return go_on(hub, KOLO_BOARD_CLOSING);
 }
 
 static enum kolo_board_step close_step(struct kolo_hub *hub)
@@ -378,7 +372,7 @@ static void board_cancel(struct kolo_request *request)
         return;
     const bool is_open = hub->phase > KOLO_BOARD_HOLDING && hub->phase < KOLO_BOARD_STAGING;
     if (!hub->is_oneshot)
-        kolo_lent_end(hub);
+        kolo_board_lent_end(hub);
     if (is_open && !hub->is_oneshot)
         kolo_board_direct_withdraw(hub);
     hub->running = NULL;
@@ -412,7 +406,7 @@ static const char *wait_of(const struct kolo_hub *hub, int member)
             return "has not entered";
         return NULL;
     case KOLO_BOARD_BRINGING:
-        if (kolo_lent_is_by(hub, member) &&
+        if (kolo_board_lent_by(hub, member) &&
             kolo_hub_word(hub, member, offsetof(struct kolo_board_notes, brought)) != hub->number)
             return "has entered, its device's memory is not on the host yet";
         return NULL;

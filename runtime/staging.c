@@ -42,6 +42,12 @@ static bool is_message(const struct kolo_request *request)
     return request->call.kind == KOLO_CALL_SEND || request->call.kind == KOLO_CALL_RECV;
 }
 
+/** The data stays where it is, and others reach it there. */
+static bool stays(enum kolo_stage stage)
+{
+    return stage == KOLO_STAGE_DIRECT || stage == KOLO_STAGE_LENT;
+}
+
 kolo_status kolo_staging_fail(struct kolo_request *request, kolo_status status)
 {
     struct kolo_comm *comm = request->comm;
@@ -355,7 +361,6 @@ kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *re
     request->comm = comm;
     request->call = kolo_task_call(task);
     request->may_lend = kolo_lent_may(comm, task);
-    kolo_loans_tidy(comm->engine);
     trim(comm->engine);
     if (kolo_task_stream(task) != NULL) {
         kolo_status status = kolo_follow_prepare(request, kolo_task_stream(task));
@@ -538,8 +543,7 @@ bool kolo_staging_is_in(struct kolo_request *request)
         (void)kolo_staging_fail(request, status);
         return false;
     }
-    if (request->stage == KOLO_STAGE_FLOWS || request->stage == KOLO_STAGE_DIRECT ||
-        request->stage == KOLO_STAGE_LENT)
+    if (request->stage == KOLO_STAGE_FLOWS || stays(request->stage))
         return true;
     if (status == KOLO_AGAIN)
         return false;
@@ -599,7 +603,7 @@ bool kolo_staging_is_out(struct kolo_request *request)
         status = kolo_flow_is_in(request);
     if (status == KOLO_OK && request->stage != KOLO_STAGE_OUT) {
         kolo_request_finish(request);
-        if (request->stage != KOLO_STAGE_DIRECT && request->stage != KOLO_STAGE_LENT)
+        if (!stays(request->stage))
             status = kolo_flow_end(request);
         request->stage = KOLO_STAGE_OUT;
         request->comm->engine->has_moved = true;
@@ -654,8 +658,7 @@ void kolo_staging_cancel(struct kolo_request *request)
     if (stage != KOLO_STAGE_BEHIND) /* else nothing of it is copied, or known to others */
         end_copies(request);
     if (request->follow != NULL &&
-        (stage == KOLO_STAGE_BEHIND ||
-         (stage != KOLO_STAGE_DIRECT && stage != KOLO_STAGE_LENT && request->is_apart)))
+        (stage == KOLO_STAGE_BEHIND || (!stays(stage) && request->is_apart)))
         kolo_follow_end(request);
 }
 

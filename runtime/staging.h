@@ -63,7 +63,7 @@ bool kolo_lent_may(const struct kolo_comm *comm, const struct kolo_task *task);
 bool kolo_lent_look(struct kolo_request *request, const void *memory, size_t bytes);
 /** Makes its lanes ready; if they cannot be, it does not lend. */
 void kolo_lent_ready(struct kolo_request *request);
-/** Addresses to stand in for it; false: that one had better have memory. */
+/** Addresses to stand in for it; false: that one had better have memory. Held: lock. */
 bool kolo_lent_reserve(const struct kolo_request *request, struct kolo_staged *staged);
 /** Is all of it to be shown to the other ranks? Then it is KOLO_STAGE_LENT after _begin. */
 bool kolo_lent_can(const struct kolo_request *request);

@@ -13,6 +13,7 @@
 // A slab for a long buffer would cost more than the call: it is allocated and locked, and then not
 // used. So what stands in for one are addresses, which get memory if they are needed after all: a
 // slab where that is seen before the call begins, else ordinary memory.
+#include <errno.h>
 #include <sys/mman.h>
 
 #include "base/log.h"
@@ -22,15 +23,26 @@ enum { RESERVE_BYTES = 1 << 20 /* from which on it is worth two calls of the sys
 
 bool kolo_lent_may(const struct kolo_comm *comm, const struct kolo_task *task)
 {
-    return comm->lends && atomic_load(&comm->group) == NULL &&
-           (unsigned)task->op < KOLO_REDOP_OWN && !kolo_opts_scale(task->opts) &&
-           task->kind != KOLO_CALL_SEND && task->kind != KOLO_CALL_RECV &&
-           task->kind != KOLO_CALL_ALLTOALLV;
+    return comm->engine->settings.cuda_ipc && comm->has_board &&
+           atomic_load(&comm->group) == NULL && (unsigned)task->op < KOLO_REDOP_OWN &&
+           !kolo_opts_scale(task->opts) && task->kind != KOLO_CALL_SEND &&
+           task->kind != KOLO_CALL_RECV && task->kind != KOLO_CALL_ALLTOALLV;
+}
+
+/** Is there who unmaps what others lend, when they want it back? */
+static bool may_give_back(struct kolo_engine *engine)
+{
+    const kolo_status status = kolo_loans_start(engine);
+    if (status != KOLO_OK)
+        KOLO_INFO("collectives take memory of devices to the host: %s", kolo_error_detail());
+    return status == KOLO_OK;
 }
 
 bool kolo_lent_look(struct kolo_request *request, const void *memory, size_t bytes)
 {
-    return request->may_lend && kolo_device_memory_may_lend(request->comm->engine, memory, bytes);
+    struct kolo_engine *engine = request->comm->engine;
+    return request->may_lend && kolo_device_memory_may_lend(engine, memory, bytes) &&
+           may_give_back(engine);
 }
 
 void kolo_lent_ready(struct kolo_request *request)
@@ -46,7 +58,7 @@ void kolo_lent_ready(struct kolo_request *request)
 
 bool kolo_lent_reserve(const struct kolo_request *request, struct kolo_staged *staged)
 {
-    if (!request->may_lend || staged->bytes < RESERVE_BYTES)
+    if (!request->may_lend || !request->comm->lends || staged->bytes < RESERVE_BYTES)
         return false;
     void *memory =
         mmap(NULL, staged->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -70,7 +82,8 @@ kolo_status kolo_lent_bring(struct kolo_request *request)
         if (staged->is_reserved &&
             mmap(staged->host, staged->bytes, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
-            return KOLO_ERR_NO_MEMORY;
+            return kolo_fail_errno(KOLO_ERR_NO_MEMORY, errno,
+                                   "%zu bytes of the host's in place of a device's", staged->bytes);
     return KOLO_OK;
 }
 
@@ -100,7 +113,7 @@ bool kolo_lent_can(const struct kolo_request *request)
         if (staged->bytes == 0) /* only its stream is followed */
             continue;
         if ((lane != NULL && staged->lane != lane) ||
-            kolo_device_memory_loan(comm->engine, staged->device, staged->bytes) == NULL)
+            !kolo_device_memory_has_loan(comm->engine, staged->device, staged->bytes))
             return false;
         lane = staged->lane;
     }

@@ -365,13 +365,13 @@ void kolo_endpoint_say_early(struct kolo_endpoint *endpoint, uint32_t channel_id
 
 /* ---- the end ---- */
 
-/* Without memory it is not said: the runtime has told the store too, or has its deadlines. */
 static bool can_tell(const struct kolo_link *link)
 {
     return link != NULL && link->state != KOLO_LINK_DOWN && !link->heard_goodbye &&
            !link->said_goodbye;
 }
 
+/* Without memory it is not said: the runtime has told the store too, or has its deadlines. */
 static void tell_on(struct kolo_link *link, const struct kolo_desc *desc, const char *text)
 {
     if (!can_tell(link))

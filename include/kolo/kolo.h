@@ -251,7 +251,7 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_alloc_device(struct kolo_comm *comm, si
                                                       int device, void **memory_out);
 /** NULL is fine. No request may be using it. A device's waits for all work that the
  *  device was given before, up to KOLO_TIMEOUT; if other ranks have it mapped, it is the device's
- *  again once all have let go of it: in their next call with data, or at the latest at the end.
+ *  again once all have let go of it: when they next wait in a call, or at the latest at the end.
  *  @return KOLO_OK; ERR_INVALID (@p memory is not from kolo_alloc() or kolo_alloc_device() of @p
  *  comm); ERR_TIMEOUT, ERR_UNSUPPORTED (a device's memory, of whose context a stream is captured
  *  into a graph; it is still there); ERR_SYSTEM (the device failed, and its memory is gone). */

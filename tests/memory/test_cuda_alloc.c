@@ -30,7 +30,7 @@ static struct kolo_pointer take(int device, int turn, size_t bytes)
 
 static void give(const struct kolo_pointer *pointer)
 {
-    cr_assert_eq(kolo_device_free(pointer, KOLO_NEVER), KOLO_OK, "%s", kolo_error_detail());
+    cr_assert_eq(kolo_device_free(pointer, KOLO_NEVER, NULL), KOLO_OK, "%s", kolo_error_detail());
     kolo_device_release(pointer);
 }
 
@@ -111,7 +111,7 @@ Test(cuda_alloc, a_device_at_work_keeps_its_memory, .init = begin)
     char byte = 1;
     mock->hold(1);
     mock->write_on(mock->stream(0), (void *)(uintptr_t)pointer.memory, &byte, 1);
-    cr_assert_eq(kolo_device_free(&pointer, kolo_deadline_in_ms(20)), KOLO_AGAIN);
+    cr_assert_eq(kolo_device_free(&pointer, kolo_deadline_in_ms(20), NULL), KOLO_AGAIN);
     cr_assert_eq(mock->allocated(), 1);
     mock->hold(0);
     give(&pointer);
@@ -122,7 +122,7 @@ Test(cuda_alloc, a_device_that_is_lost_is_an_error, .init = begin)
 {
     const struct kolo_pointer pointer = take(0, 0, 64);
     mock->fail("cuMemFree_v2", 1, KOLO_CUDA_ILLEGAL_ADDRESS);
-    cr_assert_eq(kolo_device_free(&pointer, KOLO_NEVER), KOLO_ERR_SYSTEM);
+    cr_assert_eq(kolo_device_free(&pointer, KOLO_NEVER, NULL), KOLO_ERR_SYSTEM);
     cr_assert_not_null(strstr(kolo_error_detail(), "cuMemFree on device 0"), "%s",
                        kolo_error_detail());
     cr_assert_eq(mock->depth(), 0);

@@ -218,7 +218,7 @@ Test(cuda_loan, memory_of_another_process_is_read_and_written_where_it_is, .init
         mock->write(at(mapping, loan, 0, BYTES), bytes, BYTES);
         cr_assert(ask(&owners[0], (struct order){.wish = SHOW}, got, BYTES));
         cr_assert(memcmp(bytes, got, BYTES) == 0);
-        kolo_cuda_borrower_done(borrower, mapping);
+        kolo_cuda_mapping_done(mapping);
         cr_assert(ends(4, loan->id));
     }
 }
@@ -229,11 +229,11 @@ Test(cuda_loan, what_is_mapped_stays_so_until_it_is_forgotten, .init = begin, .f
     const struct kolo_loan *two = lend(&owners[1], MOCK_DEVICE, 2);
     const int before = mock->allocated();
     struct kolo_mapping *mapping = map(0, one);
-    kolo_cuda_borrower_done(borrower, mapping);
-    kolo_cuda_borrower_done(borrower, map(1, two));
+    kolo_cuda_mapping_done(mapping);
+    kolo_cuda_mapping_done(map(1, two));
     cr_assert(map(0, one) == mapping && map(0, one) == mapping && opened() == 2);
-    kolo_cuda_borrower_done(borrower, mapping);
-    kolo_cuda_borrower_done(borrower, mapping);
+    kolo_cuda_mapping_done(mapping);
+    kolo_cuda_mapping_done(mapping);
     cr_assert(ends(1, one->id + two->id + 1));
     cr_assert(closed() == 0 && mock->allocated() == before + 2);
     cr_assert(ends(0, one->id));
@@ -251,12 +251,12 @@ Test(cuda_loan, what_is_held_stays_until_its_last_holder_is_done, .init = begin,
     cr_assert(map(0, loan) == mapping);
     cr_assert_not(ends(0, loan->id));
     check_content(mapping, loan, 9);
-    kolo_cuda_borrower_done(borrower, mapping);
+    kolo_cuda_mapping_done(mapping);
     tidy();
     cr_assert_eq(closed(), 0);
     struct kolo_mapping *again = map(0, loan); /* of another life: the old one is not found */
     cr_assert(again != mapping && opened() == 2);
-    kolo_cuda_borrower_done(borrower, mapping);
+    kolo_cuda_mapping_done(mapping);
     cr_assert_eq(closed(), 0, "a driver may wait: only where the caller has said that it can");
     tidy();
     cr_assert_eq(closed(), 1);
@@ -273,13 +273,13 @@ Test(cuda_loan, memory_that_was_given_out_again_takes_the_place_of_the_old, .ini
     const struct kolo_loan first = *lend(&owners[0], MOCK_DEVICE, 1);
     struct kolo_loan second = *lend(&owners[0], MOCK_DEVICE, 2);
     const int before = mock->allocated();
-    kolo_cuda_borrower_done(borrower, map(0, &first));
+    kolo_cuda_mapping_done(map(0, &first));
     second.start = first.start + BYTES - 1;
     struct kolo_mapping *mapping = map(0, &second);
     tidy();
     cr_assert(opened() == 2 && closed() == 1 && mock->allocated() == before + 1);
     check_content(mapping, &second, 2);
-    kolo_cuda_borrower_done(borrower, mapping);
+    kolo_cuda_mapping_done(mapping);
 }
 
 Test(cuda_loan, memory_of_a_rank_that_died_is_there_until_it_is_forgotten, .init = begin,
@@ -295,7 +295,7 @@ Test(cuda_loan, memory_of_a_rank_that_died_is_there_until_it_is_forgotten, .init
     cr_assert(strstr(kolo_error_detail(), "cuIpcOpenMemHandle on device 0") && late == NULL, "%s",
               kolo_error_detail());
     cr_assert_not(ends(0, 0));
-    kolo_cuda_borrower_done(borrower, mapping);
+    kolo_cuda_mapping_done(mapping);
     tidy();
     cr_assert(closed() == 1 && mock->allocated() == before);
 }
@@ -304,8 +304,8 @@ Test(cuda_loan, all_that_is_mapped_goes_at_the_end, .init = begin, .fini = end)
 {
     const struct kolo_loan *loan = lend(&owners[0], MOCK_DEVICE, 5);
     const int before = mock->allocated();
-    kolo_cuda_borrower_done(borrower, map(0, loan));
-    kolo_cuda_borrower_done(borrower, map(1, loan));
+    kolo_cuda_mapping_done(map(0, loan));
+    kolo_cuda_mapping_done(map(1, loan));
     kolo_cuda_borrower_close(borrower);
     borrower = NULL;
     kolo_cuda_borrower_close(NULL);
@@ -391,7 +391,7 @@ Test(cuda_loan, a_kernel_reduces_out_of_all_ranks_memory_into_it, .init = begin_
                                     .dtype = (kolo_dtype)dtype, .op = (kolo_redop)op, .divisor = 1},
                                 ranks);
     for (int i = 0; i < OWNERS; i++)
-        kolo_cuda_borrower_done(borrower, mappings[i]);
+        kolo_cuda_mapping_done(mappings[i]);
     kolo_cuda_kernels_unload(sums->kernels);
     free(sums);
 }
@@ -418,7 +418,7 @@ Test(cuda_loan, memory_of_this_process_is_reached_where_it_is, .init = begin, .f
     cr_assert_eq((uintptr_t)at(mapping, &loan, 7, 1), loan.start + 7);
     check_content(mapping, &loan, 8);
     cr_assert(mock->calls("cuCtxEnablePeerAccess") == 0 && opened() == 0);
-    kolo_cuda_borrower_done(borrower, mapping);
+    kolo_cuda_mapping_done(mapping);
     cr_assert(ends(1, 0) && closed() == 0);
 }
 
@@ -438,8 +438,8 @@ Test(cuda_loan, the_context_of_another_device_is_opened_once, .init = begin, .fi
         cr_assert_eq(kolo_cuda_driver_loaded()->stream_synchronize(stream), KOLO_CUDA_SUCCESS);
         kolo_cuda_kernels_unload(kernels);
     }
-    kolo_cuda_borrower_done(borrower, mapping);
-    kolo_cuda_borrower_done(borrower, another);
+    kolo_cuda_mapping_done(mapping);
+    kolo_cuda_mapping_done(another);
 }
 
 /* ---- refusals ---- */
@@ -482,7 +482,7 @@ Test(cuda_loan, every_refusal_of_a_mapping_says_why_and_leaves_nothing, .init = 
     driver->ipc_open_handle = NULL; /* as of an old one */
     refused(loan, KOLO_ERR_UNSUPPORTED, "has no cuIpcOpenMemHandle");
     const struct kolo_loan own = lend_own(MOCK_DEVICE, 0, 1);
-    kolo_cuda_borrower_done(borrower, map(6, &own));
+    kolo_cuda_mapping_done(map(6, &own));
 }
 
 Test(cuda_loan, what_a_lender_says_is_not_believed, .init = begin, .fini = end)
@@ -515,7 +515,7 @@ Test(cuda_loan, what_a_lender_says_is_not_believed, .init = begin, .fini = end)
         cr_assert_null(memory);
     }
     (void)at(mapping, &loan, BYTES, 0);
-    kolo_cuda_borrower_done(borrower, mapping);
+    kolo_cuda_mapping_done(mapping);
 }
 
 Test(cuda_loan, what_of_this_process_cannot_be_reached, .init = begin, .fini = end)
@@ -579,8 +579,8 @@ Test(cuda_loan, what_cannot_be_lent_says_why, .init = begin, .fini = end)
 /** One line, however much of it there is; and a context that is gone took all along. */
 Test(cuda_loan, a_driver_that_unmaps_nothing_holds_nobody_up, .init = begin, .fini = end)
 {
-    kolo_cuda_borrower_done(borrower, map(0, lend(&owners[0], MOCK_DEVICE, 1)));
-    kolo_cuda_borrower_done(borrower, map(1, lend(&owners[1], MOCK_DEVICE, 1)));
+    kolo_cuda_mapping_done(map(0, lend(&owners[0], MOCK_DEVICE, 1)));
+    kolo_cuda_mapping_done(map(1, lend(&owners[1], MOCK_DEVICE, 1)));
     mock->fail("cuIpcCloseMemHandle", 1, KOLO_CUDA_ILLEGAL_ADDRESS);
     cr_assert(ends(0, 0));
     kolo_cuda_borrower_close(borrower);

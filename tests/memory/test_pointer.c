@@ -29,7 +29,7 @@ Test(pointer, memory_of_a_device_that_is_not_there_is_refused)
     if (status == KOLO_OK) {
         cr_assert_eq(kolo_pointer_look(pointer.memory, &found), KOLO_OK);
         cr_assert(found.kind == KOLO_MEMORY_DEVICE && found.device == pointer.device);
-        cr_assert_eq(kolo_device_free(&pointer, KOLO_NEVER), KOLO_OK);
+        cr_assert_eq(kolo_device_free(&pointer, KOLO_NEVER, NULL), KOLO_OK);
         kolo_device_release(&pointer);
         return;
     }

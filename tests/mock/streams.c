@@ -37,6 +37,7 @@ struct stream {
     struct context *context;
     struct op *first, *last; /* the first is what it does now */
     int length;
+    uint64_t given, done; /* how many */
     bool is_closing;
     enum mock_capture capture;
     bool is_spoilt; /* its capture */
@@ -194,6 +195,7 @@ static void do_first(struct stream *stream)
     if (!op->next)
         stream->last = NULL;
     stream->length--;
+    stream->done++;
     waiting--;
     free(op->owned);
     free(op);
@@ -289,6 +291,7 @@ static int submit(void *handle, const struct op *what)
     }
     op->next = NULL;
     stream->length++;
+    stream->given++;
     waiting++;
     if (stream->last)
         stream->last->next = op;
@@ -299,11 +302,23 @@ static int submit(void *handle, const struct op *what)
     return KOLO_CUDA_SUCCESS;
 }
 
+/** Has it done what it was given before, or gone? Another one at its place may make that late. */
+static bool has_done(int at, const struct stream *stream, uint64_t given)
+{
+    return streams[at] != stream || streams[at]->done >= given;
+}
+
 void mock_streams_wait(const struct context *context)
 {
+    struct stream *of[STREAMS_MAX];
+    uint64_t given[STREAMS_MAX];
+    for (int i = 0; i < STREAMS_MAX; i++) {
+        of[i] = streams[i] && streams[i]->context == context ? streams[i] : NULL;
+        given[i] = of[i] ? of[i]->given : 0;
+    }
     blocked++;
     for (int i = 0; i < STREAMS_MAX; i++)
-        while (!mock_lost && streams[i] && streams[i]->context == context && streams[i]->first)
+        while (!mock_lost && of[i] && !has_done(i, of[i], given[i]))
             (void)pthread_cond_wait(&changed, &mock_lock);
     blocked--;
 }

@@ -97,8 +97,10 @@ kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes, int device, 
     struct kolo_engine *engine = comm->engine;
     const int turn = engine->world->local_rank, timeout_ms = (int)engine->settings.timeout_ms;
     kolo_status status = kolo_device_alloc(device, turn, bytes, &memory->pointer);
-    if (status == KOLO_ERR_NO_MEMORY && kolo_loans_settle(engine, kolo_deadline_in_ms(timeout_ms)))
+    if (status == KOLO_ERR_NO_MEMORY) { /* what was freed before may have been on its way */
+        kolo_loans_settle(engine, kolo_deadline_in_ms(timeout_ms));
         status = kolo_device_alloc(device, turn, bytes, &memory->pointer);
+    }
     if (status != KOLO_OK) {
         destroy(memory);
         return status;

@@ -144,9 +144,8 @@ void kolo_loans_returned(struct kolo_engine *engine, int world, uint64_t id);
 void kolo_loans_gone(struct kolo_engine *engine, int world);
 /** Before the first call that may lend: starts the thread that tidies. Not held: lock, as of _settle. */
 kolo_status kolo_loans_start(struct kolo_engine *engine) KOLO_NODISCARD;
-/** Waits until what the program has freed is the device's again, by @p deadline. False: there was
- * nothing of that. */
-bool kolo_loans_settle(struct kolo_engine *engine, kolo_deadline deadline);
+/** Waits until what the program has freed is the device's again, by @p deadline. */
+void kolo_loans_settle(struct kolo_engine *engine, kolo_deadline deadline);
 /** There may be something to unmap, answer or free: the thread looks. Held: lock. */
 void kolo_loans_look(struct kolo_engine *engine);
 /** Unmaps all that others have lent, and waits until they have returned all of this rank's, until

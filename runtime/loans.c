@@ -175,17 +175,15 @@ static void stop(struct kolo_engine *engine)
     engine->has_tidier = false;
 }
 
-bool kolo_loans_settle(struct kolo_engine *engine, kolo_deadline deadline)
+void kolo_loans_settle(struct kolo_engine *engine, kolo_deadline deadline)
 {
     kolo_engine_enter(engine);
-    const bool has_freed = kolo_device_memory_has_freed(engine);
-    if (has_freed) {
+    if (kolo_device_memory_has_freed(engine)) {
         engine->is_freed_there = KOLO_AGAIN;
         kolo_loans_look(engine);
         (void)kolo_engine_await(engine, NULL, &engine->is_freed_there, deadline);
     }
     kolo_engine_leave(engine);
-    return has_freed;
 }
 
 void kolo_loans_end(struct kolo_engine *engine, kolo_deadline deadline)

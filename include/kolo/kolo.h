@@ -244,7 +244,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_alloc(struct kolo_comm *comm, size_t by
  *  memory as well; but where all ranks of a communicator are on one host and all bring this kind,
  *  kernels work on it where it lies, and nothing passes the host (KOLO_CUDA_IPC). So other processes
  *  of the job map it.
- *  @return KOLO_OK; ERR_UNSUPPORTED (no driver, no device, or a build without); ERR_NO_MEMORY;
+ *  @return KOLO_OK; ERR_UNSUPPORTED (no driver, no device, or a build without); ERR_NO_MEMORY (where
+ *  others have not let go of what was freed, they are waited for first, up to KOLO_TIMEOUT);
  *  ERR_INVALID; ERR_SYSTEM.
  *  Ownership: the caller's until kolo_free(), before kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes,

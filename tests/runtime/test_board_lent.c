@@ -6,6 +6,8 @@
 // it is; between processes tests/bench/device.sh has it.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
+#include <dirent.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -474,6 +476,89 @@ Test(board_lent, memory_is_freed_once_all_have_returned_it, .timeout = 200)
     begin(13);
     const int before = mock->allocated();
     WORLD_MUST_RUN(&world, many_lives, NULL);
+    cr_assert_eq(mock->allocated(), before);
+}
+
+/** Rank 0 frees what rank 1 has mapped, and finds no room for more: rank 1 lets go of it only then. */
+static kolo_status no_room(struct kolo_comm *comm, void *argument)
+{
+    struct side *side;
+    int *asked = argument;
+    WORLD_TRY(side_create(comm, &side));
+    WORLD_TRY(compare_sum(comm, side, false));
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    if (kolo_rank(comm) == 0) {
+        const int before = mock->allocated();
+        WORLD_TRY(kolo_free(comm, side->device_send));
+        mock->fail("cuMemAlloc_v2", 1, KOLO_CUDA_OUT_OF_MEMORY);
+        __atomic_store_n(asked, mock->calls("cuMemAlloc_v2"), __ATOMIC_RELEASE);
+        WORLD_TRY(kolo_alloc_device(comm, BYTES, 0, &side->device_send));
+        WORLD_EXPECT(mock->allocated() <= before, "%d allocations after %d", mock->allocated(),
+                     before);
+    } else {
+        while (__atomic_load_n(asked, __ATOMIC_ACQUIRE) == 0 ||
+               mock->calls("cuMemAlloc_v2") <= __atomic_load_n(asked, __ATOMIC_ACQUIRE))
+            (void)sched_yield();
+    }
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    WORLD_TRY(compare_sum(comm, side, false));
+    return side_free(comm, side);
+}
+
+Test(board_lent, memory_that_is_to_come_back_is_waited_for, .timeout = 100)
+{
+    struct world world = twoshot(2, "inproc", NULL);
+    int asked = 0;
+    begin(22);
+    WORLD_MUST_RUN(&world, no_room, &asked);
+}
+
+static int threads(void)
+{
+    int count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    cr_assert_not_null(tasks);
+    while (readdir(tasks))
+        count++;
+    (void)closedir(tasks);
+    return count;
+}
+
+enum { CALLS = 50 };
+
+/** The device is at work for as long as rank 0 likes, and what it has freed stays there. */
+static kolo_status busy_device(struct kolo_comm *comm, void *argument)
+{
+    struct side *side;
+    float value = 1, sum_out = 0;
+    (void)argument;
+    WORLD_TRY(side_create(comm, &side));
+    WORLD_TRY(compare_sum(comm, side, false));
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    if (kolo_rank(comm) == 0) {
+        mock->hold(1);
+        mock->write_on(side->stream, side->device_recv, &value, sizeof value);
+        WORLD_TRY(kolo_free(comm, side->device_send));
+    }
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    const int before = threads();
+    for (int i = 0; i < CALLS; i++)
+        WORLD_TRY(kolo_allreduce(comm, &value, &sum_out, 1, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+    WORLD_EXPECT(threads() < before + CALLS / 2, "%d threads after %d", threads(), before);
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    if (kolo_rank(comm) == 0) {
+        mock->hold(0);
+        side->device_send = NULL;
+    }
+    return side_free(comm, side);
+}
+
+Test(board_lent, calls_beside_a_busy_device_leave_no_threads, .timeout = 100)
+{
+    struct world world = twoshot(2, "inproc", NULL);
+    begin(23);
+    const int before = mock->allocated();
+    WORLD_MUST_RUN(&world, busy_device, NULL);
     cr_assert_eq(mock->allocated(), before);
 }
 

@@ -16,9 +16,8 @@
 #include "memory/cuda_driver.h"
 #include "tests/support/mock_cuda.h"
 
-/* Each rank has a device of its own: kolo_free waits for all that a device was given, which were also
- * what the other rank's stream waits for, and that may be this rank's next call. */
-enum { RANKS = MOCK_DEVICES, CALLERS = 3, THREADS = CALLERS + 2 };
+/* Ranks 0 and 2 have one device. */
+enum { RANKS = 3, CALLERS = 3, THREADS = CALLERS + 2 };
 enum { ROUNDS = 30, PENDING = 4, LENGTH = 2000 };
 
 static const struct mock_cuda *mock;
@@ -34,7 +33,8 @@ const char *__tsan_default_suppressions(void)
 struct job {
     struct kolo_comm *comm;
     void *stream;
-    bool has_device; /* its buffers are memory of a device, in each round another's */
+    bool has_device; /* its buffers are memory of a device */
+    bool lends;      /* to the others, and in each round another piece */
     int32_t *device; /* LENGTH numbers in it; NULL: the host's */
     bool aborts;
     kolo_status status;
@@ -81,22 +81,37 @@ static void round_of_calls(struct job *job, int32_t (*values)[LENGTH])
             job->status = KOLO_ERR_INTERNAL;
 }
 
+static void take_device(struct job *job)
+{
+    void *memory = NULL;
+    keep(job, kolo_alloc_device(job->comm, LENGTH * sizeof(int32_t),
+                                kolo_rank(job->comm) % MOCK_DEVICES, &memory));
+    job->device = memory;
+}
+
+/** What is not lent waits for all that its device was given, which another rank's stream may have, and
+ * that wait for this rank's next call: so only after the last one. */
+static void give_device(struct job *job)
+{
+    keep(job, kolo_free(job->comm, job->device));
+    job->device = NULL;
+}
+
 static void *call(void *argument)
 {
     struct job *job = argument;
     int32_t(*values)[LENGTH] = calloc(PENDING, sizeof *values);
     for (int i = 0; i < ROUNDS && job->status == KOLO_OK; i++) {
-        void *lent = NULL;
-        if (job->has_device)
-            keep(job, kolo_alloc_device(job->comm, LENGTH * sizeof(int32_t), kolo_rank(job->comm),
-                                        &lent));
-        job->device = lent;
+        if (job->has_device && job->device == NULL)
+            take_device(job);
         if (job->status == KOLO_OK)
             round_of_calls(job, values);
-        keep(job, kolo_free(job->comm, lent)); /* others may have it mapped */
+        if (job->lends)
+            give_device(job); /* others have it mapped */
         if (job->aborts && i == ROUNDS / 2)
             kolo_abort(job->comm, "enough");
     }
+    give_device(job);
     free(values);
     return NULL;
 }
@@ -130,13 +145,18 @@ static bool is_fine(const struct job *job, bool may_abort)
            (may_abort && job->status == KOLO_ERR_ABORTED && strstr(job->text, "enough") != NULL);
 }
 
+/** What its ranks do. */
+struct kind {
+    bool may_abort, lends;
+};
+
 static kolo_status rank_main(struct kolo_comm *comm, void *argument)
 {
-    const bool may_abort = *(const bool *)argument;
-    const int rank = kolo_rank(comm);
+    const struct kind *kind = argument;
+    const int rank = kolo_rank(comm), device = rank % MOCK_DEVICES;
     struct job jobs[THREADS];
     struct kolo_comm *other = NULL;
-    void *memory = NULL, *stream = mock->stream(rank);
+    void *memory = NULL, *stream = mock->stream(device);
     kolo_status status = kolo_dup(comm, NULL, &other);
     if (status == KOLO_OK)
         status = kolo_alloc(comm, 1 << 20, &memory); /* locked once the first call has come */
@@ -144,16 +164,17 @@ static kolo_status rank_main(struct kolo_comm *comm, void *argument)
         return status;
     for (int i = 0; i < THREADS; i++)
         jobs[i] = (struct job){.comm = comm, .stream = stream};
-    jobs[0].aborts = may_abort && rank == 1;
+    jobs[0].aborts = kind->may_abort && rank == 1;
     jobs[CALLERS].comm = other;
-    jobs[CALLERS].stream = mock->stream(rank);
+    jobs[CALLERS].stream = mock->stream(device);
     jobs[CALLERS].has_device = true;
+    jobs[CALLERS].lends = kind->lends;
     run(jobs);
     for (int i = 0; i < THREADS; i++)
         if (kolo_cuda_driver_loaded()->stream_synchronize(jobs[i].stream) != KOLO_CUDA_SUCCESS)
             return kolo_fail(KOLO_ERR_INTERNAL, "a stream failed");
     for (int i = 0; i < THREADS; i++)
-        if (!is_fine(&jobs[i], may_abort))
+        if (!is_fine(&jobs[i], kind->may_abort))
             return kolo_fail(KOLO_ERR_INTERNAL, "rank %d, thread %d: %s: %s", rank, i,
                              kolo_status_name(jobs[i].status), jobs[i].text);
     return KOLO_OK;
@@ -171,13 +192,14 @@ int main(void)
         const char *settings[] = {transports[i % 3], "KOLO_TIMEOUT=100",
                                   "KOLO_SHM_DIRECT_BYTES=4KiB", plans[i % 3], NULL};
         struct kolo_config config = {.size = sizeof config, .settings = settings};
-        bool may_abort = i >= 3;
+        struct kind kind = {.may_abort = i >= 3, .lends = i % 3 != 2};
         mock->delays(i, 50);
         mock->queue(i % 2 ? 0 : 5);
-        const kolo_status status = kolo_run_threads(RANKS, &config, rank_main, &may_abort);
+        const kolo_status status = kolo_run_threads(RANKS, &config, rank_main, &kind);
         if (status != KOLO_OK) {
-            fprintf(stderr, "%s, %s: %s: %s\n", transports[i % 3], may_abort ? "abort" : "whole",
-                    kolo_status_name(status), kolo_error_detail());
+            fprintf(stderr, "%s, %s: %s: %s\n", transports[i % 3],
+                    kind.may_abort ? "abort" : "whole", kolo_status_name(status),
+                    kolo_error_detail());
             return 1;
         }
     }

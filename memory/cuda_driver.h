@@ -67,6 +67,7 @@ enum { /* flags, and CUdevice_attribute */
        KOLO_CUDA_REGISTER_PORTABLE = 1,
        KOLO_CUDA_REGISTER_MAPPED = 2,
        KOLO_CUDA_WAIT_GREATER = 0,
+       KOLO_CUDA_WRITE_DEFAULT = 0,
        KOLO_CUDA_CAPTURE_NONE = 0,
        KOLO_CUDA_CAPTURE_MODE_RELAXED = 2,
        KOLO_CUDA_ATTRIBUTE_PROCESSORS = 16,
@@ -76,6 +77,20 @@ enum { /* flags, and CUdevice_attribute */
        KOLO_CUDA_WRITES_ORDERED_FOR_OWNER = 100,
        KOLO_CUDA_HANDLE_DMA_BUF = 1,
        KOLO_CUDA_IPC_LAZY_PEER_ACCESS = 1,
+};
+
+enum { /* CUstreamBatchMemOpType */
+       KOLO_CUDA_WAIT_VALUE = 1,
+       KOLO_CUDA_WRITE_VALUE = 2,
+};
+
+/** A wait for a value of 32 bits, or a write of one: CUstreamBatchMemOpParams. */
+struct kolo_cuda_memory_op {
+    int operation;
+    kolo_cuda_address at;
+    uint32_t value, unused;
+    unsigned flags;
+    uint64_t reserved[2];
 };
 
 // clang-format off
@@ -126,13 +141,9 @@ enum { /* flags, and CUdevice_attribute */
       (void *stream, int *capture_out))                                                            \
     X(thread_exchange_capture_mode, "cuThreadExchangeStreamCaptureMode",                           \
       cuThreadExchangeStreamCaptureMode, (int *mode))                                              \
-    X(stream_wait_event,       "cuStreamWaitEvent",      cuStreamWaitEvent,                        \
-      (void *stream, void *event, unsigned flags))                                                 \
     X(event_create,            "cuEventCreate",          cuEventCreate,                            \
       (void **event_out, unsigned flags))                                                          \
     X(event_destroy,           "cuEventDestroy_v2",      cuEventDestroy, (void *event))            \
-    X(event_record,            "cuEventRecord",          cuEventRecord,                            \
-      (void *event, void *stream))                                                                 \
     X(event_query,             "cuEventQuery",           cuEventQuery, (void *event))              \
     X(launch_host,             "cuLaunchHostFunc",       cuLaunchHostFunc,                         \
       (void *stream, void (*function)(void *), void *context))                                     \
@@ -159,8 +170,8 @@ enum { /* flags, and CUdevice_attribute */
       (uint8_t *uuid_out, int device))                                                             \
     X(context_record_event, "cuCtxRecordEvent",       cuCtxRecordEvent,                         \
       (void *context, void *event))                                                                \
-    X(stream_wait_value,       "cuStreamWaitValue32_v2", cuStreamWaitValue32,                      \
-      (void *stream, kolo_cuda_address at, uint32_t value, unsigned flags))                        \
+    X(stream_batch,            "cuStreamBatchMemOp_v2",  cuStreamBatchMemOp,                       \
+      (void *stream, unsigned count, struct kolo_cuda_memory_op *operations, unsigned flags))      \
     X(get_handle,              "cuMemGetHandleForAddressRange", cuMemGetHandleForAddressRange,     \
       (void *handle_out, kolo_cuda_address at, size_t bytes, int type, unsigned long long flags))
 // clang-format on

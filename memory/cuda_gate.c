@@ -1,29 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gates in the program's streams: a function that the driver calls when the stream has come there, and
-// behind it a wait for a word of the host's. Owns the words (page-locked, a cache line each), and an
-// event for each. Never waits by itself, but the driver may, until a stream goes on: where its queue is
+// behind it a wait for a word of the host's. Owns the words (page-locked, a cache line for each gate).
+// Never waits by itself, but the driver may, until a stream goes on: where its queue is
 // full, or before pages are locked; so nothing that streams wait for may be held. Leaves the thread's
 // current context as it was.
 //
 // Why a word: the stream has to wait for what the host has not done yet, which no event can be
 // recorded for; and a function of the host's that waited would hold up the driver's thread, which
 // has others to call. A word is not reset: each use waits for a number that is one higher, so that a
-// stream which still reads it for an earlier one goes on too. An event behind the wait tells that
-// the stream has read it for the last time; the page stays until then.
+// stream which still reads it for an earlier one goes on too. That it has read it for the last time
+// the stream writes into a second word; the page stays until then. The wait and that write are given
+// to the driver in one call, the last: another one would be made behind a wait that only the end of the
+// very request ends which is being placed, and so never come back where others have filled the stream.
 //
 // Threads: several may place gates at a time. Pages are put before the others under the lane's lock and
 // stay there; a gate is its taker's.
+#include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "memory/cuda_memory.h"
 
-enum { LINE = 64 };
+enum { LINE = 64, PASSED = sizeof(uint32_t) };
 
 struct gate {
     struct kolo_gate base;
-    kolo_cuda_address at; /* the word, for the device */
-    void *event;          /* NULL: no stream has waited at it */
+    kolo_cuda_address at;   /* the word, for the device; PASSED bytes behind it: */
+    const uint32_t *passed; /* the ticket of the last wait that its stream is through with */
+    uint32_t awaited;       /* the ticket of the last wait that a stream was given */
 };
 
 /** A page of words. */
@@ -159,7 +163,8 @@ static kolo_status make_page(struct kolo_cuda_gates **gates, struct kolo_lane *l
         page->gates[i].base =
             (struct kolo_gate){.lane = lane, .word = (uint32_t *)(void *)(page->words + i * LINE)};
         page->gates[i].at = at + i * LINE;
-        *page->gates[i].base.word = 0;
+        page->gates[i].passed = page->gates[i].base.word + 1;
+        memset(page->gates[i].base.word, 0, 2 * sizeof(uint32_t));
     }
     (void)pthread_mutex_lock(&lane->lock);
     page->next = *gates;
@@ -168,17 +173,13 @@ static kolo_status make_page(struct kolo_cuda_gates **gates, struct kolo_lane *l
     return KOLO_OK;
 }
 
-/** KOLO_AGAIN: a stream may still read its word. */
-static kolo_status check_gate(const struct gate *gate, const struct kolo_cuda_visit *visit)
+/** False: a stream may still read its word. */
+static bool is_unread(const struct gate *gate)
 {
-    if (!gate->event)
-        return KOLO_OK;
-    const int result = visit->driver->event_query(gate->event);
-    return result == KOLO_CUDA_NOT_READY ? KOLO_AGAIN : judge(visit, "cuEventQuery", result);
+    return __atomic_load_n(gate->passed, __ATOMIC_ACQUIRE) == gate->awaited;
 }
 
-static struct gate *find_free(struct kolo_cuda_gates **gates, struct kolo_lane *lane,
-                              const struct kolo_cuda_visit *visit)
+static struct gate *find_free(struct kolo_cuda_gates **gates, struct kolo_lane *lane)
 {
     (void)pthread_mutex_lock(&lane->lock);
     struct kolo_cuda_gates *first = *gates;
@@ -188,7 +189,7 @@ static struct gate *find_free(struct kolo_cuda_gates **gates, struct kolo_lane *
             struct gate *gate = &page->gates[i];
             if (!kolo_gate_take(&gate->base))
                 continue;
-            if (check_gate(gate, visit) == KOLO_OK)
+            if (is_unread(gate))
                 return gate;
             kolo_gate_drop(&gate->base);
         }
@@ -199,7 +200,7 @@ static kolo_status take_gate(struct kolo_cuda_gates **gates, struct kolo_lane *l
                              const struct kolo_cuda_visit *visit, struct gate **gate_out)
 {
     struct gate *gate;
-    while (!(gate = find_free(gates, lane, visit))) { /* others may take all of a fresh page */
+    while (!(gate = find_free(gates, lane))) { /* others may take all of a fresh page */
         const kolo_status status = make_page(gates, lane, visit);
         if (status != KOLO_OK)
             return status;
@@ -219,7 +220,7 @@ static kolo_status can_hold(const struct kolo_cuda_visit *visit)
 {
     const struct kolo_cuda_driver *driver = visit->driver;
     int device = -1, can = 0, result = KOLO_CUDA_NOT_SUPPORTED;
-    if (driver->stream_wait_value)
+    if (driver->stream_batch)
         result = driver->context_get_device(&device);
     if (result == KOLO_CUDA_SUCCESS)
         result = driver->device_get_attribute(&can, KOLO_CUDA_ATTRIBUTE_WAITS_FOR_VALUES, device);
@@ -228,45 +229,44 @@ static kolo_status can_hold(const struct kolo_cuda_visit *visit)
         return judge(visit, "cuDeviceGetAttribute", result);
     if (can && !is_unknown)
         return KOLO_OK;
-    return kolo_fail(
-        KOLO_ERR_UNSUPPORTED,
-        "streams of device %d cannot wait for the host (cuStreamWaitValue32): make the "
-        "call without request_out",
-        visit->ordinal);
+    return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                     "streams of device %d cannot wait for the host (cuStreamBatchMemOp): make the "
+                     "call without request_out",
+                     visit->ordinal);
 }
 
 /** Lets the stream wait for the word, behind what is there already. */
 static kolo_status hold(struct gate *gate, const struct kolo_cuda_visit *visit, void *stream)
 {
-    kolo_status status;
-    const struct kolo_cuda_driver *driver = visit->driver;
-    KOLO_TRY(judge(
-        visit, "cuStreamWaitValue32",
-        driver->stream_wait_value(stream, gate->at, gate->base.ticket, KOLO_CUDA_WAIT_GREATER)));
-    status = judge(visit, "cuEventRecord", driver->event_record(gate->event, stream));
-out:
+    struct kolo_cuda_memory_op operations[] = {{.operation = KOLO_CUDA_WAIT_VALUE,
+                                                .at = gate->at,
+                                                .value = gate->base.ticket,
+                                                .flags = KOLO_CUDA_WAIT_GREATER},
+                                               {.operation = KOLO_CUDA_WRITE_VALUE,
+                                                .at = gate->at + PASSED,
+                                                .value = gate->base.ticket,
+                                                .flags = KOLO_CUDA_WRITE_DEFAULT}};
+    const kolo_status status =
+        judge(visit, "cuStreamBatchMemOp", visit->driver->stream_batch(stream, 2, operations, 0));
+    if (status == KOLO_OK)
+        gate->awaited = gate->base.ticket;
     return status;
 }
 
-/** What can fail without a trace in the stream comes first. */
 static kolo_status place(struct gate *gate, const struct kolo_cuda_visit *visit, void *stream,
                          bool holds)
 {
-    kolo_status status;
-    const struct kolo_cuda_driver *driver = visit->driver;
-    if (holds && !gate->event)
-        KOLO_TRY(judge(visit, "cuEventCreate",
-                       driver->event_create(&gate->event, KOLO_CUDA_EVENT_NO_TIMING)));
     gate->base.ticket++;
-    KOLO_TRY(judge(visit, "cuLaunchHostFunc", driver->launch_host(stream, reached, gate)));
-    if (!holds)
-        return KOLO_OK;
-    status = hold(gate, visit, stream);
+    kolo_status status =
+        judge(visit, "cuLaunchHostFunc", visit->driver->launch_host(stream, reached, gate));
+    if (status != KOLO_OK) {
+        kolo_gate_drop(&gate->base);
+        return status;
+    }
+    if (holds)
+        status = hold(gate, visit, stream);
     if (status != KOLO_OK)
         kolo_gate_open(&gate->base); /* the function will still be called */
-    return status;
-out:
-    kolo_gate_drop(&gate->base);
     return status;
 }
 
@@ -291,28 +291,19 @@ kolo_status kolo_cuda_gate_place(struct kolo_cuda_gates **gates, struct kolo_lan
     return status;
 }
 
-kolo_status kolo_cuda_gates_check(const struct kolo_cuda_gates *gates,
-                                  const struct kolo_cuda_visit *visit)
+kolo_status kolo_cuda_gates_check(const struct kolo_cuda_gates *gates)
 {
-    kolo_status status = KOLO_OK;
-    if (!gates)
-        return KOLO_OK;
-    KOLO_TRY(kolo_cuda_enter(visit));
-    for (const struct kolo_cuda_gates *page = gates; page && status == KOLO_OK; page = page->next)
-        for (size_t i = 0; i < page->count && status == KOLO_OK; i++)
-            status = check_gate(&page->gates[i], visit);
-    kolo_cuda_leave(visit);
-out:
-    return status;
+    for (const struct kolo_cuda_gates *page = gates; page; page = page->next)
+        for (size_t i = 0; i < page->count; i++)
+            if (!is_unread(&page->gates[i]))
+                return KOLO_AGAIN;
+    return KOLO_OK;
 }
 
 void kolo_cuda_gates_free(struct kolo_cuda_gates *gates, const struct kolo_cuda_visit *visit)
 {
     for (struct kolo_cuda_gates *page = gates, *next; page; page = next) {
         next = page->next;
-        for (size_t i = 0; i < page->count; i++)
-            if (page->gates[i].event)
-                (void)visit->driver->event_destroy(page->gates[i].event);
         (void)visit->driver->host_unregister(page->words);
         kolo_free_memory(page->words);
         kolo_free_memory(page);

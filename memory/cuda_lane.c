@@ -135,8 +135,7 @@ static kolo_status cuda_place(struct kolo_lane *base, void *stream, bool holds,
 
 static kolo_status cuda_check_gates(struct kolo_lane *base)
 {
-    const struct cuda_lane *lane = lane_of(base);
-    return kolo_cuda_gates_check(lane->gates, &lane->visit);
+    return kolo_cuda_gates_check(lane_of(base)->gates);
 }
 
 /* ---- what others have lent ---- */

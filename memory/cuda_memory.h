@@ -44,8 +44,7 @@ kolo_status kolo_cuda_gate_place(struct kolo_cuda_gates **gates, struct kolo_lan
                                  const struct kolo_cuda_visit *visit, void *stream, bool holds,
                                  struct kolo_gate **gate_out) KOLO_NODISCARD;
 /** As the lane's check_gates. */
-kolo_status kolo_cuda_gates_check(const struct kolo_cuda_gates *gates,
-                                  const struct kolo_cuda_visit *visit) KOLO_NODISCARD;
+kolo_status kolo_cuda_gates_check(const struct kolo_cuda_gates *gates) KOLO_NODISCARD;
 /** Of which no stream reads one any more. In the context, if it is still there. NULL is fine. */
 void kolo_cuda_gates_free(struct kolo_cuda_gates *gates, const struct kolo_cuda_visit *visit);
 /** As the backend's pin and unpin. */

@@ -202,9 +202,9 @@ static kolo_status await_gates(struct kolo_lane *lane, kolo_deadline deadline)
         (void)pthread_mutex_lock(&lane->lock);
         const bool is_due = lane->gates_due > 0;
         (void)pthread_mutex_unlock(&lane->lock);
-        status = is_due ? lane->ops->check(lane, KOLO_WAY_IN) : lane->ops->check_gates(lane);
-        if (status == KOLO_OK && is_due)
-            status = KOLO_AGAIN;
+        status = lane->ops->check(lane, KOLO_WAY_IN); /* a device that failed opens none */
+        if (status == KOLO_OK)
+            status = is_due ? KOLO_AGAIN : lane->ops->check_gates(lane);
         if (status != KOLO_AGAIN || kolo_deadline_passed(deadline))
             return status;
         rest(lane, deadline, is_due ? LOOK_NS : PASS_NS);

@@ -26,6 +26,9 @@ SAME(KOLO_CUDA_EVENT_NO_TIMING, CU_EVENT_DISABLE_TIMING);
 SAME(KOLO_CUDA_REGISTER_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE);
 SAME(KOLO_CUDA_REGISTER_MAPPED, CU_MEMHOSTREGISTER_DEVICEMAP);
 SAME(KOLO_CUDA_WAIT_GREATER, CU_STREAM_WAIT_VALUE_GEQ);
+SAME(KOLO_CUDA_WRITE_DEFAULT, CU_STREAM_WRITE_VALUE_DEFAULT);
+SAME(KOLO_CUDA_WAIT_VALUE, CU_STREAM_MEM_OP_WAIT_VALUE_32);
+SAME(KOLO_CUDA_WRITE_VALUE, CU_STREAM_MEM_OP_WRITE_VALUE_32);
 SAME(KOLO_CUDA_CAPTURE_NONE, CU_STREAM_CAPTURE_STATUS_NONE);
 SAME(KOLO_CUDA_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED);
 SAME(KOLO_CUDA_ATTRIBUTE_PROCESSORS, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
@@ -65,6 +68,18 @@ _Static_assert(sizeof(struct kolo_cuda_handle) == sizeof(CUipcMemHandle) &&
                    _Alignof(struct kolo_cuda_handle) == _Alignof(CUipcMemHandle),
                "CUipcMemHandle");
 
+#define SAME_PLACE(member, theirs)                                                                 \
+    _Static_assert(offsetof(struct kolo_cuda_memory_op, member) ==                                 \
+                           offsetof(CUstreamBatchMemOpParams, waitValue.theirs) &&                 \
+                       offsetof(struct kolo_cuda_memory_op, member) ==                             \
+                           offsetof(CUstreamBatchMemOpParams, writeValue.theirs),                  \
+                   #member)
+SAME_PLACE(operation, operation);
+SAME_PLACE(at, address);
+SAME_PLACE(value, value);
+SAME_PLACE(flags, flags);
+_Static_assert(sizeof(struct kolo_cuda_memory_op) == sizeof(CUstreamBatchMemOpParams),
+               "CUstreamBatchMemOpParams");
 _Static_assert(sizeof(CUuuid) == sizeof((struct kolo_loan){0}.device), "CUuuid");
 
 /* Number and conversions of the arguments: each call of ours, made of theirs. */
@@ -90,10 +105,9 @@ enum {
         sizeof(cuStreamSynchronize((CUstream)0)) +
         sizeof(cuStreamIsCapturing((CUstream)0, (CUstreamCaptureStatus *)0)) +
         sizeof(cuThreadExchangeStreamCaptureMode((CUstreamCaptureMode *)0)) +
-        sizeof(cuStreamWaitEvent((CUstream)0, (CUevent)0, 0u)) +
-        sizeof(cuStreamWaitValue32((CUstream)0, (kolo_cuda_address)0, (uint32_t)0, 0u)) +
+        sizeof(cuStreamBatchMemOp((CUstream)0, 0u, (CUstreamBatchMemOpParams *)0, 0u)) +
         sizeof(cuEventCreate((CUevent *)0, 0u)) + sizeof(cuEventDestroy((CUevent)0)) +
-        sizeof(cuEventRecord((CUevent)0, (CUstream)0)) + sizeof(cuEventQuery((CUevent)0)) +
+        sizeof(cuEventQuery((CUevent)0)) +
         sizeof(cuLaunchHostFunc((CUstream)0, (CUhostFn)0, (void *)0)) +
         sizeof(cuDeviceGetAttribute((int *)0, (CUdevice_attribute)0, 0)) +
         sizeof(cuModuleLoadData((CUmodule *)0, (const void *)0)) +

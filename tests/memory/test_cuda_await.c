@@ -42,9 +42,7 @@ static void hold_up(const struct bench *bench)
 {
     static const uint32_t zero = 0;
     bench->mock->write(bench->flag, &zero, sizeof zero);
-    cr_assert_eq(bench->driver->stream_wait_value(bench->stream, (uintptr_t)bench->flag, 1,
-                                                  KOLO_CUDA_WAIT_GREATER),
-                 KOLO_CUDA_SUCCESS);
+    bench->mock->await(bench->stream, bench->flag, 1);
 }
 
 static void check_context(const struct bench *bench)

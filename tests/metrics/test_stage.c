@@ -214,9 +214,7 @@ Test(stage, a_device_that_does_not_come_to_an_end_is_given_up, .timeout = 60)
     const size_t empty_size = state_saved(metric, empty);
     void *stream = mock->stream(1), *flag = mock->alloc(MOCK_DEVICE, 1, sizeof zero);
     mock->write(flag, &zero, sizeof zero);
-    cr_assert_eq(kolo_cuda_driver_loaded()->stream_wait_value(stream, (uintptr_t)flag, 1,
-                                                              KOLO_CUDA_WAIT_GREATER),
-                 KOLO_CUDA_SUCCESS);
+    mock->await(stream, flag, 1);
     cr_assert_eq(kind->update(metric, copies, NULL), KOLO_ERR_TIMEOUT, "%s", kolo_error_detail());
     cr_assert_not_null(strstr(kolo_error_detail(), "has not done within 100 ms"), "%s",
                        kolo_error_detail());

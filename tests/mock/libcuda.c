@@ -648,6 +648,7 @@ const struct mock_cuda mock_cuda = {
     .allocated = allocated,
     .stream = mock_stream,
     .write_on = mock_write_on,
+    .await = mock_await,
     .capture = mock_capture,
     .capture_mode = mock_capture_mode,
     .queue = mock_queue,

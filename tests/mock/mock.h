@@ -82,7 +82,7 @@ static inline void mock_unlock(pthread_mutex_t **lock)
 #define cuMemHostRegister cuMemHostRegister_v2
 #define cuMemHostGetDevicePointer cuMemHostGetDevicePointer_v2
 #define cuStreamDestroy cuStreamDestroy_v2
-#define cuStreamWaitValue32 cuStreamWaitValue32_v2
+#define cuStreamBatchMemOp cuStreamBatchMemOp_v2
 #define cuEventDestroy cuEventDestroy_v2
 #define cuIpcOpenMemHandle cuIpcOpenMemHandle_v2
 #define DECLARE(member, symbol, name, parameters)                                                  \
@@ -126,6 +126,7 @@ void mock_streams_forget(void);
 bool mock_streams_use(const struct allocation *a);
 void *mock_stream(int device);
 void mock_write_on(void *stream, void *memory, const void *from, size_t bytes);
+void mock_await(void *stream, const void *memory, unsigned value);
 int mock_capture(void *stream, enum mock_capture capture);
 int mock_capture_mode(void);
 void mock_queue(int most);

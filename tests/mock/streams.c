@@ -12,18 +12,18 @@
 enum { STREAMS_MAX = 2048, POLL_NS = 100000 }; /* those of a lost device are never destroyed */
 
 struct event {
-    uint64_t recorded, done; /* how often */
-    uint64_t parts;          /* streams of its context that it still waits for */
+    uint64_t parts; /* streams of its context that it still waits for */
     bool is_destroyed;
     struct event *next;
 };
 
-enum what { COPY, KERNEL, RECORD, RECORD_PART, AWAIT_EVENT, AWAIT_VALUE, CALL };
+enum what { COPY, KERNEL, RECORD_PART, AWAIT_VALUE, CALL };
 
 struct op {
     struct op *next;
     enum what what;
-    uint64_t into, from, count; /* of a copy; of an event; the value, or the threads */
+    uint64_t into, from, count; /* of a copy; what is waited for; the threads */
+    uint64_t answer;            /* where the count is written once that is there; 0: nowhere */
     struct event *event;
     void (*call)(void *context);
     void *context;
@@ -98,8 +98,6 @@ static bool is_ready(const struct op *op)
 {
     if (op->what == COPY)
         return copies_left != 0 || !is_of_device(op->from) || is_of_device(op->into);
-    if (op->what == AWAIT_EVENT)
-        return op->event->done >= op->count;
     if (op->what != AWAIT_VALUE)
         return true;
     const uint32_t now =
@@ -134,6 +132,8 @@ static bool resolve(const struct context *context, struct op *op)
         op->from = (uint64_t)(uintptr_t)mock_place(op->from, op->count);
         return op->into && op->from;
     }
+    if (op->answer)
+        return (op->answer = (uint64_t)(uintptr_t)mock_place(op->answer, 4)) != 0;
     if (op->what != KERNEL)
         return true;
     if (op->kernel->program)
@@ -186,10 +186,11 @@ static void do_first(struct stream *stream)
         carry_out(op);
         (void)pthread_mutex_lock(&mock_lock);
         copying--;
-        if (op->what == RECORD && op->event->done < op->count)
-            op->event->done = op->count;
         if (op->what == RECORD_PART)
             op->event->parts--;
+        if (op->answer) /* whose page goes as soon as it is seen, but not before the lock is free */
+            __atomic_store_n((uint32_t *)(uintptr_t)op->answer, (uint32_t)op->count,
+                             __ATOMIC_RELEASE);
     }
     stream->first = op->next;
     if (!op->next)
@@ -377,6 +378,8 @@ static bool op_uses(const struct op *op, const struct allocation *a)
 {
     if (op->what == COPY)
         return is_within(a, op->into) || is_within(a, op->from);
+    if (op->what == AWAIT_VALUE)
+        return is_within(a, op->into) || (op->answer && is_within(a, op->answer));
     bool uses = false;
     for (uint64_t i = 0; op->what == KERNEL && i < op->job.nin; i++)
         uses |= is_within(a, op->job.in[i]);
@@ -475,22 +478,21 @@ int cuThreadExchangeStreamCaptureMode(int *mode)
     return KOLO_CUDA_SUCCESS;
 }
 
-int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
+/** Of batches those that kolo makes: a wait, and a write of what it waits for. */
+int cuStreamBatchMemOp(void *stream, unsigned count, struct kolo_cuda_memory_op *operations,
+                       unsigned flags)
 {
     ENTER();
-    if (!is_event(event) || flags != 0)
+    const struct kolo_cuda_memory_op *wait = operations, *write = operations + 1;
+    if (count != 2 || flags != 0 || wait->operation != KOLO_CUDA_WAIT_VALUE ||
+        wait->flags != KOLO_CUDA_WAIT_GREATER || write->operation != KOLO_CUDA_WRITE_VALUE ||
+        write->flags != KOLO_CUDA_WRITE_DEFAULT || write->value != wait->value ||
+        !mock_allocation(wait->at) || !mock_allocation(write->at))
         return KOLO_CUDA_INVALID_VALUE;
-    struct event *awaited = event;
-    return submit(stream,
-                  &(struct op){.what = AWAIT_EVENT, .event = awaited, .count = awaited->recorded});
-}
-
-int cuStreamWaitValue32(void *stream, uint64_t at, uint32_t value, unsigned flags)
-{
-    ENTER();
-    if (!mock_allocation(at) || flags != KOLO_CUDA_WAIT_GREATER)
-        return KOLO_CUDA_INVALID_VALUE;
-    return submit(stream, &(struct op){.what = AWAIT_VALUE, .into = at, .count = value});
+    return submit(stream, &(struct op){.what = AWAIT_VALUE,
+                                       .into = wait->at,
+                                       .answer = write->at,
+                                       .count = wait->value});
 }
 
 int cuEventCreate(void **event_out, unsigned flags)
@@ -512,16 +514,6 @@ int cuEventDestroy(void *event)
         return KOLO_CUDA_INVALID_HANDLE;
     ((struct event *)event)->is_destroyed = true;
     return KOLO_CUDA_SUCCESS;
-}
-
-int cuEventRecord(void *event, void *stream)
-{
-    ENTER();
-    if (!is_event(event))
-        return KOLO_CUDA_INVALID_HANDLE;
-    struct event *recorded = event;
-    return submit(stream,
-                  &(struct op){.what = RECORD, .event = recorded, .count = ++recorded->recorded});
 }
 
 int cuCtxRecordEvent(void *context, void *event)
@@ -546,8 +538,7 @@ int cuEventQuery(void *event)
     const struct event *asked = event;
     if (!is_event(event))
         return KOLO_CUDA_INVALID_HANDLE;
-    return asked->done < asked->recorded || asked->parts > 0 ? KOLO_CUDA_NOT_READY
-                                                             : KOLO_CUDA_SUCCESS;
+    return asked->parts > 0 ? KOLO_CUDA_NOT_READY : KOLO_CUDA_SUCCESS;
 }
 
 int cuLaunchHostFunc(void *stream, void (*function)(void *), void *context)
@@ -635,6 +626,14 @@ void mock_write_on(void *stream, void *memory, const void *from, size_t bytes)
                           .from = (uint64_t)(uintptr_t)copy,
                           .count = bytes,
                           .owned = copy};
+    if (submit(stream, &op) != KOLO_CUDA_SUCCESS)
+        abort();
+}
+
+void mock_await(void *stream, const void *memory, unsigned value)
+{
+    LOCKED();
+    const struct op op = {.what = AWAIT_VALUE, .into = (uint64_t)(uintptr_t)memory, .count = value};
     if (submit(stream, &op) != KOLO_CUDA_SUCCESS)
         abort();
 }

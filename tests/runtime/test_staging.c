@@ -491,9 +491,7 @@ static void *hold_device_up(void)
     static const uint32_t zero = 0;
     void *stream = mock->stream(0), *flag = mock->alloc(MOCK_DEVICE, 0, COUNT * 4);
     mock->write(flag, &zero, sizeof zero);
-    cr_assert_eq(kolo_cuda_driver_loaded()->stream_wait_value(stream, (uintptr_t)flag, 1,
-                                                              KOLO_CUDA_WAIT_GREATER),
-                 KOLO_CUDA_SUCCESS);
+    mock->await(stream, flag, 1);
     return flag;
 }
 

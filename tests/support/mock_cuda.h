@@ -53,6 +53,8 @@ struct mock_cuda {
     void *(*stream)(int device);
     /** As a kernel on that stream; @p from is copied at once. */
     void (*write_on)(void *stream, void *memory, const void *from, size_t bytes);
+    /** The stream goes on once the four bytes at @p memory are at least @p value. */
+    void (*await)(void *stream, const void *memory, unsigned value);
     /** The stream is captured into a graph, or no longer. 0: a call has spoilt the capture that was. */
     int (*capture)(void *stream, enum mock_capture capture);
     /** What this thread has said of captures; 0: nothing. */

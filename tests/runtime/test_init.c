@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -82,6 +83,7 @@ static void start(struct party *party, int rank)
     party->pids[rank] = fork();
     cr_assert(party->pids[rank] >= 0, "fork");
     if (party->pids[rank] == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that has failed leaves none that waits */
         close(ends[0]);
         run_rank(party, rank, ends[1]);
     }
@@ -384,7 +386,8 @@ ParameterizedTest(struct way *way, init, who_leaves_after_a_broadcast, .timeout 
 
 enum { LONG_BYTES = 900000 }; /* more than a rank takes early, less than a root waits for */
 
-/** Rank 1 comes to the broadcast, and rank 0 leaves after it, when the test says so. */
+/** Rank 1 comes to the broadcast, and rank 0 leaves after it, when the test says so. Rank 0 begins once
+ * rank 1 has left the barrier, and so takes nothing off its links: else it may get all of it there. */
 static kolo_status rank_1_is_late(struct kolo_comm *comm, struct party *party)
 {
     char byte;
@@ -395,7 +398,10 @@ static kolo_status rank_1_is_late(struct kolo_comm *comm, struct party *party)
     if (rank == 0)
         memset(data, 7, LONG_BYTES);
     if (status == KOLO_OK && rank == 1)
-        WORLD_EXPECT(read(party->late_fd, &byte, 1) == 1, "no word from the test");
+        WORLD_EXPECT(write(party->ready_fd, "", 1) == 1 && read(party->late_fd, &byte, 1) == 1,
+                     "no word from the test");
+    if (status == KOLO_OK && rank == 0)
+        WORLD_EXPECT(read(party->go_fd, &byte, 1) == 1, "no word from the test");
     if (status == KOLO_OK)
         status = kolo_broadcast(comm, data, LONG_BYTES, KOLO_UINT8, 0, NULL, NULL);
     if (status == KOLO_OK && rank == 0)
@@ -414,8 +420,8 @@ Test(init, a_late_rank_gets_a_long_broadcast, .timeout = 60)
         GIVEN_UP_MS = 3000
     }; /* by then a root has gone that waits for KOLO_EXIT_TIMEOUT or less */
     static const char hasty[] = "KOLO_EXIT_TIMEOUT=400ms";
-    char text[128];
-    int ends[2], late_ends[2];
+    char text[128], byte;
+    int ends[2], late_ends[2], ready[2];
     name_file(text, "late");
     struct party party = {.size = 3,
                           .transport = "tcp",
@@ -423,13 +429,18 @@ Test(init, a_late_rank_gets_a_long_broadcast, .timeout = 60)
                           .body = rank_1_is_late,
                           .plan = "KOLO_PLAN=tree",
                           .patience = {hasty, NULL, hasty}};
-    cr_assert(pipe(late_ends) == 0, "pipe");
+    cr_assert(pipe(late_ends) == 0 && pipe(ready) == 0, "pipe");
     party.late_fd = late_ends[0];
+    party.ready_fd = ready[1];
     open_party(&party, ends);
+    cr_assert(read(ready[0], &byte, 1) == 1 && write(ends[1], "", 1) == 1);
     finish_one(&party, 2);
     cr_assert(write(ends[1], "", 1) == 1);
     struct pollfd root = {.fd = party.reports[0], .events = POLLIN};
-    cr_assert(poll(&root, 1, GIVEN_UP_MS) == 0, "the root left before rank 1 came");
+    if (poll(&root, 1, GIVEN_UP_MS) != 0)
+        finish_one(&party, 0);
+    cr_assert(party.pids[0] != 0, "the root left before rank 1 came: %s: %s",
+              kolo_status_name(party.results[0].status), party.results[0].text);
     cr_assert(write(late_ends[1], "", 1) == 1);
     finish(&party);
     expect_well(&party, "tcp");

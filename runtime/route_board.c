@@ -230,9 +230,8 @@ static enum kolo_board_step enter_step(struct kolo_hub *hub)
 static enum kolo_board_step borrow_step(struct kolo_hub *hub)
 {
     kolo_status status = hub->is_pulled ? kolo_pull_borrow(hub) : kolo_board_direct_borrow(hub);
-    if (status == KOLO_OK) {
+    if (status == KOLO_OK)
         return go_on(hub, KOLO_BOARD_MOVING);
-    }
     if (status != KOLO_AGAIN)
         refuse(hub, status);
     return KOLO_BOARD_STUCK;

@@ -166,15 +166,21 @@ static struct world twoshot(int size, const char *transport, const char *setting
         .size = size, .transport = transport, .settings = {"KOLO_PLAN=twoshot", setting, NULL}};
 }
 
+/** Runs @p body, which leaves nothing allocated. */
+static void run_clean(struct world world,
+                      kolo_status (*body)(struct kolo_comm *comm, void *argument), unsigned seed)
+{
+    begin(seed);
+    const int before = mock->allocated();
+    WORLD_MUST_RUN(&world, body, NULL);
+    cr_assert_eq(mock->allocated(), before);
+}
+
 ParameterizedTest(struct setup *setup, board_lent, all_collectives, .timeout = 300)
 {
-    struct world world = twoshot(setup->size, setup->transport, NULL);
-    begin((unsigned)setup->size);
-    const int before = mock->allocated();
-    WORLD_MUST_RUN(&world, all_calls, NULL);
+    run_clean(twoshot(setup->size, setup->transport, NULL), all_calls, (unsigned)setup->size);
     cr_assert_gt(launches(), 0, "nothing was lent");
     cr_assert_eq(copies(), 0, "%d copies by way of the host", copies());
-    cr_assert_eq(mock->allocated(), before);
     cr_assert_eq(mock->registered(), 0);
 }
 
@@ -472,11 +478,7 @@ static kolo_status many_lives(struct kolo_comm *comm, void *argument)
 
 Test(board_lent, memory_is_freed_once_all_have_returned_it, .timeout = 200)
 {
-    struct world world = twoshot(4, "shm", NULL);
-    begin(13);
-    const int before = mock->allocated();
-    WORLD_MUST_RUN(&world, many_lives, NULL);
-    cr_assert_eq(mock->allocated(), before);
+    run_clean(twoshot(4, "shm", NULL), many_lives, 13);
 }
 
 /** Rank 0 frees what rank 1 has mapped, and finds no room for more: rank 1 lets go of it only then. */
@@ -555,11 +557,7 @@ static kolo_status busy_device(struct kolo_comm *comm, void *argument)
 
 Test(board_lent, calls_beside_a_busy_device_leave_no_threads, .timeout = 100)
 {
-    struct world world = twoshot(2, "inproc", NULL);
-    begin(23);
-    const int before = mock->allocated();
-    WORLD_MUST_RUN(&world, busy_device, NULL);
-    cr_assert_eq(mock->allocated(), before);
+    run_clean(twoshot(2, "inproc", NULL), busy_device, 23);
 }
 
 /** A rank leaves while another still has its memory, and goes on with others. */
@@ -580,12 +578,8 @@ static kolo_status part_of_world(struct kolo_comm *comm, void *argument)
 
 Test(board_lent, communicators_come_and_go, .timeout = 200)
 {
-    struct world world = twoshot(4, "inproc", NULL);
-    begin(14);
-    const int before = mock->allocated();
-    WORLD_MUST_RUN(&world, part_of_world, NULL);
+    run_clean(twoshot(4, "inproc", NULL), part_of_world, 14);
     cr_assert(launches() > 0 && copies() == 0);
-    cr_assert_eq(mock->allocated(), before);
 }
 
 /* ---- failures ---- */

@@ -166,11 +166,24 @@ bool kolo_rdma_poll(struct kolo_port *base)
     return moved;
 }
 
+static void unwatch(struct rdma_watch *watch)
+{
+    if (watch->watch.fd >= 0)
+        kolo_poller_remove(kolo_endpoint_poller(watch->nic->port->tcp.base.endpoint),
+                           &watch->watch);
+    watch->watch.fd = -1;
+}
+
 static void channel_ready(struct kolo_watch *watch, uint32_t events)
 {
     struct rdma_nic *nic = ((struct rdma_watch *)watch)->nic;
     (void)events;
-    kolo_rdma_completions_heard(nic->completions);
+    const kolo_status status = kolo_rdma_completions_heard(nic->completions);
+    if (status != KOLO_OK) {
+        unwatch(&nic->channel); /* it may be ready for ever */
+        lose_nic(nic, status);
+        return;
+    }
     nic->tells_next = false;
     (void)kolo_rdma_poll(&nic->port->tcp.base);
 }
@@ -179,9 +192,11 @@ static void news_ready(struct kolo_watch *watch, uint32_t events)
 {
     struct rdma_nic *nic = ((struct rdma_watch *)watch)->nic;
     (void)events;
-    kolo_status status = kolo_rdma_device_news(nic->device);
-    if (status != KOLO_OK)
-        lose_nic(nic, status);
+    const kolo_status status = kolo_rdma_device_news(nic->device);
+    if (status == KOLO_OK)
+        return;
+    unwatch(&nic->news);
+    lose_nic(nic, status);
 }
 
 /* ---- what has its time ---- */
@@ -269,14 +284,6 @@ static kolo_status probe(const struct kolo_settings *settings, struct kolo_why *
              status == KOLO_OK ? "" : kolo_error_detail());
     kolo_rdma_device_close(device);
     return status;
-}
-
-static void unwatch(struct rdma_watch *watch)
-{
-    if (watch->watch.fd >= 0)
-        kolo_poller_remove(kolo_endpoint_poller(watch->nic->port->tcp.base.endpoint),
-                           &watch->watch);
-    watch->watch.fd = -1;
 }
 
 /** What the links may still need; the next gives up what it has. */

@@ -292,14 +292,28 @@ kolo_status kolo_rdma_completions_open(struct kolo_rdma_device *device, uint32_t
     return KOLO_OK;
 }
 
+/** Empties the channel. 0, or why it cannot be read. */
+static int hear(const struct kolo_rdma_completions *completions)
+{
+    const struct kolo_verbs *verbs = completions->device->verbs;
+    struct ibv_cq *queue = NULL;
+    void *context = NULL;
+    errno = 0;
+    while (verbs->get_cq_event(completions->channel, &queue, &context) == 0) {
+        verbs->ack_cq_events(queue, 1);
+        errno = 0;
+    }
+    return errno == EAGAIN ? 0 : errno != 0 ? errno : EIO;
+}
+
 void kolo_rdma_completions_close(struct kolo_rdma_completions *completions)
 {
     if (completions == NULL)
         return;
     const struct kolo_verbs *verbs = completions->device->verbs;
     if (completions->queue != NULL) {
-        kolo_rdma_completions_heard(
-            completions); /* the library waits for what is not acknowledged */
+        /* the library waits for what is not acknowledged */
+        (void)hear(completions);
         if (verbs->destroy_cq(completions->queue) != 0)
             KOLO_WARN("rdma %s: a completion queue is still in use", completions->device->name);
     }
@@ -343,11 +357,12 @@ kolo_status kolo_rdma_completions_arm(struct kolo_rdma_completions *completions)
     return KOLO_OK;
 }
 
-void kolo_rdma_completions_heard(struct kolo_rdma_completions *completions)
+kolo_status kolo_rdma_completions_heard(struct kolo_rdma_completions *completions)
 {
-    const struct kolo_verbs *verbs = completions->device->verbs;
-    struct ibv_cq *queue = NULL;
-    void *context = NULL;
-    while (verbs->get_cq_event(completions->channel, &queue, &context) == 0)
-        verbs->ack_cq_events(queue, 1);
+    const int error = hear(completions);
+    if (error == 0)
+        return KOLO_OK;
+    return kolo_fail_errno(KOLO_ERR_LINK, error,
+                           "rdma %s: it does not tell of completions any more",
+                           completions->device->name);
 }

@@ -72,8 +72,8 @@ kolo_status kolo_rdma_completions_poll(struct kolo_rdma_completions *completions
 /** From here on the channel's fd becomes readable with the next completion; what had come before does not tell: poll once
  * more. */
 kolo_status kolo_rdma_completions_arm(struct kolo_rdma_completions *completions) KOLO_NODISCARD;
-/** Empties the channel after it became readable. */
-void kolo_rdma_completions_heard(struct kolo_rdma_completions *completions);
+/** Empties the channel after it became readable. ERR_LINK: it tells nothing any more, and may be ready for ever. */
+kolo_status kolo_rdma_completions_heard(struct kolo_rdma_completions *completions) KOLO_NODISCARD;
 
 /** A track for up to @p capacity requests at a time (a power of two), which have room in the queue for as long as it lives.
  * ERR_UNSUPPORTED: the queue has not. */

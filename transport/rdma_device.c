@@ -191,8 +191,10 @@ void kolo_rdma_device_close(struct kolo_rdma_device *device)
     kolo_rdma_unregister_refused(device);
     if (device->domain != NULL && device->verbs->dealloc_pd(device->domain) != 0)
         KOLO_WARN("rdma %s: its protection domain is still in use", device->name);
-    if (device->context != NULL)
-        (void)device->verbs->close_device(device->context);
+    const int error = device->context != NULL ? device->verbs->close_device(device->context) : 0;
+    if (error != 0)
+        KOLO_WARN("rdma %s: it cannot be closed: what it holds goes with the process",
+                  device->name);
     kolo_free_memory(device);
 }
 
@@ -560,12 +562,16 @@ kolo_status kolo_rdma_device_news(struct kolo_rdma_device *device)
 {
     struct ibv_async_event event;
     const char *end = NULL;
+    errno = 0;
     while (device->verbs->get_async_event(device->context, &event) == 0) {
         if (end == NULL)
             end = end_text(event.event_type);
         log_event(device, &event);
         device->verbs->ack_async_event(&event);
+        errno = 0;
     }
+    if (end == NULL && errno != EAGAIN && !device->is_gone)
+        end = "its news cannot be read any more: look at dmesg";
     if (end == NULL)
         return KOLO_OK;
     device->is_gone = true;

@@ -60,7 +60,8 @@ int kolo_rdma_device_named(const struct kolo_settings *settings);
 /** NULL is fine. */
 void kolo_rdma_device_close(struct kolo_rdma_device *device);
 
-/** Takes the device's news; never blocks. ERR_LINK: it is gone, or broken; the detail says what it said. What passes (a
+/** Takes the device's news; never blocks. ERR_LINK: it is gone, or broken; the detail says what it said, and its file may be
+ * ready for ever. What passes (a
  * port that lost its cable may get it back) is logged: the retries of the queue pairs decide. */
 kolo_status kolo_rdma_device_news(struct kolo_rdma_device *device) KOLO_NODISCARD;
 

@@ -19,7 +19,8 @@ enum {
     INLINE_MAX = 256,
     PAIRS_MAX = 64,
     REGIONS_MAX = 4096,
-    EVENTS_MAX = 16
+    EVENTS_MAX = 16,
+    KEPT_MAX = 8
 };
 
 struct region {
@@ -33,6 +34,13 @@ struct region {
 struct domain {
     struct ibv_pd base;
     bool is_kept;
+};
+/** What a call was to destroy that failed. */
+struct kept {
+    const struct ibv_context *context; /* NULL: none */
+    const struct ibv_comp_channel
+        *channel; /* of a queue; NULL: it has none, or is something else */
+    void *object;
 };
 struct channel {
     struct ibv_comp_channel base;
@@ -88,7 +96,8 @@ static struct {
     struct pair *pairs[PAIRS_MAX];
     struct region *regions[REGIONS_MAX];
     struct context *contexts[PAIRS_MAX];
-    int living, registered, not_ready, polls, sends_done, sends_told;
+    struct kept kept[KEPT_MAX];
+    int living, registered, not_ready, polls, asked_news, sends_done, sends_told;
     size_t written, lent;
     struct {
         const char *function;
@@ -236,11 +245,30 @@ static void drop_kept(const struct ibv_context *context)
         if (domain->is_kept && !is_used(&domain->base))
             drop(domain);
     }
+    for (int i = 0; i < KEPT_MAX; i++)
+        if (world.kept[i].context == context) {
+            drop(world.kept[i].object);
+            world.kept[i] = (struct kept){.context = NULL};
+        }
+}
+
+static void keep(struct kept kept)
+{
+    int at = 0;
+    while (at < KEPT_MAX && world.kept[at].context != NULL)
+        at++;
+    if (at == KEPT_MAX)
+        abort();
+    world.kept[at] = kept;
 }
 
 static int close_device(struct ibv_context *context)
 {
     lock();
+    if (fails("close_device")) {
+        unlock();
+        return -1; /* as the real one does, with errno */
+    }
     for (int i = 0; i < PAIRS_MAX; i++)
         if (world.contexts[i] == (struct context *)context)
             world.contexts[i] = NULL;
@@ -312,13 +340,22 @@ static int get_async_event(struct ibv_context *base, struct ibv_async_event *eve
 {
     struct context *context = (struct context *)base;
     uint64_t one;
-    if (read(base->async_fd, &one, sizeof one) != (ssize_t)sizeof one)
+    lock();
+    world.asked_news++;
+    const bool is_broken = fails("get_async_event");
+    unlock();
+    if (is_broken || read(base->async_fd, &one, sizeof one) != (ssize_t)sizeof one)
         return -1;
     lock();
-    *event_out = context->events[context->first++ % EVENTS_MAX];
-    context->count--;
+    const bool is_over = context->count == 0; /* of a device that has gone, nothing more is told */
+    if (is_over) {
+        errno = EIO;
+    } else {
+        *event_out = context->events[context->first++ % EVENTS_MAX];
+        context->count--;
+    }
     unlock();
-    return 0;
+    return is_over ? -1 : 0;
 }
 
 static void ack_async_event(struct ibv_async_event *event)
@@ -359,12 +396,14 @@ static struct ibv_pd *alloc_pd(struct ibv_context *context)
 static int dealloc_pd(struct ibv_pd *domain)
 {
     lock();
-    const bool is_kept = is_used(domain);
+    const bool is_kept = is_used(domain), has_failed = !is_kept && fails("dealloc_pd");
     ((struct domain *)domain)->is_kept = is_kept;
-    if (!is_kept)
+    if (has_failed)
+        keep((struct kept){.context = domain->context, .object = domain});
+    else if (!is_kept)
         drop(domain);
     unlock();
-    return is_kept ? EBUSY : 0;
+    return is_kept || has_failed ? EBUSY : 0;
 }
 
 static uintptr_t page_of(const void *address)
@@ -496,11 +535,17 @@ static struct ibv_comp_channel *create_comp_channel(struct ibv_context *context)
 
 static int destroy_comp_channel(struct ibv_comp_channel *channel)
 {
+    bool is_used = false;
     lock();
+    for (int i = 0; i < KEPT_MAX; i++)
+        is_used |= world.kept[i].channel == channel;
     close(channel->fd);
-    drop(channel);
+    if (is_used)
+        keep((struct kept){.context = channel->context, .object = channel});
+    else
+        drop(channel);
     unlock();
-    return 0;
+    return is_used ? EBUSY : 0;
 }
 
 static struct ibv_cq *create_cq(struct ibv_context *context, int capacity, void *user,
@@ -532,6 +577,12 @@ static int destroy_cq(struct ibv_cq *base)
     ((struct queue *)base)->is_kept = error != 0;
     if (((struct queue *)base)->unacknowledged > 0)
         error = EBUSY; /* the real one waits for ever */
+    if (error == 0 && fails("destroy_cq")) {
+        error = errno;
+        keep((struct kept){.context = base->context, .channel = base->channel, .object = base});
+        unlock();
+        return error;
+    }
     if (error == 0)
         drop(base);
     unlock();
@@ -542,7 +593,10 @@ static int get_cq_event(struct ibv_comp_channel *base, struct ibv_cq **queue_out
 {
     struct channel *channel = (struct channel *)base;
     uint64_t one;
-    if (read(base->fd, &one, sizeof one) != (ssize_t)sizeof one)
+    lock();
+    const bool is_broken = fails("get_cq_event");
+    unlock();
+    if (is_broken || read(base->fd, &one, sizeof one) != (ssize_t)sizeof one)
         return -1;
     lock();
     *queue_out = channel->told[channel->first++ % QUEUE_MAX];
@@ -1155,7 +1209,8 @@ void fake_verbs_reset(void)
     memset(world.pairs, 0, sizeof world.pairs);
     memset(world.regions, 0, sizeof world.regions);
     memset(world.contexts, 0, sizeof world.contexts);
-    world.living = world.registered = world.not_ready = world.polls = 0;
+    memset(world.kept, 0, sizeof world.kept);
+    world.living = world.registered = world.not_ready = world.polls = world.asked_news = 0;
     world.sends_done = world.sends_told = 0;
     world.written = world.lent = 0;
     world.fault.function = NULL;
@@ -1271,6 +1326,13 @@ void fake_verbs_remove(struct fake_device *device)
         if (world.pairs[i] != NULL && device_of(world.pairs[i]->base.context) == device)
             break_pair(world.pairs[i]);
     tell(device, IBV_EVENT_DEVICE_FATAL, 0);
+    for (int i = 0; i < PAIRS_MAX; i++) {
+        const uint64_t for_ever = UINT64_C(1) << 60;
+        const struct context *context = world.contexts[i];
+        if (context != NULL && context->device == device &&
+            write(context->base.async_fd, &for_ever, sizeof for_ever) != (ssize_t)sizeof for_ever)
+            abort();
+    }
     unlock();
 }
 
@@ -1309,6 +1371,14 @@ int fake_verbs_registered(void)
 {
     lock();
     int count = world.registered;
+    unlock();
+    return count;
+}
+
+int fake_verbs_asked_news(void)
+{
+    lock();
+    const int count = world.asked_news;
     unlock();
     return count;
 }

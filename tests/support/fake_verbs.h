@@ -50,7 +50,7 @@ void fake_verbs_device_count(int count);
 void fake_verbs_add_gid(struct fake_port *port, uint32_t type, const char *address);
 
 /** The @p nth call from now of that function of the table (its field's name) fails with errno @p error. What is not
- * destroyed so (a pair, a region) goes on until its device is closed. */
+ * destroyed so goes on until its device is closed, or for ever if that failed. */
 void fake_verbs_fail(const char *function, int nth, int error);
 /** The @p nth send request carried out from now ends in @p status. */
 void fake_verbs_complete_as(int nth, enum ibv_wc_status status);
@@ -75,7 +75,8 @@ void fake_verbs_delay(int nth, int polls);
 void fake_verbs_duplicate(int nth);
 /** The @p nth completion from now and the one after it in its queue change places. */
 void fake_verbs_swap(int nth);
-/** The device is pulled out: its queue pairs fail, posts fail, and an event says so. */
+/** The device is pulled out: its queue pairs fail, posts fail, and an event says so. The file of events is ready for ever
+ * then, and gives EIO. */
 void fake_verbs_remove(struct fake_device *device);
 /** The event alone. */
 void fake_verbs_tell(struct fake_device *device, enum ibv_event_type type, int port);
@@ -85,6 +86,8 @@ int fake_verbs_living(void);
 /** Regions that live, and how many were made. */
 int fake_verbs_regions(void);
 int fake_verbs_registered(void);
+/** How often events of devices were asked for. */
+int fake_verbs_asked_news(void);
 /** How often completions were asked for. */
 int fake_verbs_polls(void);
 /** Bytes that were written by their address; of one device's pairs. */

@@ -623,6 +623,17 @@ Test(rdma, a_device_that_has_no_room_for_more_pairs_is_an_error_where_rdma_is_fo
 
 /* ---- what breaks later ---- */
 
+/** What is ready among them is told. */
+static void look_at_files(struct suite_rank *rank)
+{
+    bool moved;
+    kolo_endpoint_arm(rank->endpoint);
+    for (int i = 0; i < 10; i++)
+        SUITE_CHECK(rank, kolo_endpoint_progress(rank->endpoint, &moved) == KOLO_OK, "%s",
+                    kolo_error_detail());
+    kolo_endpoint_disarm(rank->endpoint);
+}
+
 static void lose_the_device(struct suite_rank *rank)
 {
     exchange(rank);
@@ -630,6 +641,51 @@ static void lose_the_device(struct suite_rank *rank)
     if (rank->rank == 0)
         fake_verbs_remove(fake_verbs_device(0));
     SUITE_CHECK(rank, suite_until(rank, is_down, NULL), "nobody noticed");
+    look_at_files(rank);
+    SUITE_CHECK(rank, suite_meet(rank, 1), "rank %d", rank->rank);
+    const int asked = fake_verbs_asked_news();
+    look_at_files(rank);
+    SUITE_CHECK(rank, fake_verbs_asked_news() == asked, "its file is looked at for ever");
+}
+
+static void expect_lost(void (*body)(struct suite_rank *rank), const char *reason)
+{
+    struct suite_world *world = suite_open("rdma", 2, NULL, NULL);
+    suite_run(world, body);
+    for (int i = 0; i < 2; i++)
+        cr_assert(world->ranks[i].heard[1 - i].down > 0, "rank %d", i);
+    const struct suite_heard *heard = &world->ranks[0].heard[1];
+    cr_assert(heard->why == KOLO_ERR_LINK && strstr(heard->text, reason), "%s", heard->text);
+    suite_close(world);
+    cr_assert(fake_verbs_living() == 0);
+}
+
+/** A byte from rank 1, which rank 0 sleeps for. */
+static void lose_the_channel(struct suite_rank *rank)
+{
+    struct kolo_link *link = suite_link(rank, 1 - rank->rank);
+    struct kolo_desc desc = {{3}};
+    struct kolo_work work;
+    uint8_t byte = 1;
+    exchange(rank);
+    SUITE_CHECK(rank, suite_meet(rank, 0), "rank %d", rank->rank);
+    if (rank->rank == 1) {
+        SUITE_CHECK(rank, suite_meet(rank, 1), "rank 1");
+        kolo_link_send(link, 9, &desc, &byte, 1, &work);
+        SUITE_CHECK(rank, suite_until(rank, is_down, NULL), "rank 1 does not notice");
+        return;
+    }
+    bool moved;
+    kolo_endpoint_arm(rank->endpoint);
+    SUITE_CHECK(rank, kolo_endpoint_progress(rank->endpoint, &moved) == KOLO_OK, "no progress");
+    fake_verbs_fail("get_cq_event", 1, EIO);
+    SUITE_CHECK(rank, suite_meet(rank, 1) && suite_until(rank, is_down, NULL),
+                "rank 0 does not notice");
+}
+
+Test(rdma, completions_that_are_not_told_of_end_the_links, .timeout = 60)
+{
+    expect_lost(lose_the_channel, "rdma fake0: it does not tell of completions any more");
 }
 
 Test(rdma, a_device_that_is_pulled_out_ends_its_links, .timeout = 60)

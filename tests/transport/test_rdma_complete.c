@@ -400,7 +400,7 @@ Test(rdma_complete, the_channel_tells_what_comes_after_it_was_armed)
     cr_assert(post_send(&sides[0], 0, true) == 0);
     cr_assert(kolo_rdma_completions_poll(sides[0].completions, &moved) == KOLO_OK && moved);
     cr_assert(poll(&wait, 1, 0) == 1);
-    kolo_rdma_completions_heard(sides[1].completions);
+    cr_assert(kolo_rdma_completions_heard(sides[1].completions) == KOLO_OK);
     cr_assert(poll(&wait, 1, 0) == 0);
     cr_assert(kolo_rdma_completions_poll(sides[1].completions, &moved) == KOLO_OK && moved);
     in_order(&sides[1], 1);
@@ -411,6 +411,20 @@ Test(rdma_complete, the_channel_tells_what_comes_after_it_was_armed)
     cr_assert(poll(&wait, 1, 0) == 1);
     fake_verbs_fail("req_notify_cq", 1, EIO);
     cr_assert(kolo_rdma_completions_arm(sides[1].completions) == KOLO_ERR_LINK);
+    fake_verbs_fail("get_cq_event", 1, EIO);
+    cr_assert(kolo_rdma_completions_heard(sides[1].completions) == KOLO_ERR_LINK);
+    cr_assert(strstr(kolo_error_detail(), "does not tell of completions any more"), "%s",
+              kolo_error_detail());
+}
+
+Test(rdma_complete, a_queue_that_is_not_destroyed_goes_with_its_device)
+{
+    struct kolo_rdma_completions *completions = NULL;
+    const int living = fake_verbs_living();
+    cr_assert(kolo_rdma_completions_open(sides[0].device, 16, &completions) == KOLO_OK);
+    fake_verbs_fail("destroy_cq", 1, EBUSY);
+    kolo_rdma_completions_close(completions);
+    cr_assert(fake_verbs_living() == living + 2, "the queue, and the channel that it uses");
 }
 
 Test(rdma_complete, a_queue_that_cannot_be_read_says_so)

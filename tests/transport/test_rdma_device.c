@@ -324,6 +324,38 @@ static void keep_line(void *context, enum kolo_log_level level, const char *line
     snprintf(logged, sizeof logged, "%s", line);
 }
 
+Test(rdma_device, news_that_cannot_be_read_are_its_end)
+{
+    fake_verbs_reset();
+    struct kolo_rdma_device *device = open_good("");
+    fake_verbs_fail("get_async_event", 1, EIO);
+    cr_assert(kolo_rdma_device_news(device) == KOLO_ERR_LINK && device->is_gone);
+    cr_assert(strstr(kolo_error_detail(), "rdma fake0 port 1: its news cannot be read any more"),
+              "%s", kolo_error_detail());
+    kolo_rdma_device_close(device);
+    cr_assert(fake_verbs_living() == 0);
+}
+
+Test(rdma_device, what_cannot_be_given_back_is_told)
+{
+    static const struct {
+        const char *call, *words;
+        int living; /* afterwards */
+    } faults[] = {{"dealloc_pd", "fake0: its protection domain is still in use", 0},
+                  {"close_device", "fake0: it cannot be closed", 1}};
+    kolo_log_set_sink(keep_line, NULL);
+    for (size_t i = 0; i < 2; i++) {
+        fake_verbs_reset();
+        struct kolo_rdma_device *device = open_good("");
+        fake_verbs_fail(faults[i].call, 1, EBUSY);
+        kolo_rdma_device_close(device);
+        cr_assert(strstr(logged, faults[i].words), "%s", logged);
+        cr_assert(fake_verbs_living() == faults[i].living, "%s: %d", faults[i].call,
+                  fake_verbs_living());
+    }
+    kolo_log_set_sink(NULL, NULL);
+}
+
 Test(rdma_device, news_never_wait_and_only_an_end_is_an_error)
 {
     fake_verbs_reset();

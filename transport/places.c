@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
-#include <limits.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -24,6 +23,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/numa.h"
 #include "base/settings.h"
 
 /* sockaddr_storage is aligned for, and made to hold, each of these. */
@@ -237,21 +237,10 @@ static long interface_speed(const char *interface)
 
 static int interface_numa_node(const char *interface)
 {
-    char path[64 + IF_NAMESIZE], text[24] = "";
-    ssize_t got;
-    long node;
-    int fd;
+    char path[64 + IF_NAMESIZE];
 
-    snprintf(path, sizeof path, "/sys/class/net/%s/device/numa_node", interface);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -1;
-    got = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (got <= 0 || text[0] < '0' || text[0] > '9') /* -1: the firmware does not say */
-        return -1;
-    node = strtol(text, NULL, 10);
-    return node <= INT_MAX ? (int)node : -1;
+    snprintf(path, sizeof path, "/sys/class/net/%s/device", interface);
+    return kolo_numa_node_of(path);
 }
 
 static bool interface_is_hardware(const char *interface)

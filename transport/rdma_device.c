@@ -6,13 +6,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/numa.h"
 #include "transport/rdma_register.h"
 
 enum { PORTS_MAX = 255, REASONS_BYTES = 512 };
@@ -201,14 +201,9 @@ void kolo_rdma_device_close(struct kolo_rdma_device *device)
 /** The NUMA node that its card is at. */
 static int numa_node_of(const struct ibv_device *which)
 {
-    char path[IBV_SYSFS_PATH_MAX + 32], text[24] = "";
-    snprintf(path, sizeof path, "%.255s/device/numa_node", which->ibdev_path);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
-    if (fd >= 0)
-        close(fd);
-    /* "-1": the firmware does not say */
-    return got > 0 && text[0] >= '0' && text[0] <= '9' ? (int)strtoul(text, NULL, 10) : -1;
+    char path[IBV_SYSFS_PATH_MAX + 32];
+    snprintf(path, sizeof path, "%.255s/device", which->ibdev_path);
+    return kolo_numa_node_of(path);
 }
 
 /** The device without a port. */

@@ -3,10 +3,15 @@
 // of its device's primary context, the one that the CUDA runtime works in, until that is let go. A
 // thread's current context is after each call what it was before.
 //
+// Which device: a rank that is bound to one NUMA node takes one whose slot is there, so that what
+// passes between it and the host does not cross the machine. The driver numbers devices by other rules.
+//
 // The driver would wait for a device's work when memory is freed, without a bound; so that is
 // waited for first.
+#include <ctype.h>
 #include <stdio.h>
 
+#include "base/numa.h"
 #include "memory/cuda_memory.h"
 
 /** No device is not a failure of one. */
@@ -44,6 +49,34 @@ static int current_device(const struct kolo_cuda_driver *driver, int count)
     return -1;
 }
 
+/** The NUMA node of the device of that number; -1: not known. */
+static int node_of(const struct kolo_cuda_driver *driver, int ordinal)
+{
+    int device;
+    char bus[32], path[64];
+    if (driver->device_get(&device, ordinal) != KOLO_CUDA_SUCCESS ||
+        driver->device_get_pci(bus, sizeof bus, device) != KOLO_CUDA_SUCCESS)
+        return -1;
+    for (char *at = bus; *at; at++)
+        *at = (char)tolower((unsigned char)*at); /* as the kernel writes it */
+    (void)snprintf(path, sizeof path, "/sys/bus/pci/devices/%s", bus);
+    return kolo_numa_node_of(path);
+}
+
+/** The number of the device that is the rank's. */
+static int share_of(const struct kolo_cuda_driver *driver, int count,
+                    const struct kolo_device_share *share)
+{
+    int near = 0, before;
+    for (int i = 0; i < count && share->numa_node >= 0; i++)
+        near += node_of(driver, i) == share->numa_node;
+    before = near > 0 ? share->turn_there % near : 0;
+    for (int i = 0; i < count && near > 0; i++)
+        if (node_of(driver, i) == share->numa_node && before-- == 0)
+            return i;
+    return share->turn % count;
+}
+
 /** In the context. */
 static kolo_status alloc(const struct kolo_cuda_visit *visit, size_t bytes, void **memory_out)
 {
@@ -58,7 +91,8 @@ static kolo_status alloc(const struct kolo_cuda_visit *visit, size_t bytes, void
     return kolo_cuda_fail(visit->driver, call, visit->ordinal, result);
 }
 
-kolo_status kolo_cuda_alloc(int device, int turn, size_t bytes, struct kolo_pointer *pointer_out)
+kolo_status kolo_cuda_alloc(int device, const struct kolo_device_share *share, size_t bytes,
+                            struct kolo_pointer *pointer_out)
 {
     const struct kolo_cuda_driver *driver = NULL;
     struct kolo_pointer pointer = {
@@ -74,7 +108,7 @@ kolo_status kolo_cuda_alloc(int device, int turn, size_t bytes, struct kolo_poin
     if (device < 0)
         pointer.device = current_device(driver, count);
     if (pointer.device < 0)
-        pointer.device = turn % count;
+        pointer.device = share_of(driver, count, share);
     KOLO_TRY(kolo_cuda_visit_primary(&pointer, &visit));
     status = kolo_cuda_enter(&visit);
     if (status == KOLO_OK) {

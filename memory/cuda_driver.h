@@ -104,6 +104,8 @@ struct kolo_cuda_memory_op {
     X(device_get,              "cuDeviceGet",            cuDeviceGet, (int *device_out, int ordinal)) \
     X(device_get_name,         "cuDeviceGetName",        cuDeviceGetName,                          \
       (char *name_out, int bytes, int device))                                                     \
+    X(device_get_pci,          "cuDeviceGetPCIBusId",    cuDeviceGetPCIBusId,                      \
+      (char *name_out, int bytes, int device))                                                     \
     X(primary_context_retain,  "cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain,               \
       (void **context_out, int device))                                                            \
     X(primary_context_release, "cuDevicePrimaryCtxRelease_v2", cuDevicePrimaryCtxRelease, (int device)) \

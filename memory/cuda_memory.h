@@ -52,7 +52,7 @@ kolo_status kolo_cuda_pin(const struct kolo_pointer *near, void *memory, size_t 
                           struct kolo_pin *pin_out) KOLO_NODISCARD;
 void kolo_cuda_unpin(const struct kolo_pin *pin, void *memory);
 /** As the backend's device_alloc, device_free and device_release. */
-kolo_status kolo_cuda_alloc(int device, int turn, size_t bytes,
+kolo_status kolo_cuda_alloc(int device, const struct kolo_device_share *share, size_t bytes,
                             struct kolo_pointer *pointer_out) KOLO_NODISCARD;
 kolo_status kolo_cuda_free(const struct kolo_pointer *pointer, kolo_deadline deadline,
                            const struct kolo_unless *unless) KOLO_NODISCARD;

@@ -75,6 +75,13 @@ struct kolo_loan {
     uint8_t handle[64]; /* the driver's, for other processes */
 };
 
+/** Which device a rank takes where nobody names one: of those at its NUMA node, if there are any, else of all. */
+struct kolo_device_share {
+    int numa_node; /* that it is bound in; -1: several, or not known */
+    int turn_there; /* its number among the ranks that are bound there: so many devices on, and round */
+    int turn;       /* the same among all of the host */
+};
+
 /** What else may end a wait: asked now and then, by the thread that waits. */
 struct kolo_unless {
     bool (*is_over)(void *context);
@@ -111,7 +118,7 @@ struct kolo_memory_ops {
                        struct kolo_pin *pin_out);
     void (*unpin)(const struct kolo_pin *pin, void *memory);
     /** As kolo_device_alloc and the next two; NULL: it has no such memory. */
-    kolo_status (*device_alloc)(int device, int turn, size_t bytes,
+    kolo_status (*device_alloc)(int device, const struct kolo_device_share *share, size_t bytes,
                                 struct kolo_pointer *pointer_out);
     kolo_status (*device_free)(const struct kolo_pointer *pointer, kolo_deadline deadline,
                                const struct kolo_unless *unless);
@@ -181,11 +188,11 @@ void kolo_pin(const struct kolo_pointer *near, void *memory, size_t bytes,
 void kolo_unpin(struct kolo_pin *pin, void *memory);
 
 /** Memory of a device: of number @p device in this process; below 0: of the one whose context the
- * calling thread has, else of number @p turn modulo how many there are. May load a driver and make
+ * calling thread has, else as @p share says. May load a driver and make
  * a context, which is held until kolo_device_release. Its content is unspecified. ERR_UNSUPPORTED:
  * there is no device, or the build knows none; ERR_INVALID: none of that number; ERR_NO_MEMORY,
  * ERR_SYSTEM. Threads, as of the next two: any. */
-kolo_status kolo_device_alloc(int device, int turn, size_t bytes,
+kolo_status kolo_device_alloc(int device, const struct kolo_device_share *share, size_t bytes,
                               struct kolo_pointer *pointer_out) KOLO_NODISCARD;
 /** Frees the memory when the work that the device was given before is done. KOLO_AGAIN: that is not
  * so by @p deadline, or @p unless (may be NULL) has ended the wait, and it is still there; an error:

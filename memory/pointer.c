@@ -48,11 +48,12 @@ kolo_status kolo_pointer_fetch(const struct kolo_pointer *pointer, size_t bytes,
     return KOLO_OK;
 }
 
-kolo_status kolo_device_alloc(int device, int turn, size_t bytes, struct kolo_pointer *pointer_out)
+kolo_status kolo_device_alloc(int device, const struct kolo_device_share *share, size_t bytes,
+                              struct kolo_pointer *pointer_out)
 {
     for (size_t i = 0; kolo_memory_kinds[i]; i++)
         if (kolo_memory_kinds[i]->device_alloc)
-            return kolo_memory_kinds[i]->device_alloc(device, turn, bytes, pointer_out);
+            return kolo_memory_kinds[i]->device_alloc(device, share, bytes, pointer_out);
     return kolo_fail(KOLO_ERR_UNSUPPORTED,
                      "this build knows no devices: build it with KOLO_CUDA=AUTO");
 }

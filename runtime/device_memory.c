@@ -83,6 +83,17 @@ static void retire(struct kolo_engine *engine, struct kolo_device_memory *memory
     }
 }
 
+static struct kolo_device_share share_of(const struct kolo_comm *world)
+{
+    const struct kolo_identity *mine = &kolo_comm_peer(world, world->rank)->identity;
+    struct kolo_device_share share = {.numa_node = mine->numa, .turn = world->local_rank};
+    for (int rank = 0; rank < world->rank; rank++) {
+        const struct kolo_identity *other = &kolo_comm_peer(world, rank)->identity;
+        share.turn_there += other->host_id == mine->host_id && other->numa == mine->numa;
+    }
+    return share;
+}
+
 kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes, int device, void **memory_out)
 {
     if (comm == NULL || memory_out == NULL)
@@ -95,11 +106,12 @@ kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes, int device, 
     if (memory == NULL)
         return KOLO_ERR_NO_MEMORY;
     struct kolo_engine *engine = comm->engine;
-    const int turn = engine->world->local_rank, timeout_ms = (int)engine->settings.timeout_ms;
-    kolo_status status = kolo_device_alloc(device, turn, bytes, &memory->pointer);
+    const struct kolo_device_share share = share_of(engine->world);
+    const int timeout_ms = (int)engine->settings.timeout_ms;
+    kolo_status status = kolo_device_alloc(device, &share, bytes, &memory->pointer);
     if (status == KOLO_ERR_NO_MEMORY) { /* what was freed before may have been on its way */
         kolo_loans_settle(engine, kolo_deadline_in_ms(timeout_ms));
-        status = kolo_device_alloc(device, turn, bytes, &memory->pointer);
+        status = kolo_device_alloc(device, &share, bytes, &memory->pointer);
     }
     if (status != KOLO_OK) {
         destroy(memory);

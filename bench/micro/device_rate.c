@@ -104,8 +104,8 @@ static void launch_in_a_row(struct rig *rig)
 static void set_up(struct rig *rig)
 {
     struct kolo_pin pin;
-    check(kolo_device_alloc(0, 0, rig->bytes, &rig->from), "memory of a device");
-    check(kolo_device_alloc(0, 0, rig->bytes, &rig->to), "memory of a device");
+    check(kolo_device_alloc(0, NULL, rig->bytes, &rig->from), "memory of a device");
+    check(kolo_device_alloc(0, NULL, rig->bytes, &rig->to), "memory of a device");
     rig->driver = kolo_cuda_driver_loaded();
     check(kolo_cuda_visit_primary(&rig->from, &rig->visit), "context");
     check(kolo_cuda_enter(&rig->visit), "context");

@@ -240,10 +240,11 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_alloc(struct kolo_comm *comm, size_t by
                                                void **memory_out);
 /** Memory of a CUDA device, as cudaMalloc() gives it, in the context that the CUDA runtime works
  *  in. @p device is its number in this process; -1: the calling thread's current one, or, if it has
- *  used none, the local rank's (modulo how many there are). Collectives take any other device
- *  memory as well; but where all ranks of a communicator are on one host and all bring this kind,
- *  kernels work on it where it lies, and nothing passes the host (KOLO_CUDA_IPC). So other processes
- *  of the job map it.
+ *  used none, the rank's: those of a host take turns, by local rank, at the devices whose PCI slots
+ *  are at the NUMA node that they are bound in (KOLO_NUMA_NODE), or at all if none is. Collectives
+ *  take any other device memory as well; but where all ranks of a communicator are on one host and
+ *  all bring this kind, kernels work on it where it lies, and nothing passes the host
+ *  (KOLO_CUDA_IPC). So other processes of the job map it.
  *  @return KOLO_OK; ERR_UNSUPPORTED (no driver, no device, or a build without); ERR_NO_MEMORY (where
  *  others have not let go of what was freed, they are waited for first, up to KOLO_TIMEOUT);
  *  ERR_INVALID; ERR_SYSTEM.

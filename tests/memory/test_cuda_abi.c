@@ -88,7 +88,8 @@ enum {
         sizeof(cuInit(0u)) + sizeof(cuDriverGetVersion((int *)0)) +
         sizeof(cuGetErrorName(CUDA_SUCCESS, (const char **)0)) +
         sizeof(cuDeviceGetCount((int *)0)) + sizeof(cuDeviceGet((int *)0, 0)) +
-        sizeof(cuDeviceGetName((char *)0, 0, 0)) + sizeof(cuDeviceGetUuid((CUuuid *)0, 0)) +
+        sizeof(cuDeviceGetName((char *)0, 0, 0)) + sizeof(cuDeviceGetPCIBusId((char *)0, 0, 0)) +
+        sizeof(cuDeviceGetUuid((CUuuid *)0, 0)) +
         sizeof(cuDevicePrimaryCtxRetain((CUcontext *)0, 0)) + sizeof(cuDevicePrimaryCtxRelease(0)) +
         sizeof(cuCtxGetCurrent((CUcontext *)0)) + sizeof(cuCtxGetDevice((int *)0)) +
         sizeof(cuCtxPushCurrent((CUcontext)0)) + sizeof(cuCtxPopCurrent((CUcontext *)0)) +

@@ -2,6 +2,7 @@
 // memory/cuda_alloc.c against the mock: on which device, in which context, how long, and what is
 // left behind when a call fails.
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,8 +20,9 @@ static void begin(void)
 
 static struct kolo_pointer take(int device, int turn, size_t bytes)
 {
+    const struct kolo_device_share share = {.numa_node = -1, .turn = turn};
     struct kolo_pointer pointer, found;
-    cr_assert_eq(kolo_device_alloc(device, turn, bytes, &pointer), KOLO_OK, "%s",
+    cr_assert_eq(kolo_device_alloc(device, &share, bytes, &pointer), KOLO_OK, "%s",
                  kolo_error_detail());
     cr_assert_eq(kolo_pointer_look(pointer.memory, &found), KOLO_OK);
     cr_assert(found.kind == KOLO_MEMORY_DEVICE && found.device == pointer.device &&
@@ -61,6 +63,47 @@ Test(cuda_alloc, the_device_is_the_one_asked_for_else_the_threads_else_the_ranks
     cr_assert_eq(mock->allocated(), 0);
 }
 
+/** Of two devices at nodes 1 and 2. */
+Test(cuda_alloc, a_rank_takes_a_device_at_its_node_if_there_is_one, .init = begin)
+{
+    static const struct {
+        struct kolo_device_share share;
+        int device;
+    } cases[] = {{{.numa_node = 1, .turn_there = 0, .turn = 1}, 0},
+                 {{.numa_node = 1, .turn_there = 3, .turn = 1}, 0},
+                 {{.numa_node = 2, .turn_there = 0, .turn = 0}, 1},
+                 {{.numa_node = 3, .turn_there = 0, .turn = 1}, 1},
+                 {{.numa_node = 3, .turn_there = 1, .turn = 2}, 0},
+                 {{.numa_node = -1, .turn_there = 0, .turn = 1}, 1}};
+    struct kolo_pointer pointer;
+    if (!mock_cuda_at_nodes(1, 2))
+        cr_skip("no name space for a /sys of its own: %s", strerror(errno));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cr_assert_eq(kolo_device_alloc(-1, &cases[i].share, 64, &pointer), KOLO_OK);
+        cr_expect_eq(pointer.device, cases[i].device, "case %zu: %d", i, pointer.device);
+        give(&pointer);
+    }
+    mock->fail("cuDeviceGetPCIBusId", 1,
+               KOLO_CUDA_INVALID_VALUE); /* of the first: nobody knows where */
+    cr_assert_eq(kolo_device_alloc(-1, &cases[0].share, 64, &pointer), KOLO_OK);
+    cr_expect_eq(pointer.device, 1);
+    give(&pointer);
+}
+
+/** Two at one node, in turn. */
+Test(cuda_alloc, ranks_of_a_node_take_its_devices_in_turn, .init = begin)
+{
+    struct kolo_pointer pointer;
+    if (!mock_cuda_at_nodes(4, 4))
+        cr_skip("no name space for a /sys of its own: %s", strerror(errno));
+    for (int turn = 0; turn < 5; turn++) {
+        const struct kolo_device_share share = {.numa_node = 4, .turn_there = turn, .turn = 7};
+        cr_assert_eq(kolo_device_alloc(-1, &share, 64, &pointer), KOLO_OK);
+        cr_expect_eq(pointer.device, turn % 2);
+        give(&pointer);
+    }
+}
+
 Test(cuda_alloc, an_address_that_is_given_out_again_is_what_it_is_then, .init = begin)
 {
     for (int i = 0; i < 8; i++) {
@@ -91,7 +134,7 @@ Test(cuda_alloc, refusals_leave_nothing, .init = begin)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char call[64];
         mock->fail(cases[i].function, 1, cases[i].result);
-        cr_assert_eq(kolo_device_alloc(1, 0, 64, &pointer), cases[i].status, "%s: %s",
+        cr_assert_eq(kolo_device_alloc(1, NULL, 64, &pointer), cases[i].status, "%s: %s",
                      cases[i].function, kolo_error_detail());
         snprintf(call, sizeof call, "%.*s", (int)strcspn(cases[i].function, "_"),
                  cases[i].function);
@@ -99,9 +142,9 @@ Test(cuda_alloc, refusals_leave_nothing, .init = begin)
         cr_assert(mock->depth() == 0 && mock->retained(1) == 0, "%s", cases[i].function);
     }
     mock->fail("", 1, 0);
-    cr_assert_eq(kolo_device_alloc(MOCK_DEVICES, 0, 64, &pointer), KOLO_ERR_INVALID);
+    cr_assert_eq(kolo_device_alloc(MOCK_DEVICES, NULL, 64, &pointer), KOLO_ERR_INVALID);
     cr_assert_str_eq(kolo_error_detail(), "device 2: this process has 2, from 0 on");
-    cr_assert_eq(kolo_device_alloc(0, 0, SIZE_MAX / 2, &pointer), KOLO_ERR_NO_MEMORY);
+    cr_assert_eq(kolo_device_alloc(0, NULL, SIZE_MAX / 2, &pointer), KOLO_ERR_NO_MEMORY);
     cr_assert(pointer.device == 77 && mock->allocated() == 0);
 }
 

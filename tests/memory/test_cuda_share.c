@@ -62,10 +62,10 @@ Test(cuda_share, an_extent_is_the_whole_allocation_in_whole_pages)
 Test(cuda_share, memory_that_was_given_out_again_is_another)
 {
     struct kolo_pointer pointer, again;
-    cr_assert(kolo_device_alloc(0, 0, BYTES, &pointer) == KOLO_OK);
+    cr_assert(kolo_device_alloc(0, NULL, BYTES, &pointer) == KOLO_OK);
     const struct kolo_extent extent = extent_of(pointer.memory);
     cr_assert(kolo_device_free(&pointer, KOLO_NEVER, NULL) == KOLO_OK);
-    cr_assert(kolo_device_alloc(0, 0, BYTES, &again) == KOLO_OK);
+    cr_assert(kolo_device_alloc(0, NULL, BYTES, &again) == KOLO_OK);
     cr_assert_neq(extent_of(again.memory).id, extent.id);
 }
 

@@ -25,7 +25,7 @@ Test(pointer, all_is_the_hosts_where_nothing_else_can_be)
 Test(pointer, memory_of_a_device_that_is_not_there_is_refused)
 {
     struct kolo_pointer pointer = {.device = 77}, found;
-    const kolo_status status = kolo_device_alloc(-1, 0, 64, &pointer);
+    const kolo_status status = kolo_device_alloc(-1, NULL, 64, &pointer);
     if (status == KOLO_OK) {
         cr_assert_eq(kolo_pointer_look(pointer.memory, &found), KOLO_OK);
         cr_assert(found.kind == KOLO_MEMORY_DEVICE && found.device == pointer.device);

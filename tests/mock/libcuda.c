@@ -212,6 +212,13 @@ int cuDeviceGetName(char *name_out, int bytes, int device)
     return KOLO_CUDA_SUCCESS;
 }
 
+int cuDeviceGetPCIBusId(char *name_out, int bytes, int device)
+{
+    ENTER();
+    snprintf(name_out, (size_t)bytes, "0000:%02X:00.0", MOCK_BUS + device - 100);
+    return KOLO_CUDA_SUCCESS;
+}
+
 int cuDevicePrimaryCtxRetain(void **context_out, int device)
 {
     ENTER();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // runtime/device_memory.c: kolo_alloc_device and kolo_free of it, on the mock's devices.
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <string.h>
 
 #include "memory/cuda_driver.h"
@@ -56,6 +57,39 @@ Test(device_memory, is_used_and_freed_at_the_latest_with_its_rank)
     cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
     cr_assert(mock->allocated() == 0 && mock->retained(0) == retained && mock->retained(1) == 0,
               "%d %d %d", mock->allocated(), mock->retained(0), mock->retained(1));
+}
+
+struct nodes {
+    int first, second;         /* of the two devices */
+    int devices[MOCK_DEVICES]; /* that even and odd ranks get */
+};
+
+static kolo_status where(struct kolo_comm *comm, void *argument)
+{
+    const struct nodes *nodes = argument;
+    const int expected = nodes->devices[kolo_rank(comm) % MOCK_DEVICES];
+    struct kolo_pointer pointer;
+    void *memory = NULL;
+    WORLD_TRY(kolo_alloc_device(comm, 64, -1, &memory));
+    WORLD_TRY(kolo_pointer_look(memory, &pointer));
+    WORLD_EXPECT(pointer.device == expected, "rank %d is on device %d, not %d", kolo_rank(comm),
+                 pointer.device, expected);
+    return kolo_free(comm, memory);
+}
+
+/** Ranks that are bound in node 2. */
+Test(device_memory, is_of_a_device_at_the_ranks_node, .timeout = 60)
+{
+    static struct nodes all[] = {{1, 2, {1, 1}}, {2, 1, {0, 0}}, {2, 2, {0, 1}}, {0, 1, {0, 1}}};
+    mock = mock_cuda_load();
+    mock->begin();
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct world world = {
+            .size = 4, .transport = "inproc", .settings = {"KOLO_NUMA_NODE=2", NULL}};
+        if (!mock_cuda_at_nodes(all[i].first, all[i].second))
+            cr_skip("no name space for a /sys of its own: %s", strerror(errno));
+        WORLD_MUST_RUN(&world, where, &all[i]);
+    }
 }
 
 /** Nothing else holds the context of device 1, in which calls have put their lanes. */

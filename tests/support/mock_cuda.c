@@ -2,8 +2,12 @@
 #include "tests/support/mock_cuda.h"
 
 #include <dlfcn.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 const struct mock_cuda *mock_cuda_load(void)
 {
@@ -22,4 +26,27 @@ void *mock_cuda_copy(const struct mock_cuda *mock, enum mock_kind kind, int devi
     void *memory = mock->alloc(kind, device, bytes);
     mock->write_later(memory, from, bytes);
     return memory;
+}
+
+static bool put_at(const char *directory, int device, int node)
+{
+    char path[96];
+    (void)snprintf(path, sizeof path, "%s/0000:%02x:00.0", directory, (unsigned)MOCK_BUS + device);
+    if (mkdir(path, 0700) != 0)
+        return false;
+    (void)snprintf(path, sizeof path, "%s/0000:%02x:00.0/numa_node", directory,
+                   (unsigned)MOCK_BUS + device);
+    FILE *file = fopen(path, "w");
+    const bool is_put = file != NULL && fprintf(file, "%d\n", node) > 0;
+    return file != NULL && fclose(file) == 0 && is_put;
+}
+
+/* It lies in memory, and goes with the name space. */
+bool mock_cuda_at_nodes(int first, int second)
+{
+    static const char place[] = "/sys/bus/pci/devices";
+    return unshare(geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) == 0 &&
+           mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("kolo-test", place, "tmpfs", 0, NULL) == 0 && put_at(place, 0, first) &&
+           put_at(place, 1, second);
 }

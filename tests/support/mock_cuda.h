@@ -4,9 +4,10 @@
 #ifndef KOLO_TESTS_MOCK_CUDA_H
 #define KOLO_TESTS_MOCK_CUDA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
-enum { MOCK_DEVICES = 2 };
+enum { MOCK_DEVICES = 2, MOCK_BUS = 0xfa /* of PCI, of the first; each has one of its own */ };
 enum { MOCK_ECC_UNCORRECTABLE = 214, MOCK_UNKNOWN = 999 /* as when it has fallen off its bus */ };
 
 enum mock_kind {
@@ -79,6 +80,9 @@ struct mock_cuda {
     void (*shares)(int has_dma_buf, int ordering);
 };
 
+/** From here on this process sees, in a name space of its own, a /sys where the devices are at those NUMA nodes. False, and
+ * errno: it may not. */
+bool mock_cuda_at_nodes(int first, int second);
 /** Loads it into this process; ends it if that fails. */
 const struct mock_cuda *mock_cuda_load(void);
 /** Memory of @p kind that will hold @p bytes bytes from @p from once its context was waited for. */

@@ -38,7 +38,7 @@ static void end(void)
 static struct kolo_pointer allocate(void)
 {
     struct kolo_pointer pointer;
-    cr_assert(kolo_device_alloc(0, 0, BYTES, &pointer) == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(kolo_device_alloc(0, NULL, BYTES, &pointer) == KOLO_OK, "%s", kolo_error_detail());
     return pointer;
 }
 

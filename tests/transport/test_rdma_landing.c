@@ -28,7 +28,7 @@ TestSuite(rdma_landing, .init = begin_all, .fini = end, .timeout = 100);
 static uint8_t *allocate_there(struct suite_rank *rank, size_t bytes)
 {
     struct kolo_pointer pointer;
-    if (kolo_device_alloc(rank->rank, 0, bytes, &pointer) != KOLO_OK ||
+    if (kolo_device_alloc(rank->rank, NULL, bytes, &pointer) != KOLO_OK ||
         !kolo_endpoint_know(rank->endpoint, &pointer)) {
         suite_fail(rank, "memory", "%s", kolo_error_detail());
         return NULL;

@@ -148,12 +148,9 @@ static void park(struct kolo_port *port, const struct kolo_greeting *theirs, int
         (struct kolo_parked){.port = port, .greeting = *theirs, .fd = fd};
 }
 
-/* A dial of ours that runs meanwhile gives way to a lower rank's, and stands against a higher's. */
 static void take_dial(struct kolo_link *link, int fd)
 {
-    bool gives_way = link->state == KOLO_LINK_CONNECTING &&
-                     link->peer < link->endpoint->config.rank && link->transport->adopt != NULL;
-    if (gives_way)
+    if (link->state == KOLO_LINK_CONNECTING && link->transport->adopt != NULL)
         link->transport->adopt(link, fd);
     else
         close(fd);

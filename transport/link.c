@@ -29,6 +29,11 @@ kolo_status kolo_link_init(struct kolo_link *link, struct kolo_port *port, int p
     return KOLO_OK;
 }
 
+bool kolo_link_gives_way(const struct kolo_link *link)
+{
+    return link->peer < kolo_endpoint_config_of(link->endpoint)->rank;
+}
+
 static void drop_controls(struct kolo_link *link)
 {
     while (link->control_first != NULL) {

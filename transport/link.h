@@ -21,9 +21,10 @@
 // KOLO_CONTROL_TRANSPORT the core's (credit, abort, finalized, loans, goodbye), from there on the transport's own.
 //
 // Who dials: both may at once; the dial of the lower rank stands. So a dial that proved itself is
-// not up yet: the acceptor's transport sends something of its own at once (a byte, its memfd), and
-// the dialler calls kolo_link_set_up() when it has that. Its end before that means that the other
-// side's dial stands: the link stays CONNECTING and waits for adopt(), until its deadline.
+// not up yet: the acceptor's transport sends something of its own at once (a byte, its memfd), which
+// the dialler answers, and calls kolo_link_set_up() then; the acceptor does when it has the answer.
+// For the dialler the end before that means that the other side's dial stands: the link stays
+// CONNECTING and waits for adopt(), until its deadline.
 #ifndef KOLO_TRANSPORT_LINK_H
 #define KOLO_TRANSPORT_LINK_H
 
@@ -132,8 +133,8 @@ struct kolo_transport {
      * kolo_link_set_down(), from here or later. */
     kolo_status (*connect)(struct kolo_port *port, int peer, int fd, kolo_deadline deadline,
                            struct kolo_link **link_out);
-    /** The peer's dial @p fd replaces ours, which is not up yet. NULL where there is no dialling.
-     */
+    /** The peer dialled, and proved itself on @p fd, while this link is CONNECTING: takes it over (where ours gives way, it
+     * replaces what there is), or closes it. NULL where there is no dialling. */
     void (*adopt)(struct kolo_link *link, int fd);
     /** Looks for peers that want a link where no file descriptor tells. True: found. May be NULL.
      */
@@ -227,6 +228,8 @@ void kolo_endpoint_attach(struct kolo_port *port, int peer);
 
 /** Fills in a new, zeroed link's common part. ERR_NO_MEMORY: call fini all the same. */
 kolo_status kolo_link_init(struct kolo_link *link, struct kolo_port *port, int peer) KOLO_NODISCARD;
+/** Does a dial of ours give way to one of the peer? The lower rank's stands. */
+bool kolo_link_gives_way(const struct kolo_link *link);
 /** Frees the common part's memory. For free_link. */
 void kolo_link_fini(struct kolo_link *link);
 void kolo_link_set_up(struct kolo_link *link);

@@ -427,6 +427,10 @@ kolo_status kolo_shm_connect(struct kolo_port *port, int peer, int fd, kolo_dead
 void kolo_shm_adopt(struct kolo_link *base, int fd)
 {
     struct kolo_shm_link *link = kolo_shm_link_of(base);
+    if (!kolo_link_gives_way(base)) {
+        close(fd);
+        return;
+    }
     disconnect(link);
     kolo_shm_memory_unmap(link->memory, link->memory_bytes);
     link->memory = NULL;

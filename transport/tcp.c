@@ -2,9 +2,13 @@
 // TCP links: connecting, coming up, the end. tcp_port.c listens and watches, tcp_rx.c and tcp_tx.c
 // move the bytes. Must never wait.
 //
-//   dial: CONNECTING --proved--> awaits the welcome byte --came--> UP
+//   dial: CONNECTING --proved--> awaits the welcome byte --came, own byte sent--> UP
 //                                        \--end of stream--> waits for the peer's own dial (adopt)
-//   accept: CONNECTING --welcome byte sent--> UP
+//   accept: CONNECTING --welcome byte sent--> awaits the dialler's byte --came--> UP
+//                                        \--end of stream--> the peer's next dial (a rival), or a dial of ours
+//
+// Why the dialler has the last word: one that is not answered in time proves itself at another place as well, and takes what
+// answers first. So the acceptor may hold several of its connections, and only the dialler knows which it has not left.
 #include "transport/tcp.h"
 
 #include <errno.h>
@@ -21,7 +25,8 @@
 
 enum {
     DRAIN_US = 500, /* the kernel does not tell when the last byte is acknowledged: look again */
-    WELCOME = 'k'
+    WELCOME = 'k',
+    STANDS = 's'
 };
 
 /* ---- a link's socket ---- */
@@ -87,24 +92,60 @@ static void join(struct tcp_link *tcp)
         kolo_tcp_come_up(tcp);
 }
 
-/** The dial is proved; the acceptor's byte says that it stands. */
-static void read_welcome(struct tcp_link *tcp)
+/** One byte into an empty socket does not block. */
+static bool say(int fd, uint8_t byte)
+{
+    return send(fd, &byte, 1, MSG_NOSIGNAL) == 1;
+}
+
+/** The dial is proved; the acceptor's byte says that it holds this one. */
+static void take_welcome(struct tcp_link *tcp)
+{
+    if (say(tcp->socket.watch.fd, STANDS))
+        join(tcp);
+    else
+        kolo_tcp_fail(tcp, errno);
+}
+
+/** The other side's dial stands. */
+static void await_dial(struct tcp_link *tcp)
+{
+    KOLO_DEBUG("tcp %s: the other side's dial stands", tcp->place);
+    close_socket(tcp);
+}
+
+static void drop_rivals(struct tcp_link *tcp)
+{
+    while (tcp->rivals.count > 0)
+        close(tcp->rivals.fds[--tcp->rivals.count]);
+}
+
+/** The dialler's byte says that it has not left this one. */
+static void take_stand(struct tcp_link *tcp)
+{
+    drop_rivals(tcp);
+    join(tcp);
+}
+
+static void go_elsewhere(struct tcp_link *tcp);
+
+/** The other side's byte for a connection that is proved. */
+static void read_byte(struct tcp_link *tcp, uint8_t expected, void (*came)(struct tcp_link *tcp),
+                      void (*ended)(struct tcp_link *tcp))
 {
     uint8_t byte = 0;
     ssize_t got = recv(tcp->socket.watch.fd, &byte, 1, 0);
 
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (got == 1 && byte == WELCOME) {
-        join(tcp);
-        return;
-    }
-    close_socket(tcp);
-    if (got == 1)
-        kolo_link_set_down(&tcp->base, kolo_fail(KOLO_ERR_PROTOCOL, "rank %d at tcp %s: no welcome",
-                                                 tcp->base.peer, tcp->place));
+    if (got == 1 && byte == expected)
+        came(tcp);
+    else if (got != 1)
+        ended(tcp);
     else
-        KOLO_DEBUG("tcp %s: the other side's dial stands", tcp->place);
+        kolo_link_set_down(&tcp->base,
+                           kolo_fail(KOLO_ERR_PROTOCOL, "rank %d at tcp %s: byte %02x for '%c'",
+                                     tcp->base.peer, tcp->place, byte, expected));
 }
 
 static void ready(struct kolo_watch *watch, uint32_t events)
@@ -112,7 +153,10 @@ static void ready(struct kolo_watch *watch, uint32_t events)
     struct tcp_link *tcp = ((struct tcp_socket *)watch)->link;
 
     if (tcp->base.state == KOLO_LINK_CONNECTING && !tcp->is_joined) {
-        read_welcome(tcp);
+        if (tcp->is_ours)
+            read_byte(tcp, WELCOME, take_welcome, await_dial);
+        else
+            read_byte(tcp, STANDS, take_stand, go_elsewhere);
         return;
     }
     if (events & EPOLLOUT) {
@@ -154,19 +198,32 @@ static kolo_status use_socket(struct tcp_link *tcp, int fd)
     return status;
 }
 
-/** As acceptor: says that this dial stands. One byte into an empty socket does not block. */
+/** As acceptor: offers this dial to stand. */
 static kolo_status welcome(struct tcp_link *tcp, int fd)
 {
-    static const uint8_t byte = WELCOME;
     kolo_status status = use_socket(tcp, fd);
 
-    if (status != KOLO_OK)
-        return status;
-    if (send(fd, &byte, 1, MSG_NOSIGNAL) != 1)
-        return kolo_fail_errno(KOLO_ERR_LINK, errno, "rank %d at tcp %s: welcome", tcp->base.peer,
-                               tcp->place);
-    join(tcp);
-    return KOLO_OK;
+    tcp->is_ours = tcp->is_joined = false;
+    if (status == KOLO_OK)
+        (void)say(fd, WELCOME); /* who has left is told of by the end of the stream, as later */
+    return status;
+}
+
+/** Is @p tcp, as acceptor, without the dialler's byte? */
+static bool awaits_stand(const struct tcp_link *tcp)
+{
+    return tcp->socket.watch.fd >= 0 && !tcp->is_ours && !tcp->is_joined;
+}
+
+/** The oldest gives way: its dialler has had the time to leave it. */
+static void add_rival(struct tcp_rivals *rivals, int fd)
+{
+    if (rivals->count == TCP_RIVALS_MAX) {
+        close(rivals->fds[0]);
+        memmove(&rivals->fds[0], &rivals->fds[1], (TCP_RIVALS_MAX - 1) * sizeof rivals->fds[0]);
+        rivals->count--;
+    }
+    rivals->fds[rivals->count++] = fd;
 }
 
 /* ---- connecting ---- */
@@ -209,7 +266,9 @@ static void late(struct kolo_conn_timer *timer, kolo_deadline now)
     kolo_fail(KOLO_ERR_TIMEOUT,
               "cannot reach rank %d: tcp %s knows the secret but did not %s in time",
               tcp->base.peer, tcp->place,
-              tcp->is_joined ? "settle what the connection is for" : "take the connection");
+              tcp->is_joined      ? "settle what the connection is for"
+              : awaits_stand(tcp) ? "say that its connection stands"
+                                  : "take the connection");
     kolo_link_set_down(&tcp->base, KOLO_ERR_TIMEOUT);
 }
 
@@ -264,7 +323,6 @@ static kolo_status dial(struct tcp_link *tcp, kolo_deadline deadline)
                                    .numa_node = config->identity.numa,
                                    .turn = turn_of(port_of(tcp))};
     kolo_place_format(&places[0], tcp->place, sizeof tcp->place);
-    tcp->dial_by = deadline;
     tcp->deadline.timer.at = kolo_deadline_min(
         deadline, kolo_deadline_in_ms(kolo_tcp_settings(port_of(tcp))->stall_warn_ms));
     /* Inside one host every address leads over loopback: there is nothing to compare. */
@@ -276,14 +334,37 @@ static kolo_status dial(struct tcp_link *tcp, kolo_deadline deadline)
     return status;
 }
 
+/** The dialler left the connection that it was welcomed on, before it said a word. Its last dial is the likeliest that it has not
+ * left; without one, a dial of ours finds it, or the reason why not. */
+static void go_elsewhere(struct tcp_link *tcp)
+{
+    kolo_status status;
+
+    KOLO_DEBUG("tcp %s: left by its dialler", tcp->place);
+    close_socket(tcp);
+    if (tcp->rivals.count > 0)
+        status = welcome(tcp, tcp->rivals.fds[--tcp->rivals.count]);
+    else
+        status = dial(tcp, tcp->dial_by);
+    if (status != KOLO_OK)
+        kolo_link_set_down(&tcp->base, status);
+}
+
 void kolo_tcp_adopt(struct kolo_link *base, int fd)
 {
     struct tcp_link *tcp = (struct tcp_link *)base;
     kolo_status status;
 
+    if (awaits_stand(tcp)) {
+        add_rival(&tcp->rivals, fd);
+        return;
+    }
+    if (!kolo_link_gives_way(base)) {
+        close(fd);
+        return;
+    }
     kolo_conn_cancel(tcp->dial);
     tcp->dial = NULL;
-    tcp->is_ours = tcp->is_joined = false;
     close_socket(tcp);
     status = welcome(tcp, fd);
     if (status != KOLO_OK)
@@ -297,6 +378,7 @@ void kolo_tcp_down(struct kolo_link *base)
     kolo_conn_cancel(tcp->dial);
     tcp->dial = NULL;
     close_socket(tcp);
+    drop_rivals(tcp);
     kolo_conn_timer_remove(&tcp->deadline.timer);
     kolo_tcp_tx_drop(tcp);
 }
@@ -333,6 +415,7 @@ kolo_status kolo_tcp_connect(struct kolo_port *base, int peer, int fd, kolo_dead
     tcp->socket = (struct tcp_socket){.watch = {.fd = -1, .ready = ready}, .link = tcp};
     tcp->deadline = (struct tcp_deadline){.timer = {.at = KOLO_NEVER, .fire = late}, .link = tcp};
     status = kolo_link_init(&tcp->base, base, peer);
+    tcp->dial_by = deadline;
     if (fd >= 0)
         tcp->deadline.timer.at = deadline; /* dial() sets its own, when it has a place to name */
     tcp->next = port->first;

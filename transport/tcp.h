@@ -13,6 +13,7 @@
 
 enum {
     TCP_PLACES_MAX = 16,         /* that a rank publishes */
+    TCP_RIVALS_MAX = 8,          /* of older ones the dialler has none left */
     TCP_TX_FRAMES = 16,          /* handed to the kernel by one call */
     TCP_TX_BATCH_BYTES = 1 << 20 /* and no frame is added beyond so many bytes */
 };
@@ -51,9 +52,14 @@ struct tcp_link {
         struct kolo_conn_timer timer; /* first: fire gets this */
         struct tcp_link *link;
     } deadline;             /* of CONNECTING; of a dial first when it is worth a warning */
-    kolo_deadline dial_by;  /* 0: no dial of ours */
+    kolo_deadline dial_by;  /* and of each dial of ours */
     struct kolo_conn *dial; /* under way */
     struct kolo_race race;
+    struct tcp_rivals {
+        int fds
+            [TCP_RIVALS_MAX]; /* proved dials of the peer beside the one it was welcomed on, the last one last */
+        int count;
+    } rivals;
     bool is_ours;   /* the connection that stands is our dial */
     bool is_joined; /* it stands, and both know it; what it needs besides is its rider's */
     struct tcp_tx tx;

@@ -253,12 +253,14 @@ static const struct kolo_address *address_of(const struct suite_world *world, in
 }
 
 /** Rank 1 proves itself to rank 0 by hand. */
-/** Rank 0 has a link now; a connection that ends before that is none to it, and nobody hears of it. */
-static void await_welcome(struct suite_rank *rank)
+/** Rank 0 has a link then; a connection that ends before that is none to it, and nobody hears of it. */
+static void settle_which_stands(struct suite_rank *rank)
 {
     struct pollfd fd = {.fd = stranger_fd, .events = POLLIN};
     uint8_t byte;
-    SUITE_CHECK(rank, poll(&fd, 1, 30000) == 1 && recv(stranger_fd, &byte, 1, 0) == 1,
+    SUITE_CHECK(rank,
+                poll(&fd, 1, 30000) == 1 && recv(stranger_fd, &byte, 1, 0) == 1 &&
+                    send(stranger_fd, "s", 1, MSG_NOSIGNAL) == 1,
                 "no welcome");
 }
 
@@ -286,7 +288,7 @@ static void dial_by_hand(struct suite_rank *rank)
     while (status == KOLO_AGAIN)
         SUITE_CHECK(rank, kolo_endpoint_progress(rank->endpoint, NULL) == KOLO_OK, "progress");
     SUITE_CHECK(rank, status == KOLO_OK, "%s", kolo_status_name(status));
-    await_welcome(rank);
+    settle_which_stands(rank);
 }
 
 static void meet_a_stranger(struct suite_rank *rank)

@@ -652,18 +652,17 @@ static void on_raw(void *context, kolo_status status, int fd, const struct kolo_
     raw->fd = fd;
 }
 
-/** Dials rank 0 as @p rank, up to and with the welcome byte. */
-static void raw_open(struct world *w, struct raw *raw, int rank)
+/** Dials rank @p to as @p rank, and proves itself. */
+static void raw_dial(struct world *w, struct raw *raw, int rank, int to)
 {
-    const struct kolo_greeting mine = {KOLO_PROTOCOL_VERSION, KOLO_PURPOSE_TCP, rank, 0, 0};
+    const struct kolo_greeting mine = {KOLO_PROTOCOL_VERSION, KOLO_PURPOSE_TCP, rank, to, 0};
     struct kolo_place place;
     struct kolo_conn *conn;
     size_t count;
-    const struct kolo_address *address = &w->peers[0].addresses[index_of_tcp()];
+    const struct kolo_address *address = &w->peers[to].addresses[index_of_tcp()];
     char text[64];
-    uint8_t byte = 0;
 
-    /* The first place of rank 0's address: count, family 4, port, four bytes. */
+    /* The first place of its address: count, family 4, port, four bytes. */
     cr_assert(address->data[1] == 4);
     snprintf(text, sizeof text, "%d.%d.%d.%d:%d", address->data[4], address->data[5],
              address->data[6], address->data[7], address->data[2] | address->data[3] << 8);
@@ -678,10 +677,31 @@ static void raw_open(struct world *w, struct raw *raw, int rank)
         cr_assert(kolo_poller_dispatch(raw->poller, NULL) == KOLO_OK);
     }
     cr_assert(raw->status == KOLO_OK, "%s", kolo_error_detail());
+}
+
+/** The next byte from the rank, -1: the end of the stream, -2: nothing yet. */
+static int raw_byte(const struct raw *raw)
+{
+    uint8_t byte = 0;
+    ssize_t got = recv(raw->fd, &byte, 1, 0);
+    return got == 1 ? byte : got < 0 && errno == EAGAIN ? -2 : -1;
+}
+
+static int raw_await(struct world *w, const struct raw *raw)
+{
     kolo_deadline deadline = kolo_deadline_in_ms(20000);
-    while (recv(raw->fd, &byte, 1, 0) != 1 && !kolo_deadline_passed(deadline))
+    int byte;
+    while ((byte = raw_byte(raw)) == -2 && !kolo_deadline_passed(deadline))
         progress(w);
-    cr_assert(byte == 'k');
+    return byte;
+}
+
+/** Dials rank 0 as @p rank, up to a link that is up. */
+static void raw_open(struct world *w, struct raw *raw, int rank)
+{
+    raw_dial(w, raw, rank, 0);
+    cr_assert(raw_await(w, raw) == 'k');
+    cr_assert(send(raw->fd, "s", 1, MSG_NOSIGNAL) == 1);
 }
 
 static void raw_close(struct raw *raw)
@@ -747,6 +767,80 @@ Test(tcp, a_connection_that_its_dialler_has_left_is_no_link, .timeout = 60)
     }
     raw_open(&w, &raw, 1);
     cr_assert(w.ranks[0].down == 0, "%s", w.ranks[0].text);
+    raw_close(&raw);
+    close_world(&w);
+}
+
+/** As a rank does that was not answered in time at one place, and proves itself at another one as well: it takes what answers
+ * first, which may be any of them. */
+Test(tcp, of_several_dials_the_one_that_is_not_left_stands, .timeout = 60)
+{
+    enum { DIALS = 3 };
+    for (int taken = 0; taken < DIALS; taken++) {
+        struct world w;
+        struct raw raw[DIALS];
+        open_for_raw(&w, 2);
+        for (int i = 0; i < DIALS; i++)
+            raw_dial(&w, &raw[i], 1, 0);
+        cr_assert(raw_await(&w, &raw[0]) == 'k');
+        for (int i = 1; i < DIALS; i++)
+            cr_assert(raw_byte(&raw[i]) == -2, "dial %d is not held", i);
+        for (int i = 0; i < taken; i++)
+            raw_close(&raw[i]);
+        for (int i = DIALS; taken > 0 && i-- > taken + 1;)
+            raw_close(&raw[i]);
+        cr_assert(taken == 0 || raw_await(&w, &raw[taken]) == 'k', "dial %d is not welcome", taken);
+        cr_assert(send(raw[taken].fd, "s", 1, MSG_NOSIGNAL) == 1);
+        for (int i = 1; taken == 0 && i < DIALS; i++) {
+            cr_assert(raw_await(&w, &raw[i]) == -1, "dial %d is not closed", i);
+            raw_close(&raw[i]);
+        }
+        cr_assert(w.ranks[0].down == 0, "%s", w.ranks[0].text);
+        raw_close(&raw[taken]);
+        run_until(&w, NULL, &w.ranks[0].down, 20000);
+        cr_assert(w.ranks[0].why == KOLO_ERR_LINK, "%s", w.ranks[0].text);
+        close_world(&w);
+    }
+}
+
+/** Nobody hears of dials that their rank has left, however often; the link comes up by whoever dials next. */
+Test(tcp, a_dial_that_is_left_after_its_welcome_is_made_anew, .timeout = 60)
+{
+    for (int round = 0; round < 12; round++) {
+        struct world w;
+        struct raw raw[TCP_RIVALS_MAX + 3];
+        const int dials = round < 10 ? 1 + round / 2 : TCP_RIVALS_MAX + 3, from = round % 2;
+        init_world(&w, 2);
+        set(&w, "net", "127.0.0.1");
+        open_world(&w, 2);
+        for (int i = 0; i < dials; i++)
+            raw_dial(&w, &raw[i], from, 1 - from);
+        cr_assert(raw_await(&w, &raw[0]) == 'k');
+        cr_assert(dials <= TCP_RIVALS_MAX + 1 || raw_await(&w, &raw[1]) == -1,
+                  "the oldest is held");
+        for (int i = 0; i < dials; i++)
+            raw_close(&raw[i]);
+        for (int i = 0; i < round * 7; i++)
+            progress(&w);
+        move(&w, round % 3 == 0, round % 3 != 0, 1, 1000, false);
+        move(&w, round % 3 != 0, round % 3 == 0, 2, 1000, false);
+        cr_assert(w.ranks[0].down == 0 && w.ranks[1].down == 0, "%s%s", w.ranks[0].text,
+                  w.ranks[1].text);
+        close_world(&w);
+    }
+}
+
+Test(tcp, another_byte_than_that_a_dial_stands_breaks_the_protocol, .timeout = 60)
+{
+    struct world w;
+    struct raw raw;
+    open_for_raw(&w, 2);
+    raw_dial(&w, &raw, 1, 0);
+    cr_assert(raw_await(&w, &raw) == 'k');
+    cr_assert(send(raw.fd, "S", 1, MSG_NOSIGNAL) == 1);
+    run_until(&w, NULL, &w.ranks[0].down, 20000);
+    cr_assert(w.ranks[0].why == KOLO_ERR_PROTOCOL && strstr(w.ranks[0].text, "53"), "%s",
+              w.ranks[0].text);
     raw_close(&raw);
     close_world(&w);
 }

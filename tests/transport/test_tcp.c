@@ -830,6 +830,23 @@ Test(tcp, a_dial_that_is_left_after_its_welcome_is_made_anew, .timeout = 60)
     }
 }
 
+Test(tcp, a_dial_that_is_never_said_to_stand_is_given_up, .timeout = 60)
+{
+    struct world w;
+    struct raw raw;
+    init_world(&w, 2);
+    set(&w, "net", "127.0.0.1");
+    set(&w, "start_timeout", "300ms");
+    open_world(&w, 1);
+    raw_dial(&w, &raw, 1, 0);
+    cr_assert(raw_await(&w, &raw) == 'k');
+    run_until(&w, NULL, &w.ranks[0].down, 20000);
+    cr_assert(w.ranks[0].why == KOLO_ERR_TIMEOUT && strstr(w.ranks[0].text, "did not say that its"),
+              "%s", w.ranks[0].text);
+    raw_close(&raw);
+    close_world(&w);
+}
+
 Test(tcp, another_byte_than_that_a_dial_stands_breaks_the_protocol, .timeout = 60)
 {
     struct world w;

@@ -1,34 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conformance suite over RDMA: over devices in memory, and, where KOLO_TEST_RDMA names two ports ("rxe0,rxe1"), over
-// these, with even ranks on the one and odd ranks on the other.
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "tests/support/fake_fixture.h"
-#include "tests/support/transport_suite.h"
-
-static void begin_by_what_there_is(void)
-{
-    static char names[128];
-    const char *real = getenv("KOLO_TEST_RDMA");
-    if (real == NULL) {
-        begin();
-        return;
-    }
-    snprintf(names, sizeof names, "%s", real);
-    char *comma = strchr(names, ',');
-    cr_assert_not_null(comma, "KOLO_TEST_RDMA=%s: two ports with a comma between", real);
-    *comma = '\0';
-    suite_devices[0] = names;
-    suite_devices[1] = comma + 1;
-}
-
-static void end_of_it(void)
-{
-    if (getenv("KOLO_TEST_RDMA") == NULL)
-        end();
-}
+// The conformance suite over RDMA: over devices in memory, or over those of KOLO_TEST_RDMA.
+#include "tests/support/rdma_devices.h"
 
 TestSuite(rdma_conformance, .init = begin_by_what_there_is, .fini = end_of_it);
 KOLO_TRANSPORT_SUITE(rdma_conformance, rdma)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# RDMA for real, in one boot of tests/vm/run: queue pairs between two devices, the transports' conformance suite over them, and
-# what kolorun finds of devices that are there, down, forbidden and gone. Gets KOLORUN, RDMA_QUEUE_TEST and
-# RDMA_CONFORMANCE_TEST from ctest; runs itself inside.
+# RDMA for real, in one boot of tests/vm/run: queue pairs between two devices, the transports' conformance suite over them, peers
+# that forge and cut off, and what kolorun finds of devices that are there, down, forbidden and gone. Gets KOLORUN,
+# RDMA_QUEUE_TEST, RDMA_CONFORMANCE_TEST and RDMA_HOSTILE_TEST from ctest; runs itself inside.
 set -uo pipefail
 if [[ ${1-} != inside ]]; then
     vm=${BASH_SOURCE%/*}/run
@@ -20,6 +20,7 @@ shows() {
 before=$(rdma resource show)
 export KOLO_TEST_RDMA=rxe0,rxe1
 "$RDMA_QUEUE_TEST" --filter 'rdma_queue/*' --jobs 1 || failures=$((failures + 1))
+"$RDMA_HOSTILE_TEST" --jobs 1 || failures=$((failures + 1))
 "$RDMA_CONFORMANCE_TEST" --jobs 1 || failures=$((failures + 1))
 after=$(rdma resource show)
 [[ $before == "$after" ]] || { echo "FAIL: left on the devices: $after; before: $before"; failures=$((failures + 1)); }

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests of links, as .init and .fini of a suite: over devices in memory, or, where KOLO_TEST_RDMA names two ports
+// ("rxe0,rxe1"), over these, with even ranks on the one and odd ranks on the other.
+#ifndef KOLO_TESTS_SUPPORT_RDMA_DEVICES_H
+#define KOLO_TESTS_SUPPORT_RDMA_DEVICES_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/fake_fixture.h"
+#include "tests/support/transport_suite.h"
+
+static void begin_by_what_there_is(void)
+{
+    static char names[128];
+    const char *real = getenv("KOLO_TEST_RDMA");
+    if (real == NULL) {
+        begin();
+        return;
+    }
+    snprintf(names, sizeof names, "%s", real);
+    char *comma = strchr(names, ',');
+    cr_assert_not_null(comma, "KOLO_TEST_RDMA=%s: two ports with a comma between", real);
+    *comma = '\0';
+    suite_devices[0] = names;
+    suite_devices[1] = comma + 1;
+}
+
+static void end_of_it(void)
+{
+    if (getenv("KOLO_TEST_RDMA") == NULL)
+        end();
+}
+
+#endif

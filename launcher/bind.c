@@ -108,3 +108,26 @@ kolo_status kolo_bind_plan(enum kolo_bind bind, int ranks, cpu_set_t **sets_out)
         kolo_free_memory(sets);
     return status;
 }
+
+static int node_of(hwloc_topology_t topology, const cpu_set_t *set, hwloc_bitmap_t cpus,
+                   hwloc_bitmap_t nodes)
+{
+    if (hwloc_cpuset_from_glibc_sched_affinity(topology, cpus, set, sizeof *set) != 0)
+        return -1;
+    hwloc_cpuset_to_nodeset(topology, cpus, nodes);
+    return hwloc_bitmap_weight(nodes) == 1 ? hwloc_bitmap_first(nodes) : -1;
+}
+
+void kolo_bind_nodes(const cpu_set_t *sets, int ranks, int *nodes_out)
+{
+    hwloc_topology_t topology;
+    hwloc_bitmap_t cpus = hwloc_bitmap_alloc(), nodes = hwloc_bitmap_alloc();
+    const bool is_there = hwloc_topology_init(&topology) == 0;
+    const bool knows = is_there && cpus && nodes && hwloc_topology_load(topology) == 0;
+    for (int i = 0; i < ranks; i++)
+        nodes_out[i] = knows ? node_of(topology, &sets[i], cpus, nodes) : -1;
+    if (is_there)
+        hwloc_topology_destroy(topology);
+    hwloc_bitmap_free(cpus);
+    hwloc_bitmap_free(nodes);
+}

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "launcher/bind.h"
 #include "launcher/children.h"
+#include "launcher/gpus.h"
 #include "launcher/lines.h"
 #include "launcher/spawn.h"
 
@@ -59,15 +60,26 @@ static uint64_t memory_kills(void)
     return kills;
 }
 
+static const char *value_in(char *const *entries, const char *name)
+{
+    const size_t length = strlen(name);
+    for (; entries && *entries; entries++)
+        if (strncmp(*entries, name, length) == 0 && (*entries)[length] == '=')
+            return *entries + length + 1;
+    return NULL;
+}
+
+/* Of a variable, as a rank finds it; NULL: not set. */
+static const char *value_of(const struct kolo_spec *spec, const char *name)
+{
+    const char *value = value_in(spec->env.at, name);
+    return value ? value : value_in(environ, name);
+}
+
 static const char *search_path(const struct kolo_spec *spec)
 {
-    for (size_t i = 0; i < spec->env.count; i++)
-        if (strncmp(spec->env.at[i], "PATH=", 5) == 0)
-            return spec->env.at[i] + 5;
-    for (char **entry = environ; *entry; entry++)
-        if (strncmp(*entry, "PATH=", 5) == 0)
-            return *entry + 5;
-    return "/usr/local/bin:/usr/bin:/bin";
+    const char *path = value_of(spec, "PATH");
+    return path ? path : "/usr/local/bin:/usr/bin:/bin";
 }
 
 kolo_status kolo_children_prepare(uv_loop_t *loop, struct kolo_channel *channel,
@@ -103,8 +115,8 @@ out:
     return status;
 }
 
-/* The variables that every rank has of its own. */
-static kolo_status make_env(const struct kolo_children *children, uint32_t local,
+/* The variables that every rank has of its own. @p gpus: NULL: as they come. */
+static kolo_status make_env(const struct kolo_children *children, uint32_t local, const char *gpus,
                             struct kolo_texts *env)
 {
     const struct kolo_spec *spec = children->spec;
@@ -135,6 +147,8 @@ static kolo_status make_env(const struct kolo_children *children, uint32_t local
         KOLO_TRY(kolo_texts_define(env, own[i].name, text));
         KOLO_TRY(kolo_texts_define(env, own[i].alias, text));
     }
+    if (gpus)
+        status = kolo_texts_define(env, "CUDA_VISIBLE_DEVICES", gpus);
 out:
     return status;
 }
@@ -192,7 +206,7 @@ static void report_start(struct kolo_children *children, const struct child *chi
 }
 
 static kolo_status start_child(struct kolo_children *children, uint32_t local,
-                               const cpu_set_t *cpus)
+                               const cpu_set_t *cpus, const char *gpus)
 {
     const struct kolo_spec *spec = children->spec;
     struct child *child = &children->at[local];
@@ -200,7 +214,7 @@ static kolo_status start_child(struct kolo_children *children, uint32_t local,
     int theirs[3] = {-1, -1, -1}, ours[3] = {-1, -1, -1}, error = 0;
     kolo_status status = KOLO_OK;
     child->rank = spec->first_rank + local;
-    KOLO_TRY(make_env(children, local, &env));
+    KOLO_TRY(make_env(children, local, gpus, &env));
     KOLO_TRY(make_pipes(spec->has_input && child->rank == 0, theirs, ours));
     struct kolo_spawn spawn = {.path = children->program,
                                .argv = spec->argv.at,
@@ -223,15 +237,40 @@ out:
     return status;
 }
 
+/* One list of devices a rank, or none where the job does not ask for it. */
+static kolo_status plan_gpus(const struct kolo_spec *spec, const cpu_set_t *sets,
+                             struct kolo_texts *lists)
+{
+    struct kolo_gpus gpus = {.all = NULL};
+    int *nodes = NULL;
+    kolo_status status = KOLO_OK;
+    if (spec->gpus == 0)
+        return KOLO_OK;
+    KOLO_TRY(kolo_gpus_find("", value_of(spec, "CUDA_VISIBLE_DEVICES"), &gpus));
+    nodes = sets ? kolo_calloc(spec->ranks, sizeof *nodes) : NULL;
+    if (nodes)
+        kolo_bind_nodes(sets, (int)spec->ranks, nodes);
+    status = kolo_gpus_deal(&gpus, (int)spec->gpus, nodes, (int)spec->ranks, lists);
+out:
+    kolo_free_memory(nodes);
+    kolo_gpus_fini(&gpus);
+    return status;
+}
+
 kolo_status kolo_children_start(struct kolo_children *children)
 {
     const struct kolo_spec *spec = children->spec;
+    struct kolo_texts gpus = {.at = NULL};
     cpu_set_t *sets = NULL;
     kolo_status status = kolo_bind_plan(spec->bind, (int)spec->ranks, &sets);
     if (status == KOLO_ERR_UNSUPPORTED && spec->bind == KOLO_BIND_AUTO)
         status = KOLO_OK;
+    if (status == KOLO_OK)
+        status = plan_gpus(spec, sets, &gpus);
     for (uint32_t i = 0; i < spec->ranks && status == KOLO_OK; i++)
-        status = start_child(children, i, sets ? &sets[i] : NULL);
+        status =
+            start_child(children, i, sets ? &sets[i] : NULL, gpus.count > 0 ? gpus.at[i] : NULL);
+    kolo_texts_fini(&gpus);
     kolo_free_memory(sets);
     return status;
 }

@@ -116,6 +116,8 @@ void kolo_texts_fini(struct kolo_texts *texts);
 
 enum kolo_bind { KOLO_BIND_AUTO, KOLO_BIND_NONE, KOLO_BIND_CORE, KOLO_BIND_NUMA, KOLO_BINDS };
 
+enum { KOLO_GPUS_MAX = 1024 /* of a host */ };
+
 /** What an agent needs to know. */
 struct kolo_spec {
     char *cwd;
@@ -124,6 +126,7 @@ struct kolo_spec {
     uint32_t first_rank, ranks;  /* of this host */
     bool has_input;              /* rank 0 gets kolorun's standard input */
     enum kolo_bind bind;
+    uint32_t gpus; /* that each rank sees; 0: as it comes */
     uint32_t peer_timeout_ms;
     uint32_t credit_bytes; /* of output, to begin with */
 };

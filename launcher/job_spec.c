@@ -104,6 +104,7 @@ kolo_status kolo_job_spec_pack(const struct kolo_job_facts *facts, uint8_t **dat
                              .ranks = (uint32_t)facts->host->ranks,
                              .has_input = !options->no_input,
                              .bind = options->bind,
+                             .gpus = (uint32_t)options->gpus,
                              .peer_timeout_ms = (uint32_t)options->settings.peer_timeout_ms,
                              .credit_bytes = CREDIT_BYTES};
     kolo_status status = KOLO_OK;

@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "launcher/bind.h"
+#include "launcher/gpus.h"
 #include "launcher/hosts.h"
 #include "launcher/options.h"
 #include "transport/conn.h"
@@ -20,16 +21,27 @@
 
 typedef kolo_status apply_fn(struct kolo_options *options, const char *value);
 
-static kolo_status apply_np(struct kolo_options *options, const char *value)
+static kolo_status read_number(const char *option, const char *of_what, const char *value, int most,
+                               int *number_out)
 {
     char *end = NULL;
     errno = 0;
-    long np = strtol(value, &end, 10);
-    if (value[0] < '0' || value[0] > '9' || *end || errno || np < 1 || np > KOLO_SLOTS_MAX)
-        return kolo_fail(KOLO_ERR_INVALID, "-np %s: give a number of ranks from 1 to %d", value,
-                         (int)KOLO_SLOTS_MAX);
-    options->np = (int)np;
+    long number = strtol(value, &end, 10);
+    if (value[0] < '0' || value[0] > '9' || *end || errno || number < 1 || number > most)
+        return kolo_fail(KOLO_ERR_INVALID, "%s %s: give a number of %s from 1 to %d", option, value,
+                         of_what, most);
+    *number_out = (int)number;
     return KOLO_OK;
+}
+
+static kolo_status apply_np(struct kolo_options *options, const char *value)
+{
+    return read_number("-np", "ranks", value, KOLO_SLOTS_MAX, &options->np);
+}
+
+static kolo_status apply_gpus(struct kolo_options *options, const char *value)
+{
+    return read_number("--gpus", "devices for each rank", value, KOLO_GPUS_MAX, &options->gpus);
 }
 
 static kolo_status apply_hosts(struct kolo_options *options, const char *value)
@@ -227,6 +239,9 @@ static const struct entry {
     {"--chdir", NULL, "DIR", "run in DIR on every host (default: the current directory)",
      apply_chdir},
     {"--bind", NULL, "none|core|numa|auto", "processors of each rank (default auto)", apply_bind},
+    {"--gpus", NULL, "N",
+     "let each rank see N NVIDIA devices: sets CUDA_VISIBLE_DEVICES (default: leave it)",
+     apply_gpus},
     {"--timeout", NULL, "TIME", "end the job after this long, such as 90s or 5min", apply_timeout},
     {"--start-timeout", NULL, "TIME", "how long hosts and ranks may take to start (default 60s)",
      apply_start_timeout},

@@ -27,6 +27,7 @@ struct kolo_options {
     const char *chdir;
     struct kolo_texts forward; /* -x: NAME=VALUE */
     enum kolo_bind bind;
+    int gpus; /* that each rank sees; 0: not given */
     bool oversubscribe, no_prefix, no_input, keep_going, verbose, dry_run;
     char *const *program; /* argv of the program, NULL-terminated */
     struct kolo_settings settings;

@@ -119,6 +119,7 @@ kolo_status kolo_spec_pack(const struct kolo_spec *spec, uint8_t **data_out, siz
     kolo_write_u32(&writer, spec->ranks);
     kolo_write_u8(&writer, spec->has_input);
     kolo_write_u8(&writer, (uint8_t)spec->bind);
+    kolo_write_u32(&writer, spec->gpus);
     kolo_write_u32(&writer, spec->peer_timeout_ms);
     kolo_write_u32(&writer, spec->credit_bytes);
     kolo_status status = kolo_writer_finish(&writer, data, bytes_out);
@@ -141,11 +142,13 @@ kolo_status kolo_spec_unpack(struct kolo_reader *reader, struct kolo_spec *spec_
     spec_out->has_input = kolo_read_u8(reader) != 0;
     unsigned bind = kolo_read_u8(reader);
     spec_out->bind = (enum kolo_bind)bind;
+    spec_out->gpus = kolo_read_u32(reader);
     spec_out->peer_timeout_ms = kolo_read_u32(reader);
     spec_out->credit_bytes = kolo_read_u32(reader);
     KOLO_TRY(kolo_reader_finish(reader, "the job's description"));
-    if (spec_out->argv.count == 0 || bind >= KOLO_BINDS || spec_out->ranks == 0 ||
-        spec_out->ranks > spec_out->size || spec_out->first_rank > spec_out->size - spec_out->ranks)
+    if (spec_out->argv.count == 0 || bind >= KOLO_BINDS || spec_out->gpus > KOLO_GPUS_MAX ||
+        spec_out->ranks == 0 || spec_out->ranks > spec_out->size ||
+        spec_out->first_rank > spec_out->size - spec_out->ranks)
         status = kolo_fail(KOLO_ERR_DATA, "the job's description makes no sense");
 out:
     return status;

@@ -3,7 +3,7 @@
 
 _kolorun() {
     local word=${COMP_WORDS[COMP_CWORD]} i=1 option value
-    local options='-np -n --host -H --hostfile --oversubscribe --env -x --chdir --bind --timeout --start-timeout
+    local options='-np -n --host -H --hostfile --oversubscribe --env -x --chdir --bind --gpus --timeout --start-timeout
         --transport --set --prefix --no-prefix --no-stdin --keep-going --ssh --agent --dry-run --verbose -v --help-settings
         --print-settings --help -h --version -V'
     COMPREPLY=()
@@ -12,7 +12,7 @@ _kolorun() {
         option=${COMP_WORDS[i++]#-}
         option=-${option#-}
         case $option in
-            -np | -n | -host | -H | -hostfile | -env | -x | -chdir | -bind | -timeout | -start-timeout | -transport | \
+            -np | -n | -host | -H | -hostfile | -env | -x | -chdir | -bind | -gpus | -timeout | -start-timeout | -transport | \
                 -set | -ssh | -agent)
                 [[ ${COMP_WORDS[i]} != = ]] || ((i++))
                 if ((i >= COMP_CWORD)); then

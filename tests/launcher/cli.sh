@@ -46,6 +46,8 @@ wrong 'KOLO_PORTS=' --set PORTS=9-1 rm "$work/witness"
 KOLO_TRANSPORT=TCP wrong 'KOLO_TRANSPORT=TCP: ' -np 1 rm "$work/witness"
 wrong 'NAME=VALUE' --set TIMEOUT rm "$work/witness"
 wrong 'no binding' --bind here rm "$work/witness"
+wrong '--gpus 0: give a number of devices' --gpus 0 rm "$work/witness"
+wrong '--gpus 1025' --gpus 1025 rm "$work/witness"
 wrong 'absolute path' --agent kolorun rm "$work/witness"
 wrong 'no such variable' -x KOLOTEST_NOT_THERE rm "$work/witness"
 KOLO_TIMEOUT=never wrong 'KOLO_TIMEOUT' -np 1 rm "$work/witness"
@@ -90,6 +92,7 @@ while read -r option value; do
     fi
 done < <(sed -nE 's/^  (-.{29}) .*/\1/p' "$work/out" | sed -E 's/, -[a-zA-Z]//')
 completes numa "$KOLORUN" --bind = n
+completes --timeout "$KOLORUN" --gpus 2 --tim
 completes shm "$KOLORUN" -np 2 --transport s
 completes PEER_TIMEOUT= "$KOLORUN" --set PEER
 completes --verbose "$KOLORUN" --set A = 1 -x B --verb
@@ -143,6 +146,19 @@ lines out 2
 run 0 "$KOLORUN" --oversubscribe -np 5 -H localhost:2 true
 run 0 "$KOLORUN" -np 7 true
 run 0 "$KOLORUN" -np 2 --bind none true
+# Devices are dealt out where that is asked for, of those that the environment leaves, and nowhere else.
+CUDA_VISIBLE_DEVICES=4,GPU-5,6 run 0 "$KOLORUN" -np 3 --gpus 2 sh -c 'echo "$RANK: $CUDA_VISIBLE_DEVICES"'
+for says in '0: 4,GPU-5' '1: 6,4' '2: GPU-5,6'; do
+    says out "^\[${says%%:*}\] $says\$"
+done
+run 0 "$KOLORUN" -np 2 --gpus 1 -x CUDA_VISIBLE_DEVICES=7,-1,8 sh -c 'echo "$CUDA_VISIBLE_DEVICES"'
+says out '^\[0\] 7$'
+says out '^\[1\] 7$'
+CUDA_VISIBLE_DEVICES=4,5 run 0 "$KOLORUN" -np 2 sh -c 'echo "$CUDA_VISIBLE_DEVICES"'
+says out '^\[1\] 4,5$'
+CUDA_VISIBLE_DEVICES='' run 126 "$KOLORUN" -np 2 --gpus 1 true
+lines err 1
+says err 'host localhost: --gpus 1: this host has 0 NVIDIA devices .*ask for fewer'
 run 0 "$KOLORUN" -np 1 --set TIMEOUT=9s sh -c 'echo $KOLO_TIMEOUT'
 says out '^\[0\] 9s$'
 # The secret is in the environment of the ranks and nowhere else.

@@ -55,3 +55,20 @@ Test(bind, cores_are_dealt_out_once)
     cr_assert(CPU_EQUAL(&both, &all), "beyond our own affinity");
     kolo_free_memory(sets);
 }
+
+Test(bind, tells_the_node_of_each_set)
+{
+    static const int processors[][2] = {{0, 1}, {4, 5}, {3, 4}, {7, 7}};
+    enum { SETS = sizeof processors / sizeof processors[0] };
+    cpu_set_t sets[SETS];
+    int nodes[SETS];
+    cr_assert(setenv("HWLOC_SYNTHETIC", "numa:2 core:4 pu:1", 1) == 0);
+    for (int i = 0; i < SETS; i++) {
+        CPU_ZERO(&sets[i]);
+        CPU_SET((size_t)processors[i][0], &sets[i]);
+        CPU_SET((size_t)processors[i][1], &sets[i]);
+    }
+    kolo_bind_nodes(sets, SETS, nodes);
+    cr_assert(nodes[0] == 0 && nodes[1] == 1 && nodes[2] == -1 && nodes[3] == 1, "%d %d %d %d",
+              nodes[0], nodes[1], nodes[2], nodes[3]);
+}

@@ -14,6 +14,7 @@ static struct kolo_spec example(void)
                              .ranks = 4,
                              .has_input = true,
                              .bind = KOLO_BIND_CORE,
+                             .gpus = 5,
                              .peer_timeout_ms = 900,
                              .credit_bytes = 1000};
     spec.cwd = kolo_strdup("/tmp/somewhere");
@@ -39,7 +40,7 @@ Test(spec, survives)
               back.argv.at[3] == NULL && back.argv.at[1][0] == '\0');
     cr_assert(back.env.count == 2 && strcmp(back.env.at[0], "A=3=4") == 0);
     cr_assert(back.size == 7 && back.first_rank == 3 && back.ranks == 4 && back.has_input);
-    cr_assert(back.bind == KOLO_BIND_CORE && back.peer_timeout_ms == 900 &&
+    cr_assert(back.bind == KOLO_BIND_CORE && back.gpus == 5 && back.peer_timeout_ms == 900 &&
               back.credit_bytes == 1000);
     kolo_free_memory(data);
     kolo_spec_fini(&spec);

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which NVIDIA devices each rank of a host sees, where kolorun is asked to say so (--gpus).
+#ifndef KOLO_LAUNCHER_GPUS_H
+#define KOLO_LAUNCHER_GPUS_H
+
+#include <stddef.h>
+
+#include "launcher/frames.h"
+
+enum { KOLO_GPU_NAME_MAX = 96 };
+
+struct kolo_gpu {
+    char name[KOLO_GPU_NAME_MAX]; /* as CUDA_VISIBLE_DEVICES has it: "GPU-..." or a number */
+    int node;                     /* NUMA, its OS index; -1: not known */
+    int ranks;                    /* that see it */
+    int last;                     /* of them */
+};
+struct kolo_gpus {
+    struct kolo_gpu *all;
+    size_t count, capacity;
+};
+
+/** The devices of this host that may be given out: those of @p visible (CUDA_VISIBLE_DEVICES; NULL: not set) in their order, else
+ * all that the driver names, by PCI address. @p root comes before /proc and /sys ("" but in tests). None is no error.
+ * *gpus_out must be finished in every case.
+ *  @return KOLO_OK; ERR_CONFIG names what in @p visible can be no device; ERR_NO_MEMORY. */
+kolo_status kolo_gpus_find(const char *root, const char *visible,
+                           struct kolo_gpus *gpus_out) KOLO_NODISCARD;
+/** Adds one text for each of @p ranks ranks to @p lists: @p each devices with commas between. Devices have as many ranks as others,
+ * or one more; within that a rank gets those at @p nodes[rank] (NULL, or -1: not bound in one node), then those with the fewest.
+ *  @return KOLO_OK; ERR_UNSUPPORTED: there are not as many; ERR_NO_MEMORY. */
+kolo_status kolo_gpus_deal(struct kolo_gpus *gpus, int each, const int *nodes, int ranks,
+                           struct kolo_texts *lists) KOLO_NODISCARD;
+void kolo_gpus_fini(struct kolo_gpus *gpus);
+
+#endif

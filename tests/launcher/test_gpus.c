@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which devices each rank sees, on hosts that a folder makes up.
+#include <criterion/criterion.h>
+
+#include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "launcher/gpus.h"
+
+static char root[64];
+
+static void write_file(const char *path, const char *text)
+{
+    char whole[512];
+    snprintf(whole, sizeof whole, "%s%s", root, path);
+    for (char *at = whole + strlen(root) + 1; (at = strchr(at, '/')); *at++ = '/') {
+        *at = '\0';
+        cr_assert(mkdir(whole, 0700) == 0 || errno == EEXIST);
+    }
+    FILE *file = fopen(whole, "w");
+    cr_assert_not_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+/** As the driver writes it; @p node "": the firmware does not say. */
+static void add_device(const char *address, const char *bus, const char *uuid, const char *node)
+{
+    char path[256], text[512];
+    snprintf(path, sizeof path, "/proc/driver/nvidia/gpus/%s/information", address);
+    snprintf(text, sizeof text,
+             "Model: \t\t NVIDIA H200\nIRQ:   \t\t 193\nGPU UUID: \t %s\nVideo BIOS: \t 96.00\n",
+             uuid);
+    write_file(path, text);
+    snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/numa_node", bus);
+    if (node[0] != '\0')
+        write_file(path, node);
+}
+
+static void begin(void)
+{
+    snprintf(root, sizeof root, "/tmp/test-gpus-XXXXXX");
+    cr_assert_not_null(mkdtemp(root));
+}
+
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
+{
+    (void)info;
+    (void)kind;
+    (void)where;
+    return remove(path);
+}
+
+static void end(void)
+{
+    nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+TestSuite(gpus, .init = begin, .fini = end);
+
+/** Four devices, two at each of two nodes, in no order. */
+static void make_host(void)
+{
+    add_device("0000:c1:00.0", "0000:c1:00.0", "GPU-cc", "1\n");
+    add_device("0000:01:00.0", "0000:01:00.0", "GPU-aa", "0\n");
+    add_device("0000:E1:00.0", "0000:e1:00.0", "GPU-dd", "1\n");
+    add_device("0000:41:00.0", "0000:41:00.0", "GPU-bb", "0\n");
+}
+
+/** "aa bb,cc": one word a rank. */
+static void expect(const char *visible, int each, const int *nodes, int ranks, const char *wanted)
+{
+    struct kolo_gpus gpus;
+    struct kolo_texts lists = {.at = NULL};
+    char got[4096] = "";
+    cr_assert(kolo_gpus_find(root, visible, &gpus) == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(kolo_gpus_deal(&gpus, each, nodes, ranks, &lists) == KOLO_OK, "%s",
+              kolo_error_detail());
+    cr_assert((int)lists.count == ranks);
+    for (int i = 0; i < ranks; i++)
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s", i > 0 ? " " : "",
+                 lists.at[i]);
+    cr_assert_str_eq(got, wanted);
+    kolo_texts_fini(&lists);
+    kolo_gpus_fini(&gpus);
+}
+
+Test(gpus, go_round_where_nobody_is_bound)
+{
+    make_host();
+    expect(NULL, 1, NULL, 4, "GPU-aa GPU-bb GPU-cc GPU-dd");
+    expect(NULL, 1, NULL, 6, "GPU-aa GPU-bb GPU-cc GPU-dd GPU-aa GPU-bb");
+    expect(NULL, 2, NULL, 3, "GPU-aa,GPU-bb GPU-cc,GPU-dd GPU-aa,GPU-bb");
+    expect(NULL, 4, (const int[]){-1, -1}, 2,
+           "GPU-aa,GPU-bb,GPU-cc,GPU-dd GPU-aa,GPU-bb,GPU-cc,GPU-dd");
+}
+
+Test(gpus, are_near_the_ranks_that_are_bound)
+{
+    make_host();
+    expect(NULL, 1, (const int[]){1, 0, 1, 0}, 4, "GPU-cc GPU-aa GPU-dd GPU-bb");
+    expect(NULL, 2, (const int[]){1, 0}, 2, "GPU-cc,GPU-dd GPU-aa,GPU-bb");
+    expect(NULL, 1, (const int[]){0, 0, 0, 0, 1, 1, 1, 1}, 8,
+           "GPU-aa GPU-bb GPU-aa GPU-bb GPU-cc GPU-dd GPU-cc GPU-dd");
+    /* A node without devices, and one with more ranks than its share. */
+    expect(NULL, 1, (const int[]){5, 0, 0, 0}, 4, "GPU-aa GPU-bb GPU-cc GPU-dd");
+}
+
+Test(gpus, are_those_that_the_environment_leaves)
+{
+    make_host();
+    expect("GPU-dd,GPU-aa", 1, NULL, 2, "GPU-dd GPU-aa");
+    expect("GPU-dd,GPU-aa", 1, (const int[]){0, 1}, 2, "GPU-aa GPU-dd");
+    expect(" 3 , 2,1", 1, (const int[]){0, 1, 0}, 3, "3 2 1"); /* numbers have no place */
+    expect("2,-1,3", 1, NULL, 2, "2 2");
+    expect("2,,3", 1, NULL, 2, "2 2");
+    expect("MIG-GPU-aa/1/0", 1, NULL, 1, "MIG-GPU-aa/1/0");
+}
+
+Test(gpus, that_are_not_there_are_an_error)
+{
+    struct kolo_gpus gpus;
+    struct kolo_texts lists = {.at = NULL};
+    static const char *const none[] = {NULL, "", "-1", ","};
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
+        cr_assert(kolo_gpus_find(root, none[i], &gpus) == KOLO_OK);
+        cr_assert(kolo_gpus_deal(&gpus, 1, NULL, 1, &lists) == KOLO_ERR_UNSUPPORTED);
+        cr_assert(strstr(kolo_error_detail(), "this host has 0 NVIDIA devices"), "%s",
+                  kolo_error_detail());
+        kolo_gpus_fini(&gpus);
+    }
+    make_host();
+    cr_assert(kolo_gpus_find(root, NULL, &gpus) == KOLO_OK);
+    cr_assert(kolo_gpus_deal(&gpus, 5, NULL, 1, &lists) == KOLO_ERR_UNSUPPORTED);
+    cr_assert(lists.count == 0);
+    kolo_gpus_fini(&gpus);
+}
+
+Test(gpus, whose_files_say_nothing_are_left_out)
+{
+    char longest[200];
+    struct kolo_gpus gpus;
+    add_device("0000:01:00.0", "0000:01:00.0", "", "");
+    add_device("0000:02:00.0", "0000:02:00.0", "GPU-ee", "-1\n");
+    write_file("/proc/driver/nvidia/gpus/0000:03:00.0/registry", "");
+    expect(NULL, 1, (const int[]){0}, 1, "GPU-ee");
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    cr_assert(kolo_gpus_find(root, longest, &gpus) == KOLO_ERR_CONFIG);
+    kolo_gpus_fini(&gpus);
+}

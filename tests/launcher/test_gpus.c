@@ -108,6 +108,8 @@ Test(gpus, are_near_the_ranks_that_are_bound)
     expect(NULL, 2, (const int[]){1, 0}, 2, "GPU-cc,GPU-dd GPU-aa,GPU-bb");
     expect(NULL, 1, (const int[]){0, 0, 0, 0, 1, 1, 1, 1}, 8,
            "GPU-aa GPU-bb GPU-aa GPU-bb GPU-cc GPU-dd GPU-cc GPU-dd");
+    /* More than there are at the node: no device twice, and the rest from afar. */
+    expect(NULL, 3, (const int[]){0, 0}, 2, "GPU-aa,GPU-bb,GPU-cc GPU-aa,GPU-bb,GPU-dd");
     /* A node without devices, and one with more ranks than its share. */
     expect(NULL, 1, (const int[]){5, 0, 0, 0}, 4, "GPU-aa GPU-bb GPU-cc GPU-dd");
 }

@@ -20,11 +20,12 @@ fi
 for np in 2 3 4 8; do
     operations=(allreduce broadcast reduce_scatter alltoall reduce allgather gather scatter)
     ((np != 3)) || operations+=(allgatherv reduce_scatterv gatherv scatterv alltoallv)
+    ((np != 2)) || operations+=(barrier)
+    job 0 "$np" "$KOLOBENCH" "${operations[@]}" --check -n 2 -w 0 -s 4,100K,1M # one job: to start costs more than a collective
     for operation in "${operations[@]}"; do
-        job 0 "$np" "$KOLOBENCH" "$operation" --check -n 2 -w 0 -s 4,100K,1M
+        says out "^\\[0\\] # $operation,"
     done
 done
-job 0 2 "$KOLOBENCH" barrier --check -n 2
 clean "collectives"
 says out .
 

@@ -14,29 +14,12 @@ enum { CREDIT_BYTES = 1 << 20, PORT_FIRST = 20000, PORT_COUNT = 12000 };
 
 static const char *const inherited[] = {"PATH", "LD_LIBRARY_PATH", "LANG"};
 
-/* Settings that are this job's own, or that mean nothing to a rank. */
-static bool is_ours(enum kolo_setting_index index)
-{
-    switch ((int)index) {
-    case KOLO_SET_RANK:
-    case KOLO_SET_SIZE:
-    case KOLO_SET_LOCAL_RANK:
-    case KOLO_SET_LOCAL_SIZE:
-    case KOLO_SET_RENDEZVOUS:
-    case KOLO_SET_SECRET:
-    case KOLO_SET_LAUNCHER:
-        return true;
-    default:
-        return false;
-    }
-}
-
 static kolo_status add_settings(const struct kolo_settings *settings, struct kolo_texts *env)
 {
     for (int i = 0; i < KOLO_SETTINGS_COUNT; i++) {
         enum kolo_setting_index index = (enum kolo_setting_index)i;
         char value[KOLO_TEXT_MAX];
-        if (is_ours(index) || settings->source[i] == KOLO_FROM_DEFAULT)
+        if (kolo_options_is_own(index) || settings->source[i] == KOLO_FROM_DEFAULT)
             continue;
         kolo_settings_value(settings, index, value, sizeof value);
         kolo_status status = kolo_texts_define(env, kolo_settings_name(index), value);

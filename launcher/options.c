@@ -63,11 +63,43 @@ static kolo_status apply_oversubscribe(struct kolo_options *options, const char 
     return KOLO_OK;
 }
 
+bool kolo_options_is_own(enum kolo_setting_index index)
+{
+    switch ((int)index) {
+    case KOLO_SET_RANK:
+    case KOLO_SET_SIZE:
+    case KOLO_SET_LOCAL_RANK:
+    case KOLO_SET_LOCAL_SIZE:
+    case KOLO_SET_RENDEZVOUS:
+    case KOLO_SET_SECRET:
+    case KOLO_SET_LAUNCHER:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Else it would be taken, and mean nothing. */
+static kolo_status refuse_own(const char *option, const char *value, enum kolo_setting_index index)
+{
+    return kolo_fail(KOLO_ERR_INVALID,
+                     "%s %s: kolorun gives every rank its own %s; leave it out (-np says how many "
+                     "ranks there are)",
+                     option, value, kolo_settings_name(index));
+}
+
 static kolo_status apply_env(struct kolo_options *options, const char *value)
 {
     if (value[0] == '=' || value[0] == '\0')
         return kolo_fail(KOLO_ERR_INVALID, "-x '%s': give NAME or NAME=VALUE", value);
     const char *equals = strchr(value, '=');
+    const size_t length = strcspn(value, "=");
+    for (int i = 0; i < KOLO_SETTINGS_COUNT; i++) {
+        const char *name = kolo_settings_name((enum kolo_setting_index)i);
+        if (kolo_options_is_own((enum kolo_setting_index)i) && strlen(name) == length &&
+            strncmp(name, value, length) == 0)
+            return refuse_own("-x", name, (enum kolo_setting_index)i);
+    }
     if (equals)
         return kolo_texts_add(&options->forward, value);
     const char *own = kolo_environment(value);
@@ -94,7 +126,12 @@ static kolo_status apply_set(struct kolo_options *options, const char *value)
                          value);
     memcpy(name, value, len);
     name[len] = '\0';
-    return set(options, name, value + len + 1);
+    kolo_status status = set(options, name, value + len + 1);
+    for (int i = 0; i < KOLO_SETTINGS_COUNT && status == KOLO_OK; i++)
+        if (kolo_options_is_own((enum kolo_setting_index)i) &&
+            options->settings.source[i] == KOLO_FROM_OPTION)
+            status = refuse_own("--set", name, (enum kolo_setting_index)i);
+    return status;
 }
 
 /* Of an option that stands for a setting: an error names what was typed. */

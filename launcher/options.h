@@ -41,6 +41,8 @@ kolo_status kolo_options_parse(char *const *argv, char *const *environ,
                                void (*unknown)(void *context, const char *name,
                                                const char *nearest),
                                struct kolo_options *options_out) KOLO_NODISCARD;
+/** Is this setting what kolorun gives each rank itself? */
+bool kolo_options_is_own(enum kolo_setting_index index);
 void kolo_options_fini(struct kolo_options *options);
 void kolo_options_help(FILE *out);
 

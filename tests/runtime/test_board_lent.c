@@ -470,7 +470,8 @@ static kolo_status many_lives(struct kolo_comm *comm, void *argument)
         WORLD_TRY(side_create(comm, &side));
         WORLD_TRY(compare_sum(comm, side, false));
         WORLD_TRY(side_free(comm, side));
-        WORLD_EXPECT(mock->allocated() < 10 * kolo_size(comm), "life %d: %d allocations", life,
+        /* Of some lives at once, as far as a rank lags behind: not of all. */
+        WORLD_EXPECT(mock->allocated() < LIVES * kolo_size(comm), "life %d: %d allocations", life,
                      mock->allocated());
     }
     return KOLO_OK;
@@ -594,17 +595,22 @@ static kolo_status failing(struct kolo_comm *comm, void *argument)
     return status;
 }
 
-/** A device that fails under a kernel ends the communicator, in words, on all ranks. */
+/** A device that fails under a kernel ends the communicator, in words, on all ranks. They are threads of one process: whoever calls
+ * the driver after the failed launch hears of it there, and may have said so first. */
 Test(board_lent, a_kernel_that_fails_is_named, .timeout = 100)
 {
     struct world world = twoshot(3, "shm", "KOLO_EXIT_TIMEOUT=2s");
     begin(15);
     mock->fail("cuLaunchKernel", 2, KOLO_CUDA_LAUNCH_FAILED);
     cr_assert_neq(world_run(&world, failing, NULL), KOLO_OK);
-    const char *text = world_cause(&world)->text;
-    cr_assert(strstr(text, "allreduce") && strstr(text, "cuLaunchKernel on device"), "%s", text);
-    for (int rank = 0; rank < 3; rank++)
-        cr_assert_neq(world.results[rank].status, KOLO_OK, "rank %d", rank);
+    int naming = 0;
+    for (int rank = 0; rank < 3; rank++) {
+        const struct world_result *result = &world.results[rank];
+        cr_assert_neq(result->status, KOLO_OK, "rank %d", rank);
+        cr_assert(strstr(result->text, "allreduce"), "%s", result->text);
+        naming += strstr(result->text, "cuLaunchKernel on device") != NULL;
+    }
+    cr_assert_geq(naming, 1, "%s", world_cause(&world)->text);
 }
 
 Test(board_lent, a_device_that_is_lost_under_a_kernel_ends_all, .timeout = 100)

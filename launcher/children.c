@@ -248,6 +248,10 @@ static kolo_status plan_gpus(const struct kolo_spec *spec, const cpu_set_t *sets
         return KOLO_OK;
     KOLO_TRY(kolo_gpus_find("", value_of(spec, "CUDA_VISIBLE_DEVICES"), &gpus));
     nodes = sets ? kolo_calloc(spec->ranks, sizeof *nodes) : NULL;
+    if (sets && !nodes) {
+        status = KOLO_ERR_NO_MEMORY;
+        goto out;
+    }
     if (nodes)
         kolo_bind_nodes(sets, (int)spec->ranks, nodes);
     status = kolo_gpus_deal(&gpus, (int)spec->gpus, nodes, (int)spec->ranks, lists);

@@ -55,9 +55,9 @@ struct tcp_link {
     kolo_deadline dial_by;  /* and of each dial of ours */
     struct kolo_conn *dial; /* under way */
     struct kolo_race race;
+    /** Proved dials of the peer beside the one it was welcomed on, the last one last. */
     struct tcp_rivals {
-        int fds
-            [TCP_RIVALS_MAX]; /* proved dials of the peer beside the one it was welcomed on, the last one last */
+        int fds[TCP_RIVALS_MAX];
         int count;
     } rivals;
     bool is_ours;   /* the connection that stands is our dial */

@@ -3,7 +3,7 @@
 """Random masks and polygons, degenerate ones among them, by pycocotools.mask and by the library: runs,
 strings, areas, boxes, merged masks and overlaps must be the same bytes.
 
-    masks.py LIBKOLO [--seeds N] [--first SEED]
+    masks.py LIBKOLO [--seeds N] [--first SEED] [--one-will-do]
 
 Exits with 77 where pycocotools is not installed (script/bootstrap --oracles).
 """
@@ -286,6 +286,7 @@ def main():
     parser.add_argument("libkolo")
     parser.add_argument("--seeds", type=int, default=300)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--one-will-do", action="store_true", help="end at the first that differs")
     options = parser.parse_args()
     kolo, failed = Kolo(options.libkolo), 0
     for seed in range(options.first, options.first + options.seeds):
@@ -294,6 +295,8 @@ def main():
         except (Wrong, ValueError) as error:
             failed += 1
             print(f"seed {seed}: {error}")
+            if options.one_will_do:
+                sys.exit(1)
         kolo.free()
     print(f"{options.seeds - failed} of {options.seeds} sets of masks have pycocotools' bytes")
     sys.exit(failed > 0)

@@ -154,11 +154,7 @@ int main(int argc, char **argv)
         struct set set = {.head = {0}};
         read_set(argv[i], &set);
         struct job job = {.set = &set, .outcome.out = argv[i + 1]};
-        if (kolo_run_threads(1, NULL, rank_main, &job) != KOLO_OK)
-            die(argv[i]);
-        if (set.head[RANKS] > 1 &&
-            kolo_run_threads((int)set.head[RANKS], NULL, rank_main, &job) != KOLO_OK)
-            die(argv[i]);
+        in_worlds(argv[i], set.head[RANKS], rank_main, &job);
         free(job.outcome.values);
         free(set.images), free(set.heights), free(set.widths), free(set.categories);
         free_objects(&set.truths);

@@ -125,4 +125,17 @@ static inline kolo_status evaluate(struct kolo_comm *comm,
     return status;
 }
 
+/** The set of a file on one rank, then on as many as it asks for, by threads; EVALUATE_ON=one: on one
+ * alone, which takes a fraction of the time. */
+static inline void in_worlds(const char *path, int64_t ranks,
+                             kolo_status (*rank_main)(struct kolo_comm *, void *), void *job)
+{
+    const char *on = getenv("EVALUATE_ON");
+    if (kolo_run_threads(1, NULL, rank_main, job) != KOLO_OK)
+        die(path);
+    if (ranks > 1 && !(on && strcmp(on, "one") == 0) &&
+        kolo_run_threads((int)ranks, NULL, rank_main, job) != KOLO_OK)
+        die(path);
+}
+
 #endif

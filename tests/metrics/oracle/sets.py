@@ -66,10 +66,12 @@ def compare_one(program, path, expected):
     sys.exit(bool(wrong))
 
 
-def caught_by(program, folder, expected, names, timeout):
-    """Which of some sets comes out wrong, or how the program ends; None: none, and well."""
+def caught_by(program, folder, expected, names, timeout, worlds="all"):
+    """Which of some sets comes out wrong, or how the program ends; None: none, and well. worlds: "one" is
+    one rank alone (sets.h)."""
     try:
-        failed = play(program, folder, names, stderr=subprocess.DEVNULL, timeout=timeout)
+        failed = play(program, folder, names, stderr=subprocess.DEVNULL, timeout=timeout,
+                      env=os.environ | {"EVALUATE_ON": worlds})
     except subprocess.TimeoutExpired:
         return "a hang"
     for name in names:

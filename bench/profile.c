@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,6 +29,7 @@ enum {
     SHOWN_BYTES = 16 << 10,
     DIRECT_BYTES = 256 << 10,
     CACHED_BYTES = 128 << 10,
+    PULLED_BYTES = 256 << 10, /* that the kernel copies at a time (board_pull.c) */
     ROUNDS = 3,
     STREAM = 8, /* messages of STREAM_BYTES at once */
     STREAM_BYTES = 1 << 20,
@@ -54,8 +56,12 @@ struct command {
 struct part {
     struct bare_world world;
     uint8_t *send, *recv; /* of kolo_alloc */
-    uint8_t *from, *to;   /* of rank 0 alone: more than caches hold, which is copied */
-    int other;            /* the rank that rank 0 plays with */
+    uint8_t *from, *to; /* not of it: more than caches hold, which rank 0 copies and others read */
+    int other;          /* the rank that rank 0 plays with */
+    struct place {
+        int64_t process;
+        uint64_t address;
+    } own, theirs; /* PULLED_BYTES of rank 0 and the other */
     size_t bytes;
     int64_t time_ns;
     bool is_network;
@@ -144,6 +150,17 @@ static bool combine_step(struct bare_world *world, void *context)
     return true;
 }
 
+/* Both at a time, as in an alltoall. */
+static bool pull_step(struct bare_world *world, void *context)
+{
+    const struct part *part = context;
+    const struct iovec to = {part->to, PULLED_BYTES};
+    const struct iovec from = {(void *)(uintptr_t)part->theirs.address, PULLED_BYTES};
+    if (world->rank != 0 && world->rank != part->other)
+        return true;
+    return process_vm_readv((pid_t)part->theirs.process, &to, 1, &from, 1, 0) == PULLED_BYTES;
+}
+
 /* ---- one world ---- */
 
 /* The least of medians over so many rounds: what else the machine does comes and goes. */
@@ -177,15 +194,47 @@ out:
 static kolo_status measure_copies(struct part *part, struct profile_times *times)
 {
     kolo_status status = KOLO_OK;
-    if (part->world.rank == 0) {
+    if (part->world.rank == 0 || part->world.rank == part->other) {
         part->from = kolo_aligned(4096, BARE_LARGE_BYTES);
         part->to = kolo_aligned(4096, BARE_LARGE_BYTES);
         if (!part->from || !part->to)
             return KOLO_ERR_NO_MEMORY;
         memset(part->from, 0, BARE_LARGE_BYTES);
+        memset(part->to, 0, PULLED_BYTES);
     }
     KOLO_TRY(take(part, "copies", copy_step, BARE_LARGE_BYTES, &times->copy_byte));
     times->copy_byte /= BARE_LARGE_BYTES;
+out:
+    return status;
+}
+
+/* Where is each other's memory? */
+static kolo_status find_places(struct part *part)
+{
+    struct kolo_comm *comm = part->world.comm;
+    struct place *places = kolo_calloc((size_t)part->world.nranks, sizeof *places);
+    if (!places)
+        return KOLO_ERR_NO_MEMORY;
+    part->own = (struct place){getpid(), (uintptr_t)part->from};
+    kolo_status status =
+        kolo_allgather(comm, &part->own, places, sizeof *places, KOLO_UINT8, NULL, NULL);
+    part->theirs = places[part->world.rank == 0 ? part->other : 0];
+    kolo_free_memory(places);
+    return status;
+}
+
+/* Nothing where the system does not allow it: such memory is not pulled then. */
+static kolo_status measure_pulls(struct part *part, struct profile_times *times)
+{
+    int32_t may = 1;
+    kolo_status status = KOLO_OK;
+    KOLO_TRY(find_places(part));
+    may = pull_step(&part->world, part);
+    KOLO_TRY(kolo_allreduce(part->world.comm, &may, &may, 1, KOLO_INT32, KOLO_MIN, NULL, NULL));
+    if (may) {
+        KOLO_TRY(take(part, "pulls", pull_step, PULLED_BYTES, &times->pull_byte));
+        times->pull_byte /= PULLED_BYTES;
+    }
 out:
     return status;
 }
@@ -202,6 +251,7 @@ static kolo_status measure_links(struct part *part, struct profile_times *times)
     if (times->ranks > times->cores)
         return KOLO_OK;
     KOLO_TRY(measure_copies(part, times));
+    KOLO_TRY(measure_pulls(part, times));
     KOLO_TRY(take(part, "sums", combine_step, CACHED_BYTES, &times->combine_byte));
     times->combine_byte /= CACHED_BYTES;
 out:

@@ -14,7 +14,7 @@ struct profile_times {
     double ring, ring_long;     /* allgather over links, by rings: short blocks, long ones */
     double shown, shown_long;   /* allreduce over a board, by oneshot: short vectors, longer ones */
     double direct, direct_long; /* by twoshot, where the others see all memory */
-    double copy_byte, combine_byte;
+    double copy_byte, combine_byte, pull_byte;
     double ring_bytes, shown_bytes, direct_bytes; /* of the long ones */
 };
 

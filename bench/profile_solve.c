@@ -86,6 +86,8 @@ void profile_solve(const struct profile_times *times, enum kolo_path path,
     of_board(times, figures);
     if (times->copy_byte > 0)
         figures->copy_byte = times->copy_byte;
+    if (times->pull_byte > 0)
+        figures->pull_byte = times->pull_byte;
     if (times->combine_byte > 0)
         figures->combine_byte = times->combine_byte;
 }

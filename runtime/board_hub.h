@@ -172,7 +172,7 @@ struct kolo_hub {
     bool may_show;  /* not a oneshot, but goes that way if nobody's memory can be seen */
     bool is_inline; /* contributions stand in the entries */
     bool is_pulled;
-    size_t pull_bytes; /* of a block from which on all pull; 0: not known yet */
+    size_t pull_bytes; /* of a block from which on all pull; 0: not known yet; SIZE_MAX: never */
     struct kolo_pull pull;
     bool is_lent; /* by all, as far as is known */
     struct kolo_hub_lent lent;
@@ -259,6 +259,11 @@ void kolo_board_direct_withdraw(struct kolo_hub *hub);
 
 /** Finds out whom this member may read, and says so; before it first enters. */
 void kolo_pull_probe(struct kolo_hub *hub);
+/** Whether a collective of memory that the others cannot see is pulled, where all pull blocks of
+ * @p from bytes and more (0: not all do): each takes what goes to it out of the senders' memory.
+ * @p buffer_bytes: of all ranks together. */
+bool kolo_pull_pays(enum kolo_collective collective, const struct kolo_plan_args *args,
+                    size_t element_bytes, size_t buffer_bytes, size_t from);
 /** Whether the running collective, of which some buffer has no name, is pulled; the same on all,
  * once all have entered. */
 bool kolo_pull_fits(struct kolo_hub *hub);

@@ -61,45 +61,46 @@ static size_t agreed_bytes(const struct kolo_hub *hub)
     return most;
 }
 
-/** Whether the buffers of all ranks together fit into caches: beyond, stores that go round them
- * win, which the kernel does not use. */
-static bool is_cached(const struct kolo_hub *hub)
-{
-    size_t all = 0;
-    for (int i = 0; i < hub->count; i++)
-        all += hub->members[i].send_bytes + hub->members[i].recv_bytes;
-    return all < CACHE_BYTES;
-}
-
 /** Bytes of a block, on average. */
-static size_t block_bytes(const struct kolo_hub *hub)
+static size_t block_bytes(const struct kolo_plan_args *args, size_t element_bytes)
 {
-    const struct kolo_plan_args *args = &hub->running->args;
     size_t total = 0;
     if (args->counts == NULL)
-        return args->count * hub->element_bytes;
+        return args->count * element_bytes;
     for (int rank = 0; rank < args->size; rank++)
         total += args->counts[rank];
-    return total / (size_t)args->size * hub->element_bytes;
+    return total / (size_t)args->size * element_bytes;
 }
 
 /** Whether one copy by the kernel, which has to find every page first, can be over before two by
  * the processors: not where many read the same bytes, which lie in a stage once for all, nor where
  * one rank would have to do all that others do for it, nor in a long scatter of two, where one
  * copies while the other waits, and in the stages both do. */
-static bool can_win(const struct kolo_hub *hub)
+static bool can_win(enum kolo_collective collective, int size, size_t block)
 {
-    if (hub->collective == KOLO_COLLECTIVE_SCATTER)
-        return hub->count > 2 || block_bytes(hub) < PAIR_BYTES;
-    return hub->collective == KOLO_COLLECTIVE_ALLTOALL ||
-           (hub->collective == KOLO_COLLECTIVE_ALLGATHER && hub->count <= ALLGATHER_MOST);
+    if (collective == KOLO_COLLECTIVE_SCATTER)
+        return size > 2 || block < PAIR_BYTES;
+    return collective == KOLO_COLLECTIVE_ALLTOALL ||
+           (collective == KOLO_COLLECTIVE_ALLGATHER && size <= ALLGATHER_MOST);
+}
+
+bool kolo_pull_pays(enum kolo_collective collective, const struct kolo_plan_args *args,
+                    size_t element_bytes, size_t buffer_bytes, size_t from)
+{
+    size_t block = block_bytes(args, element_bytes);
+    return from != 0 && block >= from && can_win(collective, args->size, block) &&
+           buffer_bytes < CACHE_BYTES; /* beyond, stores that go round the caches win */
 }
 
 bool kolo_pull_fits(struct kolo_hub *hub)
 {
+    size_t all = 0;
     if (hub->pull_bytes == 0)
         hub->pull_bytes = agreed_bytes(hub);
-    return can_win(hub) && block_bytes(hub) >= hub->pull_bytes && is_cached(hub);
+    for (int i = 0; i < hub->count; i++)
+        all += hub->members[i].send_bytes + hub->members[i].recv_bytes;
+    return kolo_pull_pays(hub->collective, &hub->running->args, hub->element_bytes, all,
+                          hub->pull_bytes);
 }
 
 /* ---- from whom ---- */

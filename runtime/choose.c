@@ -102,9 +102,12 @@ static const char *way_of(const struct kolo_plan *plan, const struct kolo_questi
     if (!question->layout.is_unseen || !plan->on_board || plan->is_oneshot)
         return "";
     size_t bytes = kolo_oneshot_bytes(plan->collective, &question->args, question->element_bytes);
-    return bytes <= kolo_board_shown(plan->collective, &question->layout, figures)
-               ? "; else as oneshot, as expected here"
-               : "; else through stages, as expected here, or pulled";
+    if (bytes <= kolo_board_shown(plan->collective, &question->layout, figures))
+        return "; else as oneshot, as expected here";
+    return kolo_board_is_pulled(plan->collective, &question->args, question->element_bytes,
+                                &question->layout)
+               ? "; else pulled by the kernel, as expected here"
+               : "; else through stages, as expected here";
 }
 
 /** No rank knows the memory of the others, so what is chosen for memory that they do not see need not be

@@ -64,7 +64,8 @@ void kolo_figures_init(struct kolo_figures *figures)
                                      .share_byte = 0.023,
                                      .remote_byte = 0.13,
                                      .far_flag = 100,
-                                     .far_byte = 0.01}; /* 100 GB/s */
+                                     .far_byte = 0.01, /* 100 GB/s */
+                                     .pull_byte = 0.09};
 }
 
 /* ---- one rank's steps ---- */

@@ -61,7 +61,8 @@ const char *kolo_path_text(enum kolo_path path);
     X(share_byte, "reading or writing a byte of memory that ranks share, in a cache")              \
     X(remote_byte, "having a byte that another core has just written, on top of that")             \
     X(far_flag, "a word to a core of another NUMA node, on top of one within it")                  \
-    X(far_byte, "a byte on the line into a NUMA node, which its cores share")
+    X(far_byte, "a byte on the line into a NUMA node, which its cores share")                      \
+    X(pull_byte, "a byte out of another process's memory, which the kernel copies")
 
 struct kolo_figures {
     struct kolo_path_figures {
@@ -84,6 +85,8 @@ struct kolo_layout {
     int domains;    /* NUMA domains that they are on, of all hosts together; 0: as 1 */
     bool has_board; /* all see memory of all: plans on a board can be taken */
     bool is_unseen; /* but not that of the call, which is not of kolo_alloc */
+    size_t
+        pull_from; /* bytes of a block from which on they pull such memory (KOLO_CMA); 0: never */
 };
 
 /** Nanoseconds that @p plan is expected to take with @p args (rank is not looked at) for elements
@@ -98,6 +101,9 @@ double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args 
 double kolo_board_cost(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                        size_t element_bytes, const struct kolo_layout *layout,
                        const struct kolo_figures *figures);
+/** Whether memory that the others cannot see is pulled (kolo_pull_pays). */
+bool kolo_board_is_pulled(enum kolo_collective collective, const struct kolo_plan_args *args,
+                          size_t element_bytes, const struct kolo_layout *layout);
 /** Up to so many bytes of the longest contribution, memory that the others cannot see is shown as
  * in a oneshot, though the plan is another; it is over first then. */
 size_t kolo_board_shown(enum kolo_collective collective, const struct kolo_layout *layout,

@@ -6,6 +6,7 @@
 //   oneshot   own part up; flag; every part that this rank needs down
 //   direct    names up; flag; a share of all moves; flag
 //   staged    direct, and what is moved goes into the stages and out of them once more
+//   pulled    names up; flag; what goes to this rank, copied by the kernel but its own part; flag
 //
 // Of ranks on several NUMA domains part of all that is read and written goes from one to another, over
 // a line that the cores of a domain share; what one of these has fetched the others find in a cache.
@@ -176,6 +177,41 @@ static double staged(const struct kolo_plan *plan, const struct kolo_plan_args *
                figures->share_byte;
 }
 
+/** Nanoseconds that @p rank copies: what the others give it, and what it gives itself. */
+static double taken(enum kolo_collective collective, const struct kolo_plan_args *args, int rank,
+                    double element_bytes, const struct kolo_figures *figures)
+{
+    size_t first, count = kolo_moves_to(collective, args, rank, &first);
+    double others = 0, own = 0;
+    for (size_t i = first; i < first + count; i++) {
+        struct kolo_move move;
+        kolo_moves_at(collective, args, i, &move);
+        *(move.from == rank ? &own : &others) += (double)move.count;
+    }
+    return element_bytes * (others * figures->pull_byte + 2 * own * figures->share_byte);
+}
+
+static double pulled(const struct kolo_plan *plan, const struct kolo_plan_args *args,
+                     double element_bytes, const struct kolo_layout *layout,
+                     const struct kolo_figures *figures)
+{
+    double cores = fmin(layout->size, fmax(1, layout->cores)), crowd = crowd_of(layout);
+    int next = (args->root + 1) % args->size; /* like all but the root */
+    double root = taken(plan->collective, args, args->root, element_bytes, figures);
+    double other = taken(plan->collective, args, next, element_bytes, figures);
+    return ENTERS_DIRECT * crowd * figures->enter + flags(FLAGS_DIRECT, layout, figures) +
+           fmax(fmax(root, other), (root + (args->size - 1) * other) / cores);
+}
+
+bool kolo_board_is_pulled(enum kolo_collective collective, const struct kolo_plan_args *args,
+                          size_t element_bytes, const struct kolo_layout *layout)
+{
+    double bytes = buffers(collective, args, (double)element_bytes);
+    return kolo_pull_pays(collective, args, element_bytes,
+                          bytes < (double)CACHE_BYTES ? (size_t)bytes : CACHE_BYTES,
+                          layout->pull_from);
+}
+
 double kolo_board_cost(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                        size_t element_bytes, const struct kolo_layout *layout,
                        const struct kolo_figures *figures)
@@ -184,7 +220,9 @@ double kolo_board_cost(const struct kolo_plan *plan, const struct kolo_plan_args
         return oneshot(plan, args, (double)element_bytes, layout, figures);
     if (!layout->is_unseen)
         return direct(plan, args, (double)element_bytes, layout, figures);
-    double through = staged(plan, args, (double)element_bytes, layout, figures);
+    double through = kolo_board_is_pulled(plan->collective, args, element_bytes, layout)
+                         ? pulled(plan, args, (double)element_bytes, layout, figures)
+                         : staged(plan, args, (double)element_bytes, layout, figures);
     if (kolo_oneshot_bytes(plan->collective, args, element_bytes) > KOLO_BOARD_ONESHOT_BYTES)
         return through;
     return fmin(through, oneshot(plan, args, (double)element_bytes, layout, figures));

@@ -35,7 +35,8 @@ static struct profile_times times_of(const struct kolo_layout *layout,
         .direct_long = cost_of(all, "twoshot", 262144, layout, figures),
         .direct_bytes = 262144,
         .copy_byte = figures->copy_byte,
-        .combine_byte = figures->combine_byte};
+        .combine_byte = figures->combine_byte,
+        .pull_byte = figures->pull_byte};
 }
 
 static bool is_near(double a, double b)
@@ -60,6 +61,8 @@ static void expect_same(const struct kolo_figures *got, const struct kolo_figure
               wanted->share_byte);
     cr_expect(is_near(got->remote_byte, wanted->remote_byte), "remote_byte %g, %g",
               got->remote_byte, wanted->remote_byte);
+    cr_expect(is_near(got->pull_byte, wanted->pull_byte), "pull_byte %g, %g", got->pull_byte,
+              wanted->pull_byte);
     cr_expect(is_near(got->enter + got->flag, wanted->enter + wanted->flag), "enter, flag");
 }
 
@@ -75,7 +78,7 @@ static struct kolo_figures scaled(double times)
     }
     figures.copy_byte *= times, figures.combine_byte *= times, figures.turn *= times;
     figures.enter *= times, figures.flag *= times;
-    figures.share_byte *= times, figures.remote_byte *= times;
+    figures.share_byte *= times, figures.remote_byte *= times, figures.pull_byte *= times;
     return figures;
 }
 

@@ -213,9 +213,16 @@ Test(choose, explains_what_is_chosen_for_memory_that_others_do_not_see)
         if (answers[i].is_chosen)
             cr_assert_str_eq(answers[i].why,
                              "fastest with kolo_alloc memory, by which all ranks choose; else "
-                             "through stages, as expected here, or pulled");
+                             "through stages, as expected here");
     }
     cr_assert(chosen == 1);
+    question.layout.pull_from = 64 << 10;
+    cr_assert(kolo_explain(&question, &figures, answers, 32) == count);
+    for (size_t i = 0; i < count; i++)
+        if (answers[i].is_chosen)
+            cr_assert_str_eq(answers[i].why,
+                             "fastest with kolo_alloc memory, by which all ranks choose; else "
+                             "pulled by the kernel, as expected here");
 }
 
 /* ---- deterministic mode ---- */

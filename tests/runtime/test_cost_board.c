@@ -96,6 +96,56 @@ Test(cost_board, memory_that_cannot_be_seen_takes_the_shorter_way)
     }
 }
 
+/** Of blocks of a MiB on two ranks: as many are pulled as a rank does not have itself. */
+Test(cost_board, pulled_memory_takes_what_the_kernel_takes)
+{
+    enum { BLOCK = 1 << 20, FROM = 64 << 10 };
+    struct kolo_figures figures = {.pull_byte = 0.5, .share_byte = 0.125};
+    struct kolo_layout layout = {
+        .size = 2, .cores = 2, .has_board = true, .is_unseen = true, .pull_from = FROM};
+    double ns = cost_of(KOLO_COLLECTIVE_ALLTOALL, false, BLOCK, &layout, &figures);
+    cr_assert(fabs(ns - BLOCK * 0.75) < 1e-6, "one block pulled, one copied: %g", ns);
+    ns = cost_of(KOLO_COLLECTIVE_ALLGATHER, false, BLOCK, &layout, &figures);
+    cr_assert(fabs(ns - BLOCK * 0.75) < 1e-6, "the same: %g", ns);
+    ns = cost_of(KOLO_COLLECTIVE_SCATTER, false, BLOCK / 2, &layout, &figures);
+    cr_assert(fabs(ns - BLOCK * 0.25) < 1e-6, "one block pulled, beside it one copied: %g", ns);
+    layout.size = layout.cores = 4;
+    ns = cost_of(KOLO_COLLECTIVE_ALLTOALL, false, BLOCK / 4, &layout, &figures);
+    cr_assert(fabs(ns - BLOCK / 4 * 1.75) < 1e-6, "three blocks pulled, one copied: %g", ns);
+    struct kolo_plan_args edge = {.size = 2, .count = FROM, .segment = 1};
+    cr_assert(kolo_board_is_pulled(KOLO_COLLECTIVE_ALLTOALL, &edge, 1, &layout));
+    figures.pull_byte = 1e3; /* what is pulled shows */
+    const struct {
+        enum kolo_collective collective;
+        int size, cores;
+        size_t block;
+        bool is_pulled;
+    } cases[] = {
+        {KOLO_COLLECTIVE_ALLTOALL, 2, 2, BLOCK / 4, true},
+        {KOLO_COLLECTIVE_ALLTOALL, 2, 2, FROM - 1, false},
+        {KOLO_COLLECTIVE_ALLTOALL, 2, 2, 8 << 20, false}, /* more than caches hold */
+        {KOLO_COLLECTIVE_ALLTOALL, 8, 2, BLOCK / 8, true},
+        {KOLO_COLLECTIVE_ALLGATHER, 3, 2, BLOCK / 4, true},
+        {KOLO_COLLECTIVE_ALLGATHER, 4, 2, BLOCK / 4, false},
+        {KOLO_COLLECTIVE_SCATTER, 2, 2, BLOCK, false},
+        {KOLO_COLLECTIVE_SCATTER, 4, 2, BLOCK, true},
+        {KOLO_COLLECTIVE_BROADCAST, 2, 2, BLOCK, false},
+        {KOLO_COLLECTIVE_ALLREDUCE, 2, 2, BLOCK, false},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct kolo_plan_args args = {.size = cases[i].size, .count = cases[i].block, .segment = 1};
+        layout.size = cases[i].size, layout.cores = cases[i].cores, layout.pull_from = FROM;
+        cr_assert(kolo_board_is_pulled(cases[i].collective, &args, 1, &layout) ==
+                      cases[i].is_pulled,
+                  "case %zu", i);
+        double may = cost_of(cases[i].collective, false, cases[i].block, &layout, &figures);
+        layout.pull_from = 0;
+        double never = cost_of(cases[i].collective, false, cases[i].block, &layout, &figures);
+        cr_assert(!kolo_board_is_pulled(cases[i].collective, &args, 1, &layout));
+        cr_assert((may > never) == cases[i].is_pulled, "case %zu: %g, %g", i, may, never);
+    }
+}
+
 static const struct kolo_plan *choice(enum kolo_collective collective, size_t count,
                                       const struct kolo_layout *layout)
 {

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -20,4 +21,27 @@ int kolo_numa_node_of(const char *directory)
         return -1;
     const long node = strtol(text, NULL, 10);
     return node <= INT_MAX ? (int)node : -1;
+}
+
+static bool ends_component(char next)
+{
+    return next == '/' || next == '\0';
+}
+
+/** Of two absolute paths: how many components, from the start, are the same. */
+static int common_components(const char *one, const char *other)
+{
+    int common = 0;
+    for (size_t i = 1; one[i - 1] == other[i - 1] && one[i - 1] != '\0'; i++)
+        common += one[i - 1] != '/' && ends_component(one[i]) && ends_component(other[i]);
+    return common;
+}
+
+int kolo_bridges_shared(const char *one, const char *other)
+{
+    char a[PATH_MAX], b[PATH_MAX];
+    if (!realpath(one, a) || !realpath(other, b))
+        return 0;
+    const int shared = common_components(a, b), everywhere = common_components(a, "/sys/devices");
+    return shared > everywhere ? shared - everywhere : 0;
 }

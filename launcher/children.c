@@ -115,9 +115,24 @@ out:
     return status;
 }
 
-/* The variables that every rank has of its own. @p gpus: NULL: as they come. */
-static kolo_status make_env(const struct kolo_children *children, uint32_t local, const char *gpus,
-                            struct kolo_texts *env)
+/* The variables of a rank that sees some devices alone. Where its network card should be is its first one's word, unless
+ * the user has said so. */
+static kolo_status add_gpus(const struct kolo_spec *spec, const struct kolo_gpu_shares *gpus,
+                            uint32_t local, struct kolo_texts *env)
+{
+    kolo_status status = KOLO_OK;
+    if (gpus->names.count == 0)
+        return KOLO_OK;
+    KOLO_TRY(kolo_texts_define(env, "CUDA_VISIBLE_DEVICES", gpus->names.at[local]));
+    if (!value_of(spec, "KOLO_NEAR") && gpus->addresses.at[local][0] != '\0')
+        status = kolo_texts_define(env, "KOLO_NEAR", gpus->addresses.at[local]);
+out:
+    return status;
+}
+
+/* The variables that every rank has of its own. */
+static kolo_status make_env(const struct kolo_children *children, uint32_t local,
+                            const struct kolo_gpu_shares *gpus, struct kolo_texts *env)
 {
     const struct kolo_spec *spec = children->spec;
     kolo_status status = KOLO_OK;
@@ -147,8 +162,7 @@ static kolo_status make_env(const struct kolo_children *children, uint32_t local
         KOLO_TRY(kolo_texts_define(env, own[i].name, text));
         KOLO_TRY(kolo_texts_define(env, own[i].alias, text));
     }
-    if (gpus)
-        status = kolo_texts_define(env, "CUDA_VISIBLE_DEVICES", gpus);
+    status = add_gpus(spec, gpus, local, env);
 out:
     return status;
 }
@@ -206,7 +220,7 @@ static void report_start(struct kolo_children *children, const struct child *chi
 }
 
 static kolo_status start_child(struct kolo_children *children, uint32_t local,
-                               const cpu_set_t *cpus, const char *gpus)
+                               const cpu_set_t *cpus, const struct kolo_gpu_shares *gpus)
 {
     const struct kolo_spec *spec = children->spec;
     struct child *child = &children->at[local];
@@ -237,9 +251,9 @@ out:
     return status;
 }
 
-/* One list of devices a rank, or none where the job does not ask for it. */
+/* Devices for each rank, or none where the job does not ask for it. */
 static kolo_status plan_gpus(const struct kolo_spec *spec, const cpu_set_t *sets,
-                             struct kolo_texts *lists)
+                             struct kolo_gpu_shares *shares)
 {
     struct kolo_gpus gpus = {.all = NULL};
     int *nodes = NULL;
@@ -254,7 +268,7 @@ static kolo_status plan_gpus(const struct kolo_spec *spec, const cpu_set_t *sets
     }
     if (nodes)
         kolo_bind_nodes(sets, (int)spec->ranks, nodes);
-    status = kolo_gpus_deal(&gpus, (int)spec->gpus, nodes, (int)spec->ranks, lists);
+    status = kolo_gpus_deal(&gpus, (int)spec->gpus, nodes, (int)spec->ranks, shares);
 out:
     kolo_free_memory(nodes);
     kolo_gpus_fini(&gpus);
@@ -264,7 +278,7 @@ out:
 kolo_status kolo_children_start(struct kolo_children *children)
 {
     const struct kolo_spec *spec = children->spec;
-    struct kolo_texts gpus = {.at = NULL};
+    struct kolo_gpu_shares gpus = {.names = {.at = NULL}};
     cpu_set_t *sets = NULL;
     kolo_status status = kolo_bind_plan(spec->bind, (int)spec->ranks, &sets);
     if (status == KOLO_ERR_UNSUPPORTED && spec->bind == KOLO_BIND_AUTO)
@@ -272,9 +286,8 @@ kolo_status kolo_children_start(struct kolo_children *children)
     if (status == KOLO_OK)
         status = plan_gpus(spec, sets, &gpus);
     for (uint32_t i = 0; i < spec->ranks && status == KOLO_OK; i++)
-        status =
-            start_child(children, i, sets ? &sets[i] : NULL, gpus.count > 0 ? gpus.at[i] : NULL);
-    kolo_texts_fini(&gpus);
+        status = start_child(children, i, sets ? &sets[i] : NULL, &gpus);
+    kolo_gpu_shares_fini(&gpus);
     kolo_free_memory(sets);
     return status;
 }

@@ -16,7 +16,8 @@
 
 static const char driver_directory[] = "/proc/driver/nvidia/gpus";
 
-static kolo_status add(struct kolo_gpus *gpus, const char *name, size_t length, int node)
+static kolo_status add(struct kolo_gpus *gpus, const char *name, size_t length,
+                       const struct kolo_gpu *where)
 {
     void *all = gpus->all;
     if (length >= KOLO_GPU_NAME_MAX || gpus->count == KOLO_GPUS_MAX)
@@ -27,7 +28,8 @@ static kolo_status add(struct kolo_gpus *gpus, const char *name, size_t length, 
         return status;
     gpus->all = all;
     struct kolo_gpu *gpu = &gpus->all[gpus->count++];
-    *gpu = (struct kolo_gpu){.node = node, .last = -1};
+    *gpu = *where;
+    memset(gpu->name, 0, sizeof gpu->name);
     memcpy(gpu->name, name, length);
     return KOLO_OK;
 }
@@ -46,13 +48,22 @@ static void read_uuid(const char *path, char uuid[KOLO_GPU_NAME_MAX])
         (void)fclose(file);
 }
 
-static int node_of(const char *root, const char *address)
+static const struct kolo_gpu nowhere = {.node = -1, .last = -1};
+
+/** Where the device at a PCI address is, which /sys has in small letters. */
+static struct kolo_gpu place_of(const char *root, const char *address)
 {
+    struct kolo_gpu gpu = nowhere;
     char path[PATH_MAX];
-    int length = snprintf(path, sizeof path, "%s/sys/bus/pci/devices/%s", root, address);
-    for (char *at = path + strlen(root); *at; at++)
+    int length = snprintf(gpu.address, sizeof gpu.address, "%s", address);
+    if (length >= (int)sizeof gpu.address)
+        return nowhere;
+    for (char *at = gpu.address; *at; at++)
         *at = (char)tolower((unsigned char)*at);
-    return length < (int)sizeof path ? kolo_numa_node_of(path) : -1;
+    length = snprintf(path, sizeof path, "%s/sys/bus/pci/devices/%s", root, gpu.address);
+    if (length < (int)sizeof path)
+        gpu.node = kolo_numa_node_of(path);
+    return gpu;
 }
 
 static int is_device(const struct dirent *entry)
@@ -78,10 +89,11 @@ static kolo_status read_all(const char *root, struct kolo_gpus *gpus)
         const char *address = entries[i]->d_name;
         int length =
             snprintf(path, sizeof path, "%s%s/%s/information", root, driver_directory, address);
+        const struct kolo_gpu place = place_of(root, address);
         if (length < (int)sizeof path)
             read_uuid(path, uuid);
         if (status == KOLO_OK && uuid[0] != '\0')
-            status = add(gpus, uuid, strlen(uuid), node_of(root, address));
+            status = add(gpus, uuid, strlen(uuid), &place);
         free(entries[i]);
     }
     free(entries);
@@ -91,12 +103,13 @@ static kolo_status read_all(const char *root, struct kolo_gpus *gpus)
 /* ---- CUDA_VISIBLE_DEVICES ---- */
 
 /** A beginning of its UUID may stand for a device. Numbers may be counted in more than one order (CUDA_DEVICE_ORDER). */
-static int node_by_name(const struct kolo_gpus *known, const char *name, size_t length)
+static const struct kolo_gpu *place_by_name(const struct kolo_gpus *known, const char *name,
+                                            size_t length)
 {
     for (size_t i = 0; length > 4 && i < known->count; i++)
         if (strncmp(known->all[i].name, name, length) == 0)
-            return known->all[i].node;
-    return -1;
+            return &known->all[i];
+    return &nowhere;
 }
 
 static kolo_status add_visible(const struct kolo_gpus *known, const char *visible,
@@ -108,7 +121,7 @@ static kolo_status add_visible(const struct kolo_gpus *known, const char *visibl
         size_t length = strcspn(at, ", ");
         if (length == 0 || at[0] == '-') /* as CUDA reads it: what follows is not seen */
             break;
-        status = add(gpus, at, length, node_by_name(known, at, length));
+        status = add(gpus, at, length, place_by_name(known, at, length));
         at += length;
         at += strspn(at, " ");
         at += *at == ',';
@@ -153,8 +166,9 @@ static struct kolo_gpu *least_used(struct kolo_gpus *gpus, int node, int most, i
 }
 
 static kolo_status deal_one(struct kolo_gpus *gpus, int each, int node, int most, int rank,
-                            struct kolo_texts *lists)
+                            struct kolo_gpu_shares *shares)
 {
+    const char *address = "";
     const size_t capacity = (size_t)each * (KOLO_GPU_NAME_MAX + 1);
     char *text = kolo_calloc(capacity, 1);
     size_t used = 0;
@@ -166,17 +180,20 @@ static kolo_status deal_one(struct kolo_gpus *gpus, int each, int node, int most
             gpu = least_used(gpus, -1, INT_MAX, rank);
         if (gpu == NULL) /* never: each <= count */
             break;
+        address = i == 0 ? gpu->address : address;
         gpu->ranks++;
         gpu->last = rank;
         used += (size_t)snprintf(text + used, capacity - used, "%s%s", i > 0 ? "," : "", gpu->name);
     }
-    kolo_status status = kolo_texts_add(lists, text);
+    kolo_status status = kolo_texts_add(&shares->names, text);
+    if (status == KOLO_OK)
+        status = kolo_texts_add(&shares->addresses, address);
     kolo_free_memory(text);
     return status;
 }
 
 kolo_status kolo_gpus_deal(struct kolo_gpus *gpus, int each, const int *nodes, int ranks,
-                           struct kolo_texts *lists)
+                           struct kolo_gpu_shares *shares)
 {
     const long long count = (long long)gpus->count, wanted = (long long)each * ranks;
     if (each > count)
@@ -188,6 +205,12 @@ kolo_status kolo_gpus_deal(struct kolo_gpus *gpus, int each, const int *nodes, i
     kolo_status status = KOLO_OK;
     const int most = (int)((wanted + count - 1) / count);
     for (int rank = 0; rank < ranks && status == KOLO_OK; rank++)
-        status = deal_one(gpus, each, nodes ? nodes[rank] : -1, most, rank, lists);
+        status = deal_one(gpus, each, nodes ? nodes[rank] : -1, most, rank, shares);
     return status;
+}
+
+void kolo_gpu_shares_fini(struct kolo_gpu_shares *shares)
+{
+    kolo_texts_fini(&shares->names);
+    kolo_texts_fini(&shares->addresses);
 }

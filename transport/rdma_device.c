@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -198,14 +200,6 @@ void kolo_rdma_device_close(struct kolo_rdma_device *device)
     kolo_free_memory(device);
 }
 
-/** The NUMA node that its card is at. */
-static int numa_node_of(const struct ibv_device *which)
-{
-    char path[IBV_SYSFS_PATH_MAX + 32];
-    snprintf(path, sizeof path, "%.255s/device", which->ibdev_path);
-    return kolo_numa_node_of(path);
-}
-
 /** The device without a port. */
 static kolo_status open_context(const struct kolo_verbs *verbs, struct ibv_device *which,
                                 struct kolo_rdma_device **device_out, uint8_t *ports_out)
@@ -228,7 +222,8 @@ static kolo_status open_context(const struct kolo_verbs *verbs, struct ibv_devic
         kolo_rdma_device_close(device);
         return status;
     }
-    device->numa_node = numa_node_of(which);
+    snprintf(device->directory, sizeof device->directory, "%.255s/device", which->ibdev_path);
+    device->numa_node = kolo_numa_node_of(device->directory);
     device->requests_max = (uint32_t)attr.max_qp_wr;
     device->parts_max = (uint32_t)attr.max_sge;
     device->completions_max = (uint32_t)attr.max_cqe;
@@ -321,6 +316,7 @@ struct merit {
     char name[IBV_SYSFS_NAME_MAX];
     uint8_t entry;
     bool is_given, is_near;
+    int bridges_shared;
     uint32_t rate_mbit;
 };
 
@@ -329,6 +325,7 @@ struct search {
     const struct kolo_rdma_device *const *taken; /* that are in use already */
     int taken_count;
     int numa_node;
+    char near[PATH_MAX]; /* KOLO_NEAR's directory; "": not given */
     struct merit best;
     struct kolo_rdma_device *found;
     kolo_status status;          /* KOLO_ERR_NO_MEMORY ends the search */
@@ -345,12 +342,35 @@ static void add_reason(struct search *search, const char *name, uint8_t number)
              used > 0 ? "; " : "", name, port, kolo_error_detail());
 }
 
-static struct merit merit_of(const struct kolo_rdma_device *device, int numa_node)
+/** Where KOLO_NEAR's device is in /sys. One that is not there (a container may hide it) draws a warning alone. */
+static kolo_status find_near(const char *setting, char near[PATH_MAX])
 {
+    static atomic_flag has_warned = ATOMIC_FLAG_INIT; /* each port that is opened asks */
+    near[0] = '\0';
+    if (setting[0] == '\0')
+        return KOLO_OK;
+    if (setting[0] != '/' && setting[strspn(setting, "0123456789abcdefABCDEF:.")] != '\0')
+        return kolo_fail(KOLO_ERR_CONFIG,
+                         "KOLO_NEAR=%s: expected a PCI address, such as 0000:3b:00.0", setting);
+    snprintf(near, PATH_MAX, "%s%s", setting[0] == '/' ? "" : "/sys/bus/pci/devices/", setting);
+    if (access(near, F_OK) == 0)
+        return KOLO_OK;
+    if (!atomic_flag_test_and_set(&has_warned))
+        KOLO_WARN("KOLO_NEAR=%s: there is no %s: the RDMA port is chosen by the NUMA node alone",
+                  setting, near);
+    near[0] = '\0';
+    return KOLO_OK;
+}
+
+static struct merit merit_of(const struct kolo_rdma_device *device, const struct search *search)
+{
+    const int numa_node = search->numa_node;
     struct merit merit = {.number = device->port,
                           .entry = UINT8_MAX,
                           .is_near = numa_node >= 0 && device->numa_node == numa_node,
                           .rate_mbit = device->rate_mbit};
+    if (search->near[0] != '\0')
+        merit.bridges_shared = kolo_bridges_shared(search->near, device->directory);
     snprintf(merit.name, sizeof merit.name, "%s", device->name);
     for (size_t i = 0; i < device->gids.count; i++) {
         merit.is_given |= kolo_rdma_gid_is_given(&device->gids.all[i]);
@@ -368,6 +388,8 @@ static bool is_better(const struct merit *one, const struct merit *other)
         return one->is_given;
     if (one->rate_mbit != other->rate_mbit)
         return one->rate_mbit > other->rate_mbit;
+    if (one->bridges_shared != other->bridges_shared)
+        return one->bridges_shared > other->bridges_shared;
     return one->is_near && !other->is_near;
 }
 
@@ -397,7 +419,7 @@ static bool compare(void *context, struct kolo_rdma_device *device, const char *
         add_reason(search, name, number);
         return true;
     }
-    const struct merit merit = merit_of(device, search->numa_node);
+    const struct merit merit = merit_of(device, search);
     if (is_better(&merit, &search->best))
         search->best = merit;
     return true;
@@ -447,8 +469,8 @@ kolo_status kolo_rdma_device_open_next(const struct kolo_verbs *verbs,
                             .numa_node = numa_node,
                             .status = KOLO_ERR_UNSUPPORTED};
     char entry[IBV_SYSFS_NAME_MAX + 8] = "";
-    kolo_status status = KOLO_OK;
-    if (settings->rdma_device[0] != '\0')
+    kolo_status status = find_near(settings->near, search.near);
+    if (status == KOLO_OK && settings->rdma_device[0] != '\0')
         status = check_list(settings->rdma_device);
     if (status == KOLO_OK && settings->rdma_device[0] != '\0')
         status = take_entry(settings->rdma_device, taken_count, entry);

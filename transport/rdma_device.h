@@ -29,10 +29,11 @@ struct kolo_rdma_device {
     uint8_t port;
     bool is_ethernet;
     enum ibv_port_state state;
-    uint32_t rate_mbit; /* 0: it does not say */
-    int numa_node;      /* -1: not known */
-    bool is_gone;       /* nothing of it works any more */
-    uint16_t lid;       /* of InfiniBand; 0 else */
+    uint32_t rate_mbit;                      /* 0: it does not say */
+    int numa_node;                           /* -1: not known */
+    char directory[IBV_SYSFS_PATH_MAX + 32]; /* of its card, in /sys */
+    bool is_gone;                            /* nothing of it works any more */
+    uint16_t lid;                            /* of InfiniBand; 0 else */
     enum ibv_mtu mtu;
     struct kolo_rdma_patience patience; /* of its queue pairs: KOLO_PEER_TIMEOUT */
     struct kolo_rdma_gids gids;
@@ -45,8 +46,9 @@ struct kolo_rdma_device {
 
 /** Opens the port that KOLO_RDMA_DEVICE names: "NAME" or "NAME:PORT", the first of several with commas between, whatever KOLO_NET says, or "": the best of those that
  * are active and have an address that KOLO_NET allows. The best is of the foremost entry of KOLO_NET; then one with an address
- * that somebody gave it; then the fastest; then one at @p numa_node (-1: wherever); then the first.
- * ERR_UNSUPPORTED: there is none; the detail says of each port why not. ERR_CONFIG: it is no such text, or an entry of it is empty. */
+ * that somebody gave it; then the fastest; then one that shares most bridges with KOLO_NEAR; then one at @p numa_node (-1: wherever); then the first.
+ * ERR_UNSUPPORTED: there is none; the detail says of each port why not. ERR_CONFIG: it is no such text, or an entry of it is empty,
+ * or KOLO_NEAR can be no device. */
 kolo_status kolo_rdma_device_open(const struct kolo_verbs *verbs,
                                   const struct kolo_settings *settings, int numa_node,
                                   struct kolo_rdma_device **device_out) KOLO_NODISCARD;

@@ -73,22 +73,35 @@ static void make_host(void)
     add_device("0000:41:00.0", "0000:41:00.0", "GPU-bb", "0\n");
 }
 
-/** "aa bb,cc": one word a rank. */
-static void expect(const char *visible, int each, const int *nodes, int ranks, const char *wanted)
+static void expect_words(const struct kolo_texts *texts, int ranks, const char *wanted)
 {
-    struct kolo_gpus gpus;
-    struct kolo_texts lists = {.at = NULL};
     char got[4096] = "";
-    cr_assert(kolo_gpus_find(root, visible, &gpus) == KOLO_OK, "%s", kolo_error_detail());
-    cr_assert(kolo_gpus_deal(&gpus, each, nodes, ranks, &lists) == KOLO_OK, "%s",
-              kolo_error_detail());
-    cr_assert((int)lists.count == ranks);
+    cr_assert((int)texts->count == ranks);
     for (int i = 0; i < ranks; i++)
         snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s", i > 0 ? " " : "",
-                 lists.at[i]);
+                 texts->at[i]);
     cr_assert_str_eq(got, wanted);
-    kolo_texts_fini(&lists);
+}
+
+/** "aa bb,cc": one word a rank; and of @p addresses, unless NULL. */
+static void expect_at(const char *visible, int each, const int *nodes, int ranks,
+                      const char *wanted, const char *addresses)
+{
+    struct kolo_gpus gpus;
+    struct kolo_gpu_shares shares = {.names = {.at = NULL}};
+    cr_assert(kolo_gpus_find(root, visible, &gpus) == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(kolo_gpus_deal(&gpus, each, nodes, ranks, &shares) == KOLO_OK, "%s",
+              kolo_error_detail());
+    expect_words(&shares.names, ranks, wanted);
+    if (addresses)
+        expect_words(&shares.addresses, ranks, addresses);
+    kolo_gpu_shares_fini(&shares);
     kolo_gpus_fini(&gpus);
+}
+
+static void expect(const char *visible, int each, const int *nodes, int ranks, const char *wanted)
+{
+    expect_at(visible, each, nodes, ranks, wanted, NULL);
 }
 
 Test(gpus, go_round_where_nobody_is_bound)
@@ -125,22 +138,34 @@ Test(gpus, are_those_that_the_environment_leaves)
     expect("MIG-GPU-aa/1/0", 1, NULL, 1, "MIG-GPU-aa/1/0");
 }
 
+/** In small letters, as /sys has them. */
+Test(gpus, say_where_the_first_of_each_rank_is)
+{
+    make_host();
+    expect_at(NULL, 1, NULL, 4, "GPU-aa GPU-bb GPU-cc GPU-dd",
+              "0000:01:00.0 0000:41:00.0 0000:c1:00.0 0000:e1:00.0");
+    expect_at(NULL, 2, (const int[]){1, 0}, 2, "GPU-cc,GPU-dd GPU-aa,GPU-bb",
+              "0000:c1:00.0 0000:01:00.0");
+    expect_at("GPU-dd,GPU-aa", 1, NULL, 2, "GPU-dd GPU-aa", "0000:e1:00.0 0000:01:00.0");
+    expect_at("3,2", 1, NULL, 2, "3 2", " ");
+}
+
 Test(gpus, that_are_not_there_are_an_error)
 {
     struct kolo_gpus gpus;
-    struct kolo_texts lists = {.at = NULL};
+    struct kolo_gpu_shares shares = {.names = {.at = NULL}};
     static const char *const none[] = {NULL, "", "-1", ","};
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
         cr_assert(kolo_gpus_find(root, none[i], &gpus) == KOLO_OK);
-        cr_assert(kolo_gpus_deal(&gpus, 1, NULL, 1, &lists) == KOLO_ERR_UNSUPPORTED);
+        cr_assert(kolo_gpus_deal(&gpus, 1, NULL, 1, &shares) == KOLO_ERR_UNSUPPORTED);
         cr_assert(strstr(kolo_error_detail(), "this host has 0 NVIDIA devices"), "%s",
                   kolo_error_detail());
         kolo_gpus_fini(&gpus);
     }
     make_host();
     cr_assert(kolo_gpus_find(root, NULL, &gpus) == KOLO_OK);
-    cr_assert(kolo_gpus_deal(&gpus, 5, NULL, 1, &lists) == KOLO_ERR_UNSUPPORTED);
-    cr_assert(lists.count == 0);
+    cr_assert(kolo_gpus_deal(&gpus, 5, NULL, 1, &shares) == KOLO_ERR_UNSUPPORTED);
+    cr_assert(shares.names.count == 0 && shares.addresses.count == 0);
     kolo_gpus_fini(&gpus);
 }
 

@@ -53,6 +53,8 @@ Test(rdma_device, the_first_usable_port_is_taken)
     cr_assert(fake_verbs_living() == 0);
 }
 
+static char near[64]; /* KOLO_NEAR */
+
 /** The name of the device that is taken by a rank at @p numa_node, of those that @p net allows. */
 static const char *taken(const char *net, int numa_node)
 {
@@ -60,6 +62,7 @@ static const char *taken(const char *net, int numa_node)
     struct kolo_rdma_device *device = NULL;
     struct kolo_settings *settings = fake_verbs_settings("");
     snprintf(settings->net, sizeof settings->net, "%s", net);
+    snprintf(settings->near, sizeof settings->near, "%s", near);
     cr_assert(kolo_rdma_device_open(fake_verbs_table(), settings, numa_node, &device) == KOLO_OK,
               "%s", kolo_error_detail());
     kolo_rdma_device_format(device, name, sizeof name);
@@ -150,6 +153,66 @@ Test(rdma_device, of_equal_ones_the_nearest_is_taken)
     displace(0);
     displace(1);
     cr_assert(rmdir(folder) == 0);
+}
+
+static void make_directory(char *path, size_t capacity, const char *folder, const char *name)
+{
+    snprintf(path, capacity, "%s/%s", folder, name);
+    cr_assert(mkdir(path, 0700) == 0);
+}
+
+/** Two switches with a card and a GPU each, at one NUMA node, and a GPU at neither. */
+Test(rdma_device, of_equal_ones_that_is_taken_which_shares_bridges_with_the_gpu)
+{
+    char folder[] = "/tmp/kolo-device-XXXXXX", one[64], other[64], near_one[64], near_other[64];
+    char apart[64];
+    fake_verbs_reset();
+    cr_assert(mkdtemp(folder));
+    make_directory(one, sizeof one, folder, "b");
+    make_directory(other, sizeof other, folder,
+                   "b1"); /* the same letters are not the same bridge */
+    make_directory(near_one, sizeof near_one, one, "gpu");
+    make_directory(near_other, sizeof near_other, other, "gpu");
+    make_directory(apart, sizeof apart, folder, "gpu");
+    place_at(0, one, "1\n");
+    place_at(1, other, "0\n");
+    const struct {
+        const char *near;
+        int node;
+        const char *wanted, *why;
+    } cases[] = {
+        {"", 0, "fake1 port 1", "by node"},
+        {near_one, 1, "fake0 port 1", "by both"},
+        {near_one, 0, "fake0 port 1", "by switch, not by node"},
+        {near_other, 1, "fake1 port 1", "the other one"},
+        {apart, 0, "fake1 port 1", "as near as the other: by node"},
+        {"0000:00:1e.7", 0, "fake1 port 1", "not there: by node"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(near, sizeof near, "%s", cases[i].near);
+        const char *name = taken("", cases[i].node);
+        cr_assert_str_eq(name, cases[i].wanted, "%s: %s", cases[i].why, name);
+    }
+    attr_of(1, 0)->active_width = 2;
+    attr_of(1, 0)->active_speed = 64;
+    snprintf(near, sizeof near, "%s", near_one);
+    cr_assert_str_eq(taken("", 1), "fake1 port 1", "a faster one further off comes first");
+    displace(0);
+    displace(1);
+    cr_assert(rmdir(near_one) == 0 && rmdir(near_other) == 0 && rmdir(apart) == 0);
+    cr_assert(rmdir(one) == 0 && rmdir(other) == 0 && rmdir(folder) == 0);
+}
+
+Test(rdma_device, a_gpu_that_can_be_none_is_an_error)
+{
+    fake_verbs_reset();
+    struct kolo_rdma_device *device = NULL;
+    struct kolo_settings *settings = fake_verbs_settings("");
+    snprintf(settings->near, sizeof settings->near, "GPU-aa");
+    cr_assert(kolo_rdma_device_open(fake_verbs_table(), settings, -1, &device) == KOLO_ERR_CONFIG);
+    cr_assert_str_eq(kolo_error_detail(),
+                     "KOLO_NEAR=GPU-aa: expected a PCI address, such as 0000:3b:00.0");
+    cr_assert(fake_verbs_living() == 0);
 }
 
 Test(rdma_device, the_network_of_the_settings_counts_unless_a_device_is_named)

@@ -94,6 +94,10 @@ static kolo_status apply_env(struct kolo_options *options, const char *value)
         return kolo_fail(KOLO_ERR_INVALID, "-x '%s': give NAME or NAME=VALUE", value);
     const char *equals = strchr(value, '=');
     const size_t length = strcspn(value, "=");
+    if (strcspn(value, " \t\r\n") < length)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "-x '%s': the name '%.*s' has a blank; give -x once for each variable",
+                         value, (int)length, value);
     for (int i = 0; i < KOLO_SETTINGS_COUNT; i++) {
         const char *name = kolo_settings_name((enum kolo_setting_index)i);
         if (kolo_options_is_own((enum kolo_setting_index)i) && strlen(name) == length &&

@@ -141,9 +141,9 @@ Test(options, an_error_names_the_option_that_was_typed)
 Test(options, forwards_variables)
 {
     struct kolo_options options;
-    cr_assert(PARSE(&options, "-x", "A=1", "--env=B=", "prog") == KOLO_OK);
+    cr_assert(PARSE(&options, "-x", "A=1 2", "--env=B=", "prog") == KOLO_OK);
     cr_assert(options.forward.count == 2);
-    cr_assert(strcmp(options.forward.at[0], "A=1") == 0);
+    cr_assert(strcmp(options.forward.at[0], "A=1 2") == 0);
     cr_assert(strcmp(options.forward.at[1], "B=") == 0);
     kolo_options_fini(&options);
 }
@@ -167,6 +167,9 @@ Test(options, refuses)
                                          {"--bind", "l3", "p"},
                                          {"-x", "", "p"},
                                          {"-x", "=1", "p"},
+                                         {"-x", "A B=1", "p"},
+                                         {"-x", "A B", "p"},
+                                         {"-x", "A =1", "p"},
                                          {"--agent", "rel", "p"},
                                          {"-np", "2"},
                                          {"--", NULL}};

@@ -119,8 +119,9 @@ Test(cuda_driver, a_failure_names_call_device_result_and_what_to_do)
     cr_assert_eq(kolo_cuda_fail(driver, "cuSomething", 3, KOLO_CUDA_ILLEGAL_ADDRESS),
                  KOLO_ERR_SYSTEM);
     cr_assert_str_eq(kolo_error_detail(),
-                     "cuSomething on device 3: CUDA_ERROR_ILLEGAL_ADDRESS (700); work of the "
-                     "program's own failed on the device before: look at its first error");
+                     "cuSomething on device 3: CUDA_ERROR_ILLEGAL_ADDRESS (700); work on the "
+                     "device failed before, of the program or of another rank in its process: look "
+                     "at the first error");
     cr_assert_eq(kolo_cuda_fail(driver, "cuSomething", -1, KOLO_CUDA_OUT_OF_MEMORY),
                  KOLO_ERR_NO_MEMORY);
     cr_assert_str_eq(kolo_error_detail(),

@@ -260,7 +260,8 @@ static kolo_status plan_gpus(const struct kolo_spec *spec, const cpu_set_t *sets
     kolo_status status = KOLO_OK;
     if (spec->gpus == 0)
         return KOLO_OK;
-    KOLO_TRY(kolo_gpus_find("", value_of(spec, "CUDA_VISIBLE_DEVICES"), &gpus));
+    KOLO_TRY(kolo_gpus_find("", value_of(spec, "CUDA_VISIBLE_DEVICES"),
+                            value_of(spec, "CUDA_DEVICE_ORDER"), &gpus));
     nodes = sets ? kolo_calloc(spec->ranks, sizeof *nodes) : NULL;
     if (sets && !nodes) {
         status = KOLO_ERR_NO_MEMORY;

@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,17 +103,21 @@ static kolo_status read_all(const char *root, struct kolo_gpus *gpus)
 
 /* ---- CUDA_VISIBLE_DEVICES ---- */
 
-/** A beginning of its UUID may stand for a device. Numbers may be counted in more than one order (CUDA_DEVICE_ORDER). */
-static const struct kolo_gpu *place_by_name(const struct kolo_gpus *known, const char *name,
-                                            size_t length)
+/** A beginning of its UUID may stand for a device, or its number, whose order CUDA may choose by itself. */
+static const struct kolo_gpu *place_by_name(const struct kolo_gpus *known, bool is_by_bus,
+                                            const char *name, size_t length)
 {
+    if (is_by_bus && strspn(name, "0123456789") >= length) {
+        const unsigned long number = strtoul(name, NULL, 10); /* ULONG_MAX: too large for it */
+        return number < known->count ? &known->all[number] : &nowhere;
+    }
     for (size_t i = 0; length > 4 && i < known->count; i++)
         if (strncmp(known->all[i].name, name, length) == 0)
             return &known->all[i];
     return &nowhere;
 }
 
-static kolo_status add_visible(const struct kolo_gpus *known, const char *visible,
+static kolo_status add_visible(const struct kolo_gpus *known, const char *visible, bool is_by_bus,
                                struct kolo_gpus *gpus)
 {
     kolo_status status = KOLO_OK;
@@ -121,7 +126,7 @@ static kolo_status add_visible(const struct kolo_gpus *known, const char *visibl
         size_t length = strcspn(at, ", ");
         if (length == 0 || at[0] == '-') /* as CUDA reads it: what follows is not seen */
             break;
-        status = add(gpus, at, length, place_by_name(known, at, length));
+        status = add(gpus, at, length, place_by_name(known, is_by_bus, at, length));
         at += length;
         at += strspn(at, " ");
         at += *at == ',';
@@ -129,7 +134,8 @@ static kolo_status add_visible(const struct kolo_gpus *known, const char *visibl
     return status;
 }
 
-kolo_status kolo_gpus_find(const char *root, const char *visible, struct kolo_gpus *gpus_out)
+kolo_status kolo_gpus_find(const char *root, const char *visible, const char *order,
+                           struct kolo_gpus *gpus_out)
 {
     struct kolo_gpus known = {.all = NULL};
     *gpus_out = known;
@@ -139,7 +145,7 @@ kolo_status kolo_gpus_find(const char *root, const char *visible, struct kolo_gp
         return status;
     }
     if (status == KOLO_OK)
-        status = add_visible(&known, visible, gpus_out);
+        status = add_visible(&known, visible, order && strcmp(order, "PCI_BUS_ID") == 0, gpus_out);
     kolo_gpus_fini(&known);
     return status;
 }

@@ -83,13 +83,15 @@ static void expect_words(const struct kolo_texts *texts, int ranks, const char *
     cr_assert_str_eq(got, wanted);
 }
 
+static const char *order; /* CUDA_DEVICE_ORDER */
+
 /** "aa bb,cc": one word a rank; and of @p addresses, unless NULL. */
 static void expect_at(const char *visible, int each, const int *nodes, int ranks,
                       const char *wanted, const char *addresses)
 {
     struct kolo_gpus gpus;
     struct kolo_gpu_shares shares = {.names = {.at = NULL}};
-    cr_assert(kolo_gpus_find(root, visible, &gpus) == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(kolo_gpus_find(root, visible, order, &gpus) == KOLO_OK, "%s", kolo_error_detail());
     cr_assert(kolo_gpus_deal(&gpus, each, nodes, ranks, &shares) == KOLO_OK, "%s",
               kolo_error_detail());
     expect_words(&shares.names, ranks, wanted);
@@ -148,6 +150,14 @@ Test(gpus, say_where_the_first_of_each_rank_is)
               "0000:c1:00.0 0000:01:00.0");
     expect_at("GPU-dd,GPU-aa", 1, NULL, 2, "GPU-dd GPU-aa", "0000:e1:00.0 0000:01:00.0");
     expect_at("3,2", 1, NULL, 2, "3 2", " ");
+    order = "FASTEST_FIRST";
+    expect_at("3,2", 1, NULL, 2, "3 2", " ");
+    order = "PCI_BUS_ID";
+    expect_at("3,1", 1, NULL, 2, "3 1", "0000:e1:00.0 0000:41:00.0");
+    expect_at("3,1", 1, (const int[]){0, 1}, 2, "1 3", "0000:41:00.0 0000:e1:00.0");
+    expect_at("4,99999999999999999999,GPU-cc", 1, NULL, 3, "4 99999999999999999999 GPU-cc",
+              "  0000:c1:00.0"); /* no such number */
+    order = NULL;
 }
 
 Test(gpus, that_are_not_there_are_an_error)
@@ -156,14 +166,14 @@ Test(gpus, that_are_not_there_are_an_error)
     struct kolo_gpu_shares shares = {.names = {.at = NULL}};
     static const char *const none[] = {NULL, "", "-1", ","};
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
-        cr_assert(kolo_gpus_find(root, none[i], &gpus) == KOLO_OK);
+        cr_assert(kolo_gpus_find(root, none[i], NULL, &gpus) == KOLO_OK);
         cr_assert(kolo_gpus_deal(&gpus, 1, NULL, 1, &shares) == KOLO_ERR_UNSUPPORTED);
         cr_assert(strstr(kolo_error_detail(), "this host has 0 NVIDIA devices"), "%s",
                   kolo_error_detail());
         kolo_gpus_fini(&gpus);
     }
     make_host();
-    cr_assert(kolo_gpus_find(root, NULL, &gpus) == KOLO_OK);
+    cr_assert(kolo_gpus_find(root, NULL, NULL, &gpus) == KOLO_OK);
     cr_assert(kolo_gpus_deal(&gpus, 5, NULL, 1, &shares) == KOLO_ERR_UNSUPPORTED);
     cr_assert(shares.names.count == 0 && shares.addresses.count == 0);
     kolo_gpus_fini(&gpus);
@@ -179,6 +189,6 @@ Test(gpus, whose_files_say_nothing_are_left_out)
     expect(NULL, 1, (const int[]){0}, 1, "GPU-ee");
     memset(longest, 'x', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
-    cr_assert(kolo_gpus_find(root, longest, &gpus) == KOLO_ERR_CONFIG);
+    cr_assert(kolo_gpus_find(root, longest, NULL, &gpus) == KOLO_ERR_CONFIG);
     kolo_gpus_fini(&gpus);
 }

@@ -37,11 +37,15 @@ done
 clean "rails"
 
 if [[ -e $CHECKPOINT ]]; then
-    job 0 2 "$examples/fashion-eval" --checkpoint "$CHECKPOINT"
-    cp "$work/out" "$work/rdma"
+    for np in 2 4; do
+        job 0 "$np" "$examples/fashion-eval" --checkpoint "$CHECKPOINT"
+        cp "$work/out" "$work/rdma-$np"
+        grep -q '(0x' "$work/rdma-$np" || fail "fashion-eval says nothing: $(cat "$work/rdma-$np")"
+    done
     run 0 env KOLO_TRANSPORT=tcp "$KOLORUN" -np 2 "$examples/fashion-eval" --checkpoint "$CHECKPOINT"
-    cmp "$work/out" "$work/rdma" || fail "fashion-eval differs from TCP: $(cat "$work/rdma")"
-    grep -q '(0x' "$work/rdma" || fail "fashion-eval says nothing: $(cat "$work/rdma")"
+    cmp "$work/out" "$work/rdma-2" || fail "fashion-eval differs from TCP: $(cat "$work/rdma-2")"
+    cmp <(grep '(0x' "$work/rdma-2") <(grep '(0x' "$work/rdma-4") || fail "fashion-eval differs by ranks: $(cat "$work/rdma-4")"
+    clean "fashion-eval"
 fi
 
 finish

@@ -53,15 +53,18 @@ struct command {
 
 /* ---- steps ---- */
 
+/* Memory of another process. */
+struct place {
+    int64_t process;
+    uint64_t address;
+};
+
 struct part {
     struct bare_world world;
     uint8_t *send, *recv; /* of kolo_alloc */
-    uint8_t *from, *to; /* not of it: more than caches hold, which rank 0 copies and others read */
-    int other;          /* the rank that rank 0 plays with */
-    struct place {
-        int64_t process;
-        uint64_t address;
-    } own, theirs; /* PULLED_BYTES of rank 0 and the other */
+    uint8_t *from, *to;  /* not of it: more than caches hold, which rank 0 copies and others read */
+    int other;           /* the rank that rank 0 plays with */
+    struct place theirs; /* FROM of whom this rank plays with: PULLED_BYTES to be read */
     size_t bytes;
     int64_t time_ns;
     bool is_network;
@@ -212,12 +215,11 @@ out:
 static kolo_status find_places(struct part *part)
 {
     struct kolo_comm *comm = part->world.comm;
+    const struct place own = {getpid(), (uintptr_t)part->from};
     struct place *places = kolo_calloc((size_t)part->world.nranks, sizeof *places);
     if (!places)
         return KOLO_ERR_NO_MEMORY;
-    part->own = (struct place){getpid(), (uintptr_t)part->from};
-    kolo_status status =
-        kolo_allgather(comm, &part->own, places, sizeof *places, KOLO_UINT8, NULL, NULL);
+    kolo_status status = kolo_allgather(comm, &own, places, sizeof *places, KOLO_UINT8, NULL, NULL);
     part->theirs = places[part->world.rank == 0 ? part->other : 0];
     kolo_free_memory(places);
     return status;
@@ -226,8 +228,8 @@ static kolo_status find_places(struct part *part)
 /* Nothing where the system does not allow it: such memory is not pulled then. */
 static kolo_status measure_pulls(struct part *part, struct profile_times *times)
 {
-    int32_t may = 1;
-    kolo_status status = KOLO_OK;
+    int32_t may;
+    kolo_status status;
     KOLO_TRY(find_places(part));
     may = pull_step(&part->world, part);
     KOLO_TRY(kolo_allreduce(part->world.comm, &may, &may, 1, KOLO_INT32, KOLO_MIN, NULL, NULL));

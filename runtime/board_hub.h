@@ -263,7 +263,7 @@ void kolo_pull_probe(struct kolo_hub *hub);
  * @p from bytes and more (0: not all do): each takes what goes to it out of the senders' memory.
  * @p buffer_bytes: of all ranks together. */
 bool kolo_pull_pays(enum kolo_collective collective, const struct kolo_plan_args *args,
-                    size_t element_bytes, size_t buffer_bytes, size_t from);
+                    size_t element_bytes, double buffer_bytes, size_t from);
 /** Whether the running collective, of which some buffer has no name, is pulled; the same on all,
  * once all have entered. */
 bool kolo_pull_fits(struct kolo_hub *hub);

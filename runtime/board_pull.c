@@ -85,7 +85,7 @@ static bool can_win(enum kolo_collective collective, int size, size_t block)
 }
 
 bool kolo_pull_pays(enum kolo_collective collective, const struct kolo_plan_args *args,
-                    size_t element_bytes, size_t buffer_bytes, size_t from)
+                    size_t element_bytes, double buffer_bytes, size_t from)
 {
     size_t block = block_bytes(args, element_bytes);
     return from != 0 && block >= from && can_win(collective, args->size, block) &&
@@ -94,11 +94,11 @@ bool kolo_pull_pays(enum kolo_collective collective, const struct kolo_plan_args
 
 bool kolo_pull_fits(struct kolo_hub *hub)
 {
-    size_t all = 0;
+    double all = 0;
     if (hub->pull_bytes == 0)
         hub->pull_bytes = agreed_bytes(hub);
     for (int i = 0; i < hub->count; i++)
-        all += hub->members[i].send_bytes + hub->members[i].recv_bytes;
+        all += (double)(hub->members[i].send_bytes + hub->members[i].recv_bytes);
     return kolo_pull_pays(hub->collective, &hub->running->args, hub->element_bytes, all,
                           hub->pull_bytes);
 }

@@ -85,8 +85,8 @@ struct kolo_layout {
     int domains;    /* NUMA domains that they are on, of all hosts together; 0: as 1 */
     bool has_board; /* all see memory of all: plans on a board can be taken */
     bool is_unseen; /* but not that of the call, which is not of kolo_alloc */
-    size_t
-        pull_from; /* bytes of a block from which on they pull such memory (KOLO_CMA); 0: never */
+    /* Bytes of a block from which on they pull such memory (KOLO_CMA_BYTES); 0: never. */
+    size_t pull_from;
 };
 
 /** Nanoseconds that @p plan is expected to take with @p args (rank is not looked at) for elements

@@ -206,10 +206,8 @@ static double pulled(const struct kolo_plan *plan, const struct kolo_plan_args *
 bool kolo_board_is_pulled(enum kolo_collective collective, const struct kolo_plan_args *args,
                           size_t element_bytes, const struct kolo_layout *layout)
 {
-    double bytes = buffers(collective, args, (double)element_bytes);
     return kolo_pull_pays(collective, args, element_bytes,
-                          bytes < (double)CACHE_BYTES ? (size_t)bytes : CACHE_BYTES,
-                          layout->pull_from);
+                          buffers(collective, args, (double)element_bytes), layout->pull_from);
 }
 
 double kolo_board_cost(const struct kolo_plan *plan, const struct kolo_plan_args *args,

@@ -107,6 +107,8 @@ saved = subprocess.run([f"{bin_folder}/kolobench", "profile", "-t", "1ms"], text
 names = dict(line.split() for line in saved.stdout.splitlines() if line and line[0] != "#")
 if saved.returncode or "network.byte" not in names or "turn" not in names or min(map(float, names.values())) < 0:
     wrong(f"kolobench profile: {saved.stdout} {saved.stderr}")
+if re.search(r"^memory +cma +works", run(f"{bin_folder}/kolorun", "info").stdout, re.M) and float(names.get("pull_byte", 0.09)) == 0.09:
+    wrong(f"what is pulled is not measured: {saved.stdout}")
 # what lies between NUMA nodes is measured where there are two; made up of the first two processors
 if {0, 1} <= os.sched_getaffinity(0):
     made_up = dict(cache, HWLOC_SYNTHETIC="numa:2 core:1 pu:1", HWLOC_THISSYSTEM="1")

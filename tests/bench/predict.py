@@ -7,11 +7,11 @@ The figures are measured in the same run (kolobench profile), so the machine doe
   - the plan that would be chosen takes at most LOSS times what the best one takes.
 A difference below NOTICED microseconds is no fault: no program loses anything by it. Over shared memory the times of plans
 over links are not held: figures of a link are of ordinary memory, and kolo_alloc memory, which is measured, is read in
-place; they lose all the same. All choose as if all memory were of kolo_alloc, so of other memory what is expected is held, and not the
-choice. Every plan is measured in turn, round after round; its time is the least of its rounds. A plan
-whose rounds do not agree within STEADY says nothing about the model: the machine was busy. A cell that breaks the rule is
-measured again, with figures that are measured anew, since those may have been taken in a bad moment too; it fails if it
-breaks the rule PROOF times and never holds it. Nothing steady at all: skipped."""
+place; they lose all the same. All choose as if all memory were of kolo_alloc, so of other memory what is expected is held,
+and not the choice. Every plan is measured in turn, round after round; its time is the least of its rounds. A plan whose
+rounds do not agree within STEADY says nothing about the model: the machine was busy. A cell that breaks the rule is measured
+again, with figures that are measured anew, since those may have been taken in a bad moment too; it fails if it breaks the
+rule PROOF times and never holds it. Nothing steady at all: skipped."""
 import os
 import re
 import subprocess

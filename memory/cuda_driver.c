@@ -159,8 +159,7 @@ static const char *advice(int result)
         break;
     }
     if (result >= KOLO_CUDA_ILLEGAL_ADDRESS && result <= KOLO_CUDA_LAUNCH_FAILED)
-        return "work on the device failed before, of the program or of another rank in its "
-               "process: "
+        return "work on the device failed before, of the program or of a rank in its process: "
                "look at the first error";
     if (is_of_capture(result))
         return "a stream is captured into a graph, which cannot hold this call: make it before the "

@@ -469,9 +469,8 @@ kolo_status kolo_rdma_device_open_next(const struct kolo_verbs *verbs,
                             .numa_node = numa_node,
                             .status = KOLO_ERR_UNSUPPORTED};
     char entry[IBV_SYSFS_NAME_MAX + 8] = "";
-    kolo_status status = find_near(settings->near, search.near);
-    if (status == KOLO_OK && settings->rdma_device[0] != '\0')
-        status = check_list(settings->rdma_device);
+    kolo_status status = settings->rdma_device[0] == '\0' ? find_near(settings->near, search.near)
+                                                          : check_list(settings->rdma_device);
     if (status == KOLO_OK && settings->rdma_device[0] != '\0')
         status = take_entry(settings->rdma_device, taken_count, entry);
     if (status == KOLO_OK)

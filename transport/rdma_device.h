@@ -46,9 +46,9 @@ struct kolo_rdma_device {
 
 /** Opens the port that KOLO_RDMA_DEVICE names: "NAME" or "NAME:PORT", the first of several with commas between, whatever KOLO_NET says, or "": the best of those that
  * are active and have an address that KOLO_NET allows. The best is of the foremost entry of KOLO_NET; then one with an address
- * that somebody gave it; then the fastest; then one that shares most bridges with KOLO_NEAR; then one at @p numa_node (-1: wherever); then the first.
- * ERR_UNSUPPORTED: there is none; the detail says of each port why not. ERR_CONFIG: it is no such text, or an entry of it is empty,
- * or KOLO_NEAR can be no device. */
+ * that somebody gave it; then the fastest; then one that shares most bridges with KOLO_NEAR; then one at @p numa_node (-1:
+ * wherever); then the first. ERR_UNSUPPORTED: there is none; the detail says of each port why not. ERR_CONFIG: it is no such text,
+ * or an entry of it is empty; or no port is named and KOLO_NEAR can be no device. */
 kolo_status kolo_rdma_device_open(const struct kolo_verbs *verbs,
                                   const struct kolo_settings *settings, int numa_node,
                                   struct kolo_rdma_device **device_out) KOLO_NODISCARD;

@@ -120,8 +120,8 @@ Test(cuda_driver, a_failure_names_call_device_result_and_what_to_do)
                  KOLO_ERR_SYSTEM);
     cr_assert_str_eq(kolo_error_detail(),
                      "cuSomething on device 3: CUDA_ERROR_ILLEGAL_ADDRESS (700); work on the "
-                     "device failed before, of the program or of another rank in its process: look "
-                     "at the first error");
+                     "device failed before, of the program or of a rank in its process: look at "
+                     "the first error");
     cr_assert_eq(kolo_cuda_fail(driver, "cuSomething", -1, KOLO_CUDA_OUT_OF_MEMORY),
                  KOLO_ERR_NO_MEMORY);
     cr_assert_str_eq(kolo_error_detail(),

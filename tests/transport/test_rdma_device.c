@@ -212,6 +212,10 @@ Test(rdma_device, a_gpu_that_can_be_none_is_an_error)
     cr_assert(kolo_rdma_device_open(fake_verbs_table(), settings, -1, &device) == KOLO_ERR_CONFIG);
     cr_assert_str_eq(kolo_error_detail(),
                      "KOLO_NEAR=GPU-aa: expected a PCI address, such as 0000:3b:00.0");
+    snprintf(settings->rdma_device, sizeof settings->rdma_device, "fake1");
+    cr_assert(kolo_rdma_device_open(fake_verbs_table(), settings, -1, &device) == KOLO_OK,
+              "of one that is named nobody asks where it is: %s", kolo_error_detail());
+    kolo_rdma_device_close(device);
     cr_assert(fake_verbs_living() == 0);
 }
 

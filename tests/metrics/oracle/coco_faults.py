@@ -150,14 +150,11 @@ def make_sets(folder, seeds):
 
 
 def is_caught(program, folder, expected, file):
-    """By some sets at a time, those first that a file is for, and by one rank before many, whose threads
-    take most of the time; None: by none at all."""
+    """By some sets at a time, those first that a file is for; None: by none at all."""
     first = {"coco_oks.c": "keypoints", "coco_lvis.c": "lvis"}.get(file, "voc" if "voc" in file else "boxes")
     names = sorted(expected, key=lambda name: not name.startswith(first))
     parts = [names[:10], *(names[i:i + 40] for i in range(10, len(names), 40))]
-    tries = ((part, worlds) for worlds in ("one", "all") for part in parts)
-    return next(filter(None, (sets.caught_by(program, folder, expected, part, 120, worlds) for part, worlds in tries)),
-                None)
+    return sets.caught_by(program, folder, expected, parts, 120)
 
 
 def prepare(tree, folder, seeds):

@@ -52,8 +52,7 @@ FAULTS = [
 
 
 def is_caught(folder, expected, seeds):
-    caught = (sets.caught_by(f"{folder}/segm_eval", folder, expected, expected, 60, "one") or
-              sets.caught_by(f"{folder}/segm_eval", folder, expected, expected, 60))
+    caught = sets.caught_by(f"{folder}/segm_eval", folder, expected, [list(expected)], 60)
     if caught:
         return f"segm.py, {caught}"
     masks = os.path.join(os.path.dirname(__file__), "masks.py")

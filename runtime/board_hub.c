@@ -78,32 +78,54 @@ void kolo_hub_place(struct kolo_hub *hub)
     atomic_store_explicit(&hub->members[hub->self].notes->where.value, where, memory_order_relaxed);
 }
 
+/** Whether @p member may run where this rank does. */
+static bool is_here(const struct kolo_hub *hub, int member)
+{
+    const struct kolo_board_notes *notes = hub->members[member].notes;
+    uint64_t where = atomic_load_explicit(&notes->where.value, memory_order_relaxed);
+    return where == hub->where || where == 0;
+}
+
 bool kolo_hub_makes_room(const struct kolo_hub *hub)
 {
     for (int member = hub->seen; member < hub->count; member++) {
         if (member == hub->self)
             continue;
-        const struct kolo_board_notes *notes = hub->members[member].notes;
         uint64_t number =
             atomic_load_explicit(&kolo_hub_entry(hub, member)->number, memory_order_relaxed);
-        uint64_t where = atomic_load_explicit(&notes->where.value, memory_order_relaxed);
-        if (number != hub->number && (where == hub->where || where == 0))
+        if (number != hub->number && is_here(hub, member))
             return true;
     }
     return false;
 }
 
+/** Whether @p member has entered @p number, or a later one whose entry stands in the same place. */
+static bool look_up(struct kolo_hub *hub, int member, uint64_t number)
+{
+    struct kolo_hub_member *of = &hub->members[member];
+    const struct kolo_board_entry *entry = &of->notes->entries[number % KOLO_BOARD_ENTRIES];
+    uint64_t entered = atomic_load_explicit(&entry->number, memory_order_acquire);
+    if (entered < number)
+        return false;
+    of->entered = entered;
+    return true;
+}
+
 bool kolo_hub_have_entered(struct kolo_hub *hub, uint64_t number)
 {
+    uint64_t least = hub->number;
     if (hub->known >= number)
         return true;
     for (int member = 0; member < hub->count; member++) {
-        const struct kolo_board_entry *entry =
-            &hub->members[member].notes->entries[number % KOLO_BOARD_ENTRIES];
-        if (atomic_load_explicit(&entry->number, memory_order_acquire) < number)
+        const uint64_t *entered = &hub->members[member].entered;
+        if (member == hub->self)
+            continue;
+        if (*entered < number && !look_up(hub, member, hub->number) &&
+            !look_up(hub, member, number))
             return false;
+        least = *entered < least ? *entered : least;
     }
-    hub->known = number;
+    hub->known = least; /* often more than was asked for: the next few calls need not look */
     return true;
 }
 

@@ -5,8 +5,8 @@
 // Each collective has a number, counted alike on all members. Entering it, a member fills its entry
 // [number % ENTRIES] and publishes the number. Whoever has entered k + 1 is done with k. Who
 // completes a closed collective has seen all enter it, so it is never more than one ahead. Of a
-// short broadcast that holds for the root alone: the others go on as soon as they have its data, and
-// may be as many calls ahead as there are roots. So before a member puts something where there was
+// short broadcast the root goes on at once, if calls after it close it (else it alone waits for all),
+// the others as soon as they have its data. So before a member puts something where there was
 // something of number k, it makes sure that all have entered k + 1 (kolo_hub_have_entered), which
 // they nearly always have: a member that is late finds the entries of its own call, or that nobody
 // has gone further.
@@ -41,12 +41,14 @@
 enum {
     KOLO_BOARD_LINE = 64,
     KOLO_BOARD_ENTRIES = 8,               /* calls that a member may be ahead, and two */
-    KOLO_BOARD_SHOWN = 2,                 /* contributions in a stage at a time */
+    KOLO_BOARD_SHOWN = 2,                 /* contributions in a stage at a time, and of */
+    KOLO_BOARD_SHORT_BYTES = 4 << 10,     /* broadcasts so short as many as there are entries */
     KOLO_BOARD_INLINE_BYTES = 32,         /* of a contribution that stands in the entry */
     KOLO_BOARD_ONESHOT_BYTES = 128 << 10, /* the longest contribution of a oneshot */
     KOLO_BOARD_STAGED_BYTES = 1536 << 10, /* of the stage, for chunks on their way */
     KOLO_BOARD_LENT_BUFFERS = 2,          /* that a call has of a rank: send, recv */
-    KOLO_BOARD_SHOWN_BYTES = KOLO_BOARD_SHOWN * KOLO_BOARD_ONESHOT_BYTES,
+    KOLO_BOARD_SHORT_AT = KOLO_BOARD_SHOWN * KOLO_BOARD_ONESHOT_BYTES,
+    KOLO_BOARD_SHOWN_BYTES = KOLO_BOARD_SHORT_AT + KOLO_BOARD_ENTRIES * KOLO_BOARD_SHORT_BYTES,
     KOLO_BOARD_STAGE_BYTES = KOLO_BOARD_SHOWN_BYTES + KOLO_BOARD_STAGED_BYTES
 };
 
@@ -116,6 +118,7 @@ enum kolo_board_phase {
 enum kolo_board_step { KOLO_BOARD_STUCK, KOLO_BOARD_MOVED, KOLO_BOARD_DONE };
 
 struct kolo_hub_member {
+    uint64_t entered;               /* a collective that it is known to have entered */
     struct kolo_board_notes *notes; /* read only, but one's own */
     uint8_t *stage;
     uint8_t *send, *recv;          /* where the running collective finds its buffers */
@@ -171,6 +174,7 @@ struct kolo_hub {
     bool has_named; /* this member, all that the moves touch */
     bool may_show;  /* not a oneshot, but goes that way if nobody's memory can be seen */
     bool is_inline; /* contributions stand in the entries */
+    bool is_short;  /* that of the root stands in the place of its number's entry in the stage */
     bool is_pulled;
     size_t pull_bytes; /* of a block from which on all pull; 0: not known yet; SIZE_MAX: never */
     struct kolo_pull pull;

@@ -12,15 +12,23 @@ enum {
     MOVES_KEPT = sizeof((struct kolo_oneshot){0}.moves) / sizeof(struct kolo_move)
 };
 
+/** Where in @p member's stage its contribution to number @p number stands. */
+static uint8_t *place_of(const struct kolo_hub *hub, int member, uint64_t number)
+{
+    uint8_t *stage = hub->members[member].stage;
+    if (hub->is_short)
+        return stage + KOLO_BOARD_SHORT_AT + number % KOLO_BOARD_ENTRIES * KOLO_BOARD_SHORT_BYTES;
+    return stage + number % KOLO_BOARD_SHOWN * KOLO_BOARD_ONESHOT_BYTES;
+}
+
 /** The next contribution will be as long as this one, as a guess. Its place has been read by the
  * others, all of whom are past that: the lines are had back now, not when the next call needs them.
  */
 static void take_lines_back(const struct kolo_hub *hub, size_t bytes)
 {
     uint64_t next = hub->number + 1;
-    const struct kolo_hub_member *self = &hub->members[hub->self];
-    const uint8_t *data = self->stage + next % KOLO_BOARD_SHOWN * KOLO_BOARD_ONESHOT_BYTES;
-    __builtin_prefetch(&self->notes->entries[next % KOLO_BOARD_ENTRIES], 1);
+    const uint8_t *data = place_of(hub, hub->self, next);
+    __builtin_prefetch(&hub->members[hub->self].notes->entries[next % KOLO_BOARD_ENTRIES], 1);
     for (size_t at = 0; !hub->is_inline && at < bytes && at < STREAM_BYTES; at += KOLO_BOARD_LINE)
         __builtin_prefetch(data + at, 1);
 }
@@ -53,9 +61,7 @@ size_t kolo_oneshot_bytes(enum kolo_collective collective, const struct kolo_pla
 /** What @p member has put up. */
 static uint8_t *put_up(const struct kolo_hub *hub, int member)
 {
-    if (hub->is_inline)
-        return kolo_hub_entry(hub, member)->data;
-    return hub->members[member].stage + hub->number % KOLO_BOARD_SHOWN * KOLO_BOARD_ONESHOT_BYTES;
+    return hub->is_inline ? kolo_hub_entry(hub, member)->data : place_of(hub, member, hub->number);
 }
 
 /** Finds out what this member does in the running collective, unless an earlier start has. */
@@ -68,6 +74,8 @@ static const struct kolo_oneshot *find_out(struct kolo_hub *hub)
         return oneshot;
     size_t most = longest(hub->collective, args) * hub->element_bytes;
     oneshot->is_inline = hub->is_oneshot && most <= KOLO_BOARD_INLINE_BYTES;
+    oneshot->is_short = hub->is_oneshot && !oneshot->is_inline && most <= KOLO_BOARD_SHORT_BYTES &&
+                        hub->collective == KOLO_COLLECTIVE_BROADCAST;
     kolo_moves_extent(hub->collective, args, hub->self, &send, &recv);
     oneshot->put_bytes = send * hub->element_bytes;
     oneshot->count = kolo_moves_to(hub->collective, args, hub->self, &oneshot->first);
@@ -81,9 +89,10 @@ void kolo_oneshot_put(struct kolo_hub *hub)
 {
     const struct kolo_oneshot *oneshot = find_out(hub);
     hub->is_inline = oneshot->is_inline;
+    hub->is_short = oneshot->is_short;
     if (oneshot->put_bytes == 0)
         return;
-    if (!hub->is_inline)
+    if (!hub->is_inline && !hub->is_short) /* else no more than as many as there are entries */
         hub->shown[hub->number % KOLO_BOARD_SHOWN] = hub->number;
     kolo_copy(put_up(hub, hub->self), hub->running->send, oneshot->put_bytes,
               oneshot->put_bytes >= STREAM_BYTES ? KOLO_STORE_STREAM : KOLO_STORE_CACHED);

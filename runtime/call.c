@@ -61,10 +61,17 @@ uint32_t kolo_call_hash(uint32_t hash, const void *data, size_t bytes)
     return hash;
 }
 
+/* By words, since broadcasts in shared memory take no longer than a walk over the bytes does; the
+ * multiplier is that of MurmurHash3's last mixing. */
 uint32_t kolo_call_history(uint32_t history, const struct kolo_desc *desc)
 {
-    uint32_t hash = kolo_call_hash(history, desc->bytes, sizeof(desc->bytes));
-    return hash != 0 ? hash : 1;
+    uint64_t mix = history, word;
+    for (size_t at = 0; at < sizeof(desc->bytes); at += sizeof(word)) {
+        memcpy(&word, desc->bytes + at, sizeof(word));
+        mix = (mix ^ word) * UINT64_C(0xff51afd7ed558ccd);
+        mix ^= mix >> 32;
+    }
+    return (uint32_t)mix != 0 ? (uint32_t)mix : 1;
 }
 
 enum { OWN = 255 /* in place of a type or operator that is the program's own */ };
@@ -100,10 +107,13 @@ void kolo_call_pack(const struct kolo_call *call, struct kolo_desc *desc_out)
     kolo_write_u32(&writer, call->hash ^ call->history);
 }
 
-void kolo_call_renumber(struct kolo_desc *desc, uint32_t sequence)
+void kolo_call_renumber(const struct kolo_call *call, struct kolo_desc *desc)
 {
-    struct kolo_writer writer = kolo_writer_over(desc->bytes, sizeof(desc->bytes));
-    kolo_write_u32(&writer, sequence);
+    uint8_t *hash = desc->bytes + sizeof(desc->bytes) - sizeof(call->hash);
+    struct kolo_writer first = kolo_writer_over(desc->bytes, sizeof(call->sequence));
+    struct kolo_writer last = kolo_writer_over(hash, sizeof(call->hash));
+    kolo_write_u32(&first, call->sequence);
+    kolo_write_u32(&last, call->hash ^ call->history);
 }
 
 struct kolo_desc kolo_call_message(const struct kolo_call *call, const struct kolo_desc *desc,

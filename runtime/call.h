@@ -81,8 +81,8 @@ uint32_t kolo_call_hash(uint32_t hash, const void *data, size_t bytes);
 uint32_t kolo_call_history(uint32_t history, const struct kolo_desc *desc);
 
 void kolo_call_pack(const struct kolo_call *call, struct kolo_desc *desc_out);
-/** The same of a call that differs from the packed one in its number alone. */
-void kolo_call_renumber(struct kolo_desc *desc, uint32_t sequence);
+/** The same of a call that differs from the packed one in its number and history alone. */
+void kolo_call_renumber(const struct kolo_call *call, struct kolo_desc *desc);
 /** The description of a message of a call: that of the call, but for alltoallv, where the count is
  * that of the message, so that two ranks with different ideas of it notice. */
 struct kolo_desc kolo_call_message(const struct kolo_call *call, const struct kolo_desc *desc,

@@ -89,6 +89,7 @@ enum kolo_stage {
  * start of a request. */
 struct kolo_oneshot {
     bool is_known; /* the rest */
+    bool is_short; /* a broadcast of which several are shown at a time */
     bool is_inline;
     size_t put_bytes;          /* of the own contribution */
     size_t first, count;       /* moves to this rank */
@@ -379,6 +380,8 @@ kolo_status kolo_kv_take(struct kolo_comm *comm, const char *function, int count
 /** Whether its members can have a board; the same on all of them. Once there is a table of ranks.
  */
 bool kolo_board_has(const struct kolo_comm *comm);
+/** Whether a member has entered a broadcast over the board that this rank has not called. Held: lock. */
+bool kolo_board_has_missed(const struct kolo_comm *comm);
 
 /* ---- submit.c ---- */
 

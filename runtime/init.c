@@ -366,7 +366,7 @@ static bool has_missed_one(struct kolo_comm *comm)
 {
     kolo_engine_poll(comm->engine);
     kolo_comm_look_early(comm);
-    return comm->has_early_broadcast;
+    return comm->has_early_broadcast || kolo_board_has_missed(comm);
 }
 
 /** When a rank that leaves gives up handing over what it has sent. After an open broadcast that is

@@ -55,11 +55,11 @@ enum {
     KOLO_OPEN_MAX = 64
 };
 
-/** How a broadcast over links is closed whose plan does not close it. */
+/** How a broadcast is closed whose plan does not close it: over links, or a short one on a board. */
 enum kolo_closing {
     KOLO_CLOSING_LATER, /* by the calls after it, whose descriptions speak of it */
-    KOLO_CLOSING_NOTES, /* for its root, by a note from each other rank */
-    KOLO_CLOSING_NOW    /* for all, by a barrier */
+    KOLO_CLOSING_NOTES, /* for its root, by a note from each other rank, or its entry on the board */
+    KOLO_CLOSING_NOW    /* for all, by a barrier; on a board, for its root */
 };
 
 /** The NUMA domains of all hosts (plan_hosts.c), numbered in host order. */
@@ -181,7 +181,7 @@ const struct kolo_plan *kolo_plan_find(enum kolo_collective collective, const ch
 const struct kolo_plan *kolo_plan_closing(const struct kolo_plan *plan,
                                           const struct kolo_plan_args *args);
 /** Whether @p plan may be over on a rank before another has begun: a broadcast that is closed
- * later, or by notes, or a short one on a board. On its root the last two are not. */
+ * later, or for its root alone, or any short one on a board. */
 bool kolo_plan_is_open(const struct kolo_plan *plan, const struct kolo_plan_args *args);
 /** What closes a broadcast for its root: a note from each other rank. Not in the table, for nobody
  * chooses it. */

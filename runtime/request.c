@@ -218,18 +218,19 @@ static enum kolo_closing closing_of(const struct kolo_comm *comm)
  * those after it will say of it. */
 static void take_place(struct kolo_comm *comm, struct kolo_request *request)
 {
-    bool is_packed = request->is_kept && request->call.history == 0 && comm->history == 0;
     request->args.closing = closing_of(comm);
     request->call.sequence = comm->sequence++;
     request->call.history = comm->history;
-    if (is_packed)
-        kolo_call_renumber(&request->desc, request->call.sequence);
+    if (request->is_kept)
+        kolo_call_renumber(&request->call, &request->desc);
     else
         kolo_call_pack(&request->call, &request->desc);
-    if (!kolo_plan_is_open(request->plan, &request->args)) {
+    if (!kolo_plan_is_open(request->plan, &request->args) ||
+        request->args.closing ==
+            KOLO_CLOSING_NOW) { /* on a board by its root, who sees all enter */
         comm->history = 0;
         comm->open_count = 0;
-    } else if (!request->plan->on_board && request->args.closing == KOLO_CLOSING_LATER) {
+    } else if (request->args.closing == KOLO_CLOSING_LATER) {
         comm->history = kolo_call_history(comm->history, &request->desc);
         comm->open_count++;
     }

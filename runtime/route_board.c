@@ -3,8 +3,9 @@
 // Enters, compares what every other member believes with its own description, and goes on by one of
 // the four ways of board_hub.h. Must never: block, or let a member complete before all have
 // entered with the same description; of a short broadcast, which goes by one flag, a member that is
-// not the root completes when the root has: what it has got is right then, and of those that differ
-// each meets the root that it believes in, or is one and meets all.
+// not the root completes when the root has entered, with what it has got, and the root when all have,
+// or at once where the descriptions of later calls speak of this one (comm->history). Of those that
+// differ each meets the root that it believes in, or in a later call somebody who remembers another.
 //
 //   OPENING -> HOLDING -> ENTERING --oneshot--------------------------> OVER
 //                            |--named, pulled--> BORROWING -> MOVING -> CLOSING -> OVER
@@ -98,20 +99,48 @@ static enum kolo_board_step enter(struct kolo_hub *hub)
 static uint64_t needed(const struct kolo_hub *hub)
 {
     uint64_t next = hub->number + 1;
-    uint64_t shown = hub->giver < 0 ? hub->shown[next % KOLO_BOARD_SHOWN] : 0; /* else shows none */
+    bool shows = hub->giver < 0 || hub->giver == hub->self;
+    uint64_t shown = shows ? hub->shown[next % KOLO_BOARD_SHOWN] : 0;
     uint64_t entry = next > KOLO_BOARD_ENTRIES ? next - KOLO_BOARD_ENTRIES : 0;
     uint64_t last = shown > entry ? shown : entry;
     return last > 0 ? last + 1 : 0;
 }
 
-/** Asks first for what will do for the next few as well. */
 static enum kolo_board_step hold_step(struct kolo_hub *hub)
 {
     uint64_t number = needed(hub);
-    if (hub->known < number && !kolo_hub_have_entered(hub, hub->number) &&
-        !kolo_hub_have_entered(hub, number))
-        return KOLO_BOARD_STUCK;
-    return enter(hub);
+    return kolo_hub_have_entered(hub, number) ? enter(hub) : KOLO_BOARD_STUCK;
+}
+
+/** With what @p member entered @p number. False: its entry is not there, or not any more. */
+static bool described(const struct kolo_hub *hub, int member, uint64_t number,
+                      struct kolo_desc *desc_out)
+{
+    const struct kolo_board_entry *entry =
+        &hub->members[member].notes->entries[number % KOLO_BOARD_ENTRIES];
+    if (atomic_load_explicit(&entry->number, memory_order_acquire) != number)
+        return false;
+    *desc_out = entry->desc;
+    atomic_thread_fence(memory_order_acquire); /* a call that takes its place has another number */
+    return atomic_load_explicit(&entry->number, memory_order_relaxed) == number;
+}
+
+/** This rank and @p member differ about the running collective, or about a broadcast before it whose
+ * roots waited for nobody: the first of them is told, since all that follow differ by it. */
+static void differ(struct kolo_hub *hub, int member)
+{
+    const uint64_t before = KOLO_BOARD_ENTRIES - 1;
+    uint64_t number = hub->number > before ? hub->number - before : 1;
+    struct kolo_desc mine, theirs;
+    while (number < hub->number &&
+           (!described(hub, hub->self, number, &mine) || !described(hub, member, number, &theirs) ||
+            memcmp(&mine, &theirs, sizeof(mine)) == 0))
+        number++;
+    if (number == hub->number) {
+        mine = hub->running->desc;
+        theirs = kolo_hub_entry(hub, member)->desc;
+    }
+    kolo_comm_mismatch(hub->comm, member, &mine, &theirs);
 }
 
 /** Whether @p member has entered with my description. */
@@ -124,7 +153,7 @@ static bool has_entered(struct kolo_hub *hub, int member)
     if (memcmp(&entry->desc, &request->desc, sizeof(entry->desc)) == 0)
         return true;
     if (!hub->is_refused)
-        kolo_comm_mismatch(hub->comm, member, &request->desc, &entry->desc);
+        differ(hub, member);
     hub->is_refused = true;
     return false;
 }
@@ -211,8 +240,9 @@ static enum kolo_board_step enter_step(struct kolo_hub *hub)
     if (hub->giver >= 0) {
         if (!has_entered(hub, hub->giver))
             return KOLO_BOARD_STUCK;
+        hub->members[hub->giver].entered = hub->number;
         hub->moves++;
-        if (hub->count == 2)
+        if (hub->count == 2 && hub->giver != hub->self)
             hub->known = hub->number;
         return all_entered(hub);
     }
@@ -304,6 +334,19 @@ static struct kolo_hub *open_hub(const struct kolo_request *request)
     return comm->hub;
 }
 
+/** The one member that this one waits for to enter, -1: all. The root of a broadcast that later calls
+ * close waits for nobody once it knows that all have opened the board: what it shows is theirs to
+ * take from then on, even if it leaves. */
+static int giver_of(const struct kolo_hub *hub, const struct kolo_request *request)
+{
+    const int root = request->args.root;
+    if (!hub->is_oneshot || hub->collective != KOLO_COLLECTIVE_BROADCAST)
+        return -1;
+    if (root != hub->self)
+        return root;
+    return request->args.closing == KOLO_CLOSING_LATER && hub->known > 0 ? root : -1;
+}
+
 static void start(struct kolo_hub *hub, struct kolo_request *request)
 {
     const struct kolo_call *call = &request->call;
@@ -314,8 +357,7 @@ static void start(struct kolo_hub *hub, struct kolo_request *request)
     hub->collective = request->plan->collective;
     hub->element_bytes = kolo_dtype_bytes(call->dtype);
     hub->is_oneshot = request->plan->is_oneshot;
-    bool is_given = hub->is_oneshot && hub->collective == KOLO_COLLECTIVE_BROADCAST;
-    hub->giver = is_given && request->args.root != hub->self ? request->args.root : -1;
+    hub->giver = giver_of(hub, request);
     hub->fold = (struct kolo_fold){.dtype = call->dtype,
                                    .op = call->op,
                                    .own = kolo_own_operator(request),
@@ -490,4 +532,21 @@ bool kolo_board_has(const struct kolo_comm *comm)
     bool fits = ranks != NULL && kolo_board_fits(comm->engine->endpoint, ranks, comm->size, &why);
     kolo_free_memory(ranks);
     return fits;
+}
+
+/* ---- what was missed ---- */
+
+bool kolo_board_has_missed(const struct kolo_comm *comm)
+{
+    const struct kolo_hub *hub = comm->hub;
+    struct kolo_desc desc;
+    struct kolo_call call;
+    for (int member = 0; hub != NULL && hub->is_ready && member < hub->count; member++) {
+        if (member == hub->self || !described(hub, member, hub->number + 1, &desc))
+            continue;
+        kolo_call_unpack(&desc, &call);
+        if (call.kind == KOLO_CALL_BROADCAST)
+            return true;
+    }
+    return false;
 }

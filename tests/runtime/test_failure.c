@@ -17,6 +17,12 @@
 #include "runtime/comm.h"
 #include "tests/support/world.h"
 
+/** Can all ranks of such a world have a board? */
+static bool has_board(const struct world_param *param)
+{
+    return strcmp(param->name, "tcp") != 0;
+}
+
 /* ---- different calls ---- */
 
 /** One of two calls that do not go together. */
@@ -260,6 +266,8 @@ ParameterizedTest(struct world_param *param, failure, whatever_they_take_for_the
 {
     check_opinions(param->name, "KOLO_PLAN=tree", 3);
     check_opinions(param->name, "KOLO_PLAN=ring", 3);
+    if (has_board(param))
+        check_opinions(param->name, "KOLO_PLAN=oneshot", 3);
 }
 
 /* ---- a broadcast that is over on some ranks ---- */
@@ -267,7 +275,6 @@ ParameterizedTest(struct world_param *param, failure, whatever_they_take_for_the
 struct early_leaver {
     atomic_bool is_over; /* on rank 1 */
     bool finalizes;
-    bool has_board; /* then the root is not through before all have called it */
 };
 
 /** Rank 1 has its data before rank 2 calls something else. */
@@ -282,7 +289,7 @@ static kolo_status one_is_through(struct kolo_comm *comm, void *argument)
         sched_yield();
     status = kolo_rank(comm) == 2 ? kolo_barrier(comm, NULL, NULL)
                                   : kolo_broadcast(comm, data, 8, KOLO_UINT8, 0, NULL, NULL);
-    if (kolo_rank(comm) == 0 && status == KOLO_OK && !leaver->has_board) {
+    if (kolo_rank(comm) == 0 && status == KOLO_OK) {
         if (leaver->finalizes)
             return KOLO_OK;
         status = kolo_barrier(comm, NULL, NULL);
@@ -305,11 +312,10 @@ ParameterizedTestParameters(failure, a_broadcast_that_was_over)
 }
 ParameterizedTest(struct world_param *param, failure, a_broadcast_that_was_over, .timeout = 60)
 {
-    bool has_board = strcmp(param->name, "tcp") != 0;
-    for (int way = 0; way < (has_board ? 4 : 2); way++) {
+    for (int way = 0; way < (has_board(param) ? 4 : 2); way++) {
         bool finalizes = way % 2 != 0;
         const char *plan = way < 2 ? "KOLO_PLAN=tree" : "KOLO_PLAN=oneshot";
-        struct early_leaver leaver = {.finalizes = finalizes, .has_board = way >= 2};
+        struct early_leaver leaver = {.finalizes = finalizes};
         struct world world = {
             .size = 3, .transport = param->name, .settings = {"KOLO_TIMEOUT=20", plan}};
         kolo_status status = world_run(&world, one_is_through, &leaver);
@@ -402,6 +408,16 @@ static kolo_status differ_and_leave(struct kolo_comm *comm, void *argument)
     return status;
 }
 
+static void check_leaving(const char *transport, const char *plan, const struct quarrel *quarrel,
+                          int odd)
+{
+    struct dispute dispute = {quarrel, odd};
+    struct world world = {.size = 3, .transport = transport, .settings = {"KOLO_TIMEOUT=20", plan}};
+    kolo_status status = world_run(&world, differ_and_leave, &dispute);
+    cr_assert(status == KOLO_ERR_MISMATCH, "%s, %s, %s, odd %d: %s", transport, plan, quarrel->what,
+              odd, kolo_status_name(status));
+}
+
 ParameterizedTestParameters(failure, leaving_after_different_broadcasts)
 {
     return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
@@ -411,13 +427,9 @@ ParameterizedTest(struct world_param *param, failure, leaving_after_different_br
 {
     for (int q = 0; q < QUARRELS; q++)
         for (int odd = 0; odd < 3 && strstr(quarrels[q].what, "broadcast") != NULL; odd++) {
-            struct dispute dispute = {&quarrels[q], odd};
-            struct world world = {.size = 3,
-                                  .transport = param->name,
-                                  .settings = {"KOLO_TIMEOUT=20", "KOLO_PLAN=tree"}};
-            kolo_status status = world_run(&world, differ_and_leave, &dispute);
-            cr_assert(status == KOLO_ERR_MISMATCH, "%s, %s, odd %d: %s", param->name,
-                      quarrels[q].what, odd, kolo_status_name(status));
+            check_leaving(param->name, "KOLO_PLAN=tree", &quarrels[q], odd);
+            if (has_board(param) && quarrels[q].sides[1].count < 1000)
+                check_leaving(param->name, "KOLO_PLAN=oneshot", &quarrels[q], odd);
         }
 }
 
@@ -442,10 +454,14 @@ ParameterizedTestParameters(failure, leaving_without_the_last_broadcast)
 ParameterizedTest(struct world_param *param, failure, leaving_without_the_last_broadcast,
                   .timeout = 60)
 {
-    struct world world = {
-        .size = 2, .transport = param->name, .settings = {"KOLO_TIMEOUT=20", "KOLO_PLAN=tree"}};
-    kolo_status status = world_run(&world, leave_without_it, NULL);
-    cr_assert(status == KOLO_ERR_MISMATCH, "%s: %s", param->name, kolo_status_name(status));
+    for (int way = 0; way <= has_board(param); way++) {
+        const char *plan = way == 0 ? "KOLO_PLAN=tree" : "KOLO_PLAN=oneshot";
+        struct world world = {
+            .size = 2, .transport = param->name, .settings = {"KOLO_TIMEOUT=20", plan}};
+        kolo_status status = world_run(&world, leave_without_it, NULL);
+        cr_assert(status == KOLO_ERR_MISMATCH, "%s, %s: %s", param->name, plan,
+                  kolo_status_name(status));
+    }
 }
 
 /* ---- broadcasts in what later calls say ---- */
@@ -473,9 +489,11 @@ ParameterizedTestParameters(failure, what_calls_say_of_broadcasts)
 }
 ParameterizedTest(struct world_param *param, failure, what_calls_say_of_broadcasts, .timeout = 60)
 {
-    for (int odd = 0; odd < 4; odd++) { /* 3: none */
+    for (int which = 0; which < (has_board(param) ? 8 : 4); which++) {
+        int odd = which % 4; /* 3: none */
+        const char *plan = which < 4 ? "KOLO_PLAN=tree" : "KOLO_PLAN=oneshot";
         struct world world = {
-            .size = 3, .transport = param->name, .settings = {"KOLO_TIMEOUT=20", "KOLO_PLAN=tree"}};
+            .size = 3, .transport = param->name, .settings = {"KOLO_TIMEOUT=20", plan}};
         (void)world_run(&world, remember_otherwise, &odd);
         for (int rank = 0; rank < 3; rank++) {
             const struct world_result *result = &world.results[rank];

@@ -6,10 +6,10 @@
 // on engine->changed. While asynchronous requests are outstanding and no caller waits, the progress
 // thread (started with the first such request) has the place; a caller that comes takes it over.
 //
-// The progressor spins for engine->spin_ns (without a pause of the processor's between looks, each of
-// which is some 200 instructions: an emulated processor takes microseconds for one), then yields the processor for engine->yield_ns, then
+// The progressor spins for engine->spin_ns, then yields the processor for engine->yield_ns, then
 // arms the endpoint and sleeps until a peer wakes it or a timer is due. It holds the lock but for
-// the sleep, and lets go of it as soon as another thread wants it.
+// the sleep, and lets go of it as soon as another thread wants it. Spinning has no pause of the
+// processor's in it: a look is some 200 instructions, and an emulated processor leaves for a pause.
 #include "runtime/comm.h"
 
 #include <sched.h>

@@ -40,7 +40,7 @@
 
 enum {
     KOLO_BOARD_LINE = 64,
-    KOLO_BOARD_ENTRIES = 8,               /* calls that a member may be ahead, and two */
+    KOLO_BOARD_ENTRIES = 8,               /* calls that a member may be ahead, and one */
     KOLO_BOARD_SHOWN = 2,                 /* contributions in a stage at a time, and of */
     KOLO_BOARD_SHORT_BYTES = 4 << 10,     /* broadcasts so short as many as there are entries */
     KOLO_BOARD_INLINE_BYTES = 32,         /* of a contribution that stands in the entry */

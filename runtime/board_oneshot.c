@@ -22,8 +22,7 @@ static uint8_t *place_of(const struct kolo_hub *hub, int member, uint64_t number
 }
 
 /** The next contribution will be as long as this one, as a guess. Its place has been read by the
- * others, all of whom are past that: the lines are had back now, not when the next call needs them.
- */
+ * others, nearly always: the lines are had back now, not when the next call needs them. */
 static void take_lines_back(const struct kolo_hub *hub, size_t bytes)
 {
     uint64_t next = hub->number + 1;

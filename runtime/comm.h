@@ -382,6 +382,9 @@ kolo_status kolo_kv_take(struct kolo_comm *comm, const char *function, int count
 bool kolo_board_has(const struct kolo_comm *comm);
 /** Whether a member has entered a broadcast over the board that this rank has not called. Held: lock. */
 bool kolo_board_has_missed(const struct kolo_comm *comm);
+/** Fails the communicator if a member called one of its last broadcasts over the board otherwise, as
+ * far as that stands there yet. Held: lock. */
+void kolo_board_look_back(struct kolo_comm *comm);
 
 /* ---- submit.c ---- */
 

@@ -13,7 +13,7 @@
 //
 // A flag is a word from core to core. Where ranks share cores, it is also a turn of every rank of
 // a core; and each core does all that its ranks do. Of a broadcast that is shown half a turn counts:
-// nobody awaits the others, and all go on into the next call as soon as they have the data.
+// nobody but a root at times awaits the others, and all go on into the next call when they have the data.
 #include <math.h>
 
 #include "runtime/board_hub.h"

@@ -56,6 +56,7 @@ struct kolo_engine {
     bool has_moved;   /* a request went on by other ways than the endpoint's; set by its route */
     int waiting;      /* callers that wait on `changed` */
     int64_t *left_ns; /* when the store said that a rank left; 0: it did not */
+    bool has_left;    /* one of them has, by its own word or the store's */
     kolo_deadline next_timer; /* when kolo_engine_timers is due, at the latest */
     kolo_deadline next_tick;  /* of stalls */
     pthread_t thread;

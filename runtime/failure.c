@@ -133,8 +133,8 @@ static void find_needed(const struct kolo_comm *comm, const struct kolo_request 
             set_bit(comm, bits, rank);
 }
 
-/** Does the broadcast wait for others than it has told the store? Its root alone asks: the others
- * wait for one that waits as well, or is missing. */
+/** Does the broadcast wait for others than it has told the store? Over links its root alone asks: the
+ * others wait for one that waits as well, or is missing. */
 static bool has_changed(struct kolo_request *request, const uint8_t *bits, size_t bytes)
 {
     uint64_t before = request->needed_reported, hash = UINT64_C(14695981039346656037);
@@ -142,7 +142,7 @@ static bool has_changed(struct kolo_request *request, const uint8_t *bits, size_
         hash = (hash ^ bits[i]) * UINT64_C(1099511628211);
     request->needed_reported = hash;
     return before != hash && kolo_plan_is_open(request->plan, &request->args) &&
-           request->call.root == request->comm->rank;
+           (request->plan->on_board || request->call.root == request->comm->rank);
 }
 
 /** What this rank called as number @p sequence, if that was a broadcast that may be open; NULL. */
@@ -440,7 +440,9 @@ static void on_returned(void *context, int world, uint64_t number)
 /** The works that needed it fail with ERR_PEER; that is said by who waits. */
 static void on_left(void *context, int world)
 {
-    kolo_loans_gone(context, world);
+    struct kolo_engine *engine = context;
+    engine->has_left = true;
+    kolo_loans_gone(engine, world);
 }
 
 static void on_down(void *context, int world, kolo_status why, const char *text)
@@ -473,8 +475,10 @@ static void on_store_failed(void *context, int rank, uint32_t scope, kolo_status
 static void on_store_left(void *context, int rank)
 {
     struct kolo_engine *engine = context;
-    if (rank >= 0 && rank < engine->size)
-        engine->left_ns[rank] = kolo_now_ns();
+    if (rank < 0 || rank >= engine->size)
+        return;
+    engine->left_ns[rank] = kolo_now_ns();
+    engine->has_left = true;
 }
 
 static void on_store_lost(void *context)

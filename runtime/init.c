@@ -389,6 +389,8 @@ static kolo_status finalize_world(struct kolo_comm *comm)
     bool had_failed = comm->failure.status != KOLO_OK;
     bool are_over = end_requests(engine);
     bool was_open = are_over && !had_failed && comm->is_open;
+    if (was_open)
+        kolo_board_look_back(comm);
     bool is_asked = was_open || (are_over && !had_failed && has_missed_one(comm));
     kolo_engine_leave(engine);
     if (is_asked) /* the other half is for what was sent */

@@ -85,6 +85,9 @@ static enum kolo_board_step enter(struct kolo_hub *hub)
     if (hub->is_crowded)
         kolo_hub_place(hub);
     struct kolo_board_entry *entry = kolo_hub_entry(hub, hub->self);
+    /* Who looks back (described) must not take the new words for those of the call that stood here. */
+    atomic_store_explicit(&entry->number, 0, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
     entry->desc = request->desc;
     if (hub->is_oneshot)
         kolo_oneshot_put(hub);
@@ -99,7 +102,8 @@ static enum kolo_board_step enter(struct kolo_hub *hub)
 static uint64_t needed(const struct kolo_hub *hub)
 {
     uint64_t next = hub->number + 1;
-    bool shows = hub->giver < 0 || hub->giver == hub->self;
+    bool shows =
+        (hub->giver < 0 || hub->giver == hub->self) && hub->collective != KOLO_COLLECTIVE_BARRIER;
     uint64_t shown = shows ? hub->shown[next % KOLO_BOARD_SHOWN] : 0;
     uint64_t entry = next > KOLO_BOARD_ENTRIES ? next - KOLO_BOARD_ENTRIES : 0;
     uint64_t last = shown > entry ? shown : entry;
@@ -121,22 +125,30 @@ static bool described(const struct kolo_hub *hub, int member, uint64_t number,
     if (atomic_load_explicit(&entry->number, memory_order_acquire) != number)
         return false;
     *desc_out = entry->desc;
-    atomic_thread_fence(memory_order_acquire); /* a call that takes its place has another number */
+    atomic_thread_fence(memory_order_acquire); /* enter() takes the number away first */
     return atomic_load_explicit(&entry->number, memory_order_relaxed) == number;
+}
+
+/** The first call before number @p end that this rank and @p member entered with different
+ * descriptions, of those whose entries stand. False: none. */
+static bool find_difference(const struct kolo_hub *hub, int member, uint64_t end,
+                            struct kolo_desc *mine, struct kolo_desc *theirs)
+{
+    const uint64_t before = KOLO_BOARD_ENTRIES - 1;
+    uint64_t number = hub->number > before ? hub->number - before : 1;
+    for (; number < end; number++)
+        if (described(hub, hub->self, number, mine) && described(hub, member, number, theirs) &&
+            memcmp(mine, theirs, sizeof(*mine)) != 0)
+            return true;
+    return false;
 }
 
 /** This rank and @p member differ about the running collective, or about a broadcast before it whose
  * roots waited for nobody: the first of them is told, since all that follow differ by it. */
 static void differ(struct kolo_hub *hub, int member)
 {
-    const uint64_t before = KOLO_BOARD_ENTRIES - 1;
-    uint64_t number = hub->number > before ? hub->number - before : 1;
     struct kolo_desc mine, theirs;
-    while (number < hub->number &&
-           (!described(hub, hub->self, number, &mine) || !described(hub, member, number, &theirs) ||
-            memcmp(&mine, &theirs, sizeof(mine)) == 0))
-        number++;
-    if (number == hub->number) {
+    if (!find_difference(hub, member, hub->number, &mine, &theirs)) {
         mine = hub->running->desc;
         theirs = kolo_hub_entry(hub, member)->desc;
     }
@@ -336,7 +348,7 @@ static struct kolo_hub *open_hub(const struct kolo_request *request)
 
 /** The one member that this one waits for to enter, -1: all. The root of a broadcast that later calls
  * close waits for nobody once it knows that all have opened the board: what it shows is theirs to
- * take from then on, even if it leaves. */
+ * take from then on, even if it leaves. Where one is known to have left, it finds that out. */
 static int giver_of(const struct kolo_hub *hub, const struct kolo_request *request)
 {
     const int root = request->args.root;
@@ -344,7 +356,8 @@ static int giver_of(const struct kolo_hub *hub, const struct kolo_request *reque
         return -1;
     if (root != hub->self)
         return root;
-    return request->args.closing == KOLO_CLOSING_LATER && hub->known > 0 ? root : -1;
+    const bool is_open = request->args.closing == KOLO_CLOSING_LATER && hub->known > 0;
+    return is_open && !hub->comm->engine->has_left ? root : -1;
 }
 
 static void start(struct kolo_hub *hub, struct kolo_request *request)
@@ -549,4 +562,15 @@ bool kolo_board_has_missed(const struct kolo_comm *comm)
             return true;
     }
     return false;
+}
+
+void kolo_board_look_back(struct kolo_comm *comm)
+{
+    const struct kolo_hub *hub = comm->hub;
+    struct kolo_desc mine, theirs;
+    for (int member = 0; hub != NULL && hub->is_ready && member < hub->count; member++)
+        if (member != hub->self && find_difference(hub, member, hub->number + 1, &mine, &theirs)) {
+            kolo_comm_mismatch(comm, member, &mine, &theirs);
+            return;
+        }
 }

@@ -340,9 +340,9 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_reduce(struct kolo_comm *comm, const vo
  *  called it alike is there. Every 64th of a row of them, every long one over memory that ranks have in
  *  common (plan twoshot), and every one on another communicator than the world is over on its root
  *  when all have called it; of short ones in such memory (oneshot) the root is at most 7 calls ahead
- *  of anybody. If some rank called something else, or at all not, one that was through hears of it
- *  from a later call, at the latest from the next that is no broadcast (KOLO_ERR_MISMATCH,
- *  KOLO_ERR_TIMEOUT), or of a mismatch from kolo_finalize(). */
+ *  of anybody, 2 beyond 4 KiB. If some rank called something else, or at all not, one that was
+ *  through hears of it from a later call, at the latest from the next that is no broadcast
+ *  (KOLO_ERR_MISMATCH, KOLO_ERR_TIMEOUT, KOLO_ERR_PEER), or of a mismatch from kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_broadcast(struct kolo_comm *comm, void *buffer,
                                                    size_t count, kolo_dtype dtype, int root,
                                                    const struct kolo_opts *opts,

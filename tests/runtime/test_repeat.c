@@ -197,6 +197,26 @@ static kolo_status one_differs(struct kolo_comm *comm, void *argument)
     return KOLO_OK;
 }
 
+/** Rank 1 takes itself for the root once, among broadcasts that are over at once. */
+static kolo_status one_differs_in_root(struct kolo_comm *comm, void *argument)
+{
+    int32_t value = 1;
+    kolo_status status = KOLO_OK;
+    (void)argument;
+    for (int i = 0; i < 3; i++) /* so that the one that finds it is a repetition, too */
+        WORLD_TRY(kolo_allreduce(comm, &value, &value, 1, KOLO_INT32, KOLO_MAX, NULL, NULL));
+    for (int i = 0; i < 20; i++)
+        WORLD_TRY(kolo_broadcast(comm, &value, 1, KOLO_INT32, i % 2, NULL, NULL));
+    int root = kolo_rank(comm) == 1 ? 1 : 0;
+    for (int i = 0; i < 3 && status == KOLO_OK; i++)
+        status = kolo_broadcast(comm, &value, 1, KOLO_INT32, i == 0 ? root : 0, NULL, NULL);
+    if (status == KOLO_OK)
+        status = kolo_allreduce(comm, &value, &value, 1, KOLO_INT32, KOLO_MAX, NULL, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "%s: %s", kolo_status_name(status),
+                 kolo_error_detail());
+    return KOLO_OK;
+}
+
 /** Rank 1 does not come to the last call. */
 static kolo_status one_stays_away(struct kolo_comm *comm, void *argument)
 {
@@ -264,5 +284,7 @@ ParameterizedTest(struct world_param *param, repeat, differences_are_noticed, .t
     struct world world = {.size = 2, .transport = param->name, .settings = {"KOLO_TIMEOUT=1"}};
     run(param->name, 2, one_differs);
     run(param->name, 3, one_differs);
+    run(param->name, 2, one_differs_in_root);
+    run(param->name, 3, one_differs_in_root);
     WORLD_MUST_RUN(&world, one_stays_away, NULL);
 }

@@ -729,3 +729,63 @@ ParameterizedTest(struct transport_param *param, route_board, a_rank_that_has_al
     atomic_int have_left = 0;
     run(param->name, "KOLO_EXIT_TIMEOUT=100ms", 3, leave_early, &have_left);
 }
+
+/* ---- what is found at the end alone ---- */
+
+/** As many as the root can do without rank 1, which comes when it has left, as the root of its own. */
+static kolo_status differ_after_all(struct kolo_comm *comm, void *argument)
+{
+    enum { MOST = KOLO_BOARD_ENTRIES - 1 };
+    atomic_int *have_left = argument;
+    struct timespec pause = {.tv_nsec = 500000000};
+    int32_t value = 0;
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    while (kolo_rank(comm) == 1 && atomic_load(have_left) < 1)
+        sched_yield();
+    if (kolo_rank(comm) == 1)
+        nanosleep(&pause, NULL); /* as far out as it gets: KOLO_EXIT_TIMEOUT */
+    for (int call = 0; call < MOST && status == KOLO_OK; call++)
+        status = kolo_broadcast(comm, &value, 1, KOLO_INT32, kolo_rank(comm), NULL, NULL);
+    if (kolo_rank(comm) == 0)
+        atomic_fetch_add(have_left, 1);
+    return status;
+}
+
+/** Rank 1 has left, after a call that was closed: its root hears of it. */
+static kolo_status tell_who_has_left(struct kolo_comm *comm, void *argument)
+{
+    atomic_int *have_left = argument;
+    struct timespec pause = {.tv_nsec = 50000000};
+    int32_t value = 0;
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    if (kolo_rank(comm) == 1) {
+        atomic_fetch_add(have_left, 1);
+        return status;
+    }
+    for (int i = 0; i < 200 && !comm->engine->has_left; i++) {
+        nanosleep(&pause, NULL);
+        kolo_comm_enter(comm);
+        kolo_engine_poll(comm->engine);
+        kolo_comm_leave(comm);
+    }
+    if (status == KOLO_OK)
+        status = kolo_broadcast(comm, &value, 1, KOLO_INT32, 0, NULL, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_PEER, "%s: %s", kolo_status_name(status), kolo_error_detail());
+    return KOLO_OK;
+}
+
+ParameterizedTestParameters(route_board, what_is_found_at_the_end_alone)
+{
+    return cr_make_param_array(struct transport_param, params, 2);
+}
+ParameterizedTest(struct transport_param *param, route_board, what_is_found_at_the_end_alone,
+                  .timeout = 60)
+{
+    atomic_int have_left = 0;
+    struct world world = {.size = 2,
+                          .transport = param->name,
+                          .settings = {"KOLO_TIMEOUT=20", "KOLO_EXIT_TIMEOUT=100ms"}};
+    kolo_status status = world_run(&world, differ_after_all, &have_left);
+    cr_assert(status == KOLO_ERR_MISMATCH, "%s: %s", kolo_status_name(status), kolo_error_detail());
+    run(param->name, "KOLO_PLAN=oneshot", 2, tell_who_has_left, &have_left);
+}

@@ -78,6 +78,32 @@ static void put_names(struct kolo_hub *hub)
         kolo_oneshot_put(hub);
 }
 
+enum { DESC_WORDS = sizeof(struct kolo_desc) / sizeof(uint64_t) };
+_Static_assert(offsetof(struct kolo_board_entry, desc) % sizeof(uint64_t) == 0 &&
+                   sizeof(struct kolo_desc) % sizeof(uint64_t) == 0,
+               "a description is copied by words");
+
+/** Words, each behind the entry's number having been taken away: who looks back (described) finds
+ * either the description that goes with the number, or that the number has gone. */
+static void put_desc(struct kolo_board_entry *entry, const struct kolo_desc *desc)
+{
+    _Atomic uint64_t *to = (void *)&entry->desc;
+    uint64_t words[DESC_WORDS];
+    memcpy(words, desc, sizeof(words));
+    atomic_store_explicit(&entry->number, 0, memory_order_relaxed);
+    for (int i = 0; i < DESC_WORDS; i++)
+        atomic_store_explicit(&to[i], words[i], memory_order_release);
+}
+
+static void get_desc(struct kolo_board_entry *entry, struct kolo_desc *desc_out)
+{
+    _Atomic uint64_t *from = (void *)&entry->desc;
+    uint64_t words[DESC_WORDS];
+    for (int i = 0; i < DESC_WORDS; i++)
+        words[i] = atomic_load_explicit(&from[i], memory_order_acquire);
+    memcpy(desc_out, words, sizeof(words));
+}
+
 static enum kolo_board_step enter(struct kolo_hub *hub)
 {
     const struct kolo_request *request = hub->running;
@@ -85,10 +111,7 @@ static enum kolo_board_step enter(struct kolo_hub *hub)
     if (hub->is_crowded)
         kolo_hub_place(hub);
     struct kolo_board_entry *entry = kolo_hub_entry(hub, hub->self);
-    /* Who looks back (described) must not take the new words for those of the call that stood here. */
-    atomic_store_explicit(&entry->number, 0, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
-    entry->desc = request->desc;
+    put_desc(entry, &request->desc);
     if (hub->is_oneshot)
         kolo_oneshot_put(hub);
     else
@@ -120,12 +143,11 @@ static enum kolo_board_step hold_step(struct kolo_hub *hub)
 static bool described(const struct kolo_hub *hub, int member, uint64_t number,
                       struct kolo_desc *desc_out)
 {
-    const struct kolo_board_entry *entry =
+    struct kolo_board_entry *entry =
         &hub->members[member].notes->entries[number % KOLO_BOARD_ENTRIES];
     if (atomic_load_explicit(&entry->number, memory_order_acquire) != number)
         return false;
-    *desc_out = entry->desc;
-    atomic_thread_fence(memory_order_acquire); /* enter() takes the number away first */
+    get_desc(entry, desc_out);
     return atomic_load_explicit(&entry->number, memory_order_relaxed) == number;
 }
 

@@ -225,12 +225,12 @@ static void take_place(struct kolo_comm *comm, struct kolo_request *request)
         kolo_call_renumber(&request->call, &request->desc);
     else
         kolo_call_pack(&request->call, &request->desc);
-    if (!kolo_plan_is_open(request->plan, &request->args) ||
-        request->args.closing ==
-            KOLO_CLOSING_NOW) { /* on a board by its root, who sees all enter */
+    const enum kolo_closing closing =
+        kolo_plan_is_open(request->plan, &request->args) ? request->args.closing : KOLO_CLOSING_NOW;
+    if (closing == KOLO_CLOSING_NOW) { /* on a board by its root, who sees all enter */
         comm->history = 0;
         comm->open_count = 0;
-    } else if (request->args.closing == KOLO_CLOSING_LATER) {
+    } else if (closing == KOLO_CLOSING_LATER) {
         comm->history = kolo_call_history(comm->history, &request->desc);
         comm->open_count++;
     }

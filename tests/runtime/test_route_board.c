@@ -702,21 +702,26 @@ ParameterizedTest(struct transport_param *param, route_board,
         }
 }
 
-/** Ranks below two have their data and go, the root first; rank 2 comes after that. */
+/** Looks on until all ranks below this one have left the job. */
+static void await_those_below(struct kolo_comm *comm)
+{
+    for (int rank = 0; rank < kolo_rank(comm); rank++)
+        while (comm->engine->left_ns[rank] == 0) {
+            kolo_comm_enter(comm);
+            kolo_engine_poll(comm->engine);
+            kolo_comm_leave(comm);
+            sched_yield();
+        }
+}
+
+/** Ranks 0, the root, and 1 have their data and go; rank 2 comes after that. */
 static kolo_status leave_early(struct kolo_comm *comm, void *argument)
 {
-    atomic_int *have_left = argument;
-    struct timespec pause = {.tv_nsec = 300000000};
+    (void)argument;
     kolo_status status = kolo_barrier(comm, NULL, NULL);
-    while (kolo_rank(comm) == 2 && atomic_load(have_left) < 2)
-        sched_yield();
     if (kolo_rank(comm) == 2)
-        nanosleep(&pause, NULL); /* as far out as they get: KOLO_EXIT_TIMEOUT */
-    if (status == KOLO_OK)
-        status = tell(comm, 1, 0, 300);
-    if (kolo_rank(comm) < 2)
-        atomic_fetch_add(have_left, 1);
-    return status;
+        await_those_below(comm);
+    return status == KOLO_OK ? tell(comm, 1, 0, 300) : status;
 }
 
 ParameterizedTestParameters(route_board, a_rank_that_has_all_may_go)
@@ -726,8 +731,7 @@ ParameterizedTestParameters(route_board, a_rank_that_has_all_may_go)
 ParameterizedTest(struct transport_param *param, route_board, a_rank_that_has_all_may_go,
                   .timeout = 60)
 {
-    atomic_int have_left = 0;
-    run(param->name, "KOLO_EXIT_TIMEOUT=100ms", 3, leave_early, &have_left);
+    run(param->name, "KOLO_EXIT_TIMEOUT=100ms", 3, leave_early, NULL);
 }
 
 /* ---- what is found at the end alone ---- */
@@ -736,40 +740,29 @@ ParameterizedTest(struct transport_param *param, route_board, a_rank_that_has_al
 static kolo_status differ_after_all(struct kolo_comm *comm, void *argument)
 {
     enum { MOST = KOLO_BOARD_ENTRIES - 1 };
-    atomic_int *have_left = argument;
-    struct timespec pause = {.tv_nsec = 500000000};
     int32_t value = 0;
+    (void)argument;
     kolo_status status = kolo_barrier(comm, NULL, NULL);
-    while (kolo_rank(comm) == 1 && atomic_load(have_left) < 1)
-        sched_yield();
-    if (kolo_rank(comm) == 1)
-        nanosleep(&pause, NULL); /* as far out as it gets: KOLO_EXIT_TIMEOUT */
+    if (kolo_rank(comm) == 1) {
+        await_those_below(comm);
+        comm->engine->has_left = false; /* as if it had not heard of it */
+    }
     for (int call = 0; call < MOST && status == KOLO_OK; call++)
         status = kolo_broadcast(comm, &value, 1, KOLO_INT32, kolo_rank(comm), NULL, NULL);
-    if (kolo_rank(comm) == 0)
-        atomic_fetch_add(have_left, 1);
     return status;
 }
 
-/** Rank 1 has left, after a call that was closed: its root hears of it. */
+/** Rank 0 has left, after a call that was closed: the root of the next hears of it. */
 static kolo_status tell_who_has_left(struct kolo_comm *comm, void *argument)
 {
-    atomic_int *have_left = argument;
-    struct timespec pause = {.tv_nsec = 50000000};
     int32_t value = 0;
+    (void)argument;
     kolo_status status = kolo_barrier(comm, NULL, NULL);
-    if (kolo_rank(comm) == 1) {
-        atomic_fetch_add(have_left, 1);
+    if (kolo_rank(comm) == 0)
         return status;
-    }
-    for (int i = 0; i < 200 && !comm->engine->has_left; i++) {
-        nanosleep(&pause, NULL);
-        kolo_comm_enter(comm);
-        kolo_engine_poll(comm->engine);
-        kolo_comm_leave(comm);
-    }
+    await_those_below(comm);
     if (status == KOLO_OK)
-        status = kolo_broadcast(comm, &value, 1, KOLO_INT32, 0, NULL, NULL);
+        status = kolo_broadcast(comm, &value, 1, KOLO_INT32, 1, NULL, NULL);
     WORLD_EXPECT(status == KOLO_ERR_PEER, "%s: %s", kolo_status_name(status), kolo_error_detail());
     return KOLO_OK;
 }
@@ -781,11 +774,10 @@ ParameterizedTestParameters(route_board, what_is_found_at_the_end_alone)
 ParameterizedTest(struct transport_param *param, route_board, what_is_found_at_the_end_alone,
                   .timeout = 60)
 {
-    atomic_int have_left = 0;
     struct world world = {.size = 2,
                           .transport = param->name,
                           .settings = {"KOLO_TIMEOUT=20", "KOLO_EXIT_TIMEOUT=100ms"}};
-    kolo_status status = world_run(&world, differ_after_all, &have_left);
+    kolo_status status = world_run(&world, differ_after_all, NULL);
     cr_assert(status == KOLO_ERR_MISMATCH, "%s: %s", kolo_status_name(status), kolo_error_detail());
-    run(param->name, "KOLO_PLAN=oneshot", 2, tell_who_has_left, &have_left);
+    run(param->name, "KOLO_PLAN=oneshot", 2, tell_who_has_left, NULL);
 }

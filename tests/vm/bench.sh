@@ -36,7 +36,7 @@ python3 - "$work/found.json" <<'PY' || fail "the JSON is not whole: $(cat "$work
 import json, sys
 found = json.load(open(sys.argv[1]))
 assert all(value > 0 for values in found["samples"].values() for value in values) and found["in_vm"]
-assert len(found["ratios"]) == 8 and sum("at_least" in r or "at_most" in r for r in found["ratios"]) == 4
+assert len(found["ratios"]) == 8 and sum("at_least" in r or "at_most" in r for r in found["ratios"]) == 5
 PY
 # What cannot be had is said, and nothing is measured.
 run 1 "$rdma" "$work" --vm --rounds 1 --time 0.1

@@ -6,6 +6,12 @@
 // on engine->changed. While asynchronous requests are outstanding and no caller waits, the progress
 // thread (started with the first such request) has the place; a caller that comes takes it over.
 //
+// Most callers that start something wait for it soon, or start more, and to wake the thread for it
+// costs them more than a short message takes. So where requests are started again and again the
+// thread is not woken but looks by itself: every DOZE_LEAST_US at first, then less and less often
+// (a look costs whoever works on that processor some 10 us), until one finds that it is needed.
+// After DOZES looks at which nobody had started anything it sleeps, and the next start wakes it.
+//
 // The progressor spins for engine->spin_ns, then yields the processor for engine->yield_ns, then
 // arms the endpoint and sleeps until a peer wakes it or a timer is due. It holds the lock but for
 // the sleep, and lets go of it as soon as another thread wants it. Spinning has no pause of the
@@ -21,7 +27,10 @@
 enum {
     LOOKS_PER_CLOCK = 16, /* while spinning, the clock is read every so many looks */
     MOVES_PER_CLOCK = 64, /* and while things move, which may be another's and go on for ever */
-    YIELDS_PER_TURN = 8   /* while ranks share processors and a board is all that is waited for */
+    YIELDS_PER_TURN = 8,  /* while ranks share processors and a board is all that is waited for */
+    DOZE_LEAST_US = 100,
+    DOZE_MOST_US = 1600,
+    DOZES = 12
 };
 
 /** The endpoint is of no use any more: the detail says why. */
@@ -191,6 +200,16 @@ void kolo_engine_news(struct kolo_engine *engine)
     pthread_mutex_unlock(&engine->news_lock);
 }
 
+/** The progress thread shall look whether it is needed: soon, if it dozes. */
+static void call_thread(struct kolo_engine *engine)
+{
+    atomic_fetch_add_explicit(&engine->thread_calls, 1, memory_order_relaxed);
+    if (!engine->is_thread_asleep)
+        return;
+    engine->is_thread_asleep = false;
+    pthread_cond_signal(&engine->thread_wake);
+}
+
 /** Somebody must take the place while there is something to do. */
 static void offer_place(struct kolo_engine *engine)
 {
@@ -199,12 +218,18 @@ static void offer_place(struct kolo_engine *engine)
     if (engine->waiting > 0)
         kolo_engine_news(engine);
     else if (engine->outstanding > 0 && engine->has_thread)
-        pthread_cond_signal(&engine->thread_wake);
+        call_thread(engine);
+}
+
+/** Written with the lock held; the progress thread looks without it. */
+static void set_progressor(struct kolo_engine *engine, bool is_there)
+{
+    atomic_store_explicit(&engine->has_progressor, is_there, memory_order_relaxed);
 }
 
 static void release(struct kolo_engine *engine)
 {
-    engine->has_progressor = false;
+    set_progressor(engine, false);
     offer_place(engine);
 }
 
@@ -215,7 +240,7 @@ bool kolo_engine_await(struct kolo_engine *engine, struct kolo_comm *comm,
         if (engine->has_progressor) {
             wait_for_news(engine, deadline);
         } else {
-            engine->has_progressor = true;
+            set_progressor(engine, true);
             progress(engine, comm, status, deadline);
             release(engine);
         }
@@ -241,7 +266,7 @@ void kolo_engine_notify(struct kolo_engine *engine)
     if (engine->is_sleeping)
         kolo_endpoint_wake(engine->endpoint);
     else if (!engine->has_progressor && engine->outstanding > 0 && engine->has_thread)
-        pthread_cond_signal(&engine->thread_wake);
+        call_thread(engine);
 }
 
 /* ---- the progress thread ---- */
@@ -251,17 +276,61 @@ static bool thread_has_work(const struct kolo_engine *engine)
     return engine->outstanding > 0 && engine->waiting == 0 && !engine->is_stopping;
 }
 
+/** Takes the lock if the thread is needed. It never waits for it: who has it sees to things, or would
+ * have to let go for a mere look. */
+static bool enter_if_needed(struct kolo_engine *engine)
+{
+    const bool is_stopping = atomic_load_explicit(&engine->is_stopping, memory_order_relaxed);
+    if (!is_stopping && (atomic_load_explicit(&engine->outstanding, memory_order_relaxed) == 0 ||
+                         atomic_load_explicit(&engine->has_progressor, memory_order_relaxed)))
+        return false;
+    return pthread_mutex_trylock(&engine->lock) == 0;
+}
+
+/** Until somebody calls. Held: lock. */
+static void sleep_deeply(struct kolo_engine *engine)
+{
+    engine->is_thread_asleep = true;
+    while (engine->is_thread_asleep && !engine->is_stopping)
+        pthread_cond_wait(&engine->thread_wake, &engine->lock);
+}
+
+/** Looks every *nap_us, which grows, until it is needed; or, where nobody has called for so long,
+ * when somebody does. *calls: how many there were at the last look. Held: lock. */
+static void doze(struct kolo_engine *engine, int *nap_us, uint64_t *calls)
+{
+    unsigned looks = 0;
+    pthread_mutex_unlock(&engine->lock);
+    do {
+        const struct timespec nap = {.tv_nsec = *nap_us * 1000L};
+        (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, NULL);
+        if (enter_if_needed(engine))
+            return;
+        *nap_us = *nap_us < DOZE_MOST_US ? 2 * *nap_us : DOZE_MOST_US;
+        const uint64_t now = atomic_load_explicit(&engine->thread_calls, memory_order_relaxed);
+        looks = now == *calls ? looks + 1 : 0;
+        *calls = now;
+    } while (looks < DOZES);
+    kolo_engine_enter(engine);
+    if (*calls == engine->thread_calls && !thread_has_work(engine))
+        sleep_deeply(engine);
+    *nap_us = DOZE_LEAST_US;
+}
+
 static void *thread_main(void *argument)
 {
     struct kolo_engine *engine = argument;
+    uint64_t calls = 0;
+    int nap_us = DOZE_LEAST_US;
     kolo_log_set_rank(engine->rank);
     pthread_mutex_lock(&engine->lock);
     while (!engine->is_stopping) {
         if (engine->has_progressor || !thread_has_work(engine)) {
-            pthread_cond_wait(&engine->thread_wake, &engine->lock);
+            doze(engine, &nap_us, &calls);
             continue;
         }
-        engine->has_progressor = true;
+        set_progressor(engine, true);
+        nap_us = DOZE_LEAST_US;
         while (thread_has_work(engine)) {
             int64_t now = kolo_now_ns();
             if (now >= engine->next_timer)

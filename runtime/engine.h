@@ -50,7 +50,8 @@ struct kolo_engine {
     uint64_t news;              /* counts them; changed with both locks held */
     pthread_cond_t thread_wake; /* for the progress thread */
     atomic_int wanting;         /* threads that wait for the lock */
-    bool has_progressor, is_sleeping;
+    atomic_bool has_progressor; /* read without the lock, too, as all atomic ones here */
+    bool is_sleeping;
     unsigned looks;   /* since the clock was read: at everything, or by a route at its flags */
     uint64_t turns;   /* looks at everything, so far */
     bool has_moved;   /* a request went on by other ways than the endpoint's; set by its route */
@@ -60,12 +61,15 @@ struct kolo_engine {
     kolo_deadline next_timer; /* when kolo_engine_timers is due, at the latest */
     kolo_deadline next_tick;  /* of stalls */
     pthread_t thread;
-    bool has_thread, is_stopping;
-    struct kolo_request *asyncs; /* all asynchronous requests that were not freed */
-    int outstanding;             /* those of them that are not over */
-    struct kolo_lane *lanes;     /* to devices whose memory calls have brought; staging.c */
-    struct kolo_slab *slabs;     /* what stands in for it */
-    size_t slab_bytes_unused;    /* of those that no call has now */
+    bool has_thread;
+    atomic_bool is_stopping;
+    bool is_thread_asleep;         /* it looks at nothing until it is woken */
+    _Atomic uint64_t thread_calls; /* so often it was asked to look whether it is needed */
+    struct kolo_request *asyncs;   /* all asynchronous requests that were not freed */
+    atomic_int outstanding;        /* those of them that are not over */
+    struct kolo_lane *lanes;       /* to devices whose memory calls have brought; staging.c */
+    struct kolo_slab *slabs;       /* what stands in for it */
+    size_t slab_bytes_unused;      /* of those that no call has now */
     struct kolo_slab *slabs_to_free;
     atomic_bool has_slabs_to_free; /* written: lock */
     struct kolo_own_op **own_ops;  /* by number; NULL: free. own_ops.c */

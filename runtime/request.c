@@ -86,7 +86,7 @@ void kolo_request_end(struct kolo_request *request, kolo_status status)
         kolo_follow_end(request);
     request->status = status;
     if (request->is_counted)
-        comm->engine->outstanding--;
+        atomic_fetch_sub_explicit(&comm->engine->outstanding, 1, memory_order_relaxed);
     request->is_counted = false;
     kolo_engine_news(comm->engine);
 }
@@ -248,7 +248,8 @@ void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
     request->quiet_ticks = 0;
     append(list_of(request), request);
     kolo_comm_is_busy(comm);
-    engine->outstanding += request->is_counted;
+    if (request->is_counted)
+        atomic_fetch_add_explicit(&engine->outstanding, 1, memory_order_relaxed);
     request->deadline = KOLO_NEVER;
     if (!may_be_quick)
         set_deadline(engine, request);

@@ -258,10 +258,8 @@ static kolo_status submit_behind(struct kolo_comm *comm, struct kolo_request *re
 
 static kolo_status await(struct kolo_comm *comm, struct kolo_request *request)
 {
-    if (request->status == KOLO_AGAIN) {
-        kolo_engine_notify(comm->engine);
+    if (request->status == KOLO_AGAIN)
         (void)kolo_engine_wait(comm, &request->status, KOLO_NEVER); /* has its own deadline */
-    }
     return result_of(comm, request);
 }
 

@@ -209,6 +209,44 @@ ParameterizedTest(struct world_param *param, submit, giving_up, .timeout = 60)
     run(param->name, 2, give_up_waiting, &rounds);
 }
 
+/** Nothing is called for so long between two starts: the progress thread still looks by itself, looks
+ * less often, or sleeps. In each state a start must have it move things. */
+static const int pauses_ms[] = {0, 0, 1, 0, 8, 60, 0, 60};
+enum { PAUSES = sizeof pauses_ms / sizeof *pauses_ms };
+
+static kolo_status start_after_pauses(struct kolo_comm *comm, void *argument)
+{
+    _Atomic int *done = argument;
+    float *data = calloc(SEVERAL_STEPS, sizeof(*data));
+    kolo_status status = data != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    for (int i = 0; i < PAUSES && status == KOLO_OK; i++) {
+        struct kolo_request *request = NULL;
+        const struct timespec pause = {.tv_nsec = pauses_ms[i] * 1000000L};
+        if (kolo_rank(comm) == 0)
+            nanosleep(&pause, NULL);
+        status = kolo_allreduce(comm, data, data, SEVERAL_STEPS, KOLO_FLOAT32, KOLO_SUM, NULL,
+                                kolo_rank(comm) == 0 ? &request : NULL);
+        if (kolo_rank(comm) == 1)
+            ++*done;
+        if (status == KOLO_OK && kolo_rank(comm) == 0 && !comes(done, i))
+            status = kolo_fail(KOLO_ERR_INTERNAL, "nothing moved after %d ms", pauses_ms[i]);
+        if (status == KOLO_OK)
+            status = kolo_wait(&request, -1);
+    }
+    free(data);
+    return status;
+}
+
+ParameterizedTestParameters(submit, after_pauses)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+ParameterizedTest(struct world_param *param, submit, after_pauses, .timeout = 60)
+{
+    _Atomic int done = 0;
+    run(param->name, 2, start_after_pauses, &done);
+}
+
 static kolo_status leave_outstanding(struct kolo_comm *comm, void *argument)
 {
     static float data[4][1000];

@@ -102,14 +102,15 @@ TAKE(deterministic)
 
 TAKE(transport)
 {
-    static const char *const names[] = {"inproc", "shm", "tcp", NULL};
+    static const char *const names[] = {"inproc", "shm", "rdma", "tcp", NULL};
     COMMAND;
     for (int i = 0; names[i]; i++)
         if (strcmp(value, names[i]) == 0) {
             c->transport = names[i];
             return BENCH_GO_ON;
         }
-    return bench_refuse("--transport", value, "inproc, shm or tcp", bench_nearest(value, names));
+    return bench_refuse("--transport", value, "inproc, shm, rdma or tcp",
+                        bench_nearest(value, names));
 }
 
 TAKE(memory)
@@ -147,7 +148,9 @@ static const struct bench_flag flags[] = {
     {'d', "dtype", "TYPE", "element type [float32]", take_dtype},
     {'o', "op", "OP", "operator [sum]", take_op},
     {0, "root", "RANK", "of rooted collectives [0]", take_root},
-    {0, "transport", "NAME", "between ranks of one host: inproc, shm or tcp [shm]", take_transport},
+    {0, "transport", "NAME",
+     "between ranks of one host: inproc, shm, rdma (which also joins hosts) or tcp [shm]",
+     take_transport},
     {0, "memory", "KIND", "of the call: kolo (kolo_alloc) or user (plain memory) [kolo]",
      take_memory},
     {0, "deterministic", NULL, "as with KOLO_DETERMINISTIC=1", take_deterministic},
@@ -213,19 +216,27 @@ static kolo_status lay_ground(const struct command *c, struct ground *ground)
     return KOLO_OK;
 }
 
+static enum kolo_path path_of(const char *transport)
+{
+    return strcmp(transport, "inproc") == 0 ? KOLO_PATH_INPROC
+           : strcmp(transport, "shm") == 0  ? KOLO_PATH_SHM
+           : strcmp(transport, "rdma") == 0 ? KOLO_PATH_RDMA
+                                            : KOLO_PATH_LOOPBACK;
+}
+
 static struct kolo_layout layout_of(const struct command *c, const struct ground *ground)
 {
     struct kolo_layout layout = {.size = (int)c->ranks,
                                  .cores = (int)c->cores,
-                                 .local = strcmp(c->transport, "inproc") == 0 ? KOLO_PATH_INPROC
-                                          : strcmp(c->transport, "shm") == 0  ? KOLO_PATH_SHM
-                                                                              : KOLO_PATH_LOOPBACK,
+                                 .local = path_of(c->transport),
                                  .hosts = ground->hosts,
+                                 .by_rdma = path_of(c->transport) == KOLO_PATH_RDMA,
                                  .nhosts = (int)c->hosts,
                                  .domains = ground->map.domains.count,
                                  .is_unseen = c->user_memory};
-    layout.has_board = c->hosts == 1 && layout.local != KOLO_PATH_LOOPBACK && c->ranks > 1 &&
-                       c->ranks <= KOLO_BOARD_MEMBERS_MAX;
+    bool has_memory = layout.local == KOLO_PATH_INPROC || layout.local == KOLO_PATH_SHM;
+    layout.has_board =
+        c->hosts == 1 && has_memory && c->ranks > 1 && c->ranks <= KOLO_BOARD_MEMBERS_MAX;
     return layout;
 }
 

@@ -286,9 +286,9 @@ static kolo_status find_path(struct part *part, enum kolo_path *path_out)
     struct kolo_peer_info info = {.size = sizeof info};
     kolo_status status =
         kolo_get_peer_info(part->world.comm, part->world.rank == 0 ? part->other : 0, &info);
-    *path_out = part->is_network                        ? KOLO_PATH_NETWORK
+    *path_out = strcmp(info.transport, "rdma") == 0     ? KOLO_PATH_RDMA
+                : part->is_network                      ? KOLO_PATH_NETWORK
                 : strcmp(info.transport, "tcp") == 0    ? KOLO_PATH_LOOPBACK
-                : strcmp(info.transport, "rdma") == 0   ? KOLO_PATH_LOOPBACK
                 : strcmp(info.transport, "inproc") == 0 ? KOLO_PATH_INPROC
                                                         : KOLO_PATH_SHM;
     return status;
@@ -563,7 +563,7 @@ TAKE(help);
 static const struct bench_flag flags[] = {
     {'o', "output", "FILE", "where [kolo/profile-HOST in XDG_CACHE_HOME or ~/.cache]", take_output},
     {'t', "time", "TIME", "for which each figure is measured [0.1s]", take_time},
-    {0, "transport", "NAME", "under kolorun: force inproc, shm or tcp for every pair",
+    {0, "transport", "NAME", "under kolorun: force inproc, shm, rdma or tcp for every pair",
      take_transport},
     {0, "threads", "N", "measure between so many threads of this process alone", take_threads},
     {0, "part", "NAME",

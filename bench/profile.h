@@ -9,7 +9,7 @@
 struct profile_times {
     int cores, ranks;           /* of a host */
     double one_way;             /* a short message from rank to rank */
-    double stream_byte;         /* of long messages from rank to rank */
+    double stream_byte;         /* of long messages from host to host */
     double barrier;             /* over links, by dissemination */
     double ring, ring_long;     /* allgather over links, by rings: short blocks, long ones */
     double shown, shown_long;   /* allreduce over a board, by oneshot: short vectors, longer ones */
@@ -20,7 +20,7 @@ struct profile_times {
 
 /** Turns times into the figures by which the model gives these times again; what was not measured
  * keeps its value. Ranks that share cores give what crowding adds, to figures that are there.
- * @p path is that of the links; KOLO_PATH_NETWORK: rank 0's to another host. Pure. */
+ * @p path is that of the links, or, where a stream was measured, of rank 0's to another host. Pure. */
 void profile_solve(const struct profile_times *times, enum kolo_path path,
                    struct kolo_figures *figures);
 

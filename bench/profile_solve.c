@@ -41,14 +41,17 @@ static void of_crowded_links(const struct profile_times *times, struct kolo_path
 }
 
 /* What processors do is as on one host; the rest of the time is the network's. */
-static void of_network(const struct profile_times *times, struct kolo_figures *figures)
+static void of_network(const struct profile_times *times, enum kolo_path path,
+                       struct kolo_figures *figures)
 {
-    struct kolo_path_figures *network = &figures->path[KOLO_PATH_NETWORK];
+    struct kolo_path_figures *network = &figures->path[path];
     double least = times->one_way / PARTS_FEWEST;
-    *network = figures->path[KOLO_PATH_LOOPBACK];
+    if (path == KOLO_PATH_NETWORK)
+        *network = figures->path[KOLO_PATH_LOOPBACK];
     network->message = fmin(network->message, (times->one_way - least) / 2);
     network->latency = times->one_way - 2 * network->message;
-    figures->wire_byte = fmax(least_byte, times->stream_byte);
+    *(path == KOLO_PATH_RDMA ? &figures->rdma_wire_byte : &figures->wire_byte) =
+        fmax(least_byte, times->stream_byte);
 }
 
 /* An entrance and a flag; or, where ranks share cores, a turn. Each of two ranks puts up a vector,
@@ -77,8 +80,8 @@ void profile_solve(const struct profile_times *times, enum kolo_path path,
 {
     struct kolo_figures usual;
     kolo_figures_init(&usual);
-    if (path == KOLO_PATH_NETWORK)
-        of_network(times, figures);
+    if (times->stream_byte > 0)
+        of_network(times, path, figures);
     else if (times->ring > 0 && crowd_of(times) > 1)
         of_crowded_links(times, &figures->path[path]);
     else if (times->ring > 0)

@@ -60,11 +60,25 @@ static enum kolo_path local_path(const struct kolo_comm *comm)
     const char *transport = comm->engine->settings.transport;
     uint64_t process = kolo_comm_peer(comm, 0)->identity.process;
     bool is_process = true;
-    if (strcmp(transport, "tcp") == 0 || strcmp(transport, "rdma") == 0)
+    if (strcmp(transport, "tcp") == 0)
         return KOLO_PATH_LOOPBACK;
+    if (strcmp(transport, "rdma") == 0)
+        return KOLO_PATH_RDMA;
     for (int rank = 1; rank < comm->size; rank++)
         is_process = is_process && kolo_comm_peer(comm, rank)->identity.process == process;
     return is_process && strcmp(transport, "shm") != 0 ? KOLO_PATH_INPROC : KOLO_PATH_SHM;
+}
+
+/** Whether RDMA is what joins the hosts, as far as all ranks know alike: all have a device. */
+static bool is_by_rdma(const struct kolo_comm *comm)
+{
+    const char *transport = comm->engine->settings.transport;
+    if (strcmp(transport, "auto") != 0)
+        return strcmp(transport, "rdma") == 0;
+    for (int rank = 0; rank < comm->size; rank++)
+        if (!kolo_transport_is_offered("rdma", kolo_comm_peer(comm, rank)))
+            return false;
+    return true;
 }
 
 /** Whether the settings force a way over a board: then no call may go over links. */
@@ -139,6 +153,7 @@ static kolo_status find_hosts(struct kolo_comm *comm)
                                            .local = local_path(comm),
                                            .hosts = choices->hosts,
                                            .nhosts = nhosts,
+                                           .by_rdma = nhosts > 1 && is_by_rdma(comm),
                                            .cores = least_cores(comm),
                                            .domains = choices->map.domains.count,
                                            .has_board = comm->has_board &&

@@ -49,13 +49,20 @@ void kolo_figures_init(struct kolo_figures *figures)
                                                                       .byte = 0.19,
                                                                       .crowded_message = 8000,
                                                                       .crowded_byte = 0.12},
+                                              [KOLO_PATH_RDMA] = {.call = 800,
+                                                                  .latency = 1500,
+                                                                  .message = 400,
+                                                                  .byte = 0.05,
+                                                                  .crowded_message = 8000,
+                                                                  .crowded_byte = 0.12},
                                               [KOLO_PATH_NETWORK] = {.call = 2000,
                                                                      .latency = 20000,
                                                                      .message = 4000,
                                                                      .byte = 0.15,
                                                                      .crowded_message = 8000,
                                                                      .crowded_byte = 0.12}},
-                                     .wire_byte = 0.8, /* 10 Gbit/s */
+                                     .wire_byte = 0.8,       /* 10 Gbit/s */
+                                     .rdma_wire_byte = 0.08, /* 100 Gbit/s */
                                      .combine_byte = 0.04,
                                      .copy_byte = 0.08,
                                      .turn = 4000,
@@ -94,12 +101,26 @@ struct walker {
     struct walk walk;
 };
 
-static enum kolo_path path_to(const struct walker *walker, int peer)
+static enum kolo_path path_between(const struct kolo_layout *layout)
+{
+    return layout->by_rdma ? KOLO_PATH_RDMA : KOLO_PATH_NETWORK;
+}
+
+/** Whether @p peer is on another host. */
+static bool crosses(const struct walker *walker, int peer)
 {
     const int *hosts = walker->layout->hosts;
-    if (hosts == NULL || hosts[walker->args->rank] == hosts[peer])
-        return walker->layout->local;
-    return KOLO_PATH_NETWORK;
+    return hosts != NULL && hosts[walker->args->rank] != hosts[peer];
+}
+
+static double wire_byte(const struct walker *walker)
+{
+    return walker->layout->by_rdma ? walker->figures->rdma_wire_byte : walker->figures->wire_byte;
+}
+
+static enum kolo_path path_to(const struct walker *walker, int peer)
+{
+    return crosses(walker, peer) ? path_between(walker->layout) : walker->layout->local;
 }
 
 /** Whether @p peer is on this rank's host, in another NUMA domain. */
@@ -141,17 +162,20 @@ static double cold(const struct walker *walker, enum kolo_path path, double byte
     return fmax(long_ones, is_far_off ? bytes * fmax(0, copy_byte - byte) : 0);
 }
 
-/** Counts a message of @p elements with @p peer; when it is over if it begins at @p begin. */
-static double message(struct walker *walker, int peer, size_t elements, bool goes_out, double begin)
+/** Counts a message of @p elements with @p peer, of which @p moved are moved by a processor; when it is
+ * over if it begins at @p begin. */
+static double message(struct walker *walker, int peer, size_t elements, size_t moved, bool goes_out,
+                      double begin)
 {
     enum kolo_path path = path_to(walker, peer);
     const struct kolo_path_figures *figures = &walker->figures->path[path];
     double bytes = (double)elements * walker->element_bytes;
-    double work = figures->message + bytes * figures->byte + cold(walker, path, bytes, goes_out);
+    double work = figures->message + (double)moved * walker->element_bytes * figures->byte +
+                  cold(walker, path, bytes, goes_out);
     /* long pieces of one stream come while the one before is worked on: few of them wake anybody */
     double wakes = walker->is_streamed && bytes >= STREAMED_BYTES ? 0.25 : 1;
     double crowded = wakes * figures->crowded_message + bytes * figures->crowded_byte;
-    double wire = path == KOLO_PATH_NETWORK ? bytes * walker->figures->wire_byte : 0;
+    double wire = crosses(walker, peer) ? bytes * wire_byte(walker) : 0;
     double far = is_far(walker, peer) ? bytes * walker->figures->far_byte : 0;
     double latency = figures->latency + (is_far(walker, peer) ? walker->figures->far_flag : 0);
     walker->walk.processor += work + (walker->is_crowded ? crowded : 0);
@@ -192,6 +216,13 @@ static bool is_streamed(const struct walker *walker, const struct kolo_step *ste
     return false;
 }
 
+/** Elements of what @p step receives that are moved before they are used. */
+static size_t moved_in(const struct walker *walker, const struct kolo_step *step)
+{
+    bool is_summed_there = step->reduces && path_to(walker, step->from) == KOLO_PATH_RDMA;
+    return is_summed_there ? 0 : step->in.count;
+}
+
 static void count_step(struct walker *walker, const struct kolo_step *step, size_t index,
                        size_t nsteps)
 {
@@ -204,9 +235,10 @@ static void count_step(struct walker *walker, const struct kolo_step *step, size
     walker->beside = (double)(step->after < nsteps ? step->after : nsteps);
     count_local(walker, step);
     if (step->to >= 0)
-        over = fmax(over, message(walker, step->to, step->out.count, true, begin));
+        over = fmax(over, message(walker, step->to, step->out.count, step->out.count, true, begin));
     if (step->from >= 0)
-        over = fmax(over, message(walker, step->from, step->in.count, false, begin));
+        over = fmax(over, message(walker, step->from, step->in.count, moved_in(walker, step), false,
+                                  begin));
     walker->over[index % KOLO_WINDOW_MAX] = over;
     walker->to[index % KOLO_WINDOW_MAX] = step->to;
     walker->from[index % KOLO_WINDOW_MAX] = step->from;
@@ -368,8 +400,8 @@ static enum kolo_closing closing_of(const struct kolo_plan_args *args, size_t el
 
 static double call_of(const struct kolo_layout *layout, const struct kolo_figures *figures)
 {
-    bool crosses = layout->hosts != NULL && layout->nhosts > 1;
-    return figures->path[crosses ? KOLO_PATH_NETWORK : layout->local].call;
+    bool has_several = layout->hosts != NULL && layout->nhosts > 1;
+    return figures->path[has_several ? path_between(layout) : layout->local].call;
 }
 
 double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args *args,

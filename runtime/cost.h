@@ -15,7 +15,9 @@
 //              than the chain. There a message costs a switch between ranks too, and all that a rank
 //              has in flight lies between a byte's arrival and its next use, else its message. Of
 //              what is long a part has left the caches by then, sooner where all ranks send at a
-//              time; what is read where it lies is then read as slowly as bytes are copied
+//              time; what is read where it lies is then read as slowly as bytes are copied.
+//              What comes by RDMA lies where the device put it: a sum reads it there, all else is
+//              taken to be copied (rdma_direct.h says when it need not be)
 //   wire       what leaves a host for others, over its line; or what goes from NUMA domain to NUMA
 //              domain inside one, if that takes longer
 #ifndef KOLO_RUNTIME_COST_H
@@ -31,7 +33,8 @@
     X(INPROC, "inproc")     /* threads of one process */                                           \
     X(SHM, "shm")           /* one host, shared memory */                                          \
     X(LOOPBACK, "loopback") /* one host, sockets */                                                \
-    X(NETWORK, "network")   /* two hosts */
+    X(RDMA, "rdma")         /* any two, by RDMA */                                                 \
+    X(NETWORK, "network")   /* two hosts, sockets */
 
 enum kolo_path {
 #define KOLO_PATH_ENUM(name, text) KOLO_PATH_##name,
@@ -53,6 +56,7 @@ const char *kolo_path_text(enum kolo_path path);
 /** Figures of a machine, in nanoseconds: X(field, what). */
 #define KOLO_HOST_FIGURE_MAP(X)                                                                    \
     X(wire_byte, "a byte on the line between hosts")                                               \
+    X(rdma_wire_byte, "the same, by RDMA")                                                         \
     X(combine_byte, "combining a byte that is in the cache")                                       \
     X(copy_byte, "copying a byte")                                                                 \
     X(turn, "another rank's turn at a board, on a core that several share")                        \
@@ -82,6 +86,7 @@ struct kolo_layout {
     enum kolo_path local; /* between ranks of one host */
     const int *hosts;     /* number of each rank's host, from 0; NULL: all on one */
     int nhosts;
+    bool by_rdma;   /* from host to host */
     int domains;    /* NUMA domains that they are on, of all hosts together; 0: as 1 */
     bool has_board; /* all see memory of all: plans on a board can be taken */
     bool is_unseen; /* but not that of the call, which is not of kolo_alloc */

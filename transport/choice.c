@@ -111,6 +111,14 @@ kolo_status kolo_endpoint_open_ports(struct kolo_endpoint *endpoint)
     return opened > 0 || endpoint->config.size == 1 ? KOLO_OK : status;
 }
 
+bool kolo_transport_is_offered(const char *name, const struct kolo_peer *peer)
+{
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++)
+        if (strcmp(kolo_transports[i]->name, name) == 0)
+            return peer->addresses[i].bytes > 0;
+    return false;
+}
+
 /* Does the transport of @p index join us and @p peer? */
 static bool joins(const struct kolo_endpoint *endpoint, int index, int peer,
                   struct kolo_why *why_out)

@@ -144,6 +144,9 @@ struct kolo_endpoint_events {
 /** ERR_CONFIG: @p name is no transport of any build, nor auto. One that only this build lacks passes: another host's may have
  * it. */
 kolo_status kolo_transport_name_check(const char *name) KOLO_NODISCARD;
+/** Has @p peer published an address for the transport of that name? All ranks come to the same answer;
+ * whether it reaches anybody is a matter of the pair. */
+bool kolo_transport_is_offered(const char *name, const struct kolo_peer *peer);
 
 /** The transports of this build, by number from 0, best first: the name (NULL beyond the last),
  * whether it can be used on this machine, and if not, why. For `kolorun info` and kolo_get_info().

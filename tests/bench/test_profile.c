@@ -110,6 +110,12 @@ Test(profile, of_a_network_leaves_the_host_alone)
     cr_expect(is_near(network->message, before.path[KOLO_PATH_LOOPBACK].message));
     cr_expect(is_near(got.wire_byte, 8));
     cr_expect(is_near(got.turn, before.turn) && is_near(got.share_byte, before.share_byte));
+    times.one_way = 2e3, times.stream_byte = 0.1;
+    profile_solve(&times, KOLO_PATH_RDMA, &got);
+    const struct kolo_path_figures *rdma = &got.path[KOLO_PATH_RDMA];
+    cr_expect(is_near(rdma->latency + 2 * rdma->message, 2e3) && is_near(got.rdma_wire_byte, 0.1));
+    cr_expect(is_near(rdma->byte, before.path[KOLO_PATH_RDMA].byte));
+    cr_expect(is_near(got.wire_byte, 8) && is_near(network->latency + 2 * network->message, 5e4));
     times.one_way = 1000; /* less than the processors' part is thought to be */
     profile_solve(&times, KOLO_PATH_NETWORK, &got);
     cr_expect(network->latency > 0 && network->message > 0);

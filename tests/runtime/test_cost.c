@@ -56,6 +56,32 @@ Test(cost, of_a_call_beside_its_messages)
     cr_assert(fabs(ns) < 1e-6, "over a board: %g", ns);
 }
 
+Test(cost, of_rdma_which_brings_what_is_summed_to_where_it_is_read)
+{
+    struct kolo_figures figures = {0};
+    int hosts[] = {0, 1};
+    struct kolo_layout one = two, apart = two;
+    one.local = KOLO_PATH_RDMA;
+    apart.hosts = hosts, apart.nhosts = 2, apart.by_rdma = true;
+    figures.path[KOLO_PATH_RDMA] = (struct kolo_path_figures){.byte = 1};
+    const struct kolo_layout *layouts[] = {&one, &apart};
+    for (int i = 0; i < 2; i++) {
+        double ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "ring", 2, 8000, layouts[i], &figures);
+        cr_assert(fabs(ns - 12000) < 1e-6, "half out twice, half copied in once: %g", ns);
+        ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "flat", 2, 8000, layouts[i], &figures);
+        cr_assert(fabs(ns - 16000) < 1e-6, "all out, all in and then folded: %g", ns);
+    }
+    figures = (struct kolo_figures){.wire_byte = 5, .rdma_wire_byte = 2};
+    double ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "ring", 2, 8000, &apart, &figures);
+    cr_assert(fabs(ns - 16000) < 1e-6, "half on its own line, twice: %g", ns);
+    ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "ring", 2, 8000, &one, &figures);
+    cr_assert(fabs(ns) < 1e-6, "on none: %g", ns);
+    figures = (struct kolo_figures){0};
+    figures.path[KOLO_PATH_RDMA].call = 3, figures.path[KOLO_PATH_NETWORK].call = 7;
+    ns = cost_of(KOLO_COLLECTIVE_ALLREDUCE, "ring", 2, 8, &apart, &figures);
+    cr_assert(fabs(ns - 3) < 1e-6, "a call: %g", ns);
+}
+
 Test(cost, of_vectors_that_no_cache_holds)
 {
     enum { BYTES = 16 << 20 };

@@ -38,6 +38,18 @@ Test(choice, says_what_joins_two_ranks_and_why, .timeout = 60)
     suite_close(world);
 }
 
+Test(choice, knows_what_a_peer_offers, .timeout = 60)
+{
+    struct kolo_peer peer = {.identity = {.rank = 1}};
+    int tcp = 0;
+    while (strcmp(kolo_transports[tcp]->name, "tcp") != 0)
+        tcp++;
+    peer.addresses[tcp].bytes = 1;
+    cr_assert(kolo_transport_is_offered("tcp", &peer));
+    cr_assert_not(kolo_transport_is_offered("shm", &peer));
+    cr_assert_not(kolo_transport_is_offered("rdma", &peer), "also where the build has none");
+}
+
 Test(choice, a_pair_that_nothing_joins_hears_why_a_transport_was_left_out, .timeout = 60)
 {
     struct kolo_endpoint *endpoint = NULL;

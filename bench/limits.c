@@ -227,12 +227,12 @@ static size_t longest_vector(const struct bench_options *options)
     return longest;
 }
 
-/* What kolo would take: the setting, inside one host what does not pace, else the system's. */
+/* What kolo would take: the setting, inside one host reno, else the system's. */
 static const char *congestion(const struct limits *limits, const struct kolo_settings *settings)
 {
     if (settings->tcp_congestion[0] || limits->machine.nhosts > 1)
         return settings->tcp_congestion;
-    return limits->machine.congestion[0] ? limits->machine.congestion : "cubic";
+    return limits->machine.congestion[0] ? limits->machine.congestion : "reno";
 }
 
 /* The ways between ranks, as kolo's settings have them. */

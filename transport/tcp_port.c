@@ -73,14 +73,17 @@ static bool set_congestion(int fd, const char *name)
     return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0;
 }
 
-/** The one asked for; else, inside one host, one that does not pace: there is no wire to share. */
+/** The one asked for; else, inside one host, reno: there is no wire to share. Those that pace are slowed
+ * by it; cubic takes rising round trips, which are those of busy processors there, for a full wire,
+ * ends its slow start early and then lets its window grow by the clock. reno's grows with every
+ * round trip, which take microseconds. */
 static void choose_congestion(struct tcp_port *port, int fd)
 {
     const char *name = kolo_tcp_settings(port)->tcp_congestion;
 
     if (name[0] == '\0') {
-        if (joins_same_host(fd) && !set_congestion(fd, "cubic"))
-            (void)set_congestion(fd, "reno"); /* as good; what is left is the system's */
+        if (joins_same_host(fd))
+            (void)set_congestion(fd, "reno"); /* else the system's stays */
         return;
     }
     if (set_congestion(fd, name) || port->has_warned)

@@ -4,6 +4,8 @@
 #include <criterion/criterion.h>
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -577,6 +579,43 @@ Test(tcp, an_unknown_congestion_control_warns_once, .timeout = 60)
     move(&w, 0, 2, 1, 10, false);
     cr_assert(warnings == 3, "one for each rank: %d", warnings);
     close_world(&w);
+}
+
+/** What the first link of @p rank has, on the side that dialled and on the one that was dialled. */
+static void congestion_of(const struct world *w, int rank, char name[64])
+{
+    const struct kolo_link *link = w->ranks[rank].endpoint->first_link;
+    socklen_t bytes = 63;
+    memset(name, 0, 64);
+    cr_assert_not_null(link);
+    cr_assert(getsockopt(((const struct tcp_link *)link)->socket.watch.fd, IPPROTO_TCP,
+                         TCP_CONGESTION, name, &bytes) == 0);
+}
+
+Test(tcp, inside_a_host_the_congestion_control_is_reno_unless_another_is_asked_for, .timeout = 60)
+{
+    static const char *const asked[] = {"", "reno", "cubic", "bbr"};
+    for (int i = 0; i < 4; i++) {
+        struct world w;
+        char name[64], wanted[64] = "reno";
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        init_world(&w, 2);
+        set(&w, "tcp_congestion", asked[i]);
+        if (asked[i][0] != '\0') /* or, where it may not be used, the system's */
+            (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, asked[i],
+                             (socklen_t)strlen(asked[i]));
+        socklen_t bytes = 63;
+        if (asked[i][0] != '\0')
+            cr_assert(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, wanted, &bytes) == 0);
+        open_world(&w, 2);
+        move(&w, 0, 1, 1, 10, false);
+        for (int rank = 0; rank < 2; rank++) {
+            congestion_of(&w, rank, name);
+            cr_assert_str_eq(name, wanted, "rank %d, asked for '%s'", rank, asked[i]);
+        }
+        close_world(&w);
+        close(fd);
+    }
 }
 
 Test(tcp, net_without_an_address_is_refused)

@@ -313,6 +313,11 @@ static int begin(struct kolo_handshake *handshake, int fd, enum kolo_handshake_s
     return 0;
 }
 
+void kolo_conn_set_unpaced(int fd)
+{
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", sizeof "reno" - 1);
+}
+
 int kolo_handshake_dial(struct kolo_handshake *handshake)
 {
     const struct kolo_place *place = handshake->place;
@@ -321,6 +326,7 @@ int kolo_handshake_dial(struct kolo_handshake *handshake)
 
     if (fd < 0)
         return errno;
+    kolo_conn_set_unpaced(fd);
     if (connect(fd, (const struct sockaddr *)&place->addr, place->bytes) == 0)
         return begin(handshake, fd, KOLO_HANDSHAKE_AWAITS_NONCE, KOLO_NONCE_BYTES);
     error = errno;

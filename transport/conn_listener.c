@@ -330,6 +330,7 @@ static const char *try_place(struct kolo_listener *listener, const struct kolo_p
     listener->door.watch.fd = fd;
     if (fd < 0)
         return "socket";
+    kolo_conn_set_unpaced(fd); /* those that it accepts begin with it */
     /* One port number serves both families only if IPv6 keeps to itself. */
     if (place->addr.ss_family == AF_INET6 &&
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes) != 0)

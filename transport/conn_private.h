@@ -49,6 +49,11 @@ enum kolo_handshake_state {
     KOLO_HANDSHAKE_STATES
 };
 
+/** Of a socket that is to connect or to listen: reno. Congestion controls that pace, such as bbr, do so
+ * from the moment that there is a connection, and their pacing stays when another is set later; so
+ * who wants the system's sets it then. Sockets that are none of TCP do not mind. */
+void kolo_conn_set_unpaced(int fd);
+
 struct kolo_handshake;
 struct kolo_handshake_owner {
     /** Dialer: the nonce has come. False holds the handshake until kolo_handshake_prove. */

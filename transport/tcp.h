@@ -98,6 +98,7 @@ struct tcp_port {
     struct tcp_port_timer watchdog, drain;
     struct tcp_link *first; /* all links */
     bool has_warned;        /* of the congestion control */
+    char congestion[16];    /* the system's; "": it does not say */
 };
 
 extern const struct kolo_transport kolo_transport_tcp;

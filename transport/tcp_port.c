@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
@@ -73,17 +74,32 @@ static bool set_congestion(int fd, const char *name)
     return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0;
 }
 
-/** The one asked for; else, inside one host, reno: there is no wire to share. Those that pace are slowed
- * by it; cubic takes rising round trips, which are those of busy processors there, for a full wire,
- * ends its slow start early and then lets its window grow by the clock. reno's grows with every
- * round trip, which take microseconds. */
+/** What the system gives to sockets that ask for nothing. */
+static void find_congestion(struct tcp_port *port)
+{
+    socklen_t bytes = sizeof port->congestion - 1;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, port->congestion, &bytes) != 0)
+        port->congestion[0] = '\0';
+    if (fd >= 0)
+        close(fd);
+}
+
+/** The one asked for; else between hosts the system's, inside one reno, with which the connection has
+ * begun (kolo_conn_set_unpaced): there is no wire to share. Those that pace are slowed by it; cubic
+ * takes rising round trips, which are those of busy processors there, for a full wire, ends its
+ * slow start early and then lets its window grow by the clock. reno's grows with every round trip,
+ * which take microseconds. */
 static void choose_congestion(struct tcp_port *port, int fd)
 {
     const char *name = kolo_tcp_settings(port)->tcp_congestion;
 
     if (name[0] == '\0') {
-        if (joins_same_host(fd))
-            (void)set_congestion(fd, "reno"); /* else the system's stays */
+        if (!joins_same_host(fd) && port->congestion[0] != '\0' &&
+            !set_congestion(fd, port->congestion))
+            KOLO_DEBUG("tcp fd %d: congestion control %s refused, it is reno", fd,
+                       port->congestion);
         return;
     }
     if (set_congestion(fd, name) || port->has_warned)
@@ -324,6 +340,7 @@ kolo_status kolo_tcp_init_port(struct tcp_port *port, struct kolo_endpoint *endp
     port->base.transport = transport;
     port->purpose = purpose;
     port->turn = -1;
+    find_congestion(port);
     port->watchdog = (struct tcp_port_timer){
         {.at = kolo_tcp_soon(kolo_tcp_watch_us(port)), .fire = watch_links}, port};
     port->drain = (struct tcp_port_timer){{.at = KOLO_NEVER, .fire = look_again}, port};

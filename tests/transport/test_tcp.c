@@ -115,7 +115,7 @@ static void open_rank(struct world *w, int rank)
 }
 
 /** Opens the first @p opened ranks; the others are played by the test. */
-static void open_world(struct world *w, int opened)
+static void open_ranks(struct world *w, int opened)
 {
     for (int i = 0; i < opened; i++)
         open_rank(w, i);
@@ -123,9 +123,19 @@ static void open_world(struct world *w, int opened)
         w->peers[i] = w->peers[0];
         w->peers[i].identity.rank = i;
     }
+}
+
+static void join_ranks(struct world *w, int opened)
+{
     for (int i = 0; i < opened; i++)
         cr_assert(kolo_endpoint_set_peers(w->ranks[i].endpoint, w->peers) == KOLO_OK, "%s",
                   kolo_error_detail());
+}
+
+static void open_world(struct world *w, int opened)
+{
+    open_ranks(w, opened);
+    join_ranks(w, opened);
 }
 
 static void close_world(struct world *w)
@@ -581,6 +591,14 @@ Test(tcp, an_unknown_congestion_control_warns_once, .timeout = 60)
     close_world(&w);
 }
 
+static int index_of_tcp(void)
+{
+    int index = 0;
+    while (kolo_transports[index] != &kolo_transport_tcp)
+        index++;
+    return index;
+}
+
 /** What the first link of @p rank has, on the side that dialled and on the one that was dialled. */
 static void congestion_of(const struct world *w, int rank, char name[64])
 {
@@ -618,6 +636,44 @@ Test(tcp, inside_a_host_the_congestion_control_is_reno_unless_another_is_asked_f
     }
 }
 
+/** 127.0.0.1 and 127.0.0.2 look like two hosts to the sockets between them. */
+static void move_apart(struct world *w)
+{
+    struct kolo_place places[TCP_PLACES_MAX];
+    int tcp = index_of_tcp();
+    for (int rank = 0; rank < w->size; rank++) {
+        struct kolo_address *address = &w->peers[rank].addresses[tcp];
+        size_t count = 0;
+        cr_assert(kolo_tcp_read_places(address->data, address->bytes, places, &count) == KOLO_OK);
+        for (size_t i = 0; i < count; i++) {
+            struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)&places[i].addr;
+            if (places[i].addr.ss_family == AF_INET)
+                v4->sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+        }
+        cr_assert(kolo_tcp_write_places(places, count, address) == KOLO_OK);
+    }
+}
+
+Test(tcp, between_hosts_the_congestion_control_is_the_systems, .timeout = 60)
+{
+    struct world w;
+    char name[64], wanted[64] = "";
+    socklen_t bytes = 63;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    cr_assert(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, wanted, &bytes) == 0);
+    close(fd);
+    init_world(&w, 2);
+    open_ranks(&w, 2);
+    move_apart(&w);
+    join_ranks(&w, 2);
+    move(&w, 0, 1, 1, 10, false);
+    for (int rank = 0; rank < 2; rank++) {
+        congestion_of(&w, rank, name);
+        cr_assert_str_eq(name, wanted, "rank %d", rank);
+    }
+    close_world(&w);
+}
+
 Test(tcp, net_without_an_address_is_refused)
 {
     struct world w;
@@ -629,14 +685,6 @@ Test(tcp, net_without_an_address_is_refused)
     kolo_identity_here(0, &config.identity);
     cr_assert(kolo_endpoint_open(&config, &endpoint) != KOLO_OK);
     cr_assert(strstr(kolo_error_detail(), "240.1.2.0/24"), "%s", kolo_error_detail());
-}
-
-static int index_of_tcp(void)
-{
-    int index = 0;
-    while (kolo_transports[index] != &kolo_transport_tcp)
-        index++;
-    return index;
 }
 
 Test(tcp, a_nonsense_address_does_not_reach)

@@ -28,6 +28,7 @@ enum {
     LOOKS_PER_CLOCK = 16, /* while spinning, the clock is read every so many looks */
     MOVES_PER_CLOCK = 64, /* and while things move, which may be another's and go on for ever */
     YIELDS_PER_TURN = 8,  /* while ranks share processors and a board is all that is waited for */
+    ASKS_PER_YIELD = 8,   /* by a program that asks again and again, in vain */
     DOZE_LEAST_US = 100,
     DOZE_MOST_US = 1600,
     DOZES = 12
@@ -259,6 +260,12 @@ void kolo_engine_poll(struct kolo_engine *engine)
     (void)turn(engine);
     if (now >= engine->next_timer)
         kolo_engine_timers(engine, now);
+}
+
+void kolo_engine_asked_in_vain(struct kolo_engine *engine)
+{
+    if (engine->spin_ns == 0 && ++engine->asks % ASKS_PER_YIELD == 0)
+        yield(engine);
 }
 
 void kolo_engine_notify(struct kolo_engine *engine)

@@ -52,6 +52,7 @@ struct kolo_engine {
     atomic_int wanting;         /* threads that wait for the lock */
     atomic_bool has_progressor; /* read without the lock, too, as all atomic ones here */
     bool is_sleeping;
+    unsigned asks;    /* of programs whether requests are over, which they were not */
     unsigned looks;   /* since the clock was read: at everything, or by a route at its flags */
     uint64_t turns;   /* looks at everything, so far */
     bool has_moved;   /* a request went on by other ways than the endpoint's; set by its route */
@@ -166,6 +167,9 @@ bool kolo_engine_await(struct kolo_engine *engine, struct kolo_comm *comm,
 
 /** One look at everything, if nobody else does it. */
 void kolo_engine_poll(struct kolo_engine *engine);
+/** A program has asked for something that is not over, and will ask again: where ranks share processors
+ * they need to be run for it, so the lock and the processor are given up now and then. */
+void kolo_engine_asked_in_vain(struct kolo_engine *engine);
 /** Wakes whoever sleeps, because there is something new. */
 void kolo_engine_notify(struct kolo_engine *engine);
 /** Something ended: whoever waits without being the progressor shall look. */

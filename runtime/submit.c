@@ -523,6 +523,8 @@ kolo_status kolo_test(struct kolo_request **request)
     kolo_comm_enter(comm);
     if (kolo_chain_is_running(*request))
         kolo_engine_poll(comm->engine);
+    if (kolo_chain_is_running(*request))
+        kolo_engine_asked_in_vain(comm->engine);
     kolo_status status = kolo_chain_is_running(*request) ? KOLO_AGAIN : collect(request, 0);
     kolo_comm_leave(comm);
     return status;
@@ -538,6 +540,8 @@ kolo_status kolo_wait(struct kolo_request **request, int timeout_ms)
     kolo_deadline deadline = kolo_deadline_in_ms(timeout_ms);
     kolo_comm_enter(comm);
     kolo_status status = collect(request, deadline);
+    if (status == KOLO_AGAIN)
+        kolo_engine_asked_in_vain(comm->engine);
     kolo_comm_leave(comm);
     return status;
 }

@@ -5,6 +5,7 @@
 #include <criterion/parameterized.h>
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -245,6 +246,53 @@ ParameterizedTest(struct world_param *param, submit, after_pauses, .timeout = 60
 {
     _Atomic int done = 0;
     run(param->name, 2, start_after_pauses, &done);
+}
+
+/* ---- asking again and again ---- */
+
+enum { ASKED_ROUNDS = 50, ASKS_MOST = 2000 };
+
+/** Both ranks on one processor: a rank's turn there is some milliseconds, in which it could ask
+ * ten thousand times. */
+static kolo_status ask_on_one_processor(struct kolo_comm *comm, void *argument)
+{
+    const bool waits = *(const bool *)argument;
+    cpu_set_t all, one;
+    int processor = 0;
+    long asks = 0;
+    WORLD_EXPECT(sched_getaffinity(0, sizeof all, &all) == 0, "sched_getaffinity");
+    while (!CPU_ISSET(processor, &all))
+        processor++;
+    CPU_ZERO(&one);
+    CPU_SET(processor, &one);
+    WORLD_EXPECT(sched_setaffinity(0, sizeof one, &one) == 0, "sched_setaffinity");
+    for (int i = 0; i < ASKED_ROUNDS; i++) {
+        struct kolo_request *request = NULL;
+        kolo_status status = kolo_barrier(comm, NULL, &request);
+        while (status == KOLO_OK || status == KOLO_AGAIN) {
+            status = waits ? kolo_wait(&request, 0) : kolo_test(&request);
+            asks++;
+            if (status != KOLO_AGAIN)
+                break;
+        }
+        WORLD_TRY(status);
+    }
+    WORLD_EXPECT(asks < (long)ASKED_ROUNDS * ASKS_MOST, "asked %ld times in %d rounds", asks,
+                 ASKED_ROUNDS);
+    return KOLO_OK;
+}
+
+ParameterizedTestParameters(submit, asking_lets_others_run)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+ParameterizedTest(struct world_param *param, submit, asking_lets_others_run, .timeout = 60)
+{
+    for (int waits = 0; waits < 2; waits++) {
+        bool argument = waits != 0;
+        struct world world = {.size = 2, .transport = param->name, .settings = {"KOLO_SPIN_US=0"}};
+        WORLD_MUST_RUN(&world, ask_on_one_processor, &argument);
+    }
 }
 
 static kolo_status leave_outstanding(struct kolo_comm *comm, void *argument)

@@ -42,12 +42,11 @@ static void of_crowded_links(const struct profile_times *times, struct kolo_path
 
 /* What processors do is as on one host; the rest of the time is the network's. */
 static void of_network(const struct profile_times *times, enum kolo_path path,
-                       struct kolo_figures *figures)
+                       const struct kolo_figures *usual, struct kolo_figures *figures)
 {
     struct kolo_path_figures *network = &figures->path[path];
     double least = times->one_way / PARTS_FEWEST;
-    if (path == KOLO_PATH_NETWORK)
-        *network = figures->path[KOLO_PATH_LOOPBACK];
+    *network = path == KOLO_PATH_NETWORK ? figures->path[KOLO_PATH_LOOPBACK] : usual->path[path];
     network->message = fmin(network->message, (times->one_way - least) / 2);
     network->latency = times->one_way - 2 * network->message;
     *(path == KOLO_PATH_RDMA ? &figures->rdma_wire_byte : &figures->wire_byte) =
@@ -81,7 +80,7 @@ void profile_solve(const struct profile_times *times, enum kolo_path path,
     struct kolo_figures usual;
     kolo_figures_init(&usual);
     if (times->stream_byte > 0)
-        of_network(times, path, figures);
+        of_network(times, path, &usual, figures);
     else if (times->ring > 0 && crowd_of(times) > 1)
         of_crowded_links(times, &figures->path[path]);
     else if (times->ring > 0)

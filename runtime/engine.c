@@ -8,9 +8,10 @@
 //
 // Most callers that start something wait for it soon, or start more, and to wake the thread for it
 // costs them more than a short message takes. So where requests are started again and again the
-// thread is not woken but looks by itself: every DOZE_LEAST_US at first, then less and less often
-// (a look costs whoever works on that processor some 10 us), until one finds that it is needed.
-// After DOZES looks at which nobody had started anything it sleeps, and the next start wakes it.
+// thread is not woken but looks by itself: every DOZE_LEAST_US, less often (a look costs whoever
+// works on that processor some 10 us) while looks find that callers see to what they have started,
+// until one finds that it is needed. After DOZES looks without a start it sleeps, and the next start
+// wakes it.
 //
 // The progressor spins for engine->spin_ns, then yields the processor for engine->yield_ns, then
 // arms the endpoint and sleeps until a peer wakes it or a timer is due. It holds the lock but for
@@ -264,8 +265,11 @@ void kolo_engine_poll(struct kolo_engine *engine)
 
 void kolo_engine_asked_in_vain(struct kolo_engine *engine)
 {
-    if (engine->spin_ns == 0 && ++engine->asks % ASKS_PER_YIELD == 0)
-        yield(engine);
+    if (engine->spin_ns > 0 || ++engine->asks % ASKS_PER_YIELD != 0)
+        return;
+    kolo_engine_leave(engine);
+    sched_yield();
+    kolo_engine_enter(engine);
 }
 
 void kolo_engine_notify(struct kolo_engine *engine)
@@ -302,8 +306,9 @@ static void sleep_deeply(struct kolo_engine *engine)
         pthread_cond_wait(&engine->thread_wake, &engine->lock);
 }
 
-/** Looks every *nap_us, which grows, until it is needed; or, where nobody has called for so long,
- * when somebody does. *calls: how many there were at the last look. Held: lock. */
+/** Looks every *nap_us until it is needed; or, where nobody has called for so many looks, when
+ * somebody does. Looks become fewer while they find that others saw to what was started, and more
+ * while nothing is. *calls: how many there were at the last look. Held: lock. */
 static void doze(struct kolo_engine *engine, int *nap_us, uint64_t *calls)
 {
     unsigned looks = 0;
@@ -313,13 +318,16 @@ static void doze(struct kolo_engine *engine, int *nap_us, uint64_t *calls)
         (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, NULL);
         if (enter_if_needed(engine))
             return;
-        *nap_us = *nap_us < DOZE_MOST_US ? 2 * *nap_us : DOZE_MOST_US;
         const uint64_t now = atomic_load_explicit(&engine->thread_calls, memory_order_relaxed);
+        const int next_us = now != *calls ? *nap_us * 2 : *nap_us / 2;
+        *nap_us = next_us < DOZE_LEAST_US  ? DOZE_LEAST_US
+                  : next_us > DOZE_MOST_US ? DOZE_MOST_US
+                                           : next_us;
         looks = now == *calls ? looks + 1 : 0;
         *calls = now;
     } while (looks < DOZES);
     kolo_engine_enter(engine);
-    if (*calls == engine->thread_calls && !thread_has_work(engine))
+    if (*calls == engine->thread_calls && (engine->has_progressor || !thread_has_work(engine)))
         sleep_deeply(engine);
     *nap_us = DOZE_LEAST_US;
 }

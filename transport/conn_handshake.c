@@ -315,7 +315,12 @@ static int begin(struct kolo_handshake *handshake, int fd, enum kolo_handshake_s
 
 void kolo_conn_set_unpaced(int fd)
 {
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", sizeof "reno" - 1);
+    char name[16] = "";
+    socklen_t bytes = sizeof name - 1;
+
+    if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &bytes) == 0 &&
+        strncmp(name, "bbr", sizeof "bbr" - 1) == 0)
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", sizeof "reno" - 1);
 }
 
 int kolo_handshake_dial(struct kolo_handshake *handshake)

@@ -49,9 +49,11 @@ enum kolo_handshake_state {
     KOLO_HANDSHAKE_STATES
 };
 
-/** Of a socket that is to connect or to listen: reno. Congestion controls that pace, such as bbr, do so
- * from the moment that there is a connection, and their pacing stays when another is set later; so
- * who wants the system's sets it then. Sockets that are none of TCP do not mind. */
+/** Of a socket that is to connect or to listen: reno instead of bbr, where that is the system's. bbr paces
+ * from the moment that there is a connection, and its pacing stays when another control is set
+ * later; so who wants the system's sets it then. Others are left alone, since some want to be there
+ * when the connection is made. Sockets that are none of TCP do not mind. The few bytes of the store's
+ * connections stay with reno. */
 void kolo_conn_set_unpaced(int fd);
 
 struct kolo_handshake;

@@ -86,28 +86,45 @@ static void find_congestion(struct tcp_port *port)
         close(fd);
 }
 
-/** The one asked for; else between hosts the system's, inside one reno, with which the connection has
- * begun (kolo_conn_set_unpaced): there is no wire to share. Those that pace are slowed by it; cubic
- * takes rising round trips, which are those of busy processors there, for a full wire, ends its
- * slow start early and then lets its window grow by the clock. reno's grows with every round trip,
- * which take microseconds. */
+/** Says once that a control cannot be had, and why (errno). */
+static void warn_congestion(struct tcp_port *port, const char *name)
+{
+    if (port->has_warned)
+        return;
+    port->has_warned = true;
+    KOLO_WARN("KOLO_TCP_CONGESTION=%s refused: %s; it is as if it were not set (sysctl "
+              "net.ipv4.tcp_allowed_congestion_control lists what users may choose)",
+              name, errno == ENOENT ? "unknown to this kernel" : "not allowed");
+}
+
+/** Does the connection still have what kolo_conn_set_unpaced gave it? A route may have one of its own. */
+static bool is_reno(int fd)
+{
+    char name[16] = "";
+    socklen_t bytes = sizeof name - 1;
+
+    return getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &bytes) == 0 &&
+           strcmp(name, "reno") == 0;
+}
+
+/** The one asked for. Else between hosts the system's; inside one reno: there is no wire to share.
+ * Those that pace are slowed by it; cubic takes rising round trips, which are those of busy
+ * processors there, for a full wire, ends its slow start early and then lets its window grow by the
+ * clock. reno's grows with every round trip, which take microseconds. */
 static void choose_congestion(struct tcp_port *port, int fd)
 {
     const char *name = kolo_tcp_settings(port)->tcp_congestion;
 
-    if (name[0] == '\0') {
-        if (!joins_same_host(fd) && port->congestion[0] != '\0' &&
-            !set_congestion(fd, port->congestion))
-            KOLO_DEBUG("tcp fd %d: congestion control %s refused, it is reno", fd,
-                       port->congestion);
-        return;
+    if (name[0] != '\0') {
+        if (set_congestion(fd, name))
+            return;
+        warn_congestion(port, name);
     }
-    if (set_congestion(fd, name) || port->has_warned)
-        return;
-    port->has_warned = true;
-    KOLO_WARN("KOLO_TCP_CONGESTION=%s refused: %s; the system's stays (sysctl "
-              "net.ipv4.tcp_allowed_congestion_control lists what users may choose)",
-              name, errno == ENOENT ? "unknown to this kernel" : "not allowed");
+    if (joins_same_host(fd))
+        (void)set_congestion(fd, "reno"); /* else the system's stays */
+    else if (port->congestion[0] != '\0' && is_reno(fd) && !set_congestion(fd, port->congestion))
+        KOLO_INFO("tcp: congestion control %s, the system's, is refused: %s; it is reno",
+                  port->congestion, strerror(errno));
 }
 
 static void set_int(int fd, int level, int option, int value)

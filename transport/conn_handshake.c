@@ -313,13 +313,21 @@ static int begin(struct kolo_handshake *handshake, int fd, enum kolo_handshake_s
     return 0;
 }
 
+void kolo_conn_congestion(int fd, char name_out[KOLO_CONGESTION_MAX])
+{
+    socklen_t bytes = KOLO_CONGESTION_MAX - 1;
+
+    memset(name_out, 0, KOLO_CONGESTION_MAX);
+    if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name_out, &bytes) != 0)
+        name_out[0] = '\0';
+}
+
 void kolo_conn_set_unpaced(int fd)
 {
-    char name[16] = "";
-    socklen_t bytes = sizeof name - 1;
+    char name[KOLO_CONGESTION_MAX];
 
-    if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &bytes) == 0 &&
-        strncmp(name, "bbr", sizeof "bbr" - 1) == 0)
+    kolo_conn_congestion(fd, name);
+    if (strncmp(name, "bbr", sizeof "bbr" - 1) == 0)
         (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", sizeof "reno" - 1);
 }
 

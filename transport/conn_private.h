@@ -49,6 +49,9 @@ enum kolo_handshake_state {
     KOLO_HANDSHAKE_STATES
 };
 
+enum { KOLO_CONGESTION_MAX = 16 }; /* the name of a congestion control, with its 0 */
+/** The one that a socket has; "" where it is none of TCP. */
+void kolo_conn_congestion(int fd, char name_out[KOLO_CONGESTION_MAX]);
 /** Of a socket that is to connect or to listen: reno instead of bbr, where that is the system's. bbr paces
  * from the moment that there is a connection, and its pacing stays when another control is set
  * later; so who wants the system's sets it then. Others are left alone, since some want to be there

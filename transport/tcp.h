@@ -96,9 +96,9 @@ struct tcp_port {
     size_t place_count;
     int turn; /* this rank's number on its host; -1: not counted */
     struct tcp_port_timer watchdog, drain;
-    struct tcp_link *first; /* all links */
-    bool has_warned;        /* of the congestion control */
-    char congestion[16];    /* the system's; "": it does not say */
+    struct tcp_link *first;               /* all links */
+    bool has_warned;                      /* of the congestion control */
+    char congestion[KOLO_CONGESTION_MAX]; /* the system's; "": it does not say */
 };
 
 extern const struct kolo_transport kolo_transport_tcp;

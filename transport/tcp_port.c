@@ -77,11 +77,9 @@ static bool set_congestion(int fd, const char *name)
 /** What the system gives to sockets that ask for nothing. */
 static void find_congestion(struct tcp_port *port)
 {
-    socklen_t bytes = sizeof port->congestion - 1;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    if (fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, port->congestion, &bytes) != 0)
-        port->congestion[0] = '\0';
+    kolo_conn_congestion(fd, port->congestion);
     if (fd >= 0)
         close(fd);
 }
@@ -100,11 +98,10 @@ static void warn_congestion(struct tcp_port *port, const char *name)
 /** Does the connection still have what kolo_conn_set_unpaced gave it? A route may have one of its own. */
 static bool is_reno(int fd)
 {
-    char name[16] = "";
-    socklen_t bytes = sizeof name - 1;
+    char name[KOLO_CONGESTION_MAX];
 
-    return getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &bytes) == 0 &&
-           strcmp(name, "reno") == 0;
+    kolo_conn_congestion(fd, name);
+    return strcmp(name, "reno") == 0;
 }
 
 /** The one asked for. Else between hosts the system's; inside one reno: there is no wire to share.

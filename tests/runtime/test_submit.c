@@ -269,12 +269,11 @@ static kolo_status ask_on_one_processor(struct kolo_comm *comm, void *argument)
     for (int i = 0; i < ASKED_ROUNDS; i++) {
         struct kolo_request *request = NULL;
         kolo_status status = kolo_barrier(comm, NULL, &request);
-        while (status == KOLO_OK || status == KOLO_AGAIN) {
+        WORLD_TRY(status);
+        do {
             status = waits ? kolo_wait(&request, 0) : kolo_test(&request);
             asks++;
-            if (status != KOLO_AGAIN)
-                break;
-        }
+        } while (status == KOLO_AGAIN);
         WORLD_TRY(status);
     }
     WORLD_EXPECT(asks < (long)ASKED_ROUNDS * ASKS_MOST, "asked %ld times in %d rounds", asks,

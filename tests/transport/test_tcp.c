@@ -619,12 +619,9 @@ Test(tcp, inside_a_host_the_congestion_control_is_reno_unless_another_is_asked_f
         int fd = socket(AF_INET, SOCK_STREAM, 0);
         init_world(&w, 2);
         set(&w, "tcp_congestion", asked[i]);
-        if (asked[i][0] != '\0') /* or, where it may not be used, the system's */
-            (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, asked[i],
-                             (socklen_t)strlen(asked[i]));
-        socklen_t bytes = 63;
-        if (asked[i][0] != '\0')
-            cr_assert(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, wanted, &bytes) == 0);
+        if (asked[i][0] != '\0' &&
+            setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, asked[i], (socklen_t)strlen(asked[i])) == 0)
+            snprintf(wanted, sizeof wanted, "%s", asked[i]); /* it may be used here */
         open_world(&w, 2);
         move(&w, 0, 1, 1, 10, false);
         for (int rank = 0; rank < 2; rank++) {

@@ -11,7 +11,8 @@
 // thread is not woken but looks by itself: every DOZE_LEAST_US, less often (a look costs whoever
 // works on that processor some 10 us) while looks find that callers see to what they have started,
 // until one finds that it is needed. After DOZES looks without a start it sleeps, and the next start
-// wakes it.
+// wakes it. While requests follow a device's stream it is woken at once by whatever may need it: their
+// callers wait for the stream, and not here.
 //
 // The progressor spins for engine->spin_ns, then yields the processor for engine->yield_ns, then
 // arms the endpoint and sleeps until a peer wakes it or a timer is due. It holds the lock but for
@@ -19,6 +20,7 @@
 // processor's in it: a look is some 200 instructions, and an emulated processor leaves for a pause.
 #include "runtime/comm.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>
@@ -202,14 +204,20 @@ void kolo_engine_news(struct kolo_engine *engine)
     pthread_mutex_unlock(&engine->news_lock);
 }
 
+/** The progress thread shall look at once. One post is enough, however often that is said. */
+static void wake_thread(struct kolo_engine *engine)
+{
+    engine->is_thread_asleep = false;
+    if (!atomic_exchange(&engine->is_thread_woken, true))
+        (void)sem_post(&engine->thread_wake); /* it fails of too many */
+}
+
 /** The progress thread shall look whether it is needed: soon, if it dozes. */
 static void call_thread(struct kolo_engine *engine)
 {
     atomic_fetch_add_explicit(&engine->thread_calls, 1, memory_order_relaxed);
-    if (!engine->is_thread_asleep)
-        return;
-    engine->is_thread_asleep = false;
-    pthread_cond_signal(&engine->thread_wake);
+    if (engine->is_thread_asleep || engine->following > 0)
+        wake_thread(engine);
 }
 
 /** Somebody must take the place while there is something to do. */
@@ -298,15 +306,33 @@ static bool enter_if_needed(struct kolo_engine *engine)
     return pthread_mutex_trylock(&engine->lock) == 0;
 }
 
-/** Until somebody calls. Held: lock. */
+/** For @p us microseconds (negative: without an end), or until wake_thread(), then true. Not held: lock. */
+static bool nap(struct kolo_engine *engine, int us)
+{
+    const kolo_deadline end = kolo_now_ns() + us * INT64_C(1000);
+    const struct timespec until = {.tv_sec = (time_t)(end / 1000000000),
+                                   .tv_nsec = (long)(end % 1000000000)};
+    int error;
+    do
+        error = us < 0 ? sem_wait(&engine->thread_wake)
+                       : sem_clockwait(&engine->thread_wake, CLOCK_MONOTONIC, &until);
+    while (error != 0 && errno == EINTR);
+    if (error == 0)
+        atomic_store(&engine->is_thread_woken, false);
+    return error == 0;
+}
+
+/** Until it is woken. Held: lock, which is given up meanwhile. */
 static void sleep_deeply(struct kolo_engine *engine)
 {
     engine->is_thread_asleep = true;
-    while (engine->is_thread_asleep && !engine->is_stopping)
-        pthread_cond_wait(&engine->thread_wake, &engine->lock);
+    pthread_mutex_unlock(&engine->lock);
+    (void)nap(engine, -1);
+    kolo_engine_enter(engine);
+    engine->is_thread_asleep = false;
 }
 
-/** Looks every *nap_us until it is needed; or, where nobody has called for so many looks, when
+/** Looks every *nap_us until it is needed or woken; or, where nobody has called for so many looks, when
  * somebody does. Looks become fewer while they find that others saw to what was started, and more
  * while nothing is. *calls: how many there were at the last look. Held: lock. */
 static void doze(struct kolo_engine *engine, int *nap_us, uint64_t *calls)
@@ -314,8 +340,10 @@ static void doze(struct kolo_engine *engine, int *nap_us, uint64_t *calls)
     unsigned looks = 0;
     pthread_mutex_unlock(&engine->lock);
     do {
-        const struct timespec nap = {.tv_nsec = *nap_us * 1000L};
-        (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, NULL);
+        if (nap(engine, *nap_us)) {
+            kolo_engine_enter(engine);
+            return;
+        }
         if (enter_if_needed(engine))
             return;
         const uint64_t now = atomic_load_explicit(&engine->thread_calls, memory_order_relaxed);
@@ -377,7 +405,7 @@ void kolo_engine_stop_thread(struct kolo_engine *engine)
     bool has_thread = engine->has_thread;
     engine->is_stopping = true;
     engine->has_thread = false;
-    pthread_cond_signal(&engine->thread_wake);
+    wake_thread(engine);
     if (engine->is_sleeping)
         kolo_endpoint_wake(engine->endpoint);
     kolo_engine_leave(engine);

@@ -10,6 +10,7 @@
 #define KOLO_RUNTIME_ENGINE_H
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 
 #include "runtime/cost.h"
@@ -45,12 +46,13 @@ struct kolo_engine {
     int creating;                /* calls that make communicators now */
     struct kolo_rumour *rumours; /* failures of communicators that this rank does not have yet */
     pthread_mutex_t lock;
-    pthread_mutex_t news_lock;  /* what waiters sleep on; taken after `lock` by who has news */
-    pthread_cond_t changed;     /* a request or question ended, or the progressor's place is free */
-    uint64_t news;              /* counts them; changed with both locks held */
-    pthread_cond_t thread_wake; /* for the progress thread */
-    atomic_int wanting;         /* threads that wait for the lock */
-    atomic_bool has_progressor; /* read without the lock, too, as all atomic ones here */
+    pthread_mutex_t news_lock; /* what waiters sleep on; taken after `lock` by who has news */
+    pthread_cond_t changed;    /* a request or question ended, or the progressor's place is free */
+    uint64_t news;             /* counts them; changed with both locks held */
+    sem_t thread_wake;         /* ends a sleep of the progress thread's */
+    atomic_bool is_thread_woken; /* it was posted, and the thread has not taken that */
+    atomic_int wanting;          /* threads that wait for the lock */
+    atomic_bool has_progressor;  /* read without the lock, too, as all atomic ones here */
     bool is_sleeping;
     unsigned asks;    /* of programs whether requests are over, which they were not */
     unsigned looks;   /* since the clock was read: at everything, or by a route at its flags */
@@ -68,6 +70,7 @@ struct kolo_engine {
     _Atomic uint64_t thread_calls; /* so often it was asked to look whether it is needed */
     struct kolo_request *asyncs;   /* all asynchronous requests that were not freed */
     atomic_int outstanding;        /* those of them that are not over */
+    int following;                 /* those of these that follow a stream */
     struct kolo_lane *lanes;       /* to devices whose memory calls have brought; staging.c */
     struct kolo_slab *slabs;       /* what stands in for it */
     size_t slab_bytes_unused;      /* of those that no call has now */

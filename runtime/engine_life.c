@@ -16,16 +16,9 @@ static kolo_status init_conds(struct kolo_engine *engine)
     (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* always there */
     error = pthread_cond_init(&engine->changed, &attributes);
     if (error == 0) {
-        error = pthread_cond_init(&engine->thread_wake, &attributes);
+        error = pthread_cond_init(&engine->tidy_wake, &attributes);
         if (error != 0)
             pthread_cond_destroy(&engine->changed);
-    }
-    if (error == 0) {
-        error = pthread_cond_init(&engine->tidy_wake, &attributes);
-        if (error != 0) {
-            pthread_cond_destroy(&engine->changed);
-            pthread_cond_destroy(&engine->thread_wake);
-        }
     }
     pthread_condattr_destroy(&attributes);
     return error == 0 ? KOLO_OK : kolo_fail_errno(KOLO_ERR_SYSTEM, error, "pthread_cond_init");
@@ -51,11 +44,11 @@ kolo_status kolo_engine_create(struct kolo_engine **engine_out)
     }
     if (error != 0) {
         pthread_cond_destroy(&engine->changed);
-        pthread_cond_destroy(&engine->thread_wake);
         pthread_cond_destroy(&engine->tidy_wake);
         kolo_free_memory(engine);
         return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "pthread_mutex_init");
     }
+    (void)sem_init(&engine->thread_wake, 0, 0); /* it fails of other arguments only */
     *engine_out = engine;
     return KOLO_OK;
 }
@@ -94,8 +87,8 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
     pthread_mutex_destroy(&engine->lock);
     pthread_mutex_destroy(&engine->news_lock);
     pthread_cond_destroy(&engine->changed);
-    pthread_cond_destroy(&engine->thread_wake);
     pthread_cond_destroy(&engine->tidy_wake);
+    (void)sem_destroy(&engine->thread_wake);
     explicit_bzero(&engine->settings, sizeof(engine->settings));
     kolo_free_memory(engine);
     kolo_detail_set(detail);

@@ -66,6 +66,15 @@ void kolo_requests_calm(const struct kolo_comm *comm)
             kolo_staging_cancel(request);
 }
 
+/** One more, or one less, of those that the progress thread sees to. */
+static void count(const struct kolo_request *request, int change)
+{
+    struct kolo_engine *engine = request->comm->engine;
+    atomic_fetch_add_explicit(&engine->outstanding, change, memory_order_relaxed);
+    if (request->follow != NULL)
+        engine->following += change;
+}
+
 void kolo_request_end(struct kolo_request *request, kolo_status status)
 {
     struct kolo_comm *comm = request->comm;
@@ -86,7 +95,7 @@ void kolo_request_end(struct kolo_request *request, kolo_status status)
         kolo_follow_end(request);
     request->status = status;
     if (request->is_counted)
-        atomic_fetch_sub_explicit(&comm->engine->outstanding, 1, memory_order_relaxed);
+        count(request, -1);
     request->is_counted = false;
     kolo_engine_news(comm->engine);
 }
@@ -249,7 +258,7 @@ void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
     append(list_of(request), request);
     kolo_comm_is_busy(comm);
     if (request->is_counted)
-        atomic_fetch_add_explicit(&engine->outstanding, 1, memory_order_relaxed);
+        count(request, 1);
     request->deadline = KOLO_NEVER;
     if (!may_be_quick)
         set_deadline(engine, request);

@@ -11,6 +11,7 @@
 
 #include "memory/cuda_driver.h"
 #include "memory/memory.h"
+#include "runtime/comm.h"
 #include "tests/support/mock_cuda.h"
 #include "tests/support/world.h"
 
@@ -91,6 +92,15 @@ static bool says(kolo_status got, kolo_status expected, const char *words)
     return got == expected && strstr(kolo_error_detail(), words) != NULL;
 }
 
+/** Is the progress thread free to doze again? All calls are over, however they ended. */
+static bool nothing_follows(struct kolo_comm *comm)
+{
+    kolo_comm_enter(comm);
+    const bool is_so = comm->engine->following == 0 && comm->engine->outstanding == 0;
+    kolo_comm_leave(comm);
+    return is_so;
+}
+
 /* ---- in order with the stream's work ---- */
 
 /** Writes, calls and reads follow each other on the stream; nothing of it is waited for between. */
@@ -120,6 +130,7 @@ static kolo_status rounds_of_work(struct kolo_comm *comm, void *argument)
         WORLD_TRY(kolo_wait(&requests[i], -1));
         free(sides[i]);
     }
+    WORLD_EXPECT(nothing_follows(comm), "rank %d of %d", rank, size);
     return KOLO_OK;
 }
 
@@ -837,6 +848,7 @@ static kolo_status one_call(struct kolo_comm *comm, void *argument)
         status = kolo_wait(&request, -1);
     if (status != KOLO_OK)
         WORLD_EXPECT(strlen(kolo_error_detail()) > 0, "no words");
+    WORLD_EXPECT(nothing_follows(comm), "after %s", kolo_error_detail());
     const int drained = driver()->stream_synchronize(side->stream);
     WORLD_EXPECT(status != KOLO_OK || drained == KOLO_CUDA_SUCCESS, "%d", drained);
     free(side);

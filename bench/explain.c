@@ -314,6 +314,7 @@ static kolo_status explain(const struct command *c)
     question.layout = layout_of(c, &ground);
     if (settings.cma && question.layout.local == KOLO_PATH_SHM)
         question.layout.pull_from = (size_t)settings.cma_bytes;
+    question.layout.pull_is_tried = settings.source[KOLO_SET_CMA_BYTES] == KOLO_FROM_DEFAULT;
     question.args.hosts = ground.map.domains.count > 1 ? &ground.map : NULL;
     size_t count = kolo_explain(&question, &figures, answers, ANSWERS_MAX);
     print_answers(c, &source, answers, count < ANSWERS_MAX ? count : ANSWERS_MAX);

@@ -17,7 +17,6 @@
 enum {
     CHUNK_BYTES = 128 << 10, /* of each buffer, between two looks at the others */
     STEP_BYTES = 1 << 20,    /* of each buffer, before the engine has its turn */
-    STREAM_BYTES = 24 << 20, /* in all buffers together, from which on caches do not help */
     PAGE_BYTES = 4096,
     WITHDRAW_MS = 2000
 };
@@ -95,7 +94,6 @@ static void begin_share(struct kolo_hub *hub)
     hub->members[hub->self].recv = request->recv;
     for (int i = 0; i < hub->count; i++)
         all += hub->members[i].send_bytes + hub->members[i].recv_bytes;
-    hub->how = all >= STREAM_BYTES ? KOLO_STORE_STREAM : KOLO_STORE_CACHED;
     kolo_share_begin(hub->collective, &request->args, hub->self, hub->count,
                      cut_align(hub, all / (size_t)hub->count), &hub->share);
 }

@@ -25,7 +25,8 @@ static kolo_status open_board(struct kolo_hub *hub, kolo_deadline deadline)
     kolo_status status;
     int *ranks = kolo_hub_ranks(comm);
     hub->tracks = kolo_calloc(2 * (size_t)comm->size, sizeof(*hub->tracks));
-    if (ranks == NULL || hub->tracks == NULL) {
+    hub->ways = kolo_ways_create();
+    if (ranks == NULL || hub->tracks == NULL || hub->ways == NULL) {
         kolo_free_memory(ranks);
         return KOLO_ERR_NO_MEMORY;
     }
@@ -65,6 +66,7 @@ void kolo_hub_close(struct kolo_hub *hub)
     if (hub->board != NULL)
         kolo_board_close(hub->board);
     kolo_free_memory(hub->tracks);
+    kolo_free_memory(hub->ways);
     kolo_free_memory(hub->lent.mappings);
     kolo_free_memory(hub);
 }

@@ -70,6 +70,13 @@ struct kolo_board_word {
     alignas(2 * KOLO_BOARD_LINE) _Atomic uint64_t value;
 };
 
+/** When the latest collective that was measured (board_ways.c) began here, all having entered, and
+ * ended, by the clock that all processes of a host share. */
+struct kolo_board_took {
+    alignas(2 * KOLO_BOARD_LINE) _Atomic uint64_t number; /* written last */
+    _Atomic int64_t began, ended;
+};
+
 /** In an entry's offset of recv: its member lends. */
 #define KOLO_BOARD_LENDS ((uint64_t)1 << 63)
 /** Memory of a device that a member lends for the call whose entry says so. */
@@ -93,6 +100,7 @@ struct kolo_board_notes {
     struct kolo_board_word
         mapped; /* twice the latest for which it has mapped, plus 1 if it could */
     struct kolo_board_word brought; /* the latest for which it took to the host what it had lent */
+    struct kolo_board_took took;
     alignas(2 * KOLO_BOARD_LINE) struct kolo_board_lent lent[KOLO_BOARD_LENT_BUFFERS];
 };
 _Static_assert(offsetof(struct kolo_board_entry, data) + KOLO_BOARD_INLINE_BYTES == KOLO_BOARD_LINE,
@@ -176,7 +184,8 @@ struct kolo_hub {
     bool is_inline; /* contributions stand in the entries */
     bool is_short;  /* that of the root stands in the place of its number's entry in the stage */
     bool is_pulled;
-    size_t pull_bytes; /* of a block from which on all pull; 0: not known yet; SIZE_MAX: never */
+    size_t pull_bytes;  /* of a block from which on all pull; 0: not known yet; SIZE_MAX: never */
+    bool pull_is_tried; /* and only where it is found to be faster */
     struct kolo_pull pull;
     bool is_lent; /* by all, as far as is known */
     struct kolo_hub_lent lent;
@@ -185,7 +194,8 @@ struct kolo_hub {
     size_t element_bytes;
     struct kolo_fold fold;
     struct kolo_share share;
-    enum kolo_store_how how;
+    struct kolo_hub_ways *ways;
+    enum kolo_store_how how, cell_how; /* into results, into long cells of stages */
     struct kolo_board_rounds rounds;
     struct kolo_track *tracks;
     struct kolo_hub_member members[];
@@ -261,16 +271,31 @@ enum kolo_board_step kolo_board_direct_step(struct kolo_hub *hub);
 /** Takes this member's memory back from the others: on return none of them touches it. */
 void kolo_board_direct_withdraw(struct kolo_hub *hub);
 
+/* ---- board_ways.c ---- */
+
+/** NULL: no memory. Freed as memory is. */
+struct kolo_hub_ways *kolo_ways_create(void);
+/** All have entered a collective that is no oneshot: decides how it goes (is_pulled, how, cell_how).
+ * @p all_see: all buffers have names. */
+void kolo_ways_choose(struct kolo_hub *hub, bool all_see);
+/** It is over here. */
+void kolo_ways_over(struct kolo_hub *hub);
+
+/* ---- board_pull.c ---- */
+
 /** Finds out whom this member may read, and says so; before it first enters. */
 void kolo_pull_probe(struct kolo_hub *hub);
-/** Whether a collective of memory that the others cannot see is pulled, where all pull blocks of
- * @p from bytes and more (0: not all do): each takes what goes to it out of the senders' memory.
- * @p buffer_bytes: of all ranks together. */
+/** Whether a collective of memory that the others cannot see can be pulled, where all pull blocks of
+ * @p from bytes and more (0: not all do): each takes what goes to it out of the senders' memory. */
+bool kolo_pull_can(enum kolo_collective collective, const struct kolo_plan_args *args,
+                   size_t element_bytes, size_t from);
+/** Whether it is, where a setting says so. @p buffer_bytes: of all ranks together. */
 bool kolo_pull_pays(enum kolo_collective collective, const struct kolo_plan_args *args,
                     size_t element_bytes, double buffer_bytes, size_t from);
-/** Whether the running collective, of which some buffer has no name, is pulled; the same on all,
- * once all have entered. */
-bool kolo_pull_fits(struct kolo_hub *hub);
+/** Whether the running collective, of which some buffer has no name, has to be pulled; whether it may
+ * be. The same on all, once all have entered. */
+bool kolo_pull_must(struct kolo_hub *hub);
+bool kolo_pull_may(struct kolo_hub *hub);
 /** Borrows what is sent to this member and can be borrowed. KOLO_AGAIN: not all has arrived. */
 kolo_status kolo_pull_borrow(struct kolo_hub *hub) KOLO_NODISCARD;
 /** Takes a part of what goes to this member. */
@@ -278,6 +303,8 @@ enum kolo_board_step kolo_pull_step(struct kolo_hub *hub);
 /** All have said done: has somebody not been able to read? Then nobody pulls any more. */
 bool kolo_pull_has_failed(struct kolo_hub *hub);
 
+/** Whether cells of the running collective are long enough to be stored round the caches. */
+bool kolo_staged_may_stream(const struct kolo_hub *hub);
 /** Everybody has entered. ERR_NO_MEMORY. */
 kolo_status kolo_staged_begin(struct kolo_hub *hub) KOLO_NODISCARD;
 enum kolo_board_step kolo_staged_step(struct kolo_hub *hub);

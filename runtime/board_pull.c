@@ -4,9 +4,10 @@
 // memory, by the kernel (kolo_board_pull), or by itself where a sender could lend it. One copy,
 // where the stages take two. Must never write to another's memory.
 //
-// Whether it is taken all members know alike before the first call: each has tried whether it may
-// read all others, and says in its notes from which block on it would pull (0: never); the largest
-// counts. What each reads stands in the entry: a name, or, with span 0, an address in the sender.
+// Whether it can be taken all members know alike before the first call: each has tried whether it may
+// read all others, and says in its notes from which block on it would pull (0: never), and whether a
+// setting says so; the largest counts, of settings if there are any. By a setting such blocks are
+// pulled, else where that is found to be faster (board_ways.c). What each reads stands in the entry: a name, or, with span 0, an address in the sender.
 //
 // What a sender takes back while it is read must not count as read. As in board_direct.c: it sets
 // revoked before its program may use the memory for anything else, and a reader looks at that after
@@ -31,12 +32,17 @@ enum {
     PAIR_BYTES = 1 << 20     /* of a block of a scatter of two, from which on it is not */
 };
 
+/* Beside the bytes in a member's notes: no setting of its says them. */
+static const uint64_t tried = (uint64_t)1 << 63;
+
 /* ---- who may ---- */
 
 void kolo_pull_probe(struct kolo_hub *hub)
 {
     const struct kolo_settings *settings = &hub->comm->engine->settings;
     uint64_t from = settings->cma ? (uint64_t)settings->cma_bytes : 0;
+    if (settings->source[KOLO_SET_CMA_BYTES] == KOLO_FROM_DEFAULT && from != 0)
+        from |= tried;
     for (int member = 0; member < hub->count && from != 0; member++) {
         if (member == hub->self || kolo_board_may_pull(hub->board, member) == KOLO_OK)
             continue;
@@ -48,17 +54,22 @@ void kolo_pull_probe(struct kolo_hub *hub)
     atomic_store(&hub->members[hub->self].notes->pulls.value, from);
 }
 
-/** From which block on all pull; SIZE_MAX: somebody never does. All have entered. */
-static size_t agreed_bytes(const struct kolo_hub *hub)
+/** From which block on all pull, and whether they try. All have entered. */
+static void agree(struct kolo_hub *hub)
 {
-    uint64_t most = 0;
+    uint64_t most_tried = 0, most_set = 0;
     for (int member = 0; member < hub->count; member++) {
         uint64_t from = kolo_hub_word(hub, member, offsetof(struct kolo_board_notes, pulls));
-        if (from == 0)
-            return SIZE_MAX;
-        most = from > most ? from : most;
+        uint64_t *most = (from & tried) != 0 ? &most_tried : &most_set;
+        from &= ~tried;
+        if (from == 0) {
+            hub->pull_bytes = SIZE_MAX; /* somebody never does */
+            return;
+        }
+        *most = from > *most ? from : *most;
     }
-    return most;
+    hub->pull_is_tried = most_set == 0;
+    hub->pull_bytes = hub->pull_is_tried ? most_tried : most_set;
 }
 
 /** Bytes of a block, on average. */
@@ -72,35 +83,45 @@ static size_t block_bytes(const struct kolo_plan_args *args, size_t element_byte
     return total / (size_t)args->size * element_bytes;
 }
 
-/** Whether one copy by the kernel, which has to find every page first, can be over before two by
- * the processors: not where many read the same bytes, which lie in a stage once for all, nor where
- * one rank would have to do all that others do for it, nor in a long scatter of two, where one
- * copies while the other waits, and in the stages both do. */
-static bool can_win(enum kolo_collective collective, int size, size_t block)
+/** One copy by the kernel, which has to find every page first, can be over before two by the
+ * processors: but not where many read the same bytes, which lie in a stage once for all, nor where
+ * one rank would have to do all that others do for it. */
+bool kolo_pull_can(enum kolo_collective collective, const struct kolo_plan_args *args,
+                   size_t element_bytes, size_t from)
 {
-    if (collective == KOLO_COLLECTIVE_SCATTER)
-        return size > 2 || block < PAIR_BYTES;
-    return collective == KOLO_COLLECTIVE_ALLTOALL ||
-           (collective == KOLO_COLLECTIVE_ALLGATHER && size <= ALLGATHER_MOST);
+    const bool can_win = collective == KOLO_COLLECTIVE_ALLTOALL ||
+                         collective == KOLO_COLLECTIVE_SCATTER ||
+                         (collective == KOLO_COLLECTIVE_ALLGATHER && args->size <= ALLGATHER_MOST);
+    return from != 0 && can_win && block_bytes(args, element_bytes) >= from;
 }
 
+/** Not a long scatter of two, where one copies while the other waits, and in the stages both do; nor
+ * what the caches do not hold. */
 bool kolo_pull_pays(enum kolo_collective collective, const struct kolo_plan_args *args,
                     size_t element_bytes, double buffer_bytes, size_t from)
 {
-    size_t block = block_bytes(args, element_bytes);
-    return from != 0 && block >= from && can_win(collective, args->size, block) &&
-           buffer_bytes < CACHE_BYTES; /* beyond, stores that go round the caches win */
+    const bool is_pair = collective == KOLO_COLLECTIVE_SCATTER && args->size == 2;
+    return kolo_pull_can(collective, args, element_bytes, from) && buffer_bytes < CACHE_BYTES &&
+           !(is_pair && block_bytes(args, element_bytes) >= PAIR_BYTES);
 }
 
-bool kolo_pull_fits(struct kolo_hub *hub)
+bool kolo_pull_must(struct kolo_hub *hub)
 {
     double all = 0;
     if (hub->pull_bytes == 0)
-        hub->pull_bytes = agreed_bytes(hub);
+        agree(hub);
     for (int i = 0; i < hub->count; i++)
         all += (double)(hub->members[i].send_bytes + hub->members[i].recv_bytes);
-    return kolo_pull_pays(hub->collective, &hub->running->args, hub->element_bytes, all,
-                          hub->pull_bytes);
+    return !hub->pull_is_tried && kolo_pull_pays(hub->collective, &hub->running->args,
+                                                 hub->element_bytes, all, hub->pull_bytes);
+}
+
+bool kolo_pull_may(struct kolo_hub *hub)
+{
+    if (hub->pull_bytes == 0)
+        agree(hub);
+    return hub->pull_is_tried &&
+           kolo_pull_can(hub->collective, &hub->running->args, hub->element_bytes, hub->pull_bytes);
 }
 
 /* ---- from whom ---- */

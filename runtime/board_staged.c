@@ -12,8 +12,7 @@ enum {
     SLOTS = 3,
     CELL_BYTES_MAX = 128 << 10,
     CELL_STREAM_BYTES = 8 << 10,
-    STEP_BYTES = 1 << 20,   /* before the engine has its turn */
-    STREAM_BYTES = 8 << 20, /* of a member's own buffers, from which on caches do not help */
+    STEP_BYTES = 1 << 20, /* before the engine has its turn */
     IN_PARTS = 2,
     OUT_PARTS = 1 /* of the stage, where there are out-slots */
 };
@@ -72,7 +71,6 @@ kolo_status kolo_staged_begin(struct kolo_hub *hub)
 {
     struct kolo_board_rounds *rounds = &hub->rounds;
     struct kolo_board_notes *notes = hub->members[hub->self].notes;
-    const struct kolo_hub_member *self = &hub->members[hub->self];
     kolo_status status = kolo_board_reserve(hub->board, KOLO_BOARD_STAGE_BYTES);
     if (status != KOLO_OK)
         return status;
@@ -80,8 +78,6 @@ kolo_status kolo_staged_begin(struct kolo_hub *hub)
     choose_tracks(hub);
     cut_stage(hub);
     rounds->staged = rounds->worked = rounds->taken = 0;
-    hub->how =
-        self->send_bytes + self->recv_bytes >= STREAM_BYTES ? KOLO_STORE_STREAM : KOLO_STORE_CACHED;
     if (!rounds->copies_in) {
         rounds->staged = rounds->count;
         kolo_hub_publish(hub, &notes->staged, rounds->base + rounds->count);
@@ -95,11 +91,17 @@ kolo_status kolo_staged_begin(struct kolo_hub *hub)
 
 /* ---- one part of one round ---- */
 
-/** The others have read what stood there before: ordinary stores would have to take each line back
- * from their caches first, which costs more than to go round the caches. */
-static enum kolo_store_how into_cell(size_t bytes)
+/** The others have read what stood there before: ordinary stores have to take each line back from
+ * their caches first, which on some machines costs more than to go round the caches. */
+static enum kolo_store_how into_cell(const struct kolo_hub *hub, size_t bytes)
 {
-    return bytes >= CELL_STREAM_BYTES ? KOLO_STORE_STREAM : KOLO_STORE_CACHED;
+    return bytes >= CELL_STREAM_BYTES ? hub->cell_how : KOLO_STORE_CACHED;
+}
+
+bool kolo_staged_may_stream(const struct kolo_hub *hub)
+{
+    return kolo_tracks_longest(hub->collective, &hub->running->args, align_elements(hub)) >=
+           CELL_STREAM_BYTES / hub->element_bytes;
 }
 
 static uint8_t *stage_of(const struct kolo_hub *hub, int member)
@@ -157,7 +159,7 @@ static size_t copy_in(struct kolo_hub *hub, size_t round)
             continue;
         size_t bytes = move.count * hub->element_bytes;
         kolo_copy(in_cell(hub, hub->self, round, track->cell), send_of(hub, &move), bytes,
-                  into_cell(bytes));
+                  into_cell(hub, bytes));
         moved += move.count;
     }
     return moved;
@@ -175,7 +177,7 @@ static void fold_track(struct kolo_hub *hub, const struct kolo_track *track,
         in[member] = member == hub->self ? (const void *)send_of(hub, move)
                                          : in_cell(hub, member, round, track->cell);
     size_t n = (size_t)hub->count;
-    enum kolo_store_how to_cell = into_cell(bytes);
+    enum kolo_store_how to_cell = into_cell(hub, bytes);
     if (!goes_out) {
         kolo_fold(&hub->fold, &recv, 1, in, n, move->count, hub->how);
     } else if (!is_wanted) {

@@ -104,8 +104,8 @@ static const char *way_of(const struct kolo_plan *plan, const struct kolo_questi
     size_t bytes = kolo_oneshot_bytes(plan->collective, &question->args, question->element_bytes);
     if (bytes <= kolo_board_shown(plan->collective, &question->layout, figures))
         return "; else as oneshot, as expected here";
-    return kolo_board_is_pulled(plan->collective, &question->args, question->element_bytes,
-                                &question->layout)
+    return kolo_board_is_pulled(plan, &question->args, question->element_bytes, &question->layout,
+                                figures)
                ? "; else pulled by the kernel, as expected here"
                : "; else through stages, as expected here";
 }

@@ -92,6 +92,7 @@ struct kolo_layout {
     bool is_unseen; /* but not that of the call, which is not of kolo_alloc */
     /* Bytes of a block from which on they pull such memory (KOLO_CMA_BYTES); 0: never. */
     size_t pull_from;
+    bool pull_is_tried; /* and only where it is faster */
 };
 
 /** Nanoseconds that @p plan is expected to take with @p args (rank is not looked at) for elements
@@ -106,9 +107,10 @@ double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args 
 double kolo_board_cost(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                        size_t element_bytes, const struct kolo_layout *layout,
                        const struct kolo_figures *figures);
-/** Whether memory that the others cannot see is pulled (kolo_pull_pays). */
-bool kolo_board_is_pulled(enum kolo_collective collective, const struct kolo_plan_args *args,
-                          size_t element_bytes, const struct kolo_layout *layout);
+/** Whether memory that the others cannot see is pulled (board_pull.c), or expected to be. */
+bool kolo_board_is_pulled(const struct kolo_plan *plan, const struct kolo_plan_args *args,
+                          size_t element_bytes, const struct kolo_layout *layout,
+                          const struct kolo_figures *figures);
 /** Up to so many bytes of the longest contribution, memory that the others cannot see is shown as
  * in a oneshot, though the plan is another; it is over first then. */
 size_t kolo_board_shown(enum kolo_collective collective, const struct kolo_layout *layout,

@@ -203,11 +203,16 @@ static double pulled(const struct kolo_plan *plan, const struct kolo_plan_args *
            fmax(fmax(root, other), (root + (args->size - 1) * other) / cores);
 }
 
-bool kolo_board_is_pulled(enum kolo_collective collective, const struct kolo_plan_args *args,
-                          size_t element_bytes, const struct kolo_layout *layout)
+bool kolo_board_is_pulled(const struct kolo_plan *plan, const struct kolo_plan_args *args,
+                          size_t element_bytes, const struct kolo_layout *layout,
+                          const struct kolo_figures *figures)
 {
-    return kolo_pull_pays(collective, args, element_bytes,
-                          buffers(collective, args, (double)element_bytes), layout->pull_from);
+    const double bytes = (double)element_bytes;
+    if (!layout->pull_is_tried)
+        return kolo_pull_pays(plan->collective, args, element_bytes,
+                              buffers(plan->collective, args, bytes), layout->pull_from);
+    return kolo_pull_can(plan->collective, args, element_bytes, layout->pull_from) &&
+           pulled(plan, args, bytes, layout, figures) < staged(plan, args, bytes, layout, figures);
 }
 
 double kolo_board_cost(const struct kolo_plan *plan, const struct kolo_plan_args *args,
@@ -218,7 +223,7 @@ double kolo_board_cost(const struct kolo_plan *plan, const struct kolo_plan_args
         return oneshot(plan, args, (double)element_bytes, layout, figures);
     if (!layout->is_unseen)
         return direct(plan, args, (double)element_bytes, layout, figures);
-    double through = kolo_board_is_pulled(plan->collective, args, element_bytes, layout)
+    double through = kolo_board_is_pulled(plan, args, element_bytes, layout, figures)
                          ? pulled(plan, args, (double)element_bytes, layout, figures)
                          : staged(plan, args, (double)element_bytes, layout, figures);
     if (kolo_oneshot_bytes(plan->collective, args, element_bytes) > KOLO_BOARD_ONESHOT_BYTES)

@@ -211,7 +211,7 @@ static enum kolo_board_step choose_way(struct kolo_hub *hub)
         kolo_oneshot_take(hub);
         return KOLO_BOARD_DONE;
     }
-    hub->is_pulled = named != KOLO_BOARD_ALL_NAMED && kolo_pull_fits(hub);
+    kolo_ways_choose(hub, named == KOLO_BOARD_ALL_NAMED);
     if (named != KOLO_BOARD_ALL_NAMED && !hub->is_pulled)
         return begin_stages(hub);
     return go_on(hub, KOLO_BOARD_BORROWING);
@@ -422,6 +422,7 @@ static bool board_advance(struct kolo_request *request)
         enum kolo_board_step result = step(hub);
         if (result == KOLO_BOARD_DONE) {
             hub->phase = KOLO_BOARD_OVER;
+            kolo_ways_over(hub);
             if (!hub->is_oneshot)
                 kolo_board_settle(hub->board);
             return true;

@@ -30,7 +30,9 @@ static void run(int size, const char *setting,
 {
     struct world world = {.size = size,
                           .transport = "shm",
-                          .settings = {"KOLO_TIMEOUT=60", "KOLO_PLAN=twoshot", setting}};
+                          .settings = {"KOLO_TIMEOUT=60", "KOLO_PLAN=twoshot",
+                                       "KOLO_CMA_BYTES=64KiB", /* nothing is tried */
+                                       setting}};
     kolo_status status = world_run(&world, body, argument);
     cr_assert(status == KOLO_OK, "%d ranks, %s: %s: %s", size, setting, kolo_status_name(status),
               world_cause(&world)->text);

@@ -96,6 +96,12 @@ Test(cost_board, memory_that_cannot_be_seen_takes_the_shorter_way)
     }
 }
 
+static bool is_pulled(enum kolo_collective collective, const struct kolo_plan_args *args,
+                      const struct kolo_layout *layout, const struct kolo_figures *figures)
+{
+    return kolo_board_is_pulled(kolo_plan_on_board(collective, false), args, 1, layout, figures);
+}
+
 /** Of blocks of a MiB on two ranks: as many are pulled as a rank does not have itself. */
 Test(cost_board, pulled_memory_takes_what_the_kernel_takes)
 {
@@ -113,7 +119,7 @@ Test(cost_board, pulled_memory_takes_what_the_kernel_takes)
     ns = cost_of(KOLO_COLLECTIVE_ALLTOALL, false, BLOCK / 4, &layout, &figures);
     cr_assert(fabs(ns - BLOCK / 4 * 1.75) < 1e-6, "three blocks pulled, one copied: %g", ns);
     struct kolo_plan_args edge = {.size = 2, .count = FROM, .segment = 1};
-    cr_assert(kolo_board_is_pulled(KOLO_COLLECTIVE_ALLTOALL, &edge, 1, &layout));
+    cr_assert(is_pulled(KOLO_COLLECTIVE_ALLTOALL, &edge, &layout, &figures));
     figures.pull_byte = 1e3; /* what is pulled shows */
     const struct {
         enum kolo_collective collective;
@@ -135,15 +141,41 @@ Test(cost_board, pulled_memory_takes_what_the_kernel_takes)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct kolo_plan_args args = {.size = cases[i].size, .count = cases[i].block, .segment = 1};
         layout.size = cases[i].size, layout.cores = cases[i].cores, layout.pull_from = FROM;
-        cr_assert(kolo_board_is_pulled(cases[i].collective, &args, 1, &layout) ==
-                      cases[i].is_pulled,
+        cr_assert(is_pulled(cases[i].collective, &args, &layout, &figures) == cases[i].is_pulled,
                   "case %zu", i);
         double may = cost_of(cases[i].collective, false, cases[i].block, &layout, &figures);
         layout.pull_from = 0;
         double never = cost_of(cases[i].collective, false, cases[i].block, &layout, &figures);
-        cr_assert(!kolo_board_is_pulled(cases[i].collective, &args, 1, &layout));
+        cr_assert(!is_pulled(cases[i].collective, &args, &layout, &figures));
         cr_assert((may > never) == cases[i].is_pulled, "case %zu: %g, %g", i, may, never);
     }
+}
+
+/** Where no setting says from which block on, what is expected to be faster is expected. */
+Test(cost_board, memory_that_is_tried_is_taken_to_go_the_faster_way)
+{
+    enum {
+        BLOCK = 8 << 20,
+        FROM = 8 << 10
+    }; /* more than caches hold, which a setting leaves out */
+    struct kolo_figures figures = {.pull_byte = 0.01, .share_byte = 1};
+    struct kolo_layout layout = {.size = 2,
+                                 .cores = 2,
+                                 .has_board = true,
+                                 .is_unseen = true,
+                                 .pull_from = FROM,
+                                 .pull_is_tried = true};
+    struct kolo_plan_args args = {.size = 2, .count = BLOCK, .segment = 1};
+    double pulled = cost_of(KOLO_COLLECTIVE_ALLTOALL, false, BLOCK, &layout, &figures);
+    cr_assert(is_pulled(KOLO_COLLECTIVE_ALLTOALL, &args, &layout, &figures));
+    cr_assert(!is_pulled(KOLO_COLLECTIVE_BROADCAST, &args, &layout, &figures));
+    args.count = FROM - 1;
+    cr_assert(!is_pulled(KOLO_COLLECTIVE_ALLTOALL, &args, &layout, &figures));
+    args.count = BLOCK;
+    figures.pull_byte = 100;
+    double staged = cost_of(KOLO_COLLECTIVE_ALLTOALL, false, BLOCK, &layout, &figures);
+    cr_assert(!is_pulled(KOLO_COLLECTIVE_ALLTOALL, &args, &layout, &figures));
+    cr_assert(pulled < staged, "%g, %g", pulled, staged);
 }
 
 static const struct kolo_plan *choice(enum kolo_collective collective, size_t count,

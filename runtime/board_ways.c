@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// By which stores a long collective over the host's memory goes, and whether what the others cannot
+// see is pulled or goes through the stages. What is fastest is the machine's affair: stores into a
+// stage that go round the caches take a sixth of ordinary ones on one, and 1.2 to 1.8 times as long
+// on another. So it is found out (trials.h), for each collective and each power of two of bytes.
+//
+// All members must pull, or none, and a member that is fast may make others slow: so all decide by
+// what the whole took, from when the first saw that all had entered until the last was through, which
+// all know alike. Each says when its latest measured collective began and ended, in its notes before it
+// enters the next; and as all have entered that before any looks, and none says the next before all
+// have looked, all see the same.
+#include <stddef.h>
+
+#include "base/alloc.h"
+#include "runtime/board_hub.h"
+#include "runtime/trials.h"
+
+enum {
+    STREAMS_IN = 1,  /* bit of a way: into the cells of stages round the caches */
+    STREAMS_OUT = 2, /* and into the results */
+    PULLS = 4,       /* the way itself */
+    CLASSES = 16,
+    CLASS_LEAST = 13, /* exponent of the bytes of the first */
+    /* From so much of all buffers together, and what a rank has of them, stores into results may gain
+     * by going round the caches; from so much more on they surely do. */
+    ALL_SEE_BYTES = 8 << 20,
+    OWN_BYTES = 8 << 20,
+    ALL_SEE_SURELY = 128 << 20,
+    OWN_SURELY = 32 << 20
+};
+_Static_assert((int)PULLS < (int)KOLO_TRIALS_WAYS, "each way has a place");
+
+struct kolo_hub_ways {
+    struct kolo_trials trials[2][KOLO_COLLECTIVES][CLASSES]; /* of memory that all see, or not */
+    struct kolo_trials *measured; /* that are to be told what the latest took; NULL: none */
+    int way;
+    uint64_t number; /* of that collective */
+    double bytes;    /* of all buffers in it */
+    int64_t began;
+};
+
+struct kolo_hub_ways *kolo_ways_create(void)
+{
+    return kolo_calloc(1, sizeof(struct kolo_hub_ways));
+}
+
+static double all_bytes(const struct kolo_hub *hub)
+{
+    double all = 0;
+    for (int i = 0; i < hub->count; i++)
+        all += (double)(hub->members[i].send_bytes + hub->members[i].recv_bytes);
+    return all;
+}
+
+static int class_of(double bytes)
+{
+    int class = 0;
+    for (double most = 2.0 * (1 << CLASS_LEAST); bytes >= most && class < CLASSES - 1; most *= 2)
+        class ++;
+    return class;
+}
+
+/** Tells the trials what the latest measured collective took. All have entered a later one. */
+static void settle(struct kolo_hub *hub)
+{
+    struct kolo_hub_ways *ways = hub->ways;
+    struct kolo_trials *trials = ways->measured;
+    int64_t began = INT64_MAX, ended = 0;
+    ways->measured = NULL;
+    for (int i = 0; i < hub->count && trials != NULL; i++) {
+        const struct kolo_board_took *took = &hub->members[i].notes->took;
+        if (atomic_load_explicit(&took->number, memory_order_acquire) != ways->number)
+            return; /* it was not over there: never seen */
+        const int64_t first = atomic_load_explicit(&took->began, memory_order_relaxed);
+        const int64_t last = atomic_load_explicit(&took->ended, memory_order_relaxed);
+        began = first < began ? first : began;
+        ended = last > ended ? last : ended;
+    }
+    if (trials != NULL)
+        kolo_trials_note(trials, ways->way, (double)(ended - began) / ways->bytes);
+}
+
+/** The same on all members, as all that it goes by. */
+static unsigned open_ways(struct kolo_hub *hub, bool all_see, double all)
+{
+    const double own = all / hub->count;
+    const bool streams_out = all_see ? all >= ALL_SEE_BYTES : own >= OWN_BYTES;
+    const bool surely_out = all_see ? all >= ALL_SEE_SURELY : own >= OWN_SURELY;
+    unsigned open = 1;
+    if (!all_see && kolo_staged_may_stream(hub))
+        open |= open << STREAMS_IN;
+    if (streams_out)
+        open = (surely_out ? 0 : open) | open << STREAMS_OUT;
+    return open | (!all_see && kolo_pull_may(hub) ? 1U << PULLS : 0);
+}
+
+/** Those of the running collective; new ones begin with what is known of the nearest length. */
+static struct kolo_trials *find_trials(struct kolo_hub_ways *ways, bool all_see,
+                                       enum kolo_collective collective, double all)
+{
+    struct kolo_trials *of_all = ways->trials[all_see][collective];
+    const int class = class_of(all);
+    bool is_new = kolo_trials_is_new(&of_all[class]);
+    for (int by = 1; by < CLASSES && is_new; by++) {
+        if (class >= by)
+            is_new = !kolo_trials_adopt(&of_all[class], &of_all[class - by]);
+        if (is_new && class + by < CLASSES)
+            is_new = !kolo_trials_adopt(&of_all[class], &of_all[class + by]);
+    }
+    return &of_all[class];
+}
+
+void kolo_ways_choose(struct kolo_hub *hub, bool all_see)
+{
+    struct kolo_hub_ways *ways = hub->ways;
+    const double all = all_bytes(hub);
+    struct kolo_trials *trials = find_trials(ways, all_see, hub->collective, all);
+    bool is_measured;
+    settle(hub);
+    hub->how = hub->cell_how = KOLO_STORE_CACHED;
+    hub->is_pulled = !all_see && kolo_pull_must(hub);
+    if (hub->is_pulled)
+        return;
+    const int way = kolo_trials_take(trials, open_ways(hub, all_see, all), &is_measured);
+    hub->is_pulled = way == PULLS;
+    hub->how = (way & STREAMS_OUT) != 0 ? KOLO_STORE_STREAM : KOLO_STORE_CACHED;
+    hub->cell_how = (way & STREAMS_IN) != 0 ? KOLO_STORE_STREAM : KOLO_STORE_CACHED;
+    if (!is_measured)
+        return;
+    ways->measured = trials;
+    ways->way = way;
+    ways->number = hub->number;
+    ways->bytes = all > 0 ? all : 1;
+    ways->began = kolo_now_ns();
+}
+
+void kolo_ways_over(struct kolo_hub *hub)
+{
+    const struct kolo_hub_ways *ways = hub->ways;
+    if (ways->measured == NULL || ways->number != hub->number)
+        return;
+    struct kolo_board_took *took = &hub->members[hub->self].notes->took;
+    atomic_store_explicit(&took->began, ways->began, memory_order_relaxed);
+    atomic_store_explicit(&took->ended, kolo_now_ns(), memory_order_relaxed);
+    atomic_store_explicit(&took->number, hub->number, memory_order_release);
+}

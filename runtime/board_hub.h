@@ -278,6 +278,8 @@ struct kolo_hub_ways *kolo_ways_create(void);
 /** All have entered a collective that is no oneshot: decides how it goes (is_pulled, how, cell_how).
  * @p all_see: all buffers have names. */
 void kolo_ways_choose(struct kolo_hub *hub, bool all_see);
+/** Bytes of all buffers of the running collective, by counts alone: the same on all members. */
+double kolo_ways_bytes(const struct kolo_hub *hub);
 /** It is over here. */
 void kolo_ways_over(struct kolo_hub *hub);
 

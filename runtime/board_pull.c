@@ -92,7 +92,9 @@ bool kolo_pull_can(enum kolo_collective collective, const struct kolo_plan_args 
     const bool can_win = collective == KOLO_COLLECTIVE_ALLTOALL ||
                          collective == KOLO_COLLECTIVE_SCATTER ||
                          (collective == KOLO_COLLECTIVE_ALLGATHER && args->size <= ALLGATHER_MOST);
-    return from != 0 && can_win && block_bytes(args, element_bytes) >= from;
+    /* of a scatterv only the root knows where its blocks lie */
+    const bool is_known = collective != KOLO_COLLECTIVE_SCATTER || args->counts == NULL;
+    return from != 0 && can_win && is_known && block_bytes(args, element_bytes) >= from;
 }
 
 /** Not a long scatter of two, where one copies while the other waits, and in the stages both do; nor
@@ -107,13 +109,11 @@ bool kolo_pull_pays(enum kolo_collective collective, const struct kolo_plan_args
 
 bool kolo_pull_must(struct kolo_hub *hub)
 {
-    double all = 0;
     if (hub->pull_bytes == 0)
         agree(hub);
-    for (int i = 0; i < hub->count; i++)
-        all += (double)(hub->members[i].send_bytes + hub->members[i].recv_bytes);
-    return !hub->pull_is_tried && kolo_pull_pays(hub->collective, &hub->running->args,
-                                                 hub->element_bytes, all, hub->pull_bytes);
+    return !hub->pull_is_tried &&
+           kolo_pull_pays(hub->collective, &hub->running->args, hub->element_bytes,
+                          kolo_ways_bytes(hub), hub->pull_bytes);
 }
 
 bool kolo_pull_may(struct kolo_hub *hub)

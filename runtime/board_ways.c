@@ -44,12 +44,21 @@ struct kolo_hub_ways *kolo_ways_create(void)
     return kolo_calloc(1, sizeof(struct kolo_hub_ways));
 }
 
-static double all_bytes(const struct kolo_hub *hub)
+double kolo_ways_bytes(const struct kolo_hub *hub)
 {
+    struct kolo_plan_args even = hub->running->args;
+    size_t total = 0, send, recv;
     double all = 0;
-    for (int i = 0; i < hub->count; i++)
-        all += (double)(hub->members[i].send_bytes + hub->members[i].recv_bytes);
-    return all;
+    for (int i = 0; i < hub->count && even.counts != NULL; i++)
+        total += even.counts[i];
+    if (even.counts != NULL)
+        even.count = total / (size_t)hub->count;
+    even.counts = even.displs = NULL; /* where blocks lie may be each rank's own affair */
+    for (int i = 0; i < hub->count; i++) {
+        kolo_moves_extent(hub->collective, &even, i, &send, &recv);
+        all += (double)send + (double)recv;
+    }
+    return all * (double)hub->element_bytes;
 }
 
 static int class_of(double bytes)
@@ -113,7 +122,7 @@ static struct kolo_trials *find_trials(struct kolo_hub_ways *ways, bool all_see,
 void kolo_ways_choose(struct kolo_hub *hub, bool all_see)
 {
     struct kolo_hub_ways *ways = hub->ways;
-    const double all = all_bytes(hub);
+    const double all = kolo_ways_bytes(hub);
     struct kolo_trials *trials = find_trials(ways, all_see, hub->collective, all);
     bool is_measured;
     settle(hub);

@@ -7,7 +7,8 @@
 // Whether it can be taken all members know alike before the first call: each has tried whether it may
 // read all others, and says in its notes from which block on it would pull (0: never), and whether a
 // setting says so; the largest counts, of settings if there are any. By a setting such blocks are
-// pulled, else where that is found to be faster (board_ways.c). What each reads stands in the entry: a name, or, with span 0, an address in the sender.
+// pulled, else where that is found to be faster (board_ways.c). What each reads
+// stands in the entry: a name, or, with span 0, an address in the sender.
 //
 // What a sender takes back while it is read must not count as read. As in board_direct.c: it sets
 // revoked before its program may use the memory for anything else, and a reader looks at that after

@@ -86,7 +86,8 @@ int kolo_trials_take(struct kolo_trials *trials, unsigned open, bool *is_measure
 
 bool kolo_trials_is_new(const struct kolo_trials *trials)
 {
-    return trials->pause == 0 && trials->taken[0] == 0;
+    static const uint8_t none[KOLO_TRIALS_WAYS];
+    return trials->pause == 0 && memcmp(trials->taken, none, sizeof(none)) == 0;
 }
 
 bool kolo_trials_adopt(struct kolo_trials *trials, const struct kolo_trials *other)

@@ -150,14 +150,28 @@ static double oneshot(const struct kolo_plan *plan, const struct kolo_plan_args 
            touched.remote * (figures->remote_byte + apart(layout) * figures->far_byte);
 }
 
+/** Whether what all ranks read and write stays in caches between two calls. */
+static bool is_cached(enum kolo_collective collective, const struct kolo_plan_args *args,
+                      double element_bytes)
+{
+    return buffers(collective, args, element_bytes) < CACHE_BYTES;
+}
+
+/** Nanoseconds to read or write a byte of the ranks' own memory. */
+static double touched_byte(enum kolo_collective collective, const struct kolo_plan_args *args,
+                           double element_bytes, const struct kolo_figures *figures)
+{
+    return is_cached(collective, args, element_bytes)
+               ? figures->share_byte
+               : fmax(figures->share_byte, figures->copy_byte / 2);
+}
+
 static double direct(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                      double element_bytes, const struct kolo_layout *layout,
                      const struct kolo_figures *figures)
 {
     double cores = fmin(layout->size, fmax(1, layout->cores)), crowd = crowd_of(layout);
-    bool is_cached = buffers(plan->collective, args, element_bytes) < CACHE_BYTES;
-    double byte =
-        is_cached ? figures->share_byte : fmax(figures->share_byte, figures->copy_byte / 2);
+    double byte = touched_byte(plan->collective, args, element_bytes, figures);
     double bytes = moved(plan->collective, args, element_bytes);
     double far = apart(layout) / fmax(1, layout->domains) * figures->far_byte;
     return ENTERS_DIRECT * crowd * figures->enter + flags(FLAGS_DIRECT, layout, figures) +
@@ -177,7 +191,8 @@ static double staged(const struct kolo_plan *plan, const struct kolo_plan_args *
                figures->share_byte;
 }
 
-/** Nanoseconds that @p rank copies: what the others give it, and what it gives itself. */
+/** Nanoseconds that @p rank copies: what the others give it, and what it gives itself. The kernel
+ * too copies no faster than memory is. */
 static double taken(enum kolo_collective collective, const struct kolo_plan_args *args, int rank,
                     double element_bytes, const struct kolo_figures *figures)
 {
@@ -188,7 +203,11 @@ static double taken(enum kolo_collective collective, const struct kolo_plan_args
         kolo_moves_at(collective, args, i, &move);
         *(move.from == rank ? &own : &others) += (double)move.count;
     }
-    return element_bytes * (others * figures->pull_byte + 2 * own * figures->share_byte);
+    const double own_byte = 2 * touched_byte(collective, args, element_bytes, figures);
+    const double pull_byte = is_cached(collective, args, element_bytes)
+                                 ? figures->pull_byte
+                                 : fmax(figures->pull_byte, figures->copy_byte);
+    return element_bytes * (others * pull_byte + own * own_byte);
 }
 
 static double pulled(const struct kolo_plan *plan, const struct kolo_plan_args *args,

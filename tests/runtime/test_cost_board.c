@@ -220,3 +220,22 @@ Test(cost_board, memory_of_the_call_decides_nothing)
                       choice((enum kolo_collective)c, count, &unseen));
         }
 }
+
+/** What caches do not hold is copied as fast as memory is, by whomever. */
+Test(cost_board, long_memory_is_pulled_no_faster_than_memory_is)
+{
+    enum { BLOCK = 8 << 20, SHORT = 1 << 20 };
+    struct kolo_figures figures = {.pull_byte = 0.25, .share_byte = 0.125, .copy_byte = 1};
+    struct kolo_layout layout = {.size = 2,
+                                 .cores = 2,
+                                 .has_board = true,
+                                 .is_unseen = true,
+                                 .pull_from = SHORT,
+                                 .pull_is_tried = true};
+    struct kolo_plan_args args = {.size = 2, .count = BLOCK, .segment = 1};
+    cr_assert(is_pulled(KOLO_COLLECTIVE_ALLTOALL, &args, &layout, &figures));
+    double ns = cost_of(KOLO_COLLECTIVE_ALLTOALL, false, BLOCK, &layout, &figures);
+    cr_assert(fabs(ns - BLOCK * 2.0) < 1e-6, "one block pulled, one copied: %g", ns);
+    ns = cost_of(KOLO_COLLECTIVE_ALLTOALL, false, SHORT, &layout, &figures);
+    cr_assert(fabs(ns - SHORT * 0.5) < 1e-6, "the same within the caches: %g", ns);
+}

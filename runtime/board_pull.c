@@ -93,9 +93,7 @@ bool kolo_pull_can(enum kolo_collective collective, const struct kolo_plan_args 
     const bool can_win = collective == KOLO_COLLECTIVE_ALLTOALL ||
                          collective == KOLO_COLLECTIVE_SCATTER ||
                          (collective == KOLO_COLLECTIVE_ALLGATHER && args->size <= ALLGATHER_MOST);
-    /* of a scatterv only the root knows where its blocks lie */
-    const bool is_known = collective != KOLO_COLLECTIVE_SCATTER || args->counts == NULL;
-    return from != 0 && can_win && is_known && block_bytes(args, element_bytes) >= from;
+    return from != 0 && can_win && block_bytes(args, element_bytes) >= from;
 }
 
 /** Not a long scatter of two, where one copies while the other waits, and in the stages both do; nor

@@ -53,7 +53,7 @@ double kolo_ways_bytes(const struct kolo_hub *hub)
         total += even.counts[i];
     if (even.counts != NULL)
         even.count = total / (size_t)hub->count;
-    even.counts = even.displs = NULL; /* where blocks lie may be each rank's own affair */
+    even.counts = even.displs = NULL; /* gaps between blocks are not moved */
     for (int i = 0; i < hub->count; i++) {
         kolo_moves_extent(hub->collective, &even, i, &send, &recv);
         all += (double)send + (double)recv;

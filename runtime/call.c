@@ -223,12 +223,12 @@ const char *kolo_call_difference(const struct kolo_call *mine, const struct kolo
     uint32_t my_hash = mine->hash ^ mine->history, their_hash = theirs->hash ^ theirs->history;
     if (my_hash != their_hash && mine->history != 0)
         return ", after broadcasts that they did not call alike, or by another name, operator, "
-               "counts per rank, postscale or KOLO_SEGMENT_BYTES";
+               "counts or displs, postscale or KOLO_SEGMENT_BYTES";
     if (my_hash != their_hash && both_own)
-        return ", by another operator, under another name, with other counts per rank or another "
+        return ", by another operator, under another name, with other counts or displs or another "
                "KOLO_SEGMENT_BYTES";
     if (my_hash != their_hash)
-        return ", under another name, with other counts per rank, another postscale or another "
+        return ", under another name, with other counts or displs, another postscale or another "
                "KOLO_SEGMENT_BYTES";
     return "";
 }

@@ -3,7 +3,7 @@
 // and are compared there, and the words for people.
 //
 //   0  u32 sequence   4  u8 kind  u8 dtype  u8 op  u8 plan   8  i32 root   12  u64 count
-//   20 u32 hash of the rest: the tensor's name, the counts per rank, the segment of the plan, the
+//   20 u32 hash of the rest: the tensor's name, counts and displs, the segment of the plan, the
 //   name of an operator of the program's own, and the descriptions of the broadcasts before it that
 //   nothing has closed yet
 //

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "runtime/call.h"
 
 struct join {
     int32_t rank, pid;
@@ -225,18 +226,29 @@ static kolo_status on_cancel(struct kolo_store_connection *connection, struct ko
     return status;
 }
 
-static void fail_mismatch(struct kolo_store_server *server, const struct kolo_stall *other,
-                          int rank, const char *words)
+/** In what calls differ that are said in the same words. */
+static const char *difference(const struct kolo_desc *one, const struct kolo_desc *other)
 {
+    struct kolo_call mine, theirs;
+    kolo_call_unpack(one, &mine);
+    kolo_call_unpack(other, &theirs);
+    return kolo_call_difference(&mine, &theirs);
+}
+
+static void fail_mismatch(struct kolo_store_server *server, const struct kolo_stall *other,
+                          int rank, const struct kolo_desc *desc, const char *words)
+{
+    const bool says_it = strcmp(words, other->words) != 0;
     int there = kolo_stall_first(other, server->config.size);
     const char *low_words = there < rank ? other->words : words;
     const char *high_words = there < rank ? words : other->words;
     int low = there < rank ? there : rank, high = there < rank ? rank : there;
     char text[KOLO_STORE_TEXT_MAX];
     snprintf(text, sizeof text,
-             "rank %d (%s) calls %.400s, sequence %u, but rank %d (%s) calls %.400s, sequence %u",
+             "rank %d (%s) calls %.400s, sequence %u, but rank %d (%s) calls %.400s, sequence %u%s",
              low, server->members[low].host, low_words, (unsigned int)other->sequence, high,
-             server->members[high].host, high_words, (unsigned int)other->sequence);
+             server->members[high].host, high_words, (unsigned int)other->sequence,
+             says_it ? "" : difference(&other->desc, desc));
     kolo_server_fail(server, -1, other->channel / KOLO_CHANNELS_PER_COMM, KOLO_ERR_MISMATCH, text,
                      true);
 }
@@ -263,7 +275,7 @@ static kolo_status on_stalled(struct kolo_store_connection *connection, struct k
     status = kolo_stalls_report(server->stalls, connection->rank, channel, sequence, &desc, words,
                                 member_bytes > 0 ? members : NULL, &other);
     if (status == KOLO_ERR_MISMATCH) {
-        fail_mismatch(server, other, connection->rank, words);
+        fail_mismatch(server, other, connection->rank, &desc, words);
         return KOLO_OK;
     }
     if (status != KOLO_OK)

@@ -29,6 +29,17 @@ static size_t copy_blocks(size_t *counts_out, size_t *displs_out, const size_t *
     return at;
 }
 
+/** Where blocks lie is a part of the call too: over a board any rank may write into the whole of any
+ * other. An empty one lies nowhere. */
+static void hash_blocks(struct kolo_call *call, const size_t *counts, const size_t *displs,
+                        size_t n)
+{
+    call->hash = kolo_call_hash(call->hash, counts, n * sizeof(*counts));
+    for (size_t rank = 0; rank < n; rank++)
+        if (counts[rank] > 0)
+            call->hash = kolo_call_hash(call->hash, &displs[rank], sizeof(displs[rank]));
+}
+
 /** The counts of alltoallv are each rank's own: they travel in its messages, not in the call. */
 static kolo_status copy_arrays(struct kolo_request *request, const struct kolo_task *task, int size)
 {
@@ -44,8 +55,7 @@ static kolo_status copy_arrays(struct kolo_request *request, const struct kolo_t
     total = copy_blocks(request->arrays, request->arrays + n, task->counts, task->displs, n);
     if (!is_exchange) {
         request->call.count = total;
-        request->call.hash =
-            kolo_call_hash(request->call.hash, task->counts, n * sizeof(*task->counts));
+        hash_blocks(&request->call, request->arrays, request->arrays + n, n);
         return KOLO_OK;
     }
     request->args.send_counts = request->arrays + 2 * n;

@@ -356,9 +356,9 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_allgather(struct kolo_comm *comm, const
                                                    struct kolo_request **request_out);
 
 /** As kolo_allgather with counts[r] elements from rank r placed at displs[r] (elements). Both
- *  arrays hold one entry per rank, equal on all ranks, and are read before the call returns; displs
- *  NULL: packed one after the other. The slices must not overlap. In place: send == recv +
- *  displs[rank]. */
+ *  arrays hold one entry per rank, equal on all ranks (else ERR_MISMATCH; displs of a count of 0 may
+ *  differ), and are read before the call returns; displs NULL: packed one after the other. The
+ *  slices must not overlap. In place: send == recv + displs[rank]. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_allgatherv(struct kolo_comm *comm, const void *send,
                                                     void *recv, const size_t *counts,
                                                     const size_t *displs, kolo_dtype dtype,
@@ -393,8 +393,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_scatter(struct kolo_comm *comm, const v
                                                  struct kolo_request **request_out);
 
 /** As kolo_scatter with counts[r] elements for rank r, which lie at displs[r] in @p send; arrays as
- *  in kolo_allgatherv, needed and equal on all ranks (displs matters on @p root alone). The slices
- *  of send may overlap. In place on @p root: recv == send + displs[root]. */
+ *  in kolo_allgatherv, needed and equal on all ranks: also displs, which MPI has on @p root alone.
+ *  The slices of send may overlap. In place on @p root: recv == send + displs[root]. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_scatterv(struct kolo_comm *comm, const void *send,
                                                   const size_t *counts, const size_t *displs,
                                                   void *recv, kolo_dtype dtype, int root,

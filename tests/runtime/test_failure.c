@@ -165,6 +165,48 @@ static void words_of(const struct side *side, char *words, size_t capacity)
     kolo_call_words(&call, words, capacity);
 }
 
+/** Blocks of kolo_alloc memory, of which rank 1 believes that they lie elsewhere. */
+static kolo_status lie_elsewhere(struct kolo_comm *comm, void *argument)
+{
+    enum { EACH = 40000 };
+    const enum kolo_call_kind kind = *(const enum kolo_call_kind *)argument;
+    const size_t counts[] = {EACH, EACH, 0}, here[] = {0, EACH, 0}, there[] = {EACH, 0, 5};
+    const size_t *displs = kolo_rank(comm) == 1 ? there : here;
+    void *whole, *block;
+    kolo_status status;
+    WORLD_TRY(kolo_alloc(comm, (size_t)2 * EACH * sizeof(float), &whole));
+    WORLD_TRY(kolo_alloc(comm, EACH * sizeof(float), &block));
+    if (kind == KOLO_CALL_ALLGATHERV)
+        status = kolo_allgatherv(comm, block, whole, counts, displs, KOLO_FLOAT32, NULL, NULL);
+    else if (kind == KOLO_CALL_GATHERV)
+        status = kolo_gatherv(comm, block, whole, counts, displs, KOLO_FLOAT32, 0, NULL, NULL);
+    else
+        status = kolo_scatterv(comm, whole, counts, displs, block, KOLO_FLOAT32, 0, NULL, NULL);
+    return status == KOLO_OK ? kolo_barrier(comm, NULL, NULL) : status; /* it may be through */
+}
+
+ParameterizedTestParameters(failure, blocks_that_lie_elsewhere)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+ParameterizedTest(struct world_param *param, failure, blocks_that_lie_elsewhere, .timeout = 60)
+{
+    enum kolo_call_kind kinds[] = {KOLO_CALL_ALLGATHERV, KOLO_CALL_GATHERV, KOLO_CALL_SCATTERV};
+    for (int k = 0; k < 3; k++)
+        for (int size = 2; size <= 3; size++) {
+            struct world world = {
+                .size = size, .transport = param->name, .settings = {"KOLO_TIMEOUT=20"}};
+            (void)world_run(&world, lie_elsewhere, &kinds[k]);
+            for (int rank = 0; rank < size; rank++) {
+                const struct world_result *result = &world.results[rank];
+                cr_assert(result->status == KOLO_ERR_MISMATCH &&
+                              strstr(result->text, "displs") != NULL,
+                          "%s, kind %d, rank %d of %d: %s: %s", param->name, (int)kinds[k], rank,
+                          size, kolo_status_name(result->status), result->text);
+            }
+        }
+}
+
 ParameterizedTestParameters(failure, different_calls)
 {
     return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);

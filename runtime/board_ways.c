@@ -21,8 +21,10 @@ enum {
     PULLS = 4,       /* the way itself */
     CLASSES = 16,
     CLASS_LEAST = 13, /* exponent of the bytes of the first */
-    /* From so much of all buffers together, and what a rank has of them, stores into results may gain
-     * by going round the caches; from so much more on they surely do. */
+    ALIKE =
+        2, /* powers of two by which lengths differ of which one stands for the other at first */
+    /* From so much of all buffers together, and what a rank has of them at most, stores into results
+     * may gain by going round the caches; from so much more on they surely do. */
     ALL_SEE_BYTES = 8 << 20,
     OWN_BYTES = 8 << 20,
     ALL_SEE_SURELY = 128 << 20,
@@ -44,11 +46,16 @@ struct kolo_hub_ways *kolo_ways_create(void)
     return kolo_calloc(1, sizeof(struct kolo_hub_ways));
 }
 
-double kolo_ways_bytes(const struct kolo_hub *hub)
+/** Bytes of the running collective's buffers. */
+struct lengths {
+    double all, most; /* of all members, of the one that has most */
+};
+
+static struct lengths lengths_of(const struct kolo_hub *hub)
 {
     struct kolo_plan_args even = hub->running->args;
     size_t total = 0, send, recv;
-    double all = 0;
+    double all = 0, most = 0;
     for (int i = 0; i < hub->count && even.counts != NULL; i++)
         total += even.counts[i];
     if (even.counts != NULL)
@@ -56,9 +63,17 @@ double kolo_ways_bytes(const struct kolo_hub *hub)
     even.counts = even.displs = NULL; /* gaps between blocks are not moved */
     for (int i = 0; i < hub->count; i++) {
         kolo_moves_extent(hub->collective, &even, i, &send, &recv);
-        all += (double)send + (double)recv;
+        const double own = (double)send + (double)recv;
+        all += own;
+        most = own > most ? own : most;
     }
-    return all * (double)hub->element_bytes;
+    const double bytes = (double)hub->element_bytes;
+    return (struct lengths){all * bytes, most * bytes};
+}
+
+double kolo_ways_bytes(const struct kolo_hub *hub)
+{
+    return lengths_of(hub).all;
 }
 
 static int class_of(double bytes)
@@ -90,11 +105,10 @@ static void settle(struct kolo_hub *hub)
 }
 
 /** The same on all members, as all that it goes by. */
-static unsigned open_ways(struct kolo_hub *hub, bool all_see, double all)
+static unsigned open_ways(struct kolo_hub *hub, bool all_see, struct lengths bytes)
 {
-    const double own = all / hub->count;
-    const bool streams_out = all_see ? all >= ALL_SEE_BYTES : own >= OWN_BYTES;
-    const bool surely_out = all_see ? all >= ALL_SEE_SURELY : own >= OWN_SURELY;
+    const bool streams_out = all_see ? bytes.all >= ALL_SEE_BYTES : bytes.most >= OWN_BYTES;
+    const bool surely_out = all_see ? bytes.all >= ALL_SEE_SURELY : bytes.most >= OWN_SURELY;
     unsigned open = 1;
     if (!all_see && kolo_staged_may_stream(hub))
         open |= open << STREAMS_IN;
@@ -103,14 +117,15 @@ static unsigned open_ways(struct kolo_hub *hub, bool all_see, double all)
     return open | (!all_see && kolo_pull_may(hub) ? 1U << PULLS : 0);
 }
 
-/** Those of the running collective; new ones begin with what is known of the nearest length. */
+/** Those of the running collective; new ones begin with what is known of the nearest length that is
+ * not far from it. */
 static struct kolo_trials *find_trials(struct kolo_hub_ways *ways, bool all_see,
                                        enum kolo_collective collective, double all)
 {
     struct kolo_trials *of_all = ways->trials[all_see][collective];
     const int class = class_of(all);
     bool is_new = kolo_trials_is_new(&of_all[class]);
-    for (int by = 1; by < CLASSES && is_new; by++) {
+    for (int by = 1; by <= ALIKE && is_new; by++) {
         if (class >= by)
             is_new = !kolo_trials_adopt(&of_all[class], &of_all[class - by]);
         if (is_new && class + by < CLASSES)
@@ -122,15 +137,15 @@ static struct kolo_trials *find_trials(struct kolo_hub_ways *ways, bool all_see,
 void kolo_ways_choose(struct kolo_hub *hub, bool all_see)
 {
     struct kolo_hub_ways *ways = hub->ways;
-    const double all = kolo_ways_bytes(hub);
-    struct kolo_trials *trials = find_trials(ways, all_see, hub->collective, all);
+    const struct lengths bytes = lengths_of(hub);
     bool is_measured;
     settle(hub);
     hub->how = hub->cell_how = KOLO_STORE_CACHED;
     hub->is_pulled = !all_see && kolo_pull_must(hub);
     if (hub->is_pulled)
         return;
-    const int way = kolo_trials_take(trials, open_ways(hub, all_see, all), &is_measured);
+    struct kolo_trials *trials = find_trials(ways, all_see, hub->collective, bytes.all);
+    const int way = kolo_trials_take(trials, open_ways(hub, all_see, bytes), &is_measured);
     hub->is_pulled = way == PULLS;
     hub->how = (way & STREAMS_OUT) != 0 ? KOLO_STORE_STREAM : KOLO_STORE_CACHED;
     hub->cell_how = (way & STREAMS_IN) != 0 ? KOLO_STORE_STREAM : KOLO_STORE_CACHED;
@@ -139,7 +154,7 @@ void kolo_ways_choose(struct kolo_hub *hub, bool all_see)
     ways->measured = trials;
     ways->way = way;
     ways->number = hub->number;
-    ways->bytes = all > 0 ? all : 1;
+    ways->bytes = bytes.all > 0 ? bytes.all : 1;
     ways->began = kolo_now_ns();
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/trials.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
-enum { PAUSE_LEAST = 16, PAUSE_TIMES = 8, PAUSE_MOST = 4096 };
+enum { PAUSE_LEAST = 16, PAUSE_TIMES = 8, PAUSE_MOST = 4096, PATIENCE = 16 };
 
 /* So much longer than the best takes a way that is not looked at again in this round. */
 static const float left_out = 1.5F;
@@ -14,52 +15,59 @@ static bool is_open(unsigned open, int way)
     return (open >> way & 1) != 0;
 }
 
-/** The median, of two the lesser; infinite: it was never told. */
+/** In this round: of all its times the second least, of fewer the least; infinite: it was not told. */
 static float typical(const struct kolo_trials *trials, int way)
 {
     const int told = trials->told[way];
-    return told > 0 ? trials->took[way][(told - 1) / 2] : INFINITY;
+    return told > 0 ? trials->took[way][told / KOLO_TRIALS_TIMES] : INFINITY;
 }
 
-/** Of the open ways the one that typically takes least, the first of those that take the same. */
-static int best_of(const struct kolo_trials *trials, unsigned open)
+/** As far as is known by now. */
+static float expected(const struct kolo_trials *trials, int way)
+{
+    if (trials->told[way] > 0)
+        return typical(trials, way);
+    return trials->known[way] > 0 ? trials->known[way] : INFINITY;
+}
+
+/** Of the open ways the one that takes least, the first of those that take the same. */
+static int fastest(const struct kolo_trials *trials, unsigned open,
+                   float (*takes)(const struct kolo_trials *trials, int way))
 {
     int best = __builtin_ctz(open);
     for (int way = best + 1; way < KOLO_TRIALS_WAYS; way++)
-        if (is_open(open, way) && typical(trials, way) < typical(trials, best))
+        if (is_open(open, way) && takes(trials, way) < takes(trials, best))
             best = way;
     return best;
 }
 
-/** Whether @p way has been taken often enough in this round. */
+/** Whether @p way has been taken often enough in this round. After two it is judged: of two kinds in
+ * turn each was there once. */
 static bool is_known(const struct kolo_trials *trials, int way, float least)
 {
     const int taken = trials->taken[way];
-    return taken >= KOLO_TRIALS_TIMES || (taken > 1 && typical(trials, way) > left_out * least);
+    return taken >= KOLO_TRIALS_TIMES || (taken == 2 && typical(trials, way) > left_out * least);
 }
 
 /** The open way that is to be taken; negative: all are known. */
 static int next_of(const struct kolo_trials *trials, unsigned open)
 {
-    const float least = typical(trials, best_of(trials, open));
+    const float least = typical(trials, fastest(trials, open, typical));
     for (int way = 0; way < KOLO_TRIALS_WAYS; way++)
         if (is_open(open, way) && !is_known(trials, way, least))
             return way;
     return -1;
 }
 
-static void begin_round(struct kolo_trials *trials)
-{
-    memset(trials->told, 0, sizeof(trials->told));
-    memset(trials->taken, 0, sizeof(trials->taken));
-    trials->left = 0;
-}
-
-static void end_round(struct kolo_trials *trials, unsigned open)
+static void end_round(struct kolo_trials *trials)
 {
     const int pause = trials->pause == 0 ? PAUSE_LEAST : trials->pause * PAUSE_TIMES;
-    trials->best = (uint8_t)best_of(trials, open);
-    begin_round(trials);
+    for (int way = 0; way < KOLO_TRIALS_WAYS; way++)
+        if (trials->told[way] > 0)
+            trials->known[way] = typical(trials, way);
+    memset(trials->told, 0, sizeof(trials->told));
+    memset(trials->taken, 0, sizeof(trials->taken));
+    trials->wanted = trials->waited = 0;
     trials->pause = (uint16_t)(pause < PAUSE_MOST ? pause : PAUSE_MOST);
     trials->left = trials->pause;
 }
@@ -69,19 +77,22 @@ int kolo_trials_take(struct kolo_trials *trials, unsigned open, bool *is_measure
     *is_measured_out = false;
     if ((open & (open - 1)) == 0) /* there is nothing to find out */
         return __builtin_ctz(open);
-    if (trials->left > 0 && !is_open(open, trials->best))
-        begin_round(trials);
+    if (isinf(expected(trials, fastest(trials, open, expected))))
+        trials->left = 0; /* of none of them anything is known */
     if (trials->left == 0) {
         const int way = next_of(trials, open);
+        trials->wanted |= (uint8_t)open;
         if (way >= 0) {
             trials->taken[way]++;
             *is_measured_out = true;
             return way;
         }
-        end_round(trials, open);
+        if (next_of(trials, trials->wanted) < 0 || ++trials->waited == PATIENCE)
+            end_round(trials);
     }
-    trials->left--;
-    return trials->best;
+    if (trials->left > 0)
+        trials->left--;
+    return fastest(trials, open, expected);
 }
 
 bool kolo_trials_is_new(const struct kolo_trials *trials)
@@ -94,19 +105,20 @@ bool kolo_trials_adopt(struct kolo_trials *trials, const struct kolo_trials *oth
 {
     if (other->pause == 0)
         return false;
-    trials->best = other->best;
+    memcpy(trials->known, other->known, sizeof(trials->known));
     trials->left = trials->pause = PAUSE_LEAST;
     return true;
 }
 
 void kolo_trials_note(struct kolo_trials *trials, int way, double took)
 {
+    const float one = fmaxf((float)took, FLT_MIN); /* 0 would say that nothing is known */
     float *sorted = trials->took[way];
     int at = trials->told[way];
     if (at == KOLO_TRIALS_TIMES)
         return;
-    for (; at > 0 && sorted[at - 1] > (float)took; at--)
+    for (; at > 0 && sorted[at - 1] > one; at--)
         sorted[at] = sorted[at - 1];
-    sorted[at] = (float)took;
+    sorted[at] = one;
     trials->told[way]++;
 }

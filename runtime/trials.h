@@ -3,26 +3,32 @@
 // them in turn: for what no figure of one machine stands for another. Pure: who is told the same
 // takes the same way, so ranks that share what they are told need not ask each other.
 //
-//   a round   each open way three times in a row, measured; two times, if both took much longer than
-//             a way before it. The median of each counts: one that was disturbed, or found in the
-//             caches what another way had left there, does not.
-//   between   the best of the round, not measured: for 16 uses after the first round, eight times
-//             as many after each, at most 4096. So a machine that changes is found out about.
+//   a round   each open way four times in a row, measured; two times, if both took much longer than
+//             a way before it. The second least of each counts: one that was disturbed, or found in
+//             the caches what another way had left there, does not; and where two kinds of use
+//             alternate, of which one takes longer, each way is judged by the other.
+//   between   the open way that took least, not measured: for 16 uses after the first round, eight
+//             times as many after each, at most 4096. So a machine that changes is found out about.
+//
+// Not all ways are open to all uses: a round waits a while for those that some of its uses can take
+// and the others not, and of a way that is not open nothing is forgotten.
 #ifndef KOLO_RUNTIME_TRIALS_H
 #define KOLO_RUNTIME_TRIALS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { KOLO_TRIALS_WAYS = 5, KOLO_TRIALS_TIMES = 3 };
+enum { KOLO_TRIALS_WAYS = 5, KOLO_TRIALS_TIMES = 4 };
 
 /** Zero at first: in the first round. */
 struct kolo_trials {
     float took[KOLO_TRIALS_WAYS][KOLO_TRIALS_TIMES]; /* in this round, ascending */
-    uint8_t told[KOLO_TRIALS_WAYS];                  /* of them */
-    uint8_t taken[KOLO_TRIALS_WAYS];                 /* times, in this round */
-    uint8_t best;                                    /* of the round before */
-    uint16_t left, pause; /* uses until the next round, and between the last two */
+    float known[KOLO_TRIALS_WAYS];   /* what each typically took in its latest round; 0: none */
+    uint8_t told[KOLO_TRIALS_WAYS];  /* of TOOK */
+    uint8_t taken[KOLO_TRIALS_WAYS]; /* times, in this round */
+    uint8_t wanted;                  /* ways that were open to a use in this round, a bit each */
+    uint8_t waited;                  /* uses in this round that had nothing left to find out */
+    uint16_t left, pause;            /* uses until the next round, and between the last two */
 };
 
 /** The way to take, one of those whose bits are set in @p open (at least one, the first

@@ -27,6 +27,17 @@ static int use(struct kolo_trials *trials, unsigned open, const double *took, in
     return measured;
 }
 
+/** The way that the next use takes, between two rounds. */
+static int next(struct kolo_trials *trials, unsigned open)
+{
+    const double took[KOLO_TRIALS_WAYS] = {0};
+    int taken[KOLO_TRIALS_WAYS], way = 0;
+    cr_assert_eq(use(trials, open, took, 1, taken), 0, "it is measured");
+    while (taken[way] == 0)
+        way++;
+    return way;
+}
+
 Test(trials, the_fastest_is_found_and_kept)
 {
     for (int best = 0; best < KOLO_TRIALS_WAYS; best++) {
@@ -35,8 +46,8 @@ Test(trials, the_fastest_is_found_and_kept)
         int taken[KOLO_TRIALS_WAYS];
         took[best] = 1;
         int measured = use(&trials, ALL, took, ROUND_MOST + 16, taken);
-        cr_assert_eq(measured, ROUND_MOST, "each three times, then none: %d", measured);
-        cr_assert_eq(taken[best], 3 + 16, "way %d: %d", best, taken[best]);
+        cr_assert_eq(measured, ROUND_MOST, "each four times, then none: %d", measured);
+        cr_assert_eq(taken[best], KOLO_TRIALS_TIMES + 16, "way %d: %d", best, taken[best]);
     }
 }
 
@@ -45,9 +56,8 @@ Test(trials, a_slow_way_is_taken_twice_a_round)
     struct kolo_trials trials = {0};
     const double took[KOLO_TRIALS_WAYS] = {6, 1, 1.6, 1.4, 9};
     int taken[KOLO_TRIALS_WAYS];
-    cr_assert_eq(use(&trials, ALL, took, 24, taken), 3 + 3 + 2 + 3 + 2);
-    cr_assert(taken[0] == 3 && taken[1] == 3 + 11 && taken[2] == 2 && taken[3] == 3 &&
-                  taken[4] == 2,
+    cr_assert_eq(use(&trials, ALL, took, 24, taken), 4 + 4 + 2 + 4 + 2);
+    cr_assert(taken[0] == 4 && taken[1] == 4 + 8 && taken[2] == 2 && taken[3] == 4 && taken[4] == 2,
               "%d %d %d %d", taken[0], taken[2], taken[3], taken[4]);
 }
 
@@ -59,7 +69,7 @@ Test(trials, rounds_become_rare)
     int taken[KOLO_TRIALS_WAYS];
     int measured = use(&trials, 3, took, USES, taken);
     const int rounds = USES / 4096;
-    cr_assert(measured >= 5 * rounds && measured <= 5 * (rounds + 4), "%d", measured);
+    cr_assert(measured >= 6 * rounds && measured <= 6 * (rounds + 4), "%d", measured);
     cr_assert(taken[1] <= 2 * (rounds + 4), "%d", taken[1]);
 }
 
@@ -75,17 +85,36 @@ Test(trials, a_machine_that_changes_is_noticed)
 
 Test(trials, what_disturbs_one_use_does_not_count)
 {
-    const double took[2][KOLO_TRIALS_TIMES] = {{1.4, 0.1, 1.4}, {1, 100, 1}};
+    const double took[2][KOLO_TRIALS_TIMES] = {{1.4, 0.1, 1.4, 1.4}, {1, 100, 1, 1}};
     struct kolo_trials trials = {0};
     int taken[2] = {0};
-    for (int i = 0; i < 2 * KOLO_TRIALS_TIMES + 1; i++) {
+    for (int i = 0; i < 2 * KOLO_TRIALS_TIMES; i++) {
         bool is_measured;
         const int way = kolo_trials_take(&trials, 3, &is_measured);
         if (is_measured)
             kolo_trials_note(&trials, way, took[way][taken[way]++]);
     }
     cr_assert(taken[0] == KOLO_TRIALS_TIMES && taken[1] == KOLO_TRIALS_TIMES);
-    cr_assert_eq(trials.best, 1, "neither the least, nor the most, nor the mean");
+    cr_assert_eq(next(&trials, 3), 1, "neither the least, nor the most, nor the mean");
+}
+
+/** By turns two kinds of use, of which one takes three times as long: neither way is judged by it. */
+Test(trials, uses_of_two_kinds_in_turn_mislead_nobody)
+{
+    for (int best = 0; best < 3; best++)
+        for (int phase = 0; phase < 2; phase++) {
+            struct kolo_trials trials = {0};
+            double took[KOLO_TRIALS_WAYS] = {1.4, 1.4, 1.4};
+            took[best] = 1;
+            for (int i = 0; i < 10000; i++) {
+                bool is_measured;
+                const int way = kolo_trials_take(&trials, 7, &is_measured);
+                if (is_measured)
+                    kolo_trials_note(&trials, way, took[way] * ((i + phase) % 2 == 0 ? 1 : 3));
+                cr_assert(is_measured || way == best, "use %d, phase %d: %d, not %d", i, phase, way,
+                          best);
+            }
+        }
 }
 
 Test(trials, a_way_that_closes_is_left)
@@ -93,11 +122,43 @@ Test(trials, a_way_that_closes_is_left)
     struct kolo_trials trials = {0};
     const double took[KOLO_TRIALS_WAYS] = {3, 2, 4, 4, 1};
     int taken[KOLO_TRIALS_WAYS];
-    use(&trials, ALL, took, 20, taken);
-    cr_assert(trials.best == 4 && trials.left > 0, "between two rounds");
-    cr_assert_gt(use(&trials, ALL & ~(1 << 4), took, 30, taken), 0, "it is found out anew");
-    cr_assert_eq(trials.best, 1);
-    cr_assert_eq(use(&trials, 1, took, 30, taken), 0, "of one way nothing is");
+    use(&trials, ALL, took, ROUND_MOST, taken);
+    cr_assert_eq(next(&trials, ALL), 4);
+    cr_assert_eq(next(&trials, ALL & ~(1 << 4)), 1, "of the others the fastest");
+    cr_assert_eq(use(&trials, 1, took, 30, taken), 0, "of one way nothing is found out");
+    cr_assert_eq(next(&trials, ALL), 4, "nothing is forgotten");
+}
+
+/** Of two kinds of use one can take two ways, the other all: both come to their best, and most of them
+ * are not measured. */
+Test(trials, ways_that_are_open_to_some_uses)
+{
+    struct kolo_trials trials = {0};
+    const double took[KOLO_TRIALS_WAYS] = {3, 4, 2, 5, 1};
+    const unsigned opens[2] = {3, ALL};
+    int measured = 0, taken[KOLO_TRIALS_WAYS];
+    for (int i = 0; i < 10000; i++) {
+        const unsigned open = opens[i % 3 == 0];
+        measured += use(&trials, open, took, 1, taken);
+        if (i > 100 && trials.left > 0)
+            cr_assert_eq(taken[open == ALL ? 4 : 0], 1, "use %d", i);
+    }
+    cr_assert_lt(measured, 150, "%d", measured);
+    for (int i = 0; i < 10000; i++) /* those that could take all come no more */
+        measured += use(&trials, 3, took, 1, taken);
+    cr_assert_lt(measured, 250, "%d", measured);
+}
+
+/** What is known is of none of the ways that are open. */
+Test(trials, others_that_know_nothing_of_the_open_ways)
+{
+    struct kolo_trials trials = {0}, other = {0};
+    const double took[KOLO_TRIALS_WAYS] = {3, 1, 5, 4, 5};
+    int taken[KOLO_TRIALS_WAYS];
+    use(&other, 3, took, 2 * KOLO_TRIALS_TIMES + 1, taken);
+    cr_assert(kolo_trials_adopt(&trials, &other));
+    cr_assert_gt(use(&trials, 3 << 2, took, 2 * KOLO_TRIALS_TIMES, taken), 0);
+    cr_assert_eq(next(&trials, 3 << 2), 3);
 }
 
 Test(trials, what_others_found_out_stands_for_the_first_round)
@@ -111,8 +172,8 @@ Test(trials, what_others_found_out_stands_for_the_first_round)
     cr_assert(!kolo_trials_is_new(&trials));
     cr_assert_eq(use(&trials, 7, then, 16, taken), 0);
     cr_assert_eq(taken[1], 16);
-    use(&trials, 7, then, 20, taken);
-    cr_assert_eq(trials.best, 0, "and then it finds out itself");
+    use(&trials, 7, then, ROUND_MOST, taken);
+    cr_assert_eq(next(&trials, 7), 0, "and then it finds out itself");
 }
 
 Test(trials, they_are_not_new_within_their_first_round)

@@ -5,22 +5,17 @@
 // (tests/stress/stress_random.c draws it too.)
 #include <criterion/criterion.h>
 
-#include <errno.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <time.h>
 
 #include "runtime/board_hub.h"
 #include "runtime/comm.h"
+#include "tests/support/refuse.h"
 #include "tests/support/world.h"
 
 enum { RANKS_MAX = 16, WHATS = 5, LAST = WHATS - 1 /* alltoall, always pulled if long enough */ };
@@ -211,21 +206,6 @@ Test(board_pull, a_setting_ends_it, .timeout = 120)
 }
 
 /* ---- where it must not be read ---- */
-
-/** From here on this thread's process_vm_readv is refused, as a container would. False: it cannot
- * be so. */
-static bool refuse_reading(void)
-{
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_process_vm_readv, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
 
 struct refusal {
     bool from_start, cannot;

@@ -312,9 +312,8 @@ static kolo_status explain(const struct command *c)
     struct ground ground;
     KOLO_TRY(lay_ground(c, &ground));
     question.layout = layout_of(c, &ground);
-    if (settings.cma && question.layout.local == KOLO_PATH_SHM)
-        question.layout.pull_from = (size_t)settings.cma_bytes;
-    question.layout.pull_is_tried = settings.source[KOLO_SET_CMA_BYTES] == KOLO_FROM_DEFAULT;
+    if (question.layout.local == KOLO_PATH_SHM)
+        question.layout.pull_from = kolo_pull_from(&settings, &question.layout.pull_is_tried);
     question.args.hosts = ground.map.domains.count > 1 ? &ground.map : NULL;
     size_t count = kolo_explain(&question, &figures, answers, ANSWERS_MAX);
     print_answers(c, &source, answers, count < ANSWERS_MAX ? count : ANSWERS_MAX);

@@ -24,7 +24,8 @@
 //             kernels, says done, and waits until all have
 //
 // Nothing in another member's notes is trusted: a number is compared, a name is checked by whoever
-// borrows, an address is one in that member's own process, and no length is taken from there.
+// borrows, an address is one in that member's own process, and no length is taken from there. What a
+// call took is believed: it says which way is faster, never where anything lies.
 #ifndef KOLO_RUNTIME_BOARD_HUB_H
 #define KOLO_RUNTIME_BOARD_HUB_H
 
@@ -95,7 +96,8 @@ struct kolo_board_notes {
     struct kolo_board_word touching; /* the collective for which it moves others' memory just now */
     struct kolo_board_word where;    /* the processor on which it last entered, plus 1 */
     struct kolo_board_word revoked;  /* not 0: its memory must not be touched any more */
-    struct kolo_board_word pulls;    /* bytes of a block from which on it would pull; 0: never */
+    struct kolo_board_word pulls;    /* bytes of a block from which on it would pull, 0: never; the
+                                        highest bit: where it is found to be faster */
     struct kolo_board_word unread;   /* the latest collective for which it could not pull */
     struct kolo_board_word
         mapped; /* twice the latest for which it has mapped, plus 1 if it could */

@@ -24,13 +24,15 @@
 
 #include "base/log.h"
 #include "runtime/board_hub.h"
+#include "runtime/cost.h"
 
 enum {
     CHUNK_BYTES = 256 << 10, /* of one call of the kernel's */
     STEP_BYTES = 1 << 20,    /* before the engine has its turn */
     CACHE_BYTES = 24 << 20,  /* of all buffers together, from which on caches do not help */
     ALLGATHER_MOST = 3,      /* members of an allgather that is pulled */
-    PAIR_BYTES = 1 << 20     /* of a block of a scatter of two, from which on it is not */
+    PAIR_BYTES = 1 << 20,    /* of a block of a scatter of two, from which on it is not */
+    TRIED_BYTES = 8 << 10    /* of a block, from which on it is tried: shorter ones are shown */
 };
 
 /* Beside the bytes in a member's notes: no setting of its says them. */
@@ -38,11 +40,19 @@ static const uint64_t tried = (uint64_t)1 << 63;
 
 /* ---- who may ---- */
 
+size_t kolo_pull_from(const struct kolo_settings *settings, bool *is_tried_out)
+{
+    *is_tried_out = settings->cma_bytes == 0;
+    if (!settings->cma)
+        return 0;
+    return *is_tried_out ? TRIED_BYTES : (size_t)settings->cma_bytes;
+}
+
 void kolo_pull_probe(struct kolo_hub *hub)
 {
-    const struct kolo_settings *settings = &hub->comm->engine->settings;
-    uint64_t from = settings->cma ? (uint64_t)settings->cma_bytes : 0;
-    if (settings->source[KOLO_SET_CMA_BYTES] == KOLO_FROM_DEFAULT && from != 0)
+    bool is_tried;
+    uint64_t from = kolo_pull_from(&hub->comm->engine->settings, &is_tried);
+    if (is_tried && from != 0)
         from |= tried;
     for (int member = 0; member < hub->count && from != 0; member++) {
         if (member == hub->self || kolo_board_may_pull(hub->board, member) == KOLO_OK)

@@ -25,6 +25,7 @@
 
 #include <stddef.h>
 
+#include "base/settings.h"
 #include "base/status.h"
 #include "runtime/plan.h"
 
@@ -107,6 +108,9 @@ double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args 
 double kolo_board_cost(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                        size_t element_bytes, const struct kolo_layout *layout,
                        const struct kolo_figures *figures);
+/** Bytes of a block from which on a rank with these settings would pull such memory; 0: never. And
+ * whether only where it is found to be faster. */
+size_t kolo_pull_from(const struct kolo_settings *settings, bool *is_tried_out);
 /** Whether memory that the others cannot see is pulled (board_pull.c), or expected to be. */
 bool kolo_board_is_pulled(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                           size_t element_bytes, const struct kolo_layout *layout,

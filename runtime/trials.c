@@ -7,19 +7,31 @@
 
 enum { PAUSE_LEAST = 16, PAUSE_TIMES = 8, PAUSE_MOST = 4096, PATIENCE = 16 };
 
-/* So much longer than the best takes a way that is not looked at again in this round. */
-static const float left_out = 1.5F;
+/* So much longer than the best takes a way that is not looked at again in this round; and so much of
+ * what it took before takes one that has not come to rest yet. */
+static const float left_out = 1.5F, still_falls = 0.97F;
 
 static bool is_open(unsigned open, int way)
 {
     return (open >> way & 1) != 0;
 }
 
-/** In this round: of all its times the second least, of fewer the least; infinite: it was not told. */
+/** The use of @p way before the latest @p back of this round. */
+static float latest(const struct kolo_trials *trials, int way, int back)
+{
+    return trials->took[way][(trials->told[way] - 1 - back) % KOLO_TRIALS_TIMES];
+}
+
+/** In this round: of the latest times the second least, of fewer the least; infinite: none. */
 static float typical(const struct kolo_trials *trials, int way)
 {
-    const int told = trials->told[way];
-    return told > 0 ? trials->took[way][told / KOLO_TRIALS_TIMES] : INFINITY;
+    float least = INFINITY, second = INFINITY;
+    for (int back = 0; back < trials->told[way] && back < KOLO_TRIALS_TIMES; back++) {
+        const float took = latest(trials, way, back);
+        second = fminf(second, fmaxf(least, took));
+        least = fminf(least, took);
+    }
+    return trials->told[way] < KOLO_TRIALS_TIMES ? least : second;
 }
 
 /** As far as is known by now. */
@@ -41,12 +53,22 @@ static int fastest(const struct kolo_trials *trials, unsigned open,
     return best;
 }
 
-/** Whether @p way has been taken often enough in this round. After two it is judged: of two kinds in
- * turn each was there once. */
+/** Does it still take less from one pair of uses to the next? Of two kinds in turn each pair has both. */
+static bool falls(const struct kolo_trials *trials, int way)
+{
+    if (trials->told[way] % 2 != 0)
+        return true; /* half a pair */
+    return fminf(latest(trials, way, 0), latest(trials, way, 1)) <
+           still_falls * fminf(latest(trials, way, 2), latest(trials, way, 3));
+}
+
+/** Whether @p way has been taken often enough in this round. */
 static bool is_known(const struct kolo_trials *trials, int way, float least)
 {
     const int taken = trials->taken[way];
-    return taken >= KOLO_TRIALS_TIMES || (taken == 2 && typical(trials, way) > left_out * least);
+    if (taken < KOLO_TRIALS_TIMES)
+        return taken == 2 && typical(trials, way) > left_out * least;
+    return taken >= KOLO_TRIALS_TIMES_MOST || trials->told[way] < taken || !falls(trials, way);
 }
 
 /** The open way that is to be taken; negative: all are known. */
@@ -113,12 +135,5 @@ bool kolo_trials_adopt(struct kolo_trials *trials, const struct kolo_trials *oth
 void kolo_trials_note(struct kolo_trials *trials, int way, double took)
 {
     const float one = fmaxf((float)took, FLT_MIN); /* 0 would say that nothing is known */
-    float *sorted = trials->took[way];
-    int at = trials->told[way];
-    if (at == KOLO_TRIALS_TIMES)
-        return;
-    for (; at > 0 && sorted[at - 1] > one; at--)
-        sorted[at] = sorted[at - 1];
-    sorted[at] = one;
-    trials->told[way]++;
+    trials->took[way][trials->told[way]++ % KOLO_TRIALS_TIMES] = one;
 }

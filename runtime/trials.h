@@ -3,9 +3,10 @@
 // them in turn: for what no figure of one machine stands for another. Pure: who is told the same
 // takes the same way, so ranks that share what they are told need not ask each other.
 //
-//   a round   each open way four times in a row, measured; two times, if both took much longer than
-//             a way before it. The second least of each counts: one that was disturbed, or found in
-//             the caches what another way had left there, does not; and where two kinds of use
+//   a round   each open way four times in a row, measured, and on while the latest two take less than
+//             the two before, as caches fill; two times, if both took much longer than a way before
+//             it. Of the latest four the second least counts: one that was disturbed, or found in the
+//             caches what another way had left there, does not; and where two kinds of use
 //             alternate, of which one takes longer, each way is judged by the other.
 //   between   the open way that took least, not measured: for 16 uses after the first round, eight
 //             times as many after each, at most 4096. So a machine that changes is found out about.
@@ -18,14 +19,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { KOLO_TRIALS_WAYS = 5, KOLO_TRIALS_TIMES = 4 };
+enum { KOLO_TRIALS_WAYS = 5, KOLO_TRIALS_TIMES = 4, KOLO_TRIALS_TIMES_MOST = 16 };
 
 /** Zero at first: in the first round. */
 struct kolo_trials {
-    float took[KOLO_TRIALS_WAYS][KOLO_TRIALS_TIMES]; /* in this round, ascending */
+    float took[KOLO_TRIALS_WAYS][KOLO_TRIALS_TIMES]; /* the latest in this round, by turns */
     float known[KOLO_TRIALS_WAYS];   /* what each typically took in its latest round; 0: none */
-    uint8_t told[KOLO_TRIALS_WAYS];  /* of TOOK */
-    uint8_t taken[KOLO_TRIALS_WAYS]; /* times, in this round */
+    uint8_t told[KOLO_TRIALS_WAYS];  /* times, in this round */
+    uint8_t taken[KOLO_TRIALS_WAYS]; /* the same, with those that nobody told of */
     uint8_t wanted;                  /* ways that were open to a use in this round, a bit each */
     uint8_t waited;                  /* uses in this round that had nothing left to find out */
     uint16_t left, pause;            /* uses until the next round, and between the last two */

@@ -117,6 +117,37 @@ Test(trials, uses_of_two_kinds_in_turn_mislead_nobody)
         }
 }
 
+/** A way that fills the caches takes less from use to use: it is not judged by its first ones. */
+Test(trials, a_way_that_becomes_faster_is_waited_for)
+{
+    struct kolo_trials trials = {0};
+    int taken[2] = {0};
+    for (int i = 0; i < 100; i++) {
+        bool is_measured;
+        const int way = kolo_trials_take(&trials, 3, &is_measured);
+        const double cold = taken[0] < 8 ? 1.8 - 0.1 * taken[0] : 0.95;
+        if (!is_measured)
+            break;
+        kolo_trials_note(&trials, way, way == 0 ? cold : 1);
+        taken[way]++;
+    }
+    cr_assert(taken[0] == 12 && taken[1] == KOLO_TRIALS_TIMES, "%d, %d", taken[0], taken[1]);
+    cr_assert_eq(next(&trials, 3), 0);
+}
+
+Test(trials, one_that_never_comes_to_rest_is_not_waited_for)
+{
+    struct kolo_trials trials = {0};
+    double took = 1;
+    int uses = 0;
+    for (bool is_measured = true; is_measured; uses++) {
+        const int way = kolo_trials_take(&trials, 3, &is_measured);
+        if (is_measured)
+            kolo_trials_note(&trials, way, took *= 0.9);
+    }
+    cr_assert_eq(uses, 2 * KOLO_TRIALS_TIMES_MOST + 1, "%d", uses);
+}
+
 Test(trials, a_way_that_closes_is_left)
 {
     struct kolo_trials trials = {0};

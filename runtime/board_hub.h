@@ -37,6 +37,7 @@
 #include "runtime/board_moves.h"
 #include "runtime/board_tracks.h"
 #include "runtime/comm.h"
+#include "runtime/trials.h"
 #include "transport/board.h"
 
 enum {
@@ -163,6 +164,15 @@ struct kolo_board_rounds {
     bool copies_in, goes_out, copies_out;
 };
 
+/** By which stores long contributions to a oneshot go up. Each member finds out for itself, by what its
+ * own call takes: so long as rounds are even, the others put theirs up in the same way meanwhile. */
+struct kolo_shows {
+    struct kolo_trials trials;
+    int way; /* of the running oneshot: an enum kolo_store_how */
+    bool is_measured;
+    int64_t put_ns; /* it took to put up */
+};
+
 struct kolo_hub {
     struct kolo_comm *comm;
     struct kolo_board *board;
@@ -196,6 +206,7 @@ struct kolo_hub {
     size_t element_bytes;
     struct kolo_fold fold;
     struct kolo_share share;
+    struct kolo_shows shows;
     struct kolo_hub_ways *ways;
     enum kolo_store_how how, cell_how; /* into results, into long cells of stages */
     struct kolo_board_rounds rounds;

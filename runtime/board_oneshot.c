@@ -3,12 +3,19 @@
 // from what the others put up. One flag, seen once: whoever has seen all members enter is over, and
 // in a broadcast whoever has seen the root. A contribution stays up until all have taken it, which
 // route_board.c sees to before it enters the next.
+//
+// Ordinary stores have to take each line back from the caches of those who read what stood there before,
+// and stores round the caches are read from memory: which is faster turns on how far the cores are from
+// each other. Each member tries both on long contributions to collectives in which all put and take as
+// much; the others go by what was found.
 #include <string.h>
 
 #include "runtime/board_hub.h"
 
 enum {
-    STREAM_BYTES = 8 << 10,
+    LONG_BYTES = 8 << 10, /* from which on stores round the caches may pay */
+    RETAKEN_BYTES = 8 << 10 /* at most, of the lines that are had back before they are needed */,
+    BOTH = 1 << KOLO_STORE_CACHED | 1 << KOLO_STORE_STREAM,
     MOVES_KEPT = sizeof((struct kolo_oneshot){0}.moves) / sizeof(struct kolo_move)
 };
 
@@ -28,7 +35,7 @@ static void take_lines_back(const struct kolo_hub *hub, size_t bytes)
     uint64_t next = hub->number + 1;
     const uint8_t *data = place_of(hub, hub->self, next);
     __builtin_prefetch(&hub->members[hub->self].notes->entries[next % KOLO_BOARD_ENTRIES], 1);
-    for (size_t at = 0; !hub->is_inline && at < bytes && at < STREAM_BYTES; at += KOLO_BOARD_LINE)
+    for (size_t at = 0; !hub->is_inline && at < bytes && at < RETAKEN_BYTES; at += KOLO_BOARD_LINE)
         __builtin_prefetch(data + at, 1);
 }
 
@@ -63,6 +70,19 @@ static uint8_t *put_up(const struct kolo_hub *hub, int member)
     return hub->is_inline ? kolo_hub_entry(hub, member)->data : place_of(hub, member, hub->number);
 }
 
+/** Decides whether the running collective is one that is tried; what the own contribution is, is known. */
+static void find_tried(const struct kolo_hub *hub, struct kolo_oneshot *oneshot)
+{
+    const bool takes_all = hub->collective == KOLO_COLLECTIVE_ALLREDUCE ||
+                           hub->collective == KOLO_COLLECTIVE_ALLGATHER;
+    const bool takes_share = hub->collective == KOLO_COLLECTIVE_ALLTOALL ||
+                             hub->collective == KOLO_COLLECTIVE_REDUCE_SCATTER;
+    const size_t times = takes_all ? (size_t)hub->count : 1;
+    oneshot->is_tried = (takes_all || takes_share) && hub->running->args.counts == NULL &&
+                        oneshot->put_bytes >= LONG_BYTES;
+    oneshot->touched_bytes = (1 + times) * oneshot->put_bytes;
+}
+
 /** Finds out what this member does in the running collective, unless an earlier start has. */
 static const struct kolo_oneshot *find_out(struct kolo_hub *hub)
 {
@@ -77,6 +97,7 @@ static const struct kolo_oneshot *find_out(struct kolo_hub *hub)
                         hub->collective == KOLO_COLLECTIVE_BROADCAST;
     kolo_moves_extent(hub->collective, args, hub->self, &send, &recv);
     oneshot->put_bytes = send * hub->element_bytes;
+    find_tried(hub, oneshot);
     oneshot->count = kolo_moves_to(hub->collective, args, hub->self, &oneshot->first);
     for (size_t i = 0; i < oneshot->count && i < MOVES_KEPT; i++)
         kolo_moves_at(hub->collective, args, oneshot->first + i, &oneshot->moves[i]);
@@ -84,17 +105,34 @@ static const struct kolo_oneshot *find_out(struct kolo_hub *hub)
     return oneshot;
 }
 
+/** How this member's contribution goes up. */
+static enum kolo_store_how choose_stores(struct kolo_hub *hub, const struct kolo_oneshot *oneshot)
+{
+    struct kolo_shows *shows = &hub->shows;
+    if (oneshot->put_bytes < LONG_BYTES)
+        return KOLO_STORE_CACHED;
+    if (!oneshot->is_tried)
+        return (enum kolo_store_how)kolo_trials_best(&shows->trials, BOTH);
+    shows->trials.is_even = true;
+    shows->way = kolo_trials_take(&shows->trials, BOTH, &shows->is_measured);
+    return (enum kolo_store_how)shows->way;
+}
+
 void kolo_oneshot_put(struct kolo_hub *hub)
 {
     const struct kolo_oneshot *oneshot = find_out(hub);
     hub->is_inline = oneshot->is_inline;
     hub->is_short = oneshot->is_short;
+    hub->shows.is_measured = false;
     if (oneshot->put_bytes == 0)
         return;
     if (!hub->is_inline && !hub->is_short) /* else no more than as many as there are entries */
         hub->shown[hub->number % KOLO_BOARD_SHOWN] = hub->number;
-    kolo_copy(put_up(hub, hub->self), hub->running->send, oneshot->put_bytes,
-              oneshot->put_bytes >= STREAM_BYTES ? KOLO_STORE_STREAM : KOLO_STORE_CACHED);
+    const enum kolo_store_how how = choose_stores(hub, oneshot);
+    const int64_t began = hub->shows.is_measured ? kolo_now_ns() : 0;
+    kolo_copy(put_up(hub, hub->self), hub->running->send, oneshot->put_bytes, how);
+    if (hub->shows.is_measured)
+        hub->shows.put_ns = kolo_now_ns() - began;
 }
 
 /** To this member. */
@@ -106,10 +144,9 @@ static void take(struct kolo_hub *hub, const struct kolo_move *move)
         kolo_hub_move(hub, &mine);
 }
 
-void kolo_oneshot_take(struct kolo_hub *hub)
+static void take_all(struct kolo_hub *hub, const struct kolo_oneshot *oneshot)
 {
     const struct kolo_request *request = hub->running;
-    const struct kolo_oneshot *oneshot = find_out(hub);
     hub->how = KOLO_STORE_CACHED;
     take_lines_back(hub, oneshot->put_bytes);
     for (int member = 0; member < hub->count; member++)
@@ -122,4 +159,18 @@ void kolo_oneshot_take(struct kolo_hub *hub)
             kolo_moves_at(hub->collective, &request->args, oneshot->first + i, &move);
         take(hub, i < MOVES_KEPT ? &oneshot->moves[i] : &move);
     }
+}
+
+void kolo_oneshot_take(struct kolo_hub *hub)
+{
+    const struct kolo_oneshot *oneshot = find_out(hub);
+    struct kolo_shows *shows = &hub->shows;
+    if (!shows->is_measured) {
+        take_all(hub, oneshot);
+        return;
+    }
+    const int64_t began = kolo_now_ns();
+    take_all(hub, oneshot);
+    const double took = (double)(shows->put_ns + kolo_now_ns() - began);
+    kolo_trials_note(&shows->trials, shows->way, took / (double)oneshot->touched_bytes);
 }

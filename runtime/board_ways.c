@@ -13,7 +13,6 @@
 
 #include "base/alloc.h"
 #include "runtime/board_hub.h"
-#include "runtime/trials.h"
 
 enum {
     STREAMS_IN = 1,  /* bit of a way: into the cells of stages round the caches */

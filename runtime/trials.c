@@ -66,6 +66,8 @@ static bool falls(const struct kolo_trials *trials, int way)
 static bool is_known(const struct kolo_trials *trials, int way, float least)
 {
     const int taken = trials->taken[way];
+    if (trials->is_even)
+        return taken >= 2 * KOLO_TRIALS_TIMES;
     if (taken < KOLO_TRIALS_TIMES)
         return taken == 2 && typical(trials, way) > left_out * least;
     return taken >= KOLO_TRIALS_TIMES_MOST || trials->told[way] < taken || !falls(trials, way);
@@ -94,12 +96,17 @@ static void end_round(struct kolo_trials *trials)
     trials->left = trials->pause;
 }
 
+int kolo_trials_best(const struct kolo_trials *trials, unsigned open)
+{
+    return fastest(trials, open, expected);
+}
+
 int kolo_trials_take(struct kolo_trials *trials, unsigned open, bool *is_measured_out)
 {
     *is_measured_out = false;
     if ((open & (open - 1)) == 0) /* there is nothing to find out */
         return __builtin_ctz(open);
-    if (isinf(expected(trials, fastest(trials, open, expected))))
+    if (isinf(expected(trials, kolo_trials_best(trials, open))))
         trials->left = 0; /* of none of them anything is known */
     if (trials->left == 0) {
         const int way = next_of(trials, open);
@@ -114,7 +121,7 @@ int kolo_trials_take(struct kolo_trials *trials, unsigned open, bool *is_measure
     }
     if (trials->left > 0)
         trials->left--;
-    return fastest(trials, open, expected);
+    return kolo_trials_best(trials, open);
 }
 
 bool kolo_trials_is_new(const struct kolo_trials *trials)

@@ -11,6 +11,9 @@
 //   between   the open way that took least, not measured: for 16 uses after the first round, eight
 //             times as many after each, at most 4096. So a machine that changes is found out about.
 //
+// Who is told other things than the others, and still shall try each way while they do, has even rounds:
+// each way eight times, whatever it takes.
+//
 // Not all ways are open to all uses: a round waits a while for those that some of its uses can take
 // and the others not, and of a way that is not open nothing is forgotten.
 #ifndef KOLO_RUNTIME_TRIALS_H
@@ -29,12 +32,15 @@ struct kolo_trials {
     uint8_t taken[KOLO_TRIALS_WAYS]; /* the same, with those that nobody told of */
     uint8_t wanted;                  /* ways that were open to a use in this round, a bit each */
     uint8_t waited;                  /* uses in this round that had nothing left to find out */
+    bool is_even;                    /* rounds are; set at first */
     uint16_t left, pause;            /* uses until the next round, and between the last two */
 };
 
 /** The way to take, one of those whose bits are set in @p open (at least one, the first
  * KOLO_TRIALS_WAYS). *is_measured_out: kolo_trials_note shall be told what it took, before the next. */
 int kolo_trials_take(struct kolo_trials *trials, unsigned open, bool *is_measured_out);
+/** The open way that took least, as far as is known; of those of which nothing is the first. */
+int kolo_trials_best(const struct kolo_trials *trials, unsigned open);
 /** Was nothing taken by them yet? Then what others have found out, of something alike, may stand for
  * their first round. False: those have found out nothing. */
 bool kolo_trials_is_new(const struct kolo_trials *trials);

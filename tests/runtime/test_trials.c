@@ -148,6 +148,23 @@ Test(trials, one_that_never_comes_to_rest_is_not_waited_for)
     cr_assert_eq(uses, 2 * KOLO_TRIALS_TIMES_MOST + 1, "%d", uses);
 }
 
+/** Whatever one is told: who is told other things takes the same way at the same time. */
+Test(trials, even_rounds_keep_step)
+{
+    struct kolo_trials one = {.is_even = true}, other = {.is_even = true};
+    for (int i = 0; i < 1000; i++) {
+        bool first, second;
+        const int way = kolo_trials_take(&one, 3, &first);
+        const int same = kolo_trials_take(&other, 3, &second);
+        cr_assert(first == second && (!first || way == same), "use %d", i);
+        if (first)
+            kolo_trials_note(&one, way, way == 0 ? 9 : 1);
+        if (second && i % 3 == 0)
+            kolo_trials_note(&other, way, 100.0 / (i + 1) + way);
+    }
+    cr_assert(kolo_trials_best(&one, 3) == 1 && kolo_trials_best(&other, 3) == 0);
+}
+
 Test(trials, a_way_that_closes_is_left)
 {
     struct kolo_trials trials = {0};

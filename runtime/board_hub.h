@@ -170,7 +170,7 @@ struct kolo_shows {
     struct kolo_trials trials;
     int way; /* of the running oneshot: an enum kolo_store_how */
     bool is_measured;
-    int64_t put_ns; /* it took to put up */
+    int64_t began_ns; /* to put up */
 };
 
 struct kolo_hub {

@@ -7,7 +7,8 @@
 // Ordinary stores have to take each line back from the caches of those who read what stood there before,
 // and stores round the caches are read from memory: which is faster turns on how far the cores are from
 // each other. Each member tries both on long contributions to collectives in which all put and take as
-// much; the others go by what was found.
+// much, and is told by how long it is in the call: what a store costs may only show while others wait for
+// it. The other collectives go by what was found.
 #include <string.h>
 
 #include "runtime/board_hub.h"
@@ -129,10 +130,9 @@ void kolo_oneshot_put(struct kolo_hub *hub)
     if (!hub->is_inline && !hub->is_short) /* else no more than as many as there are entries */
         hub->shown[hub->number % KOLO_BOARD_SHOWN] = hub->number;
     const enum kolo_store_how how = choose_stores(hub, oneshot);
-    const int64_t began = hub->shows.is_measured ? kolo_now_ns() : 0;
-    kolo_copy(put_up(hub, hub->self), hub->running->send, oneshot->put_bytes, how);
     if (hub->shows.is_measured)
-        hub->shows.put_ns = kolo_now_ns() - began;
+        hub->shows.began_ns = kolo_now_ns();
+    kolo_copy(put_up(hub, hub->self), hub->running->send, oneshot->put_bytes, how);
 }
 
 /** To this member. */
@@ -165,12 +165,9 @@ void kolo_oneshot_take(struct kolo_hub *hub)
 {
     const struct kolo_oneshot *oneshot = find_out(hub);
     struct kolo_shows *shows = &hub->shows;
-    if (!shows->is_measured) {
-        take_all(hub, oneshot);
-        return;
-    }
-    const int64_t began = kolo_now_ns();
     take_all(hub, oneshot);
-    const double took = (double)(shows->put_ns + kolo_now_ns() - began);
+    if (!shows->is_measured)
+        return;
+    const double took = (double)(kolo_now_ns() - shows->began_ns);
     kolo_trials_note(&shows->trials, shows->way, took / (double)oneshot->touched_bytes);
 }

@@ -26,8 +26,8 @@ static float latest(const struct kolo_trials *trials, int way, int back)
 static float typical(const struct kolo_trials *trials, int way)
 {
     float least = INFINITY, second = INFINITY;
-    for (int back = 0; back < trials->told[way] && back < KOLO_TRIALS_TIMES; back++) {
-        const float took = latest(trials, way, back);
+    for (int i = 0; i < trials->told[way] && i < KOLO_TRIALS_TIMES; i++) {
+        const float took = trials->took[way][i];
         second = fminf(second, fmaxf(least, took));
         least = fminf(least, took);
     }
@@ -67,7 +67,7 @@ static bool is_known(const struct kolo_trials *trials, int way, float least)
 {
     const int taken = trials->taken[way];
     if (trials->is_even)
-        return taken >= 2 * KOLO_TRIALS_TIMES;
+        return taken >= KOLO_TRIALS_TIMES_MOST;
     if (taken < KOLO_TRIALS_TIMES)
         return taken == 2 && typical(trials, way) > left_out * least;
     return taken >= KOLO_TRIALS_TIMES_MOST || trials->told[way] < taken || !falls(trials, way);
@@ -139,8 +139,21 @@ bool kolo_trials_adopt(struct kolo_trials *trials, const struct kolo_trials *oth
     return true;
 }
 
+static void replace_greatest(float took[KOLO_TRIALS_TIMES], float one)
+{
+    int greatest = 0;
+    for (int i = 1; i < KOLO_TRIALS_TIMES; i++)
+        if (took[i] > took[greatest])
+            greatest = i;
+    took[greatest] = fminf(took[greatest], one);
+}
+
 void kolo_trials_note(struct kolo_trials *trials, int way, double took)
 {
     const float one = fmaxf((float)took, FLT_MIN); /* 0 would say that nothing is known */
-    trials->took[way][trials->told[way]++ % KOLO_TRIALS_TIMES] = one;
+    if (trials->is_even && trials->told[way] >= KOLO_TRIALS_TIMES)
+        replace_greatest(trials->took[way], one);
+    else
+        trials->took[way][trials->told[way] % KOLO_TRIALS_TIMES] = one;
+    trials->told[way]++;
 }

@@ -12,7 +12,7 @@
 //             times as many after each, at most 4096. So a machine that changes is found out about.
 //
 // Who is told other things than the others, and still shall try each way while they do, has even rounds:
-// each way eight times, whatever it takes.
+// each way sixteen times, whatever it takes, of which the second least counts.
 //
 // Not all ways are open to all uses: a round waits a while for those that some of its uses can take
 // and the others not, and of a way that is not open nothing is forgotten.
@@ -26,7 +26,8 @@ enum { KOLO_TRIALS_WAYS = 5, KOLO_TRIALS_TIMES = 4, KOLO_TRIALS_TIMES_MOST = 16 
 
 /** Zero at first: in the first round. */
 struct kolo_trials {
-    float took[KOLO_TRIALS_WAYS][KOLO_TRIALS_TIMES]; /* the latest in this round, by turns */
+    float took[KOLO_TRIALS_WAYS]
+              [KOLO_TRIALS_TIMES];   /* in this round: the latest; if rounds are even the least */
     float known[KOLO_TRIALS_WAYS];   /* what each typically took in its latest round; 0: none */
     uint8_t told[KOLO_TRIALS_WAYS];  /* times, in this round */
     uint8_t taken[KOLO_TRIALS_WAYS]; /* the same, with those that nobody told of */

@@ -9,7 +9,7 @@
 #include "runtime/board_hub.h"
 #include "tests/support/world.h"
 
-enum { RANKS = 3, CALLS = 200, ROUND = 4 * KOLO_TRIALS_TIMES, COUNT = 4099 };
+enum { RANKS = 3, CALLS = 200, ROUND = 2 * KOLO_TRIALS_TIMES_MOST, COUNT = 4099 };
 
 /** By which stores each tried call went, and whether it was measured. */
 static int how[RANKS][CALLS];

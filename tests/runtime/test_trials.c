@@ -165,6 +165,23 @@ Test(trials, even_rounds_keep_step)
     cr_assert(kolo_trials_best(&one, 3) == 1 && kolo_trials_best(&other, 3) == 0);
 }
 
+/** Of an even round all uses count, wherever in it the undisturbed ones are. */
+Test(trials, an_even_round_is_judged_by_all_its_uses)
+{
+    for (int at = 0; at < KOLO_TRIALS_TIMES_MOST - 1; at++) {
+        struct kolo_trials trials = {.is_even = true};
+        for (int i = 0; i < 2 * KOLO_TRIALS_TIMES_MOST; i++) {
+            bool is_measured;
+            const int way = kolo_trials_take(&trials, 3, &is_measured);
+            const int use = i % KOLO_TRIALS_TIMES_MOST;
+            const bool is_quiet = use == at || use == at + 1;
+            cr_assert(is_measured);
+            kolo_trials_note(&trials, way, way == 0 ? 1.5 : is_quiet ? 1 : 50 + use);
+        }
+        cr_assert_eq(next(&trials, 3), 1, "quiet at use %d", at);
+    }
+}
+
 Test(trials, a_way_that_closes_is_left)
 {
     struct kolo_trials trials = {0};

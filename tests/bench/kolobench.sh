@@ -55,6 +55,7 @@ refuse '--plan ring: expected one that alltoall has: auto, .*bruck.*' alltoall -
 refuse '--plan flat: expected one that allgatherv has: auto, ring, ' allreduce allgatherv --threads 2 --plan flat
 refuse '--plan ring: expected one that pingpong has: auto;' pingpong --threads 2 --plan ring
 refuse '--plan dobling: .*did you mean doubling' allreduce --threads 2 --plan dobling
+bench 2 allreduce --transport shm --plan oneshot -s 64K -n 40000 >"$work/out" 2>&1 || wrong "more samples than a forced plan takes at a time: $(tail -3 "$work/out")"
 timeout 60 "$bin/kolobench" all --threads 2 --plan ring -s 64 -n 1 >"$work/out" 2>&1 || wrong "a plan for all that have it: $(tail -3 "$work/out")"
 refuse 'no-such-dir' allreduce --threads 2 -e 4 --json "$work/no-such-dir/x.json"
 timeout 20 "$bin/kolobench" allreduce reduce_scatter --threads 3 -s 8 -n 1 >"$work/out" 2>&1 || wrong "one collective without a row: $(tail -3 "$work/out")"

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PAUSE_LEAST = 16, PAUSE_TIMES = 8, PAUSE_MOST = 4096, PATIENCE = 16 };
+enum { PAUSE_LEAST = 64, PAUSE_TIMES = 8, PAUSE_MOST = 4096, PATIENCE = 16 };
 
 /* So much longer than the best takes a way that is not looked at again in this round; and so much of
  * what it took before takes one that has not come to rest yet. */

@@ -8,7 +8,7 @@
 //             it. Of the latest four the second least counts: one that was disturbed, or found in the
 //             caches what another way had left there, does not; and where two kinds of use
 //             alternate, of which one takes longer, each way is judged by the other.
-//   between   the open way that took least, not measured: for 16 uses after the first round, eight
+//   between   the open way that took least, not measured: for 64 uses after the first round, eight
 //             times as many after each, at most 4096. So a machine that changes is found out about.
 //
 // Who is told other things than the others, and still shall try each way while they do, has even rounds:

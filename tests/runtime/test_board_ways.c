@@ -309,9 +309,9 @@ Test(board_ways, one_that_must_not_read_any_more, .timeout = 120)
     bool cannot = false;
     if (!may_pull())
         cr_skip("this system lets no process read another");
-    for (int at = 1; at < 28; at += 2) { /* there is one more round of trials after it */
+    for (int at = 1; at < 76; at += 5) { /* there is one more round of trials after it */
         const struct calls calls = {
-            .calls = 60, .count = 20000, .refused_at = at, .cannot = &cannot};
+            .calls = 100, .count = 20000, .refused_at = at, .cannot = &cannot};
         int counts[WAYS], pulled = 0;
         run(&calls, counts);
         if (cannot)

@@ -6,7 +6,12 @@
 
 #include "runtime/trials.h"
 
-enum { ROUND_MOST = KOLO_TRIALS_TIMES * KOLO_TRIALS_WAYS, ALL = (1 << KOLO_TRIALS_WAYS) - 1 };
+/* PAUSE: uses after the first round */
+enum {
+    PAUSE = 64,
+    ROUND_MOST = KOLO_TRIALS_TIMES * KOLO_TRIALS_WAYS,
+    ALL = (1 << KOLO_TRIALS_WAYS) - 1
+};
 
 /** Uses @p trials @p uses times; what each way takes stands in @p took. How often each was taken comes
  * in taken_out, and how often a use was measured is returned. */
@@ -45,9 +50,9 @@ Test(trials, the_fastest_is_found_and_kept)
         double took[KOLO_TRIALS_WAYS] = {1.2, 1.3, 1.1, 1.4, 1.2};
         int taken[KOLO_TRIALS_WAYS];
         took[best] = 1;
-        int measured = use(&trials, ALL, took, ROUND_MOST + 16, taken);
+        int measured = use(&trials, ALL, took, ROUND_MOST + PAUSE, taken);
         cr_assert_eq(measured, ROUND_MOST, "each four times, then none: %d", measured);
-        cr_assert_eq(taken[best], KOLO_TRIALS_TIMES + 16, "way %d: %d", best, taken[best]);
+        cr_assert_eq(taken[best], KOLO_TRIALS_TIMES + PAUSE, "way %d: %d", best, taken[best]);
     }
 }
 
@@ -235,8 +240,8 @@ Test(trials, what_others_found_out_stands_for_the_first_round)
     use(&other, 7, took, 20, taken);
     cr_assert(kolo_trials_is_new(&trials) && kolo_trials_adopt(&trials, &other));
     cr_assert(!kolo_trials_is_new(&trials));
-    cr_assert_eq(use(&trials, 7, then, 16, taken), 0);
-    cr_assert_eq(taken[1], 16);
+    cr_assert_eq(use(&trials, 7, then, PAUSE, taken), 0);
+    cr_assert_eq(taken[1], PAUSE);
     use(&trials, 7, then, ROUND_MOST, taken);
     cr_assert_eq(next(&trials, 7), 0, "and then it finds out itself");
 }

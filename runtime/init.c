@@ -128,16 +128,35 @@ kolo_status kolo_store_config(const struct kolo_settings *settings, int size,
 
 /* ---- joining ---- */
 
+/** Whether each rank of this host can have a processor to itself: by what they are bound to; where that
+ * is not to be seen (in containers), by what this one is, or by that kolorun has bound them. */
+static bool has_cores_for_all(const struct kolo_engine *engine)
+{
+    enum { MANY = 256 };
+    const struct kolo_settings *settings = &engine->settings;
+    const struct kolo_comm *world = engine->world;
+    const uint64_t here = kolo_comm_peer(world, world->rank)->identity.host_id;
+    const bool is_bound = settings->launcher[0] != '\0' && strcmp(settings->bind, "none") != 0;
+    int pids[MANY], count = 0;
+    bool has_cores;
+    for (int rank = 0; rank < world->size && count < MANY; rank++) {
+        const struct kolo_identity *identity = &kolo_comm_peer(world, rank)->identity;
+        if (identity->host_id == here)
+            pids[count++] = rank == world->rank ? 0 : (int)identity->pid;
+    }
+    if (world->local_size <= MANY && kolo_local_has_cores(pids, count, &has_cores))
+        return has_cores;
+    return kolo_local_cpus() >= world->local_size ||
+           (is_bound && sysconf(_SC_NPROCESSORS_ONLN) >= (long)world->local_size);
+}
+
 /** Spinning pays only where every rank of this host has a core to itself. Where it has not, a rank
  * yields for long: what it waits for is often done meanwhile on its own core, and a core on which
  * all sleep stays idle until another core wakes it. */
 static void choose_waiting(struct kolo_engine *engine)
 {
     const struct kolo_settings *settings = &engine->settings;
-    int local_size = engine->world->local_size;
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    bool is_bound = settings->launcher[0] != '\0' && strcmp(settings->bind, "none") != 0;
-    bool has_cores = kolo_local_cpus() >= local_size || (is_bound && online >= (long)local_size);
+    const bool has_cores = has_cores_for_all(engine);
     int64_t spin_us = has_cores ? 50 : 0, yield_us = has_cores ? 50 : 1000;
     engine->spin_ns = (settings->spin_us >= 0 ? settings->spin_us : spin_us) * 1000;
     engine->yield_ns = (settings->yield_us >= 0 ? settings->yield_us : yield_us) * 1000;

@@ -15,28 +15,113 @@
 #include <string.h>
 #include <unistd.h>
 
-int kolo_local_cpus(void)
+#include "base/alloc.h"
+
+/** Processors that a process, or of 0 the calling thread, may run on. */
+struct binding {
+    size_t bytes; /* of SET */
+    cpu_set_t *set;
+    int count;
+};
+
+/** False: there is no such process, or no memory; errno says which. */
+static bool find_binding(int pid, struct binding *binding_out)
 {
     enum { CPUS_MAX = 1 << 16 };
     for (int cpus = CPU_SETSIZE; cpus <= CPUS_MAX; cpus *= 2) {
-        size_t bytes = CPU_ALLOC_SIZE((size_t)cpus);
+        const size_t bytes = CPU_ALLOC_SIZE((size_t)cpus);
         cpu_set_t *set = CPU_ALLOC((size_t)cpus);
-        if (!set)
-            break;
-        int count = 0, error = 0;
-        if (sched_getaffinity(0, bytes, set) == 0)
-            count = CPU_COUNT_S(bytes, set);
-        else
-            error = errno;
+        if (set == NULL)
+            return false;
+        if (sched_getaffinity(pid, bytes, set) == 0) {
+            *binding_out = (struct binding){bytes, set, CPU_COUNT_S(bytes, set)};
+            return true;
+        }
         CPU_FREE(set);
-        if (count > 0)
-            return count;
-        if (error != EINVAL) /* EINVAL: the kernel's masks are longer */
-            break;
+        if (errno != EINVAL) /* EINVAL: the kernel's masks are longer */
+            return false;
+    }
+    return false;
+}
+
+int kolo_local_cpus(void)
+{
+    struct binding binding;
+    if (find_binding(0, &binding)) {
+        CPU_FREE(binding.set);
+        if (binding.count > 0)
+            return binding.count;
     }
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     return online > 0 ? (int)online : 1;
 }
+
+/* ---- a processor for each ---- */
+
+/** Processes and the processors that are theirs, so far. */
+struct match {
+    const struct binding *bindings;
+    int *owners;   /* by processor: a process, or -1 */
+    bool *is_seen; /* by processor, in this attempt */
+    size_t cpus;
+};
+
+/** Gives @p process a processor, if need be one whose owner can have another. */
+static bool give_one(struct match *match, int process)
+{
+    const struct binding *binding = &match->bindings[process];
+    for (size_t cpu = 0; cpu < match->cpus; cpu++) {
+        if (match->is_seen[cpu] || cpu >= 8 * binding->bytes ||
+            !CPU_ISSET_S(cpu, binding->bytes, binding->set))
+            continue;
+        match->is_seen[cpu] = true;
+        if (match->owners[cpu] < 0 || give_one(match, match->owners[cpu])) {
+            match->owners[cpu] = process;
+            return true;
+        }
+    }
+    return false;
+}
+
+/** True: all can have one. */
+static bool match_all(const struct binding *bindings, int count)
+{
+    struct match match = {.bindings = bindings};
+    bool is_matched = true;
+    for (int i = 0; i < count; i++)
+        if (8 * bindings[i].bytes > match.cpus)
+            match.cpus = 8 * bindings[i].bytes;
+    match.owners = kolo_calloc(match.cpus, sizeof(*match.owners));
+    match.is_seen = kolo_calloc(match.cpus, sizeof(*match.is_seen));
+    if (match.owners == NULL || match.is_seen == NULL)
+        is_matched = false;
+    for (size_t cpu = 0; is_matched && cpu < match.cpus; cpu++)
+        match.owners[cpu] = -1;
+    for (int i = 0; is_matched && i < count; i++) {
+        memset(match.is_seen, 0, match.cpus * sizeof(*match.is_seen));
+        is_matched = give_one(&match, i);
+    }
+    kolo_free_memory(match.owners);
+    kolo_free_memory(match.is_seen);
+    return is_matched;
+}
+
+bool kolo_local_has_cores(const int *pids, int count, bool *has_cores_out)
+{
+    struct binding *bindings = kolo_calloc((size_t)count, sizeof(*bindings));
+    int known = 0;
+    if (bindings == NULL)
+        return false;
+    while (known < count && find_binding(pids[known], &bindings[known]))
+        known++;
+    *has_cores_out = known == count && match_all(bindings, count);
+    for (int i = 0; i < known; i++)
+        CPU_FREE(bindings[i].set);
+    kolo_free_memory(bindings);
+    return known == count;
+}
+
+/* ---- what hwloc says ---- */
 
 static struct kolo_local facts;
 static pthread_once_t facts_once = PTHREAD_ONCE_INIT;

@@ -3,8 +3,14 @@
 #ifndef KOLO_RUNTIME_LOCAL_H
 #define KOLO_RUNTIME_LOCAL_H
 
+#include <stdbool.h>
+
 /** Processors the calling thread may run on (its binding). Cheap: one system call; at least 1. */
 int kolo_local_cpus(void);
+
+/** Whether each of these processes of this host (0: the calling thread) can have a processor to itself,
+ * by their bindings. False: one of them is not to be seen here. One system call each. */
+bool kolo_local_has_cores(const int *pids, int count, bool *has_cores_out);
 
 /** The NUMA node that holds the whole binding (its OS index), as kolo_local_facts() says; -1: several,
  * or not known. Loads hwloc only where the machine has several nodes and the binding is a part of

@@ -3,6 +3,8 @@
 
 #include <criterion/criterion.h>
 #include <sched.h>
+#include <signal.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -38,6 +40,65 @@ static int look_bound(void)
     if (kolo_local_facts()->cpus != 1 || kolo_local_facts()->cores != 1)
         return 5;
     return kolo_local_numa() == kolo_local_facts()->numa_node ? 0 : 6;
+}
+
+/** A child that may run on @p cpus (a bit each, of the first 64) alone, and stops once it is bound so. */
+static int start_bound(uint64_t cpus)
+{
+    cpu_set_t set;
+    const int pid = fork();
+    if (pid != 0)
+        return pid;
+    CPU_ZERO(&set);
+    for (int cpu = 0; cpu < 64; cpu++)
+        if ((cpus >> cpu & 1) != 0)
+            CPU_SET(cpu, &set);
+    if (sched_setaffinity(0, sizeof set, &set) != 0)
+        _exit(1);
+    kill(getpid(), SIGSTOP);
+    _exit(0);
+}
+
+/** Whether processes with these bindings can have a processor each. */
+static bool can_have(const uint64_t *cpus, int count)
+{
+    int pids[4], status;
+    bool can = false, later, is_known;
+    for (int i = 0; i < count; i++) {
+        pids[i] = start_bound(cpus[i]);
+        cr_assert(pids[i] > 0 && waitpid(pids[i], &status, WUNTRACED) == pids[i]);
+        cr_assert(WIFSTOPPED(status), "it cannot be bound to %#llx", (unsigned long long)cpus[i]);
+    }
+    is_known = kolo_local_has_cores(pids, count, &can);
+    for (int i = 0; i < count; i++) {
+        kill(pids[i], SIGKILL);
+        waitpid(pids[i], &status, 0);
+    }
+    cr_assert(is_known);
+    cr_assert(!kolo_local_has_cores(pids, count, &later), "they are gone, and not to be seen");
+    return can;
+}
+
+Test(local, who_has_a_processor_to_itself)
+{
+    cpu_set_t set;
+    int first = 0, second;
+    cr_assert_eq(sched_getaffinity(0, sizeof set, &set), 0);
+    while (!CPU_ISSET(first, &set))
+        first++;
+    for (second = first + 1; second < 64 && !CPU_ISSET(second, &set); second++)
+        ;
+    if (second >= 64)
+        cr_skip("there is one processor");
+    const uint64_t one = UINT64_C(1) << first, other = UINT64_C(1) << second, both = one | other;
+    cr_assert(can_have((uint64_t[]){one, other}, 2));
+    cr_assert(can_have((uint64_t[]){both, one}, 2), "the first makes room");
+    cr_assert(can_have((uint64_t[]){both, both}, 2));
+    cr_assert(!can_have((uint64_t[]){one, one}, 2));
+    cr_assert(!can_have((uint64_t[]){one, both, other}, 3));
+    cr_assert(!can_have((uint64_t[]){both, both, both}, 3));
+    bool can = false;
+    cr_assert(kolo_local_has_cores((int[]){0}, 1, &can) && can, "this thread");
 }
 
 /** As if the machine had two NUMA nodes of two cores, bound to one of these. */

@@ -204,10 +204,15 @@ void kolo_share_begin(enum kolo_collective collective, const struct kolo_plan_ar
                                      .last_at = last.at};
 }
 
+bool kolo_share_is_over(const struct kolo_share *share)
+{
+    return share->index > share->last ||
+           (share->index == share->last && share->at >= share->last_at);
+}
+
 bool kolo_share_next(struct kolo_share *share, size_t most, struct kolo_move *move_out)
 {
-    while (share->index < share->last ||
-           (share->index == share->last && share->at < share->last_at)) {
+    while (!kolo_share_is_over(share)) {
         struct kolo_move move;
         kolo_moves_at(share->collective, share->args, share->index, &move);
         size_t end = share->index < share->last ? move.count : share->last_at;
@@ -223,6 +228,10 @@ bool kolo_share_next(struct kolo_share *share, size_t most, struct kolo_move *mo
         move.recv_at += share->at;
         move.count = count;
         share->at += count;
+        if (share->at == end && share->index < share->last) {
+            share->index++;
+            share->at = 0;
+        }
         *move_out = move;
         return true;
     }

@@ -43,6 +43,8 @@ struct kolo_share {
 /** Share @p part of @p parts. Cuts within a move fall on multiples of @p align elements. */
 void kolo_share_begin(enum kolo_collective collective, const struct kolo_plan_args *args, int part,
                       int parts, size_t align, struct kolo_share *share_out);
+/** Is there no piece left? False where only empty moves are. */
+bool kolo_share_is_over(const struct kolo_share *share);
 /** The next piece, of at most @p most (> 0) elements. False: there is none. */
 bool kolo_share_next(struct kolo_share *share, size_t most, struct kolo_move *move_out);
 

@@ -419,6 +419,7 @@ static bool board_advance(struct kolo_request *request)
     if (hub->running != request)
         start(hub, request);
     for (int looks = hub->looks; looks > 0 && !hub->is_refused; looks--) {
+        const enum kolo_board_phase before = hub->phase;
         enum kolo_board_step result = step(hub);
         if (result == KOLO_BOARD_DONE) {
             hub->phase = KOLO_BOARD_OVER;
@@ -429,7 +430,8 @@ static bool board_advance(struct kolo_request *request)
         }
         if (result == KOLO_BOARD_MOVED) {
             request->comm->engine->has_moved = true;
-            if (hub->phase == KOLO_BOARD_MOVING || hub->phase == KOLO_BOARD_STAGING)
+            if (hub->phase == before &&
+                (before == KOLO_BOARD_MOVING || before == KOLO_BOARD_STAGING))
                 return false; /* long: the others' turn */
             looks = hub->looks + 1;
         } else if (hub->is_crowded && makes_room(hub)) {

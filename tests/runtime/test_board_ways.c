@@ -311,7 +311,7 @@ Test(board_ways, one_that_must_not_read_any_more, .timeout = 120)
         cr_skip("this system lets no process read another");
     for (int at = 1; at < 76; at += 5) { /* there is one more round of trials after it */
         const struct calls calls = {
-            .calls = 100, .count = 20000, .refused_at = at, .cannot = &cannot};
+            .calls = 200, .count = 20000, .refused_at = at, .cannot = &cannot};
         int counts[WAYS], pulled = 0;
         run(&calls, counts);
         if (cannot)

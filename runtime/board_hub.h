@@ -47,6 +47,7 @@ enum {
     KOLO_BOARD_SHORT_BYTES = 4 << 10,     /* broadcasts so short as many as there are entries */
     KOLO_BOARD_INLINE_BYTES = 32,         /* of a contribution that stands in the entry */
     KOLO_BOARD_ONESHOT_BYTES = 128 << 10, /* the longest contribution of a oneshot */
+    KOLO_BOARD_LONG_BYTES = 8 << 10,      /* of one, from which on its stores are tried */
     KOLO_BOARD_STAGED_BYTES = 1536 << 10, /* of the stage, for chunks on their way */
     KOLO_BOARD_LENT_BUFFERS = 2,          /* that a call has of a rank: send, recv */
     KOLO_BOARD_SHORT_AT = KOLO_BOARD_SHOWN * KOLO_BOARD_ONESHOT_BYTES,
@@ -164,13 +165,17 @@ struct kolo_board_rounds {
     bool copies_in, goes_out, copies_out;
 };
 
+enum { KOLO_SHOWS_KINDS = 4, KOLO_SHOWS_LENGTHS = 5 };
+
 /** By which stores long contributions to a oneshot go up. Each member finds out for itself, by what its
- * own call takes: so long as rounds are even, the others put theirs up in the same way meanwhile. */
+ * own calls take. All take their trials of the same calls, those that are as long and of the same
+ * collective, in even rounds: so the others put theirs up in the same way meanwhile. */
 struct kolo_shows {
-    struct kolo_trials trials;
-    int way; /* of the running oneshot: an enum kolo_store_how */
-    bool is_measured;
-    int64_t began_ns; /* to put up */
+    struct kolo_trials trials[KOLO_SHOWS_KINDS][KOLO_SHOWS_LENGTHS];
+    struct kolo_trials *measured; /* to be told what the running call took; NULL: none */
+    enum kolo_store_how how;      /* of the running call */
+    enum kolo_store_how found;    /* by the latest call that was not measured */
+    int64_t began_ns;             /* to put up */
 };
 
 struct kolo_hub {
@@ -266,6 +271,9 @@ void kolo_hub_places(const struct kolo_hub *hub, const struct kolo_move *move, c
 /** Bytes of the longest contribution; saturates. */
 size_t kolo_oneshot_bytes(enum kolo_collective collective, const struct kolo_plan_args *args,
                           size_t element_bytes);
+/** Enters a call that is a oneshot or may go as one, whether or not this member puts anything up: decides
+ * by which stores. Before kolo_oneshot_put. */
+void kolo_oneshot_choose(struct kolo_hub *hub);
 /** Puts up this member's contribution, in its stage or, if short and the entry has no names, there.
  */
 void kolo_oneshot_put(struct kolo_hub *hub);

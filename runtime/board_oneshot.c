@@ -8,13 +8,13 @@
 // and stores round the caches are read from memory: which is faster turns on how far the cores are from
 // each other. Each member tries both on long contributions to collectives in which all put and take as
 // much, and is told by how long it is in the call: what a store costs may only show while others wait for
-// it. The other collectives go by what was found.
+// it. The other collectives go by what the latest of those went by. A call that may go as a oneshot, and in
+// the end does not, is a use of which nobody is told.
 #include <string.h>
 
 #include "runtime/board_hub.h"
 
 enum {
-    LONG_BYTES = 8 << 10, /* from which on stores round the caches may pay */
     RETAKEN_BYTES = 8 << 10 /* at most, of the lines that are had back before they are needed */,
     BOTH = 1 << KOLO_STORE_CACHED | 1 << KOLO_STORE_STREAM,
     MOVES_KEPT = sizeof((struct kolo_oneshot){0}.moves) / sizeof(struct kolo_move)
@@ -71,17 +71,29 @@ static uint8_t *put_up(const struct kolo_hub *hub, int member)
     return hub->is_inline ? kolo_hub_entry(hub, member)->data : place_of(hub, member, hub->number);
 }
 
-/** Decides whether the running collective is one that is tried; what the own contribution is, is known. */
-static void find_tried(const struct kolo_hub *hub, struct kolo_oneshot *oneshot)
+/** Of which trials a collective takes its way: 0 to KOLO_SHOWS_KINDS - 1, or -1. */
+static int kind_of(enum kolo_collective collective)
 {
-    const bool takes_all = hub->collective == KOLO_COLLECTIVE_ALLREDUCE ||
-                           hub->collective == KOLO_COLLECTIVE_ALLGATHER;
-    const bool takes_share = hub->collective == KOLO_COLLECTIVE_ALLTOALL ||
-                             hub->collective == KOLO_COLLECTIVE_REDUCE_SCATTER;
-    const size_t times = takes_all ? (size_t)hub->count : 1;
-    oneshot->is_tried = (takes_all || takes_share) && hub->running->args.counts == NULL &&
-                        oneshot->put_bytes >= LONG_BYTES;
-    oneshot->touched_bytes = (1 + times) * oneshot->put_bytes;
+    static const enum kolo_collective kinds[KOLO_SHOWS_KINDS] = {
+        KOLO_COLLECTIVE_ALLREDUCE, KOLO_COLLECTIVE_ALLGATHER, KOLO_COLLECTIVE_ALLTOALL,
+        KOLO_COLLECTIVE_REDUCE_SCATTER};
+    for (int kind = 0; kind < KOLO_SHOWS_KINDS; kind++)
+        if (kinds[kind] == collective)
+            return kind;
+    return -1; /* not all members put and take as much */
+}
+
+/** The same on all members: those of contributions of that many bytes, or NULL. */
+static struct kolo_trials *trials_of(struct kolo_hub *hub, size_t bytes)
+{
+    const int kind = kind_of(hub->collective);
+    int length = 0;
+    if (kind < 0 || hub->running->args.counts != NULL || bytes < KOLO_BOARD_LONG_BYTES)
+        return NULL;
+    while (length < KOLO_SHOWS_LENGTHS - 1 && bytes >= (size_t)(2 * KOLO_BOARD_LONG_BYTES)
+                                                           << length)
+        length++;
+    return &hub->shows.trials[kind][length];
 }
 
 /** Finds out what this member does in the running collective, unless an earlier start has. */
@@ -98,7 +110,6 @@ static const struct kolo_oneshot *find_out(struct kolo_hub *hub)
                         hub->collective == KOLO_COLLECTIVE_BROADCAST;
     kolo_moves_extent(hub->collective, args, hub->self, &send, &recv);
     oneshot->put_bytes = send * hub->element_bytes;
-    find_tried(hub, oneshot);
     oneshot->count = kolo_moves_to(hub->collective, args, hub->self, &oneshot->first);
     for (size_t i = 0; i < oneshot->count && i < MOVES_KEPT; i++)
         kolo_moves_at(hub->collective, args, oneshot->first + i, &oneshot->moves[i]);
@@ -106,17 +117,20 @@ static const struct kolo_oneshot *find_out(struct kolo_hub *hub)
     return oneshot;
 }
 
-/** How this member's contribution goes up. */
-static enum kolo_store_how choose_stores(struct kolo_hub *hub, const struct kolo_oneshot *oneshot)
+void kolo_oneshot_choose(struct kolo_hub *hub)
 {
     struct kolo_shows *shows = &hub->shows;
-    if (oneshot->put_bytes < LONG_BYTES)
-        return KOLO_STORE_CACHED;
-    if (!oneshot->is_tried)
-        return (enum kolo_store_how)kolo_trials_best(&shows->trials, BOTH);
-    shows->trials.is_even = true;
-    shows->way = kolo_trials_take(&shows->trials, BOTH, &shows->is_measured);
-    return (enum kolo_store_how)shows->way;
+    const size_t bytes = find_out(hub)->put_bytes;
+    struct kolo_trials *trials = trials_of(hub, bytes);
+    bool is_measured = false;
+    if (trials != NULL) {
+        trials->is_even = true;
+        shows->how = (enum kolo_store_how)kolo_trials_take(trials, BOTH, &is_measured);
+        shows->found = is_measured ? shows->found : shows->how;
+    } else {
+        shows->how = bytes >= KOLO_BOARD_LONG_BYTES ? shows->found : KOLO_STORE_CACHED;
+    }
+    shows->measured = is_measured ? trials : NULL;
 }
 
 void kolo_oneshot_put(struct kolo_hub *hub)
@@ -124,15 +138,13 @@ void kolo_oneshot_put(struct kolo_hub *hub)
     const struct kolo_oneshot *oneshot = find_out(hub);
     hub->is_inline = oneshot->is_inline;
     hub->is_short = oneshot->is_short;
-    hub->shows.is_measured = false;
     if (oneshot->put_bytes == 0)
         return;
     if (!hub->is_inline && !hub->is_short) /* else no more than as many as there are entries */
         hub->shown[hub->number % KOLO_BOARD_SHOWN] = hub->number;
-    const enum kolo_store_how how = choose_stores(hub, oneshot);
-    if (hub->shows.is_measured)
+    if (hub->shows.measured != NULL)
         hub->shows.began_ns = kolo_now_ns();
-    kolo_copy(put_up(hub, hub->self), hub->running->send, oneshot->put_bytes, how);
+    kolo_copy(put_up(hub, hub->self), hub->running->send, oneshot->put_bytes, hub->shows.how);
 }
 
 /** To this member. */
@@ -166,8 +178,8 @@ void kolo_oneshot_take(struct kolo_hub *hub)
     const struct kolo_oneshot *oneshot = find_out(hub);
     struct kolo_shows *shows = &hub->shows;
     take_all(hub, oneshot);
-    if (!shows->is_measured)
-        return;
-    const double took = (double)(kolo_now_ns() - shows->began_ns);
-    kolo_trials_note(&shows->trials, shows->way, took / (double)oneshot->touched_bytes);
+    if (shows->measured != NULL)
+        kolo_trials_note(shows->measured, (int)shows->how,
+                         (double)(kolo_now_ns() - shows->began_ns));
+    shows->measured = NULL;
 }

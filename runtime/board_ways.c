@@ -100,7 +100,7 @@ static void settle(struct kolo_hub *hub)
         ended = last > ended ? last : ended;
     }
     if (trials != NULL)
-        kolo_trials_note(trials, ways->way, (double)(ended - began) / ways->bytes);
+        kolo_trials_note(trials, ways->way, ((double)ended - (double)began) / ways->bytes);
 }
 
 /** The same on all members, as all that it goes by. */

@@ -210,6 +210,24 @@ void kolo_call_words(const struct kolo_call *call, char *text, size_t capacity)
         add(text, capacity, " '%.*s'", (int)KOLO_NAME_SHOWN_MAX, call->name);
 }
 
+/** In what calls of a kind may differ of which only the hash does. */
+static const char *hashed_difference(enum kolo_call_kind kind, bool both_own)
+{
+    const bool reduces = kind < KOLO_CALLS && strchr(rows[kind].has, 'O') != NULL;
+    if (both_own)
+        return ", by another operator, under another name, with other counts or another "
+               "KOLO_SEGMENT_BYTES";
+    if (kind == KOLO_CALL_ALLGATHERV || kind == KOLO_CALL_GATHERV || kind == KOLO_CALL_SCATTERV)
+        return ", with other counts or displs, under another name or with another "
+               "KOLO_SEGMENT_BYTES";
+    if (kind == KOLO_CALL_REDUCE_SCATTERV)
+        return ", with other counts or another postscale, under another name or with another "
+               "KOLO_SEGMENT_BYTES";
+    if (reduces)
+        return ", under another name, with another postscale or another KOLO_SEGMENT_BYTES";
+    return ", under another name or with another KOLO_SEGMENT_BYTES";
+}
+
 const char *kolo_call_difference(const struct kolo_call *mine, const struct kolo_call *theirs)
 {
     bool both_own = is_own(mine->op) && is_own(theirs->op);
@@ -224,11 +242,5 @@ const char *kolo_call_difference(const struct kolo_call *mine, const struct kolo
     if (my_hash != their_hash && mine->history != 0)
         return ", after broadcasts that they did not call alike, or by another name, operator, "
                "counts or displs, postscale or KOLO_SEGMENT_BYTES";
-    if (my_hash != their_hash && both_own)
-        return ", by another operator, under another name, with other counts or displs or another "
-               "KOLO_SEGMENT_BYTES";
-    if (my_hash != their_hash)
-        return ", under another name, with other counts or displs, another postscale or another "
-               "KOLO_SEGMENT_BYTES";
-    return "";
+    return my_hash != their_hash ? hashed_difference(mine->kind, both_own) : "";
 }

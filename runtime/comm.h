@@ -91,10 +91,8 @@ struct kolo_oneshot {
     bool is_known; /* the rest */
     bool is_short; /* a broadcast of which several are shown at a time */
     bool is_inline;
-    bool is_tried;        /* by which stores it goes up, if it is long: all put and take as much */
-    size_t put_bytes;     /* of the own contribution */
-    size_t touched_bytes; /* of it, and of what this rank takes, if it is tried */
-    size_t first, count;  /* moves to this rank */
+    size_t put_bytes;          /* of the own contribution */
+    size_t first, count;       /* moves to this rank */
     struct kolo_move moves[2]; /* they, if they are no more */
 };
 

@@ -91,7 +91,7 @@ struct kolo_layout {
     int domains;    /* NUMA domains that they are on, of all hosts together; 0: as 1 */
     bool has_board; /* all see memory of all: plans on a board can be taken */
     bool is_unseen; /* but not that of the call, which is not of kolo_alloc */
-    /* Bytes of a block from which on they pull such memory (KOLO_CMA_BYTES); 0: never. */
+    /* Bytes of a block from which on they pull such memory (kolo_pull_from); 0: never. */
     size_t pull_from;
     bool pull_is_tried; /* and only where it is faster */
 };

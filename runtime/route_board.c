@@ -74,6 +74,8 @@ static void put_names(struct kolo_hub *hub)
     hub->may_show = bytes <= kolo_comm_shown(hub->comm, hub->collective);
     hub->has_named = kolo_board_direct_put(hub);
     const bool lends = kolo_board_lent_put(hub); /* its data is not on the host */
+    if (hub->may_show && (!hub->has_named || bytes >= KOLO_BOARD_LONG_BYTES))
+        kolo_oneshot_choose(hub);
     if (!hub->has_named && hub->may_show && !lends)
         kolo_oneshot_put(hub);
 }
@@ -112,10 +114,12 @@ static enum kolo_board_step enter(struct kolo_hub *hub)
         kolo_hub_place(hub);
     struct kolo_board_entry *entry = kolo_hub_entry(hub, hub->self);
     put_desc(entry, &request->desc);
-    if (hub->is_oneshot)
+    if (hub->is_oneshot) {
+        kolo_oneshot_choose(hub);
         kolo_oneshot_put(hub);
-    else
+    } else {
         put_names(hub);
+    }
     atomic_store(&entry->number, hub->number);
     kolo_board_ring(hub->board);
     return go_on(hub, KOLO_BOARD_ENTERING);

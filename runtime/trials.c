@@ -94,6 +94,7 @@ static void end_round(struct kolo_trials *trials)
     trials->wanted = trials->waited = 0;
     trials->pause = (uint16_t)(pause < PAUSE_MOST ? pause : PAUSE_MOST);
     trials->left = trials->pause;
+    trials->has_found = true;
 }
 
 int kolo_trials_best(const struct kolo_trials *trials, unsigned open)
@@ -132,7 +133,7 @@ bool kolo_trials_is_new(const struct kolo_trials *trials)
 
 bool kolo_trials_adopt(struct kolo_trials *trials, const struct kolo_trials *other)
 {
-    if (other->pause == 0)
+    if (!other->has_found)
         return false;
     memcpy(trials->known, other->known, sizeof(trials->known));
     trials->left = trials->pause = PAUSE_LEAST;
@@ -151,6 +152,8 @@ static void replace_greatest(float took[KOLO_TRIALS_TIMES], float one)
 void kolo_trials_note(struct kolo_trials *trials, int way, double took)
 {
     const float one = fmaxf((float)took, FLT_MIN); /* 0 would say that nothing is known */
+    if (trials->told[way] >= trials->taken[way])
+        return; /* it was not asked for */
     if (trials->is_even && trials->told[way] >= KOLO_TRIALS_TIMES)
         replace_greatest(trials->took[way], one);
     else

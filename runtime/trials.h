@@ -34,6 +34,7 @@ struct kolo_trials {
     uint8_t wanted;                  /* ways that were open to a use in this round, a bit each */
     uint8_t waited;                  /* uses in this round that had nothing left to find out */
     bool is_even;                    /* rounds are; set at first */
+    bool has_found;                  /* something by itself */
     uint16_t left, pause;            /* uses until the next round, and between the last two */
 };
 

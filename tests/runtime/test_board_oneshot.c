@@ -9,11 +9,17 @@
 #include "runtime/board_hub.h"
 #include "tests/support/world.h"
 
-enum { RANKS = 3, CALLS = 200, ROUND = 2 * KOLO_TRIALS_TIMES_MOST, COUNT = 4099 };
+enum { RANKS = 3, CALLS = 200, HALF = KOLO_TRIALS_TIMES_MOST, COUNT = 4099, LENGTH = 1 };
 
-/** By which stores each tried call went, and whether it was measured. */
-static int how[RANKS][CALLS];
-static bool is_measured[RANKS][CALLS];
+/** The trials of the calls below, after each of them; and by which stores it went. */
+static struct kolo_trials trials[RANKS][CALLS];
+static enum kolo_store_how how[RANKS][CALLS];
+
+static void look(const struct kolo_comm *comm, int call)
+{
+    trials[comm->rank][call] = comm->hub->shows.trials[0][LENGTH];
+    how[comm->rank][call] = comm->hub->shows.how;
+}
 
 static int32_t value(int call, int rank, int i)
 {
@@ -30,16 +36,15 @@ static kolo_status sum_once(struct kolo_comm *comm, int call)
     for (int i = 0; i < COUNT; i++)
         WORLD_EXPECT(recv[i] == value(call, 0, i) + value(call, 1, i) + value(call, 2, i),
                      "call %d, element %d: %d", call, i, (int)recv[i]);
-    how[rank][call] = comm->hub->shows.way;
-    is_measured[rank][call] = comm->hub->shows.is_measured;
+    look(comm, call);
     return KOLO_OK;
 }
 
-/** A broadcast is not tried: it goes by what was found, and leaves the trials as they are. */
+/** A broadcast is not tried: it goes by what was found last. */
 static kolo_status broadcast_once(struct kolo_comm *comm, int call)
 {
     static _Thread_local int32_t data[COUNT];
-    const struct kolo_trials before = comm->hub->shows.trials;
+    const enum kolo_store_how found = comm->hub->shows.found;
     const int root = call % RANKS;
     for (int i = 0; i < COUNT; i++)
         data[i] = kolo_rank(comm) == root ? value(call, root, i) : -1;
@@ -47,7 +52,8 @@ static kolo_status broadcast_once(struct kolo_comm *comm, int call)
     for (int i = 0; i < COUNT; i++)
         WORLD_EXPECT(data[i] == value(call, root, i), "broadcast %d, element %d: %d", call, i,
                      (int)data[i]);
-    WORLD_EXPECT(memcmp(&before, &comm->hub->shows.trials, sizeof(before)) == 0, "it was tried");
+    WORLD_EXPECT(comm->hub->shows.measured == NULL, "broadcast %d is measured", call);
+    WORLD_EXPECT(kolo_rank(comm) != root || comm->hub->shows.how == found, "broadcast %d", call);
     return KOLO_OK;
 }
 
@@ -61,21 +67,64 @@ static kolo_status sum_and_broadcast(struct kolo_comm *comm, void *argument)
     return KOLO_OK;
 }
 
+/** After each call all ranks have taken each way as often, and know of as many uses. */
+static void expect_step(void)
+{
+    for (int rank = 1; rank < RANKS; rank++)
+        for (int call = 0; call < CALLS; call++) {
+            const struct kolo_trials *is = &trials[rank][call], *first = &trials[0][call];
+            cr_assert(memcmp(is->taken, first->taken, sizeof(is->taken)) == 0 &&
+                          memcmp(is->told, first->told, sizeof(is->told)) == 0 &&
+                          is->left == first->left,
+                      "rank %d is out of step at call %d", rank, call);
+        }
+}
+
 Test(board_oneshot, long_contributions_go_up_by_both_kinds_of_stores, .timeout = 60)
 {
     struct world world = {
         .size = RANKS, .transport = "shm", .settings = {"KOLO_TIMEOUT=60", "KOLO_PLAN=oneshot"}};
     WORLD_MUST_RUN(&world, sum_and_broadcast, NULL);
     for (int rank = 0; rank < RANKS; rank++)
-        for (int call = 0; call < ROUND; call++) {
-            const int expected = call < ROUND / 2 ? KOLO_STORE_CACHED : KOLO_STORE_STREAM;
-            cr_assert(is_measured[rank][call] && how[rank][call] == expected,
-                      "call %d on rank %d: %d, measured %d", call, rank, how[rank][call],
-                      is_measured[rank][call]);
+        for (int call = 0; call < 2 * HALF; call++) {
+            const struct kolo_trials *is = &trials[rank][call];
+            const int first = call < HALF ? call + 1 : HALF, second = call + 1 - first;
+            cr_assert(is->taken[0] == first && is->taken[1] == second, "call %d on rank %d", call,
+                      rank);
+            cr_assert(is->told[0] == first && is->told[1] == second, "call %d on rank %d", call,
+                      rank);
+            cr_assert_eq(how[rank][call], call < HALF ? KOLO_STORE_CACHED : KOLO_STORE_STREAM);
         }
-    for (int rank = 0; rank < RANKS; rank++)
-        for (int call = ROUND; call < CALLS; call++)
-            cr_assert(is_measured[rank][call] == is_measured[0][call] &&
-                          (!is_measured[rank][call] || how[rank][call] == how[0][call]),
-                      "call %d on rank %d is out of step", call, rank);
+    expect_step();
+}
+
+/** Of one rank's memory the others see all: nobody is told of such a call, and all take the same step. */
+static kolo_status some_are_seen(struct kolo_comm *comm, void *argument)
+{
+    static _Thread_local int32_t plain[2 * COUNT];
+    void *seen;
+    (void)argument;
+    WORLD_TRY(kolo_alloc(comm, sizeof(plain), &seen));
+    for (int call = 0; call < CALLS; call++) {
+        const bool is_mixed = call % 7 < 3 || call < 40;
+        int32_t *send = is_mixed && kolo_rank(comm) == 0 ? seen : plain, *recv = send + COUNT;
+        for (int i = 0; i < COUNT; i++)
+            send[i] = value(call, kolo_rank(comm), i);
+        WORLD_TRY(kolo_allreduce(comm, send, recv, COUNT, KOLO_INT32, KOLO_SUM, NULL, NULL));
+        for (int i = 0; i < COUNT; i++)
+            WORLD_EXPECT(recv[i] == value(call, 0, i) + value(call, 1, i) + value(call, 2, i),
+                         "call %d, element %d: %d", call, i, (int)recv[i]);
+        look(comm, call);
+    }
+    return KOLO_OK;
+}
+
+Test(board_oneshot, all_keep_step_where_some_memory_is_seen, .timeout = 60)
+{
+    struct world world = {
+        .size = RANKS, .transport = "shm", .settings = {"KOLO_TIMEOUT=60", "KOLO_PLAN=twoshot"}};
+    WORLD_MUST_RUN(&world, some_are_seen, NULL);
+    cr_assert_eq(trials[0][39].told[0] + trials[0][39].told[1], 0);
+    cr_assert_gt(trials[0][CALLS - 1].pause + trials[0][CALLS - 1].told[0], 0, "they are shown");
+    expect_step();
 }

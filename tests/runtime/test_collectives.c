@@ -609,16 +609,21 @@ ParameterizedTest(struct world_param *param, collectives, long_vectors, .timeout
     }
 }
 
-/* A block of no elements lies nowhere, so its displacement cannot make the buffers overlap. */
+/* A block of no elements lies nowhere: its displacement cannot make the buffers overlap, and may be
+ * another one on each rank. That the rest is packed one may say or not. */
 static kolo_status far_empty_block(struct kolo_comm *comm, void *arg)
 {
-    const size_t counts[] = {4, 0}, displs[] = {0, 1 << 20};
+    const size_t counts[] = {4, 0};
+    const size_t displs[] = {0, (size_t)1 << (20 + kolo_rank(comm))}, packed[] = {0, 4};
     int buffer[16] = {0};
     (void)arg;
     for (int i = 8; i < 12; i++)
         buffer[i] = i;
     kolo_status status =
         kolo_allgatherv(comm, buffer + 8, buffer, counts, displs, KOLO_INT32, NULL, NULL);
+    if (status == KOLO_OK)
+        status = kolo_allgatherv(comm, buffer + 8, buffer, counts,
+                                 kolo_rank(comm) == 0 ? packed : NULL, KOLO_INT32, NULL, NULL);
     return status == KOLO_OK && buffer[3] != 11 ? KOLO_ERR_INTERNAL : status;
 }
 

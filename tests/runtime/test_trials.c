@@ -246,6 +246,30 @@ Test(trials, what_others_found_out_stands_for_the_first_round)
     cr_assert_eq(next(&trials, 7), 0, "and then it finds out itself");
 }
 
+Test(trials, what_was_only_adopted_is_not_handed_on)
+{
+    struct kolo_trials first = {0}, second = {0}, third = {0};
+    const double took[KOLO_TRIALS_WAYS] = {3, 1};
+    int taken[KOLO_TRIALS_WAYS];
+    use(&first, 3, took, 2 * KOLO_TRIALS_TIMES + 1, taken);
+    cr_assert(kolo_trials_adopt(&second, &first) && !kolo_trials_adopt(&third, &second));
+    use(&second, 3, took, PAUSE + 2 * KOLO_TRIALS_TIMES + 1, taken);
+    cr_assert(kolo_trials_adopt(&third, &second), "it has found something itself");
+}
+
+/** What nobody asked for is not heard. */
+Test(trials, a_use_is_told_of_once)
+{
+    struct kolo_trials trials = {0};
+    bool is_measured;
+    kolo_trials_note(&trials, 0, 1);
+    cr_assert_eq(trials.told[0], 0);
+    (void)kolo_trials_take(&trials, 3, &is_measured);
+    for (int i = 0; i < 300; i++)
+        kolo_trials_note(&trials, 0, 1);
+    cr_assert_eq(trials.told[0], 1);
+}
+
 Test(trials, they_are_not_new_within_their_first_round)
 {
     struct kolo_trials trials = {0};

@@ -338,7 +338,7 @@ Test(board_ways, one_is_told_by_a_setting, .timeout = 120)
 
 Test(board_ways, memory_that_all_see_is_stored_both_ways, .timeout = 120)
 {
-    const struct calls calls = {.what = SUMS, .memory = OF_KOLO, .calls = 20, .count = 1 << 20};
+    const struct calls calls = {.what = SUMS, .memory = OF_KOLO, .calls = 40, .count = 1 << 20};
     int counts[WAYS];
     run(&calls, counts);
     cr_assert(counts[0] >= 2 && counts[STREAMED] >= 2, "%d, %d", counts[0], counts[STREAMED]);
@@ -348,7 +348,7 @@ Test(board_ways, memory_that_all_see_is_stored_both_ways, .timeout = 120)
 /** What a gather's root has is longer than what each of them has on average. */
 Test(board_ways, long_results_of_a_root_are_stored_both_ways, .timeout = 120)
 {
-    const struct calls calls = {.what = GATHERS, .calls = 30, .count = 800000};
+    const struct calls calls = {.what = GATHERS, .calls = 80, .count = 800000};
     int counts[WAYS];
     run(&calls, counts);
     cr_assert(counts[STREAMED] >= 2 && counts[0] >= 2, "%d, %d", counts[STREAMED], counts[0]);

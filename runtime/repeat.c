@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns what is kept of short blocking calls over a board: a program that calls the same small
+// Owns what is kept of blocking calls over a board: a program that calls the same
 // collective again and again has its plan, its description and its moves found out once. A kept
 // request gets the buffers of the next call like it, and a number; all that can be otherwise in
 // that call is asked again (arguments, a failed communicator, memory of a device's). Must never:
@@ -53,7 +53,7 @@ void kolo_repeat_give_back(struct kolo_request *kept)
 void kolo_repeat_keep(struct kolo_comm *comm, const struct kolo_request *request)
 {
     const struct kolo_call *call = &request->call;
-    if (request->plan == NULL || !request->plan->is_oneshot || request->status != KOLO_OK)
+    if (request->plan == NULL || !request->plan->on_board || request->status != KOLO_OK)
         return;
     if (comm->repeats == NULL)
         comm->repeats = kolo_calloc(REPEATS, sizeof(*comm->repeats));

@@ -119,7 +119,7 @@ enum kolo_board_step kolo_board_direct_step(struct kolo_hub *hub)
     size_t chunk = CHUNK_BYTES / hub->element_bytes, moved = 0;
     struct kolo_move move;
     while (moved < STEP_BYTES) {
-        if (kolo_share_is_over(&hub->share)) /* known without a word to the others */
+        if (kolo_share_is_over(&hub->share) && !kolo_hub_is_revoked(hub))
             return KOLO_BOARD_DONE;
         bool may_touch = kolo_hub_touch(hub);
         bool is_left = may_touch && kolo_share_next(&hub->share, chunk, &move);

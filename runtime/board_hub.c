@@ -166,13 +166,18 @@ void kolo_hub_fold(const struct kolo_hub *hub, void *const out[], size_t nout,
         kolo_fold(&as_bytes, others, kept, in, 1, bytes, hub->how);
 }
 
+bool kolo_hub_is_revoked(const struct kolo_hub *hub)
+{
+    for (int i = 0; i < hub->count; i++)
+        if (i != hub->self && atomic_load(&hub->members[i].notes->revoked.value) != 0)
+            return true;
+    return false;
+}
+
 bool kolo_hub_touch(struct kolo_hub *hub)
 {
     atomic_store(&hub->members[hub->self].notes->touching.value, hub->number);
-    for (int i = 0; i < hub->count; i++)
-        if (i != hub->self && atomic_load(&hub->members[i].notes->revoked.value) != 0)
-            return false;
-    return true;
+    return !kolo_hub_is_revoked(hub);
 }
 
 void kolo_hub_untouch(struct kolo_hub *hub)

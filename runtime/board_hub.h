@@ -259,6 +259,8 @@ void kolo_hub_fold(const struct kolo_hub *hub, void *const out[], size_t nout,
  * what was read before was as it was sent. False: some took it back. */
 bool kolo_hub_touch(struct kolo_hub *hub);
 void kolo_hub_untouch(struct kolo_hub *hub);
+/** Has some other member taken its memory back? */
+bool kolo_hub_is_revoked(const struct kolo_hub *hub);
 /** Runs @p move from the members' send to their recv. */
 void kolo_hub_move(const struct kolo_hub *hub, const struct kolo_move *move);
 
@@ -274,6 +276,8 @@ size_t kolo_oneshot_bytes(enum kolo_collective collective, const struct kolo_pla
 /** Enters a call that is a oneshot or may go as one, whether or not this member puts anything up: decides
  * by which stores. Before kolo_oneshot_put. */
 void kolo_oneshot_choose(struct kolo_hub *hub);
+/** All have entered, and it goes another way, as all know. */
+void kolo_oneshot_unchoose(struct kolo_hub *hub);
 /** Puts up this member's contribution, in its stage or, if short and the entry has no names, there.
  */
 void kolo_oneshot_put(struct kolo_hub *hub);

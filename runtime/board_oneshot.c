@@ -8,8 +8,8 @@
 // and stores round the caches are read from memory: which is faster turns on how far the cores are from
 // each other. Each member tries both on long contributions to collectives in which all put and take as
 // much, and is told by how long it is in the call: what a store costs may only show while others wait for
-// it. The other collectives go by what the latest of those went by. A call that may go as a oneshot, and in
-// the end does not, is a use of which nobody is told.
+// it. The other collectives go by what the latest of those went by. A call that might have gone as a oneshot,
+// and does not, is no use: all know that once all have entered.
 #include <string.h>
 
 #include "runtime/board_hub.h"
@@ -131,6 +131,14 @@ void kolo_oneshot_choose(struct kolo_hub *hub)
         shows->how = bytes >= KOLO_BOARD_LONG_BYTES ? shows->found : KOLO_STORE_CACHED;
     }
     shows->measured = is_measured ? trials : NULL;
+}
+
+void kolo_oneshot_unchoose(struct kolo_hub *hub)
+{
+    struct kolo_shows *shows = &hub->shows;
+    if (shows->measured != NULL)
+        kolo_trials_untake(shows->measured, (int)shows->how);
+    shows->measured = NULL;
 }
 
 void kolo_oneshot_put(struct kolo_hub *hub)

@@ -135,14 +135,14 @@ static bool has_cores_for_all(const struct kolo_engine *engine)
     enum { MANY = 256 };
     const struct kolo_settings *settings = &engine->settings;
     const struct kolo_comm *world = engine->world;
-    const uint64_t here = kolo_comm_peer(world, world->rank)->identity.host_id;
+    const struct kolo_identity *self = &kolo_comm_peer(world, world->rank)->identity;
     const bool is_bound = settings->launcher[0] != '\0' && strcmp(settings->bind, "none") != 0;
     int pids[MANY], count = 0;
     bool has_cores;
     for (int rank = 0; rank < world->size && count < MANY; rank++) {
         const struct kolo_identity *identity = &kolo_comm_peer(world, rank)->identity;
-        if (identity->host_id == here)
-            pids[count++] = rank == world->rank ? 0 : (int)identity->pid;
+        if (identity->host_id == self->host_id) /* threads of one program are bound alike */
+            pids[count++] = identity->process == self->process ? 0 : (int)identity->pid;
     }
     if (world->local_size <= MANY && kolo_local_has_cores(pids, count, &has_cores))
         return has_cores;

@@ -24,7 +24,7 @@ struct binding {
     int count;
 };
 
-/** False: there is no such process, or no memory; errno says which. */
+/** False: there is no such process, or no memory. */
 static bool find_binding(int pid, struct binding *binding_out)
 {
     enum { CPUS_MAX = 1 << 16 };
@@ -37,8 +37,9 @@ static bool find_binding(int pid, struct binding *binding_out)
             *binding_out = (struct binding){bytes, set, CPU_COUNT_S(bytes, set)};
             return true;
         }
+        const int error = errno;
         CPU_FREE(set);
-        if (errno != EINVAL) /* EINVAL: the kernel's masks are longer */
+        if (error != EINVAL) /* EINVAL: the kernel's masks are longer */
             return false;
     }
     return false;
@@ -66,16 +67,25 @@ struct match {
     size_t cpus;
 };
 
-/** Gives @p process a processor, if need be one whose owner can have another. */
-static bool give_one(struct match *match, int process)
+static bool may_run_on(const struct match *match, int process, size_t cpu)
 {
     const struct binding *binding = &match->bindings[process];
+    return cpu < 8 * binding->bytes && CPU_ISSET_S(cpu, binding->bytes, binding->set);
+}
+
+/** Gives @p process a processor: a free one, else one whose owner can have another. */
+static bool give_one(struct match *match, int process)
+{
+    for (size_t cpu = 0; cpu < match->cpus; cpu++)
+        if (match->owners[cpu] < 0 && may_run_on(match, process, cpu)) {
+            match->owners[cpu] = process;
+            return true;
+        }
     for (size_t cpu = 0; cpu < match->cpus; cpu++) {
-        if (match->is_seen[cpu] || cpu >= 8 * binding->bytes ||
-            !CPU_ISSET_S(cpu, binding->bytes, binding->set))
+        if (match->is_seen[cpu] || !may_run_on(match, process, cpu))
             continue;
         match->is_seen[cpu] = true;
-        if (match->owners[cpu] < 0 || give_one(match, match->owners[cpu])) {
+        if (give_one(match, match->owners[cpu])) {
             match->owners[cpu] = process;
             return true;
         }

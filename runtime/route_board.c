@@ -215,6 +215,7 @@ static enum kolo_board_step choose_way(struct kolo_hub *hub)
         kolo_oneshot_take(hub);
         return KOLO_BOARD_DONE;
     }
+    kolo_oneshot_unchoose(hub);
     kolo_ways_choose(hub, named == KOLO_BOARD_ALL_NAMED);
     if (named != KOLO_BOARD_ALL_NAMED && !hub->is_pulled)
         return begin_stages(hub);
@@ -270,6 +271,7 @@ static enum kolo_board_step all_entered(struct kolo_hub *hub)
     if (lent == KOLO_BOARD_SOME_NAMED)
         return begin_bringing(hub);
     hub->is_lent = true;
+    kolo_oneshot_unchoose(hub);
     return go_on(hub, KOLO_BOARD_MAPPING);
 }
 
@@ -393,6 +395,7 @@ static void start(struct kolo_hub *hub, struct kolo_request *request)
     hub->phase = KOLO_BOARD_OPENING;
     hub->is_pulled = false;
     hub->is_lent = false;
+    hub->shows.measured = NULL; /* of a call that was given up */
     hub->collective = request->plan->collective;
     hub->element_bytes = kolo_dtype_bytes(call->dtype);
     hub->is_oneshot = request->plan->is_oneshot;

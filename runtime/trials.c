@@ -83,15 +83,21 @@ static int next_of(const struct kolo_trials *trials, unsigned open)
     return -1;
 }
 
+/** A round of which nobody was told anything is none. */
 static void end_round(struct kolo_trials *trials)
 {
     const int pause = trials->pause == 0 ? PAUSE_LEAST : trials->pause * PAUSE_TIMES;
+    bool has_found = false;
     for (int way = 0; way < KOLO_TRIALS_WAYS; way++)
-        if (trials->told[way] > 0)
+        if (trials->told[way] > 0) {
             trials->known[way] = typical(trials, way);
+            has_found = true;
+        }
     memset(trials->told, 0, sizeof(trials->told));
     memset(trials->taken, 0, sizeof(trials->taken));
     trials->wanted = trials->waited = 0;
+    if (!has_found)
+        return;
     trials->pause = (uint16_t)(pause < PAUSE_MOST ? pause : PAUSE_MOST);
     trials->left = trials->pause;
     trials->has_found = true;
@@ -123,6 +129,12 @@ int kolo_trials_take(struct kolo_trials *trials, unsigned open, bool *is_measure
     if (trials->left > 0)
         trials->left--;
     return kolo_trials_best(trials, open);
+}
+
+void kolo_trials_untake(struct kolo_trials *trials, int way)
+{
+    if (trials->taken[way] > trials->told[way])
+        trials->taken[way]--;
 }
 
 bool kolo_trials_is_new(const struct kolo_trials *trials)

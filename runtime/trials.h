@@ -47,6 +47,8 @@ int kolo_trials_best(const struct kolo_trials *trials, unsigned open);
  * their first round. False: those have found out nothing. */
 bool kolo_trials_is_new(const struct kolo_trials *trials);
 bool kolo_trials_adopt(struct kolo_trials *trials, const struct kolo_trials *other);
+/** The latest use, which was to be measured, was none: the round goes on as if it had not been. */
+void kolo_trials_untake(struct kolo_trials *trials, int way);
 /** What a use of @p way took, in a unit that is the same for all uses. */
 void kolo_trials_note(struct kolo_trials *trials, int way, double took);
 

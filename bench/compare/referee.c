@@ -47,6 +47,7 @@ enum {
 
 /* How long after the end of the time a turn may take; then its side is killed. */
 static const int64_t SPARE_NS = 1000000000;
+static const int64_t AGAIN_NS = 2000000000; /* at most, for who seems hopeless */
 
 static const char *const collective_names[] = {[ALLREDUCE] = "allreduce",
                                                [ALLGATHER] = "allgather",
@@ -412,7 +413,8 @@ static void try_again(const struct referee *referee, const struct point *point, 
     int64_t before = INT64_MAX;
     command.warm = 1;
     command.calls = AGAIN_CALLS;
-    while (is_hopeless(referee, entry, least_ns) && entry->trial_ns < before / 2) {
+    while (is_hopeless(referee, entry, least_ns) && entry->trial_ns < before / 2 &&
+           entry->side->pid && (int64_t)(command.calls + 1) * entry->trial_ns < AGAIN_NS) {
         before = entry->trial_ns;
         if (turn(referee, entry->side, &command, why, sizeof why) != 0) {
             fail(referee, point, entry, why);
@@ -427,12 +429,11 @@ static void try_again(const struct referee *referee, const struct point *point, 
 
 /* Ends the part of sides that are many times slower than the fastest. */
 static void dismiss_hopeless(const struct referee *referee, const struct point *point,
-                             struct entry *entries, int count)
+                             struct entry *entries, int64_t least_ns)
 {
-    int64_t least = least_trial_ns(entries, count);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < point->entries_count; i++) {
         struct entry *entry = &entries[i];
-        if (!is_hopeless(referee, entry, least))
+        if (!is_hopeless(referee, entry, least_ns))
             continue;
         entry->calls = 0;
         print_sample(point, entry, 0, (double)entry->trial_ns / 1e3);
@@ -459,7 +460,7 @@ static void measure(const struct referee *referee, struct point *point, int64_t 
     int64_t least = least_trial_ns(point->entries, count);
     for (int i = 0; i < count; i++)
         try_again(referee, point, &point->entries[i], least);
-    dismiss_hopeless(referee, point, point->entries, count);
+    dismiss_hopeless(referee, point, point->entries, least);
     for (int round = 0; round < referee->rounds; round++) {
         if (round > 0 && now_ns() > until_ns)
             break;

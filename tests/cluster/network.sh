@@ -75,9 +75,12 @@ if [[ $near =~ ^[0-9]+$ ]]; then
                 mount --bind "/run/$1" "/sys/class/net/$1/" && shift 2 || exit
             done' sh rail0 "$((near + 1))" rail1 "$near" || fail "no cards on $host"
     done
-    KOLO_PLAN=twolevel KOLO_NET=10.98.0.0/15 job near 0 -H host1:2,host2:2 "$RANK_PROGRAM" loop 0
+    for try in 1 2 3 4 5; do # as above
+        KOLO_PLAN=twolevel KOLO_NET=10.98.0.0/15 job near 0 -H host1:2,host2:2 "$RANK_PROGRAM" loop 0
+        grep -q ' by rail0, ' "$work/out" || break
+        [[ $try != 5 ]] || { fail "a link by the card that is far"; cat "$work/out"; }
+    done
     says out '10\.99\..* by rail1, '
-    ! grep ' by rail0, ' "$work/out" || fail "a link by the card that is far"
 fi
 
 # Firewalls that let in nothing at the ranks' ports: named while they are waited for, and at the end. On both hosts: past one

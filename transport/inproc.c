@@ -354,6 +354,8 @@ static bool inproc_pull(struct kolo_link *base)
     bool is_closed = atomic_load(&link->pair->is_closed[1 - link->side]);
     bool moved = collect_loans(link);
     while (base->state == KOLO_LINK_UP && (node = take(&link->pair->queues[link->side])) != NULL) {
+        /* what the peer read before it sent this: a goodbye would fail such sends */
+        moved |= collect_loans(link);
         kolo_status status = receive(base, node);
         node->loan = NULL; /* settled or in the stash */
         moved = true;

@@ -172,10 +172,11 @@ enum { KOLO_SHOWS_KINDS = 4, KOLO_SHOWS_LENGTHS = 5 };
  * collective, in even rounds: so the others put theirs up in the same way meanwhile. */
 struct kolo_shows {
     struct kolo_trials trials[KOLO_SHOWS_KINDS][KOLO_SHOWS_LENGTHS];
-    struct kolo_trials *measured; /* to be told what the running call took; NULL: none */
-    enum kolo_store_how how;      /* of the running call */
-    enum kolo_store_how found;    /* by the latest call that was not measured */
-    int64_t began_ns;             /* to put up */
+    struct kolo_trials
+        *measured; /* to be told what the running call took; NULL: none, as at its start */
+    enum kolo_store_how how;   /* of the running call */
+    enum kolo_store_how found; /* by the latest call that was not measured */
+    int64_t began_ns;          /* to put up */
 };
 
 struct kolo_hub {

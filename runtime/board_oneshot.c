@@ -15,7 +15,7 @@
 #include "runtime/board_hub.h"
 
 enum {
-    RETAKEN_BYTES = 8 << 10 /* at most, of the lines that are had back before they are needed */,
+    RETAKEN_BYTES = 8 << 10, /* of lines at most that are had back before they are needed */
     BOTH = 1 << KOLO_STORE_CACHED | 1 << KOLO_STORE_STREAM,
     MOVES_KEPT = sizeof((struct kolo_oneshot){0}.moves) / sizeof(struct kolo_move)
 };
@@ -83,12 +83,12 @@ static int kind_of(enum kolo_collective collective)
     return -1; /* not all members put and take as much */
 }
 
-/** The same on all members: those of contributions of that many bytes, or NULL. */
+/** The same on all members: those of long contributions of that many bytes, or NULL. */
 static struct kolo_trials *trials_of(struct kolo_hub *hub, size_t bytes)
 {
     const int kind = kind_of(hub->collective);
     int length = 0;
-    if (kind < 0 || hub->running->args.counts != NULL || bytes < KOLO_BOARD_LONG_BYTES)
+    if (kind < 0 || hub->running->args.counts != NULL)
         return NULL;
     while (length < KOLO_SHOWS_LENGTHS - 1 && bytes >= (size_t)(2 * KOLO_BOARD_LONG_BYTES)
                                                            << length)
@@ -121,16 +121,21 @@ void kolo_oneshot_choose(struct kolo_hub *hub)
 {
     struct kolo_shows *shows = &hub->shows;
     const size_t bytes = find_out(hub)->put_bytes;
-    struct kolo_trials *trials = trials_of(hub, bytes);
     bool is_measured = false;
-    if (trials != NULL) {
-        trials->is_even = true;
-        shows->how = (enum kolo_store_how)kolo_trials_take(trials, BOTH, &is_measured);
-        shows->found = is_measured ? shows->found : shows->how;
-    } else {
-        shows->how = bytes >= KOLO_BOARD_LONG_BYTES ? shows->found : KOLO_STORE_CACHED;
+    shows->how = KOLO_STORE_CACHED;
+    if (bytes < KOLO_BOARD_LONG_BYTES)
+        return;
+    struct kolo_trials *trials = trials_of(hub, bytes);
+    if (trials == NULL) {
+        shows->how = shows->found;
+        return;
     }
-    shows->measured = is_measured ? trials : NULL;
+    trials->is_even = true;
+    shows->how = (enum kolo_store_how)kolo_trials_take(trials, BOTH, &is_measured);
+    if (is_measured)
+        shows->measured = trials;
+    else
+        shows->found = shows->how;
 }
 
 void kolo_oneshot_unchoose(struct kolo_hub *hub)

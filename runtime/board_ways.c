@@ -20,8 +20,7 @@ enum {
     PULLS = 4,       /* the way itself */
     CLASSES = 16,
     CLASS_LEAST = 13, /* exponent of the bytes of the first */
-    ALIKE =
-        2, /* powers of two by which lengths differ of which one stands for the other at first */
+    ALIKE = 2, /* powers of two, by which lengths differ that stand for each other at first */
     /* From so much of all buffers together, and what a rank has of them at most, stores into results
      * may gain by going round the caches; from so much more on they surely do. */
     ALL_SEE_BYTES = 8 << 20,

@@ -103,7 +103,8 @@ static void end_round(struct kolo_trials *trials)
     trials->has_found = true;
 }
 
-int kolo_trials_best(const struct kolo_trials *trials, unsigned open)
+/** The open way that took least, as far as is known; of those of which nothing is the first. */
+static int best_of(const struct kolo_trials *trials, unsigned open)
 {
     return fastest(trials, open, expected);
 }
@@ -113,7 +114,7 @@ int kolo_trials_take(struct kolo_trials *trials, unsigned open, bool *is_measure
     *is_measured_out = false;
     if ((open & (open - 1)) == 0) /* there is nothing to find out */
         return __builtin_ctz(open);
-    if (isinf(expected(trials, kolo_trials_best(trials, open))))
+    if (isinf(expected(trials, best_of(trials, open))))
         trials->left = 0; /* of none of them anything is known */
     if (trials->left == 0) {
         const int way = next_of(trials, open);
@@ -128,7 +129,7 @@ int kolo_trials_take(struct kolo_trials *trials, unsigned open, bool *is_measure
     }
     if (trials->left > 0)
         trials->left--;
-    return kolo_trials_best(trials, open);
+    return best_of(trials, open);
 }
 
 void kolo_trials_untake(struct kolo_trials *trials, int way)

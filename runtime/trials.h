@@ -41,8 +41,6 @@ struct kolo_trials {
 /** The way to take, one of those whose bits are set in @p open (at least one, the first
  * KOLO_TRIALS_WAYS). *is_measured_out: kolo_trials_note shall be told what it took, before the next. */
 int kolo_trials_take(struct kolo_trials *trials, unsigned open, bool *is_measured_out);
-/** The open way that took least, as far as is known; of those of which nothing is the first. */
-int kolo_trials_best(const struct kolo_trials *trials, unsigned open);
 /** Was nothing taken by them yet? Then what others have found out, of something alike, may stand for
  * their first round. False: those have found out nothing. */
 bool kolo_trials_is_new(const struct kolo_trials *trials);

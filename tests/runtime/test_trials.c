@@ -43,6 +43,17 @@ static int next(struct kolo_trials *trials, unsigned open)
     return way;
 }
 
+/** The way that is taken when a round is over, of which nobody is told any more. */
+static int found(struct kolo_trials *trials, unsigned open)
+{
+    bool is_measured = true;
+    int way = -1;
+    for (int uses = 0; is_measured && uses <= 2 * KOLO_TRIALS_TIMES_MOST; uses++)
+        way = kolo_trials_take(trials, open, &is_measured);
+    cr_assert(!is_measured, "its round does not end");
+    return way;
+}
+
 Test(trials, the_fastest_is_found_and_kept)
 {
     for (int best = 0; best < KOLO_TRIALS_WAYS; best++) {
@@ -167,7 +178,7 @@ Test(trials, even_rounds_keep_step)
         if (second && i % 3 == 0)
             kolo_trials_note(&other, way, 100.0 / (i + 1) + way);
     }
-    cr_assert(kolo_trials_best(&one, 3) == 1 && kolo_trials_best(&other, 3) == 0);
+    cr_assert(found(&one, 3) == 1 && found(&other, 3) == 0);
 }
 
 /** Of an even round all uses count, wherever in it the undisturbed ones are. */

@@ -336,6 +336,8 @@ void kolo_comm_check_stalled_send(struct kolo_comm *comm, const struct kolo_requ
 void kolo_request_keep(struct kolo_comm *comm, struct kolo_request *request);
 /** Packs the description, appends to its list, begins if it can. */
 void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request);
+/** Lets a message that was posted (kolo_message_post), and is not over, wait among the others from here on. */
+void kolo_request_take_up(struct kolo_comm *comm, struct kolo_request *request);
 /** Advances every request as far as it goes. */
 void kolo_requests_advance(struct kolo_comm *comm);
 /** What is done to the result once it is on the host. */
@@ -357,6 +359,15 @@ static inline bool kolo_step_finishes(const struct kolo_request *request,
                                       const struct kolo_step *step)
 {
     return step->finish.count > 0 && (request->args.size == 1 || request->call.op == KOLO_AVERAGE);
+}
+/** Numbers a message of memory of the host's and hands its work to @p link, which is up: of a request
+ * that has its buffers and its call. Held: lock. */
+void kolo_message_post(struct kolo_request *request, struct kolo_link *link);
+/** Has it been sent or received? False: not yet, or it failed. */
+static inline bool kolo_message_is_over(const struct kolo_request *request)
+{
+    const struct kolo_flight *flight = &request->main.alone;
+    return flight->in.status == KOLO_OK && flight->out.status == KOLO_OK;
 }
 /** Where a slice lies; NULL: nowhere on this rank. */
 uint8_t *kolo_slice_address(const struct kolo_request *request, const struct kolo_slice *slice);
@@ -423,6 +434,14 @@ kolo_status kolo_count_check(const struct kolo_task *task, size_t count) KOLO_NO
 /** Whether there can be so many bytes at @p pointer, which is called @p what. collectives.c */
 kolo_status kolo_pointer_check(const struct kolo_task *task, const char *what, const void *pointer,
                                size_t bytes) KOLO_NODISCARD;
+/** What its options say, or else the settings. */
+static inline int kolo_task_timeout_ms(const struct kolo_comm *comm, const struct kolo_task *task)
+{
+    const int own = task->opts != NULL ? task->opts->timeout_ms : 0;
+    return own > 0 ? own : (int)comm->engine->settings.timeout_ms;
+}
+/** Waits for a request that was submitted; its result. Held: lock. */
+kolo_status kolo_request_await(struct kolo_comm *comm, struct kolo_request *request) KOLO_NODISCARD;
 /** opts->flags, 0 for opts of before there were flags. */
 unsigned kolo_opts_flags(const struct kolo_opts *opts);
 kolo_status kolo_task_run(struct kolo_comm *comm, const struct kolo_task *task) KOLO_NODISCARD;

@@ -46,6 +46,24 @@ static void fail_all(struct kolo_engine *engine, kolo_status status)
         kolo_comm_fail(comm, status, text, true);
 }
 
+/** Has it neither requests nor a suspicion? */
+static bool is_idle(const struct kolo_comm *comm)
+{
+    return comm->collectives.first == NULL && comm->messages.first == NULL &&
+           comm->suspicion.status == KOLO_OK;
+}
+
+bool kolo_engine_is_busy(struct kolo_engine *engine)
+{
+    for (struct kolo_comm *comm = engine->busy, *next; comm != NULL; comm = next) {
+        next = comm->next_busy;
+        if (!is_idle(comm))
+            return true;
+        kolo_comm_is_idle(comm);
+    }
+    return false;
+}
+
 /** One look at everything. True: something moved. */
 static bool turn(struct kolo_engine *engine)
 {
@@ -56,8 +74,7 @@ static bool turn(struct kolo_engine *engine)
         fail_all(engine, status);
     for (struct kolo_comm *comm = engine->busy, *next; comm != NULL; comm = next) {
         next = comm->next_busy;
-        if (comm->collectives.first == NULL && comm->messages.first == NULL &&
-            comm->suspicion.status == KOLO_OK)
+        if (is_idle(comm))
             kolo_comm_is_idle(comm);
         kolo_requests_advance(comm);
         if (comm->finalized != NULL)

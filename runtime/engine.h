@@ -57,6 +57,7 @@ struct kolo_engine {
     unsigned asks;    /* of programs whether requests are over, which they were not */
     unsigned looks;   /* since the clock was read: at everything, or by a route at its flags */
     uint64_t turns;   /* looks at everything, so far */
+    unsigned calls_at_once; /* messages that were over without any, so far */
     bool has_moved;   /* a request went on by other ways than the endpoint's; set by its route */
     int waiting;      /* callers that wait on `changed` */
     int64_t *left_ns; /* when the store said that a rank left; 0: it did not */
@@ -168,6 +169,8 @@ void kolo_loans_end(struct kolo_engine *engine, kolo_deadline deadline);
 bool kolo_engine_await(struct kolo_engine *engine, struct kolo_comm *comm,
                        const kolo_status *status, kolo_deadline deadline);
 
+/** Has any communicator requests, or a suspicion? */
+bool kolo_engine_is_busy(struct kolo_engine *engine);
 /** One look at everything, if nobody else does it. */
 void kolo_engine_poll(struct kolo_engine *engine);
 /** A program has asked for something that is not over, and will ask again: where ranks share processors

@@ -1,8 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The public send and receive.
+//
+// A blocking one hands its work to the link first. Where that is over at once (a send that the link
+// takes whole, a message that is there already), or within some looks at the link, the call needs
+// nothing of what a request has: no place in a list, no deadline, no clock. What takes longer becomes
+// a request around that work and waits as all do. Must never: go this way where a call follows a
+// stream, brings memory of a device's or has options that say how it is carried out; look on while
+// another thread wants the lock, or other requests of this rank are under way; nor keep the engine
+// from its timers and descriptors, however many calls in a row are over at once.
 #include "runtime/comm.h"
 
 #include <stdint.h>
+
+#include "memory/memory.h"
 
 /** *bytes_out: of @p buffer, which is @p task's one. */
 static kolo_status check(struct kolo_comm *comm, const struct kolo_task *task, const void *buffer,
@@ -26,6 +36,102 @@ static kolo_status check(struct kolo_comm *comm, const struct kolo_task *task, c
     return kolo_pointer_check(task, what, buffer, bytes);
 }
 
+enum {
+    LOOKS = 256, /* at a link whose message is a store of the peer's away: some microseconds */
+    CALLS_PER_TURN = 64 /* that are over at once, for each look at everything */
+};
+
+/** Has it nothing that only a request knows how to carry out? */
+static bool is_plain(const struct kolo_comm *comm, const struct kolo_task *task)
+{
+    const struct kolo_opts *opts = task->opts;
+    return task->request_out == NULL &&
+           atomic_load_explicit(&comm->group, memory_order_relaxed) == NULL &&
+           (opts == NULL || (kolo_opts_flags(opts) == 0 && kolo_task_stream(task) == NULL &&
+                             (opts->name == NULL || opts->name[0] == '\0'))) &&
+           !kolo_pointer_may_be_foreign();
+}
+
+/** What its work needs, and no more: most messages are over before the rest would be looked at. */
+static void fill_in(struct kolo_comm *comm, struct kolo_request *request,
+                    const struct kolo_task *task)
+{
+    request->comm = comm;
+    request->send = task->send;
+    request->recv = task->recv;
+    request->call = kolo_task_call(task);
+    request->call.root = task->kind == KOLO_CALL_SEND ? task->peer : comm->rank;
+}
+
+/** The rest. */
+static void complete(struct kolo_request *request, const struct kolo_task *task)
+{
+    struct kolo_comm *comm = request->comm;
+    const struct kolo_call call = request->call;
+    const struct kolo_desc desc = request->desc;
+    kolo_request_clear(request);
+    request->comm = comm;
+    request->route = &kolo_route_links;
+    request->send = task->send;
+    request->recv = task->recv;
+    request->timeout_ms = kolo_task_timeout_ms(comm, task);
+    request->call = call;
+    request->desc = desc;
+}
+
+/** The link to @p peer if a message can go over it right now; else NULL. Held: lock, as of all below. */
+static struct kolo_link *link_now(const struct kolo_comm *comm, int peer)
+{
+    if (comm->failure.status != KOLO_OK || comm->suspicion.status != KOLO_OK)
+        return NULL;
+    return kolo_endpoint_link_up(comm->engine->endpoint, kolo_comm_world(comm, peer));
+}
+
+/** Until it is over, but not for long. */
+static void look_on(struct kolo_engine *engine, struct kolo_link *link,
+                    const struct kolo_request *request)
+{
+    const bool may_spin = engine->spin_ns > 0 && kolo_link_has_signal(link);
+    if (kolo_message_is_over(request) || engine->has_progressor || kolo_engine_is_busy(engine))
+        return;
+    for (int i = may_spin ? LOOKS : 1; i > 0 && !kolo_message_is_over(request); i--) {
+        if (atomic_load_explicit(&engine->wanting, memory_order_relaxed) > 0)
+            return;
+        (void)kolo_link_look(link);
+    }
+}
+
+static kolo_status post(struct kolo_comm *comm, struct kolo_request *request,
+                        const struct kolo_task *task, struct kolo_link *link)
+{
+    struct kolo_engine *engine = comm->engine;
+    fill_in(comm, request, task);
+    kolo_message_post(request, link);
+    look_on(engine, link, request);
+    if (!kolo_message_is_over(request)) {
+        complete(request, task);
+        kolo_request_take_up(comm, request);
+        return kolo_request_await(comm, request);
+    }
+    if (++engine->calls_at_once % CALLS_PER_TURN == 0)
+        kolo_engine_poll(engine);
+    return KOLO_OK;
+}
+
+static kolo_status run(struct kolo_comm *comm, const struct kolo_task *task)
+{
+    struct kolo_request request;
+    kolo_status status = KOLO_AGAIN;
+    if (is_plain(comm, task)) {
+        kolo_comm_enter(comm);
+        struct kolo_link *link = link_now(comm, task->peer);
+        if (link != NULL)
+            status = post(comm, &request, task, link);
+        kolo_comm_leave(comm);
+    }
+    return status != KOLO_AGAIN ? status : kolo_task_run(comm, task);
+}
+
 kolo_status kolo_send(struct kolo_comm *comm, const void *send, size_t count, kolo_dtype dtype,
                       int peer, const struct kolo_opts *opts, struct kolo_request **request_out)
 {
@@ -39,7 +145,7 @@ kolo_status kolo_send(struct kolo_comm *comm, const void *send, size_t count, ko
                              .request_out = request_out};
     kolo_status status;
     KOLO_TRY(check(comm, &task, send, "send", &task.send_bytes));
-    KOLO_TRY(kolo_task_run(comm, &task));
+    KOLO_TRY(run(comm, &task));
 out:
     return kolo_group_note(comm, status);
 }
@@ -57,7 +163,7 @@ kolo_status kolo_recv(struct kolo_comm *comm, void *recv, size_t count, kolo_dty
                              .request_out = request_out};
     kolo_status status;
     KOLO_TRY(check(comm, &task, recv, "recv", &task.recv_bytes));
-    KOLO_TRY(kolo_task_run(comm, &task));
+    KOLO_TRY(run(comm, &task));
 out:
     return kolo_group_note(comm, status);
 }

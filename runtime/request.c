@@ -245,11 +245,8 @@ static void take_place(struct kolo_comm *comm, struct kolo_request *request)
     }
 }
 
-void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
+static void enlist(struct kolo_comm *comm, struct kolo_request *request)
 {
-    struct kolo_engine *engine = comm->engine;
-    /* On a board that is open many a call is over at once: no clock is read for it. */
-    bool may_be_quick = request->route == &kolo_route_board && comm->hub != NULL;
     request->comm = comm;
     request->status = KOLO_AGAIN;
     request->fell_with_comm = request->is_reported = request->has_entered = false;
@@ -260,6 +257,14 @@ void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
     if (request->is_counted)
         count(request, 1);
     request->deadline = KOLO_NEVER;
+}
+
+void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
+{
+    struct kolo_engine *engine = comm->engine;
+    /* On a board that is open many a call is over at once: no clock is read for it. */
+    bool may_be_quick = request->route == &kolo_route_board && comm->hub != NULL;
+    enlist(comm, request);
     if (!may_be_quick)
         set_deadline(engine, request);
     if (!is_message(request))
@@ -268,4 +273,16 @@ void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
     kolo_requests_advance(comm);
     if (may_be_quick && request->status == KOLO_AGAIN)
         set_deadline(engine, request);
+}
+
+void kolo_request_take_up(struct kolo_comm *comm, struct kolo_request *request)
+{
+    enlist(comm, request);
+    set_deadline(comm->engine, request);
+    if (comm->failure.status == KOLO_OK) {
+        kolo_requests_advance(comm);
+        return;
+    }
+    request->fell_with_comm = true; /* it ended those that were in the list then */
+    kolo_request_end(request, comm->failure.status);
 }

@@ -244,33 +244,43 @@ static bool has_closing(const struct kolo_request *request)
     return !is_message(request) && !request->plan->closes && request->args.size > 1;
 }
 
+/** Gives a message the next number of those to, or from, its peer. */
+static void number_message(struct kolo_request *request)
+{
+    const struct kolo_comm *comm = request->comm;
+    uint32_t *next = request->call.kind == KOLO_CALL_SEND ? comm->sent : comm->received;
+    request->call.sequence = next[request->call.peer]++;
+    kolo_call_pack(&request->call, &request->desc);
+}
+
 static void begin_message(struct kolo_request *request)
 {
-    struct kolo_comm *comm = request->comm;
     int peer = request->call.peer;
     struct kolo_slice slice = {KOLO_BUFFER_SEND, 0, (size_t)request->call.count};
     struct kolo_step step;
     kolo_step_clear(&step);
     if (request->call.kind == KOLO_CALL_SEND) {
-        request->call.sequence = comm->sent[peer]++;
         step.to = peer;
         step.out = slice;
     } else {
-        request->call.sequence = comm->received[peer]++;
         slice.buffer = KOLO_BUFFER_RECV;
         step.from = peer;
         step.in = slice;
     }
-    kolo_call_pack(&request->call, &request->desc);
+    number_message(request);
     run_step(request, &request->main, &step);
 }
 
-/** @p flights: room for a window of them. */
+/** @p flights: room for a window of them. What is in flight is left: each step that begins sets it up. */
 static void begin_strand(struct kolo_request *request, struct kolo_strand *strand,
                          const struct kolo_plan *plan, uint32_t channel,
                          struct kolo_flight *flights)
 {
-    *strand = (struct kolo_strand){.plan = plan, .channel = channel, .window = 1};
+    strand->plan = plan;
+    strand->channel = channel;
+    strand->nsteps = 0;
+    strand->window = 1;
+    strand->first = strand->next = strand->after = 0;
     strand->flights = &strand->alone;
     if (plan == NULL)
         return;
@@ -278,6 +288,25 @@ static void begin_strand(struct kolo_request *request, struct kolo_strand *stran
     strand->window = kolo_plan_window(plan, &request->args);
     if (strand->window > 1)
         strand->flights = flights;
+}
+
+void kolo_message_post(struct kolo_request *request, struct kolo_link *link)
+{
+    const uint32_t channel = kolo_comm_channel(request->comm, KOLO_CHANNEL_MESSAGE);
+    const size_t bytes = (size_t)request->call.count * kolo_dtype_bytes(request->call.dtype);
+    const bool sends = request->call.kind == KOLO_CALL_SEND;
+    struct kolo_flight *flight = &request->main.alone;
+    begin_strand(request, &request->main, NULL, KOLO_CHANNEL_MESSAGE, NULL);
+    begin_strand(request, &request->closing, NULL, KOLO_CHANNEL_CLOSING, NULL);
+    number_message(request);
+    request->main.next = 1;
+    flight->in.status = flight->out.status = KOLO_OK;
+    flight->from = sends ? -1 : request->call.peer;
+    flight->to = sends ? request->call.peer : -1;
+    if (sends)
+        kolo_link_send(link, channel, &request->desc, request->send, bytes, &flight->out);
+    else
+        kolo_link_recv(link, channel, &request->desc, request->recv, bytes, NULL, &flight->in);
 }
 
 static void links_begin(struct kolo_request *request)

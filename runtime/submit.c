@@ -121,7 +121,6 @@ out:
 static kolo_status fill_in(struct kolo_comm *comm, struct kolo_request *request,
                            const struct kolo_task *task)
 {
-    int timeout_ms = task->opts != NULL ? task->opts->timeout_ms : 0;
     kolo_status status;
     request->comm = comm;
     request->route = &kolo_route_links;
@@ -129,7 +128,7 @@ static kolo_status fill_in(struct kolo_comm *comm, struct kolo_request *request,
     request->recv = task->recv;
     request->in_place = task->in_place;
     request->flags = kolo_opts_flags(task->opts) & KOLO_DETERMINISTIC;
-    request->timeout_ms = timeout_ms > 0 ? timeout_ms : (int)comm->engine->settings.timeout_ms;
+    request->timeout_ms = kolo_task_timeout_ms(comm, task);
     request->call = kolo_task_call(task);
     KOLO_TRY(kolo_own_op_take(comm, request, task));
     KOLO_TRY(take_name(request, task));
@@ -266,7 +265,7 @@ static kolo_status submit_behind(struct kolo_comm *comm, struct kolo_request *re
     return status;
 }
 
-static kolo_status await(struct kolo_comm *comm, struct kolo_request *request)
+kolo_status kolo_request_await(struct kolo_comm *comm, struct kolo_request *request)
 {
     if (request->status == KOLO_AGAIN)
         (void)kolo_engine_wait(comm, &request->status, KOLO_NEVER); /* has its own deadline */
@@ -289,7 +288,7 @@ static kolo_status run_held(struct kolo_comm *comm, struct kolo_request *request
         KOLO_TRY(begin_staging(request));
         KOLO_TRY(submit(comm, request));
     }
-    KOLO_TRY(await(comm, request));
+    KOLO_TRY(kolo_request_await(comm, request));
     if (request->staged == NULL && kolo_repeat_may(comm, task))
         kolo_repeat_keep(comm, request);
 out:
@@ -326,7 +325,7 @@ static kolo_status run_again(struct kolo_comm *comm, const struct kolo_task *tas
     if (kept != NULL) {
         status = submit(comm, kept);
         if (status == KOLO_OK)
-            status = await(comm, kept);
+            status = kolo_request_await(comm, kept);
         kolo_repeat_give_back(kept);
     }
     kolo_comm_leave(comm);

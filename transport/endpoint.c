@@ -120,6 +120,12 @@ kolo_status kolo_endpoint_link(struct kolo_endpoint *endpoint, int peer, kolo_de
     return KOLO_OK;
 }
 
+struct kolo_link *kolo_endpoint_link_up(const struct kolo_endpoint *endpoint, int peer)
+{
+    struct kolo_link *link = find_link(endpoint, peer);
+    return link != NULL && link->state == KOLO_LINK_UP ? link : NULL;
+}
+
 void kolo_endpoint_attach(struct kolo_port *port, int peer)
 {
     struct kolo_endpoint *endpoint = port->endpoint;
@@ -249,16 +255,28 @@ static bool is_quiet(const struct kolo_link *link)
            !link->owes_goodbye;
 }
 
+bool kolo_link_has_signal(const struct kolo_link *link)
+{
+    return link->signal != NULL;
+}
+
+bool kolo_link_look(struct kolo_link *link)
+{
+    bool moved = false;
+    if (link->state != KOLO_LINK_UP || is_quiet(link))
+        return false;
+    if (link->transport->pull != NULL)
+        moved = link->transport->pull(link);
+    if (link->state == KOLO_LINK_UP)
+        moved |= kolo_link_push(link);
+    return moved;
+}
+
 static bool progress_links(struct kolo_endpoint *endpoint, bool *needs_poller)
 {
     bool moved = false;
     for (struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next) {
-        if (link->state == KOLO_LINK_UP && is_quiet(link))
-            continue;
-        if (link->state == KOLO_LINK_UP && link->transport->pull != NULL)
-            moved |= link->transport->pull(link);
-        if (link->state == KOLO_LINK_UP)
-            moved |= kolo_link_push(link);
+        moved |= kolo_link_look(link);
         *needs_poller |= link->state == KOLO_LINK_CONNECTING ||
                          (link->state == KOLO_LINK_UP && link->transport->pull == NULL);
     }

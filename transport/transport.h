@@ -194,6 +194,13 @@ size_t kolo_endpoint_direct_bytes(const struct kolo_endpoint *endpoint, int peer
 kolo_status kolo_endpoint_link(struct kolo_endpoint *endpoint, int peer, kolo_deadline deadline,
                                struct kolo_link **link_out) KOLO_NODISCARD;
 
+/** The link to @p peer if it is up; NULL: it is not, or there is none. */
+struct kolo_link *kolo_endpoint_link_up(const struct kolo_endpoint *endpoint, int peer);
+
+/** Moves whatever can be moved now over one link alone. True: something was. Failures are events. */
+bool kolo_link_look(struct kolo_link *link);
+/** Does such a look cost a load, as long as the peer has done nothing? */
+bool kolo_link_has_signal(const struct kolo_link *link);
 /** Moves whatever can be moved now. *moved_out (may be NULL): whether anything did. Failures of
  * links are events. */
 kolo_status kolo_endpoint_progress(struct kolo_endpoint *endpoint, bool *moved_out) KOLO_NODISCARD;

@@ -3,6 +3,8 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,4 +92,169 @@ ParameterizedTestParameters(p2p, all_pairs)
 ParameterizedTest(struct world_param *param, p2p, all_pairs, .timeout = 60)
 {
     run(param->name, 7, everybody_with_everybody);
+}
+
+/* ---- over at once, or not ---- */
+
+/** From here on messages between 0 and 1 need no connection to come first. */
+static kolo_status meet(struct kolo_comm *comm)
+{
+    int64_t word = 0;
+    if (kolo_rank(comm) == 0)
+        return kolo_send(comm, &word, 1, KOLO_INT64, 1, NULL, NULL);
+    return kolo_rank(comm) == 1 ? kolo_recv(comm, &word, 1, KOLO_INT64, 0, NULL, NULL) : KOLO_OK;
+}
+
+static void run_spinning(struct world_param *param, int size,
+                         kolo_status (*body)(struct kolo_comm *comm, void *argument),
+                         struct world *world)
+{
+    *world = (struct world){.size = size,
+                            .transport = param->name,
+                            .settings = {"KOLO_TIMEOUT=20", "KOLO_SPIN_US=100"}};
+    (void)world_run(world, body, NULL);
+}
+
+enum { MIXED = 2000 };
+
+/** Whether message @p i is sent or received without waiting for it. */
+static bool is_async(int i, int rank)
+{
+    return (i * 7 + rank * 3) % 5 < 2;
+}
+
+static kolo_status blocking_among_others(struct kolo_comm *comm, void *argument)
+{
+    static int64_t data[2][MIXED];
+    struct kolo_request *requests[MIXED] = {NULL};
+    const int rank = kolo_rank(comm);
+    (void)argument;
+    for (int i = 0; i < MIXED; i++) {
+        struct kolo_request **request = is_async(i, rank) ? &requests[i] : NULL;
+        if ((i / 37) % 2 == rank) {
+            data[rank][i] = i * 11;
+            WORLD_TRY(kolo_send(comm, &data[rank][i], 1, KOLO_INT64, 1 - rank, NULL, request));
+        } else {
+            WORLD_TRY(kolo_recv(comm, &data[rank][i], 1, KOLO_INT64, 1 - rank, NULL, request));
+        }
+    }
+    for (int i = 0; i < MIXED; i++) {
+        WORLD_TRY(kolo_wait(&requests[i], -1));
+        WORLD_EXPECT(data[rank][i] == i * 11, "message %d: %lld", i, (long long)data[rank][i]);
+    }
+    return KOLO_OK;
+}
+
+ParameterizedTestParameters(p2p, blocking_ones_keep_the_order_of_all)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+ParameterizedTest(struct world_param *param, p2p, blocking_ones_keep_the_order_of_all,
+                  .timeout = 60)
+{
+    struct world world;
+    run_spinning(param, 2, blocking_among_others, &world);
+    for (int rank = 0; rank < 2; rank++)
+        cr_assert(world.results[rank].status == KOLO_OK, "rank %d: %s", rank,
+                  world.results[rank].text);
+}
+
+static atomic_bool has_come; /* in all ranks of a test's process */
+
+/** Rank 2 has a link to none of them yet. */
+static kolo_status third_comes_late(struct kolo_comm *comm, void *argument)
+{
+    const int rank = kolo_rank(comm);
+    int64_t word = 0, last = 0;
+    (void)argument;
+    WORLD_TRY(meet(comm));
+    if (rank == 2) {
+        kolo_status status = kolo_send(comm, &word, 1, KOLO_INT64, 0, NULL, NULL);
+        atomic_store(&has_come, true);
+        return status;
+    }
+    while (last == 0) {
+        last = atomic_load(&has_come);
+        WORLD_TRY(rank == 0 ? kolo_send(comm, &last, 1, KOLO_INT64, 1, NULL, NULL)
+                            : kolo_recv(comm, &last, 1, KOLO_INT64, 0, NULL, NULL));
+    }
+    return rank == 0 ? kolo_recv(comm, &word, 1, KOLO_INT64, 2, NULL, NULL) : KOLO_OK;
+}
+
+ParameterizedTestParameters(p2p, many_in_a_row_keep_nobody_out)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+ParameterizedTest(struct world_param *param, p2p, many_in_a_row_keep_nobody_out, .timeout = 60)
+{
+    struct world world;
+    atomic_store(&has_come, false);
+    run_spinning(param, 3, third_comes_late, &world);
+    for (int rank = 0; rank < 3; rank++)
+        cr_assert(world.results[rank].status == KOLO_OK, "rank %d: %s", rank,
+                  world.results[rank].text);
+}
+
+static kolo_status differ(struct kolo_comm *comm, void *argument)
+{
+    int64_t data[4] = {0};
+    (void)argument;
+    WORLD_TRY(meet(comm));
+    if (kolo_rank(comm) == 1)
+        return kolo_recv(comm, data, 4, KOLO_INT64, 0, NULL, NULL);
+    WORLD_TRY(kolo_send(comm, data, 3, KOLO_INT64, 1, NULL, NULL));
+    return kolo_barrier(comm, NULL, NULL);
+}
+
+static kolo_status none_comes(struct kolo_comm *comm, void *argument)
+{
+    int64_t data[4] = {0};
+    struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 300};
+    (void)argument;
+    WORLD_TRY(meet(comm));
+    if (kolo_rank(comm) == 1)
+        return kolo_recv(comm, data, 4, KOLO_INT64, 0, &opts, NULL);
+    return kolo_barrier(comm, NULL, NULL);
+}
+
+static kolo_status one_leaves(struct kolo_comm *comm, void *argument)
+{
+    int64_t data[4] = {0};
+    (void)argument;
+    WORLD_TRY(meet(comm));
+    return kolo_rank(comm) == 1 ? kolo_recv(comm, data, 4, KOLO_INT64, 0, NULL, NULL) : KOLO_OK;
+}
+
+static const struct {
+    const char *name;
+    kolo_status (*body)(struct kolo_comm *comm, void *argument);
+    kolo_status status; /* of rank 1, which receives */
+    const char *words[2];
+} failing[] = {
+    {"other counts",
+     differ,
+     KOLO_ERR_MISMATCH,
+     {"recv(count 4, int64, from rank 0)", "send(count 3, int64, to rank 1)"}},
+    {"no message", none_comes, KOLO_ERR_TIMEOUT, {"recv(count 4, int64, from rank 0)", "rank 0 ("}},
+    {"a peer that leaves",
+     one_leaves,
+     KOLO_ERR_PEER,
+     {"rank 0 (", "recv(count 4, int64, from rank 0)"}},
+};
+
+ParameterizedTestParameters(p2p, what_fails_says_so)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+ParameterizedTest(struct world_param *param, p2p, what_fails_says_so, .timeout = 60)
+{
+    for (size_t i = 0; i < sizeof(failing) / sizeof(failing[0]); i++) {
+        struct world world;
+        run_spinning(param, 2, failing[i].body, &world);
+        const struct world_result *result = &world.results[1];
+        cr_assert(result->status == failing[i].status &&
+                      strstr(result->text, failing[i].words[0]) &&
+                      strstr(result->text, failing[i].words[1]),
+                  "%s: %s: %s", failing[i].name, kolo_status_name(result->status), result->text);
+    }
 }

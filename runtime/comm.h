@@ -383,6 +383,10 @@ static inline bool kolo_engine_wait(struct kolo_comm *comm, const kolo_status *s
 
 /* ---- kv.c ---- */
 
+/** kolo_kv_get() on behalf of @p function, whose caller knows the key as @p shown. */
+kolo_status kolo_kv_read(struct kolo_comm *comm, const char *function, const char *shown,
+                         const char *key, void *value, size_t *bytes,
+                         int timeout_ms) KOLO_NODISCARD;
 /** Takes @p count numbers of communicators, which nobody else gets: *last_out is the highest. */
 kolo_status kolo_kv_take(struct kolo_comm *comm, const char *function, int count,
                          int64_t *last_out) KOLO_NODISCARD;

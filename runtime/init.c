@@ -196,6 +196,26 @@ out:
     return status;
 }
 
+/** All ranks have met: what is left to do before the first call. */
+static kolo_status begin_in_world(struct kolo_engine *engine, kolo_deadline deadline)
+{
+    kolo_status status = kolo_endpoint_set_peers(engine->endpoint, engine->peers);
+    if (status != KOLO_OK)
+        return status;
+    kolo_comm_count_local(engine->world);
+    choose_waiting(engine);
+    return kolo_engine_share_figures(engine, deadline);
+}
+
+/** The others have met this rank, and would wait for it. */
+static void tell_others(struct kolo_engine *engine, kolo_status why)
+{
+    char who[KOLO_RANK_TEXT_MAX], text[KOLO_DETAIL_MAX];
+    snprintf(text, sizeof(text), "%s: %s", kolo_engine_rank_text(engine, engine->rank, who),
+             kolo_error_detail());
+    kolo_store_client_abort(engine->store, KOLO_STORE_JOB, why, text);
+}
+
 kolo_status kolo_engine_join(struct kolo_engine *engine, const struct kolo_secret *secret, int fd,
                              kolo_deadline deadline)
 {
@@ -213,14 +233,9 @@ kolo_status kolo_engine_join(struct kolo_engine *engine, const struct kolo_secre
                                     self, engine->size, deadline, &store_events, &engine->store,
                                     &engine->peers));
     kolo_store_client_keepalive(engine->store, engine->settings.peer_timeout_ms);
-    status = kolo_endpoint_set_peers(engine->endpoint, engine->peers);
-    if (status != KOLO_OK) {
-        kolo_store_client_abort(engine->store, KOLO_STORE_JOB, status, kolo_error_detail());
-        goto out;
-    }
-    kolo_comm_count_local(engine->world);
-    choose_waiting(engine);
-    KOLO_TRY(kolo_engine_share_figures(engine, deadline));
+    status = begin_in_world(engine, deadline);
+    if (status != KOLO_OK)
+        tell_others(engine, status);
 out:
     kolo_free_memory(self);
     return status;

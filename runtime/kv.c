@@ -19,8 +19,8 @@ static kolo_status check_key(const struct kolo_comm *comm, const char *function,
     return KOLO_OK;
 }
 
-/** Waits for the answer and says in words what went wrong. Held: lock. */
-static kolo_status await(struct kolo_comm *comm, const char *function, const char *key,
+/** Waits for the answer and says in words what went wrong with @p shown, the key. Held: lock. */
+static kolo_status await(struct kolo_comm *comm, const char *function, const char *shown,
                          struct kolo_store_call *call, int64_t timeout_ms)
 {
     (void)kolo_engine_wait(comm, &call->status, kolo_deadline_in_ms(timeout_ms));
@@ -29,13 +29,13 @@ static kolo_status await(struct kolo_comm *comm, const char *function, const cha
         if (comm->failure.status != KOLO_OK)
             return kolo_comm_failed(comm, NULL);
         return kolo_fail(KOLO_ERR_TIMEOUT, "%s '%s': %.1f s passed without an answer", function,
-                         key, (double)timeout_ms / 1000);
+                         shown, (double)timeout_ms / 1000);
     }
     if (call->status == KOLO_OK)
         return KOLO_OK;
     if (comm->failure.status != KOLO_OK && kolo_status_lost(call->status) != KOLO_LOST_CALL)
         return kolo_comm_failed(comm, NULL);
-    return kolo_fail(call->status, "%s '%s': %s", function, key,
+    return kolo_fail(call->status, "%s '%s': %s", function, shown,
                      call->why[0] != '\0' ? call->why : kolo_status_text(call->status));
 }
 
@@ -62,43 +62,50 @@ kolo_status kolo_kv_set(struct kolo_comm *comm, const char *key, const void *val
     return status;
 }
 
-static kolo_status hand_over(const char *key, const struct kolo_store_call *call, void *value,
-                             size_t *bytes)
+static kolo_status hand_over(const char *function, const char *shown,
+                             const struct kolo_store_call *call, void *value, size_t *bytes)
 {
     size_t capacity = *bytes;
     *bytes = call->bytes;
     if (call->bytes > capacity)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_kv_get '%s': %zu bytes do not fit into %zu", key,
-                         call->bytes, capacity);
+        return kolo_fail(KOLO_ERR_INVALID, "%s '%s': %zu bytes do not fit into %zu", function,
+                         shown, call->bytes, capacity);
     if (call->bytes > 0)
         memcpy(value, call->value, call->bytes);
     return KOLO_OK;
 }
 
-kolo_status kolo_kv_get(struct kolo_comm *comm, const char *key, void *value, size_t *bytes,
-                        int timeout_ms)
+kolo_status kolo_kv_read(struct kolo_comm *comm, const char *function, const char *shown,
+                         const char *key, void *value, size_t *bytes, int timeout_ms)
 {
     struct kolo_store_call call = {0};
-    kolo_status status = check_key(comm, "kolo_kv_get", key);
-    if (status != KOLO_OK)
-        return status;
-    if (bytes == NULL || (value == NULL && *bytes > 0))
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_kv_get '%s': %s is NULL", key,
-                         bytes == NULL ? "bytes" : "value");
+    kolo_status status;
     kolo_comm_enter(comm);
     if (comm->failure.status != KOLO_OK) {
         status = kolo_comm_failed(comm, NULL);
     } else {
         bool waits = timeout_ms != 0;
         kolo_store_client_get(comm->engine->store, key, waits, &call);
-        status = await(comm, "kolo_kv_get", key, &call,
+        status = await(comm, function, shown, &call,
                        timeout_ms > 0 ? timeout_ms : comm->engine->settings.timeout_ms);
     }
     kolo_comm_leave(comm);
     if (status == KOLO_OK)
-        status = hand_over(key, &call, value, bytes);
+        status = hand_over(function, shown, &call, value, bytes);
     kolo_free_memory(call.value);
     return status;
+}
+
+kolo_status kolo_kv_get(struct kolo_comm *comm, const char *key, void *value, size_t *bytes,
+                        int timeout_ms)
+{
+    kolo_status status = check_key(comm, "kolo_kv_get", key);
+    if (status != KOLO_OK)
+        return status;
+    if (bytes == NULL || (value == NULL && *bytes > 0))
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_kv_get '%s': %s is NULL", key,
+                         bytes == NULL ? "bytes" : "value");
+    return kolo_kv_read(comm, "kolo_kv_get", key, key, value, bytes, timeout_ms);
 }
 
 static kolo_status add(struct kolo_comm *comm, const char *function, const char *key,

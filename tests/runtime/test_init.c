@@ -486,6 +486,35 @@ Test(init, a_failed_start_keeps_its_cause, .timeout = 60)
     cr_assert(said == 'k', "another detail is there instead of the cause");
 }
 
+static kolo_status never_runs(struct kolo_comm *comm, struct party *party)
+{
+    (void)comm, (void)party;
+    return kolo_fail(KOLO_ERR_INTERNAL, "kolo_init came through");
+}
+
+/** Rank 0 alone reads that file, when all have met. */
+Test(init, what_rank_0_lacks_is_told_to_all, .timeout = 60)
+{
+    char text[128];
+    name_file(text, "figures");
+    struct party party = {.size = 3,
+                          .transport = "auto",
+                          .rendezvous = text,
+                          .body = never_runs,
+                          .plan = "KOLO_PROFILE=/no/such/file"};
+    const int64_t begin_ns = kolo_now_ns();
+    for (int rank = 0; rank < 3; rank++)
+        start(&party, rank);
+    finish(&party);
+    for (int rank = 0; rank < 3; rank++) {
+        const struct report *result = &party.results[rank];
+        cr_assert(result->status == KOLO_ERR_CONFIG && strstr(result->text, "/no/such/file") &&
+                      (rank == 0 || strstr(result->text, "rank 0 (")),
+                  "rank %d: %s: %s", rank, kolo_status_name(result->status), result->text);
+        cr_assert(result->at_ns - begin_ns < INT64_C(15000000000), "rank %d: by a deadline", rank);
+    }
+}
+
 /* ---- configurations ---- */
 
 static kolo_status try_init(int nranks, int rank, const char *rendezvous, const char *key,

@@ -223,6 +223,9 @@ static const char *hashed_difference(enum kolo_call_kind kind, bool both_own)
     if (kind == KOLO_CALL_REDUCE_SCATTERV)
         return ", with other counts or another postscale, under another name or with another "
                "KOLO_SEGMENT_BYTES";
+    if (kind == KOLO_CALL_ALLREDUCE)
+        return ", under another name, in a group of other calls, with another postscale or another "
+               "KOLO_SEGMENT_BYTES";
     if (reduces)
         return ", under another name, with another postscale or another KOLO_SEGMENT_BYTES";
     return ", under another name or with another KOLO_SEGMENT_BYTES";

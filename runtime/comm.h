@@ -481,7 +481,8 @@ void kolo_repeat_keep(struct kolo_comm *comm, const struct kolo_request *request
 struct kolo_group_part {
     const void *send;
     void *recv;
-    size_t bytes;
+    size_t count;
+    double prescale; /* of what is sent; 0: none */
 };
 /** Takes a call up into the group that is open. */
 kolo_status kolo_group_add(struct kolo_comm *comm, const struct kolo_task *task) KOLO_NODISCARD;

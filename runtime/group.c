@@ -7,11 +7,13 @@
 // what is wrong with it; the group remembers the first failure. At its end allreduces of the same
 // type and operator that follow each other become one over memory of its own, for which the parts
 // are gathered before and scattered afterwards. All ranks do that alike, because what it depends on
-// is a part of each call's description; the sum of the descriptions is the fused call's hash.
+// is a part of each call's description (a rank's prescale, which is its own, is none: it is applied
+// when its part is gathered); the sum of the descriptions is the fused call's hash.
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "memory/reduce.h"
 #include "runtime/comm.h"
 
 /* At 4 KiB a copy in and one out cost less than a collective's latency (bench/RESULTS.md, Calls that
@@ -113,8 +115,7 @@ static bool is_message(const struct kolo_request *request)
 static bool is_short(const struct kolo_request *request)
 {
     return request->call.kind == KOLO_CALL_ALLREDUCE && request->comm->size > 1 &&
-           request->prescale == 0 && request->postscale == 0 &&
-           bytes_of(request) <= FUSED_PART_BYTES;
+           request->postscale == 0 && bytes_of(request) <= FUSED_PART_BYTES;
 }
 
 static bool goes_with(const struct kolo_request *first, const struct kolo_request *other)
@@ -175,8 +176,12 @@ static kolo_status make_fused(const struct kolo_request *first, size_t count, si
 static void take_part(struct kolo_request *fused, struct kolo_request *request)
 {
     uint64_t facts[2] = {request->call.count, request->call.hash};
+    const bool is_scaled = request->prescale != 0;
     fused->parts[fused->part_count++] =
-        (struct kolo_group_part){request->send, request->recv, bytes_of(request)};
+        (struct kolo_group_part){.send = is_scaled ? request->unscaled : request->send,
+                                 .recv = request->recv,
+                                 .count = (size_t)request->call.count,
+                                 .prescale = request->prescale};
     fused->call.hash = kolo_call_hash(fused->call.hash, facts, sizeof(facts));
     if (request->timeout_ms < fused->timeout_ms)
         fused->timeout_ms = request->timeout_ms;
@@ -222,18 +227,29 @@ static kolo_status fuse_all(struct kolo_group *group)
 
 void kolo_parts_gather(const struct kolo_request *request)
 {
+    const kolo_dtype dtype = request->call.dtype;
     uint8_t *at = request->recv;
-    for (size_t i = 0; i < request->part_count; at += request->parts[i++].bytes)
-        if (request->parts[i].bytes > 0)
-            memcpy(at, request->parts[i].send, request->parts[i].bytes);
+    for (size_t i = 0; i < request->part_count; i++) {
+        const struct kolo_group_part *part = &request->parts[i];
+        const size_t bytes = part->count * kolo_dtype_bytes(dtype);
+        if (part->prescale != 0)
+            kolo_scale(at, part->send, part->count, dtype, part->prescale);
+        else if (bytes > 0)
+            memcpy(at, part->send, bytes);
+        at += bytes;
+    }
 }
 
 void kolo_parts_scatter(const struct kolo_request *request)
 {
     const uint8_t *at = request->recv;
-    for (size_t i = 0; i < request->part_count; at += request->parts[i++].bytes)
-        if (request->parts[i].bytes > 0)
-            memcpy(request->parts[i].recv, at, request->parts[i].bytes);
+    for (size_t i = 0; i < request->part_count; i++) {
+        const struct kolo_group_part *part = &request->parts[i];
+        const size_t bytes = part->count * kolo_dtype_bytes(request->call.dtype);
+        if (bytes > 0)
+            memcpy(part->recv, at, bytes);
+        at += bytes;
+    }
 }
 
 /* ---- the end ---- */

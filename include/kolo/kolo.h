@@ -501,7 +501,8 @@ KOLO_API kolo_status kolo_request_free(struct kolo_request **request);
  *  group until it is over, and none may use another's result. Sends and receives of a group go on
  *  side by side, so the order in which two ranks name each other does not matter; its collectives
  *  must come in the same order on all ranks. Short allreduces that follow each other, of the same
- *  type, operator and flags, without factors, are carried out as one.
+ *  type, operator and flags, without a postscale, are carried out as one: so all ranks must group
+ *  the same calls.
  *
  *      status = kolo_group_begin(comm);
  *      for (int peer = 0; status == KOLO_OK && peer < kolo_size(comm); peer++)

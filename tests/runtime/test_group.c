@@ -126,6 +126,61 @@ static kolo_status mixed_calls(struct kolo_comm *comm, void *argument)
     return kolo_request_free(&request);
 }
 
+/** A rank's prescale is its own affair: here 1, 2 or none, and not the same in all calls of a group. */
+static double weight_of(int rank, int call)
+{
+    return (rank + call) % 3;
+}
+
+static kolo_status weigh(struct kolo_comm *comm, const double *inputs, double (*sums)[2])
+{
+    WORLD_TRY(kolo_group_begin(comm));
+    for (int call = 0; call < CALLS; call++) {
+        const struct kolo_opts opts = {.size = sizeof opts,
+                                       .prescale = weight_of(kolo_rank(comm), call)};
+        const double *from = call % 2 == 0 ? inputs : sums[call];
+        WORLD_TRY(kolo_allreduce(comm, from, sums[call], 2, KOLO_FLOAT64, KOLO_SUM, &opts, NULL));
+    }
+    return KOLO_OK;
+}
+
+static kolo_status weights(struct kolo_comm *comm, void *argument)
+{
+    const struct kolo_opts again = {.size = sizeof again, .flags = KOLO_PERSISTENT};
+    const int rank = kolo_rank(comm), size = kolo_size(comm);
+    const double inputs[2] = {rank + 1, 10 * rank};
+    struct kolo_request *request = NULL;
+    double sums[CALLS][2];
+    (void)argument;
+    WORLD_TRY(weigh(comm, inputs, sums));
+    WORLD_TRY(kolo_group_end(comm, &again, &request));
+    for (int round = 0; round < 2; round++) {
+        for (int call = 0; call < CALLS; call++)
+            memcpy(sums[call], inputs, sizeof(inputs));
+        WORLD_TRY(kolo_run(request));
+        for (int call = 0; call < CALLS; call++) {
+            double want[2] = {0, 0};
+            for (int other = 0; other < size; other++) {
+                const double factor = weight_of(other, call) != 0 ? weight_of(other, call) : 1;
+                want[0] += factor * (other + 1);
+                want[1] += factor * 10 * other;
+            }
+            WORLD_EXPECT(memcmp(sums[call], want, sizeof(want)) == 0, "call %d: %g and %g", call,
+                         sums[call][0], sums[call][1]);
+        }
+    }
+    return kolo_request_free(&request);
+}
+
+Test(group, ranks_may_have_other_weights, .timeout = 60)
+{
+    for (int t = 0; world_transports[t] != NULL; t++) {
+        struct world world = {
+            .size = 4, .transport = world_transports[t], .settings = {"KOLO_TIMEOUT=20"}};
+        WORLD_MUST_RUN(&world, weights, NULL);
+    }
+}
+
 Test(group, exchanges_do_not_deadlock, .timeout = 60)
 {
     for (int t = 0; world_transports[t] != NULL; t++) {
@@ -172,6 +227,8 @@ static kolo_status cut_otherwise(struct kolo_comm *comm, void *argument)
     WORLD_TRY(kolo_allreduce(comm, a, a, 4 - first, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
     kolo_status status = kolo_group_end(comm, NULL, NULL);
     WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "%s", kolo_status_name(status));
+    WORLD_EXPECT(strstr(kolo_error_detail(), "in a group of other calls") != NULL, "%s",
+                 kolo_error_detail());
     return KOLO_OK;
 }
 

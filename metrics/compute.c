@@ -5,8 +5,8 @@
 // It is the same sequence of collectives on every rank, whatever it holds:
 //   1. agree: int64 min over what each rank could prepare (so that a rank out of memory fails all,
 //      not hangs them), over the kinds, sizes and configurations of the metrics (so that ranks that
-//      differ are told so), and over which compute their results are of: the same one everywhere,
-//      and nothing updated since, ends it here;
+//      differ are told so, by compute_differ.c), and over which compute their results are of: the
+//      same one everywhere, and nothing updated since, ends it here;
 //   2. for each metric with samples, per 2^20 sample indices: int32 min over "rank, if it has a
 //      record": the lowest rank counts the sample, the others count a duplicate, nobody: it is
 //      missing;
@@ -87,19 +87,23 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return (hash ^ value) * 1099511628211u;
 }
 
+uint64_t kolo_metric_shape(const struct kolo_metric *metric)
+{
+    uint64_t shape = UINT64_C(14695981039346656037);
+    for (const char *c = metric->ops->name; *c; c++)
+        shape = mix(shape, (uint64_t)*c);
+    shape = mix(shape, (uint64_t)metric->samples);
+    shape = mix(shape, metric->settings);
+    return mix(shape, words_of(metric));
+}
+
 /* A number that is the same on ranks whose lists of metrics are of the same kinds, sizes and
  * configurations. */
 static int64_t shape_of(const struct work *work)
 {
-    uint64_t shape = mix(UINT64_C(14695981039346656037), work->count);
-    for (size_t i = 0; i < work->count; i++) {
-        const struct kolo_metric *metric = work->metrics[i];
-        for (const char *c = metric->ops->name; *c; c++)
-            shape = mix(shape, (uint64_t)*c);
-        shape = mix(shape, (uint64_t)metric->samples);
-        shape = mix(shape, metric->settings);
-        shape = mix(shape, words_of(metric));
-    }
+    uint64_t shape = work->count;
+    for (size_t i = 0; i < work->count; i++)
+        shape = mix(shape, kolo_metric_shape(work->metrics[i]));
     return (int64_t)(shape >> 2);
 }
 
@@ -149,6 +153,19 @@ kolo_status kolo_metric_agree(struct kolo_comm *comm, kolo_status mine,
     return status == KOLO_OK ? verdict(comm, word, mine) : status;
 }
 
+/* Its first collective is a call of a kind of its own: should another rank call something else, both
+ * are told what they know. */
+static struct kolo_task task_of(const struct kolo_opts *opts)
+{
+    return (struct kolo_task){.kind = KOLO_CALL_COMPUTE,
+                              .function = "kolo_metrics_compute",
+                              .dtype = KOLO_INT64,
+                              .op = KOLO_MIN,
+                              .in_place = true,
+                              .is_own = true,
+                              .opts = opts};
+}
+
 /* Step 1: @p mine is what this rank could prepare. */
 static kolo_status agree(struct kolo_comm *comm, const struct work *work, kolo_status mine,
                          bool *is_cached_out, const struct kolo_opts *opts)
@@ -157,15 +174,20 @@ static kolo_status agree(struct kolo_comm *comm, const struct work *work, kolo_s
     int64_t shape = mine == KOLO_OK ? shape_of(work) : 0;
     int64_t cached = mine == KOLO_OK ? cached_of(work, kolo_size(comm)) : 0;
     int64_t facts[FACTS] = {word_of(comm, mine), shape, -shape, cached, -cached};
-    kolo_status status =
-        kolo_allreduce(comm, facts, facts, FACTS, KOLO_INT64, KOLO_MIN, opts, NULL);
+    char detail[KOLO_DETAIL_MAX]; /* as above */
+    snprintf(detail, sizeof detail, "%s", kolo_error_detail());
+    struct kolo_task task = task_of(opts);
+    task.send = task.recv = facts;
+    task.count = FACTS;
+    task.send_bytes = task.recv_bytes = sizeof facts;
+    kolo_status status = kolo_task_run(comm, &task);
+    if (status == KOLO_OK && mine != KOLO_OK)
+        kolo_detail_set(detail);
     status = status == KOLO_OK ? verdict(comm, facts[WORD], mine) : status;
     if (status != KOLO_OK)
         return status;
     if (facts[SHAPE] != -facts[MINUS_SHAPE])
-        return kolo_fail(KOLO_ERR_MISMATCH,
-                         "kolo_metrics_compute: the ranks passed metrics of different kinds, sizes "
-                         "or configurations; pass the same list on all");
+        return kolo_metrics_differ(comm, work->metrics, work->count, opts);
     *is_cached_out = cached && facts[CACHED] == -facts[MINUS_CACHED];
     return KOLO_OK;
 }
@@ -308,26 +330,49 @@ static kolo_status merge(struct kolo_comm *comm, struct work *work, const struct
     return status;
 }
 
-kolo_status kolo_metrics_compute(struct kolo_comm *comm, struct kolo_metric *const *metrics,
-                                 size_t count, const struct kolo_opts *opts)
+/* What is wrong with the list of this rank: the others are told (step 1). */
+static kolo_status check(struct kolo_metric *const *metrics, size_t count)
 {
-    if (!comm || (!metrics && count > 0))
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_metrics_compute: comm or metrics is NULL");
+    if (!metrics && count > 0)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_metrics_compute: metrics is NULL");
     for (size_t i = 0; i < count; i++)
         if (!metrics[i])
             return kolo_fail(KOLO_ERR_INVALID, "kolo_metrics_compute: metrics[%zu] is NULL", i);
-    struct work work = {.metrics = metrics, .count = count};
+    return KOLO_OK;
+}
+
+/* All steps, with what @p work has found out about this rank. */
+static kolo_status run(struct kolo_comm *comm, struct work *work, kolo_status mine,
+                       const struct kolo_opts *opts)
+{
+    bool is_cached = false;
+    kolo_status status = agree(comm, work, mine, &is_cached, opts);
+    if (status == KOLO_OK && !is_cached)
+        status = settle_all(comm, work, opts);
+    if (status == KOLO_OK && !is_cached)
+        status = merge(comm, work, opts);
+    return status;
+}
+
+kolo_status kolo_metrics_compute(struct kolo_comm *comm, struct kolo_metric *const *metrics,
+                                 size_t count, const struct kolo_opts *opts)
+{
+    if (!comm)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_metrics_compute: comm is NULL");
     kolo_status status = kolo_group_none(comm, "kolo_metrics_compute");
     if (status != KOLO_OK)
         return status;
-    bool is_cached = false;
+    const struct kolo_task task = task_of(opts);
+    status = kolo_task_check(comm, &task);
+    if (status != KOLO_OK)
+        opts = NULL; /* the others are told by none */
+    else
+        status = check(metrics, count);
+    struct work work = {.metrics = metrics, .count = status == KOLO_OK ? count : 0};
+    if (status == KOLO_OK)
+        status = allocate(&work);
     kolo_comm_own(comm, true); /* no plan that is forced on the program's bars one of these */
-    status = agree(comm, &work, allocate(&work), &is_cached, opts);
-    if (status == KOLO_OK && !is_cached) {
-        status = settle_all(comm, &work, opts);
-        if (status == KOLO_OK)
-            status = merge(comm, &work, opts);
-    }
+    status = run(comm, &work, status, opts);
     kolo_comm_own(comm, false);
     release(&work);
     return status;

@@ -145,4 +145,11 @@ bool kolo_exact_accepts(const int64_t *words);
 kolo_status kolo_metric_agree(struct kolo_comm *comm, kolo_status mine,
                               const struct kolo_opts *opts) KOLO_NODISCARD;
 
+/** A number that is the same for metrics of one kind, size and configuration. */
+uint64_t kolo_metric_shape(const struct kolo_metric *metric);
+/** ERR_MISMATCH, alike on all ranks, in words: what the lowest rank whose list of metrics is not that
+ * of rank 0 has in its place. Collective, of ranks whose lists differ. compute_differ.c */
+kolo_status kolo_metrics_differ(struct kolo_comm *comm, struct kolo_metric *const *metrics,
+                                size_t count, const struct kolo_opts *opts) KOLO_NODISCARD;
+
 #endif

@@ -33,6 +33,7 @@ static const enum kolo_collective collectives[KOLO_CALLS] = {
     [KOLO_CALL_SPLIT] = KOLO_COLLECTIVE_ALLGATHER,
     [KOLO_CALL_DUP] = KOLO_COLLECTIVE_ALLGATHER,
     [KOLO_CALL_FINALIZE] = KOLO_COLLECTIVE_BARRIER,
+    [KOLO_CALL_COMPUTE] = KOLO_COLLECTIVE_ALLREDUCE,
 };
 
 enum kolo_collective kolo_call_collective(enum kolo_call_kind kind)
@@ -48,7 +49,8 @@ const char *kolo_call_text(enum kolo_call_kind kind)
 bool kolo_call_reduces(enum kolo_call_kind kind)
 {
     return kind == KOLO_CALL_ALLREDUCE || kind == KOLO_CALL_REDUCE ||
-           kind == KOLO_CALL_REDUCE_SCATTER || kind == KOLO_CALL_REDUCE_SCATTERV;
+           kind == KOLO_CALL_REDUCE_SCATTER || kind == KOLO_CALL_REDUCE_SCATTERV ||
+           kind == KOLO_CALL_COMPUTE;
 }
 
 /* FNV-1a */

@@ -40,7 +40,8 @@
     X(REDUCE_SCATTERV, "reduce_scatterv", "CO")                                                    \
     X(SPLIT, "split", "")                                                                          \
     X(DUP, "dup", "")                                                                              \
-    X(FINALIZE, "finalize", "")
+    X(FINALIZE, "finalize", "")                                                                    \
+    X(COMPUTE, "metrics_compute", "")
 
 enum kolo_call_kind {
 #define KOLO_CALL_ENUM(name, text, has) KOLO_CALL_##name,

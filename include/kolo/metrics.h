@@ -234,8 +234,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_accuracy_result(const struct kolo_metri
  *  and a detection (detection.h) 55 (19 on one rank; one more by PASCAL VOC's rules, on several
  *  ranks). If no metric was updated on any rank since these very ranks computed it last, the
  *  results are still there and only the first allreduce is made. The results are the same on all
- *  ranks; the state stays, and more updates may follow. A failure of one rank (no memory, say) is
- *  one of all.
+ *  ranks; the state stays, and more updates may follow. A failure of one rank (no memory, or a
+ *  metric that is NULL) is one of all, which names it, and so is a list that is not that of rank 0.
  *  @return KOLO_OK; ERR_DATA (non-finite values under KOLO_NONFINITE_ERROR); ERR_INVALID;
  *  ERR_MISMATCH (different lists); ERR_NO_MEMORY; and those of kolo_allreduce(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_metrics_compute(struct kolo_comm *comm,

@@ -125,6 +125,7 @@ static struct layout lay_out(const struct stage *stage, const struct round *roun
     case KOLO_CALL_SPLIT:
     case KOLO_CALL_DUP:
     case KOLO_CALL_FINALIZE:
+    case KOLO_CALL_COMPUTE:
     case KOLO_CALLS:
         break;
     }
@@ -225,6 +226,7 @@ static kolo_status call(const struct stage *stage, const struct round *round, co
     case KOLO_CALL_SPLIT:
     case KOLO_CALL_DUP:
     case KOLO_CALL_FINALIZE:
+    case KOLO_CALL_COMPUTE:
     case KOLO_CALLS:
         break;
     }
@@ -295,6 +297,7 @@ static bool is_right(const struct stage *stage, const struct round *round,
     case KOLO_CALL_SPLIT:
     case KOLO_CALL_DUP:
     case KOLO_CALL_FINALIZE:
+    case KOLO_CALL_COMPUTE:
     case KOLO_CALLS:
         break;
     }

@@ -65,9 +65,7 @@ static kolo_status host_probe(struct kolo_why *why_out)
     return KOLO_OK;
 }
 
-/** Refuses what could only fail later and worse: by a signal, or by the system's out-of-memory
- * killer. */
-static kolo_status check_limits(size_t bytes)
+kolo_status kolo_shared_memory_check(size_t bytes)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
@@ -140,7 +138,7 @@ static kolo_status host_alloc(size_t bytes, struct kolo_span *span_out)
                          "many; is the size negative?",
                          bytes);
     const size_t whole = bytes ? (bytes + page - 1) / page * page : page;
-    KOLO_TRY(check_limits(whole));
+    KOLO_TRY(kolo_shared_memory_check(whole));
     int fd = open_memfd();
     if (fd < 0) {
         const int error = errno;

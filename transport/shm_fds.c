@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/wire.h"
+#include "memory/memory.h"
 
 static const uint32_t message_magic = 0x316d686b; /* "khm1" */
 static const int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
@@ -217,8 +218,10 @@ static bool seal_for_readers(int fd)
 static kolo_status create(const char *name, size_t bytes, size_t now_bytes, bool is_for_readers,
                           int *fd_out, void **base_out)
 {
-    kolo_status status = KOLO_OK;
     void *base = MAP_FAILED;
+    kolo_status status = kolo_shared_memory_check(bytes);
+    if (status != KOLO_OK)
+        return status;
     int fd = open_memfd(name);
     if (fd < 0)
         return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "memfd_create %s", name);

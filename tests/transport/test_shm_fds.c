@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -75,6 +76,19 @@ Test(shm_fds, only_sealed_memory_of_the_right_size_is_mapped)
     cr_assert(kolo_shm_memory_map(pipes[0], 8192, true, &base) == KOLO_ERR_PROTOCOL);
     close_pair(pipes);
     cr_assert(kolo_shm_memory_map(-1, 8192, true, &base) == KOLO_ERR_PROTOCOL);
+}
+
+/* The kernel would end the process by SIGXFSZ. */
+Test(shm_fds, a_limit_of_file_size_is_an_error)
+{
+    const struct rlimit limit = {.rlim_cur = 4096, .rlim_max = 4096};
+    int fd = -1;
+    void *base = NULL;
+    cr_assert(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    cr_assert(kolo_shm_memory_create("kolo-test", 8192, &fd, &base) == KOLO_ERR_NO_MEMORY);
+    cr_assert(fd == -1 && base == NULL && strstr(kolo_error_detail(), "ulimit -f"), "%s",
+              kolo_error_detail());
+    cr_assert(kolo_shm_segment_create("kolo-test", 8192, 4096, &fd, &base) == KOLO_ERR_NO_MEMORY);
 }
 
 Test(shm_fds, messages_bring_their_descriptors_in_order)

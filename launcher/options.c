@@ -289,7 +289,7 @@ static const struct entry {
     {"--transport", NULL, "NAME", "force a transport: the setting KOLO_TRANSPORT", apply_transport},
     {"--set", NULL, "NAME=VALUE", "any setting, for kolorun and for every rank", apply_set},
     {"--prefix", NULL, NULL, "begin each line of output with [rank] (the default)", apply_prefix},
-    {"--no-prefix", NULL, NULL, "pass lines on as they are", apply_no_prefix},
+    {"--no-prefix", NULL, NULL, "pass output on as it is, byte for byte", apply_no_prefix},
     {"--no-stdin", NULL, NULL, "do not read standard input (else rank 0 gets it)", apply_no_stdin},
     {"--keep-going", NULL, NULL, "when a rank dies the others go on (they may call kolo_shrink)",
      apply_keep_going},

@@ -213,7 +213,7 @@ void kolo_output_lines(struct kolo_output *output, int owner, int rank, const vo
     char prefix[PREFIX_MAX] = "";
     if (rank >= 0)
         snprintf(prefix, sizeof prefix, "[%d] ", rank);
-    size_t room = bytes + count_lines(data, bytes) * strlen(prefix) + 1;
+    const size_t room = bytes + count_lines(data, bytes) * strlen(prefix) + 1;
     struct chunk *chunk = kolo_calloc(1, sizeof *chunk + room);
     if (!chunk) { /* lost, but the credit comes back */
         output->events.written(output->events.context, owner, bytes);
@@ -221,7 +221,12 @@ void kolo_output_lines(struct kolo_output *output, int owner, int rank, const vo
     }
     chunk->owner = owner;
     chunk->owed = bytes;
-    chunk->bytes = prefix_lines(chunk->data, prefix, data, bytes);
+    if (rank >= 0) {
+        chunk->bytes = prefix_lines(chunk->data, prefix, data, bytes);
+    } else { /* a line that has no end, or not yet, gets none: what a rank writes may be no text */
+        memcpy(chunk->data, data, bytes);
+        chunk->bytes = bytes;
+    }
     put(output, chunk);
 }
 

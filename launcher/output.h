@@ -25,8 +25,8 @@ struct kolo_output_events {
 
 kolo_status kolo_output_create(uv_loop_t *loop, int fd, const struct kolo_output_events *events,
                                struct kolo_output **output_out) KOLO_NODISCARD;
-/** Copies the lines of @p data, each with "[rank] " before it unless @p rank is negative; a last
- * line without its newline gets one. */
+/** Copies the lines of @p data, each with "[rank] " before it, a last one without its newline with that; all
+ * as it is if @p rank is negative. */
 void kolo_output_lines(struct kolo_output *output, int owner, int rank, const void *data,
                        size_t bytes);
 /** A line of kolorun's own. */

@@ -21,9 +21,6 @@
 #include "runtime/engine.h"
 #include "runtime/plan.h"
 
-/* The channels of a communicator on each link, after its number times KOLO_CHANNELS_PER_COMM. */
-enum { KOLO_CHANNEL_COLLECTIVE = 0, KOLO_CHANNEL_MESSAGE = 1, KOLO_CHANNEL_CLOSING = 2 };
-
 enum {
     KOLO_COMM_WORDS_MAX = 80,
     KOLO_PAST = 2 * KOLO_OPEN_MAX, /* broadcasts that are kept, to name one that was not alike */
@@ -149,7 +146,9 @@ struct kolo_request {
     uint64_t moves, moves_seen;
     int quiet_ticks;
     bool is_reported;
+    bool is_awaited;          /* somebody waits for it, though it is asynchronous */
     uint64_t needed_reported; /* a hash of whom the store was told that it waits for */
+    uint32_t report;          /* a message's number there */
 
     struct kolo_strand main, closing; /* route_links.c: the plan, and what closes it */
 };
@@ -312,6 +311,9 @@ void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text
 /** The failure as a call's result: sets this thread's detail, returns the status. @p request NULL:
  * the call is no request. */
 kolo_status kolo_comm_failed(struct kolo_comm *comm, const struct kolo_request *request);
+
+/** The store is told that @p request, which was reported, goes on, or that nobody waits for it. */
+void kolo_comm_unreport(struct kolo_comm *comm, struct kolo_request *request);
 
 /* ---- finalized.c (held: lock) ---- */
 

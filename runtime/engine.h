@@ -54,9 +54,10 @@ struct kolo_engine {
     atomic_int wanting;          /* threads that wait for the lock */
     atomic_bool has_progressor;  /* read without the lock, too, as all atomic ones here */
     bool is_sleeping;
-    unsigned asks;  /* of programs whether requests are over, which they were not */
-    unsigned looks; /* since the clock was read: at everything, or by a route at its flags */
-    uint64_t turns; /* looks at everything, so far */
+    unsigned asks;    /* of programs whether requests are over, which they were not */
+    unsigned looks;   /* since the clock was read: at everything, or by a route at its flags */
+    uint64_t turns;   /* looks at everything, so far */
+    uint32_t reports; /* messages that the store was told of */
     unsigned calls_at_once; /* messages that were over without any, so far */
     bool has_moved;   /* a request went on by other ways than the endpoint's; set by its route */
     int waiting;      /* callers that wait on `changed` */

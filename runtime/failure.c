@@ -194,6 +194,35 @@ static void report(struct kolo_comm *comm)
     kolo_free_memory(needed);
 }
 
+/** The same of a message that somebody waits for: for it alone, since it has but one peer. */
+static void report_message(struct kolo_comm *comm, struct kolo_request *request)
+{
+    char words[KOLO_WORDS_MAX], text[KOLO_WORDS_MAX + 32];
+    if (request->is_reported || (request->is_async && !request->is_awaited))
+        return;
+    uint8_t *needed = kolo_calloc(kolo_stall_bits_bytes(comm->engine->size), 1);
+    if (needed == NULL)
+        return;
+    set_bit(comm, needed, request->call.peer);
+    kolo_request_words(request, words, sizeof(words));
+    snprintf(text, sizeof(text), "%s sequence %u", words, request->call.sequence);
+    request->is_reported = true;
+    request->report = ++comm->engine->reports;
+    kolo_store_client_stalled(comm->engine->store, kolo_comm_channel(comm, KOLO_CHANNEL_MESSAGE),
+                              request->report, &request->desc, text, needed);
+    kolo_free_memory(needed);
+}
+
+void kolo_comm_unreport(struct kolo_comm *comm, struct kolo_request *request)
+{
+    const bool is_message = request->plan == NULL;
+    request->is_reported = false;
+    kolo_store_client_resumed(
+        comm->engine->store,
+        kolo_comm_channel(comm, is_message ? KOLO_CHANNEL_MESSAGE : KOLO_CHANNEL_COLLECTIVE),
+        is_message ? request->report : request->call.sequence);
+}
+
 /** When member @p rank left the job; 0: it did not. */
 static int64_t left_ns(const struct kolo_comm *comm, int rank)
 {
@@ -574,10 +603,13 @@ static void check_stall(struct kolo_comm *comm, struct kolo_request *request, bo
     if (request->quiet_ticks < 2)
         return;
     check_left(comm, request, now_ns);
-    if (is_collective)
+    if (is_collective) {
         report(comm);
-    else if (comm->finalized != NULL)
+        return;
+    }
+    if (comm->finalized != NULL)
         kolo_comm_check_stalled_send(comm, request);
+    report_message(comm, request);
 }
 
 /** Half the stall time: a stall is seen after one to one and a half times KOLO_STALL. */

@@ -83,10 +83,8 @@ void kolo_request_end(struct kolo_request *request, kolo_status status)
     request->route->cancel(request);
     if (request->staged == NULL && status == KOLO_OK)
         kolo_request_finish(request);
-    if (request->is_reported && comm->failure.status == KOLO_OK)
-        kolo_store_client_resumed(comm->engine->store,
-                                  kolo_comm_channel(comm, KOLO_CHANNEL_COLLECTIVE),
-                                  request->call.sequence);
+    if (request->is_reported) /* also where a communicator has failed: the job may live on */
+        kolo_comm_unreport(comm, request);
     take_out(list_of(request), request);
     if (request->own_scratch != NULL)
         kolo_free_memory(request->own_scratch);

@@ -26,6 +26,8 @@ enum {
 #define KOLO_STORE_JOB (UINT32_MAX - 1u) /* all */
 /** How many channels each communicator has; its number is the channel's divided by this. */
 enum { KOLO_CHANNELS_PER_COMM = 4 };
+/* Those of a communicator on each link, after its number times that. */
+enum { KOLO_CHANNEL_COLLECTIVE = 0, KOLO_CHANNEL_MESSAGE = 1, KOLO_CHANNEL_CLOSING = 2 };
 /** The key that counts the communicators that were made: no text that people write. */
 #define KOLO_STORE_NUMBERS_KEY "\001communicators"
 
@@ -174,7 +176,8 @@ void kolo_store_client_finalized(struct kolo_store_client *client, uint32_t numb
 /** This rank has been waiting in a call: @p desc is what it believes, @p words the same for people;
  * @p members has a bit for each rank that has to come (NULL: all of the world). The server answers
  * by `failed` (ERR_MISMATCH, both sides named) if another rank waits at the same channel and
- * sequence number with another description. */
+ * sequence number with another description. On a channel of messages @p sequence is a number of this
+ * rank's own, and nothing is compared. */
 void kolo_store_client_stalled(struct kolo_store_client *client, uint32_t channel,
                                uint32_t sequence, const struct kolo_desc *desc, const char *words,
                                const uint8_t *members);

@@ -49,39 +49,92 @@ static void say_absent(const struct kolo_store_server *server, struct words *wor
         rank = last;
     }
 }
-static void warn_stall(void *context, const struct kolo_stall *stall)
+
+/** The call, as ranks know it. */
+static void say_call(struct words *words, const struct kolo_stall *stall)
 {
-    enum { ROOM_FOR_REST = 96 };
-    struct kolo_store_server *server = context;
-    char text[KOLO_STORE_TEXT_MAX], waited[32];
-    struct words words = {text, sizeof text};
+    if (kolo_stall_is_message(stall)) /* its words have its number */
+        say(words, "%.300s", stall->words);
+    else
+        say(words, "%.300s sequence %u", stall->words, (unsigned int)stall->sequence);
+}
+
+/** "rank 3 (host3)", and in what it waits itself. */
+static void say_missing(const struct kolo_store_server *server, struct words *words, int rank)
+{
+    const struct kolo_store_member *member = &server->members[rank];
+    const struct kolo_stall *own = kolo_stalls_of(server->stalls, rank);
+    say(words, "rank %d (%s%s", rank, member->host, member->state == MEMBER_JOINED ? "" : ", gone");
+    if (own) {
+        say(words, ", in ");
+        say_call(words, own);
+    }
+    say(words, ")");
+}
+
+/** Is there room to say that, and what comes after? */
+static bool has_room(const struct kolo_store_server *server, const struct words *words, int rank)
+{
+    enum { REST = 96, CALL = 340 };
+    const size_t call = kolo_stalls_of(server->stalls, rank) ? CALL : 0;
+    return words->left >= REST + KOLO_STORE_HOST_MAX + call;
+}
+
+/** Who has not come to a call of several. */
+static void say_not_there(const struct kolo_store_server *server, struct words *words,
+                          const struct kolo_stall *stall)
+{
     int missing = 0, named = 0;
-    if (server->has_failed || !server->config.events.notice)
-        return;
-    kolo_duration_format((kolo_now_ns() - stall->since_ns) / 1000000, waited, sizeof waited);
-    say(&words, "%.400s sequence %u: waiting for %s; ", stall->words, (unsigned int)stall->sequence,
-        waited);
     for (int rank = 0; rank < server->config.size; rank++) {
-        const struct kolo_store_member *member = &server->members[rank];
         if (kolo_stall_has(stall, rank) || !kolo_stall_awaits(stall, rank))
             continue;
         missing++;
-        if (words.left < ROOM_FOR_REST + KOLO_STORE_HOST_MAX)
+        if (!has_room(server, words, rank))
             continue;
-        say(&words, "%srank %d (%s%s)", named++ ? ", " : "not there yet: ", rank, member->host,
-            member->state == MEMBER_JOINED ? "" : ", gone");
+        say(words, named++ ? ", " : "not there yet: ");
+        say_missing(server, words, rank);
     }
     if (missing > named)
-        say(&words, " and %d more", missing - named);
+        say(words, " and %d more", missing - named);
     if (!missing && stall->count == 1)
-        say(&words, "rank %d waits in it for no other",
+        say(words, "rank %d waits in it for no other",
             kolo_stall_first(stall, server->config.size));
     else if (!missing)
-        say(&words,
+        say(words,
             "the %d ranks that wait in it wait for each other alone: what they send is slow, or "
-            "does "
-            "not arrive",
+            "does not arrive",
             stall->count);
+}
+
+/** Of whom one rank waits for a message, or to be rid of one. */
+static void say_peer(const struct kolo_store_server *server, struct words *words,
+                     const struct kolo_stall *stall)
+{
+    for (int rank = 0; rank < server->config.size; rank++)
+        if (kolo_stall_awaits(stall, rank)) {
+            say_missing(server, words, rank);
+            say(words, kolo_stalls_of(server->stalls, rank) ? " waits as well" : " has not come");
+        }
+}
+
+static void warn_stall(void *context, const struct kolo_stall *stall)
+{
+    struct kolo_store_server *server = context;
+    char text[KOLO_STORE_TEXT_MAX], waited[32];
+    struct words words = {text, sizeof text};
+    const bool is_message = kolo_stall_is_message(stall);
+    const int first = kolo_stall_first(stall, server->config.size);
+    if (server->has_failed || !server->config.events.notice)
+        return;
+    kolo_duration_format((kolo_now_ns() - stall->since_ns) / 1000000, waited, sizeof waited);
+    say_call(&words, stall);
+    if (is_message)
+        say(&words, " on rank %d (%s)", first, server->members[first].host);
+    say(&words, ": waiting for %s; ", waited);
+    if (is_message)
+        say_peer(server, &words, stall);
+    else
+        say_not_there(server, &words, stall);
     server->config.events.notice(server->config.events.context, text);
 }
 

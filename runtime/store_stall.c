@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owns the list of stalls. Two descriptions at one (channel, sequence) are a mismatch; two sequence
-// numbers of one channel are not, one rank may be behind. Whom each rank waits for is kept by rank:
+// numbers of one channel are not, one rank may be behind; and messages are each rank's own. Whom each rank waits for is kept by rank:
 // what one no longer needs, another may still lack. Must never know a connection or a name.
 #include "runtime/store_stall.h"
 
@@ -87,11 +87,28 @@ int kolo_stall_first(const struct kolo_stall *stall, int size)
     return -1;
 }
 
-static struct kolo_stall **find(struct kolo_stalls *stalls, uint32_t channel, uint32_t sequence)
+bool kolo_stall_is_message(const struct kolo_stall *stall)
+{
+    return stall->channel % KOLO_CHANNELS_PER_COMM == KOLO_CHANNEL_MESSAGE;
+}
+
+const struct kolo_stall *kolo_stalls_of(const struct kolo_stalls *stalls, int rank)
+{
+    const struct kolo_stall *stall = stalls->first;
+    while (stall && !kolo_stall_has(stall, rank))
+        stall = stall->next;
+    return stall;
+}
+
+/** Where the stall is, or would be, that @p rank means. */
+static struct kolo_stall **find(struct kolo_stalls *stalls, int rank, uint32_t channel,
+                                uint32_t sequence)
 {
     struct kolo_stall **link = &stalls->first;
-    while (*link && ((*link)->channel != channel || (*link)->sequence != sequence))
-        link = &(*link)->next;
+    for (; *link; link = &(*link)->next)
+        if ((*link)->channel == channel && (*link)->sequence == sequence &&
+            (!kolo_stall_is_message(*link) || kolo_stall_has(*link, rank)))
+            break;
     return link;
 }
 
@@ -151,7 +168,7 @@ kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank, uint32_t ch
                                uint32_t sequence, const struct kolo_desc *desc, const char *words,
                                const uint8_t *members, const struct kolo_stall **other_out)
 {
-    struct kolo_stall *stall = *find(stalls, channel, sequence), *fresh = NULL;
+    struct kolo_stall *stall = *find(stalls, rank, channel, sequence), *fresh = NULL;
     if (stall && memcmp(&stall->desc, desc, sizeof *desc) != 0) {
         *other_out = stall;
         return KOLO_ERR_MISMATCH;
@@ -176,7 +193,7 @@ kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank, uint32_t ch
         fresh->channel = channel;
         fresh->sequence = sequence;
         fresh->desc = *desc;
-        *find(stalls, channel, sequence) = fresh;
+        *find(stalls, rank, channel, sequence) = fresh;
     }
     return KOLO_OK;
 }
@@ -201,7 +218,7 @@ static bool leave_stall(struct kolo_stalls *stalls, struct kolo_stall **link, in
 
 void kolo_stalls_resume(struct kolo_stalls *stalls, int rank, uint32_t channel, uint32_t sequence)
 {
-    struct kolo_stall **link = find(stalls, channel, sequence);
+    struct kolo_stall **link = find(stalls, rank, channel, sequence);
     if (*link)
         leave_stall(stalls, link, rank);
 }

@@ -28,6 +28,8 @@ struct kolo_stall {
     struct kolo_stall *next;
 };
 bool kolo_stall_has(const struct kolo_stall *stall, int rank);
+/** Is it one rank's wait for a message, rather than a call of several? */
+bool kolo_stall_is_message(const struct kolo_stall *stall);
 /** Does any of the ranks that wait need @p rank? */
 bool kolo_stall_awaits(const struct kolo_stall *stall, int rank);
 /** Of the bits of a world of @p size. */
@@ -39,7 +41,8 @@ struct kolo_stalls;
 kolo_status kolo_stalls_create(int size, int64_t warn_ms,
                                struct kolo_stalls **stalls_out) KOLO_NODISCARD;
 void kolo_stalls_destroy(struct kolo_stalls *stalls);
-/** @p rank waits, for @p members (copied; NULL: all); if it has reported before, for these instead.
+/** @p rank waits, for @p members (copied; NULL: all); if it has reported before, for these instead. On a
+ * channel of messages (KOLO_CHANNEL_MESSAGE) each rank numbers its own, which meet nobody else's.
  * ERR_MISMATCH: other ranks wait at the same place in another call, *other_out. ERR_NO_MEMORY. Of a
  * rank that reports more than KOLO_STALLS_PER_RANK calls no further ones are heard. */
 kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank, uint32_t channel,
@@ -47,6 +50,8 @@ kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank, uint32_t ch
                                const uint8_t *members,
                                const struct kolo_stall **other_out) KOLO_NODISCARD;
 void kolo_stalls_resume(struct kolo_stalls *stalls, int rank, uint32_t channel, uint32_t sequence);
+/** What @p rank has waited in for longest; NULL: nothing that it has reported. */
+const struct kolo_stall *kolo_stalls_of(const struct kolo_stalls *stalls, int rank);
 /** @p rank waits in nothing any more: it left or is gone. */
 void kolo_stalls_forget(struct kolo_stalls *stalls, int rank);
 /** Calls @p warn for what has waited long enough; returns when the next one will have. */

@@ -457,13 +457,26 @@ bool kolo_chain_is_running(const struct kolo_request *chain)
     return false;
 }
 
+/** Somebody waits for all of them from here on, or does no longer. */
+static void set_awaited(struct kolo_request *chain, bool is_awaited)
+{
+    for (struct kolo_request *request = chain; request != NULL; request = request->chain) {
+        request->is_awaited = is_awaited;
+        if (!is_awaited && request->is_reported && request->plan == NULL)
+            kolo_comm_unreport(request->comm, request);
+    }
+}
+
 kolo_status kolo_chain_wait(struct kolo_request *chain, kolo_deadline deadline)
 {
     struct kolo_comm *comm = chain->comm;
     struct kolo_request *failed = NULL;
+    set_awaited(chain, true);
     for (struct kolo_request *request = chain; request != NULL; request = request->chain)
-        if (!kolo_engine_wait(comm, &request->status, deadline))
+        if (!kolo_engine_wait(comm, &request->status, deadline)) {
+            set_awaited(chain, false);
             return KOLO_AGAIN;
+        }
     for (struct kolo_request *request = chain; request != NULL; request = request->chain)
         if (failed == NULL && request->status != KOLO_OK)
             failed = request;

@@ -721,6 +721,62 @@ ParameterizedTest(struct world_param *param, failure, warnings_name_who_is_late,
     kolo_log_set_sink(NULL, NULL);
 }
 
+/* ---- what a message's warning says ---- */
+
+enum { SAYS_OF_0 = 1, SAYS_OF_1 = 2, SAYS_OF_2 = 4 };
+static atomic_int said;
+
+static void note_warning(void *context, enum kolo_log_level level, const char *line)
+{
+    (void)context;
+    (void)level;
+    if (strstr(line, "recv(count 1, int64, from rank 1) sequence 0 on rank 0 (") &&
+        strstr(line, ", in recv(count 1, int64, from rank 2) sequence 0) waits as well"))
+        atomic_fetch_or(&said, SAYS_OF_0);
+    if (strstr(line, "recv(count 1, int64, from rank 2) sequence 0 on rank 1 (") &&
+        strstr(line, "rank 2 (") && strstr(line, ") has not come"))
+        atomic_fetch_or(&said, SAYS_OF_1);
+    if (strstr(line, " on rank 2 ("))
+        atomic_fetch_or(&said, SAYS_OF_2);
+}
+
+/** 0 waits for 1, which waits for 2, which computes: nobody waits for its own receive yet. */
+static kolo_status chain_of_waits(struct kolo_comm *comm, void *argument)
+{
+    const int rank = kolo_rank(comm), next = (rank + 1) % 3, previous = (rank + 2) % 3;
+    const struct timespec pause = {.tv_nsec = 1000000};
+    struct kolo_request *receiving = NULL;
+    int64_t word = 0;
+    (void)argument;
+    if (rank == 0)
+        WORLD_TRY(kolo_recv(comm, &word, 1, KOLO_INT64, next, NULL, NULL));
+    else
+        WORLD_TRY(kolo_recv(comm, &word, 1, KOLO_INT64, next, NULL, &receiving));
+    if (rank == 1)
+        WORLD_TRY(kolo_wait(&receiving, -1));
+    for (int i = 0; rank == 2 && i < 20000 && atomic_load(&said) != (SAYS_OF_0 | SAYS_OF_1); i++)
+        nanosleep(&pause, NULL);
+    WORLD_TRY(kolo_send(comm, &word, 1, KOLO_INT64, previous, NULL, NULL));
+    return kolo_wait(&receiving, -1);
+}
+
+ParameterizedTestParameters(failure, a_message_that_does_not_come_is_warned_of)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+ParameterizedTest(struct world_param *param, failure, a_message_that_does_not_come_is_warned_of,
+                  .timeout = 120)
+{
+    struct world world = {.size = 3,
+                          .transport = param->name,
+                          .settings = {"KOLO_TIMEOUT=40", "KOLO_STALL=50ms", "KOLO_STALL_WARN=1s"}};
+    atomic_store(&said, 0);
+    kolo_log_set_sink(note_warning, NULL);
+    WORLD_MUST_RUN(&world, chain_of_waits, NULL);
+    kolo_log_set_sink(NULL, NULL);
+    cr_assert(atomic_load(&said) == (SAYS_OF_0 | SAYS_OF_1), "%d", atomic_load(&said));
+}
+
 /* ---- a deadline while other things move ---- */
 
 struct stream {

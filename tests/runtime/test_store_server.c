@@ -598,6 +598,37 @@ Test(store_server, long_stall_draws_warnings)
     close_all(&raw, ranks, 4);
 }
 
+/** Of a message that somebody waits for, and of a call in which somebody is missing that waits itself. */
+Test(store_server, stall_of_a_message_says_in_what_its_peer_is)
+{
+    enum { MESSAGES = KOLO_CHANNELS_PER_COMM + KOLO_CHANNEL_MESSAGE };
+    struct raw_server raw;
+    struct raw_rank ranks[4];
+    kolo_clock_replace(fake_now);
+    open_all(&raw, ranks, 4, 4);
+    raw_stalled_for(&ranks[0], MESSAGES, 1, 1, "recv(from rank 1) sequence 5",
+                    &(const uint8_t){1 << 1});
+    raw_server_pump(&raw);
+    advance_ms(&raw, 30000);
+    cr_assert_str_eq(raw.notice, "recv(from rank 1) sequence 5 on rank 0 (host0): waiting for 30 "
+                                 "s; rank 1 (host1) has not come");
+    raw_stalled_for(&ranks[1], MESSAGES, 1, 2, "recv(from rank 0) sequence 9",
+                    &(const uint8_t){1 << 0});
+    raw_server_pump(&raw);
+    advance_ms(&raw, 60000);
+    cr_assert(raw.notices == 3, "%d", raw.notices);
+    cr_assert_str_eq(raw.notice,
+                     "recv(from rank 0) sequence 9 on rank 1 (host1): waiting for 60 "
+                     "s; rank 0 (host0, in recv(from rank 1) sequence 5) waits as well");
+    raw_resumed(&ranks[0], MESSAGES, 1);
+    raw_stalled_for(&ranks[2], 8, 12, 1, "barrier()", &(const uint8_t){1 << 1 | 1 << 2});
+    raw_server_pump(&raw);
+    advance_ms(&raw, 30000);
+    cr_assert_str_eq(raw.notice, "barrier() sequence 12: waiting for 30 s; not there yet: rank 1 "
+                                 "(host1, in recv(from rank 0) sequence 9)");
+    close_all(&raw, ranks, 4);
+}
+
 /** Who is missing the store cannot know where nobody waits for a rank that has not reported. */
 Test(store_server, stall_of_those_that_wait_for_each_other_says_no_more)
 {

@@ -3,8 +3,11 @@
 
 #include <criterion/criterion.h>
 
+#include <string.h>
+
 TestSuite(store_stall, .timeout = 120);
 
+enum { CALLS = KOLO_CHANNELS_PER_COMM + KOLO_CHANNEL_COLLECTIVE };
 enum { WARN_MS = 500 }; /* much longer than a rank may be without a core */
 
 static int warned;
@@ -22,19 +25,19 @@ Test(store_stall, members_come_and_go)
     const struct kolo_stall *other = NULL;
     const struct kolo_desc one = {{1}}, two = {{2}};
     cr_assert(kolo_stalls_create(20, 1000000, &stalls) == KOLO_OK);
-    cr_assert(kolo_stalls_report(stalls, 17, 1, 1, &one, "one()", NULL, &other) == KOLO_OK);
-    cr_assert(kolo_stalls_report(stalls, 9, 1, 1, &one, "one()", NULL, &other) == KOLO_OK);
-    cr_assert(kolo_stalls_report(stalls, 9, 1, 1, &one, "one()", NULL, &other) == KOLO_OK);
-    cr_assert(kolo_stalls_report(stalls, 3, 1, 1, &two, "two()", NULL, &other) ==
+    cr_assert(kolo_stalls_report(stalls, 17, CALLS, 1, &one, "one()", NULL, &other) == KOLO_OK);
+    cr_assert(kolo_stalls_report(stalls, 9, CALLS, 1, &one, "one()", NULL, &other) == KOLO_OK);
+    cr_assert(kolo_stalls_report(stalls, 9, CALLS, 1, &one, "one()", NULL, &other) == KOLO_OK);
+    cr_assert(kolo_stalls_report(stalls, 3, CALLS, 1, &two, "two()", NULL, &other) ==
               KOLO_ERR_MISMATCH);
     cr_assert(other && kolo_stall_first(other, 20) == 9 && other->count == 2);
     cr_assert(kolo_stall_has(other, 17) && !kolo_stall_has(other, 3));
-    kolo_stalls_resume(stalls, 9, 1, 1);
-    kolo_stalls_resume(stalls, 9, 1, 1);
+    kolo_stalls_resume(stalls, 9, CALLS, 1);
+    kolo_stalls_resume(stalls, 9, CALLS, 1);
     kolo_stalls_resume(stalls, 9, 5, 5);
     cr_assert(kolo_stall_first(other, 20) == 17);
     kolo_stalls_forget(stalls, 17);
-    cr_assert(kolo_stalls_report(stalls, 3, 1, 1, &two, "two()", NULL, &other) == KOLO_OK);
+    cr_assert(kolo_stalls_report(stalls, 3, CALLS, 1, &two, "two()", NULL, &other) == KOLO_OK);
     kolo_stalls_destroy(stalls);
 }
 
@@ -47,22 +50,44 @@ Test(store_stall, those_that_are_waited_for)
     const struct kolo_desc one = {{1}}, two = {{2}};
     const uint8_t first = 1 << 1, both = 1 << 1 | 1 << 2, third = 1 << 3;
     cr_assert(kolo_stalls_create(6, 1000000, &stalls) == KOLO_OK);
-    cr_assert(kolo_stalls_report(stalls, 4, 1, 1, &one, "one()", &first, &stall) == KOLO_OK);
-    cr_assert(kolo_stalls_report(stalls, 0, 1, 1, &one, "one()", &both, &stall) == KOLO_OK);
-    cr_assert(kolo_stalls_report(stalls, 5, 1, 1, &two, "two()", NULL, &stall) ==
+    cr_assert(kolo_stalls_report(stalls, 4, CALLS, 1, &one, "one()", &first, &stall) == KOLO_OK);
+    cr_assert(kolo_stalls_report(stalls, 0, CALLS, 1, &one, "one()", &both, &stall) == KOLO_OK);
+    cr_assert(kolo_stalls_report(stalls, 5, CALLS, 1, &two, "two()", NULL, &stall) ==
               KOLO_ERR_MISMATCH);
     cr_assert(kolo_stall_awaits(stall, 1) && kolo_stall_awaits(stall, 2) &&
               !kolo_stall_awaits(stall, 3));
-    cr_assert(kolo_stalls_report(stalls, 0, 1, 1, &one, "one()", &third, &stall) == KOLO_OK);
+    cr_assert(kolo_stalls_report(stalls, 0, CALLS, 1, &one, "one()", &third, &stall) == KOLO_OK);
     cr_assert(kolo_stall_awaits(stall, 1), "rank 4 waits for it still");
     cr_assert(!kolo_stall_awaits(stall, 2) && kolo_stall_awaits(stall, 3) && stall->count == 2);
-    kolo_stalls_resume(stalls, 0, 1, 1);
+    kolo_stalls_resume(stalls, 0, CALLS, 1);
     cr_assert(kolo_stall_awaits(stall, 1));
     cr_assert(!kolo_stall_awaits(stall, 3), "root has what it waited for");
-    cr_assert(kolo_stalls_report(stalls, 1, 1, 1, &one, "one()", NULL, &stall) == KOLO_OK);
+    cr_assert(kolo_stalls_report(stalls, 1, CALLS, 1, &one, "one()", NULL, &stall) == KOLO_OK);
     cr_assert(kolo_stall_awaits(stall, 2) && kolo_stall_awaits(stall, 5));
     kolo_stalls_forget(stalls, 1);
     cr_assert(kolo_stall_awaits(stall, 1) && !kolo_stall_awaits(stall, 5));
+    kolo_stalls_destroy(stalls);
+}
+
+/** On a channel of messages each rank has numbers of its own, which meet nobody else's. */
+Test(store_stall, messages_are_each_ranks_own)
+{
+    enum { CHANNEL = 3 * KOLO_CHANNELS_PER_COMM + KOLO_CHANNEL_MESSAGE };
+    struct kolo_stalls *stalls;
+    const struct kolo_stall *other = NULL;
+    const struct kolo_desc one = {{1}}, two = {{2}};
+    const uint8_t zero = 1 << 0, first = 1 << 1;
+    cr_assert(kolo_stalls_create(4, 1000000, &stalls) == KOLO_OK);
+    cr_assert(kolo_stalls_report(stalls, 0, CHANNEL, 7, &one, "recv", &first, &other) == KOLO_OK);
+    cr_assert(kolo_stalls_report(stalls, 1, CHANNEL, 7, &two, "send", &zero, &other) == KOLO_OK);
+    const struct kolo_stall *mine = kolo_stalls_of(stalls, 0), *theirs = kolo_stalls_of(stalls, 1);
+    cr_assert(mine && theirs && mine != theirs && kolo_stall_is_message(mine));
+    cr_assert(kolo_stall_awaits(mine, 1) && !kolo_stall_awaits(mine, 0) && mine->count == 1);
+    cr_assert(strcmp(mine->words, "recv") == 0 && strcmp(theirs->words, "send") == 0);
+    kolo_stalls_resume(stalls, 1, CHANNEL, 7);
+    cr_assert(kolo_stalls_of(stalls, 1) == NULL && kolo_stalls_of(stalls, 0) == mine);
+    kolo_stalls_resume(stalls, 1, CHANNEL, 7);
+    cr_assert(kolo_stalls_of(stalls, 0) == mine, "another's number");
     kolo_stalls_destroy(stalls);
 }
 
@@ -73,14 +98,14 @@ Test(store_stall, one_rank_cannot_fill_it)
     const struct kolo_desc one = {{1}};
     cr_assert(kolo_stalls_create(2, WARN_MS, &stalls) == KOLO_OK);
     for (uint32_t i = 0; i < 10 * KOLO_STALLS_PER_RANK; i++)
-        cr_assert(kolo_stalls_report(stalls, 0, 1, i, &one, "one()", NULL, &other) == KOLO_OK);
+        cr_assert(kolo_stalls_report(stalls, 0, CALLS, i, &one, "one()", NULL, &other) == KOLO_OK);
     kolo_deadline past = kolo_deadline_in_ms(WARN_MS);
     while (!kolo_deadline_passed(past))
         ;
     const struct kolo_desc two = {{2}};
     const uint8_t own = 1 << 0; /* what it has reported it may report anew */
-    cr_assert(kolo_stalls_report(stalls, 0, 1, 0, &one, "one()", &own, &other) == KOLO_OK);
-    cr_assert(kolo_stalls_report(stalls, 1, 1, 0, &two, "two()", NULL, &other) ==
+    cr_assert(kolo_stalls_report(stalls, 0, CALLS, 0, &one, "one()", &own, &other) == KOLO_OK);
+    cr_assert(kolo_stalls_report(stalls, 1, CALLS, 0, &two, "two()", NULL, &other) ==
               KOLO_ERR_MISMATCH);
     cr_assert(!kolo_stall_awaits(other, 1));
     cr_assert(!kolo_deadline_passed(kolo_stalls_expire(stalls, warn, NULL)));

@@ -23,8 +23,9 @@
  *  world of one rank.
  *
  *  Common to all collectives below:
- *    - @p send and @p recv may be equal (in place); any other overlap is KOLO_ERR_INVALID. They
- *      need no alignment.
+ *    - In place is: @p send and @p recv are equal in allreduce and reduce; where one of them has a
+ *      block for each rank, the other is this rank's block in it (kolo_alltoall: never). Any other
+ *      overlap is KOLO_ERR_INVALID. They need no alignment.
  *    - Each buffer may be of the host or of a CUDA device (managed memory too), whatever the others
  *      are, also those of other ranks. Before it reads or writes one of a device the call waits for
  *      all work that the program gave to the memory's context before, on any stream (with
@@ -45,7 +46,8 @@
  *    - Threads: one call at a time on a communicator is in progress per rank in program order;
  *      calls from several threads of one rank are safe but the caller must make their order the
  *      same on all ranks.
- *    - Statuses: KOLO_OK; KOLO_ERR_INVALID, _NO_MEMORY, and _SYSTEM when the progress thread cannot
+ *    - Statuses: KOLO_OK; KOLO_ERR_INVALID, _NO_MEMORY, _UNSUPPORTED where KOLO_PLAN forces a plan
+ *      that cannot carry out the call, and _SYSTEM when the progress thread cannot
  *      start (nothing was sent, the communicator lives on); KOLO_ERR_MISMATCH, _PEER, _TIMEOUT,
  *      _ABORTED (the communicator is lost). A link that could not be made or broke its protocol
  *      loses it too, with its own status, such as KOLO_ERR_CONNECT, _AUTH or _PROTOCOL.
@@ -85,7 +87,8 @@ struct kolo_config {
 /** Flags of struct kolo_opts. */
 enum {
     /** The result depends on nothing but the operands: each element is folded in the order of
-     *  ranks, at every size, by every plan, over every transport. Set it on all ranks. As
+     *  ranks, at every size, by every plan, over every transport. Set it on all ranks: where some
+     *  leave it out, the result has that order, or all get KOLO_ERR_MISMATCH. As
      *  KOLO_DETERMINISTIC=1 does for all calls. It matters for sums, products and averages of
      *  floats; all other results have this property anyway. */
     KOLO_DETERMINISTIC = 1,
@@ -94,7 +97,7 @@ enum {
     KOLO_PERSISTENT = 2
 };
 
-/** What a call may be told beyond its data. Zero it, set `size`. */
+/** What a call may be told beyond its data. Zero it, set `size`: that of this or an earlier version. */
 struct kolo_opts {
     size_t size;      /**< sizeof(struct kolo_opts) */
     const char *name; /**< of the tensor, for error messages and the mismatch check; NULL: none */
@@ -113,8 +116,8 @@ struct kolo_opts {
     void *stream;
     /** Reductions of floats: every element of this rank's input is multiplied by @p prescale
      *  before, every element of the result by @p postscale afterwards (after an average's division
-     *  too); 0: none. Each product is made in float64 for float64, in float32 for all others, and
-     *  rounded to nearest even to the type. prescale may differ from rank to rank (weights),
+     *  too); 0: none. Each product is made in float64 for float64, in float32 for all others (of the
+     *  factor as a float32), and rounded to nearest even to the type. prescale may differ from rank to rank (weights),
      *  postscale must be equal. In place the input is overwritten. A program compiled before these
      *  two were added, and one whose `size` leaves them out, has none. */
     double prescale, postscale;
@@ -169,7 +172,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_dup(struct kolo_comm *comm, const struc
  *  failed because a rank was lost. Every rank that is left calls it (one that called it is not
  *  waited for by calls on @p comm, which fails by it if it had not). Who is left is agreed with the
  *  job's store, which knows who died and who finalized; a rank that dies meanwhile is left out.
- *  @p comm stays failed and is to be finalized; the links to the others go on. Under kolorun give
+ *  @p comm stays failed and is to be finalized, the world's only after the new one, which ends with it
+ *  (kolo_finalize()); the links to the others go on. Under kolorun give
  *  --keep-going, or the first death ends the job.
  *  @return KOLO_OK; ERR_INVALID; ERR_TIMEOUT naming a rank that has not come (opts->timeout_ms, or
  *  KOLO_TIMEOUT); ERR_PEER when the store is gone (without a launcher rank 0 serves it);
@@ -372,21 +376,23 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_reduce_scatter(struct kolo_comm *comm, 
                                                         kolo_redop op, const struct kolo_opts *opts,
                                                         struct kolo_request **request_out);
 
-/** recv[r * count + i] on @p root = send[i] of rank r. @p recv is ignored elsewhere. */
+/** recv[r * count + i] on @p root = send[i] of rank r. @p recv is ignored elsewhere. In place on
+ *  @p root: send == recv + root * count elements. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_gather(struct kolo_comm *comm, const void *send,
                                                 void *recv, size_t count, kolo_dtype dtype,
                                                 int root, const struct kolo_opts *opts,
                                                 struct kolo_request **request_out);
 
 /** As kolo_gather with counts[r] elements from rank r placed at displs[r]; arrays as in
- *  kolo_allgatherv, needed and equal on all ranks. */
+ *  kolo_allgatherv, needed and equal on all ranks. In place on @p root: send == recv + displs[root]. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_gatherv(struct kolo_comm *comm, const void *send,
                                                  void *recv, const size_t *counts,
                                                  const size_t *displs, kolo_dtype dtype, int root,
                                                  const struct kolo_opts *opts,
                                                  struct kolo_request **request_out);
 
-/** recv[i] on rank r = send[r * count + i] of @p root. @p send is ignored elsewhere. */
+/** recv[i] on rank r = send[r * count + i] of @p root. @p send is ignored elsewhere. In place on
+ *  @p root: recv == send + root * count elements. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_scatter(struct kolo_comm *comm, const void *send,
                                                  void *recv, size_t count, kolo_dtype dtype,
                                                  int root, const struct kolo_opts *opts,
@@ -517,8 +523,8 @@ KOLO_API kolo_status kolo_request_free(struct kolo_request **request);
  *  @return KOLO_OK; ERR_INVALID (one is open); ERR_NO_MEMORY. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_group_begin(struct kolo_comm *comm);
 /** Closes the group in every case, and starts all of it or nothing. @p opts: timeout_ms, if set, is
- *  that of each of its calls; flags may be KOLO_PERSISTENT, for a group that repeats; name and
- *  factors are those of the calls. @p request_out as of a collective: one request for all (NULL if
+ *  that of each of its calls; flags may be KOLO_PERSISTENT, for a group that repeats; name,
+ *  factors and KOLO_DETERMINISTIC are those of the calls. @p request_out as of a collective: one request for all (NULL if
  *  the group is empty).
  *  @return the status of the first call that was refused, and nothing was started; ERR_INVALID (no
  *  group is open, or opts); ERR_NO_MEMORY; else as of the call of it that failed first. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "runtime/store_wire.h"
 
 /* Scratch up to this size is kept between calls. */
 static const size_t scratch_kept_bytes = 64u << 20;
@@ -329,6 +330,7 @@ void kolo_abort(struct kolo_comm *comm, const char *reason)
         return;
     snprintf(text, sizeof(text), "%s aborted: %s", kolo_comm_rank_text(comm, comm->rank, who),
              reason != NULL && reason[0] != '\0' ? reason : "no reason given");
+    kolo_text_clean(text); /* as the others get it */
     kolo_comm_enter(comm);
     kolo_comm_fail(comm, KOLO_ERR_ABORTED, text, true);
     kolo_comm_leave(comm);

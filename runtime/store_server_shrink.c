@@ -21,6 +21,7 @@ struct arrival {
 struct kolo_shrink {
     uint32_t number; /* of the communicator that failed */
     uint8_t *members;
+    uint8_t *asked; /* whether their time is over or not */
     struct arrival *arrivals;
     struct kolo_shrink *next;
 };
@@ -125,14 +126,26 @@ static struct retired *add_retired(struct kolo_store_server *server, uint32_t nu
 
 /* ---- who asks ---- */
 
-/** A member that may still come, or -1. */
+static bool may_come(const struct kolo_store_server *server, const struct kolo_shrink *shrink,
+                     int rank)
+{
+    return has_bit(shrink->members, rank) && !is_gone(server, rank) && !has_arrived(shrink, rank) &&
+           !has_finalized(server, shrink->number, rank);
+}
+
+/** A member that may still come, or -1: rather one that never asked than one that has waited in vain. */
 static int find_missing(const struct kolo_store_server *server, const struct kolo_shrink *shrink)
 {
-    for (int rank = 0; rank < server->config.size; rank++)
-        if (has_bit(shrink->members, rank) && !is_gone(server, rank) &&
-            !has_arrived(shrink, rank) && !has_finalized(server, shrink->number, rank))
+    int waited = -1;
+    for (int rank = 0; rank < server->config.size; rank++) {
+        if (!may_come(server, shrink, rank))
+            continue;
+        if (!has_bit(shrink->asked, rank))
             return rank;
-    return -1;
+        if (waited < 0)
+            waited = rank;
+    }
+    return waited;
 }
 
 static void free_shrink(struct kolo_shrink *shrink)
@@ -143,6 +156,7 @@ static void free_shrink(struct kolo_shrink *shrink)
         kolo_free_memory(arrival);
     }
     kolo_free_memory(shrink->members);
+    kolo_free_memory(shrink->asked);
     kolo_free_memory(shrink);
 }
 
@@ -208,8 +222,9 @@ static struct kolo_shrink *find_or_add(struct kolo_store_server *server, uint32_
         return NULL;
     shrink->number = number;
     shrink->members = kolo_calloc(bytes, 1);
-    if (!shrink->members) {
-        kolo_free_memory(shrink);
+    shrink->asked = kolo_calloc(bytes, 1);
+    if (!shrink->members || !shrink->asked) {
+        free_shrink(shrink);
         return NULL;
     }
     memcpy(shrink->members, members, bytes);
@@ -237,6 +252,7 @@ static kolo_status add_arrival(struct kolo_store_connection *connection, uint32_
                                 .until = kolo_deadline_in_ms((int64_t)timeout_ms),
                                 .next = shrink->arrivals};
     shrink->arrivals = arrival;
+    set_bit(shrink->asked, connection->rank);
     kolo_server_due_at(server, arrival->until);
     return KOLO_OK;
 }
@@ -312,9 +328,11 @@ void kolo_server_shrink_expire(struct kolo_store_server *server)
         struct arrival *arrival;
         while ((arrival = find_expired(server, shrink)) != NULL) {
             char name[128];
-            int rank = arrival->rank;
-            kolo_server_name(server, find_missing(server, shrink), name, sizeof name);
-            kolo_fail(KOLO_ERR_TIMEOUT, "%s has not come", name);
+            int rank = arrival->rank, missing = find_missing(server, shrink);
+            kolo_server_name(server, missing, name, sizeof name);
+            kolo_fail(KOLO_ERR_TIMEOUT, "%s %s", name,
+                      missing >= 0 && has_bit(shrink->asked, missing) ? "has given up"
+                                                                      : "has not come");
             kolo_server_answer(server->members[rank].connection, arrival->id, KOLO_ERR_TIMEOUT, 0,
                                NULL, 0);
             take_out(shrink, rank, 0);

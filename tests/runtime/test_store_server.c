@@ -428,6 +428,30 @@ Test(store_server, who_has_finalized_is_not_waited_for)
     close_all(&raw, ranks, 4);
 }
 
+/** Who waited in vain is not to blame, as long as somebody never came. */
+Test(store_server, who_never_came_for_survivors_is_named)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[3];
+    kolo_clock_replace(fake_now);
+    open_all(&raw, ranks, 3, 3);
+    raw_shrink(&ranks[0], 1, 0, 500, 0x07);
+    raw_shrink(&ranks[2], 1, 0, 1000, 0x07);
+    raw_server_pump(&raw);
+    advance_ms(&raw, 501);
+    expect_answer(&ranks[0], 1, KOLO_ERR_TIMEOUT);
+    cr_assert_str_eq(ranks[0].text, "rank 1 (host1, pid 801) has not come");
+    advance_ms(&raw, 500);
+    expect_answer(&ranks[2], 1, KOLO_ERR_TIMEOUT);
+    cr_assert_str_eq(ranks[2].text, "rank 1 (host1, pid 801) has not come");
+    raw_shrink(&ranks[0], 2, 0, 500, 0x07);
+    raw_shrink(&ranks[1], 1, 0, 1000, 0x07);
+    raw_shrink(&ranks[2], 2, 0, 1000, 0x07);
+    raw_server_pump(&raw);
+    expect_survivors(&ranks[0], 2, 0x07);
+    close_all(&raw, ranks, 3);
+}
+
 Test(store_server, who_waits_for_survivors_may_give_up)
 {
     struct raw_server raw;

@@ -8,6 +8,9 @@
 // puts a file without a name into the place of another. Where the file system has no files without a
 // name (NFS), or /proc is not mounted, by which they get one, the file is beside its name from the
 // beginning, and a signal that would end the process takes it away; kill -9 leaves it there.
+//
+// To who looks at the name it is as if the file had been written over: a link leads to it as before, it
+// has the mode it had, and what may not be written is not replaced either.
 #include "tools/outfile.h"
 
 #include <errno.h>
@@ -22,7 +25,9 @@
 enum {
     NAMES = 100,
     MODE = 0666,
+    KEPT_MODE = 0777, /* of a file that is there: what it may do by itself (setuid) is not kept */
     PROC_MAX = 64,
+    LINKS_MAX = 40, /* as the kernel's */
     PATH_BYTES = sizeof((struct outfile *)NULL)->beside
 };
 
@@ -64,7 +69,7 @@ static void forget_name(struct outfile *file)
  * is too long. */
 static bool make_name(struct outfile *file)
 {
-    int length = snprintf(file->beside, sizeof file->beside, "%s.tmp-%ld-%llu", file->path,
+    int length = snprintf(file->beside, sizeof file->beside, "%s.tmp-%ld-%llu", file->target,
                           (long)getpid(), (unsigned long long)kolo_now_ns());
     if (length < (int)sizeof file->beside)
         return true;
@@ -104,6 +109,32 @@ static const char *folder_of(const char *path, char *text)
     return text;
 }
 
+/** Where writing to @p path would write, in @p target: the end of a chain of links, be it there or not.
+ * False: errno. */
+static bool follow(const char *path, char target[PATH_BYTES])
+{
+    char link[PATH_BYTES], folder[PATH_BYTES];
+    bool fits = (size_t)snprintf(target, PATH_BYTES, "%s", path) < PATH_BYTES;
+    for (int i = 0; fits; i++) {
+        ssize_t bytes = readlink(target, link, sizeof link);
+        if (bytes < 0)
+            return true; /* no link, or whoever opens it says what is wrong */
+        fits = (size_t)bytes < sizeof link;
+        if (!fits)
+            break;
+        link[bytes] = '\0';
+        if (i == LINKS_MAX) {
+            errno = ELOOP;
+            return false;
+        }
+        const char *from = link[0] == '/' ? "" : folder_of(target, folder);
+        fits = (size_t)snprintf(target, PATH_BYTES, "%s%s%s", from, *from ? "/" : "", link) <
+               PATH_BYTES;
+    }
+    errno = ENAMETOOLONG;
+    return false;
+}
+
 static const char *last_part(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -116,17 +147,18 @@ static bool is_one(const struct stat *a, const struct stat *b)
 }
 
 /** Both name one file, be it there or not. */
-static bool are_same(const char *a, const char *b)
+static bool are_same(const char *first, const char *second)
 {
-    char folder[PATH_BYTES];
+    char a[PATH_BYTES], b[PATH_BYTES], folder[PATH_BYTES];
+    if (!follow(first, a) || !follow(second, b))
+        return false;
     struct stat facts[2];
     bool is_there[2] = {stat(a, &facts[0]) == 0, stat(b, &facts[1]) == 0};
     if (is_there[0] && is_there[1])
         return is_one(&facts[0], &facts[1]) && !S_ISCHR(facts[0].st_mode);
     if (is_there[0] || is_there[1] || strcmp(last_part(a), last_part(b)) != 0)
         return false;
-    return strlen(a) < sizeof folder && strlen(b) < sizeof folder &&
-           stat(folder_of(a, folder), &facts[0]) == 0 &&
+    return stat(folder_of(a, folder), &facts[0]) == 0 &&
            stat(folder_of(b, folder), &facts[1]) == 0 && is_one(&facts[0], &facts[1]);
 }
 
@@ -152,14 +184,17 @@ kolo_status outfile_spares(const char *option, const char *path, const char *con
     return KOLO_OK;
 }
 
-/** There is something at @p path that no file may take the place of. */
-static bool must_stay(const char *path)
+/** What is at the place of @p file, and has @p facts, is no file that another may take the place of:
+ * it is none, or is written to meanwhile, or has no name (one of /proc). */
+static bool must_stay(const struct outfile *file, const struct stat *facts)
 {
-    struct stat there, output;
-    if (stat(path, &there) != 0)
-        return false;
-    return !S_ISREG(there.st_mode) ||
-           (fstat(STDOUT_FILENO, &output) == 0 && is_one(&output, &there));
+    struct stat other;
+    if (!S_ISREG(facts->st_mode))
+        return true;
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fstat(fd, &other) == 0 && is_one(&other, facts))
+            return true;
+    return stat(file->target, &other) != 0 || !is_one(&other, facts);
 }
 
 /** The name by which a file without one can be given one. */
@@ -175,10 +210,10 @@ static int open_nameless(struct outfile *file)
 {
     char proc[PROC_MAX];
     struct stat there;
-    if (outfile_has_names_only || !make_name(file) || *last_part(file->path) == '\0' ||
+    if (outfile_has_names_only || !make_name(file) || *last_part(file->target) == '\0' ||
         (lstat(file->beside, &there) != 0 && errno != ENOENT))
         return -1;
-    int fd = open(folder_of(file->path, file->beside), O_TMPFILE | O_WRONLY | O_CLOEXEC, MODE);
+    int fd = open(folder_of(file->target, file->beside), O_TMPFILE | O_WRONLY | O_CLOEXEC, MODE);
     if (fd >= 0 && access(by_descriptor(fd, proc), F_OK) != 0) {
         close(fd);
         fd = -1;
@@ -192,19 +227,44 @@ static int create_beside(struct outfile *file)
     return file->stream ? 0 : -1;
 }
 
+/** A file that takes the place of another is of its owner, if that may be, and has its mode. */
+static void inherit(const struct outfile *file, const struct stat *old)
+{
+    struct stat new;
+    int fd = fileno(file->stream);
+    if (fstat(fd, &new) == 0 && (new.st_uid != old->st_uid || new.st_gid != old->st_gid))
+        (void)!fchown(fd, old->st_uid, old->st_gid);
+    (void)!fchmod(fd, old->st_mode & KEPT_MODE);
+}
+
+static void open_apart(struct outfile *file)
+{
+    int fd = open_nameless(file);
+    if (fd < 0)
+        (void)take_name(file, create_beside);
+    else if (!(file->stream = fdopen(fd, "w")))
+        close(fd);
+}
+
 kolo_status outfile_open(struct outfile *file, const char *option, const char *path)
 {
+    struct stat old;
     *file = (struct outfile){.option = option, .path = path};
+    bool is_there = stat(path, &old) == 0;
     errno = 0;
-    if (must_stay(path)) {
+    if (is_there && S_ISREG(old.st_mode) && eaccess(path, W_OK) != 0)
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno,
+                               "%s %s may not be written; name another file, or chmod u+w it",
+                               option, path);
+    if (!follow(path, file->target))
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "%s %s", option, path);
+    if (is_there && must_stay(file, &old)) {
         file->is_in_place = true;
         file->stream = fopen(path, "ae");
     } else {
-        int fd = open_nameless(file);
-        if (fd < 0)
-            (void)take_name(file, create_beside);
-        else if (!(file->stream = fdopen(fd, "w")))
-            close(fd);
+        open_apart(file);
+        if (file->stream && is_there)
+            inherit(file, &old);
     }
     return file->stream ? KOLO_OK : kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "%s %s", option, path);
 }
@@ -224,12 +284,12 @@ static bool take_place(struct outfile *file)
     char proc[PROC_MAX];
     if (file->is_in_place)
         return true;
-    if (!file->is_named && linkat(AT_FDCWD, by_descriptor(file->fd, proc), AT_FDCWD, file->path,
+    if (!file->is_named && linkat(AT_FDCWD, by_descriptor(file->fd, proc), AT_FDCWD, file->target,
                                   AT_SYMLINK_FOLLOW) == 0)
         return true;
     if (!file->is_named && (errno != EEXIST || !take_name(file, link_beside)))
         return false;
-    return rename(file->beside, file->path) == 0;
+    return rename(file->beside, file->target) == 0;
 }
 
 /** Has what was written left the buffer? False: errno. */

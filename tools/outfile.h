@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file that is whole under its name or not there, also where the process is killed meanwhile. A device
-// or a pipe (/dev/stdout) is written in place. For one thread of a program at a time.
+// or a pipe (/dev/stdout) is written in place; a link stays one, and what it leads to is replaced. For one
+// thread of a program at a time.
 #ifndef KOLO_TOOLS_OUTFILE_H
 #define KOLO_TOOLS_OUTFILE_H
 
@@ -15,7 +16,7 @@ struct outfile {
     bool is_in_place, is_named; /* named: there is, or may be, a file of the name `beside` */
     int fd;                     /* while it is closed */
     struct outfile *_Atomic next;
-    char beside[4096];
+    char target[4096], beside[4096]; /* target: path, with links followed */
 };
 
 /** For tests: as where the file system has no files without a name. */

@@ -144,6 +144,9 @@ Test(outfile, two_of_one_file_are_refused)
     cr_assert(symlink("x", "y") == 0 && mkfifo("z", 0600) == 0);
     cr_expect_eq(two("y", "x"), KOLO_ERR_CONFIG, "a link");
     cr_expect_eq(two("z", "./z"), KOLO_ERR_CONFIG, "a pipe");
+    unlink("x");
+    cr_expect_eq(two("y", "x"), KOLO_ERR_CONFIG, "a link to what is not there yet");
+    write_x("old");
     cr_expect_eq(two("x", "z"), KOLO_OK);
 }
 
@@ -273,4 +276,82 @@ Test(outfile, what_is_no_file_stays_what_it_is)
     cr_assert(mkdir("x", 0700) == 0);
     cr_expect_eq(outfile_open(&file, "--json", "x"), KOLO_ERR_SYSTEM, "a folder");
     rmdir("x");
+}
+
+/* Puts a file of @p text at @p path. */
+static void replace(const char *path, const char *text)
+{
+    struct outfile file;
+    cr_assert_eq(outfile_open(&file, "--json", path), KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(fputs(text, file.stream) >= 0);
+    cr_expect_eq(outfile_close(&file, true), KOLO_OK, "%s", kolo_error_detail());
+}
+
+static bool is_link(const char *path)
+{
+    struct stat facts;
+    return lstat(path, &facts) == 0 && S_ISLNK(facts.st_mode);
+}
+
+Test(outfile, a_link_stays_and_what_it_leads_to_is_replaced)
+{
+    char here[64], away[80], back[80];
+    cr_assert(getcwd(here, sizeof here));
+    snprintf(away, sizeof away, "%s-away", here);
+    snprintf(back, sizeof back, "%s/x", here);
+    cr_assert(mkdir(away, 0700) == 0 && symlink(away, "folder") == 0);
+    cr_assert(symlink("z", "y") == 0 && symlink("folder/back", "z") == 0);
+    cr_assert_eq(symlink(back, "folder/back"), 0);
+    for (int i = 0; i < 2; i++) {
+        outfile_has_names_only = i == 1;
+        unlink("x");
+        replace("y", "not there");
+        x_is("not there");
+        replace("y", "there");
+        x_is("there");
+        cr_expect(is_link("y") && is_link("z") && is_link("folder/back"), "a link was replaced");
+        cr_expect_eq(files(), 4, "x, y, z and folder");
+    }
+    unlink("folder/back");
+    cr_expect_eq(rmdir(away), 0, "something is left");
+}
+
+Test(outfile, a_link_that_leads_nowhere_is_said_at_once)
+{
+    struct outfile file;
+    cr_assert(symlink("y", "x") == 0 && symlink("x", "y") == 0 && symlink("none/x", "z") == 0);
+    cr_expect_eq(outfile_open(&file, "--json", "x"), KOLO_ERR_SYSTEM);
+    cr_expect(strstr(kolo_error_detail(), "--json x: Too many levels"), "%s", kolo_error_detail());
+    cr_expect_eq(outfile_open(&file, "--json", "z"), KOLO_ERR_SYSTEM);
+    cr_expect(strstr(kolo_error_detail(), "--json z: No such file"), "%s", kolo_error_detail());
+}
+
+Test(outfile, the_mode_is_kept)
+{
+    struct stat facts;
+    umask(027);
+    for (int i = 0; i < 2; i++) {
+        outfile_has_names_only = i == 1;
+        unlink("x");
+        replace("x", "new");
+        cr_expect(stat("x", &facts) == 0 && (facts.st_mode & 0777) == 0640, "%o", facts.st_mode);
+        cr_assert_eq(chmod("x", 0606), 0);
+        replace("x", "newer");
+        cr_expect(stat("x", &facts) == 0 && (facts.st_mode & 0777) == 0606, "%o", facts.st_mode);
+    }
+}
+
+Test(outfile, what_may_not_be_written_is_not_replaced)
+{
+    struct outfile file;
+    write_x("old");
+    cr_assert(chmod("x", 0444) == 0 && chmod(".", 0777) == 0);
+    const bool is_root = geteuid() == 0; /* who may write everything */
+    cr_assert(!is_root || seteuid(65534) == 0);
+    cr_expect_eq(outfile_open(&file, "--json", "x"), KOLO_ERR_SYSTEM);
+    cr_expect_str_eq(kolo_error_detail(), "--json x may not be written; name another file, or "
+                                          "chmod u+w it: Permission denied");
+    cr_assert(!is_root || seteuid(0) == 0);
+    x_is("old");
+    cr_expect_eq(files(), 1);
 }

@@ -14,6 +14,7 @@
 #include "bench/bench.h"
 #include "tools/exit_status.h"
 #include "tools/outfile.h"
+#include "tools/streams.h"
 
 enum { COLUMNS_MAX = 16 }; /* of a matrix on the screen; the JSON has all */
 
@@ -179,7 +180,6 @@ static void print_all(const struct diagnosis *d)
         printf("nothing to compare with: %d rank%s\n", d->nranks, d->nranks == 1 ? "" : "s");
     else if (d->nfindings == 0)
         printf("nothing is slow against its siblings (by a factor of %g)\n", d->factor);
-    fflush(stdout);
 }
 
 static json_t *finding_object(const struct diagnose_finding *f)
@@ -251,6 +251,7 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
         goto out;
     run->slow = d->nfindings > 0;
     print_all(d);
+    KOLO_TRY(streams_flush());
     if (file.stream)
         status = write_json(d, comm, &machine, &file);
 out:

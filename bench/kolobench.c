@@ -13,6 +13,7 @@
 #include "bench/plot.h"
 #include "bench/profile.h"
 #include "tools/exit_status.h"
+#include "tools/streams.h"
 
 struct run {
     struct bench_options options;
@@ -111,19 +112,10 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
     return status == KOLO_OK ? closed : status;
 }
 
-int main(int argc, char **argv)
+static int bench_main(char *const *argv)
 {
     struct run run = {0};
-    (void)argc;
-    if (argv[1] && strcmp(argv[1], "diagnose") == 0)
-        return diagnose_main(argv + 2);
-    if (argv[1] && strcmp(argv[1], "plot") == 0)
-        return plot_main(argv + 2);
-    if (argv[1] && strcmp(argv[1], "plan") == 0)
-        return explain_main(argv + 2);
-    if (argv[1] && strcmp(argv[1], "profile") == 0)
-        return profile_main(argv + 2);
-    int exit_status = bench_options_parse(argv + 1, &run.options);
+    int exit_status = bench_options_parse(argv, &run.options);
     if (exit_status == BENCH_GO_ON) {
         if (run.options.limits)
             run.options.threads = bench_company(run.options.threads);
@@ -135,4 +127,27 @@ int main(int argc, char **argv)
     }
     bench_options_fini(&run.options);
     return exit_status;
+}
+
+static const struct {
+    const char *name;
+    int (*main)(char *const *argv);
+} commands[] = {{"diagnose", diagnose_main},
+                {"plot", plot_main},
+                {"plan", explain_main},
+                {"profile", profile_main}};
+
+static int perform(char *const *argv)
+{
+    for (size_t i = 0; argv[0] && i < sizeof commands / sizeof commands[0]; i++)
+        if (strcmp(argv[0], commands[i].name) == 0)
+            return commands[i].main(argv + 1);
+    return bench_main(argv);
+}
+
+int main(int argc, char **argv)
+{
+    if (streams_secure() != KOLO_OK)
+        return EXIT_STATUS_FAILED;
+    return streams_end("kolobench", perform(argv + (argc > 0)));
 }

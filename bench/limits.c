@@ -12,6 +12,7 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "tools/outfile.h"
+#include "tools/streams.h"
 
 enum channel { CHANNEL_SHM, CHANNEL_USER, CHANNEL_TCP, CHANNEL_RDMA, CHANNELS };
 static const char *const channel_texts[] = {"shm", "shm_user", "tcp", "rdma"};
@@ -136,8 +137,7 @@ static kolo_status say_row(struct limits *limits, const char *collective, size_t
             return kolo_fail(KOLO_ERR_NO_MEMORY, "out of memory for the limits");
     }
     printf("\n");
-    fflush(stdout);
-    return KOLO_OK;
+    return streams_flush();
 }
 
 static void say_figures(const struct limits *limits)

@@ -12,6 +12,7 @@
 #include "bench/bench.h"
 #include "bench/plot.h"
 #include "tools/outfile.h"
+#include "tools/streams.h"
 
 struct bench_report {
     const struct bench_options *options;
@@ -68,8 +69,12 @@ kolo_status bench_report_open(const struct bench_options *options, struct kolo_c
     bench_machine_print(machine);
     printf("# time: median over samples, each that of the rank it took longest; algbw and busbw "
            "are of that time\n");
-    *report_out = report;
-    return KOLO_OK;
+    status = streams_flush(); /* before anything is measured in vain */
+    if (status == KOLO_OK)
+        *report_out = report;
+    else
+        (void)bench_report_close(report, false);
+    return status;
 }
 
 void bench_report_header(struct bench_report *report, const struct bench_operation *operation)
@@ -155,7 +160,6 @@ static void print_row(const struct bench_options *options, const struct bench_ro
            operation->reduces ? kolo_redop_text(options->op) : "-", root, row->time_us,
            row->algbw_gbps, row->busbw_gbps, errors, row->min_us, row->p90_us, row->p99_us,
            row->max_us, row->transport, row->plan);
-    fflush(stdout);
 }
 
 static void write_csv(struct bench_report *report, const struct bench_row *row)
@@ -215,7 +219,7 @@ kolo_status bench_report_row(struct bench_report *report, const struct bench_row
         (void)json_object_set_new(object, "mismatch", mismatch_object(&row->mismatch));
     if (!object || json_array_append_new(report->rows, object) != 0)
         return kolo_fail(KOLO_ERR_NO_MEMORY, "out of memory for the JSON report");
-    return KOLO_OK;
+    return streams_flush();
 }
 
 kolo_status bench_plot_object(const json_t *root, const struct bench_machine *machine, FILE *out)

@@ -9,6 +9,7 @@
 #include "evaluate/report.h"
 #include "runtime/choose.h"
 #include "tools/exit_status.h"
+#include "tools/streams.h"
 
 static kolo_status run(struct eval_evaluation *evaluation, struct kolo_comm *comm,
                        const struct eval_options *options)
@@ -19,27 +20,20 @@ static kolo_status run(struct eval_evaluation *evaluation, struct kolo_comm *com
     KOLO_TRY(eval_evaluation_run(evaluation, comm, options));
     if (speaks && options->verbose)
         eval_report_counts(evaluation, stderr);
-    KOLO_TRY(
-        eval_agree(comm, speaks ? eval_report_write(evaluation, stdout) : KOLO_OK, EVAL_NO_PLACE));
+    KOLO_TRY(eval_agree(comm, speaks ? eval_report_write(evaluation) : KOLO_OK, EVAL_NO_PLACE));
 out:
     return status;
 }
 
-int main(int argc, char **argv)
+static int evaluate(const struct eval_options *options)
 {
-    struct eval_options options;
-    int exit_status = eval_options_parse(argc, argv, &options);
-    if (exit_status != EVAL_GO_ON)
-        return exit_status;
-    (void)signal(SIGPIPE,
-                 SIG_IGN); /* `| head`: a failure of writing, which leaves no file behind */
     struct kolo_comm *comm = NULL;
-    struct eval_evaluation evaluation = {.options = &options};
+    struct eval_evaluation evaluation = {.options = options};
     kolo_status status = kolo_init(NULL, &comm);
     if (comm)
         kolo_comm_own(comm, true); /* to the end: no plan that is forced bars what is needed here */
     if (status == KOLO_OK)
-        status = run(&evaluation, comm, &options);
+        status = run(&evaluation, comm, options);
     if (status != KOLO_OK) {
         fprintf(stderr, "kolo-coco: %s\n",
                 kolo_error_detail()[0] ? kolo_error_detail() : kolo_status_text(status));
@@ -49,4 +43,17 @@ int main(int argc, char **argv)
     eval_evaluation_free(&evaluation);
     (void)kolo_finalize(comm);
     return exit_status_of(status);
+}
+
+int main(int argc, char **argv)
+{
+    struct eval_options options;
+    (void)signal(SIGPIPE,
+                 SIG_IGN); /* `| head`: a failure of writing, which leaves no file behind */
+    if (streams_secure() != KOLO_OK)
+        return EXIT_STATUS_FAILED;
+    int exit_status = eval_options_parse(argc, argv, &options);
+    if (exit_status == EVAL_GO_ON)
+        exit_status = evaluate(&options);
+    return streams_end("kolo-coco", exit_status);
 }

@@ -15,6 +15,7 @@
 #include "evaluate/plot.h"
 #include "evaluate/summary.h"
 #include "tools/outfile.h"
+#include "tools/streams.h"
 
 enum { SHA256_BYTES = 32, HASHED_AT_ONCE = 1024 };
 
@@ -36,16 +37,13 @@ void eval_report_counts(const struct eval_evaluation *evaluation, FILE *out)
         fputs(bare->count > EVAL_BARE_NAMED ? " and others\n" : "\n", out);
 }
 
-static kolo_status print(const struct eval_evaluation *evaluation, FILE *out)
+static kolo_status print(const struct eval_evaluation *evaluation)
 {
     kolo_status status = KOLO_OK;
-    errno = 0;
-    eval_summary_print(evaluation, out);
+    eval_summary_print(evaluation, stdout);
     if (evaluation->options->per_class)
-        status = eval_summary_print_classes(evaluation, out);
-    if (status == KOLO_OK && (fflush(out) != 0 || ferror(out)))
-        status = kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "cannot write to standard output");
-    return status;
+        status = eval_summary_print_classes(evaluation, stdout);
+    return status == KOLO_OK ? streams_flush() : status;
 }
 
 /* SHA-256 of float64 numbers as little-endian bytes. */
@@ -268,7 +266,7 @@ out:
     return status;
 }
 
-kolo_status eval_report_write(const struct eval_evaluation *evaluation, FILE *out)
+kolo_status eval_report_write(const struct eval_evaluation *evaluation)
 {
     const struct eval_options *options = evaluation->options;
     struct outfile json = {.stream = NULL}, plot = {.stream = NULL};
@@ -281,7 +279,7 @@ kolo_status eval_report_write(const struct eval_evaluation *evaluation, FILE *ou
         KOLO_TRY(outfile_open(&plot, "--plot", options->plot));
         KOLO_TRY(eval_plot_write(evaluation, plot.stream));
     }
-    KOLO_TRY(print(evaluation, out));
+    KOLO_TRY(print(evaluation));
 out:
     closed = outfile_close_all((struct outfile *const[]){&plot, &json}, 2, status == KOLO_OK);
     return status == KOLO_OK ? closed : status;

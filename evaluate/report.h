@@ -11,8 +11,8 @@
 kolo_status eval_report_probe(const struct eval_options *options) KOLO_NODISCARD;
 /** --verbose: what was read. */
 void eval_report_counts(const struct eval_evaluation *evaluation, FILE *out);
-/** Prints the lines of pycocotools' summarize() to @p out, and the classes where they are asked for;
- *  writes --json and --plot, whole or not at all. */
-kolo_status eval_report_write(const struct eval_evaluation *evaluation, FILE *out) KOLO_NODISCARD;
+/** Prints the lines of pycocotools' summarize(), and the classes where they are asked for; writes
+ *  --json and --plot, whole or not at all. */
+kolo_status eval_report_write(const struct eval_evaluation *evaluation) KOLO_NODISCARD;
 
 #endif

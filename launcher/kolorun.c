@@ -11,8 +11,8 @@
 #include "launcher/info.h"
 #include "launcher/job.h"
 #include "launcher/options.h"
-#include "launcher/spawn.h"
 #include "runtime/local.h"
+#include "tools/streams.h"
 
 static int agent_command(void)
 {
@@ -103,17 +103,23 @@ static int perform(const struct kolo_options *options)
     return run(options);
 }
 
-int main(int argc, char **argv)
+/* What the words behind the program's name ask for. */
+static int perform_words(int count, char **words)
 {
     struct kolo_options options;
-    if (kolo_streams_secure() != KOLO_OK)
-        return usage_error();
-    for (size_t i = 0; argc == 2 && i < sizeof commands / sizeof commands[0]; i++)
-        if (strcmp(argv[1], commands[i].name) == 0)
+    for (size_t i = 0; count == 1 && i < sizeof commands / sizeof commands[0]; i++)
+        if (strcmp(words[0], commands[i].name) == 0)
             return commands[i].run();
-    kolo_status status =
-        kolo_options_parse(argc > 0 ? argv + 1 : argv, NULL, warn_unknown, &options);
+    kolo_status status = kolo_options_parse(words, NULL, warn_unknown, &options);
     int exit_status = status == KOLO_OK ? perform(&options) : usage_error();
     kolo_options_fini(&options);
     return exit_status;
+}
+
+int main(int argc, char **argv)
+{
+    if (streams_secure() != KOLO_OK)
+        return usage_error();
+    int named = argc > 0; /* its own name */
+    return streams_end("kolorun", perform_words(argc - named, argv + named));
 }

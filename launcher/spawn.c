@@ -34,21 +34,6 @@ kolo_status kolo_pipe(int ends_out[2])
     return KOLO_OK;
 }
 
-kolo_status kolo_streams_secure(void)
-{
-    int fd;
-    do {
-        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-        if (fd < 0)
-            return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "open /dev/null");
-        if (fd <= STDERR_FILENO)
-            (void)fcntl(fd, F_SETFD, 0);
-    } while (fd < STDERR_FILENO);
-    if (fd > STDERR_FILENO)
-        close(fd);
-    return KOLO_OK;
-}
-
 static void default_signals(void)
 {
     struct sigaction action = {.sa_handler = SIG_DFL};
@@ -72,7 +57,7 @@ static bool set_streams(const int fds[3])
     return true;
 }
 
-/* In the child. Sources of the streams are above 2 (kolo_streams_secure), so none is overwritten.
+/* In the child. Sources of the streams are above 2 (streams_secure), so none is overwritten.
  */
 static enum stage become(const struct kolo_spawn *spawn, pid_t parent)
 {

@@ -38,7 +38,4 @@ int kolo_tree_signal(pid_t root, int signal);
 /** Both ends close-on-exec; ERR_SYSTEM. */
 kolo_status kolo_pipe(int ends_out[2]) KOLO_NODISCARD;
 
-/** Makes sure that descriptors 0, 1 and 2 are open, so that no file gets such a number. */
-kolo_status kolo_streams_secure(void) KOLO_NODISCARD;
-
 #endif

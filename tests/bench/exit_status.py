@@ -95,6 +95,31 @@ kolorun -np 1 false -> 1
 kolorun -np 1 true -> 0
 """
 
+# What says something on standard output: where that cannot be written, it has failed.
+SPEAKING = """
+kolobench --help
+kolobench --version
+kolobench allreduce -s 4 -n 1
+kolobench allreduce --threads 2 -s 4 -n 1 --json kept
+kolobench --limits -s 4 -t 1ms --json kept
+kolobench diagnose --threads 2 -t 1ms -r 1 -s 64K --json kept
+kolobench diagnose --help
+kolobench plan allreduce -np 4
+kolobench profile --help
+kolobench plot --help
+kolo-coco --help
+kolo-coco --version
+kolo-coco gt.json dt.json --json kept
+kolorun --help
+kolorun help
+kolorun info
+kolorun -V
+kolorun --help-settings
+kolorun --print-settings
+kolorun -np 2 --dry-run true
+kolorun -np 2 echo
+"""
+
 
 def hold(command, expected, settings):
     global failures
@@ -103,6 +128,16 @@ def hold(command, expected, settings):
     if result.returncode != expected or (expected != 0 and "false" not in command and not said):
         failures += 1
         print(f"FAIL: {settings} {command}: {result.returncode}, expected {expected}: {result.stderr[-500:]}")
+
+
+def hold_lost(command, how):
+    global failures
+    result = subprocess.run(f"'{command[0]}' {' '.join(command[1:])} {how}", shell=True, text=True, stderr=subprocess.PIPE,
+                            timeout=60)
+    said = [line for line in result.stderr.splitlines() if "be written" in line or "cannot write to standard output" in line]
+    if result.returncode != 1 or len(said) != 1 or os.path.exists("kept"):
+        failures += 1
+        print(f"FAIL: {command} {how}: {result.returncode}, expected 1 and one line: {result.stderr[-500:]} {os.listdir('.')}")
 
 
 for line in TABLE.strip().splitlines():
@@ -115,6 +150,12 @@ for line in TABLE.strip().splitlines():
     hold([program, *words[1:]], int(expected), settings)
     if words[0] != "kolorun" and words[1] not in ("plan", "plot", "profile"):
         hold([f"{bin_folder}/kolorun", "-np", "2", program, *words[1:]], int(expected), settings)
+for line in SPEAKING.strip().splitlines():
+    words = line.split()
+    words[0] = f"{bin_folder}/{words[0]}"
+    for how in ">/dev/full", ">&-":
+        if os.path.exists(words[0]):
+            hold_lost(words, how)
 os.system(f"rm -rf {os.getcwd()}")
 print("exit_status: all good" if failures == 0 else f"{failures} failures")
 sys.exit(failures > 0)

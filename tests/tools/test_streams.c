@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tools/streams.h"
+
+enum { SAYS_NOTHING = 1, ASKS_BEFORE = 2 };
+
+/* What a program ends with that would end with @p exit_status, and what it says meanwhile on standard
+ * error; its standard output is @p output, NULL: closed. */
+static int end_of(const char *output, int exit_status, int how, char said[256])
+{
+    int ends[2], status = 0;
+    cr_assert(pipe(ends) == 0);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        close(STDOUT_FILENO);
+        if (output)
+            (void)!open(output, O_WRONLY);
+        bool is_there = streams_secure() == KOLO_OK;
+        if (!(how & SAYS_NOTHING))
+            puts("words");
+        if (how & ASKS_BEFORE)
+            fprintf(stderr, "before: %d\n", streams_flush() == KOLO_ERR_SYSTEM && is_there);
+        int end = streams_end("program", exit_status);
+        fflush(stderr);
+        _exit(end);
+    }
+    close(ends[1]);
+    cr_assert(child > 0);
+    ssize_t got = read(ends[0], said, 255), more = 0;
+    while (got > 0 && got < 255 && (more = read(ends[0], said + got, (size_t)(255 - got))) > 0)
+        got += more;
+    said[got > 0 ? got : 0] = '\0';
+    close(ends[0]);
+    cr_assert(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+Test(streams, what_can_be_written_changes_nothing)
+{
+    char said[256];
+    cr_expect_eq(end_of("/dev/null", 0, 0, said), 0);
+    cr_expect_eq(end_of("/dev/null", 7, 0, said), 7);
+    cr_expect_str_empty(said);
+}
+
+Test(streams, what_is_lost_is_said_and_a_failure)
+{
+    char said[256];
+    cr_expect_eq(end_of("/dev/full", 0, 0, said), 1);
+    cr_expect_str_eq(said, "program: cannot write to standard output: No space left on device\n");
+    cr_expect_eq(end_of("/dev/full", 7, 0, said), 7);
+    cr_expect(strstr(said, "cannot write"), "%s", said);
+}
+
+Test(streams, a_closed_output_is_one_that_cannot_be_written)
+{
+    char said[256];
+    cr_expect_eq(end_of(NULL, 0, 0, said), 1);
+    cr_expect_str_eq(said, "program: cannot write to standard output: Bad file descriptor\n");
+    cr_expect_eq(end_of(NULL, 0, SAYS_NOTHING, said), 0, "nothing was lost");
+    cr_expect_str_empty(said);
+}
+
+Test(streams, it_is_said_once)
+{
+    char said[256];
+    cr_expect_eq(end_of("/dev/full", 0, ASKS_BEFORE, said), 1);
+    cr_expect_str_eq(said, "before: 1\n");
+}
+
+Test(streams, no_file_gets_the_number_of_one_that_was_closed)
+{
+    int status = 0;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+            close(fd);
+        bool ok = streams_secure() == KOLO_OK && open("/dev/null", O_RDONLY) > STDERR_FILENO &&
+                  read(STDIN_FILENO, &status, 1) == 0 && write(STDOUT_FILENO, "x", 1) < 0 &&
+                  write(STDERR_FILENO, "x", 1) == 1 && fcntl(STDOUT_FILENO, F_GETFD) == 0;
+        _exit(ok ? 0 : 1);
+    }
+    cr_assert(child > 0 && waitpid(child, &status, 0) == child);
+    cr_expect_eq(status, 0);
+}

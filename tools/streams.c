@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The standard streams, see streams.h. What was closed becomes /dev/null; standard output becomes one
+// that cannot be written, so that what is lost is a failure as it is on a full disk.
+#include "tools/streams.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "tools/exit_status.h"
+
+static bool is_told;
+
+kolo_status streams_secure(void)
+{
+    int fd;
+    do {
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (fd == STDOUT_FILENO) { /* the lowest that is free: what is opened now is 1 again */
+            close(fd);
+            fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        }
+        if (fd < 0)
+            return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "open /dev/null");
+        if (fd <= STDERR_FILENO)
+            (void)fcntl(fd, F_SETFD, 0);
+    } while (fd < STDERR_FILENO);
+    if (fd > STDERR_FILENO)
+        close(fd);
+    return KOLO_OK;
+}
+
+kolo_status streams_flush(void)
+{
+    static const char what[] = "cannot write to standard output";
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return KOLO_OK;
+    is_told = true;
+    return errno == 0 ? kolo_fail(KOLO_ERR_SYSTEM, "%s", what) /* what was said before, and lost */
+                      : kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "%s", what);
+}
+
+int streams_end(const char *program, int exit_status)
+{
+    const bool was_told = is_told;
+    if (streams_flush() == KOLO_OK)
+        return exit_status;
+    if (!was_told)
+        fprintf(stderr, "%s: %s\n", program, kolo_error_detail());
+    return exit_status == 0 ? EXIT_STATUS_FAILED : exit_status;
+}

@@ -92,8 +92,7 @@ TAKE(threads)
 TAKE(json)
 {
     OPTIONS;
-    o->json = value;
-    return BENCH_GO_ON;
+    return bench_take_file(flag, value, &o->json);
 }
 
 TAKE(transport)

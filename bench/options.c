@@ -276,15 +276,13 @@ TAKE(memory)
 TAKE(json)
 {
     OPTIONS;
-    o->json = value;
-    return BENCH_GO_ON;
+    return bench_take_file(flag, value, &o->json);
 }
 
 TAKE(plot)
 {
     OPTIONS;
-    o->plot = value;
-    return BENCH_GO_ON;
+    return bench_take_file(flag, value, &o->plot);
 }
 
 TAKE(limits)
@@ -304,8 +302,7 @@ TAKE(save_profile)
 TAKE(csv)
 {
     OPTIONS;
-    o->csv = value;
-    return BENCH_GO_ON;
+    return bench_take_file(flag, value, &o->csv);
 }
 
 /* Remembers "NAME=value" for kolo_init, which checks the value. */

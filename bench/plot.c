@@ -370,9 +370,7 @@ struct command {
 
 static int take_out(const struct bench_flag *flag, const char *value, void *target)
 {
-    (void)flag;
-    ((struct command *)target)->out = value;
-    return BENCH_GO_ON;
+    return bench_take_file(flag, value, &((struct command *)target)->out);
 }
 
 static int take_title(const struct bench_flag *flag, const char *value, void *target)

@@ -361,6 +361,8 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
     kolo_status status;
     if (kolo_size(comm) < 2)
         return kolo_fail(KOLO_ERR_CONFIG, "profile: it takes two ranks: kolorun -np 2");
+    if (kolo_rank(comm) == 0)
+        KOLO_TRY(outfile_probe("--output", c->out));
     size_t bytes = (size_t)kolo_size(comm) * BLOCK_BYTES; /* of what a ring gathers */
     bytes = bytes > STREAM_BYTES ? bytes : STREAM_BYTES;  /* the longest of the others */
     KOLO_TRY(kolo_alloc(comm, bytes, (void **)&part.send));
@@ -475,16 +477,14 @@ static kolo_status run_alone(const struct command *c)
     if (stat(c->out, &there) == 0 && !S_ISREG(there.st_mode)) /* a file would take its place */
         return kolo_fail(KOLO_ERR_CONFIG, "--output %s: is there and is no file", c->out);
     snprintf(beside, sizeof beside, "%s.new-%ld", c->out, (long)getpid());
+    KOLO_TRY(outfile_probe("--output", c->out));
     KOLO_TRY(load(c->out, &figures));
     KOLO_TRY(save(beside, &figures));
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
         if (runs[i].crowded || sysconf(_SC_NPROCESSORS_ONLN) > 1) /* else two ranks share it */
             KOLO_TRY(run_part(c, &runs[i], beside));
     KOLO_TRY(add_far(c, beside, &figures));
-    if (rename(beside, c->out) != 0) {
-        status = kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "--output %s", c->out);
-        goto out;
-    }
+    KOLO_TRY(save(c->out, &figures));
     if (c->quiet)
         goto out;
     kolo_figures_write(&figures, stdout);
@@ -511,8 +511,7 @@ out:
 TAKE(output)
 {
     COMMAND;
-    c->out = value;
-    return BENCH_GO_ON;
+    return bench_take_file(flag, value, &c->out);
 }
 
 TAKE(time)

@@ -137,6 +137,16 @@ int bench_flags_parse(const struct bench_flag *flags, char *const *argv, void *t
     return status;
 }
 
+int bench_take_file(const struct bench_flag *flag, const char *value, const char **path_out)
+{
+    char option[WORD_MAX];
+    snprintf(option, sizeof option, "--%s", flag->name);
+    if (!*value)
+        return bench_refuse(option, "''", "the name of a file", NULL);
+    *path_out = value;
+    return BENCH_GO_ON;
+}
+
 void bench_flags_help(const struct bench_flag *flags, FILE *out)
 {
     for (; flags->name; flags++) {

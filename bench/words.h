@@ -36,6 +36,8 @@ struct bench_flag {
  * @p word. @p flags ends with a NULL name. @return BENCH_GO_ON, or the exit status. */
 int bench_flags_parse(const struct bench_flag *flags, char *const *argv, void *target,
                       int (*word)(const char *word, void *target));
+/** What takes the name of a file that is written, for a flag's function: refuses an empty one. */
+int bench_take_file(const struct bench_flag *flag, const char *value, const char **path_out);
 /** A line for each option. */
 void bench_flags_help(const struct bench_flag *flags, FILE *out);
 

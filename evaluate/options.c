@@ -150,6 +150,14 @@ static int take_rules(struct eval_options *options, const char *value)
     return EVAL_GO_ON;
 }
 
+static int take_file(const char *option, const char *value, const char **path_out)
+{
+    if (!*value)
+        return refuse("%s '': give the name of a file", option);
+    *path_out = value;
+    return EVAL_GO_ON;
+}
+
 static int take_mode(struct eval_options *options, const char *value)
 {
     if (strcmp(value, "compat") != 0 && strcmp(value, "fixed") != 0)
@@ -315,11 +323,9 @@ static int take(struct eval_options *options, int option, const char *word)
         options->max_dets = optarg;
         return EVAL_GO_ON;
     case JSON:
-        options->json = optarg;
-        return EVAL_GO_ON;
+        return take_file("--json", optarg, &options->json);
     case PLOT:
-        options->plot = optarg;
-        return EVAL_GO_ON;
+        return take_file("--plot", optarg, &options->plot);
     case PER_CLASS:
         options->per_class = true;
         return EVAL_GO_ON;

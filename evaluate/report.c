@@ -241,7 +241,6 @@ static kolo_status write_json(const struct eval_evaluation *evaluation, FILE *ou
 static kolo_status probe(const struct eval_options *options, const char *option, const char *path)
 {
     const char *const read[] = {options->truths, options->detections};
-    struct outfile file;
     struct stat target;
     kolo_status status;
     if (!path)
@@ -249,8 +248,7 @@ static kolo_status probe(const struct eval_options *options, const char *option,
     if (stat(path, &target) == 0 && S_ISDIR(target.st_mode))
         return kolo_fail_errno(KOLO_ERR_SYSTEM, EISDIR, "%s %s", option, path);
     KOLO_TRY(outfile_spares(option, path, read, sizeof read / sizeof *read));
-    KOLO_TRY(outfile_open(&file, option, path));
-    (void)outfile_close(&file, false);
+    KOLO_TRY(outfile_probe(option, path));
 out:
     return status;
 }

@@ -343,3 +343,11 @@ kolo_status outfile_close_all(struct outfile *const *files, size_t count, bool k
     }
     return status;
 }
+
+kolo_status outfile_probe(const char *option, const char *path)
+{
+    struct outfile file;
+    kolo_status status = outfile_open(&file, option, path);
+    (void)outfile_close(&file, false);
+    return status;
+}

@@ -36,6 +36,8 @@ kolo_status outfile_spares(const char *option, const char *path, const char *con
 /** @p option is named in messages: "--json". It and @p path stay where they are, and live, as
  * long as the file is open. */
 kolo_status outfile_open(struct outfile *file, const char *option, const char *path) KOLO_NODISCARD;
+/** Whether it could be opened: before hours of work for it. Changes nothing. */
+kolo_status outfile_probe(const char *option, const char *path) KOLO_NODISCARD;
 /** Moves it to its name; with @p keep false, or where that fails, leaves nothing. A file that is
  * not open is fine. */
 kolo_status outfile_close(struct outfile *file, bool keep);

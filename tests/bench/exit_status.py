@@ -5,6 +5,7 @@ them with 2, what fails (files, calls) with 1, and each says why in one line. Al
 on two."""
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -36,6 +37,13 @@ kolobench alltoall -s 1 -> 2
 kolobench allreduce -s 4 --json x --csv x -> 2
 kolobench allreduce -s 4 --json x --plot ./x -> 2
 kolobench --limits -s 4 -t 1ms --json x --plot x -> 2
+kolobench allreduce -s 4 --json '' -> 2
+kolobench allreduce -s 4 --csv= -> 2
+kolobench allreduce -s 4 --plot '' -> 2
+kolobench --limits -s 4 -t 1ms --json '' -> 2
+kolobench diagnose --json '' -> 2
+kolobench profile -o '' -> 2
+kolobench plot gt.json -o '' -> 2
 kolobench allreduce -s 4 --transport pigeon -> 2
 kolobench allreduce -s 4 --plan ring-o-roses -> 2
 KOLO_NET=10.0.0.0/99 kolobench allreduce -s 4 --transport tcp -> 2
@@ -53,6 +61,7 @@ kolobench plot bad.json -o x -> 1
 kolobench diagnose --factor 0 -> 2
 kolobench profile --part all -> 2
 kolobench profile -o . -> 2
+kolobench profile --threads 2 -o none.there/x -> 1
 kolobench allreduce -s 4 -n 1 -q -> 0
 kolo-coco gt.json -> 2
 kolo-coco gt.json dt.json --frobnicate -> 2
@@ -72,6 +81,8 @@ kolo-coco KEYPOINTS 0.1,0.2,0.3 -> 1
 kolo-coco KEYPOINTS 0.1,0.2 -> 0
 kolo-coco gt.json dt.json --json x --plot x -> 2
 kolo-coco gt.json dt.json --json gt.json -> 2
+kolo-coco gt.json dt.json --json '' -> 2
+kolo-coco none.there none.there --plot= -> 2
 kolo-coco gt.json dt.json --plot ./dt.json -> 2
 KOLO_TIMEOUT=never kolo-coco gt.json dt.json -> 2
 kolo-coco gt.json none.there -> 1
@@ -142,7 +153,7 @@ def hold_lost(command, how):
 
 for line in TABLE.strip().splitlines():
     words, expected = line.split(" -> ")
-    words = words.replace("KEYPOINTS", KEYPOINTS).split()
+    words = shlex.split(words.replace("KEYPOINTS", KEYPOINTS))
     settings = dict([words.pop(0).split("=")]) if "=" in words[0] else {}
     program = f"{bin_folder}/{words[0]}"
     if words[0] == "kolo-coco" and not os.path.exists(program):  # built where yajl is

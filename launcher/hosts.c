@@ -7,10 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "launcher/hosts.h"
+
+enum { FILE_MAX = 64 << 20, FILE_PIECE = 1 << 16 };
 
 #define GRAMMAR "use HOST[:SLOTS], several separated by commas"
 
@@ -148,28 +151,80 @@ static kolo_status read_line(struct kolo_hosts *hosts, char *line)
     return status == KOLO_OK ? add_host(hosts, host, slots, false) : status;
 }
 
-kolo_status kolo_hosts_read(struct kolo_hosts *hosts, const char *path)
+/* What @p file has, with a 0 behind it; no more than FILE_MAX bytes: what never ends is no list. */
+static kolo_status read_whole(FILE *file, const char *path, char **text_out, size_t *bytes_out)
 {
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return kolo_fail_errno(KOLO_ERR_INVALID, errno, "host file '%s'", path);
-    char *line = NULL;
-    size_t capacity = 0;
+    void *text = NULL;
+    size_t capacity = 0, bytes = 0, got = 1;
     kolo_status status = KOLO_OK;
-    for (int number = 1; status == KOLO_OK && getline(&line, &capacity, file) >= 0; number++) {
-        status = read_line(hosts, line);
-        if (status != KOLO_OK) {
-            char why[KOLO_DETAIL_MAX];
-            snprintf(why, sizeof why, "%s", kolo_error_detail());
-            status = kolo_fail(status, "host file '%s', line %d: %s", path, number, why);
-        }
+    while (status == KOLO_OK && got > 0) {
+        status = kolo_grow(&text, &capacity, bytes + FILE_PIECE + 1, 1);
+        if (status != KOLO_OK)
+            break;
+        got = fread((char *)text + bytes, 1, FILE_PIECE, file);
+        bytes += got;
+        if (bytes > FILE_MAX)
+            status =
+                kolo_fail(KOLO_ERR_INVALID,
+                          "host file '%s' has more than %d MiB; name a file of one host a line",
+                          path, FILE_MAX >> 20);
     }
     if (status == KOLO_OK && ferror(file))
         status = kolo_fail_errno(KOLO_ERR_INVALID, errno, "host file '%s'", path);
-    if (status == KOLO_OK && hosts->count == 0)
-        status = kolo_fail(KOLO_ERR_INVALID, "host file '%s' names no host", path);
-    free(line);
-    fclose(file);
+    if (status == KOLO_OK)
+        ((char *)text)[bytes] = '\0';
+    *text_out = text;
+    *bytes_out = bytes;
+    return status;
+}
+
+static kolo_status read_lines(struct kolo_hosts *hosts, const char *path, char *text, size_t bytes)
+{
+    char *end = text + bytes;
+    for (int number = 1; text < end; number++) {
+        char *next = memchr(text, '\n', (size_t)(end - text));
+        if (next)
+            *next = '\0';
+        kolo_status status = read_line(hosts, text);
+        if (status != KOLO_OK) {
+            char why[KOLO_DETAIL_MAX];
+            snprintf(why, sizeof why, "%s", kolo_error_detail());
+            return kolo_fail(status, "host file '%s', line %d: %s", path, number, why);
+        }
+        text = next ? next + 1 : end;
+    }
+    if (hosts->count == 0)
+        return kolo_fail(KOLO_ERR_INVALID, "host file '%s' names no host", path);
+    return KOLO_OK;
+}
+
+/* A pipe or a terminal may be the list; a disk or /dev/zero is a slip. */
+static kolo_status open_list(const char *path, FILE **file_out)
+{
+    struct stat facts;
+    FILE *file = *file_out = fopen(path, "re");
+    if (!file || fstat(fileno(file), &facts) != 0)
+        return kolo_fail_errno(KOLO_ERR_INVALID, errno, "host file '%s'", path);
+    if (S_ISREG(facts.st_mode) || S_ISFIFO(facts.st_mode) || S_ISSOCK(facts.st_mode) ||
+        isatty(fileno(file)))
+        return KOLO_OK;
+    return kolo_fail(KOLO_ERR_INVALID, "host file '%s' is a %s; name a file of one host a line",
+                     path, S_ISDIR(facts.st_mode) ? "directory" : "device");
+}
+
+kolo_status kolo_hosts_read(struct kolo_hosts *hosts, const char *path)
+{
+    FILE *file = NULL;
+    char *text = NULL;
+    size_t bytes = 0;
+    kolo_status status;
+    KOLO_TRY(open_list(path, &file));
+    KOLO_TRY(read_whole(file, path, &text, &bytes));
+    status = read_lines(hosts, path, text, bytes);
+out:
+    kolo_free_memory(text);
+    if (file)
+        fclose(file);
     return status;
 }
 

@@ -35,6 +35,9 @@ wrong 'exclude each other' -H a --hostfile b rm "$work/witness"
 wrong "host file '/nonexistent'" --hostfile /nonexistent rm "$work/witness"
 : >"$work/empty"
 wrong 'names no host' --hostfile "$work/empty" rm "$work/witness"
+wrong "host file '/dev/zero' is a device" --hostfile /dev/zero rm "$work/witness"
+wrong "host file '$work' is a directory" --hostfile "$work" rm "$work/witness"
+wrong "host file '.*' has more than 64 MiB" --hostfile <(yes '# nobody') rm "$work/witness"
 printf 'localhost\nhost2 slots=many\n' >"$work/bad"
 wrong 'line 2' --hostfile "$work/bad" rm "$work/witness"
 wrong 'unknown setting' --set NO_SUCH_THING=1 rm "$work/witness"
@@ -55,6 +58,12 @@ wrong 'absolute path' --agent kolorun rm "$work/witness"
 wrong 'no such variable' -x KOLOTEST_NOT_THERE rm "$work/witness"
 KOLO_TIMEOUT=never wrong 'KOLO_TIMEOUT' -np 1 rm "$work/witness"
 [[ -e $work/witness ]] || fail "a program was started in spite of wrong input"
+
+# A list of hosts may come out of a pipe.
+run 0 "$KOLORUN" --hostfile <(echo localhost:2) echo
+lines out 2
+printf 'localhost slots=3' | "$KOLORUN" --hostfile /dev/stdin --no-stdin echo >"$work/out" || fail "a list of hosts by standard input"
+lines out 3
 
 # A setting that is none draws a warning, and the job runs.
 KOLO_TIMEOUTT=1s run 0 "$KOLORUN" -np 1 true

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every man page is formatted without a warning, and every public function is a page's.
+# Every man page is formatted without a warning and listed by kolo(7), and every public function is one page's.
 source "$(dirname "$0")/common.sh"
 command -v groff >/dev/null || skip "groff is missing; install it"
 count=0
@@ -11,7 +11,10 @@ while IFS= read -r file; do
 done < <(files_in '*.[1-8]' docs/man)
 
 mapfile -t pages < <(files_in '*.3' docs/man)
-titles=$([[ ${#pages[@]} -eq 0 ]] || sed -sn '/^\.SH NAME/,/^\.SH SYNOPSIS/p' "${pages[@]}" | grep -oE 'kolo_[a-z0-9_]+' | sort -u)
+titles=$([[ ${#pages[@]} -eq 0 ]] || sed -sn '/^\.SH NAME/,/^\.SH SYNOPSIS/p' "${pages[@]}" | grep -oE 'kolo_[a-z0-9_]+' | sort)
+while IFS= read -r twice; do
+    violation "docs/man:1: $twice is named under NAME of two pages; leave it to one"
+done < <(uniq -d <<<"$titles")
 mapfile -t headers < <(files_in '*.h' include/kolo)
 for header in "${headers[@]}"; do
     while IFS= read -r function; do
@@ -19,4 +22,11 @@ for header in "${headers[@]}"; do
             violation "$header:1: $function is in no man page; name it under NAME of one in docs/man, with its prototype"
     done < <(code_of "$header" | cut -d: -f3- | grep -v '^ *#' | tr '\n' ' ' | grep -oE 'KOLO_API[^;(]*\(' | grep -oE '[a-z0-9_]+\($' | tr -d '(')
 done
+
+overview=docs/man/kolo.7
+listed=$([[ ! -e $overview ]] || sed -n '/^\.SH SEE ALSO/,$s/^\.BR \([^ ]*\) (\([1-8]\)).*/\1.\2/p' "$overview" | tr -d '\\')
+while IFS= read -r page; do
+    [[ $page == "$overview" ]] || grep -qx "${page##*/}" <<<"$listed" ||
+        violation "$overview:1: ${page##*/} is not under SEE ALSO; add it"
+done < <(files_in '*.[1-8]' docs/man)
 finish "$count man pages are formatted without a warning"

@@ -57,6 +57,7 @@ fresh_tree() {
     echo '# Settings' >"$work/tree/docs/SETTINGS.md"
     mkdir -p "$work/tree/docs/man"
     printf '%s\n' '.TH KOLO_RING 3' '.SH NAME' 'kolo_ring \- goes round' '.SH SYNOPSIS' >"$work/tree/docs/man/kolo_ring.3"
+    printf '%s\n' '.TH KOLO 7' '.SH SEE ALSO' '.BR kolo_ring (3)' >"$work/tree/docs/man/kolo.7"
     printf '#!/bin/sh\necho "# Settings"\n' >"$work/print" && chmod +x "$work/print"
     compile
 }
@@ -146,6 +147,8 @@ for directive in '#if 1' '#ifdef X' '# ifndef X' '#else'; do
 done
 
 echo '.no_such_macro' >"$work/tree/docs/man/wrong.3"; expect man_pages 'docs/man/wrong.3:1:'
+echo '.TH KOLO\-MORE 1' >"$work/tree/docs/man/kolo-more.1"; expect man_pages 'docs/man/kolo.7:1: kolo-more.1'
+cp "$work/tree/docs/man/kolo_ring.3" "$work/tree/docs/man/kolo_more.3"; expect man_pages 'kolo_ring is named under NAME of two pages'
 put include/kolo/more.h 'KOLO_API int' 'kolo_untold(int a);'; expect man_pages 'include/kolo/more.h:1: kolo_untold'
 
 [[ $mistakes -eq 0 ]] || { echo "$mistakes mistake(s)" >&2; exit 1; }

@@ -26,6 +26,16 @@ int main(void)
     return strcmp(kolo_version(), KOLO_VERSION) != 0 || kolo_run_threads(3, NULL, rank_main, NULL) != KOLO_OK;
 }
 C
+# `man` finds each function by its name, without an index.
+man=$work/kolo/share/man
+for function in $(sed -n '/^\.SH NAME/,/^\.SH SYNOPSIS/p' "$source"/docs/man/*.3 | grep -oE 'kolo_[a-z0-9_]+'); do
+    page=$man/man3/$function.3
+    [[ -e $page ]] || { echo "FAIL: man $function: there is no $page"; exit 1; }
+    to=$(sed -n 's/^\.so //p' "$page")
+    grep -q "^\.SH NAME" "$man/${to:-man3/$function.3}" || { echo "FAIL: man $function leads to no page: $to"; exit 1; }
+done
+[[ $(cat "$man/man3/kolo_recv.3") == ".so man3/kolo_allreduce.3" ]] || { echo "FAIL: man kolo_recv"; exit 1; }
+
 flags=() ; grep -q 'KOLO_SANITIZE:STRING=..*' "$build/CMakeCache.txt" &&
     flags=("-fsanitize=$(sed -n 's/^KOLO_SANITIZE:STRING=//p' "$build/CMakeCache.txt")")
 lib=$(dirname "$(find "$work/kolo" -name libkolo.so)")

@@ -64,8 +64,10 @@ static kolo_status split(hwloc_topology_t topology, enum kolo_bind bind, int ran
     if (bind != KOLO_BIND_NUMA && ranks > objects) {
         if (bind == KOLO_BIND_AUTO)
             return KOLO_OK;
-        return kolo_fail(KOLO_ERR_UNSUPPORTED, "%d ranks do not fit on %d core%s", ranks, objects,
-                         objects == 1 ? "" : "s");
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "--bind core: %d ranks do not fit on %d core%s: start fewer here, or take "
+                         "--bind auto",
+                         ranks, objects, objects == 1 ? "" : "s");
     }
     for (int i = 0; i < ranks; i++)
         if (!fill_set(topology, type, objects, ranks, i, &sets[i]))

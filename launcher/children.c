@@ -16,6 +16,7 @@
 #include "launcher/gpus.h"
 #include "launcher/lines.h"
 #include "launcher/spawn.h"
+#include "tools/exit_status.h"
 
 struct child {
     uint32_t rank;
@@ -44,6 +45,8 @@ struct kolo_children {
     bool has_input;
     char program[PATH_MAX];
     uint64_t kills_before; /* of the out-of-memory killer */
+    cpu_set_t *cpus;       /* each rank's; NULL: the agent's */
+    struct kolo_gpu_shares gpus;
 };
 
 /* How often the kernel's out-of-memory killer has struck on this machine; 0 if it does not say. */
@@ -82,6 +85,41 @@ static const char *search_path(const struct kolo_spec *spec)
     return path ? path : "/usr/local/bin:/usr/bin:/bin";
 }
 
+/* Devices for each rank, or none where the job does not ask for it. */
+static kolo_status plan_gpus(const struct kolo_spec *spec, const cpu_set_t *sets,
+                             struct kolo_gpu_shares *shares)
+{
+    struct kolo_gpus gpus = {.all = NULL};
+    int *nodes = NULL;
+    kolo_status status = KOLO_OK;
+    if (spec->gpus == 0)
+        return KOLO_OK;
+    KOLO_TRY(kolo_gpus_find("", value_of(spec, "CUDA_VISIBLE_DEVICES"),
+                            value_of(spec, "CUDA_DEVICE_ORDER"), &gpus));
+    nodes = sets ? kolo_calloc(spec->ranks, sizeof *nodes) : NULL;
+    if (sets && !nodes) {
+        status = KOLO_ERR_NO_MEMORY;
+        goto out;
+    }
+    if (nodes)
+        kolo_bind_nodes(sets, (int)spec->ranks, nodes);
+    status = kolo_gpus_deal(&gpus, (int)spec->gpus, nodes, (int)spec->ranks, shares);
+out:
+    kolo_free_memory(nodes);
+    kolo_gpus_fini(&gpus);
+    return status;
+}
+
+/* Processors and devices of each rank. */
+static kolo_status plan_shares(struct kolo_children *children)
+{
+    const struct kolo_spec *spec = children->spec;
+    kolo_status status = kolo_bind_plan(spec->bind, (int)spec->ranks, &children->cpus);
+    if (status == KOLO_ERR_UNSUPPORTED && spec->bind == KOLO_BIND_AUTO)
+        status = KOLO_OK;
+    return status == KOLO_OK ? plan_gpus(spec, children->cpus, &children->gpus) : status;
+}
+
 kolo_status kolo_children_prepare(uv_loop_t *loop, struct kolo_channel *channel,
                                   const struct kolo_spec *spec, struct kolo_children **children_out,
                                   int *exit_status_out)
@@ -99,19 +137,24 @@ kolo_status kolo_children_prepare(uv_loop_t *loop, struct kolo_channel *channel,
         .channel = channel, .credit = spec->credit_bytes, .heard_ns = kolo_now_ns()};
     children->kills_before = memory_kills();
     int error = 0;
-    kolo_status status = KOLO_OK;
-    KOLO_TRY(kolo_program_find(spec->argv.at[0], spec->cwd, search_path(spec), children->program,
-                               sizeof children->program, &error));
+    kolo_status status = kolo_program_find(spec->argv.at[0], spec->cwd, search_path(spec),
+                                           children->program, sizeof children->program, &error);
+    if (status != KOLO_OK) {
+        *exit_status_out = error == ENOENT ? 127 : 126;
+        goto out;
+    }
     children->at = kolo_calloc(spec->ranks, sizeof children->at[0]);
     if (!children->at)
         status = KOLO_ERR_NO_MEMORY;
+    if (status == KOLO_OK)
+        status = plan_shares(children);
+    if (status == KOLO_ERR_UNSUPPORTED || status == KOLO_ERR_CONFIG)
+        *exit_status_out = EXIT_STATUS_REFUSED;
 out:
-    if (status == KOLO_OK) {
+    if (status == KOLO_OK)
         *children_out = children;
-    } else {
-        *exit_status_out = error == ENOENT ? 127 : 126;
+    else
         kolo_children_destroy(children);
-    }
     return status;
 }
 
@@ -132,7 +175,7 @@ out:
 
 /* The variables that every rank has of its own. */
 static kolo_status make_env(const struct kolo_children *children, uint32_t local,
-                            const struct kolo_gpu_shares *gpus, struct kolo_texts *env)
+                            struct kolo_texts *env)
 {
     const struct kolo_spec *spec = children->spec;
     kolo_status status = KOLO_OK;
@@ -162,7 +205,7 @@ static kolo_status make_env(const struct kolo_children *children, uint32_t local
         KOLO_TRY(kolo_texts_define(env, own[i].name, text));
         KOLO_TRY(kolo_texts_define(env, own[i].alias, text));
     }
-    status = add_gpus(spec, gpus, local, env);
+    status = add_gpus(spec, &children->gpus, local, env);
 out:
     return status;
 }
@@ -219,8 +262,7 @@ static void report_start(struct kolo_children *children, const struct child *chi
     kolo_channel_send(children->channel, KOLO_FRAME_STARTED, body, sizeof body);
 }
 
-static kolo_status start_child(struct kolo_children *children, uint32_t local,
-                               const cpu_set_t *cpus, const struct kolo_gpu_shares *gpus)
+static kolo_status start_child(struct kolo_children *children, uint32_t local)
 {
     const struct kolo_spec *spec = children->spec;
     struct child *child = &children->at[local];
@@ -228,7 +270,7 @@ static kolo_status start_child(struct kolo_children *children, uint32_t local,
     int theirs[3] = {-1, -1, -1}, ours[3] = {-1, -1, -1}, error = 0;
     kolo_status status = KOLO_OK;
     child->rank = spec->first_rank + local;
-    KOLO_TRY(make_env(children, local, gpus, &env));
+    KOLO_TRY(make_env(children, local, &env));
     KOLO_TRY(make_pipes(spec->has_input && child->rank == 0, theirs, ours));
     struct kolo_spawn spawn = {.path = children->program,
                                .argv = spec->argv.at,
@@ -236,7 +278,7 @@ static kolo_status start_child(struct kolo_children *children, uint32_t local,
                                .cwd = spec->cwd,
                                .fds = {theirs[0], theirs[1], theirs[2]},
                                .death_signal = SIGKILL,
-                               .cpus = cpus};
+                               .cpus = children->cpus ? &children->cpus[local] : NULL};
     KOLO_TRY(kolo_spawn(&spawn, &child->pid, &error));
     child->is_running = true;
     child->started_ns = kolo_now_ns();
@@ -251,45 +293,11 @@ out:
     return status;
 }
 
-/* Devices for each rank, or none where the job does not ask for it. */
-static kolo_status plan_gpus(const struct kolo_spec *spec, const cpu_set_t *sets,
-                             struct kolo_gpu_shares *shares)
-{
-    struct kolo_gpus gpus = {.all = NULL};
-    int *nodes = NULL;
-    kolo_status status = KOLO_OK;
-    if (spec->gpus == 0)
-        return KOLO_OK;
-    KOLO_TRY(kolo_gpus_find("", value_of(spec, "CUDA_VISIBLE_DEVICES"),
-                            value_of(spec, "CUDA_DEVICE_ORDER"), &gpus));
-    nodes = sets ? kolo_calloc(spec->ranks, sizeof *nodes) : NULL;
-    if (sets && !nodes) {
-        status = KOLO_ERR_NO_MEMORY;
-        goto out;
-    }
-    if (nodes)
-        kolo_bind_nodes(sets, (int)spec->ranks, nodes);
-    status = kolo_gpus_deal(&gpus, (int)spec->gpus, nodes, (int)spec->ranks, shares);
-out:
-    kolo_free_memory(nodes);
-    kolo_gpus_fini(&gpus);
-    return status;
-}
-
 kolo_status kolo_children_start(struct kolo_children *children)
 {
-    const struct kolo_spec *spec = children->spec;
-    struct kolo_gpu_shares gpus = {.names = {.at = NULL}};
-    cpu_set_t *sets = NULL;
-    kolo_status status = kolo_bind_plan(spec->bind, (int)spec->ranks, &sets);
-    if (status == KOLO_ERR_UNSUPPORTED && spec->bind == KOLO_BIND_AUTO)
-        status = KOLO_OK;
-    if (status == KOLO_OK)
-        status = plan_gpus(spec, sets, &gpus);
-    for (uint32_t i = 0; i < spec->ranks && status == KOLO_OK; i++)
-        status = start_child(children, i, sets ? &sets[i] : NULL, &gpus);
-    kolo_gpu_shares_fini(&gpus);
-    kolo_free_memory(sets);
+    kolo_status status = KOLO_OK;
+    for (uint32_t i = 0; i < children->spec->ranks && status == KOLO_OK; i++)
+        status = start_child(children, i);
     return status;
 }
 
@@ -432,5 +440,7 @@ void kolo_children_destroy(struct kolo_children *children)
         for (int stream = 0; stream < 2; stream++)
             kolo_free_memory(children->at[i].streams[stream].data);
     kolo_free_memory(children->at);
+    kolo_free_memory(children->cpus);
+    kolo_gpu_shares_fini(&children->gpus);
     kolo_free_memory(children);
 }

@@ -11,8 +11,9 @@
 
 struct kolo_children;
 
-/** Looks whether the directory and the program are there. On failure *exit_status_out is what
- * kolorun shall end with (126 or 127). */
+/** Looks whether the directory and the program are there, and deals processors and devices out to the
+ * ranks. On failure *exit_status_out is what kolorun shall end with: 126 or 127, or 2 where there is
+ * too little to deal out. */
 kolo_status kolo_children_prepare(uv_loop_t *loop, struct kolo_channel *channel,
                                   const struct kolo_spec *spec, struct kolo_children **children_out,
                                   int *exit_status_out) KOLO_NODISCARD;

@@ -168,9 +168,12 @@ says out '^\[0\] 7$'
 says out '^\[1\] 7$'
 CUDA_VISIBLE_DEVICES=4,5 run 0 "$KOLORUN" -np 2 sh -c 'echo "$CUDA_VISIBLE_DEVICES"'
 says out '^\[1\] 4,5$'
-CUDA_VISIBLE_DEVICES='' run 126 "$KOLORUN" -np 2 --gpus 1 true
+CUDA_VISIBLE_DEVICES='' run 2 "$KOLORUN" -np 2 --gpus 1 true
 lines err 1
-says err 'host localhost: --gpus 1: this host has 0 NVIDIA devices .*ask for fewer'
+says err 'host localhost: --gpus 1: this host has 0 NVIDIA devices .*ask for fewer.*; nothing was started$'
+run 2 "$KOLORUN" -np 4096 --bind core true
+lines err 1
+says err '^kolorun: host localhost: --bind core: 4096 ranks do not fit on [0-9]+ cores?: start fewer here, or .*; nothing was started$'
 run 0 "$KOLORUN" -np 1 --set TIMEOUT=9s sh -c 'echo $KOLO_TIMEOUT'
 says out '^\[0\] 9s$'
 # The secret is in the environment of the ranks and nowhere else.

@@ -161,6 +161,18 @@ static void describe_process(const struct kolo_remote *remote, char *text, size_
         snprintf(text, capacity, "exit status %d", WEXITSTATUS(remote->wait_status));
 }
 
+/* What was run there ended without a greeting, and it was not ssh that failed. */
+static void describe_answer(const struct kolo_remote *remote, const char *words,
+                            const char *process, char *text, size_t capacity)
+{
+    const char *ssh = remote->config->ssh;
+    snprintf(text, capacity,
+             "host %s: %s did not answer there as kolorun's agent (%.*s: %s%s%s); give --agent the "
+             "path of kolorun there",
+             remote->host->name, remote->config->agent, (int)strcspn(ssh, " \t"), ssh, words,
+             words[0] ? ", " : "", process);
+}
+
 /* Before the agent was heard. */
 static void describe_call(const struct kolo_remote *remote, char *text, size_t capacity)
 {
@@ -169,7 +181,7 @@ static void describe_call(const struct kolo_remote *remote, char *text, size_t c
     describe_process(remote, process, sizeof process);
     int code = remote->process_ended && WIFEXITED(remote->wait_status)
                    ? WEXITSTATUS(remote->wait_status)
-                   : 0;
+                   : SSH_FAILED;
     const char *name = remote->host->name;
     if (remote->broken[0] && !remote->process_ended)
         snprintf(text, capacity, "host %s: %s", name, remote->broken);
@@ -180,6 +192,8 @@ static void describe_call(const struct kolo_remote *remote, char *text, size_t c
         snprintf(text, capacity,
                  "host %s: cannot run %s there: %s; install kolo at the same path, or give --agent",
                  name, remote->config->agent, words[0] ? words : process);
+    else if (code != SSH_FAILED)
+        describe_answer(remote, words, process, text, capacity);
     else
         snprintf(text, capacity, "host %s: cannot be reached by ssh: %s", name,
                  words[0] ? words : process);

@@ -196,7 +196,18 @@ says err "directory '/no/such/directory': No such file"
 run 124 "$KOLORUN" --timeout 300ms -np 2 sleep 100
 says err 'did not end within 0.3 s'
 run 255 "$KOLORUN" --ssh false -np 2 -H localhost:1,elsewhere:1 true
-says err '^kolorun: host elsewhere: cannot be reached by ssh'
+says err "^kolorun: host elsewhere: .*/kolorun did not answer there as kolorun's agent \\(false: exit status 1\\)"
+lines err 1
+# An ssh that reaches this machine, or none.
+printf '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\n[ "$1" != far ] || { echo "far: no route" >&2; exit 255; }\nshift; exec sh -c "$*"\n' >"$work/ssh"
+chmod +x "$work/ssh"
+run 0 "$KOLORUN" --ssh "$work/ssh" -H elsewhere echo
+run 255 "$KOLORUN" --ssh "$work/ssh" -H far true
+says err '^kolorun: host far: cannot be reached by ssh: far: no route; nothing was started$'
+run 255 "$KOLORUN" --ssh "$work/ssh" --agent /bin/true -H elsewhere true
+says err "^kolorun: host elsewhere: /bin/true did not answer there as kolorun's agent \\(.*/ssh: exit status 0\\); give --agent"
+run 255 "$KOLORUN" --ssh "$work/ssh" --agent /bin/cat -H elsewhere true
+says err "^kolorun: host elsewhere: /bin/cat did not answer there as kolorun's agent \\(.*/ssh: .*, exit status 1\\); give --agent"
 lines err 1
 run 255 "$KOLORUN" --ssh no-such-ssh -H elsewhere true
 says err "^kolorun: host elsewhere: 'no-such-ssh', which is to reach it, cannot be run on this machine \\(No such file or directory\\); .*--ssh COMMAND"

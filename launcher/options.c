@@ -324,7 +324,7 @@ static size_t add_name(struct option *names, size_t count, const char *name, siz
     return count;
 }
 
-/* The table for getopt. Letters are names of one letter: so -np2 is no -n with the value "p2". */
+/* The table for getopt. Letters are names of one letter: so -npx is no -n with the value "px". */
 static void list_names(struct option names[2 * OPTIONS + 1])
 {
     size_t count = 0;
@@ -383,9 +383,24 @@ static kolo_status unclear_option(const char *word)
                      list);
 }
 
+/* -np2 and -n2: the digits that stand at the name, of a word that is no option else; NULL. */
+static const char *attached_number(const char *word)
+{
+    static const char *const names[] = {"-np", "-n"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *digits = word + strlen(names[i]);
+        if (strncmp(word, names[i], strlen(names[i])) == 0 && *digits &&
+            digits[strspn(digits, "0123456789")] == '\0')
+            return digits;
+    }
+    return NULL;
+}
+
 /* The option that getopt returned as @p got; @p word is the last word it took. */
 static kolo_status take_option(struct kolo_options *options, int got, const char *word)
 {
+    if (got == '?' && optopt < FIRST_VALUE && attached_number(word))
+        return apply_np(options, attached_number(word));
     if (got == '?' && optopt < FIRST_VALUE)
         return unclear_option(word);
     const struct entry *entry = &table[(got < FIRST_VALUE ? optopt : got) - FIRST_VALUE];

@@ -73,8 +73,8 @@ Test(options, says_which_options_a_beginning_may_mean)
                                              {"-vv", NULL, NULL},
                                              {"--no=x", "--no-prefix", "--no-stdin"},
                                              {"--=x", NULL, NULL},
-                                             {"-np2", "-np", NULL},
-                                             {"-n2", NULL, NULL}};
+                                             {"-np2x", "-np", NULL},
+                                             {"-n-2", NULL, NULL}};
     for (size_t i = 0; i < sizeof unclear / sizeof unclear[0]; i++) {
         struct kolo_options options;
         const char *const *row = unclear[i];
@@ -87,6 +87,19 @@ Test(options, says_which_options_a_beginning_may_mean)
                   detail);
         kolo_options_fini(&options);
     }
+}
+
+Test(options, a_number_of_ranks_may_stand_at_its_option)
+{
+    struct kolo_options options;
+    cr_assert(PARSE(&options, "-np2", "-v", "p") == KOLO_OK && options.np == 2 && options.verbose);
+    cr_assert_str_eq(options.program[0], "p");
+    kolo_options_fini(&options);
+    cr_assert(PARSE(&options, "-n13", "p") == KOLO_OK && options.np == 13);
+    kolo_options_fini(&options);
+    cr_assert(PARSE(&options, "-n0", "p") != KOLO_OK);
+    cr_assert(strstr(kolo_error_detail(), "-np 0: give a number"), "%s", kolo_error_detail());
+    kolo_options_fini(&options);
 }
 
 Test(options, the_end_of_the_options)

@@ -11,6 +11,7 @@
 #include "launcher/info.h"
 #include "launcher/job.h"
 #include "launcher/options.h"
+#include "launcher/spawn.h"
 #include "runtime/local.h"
 #include "tools/streams.h"
 
@@ -103,13 +104,38 @@ static int perform(const struct kolo_options *options)
     return run(options);
 }
 
+static const struct command *find_command(const char *word)
+{
+    for (size_t i = 0; word && i < sizeof commands / sizeof commands[0]; i++)
+        if (strcmp(word, commands[i].name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+/* A command with more words is a program of its name; if there is none, the words are too many. */
+static kolo_status check_alone(char *const *words)
+{
+    char path[4096];
+    int error = 0;
+    const char *search = kolo_environment("PATH");
+    if (words[0][0] == '-' || kolo_program_find(words[0], ".", search ? search : "/usr/bin:/bin",
+                                                path, sizeof path, &error) == KOLO_OK)
+        return KOLO_OK;
+    return kolo_fail(KOLO_ERR_INVALID,
+                     "%s takes no more words, such as '%s', and no program has this name; try "
+                     "'kolorun %s'",
+                     words[0], words[1], words[0]);
+}
+
 /* What the words behind the program's name ask for. */
 static int perform_words(int count, char **words)
 {
     struct kolo_options options;
-    for (size_t i = 0; count == 1 && i < sizeof commands / sizeof commands[0]; i++)
-        if (strcmp(words[0], commands[i].name) == 0)
-            return commands[i].run();
+    const struct command *command = find_command(words[0]);
+    if (command && count == 1)
+        return command->run();
+    if (command && check_alone(words) != KOLO_OK)
+        return usage_error();
     kolo_status status = kolo_options_parse(words, NULL, warn_unknown, &options);
     int exit_status = status == KOLO_OK ? perform(&options) : usage_error();
     kolo_options_fini(&options);

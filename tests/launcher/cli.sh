@@ -111,6 +111,14 @@ completes PEER_TIMEOUT= "$KOLORUN" --set PEER
 completes --verbose "$KOLORUN" --set A = 1 -x B --verb
 completes "${BASH_SOURCE[0]}" "$KOLORUN" -np 2 cat "${BASH_SOURCE[0]%.sh}"
 run 0 "$KOLORUN" help
+# With more words a command is a program's name.
+run 2 env PATH="$work" "$KOLORUN" info extra
+says err "^kolorun: info takes no more words, such as 'extra', and no program has this name; try 'kolorun info'$"
+lines err 1
+printf '#!/bin/sh\necho "of its own: $*"\n' >"$work/info"
+chmod +x "$work/info"
+run 0 env PATH="$work:$PATH" "$KOLORUN" info extra
+says out '^\[0\] of its own: extra$'
 run 0 "$KOLORUN" --version
 says out '^kolorun [0-9]+\.[0-9]+\.[0-9]+$'
 run 0 "$KOLORUN" --help-settings

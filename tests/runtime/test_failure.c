@@ -740,24 +740,39 @@ static void note_warning(void *context, enum kolo_log_level level, const char *l
         atomic_fetch_or(&said, SAYS_OF_2);
 }
 
-/** 0 waits for 1, which waits for 2, which computes: nobody waits for its own receive yet. */
+/** Rank 2 waits for a first message of a request, and computes while the second does not come. */
+static kolo_status compute_meanwhile(struct kolo_comm *comm, int64_t *word)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    const struct kolo_opts again = {.size = sizeof again, .flags = KOLO_PERSISTENT};
+    struct kolo_request *receiving = NULL;
+    WORLD_TRY(kolo_recv(comm, word, 1, KOLO_INT64, 0, &again, &receiving));
+    WORLD_TRY(kolo_run(receiving));
+    WORLD_TRY(kolo_start(receiving));
+    for (int i = 0; i < 20000 && atomic_load(&said) != (SAYS_OF_0 | SAYS_OF_1); i++)
+        nanosleep(&pause, NULL);
+    WORLD_TRY(kolo_send(comm, word, 1, KOLO_INT64, 1, NULL, NULL));
+    WORLD_TRY(kolo_wait(&receiving, -1));
+    return kolo_request_free(&receiving);
+}
+
+/** 0 waits for 1, which waits for 2, which computes: nobody waits for its own receive then. */
 static kolo_status chain_of_waits(struct kolo_comm *comm, void *argument)
 {
-    const int rank = kolo_rank(comm), next = (rank + 1) % 3, previous = (rank + 2) % 3;
-    const struct timespec pause = {.tv_nsec = 1000000};
+    const int rank = kolo_rank(comm);
     struct kolo_request *receiving = NULL;
     int64_t word = 0;
     (void)argument;
-    if (rank == 0)
-        WORLD_TRY(kolo_recv(comm, &word, 1, KOLO_INT64, next, NULL, NULL));
-    else
-        WORLD_TRY(kolo_recv(comm, &word, 1, KOLO_INT64, next, NULL, &receiving));
-    if (rank == 1)
-        WORLD_TRY(kolo_wait(&receiving, -1));
-    for (int i = 0; rank == 2 && i < 20000 && atomic_load(&said) != (SAYS_OF_0 | SAYS_OF_1); i++)
-        nanosleep(&pause, NULL);
-    WORLD_TRY(kolo_send(comm, &word, 1, KOLO_INT64, previous, NULL, NULL));
-    return kolo_wait(&receiving, -1);
+    if (rank == 2)
+        return compute_meanwhile(comm, &word);
+    if (rank == 0) {
+        WORLD_TRY(kolo_send(comm, &word, 1, KOLO_INT64, 2, NULL, NULL));
+        WORLD_TRY(kolo_recv(comm, &word, 1, KOLO_INT64, 1, NULL, NULL));
+        return kolo_send(comm, &word, 1, KOLO_INT64, 2, NULL, NULL);
+    }
+    WORLD_TRY(kolo_recv(comm, &word, 1, KOLO_INT64, 2, NULL, &receiving));
+    WORLD_TRY(kolo_wait(&receiving, -1));
+    return kolo_send(comm, &word, 1, KOLO_INT64, 0, NULL, NULL);
 }
 
 ParameterizedTestParameters(failure, a_message_that_does_not_come_is_warned_of)

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "runtime/local.h"
 #include "runtime/store_stall.h"
 
 /* Ranks that one request is asked for, of those it waits for. */
@@ -550,21 +551,40 @@ void kolo_engine_events(struct kolo_engine *engine, struct kolo_endpoint_events 
 
 /* ---- timers ---- */
 
+/** Of the ranks that @p request waits for the first on this host whose process is stopped; "": none. */
+static void say_stopped(const struct kolo_comm *comm, const struct kolo_request *request,
+                        char *text, size_t capacity)
+{
+    char who[KOLO_RANK_TEXT_MAX];
+    int peers[WAITS_MAX];
+    const int count = request->route->waits_for(request, peers, WAITS_MAX);
+    const uint64_t here = kolo_comm_peer(comm, comm->rank)->identity.host_id;
+    text[0] = '\0';
+    for (int i = 0; i < count && i < WAITS_MAX && text[0] == '\0'; i++) {
+        const struct kolo_identity *identity = &kolo_comm_peer(comm, peers[i])->identity;
+        if (identity->host_id == here && kolo_local_is_stopped(identity->pid))
+            snprintf(text, capacity, "; %s is stopped, by SIGSTOP or a debugger",
+                     kolo_comm_rank_text(comm, peers[i], who));
+    }
+}
+
 static void expire(struct kolo_comm *comm, const struct kolo_request *request)
 {
     char words[KOLO_WORDS_MAX], me[KOLO_RANK_TEXT_MAX], waits[512];
+    char stopped[KOLO_RANK_TEXT_MAX + 64];
     kolo_request_words(request, words, sizeof(words));
     if (request->stage == KOLO_STAGE_BEHIND)
         snprintf(waits, sizeof(waits), "%s", "what its stream was given before it");
     else
         request->route->describe(request, waits, sizeof(waits));
+    say_stopped(comm, request, stopped, sizeof(stopped));
     /* A link whose dial had the same deadline has just fallen: that is why nothing is awaited. */
     const char *otherwise =
         comm->suspicion.status != KOLO_OK ? comm->suspicion.text : "earlier calls";
     kolo_comm_suspect(comm, -1, KOLO_ERR_TIMEOUT, 0,
-                      "%s sequence %u on %s: %.1f s passed, waiting for %s", words,
+                      "%s sequence %u on %s: %.1f s passed, waiting for %s%s", words,
                       request->call.sequence, kolo_comm_rank_text(comm, comm->rank, me),
-                      request->timeout_ms / 1000.0, waits[0] != '\0' ? waits : otherwise);
+                      request->timeout_ms / 1000.0, waits[0] != '\0' ? waits : otherwise, stopped);
 }
 
 static void check_deadlines(struct kolo_comm *comm, int64_t now_ns)

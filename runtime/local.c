@@ -131,6 +131,23 @@ bool kolo_local_has_cores(const int *pids, int count, bool *has_cores_out)
     return known == count;
 }
 
+/* ---- a process's state ---- */
+
+bool kolo_local_is_stopped(int pid)
+{
+    char path[32], text[256];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    const ssize_t got = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    const char *name_end =
+        strrchr(text, ')'); /* the state is behind the name, whatever that has in it */
+    return name_end != NULL && name_end[1] == ' ' && (name_end[2] == 'T' || name_end[2] == 't');
+}
+
 /* ---- what hwloc says ---- */
 
 static struct kolo_local facts;

@@ -515,6 +515,51 @@ Test(init, what_rank_0_lacks_is_told_to_all, .timeout = 60)
     }
 }
 
+/** Says when it is there, and stops. */
+static kolo_status stops(struct kolo_comm *comm, struct party *party)
+{
+    int64_t sum = 1;
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    if (status != KOLO_OK || kolo_rank(comm) == 0)
+        return status == KOLO_OK
+                   ? kolo_allreduce(comm, &sum, &sum, 1, KOLO_INT64, KOLO_SUM, NULL, NULL)
+                   : status;
+    if (write(party->ready_fd, "", 1) != 1)
+        return KOLO_ERR_SYSTEM;
+    raise(SIGSTOP);
+    return status;
+}
+
+static void stop_rank_1(const char *transport)
+{
+    char text[128], byte;
+    int ready[2];
+    name_file(text, "stops");
+    cr_assert(pipe(ready) == 0, "pipe");
+    struct party party = {.size = 2,
+                          .transport = transport,
+                          .rendezvous = text,
+                          .body = stops,
+                          .ready_fd = ready[1],
+                          .patience = {"KOLO_TIMEOUT=2"}};
+    start(&party, 0);
+    start(&party, 1);
+    cr_assert(read(ready[0], &byte, 1) == 1, "read");
+    finish_one(&party, 0);
+    kill(party.pids[1], SIGCONT);
+    finish_one(&party, 1);
+    const struct report *result = &party.results[0];
+    cr_assert(result->status == KOLO_ERR_TIMEOUT && strstr(result->text, "; rank 1 (") &&
+                  strstr(result->text, "is stopped, by SIGSTOP or a debugger"),
+              "%s: %s: %s", transport, kolo_status_name(result->status), result->text);
+}
+
+Test(init, a_rank_that_is_stopped_is_said_to_be, .timeout = 60)
+{
+    stop_rank_1("shm");
+    stop_rank_1("tcp");
+}
+
 /* ---- configurations ---- */
 
 static kolo_status try_init(int nranks, int rank, const char *rendezvous, const char *key,

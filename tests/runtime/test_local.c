@@ -22,6 +22,26 @@ Test(local, facts_are_plausible_and_found_once)
     cr_assert(kolo_local_facts() == local);
 }
 
+Test(local, a_stopped_process_is_known)
+{
+    int state = 0;
+    const pid_t child = fork();
+    cr_assert(child >= 0);
+    if (child == 0) {
+        raise(SIGSTOP);
+        for (;;)
+            pause();
+    }
+    cr_assert(waitpid(child, &state, WUNTRACED) == child && WIFSTOPPED(state));
+    cr_assert(kolo_local_is_stopped((int)child));
+    kill(child, SIGCONT);
+    cr_assert(waitpid(child, &state, WCONTINUED) == child && WIFCONTINUED(state));
+    cr_assert(!kolo_local_is_stopped((int)child));
+    kill(child, SIGKILL);
+    cr_assert(waitpid(child, &state, 0) == child);
+    cr_assert(!kolo_local_is_stopped((int)child) && !kolo_local_is_stopped((int)getpid()));
+}
+
 /** In a process of its own, because hwloc asks all threads of the process. */
 static int look_bound(void)
 {

@@ -87,12 +87,19 @@ struct call {
     int root, distance;
     size_t count, counts[RANKS_MAX][RANKS_MAX]; /* alltoallv: from whom to whom; others: row 0 */
     bool deterministic, is_rough, is_scaled;    /* rough: floats whose sums are rounded */
+    bool
+        is_weighed; /* odd ranks have half of what they are to bring, and a prescale of their own */
     uint64_t key;
 };
 
 static bool combines(enum kind kind)
 {
     return kind <= REDUCE_SCATTERV;
+}
+
+static bool is_float(kolo_dtype dtype)
+{
+    return dtype >= KOLO_FLOAT16 && dtype <= KOLO_FLOAT64;
 }
 
 static void draw_type(struct call *call, uint64_t *state)
@@ -106,15 +113,14 @@ static void draw_type(struct call *call, uint64_t *state)
         call->op = (kolo_redop)KOLO_REDOP_OWN;
         return;
     }
-    bool is_float = call->dtype >= KOLO_FLOAT16 && call->dtype <= KOLO_FLOAT64;
-    if (is_float && call->op >= KOLO_BAND)
+    if (is_float(call->dtype) && call->op >= KOLO_BAND)
         call->op = KOLO_SUM;
     if (way == 1) {
         call->dtype = draw(state, 2) == 0 ? KOLO_FLOAT32 : KOLO_FLOAT64;
         call->op = KOLO_SUM;
         call->is_rough = call->deterministic = true;
     } else {
-        call->is_scaled = is_float && call->op != KOLO_PROD && draw(state, 4) == 0;
+        call->is_scaled = is_float(call->dtype) && call->op != KOLO_PROD && draw(state, 4) == 0;
     }
 }
 
@@ -124,6 +130,8 @@ static void draw_call(struct call *call, int ranks, uint64_t *state)
     draw_type(call, state);
     if (!combines(call->kind))
         call->is_rough = call->is_scaled = call->deterministic = false;
+    call->is_weighed =
+        combines(call->kind) && is_float(call->dtype) && !call->is_scaled && draw(state, 4) == 0;
     call->root = (int)draw(state, (uint64_t)ranks);
     call->distance = ranks > 1 ? 1 + (int)draw(state, (uint64_t)ranks - 1) : 0;
     if (call->kind == EXCHANGE && ranks == 1)
@@ -484,7 +492,10 @@ static bool fail(struct player *player, const struct job *job, const char *what,
         fprintf(stderr, "rank %d: count %zu, %s, %s, root %d, %s%s%s%s, round %d\n",
                 kolo_rank(player->world), job->call.count, kolo_dtype_text(job->call.dtype),
                 kolo_redop_text(job->call.op), job->call.root, job->is_in_place ? "in place, " : "",
-                job->is_kolos ? "kolo's memory, " : "", job->call.is_scaled ? "scaled, " : "",
+                job->is_kolos ? "kolo's memory, " : "",
+                job->call.is_scaled    ? "scaled, "
+                : job->call.is_weighed ? "weighed, "
+                                       : "",
                 job->call.is_rough ? "rough" : "", job->round);
     kolo_abort(player->world, "a rank of the test failed");
     return false;
@@ -541,6 +552,27 @@ static void job_close(struct player *player, struct job *job)
         free(job->memory);
 }
 
+static bool has_weight(const struct job *job)
+{
+    return job->call.is_weighed && job->me % 2 == 1;
+}
+
+/** Exactly: one less in the exponent; what the test draws is 0 or far from the least number. */
+static void halve(kolo_dtype dtype, uint8_t *at)
+{
+    const size_t bytes = kolo_dtype_bytes(dtype);
+    const unsigned fraction = dtype == KOLO_FLOAT64    ? 52
+                              : dtype == KOLO_FLOAT32  ? 23
+                              : dtype == KOLO_BFLOAT16 ? 7
+                                                       : 10;
+    const uint64_t sign = UINT64_C(1) << (8 * bytes - 1);
+    uint64_t bits = 0;
+    memcpy(&bits, at, bytes);
+    if ((bits & ~sign) != 0)
+        bits -= UINT64_C(1) << fraction;
+    memcpy(at, &bits, bytes);
+}
+
 static void fill(const struct job *job, uint8_t *memory)
 {
     size_t bytes = kolo_dtype_bytes(job->call.dtype);
@@ -548,6 +580,8 @@ static void fill(const struct job *job, uint8_t *memory)
     memset(memory, 0xa5, job->bytes);
     for (size_t i = 0; i < job->shape.send; i++)
         element(&job->call, job->ranks, job->me, i, job->round, send + i * bytes);
+    for (size_t i = 0; has_weight(job) && i < job->shape.send; i++)
+        halve(job->call.dtype, send + i * bytes);
 }
 
 static void job_fill(struct job *job)
@@ -654,6 +688,8 @@ static kolo_status job_make(struct player *player, struct job *job, enum way way
     bool persists = !is_group && (way == BY_START || way == BY_RUN);
     if (job->call.is_scaled)
         opts.prescale = 2, opts.postscale = 0.5;
+    if (has_weight(job))
+        opts.prescale = 2;
     opts.flags = (job->call.deterministic ? (unsigned)KOLO_DETERMINISTIC : 0) |
                  (persists ? (unsigned)KOLO_PERSISTENT : 0);
     player->calls++;
@@ -809,6 +845,11 @@ static bool play_batch(struct player *player, struct place_of_calls *where, uint
     for (int i = 0; i < batch->count; i++) {
         struct call *call = &batch->jobs[i].call;
         draw_call(call, kolo_size(where->comm), state);
+        if (is_alike && i == 0 && batch->count > 1 && draw(state, 2) == 0) {
+            call->kind = ALLREDUCE;
+            call->count %= 200;
+            call->is_weighed = is_float(call->dtype) && !call->is_scaled && draw(state, 2) == 0;
+        }
         if (is_alike && i > 0) {
             size_t count = call->count % 200;
             uint64_t key = call->key;

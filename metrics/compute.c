@@ -363,11 +363,15 @@ kolo_status kolo_metrics_compute(struct kolo_comm *comm, struct kolo_metric *con
     if (status != KOLO_OK)
         return status;
     const struct kolo_task task = task_of(opts);
+    struct kolo_opts named = {.size = sizeof named};
     status = kolo_task_check(comm, &task);
-    if (status != KOLO_OK)
-        opts = NULL; /* the others are told by none */
-    else
+    if (status == KOLO_OK) {
         status = check(metrics, count);
+    } else { /* the others are told under the name that theirs have */
+        if (opts && kolo_opts_size_is_known(opts->size))
+            named.name = opts->name;
+        opts = &named;
+    }
     struct work work = {.metrics = metrics, .count = status == KOLO_OK ? count : 0};
     if (status == KOLO_OK)
         status = allocate(&work);

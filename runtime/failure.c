@@ -195,11 +195,20 @@ static void report(struct kolo_comm *comm)
     kolo_free_memory(needed);
 }
 
+/** Is a message of the communicator's reported? One stands for all that this rank waits for. */
+static bool has_reported_message(const struct kolo_comm *comm)
+{
+    const struct kolo_request *request = comm->messages.first;
+    while (request != NULL && !request->is_reported)
+        request = request->next;
+    return request != NULL;
+}
+
 /** The same of a message that somebody waits for: for it alone, since it has but one peer. */
 static void report_message(struct kolo_comm *comm, struct kolo_request *request)
 {
     char words[KOLO_WORDS_MAX], text[KOLO_WORDS_MAX + 32];
-    if (request->is_reported || (request->is_async && !request->is_awaited))
+    if ((request->is_async && !request->is_awaited) || has_reported_message(comm))
         return;
     uint8_t *needed = kolo_calloc(kolo_stall_bits_bytes(comm->engine->size), 1);
     if (needed == NULL)

@@ -207,9 +207,12 @@ static kolo_status begin_in_world(struct kolo_engine *engine, kolo_deadline dead
     return kolo_engine_share_figures(engine, deadline);
 }
 
-/** The others have met this rank, and would wait for it. */
+/** The others have met this rank, and would wait for it: unless it is one of them that was lost. */
 static void tell_others(struct kolo_engine *engine, kolo_status why)
 {
+    const struct kolo_comm *world = engine->world;
+    if (world->failure.status != KOLO_OK || world->suspicion.status != KOLO_OK)
+        return;
     char who[KOLO_RANK_TEXT_MAX], text[KOLO_DETAIL_MAX];
     snprintf(text, sizeof(text), "%s: %s", kolo_engine_rank_text(engine, engine->rank, who),
              kolo_error_detail());

@@ -277,6 +277,7 @@ void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
 void kolo_request_take_up(struct kolo_comm *comm, struct kolo_request *request)
 {
     enlist(comm, request);
+    request->moves = 1; /* as of a step that has begun */
     set_deadline(comm->engine, request);
     if (comm->failure.status == KOLO_OK) {
         kolo_requests_advance(comm);

@@ -106,15 +106,12 @@ static void say_not_there(const struct kolo_store_server *server, struct words *
             stall->count);
 }
 
-/** Of whom one rank waits for a message, or to be rid of one. */
-static void say_peer(const struct kolo_store_server *server, struct words *words,
-                     const struct kolo_stall *stall)
+/** How many more wait for the same peer. */
+static void say_behind(struct words *words, int behind)
 {
-    for (int rank = 0; rank < server->config.size; rank++)
-        if (kolo_stall_awaits(stall, rank)) {
-            say_missing(server, words, rank);
-            say(words, kolo_stalls_of(server->stalls, rank) ? " waits as well" : " has not come");
-        }
+    if (behind > 0)
+        say(words, "; %d more rank%s for a message of it", behind,
+            behind == 1 ? " waits" : "s wait");
 }
 
 static void warn_stall(void *context, const struct kolo_stall *stall)
@@ -124,17 +121,16 @@ static void warn_stall(void *context, const struct kolo_stall *stall)
     struct words words = {text, sizeof text};
     const bool is_message = kolo_stall_is_message(stall);
     const int first = kolo_stall_first(stall, server->config.size);
-    if (server->has_failed || !server->config.events.notice)
+    const int behind = is_message ? kolo_stalls_behind(server->stalls, stall) : 0;
+    if (server->has_failed || !server->config.events.notice || behind < 0)
         return;
     kolo_duration_format((kolo_now_ns() - stall->since_ns) / 1000000, waited, sizeof waited);
     say_call(&words, stall);
     if (is_message)
         say(&words, " on rank %d (%s)", first, server->members[first].host);
     say(&words, ": waiting for %s; ", waited);
-    if (is_message)
-        say_peer(server, &words, stall);
-    else
-        say_not_there(server, &words, stall);
+    say_not_there(server, &words, stall);
+    say_behind(&words, behind);
     server->config.events.notice(server->config.events.context, text);
 }
 

@@ -94,10 +94,33 @@ bool kolo_stall_is_message(const struct kolo_stall *stall)
 
 const struct kolo_stall *kolo_stalls_of(const struct kolo_stalls *stalls, int rank)
 {
-    const struct kolo_stall *stall = stalls->first;
-    while (stall && !kolo_stall_has(stall, rank))
-        stall = stall->next;
-    return stall;
+    const struct kolo_stall *longest = NULL;
+    int64_t since_ns = INT64_MAX;
+    for (const struct kolo_stall *stall = stalls->first; stall; stall = stall->next)
+        for (const struct kolo_stall_wait *wait = stall->waits; wait; wait = wait->next)
+            if (wait->rank == rank && wait->since_ns < since_ns) {
+                longest = stall;
+                since_ns = wait->since_ns;
+            }
+    return longest;
+}
+
+int kolo_stalls_behind(const struct kolo_stalls *stalls, const struct kolo_stall *stall)
+{
+    const size_t bytes = kolo_stall_bits_bytes(stalls->size);
+    int behind = 0;
+    bool is_behind = true; /* the list is in the order in which they began */
+    for (const struct kolo_stall *other = stalls->first; other; other = other->next) {
+        if (other == stall)
+            is_behind = false;
+        else if (kolo_stall_is_message(other) &&
+                 memcmp(other->waits->members, stall->waits->members, bytes) == 0) {
+            if (is_behind)
+                return -1;
+            behind++;
+        }
+    }
+    return behind;
 }
 
 /** Where the stall is, or would be, that @p rank means. */
@@ -146,6 +169,7 @@ static kolo_status join_stall(struct kolo_stalls *stalls, struct kolo_stall *sta
     if (!wait)
         return KOLO_ERR_NO_MEMORY;
     wait->rank = rank;
+    wait->since_ns = kolo_now_ns();
     wait->next = stall->waits;
     stall->waits = wait;
     stall->ranks[rank / 8] = (uint8_t)(stall->ranks[rank / 8] | 1 << (rank % 8));
@@ -169,7 +193,7 @@ kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank, uint32_t ch
                                const uint8_t *members, const struct kolo_stall **other_out)
 {
     struct kolo_stall *stall = *find(stalls, rank, channel, sequence), *fresh = NULL;
-    if (stall && memcmp(&stall->desc, desc, sizeof *desc) != 0) {
+    if (stall && !kolo_stall_is_message(stall) && memcmp(&stall->desc, desc, sizeof *desc) != 0) {
         *other_out = stall;
         return KOLO_ERR_MISMATCH;
     }

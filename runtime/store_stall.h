@@ -11,6 +11,7 @@ enum { KOLO_STALLS_PER_RANK = 256 };
 struct kolo_stall_wait {
     struct kolo_stall_wait *next;
     int rank;
+    int64_t since_ns;
     uint8_t members[];
 };
 
@@ -52,6 +53,9 @@ kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank, uint32_t ch
 void kolo_stalls_resume(struct kolo_stalls *stalls, int rank, uint32_t channel, uint32_t sequence);
 /** What @p rank has waited in for longest; NULL: nothing that it has reported. */
 const struct kolo_stall *kolo_stalls_of(const struct kolo_stalls *stalls, int rank);
+/** How many ranks wait for a message of the same peer as @p stall, or to be rid of one, and have for a
+ * shorter time; -1: one has for longer, and its warning is for all. */
+int kolo_stalls_behind(const struct kolo_stalls *stalls, const struct kolo_stall *stall);
 /** @p rank waits in nothing any more: it left or is gone. */
 void kolo_stalls_forget(struct kolo_stalls *stalls, int rank);
 /** Calls @p warn for what has waited long enough; returns when the next one will have. */

@@ -140,6 +140,14 @@ out:
     return status;
 }
 
+/** The number that a call which did not begin would have had. Held: lock. */
+static uint32_t next_sequence(const struct kolo_comm *comm, const struct kolo_call *call)
+{
+    if (call->kind == KOLO_CALL_SEND)
+        return comm->sent[call->peer];
+    return call->kind == KOLO_CALL_RECV ? comm->received[call->peer] : comm->sequence;
+}
+
 /** Whether the communicator has failed, and why. Held: lock. */
 static kolo_status check_failure(struct kolo_comm *comm, struct kolo_request *request)
 {
@@ -147,7 +155,7 @@ static kolo_status check_failure(struct kolo_comm *comm, struct kolo_request *re
         kolo_comm_settle(comm);
     if (comm->failure.status == KOLO_OK)
         return KOLO_OK;
-    request->call.sequence = comm->sequence;
+    request->call.sequence = next_sequence(comm, &request->call);
     request->fell_with_comm = false; /* if it did, that was at an earlier start */
     return kolo_comm_failed(comm, request);
 }

@@ -10,14 +10,17 @@
 // beginning, and a signal that would end the process takes it away; kill -9 leaves it there.
 //
 // To who looks at the name it is as if the file had been written over: a link leads to it as before, it
-// has the mode it had, and what may not be written is not replaced either.
+// has the mode it had, and what may not be written is not replaced either. It is another file, though:
+// further names of the old one (hard links) keep that, and its folder must be writable.
 #include "tools/outfile.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -109,15 +112,23 @@ static const char *folder_of(const char *path, char *text)
     return text;
 }
 
-/** Where writing to @p path would write, in @p target: the end of a chain of links, be it there or not.
- * False: errno. */
+/** Is @p link, which is one, a link of /proc? What it leads to is a descriptor's, whatever its name is. */
+static bool is_descriptor(const char *link)
+{
+    char folder[PATH_BYTES];
+    struct statfs facts;
+    return statfs(folder_of(link, folder), &facts) == 0 && facts.f_type == PROC_SUPER_MAGIC;
+}
+
+/** Where writing to @p path would write, in @p target: the end of a chain of links, be it there or not,
+ * or a link that leads to a descriptor. False: errno. */
 static bool follow(const char *path, char target[PATH_BYTES])
 {
     char link[PATH_BYTES], folder[PATH_BYTES];
     bool fits = (size_t)snprintf(target, PATH_BYTES, "%s", path) < PATH_BYTES;
     for (int i = 0; fits; i++) {
         ssize_t bytes = readlink(target, link, sizeof link);
-        if (bytes < 0)
+        if (bytes < 0 || is_descriptor(target))
             return true; /* no link, or whoever opens it says what is wrong */
         fits = (size_t)bytes < sizeof link;
         if (!fits)
@@ -185,7 +196,7 @@ kolo_status outfile_spares(const char *option, const char *path, const char *con
 }
 
 /** What is at the place of @p file, and has @p facts, is no file that another may take the place of:
- * it is none, or is written to meanwhile, or has no name (one of /proc). */
+ * it is none, or is written to meanwhile, or is a descriptor's (/dev/fd/3). */
 static bool must_stay(const struct outfile *file, const struct stat *facts)
 {
     struct stat other;
@@ -194,7 +205,7 @@ static bool must_stay(const struct outfile *file, const struct stat *facts)
     for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
         if (fstat(fd, &other) == 0 && is_one(&other, facts))
             return true;
-    return stat(file->target, &other) != 0 || !is_one(&other, facts);
+    return lstat(file->target, &other) != 0 || !is_one(&other, facts);
 }
 
 /** The name by which a file without one can be given one. */
@@ -227,14 +238,20 @@ static int create_beside(struct outfile *file)
     return file->stream ? 0 : -1;
 }
 
-/** A file that takes the place of another is of its owner, if that may be, and has its mode. */
+/** A file that takes the place of another is of its owner and group, as far as that may be, and has its
+ * mode; another group than its own may do no more than anybody. */
 static void inherit(const struct outfile *file, const struct stat *old)
 {
+    const mode_t group = 070;
+    mode_t mode = old->st_mode & KEPT_MODE;
     struct stat new;
     int fd = fileno(file->stream);
-    if (fstat(fd, &new) == 0 && (new.st_uid != old->st_uid || new.st_gid != old->st_gid))
-        (void)!fchown(fd, old->st_uid, old->st_gid);
-    (void)!fchmod(fd, old->st_mode & KEPT_MODE);
+    if (fstat(fd, &new) == 0 && new.st_gid != old->st_gid &&
+        fchown(fd, (uid_t)-1, old->st_gid) != 0)
+        mode &= ~group | mode << 3;
+    if (fstat(fd, &new) == 0 && new.st_uid != old->st_uid)
+        (void)!fchown(fd, old->st_uid, (gid_t)-1);
+    (void)!fchmod(fd, mode);
 }
 
 static void open_apart(struct outfile *file)
@@ -251,6 +268,8 @@ kolo_status outfile_open(struct outfile *file, const char *option, const char *p
     struct stat old;
     *file = (struct outfile){.option = option, .path = path};
     bool is_there = stat(path, &old) == 0;
+    if (!is_there && errno != ENOENT) /* of a link that the system will not follow, say */
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "%s %s", option, path);
     errno = 0;
     if (is_there && S_ISREG(old.st_mode) && eaccess(path, W_OK) != 0)
         return kolo_fail_errno(KOLO_ERR_SYSTEM, errno,
@@ -347,6 +366,11 @@ kolo_status outfile_close_all(struct outfile *const *files, size_t count, bool k
 kolo_status outfile_probe(const char *option, const char *path)
 {
     struct outfile file;
+    struct stat facts;
+    if (stat(path, &facts) == 0 && S_ISFIFO(facts.st_mode)) /* its reader would see an end */
+        return eaccess(path, W_OK) == 0
+                   ? KOLO_OK
+                   : kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "%s %s", option, path);
     kolo_status status = outfile_open(&file, option, path);
     (void)outfile_close(&file, false);
     return status;

@@ -47,7 +47,7 @@ static const struct difference differences[CASES] = {
                 KOLO_ERR_MISMATCH,
                 {"metrics[2] is missing (count is 2) on rank 0 (", "but mean on rank 2 ("}},
     [IS_NULL] = {"a metric that is NULL", KOLO_ERR_INVALID, {"kolo_metrics_compute: ", ""}},
-    [BAD_OPTIONS] = {"options of no version", KOLO_ERR_INVALID, {"kolo_metrics_compute: ", ""}},
+    [BAD_OPTIONS] = {"options that cannot be", KOLO_ERR_INVALID, {"kolo_metrics_compute: ", ""}},
 };
 
 static kolo_status make(int which, bool is_odd, struct kolo_metric **metric_out)
@@ -67,7 +67,8 @@ static kolo_status make(int which, bool is_odd, struct kolo_metric **metric_out)
 static kolo_status compute(struct kolo_comm *comm, int which)
 {
     const bool is_odd = kolo_rank(comm) == ODD;
-    const struct kolo_opts bad = {.size = 3};
+    const struct kolo_opts good = {.size = sizeof good, .name = "eval"};
+    const struct kolo_opts bad = {.size = sizeof bad, .name = "eval", .flags = 0x80};
     struct kolo_metric *metrics[METRICS] = {NULL};
     kolo_status status = KOLO_OK;
     for (int i = 0; i < METRICS && status == KOLO_OK; i++)
@@ -80,8 +81,10 @@ static kolo_status compute(struct kolo_comm *comm, int which)
         count = 2;
     if (which == IS_NULL && is_odd)
         passed[1] = NULL;
-    status =
-        kolo_metrics_compute(comm, passed, count, which == BAD_OPTIONS && is_odd ? &bad : NULL);
+    status = kolo_metrics_compute(comm, passed, count,
+                                  which != BAD_OPTIONS ? NULL
+                                  : is_odd             ? &bad
+                                                       : &good);
     for (int i = 0; i < METRICS; i++)
         kolo_metric_destroy(metrics[i]);
     return status;

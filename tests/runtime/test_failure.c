@@ -731,10 +731,10 @@ static void note_warning(void *context, enum kolo_log_level level, const char *l
     (void)context;
     (void)level;
     if (strstr(line, "recv(count 1, int64, from rank 1) sequence 0 on rank 0 (") &&
-        strstr(line, ", in recv(count 1, int64, from rank 2) sequence 0) waits as well"))
+        strstr(line, ", in recv(count 1, int64, from rank 2) sequence 0)"))
         atomic_fetch_or(&said, SAYS_OF_0);
     if (strstr(line, "recv(count 1, int64, from rank 2) sequence 0 on rank 1 (") &&
-        strstr(line, "rank 2 (") && strstr(line, ") has not come"))
+        strstr(line, "; not there yet: rank 2 (") && strstr(line, ", in ") == NULL)
         atomic_fetch_or(&said, SAYS_OF_1);
     if (strstr(line, " on rank 2 ("))
         atomic_fetch_or(&said, SAYS_OF_2);

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -223,6 +224,41 @@ static kolo_status one_leaves(struct kolo_comm *comm, void *argument)
     (void)argument;
     WORLD_TRY(meet(comm));
     return kolo_rank(comm) == 1 ? kolo_recv(comm, data, 4, KOLO_INT64, 0, NULL, NULL) : KOLO_OK;
+}
+
+/** Rank 0 gives up in a row of messages; rank 1 must say which of its messages did not come. */
+static kolo_status one_gives_up(struct kolo_comm *comm, void *argument)
+{
+    kolo_status status = meet(comm);
+    char words[32];
+    (void)argument;
+    for (int64_t i = 1, word; status == KOLO_OK; i++) {
+        word = i;
+        snprintf(words, sizeof(words), " sequence %d", (int)i);
+        status = kolo_rank(comm) == 0 ? kolo_send(comm, &word, 1, KOLO_INT64, 1, NULL, NULL)
+                                      : kolo_recv(comm, &word, 1, KOLO_INT64, 0, NULL, NULL);
+        if (kolo_rank(comm) == 0 && i == 1000)
+            kolo_abort(comm, "enough");
+    }
+    const char *text = kolo_error_detail();
+    const size_t length = strlen(text), end = strlen(words);
+    WORLD_EXPECT(status == KOLO_ERR_ABORTED && length > end &&
+                     strcmp(text + length - end, words) == 0,
+                 "%s, not%s", text, words);
+    return KOLO_OK;
+}
+
+ParameterizedTestParameters(p2p, a_failure_names_the_message)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+ParameterizedTest(struct world_param *param, p2p, a_failure_names_the_message, .timeout = 60)
+{
+    struct world world;
+    run_spinning(param, 2, one_gives_up, &world);
+    for (int rank = 0; rank < 2; rank++)
+        cr_assert(world.results[rank].status == KOLO_OK, "rank %d: %s", rank,
+                  world.results[rank].text);
 }
 
 static const struct {

@@ -635,15 +635,15 @@ Test(store_server, stall_of_a_message_says_in_what_its_peer_is)
     raw_server_pump(&raw);
     advance_ms(&raw, 30000);
     cr_assert_str_eq(raw.notice, "recv(from rank 1) sequence 5 on rank 0 (host0): waiting for 30 "
-                                 "s; rank 1 (host1) has not come");
+                                 "s; not there yet: rank 1 (host1)");
     raw_stalled_for(&ranks[1], MESSAGES, 1, 2, "recv(from rank 0) sequence 9",
                     &(const uint8_t){1 << 0});
     raw_server_pump(&raw);
     advance_ms(&raw, 60000);
     cr_assert(raw.notices == 3, "%d", raw.notices);
     cr_assert_str_eq(raw.notice,
-                     "recv(from rank 0) sequence 9 on rank 1 (host1): waiting for 60 "
-                     "s; rank 0 (host0, in recv(from rank 1) sequence 5) waits as well");
+                     "recv(from rank 0) sequence 9 on rank 1 (host1): waiting for 60 s; not there "
+                     "yet: rank 0 (host0, in recv(from rank 1) sequence 5)");
     raw_resumed(&ranks[0], MESSAGES, 1);
     raw_stalled_for(&ranks[2], 8, 12, 1, "barrier()", &(const uint8_t){1 << 1 | 1 << 2});
     raw_server_pump(&raw);
@@ -651,6 +651,34 @@ Test(store_server, stall_of_a_message_says_in_what_its_peer_is)
     cr_assert_str_eq(raw.notice, "barrier() sequence 12: waiting for 30 s; not there yet: rank 1 "
                                  "(host1, in recv(from rank 0) sequence 9)");
     close_all(&raw, ranks, 4);
+}
+
+/** Many that wait for messages of one rank are one line. */
+Test(store_server, stalls_of_messages_of_one_rank_are_one_warning)
+{
+    enum { MESSAGES = KOLO_CHANNELS_PER_COMM + KOLO_CHANNEL_MESSAGE, RANKS = 5 };
+    struct raw_server raw;
+    struct raw_rank ranks[RANKS];
+    kolo_clock_replace(fake_now);
+    open_all(&raw, ranks, RANKS, RANKS);
+    for (int rank = 1; rank < RANKS; rank++) {
+        raw_stalled_for(&ranks[rank], MESSAGES, 1, 1, "recv(from rank 0) sequence 5",
+                        &(const uint8_t){1 << 0});
+        raw_server_pump(&raw);
+    }
+    advance_ms(&raw, 30000);
+    cr_assert(raw.notices == 1, "%d", raw.notices);
+    cr_assert(strstr(raw.notice, " on rank 1 (host1): waiting for 30 s; not there yet: rank 0 "
+                                 "(host0); 3 more ranks wait for a message of it"),
+              "%s", raw.notice);
+    raw_resumed(&ranks[1], MESSAGES, 1);
+    raw_resumed(&ranks[2], MESSAGES, 1);
+    raw_server_pump(&raw);
+    advance_ms(&raw, 60000);
+    cr_assert(raw.notices == 2 && strstr(raw.notice, " on rank 3 (host3): waiting for 90 s") &&
+                  strstr(raw.notice, "; 1 more rank waits for a message of it"),
+              "%s", raw.notice);
+    close_all(&raw, ranks, RANKS);
 }
 
 /** Who is missing the store cannot know where nobody waits for a rank that has not reported. */

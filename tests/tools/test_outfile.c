@@ -316,6 +316,34 @@ Test(outfile, a_link_stays_and_what_it_leads_to_is_replaced)
     cr_expect_eq(rmdir(away), 0, "something is left");
 }
 
+/** Somebody else writes to it before and after: what a shell opened. */
+Test(outfile, a_descriptor_is_written_in_place)
+{
+    char path[32];
+    const int fd = open("x", O_WRONLY | O_CREAT | O_APPEND, 0600);
+    cr_assert(fd > STDERR_FILENO && write(fd, "first ", 6) == 6);
+    snprintf(path, sizeof path, "/dev/fd/%d", fd);
+    replace(path, "second ");
+    cr_assert(write(fd, "third", 5) == 5);
+    close(fd);
+    x_is("first second third");
+}
+
+/** To ask whether it may be written must not end it for its reader. */
+Test(outfile, a_pipe_is_not_opened_to_find_out)
+{
+    cr_assert(mkfifo("x", 0600) == 0);
+    (void)signal(SIGPIPE, SIG_IGN);
+    const int reader = open("x", O_RDONLY | O_NONBLOCK);
+    const int writer = open("x", O_WRONLY | O_NONBLOCK);
+    cr_assert(reader >= 0 && writer >= 0);
+    cr_expect_eq(outfile_probe("--json", "x"), KOLO_OK);
+    close(reader); /* a writer that came would find nobody, and wait for ever */
+    cr_expect_eq(outfile_probe("--json", "x"), KOLO_OK);
+    cr_expect(write(writer, "x", 1) < 0, "somebody reads");
+    close(writer);
+}
+
 Test(outfile, a_link_that_leads_nowhere_is_said_at_once)
 {
     struct outfile file;

@@ -347,7 +347,7 @@ kolo_status kolo_heap_free(struct kolo_heap *heap, void *memory,
     if (!take(heap, memory, &span))
         return kolo_fail(
             KOLO_ERR_INVALID,
-            "%p is not the start of memory from kolo_alloc or kolo_alloc_device of this "
+            "kolo_free: %p is not the start of memory from kolo_alloc or kolo_alloc_device of this "
             "communicator, or was freed before",
             memory);
     // From the end: the address is not given to another allocation before the first span is gone.

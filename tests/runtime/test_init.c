@@ -541,7 +541,7 @@ static void stop_rank_1(const char *transport)
                           .rendezvous = text,
                           .body = stops,
                           .ready_fd = ready[1],
-                          .patience = {"KOLO_TIMEOUT=2"}};
+                          .patience = {"KOLO_TIMEOUT=5"}};
     start(&party, 0);
     start(&party, 1);
     cr_assert(read(ready[0], &byte, 1) == 1, "read");

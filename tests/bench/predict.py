@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""predict.py BIN: the times by which plans are chosen, against what they take, at sizes far apart, among 2 ranks.
+"""predict.py BIN: the times by which plans are chosen, against what they take, at sizes far apart, among 2 and 4 ranks.
 
 The figures are measured in the same run (kolobench profile), so the machine does not matter. What is held:
   - a plan takes at most FACTOR times what is expected of it, and at least a FACTOR-th;
@@ -8,10 +8,11 @@ The figures are measured in the same run (kolobench profile), so the machine doe
 A difference below NOTICED microseconds is no fault: no program loses anything by it. Over shared memory the times of plans
 over links are not held: figures of a link are of ordinary memory, and kolo_alloc memory, which is measured, is read in
 place; they lose all the same. All choose as if all memory were of kolo_alloc, so of other memory what is expected is held,
-and not the choice. Every plan is measured in turn, round after round; its time is the least of its rounds. A plan whose
-rounds do not agree within STEADY says nothing about the model: the machine was busy. A cell that breaks the rule is measured
-again, with figures that are measured anew, since those may have been taken in a bad moment too; it fails if it breaks the
-rule PROOF times and never holds it. Nothing steady at all: skipped."""
+and not the choice. Among 4 ranks, which may share processors, broadcasts are not held, whose calls in a row overlap, nor long
+vectors over TCP, of which up to four times too much is expected there, of all plans alike. Every plan is measured in turn,
+round after round; its time is the least of its rounds. A plan whose rounds do not agree within STEADY says nothing about the
+model: the machine was busy. A cell that breaks the rule is measured again, with figures that are measured anew, since those may
+have been taken in a bad moment too; it fails if it breaks the rule PROOF times and never holds it. Nothing steady at all: skipped."""
 import os
 import re
 import subprocess
@@ -22,6 +23,7 @@ FACTOR, LOSS, NOTICED, STEADY, ROUNDS, ATTEMPTS, PROOF = 4, 2, 2, 1.5, 3, 5, 3
 SIZES = (8, 64 << 10, 16 << 20)
 LONG_ENOUGH = {"kolo": "10ms", "user": "100ms"}  # the faster way of user memory is expected, and found out by trying
 SIZES_USER = (64 << 10, 1 << 20, 16 << 20)  # of an alltoall the middle one is pulled, the others go another way
+SIZES_OF_4 = {"tcp": (16, 64 << 10), "shm": (16, 64 << 10, 16 << 20)}
 bin_folder = sys.argv[1]
 work = tempfile.mkdtemp()
 
@@ -33,10 +35,10 @@ def run(*command):
     return result.stdout
 
 
-def expected(collective, transport, memory, size):
+def expected(collective, ranks, transport, memory, size):
     """Microseconds by plan, and the name of the chosen one."""
     times, chosen = {}, None
-    for line in run(f"{bin_folder}/kolobench", "plan", collective, "-np", "2", "--transport", transport, "--memory", memory, "--size",
+    for line in run(f"{bin_folder}/kolobench", "plan", collective, "-np", str(ranks), "--transport", transport, "--memory", memory, "--size",
                     str(size), "--profile", f"{work}/profile").splitlines():
         found = re.match(r"(->|  ) (\S+) +([0-9.]+) (us|ms|s) ", line)
         if found:
@@ -45,12 +47,12 @@ def expected(collective, transport, memory, size):
     return times, chosen
 
 
-def measured(collective, transport, memory, size, plans):
+def measured(collective, ranks, transport, memory, size, plans):
     """Microseconds by plan: the least of the rounds; and of which plans the rounds agree."""
     rounds = {name: [] for name in plans}
     for _ in range(ROUNDS):
         for name in plans:
-            run(f"{bin_folder}/kolorun", "-np", "2", f"{bin_folder}/kolobench", collective, "--plan", name, "--transport",
+            run(f"{bin_folder}/kolorun", "-np", str(ranks), f"{bin_folder}/kolobench", collective, "--plan", name, "--transport",
                 transport, "--memory", memory, "-s", str(size), "-t", LONG_ENOUGH[memory], "--csv", f"{work}/row")
             with open(f"{work}/row") as file:
                 row = file.read().splitlines()[1].split(",")
@@ -58,13 +60,13 @@ def measured(collective, transport, memory, size, plans):
     return {name: min(t) for name, t in rounds.items()}, {name for name, t in rounds.items() if max(t) < STEADY * min(t)}
 
 
-def judge(collective, transport, memory, size):
+def judge(collective, ranks, transport, memory, size):
     """What is wrong with the model here; None: nothing can be said."""
-    times, chosen = expected(collective, transport, memory, size)
-    took, steady = measured(collective, transport, memory, size, times)
+    times, chosen = expected(collective, ranks, transport, memory, size)
+    took, steady = measured(collective, ranks, transport, memory, size, times)
     text = "  ".join(f"{name} {took[name]:.1f} ({times[name]:.1f}){'' if name in steady else '?'}"
                      for name in sorted(took, key=took.get))
-    print(f"{collective} {transport} {memory} {size}: {text}; chosen {chosen}", flush=True)
+    print(f"{collective} {ranks} {transport} {memory} {size}: {text}; chosen {chosen}", flush=True)
     if chosen not in steady:
         return None
     faults = [f"{name} takes {took[name]:.1f} us, expected were {times[name]:.1f}" for name in steady
@@ -83,9 +85,11 @@ def differs(one, other, factor):
 if os.cpu_count() < 2:
     print("skipped: two ranks would share one processor")
     sys.exit(77)
-open_cells = [(name, channel, "kolo", bytes_) for channel in ("tcp", "shm") for name in ("allreduce", "broadcast", "allgather")
+open_cells = [(name, 2, channel, "kolo", bytes_) for channel in ("tcp", "shm") for name in ("allreduce", "broadcast", "allgather")
               for bytes_ in SIZES]
-open_cells += [(name, "shm", "user", bytes_) for name in ("allreduce", "alltoall") for bytes_ in SIZES_USER]
+open_cells += [(name, 2, "shm", "user", bytes_) for name in ("allreduce", "alltoall") for bytes_ in SIZES_USER]
+open_cells += [(name, 4, channel, "kolo", bytes_) for channel, sizes in SIZES_OF_4.items()
+               for name in ("allreduce", "allgather", "reduce_scatter", "alltoall") for bytes_ in sizes]
 cells, held, broken = len(open_cells), 0, {cell: [] for cell in open_cells}
 for attempt in range(ATTEMPTS):
     run(f"{bin_folder}/kolobench", "profile", "-t", "20ms", "-o", f"{work}/profile")

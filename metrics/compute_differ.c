@@ -78,10 +78,12 @@ kolo_status kolo_metrics_differ(struct kolo_comm *comm, struct kolo_metric *cons
         status = kolo_broadcast(comm, other, TEXT_BYTES, KOLO_UINT8, rank, opts, NULL);
     if (status != KOLO_OK)
         return status;
-    return kolo_fail(KOLO_ERR_MISMATCH,
-                     "kolo_metrics_compute: metrics[%zu] is %.*s on %s, but %.*s%s on %s: pass the "
-                     "same list on all",
-                     index, TEXT_BYTES, zero, kolo_comm_rank_text(comm, 0, who[0]), TEXT_BYTES,
-                     other, strcmp(zero, other) == 0 ? " with another configuration" : "",
-                     kolo_comm_rank_text(comm, rank, who[1]));
+    zero[TEXT_BYTES - 1] = other[TEXT_BYTES - 1] = '\0'; /* whatever came */
+    return kolo_fail(
+        KOLO_ERR_MISMATCH,
+        "kolo_metrics_compute: metrics[%zu] is %s on %s, but %s%s on %s: pass the same "
+        "list on all",
+        index, zero, kolo_comm_rank_text(comm, 0, who[0]), other,
+        strcmp(zero, other) == 0 ? " with another configuration" : "",
+        kolo_comm_rank_text(comm, rank, who[1]));
 }

@@ -63,19 +63,17 @@ static void fill_in(struct kolo_comm *comm, struct kolo_request *request,
     request->call.root = task->kind == KOLO_CALL_SEND ? task->peer : comm->rank;
 }
 
-/** The rest. */
-static void complete(struct kolo_request *request, const struct kolo_task *task)
+/** The rest, once it has its number. */
+static void complete(struct kolo_comm *comm, struct kolo_request *request,
+                     const struct kolo_task *task)
 {
-    struct kolo_comm *comm = request->comm;
-    const struct kolo_call call = request->call;
+    const uint32_t sequence = request->call.sequence;
     const struct kolo_desc desc = request->desc;
     kolo_request_clear(request);
-    request->comm = comm;
+    fill_in(comm, request, task);
     request->route = &kolo_route_links;
-    request->send = task->send;
-    request->recv = task->recv;
     request->timeout_ms = kolo_task_timeout_ms(comm, task);
-    request->call = call;
+    request->call.sequence = sequence;
     request->desc = desc;
 }
 
@@ -109,7 +107,7 @@ static kolo_status post(struct kolo_comm *comm, struct kolo_request *request,
     kolo_message_post(request, link);
     look_on(engine, link, request);
     if (!kolo_message_is_over(request)) {
-        complete(request, task);
+        complete(comm, request, task);
         kolo_request_take_up(comm, request);
         return kolo_request_await(comm, request);
     }

@@ -117,8 +117,8 @@ struct kolo_opts {
     /** Reductions of floats: every element of this rank's input is multiplied by @p prescale
      *  before, every element of the result by @p postscale afterwards (after an average's division
      *  too); 0: none. Each product is made in float64 for float64, in float32 for all others (of the
-     *  factor as a float32), and rounded to nearest even to the type. prescale may differ from rank to rank (weights),
-     *  postscale must be equal. In place the input is overwritten. A program compiled before these
+     *  factor as a float32), and rounded to nearest even to the type. prescale may differ from rank
+     *  to rank (weights), postscale must be equal. In place the input is overwritten. A program compiled before these
      *  two were added, and one whose `size` leaves them out, has none. */
     double prescale, postscale;
     unsigned flags; /**< KOLO_DETERMINISTIC, KOLO_PERSISTENT, or 0 */
@@ -524,8 +524,8 @@ KOLO_API kolo_status kolo_request_free(struct kolo_request **request);
 KOLO_API KOLO_NODISCARD kolo_status kolo_group_begin(struct kolo_comm *comm);
 /** Closes the group in every case, and starts all of it or nothing. @p opts: timeout_ms, if set, is
  *  that of each of its calls; flags may be KOLO_PERSISTENT, for a group that repeats; name,
- *  factors and KOLO_DETERMINISTIC are those of the calls. @p request_out as of a collective: one request for all (NULL if
- *  the group is empty).
+ *  factors and KOLO_DETERMINISTIC are those of the calls. @p request_out as of a collective: one
+ *  request for all (NULL if the group is empty).
  *  @return the status of the first call that was refused, and nothing was started; ERR_INVALID (no
  *  group is open, or opts); ERR_NO_MEMORY; else as of the call of it that failed first. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_group_end(struct kolo_comm *comm,

@@ -105,13 +105,16 @@ ip neigh del 10.0.0.2 dev ra
 clean "a way that ended"
 
 # Shorter than KOLO_PEER_TIMEOUT: the pairs are made anew, and the sums are right (the program compares them). Both ranks must do
-# so within it: long enough for an emulated processor beside other tests.
+# so within it, and the interface be up again: seconds each on an emulated processor beside other tests, more than 8 s once.
 step "a link that goes down and up"
-start 6 8s
+start 6 20s
+step "going down"
 ip link set ra down
 await grep -q 'trying to bring it back' "$work/err"
+step "going up"
 ip link set ra up
 ip route replace 10.0.0.2 dev ra table 101
+step "up"
 status=0
 wait "$launcher" || status=$?
 ((status == 0)) || { fail "a link that goes down and up: status $status"; cat "$work/out" "$work/err"; }

@@ -205,20 +205,22 @@ static bool overlap(struct kolo_place a, struct kolo_place b)
 static kolo_status check_flights(const struct kolo_actor *actor, struct kolo_place place,
                                  bool is_written, const char *what)
 {
-    for (size_t i = actor->certain; place.count > 0 && i < actor->next; i++) {
-        const struct kolo_sim_flight *flight = &actor->flights[i % actor->window];
+    size_t slot = actor->certain % actor->window;
+    for (size_t i = actor->certain; i < actor->next; i++) {
+        const struct kolo_sim_flight *flight = &actor->flights[slot];
         if (overlap(place, flight->in))
             return OBJECT(actor, "%s [%zu, +%zu), which step %zu is still receiving", what,
                           place.offset, place.count, i);
         if (is_written && (overlap(place, flight->out) || overlap(place, flight->local)))
             return OBJECT(actor, "%s [%zu, +%zu), which step %zu is still reading", what,
                           place.offset, place.count, i);
+        slot = slot + 1 < actor->window ? slot + 1 : 0;
     }
     return KOLO_OK;
 }
 
-static kolo_status check_read(const struct kolo_world *world, const struct kolo_actor *actor,
-                              const struct kolo_slice *slice, const char *what)
+static kolo_status check_slice(const struct kolo_world *world, const struct kolo_actor *actor,
+                               const struct kolo_slice *slice, bool is_written, const char *what)
 {
     size_t size = buffer_count(actor, slice->buffer);
     if (slice->count == 0)
@@ -226,21 +228,21 @@ static kolo_status check_read(const struct kolo_world *world, const struct kolo_
     if (slice->offset > size || slice->count > size - slice->offset)
         return OBJECT(actor, "%s [%zu, +%zu) leaves buffer %d of %zu", what, slice->offset,
                       slice->count, (int)slice->buffer, size);
-    return check_flights(actor, kolo_sim_place(world, actor, slice), false, what);
+    if (is_written && slice->buffer == KOLO_BUFFER_SEND)
+        return OBJECT(actor, "%s writes the user's SEND", what);
+    return check_flights(actor, kolo_sim_place(world, actor, slice), is_written, what);
+}
+
+static kolo_status check_read(const struct kolo_world *world, const struct kolo_actor *actor,
+                              const struct kolo_slice *slice, const char *what)
+{
+    return check_slice(world, actor, slice, false, what);
 }
 
 static kolo_status check_written(const struct kolo_world *world, const struct kolo_actor *actor,
                                  const struct kolo_slice *slice, const char *what)
 {
-    if (slice->count == 0)
-        return KOLO_OK;
-    struct kolo_place place = kolo_sim_place(world, actor, slice);
-    kolo_status status = check_read(world, actor, slice, what);
-    if (status != KOLO_OK)
-        return status;
-    if (slice->buffer == KOLO_BUFFER_SEND)
-        return OBJECT(actor, "%s writes the user's SEND", what);
-    return check_flights(actor, place, true, what);
+    return check_slice(world, actor, slice, true, what);
 }
 
 static kolo_status check_peers(const struct kolo_actor *actor, const struct kolo_step *step)

@@ -19,7 +19,7 @@ for other in rxe1 none; do
         cat /tmp/limits.json || exit
 done
 INSIDE
-run 0 "$vm" --timeout 400 -- bash "$work/limits" "$BIN"
+run 0 "$vm" --timeout 900 -- bash "$work/limits" "$BIN"
 says out '# RDMA by: rxe0 port 1$'
 for key in rdma_us rdma_swap_us rdma_4k_gbps rdma_64k_gbps rdma_1m_gbps rdma_4m_gbps rdma_both_gbps; do
     says out "^ *\"$key\": [0-9.]*[1-9]"
@@ -28,7 +28,7 @@ done
 says out "# no RDMA: rank 1: there is no RDMA port 'none' on this host"
 says out '"usable": false'
 
-run 0 "$rdma" "$BIN" --vm --rounds 1 --time 0.1 --timeout 500 --json "$work/found.json"
+run 0 "$rdma" "$BIN" --vm --rounds 1 --time 0.1 --timeout 900 --json "$work/found.json"
 says out '^# kolo over RDMA against perftest between rxe0:1 and rxe1:1 in the virtual machine'
 [[ $(grep -cE '^(allreduce|pingpong|bare exchange|  \.\.\.).* / .* +[0-9]+\.[0-9]{2}( |$)' "$work/out") == 8 ]] ||
     fail "not eight ratios: $(cat "$work/out")"

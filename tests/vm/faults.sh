@@ -7,7 +7,7 @@
 if [[ ${1-} != inside ]]; then
     vm=${BASH_SOURCE%/*}/run
     why=$("$vm" --check 2>&1) || { echo "$why"; exit 77; }
-    "$vm" --timeout 460 -- bash "${BASH_SOURCE[0]}" inside
+    "$vm" --timeout 900 -- bash "${BASH_SOURCE[0]}" inside
     exit
 fi
 . "${BASH_SOURCE%/*}/devices.sh"

@@ -7,7 +7,7 @@ set -uo pipefail
 if [[ ${1-} != inside ]]; then
     vm=${BASH_SOURCE%/*}/run
     why=$("$vm" --check 2>&1) || { echo "$why"; exit 77; }
-    exec "$vm" --timeout 480 -- bash "${BASH_SOURCE[0]}" inside
+    exec "$vm" --timeout 900 -- bash "${BASH_SOURCE[0]}" inside
 fi
 
 failures=0

@@ -41,7 +41,7 @@ setsid tail -f /dev/null &
 exit 37
 INSIDE
 begun=$EPOCHREALTIME
-"$vm" --timeout 240 -- bash "$work/inside" "$PWD" 'a  b;$c' "$work/kept" >"$work/out" 2>"$work/err"
+"$vm" --timeout 600 -- bash "$work/inside" "$PWD" 'a  b;$c' "$work/kept" >"$work/out" 2>"$work/err"
 status=$?
 echo "the first boot with all it ran: $(awk -v a="$begun" -v b="$EPOCHREALTIME" 'BEGIN {printf "%.1f", b - a}') s"
 ((status == 37)) || { fail "status $status instead of 37"; tail -n 20 "$work/err"; }

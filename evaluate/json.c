@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "evaluate/number.h"
+#include "tools/letters.h"
 
 enum {
     QUIET_BYTES_MAX = 64 << 20, /* that one string, which yajl keeps, may have */
@@ -310,6 +311,7 @@ static int on_string(void *context, const unsigned char *text, size_t length)
         return stop(json, "a name of %zu bytes; at most %d", length, EVAL_NAME_MAX - 1);
     memcpy(json->record.name, text, length);
     json->record.name[length] = '\0';
+    letters_repair(json->record.name, length); /* yajl lets through what is no UTF-8 */
     json->record.has |= 1u << EVAL_NAME;
     return 1;
 }

@@ -12,8 +12,10 @@
 
 #include <kolo/version.h>
 
+#include "base/alloc.h"
 #include "evaluate/plot.h"
 #include "evaluate/summary.h"
+#include "tools/letters.h"
 #include "tools/outfile.h"
 #include "tools/streams.h"
 
@@ -94,6 +96,18 @@ static void put_pair(yajl_gen gen, const char *key, const char *value)
     put_text(gen, value);
 }
 
+/* The name of a file may be any bytes, JSON is UTF-8. */
+static kolo_status put_path(yajl_gen gen, const char *key, const char *path)
+{
+    char *copy = kolo_strdup(path);
+    if (!copy)
+        return KOLO_ERR_NO_MEMORY;
+    letters_repair(copy, strlen(copy));
+    put_pair(gen, key, copy);
+    kolo_free_memory(copy);
+    return KOLO_OK;
+}
+
 static void put_bare(yajl_gen gen, const struct eval_bare *bare)
 {
     put_count(gen, "images_without_detections", bare->count);
@@ -104,13 +118,14 @@ static void put_bare(yajl_gen gen, const struct eval_bare *bare)
     (void)yajl_gen_array_close(gen);
 }
 
-static void put_head(yajl_gen gen, const struct eval_evaluation *evaluation)
+static kolo_status put_head(yajl_gen gen, const struct eval_evaluation *evaluation)
 {
     const struct eval_options *options = evaluation->options;
     const struct kolo_detection_result *result = &evaluation->result;
+    kolo_status status;
     put_pair(gen, "kolo", KOLO_VERSION);
-    put_pair(gen, "ground_truth", options->truths);
-    put_pair(gen, "results", options->detections);
+    KOLO_TRY(put_path(gen, "ground_truth", options->truths));
+    KOLO_TRY(put_path(gen, "results", options->detections));
     put_pair(gen, "iou_type", eval_kind_name(options->kind));
     put_pair(gen, "rules", eval_rules_name(options->rules));
     put_pair(gen, "mode", options->mode == KOLO_DETECTION_FIXED ? "fixed" : "compat");
@@ -126,6 +141,8 @@ static void put_head(yajl_gen gen, const struct eval_evaluation *evaluation)
     put_count(gen, "detections", (int64_t)evaluation->detections.all);
     put_count(gen, "detections_counted", result->detections);
     put_bare(gen, &evaluation->bare);
+out:
+    return status;
 }
 
 static kolo_status put_arrays(yajl_gen gen, const struct kolo_detection_result *result)
@@ -208,13 +225,14 @@ static kolo_status generate(yajl_gen gen, const struct eval_evaluation *evaluati
     (void)yajl_gen_config(gen, yajl_gen_beautify, 1);
     (void)yajl_gen_config(gen, yajl_gen_indent_string, " ");
     (void)yajl_gen_map_open(gen);
-    put_head(gen, evaluation);
+    kolo_status status = put_head(gen, evaluation);
     put_text(gen, "stats");
     (void)yajl_gen_map_open(gen);
     for (size_t i = 0; i < eval_summary_count(evaluation); i++)
         put_stat(gen, evaluation, i, evaluation->result.stats[i]);
     (void)yajl_gen_map_close(gen);
-    kolo_status status = put_arrays(gen, &evaluation->result);
+    if (status == KOLO_OK)
+        status = put_arrays(gen, &evaluation->result);
     if (status == KOLO_OK)
         status = put_classes(gen, evaluation);
     (void)yajl_gen_map_close(gen);

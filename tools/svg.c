@@ -2,6 +2,11 @@
 // SVG, see svg.h. Fonts are the reader's, so widths are estimates on the safe side.
 #include "tools/svg.h"
 
+#include <stdbool.h>
+#include <string.h>
+
+#include "tools/letters.h"
+
 void svg_begin(FILE *out, double width, double height)
 {
     fprintf(out,
@@ -60,26 +65,18 @@ void svg_dot(FILE *out, double x, double y, double radius, const char *colour)
             colour);
 }
 
-/* Bytes of the UTF-8 letter that begins here; 0: none does. */
-static size_t letter(const char *text)
+/* U+FFFE and U+FFFF, which XML has not. */
+static bool is_no_character(const char *text)
 {
-    const unsigned char *byte = (const unsigned char *)text;
-    size_t length = *byte < 0x80 ? 1 : *byte < 0xc2 ? 0 : *byte < 0xe0 ? 2 : *byte < 0xf0 ? 3 : 4;
-    if (*byte > 0xf4 || (*byte == 0xe0 && byte[1] < 0xa0) || (*byte == 0xed && byte[1] > 0x9f) ||
-        (*byte == 0xf0 && byte[1] < 0x90) || (*byte == 0xf4 && byte[1] > 0x8f))
-        return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((byte[i] & 0xc0) != 0x80)
-            return 0;
-    return length;
+    return memcmp(text, "\xef\xbf\xbe", 3) == 0 || memcmp(text, "\xef\xbf\xbf", 3) == 0;
 }
 
 static void escaped(FILE *out, const char *text)
 {
     for (size_t length = 1; *text; text += length) {
-        length = letter(text);
+        length = letters_first(text);
         if (length != 1) {
-            if (length == 0)
+            if (length == 0 || (length == 3 && is_no_character(text)))
                 fputc('?', out);
             else
                 fwrite(text, 1, length, out);

@@ -70,6 +70,30 @@ def check_plot(tool, categories):
             wrong(f"{categories} categories: AP {value:.3f} is not named in {words}")
 
 
+def check_letters(tool):
+    """Bytes that are no UTF-8, which yajl lets through, and escapes that are no letters: the JSON and the picture are whole."""
+    names = {b"a": "a", b"\xc3\xa9": "\u00e9", b"\xc0\x80": "??", b"\xed\xa0\x80": "???", b"\xf5\x80\x80\x80": "????",
+             b"\\udce9": "???", b"\\u0000b": "?b", b"\\ufffe": "\ufffe", b"\\ud83d\\ude00": "\U0001f600"}
+    truth = b'{"images": [{"id": 1}], "annotations": [{"id": 1, "image_id": 1, "category_id": 3, "area": 9, "iscrowd": 0, ' \
+            b'"bbox": [1, 2, 3, 4]}], "categories": [{"id": 3, "name": "%s"}]}'
+    with open("one.json", "w", encoding="utf-8") as file:
+        json.dump([{"image_id": 1, "category_id": 3, "score": 0.5, "bbox": [1, 2, 3, 4]}], file)
+    for name, read in names.items():
+        with open(b"\xff.json", "wb") as file:
+            file.write(truth % name)
+        done = subprocess.run([tool, b"\xff.json", "one.json", "--json", "n.json", "--plot", "n.svg", "--per-class"], check=False,
+                              stdout=subprocess.PIPE)
+        try:
+            with open("n.json", encoding="utf-8") as file:
+                result = json.load(file)
+            ElementTree.parse("n.svg")
+            said = (result["per_class"][0]["name"], result["ground_truth"], done.stdout.decode().endswith("\n"))
+        except (OSError, ValueError, ElementTree.ParseError) as error:
+            said = error
+        if done.returncode != 0 or said != (read, "?.json", True):
+            wrong(f"the name {name}: status {done.returncode}, {said}")
+
+
 def check_refusals(tool):
     before = open("gt.json", "rb").read()
     for arguments, words in (
@@ -164,6 +188,7 @@ def main():
         check_plot(tool, 12)
         check_plot(tool, 33)
         check_refusals(tool)
+        check_letters(tool)
         check_names(tool)
         check_words(tool)
         check_progress(tool, 80)

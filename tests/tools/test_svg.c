@@ -62,6 +62,18 @@ Test(svg, bytes_that_are_no_letters)
     free(text);
 }
 
+Test(svg, letters_that_xml_has_not)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    cr_assert(out);
+    svg_text(out, 1, 2, 10, SVG_START, "#000000", "a\xef\xbf\xbe\xef\xbf\xbf\xef\xbf\xbd");
+    fclose(out);
+    has(text, ">a\?\?\xef\xbf\xbd</text>");
+    free(text);
+}
+
 Test(svg, widths_count_letters)
 {
     cr_expect_float_eq(svg_text_width(10, "ab"), svg_text_width(10, "\xc3\xa9\xc3\xa9"), 1e-9);

@@ -200,14 +200,31 @@ static void mark_partial(const struct update *update, const struct slip *found, 
             desk->partial[d] = kolo_coco_lvis_is_partial(&desk->lvis, found[d].category);
 }
 
+/* PASCAL VOC's rules count all detections of an image, and places end at KOLO_DETECTION_CAP_MAX: what
+ * is beyond is refused, where a cap of the program's own leaves it out. */
+static kolo_status check_places(const struct kolo_coco_params *params, size_t detections)
+{
+    size_t most = KOLO_DETECTION_CAP_MAX;
+    bool has_cap = params->rules != KOLO_DETECTION_VOC || params->cap[params->caps - 1] < (int)most;
+    if (has_cap || detections <= most)
+        return KOLO_OK;
+    return kolo_fail(KOLO_ERR_INVALID,
+                     "kolo_detection_update: %zu detections of one image and category; VOC's rules "
+                     "take at most %zu without a cap: give a lower cap, or only the best",
+                     detections, most);
+}
+
 /* One image and category. */
 static kolo_status match_group(struct update *update, uint32_t class, const struct slip *found,
                                size_t detections, const struct slip *truth, size_t truths)
 {
     struct kolo_coco_desk *desk = update->desk;
     size_t cap = (size_t)update->params->cap[update->params->caps - 1];
+    kolo_status status = check_places(update->params, detections);
+    if (status != KOLO_OK)
+        return status;
     detections = detections < cap ? detections : cap;
-    kolo_status status = kolo_coco_scratch_grow(&desk->scratch, detections, truths);
+    status = kolo_coco_scratch_grow(&desk->scratch, detections, truths);
     if (status != KOLO_OK)
         return status;
     for (size_t d = 0; d < detections; d++) {

@@ -68,7 +68,8 @@ typedef enum kolo_detection_rules {
     /** As PASCAL VOC's development kit: a detection looks at the one ground truth that it overlaps
      *  most, of equals the first, and is a miss where another has taken that; `ignored` is VOC's
      *  difficult, crowds and ids are not read. One overlap (0.5), eleven recalls (0, 0.1, ..., 1), one
-     *  area range and no cap, if the config says nothing else; average precision at the recalls
+     *  area range and no cap, if the config says nothing else (more than KOLO_DETECTION_CAP_MAX
+     *  detections of an image and category are ERR_INVALID then); average precision at the recalls
      *  (2007) and under the curve (2010 on). The curve of a category is made by one rank. */
     KOLO_DETECTION_VOC,
 } kolo_detection_rules;

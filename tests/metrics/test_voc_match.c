@@ -2,6 +2,7 @@
 // PASCAL VOC's rules on cases known by hand; the same bits on any number of ranks with VOC's results.
 // More is compared with a plain reference by oracle/rules.py.
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <kolo/detection.h>
@@ -104,6 +105,42 @@ Test(voc_match, only_the_nearest_is_looked_at)
 /* ---- the same bits on any number of ranks ---- */
 
 enum { IMAGES = 40, PER_IMAGE = 9, KINDS = 3 };
+
+/* The best 65535 are what a cap asks for; without one, all are. */
+static kolo_status add_many(const int *cap, size_t count)
+{
+    struct kolo_detection_config config = {.size = sizeof config,
+                                           .rules = KOLO_DETECTION_VOC,
+                                           .categories = cat,
+                                           .category_count = 1,
+                                           .caps = cap,
+                                           .cap_count = cap != NULL};
+    struct kolo_detection *detection = NULL;
+    float *boxes = calloc(count, 4 * sizeof *boxes), *equal = calloc(count, sizeof *equal);
+    int64_t *all = calloc(count, sizeof *all);
+    cr_assert(boxes && equal && all);
+    for (size_t i = 0; i < count; i++)
+        all[i] = cat[0];
+    struct kolo_boxes found = objects(boxes, equal, &count);
+    found.categories = all;
+    cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_OK, "%s", kolo_error_detail());
+    kolo_status status = kolo_detection_update(detection, (int64_t[]){1}, 1, NULL, &found);
+    kolo_detection_destroy(detection);
+    free(boxes);
+    free(equal);
+    free(all);
+    return status;
+}
+
+Test(voc_match, leaves_none_out_unasked)
+{
+    const int cap = KOLO_DETECTION_CAP_MAX - 1;
+    cr_expect_eq(add_many(NULL, KOLO_DETECTION_CAP_MAX), KOLO_OK, "%s", kolo_error_detail());
+    cr_expect_eq(add_many(&cap, KOLO_DETECTION_CAP_MAX + 1), KOLO_OK, "%s", kolo_error_detail());
+    cr_expect_eq(add_many(NULL, KOLO_DETECTION_CAP_MAX + 1), KOLO_ERR_INVALID);
+    cr_expect(strstr(kolo_error_detail(), "65536 detections of one image and category"), "%s",
+              kolo_error_detail());
+}
 
 static uint64_t next_random(uint64_t *state)
 {

@@ -21,8 +21,9 @@ struct confusion {
     struct kolo_metric metric;
     int64_t classes, ignore_index;
     bool ignores;
-    int64_t elements; /* in the merged matrix */
-    uint32_t *counts; /* per word, zero between updates; for metrics with samples */
+    int64_t elements;              /* in the merged matrix */
+    int64_t *labelled, *predicted; /* per class, the same: sums of rows and columns */
+    uint32_t *counts;              /* per word, zero between updates; for metrics with samples */
     struct pair *pairs;
     size_t pair_capacity;
 };
@@ -58,18 +59,31 @@ static bool accepts_record(const struct kolo_metric *metric, const void *record,
     return bytes % sizeof(struct pair) == 0;
 }
 
+/* Along the rows once: columns read one by one would each miss the cache in every row. */
 static kolo_status finish(struct kolo_metric *metric)
 {
-    int64_t elements = 0;
-    for (size_t i = 0; i < metric->words - 2; i++)
-        elements += metric->merged[i];
-    ((struct confusion *)metric)->elements = elements;
+    struct confusion *confusion = (struct confusion *)metric;
+    size_t classes = (size_t)confusion->classes;
+    const int64_t *row = metric->merged;
+    confusion->elements = 0;
+    memset(confusion->predicted, 0, classes * sizeof *confusion->predicted);
+    for (size_t label = 0; label < classes; label++, row += classes) {
+        int64_t sum = 0;
+        for (size_t c = 0; c < classes; c++) {
+            sum += row[c];
+            confusion->predicted[c] += row[c];
+        }
+        confusion->labelled[label] = sum;
+        confusion->elements += sum;
+    }
     return KOLO_OK;
 }
 
 static void destroy(struct kolo_metric *metric)
 {
     struct confusion *confusion = (struct confusion *)metric;
+    kolo_free_memory(confusion->labelled);
+    kolo_free_memory(confusion->predicted);
     kolo_free_memory(confusion->counts);
     kolo_free_memory(confusion->pairs);
 }
@@ -112,9 +126,12 @@ kolo_status kolo_confusion_create(const struct kolo_confusion_config *config,
     kolo_metric_setting(metric, &confusion->classes, sizeof confusion->classes);
     kolo_metric_setting(metric, &confusion->ignores, sizeof confusion->ignores);
     kolo_metric_setting(metric, &confusion->ignore_index, sizeof confusion->ignore_index);
+    size_t classes = (size_t)config->classes;
+    confusion->labelled = kolo_calloc(classes, sizeof *confusion->labelled);
+    confusion->predicted = kolo_calloc(classes, sizeof *confusion->predicted);
     if (config->samples)
         confusion->counts = kolo_calloc(words, sizeof *confusion->counts);
-    if (config->samples && !confusion->counts) {
+    if (!confusion->labelled || !confusion->predicted || (config->samples && !confusion->counts)) {
         kolo_metric_destroy(metric);
         return KOLO_ERR_NO_MEMORY;
     }
@@ -300,13 +317,9 @@ kolo_status kolo_confusion_update_scores(struct kolo_metric *metric, const float
 static struct kolo_outcomes outcomes_of(const struct kolo_metric *metric, int64_t number)
 {
     const struct confusion *confusion = (const struct confusion *)metric;
-    size_t classes = (size_t)confusion->classes, own = (size_t)number;
-    const int64_t *cells = metric->merged;
-    int64_t labelled = 0, predicted = 0, hits = cells[own * classes + own];
-    for (size_t c = 0; c < classes; c++) {
-        labelled += cells[own * classes + c];
-        predicted += cells[c * classes + own];
-    }
+    size_t own = (size_t)number;
+    int64_t hits = metric->merged[own * (size_t)confusion->classes + own];
+    int64_t labelled = confusion->labelled[own], predicted = confusion->predicted[own];
     return (struct kolo_outcomes){.tp = hits,
                                   .fp = predicted - hits,
                                   .fn = labelled - hits,

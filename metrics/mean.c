@@ -239,6 +239,9 @@ static kolo_status check_batch(const struct kolo_metric *metric, double mean, in
     if (count < 0 || count > KOLO_COUNT_MAX)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_mean_update_batch: count %lld is not in 0..%lld",
                          (long long)count, (long long)KOLO_COUNT_MAX);
+    status = kolo_metric_check_more(metric, "update_batch", (size_t)count);
+    if (status != KOLO_OK)
+        return status;
     if (isfinite(mean) && !isfinite(mean * (double)count))
         return kolo_fail(KOLO_ERR_INVALID,
                          "kolo_mean_update_batch: %g times %lld is more than a double holds", mean,

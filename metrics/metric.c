@@ -101,10 +101,23 @@ static kolo_status check_indices(const struct kolo_metric *metric, size_t count,
     return KOLO_OK;
 }
 
+kolo_status kolo_metric_check_more(const struct kolo_metric *metric, const char *verb, size_t count)
+{
+    if (count <= (uint64_t)(KOLO_COUNT_MAX - metric->direct_count))
+        return KOLO_OK;
+    return kolo_fail(KOLO_ERR_INVALID,
+                     "kolo_%s_%s: %zu samples more than the %lld there are; a metric counts up to "
+                     "%lld",
+                     metric->ops->name, verb, count, (long long)metric->direct_count,
+                     (long long)KOLO_COUNT_MAX);
+}
+
 kolo_status kolo_metric_prepare(struct kolo_metric *metric, size_t count, size_t bytes,
                                 const int64_t *indices)
 {
     kolo_status status = check_indices(metric, count, indices);
+    if (status == KOLO_OK)
+        status = kolo_metric_check_more(metric, "update", count);
     if (status != KOLO_OK || (!metric->samples && !metric->ops->exchange))
         return status;
     size_t need = metric->record_count + count;

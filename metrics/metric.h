@@ -13,8 +13,8 @@
 
 #include "base/status.h"
 
-/** No count in a state from outside is larger: then sums over ranks, and of counts, stay in int64.
- */
+/** No count of samples is larger, in a state from outside or not: then sums over ranks, and of counts,
+ *  stay in int64. */
 static const int64_t KOLO_COUNT_MAX = INT64_C(1) << 40;
 
 struct kolo_reader;
@@ -88,7 +88,11 @@ kolo_status kolo_metric_create(const struct kolo_metric_ops *ops, size_t bytes, 
                                size_t words, struct kolo_metric **metric_out) KOLO_NODISCARD;
 /** Makes @p value a part of the configuration, which metrics that meet must share. */
 void kolo_metric_setting(struct kolo_metric *metric, const void *value, size_t bytes);
-/** Checks that indices are given exactly where the metric has samples, and that they are in range;
+/** Checks that @p count samples more are no more than KOLO_COUNT_MAX together with those without index.
+ */
+kolo_status kolo_metric_check_more(const struct kolo_metric *metric, const char *verb,
+                                   size_t count) KOLO_NODISCARD;
+/** Checks that, and that indices are given exactly where the metric has samples and are in range;
  * makes room for @p count more records of @p bytes bytes together. Adds nothing. */
 kolo_status kolo_metric_prepare(struct kolo_metric *metric, size_t count, size_t bytes,
                                 const int64_t *indices) KOLO_NODISCARD;

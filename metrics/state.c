@@ -183,6 +183,7 @@ static kolo_status read_records(struct kolo_reader *reader, struct kolo_metric *
     uint64_t records = kolo_read_u64(reader);
     bool keeps = metric->samples > 0 || metric->ops->exchange;
     int64_t direct_count = metric->direct_count;
+    metric->direct_count = 0; /* adding records without index counts them again */
     if (records > (keeps ? kolo_reader_left(reader) / RECORD_HEAD_BYTES : 0))
         return kolo_fail(KOLO_ERR_DATA,
                          "kolo_metric_restore: %llu records cannot be in the %zu bytes left",
@@ -192,7 +193,7 @@ static kolo_status read_records(struct kolo_reader *reader, struct kolo_metric *
         if (status != KOLO_OK)
             return status;
     }
-    metric->direct_count = direct_count; /* which adding records without index has counted again */
+    metric->direct_count = direct_count;
     if (!metric->samples && keeps && (uint64_t)direct_count != records)
         return kolo_fail(KOLO_ERR_DATA,
                          "kolo_metric_restore: %llu records, but %lld samples are counted",
@@ -260,6 +261,15 @@ static kolo_status check_merge(const struct kolo_metric *into, const struct kolo
                          "in one of kind '%s' with %lld, or their configurations differ",
                          into->ops->name, (long long)into->samples, from->ops->name,
                          (long long)from->samples);
+    int64_t twice = from->local_duplicates + (int64_t)from->record_count; /* at most */
+    if (from->direct_count > KOLO_COUNT_MAX - into->direct_count ||
+        twice > KOLO_COUNT_MAX - into->local_duplicates)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_metric_merge: %lld and %lld samples, or %lld and %lld duplicates, "
+                         "are more than the %lld that a metric counts",
+                         (long long)into->direct_count, (long long)from->direct_count,
+                         (long long)into->local_duplicates, (long long)twice,
+                         (long long)KOLO_COUNT_MAX);
     return KOLO_OK;
 }
 

@@ -152,8 +152,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_mean_update_float64(struct kolo_metric 
 
 /** Adds @p count values of which only the mean is known, as of a batch whose losses were averaged:
  *  mean * count is added without rounding. Not of metrics that have samples.
- *  @return KOLO_OK; ERR_INVALID (a count out of 0..2^40, a product that no double holds, a metric with
- *  samples; nothing is added). */
+ *  @return KOLO_OK; ERR_INVALID (a count out of 0..2^40, alone or with what is there, a product that no
+ *  double holds, a metric with samples; nothing is added). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_mean_update_batch(struct kolo_metric *metric, double mean,
                                                            int64_t count);
 
@@ -245,8 +245,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_metrics_compute(struct kolo_comm *comm,
 /** into += from, on this rank: as if all updates of @p from had been made to @p into, after its
  *  own (so a sample that both have counts as @p into has it, and as one more duplicate). The two
  *  were created with the same configuration. What @p from counts stays.
- *  @return KOLO_OK; ERR_INVALID (different kinds or configurations); ERR_NO_MEMORY. On failure
- *  nothing is added. */
+ *  @return KOLO_OK; ERR_INVALID (different kinds or configurations; more than 2^40 samples);
+ *  ERR_NO_MEMORY. On failure nothing is added. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_metric_merge(struct kolo_metric *into,
                                                       struct kolo_metric *from);
 /** Writes this rank's state (what updates made of it, not the results) as bytes that

@@ -96,6 +96,52 @@ Test(state, merges_only_what_fits_together)
         kolo_metric_destroy(metrics[i]);
 }
 
+/* Merged to and fro their counts went beyond int64, and a mean of halves became 9e9; a state of more
+ * than 2^40 was saved, and not read. */
+Test(state, counts_no_more_than_can_be_saved_and_added)
+{
+    uint8_t bytes[ROOM];
+    const int64_t most = INT64_C(1) << 40, merges = 40;
+    struct kolo_metric *a = mean_of(0), *b = mean_of(0);
+    cr_assert_eq(kolo_mean_update_batch(a, 0.5, most), KOLO_OK, "%s", kolo_error_detail());
+    cr_assert_eq(kolo_mean_update_batch(a, 0.5, 1), KOLO_ERR_INVALID);
+    cr_expect(strstr(kolo_error_detail(), "kolo_mean_update_batch: 1 samples more"), "%s",
+              kolo_error_detail());
+    cr_assert_eq(kolo_mean_update_float32(a, (float[]){0.5f}, 1, NULL), KOLO_ERR_INVALID);
+    cr_assert_eq(kolo_metric_restore(b, bytes, state_saved(a, bytes)), KOLO_OK, "%s",
+                 kolo_error_detail());
+    cr_assert_eq(kolo_metric_merge(a, b), KOLO_ERR_INVALID);
+    cr_expect(strstr(kolo_error_detail(), "kolo_metric_merge: 1099511627776 and"), "%s",
+              kolo_error_detail());
+    cr_expect_eq(result_of(a).samples.counted, most);
+    kolo_metric_reset(a);
+    kolo_metric_reset(b);
+    cr_assert_eq(kolo_mean_update_batch(a, 0.5, 3), KOLO_OK);
+    for (int64_t i = 0; i < merges && kolo_metric_merge(b, a) == KOLO_OK; i++)
+        if (kolo_metric_merge(a, b) != KOLO_OK)
+            break;
+    cr_expect_eq(result_of(a).mean, 0.5);
+    cr_expect_eq(result_of(b).mean, 0.5);
+    kolo_metric_destroy(a);
+    kolo_metric_destroy(b);
+}
+
+Test(state, counts_duplicates_up_to_what_can_be_saved)
+{
+    uint8_t bytes[ROOM];
+    struct kolo_metric *a = mean_of(SAMPLES), *b = mean_of(SAMPLES);
+    kolo_status status = KOLO_OK;
+    feed(a, 0, 40);
+    for (int i = 0; i < 100 && status == KOLO_OK; i++)
+        status = i % 2 ? kolo_metric_merge(a, b) : kolo_metric_merge(b, a);
+    cr_expect_eq(status, KOLO_ERR_INVALID);
+    cr_expect_eq(kolo_metric_restore(b, bytes, state_saved(a, bytes)), KOLO_OK, "%s",
+                 kolo_error_detail());
+    expect_equal(a, b, 0);
+    kolo_metric_destroy(a);
+    kolo_metric_destroy(b);
+}
+
 Test(state, goes_on_after_restoring_as_if_nothing_had_been, .timeout = 60)
 {
     uint8_t bytes[ROOM];

@@ -43,6 +43,17 @@ static void release_arrays(struct kolo_coco_arrays *arrays)
     *arrays = (struct kolo_coco_arrays){.precision = NULL};
 }
 
+static kolo_status fail_arrays(const struct kolo_coco_params *params,
+                               const struct kolo_coco_arrays *arrays)
+{
+    size_t mib = values_of(arrays) / (1 << 20) * sizeof *arrays->precision;
+    return kolo_fail(KOLO_ERR_NO_MEMORY,
+                     "no memory for the results, %zu MiB on each rank: precision and scores of %zu "
+                     "categories, %zu thresholds, %zu recalls, %zu area ranges and %zu caps",
+                     mib, params->classes, params->thresholds, params->recalls, params->areas,
+                     params->caps);
+}
+
 static kolo_status make_arrays(const struct kolo_coco_params *params,
                                struct kolo_coco_arrays *arrays)
 {
@@ -60,7 +71,7 @@ static kolo_status make_arrays(const struct kolo_coco_params *params,
         arrays->voc_areas = kolo_calloc(arrays->ends, sizeof *arrays->voc_areas);
         is_there = is_there && arrays->voc_points && arrays->voc_areas;
     }
-    return is_there ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    return is_there ? KOLO_OK : fail_arrays(params, arrays);
 }
 
 static void describe(struct kolo_detection *detection)

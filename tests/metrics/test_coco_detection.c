@@ -433,6 +433,28 @@ Test(coco_detection, all_ranks_hear_that_one_has_no_memory)
     cr_assert(failed > 5, "%zu", failed);
 }
 
+static kolo_status alone_starved(struct kolo_comm *comm, void *arg)
+{
+    struct kolo_detection *detection = make(&(struct kolo_detection_config){.size = 0});
+    bool *is_said = arg;
+    for (uint64_t nth = 1; !*is_said && nth < 100; nth++) {
+        kolo_alloc_fail_nth(nth);
+        kolo_status status = kolo_detection_compute(comm, detection, NULL);
+        kolo_alloc_fail_nth(0);
+        *is_said = status == KOLO_ERR_NO_MEMORY &&
+                   strstr(kolo_error_detail(), "MiB on each rank: precision and scores of");
+    }
+    kolo_detection_destroy(detection);
+    return KOLO_OK;
+}
+
+Test(coco_detection, says_what_takes_so_much_memory)
+{
+    bool is_said = false;
+    cr_assert_eq(kolo_run_threads(1, NULL, alone_starved, &is_said), KOLO_OK);
+    cr_expect(is_said, "%s", kolo_error_detail());
+}
+
 static kolo_status different_configs(struct kolo_comm *comm, void *arg)
 {
     (void)arg;

@@ -49,6 +49,7 @@ struct feed {
     size_t truths, detections;
     struct boxes truth_boxes, found_boxes;
     struct notes absent, partial;
+    uint32_t height, width; /* of the first mask of the present image; 0: there is none yet */
     struct eval_bare *bare; /* of this rank's images, which come in the order of their ids */
     uint64_t bad;           /* the place in its file of what is wrong; else EVAL_NO_PLACE */
 };
@@ -168,6 +169,21 @@ static void put_detection(struct boxes *boxes, const struct eval_detection *foun
     boxes->area[n] = found->box[2] * found->box[3];
 }
 
+/* Where the file says no size of the image, the masks must still agree. */
+static kolo_status check_mask_size(struct feed *feed, const struct boxes *boxes)
+{
+    if (feed->evaluation->options->kind != KOLO_DETECTION_MASKS)
+        return KOLO_OK;
+    const struct kolo_mask *mask = &boxes->mask[boxes->count];
+    feed->height = feed->height ? feed->height : mask->height;
+    feed->width = feed->width ? feed->width : mask->width;
+    if (mask->height == feed->height && mask->width == feed->width)
+        return KOLO_OK;
+    return kolo_fail(KOLO_ERR_DATA,
+                     "the size of the mask is [%u, %u], that of others of its image [%u, %u]",
+                     mask->height, mask->width, feed->height, feed->width);
+}
+
 /* Says which object the detail is about. */
 static kolo_status fail_at(kolo_status status, const char *path, const char *what, int64_t number)
 {
@@ -184,6 +200,8 @@ static kolo_status add_truth(struct feed *feed, size_t place, uint32_t image)
     const struct eval_truth *truth = &truths->truth[place];
     kolo_status status = put_shape(&feed->truth_boxes, &truths->shapes, &truth->shape,
                                    &truths->image[image], evaluation);
+    if (status == KOLO_OK)
+        status = check_mask_size(feed, &feed->truth_boxes);
     feed->bad = status == KOLO_OK ? EVAL_NO_PLACE : place;
     if (status != KOLO_OK)
         return fail_at(status, evaluation->options->truths, "annotation", truth->id);
@@ -198,6 +216,8 @@ static kolo_status add_detection(struct feed *feed, size_t place, uint32_t image
     const struct eval_detection *found = &detections->detection[place];
     kolo_status status = put_shape(&feed->found_boxes, &detections->shapes, &found->shape,
                                    &evaluation->truths.image[image], evaluation);
+    if (status == KOLO_OK)
+        status = check_mask_size(feed, &feed->found_boxes);
     if (status == KOLO_OK && evaluation->by_box && !found->has_box)
         status = kolo_fail(KOLO_ERR_DATA, "it has no bbox, which decides the area where the first "
                                           "detection has one");
@@ -242,6 +262,7 @@ static kolo_status take_image(struct feed *feed, size_t *truth, size_t *found, u
         status = add_notes(&feed->absent, &evaluation->truths, &facts->absent, at);
     if (status == KOLO_OK)
         status = add_notes(&feed->partial, &evaluation->truths, &facts->partial, at);
+    feed->height = feed->width = 0;
     feed->truth_boxes.counts[at] = truths;
     feed->found_boxes.counts[at] = detections;
     for (size_t i = 0; status == KOLO_OK && i < truths; i++)

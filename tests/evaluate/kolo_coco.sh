@@ -207,6 +207,9 @@ sed 's/"height": 9, //' shapes.json >bad.json
 refused 'bad.json: annotation 1: polygons need the height' bad.json dt.shapes.json --iou-type segm
 sed 's/"height": 9, "width": 9/"height": 1, "width": 4294967295/' shapes.json >bad.json
 refused 'bad.json: line [0-9]+, .*an image of 4294967295 times 1 pixels; a side has 1 to 1048576' bad.json dt.shapes.json --iou-type segm
+sed -e 's/, "height": 9, "width": 9//' -e 's/\[\[1, 1, 7, 1, 7, 7, 1, 7\]\]/'"$mask/" shapes.json >no_size.json
+printf '[%s, %s]' "$shape" "${shape/"$mask"/{\"size\": [9, 8], \"counts\": [72]\}}" >bad.json
+refused 'bad.json: detection 2: the size of the mask is \[9, 8\], that of others of its image \[9, 9\]' no_size.json bad.json --iou-type segm
 sed 's/"num_keypoints": 17,//' shapes.json >bad.json
 refused 'bad.json: line [23].*this annotation has no num_keypoints' bad.json dt.shapes.json --iou-type keypoints
 

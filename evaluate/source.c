@@ -117,6 +117,13 @@ static kolo_status check_first_piece(const struct eval_source *source)
     return KOLO_OK;
 }
 
+/* What is wrong, without the "<fd:5>: " that zlib puts in front where it was given no name. */
+static const char *zlib_words(struct eval_source *source, int *error_out)
+{
+    const char *words = gzerror(source->file, error_out), *end = strstr(words, ">: ");
+    return strncmp(words, "<fd:", strlen("<fd:")) == 0 && end ? end + strlen(">: ") : words;
+}
+
 kolo_status eval_source_next(struct eval_source *source)
 {
     leave_piece(source);
@@ -126,7 +133,7 @@ kolo_status eval_source_next(struct eval_source *source)
     int got = gzread(source->file, source->data, PIECE_BYTES), error = Z_OK;
     int cause = errno;
     if (got < PIECE_BYTES) {
-        const char *words = gzerror(source->file, &error);
+        const char *words = zlib_words(source, &error);
         if (error == Z_ERRNO)
             return kolo_fail_errno(KOLO_ERR_SYSTEM, cause, "%s", source->path);
         if (error == Z_BUF_ERROR)

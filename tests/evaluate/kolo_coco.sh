@@ -279,6 +279,8 @@ refused 'bad.json: line 1.*the file is an array; .* the ground truth comes first
 
 head -c $(($(stat -c %s many.json.gz) / 2)) many.json.gz >cut.gz
 refused 'cut.gz: the gzip file is cut' gt.json cut.gz
+{ head -c -8 many.json.gz; printf 'abcdefgh'; } >damaged.gz
+refused 'damaged.gz: damaged gzip data after [0-9]+ bytes of content: incorrect data check$' gt.json damaged.gz
 refused 'missing.json: No such file' gt.json missing.json
 refused 'missing.json: No such file' missing.json dt.json
 refused '.: Is a directory' gt.json .

@@ -291,6 +291,18 @@ static int take_lists(struct eval_options *options)
     return exit_status;
 }
 
+/* What getopt_long() finds no sense in. @p word is the one before the next, which is not that of a letter
+ * with more behind it. */
+static int refuse_option(const char *word)
+{
+    if (optopt == 'h' || optopt >= JSON) /* long ones that are known */
+        return refuse("option %s: it takes no value; try --help", word);
+    if (optopt != 0) /* a letter; one of several bytes may be negative */
+        return refuse("unknown option -%c; try --help",
+                      optopt > ' ' && optopt < 127 ? optopt : '?');
+    return refuse("unknown option %s; try --help", word);
+}
+
 static int take(struct eval_options *options, int option, const char *word)
 {
     switch (option) {
@@ -342,7 +354,7 @@ static int take(struct eval_options *options, int option, const char *word)
     case ':':
         return refuse("option %s needs a value; try --help", word);
     default:
-        return refuse("unknown option %s; try --help", word);
+        return refuse_option(word);
     }
 }
 

@@ -315,6 +315,9 @@ usage '--iou-type masks: unknown' gt.json dt.json --iou-type masks
 usage '1 file given' gt.json
 usage 'option --plot needs a value' gt.json dt.json --plot
 usage 'unknown option --plots' gt.json dt.json --plots
+usage 'option --per-class=yes: it takes no value' gt.json dt.json --per-class=yes
+usage 'option --help=yes: it takes no value' gt.json dt.json --help=yes
+usage 'unknown option -z; ' gt.json dt.json -zh
 usage 'option --json needs a value' gt.json dt.json --json
 usage '--max-dets 1,10: ' gt.json dt.json --max-dets 1,10
 usage '--max-dets 10,1,100: ' gt.json dt.json --max-dets 10,1,100

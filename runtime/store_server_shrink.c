@@ -233,11 +233,22 @@ static struct kolo_shrink *find_or_add(struct kolo_store_server *server, uint32_
     return shrink;
 }
 
+/** A rank that was given up (its host was lost, say) may still be heard: it is no survivor. */
+static kolo_status refuse_lost(const struct kolo_store_server *server, int rank)
+{
+    char name[128];
+    kolo_server_name(server, rank, name, sizeof name);
+    return kolo_fail(KOLO_ERR_PEER, "%s, this process, counts as lost: the others go on without it",
+                     name);
+}
+
 static kolo_status add_arrival(struct kolo_store_connection *connection, uint32_t id,
                                uint32_t number, const uint8_t *members, uint32_t timeout_ms)
 {
     struct kolo_store_server *server = connection->server;
     size_t bytes = kolo_stall_bits_bytes(server->config.size);
+    if (is_gone(server, connection->rank))
+        return refuse_lost(server, connection->rank);
     struct kolo_shrink *shrink = find_or_add(server, number, members);
     if (!shrink)
         return KOLO_ERR_NO_MEMORY;

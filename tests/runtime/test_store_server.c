@@ -371,6 +371,31 @@ static int64_t expect_survivors(struct raw_rank *rank, uint32_t id, uint8_t surv
     return rank->sum;
 }
 
+Test(store_server, a_rank_that_counts_as_lost_is_no_survivor)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[3];
+    open_all(&raw, ranks, 3, 3);
+    kolo_store_server_died(raw.server, 2, "was lost with its host");
+    raw_shrink(&ranks[2], 1, 0, 60000, 0x07); /* it lives: its host alone is not heard any more */
+    raw_shrink(&ranks[0], 1, 0, 60000, 0x07);
+    raw_server_pump(&raw);
+    expect_failed(&ranks[2], KOLO_ERR_PEER, "rank 2 (host2, pid 802) was lost with its host");
+    expect_answer(&ranks[2], 1, KOLO_ERR_PEER);
+    cr_assert(strcmp(ranks[2].text, "rank 2 (host2, pid 802), this process, counts as lost: the "
+                                    "others go on without it") == 0,
+              "%s", ranks[2].text);
+    raw_rank_close(&ranks[2]);
+    raw_server_pump(&raw);
+    raw_shrink(&ranks[1], 1, 0, 60000, 0x07);
+    raw_server_pump(&raw);
+    for (int i = 0; i < 2; i++) {
+        expect_failed(&ranks[i], KOLO_ERR_PEER, "rank 2 (host2, pid 802) was lost with its host");
+        (void)expect_survivors(&ranks[i], 1, 0x03);
+    }
+    close_all(&raw, ranks, 2);
+}
+
 Test(store_server, survivors_hear_the_same_when_the_others_are_gone)
 {
     struct raw_server raw;

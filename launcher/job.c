@@ -267,6 +267,14 @@ static void on_prepared(void *context, struct kolo_remote *remote)
         start_all(job);
 }
 
+/* What comes of it for the job that a host is not there. */
+static const char *words_of_end(const struct job *job)
+{
+    if (job->phase == STARTING)
+        return "nothing was started";
+    return keeps_going(job) ? "the others went on" : "the job was ended";
+}
+
 static void on_refused(void *context, struct kolo_remote *remote, int exit_status, const char *why)
 {
     struct job *job = context;
@@ -274,19 +282,17 @@ static void on_refused(void *context, struct kolo_remote *remote, int exit_statu
     int64_t when_ns = kolo_verdict_evidence(job->verdict, remote->host->first_rank,
                                             remote->host->ranks, kolo_now_ns());
     kolo_verdict_trouble(job->verdict, when_ns, exit_status, "host %s: %s; %s", remote->host->name,
-                         why, job->phase == STARTING ? "nothing was started" : "the job was ended");
-    begin_end(job);
+                         why, words_of_end(job));
+    if (!keeps_going(job)) /* else its ranks are heard to end, or are lost with it */
+        begin_end(job);
 }
 
 static void on_failed(void *context, struct kolo_remote *remote, const char *why)
 {
     struct job *job = context;
-    const char *end = job->phase == STARTING ? "nothing was started" : "the job was ended";
     int64_t when_ns = kolo_verdict_evidence(job->verdict, remote->host->first_rank,
                                             remote->host->ranks, remote->lost_ns);
-    if (keeps_going(job))
-        end = "the others went on";
-    kolo_verdict_trouble(job->verdict, when_ns, KOLO_EXIT_HOST, "%s; %s", why, end);
+    kolo_verdict_trouble(job->verdict, when_ns, KOLO_EXIT_HOST, "%s; %s", why, words_of_end(job));
     for (int i = 0; i < remote->host->ranks && job->phase != STARTING; i++) {
         int rank = remote->host->first_rank + i;
         if (!kolo_verdict_has_ended(job->verdict, rank))

@@ -102,6 +102,21 @@ echo "host3 cut, --keep-going: the others had shrunk and ended after $took s (pe
 hosts_clean host1 host2
 nobody_left "$KOLOTEST_MARK"
 
+# So they do when the connection to a host is lost whose ranks live on for a moment, or its agent is killed.
+for what in ssh kolorun-agent; do
+    background "outlive-$what" --keep-going -H "$hosts" "$RANK_PROGRAM" outlive
+    await all_up
+    case $what in
+        ssh) kill -9 "$(pids_of host1 ssh | sort -n | tail -1)" ;;
+        *) kill -9 "$(pids_of host3 "$what" | sort -n | head -1)" ;;
+    esac
+    ended 255
+    [[ $(grep -c '^\[[0-5]\] survived [0-9.]* as [0-3] of 4$' "$work/out") == 4 ]] ||
+        { fail "$KOLOTEST_MARK: not 4 survivors"; cat "$work/out"; }
+    says err '^kolorun: (the connection to )?host host[23].*; the others went on$'
+    hosts_clean host1 host2 host3
+done
+
 # The cable of a host, and its power.
 for what in cut kill; do
     KOLO_PEER_TIMEOUT=5s background "$what" -H "$hosts" "$RANK_PROGRAM" loop 60

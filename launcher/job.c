@@ -560,6 +560,12 @@ static void init_timer(struct job *job, uv_timer_t *timer)
     timer->data = job;
 }
 
+static bool is_ignored(int number)
+{
+    struct sigaction now;
+    return sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 static void init_handles(struct job *job)
 {
     const struct kolo_settings *settings = &job->options->settings;
@@ -574,7 +580,8 @@ static void init_handles(struct job *job)
     for (int i = 0; i < 3; i++) {
         (void)uv_signal_init(&job->loop, &job->signals[i]);
         job->signals[i].data = job;
-        (void)uv_signal_start(&job->signals[i], on_signal, watched_signals[i]);
+        if (watched_signals[i] != SIGHUP || !is_ignored(SIGHUP)) /* nohup */
+            (void)uv_signal_start(&job->signals[i], on_signal, watched_signals[i]);
     }
     (void)uv_signal_init(&job->loop, &job->child);
     job->child.data = job;

@@ -127,6 +127,23 @@ kill -INT "$launcher"
 ended 130
 [[ $(grep -c caught "$work/out") == 2 ]] || fail "SIGINT did not reach both ranks"
 nobody_left "$KOLOTEST_MARK"
+
+# Under nohup the end of the terminal is not the job's.
+in_background sighup -np 2 sleep 100
+await stubborn_up 3
+kill -HUP "$launcher"
+ended 129
+nobody_left "$KOLOTEST_MARK"
+trap "" HUP
+in_background nohup -np 2 sh -c 'echo up; until [ -e "$0" ]; do sleep 0.05; done' "$work/go"
+trap - HUP
+await grep -q '\[1\] up' "$work/out"
+kill -HUP "$launcher"
+await grep -q '\[0\] up' "$work/out"
+touch "$work/go"
+ended 0
+nobody_left "$KOLOTEST_MARK"
+
 in_background sigterm-twice -np 2 "$RANK_PROGRAM" stubborn
 await stubborn_up 7
 kill -TERM "$launcher"

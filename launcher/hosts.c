@@ -85,7 +85,21 @@ static kolo_status add_host(struct kolo_hosts *hosts, const char *name, int slot
     return KOLO_OK;
 }
 
-/* One HOST[:SLOTS] of @p len bytes. Brackets keep the colons of an IPv6 address together. */
+/* Cuts "[USER@][ADDRESS]REST": the colons of an IPv6 address are kept together. Writes the name without
+ * brackets, and returns REST; NULL: there is no bracket, or no end of it. */
+static char *cut_brackets(char *text)
+{
+    char *user = strchr(text, '@');
+    char *open = text[0] == '[' ? text : user && user[1] == '[' ? user + 1 : NULL;
+    char *close = open ? strchr(open, ']') : NULL;
+    if (!close)
+        return NULL;
+    memmove(open, open + 1, (size_t)(close - open - 1));
+    close[-1] = '\0';
+    return close + 1;
+}
+
+/* One HOST[:SLOTS] of @p len bytes. */
 static kolo_status parse_host(struct kolo_hosts *hosts, const char *item, size_t len)
 {
     char text[KOLO_HOST_MAX + 16];
@@ -94,15 +108,12 @@ static kolo_status parse_host(struct kolo_hosts *hosts, const char *item, size_t
                          len ? "a host name is too long" : "a host name is empty");
     memcpy(text, item, len);
     text[len] = '\0';
-    char *name = text, *slots_text = NULL;
-    char *close = text[0] == '[' ? strchr(text, ']') : NULL;
-    if (close) {
-        name++;
-        *close = '\0';
-        if (close[1] == ':')
-            slots_text = close + 2;
-        else if (close[1] != '\0')
+    char *slots_text = NULL;
+    char *rest = cut_brackets(text);
+    if (rest) {
+        if (rest[0] != ':' && rest[0] != '\0')
             return kolo_fail(KOLO_ERR_INVALID, "'%.*s' is no host; " GRAMMAR, (int)len, item);
+        slots_text = rest[0] == ':' ? rest + 1 : NULL;
     } else if ((slots_text = strchr(text, ':'))) {
         if (strchr(slots_text + 1, ':'))
             return kolo_fail(KOLO_ERR_INVALID,
@@ -114,7 +125,21 @@ static kolo_status parse_host(struct kolo_hosts *hosts, const char *item, size_t
     if (slots_text && parse_slots(slots_text, &slots) != KOLO_OK)
         return kolo_fail(KOLO_ERR_INVALID, "'%.*s': the slots must be a number from 1 to %d",
                          (int)len, item, (int)KOLO_SLOTS_MAX);
-    return add_host(hosts, name, slots, !slots_text);
+    return add_host(hosts, text, slots, !slots_text);
+}
+
+/* "HOST slots=N": the address may have brackets, and may do without. */
+static kolo_status add_line(struct kolo_hosts *hosts, char *name, const char *slots_text)
+{
+    int slots = 0;
+    char *rest = cut_brackets(name);
+    const char *colon = rest ? (rest[0] ? rest : NULL) : strchr(name, ':');
+    if (colon && (rest || !strchr(colon + 1, ':')))
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "'%s slots=%s' has slots twice; use HOST:SLOTS or HOST slots=N", name,
+                         slots_text);
+    kolo_status status = parse_slots(slots_text, &slots);
+    return status == KOLO_OK ? add_host(hosts, name, slots, false) : status;
 }
 
 kolo_status kolo_hosts_parse(struct kolo_hosts *hosts, const char *list)
@@ -142,13 +167,11 @@ static kolo_status read_line(struct kolo_hosts *hosts, char *line)
     char *more = strtok_r(NULL, blanks, &rest);
     if (!more)
         return parse_host(hosts, host, strlen(host));
-    int slots = 0;
     char *last = strtok_r(NULL, blanks, &rest);
     if (strncmp(more, "slots=", 6) != 0 || last)
         return kolo_fail(KOLO_ERR_INVALID, "'%s' is not understood; use HOST:SLOTS or HOST slots=N",
                          last && strncmp(more, "slots=", 6) == 0 ? last : more);
-    kolo_status status = parse_slots(more + 6, &slots);
-    return status == KOLO_OK ? add_host(hosts, host, slots, false) : status;
+    return add_line(hosts, host, more + 6);
 }
 
 /* What @p file has, with a 0 behind it; no more than FILE_MAX bytes: what never ends is no list. */

@@ -76,6 +76,10 @@ Test(hosts, refuses_what_is_no_list)
                                       "[::1",
                                       "[::1]x",
                                       "[::1]:",
+                                      "u@[::1",
+                                      "u@[::1]x",
+                                      "[]",
+                                      "u@[]:1",
                                       "a:1048577",
                                       "a:99999999999999999999",
                                       "a:1048576,a:1",
@@ -113,14 +117,29 @@ Test(hosts, reads_a_file)
     kolo_hosts_fini(&hosts);
 }
 
+Test(hosts, reads_addresses_with_brackets_and_without)
+{
+    static const char *const names[] = {"2001:db8::1", "2001:db8::2", "u@2001:db8::3",
+                                        "u@2001:db8::4"};
+    struct kolo_hosts hosts = {.at = NULL};
+    kolo_status status = read_text(&hosts, "[2001:db8::1] slots=2\n2001:db8::2 slots=2\n"
+                                           "u@[2001:db8::3] slots=2\nu@[2001:db8::4]:2\n");
+    cr_assert(status == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(hosts.count == 4, "%zu hosts", hosts.count);
+    for (size_t i = 0; i < hosts.count; i++)
+        cr_assert(strcmp(hosts.at[i].name, names[i]) == 0 && hosts.at[i].slots == 2, "%s: %d",
+                  hosts.at[i].name, hosts.at[i].slots);
+    kolo_hosts_fini(&hosts);
+}
+
 Test(hosts, refuses_a_bad_file)
 {
     static const struct {
         const char *text, *says;
-    } bad[] = {{"", "names no host"},           {"# none\n", "names no host"},
-               {"a\nb slots=x\n", "line 2"},    {"a\nb\n-x\n", "line 3"},
-               {"a slots=1 b\n", "'b' is not"}, {"a cores=2\n", "cores=2"},
-               {"a slots=0\n", "line 1"}};
+    } bad[] = {
+        {"", "names no host"},     {"# none\n", "names no host"},   {"a\nb slots=x\n", "line 2"},
+        {"a\nb\n-x\n", "line 3"},  {"a slots=1 b\n", "'b' is not"}, {"a cores=2\n", "cores=2"},
+        {"a slots=0\n", "line 1"}, {"a:2 slots=2\n", "twice"},      {"[::1]:2 slots=2\n", "twice"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct kolo_hosts hosts = {.at = NULL};
         cr_assert(read_text(&hosts, bad[i].text) == KOLO_ERR_INVALID, "%s", bad[i].text);

@@ -3,6 +3,7 @@
 // bytes, which may come from a stranger, are written as '?'. Never logs, never allocates.
 #include "base/status.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -74,12 +75,26 @@ kolo_status kolo_fail(kolo_status status, const char *format, ...)
     return status;
 }
 
+/* The next step, where the system's words have none and it is the same wherever they come from. */
+static const char *advice(int error)
+{
+    switch (error) {
+    case EMFILE:
+        return ": raise `ulimit -n`";
+    case ENFILE:
+        return ": raise fs.file-max";
+    default:
+        return "";
+    }
+}
+
 kolo_status kolo_fail_errno(kolo_status status, int error, const char *format, ...)
 {
-    char buffer[128];
+    char buffer[128], words[160];
     va_list args;
+    snprintf(words, sizeof words, "%s%s", strerror_r(error, buffer, sizeof buffer), advice(error));
     va_start(args, format);
-    format_detail(strerror_r(error, buffer, sizeof buffer), format, args);
+    format_detail(words, format, args);
     va_end(args);
     return status;
 }

@@ -64,6 +64,9 @@ Test(status, fail_returns_the_status_and_writes_the_detail)
     cr_assert(kolo_fail_errno(KOLO_ERR_SYSTEM, ENOENT, "open %s", "x") == KOLO_ERR_SYSTEM, "st");
     cr_assert(strcmp(kolo_error_detail(), "open x: No such file or directory") == 0, "%s",
               kolo_error_detail());
+    kolo_fail_errno(KOLO_ERR_SYSTEM, EMFILE, "pipe");
+    cr_assert(strcmp(kolo_error_detail(), "pipe: Too many open files: raise `ulimit -n`") == 0,
+              "%s", kolo_error_detail());
     kolo_fail_errno(KOLO_ERR_SYSTEM, 99999, "open");
     cr_assert(strcmp(kolo_error_detail(), "open: Unknown error 99999") == 0, "%s",
               kolo_error_detail());

@@ -203,7 +203,10 @@ static kolo_status read_whole(FILE *file, const char *path, char **text_out, siz
 
 static kolo_status read_lines(struct kolo_hosts *hosts, const char *path, char *text, size_t bytes)
 {
+    static const char mark[] = "\xef\xbb\xbf"; /* that editors put before UTF-8: nobody sees it */
     char *end = text + bytes;
+    if (strncmp(text, mark, sizeof mark - 1) == 0)
+        text += sizeof mark - 1;
     for (int number = 1; text < end; number++) {
         char *next = memchr(text, '\n', (size_t)(end - text));
         if (next)

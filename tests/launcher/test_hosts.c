@@ -117,6 +117,16 @@ Test(hosts, reads_a_file)
     kolo_hosts_fini(&hosts);
 }
 
+Test(hosts, reads_a_file_that_begins_with_a_mark)
+{
+    struct kolo_hosts hosts = {.at = NULL};
+    kolo_status status = read_text(&hosts, "\xef\xbb\xbf"
+                                           "a:2\r\nb\r\n");
+    cr_assert(status == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(hosts.count == 2 && strcmp(hosts.at[0].name, "a") == 0 && hosts.at[0].slots == 2);
+    kolo_hosts_fini(&hosts);
+}
+
 Test(hosts, reads_addresses_with_brackets_and_without)
 {
     static const char *const names[] = {"2001:db8::1", "2001:db8::2", "u@2001:db8::3",

@@ -164,7 +164,7 @@ bool kolo_exact_accepts(const int64_t *words)
         if (sum.limbs[i] < 0 || sum.limbs[i] > LIMB_MASK)
             return false;
     return sum.limbs[LIMBS - 1] >= -most && sum.limbs[LIMBS - 1] <= most && sum.nans >= 0 &&
-           sum.nans <= KOLO_COUNT_MAX && sum.plus_infinities >= 0 &&
-           sum.plus_infinities <= KOLO_COUNT_MAX && sum.minus_infinities >= 0 &&
-           sum.minus_infinities <= KOLO_COUNT_MAX && sum.since_carry == 0;
+           sum.nans <= KOLO_ELEMENT_COUNT_MAX && sum.plus_infinities >= 0 &&
+           sum.plus_infinities <= KOLO_ELEMENT_COUNT_MAX && sum.minus_infinities >= 0 &&
+           sum.minus_infinities <= KOLO_ELEMENT_COUNT_MAX && sum.since_carry == 0;
 }

@@ -47,8 +47,9 @@ static void carry(const struct kolo_metric *metric, int64_t *words)
 static bool accepts_words(const struct kolo_metric *metric, const int64_t *words)
 {
     (void)metric;
-    return kolo_exact_accepts(words) && words[ELEMENTS] >= 0 && words[ELEMENTS] <= KOLO_COUNT_MAX &&
-           words[IGNORED] >= 0 && words[IGNORED] <= KOLO_COUNT_MAX;
+    return kolo_exact_accepts(words) && words[ELEMENTS] >= 0 &&
+           words[ELEMENTS] <= KOLO_ELEMENT_COUNT_MAX && words[IGNORED] >= 0 &&
+           words[IGNORED] <= KOLO_ELEMENT_COUNT_MAX;
 }
 
 static bool accepts_record(const struct kolo_metric *metric, const void *record, size_t bytes)

@@ -199,7 +199,7 @@ bool kolo_metric_accepts_counts(const struct kolo_metric *metric, const int64_t 
 {
     int64_t sum = 0;
     for (size_t i = 0; i < metric->words; i++) {
-        if (words[i] < 0 || words[i] > KOLO_COUNT_MAX - sum)
+        if (words[i] < 0 || words[i] > KOLO_ELEMENT_COUNT_MAX - sum)
             return false;
         sum += words[i];
     }

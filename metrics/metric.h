@@ -16,6 +16,9 @@
 /** No count of samples is larger, in a state from outside or not: then sums over ranks, and of counts,
  *  stay in int64. */
 static const int64_t KOLO_COUNT_MAX = INT64_C(1) << 40;
+/** The same of what samples consist of (pixels, tokens), of which a day's evaluation may have more
+ *  than KOLO_COUNT_MAX, and no rank has as many as this. */
+static const int64_t KOLO_ELEMENT_COUNT_MAX = INT64_C(1) << 50;
 
 struct kolo_reader;
 struct kolo_writer;
@@ -128,7 +131,7 @@ static inline double kolo_number_at(const void *numbers, size_t bytes, size_t i)
                                   : ((const double *)numbers)[i];
 }
 
-/** For accepts_words: all are counts, and so is their sum. */
+/** For accepts_words: all are counts of elements, and so is their sum. */
 bool kolo_metric_accepts_counts(const struct kolo_metric *metric, const int64_t *words);
 
 /** An exact sum is words of a state: all its fields are int64 and add up once carries are passed

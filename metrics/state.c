@@ -273,6 +273,29 @@ static kolo_status check_merge(const struct kolo_metric *into, const struct kolo
     return KOLO_OK;
 }
 
+/* The words of both in one; what could not be restored any more is refused, and nothing is added. Kinds with a
+ * store have none. */
+static kolo_status merge_words(struct kolo_metric *into, struct kolo_metric *from)
+{
+    const int64_t samples = into->direct_count;
+    carry(into);
+    carry(from);
+    for (size_t i = 0; i < into->words; i++)
+        into->direct[i] += from->direct[i];
+    carry(into);
+    into->direct_count += from->direct_count;
+    if (into->words == 0 || into->ops->accepts_words(into, into->direct))
+        return KOLO_OK;
+    for (size_t i = 0; i < into->words; i++)
+        into->direct[i] -= from->direct[i];
+    carry(into);
+    into->direct_count = samples;
+    return kolo_fail(KOLO_ERR_INVALID,
+                     "kolo_metric_merge: the elements of both metrics of kind '%s' are more than "
+                     "the %lld that one counts",
+                     into->ops->name, (long long)KOLO_ELEMENT_COUNT_MAX);
+}
+
 kolo_status kolo_metric_merge(struct kolo_metric *into, struct kolo_metric *from)
 {
     kolo_status status = check_merge(into, from);
@@ -282,15 +305,13 @@ kolo_status kolo_metric_merge(struct kolo_metric *into, struct kolo_metric *from
         status = kolo_metric_prepare(into, records, records ? from->ends[records - 1] : 0,
                                      from->samples ? from->indices : NULL);
     }
+    if (status == KOLO_OK)
+        status = merge_words(into, from);
     if (status == KOLO_OK && into->ops->store)
         status = into->ops->store->merge(into, from);
     if (status != KOLO_OK)
         return status;
-    carry(into);
-    carry(from);
-    int64_t direct_count = into->direct_count + from->direct_count;
-    for (size_t i = 0; i < into->words; i++)
-        into->direct[i] += from->direct[i];
+    int64_t direct_count = into->direct_count;
     for (size_t i = 0; i < records; i++) {
         size_t bytes;
         const void *record = kolo_metric_record(from, i, &bytes);

@@ -245,7 +245,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_metrics_compute(struct kolo_comm *comm,
 /** into += from, on this rank: as if all updates of @p from had been made to @p into, after its
  *  own (so a sample that both have counts as @p into has it, and as one more duplicate). The two
  *  were created with the same configuration. What @p from counts stays.
- *  @return KOLO_OK; ERR_INVALID (different kinds or configurations; more than 2^40 samples);
+ *  @return KOLO_OK; ERR_INVALID (different kinds or configurations; more than 2^40 samples, or
+ *  than 2^50 elements that they consist of);
  *  ERR_NO_MEMORY. On failure nothing is added. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_metric_merge(struct kolo_metric *into,
                                                       struct kolo_metric *from);

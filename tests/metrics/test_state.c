@@ -126,6 +126,51 @@ Test(state, counts_no_more_than_can_be_saved_and_added)
     kolo_metric_destroy(b);
 }
 
+static int64_t elements_of(struct kolo_metric *metric)
+{
+    struct kolo_comm *comm = NULL;
+    struct kolo_confusion_result result = {.size = sizeof result};
+    cr_assert_eq(kolo_init(NULL, &comm), KOLO_OK, "%s", kolo_error_detail());
+    cr_assert_eq(kolo_metrics_compute(comm, &metric, 1, NULL), KOLO_OK, "%s", kolo_error_detail());
+    cr_assert_eq(kolo_confusion_result(metric, &result), KOLO_OK, "%s", kolo_error_detail());
+    cr_assert_eq(kolo_finalize(comm), KOLO_OK);
+    return result.elements;
+}
+
+/* Pixels of a million images are more than 2^40, whose state was refused; a thousand times as many are merged no
+ * more, and what was there stays. */
+Test(state, counts_more_elements_than_samples)
+{
+    enum { PIXELS = 4096 };
+    static const int64_t labels[PIXELS];
+    uint8_t bytes[ROOM];
+    const struct kolo_confusion_config config = {.size = sizeof config, .classes = 2};
+    struct kolo_metric *metrics[2];
+    kolo_status status = KOLO_OK;
+    int64_t counts[2] = {PIXELS, PIXELS};
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(kolo_confusion_create(&config, &metrics[i]), KOLO_OK);
+        cr_assert_eq(kolo_confusion_update(metrics[i], labels, labels, 1, PIXELS, NULL), KOLO_OK);
+    }
+    for (int into = 0; status == KOLO_OK; into = 1 - into) {
+        status = kolo_metric_merge(metrics[into], metrics[1 - into]);
+        if (status == KOLO_OK)
+            counts[into] += counts[1 - into];
+    }
+    cr_expect_eq(status, KOLO_ERR_INVALID);
+    cr_expect(strstr(kolo_error_detail(), "kolo_metric_merge: the elements of both"), "%s",
+              kolo_error_detail());
+    for (int i = 0; i < 2; i++) {
+        cr_expect_eq(elements_of(metrics[i]), counts[i]);
+        cr_expect_gt(counts[i], INT64_C(1) << 48);
+        cr_expect_eq(kolo_metric_restore(metrics[1 - i], bytes, state_saved(metrics[i], bytes)),
+                     KOLO_OK, "%s", kolo_error_detail());
+        counts[1 - i] = counts[i];
+    }
+    kolo_metric_destroy(metrics[0]);
+    kolo_metric_destroy(metrics[1]);
+}
+
 Test(state, counts_duplicates_up_to_what_can_be_saved)
 {
     uint8_t bytes[ROOM];

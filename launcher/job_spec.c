@@ -66,14 +66,17 @@ out:
 static char *make_cwd(const struct kolo_options *options)
 {
     char here[PATH_MAX], there[2 * PATH_MAX];
+    if (options->chdir && options->chdir[0] == '/')
+        return kolo_strdup(options->chdir);
     if (!getcwd(here, sizeof here)) {
-        (void)kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "the current directory");
+        (void)kolo_fail(KOLO_ERR_SYSTEM,
+                        "the current directory: %s; go to one that is there, or give --chdir its "
+                        "whole path",
+                        strerror(errno));
         return NULL;
     }
     if (!options->chdir)
         return kolo_strdup(here);
-    if (options->chdir[0] == '/')
-        return kolo_strdup(options->chdir);
     snprintf(there, sizeof there, "%s/%s", here, options->chdir);
     return kolo_strdup(there);
 }

@@ -166,11 +166,13 @@ static void describe_answer(const struct kolo_remote *remote, const char *words,
                             const char *process, char *text, size_t capacity)
 {
     const char *ssh = remote->config->ssh;
+    bool is_silent = words[0] == '\0' && remote->process_ended && remote->wait_status == 0;
     snprintf(text, capacity,
              "host %s: %s did not answer there as kolorun's agent (%.*s: %s%s%s); give --agent the "
-             "path of kolorun there",
+             "path of kolorun there%s",
              remote->host->name, remote->config->agent, (int)strcspn(ssh, " \t"), ssh, words,
-             words[0] ? ", " : "", process);
+             words[0] ? ", " : "", process,
+             is_silent ? ", or see that no start-up file of the shell there (.bashrc) exits" : "");
 }
 
 /* Before the agent was heard. */

@@ -202,6 +202,12 @@ run 126 "$KOLORUN" -np 2 /etc/passwd
 says err 'Permission denied'
 run 126 "$KOLORUN" -np 2 --chdir /no/such/directory true
 says err "directory '/no/such/directory': No such file"
+here=$PWD
+mkdir "$work/gone" && cd "$work/gone" && rmdir "$work/gone"
+run 2 "$KOLORUN" -np 1 true
+says err '^kolorun: the current directory: No such file or directory; go to one that is there, or give --chdir its whole path$'
+run 0 "$KOLORUN" --chdir / -np 1 true
+cd "$here"
 run 124 "$KOLORUN" --timeout 300ms -np 2 sleep 100
 says err 'did not end within 0.3 s'
 run 255 "$KOLORUN" --ssh false -np 2 -H localhost:1,elsewhere:1 true
@@ -214,7 +220,7 @@ run 0 "$KOLORUN" --ssh "$work/ssh" -H elsewhere echo
 run 255 "$KOLORUN" --ssh "$work/ssh" -H far true
 says err '^kolorun: host far: cannot be reached by ssh: far: no route; nothing was started$'
 run 255 "$KOLORUN" --ssh "$work/ssh" --agent /bin/true -H elsewhere true
-says err "^kolorun: host elsewhere: /bin/true did not answer there as kolorun's agent \\(.*/ssh: exit status 0\\); give --agent"
+says err "^kolorun: host elsewhere: /bin/true did not answer there as kolorun's agent \\(.*/ssh: exit status 0\\); give --agent .*\\.bashrc\\) exits"
 run 255 "$KOLORUN" --ssh "$work/ssh" --agent /bin/cat -H elsewhere true
 says err "^kolorun: host elsewhere: /bin/cat did not answer there as kolorun's agent \\(.*/ssh: .*, exit status 1\\); give --agent"
 lines err 1

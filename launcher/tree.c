@@ -17,6 +17,7 @@
 
 struct process {
     pid_t pid, parent;
+    char name[32], state; /* as in proc(5) */
     bool is_dead, is_ours;
 };
 struct processes {
@@ -37,14 +38,16 @@ static bool read_stat(const char *pid_text, struct process *process)
     if (got <= 0)
         return false;
     text[got] = '\0';
-    const char *after = strrchr(text, ')');
+    const char *name = strchr(text, '('), *after = strrchr(text, ')');
     char state = 0;
     int parent = 0;
-    if (!after || sscanf(after + 1, " %c %d", &state, &parent) != 2)
+    if (!name || !after || sscanf(after + 1, " %c %d", &state, &parent) != 2)
         return false;
     *process = (struct process){.pid = (pid_t)strtol(pid_text, NULL, 10),
                                 .parent = parent,
+                                .state = state,
                                 .is_dead = state == 'Z' || state == 'X'};
+    snprintf(process->name, sizeof process->name, "%.*s", (int)(after - name - 1), name + 1);
     return true;
 }
 
@@ -106,4 +109,32 @@ int kolo_tree_signal(pid_t root, int number)
     }
     kolo_free_memory(list.at);
     return living;
+}
+
+static const char *reason(const struct process *process)
+{
+    if (kill(process->pid, 0) != 0 && errno == EPERM)
+        return ": it is another user's, who must end it";
+    return process->state == 'D' ? ": it hangs within the kernel; see dmesg there" : "";
+}
+
+void kolo_tree_describe(pid_t root, char *text, size_t capacity)
+{
+    struct processes list = {.at = NULL};
+    const struct process *first = NULL;
+    size_t living = 0;
+    if (list_processes(&list))
+        mark_descendants(&list, root);
+    for (size_t i = 0; i < list.count; i++)
+        if (list.at[i].is_ours && !list.at[i].is_dead && living++ == 0)
+            first = &list.at[i];
+    if (first == NULL)
+        snprintf(text, capacity, "a process that /proc does not show outlives SIGKILL");
+    else if (living == 1)
+        snprintf(text, capacity, "process %d (%s) outlives SIGKILL%s", (int)first->pid, first->name,
+                 reason(first));
+    else
+        snprintf(text, capacity, "process %d (%s) and %zu more outlive SIGKILL%s", (int)first->pid,
+                 first->name, living - 1, reason(first));
+    kolo_free_memory(list.at);
 }

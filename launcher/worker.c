@@ -30,6 +30,8 @@ enum {
     TERM_MS = 300,       /* between SIGTERM and SIGKILL */
     STRAY_MS = 1000,     /* a stream that a process outside the job holds open */
     KILL_MS = 5000,      /* a process in uninterruptible sleep is given up after this */
+    NAME_MS = 1000,      /* it is named after this, which kolorun waits for */
+    NOTE_MAX = 200,      /* bytes that kolorun prints of a note */
     EXIT_TROUBLE = 1,
     EXIT_LOST = 255 /* what kolorun ends with when it loses a host */
 };
@@ -55,6 +57,7 @@ struct worker {
     enum state state;
     pid_t guardian;
     kolo_deadline deadline; /* of the state */
+    kolo_deadline naming;   /* what still lives then is named */
     int exit_status;
     bool is_paused; /* the ranks are stopped */
 };
@@ -137,6 +140,7 @@ static void end(struct worker *worker, enum state state)
     if (worker->state >= ENDING && state <= worker->state)
         return;
     move(worker, state, state == KILLING ? KILL_MS : TERM_MS);
+    worker->naming = state == KILLING ? kolo_deadline_in_ms(NAME_MS) : KOLO_NEVER;
     (void)kolo_tree_signal(getpid(), state == KILLING ? SIGKILL : SIGTERM);
     resume(worker);
     if (!uv_is_closing((uv_handle_t *)&worker->tick))
@@ -149,6 +153,17 @@ static bool streams_ended(struct worker *worker)
     if (!worker->children || kolo_children_streams(worker->children, &idle_ms) == 0)
         return true;
     return idle_ms > STRAY_MS;
+}
+
+/* Tells kolorun what SIGKILL does not end, once. */
+static void name_survivors(struct worker *worker)
+{
+    char text[NOTE_MAX];
+    if (!kolo_deadline_passed(worker->naming))
+        return;
+    worker->naming = KOLO_NEVER;
+    kolo_tree_describe(getpid(), text, sizeof text);
+    kolo_channel_send(&worker->channel, KOLO_FRAME_NOTE, text, strlen(text));
 }
 
 static void advance(struct worker *worker)
@@ -169,14 +184,15 @@ static void advance(struct worker *worker)
     if (nobody || (!passed && worker->state != KILLING))
         return;
     if (worker->state == KILLING && passed) {
-        kolo_channel_send(&worker->channel, KOLO_FRAME_NOTE, "a process could not be killed", 29);
         done(worker);
         return;
     }
-    if (worker->state == KILLING)
+    if (worker->state == KILLING) {
         (void)kolo_tree_signal(getpid(), SIGKILL);
-    else
+        name_survivors(worker);
+    } else {
         end(worker, worker->state == LINGERING ? ENDING : KILLING);
+    }
 }
 
 static void on_tick(uv_timer_t *timer)

@@ -151,4 +151,14 @@ read -rt 0.3 <> <(:) || true
 kill -TERM "$launcher"
 ended 143
 nobody_left "$KOLOTEST_MARK"
+
+# What outlives SIGKILL is named: here a process that has become another user's, which takes root to set up.
+nobody=(setpriv --reuid 65534 --clear-groups)
+become=$work/become
+if [[ $(id -u) == 0 ]] && chmod 755 "$work" && cp "$(command -v setpriv)" "$become" && chmod 4755 "$become" &&
+    [[ $("${nobody[@]}" "$become" --reuid 0 id -u 2>/dev/null) == 0 ]] && "${nobody[@]}" "$KOLORUN" --version >"$work/out" 2>&1; then
+    run 124 "${nobody[@]}" "$KOLORUN" --timeout 1s -np 1 "$become" --reuid 0 sleep 100
+    says err "^kolorun: host localhost: process [0-9]+ \\(sleep\\) outlives SIGKILL: it is another user's, who must end it\$"
+    kill -9 "$(sed -n 's/.*: process \([0-9]*\) (sleep) .*/\1/p' "$work/err")"
+fi
 finish

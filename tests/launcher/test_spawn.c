@@ -95,8 +95,15 @@ Test(spawn, the_tree_finds_orphans_in_their_own_sessions, .timeout = 120)
         (void)poll(NULL, 0, 10);
     }
     cr_assert(living == 3, "%d", living);
+    char text[200];
+    kolo_tree_describe(getpid(), text, sizeof text);
+    cr_assert(strncmp(text, "process ", 8) == 0 &&
+                  strstr(text, " (sleep) and 2 more outlive SIGKILL"),
+              "%s", text);
     cr_assert(kolo_tree_signal(getpid(), SIGKILL) == 3);
     for (int i = 0; i < 3; i++)
         cr_assert(waitpid(-1, NULL, 0) > 0);
     cr_assert(kolo_tree_signal(getpid(), 0) == 0);
+    kolo_tree_describe(getpid(), text, sizeof text);
+    cr_assert(strcmp(text, "a process that /proc does not show outlives SIGKILL") == 0, "%s", text);
 }

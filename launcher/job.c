@@ -341,6 +341,8 @@ static void on_exited(struct job *job, const struct kolo_outcome *outcome)
                         (!job->is_joined || kolo_verdict_is_deserter(job->verdict, rank));
     if ((has_failed || has_deserted) && job->phase < TERM) /* then nobody is left to tell */
         tell_death(job, outcome);
+    if (has_failed && !job->is_joined && kolo_meeting_has_come(job->meeting, rank))
+        kolo_verdict_waited(job->verdict);
     if (has_failed && keeps_going(job)) {
         kolo_verdict_keep_going(job->verdict);
         SAY(job, "kolorun: rank %d failed after %.3f s; the others go on (--keep-going)", rank,

@@ -208,6 +208,11 @@ int kolo_meeting_connected(const struct kolo_meeting *meeting)
     return meeting->server ? kolo_store_server_connected(meeting->server) : 0;
 }
 
+bool kolo_meeting_has_come(const struct kolo_meeting *meeting, int rank)
+{
+    return meeting->server && kolo_store_server_has_come(meeting->server, rank);
+}
+
 void kolo_meeting_close(struct kolo_meeting *meeting)
 {
     if (!meeting)

@@ -24,7 +24,7 @@ struct fate {
 
 struct kolo_verdict {
     int size;
-    bool has_trouble, keeps_going;
+    bool has_trouble, keeps_going, has_waited;
     int64_t trouble_ns;
     int trouble_status;
     char trouble[TROUBLE_MAX];
@@ -63,6 +63,11 @@ static void see(struct fate *fate, int64_t when_ns)
 void kolo_verdict_keep_going(struct kolo_verdict *verdict)
 {
     verdict->keeps_going = true;
+}
+
+void kolo_verdict_waited(struct kolo_verdict *verdict)
+{
+    verdict->has_waited = true;
 }
 
 void kolo_verdict_started(struct kolo_verdict *verdict, int rank, const char *host, uint32_t pid)
@@ -179,23 +184,47 @@ static void describe(const struct kolo_verdict *verdict, const struct fate *fate
              fate->host ? fate->host : "?", fate->pid ? fate->pid : fate->outcome.pid, how);
 }
 
-/* The first by evidence that failed, or that left the others alone. */
-static const struct fate *first_of(const struct kolo_verdict *verdict, bool deserters)
+static bool has_failed(const struct kolo_verdict *verdict, int rank)
+{
+    return is_failure(&verdict->fates[rank]);
+}
+
+/* Ended with status 0, and never came to where the ranks meet. */
+static bool is_absent(const struct kolo_verdict *verdict, int rank)
+{
+    const struct fate *fate = &verdict->fates[rank];
+    return fate->has_ended && !is_failure(fate) && !fate->was_lost && !fate->has_left;
+}
+
+/* The first by evidence of those that @p fits; NULL: none. */
+static const struct fate *first_of(const struct kolo_verdict *verdict,
+                                   bool (*fits)(const struct kolo_verdict *verdict, int rank))
 {
     const struct fate *first = NULL;
     for (int rank = 0; rank < verdict->size; rank++) {
         const struct fate *fate = &verdict->fates[rank];
-        bool fits = deserters ? kolo_verdict_is_deserter(verdict, rank) : is_failure(fate);
-        if (fits && (!first || fate->seen_ns < first->seen_ns))
+        if (fits(verdict, rank) && (!first || fate->seen_ns < first->seen_ns))
             first = fate;
     }
     return first;
 }
 
+/* Who left @p failed alone before it failed, and what it ended without; NULL: nobody. */
+static const struct fate *deserter_before(const struct kolo_verdict *verdict,
+                                          const struct fate *failed, const char **lack)
+{
+    const struct fate *found = first_of(verdict, kolo_verdict_is_deserter);
+    *lack = "kolo_finalize";
+    if (!found && verdict->has_waited) {
+        found = first_of(verdict, is_absent);
+        *lack = "kolo_init";
+    }
+    return found && found->seen_ns <= failed->seen_ns ? found : NULL;
+}
+
 int kolo_verdict_finish(const struct kolo_verdict *verdict, char *line, size_t capacity)
 {
-    const struct fate *failed = first_of(verdict, false);
-    const struct fate *deserter = first_of(verdict, true);
+    const struct fate *failed = first_of(verdict, has_failed);
     char text[512], before[512];
     line[0] = '\0';
     if (verdict->has_trouble && (!failed || verdict->trouble_ns <= failed->seen_ns)) {
@@ -207,10 +236,12 @@ int kolo_verdict_finish(const struct kolo_verdict *verdict, char *line, size_t c
     describe(verdict, failed, text, sizeof text);
     const char *end = verdict->keeps_going ? "the others went on" : "the job was ended";
     double age = (double)failed->outcome.age_ms / 1000;
-    if (deserter && deserter->seen_ns <= failed->seen_ns) {
+    const char *lack;
+    const struct fate *deserter = deserter_before(verdict, failed, &lack);
+    if (deserter) {
         describe(verdict, deserter, before, sizeof before);
-        snprintf(line, capacity, "%s without kolo_finalize, then %s after %.1f s; %s", before, text,
-                 age, end);
+        snprintf(line, capacity, "%s without %s, then %s after %.1f s; %s", before, lack, text, age,
+                 end);
     } else {
         snprintf(line, capacity, "%s after %.1f s; %s", text, age, end);
     }

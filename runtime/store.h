@@ -90,6 +90,8 @@ void kolo_store_server_abort(struct kolo_store_server *server, kolo_status why, 
 kolo_deadline kolo_store_server_expire(struct kolo_store_server *server);
 /** Ranks whose connection is open now. */
 int kolo_store_server_connected(const struct kolo_store_server *server);
+/** Whether @p rank has ever called kolo_init, whatever became of it. */
+bool kolo_store_server_has_come(const struct kolo_store_server *server, int rank);
 void kolo_store_server_destroy(struct kolo_store_server *server);
 
 /** Runs a server on a thread of its own (its events come from that thread); serves until

@@ -266,6 +266,11 @@ int kolo_store_server_connected(const struct kolo_store_server *server)
     return count;
 }
 
+bool kolo_store_server_has_come(const struct kolo_store_server *server, int rank)
+{
+    return rank >= 0 && rank < server->config.size && server->members[rank].has_come;
+}
+
 void kolo_store_server_destroy(struct kolo_store_server *server)
 {
     if (!server)

@@ -45,6 +45,7 @@ struct kolo_store_member {
     struct kolo_store_connection *connection; /* NULL unless MEMBER_JOINED */
     int32_t pid;
     char host[KOLO_STORE_HOST_MAX];
+    bool has_come; /* it called kolo_init, be it too late to join */
     uint8_t *peer; /* opaque, for the table */
     size_t peer_bytes;
     kolo_deadline verdict_by; /* MEMBER_LOST */

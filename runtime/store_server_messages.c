@@ -145,6 +145,8 @@ static kolo_status on_join(struct kolo_store_connection *connection, struct kolo
     kolo_text_clean(join.host);
     if (join.peer_bytes > KOLO_STORE_PEER_MAX)
         return kolo_fail(KOLO_ERR_PROTOCOL, "JOIN with a peer of %zu bytes", join.peer_bytes);
+    if (join.rank >= 0 && join.rank < connection->server->config.size)
+        connection->server->members[join.rank].has_come = true;
     if (connection->server->has_failed) {
         kolo_server_reject(connection, connection->server->failed);
         return KOLO_OK;

@@ -119,6 +119,12 @@ ended 255
 says err '^kolorun: the connection to host localhost broke \(agent: hung up on kolorun: silent for [0-9.]+ s, exit status 1\), with ranks 0 to 1; the job was ended$'
 nobody_left "$KOLOTEST_MARK"
 
+# Who ends without kolo_init is named before who waited for it; programs without kolo are not accused.
+run 4 "$KOLORUN" -np 3 sh -c '[ $RANK = 1 ] || exec "$0" loop 1' "$RANK_PROGRAM"
+says err '^kolorun: rank 1 \(localhost, pid [0-9]+\) exited with status 0 without kolo_init, then rank [02] .* exited with status 4 '
+run 3 "$KOLORUN" -np 3 sh -c '[ $RANK != 1 ] || exit 0; sleep 0.2; exit 3'
+says err '^kolorun: rank [02] \(localhost, pid [0-9]+\) exited with status 3 after'
+
 # Signals: forwarded, the second one kills.
 in_background sigint -np 2 sh -c 'trap "echo caught; exit 0" INT TERM; echo up; while :; do sleep 0.05; done'
 await grep -q '\[1\] up' "$work/out"

@@ -79,6 +79,23 @@ Test(verdict, a_lost_connection_is_earlier_evidence)
            "ended");
 }
 
+Test(verdict, who_did_not_come_is_named_with_who_waited_for_it)
+{
+    struct kolo_verdict *verdict = six_ranks();
+    cr_assert(!end(verdict, 2, 0, 0, 11));
+    kolo_verdict_waited(verdict);
+    cr_assert(end(verdict, 1, 0, 4, 20));
+    expect(verdict, 4,
+           "rank 2 (host1, pid 102) exited with status 0 without kolo_init, then rank 1 "
+           "(host1, pid 101) exited with status 4 after 12.3 s; the job was ended");
+    /* Nobody waits in programs that have nothing to do with kolo, and after all have met. */
+    verdict = six_ranks();
+    cr_assert(!end(verdict, 2, 0, 0, 11));
+    cr_assert(end(verdict, 1, 0, 4, 20));
+    expect(verdict, 4,
+           "rank 1 (host1, pid 101) exited with status 4 after 12.3 s; the job was ended");
+}
+
 Test(verdict, a_deserter_is_named_with_who_failed_of_it)
 {
     struct kolo_verdict *verdict = six_ranks();

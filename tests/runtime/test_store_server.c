@@ -191,13 +191,22 @@ Test(store_server, the_log_says_whom_a_start_waits_for)
 Test(store_server, shortest_patience_sets_the_start_deadline)
 {
     struct raw_server raw;
-    struct raw_rank rank;
+    struct raw_rank rank, late;
     kolo_clock_replace(fake_now);
     cr_assert(raw_server_open(&raw, 2) == KOLO_OK && raw_rank_open(&raw, &rank) == KOLO_OK);
     raw_join(&rank, 0, 2, 300, "host", 4);
     raw_server_pump(&raw);
     advance_ms(&raw, 300);
     expect_failed(&rank, KOLO_ERR_TIMEOUT, "rank 1 of 2 did not start within 0.3 s");
+    kolo_store_server_died(raw.server, 1, "exited with status 0");
+    cr_assert(kolo_store_server_has_come(raw.server, 0) &&
+              !kolo_store_server_has_come(raw.server, 1) &&
+              !kolo_store_server_has_come(raw.server, 2));
+    cr_assert(raw_rank_open(&raw, &late) == KOLO_OK);
+    raw_join(&late, 1, 2, 300, "host", 4);
+    raw_server_pump(&raw);
+    cr_assert(kolo_store_server_has_come(raw.server, 1), "too late to join");
+    raw_rank_close(&late);
     close_all(&raw, &rank, 1);
 }
 
@@ -271,6 +280,7 @@ Test(store_server, goodbye_is_no_loss)
     kolo_store_server_died(raw.server, 1, "exited with status 0");
     cr_assert(!raw_rank_next(&ranks[0]));
     cr_assert(kolo_store_server_connected(raw.server) == 1);
+    cr_assert(kolo_store_server_has_come(raw.server, 1));
     close_all(&raw, ranks, 2);
 }
 

@@ -372,5 +372,8 @@ int eval_options_parse(int argc, char **argv, struct eval_options *options)
                       argc - optind, argc - optind == 1 ? "" : "s");
     options->truths = argv[optind];
     options->detections = argv[optind + 1];
+    if (!options->truths[0] || !options->detections[0])
+        return refuse("the name of the %s is empty; try --help",
+                      options->truths[0] ? "results" : "ground truth");
     return take_lists(options);
 }

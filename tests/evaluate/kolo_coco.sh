@@ -313,6 +313,8 @@ usage() {
 usage '--max-dets 1,10,100: give one number' gt.json dt.json --max-dets 1,10,100 --iou-type=keypoints
 usage '--iou-type masks: unknown' gt.json dt.json --iou-type masks
 usage '1 file given' gt.json
+usage 'the name of the ground truth is empty' '' dt.json
+usage 'the name of the results is empty' gt.json ''
 usage 'option --plot needs a value' gt.json dt.json --plot
 usage 'unknown option --plots' gt.json dt.json --plots
 usage 'option --per-class=yes: it takes no value' gt.json dt.json --per-class=yes

@@ -246,8 +246,7 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_metrics_compute(struct kolo_comm *comm,
  *  own (so a sample that both have counts as @p into has it, and as one more duplicate). The two
  *  were created with the same configuration. What @p from counts stays.
  *  @return KOLO_OK; ERR_INVALID (different kinds or configurations; more than 2^40 samples, or
- *  than 2^50 elements that they consist of);
- *  ERR_NO_MEMORY. On failure nothing is added. */
+ *  than 2^50 elements that they consist of); ERR_NO_MEMORY. On failure nothing is added. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_metric_merge(struct kolo_metric *into,
                                                       struct kolo_metric *from);
 /** Writes this rank's state (what updates made of it, not the results) as bytes that

@@ -105,7 +105,7 @@ ip neigh del 10.0.0.2 dev ra
 clean "a way that ended"
 
 # Shorter than KOLO_PEER_TIMEOUT: the pairs are made anew, and the sums are right (the program compares them). Both ranks must do
-# so within it, and the interface be up again: seconds each on an emulated processor beside other tests, more than 8 s once.
+# so within it, and the interface be up again: seconds each on an emulated processor beside other tests, where 8 s once were too few.
 step "a link that goes down and up"
 start 6 20s
 step "going down"

@@ -14,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "launcher/spawn.h"
+#include "runtime/store_wire.h"
 
 struct process {
     pid_t pid, parent;
@@ -48,6 +49,7 @@ static bool read_stat(const char *pid_text, struct process *process)
                                 .state = state,
                                 .is_dead = state == 'Z' || state == 'X'};
     snprintf(process->name, sizeof process->name, "%.*s", (int)(after - name - 1), name + 1);
+    kolo_text_clean(process->name); /* a process may call itself anything */
     return true;
 }
 
@@ -94,12 +96,18 @@ static void mark_descendants(struct processes *list, pid_t root)
     }
 }
 
+static void look(struct processes *list, pid_t root)
+{
+    *list = (struct processes){.at = NULL};
+    if (list_processes(list))
+        mark_descendants(list, root);
+}
+
 int kolo_tree_signal(pid_t root, int number)
 {
-    struct processes list = {.at = NULL};
+    struct processes list;
     int living = 0;
-    if (list_processes(&list))
-        mark_descendants(&list, root);
+    look(&list, root);
     for (size_t i = 0; i < list.count; i++) {
         if (!list.at[i].is_ours || list.at[i].is_dead)
             continue;
@@ -120,11 +128,10 @@ static const char *reason(const struct process *process)
 
 void kolo_tree_describe(pid_t root, char *text, size_t capacity)
 {
-    struct processes list = {.at = NULL};
+    struct processes list;
     const struct process *first = NULL;
     size_t living = 0;
-    if (list_processes(&list))
-        mark_descendants(&list, root);
+    look(&list, root);
     for (size_t i = 0; i < list.count; i++)
         if (list.at[i].is_ours && !list.at[i].is_dead && living++ == 0)
             first = &list.at[i];

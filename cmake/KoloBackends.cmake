@@ -98,7 +98,12 @@ ${KOLO_LEFT_OUT}    {0, 0},
 list(APPEND KOLO_GENERATED_base ${CMAKE_BINARY_DIR}/generated/left_out.c)
 
 # The reduction kernels: one file per instruction set, compiled with its flags, best first; plain C ends the list. They
-# are optimised in every preset: at -O0 the vectors would live in memory.
+# are optimised in every preset: at -O0 the vectors would live in memory. What a sanitizer watches need not be fast, and
+# takes the compiler a quarter of the time so.
+set(KOLO_REDUCE_OPTIMISED -O3)
+if(KOLO_SANITIZE)
+    set(KOLO_REDUCE_OPTIMISED -O1 $<$<C_COMPILER_ID:GNU>:-fno-var-tracking>)
+endif()
 set(KOLO_REDUCE_SETS avx512 avx2 neon)
 set(KOLO_REDUCE_FLAGS_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mf16c)
 set(KOLO_REDUCE_FLAGS_avx2 -mavx2 -mf16c)
@@ -130,7 +135,7 @@ endforeach()
 list(APPEND KOLO_REDUCE_VARIANTS c)
 foreach(name ${KOLO_REDUCE_VARIANTS})
     set_source_files_properties(${CMAKE_SOURCE_DIR}/memory/reduce_${name}.c PROPERTIES
-        COMPILE_OPTIONS "-O3;${KOLO_REDUCE_FLAGS_${name}}")
+        COMPILE_OPTIONS "${KOLO_REDUCE_OPTIMISED};${KOLO_REDUCE_FLAGS_${name}}")
 endforeach()
 list(TRANSFORM KOLO_REDUCE_VARIANTS PREPEND reduce_)
 kolo_backend_table(reduce_variants.c memory/reduce_variant.h kolo_reduce_variant kolo_reduce_variants kolo_

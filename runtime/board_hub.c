@@ -50,6 +50,7 @@ kolo_status kolo_hub_open(struct kolo_comm *comm, kolo_deadline deadline, struct
         return KOLO_ERR_NO_MEMORY;
     hub->comm = comm;
     hub->missing = -1;
+    hub->succession.running = KOLO_SUCCESSION_NONE;
     kolo_status status = open_board(hub, deadline);
     if (status != KOLO_OK) {
         kolo_hub_close(hub);
@@ -90,6 +91,11 @@ static bool is_here(const struct kolo_hub *hub, int member)
 
 bool kolo_hub_makes_room(const struct kolo_hub *hub)
 {
+    const int next = kolo_succession_next(&hub->succession);
+    if (next == hub->self && hub->giver >= 0 && !is_here(hub, hub->giver))
+        return false;
+    if (next >= 0 && next != hub->self && is_here(hub, next))
+        return true;
     for (int member = hub->seen; member < hub->count; member++) {
         if (member == hub->self)
             continue;

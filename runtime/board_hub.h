@@ -37,6 +37,7 @@
 #include "runtime/board_moves.h"
 #include "runtime/board_tracks.h"
 #include "runtime/comm.h"
+#include "runtime/succession.h"
 #include "runtime/trials.h"
 #include "transport/board.h"
 
@@ -196,7 +197,8 @@ struct kolo_hub {
     enum kolo_collective collective;
     enum kolo_board_phase phase;
     bool is_oneshot;
-    int giver;      /* the one member that this one waits for to enter; -1: all */
+    int giver; /* the one member that this one waits for to enter; -1: all */
+    struct kolo_succession succession;
     bool has_named; /* this member, all that the moves touch */
     bool may_show;  /* not a oneshot, but goes that way if nobody's memory can be seen */
     bool is_inline; /* contributions stand in the entries */
@@ -232,7 +234,8 @@ kolo_status kolo_hub_open(struct kolo_comm *comm, kolo_deadline deadline,
 void kolo_hub_close(struct kolo_hub *hub);
 /** Says on which processor this rank enters. */
 void kolo_hub_place(struct kolo_hub *hub);
-/** Whether a member that has not entered yet may be waiting for this rank's processor. */
+/** While others have to enter: whether one of them, or the expected root of the next broadcast, may be
+ * waiting for this rank's processor. Not if this rank is that root, and what it waits for can come. */
 bool kolo_hub_makes_room(const struct kolo_hub *hub);
 /** Publishes a value and wakes who sleeps. */
 void kolo_hub_publish(struct kolo_hub *hub, struct kolo_board_word *word, uint64_t value);

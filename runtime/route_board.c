@@ -374,13 +374,19 @@ static struct kolo_hub *open_hub(const struct kolo_request *request)
     return comm->hub;
 }
 
+/** Is it a broadcast that goes by one flag? */
+static bool is_sent(const struct kolo_hub *hub)
+{
+    return hub->is_oneshot && hub->collective == KOLO_COLLECTIVE_BROADCAST;
+}
+
 /** The one member that this one waits for to enter, -1: all. The root of a broadcast that later calls
  * close waits for nobody once it knows that all have opened the board: what it shows is theirs to
  * take from then on, even if it leaves. Where one is known to have left, it finds that out. */
 static int giver_of(const struct kolo_hub *hub, const struct kolo_request *request)
 {
     const int root = request->args.root;
-    if (!hub->is_oneshot || hub->collective != KOLO_COLLECTIVE_BROADCAST)
+    if (!is_sent(hub))
         return -1;
     if (root != hub->self)
         return root;
@@ -400,6 +406,8 @@ static void start(struct kolo_hub *hub, struct kolo_request *request)
     hub->element_bytes = kolo_dtype_bytes(call->dtype);
     hub->is_oneshot = request->plan->is_oneshot;
     hub->giver = giver_of(hub, request);
+    kolo_succession_begin(&hub->succession,
+                          is_sent(hub) ? request->args.root : KOLO_SUCCESSION_NONE);
     hub->fold = (struct kolo_fold){.dtype = call->dtype,
                                    .op = call->op,
                                    .own = kolo_own_operator(request),

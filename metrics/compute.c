@@ -357,9 +357,9 @@ static kolo_status run(struct kolo_comm *comm, struct work *work, kolo_status mi
 kolo_status kolo_metrics_compute(struct kolo_comm *comm, struct kolo_metric *const *metrics,
                                  size_t count, const struct kolo_opts *opts)
 {
-    if (!comm)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_metrics_compute: comm is NULL");
-    kolo_status status = kolo_group_none(comm, "kolo_metrics_compute");
+    kolo_status status = kolo_comm_check(comm, "kolo_metrics_compute");
+    if (status == KOLO_OK)
+        status = kolo_group_none(comm, "kolo_metrics_compute");
     if (status != KOLO_OK)
         return status;
     const struct kolo_task task = task_of(opts);

@@ -82,8 +82,7 @@ static kolo_status no_type(const struct kolo_task *task)
 kolo_status kolo_task_check(struct kolo_comm *comm, const struct kolo_task *task)
 {
     kolo_status status;
-    if (comm == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: comm is NULL", task->function);
+    KOLO_TRY(kolo_comm_check(comm, task->function));
     if (kolo_dtype_bytes(task->dtype) == 0)
         return no_type(task);
     KOLO_TRY(check_operator(comm, task));

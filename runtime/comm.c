@@ -5,8 +5,11 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/forks.h"
+#include "base/log.h"
 #include "runtime/store_wire.h"
 
 /* Scratch up to this size is kept between calls. */
@@ -288,6 +291,20 @@ kolo_status kolo_comm_flights(struct kolo_comm *comm)
     return comm->flights != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
 }
 
+kolo_status kolo_comm_check(const struct kolo_comm *comm, const char *function)
+{
+    char who[KOLO_RANK_TEXT_MAX];
+    if (comm == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: comm is NULL", function);
+    if (comm->engine->forks == kolo_forks())
+        return KOLO_OK;
+    return kolo_fail(
+        KOLO_ERR_INVALID,
+        "%s: this process (pid %d) is a child, by fork, of %s, which alone can use its "
+        "communicators: call it there",
+        function, (int)getpid(), kolo_comm_rank_text(comm, comm->rank, who));
+}
+
 int kolo_rank(const struct kolo_comm *comm)
 {
     return comm != NULL ? comm->rank : -1;
@@ -300,9 +317,11 @@ int kolo_size(const struct kolo_comm *comm)
 
 kolo_status kolo_alloc(struct kolo_comm *comm, size_t bytes, void **memory_out)
 {
-    if (comm == NULL || memory_out == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_alloc: %s is NULL",
-                         comm == NULL ? "comm" : "memory_out");
+    kolo_status status = kolo_comm_check(comm, "kolo_alloc");
+    if (status != KOLO_OK)
+        return status;
+    if (memory_out == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_alloc: memory_out is NULL");
     return kolo_heap_alloc(comm->engine->heap, bytes, memory_out);
 }
 
@@ -310,9 +329,10 @@ kolo_status kolo_free(struct kolo_comm *comm, void *memory)
 {
     if (memory == NULL)
         return KOLO_OK;
-    if (comm == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_free: comm is NULL");
-    kolo_status status = kolo_device_memory_free(comm->engine, memory);
+    kolo_status status = kolo_comm_check(comm, "kolo_free");
+    if (status != KOLO_OK)
+        return status;
+    status = kolo_device_memory_free(comm->engine, memory);
     if (status != KOLO_ERR_INVALID)
         return status;
     /* before the lock: a driver may wait for its device, and that for a call which needs the lock */
@@ -328,6 +348,10 @@ void kolo_abort(struct kolo_comm *comm, const char *reason)
     char text[KOLO_DETAIL_MAX], who[KOLO_RANK_TEXT_MAX];
     if (comm == NULL)
         return;
+    if (kolo_comm_check(comm, "kolo_abort") != KOLO_OK) {
+        KOLO_WARN("%s", kolo_error_detail()); /* there is no status to say it by */
+        return;
+    }
     snprintf(text, sizeof(text), "%s aborted: %s", kolo_comm_rank_text(comm, comm->rank, who),
              reason != NULL && reason[0] != '\0' ? reason : "no reason given");
     kolo_text_clean(text); /* as the others get it */

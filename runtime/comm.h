@@ -270,6 +270,10 @@ void kolo_comm_close(struct kolo_comm *comm);
 /** Frees what the communicator has for itself. It has no requests any more. Held: lock, if it was
  * opened and the endpoint is open. NULL is fine. */
 void kolo_comm_free(struct kolo_comm *comm);
+/** What the program passes to @p function can be worked with: not NULL, and not of the process that this
+ * one is a child of by fork(). A child would take from its parent's links what is the parent's, and
+ * wait for threads that it does not have. Takes no lock. ERR_INVALID. */
+kolo_status kolo_comm_check(const struct kolo_comm *comm, const char *function) KOLO_NODISCARD;
 void kolo_comm_enter(struct kolo_comm *comm);
 void kolo_comm_leave(struct kolo_comm *comm);
 /** The member that is rank @p world in the world; -1: none. */

@@ -96,9 +96,11 @@ static struct kolo_device_share share_of(const struct kolo_comm *world)
 
 kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes, int device, void **memory_out)
 {
-    if (comm == NULL || memory_out == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_alloc_device: %s is NULL",
-                         comm == NULL ? "comm" : "memory_out");
+    kolo_status status = kolo_comm_check(comm, "kolo_alloc_device");
+    if (status != KOLO_OK)
+        return status;
+    if (memory_out == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_alloc_device: memory_out is NULL");
     if (device < -1)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_alloc_device: device is %d; -1 lets kolo choose",
                          device);
@@ -108,7 +110,7 @@ kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes, int device, 
     struct kolo_engine *engine = comm->engine;
     const struct kolo_device_share share = share_of(engine->world);
     const int timeout_ms = (int)engine->settings.timeout_ms;
-    kolo_status status = kolo_device_alloc(device, &share, bytes, &memory->pointer);
+    status = kolo_device_alloc(device, &share, bytes, &memory->pointer);
     if (status == KOLO_ERR_NO_MEMORY) { /* what was freed before may have been on its way */
         kolo_loans_settle(engine, kolo_deadline_in_ms(timeout_ms));
         status = kolo_device_alloc(device, &share, bytes, &memory->pointer);

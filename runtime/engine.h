@@ -29,6 +29,7 @@ enum { KOLO_RANK_TEXT_MAX = 160 };
 
 struct kolo_engine {
     int rank, size;                /* in the world; constant, as far as the line */
+    unsigned forks;                /* kolo_forks() of the process that it is of */
     struct kolo_settings settings; /* outlives the endpoint */
     struct kolo_figures figures;   /* of rank 0 of the world: the choice of plans goes by them */
     struct kolo_heap *heap;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/forks.h"
 #include "runtime/board_hub.h"
 #include "runtime/peers.h"
 
@@ -31,7 +32,10 @@ kolo_status kolo_engine_create(struct kolo_engine **engine_out)
         return KOLO_ERR_NO_MEMORY;
     kolo_settings_init(&engine->settings);
     engine->next_timer = KOLO_NEVER;
-    kolo_status status = init_conds(engine);
+    engine->forks = kolo_forks();
+    kolo_status status = kolo_forks_watch();
+    if (status == KOLO_OK)
+        status = init_conds(engine);
     if (status != KOLO_OK) {
         kolo_free_memory(engine);
         return status;

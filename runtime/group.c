@@ -28,8 +28,9 @@ struct kolo_group {
 
 kolo_status kolo_group_begin(struct kolo_comm *comm)
 {
-    if (comm == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_group_begin: comm is NULL");
+    kolo_status status = kolo_comm_check(comm, "kolo_group_begin");
+    if (status != KOLO_OK)
+        return status;
     struct kolo_group *group = kolo_calloc(1, sizeof(*group)), *none = NULL;
     if (group == NULL)
         return KOLO_ERR_NO_MEMORY;
@@ -309,11 +310,13 @@ kolo_status kolo_group_end(struct kolo_comm *comm, const struct kolo_opts *opts,
                                    .request_out = request_out};
     if (request_out != NULL)
         *request_out = NULL;
-    struct kolo_group *group = comm != NULL ? close_group(comm) : NULL;
+    kolo_status status = kolo_comm_check(comm, task.function);
+    if (status != KOLO_OK)
+        return status;
+    struct kolo_group *group = close_group(comm);
     if (group == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_group_end: %s",
-                         comm == NULL ? "comm is NULL" : "no group is open");
-    kolo_status status = start(comm, group, &task);
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_group_end: no group is open");
+    status = start(comm, group, &task);
     struct kolo_request *chain = group->first;
     kolo_free_memory(group);
     if (status == KOLO_OK && request_out != NULL) {

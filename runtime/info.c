@@ -64,15 +64,17 @@ static kolo_status look_once(struct kolo_engine *engine)
 
 kolo_status kolo_get_info(struct kolo_comm *comm, struct kolo_info *info_out)
 {
-    if (comm == NULL || info_out == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_get_info: %s is NULL",
-                         comm == NULL ? "comm" : "info_out");
+    kolo_status status = kolo_comm_check(comm, "kolo_get_info");
+    if (status != KOLO_OK)
+        return status;
+    if (info_out == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_get_info: info_out is NULL");
     if (info_out->size != sizeof(*info_out))
         return kolo_fail(KOLO_ERR_INVALID,
                          "kolo_get_info: info_out->size is %zu, not %zu: set it to sizeof",
                          info_out->size, sizeof(*info_out));
     kolo_comm_enter(comm);
-    kolo_status status = look_once(comm->engine);
+    status = look_once(comm->engine);
     kolo_comm_leave(comm);
     if (status != KOLO_OK)
         return status;
@@ -123,9 +125,11 @@ static const char *keep_why(struct kolo_comm *comm, int rank, const char *why)
 
 kolo_status kolo_get_peer_info(struct kolo_comm *comm, int rank, struct kolo_peer_info *info_out)
 {
-    if (comm == NULL || info_out == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_get_peer_info: %s is NULL",
-                         comm == NULL ? "comm" : "info_out");
+    kolo_status status = kolo_comm_check(comm, "kolo_get_peer_info");
+    if (status != KOLO_OK)
+        return status;
+    if (info_out == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_get_peer_info: info_out is NULL");
     if (info_out->size != sizeof(*info_out))
         return kolo_fail(KOLO_ERR_INVALID,
                          "kolo_get_peer_info: info_out->size is %zu, not %zu: set it to sizeof",

@@ -454,8 +454,10 @@ kolo_status kolo_finalize(struct kolo_comm *comm)
     kolo_status status = KOLO_OK;
     if (comm == NULL)
         return KOLO_OK;
+    KOLO_TRY(kolo_comm_check(comm, "kolo_finalize"));
     if (comm == comm->engine->world)
         return finalize_world(comm);
     finalize_part(comm, &status);
+out:
     return status;
 }

@@ -8,8 +8,9 @@
 
 static kolo_status check_key(const struct kolo_comm *comm, const char *function, const char *key)
 {
-    if (comm == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: comm is NULL", function);
+    kolo_status status = kolo_comm_check(comm, function);
+    if (status != KOLO_OK)
+        return status;
     if (key == NULL || key[0] == '\0')
         return kolo_fail(KOLO_ERR_INVALID, "%s: key is %s", function,
                          key == NULL ? "NULL" : "empty");

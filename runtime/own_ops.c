@@ -13,11 +13,12 @@ enum { OWN_OPS_MAX = KOLO_REDOP_LAST - KOLO_REDOP_OWN + 1 };
 static kolo_status check(const struct kolo_comm *comm, const struct kolo_op *op,
                          const kolo_redop *op_out)
 {
-    if (comm == NULL || op == NULL || op_out == NULL)
+    kolo_status status = kolo_comm_check(comm, "kolo_op_create");
+    if (status != KOLO_OK)
+        return status;
+    if (op == NULL || op_out == NULL)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_op_create: %s is NULL",
-                         comm == NULL ? "comm"
-                         : op == NULL ? "op"
-                                      : "op_out");
+                         op == NULL ? "op" : "op_out");
     if (op->size != sizeof(*op))
         return kolo_fail(KOLO_ERR_INVALID,
                          "kolo_op_create: op->size is %zu, not %zu: set it to "
@@ -99,8 +100,9 @@ static struct kolo_own_op **find(struct kolo_engine *engine, kolo_redop op)
 
 kolo_status kolo_op_free(struct kolo_comm *comm, kolo_redop op)
 {
-    if (comm == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_op_free: comm is NULL");
+    kolo_status status = kolo_comm_check(comm, "kolo_op_free");
+    if (status != KOLO_OK)
+        return status;
     kolo_comm_enter(comm);
     struct kolo_own_op **found = find(comm->engine, op);
     int uses = found != NULL ? atomic_load(&(*found)->uses) : 0;

@@ -12,6 +12,9 @@ static kolo_status check(const char *function, const struct kolo_request *reques
                          "%s: the request was not made with KOLO_PERSISTENT: it runs once, and "
                          "kolo_wait frees it",
                          function);
+    kolo_status status = kolo_comm_check(request->comm, function);
+    if (status != KOLO_OK)
+        return status;
     kolo_comm_enter(request->comm);
     bool is_running = kolo_chain_is_running(request);
     kolo_comm_leave(request->comm);

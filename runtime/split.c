@@ -227,8 +227,9 @@ out:
 
 static kolo_status run(struct kolo_comm *comm, struct making *making, struct kolo_comm **new_out)
 {
-    if (comm == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: comm is NULL", making->function);
+    kolo_status status = kolo_comm_check(comm, making->function);
+    if (status != KOLO_OK)
+        return status;
     if (new_out != NULL)
         *new_out = NULL;
     else
@@ -236,7 +237,7 @@ static kolo_status run(struct kolo_comm *comm, struct making *making, struct kol
     kolo_comm_enter(comm);
     kolo_engine_creating(comm->engine);
     kolo_comm_leave(comm);
-    kolo_status status = make(comm, making, new_out);
+    status = make(comm, making, new_out);
     kolo_comm_enter(comm);
     kolo_engine_created(comm->engine);
     kolo_comm_leave(comm);

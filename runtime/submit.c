@@ -550,12 +550,15 @@ kolo_status kolo_test(struct kolo_request **request)
     if (*request == NULL)
         return KOLO_OK;
     struct kolo_comm *comm = (*request)->comm;
+    kolo_status status = kolo_comm_check(comm, "kolo_test");
+    if (status != KOLO_OK)
+        return status;
     kolo_comm_enter(comm);
     if (kolo_chain_is_running(*request))
         kolo_engine_poll(comm->engine);
     if (kolo_chain_is_running(*request))
         kolo_engine_asked_in_vain(comm->engine);
-    kolo_status status = kolo_chain_is_running(*request) ? KOLO_AGAIN : collect(request, 0);
+    status = kolo_chain_is_running(*request) ? KOLO_AGAIN : collect(request, 0);
     kolo_comm_leave(comm);
     return status;
 }
@@ -567,9 +570,12 @@ kolo_status kolo_wait(struct kolo_request **request, int timeout_ms)
     if (*request == NULL)
         return KOLO_OK;
     struct kolo_comm *comm = (*request)->comm;
+    kolo_status status = kolo_comm_check(comm, "kolo_wait");
+    if (status != KOLO_OK)
+        return status;
     kolo_deadline deadline = kolo_deadline_in_ms(timeout_ms);
     kolo_comm_enter(comm);
-    kolo_status status = collect(request, deadline);
+    status = collect(request, deadline);
     if (status == KOLO_AGAIN)
         kolo_engine_asked_in_vain(comm->engine);
     kolo_comm_leave(comm);

@@ -22,6 +22,10 @@
  *  started as `kolorun -np 4 -H host1:2,host2:2 program`. Started without kolorun, the program is a
  *  world of one rank.
  *
+ *  Processes: a communicator and its requests are of the process that made them. A child by fork()
+ *  is refused by every function that takes one (KOLO_ERR_INVALID; kolo_abort() warns and does
+ *  nothing), kolo_finalize() in a handler of exit() too, and its parent goes on.
+ *
  *  Common to all collectives below:
  *    - In place is: @p send and @p recv are equal in allreduce and reduce; where one of them has a
  *      block for each rank, the other is this rank's block in it (kolo_alltoall: never). Any other

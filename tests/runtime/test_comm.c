@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Misuse of the public calls: each is ERR_INVALID with one line that names function and argument,
-// nothing is sent, and the communicator goes on working. Also kolo_alloc, and abort in a world of
-// one.
+// nothing is sent, and the communicator goes on working, also where a child of fork() is who calls.
+// Also kolo_alloc, and abort in a world of one.
 #include <criterion/criterion.h>
 
 #include <stdint.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/support/world.h"
 
@@ -159,4 +161,119 @@ Test(comm, abort_keeps_the_first_reason, .timeout = 120)
     struct world world = {.size = 1};
     WORLD_MUST_RUN(&world, abort_alone, NULL);
     cr_assert(kolo_rank(NULL) == -1 && kolo_size(NULL) == -1);
+}
+
+/* ---- a child by fork ---- */
+
+/** What is the parent's, and a child has a copy of. */
+struct inherited {
+    struct kolo_comm *world, *part;
+    struct kolo_request *pending, *again;
+    void *memory;
+};
+
+/** As refused(); it also says whose child this is. */
+static kolo_status refused_child(kolo_status status, const char *function)
+{
+    return refused(status, function, "is a child, by fork, of rank ");
+}
+
+static kolo_status child_requests(struct inherited *own)
+{
+    kolo_status status;
+    KOLO_TRY(refused_child(kolo_wait(&own->pending, 1000), "kolo_wait"));
+    KOLO_TRY(refused_child(kolo_test(&own->pending), "kolo_test"));
+    KOLO_TRY(refused_child(kolo_start(own->again), "kolo_start"));
+    KOLO_TRY(refused_child(kolo_run(own->again), "kolo_run"));
+    KOLO_TRY(refused_child(kolo_request_free(&own->again), "kolo_request_free"));
+    KOLO_TRY(refused_child(kolo_group_begin(own->world), "kolo_group_begin"));
+    KOLO_TRY(refused_child(kolo_group_end(own->world, NULL, NULL), "kolo_group_end"));
+out:
+    return status;
+}
+
+static kolo_status child_calls(struct inherited *own)
+{
+    struct kolo_comm *comm = own->world, *made = NULL;
+    struct kolo_info info = {.size = sizeof(info)};
+    struct kolo_peer_info peer = {.size = sizeof(peer)};
+    const struct kolo_op op = {.size = sizeof(op)};
+    kolo_redop number = KOLO_SUM;
+    size_t bytes = 1;
+    int64_t sum = 0;
+    char byte = 0;
+    kolo_status status;
+    KOLO_TRY(refused_child(kolo_barrier(own->part, NULL, NULL), "kolo_barrier"));
+    KOLO_TRY(refused_child(kolo_send(comm, &byte, 1, KOLO_INT8, 1, NULL, NULL), "kolo_send"));
+    KOLO_TRY(refused_child(kolo_dup(comm, NULL, &made), "kolo_dup"));
+    KOLO_TRY(refused_child(kolo_shrink(comm, NULL, &made), "kolo_shrink"));
+    KOLO_TRY(refused_child(kolo_kv_set(comm, "k", "v", 1), "kolo_kv_set"));
+    KOLO_TRY(refused_child(kolo_kv_get(comm, "k", &byte, &bytes, 10), "kolo_kv_get"));
+    KOLO_TRY(refused_child(kolo_kv_add(comm, "n", 1, &sum), "kolo_kv_add"));
+    KOLO_TRY(refused_child(kolo_alloc(comm, 1, &own->memory), "kolo_alloc"));
+    KOLO_TRY(refused_child(kolo_alloc_device(comm, 1, -1, &own->memory), "kolo_alloc_device"));
+    KOLO_TRY(refused_child(kolo_free(comm, own->memory), "kolo_free"));
+    KOLO_TRY(refused_child(kolo_get_info(comm, &info), "kolo_get_info"));
+    KOLO_TRY(refused_child(kolo_get_peer_info(comm, 0, &peer), "kolo_get_peer_info"));
+    KOLO_TRY(refused_child(kolo_op_create(comm, &op, &number), "kolo_op_create"));
+    KOLO_TRY(refused_child(kolo_op_free(comm, number), "kolo_op_free"));
+    kolo_abort(comm, "a child said so");
+    KOLO_TRY(refused_child(kolo_finalize(own->part), "kolo_finalize"));
+    KOLO_TRY(refused_child(kolo_finalize(comm), "kolo_finalize"));
+out:
+    return status;
+}
+
+/** Makes a child that tries all there is, while its parent has a call under way. */
+static kolo_status try_in_child(struct inherited *own)
+{
+    int ended = -1;
+    const pid_t pid = fork();
+    WORLD_EXPECT(pid >= 0, "fork");
+    if (pid == 0) {
+        kolo_status status = child_requests(own);
+        if (status == KOLO_OK)
+            status = child_calls(own);
+        if (status != KOLO_OK) {
+            const char *why = kolo_error_detail();
+            (void)!write(STDERR_FILENO, why, strlen(why));
+        }
+        _exit(status == KOLO_OK ? 0 : 1);
+    }
+    WORLD_EXPECT(waitpid(pid, &ended, 0) == pid && WIFEXITED(ended) && WEXITSTATUS(ended) == 0,
+                 "the child ended with %x: its standard error says why", (unsigned)ended);
+    return KOLO_OK;
+}
+
+static kolo_status have_children(struct kolo_comm *comm, void *argument)
+{
+    const struct kolo_opts again = {.size = sizeof(again), .flags = KOLO_PERSISTENT};
+    struct inherited own = {.world = comm};
+    int32_t got = 0, one = 1, sum = 0;
+    const int other = 1 - kolo_rank(comm);
+    kolo_status status;
+    (void)argument;
+    KOLO_TRY(kolo_dup(comm, NULL, &own.part));
+    KOLO_TRY(kolo_alloc(comm, 1, &own.memory));
+    KOLO_TRY(kolo_allreduce(comm, &one, &sum, 1, KOLO_INT32, KOLO_SUM, &again, &own.again));
+    KOLO_TRY(kolo_recv(comm, &got, 1, KOLO_INT32, other, NULL, &own.pending));
+    KOLO_TRY(try_in_child(&own));
+    KOLO_TRY(kolo_send(comm, &one, 1, KOLO_INT32, other, NULL, NULL));
+    KOLO_TRY(kolo_wait(&own.pending, -1));
+    KOLO_TRY(kolo_run(own.again));
+    WORLD_EXPECT(got == 1 && sum == 2, "got %d, sum %d", (int)got, (int)sum);
+    KOLO_TRY(kolo_request_free(&own.again));
+    KOLO_TRY(kolo_barrier(own.part, NULL, NULL));
+    KOLO_TRY(kolo_finalize(own.part));
+out:
+    return status;
+}
+
+Test(comm, a_child_of_fork_cannot_use_its_parents, .timeout = 120)
+{
+    for (int i = 0; world_transports[i] != NULL; i++) {
+        struct world world = {
+            .size = 2, .transport = world_transports[i], .settings = {"KOLO_TIMEOUT=10"}};
+        WORLD_MUST_RUN(&world, have_children, NULL);
+    }
 }

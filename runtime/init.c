@@ -41,6 +41,27 @@ static kolo_status apply_number(struct kolo_settings *settings, const char *name
     return kolo_settings_set(settings, name, text, KOLO_FROM_API);
 }
 
+/** The members that stand for KOLO_SIZE and KOLO_RANK, whose own texts would name what nobody set. */
+static kolo_status apply_place(struct kolo_settings *settings, const struct kolo_config *config)
+{
+    kolo_status status;
+    if (config->nranks < 0)
+        return kolo_fail(KOLO_ERR_CONFIG,
+                         "config->nranks is %d: give the number of ranks, or 0 to take it from "
+                         "KOLO_SIZE",
+                         config->nranks);
+    if (config->nranks == 0)
+        return KOLO_OK;
+    if (config->rank < 0 || config->rank >= config->nranks)
+        return kolo_fail(KOLO_ERR_CONFIG,
+                         "config->rank is %d: with config->nranks %d it is from 0 to %d",
+                         config->rank, config->nranks, config->nranks - 1);
+    KOLO_TRY(apply_number(settings, "KOLO_SIZE", config->nranks));
+    KOLO_TRY(apply_number(settings, "KOLO_RANK", config->rank));
+out:
+    return status;
+}
+
 static kolo_status apply_config(struct kolo_settings *settings, const struct kolo_config *config)
 {
     kolo_status status = KOLO_OK;
@@ -49,10 +70,7 @@ static kolo_status apply_config(struct kolo_settings *settings, const struct kol
                          config->size, sizeof(*config));
     for (size_t i = 0; config->settings != NULL && config->settings[i] != NULL; i++)
         KOLO_TRY(apply_text(settings, config->settings[i]));
-    if (config->nranks != 0) {
-        KOLO_TRY(apply_number(settings, "KOLO_SIZE", config->nranks));
-        KOLO_TRY(apply_number(settings, "KOLO_RANK", config->rank));
-    }
+    KOLO_TRY(apply_place(settings, config));
     if (config->rendezvous != NULL)
         KOLO_TRY(kolo_settings_set(settings, "KOLO_RENDEZVOUS", config->rendezvous, KOLO_FROM_API));
     if (config->secret != NULL)

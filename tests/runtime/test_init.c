@@ -589,9 +589,10 @@ Test(init, wrong_configurations, .timeout = 60)
     } cases[] = {
         {2, 0, NULL, secret, NULL, "KOLO_RENDEZVOUS"},
         {2, 0, "file:///tmp/x", NULL, NULL, "openssl rand -hex 32"},
-        {2, 2, "file:///tmp/x", secret, NULL, "KOLO_RANK=2"},
-        {2, -1, "file:///tmp/x", secret, NULL, "KOLO_RANK"},
-        {-2, 0, "file:///tmp/x", secret, NULL, "KOLO_SIZE"},
+        {2, 2, "file:///tmp/x", secret, NULL, "config->rank is 2: "},
+        {2, -1, "file:///tmp/x", secret, NULL, "config->rank is -1: "},
+        {-1, 0, "file:///tmp/x", secret, NULL, "config->nranks is -1: "},
+        {-2, 0, "file:///tmp/x", secret, NULL, "config->nranks is -2: "},
         {2, 0, "http://x", secret, NULL, "http://x"},
         {2, 0, "file:///tmp/x", "abc", NULL, "hexadecimal"},
         {0, 0, NULL, NULL, "KOLO_SIZE=3", "KOLO_RANK"},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a command of kolobench becomes ranks: those of kolorun, this process alone, or threads.
+#include <string.h>
 #include <unistd.h>
 
 #include "base/settings.h"
@@ -16,6 +17,18 @@ int bench_company(int threads)
     return cores < 2 ? 2 : cores > COMPANY_MAX ? COMPANY_MAX : (int)cores;
 }
 
+/** Each of kolorun's processes would run a world of its own, beside the others' and into the same files. */
+static kolo_status check_alone(int threads)
+{
+    const char *size = kolo_environment("KOLO_SIZE");
+    if (threads == 0 || !size || strcmp(size, "1") == 0)
+        return KOLO_OK;
+    return kolo_fail(KOLO_ERR_CONFIG,
+                     "--threads %d: kolorun has started %s ranks, and each would measure by "
+                     "itself; leave out --threads or kolorun",
+                     threads, size);
+}
+
 /** One rank speaks for all, except of what happened to a rank alone: rank 0 would only say that it
  *  is gone. */
 static bool must_speak(bool is_up, kolo_status status)
@@ -30,15 +43,16 @@ kolo_status bench_run_ranks(int threads, const char *const *settings,
 {
     struct kolo_config config = {.size = sizeof config, .settings = settings};
     struct kolo_comm *comm = NULL;
-    kolo_status status;
-    if (threads > 0) {
+    kolo_status status = check_alone(threads);
+    const bool has_threads = status == KOLO_OK && threads > 0;
+    if (has_threads) {
         status = kolo_run_threads(threads, &config, rank_main, arg);
-    } else {
+    } else if (status == KOLO_OK) {
         status = kolo_init(&config, &comm);
         if (status == KOLO_OK)
             status = rank_main(comm, arg);
     }
-    if (status != KOLO_OK && (threads > 0 || must_speak(comm != NULL, status)))
+    if (status != KOLO_OK && (has_threads || must_speak(comm != NULL, status)))
         fprintf(stderr, "kolobench: %s: %s\n", kolo_status_text(status), kolo_error_detail());
     (void)kolo_finalize(comm);
     return status;

@@ -51,6 +51,11 @@ refuse '--frobnicate' allreduce --frobnicate
 refuse '--save-profile f: expected kolobench profile -o FILE' --limits --save-profile f
 refuse 'KOLO_TRANSPORT.*pigeon|pigeon.*KOLO_TRANSPORT' allreduce --threads 2 --transport pigeon
 refuse 'ring-o-roses' allreduce --threads 2 --plan ring-o-roses
+for command in "allreduce -s 4 -n 1" diagnose; do
+    bench 2 $command --threads 3 >"$work/out" 2>&1 && wrong "$command: threads in each of kolorun's ranks: success"
+    [[ $(grep -c 'threads 3: kolorun has started 2 ranks' "$work/out") == 1 ]] || wrong "$command: threads in each of kolorun's ranks: $(cat "$work/out")"
+done
+bench 1 allreduce -s 4 -n 1 --threads 3 >"$work/out" 2>&1 || wrong "threads in kolorun's one rank: $(tail -3 "$work/out")"
 refuse '--plan ring: expected one that alltoall has: auto, .*bruck.*' alltoall --threads 2 --plan ring
 refuse '--plan flat: expected one that allgatherv has: auto, ring, ' allreduce allgatherv --threads 2 --plan flat
 refuse '--plan ring: expected one that pingpong has: auto;' pingpong --threads 2 --plan ring

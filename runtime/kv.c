@@ -29,7 +29,7 @@ static kolo_status await(struct kolo_comm *comm, const char *function, const cha
         kolo_store_client_cancel(comm->engine->store, call);
         if (comm->failure.status != KOLO_OK)
             return kolo_comm_failed(comm, NULL);
-        return kolo_fail(KOLO_ERR_TIMEOUT, "%s '%s': %.1f s passed without an answer", function,
+        return kolo_fail(KOLO_ERR_TIMEOUT, "%s '%s': %g s passed without an answer", function,
                          shown, (double)timeout_ms / 1000);
     }
     if (call->status == KOLO_OK)

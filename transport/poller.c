@@ -44,12 +44,12 @@ kolo_status kolo_poller_create(struct kolo_poller **poller_out)
     poller->event_fd = -1;
     poller->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (poller->epoll_fd < 0) {
-        status = kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "epoll_create1 (see `ulimit -n`)");
+        status = kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "epoll_create1");
         goto out;
     }
     poller->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (poller->event_fd < 0) {
-        status = kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "eventfd (see `ulimit -n`)");
+        status = kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "eventfd");
         goto out;
     }
     *poller_out = poller;

@@ -149,7 +149,7 @@ static kolo_status fill(struct kolo_shm_inbox *inbox, int socket)
     if (header.msg_flags & MSG_CTRUNC)
         return kolo_fail(KOLO_ERR_SYSTEM,
                          "shm: the system dropped the descriptors that the peer passed: raise the "
-                         "limit of open files (ulimit -n), or set KOLO_TRANSPORT=tcp");
+                         "limit of open files (ulimit -n)"); /* the link's end adds another way */
     inbox->have += (size_t)got;
     return KOLO_OK;
 }

@@ -3,7 +3,9 @@
 
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -139,4 +141,20 @@ Test(poller, dispatch_does_not_swallow_a_wake, .timeout = 120)
     close(pair[0]);
     close(pair[1]);
     kolo_poller_destroy(poller);
+}
+
+Test(poller, too_many_open_files_says_once_what_to_raise)
+{
+    struct kolo_poller *poller = NULL;
+    struct rlimit few;
+    const int next = dup(STDERR_FILENO); /* the lowest that is free */
+    close(next);
+    cr_assert(next >= 0 && getrlimit(RLIMIT_NOFILE, &few) == 0);
+    for (rlim_t more = 0; more < 2; more++) { /* epoll_create1, eventfd */
+        few.rlim_cur = (rlim_t)next + more;
+        cr_assert(setrlimit(RLIMIT_NOFILE, &few) == 0);
+        cr_expect(kolo_poller_create(&poller) == KOLO_ERR_SYSTEM);
+        const char *hint = strstr(kolo_error_detail(), "`ulimit -n`");
+        cr_expect(hint != NULL && strstr(hint + 2, "ulimit") == NULL, "%s", kolo_error_detail());
+    }
 }

@@ -19,11 +19,42 @@ struct join {
     size_t peer_bytes;
 };
 
+/** Why the place of @p join is not free: who has it, or has had it. */
+static void say_taken(const struct kolo_store_server *server, const struct join *join,
+                      char text[KOLO_STORE_TEXT_MAX])
+{
+    const struct kolo_store_member *member = &server->members[join->rank];
+    const bool is_itself = member->pid == join->pid && strcmp(member->host, join->host) == 0;
+    const bool has_left = member->state == MEMBER_LEFT;
+    char other[128];
+    kolo_server_name(server, join->rank, other, sizeof other);
+    if (is_itself && has_left)
+        snprintf(text, KOLO_STORE_TEXT_MAX,
+                 "%s, this process, has finalized and cannot join again; keep the communicator "
+                 "until the end",
+                 other);
+    else if (is_itself)
+        snprintf(text, KOLO_STORE_TEXT_MAX,
+                 "%s, this process, has joined already; call kolo_init once, and kolo_dup or "
+                 "kolo_split for more communicators",
+                 other);
+    else if (has_left)
+        snprintf(text, KOLO_STORE_TEXT_MAX,
+                 "%s has finalized, and another process (%s, pid %d) cannot join as rank %d after "
+                 "it; a job is one program: start each by a kolorun of its own",
+                 other, join->host, (int)join->pid, (int)join->rank);
+    else
+        snprintf(text, KOLO_STORE_TEXT_MAX,
+                 "%s is there already and another process (%s, pid %d) joins as rank %d; give each "
+                 "process its own rank",
+                 other, join->host, (int)join->pid, (int)join->rank);
+}
+
 static bool check_join(struct kolo_store_connection *connection, const struct join *join)
 {
     struct kolo_store_server *server = connection->server;
     int size = server->config.size;
-    char text[KOLO_STORE_TEXT_MAX], other[128];
+    char text[KOLO_STORE_TEXT_MAX];
     const char *owner = server->config.owner ? server->config.owner : "the rendezvous";
     if (join->size != (uint32_t)size) {
         snprintf(text, sizeof text,
@@ -36,20 +67,7 @@ static bool check_join(struct kolo_store_connection *connection, const struct jo
                  "rank %d (%s, pid %d) is not in a job of %d rank%s; ranks are 0 to %d",
                  (int)join->rank, join->host, (int)join->pid, size, size == 1 ? "" : "s", size - 1);
     } else if (server->members[join->rank].state != MEMBER_ABSENT) {
-        const struct kolo_store_member *member = &server->members[join->rank];
-        bool is_itself = member->pid == join->pid && strcmp(member->host, join->host) == 0;
-        kolo_server_name(server, join->rank, other, sizeof other);
-        if (is_itself)
-            snprintf(text, sizeof text,
-                     "%s, this process, has joined already; call kolo_init once, and kolo_dup or "
-                     "kolo_split for more communicators",
-                     other);
-        else
-            snprintf(
-                text, sizeof text,
-                "%s is there already and another process (%s, pid %d) joins as rank %d; give each "
-                "process its own rank",
-                other, join->host, (int)join->pid, (int)join->rank);
+        say_taken(server, join, text);
     } else {
         return true;
     }

@@ -133,9 +133,10 @@ struct kolo_opts {
 /** Joins the world: meets the other ranks at the rendezvous, within KOLO_START_TIMEOUT. Rank and
  *  size come from @p config, else from KOLO_RANK and KOLO_SIZE (set by kolorun), else this is a
  *  world of one. With rank and size but no launcher, rank 0 listens at the rendezvous (tcp://, or
- *  an address it writes to the file).
- *  @return KOLO_OK; ERR_INVALID (comm_out, config->size); ERR_CONFIG (a setting, named);
- *  ERR_CONNECT, ERR_AUTH, ERR_TIMEOUT (naming the ranks that are missing); ERR_NO_MEMORY;
+ *  an address it writes to the file). Under kolorun each rank joins once: not again after
+ *  kolo_finalize(), nor in a second program that its command runs.
+ *  @return KOLO_OK; ERR_INVALID (comm_out, config->size, a rank that has joined before); ERR_CONFIG
+ *  (a setting, named); ERR_CONNECT, ERR_AUTH, ERR_TIMEOUT (naming the ranks that are missing); ERR_NO_MEMORY;
  *  ERR_SYSTEM.
  *  Ownership: *comm_out is the caller's until kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_init(const struct kolo_config *config,

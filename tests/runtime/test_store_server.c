@@ -338,6 +338,27 @@ Test(store_server, a_process_that_joins_twice_is_told_so)
     close_all(&raw, ranks, 2);
 }
 
+Test(store_server, who_comes_after_a_rank_that_left_is_told_so)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[2], again, other;
+    open_all(&raw, ranks, 2, 2);
+    raw_plain(&ranks[1], KOLO_STORE_LEAVE, false, 0);
+    raw_server_pump(&raw);
+    cr_assert(raw_rank_open(&raw, &again) == KOLO_OK && raw_rank_open(&raw, &other) == KOLO_OK);
+    raw_join(&again, 1, 2, WAIT_LONG_MS, "host1", 4); /* of the same pid, as raw_join has it */
+    raw_join(&other, 1, 2, WAIT_LONG_MS, "late", 4);
+    raw_server_pump(&raw);
+    expect_failed(&again, KOLO_ERR_INVALID,
+                  "rank 1 (host1, pid 801), this process, has finalized and cannot join again");
+    expect_failed(&other, KOLO_ERR_INVALID,
+                  "rank 1 (host1, pid 801) has finalized, and another process (late, pid 801) "
+                  "cannot join as rank 1 after it; a job is one program");
+    raw_rank_close(&again);
+    raw_rank_close(&other);
+    close_all(&raw, ranks, 2);
+}
+
 Test(store_server, each_communicator_fails_for_itself)
 {
     struct raw_server raw;

@@ -146,7 +146,7 @@ static kolo_status find_pair(struct kolo_inproc_port *port, int peer,
     struct kolo_inproc_port *other = kolo_inproc_find(kolo_read_u64(&reader));
     if (other == NULL || other->rank != peer) {
         kolo_inproc_port_unref(other);
-        return kolo_fail(KOLO_ERR_CONNECT, "rank %d, a thread of this process, has closed", peer);
+        return kolo_fail(KOLO_ERR_PEER, "rank %d, a thread of this process, has closed", peer);
     }
     struct kolo_inproc_pair *pair = kolo_inproc_join(port, other, &status);
     kolo_inproc_port_unref(other);

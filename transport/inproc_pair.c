@@ -171,8 +171,8 @@ struct kolo_inproc_pair *kolo_inproc_join(struct kolo_inproc_port *ours,
     pthread_mutex_lock(&higher->mutex);
     struct kolo_inproc_pair *pair = take_incoming(ours, theirs->rank);
     if (pair == NULL && theirs->is_closed) {
-        *status_out = kolo_fail(KOLO_ERR_CONNECT, "rank %d, a thread of this process, has closed",
-                                theirs->rank);
+        *status_out =
+            kolo_fail(KOLO_ERR_PEER, "rank %d, a thread of this process, has closed", theirs->rank);
     } else if (pair == NULL) {
         pair = pair_create(lower, higher);
         *status_out = KOLO_ERR_NO_MEMORY;

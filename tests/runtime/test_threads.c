@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "tests/support/world.h"
@@ -25,6 +26,25 @@ Test(threads, lowest_failure_wins, .timeout = 120)
     cr_assert(status == KOLO_ERR_DATA, "%s", kolo_status_name(status));
     cr_assert(strcmp(kolo_error_detail(), "rank 2 found a bad file") == 0, "%s",
               kolo_error_detail());
+}
+
+/** Rank 1 has come and gone before any other has a link to it. */
+static kolo_status miss_one(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    if (kolo_rank(comm) == 1)
+        return KOLO_OK;
+    usleep(100000);
+    const kolo_status status = kolo_barrier(comm, NULL, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_PEER && strstr(kolo_error_detail(), "rank 1") != NULL, "%s: %s",
+                 kolo_status_name(status), kolo_error_detail());
+    return KOLO_OK;
+}
+
+Test(threads, a_rank_that_has_left_is_a_peer_that_is_lost, .timeout = 120)
+{
+    struct world world = {.size = 2};
+    WORLD_MUST_RUN(&world, miss_one, NULL);
 }
 
 static kolo_status never(struct kolo_comm *comm, void *argument)

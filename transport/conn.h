@@ -67,7 +67,7 @@ struct kolo_place {
     struct kolo_ports ports; /* to listen at port 0: at one of these */
     struct kolo_place_facts {
         uint8_t entry;       /* of KOLO_NET that allows it; 0 is the preferred one */
-        bool is_hardware;    /* no bridge, tunnel or veth */
+        bool is_hardware;    /* a card, a bond or a VLAN: no bridge, tunnel or veth */
         uint32_t speed_mbit; /* 0: unknown */
         char interface[16];  /* of this machine; "" for another's place */
         int numa_node;       /* of the interface (its number in /sys); -1: unknown, or another's */

@@ -3,11 +3,12 @@
 // that others may reach. Must never offer an address that means something else on the peer's
 // machine: no link-local ones, and loopback only where there is nothing else.
 //
-// The order of local addresses: those of the first entry of KOLO_NET first; then hardware before
-// bridges and tunnels, faster before slower links, IPv4 before IPv6, loopback last.
+// The order of local addresses: those of the first entry of KOLO_NET first; then hardware (bonds and
+// VLANs of it too) before bridges and tunnels, faster before slower links, IPv4 before IPv6, loopback last.
 #include "transport/conn.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
@@ -243,12 +244,60 @@ static int interface_numa_node(const char *interface)
     return kolo_numa_node_of(path);
 }
 
+/** Several cards as one, or one network of several on a card: what goes by it goes by hardware. A tunnel has a lower interface
+ * too, but costs. */
+static bool interface_is_bond_or_vlan(const char *interface)
+{
+    char path[64 + IF_NAMESIZE], text[512] = "";
+    ssize_t got;
+    int fd;
+
+    snprintf(path, sizeof path, "/sys/class/net/%s/uevent", interface);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    got = read(fd, text, sizeof text - 1);
+    close(fd);
+    return got > 0 && (strstr(text, "DEVTYPE=bond\n") || strstr(text, "DEVTYPE=vlan\n"));
+}
+
+/** An interface that @p interface lies upon; all of a bond's are of a kind. False: there is none. */
+static bool find_lower(const char *interface, char lower_out[IF_NAMESIZE])
+{
+    static const char mark[] = "lower_";
+    char path[64 + IF_NAMESIZE];
+    const struct dirent *entry;
+    bool found = false;
+    DIR *folder;
+
+    snprintf(path, sizeof path, "/sys/class/net/%s", interface);
+    folder = opendir(path);
+    while (folder && !found && (entry = readdir(folder)) != NULL) {
+        const char *name = entry->d_name + sizeof mark - 1;
+        found = strncmp(entry->d_name, mark, sizeof mark - 1) == 0 && strlen(name) < IF_NAMESIZE;
+        if (found)
+            memcpy(lower_out, name, strlen(name) + 1);
+    }
+    if (folder)
+        closedir(folder);
+    return found;
+}
+
 static bool interface_is_hardware(const char *interface)
 {
-    char path[64 + IF_NAMESIZE];
+    enum { STOREYS_MAX = 4 }; /* VLANs in a VLAN, on a bond, on cards */
+    char path[64 + IF_NAMESIZE], at[IF_NAMESIZE], lower[IF_NAMESIZE];
 
-    snprintf(path, sizeof path, "/sys/class/net/%s/device", interface);
-    return access(path, F_OK) == 0;
+    snprintf(at, sizeof at, "%s", interface);
+    for (int storey = 0; storey < STOREYS_MAX; storey++) {
+        snprintf(path, sizeof path, "/sys/class/net/%s/device", at);
+        if (access(path, F_OK) == 0)
+            return true;
+        if (!interface_is_bond_or_vlan(at) || !find_lower(at, lower))
+            return false;
+        memcpy(at, lower, sizeof at);
+    }
+    return false;
 }
 
 static bool is_offered(const struct ifaddrs *at)

@@ -83,6 +83,22 @@ if [[ $near =~ ^[0-9]+$ ]]; then
     says out '10\.99\..* by rail1, '
 fi
 
+# A fast VLAN on a bond is hardware as its cards are, and goes before a slow card.
+for i in 1 2; do
+    "$cluster" wire "host$i" slow0 "10.100.0.$i/24"
+    "$cluster" wire "host$i" vlan9 "10.101.0.$i/24"
+    on "host$i" sh -c 'ip link add bond9 type veth peer name card9 && mkdir -p /run/slow0/device /run/card9/device &&
+        mkdir -p /run/vlan9/lower_bond9 /run/bond9/lower_card9 && echo DEVTYPE=vlan >/run/vlan9/uevent &&
+        echo DEVTYPE=bond >/run/bond9/uevent && echo 1000 >/run/slow0/speed && echo 25000 >/run/vlan9/speed &&
+        for name in slow0 card9 bond9 vlan9; do mount --bind "/run/$name" "/sys/class/net/$name/" || exit; done' ||
+        fail "no bond on host$i"
+done
+for try in 1 2 3 4 5; do # as above
+    KOLO_NET=10.100.0.0/15 job bond 0 -H "$hosts" "$RANK_PROGRAM" loop 0
+    ! grep -q ' by vlan9, 25000 Mbit/s' "$work/out" || break
+    [[ $try != 5 ]] || { fail "the slow card was taken, not the VLAN on a bond"; cat "$work/out"; }
+done
+
 # Firewalls that let in nothing at the ranks' ports: named while they are waited for, and at the end. On both hosts: past one
 # alone, rank 1's dial may come before rank 0 has begun its own, and is the link. kolorun's own port is none of the range.
 wall=(-A INPUT -p tcp --syn --dport 21300:21399 -j DROP)

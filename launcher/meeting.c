@@ -76,24 +76,42 @@ static struct kolo_place any_place(bool is_ipv6, bool is_local, uint16_t port)
     return place;
 }
 
-/* Appends a place while there is room for it whole. */
-static void add_place(struct kolo_meeting *meeting, const struct kolo_place *place)
+/* Appends a place if there is room for it whole. */
+static bool add_place(struct kolo_meeting *meeting, const struct kolo_place *place)
 {
     char text[128];
     kolo_place_format(place, text, sizeof text);
     size_t len = strlen(meeting->place);
     if (len + strlen(text) + 2 > sizeof meeting->place)
-        return;
+        return false;
     const char *separator = meeting->place[len - 1] == '/' ? "" : ",";
     snprintf(meeting->place + len, sizeof meeting->place - len, "%s%s", separator, text);
+    return true;
+}
+
+/* The best of this machine's addresses, as many as there is room for. */
+static kolo_status add_places(struct kolo_meeting *meeting, const char *net, uint16_t port)
+{
+    struct kolo_place places[PLACES_MAX];
+    size_t count = 0, added = 0, all;
+    kolo_status status = kolo_places_local(net, port, places, PLACES_MAX, &count);
+    for (size_t i = 0; status == KOLO_OK && i < count; i++)
+        added += add_place(meeting, &places[i]);
+    if (status != KOLO_OK)
+        return status;
+    all = kolo_places_missed(net, places, added);
+    if (all > 0)
+        KOLO_WARN(
+            "this machine has %zu addresses, and the other hosts are told %zu of them, in the "
+            "order of `kolorun info`; name the network between the hosts in KOLO_NET",
+            all, added);
+    return KOLO_OK;
 }
 
 static kolo_status listen_at(struct kolo_meeting *meeting, bool is_local, const char *net)
 {
     struct kolo_place place = any_place(false, is_local, 0);
-    struct kolo_place places[PLACES_MAX];
     uint16_t port = 0;
-    size_t count = 1;
     kolo_status status = kolo_store_server_listen(meeting->server, &place, &port);
     if (status != KOLO_OK) { /* a machine without IPv4 */
         place = any_place(true, is_local, 0);
@@ -106,13 +124,11 @@ static kolo_status listen_at(struct kolo_meeting *meeting, bool is_local, const 
     if (status != KOLO_OK)
         return status;
     memcpy(meeting->place, scheme, sizeof scheme);
-    if (is_local)
-        places[0] = any_place(place.addr.ss_family == AF_INET6, true, port);
-    else
-        status = kolo_places_local(net, port, places, PLACES_MAX, &count);
-    for (size_t i = 0; status == KOLO_OK && i < count; i++)
-        add_place(meeting, &places[i]);
-    return status;
+    if (!is_local)
+        return add_places(meeting, net, port);
+    place = any_place(place.addr.ss_family == AF_INET6, true, port);
+    (void)add_place(meeting, &place);
+    return KOLO_OK;
 }
 
 static kolo_status watch(struct kolo_meeting *meeting, uv_loop_t *loop)

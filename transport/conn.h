@@ -83,6 +83,9 @@ kolo_status kolo_places_resolve(const char *text, struct kolo_place *places_out,
  * KOLO_NET. Loopback comes last and only as long as nothing else is up, or when net names it. */
 kolo_status kolo_places_local(const char *net, uint16_t port, struct kolo_place *places_out,
                               size_t max, size_t *count_out) KOLO_NODISCARD;
+/** How many those are in all, if one beyond the first @p count may be the only one that others reach; 0: there are no more, or the
+ * more are bridges and tunnels, and hardware is among the first. */
+size_t kolo_places_missed(const char *net, const struct kolo_place *places, size_t count);
 /** The number of the entry of `net` that allows an address of this machine, whether or not it is up: 0 is the preferred one; -1:
  * it is left out. @p place's port means nothing. */
 int kolo_places_entry(const char *net, const char *interface, const struct kolo_place *place);

@@ -339,6 +339,24 @@ static void warn_unnamed(const struct kolo_endpoint_config *config)
                   unnamed, config->identity.host);
 }
 
+/** Inside one host none of them matters. The first rank of a host says it; without a launcher, which would number them, rank 0. */
+static void warn_missed(const struct tcp_port *port)
+{
+    const struct kolo_endpoint_config *config = kolo_endpoint_config_of(port->base.endpoint);
+    const struct kolo_settings *settings = config->settings;
+    int64_t number = settings->local_rank >= 0 ? settings->local_rank : config->rank;
+    size_t all;
+
+    if (number != 0 || settings->local_size == config->size || port->place_count < TCP_PLACES_MAX)
+        return;
+    all = kolo_places_missed(settings->net, port->places, port->place_count);
+    if (all > 0)
+        KOLO_WARN(
+            "host %s has %zu addresses, and its ranks offer others the first %zu in the order "
+            "of `kolorun info`; name the network between the hosts in KOLO_NET",
+            config->identity.host, all, port->place_count);
+}
+
 kolo_status kolo_tcp_init_port(struct tcp_port *port, struct kolo_endpoint *endpoint,
                                const struct kolo_transport *transport, uint8_t purpose,
                                struct kolo_address *address_out)
@@ -388,6 +406,7 @@ kolo_status kolo_tcp_open(struct kolo_endpoint *endpoint, struct kolo_port **por
         kolo_tcp_close(&port->base);
         return status;
     }
+    warn_missed(port);
     *port_out = &port->base;
     return KOLO_OK;
 }

@@ -99,6 +99,23 @@ for try in 1 2 3 4 5; do # as above
     [[ $try != 5 ]] || { fail "the slow card was taken, not the VLAN on a bond"; cat "$work/out"; }
 done
 
+# More addresses than others can be told of, and the one that works is the last: said, with what helps.
+for host in host1 host2; do
+    on "$host" sh -c 'ip link add many type veth peer name many0 && ip link set many up && ip link set many0 up &&
+        for i in $(seq 20); do ip addr add "10.1.$i.1/24" dev many || exit; done' || fail "no addresses on $host"
+done
+many='host (host1|host2) has 21 addresses, and its ranks offer others the first 16 .*; name the network .* in KOLO_NET'
+KOLO_NET=many,wire job many 4 --start-timeout 5s -H "$hosts" "$RANK_PROGRAM" loop 0
+says err 'this machine has 21 addresses, and the other hosts are told 1[0-6] of them, .* in KOLO_NET$'
+says err "$many"
+# Of bridges beside a card it is not worth a word.
+for host in host1 host2; do
+    on "$host" sh -c 'mkdir -p /run/wire/device && mount --bind /run/wire /sys/class/net/wire/' || fail "no card on $host"
+done
+KOLO_NET=wire,many job one 0 -H "$hosts" "$RANK_PROGRAM" loop 0
+lines err 0
+for host in host1 host2; do on "$host" sh -c 'umount /sys/class/net/wire/ && ip link del many'; done
+
 # Firewalls that let in nothing at the ranks' ports: named while they are waited for, and at the end. On both hosts: past one
 # alone, rank 1's dial may come before rank 0 has begun its own, and is the link. kolorun's own port is none of the range.
 wall=(-A INPUT -p tcp --syn --dport 21300:21399 -j DROP)

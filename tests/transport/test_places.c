@@ -228,3 +228,15 @@ Test(places, net_refuses_what_it_cannot_read_or_find)
     cr_assert(strstr(kolo_error_detail(), "nosuch0") && strstr(kolo_error_detail(), "lo 127.0.0.1"),
               "says what there is: %s", kolo_error_detail());
 }
+
+Test(places, those_for_which_there_is_no_room_are_counted)
+{
+    struct kolo_place places[64];
+    size_t count = 0;
+
+    cr_assert(kolo_places_local("lo", 1, places, 64, &count) == KOLO_OK);
+    cr_assert(kolo_places_missed("lo", places, count) == 0, "all are there");
+    cr_assert(kolo_places_missed("lo", places, 0) == count);
+    cr_assert(kolo_places_missed("nosuch0", places, 0) == 0);
+    cr_assert(kolo_places_missed("10.0.0.0/33", places, 0) == 0);
+}

@@ -348,7 +348,8 @@ static const char *try_place(struct kolo_listener *listener, const struct kolo_p
     return NULL;
 }
 
-static kolo_status fail_range(const struct kolo_place *place)
+/** @p refused: ports that this user may not have; the others are taken. */
+static kolo_status fail_range(const struct kolo_place *place, unsigned refused)
 {
     char text[128];
     char *colon;
@@ -357,6 +358,13 @@ static kolo_status fail_range(const struct kolo_place *place)
     colon = strrchr(text, ':');
     if (colon)
         *colon = '\0';
+    if (refused > 0)
+        return kolo_fail(
+            KOLO_ERR_SYSTEM,
+            "KOLO_PORTS=%d-%d: this user may not listen at %u of these ports at %s, any "
+            "others are taken; give ports above those that the system keeps "
+            "(sysctl net.ipv4.ip_unprivileged_port_start)",
+            place->ports.low, place->ports.high, refused, text);
     return kolo_fail(KOLO_ERR_SYSTEM,
                      "KOLO_PORTS=%d-%d: every port is taken at %s; widen the range: each rank of a "
                      "host needs one, and the rendezvous another",
@@ -370,7 +378,7 @@ static kolo_status bind_and_listen(struct kolo_listener *listener, const struct 
     bool is_open = port != NULL && *port == 0; /* to be chosen here, or by the system */
     bool is_given = port != NULL && (!is_open || at.ports.low != 0);
     unsigned first = kolo_ports_first(&at.ports);
-    unsigned count = is_open ? kolo_ports_count(&at.ports) : 1;
+    unsigned count = is_open ? kolo_ports_count(&at.ports) : 1, refused = 0;
 
     for (unsigned i = 0; i < count; i++) {
         const char *what;
@@ -381,10 +389,11 @@ static kolo_status bind_and_listen(struct kolo_listener *listener, const struct 
             return KOLO_OK;
         if (!is_open || at.ports.low == 0 || (errno != EADDRINUSE && errno != EACCES))
             return fail_listen(&at, what, errno);
+        refused += errno == EACCES;
         close(listener->door.watch.fd);
         listener->door.watch.fd = -1;
     }
-    return fail_range(&at);
+    return fail_range(&at, refused);
 }
 
 kolo_status kolo_listener_open(struct kolo_poller *poller, const struct kolo_place *place,

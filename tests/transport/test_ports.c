@@ -103,3 +103,36 @@ Test(ports, listeners_keep_to_the_range_and_say_when_it_is_full)
         kolo_listener_close(listeners[i]);
     kolo_poller_destroy(poller);
 }
+
+/** Ports from here on anybody may have. */
+static int first_of_anybody(void)
+{
+    int first = 0;
+    FILE *file = fopen("/proc/sys/net/ipv4/ip_unprivileged_port_start", "r");
+
+    if (file && fscanf(file, "%d", &first) != 1)
+        first = 0;
+    if (file)
+        fclose(file);
+    return first;
+}
+
+Test(ports, those_that_a_user_may_not_have_are_not_called_taken)
+{
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct kolo_place place = {.bytes = sizeof any, .ports = {2, 4}};
+    const struct kolo_secret secret = {{7}};
+    const struct kolo_greeting mine = {.from = 0, .to = -1};
+    struct kolo_poller *poller;
+    struct kolo_listener *listener;
+
+    if (first_of_anybody() < 5 || (geteuid() == 0 && setuid(65534) != 0))
+        cr_skip_test("whoever it is may have them here");
+    memcpy(&place.addr, &any, sizeof any);
+    cr_assert(kolo_poller_create(&poller) == KOLO_OK);
+    cr_assert(kolo_listener_open(poller, &place, 1000, &secret, &mine, nobody, NULL, &listener) ==
+              KOLO_ERR_SYSTEM);
+    cr_assert(strstr(kolo_error_detail(), "KOLO_PORTS=2-4: this user may not listen at 3 of these"),
+              "%s", kolo_error_detail());
+    kolo_poller_destroy(poller);
+}

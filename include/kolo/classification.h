@@ -76,7 +76,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_confusion_update(struct kolo_metric *me
                                                           size_t elements, const int64_t *indices);
 /** The same for one element per sample, whose prediction is the class with the highest of
  *  scores[i * classes + c], the lowest class among equals. NaN counts as the highest, as argmax
- *  takes it, and such samples are counted. */
+ *  takes it, and such samples are counted.
+ *  @return as of kolo_confusion_update(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_confusion_update_scores(struct kolo_metric *metric,
                                                                  const float *scores,
                                                                  const int64_t *labels,
@@ -94,6 +95,8 @@ struct kolo_confusion_result {
     double matthews;          /**< for many classes (Gorodkin's R_K); 0 where it is 0 / 0 */
     struct kolo_sample_counts samples;
 };
+/** Of the last kolo_metrics_compute().
+ *  @return KOLO_OK; ERR_INVALID (not a confusion matrix, or not computed since the last update). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_confusion_result(const struct kolo_metric *metric,
                                                           struct kolo_confusion_result *result_out);
 /** counts_out[label * classes + prediction]; @p count is the room there, classes^2.
@@ -142,9 +145,12 @@ struct kolo_multilabel_result {
     double exact_match; /**< samples with no wrong element, by samples; NaN where there are none */
     struct kolo_sample_counts samples;
 };
+/** Of the last kolo_metrics_compute().
+ *  @return KOLO_OK; ERR_INVALID (not a multilabel metric, or not computed since the last update). */
 KOLO_API KOLO_NODISCARD kolo_status
 kolo_multilabel_result(const struct kolo_metric *metric, struct kolo_multilabel_result *result_out);
-/** As kolo_confusion_score(), with the labels as classes. */
+/** As kolo_confusion_score(), with the labels as classes.
+ *  @return KOLO_OK; ERR_INVALID. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_multilabel_score(const struct kolo_metric *metric,
                                                           const struct kolo_score_config *config,
                                                           double *values_out, size_t count);
@@ -189,7 +195,9 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_curve_update(struct kolo_metric *metric
                                                       const float *scores, const int8_t *truths,
                                                       size_t count, const int64_t *indices);
 /** One against the rest: a sample is positive for label classes[i] (0 <= it < labels) and negative
- *  for all others. */
+ *  for all others.
+ *  @return KOLO_OK; ERR_INVALID (a score is NaN, or a class or index out of range, named; nothing is
+ *  added); ERR_NO_MEMORY (nothing is added). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_curve_update_classes(struct kolo_metric *metric,
                                                               const float *scores,
                                                               const int64_t *classes, size_t count,
@@ -201,6 +209,8 @@ struct kolo_curve_result {
     double average_precision; /**< likewise */
     struct kolo_sample_counts samples;
 };
+/** Of the last kolo_metrics_compute().
+ *  @return KOLO_OK; ERR_INVALID (not a curve, or not computed since the last update). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_curve_result(const struct kolo_metric *metric,
                                                       struct kolo_curve_result *result_out);
 
@@ -262,6 +272,8 @@ struct kolo_likelihood_result {
     int64_t elements, ignored;
     struct kolo_sample_counts samples;
 };
+/** Of the last kolo_metrics_compute().
+ *  @return KOLO_OK; ERR_INVALID (not a likelihood, or not computed since the last update). */
 KOLO_API KOLO_NODISCARD kolo_status
 kolo_likelihood_result(const struct kolo_metric *metric, struct kolo_likelihood_result *result_out);
 
@@ -303,6 +315,8 @@ struct kolo_calibration_result {
     int64_t ignored; /**< samples left out by ignore_index; not in samples.counted */
     struct kolo_sample_counts samples;
 };
+/** Of the last kolo_metrics_compute().
+ *  @return KOLO_OK; ERR_INVALID (not a calibration, or not computed since the last update). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_calibration_result(
     const struct kolo_metric *metric, struct kolo_calibration_result *result_out);
 

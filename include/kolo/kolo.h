@@ -47,9 +47,9 @@
  *      the library.
  *    - On failure the contents of the receive buffer are unspecified and no buffer is touched any
  *      more.
- *    - Threads: one call at a time on a communicator is in progress per rank in program order;
- *      calls from several threads of one rank are safe but the caller must make their order the
- *      same on all ranks.
+ *    - Threads: collectives of one communicator run one after the other, in the order in which this
+ *      rank calls them. Several threads of a rank may call; the program must see to it that their
+ *      calls come in the same order on all ranks.
  *    - Statuses: KOLO_OK; KOLO_ERR_INVALID, _NO_MEMORY, _UNSUPPORTED where KOLO_PLAN forces a plan
  *      that cannot carry out the call, and _SYSTEM when the progress thread cannot
  *      start (nothing was sent, the communicator lives on); KOLO_ERR_MISMATCH, _PEER, _TIMEOUT,
@@ -169,7 +169,8 @@ kolo_run_threads(int nranks, const struct kolo_config *config,
 KOLO_API KOLO_NODISCARD kolo_status kolo_split(struct kolo_comm *comm, int colour, int key,
                                                const struct kolo_opts *opts,
                                                struct kolo_comm **new_out);
-/** The same ranks in the same order once more, as kolo_split() with colour 0 and key 0 on all. */
+/** The same ranks in the same order once more, as kolo_split() with colour 0 and key 0 on all:
+ *  also its statuses, and who owns *new_out. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_dup(struct kolo_comm *comm, const struct kolo_opts *opts,
                                              struct kolo_comm **new_out);
 
@@ -208,7 +209,9 @@ KOLO_API void kolo_abort(struct kolo_comm *comm, const char *reason);
 
 /* ---- who and where --------------------------------------------------------------------------- */
 
+/** This rank's number in @p comm: 0 to kolo_size() - 1; -1 where @p comm is NULL. Threads: any. */
 KOLO_API int kolo_rank(const struct kolo_comm *comm);
+/** How many ranks @p comm has; -1 where it is NULL. Threads: any. */
 KOLO_API int kolo_size(const struct kolo_comm *comm);
 
 /** What this rank knows of itself. Strings live as long as the communicator. */
@@ -223,7 +226,9 @@ struct kolo_info {
     /** One line per backend that is not in this build or cannot be used here, with why. */
     const char *left_out;
 };
-/** @return KOLO_OK; ERR_INVALID. Threads: any. */
+/** Says what this rank knows of itself, without communication.
+ *  @return KOLO_OK; ERR_INVALID (an argument is NULL, info_out->size is wrong); ERR_NO_MEMORY.
+ *  Threads: any. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_get_info(struct kolo_comm *comm,
                                                   struct kolo_info *info_out);
 
@@ -233,8 +238,13 @@ struct kolo_peer_info {
     int rank, pid, local_rank;
     const char *host;
     const char *transport; /**< that joins us and it: "inproc", "shm", "rdma", "tcp", "self" */
-    const char *why;       /**< why this transport; until this rank is asked for again on comm */
+    const char *why;       /**< why this transport */
 };
+/** Says what this rank knows of @p rank of @p comm (which may be itself), without communication.
+ *  @return KOLO_OK; ERR_INVALID (an argument is NULL, no such rank, info_out->size is wrong);
+ *  ERR_NO_MEMORY.
+ *  Threads: any. Ownership: the strings are the library's, and live as long as @p comm; `why` only
+ *  until this rank is asked for again. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_get_peer_info(struct kolo_comm *comm, int rank,
                                                        struct kolo_peer_info *info_out);
 
@@ -449,12 +459,12 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_barrier(struct kolo_comm *comm,
 
 /** Sends to @p peer, another rank; messages between two ranks arrive in the order sent. Count and
  *  type must equal the receiver's. Sends and receives do not take part in the collectives' order.
- *  Returns when @p send may be reused. */
+ *  Returns when @p send may be reused. Buffers, options, requests and statuses as of a collective. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_send(struct kolo_comm *comm, const void *send,
                                               size_t count, kolo_dtype dtype, int peer,
                                               const struct kolo_opts *opts,
                                               struct kolo_request **request_out);
-/** Receives the next message from @p peer. */
+/** Receives the next message from @p peer, as kolo_send() sends it. Statuses as of a collective. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_recv(struct kolo_comm *comm, void *recv, size_t count,
                                               kolo_dtype dtype, int peer,
                                               const struct kolo_opts *opts,
@@ -462,12 +472,14 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_recv(struct kolo_comm *comm, void *recv
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/** Is it done? KOLO_AGAIN: not yet. Any other status is the call's result, and frees the request
- *  (*request = NULL) unless it is persistent. */
+/** Asks whether a request is over, without waiting.
+ *  @return KOLO_AGAIN: not yet. Any other status is the call's result, and frees the request
+ *  (*request = NULL) unless it is persistent. *request NULL: KOLO_OK. @p request NULL: ERR_INVALID.
+ *  Threads: any; of one request one at a time. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_test(struct kolo_request **request);
-/** Waits up to @p timeout_ms (negative: the call's own deadline). KOLO_AGAIN: not done by then,
- *  still running. Any other status is the call's result, and frees the request (*request = NULL)
- *  unless it is persistent. *request NULL: KOLO_OK. */
+/** Waits until a request is over, up to @p timeout_ms (negative: the call's own deadline).
+ *  @return KOLO_AGAIN: not over by then, it goes on. Others as of kolo_test().
+ *  Threads: any; of one request one at a time. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_wait(struct kolo_request **request, int timeout_ms);
 
 /* ---- calls that repeat ----------------------------------------------------------------------- */
@@ -540,18 +552,26 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_group_end(struct kolo_comm *comm,
 /* ---- key-value store of the job -------------------------------------------------------------- */
 
 /** Sets @p key (1 to 255 bytes of text) to @p bytes bytes (at most 1 MiB) for all ranks; replaces
- *  an older value. ERR_NO_MEMORY: the store is full. */
+ *  an older value.
+ *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY (the store is full, or this rank has no memory);
+ *  ERR_TIMEOUT (no answer within KOLO_TIMEOUT; the communicator is not lost); ERR_PEER (the store is
+ *  gone); on a communicator that failed: why.
+ *  Threads: any. Ownership: @p value is read before it returns. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_kv_set(struct kolo_comm *comm, const char *key,
                                                 const void *value, size_t bytes);
 /** Waits until @p key exists and copies its value. @p bytes: capacity in, length out.
- *  @return KOLO_OK; ERR_TIMEOUT (@p timeout_ms passed; the communicator is not lost); ERR_INVALID
- *  if it does not fit (*bytes then says how long it is); ERR_PEER. timeout_ms 0: do not wait,
- *  ERR_NOT_FOUND. Negative: KOLO_TIMEOUT. */
+ *  @p timeout_ms 0: does not wait; negative: waits up to KOLO_TIMEOUT.
+ *  @return KOLO_OK; ERR_TIMEOUT (@p timeout_ms passed; the communicator is not lost);
+ *  ERR_NOT_FOUND (@p timeout_ms is 0, and the key is not there); ERR_INVALID, also if the value does
+ *  not fit (*bytes then says how long it is); ERR_NO_MEMORY; ERR_PEER; on a communicator that
+ *  failed: why.
+ *  Threads: any. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_kv_get(struct kolo_comm *comm, const char *key,
                                                 void *value, size_t *bytes, int timeout_ms);
-/** Adds @p amount to the integer at @p key (0 if new) and returns the sum, atomically among all
- *  ranks. The value is kept as 8 bytes, little-endian. ERR_INVALID if the key holds a value of
- *  another length. */
+/** Adds @p amount to the integer at @p key (0 if new) and gives the sum, atomically among all ranks.
+ *  The value is kept as 8 bytes, little-endian. @p sum_out may be NULL.
+ *  @return as of kolo_kv_set(); ERR_INVALID also if the key holds a value of another length.
+ *  Threads: any. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_kv_add(struct kolo_comm *comm, const char *key,
                                                 int64_t amount, int64_t *sum_out);
 

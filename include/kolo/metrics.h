@@ -97,9 +97,11 @@ struct kolo_exact_sum {
     int64_t since_carry; /**< additions since carries were last passed on */
 };
 
-/** Zero. */
+/** Makes @p sum zero. */
 KOLO_API void kolo_exact_sum_init(struct kolo_exact_sum *sum);
+/** Adds a value; NaN and infinities are counted beside the sum. */
 KOLO_API void kolo_exact_sum_add(struct kolo_exact_sum *sum, double value);
+/** Adds @p count values, as kolo_exact_sum_add() each of them. */
 KOLO_API void kolo_exact_sum_add_float32(struct kolo_exact_sum *sum, const float *values,
                                          size_t count);
 /** sum += other. @p other has its carries passed on, its value stays. */
@@ -146,6 +148,7 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_mean_create(const struct kolo_mean_conf
 KOLO_API KOLO_NODISCARD kolo_status kolo_mean_update_float32(struct kolo_metric *metric,
                                                              const float *values, size_t count,
                                                              const int64_t *indices);
+/** The same for values of float64. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_mean_update_float64(struct kolo_metric *metric,
                                                              const double *values, size_t count,
                                                              const int64_t *indices);
@@ -221,6 +224,8 @@ struct kolo_accuracy_result {
     int64_t nan_samples; /**< samples with a NaN score */
     int64_t ignored;     /**< samples left out by ignore_index; not in samples.counted */
 };
+/** Of the last kolo_metrics_compute().
+ *  @return KOLO_OK; ERR_INVALID (not an accuracy, or not computed since the last update). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_accuracy_result(const struct kolo_metric *metric,
                                                          struct kolo_accuracy_result *result_out);
 

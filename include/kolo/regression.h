@@ -34,6 +34,7 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_regression_update_float32(struct kolo_m
                                                                    const float *targets,
                                                                    size_t count,
                                                                    const int64_t *indices);
+/** The same for float64. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_regression_update_float64(struct kolo_metric *metric,
                                                                    const double *predictions,
                                                                    const double *targets,
@@ -51,7 +52,8 @@ struct kolo_regression_result {
     int64_t nonfinite; /**< samples that were not finite, or too large */
     struct kolo_sample_counts samples;
 };
-/** Of the last kolo_metrics_compute(), which fails with ERR_DATA under KOLO_NONFINITE_ERROR. */
+/** Of the last kolo_metrics_compute(), which fails with ERR_DATA under KOLO_NONFINITE_ERROR.
+ *  @return KOLO_OK; ERR_INVALID (not a regression, or not computed since the last update). */
 KOLO_API KOLO_NODISCARD kolo_status
 kolo_regression_result(const struct kolo_metric *metric, struct kolo_regression_result *result_out);
 

@@ -528,13 +528,16 @@ KOLO_API kolo_status kolo_request_free(struct kolo_request **request);
  *  the same calls.
  *
  *      status = kolo_group_begin(comm);
- *      for (int peer = 0; status == KOLO_OK && peer < kolo_size(comm); peer++)
- *          if (peer != kolo_rank(comm)) {
- *              kolo_send(comm, mine, n, KOLO_FLOAT32, peer, NULL, NULL);
- *              kolo_recv(comm, theirs[peer], n, KOLO_FLOAT32, peer, NULL, NULL);
+ *      if (status == KOLO_OK) {
+ *          for (int peer = 0; status == KOLO_OK && peer < kolo_size(comm); peer++) {
+ *              if (peer == kolo_rank(comm))
+ *                  continue;
+ *              status = kolo_send(comm, mine, n, KOLO_FLOAT32, peer, NULL, NULL);
+ *              if (status == KOLO_OK)
+ *                  status = kolo_recv(comm, theirs[peer], n, KOLO_FLOAT32, peer, NULL, NULL);
  *          }
- *      if (status == KOLO_OK)
- *          status = kolo_group_end(comm, NULL, NULL); // also says what was wrong with a call
+ *          status = kolo_group_end(comm, NULL, NULL); // also says which call was refused, and why
+ *      }
  *
  *  kolo_split(), kolo_dup() and kolo_metrics_compute() are refused meanwhile.
  *  @return KOLO_OK; ERR_INVALID (one is open); ERR_NO_MEMORY. */

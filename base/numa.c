@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads /sys, and nothing else. Must never fail: what is not there, or says nothing sensible, is unknown.
 #include "base/numa.h"
 
 #include <fcntl.h>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Goes through the plans of a collective one by one: first what bars a plan, in words, then what it is
+// expected to take (cost.h). kolo_choose and kolo_explain ask the same two questions, so that the
+// reasons that are shown are those by which it was chosen. Must never look at what one rank alone knows.
 #include "runtime/choose.h"
 
 #include <string.h>

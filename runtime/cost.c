@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// Walks the steps of some ranks as the engine would take them, and adds up what each costs, see cost.h.
+// Must never depend on the rank that asks, nor on the clock: all ranks of a job have to come to the same
+// number. What boards take is in cost_board.c.
+//
+// Factors that stand alone below (halves, quarters, 4) are fitted: with them the plan that is expected to be over
+// first is most often the one that bench/choice measured to be. They are no figures of a machine.
 #include "runtime/cost.h"
 
 #include <math.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Keeps a few times of each way and says which one is next, see trials.h. Owns no memory and reads no clock.
+// Must never give a way that is not open.
 #include "runtime/trials.h"
 
 #include <float.h>

@@ -8,6 +8,7 @@
 // compute together, and rank 0 prints pycocotools' twelve lines and how many objects are found
 // (score of at least 0.5) per image. What is printed is the same to the last bit for any number of
 // ranks and hosts, also where the sampler pads: an image that two ranks have counts once.
+#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -78,9 +79,10 @@ static int bad_usage(const char *argument, const char *why)
 static bool parse_number(const char *text, int64_t least, int64_t most, int64_t *out)
 {
     char *end;
+    errno = 0;
     long long value = strtoll(text, &end, 10);
     *out = value;
-    return end != text && !*end && value >= least && value <= most;
+    return end != text && !*end && !errno && value >= least && value <= most;
 }
 
 /* -1: go on; else the exit status. */

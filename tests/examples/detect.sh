@@ -47,6 +47,7 @@ refuse() {
 refuse '--frobnicate: no such option' --frobnicate
 refuse '--images takes a number from 1 to' --images 0
 refuse '--seed takes a number from 0' --seed 3x
+refuse '--seed takes a number from 0' --seed 99999999999999999999
 refuse "--images: its value is missing" --images
 refuse "more: unexpected argument" more
 ((failures == 0)) && echo "detect: all good"

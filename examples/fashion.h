@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What fashion-train and fashion-eval share: the data set, the model, the checkpoint. Replace these
-// by your own; the two programs show where kolo comes in. Nothing here knows of ranks.
+// by your own; the two programs show where kolo comes in. Nothing here calls kolo.
 #ifndef FASHION_H
 #define FASHION_H
 

@@ -379,7 +379,7 @@ static const struct bench_flag flags[] = {
      take_memory},
     {0, "async", NULL, "start each call and wait for its request", take_async},
     {0, "transport", "NAME", "force inproc, shm, rdma or tcp for every pair", take_transport},
-    {0, "plan", "NAME", "force a plan, which the collectives have", take_plan},
+    {0, "plan", "NAME", "force a plan; kolobench plan says which a collective has", take_plan},
     {0, "deterministic", NULL, "KOLO_DETERMINISTIC=1: operands in the order of ranks",
      take_deterministic},
     {0, "threads", "N", "ranks as threads of this process instead of kolorun's", take_threads},

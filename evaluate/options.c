@@ -83,7 +83,7 @@ static const char help[] =
     "                      as pycocotools does (a detection of such an image stays an error)\n"
     "  --verbose           say to standard error what was read, and which images have no "
     "detection\n"
-    "  --help, --version   say so and end\n";
+    "  --help, --version   print this text, or the version\n";
 
 bool eval_speaks(void)
 {

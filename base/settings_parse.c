@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The strict parser of one setting's value, and "did you mean". A number is decimal digits and a
-// unit, nothing before, between or after; what does not fit 64 bits or the bounds is refused. A
-// refused value leaves the field alone. The value of a secret never reaches an error's text.
+// The strict parser of one setting's value. A number is decimal digits and a unit, nothing before,
+// between or after; what does not fit 64 bits or the bounds is refused. A refused value leaves the
+// field alone. The value of a secret never reaches an error's text.
 #include <inttypes.h>
 #include <string.h>
 #include <strings.h>

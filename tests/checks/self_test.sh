@@ -53,6 +53,8 @@ fresh_tree() {
     for name in base/settings base/alloc; do put "tests/base/test_${name#*/}.c"; done
     echo 'transport/tcp.c: covered by the conformance suite' >"$work/tree/tests/checks/untested.txt"
     echo '# none' >"$work/tree/tests/checks/conditionals.txt"
+    printf '%s\n' '## Files' '`base/`' '- `alloc.c`, `ring.c`: both' '- `settings.c`: one' '`transport/`' '- `tcp.c`: one' \
+        '`examples/` (to copy)' '- `one.c`: one' >"$work/tree/ARCHITECTURE.md"
     mkdir -p "$work/tree/docs"
     echo '# Settings' >"$work/tree/docs/SETTINGS.md"
     mkdir -p "$work/tree/docs/man"
@@ -72,7 +74,7 @@ run_check() {
     output=$(bash "$checks/$1.sh" "$work/tree" "${more[@]}" 2>&1) || result=$?
 }
 
-all=(include_direction clang_format banned_calls exported_symbols settings_doc mirrored_tests function_length spdx conditionals man_pages)
+all=(include_direction clang_format banned_calls exported_symbols settings_doc mirrored_tests function_length spdx conditionals man_pages file_map)
 fresh_tree
 for check in "${all[@]}"; do
     run_check "$check"
@@ -150,6 +152,11 @@ echo '.no_such_macro' >"$work/tree/docs/man/wrong.3"; expect man_pages 'docs/man
 echo '.TH KOLO\-MORE 1' >"$work/tree/docs/man/kolo-more.1"; expect man_pages 'docs/man/kolo.7:1: kolo-more.1'
 cp "$work/tree/docs/man/kolo_ring.3" "$work/tree/docs/man/kolo_more.3"; expect man_pages 'kolo_ring is named under NAME of two pages'
 put include/kolo/more.h 'KOLO_API int' 'kolo_untold(int a);'; expect man_pages 'include/kolo/more.h:1: kolo_untold'
+
+: >"$work/tree/base/wrong.c"; expect file_map 'base/wrong.c:1: ARCHITECTURE.md does not name it'
+: >"$work/tree/memory/ring.c"; expect file_map 'memory/ring.c:1: ARCHITECTURE.md does not name it'
+rm "$work/tree/examples/one.c"; expect file_map 'ARCHITECTURE.md:8: examples/one.c does not exist'
+rm "$work/tree/ARCHITECTURE.md"; expect file_map 'ARCHITECTURE.md:1: '
 
 [[ $mistakes -eq 0 ]] || { echo "$mistakes mistake(s)" >&2; exit 1; }
 echo "$planted planted violations were found; $skipped could not be tried here (a tool is missing)"

@@ -26,8 +26,8 @@ struct bench_flag {
     char letter;       /* 0: none */
     const char *name;  /* without dashes */
     const char *value; /* what the help calls it; NULL: it takes none */
-    const char
-        *help; /* NULL: it is gone, and its function says where to; neither listed nor meant */
+    /* NULL: it is gone, and its function says where to; neither listed nor meant */
+    const char *help;
     /** BENCH_GO_ON, or the exit status. */
     int (*take)(const struct bench_flag *flag, const char *value, void *target);
 };

@@ -21,8 +21,8 @@
 enum {
     BLOCK_BYTES = 1 << 12,
     OBJECT_BYTES_MAX = 64 << 20,
-    LOOK_BACK =
-        256 /* bytes before a part that are looked at: the comma before its first detection */
+    /* bytes before a part that are looked at: the comma before its first detection */
+    LOOK_BACK = 256
 };
 
 /* BEYOND: in front of a detection of the next part */

@@ -12,8 +12,8 @@ enum { EVAL_BARE_NAMED = 10 };
 /** Images of the ground truth that no detection is of. */
 struct eval_bare {
     int64_t count;
-    int64_t
-        first[EVAL_BARE_NAMED]; /* the lowest ids of them; what is behind the count means nothing */
+    /* the lowest ids of them; what is behind the count means nothing */
+    int64_t first[EVAL_BARE_NAMED];
 };
 
 struct eval_evaluation {

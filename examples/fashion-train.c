@@ -40,8 +40,8 @@ struct training {
     struct fashion_data data;
     struct fashion_checkpoint *state;
     struct fashion_gpu *gpu; /* NULL: all is computed here */
-    struct fashion_model
-        *gradient; /* without a GPU: from kolo_alloc, which neighbours reduce in place */
+    /* without a GPU: from kolo_alloc, which neighbours reduce in place */
+    struct fashion_model *gradient;
     struct kolo_sampler *sampler;
     struct kolo_metric *loss;
     double *losses;                   /* of one batch, as the next two */

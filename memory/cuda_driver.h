@@ -183,8 +183,8 @@ struct kolo_cuda_driver {
     KOLO_CUDA_FUNCTIONS(KOLO_CUDA_MEMBER)
     KOLO_CUDA_LATER_FUNCTIONS(KOLO_CUDA_MEMBER)
 #undef KOLO_CUDA_MEMBER
-    const char
-        *missing; /* the first function that it lacks, of those that kolo needs; NULL: none */
+    /* the first function that it lacks, of those that kolo needs; NULL: none */
+    const char *missing;
 };
 
 /** The driver, if this process has loaded it; NULL: it has not, or what it has loaded cannot tell what

@@ -102,8 +102,8 @@ struct kolo_board_notes {
     struct kolo_board_word pulls;    /* bytes of a block from which on it would pull, 0: never; the
                                         highest bit: where it is found to be faster */
     struct kolo_board_word unread;   /* the latest collective for which it could not pull */
-    struct kolo_board_word
-        mapped; /* twice the latest for which it has mapped, plus 1 if it could */
+    /* twice the latest for which it has mapped, plus 1 if it could */
+    struct kolo_board_word mapped;
     struct kolo_board_word brought; /* the latest for which it took to the host what it had lent */
     struct kolo_board_took took;
     alignas(2 * KOLO_BOARD_LINE) struct kolo_board_lent lent[KOLO_BOARD_LENT_BUFFERS];
@@ -173,8 +173,8 @@ enum { KOLO_SHOWS_KINDS = 4, KOLO_SHOWS_LENGTHS = 5 };
  * collective, in even rounds: so the others put theirs up in the same way meanwhile. */
 struct kolo_shows {
     struct kolo_trials trials[KOLO_SHOWS_KINDS][KOLO_SHOWS_LENGTHS];
-    struct kolo_trials
-        *measured; /* to be told what the running call took; NULL: none, as at its start */
+    /* to be told what the running call took; NULL: none, as at its start */
+    struct kolo_trials *measured;
     enum kolo_store_how how;   /* of the running call */
     enum kolo_store_how found; /* by the latest call that was not measured */
     int64_t began_ns;          /* to put up */

@@ -87,11 +87,11 @@ static int kind_of(enum kolo_collective collective)
 static struct kolo_trials *trials_of(struct kolo_hub *hub, size_t bytes)
 {
     const int kind = kind_of(hub->collective);
+    const size_t twice_long = (size_t)2 * KOLO_BOARD_LONG_BYTES;
     int length = 0;
     if (kind < 0 || hub->running->args.counts != NULL)
         return NULL;
-    while (length < KOLO_SHOWS_LENGTHS - 1 && bytes >= (size_t)(2 * KOLO_BOARD_LONG_BYTES)
-                                                           << length)
+    while (length < KOLO_SHOWS_LENGTHS - 1 && bytes >= twice_long << length)
         length++;
     return &hub->shows.trials[kind][length];
 }

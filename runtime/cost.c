@@ -377,8 +377,8 @@ static double cost_of_all(const struct kolo_plan *plan, const struct kolo_plan_a
     int n = args->size, ranks[RANKS_WALKED];
     int count = ranks_walked(args, ranks);
     double of_others = count > 1 ? (double)(n - 1) / (count - 1) : 0;
-    struct walk most = {0},
-                mean = {0}; /* of the root, and of those of the others that are walked */
+    struct walk most = {0}; /* of the root, and of those of the others that are walked */
+    struct walk mean = {0};
     for (int i = 0; i < count; i++) {
         struct kolo_plan_args own = *args;
         own.rank = ranks[i];

@@ -35,8 +35,8 @@ enum {
     KOLO_RDMA_SLOTS = 64,
     KOLO_RDMA_GENERATIONS = 64,
     KOLO_RDMA_RAILS_MAX = 8, /* of a link, with its first */
-    KOLO_RDMA_STRIPED_BYTES =
-        2 * KOLO_RDMA_PIECE_BYTES, /* from so many on a message goes by several */
+    /* from so many on a message goes by several */
+    KOLO_RDMA_STRIPED_BYTES = 2 * KOLO_RDMA_PIECE_BYTES,
     /* description, length, rails by bit, and their keys */
     KOLO_RDMA_OFFER_BYTES = sizeof(struct kolo_desc) + sizeof(uint64_t) + 1 +
                             (KOLO_RDMA_RAILS_MAX - 1) * (int)sizeof(uint32_t)
@@ -71,8 +71,8 @@ struct kolo_rdma_row {
         KOLO_RDMA_ROW_AGAIN /* the rail is over: all is written again by the first, and marked there */
     } state;
     uint8_t rail;
-    uint64_t
-        closes; /* the number of the request with its mark, of those that take a receive there */
+    /* the number of the request with its mark, of those that take a receive there */
+    uint64_t closes;
 };
 /** A message of ours that goes into an offer: promised, then begun, until the device has read all of it. Or a frame of one
  * that goes into a place of the peer's. */
@@ -93,9 +93,9 @@ struct kolo_rdma_writing {
 struct kolo_rdma_direct {
     struct kolo_rdma_regions *regions;
     bool is_refused; /* memory could not be registered: no more is tried on this link */
-    struct kolo_rdma_regions
-        *rails[KOLO_RDMA_RAILS_MAX]; /* of further rails, that there were; [0] is not used */
-    uint8_t rails_open;              /* those that can be used, by bit */
+    /* of further rails, that there were; [0] is not used */
+    struct kolo_rdma_regions *rails[KOLO_RDMA_RAILS_MAX];
+    uint8_t rails_open; /* those that can be used, by bit */
     struct kolo_rdma_lent lent[KOLO_RDMA_SLOTS];
     struct kolo_rdma_offer offers[KOLO_RDMA_SLOTS];
     struct kolo_rdma_writing writings[KOLO_RDMA_SLOTS];

@@ -9,14 +9,14 @@
 
 enum {
     KOLO_RDMA_PIECE_BYTES = 256 << 10, /* of a message that is striped */
-    KOLO_RDMA_PIECES_OUT =
-        4 /* on a rail at most: more would bind what another has room for first */
+    /* on a rail at most: more would bind what another has room for first */
+    KOLO_RDMA_PIECES_OUT = 4
 };
 
 struct kolo_rdma_pace {
     uint64_t out_bytes; /* posted, and not over */
-    int64_t
-        since; /* of the time that is not counted yet: the first of these was posted, or one before was over */
+    /* of the time that is not counted yet: the first of these was posted, or one before was over */
+    int64_t since;
     uint64_t bytes, ns; /* that were over, and what they took, older ones with less weight */
 };
 

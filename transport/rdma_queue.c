@@ -14,11 +14,10 @@
 #include "transport/rdma_register.h"
 
 enum {
-    WRITE_BYTES =
-        1
-        << 20, /* the device is asked for no more at once, so that messages of others come between */
-    WRITES_BYTES =
-        4 << 20, /* of writes that are out before one more: what a fast wire holds, and far more */
+    /* the device is asked for no more at once, so that messages of others come between */
+    WRITE_BYTES = 1 << 20,
+    /* of writes that are out before one more: what a fast wire holds, and far more */
+    WRITES_BYTES = 4 << 20,
     MARK_BITS = 16,
     SEND_PARTS = 2,
     RESERVE = 4, /* receives for messages that bring nothing but credit */

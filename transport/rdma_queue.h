@@ -46,8 +46,8 @@ struct kolo_rdma_queue_ops {
     void (*failed)(struct kolo_rdma_queue *queue, kolo_status why);
     /** Who is at the other end: "rank 3 on host b". */
     void (*describe)(const struct kolo_rdma_queue *queue, char *text, size_t capacity);
-    bool
-        is_spare; /* others do what it cannot: broke() is asked whatever breaks it, but for broken protocol */
+    /* others do what it cannot: broke() is asked whatever breaks it, but for broken protocol */
+    bool is_spare;
 };
 
 /** A send as it was posted, to post it again. */

@@ -40,8 +40,8 @@ struct kolo_rdma_region {
     bool is_device; /* of an allocation of a device's; without a handle: it cannot be registered */
     struct kolo_extent extent;     /* is_device: which */
     struct kolo_rdma_region *next; /* is_device */
-    uint8_t *
-        pages; /* those of its span, also when other ones have taken their place; NULL: of no span */
+    /* those of its span, also when other ones have taken their place; NULL: of no span */
+    uint8_t *pages;
 };
 
 struct kolo_rdma_regions {

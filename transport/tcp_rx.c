@@ -20,8 +20,8 @@
 enum {
     BUFFER_BYTES = 64 << 10,
     DIRECT_BYTES = 4 << 10, /* from here on a copy in user space costs more than a second iovec */
-    START_BYTES =
-        8 << 10, /* read where a header is next: small messages whole, of long ones little */
+    /* read where a header is next: small messages whole, of long ones little */
+    START_BYTES = 8 << 10,
     HELD_BYTES_MIN = 16 << 10, /* an early frame of less is copied aside at once */
     HELD_LOOKS = 64,
     BURST_READS = 32 /* per turn, so that one link does not starve the others */

@@ -110,8 +110,8 @@ struct kolo_address {
  * wire. */
 struct kolo_peer {
     struct kolo_identity identity;
-    uint64_t
-        credit_bytes; /* its KOLO_CREDIT_BYTES: what may be sent to it before it is asked for */
+    /* its KOLO_CREDIT_BYTES: what may be sent to it before it is asked for */
+    uint64_t credit_bytes;
     struct kolo_address addresses[KOLO_TRANSPORTS_MAX];
 };
 

@@ -287,8 +287,8 @@ struct kolo_calibration_config {
     int64_t classes; /**< 1: binary, one probability of the label 1; else one of each class */
     int64_t bins;    /**< 1 to KOLO_CALIBRATION_BINS_MAX; 0: 15 */
     bool ignores;    /**< samples with label ignore_index are left out and counted as ignored */
-    int64_t
-        ignore_index; /**< any number, a label or not; what such a sample has is not looked at */
+    /** any number, a label or not; what such a sample has is not looked at */
+    int64_t ignore_index;
 };
 
 /** How far confidence is from being right. The confidence is the highest probability (binary: the

@@ -161,8 +161,8 @@ struct kolo_detection_config {
  *  KOLO_DETECTION_BOXES, objects. */
 struct kolo_boxes {
     size_t count;
-    const size_t
-        *image_counts; /**< how many are of each image of the update; they add up to count */
+    /** how many are of each image of the update; they add up to count */
+    const size_t *image_counts;
     /** count times 4 numbers. KOLO_DETECTION_MASKS: not read; KOLO_DETECTION_KEYPOINTS: read of
      *  ground truth alone. */
     const void *boxes;

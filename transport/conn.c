@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the timers of a poller's connections, and dialing: several places of one peer, staggered,
-// dialled again with a growing pause until the deadline, the first that proves itself is taken.
+// Owns dialing: several places of one peer, staggered, dialled again with a growing pause until the
+// deadline, the first that proves itself is taken.
 // Must never call back from within kolo_conn_dial, and never give up without every place's reason.
 //
 // An attempt (one place) is either WAITING for its time, RUNNING (a handshake is on), or FAILED for
@@ -40,87 +40,6 @@ enum {
 static kolo_deadline after_ms(kolo_deadline now, int64_t ms)
 {
     return now + ms * 1000000;
-}
-
-/* ---- timers ---- */
-
-struct kolo_conn_list {
-    struct kolo_conn_timer *first;
-    uint64_t round;
-};
-
-kolo_status kolo_conn_timer_add(struct kolo_conn_timer *timer, struct kolo_poller *poller)
-{
-    struct kolo_conn_list **list = kolo_poller_conns(poller);
-
-    if (*list == NULL)
-        *list = kolo_calloc(1, sizeof **list);
-    if (*list == NULL)
-        return KOLO_ERR_NO_MEMORY;
-    timer->poller = poller;
-    timer->previous = NULL;
-    timer->next = (*list)->first;
-    timer->round = (*list)->round; /* not fired by a round that is going on */
-    if (timer->next)
-        timer->next->previous = timer;
-    (*list)->first = timer;
-    return KOLO_OK;
-}
-
-void kolo_conn_timer_remove(struct kolo_conn_timer *timer)
-{
-    struct kolo_conn_list **list;
-
-    if (timer->poller == NULL)
-        return;
-    list = kolo_poller_conns(timer->poller);
-    if (timer->next)
-        timer->next->previous = timer->previous;
-    if (timer->previous)
-        timer->previous->next = timer->next;
-    else
-        (*list)->first = timer->next;
-    timer->poller = NULL;
-    if ((*list)->first == NULL && (*list)->round % 2 == 0) {
-        kolo_free_memory(*list);
-        *list = NULL;
-    }
-}
-
-/** One that is due and was not fired in this round: what fires may add and remove any other. */
-static struct kolo_conn_timer *find_due(const struct kolo_conn_list *list, kolo_deadline now)
-{
-    struct kolo_conn_timer *timer = list->first;
-
-    while (timer && (timer->at > now || timer->round == list->round))
-        timer = timer->next;
-    return timer;
-}
-
-kolo_deadline kolo_conn_expire(struct kolo_poller *poller)
-{
-    struct kolo_conn_list **list = kolo_poller_conns(poller);
-    struct kolo_conn_timer *timer;
-    kolo_deadline now, next = KOLO_NEVER;
-
-    if (*list == NULL)
-        return KOLO_NEVER;
-    if ((*list)->round % 2 == 0) { /* else called from what fires: it only wants to know */
-        now = kolo_now_ns();
-        (*list)->round++; /* odd: keeps the list alive */
-        while ((timer = find_due(*list, now)) != NULL) {
-            timer->round = (*list)->round;
-            timer->fire(timer, now);
-        }
-        (*list)->round++;
-    }
-    for (timer = (*list)->first; timer; timer = timer->next)
-        next = kolo_deadline_min(next, timer->at);
-    if ((*list)->first == NULL && (*list)->round % 2 == 0) {
-        kolo_free_memory(*list);
-        *list = NULL;
-    }
-    return next;
 }
 
 /* ---- one place ---- */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by conn.c (timers, dialing), conn_listener.c (accepting) and conn_handshake.c (one
-// socket's way through the proof). Nobody else includes it.
+// Shared by conn.c (dialing), conn_listener.c (accepting), conn_timer.c (when to look at either) and
+// conn_handshake.c (one socket's way through the proof). Nobody else includes it but their tests.
 #ifndef KOLO_TRANSPORT_CONN_PRIVATE_H
 #define KOLO_TRANSPORT_CONN_PRIVATE_H
 

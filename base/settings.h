@@ -78,8 +78,8 @@ void kolo_settings_print_values(const struct kolo_settings *settings,
                                 FILE *out);   /* kolorun --print-settings */
 void kolo_settings_print_markdown(FILE *out); /* docs/SETTINGS.md */
 
-/** Raw access for the few programs that need a variable that is no setting of kolo's (HOME, PATH,
- * SLURM_...). */
+/** Raw access for the few that need a variable which is no setting of kolo's (HOME, PATH, TERM), or
+ * need one before there are settings (KOLO_RANK). */
 const char *kolo_environment(const char *name);
 
 #endif

@@ -101,7 +101,8 @@ enum {
     KOLO_PERSISTENT = 2
 };
 
-/** What a call may be told beyond its data. Zero it, set `size`: that of this or an earlier version. */
+/** What a call may be told beyond its data. Zero it, then set `size`; a program that was compiled
+ *  against an earlier version has a smaller one, and is served as it was then. */
 struct kolo_opts {
     size_t size;      /**< sizeof(struct kolo_opts) */
     const char *name; /**< of the tensor, for error messages and the mismatch check; NULL: none */
@@ -189,14 +190,15 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_shrink(struct kolo_comm *comm,
                                                 const struct kolo_opts *opts,
                                                 struct kolo_comm **new_out);
 
-/** Leaves: waits until what was sent has been taken over (KOLO_EXIT_TIMEOUT at most), tells the
- *  peers, frees @p comm in every case. After a kolo_broadcast() that was the last collective it
- *  first waits until all ranks have come to it (half of that; nobody fails if one does not), and
- *  what it sent to one that is late waits for it as the broadcast would have: up to KOLO_TIMEOUT.
- *  NULL is fine. Of a communicator that kolo_split(), kolo_dup() or kolo_shrink() made it frees just
- *  that, at once, and no other rank waits: one that needs this rank in a later call gets ERR_PEER
- *  with its name. That of the world ends them all. Outstanding requests are cancelled and gone: they
- *  must not be waited for afterwards.
+/** Leaves, and frees @p comm in every case; NULL is fine. Outstanding requests are cancelled and
+ *  gone: they must not be waited for afterwards.
+ *    - The world's: waits until what was sent has been taken over (KOLO_EXIT_TIMEOUT at most), tells
+ *      the peers, and ends all communicators that were made of it. If the last collective was a
+ *      kolo_broadcast(), it first waits until all ranks have come to that (half of
+ *      KOLO_EXIT_TIMEOUT; nobody fails if one does not), and keeps what it sent to one that is late
+ *      as long as the broadcast would have: up to KOLO_TIMEOUT.
+ *    - One of kolo_split(), kolo_dup() or kolo_shrink(): frees just that, at once, and no other rank
+ *      waits; one that needs this rank in a later call on it gets ERR_PEER with its name.
  *  @return KOLO_OK; ERR_TIMEOUT; ERR_MISMATCH if ranks did not call that broadcast alike, if one
  *  went on to another collective, or leaves without it though its message is there; on a
  *  communicator that had failed: KOLO_OK. */

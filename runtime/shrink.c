@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // kolo_shrink: the members of a communicator that are still there, as a new one. The store knows
 // who died and who left, so it decides: each survivor asks it, and all that asked hear the same,
-// once every other member is gone for certain. They then meet as after a split. If another rank
+// once every other member is gone for certain. Of two that live and cannot reach each other any more
+// it leaves out one. They then meet as after a split. If another rank
 // dies before all have met, those that noticed ask again, for the survivors of the one that just
 // failed; those that had met already notice at their first call on it.
 #include <stdio.h>
@@ -21,7 +22,7 @@ struct shrinking {
     uint32_t number; /* of the communicator that failed */
     int size;
     int *ranks; /* its members' ranks in the world, in order */
-    uint8_t *bits;
+    uint8_t *bits, *lost;
     struct kolo_store_call call;
 };
 
@@ -40,7 +41,7 @@ static kolo_status await(struct shrinking *shrinking)
     }
     if (call->status == KOLO_OK)
         return KOLO_OK;
-    if (call->status == KOLO_ERR_PEER)
+    if (call->status == KOLO_ERR_PEER && !call->is_answered)
         return kolo_fail(KOLO_ERR_PEER,
                          "kolo_shrink: the job's store is gone, which knows who is left (%s): %s",
                          call->why,
@@ -51,18 +52,31 @@ static kolo_status await(struct shrinking *shrinking)
                      call->why[0] != '\0' ? call->why : kolo_status_text(call->status));
 }
 
+/** The members, and those whose link has fallen: whoever lives on at its other end is not reached again. Held: lock. */
+static void name_members(struct shrinking *shrinking)
+{
+    size_t bytes = kolo_stall_bits_bytes(shrinking->engine->size);
+    memset(shrinking->bits, 0, bytes);
+    memset(shrinking->lost, 0, bytes);
+    for (int i = 0; i < shrinking->size; i++) {
+        int rank = shrinking->ranks[i];
+        uint8_t bit = (uint8_t)(1u << (rank % 8));
+        shrinking->bits[rank / 8] |= bit;
+        if (kolo_endpoint_link_fell(shrinking->engine->endpoint, rank))
+            shrinking->lost[rank / 8] |= bit;
+    }
+}
+
 /** Asks the store who goes on: leaves the survivors in shrinking->bits. */
 static kolo_status ask(struct shrinking *shrinking)
 {
     struct kolo_engine *engine = shrinking->engine;
     size_t bytes = kolo_stall_bits_bytes(engine->size);
     kolo_status status;
-    memset(shrinking->bits, 0, bytes);
-    for (int i = 0; i < shrinking->size; i++)
-        shrinking->bits[shrinking->ranks[i] / 8] |= (uint8_t)(1u << (shrinking->ranks[i] % 8));
     int left_ms = kolo_deadline_poll_ms(shrinking->deadline);
     kolo_engine_enter(engine);
-    kolo_store_client_shrink(engine->store, shrinking->number, shrinking->bits,
+    name_members(shrinking);
+    kolo_store_client_shrink(engine->store, shrinking->number, shrinking->bits, shrinking->lost,
                              left_ms < 0 ? UINT32_MAX : (uint32_t)left_ms, &shrinking->call);
     status = await(shrinking);
     kolo_engine_leave(engine);
@@ -94,6 +108,16 @@ static kolo_status keep_survivors(struct shrinking *shrinking, struct kolo_seat 
     return KOLO_OK;
 }
 
+/** All have the answer and come at once: what takes longer is a peer that cannot be reached. */
+static int meeting_ms(const struct shrinking *shrinking)
+{
+    int64_t most_ms = shrinking->engine->settings.peer_timeout_ms;
+    int left_ms = kolo_deadline_poll_ms(shrinking->deadline);
+    if (left_ms >= 0 && left_ms < most_ms)
+        most_ms = left_ms > 0 ? left_ms : 1;
+    return (int)most_ms;
+}
+
 /** Makes the communicator of the survivors and meets them there. */
 static kolo_status meet(struct shrinking *shrinking, const struct kolo_seat *seat,
                         struct kolo_comm **new_out)
@@ -103,9 +127,7 @@ static kolo_status meet(struct shrinking *shrinking, const struct kolo_seat *sea
     kolo_status status;
     if (shrinking->opts != NULL)
         opts = *shrinking->opts;
-    opts.timeout_ms = kolo_deadline_poll_ms(shrinking->deadline);
-    if (opts.timeout_ms < 1)
-        opts.timeout_ms = 1;
+    opts.timeout_ms = meeting_ms(shrinking);
     KOLO_TRY(kolo_comm_create(shrinking->engine, shrinking->size, &child));
     memcpy(child->ranks, shrinking->ranks, (size_t)shrinking->size * sizeof(*child->ranks));
     snprintf(child->origin, sizeof(child->origin), "survivors of %u", shrinking->number);
@@ -115,10 +137,11 @@ out:
     return status;
 }
 
-/** Did it fail because yet another rank was lost? */
+/** Did they not meet because yet another rank was lost, or could not be reached? */
 static bool is_loss(kolo_status status)
 {
-    return status == KOLO_ERR_PEER || kolo_status_lost(status) == KOLO_LOST_LINK;
+    return status == KOLO_ERR_PEER || status == KOLO_ERR_TIMEOUT ||
+           kolo_status_lost(status) == KOLO_LOST_LINK;
 }
 
 /** Held: no lock. That which this rank gave up and does not ask about again, if there is one: members
@@ -183,8 +206,9 @@ kolo_status kolo_shrink(struct kolo_comm *comm, const struct kolo_opts *opts,
                                   .size = comm->size};
     shrinking.ranks = kolo_calloc((size_t)comm->size, sizeof(*shrinking.ranks));
     shrinking.bits = kolo_calloc(kolo_stall_bits_bytes(engine->size), 1);
+    shrinking.lost = kolo_calloc(kolo_stall_bits_bytes(engine->size), 1);
     status = KOLO_ERR_NO_MEMORY;
-    if (shrinking.ranks != NULL && shrinking.bits != NULL) {
+    if (shrinking.ranks != NULL && shrinking.bits != NULL && shrinking.lost != NULL) {
         for (int rank = 0; rank < comm->size; rank++)
             shrinking.ranks[rank] = kolo_comm_world(comm, rank);
         kolo_engine_enter(engine);
@@ -198,5 +222,6 @@ kolo_status kolo_shrink(struct kolo_comm *comm, const struct kolo_opts *opts,
     }
     kolo_free_memory(shrinking.ranks);
     kolo_free_memory(shrinking.bits);
+    kolo_free_memory(shrinking.lost);
     return status;
 }

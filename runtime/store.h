@@ -148,9 +148,10 @@ struct kolo_store_call {
                            ERR_PEER */
     void *value;        /* get: allocated (kolo_free_memory), the caller's */
     size_t bytes;
-    int64_t sum;   /* add */
-    char why[160]; /* on failure: what the store knows beyond the status */
-    uint32_t id;   /* the client's */
+    int64_t sum;      /* add */
+    char why[400];    /* on failure: what the store knows beyond the status, or what became of it */
+    bool is_answered; /* by the store; else it failed here */
+    uint32_t id;      /* the client's */
     struct kolo_store_call *next;
 };
 void kolo_store_client_set(struct kolo_store_client *client, const char *key, const void *value,
@@ -162,12 +163,13 @@ void kolo_store_client_add(struct kolo_store_client *client, const char *key, in
                            struct kolo_store_call *call);
 void kolo_store_client_cancel(struct kolo_store_client *client, struct kolo_store_call *call);
 
-/** Who goes on when communicator @p number has failed: @p members has a bit for each of its ranks.
- * Answered when every member has asked, finalized it, left or died, the same to all: call->value has a bit for
- * each rank that asked, call->sum is a number for their communicator. ERR_TIMEOUT after
- * @p timeout_ms: call->why names a rank that has not come. */
+/** Who goes on when communicator @p number has failed: @p members has a bit for each of its ranks, @p lost
+ * for each of those that this one cannot reach any more, alive or not. Answered when every member has asked,
+ * finalized it, left or died, the same to all: call->value has a bit for each rank that asked and goes on,
+ * call->sum is a number for their communicator. Of two that asked and cannot reach each other one is
+ * left out: it gets ERR_PEER. ERR_TIMEOUT after @p timeout_ms: call->why names a rank that has not come. */
 void kolo_store_client_shrink(struct kolo_store_client *client, uint32_t number,
-                              const uint8_t *members, uint32_t timeout_ms,
+                              const uint8_t *members, const uint8_t *lost, uint32_t timeout_ms,
                               struct kolo_store_call *call);
 
 /** This rank has finalized communicator @p number, of which @p members has the ranks: who shrinks it

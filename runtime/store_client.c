@@ -148,6 +148,7 @@ static kolo_status on_answer(struct kolo_store_client *client, struct kolo_reade
     }
     call->bytes = bytes;
     call->sum = sum;
+    call->is_answered = true;
     end_call(call, code == KOLO_OK ? KOLO_OK : kolo_status_from_wire(code), why);
     tell_answered(client);
     return KOLO_OK;
@@ -477,18 +478,19 @@ void kolo_store_client_add(struct kolo_store_client *client, const char *key, in
 }
 
 void kolo_store_client_shrink(struct kolo_store_client *client, uint32_t number,
-                              const uint8_t *members, uint32_t timeout_ms,
+                              const uint8_t *members, const uint8_t *lost, uint32_t timeout_ms,
                               struct kolo_store_call *call)
 {
     size_t bytes = kolo_stall_bits_bytes(client->size);
     struct kolo_writer body = {0};
     if (!begin_call(client, "survivors", 0, call))
         return;
-    struct kolo_message *message = kolo_message_create(KOLO_STORE_SHRINK, 16 + bytes, &body);
+    struct kolo_message *message = kolo_message_create(KOLO_STORE_SHRINK, 20 + 2 * bytes, &body);
     kolo_write_u32(&body, call->id);
     kolo_write_u32(&body, number);
     kolo_write_u32(&body, timeout_ms);
     kolo_write_blob(&body, members, bytes);
+    kolo_write_blob(&body, lost, bytes);
     ask(client, message, &body, call);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Survivors: the ranks of a communicator that failed ask, each for itself, who goes on. They are
 // answered together, all the same, as soon as every member has asked, finalized it, left or died; so
-// a rank that dies while the others wait is one survivor less, and nobody waits for it. Must never
+// a rank that dies while the others wait is one survivor less, and nobody waits for it. Of two that asked
+// and say that they cannot reach each other, one is left out and told so. Must never
 // answer some of them and keep others: who asked at the answer's moment is in the new communicator.
 // Who has finalized which is kept until all members of that one have, or are gone.
 #include <stdio.h>
@@ -16,6 +17,7 @@ struct arrival {
     uint32_t id;
     kolo_deadline until;
     struct arrival *next;
+    uint8_t lost[]; /* ranks that it cannot reach any more */
 };
 
 struct kolo_shrink {
@@ -34,6 +36,11 @@ static bool has_bit(const uint8_t *bits, int rank)
 static void set_bit(uint8_t *bits, int rank)
 {
     bits[rank / 8] = (uint8_t)(bits[rank / 8] | 1 << (rank % 8));
+}
+
+static void clear_bit(uint8_t *bits, int rank)
+{
+    bits[rank / 8] = (uint8_t)(bits[rank / 8] & ~(1 << (rank % 8)));
 }
 
 static bool has_arrived(const struct kolo_shrink *shrink, int rank)
@@ -175,20 +182,113 @@ static void take_out(struct kolo_shrink *shrink, int rank, uint32_t id)
     }
 }
 
+/* ---- who cannot reach whom ---- */
+
+/** Those that go on, and of how many others of them each is said to be cut off, by itself or by them. */
+struct choice {
+    int size;
+    int *cuts;
+    uint8_t *survivors;
+};
+
+/** What @p arrival says of survivors counts, or (@p by -1) does not any more. */
+static void count_cuts(struct choice *choice, const struct arrival *arrival, int by)
+{
+    for (int rank = 0; rank < choice->size; rank++) {
+        if (!has_bit(arrival->lost, rank) || !has_bit(choice->survivors, rank))
+            continue;
+        choice->cuts[rank] += by;
+        choice->cuts[arrival->rank] += by;
+    }
+}
+
+/** The survivor that is cut off of most others, of equals the highest rank; -1: none is of any. */
+static int most_cut_off(const struct choice *choice)
+{
+    int most = -1;
+    for (int rank = 0; rank < choice->size; rank++)
+        if (choice->cuts[rank] > 0 && (most < 0 || choice->cuts[rank] >= choice->cuts[most]))
+            most = rank;
+    return most;
+}
+
+static void leave_out(struct choice *choice, const struct kolo_shrink *shrink, int rank)
+{
+    for (const struct arrival *at = shrink->arrivals; at; at = at->next) {
+        if (at->rank == rank)
+            count_cuts(choice, at, -1);
+        else if (has_bit(choice->survivors, at->rank) && has_bit(at->lost, rank))
+            choice->cuts[at->rank]--;
+    }
+    choice->cuts[rank] = 0;
+    clear_bit(choice->survivors, rank);
+}
+
+/** Who asked goes on, but for as few as may be, so that all that do can reach each other. */
+static void choose(struct choice *choice, const struct kolo_shrink *shrink)
+{
+    int rank;
+    for (const struct arrival *at = shrink->arrivals; at; at = at->next)
+        set_bit(choice->survivors, at->rank);
+    for (const struct arrival *at = shrink->arrivals; at; at = at->next)
+        count_cuts(choice, at, 1);
+    while ((rank = most_cut_off(choice)) >= 0)
+        leave_out(choice, shrink, rank);
+}
+
+/** A rank that asked, rather a survivor, which @p of cannot reach; of some there is one. */
+static int find_cut(const struct choice *choice, const struct kolo_shrink *shrink,
+                    const struct arrival *of)
+{
+    int found = -1;
+    for (const struct arrival *at = shrink->arrivals; at; at = at->next)
+        if ((has_bit(of->lost, at->rank) || has_bit(at->lost, of->rank)) &&
+            (found < 0 || has_bit(choice->survivors, at->rank)))
+            found = at->rank;
+    return found;
+}
+
+static kolo_status refuse_cut_off(const struct kolo_store_server *server, int rank, int other)
+{
+    char name[128], others[128];
+    kolo_server_name(server, rank, name, sizeof name);
+    kolo_server_name(server, other, others, sizeof others);
+    return kolo_fail(KOLO_ERR_PEER,
+                     "%s, this process, and %s cannot reach each other any more, though both live: "
+                     "the others go on without this one",
+                     name, others);
+}
+
+static void answer_one(const struct kolo_store_server *server, const struct kolo_shrink *shrink,
+                       const struct choice *choice, const struct arrival *arrival, int64_t number)
+{
+    struct kolo_store_connection *connection = server->members[arrival->rank].connection;
+    kolo_status status = KOLO_OK;
+    if (!has_bit(choice->survivors, arrival->rank))
+        status = refuse_cut_off(server, arrival->rank, find_cut(choice, shrink, arrival));
+    kolo_server_answer(connection, arrival->id, status, number, choice->survivors,
+                       kolo_stall_bits_bytes(choice->size));
+}
+
 static void answer_all(struct kolo_store_server *server, const struct kolo_shrink *shrink)
 {
-    size_t bytes = kolo_stall_bits_bytes(server->config.size);
+    struct choice choice = {.size = server->config.size};
     int64_t number = 0;
     kolo_status status = kolo_kv_table_add(server->kv, KOLO_STORE_NUMBERS_KEY, 1, &number);
-    uint8_t *survivors = status == KOLO_OK ? kolo_calloc(bytes, 1) : NULL;
-    if (status == KOLO_OK && !survivors)
-        status = KOLO_ERR_NO_MEMORY;
-    for (const struct arrival *at = shrink->arrivals; at && survivors; at = at->next)
-        set_bit(survivors, at->rank);
+    if (status == KOLO_OK) {
+        choice.cuts = kolo_calloc((size_t)choice.size, sizeof *choice.cuts);
+        choice.survivors = kolo_calloc(kolo_stall_bits_bytes(choice.size), 1);
+        status = choice.cuts && choice.survivors ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    }
+    if (status == KOLO_OK)
+        choose(&choice, shrink);
     for (const struct arrival *at = shrink->arrivals; at; at = at->next)
-        kolo_server_answer(server->members[at->rank].connection, at->id, status, number, survivors,
-                           survivors ? bytes : 0);
-    kolo_free_memory(survivors);
+        if (status == KOLO_OK)
+            answer_one(server, shrink, &choice, at, number);
+        else
+            kolo_server_answer(server->members[at->rank].connection, at->id, status, 0, NULL, 0);
+    kolo_free_memory(choice.cuts);
+    kolo_free_memory(choice.survivors);
 }
 
 /** Answers what is complete. */
@@ -243,7 +343,8 @@ static kolo_status refuse_lost(const struct kolo_store_server *server, int rank)
 }
 
 static kolo_status add_arrival(struct kolo_store_connection *connection, uint32_t id,
-                               uint32_t number, const uint8_t *members, uint32_t timeout_ms)
+                               uint32_t number, const uint8_t *members, const uint8_t *lost,
+                               uint32_t timeout_ms)
 {
     struct kolo_store_server *server = connection->server;
     size_t bytes = kolo_stall_bits_bytes(server->config.size);
@@ -255,13 +356,14 @@ static kolo_status add_arrival(struct kolo_store_connection *connection, uint32_
     if (memcmp(shrink->members, members, bytes) != 0 || has_arrived(shrink, connection->rank))
         return kolo_fail(KOLO_ERR_INVALID, "ranks differ in who is in communicator %u",
                          (unsigned int)number);
-    struct arrival *arrival = kolo_calloc(1, sizeof *arrival);
+    struct arrival *arrival = kolo_calloc(1, sizeof *arrival + bytes);
     if (!arrival)
         return KOLO_ERR_NO_MEMORY;
-    *arrival = (struct arrival){.rank = connection->rank,
-                                .id = id,
-                                .until = kolo_deadline_in_ms((int64_t)timeout_ms),
-                                .next = shrink->arrivals};
+    arrival->rank = connection->rank;
+    arrival->id = id;
+    arrival->until = kolo_deadline_in_ms((int64_t)timeout_ms);
+    arrival->next = shrink->arrivals;
+    memcpy(arrival->lost, lost, bytes);
     shrink->arrivals = arrival;
     set_bit(shrink->asked, connection->rank);
     kolo_server_due_at(server, arrival->until);
@@ -271,18 +373,20 @@ static kolo_status add_arrival(struct kolo_store_connection *connection, uint32_
 kolo_status kolo_server_shrink(struct kolo_store_connection *connection, struct kolo_reader *body)
 {
     struct kolo_store_server *server = connection->server;
-    size_t bytes = 0;
+    size_t bytes = 0, lost_bytes = 0;
     uint32_t id = kolo_read_u32(body);
     uint32_t number = kolo_read_u32(body);
     uint32_t timeout_ms = kolo_read_u32(body);
     const uint8_t *members = kolo_read_blob(body, &bytes);
+    const uint8_t *lost = kolo_read_blob(body, &lost_bytes);
     kolo_status status = kolo_reader_finish(body, "SHRINK");
     if (status != KOLO_OK)
         return status;
-    if (bytes != kolo_stall_bits_bytes(server->config.size) ||
-        !has_bit(members, connection->rank) || id == 0)
-        return kolo_fail(KOLO_ERR_PROTOCOL, "SHRINK with %zu bytes of members", bytes);
-    status = add_arrival(connection, id, number, members, timeout_ms);
+    if (bytes != kolo_stall_bits_bytes(server->config.size) || lost_bytes != bytes ||
+        !has_bit(members, connection->rank) || has_bit(lost, connection->rank) || id == 0)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "SHRINK with %zu bytes of members, %zu of lost ones",
+                         bytes, lost_bytes);
+    status = add_arrival(connection, id, number, members, lost, timeout_ms);
     if (status != KOLO_OK)
         kolo_server_answer(connection, id, status, 0, NULL, 0);
     look(server);

@@ -13,7 +13,8 @@
 //   CANCEL   u32 id
 //   STALLED  u32 channel, u32 sequence, 24 desc, text words, blob members (a bit each, or empty)
 //   RESUMED  u32 channel, u32 sequence
-//   SHRINK   u32 id, u32 number, u32 timeout_ms, blob members: answered with the survivors
+//   SHRINK   u32 id, u32 number, u32 timeout_ms, blob members, blob lost (a bit for each rank that
+//            this one cannot reach any more): answered with the survivors
 //   FINALIZED  u32 number, blob members: this rank has left that communicator
 //   ABORT    u32 scope, i32 status, text
 //   LEAVE    -

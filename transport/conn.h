@@ -44,7 +44,7 @@ struct kolo_greeting {
     int32_t from, to; /* ranks; -1: not a rank */
     uint64_t tag;     /* free for the purpose */
 };
-enum { KOLO_PROTOCOL_VERSION = 5 };
+enum { KOLO_PROTOCOL_VERSION = 6 };
 enum kolo_purpose { KOLO_PURPOSE_STORE = 1, KOLO_PURPOSE_TCP, KOLO_PURPOSE_SHM, KOLO_PURPOSE_RDMA };
 
 /** The ports at which kolo may listen; low 0: whichever the system chooses. */

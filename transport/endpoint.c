@@ -92,6 +92,11 @@ static kolo_status make_link(struct kolo_port *port, int peer, int fd, kolo_dead
     return KOLO_OK;
 }
 
+static bool has_fallen(const struct kolo_link *link)
+{
+    return link->state == KOLO_LINK_DOWN && !link->heard_goodbye;
+}
+
 kolo_status kolo_endpoint_link(struct kolo_endpoint *endpoint, int peer, kolo_deadline deadline,
                                struct kolo_link **link_out)
 {
@@ -111,13 +116,19 @@ kolo_status kolo_endpoint_link(struct kolo_endpoint *endpoint, int peer, kolo_de
         if (status != KOLO_OK)
             return status;
     }
-    if (link->state == KOLO_LINK_DOWN && !link->heard_goodbye) {
+    if (has_fallen(link)) {
         if (link->why_text != NULL)
             kolo_detail_set(link->why_text);
         return link->why;
     }
     *link_out = link;
     return KOLO_OK;
+}
+
+bool kolo_endpoint_link_fell(const struct kolo_endpoint *endpoint, int peer)
+{
+    const struct kolo_link *link = find_link(endpoint, peer);
+    return link != NULL && has_fallen(link);
 }
 
 struct kolo_link *kolo_endpoint_link_up(const struct kolo_endpoint *endpoint, int peer)

@@ -194,6 +194,9 @@ size_t kolo_endpoint_direct_bytes(const struct kolo_endpoint *endpoint, int peer
 kolo_status kolo_endpoint_link(struct kolo_endpoint *endpoint, int peer, kolo_deadline deadline,
                                struct kolo_link **link_out) KOLO_NODISCARD;
 
+/** Has the link to @p peer fallen, other than by the peer's goodbye? Links that fell do not come up again. */
+bool kolo_endpoint_link_fell(const struct kolo_endpoint *endpoint, int peer);
+
 /** The link to @p peer if it is up; NULL: it is not, or there is none. */
 struct kolo_link *kolo_endpoint_link_up(const struct kolo_endpoint *endpoint, int peer);
 

@@ -178,7 +178,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_dup(struct kolo_comm *comm, const struc
 /** The ranks of @p comm that are left, in their old order, as a new communicator, after @p comm
  *  failed because a rank was lost. Every rank that is left calls it (one that called it is not
  *  waited for by calls on @p comm, which fails by it if it had not). Who is left is agreed with the
- *  job's store, which knows who died and who finalized; a rank that dies meanwhile is left out.
+ *  job's store, which knows who died and who finalized; a rank that dies meanwhile is left out, and
+ *  of two that live and cannot reach each other any more, one: kolo_shrink() returns ERR_PEER there.
  *  @p comm stays failed and is to be finalized, the world's only after the new one, which ends with it
  *  (kolo_finalize()); the links to the others go on. Under kolorun give
  *  --keep-going, or the first death ends the job.

@@ -117,6 +117,23 @@ for what in ssh kolorun-agent; do
     hosts_clean host1 host2 host3
 done
 
+# Two hosts that live and cannot reach each other any more: the ranks of one are left out, and are told of whom they are cut off.
+wall() { on host2 iptables "$1" INPUT -s 10.211.53.3 -p tcp -j DROP && on host2 iptables "$1" OUTPUT -d 10.211.53.3 -p tcp -j DROP; }
+if on host2 iptables -S >/dev/null 2>"$work/why"; then
+    KOLO_PEER_TIMEOUT=4s background parted --keep-going -H "$hosts" "$RANK_PROGRAM" outlive
+    await all_up
+    wall -A || fail "no wall between host2 and host3"
+    ended 6
+    for rank in 0 1 2 3; do says out "^\\[$rank\\] survived [0-9.]+ as $rank of 4\$"; done
+    for rank in 4 5; do
+        says out "^\\[$rank\\] shrink [0-9.]+ kolo_shrink: rank $rank \\(host3, pid [0-9]+\\), this process, and rank [23] \\(host2, pid [0-9]+\\) cannot reach each other any more, though both live"
+    done
+    wall -D
+    hosts_clean host1 host2 host3
+else
+    echo "no firewall here: $(cat "$work/why")"
+fi
+
 # The cable of a host, and its power.
 for what in cut kill; do
     KOLO_PEER_TIMEOUT=5s background "$what" -H "$hosts" "$RANK_PROGRAM" loop 60

@@ -427,6 +427,54 @@ Test(store_server, a_rank_that_counts_as_lost_is_no_survivor)
     close_all(&raw, ranks, 2);
 }
 
+/** Five ranks ask, each says whom it has lost: @p survivors go on, the others are told why not. */
+static void expect_choice(const uint8_t lost[5], uint8_t survivors)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[5];
+    open_all(&raw, ranks, 5, 5);
+    for (int i = 0; i < 5; i++)
+        raw_shrink_without(&ranks[i], 1, 0, 60000, 0x1f, lost[i]);
+    raw_server_pump(&raw);
+    for (int i = 0; i < 5; i++)
+        if (survivors & 1 << i)
+            (void)expect_survivors(&ranks[i], 1, survivors);
+        else
+            expect_answer(&ranks[i], 1, KOLO_ERR_PEER);
+    close_all(&raw, ranks, 5);
+}
+
+Test(store_server, of_two_that_cannot_reach_each_other_one_goes_on)
+{
+    expect_choice((uint8_t[]){0, 0x08, 0, 0, 0}, 0x17);    /* 1 has lost 3 */
+    expect_choice((uint8_t[]){0, 0x08, 0, 0x02, 0}, 0x17); /* and 3 has lost 1 */
+    expect_choice((uint8_t[]){0, 0, 0x12, 0, 0}, 0x1b);    /* 2 has lost 1 and 4 */
+    expect_choice((uint8_t[]){0x1c, 0x1c, 0, 0, 0}, 0x1c); /* two hosts, of two and three ranks */
+    expect_choice((uint8_t[]){0x02, 0, 0x08, 0, 0}, 0x15); /* two pairs */
+    expect_choice((uint8_t[]){0, 0x1d, 0x1b, 0x17, 0x0f}, 0x01); /* each but 0 has lost all */
+}
+
+Test(store_server, who_cannot_reach_another_hears_whom)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[3];
+    open_all(&raw, ranks, 3, 3);
+    kolo_store_server_died(raw.server, 0, "died");
+    raw_shrink_without(&ranks[1], 1, 0, 60000, 0x07, 0x05); /* that 0 is lost is known */
+    raw_shrink_without(&ranks[2], 1, 0, 60000, 0x07, 0x01);
+    raw_server_pump(&raw);
+    expect_failed(&ranks[1], KOLO_ERR_PEER, "rank 0 (host0, pid 800) died");
+    expect_failed(&ranks[2], KOLO_ERR_PEER, "rank 0 (host0, pid 800) died");
+    (void)expect_survivors(&ranks[1], 1, 0x02);
+    expect_answer(&ranks[2], 1, KOLO_ERR_PEER);
+    cr_assert(
+        strcmp(ranks[2].text,
+               "rank 2 (host2, pid 802), this process, and rank 1 (host1, pid 801) cannot reach "
+               "each other any more, though both live: the others go on without this one") == 0,
+        "%s", ranks[2].text);
+    close_all(&raw, ranks, 3);
+}
+
 Test(store_server, survivors_hear_the_same_when_the_others_are_gone)
 {
     struct raw_server raw;

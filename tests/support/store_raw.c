@@ -227,12 +227,19 @@ void raw_resumed(struct raw_rank *rank, uint32_t channel, uint32_t sequence)
 void raw_shrink(struct raw_rank *rank, uint32_t id, uint32_t number, uint32_t timeout_ms,
                 uint8_t members)
 {
+    raw_shrink_without(rank, id, number, timeout_ms, members, 0);
+}
+
+void raw_shrink_without(struct raw_rank *rank, uint32_t id, uint32_t number, uint32_t timeout_ms,
+                        uint8_t members, uint8_t lost)
+{
     struct kolo_writer body = {0};
     struct kolo_message *message = kolo_message_create(KOLO_STORE_SHRINK, 32, &body);
     kolo_write_u32(&body, id);
     kolo_write_u32(&body, number);
     kolo_write_u32(&body, timeout_ms);
     kolo_write_blob(&body, &members, 1);
+    kolo_write_blob(&body, &lost, 1);
     send_message(rank, message, &body);
 }
 

@@ -58,6 +58,9 @@ void raw_resumed(struct raw_rank *rank, uint32_t channel, uint32_t sequence);
 /** @p members: a bit each, of a world of at most 7 ranks. */
 void raw_shrink(struct raw_rank *rank, uint32_t id, uint32_t number, uint32_t timeout_ms,
                 uint8_t members);
+/** The same of a rank that cannot reach the ranks @p lost any more. */
+void raw_shrink_without(struct raw_rank *rank, uint32_t id, uint32_t number, uint32_t timeout_ms,
+                        uint8_t members, uint8_t lost);
 void raw_finalized(struct raw_rank *rank, uint32_t number, uint8_t members);
 void raw_abort(struct raw_rank *rank, uint32_t scope, int32_t why, const char *text);
 /** CANCEL, LEAVE: a type and at most one number. */

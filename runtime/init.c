@@ -310,7 +310,8 @@ static kolo_status reach_store(struct kolo_engine *engine, const struct kolo_sec
     KOLO_TRY(kolo_rendezvous_parse(engine->settings.rendezvous, &rendezvous));
     if (is_launched || engine->rank != 0) {
         KOLO_DEBUG("start: reaching for the job's store");
-        KOLO_TRY(kolo_rendezvous_dial(&rendezvous, secret, engine->rank, deadline, fd_out));
+        KOLO_TRY(kolo_rendezvous_dial(&rendezvous, engine->settings.net, secret, engine->rank,
+                                      deadline, fd_out));
         goto out;
     }
     KOLO_TRY(kolo_rendezvous_host_open(&rendezvous, engine->settings.net, &config, &engine->host));

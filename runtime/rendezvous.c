@@ -445,14 +445,12 @@ static kolo_status dial_by_file(const char *path, const struct kolo_secret *secr
     return status;
 }
 
-kolo_status kolo_rendezvous_dial(const struct kolo_rendezvous *rendezvous,
-                                 const struct kolo_secret *secret, int rank, kolo_deadline deadline,
-                                 int *fd_out)
+static kolo_status dial_by_tcp(const struct kolo_rendezvous *rendezvous,
+                               const struct kolo_secret *secret, int rank, kolo_deadline deadline,
+                               int *fd_out)
 {
     struct kolo_place places[KOLO_RENDEZVOUS_PLACES_MAX];
     size_t count = 0;
-    if (rendezvous->kind == KOLO_RENDEZVOUS_FILE)
-        return dial_by_file(rendezvous->where, secret, rank, deadline, fd_out);
     kolo_status status =
         kolo_places_resolve(rendezvous->where, places, KOLO_RENDEZVOUS_PLACES_MAX, &count);
     if (status != KOLO_OK)
@@ -464,4 +462,30 @@ kolo_status kolo_rendezvous_dial(const struct kolo_rendezvous *rendezvous,
                      "%s; is rank 0 (or kolorun) running, KOLO_RENDEZVOUS=tcp://%s its host and "
                      "port, and does a firewall let that through?",
                      kolo_error_detail(), rendezvous->where);
+}
+
+/** What the store's host offers is of the networks that KOLO_NET names: where this machine has none of them,
+ * that is why it was not reached. */
+static kolo_status blame_net(const char *net, kolo_status status)
+{
+    struct kolo_place place;
+    size_t count = 0;
+    char why[KOLO_DETAIL_MAX];
+    snprintf(why, sizeof why, "%s", kolo_error_detail());
+    if (kolo_places_local(net, 1, &place, 1, &count) == KOLO_ERR_CONFIG)
+        return kolo_fail(status, "%s, and %s", kolo_error_detail(), why);
+    kolo_detail_set(why);
+    return status;
+}
+
+kolo_status kolo_rendezvous_dial(const struct kolo_rendezvous *rendezvous, const char *net,
+                                 const struct kolo_secret *secret, int rank, kolo_deadline deadline,
+                                 int *fd_out)
+{
+    kolo_status status = rendezvous->kind == KOLO_RENDEZVOUS_FILE
+                             ? dial_by_file(rendezvous->where, secret, rank, deadline, fd_out)
+                             : dial_by_tcp(rendezvous, secret, rank, deadline, fd_out);
+    if (status == KOLO_ERR_CONNECT || status == KOLO_ERR_TIMEOUT)
+        return blame_net(net, status);
+    return status;
 }

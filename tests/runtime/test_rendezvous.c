@@ -121,7 +121,7 @@ static void host_or_dial(struct store_rank *rank)
     }
     int fd = -1;
     kolo_status status =
-        kolo_rendezvous_dial(&at, &secret, rank->rank, kolo_deadline_in_ms(SOON_MS), &fd);
+        kolo_rendezvous_dial(&at, "", &secret, rank->rank, kolo_deadline_in_ms(SOON_MS), &fd);
     if (status == KOLO_OK) {
         store_rank_join(rank, rank->rank, rank->size, fd, NULL, 0, &secret, SOON_MS);
         store_rank_close(rank);
@@ -202,7 +202,8 @@ Test(rendezvous, malformed_files, .init = setup, .fini = teardown)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         int fd;
         write_stale(bad[i]);
-        kolo_status status = kolo_rendezvous_dial(&at, &secret, 1, kolo_deadline_in_ms(60), &fd);
+        kolo_status status =
+            kolo_rendezvous_dial(&at, "", &secret, 1, kolo_deadline_in_ms(60), &fd);
         cr_assert(status == KOLO_ERR_TIMEOUT, "%zu: %s", i, kolo_status_name(status));
         cr_assert(strstr(kolo_error_detail(), "is not a rendezvous file"), "%zu: %s", i,
                   kolo_error_detail());
@@ -212,7 +213,7 @@ Test(rendezvous, malformed_files, .init = setup, .fini = teardown)
 Test(rendezvous, file_that_never_appears, .init = setup, .fini = teardown)
 {
     int fd;
-    cr_assert(kolo_rendezvous_dial(&at, &secret, 1, kolo_deadline_in_ms(120), &fd) ==
+    cr_assert(kolo_rendezvous_dial(&at, "", &secret, 1, kolo_deadline_in_ms(120), &fd) ==
               KOLO_ERR_TIMEOUT);
     cr_assert(strstr(kolo_error_detail(), at.where) &&
                   strstr(kolo_error_detail(), "did not appear in time"),
@@ -223,7 +224,7 @@ Test(rendezvous, pipe_in_place_of_the_file, .init = setup, .fini = teardown)
 {
     int fd;
     cr_assert(mkfifo(at.where, 0600) == 0);
-    cr_assert(kolo_rendezvous_dial(&at, &secret, 1, kolo_deadline_in_ms(120), &fd) ==
+    cr_assert(kolo_rendezvous_dial(&at, "", &secret, 1, kolo_deadline_in_ms(120), &fd) ==
               KOLO_ERR_TIMEOUT);
     cr_assert(strstr(kolo_error_detail(), "not a regular file"), "%s", kolo_error_detail());
 }
@@ -291,11 +292,26 @@ Test(rendezvous, address_where_nobody_listens)
 {
     int fd = -1;
     cr_assert(kolo_rendezvous_parse("tcp://127.0.0.1:1", &at) == KOLO_OK);
-    cr_assert(kolo_rendezvous_dial(&at, &secret, 1, kolo_deadline_in_ms(120), &fd) ==
+    cr_assert(kolo_rendezvous_dial(&at, "", &secret, 1, kolo_deadline_in_ms(120), &fd) ==
               KOLO_ERR_CONNECT);
     cr_assert(strstr(kolo_error_detail(), "127.0.0.1:1 connection refused; is rank 0 ") &&
                   strstr(kolo_error_detail(), "KOLO_RENDEZVOUS=tcp://127.0.0.1:1 "),
               "%s", kolo_error_detail());
+}
+
+Test(rendezvous, networks_that_this_host_has_not_are_named)
+{
+    int fd = -1;
+    cr_assert(kolo_rendezvous_parse("tcp://127.0.0.1:1", &at) == KOLO_OK);
+    cr_assert(kolo_rendezvous_dial(&at, "fd12::/16", &secret, 1, kolo_deadline_in_ms(120), &fd) ==
+              KOLO_ERR_CONNECT);
+    cr_assert(
+        strstr(kolo_error_detail(), "KOLO_NET: nothing of this machine matches \"fd12::/16\"") &&
+            strstr(kolo_error_detail(), ", and cannot reach the rendezvous: 127.0.0.1:1 "),
+        "%s", kolo_error_detail());
+    cr_assert(kolo_rendezvous_dial(&at, "lo", &secret, 1, kolo_deadline_in_ms(120), &fd) ==
+              KOLO_ERR_CONNECT);
+    cr_assert(!strstr(kolo_error_detail(), "KOLO_NET"), "%s", kolo_error_detail());
 }
 
 Test(rendezvous, address_of_another_host)

@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "runtime/adopt.h"
 #include "runtime/local.h"
 
 /* A communicator that failed has nothing to drain but the news of it. */
@@ -353,6 +354,7 @@ kolo_status kolo_init(const struct kolo_config *config, struct kolo_comm **comm_
         return kolo_fail(KOLO_ERR_INVALID, "kolo_init: comm_out is NULL");
     KOLO_TRY(kolo_engine_create(&engine));
     KOLO_TRY(kolo_config_settings(config, &engine->settings));
+    KOLO_TRY(kolo_adopt(&engine->settings));
     KOLO_TRY(start(engine));
     *comm_out = engine->world;
     return KOLO_OK;

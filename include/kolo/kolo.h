@@ -19,8 +19,9 @@
  *          fprintf(stderr, "%s\n", kolo_error_detail());
  *      kolo_finalize(comm);
  *
- *  started as `kolorun -np 4 -H host1:2,host2:2 program`. Started without kolorun, the program is a
- *  world of one rank.
+ *  started as `kolorun -np 4 -H host1:2,host2:2 program`. Ranks that srun, mpirun (Open MPI), mpiexec
+ *  (MPICH) or torchrun started are one world too; they need KOLO_SECRET (man 7 kolo). Started by
+ *  itself, the program is a world of one rank.
  *
  *  Processes: a communicator and its requests are of the process that made them. A child by fork()
  *  is refused by every function that takes one (KOLO_ERR_INVALID; kolo_abort() warns and does

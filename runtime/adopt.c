@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns the list of launchers and their variables. Must never: take a variable for a rank that the launcher
+// did not set for this very process (each has one that tells), or make up a secret, which is the user's to give.
+//
+// The rendezvous: rank 0's host is known where all ranks are on one host, from torchrun's MASTER_ADDR, and from
+// Slurm's list of hosts. Its port is told by nobody; all know the job's secret, and take the port from it.
+#include "runtime/adopt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transport/conn.h"
+
+enum { HOST_MAX = 200, PORT_LEAST = 20000, PORTS = 12000 /* below those that systems give out */ };
+
+struct launcher {
+    const char *name, *command;
+    const char *mark; /* set for its ranks alone */
+    const char *rank, *size;
+    const char *local_size; /* ranks of this host, or */
+    const char *hosts;      /* how many hosts there are; NULL: it does not say */
+    const char *host; /* that of rank 0, or a list which begins with it; NULL: it does not say */
+};
+
+/* One may run under another: the inner one's variables are those of this process. */
+static const struct launcher launchers[] = {
+    {.name = "torchrun",
+     .command = "torchrun",
+     .mark = "TORCHELASTIC_RUN_ID",
+     .rank = "RANK",
+     .size = "WORLD_SIZE",
+     .local_size = "LOCAL_WORLD_SIZE",
+     .host = "MASTER_ADDR"},
+    {.name = "Open MPI's mpirun",
+     .command = "mpirun -x KOLO_SECRET",
+     .mark = "OMPI_COMM_WORLD_RANK",
+     .rank = "OMPI_COMM_WORLD_RANK",
+     .size = "OMPI_COMM_WORLD_SIZE",
+     .local_size = "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {.name = "mpiexec (PMI)",
+     .command = "mpiexec",
+     .mark = "PMI_RANK",
+     .rank = "PMI_RANK",
+     .size = "PMI_SIZE",
+     .local_size = "MPI_LOCALNRANKS"},
+    {.name = "srun",
+     .command = "srun",
+     .mark = "SLURM_STEP_NUM_TASKS",
+     .rank = "SLURM_PROCID",
+     .size = "SLURM_STEP_NUM_TASKS",
+     .hosts = "SLURM_STEP_NUM_NODES",
+     .host = "SLURM_STEP_NODELIST"},
+};
+
+static const struct launcher *find_launcher(void)
+{
+    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
+        if (kolo_environment(launchers[i].mark))
+            return &launchers[i];
+    return NULL;
+}
+
+/** A number from @p least to @p most in a variable of the launcher's. */
+static kolo_status read_number(const struct launcher *launcher, const char *variable, long least,
+                               long most, long *number_out)
+{
+    const char *text = variable ? kolo_environment(variable) : NULL;
+    char *end = NULL;
+    long number = text ? strtol(text, &end, 10) : 0;
+    if (!text || end == text || *end != '\0' || number < least || number > most)
+        return kolo_fail(KOLO_ERR_CONFIG,
+                         "this program was started by %s, and %s=%.80s is no number from %ld to "
+                         "%ld: set KOLO_RANK and KOLO_SIZE, or start it by kolorun",
+                         launcher->name, variable, text ? text : "", least, most);
+    *number_out = number;
+    return KOLO_OK;
+}
+
+/** Whether all ranks are on this host, as far as the launcher says. */
+static bool is_one_host(const struct launcher *launcher, long size)
+{
+    const char *local = launcher->local_size ? kolo_environment(launcher->local_size) : NULL;
+    const char *hosts = launcher->hosts ? kolo_environment(launcher->hosts) : NULL;
+    return (local && strtol(local, NULL, 10) == size) || (hosts && strcmp(hosts, "1") == 0);
+}
+
+/** The first host of a list as Slurm writes it: "a[01-04,7]b,c" begins with a01b. False: too long. */
+static bool first_host(const char *list, char host[HOST_MAX])
+{
+    size_t used = 0;
+    bool is_skipping = false;
+    for (int depth = 0; *list != '\0' && (*list != ',' || depth > 0); list++) {
+        if (*list == '[' || *list == ']') {
+            depth += *list == '[' ? 1 : -1;
+            is_skipping = false;
+            continue;
+        }
+        is_skipping = is_skipping || (depth > 0 && (*list == '-' || *list == ','));
+        if (is_skipping)
+            continue;
+        if (used + 1 >= HOST_MAX)
+            return false;
+        host[used++] = *list;
+    }
+    host[used] = '\0';
+    return used > 0;
+}
+
+static kolo_status find_host(const struct launcher *launcher, long size, char host[HOST_MAX])
+{
+    const char *list = launcher->host ? kolo_environment(launcher->host) : NULL;
+    if (is_one_host(launcher, size)) {
+        snprintf(host, HOST_MAX, "127.0.0.1");
+        return KOLO_OK;
+    }
+    if (list && first_host(list, host))
+        return KOLO_OK;
+    return kolo_fail(
+        KOLO_ERR_CONFIG,
+        "this is a rank of %ld started by %s, which does not say on which host rank 0 is: give "
+        "KOLO_RENDEZVOUS=tcp://HOST:PORT (or file:///SHARED/PATH), the same to all",
+        size, launcher->name);
+}
+
+/** The same on all ranks of a job, another one for another job. */
+static kolo_status find_port(const struct kolo_settings *settings, unsigned *port_out)
+{
+    struct kolo_ports ports;
+    unsigned hash = 2166136261U;
+    kolo_status status = kolo_ports_parse(settings->ports, &ports);
+    if (status != KOLO_OK)
+        return status;
+    for (const char *at = settings->secret; *at != '\0'; at++)
+        hash = (hash ^ (unsigned char)*at) * 16777619U;
+    const unsigned count = kolo_ports_count(&ports);
+    *port_out = ports.low == 0 ? PORT_LEAST + hash % PORTS : kolo_ports_at(&ports, hash % count);
+    return KOLO_OK;
+}
+
+static kolo_status find_rendezvous(const struct launcher *launcher, long size,
+                                   struct kolo_settings *settings)
+{
+    char host[HOST_MAX], text[HOST_MAX + 32];
+    unsigned port;
+    kolo_status status;
+    KOLO_TRY(find_host(launcher, size, host));
+    KOLO_TRY(find_port(settings, &port));
+    snprintf(text, sizeof text, strchr(host, ':') ? "tcp://[%s]:%u" : "tcp://%s:%u", host, port);
+    status = kolo_settings_set(settings, "KOLO_RENDEZVOUS", text, KOLO_FROM_ENVIRONMENT);
+out:
+    return status;
+}
+
+static kolo_status set_number(struct kolo_settings *settings, const char *name, long number)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%ld", number);
+    return kolo_settings_set(settings, name, text, KOLO_FROM_ENVIRONMENT);
+}
+
+kolo_status kolo_adopt(struct kolo_settings *settings)
+{
+    const struct launcher *launcher = find_launcher();
+    const bool is_said =
+        settings->launcher[0] != '\0' || settings->rank >= 0 || settings->size >= 0;
+    long rank = 0, size = 0;
+    kolo_status status;
+    if (is_said || !launcher)
+        return KOLO_OK;
+    KOLO_TRY(read_number(launcher, launcher->size, 1, 1048576, &size));
+    if (size == 1)
+        return KOLO_OK;
+    KOLO_TRY(read_number(launcher, launcher->rank, 0, size - 1, &rank));
+    if (settings->secret[0] == '\0')
+        return kolo_fail(
+            KOLO_ERR_CONFIG,
+            "this is rank %ld of %ld started by %s: the ranks need a secret, the same on all: "
+            "`export "
+            "KOLO_SECRET=$(openssl rand -hex 32)` before `%s`; KOLO_RANK=0 KOLO_SIZE=1 "
+            "makes each a world of its own",
+            rank, size, launcher->name, launcher->command);
+    if (settings->rendezvous[0] == '\0')
+        KOLO_TRY(find_rendezvous(launcher, size, settings));
+    KOLO_TRY(set_number(settings, "KOLO_SIZE", size));
+    KOLO_TRY(set_number(settings, "KOLO_RANK", rank));
+out:
+    return status;
+}

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Ranks that other launchers start: their variables set by hand, as each sets them, and by those that are installed here.
+. "${BASH_SOURCE%/*}/common.sh"
+export KOLO_SECRET
+KOLO_SECRET=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
+
+# both NAME VARIABLES...: two ranks, in whose variables @ stands for the rank, are one world.
+both() {
+    local name=$1 rank got pids=()
+    shift
+    for rank in 0 1; do
+        env "${@//@/$rank}" timeout "$patience" "$RANK_PROGRAM" loop 0 >"$work/$name$rank" 2>&1 &
+        pids+=($!)
+    done
+    for rank in 0 1; do
+        got=0
+        wait "${pids[rank]}" || got=$?
+        [[ $got == 0 ]] || fail "$name: rank $rank ended with $got"
+        grep -q "^path .* rank $((1 - rank)): shm" "$work/$name$rank" || { fail "$name: no path"; cat "$work/$name$rank"; }
+    done
+}
+both srun SLURM_PROCID=@ SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NODELIST=nowhere
+both pmi PMI_RANK=@ PMI_SIZE=2 MPI_LOCALNRANKS=2
+both ompi OMPI_COMM_WORLD_RANK=@ OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2
+both hosts PMI_RANK=@ PMI_SIZE=2 MPI_LOCALNRANKS=1 "KOLO_RENDEZVOUS=file://$work/meet"
+both torchrun TORCHELASTIC_RUN_ID=x RANK=@ WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=nowhere
+
+# Without a secret nobody is a world of its own without a word; who wants that says so.
+run 4 env -u KOLO_SECRET PMI_RANK=1 PMI_SIZE=2 MPI_LOCALNRANKS=2 "$RANK_PROGRAM" loop 0
+says out '^init .* this is rank 1 of 2 started by mpiexec \(PMI\): the ranks need a secret, the same on all: `export KOLO_SECRET='
+run 0 env -u KOLO_SECRET PMI_RANK=1 PMI_SIZE=2 KOLO_RANK=0 KOLO_SIZE=1 "$RANK_PROGRAM" loop 0
+# kolorun within a step of theirs starts its own.
+run 0 env PMI_RANK=1 PMI_SIZE=2 MPI_LOCALNRANKS=2 "$KOLORUN" -np 3 "$RANK_PROGRAM" loop 0
+[[ $(grep -c '^\[[0-2]\] path ' "$work/out") == 6 ]] || { fail "kolorun under mpiexec"; cat "$work/out"; }
+
+# The launchers themselves.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+for launcher in "mpirun.openmpi --oversubscribe -np 3" "mpiexec.hydra -n 3"; do
+    command -v "${launcher%% *}" >/dev/null || { echo "${launcher%% *} is not installed"; continue; }
+    # shellcheck disable=SC2086
+    run 0 $launcher "$RANK_PROGRAM" loop 0
+    [[ $(grep -c '^path ' "$work/out") == 6 ]] || { fail "$launcher"; cat "$work/out"; }
+done
+finish

@@ -145,7 +145,7 @@ void kolo_tcp_set_options(struct tcp_port *port, int fd)
 /* ---- lost hosts ---- */
 
 /** Since when bytes are unacknowledged without a word from the peer; 0: they are not. A closed
- * window is not silence: the peer answers the kernel's probes. */
+ * window is not silence: the peer's kernel answers the probes of ours, but where the path has failed. */
 static kolo_deadline silent_since(const struct tcp_link *tcp, kolo_deadline now)
 {
     struct tcp_info info = {0};
@@ -153,7 +153,7 @@ static kolo_deadline silent_since(const struct tcp_link *tcp, kolo_deadline now)
     kolo_deadline heard;
 
     if (getsockopt(tcp->socket.watch.fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 ||
-        info.tcpi_unacked == 0)
+        (info.tcpi_unacked == 0 && info.tcpi_probes == 0))
         return 0;
     heard = now - (int64_t)info.tcpi_last_ack_recv * 1000000;
     if (tcp->stuck_since == 0)

@@ -127,6 +127,23 @@ if on host1 iptables "${wall[@]}" 2>"$work/why" && on host2 iptables "${wall[@]}
     says out 'rank [01]: 10\.211\.53\.[12]:213[0-9]+ (no answer|connecting).*; is a firewall between the hosts'
     on host1 iptables -F INPUT
     on host2 iptables -F INPUT
+
+    # A path that fails while the peer computes and its window is closed: nothing is unacknowledged but the kernel's probes.
+    # The rank ends by it, not by its deadline; and a peer that lives is waited for, however long it computes.
+    KOLO_PEER_TIMEOUT=2s job busy 0 -x KOLO_PORTS=21300-21399 -H "$hosts" "$RANK_PROGRAM" busy 6
+    KOLO_PEER_TIMEOUT=2s "$cluster" exec host1 "$KOLORUN" -x KOLO_PORTS=21300-21399 --timeout 60s -H "$hosts" \
+        "$RANK_PROGRAM" busy 60 >"$work/out" 2>"$work/err" </dev/null &
+    launcher=$!
+    await sh -c "'$cluster' exec host1 ss -tno | grep -q 'timer:(persist'"
+    for chain in INPUT OUTPUT; do
+        for end in --dport --sport; do on host2 iptables -A "$chain" -p tcp "$end" 21300:21399 -j DROP; done
+    done
+    got=0
+    wait "$launcher" || got=$?
+    [[ $got == 7 ]] || { fail "a path that fails: status $got"; cat "$work/out" "$work/err"; }
+    says out '^\[0\] error .* rank 1 at tcp [0-9.]+:213[0-9]+: no answer for 2 s \(KOLO_PEER_TIMEOUT\)'
+    on host2 iptables -F INPUT
+    on host2 iptables -F OUTPUT
 else
     echo "no firewall here: $(cat "$work/why")"
 fi

@@ -9,6 +9,7 @@
 //   rank shrink VICTIM,... [during] each VICTIM in turn kills itself, and the others go on without
 //                                  it; during: the second dies when it has noticed the first
 //   rank outlive                   all reduce until somebody is lost; the others shrink and go on
+//   rank busy SECONDS              rank 0 sends to rank 1, which takes it SECONDS later
 //   rank lines COUNT               COUNT numbered lines each, no kolo
 //   rank stubborn                  ignores SIGTERM, starts a child in a session of its own, no kolo
 //   rank stubborn-die VICTIM       the same, and VICTIM kills itself
@@ -176,6 +177,22 @@ static int survive(struct kolo_comm *world, const char *victims, int dies_during
     return finish(comm, me);
 }
 
+static int keep_waiting(struct kolo_comm *comm, unsigned seconds)
+{
+    enum { LONG = 64 << 20 };
+    static char data[LONG];
+    kolo_status status = kolo_barrier(comm, NULL, NULL); /* they are joined from here on */
+    if (status == KOLO_OK && kolo_rank(comm) == 1)
+        sleep(seconds);
+    if (status == KOLO_OK)
+        status = kolo_rank(comm) == 0 ? kolo_send(comm, data, LONG, KOLO_UINT8, 1, NULL, NULL)
+                                      : kolo_recv(comm, data, LONG, KOLO_UINT8, 0, NULL, NULL);
+    if (status == KOLO_OK)
+        return 0;
+    say("error", kolo_error_detail());
+    return 7;
+}
+
 static int run_mode(struct kolo_comm *comm, const char *mode, const char *first,
                     const char *argument)
 {
@@ -183,6 +200,8 @@ static int run_mode(struct kolo_comm *comm, const char *mode, const char *first,
         return survive(comm, first, argument != NULL);
     if (strcmp(mode, "outlive") == 0)
         return outlive(comm);
+    if (strcmp(mode, "busy") == 0)
+        return keep_waiting(comm, (unsigned)number(first));
     int exit_status = work(comm, mode, number(first), argument);
     if (exit_status == 0)
         say_paths(comm);

@@ -197,7 +197,8 @@ static kolo_status one_differs(struct kolo_comm *comm, void *argument)
     return KOLO_OK;
 }
 
-/** Rank 1 takes itself for the root once, among broadcasts that are over at once. */
+/** Rank 1 takes itself for the root once, among broadcasts that are over at once. Rank 2, which is no root, may be calls
+ * behind when the others find that, and hears of it in a call before. */
 static kolo_status one_differs_in_root(struct kolo_comm *comm, void *argument)
 {
     int32_t value = 1;
@@ -205,15 +206,16 @@ static kolo_status one_differs_in_root(struct kolo_comm *comm, void *argument)
     (void)argument;
     for (int i = 0; i < 3; i++) /* so that the one that finds it is a repetition, too */
         WORLD_TRY(kolo_allreduce(comm, &value, &value, 1, KOLO_INT32, KOLO_MAX, NULL, NULL));
-    for (int i = 0; i < 20; i++)
-        WORLD_TRY(kolo_broadcast(comm, &value, 1, KOLO_INT32, i % 2, NULL, NULL));
+    for (int i = 0; i < 20 && status == KOLO_OK; i++)
+        status = kolo_broadcast(comm, &value, 1, KOLO_INT32, i % 2, NULL, NULL);
+    WORLD_EXPECT(status == KOLO_OK || kolo_rank(comm) == 2, "%s", kolo_error_detail());
     int root = kolo_rank(comm) == 1 ? 1 : 0;
     for (int i = 0; i < 3 && status == KOLO_OK; i++)
         status = kolo_broadcast(comm, &value, 1, KOLO_INT32, i == 0 ? root : 0, NULL, NULL);
     if (status == KOLO_OK)
         status = kolo_allreduce(comm, &value, &value, 1, KOLO_INT32, KOLO_MAX, NULL, NULL);
-    WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "%s: %s", kolo_status_name(status),
-                 kolo_error_detail());
+    WORLD_EXPECT(status == KOLO_ERR_MISMATCH && strstr(kolo_error_detail(), "sequence 23") != NULL,
+                 "%s: %s", kolo_status_name(status), kolo_error_detail());
     return KOLO_OK;
 }
 

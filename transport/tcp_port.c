@@ -145,17 +145,21 @@ void kolo_tcp_set_options(struct tcp_port *port, int fd)
 /* ---- lost hosts ---- */
 
 /** Since when bytes are unacknowledged without a word from the peer; 0: they are not. A closed
- * window is not silence: the peer's kernel answers the probes of ours, but where the path has failed. */
+ * window is not silence: the peer's kernel answers the probes of ours. It does not answer each (two within half a second
+ * get one), and one may be lost, while the next comes after twice the time: but where several in a row have no
+ * answer, the path has failed. */
 static kolo_deadline silent_since(const struct tcp_link *tcp, kolo_deadline now)
 {
+    enum { PROBES_IN_VAIN = 3 };
     struct tcp_info info = {0};
     socklen_t bytes = sizeof info;
     kolo_deadline heard;
 
-    if (getsockopt(tcp->socket.watch.fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 ||
-        (info.tcpi_unacked == 0 && info.tcpi_probes == 0))
+    if (getsockopt(tcp->socket.watch.fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0)
         return 0;
     heard = now - (int64_t)info.tcpi_last_ack_recv * 1000000;
+    if (info.tcpi_unacked == 0)
+        return info.tcpi_probes >= PROBES_IN_VAIN ? heard : 0;
     if (tcp->stuck_since == 0)
         return now;
     return heard > tcp->stuck_since ? heard : tcp->stuck_since;

@@ -558,7 +558,7 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_group_end(struct kolo_comm *comm,
 
 /* ---- key-value store of the job -------------------------------------------------------------- */
 
-/** Sets @p key (1 to 255 bytes of text) to @p bytes bytes (at most 1 MiB) for all ranks; replaces
+/** Sets @p key (1 to 255 bytes of text without control characters) to @p bytes bytes (at most 1 MiB) for all ranks; replaces
  *  an older value.
  *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY (the store is full, or this rank has no memory);
  *  ERR_TIMEOUT (no answer within KOLO_TIMEOUT; the communicator is not lost); ERR_PEER (the store is

@@ -64,6 +64,10 @@ static kolo_status misuse_keys(struct kolo_comm *comm, void *argument)
                  "added to text: %s", kolo_error_detail());
     WORLD_EXPECT(kolo_kv_set(comm, "", value, 1) == KOLO_ERR_INVALID, "empty key");
     WORLD_EXPECT(kolo_kv_set(comm, NULL, value, 1) == KOLO_ERR_INVALID, "no key");
+    WORLD_EXPECT(kolo_kv_add(comm, "\001communicators", 1, &sum) == KOLO_ERR_INVALID && sum == 77 &&
+                     strstr(kolo_error_detail(), "byte 0 of the key is the control character 0x01"),
+                 "the store's own key: %s", kolo_error_detail());
+    WORLD_EXPECT(kolo_kv_set(comm, "two\nlines", value, 1) == KOLO_ERR_INVALID, "two lines");
     WORLD_EXPECT(kolo_kv_set(comm, long_key, value, 1) == KOLO_ERR_INVALID, "long key");
     WORLD_EXPECT(kolo_kv_set(comm, "big", value, (1u << 20) + 1) == KOLO_ERR_INVALID, "big value");
     WORLD_EXPECT(kolo_kv_set(comm, "null", NULL, 1) == KOLO_ERR_INVALID, "NULL value");

@@ -131,8 +131,8 @@ if on host1 iptables "${wall[@]}" 2>"$work/why" && on host2 iptables "${wall[@]}
     # A path that fails while the peer computes and its window is closed: nothing is unacknowledged but the kernel's probes.
     # The rank ends by it, not by its deadline; and a peer that lives is waited for, however long it computes.
     KOLO_PEER_TIMEOUT=2s job busy 0 -x KOLO_PORTS=21300-21399 -H "$hosts" "$RANK_PROGRAM" busy 6
-    KOLO_PEER_TIMEOUT=2s "$cluster" exec host1 "$KOLORUN" -x KOLO_PORTS=21300-21399 --timeout 60s -H "$hosts" \
-        "$RANK_PROGRAM" busy 60 >"$work/out" 2>"$work/err" </dev/null &
+    KOLO_PEER_TIMEOUT=2s "$cluster" exec host1 "$KOLORUN" -x KOLO_PORTS=21300-21399 --timeout 240s -H "$hosts" \
+        "$RANK_PROGRAM" busy 240 >"$work/out" 2>"$work/err" </dev/null &
     launcher=$!
     await sh -c "'$cluster' exec host1 ss -tno | grep -q 'timer:(persist'"
     for chain in INPUT OUTPUT; do

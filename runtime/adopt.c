@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the list of launchers and their variables. Must never: take a variable for a rank that the launcher
-// did not set for this very process (each has one that tells), or make up a secret, which is the user's to give.
+// Owns the list of launchers and their variables. Must never: take a variable for a rank that the
+// launcher did not set for this very process (each has one that tells), or make up a secret, which
+// is the user's to give.
 //
-// The rendezvous: rank 0's host is known where all ranks are on one host, from torchrun's MASTER_ADDR, and from
-// Slurm's list of hosts. Its port is told by nobody; all know the job's secret, and take the port from it.
+// The rendezvous: rank 0's host is known where all ranks are on one host, from torchrun's
+// MASTER_ADDR, and from Slurm's list of hosts. Its port is told by nobody; all know the job's
+// secret, and take the port from it.
 #include "runtime/adopt.h"
 
 #include <stdio.h>
@@ -161,12 +163,13 @@ static kolo_status set_number(struct kolo_settings *settings, const char *name, 
 
 kolo_status kolo_adopt(struct kolo_settings *settings)
 {
-    const struct launcher *launcher = find_launcher();
-    const bool is_said =
-        settings->launcher[0] != '\0' || settings->rank >= 0 || settings->size >= 0;
+    const struct launcher *launcher;
     long rank = 0, size = 0;
     kolo_status status;
-    if (is_said || !launcher)
+    if (settings->launcher[0] != '\0' || settings->rank >= 0 || settings->size >= 0)
+        return KOLO_OK;
+    launcher = find_launcher();
+    if (!launcher)
         return KOLO_OK;
     KOLO_TRY(read_number(launcher, launcher->size, 1, 1048576, &size));
     if (size == 1)
@@ -176,8 +179,7 @@ kolo_status kolo_adopt(struct kolo_settings *settings)
         return kolo_fail(
             KOLO_ERR_CONFIG,
             "this is rank %ld of %ld started by %s: the ranks need a secret, the same on all: "
-            "`export "
-            "KOLO_SECRET=$(openssl rand -hex 32)` before `%s`; KOLO_RANK=0 KOLO_SIZE=1 "
+            "`export KOLO_SECRET=$(openssl rand -hex 32)` before `%s`; KOLO_RANK=0 KOLO_SIZE=1 "
             "makes each a world of its own",
             rank, size, launcher->name, launcher->command);
     if (settings->rendezvous[0] == '\0')

@@ -32,8 +32,8 @@ kolo_status kolo_engine_create(struct kolo_engine **engine_out)
         return KOLO_ERR_NO_MEMORY;
     kolo_settings_init(&engine->settings);
     engine->next_timer = KOLO_NEVER;
-    engine->forks = kolo_forks();
     kolo_status status = kolo_forks_watch();
+    engine->forks = kolo_forks();
     if (status == KOLO_OK)
         status = init_conds(engine);
     if (status != KOLO_OK) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // kolo_shrink: the members of a communicator that are still there, as a new one. The store knows
 // who died and who left, so it decides: each survivor asks it, and all that asked hear the same,
-// once every other member is gone for certain. Of two that live and cannot reach each other any more
-// it leaves out one. They then meet as after a split. If another rank
-// dies before all have met, those that noticed ask again, for the survivors of the one that just
-// failed; those that had met already notice at their first call on it.
+// once every other member is gone for certain. Of two that live and cannot reach each other any
+// more it leaves out one. They then meet as after a split, for KOLO_PEER_TIMEOUT at most. If another
+// rank dies before all have met, or one is not reached, those that noticed ask again, for the
+// survivors of the one that just failed; those that had met already notice at their first call on it.
 #include <stdio.h>
 #include <string.h>
 
@@ -52,7 +52,8 @@ static kolo_status await(struct shrinking *shrinking)
                      call->why[0] != '\0' ? call->why : kolo_status_text(call->status));
 }
 
-/** The members, and those whose link has fallen: whoever lives on at its other end is not reached again. Held: lock. */
+/** The members, and those whose link has fallen: whoever lives on at its other end is not reached
+ * again. Held: lock. */
 static void name_members(struct shrinking *shrinking)
 {
     size_t bytes = kolo_stall_bits_bytes(shrinking->engine->size);

@@ -569,12 +569,12 @@ size_t kolo_places_missed(const char *net, const struct kolo_place *places, size
     struct locals locals = {0};
     size_t all = 0;
 
+    if (count > 0 && places[0].facts.is_hardware && !places[count - 1].facts.is_hardware)
+        return 0;
     if (list_locals(&locals) == KOLO_OK && apply_net(net, &locals) == KOLO_OK)
         for (size_t i = 0; i < locals.count; i++)
             all += locals.items[i].entry >= 0;
     kolo_free_memory(locals.items);
-    if (count > 0 && places[0].facts.is_hardware && !places[count - 1].facts.is_hardware)
-        return 0;
     return all > count ? all : 0;
 }
 

@@ -145,9 +145,9 @@ void kolo_tcp_set_options(struct tcp_port *port, int fd)
 /* ---- lost hosts ---- */
 
 /** Since when bytes are unacknowledged without a word from the peer; 0: they are not. A closed
- * window is not silence: the peer's kernel answers the probes of ours. It does not answer each (two within half a second
- * get one), and one may be lost, while the next comes after twice the time: but where several in a row have no
- * answer, the path has failed. */
+ * window is not silence: the peer's kernel answers the probes of ours. It does not answer each (two
+ * within half a second get one), and one may be lost, while the next comes after twice the time;
+ * but where several in a row have no answer, the path has failed. */
 static kolo_deadline silent_since(const struct tcp_link *tcp, kolo_deadline now)
 {
     enum { PROBES_IN_VAIN = 3 };

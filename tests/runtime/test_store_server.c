@@ -585,6 +585,11 @@ Test(store_server, who_waits_for_survivors_may_give_up)
     raw_shrink(&ranks[0], 3, 4, 60000, 0x06); /* it is none of them */
     raw_server_pump(&raw);
     cr_assert(!raw_rank_next(&ranks[0]) && ranks[0].is_closed);
+    raw_shrink_without(&ranks[1], 4, 4, 60000, 0x06, 0x02); /* it cannot have lost itself */
+    raw_server_pump(&raw);
+    while (raw_rank_next(&ranks[1])) /* the news of rank 0 */
+        continue;
+    cr_assert(ranks[1].is_closed);
     close_all(&raw, ranks, 3);
     kolo_clock_replace(NULL);
 }

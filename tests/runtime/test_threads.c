@@ -3,10 +3,12 @@
 // with a status, and nothing hangs or leaks (ASan).
 #include <criterion/criterion.h>
 
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "tests/support/world.h"
@@ -28,13 +30,23 @@ Test(threads, lowest_failure_wins, .timeout = 120)
               kolo_error_detail());
 }
 
+static atomic_bool has_gone;
+
+/** At the end of the thread that was rank 1. */
+static void note_end(void *value)
+{
+    (void)value;
+    atomic_store(&has_gone, true);
+}
+
 /** Rank 1 has come and gone before any other has a link to it. */
 static kolo_status miss_one(struct kolo_comm *comm, void *argument)
 {
-    (void)argument;
+    pthread_key_t *at_end = argument;
     if (kolo_rank(comm) == 1)
-        return KOLO_OK;
-    usleep(100000);
+        return pthread_setspecific(*at_end, comm) == 0 ? KOLO_OK : KOLO_ERR_SYSTEM;
+    while (!atomic_load(&has_gone))
+        sched_yield();
     const kolo_status status = kolo_barrier(comm, NULL, NULL);
     WORLD_EXPECT(status == KOLO_ERR_PEER && strstr(kolo_error_detail(), "rank 1") != NULL, "%s: %s",
                  kolo_status_name(status), kolo_error_detail());
@@ -44,7 +56,9 @@ static kolo_status miss_one(struct kolo_comm *comm, void *argument)
 Test(threads, a_rank_that_has_left_is_a_peer_that_is_lost, .timeout = 120)
 {
     struct world world = {.size = 2};
-    WORLD_MUST_RUN(&world, miss_one, NULL);
+    pthread_key_t at_end;
+    cr_assert(pthread_key_create(&at_end, note_end) == 0);
+    WORLD_MUST_RUN(&world, miss_one, &at_end);
 }
 
 static kolo_status never(struct kolo_comm *comm, void *argument)

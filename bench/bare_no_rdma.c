@@ -35,11 +35,17 @@ static kolo_status none(void)
     return kolo_fail(KOLO_ERR_UNSUPPORTED, "limits: RDMA is not in this build");
 }
 
-kolo_status bare_rdma_time(struct bare_world *world, const struct bare_pattern *pattern, int phases,
-                           size_t bytes, int64_t time_ns, double *us_out)
+void bare_rdma_run(const struct bare_pattern *pattern, int phases, size_t bytes,
+                   struct bare_run *run_out)
 {
-    (void)world, (void)pattern, (void)phases, (void)bytes, (void)time_ns, (void)us_out;
-    return none();
+    (void)phases, (void)bytes;
+    *run_out = (struct bare_run){.name = pattern->name};
+}
+
+kolo_status bare_rdma_explain(const struct bare_world *world, kolo_status status)
+{
+    (void)world;
+    return status;
 }
 
 kolo_status bare_rdma_write_time(struct bare_world *world, int other, bool both, size_t bytes,

@@ -258,19 +258,20 @@ static size_t pieces_of(const struct bare_world *world, size_t bytes)
 }
 
 /* Each rank sums its slice of the vector and spreads it; or, of one phase, the whole. */
-struct sum {
-    size_t count;
-    bool spreads;
-};
-
-static size_t begin_of(const struct bare_world *world, const struct sum *sum, int rank)
+/* Of two phases each rank sums a slice of the vector and spreads it; of one, all of it. */
+static bool spreads(const struct bare_loop *loop)
 {
-    return sum->spreads ? edge(world, sum->count, rank) * ELEMENT : 0;
+    return loop->phases == 2;
 }
 
-static size_t end_of(const struct bare_world *world, const struct sum *sum, int rank)
+static size_t begin_of(const struct bare_world *world, const struct bare_loop *loop, int rank)
 {
-    return (sum->spreads ? edge(world, sum->count, rank + 1) : sum->count) * ELEMENT;
+    return spreads(loop) ? edge(world, loop->count, rank) * ELEMENT : 0;
+}
+
+static size_t end_of(const struct bare_world *world, const struct bare_loop *loop, int rank)
+{
+    return (spreads(loop) ? edge(world, loop->count, rank + 1) : loop->count) * ELEMENT;
 }
 
 static int other_rank(const struct bare_world *world, int i)
@@ -278,11 +279,11 @@ static int other_rank(const struct bare_world *world, int i)
     return (world->rank + i) % world->nranks;
 }
 
-static bool send_slices(struct bare_world *world, const struct sum *sum)
+static bool send_slices(struct bare_world *world, const struct bare_loop *loop)
 {
     for (int i = 1; i < world->nranks; i++) {
         int rank = other_rank(world, i);
-        size_t at = begin_of(world, sum, rank), bytes = end_of(world, sum, rank) - at;
+        size_t at = begin_of(world, loop, rank), bytes = end_of(world, loop, rank) - at;
         world->rdma->lanes[rank].turn++;
         for (size_t piece = 0; piece < pieces_of(world, bytes); piece++)
             if (!send_piece(world, rank, world->user_send + at + piece * world->rdma->piece_bytes,
@@ -331,19 +332,20 @@ static bool spread_piece(struct bare_world *world, size_t at, size_t bytes, bool
 
 static bool allreduce_step(struct bare_world *world, void *context)
 {
-    const struct sum *sum = context;
-    size_t at = begin_of(world, sum, world->rank), bytes = end_of(world, sum, world->rank) - at;
-    if (!send_slices(world, sum) || !settle(world))
+    const struct bare_loop *loop = context;
+    size_t at = begin_of(world, loop, world->rank), bytes = end_of(world, loop, world->rank) - at;
+    if (!send_slices(world, loop) || !settle(world))
         return false;
     for (size_t piece = 0; piece < pieces_of(world, bytes); piece++) {
         size_t there = at + piece * world->rdma->piece_bytes,
                some = piece_bytes(world, bytes, piece);
         if (!fold_pieces(world, there, some, piece))
             return false;
-        if (sum->spreads && !spread_piece(world, there, some, piece + 1 == pieces_of(world, bytes)))
+        if (spreads(loop) &&
+            !spread_piece(world, there, some, piece + 1 == pieces_of(world, bytes)))
             return false;
     }
-    for (int i = 1; sum->spreads && i < world->nranks; i++)
+    for (int i = 1; spreads(loop) && i < world->nranks; i++)
         if (!await_word(world, other_rank(world, i)))
             return false;
     return true;
@@ -356,23 +358,28 @@ bool bare_rdma_fits(const struct bare_pattern *pattern, int phases, size_t bytes
     return is_allreduce && (phases == 2 || bytes <= ONE_PHASE_MAX);
 }
 
-/* A loop that did not end may have a reason. */
+kolo_status bare_rdma_explain(const struct bare_world *world, kolo_status status)
+{
+    const struct bare_rdma *rdma = world->rdma;
+    if (status == KOLO_OK || !rdma || rdma->broke == IBV_WC_SUCCESS)
+        return status;
+    return kolo_fail(KOLO_ERR_LINK, "limits: a write by %s ended in status %d: %s",
+                     rdma->device->name, (int)rdma->broke, kolo_rdma_status_text(rdma->broke));
+}
+
 static kolo_status timed(struct bare_world *world, const char *name, bare_step step, void *context,
                          int64_t time_ns, double *us_out)
 {
-    kolo_status status = bare_time(world, name, step, context, time_ns, us_out);
-    if (status != KOLO_OK && world->rdma->broke != IBV_WC_SUCCESS)
-        status = kolo_fail(KOLO_ERR_LINK, "limits: a write by %s ended in status %d: %s",
-                           world->rdma->device->name, (int)world->rdma->broke,
-                           kolo_rdma_status_text(world->rdma->broke));
-    return status;
+    return bare_rdma_explain(world, bare_time(world, name, step, context, time_ns, us_out));
 }
 
-kolo_status bare_rdma_time(struct bare_world *world, const struct bare_pattern *pattern, int phases,
-                           size_t bytes, int64_t time_ns, double *us_out)
+void bare_rdma_run(const struct bare_pattern *pattern, int phases, size_t bytes,
+                   struct bare_run *run_out)
 {
-    struct sum sum = {.count = bytes / ELEMENT, .spreads = phases == 2};
-    return timed(world, pattern->name, allreduce_step, &sum, time_ns, us_out);
+    *run_out =
+        (struct bare_run){.name = pattern->name,
+                          .step = allreduce_step,
+                          .loop = {.pattern = pattern, .phases = phases, .count = bytes / ELEMENT}};
 }
 
 /* ---- between rank 0 and another ---- */

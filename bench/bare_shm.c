@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "bench/bare.h"
-#include "memory/fold.h"
 #include "runtime/relax.h"
 
 enum { LOOKS = 2048, ELEMENT = 4 };
@@ -77,12 +76,6 @@ bool bare_meet(struct bare_world *world)
 
 /* ---- what each rank makes of what all have put up ---- */
 
-struct loop {
-    const struct bare_pattern *pattern;
-    enum kolo_store_how how;
-    size_t count; /* elements of ONE, or of a block */
-};
-
 static size_t blocks(enum bench_shape shape, int nranks)
 {
     if (shape == BENCH_NOTHING)
@@ -90,7 +83,7 @@ static size_t blocks(enum bench_shape shape, int nranks)
     return shape == BENCH_ALL ? (size_t)nranks : 1;
 }
 
-static void fold(const struct bare_world *world, const struct loop *loop, void *const outs[],
+static void fold(const struct bare_world *world, const struct bare_loop *loop, void *const outs[],
                  size_t nouts, uint8_t *const ins[], size_t offset, size_t count)
 {
     static const struct kolo_fold sum = {.dtype = KOLO_FLOAT32, .op = KOLO_SUM};
@@ -102,8 +95,8 @@ static void fold(const struct bare_world *world, const struct loop *loop, void *
 }
 
 /* The whole result of this rank: @p ins is where each rank's contribution lies. */
-static void produce(const struct bare_world *world, const struct loop *loop, uint8_t *const ins[],
-                    uint8_t *out)
+static void produce(const struct bare_world *world, const struct bare_loop *loop,
+                    uint8_t *const ins[], uint8_t *out)
 {
     const struct bare_pattern *p = loop->pattern;
     size_t bytes = loop->count * ELEMENT, own = (size_t)world->rank * loop->count;
@@ -125,7 +118,7 @@ static void produce(const struct bare_world *world, const struct loop *loop, uin
 
 static bool one_shot(struct bare_world *world, void *context)
 {
-    const struct loop *loop = context;
+    const struct bare_loop *loop = context;
     uint8_t *ins[BARE_RANKS_MAX];
     size_t bytes = loop->count * blocks(loop->pattern->send, world->nranks) * ELEMENT;
     world->parity ^= 1;
@@ -154,7 +147,7 @@ static size_t slice(const struct bare_world *world, size_t count, size_t *offset
 
 static bool direct(struct bare_world *world, void *context)
 {
-    const struct loop *loop = context;
+    const struct bare_loop *loop = context;
     const struct bare_pattern *p = loop->pattern;
     uint8_t *ins[BARE_RANKS_MAX];
     void *outs[BARE_RANKS_MAX];
@@ -177,7 +170,8 @@ static bool direct(struct bare_world *world, void *context)
 
 /* One chunk of an allreduce or a reduce: in, reduced by slices, out. Stages of one parity are
  * written again when everybody has met twice. */
-static bool reduce_chunk(struct bare_world *world, const struct loop *loop, size_t at, size_t count)
+static bool reduce_chunk(struct bare_world *world, const struct bare_loop *loop, size_t at,
+                         size_t count)
 {
     uint8_t *ins[BARE_RANKS_MAX];
     size_t offset, own = slice(world, count, &offset);
@@ -202,10 +196,11 @@ static bool reduce_chunk(struct bare_world *world, const struct loop *loop, size
 }
 
 /* One chunk of each block, of the others. */
-static bool move_chunk(struct bare_world *world, const struct loop *loop, size_t at, size_t count)
+static bool move_chunk(struct bare_world *world, const struct bare_loop *loop, size_t at,
+                       size_t count)
 {
     const struct bare_pattern *p = loop->pattern;
-    struct loop part = {p, KOLO_STORE_CACHED, count};
+    struct bare_loop part = {p, count, KOLO_STORE_CACHED, 0};
     uint8_t *ins[BARE_RANKS_MAX];
     size_t send = blocks(p->send, world->nranks), recv = blocks(p->recv, world->nranks);
     world->parity ^= 1;
@@ -231,7 +226,7 @@ static bool move_chunk(struct bare_world *world, const struct loop *loop, size_t
 
 static bool staged(struct bare_world *world, void *context)
 {
-    const struct loop *loop = context;
+    const struct bare_loop *loop = context;
     const struct bare_pattern *p = loop->pattern;
     bool whole = p->result == BENCH_REDUCED && p->recv == BENCH_ONE;
     size_t most = BARE_STAGE_BYTES / ELEMENT / (whole ? 1 : blocks(p->send, world->nranks));
@@ -255,13 +250,16 @@ bool bare_fits(const struct bare_pattern *pattern, enum bare_way way, int nranks
     return way != BARE_STREAM || bytes >= 1 << 20;
 }
 
-kolo_status bare_shm_time(struct bare_world *world, const struct bare_pattern *pattern,
-                          enum bare_way way, size_t bytes, int64_t time_ns, double *us_out)
+void bare_shm_run(const struct bare_world *world, const struct bare_pattern *pattern,
+                  enum bare_way way, size_t bytes, struct bare_run *run_out)
 {
     bool by_rank = pattern->send == BENCH_ALL || pattern->recv == BENCH_ALL;
-    struct loop loop = {.pattern = pattern,
-                        .how = way == BARE_STREAM ? KOLO_STORE_STREAM : KOLO_STORE_CACHED,
-                        .count = bytes / ELEMENT / (by_rank ? (size_t)world->nranks : 1)};
-    bare_step step = way == BARE_ONE_SHOT ? one_shot : way == BARE_STAGED ? staged : direct;
-    return bare_time(world, pattern->name, step, &loop, time_ns, us_out);
+    *run_out = (struct bare_run){
+        .name = pattern->name,
+        .step = way == BARE_ONE_SHOT ? one_shot
+                : way == BARE_STAGED ? staged
+                                     : direct,
+        .loop = {.pattern = pattern,
+                 .how = way == BARE_STREAM ? KOLO_STORE_STREAM : KOLO_STORE_CACHED,
+                 .count = bytes / ELEMENT / (by_rank ? (size_t)world->nranks : 1)}};
 }

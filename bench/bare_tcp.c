@@ -331,11 +331,6 @@ static bool run_phase(struct bare_world *world)
 
 /* ---- patterns ---- */
 
-struct loop {
-    const struct bare_pattern *pattern;
-    size_t count; /* elements of ONE, or of a block */
-};
-
 static size_t edge(const struct bare_world *world, size_t count, int rank)
 {
     return count * (size_t)rank / (size_t)world->nranks;
@@ -347,7 +342,7 @@ static size_t slice_bytes(const struct bare_world *world, size_t count, int rank
 }
 
 /* What rank @p from has for rank @p to, and where it lies there and here. */
-static size_t part(const struct loop *loop, int from, int to, size_t *out_at, size_t *in_at)
+static size_t part(const struct bare_loop *loop, int from, int to, size_t *out_at, size_t *in_at)
 {
     const struct bare_pattern *p = loop->pattern;
     size_t bytes = loop->count * ELEMENT;
@@ -359,7 +354,7 @@ static size_t part(const struct loop *loop, int from, int to, size_t *out_at, si
 
 static bool one_phase(struct bare_world *world, void *context)
 {
-    const struct loop *loop = context;
+    const struct bare_loop *loop = context;
     bool folds = loop->pattern->result == BENCH_REDUCED;
     size_t out_at, in_at, bytes = part(loop, world->rank, world->rank, &out_at, &in_at);
     if (bytes)
@@ -378,7 +373,7 @@ static bool one_phase(struct bare_world *world, void *context)
 /* First each rank gets its slice, summed or from the root; then who needs it gets it. */
 static bool two_phases(struct bare_world *world, void *context)
 {
-    const struct loop *loop = context;
+    const struct bare_loop *loop = context;
     const struct bare_pattern *p = loop->pattern;
     bool folds = p->result == BENCH_REDUCED;
     size_t at = edge(world, loop->count, world->rank) * ELEMENT;
@@ -415,12 +410,14 @@ bool bare_tcp_fits(const struct bare_pattern *pattern, int phases)
     return phases == 1 || (pattern->send == BENCH_ONE && pattern->recv == BENCH_ONE);
 }
 
-kolo_status bare_tcp_time(struct bare_world *world, const struct bare_pattern *pattern, int phases,
-                          size_t bytes, int64_t time_ns, double *us_out)
+void bare_tcp_run(const struct bare_world *world, const struct bare_pattern *pattern, int phases,
+                  size_t bytes, struct bare_run *run_out)
 {
     bool by_rank = pattern->send == BENCH_ALL || pattern->recv == BENCH_ALL;
-    struct loop loop = {.pattern = pattern,
-                        .count = bytes / ELEMENT / (by_rank ? (size_t)world->nranks : 1)};
-    return bare_time(world, pattern->name, phases == 1 ? one_phase : two_phases, &loop, time_ns,
-                     us_out);
+    *run_out = (struct bare_run){
+        .name = pattern->name,
+        .step = phases == 1 ? one_phase : two_phases,
+        .loop = {.pattern = pattern,
+                 .phases = phases,
+                 .count = bytes / ELEMENT / (by_rank ? (size_t)world->nranks : 1)}};
 }

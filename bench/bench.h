@@ -143,6 +143,23 @@ kolo_status bench_buffers_check(struct bench_buffers *buffers, const struct benc
                                 struct bench_mismatch *mismatch_out);
 
 /* ---- measure.c ---- */
+/** A call that can be made again and again, with its buffers, filled. It must not be moved. */
+struct bench_prepared {
+    struct bench_options options;
+    struct bench_call call;
+    struct bench_buffers buffers;
+    size_t bytes;     /* of the vector, whole units */
+    const char *plan; /* that a call runs */
+};
+
+/** Collective; bench_unprepare frees what it made also if it fails. */
+kolo_status bench_prepare(struct kolo_comm *comm, const struct bench_options *options,
+                          const struct bench_operation *operation, size_t bytes,
+                          struct bench_prepared *prepared);
+void bench_unprepare(struct bench_prepared *prepared);
+/** One call by the pace that the options say, its root the next one where roots rotate. */
+kolo_status bench_call_once(struct bench_call *call);
+
 struct bench_row {
     const char *collective, *transport, *plan;
     int nranks;

@@ -88,8 +88,8 @@ static kolo_status memory_figures(struct bare_world *world, int64_t time_ns,
     kolo_status status = KOLO_ERR_NO_MEMORY;
     if (!buffers.a || !buffers.b || !buffers.out)
         goto out;
-    memset(buffers.a, 0, BARE_LARGE_BYTES);
-    memset(buffers.b, 0, BARE_LARGE_BYTES);
+    bare_fill(buffers.a, BARE_LARGE_BYTES);
+    bare_fill(buffers.b, BARE_LARGE_BYTES);
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         double us;
         buffers.bytes = wanted[i].bytes;
@@ -286,7 +286,7 @@ static kolo_status ring_figure(struct bare_world *world, int64_t time_ns,
     kolo_status status = KOLO_ERR_NO_MEMORY;
     if (!memory)
         goto out;
-    memset(memory, 0, RING_BYTES);
+    bare_fill(memory, RING_BYTES);
     pair.from = pair.to = memory;
     if (world->rank < 2)
         __atomic_store_n(pair_word(world, world->rank), 0, __ATOMIC_SEQ_CST);

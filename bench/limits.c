@@ -16,10 +16,15 @@
 
 enum channel { CHANNEL_SHM, CHANNEL_USER, CHANNEL_TCP, CHANNEL_RDMA, CHANNELS };
 static const char *const channel_texts[] = {"shm", "shm_user", "tcp", "rdma"};
+enum {
+    CANDIDATES_MAX = 12
+}; /* four of memory, two each of TCP and RDMA, one of kolo for each channel */
 
 struct limit {
     double us; /* 0: none here */
     const char *way;
+    double kolo_us; /* that kolo took in turn with it; 0: it goes another way */
+    const char *plan;
 };
 
 struct limits {
@@ -40,64 +45,145 @@ static bool is_wanted(const struct limits *limits, const char *transport)
     return !limits->only || strcmp(limits->only, transport) == 0;
 }
 
-/* ---- one bound ---- */
+/* ---- the bounds of one size ---- */
 
-static void better(struct limit *limit, double us, const char *way)
+/* One loop among those of a size: a bare one, or kolo's call. */
+struct candidate {
+    const char *way;                /* of kolo's call its plan */
+    struct bench_prepared prepared; /* of kolo's call */
+    bool is_for[CHANNELS], is_kolo;
+};
+
+struct candidates {
+    struct bare_run runs[CANDIDATES_MAX];
+    struct candidate list[CANDIDATES_MAX];
+    size_t count;
+};
+
+static struct bare_run *add(struct candidates *all, const char *way, enum channel channel)
 {
-    if (limit->us == 0 || us < limit->us)
-        *limit = (struct limit){us, way};
+    struct candidate *one = &all->list[all->count];
+    one->way = way;
+    one->is_for[channel] = true;
+    return &all->runs[all->count++];
 }
 
 /* All ways of common memory; what goes over stages is good for both kinds of memory. */
-static kolo_status shm_limits(struct limits *limits, const struct bare_pattern *pattern,
-                              size_t bytes, struct limit *limit)
+static void add_shm(const struct limits *limits, const struct bare_pattern *pattern, size_t bytes,
+                    struct candidates *all)
 {
     static const char *const ways[] = {"one-shot", "direct", "direct, streamed", "staged"};
     for (int way = BARE_ONE_SHOT; way <= BARE_STAGED; way++) {
-        double us;
         if (!bare_fits(pattern, (enum bare_way)way, limits->world.nranks, bytes))
             continue;
-        kolo_status status = bare_shm_time(&limits->world, pattern, (enum bare_way)way, bytes,
-                                           limits->options->time_ns, &us);
-        if (status != KOLO_OK)
-            return status;
-        better(&limit[CHANNEL_SHM], us, ways[way]);
-        if (way == BARE_ONE_SHOT || way == BARE_STAGED)
-            better(&limit[CHANNEL_USER], us, ways[way]);
+        bool is_staged = way == BARE_ONE_SHOT || way == BARE_STAGED;
+        bare_shm_run(&limits->world, pattern, (enum bare_way)way, bytes,
+                     add(all, ways[way], CHANNEL_SHM));
+        all->list[all->count - 1].is_for[CHANNEL_USER] = is_staged;
     }
-    return KOLO_OK;
 }
 
-static kolo_status tcp_limits(struct limits *limits, const struct bare_pattern *pattern,
-                              size_t bytes, struct limit *limit)
+static void add_links(const struct limits *limits, const struct bare_pattern *pattern, size_t bytes,
+                      struct candidates *all)
 {
+    static const char *const ways[] = {NULL, "one phase", "two phases"};
     for (int phases = 1; phases <= 2; phases++) {
-        double us;
-        if (!bare_tcp_fits(pattern, phases))
-            continue;
-        kolo_status status =
-            bare_tcp_time(&limits->world, pattern, phases, bytes, limits->options->time_ns, &us);
-        if (status != KOLO_OK)
-            return status;
-        better(&limit[CHANNEL_TCP], us, phases == 1 ? "one phase" : "two phases");
+        if (limits->world.sockets && bare_tcp_fits(pattern, phases))
+            bare_tcp_run(&limits->world, pattern, phases, bytes,
+                         add(all, ways[phases], CHANNEL_TCP));
+        if (limits->world.rdma && bare_rdma_fits(pattern, phases, bytes))
+            bare_rdma_run(pattern, phases, bytes, add(all, ways[phases], CHANNEL_RDMA));
     }
-    return KOLO_OK;
 }
 
-static kolo_status rdma_limits(struct limits *limits, const struct bare_pattern *pattern,
-                               size_t bytes, struct limit *limit)
+static bool call_step(struct bare_world *world, void *context)
 {
-    for (int phases = 1; phases <= 2; phases++) {
-        double us;
-        if (!bare_rdma_fits(pattern, phases, bytes))
-            continue;
-        kolo_status status =
-            bare_rdma_time(&limits->world, pattern, phases, bytes, limits->options->time_ns, &us);
-        if (status != KOLO_OK)
-            return status;
-        better(&limit[CHANNEL_RDMA], us, phases == 1 ? "one phase" : "two phases");
+    world->failed = bench_call_once(context);
+    return world->failed == KOLO_OK;
+}
+
+static kolo_status add_kolo(struct limits *limits, const struct bare_pattern *pattern, size_t bytes,
+                            enum channel channel, struct candidates *all)
+{
+    const struct bench_operation *operation = bench_operation_find(pattern->name);
+    struct bare_run *run = add(all, NULL, channel);
+    struct candidate *own = &all->list[all->count - 1];
+    struct bench_options options = *limits->options; /* what the bare loops do */
+    bool is_lent = channel == CHANNEL_SHM || channel == CHANNEL_RDMA;
+    options.memory = is_lent ? BENCH_KOLO : BENCH_USER;
+    options.dtype = KOLO_FLOAT32;
+    options.op = KOLO_SUM;
+    options.pace = BENCH_BLOCKING;
+    options.root = 0;
+    options.in_place = false;
+    *run =
+        (struct bare_run){.name = pattern->name, .step = call_step, .context = &own->prepared.call};
+    own->is_kolo = true;
+    kolo_status status =
+        bench_prepare(limits->world.comm, &options, operation, bytes, &own->prepared);
+    own->way = own->prepared.plan;
+    return status;
+}
+
+/* Of the ways that this world of kolo's goes: it is one way between two ranks. */
+static kolo_status add_calls(struct limits *limits, const struct bare_pattern *pattern,
+                             size_t bytes, struct candidates *all)
+{
+    const char *transport = limits->machine.transport;
+    bool has_links = strstr(transport, "tcp") || strstr(transport, "rdma");
+    kolo_status status = KOLO_OK;
+    if (limits->world.nranks > 1 && limits->world.memory && is_wanted(limits, "shm") &&
+        !has_links) {
+        KOLO_TRY(add_kolo(limits, pattern, bytes, CHANNEL_SHM, all));
+        KOLO_TRY(add_kolo(limits, pattern, bytes, CHANNEL_USER, all));
     }
-    return KOLO_OK;
+    if (limits->world.sockets && strstr(transport, "tcp"))
+        KOLO_TRY(add_kolo(limits, pattern, bytes, CHANNEL_TCP, all));
+    if (limits->world.rdma && strstr(transport, "rdma"))
+        KOLO_TRY(add_kolo(limits, pattern, bytes, CHANNEL_RDMA, all));
+out:
+    return status;
+}
+
+static void conclude(const struct candidates *all, enum channel channel, struct limit *limit)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        const struct candidate *one = &all->list[i];
+        double us = all->runs[i].us;
+        if (!one->is_for[channel])
+            continue;
+        if (one->is_kolo) {
+            limit->kolo_us = us;
+            limit->plan = one->way;
+        } else if (limit->us == 0 || us < limit->us) {
+            limit->us = us;
+            limit->way = one->way;
+        }
+    }
+}
+
+static kolo_status measure_size(struct limits *limits, const struct bare_pattern *pattern,
+                                size_t bytes, struct limit limit[CHANNELS])
+{
+    struct candidates *all = kolo_calloc(1, sizeof *all);
+    kolo_status status = all ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    if (!all)
+        return status;
+    if (limits->world.memory && is_wanted(limits, "shm"))
+        add_shm(limits, pattern, bytes, all);
+    add_links(limits, pattern, bytes, all);
+    if (all->count > 0)
+        KOLO_TRY(add_calls(limits, pattern, bytes, all));
+    KOLO_TRY(
+        bare_rdma_explain(&limits->world, bare_time_in_turn(&limits->world, all->runs, all->count,
+                                                            limits->options->time_ns)));
+    for (enum channel channel = 0; channel < CHANNELS; channel++)
+        conclude(all, channel, &limit[channel]);
+out:
+    for (size_t i = 0; i < all->count; i++)
+        bench_unprepare(&all->list[i].prepared);
+    kolo_free_memory(all);
+    return status;
 }
 
 /* ---- what is said ---- */
@@ -115,29 +201,66 @@ static double bus_gbps(const struct limits *limits, const char *collective, size
     return us > 0 ? (double)bytes / us / 1e3 * factor : 0;
 }
 
+/* What kolo takes, and which part of the bound it reaches. */
+static void say_kolo(const struct limits *limits, const char *collective, size_t bytes,
+                     const struct limit *limit)
+{
+    printf("%10s", "kolo");
+    for (int channel = 0; channel < channels(limits); channel++) {
+        const struct limit *l = &limit[channel];
+        char reached[64];
+        if (l->kolo_us == 0) {
+            printf("  %11s %8s %-17s", "", "", "");
+            continue;
+        }
+        snprintf(reached, sizeof reached, "%3.0f %% %s", 100 * l->us / l->kolo_us, l->plan);
+        printf("  %11.2f %8.2f %-17s", l->kolo_us, bus_gbps(limits, collective, bytes, l->kolo_us),
+               reached);
+    }
+    printf("\n");
+}
+
+static kolo_status add_row(struct limits *limits, const char *collective, size_t bytes,
+                           enum channel channel, const struct limit *l)
+{
+    json_t *row = json_pack("{s:s, s:s, s:i, s:I, s:f, s:f, s:s}", "collective", collective,
+                            "channel", channel_texts[channel], "np", limits->world.nranks, "bytes",
+                            (json_int_t)bytes, "time_us", l->us, "busbw_gbps",
+                            bus_gbps(limits, collective, bytes, l->us), "way", l->way);
+    if (row && l->kolo_us > 0 &&
+        (json_object_set_new(row, "kolo_us", json_real(l->kolo_us)) != 0 ||
+         json_object_set_new(row, "plan", json_string(l->plan)) != 0)) {
+        json_decref(row);
+        row = NULL;
+    }
+    if (!row || json_array_append_new(limits->rows, row) != 0)
+        return kolo_fail(KOLO_ERR_NO_MEMORY, "out of memory for the limits");
+    return KOLO_OK;
+}
+
 static kolo_status say_row(struct limits *limits, const char *collective, size_t bytes,
                            const struct limit *limit)
 {
     char size[32];
+    bool has_kolo = false;
+    kolo_status status = KOLO_OK;
     printf("%10s", bench_size_text((double)bytes, size, sizeof size));
     for (int channel = 0; channel < channels(limits); channel++) {
         const struct limit *l = &limit[channel];
-        if (l->us == 0)
+        has_kolo = has_kolo || l->kolo_us > 0;
+        if (l->us == 0) {
             printf("  %11s %8s %-17s", "-", "-", "-");
-        else
-            printf("  %11.2f %8.2f %-17s", l->us, bus_gbps(limits, collective, bytes, l->us),
-                   l->way);
-        if (l->us == 0)
             continue;
-        json_t *row = json_pack("{s:s, s:s, s:i, s:I, s:f, s:f, s:s}", "collective", collective,
-                                "channel", channel_texts[channel], "np", limits->world.nranks,
-                                "bytes", (json_int_t)bytes, "time_us", l->us, "busbw_gbps",
-                                bus_gbps(limits, collective, bytes, l->us), "way", l->way);
-        if (!row || json_array_append_new(limits->rows, row) != 0)
-            return kolo_fail(KOLO_ERR_NO_MEMORY, "out of memory for the limits");
+        }
+        printf("  %11.2f %8.2f %-17s", l->us, bus_gbps(limits, collective, bytes, l->us), l->way);
+        KOLO_TRY(add_row(limits, collective, bytes, (enum channel)channel, l));
     }
     printf("\n");
-    return streams_flush();
+    if (has_kolo)
+        say_kolo(limits, collective, bytes, limit);
+    status = streams_flush();
+out:
+    return status;
 }
 
 static void say_figures(const struct limits *limits)
@@ -164,6 +287,10 @@ static void say_heads(const struct limits *limits, const char *collective)
            collective, strcmp(collective, "barrier") == 0 ? "" : " (float32)",
            limits->world.sockets ? " (congestion control " : "", limits->world.congestion,
            limits->world.sockets ? ")" : "", limits->world.rdma ? ", by RDMA writes" : "");
+    if (limits->world.nranks > 1)
+        printf(
+            "# below each the call of kolo, timed in turn with the loops: what it takes, how much "
+            "of the bound that is, and its plan\n");
     printf("#%9s", "size");
     for (int channel = 0; channel < channels(limits); channel++)
         printf("  %8s us %8s %-17s", channel_texts[channel], "GB/s", "way");
@@ -176,16 +303,9 @@ static kolo_status limit_of_size(struct limits *limits, const struct bare_patter
                                  size_t bytes)
 {
     struct limit limit[CHANNELS] = {{0}};
-    kolo_status status = KOLO_OK;
-    if (limits->world.memory && is_wanted(limits, "shm"))
-        KOLO_TRY(shm_limits(limits, pattern, bytes, limit));
-    if (limits->world.sockets)
-        KOLO_TRY(tcp_limits(limits, pattern, bytes, limit));
-    if (limits->world.rdma)
-        KOLO_TRY(rdma_limits(limits, pattern, bytes, limit));
-    if (limits->world.rank == 0)
-        KOLO_TRY(say_row(limits, pattern->name, bytes, limit));
-out:
+    kolo_status status = measure_size(limits, pattern, bytes, limit);
+    if (status == KOLO_OK && limits->world.rank == 0)
+        status = say_row(limits, pattern->name, bytes, limit);
     return status;
 }
 

@@ -24,7 +24,7 @@ enum {
 
 /* ---- time ---- */
 
-static kolo_status call_once(struct bench_call *call)
+kolo_status bench_call_once(struct bench_call *call)
 {
     struct kolo_request *request = NULL;
     bool waits = call->options->pace == BENCH_ASYNC;
@@ -43,7 +43,7 @@ static kolo_status time_sample(struct bench_call *call, int64_t calls, int64_t *
         status = kolo_barrier(call->comm, NULL, NULL);
     int64_t begun = kolo_now_ns();
     for (int64_t i = 0; status == KOLO_OK && i < calls; i++)
-        status = call_once(call);
+        status = bench_call_once(call);
     *ns_out = kolo_now_ns() - begun;
     return status;
 }
@@ -184,7 +184,7 @@ static kolo_status check(struct bench_call *call, struct bench_buffers *buffers,
         call->root = root;
         call->round++;
         KOLO_TRY(bench_buffers_fill(buffers, call));
-        KOLO_TRY(call_once(call));
+        KOLO_TRY(bench_call_once(call));
         call->root = root;
         KOLO_TRY(bench_buffers_check(buffers, call, &mismatch));
         KOLO_TRY(share_mismatch(call, &mismatch));
@@ -196,7 +196,7 @@ out:
     return status;
 }
 
-/* ---- the row ---- */
+/* ---- a call, and its row ---- */
 
 /* The plan that a call runs: of one that is made for it, asynchronously, so that its request can be
  * looked at. The plan of a request never changes. */
@@ -212,38 +212,59 @@ static kolo_status find_plan(struct bench_call *call, const char **name_out)
     return kolo_wait(&request, -1);
 }
 
+kolo_status bench_prepare(struct kolo_comm *comm, const struct bench_options *options,
+                          const struct bench_operation *operation, size_t bytes,
+                          struct bench_prepared *prepared)
+{
+    size_t unit = bench_unit_bytes(operation, options, kolo_size(comm));
+    kolo_status status;
+    *prepared = (struct bench_prepared){.options = *options};
+    prepared->options.in_place = options->in_place && operation->in_place;
+    prepared->call =
+        (struct bench_call){.comm = comm,
+                            .options = &prepared->options,
+                            .operation = operation,
+                            .rank = kolo_rank(comm),
+                            .nranks = kolo_size(comm),
+                            .root = options->root == BENCH_ROOT_ROTATES ? 0 : options->root,
+                            .peer = options->peer < 0 ? kolo_size(comm) - 1 : options->peer,
+                            .count = unit ? bytes / unit : 0};
+    prepared->bytes = prepared->call.count * unit;
+    KOLO_TRY(bench_buffers_make(&prepared->call, &prepared->buffers));
+    KOLO_TRY(bench_buffers_fill(&prepared->buffers, &prepared->call));
+    KOLO_TRY(find_plan(&prepared->call, &prepared->plan));
+out:
+    return status;
+}
+
+void bench_unprepare(struct bench_prepared *prepared)
+{
+    if (prepared->call.comm)
+        bench_buffers_free(&prepared->buffers, &prepared->call);
+    *prepared = (struct bench_prepared){.bytes = 0};
+}
+
 kolo_status bench_measure(struct kolo_comm *comm, const struct bench_options *options,
                           const struct bench_operation *operation, size_t bytes,
                           struct bench_row *row_out)
 {
-    struct bench_options own = *options;
-    size_t unit = bench_unit_bytes(operation, options, kolo_size(comm));
-    struct bench_call call = {.comm = comm,
-                              .options = &own,
-                              .operation = operation,
-                              .rank = kolo_rank(comm),
-                              .nranks = kolo_size(comm),
-                              .root = options->root == BENCH_ROOT_ROTATES ? 0 : options->root,
-                              .peer = options->peer < 0 ? kolo_size(comm) - 1 : options->peer,
-                              .count = unit ? bytes / unit : 0};
-    struct bench_buffers buffers = {.send = NULL};
+    struct bench_prepared prepared;
+    struct bench_call *call = &prepared.call;
     kolo_status status;
-    own.in_place = options->in_place && operation->in_place;
-    KOLO_TRY(bench_buffers_make(&call, &buffers));
-    KOLO_TRY(bench_buffers_fill(&buffers, &call));
+    KOLO_TRY(bench_prepare(comm, options, operation, bytes, &prepared));
     *row_out = (struct bench_row){.collective = operation->name,
-                                  .nranks = call.nranks,
-                                  .bytes = call.count * unit,
-                                  .count = call.count,
+                                  .nranks = call->nranks,
+                                  .bytes = prepared.bytes,
+                                  .count = call->count,
+                                  .plan = prepared.plan,
                                   .errors = -1};
-    KOLO_TRY(find_plan(&call, &row_out->plan));
-    KOLO_TRY(measure_time(&call, row_out));
+    KOLO_TRY(measure_time(call, row_out));
     if (options->check)
-        KOLO_TRY(check(&call, &buffers, row_out));
+        KOLO_TRY(check(call, &prepared.buffers, row_out));
     row_out->algbw_gbps =
         row_out->time_us > 0 ? (double)row_out->bytes / row_out->time_us / 1e3 : 0;
-    row_out->busbw_gbps = row_out->algbw_gbps * operation->bus_factor(call.nranks);
+    row_out->busbw_gbps = row_out->algbw_gbps * operation->bus_factor(call->nranks);
 out:
-    bench_buffers_free(&buffers, &call);
+    bench_unprepare(&prepared);
     return status;
 }

@@ -202,8 +202,8 @@ static kolo_status measure_copies(struct part *part, struct profile_times *times
         part->to = kolo_aligned(4096, BARE_LARGE_BYTES);
         if (!part->from || !part->to)
             return KOLO_ERR_NO_MEMORY;
-        memset(part->from, 0, BARE_LARGE_BYTES);
-        memset(part->to, 0, PULLED_BYTES);
+        bare_fill(part->from, BARE_LARGE_BYTES);
+        bare_fill(part->to, PULLED_BYTES);
     }
     KOLO_TRY(take(part, "copies", copy_step, BARE_LARGE_BYTES, &times->copy_byte));
     times->copy_byte /= BARE_LARGE_BYTES;
@@ -367,8 +367,8 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
     bytes = bytes > STREAM_BYTES ? bytes : STREAM_BYTES;  /* the longest of the others */
     KOLO_TRY(kolo_alloc(comm, bytes, (void **)&part.send));
     KOLO_TRY(kolo_alloc(comm, bytes, (void **)&part.recv));
-    memset(part.send, 0, bytes);
-    memset(part.recv, 0, bytes);
+    bare_fill(part.send, bytes);
+    bare_fill(part.recv, bytes);
     KOLO_TRY(bare_other(&part.world, &part.other, &part.is_network));
     KOLO_TRY(find_path(&part, &path));
     KOLO_TRY(measure(&part, c->kind, &times));

@@ -47,6 +47,10 @@ for np, arguments in ((2, ()), (3, ()), (0, ("--threads", "2"))):
                 if size or name == "barrier":
                     if (name, channel, size) not in rows:
                         wrong(f"np {np}: no limit of {name} {size} over {channel}")
+    calls = {row["channel"] for row in limits["limits"] if row.get("kolo_us", 0) > 0 and row.get("plan")}
+    if calls != {"shm", "shm_user"} or "kolo" not in result.stdout or any(
+            ("kolo_us" in row) != (row["channel"] != "tcp") for row in limits["limits"]):
+        wrong(f"np {np}: kolo's calls in turn with the loops over {calls}")
     rdma = limits["rdma"] # on a machine that has it there are its rows too: tests/vm/bench.sh
     said = "RDMA by" if rdma["usable"] else "no RDMA"
     if not rdma["text"] or f"# {said}: {rdma['text']}" not in result.stdout:
@@ -62,7 +66,8 @@ else:
     with open(f"{work}/l.json") as file:
         limits = json.load(file)
     if set(limits["figures"]) != {key for key in FIGURES if key.startswith("tcp_")} or \
-            {row["channel"] for row in limits["limits"]} != {"tcp"} or limits["rdma"]["text"] != "not asked for":
+            {row["channel"] for row in limits["limits"]} != {"tcp"} or limits["rdma"]["text"] != "not asked for" or \
+            not all(row["kolo_us"] > 0 for row in limits["limits"]):
         wrong(f"--limits --transport tcp: {limits}")
 
 for np, arguments in ((1, ()), (3, ()), (3, ("--exhaustive", "--transport", "tcp"))):

@@ -18,12 +18,6 @@ static bool is_open(unsigned open, int way)
     return (open >> way & 1) != 0;
 }
 
-/** The use of @p way before the latest @p back of this round. */
-static float latest(const struct kolo_trials *trials, int way, int back)
-{
-    return trials->took[way][(trials->told[way] - 1 - back) % KOLO_TRIALS_TIMES];
-}
-
 /** In this round: of the latest times the second least, of fewer the least; infinite: none. */
 static float typical(const struct kolo_trials *trials, int way)
 {
@@ -55,13 +49,26 @@ static int fastest(const struct kolo_trials *trials, unsigned open,
     return best;
 }
 
-/** Does it still take less from one pair of uses to the next? Of two kinds in turn each pair has both. */
+static float least_of(const float *took, int count)
+{
+    float least = took[0];
+    for (int i = 1; i < count; i++)
+        least = fminf(least, took[i]);
+    return least;
+}
+
+/** Does it still take less from four uses to the next, of the first four from one pair to the next? The least
+ * of so many is not moved by what disturbs one; and of two kinds in turn each pair has both. */
 static bool falls(const struct kolo_trials *trials, int way)
 {
-    if (trials->told[way] % 2 != 0)
-        return true; /* half a pair */
-    return fminf(latest(trials, way, 0), latest(trials, way, 1)) <
-           still_falls * fminf(latest(trials, way, 2), latest(trials, way, 3));
+    const float *took = trials->took[way];
+    const int told = trials->told[way];
+    enum { PAIR = KOLO_TRIALS_TIMES / 2 };
+    if (told % KOLO_TRIALS_TIMES != 0)
+        return true; /* the next four are not over */
+    if (told == KOLO_TRIALS_TIMES)
+        return least_of(took + PAIR, PAIR) < still_falls * least_of(took, PAIR);
+    return least_of(took, KOLO_TRIALS_TIMES) < still_falls * trials->before[way];
 }
 
 /** Whether @p way has been taken often enough in this round. */
@@ -69,7 +76,7 @@ static bool is_known(const struct kolo_trials *trials, int way, float least)
 {
     const int taken = trials->taken[way];
     if (trials->is_even)
-        return taken >= KOLO_TRIALS_TIMES_MOST;
+        return taken >= KOLO_TRIALS_TIMES_EVEN;
     if (taken < KOLO_TRIALS_TIMES)
         return taken == 2 && typical(trials, way) > left_out * least;
     return taken >= KOLO_TRIALS_TIMES_MOST || trials->told[way] < taken || !falls(trials, way);
@@ -169,6 +176,8 @@ void kolo_trials_note(struct kolo_trials *trials, int way, double took)
     const float one = fmaxf((float)took, FLT_MIN); /* 0 would say that nothing is known */
     if (trials->told[way] >= trials->taken[way])
         return; /* it was not asked for */
+    if (trials->told[way] % KOLO_TRIALS_TIMES == 0 && trials->told[way] > 0)
+        trials->before[way] = least_of(trials->took[way], KOLO_TRIALS_TIMES);
     if (trials->is_even && trials->told[way] >= KOLO_TRIALS_TIMES)
         replace_greatest(trials->took[way], one);
     else

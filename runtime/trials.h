@@ -3,8 +3,8 @@
 // them in turn: for what no figure of one machine stands for another. Pure: who is told the same
 // takes the same way, so ranks that share what they are told need not ask each other.
 //
-//   a round   each open way four times in a row, measured, and on while the latest two take less than
-//             the two before, as caches fill; two times, if both took much longer than a way before
+//   a round   each open way four times in a row, measured, and on by fours while the latest take less
+//             than those before, as caches fill; two times, if both took much longer than a way before
 //             it. Of the latest four the second least counts: one that was disturbed, or found in the
 //             caches what another way had left there, does not; and where two kinds of use
 //             alternate, of which one takes longer, each way is judged by the other.
@@ -22,12 +22,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { KOLO_TRIALS_WAYS = 5, KOLO_TRIALS_TIMES = 4, KOLO_TRIALS_TIMES_MOST = 16 };
+enum {
+    KOLO_TRIALS_WAYS = 5,
+    KOLO_TRIALS_TIMES = 4,
+    KOLO_TRIALS_TIMES_MOST = 32,
+    KOLO_TRIALS_TIMES_EVEN = 16
+};
 
 /** Zero at first: in the first round. */
 struct kolo_trials {
     float took[KOLO_TRIALS_WAYS]
               [KOLO_TRIALS_TIMES];   /* in this round: the latest; if rounds are even the least */
+    float before[KOLO_TRIALS_WAYS];  /* the least of the four that these have replaced */
     float known[KOLO_TRIALS_WAYS];   /* what each typically took in its latest round; 0: none */
     uint8_t told[KOLO_TRIALS_WAYS];  /* times, in this round */
     uint8_t taken[KOLO_TRIALS_WAYS]; /* the same, with those that nobody told of */

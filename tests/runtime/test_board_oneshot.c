@@ -9,7 +9,7 @@
 #include "runtime/board_hub.h"
 #include "tests/support/world.h"
 
-enum { RANKS = 3, CALLS = 200, HALF = KOLO_TRIALS_TIMES_MOST, COUNT = 4099, LENGTH = 1 };
+enum { RANKS = 3, CALLS = 200, HALF = KOLO_TRIALS_TIMES_EVEN, COUNT = 4099, LENGTH = 1 };
 
 /** The trials of the calls below, after each of them; and by which stores it went. */
 static struct kolo_trials trials[RANKS][CALLS];

@@ -147,7 +147,29 @@ Test(trials, a_way_that_becomes_faster_is_waited_for)
         kolo_trials_note(&trials, way, way == 0 ? cold : 1);
         taken[way]++;
     }
-    cr_assert(taken[0] == 12 && taken[1] == KOLO_TRIALS_TIMES, "%d, %d", taken[0], taken[1]);
+    cr_assert(taken[0] == 16 && taken[1] == KOLO_TRIALS_TIMES, "%d, %d", taken[0], taken[1]);
+    cr_assert_eq(next(&trials, 3), 0);
+}
+
+/** The same by steps, so that some pairs do not fall, and one use in four is disturbed. */
+Test(trials, a_way_that_becomes_faster_slowly_is_waited_for)
+{
+    struct kolo_trials trials = {0};
+    int taken[2] = {0};
+    for (int i = 0; i < 100; i++) {
+        bool is_measured;
+        const int way = kolo_trials_take(&trials, 3, &is_measured);
+        const int step = taken[0] / 4;
+        const double cold = step < 6 ? 1.5 - 0.1 * step : 0.9;
+        if (!is_measured)
+            break;
+        if (way == 0)
+            kolo_trials_note(&trials, way, taken[0] % 4 == 2 ? 5 : cold - 0.05 * (taken[0] % 4));
+        else
+            kolo_trials_note(&trials, way, 1);
+        taken[way]++;
+    }
+    cr_assert(taken[0] == 32 && taken[1] == KOLO_TRIALS_TIMES, "%d, %d", taken[0], taken[1]);
     cr_assert_eq(next(&trials, 3), 0);
 }
 
@@ -184,12 +206,12 @@ Test(trials, even_rounds_keep_step)
 /** Of an even round all uses count, wherever in it the undisturbed ones are. */
 Test(trials, an_even_round_is_judged_by_all_its_uses)
 {
-    for (int at = 0; at < KOLO_TRIALS_TIMES_MOST - 1; at++) {
+    for (int at = 0; at < KOLO_TRIALS_TIMES_EVEN - 1; at++) {
         struct kolo_trials trials = {.is_even = true};
-        for (int i = 0; i < 2 * KOLO_TRIALS_TIMES_MOST; i++) {
+        for (int i = 0; i < 2 * KOLO_TRIALS_TIMES_EVEN; i++) {
             bool is_measured;
             const int way = kolo_trials_take(&trials, 3, &is_measured);
-            const int use = i % KOLO_TRIALS_TIMES_MOST;
+            const int use = i % KOLO_TRIALS_TIMES_EVEN;
             const bool is_quiet = use == at || use == at + 1;
             cr_assert(is_measured);
             kolo_trials_note(&trials, way, way == 0 ? 1.5 : is_quiet ? 1 : 50 + use);
@@ -302,10 +324,10 @@ Test(trials, what_was_no_use_does_not_count)
         cr_assert(is_measured && way == 0, "use %d: %d", i, way);
         kolo_trials_untake(&trials, way);
     }
-    cr_assert_eq(use(&trials, 3, took, 2 * KOLO_TRIALS_TIMES_MOST, taken),
-                 2 * KOLO_TRIALS_TIMES_MOST);
+    cr_assert_eq(use(&trials, 3, took, 2 * KOLO_TRIALS_TIMES_EVEN, taken),
+                 2 * KOLO_TRIALS_TIMES_EVEN);
     kolo_trials_untake(&trials, 0);
-    cr_assert_eq(trials.taken[0], KOLO_TRIALS_TIMES_MOST, "of that one somebody was told");
+    cr_assert_eq(trials.taken[0], KOLO_TRIALS_TIMES_EVEN, "of that one somebody was told");
     struct kolo_trials silent = {0};
     for (int i = 0; i < 1000; i++) {
         bool is_measured;

@@ -102,8 +102,8 @@ void bare_fill(void *memory, size_t bytes)
     }
 }
 
-/* Each rank its own, before anybody else touches it, as a program fills its buffers: a page lies where the processor is
- * that touched it first. */
+/* Each rank its own, before anybody else touches it, as a program fills its buffers: a page lies
+ * where the processor is that touched it first. */
 static void fill_own(struct bare_world *world)
 {
     if (world->memory)
@@ -209,8 +209,8 @@ static kolo_status longest(struct bare_world *world, int64_t *values, size_t cou
     return kolo_allreduce(world->comm, values, values, count, KOLO_INT64, KOLO_MAX, NULL, NULL);
 }
 
-/* How long a step takes, by a few of them: again as long as that falls, as caches fill and an engine finds out
- * what is fast here. */
+/* How long a step takes, by a few of them: again as long as that falls, as caches fill and an
+ * engine finds out what is fast here. */
 static kolo_status guess_step(struct bare_world *world, const struct bare_run *run, int64_t *ns_out)
 {
     int64_t guess, before = INT64_MAX;

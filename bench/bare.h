@@ -60,9 +60,11 @@ struct bare_world {
 /** Prepares memory for vectors of at most @p vector_bytes; collective. */
 kolo_status bare_open(struct bare_world *world, struct kolo_comm *comm, size_t vector_bytes);
 void bare_close(struct bare_world *world);
-/** Floats between 0 and 1, no two neighbours alike: zeros are stored in less time than others on some machines. */
+/** Floats between 0 and 1, no two neighbours alike: zeros are stored in less time than others on
+ * some machines. */
 void bare_fill(void *memory, size_t bytes);
-/** With whom rank 0 makes a pair: the first rank of another host (then @p is_network_out), else rank 1. */
+/** With whom rank 0 makes a pair: the first rank of another host (then @p is_network_out), else
+ * rank 1. */
 kolo_status bare_other(const struct bare_world *world, int *other_out, bool *is_network_out);
 
 /** One turn of a loop; false: the deadline passed, a socket broke, or world->failed says what. */
@@ -89,7 +91,8 @@ struct bare_run {
     double us; /* as bare_time has it */
 };
 
-/** Each for about @p time_ns, in rounds, so that what the machine does meanwhile is done to all alike; collective. */
+/** Each for about @p time_ns, in rounds, so that what the machine does meanwhile is done to all
+ * alike; collective. */
 kolo_status bare_time_in_turn(struct bare_world *world, struct bare_run *runs, size_t count,
                               int64_t time_ns);
 
@@ -124,8 +127,9 @@ void bare_tcp_run(const struct bare_world *world, const struct bare_pattern *pat
                   size_t bytes, struct bare_run *run_out);
 
 /* ---- bare_rdma.c; of a build without RDMA bare_no_rdma.c ---- */
-/** Joins each pair of ranks by a queue pair, of the port that kolo would take (KOLO_RDMA_DEVICE), and tries it; collective. Where
- * some rank cannot, world->rdma stays NULL, and text_out says why, on all ranks alike; else it is the name of this rank's port. */
+/** Joins each pair of ranks by a queue pair, of the port that kolo would take (KOLO_RDMA_DEVICE),
+ * and tries it; collective. Where some rank cannot, world->rdma stays NULL, and text_out says why,
+ * on all ranks alike; else it is the name of this rank's port. */
 kolo_status bare_rdma_open(struct bare_world *world, const struct kolo_settings *settings,
                            char text_out[BARE_WHY_BYTES]);
 void bare_rdma_close(struct bare_world *world);
@@ -135,7 +139,8 @@ void bare_rdma_run(const struct bare_pattern *pattern, int phases, size_t bytes,
                    struct bare_run *run_out);
 /** @p status, or of a loop that did not end since a write failed, that. */
 kolo_status bare_rdma_explain(const struct bare_world *world, kolo_status status);
-/** Microseconds of a write among many on their way from rank 0 to @p other, or @p both ways at once; collective. */
+/** Microseconds of a write among many on their way from rank 0 to @p other, or @p both ways at
+ * once; collective. */
 kolo_status bare_rdma_write_time(struct bare_world *world, int other, bool both, size_t bytes,
                                  int64_t time_ns, double *us_out);
 /** Of 8 bytes into memory that the other polls, one way; @p both: each to the other at once. */

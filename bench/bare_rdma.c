@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bare loops over RDMA: a queue pair between each two ranks, opened here, and writes into memory that the other side polls.
-// Nothing is received, answered or copied: what is to be summed lands beside a word that says that it is there, and is added
-// straight out of there; all else lands where it belongs. Must never let a write into memory that somebody still reads: what
-// lands goes to one of two places in turn, and nobody is two turns ahead of a rank whose answer it needs.
+// Bare loops over RDMA: a queue pair between each two ranks, opened here, and writes into memory
+// that the other side polls. Nothing is received, answered or copied: what is to be summed lands
+// beside a word that says that it is there, and is added straight out of there; all else lands
+// where it belongs. Must never let a write into memory that somebody still reads: what lands goes
+// to one of two places in turn, and nobody is two turns ahead of a rank whose answer it needs.
 //
-// The memory of each rank: a line for each other rank's word, the words to be sent, a source of writes, the places.
+// The memory of each rank: a line for each other rank's word, the words to be sent, a source of
+// writes, the places.
 #include <errno.h>
 #include <string.h>
 
@@ -84,7 +86,8 @@ static size_t source_at(const struct bare_world *world)
     return (words_at(world) + line_at(world->nranks) + 4095) / 4096 * 4096;
 }
 
-/* What @p rank sends in an odd or even turn lands there; the first places are also what timed writes go to. */
+/* What @p rank sends in an odd or even turn lands there; the first places are also what timed
+ * writes go to. */
 static size_t place_at(const struct bare_world *world, int rank, uint64_t turn)
 {
     return source_at(world) + BARE_WRITE_BYTES_MAX +
@@ -142,7 +145,8 @@ static bool drain(struct bare_world *world, int rank, uint64_t most)
     return true;
 }
 
-/* Two writes of one post at most: @p what, and behind it, if not NULL, @p word. Only what tells ends in a completion. */
+/* Two writes of one post at most: @p what, and behind it, if not NULL, @p word. Only what tells
+ * ends in a completion. */
 static bool post(struct bare_world *world, int rank, struct ibv_send_wr *what,
                  struct ibv_send_wr *word, bool tells)
 {
@@ -177,8 +181,8 @@ static struct ibv_sge part_of(const void *data, size_t bytes, const struct ibv_m
 
 /* ---- words and pieces ---- */
 
-/* Words to @p rank: of its line, and behind pieces of odd and of even turns. What was sent in a turn has been read by the device
- * when the next but one begins, since the rank has answered it. */
+/* Words to @p rank: of its line, and behind pieces of odd and of even turns. What was sent in a
+ * turn has been read by the device when the next but one begins, since the rank has answered it. */
 enum { WORD_OF_LINE, WORD_OF_TURNS };
 
 static uint64_t *word_to_send(struct bare_world *world, int rank, size_t which, uint64_t value)
@@ -211,8 +215,8 @@ static bool await_word(struct bare_world *world, int rank)
     return bare_await(world, word_of(world, line_at(rank)), ++world->rdma->lanes[rank].words_seen);
 }
 
-/* A piece for the sum at @p rank, and its word behind it, in one write. Pieces end where their words lie, however short, so that
- * no word is ever where data was. */
+/* A piece for the sum at @p rank, and its word behind it, in one write. Pieces end where their
+ * words lie, however short, so that no word is ever where data was. */
 static bool send_piece(struct bare_world *world, int rank, const uint8_t *data, size_t bytes,
                        size_t piece)
 {

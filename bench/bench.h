@@ -232,8 +232,8 @@ int bench_company(int threads);
 int bench_take_dtype(const char *value, kolo_dtype *dtype_out);
 int bench_take_redop(const char *value, kolo_redop *op_out);
 int bench_take_operation(const char *word, const struct bench_operation **operation_out);
-/** Whether @p operation has a plan of this name: BENCH_GO_ON, or the exit status, and a line with those
- * that it has. */
+/** Whether @p operation has a plan of this name: BENCH_GO_ON, or the exit status, and a line with
+ * those that it has. */
 int bench_check_plan(const struct bench_operation *operation, const char *plan);
 /** BENCH_GO_ON, or the exit status. */
 int bench_options_parse(char *const *argv, struct bench_options *options);

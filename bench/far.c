@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies between two NUMA nodes, measured by threads of one process, each bound to a core: a word
-// that goes from core to core inside a node and between two, and all cores of one node that read
-// memory of the other at once. Uses what hwloc says of the machine; binds no thread but its own.
+// What lies between two NUMA nodes, measured by threads of one process, each bound to a core: a
+// word that goes from core to core inside a node and between two, and all cores of one node that
+// read memory of the other at once. Uses what hwloc says of the machine; binds no thread but its
+// own.
 #include "bench/far.h"
 
 #include <hwloc.h>
@@ -272,8 +273,8 @@ out:
     return status;
 }
 
-/** A line is what makes the memory of another node slower to read than the own one's: else none is in
- * the way. */
+/** A line is what makes the memory of another node slower to read than the own one's: else none is
+ * in the way. */
 static kolo_status measure_byte(const struct node nodes[NODES], struct kolo_figures *figures)
 {
     double near = 0, far = 0;

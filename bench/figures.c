@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The figures of a machine: how fast a rank, and all ranks at once, copy and reduce; how long a
-// word takes from one core to another, a sleeper to wake, a byte through TCP and by RDMA; and how fast bytes go
-// from one rank to another through a small ring, through a socket and by RDMA writes. Pairs are rank 0 and rank 1,
-// or over TCP and RDMA rank 0 and the first rank of another host.
+// word takes from one core to another, a sleeper to wake, a byte through TCP and by RDMA; and how
+// fast bytes go from one rank to another through a small ring, through a socket and by RDMA writes.
+// Pairs are rank 0 and rank 1, or over TCP and RDMA rank 0 and the first rank of another host.
 #include <errno.h>
 #include <linux/futex.h>
 #include <poll.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // kolobench --limits: the machine's figures, and for each collective and size the times of the bare
 // loops that do its pattern and nothing else: over memory that all map, over stages for memory that
-// the user brought, over TCP, and of allreduce by RDMA writes. The best way is the lower bound, and a measurement: of this machine,
-// these ranks, now.
+// the user brought, over TCP, and of allreduce by RDMA writes. The best way is the lower bound, and
+// a measurement: of this machine, these ranks, now.
 #include "bench/limits.h"
 
 #include <jansson.h>

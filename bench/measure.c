@@ -48,7 +48,8 @@ static kolo_status time_sample(struct bench_call *call, int64_t calls, int64_t *
     return status;
 }
 
-/* In pieces that every plan can take: one may be forced (--plan), and this is a collective as any. */
+/* In pieces that every plan can take: one may be forced (--plan), and this is a collective as
+ * any. */
 static kolo_status longest(const struct bench_call *call, int64_t *values, size_t count)
 {
     enum { PIECE = 4096 };

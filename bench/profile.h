@@ -20,7 +20,8 @@ struct profile_times {
 
 /** Turns times into the figures by which the model gives these times again; what was not measured
  * keeps its value. Ranks that share cores give what crowding adds, to figures that are there.
- * @p path is that of the links, or, where a stream was measured, of rank 0's to another host. Pure. */
+ * @p path is that of the links, or, where a stream was measured, of rank 0's to another host.
+ * Pure. */
 void profile_solve(const struct profile_times *times, enum kolo_path path,
                    struct kolo_figures *figures);
 

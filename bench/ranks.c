@@ -17,7 +17,8 @@ int bench_company(int threads)
     return cores < 2 ? 2 : cores > COMPANY_MAX ? COMPANY_MAX : (int)cores;
 }
 
-/** Each of kolorun's processes would run a world of its own, beside the others' and into the same files. */
+/** Each of kolorun's processes would run a world of its own, beside the others' and into the same
+ * files. */
 static kolo_status check_alone(int threads)
 {
     const char *size = kolo_environment("KOLO_SIZE");

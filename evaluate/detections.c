@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a list of results, see detections.h. In general every rank walks through the whole file, but
-// only to see where one detection ends and the next begins, which takes a look at brackets and quotes;
-// only what begins in blocks of its own it reads as JSON. So the division needs no size, works for gzip,
-// and is right whatever strings hold. What is no JSON is found by the rank that reads it.
+// Reads a list of results, see detections.h. In general every rank walks through the whole file,
+// but only to see where one detection ends and the next begins, which takes a look at brackets and
+// quotes; only what begins in blocks of its own it reads as JSON. So the division needs no size,
+// works for gzip, and is right whatever strings hold. What is no JSON is found by the rank that
+// reads it.
 //
-// Where all ranks have one plain file, each goes through a part of it alone. Where a detection begins
-// behind the part's border it guesses; the guess is proved by the rank before, which comes from the
-// begin of the file by the same proof, and ends at the first detection behind its part. Where one guess
-// is wrong (a string or a list in a detection looked like it), or something fails, all read the file in
-// the way above: nothing is ever taken, refused or said because of a border.
+// Where all ranks have one plain file, each goes through a part of it alone. Where a detection
+// begins behind the part's border it guesses; the guess is proved by the rank before, which comes
+// from the begin of the file by the same proof, and ends at the first detection behind its part.
+// Where one guess is wrong (a string or a list in a detection looked like it), or something fails,
+// all read the file in the way above: nothing is ever taken, refused or said because of a border.
 #include "evaluate/detections.h"
 
 #include <string.h>
@@ -122,8 +123,8 @@ static bool is_blank(unsigned char byte)
     return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t';
 }
 
-/* A byte of the object around the list, without what is in the list. One at a time, so that the list
- * begins where it does. */
+/* A byte of the object around the list, without what is in the list. One at a time, so that the
+ * list begins where it does. */
 static kolo_status read_head(struct reading *reading, size_t at)
 {
     struct walk *walk = &reading->walk;
@@ -308,7 +309,8 @@ kolo_status eval_detections_read(struct eval_detections *detections, const char 
 
 /* ---- parts ---- */
 
-/* Goes to what looks like a detection behind the border: an object behind a comma behind an object. */
+/* Goes to what looks like a detection behind the border: an object behind a comma behind an
+ * object. */
 static kolo_status find_first(struct reading *reading, uint64_t border, size_t *at_out)
 {
     const struct eval_source *source = &reading->source;

@@ -32,7 +32,8 @@ struct eval_division {
     int rank, ranks;
 };
 
-/** A part of a plain file that is a list: the detections that begin in bytes from @p from up to @p to. */
+/** A part of a plain file that is a list: the detections that begin in bytes from @p from up to @p
+ * to. */
 struct eval_part {
     uint64_t from, to; /* to: EVAL_NO_PLACE: to the end */
     /* Where the first of them, and the first behind them, begin; EVAL_NO_PLACE: there is none. */
@@ -40,10 +41,11 @@ struct eval_part {
     uint64_t count;
 };
 
-/** Reads a part, taking it on trust that the first thing in it that looks like the begin of a detection
- *  is one: the readers of all parts have read what a reader of the whole would have if none failed and
- *  eval_parts_fit(). Numbers begin with 0 in each part. @return KOLO_OK; else the whole is to be read,
- *  as the failure may come from the guess. eval_detections_free() in every case. */
+/** Reads a part, taking it on trust that the first thing in it that looks like the begin of a
+ *  detection is one: the readers of all parts have read what a reader of the whole would have if
+ *  none failed and eval_parts_fit(). Numbers begin with 0 in each part. @return KOLO_OK; else the
+ *  whole is to be read, as the failure may come from the guess. eval_detections_free() in every
+ *  case. */
 kolo_status eval_detections_read_part(struct eval_detections *detections, const char *path,
                                       const struct eval_truths *truths,
                                       const struct eval_division *division,
@@ -57,9 +59,10 @@ bool eval_parts_fit(const struct eval_part *part, size_t parts);
 kolo_status eval_detections_read(struct eval_detections *detections, const char *path,
                                  const struct eval_truths *truths,
                                  const struct eval_division *division) KOLO_NODISCARD;
-/** The same by all ranks together, and whether all have the same file: where they do by what the system
- *  says of it, each rank reads a part of it; else, and wherever that comes to no good end, the whole, so
- *  that failures are those of one rank alone. All have the same answer. Collective. */
+/** The same by all ranks together, and whether all have the same file: where they do by what the
+ *  system says of it, each rank reads a part of it; else, and wherever that comes to no good end,
+ *  the whole, so that failures are those of one rank alone. All have the same answer.
+ *  Collective. */
 kolo_status eval_detections_read_together(struct eval_detections *detections, const char *path,
                                           const struct eval_truths *truths,
                                           const struct eval_division *division,

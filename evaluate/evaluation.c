@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From files to results, see evaluation.h. The image with place i in the sorted list belongs to rank
-// i modulo ranks, which feeds it whole to the library, in batches of images, its boxes in the order
-// of the files. Between any two steps that can fail on one rank alone, all ranks agree.
+// From files to results, see evaluation.h. The image with place i in the sorted list belongs to
+// rank i modulo ranks, which feeds it whole to the library, in batches of images, its boxes in the
+// order of the files. Between any two steps that can fail on one rank alone, all ranks agree.
 #include "evaluate/evaluation.h"
 
 #include <stdio.h>

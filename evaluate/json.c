@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns yajl and the values of a record, see json.h. Believes nothing: depth, length of numbers and of
-// names are bounded, integers must be integers, numbers finite. Numbers mean what Python's float()
-// makes of them: correctly rounded. A key that is there twice counts with its last value, as in
-// Python.
+// Owns yajl and the values of a record, see json.h. Believes nothing: depth, length of numbers and
+// of names are bounded, integers must be integers, numbers finite. Numbers mean what Python's
+// float() makes of them: correctly rounded. A key that is there twice counts with its last value,
+// as in Python.
 #include "evaluate/json.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kolo-coco: COCO's average precision from files, alone or under kolorun. Every rank reads the files,
-// takes its share, and knows all results; rank 0 prints them. What goes wrong anywhere, every rank
-// says in the same words, and ends with the same status.
+// kolo-coco: COCO's average precision from files, alone or under kolorun. Every rank reads the
+// files, takes its share, and knows all results; rank 0 prints them. What goes wrong anywhere,
+// every rank says in the same words, and ends with the same status.
 #include <signal.h>
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // See number.h. A number is digits * 10^power. Up to 19 digits fit 64 bits, and so does 5^27: the
-// quotient of two such numbers in 128 bits, and whether a remainder is left, decide how it rounds; a
-// product of 128 bits does likewise. Python writes 16 or 17 digits, so nearly all numbers go this
+// quotient of two such numbers in 128 bits, and whether a remainder is left, decide how it rounds;
+// a product of 128 bits does likewise. Python writes 16 or 17 digits, so nearly all numbers go this
 // way; the rest is strtod()'s, which is slower by five times and right in every case.
 #include "evaluate/number.h"
 
@@ -72,8 +72,8 @@ static double power_of_2(int exponent)
     return value;
 }
 
-/* digits / 10^power. The quotient has 63 or 64 bits; its last one, far below what a double keeps, is
- * set where a remainder is left, so that a conversion rounds once and right. */
+/* digits / 10^power. The quotient has 63 or 64 bits; its last one, far below what a double keeps,
+ * is set where a remainder is left, so that a conversion rounds once and right. */
 static double quotient(uint64_t digits, int power)
 {
     uint64_t five = 1;

@@ -291,8 +291,8 @@ static int take_lists(struct eval_options *options)
     return exit_status;
 }
 
-/* What getopt_long() finds no sense in. @p word is the one before the next, which is not that of a letter
- * with more behind it. */
+/* What getopt_long() finds no sense in. @p word is the one before the next, which is not that of a
+ * letter with more behind it. */
 static int refuse_option(const char *word)
 {
     if (optopt == 'h' || optopt >= JSON) /* long ones that are known */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// See plot.h. Two fields of curves: the mean over the categories at each IoU threshold, and the mean
-// over the thresholds of each category, of which the best and the worst are named where there are
-// many. All of area range "all" and the last cap; what is -1 is no part of a mean.
+// See plot.h. Two fields of curves: the mean over the categories at each IoU threshold, and the
+// mean over the thresholds of each category, of which the best and the worst are named where there
+// are many. All of area range "all" and the last cap; what is -1 is no part of a mean.
 #include "evaluate/plot.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See progress.h. The line is never as long as the terminal is wide, so it does not wrap, and what of
-// a path could move the cursor is not written.
+// See progress.h. The line is never as long as the terminal is wide, so it does not wrap, and what
+// of a path could move the cursor is not written.
 #include "evaluate/progress.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far something long is, on a terminal: one line of standard error that is overwritten, and gone
-// at the end. Where standard error is no terminal, under kolorun say, nothing is written.
+// How far something long is, on a terminal: one line of standard error that is overwritten, and
+// gone at the end. Where standard error is no terminal, under kolorun say, nothing is written.
 #ifndef KOLO_EVALUATE_PROGRESS_H
 #define KOLO_EVALUATE_PROGRESS_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See report.h. Files are written beside their places and renamed when all is written and said, so that
-// nobody finds half a file. Doubles have 17 digits: they are read back with the same bits.
+// See report.h. Files are written beside their places and renamed when all is written and said, so
+// that nobody finds half a file. Doubles have 17 digits: they are read back with the same bits.
 #include "evaluate/report.h"
 
 #include <endian.h>

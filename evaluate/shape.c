@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// See shape.h. As bytes a shape is a head, then the ends of its polygons and their numbers, its runs,
-// or its text. Polygons mean what pycocotools' frPyObjects() says of them: where the first has 4
-// numbers they are boxes (where it then fails).
+// See shape.h. As bytes a shape is a head, then the ends of its polygons and their numbers, its
+// runs, or its text. Polygons mean what pycocotools' frPyObjects() says of them: where the first
+// has 4 numbers they are boxes (where it then fails).
 #include "evaluate/shape.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads files, see source.h. zlib reads plain files as they are and unpacks gzip; a gzip file that is
-// cut or damaged is an error here and never a short file. Lines are counted only where they are
+// Reads files, see source.h. zlib reads plain files as they are and unpacks gzip; a gzip file that
+// is cut or damaged is an error here and never a short file. Lines are counted only where they are
 // asked for: the ends of lines of a whole piece are counted when it is left behind.
 #include "evaluate/source.h"
 

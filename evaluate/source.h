@@ -24,7 +24,8 @@ struct eval_source {
     struct eval_progress progress;
 };
 
-/** What a file is: two that have all of it in common are one, or a copy that is not told from it. */
+/** What a file is: two that have all of it in common are one, or a copy that is not told from
+ * it. */
 struct eval_identity {
     int64_t device, inode, bytes, changed_ns,
         written_ns; /* all 0: it can be read as a whole alone */
@@ -34,8 +35,8 @@ struct eval_identity {
 struct eval_identity eval_source_identify(const char *path, char first);
 /** @p path lives as long as the source. */
 kolo_status eval_source_open(struct eval_source *source, const char *path) KOLO_NODISCARD;
-/** Goes on at a byte of a plain file. Nobody knows its line then. @return KOLO_OK; ERR_DATA (packed);
- *  ERR_SYSTEM. */
+/** Goes on at a byte of a plain file. Nobody knows its line then. @return KOLO_OK; ERR_DATA
+ *  (packed); ERR_SYSTEM. */
 kolo_status eval_source_skip(struct eval_source *source, uint64_t to) KOLO_NODISCARD;
 /** The next piece. @return KOLO_OK; ERR_SYSTEM; ERR_DATA (damaged or cut gzip). */
 kolo_status eval_source_next(struct eval_source *source) KOLO_NODISCARD;

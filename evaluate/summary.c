@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // See summary.h. A number is a mean over a slice of the result's arrays; which slices, and in which
-// words they are said, is a table for each set of rules. Some are of a cap that they name, whatever is
-// set, as in pycocotools; what is not there, such as a threshold, makes a number -1.
+// words they are said, is a table for each set of rules. Some are of a cap that they name, whatever
+// is set, as in pycocotools; what is not there, such as a threshold, makes a number -1.
 #include "evaluate/summary.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of an evaluation: which there are by its rules, what they are called, and the lines and
-// the table that say them.
+// The numbers of an evaluation: which there are by its rules, what they are called, and the lines
+// and the table that say them.
 #ifndef KOLO_EVALUATE_SUMMARY_H
 #define KOLO_EVALUATE_SUMMARY_H
 

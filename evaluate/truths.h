@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ground truth in COCO's form as a rank keeps it: all images, categories and annotations of the file.
+// Ground truth in COCO's form as a rank keeps it: all images, categories and annotations of the
+// file.
 #ifndef KOLO_EVALUATE_TRUTHS_H
 #define KOLO_EVALUATE_TRUTHS_H
 

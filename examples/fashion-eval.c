@@ -2,7 +2,8 @@
 // Evaluates a checkpoint of fashion-train on the Fashion-MNIST test set: copy this file to evaluate
 // your own model.
 //
-//   kolorun -np 4 fashion-eval [--data DIR] [--pad|--no-pad] [--device auto|cpu|gpu] --checkpoint FILE
+//   kolorun -np 4 fashion-eval [--data DIR] [--pad|--no-pad] [--device auto|cpu|gpu]
+//                              --checkpoint FILE
 //
 // Prints loss, top-1 and top-3 accuracy, each in decimal and as the exact hexadecimal
 // floating-point number: the same to the last bit for any number of ranks and hosts, on GPUs and

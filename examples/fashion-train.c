@@ -7,8 +7,8 @@
 // What kolo does in it: the sampler deals out the epoch, broadcast makes all ranks start from rank
 // 0's parameters, one allreduce a step averages the gradients, and the metrics make the epoch's
 // mean loss exact. On a GPU the gradients are averaged where they are: the allreduce is given the
-// GPU's memory, and the stream that they come from. Rank 0 writes the checkpoint after each epoch; a
-// run that finds one goes on from it.
+// GPU's memory, and the stream that they come from. Rank 0 writes the checkpoint after each epoch;
+// a run that finds one goes on from it.
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See fashion_gpu.h. A batch is copied to the GPU, its scores come back, and the host makes loss and
-// slopes of them in double, as it does without a GPU; all else stays there.
+// See fashion_gpu.h. A batch is copied to the GPU, its scores come back, and the host makes loss
+// and slopes of them in double, as it does without a GPU; all else stays there.
 #include "fashion_gpu.h"
 
 #include <stdlib.h>

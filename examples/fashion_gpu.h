@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model of fashion.h on a GPU, with memory from kolo. What it computes has the same bits as on the
-// host.
+// The model of fashion.h on a GPU, with memory from kolo. What it computes has the same bits as on
+// the host.
 #ifndef FASHION_GPU_H
 #define FASHION_GPU_H
 
@@ -27,8 +27,8 @@ enum fashion_device { FASHION_AUTO, FASHION_CPU, FASHION_GPU };
 /** "auto", "cpu" or "gpu". */
 bool fashion_parse_device(const char *text, enum fashion_device *device_out);
 
-/** Takes a GPU for batches of up to @p batch images, or not, as @p device says: then *gpu_out is NULL.
- * False where it must be a GPU and cannot. @p note: which, or why none. */
+/** Takes a GPU for batches of up to @p batch images, or not, as @p device says: then *gpu_out is
+ * NULL. False where it must be a GPU and cannot. @p note: which, or why none. */
 bool fashion_gpu_open(struct fashion_gpu **gpu_out, struct kolo_comm *comm,
                       enum fashion_device device, int64_t batch, char note[FASHION_ERROR_MAX]);
 void fashion_gpu_close(struct fashion_gpu *gpu);

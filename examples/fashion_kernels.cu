@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model of fashion.h on a GPU. Every thread makes one number and adds it up in the order in which
-// fashion.c does, in float32, and nvcc is told not to fuse (--fmad=false): so a score, a gradient and
-// a parameter have the same bits on a GPU and on the host, at any number of ranks.
+// The model of fashion.h on a GPU. Every thread makes one number and adds it up in the order in
+// which fashion.c does, in float32, and nvcc is told not to fuse (--fmad=false): so a score, a
+// gradient and a parameter have the same bits on a GPU and on the host, at any number of ranks.
 #include "fashion.h"
 
 #ifndef KERNEL /* a test compiles this text for the host */

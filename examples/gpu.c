@@ -22,7 +22,8 @@
     X(context_pop,     "cuCtxPopCurrent_v2",       (void **context_out))                           \
     X(module_load,     "cuModuleLoadData",         (void **module_out, const void *image))         \
     X(module_unload,   "cuModuleUnload",           (void *module))                                 \
-    X(module_function, "cuModuleGetFunction",      (void **function_out, void *module, const char *name)) \
+    X(module_function, "cuModuleGetFunction",                                                      \
+      (void **function_out, void *module, const char *name))                                       \
     X(stream_create,   "cuStreamCreate",           (void **stream_out, unsigned flags))            \
     X(stream_destroy,  "cuStreamDestroy_v2",       (void *stream))                                 \
     X(stream_wait,     "cuStreamSynchronize",      (void *stream))                                 \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One GPU by way of the CUDA driver's own library, libcuda.so.1, which is looked for when the program
-// runs: a program that uses this is built without CUDA and starts where there is none. What is done
-// here is put into one stream and happens in that order. Copy it beside your own kernels.
+// One GPU by way of the CUDA driver's own library, libcuda.so.1, which is looked for when the
+// program runs: a program that uses this is built without CUDA and starts where there is none. What
+// is done here is put into one stream and happens in that order. Copy it beside your own kernels.
 #ifndef GPU_H
 #define GPU_H
 
@@ -13,9 +13,9 @@ enum { GPU_ERROR_MAX = 512, GPU_BLOCK = 256 /* threads of a block */ };
 
 struct gpu;
 
-/** The GPU number @p wanted modulo how many there are, in the context that the CUDA runtime and kolo
- * use too, current for the calling thread, with the kernels of @p image (a fatbin, or PTX). False:
- * @p error says why not. */
+/** The GPU number @p wanted modulo how many there are, in the context that the CUDA runtime and
+ * kolo use too, current for the calling thread, with the kernels of @p image (a fatbin, or PTX).
+ * False: @p error says why not. */
 bool gpu_open(struct gpu **gpu_out, int wanted, const void *image, char error[GPU_ERROR_MAX]);
 /** What was allocated beside it is to be freed before. NULL is fine. */
 void gpu_close(struct gpu *gpu);

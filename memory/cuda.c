@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend "cuda": memory of NVIDIA's devices that a program brings, recognised and read. Owns no
-// memory, and no context longer than a call: a thread's current context is after it what it was
+// The backend "cuda": memory of NVIDIA's devices that a program brings, recognised and read. Owns
+// no memory, and no context longer than a call: a thread's current context is after it what it was
 // before.
 //
-// A copy is made in the context that the memory was allocated in, when all work that this context was
-// given before is done, on whatever stream. That waits for more than the work that wrote the memory;
-// but which that was nobody has said, and waiting for the default stream alone would read too early
-// what was written on a stream that does not wait for it (cudaStreamNonBlocking). Memory without a
-// context (of a pool, or mapped by the program) is read in the thread's current one, or in its
-// device's primary one.
+// A copy is made in the context that the memory was allocated in, when all work that this context
+// was given before is done, on whatever stream. That waits for more than the work that wrote the
+// memory; but which that was nobody has said, and waiting for the default stream alone would read
+// too early what was written on a stream that does not wait for it (cudaStreamNonBlocking). Memory
+// without a context (of a pool, or mapped by the program) is read in the thread's current one, or
+// in its device's primary one.
 #include <stdio.h>
 #include <string.h>
 

@@ -4,7 +4,8 @@
 // thread's current context is after each call what it was before.
 //
 // Which device: a rank that is bound to one NUMA node takes one whose slot is there, so that what
-// passes between it and the host does not cross the machine. The driver numbers devices by other rules.
+// passes between it and the host does not cross the machine. The driver numbers devices by other
+// rules.
 //
 // The driver would wait for a device's work when memory is freed, without a bound; so that is
 // waited for first.

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits for all work that a context was given before, on whatever stream, by a deadline. Owns nothing
-// after the call but what a driver does not give back; leaves the thread's current context as it was.
+// Waits for all work that a context was given before, on whatever stream, by a deadline. Owns
+// nothing after the call but what a driver does not give back; leaves the thread's current context
+// as it was.
 //
-// Most waits are short: an event of the context takes in all its streams (cuCtxRecordEvent, of drivers
-// since CUDA 12.5), and is asked between yields. But no event can be waited for until a point of time,
-// nor can cuCtxSynchronize: for longer, and where a driver has no such event, a thread of its own makes
-// that call. The caller waits for the thread, and leaves it to it once the deadline has passed.
+// Most waits are short: an event of the context takes in all its streams (cuCtxRecordEvent, of
+// drivers since CUDA 12.5), and is asked between yields. But no event can be waited for until a
+// point of time, nor can cuCtxSynchronize: for longer, and where a driver has no such event, a
+// thread of its own makes that call. The caller waits for the thread, and leaves it to it once the
+// deadline has passed.
 #include <pthread.h>
 #include <sched.h>
 #include <time.h>

@@ -101,14 +101,16 @@ struct kolo_cuda_memory_op {
     X(get_error_name,          "cuGetErrorName",         cuGetErrorName,                           \
       (int result, const char **name_out))                                                         \
     X(device_get_count,        "cuDeviceGetCount",       cuDeviceGetCount, (int *count_out))       \
-    X(device_get,              "cuDeviceGet",            cuDeviceGet, (int *device_out, int ordinal)) \
+    X(device_get,              "cuDeviceGet",            cuDeviceGet,                              \
+      (int *device_out, int ordinal))                                                              \
     X(device_get_name,         "cuDeviceGetName",        cuDeviceGetName,                          \
       (char *name_out, int bytes, int device))                                                     \
     X(device_get_pci,          "cuDeviceGetPCIBusId",    cuDeviceGetPCIBusId,                      \
       (char *name_out, int bytes, int device))                                                     \
     X(primary_context_retain,  "cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain,               \
       (void **context_out, int device))                                                            \
-    X(primary_context_release, "cuDevicePrimaryCtxRelease_v2", cuDevicePrimaryCtxRelease, (int device)) \
+    X(primary_context_release, "cuDevicePrimaryCtxRelease_v2", cuDevicePrimaryCtxRelease,          \
+      (int device))                                                                                \
     X(context_get_current,     "cuCtxGetCurrent",        cuCtxGetCurrent, (void **context_out))    \
     X(context_get_device,      "cuCtxGetDevice",         cuCtxGetDevice, (int *device_out))        \
     X(context_push,            "cuCtxPushCurrent_v2",    cuCtxPushCurrent, (void *context))        \
@@ -187,8 +189,8 @@ struct kolo_cuda_driver {
     const char *missing;
 };
 
-/** The driver, if this process has loaded it; NULL: it has not, or what it has loaded cannot tell what
- * a pointer leads to. That, and kolo_cuda_fail, are there; before anything else of it is used,
+/** The driver, if this process has loaded it; NULL: it has not, or what it has loaded cannot tell
+ * what a pointer leads to. That, and kolo_cuda_fail, are there; before anything else of it is used,
  * kolo_cuda_driver_check says whether it is. Loads nothing and tells the driver nothing; for as
  * long as no library at all has been loaded since the last call it costs some tens of nanoseconds.
  * Threads: any. */
@@ -196,10 +198,11 @@ const struct kolo_cuda_driver *kolo_cuda_driver_loaded(void);
 /** ERR_UNSUPPORTED: it lacks a function, which the detail names. */
 kolo_status kolo_cuda_driver_check(const struct kolo_cuda_driver *driver) KOLO_NODISCARD;
 /** The driver, loaded if need be, for the rest of the process.
- * @return KOLO_OK; ERR_UNSUPPORTED (it is not there, or lacks a function: the detail says which). */
+ * @return KOLO_OK; ERR_UNSUPPORTED (it is not there, or lacks a function: the detail says
+ * which). */
 kolo_status kolo_cuda_driver_load(const struct kolo_cuda_driver **driver_out) KOLO_NODISCARD;
-/** Writes the detail of a call that failed: its name, the device (below 0: none), the result with its
- * name, and what to do.
+/** Writes the detail of a call that failed: its name, the device (below 0: none), the result with
+ * its name, and what to do.
  * @return ERR_NO_MEMORY for that, ERR_UNSUPPORTED while a stream is captured, else ERR_SYSTEM. */
 kolo_status kolo_cuda_fail(const struct kolo_cuda_driver *driver, const char *call, int device,
                            int result);

@@ -2,8 +2,8 @@
 // Hands folds to the kernels of memory/cuda_kernels.h. Owns a module in one context and the handles
 // of its functions. Must never wait for a device, or touch memory itself.
 //
-// A launch takes as many blocks as keep the device's processors busy, each thread going on to further
-// packets, so that its cost does not grow with the vector.
+// A launch takes as many blocks as keep the device's processors busy, each thread going on to
+// further packets, so that its cost does not grow with the vector.
 #include "memory/cuda_fold.h"
 
 #include <stdio.h>

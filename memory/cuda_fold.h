@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of memory/cuda_kernels.h on a device: kolo_fold and kolo_scale for memory that the
-// device reaches (its own, a peer's that is mapped, page-locked memory of the host), put on a stream.
+// device reaches (its own, a peer's that is mapped, page-locked memory of the host), put on a
+// stream.
 #ifndef KOLO_MEMORY_CUDA_FOLD_H
 #define KOLO_MEMORY_CUDA_FOLD_H
 
@@ -20,8 +21,8 @@ kolo_status kolo_cuda_kernels_load(const struct kolo_cuda_driver *driver, int or
 void kolo_cuda_kernels_unload(struct kolo_cuda_kernels *kernels);
 
 /** As kolo_fold with its rules of what may overlap, after what @p stream was given before; at most
- * KOLO_CUDA_INPUTS_MAX inputs and KOLO_CUDA_OUTPUTS_MAX outputs, and no operator of the program's own
- * (ERR_UNSUPPORTED, and nothing was started). */
+ * KOLO_CUDA_INPUTS_MAX inputs and KOLO_CUDA_OUTPUTS_MAX outputs, and no operator of the program's
+ * own (ERR_UNSUPPORTED, and nothing was started). */
 kolo_status kolo_cuda_fold(const struct kolo_cuda_kernels *kernels, void *stream,
                            const struct kolo_fold *fold, void *const out[], size_t nout,
                            const void *const in[], size_t nin, size_t count) KOLO_NODISCARD;

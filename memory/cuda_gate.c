@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gates in the program's streams: a function that the driver calls when the stream has come there, and
-// behind it a wait for a word of the host's. Owns the words (page-locked, a cache line for each gate).
-// Never waits by itself, but the driver may, until a stream goes on: where its queue is
-// full, or before pages are locked; so nothing that streams wait for may be held. Leaves the thread's
-// current context as it was.
+// Gates in the program's streams: a function that the driver calls when the stream has come there,
+// and behind it a wait for a word of the host's. Owns the words (page-locked, a cache line for each
+// gate). Never waits by itself, but the driver may, until a stream goes on: where its queue is
+// full, or before pages are locked; so nothing that streams wait for may be held. Leaves the
+// thread's current context as it was.
 //
 // Why a word: the stream has to wait for what the host has not done yet, which no event can be
 // recorded for; and a function of the host's that waited would hold up the driver's thread, which
-// has others to call. A word is not reset: each use waits for a number that is one higher, so that a
-// stream which still reads it for an earlier one goes on too. That it has read it for the last time
-// the stream writes into a second word; the page stays until then. The wait and that write are given
-// to the driver in one call, the last: another one would be made behind a wait that only the end of the
-// very request ends which is being placed, and so never come back where others have filled the stream.
+// has others to call. A word is not reset: each use waits for a number that is one higher, so that
+// a stream which still reads it for an earlier one goes on too. That it has read it for the last
+// time the stream writes into a second word; the page stays until then. The wait and that write are
+// given to the driver in one call, the last: another one would be made behind a wait that only the
+// end of the very request ends which is being placed, and so never come back where others have
+// filled the stream.
 //
-// Threads: several may place gates at a time. Pages are put before the others under the lane's lock and
-// stay there; a gate is its taker's.
+// Threads: several may place gates at a time. Pages are put before the others under the lane's lock
+// and stay there; a gate is its taker's.
 #include <string.h>
 #include <unistd.h>
 
@@ -40,8 +41,8 @@ struct kolo_cuda_gates {
 
 /* ---- streams ---- */
 
-/** Why @p call did not take @p stream: it is none, or another is captured, or the device has failed,
- * which the other ranks must hear of. */
+/** Why @p call did not take @p stream: it is none, or another is captured, or the device has
+ * failed, which the other ranks must hear of. */
 static kolo_status not_a_stream(const struct kolo_cuda_visit *visit, void *stream, const char *call,
                                 int result)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reduction kernels for CUDA's devices: many inputs, one result, many places, as kolo_fold; and
 // scaling, as kolo_scale. Written in what C and C++ have in common, so that the device's compiler
-// and the host's take the same text: nvcc by memory/cuda_kernels.cu, gcc for the tests' libcuda.so.1,
-// which runs them thread by thread and so compares their bits with those of the kernels for
-// processors. Who includes it defines before
+// and the host's take the same text: nvcc by memory/cuda_kernels.cu, gcc for the tests'
+// libcuda.so.1, which runs them thread by thread and so compares their bits with those of the
+// kernels for processors. Who includes it defines before
 //
 //   KOLO_DEVICE              before a function that kernels call; _APART: that is code of its own
 //   KOLO_KERNEL(name)        the head of kernel `name`, whose one parameter is `job`
@@ -191,8 +191,8 @@ KOLO_LANES(band, uint32_t, x[i] & y[i])
 KOLO_LANES(bor, uint32_t, x[i] | y[i])
 KOLO_LANES(bxor, uint32_t, x[i] ^ y[i])
 
-/** Minima and maxima of floats, of their bits: of two equal values min takes the OR and max the AND,
- * which tells -0 from +0 and changes nothing else. */
+/** Minima and maxima of floats, of their bits: of two equal values min takes the OR and max the
+ * AND, which tells -0 from +0 and changes nothing else. */
 #define KOLO_ORDER_LANES(name, type, value, quiet_nan)                                             \
     KOLO_DEVICE type min_of_##name(type a, type b)                                                 \
     {                                                                                              \

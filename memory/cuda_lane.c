@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lanes to CUDA's devices: two streams of the library's own in the context that the memory is of, and
-// a function that the driver calls when a mark is passed. Owns the streams, gates, what others have lent,
-// the kernels, and a hold on the device's primary context where the memory has none of its own. A
-// thread's current context is after each call what it was before.
+// Lanes to CUDA's devices: two streams of the library's own in the context that the memory is of,
+// and a function that the driver calls when a mark is passed. Owns the streams, gates, what others
+// have lent, the kernels, and a hold on the device's primary context where the memory has none of
+// its own. A thread's current context is after each call what it was before.
 //
 // The streams do not wait for the default stream, nor it for them: what the program gave to the
 // device before is waited for by await_device, for the reason that memory/cuda.c gives.

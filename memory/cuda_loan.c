@@ -6,13 +6,14 @@
 // anything where a caller has not said that it can wait (a driver may wait for all its streams).
 //
 // The driver leaves undefined what an allocation is that was freed while others have it mapped, so
-// an owner has to hear from them before. What is told of a freed one comes late then, and is refused:
-// no two allocations of a process have the same number (CU_POINTER_ATTRIBUTE_BUFFER_ID). A process that
-// died has given back its own mapping alone: what others have mapped stays there for them.
+// an owner has to hear from them before. What is told of a freed one comes late then, and is
+// refused: no two allocations of a process have the same number (CU_POINTER_ATTRIBUTE_BUFFER_ID). A
+// process that died has given back its own mapping alone: what others have mapped stays there for
+// them.
 //
 // An allocation can be mapped by other processes only. In its own it is reached where it is, after
-// its context was opened to this one, if they are two. Which process it is of, each says by a number
-// that it has drawn; process ids do, too, but those of two containers may be the same.
+// its context was opened to this one, if they are two. Which process it is of, each says by a
+// number that it has drawn; process ids do, too, but those of two containers may be the same.
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -17,8 +17,8 @@ struct kolo_cuda_visit {
     bool is_retained;
 };
 
-/** The context that the memory is of; for memory without one the device's primary context, held until
- * kolo_cuda_release. On failure nothing is held. */
+/** The context that the memory is of; for memory without one the device's primary context, held
+ * until kolo_cuda_release. On failure nothing is held. */
 kolo_status kolo_cuda_visit_primary(const struct kolo_pointer *pointer,
                                     struct kolo_cuda_visit *visit_out) KOLO_NODISCARD;
 void kolo_cuda_release(struct kolo_cuda_visit *visit);

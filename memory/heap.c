@@ -14,11 +14,11 @@
 //
 // Pages are locked for devices where the thread that allocates them has a device's context, and all
 // that are there, and that come, from the first use of a device on (kolo_heap_pin). They are
-// unlocked before they go, also by kolo_heap_sever, whose pieces are locked anew. What only the host
-// uses is never locked (kolo_heap_alloc_plain), nor what is about to go (kolo_heap_unpin). Those that
-// are there at that first use are locked one span after the other outside the lock, because a driver
-// takes a while, or waits for its devices: the span is named in `locking` meanwhile, and who would
-// change just that one waits for it.
+// unlocked before they go, also by kolo_heap_sever, whose pieces are locked anew. What only the
+// host uses is never locked (kolo_heap_alloc_plain), nor what is about to go (kolo_heap_unpin).
+// Those that are there at that first use are locked one span after the other outside the lock,
+// because a driver takes a while, or waits for its devices: the span is named in `locking`
+// meanwhile, and who would change just that one waits for it.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

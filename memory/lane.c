@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all lanes have in common: marks are counted, gates are reached and opened, and whoever waits for
-// either is told. Owns no device, stream or gate; those are the backend's (memory/cuda_lane.c).
+// What all lanes have in common: marks are counted, gates are reached and opened, and whoever waits
+// for either is told. Owns no device, stream or gate; those are the backend's (memory/cuda_lane.c).
 #include "memory/lane.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between a device's memory and the host's that go on while the caller does something else. A
-// lane is of one device's context, and has two ways that do not wait for each other, into the host
-// and out of it; what is put on one way is copied in that order. A lane also puts gates into streams
-// of the program's: there the host learns how far a stream is, and may let it wait.
+// Copies between a device's memory and the host's that go on while the caller does something else.
+// A lane is of one device's context, and has two ways that do not wait for each other, into the
+// host and out of it; what is put on one way is copied in that order. A lane also puts gates into
+// streams of the program's: there the host learns how far a stream is, and may let it wait.
 //
 // A lane also folds memory that other ranks of the host have lent, where it lies.
 //
@@ -50,7 +50,8 @@ struct kolo_lane_ops {
                          struct kolo_gate **gate_out);
     /** KOLO_OK: no stream reads a gate of it any more. KOLO_AGAIN: one may. */
     kolo_status (*check_gates)(struct kolo_lane *lane);
-    /* As kolo_lane_ready and those that follow it. NULL, all of them: others' memory is out of reach. */
+    /* As kolo_lane_ready and those that follow it. NULL, all of them: others' memory is out of
+     * reach. */
     kolo_status (*ready)(struct kolo_lane *lane);
     kolo_status (*map)(struct kolo_lane *lane, int lender, const struct kolo_loan *loan,
                        struct kolo_mapping **mapping_out);
@@ -92,9 +93,9 @@ static inline bool kolo_lane_serves(const struct kolo_lane *lane,
 {
     return lane->ops->serves(lane, pointer);
 }
-/** Waits until the work that the program gave to the device's context before is done; KOLO_AGAIN: not
- * by @p deadline, or @p unless (may be NULL) said so. Any thread, also while others call the lane's
- * functions. */
+/** Waits until the work that the program gave to the device's context before is done; KOLO_AGAIN:
+ * not by @p deadline, or @p unless (may be NULL) said so. Any thread, also while others call the
+ * lane's functions. */
 static inline kolo_status kolo_lane_await_device(struct kolo_lane *lane, kolo_deadline deadline,
                                                  const struct kolo_unless *unless)
 {
@@ -111,18 +112,20 @@ kolo_status kolo_lane_mark(struct kolo_lane *lane, enum kolo_way way,
                            uint64_t *mark_out) KOLO_NODISCARD;
 /** The last mark of @p way that was passed; 0: none. */
 uint64_t kolo_lane_reached(struct kolo_lane *lane, enum kolo_way way);
-/** KOLO_OK: what was put there before @p mark is done. KOLO_AGAIN: not yet. Else the device failed. */
+/** KOLO_OK: what was put there before @p mark is done. KOLO_AGAIN: not yet. Else the device
+ * failed. */
 kolo_status kolo_lane_passed(struct kolo_lane *lane, enum kolo_way way,
                              uint64_t mark) KOLO_NODISCARD;
 /** Waits for that; KOLO_AGAIN: not by @p deadline. */
 kolo_status kolo_lane_wait(struct kolo_lane *lane, enum kolo_way way, uint64_t mark,
                            kolo_deadline deadline) KOLO_NODISCARD;
 
-/** Puts a gate into @p stream, which is of the lane's context (kolo_stream_look): when what the stream
- * was given before is done, wake() is called, and the gate is reached. @p holds: what it is given
- * afterwards waits until the gate is opened. The driver may wait until that or other streams have done
- * what they have to do. ERR_UNSUPPORTED: that device's streams cannot, or it is captured; ERR_INVALID:
- * it is none; ERR_SYSTEM, ERR_NO_MEMORY. After a failure the stream goes on. Any thread. */
+/** Puts a gate into @p stream, which is of the lane's context (kolo_stream_look): when what the
+ * stream was given before is done, wake() is called, and the gate is reached. @p holds: what it is
+ * given afterwards waits until the gate is opened. The driver may wait until that or other streams
+ * have done what they have to do. ERR_UNSUPPORTED: that device's streams cannot, or it is captured;
+ * ERR_INVALID: it is none; ERR_SYSTEM, ERR_NO_MEMORY. After a failure the stream goes on. Any
+ * thread. */
 kolo_status kolo_lane_place(struct kolo_lane *lane, void *stream, bool holds,
                             struct kolo_gate **gate_out) KOLO_NODISCARD;
 /** KOLO_OK: what was before it is done. KOLO_AGAIN: not yet. Else the device failed. */
@@ -132,8 +135,9 @@ void kolo_gate_open(struct kolo_gate *gate);
 
 /* ---- memory that others have lent ---- */
 
-/** Makes the lane ready for what follows, which may take a driver long: so no lock is held that others
- * need. Any thread; the second time it costs nothing. ERR_UNSUPPORTED: it cannot be had, and why. */
+/** Makes the lane ready for what follows, which may take a driver long: so no lock is held that
+ * others need. Any thread; the second time it costs nothing. ERR_UNSUPPORTED: it cannot be had, and
+ * why. */
 kolo_status kolo_lane_ready(struct kolo_lane *lane) KOLO_NODISCARD;
 /** Was it made ready? */
 static inline bool kolo_lane_is_ready(struct kolo_lane *lane)
@@ -148,8 +152,8 @@ static inline kolo_status kolo_lane_map(struct kolo_lane *lane, int lender,
 {
     return lane->ops->map(lane, lender, loan, mapping_out);
 }
-/** Where the lane's device reaches the @p bytes bytes that the owner has at @p address. ERR_PROTOCOL:
- * they are not in it. */
+/** Where the lane's device reaches the @p bytes bytes that the owner has at @p address.
+ * ERR_PROTOCOL: they are not in it. */
 static inline kolo_status kolo_lane_reach(struct kolo_lane *lane,
                                           const struct kolo_mapping *mapping, uint64_t address,
                                           size_t bytes, void **memory_out)
@@ -161,8 +165,8 @@ static inline void kolo_lane_done(struct kolo_lane *lane, struct kolo_mapping *m
 {
     lane->ops->done(mapping);
 }
-/** Allocation @p id of @p lender (0: all) is to be freed there, or that is dead. True: none of it is
- * mapped; else it goes by kolo_lane_detach once nothing uses it. */
+/** Allocation @p id of @p lender (0: all) is to be freed there, or that is dead. True: none of it
+ * is mapped; else it goes by kolo_lane_detach once nothing uses it. */
 bool kolo_lane_forget(struct kolo_lane *lane, int lender, uint64_t id);
 /** Takes out what was forgotten and is not used; NULL: nothing. */
 struct kolo_mapping *kolo_lane_detach(struct kolo_lane *lane);

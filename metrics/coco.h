@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of COCO's evaluation share: the parameters, a detection's record, and the steps from
-// boxes to numbers. Private to metrics/.
+// What the parts of COCO's evaluation share: the parameters, a detection's record, and the steps
+// from boxes to numbers. Private to metrics/.
 //
 //   coco_overlap  what is compared: boxes, masks or keypoints       (one image and category)
 //   coco_box    boxes and how much they overlap                     (one image and category)
@@ -258,7 +258,7 @@ struct kolo_coco_course {
 struct kolo_coco_needed {
     int64_t count[KOLO_DETECTION_AREAS_MAX][KOLO_DETECTION_RECALLS_MAX];
 };
-/** @param counted  per area range: the ground truths that are not left out; where there are none, no
+/** @param counted per area range: the ground truths that are not left out; where there are none, no
  *  number is enough */
 void kolo_coco_need(const struct kolo_coco_params *params, const int64_t *counted,
                     struct kolo_coco_needed *needed);
@@ -300,7 +300,8 @@ void kolo_coco_run_clear(struct kolo_coco_run *run);
 void kolo_coco_run_add(struct kolo_coco_run *run, const struct kolo_coco_source *source);
 /** Before the first is taken. */
 void kolo_coco_run_rewind(struct kolo_coco_run *run);
-/** The next records, best first, equal scores by their images' places. @return how many; 0 at the end */
+/** The next records, best first, equal scores by their images' places. @return how many; 0 at the
+ * end */
 size_t kolo_coco_run_take(struct kolo_coco_run *run,
                           const struct kolo_coco_record *taken[KOLO_COCO_TAKEN_MAX]);
 
@@ -332,8 +333,8 @@ double kolo_coco_average(const struct kolo_coco_params *params,
 struct kolo_coco_turn {
     size_t rank, ranks;
 };
-/** pycocotools' numbers, or those of other rules; -1 from @p count_out on. Of each the highest of all
- *  ranks is it: those that others make are -INFINITY. */
+/** pycocotools' numbers, or those of other rules; -1 from @p count_out on. Of each the highest of
+ *  all ranks is it: those that others make are -INFINITY. */
 kolo_status kolo_coco_stats(const struct kolo_coco_params *params,
                             const struct kolo_coco_arrays *arrays,
                             const struct kolo_coco_turn *turn,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Precision, recall and scores of one category, or of a part of it, after pycocotools' accumulate. A
-// point of the curve that may be the highest from there on is a true detection, so only those are
+// Precision, recall and scores of one category, or of a part of it, after pycocotools' accumulate.
+// A point of the curve that may be the highest from there on is a true detection, so only those are
 // looked at: how many misses stand before it. Misses are counted by what is left: all detections so
 // far, without those left out and the true ones. The places of the recall thresholds are found as
 // whole numbers of true detections, and between two of them the highest precision alone is kept.
 //
-// Most records are misses, and a miss is counted once, at the first cap that lets it through: what a
-// cap has seen is what it and those before it have counted.
+// Most records are misses, and a miss is counted once, at the first cap that lets it through: what
+// a cap has seen is what it and those before it have counted.
 #include <math.h>
 #include <string.h>
 
@@ -101,7 +101,8 @@ static void reach(struct walk *walk, size_t m, size_t flag, double score)
     lane->best = 0;
 }
 
-/* What is true or left out at some thresholds, by the caps from the first on that let it through. */
+/* What is true or left out at some thresholds, by the caps from the first on that let it
+ * through. */
 static void judge(struct walk *walk, size_t from, double score, uint64_t is_true, uint64_t left_out)
 {
     const struct kolo_coco_params *params = walk->params;
@@ -169,8 +170,8 @@ static void start(struct walk *walk, const struct kolo_coco_course *course)
         }
 }
 
-/* The first detection of a class reaches a recall of 0, true or not. It is the best of its image, so
- * each cap lets it through. In a later piece nobody reads these scores. */
+/* The first detection of a class reaches a recall of 0, true or not. It is the best of its image,
+ * so each cap lets it through. In a later piece nobody reads these scores. */
 static void score_of_first(const struct walk *walk, double score)
 {
     for (size_t m = 0; m < walk->params->caps; m++)

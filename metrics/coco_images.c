@@ -200,8 +200,8 @@ static void mark_partial(const struct update *update, const struct slip *found, 
             desk->partial[d] = kolo_coco_lvis_is_partial(&desk->lvis, found[d].category);
 }
 
-/* PASCAL VOC's rules count all detections of an image, and places end at KOLO_DETECTION_CAP_MAX: what
- * is beyond is refused, where a cap of the program's own leaves it out. */
+/* PASCAL VOC's rules count all detections of an image, and places end at KOLO_DETECTION_CAP_MAX:
+ * what is beyond is refused, where a cap of the program's own leaves it out. */
 static kolo_status check_places(const struct kolo_coco_params *params, size_t detections)
 {
     size_t most = KOLO_DETECTION_CAP_MAX;

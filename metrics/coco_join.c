@@ -3,18 +3,18 @@
 // highest precision behind it (maxima): two exchanges of counts, before any curve is sent. Then the
 // owner of a piece says, for each cap, area range and threshold, which recalls its true detections
 // reach, and writes precision and score there into a message: no entry comes from two ranks, and
-// entries that nobody reaches are not sent. What the messages of all say is written into the arrays,
-// by their owner as by the others. Owns the messages:
+// entries that nobody reaches are not sent. What the messages of all say is written into the
+// arrays, by their owner as by the others. Owns the messages:
 //
 //   a message   pieces, one after the other
-//   a piece     its number; a head for each cap, area range and threshold; per head, its precisions,
+//   a piece its number; a head for each cap, area range and threshold; per head, its precisions,
 //               then its scores
-//   a head      how many true detections the piece has << 32 | recalls << 16 | the first recall; with
-//               SAME its values are those of the cap before, and not there again
+//   a head      how many true detections the piece has << 32 | recalls << 16 | the first recall;
+//               with SAME its values are those of the cap before, and not there again
 //
-// All curves are made before any is sent, so that ranks wait for each other once. They take the place
-// of the records that came from other ranks, which nobody needs then; each rank sends them in TURNS
-// turns, so that of what others send a part is there at a time. On one rank so is its own.
+// All curves are made before any is sent, so that ranks wait for each other once. They take the
+// place of the records that came from other ranks, which nobody needs then; each rank sends them in
+// TURNS turns, so that of what others send a part is there at a time. On one rank so is its own.
 #include <string.h>
 
 #include "base/alloc.h"
@@ -98,7 +98,8 @@ static kolo_status allocate_lists(struct join *join)
     return kolo_coco_arc_make(&join->whole.arc, share->params);
 }
 
-/* Room for the longest that each of this rank's pieces can be: pages that none reaches cost nothing. */
+/* Room for the longest that each of this rank's pieces can be: pages that none reaches cost
+ * nothing. */
 static kolo_status allocate_mine(struct join *join)
 {
     bool is_alone = join->share->ranks == 1;
@@ -301,8 +302,8 @@ static void ask_for(const double *values, size_t count)
         __builtin_prefetch(values + i, 1);
 }
 
-/* Writes spans to the arrays. Entries of a class and point stand together in memory, so all caps and
- * areas of a point are taken before the next. */
+/* Writes spans to the arrays. Entries of a class and point stand together in memory, so all caps
+ * and areas of a point are taken before the next. */
 static void write_spans(const struct join *join, size_t piece, const struct span *span)
 {
     const struct kolo_coco_params *params = join->share->params;
@@ -380,8 +381,8 @@ static bool is_same(const struct span *one, const struct span *other)
            memcmp(one->score, other->score, bytes) == 0;
 }
 
-/* Writes one piece to a message; where the next begins. Few images have so many detections of a class
- * that the caps differ. */
+/* Writes one piece to a message; where the next begins. Few images have so many detections of a
+ * class that the caps differ. */
 static int64_t *write_piece(const struct join *join, size_t piece, const int64_t *heads,
                             const struct span *span, int64_t *words)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // LVIS's rules: what is known of each category in an image. A category that the image has ground
-// truth of, or names as absent, is asked for; detections of others are not looked at. Of one that is
-// not annotated exhaustively, a miss may be right, and is left out. Owns the notes of one image at a
-// time, which are rubbed out with the lists they were made of: nothing is as long as categories times
-// images.
+// truth of, or names as absent, is asked for; detections of others are not looked at. Of one that
+// is not annotated exhaustively, a miss may be right, and is left out. Owns the notes of one image
+// at a time, which are rubbed out with the lists they were made of: nothing is as long as
+// categories times images.
 #include "base/alloc.h"
 #include "metrics/coco.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns masks as what a detection compares: that those of an image are of one size, and the overlaps of
-// an image and category. Overlaps that cannot reach the lowest threshold are not counted out: they
-// decide nothing.
+// Owns masks as what a detection compares: that those of an image are of one size, and the overlaps
+// of an image and category. Overlaps that cannot reach the lowest threshold are not counted out:
+// they decide nothing.
 #include <math.h>
 
 #include "base/alloc.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which detection takes which ground truth, after pycocotools' evaluateImg: the detections choose in
-// the order of their scores; each takes the ground truth that it overlaps most, of equals the last;
-// one that is left out only where there is no other; a crowd takes any number. Owns no input; never
-// looks at boxes or scores.
+// Which detection takes which ground truth, after pycocotools' evaluateImg: the detections choose
+// in the order of their scores; each takes the ground truth that it overlaps most, of equals the
+// last; one that is left out only where there is no other; a crowd takes any number. Owns no input;
+// never looks at boxes or scores.
 #include <math.h>
 #include <string.h>
 
@@ -94,7 +94,8 @@ static size_t find_hopeful(struct kolo_coco_scratch *scratch, size_t detections,
     return count;
 }
 
-/* Misses of detections outside an area range do not count there; those that may be right, nowhere. */
+/* Misses of detections outside an area range do not count there; those that may be right,
+ * nowhere. */
 static void judge_misses(struct kolo_coco_scratch *scratch, const struct kolo_coco_params *params,
                          const double *areas, const uint8_t *partial, size_t detections)
 {

@@ -124,8 +124,8 @@ static const double *entry(const struct entries *entries, size_t row, size_t cla
     return *value > -1 ? value : NULL;
 }
 
-/* A category without ground truth in an area range is -1 in all its entries there, another in none: so
- * one row tells how many there are. */
+/* A category without ground truth in an area range is -1 in all its entries there, another in none:
+ * so one row tells how many there are. */
 static size_t count_entries(const struct entries *entries)
 {
     size_t count = 0;

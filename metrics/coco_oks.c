@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owns keypoints: how they are checked, the area of a detection that has nothing else, and how
-// similar two sets of them are. Every operation of similarity is one of pycocotools' (computeOks), in
-// its order, and terms are added as NumPy adds them. exp alone is the C library's: NumPy has its own
-// on processors with AVX-512, which differs in the last bit at some arguments, so that a similarity
-// may; a decision, only where it is that close to a threshold or to another.
+// similar two sets of them are. Every operation of similarity is one of pycocotools' (computeOks),
+// in its order, and terms are added as NumPy adds them. exp alone is the C library's: NumPy has its
+// own on processors with AVX-512, which differs in the last bit at some arguments, so that a
+// similarity may; a decision, only where it is that close to a threshold or to another.
 #include <math.h>
 #include <string.h>
 
@@ -139,7 +139,8 @@ static double above_zero(double a)
     return a > 0 ? a : 0;
 }
 
-/* How far a point is outside the ground truth's box, which reaches its length further on each side. */
+/* How far a point is outside the ground truth's box, which reaches its length further on each
+ * side. */
 static double outside(double at, double from, double length)
 {
     double low = from - length, high = from + length * 2;

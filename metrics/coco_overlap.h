@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kind of object is to the evaluation: how its numbers are checked, which area it has, and how
-// much two overlap. coco_overlap has the table of kinds; all else knows overlaps and areas alone.
-// Private to metrics/.
+// What a kind of object is to the evaluation: how its numbers are checked, which area it has, and
+// how much two overlap. coco_overlap has the table of kinds; all else knows overlaps and areas
+// alone. Private to metrics/.
 #ifndef KOLO_METRICS_COCO_OVERLAP_H
 #define KOLO_METRICS_COCO_OVERLAP_H
 

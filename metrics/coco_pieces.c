@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which rank makes which class's curve. A class with many more records than a rank's share is cut
-// into pieces at some scores, so that no rank owns most of all records; the piece that takes longest
-// goes first, to the rank with the least to do.
+// into pieces at some scores, so that no rank owns most of all records; the piece that takes
+// longest goes first, to the rank with the least to do.
 //
 // Where a class is cut: every rank offers the keys of records that stand at regular places of its
 // own, each weighing as much as that rank has of the class; of all offered, those at equal parts of
-// the weight begin the pieces. A key is a record's place in the class's whole order, so also records
-// of one score are parted evenly, and no record belongs to two pieces. Any cut gives the same
-// results; this decides about the balance alone.
+// the weight begin the pieces. A key is a record's place in the class's whole order, so also
+// records of one score are parted evenly, and no record belongs to two pieces. Any cut gives the
+// same results; this decides about the balance alone.
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,8 +16,8 @@
 
 /* Keys that a rank offers, of all cut classes together; each has one more. */
 enum { OFFERS = 256, OFFER_WORDS = 3 };
-/* What a piece costs its owner beside its records, in records: as many as it has entries, by this; and
- * what a true detection costs more than a miss. */
+/* What a piece costs its owner beside its records, in records: as many as it has entries, by this;
+ * and what a true detection costs more than a miss. */
 enum { ENTRIES_PER = 4, TRUE_COST = 25 };
 /* A class is cut from this many shares of a rank on. */
 enum { HEAVY = 5, HEAVY_PER = 4 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records to the owners of their pieces, a part of them in each of ROUNDS rounds, so that nobody holds
-// a second copy of what he sends; what a rank owns itself stays where it is. What comes from one rank
-// stands together, piece after piece, each in order as the rank sorted it; who reads a piece merges
-// them (coco_run). On one rank nothing moves.
+// Records to the owners of their pieces, a part of them in each of ROUNDS rounds, so that nobody
+// holds a second copy of what he sends; what a rank owns itself stays where it is. What comes from
+// one rank stands together, piece after piece, each in order as the rank sorted it; who reads a
+// piece merges them (coco_run). On one rank nothing moves.
 #include <string.h>
 
 #include "base/alloc.h"

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records of a category from all ranks that had some, merged as they are read: best score first,
-// equal scores by image. Owns where the reader stands in each rank's list. Must never: copy a record,
-// or keep a list of the whole, which would be as long as all records.
+// The records of a category from all ranks that had some, merged as they are read: best score
+// first, equal scores by image. Owns where the reader stands in each rank's list. Must never: copy
+// a record, or keep a list of the whole, which would be as long as all records.
 //
-// How it works: a few next records of each list are looked at together, and asked for before their turn
-// where they stand anywhere in memory. Two lists are merged without a branch that depends on the
-// records, which no processor could foresee. More are by a tree of losers: each list's first record not
-// yet taken is a leaf, each node keeps the one of two that comes later, the root the one that comes
-// first; when that is taken, its list's next plays against the losers on its way up.
+// How it works: a few next records of each list are looked at together, and asked for before their
+// turn where they stand anywhere in memory. Two lists are merged without a branch that depends on
+// the records, which no processor could foresee. More are by a tree of losers: each list's first
+// record not yet taken is a leaf, each node keeps the one of two that comes later, the root the one
+// that comes first; when that is taken, its list's next plays against the losers on its way up.
 #include "base/alloc.h"
 #include "metrics/coco.h"
 

@@ -4,14 +4,15 @@
 //   1. all learn all image ids: an image's place is that of its id among all, whoever has it; one
 //      that several ranks have is the lowest rank's
 //   2. all learn the lowest score of a true detection of each class, below which misses change no
-//      curve and are left out from here on; and how many records and ground truths there are of each
-//      class; each rank puts its own records in order, so that sorting is done where the images are
+//      curve and are left out from here on; and how many records and ground truths there are of
+//      each class; each rank puts its own records in order, so that sorting is done where the
+//      images are
 //   3. who makes which curve (coco_pieces), records there (coco_route), curves to all (coco_join)
 //
 // That the parameters are the same has been agreed on before (compute.c). The sequence of
-// collectives is the same on all ranks and in every evaluation, whatever ranks hold: a step that has
-// nothing to do makes them with nothing. What a rank cannot allocate is agreed on before the next of
-// them.
+// collectives is the same on all ranks and in every evaluation, whatever ranks hold: a step that
+// has nothing to do makes them with nothing. What a rank cannot allocate is agreed on before the
+// next of them.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,8 +149,9 @@ static kolo_status find_places(struct kolo_coco_share *share)
 
 /* ---- step 2: counts, and records in order ---- */
 
-/* A curve has its points at true detections: what is behind the last of a class, on all ranks, changes
- * none of them. But the first of a class counts, true or not, so each rank keeps its own best. */
+/* A curve has its points at true detections: what is behind the last of a class, on all ranks,
+ * changes none of them. But the first of a class counts, true or not, so each rank keeps its own
+ * best. */
 static kolo_status find_cutoffs(struct kolo_coco_share *share)
 {
     const struct kolo_coco_images *images = share->images;

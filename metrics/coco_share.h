@@ -38,7 +38,8 @@ struct kolo_coco_share {
     struct kolo_coco_piece *piece;
     size_t pieces, cut_pieces;
     int64_t *counts; /* records per rank and piece */
-    /* coco_route: records of this rank's pieces that other ranks had, of one rank after the other */
+    /* coco_route: records of this rank's pieces that other ranks had, of one rank after the
+     * other */
     struct kolo_coco_record *in;
 };
 

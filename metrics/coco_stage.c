@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which arrays of a detection's update are read, and how long they are. Owns nothing. An array that is
-// not read may be anything, so it is not looked at. Masks are no arrays of numbers: they and their
-// runs are in the host's memory, made there of pixels that may be in a device's.
+// Which arrays of a detection's update are read, and how long they are. Owns nothing. An array that
+// is not read may be anything, so it is not looked at. Masks are no arrays of numbers: they and
+// their runs are in the host's memory, made there of pixels that may be in a device's.
 #include "metrics/coco_stage.h"
 #include "metrics/coco_overlap.h"
 

@@ -145,8 +145,8 @@ static kolo_status read_tallies(struct kolo_coco_images *images,
     return KOLO_OK;
 }
 
-/* Of each class, area range and threshold an image has at most one true detection for each ground truth
- * that counts: with more, recall would exceed 1 and the sums of all ranks their bounds. */
+/* Of each class, area range and threshold an image has at most one true detection for each ground
+ * truth that counts: with more, recall would exceed 1 and the sums of all ranks their bounds. */
 static bool has_truths_for_all(const struct kolo_coco_images *images,
                                const struct kolo_coco_params *params, size_t record, size_t tally)
 {

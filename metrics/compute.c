@@ -123,7 +123,8 @@ static int64_t cached_of(const struct work *work, int size)
 
 /* ---- agreeing ---- */
 
-/* What a rank says of itself: the least of all is of the lowest rank with the most telling status. */
+/* What a rank says of itself: the least of all is of the lowest rank with the most telling
+ * status. */
 static int64_t word_of(const struct kolo_comm *comm, kolo_status mine)
 {
     return mine == KOLO_OK ? 0 : (int64_t)mine * (INT64_C(1) << 32) + kolo_rank(comm);
@@ -153,8 +154,8 @@ kolo_status kolo_metric_agree(struct kolo_comm *comm, kolo_status mine,
     return status == KOLO_OK ? verdict(comm, word, mine) : status;
 }
 
-/* Its first collective is a call of a kind of its own: should another rank call something else, both
- * are told what they know. */
+/* Its first collective is a call of a kind of its own: should another rank call something else,
+ * both are told what they know. */
 static struct kolo_task task_of(const struct kolo_opts *opts)
 {
     return (struct kolo_task){.kind = KOLO_CALL_COMPUTE,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Says in what ranks differ that compute lists of metrics which are not alike: where the list of the
-// lowest such rank leaves that of rank 0, and what stands there on both. Every rank makes the same
-// collectives of fixed length, and needs no memory for it. Must never be asked by some ranks alone.
+// Says in what ranks differ that compute lists of metrics which are not alike: where the list of
+// the lowest such rank leaves that of rank 0, and what stands there on both. Every rank makes the
+// same collectives of fixed length, and needs no memory for it. Must never be asked by some ranks
+// alone.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns a mask's runs: that they add up to its image, their memory, and what follows from them alone.
-// Runs are kept as they come, also runs of no pixel, so that what was read is written alike. Never
-// writes runs that are a program's.
+// Owns a mask's runs: that they add up to its image, their memory, and what follows from them
+// alone. Runs are kept as they come, also runs of no pixel, so that what was read is written alike.
+// Never writes runs that are a program's.
 #include <string.h>
 
 #include "base/alloc.h"

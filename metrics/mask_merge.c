@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unions and intersections of masks, one after the other. Results have no run of no pixel but perhaps
-// the first, whatever the masks have. (Where both have one at the same place, pycocotools takes it for
-// the end of both.)
+// Unions and intersections of masks, one after the other. Results have no run of no pixel but
+// perhaps the first, whatever the masks have. (Where both have one at the same place, pycocotools
+// takes it for the end of both.)
 #include "base/alloc.h"
 #include "metrics/mask.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much two masks overlap. Each is first made an outline: where the object begins and ends, its
-// area, and its bounds. Then most pairs are over with their bounds; for the others the pixels that both
-// have are counted along both outlines, from where the later begins to where the earlier ends. Pixels
-// are integers, so any way of counting gives pycocotools' result. But where both have a run of no
-// pixel at the same place, pycocotools takes it for the end of both; here it is no run.
+// area, and its bounds. Then most pairs are over with their bounds; for the others the pixels that
+// both have are counted along both outlines, from where the later begins to where the earlier ends.
+// Pixels are integers, so any way of counting gives pycocotools' result. But where both have a run
+// of no pixel at the same place, pycocotools takes it for the end of both; here it is no run.
 #include "base/alloc.h"
 #include "metrics/mask.h"
 

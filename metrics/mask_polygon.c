@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pixels within a polygon, with pycocotools' result (maskApi.c, rleFrPoly) in another way.
 //
-// Corners are rounded to fifths of a pixel. An edge is a chain of points, one for each fifth along its
-// longer side; the other coordinate is rounded. Where a chain steps over the middle of a column of
-// pixels, between the fifths 5x + 2 and 5x + 3, the inside of the polygon changes in that column: from
-// the first pixel on whose middle is not above the upper of the two points. pycocotools walks along
-// all points and keeps those steps; here each edge is asked where it steps over the columns that it
-// spans, which takes a division or a few guesses for each. Then all such pixels, in the order of runs,
-// are where runs end; two that are the same cancel each other.
+// Corners are rounded to fifths of a pixel. An edge is a chain of points, one for each fifth along
+// its longer side; the other coordinate is rounded. Where a chain steps over the middle of a column
+// of pixels, between the fifths 5x + 2 and 5x + 3, the inside of the polygon changes in that
+// column: from the first pixel on whose middle is not above the upper of the two points.
+// pycocotools walks along all points and keeps those steps; here each edge is asked where it steps
+// over the columns that it spans, which takes a division or a few guesses for each. Then all such
+// pixels, in the order of runs, are where runs end; two that are the same cancel each other.
 //
 // Every double that decides something is computed as pycocotools computes it: y + slope * t + .5,
 // truncated, (v + .5) / 5 - .5, and its ceiling.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // COCO's string of runs: each as a number in digits of five bits, the lowest first, as characters
-// from '0' on; a sixth bit says that more digits follow, and the highest bit of the last digit is the
-// number's sign. From the fourth run on the number is the difference to the run two before. Strings
-// come from files, so all that they may say is checked: that a number ends, that it fits, and that
-// the runs add up to the image.
+// from '0' on; a sixth bit says that more digits follow, and the highest bit of the last digit is
+// the number's sign. From the fourth run on the number is the difference to the run two before.
+// Strings come from files, so all that they may say is checked: that a number ends, that it fits,
+// and that the runs add up to the image.
 #include "base/alloc.h"
 #include "metrics/mask.h"
 

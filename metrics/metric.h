@@ -13,8 +13,8 @@
 
 #include "base/status.h"
 
-/** No count of samples is larger, in a state from outside or not: then sums over ranks, and of counts,
- *  stay in int64. */
+/** No count of samples is larger, in a state from outside or not: then sums over ranks, and of
+ *  counts, stay in int64. */
 static const int64_t KOLO_COUNT_MAX = INT64_C(1) << 40;
 /** The same of what samples consist of (pixels, tokens), of which a day's evaluation may have more
  *  than KOLO_COUNT_MAX, and no rank has as many as this. */
@@ -91,7 +91,8 @@ kolo_status kolo_metric_create(const struct kolo_metric_ops *ops, size_t bytes, 
                                size_t words, struct kolo_metric **metric_out) KOLO_NODISCARD;
 /** Makes @p value a part of the configuration, which metrics that meet must share. */
 void kolo_metric_setting(struct kolo_metric *metric, const void *value, size_t bytes);
-/** Checks that @p count samples more are no more than KOLO_COUNT_MAX together with those without index.
+/** Checks that @p count samples more are no more than KOLO_COUNT_MAX together with those without
+ * index.
  */
 kolo_status kolo_metric_check_more(const struct kolo_metric *metric, const char *verb,
                                    size_t count) KOLO_NODISCARD;
@@ -146,16 +147,16 @@ struct kolo_exact_sum kolo_exact_of(const int64_t *words);
 /** For accepts_words. */
 bool kolo_exact_accepts(const int64_t *words);
 
-/** The status of a step that can fail on one rank alone: all go on, or none. Who failed gets its own
- * status back with its detail, the others that of the lowest rank with the gravest one, and who it is.
- * Collective. compute.c */
+/** The status of a step that can fail on one rank alone: all go on, or none. Who failed gets its
+ * own status back with its detail, the others that of the lowest rank with the gravest one, and who
+ * it is. Collective. compute.c */
 kolo_status kolo_metric_agree(struct kolo_comm *comm, kolo_status mine,
                               const struct kolo_opts *opts) KOLO_NODISCARD;
 
 /** A number that is the same for metrics of one kind, size and configuration. */
 uint64_t kolo_metric_shape(const struct kolo_metric *metric);
-/** ERR_MISMATCH, alike on all ranks, in words: what the lowest rank whose list of metrics is not that
- * of rank 0 has in its place. Collective, of ranks whose lists differ. compute_differ.c */
+/** ERR_MISMATCH, alike on all ranks, in words: what the lowest rank whose list of metrics is not
+ * that of rank 0 has in its place. Collective, of ranks whose lists differ. compute_differ.c */
 kolo_status kolo_metrics_differ(struct kolo_comm *comm, struct kolo_metric *const *metrics,
                                 size_t count, const struct kolo_opts *opts) KOLO_NODISCARD;
 

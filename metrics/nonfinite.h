@@ -6,8 +6,8 @@
 
 #include "metrics/metric.h"
 
-/** ERR_INVALID, naming @p kind, unless the policy is one and what it imputes is at most @p largest in
- * magnitude. */
+/** ERR_INVALID, naming @p kind, unless the policy is one and what it imputes is at most @p largest
+ * in magnitude. */
 kolo_status kolo_nonfinite_check(const char *kind, kolo_nonfinite policy, double imputed,
                                  double largest) KOLO_NODISCARD;
 /** Makes the policy a part of the configuration. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays in a device's memory, on their way into a metric: each is copied to the host whole, since an
-// update adds all or nothing and looks at everything before it adds. Owns the copies until the update
-// is over. Where all pointers of the process lead to the host, an update pays for one look.
+// Arrays in a device's memory, on their way into a metric: each is copied to the host whole, since
+// an update adds all or nothing and looks at everything before it adds. Owns the copies until the
+// update is over. Where all pointers of the process lead to the host, an update pays for one look.
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>

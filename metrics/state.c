@@ -273,8 +273,8 @@ static kolo_status check_merge(const struct kolo_metric *into, const struct kolo
     return KOLO_OK;
 }
 
-/* The words of both in one; what could not be restored any more is refused, and nothing is added. Kinds with a
- * store have none. */
+/* The words of both in one; what could not be restored any more is refused, and nothing is added.
+ * Kinds with a store have none. */
 static kolo_status merge_words(struct kolo_metric *into, struct kolo_metric *from)
 {
     const int64_t samples = into->direct_count;

@@ -27,8 +27,8 @@ static size_t climb(struct kolo_coco_run *run, size_t cap, size_t flag, double *
     return (size_t)found;
 }
 
-/* Steps of recall times the highest precision from there on; the last step, to a recall of 1 that is
- * not reached, is one of NumPy's terms too. */
+/* Steps of recall times the highest precision from there on; the last step, to a recall of 1 that
+ * is not reached, is one of NumPy's terms too. */
 static double area_under(double *precision, size_t found, int64_t counted,
                          const struct kolo_coco_params *params)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which detection takes which ground truth by PASCAL VOC's rules (VOCevaldet.m of its development
-// kit): each detection looks at the ground truth that it overlaps most, of equals the first, whether
-// another has taken it or not. Difficult ones are left out and take any number; of the others each
-// makes one detection a true one, and all later ones misses. Owns also VOC's boxes, whose right and
-// bottom pixels are inside: an edge is one longer than the difference of its ends.
+// kit): each detection looks at the ground truth that it overlaps most, of equals the first,
+// whether another has taken it or not. Difficult ones are left out and take any number; of the
+// others each makes one detection a true one, and all later ones misses. Owns also VOC's boxes,
+// whose right and bottom pixels are inside: an edge is one longer than the difference of its ends.
 #include <string.h>
 
 #include "metrics/coco_overlap.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Letters of UTF-8, see letters.h: neither longer than they need be, nor surrogates, nor beyond U+10FFFF.
+// Letters of UTF-8, see letters.h: neither longer than they need be, nor surrogates, nor beyond
+// U+10FFFF.
 #include "tools/letters.h"
 
 size_t letters_first(const char *text)

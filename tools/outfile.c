@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files that are whole or not there, see outfile.h. Opened before anything is measured, so that an
-// unwritable place costs no measurement. A device, a pipe or what standard output goes to is written in
-// place: renaming something onto it would put a file where /dev/null was.
+// unwritable place costs no measurement. A device, a pipe or what standard output goes to is
+// written in place: renaming something onto it would put a file where /dev/null was.
 //
-// Until it is whole a file has no name (O_TMPFILE), so that nothing stays of a process that is killed.
-// Only a name that is taken needs one beside it, for the moment of the renaming, because no system call
-// puts a file without a name into the place of another. Where the file system has no files without a
-// name (NFS), or /proc is not mounted, by which they get one, the file is beside its name from the
-// beginning, and a signal that would end the process takes it away; kill -9 leaves it there.
+// Until it is whole a file has no name (O_TMPFILE), so that nothing stays of a process that is
+// killed. Only a name that is taken needs one beside it, for the moment of the renaming, because no
+// system call puts a file without a name into the place of another. Where the file system has no
+// files without a name (NFS), or /proc is not mounted, by which they get one, the file is beside
+// its name from the beginning, and a signal that would end the process takes it away; kill -9
+// leaves it there.
 //
-// To who looks at the name it is as if the file had been written over: a link leads to it as before, it
-// has the mode it had, and what may not be written is not replaced either. It is another file, though:
-// further names of the old one (hard links) keep that, and its folder must be writable.
+// To who looks at the name it is as if the file had been written over: a link leads to it as
+// before, it has the mode it had, and what may not be written is not replaced either. It is another
+// file, though: further names of the old one (hard links) keep that, and its folder must be
+// writable.
 #include "tools/outfile.h"
 
 #include <errno.h>
@@ -101,7 +103,8 @@ static bool take_name(struct outfile *file, int (*give)(struct outfile *file))
 
 /* ---- opening ---- */
 
-/** The folder of @p path, in @p text, which is as long as it needs to be; "." where it names none. */
+/** The folder of @p path, in @p text, which is as long as it needs to be; "." where it names
+ * none. */
 static const char *folder_of(const char *path, char *text)
 {
     const char *slash = strrchr(path, '/'); /* "/x" is in "/" */
@@ -112,7 +115,8 @@ static const char *folder_of(const char *path, char *text)
     return text;
 }
 
-/** Is @p link, which is one, a link of /proc? What it leads to is a descriptor's, whatever its name is. */
+/** Is @p link, which is one, a link of /proc? What it leads to is a descriptor's, whatever its name
+ * is. */
 static bool is_descriptor(const char *link)
 {
     char folder[PATH_BYTES];
@@ -120,8 +124,8 @@ static bool is_descriptor(const char *link)
     return statfs(folder_of(link, folder), &facts) == 0 && facts.f_type == PROC_SUPER_MAGIC;
 }
 
-/** Where writing to @p path would write, in @p target: the end of a chain of links, be it there or not,
- * or a link that leads to a descriptor. False: errno. */
+/** Where writing to @p path would write, in @p target: the end of a chain of links, be it there or
+ * not, or a link that leads to a descriptor. False: errno. */
 static bool follow(const char *path, char target[PATH_BYTES])
 {
     char link[PATH_BYTES], folder[PATH_BYTES];
@@ -195,8 +199,8 @@ kolo_status outfile_spares(const char *option, const char *path, const char *con
     return KOLO_OK;
 }
 
-/** What is at the place of @p file, and has @p facts, is no file that another may take the place of:
- * it is none, or is written to meanwhile, or is a descriptor's (/dev/fd/3). */
+/** What is at the place of @p file, and has @p facts, is no file that another may take the place
+ * of: it is none, or is written to meanwhile, or is a descriptor's (/dev/fd/3). */
 static bool must_stay(const struct outfile *file, const struct stat *facts)
 {
     struct stat other;
@@ -215,8 +219,8 @@ static const char *by_descriptor(int fd, char text[PROC_MAX])
     return text;
 }
 
-/** A file without a name in the folder of its path, whose name it can take later; -1 where that is not
- * possible, for whatever reason. */
+/** A file without a name in the folder of its path, whose name it can take later; -1 where that is
+ * not possible, for whatever reason. */
 static int open_nameless(struct outfile *file)
 {
     char proc[PROC_MAX];
@@ -238,8 +242,8 @@ static int create_beside(struct outfile *file)
     return file->stream ? 0 : -1;
 }
 
-/** A file that takes the place of another is of its owner and group, as far as that may be, and has its
- * mode; another group than its own may do no more than anybody. */
+/** A file that takes the place of another is of its owner and group, as far as that may be, and has
+ * its mode; another group than its own may do no more than anybody. */
 static void inherit(const struct outfile *file, const struct stat *old)
 {
     const mode_t group = 070;

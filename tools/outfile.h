@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that is whole under its name or not there, also where the process is killed meanwhile. A device
-// or a pipe (/dev/stdout) is written in place; a link stays one, and what it leads to is replaced. For one
-// thread of a program at a time.
+// A file that is whole under its name or not there, also where the process is killed meanwhile. A
+// device or a pipe (/dev/stdout) is written in place; a link stays one, and what it leads to is
+// replaced. For one thread of a program at a time.
 #ifndef KOLO_TOOLS_OUTFILE_H
 #define KOLO_TOOLS_OUTFILE_H
 
@@ -27,7 +27,8 @@ struct outfile_place {
     const char *option, *path;
 };
 
-/** Refuses two places that are one file, whatever their names; a device (/dev/null) takes several. */
+/** Refuses two places that are one file, whatever their names; a device (/dev/null) takes
+ * several. */
 kolo_status outfile_distinct(const struct outfile_place *places, size_t count) KOLO_NODISCARD;
 /** Refuses @p path where it is one of the @p count files that are read; one that is not there is
  * for whoever reads it to name. */

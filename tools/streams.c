@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The standard streams, see streams.h. What was closed becomes /dev/null; standard output becomes one
-// that cannot be written, so that what is lost is a failure as it is on a full disk.
+// The standard streams, see streams.h. What was closed becomes /dev/null; standard output becomes
+// one that cannot be written, so that what is lost is a failure as it is on a full disk.
 #include "tools/streams.h"
 
 #include <errno.h>

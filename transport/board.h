@@ -76,8 +76,9 @@ kolo_status kolo_board_borrow(struct kolo_board *board, int member,
                               const struct kolo_board_name *name, size_t bytes,
                               uint8_t **memory_out) KOLO_NODISCARD;
 
-/** Where the other members find @p memory of this rank to pull it; 0: nowhere, since this is a child
- * of the process that opened the board (fork), and they would read what that one has there. */
+/** Where the other members find @p memory of this rank to pull it; 0: nowhere, since this is a
+ * child of the process that opened the board (fork), and they would read what that one has
+ * there. */
 uint64_t kolo_board_address(const struct kolo_board *board, const void *memory);
 /** Whether this rank may pull memory of @p member, found out by trying. The board is ready.
  * ERR_UNSUPPORTED and why not. OK also where there is never a need to. Asked before the first pull

@@ -74,8 +74,8 @@ static kolo_status open_port(struct kolo_endpoint *endpoint, int index)
     return KOLO_OK;
 }
 
-/** Goes on without the transport of @p index, for the reason in the detail, which is kept for a pair
- * that nothing else joins. Who named a device must hear of it. */
+/** Goes on without the transport of @p index, for the reason in the detail, which is kept for a
+ * pair that nothing else joins. Who named a device must hear of it. */
 static void leave_out(struct kolo_endpoint *endpoint, int index)
 {
     const char *device = endpoint->config.settings->rdma_device,

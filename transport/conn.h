@@ -83,11 +83,12 @@ kolo_status kolo_places_resolve(const char *text, struct kolo_place *places_out,
  * KOLO_NET. Loopback comes last and only as long as nothing else is up, or when net names it. */
 kolo_status kolo_places_local(const char *net, uint16_t port, struct kolo_place *places_out,
                               size_t max, size_t *count_out) KOLO_NODISCARD;
-/** How many those are in all, if one beyond the first @p count may be the only one that others reach; 0: there are no more, or the
- * more are bridges and tunnels, and hardware is among the first. */
+/** How many those are in all, if one beyond the first @p count may be the only one that others
+ * reach; 0: there are no more, or the more are bridges and tunnels, and hardware is among the
+ * first. */
 size_t kolo_places_missed(const char *net, const struct kolo_place *places, size_t count);
-/** The number of the entry of `net` that allows an address of this machine, whether or not it is up: 0 is the preferred one; -1:
- * it is left out. @p place's port means nothing. */
+/** The number of the entry of `net` that allows an address of this machine, whether or not it is
+ * up: 0 is the preferred one; -1: it is left out. @p place's port means nothing. */
 int kolo_places_entry(const char *net, const char *interface, const struct kolo_place *place);
 /** The entries of `net` that want something and name nothing of this machine, with commas between,
  * cut to @p capacity; "": none, or `net` cannot be read. They may be another host's, or misspelt.
@@ -133,25 +134,26 @@ kolo_status kolo_conn_race(struct kolo_poller *poller, const struct kolo_place *
                            struct kolo_conn **conn_out) KOLO_NODISCARD;
 /** "cannot reach rank 1: 10.0.0.5:4711 no answer": what each place has answered so far. */
 void kolo_conn_explain(const struct kolo_conn *conn, char *text, size_t capacity);
-/** Bounds how long nobody may be there: at @p by the dial ends as at its deadline, unless some place
- * has taken a connection by then. A peer that is busy or stopped has, since its kernel does; one
- * that is gone, or behind a firewall, has not. Right after the dial was begun. */
+/** Bounds how long nobody may be there: at @p by the dial ends as at its deadline, unless some
+ * place has taken a connection by then. A peer that is busy or stopped has, since its kernel does;
+ * one that is gone, or behind a firewall, has not. Right after the dial was begun. */
 void kolo_conn_expect(struct kolo_conn *conn, kolo_deadline by);
 /** Gives up silently: no callback. */
 void kolo_conn_cancel(struct kolo_conn *conn);
 
 /** Listens; every peer that proves the secret reaches @p accepted (status KOLO_OK). Strangers are
  * dropped in silence: at a wrong proof, after @p handshake_ms, or, the oldest first, when
- * KOLO_LISTENER_PENDING_MAX wait beside as many as are expected. *mine answers the greeting of each (its `to` is replaced by their
- * `from`); one that proves itself but means another rank, purpose or protocol gets the answer, so
- * that it knows, and is dropped. */
+ * KOLO_LISTENER_PENDING_MAX wait beside as many as are expected. *mine answers the greeting of each
+ * (its `to` is replaced by their `from`); one that proves itself but means another rank, purpose or
+ * protocol gets the answer, so that it knows, and is dropped. */
 struct kolo_listener;
 kolo_status kolo_listener_open(struct kolo_poller *poller, const struct kolo_place *place,
                                int handshake_ms, const struct kolo_secret *secret,
                                const struct kolo_greeting *mine, kolo_conn_done *accepted,
                                void *context, struct kolo_listener **listener_out) KOLO_NODISCARD;
 void kolo_listener_close(struct kolo_listener *listener);
-/** So many peers may come at once: they all have places, however long each takes to prove itself. */
+/** So many peers may come at once: they all have places, however long each takes to prove
+ * itself. */
 void kolo_listener_expect(struct kolo_listener *listener, int peers);
 /** Where it listens, with the port that the system chose. */
 void kolo_listener_place(const struct kolo_listener *listener, struct kolo_place *place_out);

@@ -257,14 +257,14 @@ typedef void step(struct kolo_handshake *handshake);
 
 // clang-format off
 static step *const steps[KOLO_HANDSHAKE_STATES][EVENTS] = {
-    [KOLO_HANDSHAKE_CONNECTING]     = {[EV_WRITABLE] = check_connected, [EV_LOST] = check_connected},
-    [KOLO_HANDSHAKE_AWAITS_NONCE]   = {[EV_READABLE] = read_nonce,      [EV_LOST] = read_nonce},
-    [KOLO_HANDSHAKE_HELD]           = {[EV_PROVE]    = claim,           [EV_LOST] = lose_held},
-    [KOLO_HANDSHAKE_SENDS_CLAIM]    = {[EV_WRITABLE] = write_claim,     [EV_LOST] = write_claim},
-    [KOLO_HANDSHAKE_AWAITS_ANSWER]  = {[EV_READABLE] = read_answer,     [EV_LOST] = read_answer},
-    [KOLO_HANDSHAKE_SENDS_NONCE]    = {[EV_WRITABLE] = write_nonce,     [EV_LOST] = write_nonce},
-    [KOLO_HANDSHAKE_AWAITS_CLAIM]   = {[EV_READABLE] = read_claim,      [EV_LOST] = read_claim},
-    [KOLO_HANDSHAKE_SENDS_ANSWER]   = {[EV_WRITABLE] = write_answer,    [EV_LOST] = write_answer},
+    [KOLO_HANDSHAKE_CONNECTING]    = {[EV_WRITABLE] = check_connected, [EV_LOST] = check_connected},
+    [KOLO_HANDSHAKE_AWAITS_NONCE]  = {[EV_READABLE] = read_nonce,      [EV_LOST] = read_nonce},
+    [KOLO_HANDSHAKE_HELD]          = {[EV_PROVE]    = claim,           [EV_LOST] = lose_held},
+    [KOLO_HANDSHAKE_SENDS_CLAIM]   = {[EV_WRITABLE] = write_claim,     [EV_LOST] = write_claim},
+    [KOLO_HANDSHAKE_AWAITS_ANSWER] = {[EV_READABLE] = read_answer,     [EV_LOST] = read_answer},
+    [KOLO_HANDSHAKE_SENDS_NONCE]   = {[EV_WRITABLE] = write_nonce,     [EV_LOST] = write_nonce},
+    [KOLO_HANDSHAKE_AWAITS_CLAIM]  = {[EV_READABLE] = read_claim,      [EV_LOST] = read_claim},
+    [KOLO_HANDSHAKE_SENDS_ANSWER]  = {[EV_WRITABLE] = write_answer,    [EV_LOST] = write_answer},
 };
 // clang-format on
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by conn.c (dialing), conn_listener.c (accepting), conn_timer.c (when to look at either) and
-// conn_handshake.c (one socket's way through the proof). Nobody else includes it but their tests.
+// Shared by conn.c (dialing), conn_listener.c (accepting), conn_timer.c (when to look at either)
+// and conn_handshake.c (one socket's way through the proof). Nobody else includes it but their
+// tests.
 #ifndef KOLO_TRANSPORT_CONN_PRIVATE_H
 #define KOLO_TRANSPORT_CONN_PRIVATE_H
 
@@ -52,11 +53,11 @@ enum kolo_handshake_state {
 enum { KOLO_CONGESTION_MAX = 16 }; /* the name of a congestion control, with its 0 */
 /** The one that a socket has; "" where it is none of TCP. */
 void kolo_conn_congestion(int fd, char name_out[KOLO_CONGESTION_MAX]);
-/** Of a socket that is to connect or to listen: reno instead of bbr, where that is the system's. bbr paces
- * from the moment that there is a connection, and its pacing stays when another control is set
- * later; so who wants the system's sets it then. Others are left alone, since some want to be there
- * when the connection is made. Sockets that are none of TCP do not mind. The few bytes of the store's
- * connections stay with reno. */
+/** Of a socket that is to connect or to listen: reno instead of bbr, where that is the system's.
+ * bbr paces from the moment that there is a connection, and its pacing stays when another control
+ * is set later; so who wants the system's sets it then. Others are left alone, since some want to
+ * be there when the connection is made. Sockets that are none of TCP do not mind. The few bytes of
+ * the store's connections stay with reno. */
 void kolo_conn_set_unpaced(int fd);
 
 struct kolo_handshake;
@@ -87,7 +88,8 @@ struct kolo_handshake {
 int kolo_handshake_dial(struct kolo_handshake *handshake);
 /** Begins with an accepted socket, which is taken in every case. */
 int kolo_handshake_accept(struct kolo_handshake *handshake, int fd);
-/** An accepted one whose whole claim has arrived and is not read yet: it is over at the next look. */
+/** An accepted one whose whole claim has arrived and is not read yet: it is over at the next
+ * look. */
 bool kolo_handshake_is_fed(const struct kolo_handshake *handshake);
 /** Lets a held one go on; it may end within this call. */
 void kolo_handshake_prove(struct kolo_handshake *handshake);

@@ -40,8 +40,8 @@ struct kolo_stash {
  *  Out: send_first..send_last are the sends that are not finished, in order; send_next is the first
  *  that has not been handed over as a whole; the channel is in the link's ready list exactly if
  *  send_next's next frame has credit and the link is up.
- *  In: frames wait in the stash only while no receive waits, or behind a message that has its turn, but for the one that is
- *  arriving. */
+ *  In: frames wait in the stash only while no receive waits, or behind a message that has its turn,
+ *  but for the one that is arriving. */
 struct kolo_channel {
     struct kolo_link *link;
     uint32_t id;

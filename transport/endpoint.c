@@ -173,8 +173,9 @@ static void take_dial(struct kolo_link *link, int fd)
         close(fd);
 }
 
-/** A peer that proved itself and heard nothing for too long, because we had more to do than we could,
- * dials again; what it has left must not become its link, whose end would be taken for its own. */
+/** A peer that proved itself and heard nothing for too long, because we had more to do than we
+ * could, dials again; what it has left must not become its link, whose end would be taken for its
+ * own. */
 static bool is_left(int fd)
 {
     uint8_t byte;

@@ -3,10 +3,10 @@
 // nor rule out a path: the worst of them may be the only one that works.
 //
 // First the round trip, coarsely: one that takes more than twice the shortest and 200 us more goes
-// another way. Among the others: what KOLO_NET names first, hardware (see places.c) before bridges and tunnels,
-// the faster interface, the one on this rank's NUMA node. Interfaces that are equal in all that are
-// shared out, so that the ranks of a host use every card: round trips that differ by noise would send
-// them where it happens. Of several ways by one interface the round trip decides.
+// another way. Among the others: what KOLO_NET names first, hardware (see places.c) before bridges
+// and tunnels, the faster interface, the one on this rank's NUMA node. Interfaces that are equal in
+// all that are shared out, so that the ranks of a host use every card: round trips that differ by
+// noise would send them where it happens. Of several ways by one interface the round trip decides.
 #include "transport/figures.h"
 
 #include <netinet/in.h>

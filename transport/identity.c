@@ -3,8 +3,8 @@
 // description that came from elsewhere beyond what it checks here.
 //
 // On the wire: i32 rank, i32 pid, u64 process, u64 host id, text host, i32 cores, i32 NUMA node
-// (-1: several or unknown), u64 credit bytes, u8 count, then for each transport its name as text and
-// its address as a blob. Names this build does not know are skipped.
+// (-1: several or unknown), u64 credit bytes, u8 count, then for each transport its name as text
+// and its address as a blob. Names this build does not know are skipped.
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>

@@ -14,17 +14,18 @@
 // plus its payload, one by rx_remote no payload. The receiver returns credit by a control frame
 // when half of it is used up. What is left of a long message whose receive is posted has its place:
 // its credit is returned when its first frame comes, so that neither the credit nor the round trip
-// bounds its rate, and the sender may use longer frames. So an early message waits in a bounded stash and never blocks the
-// other channels, and a peer that overruns it breaks the protocol.
+// bounds its rate, and the sender may use longer frames. So an early message waits in a bounded
+// stash and never blocks the other channels, and a peer that overruns it breaks the protocol.
 //
 // Control frames travel on KOLO_CHANNEL_CONTROL, desc.bytes[0] says which: below
-// KOLO_CONTROL_TRANSPORT the core's (credit, abort, finalized, loans, goodbye), from there on the transport's own.
+// KOLO_CONTROL_TRANSPORT the core's (credit, abort, finalized, loans, goodbye), from there on the
+// transport's own.
 //
 // Who dials: both may at once; the dial of the lower rank stands. So a dial that proved itself is
-// not up yet: the acceptor's transport sends something of its own at once (a byte, its memfd), which
-// the dialler answers, and calls kolo_link_set_up() then; the acceptor does when it has the answer.
-// For the dialler the end before that means that the other side's dial stands: the link stays
-// CONNECTING and waits for adopt(), until its deadline.
+// not up yet: the acceptor's transport sends something of its own at once (a byte, its memfd),
+// which the dialler answers, and calls kolo_link_set_up() then; the acceptor does when it has the
+// answer. For the dialler the end before that means that the other side's dial stands: the link
+// stays CONNECTING and waits for adopt(), until its deadline.
 #ifndef KOLO_TRANSPORT_LINK_H
 #define KOLO_TRANSPORT_LINK_H
 
@@ -133,8 +134,9 @@ struct kolo_transport {
      * kolo_link_set_down(), from here or later. */
     kolo_status (*connect)(struct kolo_port *port, int peer, int fd, kolo_deadline deadline,
                            struct kolo_link **link_out);
-    /** The peer dialled, and proved itself on @p fd, while this link is CONNECTING: takes it over (where ours gives way, it
-     * replaces what there is), or closes it. NULL where there is no dialling. */
+    /** The peer dialled, and proved itself on @p fd, while this link is CONNECTING: takes it over
+     * (where ours gives way, it replaces what there is), or closes it. NULL where there is no
+     * dialling. */
     void (*adopt)(struct kolo_link *link, int fd);
     /** Looks for peers that want a link where no file descriptor tells. True: found. May be NULL.
      */
@@ -145,8 +147,8 @@ struct kolo_transport {
     /** One look for arrived and for consumed frames, without the poller. True: moved. NULL: the
      * poller's callbacks do it. */
     bool (*pull)(struct kolo_link *link);
-    /** Messages in memory of the heap from so many bytes on are spared a copy, by who sends them or who receives them. NULL:
-     * none are, or those in other memory are too. */
+    /** Messages in memory of the heap from so many bytes on are spared a copy, by who sends them or
+     * who receives them. NULL: none are, or those in other memory are too. */
     size_t (*direct_bytes)(const struct kolo_settings *settings);
     /** Shall @p work, whose first frame is due, go by rx_remote as one frame of any length? NULL:
      * never. */
@@ -168,11 +170,13 @@ struct kolo_transport {
     bool (*know)(struct kolo_port *port, const struct kolo_pointer *pointer);
     bool (*reaches_devices)(const struct kolo_link *link);
     void (*device_gone)(struct kolo_port *port, const void *memory);
-    /** Receive @p work was posted and waits; nothing of its message has come. A transport that lends its memory to the peer
-     * sets is_lent, and says kolo_link_rx_turn() and kolo_link_rx_whole() when the message is there. NULL: nothing to do. */
+    /** Receive @p work was posted and waits; nothing of its message has come. A transport that
+     * lends its memory to the peer sets is_lent, and says kolo_link_rx_turn() and
+     * kolo_link_rx_whole() when the message is there. NULL: nothing to do. */
     void (*posted)(struct kolo_link *link, struct kolo_work *work);
-    /** Receive @p work, which was lent, ends otherwise: by frames, or it was given up. On return its memory is written by
-     * nobody any more, or the link ends. The link may be DOWN. NULL where nothing is lent. */
+    /** Receive @p work, which was lent, ends otherwise: by frames, or it was given up. On return
+     * its memory is written by nobody any more, or the link ends. The link may be DOWN. NULL where
+     * nothing is lent. */
     void (*take_back)(struct kolo_link *link, struct kolo_work *work);
     /** Withdraws @p work's frames from the wire, and what is_remote() prepared for it: on return
      * its memory is not read any more, by nobody, and no frame_done() comes for them. Of a frame
@@ -188,8 +192,8 @@ struct kolo_transport {
     /** Why a link that is UP goes as it goes: its addresses, and what spoke for them. NULL: there
      * is nothing to say beyond reaches(). */
     void (*explain)(const struct kolo_link *link, char *text, size_t capacity);
-    /** The name of the transport that a link that is UP goes by, where it may be another's: one of rdma that went on as
-     * the TCP link it began as is "tcp". NULL: always this one. */
+    /** The name of the transport that a link that is UP goes by, where it may be another's: one of
+     * rdma that went on as the TCP link it began as is "tcp". NULL: always this one. */
     const char *(*goes_by)(const struct kolo_link *link);
     /** True when everything handed over has left this process's memory (bytes in the kernel count
      * as left). */
@@ -248,7 +252,8 @@ bool kolo_link_has_frames(const struct kolo_link *link);
  * KOLO_CONTROL_BYTES_MAX must fit). False: nothing, or max_bytes is too little for it. The caller
  * owns the frame until frame_done. */
 bool kolo_link_next_frame(struct kolo_link *link, size_t max_bytes, struct kolo_frame *frame_out);
-/** The same while the transport is still moving a message of channel @p id: nothing of that channel, and no remote frame. */
+/** The same while the transport is still moving a message of channel @p id: nothing of that
+ * channel, and no remote frame. */
 bool kolo_link_next_frame_beside(struct kolo_link *link, uint32_t id, size_t max_bytes,
                                  struct kolo_frame *frame_out);
 /** Ignored once the link is DOWN. */
@@ -273,8 +278,8 @@ size_t kolo_sink_put(struct kolo_sink *sink, const void *data, size_t bytes);
 /** After all header->bytes went into the sink. Status as of rx_begin; the link may have gone DOWN
  * meanwhile. */
 kolo_status kolo_link_rx_end(struct kolo_link *link) KOLO_NODISCARD;
-/** The peer says in its turn that it writes the message of @p work, which was lent: what follows on the channel is behind it, and
- * waits until all of it is there. */
+/** The peer says in its turn that it writes the message of @p work, which was lent: what follows on
+ * the channel is behind it, and waits until all of it is there. */
 kolo_status kolo_link_rx_turn(struct kolo_link *link, struct kolo_work *work) KOLO_NODISCARD;
 /** All of the message of @p work is there, which had its turn (is_lent is false again). */
 void kolo_link_rx_whole(struct kolo_link *link, struct kolo_work *work);

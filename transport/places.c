@@ -3,8 +3,9 @@
 // that others may reach. Must never offer an address that means something else on the peer's
 // machine: no link-local ones, and loopback only where there is nothing else.
 //
-// The order of local addresses: those of the first entry of KOLO_NET first; then hardware (bonds and
-// VLANs of it too) before bridges and tunnels, faster before slower links, IPv4 before IPv6, loopback last.
+// The order of local addresses: those of the first entry of KOLO_NET first; then hardware (bonds
+// and VLANs of it too) before bridges and tunnels, faster before slower links, IPv4 before IPv6,
+// loopback last.
 #include "transport/conn.h"
 
 #include <arpa/inet.h>
@@ -244,8 +245,8 @@ static int interface_numa_node(const char *interface)
     return kolo_numa_node_of(path);
 }
 
-/** Several cards as one, or one network of several on a card: what goes by it goes by hardware. A tunnel has a lower interface
- * too, but costs. */
+/** Several cards as one, or one network of several on a card: what goes by it goes by hardware. A
+ * tunnel has a lower interface too, but costs. */
 static bool interface_is_bond_or_vlan(const char *interface)
 {
     char path[64 + IF_NAMESIZE], text[512] = "";
@@ -261,7 +262,8 @@ static bool interface_is_bond_or_vlan(const char *interface)
     return got > 0 && (strstr(text, "DEVTYPE=bond\n") || strstr(text, "DEVTYPE=vlan\n"));
 }
 
-/** An interface that @p interface lies upon; all of a bond's are of a kind. False: there is none. */
+/** An interface that @p interface lies upon; all of a bond's are of a kind. False: there is
+ * none. */
 static bool find_lower(const char *interface, char lower_out[IF_NAMESIZE])
 {
     static const char mark[] = "lower_";

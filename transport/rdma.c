@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The RDMA port of a rank: its device, its completion queue and what tells of them, on top of a TCP port. Must never wait, and
-// never take a look at a link's queue after it was closed.
+// The RDMA port of a rank: its device, its completion queue and what tells of them, on top of a TCP
+// port. Must never wait, and never take a look at a link's queue after it was closed.
 #include "transport/rdma.h"
 
 #include <stdio.h>
@@ -69,8 +69,9 @@ static bool reaches(const struct kolo_port *base, const struct kolo_peer *peer,
 
 /* ---- news ---- */
 
-/** Ends every link that goes by RDMA, for the reason in the detail. One that is not up yet goes on by TCP when its queue pair
- * fails, or its first message has waited long enough, unless RDMA is forced. */
+/** Ends every link that goes by RDMA, for the reason in the detail. One that is not up yet goes on
+ * by TCP when its queue pair fails, or its first message has waited long enough, unless RDMA is
+ * forced. */
 static void end_links(struct rdma_port *port, kolo_status why)
 {
     char detail[KOLO_DETAIL_MAX];
@@ -327,8 +328,8 @@ static kolo_status watch(struct rdma_watch *watch, int fd,
     return status;
 }
 
-/** Two tracks for each peer, and each rail that may be made there beyond one for each port, as far as the device goes. Who finds
- * no room later goes by TCP, or without that rail. */
+/** Two tracks for each peer, and each rail that may be made there beyond one for each port, as far
+ * as the device goes. Who finds no room later goes by TCP, or without that rail. */
 static uint32_t entries_for(const struct kolo_rdma_device *device,
                             const struct kolo_endpoint_config *config)
 {
@@ -363,7 +364,8 @@ static const struct tcp_rider rider = {.link_bytes = sizeof(struct rdma_link),
                                        .joined = kolo_rdma_joined,
                                        .ready = kolo_rdma_ready};
 
-/** A port for a further rail cannot be had, for the reason in the detail. Who named it must hear of it. */
+/** A port for a further rail cannot be had, for the reason in the detail. Who named it must hear of
+ * it. */
 static void do_without_port(const struct kolo_settings *settings, int number)
 {
     if (number < kolo_rdma_device_named(settings))
@@ -373,7 +375,8 @@ static void do_without_port(const struct kolo_settings *settings, int number)
         KOLO_INFO("no further RDMA port for rails: %s", kolo_error_detail());
 }
 
-/** The devices of further rails, as many as there are and are wanted. Without one its links have fewer. */
+/** The devices of further rails, as many as there are and are wanted. Without one its links have
+ * fewer. */
 static kolo_status fill_others(struct rdma_port *port, const struct kolo_verbs *verbs,
                                const struct kolo_endpoint_config *config)
 {

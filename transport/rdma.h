@@ -1,30 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rdma transport: links by reliable queue pairs. Shared by rdma.c (the port) and rdma_link.c (a link's life); nobody else
-// includes it.
+// The rdma transport: links by reliable queue pairs. Shared by rdma.c (the port) and rdma_link.c (a
+// link's life); nobody else includes it.
 //
-// A link begins as a TCP link (tcp.h, struct tcp_rider): found, dialled and proved like any other. Over that connection both
-// sides then settle in three stages whether their messages go by RDMA. In each both send one block (rdma_handshake.h), which
-// agrees or says why not, and both read the other's before they go on:
+// A link begins as a TCP link (tcp.h, struct tcp_rider): found, dialled and proved like any other.
+// Over that connection both sides then settle in three stages whether their messages go by RDMA. In
+// each both send one block (rdma_handshake.h), which agrees or says why not, and both read the
+// other's before they go on:
 //
-//   HELLO    here is my queue pair, at this address           or: this port, queue or memory cannot be had
-//   JOINED   mine is joined to yours and ready to receive     or: the device refused
-//   PROBED   my first message has reached you                 or: nothing gets through
+//   HELLO    here is my queue pair, at this address        or: this port, queue or memory cannot be
+//                                                              had
+//   JOINED   mine is joined to yours and ready to receive  or: the device refused
+//   PROBED   my first message has reached you              or: nothing gets through
 //
-// A first message that does not get through is given up long before the device does (half a second, and less with each that
-// fails in a row: rdma_fallen.h), but where RDMA is forced. As soon as one side says why not, both know it and the link
-// comes up as the TCP link that it is, with a warning that names the reason; where KOLO_TRANSPORT=rdma forbids that, it ends
-// with it. If all is agreed, messages go by RDMA alone, and the connection stays for what TCP is better at: it ends when the
-// peer's process does, and its keepalive finds a host that is cut off while nothing is sent. What the peer had sent before
-// its end is delivered first.
+// A first message that does not get through is given up long before the device does (half a second,
+// and less with each that fails in a row: rdma_fallen.h), but where RDMA is forced. As soon as one
+// side says why not, both know it and the link comes up as the TCP link that it is, with a warning
+// that names the reason; where KOLO_TRANSPORT=rdma forbids that, it ends with it. If all is agreed,
+// messages go by RDMA alone, and the connection stays for what TCP is better at: it ends when the
+// peer's process does, and its keepalive finds a host that is cut off while nothing is sent. What
+// the peer had sent before its end is delivered first.
 //
-// Out: each frame goes with its header into a place of the peer's (rdma_queue.h): copied behind it into a place of ours, so
-// that the sender's memory is its own again at once; or, of a long message in memory of kolo_alloc, read by the device where
-// it lies. In: copied or reduced straight out of the place where the device wrote it. A long message between memory of
-// kolo_alloc, which a receive that copies waits for, is written there by the sender's device (rdma_direct.h). A receive that
+// Out: each frame goes with its header into a place of the peer's (rdma_queue.h): copied behind it
+// into a place of ours, so that the sender's memory is its own again at once; or, of a long message
+// in memory of kolo_alloc, read by the device where it lies. In: copied or reduced straight out of
+// the place where the device wrote it. A long message between memory of kolo_alloc, which a receive
+// that copies waits for, is written there by the sender's device (rdma_direct.h). A receive that
 // reduces has its operand in places anyway: nothing would be saved by another way.
 //
-// One completion queue serves all links of a rank. It is polled with every look; before a sleep it is armed, and its channel
-// is in the poller like any descriptor.
+// One completion queue serves all links of a rank. It is polled with every look; before a sleep it
+// is armed, and its channel is in the poller like any descriptor.
 #ifndef KOLO_TRANSPORT_RDMA_H
 #define KOLO_TRANSPORT_RDMA_H
 
@@ -136,7 +140,8 @@ const char *kolo_rdma_goes_by(const struct kolo_link *base);
 bool kolo_rdma_is_drained(const struct kolo_link *base);
 void kolo_rdma_down(struct kolo_link *base);
 void kolo_rdma_free_link(struct kolo_link *base);
-/** Gives a first message up whose time is over. Gives the time of one that is on its way; KOLO_NEVER: none is. */
+/** Gives a first message up whose time is over. Gives the time of one that is on its way;
+ * KOLO_NEVER: none is. */
 kolo_deadline kolo_rdma_watch_probe(struct rdma_link *link, kolo_deadline now);
 /** What is being posted; NULL: nothing, and then there is nothing to look at but the core's frames:
  * pull() finds nothing, and frames that found no room stay the core's. */
@@ -148,7 +153,8 @@ void kolo_rdma_drop_leftover(struct rdma_link *link);
 bool kolo_rdma_is_remote(struct kolo_link *base, const struct kolo_work *work);
 void kolo_rdma_posted(struct kolo_link *base, struct kolo_work *work);
 void kolo_rdma_take_back(struct kolo_link *base, struct kolo_work *work);
-/** A device does not let go of the link, which ends: what it could still write is the program's no more. */
+/** A device does not let go of the link, which ends: what it could still write is the program's no
+ * more. */
 void kolo_rdma_cut_off_all(struct kolo_link *base);
 void kolo_rdma_span_gone(struct kolo_port *base, uint64_t id);
 bool kolo_rdma_know(struct kolo_port *base, const struct kolo_pointer *pointer);
@@ -158,7 +164,8 @@ kolo_status kolo_rdma_control(struct kolo_link *base, const struct kolo_header *
                               const uint8_t *payload);
 /** May the next frame be taken? One in a device's memory can only be sent from where it lies. */
 bool kolo_rdma_may_take_frame(const struct rdma_link *link);
-/** Sends a frame, whose header is in the next place, from where it lies. False: it must be copied. */
+/** Sends a frame, whose header is in the next place, from where it lies. False: it must be
+ * copied. */
 bool kolo_rdma_send_in_place(struct rdma_link *link, const struct kolo_frame *frame);
 void kolo_rdma_withdraw_writing(struct rdma_link *link, const struct kolo_work *work);
 /** What the queue tells. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Must never look at more of a completion in error than its status, its request and the vendor's number, nor believe a number
-// that was not posted.
+// Must never look at more of a completion in error than its status, its request and the vendor's
+// number, nor believe a number that was not posted.
 #include "transport/rdma_complete.h"
 
 #include <errno.h>

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completions: what a device says about requests that were posted, brought back to the request, its queue pair and peer.
+// Completions: what a device says about requests that were posted, brought back to the request, its
+// queue pair and peer.
 //
-// A queue (`kolo_rdma_completions`) serves all pairs of a device. Each side of a pair (sends, receives) is a track: the
-// requests that were posted on it and not heard of, in order. The 64 bits that a completion brings back say which track and
-// which request of it; nothing else of a completion in error is defined, and nothing else of it is read. So what comes
-// twice, out of order, or for a pair that is gone, is told from what is due.
+// A queue (`kolo_rdma_completions`) serves all pairs of a device. Each side of a pair (sends,
+// receives) is a track: the requests that were posted on it and not heard of, in order. The 64 bits
+// that a completion brings back say which track and which request of it; nothing else of a
+// completion in error is defined, and nothing else of it is read. So what comes twice, out of
+// order, or for a pair that is gone, is told from what is due.
 //
 //   wr_id:  number of the track (24 bits) | number of the request on it (40 bits)
 //
-// Sends need not all be told (moderation): the completion of one is that of all before it. Of receives each is told.
+// Sends need not all be told (moderation): the completion of one is that of all before it. Of
+// receives each is told.
 //
 // Threads: those of the endpoint, one at a time.
 #ifndef KOLO_TRANSPORT_RDMA_COMPLETE_H
@@ -26,11 +29,12 @@ struct kolo_rdma_request {
 
 struct kolo_rdma_track;
 struct kolo_rdma_track_ops {
-    /** The request is over, and has done what it should; of receives @p wc has the bytes and the number, of others it is
-     * NULL. */
+    /** The request is over, and has done what it should; of receives @p wc has the bytes and the
+     * number, of others it is NULL. */
     void (*done)(struct kolo_rdma_track *track, const struct kolo_rdma_request *request,
                  const struct ibv_wc *wc);
-    /** The pair is of no use any more: @p why, and the detail, once per track. Its other requests come to nothing. */
+    /** The pair is of no use any more: @p why, and the detail, once per track. Its other requests
+     * come to nothing. */
     void (*failed)(struct kolo_rdma_track *track, kolo_status why);
     /** Who is at the other end: "rank 3 on host b". */
     void (*describe)(const struct kolo_rdma_track *track, char *text, size_t capacity);
@@ -65,23 +69,25 @@ kolo_rdma_completions_open(struct kolo_rdma_device *device, uint32_t entries,
 void kolo_rdma_completions_close(struct kolo_rdma_completions *completions);
 
 enum { KOLO_RDMA_COMPLETIONS_POLL_MAX = 64 };
-/** Takes at most so many completions and tells the tracks; if it takes fewer, the queue was empty. ERR_LINK: the queue is of no
- * use any more. */
+/** Takes at most so many completions and tells the tracks; if it takes fewer, the queue was empty.
+ * ERR_LINK: the queue is of no use any more. */
 kolo_status kolo_rdma_completions_poll(struct kolo_rdma_completions *completions,
                                        bool *moved_out) KOLO_NODISCARD;
-/** From here on the channel's fd becomes readable with the next completion; what had come before does not tell: poll once
- * more. */
+/** From here on the channel's fd becomes readable with the next completion; what had come before
+ * does not tell: poll once more. */
 kolo_status kolo_rdma_completions_arm(struct kolo_rdma_completions *completions) KOLO_NODISCARD;
-/** Empties the channel after it became readable. ERR_LINK: it tells nothing any more, and may be ready for ever. */
+/** Empties the channel after it became readable. ERR_LINK: it tells nothing any more, and may be
+ * ready for ever. */
 kolo_status kolo_rdma_completions_heard(struct kolo_rdma_completions *completions) KOLO_NODISCARD;
 
-/** A track for up to @p capacity requests at a time (a power of two), which have room in the queue for as long as it lives.
- * ERR_UNSUPPORTED: the queue has not. */
+/** A track for up to @p capacity requests at a time (a power of two), which have room in the queue
+ * for as long as it lives. ERR_UNSUPPORTED: the queue has not. */
 kolo_status kolo_rdma_track_open(struct kolo_rdma_track *track,
                                  struct kolo_rdma_completions *completions,
                                  const struct kolo_rdma_track_ops *ops, bool is_receive,
                                  uint32_t capacity) KOLO_NODISCARD;
-/** What comes for it later is dropped. Close it after its pair was destroyed: only then none of its requests touches memory. */
+/** What comes for it later is dropped. Close it after its pair was destroyed: only then none of its
+ * requests touches memory. */
 void kolo_rdma_track_close(struct kolo_rdma_track *track);
 
 /** Its pair is gone, and another takes its place: what still comes of the old one is dropped. What
@@ -106,7 +112,8 @@ static inline bool kolo_rdma_track_wants_told(const struct kolo_rdma_track *trac
 /** Notes a request that is about to be posted, not on a full track, and gives its wr_id. */
 uint64_t kolo_rdma_track_add(struct kolo_rdma_track *track, const struct kolo_rdma_request *request,
                              bool is_told);
-/** The post of the last one was refused with errno @p error: it is forgotten, and the track fails. */
+/** The post of the last one was refused with errno @p error: it is forgotten, and the track
+ * fails. */
 void kolo_rdma_track_refused(struct kolo_rdma_track *track, int error);
 
 /** Of the first that is not heard of nothing was heard for too long: the track fails, with @p

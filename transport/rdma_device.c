@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks over devices and their ports, one open at a time, and keeps the one that was looked for. Must never leave one open
-// that it does not hand out.
+// Walks over devices and their ports, one open at a time, and keeps the one that was looked for.
+// Must never leave one open that it does not hand out.
 #include "transport/rdma_device.h"
 
 #include <errno.h>
@@ -88,8 +88,9 @@ int kolo_rdma_device_named(const struct kolo_settings *settings)
 
 struct kolo_rdma_patience kolo_rdma_patience_of(int64_t silent_ms)
 {
-    /* Tries grow by one from 4 to 7, then the time of each doubles: the steps are a quarter at most. Soft-RoCE takes 7
-     * retries, which are 8 tries, for ever; a timeout of 0 is for ever to all. */
+    /* Tries grow by one from 4 to 7, then the time of each doubles: the steps are a quarter at
+     * most. Soft-RoCE takes 7 retries, which are 8 tries, for ever; a timeout of 0 is for ever to
+     * all. */
     enum { TRIES_MIN = 4, TRIES_MAX = 7, TIMEOUT_MAX = 31 };
     for (unsigned timeout = 1; timeout <= TIMEOUT_MAX; timeout++)
         for (unsigned tries = TRIES_MIN; tries <= TRIES_MAX; tries++)
@@ -135,7 +136,8 @@ static kolo_status check_port(const struct ibv_device *device, const struct ibv_
 /** Mbit/s of payload: width times what a lane carries; 0: it does not say. */
 static uint32_t rate_of(const struct ibv_port_attr *port)
 {
-    /* By bit, as InfiniBand numbers them: widths in lanes; speeds SDR, DDR, QDR, FDR10, FDR, EDR, HDR, NDR. */
+    /* By bit, as InfiniBand numbers them: widths in lanes; speeds SDR, DDR, QDR, FDR10, FDR, EDR,
+     * HDR, NDR. */
     static const uint32_t widths[] = {1, 4, 8, 12, 2};
     static const uint32_t speeds[] = {2000, 4000, 8000, 10000, 13600, 25000, 50000, 100000};
     int width = ffs(port->active_width) - 1, speed = ffs(port->active_speed) - 1;
@@ -169,7 +171,8 @@ static kolo_status read_port(struct kolo_rdma_device *device, uint8_t number, co
 
 /* ---- one device ---- */
 
-/** libibverbs says "no such file" for every file that it cannot open: a look of our own tells what is wrong with it. */
+/** libibverbs says "no such file" for every file that it cannot open: a look of our own tells what
+ * is wrong with it. */
 static kolo_status cannot_open(const struct ibv_device *which, int error)
 {
     char path[64 + IBV_SYSFS_NAME_MAX];
@@ -267,8 +270,8 @@ static kolo_status list_devices(const struct kolo_verbs *verbs, struct ibv_devic
     return KOLO_OK;
 }
 
-/** Told of each port: open, or why not (status, and the detail); number 0: of the whole device. True: go on with the next;
- * a device that is open is the callee's if it says false. */
+/** Told of each port: open, or why not (status, and the detail); number 0: of the whole device.
+ * True: go on with the next; a device that is open is the callee's if it says false. */
 typedef bool visit(void *context, struct kolo_rdma_device *device, const char *name, uint8_t number,
                    kolo_status status);
 
@@ -342,7 +345,8 @@ static void add_reason(struct search *search, const char *name, uint8_t number)
              used > 0 ? "; " : "", name, port, kolo_error_detail());
 }
 
-/** Where KOLO_NEAR's device is in /sys. One that is not there (a container may hide it) draws a warning alone. */
+/** Where KOLO_NEAR's device is in /sys. One that is not there (a container may hide it) draws a
+ * warning alone. */
 static kolo_status find_near(const char *setting, char near[PATH_MAX])
 {
     static atomic_flag has_warned = ATOMIC_FLAG_INIT; /* each port that is opened asks */
@@ -441,7 +445,8 @@ static bool take(void *context, struct kolo_rdma_device *device, const char *nam
     return false;
 }
 
-/** Opens the best. What it lacks beyond what could be seen of it is an error: the next best may lead elsewhere. */
+/** Opens the best. What it lacks beyond what could be seen of it is an error: the next best may
+ * lead elsewhere. */
 static kolo_status take_best(const struct kolo_verbs *verbs, struct search *search,
                              struct wanted *wanted, const char *net)
 {
@@ -512,7 +517,8 @@ const char *kolo_rdma_device_ask_state(struct kolo_rdma_device *device)
     return error == 0 ? state_text(port.state) : "not there any more";
 }
 
-/** Where the address stands now; one beyond those that are read is taken to stand where it stood. */
+/** Where the address stands now; one beyond those that are read is taken to stand where it
+ * stood. */
 static bool find_again(const struct kolo_rdma_gids *gids, struct kolo_rdma_gid *gid)
 {
     for (size_t i = 0; i < gids->count; i++)
@@ -623,11 +629,10 @@ static bool tell_port(void *context, struct kolo_rdma_device *device, const char
     else
         snprintf(port, sizeof port, "%s", name);
     if (status == KOLO_OK) {
+        const char *interface = device->gids.all[0].interface;
         kolo_rdma_gid_format(&device->gids.all[0], gid, sizeof gid);
-        snprintf(
-            text, sizeof text, "%s of %s, MTU %d (%s)", gid,
-            device->gids.all[0].interface[0] != '\0' ? device->gids.all[0].interface : "no interface",
-            128 << device->mtu, what);
+        snprintf(text, sizeof text, "%s of %s, MTU %d (%s)", gid,
+                 interface[0] != '\0' ? interface : "no interface", 128 << device->mtu, what);
     } else if (device != NULL) {
         snprintf(text, sizeof text, "cannot be used: %.800s (%s)", kolo_error_detail(), what);
     } else {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// An RDMA device and one of its ports, open: finding it, what it can do, what it is called in messages, and the news that
-// it is gone. Also the list of all of them for `kolorun info`.
+// An RDMA device and one of its ports, open: finding it, what it can do, what it is called in
+// messages, and the news that it is gone. Also the list of all of them for `kolorun info`.
 //
-// Owns the verbs context and the protection domain; queues and regions are made on them by other files and must be gone
-// before it is closed.
+// Owns the verbs context and the protection domain; queues and regions are made on them by other
+// files and must be gone before it is closed.
 //
-// iWARP ports are named and not used: their connections are made by librdmacm alone, and TCP reaches what they reach.
+// iWARP ports are named and not used: their connections are made by librdmacm alone, and TCP
+// reaches what they reach.
 #ifndef KOLO_TRANSPORT_RDMA_DEVICE_H
 #define KOLO_TRANSPORT_RDMA_DEVICE_H
 
@@ -17,7 +18,8 @@
 struct kolo_rdma_patience {
     uint8_t timeout, retries;
 };
-/** That bears @p silent_ms, and at most a quarter more; 17 hours at most, for no device counts further. Never for ever. */
+/** That bears @p silent_ms, and at most a quarter more; 17 hours at most, for no device counts
+ * further. Never for ever. */
 struct kolo_rdma_patience kolo_rdma_patience_of(int64_t silent_ms);
 
 struct kolo_rdma_refused; /* a registration that could not be undone (rdma_register.h) */
@@ -44,15 +46,18 @@ struct kolo_rdma_device {
     struct kolo_rdma_refused *refused;
 };
 
-/** Opens the port that KOLO_RDMA_DEVICE names: "NAME" or "NAME:PORT", the first of several with commas between, whatever KOLO_NET says, or "": the best of those that
- * are active and have an address that KOLO_NET allows. The best is of the foremost entry of KOLO_NET; then one with an address
- * that somebody gave it; then the fastest; then one that shares most bridges with KOLO_NEAR; then one at @p numa_node (-1:
- * wherever); then the first. ERR_UNSUPPORTED: there is none; the detail says of each port why not. ERR_CONFIG: it is no such text,
- * or an entry of it is empty; or no port is named and KOLO_NEAR can be no device. */
+/** Opens the port that KOLO_RDMA_DEVICE names: "NAME" or "NAME:PORT", the first of several with
+ * commas between, whatever KOLO_NET says, or "": the best of those that are active and have an
+ * address that KOLO_NET allows. The best is of the foremost entry of KOLO_NET; then one with an
+ * address that somebody gave it; then the fastest; then one that shares most bridges with
+ * KOLO_NEAR; then one at @p numa_node (-1: wherever); then the first. ERR_UNSUPPORTED: there is
+ * none; the detail says of each port why not. ERR_CONFIG: it is no such text, or an entry of it is
+ * empty; or no port is named and KOLO_NEAR can be no device. */
 kolo_status kolo_rdma_device_open(const struct kolo_verbs *verbs,
                                   const struct kolo_settings *settings, int numa_node,
                                   struct kolo_rdma_device **device_out) KOLO_NODISCARD;
-/** The same for one more port, which is none of @p taken: the next that KOLO_RDMA_DEVICE names, or the best that is left. */
+/** The same for one more port, which is none of @p taken: the next that KOLO_RDMA_DEVICE names, or
+ * the best that is left. */
 kolo_status kolo_rdma_device_open_next(const struct kolo_verbs *verbs,
                                        const struct kolo_settings *settings, int numa_node,
                                        const struct kolo_rdma_device *const *taken, int taken_count,
@@ -62,16 +67,16 @@ int kolo_rdma_device_named(const struct kolo_settings *settings);
 /** NULL is fine. */
 void kolo_rdma_device_close(struct kolo_rdma_device *device);
 
-/** Takes the device's news; never blocks. ERR_LINK: it is gone, or broken; the detail says what it said, and its file may be
- * ready for ever. What passes (a
+/** Takes the device's news; never blocks. ERR_LINK: it is gone, or broken; the detail says what it
+ * said, and its file may be ready for ever. What passes (a
  * port that lost its cable may get it back) is logged: the retries of the queue pairs decide. */
 kolo_status kolo_rdma_device_news(struct kolo_rdma_device *device) KOLO_NODISCARD;
 
 /** Asks how its port is: "active", "down". */
 const char *kolo_rdma_device_ask_state(struct kolo_rdma_device *device);
 
-/** After the port was out: what it is now, its MTU, its LID, and where *@p gid, an address of it, stands in its table. ERR_LINK:
- * the port is not active, or has that address no more. */
+/** After the port was out: what it is now, its MTU, its LID, and where *@p gid, an address of it,
+ * stands in its table. ERR_LINK: the port is not active, or has that address no more. */
 kolo_status kolo_rdma_device_look_again(struct kolo_rdma_device *device,
                                         struct kolo_rdma_gid *gid) KOLO_NODISCARD;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Must never let go of a registration while somebody may write or read by it, nor believe an offer that cannot be meant.
+// Must never let go of a registration while somebody may write or read by it, nor believe an offer
+// that cannot be meant.
 #include "transport/rdma_direct.h"
 
 #include <stddef.h>
@@ -13,8 +14,8 @@ void kolo_rdma_direct_init(struct kolo_rdma_direct *direct, struct kolo_rdma_reg
     *direct = (struct kolo_rdma_direct){.regions = regions};
 }
 
-/** The region that @p memory lies in, if it is of kolo_alloc, or of a device and known: other memory is cheaper copied than registered for one
- * message, and may be unmapped behind our back. */
+/** The region that @p memory lies in, if it is of kolo_alloc, or of a device and known: other
+ * memory is cheaper copied than registered for one message, and may be unmapped behind our back. */
 static struct kolo_rdma_region *take(struct kolo_rdma_direct *direct, const void *memory,
                                      size_t bytes)
 {
@@ -49,8 +50,8 @@ static void give_all(struct kolo_rdma_direct *direct, struct kolo_rdma_region **
         give(direct->rails[i], &rails[i]);
 }
 
-/** The same for further rails, as far as they are open and among @p wanted; gives those that have it, by bit. A rail whose device
- * does not register it carries none of it. */
+/** The same for further rails, as far as they are open and among @p wanted; gives those that have
+ * it, by bit. A rail whose device does not register it carries none of it. */
 static uint8_t take_rails(struct kolo_rdma_direct *direct, const void *memory, size_t bytes,
                           uint8_t wanted, struct kolo_rdma_region **rails)
 {
@@ -123,7 +124,8 @@ bool kolo_rdma_direct_lend(struct kolo_rdma_direct *direct, struct kolo_work *wo
     return true;
 }
 
-/* A mark: slot (6 bits) | generation (6 bits) | parts that go by other rails, or that it is such a part (4 bits). */
+/* A mark: slot (6 bits) | generation (6 bits) | parts that go by other rails, or that it is such a
+ * part (4 bits). */
 enum { SLOT_BITS = 6, GENERATION_BITS = 6 };
 
 uint16_t kolo_rdma_direct_mark(const struct kolo_rdma_writing *writing, uint8_t parts)

@@ -1,28 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Long messages that no side copies: who receives one offers the memory of its receive, and who sends it writes there. The
-// tables of it, for one link: what we offer, what the peer has offered, what of ours is being written. No queue, no link.
+// Long messages that no side copies: who receives one offers the memory of its receive, and who
+// sends it writes there. The tables of it, for one link: what we offer, what the peer has offered,
+// what of ours is being written. No queue, no link.
 //
-// Receives and sends of a channel are numbered as they are posted, and the nth message meets the nth receive. So an offer
-// names a receive by its number and may be sent as soon as that is posted, before anybody knows of the message: where it is there
-// in time the first byte goes straight into place, and no message waits for a round trip. A message that begins before the
-// offer comes goes through places, as a short one does; its offer comes to nothing, and both sides know it, since one queue
-// pair keeps the order.
+// Receives and sends of a channel are numbered as they are posted, and the nth message meets the
+// nth receive. So an offer names a receive by its number and may be sent as soon as that is posted,
+// before anybody knows of the message: where it is there in time the first byte goes straight into
+// place, and no message waits for a round trip. A message that begins before the offer comes goes
+// through places, as a short one does; its offer comes to nothing, and both sides know it, since
+// one queue pair keeps the order.
 //
-//   offer    control frame {type, slot, generation, u32 channel, u32 number, u32 key, u64 address}, payload {24 bytes
-//            description, u64 bytes, u8 further rails by bit, 7 u32 keys of these}
-//   message  writes, the last with a mark in its 32-bit number: all that was before by the same queue pair has landed
+//   offer    control frame {type, slot, generation, u32 channel, u32 number, u32 key, u64 address},
+//            payload {24 bytes description, u64 bytes, u8 further rails by bit, 7 u32 keys of them}
+//   message  writes, the last with a mark in its 32-bit number: all that was before by the same
+//            queue pair has landed
 //
-// A mark says which offer (slot, generation) and how many parts beside come by other queue pairs, the rails of rdma_rails.h: each
-// ends with a mark of its own, before or after the first one's, for there is no order between them. The message has its turn
-// with the first one's mark, and is there with the last of all.
+// A mark says which offer (slot, generation) and how many parts beside come by other queue pairs,
+// the rails of rdma_rails.h: each ends with a mark of its own, before or after the first one's, for
+// there is no order between them. The message has its turn with the first one's mark, and is there
+// with the last of all.
 //
-// The sender compares description and length with its own. If they differ it sends through places, so that the receiver
-// finds the mismatch as it finds any.
+// The sender compares description and length with its own. If they differ it sends through places,
+// so that the receiver finds the mismatch as it finds any.
 //
-// A receive that is given up while its offer stands cannot wait for the peer's consent. Its pages are cut off instead
-// (kolo_heap_sever): the program gets fresh ones, what still comes goes where nobody reads, and the old ones stay registered until it
-// has come or the link is freed. Memory of a device has no other pages to take their place: there the link ends.
-// Messages out of it go written, or in frames that the device reads where they lie; none of it is ever copied by the host. The same is done for a send that is given up while the device reads it. What else is being
+// A receive that is given up while its offer stands cannot wait for the peer's consent. Its pages
+// are cut off instead (kolo_heap_sever): the program gets fresh ones, what still comes goes where
+// nobody reads, and the old ones stay registered until it has come or the link is freed. Memory of
+// a device has no other pages to take their place: there the link ends. Messages out of it go
+// written, or in frames that the device reads where they lie; none of it is ever copied by the
+// host. The same is done for a send that is given up while the device reads it. What else is being
 // received into the same pages is brought over from the old ones when it is there.
 #ifndef KOLO_TRANSPORT_RDMA_DIRECT_H
 #define KOLO_TRANSPORT_RDMA_DIRECT_H
@@ -42,7 +48,8 @@ enum {
                             (KOLO_RDMA_RAILS_MAX - 1) * (int)sizeof(uint32_t)
 };
 
-/** Where there is memory of devices, so many entries for what is being written may be promised: the others are for frames. */
+/** Where there is memory of devices, so many entries for what is being written may be promised: the
+ * others are for frames. */
 enum { KOLO_RDMA_PROMISES = KOLO_RDMA_SLOTS / 2 };
 
 /** What the peer may be writing into. */
@@ -68,14 +75,14 @@ struct kolo_rdma_row {
         KOLO_RDMA_ROW_NONE, /* nothing, or it is over */
         KOLO_RDMA_ROW_OPEN, /* some pieces; the mark is not posted */
         KOLO_RDMA_ROW_CLOSED,
-        KOLO_RDMA_ROW_AGAIN /* the rail is over: all is written again by the first, and marked there */
+        KOLO_RDMA_ROW_AGAIN /* the rail is over: all is written and marked again by the first */
     } state;
     uint8_t rail;
     /* the number of the request with its mark, of those that take a receive there */
     uint64_t closes;
 };
-/** A message of ours that goes into an offer: promised, then begun, until the device has read all of it. Or a frame of one
- * that goes into a place of the peer's. */
+/** A message of ours that goes into an offer: promised, then begun, until the device has read all
+ * of it. Or a frame of one that goes into a place of the peer's. */
 struct kolo_rdma_writing {
     const struct kolo_work *work; /* NULL: given up, if there is a region; else the entry is free */
     struct kolo_rdma_region *region;
@@ -105,8 +112,8 @@ void kolo_rdma_direct_init(struct kolo_rdma_direct *direct, struct kolo_rdma_reg
 /** The queue pair is gone, or broken: nobody writes or reads any more. All is let go. */
 void kolo_rdma_direct_fini(struct kolo_rdma_direct *direct);
 
-/** Offers the memory of receive @p work: fills in the control frame's description and payload. False: it is no memory of
- * kolo_alloc, cannot be registered, or there is no slot. */
+/** Offers the memory of receive @p work: fills in the control frame's description and payload.
+ * False: it is no memory of kolo_alloc, cannot be registered, or there is no slot. */
 bool kolo_rdma_direct_lend(struct kolo_rdma_direct *direct, struct kolo_work *work, uint8_t type,
                            struct kolo_desc *desc_out, uint8_t payload_out[KOLO_RDMA_OFFER_BYTES]);
 /** What a mark tells. */
@@ -115,7 +122,8 @@ struct kolo_rdma_told {
     bool has_turn;          /* now */
     bool is_whole;          /* all is there, and the offer is over */
 };
-/** The peer says by @p mark that a message, or a part of it, has been written. ERR_PROTOCOL: nothing was offered. */
+/** The peer says by @p mark that a message, or a part of it, has been written. ERR_PROTOCOL:
+ * nothing was offered. */
 kolo_status kolo_rdma_direct_written(struct kolo_rdma_direct *direct, uint16_t mark,
                                      struct kolo_rdma_told *told_out) KOLO_NODISCARD;
 /** The mark of a message, of which @p parts parts go by other rails, or of such a part. */
@@ -133,7 +141,8 @@ void kolo_rdma_direct_reclaim(struct kolo_rdma_direct *direct, const struct kolo
 kolo_status kolo_rdma_direct_heard(struct kolo_rdma_direct *direct, const struct kolo_desc *desc,
                                    const uint8_t *payload, size_t bytes,
                                    uint32_t *channel_out) KOLO_NODISCARD;
-/** Will @p work, of which nothing was sent, be written? Only where the peer has offered its place for just this message. */
+/** Will @p work, of which nothing was sent, be written? Only where the peer has offered its place
+ * for just this message. */
 bool kolo_rdma_direct_promise(struct kolo_rdma_direct *direct, const struct kolo_work *work);
 /** An entry, begun, for a frame that is sent from where it lies; NULL: it must be copied. */
 struct kolo_rdma_writing *kolo_rdma_direct_frame(struct kolo_rdma_direct *direct,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Must never hold a warning back for good: what is noted is told by the next _tell, or when its place is needed.
+// Must never hold a warning back for good: what is noted is told by the next _tell, or when its
+// place is needed.
 #include "transport/rdma_fallen.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank does about pairs whose RDMA failed at the start and that go on by TCP: it says so once for each cause, with how
-// many there are and one of them by name, and it does not run into the same wall with every peer of a large job. Pure: no
-// devices, no links.
+// What a rank does about pairs whose RDMA failed at the start and that go on by TCP: it says so
+// once for each cause, with how many there are and one of them by name, and it does not run into
+// the same wall with every peer of a large job. Pure: no devices, no links.
 #ifndef KOLO_TRANSPORT_RDMA_FALLEN_H
 #define KOLO_TRANSPORT_RDMA_FALLEN_H
 
@@ -23,7 +23,8 @@ struct kolo_rdma_fallen {
     int in_a_row; /* tries that failed since one succeeded */
 };
 
-/** This side could not reach @p peer by RDMA for the reason @p text. Warns of older causes if there are too many at a time. */
+/** This side could not reach @p peer by RDMA for the reason @p text. Warns of older causes if there
+ * are too many at a time. */
 void kolo_rdma_fallen_note(struct kolo_rdma_fallen *fallen, int peer, const char *host,
                            const char *text);
 /** Warns of what was noted since the last time, a line for each cause. */
@@ -33,8 +34,8 @@ void kolo_rdma_fallen_tell(struct kolo_rdma_fallen *fallen);
 void kolo_rdma_fallen_failed(struct kolo_rdma_fallen *fallen);
 void kolo_rdma_fallen_succeeded(struct kolo_rdma_fallen *fallen);
 bool kolo_rdma_fallen_gives_up(const struct kolo_rdma_fallen *fallen);
-/** How long the next first message may take: half of what the try before had, so that all tries in a row, one after the
- * other, take a second at most. */
+/** How long the next first message may take: half of what the try before had, so that all tries in
+ * a row, one after the other, take a second at most. */
 int64_t kolo_rdma_fallen_patience_ns(const struct kolo_rdma_fallen *fallen);
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Must never depend on who asks: the order of pairs is one of both their addresses, not of "ours" and "theirs".
+// Must never depend on who asks: the order of pairs is one of both their addresses, not of "ours"
+// and "theirs".
 #include "transport/rdma_gid.h"
 
 #include <arpa/inet.h>
@@ -43,8 +44,8 @@ static enum family family_of(const struct kolo_rdma_gid *gid)
     return gid->bytes[0] == 0xfe && (gid->bytes[1] & 0xc0) == 0x80 ? LINK_LOCAL : IPV6;
 }
 
-/** What is better is more. RoCE v2 passes routers, what v1 reaches v2 does too; an address that somebody gave says more
- * about who is reached than one that each interface makes for itself. */
+/** What is better is more. RoCE v2 passes routers, what v1 reaches v2 does too; an address that
+ * somebody gave says more about who is reached than one that each interface makes for itself. */
 static int rank_of(const struct kolo_rdma_gid *gid)
 {
     bool is_local = family_of(gid) == LINK_LOCAL;
@@ -228,7 +229,8 @@ static bool can_join(const struct kolo_rdma_gid *one, const struct kolo_rdma_gid
            (one->kind != KOLO_RDMA_INFINIBAND || same_subnet);
 }
 
-/** Of two pairs that can join, is the first the better one? Addresses that begin alike are most likely of one network. */
+/** Of two pairs that can join, is the first the better one? Addresses that begin alike are most
+ * likely of one network. */
 static bool is_better(const struct kolo_rdma_gid *a1, const struct kolo_rdma_gid *a2,
                       const struct kolo_rdma_gid *b1, const struct kolo_rdma_gid *b2)
 {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The addresses (GIDs) of an RDMA port, and which pair of them joins two ports. Pure but for the reading of the table.
+// The addresses (GIDs) of an RDMA port, and which pair of them joins two ports. Pure but for the
+// reading of the table.
 //
-// A port of RoCE has one GID per address of its interface and version of RoCE; only two of one version and family reach
-// each other, and the number of an entry means nothing to the other side. Both sides choose from the same two lists and
-// come to the same pair, whoever asks.
+// A port of RoCE has one GID per address of its interface and version of RoCE; only two of one
+// version and family reach each other, and the number of an entry means nothing to the other side.
+// Both sides choose from the same two lists and come to the same pair, whoever asks.
 #ifndef KOLO_TRANSPORT_RDMA_GID_H
 #define KOLO_TRANSPORT_RDMA_GID_H
 
@@ -36,18 +37,21 @@ struct kolo_rdma_gids {
     size_t count;
 };
 
-/** Those of @p port that can be used and that @p net (KOLO_NET; "": all) allows, best first; those beyond KOLO_RDMA_GIDS_MAX
- * are left out. ERR_UNSUPPORTED: there is none, or they cannot be read; the detail says so.
+/** Those of @p port that can be used and that @p net (KOLO_NET; "": all) allows, best first; those
+ * beyond KOLO_RDMA_GIDS_MAX are left out. ERR_UNSUPPORTED: there is none, or they cannot be read;
+ * the detail says so.
  *
- * An address of RoCE is its interface's. One of InfiniBand is no IP address: it is allowed as any address of the interface
- * (IPoIB) of its port is, and by any @p net if there is no such interface, for then no entry can mean it. */
+ * An address of RoCE is its interface's. One of InfiniBand is no IP address: it is allowed as any
+ * address of the interface (IPoIB) of its port is, and by any @p net if there is no such interface,
+ * for then no entry can mean it. */
 kolo_status kolo_rdma_gids_read(const struct kolo_verbs *verbs, struct ibv_context *context,
                                 uint8_t port, const char *net,
                                 struct kolo_rdma_gids *gids_out) KOLO_NODISCARD;
 /** The pair that joins both, as places in the two lists. False, and *why_out: none does. */
 bool kolo_rdma_gids_join(const struct kolo_rdma_gids *ours, const struct kolo_rdma_gids *theirs,
                          size_t *ours_out, size_t *theirs_out, struct kolo_why *why_out);
-/** Was it given by somebody, rather than made by its interface for itself? Such a one is more likely to be reached. */
+/** Was it given by somebody, rather than made by its interface for itself? Such a one is more
+ * likely to be reached. */
 bool kolo_rdma_gid_is_given(const struct kolo_rdma_gid *gid);
 /** "RoCE v2 10.0.0.1". */
 void kolo_rdma_gid_format(const struct kolo_rdma_gid *gid, char *text, size_t capacity);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What two ranks tell each other over their proved connection before they use RDMA: a block of fixed size each way, either an
-// offer (how our queue pair is reached, and what lies ready there) or the reason why there is none. Pure: no sockets, no
-// device. What comes in is hostile: each field is checked against what the fabric allows and against the addresses that the
-// peer published to all before.
+// What two ranks tell each other over their proved connection before they use RDMA: a block of
+// fixed size each way, either an offer (how our queue pair is reached, and what lies ready there)
+// or the reason why there is none. Pure: no sockets, no device. What comes in is hostile: each
+// field is checked against what the fabric allows and against the addresses that the peer published
+// to all before.
 //
 //   u32 magic, u8 version, u8 kind of address (0: no offer), u8 MTU code, u8 0,
-//   u32 queue pair, u32 packet number, u16 LID, u16 0, u32 places, u32 bytes of a place, 16 bytes GID,
-//   reason (u16 length and text; "" in an offer), zeroes up to byte 240; u32 round, u64 received,
-//   zeroes
+//   u32 queue pair, u32 packet number, u16 LID, u16 0, u32 places, u32 bytes of a place, 16 bytes
+//   GID, reason (u16 length and text; "" in an offer), zeroes up to byte 240; u32 round, u64
+//   received, zeroes
 //
 // The last two, and the byte behind the MTU code (1: joined), are of blocks that bring a broken
 // pair back (rdma_resume.h), and 0 before.
@@ -39,8 +40,9 @@ struct kolo_rdma_hello {
 };
 
 void kolo_rdma_hello_pack(const struct kolo_rdma_hello *hello, uint8_t out[KOLO_RDMA_HELLO_BYTES]);
-/** ERR_PROTOCOL naming the field if it is no hello of this version, or one that nobody can mean. An offer's address must be
- * one of @p published; NULL: it comes over a link that is proved, and may be any. */
+/** ERR_PROTOCOL naming the field if it is no hello of this version, or one that nobody can mean. An
+ * offer's address must be one of @p published; NULL: it comes over a link that is proved, and may
+ * be any. */
 kolo_status kolo_rdma_hello_unpack(const uint8_t in[KOLO_RDMA_HELLO_BYTES],
                                    const struct kolo_rdma_gids *published,
                                    struct kolo_rdma_hello *hello_out) KOLO_NODISCARD;

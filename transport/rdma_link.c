@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A link of the rdma transport: the three stages that rdma.h draws, frames in and out of the places, and the end. Must never
-// read a byte of the connection that belongs to TCP, nor close a queue from within its callbacks.
+// A link of the rdma transport: the three stages that rdma.h draws, frames in and out of the
+// places, and the end. Must never read a byte of the connection that belongs to TCP, nor close a
+// queue from within its callbacks.
 #include "transport/rdma.h"
 
 #include <errno.h>
@@ -235,7 +236,8 @@ static void describe_peer(const struct kolo_rdma_queue *queue, char *text, size_
     snprintf(text, capacity, "rank %d on %.63s", link->tcp.base.peer, who(link)->host);
 }
 
-/** A detail without the peer that it begins with: for pairs whose cause is one, it shall be one text. */
+/** A detail without the peer that it begins with: for pairs whose cause is one, it shall be one
+ * text. */
 static const char *past_peer(const struct kolo_rdma_queue *queue, const char *detail)
 {
     char peer[128];
@@ -246,7 +248,8 @@ static const char *past_peer(const struct kolo_rdma_queue *queue, const char *de
     return strncmp(detail, peer, used) == 0 ? detail + used : detail;
 }
 
-/** What a side has agreed to stands: a queue that breaks before its stage is over is told in the next block. */
+/** What a side has agreed to stands: a queue that breaks before its stage is over is told in the
+ * next block. */
 static void failed(struct kolo_rdma_queue *queue, kolo_status why)
 {
     struct rdma_link *link = queue->context;
@@ -362,7 +365,8 @@ static void read_block(struct rdma_link *link)
 static void read_rest(struct rdma_link *link)
 {
     struct kolo_rdma_hello hello;
-    /* What was sent before the end comes before it, behind what the queue holds of all other ranks. */
+    /* What was sent before the end comes before it, behind what the queue holds of all other
+     * ranks. */
     const uint32_t looks =
         rdma_port_of(link)->nic.completions->entries / KOLO_RDMA_COMPLETIONS_POLL_MAX + 1;
     for (uint32_t i = 0; i < looks && link->tcp.base.state == KOLO_LINK_UP; i++)
@@ -392,14 +396,15 @@ void kolo_rdma_ready(struct tcp_link *tcp)
 
 /* ---- operations ---- */
 
-/** The last frame of a message, which is copied, although some before it are read where they lie: with it they are told. */
+/** The last frame of a message, which is copied, although some before it are read where they lie:
+ * with it they are told. */
 static bool waits_for_those_before(const struct kolo_frame *frame)
 {
     return frame->work != NULL && frame->work->is_taken && frame->work->frames_out > 1;
 }
 
-/** The next frame for a place. Beside a message that is being written, whose pieces are bounded, others go on: most of all
- * what says that it is given up. */
+/** The next frame for a place. Beside a message that is being written, whose pieces are bounded,
+ * others go on: most of all what says that it is given up. */
 static bool next_frame(struct rdma_link *link, struct kolo_frame *frame_out)
 {
     struct kolo_link *base = &link->tcp.base;

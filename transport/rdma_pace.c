@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Must never divide by what was not measured yet: a rail without figures counts as the fastest that has some, so that it is
-// tried.
+// Must never divide by what was not measured yet: a rail without figures counts as the fastest that
+// has some, so that it is tried.
 #include "transport/rdma_pace.h"
 
 #include <stdbool.h>
@@ -67,7 +67,8 @@ static double all_takes(struct kolo_rdma_pace *const *paces, int count, size_t l
     return bytes_per_ns > 0 ? bytes / bytes_per_ns : 0;
 }
 
-/** Figures of a rail that has nothing to do fade, so that it is tried again: it may be faster by now. */
+/** Figures of a rail that has nothing to do fade, so that it is tried again: it may be faster by
+ * now. */
 static void fade(struct kolo_rdma_pace *pace)
 {
     if (pace->out_bytes == 0)

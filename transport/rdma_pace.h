@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast each rail of a link is, and on which the next piece of a long message gets through first. Pure: who posts says what
-// and when, and when it was told to be over. So a slow rail gets less, and none stands still while another has all.
+// How fast each rail of a link is, and on which the next piece of a long message gets through
+// first. Pure: who posts says what and when, and when it was told to be over. So a slow rail gets
+// less, and none stands still while another has all.
 #ifndef KOLO_TRANSPORT_RDMA_PACE_H
 #define KOLO_TRANSPORT_RDMA_PACE_H
 
@@ -22,8 +23,9 @@ struct kolo_rdma_pace {
 
 void kolo_rdma_pace_posted(struct kolo_rdma_pace *pace, size_t bytes, int64_t now);
 void kolo_rdma_pace_over(struct kolo_rdma_pace *pace, size_t bytes, int64_t now);
-/** The number of the one of @p paces (NULL: not to be used) for the next @p bytes of @p left bytes that are to be posted: where
- * they are over first. -1: it is better to wait, for that one has enough, and another would be the last of all to end. */
+/** The number of the one of @p paces (NULL: not to be used) for the next @p bytes of @p left bytes
+ * that are to be posted: where they are over first. -1: it is better to wait, for that one has
+ * enough, and another would be the last of all to end. */
 int kolo_rdma_pace_choose(struct kolo_rdma_pace *const *paces, int count, size_t bytes,
                           size_t left);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Must never post a send without a place for it there, nor let the device touch a place that somebody reads or writes.
+// Must never post a send without a place for it there, nor let the device touch a place that
+// somebody reads or writes.
 #include "transport/rdma_queue.h"
 
 #include <arpa/inet.h>
@@ -41,7 +42,8 @@ static uint8_t *receive_place(const struct kolo_rdma_queue *queue, uint64_t numb
     return send_place(queue, number) + (size_t)queue->places * queue->place_bytes;
 }
 
-/** Puts the next receive back. A failure ends the queue; one that others stand in for is cut, and what had arrived is told yet. */
+/** Puts the next receive back. A failure ends the queue; one that others stand in for is cut, and
+ * what had arrived is told yet. */
 static bool post_receive(struct kolo_rdma_queue *queue)
 {
     struct ibv_recv_wr *bad = NULL;
@@ -250,7 +252,8 @@ static kolo_status make_memory(struct kolo_rdma_queue *queue)
 {
     const struct kolo_rdma_device *device = queue->completions->device;
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    /* Whole pages: libibverbs may keep them from the child of a fork, and nothing else with them. */
+    /* Whole pages: libibverbs may keep them from the child of a fork, and nothing else with
+     * them. */
     size_t bytes = (2 * (size_t)queue->places * queue->place_bytes + page - 1) / page * page;
     queue->memory = kolo_aligned(page, bytes);
     if (queue->memory == NULL)
@@ -275,7 +278,8 @@ static struct ibv_qp *create(const struct kolo_rdma_queue *queue, uint32_t inlin
     return device->verbs->create_qp(device->domain, &attr);
 }
 
-/** No attribute tells how much a device takes without fetching it: one that takes less refuses the pair. */
+/** No attribute tells how much a device takes without fetching it: one that takes less refuses the
+ * pair. */
 static kolo_status make_pair(struct kolo_rdma_queue *queue)
 {
     static const uint32_t inline_bytes[] = {220, 96, 48, 0};

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// One reliable queue pair to a peer and the memory that lies ready on both sides: messages of up to a place's size go from a
-// place here to one there, in order, each once. No sockets, no links: who uses it brings the two hellos together.
+// One reliable queue pair to a peer and the memory that lies ready on both sides: messages of up to
+// a place's size go from a place here to one there, in order, each once. No sockets, no links: who
+// uses it brings the two hellos together.
 //
-// Credit. Of its `places` receives each side keeps RESERVE back and gives the others to its peer: a message uses one up, and
-// it comes back, added to the next message the other way (its 32-bit number), or, when half are owed and nothing goes there,
-// by a message without bytes. Such a message uses no credit: it lands in the reserve. Two of them at most are not yet read
-// at any time, since the second is owed only for messages that its reader has sent after it read of the first. A flush, once
-// in a queue's life, lands there too. So a receive is always ready and the device never has to ask again (RNR).
+// Credit. Of its `places` receives each side keeps RESERVE back and gives the others to its peer: a
+// message uses one up, and it comes back, added to the next message the other way (its 32-bit
+// number), or, when half are owed and nothing goes there, by a message without bytes. Such a
+// message uses no credit: it lands in the reserve. Two of them at most are not yet read at any
+// time, since the second is owed only for messages that its reader has sent after it read of the
+// first. A flush, once in a queue's life, lands there too. So a receive is always ready and the
+// device never has to ask again (RNR).
 //
-// Beside messages a queue writes into memory of the peer's that it was told of, in a row of pieces. The last of a row is told there
-// by a mark of 16 bits: it uses a place up, as a message does, and fills none. A number is mark << 16 | credit.
+// Beside messages a queue writes into memory of the peer's that it was told of, in a row of pieces.
+// The last of a row is told there by a mark of 16 bits: it uses a place up, as a message does, and
+// fills none. A number is mark << 16 | credit.
 //
 // A pair that breaks although the peer lives is replaced by a fresh one (rdma_resume.h brings both
 // sides to it). What the peer has received is counted by its completions, which come in order: what
@@ -18,8 +22,8 @@
 //
 // Closing destroys the queue pair first: from then on the device touches none of the memory.
 //
-// Threads: those of the endpoint, one at a time. Callbacks come from kolo_rdma_completions_poll, or from a send that the
-// device refuses; they must not close the queue.
+// Threads: those of the endpoint, one at a time. Callbacks come from kolo_rdma_completions_poll, or
+// from a send that the device refuses; they must not close the queue.
 #ifndef KOLO_TRANSPORT_RDMA_QUEUE_H
 #define KOLO_TRANSPORT_RDMA_QUEUE_H
 
@@ -91,8 +95,8 @@ struct kolo_rdma_queue {
     bool takes_parts; /* a message may lie in two places */
 };
 
-/** A queue pair with @p places receives (a power of two) of @p place_bytes bytes each ready. ERR_UNSUPPORTED, ERR_SYSTEM: the
- * device does not give it, and why; ERR_NO_MEMORY. */
+/** A queue pair with @p places receives (a power of two) of @p place_bytes bytes each ready.
+ * ERR_UNSUPPORTED, ERR_SYSTEM: the device does not give it, and why; ERR_NO_MEMORY. */
 kolo_status kolo_rdma_queue_open(struct kolo_rdma_completions *completions,
                                  const struct kolo_rdma_queue_ops *ops, void *context,
                                  uint32_t places, uint32_t place_bytes,
@@ -102,16 +106,18 @@ void kolo_rdma_queue_close(struct kolo_rdma_queue *queue);
 /** How it is reached at our address @p gid. */
 void kolo_rdma_queue_hello(const struct kolo_rdma_queue *queue, const struct kolo_rdma_gid *gid,
                            struct kolo_rdma_hello *hello_out);
-/** Joins it to the peer's, which said @p theirs; @p gid as for the hello. From here on messages may come. The first may be sent
- * when the peer has done the same. ERR_LINK, and why. */
+/** Joins it to the peer's, which said @p theirs; @p gid as for the hello. From here on messages may
+ * come. The first may be sent when the peer has done the same. ERR_LINK, and why. */
 kolo_status kolo_rdma_queue_connect(struct kolo_rdma_queue *queue, const struct kolo_rdma_gid *gid,
                                     const struct kolo_rdma_hello *theirs) KOLO_NODISCARD;
 
-/** Where the next message is to be written, message_bytes long; NULL: there is no place, here or there, now. */
+/** Where the next message is to be written, message_bytes long; NULL: there is no place, here or
+ * there, now. */
 uint8_t *kolo_rdma_queue_place(struct kolo_rdma_queue *queue);
-/** Sends what was written there: @p bytes bytes, at least 1. @p is_told: somebody will ask whether all is drained, so the device
- * shall tell when it is. Else it tells of one message in so many, as places are needed again: each that it tells of costs it
- * an entry, and us a look. What fails it tells in any case. */
+/** Sends what was written there: @p bytes bytes, at least 1. @p is_told: somebody will ask whether
+ * all is drained, so the device shall tell when it is. Else it tells of one message in so many, as
+ * places are needed again: each that it tells of costs it an entry, and us a look. What fails it
+ * tells in any case. */
 void kolo_rdma_queue_send(struct kolo_rdma_queue *queue, size_t bytes, bool is_told);
 /** Memory of ours, and, of a write, where its bytes go. */
 struct kolo_rdma_write {
@@ -121,23 +127,26 @@ struct kolo_rdma_write {
     uint64_t address;
     uint32_t remote_key;
 };
-/** Can a write be posted now? The last of a row uses a place there, for its mark. Only so much of writes is out at a time
- * that what is sent beside them need not wait long. */
+/** Can a write be posted now? The last of a row uses a place there, for its mark. Only so much of
+ * writes is out at a time that what is sent beside them need not wait long. */
 bool kolo_rdma_queue_can_write(const struct kolo_rdma_queue *queue, bool is_last);
 /** Writes, in order with all that is sent; the memory is lent until the last of the row is over. */
 void kolo_rdma_queue_write(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write);
 /** The same; passed() tells when it is over. */
 void kolo_rdma_queue_write_piece(struct kolo_rdma_queue *queue,
                                  const struct kolo_rdma_write *write);
-/** The last of a row, which the peer is told with @p mark, and we with @p context (not NULL). It may have no bytes. */
+/** The last of a row, which the peer is told with @p mark, and we with @p context (not NULL). It
+ * may have no bytes. */
 void kolo_rdma_queue_write_last(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write,
                                 uint16_t mark, void *context);
-/** As kolo_rdma_queue_send(), of @p bytes bytes in the place and behind them @p rest, which is lent until has_written(@p context),
- * not NULL. Together at most message_bytes; only where takes_parts. */
+/** As kolo_rdma_queue_send(), of @p bytes bytes in the place and behind them @p rest, which is lent
+ * until has_written(@p context), not NULL. Together at most message_bytes; only where
+ * takes_parts. */
 void kolo_rdma_queue_send_with(struct kolo_rdma_queue *queue, size_t bytes,
                                const struct kolo_rdma_write *rest, void *context, bool is_told);
-/** From here on the device touches no memory of it, and nothing of it is told. The queue is of no use any more. False: the device
- * does not let go of its pair, and may still write what was offered to the peer. */
+/** From here on the device touches no memory of it, and nothing of it is told. The queue is of no
+ * use any more. False: the device does not let go of its pair, and may still write what was offered
+ * to the peer. */
 bool kolo_rdma_queue_stop(struct kolo_rdma_queue *queue);
 
 /** Breaks the pair, if it is not broken yet: nothing goes in or out any more. What has come is
@@ -164,7 +173,8 @@ int64_t kolo_rdma_queue_silence_ns(struct kolo_rdma_queue *queue, kolo_deadline 
 /** It has been too long: the queue fails, with @p text. */
 void kolo_rdma_queue_give_up(struct kolo_rdma_queue *queue, const char *text);
 
-/** Nothing will follow what was sent: the device shall tell when it is over, if it was not asked to yet. */
+/** Nothing will follow what was sent: the device shall tell when it is over, if it was not asked to
+ * yet. */
 void kolo_rdma_queue_flush(struct kolo_rdma_queue *queue);
 /** Has all that was sent reached the peer's memory, as far as the device has told? */
 bool kolo_rdma_queue_is_drained(const struct kolo_rdma_queue *queue);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Must never let a message be written again while something of a rail may still land, nor count what was not delivered.
+// Must never let a message be written again while something of a rail may still land, nor count
+// what was not delivered.
 #include "transport/rdma_rails.h"
 
 #include <stdio.h>
@@ -26,7 +27,8 @@ static size_t common_bits(const struct kolo_rdma_gid *one, const struct kolo_rdm
     return bits;
 }
 
-/** How well two ports fit: addresses that begin alike are most likely of one network. -1: not at all. */
+/** How well two ports fit: addresses that begin alike are most likely of one network. -1: not at
+ * all. */
 static int fit(const struct kolo_rdma_gids *ours, const struct kolo_rdma_gids *theirs)
 {
     size_t i = 0, j = 0;
@@ -99,7 +101,8 @@ static void say_pair(struct rdma_rail *rail, enum word word, uint8_t nic)
 
 /* ---- the end of one ---- */
 
-/** Can it be that the peer has so much? Not less than is known to have arrived, for that is not here any more to be written again. */
+/** Can it be that the peer has so much? Not less than is known to have arrived, for that is not
+ * here any more to be written again. */
 static kolo_status check_received(const struct rdma_rail *rail)
 {
     const struct rdma_link *link = rail->link;
@@ -136,7 +139,8 @@ static void settle_rows(struct rdma_rail *rail)
     kolo_rdma_wake_writing(link);
 }
 
-/** What its device does not let go of may still write into what was offered: calls must not end before that is cut off. */
+/** What its device does not let go of may still write into what was offered: calls must not end
+ * before that is cut off. */
 static void end_link(struct rdma_rail *rail)
 {
     struct kolo_link *base = &rail->link->tcp.base;

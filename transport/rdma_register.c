@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the device has no room for more, regions that nobody uses make room, and it is tried once more. Must never free memory
-// that a device may still reach.
+// Where the device has no room for more, regions that nobody uses make room, and it is tried once
+// more. Must never free memory that a device may still reach.
 #include "transport/rdma_register.h"
 
 #include <errno.h>
@@ -220,7 +220,8 @@ static kolo_status map_pages(struct kolo_rdma_region *region, const struct kolo_
     return KOLO_OK;
 }
 
-/** The whole of @p span, from now on. A number whose lower half is taken is not kept: there are 2^32 between the two. */
+/** The whole of @p span, from now on. A number whose lower half is taken is not kept: there are
+ * 2^32 between the two. */
 static kolo_status keep(struct kolo_rdma_regions *regions, const struct kolo_span *span,
                         struct kolo_rdma_region **region_out)
 {

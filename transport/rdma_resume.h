@@ -21,7 +21,8 @@
 // down; then it begins a round. Who hears of a round takes part at once. A round that fails is
 // followed by another; blocks of older ones are dropped: the connection keeps their order. The
 // last may be joined KOLO_PEER_TIMEOUT after the first break, and as the TRIES-th; else the link
-// ends with the error that it broke with. Tries are counted until what was posted again has arrived.
+// ends with the error that it broke with. Tries are counted until what was posted again has
+// arrived.
 #ifndef KOLO_TRANSPORT_RDMA_RESUME_H
 #define KOLO_TRANSPORT_RDMA_RESUME_H
 

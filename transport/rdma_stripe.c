@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the messages that go into a peer's memory (rdma_direct.h): by the first rail, long ones in pieces by all rails that go,
-// each on the one where it gets through first (rdma_pace.h). Must never say that a message is over while a rail may read it.
+// Writes the messages that go into a peer's memory (rdma_direct.h): by the first rail, long ones in
+// pieces by all rails that go, each on the one where it gets through first (rdma_pace.h). Must
+// never say that a message is over while a rail may read it.
 //
-// Each rail that had a piece ends its row with a mark of its own, without bytes; the first rail's says how many such rows there
-// are. Where a rail ended before its row was known to have arrived, all of the message is written once more by the first, and a
-// mark there stands for the lost one: the peer does not read it before, so the same bytes twice do no harm.
+// Each rail that had a piece ends its row with a mark of its own, without bytes; the first rail's
+// says how many such rows there are. Where a rail ended before its row was known to have arrived,
+// all of the message is written once more by the first, and a mark there stands for the lost one:
+// the peer does not read it before, so the same bytes twice do no harm.
 #include "transport/rdma.h"
 
 static struct kolo_rdma_queue *queue_of(const struct rdma_link *link, int rail)
@@ -149,7 +151,8 @@ static bool post_piece(struct rdma_link *link, struct kolo_rdma_writing *writing
     return true;
 }
 
-/** The mark of the first rail, with what is left: the last that is posted of a message, or of its repetition. */
+/** The mark of the first rail, with what is left: the last that is posted of a message, or of its
+ * repetition. */
 static void post_last(struct rdma_link *link, struct kolo_rdma_writing *writing, size_t bytes)
 {
     const struct kolo_rdma_write write = next_bytes(writing, 0, bytes);
@@ -162,7 +165,8 @@ static void post_last(struct rdma_link *link, struct kolo_rdma_writing *writing,
     kolo_rdma_queue_write_last(link->queue, &write, kolo_rdma_direct_mark(writing, parts), row);
 }
 
-/** The marks of the other rails. Those that stopped meanwhile get theirs when it is written again. False: there is no room now. */
+/** The marks of the other rails. Those that stopped meanwhile get theirs when it is written again.
+ * False: there is no room now. */
 static bool close_rows(struct rdma_link *link, struct kolo_rdma_writing *writing)
 {
     for (int r = 1; r < KOLO_RDMA_RAILS_MAX; r++) {

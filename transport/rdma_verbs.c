@@ -98,7 +98,8 @@ static struct {
     const struct kolo_verbs *_Atomic replacement;
 } loaded = {.once = PTHREAD_ONCE_INIT};
 
-/** A child of a fork must not share the memory that a device writes into; before anything is registered. */
+/** A child of a fork must not share the memory that a device writes into; before anything is
+ * registered. */
 static void allow_fork(const struct kolo_verbs *verbs)
 {
     char words[64];

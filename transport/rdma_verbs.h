@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// libibverbs as a table of functions, found when the program runs: a machine without it runs the same build. Everything
-// of the RDMA files goes through such a table and never calls libibverbs by name, so a test puts a device of its own in
-// its place (tests/support/fake_verbs.h).
+// libibverbs as a table of functions, found when the program runs: a machine without it runs the
+// same build. Everything of the RDMA files goes through such a table and never calls libibverbs by
+// name, so a test puts a device of its own in its place (tests/support/fake_verbs.h).
 //
 // Compiled only where <infiniband/verbs.h> is (cmake/KoloBackends.cmake).
 #ifndef KOLO_TRANSPORT_RDMA_VERBS_H
@@ -58,8 +58,8 @@ struct kolo_verbs {
  * says which, and what to install. The library stays loaded. */
 kolo_status kolo_verbs_bind(const char *library, struct kolo_verbs *verbs_out) KOLO_NODISCARD;
 
-/** The table of libibverbs.so.1, loaded once per process, if the kernel has RDMA devices; else ERR_UNSUPPORTED, too.
- * Threads: any. */
+/** The table of libibverbs.so.1, loaded once per process, if the kernel has RDMA devices; else
+ * ERR_UNSUPPORTED, too. Threads: any. */
 kolo_status kolo_verbs_load(const struct kolo_verbs **verbs_out) KOLO_NODISCARD;
 
 /** For tests: from here on kolo_verbs_load gives @p verbs; NULL: libibverbs again. */

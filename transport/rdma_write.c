@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages that nobody copies, on a link that goes by RDMA: receives are offered, sends written, and what is given up is cut
-// off (rdma_direct.h says how it goes together). Must never hand memory back that a device may still touch.
+// Messages that nobody copies, on a link that goes by RDMA: receives are offered, sends written,
+// and what is given up is cut off (rdma_direct.h says how it goes together). Must never hand memory
+// back that a device may still touch.
 #include "base/log.h"
 #include "transport/rdma.h"
 
@@ -33,8 +34,8 @@ static void end_access(struct kolo_link *base)
                                  base->peer));
 }
 
-/** Fresh pages take the place of those that a device may still touch. Where there are none the link ends, and the device's
- * access with it. */
+/** Fresh pages take the place of those that a device may still touch. Where there are none the link
+ * ends, and the device's access with it. */
 static void cut_off(struct kolo_link *base, const void *memory, size_t bytes)
 {
     struct kolo_heap *heap = kolo_endpoint_config_of(base->endpoint)->heap;

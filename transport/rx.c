@@ -354,7 +354,8 @@ static kolo_status check_open(const struct kolo_link *link)
     return KOLO_OK;
 }
 
-/* The channel of an arriving frame, charged with it and those of its @p bytes that are not prepaid. */
+/* The channel of an arriving frame, charged with it and those of its @p bytes that are not
+ * prepaid. */
 static kolo_status open_channel(struct kolo_link *link, const struct kolo_header *header,
                                 size_t bytes, struct kolo_channel **channel_out)
 {

@@ -5,10 +5,12 @@
 //   dial: CONNECTING --proved--> awaits the welcome byte --came, own byte sent--> UP
 //                                        \--end of stream--> waits for the peer's own dial (adopt)
 //   accept: CONNECTING --welcome byte sent--> awaits the dialler's byte --came--> UP
-//                                        \--end of stream--> the peer's next dial (a rival), or a dial of ours
+//                                        \--end of stream--> the peer's next dial (a rival), or a
+//                                        dial of ours
 //
-// Why the dialler has the last word: one that is not answered in time proves itself at another place as well, and takes what
-// answers first. So the acceptor may hold several of its connections, and only the dialler knows which it has not left.
+// Why the dialler has the last word: one that is not answered in time proves itself at another
+// place as well, and takes what answers first. So the acceptor may hold several of its connections,
+// and only the dialler knows which it has not left.
 #include "transport/tcp.h"
 
 #include <errno.h>
@@ -334,8 +336,9 @@ static kolo_status dial(struct tcp_link *tcp, kolo_deadline deadline)
     return status;
 }
 
-/** The dialler left the connection that it was welcomed on, before it said a word. Its last dial is the likeliest that it has not
- * left; without one, a dial of ours finds it, or the reason why not. */
+/** The dialler left the connection that it was welcomed on, before it said a word. Its last dial is
+ * the likeliest that it has not left; without one, a dial of ours finds it, or the reason why
+ * not. */
 static void go_elsewhere(struct tcp_link *tcp)
 {
     kolo_status status;

@@ -75,12 +75,14 @@ struct tcp_port_timer {
     struct tcp_port *port;
 };
 
-/** A transport whose links begin as TCP links, and which has more to settle once the connection stands (rdma). */
+/** A transport whose links begin as TCP links, and which has more to settle once the connection
+ * stands (rdma). */
 struct tcp_rider {
     size_t link_bytes; /* its struct, which begins with a tcp_link */
     /** How many bytes of a published address come before the places; more than it has: nonsense. */
     size_t (*prefix)(const struct kolo_address *address);
-    /** The connection stands (again, after an adoption). Ends in kolo_tcp_come_up() or set_down, from here or later. */
+    /** The connection stands (again, after an adoption). Ends in kolo_tcp_come_up() or set_down,
+     * from here or later. */
     void (*joined)(struct tcp_link *tcp);
     /** It has something to read, or its end. */
     void (*ready)(struct tcp_link *tcp);

@@ -95,7 +95,8 @@ static void warn_congestion(struct tcp_port *port, const char *name)
               name, errno == ENOENT ? "unknown to this kernel" : "not allowed");
 }
 
-/** Does the connection still have what kolo_conn_set_unpaced gave it? A route may have one of its own. */
+/** Does the connection still have what kolo_conn_set_unpaced gave it? A route may have one of its
+ * own. */
 static bool is_reno(int fd)
 {
     char name[KOLO_CONGESTION_MAX];
@@ -343,7 +344,8 @@ static void warn_unnamed(const struct kolo_endpoint_config *config)
                   unnamed, config->identity.host);
 }
 
-/** Inside one host none of them matters. The first rank of a host says it; without a launcher, which would number them, rank 0. */
+/** Inside one host none of them matters. The first rank of a host says it; without a launcher,
+ * which would number them, rank 0. */
 static void warn_missed(const struct tcp_port *port)
 {
     const struct kolo_endpoint_config *config = kolo_endpoint_config_of(port->base.endpoint);

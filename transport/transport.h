@@ -141,11 +141,11 @@ struct kolo_endpoint_events {
     void (*returned)(void *context, int peer, uint64_t number);
 };
 
-/** ERR_CONFIG: @p name is no transport of any build, nor auto. One that only this build lacks passes: another host's may have
- * it. */
+/** ERR_CONFIG: @p name is no transport of any build, nor auto. One that only this build lacks
+ * passes: another host's may have it. */
 kolo_status kolo_transport_name_check(const char *name) KOLO_NODISCARD;
-/** Has @p peer published an address for the transport of that name? All ranks come to the same answer;
- * whether it reaches anybody is a matter of the pair. */
+/** Has @p peer published an address for the transport of that name? All ranks come to the same
+ * answer; whether it reaches anybody is a matter of the pair. */
 bool kolo_transport_is_offered(const char *name, const struct kolo_peer *peer);
 
 /** The transports of this build, by number from 0, best first: the name (NULL beyond the last),
@@ -178,13 +178,13 @@ kolo_status kolo_peer_read(struct kolo_reader *reader, struct kolo_peer *peer_ou
 kolo_status kolo_endpoint_set_peers(struct kolo_endpoint *endpoint,
                                     const struct kolo_peer *peers) KOLO_NODISCARD;
 /** Which transport joins us and @p peer, and why ("same process", "same host", "forced by
- * KOLO_TRANSPORT"): once there is a link, the one that it goes by. "none" and why not, if none does. The text is good until
- * the next call. */
+ * KOLO_TRANSPORT"): once there is a link, the one that it goes by. "none" and why not, if none
+ * does. The text is good until the next call. */
 void kolo_endpoint_choice(struct kolo_endpoint *endpoint, int peer, const char **transport_out,
                           const char **why_out);
 
-/** Messages between us and @p peer from so many bytes on are copied less if they lie in memory of the
- * heap; SIZE_MAX: that makes no difference. */
+/** Messages between us and @p peer from so many bytes on are copied less if they lie in memory of
+ * the heap; SIZE_MAX: that makes no difference. */
 size_t kolo_endpoint_direct_bytes(const struct kolo_endpoint *endpoint, int peer);
 
 /** The link to @p peer (not self); begins to connect at the first call. Works may be posted before
@@ -194,13 +194,15 @@ size_t kolo_endpoint_direct_bytes(const struct kolo_endpoint *endpoint, int peer
 kolo_status kolo_endpoint_link(struct kolo_endpoint *endpoint, int peer, kolo_deadline deadline,
                                struct kolo_link **link_out) KOLO_NODISCARD;
 
-/** Has the link to @p peer fallen, other than by the peer's goodbye? Links that fell do not come up again. */
+/** Has the link to @p peer fallen, other than by the peer's goodbye? Links that fell do not come up
+ * again. */
 bool kolo_endpoint_link_fell(const struct kolo_endpoint *endpoint, int peer);
 
 /** The link to @p peer if it is up; NULL: it is not, or there is none. */
 struct kolo_link *kolo_endpoint_link_up(const struct kolo_endpoint *endpoint, int peer);
 
-/** Moves whatever can be moved now over one link alone. True: something was. Failures are events. */
+/** Moves whatever can be moved now over one link alone. True: something was. Failures are
+ * events. */
 bool kolo_link_look(struct kolo_link *link);
 /** Does such a look cost a load, as long as the peer has done nothing? */
 bool kolo_link_has_signal(const struct kolo_link *link);
@@ -249,21 +251,21 @@ void kolo_endpoint_device_gone(struct kolo_endpoint *endpoint, const void *memor
  * no work of them is on its way, and what had arrived early is dropped. Their numbers must not be
  * used again. */
 void kolo_endpoint_forget(struct kolo_endpoint *endpoint, uint32_t first, uint32_t count);
-/** Says `early` once more for each link on which something waits for a receive on @p channel: of the
- * first frame there, and of the first behind it that has another description. */
+/** Says `early` once more for each link on which something waits for a receive on @p channel: of
+ * the first frame there, and of the first behind it that has another description. */
 void kolo_endpoint_say_early(struct kolo_endpoint *endpoint, uint32_t channel);
 /** Tells @p count peers (NULL: all), as far as there are links to them, that this rank gave up
  * @p subject, and why. The links go on. Best effort, never blocks. */
 void kolo_endpoint_abort(struct kolo_endpoint *endpoint, const int *peers, int count,
                          uint32_t subject, kolo_status why, const char *text);
-/** Tells @p count peers (NULL: all), as far as there are links to them, that this rank has done with
- * @p subject, and @p sequence, which means something to the runtime alone. No work of its channels
- * is on its way. Best effort, never blocks. */
+/** Tells @p count peers (NULL: all), as far as there are links to them, that this rank has done
+ * with @p subject, and @p sequence, which means something to the runtime alone. No work of its
+ * channels is on its way. Best effort, never blocks. */
 void kolo_endpoint_finalized(struct kolo_endpoint *endpoint, const int *peers, int count,
                              uint32_t subject, uint32_t sequence);
-/** Asks @p peer for what this rank has lent to it under @p number (of a device's memory; what of it is
- * mapped is the runtime's affair), which is answered by the event `returned`, or never: also by the
- * link's end. False: there is no link to ask on, and so nobody who has it. Never blocks. */
+/** Asks @p peer for what this rank has lent to it under @p number (of a device's memory; what of it
+ * is mapped is the runtime's affair), which is answered by the event `returned`, or never: also by
+ * the link's end. False: there is no link to ask on, and so nobody who has it. Never blocks. */
 bool kolo_endpoint_recall(struct kolo_endpoint *endpoint, int peer, uint64_t number);
 /** Tells @p peer that what it has lent under @p number is not mapped here. Best effort, as that. */
 void kolo_endpoint_return(struct kolo_endpoint *endpoint, int peer, uint64_t number);

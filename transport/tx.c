@@ -239,7 +239,8 @@ bool kolo_link_next_frame(struct kolo_link *link, size_t max_bytes, struct kolo_
     return true;
 }
 
-/** Brings the first channel but @p id to the front that has a frame for places; false: there is none. */
+/** Brings the first channel but @p id to the front that has a frame for places; false: there is
+ * none. */
 static bool bring_other(struct kolo_link *link, uint32_t id)
 {
     struct kolo_channel *channel = link->ready_first;

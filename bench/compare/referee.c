@@ -402,9 +402,9 @@ static bool is_hopeless(const struct referee *referee, const struct entry *entry
            entry->trial_ns >= referee->batch_ns;
 }
 
-/* The first call of a side, on fresh buffers among more ranks than cores, can take hundreds of times what
- * the others do. Who seems hopeless by it is tried again, with more calls each time, while that shows it
- * to be twice as fast. */
+/* The first call of a side, on fresh buffers among more ranks than cores, can take hundreds of
+ * times what the others do. Who seems hopeless by it is tried again, with more calls each time,
+ * while that shows it to be twice as fast. */
 static void try_again(const struct referee *referee, const struct point *point, struct entry *entry,
                       int64_t least_ns)
 {

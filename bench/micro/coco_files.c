@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files like COCO's, for what reads files: `coco_files IMAGES PER_IMAGE GT.json DT.json [bbox|segm|keypoints]`
-// writes the set of bench/coco_data.h as Python's json.dump() writes it, numbers with as few digits as
-// give the same bits; of segm the ground truth is polygons, the results are COCO's strings, without
-// boxes, as those of keypoints. The same arguments make the same bytes everywhere.
+// Files like COCO's, for what reads files:
+//   coco_files IMAGES PER_IMAGE GT.json DT.json [bbox|segm|keypoints]
+// writes the set of bench/coco_data.h as Python's json.dump() writes it, numbers with as few digits
+// as give the same bits; of segm the ground truth is polygons, the results are COCO's strings,
+// without boxes, as those of keypoints. The same arguments make the same bytes everywhere.
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What COCO's mAP costs: `kolorun -np N detection_rate [IMAGES [PER_IMAGE [SET]]]` makes a set like
 // COCO's, each rank its images, and prints the time of the updates (matching) and of the compute
-// (exchange and curves) on the slowest rank, the median of rounds; and the most memory that a rank has
-// beside the input and the results, per detection of its own. SET: rank 0 writes all of it
+// (exchange and curves) on the slowest rank, the median of rounds; and the most memory that a rank
+// has beside the input and the results, per detection of its own. SET: rank 0 writes all of it
 // there too, in the form of tests/metrics/oracle/coco.py, for pycocotools.
 // `kolorun -np N detection_rate limit [IMAGES [PER_IMAGE]]` holds N ranks against one rank, and
 // against what N ranks reach that have nothing to do with each other.
-// `kolorun -np N detection_rate memory|memory-one [IMAGES [PER_IMAGE]]` fails where a rank needs more
-// than it may beside the input, the results and what its communicator keeps; with -one all images
-// are rank 0's.
+// `kolorun -np N detection_rate memory|memory-one [IMAGES [PER_IMAGE]]` fails where a rank needs
+// more than it may beside the input, the results and what its communicator keeps; with -one all
+// images are rank 0's.
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

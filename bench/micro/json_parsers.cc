@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reading a list of COCO results costs with one parser: `json_parsers PARSER FILE` adds up what
-// kolo-coco keeps of each detection, and prints the sums, the time and the most memory. Compiled and
-// run by bench/micro/json_parsers. The sums are to be the same: the parsers did the same work.
+// What reading a list of COCO results costs with one parser: `json_parsers PARSER FILE` adds up
+// what kolo-coco keeps of each detection, and prints the sums, the time and the most memory.
+// Compiled and run by bench/micro/json_parsers. The sums are to be the same: the parsers did the
+// same work.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>

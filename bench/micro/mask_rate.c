@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What masks cost: `mask_rate [IMAGES [PER_IMAGE [SET]]]` makes a set like COCO's (bench/coco_data.h)
-// whose objects are polygons of 24 corners within the boxes, in images of 480 x 640, and prints, on one
-// thread and as medians of rounds, the time in which polygons become masks, strings become masks, masks
-// of an image and category are compared, and a detection of masks is updated and computed. SET: all of
-// it is written there too, in the form of tests/metrics/oracle/segm.py, for pycocotools.
+// What masks cost: `mask_rate [IMAGES [PER_IMAGE [SET]]]` makes a set like COCO's
+// (bench/coco_data.h) whose objects are polygons of 24 corners within the boxes, in images of 480 x
+// 640, and prints, on one thread and as medians of rounds, the time in which polygons become masks,
+// strings become masks, masks of an image and category are compared, and a detection of masks is
+// updated and computed. SET: all of it is written there too, in the form of
+// tests/metrics/oracle/segm.py, for pycocotools.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -19,7 +19,8 @@
 extern "C" {
 #endif
 
-/* ---- scores from true and false positives and negatives --------------------------------------- */
+/* ---- scores from true and false positives and negatives
+ * --------------------------------------- */
 
 /** With tp, fp, fn, tn: true and false positives, false and true negatives of one class. */
 typedef enum kolo_score {
@@ -48,7 +49,8 @@ struct kolo_score_config {
     bool counts_absent; /**< macro: also classes without label or prediction, as `undefined` or 1 */
 };
 
-/* ---- confusion matrix ------------------------------------------------------------------------- */
+/* ---- confusion matrix
+ * ------------------------------------------------------------------------- */
 
 enum { KOLO_CONFUSION_CLASSES_MAX = 32768 };
 
@@ -110,7 +112,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_confusion_score(const struct kolo_metri
                                                          const struct kolo_score_config *config,
                                                          double *values_out, size_t count);
 
-/* ---- several labels per sample ---------------------------------------------------------------- */
+/* ---- several labels per sample
+ * ---------------------------------------------------------------- */
 
 enum { KOLO_MULTILABEL_LABELS_MAX = 1 << 20 };
 
@@ -128,8 +131,8 @@ struct kolo_multilabel_config {
 KOLO_API KOLO_NODISCARD kolo_status kolo_multilabel_create(
     const struct kolo_multilabel_config *config, struct kolo_metric **metric_out);
 /** Adds @p count samples: label l is predicted if scores[i * labels + l] > its threshold (as
- *  TorchMetrics has it; NaN is not, and is counted), and right if truths[i * labels + l] is 1, wrong
- *  if 0, ignored if -1 or the config's ignore_index (which may be 0 or 1).
+ *  TorchMetrics has it; NaN is not, and is counted), and right if truths[i * labels + l] is 1,
+ *  wrong if 0, ignored if -1 or the config's ignore_index (which may be 0 or 1).
  *  @return KOLO_OK; ERR_INVALID (a truth that is none of these, named; nothing is added);
  *  ERR_NO_MEMORY. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_multilabel_update(struct kolo_metric *metric,
@@ -146,7 +149,8 @@ struct kolo_multilabel_result {
     struct kolo_sample_counts samples;
 };
 /** Of the last kolo_metrics_compute().
- *  @return KOLO_OK; ERR_INVALID (not a multilabel metric, or not computed since the last update). */
+ *  @return KOLO_OK; ERR_INVALID (not a multilabel metric, or not computed since the last
+ *  update). */
 KOLO_API KOLO_NODISCARD kolo_status
 kolo_multilabel_result(const struct kolo_metric *metric, struct kolo_multilabel_result *result_out);
 /** As kolo_confusion_score(), with the labels as classes.
@@ -155,7 +159,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_multilabel_score(const struct kolo_metr
                                                           const struct kolo_score_config *config,
                                                           double *values_out, size_t count);
 
-/* ---- areas under curves ----------------------------------------------------------------------- */
+/* ---- areas under curves
+ * ----------------------------------------------------------------------- */
 
 enum { KOLO_CURVE_LABELS_MAX = 1 << 16, KOLO_CURVE_BINS_MAX = 1 << 20 };
 
@@ -165,13 +170,13 @@ struct kolo_curve_config {
     int64_t labels;  /**< curves, 1 to KOLO_CURVE_LABELS_MAX; 1: binary */
     /** 0: exact, every score counts as it is, 8 bytes are kept per sample and label, and computing
      *  sorts them over all ranks. 1 to KOLO_CURVE_BINS_MAX: nothing is kept but counts; scores in
-     *  [0, 1] (others are clamped) fall into bins floor(score * bins), 1 into the last, and those in
-     *  one bin are ties. (TorchMetrics' binned curves have thresholds instead, `linspace(0, 1, n)`,
-     *  and no point (0, 0) where a score is 1.) */
+     *  [0, 1] (others are clamped) fall into bins floor(score * bins), 1 into the last, and those
+     *  in one bin are ties. (TorchMetrics' binned curves have thresholds instead, `linspace(0, 1,
+     *  n)`, and no point (0, 0) where a score is 1.) */
     int64_t bins;
-    /** Of kolo_curve_update_classes(): samples of class ignore_index, any number, are left out of all
-     *  curves, and their scores are not looked at. Of kolo_curve_update(): truths equal to it are
-     *  ignored, as -1 always is. */
+    /** Of kolo_curve_update_classes(): samples of class ignore_index, any number, are left out of
+     *  all curves, and their scores are not looked at. Of kolo_curve_update(): truths equal to it
+     *  are ignored, as -1 always is. */
     bool ignores;
     int64_t ignore_index;
     /** kolo_curve_average() is to have KOLO_AVERAGE_MICRO: of exact curves that is one more, of all
@@ -196,8 +201,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_curve_update(struct kolo_metric *metric
                                                       size_t count, const int64_t *indices);
 /** One against the rest: a sample is positive for label classes[i] (0 <= it < labels) and negative
  *  for all others.
- *  @return KOLO_OK; ERR_INVALID (a score is NaN, or a class or index out of range, named; nothing is
- *  added); ERR_NO_MEMORY (nothing is added). */
+ *  @return KOLO_OK; ERR_INVALID (a score is NaN, or a class or index out of range, named; nothing
+ *  is added); ERR_NO_MEMORY (nothing is added). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_curve_update_classes(struct kolo_metric *metric,
                                                               const float *scores,
                                                               const int64_t *classes, size_t count,
@@ -237,7 +242,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_curve_average(const struct kolo_metric 
                                                        kolo_average average,
                                                        struct kolo_curve_label *average_out);
 
-/* ---- likelihood ------------------------------------------------------------------------------- */
+/* ---- likelihood
+ * ------------------------------------------------------------------------------- */
 
 struct kolo_likelihood_config {
     size_t size;     /**< sizeof(struct kolo_likelihood_config) */
@@ -249,10 +255,10 @@ struct kolo_likelihood_config {
     int64_t ignore_index;
 };
 
-/** Log loss and perplexity: the mean of -ln p of the right class, and e to its power. Each logarithm
- *  is the C library's, in double; their sum is exact, so the result is the same bits however
- *  samples are dealt out (on machines with the same C library). Probabilities are taken as they
- *  are; scikit-learn divides them by their sum first.
+/** Log loss and perplexity: the mean of -ln p of the right class, and e to its power. Each
+ *  logarithm is the C library's, in double; their sum is exact, so the result is the same bits
+ *  however samples are dealt out (on machines with the same C library). Probabilities are taken as
+ *  they are; scikit-learn divides them by their sum first.
  *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_likelihood_create(
     const struct kolo_likelihood_config *config, struct kolo_metric **metric_out);
@@ -277,7 +283,8 @@ struct kolo_likelihood_result {
 KOLO_API KOLO_NODISCARD kolo_status
 kolo_likelihood_result(const struct kolo_metric *metric, struct kolo_likelihood_result *result_out);
 
-/* ---- calibration ------------------------------------------------------------------------------ */
+/* ---- calibration
+ * ------------------------------------------------------------------------------ */
 
 enum { KOLO_CALIBRATION_BINS_MAX = 1 << 16 };
 
@@ -293,8 +300,8 @@ struct kolo_calibration_config {
 
 /** How far confidence is from being right. The confidence is the highest probability (binary: the
  *  one given), right is whether its class, the lowest among equals, is the label (binary: whether
- *  the label is 1). It falls into bin floor(confidence * bins), 1 into the last. (TorchMetrics finds
- *  bins by comparing with float32 linspace: values at an edge may fall on the other side.)
+ *  the label is 1). It falls into bin floor(confidence * bins), 1 into the last. (TorchMetrics
+ *  finds bins by comparing with float32 linspace: values at an edge may fall on the other side.)
  *  Confidences are added exactly.
  *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_calibration_create(

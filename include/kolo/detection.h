@@ -60,15 +60,15 @@ typedef enum kolo_detection_kind {
 /** Which detections count, and which ground truth each takes. */
 typedef enum kolo_detection_rules {
     KOLO_DETECTION_COCO,
-    /** As the lvis package: the best 300 detections of an image, of all categories together; of them
-     *  those whose category the image has ground truth of, or names in kolo_boxes.absent. A miss of a
-     *  category in kolo_boxes.partial is left out. Crowds are not read, `ignored` always is. With
-     *  KOLO_DETECTION_COMPAT, objects whose area is 0 are not there, as in the package. */
+    /** As the lvis package: the best 300 detections of an image, of all categories together; of
+     *  them those whose category the image has ground truth of, or names in kolo_boxes.absent. A
+     *  miss of a category in kolo_boxes.partial is left out. Crowds are not read, `ignored` always
+     *  is. With KOLO_DETECTION_COMPAT, objects whose area is 0 are not there, as in the package. */
     KOLO_DETECTION_LVIS,
     /** As PASCAL VOC's development kit: a detection looks at the one ground truth that it overlaps
      *  most, of equals the first, and is a miss where another has taken that; `ignored` is VOC's
-     *  difficult, crowds and ids are not read. One overlap (0.5), eleven recalls (0, 0.1, ..., 1), one
-     *  area range and no cap, if the config says nothing else (more than KOLO_DETECTION_CAP_MAX
+     *  difficult, crowds and ids are not read. One overlap (0.5), eleven recalls (0, 0.1, ..., 1),
+     *  one area range and no cap, if the config says nothing else (more than KOLO_DETECTION_CAP_MAX
      *  detections of an image and category are ERR_INVALID then); average precision at the recalls
      *  (2007) and under the curve (2010 on). The curve of a category is made by one rank. */
     KOLO_DETECTION_VOC,
@@ -92,9 +92,9 @@ typedef enum kolo_mean_rule {
 /** The arithmetic of the thresholds and recalls that a config does not give. */
 typedef enum kolo_threshold_mode {
     KOLO_THRESHOLDS_NUMPY64, /**< numpy.linspace in float64: pycocotools' */
-    /** torch.linspace in float32, then as float64, as TorchMetrics passes them to pycocotools: 0.55 is
-     *  0.550000011920929. On a CPU with AVX-512 torch's recalls differ from these in the last bit at
-     *  some places (vectors of another length); on others they are the same. */
+    /** torch.linspace in float32, then as float64, as TorchMetrics passes them to pycocotools: 0.55
+     *  is 0.550000011920929. On a CPU with AVX-512 torch's recalls differ from these in the last
+     *  bit at some places (vectors of another length); on others they are the same. */
     KOLO_THRESHOLDS_TORCH32,
 } kolo_threshold_mode;
 
@@ -121,9 +121,9 @@ struct kolo_detection_config {
     const int64_t *categories;
     size_t category_count;
     /** Boxes match whatever their categories are, as with pycocotools' useCats = 0: one category
-     *  remains in the results. For the recall of proposals: with caps 100, 300, 1000 stats[6] to [8]
-     *  are AR@100, AR@300 and AR@1000, and [9] to [11] the last of small, medium and large objects.
-     *  (Of keypoints, pycocotools matches nothing then; kolo does.) */
+     *  remains in the results. For the recall of proposals: with caps 100, 300, 1000 stats[6] to
+     *  [8] are AR@100, AR@300 and AR@1000, and [9] to [11] the last of small, medium and large
+     *  objects. (Of keypoints, pycocotools matches nothing then; kolo does.) */
     bool any_category;
     const double *thresholds; /**< IoU; ascending, in (0, 1] */
     size_t threshold_count;
@@ -146,13 +146,14 @@ struct kolo_detection_config {
     int64_t images;
     kolo_detection_rules rules;
     /** Detections of an image, of all categories together, best first and of equal scores the first
-     *  given; before anything else is left out. 0: 300 with KOLO_DETECTION_LVIS, else all; -1: all. */
+     *  given; before anything else is left out. 0: 300 with KOLO_DETECTION_LVIS, else all; -1:
+     *  all. */
     int image_cap;
     /** Per category, in the order of `categories`: the group that kolo_detection_slice.group means,
      *  from 1 on; 0: none. LVIS: 1 rare, 2 common, 3 frequent. NULL: all 0. */
     const int64_t *groups;
-    /** KOLO_DETECTION_VOC, boxes: they end where the right and bottom edges are, as COCO's. Else those
-     *  are pixels inside the box, as in VOC's files, and each side is one longer. */
+    /** KOLO_DETECTION_VOC, boxes: they end where the right and bottom edges are, as COCO's. Else
+     *  those are pixels inside the box, as in VOC's files, and each side is one longer. */
     bool continuous_boxes;
     kolo_threshold_mode threshold_mode;
 };
@@ -175,20 +176,21 @@ struct kolo_boxes {
      *  the rectangle around the points. */
     const double *areas;
     const uint8_t *crowds; /**< ground truth: per box, not 0 for a crowd; NULL: none is */
-    /** Ground truth: per box, KOLO_DETECTION_FIXED, or rules other than COCO's, alone; NULL: none is. */
+    /** Ground truth: per box, KOLO_DETECTION_FIXED, or rules other than COCO's, alone; NULL: none
+     * is. */
     const uint8_t *ignored;
     const int64_t *ids; /**< ground truth: per box, KOLO_DETECTION_COMPAT alone; NULL: none is 0 */
-    /** KOLO_DETECTION_MASKS: per box, in the host's memory with their runs. All of an image are of its
-     *  size, and their runs add up to it. */
+    /** KOLO_DETECTION_MASKS: per box, in the host's memory with their runs. All of an image are of
+     *  its size, and their runs add up to it. */
     const struct kolo_mask *masks;
-    /** KOLO_DETECTION_KEYPOINTS: per box and point, x, y, v: v is more than 0 where ground truth has
-     *  the point, and is not read of detections. */
+    /** KOLO_DETECTION_KEYPOINTS: per box and point, x, y, v: v is more than 0 where ground truth
+     *  has the point, and is not read of detections. */
     const double *keypoints;
-    /** KOLO_DETECTION_KEYPOINTS, ground truth: per box, COCO's num_keypoints: one with 0 is ignored;
-     *  NULL: how many points have a v of more than 0. */
+    /** KOLO_DETECTION_KEYPOINTS, ground truth: per box, COCO's num_keypoints: one with 0 is
+     *  ignored; NULL: how many points have a v of more than 0. */
     const int64_t *point_counts;
-    /** KOLO_DETECTION_LVIS, ground truth: of each image of the update, how many categories are known
-     *  not to be in it, and which (neg_category_ids); NULL: none. */
+    /** KOLO_DETECTION_LVIS, ground truth: of each image of the update, how many categories are
+     *  known not to be in it, and which (neg_category_ids); NULL: none. */
     const size_t *absent_counts;
     const int64_t *absent;
     /** The same of categories that are not annotated wherever they are
@@ -207,11 +209,11 @@ struct kolo_detection_result {
     const double *recall;        /**< [T, K, A, M] */
     const double *scores;        /**< [T, R, K, A, M] */
     /** pycocotools' stats: AP, AP50, AP75, AP small, medium, large, AR at the three caps, AR small,
-     *  medium, large. Of keypoints, at a cap of 20: AP, AP50, AP75, AP medium, large, AR, AR50, AR75,
-     *  AR medium, large. LVIS: AP, AP50, AP75, AP small, medium, large, AP of rare, common, frequent
-     *  categories, AR, AR small, medium, large. VOC: the means of voc_points and voc_areas, at the
-     *  first area range and the last cap. -1 where nothing is there to average, where there is no
-     *  such setting, and from stat_count on. */
+     *  medium, large. Of keypoints, at a cap of 20: AP, AP50, AP75, AP medium, large, AR, AR50,
+     *  AR75, AR medium, large. LVIS: AP, AP50, AP75, AP small, medium, large, AP of rare, common,
+     *  frequent categories, AR, AR small, medium, large. VOC: the means of voc_points and
+     *  voc_areas, at the first area range and the last cap. -1 where nothing is there to average,
+     *  where there is no such setting, and from stat_count on. */
     double stats[KOLO_DETECTION_STATS_MAX];
     int64_t images;           /**< different ones, of all ranks */
     int64_t duplicate_images; /**< left out */

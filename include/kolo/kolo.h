@@ -19,9 +19,9 @@
  *          fprintf(stderr, "%s\n", kolo_error_detail());
  *      kolo_finalize(comm);
  *
- *  started as `kolorun -np 4 -H host1:2,host2:2 program`. Ranks that srun, mpirun (Open MPI), mpiexec
- *  (MPICH) or torchrun started are one world too; they need KOLO_SECRET (man 7 kolo). Started by
- *  itself, the program is a world of one rank.
+ *  started as `kolorun -np 4 -H host1:2,host2:2 program`. Ranks that srun, mpirun (Open MPI),
+ *  mpiexec (MPICH) or torchrun started are one world too; they need KOLO_SECRET (man 7 kolo).
+ *  Started by itself, the program is a world of one rank.
  *
  *  Processes: a communicator and its requests are of the process that made them. A child by fork()
  *  is refused by every function that takes one (KOLO_ERR_INVALID; kolo_abort() warns and does
@@ -115,17 +115,18 @@ struct kolo_opts {
      *  is given afterwards waits until the collective is over, well or not: so kolo_wait() says
      *  whether its result may be used. The deadline counts from there. Buffers may be of a device
      *  or the host's (which a stream reaches if they are page-locked); other ranks need give no
-     *  stream. Calls of any other kind, in groups, and while the stream is captured into a graph are
-     *  refused with KOLO_ERR_UNSUPPORTED, as is a device whose streams cannot wait for the host (but
-     *  not a call without request_out); what is no stream is KOLO_ERR_INVALID. None of these loses
-     *  the communicator. */
+     *  stream. Calls of any other kind, in groups, and while the stream is captured into a graph
+     *  are refused with KOLO_ERR_UNSUPPORTED, as is a device whose streams cannot wait for the host
+     *  (but not a call without request_out); what is no stream is KOLO_ERR_INVALID. None of these
+     *  loses the communicator. */
     void *stream;
     /** Reductions of floats: every element of this rank's input is multiplied by @p prescale
      *  before, every element of the result by @p postscale afterwards (after an average's division
-     *  too); 0: none. Each product is made in float64 for float64, in float32 for all others (of the
-     *  factor as a float32), and rounded to nearest even to the type. prescale may differ from rank
-     *  to rank (weights), postscale must be equal. In place the input is overwritten. A program compiled before these
-     *  two were added, and one whose `size` leaves them out, has none. */
+     *  too); 0: none. Each product is made in float64 for float64, in float32 for all others (of
+     *  the factor as a float32), and rounded to nearest even to the type. prescale may differ from
+     *  rank to rank (weights), postscale must be equal. In place the input is overwritten. A
+     *  program compiled before these two were added, and one whose `size` leaves them out, has
+     *  none. */
     double prescale, postscale;
     unsigned flags; /**< KOLO_DETERMINISTIC, KOLO_PERSISTENT, or 0 */
 };
@@ -138,8 +139,8 @@ struct kolo_opts {
  *  an address it writes to the file). Under kolorun each rank joins once: not again after
  *  kolo_finalize(), nor in a second program that its command runs.
  *  @return KOLO_OK; ERR_INVALID (comm_out, config->size, a rank that has joined before); ERR_CONFIG
- *  (a setting, named); ERR_CONNECT, ERR_AUTH, ERR_TIMEOUT (naming the ranks that are missing); ERR_NO_MEMORY;
- *  ERR_SYSTEM.
+ *  (a setting, named); ERR_CONNECT, ERR_AUTH, ERR_TIMEOUT (naming the ranks that are missing);
+ *  ERR_NO_MEMORY; ERR_SYSTEM.
  *  Ownership: *comm_out is the caller's until kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_init(const struct kolo_config *config,
                                               struct kolo_comm **comm_out);
@@ -180,9 +181,9 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_dup(struct kolo_comm *comm, const struc
  *  failed because a rank was lost. Every rank that is left calls it (one that called it is not
  *  waited for by calls on @p comm, which fails by it if it had not). Who is left is agreed with the
  *  job's store, which knows who died and who finalized; a rank that dies meanwhile is left out, and
- *  of two that live and cannot reach each other any more, one: kolo_shrink() returns ERR_PEER there.
- *  @p comm stays failed and is to be finalized, the world's only after the new one, which ends with it
- *  (kolo_finalize()); the links to the others go on. Under kolorun give
+ *  of two that live and cannot reach each other any more, one: kolo_shrink() returns ERR_PEER
+ *  there. @p comm stays failed and is to be finalized, the world's only after the new one, which
+ *  ends with it (kolo_finalize()); the links to the others go on. Under kolorun give
  *  --keep-going, or the first death ends the job.
  *  @return KOLO_OK; ERR_INVALID; ERR_TIMEOUT naming a rank that has not come (opts->timeout_ms, or
  *  KOLO_TIMEOUT); ERR_PEER when the store is gone (without a launcher rank 0 serves it);
@@ -194,13 +195,13 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_shrink(struct kolo_comm *comm,
 
 /** Leaves, and frees @p comm in every case; NULL is fine. Outstanding requests are cancelled and
  *  gone: they must not be waited for afterwards.
- *    - The world's: waits until what was sent has been taken over (KOLO_EXIT_TIMEOUT at most), tells
- *      the peers, and ends all communicators that were made of it. If the last collective was a
- *      kolo_broadcast(), it first waits until all ranks have come to that (half of
+ *    - The world's: waits until what was sent has been taken over (KOLO_EXIT_TIMEOUT at most),
+ *      tells the peers, and ends all communicators that were made of it. If the last collective was
+ *      a kolo_broadcast(), it first waits until all ranks have come to that (half of
  *      KOLO_EXIT_TIMEOUT; nobody fails if one does not), and keeps what it sent to one that is late
  *      as long as the broadcast would have: up to KOLO_TIMEOUT.
- *    - One of kolo_split(), kolo_dup() or kolo_shrink(): frees just that, at once, and no other rank
- *      waits; one that needs this rank in a later call on it gets ERR_PEER with its name.
+ *    - One of kolo_split(), kolo_dup() or kolo_shrink(): frees just that, at once, and no other
+ *      rank waits; one that needs this rank in a later call on it gets ERR_PEER with its name.
  *  @return KOLO_OK; ERR_TIMEOUT; ERR_MISMATCH if ranks did not call that broadcast alike, if one
  *  went on to another collective, or leaves without it though its message is there; on a
  *  communicator that had failed: KOLO_OK. */
@@ -223,8 +224,8 @@ struct kolo_info {
     size_t size; /**< set to sizeof(struct kolo_info) by the caller */
     int rank, nranks, local_rank, local_nranks;
     const char *host; /**< this rank's host name */
-    /** Comma-separated kinds that work here: "host"; "cuda" where this process had begun to use CUDA
-     *  when it was first asked. */
+    /** Comma-separated kinds that work here: "host"; "cuda" where this process had begun to use
+     *  CUDA when it was first asked. */
     const char *memory_kinds;
     const char *transports; /**< comma-separated, that work here, such as "inproc,shm,tcp" */
     /** One line per backend that is not in this build or cannot be used here, with why. */
@@ -268,8 +269,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_alloc(struct kolo_comm *comm, size_t by
  *  take any other device memory as well; but where all ranks of a communicator are on one host and
  *  all bring this kind, kernels work on it where it lies, and nothing passes the host
  *  (KOLO_CUDA_IPC). So other processes of the job map it.
- *  @return KOLO_OK; ERR_UNSUPPORTED (no driver, no device, or a build without); ERR_NO_MEMORY (where
- *  others have not let go of what was freed, they are waited for first, up to KOLO_TIMEOUT);
+ *  @return KOLO_OK; ERR_UNSUPPORTED (no driver, no device, or a build without); ERR_NO_MEMORY
+ *  (where others have not let go of what was freed, they are waited for first, up to KOLO_TIMEOUT);
  *  ERR_INVALID; ERR_SYSTEM.
  *  Ownership: the caller's until kolo_free(), before kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes,
@@ -330,7 +331,8 @@ struct kolo_op {
  *      kolo_redop op;
  *      status = kolo_op_create(comm, &best_op, &op);
  *      if (status == KOLO_OK)
- *          status = kolo_allreduce(comm, &mine, &best, 1, KOLO_OPAQUE(sizeof mine), op, NULL, NULL);
+ *          status = kolo_allreduce(comm, &mine, &best, 1, KOLO_OPAQUE(sizeof mine), op, NULL,
+ *          NULL);
  *
  *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY (there may be 1024).
  *  Ownership: @p op is read before it returns. *op_out is the caller's until kolo_op_free(), or
@@ -358,14 +360,15 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_reduce(struct kolo_comm *comm, const vo
                                                 const struct kolo_opts *opts,
                                                 struct kolo_request **request_out);
 
-/** buffer[i] on every rank = buffer[i] of @p root. It may be over on a rank before others have called
- *  it: on @p root as soon as @p buffer is its own again, elsewhere as soon as the data of a root that
- *  called it alike is there. Every 64th of a row of them, every long one over memory that ranks have in
- *  common (plan twoshot), and every one on another communicator than the world is over on its root
- *  when all have called it; of short ones in such memory (oneshot) the root is at most 7 calls ahead
- *  of anybody, 2 beyond 4 KiB. If some rank called something else, or at all not, one that was
- *  through hears of it from a later call, at the latest from the next that is no broadcast
- *  (KOLO_ERR_MISMATCH, KOLO_ERR_TIMEOUT, KOLO_ERR_PEER), or of a mismatch from kolo_finalize(). */
+/** buffer[i] on every rank = buffer[i] of @p root. It may be over on a rank before others have
+ *  called it: on @p root as soon as @p buffer is its own again, elsewhere as soon as the data of a
+ *  root that called it alike is there. Every 64th of a row of them, every long one over memory that
+ *  ranks have in common (plan twoshot), and every one on another communicator than the world is
+ *  over on its root when all have called it; of short ones in such memory (oneshot) the root is at
+ *  most 7 calls ahead of anybody, 2 beyond 4 KiB. If some rank called something else, or at all
+ *  not, one that was through hears of it from a later call, at the latest from the next that is no
+ *  broadcast (KOLO_ERR_MISMATCH, KOLO_ERR_TIMEOUT, KOLO_ERR_PEER), or of a mismatch from
+ *  kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_broadcast(struct kolo_comm *comm, void *buffer,
                                                    size_t count, kolo_dtype dtype, int root,
                                                    const struct kolo_opts *opts,
@@ -379,8 +382,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_allgather(struct kolo_comm *comm, const
                                                    struct kolo_request **request_out);
 
 /** As kolo_allgather with counts[r] elements from rank r placed at displs[r] (elements). Both
- *  arrays hold one entry per rank, equal on all ranks (else ERR_MISMATCH; displs of a count of 0 may
- *  differ), and are read before the call returns; displs NULL: packed one after the other. The
+ *  arrays hold one entry per rank, equal on all ranks (else ERR_MISMATCH; displs of a count of 0
+ *  may differ), and are read before the call returns; displs NULL: packed one after the other. The
  *  slices must not overlap. In place: send == recv + displs[rank]. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_allgatherv(struct kolo_comm *comm, const void *send,
                                                     void *recv, const size_t *counts,
@@ -403,7 +406,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_gather(struct kolo_comm *comm, const vo
                                                 struct kolo_request **request_out);
 
 /** As kolo_gather with counts[r] elements from rank r placed at displs[r]; arrays as in
- *  kolo_allgatherv, needed and equal on all ranks. In place on @p root: send == recv + displs[root]. */
+ *  kolo_allgatherv, needed and equal on all ranks. In place on @p root: send == recv +
+ *  displs[root]. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_gatherv(struct kolo_comm *comm, const void *send,
                                                  void *recv, const size_t *counts,
                                                  const size_t *displs, kolo_dtype dtype, int root,
@@ -463,7 +467,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_barrier(struct kolo_comm *comm,
 
 /** Sends to @p peer, another rank; messages between two ranks arrive in the order sent. Count and
  *  type must equal the receiver's. Sends and receives do not take part in the collectives' order.
- *  Returns when @p send may be reused. Buffers, options, requests and statuses as of a collective. */
+ *  Returns when @p send may be reused. Buffers, options, requests and statuses as of a
+ *  collective. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_send(struct kolo_comm *comm, const void *send,
                                               size_t count, kolo_dtype dtype, int peer,
                                               const struct kolo_opts *opts,
@@ -558,25 +563,25 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_group_end(struct kolo_comm *comm,
 
 /* ---- key-value store of the job -------------------------------------------------------------- */
 
-/** Sets @p key (1 to 255 bytes of text without control characters) to @p bytes bytes (at most 1 MiB) for all ranks; replaces
- *  an older value.
+/** Sets @p key (1 to 255 bytes of text without control characters) to @p bytes bytes (at most 1
+ *  MiB) for all ranks; replaces an older value.
  *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY (the store is full, or this rank has no memory);
- *  ERR_TIMEOUT (no answer within KOLO_TIMEOUT; the communicator is not lost); ERR_PEER (the store is
- *  gone); on a communicator that failed: why.
+ *  ERR_TIMEOUT (no answer within KOLO_TIMEOUT; the communicator is not lost); ERR_PEER (the store
+ *  is gone); on a communicator that failed: why.
  *  Threads: any. Ownership: @p value is read before it returns. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_kv_set(struct kolo_comm *comm, const char *key,
                                                 const void *value, size_t bytes);
 /** Waits until @p key exists and copies its value. @p bytes: capacity in, length out.
  *  @p timeout_ms 0: does not wait; negative: waits up to KOLO_TIMEOUT.
  *  @return KOLO_OK; ERR_TIMEOUT (@p timeout_ms passed; the communicator is not lost);
- *  ERR_NOT_FOUND (@p timeout_ms is 0, and the key is not there); ERR_INVALID, also if the value does
- *  not fit (*bytes then says how long it is); ERR_NO_MEMORY; ERR_PEER; on a communicator that
+ *  ERR_NOT_FOUND (@p timeout_ms is 0, and the key is not there); ERR_INVALID, also if the value
+ *  does not fit (*bytes then says how long it is); ERR_NO_MEMORY; ERR_PEER; on a communicator that
  *  failed: why.
  *  Threads: any. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_kv_get(struct kolo_comm *comm, const char *key,
                                                 void *value, size_t *bytes, int timeout_ms);
-/** Adds @p amount to the integer at @p key (0 if new) and gives the sum, atomically among all ranks.
- *  The value is kept as 8 bytes, little-endian. @p sum_out may be NULL.
+/** Adds @p amount to the integer at @p key (0 if new) and gives the sum, atomically among all
+ *  ranks. The value is kept as 8 bytes, little-endian. @p sum_out may be NULL.
  *  @return as of kolo_kv_set(); ERR_INVALID also if the key holds a value of another length.
  *  Threads: any. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_kv_add(struct kolo_comm *comm, const char *key,

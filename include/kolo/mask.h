@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Masks of objects as runs of pixels, COCO's run-length encoding, with pycocotools.mask's results to
- *  the bit.
+/** Masks of objects as runs of pixels, COCO's run-length encoding, with pycocotools.mask's results
+ *  to the bit.
  *
  *  Pixels are taken column by column, each from top to bottom. Runs are lengths: of pixels that are
  *  not the object's, that are, that are not, ...; the first may be 0.
@@ -50,7 +50,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_mask_from_runs(const uint32_t *runs, si
 
 /** Reads COCO's compressed `counts`.
  *  @param length  of @p text, which needs no end mark
- *  @return KOLO_OK; ERR_INVALID; ERR_DATA (what is none, with the character's place); ERR_NO_MEMORY.
+ *  @return KOLO_OK; ERR_INVALID; ERR_DATA (what is none, with the character's place);
+ *  ERR_NO_MEMORY.
  */
 KOLO_API KOLO_NODISCARD kolo_status kolo_mask_from_string(const char *text, size_t length,
                                                           uint32_t height, uint32_t width,
@@ -66,8 +67,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_mask_to_string(const struct kolo_mask *
 /** The pixels within a polygon, as pycocotools draws it: its border in fifths of a pixel. One that
  *  crosses itself has holes. The parts of an object are merged (kolo_mask_merge).
  *  @param xy  @p points times x and y, in pixels from the image's corner; may lie outside the image
- *  @return KOLO_OK; ERR_INVALID (a coordinate that is not finite or is beyond 2^28, with its place; a
- *  border that steps over columns of the image more than 2^24 times); ERR_NO_MEMORY. */
+ *  @return KOLO_OK; ERR_INVALID (a coordinate that is not finite or is beyond 2^28, with its place;
+ *  a border that steps over columns of the image more than 2^24 times); ERR_NO_MEMORY. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_mask_from_polygon(const double *xy, size_t points,
                                                            uint32_t height, uint32_t width,
                                                            struct kolo_mask *mask_out);

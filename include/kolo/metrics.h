@@ -19,13 +19,13 @@
  *  the lowest rank that has it, by its first update there.
  *
  *  Arrays of an update may be in the memory of a CUDA device, managed memory too, each on its own:
- *  nothing is to be said, and the results have the same bits. Such an array is copied to the host for
- *  the update, once all work that its context was given before, on any stream, is done: the call waits
- *  for that, for each array until KOLO_TIMEOUT of the environment has passed (KOLO_ERR_TIMEOUT), and
- *  is refused while a stream of that context is captured into a graph (KOLO_ERR_UNSUPPORTED; CUDA
- *  ends the capture). (Pinned memory is the host's: the program itself waits until it is written.)
- *  It takes a process that uses CUDA, and a library that was not built with KOLO_CUDA=OFF, to which
- *  such a pointer is as good as a wild one.
+ *  nothing is to be said, and the results have the same bits. Such an array is copied to the host
+ *  for the update, once all work that its context was given before, on any stream, is done: the
+ *  call waits for that, for each array until KOLO_TIMEOUT of the environment has passed
+ *  (KOLO_ERR_TIMEOUT), and is refused while a stream of that context is captured into a graph
+ *  (KOLO_ERR_UNSUPPORTED; CUDA ends the capture). (Pinned memory is the host's: the program itself
+ *  waits until it is written.) It takes a process that uses CUDA, and a library that was not built
+ *  with KOLO_CUDA=OFF, to which such a pointer is as good as a wild one.
  *
  *  Threads: a metric is used by one thread at a time.
  *  Ownership: what is passed in is read before the call returns.
@@ -116,8 +116,8 @@ KOLO_API double kolo_exact_sum_value(struct kolo_exact_sum *sum);
 
 struct kolo_metric;
 
-/** What to do with NaN and infinities among the values of a mean. They are said in the result in any
- *  case. */
+/** What to do with NaN and infinities among the values of a mean. They are said in the result in
+ *  any case. */
 typedef enum kolo_nonfinite {
     KOLO_NONFINITE_ERROR,     /**< computing fails with ERR_DATA, on all ranks alike */
     KOLO_NONFINITE_SKIP,      /**< leave them out of sum and count */
@@ -131,9 +131,9 @@ struct kolo_mean_config {
     int64_t samples; /**< in the data set, where updates give sample indices; 0: they do not */
     kolo_nonfinite nonfinite;
     double imputed; /**< KOLO_NONFINITE_IMPUTE: finite */
-    /** Each rank adds up in double (an update without indices in eight sums), and the ranks' sums are
-     *  added exactly: all ranks still have the same bits, but the last ones depend on how values are
-     *  divided among ranks and updates. */
+    /** Each rank adds up in double (an update without indices in eight sums), and the ranks' sums
+     *  are added exactly: all ranks still have the same bits, but the last ones depend on how
+     *  values are divided among ranks and updates. */
     bool fast;
 };
 
@@ -155,8 +155,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_mean_update_float64(struct kolo_metric 
 
 /** Adds @p count values of which only the mean is known, as of a batch whose losses were averaged:
  *  mean * count is added without rounding. Not of metrics that have samples.
- *  @return KOLO_OK; ERR_INVALID (a count out of 0..2^40, alone or with what is there, a product that no
- *  double holds, a metric with samples; nothing is added). */
+ *  @return KOLO_OK; ERR_INVALID (a count out of 0..2^40, alone or with what is there, a product
+ *  that no double holds, a metric with samples; nothing is added). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_mean_update_batch(struct kolo_metric *metric, double mean,
                                                            int64_t count);
 

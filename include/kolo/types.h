@@ -43,8 +43,8 @@ enum { KOLO_OPAQUE_BYTES_MAX = 4096, KOLO_DTYPE_OPAQUE = KOLO_DTYPE_LAST - KOLO_
  *  sum and prod of integers wrap around (two's complement). min and max of floats: NaN wins over
  *  every number and -0 is less than +0. A float operation whose result is NaN gives the positive
  *  quiet NaN without payload (0x7fc00000 in float32), whatever NaNs went in, so that results do not
- *  depend on the processor or on the order of two operands (one rank alone has no operation: its data
- *  stays as it is, also averaged). float16 and bfloat16 are accumulated in
+ *  depend on the processor or on the order of two operands (one rank alone has no operation: its
+ *  data stays as it is, also averaged). float16 and bfloat16 are accumulated in
  *  float32 in the order of ranks and rounded to nearest even once, at the end (at every step only
  *  where KOLO_PLAN forces a plan that combines pairs, or more than 4096 ranks are not of one host).
  *

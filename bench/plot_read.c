@@ -98,20 +98,27 @@ static kolo_status add_row(struct plot *plot, const json_t *row, const char *fil
     return add(plot, &point);
 }
 
-static kolo_status add_limit(struct plot *plot, const json_t *row)
+/* A row of kolobench --limits: the bound, and kolo's call where it was timed in turn with it. */
+static kolo_status add_limit(struct plot *plot, const json_t *row, const char *file)
 {
     struct plot_point point;
-    common(row, "", "channel", &point);
+    kolo_status status = KOLO_OK;
+    common(row, file, "channel", &point);
     if (strcmp(point.traits[PLOT_CHANNEL], "shm_user") == 0) {
         put(point.traits[PLOT_CHANNEL], "shm");
         put(point.traits[PLOT_MEMORY], "user");
     } else if (strcmp(point.traits[PLOT_CHANNEL], "shm") == 0) {
         put(point.traits[PLOT_MEMORY], "kolo");
     }
+    set_time(&point, row, number(row, "kolo_us"));
+    KOLO_TRY(add(plot, &point));
+    put(point.traits[PLOT_FILE], "");
     put(point.traits[PLOT_LIBRARY], "limit");
     point.limit = true;
     set_time(&point, row, number(row, "time_us"));
-    return add(plot, &point);
+    KOLO_TRY(add(plot, &point));
+out:
+    return status;
 }
 
 kolo_status plot_add_object(struct plot *plot, const json_t *object, const char *file)
@@ -125,7 +132,7 @@ kolo_status plot_add_object(struct plot *plot, const json_t *object, const char 
     for (size_t i = 0; status == KOLO_OK && i < json_array_size(rows); i++)
         status = add_row(plot, json_array_get(rows, i), file);
     for (size_t i = 0; status == KOLO_OK && i < json_array_size(limits); i++)
-        status = add_limit(plot, json_array_get(limits, i));
+        status = add_limit(plot, json_array_get(limits, i), file);
     return status;
 }
 

@@ -144,11 +144,15 @@ if drawn.returncode:
     wrong(f"plot: {drawn.stderr}")
 else:
     texts, lines, dashed = picture(f"{work}/all.svg")
-    for label in ("a < b & c", "shm", "tcp", "limit, shm, kolo memory", "limit, shm, user memory", "limit, tcp"):
+    for label in ("a < b & c", "a, shm, kolo memory", "o, tcp, kolo memory", "l, shm, user memory", "limit, shm, kolo memory", "limit, shm, user memory", "limit, tcp"):
         if label not in texts:
             wrong(f"all in one: no '{label}' in {texts}")
-    if (lines, dashed) != (12, 6):
+    if (lines, dashed) != (16, 6):
         wrong(f"all in one: {lines} lines, {dashed} dashed")
+drawn = run(0, "plot", f"{work}/l.json", "-o", f"{work}/limits.svg")
+texts, lines, dashed = picture(f"{work}/limits.svg")
+if drawn.returncode or (lines, dashed) != (10, 6) or not {"kolo memory", "user memory", "limit, tcp"} <= set(texts):
+    wrong(f"limits alone: {lines} lines, {dashed} dashed, {texts}")
 with open(f"{work}/bad.json", "w") as file:
     file.write("{\"rows\": 3}")
 with open(f"{work}/bad.csv", "w") as file:

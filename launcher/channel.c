@@ -141,7 +141,8 @@ static void written(uv_write_t *request, int error)
 {
     struct write *write = request->data;
     struct kolo_channel *channel = write->channel;
-    if (write->bytes > 4 && write->data[4] == KOLO_FRAME_JOB)
+    if (write->bytes > 4 &&
+        (write->data[4] == KOLO_FRAME_JOB || write->data[4] == KOLO_FRAME_EXAMINE))
         explicit_bzero(write->data, write->bytes); /* it holds the secret */
     kolo_free_memory(write);
     /* EPIPE: it has ended, or closed its input; what it had sent is read first, then its end. */

@@ -179,19 +179,7 @@ static kolo_status make_env(const struct kolo_children *children, uint32_t local
 {
     const struct kolo_spec *spec = children->spec;
     kolo_status status = KOLO_OK;
-    for (char **entry = environ; *entry; entry++)
-        if (strchr(*entry, '='))
-            KOLO_TRY(kolo_texts_add(env, *entry));
-    for (size_t i = 0; i < spec->env.count; i++) {
-        char *equals = strchr(spec->env.at[i], '=');
-        if (!equals)
-            continue;
-        *equals = '\0';
-        status = kolo_texts_define(env, spec->env.at[i], equals + 1);
-        *equals = '=';
-        if (status != KOLO_OK)
-            goto out;
-    }
+    KOLO_TRY(kolo_spec_environment(spec, env));
     const struct {
         const char *name, *alias;
         uint32_t value;

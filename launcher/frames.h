@@ -11,6 +11,8 @@
 //             <------------------------------ PAUSE      stop the ranks; no heartbeat from here on
 //   PAUSED ---------------------------------->           kolorun may stop itself
 //             <------------------------------ RESUME
+//             <------------------------------ EXAMINE    instead of START, by `kolorun doctor`
+//   FACTS ---------------------------------->
 //   DONE ----------------------------------->            everything of the job is gone
 //   BEAT <---------------------------------> BEAT        silence means that the host is lost
 //
@@ -32,7 +34,7 @@ enum {
     KOLO_FRAME_BODY_MAX = 16 << 20,
     KOLO_PREAMBLE_BYTES = 16,
     KOLO_PREAMBLE_NOISE_MAX = 64 << 10,
-    KOLO_AGENT_PROTOCOL = 2
+    KOLO_AGENT_PROTOCOL = 3
 };
 
 #define KOLO_FRAME_MAP(X)                                                                          \
@@ -54,6 +56,8 @@ enum {
     X(PAUSE)    /* u32 round: stop the ranks, expect no heartbeat until RESUME */                  \
     X(PAUSED)   /* u32 round */                                                                    \
     X(RESUME)   /* u32 round */                                                                    \
+    X(EXAMINE)  /* lines for the examiner (examine.h); the first starts it */                      \
+    X(FACTS)    /* a piece of what it says; nothing: its end */                                    \
     X(BEAT)     /* nothing */
 
 enum kolo_frame_type {
@@ -134,6 +138,9 @@ kolo_status kolo_spec_pack(const struct kolo_spec *spec, uint8_t **data_out,
                            size_t *bytes_out) KOLO_NODISCARD;
 /** *spec_out must be finished also after a failure. */
 kolo_status kolo_spec_unpack(struct kolo_reader *reader, struct kolo_spec *spec_out) KOLO_NODISCARD;
+/** The environment of what an agent starts: this process's own, and on top that of @p spec. */
+kolo_status kolo_spec_environment(const struct kolo_spec *spec,
+                                  struct kolo_texts *env) KOLO_NODISCARD;
 void kolo_spec_fini(struct kolo_spec *spec);
 
 #endif

@@ -79,9 +79,7 @@ static void print_devices(FILE *out)
             print_device(out, kolo_device_reports[i]->what, kolo_error_detail());
 }
 
-/** Whether ranks of this user here may read each other's memory: a child tries with this
- * process. */
-static kolo_status try_reading(struct kolo_why *why_out)
+kolo_status kolo_info_try_reading(struct kolo_why *why_out)
 {
     const uint64_t word = (uint64_t)getpid();
     const struct kolo_peer_memory self = {
@@ -106,7 +104,7 @@ static kolo_status try_reading(struct kolo_why *why_out)
 static void print_reading(const struct kolo_settings *settings, FILE *out)
 {
     struct kolo_why why = {"KOLO_CMA=0"};
-    kolo_status status = settings->cma ? try_reading(&why) : KOLO_ERR_UNSUPPORTED;
+    kolo_status status = settings->cma ? kolo_info_try_reading(&why) : KOLO_ERR_UNSUPPORTED;
     print_line(out, "memory", "cma", status, &why);
 }
 

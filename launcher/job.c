@@ -384,6 +384,8 @@ static kolo_status on_frame(void *context, enum kolo_frame_type type, struct kol
         on_exited(job, &outcome);
         return KOLO_OK;
     }
+    if (type == KOLO_FRAME_FACTS)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "FACTS of a job");
     uint32_t value = kolo_read_u32(body);
     if (type == KOLO_FRAME_WANTED) {
         if (job->input)

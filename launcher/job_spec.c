@@ -29,6 +29,17 @@ static kolo_status add_settings(const struct kolo_settings *settings, struct kol
     return KOLO_OK;
 }
 
+/* Of a job that is started: the store, and kolorun's word for it. */
+static kolo_status add_meeting(const struct kolo_meeting *meeting, struct kolo_texts *env)
+{
+    kolo_status status = KOLO_OK;
+    KOLO_TRY(kolo_texts_define(env, "KOLO_LAUNCHER", "kolorun"));
+    KOLO_TRY(kolo_texts_define(env, "KOLO_RENDEZVOUS", kolo_meeting_place(meeting)));
+    KOLO_TRY(kolo_texts_define(env, "KOLO_SECRET", kolo_meeting_secret(meeting)));
+out:
+    return status;
+}
+
 /* Where programs of other frameworks let rank 0 listen. */
 static kolo_status add_master(const struct kolo_job_facts *facts, struct kolo_texts *env)
 {
@@ -53,12 +64,12 @@ static kolo_status make_env(const struct kolo_job_facts *facts, struct kolo_text
             KOLO_TRY(kolo_texts_define(env, inherited[i], value));
     }
     KOLO_TRY(add_settings(&options->settings, env));
-    KOLO_TRY(add_master(facts, env));
+    if (facts->meeting)
+        KOLO_TRY(add_master(facts, env));
     for (size_t i = 0; i < options->forward.count; i++)
         KOLO_TRY(kolo_texts_add(env, options->forward.at[i]));
-    KOLO_TRY(kolo_texts_define(env, "KOLO_LAUNCHER", "kolorun"));
-    KOLO_TRY(kolo_texts_define(env, "KOLO_RENDEZVOUS", kolo_meeting_place(facts->meeting)));
-    KOLO_TRY(kolo_texts_define(env, "KOLO_SECRET", kolo_meeting_secret(facts->meeting)));
+    if (facts->meeting)
+        KOLO_TRY(add_meeting(facts->meeting, env));
 out:
     return status;
 }
@@ -101,6 +112,8 @@ kolo_status kolo_job_spec_pack(const struct kolo_job_facts *facts, uint8_t **dat
     }
     for (size_t i = 0; options->program[i]; i++)
         KOLO_TRY(kolo_texts_add(&spec.argv, options->program[i]));
+    if (!options->program[0])
+        KOLO_TRY(kolo_texts_add(&spec.argv, "/proc/self/exe"));
     KOLO_TRY(make_env(facts, &spec.env));
     status = kolo_spec_pack(&spec, data_out, bytes_out);
 out:

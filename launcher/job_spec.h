@@ -11,7 +11,9 @@ struct kolo_job_facts {
     const struct kolo_options *options;
     const struct kolo_host *host, *first_host;
     int size;
-    const struct kolo_meeting *meeting;
+    const struct kolo_meeting
+        *meeting; /* NULL: the job is looked at, not started; then a program is
+                                           not needed either */
 };
 
 /** The body of the JOB frame for facts->host (kolo_free_memory; it holds the secret). */

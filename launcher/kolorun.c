@@ -7,6 +7,7 @@
 #include <kolo/version.h>
 
 #include "launcher/agent.h"
+#include "launcher/examine.h"
 #include "launcher/hosts.h"
 #include "launcher/info.h"
 #include "launcher/job.h"
@@ -43,7 +44,10 @@ static int info_command(void)
 static const struct command {
     const char *name;
     int (*run)(void);
-} commands[] = {{"--agent", agent_command}, {"help", help_command}, {"info", info_command}};
+} commands[] = {{"--agent", agent_command},
+                {"--examine", kolo_examine_main},
+                {"help", help_command},
+                {"info", info_command}};
 
 static void warn_unknown(void *context, const char *name, const char *nearest)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The job as an agent is told it: lists of texts, and the body of a JOB frame.
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "launcher/frames.h"
@@ -150,6 +151,26 @@ kolo_status kolo_spec_unpack(struct kolo_reader *reader, struct kolo_spec *spec_
         spec_out->ranks == 0 || spec_out->ranks > spec_out->size ||
         spec_out->first_rank > spec_out->size - spec_out->ranks)
         status = kolo_fail(KOLO_ERR_DATA, "the job's description makes no sense");
+out:
+    return status;
+}
+
+kolo_status kolo_spec_environment(const struct kolo_spec *spec, struct kolo_texts *env)
+{
+    kolo_status status = KOLO_OK;
+    for (char **entry = environ; *entry; entry++)
+        if (strchr(*entry, '='))
+            KOLO_TRY(kolo_texts_add(env, *entry));
+    for (size_t i = 0; i < spec->env.count; i++) {
+        char *equals = strchr(spec->env.at[i], '=');
+        if (!equals)
+            continue;
+        *equals = '\0';
+        status = kolo_texts_define(env, spec->env.at[i], equals + 1);
+        *equals = '=';
+        if (status != KOLO_OK)
+            goto out;
+    }
 out:
     return status;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's loop: takes a job, runs its ranks, and is gone only when all that came of them is.
 //
+// EXAMINE, before START, starts the examiner (relay.h) and moves to no other state.
+//
 //   WAITING --JOB--> PREPARED --START--> RUNNING --last rank ended--> LINGERING --time--> ENDING
 //      any state --END, hang-up, silence, signal--> ENDING --time--> KILLING --nobody left--> DONE
 //
@@ -20,6 +22,7 @@
 #include "launcher/agent.h"
 #include "launcher/channel.h"
 #include "launcher/children.h"
+#include "launcher/relay.h"
 #include "launcher/spawn.h"
 
 enum {
@@ -54,6 +57,7 @@ struct worker {
     uv_timer_t tick;
     struct kolo_spec spec;
     struct kolo_children *children;
+    struct kolo_relay *relay;
     enum state state;
     pid_t guardian;
     kolo_deadline deadline; /* of the state */
@@ -81,6 +85,7 @@ static void finish(struct worker *worker)
 {
     if (worker->children)
         kolo_children_close(worker->children);
+    kolo_relay_close(worker->relay);
     kolo_channel_close(&worker->channel);
     close_handle((uv_handle_t *)&worker->child);
     close_handle((uv_handle_t *)&worker->term);
@@ -272,6 +277,20 @@ static kolo_status take_job(struct worker *worker, struct kolo_reader *body)
     return KOLO_OK;
 }
 
+/* Also where the job was refused: what is wrong there may be found out all the same. */
+static kolo_status examine(struct worker *worker, const struct kolo_reader *body)
+{
+    if (!worker->spec.cwd || worker->state > PREPARED)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "an examination without a job");
+    if (!worker->relay && kolo_relay_start(&worker->loop, &worker->channel, &worker->spec,
+                                           &worker->relay) != KOLO_OK) {
+        refuse(worker, 126);
+        return KOLO_OK; /* kolorun ends it */
+    }
+    kolo_relay_tell(worker->relay, body->at, kolo_reader_left(body));
+    return KOLO_OK;
+}
+
 static kolo_status start(struct worker *worker)
 {
     if (worker->state != PREPARED)
@@ -292,6 +311,8 @@ static kolo_status on_frame(void *context, enum kolo_frame_type type, struct kol
         return take_job(worker, body);
     if (type == KOLO_FRAME_START)
         return start(worker);
+    if (type == KOLO_FRAME_EXAMINE)
+        return examine(worker, body);
     if (type == KOLO_FRAME_BEAT)
         return KOLO_OK;
     if (type == KOLO_FRAME_END) {
@@ -370,6 +391,7 @@ int kolo_worker_main(int fd_in, int fd_out, pid_t guardian)
     (void)uv_run(&worker.loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&worker.loop);
     kolo_children_destroy(worker.children);
+    kolo_relay_destroy(worker.relay);
     kolo_spec_fini(&worker.spec);
     kolo_frames_fini(&worker.channel.frames);
     return worker.exit_status;

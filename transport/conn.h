@@ -45,7 +45,13 @@ struct kolo_greeting {
     uint64_t tag;     /* free for the purpose */
 };
 enum { KOLO_PROTOCOL_VERSION = 6 };
-enum kolo_purpose { KOLO_PURPOSE_STORE = 1, KOLO_PURPOSE_TCP, KOLO_PURPOSE_SHM, KOLO_PURPOSE_RDMA };
+enum kolo_purpose {
+    KOLO_PURPOSE_STORE = 1,
+    KOLO_PURPOSE_TCP,
+    KOLO_PURPOSE_SHM,
+    KOLO_PURPOSE_RDMA,
+    KOLO_PURPOSE_DOCTOR
+};
 
 /** The ports at which kolo may listen; low 0: whichever the system chooses. */
 struct kolo_ports {

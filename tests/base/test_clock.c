@@ -97,3 +97,13 @@ Test(clock, the_earlier_deadline)
     cr_assert(kolo_deadline_min(KOLO_NEVER, 2) == 2, "second");
     cr_assert(kolo_deadline_min(KOLO_NEVER, KOLO_NEVER) == KOLO_NEVER, "both");
 }
+
+Test(clock, the_wall_has_its_own)
+{
+    int64_t now_s = kolo_wall_ns() / 1000000000;
+    cr_assert(now_s > 1700000000, "%lld", (long long)now_s);
+    fake_ns = 5;
+    kolo_clock_replace(fake_now);
+    cr_assert(kolo_wall_ns() / 1000000000 >= now_s - 60, "a false clock is not the wall's");
+    kolo_clock_replace(NULL);
+}

@@ -7,6 +7,7 @@
 #include <kolo/version.h>
 
 #include "launcher/agent.h"
+#include "launcher/doctor.h"
 #include "launcher/examine.h"
 #include "launcher/hosts.h"
 #include "launcher/info.h"
@@ -79,6 +80,8 @@ static int run(const struct kolo_options *options)
         status = kolo_hosts_map(&hosts, options->np, options->oversubscribe, &size);
     if (status != KOLO_OK)
         exit_status = usage_error();
+    else if (options->task == KOLO_TASK_DOCTOR)
+        exit_status = kolo_doctor_run(options, &hosts, size);
     else if (options->dry_run)
         kolo_job_print(options, &hosts, size);
     else
@@ -103,6 +106,7 @@ static int perform(const struct kolo_options *options)
         kolo_settings_print_values(&options->settings, stdout);
         return 0;
     case KOLO_TASK_RUN:
+    case KOLO_TASK_DOCTOR:
         break;
     }
     return run(options);

@@ -234,6 +234,12 @@ static kolo_status apply_dry_run(struct kolo_options *options, const char *value
     return KOLO_OK;
 }
 
+static kolo_status apply_json(struct kolo_options *options, const char *value)
+{
+    options->json = value;
+    return KOLO_OK;
+}
+
 static kolo_status apply_help(struct kolo_options *options, const char *value)
 {
     (void)value;
@@ -297,6 +303,7 @@ static const struct entry {
     {"--agent", NULL, "PATH", "kolorun on the other hosts (default: the same path as here)",
      apply_agent},
     {"--dry-run", NULL, NULL, "say what would be started where, and start nothing", apply_dry_run},
+    {"--json", NULL, "FILE", "doctor: also write all of it as JSON", apply_json},
     {"--verbose", "-v", NULL, "say what is being done", apply_verbose},
     {"--help-settings", NULL, NULL, "list the settings", apply_help_settings},
     {"--print-settings", NULL, NULL, "print every setting's value and where it came from",
@@ -454,6 +461,21 @@ out:
     return status;
 }
 
+static kolo_status check_words(const struct kolo_options *options)
+{
+    if (options->hosts && options->hostfile)
+        return kolo_fail(KOLO_ERR_INVALID, "-H and --hostfile exclude each other; give one");
+    if (options->task == KOLO_TASK_RUN && !*options->program)
+        return kolo_fail(KOLO_ERR_INVALID, "no program given; try 'kolorun --help'");
+    if (options->task == KOLO_TASK_RUN && options->json)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "--json %s: a job writes none; it is for 'kolorun doctor'", options->json);
+    if (options->task == KOLO_TASK_DOCTOR && options->dry_run)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "--dry-run: doctor starts no ranks anyway; leave it out");
+    return KOLO_OK;
+}
+
 kolo_status kolo_options_parse(char *const *argv, char *const *environ_list,
                                void (*unknown)(void *context, const char *name,
                                                const char *nearest),
@@ -463,13 +485,14 @@ kolo_status kolo_options_parse(char *const *argv, char *const *environ_list,
     *options_out = (struct kolo_options){.task = KOLO_TASK_RUN};
     kolo_settings_init(&options_out->settings);
     KOLO_TRY(kolo_settings_load(&options_out->settings, environ_list, unknown, NULL));
+    if (argv[0] && strcmp(argv[0], "doctor") == 0) {
+        options_out->task = KOLO_TASK_DOCTOR;
+        argv++;
+    }
     KOLO_TRY(take_options(options_out, argv, &options_out->program));
     KOLO_TRY(kolo_bind_parse(options_out->settings.bind, &options_out->bind));
-    if (options_out->hosts && options_out->hostfile)
-        status = kolo_fail(KOLO_ERR_INVALID, "-H and --hostfile exclude each other; give one");
-    else if (options_out->task == KOLO_TASK_RUN && !*options_out->program)
-        status = kolo_fail(KOLO_ERR_INVALID, "no program given; try 'kolorun --help'");
-    else if (options_out->task == KOLO_TASK_RUN)
+    KOLO_TRY(check_words(options_out));
+    if (options_out->task == KOLO_TASK_RUN || options_out->task == KOLO_TASK_DOCTOR)
         status = check_settings(&options_out->settings);
 out:
     return status;
@@ -482,12 +505,15 @@ void kolo_options_fini(struct kolo_options *options)
 
 void kolo_options_help(FILE *out)
 {
-    fprintf(out,
-            "usage: kolorun [options] program [arguments]\n"
-            "       kolorun info     this machine: cores, transports, what the build has\n"
-            "       kolorun help     this text\n\n"
-            "Starts one program as many ranks, on this machine or on several by ssh, and ends\n"
-            "all of them when one fails. Exit status: that of the first rank that failed.\n\n");
+    fprintf(
+        out,
+        "usage: kolorun [options] program [arguments]\n"
+        "       kolorun doctor [options] [program]     what would keep the job from running, or\n"
+        "                        slow it down: its hosts, and the network between them\n"
+        "       kolorun info     this machine: cores, transports, what the build has\n"
+        "       kolorun help     this text\n\n"
+        "Starts one program as many ranks, on this machine or on several by ssh, and ends\n"
+        "all of them when one fails. Exit status: that of the first rank that failed.\n\n");
     for (size_t i = 0; i < OPTIONS; i++) {
         char left[64];
         snprintf(left, sizeof left, "%s%s%s%s%s", table[i].name, table[i].alias ? ", " : "",

@@ -12,6 +12,7 @@
 /** What the command line asks for. */
 enum kolo_task {
     KOLO_TASK_RUN,
+    KOLO_TASK_DOCTOR, /* as for a run; a program is not needed */
     KOLO_TASK_HELP,
     KOLO_TASK_VERSION,
     KOLO_TASK_HELP_SETTINGS,
@@ -25,6 +26,7 @@ struct kolo_options {
     const char *hostfile;
     const char *agent; /* kolorun on the other hosts */
     const char *chdir;
+    const char *json;          /* of the doctor */
     struct kolo_texts forward; /* -x: NAME=VALUE */
     enum kolo_bind bind;
     int gpus; /* that each rank sees; 0: not given */
@@ -33,7 +35,7 @@ struct kolo_options {
     struct kolo_settings settings;
 };
 
-/** Reads @p argv (without the program's own name) and the KOLO_* of @p environ (NULL: this
+/** Reads @p argv (without the program's own name; "doctor" first asks for that) and the KOLO_* of @p environ (NULL: this
  * process's). @p unknown is told KOLO_* variables that are no setting.
  *  @return KOLO_OK; ERR_INVALID, ERR_CONFIG or ERR_NOT_FOUND with one line that says what is wrong
  * and what to do. *options_out must be finished in every case. */

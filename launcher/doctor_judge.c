@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each host by itself, then against the others. A text does not name its host: what is true of many hosts
+// becomes one finding (doctor_findings.c).
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "launcher/doctor_judge.h"
+
+#define ERROR(kind, ...) kolo_findings_add(findings, KOLO_SEVERITY_ERROR, kind, self, __VA_ARGS__)
+#define WARNING(kind, ...)                                                                         \
+    kolo_findings_add(findings, KOLO_SEVERITY_WARNING, kind, self, __VA_ARGS__)
+#define NOTE(kind, ...) kolo_findings_add(findings, KOLO_SEVERITY_NOTE, kind, self, __VA_ARGS__)
+
+enum {
+    MIB = 1 << 20,
+    REACH_SLOW_MS = 5000,
+    /* Where times of different hosts are put side by side (logs, make) a second is seen. */
+    CLOCK_MAX_S = 1,
+    /* Measured on one host: a rank has 9 + 2 a peer, an agent 12 + 2 a rank, kolorun 18 + 1 a rank and 3 a
+     * host; tests/launcher/doctor.sh holds these against ranks. */
+    FILES_OF_RANK = 32,
+    FILES_OF_PEER = 2,
+    FILES_OF_CHILD = 3
+};
+
+static int64_t number(const struct kolo_checkup *host, enum kolo_fact_number which)
+{
+    return host->facts.number[which];
+}
+
+static const char *text(const struct kolo_checkup *host, enum kolo_fact_text which)
+{
+    return host->facts.text[which];
+}
+
+/* ---- reaching ---- */
+
+/* What ssh says, and what helps. */
+static const char *ssh_advice(const char *words)
+{
+    static const struct {
+        const char *words, *advice;
+    } table[] = {
+        {"Permission denied", "put your key there (ssh-copy-id HOST), or start an ssh-agent"},
+        {"Host key verification failed",
+         "accept its key once (ssh HOST true), or add it with ssh-keyscan"},
+        {"IDENTIFICATION HAS CHANGED", "see why its key changed, then ssh-keygen -R HOST"},
+        {"Could not resolve hostname", "correct the name, or add it to DNS or /etc/hosts"},
+        {"Connection refused", "start sshd there, or give its port: --ssh 'ssh -p PORT'"},
+        {"No route to host", "see that it is up and on this network"},
+        {"timed out", "see that it is up, and that no firewall drops port 22"},
+        {"install", ""}, /* the words give a step already */
+        {"give --", ""},
+        {"--start-timeout", ""},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        if (strstr(words, table[i].words))
+            return table[i].advice;
+    return "try ssh HOST true by hand";
+}
+
+/* kolo_remote_*'s words begin with the host, which stands before each finding anyway. */
+static const char *without_host(const char *words, const char *name)
+{
+    size_t length = strlen(name);
+    if (strncmp(words, "host ", 5) == 0 && strncmp(words + 5, name, length) == 0 &&
+        strncmp(words + 5 + length, ": ", 2) == 0)
+        return words + 5 + length + 2;
+    return words;
+}
+
+static void judge_reach(const struct kolo_checkup *host, int self, struct kolo_findings *findings)
+{
+    const char *words = without_host(host->unreached, host->name);
+    if (words[0] != '\0') {
+        const char *advice = ssh_advice(words);
+        ERROR("ssh", "%s%s%s", words, advice[0] ? "; " : "", advice);
+        return;
+    }
+    if (host->unfinished[0] != '\0')
+        ERROR("silent", "%s", host->unfinished);
+    else if (host->gone[0] != '\0')
+        ERROR("lost", "was lost while it was looked at: %s", without_host(host->gone, host->name));
+    if (host->refused[0] != '\0')
+        ERROR("refused", "would not start the job: %s%s", host->refused,
+              strncmp(host->refused, "directory ", 10) == 0
+                  ? "; put it there (a shared file system), or give --chdir"
+                  : "");
+    if (!host->is_here && host->reach_ms > REACH_SLOW_MS)
+        WARNING("ssh-slow",
+                "ssh took %.0f s; see there for slow name lookups (UseDNS, GSSAPIAuthentication) "
+                "and start-up files",
+                host->reach_ms / 1000);
+    if (host->noise_bytes > 0)
+        WARNING("noise",
+                "start-up files of the shell there print %zu bytes, which kolorun has to skip; let "
+                "them print only where [ -t 1 ]",
+                host->noise_bytes);
+    if (host->noise[0] != '\0')
+        NOTE("noise", "ssh, or a start-up file of the shell there, says: %s", host->noise);
+}
+
+static void judge_clock(const struct kolo_checkup *host, int self, struct kolo_findings *findings)
+{
+    double offset_s = (double)host->clock_offset_ns / 1e9;
+    double doubt_s = (double)host->clock_doubt_ns / 1e9;
+    if (!host->has_clock || (offset_s < 0 ? -offset_s : offset_s) - doubt_s < CLOCK_MAX_S)
+        return;
+    WARNING("clock",
+            "its clock is %.1f s %s this machine's; times in logs will not match; start chronyd or "
+            "systemd-timesyncd there",
+            offset_s < 0 ? -offset_s : offset_s, offset_s < 0 ? "behind" : "ahead of");
+}
+
+/* ---- resources ---- */
+
+static void judge_processors(const struct kolo_checkup *host, int self,
+                             struct kolo_findings *findings)
+{
+    int64_t cpus = number(host, KOLO_FACT_cpus), cores = number(host, KOLO_FACT_cores);
+    int64_t quota = number(host, KOLO_FACT_quota_milli), load = number(host, KOLO_FACT_load_milli);
+    if (cpus > 0 && host->ranks > cpus)
+        WARNING("cores",
+                "%d ranks on %" PRId64
+                " processors take turns, and each wait of a collective costs a "
+                "turn; give at most %" PRId64,
+                host->ranks, cpus, cpus);
+    else if (cores > 0 && host->ranks > cores)
+        NOTE("threads", "%d ranks on %" PRId64 " cores: some share a core as hyper-threads",
+             host->ranks, cores);
+    if (quota > 0 && quota < (int64_t)host->ranks * 1000)
+        WARNING(
+            "quota",
+            "its cgroup gives %.2g processors to %d ranks: all are stopped for a part of each "
+            "period; raise cpu.max (docker --cpus, a Slurm or Kubernetes limit), or start fewer",
+            (double)quota / 1000, host->ranks);
+    if (load >= 0 && cpus > 0 && (double)load / 1000 + host->ranks > 1.25 * (double)cpus &&
+        (double)load / 1000 >= 1)
+        WARNING("load",
+                "its load is %.0f already, beside %d rank%s on %" PRId64
+                " processors; see what runs there (top)",
+                (double)load / 1000, host->ranks, host->ranks == 1 ? "" : "s", cpus);
+}
+
+static void judge_memory(const struct kolo_checkup *host, int self, struct kolo_findings *findings)
+{
+    /* What a rank takes before the program's own buffers. */
+    const int64_t needed = (int64_t)host->ranks * 32 * MIB;
+    int64_t available = number(host, KOLO_FACT_available_bytes);
+    int64_t room = number(host, KOLO_FACT_memory_room_bytes);
+    int64_t limit = number(host, KOLO_FACT_memory_limit_bytes);
+    if (available >= 0 && available < needed)
+        WARNING("memory",
+                "%" PRId64 " MiB of memory are free for %d ranks; see what holds the rest",
+                available / MIB, host->ranks);
+    if (room >= 0 && room < needed)
+        WARNING("memory-limit",
+                "%" PRId64 " MiB are left below its cgroup's limit of %" PRId64
+                " MiB for %d ranks: the kernel kills one that goes beyond; raise memory.max",
+                room / MIB, limit / MIB, host->ranks);
+    if (number(host, KOLO_FACT_memfd_works) == 0)
+        ERROR("memfd", "no memory can be made that ranks share (memfd_create is refused); see the "
+                       "seccomp profile of its container");
+}
+
+static bool has_device(const struct kolo_checkup *host, const char *kind, const char *name)
+{
+    for (size_t i = 0; i < host->facts.backend_count; i++) {
+        const struct kolo_fact_backend *backend = &host->facts.backends[i];
+        if (backend->works && strcmp(backend->kind, kind) == 0 && strcmp(backend->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void judge_limits(const struct kolo_checkup *host, int self,
+                         const struct kolo_prognosis *job, size_t hosts,
+                         struct kolo_findings *findings)
+{
+    int64_t files = number(host, KOLO_FACT_open_files);
+    int64_t most = number(host, KOLO_FACT_open_files_most);
+    int64_t locked = number(host, KOLO_FACT_locked_bytes);
+    int64_t file_bytes = number(host, KOLO_FACT_file_bytes);
+    int64_t needed = FILES_OF_RANK + (int64_t)FILES_OF_PEER * job->size;
+    int64_t watched = FILES_OF_RANK + (int64_t)FILES_OF_CHILD * host->ranks;
+    if (host->is_here || host->is_launcher)
+        watched += (int64_t)job->size + FILES_OF_CHILD * (int64_t)hosts;
+    if (watched > needed)
+        needed = watched;
+    if (files >= 0 && files < needed)
+        ERROR("open-files",
+              "ulimit -n is %" PRId64 " and %d ranks may need %" PRId64 " files in a process; %s",
+              files, job->size, needed,
+              most < 0 || most >= needed ? "raise it in the shell's start-up file"
+                                         : "raise nofile in /etc/security/limits.conf");
+    if (file_bytes >= 0)
+        WARNING("file-size",
+                "ulimit -f is %" PRId64
+                " MiB: memory that ranks share is a file, and ends there; set "
+                "it to unlimited",
+                file_bytes / MIB);
+    if (locked >= 0 && number(host, KOLO_FACT_may_lock) == 0 &&
+        locked < number(host, KOLO_FACT_memory_bytes) &&
+        (has_device(host, "transport", "rdma") || number(host, KOLO_FACT_gpus) > 0))
+        WARNING("locked-memory",
+                "ulimit -l is %" PRId64
+                " MiB: RDMA and GPUs use memory that is locked, and what is "
+                "beyond goes slower ways; set memlock to unlimited in /etc/security/limits.conf",
+                locked / MIB);
+}
+
+static void judge_devices(const struct kolo_checkup *host, int self,
+                          const struct kolo_prognosis *job, struct kolo_findings *findings)
+{
+    const struct kolo_facts *facts = &host->facts;
+    int64_t gpus = number(host, KOLO_FACT_gpus);
+    if (!host->has_survey)
+        WARNING("survey",
+                "asking for devices does not come to an end (the last was %s); ranks may hang "
+                "there as well: see dmesg, and nvidia-smi or ibv_devinfo by hand",
+                facts->step);
+    else if (text(host, KOLO_FACT_survey_error)[0] != '\0')
+        WARNING("survey", "asking for devices %s (the last was %s); see dmesg there",
+                text(host, KOLO_FACT_survey_error), facts->step);
+    if (gpus > 0 && job->gpus == 0 && host->ranks > gpus)
+        NOTE("gpus", "%d ranks and %" PRId64 " GPU%s: some share one", host->ranks, gpus,
+             gpus == 1 ? "" : "s");
+    for (size_t i = 0; i < facts->backend_count; i++) {
+        const struct kolo_fact_backend *backend = &facts->backends[i];
+        if (backend->works)
+            continue;
+        if (strcmp(backend->kind, "memory") == 0 && strcmp(backend->name, "cma") == 0 &&
+            host->ranks > 1)
+            NOTE("cma", "%s; long messages between its ranks out of plain memory are copied twice",
+                 backend->why);
+        if (strcmp(backend->kind, "transport") == 0 && strcmp(backend->name, "shm") == 0 &&
+            host->ranks > 1 && strcmp(job->transport, "auto") == 0)
+            WARNING("shm", "its ranks cannot share memory, and go by TCP: %s", backend->why);
+        if (strcmp(backend->kind, "transport") == 0 && strcmp(backend->name, job->transport) == 0)
+            ERROR("transport", "%s, which is asked for, does not work: %s", backend->name,
+                  backend->why);
+    }
+}
+
+static void judge_others(const struct kolo_checkup *host, int self, struct kolo_findings *findings)
+{
+    for (size_t i = 0; i < host->facts.other_count; i++) {
+        const struct kolo_fact_other *other = &host->facts.others[i];
+        if (other->has_launcher)
+            WARNING("other-job",
+                    "another job of kolo has run here for %" PRId64 " s (its agent is pid %" PRId64
+                    "); they share what the host has",
+                    other->age_s, other->pid);
+        else
+            WARNING("leftover",
+                    "'%s' (pid %" PRId64 ") is a rank of an earlier job, %" PRId64
+                    " s old, that nobody watches; end it: kill %" PRId64,
+                    other->program, other->pid, other->age_s, other->pid);
+    }
+}
+
+static void judge_net(const struct kolo_checkup *host, int self, const struct kolo_prognosis *job,
+                      size_t hosts, struct kolo_findings *findings)
+{
+    int64_t ports = number(host, KOLO_FACT_ports_free);
+    int64_t needed = host->ranks + (host->is_here || host->is_launcher);
+    const char *why = text(host, KOLO_FACT_listen_error);
+    if (why[0] != '\0' && hosts > 1)
+        ERROR("listen", "%s", why);
+    if (text(host, KOLO_FACT_net_unnamed)[0] != '\0')
+        NOTE("net-unnamed", "KOLO_NET: nothing of this host is named %s",
+             text(host, KOLO_FACT_net_unnamed));
+    if (job->ports[0] != '\0' && ports >= 0 && ports < needed)
+        ERROR("ports",
+              "%" PRId64 " ports of KOLO_PORTS=%s are free and %" PRId64 " are needed; widen it",
+              ports, job->ports, needed);
+}
+
+/* ---- against the others ---- */
+
+static void judge_build(const struct kolo_checkup *host, int self, const struct kolo_prognosis *job,
+                        struct kolo_findings *findings)
+{
+    const char *build = text(host, KOLO_FACT_build);
+    if (build[0] == '\0' || job->build[0] == '\0' || strcmp(build, job->build) == 0 ||
+        strcmp(text(host, KOLO_FACT_machine), job->machine) != 0)
+        return;
+    WARNING("build",
+            "%s there is another build of the same version (%s, here %s); install the same",
+            job->agent, build, job->build);
+}
+
+static void judge_twins(const struct kolo_checkup *hosts, size_t count, int self,
+                        struct kolo_findings *findings)
+{
+    const struct kolo_checkup *host = &hosts[self];
+    for (int i = 0; i < self && (size_t)i < count; i++)
+        if (hosts[i].has_facts && text(host, KOLO_FACT_identity)[0] != '\0' &&
+            strcmp(text(&hosts[i], KOLO_FACT_identity), text(host, KOLO_FACT_identity)) == 0) {
+            WARNING("twin",
+                    "is the same machine as %s (both are %s): it gets the ranks of both; name it "
+                    "once, with the sum of the slots",
+                    hosts[i].name, text(host, KOLO_FACT_host));
+            return;
+        }
+}
+
+/* What works on some host and not on this one makes all links to it slower. */
+static void judge_lack(const struct kolo_checkup *hosts, size_t count, int self,
+                       struct kolo_findings *findings)
+{
+    const struct kolo_facts *facts = &hosts[self].facts;
+    for (size_t i = 0; i < facts->backend_count; i++) {
+        const struct kolo_fact_backend *backend = &facts->backends[i];
+        if (backend->works || strcmp(backend->name, "rdma") != 0 ||
+            strcmp(backend->kind, "transport") != 0)
+            continue;
+        for (size_t j = 0; j < count; j++)
+            if (hosts[j].has_facts && has_device(&hosts[j], "transport", "rdma")) {
+                WARNING("rdma", "no RDMA (%s), but on %s; all go by TCP to it", backend->why,
+                        hosts[j].name);
+                break;
+            }
+    }
+}
+
+void kolo_judge_hosts(const struct kolo_checkup *hosts, size_t count,
+                      const struct kolo_prognosis *job, struct kolo_findings *findings)
+{
+    for (int self = 0; (size_t)self < count; self++) {
+        const struct kolo_checkup *host = &hosts[self];
+        judge_reach(host, self, findings);
+        judge_clock(host, self, findings);
+        if (!host->has_facts)
+            continue;
+        judge_net(host, self, job, count, findings);
+        judge_limits(host, self, job, count, findings);
+        if (host->is_launcher)
+            continue;
+        judge_build(host, self, job, findings);
+        judge_twins(hosts, count, self, findings);
+        judge_lack(hosts, count, self, findings);
+        judge_processors(host, self, findings);
+        judge_memory(host, self, findings);
+        judge_devices(host, self, job, findings);
+        judge_others(host, self, findings);
+    }
+}

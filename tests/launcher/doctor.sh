@@ -1,0 +1,182 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# kolorun doctor on one machine, and on hosts that a made-up ssh leads to. What a busy machine adds (its load) is
+# allowed for: the exit status is held against what was found, not against a number.
+. "${BASH_SOURCE%/*}/common.sh"
+helpers=${BASH_SOURCE%/*}/helpers
+export KOLOTEST_MARK=doctor-$$
+unset "${!KOLO_@}"
+
+# doctor ARGUMENTS...: status 0 or 1, as the last line says.
+doctor() {
+    local got=0 begun=$EPOCHREALTIME last
+    timeout "$patience" "${wrapper[@]}" "$KOLORUN" doctor "$@" >"$work/out" 2>"$work/err" </dev/null || got=$?
+    seconds=$(awk -v a="$begun" -v b="$EPOCHREALTIME" 'BEGIN {printf "%.3f", b - a}')
+    last=$(tail -n 1 "$work/out")
+    case $got:$last in
+        0:*': nothing to mend ('*') '* | 0:*': nothing to mend ('*')') ;;
+        1:*': '*' error'*', '*' warning'*) ;;
+        *) fail "status $got, and the last line is '$last': doctor $*"; cat "$work/err" ;;
+    esac
+    [[ ! -s $work/err ]] || { fail "standard error of doctor $*:"; cat "$work/err"; }
+}
+lacks() { ! grep -qE -- "$2" "$work/$1" || { fail "a line '$2' in $1:"; grep -E -- "$2" "$work/$1"; }; }
+# own_jobs COUNT: so many processes of this test are taken for another job; those of other tests may be as well.
+own_jobs() {
+    local pid count=0
+    for pid in $(sed -nE 's/.*\((its agent is )?pid ([0-9]+)\).*/\2/p' "$work/out"); do
+        ! tr '\0' '\n' 2>/dev/null <"/proc/$pid/environ" | grep -qx "KOLOTEST_MARK=$KOLOTEST_MARK" || count=$((count + 1))
+    done
+    [[ $count == "$1" ]] || { fail "$count processes of the test count as other jobs, not $1"; cat "$work/out"; }
+}
+wrapper=()
+
+# This machine: a table of one row, and no findings but of what it is short of.
+doctor
+says out '^host +ranks +ssh +clock +cpus +load +free +gpus +addrs +works$'
+says out '^localhost +[0-9]+ +- +this +[0-9]+ .* tcp'
+says out '^[0-9]+ ranks? on 1 host: '
+lacks out '^error: '
+run 0 sh -c '"$0" doctor -v -np 1 || [ $? = 1 ]' "$KOLORUN"
+says err '^kolorun: host localhost: agent \(pid [0-9]+ on .*\) is there after [0-9.]+ s$'
+doctor -np 1 true
+says out '^1 rank on 1 host: '
+lacks out '^error: '
+doctor --chdir /nosuchdir
+says out "^error: localhost: would not start the job: directory '/nosuchdir': .*; put it there .* --chdir$"
+doctor ./nosuchprogram
+says out "^error: localhost: would not start the job: program '\./nosuchprogram'"
+doctor --gpus 999
+says out '^error: localhost: would not start the job: .*999'
+
+# As JSON, whole or not at all; the same findings.
+doctor -np 100 --json "$work/d.json"
+python3 - "$work/d.json" "$work/out" <<'PYTHON' || fail "the JSON is not what was printed"
+import json, sys
+data = json.load(open(sys.argv[1]))
+lines = open(sys.argv[2]).read().splitlines()
+assert data["ranks"] == 100 and len(data["hosts"]) == 1 and data["paths"] == [], data
+host = data["hosts"][0]
+assert host["is_here"] and host["is_examined"] and host["facts"]["cpus"] >= 1, host
+assert {"shm", "tcp"} <= {b["name"] for b in host["facts"]["backends"]}, host
+printed = [l for l in lines if l.startswith(("error: ", "warning: ", "note: "))]
+assert printed == [f"{f['severity']}: {', '.join(f['hosts'])}: {f['text']}" for f in data["findings"]], printed
+assert any(f["kind"] == "cores" and "100 ranks" in f["text"] for f in data["findings"]), data["findings"]
+PYTHON
+run 2 "$KOLORUN" doctor --json /nosuchdir/d.json
+says err '^kolorun: .*--json.*/nosuchdir/d.json'
+[[ ! -s /dev/full ]] && run 1 "$KOLORUN" doctor --json /dev/full && says err '^kolorun: .*--json'
+
+# Asked wrongly: one line, and nothing looked at.
+wrong() {
+    local pattern=$1
+    shift
+    run 2 "$KOLORUN" "$@"
+    lines err 1
+    lines out 0
+    says err "^kolorun: .*$pattern"
+}
+wrong "unknown option '--jsons', did you mean --json" doctor --jsons x
+wrong 'exclude each other' doctor -H a --hostfile b
+wrong 'leave it out' doctor --dry-run
+wrong "for 'kolorun doctor'" --json "$work/x" true
+wrong 'no range of ports' doctor --set PORTS=9-3
+wrong '/nosuchfile' doctor --hostfile /nosuchfile
+wrong 'slots' doctor -np 3 -H localhost:1
+run 1 sh -c 'printf "nonsense\\n" | "$0" --examine' "$KOLORUN"
+says err '^kolorun: examiner: no such order$'
+run 0 "$KOLORUN" doctor --help
+says out 'kolorun doctor'
+
+# Limits. With the files that it asks for ranks come up, so it does not ask for too few.
+wrapper=(bash -c 'ulimit -n 44; exec "$@"' bash)
+doctor -np 8 --oversubscribe
+says out '^error: localhost: ulimit -n is 44 and 8 ranks may need [0-9]+ files'
+needed=$(sed -nE 's/.* may need ([0-9]+) files.*/\1/p' "$work/out")
+wrapper=(bash -c "ulimit -n $needed; exec \"\$@\"" bash)
+doctor -np 8 --oversubscribe
+lacks out 'ulimit -n'
+run 0 "${wrapper[@]}" "$KOLORUN" --set TRANSPORT=tcp -np 8 "$RANK_PROGRAM" loop 0
+run 0 "${wrapper[@]}" "$KOLORUN" -np 8 "$RANK_PROGRAM" loop 0
+wrapper=(bash -c 'ulimit -f 10240; exec "$@"' bash)
+doctor -np 2
+says out '^warning: localhost: ulimit -f is 10 MiB'
+wrapper=()
+
+# Settings that cannot work here.
+doctor -np 2 --set NET=nosuch0 --set PORTS=21500-21500
+says out '^error: localhost: [12] ports of KOLO_PORTS=21500-21500 are free and 3 are needed; widen it$'
+
+# Hosts that an ssh of our own leads to: this machine by other names.
+cat >"$work/ssh" <<'SSH'
+#!/bin/bash
+while [ "$1" != -- ]; do shift; done
+host=$2
+shift 2
+case $host in
+    noisy) echo "Welcome"; echo "motd: be good" >&2 ;;
+    denied) echo "me@denied: Permission denied (publickey,password)." >&2; exit 255 ;;
+    none) exec sh -c 'exec /opt/nosuch/kolorun --agent' ;;
+    silent) exec tail -f /dev/null ;;
+    odd-*) exec python3 "$HELPERS/odd_agent.py" "$VERSION" "${PROTOCOL:-3}" "${host#odd-}" ;;
+    old) exec python3 "$HELPERS/odd_agent.py" 0.0.1 1 early ;;
+esac
+exec sh -c "$*"
+SSH
+chmod +x "$work/ssh"
+VERSION=$("$KOLORUN" --version | cut -d' ' -f2)
+export HELPERS=$helpers VERSION
+there() { doctor --ssh "$work/ssh" "$@"; }
+there -H plain:1,noisy:1
+says out '^plain +1 +[0-9]+ ms +'
+says out '^this machine +0 +- '
+says out '^warning: noisy: start-up files of the shell there print 8 bytes, '
+says out '^note: noisy: .*: motd: be good$'
+says out '^warning: noisy: is the same machine as plain \(both are .*once, with the sum of the slots$'
+says out '^2 ranks on 2 hosts, [0-9]+ of [0-9]+ paths between them work'
+own_jobs 0
+there -H localhost:1,denied:1,none:1,old:1 --start-timeout 20s
+says out '^error: denied: cannot be reached by ssh: me@denied: Permission denied .*ssh-copy-id'
+says out '^error: none: cannot run .* there: .*nosuch.*; install kolo at the same path, or give --agent$'
+says out '^error: old: runs kolorun 0.0.1, this one is .*; install the same$'
+says out '^denied +1 not reached$'
+says out '^localhost +1 '
+
+# A host that hangs is named, and the rest goes on.
+there -H localhost:1,silent:1,plain:1 --start-timeout 2s
+says out '^error: silent: (no answer by ssh within 2 s|.*ssh)'
+says out '^plain +1 +[0-9]+ ms +'
+KOLO_PEER_TIMEOUT=2s there -H localhost:1,odd-unprepared:1 --start-timeout 2s
+says out '^error: odd-unprepared: its agent greeted, and could not look'
+
+# A host that says nonsense of itself is named, and believed in nothing.
+there -H localhost:1,odd-nonsense:1,odd-endless:1,odd-early:1
+says out "^error: odd-nonsense: was lost while it was looked at: .*number' of itself, which means nothing here"
+says out '^error: odd-endless: was lost .*a line of facts without an end'
+says out '^error: odd-early: was lost .*its examiner ended early'
+there -H localhost:1,odd-path:1 --json "$work/d.json"
+python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$work/d.json" || fail "no JSON"
+
+# Other jobs: one that runs, and a rank that lost its job.
+"$KOLORUN" -np 2 "$RANK_PROGRAM" loop 60 >"$work/job" 2>&1 </dev/null &
+job=$!
+await grep -q '\] up' "$work/job"
+KOLO_RANK=3 KOLO_SIZE=4 KOLO_LAUNCHER=kolorun tail -f /dev/null &
+lost=$!
+await sh -c "tr '\0' '\n' </proc/$lost/environ | grep -q KOLO_RANK=3"
+doctor -np 1
+says out '^warning: localhost: another job of kolo has run here for [0-9]+ s \(its agent is pid [0-9]+\)'
+says out "^warning: localhost: 'tail' \(pid $lost\) is a rank of an earlier job, .*; end it: kill $lost$"
+own_jobs 2
+kill "$lost" "$job"
+wait "$job" "$lost" 2>/dev/null
+
+# Killed in the middle it leaves nothing behind.
+"$KOLORUN" doctor --ssh "$work/ssh" -H localhost:1,silent:1,plain:1 --start-timeout 60s >/dev/null 2>&1 </dev/null &
+victim=$!
+await sh -c "pgrep -x kolo-examiner -P \$(pgrep -P \$(pgrep -P $victim -x kolorun-agent) -x kolorun-agent)"
+kill -KILL "$victim"
+wait "$victim" 2>/dev/null
+unset KOLOTEST_MARK
+nobody_left "doctor-$$"
+finish

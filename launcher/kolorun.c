@@ -14,6 +14,7 @@
 #include "launcher/job.h"
 #include "launcher/options.h"
 #include "launcher/spawn.h"
+#include "launcher/timeline_command.h"
 #include "runtime/local.h"
 #include "tools/streams.h"
 
@@ -139,6 +140,8 @@ static kolo_status check_alone(char *const *words)
 static int perform_words(int count, char **words)
 {
     struct kolo_options options;
+    if (count > 0 && strcmp(words[0], "timeline") == 0)
+        return kolo_timeline_command(count - 1, words + 1);
     const struct command *command = find_command(words[0]);
     if (command && count == 1)
         return command->run();

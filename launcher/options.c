@@ -511,6 +511,8 @@ void kolo_options_help(FILE *out)
         "       kolorun doctor [options] [program]     what would keep the job from running, or\n"
         "                        slow it down: its hosts, and the network between them\n"
         "       kolorun info     this machine: cores, transports, what the build has\n"
+        "       kolorun timeline FILE... -o OUT.json   one trace of what ranks kept\n"
+        "                        (KOLO_TIMELINE)\n"
         "       kolorun help     this text\n\n"
         "Starts one program as many ranks, on this machine or on several by ssh, and ends\n"
         "all of them when one fails. Exit status: that of the first rank that failed.\n\n");

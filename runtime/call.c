@@ -48,6 +48,11 @@ const char *kolo_call_text(enum kolo_call_kind kind)
     return kind < KOLO_CALLS ? rows[kind].text : "?";
 }
 
+bool kolo_call_is_rooted(enum kolo_call_kind kind)
+{
+    return kind < KOLO_CALLS && strchr(rows[kind].has, 'R') != NULL;
+}
+
 bool kolo_call_reduces(enum kolo_call_kind kind)
 {
     return kind == KOLO_CALL_ALLREDUCE || kind == KOLO_CALL_REDUCE ||

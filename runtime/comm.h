@@ -150,6 +150,9 @@ struct kolo_request {
     uint64_t needed_reported; /* a hash of whom the store was told that it waits for */
     uint32_t report;          /* a message's number there */
 
+    uint64_t ticket; /* of its record in the timeline; 0: none */
+    bool has_turn;   /* or that says nothing of its turn */
+
     struct kolo_strand main, closing; /* route_links.c: the plan, and what closes it */
 };
 
@@ -238,6 +241,7 @@ struct kolo_comm {
     bool has_early;      /* something has come of a collective that this rank has not entered */
     bool has_early_broadcast;         /* it is a broadcast, which others may be through with */
     struct kolo_desc past[KOLO_PAST]; /* by sequence number: broadcasts that were over here */
+    const char *joined_by;            /* timeline_call.c; NULL: not asked yet */
     char **whys;      /* by member, of those asked for: why that transport; NULL until asked */
     int *local_ranks; /* by member, among those of its host; NULL until one is asked for */
 };

@@ -24,6 +24,7 @@ struct kolo_own_op;
 struct kolo_lane;
 struct kolo_slab;
 struct kolo_device_memory;
+struct kolo_timeline;
 
 enum { KOLO_RANK_TEXT_MAX = 160 };
 
@@ -41,6 +42,8 @@ struct kolo_engine {
     int64_t spin_ns, yield_ns;
     char *transports, *memory_kinds, *left_out; /* for kolo_get_info; made when first asked */
     struct kolo_comm *world;
+    struct kolo_timeline *timeline; /* NULL: none is kept */
+    uint64_t start_ticket;          /* there: of kolo_init */
     /* ---- */
     struct kolo_comm *comms;     /* all, the world among them */
     struct kolo_comm *busy;      /* those with requests or a suspicion, and maybe more */

@@ -7,6 +7,7 @@
 #include "base/forks.h"
 #include "runtime/board_hub.h"
 #include "runtime/peers.h"
+#include "runtime/timeline.h"
 
 static kolo_status init_conds(struct kolo_engine *engine)
 {
@@ -84,6 +85,7 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
     if (may_free)
         kolo_heap_destroy(engine->heap);
     kolo_device_memory_close(engine, deadline); /* after all that lives in the devices' contexts */
+    kolo_timeline_close(engine->timeline);
     kolo_free_memory(engine->left_ns);
     kolo_free_memory(engine->transports);
     kolo_free_memory(engine->memory_kinds);

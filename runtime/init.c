@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "runtime/adopt.h"
 #include "runtime/local.h"
+#include "runtime/timeline_call.h"
 
 /* A communicator that failed has nothing to drain but the news of it. */
 static const int64_t failed_exit_ms = 1000;
@@ -238,8 +239,8 @@ static void tell_others(struct kolo_engine *engine, kolo_status why)
     kolo_store_client_abort(engine->store, KOLO_STORE_JOB, why, text);
 }
 
-kolo_status kolo_engine_join(struct kolo_engine *engine, const struct kolo_secret *secret, int fd,
-                             kolo_deadline deadline)
+static kolo_status join(struct kolo_engine *engine, const struct kolo_secret *secret, int fd,
+                        kolo_deadline deadline)
 {
     struct kolo_endpoint_events events;
     struct kolo_store_client_events store_events;
@@ -260,6 +261,24 @@ kolo_status kolo_engine_join(struct kolo_engine *engine, const struct kolo_secre
         tell_others(engine, status);
 out:
     kolo_free_memory(self);
+    return status;
+}
+
+kolo_status kolo_engine_join(struct kolo_engine *engine, const struct kolo_secret *secret, int fd,
+                             kolo_deadline deadline)
+{
+    kolo_status status = join(engine, secret, fd, deadline);
+    if (engine->timeline != NULL)
+        kolo_timeline_end(engine->timeline, engine->start_ticket, status);
+    return status;
+}
+
+kolo_status kolo_engine_keep_timeline(struct kolo_engine *engine, int64_t begun_ns)
+{
+    kolo_status status =
+        kolo_timeline_open(&engine->settings, engine->rank, engine->size, &engine->timeline);
+    if (engine->timeline != NULL)
+        engine->start_ticket = kolo_timeline_start(engine, begun_ns);
     return status;
 }
 
@@ -325,6 +344,7 @@ out:
 static kolo_status start(struct kolo_engine *engine)
 {
     struct kolo_secret secret;
+    const int64_t begun_ns = kolo_now_ns();
     kolo_deadline deadline = kolo_deadline_in_ms(engine->settings.start_timeout_ms);
     bool is_alone = engine->settings.size < 0;
     int fd = -1;
@@ -335,6 +355,7 @@ static kolo_status start(struct kolo_engine *engine)
     kolo_log_set_rank(engine->size > 1 ? engine->rank : -1);
     if (engine->rank == 0)
         kolo_config_warn_unknown();
+    KOLO_TRY(kolo_engine_keep_timeline(engine, begun_ns));
     if (engine->settings.secret[0] != '\0')
         KOLO_TRY(kolo_secret_parse(engine->settings.secret, &secret));
     else

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "memory/memory.h"
+#include "runtime/timeline_call.h"
 
 /** *bytes_out: of @p buffer, which is @p task's one. */
 static kolo_status check(struct kolo_comm *comm, const struct kolo_task *task, const void *buffer,
@@ -63,6 +64,15 @@ static void fill_in(struct kolo_comm *comm, struct kolo_request *request,
     request->call.root = task->kind == KOLO_CALL_SEND ? task->peer : comm->rank;
 }
 
+/** Begins its record in the timeline. */
+static uint64_t keep_in_timeline(struct kolo_request *request)
+{
+    request->plan = NULL;
+    request->parts = NULL;
+    request->is_async = false;
+    return kolo_timeline_request(request, false);
+}
+
 /** The rest, once it has its number. */
 static void complete(struct kolo_comm *comm, struct kolo_request *request,
                      const struct kolo_task *task)
@@ -104,13 +114,17 @@ static kolo_status post(struct kolo_comm *comm, struct kolo_request *request,
 {
     struct kolo_engine *engine = comm->engine;
     fill_in(comm, request, task);
+    const uint64_t ticket = engine->timeline != NULL ? keep_in_timeline(request) : 0;
     kolo_message_post(request, link);
     look_on(engine, link, request);
     if (!kolo_message_is_over(request)) {
         complete(comm, request, task);
+        request->ticket = ticket;
         kolo_request_take_up(comm, request);
         return kolo_request_await(comm, request);
     }
+    if (ticket != 0)
+        kolo_timeline_end(engine->timeline, ticket, KOLO_OK);
     if (++engine->calls_at_once % CALLS_PER_TURN == 0)
         kolo_engine_poll(engine);
     return KOLO_OK;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "runtime/timeline_call.h"
 
 static void append(struct kolo_request_list *list, struct kolo_request *request)
 {
@@ -92,6 +93,8 @@ void kolo_request_end(struct kolo_request *request, kolo_status status)
     if (request->follow != NULL)
         kolo_follow_end(request);
     request->status = status;
+    if (request->ticket != 0)
+        kolo_timeline_end(comm->engine->timeline, request->ticket, status);
     if (request->is_counted)
         count(request, -1);
     request->is_counted = false;
@@ -131,6 +134,9 @@ void kolo_request_drop(struct kolo_request *request)
 static void enter(struct kolo_comm *comm, struct kolo_request *request)
 {
     request->has_entered = true;
+    if (!request->has_turn)
+        kolo_timeline_enter(comm->engine->timeline, request->ticket);
+    request->has_turn = true;
     if (comm->has_early)
         kolo_comm_look_early(comm);
 }
@@ -258,6 +264,14 @@ static void enlist(struct kolo_comm *comm, struct kolo_request *request)
     request->deadline = KOLO_NEVER;
 }
 
+/** A message waits for nobody's turn. */
+static void keep_in_timeline(struct kolo_request *request)
+{
+    const bool is_first = request->comm->collectives.first == request;
+    request->has_turn = is_message(request) || (is_first && request->staged == NULL);
+    request->ticket = kolo_timeline_request(request, !request->has_turn);
+}
+
 void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
 {
     struct kolo_engine *engine = comm->engine;
@@ -268,6 +282,10 @@ void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
         set_deadline(engine, request);
     if (!is_message(request))
         take_place(comm, request);
+    request->ticket = 0;
+    request->has_turn = true;
+    if (engine->timeline != NULL)
+        keep_in_timeline(request);
     request->route->begin(request);
     kolo_requests_advance(comm);
     if (may_be_quick && request->status == KOLO_AGAIN)

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "memory/memory.h"
+#include "runtime/timeline_call.h"
 
 static bool is_message(const struct kolo_task *task)
 {
@@ -575,7 +576,11 @@ kolo_status kolo_wait(struct kolo_request **request, int timeout_ms)
         return status;
     kolo_deadline deadline = kolo_deadline_in_ms(timeout_ms);
     kolo_comm_enter(comm);
+    const bool is_kept = comm->engine->timeline != NULL && kolo_chain_is_running(*request);
+    const uint64_t ticket = is_kept ? kolo_timeline_wait(*request) : 0;
     status = collect(request, deadline);
+    if (is_kept)
+        kolo_timeline_end(comm->engine->timeline, ticket, status);
     if (status == KOLO_AGAIN)
         kolo_engine_asked_in_vain(comm->engine);
     kolo_comm_leave(comm);

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "runtime/timeline.h"
 
 /* With more ranks than this each gets a stack of 2 MiB instead of the system's. */
 enum { MANY_RANKS = 64, MANY_RANKS_STACK_BYTES = 2 << 20 };
@@ -51,8 +52,12 @@ static kolo_status come_up(struct member *member, struct kolo_comm **comm_out)
     engine->settings = team->settings;
     engine->rank = member->rank;
     engine->size = team->size;
-    status = kolo_engine_join(engine, &team->secret, member->fd,
-                              kolo_deadline_in_ms(team->settings.start_timeout_ms));
+    status = kolo_engine_keep_timeline(engine, kolo_now_ns());
+    if (status != KOLO_OK)
+        close(member->fd);
+    else
+        status = kolo_engine_join(engine, &team->secret, member->fd,
+                                  kolo_deadline_in_ms(team->settings.start_timeout_ms));
     if (status != KOLO_OK)
         kolo_engine_give_up(engine);
     else
@@ -218,6 +223,8 @@ kolo_status kolo_run_threads(int nranks, const struct kolo_config *config,
     pthread_cond_init(&team->changed, NULL);
     KOLO_TRY(kolo_config_settings(config, &team->settings));
     team->settings.launcher[0] = '\0'; /* this world has nothing to do with the one outside */
+    if (kolo_timeline_is_lent(&team->settings))
+        team->settings.timeline[0] = '\0';
     kolo_config_warn_unknown();
     KOLO_TRY(run_team(team));
 out:

@@ -182,16 +182,32 @@ static void explain(struct kolo_endpoint *endpoint, const struct kolo_link *link
     snprintf(endpoint->why.text + used, sizeof endpoint->why.text - used, "; %s", path);
 }
 
+/** Of the transport that a link which is up goes by. */
+static const char *name_of(const struct kolo_link *link)
+{
+    return link->transport->goes_by != NULL ? link->transport->goes_by(link)
+                                            : link->transport->name;
+}
+
+const char *kolo_endpoint_goes_by(struct kolo_endpoint *endpoint, int peer)
+{
+    struct kolo_why why;
+    const struct kolo_link *link = link_up(endpoint, peer);
+    if (link != NULL)
+        return name_of(link);
+    const int index = kolo_endpoint_choose(endpoint, peer, &why);
+    return index < 0 ? "none" : kolo_transports[index]->name;
+}
+
 void kolo_endpoint_choice(struct kolo_endpoint *endpoint, int peer, const char **transport_out,
                           const char **why_out)
 {
     int index = kolo_endpoint_choose(endpoint, peer, &endpoint->why);
     const struct kolo_link *link = link_up(endpoint, peer);
-    *transport_out = index < 0 ? "none" : kolo_transports[index]->name;
+    *transport_out = link != NULL ? name_of(link)
+                     : index < 0  ? "none"
+                                  : kolo_transports[index]->name;
     *why_out = endpoint->why.text;
-    if (link == NULL)
-        return;
-    explain(endpoint, link);
-    if (link->transport->goes_by != NULL)
-        *transport_out = link->transport->goes_by(link);
+    if (link != NULL)
+        explain(endpoint, link);
 }

@@ -183,6 +183,9 @@ kolo_status kolo_endpoint_set_peers(struct kolo_endpoint *endpoint,
 void kolo_endpoint_choice(struct kolo_endpoint *endpoint, int peer, const char **transport_out,
                           const char **why_out);
 
+/** The name of that transport alone. */
+const char *kolo_endpoint_goes_by(struct kolo_endpoint *endpoint, int peer);
+
 /** Messages between us and @p peer from so many bytes on are copied less if they lie in memory of
  * the heap; SIZE_MAX: that makes no difference. */
 size_t kolo_endpoint_direct_bytes(const struct kolo_endpoint *endpoint, int peer);

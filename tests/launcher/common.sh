@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# For the shell tests of kolorun. They get KOLORUN, RANK_PROGRAM, STRANGER, MOCK_CUDA (a folder)
+# For the shell tests of kolorun. They get KOLORUN, RANK_PROGRAM, CALLS, STRANGER, MOCK_CUDA (a folder)
 # and SLOW (1; more under sanitizers) from ctest.
 set -uo pipefail
 failures=0

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// `kolorun timeline FILE... -o OUT`: puts together what ranks have kept by KOLO_TIMELINE=FILE.
+#include "launcher/timeline_command.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "launcher/trace.h"
+#include "tools/exit_status.h"
+#include "tools/outfile.h"
+
+struct words {
+    const char *out;
+    const char **files;
+    size_t count;
+};
+
+static kolo_status take_words(int count, char *const *words, struct words *taken)
+{
+    for (int i = 0; i < count; i++) {
+        const bool is_out = strcmp(words[i], "-o") == 0;
+        if (is_out && (i + 1 == count || taken->out != NULL))
+            return kolo_fail(KOLO_ERR_INVALID, "timeline: -o takes the name of one file; give -o "
+                                               "OUT.json");
+        if (is_out)
+            taken->out = words[++i];
+        else if (words[i][0] == '-' && words[i][1] != '\0')
+            return kolo_fail(KOLO_ERR_INVALID,
+                             "timeline: unknown option '%s'; usage: kolorun timeline FILE... -o "
+                             "OUT.json",
+                             words[i]);
+        else
+            taken->files[taken->count++] = words[i];
+    }
+    if (taken->count == 0 || taken->out == NULL)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "timeline: %s; usage: kolorun timeline FILE... -o "
+                         "OUT.json",
+                         taken->count == 0 ? "no file is given" : "-o is missing");
+    return KOLO_OK;
+}
+
+/** A copy of the file, which a rank may be writing. */
+static kolo_status read_file(const char *path, void **data_out, size_t *bytes_out)
+{
+    const size_t most = kolo_timeline_bytes(KOLO_TIMELINE_CALLS_MAX);
+    struct stat facts;
+    void *data = NULL;
+    kolo_status status = KOLO_OK;
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return kolo_fail_errno(KOLO_ERR_INVALID, errno, "timeline: %s", path);
+    if (fstat(fileno(file), &facts) != 0 || !S_ISREG(facts.st_mode) ||
+        (size_t)facts.st_size > most) {
+        status =
+            kolo_fail(KOLO_ERR_INVALID,
+                      "timeline: %s is no timeline of kolo's; give files that KOLO_TIMELINE has "
+                      "made",
+                      path);
+        goto out;
+    }
+    data = kolo_calloc((size_t)facts.st_size + 1, 1);
+    if (data == NULL) {
+        status = KOLO_ERR_NO_MEMORY;
+        goto out;
+    }
+    *bytes_out = fread(data, 1, (size_t)facts.st_size, file);
+    *data_out = data;
+    if (ferror(file)) {
+        status = kolo_fail_errno(KOLO_ERR_INVALID, errno, "timeline: read %s", path);
+        kolo_free_memory(data);
+    }
+out:
+    (void)fclose(file);
+    return status;
+}
+
+static kolo_status add_file(struct kolo_trace *trace, const char *path)
+{
+    char why[KOLO_DETAIL_MAX];
+    void *data = NULL;
+    size_t bytes = 0;
+    kolo_status status = read_file(path, &data, &bytes);
+    if (status != KOLO_OK)
+        return status;
+    status = kolo_trace_add(trace, -1, data, bytes);
+    if (status != KOLO_ERR_DATA)
+        return status;
+    snprintf(why, sizeof(why), "%s", kolo_error_detail());
+    return kolo_fail(status,
+                     "timeline: %s: %s; give the files of one job that KOLO_TIMELINE has made",
+                     path, why);
+}
+
+static void say(void *context, const char *line)
+{
+    (void)context;
+    fprintf(stderr, "kolorun: %s\n", line);
+}
+
+static kolo_status merge(const struct words *words, struct kolo_trace *trace)
+{
+    struct outfile file = {.stream = NULL};
+    kolo_status status = KOLO_OK;
+    KOLO_TRY(outfile_spares("-o", words->out, words->files, words->count));
+    for (size_t i = 0; i < words->count; i++)
+        KOLO_TRY(add_file(trace, words->files[i]));
+    KOLO_TRY(kolo_trace_merge(trace));
+    KOLO_TRY(outfile_open(&file, "-o", words->out));
+    fprintf(file.stream, "{");
+    status = kolo_trace_write(trace, "", file.stream);
+    const kolo_status closed = outfile_close(&file, status == KOLO_OK);
+    if (status == KOLO_OK)
+        status = closed;
+    if (status == KOLO_OK)
+        kolo_trace_summary(trace, words->out, say, NULL);
+out:
+    return status;
+}
+
+int kolo_timeline_command(int count, char *const *words)
+{
+    struct kolo_trace trace = {.size = 0};
+    struct words taken = {.files = kolo_calloc((size_t)count + 1, sizeof(char *))};
+    kolo_status status =
+        taken.files != NULL ? take_words(count, words, &taken) : KOLO_ERR_NO_MEMORY;
+    if (status == KOLO_OK)
+        status = merge(&taken, &trace);
+    if (status != KOLO_OK)
+        fprintf(stderr, "kolorun: %s\n", kolo_error_detail());
+    kolo_trace_fini(&trace);
+    kolo_free_memory(taken.files);
+    if (status == KOLO_ERR_INVALID || status == KOLO_ERR_DATA)
+        return EXIT_STATUS_REFUSED;
+    return exit_status_of(status);
+}

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns a rank's ring of records: the memory, words and names, and the order of stores. Must never
+// trust what KOLO_TIMELINE leads to (a descriptor may have become another file), write beyond what
+// it has mapped, or be the end of a program: files are allocated before they are mapped, so that a full disk is an
+// error and no signal.
+//
+// A record's mark is taken away before the rest is written, and comes back behind it: who reads what a
+// killed rank has left takes no half of one for a call. Names are found by a table of this process's
+// own, since what is mapped may be written by others (its own file).
+#include "runtime/timeline.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+enum {
+    CALLS_AUTO = 16384, /* of each rank */
+    CALLS_AUTO_MIN = 256,
+    CALLS_AUTO_ALL = 1 << 20, /* of all: a trace of some hundreds of MB */
+    NAME_SLOTS = 2 * KOLO_TIMELINE_NAMES,
+    WORD_SLOTS = 256 /* above KOLO_TIMELINE_WORDS, and the duplicates among those */
+};
+static const char fd_scheme[] = "fd://";
+
+struct kolo_timeline {
+    struct kolo_timeline_head *head;
+    struct kolo_timeline_record *records;
+    size_t bytes;
+    uint64_t written;
+    uint32_t mask;
+    uint32_t words, names;
+    struct {
+        const char *text;
+        uint8_t word;
+    } word_slots[WORD_SLOTS]; /* by address */
+    uint16_t name_slots[NAME_SLOTS];
+    char name[KOLO_TIMELINE_NAMES][KOLO_TIMELINE_NAME_MAX];
+};
+
+/* ---- format ---- */
+
+uint32_t kolo_timeline_calls(int64_t wanted, int size)
+{
+    int64_t calls = wanted;
+    if (wanted <= 0) {
+        calls = CALLS_AUTO_ALL / (size > 0 ? size : 1);
+        calls = calls > CALLS_AUTO ? CALLS_AUTO : calls < CALLS_AUTO_MIN ? CALLS_AUTO_MIN : calls;
+    }
+    uint32_t capacity = KOLO_TIMELINE_CALLS_MIN;
+    while (capacity < calls && capacity < KOLO_TIMELINE_CALLS_MAX)
+        capacity *= 2;
+    return capacity;
+}
+
+size_t kolo_timeline_bytes(uint32_t capacity)
+{
+    return KOLO_TIMELINE_HEAD_BYTES + (size_t)capacity * KOLO_TIMELINE_RECORD_BYTES;
+}
+
+void kolo_timeline_format(struct kolo_timeline_head *head, int rank, int size, uint32_t capacity)
+{
+    head->head_bytes = KOLO_TIMELINE_HEAD_BYTES;
+    head->record_bytes = KOLO_TIMELINE_RECORD_BYTES;
+    head->capacity = capacity;
+    head->rank = rank;
+    head->size = size;
+    head->words = head->names = 1;
+    memcpy(head->magic, KOLO_TIMELINE_MAGIC, sizeof(head->magic));
+}
+
+/* ---- whose clock ---- */
+
+static uint64_t hash_bytes(uint64_t hash, const char *bytes, ssize_t count)
+{
+    for (ssize_t i = 0; i < count; i++)
+        hash = (hash ^ (uint8_t)bytes[i]) * UINT64_C(1099511628211);
+    return hash;
+}
+
+/** CLOCK_MONOTONIC is one for all processes of a boot that are in one time namespace. */
+static uint64_t clock_here(void)
+{
+    char text[128];
+    uint64_t hash = UINT64_C(14695981039346656037);
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        hash = hash_bytes(hash, text, read(fd, text, sizeof(text)));
+        close(fd);
+    }
+    return hash_bytes(hash, text, readlink("/proc/self/ns/time", text, sizeof(text)));
+}
+
+/* ---- opening ---- */
+
+static kolo_status map(struct kolo_timeline *timeline, int fd, size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED)
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "map %zu bytes of a timeline", bytes);
+    timeline->bytes = bytes;
+    timeline->head = memory;
+    timeline->records = (void *)((uint8_t *)memory + KOLO_TIMELINE_HEAD_BYTES);
+    return KOLO_OK;
+}
+
+static bool is_sealed(int fd)
+{
+    const int seals = F_SEAL_SHRINK | F_SEAL_GROW; /* what is mapped and cut off is a signal */
+    const int has = fcntl(fd, F_GET_SEALS);
+    return has >= 0 && (has & seals) == seals;
+}
+
+/** NULL, or why the mapped memory is not for this rank. */
+static const char *refusal_of(struct kolo_timeline *timeline, int rank, int size)
+{
+    struct kolo_timeline_head *head = timeline->head;
+    const uint32_t capacity = head->capacity;
+    uint32_t nobody = 0;
+    if (memcmp(head->magic, KOLO_TIMELINE_MAGIC, sizeof(head->magic)) != 0 ||
+        head->head_bytes != KOLO_TIMELINE_HEAD_BYTES ||
+        head->record_bytes != KOLO_TIMELINE_RECORD_BYTES)
+        return "it is no timeline, or of another version of kolo";
+    if (capacity < KOLO_TIMELINE_CALLS_MIN || (capacity & (capacity - 1)) != 0 ||
+        timeline->bytes != kolo_timeline_bytes(capacity))
+        return "its length is wrong";
+    if (head->rank != rank || head->size != size)
+        return "it is another rank's";
+    if (!atomic_compare_exchange_strong(&head->pid, &nobody, (uint32_t)getpid()))
+        return "it has been written already: a rank calls kolo_init once";
+    timeline->mask = capacity - 1;
+    return NULL;
+}
+
+static void unmap(struct kolo_timeline *timeline)
+{
+    if (timeline->head != NULL)
+        (void)munmap(timeline->head, timeline->bytes);
+    timeline->head = NULL;
+}
+
+/** NULL, or why descriptor @p fd cannot be used. */
+static const char *take_descriptor(struct kolo_timeline *timeline, int fd, int rank, int size)
+{
+    struct stat facts;
+    if (fstat(fd, &facts) != 0)
+        return "it is closed: what was started between kolorun and this program has closed it";
+    if (!is_sealed(fd) || (size_t)facts.st_size < kolo_timeline_bytes(KOLO_TIMELINE_CALLS_MIN) ||
+        (size_t)facts.st_size > kolo_timeline_bytes(KOLO_TIMELINE_CALLS_MAX))
+        return "it is no memory of an agent's";
+    if (map(timeline, fd, (size_t)facts.st_size) != KOLO_OK)
+        return kolo_error_detail();
+    return refusal_of(timeline, rank, size);
+}
+
+/** The agent's memory. That it cannot be used is no reason to end a job: then nothing is mapped. */
+static void open_descriptor(struct kolo_timeline *timeline, const char *value, int rank, int size)
+{
+    const char *number = value + sizeof(fd_scheme) - 1, *refusal = "it is no number";
+    int fd = 0;
+    size_t digits = strspn(number, "0123456789");
+    if (digits > 0 && digits < 8 && number[digits] == '\0') {
+        for (size_t i = 0; i < digits; i++)
+            fd = 10 * fd + (number[i] - '0');
+        refusal = take_descriptor(timeline, fd, rank, size);
+    }
+    if (refusal == NULL) {
+        (void)close(fd); /* it was for this process: what it starts has no use of it */
+        return;
+    }
+    unmap(timeline);
+    KOLO_WARN("no timeline of this rank: KOLO_TIMELINE=%s: %s", value, refusal);
+}
+
+static kolo_status refuse_place(const char *path, int error)
+{
+    char words[96];
+    return kolo_fail(KOLO_ERR_CONFIG,
+                     "KOLO_TIMELINE: %s cannot be made (%s); give a place that can be written",
+                     path, strerror_r(error, words, sizeof(words)));
+}
+
+/** A new file, whatever is there: another job may have mapped that. */
+static kolo_status create(const char *path, int *fd_out)
+{
+    if (unlink(path) == 0 || errno == ENOENT)
+        *fd_out = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return *fd_out >= 0 ? KOLO_OK : refuse_place(path, errno);
+}
+
+static kolo_status open_file(struct kolo_timeline *timeline, const char *prefix, int rank, int size,
+                             uint32_t capacity)
+{
+    char path[KOLO_TEXT_MAX + 16];
+    int fd = -1;
+    snprintf(path, sizeof(path), "%s.%d", prefix, rank);
+    kolo_status status = create(path, &fd);
+    if (status != KOLO_OK)
+        return status;
+    const size_t bytes = kolo_timeline_bytes(capacity);
+    const int error = posix_fallocate(fd, 0, (off_t)bytes);
+    status = error == 0 ? map(timeline, fd, bytes) : refuse_place(path, error);
+    (void)close(fd);
+    if (status != KOLO_OK) {
+        (void)unlink(path);
+        return status;
+    }
+    kolo_timeline_format(timeline->head, rank, size, capacity);
+    atomic_store(&timeline->head->pid, (uint32_t)getpid());
+    timeline->mask = capacity - 1;
+    return KOLO_OK;
+}
+
+bool kolo_timeline_is_lent(const struct kolo_settings *settings)
+{
+    return strncmp(settings->timeline, fd_scheme, sizeof(fd_scheme) - 1) == 0;
+}
+
+static void introduce(struct kolo_timeline *timeline)
+{
+    struct kolo_timeline_head *head = timeline->head;
+    if (gethostname(head->host, sizeof(head->host) - 1) != 0)
+        head->host[0] = '\0';
+    head->clock = clock_here();
+    head->begun_ns = kolo_now_ns();
+    timeline->words = timeline->names = 1;
+}
+
+kolo_status kolo_timeline_open(const struct kolo_settings *settings, int rank, int size,
+                               struct kolo_timeline **timeline_out)
+{
+    const char *value = settings->timeline;
+    kolo_status status = KOLO_OK;
+    *timeline_out = NULL;
+    if (value[0] == '\0')
+        return KOLO_OK;
+    struct kolo_timeline *timeline = kolo_calloc(1, sizeof(*timeline));
+    if (timeline == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    if (kolo_timeline_is_lent(settings))
+        open_descriptor(timeline, value, rank, size);
+    else
+        status = open_file(timeline, value, rank, size,
+                           kolo_timeline_calls(settings->timeline_calls, size));
+    if (timeline->head == NULL) {
+        kolo_free_memory(timeline);
+        return status;
+    }
+    introduce(timeline);
+    *timeline_out = timeline;
+    return KOLO_OK;
+}
+
+void kolo_timeline_close(struct kolo_timeline *timeline)
+{
+    if (timeline == NULL)
+        return;
+    timeline->head->has_left = 1;
+    timeline->head->ended_ns = kolo_now_ns();
+    unmap(timeline);
+    kolo_free_memory(timeline);
+}
+
+/* ---- words and names ---- */
+
+static uint8_t add_word(struct kolo_timeline *timeline, const char *text)
+{
+    if (timeline->words >= KOLO_TIMELINE_WORDS)
+        return 0;
+    const uint32_t word = timeline->words++;
+    snprintf(timeline->head->word[word], KOLO_TIMELINE_WORD_MAX, "%s", text);
+    timeline->head->words = timeline->words;
+    return (uint8_t)word;
+}
+
+/** Texts are few, and each is at one address or two. */
+uint8_t kolo_timeline_word(struct kolo_timeline *timeline, const char *text)
+{
+    if (text == NULL || text[0] == '\0')
+        return 0;
+    size_t slot = ((uintptr_t)text ^ ((uintptr_t)text >> 8)) % WORD_SLOTS;
+    for (int tries = 0; tries < WORD_SLOTS; tries++, slot = (slot + 1) % WORD_SLOTS) {
+        if (timeline->word_slots[slot].text == text)
+            return timeline->word_slots[slot].word;
+        if (timeline->word_slots[slot].text == NULL) {
+            timeline->word_slots[slot].text = text;
+            timeline->word_slots[slot].word = add_word(timeline, text);
+            return timeline->word_slots[slot].word;
+        }
+    }
+    return 0;
+}
+
+static uint16_t add_name(struct kolo_timeline *timeline, const char *name, size_t length)
+{
+    const uint32_t index = timeline->names;
+    if (index >= KOLO_TIMELINE_NAMES) {
+        timeline->head->names_lost++;
+        return 0;
+    }
+    memcpy(timeline->name[index], name, length); /* zeros behind it */
+    memcpy(timeline->head->name[index], timeline->name[index], KOLO_TIMELINE_NAME_MAX);
+    timeline->head->names = ++timeline->names;
+    return (uint16_t)index;
+}
+
+uint16_t kolo_timeline_name(struct kolo_timeline *timeline, const char *name)
+{
+    uint32_t hash = 2166136261u;
+    size_t length = 0;
+    if (name == NULL)
+        return 0;
+    for (; length < KOLO_TIMELINE_NAME_MAX - 1 && name[length] != '\0'; length++)
+        hash = (hash ^ (uint8_t)name[length]) * 16777619u;
+    if (length == 0)
+        return 0;
+    size_t slot = hash % NAME_SLOTS;
+    for (;; slot = (slot + 1) % NAME_SLOTS) { /* half of the slots are always free */
+        const uint16_t index = timeline->name_slots[slot];
+        if (index == 0)
+            break;
+        if (strncmp(timeline->name[index], name, length) == 0 &&
+            timeline->name[index][length] == '\0')
+            return index;
+    }
+    return timeline->name_slots[slot] = add_name(timeline, name, length);
+}
+
+/* ---- records ---- */
+
+uint64_t kolo_timeline_begin(struct kolo_timeline *timeline,
+                             const struct kolo_timeline_record *call)
+{
+    const size_t behind_mark = offsetof(struct kolo_timeline_record, comm);
+    const uint64_t ticket = ++timeline->written;
+    struct kolo_timeline_record *record = &timeline->records[(ticket - 1) & timeline->mask];
+    atomic_store_explicit(&record->mark, 0, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    memcpy((uint8_t *)record + behind_mark, (const uint8_t *)call + behind_mark,
+           sizeof(*record) - behind_mark);
+    atomic_store_explicit(&record->mark, (uint32_t)ticket, memory_order_release);
+    atomic_store_explicit(&timeline->head->written, ticket, memory_order_release);
+    return ticket;
+}
+
+/** NULL: it has made room. */
+static struct kolo_timeline_record *find(const struct kolo_timeline *timeline, uint64_t ticket)
+{
+    struct kolo_timeline_record *record = &timeline->records[(ticket - 1) & timeline->mask];
+    return timeline->written - ticket <= timeline->mask ? record : NULL;
+}
+
+void kolo_timeline_enter(struct kolo_timeline *timeline, uint64_t ticket)
+{
+    struct kolo_timeline_record *record = find(timeline, ticket);
+    if (record != NULL)
+        record->enter_ns = kolo_now_ns();
+}
+
+void kolo_timeline_end(struct kolo_timeline *timeline, uint64_t ticket, kolo_status status)
+{
+    struct kolo_timeline_record *record = find(timeline, ticket);
+    if (record == NULL)
+        return;
+    record->status = (int8_t)status;
+    atomic_store_explicit(&record->end_ns, kolo_now_ns(), memory_order_release);
+}

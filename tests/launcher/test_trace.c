@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Timelines of ranks put together: what is refused, and that whatever the bytes are JSON comes out.
+#include <criterion/criterion.h>
+
+#include <jansson.h>
+#include <stdlib.h>
+
+#include "tests/launcher/trace_maker.h"
+
+Test(trace, refuses_what_does_not_belong_together)
+{
+    struct kolo_trace trace = {.size = 0};
+    struct maker maker = maker_begin(1, 4, 7, "a");
+    maker.rank = 2;
+    cr_assert(maker_give(&maker, &trace) == KOLO_ERR_DATA);
+    cr_assert(strstr(kolo_error_detail(), "of rank 1") != NULL, "%s", kolo_error_detail());
+    maker = maker_begin(1, 4, 7, "a");
+    cr_assert(maker_give(&maker, &trace) == KOLO_OK);
+    maker = maker_begin(1, 4, 7, "a");
+    cr_assert(maker_give(&maker, &trace) == KOLO_ERR_DATA);
+    maker = maker_begin(2, 5, 7, "a");
+    cr_assert(maker_give(&maker, &trace) == KOLO_ERR_DATA);
+    cr_assert(strstr(kolo_error_detail(), "5 ranks") != NULL, "%s", kolo_error_detail());
+    cr_assert(kolo_trace_add(&trace, 0, kolo_calloc(10, 1), 10) == KOLO_ERR_DATA);
+    cr_assert(kolo_trace_merge(&trace) == KOLO_OK && trace.track_count == 1);
+    kolo_trace_fini(&trace);
+}
+
+/** The trace as jansson reads it, or NULL. */
+static json_t *written(const struct kolo_trace *trace, const char *verdict)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    json_error_t error;
+    FILE *out = open_memstream(&text, &bytes);
+    fprintf(out, "{");
+    cr_assert(kolo_trace_write(trace, verdict, out) == KOLO_OK);
+    fclose(out);
+    json_t *whole = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    cr_assert(whole != NULL, "line %d: %s near %.80s", error.line, error.text,
+              text + (error.position > 80 ? error.position - 80 : 0));
+    free(text);
+    return whole;
+}
+
+static void swallow(void *context, const char *line)
+{
+    size_t *lines = context;
+    cr_assert(strchr(line, '\n') == NULL && strlen(line) > 0);
+    ++*lines;
+}
+
+static json_t *find(json_t *whole, const char *name, int pid)
+{
+    json_t *event;
+    size_t i;
+    json_array_foreach(
+        json_object_get(whole, "traceEvents"), i,
+        event) if (strcmp(json_string_value(json_object_get(event, "name")), name) == 0 &&
+                   json_integer_value(json_object_get(event, "pid")) == pid) return event;
+    cr_assert_fail("no event %s of %d", name, pid);
+    return NULL;
+}
+
+static double number(json_t *event, const char *key)
+{
+    json_t *value = json_object_get(event, key);
+    cr_assert(json_is_number(value), "%s", key);
+    return json_number_value(value);
+}
+
+Test(trace, is_what_ranks_did)
+{
+    struct kolo_trace trace = {.size = 0};
+    for (int rank = 0; rank < 2; rank++) {
+        struct maker maker = maker_begin(rank, 2, 7, "a \"host\"\n");
+        maker_call(&maker, 0, 1000000 + 10000 * rank, 1030000);
+        maker_call(&maker, 1, 1050000, rank == 0 ? 0 : 1060000);
+        maker_head(&maker)->ended_ns = rank == 0 ? 1090000 : 0;
+        maker_head(&maker)->wait_status = rank == 0 ? 9 : 0;
+        cr_assert(maker_give(&maker, &trace) == KOLO_OK);
+    }
+    cr_assert(kolo_trace_merge(&trace) == KOLO_OK);
+    json_t *whole = written(&trace, "rank 0 was \"killed\"");
+    json_t *event = find(whole, "allreduce", 0), *args = json_object_get(event, "args");
+    cr_assert(number(event, "ts") == 0 && number(event, "dur") == 30);
+    cr_assert(number(args, "waited_us") == 10 && number(args, "last") == 1 &&
+              number(args, "bytes") == 4096 && number(args, "sequence") == 0);
+    cr_assert(number(args, "busbw_gbps") > 0.2047 && number(args, "busbw_gbps") < 0.2049);
+    event = find(whole, "waits for rank 1", 0);
+    cr_assert(number(event, "ts") == 0 && number(event, "dur") == 10);
+    event = find(whole, "killed by signal 9", 0);
+    cr_assert(number(event, "ts") == 90);
+    cr_assert(number(find(whole, "rank 0 was \"killed\"", 0), "ts") == 90);
+    event = find(whole, "process_name", 1);
+    cr_assert(strcmp(json_string_value(json_object_get(json_object_get(event, "args"), "name")),
+                     "rank 1 on a \"host\"?") == 0);
+    json_decref(whole);
+    kolo_trace_fini(&trace);
+}
+
+/** xorshift; the same bytes each time. */
+static uint64_t next(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    return *state ^= *state << 17;
+}
+
+static void spoil(struct maker *maker, uint64_t *state)
+{
+    uint8_t *data = maker->data;
+    const size_t used = KOLO_TIMELINE_HEAD_BYTES + 12 * KOLO_TIMELINE_RECORD_BYTES;
+    const size_t words = offsetof(struct kolo_timeline_head, word);
+    for (uint64_t i = next(state) % 24; i > 0; i--) {
+        size_t at = next(state) % (i % 3 == 0 ? words + 200 : used);
+        if (i % 3 == 1) /* among the records */
+            at = KOLO_TIMELINE_HEAD_BYTES + at % (12 * KOLO_TIMELINE_RECORD_BYTES);
+        data[at] = (uint8_t)next(state);
+    }
+    memcpy(data, KOLO_TIMELINE_MAGIC, 8);
+    maker_head(maker)->head_bytes = KOLO_TIMELINE_HEAD_BYTES;
+    maker_head(maker)->record_bytes = KOLO_TIMELINE_RECORD_BYTES;
+    if (next(state) % 2)
+        maker_head(maker)->written = 12;
+}
+
+static void check_events(json_t *whole)
+{
+    json_t *event;
+    size_t i;
+    json_array_foreach(json_object_get(whole, "traceEvents"), i, event)
+    {
+        const char *phase = json_string_value(json_object_get(event, "ph"));
+        if (strcmp(phase, "M") == 0)
+            continue;
+        cr_assert(number(event, "ts") >= 0);
+        cr_assert(strcmp(phase, "X") != 0 || number(event, "dur") >= 0);
+    }
+}
+
+Test(trace, of_random_bytes_is_json, .timeout = 300)
+{
+    uint64_t state = 4101842887655102017u;
+    size_t lines = 0;
+    for (int round = 0; round < 600; round++) {
+        struct kolo_trace trace = {.size = 0};
+        for (int rank = 0; rank < 4; rank++) {
+            struct maker maker = maker_begin(rank, 4, rank < 2 ? 7 : 8, "h");
+            for (uint32_t i = 0; i < 10; i++)
+                maker_call(&maker, i, 1000 * i + 1000, 1000 * i + 1900);
+            maker_message(&maker, rank % 2 ? KOLO_SHAPE_RECV : KOLO_SHAPE_SEND, rank ^ 1, 0, 50000,
+                          60000);
+            maker_message(&maker, KOLO_SHAPE_WAIT, -1, 1, 50000, 60000);
+            spoil(&maker, &state);
+            maker.rank = -1;
+            (void)maker_give(&maker, &trace);
+        }
+        cr_assert(kolo_trace_merge(&trace) == KOLO_OK);
+        json_t *whole = written(&trace, "why");
+        check_events(whole);
+        json_decref(whole);
+        kolo_trace_summary(&trace, "file", swallow, &lines);
+        kolo_trace_fini(&trace);
+    }
+    cr_assert(lines > 600);
+}
+
+Test(trace, of_nobody_is_json)
+{
+    struct kolo_trace trace = {.size = 0};
+    size_t lines = 0;
+    cr_assert(kolo_trace_merge(&trace) == KOLO_OK);
+    json_decref(written(&trace, "nothing was started"));
+    kolo_trace_summary(&trace, "file", swallow, &lines);
+    cr_assert(lines == 1);
+    kolo_trace_fini(&trace);
+}

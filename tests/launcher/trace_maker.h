@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Timelines as ranks would have left them, for tests of what is made of them.
+#ifndef KOLO_TESTS_TRACE_MAKER_H
+#define KOLO_TESTS_TRACE_MAKER_H
+
+#include <stdio.h>
+#include <string.h>
+
+#include <kolo/types.h>
+
+#include "base/alloc.h"
+#include "launcher/trace.h"
+
+enum { MAKER_CAPACITY = 256, MAKER_WORD_INIT = 1, MAKER_WORD_ALLREDUCE, MAKER_WORD_RING };
+
+struct maker {
+    int rank;
+    void *data;
+};
+
+static inline size_t maker_bytes(void)
+{
+    return kolo_timeline_bytes(MAKER_CAPACITY);
+}
+
+static inline struct kolo_timeline_head *maker_head(const struct maker *maker)
+{
+    return maker->data;
+}
+
+static inline struct maker maker_begin(int rank, int size, uint64_t clock, const char *host)
+{
+    struct maker maker = {rank, kolo_calloc(1, maker_bytes())};
+    struct kolo_timeline_head *head = maker_head(&maker);
+    kolo_timeline_format(head, rank, size, MAKER_CAPACITY);
+    head->clock = clock;
+    head->pid = 100u + (uint32_t)rank;
+    head->words = 4;
+    snprintf(head->host, sizeof head->host, "%s", host);
+    snprintf(head->word[MAKER_WORD_INIT], KOLO_TIMELINE_WORD_MAX, "init");
+    snprintf(head->word[MAKER_WORD_ALLREDUCE], KOLO_TIMELINE_WORD_MAX, "allreduce");
+    snprintf(head->word[MAKER_WORD_RING], KOLO_TIMELINE_WORD_MAX, "ring");
+    return maker;
+}
+
+static inline void maker_add(struct maker *maker, const struct kolo_timeline_record *call)
+{
+    struct kolo_timeline_head *head = maker_head(maker);
+    const uint64_t number = head->written++;
+    struct kolo_timeline_record *records =
+        (void *)((uint8_t *)maker->data + KOLO_TIMELINE_HEAD_BYTES);
+    records[number % MAKER_CAPACITY] = *call;
+    records[number % MAKER_CAPACITY].mark = (uint32_t)(number + 1);
+}
+
+/** An allreduce of the world. */
+static inline void maker_call(struct maker *maker, uint32_t sequence, int64_t begin_ns,
+                              int64_t end_ns)
+{
+    const struct kolo_timeline_record call = {.sequence = sequence,
+                                              .begin_ns = begin_ns,
+                                              .end_ns = end_ns,
+                                              .bytes = 4096,
+                                              .size = (uint32_t)maker_head(maker)->size,
+                                              .peer = -1,
+                                              .dtype = KOLO_FLOAT32,
+                                              .op = KOLO_SUM,
+                                              .kind = MAKER_WORD_ALLREDUCE,
+                                              .plan = MAKER_WORD_RING,
+                                              .shape_flags = KOLO_SHAPE_ALL};
+    maker_add(maker, &call);
+}
+
+/** A message of the world; @p shape KOLO_SHAPE_SEND or _RECV. */
+static inline void maker_message(struct maker *maker, enum kolo_timeline_shape shape, int peer,
+                                 uint32_t sequence, int64_t begin_ns, int64_t end_ns)
+{
+    const struct kolo_timeline_record call = {.sequence = sequence,
+                                              .begin_ns = begin_ns,
+                                              .end_ns = end_ns,
+                                              .bytes = 64,
+                                              .size = (uint32_t)maker_head(maker)->size,
+                                              .peer = peer,
+                                              .op = KOLO_TIMELINE_NO_OP,
+                                              .shape_flags = (uint8_t)shape};
+    maker_add(maker, &call);
+}
+
+/** Hands it over. */
+static inline kolo_status maker_give(struct maker *maker, struct kolo_trace *trace)
+{
+    return kolo_trace_add(trace, maker->rank, maker->data, maker_bytes());
+}
+
+#endif

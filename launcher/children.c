@@ -15,6 +15,7 @@
 #include "launcher/children.h"
 #include "launcher/gpus.h"
 #include "launcher/lines.h"
+#include "launcher/records.h"
 #include "launcher/spawn.h"
 #include "tools/exit_status.h"
 
@@ -23,6 +24,7 @@ struct child {
     pid_t pid;
     int64_t started_ns;
     bool is_running;
+    struct kolo_records records; /* of its calls */
     struct kolo_lines streams[2];
 };
 
@@ -173,6 +175,21 @@ out:
     return status;
 }
 
+/* Memory for the timeline of a rank, if the job has one, and where the rank finds it. */
+static kolo_status add_records(const struct kolo_children *children, uint32_t local,
+                               struct kolo_texts *env)
+{
+    const struct kolo_spec *spec = children->spec;
+    struct kolo_records *records = &children->at[local].records;
+    char value[32];
+    if (spec->timeline_calls == 0)
+        return KOLO_OK;
+    kolo_status status = kolo_records_open(records, (int)(spec->first_rank + local),
+                                           (int)spec->size, spec->timeline_calls);
+    snprintf(value, sizeof value, "fd://%d", records->fd);
+    return status == KOLO_OK ? kolo_texts_define(env, "KOLO_TIMELINE", value) : status;
+}
+
 /* The variables that every rank has of its own. */
 static kolo_status make_env(const struct kolo_children *children, uint32_t local,
                             struct kolo_texts *env)
@@ -193,6 +210,7 @@ static kolo_status make_env(const struct kolo_children *children, uint32_t local
         KOLO_TRY(kolo_texts_define(env, own[i].name, text));
         KOLO_TRY(kolo_texts_define(env, own[i].alias, text));
     }
+    KOLO_TRY(add_records(children, local, env));
     status = add_gpus(spec, &children->gpus, local, env);
 out:
     return status;
@@ -265,6 +283,7 @@ static kolo_status start_child(struct kolo_children *children, uint32_t local)
                                .env = env.at,
                                .cwd = spec->cwd,
                                .fds = {theirs[0], theirs[1], theirs[2]},
+                               .kept_fd = child->records.fd,
                                .death_signal = SIGKILL,
                                .cpus = children->cpus ? &children->cpus[local] : NULL};
     KOLO_TRY(kolo_spawn(&spawn, &child->pid, &error));
@@ -316,8 +335,26 @@ void kolo_children_reaped(struct kolo_children *children, pid_t pid, int wait_st
         child->is_running = false;
         children->running--;
         report_end(children, child, wait_status);
+        kolo_records_ended(&child->records, wait_status);
         return;
     }
+}
+
+bool kolo_children_send_records(struct kolo_children *children)
+{
+    uint8_t data[KOLO_RECORDS_PIECE_BYTES], rank[4];
+    for (uint32_t i = 0; i < children->spec->ranks; i++) {
+        struct child *child = &children->at[i];
+        const size_t bytes = kolo_records_next(&child->records, data);
+        if (bytes == 0)
+            continue;
+        struct kolo_writer writer = kolo_writer_over(rank, sizeof rank);
+        kolo_write_u32(&writer, child->rank);
+        kolo_channel_send_two(children->channel, KOLO_FRAME_TIMELINE, rank, sizeof rank, data,
+                              bytes);
+        return true;
+    }
+    return false;
 }
 
 void kolo_children_signal(struct kolo_children *children, int number)
@@ -427,6 +464,8 @@ void kolo_children_destroy(struct kolo_children *children)
     for (uint32_t i = 0; i < children->count; i++)
         for (int stream = 0; stream < 2; stream++)
             kolo_free_memory(children->at[i].streams[stream].data);
+    for (uint32_t i = 0; children->at && i < children->spec->ranks; i++)
+        kolo_records_close(&children->at[i].records);
     kolo_free_memory(children->at);
     kolo_free_memory(children->cpus);
     kolo_gpu_shares_fini(&children->gpus);

@@ -29,6 +29,9 @@ void kolo_children_input(struct kolo_children *children, const void *data, size_
 void kolo_children_credit(struct kolo_children *children, size_t bytes);
 /** Nobody reads any more: output is thrown away from here on. */
 void kolo_children_mute(struct kolo_children *children);
+/** Sends the next piece of what the ranks, all of which have ended, have left of their calls. False:
+ * that was all. */
+bool kolo_children_send_records(struct kolo_children *children);
 int kolo_children_running(const struct kolo_children *children);
 /** Streams whose end has not been sent yet; *idle_ms_out: how long ago anything arrived, 0 while
  * something waits for credit. */

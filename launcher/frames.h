@@ -14,6 +14,7 @@
 //             <------------------------------ EXAMINE    instead of START, by `kolorun doctor`
 //   FACTS ---------------------------------->
 //   DONE ----------------------------------->            everything of the job is gone
+//   TIMELINE ------------------------------->            then what the ranks have left of their calls, if asked for
 //   BEAT <---------------------------------> BEAT        silence means that the host is lost
 //
 // A frame is [u32 bytes of the body][u8 type][body]. What comes before the preamble (a login
@@ -47,6 +48,7 @@ enum {
     X(WANTED)   /* u32 bytes of standard input that were taken */                                  \
     X(NOTE)     /* text for the user */                                                            \
     X(DONE)     /* nothing */                                                                      \
+    X(TIMELINE) /* u32 rank, bytes: the next of its timeline (runtime/timeline.h) */               \
     X(JOB)      /* struct kolo_spec */                                                             \
     X(START)    /* nothing */                                                                      \
     X(INPUT)    /* bytes of standard input for rank 0; none: its end */                            \
@@ -132,7 +134,8 @@ struct kolo_spec {
     enum kolo_bind bind;
     uint32_t gpus; /* that each rank sees; 0: as it comes */
     uint32_t peer_timeout_ms;
-    uint32_t credit_bytes; /* of output, to begin with */
+    uint32_t credit_bytes;   /* of output, to begin with */
+    uint32_t timeline_calls; /* that are kept of each rank; 0: no timeline */
 };
 kolo_status kolo_spec_pack(const struct kolo_spec *spec, uint8_t **data_out,
                            size_t *bytes_out) KOLO_NODISCARD;

@@ -5,6 +5,8 @@
 //   STARTING --all hosts prepared--> RUNNING --a failure--> GRACE --1 s--> TERM --0.3 s--> KILL
 //      |  a failure                     | SIGINT...: forwarded                  --2 s--> ABANDON
 //      `--> KILL                        `--> ASKED --exit timeout, a failure--> GRACE
+//   any --every host done, timelines come in--> COLLECTING --every host gone--> LEAVING
+//                                                   `--2 s without any--> ABANDON
 //   any --every host gone--> LEAVING (what was said is written) --> the loop ends
 //
 // GRACE lets the other ranks, who learn of the failure within milliseconds, say what they have to
@@ -20,6 +22,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "launcher/gather.h"
 #include "launcher/input.h"
 #include "launcher/job.h"
 #include "launcher/job_spec.h"
@@ -36,20 +39,27 @@ enum {
     UNCONNECTED_GRACE_MS = 250,
     TERM_MS = 300,
     KILL_MS = 2000,
+    COLLECT_MS = 2000, /* between two pieces of timelines */
     OUT = 0,
     ERR = 1
 };
 
-enum phase { STARTING, RUNNING, ASKED, GRACE, TERM, KILL, ABANDON, LEAVING, PHASES };
+enum phase { STARTING, RUNNING, ASKED, GRACE, TERM, KILL, ABANDON, COLLECTING, LEAVING, PHASES };
 
 static const bool may_follow[PHASES][PHASES] = {
     [STARTING] = {[RUNNING] = true, [KILL] = true, [LEAVING] = true},
-    [RUNNING] = {[ASKED] = true, [GRACE] = true, [TERM] = true, [KILL] = true, [LEAVING] = true},
-    [ASKED] = {[GRACE] = true, [TERM] = true, [KILL] = true, [LEAVING] = true},
-    [GRACE] = {[TERM] = true, [KILL] = true, [LEAVING] = true},
-    [TERM] = {[KILL] = true, [LEAVING] = true},
-    [KILL] = {[ABANDON] = true, [LEAVING] = true},
+    [RUNNING] = {[ASKED] = true,
+                 [GRACE] = true,
+                 [TERM] = true,
+                 [KILL] = true,
+                 [COLLECTING] = true,
+                 [LEAVING] = true},
+    [ASKED] = {[GRACE] = true, [TERM] = true, [KILL] = true, [COLLECTING] = true, [LEAVING] = true},
+    [GRACE] = {[TERM] = true, [KILL] = true, [COLLECTING] = true, [LEAVING] = true},
+    [TERM] = {[KILL] = true, [COLLECTING] = true, [LEAVING] = true},
+    [KILL] = {[ABANDON] = true, [COLLECTING] = true, [LEAVING] = true},
     [ABANDON] = {[LEAVING] = true},
+    [COLLECTING] = {[COLLECTING] = true, [KILL] = true, [ABANDON] = true, [LEAVING] = true},
 };
 
 struct job {
@@ -68,6 +78,8 @@ struct job {
     struct kolo_verdict *verdict;
     struct kolo_output *streams[2];
     struct kolo_input *input;
+    struct kolo_gather *gather; /* NULL: no timeline */
+    char verdict_line[2 * KOLO_DETAIL_MAX];
     char agent_path[4096];
     int64_t began_ns;
     int exit_status;
@@ -169,6 +181,7 @@ static void on_phase_end(uv_timer_t *timer)
         kill_all(job);
         break;
     case KILL:
+    case COLLECTING:
         abandon(job);
         break;
     case ABANDON:
@@ -188,18 +201,19 @@ static bool is_drained(struct job *job)
 /* Everything is gone; once what it said is written, the verdict follows, then the loop ends. */
 static void leave(struct job *job)
 {
-    char line[2 * KOLO_DETAIL_MAX];
-    if (job->phase != LEAVING || !is_drained(job))
+    if (job->phase < COLLECTING || !is_drained(job))
         return;
     if (!job->said_verdict) {
         job->said_verdict = true;
-        job->exit_status = kolo_verdict_finish(job->verdict, line, sizeof line);
-        if (line[0] && !job->is_quiet) {
-            kolo_output_print(job->streams[ERR], "kolorun: %s", line);
+        job->exit_status =
+            kolo_verdict_finish(job->verdict, job->verdict_line, sizeof job->verdict_line);
+        if (job->verdict_line[0] && !job->is_quiet) {
+            kolo_output_print(job->streams[ERR], "kolorun: %s", job->verdict_line);
             return;
         }
     }
-    uv_stop(&job->loop);
+    if (job->phase == LEAVING)
+        uv_stop(&job->loop);
 }
 
 static void leave_if_gone(struct job *job)
@@ -369,6 +383,27 @@ static kolo_status on_note(struct job *job, struct kolo_remote *remote, struct k
     return KOLO_OK;
 }
 
+/* Nothing of the job is left but what its ranks have kept of their calls. */
+static bool are_done(const struct job *job)
+{
+    for (size_t i = 0; i < job->hosts->count; i++)
+        if (job->remotes[i].state < KOLO_REMOTE_FINISHED)
+            return false;
+    return true;
+}
+
+static kolo_status on_timeline(struct job *job, uint32_t rank, struct kolo_reader *body)
+{
+    kolo_status status = kolo_gather_take(job->gather, (int)rank, body->at, kolo_reader_left(body));
+    if (status != KOLO_OK || !are_done(job))
+        return status;
+    if (enter(job, COLLECTING, COLLECT_MS)) {
+        (void)uv_timer_stop(&job->job_timer);
+        leave(job);
+    }
+    return KOLO_OK;
+}
+
 static kolo_status on_frame(void *context, enum kolo_frame_type type, struct kolo_reader *body)
 {
     struct kolo_remote *remote = context;
@@ -394,6 +429,8 @@ static kolo_status on_frame(void *context, enum kolo_frame_type type, struct kol
         kolo_pause_answered(&job->pause, remote, value);
     } else if (!is_of(remote, value)) {
         return kolo_fail(KOLO_ERR_PROTOCOL, "%s for rank %u", kolo_frame_text(type), value);
+    } else if (type == KOLO_FRAME_TIMELINE) {
+        return on_timeline(job, value, body);
     } else if (type == KOLO_FRAME_STARTED) {
         on_started(job, remote, value, kolo_read_u32(body));
     } else {
@@ -530,6 +567,10 @@ static void on_job_timeout(uv_timer_t *timer)
 static void on_signal(uv_signal_t *handle, int number)
 {
     struct job *job = handle->data;
+    if (job->phase == COLLECTING) { /* the user does not want to wait for the rest */
+        kill_all(job);
+        return;
+    }
     kolo_verdict_trouble(job->verdict, kolo_now_ns(), KOLO_EXIT_SIGNAL + number,
                          "stopped by signal %d (SIG%s); the job was ended", number,
                          sigabbrev_np(number));
@@ -685,14 +726,34 @@ static void close_job(struct job *job)
     kolo_verdict_destroy(job->verdict);
 }
 
+/* The exit status once the trace, if there is to be one, is written. */
+static int end_timeline(struct job *job)
+{
+    int exit_status = job->exit_status;
+    if (job->gather &&
+        kolo_gather_finish(job->gather, job->verdict_line, job->is_quiet) != KOLO_OK) {
+        fprintf(stderr, "kolorun: no timeline: %s\n", kolo_error_detail());
+        exit_status = exit_status != 0 ? exit_status : EXIT_STATUS_FAILED;
+    }
+    kolo_gather_destroy(job->gather);
+    return exit_status;
+}
+
 int kolo_job_run(const struct kolo_options *options, const struct kolo_hosts *hosts, int size)
 {
     struct job job = {.options = options, .hosts = hosts, .size = size, .phase = STARTING};
+    if (options->timeline &&
+        kolo_gather_create(options->timeline, size, kolo_options_timeline_calls(options, size),
+                           &job.gather) != KOLO_OK) {
+        fprintf(stderr, "kolorun: %s\n", kolo_error_detail());
+        return KOLO_EXIT_USAGE;
+    }
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGTTIN, SIG_IGN);
     job.began_ns = kolo_now_ns();
     if (uv_loop_init(&job.loop) != 0) {
         fprintf(stderr, "kolorun: cannot make an event loop\n");
+        kolo_gather_destroy(job.gather);
         return 1;
     }
     init_handles(&job);
@@ -706,7 +767,7 @@ int kolo_job_run(const struct kolo_options *options, const struct kolo_hosts *ho
         job.exit_status = exit_status_of(status);
     }
     close_job(&job);
-    return job.exit_status;
+    return end_timeline(&job);
 }
 
 void kolo_job_print(const struct kolo_options *options, const struct kolo_hosts *hosts, int size)

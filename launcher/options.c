@@ -16,6 +16,7 @@
 #include "launcher/gpus.h"
 #include "launcher/hosts.h"
 #include "launcher/options.h"
+#include "runtime/timeline.h"
 #include "transport/conn.h"
 #include "transport/transport.h"
 
@@ -213,6 +214,19 @@ static kolo_status apply_no_stdin(struct kolo_options *options, const char *valu
     return KOLO_OK;
 }
 
+static kolo_status apply_timeline(struct kolo_options *options, const char *value)
+{
+    if (value[0] == '\0')
+        return kolo_fail(KOLO_ERR_INVALID, "--timeline '': give the name of a file");
+    options->timeline = value;
+    return KOLO_OK;
+}
+
+uint32_t kolo_options_timeline_calls(const struct kolo_options *options, int size)
+{
+    return options->timeline ? kolo_timeline_calls(options->settings.timeline_calls, size) : 0;
+}
+
 static kolo_status apply_keep_going(struct kolo_options *options, const char *value)
 {
     (void)value;
@@ -299,6 +313,8 @@ static const struct entry {
     {"--no-stdin", NULL, NULL, "do not read standard input (else rank 0 gets it)", apply_no_stdin},
     {"--keep-going", NULL, NULL, "when a rank dies the others go on (they may call kolo_shrink)",
      apply_keep_going},
+    {"--timeline", NULL, "FILE", "what all ranks did, call by call, as a trace for Perfetto",
+     apply_timeline},
     {"--ssh", NULL, "COMMAND", "how to reach other hosts (default ssh)", apply_ssh},
     {"--agent", NULL, "PATH", "kolorun on the other hosts (default: the same path as here)",
      apply_agent},

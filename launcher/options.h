@@ -27,6 +27,7 @@ struct kolo_options {
     const char *agent; /* kolorun on the other hosts */
     const char *chdir;
     const char *json;          /* of the doctor */
+    const char *timeline;      /* the file of the trace */
     struct kolo_texts forward; /* -x: NAME=VALUE */
     enum kolo_bind bind;
     int gpus; /* that each rank sees; 0: not given */
@@ -45,6 +46,8 @@ kolo_status kolo_options_parse(char *const *argv, char *const *environ,
                                struct kolo_options *options_out) KOLO_NODISCARD;
 /** Is this setting what kolorun gives each rank itself? */
 bool kolo_options_is_own(enum kolo_setting_index index);
+/** How many calls each of @p size ranks keeps; 0: no timeline is asked for. */
+uint32_t kolo_options_timeline_calls(const struct kolo_options *options, int size);
 void kolo_options_fini(struct kolo_options *options);
 void kolo_options_help(FILE *out);
 

@@ -431,6 +431,7 @@ static kolo_status on_frame(void *context, enum kolo_frame_type type, struct kol
     case KOLO_FRAME_NOTE:
     case KOLO_FRAME_PAUSED:
     case KOLO_FRAME_FACTS:
+    case KOLO_FRAME_TIMELINE:
         return remote->config->events.frame(remote, type, body);
     default:
         return kolo_fail(KOLO_ERR_PROTOCOL, "%s is not for kolorun", kolo_frame_text(type));

@@ -79,6 +79,8 @@ static enum stage become(const struct kolo_spawn *spawn, pid_t parent)
     if (spawn->cpus && sched_setaffinity(0, sizeof *spawn->cpus, spawn->cpus) != 0)
         return STAGE_BIND;
     (void)close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+    if (spawn->kept_fd > STDERR_FILENO)
+        (void)fcntl(spawn->kept_fd, F_SETFD, 0);
     execve(spawn->path, spawn->argv, spawn->env);
     return STAGE_EXEC;
 }

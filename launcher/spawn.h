@@ -15,13 +15,14 @@ struct kolo_spawn {
     char *const *env;
     const char *cwd;       /* NULL: the parent's */
     int fds[3];            /* its standard streams; -1: /dev/null */
+    int kept_fd;           /* one more that it keeps, under the same number; 0: none */
     int death_signal;      /* what it gets when the thread that called this ends; 0: nothing */
     const cpu_set_t *cpus; /* NULL: the parent's */
     bool has_own_session;  /* else the parent's */
 };
 
 /** Starts @p spawn as the leader of a process group of its own, with default signal handling and no
- * file descriptors but its standard streams. Returns once it has been executed.
+ * file descriptors but its standard streams and kept_fd. Returns once it has been executed.
  *  @return KOLO_OK; ERR_SYSTEM with what failed in the detail and its errno in *error_out. */
 kolo_status kolo_spawn(const struct kolo_spawn *spawn, pid_t *pid_out,
                        int *error_out) KOLO_NODISCARD;

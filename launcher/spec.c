@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "launcher/frames.h"
+#include "runtime/timeline.h"
 
 enum { TEXTS_MAX = 1 << 20, SPEC_FIXED_BYTES = 64 };
 
@@ -123,6 +124,7 @@ kolo_status kolo_spec_pack(const struct kolo_spec *spec, uint8_t **data_out, siz
     kolo_write_u32(&writer, spec->gpus);
     kolo_write_u32(&writer, spec->peer_timeout_ms);
     kolo_write_u32(&writer, spec->credit_bytes);
+    kolo_write_u32(&writer, spec->timeline_calls);
     kolo_status status = kolo_writer_finish(&writer, data, bytes_out);
     if (status == KOLO_OK)
         *data_out = data;
@@ -146,10 +148,13 @@ kolo_status kolo_spec_unpack(struct kolo_reader *reader, struct kolo_spec *spec_
     spec_out->gpus = kolo_read_u32(reader);
     spec_out->peer_timeout_ms = kolo_read_u32(reader);
     spec_out->credit_bytes = kolo_read_u32(reader);
+    spec_out->timeline_calls = kolo_read_u32(reader);
     KOLO_TRY(kolo_reader_finish(reader, "the job's description"));
     if (spec_out->argv.count == 0 || bind >= KOLO_BINDS || spec_out->gpus > KOLO_GPUS_MAX ||
         spec_out->ranks == 0 || spec_out->ranks > spec_out->size ||
-        spec_out->first_rank > spec_out->size - spec_out->ranks)
+        spec_out->first_rank > spec_out->size - spec_out->ranks ||
+        (spec_out->timeline_calls > 0 &&
+         spec_out->timeline_calls != kolo_timeline_calls(spec_out->timeline_calls, 1)))
         status = kolo_fail(KOLO_ERR_DATA, "the job's description makes no sense");
 out:
     return status;

@@ -9,6 +9,8 @@
 #include <string.h>
 
 enum { LINE_MAX = 512 };
+/* A rank is named as slow from so many times its share of all lateness on. */
+#define STANDS_OUT 1.5
 
 struct times {
     double all_ns, in_calls_ns, waiting_ns;
@@ -65,23 +67,29 @@ static int by_rank_and_time(const void *left, const void *right)
     return (a->late_ns > b->late_ns) - (a->late_ns < b->late_ns);
 }
 
-/** The rank that cost the others most time: so many entries from @p *first_out on. */
-static size_t find_slowest(const struct kolo_trace *trace, size_t *first_out)
+/** The rank that cost the others most time, and what part of all that was. */
+struct slowest {
+    size_t first, count; /* of its entries */
+    double part;
+};
+
+static struct slowest find_slowest(const struct kolo_trace *trace)
 {
-    double most = -1;
-    size_t most_count = 0;
+    struct slowest slowest = {.count = 0};
+    double most = -1, all = 0;
     for (size_t first = 0, end; first < trace->late_count; first = end) {
         double sum = 0;
         for (end = first;
              end < trace->late_count && trace->lates[end].rank == trace->lates[first].rank; end++)
             sum += (double)trace->lates[end].late_ns;
-        if (sum > most) {
-            most = sum;
-            most_count = end - first;
-            *first_out = first;
-        }
+        all += sum;
+        if (sum <= most)
+            continue;
+        most = sum;
+        slowest = (struct slowest){.first = first, .count = end - first};
     }
-    return most_count;
+    slowest.part = all > 0 ? most / all : 0;
+    return slowest;
 }
 
 static const struct kolo_trace_track *track_of(const struct kolo_trace *trace, int rank)
@@ -96,18 +104,21 @@ static void say_slowest(const struct kolo_trace *trace,
                         void (*say)(void *context, const char *line), void *context)
 {
     char line[LINE_MAX], late[32], host[KOLO_TIMELINE_HOST_MAX];
-    size_t first = 0;
     if (trace->late_count == 0)
         return;
     qsort(trace->lates, trace->late_count, sizeof(*trace->lates), by_rank_and_time);
-    const size_t count = find_slowest(trace, &first);
+    const struct slowest slowest = find_slowest(trace);
+    const size_t first = slowest.first, count = slowest.count;
     const int rank = trace->lates[first].rank;
+    const bool stands_out = slowest.part * (double)trace->track_count >= STANDS_OUT;
     duration_text((double)trace->lates[first + count / 2].late_ns, late, sizeof(late));
     kolo_trace_host(track_of(trace, rank), host);
     snprintf(
         line, sizeof(line),
-        "timeline: rank %d (host %s) was waited for most: it came last in %zu of %zu calls, %s "
-        "after the one before it in the median",
+        "timeline: %s: rank %d (host %s) came last in %zu of %zu calls, %s after the one before "
+        "it in the median",
+        stands_out ? "one rank was waited for most"
+                   : "no rank was waited for much more than others",
         rank, host, count, trace->late_count, late);
     say(context, line);
 }

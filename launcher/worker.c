@@ -8,7 +8,8 @@
 //
 // LINGERING leaves what the ranks left behind (the tee of a shell's >(tee log)) a moment to finish;
 // ENDING has sent SIGTERM, KILLING sends SIGKILL every tick. In all three the state goes on to DONE
-// as soon as no process is left and every stream has been sent.
+// as soon as no process is left and every stream has been sent. DONE sends, where the job has a timeline, what
+// the ranks have left of theirs, a piece whenever all before it is written, and then ends.
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -105,7 +106,9 @@ static void done(struct worker *worker)
 static void drained(void *context)
 {
     struct worker *worker = context;
-    if (worker->state == DONE)
+    if (worker->state != DONE)
+        return;
+    if (!worker->children || !kolo_children_send_records(worker->children))
         finish(worker);
 }
 
@@ -315,6 +318,10 @@ static kolo_status on_frame(void *context, enum kolo_frame_type type, struct kol
         return examine(worker, body);
     if (type == KOLO_FRAME_BEAT)
         return KOLO_OK;
+    if (type == KOLO_FRAME_END && worker->state == DONE) {
+        finish(worker); /* nobody waits for the rest of the timelines */
+        return KOLO_OK;
+    }
     if (type == KOLO_FRAME_END) {
         end(worker, KILLING);
         advance(worker);

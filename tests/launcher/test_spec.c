@@ -16,7 +16,8 @@ static struct kolo_spec example(void)
                              .bind = KOLO_BIND_CORE,
                              .gpus = 5,
                              .peer_timeout_ms = 900,
-                             .credit_bytes = 1000};
+                             .credit_bytes = 1000,
+                             .timeline_calls = 64};
     spec.cwd = kolo_strdup("/tmp/somewhere");
     cr_assert(kolo_texts_add(&spec.argv, "prog") == KOLO_OK);
     cr_assert(kolo_texts_add(&spec.argv, "") == KOLO_OK);
@@ -41,7 +42,7 @@ Test(spec, survives)
     cr_assert(back.env.count == 2 && strcmp(back.env.at[0], "A=3=4") == 0);
     cr_assert(back.size == 7 && back.first_rank == 3 && back.ranks == 4 && back.has_input);
     cr_assert(back.bind == KOLO_BIND_CORE && back.gpus == 5 && back.peer_timeout_ms == 900 &&
-              back.credit_bytes == 1000);
+              back.credit_bytes == 1000 && back.timeline_calls == 64);
     kolo_free_memory(data);
     kolo_spec_fini(&spec);
     kolo_spec_fini(&back);

@@ -155,5 +155,6 @@ Test(trace_clocks, a_call_that_failed_bounds_nothing)
     }
     struct kolo_trace trace = merged(makers);
     cr_assert(trace.clocks[1].rate == 0 && trace.clocks[1].error_ns < 60000);
+    cr_assert(trace.clocks[1].at_ns == 0, "no one distance agrees with all");
     kolo_trace_fini(&trace);
 }

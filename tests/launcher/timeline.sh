@@ -10,7 +10,7 @@ run 0 env KOLO_TIMELINE="$work/t" "$KOLORUN" -np 3 "$CALLS" 50
 run 0 "$KOLORUN" timeline "$work"/t.[0-9]* -o "$work/t.json"
 says err "^kolorun: timeline: [0-9]+ calls of 3 ranks in $work/t.json$"
 says err '^kolorun: timeline: the ranks were in calls for [0-9]+ % of their time; for [0-9]+ % of their time they waited'
-says err '^kolorun: timeline: rank [0-2] \(host .*\) was waited for most: it came last in [0-9]+ of 5[0-9] calls, '
+says err '^kolorun: timeline: (one|no) rank was waited for .*: rank [0-2] \(host .*\) came last in [0-9]+ of 5[0-9] calls, '
 check "$work/t.json" 3 50
 for transport in tcp shm; do
     run 0 env KOLO_TIMELINE="$work/t" KOLO_TRANSPORT=$transport "$KOLORUN" -np 3 "$CALLS" 50
@@ -31,6 +31,66 @@ events = json.load(open(sys.argv[1]))["traceEvents"]
 mine = [e for e in events if e["ph"] == "X" and e["pid"] == 1 and e["name"] == "allreduce"]
 sys.exit(len(mine) != 25 or any("open" in e["args"] for e in mine))
 PY
+
+# kolorun makes the trace itself, whatever becomes of the job; the verdict comes first.
+timeline=(--timeline "$work/job.json")
+run 0 "$KOLORUN" "${timeline[@]}" -np 3 "$CALLS" 50
+says err "^kolorun: timeline: [0-9]+ calls of 3 ranks in $work/job.json$"
+check "$work/job.json" 3 50
+run 0 "$KOLORUN" "${timeline[@]}" --set TIMELINE_CALLS=32 -np 3 "$CALLS" 50
+check "$work/job.json" 3 50 kept=32
+run 0 "$KOLORUN" "${timeline[@]}" -np 3 "$CALLS" 60 late 2
+check "$work/job.json" 3 60 late=2
+says err '^kolorun: timeline: one rank was waited for most: rank 2 .* came last in [0-9]+ of 61 calls, [0-9.]+ ms after'
+export KOLOTEST_MARK=timeline-$$
+for transport in auto tcp; do
+    run 137 env KOLO_TRANSPORT=$transport "$KOLORUN" "${timeline[@]}" -np 3 "$CALLS" 50 die 1
+    says err '^kolorun: rank 1 .* was killed by signal 9 \(SIGKILL\)'
+    [[ $(grep '^kolorun: ' "$work/err" | head -n 1) == *'was killed'* ]] || fail 'the verdict is not the first line of kolorun'
+    check "$work/job.json" 3 50 victim=1
+    nobody_left "$KOLOTEST_MARK"
+done
+# Of ranks that never were kolo's there is none, and a rank whose descriptor was closed says so and goes on.
+run 0 "$KOLORUN" "${timeline[@]}" -np 2 true
+says err '^kolorun: timeline: of 2 of 2 ranks there is none: they did not call kolo_init'
+lines err 1
+python3 -m json.tool "$work/job.json" /dev/null || fail "a trace of nobody"
+run 0 "$KOLORUN" "${timeline[@]}" -np 2 bash -c 'n=${KOLO_TIMELINE#fd://}; eval "exec $n>&-"; exec "$0" 5' "$CALLS"
+says err 'no timeline of this rank: KOLO_TIMELINE=fd://[0-9]+: it is closed'
+run 0 "$KOLORUN" "${timeline[@]}" -np 2 sh -c 'ls -l /proc/self/fd/${KOLO_TIMELINE#fd://}; exec "$0" 5' "$CALLS"
+says out 'memfd:kolo-timeline'
+# A place that cannot be written is refused before anything is started; a trace that is there stays until the new
+# one is whole.
+for place in /nonexistent/t.json /dev/full "$work" ''; do
+    run 2 "$KOLORUN" --timeline "$place" -np 1 touch "$work/started"
+    says err '^kolorun: --timeline .*; '
+    lines err 1
+done
+[[ ! -e $work/started ]] || fail 'a job was started whose trace cannot be written'
+echo old >"$work/job.json"
+"$KOLORUN" "${timeline[@]}" -np 2 sh -c 'echo up; exec sleep 1000' >"$work/out" 2>"$work/err" </dev/null &
+launcher=$!
+await grep -q up "$work/out"
+kill -9 "$launcher"
+wait "$launcher" 2>/dev/null
+nobody_left "$KOLOTEST_MARK"
+[[ $(cat "$work/job.json") == old && $(echo "$work"/job.json*) == "$work/job.json" ]] || fail 'kill -9 left a part of a trace'
+
+# A host whose clock is an hour ahead.
+cat >"$work/ssh" <<'SSH'
+#!/bin/bash
+exec unshare --time --monotonic 3600 sh -c "${!#}"
+SSH
+chmod +x "$work/ssh"
+if unshare --time --monotonic 3600 true 2>/dev/null; then
+    run 0 env KOLO_TRANSPORT=tcp "$KOLORUN" "${timeline[@]}" --ssh "$work/ssh" -np 4 -H localhost:2,elsewhere:2 "$CALLS" 100
+    says err '^kolorun: timeline: the clocks of 2 hosts were aligned by their calls, to [0-9.]+ us$'
+    check "$work/job.json" 4 100 clocks=2
+    run 137 env KOLO_TRANSPORT=tcp "$KOLORUN" "${timeline[@]}" --ssh "$work/ssh" -np 4 -H localhost:2,elsewhere:2 "$CALLS" 100 die 3
+    check "$work/job.json" 4 100 victim=3 clocks=2
+else
+    echo 'no time namespaces: clocks that differ are left to test_trace_clocks.c'
+fi
 
 # What is refused, in one line, with status 2; nothing is written then.
 refuses() {

@@ -4,7 +4,7 @@
 //
 //   calls COUNT             that
 //   calls COUNT die VICTIM  VICTIM kills itself before its allreduce number COUNT / 2
-//   calls COUNT late RANK   RANK comes 2 ms after the others to each allreduce
+//   calls COUNT late RANK   RANK comes 20 ms after the others to each allreduce
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 #include <kolo/kolo.h>
 
-enum { FLOATS = 100, LATE_NS = 2000000 };
+enum { FLOATS = 100, LATE_NS = 20000000 };
 
 static long long now_ns(void)
 {

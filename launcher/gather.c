@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns what agents have sent of their ranks' timelines, and the file that becomes the trace. The file
+// has no name until it is whole. What was sent is not looked at before the job has ended; a
+// rank has no more bytes than a timeline of the job's length, whatever its agent sends.
+#include "launcher/gather.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "launcher/trace.h"
+#include "tools/outfile.h"
+
+struct part {
+    uint8_t *data;
+    size_t bytes, capacity;
+};
+
+struct kolo_gather {
+    struct outfile file;
+    const char *path;
+    int size;
+    size_t bytes_max; /* of a rank */
+    struct part *parts;
+    int silent; /* ranks that recorded nothing */
+};
+
+/** What a trace begins with: it fills a block, so that a full disk is seen now. */
+static kolo_status begin_file(struct kolo_gather *gather)
+{
+    fprintf(gather->file.stream, "{\"displayTimeUnit\":\"ns\",%4096s\n", "");
+    if (fflush(gather->file.stream) == 0 && !ferror(gather->file.stream))
+        return KOLO_OK;
+    return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "--timeline %s", gather->path);
+}
+
+kolo_status kolo_gather_create(const char *path, int size, uint32_t calls,
+                               struct kolo_gather **gather_out)
+{
+    char why[KOLO_DETAIL_MAX];
+    struct kolo_gather *gather = kolo_calloc(1, sizeof(*gather));
+    if (gather == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    *gather =
+        (struct kolo_gather){.path = path, .size = size, .bytes_max = kolo_timeline_bytes(calls)};
+    gather->parts = kolo_calloc((size_t)size, sizeof(*gather->parts));
+    kolo_status status = gather->parts != NULL ? outfile_open(&gather->file, "--timeline", path)
+                                               : KOLO_ERR_NO_MEMORY;
+    if (status == KOLO_OK)
+        status = begin_file(gather);
+    if (status == KOLO_OK) {
+        *gather_out = gather;
+        return KOLO_OK;
+    }
+    snprintf(why, sizeof(why), "%s", kolo_error_detail());
+    kolo_gather_destroy(gather);
+    if (status == KOLO_ERR_NO_MEMORY)
+        return status;
+    return kolo_fail(KOLO_ERR_CONFIG, "%s; give a file that can be written", why);
+}
+
+kolo_status kolo_gather_take(struct kolo_gather *gather, int rank, const void *data, size_t bytes)
+{
+    if (gather == NULL || rank < 0 || rank >= gather->size)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "a timeline of rank %d, which nobody asked for", rank);
+    struct part *part = &gather->parts[rank];
+    if (bytes > gather->bytes_max - part->bytes)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "more than %zu bytes of the timeline of rank %d",
+                         gather->bytes_max, rank);
+    void *grown = part->data;
+    kolo_status status = kolo_grow(&grown, &part->capacity, part->bytes + bytes, 1);
+    if (status != KOLO_OK)
+        return status;
+    part->data = grown;
+    memcpy(part->data + part->bytes, data, bytes);
+    part->bytes += bytes;
+    return KOLO_OK;
+}
+
+/* ---- the end ---- */
+
+static void say(void *context, const char *line)
+{
+    (void)context;
+    fprintf(stderr, "kolorun: %s\n", line);
+}
+
+/** Did anybody write it? */
+static bool is_used(const struct part *part)
+{
+    const struct kolo_timeline_head *head = (const void *)part->data;
+    return part->bytes >= KOLO_TIMELINE_HEAD_BYTES && (head->pid != 0 || head->written > 0);
+}
+
+static void add(struct kolo_gather *gather, struct kolo_trace *trace, int rank, bool is_quiet)
+{
+    struct part *part = &gather->parts[rank];
+    if (!is_used(part)) {
+        gather->silent++;
+        return;
+    }
+    kolo_status status = kolo_trace_add(trace, rank, part->data, part->bytes);
+    *part = (struct part){.data = NULL};
+    if (status != KOLO_OK && !is_quiet)
+        fprintf(stderr, "kolorun: timeline: that of rank %d is left out: %s\n", rank,
+                kolo_error_detail());
+}
+
+static void say_silent(const struct kolo_gather *gather)
+{
+    if (gather->silent > 0)
+        fprintf(
+            stderr,
+            "kolorun: timeline: of %d of %d ranks there is none: they did not call kolo_init, or "
+            "were lost with their host\n",
+            gather->silent, gather->size);
+}
+
+static kolo_status write(struct kolo_gather *gather, struct kolo_trace *trace, const char *verdict)
+{
+    kolo_status status = kolo_trace_merge(trace);
+    if (status == KOLO_OK)
+        status = kolo_trace_write(trace, verdict, gather->file.stream);
+    const kolo_status closed = outfile_close(&gather->file, status == KOLO_OK);
+    return status == KOLO_OK ? closed : status;
+}
+
+kolo_status kolo_gather_finish(struct kolo_gather *gather, const char *verdict, bool is_quiet)
+{
+    struct kolo_trace trace = {.size = 0};
+    for (int rank = 0; rank < gather->size; rank++)
+        add(gather, &trace, rank, is_quiet);
+    kolo_status status = write(gather, &trace, verdict);
+    if (status == KOLO_OK && !is_quiet && trace.track_count > 0)
+        kolo_trace_summary(&trace, gather->path, say, NULL);
+    if (status == KOLO_OK && !is_quiet)
+        say_silent(gather);
+    kolo_trace_fini(&trace);
+    return status;
+}
+
+void kolo_gather_destroy(struct kolo_gather *gather)
+{
+    if (gather == NULL)
+        return;
+    (void)outfile_close(&gather->file, false);
+    for (int rank = 0; gather->parts != NULL && rank < gather->size; rank++)
+        kolo_free_memory(gather->parts[rank].data);
+    kolo_free_memory(gather->parts);
+    kolo_free_memory(gather);
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns the memfd of a rank's timeline. It is sealed against being made shorter or longer, since the
+// rank maps it; here it is read and written by system calls alone, so that nothing that a rank does to
+// it can be a signal to the agent. What stands in it is for kolorun to judge, but for the two numbers
+// that say how much of it there is to send.
+#include "launcher/records.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "runtime/timeline.h"
+
+enum { FD_LEAST = 100 /* below are those that shells give out */ };
+
+static kolo_status fill(int fd, int rank, int size, uint32_t calls)
+{
+    struct kolo_timeline_head *head = kolo_calloc(1, sizeof(*head));
+    if (head == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    kolo_timeline_format(head, rank, size, calls);
+    const bool is_there = ftruncate(fd, (off_t)kolo_timeline_bytes(calls)) == 0 &&
+                          pwrite(fd, head, sizeof(*head), 0) == (ssize_t)sizeof(*head) &&
+                          fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
+    kolo_free_memory(head);
+    return is_there ? KOLO_OK
+                    : kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "memory for the timeline of rank %d",
+                                      rank);
+}
+
+kolo_status kolo_records_open(struct kolo_records *records, int rank, int size, uint32_t calls)
+{
+    const int fd = memfd_create("kolo-timeline", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    *records = (struct kolo_records){.fd = 0};
+    if (fd < 0)
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "memory for the timeline of rank %d", rank);
+    const int high = fcntl(fd, F_DUPFD_CLOEXEC, FD_LEAST);
+    records->fd = high >= 0 ? high : fd; /* a limit below that */
+    if (high >= 0)
+        (void)close(fd);
+    kolo_status status = fill(records->fd, rank, size, calls);
+    if (status != KOLO_OK)
+        kolo_records_close(records);
+    return status;
+}
+
+void kolo_records_ended(struct kolo_records *records, int wait_status)
+{
+    const size_t at = offsetof(struct kolo_timeline_head, ended_ns);
+    struct {
+        int64_t ended_ns;
+        int32_t wait_status;
+    } end = {kolo_now_ns(), wait_status};
+    _Static_assert(offsetof(struct kolo_timeline_head, wait_status) ==
+                       offsetof(struct kolo_timeline_head, ended_ns) + sizeof(end.ended_ns),
+                   "they lie side by side");
+    if (records->fd > 0) /* else there is no end in the trace, and nothing else is lost */
+        (void)!pwrite(records->fd, &end, sizeof(end.ended_ns) + sizeof(end.wait_status), (off_t)at);
+}
+
+/** How many of its bytes have been written: the head, and records from the first on. Where that is more than
+ * there are, because a rank wrote nonsense there, the file's end comes first. */
+static uint64_t length_of(int fd)
+{
+    uint32_t capacity = 0;
+    uint64_t written = 0;
+    if (pread(fd, &capacity, sizeof(capacity), offsetof(struct kolo_timeline_head, capacity)) !=
+            (ssize_t)sizeof(capacity) ||
+        pread(fd, &written, sizeof(written), offsetof(struct kolo_timeline_head, written)) !=
+            (ssize_t)sizeof(written))
+        return 0;
+    return kolo_timeline_bytes(written < capacity ? (uint32_t)written : capacity);
+}
+
+size_t kolo_records_next(struct kolo_records *records, void *data)
+{
+    if (records->fd <= 0)
+        return 0;
+    if (records->end == 0)
+        records->end = length_of(records->fd);
+    const uint64_t left = records->end - records->at;
+    const size_t most = left < KOLO_RECORDS_PIECE_BYTES ? (size_t)left : KOLO_RECORDS_PIECE_BYTES;
+    const ssize_t got = pread(records->fd, data, most, (off_t)records->at);
+    if (got <= 0) { /* all, or its end was a lie */
+        kolo_records_close(records);
+        return 0;
+    }
+    records->at += (uint64_t)got;
+    return (size_t)got;
+}
+
+void kolo_records_close(struct kolo_records *records)
+{
+    if (records->fd > 0)
+        (void)close(records->fd);
+    records->fd = 0;
+}

@@ -347,6 +347,7 @@ uint64_t kolo_timeline_begin(struct kolo_timeline *timeline,
            sizeof(*record) - behind_mark);
     atomic_store_explicit(&record->mark, (uint32_t)ticket, memory_order_release);
     atomic_store_explicit(&timeline->head->written, ticket, memory_order_release);
+    __builtin_prefetch(&timeline->records[ticket & timeline->mask], 1);
     return ticket;
 }
 

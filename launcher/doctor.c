@@ -47,7 +47,8 @@ struct visit {
     struct doctor *doctor;
     char *text; /* of the examiner, not taken yet */
     size_t used, capacity;
-    int64_t asked_ns; /* wall clock, when its clock was asked for */
+    int64_t asked_ns;     /* wall clock, when its clock was asked for */
+    size_t paths_pending; /* that it was asked for */
     bool has_greeted, has_started, is_lost, is_given_up;
 };
 
@@ -139,6 +140,7 @@ static size_t ask_paths(struct visit *visit)
         }
     }
     tell(visit, "dial", NULL);
+    visit->paths_pending = count;
     return count;
 }
 
@@ -398,14 +400,26 @@ static void take_clock(struct visit *visit, int64_t theirs_ns)
     visit->checkup->has_clock = true;
 }
 
+/* One that it was asked for: else a host could fill this one's memory. */
+static kolo_status take_path(struct visit *visit, struct kolo_path *path)
+{
+    struct doctor *doctor = visit->doctor;
+    path->from = visit->remote.index;
+    if (visit->paths_pending == 0 || (size_t)path->to >= doctor->count ||
+        !is_tried(doctor, (size_t)path->from, (size_t)path->to) ||
+        (size_t)path->place >= doctor->checkups[path->to].facts.place_count)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "tells of a path that nobody asked for");
+    visit->paths_pending--;
+    return kolo_paths_add(&doctor->paths, path);
+}
+
 static kolo_status take_news(struct visit *visit, struct kolo_fact_news *news)
 {
     struct kolo_checkup *checkup = visit->checkup;
     if (news->kind == KOLO_LINE_CLOCK) {
         take_clock(visit, news->clock_ns);
     } else if (news->kind == KOLO_LINE_PATH) {
-        news->path.from = visit->remote.index;
-        return kolo_paths_add(&visit->doctor->paths, &news->path);
+        return take_path(visit, &news->path);
     } else if (news->kind == KOLO_LINE_END) {
         checkup->has_facts = checkup->has_facts || strcmp(news->step, "facts") == 0;
         checkup->has_survey = checkup->has_survey || strcmp(news->step, "survey") == 0;
@@ -466,10 +480,15 @@ static void on_failed(void *context, struct kolo_remote *remote, const char *why
     struct kolo_checkup *checkup = visit->checkup;
     if (!visit->has_greeted)
         doctor->calling--;
-    if (!visit->is_given_up)
-        snprintf(visit->has_greeted ? checkup->gone : checkup->unreached, sizeof checkup->gone,
-                 "%s", why);
+    /* what the channel ended with says more than that the connection broke, but for its plain end */
+    if (visit->has_greeted && !visit->is_given_up)
+        snprintf(checkup->gone, sizeof checkup->gone, "%s",
+                 remote->broken[0] && strcmp(remote->broken, "closed") != 0 ? remote->broken : why);
+    else if (!visit->is_given_up)
+        snprintf(checkup->unreached, sizeof checkup->unreached, "%s", why);
     visit->is_lost = true;
+    if (doctor->phase < TRYING) /* nobody is to try it */
+        checkup->has_facts = false;
     call_hosts(doctor);
     advance(doctor);
 }
@@ -614,7 +633,7 @@ static void judge(const struct doctor *doctor, struct kolo_findings *findings)
     kolo_judge_hosts(doctor->checkups, doctor->count, &job, findings);
     kolo_judge_paths(doctor->checkups, doctor->count, &doctor->paths, &job, findings);
     if (doctor->count > WHOLE_MAX)
-        kolo_findings_add(findings, KOLO_SEVERITY_NOTE, "sample", 0,
+        kolo_findings_add(findings, KOLO_SEVERITY_NOTE, "sample", -1,
                           "of %zu hosts each was tried with some others, not with all",
                           doctor->count);
     kolo_findings_sort(findings);

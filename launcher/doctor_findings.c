@@ -75,7 +75,8 @@ void kolo_findings_add(struct kolo_findings *findings, enum kolo_severity severi
         return;
     }
     finding->hosts = hosts;
-    add_host(finding, host);
+    if (host >= 0)
+        add_host(finding, host);
 }
 
 void kolo_findings_sort(struct kolo_findings *findings)

@@ -81,7 +81,8 @@ static void judge_reach(const struct kolo_checkup *host, int self, struct kolo_f
     if (host->unfinished[0] != '\0')
         ERROR("silent", "%s", host->unfinished);
     else if (host->gone[0] != '\0')
-        ERROR("lost", "was lost while it was looked at: %s", without_host(host->gone, host->name));
+        ERROR("lost", "was lost while it was looked at: %s; see its journal, and ask again",
+              without_host(host->gone, host->name));
     if (host->refused[0] != '\0')
         ERROR("refused", "would not start the job: %s%s", host->refused,
               strncmp(host->refused, "directory ", 10) == 0

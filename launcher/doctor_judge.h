@@ -27,6 +27,7 @@ struct kolo_findings {
     size_t count, capacity;
     bool is_short; /* memory was: findings are missing */
 };
+/** @p host -1: of all, or of none. */
 void kolo_findings_add(struct kolo_findings *findings, enum kolo_severity severity,
                        const char *kind, int host, const char *format, ...)
     __attribute__((format(printf, 5, 6)));

@@ -268,7 +268,7 @@ static void judge_round_trips(const struct network *network)
     bool is_far = median > FAR_US;
     if (is_far)
         kolo_findings_add(
-            network->findings, KOLO_SEVERITY_NOTE, "far", 0,
+            network->findings, KOLO_SEVERITY_NOTE, "far", -1,
             "hosts are %.1f ms apart (median round trip): short collectives take that "
             "long, and more",
             (double)median / 1000);

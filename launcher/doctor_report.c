@@ -68,7 +68,8 @@ static void print_row(const struct kolo_checkup *host, int width, FILE *out)
     snprintf(ssh, sizeof ssh, host->is_here || host->is_launcher ? "-" : "%.0f ms", host->reach_ms);
     snprintf(cpus, sizeof cpus, quota > 0 ? "%" PRId64 " (%.2g)" : "%" PRId64,
              number[KOLO_FACT_cpus], (double)quota / 1000);
-    snprintf(load, sizeof load, "%.1f", (double)number[KOLO_FACT_load_milli] / 1000);
+    snprintf(load, sizeof load, number[KOLO_FACT_load_milli] < 0 ? "-" : "%.1f",
+             (double)number[KOLO_FACT_load_milli] / 1000);
     if (host->has_facts)
         fprintf(out, "%-*s %5d %8s %9s %9s %5s %6s %4" PRId64 " %6zu  %s\n", width, host->name,
                 host->ranks, ssh, clock, cpus, load, memory,
@@ -105,7 +106,7 @@ static void print_finding(const struct kolo_diagnosis *diagnosis,
         fprintf(out, "%s%s", i ? ", " : "", diagnosis->hosts[finding->hosts[i]].name);
     if (finding->host_count > NAMES_SHOWN)
         fprintf(out, " and %zu more", finding->host_count - NAMES_SHOWN);
-    fprintf(out, ": %s\n", finding->text);
+    fprintf(out, "%s%s\n", finding->host_count ? ": " : "", finding->text);
 }
 
 static size_t count_of(const struct kolo_findings *findings, enum kolo_severity severity)

@@ -4,16 +4,17 @@
 _kolorun() {
     local word=${COMP_WORDS[COMP_CWORD]} i=1 option value
     local options='-np -n --host -H --hostfile --oversubscribe --env -x --chdir --bind --gpus --timeout --start-timeout
-        --transport --set --prefix --no-prefix --no-stdin --keep-going --timeline --ssh --agent --dry-run --verbose -v --help-settings
-        --print-settings --help -h --version -V'
+        --transport --set --prefix --no-prefix --no-stdin --keep-going --timeline --ssh --agent --dry-run --json --verbose -v
+        --help-settings --print-settings --help -h --version -V'
     COMPREPLY=()
+    [[ ${COMP_WORDS[1]} != doctor || $COMP_CWORD == 1 ]] || i=2 # the options of a job follow
     # Where the program is: behind all options and their values. bash makes "=" a word of its own.
     while ((i < COMP_CWORD)) && [[ ${COMP_WORDS[i]} == -* && ${COMP_WORDS[i]} != -- ]]; do
         option=${COMP_WORDS[i++]#-}
         option=-${option#-}
         case $option in
             -np | -n | -host | -H | -hostfile | -env | -x | -chdir | -bind | -gpus | -timeout | -start-timeout | -transport | \
-                -set | -timeline | -ssh | -agent)
+                -set | -timeline | -ssh | -agent | -json)
                 [[ ${COMP_WORDS[i]} != = ]] || ((i++))
                 if ((i >= COMP_CWORD)); then
                     [[ $word != = ]] || word=
@@ -40,7 +41,7 @@ _kolorun() {
     elif [[ $word == -* && ${COMP_WORDS[i - 1]} != -- ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
     else
-        mapfile -t COMPREPLY < <(compgen -c -- "$word"; compgen -f -- "$word"; compgen -W 'info timeline help' -- "$word")
+        mapfile -t COMPREPLY < <(compgen -c -- "$word"; compgen -f -- "$word"; compgen -W 'doctor info timeline help' -- "$word")
         compopt -o filenames 2>/dev/null
     fi
 }
@@ -56,7 +57,7 @@ _kolorun_value() { # OPTION WORD
             mapfile -t COMPREPLY < <(compgen -d -- "$2")
             compopt -o filenames 2>/dev/null
             ;;
-        -hostfile | -timeline | -agent)
+        -hostfile | -timeline | -agent | -json)
             mapfile -t COMPREPLY < <(compgen -f -- "$2")
             compopt -o filenames 2>/dev/null
             ;;

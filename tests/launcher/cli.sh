@@ -105,6 +105,9 @@ while read -r option value; do
     fi
 done < <(sed -nE 's/^  (-.{29}) .*/\1/p' "$work/out" | sed -E 's/, -[a-zA-Z]//')
 completes numa "$KOLORUN" --bind = n
+completes doctor "$KOLORUN" doc
+completes --json "$KOLORUN" doctor --js
+completes shm "$KOLORUN" doctor -np 2 --transport s
 completes --timeout "$KOLORUN" --gpus 2 --tim
 completes shm "$KOLORUN" -np 2 --transport s
 completes PEER_TIMEOUT= "$KOLORUN" --set PEER

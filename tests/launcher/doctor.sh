@@ -155,7 +155,11 @@ says out "^error: odd-nonsense: was lost while it was looked at: .*number' of it
 says out '^error: odd-endless: was lost .*a line of facts without an end'
 says out '^error: odd-early: was lost .*its examiner ended early'
 there -H localhost:1,odd-path:1 --json "$work/d.json"
-python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$work/d.json" || fail "no JSON"
+says out '^error: odd-path: was lost .*tells of a path that nobody asked for'
+python3 -c 'import json, sys; assert all(p["from"] != "odd-path" for p in json.load(open(sys.argv[1]))["paths"])' \
+    "$work/d.json" || fail "a path that was made up"
+KOLO_PEER_TIMEOUT=2s there -H localhost:1,odd-colours:1
+says out '^error: odd-colours: was lost while it was looked at: silent for [0-9.]+ s; '
 
 # Other jobs: one that runs, and a rank that lost its job.
 "$KOLORUN" -np 2 "$RANK_PROGRAM" loop 60 >"$work/job" 2>&1 </dev/null &

@@ -16,6 +16,8 @@ Test(doctor_findings, hosts_of_one_finding_stand_together)
     kolo_findings_add(&findings, KOLO_SEVERITY_WARNING, "noise", 3, "%d bytes", 13);
     kolo_findings_add(&findings, KOLO_SEVERITY_ERROR, "noise", 3, "%d bytes", 12);
     cr_assert(findings.count == 3 && !findings.is_short);
+    kolo_findings_add(&findings, KOLO_SEVERITY_NOTE, "far", -1, "of no host");
+    cr_assert(findings.at[3].host_count == 0);
     cr_assert(findings.at[0].host_count == 4);
     for (int i = 0; i < 4; i++)
         cr_assert(findings.at[0].hosts[i] == i);

@@ -44,7 +44,7 @@ bodies = {
     "nonsense": b"number\tcpus\tmany\n",
     "endless": b"x" * 5000,
     "early": b"",
-    "path": b"begin\tstart\nend\tfacts\npath\t77\t0\tfine\t1\t\n" * 3 + b"end\tpaths\nend\tsurvey\n",
+    "path": b"begin\tstart\nend\tfacts\npath\t0\t15\tfine\t1\t\nend\tpaths\nend\tsurvey\n",
     "colours": b"text\thost\t\x1b[31mred\n",
 }
 send(FACTS, bodies[what])

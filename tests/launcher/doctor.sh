@@ -178,7 +178,9 @@ wait "$job" "$lost" 2>/dev/null
 # Killed in the middle it leaves nothing behind.
 "$KOLORUN" doctor --ssh "$work/ssh" -H localhost:1,silent:1,plain:1 --start-timeout 60s >/dev/null 2>&1 </dev/null &
 victim=$!
-await sh -c "pgrep -x kolo-examiner -P \$(pgrep -P \$(pgrep -P $victim -x kolorun-agent) -x kolorun-agent)"
+below() { pgrep -d, -P "$1" -x "$2"; } # PARENTS NAME: numbers of processes, with commas between
+has_examiner() { below "$(below "$(below "$victim" kolorun-agent)" kolorun-agent)" kolo-examiner; }
+await has_examiner
 kill -KILL "$victim"
 wait "$victim" 2>/dev/null
 unset KOLOTEST_MARK

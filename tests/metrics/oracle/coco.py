@@ -30,6 +30,9 @@ import sets
 TORCH32 = 1  # KOLO_THRESHOLDS_TORCH32
 WORLDS = (2, 3, 4, 7, 8, 16)
 TRANSPORTS = ("auto", "shm", "tcp")
+# Of the sets that are evaluated over transports that are asked for: each way of dealing to each world, of many categories
+# and of one that is cut by score (30 x 8 seeds have 120 together). Bytes that cross do not depend on the boxes' values.
+OVER_ALL = 120
 THRESHOLDS = np.linspace(0.5, 0.95, 10)
 AT_EDGES = (1024.0, 9216.0, 0.0, 1e10, np.nextafter(1024.0, 0), np.nextafter(9216.0, 1e9))
 
@@ -308,9 +311,12 @@ def main():
             made = make_set(seed)
             expected[str(seed)] = sets.named(*by_pycocotools(*made[:4], with_grids(grids, made[4])))
             write_set(f"{folder}/{seed}.set", *made)
-        failed = sum(sets.compare(options.coco_eval, folder, expected, over) for over in TRANSPORTS)
-    print(f"{len(TRANSPORTS) * len(seeds) - failed} of {len(TRANSPORTS) * len(seeds)} runs have pycocotools' bytes: "
-          f"{len(seeds)} sets over {', '.join(TRANSPORTS)}")
+        some = expected if os.environ.get("TEST_SOAK") == "1" else dict(list(expected.items())[:OVER_ALL])
+        runs = {over: expected if over == TRANSPORTS[0] else some for over in TRANSPORTS}
+        failed = sum(sets.compare(options.coco_eval, folder, some, over) for over, some in runs.items())
+    total = sum(map(len, runs.values()))
+    print(f"{total - failed} of {total} runs have pycocotools' bytes: "
+          f"{', '.join(f'{len(some)} sets over {over}' for over, some in runs.items())}")
     sys.exit(failed > 0)
 
 

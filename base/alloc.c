@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The only file of the library that calls malloc and its kin. Every attempt is counted; a test may
-// arm a countdown at whose end one attempt fails as if memory had run out. Large pages are advice: a
-// system without them gives small ones.
+// arm a countdown at whose end one attempt fails as if memory had run out. Large pages are advice:
+// a system without them gives small ones.
 #include "base/alloc.h"
 
 #include <assert.h>

@@ -21,16 +21,16 @@ void *kolo_aligned(size_t alignment, size_t bytes) __attribute__((malloc));
  * elements are zero. On failure *array is as before. */
 kolo_status kolo_grow(void **array, size_t *capacity, size_t need, size_t bytes) KOLO_NODISCARD;
 
-/** As kolo_calloc, for what is long and will be written all over: in large pages as far as the system
- *  has them on request, since the first touch of a small one costs more than what is written there.
- *  Given back by kolo_pages_free() with the same count and bytes. */
+/** As kolo_calloc, for what is long and will be written all over: in large pages as far as the
+ *  system has them on request, since the first touch of a small one costs more than what is written
+ *  there. Given back by kolo_pages_free() with the same count and bytes. */
 void *kolo_pages(size_t count, size_t bytes);
 /** NULL is fine. */
 void kolo_pages_free(void *memory, size_t count, size_t bytes);
 
-/** What is written in these bytes, of any allocation of the above, is not needed any more: as far as
- *  they fill pages, these go back to the system before the whole is freed. Until then the bytes can
- *  be written again; what they read as is not defined. */
+/** What is written in these bytes, of any allocation of the above, is not needed any more: as far
+ *  as they fill pages, these go back to the system before the whole is freed. Until then the bytes
+ *  can be written again; what they read as is not defined. */
 void kolo_memory_done(void *from, size_t bytes);
 
 /** A copy of @p text, or NULL. */

@@ -14,8 +14,8 @@ typedef int64_t kolo_deadline;
 /** Now, in nanoseconds of CLOCK_MONOTONIC or of the clock a test put in. Threads: any. */
 int64_t kolo_now_ns(void);
 
-/** Nanoseconds since 1970 by the clock on the wall, which people set: to hold the clocks of hosts against
- * each other, and for nothing that waits. Threads: any. */
+/** Nanoseconds since 1970 by the clock on the wall, which people set: to hold the clocks of hosts
+ * against each other, and for nothing that waits. Threads: any. */
 int64_t kolo_wall_ns(void);
 
 /** Replaces the clock by @p now (NULL: the real one again). For tests, before threads start. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether this process is the one that something was made in, or a child of it by fork(): that has a
-// copy of the memory, but none of the threads, and shares the sockets. Costs no system call.
+// Whether this process is the one that something was made in, or a child of it by fork(): that has
+// a copy of the memory, but none of the threads, and shares the sockets. Costs no system call.
 #ifndef KOLO_BASE_FORKS_H
 #define KOLO_BASE_FORKS_H
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads /sys, and nothing else. Must never fail: what is not there, or says nothing sensible, is unknown.
+// Reads /sys, and nothing else. Must never fail: what is not there, or says nothing sensible, is
+// unknown.
 #include "base/numa.h"
 
 #include <fcntl.h>

@@ -10,8 +10,8 @@
 
 #include "base/status.h"
 
-/* What is sent and saved beside integers of this file, elements and records, stands there as it does in
- * memory; hosts of a job, and of a saved state, must agree on that. */
+/* What is sent and saved beside integers of this file, elements and records, stands there as it
+ * does in memory; hosts of a job, and of a saved state, must agree on that. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "kolo runs on little-endian machines (x86-64, aarch64) alone");
 

@@ -13,7 +13,8 @@
  *  @return KOLO_OK; ERR_UNSUPPORTED says why CORE or NUMA cannot be had here. */
 kolo_status kolo_bind_plan(enum kolo_bind bind, int ranks, cpu_set_t **sets_out) KOLO_NODISCARD;
 
-/** The NUMA node (its OS index) that each of @p ranks sets lies in, into @p nodes_out; -1: in several, or hwloc cannot say. */
+/** The NUMA node (its OS index) that each of @p ranks sets lies in, into @p nodes_out; -1: in
+ * several, or hwloc cannot say. */
 void kolo_bind_nodes(const cpu_set_t *sets, int ranks, int *nodes_out);
 
 /** "auto", "none", "core" or "numa"; ERR_CONFIG names the others. */

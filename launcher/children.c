@@ -160,8 +160,8 @@ out:
     return status;
 }
 
-/* The variables of a rank that sees some devices alone. Where its network card should be is its first one's word, unless
- * the user has said so. */
+/* The variables of a rank that sees some devices alone. Where its network card should be is its
+ * first one's word, unless the user has said so. */
 static kolo_status add_gpus(const struct kolo_spec *spec, const struct kolo_gpu_shares *gpus,
                             uint32_t local, struct kolo_texts *env)
 {

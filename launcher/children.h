@@ -11,9 +11,9 @@
 
 struct kolo_children;
 
-/** Looks whether the directory and the program are there, and deals processors and devices out to the
- * ranks. On failure *exit_status_out is what kolorun shall end with: 126 or 127, or 2 where there is
- * too little to deal out. */
+/** Looks whether the directory and the program are there, and deals processors and devices out to
+ * the ranks. On failure *exit_status_out is what kolorun shall end with: 126 or 127, or 2 where
+ * there is too little to deal out. */
 kolo_status kolo_children_prepare(uv_loop_t *loop, struct kolo_channel *channel,
                                   const struct kolo_spec *spec, struct kolo_children **children_out,
                                   int *exit_status_out) KOLO_NODISCARD;
@@ -29,8 +29,8 @@ void kolo_children_input(struct kolo_children *children, const void *data, size_
 void kolo_children_credit(struct kolo_children *children, size_t bytes);
 /** Nobody reads any more: output is thrown away from here on. */
 void kolo_children_mute(struct kolo_children *children);
-/** Sends the next piece of what the ranks, all of which have ended, have left of their calls. False:
- * that was all. */
+/** Sends the next piece of what the ranks, all of which have ended, have left of their calls.
+ * False: that was all. */
 bool kolo_children_send_records(struct kolo_children *children);
 int kolo_children_running(const struct kolo_children *children);
 /** Streams whose end has not been sent yet; *idle_ms_out: how long ago anything arrived, 0 while

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The course of an examination. Hosts go on side by side; what one of them takes too long for is noted, and
-// the rest goes on without it.
+// The course of an examination. Hosts go on side by side; what one of them takes too long for is
+// noted, and the rest goes on without it.
 //
-//   REACHING --all have greeted, are lost, or are late--> LOOKING --all have said their facts, are lost, or
-//     are late--> TRYING (the paths between those that said them)
-//     --all are tried, or late--> SURVEYING (what asks drivers) --all, or late--> ENDING --all gone--> OVER
+//   REACHING --all have greeted, are lost, or are late--> LOOKING --all have said their facts, are
+//     lost, or are late--> TRYING (the paths between those that said them)
+//     --all are tried, or late--> SURVEYING (what asks drivers) --all, or late--> ENDING --all
+//     gone--> OVER
 #include "launcher/doctor.h"
 
 #include <errno.h>
@@ -109,8 +110,9 @@ static void ask_facts(struct visit *visit)
     explicit_bzero(secret, sizeof secret);
 }
 
-/* Of many hosts each tries those at distances of powers of two, in both directions: so all are joined by
- * few steps, whatever fails of one is seen by several, and the paths of a host are few. And all try kolorun. */
+/* Of many hosts each tries those at distances of powers of two, in both directions: so all are
+ * joined by few steps, whatever fails of one is seen by several, and the paths of a host are few.
+ * And all try kolorun. */
 static bool is_tried(const struct doctor *doctor, size_t from, size_t to)
 {
     const struct kolo_checkup *there = &doctor->checkups[to];
@@ -480,7 +482,8 @@ static void on_failed(void *context, struct kolo_remote *remote, const char *why
     struct kolo_checkup *checkup = visit->checkup;
     if (!visit->has_greeted)
         doctor->calling--;
-    /* what the channel ended with says more than that the connection broke, but for its plain end */
+    /* what the channel ended with says more than that the connection broke, but for its plain
+     * end */
     if (visit->has_greeted && !visit->is_given_up)
         snprintf(checkup->gone, sizeof checkup->gone, "%s",
                  remote->broken[0] && strcmp(remote->broken, "closed") != 0 ? remote->broken : why);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `kolorun doctor`: looks at the hosts of a job and at the network between them before the job is started.
+// `kolorun doctor`: looks at the hosts of a job and at the network between them before the job is
+// started.
 #ifndef KOLO_LAUNCHER_DOCTOR_H
 #define KOLO_LAUNCHER_DOCTOR_H
 

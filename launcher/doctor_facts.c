@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the lines that doctor_facts.h shows. Trusts none: names must be known, numbers whole, lists are
-// bounded, and what is kept for people to read has no control characters.
+// Owns the lines that doctor_facts.h shows. Trusts none: names must be known, numbers whole, lists
+// are bounded, and what is kept for people to read has no control characters.
 #include "launcher/doctor_facts.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `kolorun doctor` knows of a host: facts, said by the examiner there (examine.h) in lines of fields
-// with tabs between, and the paths that were tried from host to host. Pure: text to structures and back.
+// What `kolorun doctor` knows of a host: facts, said by the examiner there (examine.h) in lines of
+// fields with tabs between, and the paths that were tried from host to host. Pure: text to
+// structures and back.
 //
 //   number <name> <integer>          text <name> <words>
 //   backend <kind> <name> <works> <why>
@@ -144,14 +145,14 @@ struct kolo_fact_news {
     int64_t clock_ns;
     char step[KOLO_FACT_NAME_MAX]; /* that ended */
 };
-/** Takes the NUL-terminated @p line, which is another host's word. More entries of a list than there
- * is room for are left out.
+/** Takes the NUL-terminated @p line, which is another host's word. More entries of a list than
+ * there is room for are left out.
  *  @return ERR_PROTOCOL names what makes no sense. */
 kolo_status kolo_facts_take(struct kolo_facts *facts, char *line,
                             struct kolo_fact_news *news_out) KOLO_NODISCARD;
 
-/** Writes "word field field...\n" for the NULL-terminated list of fields, control characters as '?',
- * fields cut where the line would be too long. @return its length. */
+/** Writes "word field field...\n" for the NULL-terminated list of fields, control characters as
+ * '?', fields cut where the line would be too long. @return its length. */
 size_t kolo_fact_line(char line[KOLO_FACT_LINE_MAX], const char *const *fields);
 
 const char *kolo_fact_number_name(enum kolo_fact_number number);

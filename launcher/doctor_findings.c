@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of findings. Hosts of whom the same is found stand in one: a cluster of a hundred hosts with one
-// fault gives one line.
+// The list of findings. Hosts of whom the same is found stand in one: a cluster of a hundred hosts
+// with one fault gives one line.
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

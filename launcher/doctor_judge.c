@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each host by itself, then against the others. A text does not name its host: what is true of many hosts
-// becomes one finding (doctor_findings.c).
+// Each host by itself, then against the others. A text does not name its host: what is true of many
+// hosts becomes one finding (doctor_findings.c).
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,8 +17,8 @@ enum {
     REACH_SLOW_MS = 5000,
     /* Where times of different hosts are put side by side (logs, make) a second is seen. */
     CLOCK_MAX_S = 1,
-    /* Measured on one host: a rank has 9 + 2 a peer, an agent 12 + 2 a rank, kolorun 18 + 1 a rank and 3 a
-     * host; tests/launcher/doctor.sh holds these against ranks. */
+    /* Measured on one host: a rank has 9 + 2 a peer, an agent 12 + 2 a rank, kolorun 18 + 1 a rank
+     * and 3 a host; tests/launcher/doctor.sh holds these against ranks. */
     FILES_OF_RANK = 32,
     FILES_OF_PEER = 2,
     FILES_OF_CHILD = 3

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The network between hosts, judged by what its paths did. A pair of ranks needs one direction: both dial, and
-// one connection serves both ways. kolorun is dialled by all ranks, so it needs that direction.
+// The network between hosts, judged by what its paths did. A pair of ranks needs one direction:
+// both dial, and one connection serves both ways. kolorun is dialled by all ranks, so it needs that
+// direction.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,8 +99,8 @@ static bool has_end(const struct way *way, enum kolo_path_end end)
     return false;
 }
 
-/* Why nothing of a way is fine: each place and what it did. Where messages get lost, those places alone:
- * ranks would take one of them. */
+/* Why nothing of a way is fine: each place and what it did. Where messages get lost, those places
+ * alone: ranks would take one of them. */
 static void describe_way(const struct network *network, const struct way *way, char *text,
                          size_t capacity)
 {

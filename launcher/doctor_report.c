@@ -157,7 +157,8 @@ void kolo_diagnosis_print(const struct kolo_diagnosis *diagnosis, FILE *out)
 
 /* ---- JSON ---- */
 
-/* Another host's words may be no UTF-8, which JSON must be: byte for byte then, above ASCII as '?'. */
+/* Another host's words may be no UTF-8, which JSON must be: byte for byte then, above ASCII as
+ * '?'. */
 static json_t *words(const char *text)
 {
     json_t *value = json_string(text);

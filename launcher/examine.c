@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The examiner's loop: one thread, one poller. What asks drivers is a child of its own, which writes whole
-// lines to the same standard output; where it ends otherwise than it should, that is said instead.
+// The examiner's loop: one thread, one poller. What asks drivers is a child of its own, which
+// writes whole lines to the same standard output; where it ends otherwise than it should, that is
+// said instead.
 #include "launcher/examine.h"
 
 #include <errno.h>

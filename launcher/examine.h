@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The examiner: a process that `kolorun doctor` lets the agent of each host start. It says what it finds in
-// lines (doctor_facts.h) on standard output, and does what it is told in lines on standard input:
+// The examiner: a process that `kolorun doctor` lets the agent of each host start. It says what it
+// finds in lines (doctor_facts.h) on standard output, and does what it is told in lines on standard
+// input:
 //
 //   examiner                                     doctor
 //   begin start ------------------------------>
-//            <---------------------------------- secret <64 digits>, self <its number> <hosts>, clock
+//            <---------------------------------- secret <64 digits>, self <its number> <hosts>,
+//            clock
 //   clock, number, text, place ..., end facts ->
 //   backend ..., end survey ------------------->  from a process of its own: drivers may hang
 //            <---------------------------------- target <host> <place> <address> ..., dial
@@ -38,8 +40,8 @@ void kolo_examine_others(void);
 /** Transports, kinds of memory, devices: asks drivers. */
 void kolo_examine_backends(const struct kolo_settings *settings);
 
-/** What the cgroup of this process, and those around it, allow: -1 where there is no limit. @p root comes
- * before /proc and /sys ("" but in tests). */
+/** What the cgroup of this process, and those around it, allow: -1 where there is no limit. @p root
+ * comes before /proc and /sys ("" but in tests). */
 struct kolo_cgroup {
     int64_t quota_milli, memory_limit_bytes, memory_room_bytes;
 };

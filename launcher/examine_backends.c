@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the backends of the build say of this host, as `kolorun info` shows it, in lines. Loads drivers, so
-// it may take long, hang or crash: for a process of its own.
+// What the backends of the build say of this host, as `kolorun info` shows it, in lines. Loads
+// drivers, so it may take long, hang or crash: for a process of its own.
 #include "base/build.h"
 #include "launcher/examine.h"
 #include "launcher/info.h"

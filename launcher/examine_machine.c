@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the machine gives to a process of kolo: processors, memory, limits, by /proc, /sys and the C library.
-// Says -1 rather than guess.
+// What the machine gives to a process of kolo: processors, memory, limits, by /proc, /sys and the C
+// library. Says -1 rather than guess.
 #include <fcntl.h>
 #include <inttypes.h>
 #include <netinet/in.h>
@@ -106,8 +106,8 @@ static bool has_controller(const char *list, const char *name)
     return false;
 }
 
-/* This group and all around it: each may have a limit. In a container the path may be that of the host,
- * which is not to be seen; then what is mounted at the top is the group's own. */
+/* This group and all around it: each may have a limit. In a container the path may be that of the
+ * host, which is not to be seen; then what is mounted at the top is the group's own. */
 static void climb(const char *root, char *group,
                   void (*look)(const char *root, const char *group, struct kolo_cgroup *cgroup),
                   struct kolo_cgroup *cgroup)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes of other jobs of kolo on this host: agents of kolorun, by their name, and ranks, by their
-// environment, which is to be read of this user's processes alone. Those that this process comes of, and
-// came of them, are none.
+// Processes of other jobs of kolo on this host: agents of kolorun, by their name, and ranks, by
+// their environment, which is to be read of this user's processes alone. Those that this process
+// comes of, and came of them, are none.
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the listeners and the dials of the examiner. Must never wait: all moves by the poller and by turn().
+// Owns the listeners and the dials of the examiner. Must never wait: all moves by the poller and by
+// turn().
 //
-// A path is dialled; once proved, a message of LONG_BYTES goes that way, and the other side answers it with
-// one byte. So what lets short segments through and loses long ones (an MTU that is too small somewhere) is
-// told from what lets nothing through. KOLO_PATHS_AT_ONCE paths are tried at once, each with its deadlines.
+// A path is dialled; once proved, a message of LONG_BYTES goes that way, and the other side answers
+// it with one byte. So what lets short segments through and loses long ones (an MTU that is too
+// small somewhere) is told from what lets nothing through. KOLO_PATHS_AT_ONCE paths are tried at
+// once, each with its deadlines.
 #include "launcher/examine_paths.h"
 
 #include <errno.h>

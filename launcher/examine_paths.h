@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The network side of the examiner: listens where a rank would, and tries the places of other hosts. Each
-// connection proves the secret of the session (transport/conn.h) before a byte of it counts.
+// The network side of the examiner: listens where a rank would, and tries the places of other
+// hosts. Each connection proves the secret of the session (transport/conn.h) before a byte of it
+// counts.
 #ifndef KOLO_LAUNCHER_EXAMINE_PATHS_H
 #define KOLO_LAUNCHER_EXAMINE_PATHS_H
 
@@ -16,8 +17,9 @@ struct kolo_path_events {
     void (*path)(void *context, const struct kolo_path *path);
     void (*all)(void *context);
 };
-/** @p self: the number of this host among @p hosts. Listens; @p poller is the caller's. *tests_out is to be
- * destroyed also where that failed, unless memory is short; others may be tried then all the same. */
+/** @p self: the number of this host among @p hosts. Listens; @p poller is the caller's. *tests_out
+ * is to be destroyed also where that failed, unless memory is short; others may be tried then all
+ * the same. */
 kolo_status kolo_path_tests_create(struct kolo_poller *poller, const struct kolo_settings *settings,
                                    const struct kolo_secret *secret, int self, int hosts,
                                    const struct kolo_path_events *events,

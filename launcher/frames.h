@@ -14,7 +14,8 @@
 //             <------------------------------ EXAMINE    instead of START, by `kolorun doctor`
 //   FACTS ---------------------------------->
 //   DONE ----------------------------------->            everything of the job is gone
-//   TIMELINE ------------------------------->            then what the ranks have left of their calls, if asked for
+//   TIMELINE -------------------------------> then what the ranks have left of their calls, if
+//   asked for
 //   BEAT <---------------------------------> BEAT        silence means that the host is lost
 //
 // A frame is [u32 bytes of the body][u8 type][body]. What comes before the preamble (a login

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns what agents have sent of their ranks' timelines, and the file that becomes the trace. The file
-// has no name until it is whole. What was sent is not looked at before the job has ended; a
+// Owns what agents have sent of their ranks' timelines, and the file that becomes the trace. The
+// file has no name until it is whole. What was sent is not looked at before the job has ended; a
 // rank has no more bytes than a timeline of the job's length, whatever its agent sends.
 #include "launcher/gather.h"
 

@@ -18,9 +18,9 @@ kolo_status kolo_gather_create(const char *path, int size, uint32_t calls,
 /** The next bytes of rank @p rank. ERR_PROTOCOL: more than there can be. */
 kolo_status kolo_gather_take(struct kolo_gather *gather, int rank, const void *data,
                              size_t bytes) KOLO_NODISCARD;
-/** The job has ended, with @p verdict ("": well): writes the trace, and says on standard error, unless
- * @p is_quiet, what it shows. ERR_SYSTEM, ERR_NO_MEMORY: it could not be written, and nothing has its
- * name. */
+/** The job has ended, with @p verdict ("": well): writes the trace, and says on standard error,
+ * unless @p is_quiet, what it shows. ERR_SYSTEM, ERR_NO_MEMORY: it could not be written, and
+ * nothing has its name. */
 kolo_status kolo_gather_finish(struct kolo_gather *gather, const char *verdict, bool is_quiet);
 /** NULL is fine. */
 void kolo_gather_destroy(struct kolo_gather *gather);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what the NVIDIA driver says in /proc: the agent must never load CUDA, which takes seconds and memory of each device. Must
-// never give out what CUDA_VISIBLE_DEVICES, a batch system's word, leaves out.
+// Reads what the NVIDIA driver says in /proc: the agent must never load CUDA, which takes seconds
+// and memory of each device. Must never give out what CUDA_VISIBLE_DEVICES, a batch system's word,
+// leaves out.
 #include "launcher/gpus.h"
 
 #include <ctype.h>
@@ -103,7 +104,8 @@ static kolo_status read_all(const char *root, struct kolo_gpus *gpus)
 
 /* ---- CUDA_VISIBLE_DEVICES ---- */
 
-/** A beginning of its UUID may stand for a device, or its number, whose order CUDA may choose by itself. */
+/** A beginning of its UUID may stand for a device, or its number, whose order CUDA may choose by
+ * itself. */
 static const struct kolo_gpu *place_by_name(const struct kolo_gpus *known, bool is_by_bus,
                                             const char *name, size_t length)
 {
@@ -158,7 +160,8 @@ void kolo_gpus_fini(struct kolo_gpus *gpus)
 
 /* ---- dealing ---- */
 
-/** The device with the fewest ranks, less than @p most, at @p node (-1: anywhere) that @p rank has not yet; NULL: none. */
+/** The device with the fewest ranks, less than @p most, at @p node (-1: anywhere) that @p rank has
+ * not yet; NULL: none. */
 static struct kolo_gpu *least_used(struct kolo_gpus *gpus, int node, int most, int rank)
 {
     struct kolo_gpu *best = NULL;

@@ -27,16 +27,17 @@ struct kolo_gpu_shares {
     struct kolo_texts addresses; /* of the first of them; "": not known */
 };
 
-/** The devices of this host that may be given out: those of @p visible (CUDA_VISIBLE_DEVICES; NULL: not set) in their order,
- * else all that the driver names, by PCI address. Where a device of @p visible is, is known of a name, and of a number where
- * @p order (CUDA_DEVICE_ORDER; NULL: not set) is PCI_BUS_ID. @p root comes before /proc and /sys ("" but in tests). None is no
- * error. *gpus_out must be finished in every case.
+/** The devices of this host that may be given out: those of @p visible (CUDA_VISIBLE_DEVICES; NULL:
+ * not set) in their order, else all that the driver names, by PCI address. Where a device of @p
+ * visible is, is known of a name, and of a number where @p order (CUDA_DEVICE_ORDER; NULL: not set)
+ * is PCI_BUS_ID. @p root comes before /proc and /sys ("" but in tests). None is no error. *gpus_out
+ * must be finished in every case.
  *  @return KOLO_OK; ERR_CONFIG names what in @p visible can be no device; ERR_NO_MEMORY. */
 kolo_status kolo_gpus_find(const char *root, const char *visible, const char *order,
                            struct kolo_gpus *gpus_out) KOLO_NODISCARD;
-/** Gives each of @p ranks ranks @p each devices. Devices have as many ranks as others, or one more; within that a rank gets
- * those at @p nodes[rank] (NULL, or -1: not bound in one node), then those with the fewest. *shares must be finished in every
- * case.
+/** Gives each of @p ranks ranks @p each devices. Devices have as many ranks as others, or one more;
+ * within that a rank gets those at @p nodes[rank] (NULL, or -1: not bound in one node), then those
+ * with the fewest. *shares must be finished in every case.
  *  @return KOLO_OK; ERR_UNSUPPORTED: there are not as many; ERR_NO_MEMORY. */
 kolo_status kolo_gpus_deal(struct kolo_gpus *gpus, int each, const int *nodes, int ranks,
                            struct kolo_gpu_shares *shares) KOLO_NODISCARD;

@@ -85,8 +85,8 @@ static kolo_status add_host(struct kolo_hosts *hosts, const char *name, int slot
     return KOLO_OK;
 }
 
-/* Cuts "[USER@][ADDRESS]REST": the colons of an IPv6 address are kept together. Writes the name without
- * brackets, and returns REST; NULL: there is no bracket, or no end of it. */
+/* Cuts "[USER@][ADDRESS]REST": the colons of an IPv6 address are kept together. Writes the name
+ * without brackets, and returns REST; NULL: there is no bracket, or no end of it. */
 static char *cut_brackets(char *text)
 {
     char *user = strchr(text, '@');

@@ -8,7 +8,8 @@
 #include "base/settings.h"
 #include "memory/memory.h"
 
-/** Whether ranks of this user here may read each other's memory: a child tries with this process. */
+/** Whether ranks of this user here may read each other's memory: a child tries with this
+ * process. */
 kolo_status kolo_info_try_reading(struct kolo_why *why_out) KOLO_NODISCARD;
 void kolo_info_print(const struct kolo_settings *settings, FILE *out);
 

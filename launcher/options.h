@@ -36,8 +36,8 @@ struct kolo_options {
     struct kolo_settings settings;
 };
 
-/** Reads @p argv (without the program's own name; "doctor" first asks for that) and the KOLO_* of @p environ (NULL: this
- * process's). @p unknown is told KOLO_* variables that are no setting.
+/** Reads @p argv (without the program's own name; "doctor" first asks for that) and the KOLO_* of
+ * @p environ (NULL: this process's). @p unknown is told KOLO_* variables that are no setting.
  *  @return KOLO_OK; ERR_INVALID, ERR_CONFIG or ERR_NOT_FOUND with one line that says what is wrong
  * and what to do. *options_out must be finished in every case. */
 kolo_status kolo_options_parse(char *const *argv, char *const *environ,

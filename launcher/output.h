@@ -18,15 +18,15 @@ struct kolo_output_events {
     void (*batch)(void *context);
     /** All that was put has been written. */
     void (*drained)(void *context);
-    /** Nothing can be written any more, for @p error (EPIPE: nobody reads); from here on everything is
-     * thrown away. Once. */
+    /** Nothing can be written any more, for @p error (EPIPE: nobody reads); from here on everything
+     * is thrown away. Once. */
     void (*broken)(void *context, int error);
 };
 
 kolo_status kolo_output_create(uv_loop_t *loop, int fd, const struct kolo_output_events *events,
                                struct kolo_output **output_out) KOLO_NODISCARD;
-/** Copies the lines of @p data, each with "[rank] " before it, a last one without its newline with that; all
- * as it is if @p rank is negative. */
+/** Copies the lines of @p data, each with "[rank] " before it, a last one without its newline with
+ * that; all as it is if @p rank is negative. */
 void kolo_output_lines(struct kolo_output *output, int owner, int rank, const void *data,
                        size_t bytes);
 /** A line of kolorun's own. */

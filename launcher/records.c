@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owns the memfd of a rank's timeline. It is sealed against being made shorter or longer, since the
-// rank maps it; here it is read and written by system calls alone, so that nothing that a rank does to
-// it can be a signal to the agent. What stands in it is for kolorun to judge, but for the two numbers
-// that say how much of it there is to send.
+// rank maps it; here it is read and written by system calls alone, so that nothing that a rank does
+// to it can be a signal to the agent. What stands in it is for kolorun to judge, but for the two
+// numbers that say how much of it there is to send.
 #include "launcher/records.h"
 
 #include <errno.h>
@@ -62,8 +62,8 @@ void kolo_records_ended(struct kolo_records *records, int wait_status)
         (void)!pwrite(records->fd, &end, sizeof(end.ended_ns) + sizeof(end.wait_status), (off_t)at);
 }
 
-/** How many of its bytes have been written: the head, and records from the first on. Where that is more than
- * there are, because a rank wrote nonsense there, the file's end comes first. */
+/** How many of its bytes have been written: the head, and records from the first on. Where that is
+ * more than there are, because a rank wrote nonsense there, the file's end comes first. */
 static uint64_t length_of(int fd)
 {
     uint32_t capacity = 0;

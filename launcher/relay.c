@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads nothing of what it passes on. What the examiner says is bounded by itself (lists of facts, one line
-// a path); what it is told waits in libuv's queue until it is read.
+// Reads nothing of what it passes on. What the examiner says is bounded by itself (lists of facts,
+// one line a path); what it is told waits in libuv's queue until it is read.
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>

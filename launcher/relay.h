@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's side of an examination: starts the examiner (examine.h) in the environment of the ranks, and
-// passes bytes on between it and kolorun: EXAMINE frames to its standard input, what it says as FACTS.
+// The agent's side of an examination: starts the examiner (examine.h) in the environment of the
+// ranks, and passes bytes on between it and kolorun: EXAMINE frames to its standard input, what it
+// says as FACTS.
 #ifndef KOLO_LAUNCHER_RELAY_H
 #define KOLO_LAUNCHER_RELAY_H
 

@@ -36,8 +36,8 @@ kolo_status kolo_program_find(const char *name, const char *cwd, const char *pat
  *  @return how many there were; orphans count where the root is their reaper (a subreaper). */
 int kolo_tree_signal(pid_t root, int signal);
 
-/** For what outlived SIGKILL: writes into @p text which descendants of @p root still live, and why, as far as
- *  can be seen. */
+/** For what outlived SIGKILL: writes into @p text which descendants of @p root still live, and why,
+ *  as far as can be seen. */
 void kolo_tree_describe(pid_t root, char *text, size_t capacity);
 
 /** Both ends close-on-exec; ERR_SYSTEM. */

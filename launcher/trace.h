@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The timelines of a job's ranks, put together: one clock for all, the same call found on all ranks,
-// who waited for whom. Nothing that is read is believed (runtime/timeline_read.c).
+// The timelines of a job's ranks, put together: one clock for all, the same call found on all
+// ranks, who waited for whom. Nothing that is read is believed (runtime/timeline_read.c).
 #ifndef KOLO_LAUNCHER_TRACE_H
 #define KOLO_LAUNCHER_TRACE_H
 
@@ -63,8 +63,8 @@ struct kolo_trace {
     size_t late_count, late_capacity;
 };
 
-/** Takes @p data (of kolo_calloc, freed in every case) as the timeline of @p rank, -1: of whichever it says. ERR_DATA:
- * it is none, or does not belong to those before it. */
+/** Takes @p data (of kolo_calloc, freed in every case) as the timeline of @p rank, -1: of whichever
+ * it says. ERR_DATA: it is none, or does not belong to those before it. */
 kolo_status kolo_trace_add(struct kolo_trace *trace, int rank, void *data,
                            size_t bytes) KOLO_NODISCARD;
 /** Once all are there. ERR_NO_MEMORY. */
@@ -74,8 +74,8 @@ void kolo_trace_fini(struct kolo_trace *trace);
 /** A time of @p track by the first clock. */
 int64_t kolo_trace_time(const struct kolo_trace *trace, const struct kolo_trace_track *track,
                         int64_t ns);
-/** How much of the time from @p from_ns to @p to_ns, by the clock of the call's rank, passed before the last rank that
- * it needs had come; 0 if that is not known, or was the rank itself. */
+/** How much of the time from @p from_ns to @p to_ns, by the clock of the call's rank, passed before
+ * the last rank that it needs had come; 0 if that is not known, or was the rank itself. */
 int64_t kolo_trace_waited(const struct kolo_trace *trace, const struct kolo_trace_call *call,
                           int64_t from_ns, int64_t to_ns);
 /** Its host's name, as text that can be shown. */
@@ -107,8 +107,9 @@ kolo_status kolo_trace_align(struct kolo_trace *trace) KOLO_NODISCARD;
 
 /* ---- trace_write.c ---- */
 
-/** Writes it as Chrome trace JSON. @p verdict, "" for none: why the job ended, which @p failed, a rank or -1, was the
- * first to show. Whether all could be written is the stream's to say. ERR_NO_MEMORY. */
+/** Writes it as Chrome trace JSON. @p verdict, "" for none: why the job ended, which @p failed, a
+ * rank or -1, was the first to show. Whether all could be written is the stream's to say.
+ * ERR_NO_MEMORY. */
 kolo_status kolo_trace_write(const struct kolo_trace *trace, const char *verdict,
                              FILE *out) KOLO_NODISCARD;
 

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// One clock for all hosts, found from the calls themselves: no member of a closed collective ends it
-// before every other has begun it, nobody ends a receive before its send has begun. Each such pair on two
-// hosts bounds the distance of their clocks from one side; a collective that both are in bounds it from both, within the
-// time that both were in it, which is what a message takes where it is short. So nothing is measured or
-// sent beside the job, kolo_init alone gives a bound, and a host that was lost is aligned as well.
+// One clock for all hosts, found from the calls themselves: no member of a closed collective ends
+// it before every other has begun it, nobody ends a receive before its send has begun. Each such
+// pair on two hosts bounds the distance of their clocks from one side; a collective that both are
+// in bounds it from both, within the time that both were in it, which is what a message takes where
+// it is short. So nothing is measured or sent beside the job, kolo_init alone gives a bound, and a
+// host that was lost is aligned as well.
 //
-// If one distance agrees with all bounds, it is the middle of what they leave. Else the clocks drift: then
-// the narrowest collectives of the first and of the last quarter of the time make a line.
+// If one distance agrees with all bounds, it is the middle of what they leave. Else the clocks
+// drift: then the narrowest collectives of the first and of the last quarter of the time make a
+// line.
 #include "launcher/trace.h"
 
 #include "base/alloc.h"
 
-/* Clocks that are ruled by time servers are within 0.0005 of each other; others are not one by seconds a minute. */
+/* Clocks that are ruled by time servers are within 0.0005 of each other; others are not one by
+ * seconds a minute. */
 #define RATE_MAX 1e-3
 
 /* A bound of what is to be added to a clock's times, at a time of that clock. */
@@ -184,7 +187,8 @@ static void fit(struct kolo_trace_clock *clock, const struct bounds *bounds)
     }
 }
 
-/** With nothing in common both are taken to have begun at the same time, which is all that can be shown. */
+/** With nothing in common both are taken to have begun at the same time, which is all that can be
+ * shown. */
 static void guess(struct kolo_trace *trace, uint32_t index)
 {
     struct kolo_trace_clock *clock = &trace->clocks[index];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the same call on all ranks, and who came last to it. A collective is known by communicator and
-// sequence number, which nobody gives out twice; a message by communicator, sender, receiver and its
-// number between the two. Waits belong to the collective that they wait for.
+// Finds the same call on all ranks, and who came last to it. A collective is known by communicator
+// and sequence number, which nobody gives out twice; a message by communicator, sender, receiver
+// and its number between the two. Waits belong to the collective that they wait for.
 #include "launcher/trace.h"
 
 #include <stdlib.h>
@@ -95,7 +95,8 @@ struct arrivals {
     int64_t last_ns, before_ns; /* of the last, and of the one before it */
 };
 
-/** The members of a collective. False: they are none that could be one call (a rank is in it twice). */
+/** The members of a collective. False: they are none that could be one call (a rank is in it
+ * twice). */
 static bool look(const struct kolo_trace_group *group, struct arrivals *found)
 {
     const struct kolo_trace *trace = group->trace;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trace shows, in a few lines for people: how many calls there are, what part of the ranks' time
-// passed in them and in waiting for others, and who was waited for. Only blocking calls and waits for
-// requests count as time of a rank: beside an asynchronous call it does something else.
+// What a trace shows, in a few lines for people: how many calls there are, what part of the ranks'
+// time passed in them and in waiting for others, and who was waited for. Only blocking calls and
+// waits for requests count as time of a rank: beside an asynchronous call it does something else.
 #include "launcher/trace.h"
 
 #include <inttypes.h>

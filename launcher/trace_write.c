@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a trace as Chrome trace JSON, which Perfetto and chrome://tracing open. A process for each rank; in
-// it a track for kolo_init, one for each communicator, one for its messages and one for the waits for requests, and
-// more of each where calls overlap (several threads, requests). A slice begins when the call's turn has
-// come; what it waited for others lies in it as a slice of its own. Texts that came from elsewhere pass jansson.
+// Writes a trace as Chrome trace JSON, which Perfetto and chrome://tracing open. A process for each
+// rank; in it a track for kolo_init, one for each communicator, one for its messages and one for
+// the waits for requests, and more of each where calls overlap (several threads, requests). A slice
+// begins when the call's turn has come; what it waited for others lies in it as a slice of its own.
+// Texts that came from elsewhere pass jansson.
 #include "launcher/trace.h"
 
 #include <kolo/types.h>

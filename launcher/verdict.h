@@ -13,8 +13,8 @@ void kolo_verdict_destroy(struct kolo_verdict *verdict);
 
 /** The others went on when a rank had failed: the line says so. */
 void kolo_verdict_keep_going(struct kolo_verdict *verdict);
-/** A rank failed that had called kolo_init before all had: who ended without that left it alone. (Elsewhere a rank
- *  need not be of kolo.) */
+/** A rank failed that had called kolo_init before all had: who ended without that left it alone.
+ *  (Elsewhere a rank need not be of kolo.) */
 void kolo_verdict_waited(struct kolo_verdict *verdict);
 /** @p rank runs at @p host (lent) as @p pid. */
 void kolo_verdict_started(struct kolo_verdict *verdict, int rank, const char *host, uint32_t pid);

@@ -8,8 +8,9 @@
 //
 // LINGERING leaves what the ranks left behind (the tee of a shell's >(tee log)) a moment to finish;
 // ENDING has sent SIGTERM, KILLING sends SIGKILL every tick. In all three the state goes on to DONE
-// as soon as no process is left and every stream has been sent. DONE sends, where the job has a timeline, what
-// the ranks have left of theirs, a piece whenever all before it is written, and then ends.
+// as soon as no process is left and every stream has been sent. DONE sends, where the job has a
+// timeline, what the ranks have left of theirs, a piece whenever all before it is written, and then
+// ends.
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

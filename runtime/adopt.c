@@ -87,7 +87,8 @@ static bool is_one_host(const struct launcher *launcher, long size)
     return (local && strtol(local, NULL, 10) == size) || (hosts && strcmp(hosts, "1") == 0);
 }
 
-/** The first host of a list as Slurm writes it: "a[01-04,7]b,c" begins with a01b. False: too long. */
+/** The first host of a list as Slurm writes it: "a[01-04,7]b,c" begins with a01b. False: too
+ * long. */
 static bool first_host(const char *list, char host[HOST_MAX])
 {
     size_t used = 0;

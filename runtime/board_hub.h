@@ -5,8 +5,8 @@
 // Each collective has a number, counted alike on all members. Entering it, a member fills its entry
 // [number % ENTRIES] and publishes the number. Whoever has entered k + 1 is done with k. Who
 // completes a closed collective has seen all enter it, so it is never more than one ahead. Of a
-// short broadcast the root goes on at once, if calls after it close it (else it alone waits for all),
-// the others as soon as they have its data. So before a member puts something where there was
+// short broadcast the root goes on at once, if calls after it close it (else it alone waits for
+// all), the others as soon as they have its data. So before a member puts something where there was
 // something of number k, it makes sure that all have entered k + 1 (kolo_hub_have_entered), which
 // they nearly always have: a member that is late finds the entries of its own call, or that nobody
 // has gone further.
@@ -19,13 +19,13 @@
 //             or says its address; everybody takes what goes to it, says done, and waits until all
 //             have
 //   staged    else: chunks go through the stages in rounds, told by three counters
-//   lent      all buffers are memory of devices that their ranks lend: notes beside the entry say how
-//             others map them; all say whether they could, everybody runs its share of the moves by
-//             kernels, says done, and waits until all have
+//   lent      all buffers are memory of devices that their ranks lend: notes beside the entry say
+//             how others map them; all say whether they could, everybody runs its share of the
+//             moves by kernels, says done, and waits until all have
 //
 // Nothing in another member's notes is trusted: a number is compared, a name is checked by whoever
-// borrows, an address is one in that member's own process, and no length is taken from there. What a
-// call took is believed: it says which way is faster, never where anything lies.
+// borrows, an address is one in that member's own process, and no length is taken from there. What
+// a call took is believed: it says which way is faster, never where anything lies.
 #ifndef KOLO_RUNTIME_BOARD_HUB_H
 #define KOLO_RUNTIME_BOARD_HUB_H
 
@@ -168,9 +168,9 @@ struct kolo_board_rounds {
 
 enum { KOLO_SHOWS_KINDS = 4, KOLO_SHOWS_LENGTHS = 5 };
 
-/** By which stores long contributions to a oneshot go up. Each member finds out for itself, by what its
- * own calls take. All take their trials of the same calls, those that are as long and of the same
- * collective, in even rounds: so the others put theirs up in the same way meanwhile. */
+/** By which stores long contributions to a oneshot go up. Each member finds out for itself, by what
+ * its own calls take. All take their trials of the same calls, those that are as long and of the
+ * same collective, in even rounds: so the others put theirs up in the same way meanwhile. */
 struct kolo_shows {
     struct kolo_trials trials[KOLO_SHOWS_KINDS][KOLO_SHOWS_LENGTHS];
     /* to be told what the running call took; NULL: none, as at its start */
@@ -234,8 +234,9 @@ kolo_status kolo_hub_open(struct kolo_comm *comm, kolo_deadline deadline,
 void kolo_hub_close(struct kolo_hub *hub);
 /** Says on which processor this rank enters. */
 void kolo_hub_place(struct kolo_hub *hub);
-/** While others have to enter: whether one of them, or the expected root of the next broadcast, may be
- * waiting for this rank's processor. Not if this rank is that root, and what it waits for can come. */
+/** While others have to enter: whether one of them, or the expected root of the next broadcast, may
+ * be waiting for this rank's processor. Not if this rank is that root, and what it waits for can
+ * come. */
 bool kolo_hub_makes_room(const struct kolo_hub *hub);
 /** Publishes a value and wakes who sleeps. */
 void kolo_hub_publish(struct kolo_hub *hub, struct kolo_board_word *word, uint64_t value);
@@ -277,8 +278,8 @@ void kolo_hub_places(const struct kolo_hub *hub, const struct kolo_move *move, c
 /** Bytes of the longest contribution; saturates. */
 size_t kolo_oneshot_bytes(enum kolo_collective collective, const struct kolo_plan_args *args,
                           size_t element_bytes);
-/** Enters a call that is a oneshot or may go as one, whether or not this member puts anything up: decides
- * by which stores. Before kolo_oneshot_put. */
+/** Enters a call that is a oneshot or may go as one, whether or not this member puts anything up:
+ * decides by which stores. Before kolo_oneshot_put. */
 void kolo_oneshot_choose(struct kolo_hub *hub);
 /** All have entered, and it goes another way, as all know. */
 void kolo_oneshot_unchoose(struct kolo_hub *hub);
@@ -304,8 +305,8 @@ void kolo_board_direct_withdraw(struct kolo_hub *hub);
 
 /** NULL: no memory. Freed as memory is. */
 struct kolo_hub_ways *kolo_ways_create(void);
-/** All have entered a collective that is no oneshot: decides how it goes (is_pulled, how, cell_how).
- * @p all_see: all buffers have names. */
+/** All have entered a collective that is no oneshot: decides how it goes (is_pulled, how,
+ * cell_how). @p all_see: all buffers have names. */
 void kolo_ways_choose(struct kolo_hub *hub, bool all_see);
 /** Bytes of all buffers of the running collective, by counts alone: the same on all members. */
 double kolo_ways_bytes(const struct kolo_hub *hub);
@@ -316,15 +317,16 @@ void kolo_ways_over(struct kolo_hub *hub);
 
 /** Finds out whom this member may read, and says so; before it first enters. */
 void kolo_pull_probe(struct kolo_hub *hub);
-/** Whether a collective of memory that the others cannot see can be pulled, where all pull blocks of
- * @p from bytes and more (0: not all do): each takes what goes to it out of the senders' memory. */
+/** Whether a collective of memory that the others cannot see can be pulled, where all pull blocks
+ * of @p from bytes and more (0: not all do): each takes what goes to it out of the senders'
+ * memory. */
 bool kolo_pull_can(enum kolo_collective collective, const struct kolo_plan_args *args,
                    size_t element_bytes, size_t from);
 /** Whether it is, where a setting says so. @p buffer_bytes: of all ranks together. */
 bool kolo_pull_pays(enum kolo_collective collective, const struct kolo_plan_args *args,
                     size_t element_bytes, double buffer_bytes, size_t from);
-/** Whether the running collective, of which some buffer has no name, has to be pulled; whether it may
- * be. The same on all, once all have entered. */
+/** Whether the running collective, of which some buffer has no name, has to be pulled; whether it
+ * may be. The same on all, once all have entered. */
 bool kolo_pull_must(struct kolo_hub *hub);
 bool kolo_pull_may(struct kolo_hub *hub);
 /** Borrows what is sent to this member and can be borrowed. KOLO_AGAIN: not all has arrived. */
@@ -344,8 +346,8 @@ bool kolo_staged_waits_for(const struct kolo_hub *hub, int member);
 
 /* ---- board_lent.c ---- */
 
-/** Says in this member's notes how its buffers are mapped, and in its entry, which has names, that it
- * does. False: they are not lent. */
+/** Says in this member's notes how its buffers are mapped, and in its entry, which has names, that
+ * it does. False: they are not lent. */
 bool kolo_board_lent_put(struct kolo_hub *hub);
 /** How many members with buffers lend them; the same on all, once all have entered. */
 enum kolo_board_named kolo_board_lent_look(const struct kolo_hub *hub);
@@ -355,8 +357,8 @@ bool kolo_board_lent_by(const struct kolo_hub *hub, int member);
 void kolo_board_lent_map(struct kolo_hub *hub);
 /** All have said: could all? */
 bool kolo_board_lent_agreed(const struct kolo_hub *hub);
-/** From here on the communicator's calls go by the host, this one too: begins to take there what this
- * member lent. A failure is the communicator's. */
+/** From here on the communicator's calls go by the host, this one too: begins to take there what
+ * this member lent. A failure is the communicator's. */
 void kolo_board_lent_give_up(struct kolo_hub *hub);
 /** What this member lent is on the host: shows it, and says so. */
 void kolo_board_lent_brought(struct kolo_hub *hub);

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way for memory of devices that all members lend: every member maps what the others lend, and a
-// kernel of its own reads the operands out of all members' memory and writes the results into it, each
-// element once. No data passes the host. Must never: launch before all members have said that they
-// could map everything, since a call that goes by the host after all needs its inputs as they were;
-// let a kernel wait for another rank.
+// The way for memory of devices that all members lend: every member maps what the others lend, and
+// a kernel of its own reads the operands out of all members' memory and writes the results into it,
+// each element once. No data passes the host. Must never: launch before all members have said that
+// they could map everything, since a call that goes by the host after all needs its inputs as they
+// were; let a kernel wait for another rank.
 //
 //   entered    the entry says that its member lends, the notes say what (struct kolo_loan)
-//   mapped     all say whether they could; one that could not, or that brought the host's memory, and
-//              all take this call and those after it to the host (brought: it is there)
+//   mapped     all say whether they could; one that could not, or that brought the host's memory,
+//              and all take this call and those after it to the host (brought: it is there)
 //   moving     touching = number until the kernels are over; then done, as in board_direct.c
 //
 // Who moves: each member its share, but one for all where they have one device and are several
 // processes: such are not let to the device side by side but in turn, so many kernels would take as
 // long as one, and the turns besides.
 //
-// What a neighbour shows is not believed: the driver says whether a loan is one, and an address must
-// lie in it. Memory that a call took back may still be written by a neighbour's kernel that is late:
-// kernels wait for nobody, so it is late only if its device is, and that is waited for.
+// What a neighbour shows is not believed: the driver says whether a loan is one, and an address
+// must lie in it. Memory that a call took back may still be written by a neighbour's kernel that is
+// late: kernels wait for nobody, so it is late only if its device is, and that is waited for.
 #include <string.h>
 
 #include "base/alloc.h"

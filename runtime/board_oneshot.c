@@ -4,12 +4,13 @@
 // in a broadcast whoever has seen the root. A contribution stays up until all have taken it, which
 // route_board.c sees to before it enters the next.
 //
-// Ordinary stores have to take each line back from the caches of those who read what stood there before,
-// and stores round the caches are read from memory: which is faster turns on how far the cores are from
-// each other. Each member tries both on long contributions to collectives in which all put and take as
-// much, and is told by how long it is in the call: what a store costs may only show while others wait for
-// it. The other collectives go by what the latest of those went by. A call that might have gone as a oneshot,
-// and does not, is no use: all know that once all have entered.
+// Ordinary stores have to take each line back from the caches of those who read what stood there
+// before, and stores round the caches are read from memory: which is faster turns on how far the
+// cores are from each other. Each member tries both on long contributions to collectives in which
+// all put and take as much, and is told by how long it is in the call: what a store costs may only
+// show while others wait for it. The other collectives go by what the latest of those went by. A
+// call that might have gone as a oneshot, and does not, is no use: all know that once all have
+// entered.
 #include <string.h>
 
 #include "runtime/board_hub.h"

@@ -4,11 +4,11 @@
 // memory, by the kernel (kolo_board_pull), or by itself where a sender could lend it. One copy,
 // where the stages take two. Must never write to another's memory.
 //
-// Whether it can be taken all members know alike before the first call: each has tried whether it may
-// read all others, and says in its notes from which block on it would pull (0: never), and whether a
-// setting says so; the largest counts, of settings if there are any. By a setting such blocks are
-// pulled, else where that is found to be faster (board_ways.c). What each reads
-// stands in the entry: a name, or, with span 0, an address in the sender.
+// Whether it can be taken all members know alike before the first call: each has tried whether it
+// may read all others, and says in its notes from which block on it would pull (0: never), and
+// whether a setting says so; the largest counts, of settings if there are any. By a setting such
+// blocks are pulled, else where that is found to be faster (board_ways.c). What each reads stands
+// in the entry: a name, or, with span 0, an address in the sender.
 //
 // What a sender takes back while it is read must not count as read. As in board_direct.c: it sets
 // revoked before its program may use the memory for anything else, and a reader looks at that after
@@ -106,8 +106,8 @@ bool kolo_pull_can(enum kolo_collective collective, const struct kolo_plan_args 
     return from != 0 && can_win && block_bytes(args, element_bytes) >= from;
 }
 
-/** Not a long scatter of two, where one copies while the other waits, and in the stages both do; nor
- * what the caches do not hold. */
+/** Not a long scatter of two, where one copies while the other waits, and in the stages both do;
+ * nor what the caches do not hold. */
 bool kolo_pull_pays(enum kolo_collective collective, const struct kolo_plan_args *args,
                     size_t element_bytes, double buffer_bytes, size_t from)
 {

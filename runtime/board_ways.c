@@ -5,10 +5,10 @@
 // on another. So it is found out (trials.h), for each collective and each power of two of bytes.
 //
 // All members must pull, or none, and a member that is fast may make others slow: so all decide by
-// what the whole took, from when the first saw that all had entered until the last was through, which
-// all know alike. Each says when its latest measured collective began and ended, in its notes before it
-// enters the next; and as all have entered that before any looks, and none says the next before all
-// have looked, all see the same.
+// what the whole took, from when the first saw that all had entered until the last was through,
+// which all know alike. Each says when its latest measured collective began and ended, in its notes
+// before it enters the next; and as all have entered that before any looks, and none says the next
+// before all have looked, all see the same.
 #include <stddef.h>
 
 #include "base/alloc.h"
@@ -21,8 +21,8 @@ enum {
     CLASSES = 16,
     CLASS_LEAST = 13, /* exponent of the bytes of the first */
     ALIKE = 2, /* powers of two, by which lengths differ that stand for each other at first */
-    /* From so much of all buffers together, and what a rank has of them at most, stores into results
-     * may gain by going round the caches; from so much more on they surely do. */
+    /* From so much of all buffers together, and what a rank has of them at most, stores into
+     * results may gain by going round the caches; from so much more on they surely do. */
     ALL_SEE_BYTES = 8 << 20,
     OWN_BYTES = 8 << 20,
     ALL_SEE_SURELY = 128 << 20,

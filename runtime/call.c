@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owns the table of calls, and how one is packed and put into words. Must never take an unpacked
-// description for sound: it is a peer's, and its kind, type and operator may be none that is known here.
+// description for sound: it is a peer's, and its kind, type and operator may be none that is known
+// here.
 #include "runtime/call.h"
 
 #include <stdio.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goes through the plans of a collective one by one: first what bars a plan, in words, then what it is
-// expected to take (cost.h). kolo_choose and kolo_explain ask the same two questions, so that the
-// reasons that are shown are those by which it was chosen. Must never look at what one rank alone knows.
+// Goes through the plans of a collective one by one: first what bars a plan, in words, then what it
+// is expected to take (cost.h). kolo_choose and kolo_explain ask the same two questions, so that
+// the reasons that are shown are those by which it was chosen. Must never look at what one rank
+// alone knows.
 #include "runtime/choose.h"
 
 #include <string.h>
@@ -113,8 +114,8 @@ static const char *way_of(const struct kolo_plan *plan, const struct kolo_questi
                : "; else through stages, as expected here";
 }
 
-/** No rank knows the memory of the others, so what is chosen for memory that they do not see need not be
- * the fastest there. */
+/** No rank knows the memory of the others, so what is chosen for memory that they do not see need
+ * not be the fastest there. */
 static const char *of_what(const struct kolo_question *question)
 {
     return question->layout.is_unseen ? " with kolo_alloc memory, by which all ranks choose" : "";

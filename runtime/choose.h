@@ -64,19 +64,21 @@ struct kolo_choices {
     size_t shown[KOLO_COLLECTIVES];
 };
 void kolo_choices_free(struct kolo_choices *choices);
-/** Which ranks share a host and a NUMA node, for plans; NULL: all do. Known once a plan has been chosen. */
+/** Which ranks share a host and a NUMA node, for plans; NULL: all do. Known once a plan has been
+ * chosen. */
 const struct kolo_hosts *kolo_choices_hosts(const struct kolo_choices *choices);
 /** The figures that all ranks of the world use: those of rank 0, from KOLO_PROFILE or built in. At
  * the end of joining. */
 kolo_status kolo_engine_share_figures(struct kolo_engine *engine,
                                       kolo_deadline deadline) KOLO_NODISCARD;
-/** The plan for a call. ERR_UNSUPPORTED: one was forced that cannot do it, or none can. A plan that is
- * forced does not bar what is the library's own (@p is_own): that takes another. Held: lock. */
+/** The plan for a call. ERR_UNSUPPORTED: one was forced that cannot do it, or none can. A plan that
+ * is forced does not bar what is the library's own (@p is_own): that takes another. Held: lock. */
 kolo_status kolo_comm_choose(struct kolo_comm *comm, enum kolo_collective collective,
                              const struct kolo_plan_args *args, size_t element_bytes,
                              enum kolo_order order, bool is_own,
                              const struct kolo_plan **plan_out) KOLO_NODISCARD;
-/** From true to false, collectives are the library's own, parts of a call that is none (metrics). */
+/** From true to false, collectives are the library's own, parts of a call that is none
+ * (metrics). */
 void kolo_comm_own(struct kolo_comm *comm, bool is_own);
 /** kolo_board_shown, for a communicator that has chosen a plan on its board. Held: lock. */
 size_t kolo_comm_shown(struct kolo_comm *comm, enum kolo_collective collective);

@@ -109,8 +109,8 @@ void kolo_comm_close(struct kolo_comm *comm)
     kolo_endpoint_forget(engine->endpoint, kolo_comm_channel(comm, 0), KOLO_CHANNELS_PER_COMM);
 }
 
-/** Takes it off the engine's list, which other threads change under the lock: one that never came on it
- * is freed without. */
+/** Takes it off the engine's list, which other threads change under the lock: one that never came
+ * on it is freed without. */
 static void unlist(struct kolo_comm *comm)
 {
     if (comm->previous != NULL)
@@ -230,7 +230,8 @@ const char *kolo_comm_rank_text(const struct kolo_comm *comm, int rank,
     return text;
 }
 
-/** May messages to some member that lie in scratch of so many bytes be copied less if that is of the heap? */
+/** May messages to some member that lie in scratch of so many bytes be copied less if that is of
+ * the heap? */
 static bool may_be_direct(struct kolo_comm *comm, size_t bytes)
 {
     const struct kolo_endpoint *endpoint = comm->engine->endpoint;
@@ -277,7 +278,8 @@ kolo_status kolo_comm_scratch(struct kolo_comm *comm, struct kolo_request *reque
         request->scratch = comm->scratch;
         return KOLO_OK;
     }
-    /* of no heap: to allocate that for one call, and have it registered, costs more than to copy it */
+    /* of no heap: to allocate that for one call, and have it registered, costs more than to copy
+     * it */
     request->own_scratch = kolo_aligned(64, bytes);
     request->scratch = request->own_scratch;
     return request->own_scratch != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
@@ -335,7 +337,8 @@ kolo_status kolo_free(struct kolo_comm *comm, void *memory)
     status = kolo_device_memory_free(comm->engine, memory);
     if (status != KOLO_ERR_INVALID)
         return status;
-    /* before the lock: a driver may wait for its device, and that for a call which needs the lock */
+    /* before the lock: a driver may wait for its device, and that for a call which needs the
+     * lock */
     kolo_heap_unpin(comm->engine->heap, memory);
     kolo_comm_enter(comm);
     status = kolo_heap_free(comm->engine->heap, memory, kolo_engine_tell_gone, comm->engine);

@@ -274,9 +274,9 @@ void kolo_comm_close(struct kolo_comm *comm);
 /** Frees what the communicator has for itself. It has no requests any more. Held: lock, if it was
  * opened and the endpoint is open. NULL is fine. */
 void kolo_comm_free(struct kolo_comm *comm);
-/** What the program passes to @p function can be worked with: not NULL, and not of the process that this
- * one is a child of by fork(). A child would take from its parent's links what is the parent's, and
- * wait for threads that it does not have. Takes no lock. ERR_INVALID. */
+/** What the program passes to @p function can be worked with: not NULL, and not of the process that
+ * this one is a child of by fork(). A child would take from its parent's links what is the
+ * parent's, and wait for threads that it does not have. Takes no lock. ERR_INVALID. */
 kolo_status kolo_comm_check(const struct kolo_comm *comm, const char *function) KOLO_NODISCARD;
 void kolo_comm_enter(struct kolo_comm *comm);
 void kolo_comm_leave(struct kolo_comm *comm);
@@ -329,8 +329,8 @@ void kolo_comm_unreport(struct kolo_comm *comm, struct kolo_request *request);
 uint32_t kolo_comm_end_sequence(const struct kolo_comm *comm);
 /** Tells the members that this rank calls nothing more on it. It has no requests any more. */
 void kolo_comm_tell_finalized(struct kolo_comm *comm, uint32_t end_sequence);
-/** Tells the store the same of communicator @p number, whose members are the world's @p ranks (NULL:
- * the first @p size): whoever shrinks it need not wait for this rank. */
+/** Tells the store the same of communicator @p number, whose members are the world's @p ranks
+ * (NULL: the first @p size): whoever shrinks it need not wait for this rank. */
 void kolo_comm_tell_store(struct kolo_engine *engine, uint32_t number, const int *ranks, int size);
 /** Member @p rank takes part in no collective from @p sequence on, and sends nothing more. */
 void kolo_comm_hear_finalized(struct kolo_comm *comm, int rank, uint32_t sequence);
@@ -346,7 +346,8 @@ void kolo_comm_check_stalled_send(struct kolo_comm *comm, const struct kolo_requ
 void kolo_request_keep(struct kolo_comm *comm, struct kolo_request *request);
 /** Packs the description, appends to its list, begins if it can. */
 void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request);
-/** Lets a message that was posted (kolo_message_post), and is not over, wait among the others from here on. */
+/** Lets a message that was posted (kolo_message_post), and is not over, wait among the others from
+ * here on. */
 void kolo_request_take_up(struct kolo_comm *comm, struct kolo_request *request);
 /** Advances every request as far as it goes. */
 void kolo_requests_advance(struct kolo_comm *comm);
@@ -370,8 +371,8 @@ static inline bool kolo_step_finishes(const struct kolo_request *request,
 {
     return step->finish.count > 0 && (request->args.size == 1 || request->call.op == KOLO_AVERAGE);
 }
-/** Numbers a message of memory of the host's and hands its work to @p link, which is up: of a request
- * that has its buffers and its call. Held: lock. */
+/** Numbers a message of memory of the host's and hands its work to @p link, which is up: of a
+ * request that has its buffers and its call. Held: lock. */
 void kolo_message_post(struct kolo_request *request, struct kolo_link *link);
 /** Has it been sent or received? False: not yet, or it failed. */
 static inline bool kolo_message_is_over(const struct kolo_request *request)
@@ -405,10 +406,11 @@ kolo_status kolo_kv_take(struct kolo_comm *comm, const char *function, int count
 /** Whether its members can have a board; the same on all of them. Once there is a table of ranks.
  */
 bool kolo_board_has(const struct kolo_comm *comm);
-/** Whether a member has entered a broadcast over the board that this rank has not called. Held: lock. */
+/** Whether a member has entered a broadcast over the board that this rank has not called. Held:
+ * lock. */
 bool kolo_board_has_missed(const struct kolo_comm *comm);
-/** Fails the communicator if a member called one of its last broadcasts over the board otherwise, as
- * far as that stands there yet. Held: lock. */
+/** Fails the communicator if a member called one of its last broadcasts over the board otherwise,
+ * as far as that stands there yet. Held: lock. */
 void kolo_board_look_back(struct kolo_comm *comm);
 
 /* ---- submit.c ---- */
@@ -506,13 +508,13 @@ void kolo_parts_scatter(const struct kolo_request *request);
 
 /* ---- staging.c ---- */
 
-/** Memory of the host's in place of those buffers of @p task that are a device's. @p task is a copy.
- * Takes the lock. ERR_NO_MEMORY; what a device failed with fails the communicator. */
+/** Memory of the host's in place of those buffers of @p task that are a device's. @p task is a
+ * copy. Takes the lock. ERR_NO_MEMORY; what a device failed with fails the communicator. */
 kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *request,
                                  struct kolo_task *task) KOLO_NODISCARD;
-/** Waits for what the program gave to the device before; of a message also for its copy to the host.
- * ERR_UNSUPPORTED: a stream of that context is captured; else a failure is the communicator's. Not
- * held: lock. */
+/** Waits for what the program gave to the device before; of a message also for its copy to the
+ * host. ERR_UNSUPPORTED: a stream of that context is captured; else a failure is the
+ * communicator's. Not held: lock. */
 kolo_status kolo_staging_await(struct kolo_request *request) KOLO_NODISCARD;
 /** Puts the copies of a collective to the host on their way; if it follows a stream, once that has
  * come to its place. Held: lock, as of all below. */
@@ -521,8 +523,8 @@ kolo_status kolo_staging_begin(struct kolo_request *request) KOLO_NODISCARD;
 bool kolo_staging_is_in(struct kolo_request *request);
 /** Is all that @p step touches on the host? */
 bool kolo_staging_has(const struct kolo_request *request, const struct kolo_step *step);
-/** Of a request whose links reach its devices' memory (KOLO_STAGE_DIRECT): where @p host, the host's
- * address of a part, is there; NULL: it is the host's own. */
+/** Of a request whose links reach its devices' memory (KOLO_STAGE_DIRECT): where @p host, the
+ * host's address of a part, is there; NULL: it is the host's own. */
 uint8_t *kolo_staging_address(const struct kolo_request *request, uint8_t *host);
 /** May step number @p index begin, which copies nothing itself then? A failure as above. */
 bool kolo_staging_may(struct kolo_request *request, size_t index, const struct kolo_step *step);
@@ -556,8 +558,8 @@ static inline void *kolo_task_stream(const struct kolo_task *task)
 {
     return task->opts != NULL ? task->opts->stream : NULL;
 }
-/** Lets @p request follow @p stream from each start on. Takes the lock. ERR_INVALID, ERR_UNSUPPORTED as
- * kolo_stream_look, ERR_NO_MEMORY: the communicator lives on. */
+/** Lets @p request follow @p stream from each start on. Takes the lock. ERR_INVALID,
+ * ERR_UNSUPPORTED as kolo_stream_look, ERR_NO_MEMORY: the communicator lives on. */
 kolo_status kolo_follow_prepare(struct kolo_request *request, void *stream) KOLO_NODISCARD;
 /** One at a time places calls of a communicator into streams, from here to kolo_follow_leave: so
  * those that two threads make on one stream are submitted in the order in which they lie there.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks the steps of some ranks as the engine would take them, and adds up what each costs, see cost.h.
-// Must never depend on the rank that asks, nor on the clock: all ranks of a job have to come to the same
-// number. What boards take is in cost_board.c.
+// Walks the steps of some ranks as the engine would take them, and adds up what each costs, see
+// cost.h. Must never depend on the rank that asks, nor on the clock: all ranks of a job have to
+// come to the same number. What boards take is in cost_board.c.
 //
-// Factors that stand alone below (halves, quarters, 4) are fitted: with them the plan that is expected to be over
-// first is most often the one that bench/choice measured to be. They are no figures of a machine.
+// Factors that stand alone below (halves, quarters, 4) are fitted: with them the plan that is
+// expected to be over first is most often the one that bench/choice measured to be. They are no
+// figures of a machine.
 #include "runtime/cost.h"
 
 #include <math.h>
@@ -168,8 +169,8 @@ static double cold(const struct walker *walker, enum kolo_path path, double byte
     return fmax(long_ones, is_far_off ? bytes * fmax(0, copy_byte - byte) : 0);
 }
 
-/** Counts a message of @p elements with @p peer, of which @p moved are moved by a processor; when it is
- * over if it begins at @p begin. */
+/** Counts a message of @p elements with @p peer, of which @p moved are moved by a processor; when
+ * it is over if it begins at @p begin. */
 static double message(struct walker *walker, int peer, size_t elements, size_t moved, bool goes_out,
                       double begin)
 {

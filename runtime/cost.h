@@ -8,16 +8,16 @@
 //              what is passed on before the last rank's first message comes (each time a rank is
 //              woken, which costs a switch where ranks share cores); of a broadcast half as much,
 //              since nobody waits for the last rank: its first ranks are at the next call by then.
-//              What closes a plan that does not close itself runs beside it, and costs the longer of
-//              both and half of the shorter; an open broadcast (KOLO_CLOSING_LATER) has none
+//              What closes a plan that does not close itself runs beside it, and costs the longer
+//              of both and half of the shorter; an open broadcast (KOLO_CLOSING_LATER) has none
 //   processor  messages, bytes sent, received, copied and combined, of the busiest rank; or, where
 //              a host has more ranks than cores, of all its ranks over its cores, if that is longer
-//              than the chain. There a message costs a switch between ranks too, and all that a rank
-//              has in flight lies between a byte's arrival and its next use, else its message. Of
-//              what is long a part has left the caches by then, sooner where all ranks send at a
-//              time; what is read where it lies is then read as slowly as bytes are copied.
-//              What comes by RDMA lies where the device put it: a sum reads it there, all else is
-//              taken to be copied (rdma_direct.h says when it need not be)
+//              than the chain. There a message costs a switch between ranks too, and all that a
+//              rank has in flight lies between a byte's arrival and its next use, else its message.
+//              Of what is long a part has left the caches by then, sooner where all ranks send at a
+//              time; what is read where it lies is then read as slowly as bytes are copied. What
+//              comes by RDMA lies where the device put it: a sum reads it there, all else is taken
+//              to be copied (rdma_direct.h says when it need not be)
 //   wire       what leaves a host for others, over its line; or what goes from NUMA domain to NUMA
 //              domain inside one, if that takes longer
 #ifndef KOLO_RUNTIME_COST_H

@@ -8,12 +8,14 @@
 //   staged    direct, and what is moved goes into the stages and out of them once more
 //   pulled    names up; flag; what goes to this rank, copied by the kernel but its own part; flag
 //
-// Of ranks on several NUMA domains part of all that is read and written goes from one to another, over
-// a line that the cores of a domain share; what one of these has fetched the others find in a cache.
+// Of ranks on several NUMA domains part of all that is read and written goes from one to another,
+// over a line that the cores of a domain share; what one of these has fetched the others find in a
+// cache.
 //
 // A flag is a word from core to core. Where ranks share cores, it is also a turn of every rank of
-// a core; and each core does all that its ranks do. Of a broadcast that is shown half a turn counts:
-// nobody but a root at times awaits the others, and all go on into the next call when they have the data.
+// a core; and each core does all that its ranks do. Of a broadcast that is shown half a turn
+// counts: nobody but a root at times awaits the others, and all go on into the next call when they
+// have the data.
 #include <math.h>
 
 #include "runtime/board_hub.h"

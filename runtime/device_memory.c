@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // kolo_alloc_device: memory of devices that the program asked for. Owns the list of it, by which
-// kolo_free and the end of the rank find it, and of each piece who may have it mapped. Must never wait
-// for a device under the engine's lock, nor free what another rank may have mapped.
+// kolo_free and the end of the rank find it, and of each piece who may have it mapped. Must never
+// wait for a device under the engine's lock, nor free what another rank may have mapped.
 //
-// What a collective lends to the ranks of the host (runtime/board_lent.c) they keep mapped, for the next.
-// So kolo_free recalls it from each (runtime/loans.c), and where not all have returned it yet, it goes
-// later (kolo_device_memory_reap).
+// What a collective lends to the ranks of the host (runtime/board_lent.c) they keep mapped, for the
+// next. So kolo_free recalls it from each (runtime/loans.c), and where not all have returned it
+// yet, it goes later (kolo_device_memory_reap).
 //
 // The last memory of a context leaves its hold on that in the list, until the rank ends: lanes have
 // streams in it, and pages of the host are locked in it, which would go with it.

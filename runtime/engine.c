@@ -10,9 +10,9 @@
 // costs them more than a short message takes. So where requests are started again and again the
 // thread is not woken but looks by itself: every DOZE_LEAST_US, less often (a look costs whoever
 // works on that processor some 10 us) while looks find that callers see to what they have started,
-// until one finds that it is needed. After DOZES looks without a start it sleeps, and the next start
-// wakes it. While requests follow a device's stream it is woken at once by whatever may need it: their
-// callers wait for the stream, and not here.
+// until one finds that it is needed. After DOZES looks without a start it sleeps, and the next
+// start wakes it. While requests follow a device's stream it is woken at once by whatever may need
+// it: their callers wait for the stream, and not here.
 //
 // The progressor spins for engine->spin_ns, then yields the processor for engine->yield_ns, then
 // arms the endpoint and sleeps until a peer wakes it or a timer is due. It holds the lock but for
@@ -312,8 +312,8 @@ static bool thread_has_work(const struct kolo_engine *engine)
     return engine->outstanding > 0 && engine->waiting == 0 && !engine->is_stopping;
 }
 
-/** Takes the lock if the thread is needed. It never waits for it: who has it sees to things, or would
- * have to let go for a mere look. */
+/** Takes the lock if the thread is needed. It never waits for it: who has it sees to things, or
+ * would have to let go for a mere look. */
 static bool enter_if_needed(struct kolo_engine *engine)
 {
     const bool is_stopping = atomic_load_explicit(&engine->is_stopping, memory_order_relaxed);
@@ -323,7 +323,8 @@ static bool enter_if_needed(struct kolo_engine *engine)
     return pthread_mutex_trylock(&engine->lock) == 0;
 }
 
-/** For @p us microseconds (negative: without an end), or until wake_thread(), then true. Not held: lock. */
+/** For @p us microseconds (negative: without an end), or until wake_thread(), then true. Not held:
+ * lock. */
 static bool nap(struct kolo_engine *engine, int us)
 {
     const kolo_deadline end = kolo_now_ns() + us * INT64_C(1000);
@@ -349,9 +350,9 @@ static void sleep_deeply(struct kolo_engine *engine)
     engine->is_thread_asleep = false;
 }
 
-/** Looks every *nap_us until it is needed or woken; or, where nobody has called for so many looks, when
- * somebody does. Looks become fewer while they find that others saw to what was started, and more
- * while nothing is. *calls: how many there were at the last look. Held: lock. */
+/** Looks every *nap_us until it is needed or woken; or, where nobody has called for so many looks,
+ * when somebody does. Looks become fewer while they find that others saw to what was started, and
+ * more while nothing is. *calls: how many there were at the last look. Held: lock. */
 static void doze(struct kolo_engine *engine, int *nap_us, uint64_t *calls)
 {
     unsigned looks = 0;

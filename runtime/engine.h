@@ -100,16 +100,16 @@ struct kolo_engine {
 
 /** Zeroes and sets up locks; what kolo_engine_destroy frees. */
 kolo_status kolo_engine_create(struct kolo_engine **engine_out) KOLO_NODISCARD;
-/** Frees everything that is there, communicators too, by @p deadline; the links, which hand over what was sent, by
- * @p handover. NULL is fine. */
+/** Frees everything that is there, communicators too, by @p deadline; the links, which hand over
+ * what was sent, by @p handover. NULL is fine. */
 kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadline,
                                 kolo_deadline handover);
 /** The same at once for one that could not start: the detail of why stays. */
 void kolo_engine_give_up(struct kolo_engine *engine);
 void kolo_engine_enter(struct kolo_engine *engine);
 void kolo_engine_leave(struct kolo_engine *engine);
-/** Of kolo_heap_free, whose @p context is the engine: the neighbours let go of what they mapped. Held:
- * lock. */
+/** Of kolo_heap_free, whose @p context is the engine: the neighbours let go of what they mapped.
+ * Held: lock. */
 void kolo_engine_tell_gone(void *context, uint64_t id);
 /** The communicator of that number; NULL: this rank has none. Held: lock. */
 struct kolo_comm *kolo_engine_comm(const struct kolo_engine *engine, uint32_t number);
@@ -122,14 +122,14 @@ const char *kolo_engine_rank_text(const struct kolo_engine *engine, int world,
 /** The allocation that the @p bytes bytes at @p address lie in; false: none of ours. Held: lock. */
 bool kolo_device_memory_find(const struct kolo_engine *engine, const void *address, size_t bytes,
                              struct kolo_pointer *pointer_out);
-/** Can other ranks of the host map the allocation that they lie in? May call a driver, once for each.
- * Not held: lock, as of none but this, _free and _reap. */
+/** Can other ranks of the host map the allocation that they lie in? May call a driver, once for
+ * each. Not held: lock, as of none but this, _free and _reap. */
 bool kolo_device_memory_may_lend(struct kolo_engine *engine, const void *address, size_t bytes);
 /** Is it known that they can? */
 bool kolo_device_memory_has_loan(const struct kolo_engine *engine, const void *address,
                                  size_t bytes);
-/** What they need for it: the other members of @p comm may map it from here on. Good while the lock is
- * held. NULL: it cannot be lent, was freed, or there is no memory. */
+/** What they need for it: the other members of @p comm may map it from here on. Good while the lock
+ * is held. NULL: it cannot be lent, was freed, or there is no memory. */
 const struct kolo_loan *kolo_device_memory_lend(const struct kolo_comm *comm, const void *address,
                                                 size_t bytes);
 /** Rank @p world in the world has loan @p id no more; 0: none. */
@@ -157,7 +157,8 @@ void kolo_loans_recalled(struct kolo_engine *engine, int world, uint64_t id);
 void kolo_loans_returned(struct kolo_engine *engine, int world, uint64_t id);
 /** That rank has gone, or cannot be reached any more. */
 void kolo_loans_gone(struct kolo_engine *engine, int world);
-/** Before the first call that may lend: starts the thread that tidies. Not held: lock, as of _settle. */
+/** Before the first call that may lend: starts the thread that tidies. Not held: lock, as of
+ * _settle. */
 kolo_status kolo_loans_start(struct kolo_engine *engine) KOLO_NODISCARD;
 /** Waits until what the program has freed is the device's again, by @p deadline. */
 void kolo_loans_settle(struct kolo_engine *engine, kolo_deadline deadline);
@@ -178,8 +179,9 @@ bool kolo_engine_await(struct kolo_engine *engine, struct kolo_comm *comm,
 bool kolo_engine_is_busy(struct kolo_engine *engine);
 /** One look at everything, if nobody else does it. */
 void kolo_engine_poll(struct kolo_engine *engine);
-/** A program has asked for something that is not over, and will ask again: where ranks share processors
- * they need to be run for it, so the lock and the processor are given up now and then. */
+/** A program has asked for something that is not over, and will ask again: where ranks share
+ * processors they need to be run for it, so the lock and the processor are given up now and
+ * then. */
 void kolo_engine_asked_in_vain(struct kolo_engine *engine);
 /** Wakes whoever sleeps, because there is something new. */
 void kolo_engine_notify(struct kolo_engine *engine);

@@ -134,8 +134,8 @@ static void find_needed(const struct kolo_comm *comm, const struct kolo_request 
             set_bit(comm, bits, rank);
 }
 
-/** Does the broadcast wait for others than it has told the store? Over links its root alone asks: the
- * others wait for one that waits as well, or is missing. */
+/** Does the broadcast wait for others than it has told the store? Over links its root alone asks:
+ * the others wait for one that waits as well, or is missing. */
 static bool has_changed(struct kolo_request *request, const uint8_t *bits, size_t bytes)
 {
     uint64_t before = request->needed_reported, hash = UINT64_C(14695981039346656037);
@@ -560,7 +560,8 @@ void kolo_engine_events(struct kolo_engine *engine, struct kolo_endpoint_events 
 
 /* ---- timers ---- */
 
-/** Of the ranks that @p request waits for the first on this host whose process is stopped; "": none. */
+/** Of the ranks that @p request waits for the first on this host whose process is stopped; "":
+ * none. */
 static void say_stopped(const struct kolo_comm *comm, const struct kolo_request *request,
                         char *text, size_t capacity)
 {

@@ -2,11 +2,12 @@
 // Members that have finalized a communicator of kolo_split, kolo_dup or kolo_shrink while others
 // may still call on it. Must never take a call for lost that what was sent can still complete.
 //
-// Who finalizes says so, on the links that there are, with the first collective in which it takes no
-// part. Whoever is in that one or in a later one, or waits for a message of it, cannot get through,
-// and fails the communicator at once, which tells all members. It is enough to use the links that
-// there are: the members have met in a closed barrier, so those links join them all, and as long as
-// some are in a call that others will not make, one of the first has a link to one of the second.
+// Who finalizes says so, on the links that there are, with the first collective in which it takes
+// no part. Whoever is in that one or in a later one, or waits for a message of it, cannot get
+// through, and fails the communicator at once, which tells all members. It is enough to use the
+// links that there are: the members have met in a closed barrier, so those links join them all, and
+// as long as some are in a call that others will not make, one of the first has a link to one of
+// the second.
 //
 // The word comes behind everything that its sender has sent. But what completes here without a
 // message (a lent buffer that was given back) is seen by the next look only: so nothing is judged

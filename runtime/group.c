@@ -16,8 +16,8 @@
 #include "memory/reduce.h"
 #include "runtime/comm.h"
 
-/* At 4 KiB a copy in and one out cost less than a collective's latency (bench/RESULTS.md, Calls that
- * repeat, and groups); where that ends was not measured. */
+/* At 4 KiB a copy in and one out cost less than a collective's latency (bench/RESULTS.md, Calls
+ * that repeat, and groups); where that ends was not measured. */
 enum { FUSED_PART_BYTES = 4 << 10, FUSED_BYTES = 32 << 10 };
 
 struct kolo_group {

@@ -90,8 +90,8 @@ kolo_status kolo_get_info(struct kolo_comm *comm, struct kolo_info *info_out)
     return KOLO_OK;
 }
 
-/** Counts, on each host, the members before each one: once for all, since a program asks for every member. False: no memory.
- * Held: lock. */
+/** Counts, on each host, the members before each one: once for all, since a program asks for every
+ * member. False: no memory. Held: lock. */
 static bool has_local_ranks(struct kolo_comm *comm)
 {
     if (comm->local_ranks != NULL)

@@ -43,7 +43,8 @@ static kolo_status apply_number(struct kolo_settings *settings, const char *name
     return kolo_settings_set(settings, name, text, KOLO_FROM_API);
 }
 
-/** The members that stand for KOLO_SIZE and KOLO_RANK, whose own texts would name what nobody set. */
+/** The members that stand for KOLO_SIZE and KOLO_RANK, whose own texts would name what nobody
+ * set. */
 static kolo_status apply_place(struct kolo_settings *settings, const struct kolo_config *config)
 {
     kolo_status status;
@@ -148,8 +149,9 @@ kolo_status kolo_store_config(const struct kolo_settings *settings, int size,
 
 /* ---- joining ---- */
 
-/** Whether each rank of this host can have a processor to itself: by what they are bound to; where that
- * is not to be seen (in containers), by what this one is, or by that kolorun has bound them. */
+/** Whether each rank of this host can have a processor to itself: by what they are bound to; where
+ * that is not to be seen (in containers), by what this one is, or by that kolorun has bound
+ * them. */
 static bool has_cores_for_all(const struct kolo_engine *engine)
 {
     enum { MANY = 256 };
@@ -385,7 +387,8 @@ out:
 }
 
 /** After a broadcast this rank may not know yet whether all have called it alike. Each that leaves
- * says so to all, as in a barrier; who has not heard from all by @p deadline leaves all the same. */
+ * says so to all, as in a barrier; who has not heard from all by @p deadline leaves all the
+ * same. */
 static kolo_status hear_of_last(struct kolo_comm *comm, kolo_deadline deadline)
 {
     const struct kolo_task task = {
@@ -406,8 +409,8 @@ static kolo_status hear_of_last(struct kolo_comm *comm, kolo_deadline deadline)
     return status;
 }
 
-/** The rank lives on, and with it the links that the communicator used. *status_out: a mismatch that
- * has been heard of since the last call. */
+/** The rank lives on, and with it the links that the communicator used. *status_out: a mismatch
+ * that has been heard of since the last call. */
 static void finalize_part(struct kolo_comm *comm, kolo_status *status_out)
 {
     struct kolo_engine *engine = comm->engine;
@@ -440,7 +443,8 @@ static bool end_requests(struct kolo_engine *engine)
     return are_over;
 }
 
-/** Held: lock. Has something come of a broadcast that this rank has not called? Nobody waits for it there. */
+/** Held: lock. Has something come of a broadcast that this rank has not called? Nobody waits for it
+ * there. */
 static bool has_missed_one(struct kolo_comm *comm)
 {
     kolo_engine_poll(comm->engine);
@@ -449,7 +453,8 @@ static bool has_missed_one(struct kolo_comm *comm)
 }
 
 /** When a rank that leaves gives up handing over what it has sent. After an open broadcast that is
- * for as long as its root would have waited for late ranks in it, whoever else has left meanwhile. */
+ * for as long as its root would have waited for late ranks in it, whoever else has left
+ * meanwhile. */
 static kolo_deadline handover_deadline(const struct kolo_engine *engine, kolo_deadline deadline,
                                        bool was_open)
 {

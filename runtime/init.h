@@ -14,8 +14,8 @@ void kolo_config_warn_unknown(void);
 kolo_status kolo_store_config(const struct kolo_settings *settings, int size,
                               const struct kolo_secret *secret,
                               struct kolo_store_server_config *config_out) KOLO_NODISCARD;
-/** Opens the timeline, if the settings ask for one; it says that the rank comes up since @p begun_ns.
- * engine->rank, size and settings are set. ERR_CONFIG, ERR_SYSTEM, ERR_NO_MEMORY. */
+/** Opens the timeline, if the settings ask for one; it says that the rank comes up since @p
+ * begun_ns. engine->rank, size and settings are set. ERR_CONFIG, ERR_SYSTEM, ERR_NO_MEMORY. */
 kolo_status kolo_engine_keep_timeline(struct kolo_engine *engine, int64_t begun_ns) KOLO_NODISCARD;
 /** Opens the endpoint and joins the world through @p fd, a connection to the store (taken in every
  * case); makes the communicator of all ranks. engine->rank, size and settings are set. On failure

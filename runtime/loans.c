@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loans of devices' memory between the ranks of a host: what others have lent and want back, and what of
-// this rank's they still have. Owns the list of what is wanted back, and the thread that gives it back.
-// Must never unmap or free under the engine's lock, nor in a thread of the program's: a driver may wait
-// for all streams of its context before it does, and one of them may wait for a call that this very
-// thread is to make next (runtime/stream.c).
+// Loans of devices' memory between the ranks of a host: what others have lent and want back, and
+// what of this rank's they still have. Owns the list of what is wanted back, and the thread that
+// gives it back. Must never unmap or free under the engine's lock, nor in a thread of the
+// program's: a driver may wait for all streams of its context before it does, and one of them may
+// wait for a call that this very thread is to make next (runtime/stream.c).
 //
-// How it works: an owner that is to free memory recalls it on the links to all to whom it lent it. Who
-// hears that and has nothing of it mapped answers at once; else it is forgotten, and the thread that
-// tidies unmaps it when no call uses it any more, and answers. The owner's such thread frees it once all
-// have answered. What is mapped again in between is of another number: an allocation that was recalled
-// is not lent again. A rank whose link is gone is dead, or has unmapped all before it said goodbye.
+// How it works: an owner that is to free memory recalls it on the links to all to whom it lent it.
+// Who hears that and has nothing of it mapped answers at once; else it is forgotten, and the thread
+// that tidies unmaps it when no call uses it any more, and answers. The owner's such thread frees
+// it once all have answered. What is mapped again in between is of another number: an allocation
+// that was recalled is not lent again. A rank whose link is gone is dead, or has unmapped all
+// before it said goodbye.
 #include "base/alloc.h"
 #include "base/log.h"
 #include "memory/lane.h"

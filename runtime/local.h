@@ -8,17 +8,17 @@
 /** Processors the calling thread may run on (its binding). Cheap: one system call; at least 1. */
 int kolo_local_cpus(void);
 
-/** Whether each of these processes of this host (0: the calling thread) can have a processor to itself,
- * by their bindings. False: one of them is not to be seen here. One system call each. */
+/** Whether each of these processes of this host (0: the calling thread) can have a processor to
+ * itself, by their bindings. False: one of them is not to be seen here. One system call each. */
 bool kolo_local_has_cores(const int *pids, int count, bool *has_cores_out);
 
-/** Is process @p pid of this host stopped, by SIGSTOP or a debugger? False: also if it is not to be seen
- * here. Reads one file of /proc. Threads: any. */
+/** Is process @p pid of this host stopped, by SIGSTOP or a debugger? False: also if it is not to be
+ * seen here. Reads one file of /proc. Threads: any. */
 bool kolo_local_is_stopped(int pid);
 
-/** The NUMA node that holds the whole binding (its OS index), as kolo_local_facts() says; -1: several,
- * or not known. Loads hwloc only where the machine has several nodes and the binding is a part of
- * it: a rank asks this at its start. */
+/** The NUMA node that holds the whole binding (its OS index), as kolo_local_facts() says; -1:
+ * several, or not known. Loads hwloc only where the machine has several nodes and the binding is a
+ * part of it: a rank asks this at its start. */
 int kolo_local_numa(void);
 
 struct kolo_local {

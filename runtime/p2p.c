@@ -3,11 +3,11 @@
 //
 // A blocking one hands its work to the link first. Where that is over at once (a send that the link
 // takes whole, a message that is there already), or within some looks at the link, the call needs
-// nothing of what a request has: no place in a list, no deadline, no clock. What takes longer becomes
-// a request around that work and waits as all do. Must never: go this way where a call follows a
-// stream, brings memory of a device's or has options that say how it is carried out; look on while
-// another thread wants the lock, or other requests of this rank are under way; nor keep the engine
-// from its timers and descriptors, however many calls in a row are over at once.
+// nothing of what a request has: no place in a list, no deadline, no clock. What takes longer
+// becomes a request around that work and waits as all do. Must never: go this way where a call
+// follows a stream, brings memory of a device's or has options that say how it is carried out; look
+// on while another thread wants the lock, or other requests of this rank are under way; nor keep
+// the engine from its timers and descriptors, however many calls in a row are over at once.
 #include "runtime/comm.h"
 
 #include <stdint.h>
@@ -87,7 +87,8 @@ static void complete(struct kolo_comm *comm, struct kolo_request *request,
     request->desc = desc;
 }
 
-/** The link to @p peer if a message can go over it right now; else NULL. Held: lock, as of all below. */
+/** The link to @p peer if a message can go over it right now; else NULL. Held: lock, as of all
+ * below. */
 static struct kolo_link *link_now(const struct kolo_comm *comm, int peer)
 {
     if (comm->failure.status != KOLO_OK || comm->suspicion.status != KOLO_OK)

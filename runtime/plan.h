@@ -51,14 +51,16 @@ enum {
      * are for short vectors, and would take a multiple of the caller's own. */
     KOLO_SCRATCH_BYTES = 16 << 20,
     /** Of so many broadcasts in a row at least one is closed for all: nobody is further ahead of
-     * another. 64: few enough to hear of a late rank soon, and by estimate 2 % of short broadcasts. */
+     * another. 64: few enough to hear of a late rank soon, and by estimate 2 % of short
+     * broadcasts. */
     KOLO_OPEN_MAX = 64
 };
 
-/** How a broadcast is closed whose plan does not close it: over links, or a short one on a board. */
+/** How a broadcast is closed whose plan does not close it: over links, or a short one on a
+ * board. */
 enum kolo_closing {
     KOLO_CLOSING_LATER, /* by the calls after it, whose descriptions speak of it */
-    KOLO_CLOSING_NOTES, /* for its root, by a note from each other rank, or its entry on the board */
+    KOLO_CLOSING_NOTES, /* for its root, by a note of each other rank, or its entry on the board */
     KOLO_CLOSING_NOW    /* for all, by a barrier; on a board, for its root */
 };
 
@@ -155,9 +157,9 @@ struct kolo_plan {
     /** NULL, or why it cannot do it. */
     const char *(*fits)(const struct kolo_plan_args *args);
     size_t (*scratch)(const struct kolo_plan_args *args); /* elements of SCRATCH */
-    /** For plans that may take KOLO_SCRATCH_BYTES at most: times `count`, the elements of SCRATCH on the
-     * rank that needs most. NULL: its scratch is not bounded beyond the caller's buffers. Asked if it
-     * fits. */
+    /** For plans that may take KOLO_SCRATCH_BYTES at most: times `count`, the elements of SCRATCH
+     * on the rank that needs most. NULL: its scratch is not bounded beyond the caller's buffers.
+     * Asked if it fits. */
     size_t (*held)(const struct kolo_plan_args *args);
     size_t (*nsteps)(const struct kolo_plan_args *args);
     /** The most steps in flight, 1 to KOLO_WINDOW_MAX: no step says more in `after`. NULL: 1. */
@@ -168,8 +170,8 @@ struct kolo_plan {
 /** All plans; the table ends with a NULL name. The index of a plan is part of the wire format. */
 extern const struct kolo_plan kolo_plans[];
 
-/** NULL, or why @p plan, which runs over links, cannot do it, of elements of @p element_bytes: by its
- * `fits`, or for the scratch that it would take. */
+/** NULL, or why @p plan, which runs over links, cannot do it, of elements of @p element_bytes: by
+ * its `fits`, or for the scratch that it would take. */
 const char *kolo_plan_fits(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                            size_t element_bytes);
 
@@ -223,8 +225,8 @@ size_t kolo_pieces(size_t count, size_t length);
 /** @p rank modulo @p size, for -size <= rank < 2 * size. */
 int kolo_plan_wrap(int rank, int size);
 /** Where @p rank is in host order, and who is at @p position; without hosts, the same. Whoever
- * passes something round in this order crosses from each host to the next once, and inside each from
- * one NUMA node to the next once. */
+ * passes something round in this order crosses from each host to the next once, and inside each
+ * from one NUMA node to the next once. */
 int kolo_plan_position(const struct kolo_plan_args *args, int rank);
 int kolo_plan_rank_at(const struct kolo_plan_args *args, int position);
 /** The rank at place @p local of host @p host. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where ranks are, as plans see it: host order, and the domains in it. A domain is the ranks of a host
-// that are bound inside one NUMA node; where that is not known of some rank of a host, the host counts
-// as one domain, for nothing says which ranks are near each other.
+// Where ranks are, as plans see it: host order, and the domains in it. A domain is the ranks of a
+// host that are bound inside one NUMA node; where that is not known of some rank of a host, the
+// host counts as one domain, for nothing says which ranks are near each other.
 #include "runtime/plan.h"
 
 /** Moves each of @p count ascending ranks behind those of lower nodes. Ranks mostly come in that
@@ -16,8 +16,8 @@ static void sort_by_node(int *ranks, int count, const int *nodes)
     }
 }
 
-/** Whether the rank at position @p at is the first one of a domain. @p is_known: all nodes of its host
- * are. */
+/** Whether the rank at position @p at is the first one of a domain. @p is_known: all nodes of its
+ * host are. */
 static bool begins_domain(const struct kolo_hosts *hosts, const int *nodes, int at, bool is_known)
 {
     const int *ranks = hosts->ranks;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans by NUMA domain: as little as can be goes from domain to domain, as in the plans of two levels
-// from host to host. These are the same with domains for hosts, which is meant for one host: on
-// several more goes over the wire than by twolevel, and the choice knows. Allreduce has a level for
-// each (plan_twolevel.c).
+// Plans by NUMA domain: as little as can be goes from domain to domain, as in the plans of two
+// levels from host to host. These are the same with domains for hosts, which is meant for one host:
+// on several more goes over the wire than by twolevel, and the choice knows. Allreduce has a level
+// for each (plan_twolevel.c).
 #include "runtime/plan.h"
 
 const char *kolo_numa_fits(const struct kolo_plan_args *args)

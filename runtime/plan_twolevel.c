@@ -113,8 +113,8 @@ static struct kolo_slice piece_at(const struct kolo_plan_args *args, size_t piec
     return kolo_slice_piece((struct kolo_slice){KOLO_BUFFER_RECV, 0, args->count}, index, length);
 }
 
-/** The arguments of halving and doubling at @p level, for a piece of @p count; *offset_out: where in
- * the piece the part begins that this rank's levels before have left to it. */
+/** The arguments of halving and doubling at @p level, for a piece of @p count; *offset_out: where
+ * in the piece the part begins that this rank's levels before have left to it. */
 static struct kolo_plan_args part_at(const struct seat *seat, int level, size_t count,
                                      size_t *offset_out)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allgather and reduce_scatter in two levels, for ranks on several hosts: a block goes to each other
-// host once, and is spread or summed inside the hosts; round a ring the blocks of a host would go
-// out at one rank and, but for one, come in again. Every rank of a host has to do with the wire.
+// Allgather and reduce_scatter in two levels, for ranks on several hosts: a block goes to each
+// other host once, and is spread or summed inside the hosts; round a ring the blocks of a host
+// would go out at one rank and, but for one, come in again. Every rank of a host has to do with the
+// wire.
 //
 // Block i of host g (that of its local rank i) has a ward on each other host: there, of m ranks,
 // local rank i % m. Where a host has fewer ranks than others, a ward has several blocks, in rows:
@@ -13,9 +14,9 @@
 //                   sums them up, and sends the sum to the block's owner.
 //
 // Blocks are cut into pieces. A unit is a piece and a distance d; slot t of a plan does the first
-// thing to unit t, the second to unit t - 1, and so on, so that the wire and the hosts work at once.
-// What a rank has to do with its own host's blocks goes beside the units of distance 1. Of a unit
-// that is not there (before the first, after the last) a step is empty.
+// thing to unit t, the second to unit t - 1, and so on, so that the wire and the hosts work at
+// once. What a rank has to do with its own host's blocks goes beside the units of distance 1. Of a
+// unit that is not there (before the first, after the last) a step is empty.
 #include "runtime/plan.h"
 
 enum {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Alltoall in two levels, for short blocks among hosts of as many ranks each: what a rank has for all
-// ranks of another host goes there in one message, to the rank at its own place, and is handed out
-// inside. Of n = H * m ranks each has to do with H - 1 + m - 1 others instead of n - 1, and with the
-// wire once, however many ranks a host has.
+// Alltoall in two levels, for short blocks among hosts of as many ranks each: what a rank has for
+// all ranks of another host goes there in one message, to the rank at its own place, and is handed
+// out inside. Of n = H * m ranks each has to do with H - 1 + m - 1 others instead of n - 1, and
+// with the wire once, however many ranks a host has.
 //
 //   across   for d = 1, 2, ...: the blocks for host + d, packed, to its rank at the same place
-//   inside   to each other rank of the host what came for it from each host, and its own host's block
+//   inside   to each other rank of the host what came for it from each host, and its own host's
+//            block
 //   home     all that came, to where it belongs
 //
-// A step packs one block; the last of a bundle sends it. SCRATCH holds what is packed (the bundles of
-// one phase, then of the other), what came over the wire, and what came inside.
+// A step packs one block; the last of a bundle sends it. SCRATCH holds what is packed (the bundles
+// of one phase, then of the other), what came over the wire, and what came inside.
 #include "runtime/plan.h"
 
 struct place {

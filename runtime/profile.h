@@ -10,7 +10,8 @@
 
 enum {
     KOLO_PROFILE_MAX = 8192, /* bytes of a profile, with the 0 at its end */
-    /** What the figures mean; a profile of another version is refused. One that says none is taken. */
+    /** What the figures mean; a profile of another version is refused. One that says none is
+     * taken. */
     KOLO_PROFILE_VERSION = 1
 };
 

@@ -464,8 +464,8 @@ static kolo_status dial_by_tcp(const struct kolo_rendezvous *rendezvous,
                      kolo_error_detail(), rendezvous->where);
 }
 
-/** What the store's host offers is of the networks that KOLO_NET names: where this machine has none of them,
- * that is why it was not reached. */
+/** What the store's host offers is of the networks that KOLO_NET names: where this machine has none
+ * of them, that is why it was not reached. */
 static kolo_status blame_net(const char *net, kolo_status status)
 {
     struct kolo_place place;

@@ -38,8 +38,8 @@ void kolo_rendezvous_host_close(struct kolo_rendezvous_host *host, kolo_deadline
 
 /** A proved connection to the job's store, for kolo_store_client_join. Blocks until the deadline.
  *  @p net: KOLO_NET of this rank, by which the store's host chose what it offers.
- *  @return KOLO_OK; ERR_CONNECT, ERR_AUTH, ERR_TIMEOUT, naming the file and the addresses in it, and before
- *  them @p net if nothing of this machine matches it. */
+ *  @return KOLO_OK; ERR_CONNECT, ERR_AUTH, ERR_TIMEOUT, naming the file and the addresses in it,
+ *  and before them @p net if nothing of this machine matches it. */
 kolo_status kolo_rendezvous_dial(const struct kolo_rendezvous *rendezvous, const char *net,
                                  const struct kolo_secret *secret, int rank, kolo_deadline deadline,
                                  int *fd_out) KOLO_NODISCARD;

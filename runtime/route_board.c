@@ -3,9 +3,10 @@
 // Enters, compares what every other member believes with its own description, and goes on by one of
 // the four ways of board_hub.h. Must never: block, or let a member complete before all have
 // entered with the same description; of a short broadcast, which goes by one flag, a member that is
-// not the root completes when the root has entered, with what it has got, and the root when all have,
-// or at once where the descriptions of later calls speak of this one (comm->history). Of those that
-// differ each meets the root that it believes in, or in a later call somebody who remembers another.
+// not the root completes when the root has entered, with what it has got, and the root when all
+// have, or at once where the descriptions of later calls speak of this one (comm->history). Of
+// those that differ each meets the root that it believes in, or in a later call somebody who
+// remembers another.
 //
 //   OPENING -> HOLDING -> ENTERING --oneshot--------------------------> OVER
 //                            |--named, pulled--> BORROWING -> MOVING -> CLOSING -> OVER
@@ -169,8 +170,8 @@ static bool find_difference(const struct kolo_hub *hub, int member, uint64_t end
     return false;
 }
 
-/** This rank and @p member differ about the running collective, or about a broadcast before it whose
- * roots waited for nobody: the first of them is told, since all that follow differ by it. */
+/** This rank and @p member differ about the running collective, or about a broadcast before it
+ * whose roots waited for nobody: the first of them is told, since all that follow differ by it. */
 static void differ(struct kolo_hub *hub, int member)
 {
     struct kolo_desc mine, theirs;
@@ -380,9 +381,10 @@ static bool is_sent(const struct kolo_hub *hub)
     return hub->is_oneshot && hub->collective == KOLO_COLLECTIVE_BROADCAST;
 }
 
-/** The one member that this one waits for to enter, -1: all. The root of a broadcast that later calls
- * close waits for nobody once it knows that all have opened the board: what it shows is theirs to
- * take from then on, even if it leaves. Where one is known to have left, it finds that out. */
+/** The one member that this one waits for to enter, -1: all. The root of a broadcast that later
+ * calls close waits for nobody once it knows that all have opened the board: what it shows is
+ * theirs to take from then on, even if it leaves. Where one is known to have left, it finds that
+ * out. */
 static int giver_of(const struct kolo_hub *hub, const struct kolo_request *request)
 {
     const int root = request->args.root;

@@ -185,7 +185,8 @@ static void explain(struct kolo_request *request, const struct kolo_flight *flig
                       status == KOLO_ERR_PEER ? "" : kolo_status_text(status));
 }
 
-/** A step is over: what it received goes to its device, if it is to. False: all is over, it failed. */
+/** A step is over: what it received goes to its device, if it is to. False: all is over, it
+ * failed. */
 static bool is_received(struct kolo_request *request, const struct kolo_strand *strand,
                         const struct kolo_flight *flight)
 {
@@ -271,7 +272,8 @@ static void begin_message(struct kolo_request *request)
     run_step(request, &request->main, &step);
 }
 
-/** @p flights: room for a window of them. What is in flight is left: each step that begins sets it up. */
+/** @p flights: room for a window of them. What is in flight is left: each step that begins sets it
+ * up. */
 static void begin_strand(struct kolo_request *request, struct kolo_strand *strand,
                          const struct kolo_plan *plan, uint32_t channel,
                          struct kolo_flight *flights)

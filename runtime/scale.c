@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pre- and post-scaling of reductions (struct kolo_opts): checks the factors, scales the input into
-// memory of the call each time before anything is sent, and the result when it is there. So the plan sees
-// scaled data, and nothing depends on which plan it is. The caller's send buffer is never written,
-// unless the call is in place.
+// memory of the call each time before anything is sent, and the result when it is there. So the
+// plan sees scaled data, and nothing depends on which plan it is. The caller's send buffer is never
+// written, unless the call is in place.
 #include <math.h>
 #include <stddef.h>
 

@@ -2,9 +2,10 @@
 // kolo_shrink: the members of a communicator that are still there, as a new one. The store knows
 // who died and who left, so it decides: each survivor asks it, and all that asked hear the same,
 // once every other member is gone for certain. Of two that live and cannot reach each other any
-// more it leaves out one. They then meet as after a split, for KOLO_PEER_TIMEOUT at most. If another
-// rank dies before all have met, or one is not reached, those that noticed ask again, for the
-// survivors of the one that just failed; those that had met already notice at their first call on it.
+// more it leaves out one. They then meet as after a split, for KOLO_PEER_TIMEOUT at most. If
+// another rank dies before all have met, or one is not reached, those that noticed ask again, for
+// the survivors of the one that just failed; those that had met already notice at their first call
+// on it.
 #include <stdio.h>
 #include <string.h>
 
@@ -145,8 +146,8 @@ static bool is_loss(kolo_status status)
            kolo_status_lost(status) == KOLO_LOST_LINK;
 }
 
-/** Held: no lock. That which this rank gave up and does not ask about again, if there is one: members
- * that have it shall not wait for this rank. */
+/** Held: no lock. That which this rank gave up and does not ask about again, if there is one:
+ * members that have it shall not wait for this rank. */
 static void leave_half_made(const struct shrinking *shrinking, uint32_t first)
 {
     char detail[KOLO_DETAIL_MAX];

@@ -7,9 +7,9 @@
 // that a step still in flight is sending or receiving, when SEND is written, when a result misses a
 // contribution or has one twice, when two ranks would differ in a bit (operands in another order),
 // when an ordered plan does not fold in the order of ranks and at once, when an average would be
-// divided twice or not at all, when a rank could end before another has begun (in an open broadcast:
-// before its root, and, if notes close it, the root before any), and when a message of one broadcast would meet a
-// receive of another.
+// divided twice or not at all, when a rank could end before another has begun (in an open
+// broadcast: before its root, and, if notes close it, the root before any), and when a message of
+// one broadcast would meet a receive of another.
 #ifndef KOLO_RUNTIME_SIMULATE_H
 #define KOLO_RUNTIME_SIMULATE_H
 
@@ -28,7 +28,8 @@ struct kolo_simulation {
     bool in_place;
     /** Follow about this many elements of RECV instead of all; 0: all. For large worlds. */
     size_t samples;
-    /** So many broadcasts of this plan one after another, each with the next rank as root; 0: one. */
+    /** So many broadcasts of this plan one after another, each with the next rank as root; 0:
+     * one. */
     int calls;
     enum kolo_closing closing; /* of a broadcast */
     int closed_every; /* of several broadcasts every so many is closed for all; 0: none is */

@@ -105,8 +105,8 @@ static void choose_members(const struct kolo_comm *comm, const struct offer *tab
 /* ---- opening ---- */
 
 /** Gives up a communicator that not all members may have; tells those that do. Of a split the store
- * hears too that who shrinks it need not wait for this rank, which has nothing to shrink; of a shrink
- * this rank may ask again. */
+ * hears too that who shrinks it need not wait for this rank, which has nothing to shrink; of a
+ * shrink this rank may ask again. */
 static void give_up(struct kolo_comm *child, bool is_of_split, kolo_status status)
 {
     struct kolo_engine *engine = child->engine;

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // Buffers in the memory of devices: this is the one place where a call's buffers become the host's,
-// whatever the call, its plan, its route, and the memory that other ranks bring. Owns the slabs that
-// stand in for them (kolo_alloc memory, so that neighbours reach it) and the lanes that copies go by.
-// Must never know of CUDA, nor change what a call tells other ranks.
+// whatever the call, its plan, its route, and the memory that other ranks bring. Owns the slabs
+// that stand in for them (kolo_alloc memory, so that neighbours reach it) and the lanes that copies
+// go by. Must never know of CUDA, nor change what a call tells other ranks.
 //
 // How it works: before a request is made, its task is given slabs for those buffers
-// (kolo_staging_prepare); everything after that sees the host's memory. When it starts, its input is
-// put on its way to the slabs, and the route does not move before it is there, or goes beside it
+// (kolo_staging_prepare); everything after that sees the host's memory. When it starts, its input
+// is put on its way to the slabs, and the route does not move before it is there, or goes beside it
 // segment by segment (runtime/staging_flow.c); a call that comes later is copied meanwhile, and so
 // is the result of the call before it, the other way. When the route is through, the result goes
 // back, and then the request is over. One that follows a stream of the program's (runtime/stream.c)
 // puts its input on its way once that stream is there, not when it starts. Whoever sleeps is woken
 // when a copy is done. A device that fails fails the communicator.
 //
-// Slabs are kept for later calls, up to SLABS_KEPT_BYTES in all: of more, those go that were not taken
-// for longest, when the next call comes, or at the end. They are locked for devices, and unlocked,
-// without the engine's lock, and not in a call that waits by a deadline of the program's: a driver may
-// wait until all that it was given is done, and that may be for another call. One that neighbours would
-// not read in place is ordinary memory, because each piece of kolo_alloc memory takes a file
-// descriptor. All are locked for devices, if their driver agrees, as is all kolo_alloc memory of the
-// rank from the first call with a device's buffer on.
+// Slabs are kept for later calls, up to SLABS_KEPT_BYTES in all: of more, those go that were not
+// taken for longest, when the next call comes, or at the end. They are locked for devices, and
+// unlocked, without the engine's lock, and not in a call that waits by a deadline of the program's:
+// a driver may wait until all that it was given is done, and that may be for another call. One that
+// neighbours would not read in place is ordinary memory, because each piece of kolo_alloc memory
+// takes a file descriptor. All are locked for devices, if their driver agrees, as is all kolo_alloc
+// memory of the rank from the first call with a device's buffer on.
 #include <stdio.h>
 #include <unistd.h>
 
@@ -164,8 +164,8 @@ static void use_slab(struct kolo_engine *engine, struct kolo_slab *slab)
     engine->slabs = slab;
 }
 
-/** A slab for a call: found, or made, for which a driver may wait for its devices: for that the lock
- * is given up. */
+/** A slab for a call: found, or made, for which a driver may wait for its devices: for that the
+ * lock is given up. */
 static kolo_status take_slab(struct kolo_comm *comm, size_t bytes, const struct kolo_pointer *near,
                              struct kolo_slab **slab_out)
 {
@@ -445,8 +445,9 @@ static kolo_status await_device(const struct kolo_request *request, kolo_deadlin
     return status;
 }
 
-/** Messages leave in the order of calls, and one that is the host's begins at once: so those that are
- * not are on the host before they are submitted. Not held: lock, which the wait does not take. */
+/** Messages leave in the order of calls, and one that is the host's begins at once: so those that
+ * are not are on the host before they are submitted. Not held: lock, which the wait does not
+ * take. */
 static kolo_status bring_message(struct kolo_request *request, kolo_deadline deadline)
 {
     kolo_comm_enter(request->comm);

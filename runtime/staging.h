@@ -59,7 +59,8 @@ kolo_status kolo_staging_take_slab(struct kolo_request *request,
 void kolo_lent_drop(struct kolo_staged *staged);
 /** By what the call asks for, can its buffers be lent? Before there is a request. */
 bool kolo_lent_may(const struct kolo_comm *comm, const struct kolo_task *task);
-/** Is it memory that can be lent? Asks its driver, once for each. Not held: lock, as of the next. */
+/** Is it memory that can be lent? Asks its driver, once for each. Not held: lock, as of the
+ * next. */
 bool kolo_lent_look(struct kolo_request *request, const void *memory, size_t bytes);
 /** Makes its lanes ready; if they cannot be, it does not lend. */
 void kolo_lent_ready(struct kolo_request *request);
@@ -72,8 +73,8 @@ void kolo_lent_begin(struct kolo_request *request);
 struct kolo_lane *kolo_lent_lane(const struct kolo_request *request);
 /** Kernels that use its buffers are over when @p mark is passed, of its lane's way out. */
 void kolo_lent_marked(struct kolo_request *request, uint64_t mark);
-/** What was lent goes to the host after all, which may take a while: KOLO_STAGE_IN. A failure is the
- * communicator's, and all is over: false. */
+/** What was lent goes to the host after all, which may take a while: KOLO_STAGE_IN. A failure is
+ * the communicator's, and all is over: false. */
 bool kolo_lent_take_in(struct kolo_request *request);
 /** It goes by the host after all: memory for what has addresses alone. ERR_NO_MEMORY. */
 kolo_status kolo_lent_bring(struct kolo_request *request) KOLO_NODISCARD;

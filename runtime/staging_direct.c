@@ -6,9 +6,10 @@
 // How it works: a call may go so on a rank where nothing of its plan is computed or lies in scratch
 // (allgather, broadcast, alltoall, gather, scatter, messages), its buffers are memory of
 // kolo_alloc_device that the transports know, and all its links are up and reach it. No other rank
-// needs to know: on the wire nothing is different. A receive that came too early for its offer is in
-// the slab that stands in for the buffer; it is copied to the device when its step is over, and no
-// step begins before such copies are done. What a plan copies on the spot is copied on the device.
+// needs to know: on the wire nothing is different. A receive that came too early for its offer is
+// in the slab that stands in for the buffer; it is copied to the device when its step is over, and
+// no step begins before such copies are done. What a plan copies on the spot is copied on the
+// device.
 //
 // Why no other memory: nobody tells when the program frees that, and a registration that is kept
 // would keep it from the device.

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls whose devices' buffers are lent to the other ranks of the host, whose kernels reach them, as
-// this rank's reach theirs (runtime/board_lent.c): no data passes the host. Owns what stands in for
-// such buffers: addresses, in which there is no memory. Must never let a copy or the processor touch
-// those.
+// Calls whose devices' buffers are lent to the other ranks of the host, whose kernels reach them,
+// as this rank's reach theirs (runtime/board_lent.c): no data passes the host. Owns what stands in
+// for such buffers: addresses, in which there is no memory. Must never let a copy or the processor
+// touch those.
 //
 // How it works: whether a call can be lent follows from what it asks for, from its memory
-// (kolo_alloc_device, as staging_direct.c says why), from its lane, which needs the kernels, and from its
-// plan. What the other ranks bring is not known before they have entered. So the route begins with
-// what stands in for the buffers; if all ranks lend, they go on where the data is, else this one takes
-// it to the host after all (kolo_lent_bring), and so do all calls of the communicator after it.
+// (kolo_alloc_device, as staging_direct.c says why), from its lane, which needs the kernels, and
+// from its plan. What the other ranks bring is not known before they have entered. So the route
+// begins with what stands in for the buffers; if all ranks lend, they go on where the data is, else
+// this one takes it to the host after all (kolo_lent_bring), and so do all calls of the
+// communicator after it.
 //
 // A slab for a long buffer would cost more than the call: it is allocated and locked, and then not
 // used. So what stands in for one are addresses, which get memory if they are needed after all: a

@@ -163,25 +163,26 @@ void kolo_store_client_add(struct kolo_store_client *client, const char *key, in
                            struct kolo_store_call *call);
 void kolo_store_client_cancel(struct kolo_store_client *client, struct kolo_store_call *call);
 
-/** Who goes on when communicator @p number has failed: @p members has a bit for each of its ranks, @p lost
- * for each of those that this one cannot reach any more, alive or not. Answered when every member has asked,
- * finalized it, left or died, the same to all: call->value has a bit for each rank that asked and goes on,
- * call->sum is a number for their communicator. Of two that asked and cannot reach each other one is
- * left out: it gets ERR_PEER. ERR_TIMEOUT after @p timeout_ms: call->why names a rank that has not come. */
+/** Who goes on when communicator @p number has failed: @p members has a bit for each of its ranks,
+ * @p lost for each of those that this one cannot reach any more, alive or not. Answered when every
+ * member has asked, finalized it, left or died, the same to all: call->value has a bit for each
+ * rank that asked and goes on, call->sum is a number for their communicator. Of two that asked and
+ * cannot reach each other one is left out: it gets ERR_PEER. ERR_TIMEOUT after @p timeout_ms:
+ * call->why names a rank that has not come. */
 void kolo_store_client_shrink(struct kolo_store_client *client, uint32_t number,
                               const uint8_t *members, const uint8_t *lost, uint32_t timeout_ms,
                               struct kolo_store_call *call);
 
-/** This rank has finalized communicator @p number, of which @p members has the ranks: who shrinks it
- * does not wait for this one. */
+/** This rank has finalized communicator @p number, of which @p members has the ranks: who shrinks
+ * it does not wait for this one. */
 void kolo_store_client_finalized(struct kolo_store_client *client, uint32_t number,
                                  const uint8_t *members);
 
 /** This rank has been waiting in a call: @p desc is what it believes, @p words the same for people;
  * @p members has a bit for each rank that has to come (NULL: all of the world). The server answers
  * by `failed` (ERR_MISMATCH, both sides named) if another rank waits at the same channel and
- * sequence number with another description. On a channel of messages @p sequence is a number of this
- * rank's own, and nothing is compared. */
+ * sequence number with another description. On a channel of messages @p sequence is a number of
+ * this rank's own, and nothing is compared. */
 void kolo_store_client_stalled(struct kolo_store_client *client, uint32_t channel,
                                uint32_t sequence, const struct kolo_desc *desc, const char *words,
                                const uint8_t *members);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Survivors: the ranks of a communicator that failed ask, each for itself, who goes on. They are
-// answered together, all the same, as soon as every member has asked, finalized it, left or died; so
-// a rank that dies while the others wait is one survivor less, and nobody waits for it. Of two that asked
-// and say that they cannot reach each other, one is left out and told so. Must never
+// answered together, all the same, as soon as every member has asked, finalized it, left or died;
+// so a rank that dies while the others wait is one survivor less, and nobody waits for it. Of two
+// that asked and say that they cannot reach each other, one is left out and told so. Must never
 // answer some of them and keep others: who asked at the answer's moment is in the new communicator.
 // Who has finalized which is kept until all members of that one have, or are gone.
 #include <stdio.h>
@@ -140,7 +140,8 @@ static bool may_come(const struct kolo_store_server *server, const struct kolo_s
            !has_finalized(server, shrink->number, rank);
 }
 
-/** A member that may still come, or -1: rather one that never asked than one that has waited in vain. */
+/** A member that may still come, or -1: rather one that never asked than one that has waited in
+ * vain. */
 static int find_missing(const struct kolo_store_server *server, const struct kolo_shrink *shrink)
 {
     int waited = -1;
@@ -184,7 +185,8 @@ static void take_out(struct kolo_shrink *shrink, int rank, uint32_t id)
 
 /* ---- who cannot reach whom ---- */
 
-/** Those that go on, and of how many others of them each is said to be cut off, by itself or by them. */
+/** Those that go on, and of how many others of them each is said to be cut off, by itself or by
+ * them. */
 struct choice {
     int size;
     int *cuts;

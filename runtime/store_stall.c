@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owns the list of stalls. Two descriptions at one (channel, sequence) are a mismatch; two sequence
-// numbers of one channel are not, one rank may be behind; and messages are each rank's own. Whom each
-// rank waits for is kept by rank: what one no longer needs, another may still lack. Must never know a
-// connection or a name.
+// numbers of one channel are not, one rank may be behind; and messages are each rank's own. Whom
+// each rank waits for is kept by rank: what one no longer needs, another may still lack. Must never
+// know a connection or a name.
 #include "runtime/store_stall.h"
 
 #include <string.h>

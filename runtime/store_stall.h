@@ -42,10 +42,11 @@ struct kolo_stalls;
 kolo_status kolo_stalls_create(int size, int64_t warn_ms,
                                struct kolo_stalls **stalls_out) KOLO_NODISCARD;
 void kolo_stalls_destroy(struct kolo_stalls *stalls);
-/** @p rank waits, for @p members (copied; NULL: all); if it has reported before, for these instead. On a
- * channel of messages (KOLO_CHANNEL_MESSAGE) each rank numbers its own, which meet nobody else's.
- * ERR_MISMATCH: other ranks wait at the same place in another call, *other_out. ERR_NO_MEMORY. Of a
- * rank that reports more than KOLO_STALLS_PER_RANK calls no further ones are heard. */
+/** @p rank waits, for @p members (copied; NULL: all); if it has reported before, for these instead.
+ * On a channel of messages (KOLO_CHANNEL_MESSAGE) each rank numbers its own, which meet nobody
+ * else's. ERR_MISMATCH: other ranks wait at the same place in another call, *other_out.
+ * ERR_NO_MEMORY. Of a rank that reports more than KOLO_STALLS_PER_RANK calls no further ones are
+ * heard. */
 kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank, uint32_t channel,
                                uint32_t sequence, const struct kolo_desc *desc, const char *words,
                                const uint8_t *members,
@@ -53,8 +54,8 @@ kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank, uint32_t ch
 void kolo_stalls_resume(struct kolo_stalls *stalls, int rank, uint32_t channel, uint32_t sequence);
 /** What @p rank has waited in for longest; NULL: nothing that it has reported. */
 const struct kolo_stall *kolo_stalls_of(const struct kolo_stalls *stalls, int rank);
-/** How many ranks wait for a message of the same peer as @p stall, or to be rid of one, and have for a
- * shorter time; -1: one has for longer, and its warning is for all. */
+/** How many ranks wait for a message of the same peer as @p stall, or to be rid of one, and have
+ * for a shorter time; -1: one has for longer, and its warning is for all. */
 int kolo_stalls_behind(const struct kolo_stalls *stalls, const struct kolo_stall *stall);
 /** @p rank waits in nothing any more: it left or is gone. */
 void kolo_stalls_forget(struct kolo_stalls *stalls, int rank);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives that follow a stream of the program's (opts.stream): they begin when what the stream was
-// given before them is done, and what it is given after them waits for their end, while the calling
-// thread waits for neither. Owns a request's place in the stream. Must never: leave a stream
-// waiting for a request that is over, however it ended.
+// Collectives that follow a stream of the program's (opts.stream): they begin when what the stream
+// was given before them is done, and what it is given after them waits for their end, while the
+// calling thread waits for neither. Owns a request's place in the stream. Must never: leave a
+// stream waiting for a request that is over, however it ended.
 //
-// How it works: at each start a gate is put into the stream (memory/lane.h), without the lock: a driver
-// waits there for the stream where that has too much to do, and that may be for a call which needs the
-// lock. So that calls lie in a stream in the order in which they are submitted, one at a time of a
-// communicator is between the two. The driver tells that the stream has come to the gate; only then
-// the request's input is put on its way (runtime/staging.c), so the lanes never wait for a stream,
-// and other calls do not either. The gate is opened when the request ends. A request that follows a
-// stream has an entry among its staged buffers even if all are the host's: so whoever asks whether
-// those are there asks for the stream too.
+// How it works: at each start a gate is put into the stream (memory/lane.h), without the lock: a
+// driver waits there for the stream where that has too much to do, and that may be for a call which
+// needs the lock. So that calls lie in a stream in the order in which they are submitted, one at a
+// time of a communicator is between the two. The driver tells that the stream has come to the gate;
+// only then the request's input is put on its way (runtime/staging.c), so the lanes never wait for
+// a stream, and other calls do not either. The gate is opened when the request ends. A request that
+// follows a stream has an entry among its staged buffers even if all are the host's: so whoever
+// asks whether those are there asks for the stream too.
 #include "base/alloc.h"
 #include "runtime/staging.h"
 

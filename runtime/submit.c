@@ -30,8 +30,8 @@ static size_t copy_blocks(size_t *counts_out, size_t *displs_out, const size_t *
     return at;
 }
 
-/** Where blocks lie is a part of the call too: over a board any rank may write into the whole of any
- * other. An empty one lies nowhere. */
+/** Where blocks lie is a part of the call too: over a board any rank may write into the whole of
+ * any other. An empty one lies nowhere. */
 static void hash_blocks(struct kolo_call *call, const size_t *counts, const size_t *displs,
                         size_t n)
 {
@@ -310,8 +310,8 @@ static bool may_be_foreign(const struct kolo_task *task)
     return task->send_bytes + task->recv_bytes > 0 && kolo_pointer_may_be_foreign();
 }
 
-/** Lets @p *task lead to a copy whose buffers are the host's, if there may be any that are not, or it
- * follows a stream. */
+/** Lets @p *task lead to a copy whose buffers are the host's, if there may be any that are not, or
+ * it follows a stream. */
 static kolo_status stage(struct kolo_comm *comm, struct kolo_request *request,
                          const struct kolo_task **task, struct kolo_task *copy)
 {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rank's short broadcast comes after which, in one communicator. Where roots take turns, a root
-// goes on only when it has what comes before its own broadcast, and all others wait for it: where ranks
-// share processors it should not give its own away just then. The library is not told which root is
-// next; a program that repeats itself shows it. Pure. A wrong guess costs some looks, never a result.
+// Which rank's short broadcast comes after which, in one communicator. Where roots take turns, a
+// root goes on only when it has what comes before its own broadcast, and all others wait for it:
+// where ranks share processors it should not give its own away just then. The library is not told
+// which root is next; a program that repeats itself shows it. Pure. A wrong guess costs some looks,
+// never a result.
 #ifndef KOLO_RUNTIME_SUCCESSION_H
 #define KOLO_RUNTIME_SUCCESSION_H
 

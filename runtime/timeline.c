@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owns a rank's ring of records: the memory, words and names, and the order of stores. Must never
 // trust what KOLO_TIMELINE leads to (a descriptor may have become another file), write beyond what
-// it has mapped, or be the end of a program: files are allocated before they are mapped, so that a full disk is an
-// error and no signal.
+// it has mapped, or be the end of a program: files are allocated before they are mapped, so that a
+// full disk is an error and no signal.
 //
-// A record's mark is taken away before the rest is written, and comes back behind it: who reads what a
-// killed rank has left takes no half of one for a call. Names are found by a table of this process's
-// own, since what is mapped may be written by others (its own file).
+// A record's mark is taken away before the rest is written, and comes back behind it: who reads
+// what a killed rank has left takes no half of one for a call. Names are found by a table of this
+// process's own, since what is mapped may be written by others (its own file).
 #include "runtime/timeline.h"
 
 #include <errno.h>

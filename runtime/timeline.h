@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank did, call by call: a ring of records in memory that outlives the rank, its format, who
-// writes it and who reads it. Needs nothing of the runtime but the base, so that kolorun takes it
-// without the engine.
+// What a rank did, call by call: a ring of records in memory that outlives the rank, its format,
+// who writes it and who reads it. Needs nothing of the runtime but the base, so that kolorun takes
+// it without the engine.
 //
 //   head (KOLO_TIMELINE_HEAD_BYTES) | record 0 | record 1 | ... | record capacity - 1
 //
-// The memory is a memfd that the rank's agent has made (KOLO_TIMELINE=fd://N, which kolorun sets), or
-// a file of the rank's own (KOLO_TIMELINE=PATH makes PATH.RANK); either way what stands there
+// The memory is a memfd that the rank's agent has made (KOLO_TIMELINE=fd://N, which kolorun sets),
+// or a file of the rank's own (KOLO_TIMELINE=PATH makes PATH.RANK); either way what stands there
 // when a rank is killed stays. Record number n is at n % capacity: the latest stay. All is
 // little-endian. Names of kinds, plans and transports are words of the head, so that who reads it
 // needs no table of the version that wrote it.
@@ -39,7 +39,7 @@ enum {
 enum kolo_timeline_shape {
     KOLO_SHAPE_OWN,  /* nobody */
     KOLO_SHAPE_ALL,  /* no member ends it before all have entered it */
-    KOLO_SHAPE_WAIT, /* for an asynchronous request: a collective of this number, if it has a plan */
+    KOLO_SHAPE_WAIT, /* for an asynchronous request: a collective of that number if it has a plan */
     KOLO_SHAPE_ROOT, /* no member ends it before `peer` has entered it */
     KOLO_SHAPE_SEND, /* to `peer` */
     KOLO_SHAPE_RECV, /* ends after the send of the same number of `peer` began */
@@ -103,8 +103,8 @@ void kolo_timeline_format(struct kolo_timeline_head *head, int rank, int size, u
 
 /** Is the one that they ask for memory of an agent's, for one rank? */
 bool kolo_timeline_is_lent(const struct kolo_settings *settings);
-/** The one that the settings ask for; *timeline_out NULL: none, or the agent's cannot be used, which a
- * warning says. ERR_CONFIG, ERR_SYSTEM: the file cannot be made. */
+/** The one that the settings ask for; *timeline_out NULL: none, or the agent's cannot be used,
+ * which a warning says. ERR_CONFIG, ERR_SYSTEM: the file cannot be made. */
 kolo_status kolo_timeline_open(const struct kolo_settings *settings, int rank, int size,
                                struct kolo_timeline **timeline_out) KOLO_NODISCARD;
 /** Says that the rank has left, and unmaps it. NULL is fine. */

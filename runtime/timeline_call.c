@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // From calls to records of the timeline. Owns what is said of a call, and when: a collective begins
-// when it is submitted and enters when its turn has come (at once, unless others of its communicator are before it, or
-// its data is on the way from a device); a message begins when it is submitted. Must never be asked where
-// no timeline is kept: each caller looks first, which is all that calls of other jobs pay.
+// when it is submitted and enters when its turn has come (at once, unless others of its
+// communicator are before it, or its data is on the way from a device); a message begins when it is
+// submitted. Must never be asked where no timeline is kept: each caller looks first, which is all
+// that calls of other jobs pay.
 #include "runtime/timeline_call.h"
 
 #include "base/clock.h"
@@ -32,7 +33,8 @@ static uint64_t bytes_of(const struct kolo_request *request)
     return count * kolo_dtype_bytes(call->dtype);
 }
 
-/** How the members are joined: by the way to the first of another host, since that is what counts. */
+/** How the members are joined: by the way to the first of another host, since that is what
+ * counts. */
 static const char *joined_by(struct kolo_comm *comm)
 {
     int peer = comm->rank > 0 ? 0 : comm->size - 1;

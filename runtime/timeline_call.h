@@ -6,8 +6,8 @@
 #include "runtime/comm.h"
 #include "runtime/timeline.h"
 
-/** A request is about to begin, and @p waits_for_turn: kolo_timeline_enter says when that comes. Its
- * ticket. Held: lock, as of the next. */
+/** A request is about to begin, and @p waits_for_turn: kolo_timeline_enter says when that comes.
+ * Its ticket. Held: lock, as of the next. */
 uint64_t kolo_timeline_request(const struct kolo_request *request, bool waits_for_turn);
 /** Somebody waits for an asynchronous request from here on. */
 uint64_t kolo_timeline_wait(const struct kolo_request *request);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what a rank has left of its calls. Owns the checks: all of it may have been written by a rank
-// that was killed in the middle of a store, by another program, or by nobody. Must never read beyond the
-// bytes that it was given, nor hand out a value that makes no sense. What it is given must not change
-// meanwhile: a copy, not a mapping of a file that lives.
+// Reads what a rank has left of its calls. Owns the checks: all of it may have been written by a
+// rank that was killed in the middle of a store, by another program, or by nobody. Must never read
+// beyond the bytes that it was given, nor hand out a value that makes no sense. What it is given
+// must not change meanwhile: a copy, not a mapping of a file that lives.
 #include "runtime/timeline.h"
 
 #include <string.h>

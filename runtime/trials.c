@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps a few times of each way and says which one is next, see trials.h. Owns no memory and reads no clock.
-// Must never give a way that is not open.
+// Keeps a few times of each way and says which one is next, see trials.h. Owns no memory and reads
+// no clock. Must never give a way that is not open.
 #include "runtime/trials.h"
 
 #include <float.h>
@@ -9,8 +9,8 @@
 
 enum { PAUSE_LEAST = 64, PAUSE_TIMES = 8, PAUSE_MOST = 4096, PATIENCE = 16 };
 
-/* So much longer than the best takes a way that is not looked at again in this round; and so much of
- * what it took before takes one that has not come to rest yet. */
+/* So much longer than the best takes a way that is not looked at again in this round; and so much
+ * of what it took before takes one that has not come to rest yet. */
 static const float left_out = 1.5F, still_falls = 0.97F;
 
 static bool is_open(unsigned open, int way)
@@ -57,8 +57,9 @@ static float least_of(const float *took, int count)
     return least;
 }
 
-/** Does it still take less from four uses to the next, of the first four from one pair to the next? The least
- * of so many is not moved by what disturbs one; and of two kinds in turn each pair has both. */
+/** Does it still take less from four uses to the next, of the first four from one pair to the next?
+ * The least of so many is not moved by what disturbs one; and of two kinds in turn each pair has
+ * both. */
 static bool falls(const struct kolo_trials *trials, int way)
 {
     const float *took = trials->took[way];

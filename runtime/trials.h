@@ -3,16 +3,16 @@
 // them in turn: for what no figure of one machine stands for another. Pure: who is told the same
 // takes the same way, so ranks that share what they are told need not ask each other.
 //
-//   a round   each open way four times in a row, measured, and on by fours while the latest take less
-//             than those before, as caches fill; two times, if both took much longer than a way before
-//             it. Of the latest four the second least counts: one that was disturbed, or found in the
-//             caches what another way had left there, does not; and where two kinds of use
-//             alternate, of which one takes longer, each way is judged by the other.
+//   a round each open way four times in a row, measured, and on by fours while the latest take less
+//             than those before, as caches fill; two times, if both took much longer than a way
+//             before it. Of the latest four the second least counts: one that was disturbed, or
+//             found in the caches what another way had left there, does not; and where two kinds of
+//             use alternate, of which one takes longer, each way is judged by the other.
 //   between   the open way that took least, not measured: for 64 uses after the first round, eight
 //             times as many after each, at most 4096. So a machine that changes is found out about.
 //
-// Who is told other things than the others, and still shall try each way while they do, has even rounds:
-// each way sixteen times, whatever it takes, of which the second least counts.
+// Who is told other things than the others, and still shall try each way while they do, has even
+// rounds: each way sixteen times, whatever it takes, of which the second least counts.
 //
 // Not all ways are open to all uses: a round waits a while for those that some of its uses can take
 // and the others not, and of a way that is not open nothing is forgotten.
@@ -45,10 +45,11 @@ struct kolo_trials {
 };
 
 /** The way to take, one of those whose bits are set in @p open (at least one, the first
- * KOLO_TRIALS_WAYS). *is_measured_out: kolo_trials_note shall be told what it took, before the next. */
+ * KOLO_TRIALS_WAYS). *is_measured_out: kolo_trials_note shall be told what it took, before the
+ * next. */
 int kolo_trials_take(struct kolo_trials *trials, unsigned open, bool *is_measured_out);
-/** Was nothing taken by them yet? Then what others have found out, of something alike, may stand for
- * their first round. False: those have found out nothing. */
+/** Was nothing taken by them yet? Then what others have found out, of something alike, may stand
+ * for their first round. False: those have found out nothing. */
 bool kolo_trials_is_new(const struct kolo_trials *trials);
 bool kolo_trials_adopt(struct kolo_trials *trials, const struct kolo_trials *other);
 /** The latest use, which was to be measured, was none: the round goes on as if it had not been. */

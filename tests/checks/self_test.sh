@@ -74,7 +74,7 @@ run_check() {
     output=$(bash "$checks/$1.sh" "$work/tree" "${more[@]}" 2>&1) || result=$?
 }
 
-all=(include_direction clang_format banned_calls exported_symbols settings_doc mirrored_tests function_length spdx conditionals man_pages file_map)
+all=(include_direction clang_format banned_calls exported_symbols settings_doc mirrored_tests function_length spdx line_length conditionals man_pages file_map)
 fresh_tree
 for check in "${all[@]}"; do
     run_check "$check"
@@ -143,6 +143,12 @@ fresh_tree
 
 echo 'int x;' >"$work/tree/base/wrong.c"; expect spdx 'base/wrong.c:1:'
 mkdir -p "$work/tree/script" && echo '#!/bin/sh' >"$work/tree/script/wrong"; expect spdx 'script/wrong:1:'
+
+columns=$(printf '/* %094d */' 0)
+put base/right.c "$columns" '// clang-format off' "$columns$columns" '// clang-format on'; run_check line_length
+[[ $result -eq 0 ]] || { echo "line_length: 100 columns or a table are refused" >&2; mistakes=$((mistakes + 1)); }
+fresh_tree
+put base/wrong.c "// clang-format off" '// clang-format on' "$columns "; expect line_length 'base/wrong.c:4: 101 columns'
 
 for directive in '#if 1' '#ifdef X' '# ifndef X' '#else'; do
     put base/wrong.c "$directive"; expect conditionals 'base/wrong.c:2:'

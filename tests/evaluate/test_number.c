@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Against strtod(): numbers as Python writes them, by the million, and those that are hard to round.
+// Against strtod(): numbers as Python writes them, by the million, and those that are hard to
+// round.
 #include <criterion/criterion.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// fuzz_main CORPUS [CASES [SEED]]: every file of the folder through LLVMFuzzerTestOneInput(), then as
-// many changed ones: bytes, numbers and words replaced, parts cut, doubled, swapped between files,
-// all packed now and then. A case that fails is said by its number; the seed makes it again.
+// fuzz_main CORPUS [CASES [SEED]]: every file of the folder through LLVMFuzzerTestOneInput(), then
+// as many changed ones: bytes, numbers and words replaced, parts cut, doubled, swapped between
+// files, all packed now and then. A case that fails is said by its number; the seed makes it again.
 #include <dirent.h>
 #include <signal.h>
 #include <stdint.h>

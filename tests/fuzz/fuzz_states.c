@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saved states of any bytes, in libFuzzer's form: the first byte chooses a metric, the rest is what
-// stands between the head and the checksum, which are made right, as by somebody who can. Besides what
-// a sanitizer sees: a state that is accepted is the same when it is saved and restored again, can be
-// merged, and computes.
+// stands between the head and the checksum, which are made right, as by somebody who can. Besides
+// what a sanitizer sees: a state that is accepted is the same when it is saved and restored again,
+// can be merged, and computes.
 #include <openssl/evp.h>
 #include <stdint.h>
 
@@ -15,7 +15,8 @@
 
 enum { HASH_BYTES = 32, MAGIC_BYTES = 8, SAMPLES = 90, IMAGES = 12, STATE_MAX = 1 << 20 };
 
-/* A function that makes a metric of a kind, of which the configuration is given but for the samples. */
+/* A function that makes a metric of a kind, of which the configuration is given but for the
+ * samples. */
 #define MAKER(name, kind, ...)                                                                     \
     static struct kolo_metric *name(int64_t samples)                                               \
     {                                                                                              \

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From facts of hosts to findings: a host that has all draws none, and each fact that is wrong its own.
+// From facts of hosts to findings: a host that has all draws none, and each fact that is wrong its
+// own.
 #include <criterion/criterion.h>
 
 #include <stdio.h>

@@ -27,8 +27,8 @@ static uint64_t next(uint64_t *state)
     return *state ^= *state << 17;
 }
 
-/** Allreduces of ranks 0 and 1 on one host, 2 and 3 on another, one each 100 ms, in which ranks come up to 2 ms apart
- * and messages take 20 us or, now and then, more. */
+/** Allreduces of ranks 0 and 1 on one host, 2 and 3 on another, one each 100 ms, in which ranks
+ * come up to 2 ms apart and messages take 20 us or, now and then, more. */
 static void make(struct maker makers[SIZE], const struct skew *skew)
 {
     uint64_t state = 88172645463325252u;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/cuda_driver.c: the driver is found when it comes, and never brought. Each test has a process
-// of its own, whose LD_LIBRARY_PATH has the mock.
+// memory/cuda_driver.c: the driver is found when it comes, and never brought. Each test has a
+// process of its own, whose LD_LIBRARY_PATH has the mock.
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <pthread.h>

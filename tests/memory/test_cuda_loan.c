@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/cuda_loan.c against the mock, whose devices' memory other processes can map: what owners in
-// processes of their own lend is read, written and reduced where it is, in each type and operator;
-// what is mapped how long, also when its owner dies; and every refusal, after which nothing is left.
+// memory/cuda_loan.c against the mock, whose devices' memory other processes can map: what owners
+// in processes of their own lend is read, written and reduced where it is, in each type and
+// operator; what is mapped how long, also when its owner dies; and every refusal, after which
+// nothing is left.
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>

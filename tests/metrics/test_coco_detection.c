@@ -316,8 +316,8 @@ Test(coco_detection, same_bits_of_many)
                      ranks, kolo_error_detail());
 }
 
-/* After the compute the program's own collectives are refused as ever, where each has counts: one by
- * each of these plans at least. */
+/* After the compute the program's own collectives are refused as ever, where each has counts: one
+ * by each of these plans at least. */
 static kolo_status by_forced_plan(struct kolo_comm *comm, void *arg)
 {
     int32_t word[FORCED_RANKS] = {0}, got[FORCED_RANKS];
@@ -351,8 +351,8 @@ Test(coco_detection, a_forced_plan_bars_no_compute, .timeout = 60)
 /* metrics.h says so: what detection.h's take, and the two of every compute. */
 enum { LOADS = 5, CALLS_MANY = 55 + 2, CALLS_ONE = 19 + 2 };
 
-/* What ranks hold: nothing; one image; all on one rank; each some, of two classes, and of one (whose
- * curve is then cut into pieces). */
+/* What ranks hold: nothing; one image; all on one rank; each some, of two classes, and of one
+ * (whose curve is then cut into pieces). */
 static bool is_held(int load, int i, int rank, int ranks)
 {
     switch (load) {

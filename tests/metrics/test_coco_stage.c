@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// metrics/coco_stage.c: a detection's state is the same bytes whether its arrays are the host's or a
-// device's, for each kind of object, rules and mode; what is not read is not looked at.
+// metrics/coco_stage.c: a detection's state is the same bytes whether its arrays are the host's or
+// a device's, for each kind of object, rules and mode; what is not read is not looked at.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <math.h>

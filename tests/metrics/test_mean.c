@@ -145,7 +145,8 @@ Test(mean, of_batches_is_that_of_their_values, .timeout = 60)
         double mean;
         int64_t count;
     } batches[] = {{0.1, 3}, {NAN, 2}, {-0.3, 1}, {INFINITY, 1}, {7, 0}};
-    /* Fraction(0.1) * 3 - Fraction(0.3), to float; rounded products are 5.551115123125783e-17 apart */
+    /* Fraction(0.1) * 3 - Fraction(0.3), to float; rounded products are 5.551115123125783e-17
+     * apart */
     const double sum = 0x1.0000000000000p-55;
     cr_assert_eq(kolo_init(NULL, &comm), KOLO_OK, "%s", kolo_error_detail());
     for (int way = 0; way < 2; way++) {

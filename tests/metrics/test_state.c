@@ -96,8 +96,8 @@ Test(state, merges_only_what_fits_together)
         kolo_metric_destroy(metrics[i]);
 }
 
-/* Merged to and fro their counts went beyond int64, and a mean of halves became 9e9; a state of more
- * than 2^40 was saved, and not read. */
+/* Merged to and fro their counts went beyond int64, and a mean of halves became 9e9; a state of
+ * more than 2^40 was saved, and not read. */
 Test(state, counts_no_more_than_can_be_saved_and_added)
 {
     uint8_t bytes[ROOM];
@@ -137,8 +137,8 @@ static int64_t elements_of(struct kolo_metric *metric)
     return result.elements;
 }
 
-/* Pixels of a million images are more than 2^40, whose state was refused; a thousand times as many are merged no
- * more, and what was there stays. */
+/* Pixels of a million images are more than 2^40, whose state was refused; a thousand times as many
+ * are merged no more, and what was there stays. */
 Test(state, counts_more_elements_than_samples)
 {
     enum { PIXELS = 4096 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PASCAL VOC's rules on cases known by hand; the same bits on any number of ranks with VOC's results.
-// More is compared with a plain reference by oracle/rules.py.
+// PASCAL VOC's rules on cases known by hand; the same bits on any number of ranks with VOC's
+// results. More is compared with a plain reference by oracle/rules.py.
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

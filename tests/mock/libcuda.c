@@ -2,10 +2,10 @@
 // A libcuda.so.1 that plays two devices: what kolo calls of the real one, and hooks for tests
 // (tests/support/mock_cuda.h). A device's memory is a memfd, mapped where the mock writes it and
 // once more, without any access, at the address that the program is given: a host that touches it
-// dies. Stricter than the real one where a mistake would be silent there: memory is copied in its own
-// context alone, what was written on a stream is not there before the context was waited for, and
-// nothing is copied that is not within one allocation. Streams are tests/mock/streams.c, and kernels,
-// the library's own ones for the host's compiler, tests/mock/kernels.c.
+// dies. Stricter than the real one where a mistake would be silent there: memory is copied in its
+// own context alone, what was written on a stream is not there before the context was waited for,
+// and nothing is copied that is not within one allocation. Streams are tests/mock/streams.c, and
+// kernels, the library's own ones for the host's compiler, tests/mock/kernels.c.
 //
 // MOCK_CUDA_FAIL=FUNCTION=RESULT makes every call of one function fail.
 #include <fcntl.h>

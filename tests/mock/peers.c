@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tests' driver between processes: memory of one that another maps, and contexts of one process
-// that reach each other's memory. A handle names the memfd of its allocation in its owner's process,
-// where another opens it. Stricter than the real one, which leaves undefined what happens: an
-// owner that frees what another process has mapped ends (who maps it holds a shared lock of the
+// that reach each other's memory. A handle names the memfd of its allocation in its owner's
+// process, where another opens it. Stricter than the real one, which leaves undefined what happens:
+// an owner that frees what another process has mapped ends (who maps it holds a shared lock of the
 // file).
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of a program's own, for the tests' libcuda.so.1: a library that MOCK_CUDA_KERNELS names brings
-// them, compiled for the host from the same text, as an array `mock_program_kernels` that ends with
-// one without a name.
+// Kernels of a program's own, for the tests' libcuda.so.1: a library that MOCK_CUDA_KERNELS names
+// brings them, compiled for the host from the same text, as an array `mock_program_kernels` that
+// ends with one without a name.
 #ifndef KOLO_TESTS_MOCK_PROGRAM_H
 #define KOLO_TESTS_MOCK_PROGRAM_H
 

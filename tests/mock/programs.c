@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that are not the library's. Owns those of the one library that MOCK_CUDA_KERNELS names. A
-// parameter is copied when the kernel is launched, and an address becomes the mock's when it runs: one
-// that leads into no allocation ends the device, as a real one would.
+// parameter is copied when the kernel is launched, and an address becomes the mock's when it runs:
+// one that leads into no allocation ends the device, as a real one would.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams, events, modules and launches of the tests' libcuda.so.1. A stream is a queue and a thread
-// that does one thing of it after the other, each as late as mock_delays says: who takes a copy for
-// made before it waited for it reads what was there before. After a failure (mock_fail_async, or a
-// kernel out of bounds) the device is lost: nothing more is done, also no function of the host's.
+// Streams, events, modules and launches of the tests' libcuda.so.1. A stream is a queue and a
+// thread that does one thing of it after the other, each as late as mock_delays says: who takes a
+// copy for made before it waited for it reads what was there before. After a failure
+// (mock_fail_async, or a kernel out of bounds) the device is lost: nothing more is done, also no
+// function of the host's.
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads of streams. Owns their ids, and their end: none is left when the process ends, since one
-// that was just ending made LeakSanitizer, which stops and reads all threads then, die now and then.
+// The threads of streams. Owns their ids, and their end: none is left when the process ends, since
+// one that was just ending made LeakSanitizer, which stops and reads all threads then, die now and
+// then.
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime/board_lent.c, staging_lent.c and loans.c: every collective on memory of kolo_alloc_device,
-// by kernels that reach the memory of all ranks, against the same call with the host's memory, bit
-// for bit; that nothing of it passed the host; what goes by the host after all; memory that is freed
-// while others have it mapped; and what fails. Ranks are threads here, whose memory is reached where
-// it is; between processes tests/bench/device.sh has it.
+// runtime/board_lent.c, staging_lent.c and loans.c: every collective on memory of
+// kolo_alloc_device, by kernels that reach the memory of all ranks, against the same call with the
+// host's memory, bit for bit; that nothing of it passed the host; what goes by the host after all;
+// memory that is freed while others have it mapped; and what fails. Ranks are threads here, whose
+// memory is reached where it is; between processes tests/bench/device.sh has it.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <dirent.h>
@@ -363,7 +363,8 @@ Test(board_lent, long_buffers_over_links_have_slabs, .timeout = 100)
     check_long(false, "KOLO_PLAN=ring", false);
 }
 
-/** One rank's device does not reach another's: all take the call to the host, with inputs as they were. */
+/** One rank's device does not reach another's: all take the call to the host, with inputs as they
+ * were. */
 Test(board_lent, where_one_rank_cannot_map_all_go_by_the_host, .timeout = 100)
 {
     struct world world = twoshot(4, "inproc", NULL);
@@ -461,7 +462,8 @@ Test(board_lent, requests_repeat_and_queue, .timeout = 100)
 
 enum { LIVES = 40 };
 
-/** Are there fewer allocations than @p bound, once ranks that lag behind have returned what they had mapped? */
+/** Are there fewer allocations than @p bound, once ranks that lag behind have returned what they
+ * had mapped? */
 static bool has_come_back(int bound)
 {
     const kolo_deadline deadline = kolo_deadline_in_ms(30000);
@@ -490,7 +492,8 @@ Test(board_lent, memory_is_freed_once_all_have_returned_it, .timeout = 200)
     run_clean(twoshot(4, "shm", NULL), many_lives, 13);
 }
 
-/** Rank 0 frees what rank 1 has mapped, and finds no room for more: rank 1 lets go of it only then. */
+/** Rank 0 frees what rank 1 has mapped, and finds no room for more: rank 1 lets go of it only
+ * then. */
 static kolo_status no_room(struct kolo_comm *comm, void *argument)
 {
     struct side *side;
@@ -603,8 +606,9 @@ static kolo_status failing(struct kolo_comm *comm, void *argument)
     return status;
 }
 
-/** A device that fails under a kernel ends the communicator, in words, on all ranks. They are threads of one process: whoever calls
- * the driver after the failed launch hears of it there, and may have said so first. */
+/** A device that fails under a kernel ends the communicator, in words, on all ranks. They are
+ * threads of one process: whoever calls the driver after the failed launch hears of it there, and
+ * may have said so first. */
 Test(board_lent, a_kernel_that_fails_is_named, .timeout = 100)
 {
     struct world world = twoshot(3, "shm", "KOLO_EXIT_TIMEOUT=2s");

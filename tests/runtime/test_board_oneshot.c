@@ -111,7 +111,8 @@ static kolo_status scatter_to_some(struct kolo_comm *comm, int call)
     return KOLO_OK;
 }
 
-/** Of one rank's memory the others see all: nobody is told of such a call, and all take the same step. */
+/** Of one rank's memory the others see all: nobody is told of such a call, and all take the same
+ * step. */
 static kolo_status some_are_seen(struct kolo_comm *comm, void *argument)
 {
     static _Thread_local int32_t plain[2 * COUNT];

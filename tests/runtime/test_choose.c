@@ -197,8 +197,8 @@ Test(choose, explains_every_plan)
     }
 }
 
-/** Chosen is what is fastest of memory that all see; of other memory that may take longer than another
- * plan, and is not called the fastest then. */
+/** Chosen is what is fastest of memory that all see; of other memory that may take longer than
+ * another plan, and is not called the fastest then. */
 Test(choose, explains_what_is_chosen_for_memory_that_others_do_not_see)
 {
     struct kolo_question question = question_of(2, 1 << 20);
@@ -422,7 +422,8 @@ Test(choose, a_forced_plan_that_cannot_is_refused, .timeout = 60)
     WORLD_MUST_RUN(&world, expect_refusal, (void *)(uintptr_t) "order of its own");
 }
 
-/** Few elements, but long ones, and two whole vectors of 18 MB: a bound on the number of elements lets both through. */
+/** Few elements, but long ones, and two whole vectors of 18 MB: a bound on the number of elements
+ * lets both through. */
 static kolo_status expect_refusal_of_scratch(struct kolo_comm *comm, void *argument)
 {
     enum { ELEMENT = 4096, BLOCK = 1500 };
@@ -453,7 +454,8 @@ Test(choose, a_forced_plan_that_would_take_too_much_scratch_is_refused, .timeout
     }
 }
 
-/** The collectives of the program are refused, but not those by which kolo_split and kolo_dup agree. */
+/** The collectives of the program are refused, but not those by which kolo_split and kolo_dup
+ * agree. */
 static kolo_status split_by_another_plan(struct kolo_comm *comm, void *argument)
 {
     struct kolo_comm *part = NULL, *copy = NULL;

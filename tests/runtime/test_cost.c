@@ -99,8 +99,8 @@ Test(cost, of_vectors_that_no_cache_holds)
     cr_assert(fabs(ns / BYTES - 4) < 0.01, "which is slower by itself: %g", ns / BYTES);
 }
 
-/* Beside its own block, which it copies, a rank reads those of the others elsewhere when the vectors
- * of all ranks, blocks for each, are more than the caches hold. */
+/* Beside its own block, which it copies, a rank reads those of the others elsewhere when the
+ * vectors of all ranks, blocks for each, are more than the caches hold. */
 Test(cost, of_blocks_that_are_vectors_together)
 {
     enum { KIB = 1 << 10 };
@@ -129,8 +129,9 @@ Test(cost, of_blocks_that_are_vectors_together)
     }
 }
 
-/** Between ranks that take turns on a core pieces keep a block in its caches until it is passed on, but
- * not one of a long vector: then the plan of the fewest messages is the cheapest, byte by byte alike. */
+/** Between ranks that take turns on a core pieces keep a block in its caches until it is passed on,
+ * but not one of a long vector: then the plan of the fewest messages is the cheapest, byte by byte
+ * alike. */
 Test(cost, of_blocks_that_are_passed_on)
 {
     enum { RANKS = 8 };
@@ -262,7 +263,8 @@ Test(cost, of_a_broadcast_while_its_root_goes_on)
     cr_assert(fabs(ns - (2000 + 3 * 2000)) < 1e-6, "a reduce is not over before: %g", ns);
 }
 
-/** Nothing runs beside an open broadcast; a note or a barrier costs half of itself, if it is shorter. */
+/** Nothing runs beside an open broadcast; a note or a barrier costs half of itself, if it is
+ * shorter. */
 Test(cost, of_what_closes_a_broadcast)
 {
     static const struct {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a CUDA device's failures come to, over every place where one can come up: an asynchronous error
-// which from then on every call of the driver returns, a device that is gone, memory that runs out. One
-// rank has its buffers on a device, the others on the host or on one too: all of them must end with the
-// same status and know the driver's call, the device and the rank, at once, and finalize as ever.
+// What a CUDA device's failures come to, over every place where one can come up: an asynchronous
+// error which from then on every call of the driver returns, a device that is gone, memory that
+// runs out. One rank has its buffers on a device, the others on the host or on one too: all of them
+// must end with the same status and know the driver's call, the device and the rank, at once, and
+// finalize as ever.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,7 +108,8 @@ struct trial {
     const char *function; /* "*": whichever is called; NULL: not a call, but what a stream does */
     int nth, result;
     bool at_first; /* no call was before: neither links nor lanes are there */
-    int host_ranks; /* not 0: in a world of so many an allocation on the host fails, none of a call's */
+    /* Not 0: in a world of so many an allocation on the host fails, none of a call's. */
+    int host_ranks;
 };
 
 static void arm(const struct trial *trial)
@@ -213,7 +215,8 @@ static void lose_device(const struct trial *trial)
     }
 }
 
-/** A device that has failed once fails ever after: each call of the driver is the first to hear of it. */
+/** A device that has failed once fails ever after: each call of the driver is the first to hear of
+ * it. */
 Test(device_errors, whichever_call_hears_of_a_lost_device_first_all_ranks_know, .timeout = 300)
 {
     static const int results[] = {KOLO_CUDA_ILLEGAL_ADDRESS, KOLO_CUDA_LAUNCH_FAILED,
@@ -315,7 +318,8 @@ static void run_out(const struct trial *trial)
     }
 }
 
-/** Each call that takes memory of the driver's, or locks the host's, the first to the fourth time. */
+/** Each call that takes memory of the driver's, or locks the host's, the first to the fourth
+ * time. */
 Test(device_errors, memory_that_runs_out_is_told_to_all_or_done_without, .timeout = 300)
 {
     static const char *const takers[] = {"cuStreamCreate",       "cuEventCreate",

@@ -475,7 +475,8 @@ ParameterizedTest(struct world_param *param, failure, leaving_after_different_br
         }
 }
 
-/** Rank 1 leaves without the last broadcast, whose message is there: what rank 0 sent after it has come. */
+/** Rank 1 leaves without the last broadcast, whose message is there: what rank 0 sent after it has
+ * come. */
 static kolo_status leave_without_it(struct kolo_comm *comm, void *argument)
 {
     (void)argument;
@@ -648,8 +649,8 @@ enum { WARNINGS = 2, THROUGH = 2, LATE = 3, LATER = 4 };
 static char warnings[WARNINGS][1024];
 static atomic_int warning_count, through_count;
 
-/** Of the broadcast, once those that are not late are through: a machine that is busy may delay these
- * by more than a warning takes, too. */
+/** Of the broadcast, once those that are not late are through: a machine that is busy may delay
+ * these by more than a warning takes, too. */
 static void keep_warning(void *context, enum kolo_log_level level, const char *line)
 {
     int count = atomic_load(&warning_count);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // runtime/finalized.c: a member finalizes a communicator of kolo_dup while others still call on it,
-// over every transport, on boards and over links. Who waits for it hears so at once, though it never
-// looks at its links again; what it took part in and what it sent before is not disturbed.
+// over every transport, on boards and over links. Who waits for it hears so at once, though it
+// never looks at its links again; what it took part in and what it sent before is not disturbed.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
@@ -141,7 +141,8 @@ ON_ALL(who_waits_already_hears_so, RANKS, waits_already)
 
 /* ---- messages ---- */
 
-/** What it sent before arrives; what it never sent, and what it will not take, ends with its name. */
+/** What it sent before arrives; what it never sent, and what it will not take, ends with its
+ * name. */
 static kolo_status messages(struct kolo_comm *comm, void *argument)
 {
     enum { SHORT = 100, LONG = 1 << 20, SENT = 5 };

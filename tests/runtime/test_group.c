@@ -126,7 +126,8 @@ static kolo_status mixed_calls(struct kolo_comm *comm, void *argument)
     return kolo_request_free(&request);
 }
 
-/** A rank's prescale is its own affair: here 1, 2 or none, and not the same in all calls of a group. */
+/** A rank's prescale is its own affair: here 1, 2 or none, and not the same in all calls of a
+ * group. */
 static double weight_of(int rank, int call)
 {
     return (rank + call) % 3;

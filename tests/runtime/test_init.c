@@ -386,8 +386,9 @@ ParameterizedTest(struct way *way, init, who_leaves_after_a_broadcast, .timeout 
 
 enum { LONG_BYTES = 900000 }; /* more than a rank takes early, less than a root waits for */
 
-/** Rank 1 comes to the broadcast, and rank 0 leaves after it, when the test says so. Rank 0 begins once
- * rank 1 has left the barrier, and so takes nothing off its links: else it may get all of it there. */
+/** Rank 1 comes to the broadcast, and rank 0 leaves after it, when the test says so. Rank 0 begins
+ * once rank 1 has left the barrier, and so takes nothing off its links: else it may get all of it
+ * there. */
 static kolo_status rank_1_is_late(struct kolo_comm *comm, struct party *party)
 {
     char byte;
@@ -413,7 +414,8 @@ static kolo_status rank_1_is_late(struct kolo_comm *comm, struct party *party)
     return status;
 }
 
-/** The root is through, another rank has left: what the late one is to get is handed over all the same. */
+/** The root is through, another rank has left: what the late one is to get is handed over all the
+ * same. */
 Test(init, a_late_rank_gets_a_long_broadcast, .timeout = 60)
 {
     enum {

@@ -62,7 +62,8 @@ static int look_bound(void)
     return kolo_local_numa() == kolo_local_facts()->numa_node ? 0 : 6;
 }
 
-/** A child that may run on @p cpus (a bit each, of the first 64) alone, and stops once it is bound so. */
+/** A child that may run on @p cpus (a bit each, of the first 64) alone, and stops once it is bound
+ * so. */
 static int start_bound(uint64_t cpus)
 {
     cpu_set_t set;

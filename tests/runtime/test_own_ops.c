@@ -209,7 +209,8 @@ static kolo_status ordered_by_links(struct kolo_comm *comm, void *argument)
     return status;
 }
 
-/** Plans that combine pairs do it with a commutative operator on arrival; they cannot do another. */
+/** Plans that combine pairs do it with a commutative operator on arrival; they cannot do
+ * another. */
 Test(own_ops, forced_plans, .timeout = 120)
 {
     static const char *const plans[] = {"KOLO_PLAN=ring", "KOLO_PLAN=doubling", "KOLO_PLAN=direct",

@@ -97,8 +97,9 @@ ParameterizedTest(struct world_param *param, p2p, all_pairs, .timeout = 60)
 
 /* ---- over at once, or not ---- */
 
-/** From here on messages between 0 and 1 need no connection to come first, and both are past kolo_init: a word that is on its
- *  way alone would let rank 0 go on, and fail on purpose, while rank 1 still starts. */
+/** From here on messages between 0 and 1 need no connection to come first, and both are past
+ *  kolo_init: a word that is on its way alone would let rank 0 go on, and fail on purpose, while
+ *  rank 1 still starts. */
 static kolo_status meet(struct kolo_comm *comm)
 {
     int64_t word = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime/comm.c: what scratch is made of. Ranks that are alone on their hosts, over devices in memory:
-// what a plan sends out of its scratch the device reads there, as it reads the program's kolo_alloc memory.
+// runtime/comm.c: what scratch is made of. Ranks that are alone on their hosts, over devices in
+// memory: what a plan sends out of its scratch the device reads there, as it reads the program's
+// kolo_alloc memory.
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -15,7 +16,8 @@ TestSuite(rdma_scratch, .init = begin, .fini = end, .timeout = 100);
 bool is_alone;
 atomic_int hosts;
 
-/** In place of the system's: each rank asks once, and is on a host of its own, or all are on one. */
+/** In place of the system's: each rank asks once, and is on a host of its own, or all are on
+ * one. */
 int gethostname(char *name, size_t bytes)
 {
     snprintf(name, bytes, "host%d", is_alone ? atomic_fetch_add(&hosts, 1) : 0);

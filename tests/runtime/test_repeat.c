@@ -197,8 +197,8 @@ static kolo_status one_differs(struct kolo_comm *comm, void *argument)
     return KOLO_OK;
 }
 
-/** Rank 1 takes itself for the root once, among broadcasts that are over at once. Rank 2, which is no root, may be calls
- * behind when the others find that, and hears of it in a call before. */
+/** Rank 1 takes itself for the root once, among broadcasts that are over at once. Rank 2, which is
+ * no root, may be calls behind when the others find that, and hears of it in a call before. */
 static kolo_status one_differs_in_root(struct kolo_comm *comm, void *argument)
 {
     int32_t value = 1;
@@ -239,7 +239,8 @@ struct victim {
     _Atomic(struct kolo_comm *) comm; /* of rank 0, when it calls what is failed */
 };
 
-/** Rank 1 fails rank 0's kept call as soon as it runs; what rank 0 calls after that tells of the one that ran. */
+/** Rank 1 fails rank 0's kept call as soon as it runs; what rank 0 calls after that tells of the
+ * one that ran. */
 static kolo_status fails_while_it_runs(struct kolo_comm *comm, void *argument)
 {
     struct victim *victim = argument;

@@ -537,8 +537,8 @@ static kolo_status any_call(struct kolo_comm *comm, int call, uint32_t dice, int
     return status;
 }
 
-/** Calls without end in sight, roots in turn or not, other collectives in between; each rank dawdles
- * where it likes. Half of the buffers are the process's own. */
+/** Calls without end in sight, roots in turn or not, other collectives in between; each rank
+ * dawdles where it likes. Half of the buffers are the process's own. */
 static kolo_status run_wild(struct kolo_comm *comm, void *argument)
 {
     int calls = *(const int *)argument;
@@ -571,8 +571,8 @@ ParameterizedTest(struct transport_param *param, route_board, ranks_run_ahead, .
         run(param->name, "KOLO_PLAN=auto", sizes[i], run_wild, &calls);
 }
 
-/** Ranks 0 to 2 are the roots of calls 1 to 3, and meet in a barrier then; rank 3 comes when they are
- * through with call 1, and does something else. */
+/** Ranks 0 to 2 are the roots of calls 1 to 3, and meet in a barrier then; rank 3 comes when they
+ * are through with call 1, and does something else. */
 struct late {
     int what;
     atomic_int through;
@@ -736,7 +736,8 @@ ParameterizedTest(struct transport_param *param, route_board, a_rank_that_has_al
 
 /* ---- what is found at the end alone ---- */
 
-/** As many as the root can do without rank 1, which comes when it has left, as the root of its own. */
+/** As many as the root can do without rank 1, which comes when it has left, as the root of its
+ * own. */
 static kolo_status differ_after_all(struct kolo_comm *comm, void *argument)
 {
     enum { MOST = KOLO_BOARD_ENTRIES - 1 };

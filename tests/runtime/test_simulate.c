@@ -29,8 +29,8 @@ static const struct kolo_plan *next_plan(const struct kolo_plan *plan)
     return plan;
 }
 
-/** Ranks dealt to @p count hosts in turn (@p way 0), or at random (1; @p seed), or in blocks (2), or
- * at random to hosts and to NUMA nodes (3); NULL: to one host, in the order of ranks. */
+/** Ranks dealt to @p count hosts in turn (@p way 0), or at random (1; @p seed), or in blocks (2),
+ * or at random to hosts and to NUMA nodes (3); NULL: to one host, in the order of ranks. */
 static const struct kolo_hosts *deal(int size, int count, int way, unsigned seed)
 {
     static int of[4096], memory[KOLO_HOSTS_INTS(4096)], numbers[4096], nodes[4096];
@@ -70,8 +70,8 @@ static bool is_numa(const struct kolo_plan *plan)
     return strcmp(plan->name, "numa") == 0;
 }
 
-/** Where the ranks must be for @p plan to fit: anywhere, or on hosts or NUMA nodes that have several
- * each. */
+/** Where the ranks must be for @p plan to fit: anywhere, or on hosts or NUMA nodes that have
+ * several each. */
 static const struct kolo_hosts *hosts_for(const struct kolo_plan *plan, int size)
 {
     struct kolo_plan_args args = {.size = size, .count = 1, .segment = 1};
@@ -118,8 +118,8 @@ static bool is_long_run(void)
 }
 
 /** Both ways of placing, and for segmented plans segments of one, some, and all elements; in large
- * worlds one of them, another for each count, and in those of more than 32 ranks but in the long run
- * one way of placing, the other for the next count and for the next size. */
+ * worlds one of them, another for each count, and in those of more than 32 ranks but in the long
+ * run one way of placing, the other for the next count and for the next size. */
 static void prove_variants(struct kolo_simulation what, int turn)
 {
     size_t segments[] = {1, 3, 16, 16 * (what.count + 1)};
@@ -208,8 +208,8 @@ Test(simulate, direct_exchanges_of_long_blocks, .timeout = 60)
     }
 }
 
-/* What fits into four segments of scratch is one piece; else pieces are as long as each other, so that none of a few elements
- * is sent for itself, and two of them stay within five segments. */
+/* What fits into four segments of scratch is one piece; else pieces are as long as each other, so
+ * that none of a few elements is sent for itself, and two of them stay within five segments. */
 Test(simulate, direct_folds_in_even_pieces, .timeout = 60)
 {
     const struct kolo_plan *plan = kolo_plan_find(KOLO_COLLECTIVE_REDUCE_SCATTER, "direct");
@@ -236,8 +236,8 @@ static bool are_large_wanted(void)
     return value == NULL || strcmp(value, "0") != 0;
 }
 
-/** The worlds from @p first to @p last, or of those that are left to other builds each multiple of 8 and the one after it:
- * what runs through the same code for its memory's sake. */
+/** The worlds from @p first to @p last, or of those that are left to other builds each multiple of
+ * 8 and the one after it: what runs through the same code for its memory's sake. */
 static void prove_sizes(int first, int last)
 {
     for (int size = first; size <= last; size++)
@@ -297,7 +297,8 @@ Test(simulate, every_plan_for_127_and_128, .timeout = 200)
                 prove_large(plan, size, variant);
 }
 
-/* Those of many steps are proved for 1500 or 4096 ranks below, which for 1000 too is a matter of the long runs. */
+/* Those of many steps are proved for 1500 or 4096 ranks below, which for 1000 too is a matter of
+ * the long runs. */
 Test(simulate, every_plan_for_1000, .timeout = 400)
 {
     for (const struct kolo_plan *plan = kolo_plans; are_large_wanted() && plan->name != NULL;

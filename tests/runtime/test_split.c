@@ -387,8 +387,8 @@ out:
 
 ON_ALL(an_abort_ends_one_communicator, 60, 4, aborted)
 
-/** Waits in vain until a deadline of its own in the barrier of a communicator that the others have, and
- * leaves it half made. */
+/** Waits in vain until a deadline of its own in the barrier of a communicator that the others have,
+ * and leaves it half made. */
 static kolo_status leaves_half_made(struct kolo_comm *comm, const struct kolo_seat *seat)
 {
     const struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 50};
@@ -410,8 +410,8 @@ static kolo_status leaves_half_made(struct kolo_comm *comm, const struct kolo_se
     return KOLO_OK;
 }
 
-/** One of three gives a split up, as where the others came through its barrier: who shrinks what they
- * got does not wait for that rank, which has nothing to shrink and lives on. */
+/** One of three gives a split up, as where the others came through its barrier: who shrinks what
+ * they got does not wait for that rank, which has nothing to shrink and lives on. */
 static kolo_status one_gives_up(struct kolo_comm *comm, void *argument)
 {
     struct kolo_seat seat = {.rank = kolo_rank(comm), .size = 3};

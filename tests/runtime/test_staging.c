@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime/staging.c: every collective with buffers that are a device's, on one side or both, in place
-// and mixed between ranks, against the same call with the host's memory, bit for bit, the bytes
-// between blocks included. The devices are the mock's, whose streams are late: what is sent was
-// written by a stream that nobody has waited for.
+// runtime/staging.c: every collective with buffers that are a device's, on one side or both, in
+// place and mixed between ranks, against the same call with the host's memory, bit for bit, the
+// bytes between blocks included. The devices are the mock's, whose streams are late: what is sent
+// was written by a stream that nobody has waited for.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <dlfcn.h>
@@ -128,7 +128,8 @@ static void fill(uint8_t *buffer, int rank, int salt)
     }
 }
 
-/** What is in the device's memory once the program's stream is through: a call that leaves it alone waits for nobody. */
+/** What is in the device's memory once the program's stream is through: a call that leaves it alone
+ * waits for nobody. */
 static kolo_status read_received(struct side *side)
 {
     WORLD_EXPECT(kolo_cuda_driver_loaded()->stream_synchronize(side->stream) == KOLO_CUDA_SUCCESS,
@@ -323,7 +324,8 @@ static void *let_go_when_received(void *request)
     return (void *)(uintptr_t)status;
 }
 
-/** Rank 0's copy ends only when its other thread has received what rank 1 sends after that began. */
+/** Rank 0's copy ends only when its other thread has received what rank 1 sends after that
+ * began. */
 static kolo_status send_held_up(struct kolo_comm *comm, void *argument)
 {
     struct side *side = side_create(kolo_rank(comm));

@@ -731,7 +731,8 @@ Test(store_server, long_stall_draws_warnings)
     close_all(&raw, ranks, 4);
 }
 
-/** Of a message that somebody waits for, and of a call in which somebody is missing that waits itself. */
+/** Of a message that somebody waits for, and of a call in which somebody is missing that waits
+ * itself. */
 Test(store_server, stall_of_a_message_says_in_what_its_peer_is)
 {
     enum { MESSAGES = KOLO_CHANNELS_PER_COMM + KOLO_CHANNEL_MESSAGE };

@@ -41,8 +41,8 @@ Test(store_stall, members_come_and_go)
     kolo_stalls_destroy(stalls);
 }
 
-/** Ranks of a broadcast wait for different others: 4 for 1, which passes the data on to it; root 0 for
- * 1 and 2, then for 3 alone, since the others have entered. 1 is what 4 lacks all the same. */
+/** Ranks of a broadcast wait for different others: 4 for 1, which passes the data on to it; root 0
+ * for 1 and 2, then for 3 alone, since the others have entered. 1 is what 4 lacks all the same. */
 Test(store_stall, those_that_are_waited_for)
 {
     struct kolo_stalls *stalls;

@@ -210,8 +210,8 @@ ParameterizedTest(struct world_param *param, submit, giving_up, .timeout = 60)
     run(param->name, 2, give_up_waiting, &rounds);
 }
 
-/** Nothing is called for so long between two starts: the progress thread still looks by itself, looks
- * less often, or sleeps. In each state a start must have it move things. */
+/** Nothing is called for so long between two starts: the progress thread still looks by itself,
+ * looks less often, or sleeps. In each state a start must have it move things. */
 static const int pauses_ms[] = {0, 0, 1, 0, 8, 60, 0, 60};
 enum { PAUSES = sizeof pauses_ms / sizeof *pauses_ms };
 

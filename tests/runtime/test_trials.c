@@ -13,8 +13,8 @@ enum {
     ALL = (1 << KOLO_TRIALS_WAYS) - 1
 };
 
-/** Uses @p trials @p uses times; what each way takes stands in @p took. How often each was taken comes
- * in taken_out, and how often a use was measured is returned. */
+/** Uses @p trials @p uses times; what each way takes stands in @p took. How often each was taken
+ * comes in taken_out, and how often a use was measured is returned. */
 static int use(struct kolo_trials *trials, unsigned open, const double *took, int uses,
                int taken_out[KOLO_TRIALS_WAYS])
 {
@@ -114,7 +114,8 @@ Test(trials, what_disturbs_one_use_does_not_count)
     cr_assert_eq(next(&trials, 3), 1, "neither the least, nor the most, nor the mean");
 }
 
-/** By turns two kinds of use, of which one takes three times as long: neither way is judged by it. */
+/** By turns two kinds of use, of which one takes three times as long: neither way is judged by
+ * it. */
 Test(trials, uses_of_two_kinds_in_turn_mislead_nobody)
 {
     for (int best = 0; best < 3; best++)
@@ -232,8 +233,8 @@ Test(trials, a_way_that_closes_is_left)
     cr_assert_eq(next(&trials, ALL), 4, "nothing is forgotten");
 }
 
-/** Of two kinds of use one can take two ways, the other all: both come to their best, and most of them
- * are not measured. */
+/** Of two kinds of use one can take two ways, the other all: both come to their best, and most of
+ * them are not measured. */
 Test(trials, ways_that_are_open_to_some_uses)
 {
     struct kolo_trials trials = {0};

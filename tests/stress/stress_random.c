@@ -3,9 +3,10 @@
 // by byte: results, inputs, the gaps between slices, and what lies around the buffers.
 //
 // What a call is follows from the seed, the communicator and the call's number, so all its ranks
-// agree; how a rank makes it (blocking, by a request, persistent, in place, in memory of kolo's, how
-// that lies) is its own choice. One thread calls on all communicators in turn, or each has a thread.
-// The reference folds from left to right in rank order, one element at a time. A plain program:
+// agree; how a rank makes it (blocking, by a request, persistent, in place, in memory of kolo's,
+// how that lies) is its own choice. One thread calls on all communicators in turn, or each has a
+// thread. The reference folds from left to right in rank order, one element at a time. A plain
+// program:
 //
 //     stress-random [SEED [WORLDS]]                   ranks as threads, settings by the seed
 //     kolorun -np 4 stress-random [SEED]              one world, settings from the environment

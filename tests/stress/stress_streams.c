@@ -22,8 +22,8 @@ enum { ROUNDS = 30, PENDING = 4, LENGTH = 2000 };
 
 static const struct mock_cuda *mock;
 
-/** A thread's end frees its thread-local memory in the dynamic linker, which ThreadSanitizer does not
- * see through: it takes the mock's use of it, by that very thread, for a race. */
+/** A thread's end frees its thread-local memory in the dynamic linker, which ThreadSanitizer does
+ * not see through: it takes the mock's use of it, by that very thread, for a race. */
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {
@@ -89,8 +89,8 @@ static void take_device(struct job *job)
     job->device = memory;
 }
 
-/** What is not lent waits for all that its device was given, which another rank's stream may have, and
- * that wait for this rank's next call: so only after the last one. */
+/** What is not lent waits for all that its device was given, which another rank's stream may have,
+ * and that wait for this rank's next call: so only after the last one. */
 static void give_device(struct job *job)
 {
     keep(job, kolo_free(job->comm, job->device));

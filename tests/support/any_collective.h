@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every collective by one call, for tests that hold the same call with different memory, plans or transports
-// against each other.
+// Every collective by one call, for tests that hold the same call with different memory, plans or
+// transports against each other.
 #ifndef KOLO_TESTS_ANY_COLLECTIVE_H
 #define KOLO_TESTS_ANY_COLLECTIVE_H
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// RDMA devices in memory, behind the table of transport/rdma_verbs.h: reliable connected queue pairs between devices of one
-// process, with what real ones do to a program that is careless (a send queue that is full until completions are polled, a
-// receiver that is not ready, keys and bounds that are checked, garbage in the fields of a completion in error, all that
-// is posted flushed after the first), and faults on demand. Bytes move when they are posted, or when somebody polls a completion queue.
+// RDMA devices in memory, behind the table of transport/rdma_verbs.h: reliable connected queue
+// pairs between devices of one process, with what real ones do to a program that is careless (a
+// send queue that is full until completions are polled, a receiver that is not ready, keys and
+// bounds that are checked, garbage in the fields of a completion in error, all that is posted
+// flushed after the first), and faults on demand. Bytes move when they are posted, or when somebody
+// polls a completion queue.
 //
 // Threads: any; one lock. All is one world: fake_verbs_reset() before each test.
 #ifndef KOLO_TESTS_SUPPORT_FAKE_VERBS_H
@@ -37,20 +39,23 @@ struct fake_device {
     size_t written;       /* bytes, by its pairs */
 };
 
-/** Two devices, fake0 (10.0.0.1) and fake1 (10.0.0.2): RoCE, one active port, GIDs of RoCE v1 and v2 for the address
- * and for a link-local one, of the interface lo. No fault, nothing counted. */
+/** Two devices, fake0 (10.0.0.1) and fake1 (10.0.0.2): RoCE, one active port, GIDs of RoCE v1 and
+ * v2 for the address and for a link-local one, of the interface lo. No fault, nothing counted. */
 void fake_verbs_reset(void);
 const struct kolo_verbs *fake_verbs_table(void);
-/** Settings as they are by default, but for KOLO_RDMA_DEVICE. Good until the next call of this thread. */
+/** Settings as they are by default, but for KOLO_RDMA_DEVICE. Good until the next call of this
+ * thread. */
 struct kolo_settings *fake_verbs_settings(const char *device);
 struct fake_device *fake_verbs_device(int number);
 /** How many there are; 0 is one of the faults. */
 void fake_verbs_device_count(int count);
-/** Adds a GID of @p type: "10.0.0.3" or an IPv6 address. Those of RoCE belong to the interface lo. */
+/** Adds a GID of @p type: "10.0.0.3" or an IPv6 address. Those of RoCE belong to the interface
+ * lo. */
 void fake_verbs_add_gid(struct fake_port *port, uint32_t type, const char *address);
 
-/** The @p nth call from now of that function of the table (its field's name) fails with errno @p error. What is not
- * destroyed so goes on until its device is closed, or for ever if that failed. */
+/** The @p nth call from now of that function of the table (its field's name) fails with errno @p
+ * error. What is not destroyed so goes on until its device is closed, or for ever if that
+ * failed. */
 void fake_verbs_fail(const char *function, int nth, int error);
 /** The @p nth send request carried out from now ends in @p status. */
 void fake_verbs_complete_as(int nth, enum ibv_wc_status status);
@@ -62,12 +67,14 @@ void fake_verbs_cut_cable(bool is_cut);
 void fake_verbs_unplug(struct fake_device *device, bool is_unplugged);
 /** From here on each request of that device waits for so many polls first. */
 void fake_verbs_slow(struct fake_device *device, int polls);
-/** The @p nth request that device carries out from now ends in @p status; @p has_arrived: but it has arrived. */
+/** The @p nth request that device carries out from now ends in @p status; @p has_arrived: but it
+ * has arrived. */
 void fake_verbs_fail_on(struct fake_device *device, int nth, enum ibv_wc_status status,
                         bool has_arrived);
 /** The @p nth receive posted on that device from now is refused. */
 void fake_verbs_refuse_receive(struct fake_device *device, int nth);
-/** From here on requests of more than @p most bytes are lost, as where the way has a smaller MTU. */
+/** From here on requests of more than @p most bytes are lost, as where the way has a smaller
+ * MTU. */
 void fake_verbs_narrow(size_t most);
 /** The @p nth send request carried out from now waits for so many polls first. */
 void fake_verbs_delay(int nth, int polls);
@@ -75,8 +82,8 @@ void fake_verbs_delay(int nth, int polls);
 void fake_verbs_duplicate(int nth);
 /** The @p nth completion from now and the one after it in its queue change places. */
 void fake_verbs_swap(int nth);
-/** The device is pulled out: its queue pairs fail, posts fail, and an event says so. The file of events is ready for ever
- * then, and gives EIO. */
+/** The device is pulled out: its queue pairs fail, posts fail, and an event says so. The file of
+ * events is ready for ever then, and gives EIO. */
 void fake_verbs_remove(struct fake_device *device);
 /** The event alone. */
 void fake_verbs_tell(struct fake_device *device, enum ibv_event_type type, int port);

@@ -33,8 +33,8 @@ struct state_verdicts {
     int accepted, refused;
 };
 
-/* Whoever can make the checksum right can write anything: it is read with care. Every byte is changed
- * in several ways; what is accepted must still compute. Adds to *verdicts. */
+/* Whoever can make the checksum right can write anything: it is read with care. Every byte is
+ * changed in several ways; what is accepted must still compute. Adds to *verdicts. */
 static inline void state_survives(struct kolo_metric *metric, void (*compute)(void *), void *arg,
                                   struct state_verdicts *verdicts)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tests/mock/libcuda.c, a libcuda.so.1 that plays two devices, as a test commands it. Their memory is
-// at addresses that the host cannot touch.
+// tests/mock/libcuda.c, a libcuda.so.1 that plays two devices, as a test commands it. Their memory
+// is at addresses that the host cannot touch.
 #ifndef KOLO_TESTS_MOCK_CUDA_H
 #define KOLO_TESTS_MOCK_CUDA_H
 
@@ -37,7 +37,8 @@ struct mock_cuda {
     int (*calls)(const char *function);
     /** Makes a context current without the stack: -1 none, else the primary one of a device. */
     void (*set_current)(int device);
-    /** Contexts on this thread's stack, and its top: 2 * device + (1: not the primary one), -1 none. */
+    /** Contexts on this thread's stack, and its top: 2 * device + (1: not the primary one), -1
+     * none. */
     int (*depth)(void);
     int (*current)(void);
     /** How often the primary context of a device is retained. */
@@ -49,25 +50,27 @@ struct mock_cuda {
     /** Pieces of the host's memory that are page-locked now; and allocations in all, they too. */
     int (*registered)(void);
     int (*allocated)(void);
-    /** The program's own stream on the primary context of a device, which does what it is given on a
-     * thread of its own. */
+    /** The program's own stream on the primary context of a device, which does what it is given on
+     * a thread of its own. */
     void *(*stream)(int device);
     /** As a kernel on that stream; @p from is copied at once. */
     void (*write_on)(void *stream, void *memory, const void *from, size_t bytes);
     /** The stream goes on once the four bytes at @p memory are at least @p value. */
     void (*await)(void *stream, const void *memory, unsigned value);
-    /** The stream is captured into a graph, or no longer. 0: a call has spoilt the capture that was. */
+    /** The stream is captured into a graph, or no longer. 0: a call has spoilt the capture that
+     * was. */
     int (*capture)(void *stream, enum mock_capture capture);
     /** What this thread has said of captures; 0: nothing. */
     int (*capture_mode)(void);
-    /** A stream takes @p most things (0: any number); who gives it more waits until it has done one. */
+    /** A stream takes @p most things (0: any number); who gives it more waits until it has done
+     * one. */
     void (*queue)(int most);
     /** How many threads wait for that, or for all streams of a context. */
     int (*blocked)(void);
     /** Before each thing that a stream does it waits, up to @p most_us, drawn from @p seed. */
     void (*delays)(unsigned seed, int most_us);
-    /** To lock pages and to unlock them waits until all streams of the context are through, as drivers
-     * may. */
+    /** To lock pages and to unlock them waits until all streams of the context are through, as
+     * drivers may. */
     void (*lock_slowly)(int slowly);
     /** No stream begins anything until that is taken back. */
     void (*hold)(int held);
@@ -80,8 +83,8 @@ struct mock_cuda {
     void (*shares)(int has_dma_buf, int ordering);
 };
 
-/** From here on this process sees, in a name space of its own, a /sys where the devices are at those NUMA nodes. False, and
- * errno: it may not. */
+/** From here on this process sees, in a name space of its own, a /sys where the devices are at
+ * those NUMA nodes. False, and errno: it may not. */
 bool mock_cuda_at_nodes(int first, int second);
 /** Loads it into this process; ends it if that fails. */
 const struct mock_cuda *mock_cuda_load(void);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of links, as .init and .fini of a suite: over devices in memory, or, where KOLO_TEST_RDMA names two ports
-// ("rxe0,rxe1"), over these, with even ranks on the one and odd ranks on the other.
+// For tests of links, as .init and .fini of a suite: over devices in memory, or, where
+// KOLO_TEST_RDMA names two ports ("rxe0,rxe1"), over these, with even ranks on the one and odd
+// ranks on the other.
 #ifndef KOLO_TESTS_SUPPORT_RDMA_DEVICES_H
 #define KOLO_TESTS_SUPPORT_RDMA_DEVICES_H
 

@@ -56,7 +56,8 @@ static inline bool exchange_bytes(struct suite_rank *rank, struct kolo_link *lin
     return suite_settle(rank, works, 2) && works[0].status == KOLO_OK && works[1].status == KOLO_OK;
 }
 
-/** The pages that a device is told of, reached another way, so that they are there whatever becomes of the first. */
+/** The pages that a device is told of, reached another way, so that they are there whatever becomes
+ * of the first. */
 struct offered {
     uint8_t *memory, *map, *pages;
     size_t bytes, map_bytes;

@@ -27,7 +27,8 @@ static size_t files(void)
     return count;
 }
 
-/* Whether files can be without a name in the test's folder: else those tests have nothing to show. */
+/* Whether files can be without a name in the test's folder: else those tests have nothing to
+ * show. */
 static bool has_nameless(void)
 {
     int fd = open(".", O_TMPFILE | O_WRONLY, 0600);
@@ -64,8 +65,8 @@ static void x_is(const char *expected)
 
 TestSuite(outfile, .init = go_there, .fini = clean);
 
-/* What a process that opens x, writes into it and is ended by @p number leaves there: a count of files,
- * x not among them. */
+/* What a process that opens x, writes into it and is ended by @p number leaves there: a count of
+ * files, x not among them. */
 static size_t left_by(int number)
 {
     int status = 0;

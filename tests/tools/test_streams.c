@@ -10,8 +10,8 @@
 
 enum { SAYS_NOTHING = 1, ASKS_BEFORE = 2 };
 
-/* What a program ends with that would end with @p exit_status, and what it says meanwhile on standard
- * error; its standard output is @p output, NULL: closed. */
+/* What a program ends with that would end with @p exit_status, and what it says meanwhile on
+ * standard error; its standard output is @p output, NULL: closed. */
 static int end_of(const char *output, int exit_status, int how, char said[256])
 {
     int ends[2], status = 0;

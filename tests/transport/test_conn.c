@@ -310,7 +310,8 @@ Test(conn, dialer_waits_for_a_peer_that_starts_later, .timeout = 120)
     close_world(&w);
 }
 
-/** Of two places one refuses, the other has a kernel that takes connections and nobody who reads. */
+/** Of two places one refuses, the other has a kernel that takes connections and nobody who
+ * reads. */
 Test(conn, who_is_busy_is_waited_for_and_who_is_not_there_is_not, .timeout = 120)
 {
     enum { EXPECTED_MS = 100 };

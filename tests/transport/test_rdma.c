@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rdma transport over devices in memory: what becomes of a link when something of RDMA cannot be had at its start (it goes
-// by TCP, or ends, as the settings say) or breaks later.
+// The rdma transport over devices in memory: what becomes of a link when something of RDMA cannot
+// be had at its start (it goes by TCP, or ends, as the settings say) or breaks later.
 #include "tests/support/transport_suite.h"
 
 #include <errno.h>
@@ -158,7 +158,8 @@ Test(rdma, what_fails_with_several_peers_in_a_row_is_tried_no_more, .timeout = 6
               "more than two lines: %s", logged);
 }
 
-/** Four ranks on a port that has pairs for one link: the others go by TCP, and the one line names its limit. */
+/** Four ranks on a port that has pairs for one link: the others go by TCP, and the one line names
+ * its limit. */
 Test(rdma, a_device_that_has_no_room_for_more_pairs_leaves_tcp, .timeout = 60)
 {
     fake_verbs_device(0)->attr.max_qp = 2;
@@ -258,7 +259,8 @@ Test(rdma, what_fails_at_the_start_is_an_error_where_rdma_is_forced, .timeout = 
     suite_close(world);
 }
 
-/** A device without room for a second pair, where nothing else is allowed: both sides hear the reason. */
+/** A device without room for a second pair, where nothing else is allowed: both sides hear the
+ * reason. */
 Test(rdma, a_device_that_has_no_room_for_more_pairs_is_an_error_where_rdma_is_forced, .timeout = 60)
 {
     fake_verbs_device(0)->attr.max_qp = 1;
@@ -353,7 +355,8 @@ Test(rdma, a_device_that_is_pulled_out_ends_its_links, .timeout = 60)
 
 static atomic_bool has_vanished;
 
-/** Rank 0 looks at its descriptors alone, so that it meets the end of the connection before the message. */
+/** Rank 0 looks at its descriptors alone, so that it meets the end of the connection before the
+ * message. */
 static void meet_the_end_first(struct suite_rank *rank)
 {
     struct kolo_link *link = suite_link(rank, 1 - rank->rank);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completions over the fault-injecting device: requests end in order, each once, whatever the device says; every status has
-// its words, and nothing undefined is read (under ASan the fake's garbage would lead nowhere good).
+// Completions over the fault-injecting device: requests end in order, each once, whatever the
+// device says; every status has its words, and nothing undefined is read (under ASan the fake's
+// garbage would lead nowhere good).
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <poll.h>
@@ -343,7 +344,8 @@ Test(rdma_complete, sends_out_of_order_end_once)
         cr_assert(post_receive(&sides[1], i) == 0);
     cr_assert(post_send(&sides[0], 0, true) == 0);
     poll_until_quiet();
-    /* Completions of both sides alternate in time, but each side's queue has its own: swap two of the sender's. */
+    /* Completions of both sides alternate in time, but each side's queue has its own: swap two of
+     * the sender's. */
     fake_verbs_swap(2);
     cr_assert(post_send(&sides[0], 1, true) == 0 && post_send(&sides[0], 2, true) == 0);
     poll_until_quiet();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices that are absent, refused, down, of another kind, or pulled out: what is said, and that nothing stays open.
+// Devices that are absent, refused, down, of another kind, or pulled out: what is said, and that
+// nothing stays open.
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -272,7 +273,8 @@ Test(rdma_device, what_is_no_name_is_refused)
     refused(text, KOLO_ERR_CONFIG, "expected NAME or NAME:PORT");
 }
 
-/** An empty one would be any port, and what is wrong with a later one is told before anything is opened. */
+/** An empty one would be any port, and what is wrong with a later one is told before anything is
+ * opened. */
 Test(rdma_device, each_entry_of_a_list_is_a_name)
 {
     fake_verbs_reset();

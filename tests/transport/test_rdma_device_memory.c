@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// transport/rdma_register.c, memory of devices: registered once by its dma-buf, found by its address, gone with its allocation,
-// never taken for what has its address later; and each refusal, which is asked for once. The mock's devices, and fake verbs'.
+// transport/rdma_register.c, memory of devices: registered once by its dma-buf, found by its
+// address, gone with its allocation, never taken for what has its address later; and each refusal,
+// which is asked for once. The mock's devices, and fake verbs'.
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>

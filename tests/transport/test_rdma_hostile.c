@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rdma transport and a peer that knows the secret and not how to behave: one that says nothing, forges or cuts off what both
-// settle, or settles everything and then sends what nobody sends. Over devices in memory, or over those of KOLO_TEST_RDMA.
+// The rdma transport and a peer that knows the secret and not how to behave: one that says nothing,
+// forges or cuts off what both settle, or settles everything and then sends what nobody sends. Over
+// devices in memory, or over those of KOLO_TEST_RDMA.
 #include "tests/support/transport_suite.h"
 
 #include <errno.h>
@@ -43,7 +44,8 @@ static const struct kolo_address *address_of(const struct suite_world *world, in
     return &world->peers[rank].addresses[i];
 }
 
-/** Rank 0 has a link then; a connection that ends before that is none to it, and nobody hears of it. */
+/** Rank 0 has a link then; a connection that ends before that is none to it, and nobody hears of
+ * it. */
 static void settle_which_stands(struct suite_rank *rank)
 {
     struct pollfd fd = {.fd = stranger_fd, .events = POLLIN};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rails of known speed, played event by event: what each gets, and how long all takes, against what is best.
+// Rails of known speed, played event by event: what each gets, and how long all takes, against what
+// is best.
 #include <criterion/criterion.h>
 
 #include "transport/rdma_pace.h"

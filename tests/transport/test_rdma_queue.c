@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queue pairs between two devices: every message arrives once, in order and whole, and no receiver is ever not ready. Suite
-// rdma_queue runs over devices in memory, and, where KOLO_TEST_RDMA names two ports ("rxe0,rxe1"), over real ones
-// (tests/vm/rdma.sh); suite rdma_queue_faults over those in memory only.
+// Queue pairs between two devices: every message arrives once, in order and whole, and no receiver
+// is ever not ready. Suite rdma_queue runs over devices in memory, and, where KOLO_TEST_RDMA names
+// two ports ("rxe0,rxe1"), over real ones (tests/vm/rdma.sh); suite rdma_queue_faults over those in
+// memory only.
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -345,7 +346,8 @@ static bool is_done_without(struct kolo_rdma_queue *queue)
     return true;
 }
 
-/** Of a queue that others stand in for: the sender knows that they arrived, and will not send them again. */
+/** Of a queue that others stand in for: the sender knows that they arrived, and will not send them
+ * again. */
 Test(rdma_queue_faults, what_had_arrived_is_delivered_although_a_receive_is_refused)
 {
     static const struct kolo_rdma_queue_ops spare_ops = {.arrived = arrived,
@@ -465,7 +467,8 @@ Test(rdma_queue_faults, credit_that_was_never_used_is_a_lie)
               "%s", sides[0].detail);
 }
 
-/** The nth of something goes wrong in the middle of traffic: both sides end, or nobody noticed; nothing hangs. */
+/** The nth of something goes wrong in the middle of traffic: both sides end, or nobody noticed;
+ * nothing hangs. */
 static void disturbed(const char *what, int nth)
 {
     end();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rails over devices in memory: how ports are paired, how rails come up or do not, and that a link goes on with whole messages when one
-// ends, wherever it stands. How messages are spread over them: test_rdma_stripe.c.
+// Rails over devices in memory: how ports are paired, how rails come up or do not, and that a link
+// goes on with whole messages when one ends, wherever it stands. How messages are spread over them:
+// test_rdma_stripe.c.
 #include "tests/support/transport_suite.h"
 
 #include <errno.h>
@@ -213,7 +214,8 @@ static void refuse_a_receive(void)
     fake_verbs_refuse_receive(fake_verbs_device(1), nth);
 }
 
-/** What had come before is delivered yet: its sender knows that it is there, and will not write it again. */
+/** What had come before is delivered yet: its sender knows that it is there, and will not write it
+ * again. */
 Test(rdma_rails, it_goes_on_when_a_receive_is_refused)
 {
     for (nth = 1; nth < 6; nth++)

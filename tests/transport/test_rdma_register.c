@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registrations: memory of kolo_alloc once, other memory for each request, nothing kept of what is freed, and the reason in
-// words where it cannot be had.
+// Registrations: memory of kolo_alloc once, other memory for each request, nothing kept of what is
+// freed, and the reason in words where it cannot be had.
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -168,7 +168,8 @@ static void keep_line(void *context, enum kolo_log_level level, const char *line
         snprintf(logged + used, sizeof logged - used, "%s\n", line);
 }
 
-/** A span that was registered and then freed, while its device does not let go of it: the way to its pages. */
+/** A span that was registered and then freed, while its device does not let go of it: the way to
+ * its pages. */
 static uint8_t *free_refused(void)
 {
     char *memory = allocate(BYTES);

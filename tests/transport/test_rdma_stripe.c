@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Long messages over several rails between devices in memory: whole and in order with short ones whatever order the rails bring
-// them in, each rail with a share by its speed, and nothing that is over before all of it is there.
+// Long messages over several rails between devices in memory: whole and in order with short ones
+// whatever order the rails bring them in, each rail with a share by its speed, and nothing that is
+// over before all of it is there.
 #include "tests/support/transport_suite.h"
 
 #include <stdio.h>
@@ -39,8 +40,9 @@ static void to_and_fro(struct suite_rank *rank)
                     rank->heard[1 - rank->rank].text);
 }
 
-/** Which rail a piece goes by follows from the clock: what is expected of the shares is seen in some world where this machine had
- * nothing else to do meanwhile (tests/transport/test_rdma_pace.c has a clock of its own). */
+/** Which rail a piece goes by follows from the clock: what is expected of the shares is seen in
+ * some world where this machine had nothing else to do meanwhile (tests/transport/test_rdma_pace.c
+ * has a clock of its own). */
 enum { WORLDS_MAX = 40 };
 
 /** What was written by each device in one more world. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages that nobody copies, between two ranks over devices in memory: which are written, that they come whole and in
-// order with the others, what becomes of those that are given up, and every way in which a write fails.
+// Messages that nobody copies, between two ranks over devices in memory: which are written, that
+// they come whole and in order with the others, what becomes of those that are given up, and every
+// way in which a write fails.
 #include "tests/support/transport_suite.h"
 
 #include <errno.h>
@@ -81,7 +82,8 @@ Test(rdma_write, where_memory_cannot_be_registered_they_are_copied_with_a_warnin
     cr_assert(strstr(logged, "long messages are copied, not written in place: "), "%s", logged);
 }
 
-/** Memory of the program's own, receives that reduce, and a message that is sent before its receive is posted. */
+/** Memory of the program's own, receives that reduce, and a message that is sent before its receive
+ * is posted. */
 static void none_of_these(struct suite_rank *rank)
 {
     struct kolo_desc desc;
@@ -117,8 +119,8 @@ Test(rdma_write, what_cannot_be_written_in_place_goes_through_places)
 
 /* ---- what is given up ---- */
 
-/** Rank 1 has offered the peer *memory_out for a message, its receive is @p work; rank 0 knows it, and has such memory too.
- * NULL: it could not. */
+/** Rank 1 has offered the peer *memory_out for a message, its receive is @p work; rank 0 knows it,
+ * and has such memory too. NULL: it could not. */
 static struct kolo_link *offer(struct suite_rank *rank, struct kolo_desc *desc,
                                uint8_t **memory_out, struct kolo_work *work)
 {
@@ -192,7 +194,8 @@ Test(rdma_write, a_receive_that_is_given_up_is_written_by_nobody)
     cr_assert(fake_verbs_written() == BYTES, "%zu written, elsewhere", fake_verbs_written());
 }
 
-/** Rank 1 takes a receive back between two others that go on; the edges of all three lie in the middle of a page. */
+/** Rank 1 takes a receive back between two others that go on; the edges of all three lie in the
+ * middle of a page. */
 static void give_up_a_neighbour(struct suite_rank *rank)
 {
     enum { PART = 100000 };
@@ -259,7 +262,8 @@ Test(rdma_write, a_send_that_is_given_up_is_read_by_nobody)
     run(give_up_a_send);
 }
 
-/** The same of one that goes through the peer's places: as much as was on its way comes as it was. */
+/** The same of one that goes through the peer's places: as much as was on its way comes as it
+ * was. */
 static void give_up_frames(struct suite_rank *rank)
 {
     struct kolo_desc desc;
@@ -294,7 +298,8 @@ Test(rdma_write, frames_that_are_given_up_are_read_by_nobody)
 
 static int short_before; /* messages, so that the device tells of another frame each time */
 
-/** The last frame of a message cannot be sent from where it lies, as those before it were: somebody has to hear of these. */
+/** The last frame of a message cannot be sent from where it lies, as those before it were: somebody
+ * has to hear of these. */
 static void copy_the_last_frame(struct suite_rank *rank)
 {
     struct kolo_desc desc;
@@ -395,7 +400,8 @@ Test(rdma_write, a_write_that_fails_ends_the_link_and_says_why)
     expect_failure(break_down, "a write of 1000 bytes: the device broke down");
 }
 
-/** Beside a message that is being written others go on, but for those of its channel: they come behind it. */
+/** Beside a message that is being written others go on, but for those of its channel: they come
+ * behind it. */
 static void go_on_beside(struct suite_rank *rank)
 {
     enum { LONG = 24 * MIB, SHORTS = 40, AHEAD = 5 * MIB };

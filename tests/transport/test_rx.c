@@ -217,7 +217,8 @@ static void post_four(struct kolo_link *link, uint8_t memory[4][8], struct kolo_
         kolo_link_recv(link, 1, &header.desc, memory[i], 8, NULL, &works[i]);
 }
 
-/* Written, frame, written, frame: the turns come in order, the written ones are whole the other way round. */
+/* Written, frame, written, frame: the turns come in order, the written ones are whole the other way
+ * round. */
 Test(rx, what_follows_a_message_that_has_its_turn_waits_for_it, .timeout = 60)
 {
     struct suite_world *world;

@@ -855,8 +855,8 @@ Test(tcp, a_connection_that_its_dialler_has_left_is_no_link, .timeout = 60)
     close_world(&w);
 }
 
-/** As a rank does that was not answered in time at one place, and proves itself at another one as well: it takes what answers
- * first, which may be any of them. */
+/** As a rank does that was not answered in time at one place, and proves itself at another one as
+ * well: it takes what answers first, which may be any of them. */
 Test(tcp, of_several_dials_the_one_that_is_not_left_stands, .timeout = 60)
 {
     enum { DIALS = 3 };
@@ -887,7 +887,8 @@ Test(tcp, of_several_dials_the_one_that_is_not_left_stands, .timeout = 60)
     }
 }
 
-/** Nobody hears of dials that their rank has left, however often; the link comes up by whoever dials next. */
+/** Nobody hears of dials that their rank has left, however often; the link comes up by whoever
+ * dials next. */
 Test(tcp, a_dial_that_is_left_after_its_welcome_is_made_anew, .timeout = 60)
 {
     for (int round = 0; round < 12; round++) {

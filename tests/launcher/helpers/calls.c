@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks whose calls are known, for tests of the timeline: COUNT allreduces of 100 float32, a broadcast of
-// 10 int32 from rank 1, an asynchronous allreduce called "grad/1", and 7 float64 from rank 0 to rank 1.
+// Ranks whose calls are known, for tests of the timeline: COUNT allreduces of 100 float32, a
+// broadcast of 10 int32 from rank 1, an asynchronous allreduce called "grad/1", and 7 float64 from
+// rank 0 to rank 1.
 //
 //   calls COUNT             that
 //   calls COUNT die VICTIM  VICTIM kills itself before its allreduce number COUNT / 2

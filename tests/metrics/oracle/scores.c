@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// For scores.py and scores_torch.py: reads samples from standard input, computes their metrics on three ranks, prints
-// one "name value" a line. Input, native byte order: int64 samples, int64 classes; then float
-// probabilities[samples][classes], int64 labels[samples], double predictions[samples],
-// double targets[samples]. Several labels per sample are made of its label: multilabel_truth().
+// For scores.py and scores_torch.py: reads samples from standard input, computes their metrics on
+// three ranks, prints one "name value" a line. Input, native byte order: int64 samples, int64
+// classes; then float probabilities[samples][classes], int64 labels[samples], double
+// predictions[samples], double targets[samples]. Several labels per sample are made of its label:
+// multilabel_truth().
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

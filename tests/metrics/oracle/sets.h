@@ -125,8 +125,8 @@ static inline kolo_status evaluate(struct kolo_comm *comm,
     return status;
 }
 
-/** The set of a file on one rank, then on as many as it asks for, by threads; EVALUATE_ON=one: on one
- * alone, which takes a fraction of the time. */
+/** The set of a file on one rank, then on as many as it asks for, by threads; EVALUATE_ON=one: on
+ * one alone, which takes a fraction of the time. */
 static inline void in_worlds(const char *path, int64_t ranks,
                              kolo_status (*rank_main)(struct kolo_comm *, void *), void *job)
 {

@@ -31,7 +31,7 @@ TORCH32 = 1  # KOLO_THRESHOLDS_TORCH32
 WORLDS = (2, 3, 4, 7, 8, 16)
 TRANSPORTS = ("auto", "shm", "tcp")
 # Of the sets that are evaluated over transports that are asked for: each way of dealing to each world, of many categories
-# and of one that is cut by score (30 x 8 seeds have 120 together). Bytes that cross do not depend on the boxes' values.
+# and of one that is cut by score (30 x 8 seeds have 120 together). How bytes go does not depend on what boxes they are of.
 OVER_ALL = 120
 THRESHOLDS = np.linspace(0.5, 0.95, 10)
 AT_EDGES = (1024.0, 9216.0, 0.0, 1e10, np.nextafter(1024.0, 0), np.nextafter(9216.0, 1e9))

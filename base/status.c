@@ -83,6 +83,8 @@ static const char *advice(int error)
         return ": raise `ulimit -n`";
     case ENFILE:
         return ": raise fs.file-max";
+    case EFBIG:
+        return ": raise `ulimit -f`";
     default:
         return "";
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table, the findings, and both as JSON.
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -264,9 +265,14 @@ kolo_status kolo_diagnosis_write(const struct kolo_diagnosis *diagnosis, FILE *o
     json_t *object =
         json_pack("{s:s, s:i, s:o, s:o, s:o}", "kolorun", KOLO_VERSION, "ranks", diagnosis->size,
                   "hosts", hosts, "paths", paths, "findings", findings);
+    errno = 0;
     bool is_written = object &&
                       json_dumpf(object, out, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) == 0 &&
                       fputc('\n', out) != EOF && ferror(out) == 0;
+    const int error = errno;
     json_decref(object);
-    return is_written ? KOLO_OK : kolo_fail(KOLO_ERR_SYSTEM, "--json could not be written");
+    if (is_written)
+        return KOLO_OK;
+    return error == 0 ? kolo_fail(KOLO_ERR_SYSTEM, "--json could not be written")
+                      : kolo_fail_errno(KOLO_ERR_SYSTEM, error, "--json could not be written");
 }

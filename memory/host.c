@@ -96,8 +96,7 @@ static kolo_status reserve_failed(int error, size_t bytes)
                                "memory of this container or job",
                                bytes);
     case EFBIG:
-        return kolo_fail_errno(KOLO_ERR_NO_MEMORY, error,
-                               "%zu bytes of shared memory: raise `ulimit -f`", bytes);
+        return kolo_fail_errno(KOLO_ERR_NO_MEMORY, error, "%zu bytes of shared memory", bytes);
     default:
         return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "reserving %zu bytes of shared memory",
                                bytes);

@@ -2,7 +2,7 @@
 // Owns a rank's ring of records: the memory, words and names, and the order of stores. Must never
 // trust what KOLO_TIMELINE leads to (a descriptor may have become another file), write beyond what
 // it has mapped, or be the end of a program: files are allocated before they are mapped, so that a
-// full disk is an error and no signal.
+// full disk is an error and no signal, and a limit on their size is looked at before.
 //
 // A record's mark is taken away before the rest is written, and comes back behind it: who reads
 // what a killed rank has left takes no half of one for a call. Names are found by a table of this
@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -195,16 +196,31 @@ static kolo_status create(const char *path, int *fd_out)
     return *fd_out >= 0 ? KOLO_OK : refuse_place(path, errno);
 }
 
+/** The signal of a file that grows beyond the limit would be the end of the program. */
+static kolo_status check_limit(const char *path, size_t bytes)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        bytes <= limit.rlim_cur)
+        return KOLO_OK;
+    return kolo_fail(KOLO_ERR_CONFIG,
+                     "KOLO_TIMELINE: the %zu bytes of %s exceed the file size limit of %llu: raise "
+                     "`ulimit -f`, or keep fewer calls (KOLO_TIMELINE_CALLS)",
+                     bytes, path, (unsigned long long)limit.rlim_cur);
+}
+
 static kolo_status open_file(struct kolo_timeline *timeline, const char *prefix, int rank, int size,
                              uint32_t capacity)
 {
     char path[KOLO_TEXT_MAX + 16];
     int fd = -1;
     snprintf(path, sizeof(path), "%s.%d", prefix, rank);
-    kolo_status status = create(path, &fd);
+    const size_t bytes = kolo_timeline_bytes(capacity);
+    kolo_status status = check_limit(path, bytes);
+    if (status == KOLO_OK)
+        status = create(path, &fd);
     if (status != KOLO_OK)
         return status;
-    const size_t bytes = kolo_timeline_bytes(capacity);
     const int error = posix_fallocate(fd, 0, (off_t)bytes);
     status = error == 0 ? map(timeline, fd, bytes) : refuse_place(path, error);
     (void)close(fd);

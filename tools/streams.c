@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The standard streams, see streams.h. What was closed becomes /dev/null; standard output becomes
-// one that cannot be written, so that what is lost is a failure as it is on a full disk.
+// one that cannot be written, so that what is lost is a failure as it is on a full disk. So is a
+// limit on the size of files: its signal, which would end the program without a word, is ignored.
 #include "tools/streams.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -16,6 +18,7 @@ static bool is_told;
 kolo_status streams_secure(void)
 {
     int fd;
+    (void)signal(SIGXFSZ, SIG_IGN);
     do {
         fd = open("/dev/null", O_RDWR | O_CLOEXEC);
         if (fd == STDOUT_FILENO) { /* the lowest that is free: what is opened now is 1 again */

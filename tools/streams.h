@@ -7,7 +7,8 @@
 #include "base/status.h"
 
 /** Makes sure that descriptors 0, 1 and 2 are open, so that no file gets such a number. Writing to
- * a standard output that was closed fails. */
+ * a standard output that was closed fails; so does, by EFBIG and no signal, what goes beyond
+ * `ulimit -f`. */
 kolo_status streams_secure(void) KOLO_NODISCARD;
 
 /** Has all that was said so far left for standard output? ERR_SYSTEM and why not; whoever asks says

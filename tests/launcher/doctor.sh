@@ -101,6 +101,13 @@ run 0 "${wrapper[@]}" "$KOLORUN" -np 8 "$RANK_PROGRAM" loop 0
 wrapper=(bash -c 'ulimit -f 10240; exec "$@"' bash)
 doctor -np 2
 says out '^warning: localhost: ulimit -f is 10 MiB'
+wrapper=(bash -c 'set -o pipefail; (ulimit -f 0; exec "$@") 2>&1 | cat' bash) # cat is outside of the limit
+doctor -np 2
+says out '^warning: localhost: ulimit -f is 0 MiB'
+lacks out 'seccomp|examiner|^kolorun:'
+run 1 "${wrapper[@]}" "$KOLORUN" doctor -np 1 --json "$work/limited.json"
+says out '^kolorun: --json .*: File too large: raise `ulimit -f`$'
+[[ ! -e $work/limited.json ]] || fail 'JSON that did not fit is there'
 wrapper=()
 
 # Settings that cannot work here.

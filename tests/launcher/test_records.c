@@ -3,7 +3,9 @@
 #include <criterion/criterion.h>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -83,4 +85,14 @@ Test(records, none_is_fine)
     kolo_records_ended(&none, 0);
     cr_assert(kolo_records_next(&none, data) == 0);
     kolo_records_close(&none);
+}
+
+Test(records, a_limit_of_file_size_is_an_error)
+{
+    const struct rlimit limit = {.rlim_cur = 4096, .rlim_max = 4096};
+    struct kolo_records records;
+    (void)signal(SIGXFSZ, SIG_IGN); /* as an agent does (streams_secure) */
+    cr_assert(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    cr_assert(kolo_records_open(&records, 0, 2, CALLS) == KOLO_ERR_SYSTEM && records.fd == 0);
+    cr_assert(strstr(kolo_error_detail(), "raise `ulimit -f`"), "%s", kolo_error_detail());
 }

@@ -76,6 +76,17 @@ wait "$launcher" 2>/dev/null
 nobody_left "$KOLOTEST_MARK"
 [[ $(cat "$work/job.json") == old && $(echo "$work"/job.json*) == "$work/job.json" ]] || fail 'kill -9 left a part of a trace'
 
+# A limit on the size of files is said, and ends nothing by a signal. (cat is outside of it.)
+limited() { (ulimit -f "$1"; shift; exec timeout "$patience" "$@" </dev/null) 2>&1 | cat >"$work/out"; }
+limited 0 "$KOLORUN" --timeline /dev/null -np 2 "$CALLS" 5
+says out 'memory for the timeline of rank 0: File too large: raise `ulimit -f`'
+limited 100 env KOLO_TIMELINE="$work/limited" "$KOLORUN" --set TRANSPORT=tcp -np 2 "$CALLS" 5
+says out "KOLO_TIMELINE: the [0-9]+ bytes of $work/limited.[01] exceed the file size limit of 102400: raise .ulimit -f."
+[[ ! -e $work/limited.0 && ! -e $work/limited.1 ]] || fail 'a timeline that did not fit is there'
+limited 4 "$KOLORUN" timeline "$work"/t.[0-9]* -o "$work/limited.json"
+says out '^kolorun: -o .*limited.json: File too large: raise `ulimit -f`$'
+[[ ! -e $work/limited.json ]] || fail 'a trace that did not fit is there'
+
 # A host whose clock is an hour ahead.
 cat >"$work/ssh" <<'SSH'
 #!/bin/bash

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -256,4 +257,24 @@ Test(timeline, a_descriptor_is_a_number)
         cr_assert(strstr(warned, "no number") != NULL, "%s", warned);
     }
     kolo_log_set_sink(NULL, NULL);
+}
+
+/* The signal would end the program; and what an earlier job has left there stays. */
+Test(timeline, a_limit_of_file_size_is_an_error)
+{
+    const struct rlimit limit = {.rlim_cur = 4096, .rlim_max = 4096};
+    struct kolo_settings settings;
+    struct kolo_timeline *timeline = NULL;
+    char prefix[64], path[72];
+    cr_assert(mkdtemp(folder) != NULL);
+    snprintf(prefix, sizeof prefix, "%s/t", folder);
+    snprintf(path, sizeof path, "%s.1", prefix);
+    settings_for(&settings, prefix, "4096");
+    close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    cr_assert(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    cr_assert(kolo_timeline_open(&settings, 1, 2, &timeline) == KOLO_ERR_CONFIG);
+    cr_assert(timeline == NULL && strstr(kolo_error_detail(), path) &&
+                  strstr(kolo_error_detail(), "raise `ulimit -f`"),
+              "%s", kolo_error_detail());
+    cr_assert(unlink(path) == 0 && rmdir(folder) == 0, "%s was taken away", path);
 }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -87,6 +90,23 @@ Test(streams, no_file_gets_the_number_of_one_that_was_closed)
         bool ok = streams_secure() == KOLO_OK && open("/dev/null", O_RDONLY) > STDERR_FILENO &&
                   read(STDIN_FILENO, &status, 1) == 0 && write(STDOUT_FILENO, "x", 1) < 0 &&
                   write(STDERR_FILENO, "x", 1) == 1 && fcntl(STDOUT_FILENO, F_GETFD) == 0;
+        _exit(ok ? 0 : 1);
+    }
+    cr_assert(child > 0 && waitpid(child, &status, 0) == child);
+    cr_expect_eq(status, 0);
+}
+
+/* In a child: the limit holds for what the test writes as well. */
+Test(streams, a_limit_of_file_size_is_an_error)
+{
+    const struct rlimit limit = {.rlim_cur = 0, .rlim_max = RLIM_INFINITY};
+    int status = 0;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        bool ok = streams_secure() == KOLO_OK && setrlimit(RLIMIT_FSIZE, &limit) == 0;
+        int fd = memfd_create("kolo-test", MFD_CLOEXEC);
+        ok = ok && fd >= 0 && write(fd, "x", 1) < 0 && errno == EFBIG;
         _exit(ok ? 0 : 1);
     }
     cr_assert(child > 0 && waitpid(child, &status, 0) == child);

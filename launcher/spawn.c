@@ -51,6 +51,8 @@ static bool set_streams(const int fds[3])
         int fd = fds[i];
         if (fd < 0 && null < 0)
             null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (fd < 0 && null < 0) /* of which errno says why, and dup2 would not */
+            return false;
         if (dup2(fd < 0 ? null : fd, i) < 0)
             return false;
     }
@@ -87,7 +89,8 @@ static enum stage become(const struct kolo_spawn *spawn, pid_t parent)
 
 static void child_main(const struct kolo_spawn *spawn, pid_t parent, int report_fd)
 {
-    struct report report = {.stage = become(spawn, parent), .error = errno};
+    struct report report = {.stage = become(spawn, parent)};
+    report.error = errno;
     ssize_t sent = write(report_fd, &report, sizeof report);
     _exit(sent == sizeof report ? 127 : 126);
 }

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -62,6 +63,22 @@ Test(spawn, says_what_failed, .timeout = 120)
     cr_assert(error == ENOENT && strstr(kolo_error_detail(), "/no/folder"), "%s",
               kolo_error_detail());
     cr_assert(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD, "a child was left");
+}
+
+/* So many that there is the pipe of the report, and no /dev/null. */
+Test(spawn, too_few_files_are_named, .timeout = 120)
+{
+    struct rlimit limit;
+    int ends[2], error = 0;
+    pid_t pid;
+    cr_assert(kolo_pipe(ends) == KOLO_OK && getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = (rlim_t)(ends[0] > ends[1] ? ends[0] : ends[1]) + 1;
+    close(ends[0]);
+    close(ends[1]);
+    cr_assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    cr_assert(start("/bin/sh", NULL, "", -1, &pid, &error) == KOLO_ERR_SYSTEM);
+    cr_assert(error == EMFILE && strstr(kolo_error_detail(), "raise `ulimit -n`"), "%s",
+              kolo_error_detail());
 }
 
 Test(spawn, finds_programs)

@@ -57,9 +57,23 @@ kolo_status kolo_paths_add(struct kolo_paths *paths, const struct kolo_path *pat
 
 /* ---- out ---- */
 
-static bool is_control(char c)
+/* How many bytes of a control character @p text begins with: those of ASCII, and those that UTF-8
+ * has beside them (C1), which terminals may obey as well. */
+static size_t control_at(const char *text)
 {
-    return (unsigned char)c < 0x20 || (unsigned char)c == 0x7f;
+    const unsigned char first = (unsigned char)text[0], second = first ? (unsigned char)text[1] : 0;
+    if (first < 0x20 || first == 0x7f)
+        return 1;
+    return first == 0xc2 && second >= 0x80 && second < 0xa0 ? 2 : 0;
+}
+
+/* '?' for each byte of a control character. */
+static void blank_controls(char *text)
+{
+    for (size_t bytes; *text; text += bytes > 0 ? bytes : 1) {
+        bytes = control_at(text);
+        memset(text, '?', bytes);
+    }
 }
 
 size_t kolo_fact_line(char line[KOLO_FACT_LINE_MAX], const char *const *fields)
@@ -68,8 +82,11 @@ size_t kolo_fact_line(char line[KOLO_FACT_LINE_MAX], const char *const *fields)
     for (size_t i = 0; fields[i]; i++) {
         if (i > 0 && used + 2 < KOLO_FACT_LINE_MAX)
             line[used++] = '\t';
+        char *field = line + used;
         for (const char *c = fields[i]; *c && used + 2 < KOLO_FACT_LINE_MAX; c++)
-            line[used++] = is_control(*c) ? '?' : *c;
+            line[used++] = *c;
+        line[used] = '\0';
+        blank_controls(field);
     }
     line[used++] = '\n';
     line[used] = '\0';
@@ -106,9 +123,7 @@ static bool read_flag(const char *text, bool *flag_out)
 static void keep(char *text, size_t capacity, const char *field)
 {
     snprintf(text, capacity, "%s", field);
-    for (char *c = text; *c; c++)
-        if (is_control(*c))
-            *c = '?';
+    blank_controls(text);
 }
 
 typedef bool take_fn(struct kolo_facts *facts, char *const *fields, struct kolo_fact_news *news);
@@ -116,8 +131,12 @@ typedef bool take_fn(struct kolo_facts *facts, char *const *fields, struct kolo_
 static bool take_number(struct kolo_facts *facts, char *const *fields, struct kolo_fact_news *news)
 {
     (void)news;
+    int64_t number;
     int index = find(number_names, KOLO_FACT_NUMBERS_COUNT, fields[0]);
-    return index >= 0 && read_number(fields[1], &facts->number[index]);
+    if (index < 0 || !read_number(fields[1], &number))
+        return false;
+    facts->number[index] = number < 0 ? -1 : number; /* unknown */
+    return true;
 }
 
 static bool take_text(struct kolo_facts *facts, char *const *fields, struct kolo_fact_news *news)
@@ -161,8 +180,8 @@ static bool take_other(struct kolo_facts *facts, char *const *fields, struct kol
 {
     (void)news;
     struct kolo_fact_other other;
-    if (!read_number(fields[0], &other.pid) || !read_flag(fields[1], &other.has_launcher) ||
-        !read_number(fields[2], &other.age_s))
+    if (!read_number(fields[0], &other.pid) || other.pid < 1 || other.pid > INT32_MAX ||
+        !read_flag(fields[1], &other.has_launcher) || !read_number(fields[2], &other.age_s))
         return false;
     keep(other.program, sizeof other.program, fields[3]);
     if (facts->other_count < KOLO_FACT_OTHERS_MAX)
@@ -191,7 +210,7 @@ static bool take_clock(struct kolo_facts *facts, char *const *fields, struct kol
 {
     (void)facts;
     news->kind = KOLO_LINE_CLOCK;
-    return read_number(fields[0], &news->clock_ns);
+    return read_number(fields[0], &news->clock_ns) && news->clock_ns >= 0;
 }
 
 static bool take_begin(struct kolo_facts *facts, char *const *fields, struct kolo_fact_news *news)

@@ -53,6 +53,7 @@ static const char *ssh_advice(const char *words)
         {"install", ""}, /* the words give a step already */
         {"give --", ""},
         {"--start-timeout", ""},
+        {"raise ", ""},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         if (strstr(words, table[i].words))
@@ -74,7 +75,9 @@ static void judge_reach(const struct kolo_checkup *host, int self, struct kolo_f
 {
     const char *words = without_host(host->unreached, host->name);
     if (words[0] != '\0') {
-        const char *advice = ssh_advice(words);
+        const char *advice = !host->is_here && !host->is_launcher ? ssh_advice(words)
+                             : strstr(words, "raise ")            ? ""
+                                                                  : "see its load, and ask again";
         ERROR("ssh", "%s%s%s", words, advice[0] ? "; " : "", advice);
         return;
     }
@@ -244,21 +247,30 @@ static void judge_devices(const struct kolo_checkup *host, int self,
     }
 }
 
+static void judge_other(const struct kolo_fact_other *other, int self,
+                        struct kolo_findings *findings)
+{
+    char age[40] = "", step[48] = "its container"; /* the first process of one cannot be killed */
+    if (other->age_s >= 0)
+        snprintf(age, sizeof age,
+                 other->has_launcher ? " for %" PRId64 " s" : ", %" PRId64 " s old", other->age_s);
+    if (other->pid > 1)
+        snprintf(step, sizeof step, "it: kill %" PRId64, other->pid);
+    if (other->has_launcher)
+        WARNING("other-job",
+                "another job of kolo has run here%s (its agent is pid %" PRId64
+                "); they share what the host has",
+                age, other->pid);
+    else
+        WARNING("leftover",
+                "'%s' (pid %" PRId64 ") is a rank of an earlier job%s, that nobody watches; end %s",
+                other->program, other->pid, age, step);
+}
+
 static void judge_others(const struct kolo_checkup *host, int self, struct kolo_findings *findings)
 {
-    for (size_t i = 0; i < host->facts.other_count; i++) {
-        const struct kolo_fact_other *other = &host->facts.others[i];
-        if (other->has_launcher)
-            WARNING("other-job",
-                    "another job of kolo has run here for %" PRId64 " s (its agent is pid %" PRId64
-                    "); they share what the host has",
-                    other->age_s, other->pid);
-        else
-            WARNING("leftover",
-                    "'%s' (pid %" PRId64 ") is a rank of an earlier job, %" PRId64
-                    " s old, that nobody watches; end it: kill %" PRId64,
-                    other->program, other->pid, other->age_s, other->pid);
-    }
+    for (size_t i = 0; i < host->facts.other_count; i++)
+        judge_other(&host->facts.others[i], self, findings);
 }
 
 static void judge_net(const struct kolo_checkup *host, int self, const struct kolo_prognosis *job,

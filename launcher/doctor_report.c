@@ -67,7 +67,10 @@ static void print_row(const struct kolo_checkup *host, int width, FILE *out)
     print_clock(host, clock, sizeof clock);
     print_backends(host, what, sizeof what);
     snprintf(ssh, sizeof ssh, host->is_here || host->is_launcher ? "-" : "%.0f ms", host->reach_ms);
-    snprintf(cpus, sizeof cpus, quota > 0 ? "%" PRId64 " (%.2g)" : "%" PRId64,
+    snprintf(cpus, sizeof cpus,
+             number[KOLO_FACT_cpus] < 0 ? "-"
+             : quota > 0                ? "%" PRId64 " (%.2g)"
+                                        : "%" PRId64,
              number[KOLO_FACT_cpus], (double)quota / 1000);
     snprintf(load, sizeof load, number[KOLO_FACT_load_milli] < 0 ? "-" : "%.1f",
              (double)number[KOLO_FACT_load_milli] / 1000);
@@ -200,10 +203,11 @@ static json_t *facts_object(const struct kolo_facts *facts)
     }
     for (size_t i = 0; i < facts->other_count; i++) {
         const struct kolo_fact_other *at = &facts->others[i];
-        (void)json_array_append_new(
-            others, json_pack("{s:I, s:b, s:I, s:o}", "pid", (json_int_t)at->pid, "watched",
-                              (int)at->has_launcher, "age_s", (json_int_t)at->age_s, "program",
-                              words(at->program)));
+        (void)json_array_append_new(others,
+                                    json_pack("{s:I, s:b, s:o, s:o}", "pid", (json_int_t)at->pid,
+                                              "watched", (int)at->has_launcher, "age_s",
+                                              at->age_s < 0 ? json_null() : json_integer(at->age_s),
+                                              "program", words(at->program)));
     }
     (void)json_object_set_new(object, "backends", backends);
     (void)json_object_set_new(object, "places", places);

@@ -91,16 +91,42 @@ Test(doctor_facts, nonsense_is_refused)
         "place\t1.2.3.4:5\teth0\tyes\t1\t1",
         "place\t1.2.3.4:5\teth0\t1\t\t1",
         "other\tx\t0\t1\ta",
+        "other\t-1\t0\t-1\ta",
+        "other\t0\t0\t1\ta",
+        "other\t4294967297\t0\t1\ta",
         "path\t-1\t0\tfine\t1\t",
         "path\t4294967296\t0\tfine\t1\t",
         "path\t0\t16\tfine\t1\t",
         "path\t0\t-1\tfine\t1\t",
         "path\t0\t0\tsplendid\t1\t",
         "clock\tnoon",
+        "clock\t-9223372036854775808",
         "a\tb\tc\td\te\tf\tg\th\ti\tj",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         cr_assert(take(bad[i]) == KOLO_ERR_PROTOCOL, "'%s'", bad[i]);
+}
+
+Test(doctor_facts, what_is_below_zero_is_unknown)
+{
+    cr_assert(take("number\tcpus\t-9223372036854775808") == KOLO_OK);
+    cr_assert(facts.number[KOLO_FACT_cpus] == -1);
+}
+
+Test(doctor_facts, no_control_character_of_utf8_gets_to_a_terminal)
+{
+    char line[KOLO_FACT_LINE_MAX];
+    cr_assert(take("text\thost\t\xc2\x9b"
+                   "31m\xc2\x80\xc2\x9f|\xc2\xa0\xc3\x9b\xc2") == KOLO_OK);
+    cr_assert(strcmp(facts.text[KOLO_FACT_host], "??31m????|\xc2\xa0\xc3\x9b\xc2") == 0, "%s",
+              facts.text[KOLO_FACT_host]);
+    cr_assert(pass((const char *[]){"text", "host",
+                                    "a\xc2\x9b"
+                                    "b\xc2",
+                                    NULL}) == KOLO_OK);
+    cr_assert(strcmp(facts.text[KOLO_FACT_host], "a??b\xc2") == 0);
+    (void)kolo_fact_line(line, (const char *[]){"\xc2", "\x9b", NULL});
+    cr_assert(strcmp(line, "\xc2\t\x9b\n") == 0, "two fields are no character");
 }
 
 Test(doctor_facts, lists_are_bounded_and_words_are_cut)

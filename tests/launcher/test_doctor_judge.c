@@ -133,6 +133,13 @@ Test(doctor_judge, ssh_and_what_helps)
              "host b: runs kolorun 9, this one is 0; install the same");
     expect(KOLO_SEVERITY_ERROR, "ssh", 1, "install the same");
     cr_assert(!strstr(findings.at[0].text, "by hand"));
+    hosts[1].is_here = true; /* no ssh leads there */
+    snprintf(hosts[1].unreached, sizeof hosts[1].unreached, "the agent did not answer within 5 s");
+    expect(KOLO_SEVERITY_ERROR, "ssh", 1, "within 5 s; see its load, and ask again");
+    snprintf(hosts[1].unreached, sizeof hosts[1].unreached,
+             "pipe: Too many open files: raise `ulimit -n`");
+    expect(KOLO_SEVERITY_ERROR, "ssh", 1, "raise `ulimit -n`");
+    cr_assert(!strstr(findings.at[0].text, "; "));
 }
 
 Test(doctor_judge, reached_but)
@@ -273,7 +280,14 @@ Test(doctor_judge, others)
     hosts[1].facts.other_count = 1;
     expect(KOLO_SEVERITY_WARNING, "leftover", 1, "kill 77");
     hosts[1].facts.others[0].has_launcher = true;
-    expect(KOLO_SEVERITY_WARNING, "other-job", 1, "pid 77");
+    expect(KOLO_SEVERITY_WARNING, "other-job", 1, "for 3600 s (its agent is pid 77)");
+    hosts[1].facts.others[0].age_s = -1;
+    expect(KOLO_SEVERITY_WARNING, "other-job", 1, "has run here (its agent is pid 77)");
+    hosts[1].facts.others[0].has_launcher = false;
+    expect(KOLO_SEVERITY_WARNING, "leftover", 1, "of an earlier job, that nobody watches");
+    hosts[1].facts.others[0].pid = 1;
+    expect(KOLO_SEVERITY_WARNING, "leftover", 1, "end its container");
+    cr_assert(!strstr(findings.at[0].text, "kill"));
 }
 
 Test(doctor_judge, one_machine_under_two_names)

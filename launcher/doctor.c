@@ -382,9 +382,12 @@ static void on_prepared(void *context, struct kolo_remote *remote)
 static void on_refused(void *context, struct kolo_remote *remote, int exit_status, const char *why)
 {
     struct visit *visit = visit_of(remote);
+    struct kolo_checkup *checkup = visit->checkup;
     (void)exit_status;
-    if (!visit->checkup->is_launcher) /* it need not have the directory, or devices */
-        snprintf(visit->checkup->refused, sizeof visit->checkup->refused, "%s", why);
+    if (visit->has_started) /* the job was not refused: its agent was killed, say */
+        snprintf(checkup->gone, sizeof checkup->gone, "%s", why);
+    else if (!checkup->is_launcher) /* it need not have the directory, or devices */
+        snprintf(checkup->refused, sizeof checkup->refused, "%s", why);
     if (!visit->has_started) {
         begin_examination(visit);
         return;
@@ -679,12 +682,23 @@ static int report(const struct doctor *doctor)
     return exit_status;
 }
 
+/* The trace is the job's, which would be refused for its place as well. */
+static kolo_status probe_places(const struct kolo_options *options)
+{
+    kolo_status status = KOLO_OK;
+    if (options->json)
+        status = outfile_probe("--json", options->json);
+    if (status == KOLO_OK && options->timeline)
+        status = outfile_probe("--timeline", options->timeline);
+    return status;
+}
+
 int kolo_doctor_run(const struct kolo_options *options, const struct kolo_hosts *hosts, int size)
 {
     struct doctor doctor = {
         .options = options, .hosts = hosts, .size = size, .began_ns = kolo_now_ns()};
     (void)signal(SIGPIPE, SIG_IGN);
-    if (options->json && outfile_probe("--json", options->json) != KOLO_OK) {
+    if (probe_places(options) != KOLO_OK) {
         fprintf(stderr, "kolorun: %s\n", kolo_error_detail());
         return EXIT_STATUS_REFUSED;
     }

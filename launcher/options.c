@@ -250,6 +250,8 @@ static kolo_status apply_dry_run(struct kolo_options *options, const char *value
 
 static kolo_status apply_json(struct kolo_options *options, const char *value)
 {
+    if (value[0] == '\0')
+        return kolo_fail(KOLO_ERR_INVALID, "--json '': give the name of a file");
     options->json = value;
     return KOLO_OK;
 }

@@ -271,6 +271,8 @@ kolo_status outfile_open(struct outfile *file, const char *option, const char *p
 {
     struct stat old;
     *file = (struct outfile){.option = option, .path = path};
+    if (path[0] == '\0')
+        return kolo_fail(KOLO_ERR_CONFIG, "%s '': give the name of a file", option);
     bool is_there = stat(path, &old) == 0;
     if (!is_there && errno != ENOENT) /* of a link that the system will not follow, say */
         return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "%s %s", option, path);

@@ -65,6 +65,11 @@ assert any(f["kind"] == "cores" and "100 ranks" in f["text"] for f in data["find
 PYTHON
 run 2 "$KOLORUN" doctor --json /nosuchdir/d.json
 says err '^kolorun: .*--json.*/nosuchdir/d.json'
+run 2 "$KOLORUN" doctor --json ''
+says err "^kolorun: --json '': give the name of a file"
+run 2 "$KOLORUN" doctor --timeline /nosuchdir/t.json -np 1 true
+says err '^kolorun: --timeline /nosuchdir/t.json: No such file'
+lines out 0
 [[ ! -s /dev/full ]] && run 1 "$KOLORUN" doctor --json /dev/full && says err '^kolorun: .*--json'
 
 # Asked wrongly: one line, and nothing looked at.
@@ -165,6 +170,9 @@ there -H localhost:1,odd-path:1 --json "$work/d.json"
 says out '^error: odd-path: was lost .*tells of a path that nobody asked for'
 python3 -c 'import json, sys; assert all(p["from"] != "odd-path" for p in json.load(open(sys.argv[1]))["paths"])' \
     "$work/d.json" || fail "a path that was made up"
+there -H localhost:1,odd-killed:1
+says out '^error: odd-killed: was lost while it was looked at: its agent was killed; '
+lacks out 'would not start'
 KOLO_PEER_TIMEOUT=2s there -H localhost:1,odd-colours:1
 says out '^error: odd-colours: was lost while it was looked at: silent for [0-9.]+ s; '
 

@@ -184,6 +184,8 @@ Test(options, refuses)
                                          {"-x", "A B", "p"},
                                          {"-x", "A =1", "p"},
                                          {"--agent", "rel", "p"},
+                                         {"--json", "", "p"},
+                                         {"--timeline", "", "p"},
                                          {"-np", "2"},
                                          {"--", NULL}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

@@ -384,3 +384,13 @@ Test(outfile, what_may_not_be_written_is_not_replaced)
     x_is("old");
     cr_expect_eq(files(), 1);
 }
+
+/* A file without a name could be made for it, and could not be given that name. */
+Test(outfile, no_name_is_said_at_once)
+{
+    struct outfile file;
+    cr_expect_eq(outfile_probe("-o", ""), KOLO_ERR_CONFIG);
+    cr_expect(strstr(kolo_error_detail(), "-o ''"), "%s", kolo_error_detail());
+    cr_expect_eq(outfile_open(&file, "-o", ""), KOLO_ERR_CONFIG);
+    cr_expect_null(file.stream);
+}

@@ -47,6 +47,9 @@ bodies = {
     "path": b"begin\tstart\nend\tfacts\npath\t0\t15\tfine\t1\t\nend\tpaths\nend\tsurvey\n",
     "colours": b"text\thost\t\x1b[31mred\n",
 }
+if what == "killed":  # as a worker says whose guardian is gone
+    send(b"REFUSED", struct.pack("<I", 255) + text(b"its agent was killed"))
+    sys.exit(0)
 send(FACTS, bodies[what])
 while take() != b"END":
     pass

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kolorun: starts one program as many ranks. This file only finds out what is asked for.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 
@@ -136,6 +137,15 @@ static kolo_status check_alone(char *const *words)
                      words[0], words[1], words[0]);
 }
 
+/* A rank of a job with --timeline may be a kolorun itself: the memory that KOLO_TIMELINE leads to
+ * is that one rank's, and the ranks that this kolorun starts have no such descriptor. */
+static void drop_lent_timeline(void)
+{
+    const char *value = kolo_environment("KOLO_TIMELINE");
+    if (value && strncmp(value, "fd://", 5) == 0)
+        (void)unsetenv("KOLO_TIMELINE");
+}
+
 /* What the words behind the program's name ask for. */
 static int perform_words(int count, char **words)
 {
@@ -157,6 +167,7 @@ int main(int argc, char **argv)
 {
     if (streams_secure() != KOLO_OK)
         return usage_error();
+    drop_lent_timeline();
     int named = argc > 0; /* its own name */
     return streams_end("kolorun", perform_words(argc - named, argv + named));
 }

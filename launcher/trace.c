@@ -56,6 +56,21 @@ static int by_rank(const void *left, const void *right)
     return (a->rank > b->rank) - (a->rank < b->rank);
 }
 
+static int64_t latest(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void find_end(const struct kolo_trace *trace, struct kolo_trace_track *track)
+{
+    track->end_ns = track->view.head->ended_ns;
+    for (size_t i = 0; i < track->count; i++) {
+        const struct kolo_timeline_record *record = &trace->calls[track->first + i].record;
+        track->end_ns = latest(track->end_ns,
+                               latest(record->begin_ns, latest(record->enter_ns, record->end_ns)));
+    }
+}
+
 static kolo_status read_calls(struct kolo_trace *trace, uint32_t index)
 {
     struct kolo_trace_track *track = &trace->tracks[index];
@@ -78,6 +93,7 @@ static kolo_status read_calls(struct kolo_trace *trace, uint32_t index)
             track->torn++;
     }
     track->count = trace->call_count - track->first;
+    find_end(trace, track);
     return KOLO_OK;
 }
 
@@ -132,6 +148,11 @@ int64_t kolo_trace_waited(const struct kolo_trace *trace, const struct kolo_trac
     return until_ns - begin_ns;
 }
 
+int64_t kolo_trace_end(const struct kolo_trace *trace, const struct kolo_trace_call *call)
+{
+    return call->record.end_ns > 0 ? call->record.end_ns : trace->tracks[call->track].end_ns;
+}
+
 void kolo_trace_host(const struct kolo_trace_track *track, char host[KOLO_TIMELINE_HOST_MAX])
 {
     memcpy(host, track->view.head->host, KOLO_TIMELINE_HOST_MAX);
@@ -149,6 +170,6 @@ void kolo_trace_fini(struct kolo_trace *trace)
     kolo_free_memory(trace->tracks);
     kolo_free_memory(trace->calls);
     kolo_free_memory(trace->clocks);
-    kolo_free_memory(trace->lates);
+    kolo_free_memory(trace->costs);
     *trace = (struct kolo_trace){.size = 0};
 }

@@ -31,7 +31,7 @@ struct kolo_trace_call {
     struct kolo_timeline_record record;
     uint32_t track;
     int32_t last; /* rank that came last of those that are needed; KOLO_TRACE_NOBODY: not known */
-    int64_t arrived_ns; /* when it did, by the first clock */
+    int64_t arrived_ns; /* when it did, by the first clock; INT64_MAX: it never did */
     uint32_t message;   /* of a message that was found on both sides: its number; else 0 */
 };
 
@@ -42,13 +42,14 @@ struct kolo_trace_track {
     size_t bytes;
     struct kolo_timeline_view view;
     size_t first, count;    /* of its calls */
+    int64_t end_ns;         /* when it was last seen to do something, by its own clock */
     uint64_t dropped, torn; /* made room for later ones; cannot be read */
 };
 
-/** How often a rank was the last, and how much later than the one before it. */
-struct kolo_trace_late {
-    int rank;
-    int64_t late_ns;
+/** What ranks waited for one, all together, and in how many calls. */
+struct kolo_trace_cost {
+    double ns;
+    uint64_t calls;
 };
 
 struct kolo_trace {
@@ -59,8 +60,8 @@ struct kolo_trace {
     size_t call_count, call_capacity;
     struct kolo_trace_clock *clocks;
     size_t clock_count, clock_capacity;
-    struct kolo_trace_late *lates; /* of collectives that all members are seen in */
-    size_t late_count, late_capacity;
+    struct kolo_trace_cost *costs; /* by rank of the world; NULL: nobody's timeline is there */
+    uint64_t matched;              /* calls of which it is known who was waited for */
 };
 
 /** Takes @p data (of kolo_calloc, freed in every case) as the timeline of @p rank, -1: of whichever
@@ -78,12 +79,20 @@ int64_t kolo_trace_time(const struct kolo_trace *trace, const struct kolo_trace_
  * the last rank that it needs had come; 0 if that is not known, or was the rank itself. */
 int64_t kolo_trace_waited(const struct kolo_trace *trace, const struct kolo_trace_call *call,
                           int64_t from_ns, int64_t to_ns);
+/** When its end was, or that of all that is known of its rank, by its own clock. */
+int64_t kolo_trace_end(const struct kolo_trace *trace, const struct kolo_trace_call *call);
 /** Its host's name, as text that can be shown. */
 void kolo_trace_host(const struct kolo_trace_track *track, char host[KOLO_TIMELINE_HOST_MAX]);
 /** When its turn had come, by its own clock; 0: it has not. */
 static inline int64_t kolo_trace_entered(const struct kolo_timeline_record *record)
 {
     return record->enter_ns > 0 ? record->enter_ns : record->enter_ns < 0 ? 0 : record->begin_ns;
+}
+/** Is its time one of its rank? Beside an asynchronous call that does something else. */
+static inline bool kolo_trace_is_of_rank(const struct kolo_timeline_record *record)
+{
+    return record->comm != KOLO_TIMELINE_NO_COMM &&
+           (kolo_timeline_flags(record) & KOLO_TIMELINE_IS_ASYNC) == 0;
 }
 
 /* ---- trace_match.c ---- */

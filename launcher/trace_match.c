@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the same call on all ranks, and who came last to it. A collective is known by communicator
 // and sequence number, which nobody gives out twice; a message by communicator, sender, receiver
-// and its number between the two. Waits belong to the collective that they wait for.
+// and its number between the two. Waits belong to the collective that they wait for. Adds up what
+// ranks waited for each other, on the way. Who is not in a call that nobody ended well is waited
+// for as long as the others were in it, unless what it did may have made room.
 #include "launcher/trace.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 
@@ -88,105 +91,253 @@ static bool arrival(const struct kolo_trace *trace, const struct kolo_trace_call
     return true;
 }
 
-struct arrivals {
-    size_t members;
-    bool are_all; /* that the communicator has */
-    int last;
-    int64_t last_ns, before_ns; /* of the last, and of the one before it */
+/* A member of a call, and when it came. */
+struct member {
+    int64_t ns; /* never_ns: it did not */
+    int rank;
+};
+static const int64_t never_ns = INT64_MAX;
+
+struct matching {
+    uint32_t messages;
+    uint32_t comm, epoch;   /* the communicator at hand, and its number here */
+    uint32_t *seen;         /* by rank: the last communicator that it was seen in, as an epoch */
+    uint32_t *track_of;     /* by rank: index + 1 */
+    struct member *members; /* of the call at hand */
+    size_t count;           /* of them */
+    double *gaps;           /* waiting of all between one member's coming and the next one's */
 };
 
-/** The members of a collective. False: they are none that could be one call (a rank is in it
- * twice). */
-static bool look(const struct kolo_trace_group *group, struct arrivals *found)
+/** The members of a collective that are seen in it. False: they are none that could be one call (a
+ * rank is in it twice). */
+static bool look(const struct kolo_trace_group *group, struct matching *matching)
 {
     const struct kolo_trace *trace = group->trace;
-    int before = KOLO_TRACE_NOBODY;
     uint32_t size = 0;
-    *found =
-        (struct arrivals){.last = KOLO_TRACE_NOBODY, .last_ns = INT64_MIN, .before_ns = INT64_MIN};
+    matching->count = 0;
     for (size_t i = 0; i < group->count; i++) {
         const struct kolo_trace_call *call = &trace->calls[group->calls[i]];
         const int rank = trace->tracks[call->track].rank;
-        int64_t ns;
         if (kolo_timeline_shape(&call->record) == KOLO_SHAPE_WAIT)
             continue;
-        if (rank == before || (found->members > 0 && call->record.size != size))
+        if (matching->count > 0 &&
+            (rank == matching->members[matching->count - 1].rank || call->record.size != size))
             return false;
-        before = rank;
         size = call->record.size;
-        found->members++;
-        if (!arrival(trace, call, &ns))
-            return false;
-        if (ns >= found->last_ns) {
-            found->before_ns = found->last_ns;
-            found->last_ns = ns;
-            found->last = rank;
-        } else if (ns > found->before_ns) {
-            found->before_ns = ns;
-        }
+        struct member *member = &matching->members[matching->count++];
+        *member = (struct member){never_ns, rank};
+        (void)arrival(trace, call, &member->ns);
+        matching->seen[rank] = matching->epoch;
     }
-    found->are_all = found->members == size;
-    return found->members > 0;
+    return matching->count > 0 && matching->count <= size;
+}
+
+/** A call that nobody has ended well: whoever is not in it keeps the others there. */
+static bool is_stuck(const struct kolo_trace_group *group)
+{
+    for (size_t i = 0; i < group->count; i++) {
+        const struct kolo_timeline_record *record = &group->trace->calls[group->calls[i]].record;
+        if (kolo_timeline_shape(record) != KOLO_SHAPE_WAIT && record->end_ns > 0 &&
+            record->status == KOLO_OK)
+            return false;
+    }
+    return true;
+}
+
+/** Whether what is not seen of @p rank never was: nothing of it made room since. */
+static bool is_whole(const struct kolo_trace *trace, const struct matching *matching, int rank)
+{
+    const uint32_t track = matching->track_of[rank];
+    return track == 0 || trace->tracks[track - 1].dropped == 0 ||
+           matching->seen[rank] == matching->epoch;
+}
+
+/** Those who are not in the call, as members that never came. Of a communicator that is less than
+ * the world they are those who were seen in an earlier call of it. */
+static void add_absent(const struct kolo_trace *trace, struct matching *matching, uint32_t size)
+{
+    const size_t there = matching->count;
+    size_t at = 0;
+    for (int rank = 0; rank < trace->size && matching->count < size; rank++) {
+        while (at < there && matching->members[at].rank < rank)
+            at++;
+        const bool is_there = at < there && matching->members[at].rank == rank;
+        const bool is_member =
+            size == (uint32_t)trace->size || matching->seen[rank] == matching->epoch;
+        if (!is_there && is_member && is_whole(trace, matching, rank))
+            matching->members[matching->count++] = (struct member){never_ns, rank};
+    }
+}
+
+static int by_coming(const void *left, const void *right)
+{
+    const struct member *a = left, *b = right;
+    if (a->ns != b->ns)
+        return a->ns < b->ns ? -1 : 1;
+    return (a->rank > b->rank) - (a->rank < b->rank);
+}
+
+/** The last of a call that needs all its members. Of several that never came, the lowest. False: it
+ * is not known. */
+static bool find_last(const struct kolo_trace_group *group, struct matching *matching,
+                      struct member *last_out)
+{
+    const uint32_t size = group->trace->calls[group->calls[0]].record.size;
+    const bool stuck = is_stuck(group);
+    if (stuck && matching->count < size)
+        add_absent(group->trace, matching, size);
+    if (matching->count != size)
+        return false;
+    qsort(matching->members, matching->count, sizeof(*matching->members), by_coming);
+    size_t last = matching->count - 1;
+    while (last > 0 && matching->members[last - 1].ns == never_ns)
+        last--;
+    *last_out = matching->members[last];
+    return stuck || last_out->ns != never_ns;
 }
 
 /** The root of a broadcast that waits for nobody, as the last. */
-static void look_for_root(const struct kolo_trace_group *group, struct arrivals *found)
+static bool find_root(const struct kolo_trace_group *group, const struct matching *matching,
+                      int root, struct member *last_out)
 {
-    const struct kolo_trace *trace = group->trace;
-    found->are_all = false;
+    *last_out = (struct member){never_ns, root};
+    for (size_t i = 0; i < matching->count; i++)
+        if (matching->members[i].rank == root)
+            *last_out = matching->members[i];
+    return last_out->ns != never_ns || (is_stuck(group) && is_whole(group->trace, matching, root));
+}
+
+static int root_of(const struct kolo_trace_group *group)
+{
+    for (size_t i = 0; i < group->count; i++) {
+        const struct kolo_timeline_record *record = &group->trace->calls[group->calls[i]].record;
+        if (kolo_timeline_shape(record) == KOLO_SHAPE_ROOT)
+            return record->peer;
+    }
+    return KOLO_TRACE_NOBODY;
+}
+
+/* ---- what that cost the others ---- */
+
+enum { COUNTED_NS = 1000 /* a rank was waited for in a call from that on */ };
+
+static void charge(struct kolo_trace *trace, int rank, double ns)
+{
+    trace->costs[rank].ns += ns;
+    trace->costs[rank].calls += ns >= COUNTED_NS;
+}
+
+/** How long a call's rank waited in it, as far as that is its time. */
+static int64_t waited_in(const struct kolo_trace *trace, const struct kolo_trace_call *call)
+{
+    const int64_t entered_ns = kolo_trace_entered(&call->record);
+    if (entered_ns == 0 || !kolo_trace_is_of_rank(&call->record))
+        return 0;
+    return kolo_trace_waited(trace, call, entered_ns, kolo_trace_end(trace, call));
+}
+
+/** Puts a wait from @p from_ns to @p to_ns into the gaps that it lies in. */
+static void add_wait(struct matching *matching, int64_t from_ns, int64_t to_ns)
+{
+    size_t low = 0, high = matching->count - 1; /* the gap is in low to high - 1 */
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        if (matching->members[middle].ns <= from_ns)
+            low = middle;
+        else
+            high = middle;
+    }
+    for (size_t gap = low; gap + 1 < matching->count; gap++) {
+        const int64_t begin_ns = matching->members[gap].ns, end_ns = matching->members[gap + 1].ns;
+        const int64_t first_ns = from_ns > begin_ns ? from_ns : begin_ns;
+        const int64_t last_ns = to_ns < end_ns ? to_ns : end_ns;
+        if (begin_ns >= to_ns)
+            return;
+        if (first_ns < last_ns)
+            matching->gaps[gap] += (double)(last_ns - first_ns);
+    }
+}
+
+/** At each moment those who have not come yet share what those who wait lose: two late ranks do not
+ * hide each other. */
+static void share(const struct kolo_trace_group *group, struct matching *matching)
+{
+    struct kolo_trace *trace = group->trace;
+    const size_t count = matching->count;
+    double sum = 0;
+    memset(matching->gaps, 0, count * sizeof(*matching->gaps));
     for (size_t i = 0; i < group->count; i++) {
         const struct kolo_trace_call *call = &trace->calls[group->calls[i]];
-        const int rank = trace->tracks[call->track].rank;
-        if (kolo_timeline_shape(&call->record) != KOLO_SHAPE_ROOT || call->record.peer != rank)
+        const int64_t waited_ns = waited_in(trace, call);
+        if (waited_ns == 0)
             continue;
-        found->are_all = arrival(trace, call, &found->last_ns);
-        found->last = rank;
+        const int64_t from_ns =
+            kolo_trace_time(trace, &trace->tracks[call->track], kolo_trace_entered(&call->record));
+        add_wait(matching, from_ns, from_ns + waited_ns);
+    }
+    for (size_t gap = 0; gap + 1 < count; gap++) {
+        sum += matching->gaps[gap] / (double)(count - 1 - gap);
+        charge(trace, matching->members[gap + 1].rank, sum);
     }
 }
 
-static bool is_rooted(const struct kolo_trace_group *group)
+static void charge_all(const struct kolo_trace_group *group, int rank)
 {
+    int64_t sum_ns = 0;
     for (size_t i = 0; i < group->count; i++)
-        if (kolo_timeline_shape(&group->trace->calls[group->calls[i]].record) == KOLO_SHAPE_ROOT)
-            return true;
-    return false;
+        sum_ns += waited_in(group->trace, &group->trace->calls[group->calls[i]]);
+    charge(group->trace, rank, (double)sum_ns);
 }
 
-static kolo_status keep_late(struct kolo_trace *trace, const struct arrivals *found)
-{
-    void *lates = trace->lates;
-    kolo_status status =
-        kolo_grow(&lates, &trace->late_capacity, trace->late_count + 1, sizeof(*trace->lates));
-    if (status != KOLO_OK)
-        return status;
-    trace->lates = lates;
-    trace->lates[trace->late_count++] =
-        (struct kolo_trace_late){found->last, found->last_ns - found->before_ns};
-    return KOLO_OK;
-}
-
-static kolo_status match_collective(const struct kolo_trace_group *group)
+static void match_collective(const struct kolo_trace_group *group, struct matching *matching)
 {
     struct kolo_trace *trace = group->trace;
-    struct arrivals found;
-    if (!look(group, &found))
-        return KOLO_OK;
-    const bool has_root = is_rooted(group);
-    if (has_root)
-        look_for_root(group, &found);
-    if (!found.are_all)
-        return KOLO_OK;
-    for (size_t i = 0; i < group->count; i++) {
-        trace->calls[group->calls[i]].last = found.last;
-        trace->calls[group->calls[i]].arrived_ns = found.last_ns;
+    const uint32_t comm = trace->calls[group->calls[0]].record.comm;
+    const int root = root_of(group);
+    struct member last;
+    if (comm != matching->comm || matching->epoch == 0) {
+        matching->comm = comm;
+        matching->epoch++;
     }
-    const bool is_start = trace->calls[group->calls[0]].record.comm == KOLO_TIMELINE_NO_COMM;
-    return has_root || is_start || found.members < 2 ? KOLO_OK : keep_late(trace, &found);
+    if (!look(group, matching))
+        return;
+    if (root != KOLO_TRACE_NOBODY ? !find_root(group, matching, root, &last)
+                                  : !find_last(group, matching, &last))
+        return;
+    for (size_t i = 0; i < group->count; i++) {
+        trace->calls[group->calls[i]].last = last.rank;
+        trace->calls[group->calls[i]].arrived_ns = last.ns;
+    }
+    if (comm == KOLO_TIMELINE_NO_COMM || trace->calls[group->calls[0]].record.size < 2)
+        return;
+    trace->matched++;
+    if (root != KOLO_TRACE_NOBODY)
+        charge_all(group, root);
+    else
+        share(group, matching);
 }
 
-static void match_message(const struct kolo_trace_group *group, uint32_t *messages)
+/** A receive that ended badly, or not at all, and whose send was never begun. */
+static void match_lone(const struct kolo_trace_group *group, const struct matching *matching)
 {
     struct kolo_trace *trace = group->trace;
+    struct kolo_trace_call *recv = &trace->calls[group->calls[0]];
+    const int sender = recv->record.peer;
+    const uint32_t track = matching->track_of[sender];
+    if (kolo_timeline_shape(&recv->record) != KOLO_SHAPE_RECV || !is_stuck(group) ||
+        (track > 0 && trace->tracks[track - 1].dropped > 0))
+        return;
+    recv->last = sender;
+    recv->arrived_ns = never_ns;
+    trace->matched++;
+    charge_all(group, sender);
+}
+
+static void match_message(const struct kolo_trace_group *group, struct matching *matching)
+{
+    struct kolo_trace *trace = group->trace;
+    if (group->count == 1)
+        match_lone(group, matching);
     if (group->count != 2)
         return;
     struct kolo_trace_call *send = &trace->calls[group->calls[0]];
@@ -201,7 +352,9 @@ static void match_message(const struct kolo_trace_group *group, uint32_t *messag
         !arrival(trace, send, &recv->arrived_ns))
         return;
     recv->last = trace->tracks[send->track].rank;
-    send->message = recv->message = ++*messages;
+    send->message = recv->message = ++matching->messages;
+    trace->matched++;
+    charge_all(group, recv->last);
 }
 
 static kolo_status match(const struct kolo_trace_group *group, void *context)
@@ -209,13 +362,33 @@ static kolo_status match(const struct kolo_trace_group *group, void *context)
     const struct kolo_timeline_record *first = &group->trace->calls[group->calls[0]].record;
     if (kolo_timeline_shape(first) != KOLO_SHAPE_SEND &&
         kolo_timeline_shape(first) != KOLO_SHAPE_RECV)
-        return match_collective(group);
-    match_message(group, context);
+        match_collective(group, context);
+    else
+        match_message(group, context);
     return KOLO_OK;
 }
 
 kolo_status kolo_trace_match(struct kolo_trace *trace)
 {
-    uint32_t messages = 0;
-    return kolo_trace_groups(trace, match, &messages);
+    const size_t size = (size_t)trace->size;
+    kolo_status status = KOLO_ERR_NO_MEMORY;
+    if (trace->track_count == 0)
+        return KOLO_OK;
+    struct matching matching = {.seen = kolo_calloc(size, sizeof(*matching.seen)),
+                                .track_of = kolo_calloc(size, sizeof(*matching.track_of)),
+                                .members = kolo_calloc(size, sizeof(*matching.members)),
+                                .gaps = kolo_calloc(size, sizeof(*matching.gaps))};
+    trace->costs = kolo_calloc(size, sizeof(*trace->costs));
+    if (matching.seen == NULL || matching.track_of == NULL || matching.members == NULL ||
+        matching.gaps == NULL || trace->costs == NULL)
+        goto out;
+    for (uint32_t i = 0; i < trace->track_count; i++)
+        matching.track_of[trace->tracks[i].rank] = i + 1;
+    status = kolo_trace_groups(trace, match, &matching);
+out:
+    kolo_free_memory(matching.seen);
+    kolo_free_memory(matching.track_of);
+    kolo_free_memory(matching.members);
+    kolo_free_memory(matching.gaps);
+    return status;
 }

@@ -1,26 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a trace shows, in a few lines for people: how many calls there are, what part of the ranks'
-// time passed in them and in waiting for others, and who was waited for. Only blocking calls and
-// waits for requests count as time of a rank: beside an asynchronous call it does something else.
+// time passed in them and in waiting for others, and who was waited for: a rank, several, or a host
+// as a whole. Only blocking calls and waits for requests count as time of a rank.
 #include "launcher/trace.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
-enum { LINE_MAX = 512 };
-/* A rank is named as slow from so many times its share of all lateness on. */
+enum { LINE_MAX = 1024, NAMED_MAX = 4 };
+/* A rank is named as slow from so many times its share of all waiting on, */
 #define STANDS_OUT 1.5
+/* if the ranks lost that part of their time by it. */
+#define MATTERS 0.01
 
 struct times {
     double all_ns, in_calls_ns, waiting_ns;
 };
-
-static bool is_of_rank(const struct kolo_timeline_record *record)
-{
-    return record->comm != KOLO_TIMELINE_NO_COMM &&
-           (kolo_timeline_flags(record) & KOLO_TIMELINE_IS_ASYNC) == 0;
-}
 
 static void add_track(const struct kolo_trace *trace, const struct kolo_trace_track *track,
                       struct times *times)
@@ -29,13 +26,13 @@ static void add_track(const struct kolo_trace *trace, const struct kolo_trace_tr
     for (size_t i = 0; i < track->count; i++) {
         const struct kolo_trace_call *call = &trace->calls[track->first + i];
         const struct kolo_timeline_record *record = &call->record;
-        if (!is_of_rank(record) || record->end_ns == 0)
+        if (!kolo_trace_is_of_rank(record))
             continue;
+        const int64_t end_ns = kolo_trace_end(trace, call);
         begun_ns = record->begin_ns < begun_ns ? record->begin_ns : begun_ns;
-        ended_ns = record->end_ns > ended_ns ? record->end_ns : ended_ns;
-        times->in_calls_ns += (double)(record->end_ns - record->begin_ns);
-        times->waiting_ns +=
-            (double)kolo_trace_waited(trace, call, record->begin_ns, record->end_ns);
+        ended_ns = end_ns > ended_ns ? end_ns : ended_ns;
+        times->in_calls_ns += (double)(end_ns - record->begin_ns);
+        times->waiting_ns += (double)kolo_trace_waited(trace, call, record->begin_ns, end_ns);
     }
     if (begun_ns < ended_ns)
         times->all_ns += (double)(ended_ns - begun_ns);
@@ -59,67 +56,144 @@ static void duration_text(double ns, char *text, size_t capacity)
         snprintf(text, capacity, "%.0f ns", ns);
 }
 
-static int by_rank_and_time(const void *left, const void *right)
-{
-    const struct kolo_trace_late *a = left, *b = right;
-    if (a->rank != b->rank)
-        return a->rank < b->rank ? -1 : 1;
-    return (a->late_ns > b->late_ns) - (a->late_ns < b->late_ns);
-}
+/* ---- who was waited for ---- */
 
-/** The rank that cost the others most time, and what part of all that was. */
-struct slowest {
-    size_t first, count; /* of its entries */
-    double part;
+struct waits {
+    const struct kolo_trace *trace;
+    double all_ns, least_ns; /* for all; for less nobody is named */
 };
 
-static struct slowest find_slowest(const struct kolo_trace *trace)
+static bool stands_out(const struct waits *waits, double ns, double share)
 {
-    struct slowest slowest = {.count = 0};
-    double most = -1, all = 0;
-    for (size_t first = 0, end; first < trace->late_count; first = end) {
-        double sum = 0;
-        for (end = first;
-             end < trace->late_count && trace->lates[end].rank == trace->lates[first].rank; end++)
-            sum += (double)trace->lates[end].late_ns;
-        all += sum;
-        if (sum <= most)
-            continue;
-        most = sum;
-        slowest = (struct slowest){.first = first, .count = end - first};
-    }
-    slowest.part = all > 0 ? most / all : 0;
-    return slowest;
+    return ns >= waits->least_ns && ns >= STANDS_OUT * share * waits->all_ns;
+}
+
+static bool rank_stands_out(const struct waits *waits, int rank)
+{
+    return stands_out(waits, waits->trace->costs[rank].ns, 1.0 / waits->trace->size);
 }
 
 static const struct kolo_trace_track *track_of(const struct kolo_trace *trace, int rank)
 {
-    size_t i = 0;
-    while (i + 1 < trace->track_count && trace->tracks[i].rank != rank)
-        i++;
-    return &trace->tracks[i];
+    for (size_t i = 0; i < trace->track_count; i++)
+        if (trace->tracks[i].rank == rank)
+            return &trace->tracks[i];
+    return NULL;
 }
 
-static void say_slowest(const struct kolo_trace *trace,
-                        void (*say)(void *context, const char *line), void *context)
+static void add_text(char line[LINE_MAX], const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void add_text(char line[LINE_MAX], const char *format, ...)
 {
-    char line[LINE_MAX], late[32], host[KOLO_TIMELINE_HOST_MAX];
-    if (trace->late_count == 0)
+    const size_t used = strlen(line);
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(line + used, LINE_MAX - used, format, args);
+    va_end(args);
+}
+
+static void add_part(const struct waits *waits, double ns, char line[LINE_MAX])
+{
+    char text[32];
+    duration_text(ns, text, sizeof(text));
+    add_text(line, "%d %% of all waiting, %s", per_cent(ns, waits->all_ns), text);
+}
+
+static void add_rank(const struct waits *waits, int rank, char line[LINE_MAX])
+{
+    const struct kolo_trace_cost *cost = &waits->trace->costs[rank];
+    const struct kolo_trace_track *track = track_of(waits->trace, rank);
+    char host[KOLO_TIMELINE_HOST_MAX] = "unknown";
+    if (track != NULL)
+        kolo_trace_host(track, host);
+    add_text(line, "rank %d (host %s) in %" PRIu64 " of %" PRIu64 " calls, ", rank, host,
+             cost->calls, waits->trace->matched);
+    add_part(waits, cost->ns, line);
+}
+
+/** What was waited for the ranks of one clock, which is a host. */
+struct host {
+    size_t ranks, first; /* the track of the lowest */
+    double ns, most_ns;  /* for all; for one of them */
+};
+
+static struct host host_of(const struct kolo_trace *trace, uint32_t clock)
+{
+    struct host host = {.ranks = 0};
+    for (size_t i = trace->track_count; i-- > 0;) {
+        const struct kolo_trace_track *track = &trace->tracks[i];
+        if (track->clock != clock)
+            continue;
+        const double ns = trace->costs[track->rank].ns;
+        host.ranks++;
+        host.first = i;
+        host.ns += ns;
+        host.most_ns = ns > host.most_ns ? ns : host.most_ns;
+    }
+    return host;
+}
+
+/** Names a host that was waited for as a whole, and no rank of it more than the others. */
+static bool name_host(const struct waits *waits, char line[LINE_MAX])
+{
+    const struct kolo_trace *trace = waits->trace;
+    char name[KOLO_TIMELINE_HOST_MAX];
+    for (uint32_t clock = 0; trace->clock_count > 1 && clock < trace->clock_count; clock++) {
+        const struct host host = host_of(trace, clock);
+        if (host.ranks < 2 || !stands_out(waits, host.ns, (double)host.ranks / trace->size) ||
+            host.most_ns * (double)host.ranks >= STANDS_OUT * host.ns)
+            continue;
+        kolo_trace_host(&trace->tracks[host.first], name);
+        add_text(line, "one host was waited for most: %s with its %zu ranks (the lowest is %d), ",
+                 name, host.ranks, trace->tracks[host.first].rank);
+        add_part(waits, host.ns, line);
+        return true;
+    }
+    return false;
+}
+
+static bool name_ranks(const struct waits *waits, char line[LINE_MAX])
+{
+    int count = 0, named = 0;
+    for (int rank = 0; rank < waits->trace->size; rank++)
+        count += rank_stands_out(waits, rank);
+    if (count == 0)
+        return false;
+    if (count == 1)
+        add_text(line, "one rank was waited for most: ");
+    else
+        add_text(line, "%d ranks were waited for most: ", count);
+    for (int rank = 0; rank < waits->trace->size && named < NAMED_MAX; rank++) {
+        if (!rank_stands_out(waits, rank))
+            continue;
+        add_text(line, "%s", named > 0 ? "; " : "");
+        add_rank(waits, rank, line);
+        named++;
+    }
+    if (named < count)
+        add_text(line, "; and %d more", count - named);
+    return true;
+}
+
+static void say_waits(const struct kolo_trace *trace, double of_ranks_ns,
+                      void (*say)(void *context, const char *line), void *context)
+{
+    struct waits waits = {.trace = trace, .least_ns = MATTERS * of_ranks_ns};
+    char line[LINE_MAX] = "timeline: ";
+    int most = 0;
+    if (trace->matched == 0 || trace->size < 2)
         return;
-    qsort(trace->lates, trace->late_count, sizeof(*trace->lates), by_rank_and_time);
-    const struct slowest slowest = find_slowest(trace);
-    const size_t first = slowest.first, count = slowest.count;
-    const int rank = trace->lates[first].rank;
-    const bool stands_out = slowest.part * (double)trace->track_count >= STANDS_OUT;
-    duration_text((double)trace->lates[first + count / 2].late_ns, late, sizeof(late));
-    kolo_trace_host(track_of(trace, rank), host);
-    snprintf(
-        line, sizeof(line),
-        "timeline: %s: rank %d (host %s) came last in %zu of %zu calls, %s after the one before "
-        "it in the median",
-        stands_out ? "one rank was waited for most"
-                   : "no rank was waited for much more than others",
-        rank, host, count, trace->late_count, late);
+    for (int rank = 0; rank < trace->size; rank++) {
+        waits.all_ns += trace->costs[rank].ns;
+        most = trace->costs[rank].ns > trace->costs[most].ns ? rank : most;
+    }
+    if (waits.all_ns <= 0 || (!name_host(&waits, line) && !name_ranks(&waits, line))) {
+        const bool is_long = waits.all_ns > 0 && trace->costs[most].ns >= waits.least_ns;
+        add_text(line, "no rank was waited for %s",
+                 is_long ? "much more than others; most was for " : "long");
+        if (is_long)
+            add_rank(&waits, most, line);
+    }
     say(context, line);
 }
 
@@ -177,6 +251,6 @@ void kolo_trace_summary(const struct kolo_trace *trace, const char *path,
             per_cent(times.in_calls_ns, times.all_ns), per_cent(times.waiting_ns, times.all_ns));
         say(context, line);
     }
-    say_slowest(trace, say, context);
+    say_waits(trace, times.all_ns, say, context);
     say_clocks(trace, say, context);
 }

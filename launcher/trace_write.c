@@ -40,7 +40,6 @@ struct writing {
     bool has_event;
     int64_t zero_ns, end_ns; /* of the trace, by the first clock */
     const struct kolo_trace_track *track;
-    int64_t track_end_ns;
     struct lane *lanes;
     size_t lane_count;
 };
@@ -232,7 +231,7 @@ static void write_call(struct writing *writing, const struct kolo_trace_call *ca
     const struct kolo_timeline_record *record = &call->record;
     char kind[KOLO_TIMELINE_WORD_MAX], quoted[QUOTED_MAX];
     const int64_t entered_ns = record->enter_ns > 0 ? record->enter_ns : record->begin_ns;
-    const int64_t end_ns = record->end_ns > 0 ? record->end_ns : writing->track_end_ns;
+    const int64_t end_ns = kolo_trace_end(writing->trace, call);
     const int64_t ts_ns = from_zero(writing, entered_ns), over_ns = from_zero(writing, end_ns);
     const size_t lane = find_lane(writing, record, ts_ns, over_ns);
     kolo_timeline_word_text(&writing->track->view, record->kind, kind);
@@ -291,21 +290,9 @@ static int64_t latest(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/** When a rank was last seen to do something, by its own clock. */
-static int64_t end_of(const struct kolo_trace *trace, const struct kolo_trace_track *track)
-{
-    int64_t end_ns = track->view.head->ended_ns;
-    for (size_t i = 0; i < track->count; i++) {
-        const struct kolo_timeline_record *record = &trace->calls[track->first + i].record;
-        end_ns = latest(end_ns, latest(record->begin_ns, latest(record->enter_ns, record->end_ns)));
-    }
-    return end_ns;
-}
-
 static void write_track(struct writing *writing, const struct kolo_trace_track *track)
 {
     writing->track = track;
-    writing->track_end_ns = end_of(writing->trace, track);
     writing->lane_count = 0;
     write_process(writing);
     for (size_t i = 0; i < track->count; i++)
@@ -323,7 +310,7 @@ static void find_extent(struct writing *writing)
     writing->end_ns = INT64_MIN;
     for (size_t i = 0; i < trace->track_count; i++) {
         const struct kolo_trace_track *track = &trace->tracks[i];
-        const int64_t end_ns = end_of(trace, track);
+        const int64_t end_ns = track->end_ns;
         if (end_ns == 0)
             continue;
         writing->end_ns = latest(writing->end_ns, kolo_trace_time(trace, track, end_ns));

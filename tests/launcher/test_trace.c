@@ -99,6 +99,59 @@ Test(trace, is_what_ranks_did)
     kolo_trace_fini(&trace);
 }
 
+struct said {
+    char text[4096];
+};
+
+static void keep_line(void *context, const char *line)
+{
+    struct said *said = context;
+    const size_t used = strlen(said->text);
+    snprintf(said->text + used, sizeof said->text - used, "%s\n", line);
+}
+
+/** What is said of @p size ranks, two on a host, that call an allreduce ten times, where rank r
+ * is late_ns[r] late to each. */
+static struct said said_of(int size, const int64_t *late_ns)
+{
+    struct kolo_trace trace = {.size = 0};
+    struct said said = {""};
+    for (int rank = 0; rank < size; rank++) {
+        struct maker maker =
+            maker_begin(rank, size, 7 + (uint64_t)rank / 2, rank < 2 ? "left" : "right");
+        for (uint32_t i = 0; i < 10; i++)
+            maker_call(&maker, i, 10000000 * (i + 1) + late_ns[rank], 10000000 * (i + 1) + 6000000);
+        maker_call(&maker, 10, 200000000, 200000100); /* which aligns the clocks */
+        cr_assert(maker_give(&maker, &trace) == KOLO_OK);
+    }
+    cr_assert(kolo_trace_merge(&trace) == KOLO_OK);
+    kolo_trace_summary(&trace, "file", keep_line, &said);
+    kolo_trace_fini(&trace);
+    return said;
+}
+
+static void says(struct said said, const char *wanted)
+{
+    cr_assert(strstr(said.text, wanted) != NULL, "no '%s' in: %s", wanted, said.text);
+}
+
+Test(trace, names_who_was_waited_for)
+{
+    enum { MS = 1000000 };
+    says(said_of(4, (int64_t[]){0, 0, 5 * MS, 0}),
+         "one rank was waited for most: rank 2 (host right) in 10 of 11 calls, 100 % of all "
+         "waiting, 150 ms");
+    says(said_of(4, (int64_t[]){0, 5 * MS, 5 * MS + 1000, 0}),
+         "2 ranks were waited for most: rank 1 (host left) in 10 of 11 calls, 50 % of all "
+         "waiting, 50 ms; rank 2 (host right) in 10 of 11 calls, 50 % of all waiting, 50 ms");
+    says(said_of(4, (int64_t[]){0, 0, 5 * MS, 5 * MS + 1000}),
+         "one host was waited for most: right with its 2 ranks (the lowest is 2), 100 % of all "
+         "waiting, 100 ms");
+    says(said_of(4, (int64_t[]){0, 10, 30, 20}), "no rank was waited for long");
+    says(said_of(4, (int64_t[]){0, 0, 0, 0}), "no rank was waited for long");
+    says(said_of(2, (int64_t[]){0, 2 * MS}), "one rank was waited for most: rank 1 (host left)");
+}
+
 /** xorshift; the same bytes each time. */
 static uint64_t next(uint64_t *state)
 {

@@ -45,9 +45,10 @@ Test(trace_match, the_last_of_a_collective)
                   (rank == 1 ? 0 : 5000 - begins[rank]));
         cr_assert(call_of(&trace, rank, 1)->last == 0);
     }
-    cr_assert(trace.late_count == 2);
-    cr_assert(trace.lates[0].rank == 1 && trace.lates[0].late_ns == 2000);
-    cr_assert(trace.lates[1].rank == 0 && trace.lates[1].late_ns == 1);
+    /* up to 3000 two share what rank 0 waits; then two wait for one */
+    cr_assert(trace.matched == 2 && trace.costs[1].ns == 1000 + 2 * 2000 + 0.5);
+    cr_assert(trace.costs[2].ns == 1000 && trace.costs[0].ns == 0.5 + 2);
+    cr_assert(trace.costs[1].calls == 1 && trace.costs[2].calls == 1 && trace.costs[0].calls == 0);
     kolo_trace_fini(&trace);
 }
 
@@ -56,13 +57,73 @@ Test(trace_match, nobody_is_the_last_of_what_is_not_whole)
     begin();
     maker_call(&makers[0], 0, 1000, 2000); /* made room on rank 2 */
     maker_call(&makers[1], 0, 1000, 2000);
+    maker_call(&makers[0], 2, 5000, 0); /* rank 2 may have been in it */
+    for (uint32_t i = 0; i <= MAKER_CAPACITY; i++)
+        maker_message(&makers[2], KOLO_SHAPE_SEND, 1, i, 6000 + i, 6000 + i);
     maker_call(&makers[0], 1, 3000, 4000); /* twice on one rank: no call of kolo's */
     maker_call(&makers[0], 1, 3000, 4000);
     maker_call(&makers[1], 1, 3000, 4000);
     struct kolo_trace trace = merged();
-    cr_assert(trace.late_count == 0);
+    cr_assert(trace.matched == 0);
     cr_assert(call_of(&trace, 0, 0)->last == KOLO_TRACE_NOBODY);
+    cr_assert(call_of(&trace, 0, 1)->last == KOLO_TRACE_NOBODY);
     cr_assert(call_of(&trace, 1, 1)->last == KOLO_TRACE_NOBODY);
+    kolo_trace_fini(&trace);
+}
+
+Test(trace_match, who_never_comes_is_waited_for_to_the_end)
+{
+    begin();
+    maker_call(&makers[0], 0, 1000, 0);
+    maker_call(&makers[1], 0, 2000, 5000);
+    maker_fail(&makers[1], KOLO_ERR_PEER);
+    maker_head(&makers[0])->ended_ns = 9000;
+    maker_head(&makers[2])->ended_ns = 4000;
+    struct kolo_trace trace = merged();
+    const struct kolo_trace_call *open = call_of(&trace, 0, 0), *failed = call_of(&trace, 1, 0);
+    cr_assert(open->last == 2 && failed->last == 2);
+    cr_assert(kolo_trace_waited(&trace, open, 1000, kolo_trace_end(&trace, open)) == 8000);
+    cr_assert(kolo_trace_waited(&trace, failed, 2000, 5000) == 3000);
+    /* for rank 1 as well until it came */
+    cr_assert(trace.costs[2].ns == 500 + 7000 + 3000 && trace.costs[1].ns == 500);
+    kolo_trace_fini(&trace);
+}
+
+Test(trace_match, who_never_comes_to_a_part_of_the_world_was_seen_in_it)
+{
+    struct kolo_timeline_record call = {.comm = 5,
+                                        .begin_ns = 1000,
+                                        .end_ns = 2000,
+                                        .size = 2,
+                                        .peer = -1,
+                                        .shape_flags = KOLO_SHAPE_ALL};
+    begin();
+    maker_add(&makers[1], &call);
+    maker_add(&makers[2], &call);
+    call.sequence = 1;
+    call.begin_ns = 3000;
+    call.end_ns = 0;
+    maker_add(&makers[1], &call);
+    call.comm = 6; /* nobody knows who the other is */
+    maker_add(&makers[1], &call);
+    struct kolo_trace trace = merged();
+    cr_assert(call_of(&trace, 1, 1)->last == 2);
+    cr_assert(call_of(&trace, 1, 2)->last == KOLO_TRACE_NOBODY);
+    kolo_trace_fini(&trace);
+}
+
+Test(trace_match, a_message_and_a_root_that_never_come)
+{
+    struct kolo_timeline_record broadcast = {
+        .begin_ns = 2000, .size = SIZE, .peer = 0, .shape_flags = KOLO_SHAPE_ROOT};
+    begin();
+    maker_message(&makers[1], KOLO_SHAPE_RECV, 2, 0, 1000, 0);
+    maker_add(&makers[2], &broadcast);
+    maker_head(&makers[1])->ended_ns = maker_head(&makers[2])->ended_ns = 7000;
+    struct kolo_trace trace = merged();
+    cr_assert(call_of(&trace, 1, 0)->last == 2 && call_of(&trace, 2, 0)->last == 0);
+    cr_assert(trace.costs[2].ns == 6000);
+    cr_assert(trace.costs[0].ns == 5000 && trace.matched == 2);
     kolo_trace_fini(&trace);
 }
 
@@ -74,16 +135,17 @@ Test(trace_match, a_call_that_waits_for_its_turn_has_not_come)
     maker_call(&makers[0], 0, 1000, 0);
     maker_call(&makers[1], 0, 1000, 0);
     maker_add(&makers[2], &queued);
+    maker_head(&makers[0])->ended_ns = 1500;
     struct kolo_trace trace = merged();
-    cr_assert(trace.late_count == 0);
+    cr_assert(call_of(&trace, 0, 0)->last == 2 && trace.costs[2].ns == 500);
     kolo_trace_fini(&trace);
     begin();
     queued.enter_ns = 1500;
-    maker_call(&makers[0], 0, 1000, 0);
-    maker_call(&makers[1], 0, 1000, 0);
+    maker_call(&makers[0], 0, 1000, 2000);
+    maker_call(&makers[1], 0, 1000, 2000);
     maker_add(&makers[2], &queued);
     trace = merged();
-    cr_assert(trace.late_count == 1 && trace.lates[0].rank == 2 && trace.lates[0].late_ns == 500);
+    cr_assert(call_of(&trace, 0, 0)->last == 2 && trace.costs[2].ns == 1000);
     kolo_trace_fini(&trace);
 }
 
@@ -102,7 +164,8 @@ Test(trace_match, a_root_and_a_wait)
     broadcast.shape_flags = KOLO_SHAPE_WAIT;
     maker_add(&makers[0], &broadcast);
     struct kolo_trace trace = merged();
-    cr_assert(trace.late_count == 0); /* it waits for its root alone */
+    /* it waits for its root alone: rank 0 in the call and once more for it, rank 1 in the call */
+    cr_assert(trace.matched == 1 && trace.costs[2].ns == 3000 + 2000 + 3000);
     cr_assert(call_of(&trace, 0, 0)->last == 2 && call_of(&trace, 0, 0)->arrived_ns == 4000);
     cr_assert(call_of(&trace, 0, 1)->last == 2 && call_of(&trace, 0, 1)->arrived_ns == 4000);
     kolo_trace_fini(&trace);
@@ -120,6 +183,7 @@ Test(trace_match, messages)
     cr_assert(send->message == recv->message && send->message != 0);
     cr_assert(recv->last == 0 && recv->arrived_ns == 3000);
     cr_assert(kolo_trace_waited(&trace, recv, 1000, 3200) == 2000);
+    cr_assert(trace.costs[0].ns == 2000);
     cr_assert(call_of(&trace, 2, 1)->message == 0 && call_of(&trace, 1, 0)->message == 0);
     kolo_trace_fini(&trace);
 }

@@ -71,6 +71,14 @@ static inline void maker_call(struct maker *maker, uint32_t sequence, int64_t be
     maker_add(maker, &call);
 }
 
+/** The last one of @p maker has ended with @p status. */
+static inline void maker_fail(struct maker *maker, kolo_status status)
+{
+    struct kolo_timeline_record *records =
+        (void *)((uint8_t *)maker->data + KOLO_TIMELINE_HEAD_BYTES);
+    records[(maker_head(maker)->written - 1) % MAKER_CAPACITY].status = (int8_t)status;
+}
+
 /** A message of the world; @p shape KOLO_SHAPE_SEND or _RECV. */
 static inline void maker_message(struct maker *maker, enum kolo_timeline_shape shape, int peer,
                                  uint32_t sequence, int64_t begin_ns, int64_t end_ns)

@@ -83,7 +83,7 @@ struct job {
     char agent_path[4096];
     int64_t began_ns;
     int exit_status;
-    bool is_joined, is_quiet, said_verdict;
+    bool has_started, is_joined, is_quiet, said_verdict;
 };
 
 static const int watched_signals[3] = {SIGINT, SIGTERM, SIGHUP};
@@ -341,6 +341,7 @@ static void tell_death(struct job *job, const struct kolo_outcome *outcome)
 
 static void on_started(struct job *job, struct kolo_remote *remote, uint32_t rank, uint32_t pid)
 {
+    job->has_started = true;
     kolo_verdict_started(job->verdict, (int)rank, remote->host->name, pid);
     SAY(job, "kolorun: rank %u started on %s (pid %u) after %.3f s", rank, remote->host->name, pid,
         age_s(job));
@@ -726,12 +727,17 @@ static void close_job(struct job *job)
     kolo_verdict_destroy(job->verdict);
 }
 
-/* The exit status once the trace, if there is to be one, is written. */
+/* The exit status once the trace, if there is to be one, is written. Of a job that was refused there
+ * is none, and one that is there stays. */
 static int end_timeline(struct job *job)
 {
     int exit_status = job->exit_status;
-    if (job->gather &&
-        kolo_gather_finish(job->gather, job->verdict_line, job->is_quiet) != KOLO_OK) {
+    if (job->gather && !job->has_started) {
+        if (!job->is_quiet)
+            fprintf(stderr, "kolorun: timeline: nothing was started; %s is as it was\n",
+                    job->options->timeline);
+    } else if (job->gather &&
+               kolo_gather_finish(job->gather, job->verdict_line, job->is_quiet) != KOLO_OK) {
         fprintf(stderr, "kolorun: no timeline: %s\n", kolo_error_detail());
         exit_status = exit_status != 0 ? exit_status : EXIT_STATUS_FAILED;
     }

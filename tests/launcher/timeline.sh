@@ -73,6 +73,11 @@ for place in /nonexistent/t.json /dev/full "$work" ''; do
 done
 [[ ! -e $work/started ]] || fail 'a job was started whose trace cannot be written'
 echo old >"$work/job.json"
+for refused in "-np 2 /nonexistent/program" "--ssh false -H elsewhere:1 -np 1 true"; do
+    # shellcheck disable=SC2086
+    "$KOLORUN" "${timeline[@]}" $refused >"$work/out" 2>"$work/err" </dev/null && fail "$refused"
+    [[ $(cat "$work/job.json") == old ]] || fail "a job that was refused ($refused) has replaced an older trace"
+done
 "$KOLORUN" "${timeline[@]}" -np 2 sh -c 'echo up; exec sleep 1000' >"$work/out" 2>"$work/err" </dev/null &
 launcher=$!
 await grep -q up "$work/out"

@@ -576,7 +576,9 @@ kolo_status kolo_wait(struct kolo_request **request, int timeout_ms)
         return status;
     kolo_deadline deadline = kolo_deadline_in_ms(timeout_ms);
     kolo_comm_enter(comm);
-    const bool is_kept = comm->engine->timeline != NULL && kolo_chain_is_running(*request);
+    /* who only asks does not wait: asking again and again would leave no room for calls */
+    const bool is_kept =
+        comm->engine->timeline != NULL && timeout_ms != 0 && kolo_chain_is_running(*request);
     const uint64_t ticket = is_kept ? kolo_timeline_wait(*request) : 0;
     status = collect(request, deadline);
     if (is_kept)

@@ -3,9 +3,11 @@
 #include "launcher/timeline_command.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "launcher/trace.h"
@@ -43,6 +45,16 @@ static kolo_status take_words(int count, char *const *words, struct words *taken
     return KOLO_OK;
 }
 
+/** A file that is none, such as a pipe, is not waited for. */
+static FILE *open_file(const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
+    if (fd >= 0 && file == NULL)
+        (void)close(fd);
+    return file;
+}
+
 /** A copy of the file, which a rank may be writing. */
 static kolo_status read_file(const char *path, void **data_out, size_t *bytes_out)
 {
@@ -50,7 +62,7 @@ static kolo_status read_file(const char *path, void **data_out, size_t *bytes_ou
     struct stat facts;
     void *data = NULL;
     kolo_status status = KOLO_OK;
-    FILE *file = fopen(path, "re");
+    FILE *file = open_file(path);
     if (file == NULL)
         return kolo_fail_errno(KOLO_ERR_INVALID, errno, "timeline: %s", path);
     if (fstat(fileno(file), &facts) != 0 || !S_ISREG(facts.st_mode) ||
@@ -101,6 +113,20 @@ static void say(void *context, const char *line)
     fprintf(stderr, "kolorun: %s\n", line);
 }
 
+/** Names the lowest rank that no file is of. */
+static void say_missing(const struct kolo_trace *trace)
+{
+    int lowest = 0;
+    while ((size_t)lowest < trace->track_count && trace->tracks[lowest].rank == lowest)
+        lowest++;
+    if (lowest < trace->size)
+        fprintf(stderr,
+                "kolorun: timeline: %zu of %d ranks are here; give the file of rank %d%s too: what "
+                "was waited for them is not known\n",
+                trace->track_count, trace->size, lowest,
+                trace->track_count + 1 < (size_t)trace->size ? " and the others" : "");
+}
+
 static kolo_status merge(const struct words *words, struct kolo_trace *trace)
 {
     struct outfile file = {.stream = NULL};
@@ -115,8 +141,10 @@ static kolo_status merge(const struct words *words, struct kolo_trace *trace)
     const kolo_status closed = outfile_close(&file, status == KOLO_OK);
     if (status == KOLO_OK)
         status = closed;
-    if (status == KOLO_OK)
+    if (status == KOLO_OK) {
         kolo_trace_summary(trace, words->out, say, NULL);
+        say_missing(trace);
+    }
 out:
     return status;
 }

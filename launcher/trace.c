@@ -16,6 +16,8 @@ static kolo_status check(const struct kolo_trace *trace, int rank,
     if (trace->size > 0 && head->size != trace->size)
         return kolo_fail(KOLO_ERR_DATA, "it is of a job of %d ranks, those before it of one of %d",
                          head->size, trace->size);
+    if (trace->job != 0 && head->job != 0 && head->job != trace->job)
+        return kolo_fail(KOLO_ERR_DATA, "it is of another job than those before it");
     for (size_t i = 0; i < trace->track_count; i++)
         if (trace->tracks[i].rank == head->rank)
             return kolo_fail(KOLO_ERR_DATA, "it is of rank %d, as one before it", head->rank);
@@ -32,6 +34,7 @@ static kolo_status keep(struct kolo_trace *trace, void *data, size_t bytes,
         return status;
     trace->tracks = tracks;
     trace->size = view->head->size;
+    trace->job = trace->job != 0 ? trace->job : view->head->job;
     trace->tracks[trace->track_count++] = (struct kolo_trace_track){
         .rank = view->head->rank, .data = data, .bytes = bytes, .view = *view};
     return KOLO_OK;

@@ -54,6 +54,7 @@ struct kolo_trace_cost {
 
 struct kolo_trace {
     int size;                        /* of the world; 0: not known yet */
+    uint64_t job;                    /* 0: not known yet */
     struct kolo_trace_track *tracks; /* by rank, once merged */
     size_t track_count, track_capacity;
     struct kolo_trace_call *calls;

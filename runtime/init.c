@@ -270,8 +270,11 @@ kolo_status kolo_engine_join(struct kolo_engine *engine, const struct kolo_secre
                              kolo_deadline deadline)
 {
     kolo_status status = join(engine, secret, fd, deadline);
-    if (engine->timeline != NULL)
-        kolo_timeline_end(engine->timeline, engine->start_ticket, status);
+    if (engine->timeline == NULL)
+        return status;
+    if (engine->peers != NULL) /* by rank 0's process one job is told from others */
+        kolo_timeline_set_job(engine->timeline, engine->peers[0].identity.process);
+    kolo_timeline_end(engine->timeline, engine->start_ticket, status);
     return status;
 }
 

@@ -274,6 +274,11 @@ kolo_status kolo_timeline_open(const struct kolo_settings *settings, int rank, i
     return KOLO_OK;
 }
 
+void kolo_timeline_set_job(struct kolo_timeline *timeline, uint64_t job)
+{
+    timeline->head->job = job;
+}
+
 void kolo_timeline_close(struct kolo_timeline *timeline)
 {
     if (timeline == NULL)

@@ -87,6 +87,7 @@ struct kolo_timeline_head {
     char host[KOLO_TIMELINE_HOST_MAX];
     char word[KOLO_TIMELINE_WORDS][KOLO_TIMELINE_WORD_MAX];
     char name[KOLO_TIMELINE_NAMES][KOLO_TIMELINE_NAME_MAX];
+    uint64_t job; /* differs: of another job; 0: the rank has not met the others */
 };
 _Static_assert(sizeof(struct kolo_timeline_head) <= KOLO_TIMELINE_HEAD_BYTES, "it fits");
 
@@ -107,6 +108,8 @@ bool kolo_timeline_is_lent(const struct kolo_settings *settings);
  * which a warning says. ERR_CONFIG, ERR_SYSTEM: the file cannot be made. */
 kolo_status kolo_timeline_open(const struct kolo_settings *settings, int rank, int size,
                                struct kolo_timeline **timeline_out) KOLO_NODISCARD;
+/** What the ranks of this job have in common, and those of no other. */
+void kolo_timeline_set_job(struct kolo_timeline *timeline, uint64_t job);
 /** Says that the rank has left, and unmaps it. NULL is fine. */
 void kolo_timeline_close(struct kolo_timeline *timeline);
 /** The number of a text that lives as long as the process, among the words; 0: there is no room. */

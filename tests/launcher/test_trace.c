@@ -21,8 +21,15 @@ Test(trace, refuses_what_does_not_belong_together)
     maker = maker_begin(2, 5, 7, "a");
     cr_assert(maker_give(&maker, &trace) == KOLO_ERR_DATA);
     cr_assert(strstr(kolo_error_detail(), "5 ranks") != NULL, "%s", kolo_error_detail());
+    maker = maker_begin(2, 4, 7, "a");
+    maker_head(&maker)->job = 5;
+    cr_assert(maker_give(&maker, &trace) == KOLO_OK); /* the first did not get so far */
+    maker = maker_begin(3, 4, 7, "a");
+    maker_head(&maker)->job = 6;
+    cr_assert(maker_give(&maker, &trace) == KOLO_ERR_DATA);
+    cr_assert(strstr(kolo_error_detail(), "another job") != NULL, "%s", kolo_error_detail());
     cr_assert(kolo_trace_add(&trace, 0, kolo_calloc(10, 1), 10) == KOLO_ERR_DATA);
-    cr_assert(kolo_trace_merge(&trace) == KOLO_OK && trace.track_count == 1);
+    cr_assert(kolo_trace_merge(&trace) == KOLO_OK && trace.track_count == 2);
     kolo_trace_fini(&trace);
 }
 

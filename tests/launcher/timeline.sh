@@ -131,12 +131,20 @@ refuses '-o takes the name of one file' "$work/t.0" -o
 refuses "unknown option '-x'" -x "$work/t.0" -o "$work/no.json"
 refuses "$work/t.9" "$work/t.9" -o "$work/no.json"
 refuses 'it is no timeline' "$work/t.0" "$work/other" -o "$work/no.json"
-refuses 'it is of rank 0, as one before it' "$work/t.0" "$work/k.0" -o "$work/no.json"
+cp "$work/t.0" "$work/twin"
+refuses 'it is of rank 0, as one before it' "$work/t.0" "$work/twin" -o "$work/no.json"
 refuses 'is no timeline of kolo' /dev/zero -o "$work/no.json"
+mkfifo "$work/pipe"
+refuses 'is no timeline of kolo' "$work/pipe" -o "$work/no.json"
+cp "$work/t.1" "$work/stale"
+run 0 env KOLO_TIMELINE="$work/t" "$KOLORUN" -np 3 "$CALLS" 5
+refuses 'it is of another job than those before it' "$work/t.0" "$work/stale" "$work/t.2" -o "$work/no.json"
 refuses "$work" "$work" -o "$work/no.json"
 run 2 "$KOLORUN" timeline "$work/t.0" -o "$work/t.0"
 head -c 8 "$work/t.0" | grep -q kolotl || fail "a timeline was written over"
 [[ ! -e $work/no.json ]] || fail "a trace of what was refused"
+run 0 "$KOLORUN" timeline "$work/t.0" "$work/t.2" -o "$work/part.json"
+says err '^kolorun: timeline: 2 of 3 ranks are here; give the file of rank 1 too'
 head -c 41100 "$work/t.0" >"$work/cut"
 run 0 "$KOLORUN" timeline "$work/cut" -o "$work/cut.json"
 says err 'records could not be read$'

@@ -18,20 +18,21 @@
 #include "tools/letters.h"
 
 enum {
-    LANES_MAX = 512,      /* of a rank; what is beyond shares the last */
+    LANE_CHAINS = 1024,
     SHOWN_WAIT_NS = 1000, /* shorter waits are in the arguments alone */
     QUOTED_MAX = 6 * KOLO_TIMELINE_NAME_MAX + 3,
     NS_PER_US = 1000
 };
 
-enum lane_kind { LANE_START, LANE_CALLS, LANE_MESSAGES, LANE_WAITS };
-static const char *const lane_texts[] = {"start", "collectives", "messages", "waits"};
+enum lane_kind { LANE_START, LANE_CALLS, LANE_MESSAGES, LANE_WAITS, LANE_QUEUED };
+static const char *const lane_texts[] = {"start", "collectives", "messages", "waits", "queued"};
 
 /* Calls that do not overlap. */
 struct lane {
     enum lane_kind kind;
     uint32_t comm;
     int64_t end_ns;
+    uint32_t next; /* of its chain: index + 1 */
 };
 
 struct writing {
@@ -41,7 +42,9 @@ struct writing {
     int64_t zero_ns, end_ns; /* of the trace, by the first clock */
     const struct kolo_trace_track *track;
     struct lane *lanes;
-    size_t lane_count;
+    size_t lane_count, lane_capacity;
+    uint32_t chains[LANE_CHAINS]; /* the first of a kind and communicator: index + 1 */
+    kolo_status status;
 };
 
 /* ---- numbers and texts ---- */
@@ -83,33 +86,58 @@ static int64_t from_zero(const struct writing *writing, int64_t own_ns)
 
 /* ---- lanes ---- */
 
+/** Its turn never came. */
+static bool is_queued(const struct kolo_timeline_record *record)
+{
+    return record->enter_ns < 0;
+}
+
 static enum lane_kind lane_kind_of(const struct kolo_timeline_record *record)
 {
     const enum kolo_timeline_shape shape = kolo_timeline_shape(record);
     if (record->comm == KOLO_TIMELINE_NO_COMM)
         return LANE_START;
+    if (is_queued(record))
+        return LANE_QUEUED;
     if (shape == KOLO_SHAPE_WAIT)
         return LANE_WAITS;
     return shape == KOLO_SHAPE_SEND || shape == KOLO_SHAPE_RECV ? LANE_MESSAGES : LANE_CALLS;
 }
 
-/** The lane of a call that lasts so long; it is new if *lane_out is the count from before. */
+static size_t add_lane(struct writing *writing)
+{
+    void *lanes = writing->lanes;
+    const size_t count = writing->lane_count;
+    if (kolo_grow(&lanes, &writing->lane_capacity, count + 1, sizeof(*writing->lanes)) != KOLO_OK) {
+        writing->status = KOLO_ERR_NO_MEMORY;
+        return 0;
+    }
+    writing->lanes = lanes;
+    writing->lane_count++;
+    return count;
+}
+
+/** The lane of a call that lasts so long: the first of its kind that is free, or a new one. */
 static size_t find_lane(struct writing *writing, const struct kolo_timeline_record *record,
                         int64_t begin_ns, int64_t end_ns)
 {
     const enum lane_kind kind = lane_kind_of(record);
-    size_t lane = 0;
-    for (; lane < writing->lane_count; lane++) {
-        const struct lane *at = &writing->lanes[lane];
-        if (at->kind == kind && at->comm == record->comm && at->end_ns <= begin_ns)
-            break;
+    uint32_t *first = &writing->chains[(record->comm * 8u + (uint32_t)kind) % LANE_CHAINS];
+    uint32_t last = 0;
+    for (uint32_t at = *first; at != 0; at = writing->lanes[at - 1].next) {
+        struct lane *lane = &writing->lanes[at - 1];
+        last = at;
+        if (lane->kind == kind && lane->comm == record->comm && lane->end_ns <= begin_ns) {
+            lane->end_ns = end_ns;
+            return at - 1;
+        }
     }
-    if (lane == LANES_MAX)
-        return LANES_MAX - 1;
-    if (lane == writing->lane_count)
-        writing->lane_count++;
-    writing->lanes[lane] = (struct lane){kind, record->comm, end_ns};
-    return lane;
+    const size_t added = add_lane(writing);
+    if (writing->status != KOLO_OK)
+        return 0;
+    *(last == 0 ? first : &writing->lanes[last - 1].next) = (uint32_t)added + 1;
+    writing->lanes[added] = (struct lane){kind, record->comm, end_ns, 0};
+    return added;
 }
 
 static void name_lanes(struct writing *writing)
@@ -175,12 +203,22 @@ static void write_what(const struct writing *writing, const struct kolo_trace_ca
         fprintf(out, ",\"name\":%s", quote(text, quoted));
 }
 
+/** A call whose turn never came waited for those before it, not for a rank. */
+static int64_t waited(const struct writing *writing, const struct kolo_trace_call *call,
+                      int64_t entered_ns, int64_t end_ns)
+{
+    return is_queued(&call->record) ? 0
+                                    : kolo_trace_waited(writing->trace, call, entered_ns, end_ns);
+}
+
 static void write_how(const struct writing *writing, const struct kolo_trace_call *call,
                       const char *kind, int64_t entered_ns, int64_t end_ns)
 {
     const struct kolo_timeline_record *record = &call->record;
-    const int64_t wait_ns = kolo_trace_waited(writing->trace, call, entered_ns, end_ns);
+    const int64_t wait_ns = waited(writing, call, entered_ns, end_ns);
     FILE *out = writing->out;
+    if (is_queued(record))
+        fprintf(out, ",\"queued\":true");
     if (kolo_timeline_flags(record) & KOLO_TIMELINE_IS_ASYNC)
         fprintf(out, ",\"asynchronous\":true");
     if (kolo_timeline_flags(record) & KOLO_TIMELINE_IS_FUSED)
@@ -243,7 +281,7 @@ static void write_call(struct writing *writing, const struct kolo_trace_call *ca
     write_what(writing, call);
     write_how(writing, call, kind, entered_ns, end_ns);
     fprintf(writing->out, "}}");
-    const int64_t wait_ns = kolo_trace_waited(writing->trace, call, entered_ns, end_ns);
+    const int64_t wait_ns = waited(writing, call, entered_ns, end_ns);
     if (wait_ns >= SHOWN_WAIT_NS)
         write_wait(writing, call, lane, ts_ns, wait_ns);
     if (call->message > 0)
@@ -294,6 +332,7 @@ static void write_track(struct writing *writing, const struct kolo_trace_track *
 {
     writing->track = track;
     writing->lane_count = 0;
+    memset(writing->chains, 0, sizeof(writing->chains));
     write_process(writing);
     for (size_t i = 0; i < track->count; i++)
         write_call(writing, &writing->trace->calls[track->first + i]);
@@ -393,9 +432,6 @@ static void write_clocks(const struct writing *writing)
 kolo_status kolo_trace_write(const struct kolo_trace *trace, const char *verdict, FILE *out)
 {
     struct writing writing = {.trace = trace, .out = out};
-    writing.lanes = kolo_calloc(LANES_MAX, sizeof(*writing.lanes));
-    if (writing.lanes == NULL)
-        return KOLO_ERR_NO_MEMORY;
     find_extent(&writing);
     fprintf(out, "\"traceEvents\":[\n");
     for (size_t i = 0; i < trace->track_count; i++)
@@ -408,5 +444,5 @@ kolo_status kolo_trace_write(const struct kolo_trace *trace, const char *verdict
     write_clocks(&writing);
     fprintf(out, "}}\n");
     kolo_free_memory(writing.lanes);
-    return KOLO_OK;
+    return writing.status;
 }

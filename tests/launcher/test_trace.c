@@ -159,6 +159,56 @@ Test(trace, names_who_was_waited_for)
     says(said_of(2, (int64_t[]){0, 2 * MS}), "one rank was waited for most: rank 1 (host left)");
 }
 
+/** No two slices of one lane of one rank overlap, but for what a call waited within it. */
+static size_t check_lanes(json_t *whole, double *end_us, size_t lanes_max)
+{
+    json_t *event;
+    size_t i, lanes = 0;
+    json_array_foreach(json_object_get(whole, "traceEvents"), i, event)
+    {
+        const json_t *category = json_object_get(event, "cat");
+        if (strcmp(json_string_value(json_object_get(event, "ph")), "X") != 0 ||
+            strcmp(json_string_value(category), "wait") == 0)
+            continue;
+        const size_t lane = (size_t)number(event, "tid");
+        cr_assert(lane < lanes_max);
+        cr_assert(number(event, "ts") >= end_us[lane], "lane %zu", lane);
+        end_us[lane] = number(event, "ts") + number(event, "dur");
+        lanes = lane + 1 > lanes ? lane + 1 : lanes;
+    }
+    return lanes;
+}
+
+Test(trace, has_as_many_lanes_as_calls_overlap)
+{
+    enum { COMMS = 600, CAPACITY = 2048 };
+    static double end_us[2 * COMMS];
+    struct kolo_trace trace = {.size = 0};
+    struct maker maker = maker_begin_of(0, 1, 7, "a", CAPACITY);
+    struct kolo_timeline_record call = {.size = 1,
+                                        .peer = -1,
+                                        .kind = MAKER_WORD_ALLREDUCE,
+                                        .shape_flags = KOLO_SHAPE_ALL | KOLO_TIMELINE_IS_ASYNC
+                                                                            << 4};
+    for (uint32_t round = 0; round < 3; round++)
+        for (uint32_t comm = 0; comm < COMMS; comm++) {
+            call.comm = comm;
+            call.sequence = round;
+            call.begin_ns = 1000000 * (round + 1) + comm;
+            call.end_ns = call.begin_ns + 900000;
+            maker_add(&maker, &call);
+        }
+    call.end_ns = 0;
+    call.enter_ns = -1; /* its turn never came */
+    maker_add(&maker, &call);
+    cr_assert(maker_give(&maker, &trace) == KOLO_OK && kolo_trace_merge(&trace) == KOLO_OK);
+    json_t *whole = written(&trace, "");
+    cr_assert(check_lanes(whole, end_us, 2 * COMMS) == COMMS + 1);
+    find(whole, "thread_name", 0);
+    json_decref(whole);
+    kolo_trace_fini(&trace);
+}
+
 /** xorshift; the same bytes each time. */
 static uint64_t next(uint64_t *state)
 {

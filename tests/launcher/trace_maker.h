@@ -28,11 +28,12 @@ static inline struct kolo_timeline_head *maker_head(const struct maker *maker)
     return maker->data;
 }
 
-static inline struct maker maker_begin(int rank, int size, uint64_t clock, const char *host)
+static inline struct maker maker_begin_of(int rank, int size, uint64_t clock, const char *host,
+                                          uint32_t capacity)
 {
-    struct maker maker = {rank, kolo_calloc(1, maker_bytes())};
+    struct maker maker = {rank, kolo_calloc(1, kolo_timeline_bytes(capacity))};
     struct kolo_timeline_head *head = maker_head(&maker);
-    kolo_timeline_format(head, rank, size, MAKER_CAPACITY);
+    kolo_timeline_format(head, rank, size, capacity);
     head->clock = clock;
     head->pid = 100u + (uint32_t)rank;
     head->words = 4;
@@ -43,14 +44,24 @@ static inline struct maker maker_begin(int rank, int size, uint64_t clock, const
     return maker;
 }
 
+static inline struct maker maker_begin(int rank, int size, uint64_t clock, const char *host)
+{
+    return maker_begin_of(rank, size, clock, host, MAKER_CAPACITY);
+}
+
+static inline struct kolo_timeline_record *maker_record(struct maker *maker, uint64_t number)
+{
+    struct kolo_timeline_record *records =
+        (void *)((uint8_t *)maker->data + KOLO_TIMELINE_HEAD_BYTES);
+    return &records[number % maker_head(maker)->capacity];
+}
+
 static inline void maker_add(struct maker *maker, const struct kolo_timeline_record *call)
 {
     struct kolo_timeline_head *head = maker_head(maker);
     const uint64_t number = head->written++;
-    struct kolo_timeline_record *records =
-        (void *)((uint8_t *)maker->data + KOLO_TIMELINE_HEAD_BYTES);
-    records[number % MAKER_CAPACITY] = *call;
-    records[number % MAKER_CAPACITY].mark = (uint32_t)(number + 1);
+    *maker_record(maker, number) = *call;
+    maker_record(maker, number)->mark = (uint32_t)(number + 1);
 }
 
 /** An allreduce of the world. */
@@ -74,9 +85,7 @@ static inline void maker_call(struct maker *maker, uint32_t sequence, int64_t be
 /** The last one of @p maker has ended with @p status. */
 static inline void maker_fail(struct maker *maker, kolo_status status)
 {
-    struct kolo_timeline_record *records =
-        (void *)((uint8_t *)maker->data + KOLO_TIMELINE_HEAD_BYTES);
-    records[(maker_head(maker)->written - 1) % MAKER_CAPACITY].status = (int8_t)status;
+    maker_record(maker, maker_head(maker)->written - 1)->status = (int8_t)status;
 }
 
 /** A message of the world; @p shape KOLO_SHAPE_SEND or _RECV. */
@@ -97,7 +106,8 @@ static inline void maker_message(struct maker *maker, enum kolo_timeline_shape s
 /** Hands it over. */
 static inline kolo_status maker_give(struct maker *maker, struct kolo_trace *trace)
 {
-    return kolo_trace_add(trace, maker->rank, maker->data, maker_bytes());
+    return kolo_trace_add(trace, maker->rank, maker->data,
+                          kolo_timeline_bytes(maker_head(maker)->capacity));
 }
 
 #endif

@@ -48,18 +48,27 @@ kolo_status kolo_records_open(struct kolo_records *records, int rank, int size, 
     return status;
 }
 
+/** A rank that entered another time namespace has times of its own, that this process has not. */
+static bool has_clock(int fd)
+{
+    uint64_t clock = 0;
+    const ssize_t got =
+        pread(fd, &clock, sizeof(clock), offsetof(struct kolo_timeline_head, clock));
+    return got == (ssize_t)sizeof(clock) && (clock == 0 || clock == kolo_timeline_clock());
+}
+
 void kolo_records_ended(struct kolo_records *records, int wait_status)
 {
-    const size_t at = offsetof(struct kolo_timeline_head, ended_ns);
-    struct {
-        int64_t ended_ns;
-        int32_t wait_status;
-    } end = {kolo_now_ns(), wait_status};
-    _Static_assert(offsetof(struct kolo_timeline_head, wait_status) ==
-                       offsetof(struct kolo_timeline_head, ended_ns) + sizeof(end.ended_ns),
-                   "they lie side by side");
-    if (records->fd > 0) /* else there is no end in the trace, and nothing else is lost */
-        (void)!pwrite(records->fd, &end, sizeof(end.ended_ns) + sizeof(end.wait_status), (off_t)at);
+    const int32_t status = wait_status;
+    const int64_t now_ns = kolo_now_ns();
+    if (records->fd <= 0)
+        return;
+    /* else there is no end in the trace, and nothing else is lost */
+    (void)!pwrite(records->fd, &status, sizeof(status),
+                  offsetof(struct kolo_timeline_head, wait_status));
+    if (has_clock(records->fd))
+        (void)!pwrite(records->fd, &now_ns, sizeof(now_ns),
+                      offsetof(struct kolo_timeline_head, ended_ns));
 }
 
 /** How many of its bytes have been written: the head, and records from the first on. Where that is

@@ -292,7 +292,14 @@ static void write_call(struct writing *writing, const struct kolo_trace_call *ca
 
 static bool ended_badly(const struct kolo_timeline_head *head)
 {
-    return head->ended_ns > 0 && head->wait_status != 0;
+    return head->wait_status != 0;
+}
+
+/** When it did, by its own clock: as far as that is known. */
+static int64_t ended_at(const struct kolo_trace_track *track)
+{
+    const int64_t ended_ns = track->view.head->ended_ns;
+    return ended_ns > 0 ? ended_ns : track->end_ns;
 }
 
 static void write_end(struct writing *writing)
@@ -308,7 +315,7 @@ static void write_end(struct writing *writing)
         snprintf(name, sizeof(name), "\"exited with status %d\"", WEXITSTATUS(status));
     begin_event(writing, 'i', name);
     fprintf(writing->out, ",\"cat\":\"end\",\"s\":\"p\",\"tid\":0");
-    write_us(writing->out, "ts", from_zero(writing, head->ended_ns));
+    write_us(writing->out, "ts", from_zero(writing, ended_at(writing->track)));
     fprintf(writing->out, "}");
 }
 
@@ -372,9 +379,9 @@ static void write_verdict(struct writing *writing, const char *verdict)
     char *quoted = text != NULL ? json_dumps(text, JSON_ENCODE_ANY) : NULL;
     for (size_t i = 0; i < trace->track_count; i++) {
         const struct kolo_timeline_head *head = trace->tracks[i].view.head;
-        const int64_t ended_ns = ended_badly(head)
-                                     ? kolo_trace_time(trace, &trace->tracks[i], head->ended_ns)
-                                     : INT64_MAX;
+        const int64_t ended_ns = ended_badly(head) ? kolo_trace_time(trace, &trace->tracks[i],
+                                                                     ended_at(&trace->tracks[i]))
+                                                   : INT64_MAX;
         if (ended_ns < at_ns) {
             at_ns = ended_ns;
             writing->track = &trace->tracks[i];

@@ -86,8 +86,7 @@ static uint64_t hash_bytes(uint64_t hash, const char *bytes, ssize_t count)
     return hash;
 }
 
-/** CLOCK_MONOTONIC is one for all processes of a boot that are in one time namespace. */
-static uint64_t clock_here(void)
+uint64_t kolo_timeline_clock(void)
 {
     char text[128];
     uint64_t hash = UINT64_C(14695981039346656037);
@@ -244,7 +243,7 @@ static void introduce(struct kolo_timeline *timeline)
     struct kolo_timeline_head *head = timeline->head;
     if (gethostname(head->host, sizeof(head->host) - 1) != 0)
         head->host[0] = '\0';
-    head->clock = clock_here();
+    head->clock = kolo_timeline_clock();
     head->begun_ns = kolo_now_ns();
     timeline->words = timeline->names = 1;
 }

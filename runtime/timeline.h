@@ -79,8 +79,8 @@ struct kolo_timeline_head {
     uint64_t clock;       /* equal: times can be compared */
     int64_t begun_ns;
     _Atomic uint64_t written; /* records that were begun */
-    int64_t ended_ns;         /* 0: nobody has said that it ended */
-    int32_t wait_status;      /* as waitpid has it; of the agent, with ended_ns */
+    int64_t ended_ns;         /* 0: nobody who has its clock has said that it ended */
+    int32_t wait_status;      /* as waitpid has it; of the agent, whatever its clock */
     uint32_t has_left;        /* the library was left in order */
     uint32_t words, names;    /* in use, the empty ones counted */
     uint64_t names_lost;      /* calls whose names found no room */
@@ -99,6 +99,9 @@ struct kolo_timeline;
  * trace of all can be looked at. A power of two. */
 uint32_t kolo_timeline_calls(int64_t wanted, int size);
 size_t kolo_timeline_bytes(uint32_t capacity);
+/** Names this process's clock: CLOCK_MONOTONIC is one for all processes of a boot that are in one
+ * time namespace. */
+uint64_t kolo_timeline_clock(void);
 /** Begins an empty one, of what is all zeros, for rank @p rank of @p size. */
 void kolo_timeline_format(struct kolo_timeline_head *head, int rank, int size, uint32_t capacity);
 

@@ -40,6 +40,21 @@ static void set_capacity(int fd, uint32_t value)
     cr_assert(pwrite(fd, &value, sizeof value, at) == (ssize_t)sizeof value);
 }
 
+Test(records, an_end_by_another_clock_has_no_time)
+{
+    struct kolo_timeline_head head;
+    for (uint64_t other = 0; other < 2; other++) {
+        struct kolo_records records;
+        cr_assert(kolo_records_open(&records, 3, 4, CALLS) == KOLO_OK);
+        set_u64(records.fd, offsetof(struct kolo_timeline_head, clock),
+                kolo_timeline_clock() + other);
+        kolo_records_ended(&records, 9);
+        cr_assert(pread(records.fd, &head, sizeof head, 0) == (ssize_t)sizeof head);
+        cr_assert(head.wait_status == 9 && (head.ended_ns == 0) == (other == 1));
+        kolo_records_close(&records);
+    }
+}
+
 Test(records, sends_what_was_written)
 {
     static const uint64_t written[] = {0, 1, 3000, CALLS, UINT64_MAX};

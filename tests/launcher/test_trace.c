@@ -82,9 +82,9 @@ Test(trace, is_what_ranks_did)
     for (int rank = 0; rank < 2; rank++) {
         struct maker maker = maker_begin(rank, 2, 7, "a \"host\"\n");
         maker_call(&maker, 0, 1000000 + 10000 * rank, 1030000);
-        maker_call(&maker, 1, 1050000, rank == 0 ? 0 : 1060000);
+        maker_call(&maker, 1, 1050000, rank == 0 ? 0 : 1095000);
         maker_head(&maker)->ended_ns = rank == 0 ? 1090000 : 0;
-        maker_head(&maker)->wait_status = rank == 0 ? 9 : 0;
+        maker_head(&maker)->wait_status = rank == 0 ? 9 : 3 << 8;
         cr_assert(maker_give(&maker, &trace) == KOLO_OK);
     }
     cr_assert(kolo_trace_merge(&trace) == KOLO_OK);
@@ -99,6 +99,7 @@ Test(trace, is_what_ranks_did)
     event = find(whole, "killed by signal 9", 0);
     cr_assert(number(event, "ts") == 90);
     cr_assert(number(find(whole, "rank 0 was \"killed\"", 0), "ts") == 90);
+    cr_assert(number(find(whole, "exited with status 3", 1), "ts") == 95); /* its last call's end */
     event = find(whole, "process_name", 1);
     cr_assert(strcmp(json_string_value(json_object_get(json_object_get(event, "args"), "name")),
                      "rank 1 on a \"host\"?") == 0);

@@ -67,8 +67,7 @@ static size_t control_at(const char *text)
     return first == 0xc2 && second >= 0x80 && second < 0xa0 ? 2 : 0;
 }
 
-/* '?' for each byte of a control character. */
-static void blank_controls(char *text)
+void kolo_fact_clean(char *text)
 {
     for (size_t bytes; *text; text += bytes > 0 ? bytes : 1) {
         bytes = control_at(text);
@@ -86,7 +85,7 @@ size_t kolo_fact_line(char line[KOLO_FACT_LINE_MAX], const char *const *fields)
         for (const char *c = fields[i]; *c && used + 2 < KOLO_FACT_LINE_MAX; c++)
             line[used++] = *c;
         line[used] = '\0';
-        blank_controls(field);
+        kolo_fact_clean(field);
     }
     line[used++] = '\n';
     line[used] = '\0';
@@ -123,7 +122,7 @@ static bool read_flag(const char *text, bool *flag_out)
 static void keep(char *text, size_t capacity, const char *field)
 {
     snprintf(text, capacity, "%s", field);
-    blank_controls(text);
+    kolo_fact_clean(text);
 }
 
 typedef bool take_fn(struct kolo_facts *facts, char *const *fields, struct kolo_fact_news *news);

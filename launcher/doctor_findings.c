@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The list of findings. Hosts of whom the same is found stand in one: a cluster of a hundred hosts
-// with one fault gives one line.
+// with one fault gives one line. Some of the words are what a host, or ssh, has said.
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -62,6 +62,7 @@ void kolo_findings_add(struct kolo_findings *findings, enum kolo_severity severi
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
+    kolo_fact_clean(text);
     struct kolo_finding *finding = find(findings, severity, kind, text);
     if (!finding && (finding = add(findings)) != NULL) {
         finding->severity = severity;

@@ -39,6 +39,18 @@ Test(doctor_findings, the_worst_come_first_and_else_nothing_moves)
     kolo_findings_fini(&findings);
 }
 
+/* Of ssh, or of an agent that says why it ends: no facts have these passed through. */
+Test(doctor_findings, no_control_character_gets_to_a_terminal)
+{
+    struct kolo_findings findings = {.at = NULL};
+    kolo_findings_add(&findings, KOLO_SEVERITY_NOTE, "noise", 0, "says %s",
+                      "\x1b[31m \xc2\x9b"
+                      "2J \xc3\x9b");
+    cr_assert(strcmp(findings.at[0].text, "says ?[31m ??2J \xc3\x9b") == 0, "%s",
+              findings.at[0].text);
+    kolo_findings_fini(&findings);
+}
+
 Test(doctor_findings, short_memory_is_told)
 {
     for (uint64_t nth = 1; nth < 3; nth++) {

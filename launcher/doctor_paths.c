@@ -275,7 +275,7 @@ static void judge_round_trips(const struct network *network)
             (double)median / 1000);
     for (size_t i = 0; pairs > 2 && i < network->count * network->count; i++) {
         const struct kolo_path *path = network->ways[i].best;
-        if (!path || path->rtt_us < ROUND_TRIP_MIN_US || path->rtt_us < ROUND_TRIP_TIMES * median)
+        if (!path || path->rtt_us < ROUND_TRIP_MIN_US || path->rtt_us / ROUND_TRIP_TIMES < median)
             continue;
         kolo_findings_add(network->findings, KOLO_SEVERITY_WARNING, "round-trip", path->from,
                           "a round trip to %s takes %.2f ms, the median is %.2f ms; see the load, "

@@ -727,8 +727,8 @@ static void close_job(struct job *job)
     kolo_verdict_destroy(job->verdict);
 }
 
-/* The exit status once the trace, if there is to be one, is written. Of a job that was refused there
- * is none, and one that is there stays. */
+/* The exit status once the trace, if there is to be one, is written. Of a job that was refused
+ * there is none, and one that is there stays. */
 static int end_timeline(struct job *job)
 {
     int exit_status = job->exit_status;

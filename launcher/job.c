@@ -31,6 +31,7 @@
 #include "launcher/pause.h"
 #include "launcher/remote.h"
 #include "launcher/verdict.h"
+#include "runtime/timeline.h"
 #include "tools/exit_status.h"
 
 enum {
@@ -754,6 +755,11 @@ int kolo_job_run(const struct kolo_options *options, const struct kolo_hosts *ho
         fprintf(stderr, "kolorun: %s\n", kolo_error_detail());
         return KOLO_EXIT_USAGE;
     }
+    if (options->timeline && options->settings.timeline[0] != '\0' &&
+        !kolo_timeline_is_lent(&options->settings))
+        fprintf(stderr,
+                "kolorun: warning: KOLO_TIMELINE=%s makes no files beside --timeline; unset one\n",
+                options->settings.timeline);
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGTTIN, SIG_IGN);
     job.began_ns = kolo_now_ns();

@@ -44,16 +44,15 @@ static int per_cent(double part, double whole)
     return value > 100 ? 100 : (int)(value + 0.5); /* several threads of a rank may be in calls */
 }
 
+/** Three digits, and never a thousand of a unit that has a greater one. */
 static void duration_text(double ns, char *text, size_t capacity)
 {
-    if (ns >= 1e9)
-        snprintf(text, capacity, "%.3g s", ns / 1e9);
-    else if (ns >= 1e6)
-        snprintf(text, capacity, "%.3g ms", ns / 1e6);
-    else if (ns >= 1e3)
-        snprintf(text, capacity, "%.3g us", ns / 1e3);
-    else
-        snprintf(text, capacity, "%.0f ns", ns);
+    static const char *const units[] = {"ns", "us", "ms", "s"};
+    size_t unit = 0;
+    double value = ns;
+    for (; value >= 999.5 && unit + 1 < sizeof(units) / sizeof(units[0]); unit++)
+        value /= 1000;
+    snprintf(text, capacity, value >= 999.5 ? "%.0f %s" : "%.3g %s", value, units[unit]);
 }
 
 /* ---- who was waited for ---- */

@@ -138,6 +138,22 @@ static struct said said_of(int size, const int64_t *late_ns)
     return said;
 }
 
+/** What is said of four ranks, the last of which is late to their only call. */
+static struct said one_call(int64_t late_ns)
+{
+    struct kolo_trace trace = {.size = 0};
+    struct said said = {""};
+    for (int rank = 0; rank < 4; rank++) {
+        struct maker maker = maker_begin(rank, 4, 7, "a");
+        maker_call(&maker, 0, 1000 + (rank == 3 ? late_ns : 0), 2000 + late_ns);
+        cr_assert(maker_give(&maker, &trace) == KOLO_OK);
+    }
+    cr_assert(kolo_trace_merge(&trace) == KOLO_OK);
+    kolo_trace_summary(&trace, "file", keep_line, &said);
+    kolo_trace_fini(&trace);
+    return said;
+}
+
 static void says(struct said said, const char *wanted)
 {
     cr_assert(strstr(said.text, wanted) != NULL, "no '%s' in: %s", wanted, said.text);
@@ -155,6 +171,9 @@ Test(trace, names_who_was_waited_for)
     says(said_of(4, (int64_t[]){0, 0, 5 * MS, 5 * MS + 1000}),
          "one host was waited for most: right with its 2 ranks (the lowest is 2), 100 % of all "
          "waiting, 100 ms");
+    /* 333 ms for each of the three that wait: no 1e+03 ms, nor 1.25e+03 s */
+    says(one_call(333333300), "100 % of all waiting, 1 s");
+    says(one_call(416000000000), "100 % of all waiting, 1248 s");
     says(said_of(4, (int64_t[]){0, 10, 30, 20}), "no rank was waited for long");
     says(said_of(4, (int64_t[]){0, 0, 0, 0}), "no rank was waited for long");
     says(said_of(2, (int64_t[]){0, 2 * MS}), "one rank was waited for most: rank 1 (host left)");

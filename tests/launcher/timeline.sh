@@ -50,6 +50,10 @@ for transport in auto tcp; do
     check "$work/job.json" 3 50 victim=1
     nobody_left "$KOLOTEST_MARK"
 done
+run 0 env KOLO_TIMELINE="$work/beside" "$KOLORUN" "${timeline[@]}" -np 2 "$CALLS" 5
+says err "^kolorun: warning: KOLO_TIMELINE=$work/beside makes no files beside --timeline"
+run 0 "$KOLORUN" timeline --help
+says out '^usage: kolorun timeline FILE'
 # Of ranks that never were kolo's there is none, and a rank whose descriptor was closed says so and goes on.
 run 0 "$KOLORUN" "${timeline[@]}" -np 2 true
 says err '^kolorun: timeline: of 2 of 2 ranks there is none: they did not call kolo_init'

@@ -35,6 +35,7 @@ struct kolo_timeline {
     struct kolo_timeline_head *head;
     struct kolo_timeline_record *records;
     size_t bytes;
+    int lock_fd; /* of its own file, which is locked while it is written; -1: none */
     uint64_t written;
     uint32_t mask;
     uint32_t words, names;
@@ -144,6 +145,9 @@ static void unmap(struct kolo_timeline *timeline)
     if (timeline->head != NULL)
         (void)munmap(timeline->head, timeline->bytes);
     timeline->head = NULL;
+    if (timeline->lock_fd >= 0)
+        (void)close(timeline->lock_fd);
+    timeline->lock_fd = -1;
 }
 
 /** NULL, or why descriptor @p fd cannot be used. */
@@ -187,9 +191,53 @@ static kolo_status refuse_place(const char *path, int error)
                      path, strerror_r(error, words, sizeof(words)));
 }
 
+/* ---- whose file it is ---- */
+
+static kolo_status refuse_taken(const char *path)
+{
+    return kolo_fail(KOLO_ERR_CONFIG,
+                     "KOLO_TIMELINE: %s is being written by another process; give each job, and "
+                     "each process that calls kolo_run_threads, a place of its own",
+                     path);
+}
+
+/** Whether a process that lives has it. Locks are of processes: what a rank has forked keeps none.
+ * Where the file system has no locks, who comes last has the file. */
+static bool is_taken(const char *path)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    const int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return false;
+    const bool is_locked = fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    (void)close(fd);
+    return is_locked;
+}
+
+/** Takes the file that was made, unless another has replaced it meanwhile. */
+static kolo_status take_file(struct kolo_timeline *timeline, const char *prefix, int rank)
+{
+    const struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    const off_t at = offsetof(struct kolo_timeline_head, begun_ns);
+    char path[KOLO_TEXT_MAX + 16];
+    int64_t begun_ns = 0;
+    snprintf(path, sizeof(path), "%s.%d", prefix, rank);
+    timeline->lock_fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (timeline->lock_fd < 0)
+        return refuse_taken(path);
+    if (fcntl(timeline->lock_fd, F_SETLK, &lock) != 0 && (errno == EACCES || errno == EAGAIN))
+        return refuse_taken(path);
+    if (pread(timeline->lock_fd, &begun_ns, sizeof(begun_ns), at) != (ssize_t)sizeof(begun_ns) ||
+        begun_ns != timeline->head->begun_ns)
+        return refuse_taken(path);
+    return KOLO_OK;
+}
+
 /** A new file, whatever is there: another job may have mapped that. */
 static kolo_status create(const char *path, int *fd_out)
 {
+    if (is_taken(path))
+        return refuse_taken(path);
     if (unlink(path) == 0 || errno == ENOENT)
         *fd_out = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     return *fd_out >= 0 ? KOLO_OK : refuse_place(path, errno);
@@ -259,6 +307,7 @@ kolo_status kolo_timeline_open(const struct kolo_settings *settings, int rank, i
     struct kolo_timeline *timeline = kolo_calloc(1, sizeof(*timeline));
     if (timeline == NULL)
         return KOLO_ERR_NO_MEMORY;
+    timeline->lock_fd = -1;
     if (kolo_timeline_is_lent(settings))
         open_descriptor(timeline, value, rank, size);
     else
@@ -269,8 +318,15 @@ kolo_status kolo_timeline_open(const struct kolo_settings *settings, int rank, i
         return status;
     }
     introduce(timeline);
-    *timeline_out = timeline;
-    return KOLO_OK;
+    if (!kolo_timeline_is_lent(settings))
+        status = take_file(timeline, value, rank);
+    if (status == KOLO_OK) {
+        *timeline_out = timeline;
+    } else {
+        unmap(timeline);
+        kolo_free_memory(timeline);
+    }
+    return status;
 }
 
 void kolo_timeline_set_job(struct kolo_timeline *timeline, uint64_t job)

@@ -179,6 +179,39 @@ Test(timeline, off_and_places_that_cannot_be)
               kolo_timeline_calls(1000, 8) == 1024 && kolo_timeline_calls(1, 8) == 16);
 }
 
+/** What another process gets that wants the file at @p prefix of rank 0. */
+static kolo_status open_elsewhere(const char *prefix)
+{
+    int status = 0;
+    const pid_t child = fork();
+    cr_assert(child >= 0);
+    if (child == 0) {
+        struct kolo_settings settings;
+        struct kolo_timeline *timeline = NULL;
+        settings_for(&settings, prefix, "16");
+        const kolo_status got = kolo_timeline_open(&settings, 0, 4, &timeline);
+        kolo_timeline_close(timeline);
+        if (got == KOLO_ERR_CONFIG && strstr(kolo_error_detail(), "another process") == NULL)
+            _exit(255);
+        _exit(-(int)got);
+    }
+    cr_assert(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    return (kolo_status)-WEXITSTATUS(status);
+}
+
+Test(timeline, a_file_is_of_one_process_at_a_time)
+{
+    char path[64], prefix[64];
+    struct kolo_timeline *timeline = open_file(0, path);
+    snprintf(prefix, sizeof prefix, "%s/t", folder);
+    cr_assert(open_elsewhere(prefix) == KOLO_ERR_CONFIG);
+    cr_assert(open_elsewhere(prefix) == KOLO_ERR_CONFIG); /* to ask takes nothing away */
+    kolo_timeline_close(timeline);
+    cr_assert(open_elsewhere(prefix) == KOLO_OK); /* what is over is replaced */
+    unlink(path);
+    rmdir(folder);
+}
+
 static char warned[512];
 
 static void keep_line(void *context, enum kolo_log_level level, const char *line)

@@ -44,7 +44,9 @@ for rank in range(ranks):
     reduces = calls(rank, "allreduce")
     done = count // 2 if victim >= 0 else count + 1
     whole = [e for e in reduces if not e["args"].get("open") and "status" not in e["args"]]
-    expect(len(whole) == done, "allreduces of", rank, len(whole), done)
+    # Who lives may hear of the death before the last allreduce of all is over on it: over links that takes others.
+    least = done - (victim >= 0 and rank != victim)
+    expect(least <= len(whole) <= done, "allreduces of", rank, len(whole), done)
     for i, event in enumerate(whole):
         args = event["args"]
         expect(args["communicator"] == 0 and args["ranks"] == ranks and args["bytes"] == 400
@@ -53,7 +55,7 @@ for rank in range(ranks):
         expect(args["sequence"] == i + (i == count), args)
         expect(i == 0 or whole[i - 1]["ts"] + whole[i - 1]["dur"] <= event["ts"] + 0.002, event)
     if victim >= 0:
-        expect(len(reduces) == done + (rank != victim), "the call of", rank, "in which", victim, "died")
+        expect(len(reduces) == len(whole) + (rank != victim), "the call of", rank, "in which", victim, "died")
         if rank != victim:
             expect(reduces[-1]["args"].get("status") == "KOLO_ERR_PEER" or reduces[-1]["args"].get("open"),
                    reduces[-1])

@@ -69,7 +69,6 @@ struct doctor {
     enum phase phase;
     int64_t began_ns, reach_ms;
     bool is_advancing;
-    char agent_path[4096];
 };
 
 #define SAY(doctor, ...)                                                                           \
@@ -565,26 +564,22 @@ static kolo_status open_visits(struct doctor *doctor)
 static kolo_status open_doctor(struct doctor *doctor)
 {
     const struct kolo_settings *settings = &doctor->options->settings;
-    ssize_t len = readlink("/proc/self/exe", doctor->agent_path, sizeof doctor->agent_path - 1);
-    if (len < 0)
-        return kolo_fail(KOLO_ERR_SYSTEM, "cannot read /proc/self/exe; is /proc mounted?");
+    kolo_status status =
+        kolo_remote_config_init(&doctor->config, &doctor->loop, settings, doctor->options->agent);
+    if (status != KOLO_OK)
+        return status;
     doctor->reach_ms = settings->source[KOLO_SET_START_TIMEOUT] == KOLO_FROM_DEFAULT
                            ? REACH_MS
                            : settings->start_timeout_ms;
-    doctor->config = (struct kolo_remote_config){
-        .loop = &doctor->loop,
-        .ssh = settings->ssh,
-        .agent = doctor->options->agent ? doctor->options->agent : doctor->agent_path,
-        .start_timeout_ms = doctor->reach_ms,
-        .peer_timeout_ms = settings->peer_timeout_ms,
-        .events = {.context = doctor,
-                   .joined = on_joined,
-                   .prepared = on_prepared,
-                   .refused = on_refused,
-                   .frame = on_frame,
-                   .failed = on_failed,
-                   .gone = on_gone}};
-    kolo_status status = kolo_secret_make(&doctor->secret);
+    doctor->config.start_timeout_ms = doctor->reach_ms;
+    doctor->config.events = (struct kolo_remote_events){.context = doctor,
+                                                        .joined = on_joined,
+                                                        .prepared = on_prepared,
+                                                        .refused = on_refused,
+                                                        .frame = on_frame,
+                                                        .failed = on_failed,
+                                                        .gone = on_gone};
+    status = kolo_secret_make(&doctor->secret);
     return status == KOLO_OK ? open_visits(doctor) : status;
 }
 

@@ -81,7 +81,6 @@ struct job {
     struct kolo_input *input;
     struct kolo_gather *gather; /* NULL: no timeline */
     char verdict_line[2 * KOLO_DETAIL_MAX];
-    char agent_path[4096];
     int64_t began_ns;
     int exit_status;
     bool has_started, is_joined, is_quiet, said_verdict;
@@ -665,23 +664,17 @@ static kolo_status open_meeting(struct job *job)
 
 static kolo_status open_remotes(struct job *job)
 {
-    const struct kolo_settings *settings = &job->options->settings;
-    ssize_t len = readlink("/proc/self/exe", job->agent_path, sizeof job->agent_path - 1);
-    if (len < 0)
-        return kolo_fail(KOLO_ERR_SYSTEM, "cannot read /proc/self/exe; is /proc mounted?");
-    job->remote_config = (struct kolo_remote_config){
-        .loop = &job->loop,
-        .ssh = settings->ssh,
-        .agent = job->options->agent ? job->options->agent : job->agent_path,
-        .start_timeout_ms = settings->start_timeout_ms,
-        .peer_timeout_ms = settings->peer_timeout_ms,
-        .events = {.context = job,
-                   .joined = on_joined,
-                   .prepared = on_prepared,
-                   .refused = on_refused,
-                   .frame = on_frame,
-                   .failed = on_failed,
-                   .gone = on_gone}};
+    kolo_status status = kolo_remote_config_init(&job->remote_config, &job->loop,
+                                                 &job->options->settings, job->options->agent);
+    if (status != KOLO_OK)
+        return status;
+    job->remote_config.events = (struct kolo_remote_events){.context = job,
+                                                            .joined = on_joined,
+                                                            .prepared = on_prepared,
+                                                            .refused = on_refused,
+                                                            .frame = on_frame,
+                                                            .failed = on_failed,
+                                                            .gone = on_gone};
     job->remotes = kolo_calloc(job->hosts->count, sizeof job->remotes[0]);
     if (!job->remotes)
         return KOLO_ERR_NO_MEMORY;

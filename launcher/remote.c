@@ -41,6 +41,19 @@ static bool move(struct kolo_remote *remote, enum kolo_remote_state state)
     return true;
 }
 
+kolo_status kolo_remote_config_init(struct kolo_remote_config *config, uv_loop_t *loop,
+                                    const struct kolo_settings *settings, const char *agent)
+{
+    *config = (struct kolo_remote_config){.loop = loop,
+                                          .ssh = settings->ssh,
+                                          .start_timeout_ms = settings->start_timeout_ms,
+                                          .peer_timeout_ms = settings->peer_timeout_ms};
+    if (readlink("/proc/self/exe", config->own_path, sizeof config->own_path - 1) < 0)
+        return kolo_fail(KOLO_ERR_SYSTEM, "cannot read /proc/self/exe; is /proc mounted?");
+    config->agent = agent ? agent : config->own_path;
+    return KOLO_OK;
+}
+
 void kolo_remote_init(struct kolo_remote *remote, const struct kolo_remote_config *config,
                       const struct kolo_host *host, int index)
 {

@@ -12,6 +12,7 @@
 
 #include <uv.h>
 
+#include "base/settings.h"
 #include "launcher/channel.h"
 #include "launcher/hosts.h"
 
@@ -46,6 +47,7 @@ struct kolo_remote_config {
     const char *agent; /* path of kolorun there */
     int64_t start_timeout_ms, peer_timeout_ms;
     struct kolo_remote_events events;
+    char own_path[4096]; /* of this kolorun: there it is the same unless another is named */
 };
 
 enum { KOLO_REMOTE_WORDS = 2048 };
@@ -74,6 +76,11 @@ struct kolo_remote {
     size_t owed;      /* output written, credit not yet sent */
 };
 
+/** What a job's settings say of how hosts are reached; @p agent NULL: by the path of this program.
+ * Events are set by the caller. *config must not be moved afterwards. ERR_SYSTEM: /proc is not
+ * there. */
+kolo_status kolo_remote_config_init(struct kolo_remote_config *config, uv_loop_t *loop,
+                                    const struct kolo_settings *settings, const char *agent);
 void kolo_remote_init(struct kolo_remote *remote, const struct kolo_remote_config *config,
                       const struct kolo_host *host, int index);
 /** Starts ssh or the agent. A failure comes as an event. */

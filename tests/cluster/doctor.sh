@@ -5,6 +5,7 @@
 "$cluster" up 3 || { fail "the cluster does not come up"; finish; }
 hosts=host1:1,host2:1,host3:1
 here=host1 # where kolorun runs
+json=$CLUSTER_DIR/findings.json # a host's /tmp is its own
 export KOLOTEST_MARK=doctor-$$
 
 # doctor ARGUMENTS...: status 0 or 1, as the last line says: a busy machine's load is a warning.
@@ -21,12 +22,12 @@ doctor() {
 lacks() { ! grep -qE -- "$1" "$work/out" || { fail "a line '$1':"; grep -E -- "$1" "$work/out"; }; }
 kinds() { # the kinds of findings, but the load
     python3 -c 'import json, sys
-print(*sorted({f["kind"] for f in json.load(open(sys.argv[1]))["findings"]} - {"load"}))' "$work/json"
+print(*sorted({f["kind"] for f in json.load(open(sys.argv[1]))["findings"]} - {"load"}))' "$json"
 }
 finds() { # KINDS [ARGUMENTS...]: the rest as doctor
     local want=$1
     shift
-    doctor "$@" --json "$work/json"
+    doctor "$@" --json "$json"
     [[ $(kinds) == "$want" ]] || { fail "finds '$(kinds)', not '$want': doctor $*"; cat "$work/out"; }
 }
 

@@ -15,7 +15,7 @@
 enum {
     RANKS_WALKED = 8,        /* of a world at most: of a larger one those that ranks_walked says */
     BYTES_WALKED = 64 << 20, /* beyond it time grows with size */
-    WARM_BYTES = 256 << 10,  /* in flight, that are in the cache when they are needed again */
+    WARM_BYTES = 512 << 10,  /* in flight, that are in the cache when they are needed again */
     WARM_PASSED_BYTES = 2 << 20, /* that of all cores, which few ranks use at a time */
     STREAMED_BYTES = 16 << 10,
     CACHES_BYTES = 24 << 20, /* of all ranks' vectors, from which on caches do not help */
@@ -98,9 +98,10 @@ struct walker {
     double element_bytes;
     bool is_crowded, is_streamed; /* a message with the same peer is in flight before this one */
     bool is_passed_on;            /* ranks work one after the other */
-    bool is_piped; /* its messages are pieces that are passed on, as long as is best */
-    bool is_vast;  /* the vectors of all ranks are not in a cache */
-    double beside; /* steps in flight with this one, which is one of them */
+    bool is_piped;    /* its messages are pieces that are passed on, as long as is best */
+    bool is_vast;     /* the vectors of all ranks are not in a cache */
+    bool is_combined; /* what a step brings, with what its rank has */
+    double beside;    /* steps in flight with this one, which is one of them */
     double over[KOLO_WINDOW_MAX]; /* when steps in flight are over, latencies alone */
     int to[KOLO_WINDOW_MAX], from[KOLO_WINDOW_MAX]; /* their peers */
     double certain;                                 /* when all before them are */
@@ -145,12 +146,14 @@ static bool lends(enum kolo_path path)
     return path == KOLO_PATH_INPROC || path == KOLO_PATH_SHM;
 }
 
-/** Bytes that come and go on a core between one's arrival and its next use: the message itself;
- * where ranks share cores also what is in flight beside it, which waits there for the turns of the
- * others instead of being taken as it comes. */
+/** Bytes that come and go on a core between one's arrival and its next use: the message itself, and
+ * if it is combined what it is combined with and what comes of it; where ranks share cores also what
+ * is in flight beside it, which waits there for the turns of the others instead of being taken as it
+ * comes. */
 static double in_between(const struct walker *walker, double bytes)
 {
-    return walker->is_crowded && !walker->is_passed_on ? bytes * walker->beside : bytes;
+    double combined = walker->is_combined ? 3 : 1;
+    return combined * bytes * (walker->is_crowded && !walker->is_passed_on ? walker->beside : 1);
 }
 
 /** What @p bytes take more that are in no cache: those that have been pushed out by what is in
@@ -163,7 +166,8 @@ static double cold(const struct walker *walker, enum kolo_path path, double byte
     double between = in_between(walker, bytes);
     if (between > warm && !walker->is_piped) {
         double part = fmin(1 - warm / between, COLD_MOST);
-        long_ones = bytes * part * (walker->is_crowded ? 4 : 0.5) * copy_byte;
+        bool is_handed_on = walker->is_crowded && walker->is_passed_on; /* from turn to turn */
+        long_ones = bytes * part * (is_handed_on ? 4 : 0.5) * copy_byte;
     }
     bool is_far_off = walker->is_vast && !goes_out && lends(path);
     return fmax(long_ones, is_far_off ? bytes * fmax(0, copy_byte - byte) : 0);
@@ -239,6 +243,7 @@ static void count_step(struct walker *walker, const struct kolo_step *step, size
     }
     double begin = walker->certain, over = begin;
     walker->is_streamed = is_streamed(walker, step, index);
+    walker->is_combined = step->reduces;
     walker->beside = (double)(step->after < nsteps ? step->after : nsteps);
     count_local(walker, step);
     if (step->to >= 0)
@@ -276,7 +281,8 @@ static bool is_passed_on(const struct kolo_plan *plan)
     if (plan->collective == KOLO_COLLECTIVE_REDUCE && plan->depth == KOLO_DEPTH_TREE)
         return false;
     return plan->depth != KOLO_DEPTH_NONE || plan->collective == KOLO_COLLECTIVE_GATHER ||
-           plan->collective == KOLO_COLLECTIVE_SCATTER;
+           plan->collective == KOLO_COLLECTIVE_SCATTER ||
+           plan->collective == KOLO_COLLECTIVE_BROADCAST;
 }
 
 /** Elements of the longer of a rank's two buffers: the vector that a call of it moves. */

@@ -147,9 +147,9 @@ static bool lends(enum kolo_path path)
 }
 
 /** Bytes that come and go on a core between one's arrival and its next use: the message itself, and
- * if it is combined what it is combined with and what comes of it; where ranks share cores also what
- * is in flight beside it, which waits there for the turns of the others instead of being taken as it
- * comes. */
+ * if it is combined what it is combined with and what comes of it; where ranks share cores also
+ * what is in flight beside it, which waits there for the turns of the others instead of being taken
+ * as it comes. */
 static double in_between(const struct walker *walker, double bytes)
 {
     double combined = walker->is_combined ? 3 : 1;

@@ -129,9 +129,9 @@ Test(cost, of_blocks_that_are_vectors_together)
     }
 }
 
-/** Between ranks that take turns on a core a short block is best passed on in the fewest messages, a
- * longer one in pieces that stay in the caches until they are passed on, which those of a long vector
- * do not: then the plan of the fewest messages is the cheapest again, byte by byte alike. */
+/** Between ranks that take turns on a core a short block is best passed on in the fewest messages,
+ * a longer one in pieces that stay in the caches until they are passed on, which those of a long
+ * vector do not: then the plan of the fewest messages is the cheapest again, byte by byte alike. */
 Test(cost, of_blocks_that_are_passed_on)
 {
     enum { RANKS = 8 };
@@ -225,8 +225,8 @@ Test(cost, of_a_tree_whose_leaves_send_at_once)
     struct kolo_figures figures = {.copy_byte = 1}; /* what a message that left the cache costs */
     struct kolo_layout crowded = {.size = RANKS, .cores = 1, .local = KOLO_PATH_LOOPBACK};
     double ns = cost_of(KOLO_COLLECTIVE_REDUCE, "tree", RANKS, BYTES, &crowded, &figures);
-    double cold = 0.5 * (RANKS - 1) * (0.5 + 0.75) *
-                  BYTES;                       /* half a vector out, of three in three quarters */
+    double out = 0.5, in = 0.75; /* parts of a vector that leave the cache */
+    double cold = 0.5 * (RANKS - 1) * (out + in) * BYTES;
     double passed = 0.5 * (RANKS - 1) * BYTES; /* through the connections' buffers */
     cr_assert(fabs(ns / (cold + passed) - 1) < 0.01, "%g of %g", ns, cold + passed);
     ns = cost_of(KOLO_COLLECTIVE_BROADCAST, "tree", RANKS, BYTES, &crowded, &figures);

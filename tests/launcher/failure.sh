@@ -162,7 +162,7 @@ nobody_left "$KOLOTEST_MARK"
 nobody=(setpriv --reuid 65534 --clear-groups)
 become=$work/become
 if [[ $(id -u) == 0 ]] && chmod 755 "$work" && cp "$(command -v setpriv)" "$become" && chmod 4755 "$become" &&
-    [[ $("${nobody[@]}" "$become" --reuid 0 id -u 2>/dev/null) == 0 ]] && "${nobody[@]}" "$KOLORUN" --version >"$work/out" 2>&1; then
+    [[ $("${nobody[@]}" "$become" --reuid 0 id -u 2>/dev/null) == 0 ]] && others_may_enter; then
     run 124 "${nobody[@]}" "$KOLORUN" --timeout 1s -np 1 "$become" --reuid 0 sleep 100
     says err "^kolorun: host localhost: process [0-9]+ \\(sleep\\) outlives SIGKILL: it is another user's, who must end it\$"
     kill -9 "$(sed -n 's/.*: process \([0-9]*\) (sleep) .*/\1/p' "$work/err")"

@@ -231,7 +231,8 @@ int bench_company(int threads);
 /** One value each, where other commands take them too; BENCH_GO_ON, or the exit status. */
 int bench_take_dtype(const char *value, kolo_dtype *dtype_out);
 int bench_take_redop(const char *value, kolo_redop *op_out);
-int bench_take_operation(const char *word, const struct bench_operation **operation_out);
+/** An operation that plans are chosen for, not one whose ranks have counts of their own. */
+int bench_take_planned(const char *word, const struct bench_operation **operation_out);
 /** Whether @p operation has a plan of this name: BENCH_GO_ON, or the exit status, and a line with
  * those that it has. */
 int bench_check_plan(const struct bench_operation *operation, const char *plan);

@@ -176,7 +176,7 @@ static int take_word(const char *word, void *target)
     struct command *c = target;
     if (c->operation)
         return bench_refuse("plan", word, "one collective", NULL);
-    return bench_take_operation(word, &c->operation);
+    return bench_take_planned(word, &c->operation);
 }
 
 /* ---- the question ---- */
@@ -339,8 +339,6 @@ int explain_main(char *const *argv)
         return exit_status;
     if (!command.operation)
         return bench_refuse("plan", "(none)", "a collective, such as allreduce", NULL);
-    if (bench_collective_of(command.operation) == KOLO_COLLECTIVES || command.operation->uneven)
-        return bench_refuse("plan", command.operation->name, "a collective that has plans", NULL);
     if (command.plan && bench_check_plan(command.operation, command.plan) != BENCH_GO_ON)
         return 2;
     snprintf(text, sizeof text, "%" PRId64, command.hosts);

@@ -130,11 +130,27 @@ int bench_take_redop(const char *value, kolo_redop *op_out)
     return op < 0 ? 2 : BENCH_GO_ON;
 }
 
-int bench_take_operation(const char *word, const struct bench_operation **operation_out)
+/* One whose calls are alike on all ranks, so that one answer is true of all of them. */
+static bool has_plans(const struct bench_operation *operation)
 {
-    int place = choose("collective", word, collective_names);
-    *operation_out = place < 0 ? NULL : &bench_operations[place];
-    return place < 0 ? 2 : BENCH_GO_ON;
+    return bench_collective_of(operation) != KOLO_COLLECTIVES && !operation->uneven;
+}
+
+static void planned_names(struct names *names)
+{
+    for (const struct bench_operation *operation = bench_operations; operation->name; operation++)
+        if (has_plans(operation))
+            add_name(names, operation->name);
+}
+
+int bench_take_planned(const char *word, const struct bench_operation **operation_out)
+{
+    if (choose("plan", word, planned_names) < 0)
+        return 2;
+    *operation_out = bench_operations;
+    while (strcmp((*operation_out)->name, word) != 0)
+        ++*operation_out;
+    return BENCH_GO_ON;
 }
 
 static void add_plans(struct names *names, enum kolo_collective collective)

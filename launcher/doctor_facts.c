@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "tools/letters.h"
 
 enum { FIELDS_MAX = 8 };
 
@@ -57,24 +58,6 @@ kolo_status kolo_paths_add(struct kolo_paths *paths, const struct kolo_path *pat
 
 /* ---- out ---- */
 
-/* How many bytes of a control character @p text begins with: those of ASCII, and those that UTF-8
- * has beside them (C1), which terminals may obey as well. */
-static size_t control_at(const char *text)
-{
-    const unsigned char first = (unsigned char)text[0], second = first ? (unsigned char)text[1] : 0;
-    if (first < 0x20 || first == 0x7f)
-        return 1;
-    return first == 0xc2 && second >= 0x80 && second < 0xa0 ? 2 : 0;
-}
-
-void kolo_fact_clean(char *text)
-{
-    for (size_t bytes; *text; text += bytes > 0 ? bytes : 1) {
-        bytes = control_at(text);
-        memset(text, '?', bytes);
-    }
-}
-
 size_t kolo_fact_line(char line[KOLO_FACT_LINE_MAX], const char *const *fields)
 {
     size_t used = 0;
@@ -85,7 +68,7 @@ size_t kolo_fact_line(char line[KOLO_FACT_LINE_MAX], const char *const *fields)
         for (const char *c = fields[i]; *c && used + 2 < KOLO_FACT_LINE_MAX; c++)
             line[used++] = *c;
         line[used] = '\0';
-        kolo_fact_clean(field);
+        letters_disarm(field);
     }
     line[used++] = '\n';
     line[used] = '\0';
@@ -122,7 +105,7 @@ static bool read_flag(const char *text, bool *flag_out)
 static void keep(char *text, size_t capacity, const char *field)
 {
     snprintf(text, capacity, "%s", field);
-    kolo_fact_clean(text);
+    letters_disarm(text);
 }
 
 typedef bool take_fn(struct kolo_facts *facts, char *const *fields, struct kolo_fact_news *news);

@@ -151,10 +151,6 @@ struct kolo_fact_news {
 kolo_status kolo_facts_take(struct kolo_facts *facts, char *line,
                             struct kolo_fact_news *news_out) KOLO_NODISCARD;
 
-/** Makes '?' of each byte of a control character, those of UTF-8 (C1) too: what another host has
- * said gets to a terminal. */
-void kolo_fact_clean(char *text);
-
 /** Writes "word field field...\n" for the NULL-terminated list of fields, control characters as
  * '?', fields cut where the line would be too long. @return its length. */
 size_t kolo_fact_line(char line[KOLO_FACT_LINE_MAX], const char *const *fields);

@@ -18,6 +18,7 @@
 #include "base/settings.h"
 #include "launcher/remote.h"
 #include "launcher/spawn.h"
+#include "tools/letters.h"
 
 enum { SETTLE_MS = 1000, RETRY_MS = 200, ATTEMPTS_MAX = 3, SSH_FAILED = 255, SSH_ALIVE_COUNT = 2 };
 
@@ -143,11 +144,6 @@ void kolo_remote_command(const struct kolo_remote_config *config, const struct k
 
 /* ---- how it ended ---- */
 
-static bool keep_printable(char c)
-{
-    return isprint((unsigned char)c) || (unsigned char)c >= 0x80;
-}
-
 /* The last line of standard error that is not blank. */
 static void last_words(const struct kolo_remote *remote, char *text, size_t capacity)
 {
@@ -159,9 +155,10 @@ static void last_words(const struct kolo_remote *remote, char *text, size_t capa
         begin--;
     size_t used = 0;
     for (size_t i = begin; i < end && used + 1 < capacity; i++)
-        if (keep_printable(remote->words[i]))
+        if (remote->words[i] != '\0')
             text[used++] = remote->words[i];
     text[used] = '\0';
+    letters_disarm(text);
 }
 
 static void describe_process(const struct kolo_remote *remote, char *text, size_t capacity)

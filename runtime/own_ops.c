@@ -115,10 +115,8 @@ kolo_status kolo_op_free(struct kolo_comm *comm, kolo_redop op)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_op_free: op %d is none of kolo_op_create",
                          (int)op);
     if (uses > 0)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_op_free: op %d is in use by %d requests: wait for "
-                         "them first",
-                         (int)op, uses);
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_op_free: op %d is in use by %d %s first", (int)op,
+                         uses, uses == 1 ? "request: wait for it" : "requests: wait for them");
     return KOLO_OK;
 }
 

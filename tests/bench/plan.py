@@ -130,11 +130,11 @@ if len(os.listdir(f"{work}/cache/kolo")) != 1:
 with open(f"{work}/bad", "w") as file:
     file.write("loopback.byte many\n")
 for arguments, text, status in ((("alreduce",), "did you mean allreduce", 2), ((), "a collective", 2),
-                                (("pingpong",), "that has plans", 2), (("reduce", "-np", "3", "--root", "3"), "below -np", 2),
+                                (("pingpong",), "expected one of allreduce, reduce, broadcast, allgather, reduce_scatter, gather, scatter, alltoall, barrier;", 2), (("reduce", "-np", "3", "--root", "3"), "below -np", 2),
                                 (("reduce", "-np", "0"), "-np 0", 2), (("reduce", "--hosts", "3"), "--hosts 3", 2),
                                 (("reduce", "-np", "4", "--hosts", "2", "--domains", "3"), "--domains 3", 2),
                                 (("reduce", "--transport", "tpc"), "did you mean tcp", 2), (("reduce", "--size", "x"), "--size x", 2),
-                                (("allgatherv",), "that has plans", 2), (("alltoall", "--plan", "ring"), "one that alltoall has: auto, ", 2),
+                                (("allgatherv",), "did you mean allgather?", 2), (("alltoall", "--plan", "ring"), "one that alltoall has: auto, ", 2),
                                 (("reduce", "--profile", f"{work}/none"), "No such file", 2),
                                 (("reduce", "--profile", f"{work}/bad"), "bad:1", 2)):
     result = run(f"{bin_folder}/kolobench", "plan", *arguments)

@@ -28,6 +28,14 @@ bool kolo_opts_size_is_known(size_t size)
            size == offsetof(struct kolo_opts, flags) || size == sizeof(struct kolo_opts);
 }
 
+/** Whether elements of @p dtype are multiplied by @p factor: all but float64 are by the float32
+ * next to it, and that may be 0 or infinite where the factor is not. */
+static bool is_kept(double factor, kolo_dtype dtype)
+{
+    float narrow = (float)factor;
+    return !is_set(factor) || dtype == KOLO_FLOAT64 || (narrow != 0 && isfinite(narrow));
+}
+
 kolo_status kolo_scale_check(const struct kolo_task *task)
 {
     const struct kolo_opts *opts = task->opts;
@@ -42,6 +50,12 @@ kolo_status kolo_scale_check(const struct kolo_task *task)
     if (!isfinite(opts->prescale) || !isfinite(opts->postscale))
         return kolo_fail(KOLO_ERR_INVALID, "%s: prescale %g or postscale %g is not finite",
                          task->function, opts->prescale, opts->postscale);
+    if (!is_kept(opts->prescale, task->dtype) || !is_kept(opts->postscale, task->dtype))
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "%s: prescale %g or postscale %g is beyond float32, in which %s is "
+                         "multiplied: use a factor from 1e-45 to 3e38",
+                         task->function, opts->prescale, opts->postscale,
+                         kolo_dtype_text(task->dtype));
     return KOLO_OK;
 }
 

@@ -123,10 +123,10 @@ struct kolo_opts {
     /** Reductions of floats: every element of this rank's input is multiplied by @p prescale
      *  before, every element of the result by @p postscale afterwards (after an average's division
      *  too); 0: none. Each product is made in float64 for float64, in float32 for all others (of
-     *  the factor as a float32), and rounded to nearest even to the type. prescale may differ from
-     *  rank to rank (weights), postscale must be equal. In place the input is overwritten. A
-     *  program compiled before these two were added, and one whose `size` leaves them out, has
-     *  none. */
+     *  the factor as a float32, ERR_INVALID where that is 0 or infinite), and rounded to nearest
+     *  even to the type. prescale may differ from rank to rank (weights), postscale must be equal.
+     *  In place the input is overwritten. A program compiled before these two were added, and one
+     *  whose `size` leaves them out, has none. */
     double prescale, postscale;
     unsigned flags; /**< KOLO_DETERMINISTIC, KOLO_PERSISTENT, or 0 */
 };

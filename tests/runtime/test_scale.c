@@ -145,12 +145,16 @@ static kolo_status refusals(struct kolo_comm *comm, void *argument)
     const struct kolo_opts half = factors(0.5, 0), infinite = factors(1, INFINITY);
     const struct kolo_opts none = factors(1, 1), nan = factors(NAN, 0);
     struct kolo_opts old = factors(0.5, 0.5), between = factors(0.5, 0.5);
+    const struct kolo_opts huge = factors(1e300, 0), tiny = factors(0, -1e-300);
     float f[2] = {1, 0};
+    double d[2] = {1, 0};
     int32_t n[2] = {1, 0};
     EXPECT_INVALID(kolo_allreduce(comm, n, n + 1, 1, KOLO_INT32, KOLO_SUM, &half, NULL));
     EXPECT_INVALID(kolo_allreduce(comm, f, f + 1, 1, KOLO_FLOAT32, KOLO_SUM, &infinite, NULL));
     EXPECT_INVALID(kolo_allreduce(comm, f, f + 1, 1, KOLO_FLOAT32, KOLO_SUM, &nan, NULL));
     EXPECT_INVALID(kolo_allgather(comm, f, f + 1, 1, KOLO_FLOAT32, &half, NULL));
+    EXPECT_INVALID(kolo_allreduce(comm, f, f + 1, 1, KOLO_FLOAT32, KOLO_SUM, &huge, NULL));
+    EXPECT_INVALID(kolo_allreduce(comm, f, f + 1, 1, KOLO_BFLOAT16, KOLO_SUM, &tiny, NULL));
     between.size = offsetof(struct kolo_opts, postscale);
     EXPECT_INVALID(kolo_allreduce(comm, f, f + 1, 1, KOLO_FLOAT32, KOLO_SUM, &between, NULL));
     WORLD_EXPECT(f[1] == 0 && n[1] == 0, "written");
@@ -160,6 +164,8 @@ static kolo_status refusals(struct kolo_comm *comm, void *argument)
     WORLD_EXPECT(f[1] == 1 && n[1] == 1, "scaled: %g", (double)f[1]);
     KOLO_TRY_RETURN(kolo_allreduce(comm, f, f + 1, 1, KOLO_FLOAT32, KOLO_SUM, &half, NULL));
     WORLD_EXPECT(f[1] == 0.5f, "not scaled: %g", (double)f[1]);
+    KOLO_TRY_RETURN(kolo_allreduce(comm, d, d + 1, 1, KOLO_FLOAT64, KOLO_SUM, &huge, NULL));
+    WORLD_EXPECT(d[1] == 1e300, "float64 not scaled: %g", d[1]);
     return KOLO_OK;
 }
 

@@ -182,6 +182,7 @@ static size_t bytes_of(const struct kolo_plan_args *args, size_t element_bytes)
     return total / (size_t)args->size * element_bytes;
 }
 
+/** @p plan as it was asked for: what stands for it here may have another name. */
 static kolo_status cannot(const struct kolo_question *question, const char *plan, const char *why)
 {
     const struct kolo_plan_args *args = &question->args;
@@ -211,7 +212,7 @@ static kolo_status choose_forced(const struct kolo_comm *comm, struct kolo_quest
             question->order = KOLO_ORDER_FREE; /* who forces a plan takes how it rounds */
         const char *why = kolo_plan_bars(plan, question);
         if (why != NULL && !is_own)
-            return cannot(question, plan->name, why);
+            return cannot(question, settings->plan, why);
         *plan_out = why == NULL ? plan : NULL;
     } else if (settings->source[KOLO_SET_SMALL_BYTES] != KOLO_FROM_DEFAULT &&
                question->order == KOLO_ORDER_FREE && !question->layout.has_board) {

@@ -320,6 +320,23 @@ Test(bad_input, a_plan_that_is_not_for_this_size, .timeout = 60)
     WORLD_MUST_RUN(&world, plan_for_another_size, NULL);
 }
 
+/** The setting is named as it was given, also where another plan stands for it. */
+static kolo_status plan_for_other_ranks(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_UNSUPPORTED, "%s", kolo_status_name(status));
+    WORLD_EXPECT(strstr(kolo_error_detail(), "KOLO_PLAN=twoshot: barrier") != NULL, "%s",
+                 kolo_error_detail());
+    return KOLO_OK;
+}
+
+Test(bad_input, a_plan_that_is_not_for_these_ranks, .timeout = 60)
+{
+    struct world world = {.size = RANKS, .transport = "tcp", .settings = {"KOLO_PLAN=twoshot"}};
+    WORLD_MUST_RUN(&world, plan_for_other_ranks, NULL);
+}
+
 static kolo_status nothing(struct kolo_comm *comm, void *argument)
 {
     (void)argument;

@@ -12,6 +12,7 @@
 #include "bench/limits.h"
 #include "bench/plot.h"
 #include "bench/profile.h"
+#include "runtime/choose.h"
 #include "tools/exit_status.h"
 #include "tools/streams.h"
 
@@ -93,6 +94,7 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
         return bench_limits_run(comm, &run->options);
     struct bench_machine machine;
     struct sweep sweep = {.comm = comm, .options = &run->options, .machine = &machine};
+    kolo_comm_own(comm, true); /* a plan that is forced bars what is measured, and nothing else */
     kolo_status status = check_ranks(&run->options, kolo_size(comm));
     if (status == KOLO_OK)
         status = bench_machine_look(comm, &machine);

@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "bench/bench.h"
 #include "memory/reduce.h"
+#include "runtime/choose.h"
 
 enum { TRAFFIC_BYTES = 1 << 18 };
 
@@ -178,6 +179,7 @@ kolo_status bench_machine_look(struct kolo_comm *comm, struct bench_machine *mac
     kolo_status status;
     *machine_out = (struct bench_machine){.nranks = kolo_size(comm)};
     read_fact("/proc/cpuinfo", "model name", machine_out->cpu, sizeof machine_out->cpu);
+    kolo_comm_own(comm, true);
     KOLO_TRY(host_text(comm, machine_out));
     KOLO_TRY(look_at_load(comm, machine_out));
     /* After the first collective: by then it is known which links of RDMA have become TCP's. */
@@ -188,6 +190,7 @@ kolo_status bench_machine_look(struct kolo_comm *comm, struct bench_machine *mac
     if (tcp)
         KOLO_TRY(look_at_congestion(comm, machine_out));
 out:
+    kolo_comm_own(comm, false);
     return status;
 }
 

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "bench/bench.h"
 #include "bench/statistics.h"
+#include "runtime/choose.h"
 #include "runtime/comm.h"
 
 enum {
@@ -41,10 +42,12 @@ static kolo_status time_sample(struct bench_call *call, int64_t calls, int64_t *
     kolo_status status = KOLO_OK;
     if (call->options->barrier)
         status = kolo_barrier(call->comm, NULL, NULL);
+    kolo_comm_own(call->comm, false);
     int64_t begun = kolo_now_ns();
     for (int64_t i = 0; status == KOLO_OK && i < calls; i++)
         status = bench_call_once(call);
     *ns_out = kolo_now_ns() - begun;
+    kolo_comm_own(call->comm, true);
     return status;
 }
 

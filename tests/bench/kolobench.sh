@@ -62,6 +62,8 @@ refuse '--plan ring: expected one that pingpong has: auto;' pingpong --threads 2
 refuse '--plan dobling: .*did you mean doubling' allreduce --threads 2 --plan dobling
 bench 2 allreduce --transport shm --plan oneshot -s 64K -n 40000 >"$work/out" 2>&1 || wrong "more samples than a forced plan takes at a time: $(tail -3 "$work/out")"
 timeout 60 "$bin/kolobench" all --threads 2 --plan ring -s 64 -n 1 >"$work/out" 2>&1 || wrong "a plan for all that have it: $(tail -3 "$work/out")"
+timeout 20 "$bin/kolobench" broadcast --threads 3 --plan twolevel -s 4K >"$work/out" 2>&1 && wrong "a plan for several hosts on one: success"
+grep -q 'kolobench: .*KOLO_PLAN=twolevel: broadcast of 1024 elements on 3 ranks: all ranks are on one host' "$work/out" || wrong "a plan that cannot: not what was asked for is named: $(cat "$work/out")"
 refuse 'no-such-dir' allreduce --threads 2 -e 4 --json "$work/no-such-dir/x.json"
 timeout 20 "$bin/kolobench" allreduce reduce_scatter --threads 3 -s 8 -n 1 >"$work/out" 2>&1 || wrong "one collective without a row: $(tail -3 "$work/out")"
 grep -q '^# no row: every size is below 12 bytes, the least of reduce_scatter among 3 ranks' "$work/out" || wrong "a collective without a row says nothing: $(cat "$work/out")"

@@ -34,6 +34,7 @@ struct limits {
     struct bench_figures figures;
     char rdma[BARE_WHY_BYTES]; /* the port, or why there is none */
     bool rdma_usable;
+    size_t sizes;        /* for which a bound was measured */
     const char *only;    /* the transport that is forced; NULL: none */
     json_t *root, *rows; /* rank 0's */
     struct outfile json, plot;
@@ -304,6 +305,7 @@ static kolo_status limit_of_size(struct limits *limits, const struct bare_patter
 {
     struct limit limit[CHANNELS] = {{0}};
     kolo_status status = measure_size(limits, pattern, bytes, limit);
+    limits->sizes++;
     if (status == KOLO_OK && limits->world.rank == 0)
         status = say_row(limits, pattern->name, bytes, limit);
     return status;
@@ -336,6 +338,11 @@ static const struct bare_pattern *pattern_of(const char *name)
         if (strcmp(pattern->name, name) == 0)
             return pattern;
     return NULL;
+}
+
+bool bench_has_limit(const char *collective)
+{
+    return pattern_of(collective) != NULL;
 }
 
 /* The vectors are as long as the longest that is asked for. */
@@ -417,14 +424,18 @@ static kolo_status write_outputs(struct limits *limits, bool keep)
     return status;
 }
 
-/* What --transport forces. */
+/* What --transport forces. Threads that are joined in their process have the memory that shm is
+ * about. */
 static const char *forced(const struct bench_options *options)
 {
     static const char name[] = "KOLO_TRANSPORT=";
+    const char *only = NULL;
     for (const char *const *setting = options->settings; *setting; setting++)
         if (strncmp(*setting, name, strlen(name)) == 0)
-            return *setting + strlen(name);
-    return NULL;
+            only = *setting + strlen(name);
+    if (only && strcmp(only, "inproc") == 0)
+        return "shm";
+    return only && strcmp(only, "auto") != 0 ? only : NULL;
 }
 
 static kolo_status measure(struct limits *limits, struct kolo_comm *comm)
@@ -447,6 +458,11 @@ static kolo_status measure(struct limits *limits, struct kolo_comm *comm)
         if (pattern)
             KOLO_TRY(limits_of(limits, pattern));
     }
+    if (limits->sizes == 0)
+        status = kolo_fail(KOLO_ERR_CONFIG,
+                           "nothing was measured: every size is too small for %d rank%s; give a "
+                           "larger one with -s",
+                           limits->world.nranks, limits->world.nranks == 1 ? "" : "s");
 out:
     return status;
 }

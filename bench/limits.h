@@ -25,6 +25,9 @@ struct bench_figures {
 kolo_status bench_figures_measure(struct bare_world *world, bool memory, int64_t time_ns,
                                   struct bench_figures *figures_out);
 
+/** Is there a bare loop that does this collective's pattern? */
+bool bench_has_limit(const char *collective);
+
 /** kolobench --limits on one rank; collective. */
 kolo_status bench_limits_run(struct kolo_comm *comm, const struct bench_options *options);
 

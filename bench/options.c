@@ -6,6 +6,9 @@
 #include "base/alloc.h"
 #include "base/settings.h"
 #include "bench/bench.h"
+#include "bench/limits.h"
+
+static const int64_t warmup_calls = 2; /* where --warmup says nothing */
 
 /* ---- names ---- */
 
@@ -482,6 +485,43 @@ static int check_ranges(const struct bench_options *options)
     return BENCH_GO_ON;
 }
 
+/* What --limits measures is the same each time: it takes nothing that would change what, and has no
+ * rows for a CSV. */
+static int check_limits(const struct bench_options *o)
+{
+    const struct {
+        const char *option;
+        bool is_set;
+    } others[] = {
+        {"--dtype", o->dtype != KOLO_FLOAT32},
+        {"--op", o->op != KOLO_SUM},
+        {"--root", o->root != 0},
+        {"--peer", o->peer >= 0},
+        {"--iterations", o->iterations != 0},
+        {"--warmup", o->warmup != warmup_calls},
+        {"--barrier", o->barrier},
+        {"--check", o->check},
+        {"--in-place", o->in_place},
+        {"--memory", o->memory != BENCH_KOLO},
+        {"--async", o->pace == BENCH_ASYNC},
+    };
+    if (o->csv)
+        return bench_refuse("--csv", o->csv, "--json or --plot, which --limits writes", NULL);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i].is_set)
+            return bench_refuse(others[i].option, "",
+                                "to be left out with --limits, which times blocking float32 sums, "
+                                "out of place, over both kinds of memory",
+                                NULL);
+    for (size_t i = 0; !o->has_all && i < o->noperations; i++)
+        if (!bench_has_limit(o->operations[i]->name))
+            return bench_refuse("--limits", o->operations[i]->name,
+                                "a collective with a bare loop: one between all ranks that is no v "
+                                "form",
+                                NULL);
+    return BENCH_GO_ON;
+}
+
 int bench_options_parse(char *const *argv, struct bench_options *options)
 {
     *options = (struct bench_options){.begin_bytes = 4,
@@ -491,10 +531,12 @@ int bench_options_parse(char *const *argv, struct bench_options *options)
                                       .op = KOLO_SUM,
                                       .peer = -1,
                                       .time_ns = 200000000,
-                                      .warmup = 2};
+                                      .warmup = warmup_calls};
     int status = bench_flags_parse(flags, argv, options, take_word);
     if (status == BENCH_GO_ON)
         status = check_ranges(options);
+    if (status == BENCH_GO_ON && options->limits)
+        status = check_limits(options);
     if (status == BENCH_GO_ON && options->limits && !options->noperations &&
         append(options, bench_operation_find("allreduce")) != KOLO_OK)
         status = bench_refuse("--limits", "", "more memory", NULL);

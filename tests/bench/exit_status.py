@@ -41,6 +41,14 @@ kolobench allreduce -s 4 --json '' -> 2
 kolobench allreduce -s 4 --csv= -> 2
 kolobench allreduce -s 4 --plot '' -> 2
 kolobench --limits -s 4 -t 1ms --json '' -> 2
+kolobench --limits -s 4 -t 1ms --csv x -> 2
+kolobench --limits -s 4 -t 1ms --dtype int8 -> 2
+kolobench --limits -s 4 -t 1ms --check -> 2
+kolobench --limits -s 4 -t 1ms --memory user -> 2
+kolobench --limits -s 4 -t 1ms --warmup 0 -> 2
+kolobench --limits alltoallv -s 4K -t 1ms -> 2
+kolobench --limits allreduce -s 3 -t 1ms -> 2
+kolobench --limits all -s 4K -t 1ms -q -> 0
 kolobench diagnose --json '' -> 2
 kolobench profile -o '' -> 2
 kolobench plot gt.json -o '' -> 2

@@ -70,6 +70,14 @@ else:
             not all(row["kolo_us"] > 0 for row in limits["limits"]):
         wrong(f"--limits --transport tcp: {limits}")
 
+# inproc joins threads over the memory that shm is about, and auto forces nothing.
+for transport, channels in (("inproc", {"shm", "shm_user"}), ("auto", {"shm", "shm_user", "tcp"})):
+    result = run(0, "--limits", "--threads", "2", "--transport", transport, "-s", "12", "-t", "1ms", "--json", f"{work}/l.json")
+    with open(f"{work}/l.json") as file:
+        limits = json.load(file)
+    if result.returncode != 0 or {row["channel"] for row in limits["limits"]} != channels or "copy_gbps" not in limits["figures"]:
+        wrong(f"--limits --transport {transport}: {result.returncode} {limits} {result.stderr[-500:]}")
+
 for np, arguments in ((1, ()), (3, ()), (3, ("--exhaustive", "--transport", "tcp"))):
     result = run(np, "diagnose", "-t", "1ms", "-r", "1", "--factor", "1000", "--json", f"{work}/d.json", *arguments)
     if result.returncode not in (0, 1):

@@ -172,7 +172,7 @@ with open(f"{work}/o.json", "rb") as read:
         wrong(f"plot over what it draws: {drawn_over.returncode} {drawn_over.stderr}")
 for np, arguments, options in ((0, ("allreduce", "--threads", "2"), ("--json", "--plot")), (2, ("allreduce",), ("--csv", "--json")),
                                (2, ("--limits",), ("--json", "--plot"))):
-    refused = run(np, *arguments, "-n", "1", "-s", "4", options[0], f"{work}/same", options[1], f"{work}/../{os.path.basename(work)}/same")
+    refused = run(np, *arguments, "-t", "1ms", "-s", "4", options[0], f"{work}/same", options[1], f"{work}/../{os.path.basename(work)}/same")
     said = [line for line in refused.stderr.splitlines() if "both name" in line]
     if refused.returncode == 0 or len(said) != 1 or os.path.exists(f"{work}/same") or refused.stdout.count("allreduce"):
         wrong(f"{options} of one file: {refused.returncode} {refused.stderr} {refused.stdout}")

@@ -44,6 +44,7 @@ struct kolo_engine {
     struct kolo_comm *world;
     struct kolo_timeline *timeline; /* NULL: none is kept */
     uint64_t start_ticket;          /* there: of kolo_init */
+    bool *ended;                    /* becomes true when the world is finalized; NULL: none */
     /* ---- */
     struct kolo_comm *comms;     /* all, the world among them */
     struct kolo_comm *busy;      /* those with requests or a suspicion, and maybe more */

@@ -470,6 +470,8 @@ static kolo_status finalize_world(struct kolo_comm *comm)
     struct kolo_engine *engine = comm->engine;
     char detail[KOLO_DETAIL_MAX];
     kolo_status heard = KOLO_OK;
+    if (engine->ended != NULL)
+        *engine->ended = true;
     kolo_engine_stop_thread(engine);
     kolo_engine_enter(engine);
     kolo_deadline deadline = kolo_deadline_in_ms(engine->settings.exit_timeout_ms);

@@ -21,6 +21,7 @@ struct member {
     struct team *team;
     int rank, fd;
     bool has_thread;
+    bool has_ended; /* its communicator is gone: the function may have finalized it by itself */
     pthread_t thread;
     kolo_status status;
     char detail[KOLO_DETAIL_MAX];
@@ -52,6 +53,7 @@ static kolo_status come_up(struct member *member, struct kolo_comm **comm_out)
     engine->settings = team->settings;
     engine->rank = member->rank;
     engine->size = team->size;
+    engine->ended = &member->has_ended;
     status = kolo_engine_keep_timeline(engine, kolo_now_ns());
     if (status != KOLO_OK)
         close(member->fd);
@@ -83,7 +85,7 @@ static void *member_main(void *argument)
     if (is_up) {
         kolo_detail_set("");
         keep_result(member, team->rank_main(comm, team->arg));
-        kolo_status left = kolo_finalize(comm);
+        kolo_status left = member->has_ended ? KOLO_OK : kolo_finalize(comm);
         if (member->status == KOLO_OK)
             keep_result(member, left);
     }

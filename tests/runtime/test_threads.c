@@ -30,6 +30,22 @@ Test(threads, lowest_failure_wins, .timeout = 120)
               kolo_error_detail());
 }
 
+/** Some ranks finalize by themselves, as in a program that kolorun starts. */
+static kolo_status finalize_on_odd(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    if (status == KOLO_OK && kolo_rank(comm) % 2 == 1)
+        status = kolo_finalize(comm);
+    return status;
+}
+
+Test(threads, a_function_may_finalize_its_communicator, .timeout = 120)
+{
+    kolo_status status = kolo_run_threads(4, NULL, finalize_on_odd, NULL);
+    cr_assert(status == KOLO_OK, "%s: %s", kolo_status_name(status), kolo_error_detail());
+}
+
 static atomic_bool has_gone;
 
 /** At the end of the thread that was rank 1. */

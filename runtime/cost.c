@@ -275,8 +275,8 @@ static double ranks_a_core(const struct kolo_layout *layout)
 
 /** Along a tree or a chain, and between a root and the others in turn, few ranks are at work at a
  * time: their messages do not drive each other's out of the caches. But the leaves of a tree that
- * reduces, half of all ranks, begin with their whole vectors at once. Of a broadcast all plans count
- * as such, so that they are judged alike. */
+ * reduces, half of all ranks, begin with their whole vectors at once. Of a broadcast all plans
+ * count as such, so that they are judged alike. */
 static bool is_passed_on(const struct kolo_plan *plan)
 {
     if (plan->collective == KOLO_COLLECTIVE_REDUCE && plan->depth == KOLO_DEPTH_TREE)

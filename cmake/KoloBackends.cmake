@@ -106,6 +106,11 @@ if(KOLO_SANITIZE)
     if(KOLO_SANITIZE MATCHES address) # half of that again; gcc's intrinsics are macros then, whose conversions it warns of
         set(KOLO_REDUCE_OPTIMISED -O0 -Wno-sign-conversion)
     endif()
+    # What a check has to say would be a megabyte or three of pointers for each file, which every program that starts would
+    # relocate. A check that fails ends the program by SIGILL instead, and AddressSanitizer says where (tests/support/leaks.c).
+    if(KOLO_SANITIZE MATCHES undefined)
+        list(APPEND KOLO_REDUCE_OPTIMISED $<IF:$<C_COMPILER_ID:GNU>,-fsanitize-undefined-trap-on-error,-fsanitize-trap=undefined>)
+    endif()
 endif()
 set(KOLO_REDUCE_SETS avx512 avx2 neon)
 set(KOLO_REDUCE_FLAGS_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mf16c)

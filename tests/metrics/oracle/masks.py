@@ -53,8 +53,8 @@ class Kolo:
         return mask
 
     def from_runs(self, runs, height, width):
-        mask = self.new()
-        self.call("kolo_mask_from_runs", (ctypes.c_uint32 * len(runs))(*runs),
+        mask, runs = self.new(), np.ascontiguousarray(runs, np.uint32)
+        self.call("kolo_mask_from_runs", runs.ctypes.data_as(ctypes.c_void_p),
                   ctypes.c_size_t(len(runs)), height, width, ctypes.byref(mask))
         return mask
 
@@ -76,6 +76,9 @@ class Kolo:
         self.call("kolo_mask_from_pixels", data, ctypes.c_bool(by_rows), height, width,
                   ctypes.byref(mask))
         return mask
+
+    def runs(self, mask):
+        return np.ctypeslib.as_array(mask.runs, (mask.count,)) if mask.count else np.zeros(0, np.uint32)
 
     def to_string(self, mask):
         length = ctypes.c_size_t()
@@ -117,19 +120,17 @@ class Kolo:
 
 
 def runs_of(rle):
-    """The runs of a compressed string, as COCO describes it."""
-    runs, at, text = [], 0, rle["counts"]
-    while at < len(text):
-        value = shift = 0
-        while True:
-            digit = text[at] - 48
-            value |= (digit & 31) << shift
-            at, shift = at + 1, shift + 5
-            if not digit & 32:
-                break
-        if digit & 16:
-            value -= 1 << shift
-        runs.append(value + (runs[-2] if len(runs) > 2 else 0))
+    """The runs of a compressed string, as COCO describes it: digits of 5 bits, the lowest first, a bit that says
+    whether more follow, the sign in the last; from the fourth run on, what a run has more than the one before the last."""
+    digits = np.frombuffer(rle["counts"], np.uint8).astype(np.int64) - 48
+    ends = np.flatnonzero(digits & 32 == 0)
+    starts = np.concatenate(([0], ends[:-1] + 1))[:len(ends)]
+    lengths = ends - starts + 1
+    shifts = 5 * (np.arange(len(digits)) - np.repeat(starts, lengths))
+    runs = np.add.reduceat((digits & 31) << shifts, starts) if len(starts) else np.zeros(0, np.int64)
+    runs -= np.where(digits[ends] & 16, np.int64(1) << 5 * lengths, 0)
+    for first in (1, 2):
+        runs[first::2] = np.cumsum(runs[first::2])
     return runs
 
 
@@ -184,7 +185,7 @@ def blob(random, height, width):
 
 def odd(random, runs):
     """The same pixels with runs of no pixel among them."""
-    out = list(runs)
+    out = runs.tolist()
     for _ in range(random.integers(1, 4)):
         at = int(random.integers(0, len(out) + 1))
         if at == len(out):
@@ -202,20 +203,21 @@ class Wrong(Exception):
 
 
 def same(what, expected, got):
-    if expected != got:
+    equal = np.array_equal(expected, got) if isinstance(expected, np.ndarray) else expected == got
+    if not equal:
         raise Wrong(f"{what}: pycocotools {str(expected)[:300]}, kolo {str(got)[:300]}")
 
 
 def check_mask(kolo, rle, mask, what):
     """A mask that kolo has made, against pycocotools' of the same."""
     runs = runs_of(rle)
-    same(f"{what}: runs", runs, mask.runs[:mask.count])
+    same(f"{what}: runs", runs, kolo.runs(mask))
     same(f"{what}: string", rle["counts"], kolo.to_string(mask))
     same(f"{what}: area", int(oracle.area(rle)), kolo.area(mask))
     box = oracle.toBbox(rle).tolist() if oracle.area(rle) else [0.0] * 4
     same(f"{what}: box", box, kolo.box(mask))
     again = kolo.from_string(rle)
-    same(f"{what}: runs of its string", runs, again.runs[:again.count])
+    same(f"{what}: runs of its string", runs, kolo.runs(again))
     again = kolo.from_runs(runs, *rle["size"])
     same(f"{what}: string of its runs", rle["counts"], kolo.to_string(again))
     taken = oracle.frPyObjects({"counts": runs, "size": rle["size"]}, *rle["size"])
@@ -243,7 +245,7 @@ def draw(kolo, random, height, width):
         return rle, mask, f"odd runs {runs}"
     mask = kolo.from_pixels(pixels, kind == 2)
     if kind == 2:
-        same("pixels", pixels.tolist(), kolo.to_pixels(mask, bool(random.integers(0, 2))).tolist())
+        same("pixels", pixels, kolo.to_pixels(mask, bool(random.integers(0, 2))))
     return rle, mask, "pixels"
 
 

@@ -14,6 +14,7 @@ class Tree:
 
     def __init__(self, options):
         self.source, self.build, self.compiler = options.source, options.build, options.compiler
+        self.link = options.link.split()
 
     def read(self, path):
         with open(f"{self.source}/{path}", encoding="utf-8") as file:
@@ -26,7 +27,7 @@ class Tree:
                         f"-I{self.build}/generated", *arguments], check=True)
 
     def libraries(self):
-        return (f"{self.build}/lib/libkolo_core.a", *LIBRARIES)
+        return (*self.link, f"{self.build}/lib/libkolo_core.a", *LIBRARIES)
 
 
 def write(path, text):
@@ -40,6 +41,7 @@ def options_of(seeds):
     parser.add_argument("source")
     parser.add_argument("build")
     parser.add_argument("compiler")
+    parser.add_argument("--link", default="", help="options of the linking: -fuse-ld=lld takes less time for as good a program")
     parser.add_argument("--seeds", type=int, default=seeds)
     parser.add_argument("--only", default="", help="faults whose file or text has this")
     return parser.parse_args()

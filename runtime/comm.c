@@ -126,7 +126,7 @@ void kolo_comm_free(struct kolo_comm *comm)
 {
     if (comm == NULL)
         return;
-    kolo_free_memory(atomic_load(&comm->group));
+    kolo_group_free(atomic_load(&comm->group));
     if (comm->is_listed)
         unlist(comm);
     kolo_comm_is_idle(comm);

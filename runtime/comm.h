@@ -496,6 +496,8 @@ struct kolo_group_part {
     size_t count;
     double prescale; /* of what is sent; 0: none */
 };
+/** One that was closed, or whose communicator ends; its calls are left. NULL: nothing. */
+void kolo_group_free(struct kolo_group *group);
 /** Takes a call up into the group that is open. */
 kolo_status kolo_group_add(struct kolo_comm *comm, const struct kolo_task *task) KOLO_NODISCARD;
 /** Remembers what a call failed with, if a group is open: nothing of it starts then. Returns it. */

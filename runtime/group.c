@@ -4,16 +4,18 @@
 // group, or write a buffer before all of it can start.
 //
 // Each call is checked and prepared when it is made (kolo_task_prepare), so that it says at once
-// what is wrong with it; the group remembers the first failure. At its end allreduces of the same
-// type and operator that follow each other become one over memory of its own, for which the parts
-// are gathered before and scattered afterwards. All ranks do that alike, because what it depends on
-// is a part of each call's description (a rank's prescale, which is its own, is none: it is applied
-// when its part is gathered); the sum of the descriptions is the fused call's hash.
+// what is wrong with it; the group remembers the first failure. At its end no call may write what
+// another reads or writes (accesses.h). Allreduces of the same type and operator that follow each
+// other become one over memory of its own, for which the parts are gathered before and scattered
+// afterwards. All ranks do that alike, because what it depends on is a part of each call's
+// description (a rank's prescale, which is its own, is none: it is applied when its part is
+// gathered); the sum of the descriptions is the fused call's hash.
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "memory/reduce.h"
+#include "runtime/accesses.h"
 #include "runtime/comm.h"
 
 /* At 4 KiB a copy in and one out cost less than a collective's latency (bench/RESULTS.md, Calls
@@ -24,7 +26,16 @@ struct kolo_group {
     kolo_status status; /* of the first call that failed */
     char text[KOLO_DETAIL_MAX];
     struct kolo_request *first, *last;
+    struct kolo_accesses accesses; /* of their buffers */
 };
+
+void kolo_group_free(struct kolo_group *group)
+{
+    if (group == NULL)
+        return;
+    kolo_accesses_free(&group->accesses);
+    kolo_free_memory(group);
+}
 
 kolo_status kolo_group_begin(struct kolo_comm *comm)
 {
@@ -72,6 +83,23 @@ static kolo_status refuse_stream(const struct kolo_task *task)
                      "%s: a group follows no stream: opts->stream must be NULL", task->function);
 }
 
+/** Held: lock. On failure the request is still the caller's. */
+static kolo_status take_up(const struct kolo_comm *comm, struct kolo_group *group,
+                           const struct kolo_task *task, struct kolo_request *request)
+{
+    if (group == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: another thread ended the group", task->function);
+    kolo_status status = kolo_accesses_add(&group->accesses, task, comm->size);
+    if (status != KOLO_OK)
+        return status;
+    if (group->last != NULL)
+        group->last->chain = request;
+    else
+        group->first = request;
+    group->last = request;
+    return KOLO_OK;
+}
+
 kolo_status kolo_group_add(struct kolo_comm *comm, const struct kolo_task *task)
 {
     struct kolo_request *request = NULL;
@@ -86,19 +114,11 @@ kolo_status kolo_group_add(struct kolo_comm *comm, const struct kolo_task *task)
     if (status != KOLO_OK)
         return status;
     kolo_comm_enter(comm);
-    struct kolo_group *group = atomic_load(&comm->group);
-    if (group == NULL) /* another thread ended it meanwhile */
+    status = take_up(comm, atomic_load(&comm->group), task, request);
+    if (status != KOLO_OK)
         kolo_chain_drop(request);
-    else if (group->last != NULL)
-        group->last->chain = request;
-    else
-        group->first = request;
-    if (group != NULL)
-        group->last = request;
     kolo_comm_leave(comm);
-    if (group == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: another thread ended the group", task->function);
-    return KOLO_OK;
+    return status;
 }
 
 /* ---- fusion ---- */
@@ -264,15 +284,32 @@ static void settle_options(struct kolo_request *chain, const struct kolo_opts *o
     }
 }
 
+/** Refuses a group of which one call writes what another reads or writes. */
+static kolo_status check_apart(struct kolo_group *group)
+{
+    struct kolo_access first, second;
+    if (!kolo_accesses_clash(&group->accesses, &first, &second))
+        return KOLO_OK;
+    const uintptr_t begin = first.begin > second.begin ? first.begin : second.begin;
+    const uintptr_t end = first.end < second.end ? first.end : second.end;
+    const char *does = second.is_written ? "writes" : "reads";
+    const char *did = !first.is_written ? "reads" : second.is_written ? "writes too" : "writes";
+    return kolo_fail(KOLO_ERR_INVALID,
+                     "kolo_group_end: call %u (%s) %s what call %u (%s) %s, %zu bytes at %p: calls "
+                     "of a group go on side by side; end the group between the two",
+                     second.call, second.function, does, first.call, first.function, did,
+                     (size_t)(end - begin), (void *)begin);
+}
+
 /** Checks what the end was called with, and whether all calls were taken up. */
-static kolo_status check_end(struct kolo_comm *comm, const struct kolo_group *group,
+static kolo_status check_end(struct kolo_comm *comm, struct kolo_group *group,
                              const struct kolo_task *task)
 {
     kolo_status status = kolo_task_check(comm, task);
     if (status == KOLO_OK)
         status = refuse_stream(task);
     if (group->status == KOLO_OK)
-        return status;
+        return status != KOLO_OK ? status : check_apart(group);
     kolo_detail_set(group->text);
     return group->status;
 }
@@ -318,7 +355,7 @@ kolo_status kolo_group_end(struct kolo_comm *comm, const struct kolo_opts *opts,
         return kolo_fail(KOLO_ERR_INVALID, "kolo_group_end: no group is open");
     status = start(comm, group, &task);
     struct kolo_request *chain = group->first;
-    kolo_free_memory(group);
+    kolo_group_free(group);
     if (status == KOLO_OK && request_out != NULL) {
         *request_out = chain;
         return KOLO_OK;

@@ -531,11 +531,11 @@ KOLO_API kolo_status kolo_request_free(struct kolo_request **request);
 /** Opens a group: collectives, sends and receives on @p comm, by whichever thread, are checked and
  *  taken up, and return KOLO_OK or what is wrong with them; nothing is sent or written before
  *  kolo_group_end(). Their request_out must be NULL. Their buffers are lent from the end of the
- *  group until it is over, and none may use another's result. Sends and receives of a group go on
- *  side by side, so the order in which two ranks name each other does not matter; its collectives
- *  must come in the same order on all ranks. Short allreduces that follow each other, of the same
- *  type, operator and flags, without a postscale, are carried out as one: so all ranks must group
- *  the same calls.
+ *  group until it is over. Its calls go on side by side: none may write what another reads or
+ *  writes, and the order in which two ranks name each other in sends and receives does not matter.
+ *  Its collectives must come in the same order on all ranks. Short allreduces that follow each
+ *  other, of the same type, operator and flags, without a postscale, are carried out as one: so all
+ *  ranks must group the same calls.
  *
  *      status = kolo_group_begin(comm);
  *      if (status == KOLO_OK) {
@@ -557,7 +557,9 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_group_begin(struct kolo_comm *comm);
  *  factors and KOLO_DETERMINISTIC are those of the calls. @p request_out as of a collective: one
  *  request for all (NULL if the group is empty).
  *  @return the status of the first call that was refused, and nothing was started; ERR_INVALID (no
- *  group is open, or opts); ERR_NO_MEMORY; else as of the call of it that failed first. */
+ *  group is open, or opts, or a call writes what another reads or writes: the detail names both,
+ *  counted from 1, and the bytes; nothing was started); ERR_NO_MEMORY; else as of the call of it
+ *  that failed first. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_group_end(struct kolo_comm *comm,
                                                    const struct kolo_opts *opts,
                                                    struct kolo_request **request_out);

@@ -207,10 +207,10 @@ Test(group, mixed_calls, .timeout = 120)
 static kolo_status different_groups(struct kolo_comm *comm, void *argument)
 {
     (void)argument;
-    float a[2] = {1, 2};
+    float a[8] = {1, 2};
     WORLD_TRY(kolo_group_begin(comm));
     for (int i = 0; i < 4 + kolo_rank(comm); i++)
-        WORLD_TRY(kolo_allreduce(comm, a, a, 1, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+        WORLD_TRY(kolo_allreduce(comm, a + i, a + i, 1, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
     kolo_status status = kolo_group_end(comm, NULL, NULL);
     WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "%s", kolo_status_name(status));
     WORLD_EXPECT(strstr(kolo_error_detail(), "group of") != NULL, "%s", kolo_error_detail());
@@ -225,7 +225,8 @@ static kolo_status cut_otherwise(struct kolo_comm *comm, void *argument)
     const size_t first = kolo_rank(comm) == 0 ? 1 : 3;
     WORLD_TRY(kolo_group_begin(comm));
     WORLD_TRY(kolo_allreduce(comm, a, a, first, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
-    WORLD_TRY(kolo_allreduce(comm, a, a, 4 - first, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+    WORLD_TRY(
+        kolo_allreduce(comm, a + first, a + first, 4 - first, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
     kolo_status status = kolo_group_end(comm, NULL, NULL);
     WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "%s", kolo_status_name(status));
     WORLD_EXPECT(strstr(kolo_error_detail(), "in a group of other calls") != NULL, "%s",
@@ -241,6 +242,34 @@ Test(group, ranks_that_differ, .timeout = 60)
         WORLD_MUST_RUN(&world, different_groups, NULL);
         WORLD_MUST_RUN(&world, cut_otherwise, NULL);
     }
+}
+
+/** Calls of a group go on side by side: one that needs another's result would read it or not, by
+ * chance. Columns of one matrix, which lie in each other's gaps, are apart. */
+static kolo_status need_each_other(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    float a[2] = {1, 2}, b[2] = {9, 9}, c[2] = {9, 9}, matrix[4] = {0};
+    const size_t counts[2] = {1, 1}, even[2] = {0, 2}, odd[2] = {1, 3};
+    WORLD_TRY(kolo_group_begin(comm));
+    WORLD_TRY(kolo_allreduce(comm, a, b, 2, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    WORLD_TRY(kolo_allreduce(comm, b + 1, c, 1, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+    WORLD_INVALID(kolo_group_end(comm, NULL, NULL),
+                  "call 3 (kolo_allreduce) reads what call 1 (kolo_allreduce) writes, 4 bytes");
+    WORLD_EXPECT(b[0] == 9 && b[1] == 9 && c[0] == 9, "something was written");
+    WORLD_TRY(kolo_group_begin(comm));
+    WORLD_TRY(kolo_allgatherv(comm, a, matrix, counts, even, KOLO_FLOAT32, NULL, NULL));
+    WORLD_TRY(kolo_allgatherv(comm, a + 1, matrix, counts, odd, KOLO_FLOAT32, NULL, NULL));
+    WORLD_TRY(kolo_group_end(comm, NULL, NULL));
+    WORLD_EXPECT(matrix[0] == 1 && matrix[1] == 2 && matrix[2] == 1 && matrix[3] == 2, "columns");
+    return KOLO_OK;
+}
+
+Test(group, calls_that_need_each_other, .timeout = 60)
+{
+    struct world world = {.size = 2};
+    WORLD_MUST_RUN(&world, need_each_other, NULL);
 }
 
 /** Whatever is refused in a group, nothing of it starts, and the group's end says it again. */

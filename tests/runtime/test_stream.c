@@ -718,7 +718,7 @@ static kolo_status in_a_capture(struct kolo_comm *comm, void *argument)
     REFUSED(KOLO_ERR_UNSUPPORTED, words,
             kolo_recv(comm, memory, 1, KOLO_INT32, 1 - rank, NULL, &request));
     WORLD_TRY(kolo_group_begin(comm));
-    WORLD_TRY(kolo_recv(comm, memory, 1, KOLO_INT32, 1 - rank, NULL, NULL));
+    WORLD_TRY(kolo_recv(comm, (int32_t *)memory + 8, 1, KOLO_INT32, 1 - rank, NULL, NULL));
     WORLD_TRY(collective(comm, 3, memory, NULL, NULL));
     REFUSED(KOLO_ERR_UNSUPPORTED, words, kolo_group_end(comm, NULL, &request));
     REFUSED(KOLO_ERR_UNSUPPORTED, words, kolo_free(comm, allocated));

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the calls of a group read and write, and where two of them meet. Owns the list of a group's
+// accesses. Must never: look at the memory itself (it may be a device's), or take the gap between
+// two blocks for a part of them (two allgathers may fill one matrix by columns).
+//
+// The accesses are sorted by where they begin. Going through them, it is enough to know of those
+// before which one reaches farthest, among all and among the written ones, and which one does so
+// of another call than that: an access clashes with one before if it begins before that one's end.
+#include "runtime/accesses.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "runtime/comm.h"
+
+static kolo_status add(struct kolo_accesses *accesses, const struct kolo_task *task,
+                       const void *memory, size_t bytes, bool is_written)
+{
+    const uintptr_t begin = (uintptr_t)memory;
+    if (bytes == 0)
+        return KOLO_OK;
+    kolo_status status = kolo_grow((void **)&accesses->items, &accesses->capacity,
+                                   accesses->count + 1, sizeof(*accesses->items));
+    if (status != KOLO_OK)
+        return status;
+    if (accesses->count > 0 && begin < accesses->items[accesses->count - 1].begin)
+        accesses->is_mixed = true;
+    accesses->items[accesses->count++] =
+        (struct kolo_access){begin, begin + bytes, task->function, accesses->calls, is_written};
+    return KOLO_OK;
+}
+
+/** Blocks of one buffer, one for each of @p size ranks. An empty one lies nowhere. */
+static kolo_status add_blocks(struct kolo_accesses *accesses, const struct kolo_task *task,
+                              const void *memory, const size_t *counts, const size_t *displs,
+                              int size, bool is_written)
+{
+    const size_t element_bytes = kolo_dtype_bytes(task->dtype);
+    kolo_status status = KOLO_OK;
+    for (int rank = 0; rank < size && status == KOLO_OK; rank++)
+        if (counts[rank] > 0)
+            status = add(accesses, task, (const uint8_t *)memory + displs[rank] * element_bytes,
+                         counts[rank] * element_bytes, is_written);
+    return status;
+}
+
+/** Do counts and displs say where the blocks lie that it reads, or that it writes? */
+static bool reads_blocks(const struct kolo_task *task)
+{
+    return task->kind == KOLO_CALL_SCATTERV && task->displs != NULL && task->send_bytes > 0;
+}
+
+static bool writes_blocks(const struct kolo_task *task)
+{
+    const bool gathers = task->kind == KOLO_CALL_ALLGATHERV || task->kind == KOLO_CALL_GATHERV ||
+                         task->kind == KOLO_CALL_ALLTOALLV;
+    return gathers && task->displs != NULL && task->recv_bytes > 0;
+}
+
+static kolo_status add_read(struct kolo_accesses *accesses, const struct kolo_task *task, int size)
+{
+    if (task->send_counts != NULL && task->send_displs != NULL)
+        return add_blocks(accesses, task, task->send, task->send_counts, task->send_displs, size,
+                          false);
+    if (reads_blocks(task))
+        return add_blocks(accesses, task, task->send, task->counts, task->displs, size, false);
+    return add(accesses, task, task->send, task->send_bytes, false);
+}
+
+kolo_status kolo_accesses_add(struct kolo_accesses *accesses, const struct kolo_task *task,
+                              int size)
+{
+    accesses->calls++;
+    kolo_status status = add_read(accesses, task, size);
+    if (status != KOLO_OK)
+        return status;
+    if (writes_blocks(task))
+        return add_blocks(accesses, task, task->recv, task->counts, task->displs, size, true);
+    return add(accesses, task, task->recv, task->recv_bytes, true);
+}
+
+/* ---- where they meet ---- */
+
+/** Of the accesses before: which one reaches farthest, and which one of another call does, or
+ * NULL. */
+struct reach {
+    const struct kolo_access *farthest, *other;
+};
+
+static void extend(struct reach *reach, const struct kolo_access *access)
+{
+    if (reach->farthest == NULL || access->end > reach->farthest->end) {
+        if (reach->farthest != NULL && reach->farthest->call != access->call)
+            reach->other = reach->farthest;
+        reach->farthest = access;
+    } else if (access->call != reach->farthest->call &&
+               (reach->other == NULL || access->end > reach->other->end)) {
+        reach->other = access;
+    }
+}
+
+/** One of another call than @p access's that reaches into it, NULL: none. */
+static const struct kolo_access *into(const struct reach *reach, const struct kolo_access *access)
+{
+    const struct kolo_access *before = reach->farthest;
+    if (before != NULL && before->call == access->call)
+        before = reach->other;
+    return before != NULL && before->end > access->begin ? before : NULL;
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const uintptr_t x = ((const struct kolo_access *)a)->begin;
+    const uintptr_t y = ((const struct kolo_access *)b)->begin;
+    return (x > y) - (x < y);
+}
+
+bool kolo_accesses_clash(struct kolo_accesses *accesses, struct kolo_access *first_out,
+                         struct kolo_access *second_out)
+{
+    struct reach all = {NULL, NULL}, written = {NULL, NULL};
+    if (accesses->is_mixed)
+        qsort(accesses->items, accesses->count, sizeof(*accesses->items), by_begin);
+    accesses->is_mixed = false;
+    for (size_t i = 0; i < accesses->count; i++) {
+        const struct kolo_access *access = &accesses->items[i];
+        const struct kolo_access *before = into(access->is_written ? &all : &written, access);
+        if (before != NULL) {
+            *first_out = before->call < access->call ? *before : *access;
+            *second_out = before->call < access->call ? *access : *before;
+            return true;
+        }
+        extend(&all, access);
+        if (access->is_written)
+            extend(&written, access);
+    }
+    return false;
+}
+
+void kolo_accesses_free(struct kolo_accesses *accesses)
+{
+    kolo_free_memory(accesses->items);
+    *accesses = (struct kolo_accesses){0};
+}

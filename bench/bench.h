@@ -117,8 +117,13 @@ struct bench_mismatch {
     char expected[32], got[32];
 };
 
-/** Fills both buffers: what the result must not be, then what is sent. */
-void bench_data_fill(const struct bench_call *call);
+/** How many of the elements that are sent are drawn, each for its place; the others repeat them.
+ * All for bench_data_check, fewer where the result is not looked at. */
+#define BENCH_ALL_DIFFER SIZE_MAX
+enum { BENCH_PERIOD = 1 << 16 };
+/** Fills both buffers: what the result must not be, then what is sent, of which @p period (not 0)
+ * elements are drawn. */
+void bench_data_fill(const struct bench_call *call, size_t period);
 /** Compares the receive buffer element by element with the reference that this rank computes, its
  * surroundings and what it sent with what they were. */
 void bench_data_check(const struct bench_call *call, struct bench_mismatch *mismatch_out);
@@ -138,7 +143,8 @@ const char *bench_memory_text(enum bench_memory memory);
 kolo_status bench_buffers_make(struct bench_call *call, struct bench_buffers *buffers);
 void bench_buffers_free(struct bench_buffers *buffers, struct bench_call *call);
 /** As bench_data_fill and bench_data_check, wherever the buffers are. */
-kolo_status bench_buffers_fill(struct bench_buffers *buffers, const struct bench_call *call);
+kolo_status bench_buffers_fill(struct bench_buffers *buffers, const struct bench_call *call,
+                               size_t period);
 kolo_status bench_buffers_check(struct bench_buffers *buffers, const struct bench_call *call,
                                 struct bench_mismatch *mismatch_out);
 

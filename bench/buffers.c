@@ -204,10 +204,11 @@ static struct bench_call on_images(const struct bench_buffers *buffers,
     return on;
 }
 
-kolo_status bench_buffers_fill(struct bench_buffers *buffers, const struct bench_call *call)
+kolo_status bench_buffers_fill(struct bench_buffers *buffers, const struct bench_call *call,
+                               size_t period)
 {
     const struct bench_call on = on_images(buffers, call);
-    bench_data_fill(&on);
+    bench_data_fill(&on, period);
     return copy_both(buffers, KOLO_WAY_OUT);
 }
 

@@ -268,15 +268,27 @@ static void *sent_from(const struct bench_call *call, size_t *count_out)
     return call->recv;
 }
 
-void bench_data_fill(const struct bench_call *call)
+/** What this rank sends, @p count elements at @p send, of which @p period are drawn and the rest
+ * repeats them: to draw one takes longer than to reduce it. */
+static void fill_sent(const struct bench_call *call, uint8_t *send, size_t count, size_t period)
 {
-    kolo_dtype dtype = call->options->dtype;
-    size_t count, bytes = kolo_dtype_bytes(dtype);
+    const kolo_dtype dtype = call->options->dtype;
+    const size_t bytes = kolo_dtype_bytes(dtype), drawn = count < period ? count : period;
+    for (size_t i = 0; i < drawn; i++)
+        store(send + i * bytes, dtype, sent(call, call->rank, i));
+    for (size_t done = drawn, more; done < count; done += more) {
+        more = done < count - done ? done : count - done;
+        memcpy(send + done * bytes, send, more * bytes);
+    }
+}
+
+void bench_data_fill(const struct bench_call *call, size_t period)
+{
+    size_t count, bytes = kolo_dtype_bytes(call->options->dtype);
     uint8_t *recv = call->recv, *send;
     memset(recv, UNTOUCHED, bench_call_recv_count(call) * bytes);
     send = sent_from(call, &count);
-    for (size_t i = 0; i < count; i++)
-        store(send + i * bytes, dtype, sent(call, call->rank, i));
+    fill_sent(call, send, count, period);
     bool apart = !call->options->in_place && !is_broadcast(call);
     if (apart) {
         memset(recv + bench_call_recv_count(call) * bytes, CANARY, BENCH_CANARY_BYTES);

@@ -187,7 +187,7 @@ static kolo_status check(struct bench_call *call, struct bench_buffers *buffers,
         int root = rotates ? turn : call->root;
         call->root = root;
         call->round++;
-        KOLO_TRY(bench_buffers_fill(buffers, call));
+        KOLO_TRY(bench_buffers_fill(buffers, call, BENCH_ALL_DIFFER));
         KOLO_TRY(bench_call_once(call));
         call->root = root;
         KOLO_TRY(bench_buffers_check(buffers, call, &mismatch));
@@ -235,7 +235,7 @@ kolo_status bench_prepare(struct kolo_comm *comm, const struct bench_options *op
                             .count = unit ? bytes / unit : 0};
     prepared->bytes = prepared->call.count * unit;
     KOLO_TRY(bench_buffers_make(&prepared->call, &prepared->buffers));
-    KOLO_TRY(bench_buffers_fill(&prepared->buffers, &prepared->call));
+    KOLO_TRY(bench_buffers_fill(&prepared->buffers, &prepared->call, BENCH_PERIOD));
     KOLO_TRY(find_plan(&prepared->call, &prepared->plan));
 out:
     return status;

@@ -12,9 +12,11 @@
 #include "base/status.h"
 #include "bench/bench.h"
 #include "runtime/choose.h"
+#include "runtime/init.h"
 #include "runtime/profile.h"
 #include "tools/exit_status.h"
 #include "transport/board.h"
+#include "transport/transport.h"
 
 enum { RANKS_MOST = 4096, ANSWERS_MAX = 32 };
 
@@ -100,17 +102,24 @@ TAKE(deterministic)
     return BENCH_GO_ON;
 }
 
+static const char *const transports[] = {"inproc", "shm", "rdma", "tcp", NULL};
+
+/* The name itself, NULL: it is none. */
+static const char *find_transport(const char *name)
+{
+    for (int i = 0; transports[i]; i++)
+        if (strcmp(name, transports[i]) == 0)
+            return transports[i];
+    return NULL;
+}
+
 TAKE(transport)
 {
-    static const char *const names[] = {"inproc", "shm", "rdma", "tcp", NULL};
     COMMAND;
-    for (int i = 0; names[i]; i++)
-        if (strcmp(value, names[i]) == 0) {
-            c->transport = names[i];
-            return BENCH_GO_ON;
-        }
-    return bench_refuse("--transport", value, "inproc, shm, rdma or tcp",
-                        bench_nearest(value, names));
+    c->transport = find_transport(value);
+    return c->transport ? BENCH_GO_ON
+                        : bench_refuse("--transport", value, "inproc, shm, rdma or tcp",
+                                       bench_nearest(value, transports));
 }
 
 TAKE(memory)
@@ -149,7 +158,8 @@ static const struct bench_flag flags[] = {
     {'o', "op", "OP", "operator [sum]", take_op},
     {0, "root", "RANK", "of rooted collectives [0]", take_root},
     {0, "transport", "NAME",
-     "between ranks of one host: inproc, shm, rdma (which also joins hosts) or tcp [shm]",
+     "between ranks of one host: inproc, shm, rdma (which also joins hosts) or tcp "
+     "[KOLO_TRANSPORT, or shm]",
      take_transport},
     {0, "memory", "KIND", "of the call: kolo (kolo_alloc) or user (plain memory) [kolo]",
      take_memory},
@@ -286,9 +296,23 @@ static void print_rounding(const struct kolo_question *question, const struct ko
                plan->name);
 }
 
-static kolo_status explain(const struct command *c)
+/* KOLO_PLAN takes the choice from a job; what it takes is said, and the choice is still shown. */
+static void print_forced(const char *name, const struct kolo_answer *answers, size_t count)
 {
-    struct kolo_settings settings;
+    size_t i = 0;
+    if (strcmp(name, "auto") == 0)
+        return;
+    while (i < count && strcmp(answers[i].plan->name, name) != 0)
+        i++;
+    if (i == count)
+        printf("# KOLO_PLAN=%s is none of these: it does not change the choice here\n", name);
+    else if (!answers[i].is_chosen)
+        printf("# KOLO_PLAN=%s: a job that has it runs %s here, or refuses the call if it cannot\n",
+               name, name);
+}
+
+static kolo_status explain(const struct command *c, const struct kolo_settings *settings)
+{
     struct kolo_figures figures;
     struct kolo_profile_source source;
     char text[KOLO_PROFILE_MAX];
@@ -296,31 +320,45 @@ static kolo_status explain(const struct command *c)
     size_t element = kolo_dtype_bytes(c->dtype);
     bool by_rank = c->operation->send == BENCH_ALL || c->operation->recv == BENCH_ALL;
     kolo_status status;
-    kolo_settings_init(&settings);
-    KOLO_TRY(kolo_settings_load(&settings, NULL, NULL, NULL));
     KOLO_TRY(
-        kolo_profile_load(c->profile ? c->profile : settings.profile, &figures, text, &source));
+        kolo_profile_load(c->profile ? c->profile : settings->profile, &figures, text, &source));
     struct kolo_question question = {
         .collective = bench_collective_of(c->operation),
         .args = {.size = (int)c->ranks,
                  .root = (int)c->root,
                  .count = (size_t)c->bytes / element / (by_rank ? (size_t)c->ranks : 1),
-                 .segment = settings.segment_bytes / element},
+                 .segment = settings->segment_bytes / element},
         .element_bytes = element,
         .order = kolo_order_of(c->dtype, c->operation->reduces ? c->op : KOLO_MIN,
-                               c->deterministic || settings.deterministic)};
+                               c->deterministic || settings->deterministic)};
     struct ground ground;
     KOLO_TRY(lay_ground(c, &ground));
     question.layout = layout_of(c, &ground);
     if (question.layout.local == KOLO_PATH_SHM)
-        question.layout.pull_from = kolo_pull_from(&settings, &question.layout.pull_is_tried);
+        question.layout.pull_from = kolo_pull_from(settings, &question.layout.pull_is_tried);
     question.args.hosts = ground.map.domains.count > 1 ? &ground.map : NULL;
     size_t count = kolo_explain(&question, &figures, answers, ANSWERS_MAX);
-    print_answers(c, &source, answers, count < ANSWERS_MAX ? count : ANSWERS_MAX);
+    if (count > ANSWERS_MAX)
+        count = ANSWERS_MAX;
+    print_answers(c, &source, answers, count);
+    print_forced(settings->plan, answers, count);
     if (count > 0)
-        print_rounding(&question, &figures, &answers[0], (size_t)settings.segment_bytes);
+        print_rounding(&question, &figures, &answers[0], (size_t)settings->segment_bytes);
     free_ground(&ground);
 out:
+    return status;
+}
+
+/* Those of a job that would be started here; the question has its transport, if none of its own. */
+static kolo_status load_settings(struct command *c, struct kolo_settings *settings)
+{
+    kolo_status status = kolo_config_settings(NULL, settings);
+    if (status == KOLO_OK)
+        status = kolo_transport_name_check(settings->transport);
+    if (status == KOLO_OK && !c->transport)
+        c->transport = find_transport(settings->transport);
+    if (!c->transport)
+        c->transport = "shm";
     return status;
 }
 
@@ -331,8 +369,7 @@ int explain_main(char *const *argv)
                               .domains = 1,
                               .bytes = 1 << 20,
                               .dtype = KOLO_FLOAT32,
-                              .op = KOLO_SUM,
-                              .transport = "shm"};
+                              .op = KOLO_SUM};
     char text[32];
     int exit_status = bench_flags_parse(flags, argv, &command, take_word);
     if (exit_status != BENCH_GO_ON)
@@ -352,7 +389,10 @@ int explain_main(char *const *argv)
     snprintf(text, sizeof text, "%" PRId64, command.root);
     if (command.root >= command.ranks)
         return bench_refuse("--root", text, "a rank below -np", NULL);
-    kolo_status status = explain(&command);
+    struct kolo_settings settings;
+    kolo_status status = load_settings(&command, &settings);
+    if (status == KOLO_OK)
+        status = explain(&command, &settings);
     if (status != KOLO_OK)
         fprintf(stderr, "kolobench: %s: %s\n", kolo_status_text(status), kolo_error_detail());
     return exit_status_of(status);

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulator. A value is a symbol: the sum (modulo 2^64) of a random number per contribution, so
+// The simulator's course: ranks take their steps, messages pass, calls follow each other. What the
+// ranks are and have is made by simulate_world.c, what they may touch is judged by
+// simulate_memory.c, what they must end with by simulate_results.c.
+//
+// A value is a symbol: the sum (modulo 2^64) of a random number per contribution, so
 // that a lost or doubled one shows, and a hash of the tree of operands, so that another order
 // shows. Ranks begin steps as early as the plan lets them; a message passes when the sender's first
 // unsent step to the receiver and the receiver's first unfilled step from the sender have both
@@ -17,39 +21,37 @@
 
 #include <string.h>
 
-#include "base/alloc.h"
-
-static struct kolo_sim_flight *flight_of(const struct kolo_actor *actor, size_t index)
+static struct kolo_sim_flight *flight_of(const struct kolo_sim_actor *actor, size_t index)
 {
     return &actor->flights[index % actor->window];
 }
 
 /* ---- running ---- */
 
-static void list_rank(struct kolo_world *world, int rank)
+static void list_rank(struct kolo_sim_world *world, int rank)
 {
-    struct kolo_actor *actor = &world->actors[rank];
+    struct kolo_sim_actor *actor = &world->actors[rank];
     if (actor->is_listed)
         return;
     actor->is_listed = true;
     world->list[world->listed++] = rank;
 }
 
-static kolo_status unwritten(const struct kolo_actor *actor, const struct kolo_slice *slice,
+static kolo_status unwritten(const struct kolo_sim_actor *actor, const struct kolo_slice *slice,
                              size_t i)
 {
-    return OBJECT(actor, "reads element %zu of buffer %d before it is written", slice->offset + i,
-                  (int)slice->buffer);
+    return KOLO_SIM_OBJECT(actor, "reads element %zu of buffer %d before it is written",
+                           slice->offset + i, (int)slice->buffer);
 }
 
-static kolo_status run_copy(const struct kolo_world *world, struct kolo_actor *actor,
+static kolo_status run_copy(const struct kolo_sim_world *world, struct kolo_sim_actor *actor,
                             const struct kolo_step *step)
 {
-    struct kolo_place from = kolo_sim_place(world, actor, &step->copy_from);
-    struct kolo_place to = kolo_sim_place(world, actor, &step->copy_to);
+    struct kolo_sim_extent from = kolo_sim_locate(world, actor, &step->copy_from);
+    struct kolo_sim_extent to = kolo_sim_locate(world, actor, &step->copy_to);
     for (size_t i = 0; i < to.count; i++) {
-        struct kolo_symbol *at = kolo_sim_cell(world, actor, to.memory, to.offset + i);
-        struct kolo_symbol value = kolo_sim_load(world, actor, from.memory, from.offset + i);
+        struct kolo_sim_symbol *at = kolo_sim_cell(world, actor, to.memory, to.offset + i);
+        struct kolo_sim_symbol value = kolo_sim_load(world, actor, from.memory, from.offset + i);
         if (value.sum == 0)
             return unwritten(actor, &step->copy_from, i);
         if (at != NULL)
@@ -68,18 +70,19 @@ static struct kolo_slice operand(const struct kolo_folding *fold, int way)
     return slice;
 }
 
-static kolo_status run_fold(const struct kolo_world *world, struct kolo_actor *actor,
+static kolo_status run_fold(const struct kolo_sim_world *world, struct kolo_sim_actor *actor,
                             const struct kolo_folding *fold)
 {
-    struct kolo_place to = kolo_sim_place(world, actor, &fold->out);
+    struct kolo_sim_extent to = kolo_sim_locate(world, actor, &fold->out);
     if (fold->ways == 0)
         return KOLO_OK;
     for (size_t i = 0; i < to.count; i++) {
-        struct kolo_symbol sum = {0, 0}, *at;
+        struct kolo_sim_symbol sum = {0, 0}, *at;
         for (int way = 0; way < fold->ways; way++) {
             struct kolo_slice slice = operand(fold, way);
-            struct kolo_place from = kolo_sim_place(world, actor, &slice);
-            struct kolo_symbol value = kolo_sim_load(world, actor, from.memory, from.offset + i);
+            struct kolo_sim_extent from = kolo_sim_locate(world, actor, &slice);
+            struct kolo_sim_symbol value =
+                kolo_sim_load(world, actor, from.memory, from.offset + i);
             if (value.sum == 0)
                 return unwritten(actor, &slice, i);
             sum = way == 0 ? value : kolo_sim_combine(sum, value);
@@ -92,15 +95,15 @@ static kolo_status run_fold(const struct kolo_world *world, struct kolo_actor *a
     return KOLO_OK;
 }
 
-static kolo_status run_local(const struct kolo_world *world, struct kolo_actor *actor,
+static kolo_status run_local(const struct kolo_sim_world *world, struct kolo_sim_actor *actor,
                              const struct kolo_step *step)
 {
     kolo_status status;
     KOLO_TRY(run_copy(world, actor, step));
     KOLO_TRY(run_fold(world, actor, &step->fold));
-    struct kolo_place finish = kolo_sim_place(world, actor, &step->finish);
+    struct kolo_sim_extent finish = kolo_sim_locate(world, actor, &step->finish);
     for (size_t i = 0; i < finish.count; i++) {
-        struct kolo_symbol *at = kolo_sim_cell(world, actor, finish.memory, finish.offset + i);
+        struct kolo_sim_symbol *at = kolo_sim_cell(world, actor, finish.memory, finish.offset + i);
         if (at != NULL && at->sum == 0)
             return unwritten(actor, &step->finish, i);
         if (at != NULL)
@@ -110,24 +113,25 @@ out:
     return status;
 }
 
-static kolo_status deliver(struct kolo_world *world, struct kolo_actor *from, struct kolo_actor *to,
-                           struct kolo_sim_flight *sent, struct kolo_sim_flight *got)
+static kolo_status deliver(struct kolo_sim_world *world, struct kolo_sim_actor *from,
+                           struct kolo_sim_actor *to, struct kolo_sim_flight *sent,
+                           struct kolo_sim_flight *got)
 {
     const struct kolo_step *step = &got->step;
     if (from->call != to->call || from->is_closing != to->is_closing)
-        return OBJECT(to, "in call %d meets a message of call %d of rank %d", to->call, from->call,
-                      from->args.rank);
+        return KOLO_SIM_OBJECT(to, "in call %d meets a message of call %d of rank %d", to->call,
+                               from->call, from->args.rank);
     if (sent->step.out.count != step->in.count)
-        return OBJECT(to, "expects %zu elements from rank %d, which sends %zu", step->in.count,
-                      from->args.rank, sent->step.out.count);
+        return KOLO_SIM_OBJECT(to, "expects %zu elements from rank %d, which sends %zu",
+                               step->in.count, from->args.rank, sent->step.out.count);
     for (size_t i = 0; i < step->in.count; i++) {
-        struct kolo_symbol value =
+        struct kolo_sim_symbol value =
             kolo_sim_load(world, from, sent->out.memory, sent->out.offset + i);
-        struct kolo_symbol *at = kolo_sim_cell(world, to, got->in.memory, got->in.offset + i);
+        struct kolo_sim_symbol *at = kolo_sim_cell(world, to, got->in.memory, got->in.offset + i);
         if (value.sum == 0)
             return unwritten(from, &sent->step.out, i);
         if (step->reduces) {
-            struct kolo_symbol mine =
+            struct kolo_sim_symbol mine =
                 kolo_sim_load(world, to, got->local.memory, got->local.offset + i);
             if (mine.sum == 0)
                 return unwritten(to, &step->local, i);
@@ -140,7 +144,7 @@ static kolo_status deliver(struct kolo_world *world, struct kolo_actor *from, st
     from->cost.messages++;
     from->cost.elements_sent += step->in.count;
     to->cost.elements_reduced += step->reduces ? step->in.count : 0;
-    for (size_t i = to->words_full; i < world->words; i++)
+    for (size_t i = to->words_full; i < world->set_words; i++)
         got->heard[i] = sent->carries[i];
     sent->is_sent = got->is_received = true;
     return KOLO_OK;
@@ -148,7 +152,7 @@ static kolo_status deliver(struct kolo_world *world, struct kolo_actor *from, st
 
 /** The first step in flight that still has to do with @p peer, where @p peers says whom each has to
  * do with; NULL: none. */
-static struct kolo_sim_flight *first_with(const struct kolo_actor *actor, const int *peers,
+static struct kolo_sim_flight *first_with(const struct kolo_sim_actor *actor, const int *peers,
                                           int peer)
 {
     size_t slot = actor->first % actor->window;
@@ -162,9 +166,9 @@ static struct kolo_sim_flight *first_with(const struct kolo_actor *actor, const 
 
 /** Passes what can pass between two ranks, one way; lists the ranks that may go on because of it.
  */
-static kolo_status meet(struct kolo_world *world, int from_rank, int to_rank)
+static kolo_status meet(struct kolo_sim_world *world, int from_rank, int to_rank)
 {
-    struct kolo_actor *from = &world->actors[from_rank], *to = &world->actors[to_rank];
+    struct kolo_sim_actor *from = &world->actors[from_rank], *to = &world->actors[to_rank];
     struct kolo_sim_flight *sent, *got;
     kolo_status status = KOLO_OK;
     while ((got = first_with(to, to->from, from_rank)) != NULL &&
@@ -179,29 +183,30 @@ out:
 }
 
 /** Steps below @p end are over: what their messages told is known. */
-static void learn(struct kolo_world *world, struct kolo_actor *actor, size_t end)
+static void learn(struct kolo_sim_world *world, struct kolo_sim_actor *actor, size_t end)
 {
     for (; actor->certain < end; actor->certain++) {
         const struct kolo_sim_flight *flight = flight_of(actor, actor->certain);
         if (flight->step.from < 0)
             continue;
-        for (size_t i = actor->words_full; i < world->words; i++)
+        for (size_t i = actor->words_full; i < world->set_words; i++)
             actor->known[i] |= flight->heard[i];
-        while (actor->words_full < world->words && actor->known[actor->words_full] == UINT64_MAX)
+        while (actor->words_full < world->set_words &&
+               actor->known[actor->words_full] == UINT64_MAX)
             actor->words_full++;
     }
 }
 
-static kolo_status check_order(const struct kolo_actor *actor, const struct kolo_step *step)
+static kolo_status check_order(const struct kolo_sim_actor *actor, const struct kolo_step *step)
 {
     bool folds_some = step->fold.ways > 0 && step->fold.ways != actor->args.size;
     if (actor->plan->is_ordered && (step->reduces || folds_some))
-        return OBJECT(actor, "combines %d of all, and the plan is ordered",
-                      step->reduces ? 2 : step->fold.ways);
+        return KOLO_SIM_OBJECT(actor, "combines %d of all, and the plan is ordered",
+                               step->reduces ? 2 : step->fold.ways);
     return KOLO_OK;
 }
 
-static kolo_status begin_step(struct kolo_world *world, struct kolo_actor *actor,
+static kolo_status begin_step(struct kolo_sim_world *world, struct kolo_sim_actor *actor,
                               const struct kolo_step *step)
 {
     kolo_status status;
@@ -210,19 +215,19 @@ static kolo_status begin_step(struct kolo_world *world, struct kolo_actor *actor
     KOLO_TRY(check_order(actor, step));
     KOLO_TRY(run_local(world, actor, step));
     struct kolo_sim_flight *flight = flight_of(actor, actor->next++);
-    struct kolo_place nowhere = {MEMORY_SEND, 0, 0};
+    struct kolo_sim_extent nowhere = {KOLO_SIM_SEND, 0, 0};
     flight->step = *step;
-    flight->out = step->to >= 0 ? kolo_sim_place(world, actor, &step->out) : nowhere;
-    flight->in = step->from >= 0 ? kolo_sim_place(world, actor, &step->in) : nowhere;
+    flight->out = step->to >= 0 ? kolo_sim_locate(world, actor, &step->out) : nowhere;
+    flight->in = step->from >= 0 ? kolo_sim_locate(world, actor, &step->in) : nowhere;
     flight->local =
-        step->from >= 0 && step->reduces ? kolo_sim_place(world, actor, &step->local) : nowhere;
+        step->from >= 0 && step->reduces ? kolo_sim_locate(world, actor, &step->local) : nowhere;
     actor->to[flight - actor->flights] = step->to;
     actor->from[flight - actor->flights] = step->from;
     flight->is_sent = step->to < 0;
     flight->is_received = step->from < 0;
     actor->cost.steps++;
     if (step->to >= 0) {
-        memcpy(flight->carries, actor->known, world->words * sizeof(*actor->known));
+        memcpy(flight->carries, actor->known, world->set_words * sizeof(*actor->known));
         KOLO_TRY(meet(world, actor->args.rank, step->to));
     }
     if (step->from >= 0)
@@ -231,150 +236,30 @@ out:
     return status;
 }
 
-/* ---- results ---- */
-
-static struct kolo_symbol whole_sum(const struct kolo_world *world, size_t offset)
-{
-    struct kolo_symbol sum = kolo_sim_contribution(0, offset);
-    for (int rank = 1; rank < world->what->size; rank++)
-        sum = kolo_sim_combine(sum, kolo_sim_contribution(rank, offset));
-    return kolo_sim_finished(sum);
-}
-
-/** What lies at @p offset of a vector gathered by @p args from blocks of others; @p is_mine: from
- * each other's block for this rank. */
-static struct kolo_symbol gathered(const struct kolo_world *world, const struct kolo_actor *actor,
-                                   size_t offset, bool is_mine)
-{
-    for (int rank = 0; rank < world->what->size; rank++) {
-        const struct kolo_plan_args *theirs = &world->actors[rank].args;
-        size_t first = kolo_plan_block_offset(&actor->args, rank), base = 0;
-        if (offset < first || offset - first >= kolo_plan_block(&actor->args, rank))
-            continue;
-        if (is_mine)
-            base = theirs->send_displs != NULL ? theirs->send_displs[actor->args.rank]
-                                               : theirs->count * (size_t)actor->args.rank;
-        return kolo_sim_contribution(rank, base + offset - first);
-    }
-    return (struct kolo_symbol){0, 0};
-}
-
-/** What element @p offset of RECV must be on @p actor; a sum of 0: nothing may have been written.
- */
-static struct kolo_symbol expected(const struct kolo_world *world, const struct kolo_actor *actor,
-                                   size_t offset)
-{
-    size_t first = kolo_plan_block_offset(&actor->args, actor->args.rank);
-    switch (world->what->plan->collective) {
-    case KOLO_COLLECTIVE_ALLREDUCE:
-    case KOLO_COLLECTIVE_REDUCE:
-        return whole_sum(world, offset);
-    case KOLO_COLLECTIVE_REDUCE_SCATTER:
-        return whole_sum(world, offset + first);
-    case KOLO_COLLECTIVE_BROADCAST:
-        return kolo_sim_contribution(actor->args.root, offset);
-    case KOLO_COLLECTIVE_SCATTER:
-        return kolo_sim_contribution(world->what->root, offset + first);
-    case KOLO_COLLECTIVE_ALLGATHER:
-    case KOLO_COLLECTIVE_GATHER:
-        return gathered(world, actor, offset, false);
-    case KOLO_COLLECTIVE_ALLTOALL:
-        return gathered(world, actor, offset, true);
-    case KOLO_COLLECTIVE_BARRIER:
-    case KOLO_COLLECTIVES:
-        break;
-    }
-    return (struct kolo_symbol){0, 0};
-}
-
-/** The same on all ranks that have a RECV. */
-static bool is_common(enum kolo_collective collective)
-{
-    return collective == KOLO_COLLECTIVE_ALLREDUCE || collective == KOLO_COLLECTIVE_REDUCE ||
-           collective == KOLO_COLLECTIVE_BROADCAST || collective == KOLO_COLLECTIVE_ALLGATHER ||
-           collective == KOLO_COLLECTIVE_GATHER;
-}
-
-static kolo_status check_element(const struct kolo_world *world, const struct kolo_actor *actor,
-                                 size_t offset, struct kolo_symbol right)
-{
-    enum kolo_collective collective = world->what->plan->collective;
-    uint32_t sample = world->sample_of[offset];
-    const struct kolo_symbol *found = &actor->recv[sample];
-    bool combines = collective == KOLO_COLLECTIVE_ALLREDUCE ||
-                    collective == KOLO_COLLECTIVE_REDUCE ||
-                    collective == KOLO_COLLECTIVE_REDUCE_SCATTER;
-    if (found->sum != right.sum)
-        return OBJECT(actor, "element %zu of the result is wrong", offset);
-    if (world->what->plan->is_ordered && combines && found->order != right.order)
-        return OBJECT(actor, "element %zu of the result was not folded in the order of ranks",
-                      offset);
-    if (collective == KOLO_COLLECTIVE_ALLREDUCE &&
-        found->order != world->actors[0].recv[sample].order)
-        return OBJECT(actor, "element %zu of the result differs from rank 0 in its order", offset);
-    return KOLO_OK;
-}
-
-/** What @p actor has, of a collective that gives all ranks the same. */
-static kolo_status check_own_results(const struct kolo_world *world, const struct kolo_actor *actor)
-{
-    kolo_status status = KOLO_OK;
-    for (size_t offset = 0; offset < actor->recv_count; offset++)
-        if (world->sample_of[offset] != UINT32_MAX)
-            KOLO_TRY(check_element(world, actor, offset, expected(world, actor, offset)));
-out:
-    return status;
-}
-
 /* ---- from plan to plan ---- */
 
-static void begin_plan(struct kolo_actor *actor, const struct kolo_plan *plan, bool is_closing)
-{
-    actor->plan = plan;
-    actor->is_closing = is_closing;
-    actor->first = actor->next = actor->certain = 0;
-    actor->nsteps = plan->nsteps(&actor->args);
-}
-
-/** It knows of no other rank that it has begun. */
-static void begin_knowing(const struct kolo_world *world, struct kolo_actor *actor)
-{
-    int size = world->what->size, rank = actor->args.rank;
-    memset(actor->known, 0, world->words * sizeof(*actor->known));
-    for (size_t i = (size_t)size; i < 64 * world->words; i++)
-        actor->known[i / 64] |= 1ull << (i % 64); /* ranks that there are not have begun */
-    actor->known[rank / 64] |= 1ull << (rank % 64);
-    actor->words_full = size == 1 ? 1 : 0;
-}
-
-static enum kolo_closing closing_of(const struct kolo_simulation *what, int call)
-{
-    bool is_closed = what->closed_every > 0 && (call + 1) % what->closed_every == 0;
-    return is_closed ? KOLO_CLOSING_NOW : what->closing;
-}
-
 /** The call is over for this rank: may it be? */
-static kolo_status end_call(struct kolo_world *world, struct kolo_actor *actor)
+static kolo_status end_call(struct kolo_sim_world *world, struct kolo_sim_actor *actor)
 {
     int root = actor->args.root;
     bool is_closed_here = actor->args.closing == KOLO_CLOSING_NOTES && actor->args.rank == root;
     bool is_open = kolo_plan_is_open(world->what->plan, &actor->args) && !is_closed_here;
     kolo_status status = KOLO_OK;
     if (is_open && !(actor->known[root / 64] >> (root % 64) & 1))
-        return OBJECT(actor, "ends before its root has %s", "begun");
-    if (!is_open && actor->words_full < world->words)
-        return OBJECT(actor, "ends before all ranks have %s", "begun");
+        return KOLO_SIM_OBJECT(actor, "ends before its root has %s", "begun");
+    if (!is_open && actor->words_full < world->set_words)
+        return KOLO_SIM_OBJECT(actor, "ends before all ranks have %s", "begun");
     if (actor->call + 1 >= world->what->calls) {
         actor->is_done = true;
         return KOLO_OK;
     }
-    KOLO_TRY(check_own_results(world, actor));
+    KOLO_TRY(kolo_sim_check_call(world, actor));
     actor->call++;
-    actor->args.closing = closing_of(world->what, actor->call);
+    actor->args.closing = kolo_sim_closing(world->what, actor->call);
     actor->args.root = (root + 1) % actor->args.size;
     actor->args.in_place = actor->args.rank == actor->args.root;
-    begin_plan(actor, world->what->plan, false);
-    begin_knowing(world, actor);
+    kolo_sim_begin_plan(actor, world->what->plan, false);
+    kolo_sim_begin_knowing(world, actor);
     kolo_sim_measure(world, actor);
     memset(actor->recv, 0, world->nsamples * sizeof(*actor->recv));
     kolo_sim_lay_in_place(world, actor);
@@ -383,7 +268,7 @@ out:
 }
 
 /** All steps are over: on to what closes the plan, or done. */
-static kolo_status end_plan(struct kolo_world *world, struct kolo_actor *actor)
+static kolo_status end_plan(struct kolo_sim_world *world, struct kolo_sim_actor *actor)
 {
     learn(world, actor, actor->next);
     const struct kolo_plan *closing = actor->plan->closes || actor->is_closing
@@ -391,12 +276,12 @@ static kolo_status end_plan(struct kolo_world *world, struct kolo_actor *actor)
                                           : kolo_plan_closing(actor->plan, &actor->args);
     if (closing == NULL)
         return end_call(world, actor);
-    begin_plan(actor, closing, true);
+    kolo_sim_begin_plan(actor, closing, true);
     return KOLO_OK;
 }
 
 /** Lets @p actor go on as far as it can. */
-static kolo_status move(struct kolo_world *world, struct kolo_actor *actor)
+static kolo_status move(struct kolo_sim_world *world, struct kolo_sim_actor *actor)
 {
     kolo_status status = KOLO_OK;
     while (!actor->is_done) {
@@ -421,144 +306,17 @@ out:
 
 /* ---- the end ---- */
 
-static kolo_status check_results(const struct kolo_world *world)
-{
-    kolo_status status = KOLO_OK;
-    bool common = is_common(world->what->plan->collective);
-    for (size_t offset = 0; offset < world->recv_count; offset++) {
-        struct kolo_symbol right = {0, 0};
-        if (world->sample_of[offset] == UINT32_MAX)
-            continue;
-        if (common)
-            right = expected(world, &world->actors[0], offset);
-        for (int rank = 0; rank < world->what->size; rank++) {
-            const struct kolo_actor *actor = &world->actors[rank];
-            if (offset >= actor->recv_count)
-                continue;
-            if (!common)
-                right = expected(world, actor, offset);
-            KOLO_TRY(check_element(world, actor, offset, right));
-        }
-    }
-out:
-    return status;
-}
-
-static kolo_status check_ends(const struct kolo_world *world)
+static kolo_status check_ends(const struct kolo_sim_world *world)
 {
     for (int rank = 0; rank < world->what->size; rank++) {
-        const struct kolo_actor *actor = &world->actors[rank];
+        const struct kolo_sim_actor *actor = &world->actors[rank];
         const struct kolo_step *step = &flight_of(actor, actor->first)->step;
         if (!actor->is_done)
-            return OBJECT(actor, "waits for ever in step %zu (sends to %d, receives from %d)",
-                          actor->first, step->to, step->from);
+            return KOLO_SIM_OBJECT(actor,
+                                   "waits for ever in step %zu (sends to %d, receives from %d)",
+                                   actor->first, step->to, step->from);
     }
     return KOLO_OK;
-}
-
-/* ---- set-up ---- */
-
-static kolo_status choose_samples(struct kolo_world *world)
-{
-    size_t stride = 1, samples = world->what->samples;
-    if (samples > 0 && world->recv_count > samples)
-        stride = world->recv_count / samples;
-    world->sample_of = kolo_calloc(world->recv_count + 1, sizeof(*world->sample_of));
-    if (world->sample_of == NULL)
-        return KOLO_ERR_NO_MEMORY;
-    for (size_t i = 0; i < world->recv_count; i++) {
-        bool is_edge = i < 2 || i + 2 >= world->recv_count;
-        bool is_followed = stride == 1 || is_edge || kolo_sim_mix(i) % stride == 0;
-        world->sample_of[i] = is_followed ? (uint32_t)world->nsamples++ : UINT32_MAX;
-    }
-    return KOLO_OK;
-}
-
-static void set_args(struct kolo_world *world, int rank)
-{
-    const struct kolo_simulation *what = world->what;
-    struct kolo_actor *actor = &world->actors[rank];
-    enum kolo_collective collective = what->plan->collective;
-    actor->args = (struct kolo_plan_args){.rank = rank,
-                                          .size = what->size,
-                                          .root = what->root,
-                                          .hosts = what->hosts,
-                                          .count = what->count,
-                                          .counts = what->counts,
-                                          .displs = what->displs,
-                                          .segment = what->segment,
-                                          .in_place = what->in_place};
-    if (what->send_counts != NULL) {
-        size_t row = (size_t)rank * (size_t)what->size;
-        actor->args.counts = what->counts + row;
-        actor->args.displs = what->displs + row;
-        actor->args.send_counts = what->send_counts + row;
-        actor->args.send_displs = what->send_displs + row;
-    }
-    if (collective == KOLO_COLLECTIVE_BROADCAST) {
-        actor->args.in_place = rank == what->root;
-        actor->args.closing = closing_of(what, 0);
-    }
-    if (collective == KOLO_COLLECTIVE_ALLTOALL || !kolo_sim_has_recv(collective, &actor->args) ||
-        !kolo_sim_has_send(collective, &actor->args))
-        actor->args.in_place = false;
-    kolo_sim_measure(world, actor);
-    if (actor->recv_count > world->recv_count)
-        world->recv_count = actor->recv_count;
-}
-
-static kolo_status set_up_flights(struct kolo_world *world, struct kolo_actor *actor)
-{
-    size_t window = kolo_plan_window(actor->plan, &actor->args), closing = 1;
-    const struct kolo_plan *beside =
-        actor->plan->closes ? NULL : kolo_plan_closing(actor->plan, &actor->args);
-    if (beside != NULL)
-        closing = kolo_plan_window(beside, &actor->args);
-    if (world->what->calls > 1) /* it is the root of another of them */
-        closing = KOLO_WINDOW_MAX;
-    window = window < closing ? closing : window;
-    actor->window = window < 1 || window > KOLO_WINDOW_MAX ? 1 : window;
-    actor->flights = kolo_calloc(actor->window, sizeof(*actor->flights));
-    actor->words = kolo_calloc((2 * actor->window + 1) * world->words, sizeof(*actor->words));
-    if (actor->flights == NULL || actor->words == NULL)
-        return KOLO_ERR_NO_MEMORY;
-    actor->known = actor->words;
-    for (size_t i = 0; i < actor->window; i++) {
-        actor->flights[i].carries = actor->words + (2 * i + 1) * world->words;
-        actor->flights[i].heard = actor->words + (2 * i + 2) * world->words;
-    }
-    return KOLO_OK;
-}
-
-static kolo_status set_up_actor(struct kolo_world *world, int rank)
-{
-    const struct kolo_simulation *what = world->what;
-    struct kolo_actor *actor = &world->actors[rank];
-    kolo_status status;
-    begin_plan(actor, what->plan, false);
-    actor->scratch_count = what->plan->scratch(&actor->args);
-    actor->recv = kolo_calloc(world->nsamples, sizeof(*actor->recv));
-    actor->scratch = kolo_calloc(actor->scratch_count, sizeof(*actor->scratch));
-    KOLO_TRY(set_up_flights(world, actor));
-    if (actor->recv == NULL || actor->scratch == NULL)
-        return KOLO_ERR_NO_MEMORY;
-    begin_knowing(world, actor);
-    kolo_sim_lay_in_place(world, actor);
-out:
-    return status;
-}
-
-static void tear_down(struct kolo_world *world)
-{
-    for (int rank = 0; world->actors != NULL && rank < world->what->size; rank++) {
-        kolo_free_memory(world->actors[rank].recv);
-        kolo_free_memory(world->actors[rank].scratch);
-        kolo_free_memory(world->actors[rank].flights);
-        kolo_free_memory(world->actors[rank].words);
-    }
-    kolo_free_memory(world->actors);
-    kolo_free_memory(world->list);
-    kolo_free_memory(world->sample_of);
 }
 
 static void most(size_t *most, size_t value)
@@ -567,7 +325,7 @@ static void most(size_t *most, size_t value)
         *most = value;
 }
 
-static void add_up(const struct kolo_world *world, struct kolo_simulated *simulated)
+static void add_up(const struct kolo_sim_world *world, struct kolo_simulated *simulated)
 {
     *simulated = (struct kolo_simulated){0};
     for (int rank = 0; rank < world->what->size; rank++) {
@@ -580,7 +338,7 @@ static void add_up(const struct kolo_world *world, struct kolo_simulated *simula
 }
 
 /** A rank that may move: the one listed last, or with a seed any of them. */
-static int next_rank(struct kolo_world *world)
+static int next_rank(struct kolo_sim_world *world)
 {
     int last = --world->listed, rank = world->list[last];
     if (world->what->seed != 0) {
@@ -592,18 +350,18 @@ static int next_rank(struct kolo_world *world)
     return rank;
 }
 
-static kolo_status run(struct kolo_world *world)
+static kolo_status run(struct kolo_sim_world *world)
 {
     kolo_status status = KOLO_OK;
     for (int rank = 0; rank < world->what->size; rank++)
         list_rank(world, rank);
     while (world->listed > 0) {
-        struct kolo_actor *actor = &world->actors[next_rank(world)];
+        struct kolo_sim_actor *actor = &world->actors[next_rank(world)];
         actor->is_listed = false;
         KOLO_TRY(move(world, actor));
     }
     KOLO_TRY(check_ends(world));
-    KOLO_TRY(check_results(world));
+    KOLO_TRY(kolo_sim_check_results(world));
 out:
     return status;
 }
@@ -611,21 +369,13 @@ out:
 kolo_status kolo_simulate(const struct kolo_simulation *simulation,
                           struct kolo_simulated *simulated_out)
 {
-    struct kolo_world world = {.what = simulation, .words = ((size_t)simulation->size + 63) / 64};
-    kolo_status status = KOLO_ERR_NO_MEMORY;
-    world.actors = kolo_calloc((size_t)simulation->size, sizeof(*world.actors));
-    world.list = kolo_calloc((size_t)simulation->size, sizeof(*world.list));
-    if (world.actors == NULL || world.list == NULL)
-        goto out;
-    for (int rank = 0; rank < simulation->size; rank++)
-        set_args(&world, rank);
-    KOLO_TRY(choose_samples(&world));
-    for (int rank = 0; rank < simulation->size; rank++)
-        KOLO_TRY(set_up_actor(&world, rank));
+    struct kolo_sim_world world;
+    kolo_status status;
+    KOLO_TRY(kolo_sim_open(simulation, &world));
     KOLO_TRY(run(&world));
     if (simulated_out != NULL)
         add_up(&world, simulated_out);
 out:
-    tear_down(&world);
+    kolo_sim_close(&world);
     return status;
 }

@@ -6,7 +6,7 @@
 // how the simulation happens to go: all steps that need not be over count as in flight.
 #include "runtime/simulate_world.h"
 
-static const struct kolo_symbol unknown = {UINT64_MAX, UINT64_MAX}; /* is not followed */
+static const struct kolo_sim_symbol not_followed = {UINT64_MAX, UINT64_MAX};
 
 /* ---- symbols ---- */
 
@@ -19,26 +19,26 @@ uint64_t kolo_sim_mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-struct kolo_symbol kolo_sim_contribution(int rank, size_t offset)
+struct kolo_sim_symbol kolo_sim_contribution(int rank, size_t offset)
 {
     uint64_t random = kolo_sim_mix(kolo_sim_mix((uint64_t)rank + 0x9e3779b97f4a7c15u) + offset) | 1;
-    return (struct kolo_symbol){random, kolo_sim_mix(random)};
+    return (struct kolo_sim_symbol){random, kolo_sim_mix(random)};
 }
 
-struct kolo_symbol kolo_sim_combine(struct kolo_symbol a, struct kolo_symbol b)
+struct kolo_sim_symbol kolo_sim_combine(struct kolo_sim_symbol a, struct kolo_sim_symbol b)
 {
-    if (a.sum == unknown.sum || b.sum == unknown.sum)
-        return unknown;
-    return (struct kolo_symbol){a.sum + b.sum,
-                                kolo_sim_mix(a.order * 3 + kolo_sim_mix(b.order * 5 + 1))};
+    if (a.sum == not_followed.sum || b.sum == not_followed.sum)
+        return not_followed;
+    return (struct kolo_sim_symbol){a.sum + b.sum,
+                                    kolo_sim_mix(a.order * 3 + kolo_sim_mix(b.order * 5 + 1))};
 }
 
-struct kolo_symbol kolo_sim_finished(struct kolo_symbol a)
+struct kolo_sim_symbol kolo_sim_finished(struct kolo_sim_symbol a)
 {
-    if (a.sum == unknown.sum)
-        return unknown;
-    return (struct kolo_symbol){kolo_sim_mix(a.sum ^ 0x5851f42d4c957f2du),
-                                kolo_sim_mix(a.order + 7)};
+    if (a.sum == not_followed.sum)
+        return not_followed;
+    return (struct kolo_sim_symbol){kolo_sim_mix(a.sum ^ 0x5851f42d4c957f2du),
+                                    kolo_sim_mix(a.order + 7)};
 }
 
 /* ---- buffers ---- */
@@ -68,7 +68,7 @@ static size_t extent(const size_t *counts, const size_t *displs, const struct ko
     return most;
 }
 
-void kolo_sim_measure(const struct kolo_world *world, struct kolo_actor *actor)
+void kolo_sim_measure(const struct kolo_sim_world *world, struct kolo_sim_actor *actor)
 {
     const struct kolo_plan_args *args = &actor->args;
     enum kolo_collective collective = world->what->plan->collective;
@@ -112,7 +112,7 @@ static bool send_lies_in_recv(enum kolo_collective collective)
 }
 
 /** How far into the larger buffer the smaller one begins, in place. */
-static size_t overlay(const struct kolo_actor *actor, enum kolo_collective collective)
+static size_t overlay(const struct kolo_sim_actor *actor, enum kolo_collective collective)
 {
     bool is_blocks =
         collective == KOLO_COLLECTIVE_ALLGATHER || collective == KOLO_COLLECTIVE_GATHER ||
@@ -120,7 +120,7 @@ static size_t overlay(const struct kolo_actor *actor, enum kolo_collective colle
     return is_blocks ? kolo_plan_block_offset(&actor->args, actor->args.rank) : 0;
 }
 
-void kolo_sim_lay_in_place(const struct kolo_world *world, struct kolo_actor *actor)
+void kolo_sim_lay_in_place(const struct kolo_sim_world *world, struct kolo_sim_actor *actor)
 {
     enum kolo_collective collective = world->what->plan->collective;
     size_t first = overlay(actor, collective);
@@ -135,29 +135,32 @@ void kolo_sim_lay_in_place(const struct kolo_world *world, struct kolo_actor *ac
     }
 }
 
-struct kolo_place kolo_sim_place(const struct kolo_world *world, const struct kolo_actor *actor,
-                                 const struct kolo_slice *slice)
+struct kolo_sim_extent kolo_sim_locate(const struct kolo_sim_world *world,
+                                       const struct kolo_sim_actor *actor,
+                                       const struct kolo_slice *slice)
 {
-    struct kolo_place place = {(enum kolo_sim_memory)slice->buffer, slice->offset, slice->count};
+    struct kolo_sim_extent extent = {(enum kolo_sim_buffer)slice->buffer, slice->offset,
+                                     slice->count};
     enum kolo_collective collective = world->what->plan->collective;
     if (slice->count == 0 || !actor->args.in_place || slice->buffer == KOLO_BUFFER_SCRATCH)
-        return place;
+        return extent;
     bool in_recv = send_lies_in_recv(collective);
     if (in_recv && slice->buffer == KOLO_BUFFER_SEND)
-        place = (struct kolo_place){MEMORY_RECV, slice->offset + overlay(actor, collective),
-                                    slice->count};
+        extent = (struct kolo_sim_extent){KOLO_SIM_RECV, slice->offset + overlay(actor, collective),
+                                          slice->count};
     if (!in_recv && slice->buffer == KOLO_BUFFER_RECV)
-        place = (struct kolo_place){MEMORY_SEND, slice->offset + overlay(actor, collective),
-                                    slice->count};
-    return place;
+        extent = (struct kolo_sim_extent){KOLO_SIM_SEND, slice->offset + overlay(actor, collective),
+                                          slice->count};
+    return extent;
 }
 
-struct kolo_symbol *kolo_sim_cell(const struct kolo_world *world, const struct kolo_actor *actor,
-                                  enum kolo_sim_memory memory, size_t offset)
+struct kolo_sim_symbol *kolo_sim_cell(const struct kolo_sim_world *world,
+                                      const struct kolo_sim_actor *actor,
+                                      enum kolo_sim_buffer memory, size_t offset)
 {
-    if (memory == MEMORY_SCRATCH)
+    if (memory == KOLO_SIM_SCRATCH)
         return &actor->scratch[offset];
-    if (memory == MEMORY_SEND) {
+    if (memory == KOLO_SIM_SEND) {
         size_t first = overlay(actor, world->what->plan->collective);
         bool is_recv = actor->args.in_place && !send_lies_in_recv(world->what->plan->collective);
         if (!is_recv || offset < first || offset - first >= actor->recv_count)
@@ -168,18 +171,19 @@ struct kolo_symbol *kolo_sim_cell(const struct kolo_world *world, const struct k
     return sample == UINT32_MAX ? NULL : &actor->recv[sample];
 }
 
-struct kolo_symbol kolo_sim_load(const struct kolo_world *world, const struct kolo_actor *actor,
-                                 enum kolo_sim_memory memory, size_t offset)
+struct kolo_sim_symbol kolo_sim_load(const struct kolo_sim_world *world,
+                                     const struct kolo_sim_actor *actor,
+                                     enum kolo_sim_buffer memory, size_t offset)
 {
-    struct kolo_symbol *at = kolo_sim_cell(world, actor, memory, offset);
+    struct kolo_sim_symbol *at = kolo_sim_cell(world, actor, memory, offset);
     if (at != NULL)
         return *at;
-    return memory == MEMORY_SEND ? kolo_sim_contribution(actor->args.rank, offset) : unknown;
+    return memory == KOLO_SIM_SEND ? kolo_sim_contribution(actor->args.rank, offset) : not_followed;
 }
 
 /* ---- may a step touch what it touches? ---- */
 
-static size_t buffer_count(const struct kolo_actor *actor, enum kolo_buffer buffer)
+static size_t buffer_count(const struct kolo_sim_actor *actor, enum kolo_buffer buffer)
 {
     switch (buffer) {
     case KOLO_BUFFER_SEND:
@@ -194,7 +198,7 @@ static size_t buffer_count(const struct kolo_actor *actor, enum kolo_buffer buff
     return 0;
 }
 
-static bool overlap(struct kolo_place a, struct kolo_place b)
+static bool overlap(struct kolo_sim_extent a, struct kolo_sim_extent b)
 {
     return a.memory == b.memory && a.count > 0 && b.count > 0 && a.offset < b.offset + b.count &&
            b.offset < a.offset + a.count;
@@ -202,87 +206,91 @@ static bool overlap(struct kolo_place a, struct kolo_place b)
 
 /** Nothing that is being received may be read or written, nothing that is being sent or is an
  * operand of what comes may be written. */
-static kolo_status check_flights(const struct kolo_actor *actor, struct kolo_place place,
+static kolo_status check_flights(const struct kolo_sim_actor *actor, struct kolo_sim_extent extent,
                                  bool is_written, const char *what)
 {
     size_t slot = actor->certain % actor->window;
     for (size_t i = actor->certain; i < actor->next; i++) {
         const struct kolo_sim_flight *flight = &actor->flights[slot];
-        if (overlap(place, flight->in))
-            return OBJECT(actor, "%s [%zu, +%zu), which step %zu is still receiving", what,
-                          place.offset, place.count, i);
-        if (is_written && (overlap(place, flight->out) || overlap(place, flight->local)))
-            return OBJECT(actor, "%s [%zu, +%zu), which step %zu is still reading", what,
-                          place.offset, place.count, i);
+        if (overlap(extent, flight->in))
+            return KOLO_SIM_OBJECT(actor, "%s [%zu, +%zu), which step %zu is still receiving", what,
+                                   extent.offset, extent.count, i);
+        if (is_written && (overlap(extent, flight->out) || overlap(extent, flight->local)))
+            return KOLO_SIM_OBJECT(actor, "%s [%zu, +%zu), which step %zu is still reading", what,
+                                   extent.offset, extent.count, i);
         slot = slot + 1 < actor->window ? slot + 1 : 0;
     }
     return KOLO_OK;
 }
 
-static kolo_status check_slice(const struct kolo_world *world, const struct kolo_actor *actor,
-                               const struct kolo_slice *slice, bool is_written, const char *what)
+static kolo_status check_slice(const struct kolo_sim_world *world,
+                               const struct kolo_sim_actor *actor, const struct kolo_slice *slice,
+                               bool is_written, const char *what)
 {
     size_t size = buffer_count(actor, slice->buffer);
     if (slice->count == 0)
         return KOLO_OK;
     if (slice->offset > size || slice->count > size - slice->offset)
-        return OBJECT(actor, "%s [%zu, +%zu) leaves buffer %d of %zu", what, slice->offset,
-                      slice->count, (int)slice->buffer, size);
+        return KOLO_SIM_OBJECT(actor, "%s [%zu, +%zu) leaves buffer %d of %zu", what, slice->offset,
+                               slice->count, (int)slice->buffer, size);
     if (is_written && slice->buffer == KOLO_BUFFER_SEND)
-        return OBJECT(actor, "%s writes the user's SEND", what);
-    return check_flights(actor, kolo_sim_place(world, actor, slice), is_written, what);
+        return KOLO_SIM_OBJECT(actor, "%s writes the user's SEND", what);
+    return check_flights(actor, kolo_sim_locate(world, actor, slice), is_written, what);
 }
 
-static kolo_status check_read(const struct kolo_world *world, const struct kolo_actor *actor,
-                              const struct kolo_slice *slice, const char *what)
+static kolo_status check_read(const struct kolo_sim_world *world,
+                              const struct kolo_sim_actor *actor, const struct kolo_slice *slice,
+                              const char *what)
 {
     return check_slice(world, actor, slice, false, what);
 }
 
-static kolo_status check_written(const struct kolo_world *world, const struct kolo_actor *actor,
-                                 const struct kolo_slice *slice, const char *what)
+static kolo_status check_written(const struct kolo_sim_world *world,
+                                 const struct kolo_sim_actor *actor, const struct kolo_slice *slice,
+                                 const char *what)
 {
     return check_slice(world, actor, slice, true, what);
 }
 
-static kolo_status check_peers(const struct kolo_actor *actor, const struct kolo_step *step)
+static kolo_status check_peers(const struct kolo_sim_actor *actor, const struct kolo_step *step)
 {
     if (step->to < -1 || step->to >= actor->args.size || step->to == actor->args.rank)
-        return OBJECT(actor, "sends to rank %d", step->to);
+        return KOLO_SIM_OBJECT(actor, "sends to rank %d", step->to);
     if (step->from < -1 || step->from >= actor->args.size || step->from == actor->args.rank)
-        return OBJECT(actor, "receives from rank %d", step->from);
+        return KOLO_SIM_OBJECT(actor, "receives from rank %d", step->from);
     if (step->after < 1 || step->after > actor->window || actor->window > KOLO_WINDOW_MAX)
-        return OBJECT(actor, "follows %zu steps in a window of %zu", step->after, actor->window);
+        return KOLO_SIM_OBJECT(actor, "follows %zu steps in a window of %zu", step->after,
+                               actor->window);
     return KOLO_OK;
 }
 
-static kolo_status check_fold(const struct kolo_world *world, const struct kolo_actor *actor,
-                              const struct kolo_folding *fold)
+static kolo_status check_fold(const struct kolo_sim_world *world,
+                              const struct kolo_sim_actor *actor, const struct kolo_folding *fold)
 {
     kolo_status status = KOLO_OK;
     if (fold->ways == 0)
         return KOLO_OK;
     KOLO_TRY(check_written(world, actor, &fold->out, "fold"));
     KOLO_TRY(check_read(world, actor, &fold->mine, "fold"));
-    struct kolo_place out = kolo_sim_place(world, actor, &fold->out);
-    struct kolo_place mine = kolo_sim_place(world, actor, &fold->mine);
+    struct kolo_sim_extent out = kolo_sim_locate(world, actor, &fold->out);
+    struct kolo_sim_extent mine = kolo_sim_locate(world, actor, &fold->mine);
     if (fold->own < 0 || fold->own >= fold->ways || mine.count != out.count ||
         (overlap(mine, out) && mine.offset != out.offset))
-        return OBJECT(actor, "folds %zu elements of operand %d onto %zu", mine.count, fold->own,
-                      out.count);
+        return KOLO_SIM_OBJECT(actor, "folds %zu elements of operand %d onto %zu", mine.count,
+                               fold->own, out.count);
     for (int way = 0; way + 1 < fold->ways; way++) {
         struct kolo_slice slice = fold->others;
         slice.offset += (size_t)way * fold->stride;
         KOLO_TRY(check_read(world, actor, &slice, "fold"));
-        if (slice.count != out.count || overlap(kolo_sim_place(world, actor, &slice), out))
-            return OBJECT(actor, "folds %zu elements onto %zu", slice.count, out.count);
+        if (slice.count != out.count || overlap(kolo_sim_locate(world, actor, &slice), out))
+            return KOLO_SIM_OBJECT(actor, "folds %zu elements onto %zu", slice.count, out.count);
     }
 out:
     return status;
 }
 
-kolo_status kolo_sim_check_step(const struct kolo_world *world, const struct kolo_actor *actor,
-                                const struct kolo_step *step)
+kolo_status kolo_sim_check_step(const struct kolo_sim_world *world,
+                                const struct kolo_sim_actor *actor, const struct kolo_step *step)
 {
     kolo_status status;
     KOLO_TRY(check_peers(actor, step));
@@ -293,18 +301,20 @@ kolo_status kolo_sim_check_step(const struct kolo_world *world, const struct kol
     KOLO_TRY(check_read(world, actor, &step->out, "send"));
     KOLO_TRY(check_written(world, actor, &step->in, "receive"));
     KOLO_TRY(check_read(world, actor, &step->local, "operand"));
-    struct kolo_place in = kolo_sim_place(world, actor, &step->in);
-    struct kolo_place out = kolo_sim_place(world, actor, &step->out);
-    struct kolo_place local = kolo_sim_place(world, actor, &step->local);
-    struct kolo_place from = kolo_sim_place(world, actor, &step->copy_from);
-    struct kolo_place to = kolo_sim_place(world, actor, &step->copy_to);
+    struct kolo_sim_extent in = kolo_sim_locate(world, actor, &step->in);
+    struct kolo_sim_extent out = kolo_sim_locate(world, actor, &step->out);
+    struct kolo_sim_extent local = kolo_sim_locate(world, actor, &step->local);
+    struct kolo_sim_extent from = kolo_sim_locate(world, actor, &step->copy_from);
+    struct kolo_sim_extent to = kolo_sim_locate(world, actor, &step->copy_to);
     if (step->to >= 0 && step->from >= 0 && overlap(in, out))
-        return OBJECT(actor, "writes [%zu, +%zu) while it is being sent", in.offset, in.count);
+        return KOLO_SIM_OBJECT(actor, "writes [%zu, +%zu) while it is being sent", in.offset,
+                               in.count);
     if (from.count != to.count || (overlap(from, to) && from.offset != to.offset))
-        return OBJECT(actor, "copies %zu elements onto %zu that overlap", from.count, to.count);
+        return KOLO_SIM_OBJECT(actor, "copies %zu elements onto %zu that overlap", from.count,
+                               to.count);
     if (step->reduces &&
         (local.count != in.count || (overlap(local, in) && local.offset != in.offset)))
-        return OBJECT(actor, "operand of %zu elements for %zu", local.count, in.count);
+        return KOLO_SIM_OBJECT(actor, "operand of %zu elements for %zu", local.count, in.count);
 out:
     return status;
 }

@@ -15,7 +15,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -245,29 +244,6 @@ static kolo_status publish(struct kolo_rendezvous_host *host, const char *net, u
 
 /* ---- rank 0 ---- */
 
-/** Any address at a port of the system's choice. */
-static void any_places(struct kolo_place places[2])
-{
-    const struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any};
-    const struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_ANY)}};
-    memset(places, 0, 2 * sizeof places[0]);
-    memcpy(&places[0].addr, &v4, sizeof v4);
-    places[0].bytes = sizeof v4;
-    memcpy(&places[1].addr, &v6, sizeof v6);
-    places[1].bytes = sizeof v6;
-}
-
-static bool is_loopback(const struct kolo_place *place)
-{
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-    memcpy(&v4, &place->addr, sizeof v4);
-    memcpy(&v6, &place->addr, sizeof v6);
-    if (place->addr.ss_family == AF_INET)
-        return ntohl(v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
-    return place->addr.ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
-}
-
 /** A host's own name often means 127.0.1.1 in its /etc/hosts, and its true address elsewhere: where
  * a name other than localhost led to loopback, all addresses are listened at. */
 static void open_up(const char *where, struct kolo_place *places, size_t count)
@@ -275,20 +251,10 @@ static void open_up(const char *where, struct kolo_place *places, size_t count)
     bool is_literal = where[0] == '[' || (where[0] >= '0' && where[0] <= '9');
     if (is_literal || strncmp(where, "localhost", strlen("localhost")) == 0)
         return;
-    for (size_t i = 0; i < count; i++) {
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-        memcpy(&v4, &places[i].addr, sizeof v4);
-        memcpy(&v6, &places[i].addr, sizeof v6);
-        if (!is_loopback(&places[i]))
-            continue;
-        v4.sin_addr.s_addr = htonl(INADDR_ANY);
-        v6.sin6_addr = in6addr_any;
-        if (places[i].addr.ss_family == AF_INET)
-            memcpy(&places[i].addr, &v4, sizeof v4);
-        else
-            memcpy(&places[i].addr, &v6, sizeof v6);
-    }
+    for (size_t i = 0; i < count; i++)
+        if (kolo_place_is_loopback(&places[i]))
+            places[i] =
+                kolo_place_make(places[i].addr.ss_family, NULL, kolo_place_port(&places[i]));
 }
 
 /** Where to listen: the text's own places, or any. */
@@ -302,7 +268,8 @@ static kolo_status find_places(const struct kolo_rendezvous *rendezvous, struct 
             open_up(rendezvous->where, places, *count_out);
         return status;
     }
-    any_places(places);
+    places[0] = kolo_place_make(AF_INET, NULL, 0);
+    places[1] = kolo_place_make(AF_INET6, NULL, 0);
     *count_out = 2;
     return KOLO_OK;
 }

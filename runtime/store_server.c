@@ -14,7 +14,6 @@
 // job's is kept for ranks that join later. A connection is dropped only by the poller's callback or
 // by expire; a send that fails only shuts the socket down, and the poller tells. So no list changes
 // while it is walked.
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -142,21 +141,6 @@ static void accepted(void *context, kolo_status status, int fd, const struct kol
 
 /* ---- what the owner calls ---- */
 
-static uint16_t place_port(const struct kolo_place *place)
-{
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-    if (place->addr.ss_family == AF_INET) {
-        memcpy(&v4, &place->addr, sizeof v4);
-        return ntohs(v4.sin_port);
-    }
-    if (place->addr.ss_family == AF_INET6) {
-        memcpy(&v6, &place->addr, sizeof v6);
-        return ntohs(v6.sin6_port);
-    }
-    return 0;
-}
-
 kolo_status kolo_store_server_create(struct kolo_poller *poller,
                                      const struct kolo_store_server_config *config,
                                      struct kolo_store_server **server_out)
@@ -206,7 +190,7 @@ kolo_status kolo_store_server_listen(struct kolo_store_server *server,
     server->listeners[server->listener_count++] = listener;
     kolo_listener_place(listener, &at);
     if (port_out)
-        *port_out = place_port(&at);
+        *port_out = kolo_place_port(&at);
     return KOLO_OK;
 }
 

@@ -3,7 +3,6 @@
 // belong to that thread from its start to its end; other threads leave descriptors to adopt and the
 // wish to stop under the lock, and wake it. Signals are blocked in it: they are the program's.
 #include <errno.h>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -55,32 +54,15 @@ static void *serve(void *argument)
     return NULL;
 }
 
-static struct kolo_place with_port(const struct kolo_place *place, uint16_t port)
-{
-    struct kolo_place at = *place;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-    if (at.addr.ss_family == AF_INET) {
-        memcpy(&v4, &at.addr, sizeof v4);
-        if (!v4.sin_port)
-            v4.sin_port = htons(port);
-        memcpy(&at.addr, &v4, sizeof v4);
-    } else if (at.addr.ss_family == AF_INET6) {
-        memcpy(&v6, &at.addr, sizeof v6);
-        if (!v6.sin6_port)
-            v6.sin6_port = htons(port);
-        memcpy(&at.addr, &v6, sizeof v6);
-    }
-    return at;
-}
-
 /** Listens at all places; those that leave the port open take the first one's. */
 static kolo_status listen_all(struct kolo_store_server *server, const struct kolo_place *places,
                               size_t count, uint16_t *port_out)
 {
     uint16_t port = 0;
     for (size_t i = 0; i < count; i++) {
-        struct kolo_place at = with_port(&places[i], port);
+        struct kolo_place at = places[i];
+        if (kolo_place_port(&at) == 0)
+            kolo_place_set_port(&at, port);
         kolo_status status = kolo_store_server_listen(server, &at, &port);
         if (status != KOLO_OK)
             return status;

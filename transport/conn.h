@@ -18,10 +18,10 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "transport/places.h"
 #include "transport/poller.h"
 
 enum { KOLO_SECRET_BYTES = 32, KOLO_GREETING_BYTES = 32, KOLO_LISTENER_PENDING_MAX = 128 };
@@ -52,54 +52,6 @@ enum kolo_purpose {
     KOLO_PURPOSE_RDMA,
     KOLO_PURPOSE_DOCTOR
 };
-
-/** The ports at which kolo may listen; low 0: whichever the system chooses. */
-struct kolo_ports {
-    uint16_t low, high;
-};
-/** KOLO_PORTS: "LOW-HIGH", "PORT" or "". ERR_CONFIG. */
-kolo_status kolo_ports_parse(const char *text, struct kolo_ports *ports_out) KOLO_NODISCARD;
-/** How many there are to try; one where the system chooses. */
-unsigned kolo_ports_count(const struct kolo_ports *ports);
-/** Where to begin. */
-unsigned kolo_ports_first(const struct kolo_ports *ports);
-/** Number @p index of them, counted round and round; 0: the system chooses. */
-uint16_t kolo_ports_at(const struct kolo_ports *ports, unsigned index);
-
-/** One place to connect to, or to listen at. */
-struct kolo_place {
-    struct sockaddr_storage addr;
-    socklen_t bytes;
-    struct kolo_ports ports; /* to listen at port 0: at one of these */
-    struct kolo_place_facts {
-        uint8_t entry;       /* of KOLO_NET that allows it; 0 is the preferred one */
-        bool is_hardware;    /* a card, a bond or a VLAN: no bridge, tunnel or veth */
-        uint32_t speed_mbit; /* 0: unknown */
-        char interface[16];  /* of this machine; "" for another's place */
-        int numa_node;       /* of the interface (its number in /sys); -1: unknown, or another's */
-    } facts;
-};
-/** "10.0.0.5:4711", "[::1]:80", "unix:@name": for messages. */
-void kolo_place_format(const struct kolo_place *place, char *text, size_t capacity);
-/** "HOST:PORT[,HOST:PORT...]" (names resolved, IPv4 and IPv6) to at most @p max places. ERR_CONNECT
- * naming the host. */
-kolo_status kolo_places_resolve(const char *text, struct kolo_place *places_out, size_t max,
-                                size_t *count_out) KOLO_NODISCARD;
-/** The addresses of this machine that others may reach at @p port, best first: `net` is the setting
- * KOLO_NET. Loopback comes last and only as long as nothing else is up, or when net names it. */
-kolo_status kolo_places_local(const char *net, uint16_t port, struct kolo_place *places_out,
-                              size_t max, size_t *count_out) KOLO_NODISCARD;
-/** How many those are in all, if one beyond the first @p count may be the only one that others
- * reach; 0: there are no more, or the more are bridges and tunnels, and hardware is among the
- * first. */
-size_t kolo_places_missed(const char *net, const struct kolo_place *places, size_t count);
-/** The number of the entry of `net` that allows an address of this machine, whether or not it is
- * up: 0 is the preferred one; -1: it is left out. @p place's port means nothing. */
-int kolo_places_entry(const char *net, const char *interface, const struct kolo_place *place);
-/** The entries of `net` that want something and name nothing of this machine, with commas between,
- * cut to @p capacity; "": none, or `net` cannot be read. They may be another host's, or misspelt.
- */
-void kolo_places_unnamed(const char *net, char *text, size_t capacity);
 
 /** A connection on its way up. The callback comes once, from dispatch or from kolo_conn_expire,
  * never from within the call that created it; the fd is the callee's, non-blocking, and holds no

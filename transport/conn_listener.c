@@ -311,15 +311,6 @@ static kolo_status fail_listen(const struct kolo_place *place, const char *what,
     return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "cannot listen at %s: %s", text, what);
 }
 
-static uint16_t *port_of(struct kolo_place *place)
-{
-    if (place->addr.ss_family == AF_INET6)
-        return &((struct sockaddr_in6 *)(void *)&place->addr)->sin6_port;
-    return place->addr.ss_family == AF_INET
-               ? &((struct sockaddr_in *)(void *)&place->addr)->sin_port
-               : NULL;
-}
-
 /** Listens there. NULL, or what failed; errno says why. */
 static const char *try_place(struct kolo_listener *listener, const struct kolo_place *place,
                              bool is_given)
@@ -374,16 +365,16 @@ static kolo_status fail_range(const struct kolo_place *place, unsigned refused)
 static kolo_status bind_and_listen(struct kolo_listener *listener, const struct kolo_place *place)
 {
     struct kolo_place at = *place;
-    uint16_t *port = port_of(&at);
-    bool is_open = port != NULL && *port == 0; /* to be chosen here, or by the system */
-    bool is_given = port != NULL && (!is_open || at.ports.low != 0);
+    bool is_ip = kolo_place_is_ip(&at);
+    bool is_open = is_ip && kolo_place_port(&at) == 0; /* to be chosen here, or by the system */
+    bool is_given = is_ip && (!is_open || at.ports.low != 0);
     unsigned first = kolo_ports_first(&at.ports);
     unsigned count = is_open ? kolo_ports_count(&at.ports) : 1, refused = 0;
 
     for (unsigned i = 0; i < count; i++) {
         const char *what;
         if (is_open)
-            *port = htons(kolo_ports_at(&at.ports, first + i));
+            kolo_place_set_port(&at, kolo_ports_at(&at.ports, first + i));
         what = try_place(listener, &at, is_given);
         if (what == NULL)
             return KOLO_OK;

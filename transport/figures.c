@@ -17,20 +17,6 @@
 
 enum { DETOUR_FACTOR = 2, DETOUR_US = 200 };
 
-static bool is_same_address(const struct kolo_place *a, const struct kolo_place *b)
-{
-    const void *left = &a->addr, *right = &b->addr;
-
-    if (a->addr.ss_family != b->addr.ss_family)
-        return false;
-    if (a->addr.ss_family == AF_INET)
-        return ((const struct sockaddr_in *)left)->sin_addr.s_addr ==
-               ((const struct sockaddr_in *)right)->sin_addr.s_addr;
-    return a->addr.ss_family == AF_INET6 &&
-           memcmp(&((const struct sockaddr_in6 *)left)->sin6_addr,
-                  &((const struct sockaddr_in6 *)right)->sin6_addr, sizeof(struct in6_addr)) == 0;
-}
-
 static const struct kolo_place *find_local(int fd, const struct kolo_place *locals, size_t count)
 {
     struct kolo_place ours = {.bytes = sizeof ours.addr};
@@ -38,7 +24,7 @@ static const struct kolo_place *find_local(int fd, const struct kolo_place *loca
     if (getsockname(fd, (struct sockaddr *)&ours.addr, &ours.bytes) != 0)
         return NULL;
     for (size_t i = 0; i < count; i++)
-        if (is_same_address(&ours, &locals[i]))
+        if (kolo_place_is_same_ip(&ours, &locals[i]))
             return &locals[i];
     return NULL;
 }

@@ -1,50 +1,100 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns places (socket addresses) as text, as names to resolve, and as the addresses of this machine
-// that others may reach. Must never offer an address that means something else on the peer's
-// machine: no link-local ones, and loopback only where there is nothing else.
-//
-// The order of local addresses: those of the first entry of KOLO_NET first; then hardware (bonds
-// and VLANs of it too) before bridges and tunnels, faster before slower links, IPv4 before IPv6,
-// loopback last.
-#include "transport/conn.h"
+// Owns places (socket addresses): what is in them, as text, and as names to resolve. Must never
+// interpret the bytes of a family that it does not know.
+#include "transport/places.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
-#include <unistd.h>
 
-#include "base/alloc.h"
 #include "base/log.h"
-#include "base/numa.h"
-#include "base/settings.h"
+
+/* ---- what is in them ---- */
 
 /* sockaddr_storage is aligned for, and made to hold, each of these. */
-static const struct sockaddr_in *as_v4(const struct sockaddr_storage *addr)
+static const struct sockaddr_in *as_v4(const struct kolo_place *place)
 {
-    return (const struct sockaddr_in *)(const void *)addr;
+    return (const struct sockaddr_in *)(const void *)&place->addr;
 }
 
-static const struct sockaddr_in6 *as_v6(const struct sockaddr_storage *addr)
+static const struct sockaddr_in6 *as_v6(const struct kolo_place *place)
 {
-    return (const struct sockaddr_in6 *)(const void *)addr;
+    return (const struct sockaddr_in6 *)(const void *)&place->addr;
 }
 
-static void set_port(struct kolo_place *place, uint16_t port)
+struct kolo_place kolo_place_make(sa_family_t family, const void *ip, uint16_t port)
+{
+    struct kolo_place place = {.bytes = 0};
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+
+    /* zeroes are "any" in both families */
+    if (family == AF_INET && ip != NULL)
+        memcpy(&v4.sin_addr, ip, sizeof v4.sin_addr);
+    if (family == AF_INET6 && ip != NULL)
+        memcpy(&v6.sin6_addr, ip, sizeof v6.sin6_addr);
+    if (family == AF_INET)
+        memcpy(&place.addr, &v4, place.bytes = sizeof v4);
+    else
+        memcpy(&place.addr, &v6, place.bytes = sizeof v6);
+    return place;
+}
+
+bool kolo_place_is_ip(const struct kolo_place *place)
+{
+    return place->addr.ss_family == AF_INET || place->addr.ss_family == AF_INET6;
+}
+
+const uint8_t *kolo_place_ip(const struct kolo_place *place, size_t *bytes_out)
+{
+    *bytes_out = 0;
+    if (place->addr.ss_family == AF_INET) {
+        *bytes_out = sizeof as_v4(place)->sin_addr;
+        return (const uint8_t *)&as_v4(place)->sin_addr;
+    }
+    if (place->addr.ss_family == AF_INET6) {
+        *bytes_out = sizeof as_v6(place)->sin6_addr;
+        return (const uint8_t *)&as_v6(place)->sin6_addr;
+    }
+    return NULL;
+}
+
+uint16_t kolo_place_port(const struct kolo_place *place)
+{
+    if (place->addr.ss_family == AF_INET)
+        return ntohs(as_v4(place)->sin_port);
+    return place->addr.ss_family == AF_INET6 ? ntohs(as_v6(place)->sin6_port) : 0;
+}
+
+void kolo_place_set_port(struct kolo_place *place, uint16_t port)
 {
     if (place->addr.ss_family == AF_INET)
         ((struct sockaddr_in *)(void *)&place->addr)->sin_port = htons(port);
-    else
+    else if (place->addr.ss_family == AF_INET6)
         ((struct sockaddr_in6 *)(void *)&place->addr)->sin6_port = htons(port);
+}
+
+bool kolo_place_is_loopback(const struct kolo_place *place)
+{
+    size_t bytes;
+    const uint8_t *ip = kolo_place_ip(place, &bytes);
+
+    if (bytes == sizeof(struct in_addr))
+        return ip[0] == IN_LOOPBACKNET;
+    return bytes > 0 && memcmp(ip, &in6addr_loopback, bytes) == 0;
+}
+
+bool kolo_place_is_same_ip(const struct kolo_place *one, const struct kolo_place *other)
+{
+    size_t bytes, other_bytes;
+    const uint8_t *ip = kolo_place_ip(one, &bytes), *other_ip = kolo_place_ip(other, &other_bytes);
+
+    return bytes > 0 && bytes == other_bytes && memcmp(ip, other_ip, bytes) == 0;
 }
 
 /* ---- as text ---- */
@@ -74,12 +124,12 @@ void kolo_place_format(const struct kolo_place *place, char *text, size_t capaci
 
     switch (place->addr.ss_family) {
     case AF_INET:
-        inet_ntop(AF_INET, &as_v4(&place->addr)->sin_addr, host, sizeof host);
-        snprintf(text, capacity, "%s:%d", host, ntohs(as_v4(&place->addr)->sin_port));
+        inet_ntop(AF_INET, &as_v4(place)->sin_addr, host, sizeof host);
+        snprintf(text, capacity, "%s:%d", host, ntohs(as_v4(place)->sin_port));
         break;
     case AF_INET6:
-        inet_ntop(AF_INET6, &as_v6(&place->addr)->sin6_addr, host, sizeof host);
-        snprintf(text, capacity, "[%s]:%d", host, ntohs(as_v6(&place->addr)->sin6_port));
+        inet_ntop(AF_INET6, &as_v6(place)->sin6_addr, host, sizeof host);
+        snprintf(text, capacity, "[%s]:%d", host, ntohs(as_v6(place)->sin6_port));
         break;
     case AF_UNIX:
         format_unix(place, text, capacity);
@@ -200,392 +250,4 @@ kolo_status kolo_places_resolve(const char *text, struct kolo_place *places_out,
                                 : kolo_fail(KOLO_ERR_CONNECT, "\"%s\" has no address", text);
     *count_out = count;
     return KOLO_OK;
-}
-
-/* ---- this machine ---- */
-
-enum { NOT_NAMED = -1, EXCLUDED = -2 };
-
-/** One address of this machine, with what decides its order. */
-struct local {
-    struct kolo_place place;
-    char interface[IF_NAMESIZE];
-    int entry; /* of KOLO_NET that allows it, or NOT_NAMED, EXCLUDED */
-    bool is_loopback, is_hardware;
-    long speed; /* Mbit/s, 0: unknown */
-};
-
-struct locals {
-    struct local *items;
-    size_t count, capacity;
-    char unnamed[256]; /* entries of KOLO_NET that name none of them, with commas between */
-};
-
-static long interface_speed(const char *interface)
-{
-    char path[64 + IF_NAMESIZE], text[24] = "";
-    ssize_t got;
-    int fd;
-
-    snprintf(path, sizeof path, "/sys/class/net/%s/speed", interface);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    got = read(fd, text, sizeof text - 1);
-    close(fd);
-    /* -1, or an error from read: a link that does not know. */
-    return got > 0 && text[0] >= '0' && text[0] <= '9' ? strtol(text, NULL, 10) : 0;
-}
-
-static int interface_numa_node(const char *interface)
-{
-    char path[64 + IF_NAMESIZE];
-
-    snprintf(path, sizeof path, "/sys/class/net/%s/device", interface);
-    return kolo_numa_node_of(path);
-}
-
-/** Several cards as one, or one network of several on a card: what goes by it goes by hardware. A
- * tunnel has a lower interface too, but costs. */
-static bool interface_is_bond_or_vlan(const char *interface)
-{
-    char path[64 + IF_NAMESIZE], text[512] = "";
-    ssize_t got;
-    int fd;
-
-    snprintf(path, sizeof path, "/sys/class/net/%s/uevent", interface);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    got = read(fd, text, sizeof text - 1);
-    close(fd);
-    return got > 0 && (strstr(text, "DEVTYPE=bond\n") || strstr(text, "DEVTYPE=vlan\n"));
-}
-
-/** An interface that @p interface lies upon; all of a bond's are of a kind. False: there is
- * none. */
-static bool find_lower(const char *interface, char lower_out[IF_NAMESIZE])
-{
-    static const char mark[] = "lower_";
-    char path[64 + IF_NAMESIZE];
-    const struct dirent *entry;
-    bool found = false;
-    DIR *folder;
-
-    snprintf(path, sizeof path, "/sys/class/net/%s", interface);
-    folder = opendir(path);
-    while (folder && !found && (entry = readdir(folder)) != NULL) {
-        const char *name = entry->d_name + sizeof mark - 1;
-        found = strncmp(entry->d_name, mark, sizeof mark - 1) == 0 && strlen(name) < IF_NAMESIZE;
-        if (found)
-            memcpy(lower_out, name, strlen(name) + 1);
-    }
-    if (folder)
-        closedir(folder);
-    return found;
-}
-
-static bool interface_is_hardware(const char *interface)
-{
-    enum { STOREYS_MAX = 4 }; /* VLANs in a VLAN, on a bond, on cards */
-    char path[64 + IF_NAMESIZE], at[IF_NAMESIZE], lower[IF_NAMESIZE];
-
-    snprintf(at, sizeof at, "%s", interface);
-    for (int storey = 0; storey < STOREYS_MAX; storey++) {
-        snprintf(path, sizeof path, "/sys/class/net/%s/device", at);
-        if (access(path, F_OK) == 0)
-            return true;
-        if (!interface_is_bond_or_vlan(at) || !find_lower(at, lower))
-            return false;
-        memcpy(at, lower, sizeof at);
-    }
-    return false;
-}
-
-static bool is_offered(const struct ifaddrs *at)
-{
-    const struct sockaddr_in6 *v6;
-
-    if (at->ifa_addr == NULL || !(at->ifa_flags & IFF_UP) || !(at->ifa_flags & IFF_RUNNING))
-        return false;
-    if (at->ifa_addr->sa_family == AF_INET)
-        return true;
-    if (at->ifa_addr->sa_family != AF_INET6)
-        return false;
-    v6 = (const struct sockaddr_in6 *)(const void *)at->ifa_addr;
-    return !IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr) && !IN6_IS_ADDR_MULTICAST(&v6->sin6_addr);
-}
-
-static kolo_status append_local(struct locals *locals, const struct ifaddrs *at)
-{
-    void *items = locals->items;
-    kolo_status status =
-        kolo_grow(&items, &locals->capacity, locals->count + 1, sizeof *locals->items);
-    struct local *local;
-
-    if (status != KOLO_OK)
-        return status;
-    locals->items = items;
-    local = &locals->items[locals->count++];
-    *local = (struct local){.is_loopback = at->ifa_flags & IFF_LOOPBACK,
-                            .is_hardware = interface_is_hardware(at->ifa_name),
-                            .speed = interface_speed(at->ifa_name)};
-    local->place.bytes = at->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
-                                                            : sizeof(struct sockaddr_in6);
-    memcpy(&local->place.addr, at->ifa_addr, local->place.bytes);
-    snprintf(local->interface, sizeof local->interface, "%s", at->ifa_name);
-    return KOLO_OK;
-}
-
-static kolo_status list_locals(struct locals *locals)
-{
-    struct ifaddrs *all = NULL;
-    kolo_status status = KOLO_OK;
-
-    if (getifaddrs(&all) != 0)
-        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "addresses of this machine");
-    for (const struct ifaddrs *at = all; at && status == KOLO_OK; at = at->ifa_next)
-        if (is_offered(at))
-            status = append_local(locals, at);
-    freeifaddrs(all);
-    return status;
-}
-
-/* ---- KOLO_NET ---- */
-
-/** One entry: an interface's name, or a network (an address is a network of one). */
-struct net {
-    char name[IF_NAMESIZE];
-    int family; /* AF_UNSPEC: a name */
-    uint8_t prefix[16];
-    unsigned bits;
-    bool excludes; /* written with ! or ^ */
-};
-
-static const uint8_t *address_bytes(const struct kolo_place *place)
-{
-    return place->addr.ss_family == AF_INET ? (const uint8_t *)&as_v4(&place->addr)->sin_addr
-                                            : (const uint8_t *)&as_v6(&place->addr)->sin6_addr;
-}
-
-static bool net_allows(const struct net *net, const struct local *local)
-{
-    const uint8_t *address = address_bytes(&local->place);
-    unsigned whole = net->bits / 8, rest = net->bits % 8;
-
-    if (net->family == AF_UNSPEC)
-        return strcmp(net->name, local->interface) == 0;
-    if (net->family != local->place.addr.ss_family || memcmp(net->prefix, address, whole) != 0)
-        return false;
-    return rest == 0 || (net->prefix[whole] ^ address[whole]) >> (8 - rest) == 0;
-}
-
-static kolo_status parse_net(const char *entry, size_t length, struct net *out)
-{
-    char text[INET6_ADDRSTRLEN + 8];
-    char *slash, *rest;
-    unsigned long bits, max;
-
-    memset(out, 0, sizeof *out);
-    out->excludes = length > 0 && (entry[0] == '!' || entry[0] == '^');
-    entry += out->excludes;
-    length -= out->excludes;
-    if (length > 0 && length < sizeof text && entry[0] != '!' && entry[0] != '^') {
-        memcpy(text, entry, length);
-        text[length] = '\0';
-        slash = strchr(text, '/');
-        if (slash)
-            *slash = '\0';
-        out->family = inet_pton(AF_INET, text, out->prefix) == 1    ? AF_INET
-                      : inet_pton(AF_INET6, text, out->prefix) == 1 ? AF_INET6
-                                                                    : AF_UNSPEC;
-        max = out->family == AF_INET ? 32 : 128;
-        bits = slash && slash[1] >= '0' && slash[1] <= '9' ? strtoul(slash + 1, &rest, 10) : max;
-        out->bits = (unsigned)bits;
-        if (out->family != AF_UNSPEC && bits <= max &&
-            (slash == NULL || (slash[1] >= '0' && slash[1] <= '9' && *rest == '\0')))
-            return KOLO_OK;
-        if (out->family == AF_UNSPEC && slash == NULL && length < sizeof out->name) {
-            memcpy(out->name, text, length + 1);
-            return KOLO_OK;
-        }
-    }
-    return kolo_fail(KOLO_ERR_CONFIG,
-                     "KOLO_NET: \"%.*s\" is no interface name and no network: expected such as "
-                     "eth0, 10.0.0.0/8 or fd00::/8, or ^ and one of these to leave it out",
-                     (int)length, entry);
-}
-
-static void append_words(char *text, size_t capacity, const char *words, const char *more)
-{
-    size_t used = strlen(text);
-
-    snprintf(text + used, capacity - used, "%s%s %s", used == 0 ? "" : ", ", words, more);
-}
-
-/** ERR_CONFIG that says what could have been named. */
-static kolo_status fail_no_match(const char *net, const struct locals *locals)
-{
-    char have[512] = "", place[64];
-
-    for (size_t i = 0; i < locals->count; i++) {
-        kolo_place_format(&locals->items[i].place, place, sizeof place);
-        *strrchr(place, ':') = '\0';
-        append_words(have, sizeof have, locals->items[i].interface, place);
-    }
-    return kolo_fail(KOLO_ERR_CONFIG, "KOLO_NET: nothing of this machine matches \"%s\"; up are %s",
-                     net, have[0] ? have : "no addresses at all");
-}
-
-/** Without an entry that includes: all, but loopback only where there is nothing else. */
-static void allow_all(struct locals *locals)
-{
-    bool has_other = false;
-
-    for (size_t i = 0; i < locals->count; i++)
-        has_other |= !locals->items[i].is_loopback && locals->items[i].entry != EXCLUDED;
-    for (size_t i = 0; i < locals->count; i++)
-        if (locals->items[i].entry == NOT_NAMED && !(has_other && locals->items[i].is_loopback))
-            locals->items[i].entry = 0;
-}
-
-/** False: it names nothing here. */
-static bool apply_entry(const struct net *net, int index, struct locals *locals)
-{
-    bool names_some = false;
-    for (size_t i = 0; i < locals->count; i++) {
-        struct local *local = &locals->items[i];
-        if (!net_allows(net, local))
-            continue;
-        names_some = true;
-        if (net->excludes)
-            local->entry = EXCLUDED;
-        else if (local->entry == NOT_NAMED)
-            local->entry = index;
-    }
-    return names_some;
-}
-
-static void note_unnamed(struct locals *locals, const char *entry, size_t length)
-{
-    size_t used = strlen(locals->unnamed);
-
-    snprintf(locals->unnamed + used, sizeof locals->unnamed - used, "%s%.*s", used > 0 ? ", " : "",
-             (int)length, entry);
-}
-
-/** Marks each address with the first entry that names it. What an entry with ! or ^ names is left
- * out, whatever the others say. Hosts differ: an entry may name nothing here, but not all. */
-static kolo_status apply_net(const char *net, struct locals *locals)
-{
-    bool has_includes = false;
-    int index = 0;
-
-    for (size_t i = 0; i < locals->count; i++)
-        locals->items[i].entry = NOT_NAMED;
-    for (const char *entry = net; *net != '\0'; entry++, index++) {
-        size_t length = strcspn(entry, ",");
-        struct net parsed;
-        kolo_status status = parse_net(entry, length, &parsed);
-        if (status != KOLO_OK)
-            return status;
-        has_includes |= !parsed.excludes;
-        if (!apply_entry(&parsed, index, locals) && !parsed.excludes)
-            note_unnamed(locals, entry, length);
-        entry += length;
-        if (*entry == '\0')
-            break;
-    }
-    if (!has_includes)
-        allow_all(locals);
-    for (size_t i = 0; i < locals->count; i++)
-        if (locals->items[i].entry >= 0)
-            return KOLO_OK;
-    return *net == '\0' ? kolo_fail(KOLO_ERR_UNSUPPORTED,
-                                    "no network interface is up (try: ip link set lo up)")
-                        : fail_no_match(net, locals);
-}
-
-static int compare_locals(const void *left, const void *right)
-{
-    const struct local *a = left, *b = right;
-
-    if (a->entry != b->entry)
-        return a->entry < b->entry ? -1 : 1;
-    if (a->is_loopback != b->is_loopback)
-        return a->is_loopback ? 1 : -1;
-    if (a->is_hardware != b->is_hardware)
-        return a->is_hardware ? -1 : 1;
-    if (a->speed != b->speed)
-        return a->speed > b->speed ? -1 : 1;
-    if (a->place.addr.ss_family != b->place.addr.ss_family)
-        return a->place.addr.ss_family == AF_INET ? -1 : 1;
-    return memcmp(address_bytes(&a->place), address_bytes(&b->place),
-                  a->place.addr.ss_family == AF_INET ? 4 : 16);
-}
-
-static void set_facts(struct kolo_place *place, const struct local *local)
-{
-    place->facts.entry = (uint8_t)(local->entry < UINT8_MAX ? local->entry : UINT8_MAX);
-    place->facts.is_hardware = local->is_hardware;
-    place->facts.speed_mbit = (uint32_t)local->speed;
-    place->facts.numa_node = interface_numa_node(local->interface);
-    snprintf(place->facts.interface, sizeof place->facts.interface, "%s", local->interface);
-}
-
-kolo_status kolo_places_local(const char *net, uint16_t port, struct kolo_place *places_out,
-                              size_t max, size_t *count_out)
-{
-    struct locals locals = {0};
-    kolo_status status;
-    size_t count = 0;
-
-    KOLO_TRY(list_locals(&locals));
-    KOLO_TRY(apply_net(net, &locals));
-    if (locals.count > 0)
-        qsort(locals.items, locals.count, sizeof locals.items[0], compare_locals);
-    for (size_t i = 0; i < locals.count && count < max; i++) {
-        if (locals.items[i].entry < 0)
-            continue;
-        places_out[count] = locals.items[i].place;
-        set_facts(&places_out[count], &locals.items[i]);
-        set_port(&places_out[count++], port);
-    }
-    *count_out = count;
-out:
-    kolo_free_memory(locals.items);
-    return status;
-}
-
-int kolo_places_entry(const char *net, const char *interface, const struct kolo_place *place)
-{
-    struct local local = {.place = *place};
-    struct locals one = {.items = &local, .count = 1};
-
-    snprintf(local.interface, sizeof local.interface, "%s", interface);
-    return apply_net(net, &one) == KOLO_OK ? local.entry : -1;
-}
-
-size_t kolo_places_missed(const char *net, const struct kolo_place *places, size_t count)
-{
-    struct locals locals = {0};
-    size_t all = 0;
-
-    if (count > 0 && places[0].facts.is_hardware && !places[count - 1].facts.is_hardware)
-        return 0;
-    if (list_locals(&locals) == KOLO_OK && apply_net(net, &locals) == KOLO_OK)
-        for (size_t i = 0; i < locals.count; i++)
-            all += locals.items[i].entry >= 0;
-    kolo_free_memory(locals.items);
-    return all > count ? all : 0;
-}
-
-void kolo_places_unnamed(const char *net, char *text, size_t capacity)
-{
-    struct locals locals = {0};
-
-    if (list_locals(&locals) != KOLO_OK || apply_net(net, &locals) != KOLO_OK)
-        locals.unnamed[0] = '\0';
-    snprintf(text, capacity, "%s", locals.unnamed);
-    kolo_free_memory(locals.items);
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "transport/conn.h"
+#include "transport/ports.h"
 
 /** A port number at *text, which is moved behind it; 0: there is none. */
 static uint16_t read_port(const char **text)

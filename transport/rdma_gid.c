@@ -122,28 +122,19 @@ static int entry_of_addresses(const char *net, const char *interface)
 
 static int entry_of_interface(const char *net, const char *interface)
 {
-    const struct sockaddr_in none = {.sin_family = AF_INET};
-    struct kolo_place place = {.bytes = sizeof none};
+    const struct kolo_place place = kolo_place_make(AF_INET, NULL, 0);
     if (net[0] == '\0' || interface[0] == '\0')
         return 0;
     if (entry_of_addresses(interface, interface) >= 0) /* it has some */
         return entry_of_addresses(net, interface);
-    memcpy(&place.addr, &none, sizeof none); /* it has none: its name alone decides */
-    return kolo_places_entry(net, interface, &place);
+    return kolo_places_entry(net, interface, &place); /* it has none: its name alone decides */
 }
 
 static int entry_of_address(const char *net, const struct kolo_rdma_gid *gid)
 {
-    struct kolo_place place = {.bytes = 0};
-    struct sockaddr_in v4 = {.sin_family = AF_INET};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
-    if (family_of(gid) == IPV4) {
-        memcpy(&v4.sin_addr, gid->bytes + 12, sizeof v4.sin_addr);
-        memcpy(&place.addr, &v4, place.bytes = sizeof v4);
-    } else {
-        memcpy(&v6.sin6_addr, gid->bytes, sizeof v6.sin6_addr);
-        memcpy(&place.addr, &v6, place.bytes = sizeof v6);
-    }
+    const struct kolo_place place = family_of(gid) == IPV4
+                                        ? kolo_place_make(AF_INET, gid->bytes + 12, 0)
+                                        : kolo_place_make(AF_INET6, gid->bytes, 0);
     return kolo_places_entry(net, gid->interface, &place);
 }
 

@@ -106,10 +106,6 @@ struct tcp_port {
 extern const struct kolo_transport kolo_transport_tcp;
 
 /* tcp_address.c */
-/** The address in network order, how many bytes it has, and the port. */
-const void *kolo_tcp_address_of(const struct kolo_place *place, size_t *bytes_out,
-                                uint16_t *port_out);
-bool kolo_tcp_is_loopback(const struct kolo_place *place);
 kolo_status kolo_tcp_write_places(const struct kolo_place *places, size_t count,
                                   struct kolo_address *address_out) KOLO_NODISCARD;
 /** At most TCP_PLACES_MAX. ERR_DATA. */

@@ -58,15 +58,10 @@ kolo_status kolo_tcp_places_of(const struct tcp_port *port, const struct kolo_pe
 static bool joins_same_host(int fd)
 {
     struct kolo_place ours = {.bytes = sizeof ours.addr}, theirs = {.bytes = sizeof theirs.addr};
-    size_t our_bytes, their_bytes;
-    uint16_t port;
 
-    if (getsockname(fd, (struct sockaddr *)&ours.addr, &ours.bytes) != 0 ||
-        getpeername(fd, (struct sockaddr *)&theirs.addr, &theirs.bytes) != 0)
-        return false;
-    const void *our_address = kolo_tcp_address_of(&ours, &our_bytes, &port);
-    const void *their_address = kolo_tcp_address_of(&theirs, &their_bytes, &port);
-    return our_bytes == their_bytes && memcmp(our_address, their_address, our_bytes) == 0;
+    return getsockname(fd, (struct sockaddr *)&ours.addr, &ours.bytes) == 0 &&
+           getpeername(fd, (struct sockaddr *)&theirs.addr, &theirs.bytes) == 0 &&
+           kolo_place_is_same_ip(&ours, &theirs);
 }
 
 static bool set_congestion(int fd, const char *name)
@@ -233,24 +228,10 @@ static kolo_status add_listener(struct tcp_port *port, const struct kolo_place *
 /** All addresses of a family. */
 static struct kolo_place any_place(sa_family_t family, const struct kolo_ports *ports)
 {
-    /* zeroes are "any" in both families */
-    struct kolo_place place = {.addr.ss_family = family, .ports = *ports};
+    struct kolo_place place = kolo_place_make(family, NULL, 0);
 
-    place.bytes = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    place.ports = *ports;
     return place;
-}
-
-static void copy_port(struct kolo_place *to, const struct kolo_place *from)
-{
-    void *addr = &to->addr;
-    size_t bytes;
-    uint16_t port;
-
-    (void)kolo_tcp_address_of(from, &bytes, &port);
-    if (to->addr.ss_family == AF_INET)
-        ((struct sockaddr_in *)addr)->sin_port = htons(port);
-    else
-        ((struct sockaddr_in6 *)addr)->sin6_port = htons(port);
 }
 
 /** Listens at @p place; with KOLO_PORTS at the port of the first listener, if that is free here. */
@@ -261,7 +242,7 @@ static kolo_status add_listener_beside(struct tcp_port *port, struct kolo_place 
     if (port->listener_count > 0 && place->ports.low != 0) {
         struct kolo_place bound;
         kolo_listener_place(port->listeners[0], &bound);
-        copy_port(&first, &bound);
+        kolo_place_set_port(&first, kolo_place_port(&bound));
         if (add_listener(port, &first) == KOLO_OK)
             return KOLO_OK;
     }
@@ -289,7 +270,7 @@ static kolo_status listen_everywhere(struct tcp_port *port, const struct kolo_po
             kolo_listener_place(port->listeners[j], &bound);
             if (bound.addr.ss_family != places[i].addr.ss_family)
                 continue;
-            copy_port(&places[i], &bound);
+            kolo_place_set_port(&places[i], kolo_place_port(&bound));
             places[kept++] = places[i];
         }
     *count = kept;
@@ -307,7 +288,9 @@ static kolo_status listen_at(struct tcp_port *port, const struct kolo_ports *por
         if (status != KOLO_OK)
             return status;
         kolo_listener_place(port->listeners[i], &bound);
-        copy_port(&places[i], &bound); /* and nothing else: what is known of the interface stays */
+        kolo_place_set_port(
+            &places[i],
+            kolo_place_port(&bound)); /* and nothing else: what is known of the interface stays */
     }
     return KOLO_OK;
 }
@@ -441,7 +424,7 @@ bool kolo_tcp_reaches(const struct kolo_port *base, const struct kolo_peer *peer
         return false;
     }
     for (size_t i = 0; i < count; i++)
-        reachable += is_same_host || !kolo_tcp_is_loopback(&places[i]);
+        reachable += is_same_host || !kolo_place_is_loopback(&places[i]);
     if (reachable == 0)
         snprintf(why_out->text, sizeof why_out->text,
                  "rank %d on %.64s offers only loopback addresses (see KOLO_NET)",

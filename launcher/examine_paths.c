@@ -285,20 +285,16 @@ kolo_deadline kolo_path_tests_turn(struct kolo_path_tests *tests)
 static uint16_t port_of(const struct kolo_listener *listener)
 {
     struct kolo_place bound;
-    struct sockaddr_in six_or_four; /* the port lies alike in both */
     kolo_listener_place(listener, &bound);
-    memcpy(&six_or_four, &bound.addr, sizeof six_or_four);
-    return ntohs(six_or_four.sin_port);
+    return kolo_place_port(&bound);
 }
 
 /* At all addresses of a family; @p port 0: where KOLO_PORTS allows. */
 static kolo_status listen_to(struct kolo_path_tests *tests, sa_family_t family, uint16_t port,
                              const struct kolo_ports *ports, int hosts)
 {
-    struct kolo_place any = {.addr.ss_family = family, .ports = *ports};
-    struct sockaddr_in head = {.sin_family = family, .sin_port = htons(port)};
-    any.bytes = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-    memcpy(&any.addr, &head, sizeof head);
+    struct kolo_place any = kolo_place_make(family, NULL, port);
+    any.ports = *ports;
     kolo_status status = kolo_listener_open(
         tests->poller, &any, KOLO_PATH_DIAL_MS + KOLO_PATH_LONG_MS, &tests->secret, &tests->mine,
         welcome, tests, &tests->listeners[tests->listener_count]);

@@ -60,20 +60,10 @@ static void on_ready(uv_poll_t *handle, int status, int events)
 
 static struct kolo_place any_place(bool is_ipv6, bool is_local, uint16_t port)
 {
-    struct kolo_place place = {.bytes = 0};
-    if (is_ipv6) {
-        struct sockaddr_in6 addr = {.sin6_family = AF_INET6,
-                                    .sin6_port = htons(port),
-                                    .sin6_addr = is_local ? in6addr_loopback : in6addr_any};
-        memcpy(&place.addr, &addr, place.bytes = sizeof addr);
-    } else {
-        struct sockaddr_in addr = {.sin_family = AF_INET,
-                                   .sin_port = htons(port),
-                                   .sin_addr.s_addr =
-                                       htonl(is_local ? INADDR_LOOPBACK : INADDR_ANY)};
-        memcpy(&place.addr, &addr, place.bytes = sizeof addr);
-    }
-    return place;
+    const struct in_addr here = {htonl(INADDR_LOOPBACK)};
+    if (is_ipv6)
+        return kolo_place_make(AF_INET6, is_local ? &in6addr_loopback : NULL, port);
+    return kolo_place_make(AF_INET, is_local ? &here : NULL, port);
 }
 
 /* Appends a place if there is room for it whole. */

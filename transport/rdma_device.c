@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks over devices and their ports, one open at a time, and keeps the one that was looked for.
-// Must never leave one open that it does not hand out.
+// What a device and its ports are, opened one at a time; and the news of one that is in use. Must
+// never leave one open that it does not hand out. Which one is used rdma_choice.c says.
 #include "transport/rdma_device.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -16,73 +14,6 @@
 #include "base/log.h"
 #include "base/numa.h"
 #include "transport/rdma_register.h"
-
-enum { PORTS_MAX = 255, REASONS_BYTES = 512 };
-
-/** What was asked for. */
-struct wanted {
-    char name[IBV_SYSFS_NAME_MAX]; /* "": any */
-    unsigned port;                 /* 0: any */
-};
-
-/** Entry @p number of a list with commas. ERR_UNSUPPORTED: there is none. */
-static kolo_status take_entry(const char *list, int number, char text_out[IBV_SYSFS_NAME_MAX + 8])
-{
-    const size_t capacity = IBV_SYSFS_NAME_MAX + 8;
-    for (; number > 0; number--) {
-        const char *comma = strchr(list, ',');
-        if (comma == NULL)
-            return kolo_fail(KOLO_ERR_UNSUPPORTED, "KOLO_RDMA_DEVICE names no further port");
-        list = comma + 1;
-    }
-    size_t length = strcspn(list, ",");
-    snprintf(text_out, capacity, "%.*s", (int)(length < capacity ? length : capacity - 1), list);
-    return KOLO_OK;
-}
-
-static kolo_status parse_wanted(const char *text, struct wanted *wanted_out)
-{
-    struct wanted wanted = {.port = 0};
-    const char *colon = strchr(text, ':');
-    size_t length = colon != NULL ? (size_t)(colon - text) : strlen(text);
-    bool is_good = length < sizeof wanted.name && (length > 0 || colon == NULL);
-    for (const char *at = colon != NULL ? colon + 1 : ""; is_good && *at != '\0'; at++) {
-        is_good = *at >= '0' && *at <= '9' && wanted.port <= PORTS_MAX;
-        wanted.port = wanted.port * 10 + (unsigned)(*at - '0');
-    }
-    if (!is_good || (colon != NULL && (wanted.port < 1 || wanted.port > PORTS_MAX)))
-        return kolo_fail(KOLO_ERR_CONFIG,
-                         "RDMA device '%s': expected NAME or NAME:PORT, such as mlx5_0:1", text);
-    memcpy(wanted.name, text, length);
-    wanted.name[length] = '\0';
-    *wanted_out = wanted;
-    return KOLO_OK;
-}
-
-/** Is each entry of the list a name? An empty one would be any port. */
-static kolo_status check_list(const char *list)
-{
-    char entry[IBV_SYSFS_NAME_MAX + 8];
-    struct wanted unused;
-    kolo_status status = KOLO_OK;
-    for (int i = 0; status == KOLO_OK && take_entry(list, i, entry) == KOLO_OK; i++) {
-        status = parse_wanted(entry, &unused);
-        if (entry[0] == '\0')
-            status = kolo_fail(KOLO_ERR_CONFIG,
-                               "KOLO_RDMA_DEVICE=%s: entry %d is empty: expected NAME "
-                               "or NAME:PORT between commas",
-                               list, i + 1);
-    }
-    return status;
-}
-
-int kolo_rdma_device_named(const struct kolo_settings *settings)
-{
-    int count = settings->rdma_device[0] != '\0';
-    for (const char *at = settings->rdma_device; *at != '\0'; at++)
-        count += *at == ',';
-    return count;
-}
 
 /* ---- silence ---- */
 
@@ -235,8 +166,7 @@ static kolo_status open_context(const struct kolo_verbs *verbs, struct ibv_devic
     return KOLO_OK;
 }
 
-/** What a device that is used needs besides. */
-static kolo_status prepare(struct kolo_rdma_device *device)
+kolo_status kolo_rdma_device_prepare(struct kolo_rdma_device *device)
 {
     int fd = device->context->async_fd;
     int flags = fcntl(fd, F_GETFL);
@@ -270,14 +200,9 @@ static kolo_status list_devices(const struct kolo_verbs *verbs, struct ibv_devic
     return KOLO_OK;
 }
 
-/** Told of each port: open, or why not (status, and the detail); number 0: of the whole device.
- * True: go on with the next; a device that is open is the callee's if it says false. */
-typedef bool visit(void *context, struct kolo_rdma_device *device, const char *name, uint8_t number,
-                   kolo_status status);
-
 /** Each port of one device. True: go on. */
 static bool visit_ports(const struct kolo_verbs *verbs, struct ibv_device *which, const char *net,
-                        visit *told, void *context)
+                        kolo_rdma_port_visit *told, void *context)
 {
     struct kolo_rdma_device *device = NULL;
     const char *name = verbs->get_device_name(which);
@@ -294,9 +219,8 @@ static bool visit_ports(const struct kolo_verbs *verbs, struct ibv_device *which
     return goes_on;
 }
 
-/** Each that @p wanted names; with the addresses that @p net allows. */
-static kolo_status visit_all(const struct kolo_verbs *verbs, const struct wanted *wanted,
-                             const char *net, visit *told, void *context)
+kolo_status kolo_rdma_ports_visit(const struct kolo_verbs *verbs, const char *name, const char *net,
+                                  kolo_rdma_port_visit *told, void *context)
 {
     struct ibv_device **list = NULL;
     int count = 0;
@@ -305,201 +229,10 @@ static kolo_status visit_all(const struct kolo_verbs *verbs, const struct wanted
     if (status != KOLO_OK)
         return status;
     for (int i = 0; i < count && goes_on; i++)
-        if (wanted->name[0] == '\0' || strcmp(wanted->name, verbs->get_device_name(list[i])) == 0)
+        if (name[0] == '\0' || strcmp(name, verbs->get_device_name(list[i])) == 0)
             goes_on = visit_ports(verbs, list[i], net, told, context);
     verbs->free_device_list(list);
     return KOLO_OK;
-}
-
-/* ---- choosing one ---- */
-
-/** What speaks for a port. */
-struct merit {
-    uint8_t number; /* 0: there is none */
-    char name[IBV_SYSFS_NAME_MAX];
-    uint8_t entry;
-    bool is_given, is_near;
-    int bridges_shared;
-    uint32_t rate_mbit;
-};
-
-struct search {
-    const struct wanted *wanted;
-    const struct kolo_rdma_device *const *taken; /* that are in use already */
-    int taken_count;
-    int numa_node;
-    char near[PATH_MAX]; /* KOLO_NEAR's directory; "": not given */
-    struct merit best;
-    struct kolo_rdma_device *found;
-    kolo_status status;          /* KOLO_ERR_NO_MEMORY ends the search */
-    char reasons[REASONS_BYTES]; /* "rxe0 port 1: its link is down...; " */
-};
-
-static void add_reason(struct search *search, const char *name, uint8_t number)
-{
-    size_t used = strlen(search->reasons);
-    char port[16] = "";
-    if (number > 0)
-        snprintf(port, sizeof port, " port %u", number);
-    snprintf(search->reasons + used, sizeof search->reasons - used, "%s%s%s: %s",
-             used > 0 ? "; " : "", name, port, kolo_error_detail());
-}
-
-/** Where KOLO_NEAR's device is in /sys. One that is not there (a container may hide it) draws a
- * warning alone. */
-static kolo_status find_near(const char *setting, char near[PATH_MAX])
-{
-    static atomic_flag has_warned = ATOMIC_FLAG_INIT; /* each port that is opened asks */
-    near[0] = '\0';
-    if (setting[0] == '\0')
-        return KOLO_OK;
-    if (setting[0] != '/' && setting[strspn(setting, "0123456789abcdefABCDEF:.")] != '\0')
-        return kolo_fail(KOLO_ERR_CONFIG,
-                         "KOLO_NEAR=%s: expected a PCI address, such as 0000:3b:00.0", setting);
-    snprintf(near, PATH_MAX, "%s%s", setting[0] == '/' ? "" : "/sys/bus/pci/devices/", setting);
-    if (access(near, F_OK) == 0)
-        return KOLO_OK;
-    if (!atomic_flag_test_and_set(&has_warned))
-        KOLO_WARN("KOLO_NEAR=%s: there is no %s: the RDMA port is chosen by the NUMA node alone",
-                  setting, near);
-    near[0] = '\0';
-    return KOLO_OK;
-}
-
-static struct merit merit_of(const struct kolo_rdma_device *device, const struct search *search)
-{
-    const int numa_node = search->numa_node;
-    struct merit merit = {.number = device->port,
-                          .entry = UINT8_MAX,
-                          .is_near = numa_node >= 0 && device->numa_node == numa_node,
-                          .rate_mbit = device->rate_mbit};
-    if (search->near[0] != '\0')
-        merit.bridges_shared = kolo_bridges_shared(search->near, device->directory);
-    snprintf(merit.name, sizeof merit.name, "%s", device->name);
-    for (size_t i = 0; i < device->gids.count; i++) {
-        merit.is_given |= kolo_rdma_gid_is_given(&device->gids.all[i]);
-        if (device->gids.all[i].entry < merit.entry)
-            merit.entry = device->gids.all[i].entry;
-    }
-    return merit;
-}
-
-static bool is_better(const struct merit *one, const struct merit *other)
-{
-    if (other->number == 0 || one->entry != other->entry)
-        return other->number == 0 || one->entry < other->entry;
-    if (one->is_given != other->is_given)
-        return one->is_given;
-    if (one->rate_mbit != other->rate_mbit)
-        return one->rate_mbit > other->rate_mbit;
-    if (one->bridges_shared != other->bridges_shared)
-        return one->bridges_shared > other->bridges_shared;
-    return one->is_near && !other->is_near;
-}
-
-static bool is_wanted(const struct search *search, uint8_t number)
-{
-    return search->wanted->port == 0 || number == 0 || number == search->wanted->port;
-}
-
-static bool is_taken(const struct search *search, const char *name, uint8_t number)
-{
-    for (int i = 0; i < search->taken_count; i++)
-        if (search->taken[i]->port == number && strcmp(search->taken[i]->name, name) == 0)
-            return true;
-    return false;
-}
-
-/** Keeps the best, and why the others cannot be used. */
-static bool compare(void *context, struct kolo_rdma_device *device, const char *name,
-                    uint8_t number, kolo_status status)
-{
-    struct search *search = context;
-    if (!is_wanted(search, number) || is_taken(search, name, number))
-        return true;
-    if (status == KOLO_ERR_NO_MEMORY)
-        search->status = status;
-    if (status != KOLO_OK) {
-        add_reason(search, name, number);
-        return true;
-    }
-    const struct merit merit = merit_of(device, search);
-    if (is_better(&merit, &search->best))
-        search->best = merit;
-    return true;
-}
-
-static bool take(void *context, struct kolo_rdma_device *device, const char *name, uint8_t number,
-                 kolo_status status)
-{
-    struct search *search = context;
-    if (!is_wanted(search, number))
-        return true;
-    if (status == KOLO_OK)
-        status = prepare(device);
-    if (status != KOLO_OK) {
-        add_reason(search, name, number);
-        return true;
-    }
-    search->found = device;
-    return false;
-}
-
-/** Opens the best. What it lacks beyond what could be seen of it is an error: the next best may
- * lead elsewhere. */
-static kolo_status take_best(const struct kolo_verbs *verbs, struct search *search,
-                             struct wanted *wanted, const char *net)
-{
-    wanted->port = search->best.number;
-    memcpy(wanted->name, search->best.name, sizeof wanted->name);
-    return visit_all(verbs, wanted, net, take, search);
-}
-
-kolo_status kolo_rdma_device_open(const struct kolo_verbs *verbs,
-                                  const struct kolo_settings *settings, int numa_node,
-                                  struct kolo_rdma_device **device_out)
-{
-    return kolo_rdma_device_open_next(verbs, settings, numa_node, NULL, 0, device_out);
-}
-
-kolo_status kolo_rdma_device_open_next(const struct kolo_verbs *verbs,
-                                       const struct kolo_settings *settings, int numa_node,
-                                       const struct kolo_rdma_device *const *taken, int taken_count,
-                                       struct kolo_rdma_device **device_out)
-{
-    struct wanted wanted = {.port = 0};
-    struct search search = {.wanted = &wanted,
-                            .taken = taken,
-                            .taken_count = taken_count,
-                            .numa_node = numa_node,
-                            .status = KOLO_ERR_UNSUPPORTED};
-    char entry[IBV_SYSFS_NAME_MAX + 8] = "";
-    kolo_status status = settings->rdma_device[0] == '\0' ? find_near(settings->near, search.near)
-                                                          : check_list(settings->rdma_device);
-    if (status == KOLO_OK && settings->rdma_device[0] != '\0')
-        status = take_entry(settings->rdma_device, taken_count, entry);
-    if (status == KOLO_OK)
-        status = parse_wanted(entry, &wanted);
-    const char *net = settings->rdma_device[0] == '\0' ? settings->net : "";
-    if (status == KOLO_OK)
-        status = visit_all(verbs, &wanted, net, compare, &search);
-    if (status == KOLO_OK && search.best.number != 0)
-        status = take_best(verbs, &search, &wanted, net);
-    if (status != KOLO_OK)
-        return status;
-    if (search.found != NULL) {
-        search.found->patience = kolo_rdma_patience_of(settings->peer_timeout_ms);
-        *device_out = search.found;
-        return KOLO_OK;
-    }
-    if (search.status == KOLO_ERR_NO_MEMORY)
-        return search.status;
-    if (search.reasons[0] == '\0')
-        return kolo_fail(
-            search.status,
-            "there is no%s RDMA port '%s' on this host; kolorun info lists what there is",
-            taken_count > 0 ? " further" : "", entry);
-    return kolo_fail(search.status, "no RDMA port can be used here: %s", search.reasons);
 }
 
 void kolo_rdma_device_format(const struct kolo_rdma_device *device, char *text, size_t capacity)
@@ -645,11 +378,10 @@ static bool tell_port(void *context, struct kolo_rdma_device *device, const char
 static kolo_status report(void (*line)(void *context, const char *name, const char *text),
                           void *context)
 {
-    const struct wanted any = {.port = 0};
     struct listing listing = {line, context};
     const struct kolo_verbs *verbs = NULL;
     kolo_status status = kolo_verbs_load(&verbs);
-    return status == KOLO_OK ? visit_all(verbs, &any, "", tell_port, &listing) : status;
+    return status == KOLO_OK ? kolo_rdma_ports_visit(verbs, "", "", tell_port, &listing) : status;
 }
 
 const struct kolo_device_report kolo_devices_rdma = {.what = "rdma", .report = report};

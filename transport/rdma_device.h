@@ -46,6 +46,40 @@ struct kolo_rdma_device {
     struct kolo_rdma_refused *refused;
 };
 
+/** NULL is fine. */
+void kolo_rdma_device_close(struct kolo_rdma_device *device);
+
+/** Told of a port: it is open, or why it cannot be used (@p status, and the detail); of a device
+ * that cannot be opened with @p device NULL and @p number 0. True: go on with the next; false: the
+ * device, which is open, is the callee's. */
+typedef bool kolo_rdma_port_visit(void *context, struct kolo_rdma_device *device, const char *name,
+                                  uint8_t number, kolo_status status);
+/** Goes over the ports of device @p name ("": of all devices), with the addresses that @p net, as
+ * KOLO_NET, allows. ERR_UNSUPPORTED: there is no device at all, or they cannot be listed. */
+kolo_status kolo_rdma_ports_visit(const struct kolo_verbs *verbs, const char *name, const char *net,
+                                  kolo_rdma_port_visit *told, void *context) KOLO_NODISCARD;
+/** What a device needs besides that is to be used: a protection domain, and news that never block.
+ * ERR_UNSUPPORTED, ERR_SYSTEM. */
+kolo_status kolo_rdma_device_prepare(struct kolo_rdma_device *device) KOLO_NODISCARD;
+
+/** Takes the device's news; never blocks. ERR_LINK: it is gone, or broken; the detail says what it
+ * said, and its file may be ready for ever. What passes (a
+ * port that lost its cable may get it back) is logged: the retries of the queue pairs decide. */
+kolo_status kolo_rdma_device_news(struct kolo_rdma_device *device) KOLO_NODISCARD;
+
+/** Asks how its port is: "active", "down". */
+const char *kolo_rdma_device_ask_state(struct kolo_rdma_device *device);
+
+/** After the port was out: what it is now, its MTU, its LID, and where *@p gid, an address of it,
+ * stands in its table. ERR_LINK: the port is not active, or has that address no more. */
+kolo_status kolo_rdma_device_look_again(struct kolo_rdma_device *device,
+                                        struct kolo_rdma_gid *gid) KOLO_NODISCARD;
+
+/** "rxe0 port 1". */
+void kolo_rdma_device_format(const struct kolo_rdma_device *device, char *text, size_t capacity);
+
+/* ---- rdma_choice.c ---- */
+
 /** Opens the port that KOLO_RDMA_DEVICE names: "NAME" or "NAME:PORT", the first of several with
  * commas between, whatever KOLO_NET says, or "": the best of those that are active and have an
  * address that KOLO_NET allows. The best is of the foremost entry of KOLO_NET; then one with an
@@ -64,24 +98,8 @@ kolo_status kolo_rdma_device_open_next(const struct kolo_verbs *verbs,
                                        struct kolo_rdma_device **device_out) KOLO_NODISCARD;
 /** How many ports KOLO_RDMA_DEVICE names; 0: any may be taken. */
 int kolo_rdma_device_named(const struct kolo_settings *settings);
-/** NULL is fine. */
-void kolo_rdma_device_close(struct kolo_rdma_device *device);
 
-/** Takes the device's news; never blocks. ERR_LINK: it is gone, or broken; the detail says what it
- * said, and its file may be ready for ever. What passes (a
- * port that lost its cable may get it back) is logged: the retries of the queue pairs decide. */
-kolo_status kolo_rdma_device_news(struct kolo_rdma_device *device) KOLO_NODISCARD;
-
-/** Asks how its port is: "active", "down". */
-const char *kolo_rdma_device_ask_state(struct kolo_rdma_device *device);
-
-/** After the port was out: what it is now, its MTU, its LID, and where *@p gid, an address of it,
- * stands in its table. ERR_LINK: the port is not active, or has that address no more. */
-kolo_status kolo_rdma_device_look_again(struct kolo_rdma_device *device,
-                                        struct kolo_rdma_gid *gid) KOLO_NODISCARD;
-
-/** "rxe0 port 1". */
-void kolo_rdma_device_format(const struct kolo_rdma_device *device, char *text, size_t capacity);
+/* ---- the list of all ---- */
 
 /** For kolo_device_reports[]. */
 extern const struct kolo_device_report kolo_devices_rdma;

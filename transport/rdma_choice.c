@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which RDMA port a rank takes: the one that KOLO_RDMA_DEVICE names, or the best of those that are
+// there. Goes over all ports twice: first it compares them, each open for that moment alone, then
+// opens the best and keeps it. Must never leave one open that it does not hand out.
+#include "transport/rdma_device.h"
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/numa.h"
+
+enum {
+    PORTS_MAX = 255,
+    ENTRY_BYTES = IBV_SYSFS_NAME_MAX + 8, /* "NAME:PORT" */
+    REASONS_BYTES = 512
+};
+
+/* ---- KOLO_RDMA_DEVICE ---- */
+
+/** What was asked for. */
+struct wanted {
+    char name[IBV_SYSFS_NAME_MAX]; /* "": any */
+    unsigned port;                 /* 0: any */
+};
+
+/** Entry @p number of a list with commas. ERR_UNSUPPORTED: there is none. */
+static kolo_status take_entry(const char *list, int number, char text_out[ENTRY_BYTES])
+{
+    const size_t capacity = ENTRY_BYTES;
+    for (; number > 0; number--) {
+        const char *comma = strchr(list, ',');
+        if (comma == NULL)
+            return kolo_fail(KOLO_ERR_UNSUPPORTED, "KOLO_RDMA_DEVICE names no further port");
+        list = comma + 1;
+    }
+    size_t length = strcspn(list, ",");
+    snprintf(text_out, capacity, "%.*s", (int)(length < capacity ? length : capacity - 1), list);
+    return KOLO_OK;
+}
+
+static kolo_status parse_wanted(const char *text, struct wanted *wanted_out)
+{
+    struct wanted wanted = {.port = 0};
+    const char *colon = strchr(text, ':');
+    size_t length = colon != NULL ? (size_t)(colon - text) : strlen(text);
+    bool is_good = length < sizeof wanted.name && (length > 0 || colon == NULL);
+    for (const char *at = colon != NULL ? colon + 1 : ""; is_good && *at != '\0'; at++) {
+        is_good = *at >= '0' && *at <= '9' && wanted.port <= PORTS_MAX;
+        wanted.port = wanted.port * 10 + (unsigned)(*at - '0');
+    }
+    if (!is_good || (colon != NULL && (wanted.port < 1 || wanted.port > PORTS_MAX)))
+        return kolo_fail(KOLO_ERR_CONFIG,
+                         "RDMA device '%s': expected NAME or NAME:PORT, such as mlx5_0:1", text);
+    memcpy(wanted.name, text, length);
+    wanted.name[length] = '\0';
+    *wanted_out = wanted;
+    return KOLO_OK;
+}
+
+/** Is each entry of the list a name? An empty one would be any port. */
+static kolo_status check_list(const char *list)
+{
+    char entry[ENTRY_BYTES];
+    struct wanted unused;
+    kolo_status status = KOLO_OK;
+    for (int i = 0; status == KOLO_OK && take_entry(list, i, entry) == KOLO_OK; i++) {
+        status = parse_wanted(entry, &unused);
+        if (entry[0] == '\0')
+            status = kolo_fail(KOLO_ERR_CONFIG,
+                               "KOLO_RDMA_DEVICE=%s: entry %d is empty: expected NAME "
+                               "or NAME:PORT between commas",
+                               list, i + 1);
+    }
+    return status;
+}
+
+int kolo_rdma_device_named(const struct kolo_settings *settings)
+{
+    int count = settings->rdma_device[0] != '\0';
+    for (const char *at = settings->rdma_device; *at != '\0'; at++)
+        count += *at == ',';
+    return count;
+}
+
+/* ---- the best of them ---- */
+
+/** What speaks for a port. */
+struct merit {
+    uint8_t number; /* 0: there is none */
+    char name[IBV_SYSFS_NAME_MAX];
+    uint8_t entry;
+    bool is_given, is_near;
+    int bridges_shared;
+    uint32_t rate_mbit;
+};
+
+struct search {
+    struct wanted wanted;
+    char entry[ENTRY_BYTES];                     /* of KOLO_RDMA_DEVICE; "": it names none */
+    const char *net;                             /* KOLO_NET, if that counts; else "" */
+    const struct kolo_rdma_device *const *taken; /* that are in use already */
+    int taken_count;
+    int numa_node;
+    char near[PATH_MAX]; /* KOLO_NEAR's directory; "": not given */
+    struct merit best;
+    struct kolo_rdma_device *found;
+    kolo_status status;          /* KOLO_ERR_NO_MEMORY ends the search */
+    char reasons[REASONS_BYTES]; /* "rxe0 port 1: its link is down...; " */
+};
+
+static void add_reason(struct search *search, const char *name, uint8_t number)
+{
+    size_t used = strlen(search->reasons);
+    char port[16] = "";
+    if (number > 0)
+        snprintf(port, sizeof port, " port %u", number);
+    snprintf(search->reasons + used, sizeof search->reasons - used, "%s%s%s: %s",
+             used > 0 ? "; " : "", name, port, kolo_error_detail());
+}
+
+/** Where KOLO_NEAR's device is in /sys. One that is not there (a container may hide it) draws a
+ * warning alone. */
+static kolo_status find_near(const char *setting, char near[PATH_MAX])
+{
+    static atomic_flag has_warned = ATOMIC_FLAG_INIT; /* each port that is opened asks */
+    near[0] = '\0';
+    if (setting[0] == '\0')
+        return KOLO_OK;
+    if (setting[0] != '/' && setting[strspn(setting, "0123456789abcdefABCDEF:.")] != '\0')
+        return kolo_fail(KOLO_ERR_CONFIG,
+                         "KOLO_NEAR=%s: expected a PCI address, such as 0000:3b:00.0", setting);
+    snprintf(near, PATH_MAX, "%s%s", setting[0] == '/' ? "" : "/sys/bus/pci/devices/", setting);
+    if (access(near, F_OK) == 0)
+        return KOLO_OK;
+    if (!atomic_flag_test_and_set(&has_warned))
+        KOLO_WARN("KOLO_NEAR=%s: there is no %s: the RDMA port is chosen by the NUMA node alone",
+                  setting, near);
+    near[0] = '\0';
+    return KOLO_OK;
+}
+
+static struct merit merit_of(const struct kolo_rdma_device *device, const struct search *search)
+{
+    const int numa_node = search->numa_node;
+    struct merit merit = {.number = device->port,
+                          .entry = UINT8_MAX,
+                          .is_near = numa_node >= 0 && device->numa_node == numa_node,
+                          .rate_mbit = device->rate_mbit};
+    if (search->near[0] != '\0')
+        merit.bridges_shared = kolo_bridges_shared(search->near, device->directory);
+    snprintf(merit.name, sizeof merit.name, "%s", device->name);
+    for (size_t i = 0; i < device->gids.count; i++) {
+        merit.is_given |= kolo_rdma_gid_is_given(&device->gids.all[i]);
+        if (device->gids.all[i].entry < merit.entry)
+            merit.entry = device->gids.all[i].entry;
+    }
+    return merit;
+}
+
+static bool is_better(const struct merit *one, const struct merit *other)
+{
+    if (other->number == 0 || one->entry != other->entry)
+        return other->number == 0 || one->entry < other->entry;
+    if (one->is_given != other->is_given)
+        return one->is_given;
+    if (one->rate_mbit != other->rate_mbit)
+        return one->rate_mbit > other->rate_mbit;
+    if (one->bridges_shared != other->bridges_shared)
+        return one->bridges_shared > other->bridges_shared;
+    return one->is_near && !other->is_near;
+}
+
+static bool is_wanted(const struct search *search, uint8_t number)
+{
+    return search->wanted.port == 0 || number == 0 || number == search->wanted.port;
+}
+
+static bool is_taken(const struct search *search, const char *name, uint8_t number)
+{
+    for (int i = 0; i < search->taken_count; i++)
+        if (search->taken[i]->port == number && strcmp(search->taken[i]->name, name) == 0)
+            return true;
+    return false;
+}
+
+/** Keeps the best, and why the others cannot be used. */
+static bool compare(void *context, struct kolo_rdma_device *device, const char *name,
+                    uint8_t number, kolo_status status)
+{
+    struct search *search = context;
+    if (!is_wanted(search, number) || is_taken(search, name, number))
+        return true;
+    if (status == KOLO_ERR_NO_MEMORY)
+        search->status = status;
+    if (status != KOLO_OK) {
+        add_reason(search, name, number);
+        return true;
+    }
+    const struct merit merit = merit_of(device, search);
+    if (is_better(&merit, &search->best))
+        search->best = merit;
+    return true;
+}
+
+static bool take(void *context, struct kolo_rdma_device *device, const char *name, uint8_t number,
+                 kolo_status status)
+{
+    struct search *search = context;
+    if (!is_wanted(search, number))
+        return true;
+    if (status == KOLO_OK)
+        status = kolo_rdma_device_prepare(device);
+    if (status != KOLO_OK) {
+        add_reason(search, name, number);
+        return true;
+    }
+    search->found = device;
+    return false;
+}
+
+/** What is looked for, by the settings, into @p search. ERR_CONFIG, ERR_UNSUPPORTED. */
+static kolo_status read_settings(const struct kolo_settings *settings, struct search *search)
+{
+    if (settings->rdma_device[0] == '\0') {
+        search->net = settings->net;
+        return find_near(settings->near, search->near);
+    }
+    kolo_status status = check_list(settings->rdma_device);
+    if (status == KOLO_OK)
+        status = take_entry(settings->rdma_device, search->taken_count, search->entry);
+    return status == KOLO_OK ? parse_wanted(search->entry, &search->wanted) : status;
+}
+
+/** Opens the best. What it lacks beyond what could be seen of it is an error: the next best may
+ * lead elsewhere. */
+static kolo_status find_best(const struct kolo_verbs *verbs, struct search *search)
+{
+    kolo_status status =
+        kolo_rdma_ports_visit(verbs, search->wanted.name, search->net, compare, search);
+    if (status != KOLO_OK || search->best.number == 0)
+        return status;
+    search->wanted.port = search->best.number;
+    memcpy(search->wanted.name, search->best.name, sizeof search->wanted.name);
+    return kolo_rdma_ports_visit(verbs, search->wanted.name, search->net, take, search);
+}
+
+static kolo_status fail_none(const struct search *search)
+{
+    if (search->status == KOLO_ERR_NO_MEMORY)
+        return search->status;
+    if (search->reasons[0] == '\0')
+        return kolo_fail(
+            search->status,
+            "there is no%s RDMA port '%s' on this host; kolorun info lists what there is",
+            search->taken_count > 0 ? " further" : "", search->entry);
+    return kolo_fail(search->status, "no RDMA port can be used here: %s", search->reasons);
+}
+
+kolo_status kolo_rdma_device_open(const struct kolo_verbs *verbs,
+                                  const struct kolo_settings *settings, int numa_node,
+                                  struct kolo_rdma_device **device_out)
+{
+    return kolo_rdma_device_open_next(verbs, settings, numa_node, NULL, 0, device_out);
+}
+
+kolo_status kolo_rdma_device_open_next(const struct kolo_verbs *verbs,
+                                       const struct kolo_settings *settings, int numa_node,
+                                       const struct kolo_rdma_device *const *taken, int taken_count,
+                                       struct kolo_rdma_device **device_out)
+{
+    struct search search = {.net = "",
+                            .taken = taken,
+                            .taken_count = taken_count,
+                            .numa_node = numa_node,
+                            .status = KOLO_ERR_UNSUPPORTED};
+    kolo_status status = read_settings(settings, &search);
+    if (status == KOLO_OK)
+        status = find_best(verbs, &search);
+    if (status == KOLO_OK && search.found == NULL)
+        status = fail_none(&search);
+    if (status != KOLO_OK)
+        return status;
+    search.found->patience = kolo_rdma_patience_of(settings->peer_timeout_ms);
+    *device_out = search.found;
+    return KOLO_OK;
+}

@@ -4,7 +4,6 @@
 #include "transport/rdma_queue.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "transport/auth.h"
+#include "transport/rdma_pair.h"
 #include "transport/rdma_register.h"
 
 enum {
@@ -21,11 +21,8 @@ enum {
     WRITES_BYTES = 4 << 20,
     MARK_BITS = 16,
     SEND_PARTS = 2,
-    RESERVE = 4, /* receives for messages that bring nothing but credit */
-    PACKET_MASK = 0xffffff,
-    HOPS = 64,
-    RNR_TIMER = 12, /* 0.64 ms: not needed, see the head */
-    RNR_RETRIES = 6 /* 7 would be for ever */
+    RESERVE = 4,           /* receives for messages that bring nothing but credit */
+    PACKET_MASK = 0xffffff /* packet numbers have 24 bits */
 };
 
 static const char a_piece[] = "a piece"; /* what of a request that passed() tells of */
@@ -262,58 +259,17 @@ static kolo_status make_memory(struct kolo_rdma_queue *queue)
     return kolo_rdma_register(device, queue->memory, bytes, IBV_ACCESS_LOCAL_WRITE, &queue->region);
 }
 
-/** A pair with so many bytes inline, or NULL. */
-static struct ibv_qp *create(const struct kolo_rdma_queue *queue, uint32_t inline_bytes)
-{
-    const struct kolo_rdma_device *device = queue->completions->device;
-    struct ibv_qp_init_attr attr = {.send_cq = queue->completions->queue,
-                                    .recv_cq = queue->completions->queue,
-                                    .qp_type = IBV_QPT_RC};
-    attr.cap = (struct ibv_qp_cap){.max_send_wr = queue->places,
-                                   .max_recv_wr = queue->places,
-                                   .max_send_sge = queue->takes_parts ? SEND_PARTS : 1,
-                                   .max_recv_sge = 1,
-                                   .max_inline_data = inline_bytes};
-    errno = 0;
-    return device->verbs->create_qp(device->domain, &attr);
-}
-
-/** No attribute tells how much a device takes without fetching it: one that takes less refuses the
- * pair. */
 static kolo_status make_pair(struct kolo_rdma_queue *queue)
 {
-    static const uint32_t inline_bytes[] = {220, 96, 48, 0};
-    for (size_t i = 0; i < sizeof inline_bytes / sizeof inline_bytes[0]; i++) {
-        queue->inline_bytes = inline_bytes[i];
-        queue->pair = create(queue, inline_bytes[i]);
-        if (queue->pair != NULL)
-            return KOLO_OK;
-    }
-    return kolo_fail_errno(
-        KOLO_ERR_SYSTEM, errno, "rdma %s: a queue pair of %u requests cannot be made%s",
-        queue->completions->device->name, queue->places,
-        errno == ENOMEM ? ", it has no room for more: other programs use it, or too many "
-                          "ranks (KOLO_RDMA_DEVICE gives some another)"
-                        : "");
+    return kolo_rdma_pair_make(queue->completions, queue->places,
+                               queue->takes_parts ? SEND_PARTS : 1, &queue->pair,
+                               &queue->inline_bytes);
 }
 
-static kolo_status modify(struct kolo_rdma_queue *queue, struct ibv_qp_attr *attr, int mask,
-                          const char *what)
-{
-    const struct kolo_rdma_device *device = queue->completions->device;
-    int error = device->verbs->modify_qp(queue->pair, attr, mask | IBV_QP_STATE);
-    return error == 0 ? KOLO_OK
-                      : kolo_fail_errno(KOLO_ERR_LINK, error, "rdma %s: the queue pair cannot %s",
-                                        device->name, what);
-}
-
+/** All receives lie ready, so that messages can come as soon as the pair is joined. */
 static kolo_status make_ready(struct kolo_rdma_queue *queue)
 {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
-                               .qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
-                               .port_num = queue->completions->device->port};
-    kolo_status status =
-        modify(queue, &attr, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "be prepared");
+    kolo_status status = kolo_rdma_pair_prepare(queue->completions->device, queue->pair);
     for (uint32_t i = 0; status == KOLO_OK && i < queue->places; i++)
         if (!post_receive(queue))
             status = KOLO_ERR_LINK;
@@ -361,12 +317,7 @@ out:
 
 static void destroy_pair(struct kolo_rdma_queue *queue)
 {
-    const struct kolo_rdma_device *device = queue->completions->device;
-    int error = queue->pair != NULL ? device->verbs->destroy_qp(queue->pair) : 0;
-    if (error != 0 && !device->is_gone) {
-        KOLO_WARN("rdma %s: a queue pair cannot be destroyed: %s", device->name, strerror(error));
-        queue->is_loose = true;
-    }
+    queue->is_loose |= !kolo_rdma_pair_destroy(queue->completions->device, queue->pair);
     queue->pair = NULL;
 }
 
@@ -408,50 +359,11 @@ void kolo_rdma_queue_hello(const struct kolo_rdma_queue *queue, const struct kol
                                           .place_bytes = queue->place_bytes};
 }
 
-static kolo_status to_receive(struct kolo_rdma_queue *queue, const struct kolo_rdma_gid *gid,
-                              const struct kolo_rdma_hello *theirs)
-{
-    const struct kolo_rdma_device *device = queue->completions->device;
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
-                               .path_mtu = theirs->mtu < device->mtu ? (enum ibv_mtu)theirs->mtu
-                                                                     : device->mtu,
-                               .dest_qp_num = theirs->pair,
-                               .rq_psn = theirs->packet,
-                               .max_dest_rd_atomic = 1,
-                               .min_rnr_timer = RNR_TIMER};
-    attr.ah_attr.port_num = device->port;
-    attr.ah_attr.dlid = theirs->lid;
-    attr.ah_attr.is_global = device->is_ethernet;
-    attr.ah_attr.grh.sgid_index = gid->index;
-    attr.ah_attr.grh.hop_limit = HOPS;
-    memcpy(attr.ah_attr.grh.dgid.raw, theirs->gid.bytes, sizeof attr.ah_attr.grh.dgid.raw);
-    return modify(queue, &attr,
-                  IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
-                  "be joined to its peer's");
-}
-
-static kolo_status to_send(struct kolo_rdma_queue *queue)
-{
-    const struct kolo_rdma_patience *patience = &queue->completions->device->patience;
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS,
-                               .sq_psn = queue->packet,
-                               .timeout = patience->timeout,
-                               .retry_cnt = patience->retries,
-                               .rnr_retry = RNR_RETRIES,
-                               .max_rd_atomic = 1};
-    return modify(queue, &attr,
-                  IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                      IBV_QP_MAX_QP_RD_ATOMIC,
-                  "begin to send");
-}
-
 kolo_status kolo_rdma_queue_connect(struct kolo_rdma_queue *queue, const struct kolo_rdma_gid *gid,
                                     const struct kolo_rdma_hello *theirs)
 {
-    kolo_status status = to_receive(queue, gid, theirs);
-    if (status == KOLO_OK)
-        status = to_send(queue);
+    kolo_status status =
+        kolo_rdma_pair_join(queue->completions->device, queue->pair, queue->packet, gid, theirs);
     if (status != KOLO_OK)
         return status;
     queue->message_bytes =
@@ -569,15 +481,9 @@ void kolo_rdma_queue_give_up(struct kolo_rdma_queue *queue, const char *text)
 
 kolo_status kolo_rdma_queue_cut(struct kolo_rdma_queue *queue)
 {
-    const struct kolo_rdma_device *device = queue->completions->device;
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     queue->is_cut = queue->holds = true;
-    int error =
-        queue->pair != NULL ? device->verbs->modify_qp(queue->pair, &attr, IBV_QP_STATE) : 0;
-    return error == 0
-               ? KOLO_OK
-               : kolo_fail_errno(KOLO_ERR_LINK, error,
-                                 "rdma %s: a broken queue pair cannot be stopped", device->name);
+    return queue->pair != NULL ? kolo_rdma_pair_cut(queue->completions->device, queue->pair)
+                               : KOLO_OK;
 }
 
 /** Receives end in order: the first that was flushed comes behind all that were not. */

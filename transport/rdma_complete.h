@@ -25,6 +25,7 @@ struct kolo_rdma_request {
     const char *what; /* "a write": for messages; a constant */
     size_t bytes;
     void *context; /* the poster's */
+    bool is_piece; /* the poster's: it tells of each of these when it is over */
 };
 
 struct kolo_rdma_track;

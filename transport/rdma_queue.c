@@ -25,8 +25,6 @@ enum {
     PACKET_MASK = 0xffffff /* packet numbers have 24 bits */
 };
 
-static const char a_piece[] = "a piece"; /* what of a request that passed() tells of */
-
 /* ---- places ---- */
 
 static uint8_t *send_place(const struct kolo_rdma_queue *queue, uint64_t number)
@@ -45,7 +43,8 @@ static bool post_receive(struct kolo_rdma_queue *queue)
 {
     struct ibv_recv_wr *bad = NULL;
     uint8_t *place = receive_place(queue, queue->receives.next);
-    const struct kolo_rdma_request request = {"a receive", queue->place_bytes, place};
+    const struct kolo_rdma_request request = {
+        .what = "a receive", .bytes = queue->place_bytes, .context = place};
     struct ibv_sge part = {
         .addr = (uintptr_t)place, .length = queue->place_bytes, .lkey = queue->region->lkey};
     struct ibv_recv_wr receive = {.wr_id = kolo_rdma_track_add(&queue->receives, &request, true),
@@ -124,7 +123,7 @@ static struct ibv_sge part_of(const void *data, size_t bytes, uint32_t key)
 /** The next send. */
 static void post_send(struct kolo_rdma_queue *queue, const char *what, size_t bytes, bool is_told)
 {
-    const struct kolo_rdma_request request = {what, bytes, NULL};
+    const struct kolo_rdma_request request = {.what = what, .bytes = bytes};
     struct ibv_sge part = part_of(send_place(queue, queue->sends.next), bytes, queue->region->lkey);
     struct ibv_send_wr send = {.sg_list = &part,
                                .num_sge = bytes > 0 ? 1 : 0,
@@ -228,7 +227,7 @@ static void sent(struct kolo_rdma_track *track, const struct kolo_rdma_request *
         queue->writes_out -= request->bytes;
     if (queue->has_failed)
         return;
-    if (request->what == a_piece)
+    if (request->is_piece)
         queue->ops->passed(queue, request->bytes);
     if (request->context != NULL)
         queue->ops->has_written(queue, request->context);
@@ -389,7 +388,8 @@ void kolo_rdma_queue_send(struct kolo_rdma_queue *queue, size_t bytes, bool is_t
 void kolo_rdma_queue_send_with(struct kolo_rdma_queue *queue, size_t bytes,
                                const struct kolo_rdma_write *rest, void *context, bool is_told)
 {
-    const struct kolo_rdma_request request = {"a message", bytes + rest->bytes, context};
+    const struct kolo_rdma_request request = {
+        .what = "a message", .bytes = bytes + rest->bytes, .context = context};
     struct ibv_sge parts[SEND_PARTS] = {
         part_of(send_place(queue, queue->sends.next), bytes, queue->region->lkey),
         part_of(rest->data, rest->bytes, rest->key)};
@@ -419,25 +419,27 @@ static void post_write(struct kolo_rdma_queue *queue, const struct kolo_rdma_wri
         .opcode = opcode,
         .imm_data = number,
         .wr.rdma = {.remote_addr = write->address, .rkey = write->remote_key}};
-    post(queue, request, &send, request->context != NULL || request->what == a_piece);
+    post(queue, request, &send, request->context != NULL || request->is_piece);
 }
 
 void kolo_rdma_queue_write(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write)
 {
-    const struct kolo_rdma_request request = {"a write", write->bytes, NULL};
+    const struct kolo_rdma_request request = {.what = "a write", .bytes = write->bytes};
     post_write(queue, write, &request, IBV_WR_RDMA_WRITE, 0);
 }
 
 void kolo_rdma_queue_write_piece(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write)
 {
-    const struct kolo_rdma_request request = {a_piece, write->bytes, NULL};
+    const struct kolo_rdma_request request = {
+        .what = "a piece", .bytes = write->bytes, .is_piece = true};
     post_write(queue, write, &request, IBV_WR_RDMA_WRITE, 0);
 }
 
 void kolo_rdma_queue_write_last(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write,
                                 uint16_t mark, void *context)
 {
-    const struct kolo_rdma_request request = {"a write", write->bytes, context};
+    const struct kolo_rdma_request request = {
+        .what = "a write", .bytes = write->bytes, .context = context};
     queue->credit--;
     post_write(queue, write, &request, IBV_WR_RDMA_WRITE_WITH_IMM, take_owed(queue, mark));
 }
@@ -454,7 +456,7 @@ bool kolo_rdma_queue_stop(struct kolo_rdma_queue *queue)
 
 static void ask(struct kolo_rdma_queue *queue)
 {
-    const struct kolo_rdma_request request = {"a question", 0, NULL};
+    const struct kolo_rdma_request request = {.what = "a question"};
     struct ibv_send_wr send = {.opcode = IBV_WR_RDMA_WRITE};
     post(queue, &request, &send, true);
 }

@@ -153,7 +153,8 @@ static void poll_until_quiet(void)
 
 static int post_receive(struct side *side, int number)
 {
-    const struct kolo_rdma_request request = {"a receive", BYTES, (void *)(intptr_t)number};
+    const struct kolo_rdma_request request = {
+        .what = "a receive", .bytes = BYTES, .context = (void *)(intptr_t)number};
     struct ibv_sge part = {.addr = (uintptr_t)side->memory + (size_t)(number % REQUESTS) * BYTES,
                            .length = BYTES,
                            .lkey = side->region->lkey};
@@ -167,7 +168,8 @@ static int post_receive(struct side *side, int number)
 
 static int post_send(struct side *side, int number, bool is_told)
 {
-    const struct kolo_rdma_request request = {"a send", BYTES, (void *)(intptr_t)number};
+    const struct kolo_rdma_request request = {
+        .what = "a send", .bytes = BYTES, .context = (void *)(intptr_t)number};
     struct ibv_sge part = {
         .addr = (uintptr_t)side->memory, .length = BYTES, .lkey = side->region->lkey};
     struct ibv_send_wr *bad, wr = {.sg_list = &part,
@@ -293,7 +295,7 @@ Test(rdma_complete, a_peer_that_has_no_place_or_is_gone)
 
 Test(rdma_complete, a_message_that_is_too_long_is_the_peers_fault)
 {
-    const struct kolo_rdma_request request = {"a receive", 1, NULL};
+    const struct kolo_rdma_request request = {.what = "a receive", .bytes = 1};
     struct ibv_sge part = {
         .addr = (uintptr_t)sides[1].memory, .length = 1, .lkey = sides[1].region->lkey};
     struct ibv_recv_wr *bad, wr = {.sg_list = &part, .num_sge = 1};

@@ -21,6 +21,9 @@
 #include "metrics/metric.h"
 #include "runtime/choose.h"
 #include "runtime/comm.h"
+#include "runtime/group.h"
+#include "runtime/scale.h"
+#include "runtime/submit.h"
 
 enum { OWNER_BITS = 20, OWNERS = 1 << OWNER_BITS };
 /* What stands before a metric's words, and once before all. */

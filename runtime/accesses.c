@@ -11,7 +11,6 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "runtime/comm.h"
 
 static kolo_status add(struct kolo_accesses *accesses, const struct kolo_task *task,
                        const void *memory, size_t bytes, bool is_written)

@@ -9,11 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <kolo/types.h>
-
-#include "base/status.h"
-
-struct kolo_task;
+#include "runtime/submit.h"
 
 struct kolo_access {
     uintptr_t begin, end; /* the byte after the last; not empty */

@@ -22,7 +22,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "runtime/board_hub.h"
-#include "runtime/staging.h"
+#include "runtime/staging_private.h"
 
 enum { PAGE_BYTES = 4096 };
 

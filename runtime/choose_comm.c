@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "runtime/comm.h"
+#include "runtime/kv.h"
 #include "runtime/profile.h"
 
 static const char profile_key[] = "kolo/profile";

@@ -7,6 +7,10 @@
 #include <stdint.h>
 
 #include "memory/reduce.h"
+#include "runtime/group.h"
+#include "runtime/own_ops.h"
+#include "runtime/scale.h"
+#include "runtime/submit.h"
 
 /* ---- checks ---- */
 

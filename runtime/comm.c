@@ -10,6 +10,9 @@
 #include "base/alloc.h"
 #include "base/forks.h"
 #include "base/log.h"
+#include "runtime/finalized.h"
+#include "runtime/group.h"
+#include "runtime/route_board.h"
 #include "runtime/store_wire.h"
 
 /* Scratch up to this size is kept between calls. */

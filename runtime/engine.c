@@ -26,6 +26,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "runtime/finalized.h"
 
 enum {
     LOOKS_PER_CLOCK = 16, /* while spinning, the clock is read every so many looks */

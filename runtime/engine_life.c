@@ -6,7 +6,9 @@
 #include "base/alloc.h"
 #include "base/forks.h"
 #include "runtime/board_hub.h"
+#include "runtime/own_ops.h"
 #include "runtime/peers.h"
+#include "runtime/staging.h"
 #include "runtime/timeline.h"
 
 static kolo_status init_conds(struct kolo_engine *engine)

@@ -11,12 +11,14 @@
 //     \------------------suspect(0), fail()------------------------------^
 //
 // Event functions only take notes: they run inside the endpoint.
-#include "runtime/comm.h"
+#include "runtime/failure.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "runtime/comm.h"
+#include "runtime/finalized.h"
 #include "runtime/local.h"
 #include "runtime/store_stall.h"
 

@@ -13,10 +13,11 @@
 // message (a lent buffer that was given back) is seen by the next look only: so nothing is judged
 // in the look that brought the word. A send may be on its way into the buffers of the link still,
 // as a message that nobody receives may be sent: it fails once it stalls.
+#include "runtime/finalized.h"
+
 #include <stdbool.h>
 
 #include "base/alloc.h"
-#include "runtime/comm.h"
 #include "runtime/store_stall.h"
 
 struct kolo_finalized {

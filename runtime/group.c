@@ -10,13 +10,16 @@
 // afterwards. All ranks do that alike, because what it depends on is a part of each call's
 // description (a rank's prescale, which is its own, is none: it is applied when its part is
 // gathered); the sum of the descriptions is the fused call's hash.
+#include "runtime/group.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "memory/reduce.h"
 #include "runtime/accesses.h"
-#include "runtime/comm.h"
+#include "runtime/staging.h"
+#include "runtime/stream.h"
 
 /* At 4 KiB a copy in and one out cost less than a collective's latency (bench/RESULTS.md, Calls
  * that repeat, and groups); where that ends was not measured. */

@@ -14,7 +14,10 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "runtime/adopt.h"
+#include "runtime/finalized.h"
 #include "runtime/local.h"
+#include "runtime/route_board.h"
+#include "runtime/submit.h"
 #include "runtime/timeline_call.h"
 
 /* A communicator that failed has nothing to drain but the news of it. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The public key-value calls: a question to the store, and a wait for its answer.
-#include "runtime/comm.h"
+#include "runtime/kv.h"
 
 #include <string.h>
 

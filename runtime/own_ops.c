@@ -2,11 +2,12 @@
 // Owns the operators that the program made (kolo_op_create), of one rank. Must never: call one; the
 // folds do (memory/operator.h). The handle is a number that says where it stands in the rank's
 // table; other ranks may number theirs otherwise, for the name is what travels.
+#include "runtime/own_ops.h"
+
 #include <stddef.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "runtime/comm.h"
 
 enum { OWN_OPS_MAX = KOLO_REDOP_LAST - KOLO_REDOP_OWN + 1 };
 

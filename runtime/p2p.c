@@ -13,6 +13,9 @@
 #include <stdint.h>
 
 #include "memory/memory.h"
+#include "runtime/group.h"
+#include "runtime/stream.h"
+#include "runtime/submit.h"
 #include "runtime/timeline_call.h"
 
 /** *bytes_out: of @p buffer, which is @p task's one. */

@@ -2,6 +2,7 @@
 // Requests that start again and again (KOLO_PERSISTENT): what was checked, copied and chosen when
 // they were made stays so. How they run and are waited for is submit.c's affair.
 #include "runtime/comm.h"
+#include "runtime/submit.h"
 
 static kolo_status check(const char *function, const struct kolo_request *request)
 {

@@ -5,11 +5,12 @@
 // that call is asked again (arguments, a failed communicator, memory of a device's). Must never:
 // keep what a call brings along (options, arrays, an operator of the program's own), nor give a
 // request to a second thread before the first, which waits without the lock, has read its status.
+#include "runtime/repeat.h"
+
 #include <stddef.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "runtime/comm.h"
 
 enum { REPEATS = 8 /* a power of two */ };
 

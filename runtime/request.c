@@ -2,12 +2,18 @@
 // Requests: the two lists, from submission to the end. A collective waits in comm->collectives
 // until those before it are over; messages run side by side. How a request moves is its route's
 // affair.
-#include "runtime/comm.h"
+#include "runtime/request.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "runtime/comm.h"
+#include "runtime/group.h"
+#include "runtime/own_ops.h"
+#include "runtime/scale.h"
+#include "runtime/staging.h"
+#include "runtime/stream.h"
 #include "runtime/timeline_call.h"
 
 static void append(struct kolo_request_list *list, struct kolo_request *request)

@@ -16,13 +16,15 @@
 //   and of devices' memory   ENTERING --all lend--> MAPPING -> AGREEING --all could--> MOVING
 //                            \--some lend--> BRINGING <---------/ not all could
 //                                               \--> as from ENTERING
-#include "runtime/board_hub.h"
+#include "runtime/route_board.h"
 
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "runtime/board_hub.h"
+#include "runtime/own_ops.h"
 #include "runtime/relax.h"
 
 static struct kolo_hub *hub_of(const struct kolo_request *request)

@@ -13,6 +13,8 @@
 #include <string.h>
 
 #include "memory/fold.h"
+#include "runtime/own_ops.h"
+#include "runtime/staging.h"
 
 static bool is_message(const struct kolo_request *request)
 {

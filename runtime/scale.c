@@ -3,12 +3,13 @@
 // memory of the call each time before anything is sent, and the result when it is there. So the
 // plan sees scaled data, and nothing depends on which plan it is. The caller's send buffer is never
 // written, unless the call is in place.
+#include "runtime/scale.h"
+
 #include <math.h>
 #include <stddef.h>
 
 #include "base/alloc.h"
 #include "memory/reduce.h"
-#include "runtime/comm.h"
 
 static bool is_set(double factor)
 {

@@ -10,8 +10,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "runtime/finalized.h"
 #include "runtime/split.h"
 #include "runtime/store_stall.h"
+#include "runtime/submit.h"
 
 /* How much longer than the store this rank waits, so that the store can say whom it waited for. */
 enum { ANSWER_GRACE_MS = 1000 };

@@ -16,6 +16,10 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "runtime/finalized.h"
+#include "runtime/group.h"
+#include "runtime/kv.h"
+#include "runtime/submit.h"
 
 enum fault { FAULT_NONE, FAULT_COLOUR, FAULT_OUT, FAULT_MEMORY, FAULT_NUMBERS, FAULTS };
 

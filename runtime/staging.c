@@ -24,7 +24,9 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "runtime/staging.h"
+#include "runtime/staging_private.h"
+#include "runtime/stream.h"
+#include "runtime/submit.h"
 
 enum { SLABS_KEPT_BYTES = 128 << 20, CANCEL_MS = 1000 };
 

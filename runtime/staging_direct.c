@@ -13,7 +13,7 @@
 //
 // Why no other memory: nobody tells when the program frees that, and a registration that is kept
 // would keep it from the device.
-#include "runtime/staging.h"
+#include "runtime/staging_private.h"
 
 static bool is_message(const struct kolo_request *request)
 {

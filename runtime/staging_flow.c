@@ -10,7 +10,7 @@
 // (kolo_staging_has): also what it only writes, or the copy would overwrite it. The last step that
 // writes to a segment is remembered: when that and all before it are over, the segment goes back,
 // while others are still to come. A segment that no step writes to goes back at the end.
-#include "runtime/staging.h"
+#include "runtime/staging_private.h"
 
 enum {
     SEGMENTS_MAX = 64, /* of a buffer: each copy and each mark is a call of the driver's */

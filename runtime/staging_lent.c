@@ -18,7 +18,9 @@
 #include <sys/mman.h>
 
 #include "base/log.h"
-#include "runtime/staging.h"
+#include "runtime/scale.h"
+#include "runtime/staging_private.h"
+#include "runtime/submit.h"
 
 enum { RESERVE_BYTES = 1 << 20 /* from which on it is worth two calls of the system's */ };
 

@@ -12,8 +12,10 @@
 // a stream, and other calls do not either. The gate is opened when the request ends. A request that
 // follows a stream has an entry among its staged buffers even if all are the host's: so whoever
 // asks whether those are there asks for the stream too.
+#include "runtime/stream.h"
+
 #include "base/alloc.h"
-#include "runtime/staging.h"
+#include "runtime/staging_private.h"
 
 struct kolo_follow {
     void *stream;

@@ -4,12 +4,18 @@
 // call is blocking. What can be refused is refused before a buffer is written. Also test and wait.
 //
 // A chain is a group of requests that are started as one; one request is a chain of its own.
-#include "runtime/comm.h"
+#include "runtime/submit.h"
 
 #include <string.h>
 
 #include "base/alloc.h"
 #include "memory/memory.h"
+#include "runtime/group.h"
+#include "runtime/own_ops.h"
+#include "runtime/repeat.h"
+#include "runtime/scale.h"
+#include "runtime/staging.h"
+#include "runtime/stream.h"
 #include "runtime/timeline_call.h"
 
 static bool is_message(const struct kolo_task *task)

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include "runtime/accesses.h"
-#include "runtime/comm.h"
 
 enum { PLACES = 96, CALLS = 6, RANKS = 3 };
 

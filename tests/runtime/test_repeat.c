@@ -13,6 +13,8 @@
 #include <string.h>
 
 #include "runtime/comm.h"
+#include "runtime/repeat.h"
+#include "runtime/submit.h"
 #include "tests/support/world.h"
 
 static void run(const char *transport, int size,

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "runtime/kv.h"
 #include "runtime/split.h"
 #include "tests/support/world.h"
 #include "transport/core.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "memory/cuda_driver.h"
-#include "runtime/staging.h"
+#include "runtime/staging_private.h"
 #include "tests/support/any_collective.h"
 #include "tests/support/mock_cuda.h"
 #include "tests/support/world.h"

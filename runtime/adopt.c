@@ -18,11 +18,13 @@ enum { HOST_MAX = 200, PORT_LEAST = 20000, PORTS = 12000 /* below those that sys
 
 struct launcher {
     const char *name, *command;
-    const char *mark; /* set for its ranks alone */
+    const char *mark;   /* set for its ranks alone */
+    const char *unless; /* set where the ranks are another launcher's that this one started */
     const char *rank, *size;
     const char *local_size; /* ranks of this host, or */
     const char *hosts;      /* how many hosts there are; NULL: it does not say */
     const char *host; /* that of rank 0, or a list which begins with it; NULL: it does not say */
+    const char *order, *any_order; /* this variable with this value: the list may not begin so */
 };
 
 /* One may run under another: the inner one's variables are those of this process. */
@@ -40,25 +42,30 @@ static const struct launcher launchers[] = {
      .rank = "OMPI_COMM_WORLD_RANK",
      .size = "OMPI_COMM_WORLD_SIZE",
      .local_size = "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    /* With --mpi=pmi2 its ranks have PMI_RANK too, and no MPI_LOCALNRANKS. */
+    {.name = "srun",
+     .command = "srun",
+     .mark = "SLURM_STEP_NUM_TASKS",
+     .unless = "MPI_LOCALNRANKS",
+     .rank = "SLURM_PROCID",
+     .size = "SLURM_STEP_NUM_TASKS",
+     .hosts = "SLURM_STEP_NUM_NODES",
+     .host = "SLURM_STEP_NODELIST",
+     .order = "SLURM_DISTRIBUTION",
+     .any_order = "arbitrary"},
     {.name = "mpiexec (PMI)",
      .command = "mpiexec",
      .mark = "PMI_RANK",
      .rank = "PMI_RANK",
      .size = "PMI_SIZE",
      .local_size = "MPI_LOCALNRANKS"},
-    {.name = "srun",
-     .command = "srun",
-     .mark = "SLURM_STEP_NUM_TASKS",
-     .rank = "SLURM_PROCID",
-     .size = "SLURM_STEP_NUM_TASKS",
-     .hosts = "SLURM_STEP_NUM_NODES",
-     .host = "SLURM_STEP_NODELIST"},
 };
 
 static const struct launcher *find_launcher(void)
 {
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
-        if (kolo_environment(launchers[i].mark))
+        if (kolo_environment(launchers[i].mark) &&
+            !(launchers[i].unless && kolo_environment(launchers[i].unless)))
             return &launchers[i];
     return NULL;
 }
@@ -110,20 +117,28 @@ static bool first_host(const char *list, char host[HOST_MAX])
     return used > 0;
 }
 
+/** Whether its list of hosts begins with that of rank 0. */
+static bool is_in_order(const struct launcher *launcher)
+{
+    const char *order = launcher->order ? kolo_environment(launcher->order) : NULL;
+    return !order || strcmp(order, launcher->any_order) != 0;
+}
+
 static kolo_status find_host(const struct launcher *launcher, long size, char host[HOST_MAX])
 {
     const char *list = launcher->host ? kolo_environment(launcher->host) : NULL;
+    const bool has_order = is_in_order(launcher);
     if (is_one_host(launcher, size)) {
         snprintf(host, HOST_MAX, "127.0.0.1");
         return KOLO_OK;
     }
-    if (list && first_host(list, host))
+    if (list && has_order && first_host(list, host))
         return KOLO_OK;
     return kolo_fail(
         KOLO_ERR_CONFIG,
-        "this is a rank of %ld started by %s, which does not say on which host rank 0 is: give "
+        "this is a rank of %ld started by %s%s%s, which does not say on which host rank 0 is: give "
         "KOLO_RENDEZVOUS=tcp://HOST:PORT (or file:///SHARED/PATH), the same to all",
-        size, launcher->name);
+        size, launcher->name, has_order ? "" : " -m ", has_order ? "" : launcher->any_order);
 }
 
 /** The same on all ranks of a job, another one for another job. */

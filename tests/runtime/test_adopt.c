@@ -13,14 +13,10 @@
 /** Sets NAME=value pairs, the last one NULL, and adopts. Each test has a process of its own. */
 static kolo_status adopt(struct kolo_settings *settings, const char *const variables[])
 {
-    static const char *const others[] = {"TORCHELASTIC_RUN_ID",
-                                         "OMPI_COMM_WORLD_RANK",
-                                         "PMI_RANK",
-                                         "SLURM_STEP_NUM_TASKS",
-                                         "KOLO_RANK",
-                                         "KOLO_SIZE",
-                                         "KOLO_SECRET",
-                                         "KOLO_LAUNCHER"};
+    static const char *const others[] = {
+        "TORCHELASTIC_RUN_ID",  "OMPI_COMM_WORLD_RANK", "PMI_RANK",  "MPI_LOCALNRANKS",
+        "SLURM_STEP_NUM_TASKS", "SLURM_DISTRIBUTION",   "KOLO_RANK", "KOLO_SIZE",
+        "KOLO_SECRET",          "KOLO_LAUNCHER"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         unsetenv(others[i]);
     for (; *variables != NULL; variables++) {
@@ -68,6 +64,35 @@ Test(adopt, each_launcher_says_who_this_is)
     cr_assert(ADOPT(&settings, "KOLO_SECRET=" SECRET, "SLURM_STEP_NUM_TASKS=8", "SLURM_PROCID=7",
                     "SLURM_STEP_NUM_NODES=2", "SLURM_STEP_NODELIST=gpu[07-08]") == KOLO_OK);
     expect(&settings, 7, 8, "tcp://gpu07:");
+}
+
+/* srun --mpi=pmi2 sets PMI_RANK too, and still knows the hosts; Hydra's proxies may be a step. */
+Test(adopt, srun_with_pmi_and_pmi_in_a_step)
+{
+    struct kolo_settings settings;
+    cr_assert(ADOPT(&settings, "KOLO_SECRET=" SECRET, "PMI_RANK=1", "PMI_SIZE=2",
+                    "SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=1", "SLURM_STEP_NUM_NODES=2",
+                    "SLURM_STEP_NODELIST=gpu[07-08]") == KOLO_OK);
+    expect(&settings, 1, 2, "tcp://gpu07:");
+    cr_assert(ADOPT(&settings, "KOLO_SECRET=" SECRET, "PMI_RANK=3", "PMI_SIZE=4",
+                    "MPI_LOCALNRANKS=4", "SLURM_STEP_NUM_TASKS=1", "SLURM_PROCID=0",
+                    "SLURM_STEP_NUM_NODES=1", "SLURM_STEP_NODELIST=gpu07") == KOLO_OK);
+    expect(&settings, 3, 4, "tcp://127.0.0.1:");
+}
+
+/* Of ranks dealt out by SLURM_HOSTFILE the list of hosts does not say where the first is. */
+Test(adopt, an_arbitrary_distribution_has_no_first_host)
+{
+    struct kolo_settings settings;
+    expect_error(ADOPT(&settings, "KOLO_SECRET=" SECRET, "SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=1",
+                       "SLURM_STEP_NUM_NODES=2", "SLURM_STEP_NODELIST=a,b",
+                       "SLURM_DISTRIBUTION=arbitrary"),
+                 "started by srun -m arbitrary, which does not say on which host rank 0 is: give "
+                 "KOLO_RENDEZVOUS");
+    cr_assert(ADOPT(&settings, "KOLO_SECRET=" SECRET, "SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=1",
+                    "SLURM_STEP_NUM_NODES=1", "SLURM_STEP_NODELIST=a",
+                    "SLURM_DISTRIBUTION=arbitrary") == KOLO_OK);
+    expect(&settings, 1, 2, "tcp://127.0.0.1:");
 }
 
 Test(adopt, the_first_host_of_slurms_lists)

@@ -5,7 +5,8 @@
 //
 // The rendezvous: rank 0's host is known where all ranks are on one host, from torchrun's
 // MASTER_ADDR, and from Slurm's list of hosts. Its port is told by nobody; all know the job's
-// secret, and take the port from it.
+// secret and what the launcher calls this run, and take the port from both: a secret may stand in a
+// user's .bashrc, and two steps that run at once would else be one world of some ranks of each.
 #include "runtime/adopt.h"
 
 #include <stdio.h>
@@ -21,6 +22,7 @@ struct launcher {
     const char *mark;   /* set for its ranks alone */
     const char *unless; /* set where the ranks are another launcher's that this one started */
     const char *rank, *size;
+    const char *job[2];     /* in which one run differs from another, the same on all its ranks */
     const char *local_size; /* ranks of this host, or */
     const char *hosts;      /* how many hosts there are; NULL: it does not say */
     const char *host; /* that of rank 0, or a list which begins with it; NULL: it does not say */
@@ -34,6 +36,7 @@ static const struct launcher launchers[] = {
      .mark = "TORCHELASTIC_RUN_ID",
      .rank = "RANK",
      .size = "WORLD_SIZE",
+     .job = {"TORCHELASTIC_RUN_ID", "MASTER_PORT"},
      .local_size = "LOCAL_WORLD_SIZE",
      .host = "MASTER_ADDR"},
     {.name = "Open MPI's mpirun",
@@ -41,6 +44,7 @@ static const struct launcher launchers[] = {
      .mark = "OMPI_COMM_WORLD_RANK",
      .rank = "OMPI_COMM_WORLD_RANK",
      .size = "OMPI_COMM_WORLD_SIZE",
+     .job = {"PMIX_NAMESPACE"},
      .local_size = "OMPI_COMM_WORLD_LOCAL_SIZE"},
     /* With --mpi=pmi2 its ranks have PMI_RANK too, and no MPI_LOCALNRANKS. */
     {.name = "srun",
@@ -49,6 +53,7 @@ static const struct launcher launchers[] = {
      .unless = "MPI_LOCALNRANKS",
      .rank = "SLURM_PROCID",
      .size = "SLURM_STEP_NUM_TASKS",
+     .job = {"SLURM_JOB_ID", "SLURM_STEP_ID"},
      .hosts = "SLURM_STEP_NUM_NODES",
      .host = "SLURM_STEP_NODELIST",
      .order = "SLURM_DISTRIBUTION",
@@ -141,16 +146,28 @@ static kolo_status find_host(const struct launcher *launcher, long size, char ho
         size, launcher->name, has_order ? "" : " -m ", has_order ? "" : launcher->any_order);
 }
 
+/** FNV-1a, over the zero at the end of @p text too. */
+static unsigned mix(unsigned hash, const char *text)
+{
+    do
+        hash = (hash ^ (unsigned char)*text) * 16777619U;
+    while (*text++ != '\0');
+    return hash;
+}
+
 /** The same on all ranks of a job, another one for another job. */
-static kolo_status find_port(const struct kolo_settings *settings, unsigned *port_out)
+static kolo_status find_port(const struct launcher *launcher, const struct kolo_settings *settings,
+                             unsigned *port_out)
 {
     struct kolo_ports ports;
-    unsigned hash = 2166136261U;
+    unsigned hash = mix(2166136261U, settings->secret);
     kolo_status status = kolo_ports_parse(settings->ports, &ports);
     if (status != KOLO_OK)
         return status;
-    for (const char *at = settings->secret; *at != '\0'; at++)
-        hash = (hash ^ (unsigned char)*at) * 16777619U;
+    for (size_t i = 0; i < sizeof launcher->job / sizeof launcher->job[0]; i++) {
+        const char *part = launcher->job[i] ? kolo_environment(launcher->job[i]) : NULL;
+        hash = part ? mix(hash, part) : hash;
+    }
     const unsigned count = kolo_ports_count(&ports);
     *port_out = ports.low == 0 ? PORT_LEAST + hash % PORTS : kolo_ports_at(&ports, hash % count);
     return KOLO_OK;
@@ -163,7 +180,7 @@ static kolo_status find_rendezvous(const struct launcher *launcher, long size,
     unsigned port;
     kolo_status status;
     KOLO_TRY(find_host(launcher, size, host));
-    KOLO_TRY(find_port(settings, &port));
+    KOLO_TRY(find_port(launcher, settings, &port));
     snprintf(text, sizeof text, strchr(host, ':') ? "tcp://[%s]:%u" : "tcp://%s:%u", host, port);
     status = kolo_settings_set(settings, "KOLO_RENDEZVOUS", text, KOLO_FROM_ENVIRONMENT);
 out:

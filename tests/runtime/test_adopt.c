@@ -133,6 +133,29 @@ Test(adopt, all_ranks_of_a_job_meet_at_one_port_and_jobs_at_different_ones)
     cr_assert(strcmp(other.rendezvous, "tcp://127.0.0.1:40000") == 0, "%s", other.rendezvous);
 }
 
+/* A secret that stands in .bashrc: steps of one job that run side by side do not meet. */
+Test(adopt, runs_under_one_secret_meet_at_different_ports)
+{
+    static const char *const runs[][4] = {
+        {"SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_STEP_ID=1", "SLURM_PROCID=0"},
+        {"SLURM_STEP_ID=0", "SLURM_JOB_ID=7", "SLURM_JOB_ID=8", "SLURM_PROCID=1"},
+    };
+    struct kolo_settings first, second;
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        const char *const *run = runs[i];
+        cr_assert(ADOPT(&first, "KOLO_SECRET=" SECRET, "SLURM_STEP_NUM_TASKS=2",
+                        "SLURM_STEP_NUM_NODES=1", run[0], run[1], run[3]) == KOLO_OK);
+        cr_assert(ADOPT(&second, "KOLO_SECRET=" SECRET, "SLURM_STEP_NUM_TASKS=2",
+                        "SLURM_STEP_NUM_NODES=1", run[0], run[2], run[3]) == KOLO_OK);
+        cr_assert(strcmp(first.rendezvous, second.rendezvous) != 0, "%s", run[2]);
+    }
+    cr_assert(ADOPT(&first, "KOLO_SECRET=" SECRET, "PMIX_NAMESPACE=1", "OMPI_COMM_WORLD_RANK=0",
+                    "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2") == KOLO_OK);
+    cr_assert(ADOPT(&second, "KOLO_SECRET=" SECRET, "PMIX_NAMESPACE=2", "OMPI_COMM_WORLD_RANK=0",
+                    "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2") == KOLO_OK);
+    cr_assert(strcmp(first.rendezvous, second.rendezvous) != 0);
+}
+
 Test(adopt, what_is_said_already_stays)
 {
     struct kolo_settings settings;

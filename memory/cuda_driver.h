@@ -149,6 +149,10 @@ struct kolo_cuda_memory_op {
       (void **event_out, unsigned flags))                                                          \
     X(event_destroy,           "cuEventDestroy_v2",      cuEventDestroy, (void *event))            \
     X(event_query,             "cuEventQuery",           cuEventQuery, (void *event))              \
+    X(event_record,            "cuEventRecord",          cuEventRecord,                            \
+      (void *event, void *stream))                                                                 \
+    X(stream_wait_event,       "cuStreamWaitEvent",      cuStreamWaitEvent,                        \
+      (void *stream, void *event, unsigned flags))                                                 \
     X(launch_host,             "cuLaunchHostFunc",       cuLaunchHostFunc,                         \
       (void *stream, void (*function)(void *), void *context))                                     \
     X(device_get_attribute,    "cuDeviceGetAttribute",   cuDeviceGetAttribute,                     \

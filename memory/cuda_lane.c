@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lanes to CUDA's devices: two streams of the library's own in the context that the memory is of,
-// and a function that the driver calls when a mark is passed. Owns the streams, gates, what others
-// have lent, the kernels, and a hold on the device's primary context where the memory has none of
-// its own. A thread's current context is after each call what it was before.
+// Lanes to CUDA's devices: two streams of the library's own in the context that the memory is of.
+// Owns the streams, events, gates, what others have lent, the kernels, and a hold on the device's
+// primary context where the memory has none of its own. A thread's current context is after each
+// call what it was before.
+//
+// A mark is an event, which whoever waits for it asks; and for who sleeps, a function that the
+// driver calls. A stream stands still while a function of the host's is called for it, and that is
+// late: tens of microseconds. So these are given to a stream beside it, the teller, that waits for
+// the events and does nothing else. An event is used again for the mark that comes EVENTS later: it
+// then tells of the earlier one late, but never early.
 //
 // The streams do not wait for the default stream, nor it for them: what the program gave to the
 // device before is waited for by await_device, for the reason that memory/cuda.c gives.
@@ -15,16 +21,20 @@
 #include "memory/cuda_memory.h"
 #include "memory/lane.h"
 
-struct pass {
+enum { EVENTS = 32 };
+
+struct way {
     struct cuda_lane *lane;
-    enum kolo_way way;
+    enum kolo_way number;
+    void *stream, *teller;
+    void *events[EVENTS];  /* of mark m number m % EVENTS */
+    _Atomic uint64_t seen; /* mark, passed as an event has told */
 };
 
 struct cuda_lane {
     struct kolo_lane base;
     struct kolo_cuda_visit visit;
-    void *streams[KOLO_WAYS];
-    struct pass passes[KOLO_WAYS];
+    struct way ways[KOLO_WAYS];
     struct kolo_cuda_gates *gates;
     pthread_mutex_t making; /* the next two; who holds it waits for no other lock */
     struct kolo_cuda_borrower *borrower;
@@ -50,13 +60,23 @@ static bool cuda_serves(const struct kolo_lane *lane, const struct kolo_pointer 
                             : visit->is_retained && visit->ordinal == pointer->device;
 }
 
-static void close_streams(struct cuda_lane *lane)
+static void close_way(const struct kolo_cuda_driver *driver, struct way *way)
+{
+    if (way->stream)
+        (void)driver->stream_destroy(way->stream);
+    if (way->teller)
+        (void)driver->stream_destroy(way->teller);
+    for (int i = 0; i < EVENTS; i++)
+        if (way->events[i])
+            (void)driver->event_destroy(way->events[i]);
+}
+
+static void close_ways(struct cuda_lane *lane)
 {
     if (!lane->visit.context || kolo_cuda_enter(&lane->visit) != KOLO_OK)
         return;
     for (int way = 0; way < KOLO_WAYS; way++)
-        if (lane->streams[way])
-            (void)lane->visit.driver->stream_destroy(lane->streams[way]);
+        close_way(lane->visit.driver, &lane->ways[way]);
     kolo_cuda_gates_free(lane->gates, &lane->visit);
     kolo_cuda_kernels_unload(lane->kernels);
     kolo_cuda_leave(&lane->visit);
@@ -66,7 +86,7 @@ static void cuda_close(struct kolo_lane *base)
 {
     struct cuda_lane *lane = lane_of(base);
     kolo_cuda_borrower_close(lane->borrower);
-    close_streams(lane);
+    close_ways(lane);
     kolo_cuda_release(&lane->visit);
     (void)pthread_mutex_destroy(&lane->making);
     kolo_lane_deinit(base);
@@ -89,29 +109,67 @@ static kolo_status cuda_copy(struct kolo_lane *base, enum kolo_way way, void *to
         return status;
     (void)snprintf(call, sizeof call, "cuMemcpyAsync of %zu bytes %s", bytes,
                    way == KOLO_WAY_IN ? "to the host" : "to the device");
-    status =
-        judge(lane, call,
-              lane->visit.driver->copy((uintptr_t)to, (uintptr_t)from, bytes, lane->streams[way]));
+    status = judge(
+        lane, call,
+        lane->visit.driver->copy((uintptr_t)to, (uintptr_t)from, bytes, lane->ways[way].stream));
     kolo_cuda_leave(&lane->visit);
     return status;
 }
 
 static void passed(void *context)
 {
-    const struct pass *pass = context;
-    kolo_lane_pass(&pass->lane->base, pass->way);
+    const struct way *way = context;
+    kolo_lane_pass(&way->lane->base, way->number);
 }
 
-static kolo_status cuda_mark(struct kolo_lane *base, enum kolo_way way)
+/** In the context. */
+static kolo_status put_mark(struct cuda_lane *lane, struct way *way, uint64_t mark)
+{
+    const struct kolo_cuda_driver *driver = lane->visit.driver;
+    void *event = way->events[mark % EVENTS];
+    kolo_status status;
+    KOLO_TRY(judge(lane, "cuEventRecord", driver->event_record(event, way->stream)));
+    KOLO_TRY(judge(lane, "cuStreamWaitEvent", driver->stream_wait_event(way->teller, event, 0)));
+    status = judge(lane, "cuLaunchHostFunc", driver->launch_host(way->teller, passed, way));
+out:
+    return status;
+}
+
+static kolo_status cuda_mark(struct kolo_lane *base, enum kolo_way way, uint64_t mark)
 {
     struct cuda_lane *lane = lane_of(base);
     kolo_status status = kolo_cuda_enter(&lane->visit);
     if (status != KOLO_OK)
         return status;
-    status = judge(lane, "cuLaunchHostFunc",
-                   lane->visit.driver->launch_host(lane->streams[way], passed, &lane->passes[way]));
+    status = put_mark(lane, &lane->ways[way], mark);
     kolo_cuda_leave(&lane->visit);
     return status;
+}
+
+static bool cuda_look(struct kolo_lane *base, enum kolo_way number, uint64_t last, uint64_t *passed)
+{
+    struct cuda_lane *lane = lane_of(base);
+    struct way *way = &lane->ways[number];
+    uint64_t seen = atomic_load_explicit(&way->seen, memory_order_relaxed);
+    int result = kolo_cuda_push(&lane->visit);
+    if (result != KOLO_CUDA_SUCCESS)
+        return false;
+    *passed = *passed > seen ? *passed : seen;
+    while (*passed < last && result == KOLO_CUDA_SUCCESS) {
+        result = lane->visit.driver->event_query(way->events[(*passed + 1) % EVENTS]);
+        *passed += result == KOLO_CUDA_SUCCESS;
+    }
+    kolo_cuda_leave(&lane->visit);
+    while (seen < *passed && !atomic_compare_exchange_weak(&way->seen, &seen, *passed)) {
+    }
+    return result == KOLO_CUDA_SUCCESS || result == KOLO_CUDA_NOT_READY;
+}
+
+/** What the stream has done that was put on it. In the context. */
+static kolo_status query(const struct cuda_lane *lane, void *stream)
+{
+    const int result = lane->visit.driver->stream_query(stream);
+    return result == KOLO_CUDA_NOT_READY ? KOLO_AGAIN : judge(lane, "copying", result);
 }
 
 static kolo_status cuda_check(struct kolo_lane *base, enum kolo_way way)
@@ -120,8 +178,7 @@ static kolo_status cuda_check(struct kolo_lane *base, enum kolo_way way)
     kolo_status status = kolo_cuda_enter(&lane->visit);
     if (status != KOLO_OK)
         return status;
-    const int result = lane->visit.driver->stream_query(lane->streams[way]);
-    status = result == KOLO_CUDA_NOT_READY ? KOLO_AGAIN : judge(lane, "copying", result);
+    status = query(lane, lane->ways[way].stream);
     kolo_cuda_leave(&lane->visit);
     return status;
 }
@@ -135,7 +192,14 @@ static kolo_status cuda_place(struct kolo_lane *base, void *stream, bool holds,
 
 static kolo_status cuda_check_gates(struct kolo_lane *base)
 {
-    return kolo_cuda_gates_check(lane_of(base)->gates);
+    struct cuda_lane *lane = lane_of(base);
+    kolo_status status = kolo_cuda_enter(&lane->visit);
+    if (status != KOLO_OK)
+        return status;
+    for (int way = 0; status == KOLO_OK && way < KOLO_WAYS; way++)
+        status = query(lane, lane->ways[way].teller);
+    kolo_cuda_leave(&lane->visit);
+    return status == KOLO_OK ? kolo_cuda_gates_check(lane->gates) : status;
 }
 
 /* ---- what others have lent ---- */
@@ -195,7 +259,7 @@ static kolo_status cuda_fold(struct kolo_lane *base, enum kolo_way way,
     kolo_status status = kolo_cuda_enter(&lane->visit);
     if (status != KOLO_OK)
         return status;
-    status = kolo_cuda_fold(lane->kernels, lane->streams[way], fold, out, nout, in, nin, count);
+    status = kolo_cuda_fold(lane->kernels, lane->ways[way].stream, fold, out, nout, in, nin, count);
     kolo_cuda_leave(&lane->visit);
     return status;
 }
@@ -205,6 +269,7 @@ static const struct kolo_lane_ops cuda_lane_ops = {.serves = cuda_serves,
                                                    .await_device = cuda_await_device,
                                                    .copy = cuda_copy,
                                                    .mark = cuda_mark,
+                                                   .look = cuda_look,
                                                    .check = cuda_check,
                                                    .place = cuda_place,
                                                    .check_gates = cuda_check_gates,
@@ -217,16 +282,31 @@ static const struct kolo_lane_ops cuda_lane_ops = {.serves = cuda_serves,
                                                    .unmap = cuda_unmap,
                                                    .fold = cuda_fold};
 
-static kolo_status open_streams(struct cuda_lane *lane)
+/** In the context. */
+static kolo_status open_way(struct cuda_lane *lane, struct way *way)
+{
+    const struct kolo_cuda_driver *driver = lane->visit.driver;
+    kolo_status status;
+    KOLO_TRY(judge(lane, "cuStreamCreate",
+                   driver->stream_create(&way->stream, KOLO_CUDA_STREAM_NON_BLOCKING)));
+    KOLO_TRY(judge(lane, "cuStreamCreate",
+                   driver->stream_create(&way->teller, KOLO_CUDA_STREAM_NON_BLOCKING)));
+    for (int i = 0; i < EVENTS; i++)
+        KOLO_TRY(judge(lane, "cuEventCreate",
+                       driver->event_create(&way->events[i], KOLO_CUDA_EVENT_NO_TIMING)));
+out:
+    return status;
+}
+
+static kolo_status open_ways(struct cuda_lane *lane)
 {
     kolo_status status = kolo_cuda_enter(&lane->visit);
     if (status != KOLO_OK)
         return status;
     for (int way = 0; way < KOLO_WAYS && status == KOLO_OK; way++) {
-        lane->passes[way] = (struct pass){lane, (enum kolo_way)way};
-        status = judge(
-            lane, "cuStreamCreate",
-            lane->visit.driver->stream_create(&lane->streams[way], KOLO_CUDA_STREAM_NON_BLOCKING));
+        lane->ways[way].lane = lane;
+        lane->ways[way].number = (enum kolo_way)way;
+        status = open_way(lane, &lane->ways[way]);
     }
     kolo_cuda_leave(&lane->visit);
     return status;
@@ -246,7 +326,7 @@ kolo_status kolo_cuda_lane_open(const struct kolo_pointer *pointer, void (*wake)
     (void)pthread_mutex_init(&lane->making, NULL); /* without attributes it does not fail */
     status = kolo_cuda_visit_primary(pointer, &lane->visit);
     if (status == KOLO_OK)
-        status = open_streams(lane);
+        status = open_ways(lane);
     if (status == KOLO_OK)
         *lane_out = &lane->base;
     else

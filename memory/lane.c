@@ -4,9 +4,11 @@
 #include "memory/lane.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <time.h>
 
 enum {
+    SPIN_NS = 200000,   /* a mark is seen by looking long before it is told */
     LOOK_NS = 20000000, /* a device that failed passes no mark: it is asked so often */
     PASS_NS = 100000 /* a stream that has come to an open gate is through soon, and tells nobody */
 };
@@ -57,40 +59,61 @@ void kolo_lane_pass(struct kolo_lane *lane, enum kolo_way way)
 
 kolo_status kolo_lane_mark(struct kolo_lane *lane, enum kolo_way way, uint64_t *mark_out)
 {
-    const kolo_status status = lane->ops->mark(lane, way);
-    if (status == KOLO_OK)
-        *mark_out = ++lane->marks[way];
-    return status;
+    const uint64_t next = atomic_load_explicit(&lane->marks[way], memory_order_relaxed) + 1;
+    const kolo_status status = lane->ops->mark(lane, way, next);
+    if (status != KOLO_OK)
+        return status;
+    atomic_store_explicit(&lane->marks[way], next, memory_order_release);
+    *mark_out = next;
+    return KOLO_OK;
 }
 
-uint64_t kolo_lane_reached(struct kolo_lane *lane, enum kolo_way way)
+kolo_status kolo_lane_look(struct kolo_lane *lane, enum kolo_way way, uint64_t mark,
+                           uint64_t *passed_out)
 {
+    const uint64_t last = atomic_load_explicit(&lane->marks[way], memory_order_acquire);
+    bool is_well = true;
     (void)pthread_mutex_lock(&lane->lock);
-    const uint64_t passed = lane->passed[way];
+    *passed_out = lane->passed[way];
     (void)pthread_mutex_unlock(&lane->lock);
-    return passed;
+    if (*passed_out < mark && *passed_out < last)
+        is_well = lane->ops->look(lane, way, last, passed_out);
+    if (*passed_out >= mark)
+        return KOLO_OK;
+    return is_well && mark <= last ? KOLO_AGAIN : lane->ops->check(lane, way);
 }
 
 kolo_status kolo_lane_passed(struct kolo_lane *lane, enum kolo_way way, uint64_t mark)
 {
-    return kolo_lane_reached(lane, way) >= mark ? KOLO_OK : lane->ops->check(lane, way);
+    uint64_t passed;
+    return kolo_lane_look(lane, way, mark, &passed);
+}
+
+/** Until the next mark of @p way is told, or a while. */
+static void sleep_on(struct kolo_lane *lane, enum kolo_way way, uint64_t mark,
+                     kolo_deadline deadline)
+{
+    const kolo_deadline look = kolo_deadline_min(deadline, kolo_now_ns() + LOOK_NS);
+    const struct timespec until = {.tv_sec = (time_t)(look / 1000000000),
+                                   .tv_nsec = (long)(look % 1000000000)};
+    int error = 0;
+    (void)pthread_mutex_lock(&lane->lock);
+    while (lane->passed[way] < mark && error == 0)
+        error = pthread_cond_timedwait(&lane->changed, &lane->lock, &until);
+    (void)pthread_mutex_unlock(&lane->lock);
 }
 
 kolo_status kolo_lane_wait(struct kolo_lane *lane, enum kolo_way way, uint64_t mark,
                            kolo_deadline deadline)
 {
+    const kolo_deadline soon = kolo_now_ns() + SPIN_NS;
     kolo_status status;
     while ((status = kolo_lane_passed(lane, way, mark)) == KOLO_AGAIN &&
-           !kolo_deadline_passed(deadline)) {
-        const kolo_deadline look = kolo_deadline_min(deadline, kolo_now_ns() + LOOK_NS);
-        const struct timespec until = {.tv_sec = (time_t)(look / 1000000000),
-                                       .tv_nsec = (long)(look % 1000000000)};
-        int error = 0;
-        (void)pthread_mutex_lock(&lane->lock);
-        while (lane->passed[way] < mark && error == 0)
-            error = pthread_cond_timedwait(&lane->changed, &lane->lock, &until);
-        (void)pthread_mutex_unlock(&lane->lock);
-    }
+           !kolo_deadline_passed(deadline))
+        if (kolo_deadline_passed(soon))
+            sleep_on(lane, way, mark, deadline);
+        else
+            (void)sched_yield();
     return status;
 }
 

@@ -43,12 +43,17 @@ struct kolo_lane_ops {
                                 const struct kolo_unless *unless);
     kolo_status (*copy)(struct kolo_lane *lane, enum kolo_way way, void *to, const void *from,
                         size_t bytes);
-    kolo_status (*mark)(struct kolo_lane *lane, enum kolo_way way);
+    /** Puts mark number @p mark on it, one more than the one before. */
+    kolo_status (*mark)(struct kolo_lane *lane, enum kolo_way way, uint64_t mark);
+    /** Asks the device: of the marks behind *@p passed, up to @p last, those that were passed are
+     * counted too. False: it has failed, which check says. */
+    bool (*look)(struct kolo_lane *lane, enum kolo_way way, uint64_t last, uint64_t *passed);
     /** KOLO_OK: there is nothing left on it. KOLO_AGAIN: there is. */
     kolo_status (*check)(struct kolo_lane *lane, enum kolo_way way);
     kolo_status (*place)(struct kolo_lane *lane, void *stream, bool holds,
                          struct kolo_gate **gate_out);
-    /** KOLO_OK: no stream reads a gate of it any more. KOLO_AGAIN: one may. */
+    /** KOLO_OK: no stream reads a gate of it any more, and nobody will call kolo_lane_pass.
+     * KOLO_AGAIN: one may. */
     kolo_status (*check_gates)(struct kolo_lane *lane);
     /* As kolo_lane_ready and those that follow it. NULL, all of them: others' memory is out of
      * reach. */
@@ -73,7 +78,7 @@ struct kolo_lane {
     bool is_late;
     void (*wake)(void *context);
     void *context;
-    uint64_t marks[KOLO_WAYS];
+    _Atomic uint64_t marks[KOLO_WAYS];
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint64_t passed[KOLO_WAYS]; /* held: lock, as the next */
@@ -110,12 +115,13 @@ static inline kolo_status kolo_lane_copy(struct kolo_lane *lane, enum kolo_way w
 /** Puts a mark on @p way, whose number is *mark_out. */
 kolo_status kolo_lane_mark(struct kolo_lane *lane, enum kolo_way way,
                            uint64_t *mark_out) KOLO_NODISCARD;
-/** The last mark of @p way that was passed; 0: none. */
-uint64_t kolo_lane_reached(struct kolo_lane *lane, enum kolo_way way);
 /** KOLO_OK: what was put there before @p mark is done. KOLO_AGAIN: not yet. Else the device
  * failed. */
 kolo_status kolo_lane_passed(struct kolo_lane *lane, enum kolo_way way,
                              uint64_t mark) KOLO_NODISCARD;
+/** The same, and which mark is the last that was passed; 0: none. */
+kolo_status kolo_lane_look(struct kolo_lane *lane, enum kolo_way way, uint64_t mark,
+                           uint64_t *passed_out) KOLO_NODISCARD;
 /** Waits for that; KOLO_AGAIN: not by @p deadline. */
 kolo_status kolo_lane_wait(struct kolo_lane *lane, enum kolo_way way, uint64_t mark,
                            kolo_deadline deadline) KOLO_NODISCARD;

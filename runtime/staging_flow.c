@@ -199,14 +199,12 @@ kolo_status kolo_flow_is_in(struct kolo_request *request)
     for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next) {
         if (staged->passed >= staged->marks[KOLO_WAY_IN])
             continue;
-        const uint64_t passed = kolo_lane_reached(staged->lane, KOLO_WAY_IN);
+        uint64_t passed;
+        const kolo_status status =
+            kolo_lane_look(staged->lane, KOLO_WAY_IN, staged->marks[KOLO_WAY_IN], &passed);
         if (passed > staged->passed)
             request->comm->engine->has_moved = true;
         staged->passed = passed;
-        if (passed >= staged->marks[KOLO_WAY_IN])
-            continue;
-        const kolo_status status =
-            kolo_lane_passed(staged->lane, KOLO_WAY_IN, staged->marks[KOLO_WAY_IN]);
         if (status == KOLO_OK)
             staged->passed = staged->marks[KOLO_WAY_IN];
         else if (status != KOLO_AGAIN)

@@ -108,7 +108,8 @@ enum {
         sizeof(cuThreadExchangeStreamCaptureMode((CUstreamCaptureMode *)0)) +
         sizeof(cuStreamBatchMemOp((CUstream)0, 0u, (CUstreamBatchMemOpParams *)0, 0u)) +
         sizeof(cuEventCreate((CUevent *)0, 0u)) + sizeof(cuEventDestroy((CUevent)0)) +
-        sizeof(cuEventQuery((CUevent)0)) +
+        sizeof(cuEventQuery((CUevent)0)) + sizeof(cuEventRecord((CUevent)0, (CUstream)0)) +
+        sizeof(cuStreamWaitEvent((CUstream)0, (CUevent)0, 0u)) +
         sizeof(cuLaunchHostFunc((CUstream)0, (CUhostFn)0, (void *)0)) +
         sizeof(cuDeviceGetAttribute((int *)0, (CUdevice_attribute)0, 0)) +
         sizeof(cuModuleLoadData((CUmodule *)0, (const void *)0)) +

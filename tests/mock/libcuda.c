@@ -55,6 +55,7 @@ static struct function *function_of(const char *name)
 
 pthread_mutex_t mock_lock = PTHREAD_MUTEX_INITIALIZER;
 int mock_lost;
+_Thread_local bool mock_is_called;
 
 /** What a device that is lost returns from then on. */
 static bool is_lost_with(int result)
@@ -67,6 +68,10 @@ int mock_enter(const char *name)
 {
     const char *always = getenv("MOCK_CUDA_FAIL");
     size_t length = strlen(name);
+    if (mock_is_called) { /* the real one refuses, or waits for itself */
+        fprintf(stderr, "mock: %s is called by a function that a stream called\n", name);
+        abort();
+    }
     function_of(name)->calls++;
     if (always && strncmp(always, name, length) == 0 && always[length] == '=')
         return (int)strtol(always + length + 1, NULL, 10);
@@ -663,6 +668,7 @@ const struct mock_cuda mock_cuda = {
     .delays = mock_delays,
     .lock_slowly = mock_lock_slowly,
     .hold = mock_hold,
+    .mute = mock_mute,
     .pace = mock_pace,
     .fail_async = mock_fail_async,
     .shares = shares,

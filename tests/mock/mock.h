@@ -38,6 +38,8 @@ struct allocation {
 
 extern pthread_mutex_t mock_lock;
 extern int mock_lost; /* what every call returns from here on; 0: all is well */
+/* This thread runs a function of the host's for a stream, which may not call the driver. */
+extern _Thread_local bool mock_is_called;
 
 /** Counts a call; what it is to return, or 0 to go on. */
 int mock_enter(const char *name);
@@ -133,6 +135,7 @@ void mock_queue(int most);
 int mock_blocked(void);
 void mock_delays(unsigned seed, int most_us);
 void mock_hold(int held);
+void mock_mute(int muted);
 void mock_pace(int most);
 void mock_fail_async(int nth, int result);
 

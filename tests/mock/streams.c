@@ -13,12 +13,14 @@
 enum { STREAMS_MAX = 2048, POLL_NS = 100000 }; /* those of a lost device are never destroyed */
 
 struct event {
-    uint64_t parts; /* streams of its context that it still waits for */
+    const struct context *context;
+    uint64_t parts;       /* streams of its context that it still waits for */
+    uint64_t given, done; /* how often it was recorded in a stream, and how often that came there */
     bool is_destroyed;
     struct event *next;
 };
 
-enum what { COPY, KERNEL, RECORD_PART, AWAIT_VALUE, CALL };
+enum what { COPY, KERNEL, RECORD_PART, RECORD, AWAIT_EVENT, AWAIT_VALUE, CALL };
 
 struct op {
     struct op *next;
@@ -55,7 +57,7 @@ static struct module the_module;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static uint64_t seed;
 static int most_us, async_in, async_with;
-static bool is_held;
+static bool is_held, is_muted;
 static int copies_left = -1; /* to the host, before one from it; -1: any number */
 static int copying;          /* streams that do something now */
 static int waiting;          /* what all streams have not ended, of closed ones too */
@@ -99,6 +101,10 @@ static bool is_ready(const struct op *op)
 {
     if (op->what == COPY)
         return copies_left != 0 || !is_of_device(op->from) || is_of_device(op->into);
+    if (op->what == CALL)
+        return !is_muted;
+    if (op->what == AWAIT_EVENT)
+        return op->event->done >= op->count;
     if (op->what != AWAIT_VALUE)
         return true;
     const uint32_t now =
@@ -164,8 +170,11 @@ static void carry_out(struct op *op)
         mock_program_run(&op->launch);
     else if (op->what == KERNEL)
         mock_kernel_run(op->kernel, &op->job, op->count);
-    else if (op->what == CALL)
+    else if (op->what == CALL) {
+        mock_is_called = true;
         op->call(op->context);
+        mock_is_called = false;
+    }
 }
 
 /** Held: lock, which it gives up meanwhile. */
@@ -189,6 +198,8 @@ static void do_first(struct stream *stream)
         copying--;
         if (op->what == RECORD_PART)
             op->event->parts--;
+        if (op->what == RECORD)
+            op->event->done++;
         if (op->answer) /* whose page goes as soon as it is seen, but not before the lock is free */
             __atomic_store_n((uint32_t *)(uintptr_t)op->answer, (uint32_t)op->count,
                              __ATOMIC_RELEASE);
@@ -500,12 +511,38 @@ int cuEventCreate(void **event_out, unsigned flags)
 {
     ENTER();
     struct event *event = calloc(1, sizeof *event);
-    (void)flags;
     if (!event)
         abort();
+    if (!mock_top() || flags > KOLO_CUDA_EVENT_NO_TIMING + 1) {
+        free(event);
+        return mock_top() ? KOLO_CUDA_INVALID_VALUE : KOLO_CUDA_INVALID_CONTEXT;
+    }
+    event->context = mock_top();
     event->next = events;
     *event_out = events = event;
     return KOLO_CUDA_SUCCESS;
+}
+
+int cuEventRecord(void *event, void *handle)
+{
+    ENTER();
+    struct event *recorded = event;
+    const struct stream *stream = find(handle);
+    if (!is_event(event) || !stream || stream->context != recorded->context)
+        return KOLO_CUDA_INVALID_HANDLE;
+    const int result = submit(handle, &(struct op){.what = RECORD, .event = recorded});
+    recorded->given += result == KOLO_CUDA_SUCCESS;
+    return result;
+}
+
+int cuStreamWaitEvent(void *handle, void *event, unsigned flags)
+{
+    ENTER();
+    struct event *awaited = event;
+    if (!is_event(event) || flags != 0)
+        return flags == 0 ? KOLO_CUDA_INVALID_HANDLE : KOLO_CUDA_INVALID_VALUE;
+    return submit(handle,
+                  &(struct op){.what = AWAIT_EVENT, .event = awaited, .count = awaited->given});
 }
 
 int cuEventDestroy(void *event)
@@ -521,7 +558,8 @@ int cuCtxRecordEvent(void *context, void *event)
 {
     ENTER();
     struct event *recorded = event;
-    int result = is_event(event) ? KOLO_CUDA_SUCCESS : KOLO_CUDA_INVALID_HANDLE;
+    int result = is_event(event) && recorded->context == context ? KOLO_CUDA_SUCCESS
+                                                                 : KOLO_CUDA_INVALID_HANDLE;
     if (mock_streams_spoil(context, false))
         return KOLO_CUDA_STREAM_CAPTURE_UNSUPPORTED;
     mock_write_pending(context);
@@ -539,7 +577,7 @@ int cuEventQuery(void *event)
     const struct event *asked = event;
     if (!is_event(event))
         return KOLO_CUDA_INVALID_HANDLE;
-    return asked->parts > 0 ? KOLO_CUDA_NOT_READY : KOLO_CUDA_SUCCESS;
+    return asked->parts > 0 || asked->done < asked->given ? KOLO_CUDA_NOT_READY : KOLO_CUDA_SUCCESS;
 }
 
 int cuLaunchHostFunc(void *stream, void (*function)(void *), void *context)
@@ -678,6 +716,12 @@ void mock_hold(int held)
 {
     LOCKED();
     is_held = held != 0;
+}
+
+void mock_mute(int muted)
+{
+    LOCKED();
+    is_muted = muted != 0;
 }
 
 void mock_pace(int most)

@@ -169,6 +169,29 @@ Test(staging_flow, results_go_back_while_input_is_still_to_come, .timeout = 100)
     cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
 }
 
+static kolo_status without_being_told(struct kolo_comm *comm, void *argument)
+{
+    kolo_status status = reduce_long(comm, argument);
+    if (status == KOLO_OK)
+        status = kolo_barrier(comm, NULL, NULL);
+    mock->mute(0);
+    return status;
+}
+
+/** Functions that streams call may be late by much more than a copy takes: they are for who sleeps,
+ * and neither a rank that looks waits for one, nor the next copy. */
+Test(staging_flow, nobody_waits_for_the_function_that_a_stream_calls, .timeout = 100)
+{
+    struct world world = {.size = 2,
+                          .transport = "tcp",
+                          .settings = {"KOLO_STAGE_BYTES=4KiB", "KOLO_SEGMENT_BYTES=4KiB",
+                                       "KOLO_PLAN=ring", "KOLO_SPIN_US=1000000"}};
+    begin(4, 20);
+    mock->mute(1);
+    cr_assert_eq(world_run(&world, without_being_told, NULL), KOLO_OK, "%s",
+                 world_cause(&world)->text);
+}
+
 /* ---- failures ---- */
 
 static kolo_status until_it_fails(struct kolo_comm *comm, void *argument)

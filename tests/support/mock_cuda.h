@@ -74,6 +74,8 @@ struct mock_cuda {
     void (*lock_slowly)(int slowly);
     /** No stream begins anything until that is taken back. */
     void (*hold)(int held);
+    /** No function of the host's is called for a stream until that is taken back. */
+    void (*mute)(int muted);
     /** Of copies of streams to the host, @p most are begun from now on; the others once something
      * was copied from it. */
     void (*pace)(int most);

@@ -2,8 +2,9 @@
 // Hands folds to the kernels of memory/cuda_kernels.h. Owns a module in one context and the handles
 // of its functions. Must never wait for a device, or touch memory itself.
 //
-// A launch takes as many blocks as keep the device's processors busy, each thread going on to
-// further packets, so that its cost does not grow with the vector.
+// A launch takes as many blocks as the device's processors have room for at a time, each thread
+// going on to further packets: its cost does not grow with the vector, and no blocks are left over
+// for a second turn, in which most processors would have nothing to do.
 #include "memory/cuda_fold.h"
 
 #include <stdio.h>
@@ -13,7 +14,7 @@
 #include "memory/cuda_job.h"
 #include "memory/reduce.h"
 
-enum { BLOCKS_PER_PROCESSOR = 8, NAME_MAX_BYTES = 48 };
+enum { NAME_MAX_BYTES = 48 };
 
 struct kolo_cuda_kernels {
     const struct kolo_cuda_driver *driver;
@@ -74,7 +75,7 @@ static kolo_status load(struct kolo_cuda_kernels *kernels)
         result = driver->device_get_attribute(&processors, KOLO_CUDA_ATTRIBUTE_PROCESSORS, device);
     if (result != KOLO_CUDA_SUCCESS)
         return kolo_cuda_fail(driver, "cuDeviceGetAttribute", kernels->ordinal, result);
-    kernels->blocks_max = (unsigned)processors * BLOCKS_PER_PROCESSOR;
+    kernels->blocks_max = (unsigned)processors * KOLO_CUDA_BLOCKS;
     result = driver->module_load(&kernels->module, kolo_cuda_image);
     if (result == KOLO_CUDA_SUCCESS)
         return KOLO_OK;
@@ -130,7 +131,8 @@ static kolo_status launch(const struct kolo_cuda_kernels *kernels, void *stream,
         misfit |= job->in[i];
     for (size_t i = 0; i < job->nout; i++)
         misfit |= job->out[i];
-    job->aligned = misfit % KOLO_CUDA_PACKET_BYTES == 0;
+    job->fit = (misfit % KOLO_CUDA_PACKET_BYTES == 0 ? KOLO_CUDA_FIT_PACKETS : 0) |
+               ((misfit | job->bytes) % sizeof(uint32_t) == 0 ? KOLO_CUDA_FIT_WORDS : 0);
     const uint64_t each = (uint64_t)KOLO_CUDA_BLOCK * KOLO_CUDA_PACKET_BYTES;
     const uint64_t blocks = job->bytes / each + (job->bytes % each != 0);
     if (blocks == 0)

@@ -10,7 +10,13 @@ enum {
     KOLO_CUDA_INPUTS_MAX = 64,
     KOLO_CUDA_OUTPUTS_MAX = 64,
     KOLO_CUDA_PACKET_BYTES = 16, /* what a thread of the device loads and stores at once */
-    KOLO_CUDA_BLOCK = 256        /* threads */
+    KOLO_CUDA_BLOCK = 256,       /* threads */
+    KOLO_CUDA_BLOCKS = 4         /* that a processor of the device has room for, at a time */
+};
+
+enum {                            /* of all addresses, bits */
+       KOLO_CUDA_FIT_PACKETS = 1, /* multiples of a packet */
+       KOLO_CUDA_FIT_WORDS = 2    /* multiples of four bytes, and so is the length */
 };
 
 struct kolo_cuda_job {
@@ -19,7 +25,7 @@ struct kolo_cuda_job {
     uint64_t bytes;   /* of every input and output; whole elements */
     uint64_t divisor; /* of a sum that is an average; 0 and 1: none */
     double factor;    /* of a scaling */
-    uint64_t aligned; /* not 0: all addresses are multiples of a packet */
+    uint64_t fit;     /* KOLO_CUDA_FIT_ */
 };
 
 #endif

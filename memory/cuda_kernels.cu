@@ -6,7 +6,7 @@
 #define KOLO_DEVICE static __device__ __forceinline__
 #define KOLO_DEVICE_APART static __device__ __noinline__
 #define KOLO_KERNEL(name)                                                                          \
-    extern "C" __global__ void __launch_bounds__(KOLO_CUDA_BLOCK)                                  \
+    extern "C" __global__ void __launch_bounds__(KOLO_CUDA_BLOCK, KOLO_CUDA_BLOCKS)                \
         name(const __grid_constant__ struct kolo_cuda_job job)
 #define KOLO_THREAD ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x)
 #define KOLO_THREADS ((uint64_t)gridDim.x * blockDim.x)
@@ -33,14 +33,20 @@ static __device__ __forceinline__ uint16_t float16_encode(float x)
 
 #include "memory/cuda_kernels.h"
 
+/* All memory here is global, which the compiler cannot know of an address that is a number. Nothing
+ * is said of other memory: what is stored follows from all that was loaded of its packet. */
 static __device__ __forceinline__ struct packet packet_get(uint64_t address)
 {
-    const uint4 x = *KOLO_AT(const uint4, address);
-    struct packet r = {{x.x, x.y, x.z, x.w}};
+    struct packet r;
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r.word[0]), "=r"(r.word[1]), "=r"(r.word[2]), "=r"(r.word[3])
+                 : "l"(address));
     return r;
 }
 
 static __device__ __forceinline__ void packet_put(uint64_t address, struct packet x)
 {
-    *KOLO_AT(uint4, address) = make_uint4(x.word[0], x.word[1], x.word[2], x.word[3]);
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(address), "r"(x.word[0]), "r"(x.word[1]), "r"(x.word[2]), "r"(x.word[3]));
 }

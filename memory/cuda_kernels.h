@@ -14,8 +14,9 @@
 //
 // How they work: a thread takes every KOLO_THREADS-th packet of 16 bytes, loads it of every input,
 // combines from left to right in registers, and stores it to every output. Inputs of a packet are
-// read before an output of it is written: outputs may be inputs. Where addresses are aligned, up to
-// four loads are on their way before the first is used.
+// read before an output of it is written: outputs may be inputs. What the memory gives is bounded
+// by how many loads are on their way: where addresses are aligned, a thread has those of four
+// packets of an input, and of a short vector those of four inputs, before the first is used.
 //
 // The bits are those of memory/fold_kernels.h: integers are unsigned inside; sums and products of
 // 16-bit floats are float32 until the end; every float NaN becomes the quiet NaN without payload;
@@ -28,7 +29,7 @@
 
 #include "memory/cuda_job.h"
 
-enum { PACKET = KOLO_CUDA_PACKET_BYTES, AHEAD = 4 };
+enum { PACKET = KOLO_CUDA_PACKET_BYTES, AHEAD = 4, AT_ONCE = 4 };
 
 struct packet {
     uint32_t word[PACKET / 4];
@@ -70,6 +71,18 @@ KOLO_DEVICE struct packet packet_load(uint64_t address, unsigned bytes)
     if (bytes == PACKET && address % PACKET == 0)
         return packet_get(address);
     return part_load(address, bytes);
+}
+
+/** Where all addresses and lengths are of whole words. */
+KOLO_DEVICE struct packet words_load(uint64_t address, unsigned bytes)
+{
+    struct packet x;
+    if (bytes == PACKET && address % PACKET == 0)
+        return packet_get(address);
+    KOLO_UNROLLED
+    for (unsigned i = 0; i < PACKET / 4; i++)
+        x.word[i] = 4 * i < bytes ? KOLO_AT(const uint32_t, address)[i] : 0;
+    return x;
 }
 
 KOLO_DEVICE void packet_store(uint64_t address, struct packet x, unsigned bytes)
@@ -305,70 +318,132 @@ KOLO_FLOAT_FOLD(bfloat16, uint16_t, float, bfloat16_decode, bfloat16_encode, flo
 
 /* ---- the kernels */
 
-/** @p acc: the type of what is kept between two inputs. */
-#define KOLO_FOLD_KERNEL(name, acc, begin, step, end)                                              \
-    KOLO_KERNEL(kolo_fold_##name)                                                                  \
-    {                                                                                              \
-        const uint64_t packets = (job.bytes + PACKET - 1) / PACKET;                                \
-        for (uint64_t i = KOLO_THREAD; i < packets; i += KOLO_THREADS) {                           \
-            const uint64_t at = i * PACKET;                                                        \
-            const unsigned bytes = job.bytes - at < PACKET ? (unsigned)(job.bytes - at) : PACKET;  \
-            acc r = begin(packet_load(job.in[0] + at, bytes));                                     \
-            unsigned k = 1;                                                                        \
-            for (; job.aligned && bytes == PACKET && k + AHEAD <= job.nin; k += AHEAD) {           \
-                struct packet x[AHEAD];                                                            \
-                KOLO_UNROLLED                                                                      \
-                for (unsigned j = 0; j < AHEAD; j++)                                               \
-                    x[j] = packet_get(job.in[k + j] + at);                                         \
-                KOLO_UNROLLED                                                                      \
-                for (unsigned j = 0; j < AHEAD; j++)                                               \
-                    r = step(r, x[j]);                                                             \
-            }                                                                                      \
-            for (; k < job.nin; k++)                                                               \
-                r = step(r, packet_load(job.in[k] + at, bytes));                                   \
-            const struct packet x = end(r, &job);                                                  \
-            for (unsigned j = 0; j < job.nout; j++)                                                \
-                packet_store(job.out[j] + at, x, bytes);                                           \
+/** Whole and aligned packets, @p most of a thread's at once: as many loads are on their way. */
+#define KOLO_FOLD_MANY(most, acc, begin, step, end)                                                \
+    for (; i + ((most)-1) * KOLO_THREADS < whole; i += (most)*KOLO_THREADS) {                      \
+        const uint64_t at = i * PACKET, stride = KOLO_THREADS * PACKET;                            \
+        struct packet x[most];                                                                     \
+        acc r[most];                                                                               \
+        KOLO_UNROLLED                                                                              \
+        for (unsigned j = 0; j < most; j++)                                                        \
+            x[j] = packet_get(job.in[0] + at + j * stride);                                        \
+        KOLO_UNROLLED                                                                              \
+        for (unsigned j = 0; j < most; j++)                                                        \
+            r[j] = begin(x[j]);                                                                    \
+        for (unsigned k = 1; k < job.nin; k++) {                                                   \
+            KOLO_UNROLLED                                                                          \
+            for (unsigned j = 0; j < most; j++)                                                    \
+                x[j] = packet_get(job.in[k] + at + j * stride);                                    \
+            KOLO_UNROLLED                                                                          \
+            for (unsigned j = 0; j < most; j++)                                                    \
+                r[j] = step(r[j], x[j]);                                                           \
+        }                                                                                          \
+        KOLO_UNROLLED                                                                              \
+        for (unsigned j = 0; j < most; j++)                                                        \
+            x[j] = end(r[j], &job);                                                                \
+        for (unsigned k = 0; k < job.nout; k++) {                                                  \
+            KOLO_UNROLLED                                                                          \
+            for (unsigned j = 0; j < most; j++)                                                    \
+                packet_put(job.out[k] + at + j * stride, x[j]);                                    \
         }                                                                                          \
     }
 
-#define KOLO_INTEGER_FOLDS(name)                                                                   \
-    KOLO_FOLD_KERNEL(sum_##name, struct packet, packet_begin, sum_##name, end_##name)              \
-    KOLO_FOLD_KERNEL(prod_##name, struct packet, packet_begin, prod_##name, packet_end)            \
-    KOLO_FOLD_KERNEL(min_##name, struct packet, packet_begin, min_##name, packet_end)              \
-    KOLO_FOLD_KERNEL(max_##name, struct packet, packet_begin, max_##name, packet_end)              \
-    KOLO_FOLD_KERNEL(land_##name, struct packet, begin_truth_##name, land_##name, packet_end)      \
-    KOLO_FOLD_KERNEL(lor_##name, struct packet, begin_truth_##name, lor_##name, packet_end)        \
-    KOLO_FOLD_KERNEL(lxor_##name, struct packet, begin_truth_##name, lxor_##name, packet_end)
-KOLO_INTEGER_FOLDS(int8)
-KOLO_INTEGER_FOLDS(uint8)
-KOLO_INTEGER_FOLDS(int16)
-KOLO_INTEGER_FOLDS(int32)
-KOLO_INTEGER_FOLDS(int64)
+/** One after the other, of AHEAD inputs at a time: behind the last one that one is loaded again. */
+#define KOLO_FOLD_EACH(acc, begin, step, end)                                                      \
+    for (; i < packets; i += KOLO_THREADS) {                                                       \
+        const uint64_t at = i * PACKET;                                                            \
+        const unsigned bytes = job.bytes - at < PACKET ? (unsigned)(job.bytes - at) : PACKET;      \
+        acc r = begin(packet_load(job.in[0] + at, bytes));                                         \
+        unsigned k = 1;                                                                            \
+        for (; (job.fit & KOLO_CUDA_FIT_WORDS) && k < job.nin; k += AHEAD) {                       \
+            struct packet x[AHEAD];                                                                \
+            KOLO_UNROLLED                                                                          \
+            for (unsigned j = 0; j < AHEAD; j++)                                                   \
+                x[j] = words_load(job.in[k + j < job.nin ? k + j : job.nin - 1] + at, bytes);      \
+            KOLO_UNROLLED                                                                          \
+            for (unsigned j = 0; j < AHEAD; j++)                                                   \
+                if (k + j < job.nin)                                                               \
+                    r = step(r, x[j]);                                                             \
+        }                                                                                          \
+        for (; k < job.nin; k++)                                                                   \
+            r = step(r, packet_load(job.in[k] + at, bytes));                                       \
+        const struct packet x = end(r, &job);                                                      \
+        for (unsigned j = 0; j < job.nout; j++)                                                    \
+            packet_store(job.out[j] + at, x, bytes);                                               \
+    }
+
+#define KOLO_PACKETS                                                                               \
+    const uint64_t packets = (job.bytes + PACKET - 1) / PACKET;                                    \
+    const uint64_t whole = job.fit & KOLO_CUDA_FIT_PACKETS ? job.bytes / PACKET : 0;               \
+    uint64_t i = KOLO_THREAD
+
+/** @p acc: the type of what is kept between two inputs. */
+#define KOLO_FOLD_KERNEL(name, most, acc, begin, step, end)                                        \
+    KOLO_KERNEL(kolo_fold_##name)                                                                  \
+    {                                                                                              \
+        KOLO_PACKETS;                                                                              \
+        KOLO_FOLD_MANY(most, acc, begin, step, end)                                                \
+        KOLO_FOLD_EACH(acc, begin, step, end)                                                      \
+    }
+
+/** Of an operator that is not asked for with long vectors: half the code. */
+#define KOLO_RARE_KERNEL(name, acc, begin, step, end)                                              \
+    KOLO_KERNEL(kolo_fold_##name)                                                                  \
+    {                                                                                              \
+        KOLO_PACKETS;                                                                              \
+        (void)whole;                                                                               \
+        KOLO_FOLD_EACH(acc, begin, step, end)                                                      \
+    }
+
+#define KOLO_INTEGER_FOLDS(name, most)                                                             \
+    KOLO_FOLD_KERNEL(sum_##name, most, struct packet, packet_begin, sum_##name, end_##name)        \
+    KOLO_RARE_KERNEL(prod_##name, struct packet, packet_begin, prod_##name, packet_end)            \
+    KOLO_FOLD_KERNEL(min_##name, most, struct packet, packet_begin, min_##name, packet_end)        \
+    KOLO_FOLD_KERNEL(max_##name, most, struct packet, packet_begin, max_##name, packet_end)        \
+    KOLO_RARE_KERNEL(land_##name, struct packet, begin_truth_##name, land_##name, packet_end)      \
+    KOLO_RARE_KERNEL(lor_##name, struct packet, begin_truth_##name, lor_##name, packet_end)        \
+    KOLO_RARE_KERNEL(lxor_##name, struct packet, begin_truth_##name, lxor_##name, packet_end)
+KOLO_INTEGER_FOLDS(int8, AT_ONCE)
+KOLO_INTEGER_FOLDS(uint8, AT_ONCE)
+KOLO_INTEGER_FOLDS(int16, AT_ONCE - 1)
+KOLO_INTEGER_FOLDS(int32, AT_ONCE)
+KOLO_INTEGER_FOLDS(int64, AT_ONCE)
 
 /* whatever the type; band of one input is a copy */
-KOLO_FOLD_KERNEL(band, struct packet, packet_begin, band, packet_end)
-KOLO_FOLD_KERNEL(bor, struct packet, packet_begin, bor, packet_end)
-KOLO_FOLD_KERNEL(bxor, struct packet, packet_begin, bxor, packet_end)
+KOLO_FOLD_KERNEL(band, AT_ONCE, struct packet, packet_begin, band, packet_end)
+KOLO_FOLD_KERNEL(bor, AT_ONCE, struct packet, packet_begin, bor, packet_end)
+KOLO_FOLD_KERNEL(bxor, AT_ONCE, struct packet, packet_begin, bxor, packet_end)
 
-#define KOLO_FLOAT_FOLDS(name)                                                                     \
-    KOLO_FOLD_KERNEL(sum_##name, struct name##_lanes, begin_##name, sum_##name, end_##name)        \
-    KOLO_FOLD_KERNEL(prod_##name, struct name##_lanes, begin_##name, prod_##name, end_##name)      \
-    KOLO_FOLD_KERNEL(min_##name, struct packet, packet_begin, min_##name, packet_end)              \
-    KOLO_FOLD_KERNEL(max_##name, struct packet, packet_begin, max_##name, packet_end)              \
+/** @p most: of sums; a packet of 16-bit floats takes the registers of two. A kernel that needs more
+ * than a processor has for KOLO_CUDA_BLOCKS blocks keeps some in memory (nvcc -Xptxas -v). */
+#define KOLO_FLOAT_FOLDS(name, most)                                                               \
+    KOLO_FOLD_KERNEL(sum_##name, most, struct name##_lanes, begin_##name, sum_##name, end_##name)  \
+    KOLO_RARE_KERNEL(prod_##name, struct name##_lanes, begin_##name, prod_##name, end_##name)      \
+    KOLO_FOLD_KERNEL(min_##name, AT_ONCE, struct packet, packet_begin, min_##name, packet_end)     \
+    KOLO_FOLD_KERNEL(max_##name, AT_ONCE, struct packet, packet_begin, max_##name, packet_end)     \
     KOLO_KERNEL(kolo_scale_##name)                                                                 \
     {                                                                                              \
-        const uint64_t packets = (job.bytes + PACKET - 1) / PACKET;                                \
-        for (uint64_t i = KOLO_THREAD; i < packets; i += KOLO_THREADS) {                           \
+        KOLO_PACKETS;                                                                              \
+        for (; i + (AT_ONCE - 1) * KOLO_THREADS < whole; i += AT_ONCE * KOLO_THREADS) {            \
+            struct packet x[AT_ONCE];                                                              \
+            KOLO_UNROLLED                                                                          \
+            for (unsigned j = 0; j < AT_ONCE; j++)                                                 \
+                x[j] = packet_get(job.in[0] + (i + j * KOLO_THREADS) * PACKET);                    \
+            KOLO_UNROLLED                                                                          \
+            for (unsigned j = 0; j < AT_ONCE; j++)                                                 \
+                packet_put(job.out[0] + (i + j * KOLO_THREADS) * PACKET,                           \
+                           scale_##name(x[j], &job));                                              \
+        }                                                                                          \
+        for (; i < packets; i += KOLO_THREADS) {                                                   \
             const uint64_t at = i * PACKET;                                                        \
             const unsigned bytes = job.bytes - at < PACKET ? (unsigned)(job.bytes - at) : PACKET;  \
             const struct packet x = packet_load(job.in[0] + at, bytes);                            \
             packet_store(job.out[0] + at, scale_##name(x, &job), bytes);                           \
         }                                                                                          \
     }
-KOLO_FLOAT_FOLDS(float32)
-KOLO_FLOAT_FOLDS(float64)
-KOLO_FLOAT_FOLDS(float16)
-KOLO_FLOAT_FOLDS(bfloat16)
+KOLO_FLOAT_FOLDS(float32, AT_ONCE)
+KOLO_FLOAT_FOLDS(float64, AT_ONCE)
+KOLO_FLOAT_FOLDS(float16, AT_ONCE - 1)
+KOLO_FLOAT_FOLDS(bfloat16, AT_ONCE - 1)
 
 #endif

@@ -359,7 +359,7 @@ int cuDeviceGetAttribute(int *value_out, int attribute, int device)
     ENTER();
     if (device < 100 || device >= 100 + MOCK_DEVICES)
         return KOLO_CUDA_INVALID_VALUE;
-    *value_out = attribute == KOLO_CUDA_ATTRIBUTE_PROCESSORS        ? 2
+    *value_out = attribute == KOLO_CUDA_ATTRIBUTE_PROCESSORS        ? 1
                  : attribute == KOLO_CUDA_ATTRIBUTE_DMA_BUF         ? has_dma_buf
                  : attribute == KOLO_CUDA_ATTRIBUTE_WRITES_ORDERING ? ordering
                                                                     : 1;

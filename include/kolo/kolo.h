@@ -23,39 +23,48 @@
  *  mpiexec (MPICH) or torchrun started are one world too; they need KOLO_SECRET (man 7 kolo).
  *  Started by itself, the program is a world of one rank.
  *
- *  Processes: a communicator and its requests are of the process that made them. A child by fork()
- *  is refused by every function that takes one (KOLO_ERR_INVALID; kolo_abort() warns and does
- *  nothing), kolo_finalize() in a handler of exit() too, and its parent goes on.
+ *  Fork: a communicator and its requests belong to the process that made them. In a child made by
+ *  fork() every function that takes one returns KOLO_ERR_INVALID (kolo_abort() warns and does
+ *  nothing), kolo_finalize() in an exit() handler too; the parent is not disturbed.
  *
  *  Common to all collectives below:
- *    - In place is: @p send and @p recv are equal in allreduce and reduce; where one of them has a
- *      block for each rank, the other is this rank's block in it (kolo_alltoall: never). Any other
- *      overlap is KOLO_ERR_INVALID. They need no alignment.
- *    - Each buffer may be of the host or of a CUDA device (managed memory too), whatever the others
- *      are, also those of other ranks. Before it reads or writes one of a device the call waits for
- *      all work that the program gave to the memory's context before, on any stream (with
- *      kolo_opts.stream for that stream alone); for at most
- *      the call's deadline, which begins anew with what comes after. When the call is over its
- *      result is there for every stream. While such work waits for another rank that needs this
- *      call, both wait in vain, until KOLO_ERR_TIMEOUT. A CUDA error is KOLO_ERR_SYSTEM or
- *      _NO_MEMORY, a driver that lacks a function KOLO_ERR_UNSUPPORTED. Each of these loses the
- *      communicator. While a stream of that context is captured into a graph such a call is
- *      refused, without a loss (KOLO_ERR_UNSUPPORTED, "captured" is said), but CUDA ends that
- *      capture: call before it or after it, or with kolo_opts.stream of another stream.
+ *
+ *    - In place: allreduce and reduce are in place if @p send == @p recv. Where one of the two
+ *      buffers has a block for each rank, the call is in place if the other one is this rank's
+ *      block of it (kolo_alltoall and kolo_alltoallv: never). Any other overlap of the two is
+ *      KOLO_ERR_INVALID.
+ *    - Alignment: none is needed.
  *    - @p opts may be NULL.
  *    - @p request_out NULL: the call returns when the result is there. Not NULL: it returns at
- *      once, *request_out is to be waited for by kolo_wait(); until then both buffers are lent to
- *      the library.
- *    - On failure the contents of the receive buffer are unspecified and no buffer is touched any
- *      more.
- *    - Threads: collectives of one communicator run one after the other, in the order in which this
- *      rank calls them. Several threads of a rank may call; the program must see to it that their
- *      calls come in the same order on all ranks.
- *    - Statuses: KOLO_OK; KOLO_ERR_INVALID, _NO_MEMORY, _UNSUPPORTED where KOLO_PLAN forces a plan
- *      that cannot carry out the call, and _SYSTEM when the progress thread cannot
- *      start (nothing was sent, the communicator lives on); KOLO_ERR_MISMATCH, _PEER, _TIMEOUT,
- *      _ABORTED (the communicator is lost). A link that could not be made or broke its protocol
- *      loses it too, with its own status, such as KOLO_ERR_CONNECT, _AUTH or _PROTOCOL.
+ *      once, and *request_out is for kolo_wait() or kolo_test(); until that says that the call is
+ *      over, both buffers are lent to the library.
+ *    - Failure: the contents of the receive buffer are unspecified, and the library touches neither
+ *      buffer any more.
+ *    - Threads: the collectives of one communicator run one after the other, in the order in which
+ *      this rank calls them. Several threads of a rank may call; the program must see to it that
+ *      the order is the same on all ranks.
+ *    - Statuses that leave the communicator as it was (nothing was sent): KOLO_ERR_INVALID;
+ *      _NO_MEMORY; _UNSUPPORTED (KOLO_PLAN forces a plan that cannot carry out the call); _SYSTEM
+ *      (the progress thread cannot start).
+ *    - Statuses that lose the communicator: KOLO_ERR_MISMATCH, _PEER, _TIMEOUT, _ABORTED; and of a
+ *      link that could not be made or broke its protocol, such as KOLO_ERR_CONNECT, _AUTH or
+ *      _PROTOCOL.
+ *
+ *  Memory of CUDA devices:
+ *
+ *    - Each buffer may be in host memory or on a device (managed memory too), whichever the other
+ *      buffers of this rank and of other ranks are.
+ *    - Order: before the call reads or writes device memory it waits for all work that the program
+ *      has given to the memory's context, on any stream; with kolo_opts.stream, for that stream's
+ *      alone. When the call is over, its result is there for every stream.
+ *    - Deadline: that wait takes the call's deadline at most; for what follows the deadline begins
+ *      anew. If the work itself waits for another rank that needs this call, neither can go on, and
+ *      the wait ends with KOLO_ERR_TIMEOUT.
+ *    - Statuses: a CUDA error is KOLO_ERR_SYSTEM or _NO_MEMORY, a driver that lacks a function
+ *      KOLO_ERR_UNSUPPORTED. Each loses the communicator.
+ *    - Graphs: while a stream of the context is captured into a graph, the call is refused with
+ *      KOLO_ERR_UNSUPPORTED ("captured" is in the detail), and the communicator goes on; but CUDA
+ *      ends the capture. Call before or after it, or give kolo_opts.stream another stream.
  */
 #ifndef KOLO_H
 #define KOLO_H
@@ -108,17 +117,19 @@ struct kolo_opts {
     size_t size;      /**< sizeof(struct kolo_opts) */
     const char *name; /**< of the tensor, for error messages and the mismatch check; NULL: none */
     int timeout_ms;   /**< deadline of this call; 0: the communicator's */
-    /** A CUDA stream (CUstream, cudaStream_t); NULL: none, the default stream is CU_STREAM_LEGACY.
-     *  The collective begins when what the stream was given before the call is done, and waits for
-     *  nothing else of its device; with a request_out the call returns at once (unless the driver
-     *  holds the thread: the stream has more to do than its queue takes), and what the stream
-     *  is given afterwards waits until the collective is over, well or not: so kolo_wait() says
-     *  whether its result may be used. The deadline counts from there. Buffers may be of a device
-     *  or the host's (which a stream reaches if they are page-locked); other ranks need give no
-     *  stream. Calls of any other kind, in groups, and while the stream is captured into a graph
-     *  are refused with KOLO_ERR_UNSUPPORTED, as is a device whose streams cannot wait for the host
-     *  (but not a call without request_out); what is no stream is KOLO_ERR_INVALID. None of these
-     *  loses the communicator. */
+    /** A CUDA stream (CUstream, cudaStream_t) that the collective takes its place in; NULL: none,
+     *  the default stream is CU_STREAM_LEGACY.
+     *    - It begins when the work that the stream was given before the call is done, and waits for
+     *      nothing else of the device; its deadline counts from there.
+     *    - With a request_out the call returns at once, unless the stream's queue is full and the
+     *      driver holds the thread. Work that the stream is given afterwards waits until the
+     *      collective is over, well or not: kolo_wait() says whether its result may be used.
+     *    - Buffers may be of a device, or of the host (a stream reaches page-locked ones). Other
+     *      ranks need not give a stream.
+     *    - Refused with KOLO_ERR_UNSUPPORTED: in calls that are no collectives, in groups, while
+     *      the stream is captured into a graph, and, with a request_out, on a device whose streams
+     *      cannot wait for the host. What is no stream is KOLO_ERR_INVALID. None of these loses
+     *      the communicator. */
     void *stream;
     /** Reductions of floats: every element of this rank's input is multiplied by @p prescale
      *  before, every element of the result by @p postscale afterwards (after an average's division
@@ -178,13 +189,16 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_split(struct kolo_comm *comm, int colou
 KOLO_API KOLO_NODISCARD kolo_status kolo_dup(struct kolo_comm *comm, const struct kolo_opts *opts,
                                              struct kolo_comm **new_out);
 
-/** The ranks of @p comm that are left, in their old order, as a new communicator, after @p comm
- *  failed because a rank was lost. Every rank that is left calls it (one that called it is not
- *  waited for by calls on @p comm, which fails by it if it had not). Who is left is agreed with the
- *  job's store, which knows who died and who finalized; a rank that dies meanwhile is left out, and
- *  of two that live and cannot reach each other any more, one: kolo_shrink() returns ERR_PEER
- *  there. @p comm stays failed and is to be finalized, the world's only after the new one, which
- *  ends with it (kolo_finalize()); the links to the others go on. Under kolorun give
+/** After @p comm failed because a rank was lost: a new communicator of the ranks that are left, in
+ *  their old order. Every rank that is left calls it; where @p comm has not failed yet, the call of
+ *  another rank makes it fail, so nobody waits there for a rank that is here.
+ *
+ *  The job's store decides who is left: it knows who died and who finalized. A rank that dies
+ *  meanwhile is left out. Of two ranks that live and cannot reach each other one is left out, and
+ *  gets ERR_PEER here.
+ *
+ *  @p comm stays failed and must still be finalized, the world's after the new one, which ends with
+ *  it (kolo_finalize()); links between the ranks that are left are used again. Under kolorun give
  *  --keep-going, or the first death ends the job.
  *  @return KOLO_OK; ERR_INVALID; ERR_TIMEOUT naming a rank that has not come (opts->timeout_ms, or
  *  KOLO_TIMEOUT); ERR_PEER when the store is gone (without a launcher rank 0 serves it);
@@ -300,13 +314,15 @@ struct kolo_op {
     /** 1 to KOLO_OP_NAME_MAX bytes. Stands for the operator between ranks: those that pass
      *  operators of different names to a call get KOLO_ERR_MISMATCH. */
     const char *name;
-    /** into[i] = into[i] op from[i] for i < @p count; must be associative. Both are memory of the
-     *  library's, aligned to the largest power of two that divides the element's size, 16 at most.
-     *  @p count is of a piece of the vector, as long as it pleases the library; @p dtype is the
-     *  call's. The function may be called by any thread that is in a call of this rank, and by the
-     *  progress thread, for several communicators one at a time; it must return soon, call nothing
-     *  of kolo, and neither longjmp nor throw out. It has no way to report an error: let the
-     *  element say so (a flag, a NaN), and look at the result. */
+    /** into[i] = into[i] op from[i] for i < @p count; must be associative.
+     *    - Both are memory of the library's, aligned to the largest power of two that divides the
+     *      element's size, 16 at most. They are a piece of the vector, of any length.
+     *    - @p dtype is the call's.
+     *    - It is called by threads that are in a call of this rank, and by the progress thread; one
+     *      at a time, whatever the communicator. It must return soon, call nothing of kolo, and
+     *      neither longjmp nor throw.
+     *    - It cannot report an error: let the element say so (a flag, a NaN), and look at the
+     *      result. */
     void (*fold)(void *into, const void *from, size_t count, kolo_dtype dtype, void *context);
     void *context;  /**< handed to fold */
     unsigned flags; /**< KOLO_COMMUTATIVE, or 0: folded in the order of ranks, by every plan */
@@ -361,15 +377,17 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_reduce(struct kolo_comm *comm, const vo
                                                 const struct kolo_opts *opts,
                                                 struct kolo_request **request_out);
 
-/** buffer[i] on every rank = buffer[i] of @p root. It may be over on a rank before others have
- *  called it: on @p root as soon as @p buffer is its own again, elsewhere as soon as the data of a
- *  root that called it alike is there. Every 64th of a row of them, every long one over memory that
- *  ranks have in common (plan twoshot), and every one on another communicator than the world is
- *  over on its root when all have called it; of short ones in such memory (oneshot) the root is at
- *  most 7 calls ahead of anybody, 2 beyond 4 KiB. If some rank called something else, or at all
- *  not, one that was through hears of it from a later call, at the latest from the next that is no
- *  broadcast (KOLO_ERR_MISMATCH, KOLO_ERR_TIMEOUT, KOLO_ERR_PEER), or of a mismatch from
- *  kolo_finalize(). */
+/** buffer[i] on every rank = buffer[i] of @p root.
+ *
+ *  A rank may be through before others have called: @p root as soon as it may write @p buffer
+ *  again, the others as soon as the root's data is there. How far ahead:
+ *    - up to 64 broadcasts in a row; every 64th is over on its root when all have called it;
+ *    - of short ones in memory that ranks have in common (plan oneshot) 7 calls, 2 beyond 4 KiB;
+ *    - of long ones there (plan twoshot), and on any communicator but the world, none: they are
+ *      over on their root when all have called.
+ *  If a rank called something else, or nothing, a rank that was through hears of it from a later
+ *  call, at the latest from the next that is no broadcast (KOLO_ERR_MISMATCH, _TIMEOUT, _PEER), or,
+ *  of a mismatch, from kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_broadcast(struct kolo_comm *comm, void *buffer,
                                                    size_t count, kolo_dtype dtype, int root,
                                                    const struct kolo_opts *opts,

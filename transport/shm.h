@@ -27,7 +27,7 @@ enum kolo_shm_state {
     KOLO_SHM_STATES
 };
 
-/** For link.signal_seen: no head of a ring is this. */
+/** For link.signal_seen: no word of a record is this. */
 #define KOLO_SHM_ALWAYS_LOOK UINT64_MAX
 
 /** Kinds of record in the ring. */

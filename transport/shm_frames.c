@@ -211,7 +211,8 @@ bool kolo_shm_pull(struct kolo_link *base)
     kolo_status status = receive_some(link, PULL_RECORDS_MAX, &moved);
     if (status != KOLO_OK && status != KOLO_AGAIN)
         kolo_shm_end(link, status);
-    base->signal_seen = link->lender.taken == 0 ? link->reader.tail : KOLO_SHM_ALWAYS_LOOK;
+    base->signal = kolo_shm_reader_word(&link->reader);
+    base->signal_seen = link->lender.taken == 0 ? 0 : KOLO_SHM_ALWAYS_LOOK;
     return moved;
 }
 

@@ -133,7 +133,7 @@ static void lay_out(struct kolo_shm_link *link, void *memory, uint64_t capacity,
     link->memory_bytes = footprint(capacity);
     kolo_shm_writer_init(&link->writer, is_acceptor ? rings : second, capacity);
     kolo_shm_reader_init(&link->reader, is_acceptor ? second : rings, capacity);
-    link->base.signal = &link->reader.control->head;
+    link->base.signal = kolo_shm_reader_word(&link->reader);
     link->base.signal_seen = KOLO_SHM_ALWAYS_LOOK;
     link->lender.slots = (void *)(is_acceptor ? slots : slots + slots_bytes);
     link->borrower.slots = (void *)(is_acceptor ? slots + slots_bytes : slots);

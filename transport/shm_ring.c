@@ -8,11 +8,11 @@
 
 static const uint64_t wake_none = UINT64_MAX;
 
-struct record_head {
-    uint32_t kind, bytes;
-    uint8_t header[KOLO_SHM_RECORD_HEADER];
-};
-_Static_assert(sizeof(struct record_head) + KOLO_SHM_INLINE == KOLO_SHM_LINE,
+/* A record's word: the bit that it is there, its kind, and above 32 bits its bytes. */
+static const uint64_t is_there = (uint64_t)1 << 31;
+
+enum { WORD_BYTES = 8, HEAD_BYTES = WORD_BYTES + KOLO_SHM_RECORD_HEADER };
+_Static_assert(HEAD_BYTES + KOLO_SHM_INLINE == KOLO_SHM_LINE,
                "the first line of a record holds its head and the inline payload");
 
 /** Bytes of ring that a record takes. */
@@ -26,7 +26,7 @@ static uint64_t record_span(uint64_t bytes)
 /** Where the payload begins within the record. */
 static uint64_t payload_offset(uint64_t bytes)
 {
-    return bytes <= KOLO_SHM_INLINE ? sizeof(struct record_head) : KOLO_SHM_LINE;
+    return bytes <= KOLO_SHM_INLINE ? HEAD_BYTES : KOLO_SHM_LINE;
 }
 
 uint64_t kolo_shm_ring_capacity(size_t bytes)
@@ -79,9 +79,10 @@ static kolo_status look_at_tail(struct kolo_shm_writer *writer)
     return KOLO_OK;
 }
 
+/** For the record and the word behind it. */
 static bool has_room(const struct kolo_shm_writer *writer, uint64_t span)
 {
-    return writer->capacity - (writer->head - writer->tail_seen) >= span;
+    return writer->capacity - (writer->head - writer->tail_seen) >= span + KOLO_SHM_LINE;
 }
 
 /** Asks to be woken when half the ring is free. Room may have come before the reader could see the
@@ -108,22 +109,28 @@ kolo_status kolo_shm_writer_room(struct kolo_shm_writer *writer, size_t bytes)
     return KOLO_OK;
 }
 
+static _Atomic uint64_t *word_of(uint8_t *record)
+{
+    return (_Atomic uint64_t *)(void *)record;
+}
+
 void kolo_shm_writer_put(struct kolo_shm_writer *writer, uint32_t kind,
                          const uint8_t header[KOLO_SHM_RECORD_HEADER], const void *payload,
                          size_t bytes)
 {
-    uint64_t mask = writer->capacity - 1;
-    struct record_head head = {.kind = kind, .bytes = (uint32_t)bytes};
-    memcpy(head.header, header, sizeof head.header);
-    memcpy(writer->data + (writer->head & mask), &head, sizeof head);
+    const uint64_t mask = writer->capacity - 1, end = writer->head + record_span(bytes);
+    uint8_t *at = writer->data + (writer->head & mask);
+    memcpy(at + WORD_BYTES, header, KOLO_SHM_RECORD_HEADER);
     if (bytes > 0) {
         uint64_t offset = (writer->head + payload_offset(bytes)) & mask;
         uint64_t first = writer->capacity - offset < bytes ? writer->capacity - offset : bytes;
         memcpy(writer->data + offset, payload, (size_t)first);
         memcpy(writer->data, (const uint8_t *)payload + first, bytes - (size_t)first);
     }
-    writer->head += record_span(bytes);
-    atomic_store_explicit(&writer->control->head, writer->head, memory_order_seq_cst);
+    atomic_store_explicit(word_of(writer->data + (end & mask)), 0, memory_order_relaxed);
+    atomic_store_explicit(word_of(at), is_there | kind | (uint64_t)bytes << 32,
+                          memory_order_seq_cst);
+    writer->head = end;
 }
 
 bool kolo_shm_writer_is_empty(const struct kolo_shm_writer *writer)
@@ -131,29 +138,10 @@ bool kolo_shm_writer_is_empty(const struct kolo_shm_writer *writer)
     return atomic_load_explicit(&writer->control->tail, memory_order_acquire) == writer->head;
 }
 
-/** Takes a fresh copy of the writer's head. */
-static kolo_status look_at_head(struct kolo_shm_reader *reader)
-{
-    uint64_t head = atomic_load_explicit(&reader->control->head, memory_order_seq_cst);
-    if (head < reader->head_seen || head - reader->tail > reader->capacity ||
-        head % KOLO_SHM_LINE != 0)
-        return kolo_fail(KOLO_ERR_PROTOCOL,
-                         "shm ring: the writer's head %" PRIu64 " is impossible (from %" PRIu64
-                         " up to %" PRIu64 " more than %" PRIu64
-                         ", a multiple of %d): its memory is corrupt",
-                         head, reader->head_seen, reader->capacity, reader->tail, KOLO_SHM_LINE);
-    reader->head_seen = head;
-    return KOLO_OK;
-}
-
-/** Copies the oldest record's head. Kind and length by one atomic load, so that what was checked is
- * what is used even if the writer changes them meanwhile. */
-static void read_head(const struct kolo_shm_reader *reader, struct record_head *head)
+const _Atomic uint64_t *kolo_shm_reader_word(const struct kolo_shm_reader *reader)
 {
     const uint8_t *at = reader->data + (reader->tail & (reader->capacity - 1));
-    uint64_t first = __atomic_load_n((const uint64_t *)(const void *)at, __ATOMIC_RELAXED);
-    memcpy(head, &first, sizeof first);
-    memcpy(head->header, at + offsetof(struct record_head, header), sizeof head->header);
+    return (const _Atomic uint64_t *)(const void *)at;
 }
 
 /** Names the payload's pieces in the ring. */
@@ -168,26 +156,19 @@ static void find_pieces(const struct kolo_shm_reader *reader, struct kolo_shm_re
 
 kolo_status kolo_shm_reader_peek(struct kolo_shm_reader *reader, struct kolo_shm_record *record_out)
 {
-    if (reader->head_seen == reader->tail) {
-        kolo_status status = look_at_head(reader);
-        if (status != KOLO_OK)
-            return status;
-        if (reader->head_seen == reader->tail)
-            return KOLO_AGAIN;
-    }
-    struct record_head head;
-    read_head(reader, &head);
-    if (head.bytes > kolo_shm_record_max(reader->capacity) ||
-        record_span(head.bytes) > reader->head_seen - reader->tail)
+    const _Atomic uint64_t *at = kolo_shm_reader_word(reader);
+    const uint64_t word = atomic_load_explicit(at, memory_order_seq_cst), bytes = word >> 32;
+    if (word == 0)
+        return KOLO_AGAIN;
+    if ((word & is_there) == 0 || bytes > kolo_shm_record_max(reader->capacity))
         return kolo_fail(KOLO_ERR_PROTOCOL,
-                         "shm ring: a record says %u bytes where %" PRIu64
-                         " are published and %zu are allowed: its memory is corrupt",
-                         head.bytes, reader->head_seen - reader->tail,
-                         kolo_shm_record_max(reader->capacity));
-    record_out->kind = head.kind;
-    record_out->bytes = head.bytes;
-    memcpy(record_out->header, head.header, sizeof head.header);
-    record_out->end = reader->tail + record_span(head.bytes);
+                         "shm ring: a record begins with %016" PRIx64
+                         ", which is none of at most %zu bytes: its memory is corrupt",
+                         word, kolo_shm_record_max(reader->capacity));
+    record_out->kind = (uint32_t)(word & (is_there - 1));
+    record_out->bytes = (uint32_t)bytes;
+    memcpy(record_out->header, (const uint8_t *)at + WORD_BYTES, sizeof record_out->header);
+    record_out->end = reader->tail + record_span(bytes);
     find_pieces(reader, record_out);
     return KOLO_OK;
 }

@@ -2,20 +2,27 @@
 // A ring of records between one writer and one reader, usually in two processes, in memory that
 // either may map anywhere. Private to the shm transport.
 //
-//   control: head | tail | wake_at, each on a line of its own       data: capacity bytes
+//   control: tail | wake_at, each on a line of its own       data: capacity bytes
 //
-// head and tail count bytes and only grow; both are multiples of 64, and so is every record:
+// head (the writer's own) and tail count bytes and only grow; both are multiples of 64, and so is
+// every record:
 //
-//   0          8                40        64
-//   kind bytes | 32-byte header | payload of at most 24 bytes |              one line
-//   kind bytes | 32-byte header | (24 unused)                 | payload ...  more lines
+//   0    8                40        64
+//   word | 32-byte header | payload of at most 24 bytes |              one line
+//   word | 32-byte header | (24 unused)                 | payload ...  more lines
+//
+// The word holds kind, length and a bit that says that there is a record; stored last, it publishes
+// it. So a reader that waits looks at the line that the record comes in, and a short message is one
+// line that moves from one core to the other. Before it publishes a record the writer zeroes the
+// word behind it, for which a line stays free: what the reader looks at is a word or 0, never an
+// old payload.
 //
 // A record that reaches the end of the data goes on at its beginning. The cut lies on a multiple of
 // 64, so no element of a payload is ever split.
 //
 // Nothing that is read from the shared memory is trusted: each side keeps its own index to itself,
-// takes the other's index and a record's head once, by copy, and bounds them. A peer that writes
-// garbage makes ERR_PROTOCOL, whatever it writes and whenever.
+// takes the tail, or a record's word, once, by copy, and bounds it. A peer that writes garbage makes
+// ERR_PROTOCOL or wrong payloads, never an access outside of the ring.
 //
 // Sleeping: publishing and freeing are sequentially consistent stores, so that whoever then reads
 // the other side's `armed` word (or wake_at) either sees it set or has been seen. A writer that
@@ -41,7 +48,6 @@ enum {
 
 /** Shared. The only fields that both sides touch. */
 struct kolo_shm_control {
-    _Alignas(KOLO_SHM_LINE) _Atomic uint64_t head; /* the writer's: all before it is published */
     _Alignas(KOLO_SHM_LINE) _Atomic uint64_t tail; /* the reader's: all before it is free again */
     _Alignas(KOLO_SHM_LINE) _Atomic uint64_t wake_at; /* the tail the writer waits for, or NONE */
 };
@@ -55,7 +61,7 @@ struct kolo_shm_writer {
 struct kolo_shm_reader {
     struct kolo_shm_control *control;
     const uint8_t *data;
-    uint64_t capacity, tail, head_seen;
+    uint64_t capacity, tail;
 };
 
 /** A record as its reader finds it: kind, bytes and header are copies; the payload lies in the ring
@@ -86,14 +92,16 @@ void kolo_shm_reader_init(struct kolo_shm_reader *reader, void *memory, uint64_t
  * not yet; the reader has been asked to wake us (see pop). ERR_PROTOCOL: the peer's tail is
  * impossible. */
 kolo_status kolo_shm_writer_room(struct kolo_shm_writer *writer, size_t bytes) KOLO_NODISCARD;
-/** Writes and publishes a record for which there is room. */
+/** Writes and publishes a record for which there is room; @p kind below 2^31. */
 void kolo_shm_writer_put(struct kolo_shm_writer *writer, uint32_t kind,
                          const uint8_t header[KOLO_SHM_RECORD_HEADER], const void *payload,
                          size_t bytes);
 /** Has the reader freed everything? */
 bool kolo_shm_writer_is_empty(const struct kolo_shm_writer *writer);
 
-/** The oldest record; stays until it is popped. KOLO_AGAIN: none. ERR_PROTOCOL: head or record is
+/** Where the next record is published: 0 until it is there. */
+const _Atomic uint64_t *kolo_shm_reader_word(const struct kolo_shm_reader *reader);
+/** The oldest record; stays until it is popped. KOLO_AGAIN: none. ERR_PROTOCOL: its word is
  * impossible. */
 kolo_status kolo_shm_reader_peek(struct kolo_shm_reader *reader,
                                  struct kolo_shm_record *record_out) KOLO_NODISCARD;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The public send and receive.
 //
-// A blocking one hands its work to the link first. Where that is over at once (a send that the link
-// takes whole, a message that is there already), or within some looks at the link, the call needs
-// nothing of what a request has: no place in a list, no deadline, no clock. What takes longer
-// becomes a request around that work and waits as all do. Must never: go this way where a call
-// follows a stream, brings memory of a device's or has options that say how it is carried out; look
-// on while another thread wants the lock, or other requests of this rank are under way; nor keep
-// the engine from its timers and descriptors, however many calls in a row are over at once.
+// A blocking one asks the link first: a short message that can go, or comes within some looks,
+// needs no work (transport/at_once.c). Else it hands a work to the link. Where that is over at once,
+// or within some looks, the call needs nothing of what a request has: no place in a list, no
+// deadline, no clock. What takes longer becomes a request around that work and waits as all do.
+// Must never: go this way where a call follows a stream, brings memory of a device's or has options
+// that say how it is carried out; look on while another thread wants the lock, or other requests of
+// this rank are under way; nor keep the engine from its timers and descriptors, however many calls
+// in a row are over at once.
 #include "runtime/comm.h"
 
 #include <stdint.h>
@@ -99,19 +100,80 @@ static struct kolo_link *link_now(const struct kolo_comm *comm, int peer)
     return kolo_endpoint_link_up(comm->engine->endpoint, kolo_comm_world(comm, peer));
 }
 
+/** How often the calling thread may look at its link: others may need the lock, or have works on
+ * other links. */
+static int looks(const struct kolo_engine *engine, const struct kolo_link *link)
+{
+    if (engine->has_progressor || kolo_engine_is_busy(engine))
+        return 0;
+    return engine->spin_ns > 0 && kolo_link_has_signal(link) ? LOOKS : 1;
+}
+
+static bool is_wanted(const struct kolo_engine *engine)
+{
+    return atomic_load_explicit(&engine->wanting, memory_order_relaxed) > 0;
+}
+
 /** Until it is over, but not for long. */
-static void look_on(struct kolo_engine *engine, struct kolo_link *link,
+static void look_on(const struct kolo_engine *engine, struct kolo_link *link,
                     const struct kolo_request *request)
 {
-    const bool may_spin = engine->spin_ns > 0 && kolo_link_has_signal(link);
-    if (kolo_message_is_over(request) || engine->has_progressor || kolo_engine_is_busy(engine))
+    if (kolo_message_is_over(request))
         return;
-    for (int i = may_spin ? LOOKS : 1; i > 0 && !kolo_message_is_over(request); i--) {
-        if (atomic_load_explicit(&engine->wanting, memory_order_relaxed) > 0)
+    for (int i = looks(engine, link); i > 0 && !kolo_message_is_over(request); i--) {
+        if (is_wanted(engine))
             return;
         (void)kolo_link_look(link);
     }
 }
+
+/** So many calls may be over at once before everything is looked at. */
+static void count_call(struct kolo_engine *engine)
+{
+    if (++engine->calls_at_once % CALLS_PER_TURN == 0)
+        kolo_engine_poll(engine);
+}
+
+/* ---- without a work ---- */
+
+static bool take_at_once(const struct kolo_engine *engine, struct kolo_link *link,
+                         const struct kolo_task *task, const struct kolo_expected *expected)
+{
+    kolo_status status = kolo_link_take(link, expected, task->recv);
+    for (int i = looks(engine, link); i > 1 && status == KOLO_AGAIN && !is_wanted(engine); i--)
+        status = kolo_link_take(link, expected, task->recv);
+    return status == KOLO_OK;
+}
+
+/** The whole call, if what is short can go or come at once, and nobody keeps a record of it. False:
+ * nothing has happened. */
+static bool run_at_once(struct kolo_comm *comm, const struct kolo_task *task,
+                        struct kolo_link *link)
+{
+    struct kolo_engine *engine = comm->engine;
+    const bool sends = task->kind == KOLO_CALL_SEND;
+    const uint32_t channel = kolo_comm_channel(comm, KOLO_CHANNEL_MESSAGE);
+    uint32_t *next = (sends ? comm->sent : comm->received) + task->peer;
+    struct kolo_call call = kolo_task_call(task);
+    struct kolo_expected expected;
+    struct kolo_desc desc;
+    if (engine->timeline != NULL)
+        return false;
+    call.root = sends ? task->peer : comm->rank;
+    call.sequence = *next;
+    kolo_call_pack(&call, &desc);
+    const bool is_over =
+        sends ? kolo_link_send_at_once(link, channel, &desc, task->send, task->send_bytes)
+              : kolo_link_expect(link, channel, &desc, task->recv_bytes, &expected) &&
+                    take_at_once(engine, link, task, &expected);
+    if (is_over) {
+        ++*next;
+        count_call(engine);
+    }
+    return is_over;
+}
+
+/* ---- by a work, and a request around it ---- */
 
 static kolo_status post(struct kolo_comm *comm, struct kolo_request *request,
                         const struct kolo_task *task, struct kolo_link *link)
@@ -129,8 +191,7 @@ static kolo_status post(struct kolo_comm *comm, struct kolo_request *request,
     }
     if (ticket != 0)
         kolo_timeline_end(engine->timeline, ticket, KOLO_OK);
-    if (++engine->calls_at_once % CALLS_PER_TURN == 0)
-        kolo_engine_poll(engine);
+    count_call(engine);
     return KOLO_OK;
 }
 
@@ -142,7 +203,7 @@ static kolo_status run(struct kolo_comm *comm, const struct kolo_task *task)
         kolo_comm_enter(comm);
         struct kolo_link *link = link_now(comm, task->peer);
         if (link != NULL)
-            status = post(comm, &request, task, link);
+            status = run_at_once(comm, task, link) ? KOLO_OK : post(comm, &request, task, link);
         kolo_comm_leave(comm);
     }
     return status != KOLO_AGAIN ? status : kolo_task_run(comm, task);

@@ -144,6 +144,15 @@ struct kolo_transport {
     /** Moves frames out, as many as fit. Only called by kolo_link_push(), never nested. True:
      * moved. */
     bool (*push)(struct kolo_link *link);
+    /** Moves one frame of data out now, behind what was moved before; false: it cannot, and push()
+     * will. NULL: never. */
+    bool (*put)(struct kolo_link *link, const uint8_t header[KOLO_HEADER_BYTES],
+                const void *payload, size_t bytes);
+    /** Moves the frame that is next to come to @p dst if it is there and has this header.
+     * KOLO_AGAIN: none is there. KOLO_ERR_NOT_FOUND: there is something else for pull(). NULL where
+     * put is. */
+    kolo_status (*take)(struct kolo_link *link, const uint8_t header[KOLO_HEADER_BYTES], void *dst,
+                        size_t bytes);
     /** One look for arrived and for consumed frames, without the poller. True: moved. NULL: the
      * poller's callbacks do it. */
     bool (*pull)(struct kolo_link *link);

@@ -98,6 +98,10 @@ void kolo_shm_boards_fini(struct kolo_shm_boards *boards);
 
 /* shm_frames.c */
 bool kolo_shm_push(struct kolo_link *base);
+bool kolo_shm_put(struct kolo_link *base, const uint8_t header[KOLO_HEADER_BYTES],
+                  const void *payload, size_t bytes);
+kolo_status kolo_shm_take(struct kolo_link *base, const uint8_t header[KOLO_HEADER_BYTES],
+                          void *dst, size_t bytes);
 bool kolo_shm_pull(struct kolo_link *base);
 /** Delivers all that is in the ring, for a peer that will write no more. */
 void kolo_shm_drain(struct kolo_shm_link *link);

@@ -65,6 +65,18 @@ bool kolo_shm_push(struct kolo_link *base)
     return moved;
 }
 
+bool kolo_shm_put(struct kolo_link *base, const uint8_t header[KOLO_HEADER_BYTES],
+                  const void *payload, size_t bytes)
+{
+    struct kolo_shm_link *link = kolo_shm_link_of(base);
+    if (bytes >= kolo_endpoint_config_of(base->endpoint)->settings->shm_direct_bytes ||
+        kolo_shm_writer_room(&link->writer, bytes) != KOLO_OK)
+        return false;
+    kolo_shm_writer_put(&link->writer, KOLO_SHM_RECORD_FRAME, header, payload, bytes);
+    kolo_shm_bell_ring(&link->bell);
+    return true;
+}
+
 void kolo_shm_withdraw(struct kolo_link *base, struct kolo_work *work)
 {
     kolo_shm_lender_withdraw(&kolo_shm_link_of(base)->lender, work);
@@ -199,6 +211,30 @@ static kolo_status receive_some(struct kolo_shm_link *link, int max, bool *moved
         if (kolo_shm_reader_pop(&link->reader, &record))
             kolo_shm_bell_ring(&link->bell);
     }
+    return KOLO_OK;
+}
+
+kolo_status kolo_shm_take(struct kolo_link *base, const uint8_t header[KOLO_HEADER_BYTES],
+                          void *dst, size_t bytes)
+{
+    struct kolo_shm_link *link = kolo_shm_link_of(base);
+    struct kolo_shm_record record;
+    if (base->signal_seen == KOLO_SHM_ALWAYS_LOOK)
+        return KOLO_ERR_NOT_FOUND;
+    if (atomic_load(base->signal) == 0)
+        return KOLO_AGAIN;
+    if (kolo_shm_reader_peek(&link->reader, &record) != KOLO_OK ||
+        record.kind != KOLO_SHM_RECORD_FRAME || record.bytes != bytes ||
+        memcmp(record.header, header, KOLO_HEADER_BYTES) != 0)
+        return KOLO_ERR_NOT_FOUND;
+    if (bytes > 0) {
+        const size_t first = record.pieces[0].bytes;
+        memcpy(dst, record.pieces[0].at, first);
+        memcpy((uint8_t *)dst + first, record.pieces[1].at, bytes - first);
+    }
+    if (kolo_shm_reader_pop(&link->reader, &record))
+        kolo_shm_bell_ring(&link->bell);
+    base->signal = kolo_shm_reader_word(&link->reader);
     return KOLO_OK;
 }
 

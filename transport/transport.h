@@ -230,6 +230,23 @@ void kolo_link_send(struct kolo_link *link, uint32_t channel, const struct kolo_
 void kolo_link_recv(struct kolo_link *link, uint32_t channel, const struct kolo_desc *desc,
                     void *dst, size_t bytes, const struct kolo_action *action,
                     struct kolo_work *work);
+/** Sends a short message now, as kolo_link_send() would: it is over. False: it cannot go at once,
+ * and nothing has happened. */
+bool kolo_link_send_at_once(struct kolo_link *link, uint32_t channel, const struct kolo_desc *desc,
+                            const void *src, size_t bytes);
+/** A message that is to come next on its channel. Valid until the link is used otherwise. */
+struct kolo_expected {
+    struct kolo_channel *channel;
+    size_t bytes;
+    uint8_t header[KOLO_HEADER_BYTES];
+};
+/** Can the next message of @p channel be waited for by kolo_link_take(), without a work? */
+bool kolo_link_expect(struct kolo_link *link, uint32_t channel, const struct kolo_desc *desc,
+                      size_t bytes, struct kolo_expected *expected_out);
+/** One look. KOLO_OK: the message is in @p dst, and over. KOLO_AGAIN: nothing is there yet.
+ * KOLO_ERR_NOT_FOUND (without a detail): something else is; use kolo_link_recv(). */
+kolo_status kolo_link_take(struct kolo_link *link, const struct kolo_expected *expected,
+                           void *dst) KOLO_NODISCARD;
 /** Takes a work back: on return its buffers are no longer touched by anyone, status is ERR_ABORTED
  * (or what it had). The link is of no use for that channel afterwards. */
 void kolo_work_cancel(struct kolo_work *work);

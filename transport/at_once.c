@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// A short message that can go, or is there, this moment, without a work: what it would queue for
+// is empty, and the transport moves its one frame itself. Must never: pass a work or a frame that
+// came before it, take a frame that is not whole or not the one expected, or leave the channel
+// otherwise than a work would have (numbers, credit, counts of bytes). What is not as simple as
+// that is refused, and nothing has happened: the caller posts a work.
+#include <string.h>
+
+#include "transport/core.h"
+
+/** Longer ones gain nothing: their bytes cost more than a work. */
+enum { AT_ONCE_BYTES = 4 << 10 };
+
+static bool is_open(const struct kolo_link *link)
+{
+    return link->state == KOLO_LINK_UP && !link->heard_goodbye && !link->said_goodbye &&
+           !link->owes_goodbye && !link->owes_left && !link->endpoint->is_closing;
+}
+
+static void pack(const struct kolo_channel *channel, const struct kolo_desc *desc, size_t bytes,
+                 uint8_t header_out[KOLO_HEADER_BYTES])
+{
+    const struct kolo_header header = {
+        .channel = channel->id, .bytes = (uint32_t)bytes, .desc = *desc};
+    kolo_header_pack(&header, header_out);
+}
+
+/* ---- out ---- */
+
+/** One frame, as it would be cut (tx.c), and its credit is there. */
+static bool is_one_frame(const struct kolo_channel *channel, size_t bytes)
+{
+    const struct kolo_link *link = channel->link;
+    return bytes <= AT_ONCE_BYTES && bytes <= kolo_link_settings(link)->segment_bytes &&
+           bytes <= link->credit_bytes / 4 && channel->credit >= KOLO_FRAME_COST_BYTES + bytes;
+}
+
+bool kolo_link_send_at_once(struct kolo_link *link, uint32_t id, const struct kolo_desc *desc,
+                            const void *src, size_t bytes)
+{
+    uint8_t header[KOLO_HEADER_BYTES];
+    if (link->transport->put == NULL || !is_open(link) || link->is_pushing ||
+        kolo_link_has_frames(link))
+        return false;
+    struct kolo_channel *channel = kolo_map_get(&link->channels, id);
+    if (channel == NULL || channel->send_first != NULL || channel->tx_fault != KOLO_OK ||
+        !is_one_frame(channel, bytes))
+        return false;
+    pack(channel, desc, bytes, header);
+    if (!link->transport->put(link, header, src, bytes))
+        return false;
+    channel->credit -= KOLO_FRAME_COST_BYTES + bytes;
+    channel->sends_posted++;
+    link->bytes_sent += bytes;
+    return true;
+}
+
+/* ---- in ---- */
+
+bool kolo_link_expect(struct kolo_link *link, uint32_t id, const struct kolo_desc *desc,
+                      size_t bytes, struct kolo_expected *expected_out)
+{
+    if (link->transport->take == NULL || !is_open(link))
+        return false;
+    struct kolo_channel *channel = kolo_map_get(&link->channels, id);
+    if (channel == NULL || channel->recv_first != NULL || channel->stash_first != NULL ||
+        channel->rx_fault != KOLO_OK || channel->prepaid > 0)
+        return false;
+    const size_t window = kolo_link_settings(link)->credit_bytes;
+    if (KOLO_FRAME_COST_BYTES + bytes > window - channel->charged)
+        return false;
+    expected_out->channel = channel;
+    expected_out->bytes = bytes;
+    pack(channel, desc, bytes, expected_out->header);
+    return true;
+}
+
+kolo_status kolo_link_take(struct kolo_link *link, const struct kolo_expected *expected, void *dst)
+{
+    struct kolo_channel *channel = expected->channel;
+    const size_t cost = KOLO_FRAME_COST_BYTES + expected->bytes;
+    kolo_status status = link->transport->take(link, expected->header, dst, expected->bytes);
+    if (status != KOLO_OK)
+        return status;
+    channel->charged += cost;
+    channel->receives_posted++;
+    link->bytes_received += expected->bytes;
+    kolo_channel_consumed(channel, cost);
+    if (link->owing_first != NULL)
+        kolo_link_push(link);
+    return KOLO_OK;
+}

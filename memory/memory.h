@@ -151,6 +151,10 @@ kolo_status kolo_shared_memory_check(size_t bytes) KOLO_NODISCARD;
 /** False: every pointer of this process leads to the host's memory. Tens of nanoseconds.
  * Threads, as of the next two: any. */
 bool kolo_pointer_may_be_foreign(void);
+/** Surely the host's, without asking anybody: some nanoseconds. False: it may be anything, also
+ * before kolo_memory_find_plain(), which is called once before. Threads: any. */
+bool kolo_memory_is_plain(const void *memory, size_t bytes);
+void kolo_memory_find_plain(void);
 /** Finds out what @p memory is, which need not be anything. ERR_SYSTEM if the device's driver
  * fails. */
 kolo_status kolo_pointer_look(const void *memory, struct kolo_pointer *pointer_out) KOLO_NODISCARD;

@@ -30,6 +30,7 @@ static kolo_status init_conds(struct kolo_engine *engine)
 
 kolo_status kolo_engine_create(struct kolo_engine **engine_out)
 {
+    kolo_memory_find_plain();
     struct kolo_engine *engine = kolo_calloc(1, sizeof(*engine));
     if (engine == NULL)
         return KOLO_ERR_NO_MEMORY;

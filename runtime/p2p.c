@@ -54,7 +54,7 @@ static bool is_plain(const struct kolo_comm *comm, const struct kolo_task *task)
            atomic_load_explicit(&comm->group, memory_order_relaxed) == NULL &&
            (opts == NULL || (kolo_opts_flags(opts) == 0 && kolo_task_stream(task) == NULL &&
                              (opts->name == NULL || opts->name[0] == '\0'))) &&
-           !kolo_pointer_may_be_foreign();
+           !kolo_task_may_be_foreign(task);
 }
 
 /** What its work needs, and no more: most messages are over before the rest would be looked at. */

@@ -310,19 +310,13 @@ out:
     return status;
 }
 
-/** Whether some of its buffers may be a device's. */
-static bool may_be_foreign(const struct kolo_task *task)
-{
-    return task->send_bytes + task->recv_bytes > 0 && kolo_pointer_may_be_foreign();
-}
-
 /** Lets @p *task lead to a copy whose buffers are the host's, if there may be any that are not, or
  * it follows a stream. */
 static kolo_status stage(struct kolo_comm *comm, struct kolo_request *request,
                          const struct kolo_task **task, struct kolo_task *copy)
 {
     request->comm = comm;
-    if (!may_be_foreign(*task) && kolo_task_stream(*task) == NULL)
+    if (!kolo_task_may_be_foreign(*task) && kolo_task_stream(*task) == NULL)
         return KOLO_OK;
     *copy = **task;
     *task = copy;
@@ -333,7 +327,7 @@ static kolo_status stage(struct kolo_comm *comm, struct kolo_request *request,
 static kolo_status run_again(struct kolo_comm *comm, const struct kolo_task *task)
 {
     kolo_status status = KOLO_AGAIN;
-    if (may_be_foreign(task))
+    if (kolo_task_may_be_foreign(task))
         return KOLO_AGAIN;
     kolo_comm_enter(comm);
     struct kolo_request *kept = kolo_repeat_take(comm, task);

@@ -4,6 +4,7 @@
 #ifndef KOLO_RUNTIME_SUBMIT_H
 #define KOLO_RUNTIME_SUBMIT_H
 
+#include "memory/memory.h"
 #include "runtime/comm.h"
 
 /** A call of the public API, checked. */
@@ -39,6 +40,14 @@ static inline int kolo_task_timeout_ms(const struct kolo_comm *comm, const struc
 {
     const int own = task->opts != NULL ? task->opts->timeout_ms : 0;
     return own > 0 ? own : (int)comm->engine->settings.timeout_ms;
+}
+
+/** May some of its buffers be a device's? */
+static inline bool kolo_task_may_be_foreign(const struct kolo_task *task)
+{
+    return !(kolo_memory_is_plain(task->send, task->send_bytes) &&
+             kolo_memory_is_plain(task->recv, task->recv_bytes)) &&
+           kolo_pointer_may_be_foreign();
 }
 
 /* ---- collectives.c: checks, before anything is done. ERR_INVALID, ERR_UNSUPPORTED ---- */

@@ -80,6 +80,12 @@ static inline int kolo_comm_world(const struct kolo_comm *comm, int rank)
     return comm->ranks != NULL ? comm->ranks[rank] : rank;
 }
 
+/** When member @p rank left the job, as kolo_now_ns(); 0: it did not. */
+static inline int64_t kolo_comm_left_ns(const struct kolo_comm *comm, int rank)
+{
+    return comm->engine->left_ns[kolo_comm_world(comm, rank)];
+}
+
 /** The channel of the links that carries this communicator's @p kind (KOLO_CHANNEL_...). */
 static inline uint32_t kolo_comm_channel(const struct kolo_comm *comm, uint32_t kind)
 {

@@ -10,7 +10,6 @@
 #include "runtime/call.h"
 
 struct kolo_comm;
-struct kolo_desc;
 struct kolo_request;
 
 enum {
@@ -39,11 +38,6 @@ void kolo_comm_suspect(struct kolo_comm *comm, int peer, kolo_status status, int
                        const char *format, ...) __attribute__((format(printf, 5, 6)));
 /** What members may have told of it before it was opened. */
 void kolo_comm_hear(struct kolo_comm *comm);
-/** Member @p peer called something else than this rank. */
-void kolo_comm_mismatch(struct kolo_comm *comm, int peer, const struct kolo_desc *mine,
-                        const struct kolo_desc *theirs);
-/** The first collective of @p comm is entered: is what had come of it before the same? */
-void kolo_comm_look_early(struct kolo_comm *comm);
 /** Turns a ripe suspicion into the failure: ends all requests, tells the others. */
 void kolo_comm_settle(struct kolo_comm *comm);
 /** The first failure wins. @p tell: the store and the links do not know it yet. */
@@ -51,8 +45,5 @@ void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text
 /** The failure as a call's result: sets this thread's detail, returns the status. @p request NULL:
  * the call is no request. */
 kolo_status kolo_comm_failed(struct kolo_comm *comm, const struct kolo_request *request);
-
-/** The store is told that @p request, which was reported, goes on, or that nobody waits for it. */
-void kolo_comm_unreport(struct kolo_comm *comm, struct kolo_request *request);
 
 #endif

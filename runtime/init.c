@@ -16,6 +16,7 @@
 #include "runtime/adopt.h"
 #include "runtime/finalized.h"
 #include "runtime/local.h"
+#include "runtime/mismatch.h"
 #include "runtime/route_board.h"
 #include "runtime/submit.h"
 #include "runtime/timeline_call.h"

@@ -10,11 +10,13 @@
 #include "base/alloc.h"
 #include "runtime/comm.h"
 #include "runtime/group.h"
+#include "runtime/mismatch.h"
 #include "runtime/own_ops.h"
 #include "runtime/scale.h"
 #include "runtime/staging.h"
 #include "runtime/stream.h"
 #include "runtime/timeline_call.h"
+#include "runtime/timers.h"
 
 static void append(struct kolo_request_list *list, struct kolo_request *request)
 {

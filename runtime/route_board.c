@@ -24,6 +24,7 @@
 
 #include "base/alloc.h"
 #include "runtime/board_hub.h"
+#include "runtime/mismatch.h"
 #include "runtime/own_ops.h"
 #include "runtime/relax.h"
 

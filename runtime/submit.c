@@ -17,6 +17,7 @@
 #include "runtime/staging.h"
 #include "runtime/stream.h"
 #include "runtime/timeline_call.h"
+#include "runtime/timers.h"
 
 static bool is_message(const struct kolo_task *task)
 {

@@ -2,7 +2,7 @@
 // Collectives over a board: memory of every kind on every rank, the three ways give the same bits,
 // forced plans, calls that are broken off, after which nobody touches the buffers any more, and
 // broadcasts with ranks that are calls ahead of others.
-// (test_collectives.c and test_failure.c run everything they have over boards too.)
+// (test_collectives.c and test_mismatch.c run everything they have over boards too.)
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that call different things. Private to runtime/.
+//
+// Held: the engine's lock, in all calls.
+#ifndef KOLO_RUNTIME_MISMATCH_H
+#define KOLO_RUNTIME_MISMATCH_H
+
+#include <stdint.h>
+
+struct kolo_comm;
+struct kolo_desc;
+
+/** Member @p peer called something else than this rank. */
+void kolo_comm_mismatch(struct kolo_comm *comm, int peer, const struct kolo_desc *mine,
+                        const struct kolo_desc *theirs);
+/** The first collective of @p comm is entered: is what had come of it before the same? */
+void kolo_comm_look_early(struct kolo_comm *comm);
+/** What this rank called as number @p sequence, if that was a broadcast that may be open; NULL. */
+const struct kolo_desc *kolo_comm_past(const struct kolo_comm *comm, uint32_t sequence);
+
+/* ---- for the endpoint's events; @p context: struct kolo_engine, @p world: a rank in it ---- */
+
+/** A message met a receive of another description. */
+void kolo_mismatch_found(void *context, int world, uint32_t channel,
+                         const struct kolo_desc *expected, const struct kolo_desc *arrived);
+/** A message has come for which no receive is posted: says at once what would otherwise show when
+ * the receive for it is posted, or never. */
+void kolo_mismatch_look(void *context, int world, uint32_t channel,
+                        const struct kolo_desc *arrived);
+
+#endif

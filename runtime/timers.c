@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// What comes to a communicator with time alone: deadlines, and calls that stall. A call in which
+// nothing has moved between two looks, half of KOLO_STALL apart, is reported to the store: what it
+// is, and of whom this rank needs something. The store compares the reports of all ranks; here
+// only ranks that have left, or are stopped, are looked for.
+#include "runtime/timers.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "runtime/comm.h"
+#include "runtime/finalized.h"
+#include "runtime/local.h"
+#include "runtime/mismatch.h"
+#include "runtime/store_stall.h"
+
+/* Ranks that one request is asked for, of those it waits for. */
+enum { WAITS_MAX = 64 };
+
+/* ---- reports to the store ---- */
+
+static void set_bit(const struct kolo_comm *comm, uint8_t *bits, int rank)
+{
+    int world = kolo_comm_world(comm, rank);
+    bits[world / 8] |= (uint8_t)(1u << (world % 8));
+}
+
+/** Whom a stalled call needs, a bit each: all members, but in a broadcast, which may be over on
+ * some, those that this rank waits for. */
+static void find_needed(const struct kolo_comm *comm, const struct kolo_request *request,
+                        uint8_t *bits)
+{
+    int peers[WAITS_MAX], count = WAITS_MAX;
+    if (kolo_plan_is_open(request->plan, &request->args))
+        count = request->route->waits_for(request, peers, WAITS_MAX);
+    if (count > 0 && count < WAITS_MAX)
+        for (int i = 0; i < count; i++)
+            set_bit(comm, bits, peers[i]);
+    else
+        for (int rank = 0; rank < comm->size; rank++)
+            set_bit(comm, bits, rank);
+}
+
+/** Does the broadcast wait for others than it has told the store? Over links its root alone asks:
+ * the others wait for one that waits as well, or is missing. */
+static bool has_changed(struct kolo_request *request, const uint8_t *bits, size_t bytes)
+{
+    uint64_t before = request->needed_reported, hash = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ bits[i]) * UINT64_C(1099511628211);
+    request->needed_reported = hash;
+    return before != hash && kolo_plan_is_open(request->plan, &request->args) &&
+           (request->plan->on_board || request->call.root == request->comm->rank);
+}
+
+/** The call, and the broadcast before it if that is open: ranks that called it otherwise may differ
+ * in nothing else. */
+static void say_with_last(const struct kolo_request *request, char *text, size_t capacity)
+{
+    char words[KOLO_WORDS_MAX];
+    struct kolo_call last;
+    const struct kolo_desc *past = kolo_comm_past(request->comm, request->call.sequence - 1);
+    kolo_request_words(request, text, capacity);
+    if (past == NULL || request->call.history == 0)
+        return;
+    kolo_call_unpack(past, &last);
+    kolo_call_words(&last, words, sizeof(words));
+    size_t used = strlen(text);
+    snprintf(text + used, capacity - used, " [after %s sequence %u]", words, last.sequence);
+}
+
+void kolo_comm_report(struct kolo_comm *comm)
+{
+    char words[2 * KOLO_WORDS_MAX];
+    struct kolo_request *request = comm->collectives.first;
+    size_t bytes = kolo_stall_bits_bytes(comm->engine->size);
+    comm->must_report = false;
+    if (request == NULL)
+        return;
+    uint8_t *needed = kolo_calloc(bytes, 1);
+    if (needed == NULL)
+        return; /* the next look may have more */
+    find_needed(comm, request, needed);
+    bool has_news = has_changed(request, needed, bytes) || !request->is_reported;
+    say_with_last(request, words, sizeof(words));
+    request->is_reported = true;
+    if (has_news)
+        kolo_store_client_stalled(comm->engine->store,
+                                  kolo_comm_channel(comm, KOLO_CHANNEL_COLLECTIVE),
+                                  request->call.sequence, &request->desc, words, needed);
+    kolo_free_memory(needed);
+}
+
+/** Is a message of the communicator's reported? One stands for all that this rank waits for. */
+static bool has_reported_message(const struct kolo_comm *comm)
+{
+    const struct kolo_request *request = comm->messages.first;
+    while (request != NULL && !request->is_reported)
+        request = request->next;
+    return request != NULL;
+}
+
+/** The same of a message that somebody waits for: for it alone, since it has but one peer. */
+static void report_message(struct kolo_comm *comm, struct kolo_request *request)
+{
+    char words[KOLO_WORDS_MAX], text[KOLO_WORDS_MAX + 32];
+    if ((request->is_async && !request->is_awaited) || has_reported_message(comm))
+        return;
+    uint8_t *needed = kolo_calloc(kolo_stall_bits_bytes(comm->engine->size), 1);
+    if (needed == NULL)
+        return;
+    set_bit(comm, needed, request->call.peer);
+    kolo_request_words(request, words, sizeof(words));
+    snprintf(text, sizeof(text), "%s sequence %u", words, request->call.sequence);
+    request->is_reported = true;
+    request->report = ++comm->engine->reports;
+    kolo_store_client_stalled(comm->engine->store, kolo_comm_channel(comm, KOLO_CHANNEL_MESSAGE),
+                              request->report, &request->desc, text, needed);
+    kolo_free_memory(needed);
+}
+
+void kolo_comm_unreport(struct kolo_comm *comm, struct kolo_request *request)
+{
+    const bool is_message = request->plan == NULL;
+    request->is_reported = false;
+    kolo_store_client_resumed(
+        comm->engine->store,
+        kolo_comm_channel(comm, is_message ? KOLO_CHANNEL_MESSAGE : KOLO_CHANNEL_COLLECTIVE),
+        is_message ? request->report : request->call.sequence);
+}
+
+/* ---- deadlines and stalls ---- */
+
+/** Of the ranks that @p request waits for the first on this host whose process is stopped; "":
+ * none. */
+static void say_stopped(const struct kolo_comm *comm, const struct kolo_request *request,
+                        char *text, size_t capacity)
+{
+    char who[KOLO_RANK_TEXT_MAX];
+    int peers[WAITS_MAX];
+    const int count = request->route->waits_for(request, peers, WAITS_MAX);
+    const uint64_t here = kolo_comm_peer(comm, comm->rank)->identity.host_id;
+    text[0] = '\0';
+    for (int i = 0; i < count && i < WAITS_MAX && text[0] == '\0'; i++) {
+        const struct kolo_identity *identity = &kolo_comm_peer(comm, peers[i])->identity;
+        if (identity->host_id == here && kolo_local_is_stopped(identity->pid))
+            snprintf(text, capacity, "; %s is stopped, by SIGSTOP or a debugger",
+                     kolo_comm_rank_text(comm, peers[i], who));
+    }
+}
+
+static void expire(struct kolo_comm *comm, const struct kolo_request *request)
+{
+    char words[KOLO_WORDS_MAX], me[KOLO_RANK_TEXT_MAX], waits[512];
+    char stopped[KOLO_RANK_TEXT_MAX + 64];
+    kolo_request_words(request, words, sizeof(words));
+    if (request->stage == KOLO_STAGE_BEHIND)
+        snprintf(waits, sizeof(waits), "%s", "what its stream was given before it");
+    else
+        request->route->describe(request, waits, sizeof(waits));
+    say_stopped(comm, request, stopped, sizeof(stopped));
+    /* A link whose dial had the same deadline has just fallen: that is why nothing is awaited. */
+    const char *otherwise =
+        comm->suspicion.status != KOLO_OK ? comm->suspicion.text : "earlier calls";
+    kolo_comm_suspect(comm, -1, KOLO_ERR_TIMEOUT, 0,
+                      "%s sequence %u on %s: %.1f s passed, waiting for %s%s", words,
+                      request->call.sequence, kolo_comm_rank_text(comm, comm->rank, me),
+                      request->timeout_ms / 1000.0, waits[0] != '\0' ? waits : otherwise, stopped);
+}
+
+static void check_deadlines(struct kolo_comm *comm, int64_t now_ns)
+{
+    const struct kolo_request *firsts[] = {comm->collectives.first, comm->messages.first};
+    for (int i = 0; i < 2; i++)
+        for (const struct kolo_request *request = firsts[i]; request != NULL;
+             request = request->next) {
+            if (now_ns >= request->deadline)
+                expire(comm, request);
+            comm->engine->next_timer =
+                kolo_deadline_min(comm->engine->next_timer, request->deadline);
+        }
+}
+
+/** A rank that left in peace some time ago and is waited for all the same will never come. */
+static void check_left(struct kolo_comm *comm, const struct kolo_request *request, int64_t now_ns)
+{
+    char who[KOLO_RANK_TEXT_MAX];
+    int peers[WAITS_MAX];
+    int count = request->route->waits_for(request, peers, WAITS_MAX);
+    for (int i = 0; i < count; i++)
+        if (kolo_comm_left_ns(comm, peers[i]) != 0 &&
+            now_ns - kolo_comm_left_ns(comm, peers[i]) > KOLO_VERDICT_GRACE_MS * INT64_C(1000000))
+            kolo_comm_suspect(comm, peers[i], KOLO_ERR_PEER, 0, "%s has left",
+                              kolo_comm_rank_text(comm, peers[i], who));
+}
+
+/** Two looks in a row without a move: reported. */
+static void check_stall(struct kolo_comm *comm, struct kolo_request *request, bool is_collective,
+                        int64_t now_ns)
+{
+    uint64_t moves = request->route->moves(request);
+    request->quiet_ticks = moves == request->moves_seen ? request->quiet_ticks + 1 : 0;
+    request->moves_seen = moves;
+    if (request->quiet_ticks < 2)
+        return;
+    check_left(comm, request, now_ns);
+    if (is_collective) {
+        kolo_comm_report(comm);
+        return;
+    }
+    if (comm->finalized != NULL)
+        kolo_comm_check_stalled_send(comm, request);
+    report_message(comm, request);
+}
+
+/** Half the stall time: a stall is seen after one to one and a half times KOLO_STALL. */
+static int64_t tick_ns(const struct kolo_engine *engine)
+{
+    return engine->settings.stall_ms * INT64_C(1000000) / 2;
+}
+
+static void check_stalls(struct kolo_comm *comm, int64_t now_ns)
+{
+    if (comm->collectives.first != NULL)
+        check_stall(comm, comm->collectives.first, true, now_ns);
+    for (struct kolo_request *request = comm->messages.first; request != NULL;
+         request = request->next)
+        check_stall(comm, request, false, now_ns);
+}
+
+void kolo_engine_timers(struct kolo_engine *engine, int64_t now_ns)
+{
+    bool is_tick = now_ns >= engine->next_tick, has_requests = false;
+    engine->next_timer = KOLO_NEVER;
+    for (struct kolo_comm *comm = engine->busy; comm != NULL; comm = comm->next_busy) {
+        if (comm->suspicion.status != KOLO_OK)
+            engine->next_timer = kolo_deadline_min(engine->next_timer, comm->suspicion.deadline);
+        if (comm->collectives.first != NULL || comm->messages.first != NULL) {
+            has_requests = true;
+            check_deadlines(comm, now_ns);
+            if (is_tick)
+                check_stalls(comm, now_ns);
+        }
+        kolo_comm_settle(comm);
+    }
+    if (has_requests && is_tick)
+        engine->next_tick = now_ns + tick_ns(engine);
+    if (has_requests)
+        engine->next_timer = kolo_deadline_min(engine->next_timer, engine->next_tick);
+}

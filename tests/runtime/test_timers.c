@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that never come, or late: the deadline ends the call on every rank with the same words, and
+// warnings before it name who is waited for.
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "runtime/comm.h"
+#include "tests/support/world.h"
+
+/* ---- a rank that never calls ---- */
+
+static kolo_status one_never_calls(struct kolo_comm *comm, void *argument)
+{
+    float data[64] = {0};
+    struct kolo_opts opts = {.size = sizeof(opts), .name = "x", .timeout_ms = 700};
+    (void)argument;
+    if (kolo_rank(comm) != 2)
+        return kolo_allreduce(comm, data, data, 64, KOLO_FLOAT32, KOLO_SUM, &opts, NULL);
+    struct timespec pause = {.tv_nsec = 50000000};
+    kolo_status status = KOLO_ERR_TIMEOUT;
+    for (int i = 0; i < 200; i++) { /* until it hears of the end */
+        size_t bytes = 0;
+        nanosleep(&pause, NULL);
+        status = kolo_kv_get(comm, "never", NULL, &bytes, 1);
+        if (strstr(kolo_error_detail(), "'never'") == NULL)
+            break;
+    }
+    return status;
+}
+
+ParameterizedTestParameters(timers, deadline)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+ParameterizedTest(struct world_param *param, timers, deadline, .timeout = 60)
+{
+    struct world world = {.size = 3, .transport = param->name};
+    (void)world_run(&world, one_never_calls, NULL);
+    for (int rank = 0; rank < 3; rank++) {
+        const struct world_result *result = &world.results[rank];
+        cr_assert(result->status == KOLO_ERR_TIMEOUT, "rank %d: %s: %s", rank,
+                  kolo_status_name(result->status), result->text);
+        cr_assert(strstr(result->text, "allreduce(count 64, float32, sum) 'x' sequence 0") &&
+                      strstr(result->text, "0.7 s passed, waiting for rank"),
+                  "rank %d: %s", rank, result->text);
+    }
+}
+
+/* ---- whom a stall's warning names ---- */
+
+enum { WARNINGS = 2, THROUGH = 2, LATE = 3, LATER = 4 };
+static char warnings[WARNINGS][1024];
+static atomic_int warning_count, through_count;
+
+/** Of the broadcast, once those that are not late are through: a machine that is busy may delay
+ * these by more than a warning takes, too. */
+static void keep_warning(void *context, enum kolo_log_level level, const char *line)
+{
+    int count = atomic_load(&warning_count);
+    (void)context;
+    (void)level;
+    if (count == WARNINGS || atomic_load(&through_count) < THROUGH ||
+        strstr(line, "broadcast(") == NULL || strstr(line, "not there yet") == NULL)
+        return;
+    snprintf(warnings[count], sizeof(warnings[count]), "%s", line);
+    atomic_store(&warning_count, count + 1);
+}
+
+/** Without a call on the library. */
+static void await_warnings(int count)
+{
+    struct timespec pause = {.tv_nsec = 1000000};
+    for (int i = 0; i < 20000 && atomic_load(&warning_count) < count; i++)
+        nanosleep(&pause, NULL);
+}
+
+/** Two ranks come late to a broadcast, one after the other; those that have their data compute. Not
+ * in the world, whose broadcasts wait for nobody that is not needed. */
+static kolo_status come_late(struct kolo_comm *comm, void *argument)
+{
+    char data[8] = {0};
+    int rank = kolo_rank(comm);
+    struct kolo_comm *copy = NULL;
+    (void)argument;
+    kolo_status status = kolo_dup(comm, NULL, &copy);
+    if (rank == LATE || rank == LATER)
+        await_warnings(rank == LATE ? 1 : 2);
+    if (status == KOLO_OK)
+        status = kolo_broadcast(copy, data, 8, KOLO_UINT8, 0, NULL, NULL);
+    atomic_fetch_add(&through_count, 1);
+    await_warnings(2);
+    return status == KOLO_OK ? kolo_barrier(comm, NULL, NULL) : status;
+}
+
+static void check_warnings(const char *transport, const char *plan)
+{
+    struct world world = {
+        .size = 5,
+        .transport = transport,
+        .settings = {"KOLO_TIMEOUT=40", "KOLO_STALL=50ms", "KOLO_STALL_WARN=1s", plan}};
+    atomic_store(&warning_count, 0);
+    atomic_store(&through_count, 0);
+    WORLD_MUST_RUN(&world, come_late, NULL);
+    cr_assert(atomic_load(&warning_count) == WARNINGS, "%s, %s", transport, plan);
+    for (int i = 0; i < WARNINGS; i++)
+        for (int rank = 0; rank < 5; rank++) {
+            char name[16];
+            bool is_late = rank == LATER || (rank == LATE && i == 0);
+            snprintf(name, sizeof(name), "rank %d (", rank);
+            cr_assert((strstr(warnings[i], name) != NULL) == is_late, "%s, %s: %s", transport, plan,
+                      warnings[i]);
+        }
+}
+
+ParameterizedTestParameters(timers, warnings_name_who_is_late)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+ParameterizedTest(struct world_param *param, timers, warnings_name_who_is_late, .timeout = 120)
+{
+    kolo_log_set_sink(keep_warning, NULL);
+    check_warnings(param->name, "KOLO_PLAN=tree");
+    if (strcmp(param->name, "tcp") != 0)
+        check_warnings(param->name, "KOLO_PLAN=oneshot");
+    kolo_log_set_sink(NULL, NULL);
+}
+
+/* ---- what a message's warning says ---- */
+
+enum { SAYS_OF_0 = 1, SAYS_OF_1 = 2, SAYS_OF_2 = 4 };
+static atomic_int said;
+static atomic_bool is_computing; /* rank 2, on a machine that may be busy before and after */
+
+static void note_warning(void *context, enum kolo_log_level level, const char *line)
+{
+    (void)context;
+    (void)level;
+    if (strstr(line, "recv(count 1, int64, from rank 1) sequence 0 on rank 0 (") &&
+        strstr(line, ", in recv(count 1, int64, from rank 2) sequence 0)"))
+        atomic_fetch_or(&said, SAYS_OF_0);
+    if (strstr(line, "recv(count 1, int64, from rank 2) sequence 0 on rank 1 (") &&
+        strstr(line, "; not there yet: rank 2 (") && strstr(line, ", in ") == NULL)
+        atomic_fetch_or(&said, SAYS_OF_1);
+    if (atomic_load(&is_computing) && strstr(line, " on rank 2 ("))
+        atomic_fetch_or(&said, SAYS_OF_2);
+}
+
+/** Rank 2 waits for a first message of a request, and computes while the second does not come. */
+static kolo_status compute_meanwhile(struct kolo_comm *comm, int64_t *word)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    const struct kolo_opts again = {.size = sizeof again, .flags = KOLO_PERSISTENT};
+    struct kolo_request *receiving = NULL;
+    WORLD_TRY(kolo_recv(comm, word, 1, KOLO_INT64, 0, &again, &receiving));
+    WORLD_TRY(kolo_run(receiving));
+    WORLD_TRY(kolo_start(receiving));
+    atomic_store(&is_computing, true);
+    for (int i = 0; i < 20000 && atomic_load(&said) != (SAYS_OF_0 | SAYS_OF_1); i++)
+        nanosleep(&pause, NULL);
+    atomic_store(&is_computing, false);
+    WORLD_TRY(kolo_send(comm, word, 1, KOLO_INT64, 1, NULL, NULL));
+    WORLD_TRY(kolo_wait(&receiving, -1));
+    return kolo_request_free(&receiving);
+}
+
+/** 0 waits for 1, which waits for 2, which computes: nobody waits for its own receive then. */
+static kolo_status chain_of_waits(struct kolo_comm *comm, void *argument)
+{
+    const int rank = kolo_rank(comm);
+    struct kolo_request *receiving = NULL;
+    int64_t word = 0;
+    (void)argument;
+    if (rank == 2)
+        return compute_meanwhile(comm, &word);
+    if (rank == 0) {
+        WORLD_TRY(kolo_send(comm, &word, 1, KOLO_INT64, 2, NULL, NULL));
+        WORLD_TRY(kolo_recv(comm, &word, 1, KOLO_INT64, 1, NULL, NULL));
+        return kolo_send(comm, &word, 1, KOLO_INT64, 2, NULL, NULL);
+    }
+    WORLD_TRY(kolo_recv(comm, &word, 1, KOLO_INT64, 2, NULL, &receiving));
+    WORLD_TRY(kolo_wait(&receiving, -1));
+    return kolo_send(comm, &word, 1, KOLO_INT64, 0, NULL, NULL);
+}
+
+ParameterizedTestParameters(timers, a_message_that_does_not_come_is_warned_of)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+ParameterizedTest(struct world_param *param, timers, a_message_that_does_not_come_is_warned_of,
+                  .timeout = 120)
+{
+    struct world world = {.size = 3,
+                          .transport = param->name,
+                          .settings = {"KOLO_TIMEOUT=40", "KOLO_STALL=50ms", "KOLO_STALL_WARN=1s"}};
+    atomic_store(&said, 0);
+    atomic_store(&is_computing, false);
+    kolo_log_set_sink(note_warning, NULL);
+    WORLD_MUST_RUN(&world, chain_of_waits, NULL);
+    kolo_log_set_sink(NULL, NULL);
+    cr_assert(atomic_load(&said) == (SAYS_OF_0 | SAYS_OF_1), "%d", atomic_load(&said));
+}
+
+/* ---- a deadline while other things move ---- */
+
+struct stream {
+    struct kolo_comm *comm;
+    atomic_bool is_enough;
+    kolo_status status; /* of the thread that receives */
+};
+
+enum { STREAM_INTS = 1 << 18, STREAM_DEPTH = 4 };
+
+/** Posts receives, a few ahead, until one brings a zero. */
+static void *receive_all(void *argument)
+{
+    struct stream *stream = argument;
+    struct kolo_request *requests[STREAM_DEPTH] = {NULL};
+    int32_t *data = calloc((size_t)STREAM_INTS * STREAM_DEPTH, sizeof(*data));
+    for (int i = 0; stream->status == KOLO_OK; i = (i + 1) % STREAM_DEPTH) {
+        int32_t *part = data + (size_t)i * STREAM_INTS;
+        if (requests[i] != NULL) {
+            stream->status = kolo_wait(&requests[i], -1);
+            if (stream->status != KOLO_OK || part[0] == 0)
+                break;
+        }
+        stream->status =
+            kolo_recv(stream->comm, part, STREAM_INTS, KOLO_INT32, 1, NULL, &requests[i]);
+    }
+    for (int i = 0; i < STREAM_DEPTH; i++)
+        if (requests[i] != NULL && kolo_wait(&requests[i], -1) != KOLO_OK)
+            stream->status = KOLO_ERR_INTERNAL;
+    free(data);
+    return NULL;
+}
+
+/** Sends until it is enough, then zeros for the receives that are still posted. */
+static kolo_status send_all(struct kolo_comm *comm, struct stream *stream)
+{
+    int32_t *data = calloc(STREAM_INTS, sizeof(*data));
+    kolo_status status = KOLO_OK;
+    for (int zeros = 0; zeros < STREAM_DEPTH && status == KOLO_OK; zeros += data[0] == 0) {
+        data[0] = !atomic_load(&stream->is_enough);
+        status = kolo_send(comm, data, STREAM_INTS, KOLO_INT32, 0, NULL, NULL);
+    }
+    free(data);
+    return status;
+}
+
+static kolo_status waits_beside_a_stream(struct kolo_comm *comm, void *argument)
+{
+    struct stream *stream = argument;
+    struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 400};
+    struct kolo_comm *quiet = NULL;
+    pthread_t thread;
+    kolo_status status = kolo_dup(comm, NULL, &quiet);
+    if (status != KOLO_OK || kolo_rank(comm) == 1)
+        return status == KOLO_OK ? send_all(comm, stream) : status;
+    stream->comm = comm;
+    if (pthread_create(&thread, NULL, receive_all, stream) != 0)
+        return KOLO_ERR_SYSTEM;
+    int64_t begun_ns = kolo_now_ns();
+    status = kolo_barrier(quiet, &opts, NULL); /* rank 1 never calls it */
+    int64_t took_ms = (kolo_now_ns() - begun_ns) / 1000000;
+    atomic_store(&stream->is_enough, true);
+    pthread_join(thread, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_TIMEOUT, "%s", kolo_status_name(status));
+    WORLD_EXPECT(took_ms >= 400 && took_ms < 10000, "it took %lld ms", (long long)took_ms);
+    WORLD_EXPECT(stream->status == KOLO_OK, "the stream: %s", kolo_status_name(stream->status));
+    return KOLO_OK;
+}
+
+ParameterizedTestParameters(timers, deadline_while_other_things_move)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+ParameterizedTest(struct world_param *param, timers, deadline_while_other_things_move,
+                  .timeout = 60)
+{
+    struct stream stream = {.status = KOLO_OK};
+    struct world world = {.size = 2, .transport = param->name, .settings = {"KOLO_TIMEOUT=50"}};
+    WORLD_MUST_RUN(&world, waits_beside_a_stream, &stream);
+}

@@ -1,43 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers in the memory of devices: this is the one place where a call's buffers become the host's,
-// whatever the call, its plan, its route, and the memory that other ranks bring. Owns the slabs
-// that stand in for them (kolo_alloc memory, so that neighbours reach it) and the lanes that copies
-// go by. Must never know of CUDA, nor change what a call tells other ranks.
+// Buffers in the memory of devices: the one place where a call's buffers become the host's,
+// whatever the call, its plan, its route, and the memory that other ranks bring. Owns the lanes
+// that copies go by; what stands in for the buffers are slabs (runtime/slabs.h). Must never know of
+// CUDA, nor change what a call tells other ranks.
 //
-// How it works: before a request is made, its task is given slabs for those buffers
-// (kolo_staging_prepare); everything after that sees the host's memory. When it starts, its input
-// is put on its way to the slabs, and the route does not move before it is there, or goes beside it
-// segment by segment (runtime/staging_flow.c); a call that comes later is copied meanwhile, and so
-// is the result of the call before it, the other way. When the route is through, the result goes
-// back, and then the request is over. One that follows a stream of the program's (runtime/stream.c)
-// puts its input on its way once that stream is there, not when it starts. Whoever sleeps is woken
-// when a copy is done. A device that fails fails the communicator.
+// Before a request is made, its task is given slabs for such buffers (kolo_staging_prepare), and
+// all after that sees the host's memory. From the first such call on all kolo_alloc memory of the
+// rank is locked for devices.
 //
-// Slabs are kept for later calls, up to SLABS_KEPT_BYTES in all: of more, those go that were not
-// taken for longest, when the next call comes, or at the end. They are locked for devices, and
-// unlocked, without the engine's lock, and not in a call that waits by a deadline of the program's:
-// a driver may wait until all that it was given is done, and that may be for another call. One that
-// neighbours would not read in place is ordinary memory, because each piece of kolo_alloc memory
-// takes a file descriptor. All are locked for devices, if their driver agrees, as is all kolo_alloc
-// memory of the rank from the first call with a device's buffer on.
+// When the request starts, its input is put on its way to the slabs. The route does not move before
+// it is there, or goes beside it segment by segment (runtime/staging_flow.c). Calls that come later
+// are copied meanwhile, and so is the result of the call before, the other way. When the route is
+// through, the result goes back to the device, and then the request is over. A request that follows
+// a stream of the program's (runtime/stream.c) puts its input on its way once that stream is there,
+// not when it starts. Whoever sleeps is woken when a copy is done. A device that fails fails the
+// communicator.
+#include "runtime/staging.h"
+
 #include <stdio.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "runtime/staging_private.h"
 #include "runtime/stream.h"
-#include "runtime/submit.h"
 
-enum { SLABS_KEPT_BYTES = 128 << 20, CANCEL_MS = 1000 };
-
-struct kolo_slab {
-    struct kolo_slab *next;
-    void *memory;
-    size_t bytes;
-    struct kolo_heap *heap; /* that it is of; NULL: ordinary memory */
-    struct kolo_pin pin;    /* of ordinary memory */
-    bool is_used;
-};
+enum { CANCEL_MS = 1000 };
 
 static bool is_message(const struct kolo_request *request)
 {
@@ -61,143 +47,7 @@ kolo_status kolo_staging_fail(struct kolo_request *request, kolo_status status)
     return kolo_comm_failed(comm, NULL);
 }
 
-/* ---- slabs and lanes (held: lock) ---- */
-
-static void free_ordinary(struct kolo_slab *slab)
-{
-    kolo_unpin(&slab->pin, slab->memory);
-    kolo_free_memory(slab->memory);
-}
-
-/** Takes the slab that *@p at leads to, which no call has, out of the list: it will be freed. */
-static void give_up_slab(struct kolo_engine *engine, struct kolo_slab **at)
-{
-    struct kolo_slab *slab = *at;
-    *at = slab->next;
-    engine->slab_bytes_unused -= slab->bytes;
-    slab->next = engine->slabs_to_free;
-    engine->slabs_to_free = slab;
-    atomic_store_explicit(&engine->has_slabs_to_free, true, memory_order_relaxed);
-}
-
-/** Not held: lock, which is taken for what is the heap's once that is unlocked. */
-static void free_slab(struct kolo_engine *engine, struct kolo_slab *slab)
-{
-    if (slab->heap != NULL) {
-        kolo_heap_unpin(slab->heap, slab->memory);
-        kolo_engine_enter(engine);
-        (void)kolo_heap_free(slab->heap, slab->memory, kolo_engine_tell_gone, engine);
-        kolo_engine_leave(engine);
-    } else {
-        free_ordinary(slab);
-    }
-    kolo_free_memory(slab);
-}
-
-static void trim(struct kolo_engine *engine)
-{
-    if (!atomic_load_explicit(&engine->has_slabs_to_free, memory_order_relaxed))
-        return;
-    kolo_engine_enter(engine);
-    struct kolo_slab *slab = engine->slabs_to_free;
-    engine->slabs_to_free = NULL;
-    atomic_store_explicit(&engine->has_slabs_to_free, false, memory_order_relaxed);
-    kolo_engine_leave(engine);
-    for (struct kolo_slab *next; slab != NULL; slab = next) {
-        next = slab->next;
-        free_slab(engine, slab);
-    }
-}
-
-/** Ordinary memory, of whole pages: what shares a page with others' memory cannot be locked. */
-static kolo_status make_ordinary(struct kolo_slab *slab, const struct kolo_pointer *near)
-{
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    slab->bytes = (slab->bytes + page - 1) / page * page;
-    slab->memory = kolo_aligned(page, slab->bytes);
-    if (slab->memory == NULL)
-        return KOLO_ERR_NO_MEMORY;
-    kolo_pin(near, slab->memory, slab->bytes, &slab->pin);
-    return KOLO_OK;
-}
-
-static kolo_status make_slab(struct kolo_engine *engine, size_t bytes,
-                             const struct kolo_pointer *near, struct kolo_slab **slab_out)
-{
-    struct kolo_slab *slab = kolo_calloc(1, sizeof(*slab));
-    kolo_status status = slab != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
-    if (status != KOLO_OK)
-        return status;
-    slab->bytes = bytes;
-    if (bytes >= engine->settings.shm_direct_bytes)
-        slab->heap = engine->heap;
-    if (slab->heap != NULL)
-        status = kolo_heap_alloc(slab->heap, bytes, &slab->memory);
-    else
-        status = make_ordinary(slab, near);
-    if (status == KOLO_OK)
-        *slab_out = slab;
-    else
-        kolo_free_memory(slab);
-    return status;
-}
-
-/** The smallest that no call has and that is large enough; NULL: there is none. */
-static struct kolo_slab *find_slab(struct kolo_engine *engine, size_t bytes)
-{
-    struct kolo_slab **best = NULL;
-    for (struct kolo_slab **at = &engine->slabs; *at != NULL; at = &(*at)->next)
-        if (!(*at)->is_used && (*at)->bytes >= bytes &&
-            (best == NULL || (*at)->bytes < (*best)->bytes))
-            best = at;
-    if (best == NULL)
-        return NULL;
-    struct kolo_slab *slab = *best;
-    *best = slab->next;
-    engine->slab_bytes_unused -= slab->bytes;
-    return slab;
-}
-
-/** It is a call's, and the first. */
-static void use_slab(struct kolo_engine *engine, struct kolo_slab *slab)
-{
-    slab->is_used = true;
-    slab->next = engine->slabs;
-    engine->slabs = slab;
-}
-
-/** A slab for a call: found, or made, for which a driver may wait for its devices: for that the
- * lock is given up. */
-static kolo_status take_slab(struct kolo_comm *comm, size_t bytes, const struct kolo_pointer *near,
-                             struct kolo_slab **slab_out)
-{
-    struct kolo_slab *slab = find_slab(comm->engine, bytes);
-    if (slab == NULL) {
-        kolo_comm_leave(comm);
-        const kolo_status status = make_slab(comm->engine, bytes, near, &slab);
-        kolo_comm_enter(comm);
-        if (status != KOLO_OK)
-            return status;
-    }
-    use_slab(comm->engine, slab);
-    *slab_out = slab;
-    return KOLO_OK;
-}
-
-static void give_slab_back(struct kolo_engine *engine, struct kolo_slab *slab)
-{
-    slab->is_used = false;
-    engine->slab_bytes_unused += slab->bytes;
-    while (engine->slab_bytes_unused > SLABS_KEPT_BYTES) {
-        struct kolo_slab **oldest = NULL;
-        for (struct kolo_slab **at = &engine->slabs; *at != NULL; at = &(*at)->next)
-            if (!(*at)->is_used)
-                oldest = at;
-        if (oldest == NULL)
-            return;
-        give_up_slab(engine, oldest);
-    }
-}
+/* ---- lanes ---- */
 
 static void wake(void *context)
 {
@@ -251,7 +101,7 @@ static kolo_status add(struct kolo_request *request, const struct kolo_pointer *
     kolo_status status = kolo_staging_lane(engine, pointer, &staged->lane);
     const bool is_reserved = status == KOLO_OK && kolo_lent_reserve(request, staged);
     if (status == KOLO_OK && !is_reserved)
-        status = take_slab(request->comm, bytes, pointer, &staged->slab);
+        status = kolo_slab_take(request->comm, bytes, pointer, &staged->slab);
     if (status != KOLO_OK) {
         kolo_free_memory(staged);
         return status;
@@ -272,7 +122,7 @@ kolo_status kolo_staging_take_slab(struct kolo_request *request, struct kolo_sta
     if (!kolo_device_memory_find(engine, staged->device, staged->bytes, &pointer))
         return kolo_fail(KOLO_ERR_INVALID, "memory at %p was freed while a call has it",
                          (void *)staged->device);
-    kolo_status status = take_slab(request->comm, staged->bytes, &pointer, &staged->slab);
+    kolo_status status = kolo_slab_take(request->comm, staged->bytes, &pointer, &staged->slab);
     if (status != KOLO_OK)
         return status;
     uint8_t *memory = staged->slab->memory;
@@ -363,7 +213,7 @@ kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *re
     request->comm = comm;
     request->call = kolo_task_call(task);
     request->may_lend = kolo_lent_may(comm, task);
-    trim(comm->engine);
+    kolo_slabs_trim(comm->engine);
     if (kolo_task_stream(task) != NULL) {
         kolo_status status = kolo_follow_prepare(request, kolo_task_stream(task));
         if (status == KOLO_ERR_SYSTEM) { /* a device that failed: the others need not wait */
@@ -400,7 +250,7 @@ void kolo_staging_drop(struct kolo_request *request)
     for (struct kolo_staged *staged = request->staged, *next; staged != NULL; staged = next) {
         next = staged->next;
         if (staged->slab != NULL)
-            give_slab_back(engine, staged->slab);
+            kolo_slab_give_back(engine, staged->slab);
         kolo_lent_drop(staged);
         kolo_free_memory(staged);
     }
@@ -665,37 +515,13 @@ void kolo_staging_cancel(struct kolo_request *request)
         kolo_follow_end(request);
 }
 
-/** For ever: a late copy may still come to its memory. */
-static void keep(struct kolo_slab *slab)
-{
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static struct kolo_slab *kept; /* held: lock */
-    (void)pthread_mutex_lock(&lock);
-    slab->next = kept;
-    kept = slab;
-    (void)pthread_mutex_unlock(&lock);
-}
-
 bool kolo_staging_close(struct kolo_engine *engine, kolo_deadline deadline)
 {
-    bool is_over = true, may_free_heap = true;
+    bool is_over = true;
     while (engine->lanes != NULL) {
         struct kolo_lane *lane = engine->lanes;
         engine->lanes = lane->next;
         is_over &= kolo_lane_close(lane, deadline);
     }
-    trim(engine); /* now: the driver has no stream left to wait for */
-    while (engine->slabs != NULL) {
-        struct kolo_slab *slab = engine->slabs;
-        engine->slabs = slab->next;
-        if (slab->is_used && !is_over) { /* by a copy alone: calls have given theirs back */
-            may_free_heap &= slab->heap == NULL;
-            keep(slab);
-            continue;
-        }
-        if (slab->heap == NULL)
-            free_ordinary(slab);
-        kolo_free_memory(slab); /* memory of the heap goes with it */
-    }
-    return may_free_heap;
+    return kolo_slabs_close(engine, !is_over);
 }

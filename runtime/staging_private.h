@@ -6,9 +6,8 @@
 #define KOLO_RUNTIME_STAGING_PRIVATE_H
 
 #include "memory/lane.h"
+#include "runtime/slabs.h"
 #include "runtime/staging.h"
-
-struct kolo_slab;
 
 /** A part of a buffer, from its beginning. */
 struct kolo_stretch {

@@ -210,9 +210,14 @@ static void dial(struct test *test)
     struct kolo_greeting mine = test->tests->mine;
     mine.to = test->path.to;
     test->state = DIALLING;
-    if (kolo_conn_dial(test->tests->poller, &test->place, 1, &test->tests->secret, &mine,
-                       kolo_deadline_in_ms(KOLO_PATH_DIAL_MS), dialled, test,
-                       &test->conn) != KOLO_OK)
+    const struct kolo_dial_config dial_config = {.places = &test->place,
+                                                 .count = 1,
+                                                 .secret = &test->tests->secret,
+                                                 .mine = &mine,
+                                                 .deadline = kolo_deadline_in_ms(KOLO_PATH_DIAL_MS),
+                                                 .done = dialled,
+                                                 .context = test};
+    if (kolo_conn_dial(test->tests->poller, &dial_config, &test->conn) != KOLO_OK)
         end(test, KOLO_PATH_FAILED, kolo_error_detail());
 }
 
@@ -295,9 +300,15 @@ static kolo_status listen_to(struct kolo_path_tests *tests, sa_family_t family, 
 {
     struct kolo_place any = kolo_place_make(family, NULL, port);
     any.ports = *ports;
-    kolo_status status = kolo_listener_open(
-        tests->poller, &any, KOLO_PATH_DIAL_MS + KOLO_PATH_LONG_MS, &tests->secret, &tests->mine,
-        welcome, tests, &tests->listeners[tests->listener_count]);
+    const struct kolo_listener_config config = {.place = &any,
+                                                .handshake_ms =
+                                                    KOLO_PATH_DIAL_MS + KOLO_PATH_LONG_MS,
+                                                .secret = &tests->secret,
+                                                .mine = &tests->mine,
+                                                .accepted = welcome,
+                                                .context = tests};
+    kolo_status status =
+        kolo_listener_open(tests->poller, &config, &tests->listeners[tests->listener_count]);
     if (status == KOLO_OK)
         kolo_listener_expect(tests->listeners[tests->listener_count++],
                              hosts * KOLO_FACT_PLACES_MAX);

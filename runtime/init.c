@@ -258,9 +258,8 @@ static kolo_status join(struct kolo_engine *engine, const struct kolo_secret *se
         goto out;
     }
     kolo_endpoint_self(engine->endpoint, self);
-    KOLO_TRY(kolo_store_client_join(kolo_endpoint_poller(engine->endpoint), NULL, 0, fd, secret,
-                                    self, engine->size, deadline, &store_events, &engine->store,
-                                    &engine->peers));
+    KOLO_TRY(kolo_store_client_join(kolo_endpoint_poller(engine->endpoint), fd, self, engine->size,
+                                    deadline, &store_events, &engine->store, &engine->peers));
     kolo_store_client_keepalive(engine->store, engine->settings.peer_timeout_ms);
     status = begin_in_world(engine, deadline);
     if (status != KOLO_OK)

@@ -393,8 +393,15 @@ static kolo_status dial_by_file(const char *path, const struct kolo_secret *secr
     for (;;) {
         status = load_file(path, &state);
         if (status == KOLO_OK)
-            status = kolo_store_dial(state.places, state.count, secret, rank, state.job_id,
-                                     deadline, has_changed, &looking, fd_out);
+            status = kolo_store_dial(&(struct kolo_store_dial_config){.places = state.places,
+                                                                      .count = state.count,
+                                                                      .secret = secret,
+                                                                      .rank = rank,
+                                                                      .job_id = state.job_id,
+                                                                      .deadline = deadline,
+                                                                      .is_stale = has_changed,
+                                                                      .context = &looking},
+                                     fd_out);
         if (status == KOLO_OK || status == KOLO_ERR_NO_MEMORY)
             break;
         if (status != KOLO_AGAIN && (status != KOLO_ERR_NOT_FOUND || state.count > 0)) {
@@ -422,7 +429,9 @@ static kolo_status dial_by_tcp(const struct kolo_rendezvous *rendezvous,
         kolo_places_resolve(rendezvous->where, places, KOLO_RENDEZVOUS_PLACES_MAX, &count);
     if (status != KOLO_OK)
         return status;
-    status = kolo_store_dial(places, count, secret, rank, 0, deadline, NULL, NULL, fd_out);
+    const struct kolo_store_dial_config dial_config = {
+        .places = places, .count = count, .secret = secret, .rank = rank, .deadline = deadline};
+    status = kolo_store_dial(&dial_config, fd_out);
     if (status != KOLO_ERR_CONNECT && status != KOLO_ERR_TIMEOUT)
         return status;
     return kolo_fail(status,

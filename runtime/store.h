@@ -123,15 +123,14 @@ struct kolo_store_client_events {
     void (*answered)(void *context);
 };
 struct kolo_store_client;
-/** Connects (or uses @p fd >= 0, which needs no proof) and joins as @p self; blocks until all ranks
- * are there, without running other callbacks of @p poller. The client lives on @p poller, which its
- * owner dispatches from then on; events come from there only. Takes @p fd in every case.
- *  @return KOLO_OK and the table of @p size peers, owned by the client; ERR_CONNECT, ERR_AUTH,
- * ERR_TIMEOUT (naming the missing ranks), ERR_INVALID (size differs, rank given twice: named),
- * ERR_PEER. */
-kolo_status kolo_store_client_join(struct kolo_poller *poller, const struct kolo_place *places,
-                                   size_t count, int fd, const struct kolo_secret *secret,
-                                   const struct kolo_peer *self, int size, kolo_deadline deadline,
+/** Joins as @p self over @p fd, a connection that has proved itself (kolo_rendezvous_dial,
+ * kolo_store_dial); blocks until all ranks are there, without running other callbacks of @p poller.
+ * The client lives on @p poller, which its owner dispatches from then on; events come from there
+ * only. Takes @p fd in every case.
+ *  @return KOLO_OK and the table of @p size peers, owned by the client; ERR_CONNECT, ERR_TIMEOUT
+ * (naming the missing ranks), ERR_INVALID (size differs, rank given twice: named), ERR_PEER. */
+kolo_status kolo_store_client_join(struct kolo_poller *poller, int fd, const struct kolo_peer *self,
+                                   int size, kolo_deadline deadline,
                                    const struct kolo_store_client_events *events,
                                    struct kolo_store_client **client_out,
                                    const struct kolo_peer **peers_out) KOLO_NODISCARD;

@@ -14,7 +14,6 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "runtime/peers.h"
-#include "runtime/store_dial.h"
 #include "runtime/store_stall.h"
 #include "runtime/store_wire.h"
 
@@ -355,23 +354,15 @@ static kolo_status open_client(int fd, int size, const struct kolo_store_client_
     return KOLO_OK;
 }
 
-kolo_status kolo_store_client_join(struct kolo_poller *poller, const struct kolo_place *places,
-                                   size_t count, int fd, const struct kolo_secret *secret,
-                                   const struct kolo_peer *self, int size, kolo_deadline deadline,
+kolo_status kolo_store_client_join(struct kolo_poller *poller, int fd, const struct kolo_peer *self,
+                                   int size, kolo_deadline deadline,
                                    const struct kolo_store_client_events *events,
                                    struct kolo_store_client **client_out,
                                    const struct kolo_peer **peers_out)
 {
     struct kolo_store_client *client = NULL;
     struct kolo_poller *own = NULL;
-    kolo_status status;
-    if (fd < 0) {
-        status = kolo_store_dial(places, count, secret, self->identity.rank, 0, deadline, NULL,
-                                 NULL, &fd);
-        if (status != KOLO_OK)
-            return status;
-    }
-    status = open_client(fd, size, events, &client);
+    kolo_status status = open_client(fd, size, events, &client);
     if (status != KOLO_OK)
         return status;
     KOLO_TRY(kolo_poller_create(&own));

@@ -25,15 +25,15 @@ static void dialed(void *context, kolo_status status, int fd, const struct kolo_
 
 /** Until the dial is over (KOLO_OK: it may have failed), or stale (KOLO_AGAIN). */
 static kolo_status wait_for(struct kolo_poller *poller, const struct dialing *dialing,
-                            bool (*is_stale)(void *context), void *context)
+                            const struct kolo_store_dial_config *config)
 {
-    kolo_deadline ask = is_stale ? kolo_deadline_in_ms(ASK_EVERY_MS) : KOLO_NEVER;
+    kolo_deadline ask = config->is_stale ? kolo_deadline_in_ms(ASK_EVERY_MS) : KOLO_NEVER;
     while (!dialing->is_done) {
         kolo_deadline next = kolo_conn_expire(poller);
         if (dialing->is_done)
             break;
-        if (is_stale && kolo_deadline_passed(ask)) {
-            if (is_stale(context))
+        if (config->is_stale && kolo_deadline_passed(ask)) {
+            if (config->is_stale(config->context))
                 return KOLO_AGAIN;
             ask = kolo_deadline_in_ms(ASK_EVERY_MS);
         }
@@ -56,26 +56,29 @@ static kolo_status check_greeting(const struct dialing *dialing, uint64_t job_id
     return KOLO_OK;
 }
 
-kolo_status kolo_store_dial(const struct kolo_place *places, size_t count,
-                            const struct kolo_secret *secret, int rank, uint64_t job_id,
-                            kolo_deadline deadline, bool (*is_stale)(void *context), void *context,
-                            int *fd_out)
+kolo_status kolo_store_dial(const struct kolo_store_dial_config *config, int *fd_out)
 {
     const struct kolo_greeting mine = {.protocol = KOLO_PROTOCOL_VERSION,
                                        .purpose = KOLO_PURPOSE_STORE,
-                                       .from = rank,
+                                       .from = config->rank,
                                        .to = -1,
-                                       .tag = job_id};
+                                       .tag = config->job_id};
     struct dialing dialing = {.fd = -1};
+    const struct kolo_dial_config dial_config = {.places = config->places,
+                                                 .count = config->count,
+                                                 .secret = config->secret,
+                                                 .mine = &mine,
+                                                 .deadline = config->deadline,
+                                                 .done = dialed,
+                                                 .context = &dialing};
     struct kolo_poller *poller = NULL;
     struct kolo_conn *conn = NULL;
     kolo_status status;
     KOLO_TRY(kolo_poller_create(&poller));
-    KOLO_TRY(
-        kolo_conn_dial(poller, places, count, secret, &mine, deadline, dialed, &dialing, &conn));
-    KOLO_TRY(wait_for(poller, &dialing, is_stale, context));
+    KOLO_TRY(kolo_conn_dial(poller, &dial_config, &conn));
+    KOLO_TRY(wait_for(poller, &dialing, config));
     KOLO_TRY(dialing.status);
-    KOLO_TRY(check_greeting(&dialing, job_id));
+    KOLO_TRY(check_greeting(&dialing, config->job_id));
     *fd_out = dialing.fd;
     dialing.fd = -1;
 out:

@@ -181,9 +181,13 @@ kolo_status kolo_store_server_listen(struct kolo_store_server *server,
     if (server->listener_count == LISTENERS_MAX)
         return kolo_fail(KOLO_ERR_INVALID, "store: more than %d places to listen at",
                          LISTENERS_MAX);
-    kolo_status status =
-        kolo_listener_open(server->poller, &at, HANDSHAKE_MS, &server->config.secret, &mine,
-                           accepted, server, &listener);
+    const struct kolo_listener_config config = {.place = &at,
+                                                .handshake_ms = HANDSHAKE_MS,
+                                                .secret = &server->config.secret,
+                                                .mine = &mine,
+                                                .accepted = accepted,
+                                                .context = server};
+    kolo_status status = kolo_listener_open(server->poller, &config, &listener);
     if (status != KOLO_OK)
         return status;
     kolo_listener_expect(listener, server->config.size);

@@ -525,21 +525,10 @@ static void prepare(struct kolo_conn *conn, const struct kolo_place *places)
     }
 }
 
-kolo_status kolo_conn_dial(struct kolo_poller *poller, const struct kolo_place *places,
-                           size_t count, const struct kolo_secret *secret,
-                           const struct kolo_greeting *mine, kolo_deadline deadline,
-                           kolo_conn_done *done, void *context, struct kolo_conn **conn_out)
-{
-    return kolo_conn_race(poller, places, count, secret, mine, deadline, NULL, done, context,
-                          conn_out);
-}
-
-kolo_status kolo_conn_race(struct kolo_poller *poller, const struct kolo_place *places,
-                           size_t count, const struct kolo_secret *secret,
-                           const struct kolo_greeting *mine, kolo_deadline deadline,
-                           struct kolo_race *race, kolo_conn_done *done, void *context,
+kolo_status kolo_conn_dial(struct kolo_poller *poller, const struct kolo_dial_config *config,
                            struct kolo_conn **conn_out)
 {
+    const size_t count = config->count;
     struct kolo_conn *conn;
 
     if (count == 0 || count > PLACES_MAX)
@@ -548,17 +537,17 @@ kolo_status kolo_conn_race(struct kolo_poller *poller, const struct kolo_place *
     if (conn == NULL)
         return KOLO_ERR_NO_MEMORY;
     conn->poller = poller;
-    conn->secret = *secret;
-    conn->mine = *mine;
-    conn->deadline = deadline;
+    conn->secret = *config->secret;
+    conn->mine = *config->mine;
+    conn->deadline = config->deadline;
     conn->taken_by = KOLO_NEVER;
-    conn->done = done;
-    conn->context = context;
-    conn->race = race;
+    conn->done = config->done;
+    conn->context = config->context;
+    conn->race = config->race;
     conn->settle_at = KOLO_NEVER;
     conn->count = count;
     conn->timer.fire = fire;
-    prepare(conn, places);
+    prepare(conn, config->places);
     if (kolo_conn_timer_add(&conn->timer, poller) != KOLO_OK) {
         release(conn);
         return KOLO_ERR_NO_MEMORY;

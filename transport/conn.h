@@ -60,18 +60,6 @@ struct kolo_conn;
 typedef void kolo_conn_done(void *context, kolo_status status, int fd,
                             const struct kolo_greeting *theirs);
 
-/** Dials all @p places, staggered (the next starts when one failed or after 100 ms), and takes the
- * first that proves the secret and is whom we mean: same protocol and purpose, and, where mine->to
- * and their `from` are ranks, that rank. A refused, reset, silent or prematurely closed one is
- * dialled again (20 ms doubling to 500 ms) until the deadline: the peer may be starting, or busy. A
- * place where a stranger answers, or the wrong rank, is given up. Failure: ERR_CONNECT, ERR_AUTH,
- * ERR_PROTOCOL, ERR_TIMEOUT (all silent) with every place and what it answered in the detail: at
- * the deadline, or as soon as all places are given up. */
-kolo_status kolo_conn_dial(struct kolo_poller *poller, const struct kolo_place *places,
-                           size_t count, const struct kolo_secret *secret,
-                           const struct kolo_greeting *mine, kolo_deadline deadline,
-                           kolo_conn_done *done, void *context,
-                           struct kolo_conn **conn_out) KOLO_NODISCARD;
 /** How several places of one peer are compared; the caller's, to live as long as the conn. */
 struct kolo_race {
     const struct kolo_place *locals; /* this machine's addresses, with their facts */
@@ -82,13 +70,30 @@ struct kolo_race {
     size_t answered, tried;
     char text[96]; /* "eth0, 25000 Mbit/s, round trip 61 us" */
 };
-/** The same, but all places are dialled at once, and among those that answer within a round trip or
- * two of the first the one with the best figures (figures.h) is the first to be proved; the others
- * only if it fails. */
-kolo_status kolo_conn_race(struct kolo_poller *poller, const struct kolo_place *places,
-                           size_t count, const struct kolo_secret *secret,
-                           const struct kolo_greeting *mine, kolo_deadline deadline,
-                           struct kolo_race *race, kolo_conn_done *done, void *context,
+/** Whom to dial; all but the race is copied. */
+struct kolo_dial_config {
+    const struct kolo_place *places;
+    size_t count;
+    const struct kolo_secret *secret;
+    const struct kolo_greeting *mine;
+    kolo_deadline deadline;
+    struct kolo_race *race; /* NULL: the first place that answers will do */
+    kolo_conn_done *done;
+    void *context;
+};
+/** Dials all places and takes the first that proves the secret and is whom we mean: same protocol
+ * and purpose, and, where mine->to and their `from` are ranks, that rank. A refused, reset, silent
+ * or prematurely closed one is dialled again (20 ms doubling to 500 ms) until the deadline: the
+ * peer may be starting, or busy. A place where a stranger answers, or the wrong rank, is given up.
+ *
+ * Without a race dials are staggered: the next starts when one failed or after 100 ms. With one all
+ * start at once, and among those that answer within a round trip or two of the first the one with
+ * the best figures (figures.h) is the first to be proved; the others only if it fails.
+ *
+ * ERR_INVALID: no places, or too many; ERR_NO_MEMORY. What done() is told: KOLO_OK; ERR_CONNECT,
+ * ERR_AUTH, ERR_PROTOCOL, ERR_TIMEOUT (all silent) with every place and what it answered in the
+ * detail: at the deadline, or as soon as all places are given up. */
+kolo_status kolo_conn_dial(struct kolo_poller *poller, const struct kolo_dial_config *config,
                            struct kolo_conn **conn_out) KOLO_NODISCARD;
 /** "cannot reach rank 1: 10.0.0.5:4711 no answer": what each place has answered so far. */
 void kolo_conn_explain(const struct kolo_conn *conn, char *text, size_t capacity);
@@ -99,16 +104,24 @@ void kolo_conn_expect(struct kolo_conn *conn, kolo_deadline by);
 /** Gives up silently: no callback. */
 void kolo_conn_cancel(struct kolo_conn *conn);
 
-/** Listens; every peer that proves the secret reaches @p accepted (status KOLO_OK). Strangers are
- * dropped in silence: at a wrong proof, after @p handshake_ms, or, the oldest first, when
- * KOLO_LISTENER_PENDING_MAX wait beside as many as are expected. *mine answers the greeting of each
- * (its `to` is replaced by their `from`); one that proves itself but means another rank, purpose or
- * protocol gets the answer, so that it knows, and is dropped. */
+/** Where and as whom to listen; copied. */
+struct kolo_listener_config {
+    const struct kolo_place *place;
+    int handshake_ms; /* how long a peer may take to prove itself */
+    const struct kolo_secret *secret;
+    const struct kolo_greeting *mine; /* answers the greeting of each, with their `from` as `to` */
+    kolo_conn_done *accepted;
+    void *context;
+};
+/** Listens; every peer that proves the secret reaches accepted() (status KOLO_OK). Strangers are
+ * dropped in silence: at a wrong proof, after handshake_ms, or, the oldest first, when
+ * KOLO_LISTENER_PENDING_MAX wait beside as many as are expected. One that proves itself but means
+ * another rank, purpose or protocol gets the answer, so that it knows, and is dropped.
+ * ERR_SYSTEM: nobody can listen there; ERR_NO_MEMORY. */
 struct kolo_listener;
-kolo_status kolo_listener_open(struct kolo_poller *poller, const struct kolo_place *place,
-                               int handshake_ms, const struct kolo_secret *secret,
-                               const struct kolo_greeting *mine, kolo_conn_done *accepted,
-                               void *context, struct kolo_listener **listener_out) KOLO_NODISCARD;
+kolo_status kolo_listener_open(struct kolo_poller *poller,
+                               const struct kolo_listener_config *config,
+                               struct kolo_listener **listener_out) KOLO_NODISCARD;
 void kolo_listener_close(struct kolo_listener *listener);
 /** So many peers may come at once: they all have places, however long each takes to prove
  * itself. */

@@ -387,10 +387,9 @@ static kolo_status bind_and_listen(struct kolo_listener *listener, const struct 
     return fail_range(&at, refused);
 }
 
-kolo_status kolo_listener_open(struct kolo_poller *poller, const struct kolo_place *place,
-                               int handshake_ms, const struct kolo_secret *secret,
-                               const struct kolo_greeting *mine, kolo_conn_done *accepted,
-                               void *context, struct kolo_listener **listener_out)
+kolo_status kolo_listener_open(struct kolo_poller *poller,
+                               const struct kolo_listener_config *config,
+                               struct kolo_listener **listener_out)
 {
     struct kolo_listener *listener = kolo_calloc(1, sizeof *listener);
     kolo_status status;
@@ -400,18 +399,18 @@ kolo_status kolo_listener_open(struct kolo_poller *poller, const struct kolo_pla
     listener->poller = poller;
     listener->door.watch = (struct kolo_watch){.fd = -1, .ready = knock};
     listener->door.listener = listener;
-    listener->secret = *secret;
-    listener->mine = *mine;
-    listener->accepted = accepted;
-    listener->context = context;
-    listener->handshake_ns = (int64_t)handshake_ms * 1000000;
+    listener->secret = *config->secret;
+    listener->mine = *config->mine;
+    listener->accepted = config->accepted;
+    listener->context = config->context;
+    listener->handshake_ns = (int64_t)config->handshake_ms * 1000000;
     listener->shut_ms = SHUT_FIRST_MS;
     listener->shut_until = KOLO_NEVER;
     listener->timer.fire = fire;
     listener->timer.at = KOLO_NEVER;
     listener->places = KOLO_LISTENER_PENDING_MAX;
     listener->grace_ms = GRACE_MS;
-    KOLO_TRY(bind_and_listen(listener, place));
+    KOLO_TRY(bind_and_listen(listener, config->place));
     KOLO_TRY(kolo_conn_timer_add(&listener->timer, poller));
     KOLO_TRY(kolo_poller_add(poller, &listener->door.watch, EPOLLIN));
     *listener_out = listener;

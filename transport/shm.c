@@ -66,9 +66,14 @@ static kolo_status open_listener(struct kolo_shm_port *port, struct kolo_endpoin
     kolo_status status = make_name(&place, &address);
     if (status != KOLO_OK)
         return status;
-    status = kolo_listener_open(kolo_endpoint_poller(endpoint), &place,
-                                (int)config->settings->peer_timeout_ms, &config->secret, &mine,
-                                accepted, port, &port->listener);
+    const struct kolo_listener_config listener_config = {.place = &place,
+                                                         .handshake_ms =
+                                                             (int)config->settings->peer_timeout_ms,
+                                                         .secret = &config->secret,
+                                                         .mine = &mine,
+                                                         .accepted = accepted,
+                                                         .context = port};
+    status = kolo_listener_open(kolo_endpoint_poller(endpoint), &listener_config, &port->listener);
     if (status != KOLO_OK)
         return status;
     kolo_listener_expect(port->listener, config->size);

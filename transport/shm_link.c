@@ -388,8 +388,14 @@ static kolo_status dial(struct kolo_shm_link *link)
     if (status != KOLO_OK)
         return status;
     enter(link, KOLO_SHM_DIALING);
-    return kolo_conn_dial(poller_of(link), &place, 1, &config->secret, &mine, link->deadline,
-                          dialled, link, &link->conn);
+    const struct kolo_dial_config dial_config = {.places = &place,
+                                                 .count = 1,
+                                                 .secret = &config->secret,
+                                                 .mine = &mine,
+                                                 .deadline = link->deadline,
+                                                 .done = dialled,
+                                                 .context = link};
+    return kolo_conn_dial(poller_of(link), &dial_config, &link->conn);
 }
 
 static kolo_status accept_on(struct kolo_shm_link *link, int fd)

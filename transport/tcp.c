@@ -328,9 +328,15 @@ static kolo_status dial(struct tcp_link *tcp, kolo_deadline deadline)
     tcp->deadline.timer.at = kolo_deadline_min(
         deadline, kolo_deadline_in_ms(kolo_tcp_settings(port_of(tcp))->stall_warn_ms));
     /* Inside one host every address leads over loopback: there is nothing to compare. */
-    status =
-        kolo_conn_race(kolo_endpoint_poller(endpoint), places, count, &config->secret, &mine,
-                       deadline, is_same_host(tcp) ? NULL : &tcp->race, dialled, tcp, &tcp->dial);
+    const struct kolo_dial_config dial_config = {.places = places,
+                                                 .count = count,
+                                                 .secret = &config->secret,
+                                                 .mine = &mine,
+                                                 .deadline = deadline,
+                                                 .race = is_same_host(tcp) ? NULL : &tcp->race,
+                                                 .done = dialled,
+                                                 .context = tcp};
+    status = kolo_conn_dial(kolo_endpoint_poller(endpoint), &dial_config, &tcp->dial);
     if (status == KOLO_OK)
         kolo_conn_expect(tcp->dial, kolo_deadline_in_ms(config->settings->start_timeout_ms));
     return status;

@@ -216,8 +216,13 @@ static kolo_status add_listener(struct tcp_port *port, const struct kolo_place *
 
     if (handshake_ms > HANDSHAKE_MS_MAX)
         handshake_ms = HANDSHAKE_MS_MAX;
-    status = kolo_listener_open(kolo_endpoint_poller(port->base.endpoint), place, (int)handshake_ms,
-                                &config->secret, &mine, accepted, port,
+    const struct kolo_listener_config listener_config = {.place = place,
+                                                         .handshake_ms = (int)handshake_ms,
+                                                         .secret = &config->secret,
+                                                         .mine = &mine,
+                                                         .accepted = accepted,
+                                                         .context = port};
+    status = kolo_listener_open(kolo_endpoint_poller(port->base.endpoint), &listener_config,
                                 &port->listeners[port->listener_count]);
     if (status != KOLO_OK)
         return status;

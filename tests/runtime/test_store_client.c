@@ -412,8 +412,15 @@ Test(store_client, process_of_another_job_is_turned_away)
     char byte;
     open_world(1, true);
     cr_assert(kolo_poller_create(&poller) == KOLO_OK);
-    cr_assert(kolo_conn_dial(poller, &world.place, 1, &world.secret, &mine,
-                             kolo_deadline_in_ms(SOON_MS), on_dialed, &dialed, &conn) == KOLO_OK);
+    cr_assert(kolo_conn_dial(poller,
+                             &(struct kolo_dial_config){.places = &world.place,
+                                                        .count = 1,
+                                                        .secret = &world.secret,
+                                                        .mine = &mine,
+                                                        .deadline = kolo_deadline_in_ms(SOON_MS),
+                                                        .done = on_dialed,
+                                                        .context = &dialed},
+                             &conn) == KOLO_OK);
     while (!dialed.is_done) {
         cr_assert(kolo_poller_dispatch(poller, NULL) == KOLO_OK);
         kolo_deadline next = kolo_conn_expire(poller);

@@ -120,9 +120,8 @@ static const char *live(struct rank *rank)
     if (kolo_poller_create(&rank->poller) != KOLO_OK ||
         kolo_store_thread_pair(rank->store, &rank->fd) != KOLO_OK)
         return "no poller or no socket pair";
-    if (kolo_store_client_join(rank->poller, NULL, 0, rank->fd, NULL, &self, RANKS,
-                               kolo_deadline_in_ms(SOON_MS), &events, &rank->client,
-                               &peers) != KOLO_OK)
+    if (kolo_store_client_join(rank->poller, rank->fd, &self, RANKS, kolo_deadline_in_ms(SOON_MS),
+                               &events, &rank->client, &peers) != KOLO_OK)
         return "cannot join";
     for (int round = 0; round < ROUNDS && !wrong; round++)
         wrong = play(rank, round);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/store_dial.h"
+
 static void on_failed(void *context, int rank, uint32_t scope, kolo_status why, const char *text)
 {
     struct store_rank *self = context;
@@ -32,15 +34,19 @@ kolo_status store_rank_join(struct store_rank *rank, int number, int size, int f
 {
     const struct kolo_store_client_events events = {
         .context = rank, .failed = on_failed, .left = on_left, .lost = on_lost};
+    const kolo_deadline deadline = kolo_deadline_in_ms(timeout_ms);
     struct kolo_peer self = {0};
     kolo_identity_here(number, &self.identity);
     self.credit_bytes = 1 << 20;
     void *context = rank->context;
     *rank = (struct store_rank){.rank = number, .size = size, .context = context};
     rank->joined = kolo_poller_create(&rank->poller);
+    const struct kolo_store_dial_config dial_config = {
+        .places = places, .count = count, .secret = secret, .rank = number, .deadline = deadline};
+    if (rank->joined == KOLO_OK && fd < 0)
+        rank->joined = kolo_store_dial(&dial_config, &fd);
     if (rank->joined == KOLO_OK)
-        rank->joined = kolo_store_client_join(rank->poller, places, count, fd, secret, &self, size,
-                                              kolo_deadline_in_ms(timeout_ms), &events,
+        rank->joined = kolo_store_client_join(rank->poller, fd, &self, size, deadline, &events,
                                               &rank->client, &rank->peers);
     snprintf(rank->why, sizeof rank->why, "%s", kolo_error_detail());
     return rank->joined;

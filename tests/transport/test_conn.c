@@ -90,8 +90,14 @@ static void open_world_at(struct world *w, const struct kolo_place *place, int h
     memset(w, 0, sizeof *w);
     cr_assert(kolo_secret_make(&w->secret) == KOLO_OK);
     cr_assert(kolo_poller_create(&w->poller) == KOLO_OK);
-    cr_assert(kolo_listener_open(w->poller, place, handshake_ms, &w->secret, &server, on_accepted,
-                                 w, &w->listener) == KOLO_OK,
+    cr_assert(kolo_listener_open(w->poller,
+                                 &(struct kolo_listener_config){.place = place,
+                                                                .handshake_ms = handshake_ms,
+                                                                .secret = &w->secret,
+                                                                .mine = &server,
+                                                                .accepted = on_accepted,
+                                                                .context = w},
+                                 &w->listener) == KOLO_OK,
               "%s", kolo_error_detail());
     kolo_listener_place(w->listener, &w->place);
 }
@@ -139,8 +145,15 @@ static struct kolo_conn *dial(struct world *w, const struct kolo_place *places, 
                               const struct kolo_secret *secret, int ms, struct end *end)
 {
     struct kolo_conn *conn = NULL;
-    cr_assert(kolo_conn_dial(w->poller, places, count, secret, &client, kolo_deadline_in_ms(ms),
-                             on_done, end, &conn) == KOLO_OK);
+    cr_assert(kolo_conn_dial(w->poller,
+                             &(struct kolo_dial_config){.places = places,
+                                                        .count = count,
+                                                        .secret = secret,
+                                                        .mine = &client,
+                                                        .deadline = kolo_deadline_in_ms(ms),
+                                                        .done = on_done,
+                                                        .context = end},
+                             &conn) == KOLO_OK);
     cr_assert(end->calls == 0, "never from within the call");
     return conn;
 }
@@ -300,7 +313,13 @@ Test(conn, dialer_waits_for_a_peer_that_starts_later, .timeout = 120)
     dial(&w, &place, 1, &w.secret, 10000, &end);
     run_for(&w, 300);
     cr_assert(end.calls == 0, "%s", end.detail);
-    cr_assert(kolo_listener_open(w.poller, &place, 5000, &w.secret, &server, on_accepted, &w,
+    cr_assert(kolo_listener_open(w.poller,
+                                 &(struct kolo_listener_config){.place = &place,
+                                                                .handshake_ms = 5000,
+                                                                .secret = &w.secret,
+                                                                .mine = &server,
+                                                                .accepted = on_accepted,
+                                                                .context = &w},
                                  &late) == KOLO_OK,
               "%s", kolo_error_detail());
     run_until(&w, &end.calls, 1, 20000);
@@ -495,8 +514,15 @@ static void expect_wrong_door(const struct kolo_greeting *greeting, kolo_status 
     struct kolo_conn *conn;
 
     open_world(&w, 5000);
-    cr_assert(kolo_conn_dial(w.poller, &w.place, 1, &w.secret, greeting, kolo_deadline_in_ms(20000),
-                             on_done, &end, &conn) == KOLO_OK);
+    cr_assert(kolo_conn_dial(w.poller,
+                             &(struct kolo_dial_config){.places = &w.place,
+                                                        .count = 1,
+                                                        .secret = &w.secret,
+                                                        .mine = greeting,
+                                                        .deadline = kolo_deadline_in_ms(20000),
+                                                        .done = on_done,
+                                                        .context = &end},
+                             &conn) == KOLO_OK);
     run_until(&w, &end.calls, 1, 20000);
     cr_assert(end.status == status, "%d %s", end.status, end.detail);
     cr_assert(strstr(end.detail, words), "%s", end.detail);
@@ -545,7 +571,11 @@ Test(conn, dial_without_a_place_is_refused)
     struct world w;
     struct kolo_conn *conn;
     open_world(&w, 1000);
-    cr_assert(kolo_conn_dial(w.poller, NULL, 0, &w.secret, &client, KOLO_NEVER, on_done, NULL,
+    cr_assert(kolo_conn_dial(w.poller,
+                             &(struct kolo_dial_config){.secret = &w.secret,
+                                                        .mine = &client,
+                                                        .deadline = KOLO_NEVER,
+                                                        .done = on_done},
                              &conn) == KOLO_ERR_INVALID);
     close_world(&w);
 }
@@ -562,10 +592,23 @@ Test(conn, allocation_failures_come_back_as_such, .timeout = 120)
     cr_assert(kolo_poller_create(&poller) == KOLO_OK);
     for (uint64_t nth = 1; nth <= 2; nth++) {
         kolo_alloc_fail_nth(nth);
-        cr_assert(kolo_conn_dial(poller, &w.place, 1, &w.secret, &client, kolo_deadline_in_ms(99),
-                                 on_done, &end, &conn) == KOLO_ERR_NO_MEMORY);
+        cr_assert(kolo_conn_dial(poller,
+                                 &(struct kolo_dial_config){.places = &w.place,
+                                                            .count = 1,
+                                                            .secret = &w.secret,
+                                                            .mine = &client,
+                                                            .deadline = kolo_deadline_in_ms(99),
+                                                            .done = on_done,
+                                                            .context = &end},
+                                 &conn) == KOLO_ERR_NO_MEMORY);
         kolo_alloc_fail_nth(nth);
-        cr_assert(kolo_listener_open(poller, &w.place, 100, &w.secret, &server, on_accepted, &w,
+        cr_assert(kolo_listener_open(poller,
+                                     &(struct kolo_listener_config){.place = &w.place,
+                                                                    .handshake_ms = 100,
+                                                                    .secret = &w.secret,
+                                                                    .mine = &server,
+                                                                    .accepted = on_accepted,
+                                                                    .context = &w},
                                      &listener) != KOLO_OK);
     }
     kolo_alloc_fail_nth(0);
@@ -919,7 +962,13 @@ Test(conn, the_listener_may_be_closed_from_its_callback, .timeout = 120)
 
     open_world(&w, 1000);
     kolo_listener_close(w.listener);
-    cr_assert(kolo_listener_open(w.poller, &place, 1000, &w.secret, &server, close_in_callback, &w,
+    cr_assert(kolo_listener_open(w.poller,
+                                 &(struct kolo_listener_config){.place = &place,
+                                                                .handshake_ms = 1000,
+                                                                .secret = &w.secret,
+                                                                .mine = &server,
+                                                                .accepted = close_in_callback,
+                                                                .context = &w},
                                  &w.listener) == KOLO_OK);
     kolo_listener_place(w.listener, &w.place);
     int fd = raw_connect(&w.place);
@@ -939,7 +988,13 @@ Test(conn, a_taken_port_is_named)
 
     open_world(&w, 1000);
     kolo_place_format(&w.place, text, sizeof text);
-    cr_assert(kolo_listener_open(w.poller, &w.place, 1000, &w.secret, &server, on_accepted, &w,
+    cr_assert(kolo_listener_open(w.poller,
+                                 &(struct kolo_listener_config){.place = &w.place,
+                                                                .handshake_ms = 1000,
+                                                                .secret = &w.secret,
+                                                                .mine = &server,
+                                                                .accepted = on_accepted,
+                                                                .context = &w},
                                  &second) == KOLO_ERR_SYSTEM);
     cr_assert(strstr(kolo_error_detail(), text) && strstr(kolo_error_detail(), "in use"), "%s",
               kolo_error_detail());

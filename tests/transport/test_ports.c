@@ -87,14 +87,24 @@ Test(ports, listeners_keep_to_the_range_and_say_when_it_is_full)
     for (int i = 0; i < 3; i++) {
         struct kolo_place bound;
         struct sockaddr_in at;
-        cr_assert(kolo_listener_open(poller, &place, 1000, &secret, &mine, nobody, NULL,
+        cr_assert(kolo_listener_open(poller,
+                                     &(struct kolo_listener_config){.place = &place,
+                                                                    .handshake_ms = 1000,
+                                                                    .secret = &secret,
+                                                                    .mine = &mine,
+                                                                    .accepted = nobody},
                                      &listeners[i]) == KOLO_OK,
                   "%s", kolo_error_detail());
         kolo_listener_place(listeners[i], &bound);
         memcpy(&at, &bound.addr, sizeof at);
         cr_assert(ntohs(at.sin_port) >= place.ports.low && ntohs(at.sin_port) <= place.ports.high);
     }
-    cr_assert(kolo_listener_open(poller, &place, 1000, &secret, &mine, nobody, NULL,
+    cr_assert(kolo_listener_open(poller,
+                                 &(struct kolo_listener_config){.place = &place,
+                                                                .handshake_ms = 1000,
+                                                                .secret = &secret,
+                                                                .mine = &mine,
+                                                                .accepted = nobody},
                                  &listeners[3]) == KOLO_ERR_SYSTEM);
     snprintf(range, sizeof range, "KOLO_PORTS=%d-%d", place.ports.low, place.ports.high);
     cr_assert(strstr(kolo_error_detail(), range) && strstr(kolo_error_detail(), "widen"), "%s",
@@ -130,8 +140,13 @@ Test(ports, those_that_a_user_may_not_have_are_not_called_taken)
         cr_skip_test("whoever it is may have them here");
     memcpy(&place.addr, &any, sizeof any);
     cr_assert(kolo_poller_create(&poller) == KOLO_OK);
-    cr_assert(kolo_listener_open(poller, &place, 1000, &secret, &mine, nobody, NULL, &listener) ==
-              KOLO_ERR_SYSTEM);
+    cr_assert(kolo_listener_open(poller,
+                                 &(struct kolo_listener_config){.place = &place,
+                                                                .handshake_ms = 1000,
+                                                                .secret = &secret,
+                                                                .mine = &mine,
+                                                                .accepted = nobody},
+                                 &listener) == KOLO_ERR_SYSTEM);
     cr_assert(strstr(kolo_error_detail(), "KOLO_PORTS=2-4: this user may not listen at 3 of these"),
               "%s", kolo_error_detail());
     kolo_poller_destroy(poller);

@@ -74,8 +74,14 @@ static void dial_by_hand(struct suite_rank *rank)
                     KOLO_OK,
                 "no place");
     SUITE_CHECK(rank,
-                kolo_conn_dial(kolo_endpoint_poller(rank->endpoint), places, count, &config->secret,
-                               &mine, kolo_deadline_in_ms(30000), keep_fd, &status,
+                kolo_conn_dial(kolo_endpoint_poller(rank->endpoint),
+                               &(struct kolo_dial_config){.places = places,
+                                                          .count = count,
+                                                          .secret = &config->secret,
+                                                          .mine = &mine,
+                                                          .deadline = kolo_deadline_in_ms(30000),
+                                                          .done = keep_fd,
+                                                          .context = &status},
                                &conn) == KOLO_OK,
                 "%s", kolo_error_detail());
     while (status == KOLO_AGAIN)

@@ -211,8 +211,15 @@ static void raw_dial(struct raw *raw, struct shm_side *side)
     place_of_name(&place, address->data, address->bytes);
     raw->fd = -1;
     cr_assert(kolo_poller_create(&raw->poller) == KOLO_OK);
-    cr_assert(kolo_conn_dial(raw->poller, &place, 1, &side->secret, &mine,
-                             kolo_deadline_in_ms(50000), raw_done, raw, &raw->conn) == KOLO_OK);
+    cr_assert(kolo_conn_dial(raw->poller,
+                             &(struct kolo_dial_config){.places = &place,
+                                                        .count = 1,
+                                                        .secret = &side->secret,
+                                                        .mine = &mine,
+                                                        .deadline = kolo_deadline_in_ms(50000),
+                                                        .done = raw_done,
+                                                        .context = raw},
+                             &raw->conn) == KOLO_OK);
     raw_drive(raw, side);
 }
 
@@ -231,7 +238,13 @@ static void raw_listen(struct raw *raw, struct shm_side *side)
     place_of_name(&place, name, strlen(name));
     raw->fd = -1;
     cr_assert(kolo_poller_create(&raw->poller) == KOLO_OK);
-    cr_assert(kolo_listener_open(raw->poller, &place, 5000, &side->secret, &mine, raw_done, raw,
+    cr_assert(kolo_listener_open(raw->poller,
+                                 &(struct kolo_listener_config){.place = &place,
+                                                                .handshake_ms = 5000,
+                                                                .secret = &side->secret,
+                                                                .mine = &mine,
+                                                                .accepted = raw_done,
+                                                                .context = raw},
                                  &raw->listener) == KOLO_OK);
     cr_assert(shm_side_meet(side, &other), "%s", kolo_error_detail());
     cr_assert(kolo_endpoint_link(side->endpoint, 0, kolo_deadline_in_ms(3000), &side->link) ==

@@ -753,8 +753,15 @@ static void raw_dial(struct world *w, struct raw *raw, int rank, int to)
     cr_assert(kolo_places_resolve(text, &place, 1, &count) == KOLO_OK);
     *raw = (struct raw){.fd = -1, .status = KOLO_AGAIN};
     cr_assert(kolo_poller_create(&raw->poller) == KOLO_OK);
-    cr_assert(kolo_conn_dial(raw->poller, &place, 1, &w->secret, &mine, kolo_deadline_in_ms(20000),
-                             on_raw, raw, &conn) == KOLO_OK);
+    cr_assert(kolo_conn_dial(raw->poller,
+                             &(struct kolo_dial_config){.places = &place,
+                                                        .count = 1,
+                                                        .secret = &w->secret,
+                                                        .mine = &mine,
+                                                        .deadline = kolo_deadline_in_ms(20000),
+                                                        .done = on_raw,
+                                                        .context = raw},
+                             &conn) == KOLO_OK);
     while (raw->status == KOLO_AGAIN) {
         progress(w);
         (void)kolo_conn_expire(raw->poller);

@@ -124,25 +124,25 @@ static struct kolo_rdma_request *request_at(const struct kolo_rdma_track *track,
 }
 
 uint64_t kolo_rdma_track_add(struct kolo_rdma_track *track, const struct kolo_rdma_request *request,
-                             bool is_told)
+                             bool is_signaled)
 {
     *request_at(track, track->next) = *request;
     uint64_t id = (uint64_t)track->number << NUMBER_BITS | (track->next & number_mask);
     track->next++;
-    if (is_told)
-        track->told = track->next;
+    if (is_signaled)
+        track->signaled = track->next;
     return id;
 }
 
-uint64_t kolo_rdma_track_add_again(struct kolo_rdma_track *track, bool is_told)
+uint64_t kolo_rdma_track_add_again(struct kolo_rdma_track *track, bool is_signaled)
 {
     const struct kolo_rdma_request request = *request_at(track, track->next);
-    return kolo_rdma_track_add(track, &request, is_told);
+    return kolo_rdma_track_add(track, &request, is_signaled);
 }
 
 void kolo_rdma_track_rewind(struct kolo_rdma_track *track)
 {
-    track->next = track->told = track->first;
+    track->next = track->signaled = track->first;
 }
 
 kolo_status kolo_rdma_track_renew(struct kolo_rdma_track *track)
@@ -221,7 +221,7 @@ void kolo_rdma_track_settle(struct kolo_rdma_track *track, uint64_t next)
 
 static void complete(struct kolo_rdma_track *track, const struct ibv_wc *wc)
 {
-    /* The number modulo 2^40, seen from the first that is not heard of. */
+    /* The number modulo 2^40, seen from the first that has not completed. */
     uint64_t ahead = ((wc->wr_id & number_mask) - track->first) & number_mask;
     uint64_t number = track->first + ahead;
     if (track->has_failed)

@@ -2,16 +2,16 @@
 // Completions: what a device says about requests that were posted, brought back to the request, its
 // queue pair and peer.
 //
-// A queue (`kolo_rdma_completions`) serves all pairs of a device. Each side of a pair (sends,
-// receives) is a track: the requests that were posted on it and not heard of, in order. The 64 bits
-// that a completion brings back say which track and which request of it; nothing else of a
-// completion in error is defined, and nothing else of it is read. So what comes twice, out of
-// order, or for a pair that is gone, is told from what is due.
+// A completion queue (`kolo_rdma_completions`) serves all pairs of a device. Each side of a pair
+// (sends, receives) is a track: the requests that were posted on it and have not completed, in
+// order. The 64 bits that a completion brings back say which track and which request of it; nothing
+// else of a completion in error is defined, and nothing else of it is read. So a completion that
+// comes twice, out of order, or for a pair that is gone, is known from one that is due.
 //
 //   wr_id:  number of the track (24 bits) | number of the request on it (40 bits)
 //
-// Sends need not all be told (moderation): the completion of one is that of all before it. Of
-// receives each is told.
+// Not every send is signaled, that is, asks for a completion of its own (completion moderation):
+// the completion of one is that of all before it. Every receive has its own.
 //
 // Threads: those of the endpoint, one at a time.
 #ifndef KOLO_TRANSPORT_RDMA_COMPLETE_H
@@ -49,8 +49,8 @@ struct kolo_rdma_track {
     bool is_survivable; /* has_failed: by what peer and device may outlive, a cable's pull, say */
     uint32_t capacity;
     struct kolo_rdma_request *requests; /* a ring, by number */
-    uint64_t first, next;               /* numbers: not heard of from first to next - 1 */
-    uint64_t told;                      /* the last that was posted so that it is told */
+    uint64_t first, next;               /* numbers: not completed from first to next - 1 */
+    uint64_t signaled;                  /* one more than the last that was posted signaled */
 };
 
 struct kolo_rdma_completions {
@@ -92,33 +92,32 @@ kolo_status kolo_rdma_track_open(struct kolo_rdma_track *track,
 void kolo_rdma_track_close(struct kolo_rdma_track *track);
 
 /** Its pair is gone, and another takes its place: what still comes of the old one is dropped. What
- * was not heard of stays noted. ERR_NO_MEMORY. */
+ * has not completed stays noted. ERR_NO_MEMORY. */
 kolo_status kolo_rdma_track_renew(struct kolo_rdma_track *track) KOLO_NODISCARD;
 /** The requests before @p next have done what they should, as somebody else says. */
 void kolo_rdma_track_settle(struct kolo_rdma_track *track, uint64_t next);
-/** What was not heard of is not posted any more; it lies where it lay. */
+/** What has not completed is not posted any more; it lies where it lay. */
 void kolo_rdma_track_rewind(struct kolo_rdma_track *track);
 /** As _add, of the request that lies there since before a _rewind. */
-uint64_t kolo_rdma_track_add_again(struct kolo_rdma_track *track, bool is_told);
+uint64_t kolo_rdma_track_add_again(struct kolo_rdma_track *track, bool is_signaled);
 
 static inline bool kolo_rdma_track_is_full(const struct kolo_rdma_track *track)
 {
     return track->next - track->first >= track->capacity;
 }
-/** Is it time to have a send told? So that a quarter of the ring at most is unheard of. */
-static inline bool kolo_rdma_track_wants_told(const struct kolo_rdma_track *track)
+/** Shall the next send be signaled? So that a quarter of the ring at most waits for one that is. */
+static inline bool kolo_rdma_track_wants_signal(const struct kolo_rdma_track *track)
 {
-    return track->next - track->told >= track->capacity / 4;
+    return track->next - track->signaled >= track->capacity / 4;
 }
 /** Notes a request that is about to be posted, not on a full track, and gives its wr_id. */
 uint64_t kolo_rdma_track_add(struct kolo_rdma_track *track, const struct kolo_rdma_request *request,
-                             bool is_told);
+                             bool is_signaled);
 /** The post of the last one was refused with errno @p error: it is forgotten, and the track
  * fails. */
 void kolo_rdma_track_refused(struct kolo_rdma_track *track, int error);
 
-/** Of the first that is not heard of nothing was heard for too long: the track fails, with @p
- * text. */
+/** The first that has not completed takes too long: the track fails, with @p text. */
 void kolo_rdma_track_silent(struct kolo_rdma_track *track, const char *text);
 
 /** What a status of a completion means, and what is most likely behind it. */

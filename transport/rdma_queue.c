@@ -85,11 +85,11 @@ static void keep(struct kolo_rdma_queue *queue, const struct ibv_send_wr *send)
 }
 
 static void post_as(struct kolo_rdma_queue *queue, struct ibv_send_wr *send, uint64_t id,
-                    bool is_told)
+                    bool is_signaled)
 {
     struct ibv_send_wr *bad = NULL;
     send->wr_id = id;
-    if (is_told)
+    if (is_signaled)
         send->send_flags |= IBV_SEND_SIGNALED;
     int error = queue->completions->device->verbs->post_send(queue->pair, send, &bad);
     if (error != 0)
@@ -98,13 +98,14 @@ static void post_as(struct kolo_rdma_queue *queue, struct ibv_send_wr *send, uin
 
 /** Posts @p send, whose parts are filled in. */
 static void post(struct kolo_rdma_queue *queue, const struct kolo_rdma_request *request,
-                 struct ibv_send_wr *send, bool is_told)
+                 struct ibv_send_wr *send, bool is_signaled)
 {
-    const bool is_write = send->opcode != IBV_WR_SEND_WITH_IMM; /* told, since others wait for it */
-    bool told = is_told || is_write || kolo_rdma_track_wants_told(&queue->sends);
+    const bool is_write =
+        send->opcode != IBV_WR_SEND_WITH_IMM; /* signaled, since others wait for it */
+    const bool signals = is_signaled || is_write || kolo_rdma_track_wants_signal(&queue->sends);
     queue->writes_out += is_write ? request->bytes : 0;
     keep(queue, send);
-    post_as(queue, send, kolo_rdma_track_add(&queue->sends, request, told), told);
+    post_as(queue, send, kolo_rdma_track_add(&queue->sends, request, signals), signals);
 }
 
 /** The number that goes along: all credit that is owed, behind a mark. */
@@ -121,7 +122,8 @@ static struct ibv_sge part_of(const void *data, size_t bytes, uint32_t key)
 }
 
 /** The next send. */
-static void post_send(struct kolo_rdma_queue *queue, const char *what, size_t bytes, bool is_told)
+static void post_send(struct kolo_rdma_queue *queue, const char *what, size_t bytes,
+                      bool is_signaled)
 {
     const struct kolo_rdma_request request = {.what = what, .bytes = bytes};
     struct ibv_sge part = part_of(send_place(queue, queue->sends.next), bytes, queue->region->lkey);
@@ -131,7 +133,7 @@ static void post_send(struct kolo_rdma_queue *queue, const char *what, size_t by
                                .imm_data = take_owed(queue, 0)};
     if (bytes > 0 && bytes <= queue->inline_bytes)
         send.send_flags |= IBV_SEND_INLINE;
-    post(queue, &request, &send, is_told);
+    post(queue, &request, &send, is_signaled);
 }
 
 static bool can_post(const struct kolo_rdma_queue *queue)
@@ -231,7 +233,7 @@ static void sent(struct kolo_rdma_track *track, const struct kolo_rdma_request *
         queue->ops->passed(queue, request->bytes);
     if (request->context != NULL)
         queue->ops->has_written(queue, request->context);
-    if (queue->has_failed || (track->first != track->told && track->first != track->next))
+    if (queue->has_failed || (track->first != track->signaled && track->first != track->next))
         return; /* broken by that, or not yet the last that this completion ends */
     queue->ops->has_room(queue);
     return_credit(queue);
@@ -379,14 +381,14 @@ uint8_t *kolo_rdma_queue_place(struct kolo_rdma_queue *queue)
     return queue->credit > 0 && can_post(queue) ? send_place(queue, queue->sends.next) : NULL;
 }
 
-void kolo_rdma_queue_send(struct kolo_rdma_queue *queue, size_t bytes, bool is_told)
+void kolo_rdma_queue_send(struct kolo_rdma_queue *queue, size_t bytes, bool is_signaled)
 {
     queue->credit--;
-    post_send(queue, "a message", bytes, is_told);
+    post_send(queue, "a message", bytes, is_signaled);
 }
 
 void kolo_rdma_queue_send_with(struct kolo_rdma_queue *queue, size_t bytes,
-                               const struct kolo_rdma_write *rest, void *context, bool is_told)
+                               const struct kolo_rdma_write *rest, void *context, bool is_signaled)
 {
     const struct kolo_rdma_request request = {
         .what = "a message", .bytes = bytes + rest->bytes, .context = context};
@@ -398,7 +400,7 @@ void kolo_rdma_queue_send_with(struct kolo_rdma_queue *queue, size_t bytes,
                                .num_sge = SEND_PARTS,
                                .opcode = IBV_WR_SEND_WITH_IMM,
                                .imm_data = take_owed(queue, 0)};
-    post(queue, &request, &send, is_told);
+    post(queue, &request, &send, is_signaled);
 }
 
 /* ---- writing ---- */
@@ -469,7 +471,7 @@ int64_t kolo_rdma_queue_silence_ns(struct kolo_rdma_queue *queue, kolo_deadline 
     queue->watched = sends->first;
     if (sends->first == sends->next || !queue->is_connected || queue->has_failed || queue->holds)
         queue->silent_since = 0;
-    else if (sends->told <= sends->first)
+    else if (sends->signaled <= sends->first)
         ask(queue);
     return queue->silent_since != 0 ? now - queue->silent_since : 0;
 }
@@ -539,8 +541,8 @@ out:
     return status;
 }
 
-/** How many receives the sends took there that were heard of. */
-static uint64_t uses_heard(const struct kolo_rdma_queue *queue)
+/** How many receives there the sends took that have completed. */
+static uint64_t uses_completed(const struct kolo_rdma_queue *queue)
 {
     const struct kolo_rdma_posted *first = posted_at(queue, queue->sends.first);
     bool has_one = queue->sends.first != queue->sends.next;
@@ -550,9 +552,9 @@ static uint64_t uses_heard(const struct kolo_rdma_queue *queue)
 kolo_status kolo_rdma_queue_settle(struct kolo_rdma_queue *queue, uint64_t received)
 {
     uint64_t next = queue->sends.first;
-    if (received < uses_heard(queue) || received > queue->uses)
+    if (received < uses_completed(queue) || received > queue->uses)
         return kolo_fail(KOLO_ERR_PROTOCOL, "%llu messages of %llu to %llu have arrived",
-                         (unsigned long long)received, (unsigned long long)uses_heard(queue),
+                         (unsigned long long)received, (unsigned long long)uses_completed(queue),
                          (unsigned long long)queue->uses);
     /* A write is known to have arrived by a message behind it; one that may have is written again,
        with the same bytes. */
@@ -585,8 +587,8 @@ static void post_again(struct kolo_rdma_queue *queue, bool is_last)
         send.imm_data = take_owed(queue, posted->mark);
     }
     posted->uses = queue->uses;
-    bool told = is_last || kolo_rdma_track_wants_told(&queue->sends);
-    post_as(queue, &send, kolo_rdma_track_add_again(&queue->sends, told), told);
+    const bool signals = is_last || kolo_rdma_track_wants_signal(&queue->sends);
+    post_as(queue, &send, kolo_rdma_track_add_again(&queue->sends, signals), signals);
 }
 
 unsigned kolo_rdma_queue_replay(struct kolo_rdma_queue *queue)
@@ -608,7 +610,7 @@ unsigned kolo_rdma_queue_replay(struct kolo_rdma_queue *queue)
 void kolo_rdma_queue_flush(struct kolo_rdma_queue *queue)
 {
     const struct kolo_rdma_track *sends = &queue->sends;
-    if (queue->is_flushed || sends->told == sends->next || !can_post(queue))
+    if (queue->is_flushed || sends->signaled == sends->next || !can_post(queue))
         return;
     queue->is_flushed = true;
     post_send(queue, "a last message", 0, true);

@@ -20,6 +20,10 @@
 // was posted before is over, the rest is posted again, out of the same memory. So each message
 // arrives once.
 //
+// A place is a buffer of fixed size in registered memory (an eager buffer); places to send from and
+// to receive into are one allocation. A send is signaled where its completion is asked for: that of
+// one is that of all before it (rdma_complete.h).
+//
 // Closing destroys the queue pair first: from then on the device touches none of the memory.
 //
 // Threads: those of the endpoint, one at a time. Callbacks come from kolo_rdma_completions_poll, or
@@ -78,7 +82,7 @@ struct kolo_rdma_queue {
     uint32_t message_bytes;       /* the smaller of both sides' places */
     uint32_t inline_bytes;
     uint32_t write_bytes; /* of one write */
-    size_t writes_out;    /* bytes of writes that were not heard of */
+    size_t writes_out;    /* bytes of writes that have not completed */
     uint32_t packet;
     uint32_t credit;            /* messages that the peer has a place for */
     uint32_t credit_whole;      /* all it ever gave */
@@ -114,11 +118,11 @@ kolo_status kolo_rdma_queue_connect(struct kolo_rdma_queue *queue, const struct 
 /** Where the next message is to be written, message_bytes long; NULL: there is no place, here or
  * there, now. */
 uint8_t *kolo_rdma_queue_place(struct kolo_rdma_queue *queue);
-/** Sends what was written there: @p bytes bytes, at least 1. @p is_told: somebody will ask whether
- * all is drained, so the device shall tell when it is. Else it tells of one message in so many, as
- * places are needed again: each that it tells of costs it an entry, and us a look. What fails it
- * tells in any case. */
-void kolo_rdma_queue_send(struct kolo_rdma_queue *queue, size_t bytes, bool is_told);
+/** Sends what was written there: @p bytes bytes, at least 1. @p is_signaled: somebody will ask
+ * whether all is drained, so it gets a completion of its own. Else one message in so many does, as
+ * places are needed again: each completion costs the device an entry, and us a look. What fails
+ * completes in any case. */
+void kolo_rdma_queue_send(struct kolo_rdma_queue *queue, size_t bytes, bool is_signaled);
 /** Memory of ours, and, of a write, where its bytes go. */
 struct kolo_rdma_write {
     const void *data;
@@ -143,7 +147,7 @@ void kolo_rdma_queue_write_last(struct kolo_rdma_queue *queue, const struct kolo
  * until has_written(@p context), not NULL. Together at most message_bytes; only where
  * takes_parts. */
 void kolo_rdma_queue_send_with(struct kolo_rdma_queue *queue, size_t bytes,
-                               const struct kolo_rdma_write *rest, void *context, bool is_told);
+                               const struct kolo_rdma_write *rest, void *context, bool is_signaled);
 /** From here on the device touches no memory of it, and nothing of it is told. The queue is of no
  * use any more. False: the device does not let go of its pair, and may still write what was offered
  * to the peer. */
@@ -165,18 +169,17 @@ kolo_status kolo_rdma_queue_settle(struct kolo_rdma_queue *queue, uint64_t recei
  * there were. */
 unsigned kolo_rdma_queue_replay(struct kolo_rdma_queue *queue);
 
-/** How long no send has been heard of although some are on their way, as far as the looks that this
- * is tell: 0 at the first of them, and where @p is_late, since nobody looked for a while. Of sends
- * that would not be told the device is asked: with a write of no bytes, which needs nothing of the
+/** For how long no send has completed although some are on their way, as far as the looks that this
+ * is can tell: 0 at the first of them, and where @p is_late, since nobody looked for a while. Where
+ * no send on its way is signaled, a signaled write of no bytes follows: it needs nothing of the
  * peer's program, not even a place. */
 int64_t kolo_rdma_queue_silence_ns(struct kolo_rdma_queue *queue, kolo_deadline now, bool is_late);
 /** It has been too long: the queue fails, with @p text. */
 void kolo_rdma_queue_give_up(struct kolo_rdma_queue *queue, const char *text);
 
-/** Nothing will follow what was sent: the device shall tell when it is over, if it was not asked to
- * yet. */
+/** Nothing will follow what was sent: its end is signaled, if it is not yet. */
 void kolo_rdma_queue_flush(struct kolo_rdma_queue *queue);
-/** Has all that was sent reached the peer's memory, as far as the device has told? */
+/** Has all that was sent reached the peer's memory, as far as completions tell? */
 bool kolo_rdma_queue_is_drained(const struct kolo_rdma_queue *queue);
 
 #endif

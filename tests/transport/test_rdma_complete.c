@@ -166,7 +166,7 @@ static int post_receive(struct side *side, int number)
     return error;
 }
 
-static int post_send(struct side *side, int number, bool is_told)
+static int post_send(struct side *side, int number, bool is_signaled)
 {
     const struct kolo_rdma_request request = {
         .what = "a send", .bytes = BYTES, .context = (void *)(intptr_t)number};
@@ -176,8 +176,8 @@ static int post_send(struct side *side, int number, bool is_told)
                                    .num_sge = 1,
                                    .opcode = IBV_WR_SEND_WITH_IMM,
                                    .imm_data = (uint32_t)number,
-                                   .send_flags = is_told ? IBV_SEND_SIGNALED : 0};
-    wr.wr_id = kolo_rdma_track_add(&side->sends, &request, is_told);
+                                   .send_flags = is_signaled ? IBV_SEND_SIGNALED : 0};
+    wr.wr_id = kolo_rdma_track_add(&side->sends, &request, is_signaled);
     int error = fake_verbs_table()->post_send(side->pair, &wr, &bad);
     if (error != 0)
         kolo_rdma_track_refused(&side->sends, error);
@@ -207,9 +207,9 @@ Test(rdma_complete, a_told_send_ends_all_before_it)
     for (; received < REQUESTS; received++)
         cr_assert(post_receive(&sides[1], received) == 0);
     while (sent < 900) {
-        bool is_told = kolo_rdma_track_wants_told(&sides[0].sends) || sent == 899;
+        bool is_signaled = kolo_rdma_track_wants_signal(&sides[0].sends) || sent == 899;
         if (!kolo_rdma_track_is_full(&sides[0].sends) && sent < received) {
-            cr_assert(post_send(&sides[0], sent, is_told) == 0, "%d", sent);
+            cr_assert(post_send(&sides[0], sent, is_signaled) == 0, "%d", sent);
             sent++;
         } else {
             poll_both();
@@ -228,7 +228,8 @@ Test(rdma_complete, a_told_send_ends_all_before_it)
 Test(rdma_complete, numbers_go_round)
 {
     for (int i = 0; i < 2; i++) {
-        sides[i].sends.first = sides[i].sends.next = sides[i].sends.told = (UINT64_C(1) << 40) - 3;
+        sides[i].sends.first = sides[i].sends.next = sides[i].sends.signaled =
+            (UINT64_C(1) << 40) - 3;
         sides[i].receives.first = sides[i].receives.next = (UINT64_C(1) << 40) - 3;
     }
     for (int i = 0; i < 8; i++) {

@@ -193,7 +193,7 @@ static int take_word(const char *word, void *target)
 
 /* Where the ranks are: hosts in blocks of ranks, and on each its domains in blocks. */
 struct ground {
-    struct kolo_hosts map;
+    struct kolo_topology map;
     int *hosts, *domains, *memory;
 };
 
@@ -222,7 +222,7 @@ static kolo_status lay_ground(const struct command *c, struct ground *ground)
             ground->domains[rank] = (int)((rank - first) * c->domains / (end - first));
         }
     }
-    kolo_hosts_fill(&ground->map, (int)ranks, ground->hosts, ground->domains, ground->memory);
+    kolo_topology_fill(&ground->map, (int)ranks, ground->hosts, ground->domains, ground->memory);
     return KOLO_OK;
 }
 

@@ -57,7 +57,7 @@ struct kolo_engine;
  * order and size; 0: not asked yet, else the plan's index + 1. Held: lock. */
 struct kolo_choices {
     struct kolo_layout layout; /* size 0: not found out yet */
-    struct kolo_hosts map;     /* count 0: one host, and one NUMA node or none that is known */
+    struct kolo_topology map;  /* count 0: one host, and one NUMA node or none that is known */
     int *hosts, *map_memory;
     uint8_t plans[KOLO_COLLECTIVES][2][3][65];
     /** kolo_board_shown + 1; 0: not asked yet. */
@@ -66,7 +66,7 @@ struct kolo_choices {
 void kolo_choices_free(struct kolo_choices *choices);
 /** Which ranks share a host and a NUMA node, for plans; NULL: all do. Known once a plan has been
  * chosen. */
-const struct kolo_hosts *kolo_choices_hosts(const struct kolo_choices *choices);
+const struct kolo_topology *kolo_choices_hosts(const struct kolo_choices *choices);
 /** The figures that all ranks of the world use: those of rank 0, from KOLO_PROFILE or built in. At
  * the end of joining. */
 kolo_status kolo_engine_share_figures(struct kolo_engine *engine,

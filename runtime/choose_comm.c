@@ -51,7 +51,7 @@ out:
 
 /* ---- where the ranks are ---- */
 
-const struct kolo_hosts *kolo_choices_hosts(const struct kolo_choices *choices)
+const struct kolo_topology *kolo_choices_hosts(const struct kolo_choices *choices)
 {
     return choices->map.count > 0 ? &choices->map : NULL;
 }
@@ -119,7 +119,7 @@ static bool map_hosts(struct kolo_comm *comm)
     if (nodes != NULL && choices->map_memory != NULL) {
         for (int rank = 0; rank < comm->size; rank++)
             nodes[rank] = kolo_comm_peer(comm, rank)->identity.numa;
-        kolo_hosts_fill(&choices->map, comm->size, choices->hosts, nodes, choices->map_memory);
+        kolo_topology_fill(&choices->map, comm->size, choices->hosts, nodes, choices->map_memory);
     }
     kolo_free_memory(nodes);
     return choices->map.count > 0;

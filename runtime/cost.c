@@ -134,7 +134,7 @@ static enum kolo_path path_to(const struct walker *walker, int peer)
 /** Whether @p peer is on this rank's host, in another NUMA domain. */
 static bool is_far(const struct walker *walker, int peer)
 {
-    const struct kolo_hosts *hosts = walker->args->hosts;
+    const struct kolo_topology *hosts = walker->args->hosts;
     int rank = walker->args->rank;
     return hosts != NULL && hosts->of[rank] == hosts->of[peer] &&
            hosts->domains.of[rank] != hosts->domains.of[peer];

@@ -303,7 +303,7 @@ struct kolo_slice kolo_slice_piece(struct kolo_slice slice, size_t index, size_t
 
 int kolo_plan_position(const struct kolo_plan_args *args, int rank)
 {
-    const struct kolo_hosts *hosts = args->hosts;
+    const struct kolo_topology *hosts = args->hosts;
     return hosts == NULL ? rank : hosts->first[hosts->of[rank]] + hosts->local[rank];
 }
 

@@ -77,7 +77,7 @@ struct kolo_domains {
 /** Which ranks share a host, for worlds on several, and for hosts of several NUMA nodes. All arrays
  * are in host order: hosts numbered from 0 in the order of their lowest ranks, the ranks of one by
  * NUMA node, those of one node ascending. */
-struct kolo_hosts {
+struct kolo_topology {
     int count;        /* of hosts, at least 1 */
     int least, most;  /* ranks of the host that has the fewest, and of that which has the most */
     const int *of;    /* by rank: its host */
@@ -89,7 +89,7 @@ struct kolo_hosts {
 
 struct kolo_plan_args {
     int rank, size, root;
-    const struct kolo_hosts *hosts; /* NULL: all on one host, in the order of ranks */
+    const struct kolo_topology *hosts; /* NULL: all on one host, in the order of ranks */
     /** Per rank for allgather, reduce_scatter, gather, scatter and alltoall. */
     size_t count;
     /** Elements of each rank's block, and where it lies: in RECV for allgather and gather, in SEND
@@ -236,11 +236,11 @@ int kolo_plan_children(int position, int size);
 /** Fills @p hosts for @p size ranks from @p of, which it keeps; @p nodes: the NUMA node of each, -1
  * for several or not known; NULL: as if all were on one. @p memory has room for
  * KOLO_HOSTS_INTS(size) and lives as long as @p hosts. */
-void kolo_hosts_fill(struct kolo_hosts *hosts, int size, const int *of, const int *nodes,
-                     int *memory);
+void kolo_topology_fill(struct kolo_topology *hosts, int size, const int *of, const int *nodes,
+                        int *memory);
 #define KOLO_HOSTS_INTS(size) (6 * (size_t)(size) + 2)
 /** As if each domain were a host; valid as long as @p hosts. */
-struct kolo_hosts kolo_hosts_of_domains(const struct kolo_hosts *hosts);
+struct kolo_topology kolo_topology_of_domains(const struct kolo_topology *hosts);
 /** Steps of the halving half of kolo_halving_allreduce. */
 size_t kolo_halving_half(const struct kolo_plan_args *args);
 /** The round that step @p index of it belongs to, counted through both halves. */

@@ -18,7 +18,8 @@ static void sort_by_node(int *ranks, int count, const int *nodes)
 
 /** Whether the rank at position @p at is the first one of a domain. @p is_known: all nodes of its
  * host are. */
-static bool begins_domain(const struct kolo_hosts *hosts, const int *nodes, int at, bool is_known)
+static bool begins_domain(const struct kolo_topology *hosts, const int *nodes, int at,
+                          bool is_known)
 {
     const int *ranks = hosts->ranks;
     if (at == hosts->first[hosts->of[ranks[at]]])
@@ -27,7 +28,7 @@ static bool begins_domain(const struct kolo_hosts *hosts, const int *nodes, int 
 }
 
 /** Cuts the ranks, which are in host order, into domains. */
-static void find_domains(struct kolo_hosts *hosts, int size, const int *nodes, int *memory)
+static void find_domains(struct kolo_topology *hosts, int size, const int *nodes, int *memory)
 {
     int *of = memory, *local = memory + size, *first = memory + 2 * (size_t)size;
     struct kolo_domains *domains = &hosts->domains;
@@ -54,8 +55,8 @@ static void find_domains(struct kolo_hosts *hosts, int size, const int *nodes, i
     domains->a_host = domains->a_host > 0 ? domains->a_host : 0;
 }
 
-void kolo_hosts_fill(struct kolo_hosts *hosts, int size, const int *of, const int *nodes,
-                     int *memory)
+void kolo_topology_fill(struct kolo_topology *hosts, int size, const int *of, const int *nodes,
+                        int *memory)
 {
     int *local = memory, *ranks = memory + size, *first = memory + 2 * (size_t)size;
     int count = 0, least = size, most = 0;
@@ -78,25 +79,25 @@ void kolo_hosts_fill(struct kolo_hosts *hosts, int size, const int *of, const in
         for (int at = first[host]; at < first[host + 1]; at++)
             local[ranks[at]] = at - first[host];
     }
-    *hosts = (struct kolo_hosts){.count = count,
-                                 .least = least,
-                                 .most = most,
-                                 .of = of,
-                                 .local = local,
-                                 .ranks = ranks,
-                                 .first = first};
+    *hosts = (struct kolo_topology){.count = count,
+                                    .least = least,
+                                    .most = most,
+                                    .of = of,
+                                    .local = local,
+                                    .ranks = ranks,
+                                    .first = first};
     find_domains(hosts, size, nodes, memory + 3 * (size_t)size + 1);
 }
 
-struct kolo_hosts kolo_hosts_of_domains(const struct kolo_hosts *hosts)
+struct kolo_topology kolo_topology_of_domains(const struct kolo_topology *hosts)
 {
     const struct kolo_domains *domains = &hosts->domains;
-    return (struct kolo_hosts){.count = domains->count,
-                               .least = domains->least,
-                               .most = domains->most,
-                               .of = domains->of,
-                               .local = domains->local,
-                               .ranks = hosts->ranks,
-                               .first = domains->first,
-                               .domains = *domains};
+    return (struct kolo_topology){.count = domains->count,
+                                  .least = domains->least,
+                                  .most = domains->most,
+                                  .of = domains->of,
+                                  .local = domains->local,
+                                  .ranks = hosts->ranks,
+                                  .first = domains->first,
+                                  .domains = *domains};
 }

@@ -7,7 +7,7 @@
 
 const char *kolo_numa_fits(const struct kolo_plan_args *args)
 {
-    const struct kolo_hosts *hosts = args->hosts;
+    const struct kolo_topology *hosts = args->hosts;
     if (hosts == NULL || hosts->domains.count == hosts->count)
         return "the ranks of a host are on one NUMA node, or it is not known";
     return hosts->domains.count == args->size ? "every rank is on a NUMA node of its own" : NULL;
@@ -22,10 +22,11 @@ const char *kolo_numa_allreduce_fits(const struct kolo_plan_args *args)
 }
 
 /** The arguments of the same plan with domains for hosts. */
-static struct kolo_plan_args by_domain(const struct kolo_plan_args *args, struct kolo_hosts *hosts)
+static struct kolo_plan_args by_domain(const struct kolo_plan_args *args,
+                                       struct kolo_topology *hosts)
 {
     struct kolo_plan_args own = *args;
-    *hosts = kolo_hosts_of_domains(args->hosts);
+    *hosts = kolo_topology_of_domains(args->hosts);
     own.hosts = hosts;
     return own;
 }
@@ -33,7 +34,7 @@ static struct kolo_plan_args by_domain(const struct kolo_plan_args *args, struct
 #define BY_DOMAIN(result, name, which)                                                             \
     result kolo_numa_##name##_##which(const struct kolo_plan_args *args)                           \
     {                                                                                              \
-        struct kolo_hosts hosts;                                                                   \
+        struct kolo_topology hosts;                                                                \
         struct kolo_plan_args own = by_domain(args, &hosts);                                       \
         return kolo_twolevel_##name##_##which(&own);                                               \
     }
@@ -42,7 +43,7 @@ static struct kolo_plan_args by_domain(const struct kolo_plan_args *args, struct
     void kolo_numa_##name##_step(const struct kolo_plan_args *args, size_t index,                  \
                                  struct kolo_step *step_out)                                       \
     {                                                                                              \
-        struct kolo_hosts hosts;                                                                   \
+        struct kolo_topology hosts;                                                                \
         struct kolo_plan_args own = by_domain(args, &hosts);                                       \
         kolo_twolevel_##name##_step(&own, index, step_out);                                        \
     }

@@ -52,7 +52,7 @@ static int rounds_of(int size)
 
 static struct groups groups_of_hosts(const struct kolo_plan_args *args)
 {
-    const struct kolo_hosts *hosts = args->hosts;
+    const struct kolo_topology *hosts = args->hosts;
     return (struct groups){1, hosts->most, hosts->least, hosts->of, hosts->local, hosts->first};
 }
 

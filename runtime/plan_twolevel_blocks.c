@@ -53,7 +53,7 @@ static size_t longest_block(const struct kolo_plan_args *args)
 
 static struct place place_of(const struct kolo_plan_args *args)
 {
-    const struct kolo_hosts *hosts = args->hosts;
+    const struct kolo_topology *hosts = args->hosts;
     struct place place = {
         .host = hosts->of[args->rank], .local = hosts->local[args->rank], .hosts = hosts->count};
     place.ranks = ranks_on(args, place.host);

@@ -20,7 +20,7 @@ struct place {
 
 static struct place place_of(const struct kolo_plan_args *args)
 {
-    const struct kolo_hosts *hosts = args->hosts;
+    const struct kolo_topology *hosts = args->hosts;
     return (struct place){.host = hosts->of[args->rank],
                           .local = hosts->local[args->rank],
                           .hosts = (size_t)hosts->count,

@@ -29,7 +29,7 @@ struct node {
 
 static struct node node_of(const struct kolo_plan_args *args)
 {
-    const struct kolo_hosts *hosts = args->hosts;
+    const struct kolo_topology *hosts = args->hosts;
     struct node node = {.hosts = hosts->count, .real_host = hosts->of[args->rank]};
     int roots = hosts->of[args->root], local = hosts->local[args->rank];
     node.ranks = hosts->first[node.real_host + 1] - hosts->first[node.real_host];
@@ -162,7 +162,7 @@ static int parent_above(int local)
 
 static struct post post_of(const struct kolo_plan_args *args)
 {
-    const struct kolo_hosts *hosts = args->hosts;
+    const struct kolo_topology *hosts = args->hosts;
     struct post post = {.host = hosts->of[args->rank], .local = hosts->local[args->rank]};
     post.ranks = hosts->first[post.host + 1] - hosts->first[post.host];
     post.children = count_below(post.local, post.ranks);

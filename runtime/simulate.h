@@ -19,7 +19,7 @@
 struct kolo_simulation {
     const struct kolo_plan *plan;
     int size, root;
-    const struct kolo_hosts *hosts; /* as in kolo_plan_args */
+    const struct kolo_topology *hosts; /* as in kolo_plan_args */
     size_t count;
     const size_t *counts, *displs; /* as in kolo_plan_args */
     /** alltoall with counts: these and the two above have a row for each rank. NULL: not that. */

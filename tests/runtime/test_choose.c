@@ -100,9 +100,9 @@ Test(choose, two_levels_for_long_vectors_on_hosts_of_several_ranks)
     static const int of[RANKS_THERE] = {0, 0, 0, 0, 1, 1, 1, 1};
     int memory[KOLO_HOSTS_INTS(RANKS_THERE)];
     struct kolo_figures figures;
-    struct kolo_hosts hosts;
+    struct kolo_topology hosts;
     kolo_figures_init(&figures);
-    kolo_hosts_fill(&hosts, RANKS_THERE, of, NULL, memory);
+    kolo_topology_fill(&hosts, RANKS_THERE, of, NULL, memory);
     struct kolo_question question = question_of(RANKS_THERE, 64 << 20);
     question.layout.hosts = of;
     question.layout.nhosts = 2;
@@ -127,14 +127,14 @@ static const char *chosen_on_nodes(int nhosts, size_t bytes, bool has_board, dou
     enum { RANKS_THERE = 64 };
     static int of[RANKS_THERE], nodes[RANKS_THERE], memory[KOLO_HOSTS_INTS(RANKS_THERE)];
     struct kolo_figures figures;
-    struct kolo_hosts hosts;
+    struct kolo_topology hosts;
     kolo_figures_init(&figures);
     figures.far_byte = far_byte >= 0 ? far_byte : figures.far_byte;
     for (int rank = 0; rank < RANKS_THERE; rank++) {
         of[rank] = rank * nhosts / RANKS_THERE;
         nodes[rank] = rank % 2;
     }
-    kolo_hosts_fill(&hosts, RANKS_THERE, of, nodes, memory);
+    kolo_topology_fill(&hosts, RANKS_THERE, of, nodes, memory);
     struct kolo_question question = question_of(RANKS_THERE, bytes);
     question.layout.local = KOLO_PATH_SHM;
     question.layout.hosts = of;
@@ -389,7 +389,7 @@ static kolo_status expect_order(struct kolo_comm *comm, void *argument)
     WORLD_EXPECT(kolo_choices_hosts(&comm->choices) == NULL, "one host of one node");
     for (int nhosts = 1; nhosts <= 2; nhosts++) {
         KOLO_TRY(choose_there(comm, nhosts, 2));
-        const struct kolo_hosts *hosts = kolo_choices_hosts(&comm->choices);
+        const struct kolo_topology *hosts = kolo_choices_hosts(&comm->choices);
         WORLD_EXPECT(hosts != NULL && hosts->count == nhosts, "%d hosts are mapped", nhosts);
         for (int at = 0; at < MACHINES; at++)
             WORLD_EXPECT(hosts->ranks[at] == orders[nhosts - 1][at], "rank %d at %d of %d hosts",

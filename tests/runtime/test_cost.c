@@ -182,12 +182,12 @@ Test(cost, of_what_goes_from_numa_domain_to_numa_domain)
     enum { RANKS = 8, BYTES = 8000 };
     static const int of[RANKS] = {0}, nodes[RANKS] = {0, 0, 0, 0, 1, 1, 1, 1};
     int memory[KOLO_HOSTS_INTS(RANKS)];
-    struct kolo_hosts hosts;
+    struct kolo_topology hosts;
     struct kolo_figures figures = {.far_byte = 1};
     struct kolo_layout layout = {.size = RANKS, .cores = RANKS, .local = KOLO_PATH_SHM};
     struct kolo_plan_args args = {
         .size = RANKS, .count = BYTES, .segment = 1 << 18, .hosts = &hosts};
-    kolo_hosts_fill(&hosts, RANKS, of, nodes, memory);
+    kolo_topology_fill(&hosts, RANKS, of, nodes, memory);
     const struct kolo_plan *plan = kolo_plan_find(KOLO_COLLECTIVE_ALLREDUCE, "numa");
     double ns = kolo_plan_cost(plan, &args, 1, &layout, &figures);
     cr_assert(fabs(ns - BYTES) < 1e-6, "half a vector, twice, out of each domain: %g", ns);
@@ -197,10 +197,10 @@ Test(cost, of_what_goes_from_numa_domain_to_numa_domain)
     figures = (struct kolo_figures){.far_flag = 1};
     ns = kolo_plan_cost(plan, &args, 1, &layout, &figures);
     cr_assert(fabs(ns - 1) < 1e-6, "one round of three is far: %g", ns);
-    kolo_hosts_fill(&hosts, RANKS, of, NULL, memory);
+    kolo_topology_fill(&hosts, RANKS, of, NULL, memory);
     ns = kolo_plan_cost(plan, &args, 1, &layout, &figures);
     cr_assert(fabs(ns) < 1e-6, "nothing is far in one domain: %g", ns);
-    kolo_hosts_fill(&hosts, RANKS, nodes, nodes, memory); /* each on a host of its own */
+    kolo_topology_fill(&hosts, RANKS, nodes, nodes, memory); /* each on a host of its own */
     ns = kolo_plan_cost(plan, &args, 1, &layout, &figures);
     cr_assert(fabs(ns) < 1e-6, "hosts are not domains: %g", ns);
 }

@@ -178,11 +178,11 @@ Test(large, scratch_of_an_alltoall_in_two_levels)
 {
     enum { RANKS = 4096 };
     static int of[RANKS], memory[KOLO_HOSTS_INTS(RANKS)];
-    struct kolo_hosts hosts;
+    struct kolo_topology hosts;
     const struct kolo_plan *plan = kolo_plan_find(KOLO_COLLECTIVE_ALLTOALL, "twolevel");
     for (int rank = 0; rank < RANKS; rank++)
         of[rank] = rank / 64;
-    kolo_hosts_fill(&hosts, RANKS, of, NULL, memory);
+    kolo_topology_fill(&hosts, RANKS, of, NULL, memory);
     struct kolo_plan_args args = {.size = RANKS, .hosts = &hosts, .count = 1, .segment = SEGMENT};
     size_t each = plan->scratch(&args), most = KOLO_SCRATCH_BYTES / 8 / each;
     cr_assert(each >= 2 * 63 * 64 && each <= 3 * RANKS, "%zu", each);

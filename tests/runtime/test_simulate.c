@@ -31,10 +31,10 @@ static const struct kolo_plan *next_plan(const struct kolo_plan *plan)
 
 /** Ranks dealt to @p count hosts in turn (@p way 0), or at random (1; @p seed), or in blocks (2),
  * or at random to hosts and to NUMA nodes (3); NULL: to one host, in the order of ranks. */
-static const struct kolo_hosts *deal(int size, int count, int way, unsigned seed)
+static const struct kolo_topology *deal(int size, int count, int way, unsigned seed)
 {
     static int of[4096], memory[KOLO_HOSTS_INTS(4096)], numbers[4096], nodes[4096];
-    static struct kolo_hosts hosts;
+    static struct kolo_topology hosts;
     int next = 0;
     for (int host = 0; host < count; host++)
         numbers[host] = -1;
@@ -48,20 +48,20 @@ static const struct kolo_hosts *deal(int size, int count, int way, unsigned seed
         of[rank] = numbers[drawn];
         nodes[rank] = (int)(seed >> 24) % 4 - 1;
     }
-    kolo_hosts_fill(&hosts, size, of, way == 3 ? nodes : NULL, memory);
+    kolo_topology_fill(&hosts, size, of, way == 3 ? nodes : NULL, memory);
     return hosts.count > 1 || way == 3 ? &hosts : NULL;
 }
 
 /** @p size ranks in blocks on @p count hosts, on each in turn to @p nodes NUMA nodes. */
-static const struct kolo_hosts *deal_nodes(int size, int count, int nodes)
+static const struct kolo_topology *deal_nodes(int size, int count, int nodes)
 {
     static int of[4096], memory[KOLO_HOSTS_INTS(4096)], on[4096];
-    static struct kolo_hosts hosts;
+    static struct kolo_topology hosts;
     for (int rank = 0; rank < size; rank++) {
         of[rank] = (int)((long)rank * count / size);
         on[rank] = rank % nodes;
     }
-    kolo_hosts_fill(&hosts, size, of, on, memory);
+    kolo_topology_fill(&hosts, size, of, on, memory);
     return &hosts;
 }
 
@@ -72,7 +72,7 @@ static bool is_numa(const struct kolo_plan *plan)
 
 /** Where the ranks must be for @p plan to fit: anywhere, or on hosts or NUMA nodes that have
  * several each. */
-static const struct kolo_hosts *hosts_for(const struct kolo_plan *plan, int size)
+static const struct kolo_topology *hosts_for(const struct kolo_plan *plan, int size)
 {
     struct kolo_plan_args args = {.size = size, .count = 1, .segment = 1};
     if (is_numa(plan) && size >= 8 && plan->collective == KOLO_COLLECTIVE_ALLREDUCE)
@@ -173,7 +173,7 @@ Test(simulate, long_pieces_of_a_binary_broadcast, .timeout = 60)
 
 /** The most steps of a direct plan among @p size ranks that are in flight; proves it too. */
 static size_t in_flight(enum kolo_collective collective, int size, size_t count,
-                        const struct kolo_hosts *hosts)
+                        const struct kolo_topology *hosts)
 {
     const struct kolo_plan *plan = kolo_plan_find(collective, "direct");
     struct kolo_plan_args args = {.size = size, .count = count, .segment = 16, .hosts = hosts};
@@ -341,7 +341,7 @@ ParameterizedTest(int *plan, simulate, plans_of_many_steps_for_thousands, .timeo
 /** Every plan must do whatever hosts its ranks are on and however they are numbered. */
 static void prove_on_hosts(int size, int count, int way, unsigned seed)
 {
-    const struct kolo_hosts *hosts = deal(size, count, way, seed);
+    const struct kolo_topology *hosts = deal(size, count, way, seed);
     for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan = next_plan(plan)) {
         bool per_rank = plan->collective != KOLO_COLLECTIVE_ALLREDUCE &&
                         plan->collective != KOLO_COLLECTIVE_REDUCE &&
@@ -370,12 +370,12 @@ Test(simulate, rings_go_from_node_to_node_once)
     static const int nodes[N] = {0, 1, 1, 0, 1, 0, 0, 1, 0, 1, 1, 0};
     for (int nhosts = 1; nhosts <= 2; nhosts++) {
         int of[N], memory[KOLO_HOSTS_INTS(N)];
-        struct kolo_hosts hosts;
+        struct kolo_topology hosts;
         struct kolo_plan_args args = {.size = N, .count = COUNT, .segment = 1000, .hosts = &hosts};
         size_t elements = 0;
         for (int rank = 0; rank < N; rank++)
             of[rank] = rank % 4 < 2 ? 0 : nhosts - 1;
-        kolo_hosts_fill(&hosts, N, of, nodes, memory);
+        kolo_topology_fill(&hosts, N, of, nodes, memory);
         const struct kolo_plan *plan = kolo_plan_find(KOLO_COLLECTIVE_ALLREDUCE, "ring");
         for (args.rank = 0; args.rank < N; args.rank++)
             for (size_t i = 0; i < plan->nsteps(&args); i++) {
@@ -393,10 +393,10 @@ Test(simulate, rings_go_from_node_to_node_once)
 /** A world of up to 3 hosts of up to 4 NUMA nodes each, drawn from @p seed: mostly as many nodes on
  * each host, of any number of ranks from one on; of some worlds the nodes of a few ranks are not
  * known, or hosts have different numbers of nodes. */
-static const struct kolo_hosts *draw_nodes(int size, unsigned seed)
+static const struct kolo_topology *draw_nodes(int size, unsigned seed)
 {
     static int of[64], memory[KOLO_HOSTS_INTS(64)], on[64];
-    static struct kolo_hosts hosts;
+    static struct kolo_topology hosts;
     unsigned drawn = seed * 2654435761u + (unsigned)size;
     int count = 1 + (int)(seed % 3), nodes = 1 + (int)(seed / 3 % 4), numbers[3] = {-1, -1, -1};
     int odd = (int)(seed % 11), next = 0;
@@ -423,11 +423,11 @@ static const struct kolo_hosts *draw_nodes(int size, unsigned seed)
             numbers[of[rank]] = next++;
         of[rank] = numbers[of[rank]];
     }
-    kolo_hosts_fill(&hosts, size, of, on, memory);
+    kolo_topology_fill(&hosts, size, of, on, memory);
     return &hosts;
 }
 
-static void prove_by_node(const struct kolo_hosts *hosts, int size, unsigned seed, int *proved)
+static void prove_by_node(const struct kolo_topology *hosts, int size, unsigned seed, int *proved)
 {
     for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan = next_plan(plan)) {
         bool is_short = plan->collective != KOLO_COLLECTIVE_ALLREDUCE;
@@ -454,7 +454,7 @@ Test(simulate, plans_by_numa_node_for_1_to_64, .timeout = 200)
     int uneven = 0, even = 0;
     for (int size = 1; size <= 64; size++)
         for (unsigned seed = 0; seed < 66; seed++) {
-            const struct kolo_hosts *hosts = draw_nodes(size, seed);
+            const struct kolo_topology *hosts = draw_nodes(size, seed);
             if (hosts->domains.least == hosts->domains.most)
                 prove_by_node(hosts, size, seed, &even);
             else if (is_long_run() || seed % 5 == 0)
@@ -477,9 +477,9 @@ Test(simulate, plans_by_numa_node_say_why_they_do_not_fit)
                  {alone, "NUMA node of its own", "NUMA node of its own"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int memory[KOLO_HOSTS_INTS(6)];
-        struct kolo_hosts hosts;
+        struct kolo_topology hosts;
         struct kolo_plan_args args = {.size = 6, .count = 8, .segment = 8, .hosts = &hosts};
-        kolo_hosts_fill(&hosts, 6, of, cases[i].nodes, memory);
+        kolo_topology_fill(&hosts, 6, of, cases[i].nodes, memory);
         const char *why = kolo_numa_allreduce_fits(&args), *of_others = kolo_numa_fits(&args);
         cr_assert(cases[i].why == NULL ? why == NULL : why && strstr(why, cases[i].why), "%zu", i);
         cr_assert(cases[i].of_others == NULL ? of_others == NULL
@@ -509,7 +509,7 @@ static size_t domain_crossings(enum kolo_collective collective, const char *name
                                struct kolo_plan_args args)
 {
     const struct kolo_plan *plan = kolo_plan_find(collective, name);
-    const struct kolo_hosts *hosts = args.hosts;
+    const struct kolo_topology *hosts = args.hosts;
     size_t elements = 0;
     for (args.rank = 0; args.rank < args.size; args.rank++)
         for (size_t i = 0; i < plan->nsteps(&args); i++) {
@@ -595,11 +595,11 @@ static const struct spots unlike[] = {
     {4, {0, 1, 1, 0}},
 };
 
-static const struct kolo_hosts *unlike_hosts(size_t index)
+static const struct kolo_topology *unlike_hosts(size_t index)
 {
     static int memory[KOLO_HOSTS_INTS(12)];
-    static struct kolo_hosts hosts;
-    kolo_hosts_fill(&hosts, unlike[index].size, unlike[index].of, NULL, memory);
+    static struct kolo_topology hosts;
+    kolo_topology_fill(&hosts, unlike[index].size, unlike[index].of, NULL, memory);
     return &hosts;
 }
 
@@ -674,7 +674,7 @@ Test(simulate, alltoall_of_different_lengths, .timeout = 100)
     }
 }
 
-static void prove_blocks_of_different_lengths(int size, const struct kolo_hosts *hosts)
+static void prove_blocks_of_different_lengths(int size, const struct kolo_topology *hosts)
 {
     size_t counts[33], displs[33], at = 2; /* gaps that nobody may write */
     for (int rank = size - 1; rank >= 0; rank--) {

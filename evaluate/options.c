@@ -85,7 +85,8 @@ static const char help[] =
     "detection\n"
     "  --help, --version   print this text, or the version\n";
 
-bool eval_speaks(void)
+/** Whether this process says things: rank 0, or no job. */
+static bool speaks(void)
 {
     const char *rank = kolo_environment("KOLO_RANK");
     return !rank || strcmp(rank, "0") == 0;
@@ -96,7 +97,7 @@ static int refuse(const char *format, ...) __attribute__((format(printf, 1, 2)))
 static int refuse(const char *format, ...)
 {
     va_list args;
-    if (!eval_speaks())
+    if (!speaks())
         return USAGE;
     fputs("kolo-coco: ", stderr);
     va_start(args, format);
@@ -108,7 +109,7 @@ static int refuse(const char *format, ...)
 
 static int say(const char *text)
 {
-    if (eval_speaks())
+    if (speaks())
         fputs(text, stdout);
     return 0;
 }

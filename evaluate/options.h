@@ -37,7 +37,5 @@ const char *eval_kind_name(kolo_detection_kind kind);
 const char *eval_rules_name(kolo_detection_rules rules);
 /** "numpy64" or "torch32". */
 const char *eval_threshold_mode_name(kolo_threshold_mode mode);
-/** Whether this process says things: rank 0, or no job. */
-bool eval_speaks(void);
 
 #endif

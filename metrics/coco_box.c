@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns boxes: how they are read, and how much two overlap. Every operation of kolo_coco_box_overlap
+// Owns boxes: how they are read, and how much two overlap. Every operation of box_overlap
 // is one of pycocotools' (maskApi.c, bbIou), in its order; the project is compiled with
 // -ffp-contract=off, so that none is fused with another.
 #include "base/alloc.h"
@@ -15,8 +15,9 @@ static double most(double a, double b)
     return a > b ? a : b;
 }
 
-double kolo_coco_box_overlap(const struct kolo_coco_box *detection,
-                             const struct kolo_coco_box *truth, bool is_crowd)
+/** Intersection over union; with a crowd, over the detection alone. 0 where they do not overlap. */
+static double box_overlap(const struct kolo_coco_box *detection, const struct kolo_coco_box *truth,
+                          bool is_crowd)
 {
     double truth_area = truth->w * truth->h, area = detection->w * detection->h;
     double w =
@@ -80,8 +81,8 @@ static kolo_status overlap(const struct kolo_coco_params *params,
         shapes->truth_box[g] = kolo_coco_box_read(group->update->truths, group->truth_number[g]);
     for (size_t d = 0; d < detections; d++)
         for (size_t g = 0; g < truths; g++)
-            overlaps[d * truths + g] = kolo_coco_box_overlap(
-                &shapes->found_box[d], &shapes->truth_box[g], group->truth[g].is_crowd);
+            overlaps[d * truths + g] =
+                box_overlap(&shapes->found_box[d], &shapes->truth_box[g], group->truth[g].is_crowd);
 out:
     return status;
 }

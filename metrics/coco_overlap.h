@@ -52,8 +52,5 @@ void kolo_voc_overlap(const struct kolo_coco_group *group, double *overlaps);
 
 /** Box @p i in COCO's form. */
 struct kolo_coco_box kolo_coco_box_read(const struct kolo_boxes *boxes, size_t i);
-/** Intersection over union; with a crowd, over the detection alone. 0 where they do not overlap. */
-double kolo_coco_box_overlap(const struct kolo_coco_box *detection,
-                             const struct kolo_coco_box *truth, bool is_crowd);
 
 #endif

@@ -153,8 +153,10 @@ bool kolo_hub_all_reached(struct kolo_hub *hub, size_t offset, uint64_t value)
     return true;
 }
 
-void kolo_hub_fold(const struct kolo_hub *hub, void *const out[], size_t nout,
-                   const void *const in[], size_t nin, size_t count)
+/** Folds or copies @p count elements, as the running collective does; a copy leaves out what is its
+ * own input. @p nin 1: a copy. */
+static void fold(const struct kolo_hub *hub, void *const out[], size_t nout, const void *const in[],
+                 size_t nin, size_t count)
 {
     static const struct kolo_fold as_bytes = {.dtype = KOLO_UINT8, .op = KOLO_SUM};
     void *others[KOLO_BOARD_MEMBERS_MAX];
@@ -212,5 +214,5 @@ void kolo_hub_move(const struct kolo_hub *hub, const struct kolo_move *move)
     void *out[KOLO_BOARD_MEMBERS_MAX];
     size_t nin, nout;
     kolo_hub_places(hub, move, in, &nin, out, &nout);
-    kolo_hub_fold(hub, out, nout, in, nin, move->count);
+    fold(hub, out, nout, in, nin, move->count);
 }

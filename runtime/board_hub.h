@@ -256,10 +256,6 @@ static inline struct kolo_board_entry *kolo_hub_entry(const struct kolo_hub *hub
 {
     return &hub->members[member].notes->entries[hub->number % KOLO_BOARD_ENTRIES];
 }
-/** Folds or copies @p count elements, as the running collective does; a copy leaves out what is its
- * own input. @p nin 1: a copy. */
-void kolo_hub_fold(const struct kolo_hub *hub, void *const out[], size_t nout,
-                   const void *const in[], size_t nin, size_t count);
 /** From here on the others must not be left with memory that we touch, until kolo_hub_untouch; and
  * what was read before was as it was sent. False: some took it back. */
 bool kolo_hub_touch(struct kolo_hub *hub);

@@ -83,6 +83,15 @@ static kolo_status no_type(const struct kolo_task *task)
                      task->function, opaque_bytes, KOLO_OPAQUE_BYTES_MAX);
 }
 
+/** Whether so many elements of its type can be said in a description. */
+static kolo_status check_count(const struct kolo_task *task, size_t count)
+{
+    if ((unsigned)task->dtype <= KOLO_DTYPE_OPAQUE || count <= KOLO_OPAQUE_COUNT_MAX)
+        return KOLO_OK;
+    return kolo_fail(KOLO_ERR_INVALID, "%s: count %zu of opaque elements is too large",
+                     task->function, count);
+}
+
 kolo_status kolo_task_check(struct kolo_comm *comm, const struct kolo_task *task)
 {
     kolo_status status;
@@ -94,17 +103,9 @@ kolo_status kolo_task_check(struct kolo_comm *comm, const struct kolo_task *task
         return kolo_fail(KOLO_ERR_INVALID, "%s: root %d is not a rank (there are %d)",
                          task->function, task->root, comm->size);
     KOLO_TRY(check_opts(task));
-    KOLO_TRY(kolo_count_check(task, task->count));
+    KOLO_TRY(check_count(task, task->count));
 out:
     return status;
-}
-
-kolo_status kolo_count_check(const struct kolo_task *task, size_t count)
-{
-    if ((unsigned)task->dtype <= KOLO_DTYPE_OPAQUE || count <= KOLO_OPAQUE_COUNT_MAX)
-        return KOLO_OK;
-    return kolo_fail(KOLO_ERR_INVALID, "%s: count %zu of opaque elements is too large",
-                     task->function, count);
 }
 
 /** Bytes of @p count elements for each of @p ranks ranks; must fit into an object. */
@@ -118,7 +119,7 @@ static kolo_status total_bytes(const struct kolo_task *task, size_t count, size_
                          task->function, count, kolo_dtype_text(task->dtype), ranks,
                          ranks == 1 ? "" : "s");
     *bytes_out = bytes;
-    return kolo_count_check(task, count);
+    return check_count(task, count);
 }
 
 kolo_status kolo_pointer_check(const struct kolo_task *task, const char *what, const void *pointer,

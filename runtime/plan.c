@@ -18,14 +18,32 @@ const char *kolo_collective_text(enum kolo_collective collective)
     return collective < KOLO_COLLECTIVES ? collective_texts[collective] : "?";
 }
 
+static const char *always(const struct kolo_plan_args *args)
+{
+    (void)args;
+    return NULL;
+}
+
+static size_t no_steps(const struct kolo_plan_args *args)
+{
+    (void)args;
+    return 0;
+}
+
+static size_t no_scratch(const struct kolo_plan_args *args)
+{
+    (void)args;
+    return 0;
+}
+
 // clang-format off
-#define ALWAYS .fits = kolo_plan_always
+#define ALWAYS .fits = always
 #define RUNS(function) .nsteps = kolo_##function##_nsteps, .step = kolo_##function##_step
-#define NO_SCRATCH .scratch = kolo_plan_no_scratch
+#define NO_SCRATCH .scratch = no_scratch
 #define SCRATCH(function) .scratch = kolo_##function##_scratch
 #define WINDOW(function) .window = kolo_##function##_window
-#define ON_BOARD .closes = true, .on_board = true, .is_ordered = true, .fits = kolo_plan_always, \
-                 .scratch = kolo_plan_no_scratch, .nsteps = kolo_plan_no_steps
+#define ON_BOARD .closes = true, .on_board = true, .is_ordered = true, .fits = always, \
+                 .scratch = no_scratch, .nsteps = no_steps
 #define ONESHOT(name) \
     {"oneshot", KOLO_COLLECTIVE_##name, "all that a rank gives in memory of the host; each takes what it needs", \
      .is_oneshot = true, ON_BOARD}
@@ -147,8 +165,8 @@ const struct kolo_plan *kolo_plan_find(enum kolo_collective collective, const ch
 const struct kolo_plan kolo_plan_notes = {"notes",
                                           KOLO_COLLECTIVE_BROADCAST,
                                           "every rank tells the root that it has entered",
-                                          .fits = kolo_plan_always,
-                                          .scratch = kolo_plan_no_scratch,
+                                          .fits = always,
+                                          .scratch = no_scratch,
                                           .nsteps = kolo_notes_nsteps,
                                           .step = kolo_notes_step,
                                           .window = kolo_notes_window};
@@ -328,22 +346,4 @@ int kolo_plan_children(int position, int size)
 int kolo_plan_wrap(int rank, int size)
 {
     return rank < 0 ? rank + size : rank >= size ? rank - size : rank;
-}
-
-const char *kolo_plan_always(const struct kolo_plan_args *args)
-{
-    (void)args;
-    return NULL;
-}
-
-size_t kolo_plan_no_steps(const struct kolo_plan_args *args)
-{
-    (void)args;
-    return 0;
-}
-
-size_t kolo_plan_no_scratch(const struct kolo_plan_args *args)
-{
-    (void)args;
-    return 0;
 }

@@ -245,10 +245,6 @@ struct kolo_topology kolo_topology_of_domains(const struct kolo_topology *hosts)
 size_t kolo_halving_half(const struct kolo_plan_args *args);
 /** The round that step @p index of it belongs to, counted through both halves. */
 int kolo_halving_round(const struct kolo_plan_args *args, size_t index);
-/** Always fits; needs no scratch. */
-const char *kolo_plan_always(const struct kolo_plan_args *args);
-size_t kolo_plan_no_steps(const struct kolo_plan_args *args);
-size_t kolo_plan_no_scratch(const struct kolo_plan_args *args);
 
 /* plan_*.c; which of these a plan has is said in the table */
 #define KOLO_PLAN_DECLARE(name)                                                                    \

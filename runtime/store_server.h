@@ -86,9 +86,6 @@ void kolo_server_set_state(struct kolo_store_server *server, int rank,
 
 /** Tells the poller what the connection waits for now. */
 void kolo_server_watch(struct kolo_store_connection *connection);
-/** Shuts the socket down; the poller's callback then drops the connection. */
-void kolo_server_break(struct kolo_store_connection *connection);
-void kolo_server_post(struct kolo_store_connection *connection, struct kolo_message *message);
 /** An ANSWER; on failure with this thread's detail. */
 void kolo_server_answer(struct kolo_store_connection *connection, uint32_t id, kolo_status status,
                         int64_t sum, const void *value, size_t bytes);

@@ -60,17 +60,17 @@ void kolo_server_watch(struct kolo_store_connection *connection)
     kolo_poller_modify(connection->server->poller, &connection->watch, events);
 }
 
-/** The poller will report the socket as closed; the callback then drops the connection. */
-void kolo_server_break(struct kolo_store_connection *connection)
+/** Shuts the socket down; the poller's callback then drops the connection. */
+static void break_off(struct kolo_store_connection *connection)
 {
     (void)shutdown(connection->stream.fd, SHUT_RDWR);
 }
 
-void kolo_server_post(struct kolo_store_connection *connection, struct kolo_message *message)
+static void post(struct kolo_store_connection *connection, struct kolo_message *message)
 {
     if (kolo_stream_queue(&connection->stream, message) != KOLO_OK ||
         kolo_stream_flush(&connection->stream) != KOLO_OK)
-        kolo_server_break(connection);
+        break_off(connection);
     kolo_server_watch(connection);
 }
 
@@ -100,9 +100,9 @@ void kolo_server_tell_left(struct kolo_store_server *server)
         if (each->rank < 0 || server->members[each->rank].state == MEMBER_LEFT)
             continue;
         if (message)
-            kolo_server_post(each, message);
+            post(each, message);
         else
-            kolo_server_break(each);
+            break_off(each);
     }
     kolo_message_drop(message);
 }
@@ -112,7 +112,7 @@ void kolo_server_broadcast(struct kolo_store_server *server, struct kolo_message
     kolo_server_tell_left(server);
     for (struct kolo_store_connection *each = server->connections; each; each = each->next)
         if (each->rank >= 0)
-            kolo_server_post(each, message);
+            post(each, message);
 }
 
 /** Sends an ANSWER; without memory for it the connection ends, so that nobody waits for it. */
@@ -125,7 +125,7 @@ void kolo_server_answer(struct kolo_store_connection *connection, uint32_t id, k
     struct kolo_message *message =
         kolo_message_create(KOLO_STORE_ANSWER, ANSWER_FIXED + KOLO_DETAIL_MAX + bytes, &body);
     if (!message) {
-        kolo_server_break(connection);
+        break_off(connection);
         return;
     }
     kolo_write_u32(&body, id);
@@ -135,9 +135,9 @@ void kolo_server_answer(struct kolo_store_connection *connection, uint32_t id, k
     kolo_write_blob(&body, value, bytes);
     kolo_server_tell_left(connection->server);
     if (kolo_message_seal(message, &body) == KOLO_OK)
-        kolo_server_post(connection, message);
+        post(connection, message);
     else
-        kolo_server_break(connection);
+        break_off(connection);
     kolo_message_drop(message);
 }
 
@@ -208,7 +208,7 @@ void kolo_server_fail(struct kolo_store_server *server, int rank, uint32_t scope
         kolo_server_broadcast(server, message);
     else
         for (struct kolo_store_connection *each = server->connections; each; each = each->next)
-            kolo_server_break(each);
+            break_off(each);
     if (scope == KOLO_STORE_JOB)
         server->failed = message;
     else
@@ -224,9 +224,9 @@ void kolo_server_reject(struct kolo_store_connection *connection, struct kolo_me
     connection->join_by = kolo_deadline_in_ms(REJECTED_MS);
     kolo_server_due_at(connection->server, connection->join_by);
     if (message)
-        kolo_server_post(connection, message);
+        post(connection, message);
     else
-        kolo_server_break(connection);
+        break_off(connection);
 }
 
 /** @p connection joined wrongly: before the start that fails the job, afterwards only it hears so.

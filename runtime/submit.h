@@ -54,8 +54,6 @@ static inline bool kolo_task_may_be_foreign(const struct kolo_task *task)
 
 /** What all calls have in common: comm, dtype, op, root and opts. */
 kolo_status kolo_task_check(struct kolo_comm *comm, const struct kolo_task *task) KOLO_NODISCARD;
-/** Whether so many elements of its type can be said in a description. */
-kolo_status kolo_count_check(const struct kolo_task *task, size_t count) KOLO_NODISCARD;
 /** Whether there can be so many bytes at @p pointer, which is called @p what. */
 kolo_status kolo_pointer_check(const struct kolo_task *task, const char *what, const void *pointer,
                                size_t bytes) KOLO_NODISCARD;

@@ -137,8 +137,6 @@ kolo_status kolo_channel_credit(struct kolo_channel *channel, uint64_t bytes) KO
 void kolo_channel_consumed(struct kolo_channel *channel, size_t cost);
 /** Gives early frames to receives as long as there are both. */
 void kolo_channel_deliver(struct kolo_channel *channel);
-/** Tells the runtime that a frame of this description waits for its receive. */
-void kolo_channel_say_early(const struct kolo_channel *channel, const struct kolo_desc *desc);
 /** Says `early` for the first frame that waits, and for the first of another message. One waits. */
 void kolo_channel_say_stashed(const struct kolo_channel *channel);
 

@@ -29,7 +29,7 @@ static const char *const kind_texts[KOLO_RDMA_KINDS] = {
     [KOLO_RDMA_ROCE_V2] = "RoCE v2",
 };
 
-const char *kolo_rdma_kind_text(enum kolo_rdma_kind kind)
+static const char *kind_text(enum kolo_rdma_kind kind)
 {
     return kind > 0 && kind < KOLO_RDMA_KINDS ? kind_texts[kind] : "unknown";
 }
@@ -277,5 +277,5 @@ void kolo_rdma_gid_format(const struct kolo_rdma_gid *gid, char *text, size_t ca
     bool is_ipv4 = family_of(gid) == IPV4;
     (void)inet_ntop(is_ipv4 ? AF_INET : AF_INET6, gid->bytes + (is_ipv4 ? 12 : 0), address,
                     sizeof address);
-    snprintf(text, capacity, "%s %s", kolo_rdma_kind_text(gid->kind), address);
+    snprintf(text, capacity, "%s %s", kind_text(gid->kind), address);
 }

@@ -22,7 +22,6 @@ enum kolo_rdma_kind {
     KOLO_RDMA_ROCE_V2 = 3, /* UDP over IP, through routers too */
     KOLO_RDMA_KINDS
 };
-const char *kolo_rdma_kind_text(enum kolo_rdma_kind kind);
 
 enum { KOLO_RDMA_GID_BYTES = 16, KOLO_RDMA_GIDS_MAX = 16, KOLO_RDMA_GID_TEXT = 64 };
 struct kolo_rdma_gid {

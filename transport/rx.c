@@ -206,7 +206,8 @@ void kolo_channel_deliver(struct kolo_channel *channel)
         prepay(channel, work->bytes - work->bytes_done);
 }
 
-void kolo_channel_say_early(const struct kolo_channel *channel, const struct kolo_desc *desc)
+/** Tells the runtime that a frame of this description waits for its receive. */
+static void say_early(const struct kolo_channel *channel, const struct kolo_desc *desc)
 {
     const struct kolo_endpoint_events *events = &channel->link->endpoint->config.events;
     if (events->early != NULL)
@@ -218,9 +219,9 @@ void kolo_channel_say_stashed(const struct kolo_channel *channel)
     const struct kolo_stash *first = channel->stash_first, *other = first->next;
     while (other != NULL && memcmp(&other->desc, &first->desc, sizeof(first->desc)) == 0)
         other = other->next;
-    kolo_channel_say_early(channel, &first->desc);
+    say_early(channel, &first->desc);
     if (other != NULL)
-        kolo_channel_say_early(channel, &other->desc);
+        say_early(channel, &other->desc);
 }
 
 /* Appends an early frame with room for @p payload_bytes. */
@@ -396,7 +397,7 @@ kolo_status kolo_link_rx_begin(struct kolo_link *link, const struct kolo_header 
         if (stash == NULL)
             return KOLO_ERR_NO_MEMORY;
         kolo_sink_to_stash(&link->sink, stash);
-        kolo_channel_say_early(channel, &header->desc);
+        say_early(channel, &header->desc);
         return KOLO_OK;
     }
     KOLO_TRY(match(channel, &header->desc, header->bytes, false, &work));
@@ -452,7 +453,7 @@ kolo_status kolo_link_rx_remote(struct kolo_link *link, const struct kolo_header
             stash->cookie = cookie;
             stash->is_complete = stash->is_remote = true;
             link->bytes_received += bytes;
-            kolo_channel_say_early(channel, &header->desc);
+            say_early(channel, &header->desc);
             return KOLO_OK;
         }
         status = KOLO_ERR_NO_MEMORY;

@@ -133,11 +133,6 @@ void kolo_shm_writer_put(struct kolo_shm_writer *writer, uint32_t kind,
     writer->head = end;
 }
 
-bool kolo_shm_writer_is_empty(const struct kolo_shm_writer *writer)
-{
-    return atomic_load_explicit(&writer->control->tail, memory_order_acquire) == writer->head;
-}
-
 const _Atomic uint64_t *kolo_shm_reader_word(const struct kolo_shm_reader *reader)
 {
     const uint8_t *at = reader->data + (reader->tail & (reader->capacity - 1));

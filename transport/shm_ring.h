@@ -96,8 +96,6 @@ kolo_status kolo_shm_writer_room(struct kolo_shm_writer *writer, size_t bytes) K
 void kolo_shm_writer_put(struct kolo_shm_writer *writer, uint32_t kind,
                          const uint8_t header[KOLO_SHM_RECORD_HEADER], const void *payload,
                          size_t bytes);
-/** Has the reader freed everything? */
-bool kolo_shm_writer_is_empty(const struct kolo_shm_writer *writer);
 
 /** Where the next record is published: 0 until it is there. */
 const _Atomic uint64_t *kolo_shm_reader_word(const struct kolo_shm_reader *reader);

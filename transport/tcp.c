@@ -468,7 +468,7 @@ void kolo_tcp_describe(const struct kolo_link *base, char *text, size_t capacity
     snprintf(text, capacity, "tcp %s", tcp->place);
 }
 
-void kolo_tcp_explain(const struct kolo_link *base, char *text, size_t capacity)
+static void explain(const struct kolo_link *base, char *text, size_t capacity)
 {
     const struct tcp_link *tcp = (const struct tcp_link *)base;
     struct kolo_place ours = {.bytes = sizeof ours.addr};
@@ -498,7 +498,7 @@ const struct kolo_transport kolo_transport_tcp = {
     .pull = kolo_tcp_pull,
     .withdraw = kolo_tcp_withdraw,
     .describe = kolo_tcp_describe,
-    .explain = kolo_tcp_explain,
+    .explain = explain,
     .is_drained = kolo_tcp_is_drained,
     .down = kolo_tcp_down,
     .free_link = kolo_tcp_free_link,

@@ -143,7 +143,6 @@ void kolo_tcp_adopt(struct kolo_link *base, int fd);
 bool kolo_tcp_pull(struct kolo_link *base);
 bool kolo_tcp_is_drained(const struct kolo_link *base);
 void kolo_tcp_describe(const struct kolo_link *base, char *text, size_t capacity);
-void kolo_tcp_explain(const struct kolo_link *base, char *text, size_t capacity);
 void kolo_tcp_down(struct kolo_link *base);
 void kolo_tcp_free_link(struct kolo_link *base);
 /** The link is UP, frames may go. */

@@ -123,8 +123,8 @@ kolo_status kolo_listener_open(struct kolo_poller *poller,
                                const struct kolo_listener_config *config,
                                struct kolo_listener **listener_out) KOLO_NODISCARD;
 void kolo_listener_close(struct kolo_listener *listener);
-/** So many peers may come at once: they all have places, however long each takes to prove
- * itself. */
+/** So many peers may come at once: there is room for them all beside
+ * KOLO_LISTENER_PENDING_MAX strangers, however long each takes to prove itself. */
 void kolo_listener_expect(struct kolo_listener *listener, int peers);
 /** Where it listens, with the port that the system chose. */
 void kolo_listener_place(const struct kolo_listener *listener, struct kolo_place *place_out);

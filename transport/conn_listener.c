@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns a listening socket and the strangers at its door: connections that have not proved
-// themselves, oldest first, no more of them than peers are expected and KOLO_LISTENER_PENDING_MAX
-// beside those. Must never let one of them cost another its turn: no read waits, each has
-// handshake_ms, and when all places are taken the oldest whose grace is over makes room.
+// Owns a listening socket and its pending connections: those that were accepted and have not proved
+// themselves yet, oldest first. There are no more of them than peers are expected and
+// KOLO_LISTENER_PENDING_MAX beside those. Must never let one of them cost another its turn: no read
+// waits, each has handshake_ms, and where there are as many as may be, the oldest whose grace is
+// over makes room.
 //
-// A peer answers within a round trip, unless its machine has more to do than it can: then in some
-// hundred milliseconds. So graces differ from arrival to arrival, from GRACE_MS doubling to
-// GRACE_MAX_MS and again: a flood of strangers keeps neither out the quick for long, since most
-// places are soon free again, nor the slow for ever, since each new try may have the longer grace.
-// Who has sent its claim is not pushed out for our own slowness in reading it.
+// A peer proves itself within a round trip; where its machine has more to do than it can, within
+// some hundred milliseconds. So graces differ from arrival to arrival: from GRACE_MS doubling to
+// GRACE_MAX_MS, and from the start again. A flood of strangers then keeps out neither quick peers
+// for long, since most strangers soon make room, nor slow ones for ever, since each new try may
+// have a longer grace. One whose claim has arrived is not dropped because this rank was slow to
+// read it.
 //
-// The door is shut for a while (the kernel's queue keeps who knocks) when the process is out of
-// file descriptors, and when all places are taken by those whose grace is not over.
+// Accepting pauses (connections wait in the kernel's queue) where the process is out of file
+// descriptors, and while nobody's grace is over.
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -29,9 +31,9 @@ enum {
     GRACE_MS = 20,
     GRACE_MAX_MS = 640,
     JUDGE_MS = 1,      /* until a claim that is there is looked at */
-    ACCEPT_BATCH = 32, /* between two looks at those who are in */
-    SHUT_FIRST_MS = 20,
-    SHUT_MAX_MS = 500,
+    ACCEPT_BATCH = 32, /* between two looks at those that are pending */
+    PAUSE_FIRST_MS = 20,
+    PAUSE_MAX_MS = 500,
     BACKLOG = 4096
 };
 
@@ -45,10 +47,10 @@ struct pending {
 
 struct kolo_listener {
     struct kolo_conn_timer timer; /* first: fire gets this */
-    struct door {
+    struct listening {
         struct kolo_watch watch; /* first: ready gets this */
         struct kolo_listener *listener;
-    } door;
+    } listening;
     struct kolo_poller *poller;
     struct kolo_place place;
     struct kolo_secret secret;
@@ -56,45 +58,45 @@ struct kolo_listener {
     kolo_conn_done *accepted;
     void *context;
     int64_t handshake_ns;
-    int64_t shut_ms;          /* the next pause for want of file descriptors */
-    kolo_deadline shut_until; /* KOLO_NEVER: open */
+    int64_t pause_ms;           /* the next pause for want of file descriptors */
+    kolo_deadline paused_until; /* KOLO_NEVER: it does not pause */
     struct pending *oldest, *newest;
-    size_t count, places;
+    size_t pending_count, pending_max;
     int64_t grace_ms; /* of the next to arrive */
     uint64_t strangers;
 };
 
 static void reckon(struct kolo_listener *listener)
 {
-    kolo_deadline at = listener->shut_until;
+    kolo_deadline at = listener->paused_until;
 
     if (listener->oldest)
         at = kolo_deadline_min(at, listener->oldest->since + listener->handshake_ns);
     listener->timer.at = at;
 }
 
-static void shut(struct kolo_listener *listener, kolo_deadline until)
+static void pause_until(struct kolo_listener *listener, kolo_deadline until)
 {
-    listener->shut_until = until;
-    kolo_poller_modify(listener->poller, &listener->door.watch, 0);
+    listener->paused_until = until;
+    kolo_poller_modify(listener->poller, &listener->listening.watch, 0);
 }
 
-static void reopen(struct kolo_listener *listener)
+static void resume(struct kolo_listener *listener)
 {
-    listener->shut_until = KOLO_NEVER;
-    kolo_poller_modify(listener->poller, &listener->door.watch, EPOLLIN);
+    listener->paused_until = KOLO_NEVER;
+    kolo_poller_modify(listener->poller, &listener->listening.watch, EPOLLIN);
 }
 
-/* ---- those who wait at the door ---- */
+/* ---- pending connections ---- */
 
 /** NULL: no memory. */
-static struct pending *admit(struct kolo_listener *listener)
+static struct pending *add_pending(struct kolo_listener *listener)
 {
     struct pending *pending = kolo_calloc(1, sizeof *pending);
 
     if (pending == NULL)
         return NULL;
-    listener->count++;
+    listener->pending_count++;
     pending->listener = listener;
     pending->since = kolo_now_ns();
     pending->grace = pending->since + listener->grace_ms * 1000000;
@@ -108,7 +110,7 @@ static struct pending *admit(struct kolo_listener *listener)
     return pending;
 }
 
-static void discharge(struct pending *pending)
+static void remove_pending(struct pending *pending)
 {
     struct kolo_listener *listener = pending->listener;
 
@@ -121,7 +123,7 @@ static void discharge(struct pending *pending)
         pending->next->previous = pending->previous;
     else
         listener->newest = pending->previous;
-    listener->count--;
+    listener->pending_count--;
     kolo_free_memory(pending);
 }
 
@@ -134,7 +136,7 @@ static void drop_stranger(struct pending *pending, const char *why)
         KOLO_DEBUG("listener: dropped %s: %s", text, why);
     }
     pending->listener->strangers++;
-    discharge(pending);
+    remove_pending(pending);
 }
 
 static const char *verdict_words(enum kolo_verdict verdict)
@@ -168,12 +170,12 @@ static void over(struct kolo_handshake *handshake, enum kolo_verdict verdict, in
     (void)error; /* a stranger's trouble */
     if (verdict == KOLO_VERDICT_PROVED) {
         fd = kolo_handshake_take(handshake);
-        discharge(pending);
+        remove_pending(pending);
     } else {
         drop_stranger(pending, verdict_words(verdict));
     }
-    if (listener->shut_until != KOLO_NEVER)
-        reopen(listener);
+    if (listener->paused_until != KOLO_NEVER)
+        resume(listener);
     reckon(listener);
     if (fd >= 0)
         listener->accepted(listener->context, KOLO_OK, fd, &theirs); /* may close the listener */
@@ -187,11 +189,11 @@ static bool never_held(struct kolo_handshake *handshake)
 
 static const struct kolo_handshake_owner owner = {.may_prove = never_held, .over = over};
 
-/* ---- the door ---- */
+/* ---- accepting ---- */
 
-/** Out of file descriptors or memory: a stranger who holds one gives it up, else the door is shut
- * for a while. */
-static void run_short(struct kolo_listener *listener, int error)
+/** Out of file descriptors or memory: the oldest pending connection gives its own up; if there is
+ * none, accepting pauses for a while. */
+static void run_out(struct kolo_listener *listener, int error)
 {
     char text[128], words[96];
 
@@ -200,19 +202,20 @@ static void run_short(struct kolo_listener *listener, int error)
         return;
     }
     kolo_place_format(&listener->place, text, sizeof text);
-    if (listener->shut_ms == SHUT_FIRST_MS)
+    if (listener->pause_ms == PAUSE_FIRST_MS)
         KOLO_WARN("listener %s: accept: %s; trying again every %d ms at most (see `ulimit -n`)",
-                  text, strerror_r(error, words, sizeof words), SHUT_MAX_MS);
-    shut(listener, kolo_now_ns() + listener->shut_ms * 1000000);
-    listener->shut_ms = listener->shut_ms * 2 < SHUT_MAX_MS ? listener->shut_ms * 2 : SHUT_MAX_MS;
+                  text, strerror_r(error, words, sizeof words), PAUSE_MAX_MS);
+    pause_until(listener, kolo_now_ns() + listener->pause_ms * 1000000);
+    listener->pause_ms =
+        listener->pause_ms * 2 < PAUSE_MAX_MS ? listener->pause_ms * 2 : PAUSE_MAX_MS;
 }
 
-/** Room for one more; false: the door is shut until the next one has had its chance. */
+/** Room for one more; false: accepting pauses until the next grace is over. */
 static bool make_room(struct kolo_listener *listener)
 {
     kolo_deadline now, next = KOLO_NEVER;
 
-    if (listener->count < listener->places)
+    if (listener->pending_count < listener->pending_max)
         return true;
     now = kolo_now_ns();
     for (struct pending *pending = listener->oldest; pending; pending = pending->next) {
@@ -225,17 +228,17 @@ static bool make_room(struct kolo_listener *listener)
         }
         next = kolo_deadline_min(next, grace);
     }
-    shut(listener, next);
+    pause_until(listener, next);
     return false;
 }
 
-static void let_in(struct kolo_listener *listener, int fd, const struct kolo_place *place)
+static void begin_handshake(struct kolo_listener *listener, int fd, const struct kolo_place *place)
 {
-    struct pending *pending = admit(listener);
+    struct pending *pending = add_pending(listener);
 
     if (pending == NULL) {
         close(fd);
-        run_short(listener, ENOMEM);
+        run_out(listener, ENOMEM);
         return;
     }
     pending->place = *place;
@@ -249,7 +252,7 @@ static void let_in(struct kolo_listener *listener, int fd, const struct kolo_pla
         drop_stranger(pending, "cannot be watched");
 }
 
-/** One knock. False: nobody is there, or the door was shut. */
+/** False: nobody is there, or accepting pauses. */
 static bool accept_one(struct kolo_listener *listener)
 {
     struct kolo_place place = {.bytes = sizeof place.addr};
@@ -257,12 +260,12 @@ static bool accept_one(struct kolo_listener *listener)
 
     if (!make_room(listener))
         return false;
-    fd = accept4(listener->door.watch.fd, (struct sockaddr *)&place.addr, &place.bytes,
+    fd = accept4(listener->listening.watch.fd, (struct sockaddr *)&place.addr, &place.bytes,
                  SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
-        listener->shut_ms = SHUT_FIRST_MS;
-        let_in(listener, fd, &place);
-        return listener->shut_until == KOLO_NEVER;
+        listener->pause_ms = PAUSE_FIRST_MS;
+        begin_handshake(listener, fd, &place);
+        return listener->paused_until == KOLO_NEVER;
     }
     switch (errno) {
     case EAGAIN:
@@ -271,16 +274,16 @@ static bool accept_one(struct kolo_listener *listener)
     case ENFILE:
     case ENOBUFS:
     case ENOMEM:
-        run_short(listener, errno);
-        return listener->shut_until == KOLO_NEVER;
+        run_out(listener, errno);
+        return listener->paused_until == KOLO_NEVER;
     default: /* EINTR, and whatever befell that one connection */
         return true;
     }
 }
 
-static void knock(struct kolo_watch *watch, uint32_t events)
+static void accept_some(struct kolo_watch *watch, uint32_t events)
 {
-    struct kolo_listener *listener = ((struct door *)watch)->listener;
+    struct kolo_listener *listener = ((struct listening *)watch)->listener;
     int tries = ACCEPT_BATCH;
 
     (void)events;
@@ -296,8 +299,8 @@ static void fire(struct kolo_conn_timer *timer, kolo_deadline now)
     while (listener->oldest && listener->oldest->since + listener->handshake_ns <= now &&
            !kolo_handshake_is_fed(&listener->oldest->handshake))
         drop_stranger(listener->oldest, "stayed silent");
-    if (listener->shut_until <= now)
-        reopen(listener);
+    if (listener->paused_until <= now)
+        resume(listener);
     reckon(listener);
 }
 
@@ -318,7 +321,7 @@ static const char *try_place(struct kolo_listener *listener, const struct kolo_p
     const int yes = 1;
     int fd = socket(place->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
-    listener->door.watch.fd = fd;
+    listener->listening.watch.fd = fd;
     if (fd < 0)
         return "socket";
     kolo_conn_set_unpaced(fd); /* those that it accepts begin with it */
@@ -381,8 +384,8 @@ static kolo_status bind_and_listen(struct kolo_listener *listener, const struct 
         if (!is_open || at.ports.low == 0 || (errno != EADDRINUSE && errno != EACCES))
             return fail_listen(&at, what, errno);
         refused += errno == EACCES;
-        close(listener->door.watch.fd);
-        listener->door.watch.fd = -1;
+        close(listener->listening.watch.fd);
+        listener->listening.watch.fd = -1;
     }
     return fail_range(&at, refused);
 }
@@ -397,22 +400,22 @@ kolo_status kolo_listener_open(struct kolo_poller *poller,
     if (listener == NULL)
         return KOLO_ERR_NO_MEMORY;
     listener->poller = poller;
-    listener->door.watch = (struct kolo_watch){.fd = -1, .ready = knock};
-    listener->door.listener = listener;
+    listener->listening.watch = (struct kolo_watch){.fd = -1, .ready = accept_some};
+    listener->listening.listener = listener;
     listener->secret = *config->secret;
     listener->mine = *config->mine;
     listener->accepted = config->accepted;
     listener->context = config->context;
     listener->handshake_ns = (int64_t)config->handshake_ms * 1000000;
-    listener->shut_ms = SHUT_FIRST_MS;
-    listener->shut_until = KOLO_NEVER;
+    listener->pause_ms = PAUSE_FIRST_MS;
+    listener->paused_until = KOLO_NEVER;
     listener->timer.fire = fire;
     listener->timer.at = KOLO_NEVER;
-    listener->places = KOLO_LISTENER_PENDING_MAX;
+    listener->pending_max = KOLO_LISTENER_PENDING_MAX;
     listener->grace_ms = GRACE_MS;
     KOLO_TRY(bind_and_listen(listener, config->place));
     KOLO_TRY(kolo_conn_timer_add(&listener->timer, poller));
-    KOLO_TRY(kolo_poller_add(poller, &listener->door.watch, EPOLLIN));
+    KOLO_TRY(kolo_poller_add(poller, &listener->listening.watch, EPOLLIN));
     *listener_out = listener;
     return KOLO_OK;
 out:
@@ -425,10 +428,10 @@ void kolo_listener_close(struct kolo_listener *listener)
     if (listener == NULL)
         return;
     while (listener->oldest)
-        discharge(listener->oldest);
-    if (listener->door.watch.fd >= 0) {
-        kolo_poller_remove(listener->poller, &listener->door.watch);
-        close(listener->door.watch.fd);
+        remove_pending(listener->oldest);
+    if (listener->listening.watch.fd >= 0) {
+        kolo_poller_remove(listener->poller, &listener->listening.watch);
+        close(listener->listening.watch.fd);
     }
     kolo_conn_timer_remove(&listener->timer);
     OPENSSL_cleanse(&listener->secret, sizeof listener->secret);
@@ -437,7 +440,7 @@ void kolo_listener_close(struct kolo_listener *listener)
 
 void kolo_listener_expect(struct kolo_listener *listener, int peers)
 {
-    listener->places = KOLO_LISTENER_PENDING_MAX + (size_t)(peers > 0 ? peers : 0);
+    listener->pending_max = KOLO_LISTENER_PENDING_MAX + (size_t)(peers > 0 ? peers : 0);
 }
 
 void kolo_listener_place(const struct kolo_listener *listener, struct kolo_place *place_out)

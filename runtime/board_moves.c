@@ -75,7 +75,7 @@ void kolo_moves_at(enum kolo_collective collective, const struct kolo_plan_args 
     *move_out = move;
 }
 
-static void stretch(size_t *extent, size_t at, size_t count)
+static void extend(size_t *extent, size_t at, size_t count)
 {
     if (count > 0 && at + count > *extent)
         *extent = at + count;
@@ -145,9 +145,9 @@ void kolo_moves_extent(enum kolo_collective collective, const struct kolo_plan_a
         struct kolo_move move;
         kolo_moves_at(collective, args, i, &move);
         if (move.from == KOLO_EVERY || move.from == member)
-            stretch(send_out, move.send_at, move.count);
+            extend(send_out, move.send_at, move.count);
         if (move.to == KOLO_EVERY || move.to == member)
-            stretch(recv_out, move.recv_at, move.count);
+            extend(recv_out, move.recv_at, move.count);
     }
 }
 

@@ -19,7 +19,7 @@
 
 struct kolo_comm;
 struct kolo_request;
-struct kolo_rumour;
+struct kolo_early_failure;
 struct kolo_own_op;
 struct kolo_lane;
 struct kolo_slab;
@@ -46,10 +46,11 @@ struct kolo_engine {
     uint64_t start_ticket;          /* there: of kolo_init */
     bool *ended;                    /* becomes true when the world is finalized; NULL: none */
     /* ---- */
-    struct kolo_comm *comms;     /* all, the world among them */
-    struct kolo_comm *busy;      /* those with requests or a suspicion, and maybe more */
-    int creating;                /* calls that make communicators now */
-    struct kolo_rumour *rumours; /* failures of communicators that this rank does not have yet */
+    struct kolo_comm *comms; /* all, the world among them */
+    struct kolo_comm *busy;  /* those with requests or a suspicion, and maybe more */
+    int creating;            /* calls that make communicators now */
+    struct kolo_early_failure
+        *early_failures; /* failures of communicators that this rank does not have yet */
     pthread_mutex_t lock;
     pthread_mutex_t news_lock; /* what waiters sleep on; taken after `lock` by who has news */
     pthread_cond_t changed;    /* a request or question ended, or the progressor's place is free */

@@ -53,15 +53,15 @@ void kolo_comm_suspect(struct kolo_comm *comm, int peer, kolo_status status, int
     take_note(comm, peer, status, grace_ms, false, text);
 }
 
-/* ---- rumours ---- */
+/* ---- failures that come before their communicator ---- */
 
 /** The failure of a communicator that a member has told before this rank had it. */
-struct kolo_rumour {
+struct kolo_early_failure {
     uint32_t number;
     kolo_status status;
     bool is_told;
     char text[KOLO_DETAIL_MAX];
-    struct kolo_rumour *next;
+    struct kolo_early_failure *next;
 };
 
 void kolo_engine_creating(struct kolo_engine *engine)
@@ -73,10 +73,10 @@ void kolo_engine_created(struct kolo_engine *engine)
 {
     if (--engine->creating > 0)
         return;
-    while (engine->rumours != NULL) {
-        struct kolo_rumour *rumour = engine->rumours;
-        engine->rumours = rumour->next;
-        kolo_free_memory(rumour);
+    while (engine->early_failures != NULL) {
+        struct kolo_early_failure *early = engine->early_failures;
+        engine->early_failures = early->next;
+        kolo_free_memory(early);
     }
 }
 
@@ -91,20 +91,21 @@ static void heard(struct kolo_engine *engine, uint32_t number, kolo_status statu
     }
     if (engine->creating == 0)
         return; /* one that this rank has given up */
-    struct kolo_rumour *rumour = kolo_calloc(1, sizeof(*rumour));
-    if (rumour == NULL)
+    struct kolo_early_failure *early = kolo_calloc(1, sizeof(*early));
+    if (early == NULL)
         return; /* its first call will find out by its deadline */
-    rumour->number = number;
-    rumour->status = status;
-    rumour->is_told = is_told;
-    snprintf(rumour->text, sizeof(rumour->text), "%s", text);
-    rumour->next = engine->rumours;
-    engine->rumours = rumour;
+    early->number = number;
+    early->status = status;
+    early->is_told = is_told;
+    snprintf(early->text, sizeof(early->text), "%s", text);
+    early->next = engine->early_failures;
+    engine->early_failures = early;
 }
 
 void kolo_comm_hear(struct kolo_comm *comm)
 {
-    for (const struct kolo_rumour *at = comm->engine->rumours; at != NULL; at = at->next)
+    for (const struct kolo_early_failure *at = comm->engine->early_failures; at != NULL;
+         at = at->next)
         if (at->number == comm->number)
             take_note(comm, -1, at->status, 0, at->is_told, at->text);
 }

@@ -89,7 +89,7 @@ static struct kolo_staged *make_staged(const struct kolo_engine *engine, size_t 
 
 /** Held: lock. */
 static kolo_status add(struct kolo_request *request, const struct kolo_pointer *pointer,
-                       size_t bytes, struct kolo_stretch in, struct kolo_stretch out)
+                       size_t bytes, struct kolo_byte_range in, struct kolo_byte_range out)
 {
     struct kolo_engine *engine = request->comm->engine;
     struct kolo_staged *staged = make_staged(engine, bytes);
@@ -137,7 +137,7 @@ kolo_status kolo_staging_take_slab(struct kolo_request *request, struct kolo_sta
 
 /** The buffer at @p memory; *slab_out: what stands in for it, NULL: nothing, it is the host's. */
 static kolo_status stage(struct kolo_request *request, const void *memory, size_t bytes,
-                         struct kolo_stretch in, struct kolo_stretch out, uint8_t **slab_out)
+                         struct kolo_byte_range in, struct kolo_byte_range out, uint8_t **slab_out)
 {
     struct kolo_comm *comm = request->comm;
     struct kolo_pointer pointer;
@@ -170,11 +170,11 @@ static kolo_status stage_in_place(struct kolo_request *request, struct kolo_task
     const uintptr_t send_end = send + task->send_bytes, recv_end = recv + task->recv_bytes;
     const uintptr_t base = send < recv ? send : recv;
     const size_t bytes = (send_end > recv_end ? send_end : recv_end) - base;
-    const struct kolo_stretch out = {recv - base, task->recv_bytes};
-    struct kolo_stretch in = {send - base, task->send_bytes};
+    const struct kolo_byte_range out = {recv - base, task->recv_bytes};
+    struct kolo_byte_range in = {send - base, task->send_bytes};
     uint8_t *slab;
     if (task->displs != NULL) /* what lies between blocks comes back as it was */
-        in = (struct kolo_stretch){0, bytes};
+        in = (struct kolo_byte_range){0, bytes};
     kolo_status status = stage(request, (const void *)base, bytes, in, out, &slab);
     if (status == KOLO_OK && slab != NULL) {
         task->send = slab + (send - base);
@@ -185,8 +185,8 @@ static kolo_status stage_in_place(struct kolo_request *request, struct kolo_task
 
 static kolo_status stage_apart(struct kolo_request *request, struct kolo_task *task)
 {
-    const struct kolo_stretch none = {0, 0}, sent = {0, task->send_bytes},
-                              received = {0, task->recv_bytes};
+    const struct kolo_byte_range none = {0, 0}, sent = {0, task->send_bytes},
+                                 received = {0, task->recv_bytes};
     uint8_t *slab;
     kolo_status status = stage(request, task->send, task->send_bytes, sent, none, &slab);
     if (status == KOLO_OK && slab != NULL)

@@ -42,7 +42,7 @@ bool kolo_flow_can(const struct kolo_request *request)
 /** What of the bytes [from, to) goes that way. */
 static kolo_status copy(struct kolo_staged *staged, enum kolo_way way, size_t from, size_t to)
 {
-    const struct kolo_stretch *part = way == KOLO_WAY_IN ? &staged->in : &staged->out;
+    const struct kolo_byte_range *part = way == KOLO_WAY_IN ? &staged->in : &staged->out;
     from = from > part->at ? from : part->at;
     to = to < part->at + part->bytes ? to : part->at + part->bytes;
     if (from >= to)

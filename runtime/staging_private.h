@@ -10,7 +10,7 @@
 #include "runtime/staging.h"
 
 /** A part of a buffer, from its beginning. */
-struct kolo_stretch {
+struct kolo_byte_range {
     size_t at, bytes;
 };
 
@@ -27,9 +27,9 @@ struct kolo_staged {
     struct kolo_staged *next;
     struct kolo_lane *lane;
     struct kolo_slab *slab;
-    bool is_reserved;            /* what stands in for it are addresses alone (staging_lent.c) */
-    uint8_t *device, *host;      /* the buffer, and what stands in for it */
-    struct kolo_stretch in, out; /* what is copied to the host, and from it */
+    bool is_reserved;               /* what stands in for it are addresses alone (staging_lent.c) */
+    uint8_t *device, *host;         /* the buffer, and what stands in for it */
+    struct kolo_byte_range in, out; /* what is copied to the host, and from it */
     uint64_t marks[KOLO_WAYS]; /* after the last copy of each way; KOLO_LANE_IDLE: not marked yet */
     uint64_t passed;           /* of the marks of the way in, as far as was seen */
     size_t steps_seen;         /* that were over when segments were last looked at */

@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of a few ways to do the same thing again and again is the fastest here, found out by taking
-// them in turn: for what no figure of one machine stands for another. Pure: who is told the same
-// takes the same way, so ranks that share what they are told need not ask each other.
+// Which of a few ways to do the same thing is the fastest here, found out by taking them in turn.
+// For choices that no figure of another machine can decide. Pure: whoever is told the same takes
+// the same way, so ranks that share what they are told need not ask each other.
 //
-//   a round each open way four times in a row, measured, and on by fours while the latest take less
-//             than those before, as caches fill; two times, if both took much longer than a way
-//             before it. Of the latest four the second least counts: one that was disturbed, or
-//             found in the caches what another way had left there, does not; and where two kinds of
-//             use alternate, of which one takes longer, each way is judged by the other.
-//   between   the open way that took least, not measured: for 64 uses after the first round, eight
-//             times as many after each, at most 4096. So a machine that changes is found out about.
+// It alternates between rounds, in which uses are measured, and long pauses, in which the way that
+// took least is taken unmeasured.
 //
-// Who is told other things than the others, and still shall try each way while they do, has even
-// rounds: each way sixteen times, whatever it takes, of which the second least counts.
+//   A round: each open way is taken four times in a row. If the last four took less than the four
+//   before (as they do while caches fill), four more follow, up to KOLO_TRIALS_TIMES_MOST. A way
+//   that takes much longer than one before it in its first two uses is left at that. Of the last
+//   four the second least counts. That leaves out a use that was disturbed and one that found the
+//   caches filled by another way; and where two kinds of use alternate, one of which takes
+//   longer, each way is judged by the other kind.
 //
-// Not all ways are open to all uses: a round waits a while for those that some of its uses can take
-// and the others not, and of a way that is not open nothing is forgotten.
+//   A pause: 64 uses after the first round, eight times as many after each further one, at most
+//   4096. So a change of the machine is noticed.
+//
+// Even rounds are for whoever is told something else than the others but must try each way while
+// they do: each way is taken KOLO_TRIALS_TIMES_EVEN times, whatever it takes, and the second least
+// counts.
+//
+// Not every way is open to every use. A round waits a while for ways that only some of its uses can
+// take. What was learned of a way is kept while it is not open.
 #ifndef KOLO_RUNTIME_TRIALS_H
 #define KOLO_RUNTIME_TRIALS_H
 

@@ -108,11 +108,11 @@ static bool find_lower(const char *interface, char lower_out[IF_NAMESIZE])
 
 static bool interface_is_hardware(const char *interface)
 {
-    enum { STOREYS_MAX = 4 }; /* VLANs in a VLAN, on a bond, on cards */
+    enum { LEVELS_MAX = 4 }; /* VLANs in a VLAN, on a bond, on cards */
     char path[64 + IF_NAMESIZE], at[IF_NAMESIZE], lower[IF_NAMESIZE];
 
     snprintf(at, sizeof at, "%s", interface);
-    for (int storey = 0; storey < STOREYS_MAX; storey++) {
+    for (int level = 0; level < LEVELS_MAX; level++) {
         snprintf(path, sizeof path, "/sys/class/net/%s/device", at);
         if (access(path, F_OK) == 0)
             return true;

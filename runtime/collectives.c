@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public collectives, sends and receives: arguments are checked here, completely, before
-// anything else happens. A wrong one is ERR_INVALID with one line that names function, argument and
-// value.
+// The public collectives. Their arguments, and what all calls have in common, are checked here,
+// completely, before anything else happens: a wrong one is ERR_INVALID with one line that names
+// function, argument and value. Sends and receives are p2p.c's.
 #include "runtime/comm.h"
 
 #include <stdint.h>

@@ -1,41 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the rendezvous text and file. The file:
+// Owns the rendezvous: its text, what rank 0 listens at and publishes, and how the others find it.
+// Must never take a file's presence for a job's: only a greeting with the file's job id is one.
 //
-//   kolo-rendezvous 1
-//   job 0123456789abcdef
-//   place 10.0.0.5:4711
-//   place [2001:db8::5]:4711
-//   end
-//
-// It appears by rename, complete or not at all, and says nothing secret: whoever writes a false one
-// makes ranks dial in vain, the proof of the secret fails. Shared file systems do not tell of
-// changes, so a rank looks again every 50 ms, under its deadline. Must never take a file's presence
-// for a job's: only a greeting with the file's job id is one.
+// Shared file systems do not tell of changes, so a rank that has no file, or one whose store does
+// not answer, looks again every LOOK_EVERY_MS, under its deadline.
 #include "runtime/rendezvous.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/log.h"
 #include "base/wire.h"
+#include "runtime/rendezvous_file.h"
 #include "runtime/store_dial.h"
 
-enum { FILE_BYTES_MAX = 4096, LOOK_EVERY_MS = 50, LINE_MAX_BYTES = 160 };
-
-/** One version of the file. */
-struct file_state {
-    uint64_t inode;
-    struct timespec changed;
-    uint64_t job_id;
-    size_t count;
-    struct kolo_place places[KOLO_RENDEZVOUS_PLACES_MAX];
-};
+enum { LOOK_EVERY_MS = 50 };
 
 struct kolo_rendezvous_host {
     struct kolo_rendezvous rendezvous;
@@ -72,91 +52,7 @@ kolo_status kolo_rendezvous_parse(const char *text, struct kolo_rendezvous *rend
     return KOLO_OK;
 }
 
-/* ---- reading the file ---- */
-
-/** At most FILE_BYTES_MAX - 1 bytes of the regular file at @p path, NUL-terminated. */
-static kolo_status read_file(const char *path, char text[FILE_BYTES_MAX], struct stat *stat_out)
-{
-    size_t bytes = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0)
-        return kolo_fail_errno(errno == ENOENT ? KOLO_ERR_NOT_FOUND : KOLO_ERR_SYSTEM, errno,
-                               "rendezvous file %s", path);
-    kolo_status status = KOLO_OK;
-    if (fstat(fd, stat_out) < 0 || !S_ISREG(stat_out->st_mode))
-        status = kolo_fail(KOLO_ERR_DATA, "rendezvous file %s: not a regular file", path);
-    while (status == KOLO_OK && bytes < FILE_BYTES_MAX - 1) {
-        ssize_t got = read(fd, text + bytes, FILE_BYTES_MAX - 1 - bytes);
-        if (got == 0)
-            break;
-        if (got > 0)
-            bytes += (size_t)got;
-        else if (errno != EINTR)
-            status = kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "rendezvous file %s", path);
-    }
-    close(fd);
-    text[bytes] = '\0';
-    return status;
-}
-
-/** 16 hexadecimal digits, not all 0. */
-static bool read_job_id(const char *text, uint64_t *job_id_out)
-{
-    char *end;
-    if (strspn(text, "0123456789abcdef") != 16 || text[16] != '\0')
-        return false;
-    *job_id_out = strtoull(text, &end, 16);
-    return *job_id_out != 0;
-}
-
-/** Takes one line. The host names are numbers, so that resolving one never waits for a server. */
-static bool take_line(const char *line, struct file_state *state)
-{
-    size_t more = 0;
-    if (strncmp(line, "job ", 4) == 0)
-        return read_job_id(line + 4, &state->job_id);
-    if (strncmp(line, "place ", 6) != 0 || state->count == KOLO_RENDEZVOUS_PLACES_MAX ||
-        (line[6] != '[' && strspn(line + 6, "0123456789.:") != strlen(line + 6)))
-        return false;
-    if (kolo_places_resolve(line + 6, &state->places[state->count], 1, &more) != KOLO_OK)
-        return false;
-    state->count += more;
-    return true;
-}
-
-static bool parse_file(char *text, struct file_state *state)
-{
-    char *rest = NULL;
-    char *line = strtok_r(text, "\n", &rest);
-    if (!line || strcmp(line, "kolo-rendezvous 1") != 0)
-        return false;
-    while ((line = strtok_r(NULL, "\n", &rest))) {
-        if (strcmp(line, "end") == 0)
-            return state->job_id != 0 && state->count > 0;
-        if (strlen(line) >= LINE_MAX_BYTES || !take_line(line, state))
-            return false;
-    }
-    return false;
-}
-
-/** ERR_NOT_FOUND: no file yet; ERR_DATA: not a rendezvous file; ERR_SYSTEM. */
-static kolo_status load_file(const char *path, struct file_state *state_out)
-{
-    char text[FILE_BYTES_MAX];
-    struct stat info;
-    struct file_state state = {0};
-    kolo_status status = read_file(path, text, &info);
-    if (status != KOLO_OK)
-        return status;
-    if (!parse_file(text, &state))
-        return kolo_fail(KOLO_ERR_DATA, "%s is not a rendezvous file", path);
-    state.inode = info.st_ino;
-    state.changed = info.st_mtim;
-    *state_out = state;
-    return KOLO_OK;
-}
-
-/* ---- writing the file ---- */
+/* ---- rank 0 ---- */
 
 static kolo_status make_job_id(uint64_t *job_id_out)
 {
@@ -169,80 +65,17 @@ static kolo_status make_job_id(uint64_t *job_id_out)
     return KOLO_OK;
 }
 
-static kolo_status write_all(int fd, const char *path, const char *text, size_t bytes)
-{
-    while (bytes > 0) {
-        ssize_t done = write(fd, text, bytes);
-        if (done < 0 && errno != EINTR)
-            return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "cannot write rendezvous file %s", path);
-        if (done > 0) {
-            text += done;
-            bytes -= (size_t)done;
-        }
-    }
-    if (fsync(fd) < 0)
-        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "cannot write rendezvous file %s", path);
-    return KOLO_OK;
-}
-
-/** Makes the rename last where the file system supports it; the file is readable without. */
-static void sync_folder(const char *path)
-{
-    char folder[KOLO_TEXT_MAX];
-    snprintf(folder, sizeof folder, "%s", path);
-    char *slash = strrchr(folder, '/');
-    slash[slash == folder ? 1 : 0] = '\0';
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    (void)fsync(fd);
-    close(fd);
-}
-
-/** Puts @p text at @p path: complete or not at all. */
-static kolo_status put_file(const char *path, const char *text, size_t bytes)
-{
-    char fresh[KOLO_TEXT_MAX + 8];
-    struct stat there;
-    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) /* a file would take its place */
-        return kolo_fail(KOLO_ERR_CONFIG, "rendezvous file %s: is there and is no file", path);
-    snprintf(fresh, sizeof fresh, "%s.XXXXXX", path);
-    int fd = mkostemp(fresh, O_CLOEXEC); /* mode 0600 */
-    if (fd < 0)
-        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "cannot write rendezvous file %s", path);
-    kolo_status status = write_all(fd, path, text, bytes);
-    close(fd);
-    if (status == KOLO_OK && rename(fresh, path) < 0)
-        status = kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "cannot write rendezvous file %s", path);
-    if (status == KOLO_OK)
-        sync_folder(path);
-    else
-        (void)unlink(fresh);
-    return status;
-}
-
+/** Writes the file: this machine's addresses at @p port. */
 static kolo_status publish(struct kolo_rendezvous_host *host, const char *net, uint16_t port)
 {
-    char text[FILE_BYTES_MAX];
     struct kolo_place places[KOLO_RENDEZVOUS_PLACES_MAX];
-    size_t count = 0, used;
+    size_t count = 0;
     kolo_status status = kolo_places_local(net, port, places, KOLO_RENDEZVOUS_PLACES_MAX, &count);
-    if (status != KOLO_OK)
-        return status;
-    used = (size_t)snprintf(text, sizeof text, "kolo-rendezvous 1\njob %016llx\n",
-                            (unsigned long long)host->job_id);
-    for (size_t i = 0; i < count; i++) {
-        char place[128];
-        kolo_place_format(&places[i], place, sizeof place);
-        used += (size_t)snprintf(text + used, sizeof text - used, "place %s\n", place);
-    }
-    used += (size_t)snprintf(text + used, sizeof text - used, "end\n");
-    status = put_file(host->rendezvous.where, text, used);
+    if (status == KOLO_OK)
+        status = kolo_rendezvous_file_put(host->rendezvous.where, host->job_id, places, count);
     host->has_file = status == KOLO_OK;
     return status;
 }
-
-/* ---- rank 0 ---- */
 
 /** A host's own name often means 127.0.1.1 in its /etc/hosts, and its true address elsewhere: where
  * a name other than localhost led to loopback, all addresses are listened at. */
@@ -329,10 +162,10 @@ struct kolo_store_thread *kolo_rendezvous_host_store(struct kolo_rendezvous_host
 
 void kolo_rendezvous_host_close(struct kolo_rendezvous_host *host, kolo_deadline deadline)
 {
-    struct file_state state;
+    struct kolo_rendezvous_file state;
     if (!host)
         return;
-    if (host->has_file && load_file(host->rendezvous.where, &state) == KOLO_OK &&
+    if (host->has_file && kolo_rendezvous_file_load(host->rendezvous.where, &state) == KOLO_OK &&
         state.job_id == host->job_id)
         (void)unlink(host->rendezvous.where);
     kolo_store_thread_stop(host->thread, deadline);
@@ -343,19 +176,13 @@ void kolo_rendezvous_host_close(struct kolo_rendezvous_host *host, kolo_deadline
 
 struct looking {
     const char *path;
-    const struct file_state *seen;
+    const struct kolo_rendezvous_file *seen;
 };
 
-/** The file is no longer the one that is being dialled. One that is gone may come back. */
 static bool has_changed(void *context)
 {
     const struct looking *looking = context;
-    struct stat info;
-    if (stat(looking->path, &info) < 0)
-        return false;
-    return info.st_ino != looking->seen->inode ||
-           info.st_mtim.tv_sec != looking->seen->changed.tv_sec ||
-           info.st_mtim.tv_nsec != looking->seen->changed.tv_nsec;
+    return kolo_rendezvous_file_has_changed(looking->path, looking->seen);
 }
 
 /** Waits for @p path to be another version than @p seen, or to be looked at again. */
@@ -383,7 +210,7 @@ static kolo_status dial_by_file(const char *path, const struct kolo_secret *secr
                                 kolo_deadline deadline, int *fd_out)
 {
     char why[KOLO_DETAIL_MAX / 2] = "";
-    struct file_state state = {0};
+    struct kolo_rendezvous_file state = {0};
     struct looking looking = {path, &state};
     struct kolo_poller *poller;
     kolo_status status = kolo_poller_create(&poller);
@@ -391,7 +218,7 @@ static kolo_status dial_by_file(const char *path, const struct kolo_secret *secr
     if (status != KOLO_OK)
         return status;
     for (;;) {
-        status = load_file(path, &state);
+        status = kolo_rendezvous_file_load(path, &state);
         if (status == KOLO_OK)
             status = kolo_store_dial(&(struct kolo_store_dial_config){.places = state.places,
                                                                       .count = state.count,

@@ -177,14 +177,18 @@ void kolo_store_client_shrink(struct kolo_store_client *client, uint32_t number,
 void kolo_store_client_finalized(struct kolo_store_client *client, uint32_t number,
                                  const uint8_t *members);
 
-/** This rank has been waiting in a call: @p desc is what it believes, @p words the same for people;
- * @p members has a bit for each rank that has to come (NULL: all of the world). The server answers
- * by `failed` (ERR_MISMATCH, both sides named) if another rank waits at the same channel and
- * sequence number with another description. On a channel of messages @p sequence is a number of
- * this rank's own, and nothing is compared. */
-void kolo_store_client_stalled(struct kolo_store_client *client, uint32_t channel,
-                               uint32_t sequence, const struct kolo_desc *desc, const char *words,
-                               const uint8_t *members);
+/** A call in which a rank waits and nothing moves. */
+struct kolo_stall_report {
+    uint32_t channel, sequence;   /* on a channel of messages: a number of this rank's own */
+    const struct kolo_desc *desc; /* what it believes */
+    const char *words;            /* the same for people */
+    const uint8_t *members;       /* ranks that have to come, a bit each; NULL: all of the world */
+};
+/** This rank has been waiting in a call. The server answers by `failed` (ERR_MISMATCH, both sides
+ * named) if another rank waits at the same channel and sequence number with another description. On
+ * a channel of messages nothing is compared. */
+void kolo_store_client_stalled(struct kolo_store_client *client,
+                               const struct kolo_stall_report *report);
 /** It goes on. */
 void kolo_store_client_resumed(struct kolo_store_client *client, uint32_t channel,
                                uint32_t sequence);

@@ -510,23 +510,22 @@ static void cut_text(char text[KOLO_STORE_TEXT_MAX], const char *from)
     snprintf(text, KOLO_STORE_TEXT_MAX, "%s", from);
 }
 
-void kolo_store_client_stalled(struct kolo_store_client *client, uint32_t channel,
-                               uint32_t sequence, const struct kolo_desc *desc, const char *words,
-                               const uint8_t *members)
+void kolo_store_client_stalled(struct kolo_store_client *client,
+                               const struct kolo_stall_report *report)
 {
-    size_t bytes = members ? kolo_stall_bits_bytes(client->size) : 0;
+    size_t bytes = report->members ? kolo_stall_bits_bytes(client->size) : 0;
     char text[KOLO_STORE_TEXT_MAX];
     struct kolo_writer body = {0};
     if (client->is_lost || client->failed != KOLO_OK)
         return;
-    cut_text(text, words);
+    cut_text(text, report->words);
     struct kolo_message *message =
         kolo_message_create(KOLO_STORE_STALLED, 64 + KOLO_STORE_TEXT_MAX + bytes, &body);
-    kolo_write_u32(&body, channel);
-    kolo_write_u32(&body, sequence);
-    kolo_write_bytes(&body, desc->bytes, sizeof desc->bytes);
+    kolo_write_u32(&body, report->channel);
+    kolo_write_u32(&body, report->sequence);
+    kolo_write_bytes(&body, report->desc->bytes, sizeof report->desc->bytes);
     kolo_write_text(&body, text);
-    kolo_write_blob(&body, members, bytes);
+    kolo_write_blob(&body, report->members, bytes);
     tell(client, message, &body);
 }
 

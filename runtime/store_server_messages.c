@@ -292,8 +292,12 @@ static kolo_status on_stalled(struct kolo_store_connection *connection, struct k
     if (member_bytes > 0 && member_bytes != kolo_stall_bits_bytes(server->config.size))
         return kolo_fail(KOLO_ERR_PROTOCOL, "STALLED with %zu bytes of members", member_bytes);
     kolo_text_clean(words);
-    status = kolo_stalls_report(server->stalls, connection->rank, channel, sequence, &desc, words,
-                                member_bytes > 0 ? members : NULL, &other);
+    const struct kolo_stall_report report = {.channel = channel,
+                                             .sequence = sequence,
+                                             .desc = &desc,
+                                             .words = words,
+                                             .members = member_bytes > 0 ? members : NULL};
+    status = kolo_stalls_report(server->stalls, connection->rank, &report, &other);
     if (status == KOLO_ERR_MISMATCH) {
         fail_mismatch(server, other, connection->rank, &desc, words);
         return KOLO_OK;

@@ -189,36 +189,38 @@ static void set_members(const struct kolo_stalls *stalls, struct kolo_stall_wait
         memset(wait->members, 0xff, bytes);
 }
 
-kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank, uint32_t channel,
-                               uint32_t sequence, const struct kolo_desc *desc, const char *words,
-                               const uint8_t *members, const struct kolo_stall **other_out)
+kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank,
+                               const struct kolo_stall_report *report,
+                               const struct kolo_stall **other_out)
 {
-    struct kolo_stall *stall = *find(stalls, rank, channel, sequence), *fresh = NULL;
-    if (stall && !kolo_stall_is_message(stall) && memcmp(&stall->desc, desc, sizeof *desc) != 0) {
+    struct kolo_stall *stall = *find(stalls, rank, report->channel, report->sequence);
+    struct kolo_stall *fresh = NULL;
+    if (stall && !kolo_stall_is_message(stall) &&
+        memcmp(&stall->desc, report->desc, sizeof stall->desc) != 0) {
         *other_out = stall;
         return KOLO_ERR_MISMATCH;
     }
     struct kolo_stall_wait *wait =
         stall && kolo_stall_has(stall, rank) ? *find_wait(stall, rank) : NULL;
     if (wait) {
-        set_members(stalls, wait, members);
+        set_members(stalls, wait, report->members);
         return KOLO_OK;
     }
     if (stalls->per_rank[rank] >= KOLO_STALLS_PER_RANK)
         return KOLO_OK;
     if (!stall)
-        stall = fresh = make_stall(stalls, words);
+        stall = fresh = make_stall(stalls, report->words);
     if (!stall || join_stall(stalls, stall, rank) != KOLO_OK) {
         if (fresh)
             free_stall(fresh);
         return KOLO_ERR_NO_MEMORY;
     }
-    set_members(stalls, stall->waits, members);
+    set_members(stalls, stall->waits, report->members);
     if (fresh) {
-        fresh->channel = channel;
-        fresh->sequence = sequence;
-        fresh->desc = *desc;
-        *find(stalls, rank, channel, sequence) = fresh;
+        fresh->channel = report->channel;
+        fresh->sequence = report->sequence;
+        fresh->desc = *report->desc;
+        *find(stalls, rank, report->channel, report->sequence) = fresh;
     }
     return KOLO_OK;
 }

@@ -42,14 +42,13 @@ struct kolo_stalls;
 kolo_status kolo_stalls_create(int size, int64_t warn_ms,
                                struct kolo_stalls **stalls_out) KOLO_NODISCARD;
 void kolo_stalls_destroy(struct kolo_stalls *stalls);
-/** @p rank waits, for @p members (copied; NULL: all); if it has reported before, for these instead.
- * On a channel of messages (KOLO_CHANNEL_MESSAGE) each rank numbers its own, which meet nobody
- * else's. ERR_MISMATCH: other ranks wait at the same place in another call, *other_out.
- * ERR_NO_MEMORY. Of a rank that reports more than KOLO_STALLS_PER_RANK calls no further ones are
- * heard. */
-kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank, uint32_t channel,
-                               uint32_t sequence, const struct kolo_desc *desc, const char *words,
-                               const uint8_t *members,
+/** @p rank waits in what @p report, which is copied, says; if it has reported that before, for the
+ * members that it names now. On a channel of messages (KOLO_CHANNEL_MESSAGE) each rank numbers its
+ * own, which meet nobody else's. ERR_MISMATCH: other ranks wait at the same place in another call,
+ * *other_out. ERR_NO_MEMORY. Of a rank that reports more than KOLO_STALLS_PER_RANK calls no further
+ * ones are heard. */
+kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank,
+                               const struct kolo_stall_report *report,
                                const struct kolo_stall **other_out) KOLO_NODISCARD;
 void kolo_stalls_resume(struct kolo_stalls *stalls, int rank, uint32_t channel, uint32_t sequence);
 /** What @p rank has waited in for longest; NULL: nothing that it has reported. */

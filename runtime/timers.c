@@ -86,9 +86,13 @@ void kolo_comm_report(struct kolo_comm *comm)
     say_with_last(request, words, sizeof(words));
     request->is_reported = true;
     if (has_news)
-        kolo_store_client_stalled(comm->engine->store,
-                                  kolo_comm_channel(comm, KOLO_CHANNEL_COLLECTIVE),
-                                  request->call.sequence, &request->desc, words, needed);
+        kolo_store_client_stalled(
+            comm->engine->store,
+            &(struct kolo_stall_report){.channel = kolo_comm_channel(comm, KOLO_CHANNEL_COLLECTIVE),
+                                        .sequence = request->call.sequence,
+                                        .desc = &request->desc,
+                                        .words = words,
+                                        .members = needed});
     kolo_free_memory(needed);
 }
 
@@ -115,8 +119,13 @@ static void report_message(struct kolo_comm *comm, struct kolo_request *request)
     snprintf(text, sizeof(text), "%s sequence %u", words, request->call.sequence);
     request->is_reported = true;
     request->report = ++comm->engine->reports;
-    kolo_store_client_stalled(comm->engine->store, kolo_comm_channel(comm, KOLO_CHANNEL_MESSAGE),
-                              request->report, &request->desc, text, needed);
+    kolo_store_client_stalled(
+        comm->engine->store,
+        &(struct kolo_stall_report){.channel = kolo_comm_channel(comm, KOLO_CHANNEL_MESSAGE),
+                                    .sequence = request->report,
+                                    .desc = &request->desc,
+                                    .words = text,
+                                    .members = needed});
     kolo_free_memory(needed);
 }
 

@@ -255,7 +255,10 @@ static void differ(struct store_rank *rank)
     join(rank);
     if (rank->joined != KOLO_OK)
         return;
-    kolo_store_client_stalled(rank->client, 4, 5, &desc, rank->rank == 2 ? "b()" : "a()", NULL);
+    kolo_store_client_stalled(
+        rank->client,
+        &(struct kolo_stall_report){
+            .channel = 4, .sequence = 5, .desc = &desc, .words = rank->rank == 2 ? "b()" : "a()"});
     EXPECT(rank, store_rank_hear(rank, 0, SOON_MS) && rank->failed == KOLO_ERR_MISMATCH);
     EXPECT(rank, strstr(rank->text, ") calls a(), sequence 5, but rank "));
     store_rank_close(rank);

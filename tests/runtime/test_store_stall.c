@@ -19,17 +19,27 @@ static void warn(void *context, const struct kolo_stall *stall)
     warned++;
 }
 
+static kolo_status report_stall(struct kolo_stalls *stalls, int rank,
+                                struct kolo_stall_report report,
+                                const struct kolo_stall **other_out)
+{
+    return kolo_stalls_report(stalls, rank, &report, other_out);
+}
+
 Test(store_stall, members_come_and_go)
 {
     struct kolo_stalls *stalls;
     const struct kolo_stall *other = NULL;
     const struct kolo_desc one = {{1}}, two = {{2}};
     cr_assert(kolo_stalls_create(20, 1000000, &stalls) == KOLO_OK);
-    cr_assert(kolo_stalls_report(stalls, 17, CALLS, 1, &one, "one()", NULL, &other) == KOLO_OK);
-    cr_assert(kolo_stalls_report(stalls, 9, CALLS, 1, &one, "one()", NULL, &other) == KOLO_OK);
-    cr_assert(kolo_stalls_report(stalls, 9, CALLS, 1, &one, "one()", NULL, &other) == KOLO_OK);
-    cr_assert(kolo_stalls_report(stalls, 3, CALLS, 1, &two, "two()", NULL, &other) ==
-              KOLO_ERR_MISMATCH);
+    cr_assert(report_stall(stalls, 17, (struct kolo_stall_report){CALLS, 1, &one, "one()", NULL},
+                           &other) == KOLO_OK);
+    cr_assert(report_stall(stalls, 9, (struct kolo_stall_report){CALLS, 1, &one, "one()", NULL},
+                           &other) == KOLO_OK);
+    cr_assert(report_stall(stalls, 9, (struct kolo_stall_report){CALLS, 1, &one, "one()", NULL},
+                           &other) == KOLO_OK);
+    cr_assert(report_stall(stalls, 3, (struct kolo_stall_report){CALLS, 1, &two, "two()", NULL},
+                           &other) == KOLO_ERR_MISMATCH);
     cr_assert(other && kolo_stall_first(other, 20) == 9 && other->count == 2);
     cr_assert(kolo_stall_has(other, 17) && !kolo_stall_has(other, 3));
     kolo_stalls_resume(stalls, 9, CALLS, 1);
@@ -37,7 +47,8 @@ Test(store_stall, members_come_and_go)
     kolo_stalls_resume(stalls, 9, 5, 5);
     cr_assert(kolo_stall_first(other, 20) == 17);
     kolo_stalls_forget(stalls, 17);
-    cr_assert(kolo_stalls_report(stalls, 3, CALLS, 1, &two, "two()", NULL, &other) == KOLO_OK);
+    cr_assert(report_stall(stalls, 3, (struct kolo_stall_report){CALLS, 1, &two, "two()", NULL},
+                           &other) == KOLO_OK);
     kolo_stalls_destroy(stalls);
 }
 
@@ -50,19 +61,23 @@ Test(store_stall, those_that_are_waited_for)
     const struct kolo_desc one = {{1}}, two = {{2}};
     const uint8_t first = 1 << 1, both = 1 << 1 | 1 << 2, third = 1 << 3;
     cr_assert(kolo_stalls_create(6, 1000000, &stalls) == KOLO_OK);
-    cr_assert(kolo_stalls_report(stalls, 4, CALLS, 1, &one, "one()", &first, &stall) == KOLO_OK);
-    cr_assert(kolo_stalls_report(stalls, 0, CALLS, 1, &one, "one()", &both, &stall) == KOLO_OK);
-    cr_assert(kolo_stalls_report(stalls, 5, CALLS, 1, &two, "two()", NULL, &stall) ==
-              KOLO_ERR_MISMATCH);
+    cr_assert(report_stall(stalls, 4, (struct kolo_stall_report){CALLS, 1, &one, "one()", &first},
+                           &stall) == KOLO_OK);
+    cr_assert(report_stall(stalls, 0, (struct kolo_stall_report){CALLS, 1, &one, "one()", &both},
+                           &stall) == KOLO_OK);
+    cr_assert(report_stall(stalls, 5, (struct kolo_stall_report){CALLS, 1, &two, "two()", NULL},
+                           &stall) == KOLO_ERR_MISMATCH);
     cr_assert(kolo_stall_awaits(stall, 1) && kolo_stall_awaits(stall, 2) &&
               !kolo_stall_awaits(stall, 3));
-    cr_assert(kolo_stalls_report(stalls, 0, CALLS, 1, &one, "one()", &third, &stall) == KOLO_OK);
+    cr_assert(report_stall(stalls, 0, (struct kolo_stall_report){CALLS, 1, &one, "one()", &third},
+                           &stall) == KOLO_OK);
     cr_assert(kolo_stall_awaits(stall, 1), "rank 4 waits for it still");
     cr_assert(!kolo_stall_awaits(stall, 2) && kolo_stall_awaits(stall, 3) && stall->count == 2);
     kolo_stalls_resume(stalls, 0, CALLS, 1);
     cr_assert(kolo_stall_awaits(stall, 1));
     cr_assert(!kolo_stall_awaits(stall, 3), "root has what it waited for");
-    cr_assert(kolo_stalls_report(stalls, 1, CALLS, 1, &one, "one()", NULL, &stall) == KOLO_OK);
+    cr_assert(report_stall(stalls, 1, (struct kolo_stall_report){CALLS, 1, &one, "one()", NULL},
+                           &stall) == KOLO_OK);
     cr_assert(kolo_stall_awaits(stall, 2) && kolo_stall_awaits(stall, 5));
     kolo_stalls_forget(stalls, 1);
     cr_assert(kolo_stall_awaits(stall, 1) && !kolo_stall_awaits(stall, 5));
@@ -78,8 +93,10 @@ Test(store_stall, messages_are_each_ranks_own)
     const struct kolo_desc one = {{1}}, two = {{2}};
     const uint8_t zero = 1 << 0, first = 1 << 1;
     cr_assert(kolo_stalls_create(4, 1000000, &stalls) == KOLO_OK);
-    cr_assert(kolo_stalls_report(stalls, 0, CHANNEL, 7, &one, "recv", &first, &other) == KOLO_OK);
-    cr_assert(kolo_stalls_report(stalls, 1, CHANNEL, 7, &two, "send", &zero, &other) == KOLO_OK);
+    cr_assert(report_stall(stalls, 0, (struct kolo_stall_report){CHANNEL, 7, &one, "recv", &first},
+                           &other) == KOLO_OK);
+    cr_assert(report_stall(stalls, 1, (struct kolo_stall_report){CHANNEL, 7, &two, "send", &zero},
+                           &other) == KOLO_OK);
     const struct kolo_stall *mine = kolo_stalls_of(stalls, 0), *theirs = kolo_stalls_of(stalls, 1);
     cr_assert(mine && theirs && mine != theirs && kolo_stall_is_message(mine));
     cr_assert(kolo_stall_awaits(mine, 1) && !kolo_stall_awaits(mine, 0) && mine->count == 1);
@@ -98,15 +115,17 @@ Test(store_stall, one_rank_cannot_fill_it)
     const struct kolo_desc one = {{1}};
     cr_assert(kolo_stalls_create(2, WARN_MS, &stalls) == KOLO_OK);
     for (uint32_t i = 0; i < 10 * KOLO_STALLS_PER_RANK; i++)
-        cr_assert(kolo_stalls_report(stalls, 0, CALLS, i, &one, "one()", NULL, &other) == KOLO_OK);
+        cr_assert(report_stall(stalls, 0, (struct kolo_stall_report){CALLS, i, &one, "one()", NULL},
+                               &other) == KOLO_OK);
     kolo_deadline past = kolo_deadline_in_ms(WARN_MS);
     while (!kolo_deadline_passed(past))
         ;
     const struct kolo_desc two = {{2}};
     const uint8_t own = 1 << 0; /* what it has reported it may report anew */
-    cr_assert(kolo_stalls_report(stalls, 0, CALLS, 0, &one, "one()", &own, &other) == KOLO_OK);
-    cr_assert(kolo_stalls_report(stalls, 1, CALLS, 0, &two, "two()", NULL, &other) ==
-              KOLO_ERR_MISMATCH);
+    cr_assert(report_stall(stalls, 0, (struct kolo_stall_report){CALLS, 0, &one, "one()", &own},
+                           &other) == KOLO_OK);
+    cr_assert(report_stall(stalls, 1, (struct kolo_stall_report){CALLS, 0, &two, "two()", NULL},
+                           &other) == KOLO_ERR_MISMATCH);
     cr_assert(!kolo_stall_awaits(other, 1));
     cr_assert(!kolo_deadline_passed(kolo_stalls_expire(stalls, warn, NULL)));
     cr_assert(warned == KOLO_STALLS_PER_RANK, "%d", warned);

@@ -57,7 +57,10 @@ static const char *play(struct rank *rank, int round)
     snprintf(key, sizeof key, "%d of %d", round, next);
     snprintf(wanted, sizeof wanted, "%d*%d", round, next);
     kolo_store_client_get(rank->client, key, true, &get);
-    kolo_store_client_stalled(rank->client, 1, (uint32_t)round, &desc, "play()", NULL);
+    kolo_store_client_stalled(rank->client, &(struct kolo_stall_report){.channel = 1,
+                                                                        .sequence = (uint32_t)round,
+                                                                        .desc = &desc,
+                                                                        .words = "play()"});
     snprintf(key, sizeof key, "%d of %d", round, rank->number);
     snprintf(text, sizeof text, "%d*%d", round, rank->number);
     kolo_store_client_set(rank->client, key, text, strlen(text) + 1, &set);

@@ -7,8 +7,6 @@
 #include <stddef.h>
 #include <time.h>
 
-enum { NS_PER_MS = 1000000 };
-
 static int64_t monotonic_ns(void)
 {
     struct timespec now;
@@ -39,7 +37,7 @@ kolo_deadline kolo_deadline_in_ms(int64_t timeout_ms)
 {
     int64_t timeout_ns;
     int64_t deadline;
-    if (timeout_ms < 0 || __builtin_mul_overflow(timeout_ms, (int64_t)NS_PER_MS, &timeout_ns) ||
+    if (timeout_ms < 0 || __builtin_mul_overflow(timeout_ms, KOLO_NS_PER_MS, &timeout_ns) ||
         __builtin_add_overflow(kolo_now_ns(), timeout_ns, &deadline))
         return KOLO_NEVER;
     return deadline;
@@ -58,6 +56,6 @@ int kolo_deadline_poll_ms(kolo_deadline deadline)
     if (now >= deadline)
         return 0;
     uint64_t left_ns = (uint64_t)deadline - (uint64_t)now; /* also right when now is negative */
-    uint64_t left_ms = left_ns / NS_PER_MS + (left_ns % NS_PER_MS != 0);
+    uint64_t left_ms = left_ns / KOLO_NS_PER_MS + (left_ns % KOLO_NS_PER_MS != 0);
     return left_ms > INT_MAX ? INT_MAX : (int)left_ms;
 }

@@ -10,6 +10,7 @@
 /** A point of the monotonic clock in nanoseconds; KOLO_NEVER does not come. */
 typedef int64_t kolo_deadline;
 #define KOLO_NEVER INT64_MAX
+#define KOLO_NS_PER_MS INT64_C(1000000)
 
 /** Now, in nanoseconds of CLOCK_MONOTONIC or of the clock a test put in. Threads: any. */
 int64_t kolo_now_ns(void);
@@ -23,6 +24,13 @@ void kolo_clock_replace(int64_t (*now)(void));
 
 /** The deadline @p timeout_ms from now; negative: KOLO_NEVER. Saturates. */
 kolo_deadline kolo_deadline_in_ms(int64_t timeout_ms);
+
+/** @p ms milliseconds after @p deadline; KOLO_NEVER stays what it is. Saturates. */
+static inline kolo_deadline kolo_deadline_plus_ms(kolo_deadline deadline, int64_t ms)
+{
+    return deadline < KOLO_NEVER - ms * KOLO_NS_PER_MS ? deadline + ms * KOLO_NS_PER_MS
+                                                       : KOLO_NEVER;
+}
 
 bool kolo_deadline_passed(kolo_deadline deadline);
 

@@ -34,9 +34,7 @@ static kolo_status await(struct shrinking *shrinking)
 {
     struct kolo_engine *engine = shrinking->engine;
     struct kolo_store_call *call = &shrinking->call;
-    kolo_deadline deadline = shrinking->deadline;
-    if (deadline < KOLO_NEVER - ANSWER_GRACE_MS * INT64_C(1000000))
-        deadline += ANSWER_GRACE_MS * INT64_C(1000000);
+    const kolo_deadline deadline = kolo_deadline_plus_ms(shrinking->deadline, ANSWER_GRACE_MS);
     (void)kolo_engine_await(engine, NULL, &call->status, deadline);
     if (call->status == KOLO_AGAIN) {
         kolo_store_client_cancel(engine->store, call);

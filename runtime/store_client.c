@@ -281,9 +281,7 @@ static kolo_status post_join(struct kolo_store_client *client, const struct kolo
 /** Waits for WORLD or FAILED. */
 static kolo_status wait_for_world(struct kolo_store_client *client, kolo_deadline deadline)
 {
-    kolo_deadline verdict = deadline;
-    if (deadline < KOLO_NEVER - VERDICT_GRACE_MS * INT64_C(1000000))
-        verdict = deadline + VERDICT_GRACE_MS * INT64_C(1000000);
+    const kolo_deadline verdict = kolo_deadline_plus_ms(deadline, VERDICT_GRACE_MS);
     KOLO_DEBUG("start: joined; waiting until all %d ranks have", client->size);
     while (!has_joined(client) && !client->is_lost) {
         if (kolo_deadline_passed(verdict))

@@ -124,7 +124,7 @@ static void warn_stall(void *context, const struct kolo_stall *stall)
     const int behind = is_message ? kolo_stalls_behind(server->stalls, stall) : 0;
     if (server->has_failed || !server->config.events.notice || behind < 0)
         return;
-    kolo_duration_format((kolo_now_ns() - stall->since_ns) / 1000000, waited, sizeof waited);
+    kolo_duration_format((kolo_now_ns() - stall->since_ns) / KOLO_NS_PER_MS, waited, sizeof waited);
     say_call(&words, stall);
     if (is_message)
         say(&words, " on rank %d (%s)", first, server->members[first].host);
@@ -140,7 +140,7 @@ static void expire_start(struct kolo_store_server *server)
     struct words words = {text, sizeof text};
     if (!kolo_deadline_passed(server->start_by))
         return;
-    kolo_duration_format((server->start_by - server->first_join_ns) / 1000000, waited,
+    kolo_duration_format((server->start_by - server->first_join_ns) / KOLO_NS_PER_MS, waited,
                          sizeof waited);
     say_absent(server, &words);
     say(&words, " of %d did not start within %s", server->config.size, waited);

@@ -199,7 +199,7 @@ static void check_left(struct kolo_comm *comm, const struct kolo_request *reques
     int count = request->route->waits_for(request, peers, WAITS_MAX);
     for (int i = 0; i < count; i++)
         if (kolo_comm_left_ns(comm, peers[i]) != 0 &&
-            now_ns - kolo_comm_left_ns(comm, peers[i]) > KOLO_VERDICT_GRACE_MS * INT64_C(1000000))
+            now_ns - kolo_comm_left_ns(comm, peers[i]) > KOLO_VERDICT_GRACE_MS * KOLO_NS_PER_MS)
             kolo_comm_suspect(comm, peers[i], KOLO_ERR_PEER, 0, "%s has left",
                               kolo_comm_rank_text(comm, peers[i], who));
 }
@@ -226,7 +226,7 @@ static void check_stall(struct kolo_comm *comm, struct kolo_request *request, bo
 /** Half the stall time: a stall is seen after one to one and a half times KOLO_STALL. */
 static int64_t tick_ns(const struct kolo_engine *engine)
 {
-    return engine->settings.stall_ms * INT64_C(1000000) / 2;
+    return engine->settings.stall_ms * KOLO_NS_PER_MS / 2;
 }
 
 static void check_stalls(struct kolo_comm *comm, int64_t now_ns)

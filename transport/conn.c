@@ -39,7 +39,7 @@ enum {
 
 static kolo_deadline after_ms(kolo_deadline now, int64_t ms)
 {
-    return now + ms * 1000000;
+    return now + ms * KOLO_NS_PER_MS;
 }
 
 /* ---- one place ---- */

@@ -99,7 +99,7 @@ static struct pending *add_pending(struct kolo_listener *listener)
     listener->pending_count++;
     pending->listener = listener;
     pending->since = kolo_now_ns();
-    pending->grace = pending->since + listener->grace_ms * 1000000;
+    pending->grace = pending->since + listener->grace_ms * KOLO_NS_PER_MS;
     listener->grace_ms = listener->grace_ms < GRACE_MAX_MS ? listener->grace_ms * 2 : GRACE_MS;
     pending->previous = listener->newest;
     if (listener->newest)
@@ -205,7 +205,7 @@ static void run_out(struct kolo_listener *listener, int error)
     if (listener->pause_ms == PAUSE_FIRST_MS)
         KOLO_WARN("listener %s: accept: %s; trying again every %d ms at most (see `ulimit -n`)",
                   text, strerror_r(error, words, sizeof words), PAUSE_MAX_MS);
-    pause_until(listener, kolo_now_ns() + listener->pause_ms * 1000000);
+    pause_until(listener, kolo_now_ns() + listener->pause_ms * KOLO_NS_PER_MS);
     listener->pause_ms =
         listener->pause_ms * 2 < PAUSE_MAX_MS ? listener->pause_ms * 2 : PAUSE_MAX_MS;
 }
@@ -221,7 +221,7 @@ static bool make_room(struct kolo_listener *listener)
     for (struct pending *pending = listener->oldest; pending; pending = pending->next) {
         kolo_deadline grace = pending->grace;
         if (grace <= now && kolo_handshake_is_fed(&pending->handshake))
-            grace = now + JUDGE_MS * 1000000;
+            grace = now + JUDGE_MS * KOLO_NS_PER_MS;
         if (grace <= now) {
             drop_stranger(pending, "more strangers wait than there is room for");
             return true;
@@ -406,7 +406,7 @@ kolo_status kolo_listener_open(struct kolo_poller *poller,
     listener->mine = *config->mine;
     listener->accepted = config->accepted;
     listener->context = config->context;
-    listener->handshake_ns = (int64_t)config->handshake_ms * 1000000;
+    listener->handshake_ns = config->handshake_ms * KOLO_NS_PER_MS;
     listener->pause_ms = PAUSE_FIRST_MS;
     listener->paused_until = KOLO_NEVER;
     listener->timer.fire = fire;

@@ -226,7 +226,7 @@ static void watch_queue(struct rdma_port *port, struct kolo_rdma_queue *queue, k
 {
     char text[192];
     const int64_t timeout_ms = kolo_tcp_settings(&port->tcp)->peer_timeout_ms;
-    int64_t silent_ms = kolo_rdma_queue_silence_ns(queue, now, is_late) / 1000000;
+    int64_t silent_ms = kolo_rdma_queue_silence_ns(queue, now, is_late) / KOLO_NS_PER_MS;
     if (silent_ms < timeout_ms + timeout_ms / 4)
         return;
     snprintf(

@@ -25,7 +25,7 @@ struct kolo_rdma_patience kolo_rdma_patience_of(int64_t silent_ms)
     enum { TRIES_MIN = 4, TRIES_MAX = 7, TIMEOUT_MAX = 31 };
     for (unsigned timeout = 1; timeout <= TIMEOUT_MAX; timeout++)
         for (unsigned tries = TRIES_MIN; tries <= TRIES_MAX; tries++)
-            if ((INT64_C(4096) << timeout) * tries >= silent_ms * 1000000)
+            if ((INT64_C(4096) << timeout) * tries >= silent_ms * KOLO_NS_PER_MS)
                 return (struct kolo_rdma_patience){(uint8_t)timeout, (uint8_t)(tries - 1)};
     return (struct kolo_rdma_patience){TIMEOUT_MAX, TRIES_MAX - 1};
 }

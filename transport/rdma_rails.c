@@ -174,7 +174,8 @@ static void stop_rail(struct rdma_rail *rail)
     rail->step = RAIL_STOPS;
     rail->stops_until = kolo_now_ns();
     if (kolo_rdma_queue_cut(rail->queue) == KOLO_OK)
-        rail->stops_until += kolo_tcp_settings(&rdma_port_of(link)->tcp)->peer_timeout_ms * 1000000;
+        rail->stops_until +=
+            kolo_tcp_settings(&rdma_port_of(link)->tcp)->peer_timeout_ms * KOLO_NS_PER_MS;
     rdma_port_of(link)->has_stopping = true;
     kolo_rdma_look_at(rdma_port_of(link), kolo_now_ns());
 }

@@ -22,7 +22,7 @@ static const struct kolo_identity *who(const struct rdma_link *link)
 
 static int64_t patience_ns(const struct rdma_link *link)
 {
-    return kolo_tcp_settings(&rdma_port_of(link)->tcp)->peer_timeout_ms * 1000000;
+    return kolo_tcp_settings(&rdma_port_of(link)->tcp)->peer_timeout_ms * KOLO_NS_PER_MS;
 }
 
 /** The detail says why it broke. */

@@ -153,7 +153,7 @@ static kolo_deadline silent_since(const struct tcp_link *tcp, kolo_deadline now)
 
     if (getsockopt(tcp->socket.watch.fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0)
         return 0;
-    heard = now - (int64_t)info.tcpi_last_ack_recv * 1000000;
+    heard = now - info.tcpi_last_ack_recv * KOLO_NS_PER_MS;
     if (info.tcpi_unacked == 0)
         return info.tcpi_probes >= PROBES_IN_VAIN ? heard : 0;
     if (tcp->stuck_since == 0)
@@ -171,7 +171,7 @@ int64_t kolo_tcp_watch_us(const struct tcp_port *port)
 static void watch_links(struct kolo_conn_timer *timer, kolo_deadline now)
 {
     struct tcp_port *port = ((struct tcp_port_timer *)timer)->port;
-    int64_t timeout_ns = kolo_tcp_settings(port)->peer_timeout_ms * 1000000;
+    int64_t timeout_ns = kolo_tcp_settings(port)->peer_timeout_ms * KOLO_NS_PER_MS;
     /* A rank that was busy elsewhere between two looks knows nothing of the time between them: what
      * is unacknowledged now may have been sent just now. */
     bool is_late = now - timer->at > 2 * kolo_tcp_watch_us(port) * 1000;

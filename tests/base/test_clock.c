@@ -107,3 +107,11 @@ Test(clock, the_wall_has_its_own)
     cr_assert(kolo_wall_ns() / 1000000000 >= now_s - 60, "a false clock is not the wall's");
     kolo_clock_replace(NULL);
 }
+
+Test(clock, a_later_deadline_saturates)
+{
+    cr_assert(kolo_deadline_plus_ms(7, 5) == 5000007, "5 ms");
+    cr_assert(kolo_deadline_plus_ms(KOLO_NEVER, 5) == KOLO_NEVER, "never stays");
+    cr_assert(kolo_deadline_plus_ms(KOLO_NEVER - 1000001, 1) == KOLO_NEVER - 1, "the last one");
+    cr_assert(kolo_deadline_plus_ms(KOLO_NEVER - 999999, 1) == KOLO_NEVER, "past the end");
+}

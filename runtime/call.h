@@ -72,6 +72,11 @@ struct kolo_call {
 /** Which plans carry out a call of @p kind; not for SEND and RECV. */
 enum kolo_collective kolo_call_collective(enum kolo_call_kind kind);
 const char *kolo_call_text(enum kolo_call_kind kind);
+/** Is it between two ranks, rather than of all? */
+static inline bool kolo_call_is_message(enum kolo_call_kind kind)
+{
+    return kind == KOLO_CALL_SEND || kind == KOLO_CALL_RECV;
+}
 /** Has it a root? */
 bool kolo_call_is_rooted(enum kolo_call_kind kind);
 /** Has it an operator? */

@@ -44,7 +44,7 @@ static kolo_status check_operator(struct kolo_comm *comm, const struct kolo_task
 /** A message leaves in the order of calls, and what makes a communicator is more than one call. */
 static bool can_follow(const struct kolo_task *task)
 {
-    return !task->is_own && task->kind != KOLO_CALL_SEND && task->kind != KOLO_CALL_RECV;
+    return !task->is_own && !kolo_call_is_message(task->kind);
 }
 
 static kolo_status check_opts(const struct kolo_task *task)

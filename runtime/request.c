@@ -41,15 +41,10 @@ static void take_out(struct kolo_request_list *list, struct kolo_request *reques
         list->last = request->previous;
 }
 
-static bool is_message(const struct kolo_request *request)
-{
-    return request->plan == NULL;
-}
-
 static struct kolo_request_list *list_of(struct kolo_request *request)
 {
     struct kolo_comm *comm = request->comm;
-    return is_message(request) ? &comm->messages : &comm->collectives;
+    return kolo_request_is_message(request) ? &comm->messages : &comm->collectives;
 }
 
 void kolo_request_words(const struct kolo_request *request, char *text, size_t capacity)
@@ -276,7 +271,7 @@ static void enlist(struct kolo_comm *comm, struct kolo_request *request)
 static void keep_in_timeline(struct kolo_request *request)
 {
     const bool is_first = request->comm->collectives.first == request;
-    request->has_turn = is_message(request) || (is_first && request->staged == NULL);
+    request->has_turn = kolo_request_is_message(request) || (is_first && request->staged == NULL);
     request->ticket = kolo_timeline_request(request, !request->has_turn);
 }
 
@@ -288,7 +283,7 @@ void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
     enlist(comm, request);
     if (!may_be_quick)
         set_deadline(engine, request);
-    if (!is_message(request))
+    if (!kolo_request_is_message(request))
         take_place(comm, request);
     request->ticket = 0;
     request->has_turn = true;

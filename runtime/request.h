@@ -157,6 +157,12 @@ struct kolo_request_list {
     struct kolo_request *first, *last;
 };
 
+/** Is it a send or receive? Once it has its plan. */
+static inline bool kolo_request_is_message(const struct kolo_request *request)
+{
+    return request->plan == NULL;
+}
+
 /* ---- request.c ---- */
 
 /** So that finalize can free what the user did not: it is asynchronous from here on. */

@@ -16,11 +16,6 @@
 #include "runtime/own_ops.h"
 #include "runtime/staging.h"
 
-static bool is_message(const struct kolo_request *request)
-{
-    return request->plan == NULL;
-}
-
 static bool is_direct(const struct kolo_request *request)
 {
     return request->stage == KOLO_STAGE_DIRECT;
@@ -244,7 +239,7 @@ static bool advance_strand(struct kolo_request *request, struct kolo_strand *str
 
 static bool has_closing(const struct kolo_request *request)
 {
-    return !is_message(request) && !request->plan->closes && request->args.size > 1;
+    return !kolo_request_is_message(request) && !request->plan->closes && request->args.size > 1;
 }
 
 /** Gives a message the next number of those to, or from, its peer. */
@@ -320,16 +315,17 @@ static void links_begin(struct kolo_request *request)
     const struct kolo_plan *closing =
         has_closing(request) ? kolo_plan_closing(request->plan, &request->args) : NULL;
     begin_strand(request, &request->main, request->plan,
-                 is_message(request) ? KOLO_CHANNEL_MESSAGE : KOLO_CHANNEL_COLLECTIVE, flights);
+                 kolo_request_is_message(request) ? KOLO_CHANNEL_MESSAGE : KOLO_CHANNEL_COLLECTIVE,
+                 flights);
     begin_strand(request, &request->closing, closing, KOLO_CHANNEL_CLOSING, others);
-    if (is_message(request))
+    if (kolo_request_is_message(request))
         begin_message(request);
 }
 
 static bool links_advance(struct kolo_request *request)
 {
     bool is_over;
-    if (is_message(request)) {
+    if (kolo_request_is_message(request)) {
         return look(request, &request->main) && request->main.first == request->main.next;
     }
     is_over = advance_strand(request, &request->main);

@@ -25,11 +25,6 @@
 
 enum { CANCEL_MS = 1000 };
 
-static bool is_message(const struct kolo_request *request)
-{
-    return request->call.kind == KOLO_CALL_SEND || request->call.kind == KOLO_CALL_RECV;
-}
-
 /** The data stays where it is, and others reach it there. */
 static bool stays(enum kolo_stage stage)
 {
@@ -331,7 +326,7 @@ kolo_status kolo_staging_await(struct kolo_request *request)
     if (request->follow != NULL) /* that alone is waited for, and not here */
         return KOLO_OK;
     kolo_status status = await_device(request, deadline);
-    if (status == KOLO_OK && is_message(request))
+    if (status == KOLO_OK && kolo_call_is_message(request->call.kind))
         status = bring_message(request, deadline);
     if (status != KOLO_OK && status != KOLO_ERR_UNSUPPORTED) { /* that: a stream is captured */
         kolo_comm_enter(request->comm);
@@ -362,7 +357,7 @@ static kolo_status begin_copies(struct kolo_request *request)
 
 kolo_status kolo_staging_begin(struct kolo_request *request)
 {
-    if (is_message(request))
+    if (kolo_call_is_message(request->call.kind))
         return KOLO_OK;
     if (request->follow != NULL) {
         request->stage = KOLO_STAGE_BEHIND;

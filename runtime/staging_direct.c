@@ -15,11 +15,6 @@
 // would keep it from the device.
 #include "runtime/staging_private.h"
 
-static bool is_message(const struct kolo_request *request)
-{
-    return request->plan == NULL;
-}
-
 /* ---- which calls ---- */
 
 /** Does the link to @p peer reach devices, now? It is made if there is none: the plan needs it. */
@@ -100,7 +95,7 @@ static bool can_steps(const struct kolo_request *request, bool is_link)
 
 bool kolo_direct_could(const struct kolo_request *request)
 {
-    if (!is_message(request) &&
+    if (!kolo_request_is_message(request) &&
         (request->route != &kolo_route_links || request->parts != NULL || request->prescale != 0 ||
          request->postscale != 0 || request->args.size == 1 || !can_steps(request, false)))
         return false;
@@ -110,7 +105,8 @@ bool kolo_direct_could(const struct kolo_request *request)
 bool kolo_direct_can(const struct kolo_request *request)
 {
     return kolo_direct_could(request) &&
-           (is_message(request) ? reaches(request, request->call.peer) : can_steps(request, true));
+           (kolo_request_is_message(request) ? reaches(request, request->call.peer)
+                                             : can_steps(request, true));
 }
 
 void kolo_direct_begin(struct kolo_request *request)

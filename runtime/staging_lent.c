@@ -28,8 +28,8 @@ bool kolo_lent_may(const struct kolo_comm *comm, const struct kolo_task *task)
 {
     return comm->engine->settings.cuda_ipc && comm->has_board &&
            atomic_load(&comm->group) == NULL && (unsigned)task->op < KOLO_REDOP_OWN &&
-           !kolo_opts_scale(task->opts) && task->kind != KOLO_CALL_SEND &&
-           task->kind != KOLO_CALL_RECV && task->kind != KOLO_CALL_ALLTOALLV;
+           !kolo_opts_scale(task->opts) && !kolo_call_is_message(task->kind) &&
+           task->kind != KOLO_CALL_ALLTOALLV;
 }
 
 /** Is there who unmaps what others lend, when they want it back? */

@@ -19,11 +19,6 @@
 #include "runtime/timeline_call.h"
 #include "runtime/timers.h"
 
-static bool is_message(const struct kolo_task *task)
-{
-    return task->kind == KOLO_CALL_SEND || task->kind == KOLO_CALL_RECV;
-}
-
 /** Copies counts and displs (packed if none were given) of @p n ranks; the sum of the counts. */
 static size_t copy_blocks(size_t *counts_out, size_t *displs_out, const size_t *counts,
                           const size_t *displs, size_t n)
@@ -142,7 +137,7 @@ static kolo_status fill_in(struct kolo_comm *comm, struct kolo_request *request,
     KOLO_TRY(take_name(request, task));
     KOLO_TRY(copy_arrays(request, task, comm->size));
     KOLO_TRY(kolo_scale_prepare(request, task));
-    if (is_message(task))
+    if (kolo_call_is_message(task->kind))
         request->call.root = task->kind == KOLO_CALL_SEND ? task->peer : comm->rank;
 out:
     return status;
@@ -181,7 +176,7 @@ static kolo_status prepare(struct kolo_comm *comm, struct kolo_request *request,
 {
     kolo_status status;
     KOLO_TRY(check_failure(comm, request));
-    if (is_message(task))
+    if (kolo_call_is_message(task->kind))
         return KOLO_OK;
     KOLO_TRY(choose_plan(comm, request, task));
     if (request->staged != NULL)

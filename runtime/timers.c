@@ -131,7 +131,7 @@ static void report_message(struct kolo_comm *comm, struct kolo_request *request)
 
 void kolo_comm_unreport(struct kolo_comm *comm, struct kolo_request *request)
 {
-    const bool is_message = request->plan == NULL;
+    const bool is_message = kolo_request_is_message(request);
     request->is_reported = false;
     kolo_store_client_resumed(
         comm->engine->store,

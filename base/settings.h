@@ -77,6 +77,7 @@ void kolo_settings_print_help(FILE *out); /* kolorun --help-settings */
 void kolo_settings_print_values(const struct kolo_settings *settings,
                                 FILE *out);   /* kolorun --print-settings */
 void kolo_settings_print_markdown(FILE *out); /* docs/SETTINGS.md */
+void kolo_settings_print_man(FILE *out);      /* docs/man/kolo-settings.7 */
 
 /** Raw access for the few that need a variable which is no setting of kolo's (HOME, PATH, TERM), or
  * need one before there are settings (KOLO_RANK). */

@@ -127,3 +127,46 @@ void kolo_settings_print_markdown(FILE *out)
         fprintf(out, "%s%s | %s |\n", *bounds ? ", " : "", bounds, preset_text(row));
     }
 }
+
+/* Text for roff: a hyphen stays a minus sign, so that what is copied out of the page works. */
+static void print_roff(const char *text, FILE *out)
+{
+    for (; *text != 0; text++) {
+        if (*text == '-')
+            fputs("\\-", out);
+        else if (*text == '\\')
+            fputs("\\e", out);
+        else
+            fputc(*text, out);
+    }
+}
+
+void kolo_settings_print_man(FILE *out)
+{
+    fputs(".\\\" SPDX-License-Identifier: Apache-2.0\n"
+          ".\\\" Generated from base/settings.def: build target settings-doc. Do not edit.\n"
+          ".TH KOLO\\-SETTINGS 7 \"\" \"kolo\" \"Miscellaneous\"\n"
+          ".SH NAME\nkolo\\-settings \\- environment variables of kolo's library and programs\n"
+          ".SH DESCRIPTION\n"
+          "Each setting is an environment variable.\n"
+          "A value that is not understood is an error; an unknown KOLO_ variable draws a\n"
+          "warning that names the nearest known one.\n.B kolorun \\-\\-print\\-settings\n"
+          "shows each value and where it came from;\n.B kolorun \\-\\-set\nNAME=VALUE gives one "
+          "to kolorun and to every rank.\n.SH ENVIRONMENT\n",
+          out);
+    for (size_t i = 0; i < KOLO_SETTINGS_COUNT; i++) {
+        const struct kolo_setting_row *row = &kolo_setting_rows[i];
+        char bounds[96];
+        kolo_setting_bounds(row, bounds, sizeof bounds);
+        fprintf(out, ".TP\n.B %s\n\\&", row->name);
+        print_roff(row->help, out);
+        fputs(".\n.br\nAccepts ", out);
+        print_roff(kolo_setting_grammar(row), out);
+        fputs(*bounds ? ", " : "", out);
+        print_roff(bounds, out);
+        fputs(". Default: ", out);
+        print_roff(preset_text(row), out);
+        fputs(".\n", out);
+    }
+    fputs(".SH SEE ALSO\n.BR kolo (7),\n.BR kolorun (1),\n.BR kolo_init (3)\n", out);
+}

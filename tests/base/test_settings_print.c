@@ -135,6 +135,25 @@ Test(settings_print, help_and_markdown_name_every_setting_with_its_help)
     free(page);
 }
 
+Test(settings_print, the_man_page_has_every_setting_and_nothing_that_roff_takes_for_its_own)
+{
+    char *page = printed(kolo_settings_print_man);
+    for (size_t i = 0; i < KOLO_SETTINGS_COUNT; i++) {
+        char entry[96];
+        snprintf(entry, sizeof entry, "\n.TP\n.B %s\n\\&", kolo_setting_rows[i].name);
+        cr_assert(strstr(page, entry), "no entry of %s", kolo_setting_rows[i].name);
+    }
+    for (const char *line = page; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        bool is_ours = strncmp(line, ".TP", 3) == 0 || strncmp(line, ".B ", 3) == 0 ||
+                       strncmp(line, ".BR ", 4) == 0 || strncmp(line, ".br", 3) == 0 ||
+                       strncmp(line, ".SH ", 4) == 0 || strncmp(line, ".TH ", 4) == 0 ||
+                       strncmp(line, ".\\\"", 3) == 0;
+        cr_assert((*line != '.' && *line != '\'') || is_ours, "roff takes it: %.40s", line);
+    }
+    free(page);
+}
+
 Test(settings_print, sources_have_words)
 {
     for (int source = KOLO_FROM_DEFAULT; source <= KOLO_FROM_API; source++)

@@ -59,8 +59,11 @@ fresh_tree() {
     echo '# Settings' >"$work/tree/docs/SETTINGS.md"
     mkdir -p "$work/tree/docs/man"
     printf '%s\n' '.TH KOLO_RING 3' '.SH NAME' 'kolo_ring \- goes round' '.SH SYNOPSIS' >"$work/tree/docs/man/kolo_ring.3"
-    printf '%s\n' '.TH KOLO 7' '.SH SEE ALSO' '.BR kolo_ring (3)' >"$work/tree/docs/man/kolo.7"
-    printf '#!/bin/sh\necho "# Settings"\n' >"$work/print" && chmod +x "$work/print"
+    printf '%s\n' '.TH KOLO 7' '.SH SEE ALSO' '.BR kolo_ring (3),' '.BR kolo\-settings (7)' >"$work/tree/docs/man/kolo.7"
+    echo '.TH KOLO\-SETTINGS 7' >"$work/tree/docs/man/kolo-settings.7"
+    printf '%s\n' '#!/bin/sh' 'if [ "${1-}" = man ]; then cat "${0%/*}/print.7"; else echo "# Settings"; fi' >"$work/print"
+    chmod +x "$work/print"
+    cp "$work/tree/docs/man/kolo-settings.7" "$work/print.7"
     compile
 }
 
@@ -128,6 +131,7 @@ expect exported_symbols 'kolo_leak is exported'
 
 echo 'stale' >"$work/tree/docs/SETTINGS.md"; expect settings_doc 'docs/SETTINGS.md:1: stale'
 rm "$work/tree/docs/SETTINGS.md"; expect settings_doc 'docs/SETTINGS.md:1:'
+echo '.\" stale' >>"$work/tree/docs/man/kolo-settings.7"; expect settings_doc 'docs/man/kolo-settings.7:1: stale'
 
 put base/wrong.c; expect mirrored_tests 'base/wrong.c:1:'
 put launcher/wrong.c; expect mirrored_tests 'launcher/wrong.c:1:'

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints docs/SETTINGS.md from the registry. Build target settings-doc writes the file, check
-// settings_doc compares it.
+// Prints docs/SETTINGS.md from the registry, or with the argument "man" docs/man/kolo-settings.7.
+// Build target settings-doc writes both files, check settings_doc compares them.
+#include <string.h>
+
 #include "base/settings.h"
 
-int main(void)
+int main(int argc, char **argv)
 {
-    kolo_settings_print_markdown(stdout);
+    if (argc > 1 && strcmp(argv[1], "man") == 0)
+        kolo_settings_print_man(stdout);
+    else
+        kolo_settings_print_markdown(stdout);
     return fflush(stdout) != 0;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every man page is formatted without a warning and listed by kolo(7), and every public function is one page's.
+# Every man page is formatted without a warning, in 80 columns, and listed by kolo(7), and every public function is one page's.
 source "$(dirname "$0")/common.sh"
 command -v groff >/dev/null || skip "groff is missing; install it"
 count=0
@@ -8,6 +8,8 @@ while IFS= read -r file; do
     count=$((count + 1))
     warnings=$(groff -ww -man -Tutf8 -z "$file" 2>&1) || warnings=${warnings:-groff failed}
     [[ -z $warnings ]] || violation "$file:1: groff warns: $warnings"
+    wide=$(groff -man -Tascii -P-cbou -rLL=78n "$file" 2>/dev/null | awk 'length > 80 { print; exit }')
+    [[ -z $wide ]] || violation "$file:1: a line is wider than 80 columns, break it:$wide"
 done < <(files_in '*.[1-8]' docs/man)
 
 mapfile -t pages < <(files_in '*.3' docs/man)
@@ -29,4 +31,4 @@ while IFS= read -r page; do
     [[ $page == "$overview" ]] || grep -qx "${page##*/}" <<<"$listed" ||
         violation "$overview:1: ${page##*/} is not under SEE ALSO; add it"
 done < <(files_in '*.[1-8]' docs/man)
-finish "$count man pages are formatted without a warning"
+finish "$count man pages are formatted without a warning, in 80 columns"

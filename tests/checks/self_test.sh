@@ -159,6 +159,8 @@ for directive in '#if 1' '#ifdef X' '# ifndef X' '#else'; do
 done
 
 echo '.no_such_macro' >"$work/tree/docs/man/wrong.3"; expect man_pages 'docs/man/wrong.3:1:'
+printf '.TH KOLO_RING 3\n.SH NAME\nkolo_ring \\- goes round\n.SH SYNOPSIS\n.nf\n%081d\n.fi\n' 0 >"$work/tree/docs/man/kolo_ring.3"
+expect man_pages 'docs/man/kolo_ring.3:1: a line is wider than 80 columns'
 echo '.TH KOLO\-MORE 1' >"$work/tree/docs/man/kolo-more.1"; expect man_pages 'docs/man/kolo.7:1: kolo-more.1'
 cp "$work/tree/docs/man/kolo_ring.3" "$work/tree/docs/man/kolo_more.3"; expect man_pages 'kolo_ring is named under NAME of two pages'
 put include/kolo/more.h 'KOLO_API int' 'kolo_untold(int a);'; expect man_pages 'include/kolo/more.h:1: kolo_untold'

@@ -57,7 +57,7 @@ static kolo_status parse_slots(const char *text, int *slots_out)
     return KOLO_OK;
 }
 
-static kolo_status add_host(struct kolo_hosts *hosts, const char *name, int slots, bool is_open)
+kolo_status kolo_hosts_add(struct kolo_hosts *hosts, const char *name, int slots, bool is_open)
 {
     if (!is_host_name(name))
         return kolo_fail(KOLO_ERR_INVALID, "'%s' is no host name; " GRAMMAR, name);
@@ -125,7 +125,7 @@ static kolo_status parse_host(struct kolo_hosts *hosts, const char *item, size_t
     if (slots_text && parse_slots(slots_text, &slots) != KOLO_OK)
         return kolo_fail(KOLO_ERR_INVALID, "'%.*s': the slots must be a number from 1 to %d",
                          (int)len, item, (int)KOLO_SLOTS_MAX);
-    return add_host(hosts, text, slots, !slots_text);
+    return kolo_hosts_add(hosts, text, slots, !slots_text);
 }
 
 /* "HOST slots=N": the address may have brackets, and may do without. */
@@ -139,7 +139,7 @@ static kolo_status add_line(struct kolo_hosts *hosts, char *name, const char *sl
                          "'%s slots=%s' has slots twice; use HOST:SLOTS or HOST slots=N", name,
                          slots_text);
     kolo_status status = parse_slots(slots_text, &slots);
-    return status == KOLO_OK ? add_host(hosts, name, slots, false) : status;
+    return status == KOLO_OK ? kolo_hosts_add(hosts, name, slots, false) : status;
 }
 
 kolo_status kolo_hosts_parse(struct kolo_hosts *hosts, const char *list)
@@ -256,7 +256,7 @@ out:
 
 kolo_status kolo_hosts_here(struct kolo_hosts *hosts, int slots)
 {
-    return add_host(hosts, "localhost", slots, true);
+    return kolo_hosts_add(hosts, "localhost", slots, true);
 }
 
 /* Deals @p ranks out in proportion to the slots of the hosts that take part, the first ones more.

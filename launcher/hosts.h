@@ -23,6 +23,9 @@ struct kolo_hosts {
     size_t count, capacity;
 };
 
+/** One host more, or more slots of one that is there. ERR_INVALID: no host name, or too many. */
+kolo_status kolo_hosts_add(struct kolo_hosts *hosts, const char *name, int slots,
+                           bool is_open) KOLO_NODISCARD;
 /** "host[:slots],[2001:db8::1]:2,user@host". A host named twice adds up. ERR_INVALID names text and
  * grammar. */
 kolo_status kolo_hosts_parse(struct kolo_hosts *hosts, const char *list) KOLO_NODISCARD;

@@ -8,6 +8,7 @@
 #include <kolo/version.h>
 
 #include "launcher/agent.h"
+#include "launcher/allocation.h"
 #include "launcher/doctor.h"
 #include "launcher/examine.h"
 #include "launcher/hosts.h"
@@ -67,6 +68,21 @@ static int usage_error(void)
     return KOLO_EXIT_USAGE;
 }
 
+/* Nobody named hosts: those of the batch job that this is, which is said, or this machine. */
+static kolo_status find_hosts(struct kolo_hosts *hosts)
+{
+    struct kolo_allocation allocation;
+    kolo_status status = kolo_allocation_find(hosts, &allocation);
+    if (status == KOLO_OK && !allocation.job)
+        return kolo_hosts_here(hosts, kolo_local_cpus());
+    if (status == KOLO_OK && !allocation.is_here)
+        fprintf(stderr,
+                "kolorun: the hosts are those of Slurm's job %.20s: %.200s%s (-H localhost: this "
+                "machine alone)\n",
+                allocation.job, allocation.list, strlen(allocation.list) > 200 ? "..." : "");
+    return status;
+}
+
 static int run(const struct kolo_options *options)
 {
     struct kolo_hosts hosts = {.at = NULL};
@@ -77,7 +93,7 @@ static int run(const struct kolo_options *options)
     else if (options->hostfile)
         status = kolo_hosts_read(&hosts, options->hostfile);
     else
-        status = kolo_hosts_here(&hosts, kolo_local_cpus());
+        status = find_hosts(&hosts);
     if (status == KOLO_OK)
         status = kolo_hosts_map(&hosts, options->np, options->oversubscribe, &size);
     if (status != KOLO_OK)

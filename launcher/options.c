@@ -290,7 +290,8 @@ static const struct entry {
     const char *help;
     apply_fn *apply;
 } table[] = {
-    {"-np", "-n", "N", "ranks to start (default: one per slot, or per core of this machine)",
+    {"-np", "-n", "N",
+     "ranks to start (default: one per slot, or per core of this machine; a Slurm job's tasks)",
      apply_np},
     {"--host", "-H", "HOST[:SLOTS],...", "hosts and how many ranks each may take", apply_hosts},
     {"--hostfile", NULL, "FILE", "the same, one host a line: HOST:SLOTS or HOST slots=N",

@@ -50,6 +50,33 @@ static void drop_front(struct kolo_frames *frames, size_t bytes)
         memmove(frames->data, frames->data + bytes, frames->used);
 }
 
+/* Puts @p bytes behind the @p used of @p kept, of which the newest stay; returns how many. */
+static size_t keep_end(char kept[KOLO_NOISE_KEPT], size_t used, const uint8_t *data, size_t bytes)
+{
+    if (bytes > KOLO_NOISE_KEPT) {
+        data += bytes - KOLO_NOISE_KEPT;
+        bytes = KOLO_NOISE_KEPT;
+    }
+    const size_t over = used + bytes > KOLO_NOISE_KEPT ? used + bytes - KOLO_NOISE_KEPT : 0;
+    memmove(kept, kept + over, used - over);
+    memcpy(kept + used - over, data, bytes);
+    return used - over + bytes;
+}
+
+static size_t noise_kept(const struct kolo_frames *frames)
+{
+    return frames->noise_bytes < KOLO_NOISE_KEPT ? frames->noise_bytes : KOLO_NOISE_KEPT;
+}
+
+size_t kolo_frames_noise(const struct kolo_frames *frames, char text_out[KOLO_NOISE_KEPT])
+{
+    const size_t used = noise_kept(frames);
+    memcpy(text_out, frames->noise, used);
+    return frames->wants_preamble && frames->used > 0
+               ? keep_end(text_out, used, frames->data, frames->used)
+               : used;
+}
+
 /* Skips up to and including the preamble. */
 static kolo_status find_preamble(struct kolo_frames *frames)
 {
@@ -57,9 +84,13 @@ static kolo_status find_preamble(struct kolo_frames *frames)
     size_t noise = at ? (size_t)(at - frames->data) : 0;
     if (!at && frames->used >= KOLO_PREAMBLE_BYTES)
         noise = frames->used - (KOLO_PREAMBLE_BYTES - 1);
+    if (noise > 0)
+        (void)keep_end(frames->noise, noise_kept(frames), frames->data, noise);
     frames->noise_bytes += noise;
     if (frames->noise_bytes > KOLO_PREAMBLE_NOISE_MAX)
-        return kolo_fail(KOLO_ERR_PROTOCOL, "more than %d bytes of other output before the agent's",
+        return kolo_fail(KOLO_ERR_PROTOCOL,
+                         "more than %d bytes of other output before the agent's; see what the "
+                         "start-up files of the shell there (.bashrc) print",
                          (int)KOLO_PREAMBLE_NOISE_MAX);
     drop_front(frames, noise + (at ? KOLO_PREAMBLE_BYTES : 0));
     frames->wants_preamble = !at;

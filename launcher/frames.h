@@ -36,6 +36,7 @@ enum {
     KOLO_FRAME_BODY_MAX = 16 << 20,
     KOLO_PREAMBLE_BYTES = 16,
     KOLO_PREAMBLE_NOISE_MAX = 64 << 10,
+    KOLO_NOISE_KEPT = 256,
     KOLO_AGENT_PROTOCOL = 3
 };
 
@@ -78,7 +79,8 @@ extern const uint8_t kolo_preamble[KOLO_PREAMBLE_BYTES];
 struct kolo_frames {
     uint8_t *data;
     size_t capacity, used;
-    size_t noise_bytes; /* skipped before the preamble */
+    size_t noise_bytes;          /* skipped before the preamble */
+    char noise[KOLO_NOISE_KEPT]; /* the end of it */
     bool wants_preamble;
 };
 /** @p body is read during the call only. A failure ends the decoding and is passed on. */
@@ -87,6 +89,8 @@ typedef kolo_status kolo_frame_fn(void *context, enum kolo_frame_type type,
 
 void kolo_frames_init(struct kolo_frames *frames, bool wants_preamble);
 void kolo_frames_fini(struct kolo_frames *frames);
+/** The end of what came where no preamble has come, not terminated; returns its length. */
+size_t kolo_frames_noise(const struct kolo_frames *frames, char text_out[KOLO_NOISE_KEPT]);
 /** Where the next bytes may be read to: at least @p need. */
 kolo_status kolo_frames_room(struct kolo_frames *frames, size_t need, uint8_t **room_out,
                              size_t *bytes_out) KOLO_NODISCARD;

@@ -144,21 +144,54 @@ void kolo_remote_command(const struct kolo_remote_config *config, const struct k
 
 /* ---- how it ended ---- */
 
+/* The last line of @p words before *end that is not blank; *end is where it begins then. */
+static void line_before(const char *words, size_t *end, char *text, size_t capacity)
+{
+    size_t used = 0;
+    while (*end > 0 && isspace((unsigned char)words[*end - 1]))
+        (*end)--;
+    size_t begin = *end;
+    while (begin > 0 && words[begin - 1] != '\n')
+        begin--;
+    for (size_t i = begin; i < *end && used + 1 < capacity; i++)
+        if (words[i] != '\0')
+            text[used++] = words[i];
+    text[used] = '\0';
+    *end = begin;
+    letters_disarm(text);
+}
+
 /* The last line of standard error that is not blank. */
 static void last_words(const struct kolo_remote *remote, char *text, size_t capacity)
 {
     size_t end = remote->words_len;
-    while (end > 0 && isspace((unsigned char)remote->words[end - 1]))
-        end--;
-    size_t begin = end;
-    while (begin > 0 && remote->words[begin - 1] != '\n')
-        begin--;
-    size_t used = 0;
-    for (size_t i = begin; i < end && used + 1 < capacity; i++)
-        if (remote->words[i] != '\0')
-            text[used++] = remote->words[i];
-    text[used] = '\0';
-    letters_disarm(text);
+    line_before(remote->words, &end, text, capacity);
+}
+
+static bool has_sign(const char *words, const char *const signs[], size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strstr(words, signs[i]))
+            return true;
+    return false;
+}
+
+/* Why ssh itself failed. Some of its last lines say only that it did: of those the one before is
+ * wanted as well (which host of a ProxyJump, a key that is unknown or another). */
+static void ssh_words(const struct kolo_remote *remote, char *text, size_t capacity)
+{
+    static const char *const vague[] = {"Host key verification failed", "Connection closed by",
+                                        "Connection reset by"};
+    char last[256], before[256];
+    size_t end = remote->words_len;
+    line_before(remote->words, &end, last, sizeof last);
+    before[0] = '\0';
+    if (has_sign(last, vague, sizeof vague / sizeof vague[0]))
+        line_before(remote->words, &end, before, sizeof before);
+    size_t stop = strlen(before);
+    if (stop > 0 && before[stop - 1] == '.')
+        before[stop - 1] = '\0';
+    snprintf(text, capacity, "%s%s%s", before, stop > 0 ? "; " : "", last);
 }
 
 static void describe_process(const struct kolo_remote *remote, char *text, size_t capacity)
@@ -171,18 +204,23 @@ static void describe_process(const struct kolo_remote *remote, char *text, size_
         snprintf(text, capacity, "exit status %d", WEXITSTATUS(remote->wait_status));
 }
 
-/* What was run there ended without a greeting, and it was not ssh that failed. */
+/* What was run there ended without a greeting, and it was not ssh that failed. Who has no login
+ * there, or a start-up file that ends the shell, is told so on standard output, if at all. */
 static void describe_answer(const struct kolo_remote *remote, const char *words,
                             const char *process, char *text, size_t capacity)
 {
     const char *ssh = remote->config->ssh;
-    bool is_silent = words[0] == '\0' && remote->process_ended && remote->wait_status == 0;
+    char noise[KOLO_NOISE_KEPT + 1];
+    size_t end = kolo_frames_noise(&remote->channel.frames, noise);
+    char said[sizeof noise];
+    line_before(noise, &end, said, sizeof said);
+    const char *why = words[0] ? words : said;
     snprintf(text, capacity,
              "host %s: %s did not answer there as kolorun's agent (%.*s: %s%s%s); give --agent the "
              "path of kolorun there%s",
-             remote->host->name, remote->config->agent, (int)strcspn(ssh, " \t"), ssh, words,
-             words[0] ? ", " : "", process,
-             is_silent ? ", or see that no start-up file of the shell there (.bashrc) exits" : "");
+             remote->host->name, remote->config->agent, (int)strcspn(ssh, " \t"), ssh, why,
+             why[0] ? ", " : "", process,
+             words[0] ? "" : ", or see that no start-up file of the shell there (.bashrc) exits");
 }
 
 /* Before the agent was heard. */
@@ -206,9 +244,11 @@ static void describe_call(const struct kolo_remote *remote, char *text, size_t c
                  name, remote->config->agent, words[0] ? words : process);
     else if (code != SSH_FAILED)
         describe_answer(remote, words, process, text, capacity);
-    else
+    else {
+        ssh_words(remote, words, sizeof words);
         snprintf(text, capacity, "host %s: cannot be reached by ssh: %s", name,
                  words[0] ? words : process);
+    }
 }
 
 /* After the agent was heard. */
@@ -244,10 +284,7 @@ static bool is_refused_by_load(const struct kolo_remote *remote)
                                         "Connection closed by"};
     char words[512];
     last_words(remote, words, sizeof words);
-    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
-        if (strstr(words, signs[i]))
-            return true;
-    return false;
+    return has_sign(words, signs, sizeof signs / sizeof signs[0]);
 }
 
 /* ---- ending ---- */

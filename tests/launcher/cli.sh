@@ -229,6 +229,14 @@ says err "^kolorun: host elsewhere: /bin/cat did not answer there as kolorun's a
 lines err 1
 run 255 "$KOLORUN" --ssh no-such-ssh -H elsewhere true
 says err "^kolorun: host elsewhere: 'no-such-ssh', which is to reach it, cannot be run on this machine \\(No such file or directory\\); .*--ssh COMMAND"
+# Whose account has no shell, or whose .bashrc ends, is told on standard output; of ssh's own lines the last may say nothing.
+printf '#!/bin/sh\necho Hello\necho This account is not available.\nexit 1\n' >"$work/nologin"
+printf '#!/bin/sh\nprintf "Key of it has changed.\\r\\nHost key verification failed.\\r\\n" >&2\nexit 255\n' >"$work/otherkey"
+chmod +x "$work/nologin" "$work/otherkey"
+run 255 "$KOLORUN" --ssh "$work/nologin" -H elsewhere true
+says err "agent \\(.*/nologin: This account is not available\\., exit status 1\\); give --agent the path of kolorun there, or see that no start-up file"
+run 255 "$KOLORUN" --ssh "$work/otherkey" -H elsewhere true
+says err '^kolorun: host elsewhere: cannot be reached by ssh: Key of it has changed; Host key verification failed\.; nothing was started$'
 # ssh that hangs.
 printf '#!/bin/sh\nexec sleep 100\n' >"$work/hang"
 chmod +x "$work/hang"
@@ -243,5 +251,5 @@ lines out 2
 printf '#!/bin/sh\nexec yes\n' >"$work/noisy"
 chmod +x "$work/noisy"
 run 255 "$KOLORUN" --ssh "$work/noisy" -H elsewhere:2 true
-says err 'bytes of other output'
+says err 'more than 65536 bytes of other output before .*; see what the start-up files of the shell there'
 finish

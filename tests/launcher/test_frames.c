@@ -66,6 +66,26 @@ Test(frames, arrive_whatever_the_pieces)
     }
 }
 
+/* What a shell said that never became an agent: its end, however it came. */
+Test(frames, keeps_the_end_of_chatter)
+{
+    static uint8_t data[5000];
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (uint8_t)('a' + i % 26);
+    for (size_t bytes = 0; bytes <= sizeof data; bytes = bytes * 2 + 1)
+        for (size_t step = 1; step <= bytes + 1; step = step * 5 + 2) {
+            struct kolo_frames frames;
+            struct seen seen = {.count = 0};
+            char kept[KOLO_NOISE_KEPT];
+            size_t want = bytes < sizeof kept ? bytes : sizeof kept;
+            kolo_frames_init(&frames, true);
+            cr_assert(feed(&frames, data, bytes, step, &seen) == KOLO_OK);
+            cr_assert(kolo_frames_noise(&frames, kept) == want, "%zu of %zu", bytes, step);
+            cr_assert(memcmp(kept, data + bytes - want, want) == 0, "%zu of %zu", bytes, step);
+            kolo_frames_fini(&frames);
+        }
+}
+
 Test(frames, skips_chatter_before_the_preamble)
 {
     static const char chatter[] = "Welcome!\n\x02kolo\n\x02kolo-agent-0";

@@ -136,6 +136,8 @@ static void kill_all(struct job *job)
     if (!enter(job, KILL, KILL_MS))
         return;
     kolo_pause_forbid(&job->pause);
+    kolo_verdict_sends(job->verdict, SIGTERM);
+    kolo_verdict_sends(job->verdict, SIGKILL);
     (void)uv_timer_stop(&job->start_timer);
     for (size_t i = 0; i < job->hosts->count; i++)
         if (job->remotes[i].state != KOLO_REMOTE_GONE)
@@ -144,8 +146,10 @@ static void kill_all(struct job *job)
 
 static void terminate(struct job *job)
 {
-    if (enter(job, TERM, TERM_MS))
-        signal_all(job, SIGTERM);
+    if (!enter(job, TERM, TERM_MS))
+        return;
+    kolo_verdict_sends(job->verdict, SIGTERM);
+    signal_all(job, SIGTERM);
 }
 
 /* Something failed: the others may speak, then they are ended. */

@@ -19,12 +19,14 @@ struct fate {
     int64_t seen_ns; /* first evidence of its end */
     bool is_seen;
     bool has_left, was_lost, has_ended;
+    bool was_ours; /* kolorun ended it */
     struct kolo_outcome outcome;
 };
 
 struct kolo_verdict {
     int size;
     bool has_trouble, keeps_going, has_waited;
+    bool sends_term, sends_kill;
     int64_t trouble_ns;
     int trouble_status;
     char trouble[TROUBLE_MAX];
@@ -70,6 +72,12 @@ void kolo_verdict_waited(struct kolo_verdict *verdict)
     verdict->has_waited = true;
 }
 
+void kolo_verdict_sends(struct kolo_verdict *verdict, int number)
+{
+    verdict->sends_term = verdict->sends_term || number == SIGTERM;
+    verdict->sends_kill = verdict->sends_kill || number == SIGKILL;
+}
+
 void kolo_verdict_started(struct kolo_verdict *verdict, int rank, const char *host, uint32_t pid)
 {
     if (!is_rank(verdict, rank))
@@ -107,6 +115,8 @@ bool kolo_verdict_ended(struct kolo_verdict *verdict, const struct kolo_outcome 
         return false;
     fate->outcome = *outcome;
     fate->has_ended = true;
+    fate->was_ours = (verdict->sends_term && outcome->signal == SIGTERM) ||
+                     (verdict->sends_kill && outcome->signal == SIGKILL);
     see(fate, when_ns);
     return is_failure(fate);
 }
@@ -189,6 +199,18 @@ static bool has_failed(const struct kolo_verdict *verdict, int rank)
     return is_failure(&verdict->fates[rank]);
 }
 
+static bool has_failed_alone(const struct kolo_verdict *verdict, int rank)
+{
+    return has_failed(verdict, rank) && !verdict->fates[rank].was_ours;
+}
+
+/* Its connection fell, and it ran on until kolorun ended it: it became another program, say. */
+static bool has_cut_off(const struct kolo_verdict *verdict, int rank)
+{
+    const struct fate *fate = &verdict->fates[rank];
+    return fate->has_ended && fate->was_ours && fate->was_lost && !fate->has_left;
+}
+
 /* Ended with status 0, and never came to where the ranks meet. */
 static bool is_absent(const struct kolo_verdict *verdict, int rank)
 {
@@ -209,24 +231,37 @@ static const struct fate *first_of(const struct kolo_verdict *verdict,
     return first;
 }
 
-/* Who left @p failed alone before it failed, and what it ended without; NULL: nobody. */
-static const struct fate *deserter_before(const struct kolo_verdict *verdict,
-                                          const struct fate *failed, const char **lack)
+/* Writes who left @p failed alone before it failed, and how. False: nobody did. */
+static bool describe_leaver(const struct kolo_verdict *verdict, const struct fate *failed,
+                            char *text, size_t capacity)
 {
-    const struct fate *found = first_of(verdict, kolo_verdict_is_deserter);
-    *lack = "kolo_finalize";
+    const struct fate *found = first_of(verdict, has_cut_off);
+    if (found && found->seen_ns <= failed->seen_ns) {
+        snprintf(text, capacity, "rank %d (%s, pid %u) lost its connections and ran on",
+                 (int)(found - verdict->fates), found->host ? found->host : "?",
+                 found->outcome.pid);
+        return true;
+    }
+    const char *lack = "kolo_finalize";
+    found = first_of(verdict, kolo_verdict_is_deserter);
     if (!found && verdict->has_waited) {
         found = first_of(verdict, is_absent);
-        *lack = "kolo_init";
+        lack = "kolo_init";
     }
-    return found && found->seen_ns <= failed->seen_ns ? found : NULL;
+    if (!found || found->seen_ns > failed->seen_ns)
+        return false;
+    char how[512];
+    describe(verdict, found, how, sizeof how);
+    snprintf(text, capacity, "%s without %s", how, lack);
+    return true;
 }
 
 int kolo_verdict_finish(const struct kolo_verdict *verdict, char *line, size_t capacity)
 {
-    const struct fate *failed = first_of(verdict, has_failed);
-    char text[512], before[512];
+    const struct fate *failed = first_of(verdict, has_failed_alone);
+    char text[512], before[600];
     line[0] = '\0';
+    failed = failed ? failed : first_of(verdict, has_failed);
     if (verdict->has_trouble && (!failed || verdict->trouble_ns <= failed->seen_ns)) {
         snprintf(line, capacity, "%s", verdict->trouble);
         return verdict->trouble_status;
@@ -236,14 +271,9 @@ int kolo_verdict_finish(const struct kolo_verdict *verdict, char *line, size_t c
     describe(verdict, failed, text, sizeof text);
     const char *end = verdict->keeps_going ? "the others went on" : "the job was ended";
     double age = (double)failed->outcome.age_ms / 1000;
-    const char *lack;
-    const struct fate *deserter = deserter_before(verdict, failed, &lack);
-    if (deserter) {
-        describe(verdict, deserter, before, sizeof before);
-        snprintf(line, capacity, "%s without %s, then %s after %.1f s; %s", before, lack, text, age,
-                 end);
-    } else {
+    if (describe_leaver(verdict, failed, before, sizeof before))
+        snprintf(line, capacity, "%s, then %s after %.1f s; %s", before, text, age, end);
+    else
         snprintf(line, capacity, "%s after %.1f s; %s", text, age, end);
-    }
     return exit_status_of(failed);
 }

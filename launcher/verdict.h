@@ -21,6 +21,9 @@ void kolo_verdict_started(struct kolo_verdict *verdict, int rank, const char *ho
 /** The connection of @p rank to the store ended: after a goodbye, or without one. */
 void kolo_verdict_left(struct kolo_verdict *verdict, int rank);
 void kolo_verdict_lost(struct kolo_verdict *verdict, int rank, int64_t when_ns);
+/** From now on kolorun itself ends ranks by this signal, SIGTERM or SIGKILL: who dies of it has not
+ * failed of it. */
+void kolo_verdict_sends(struct kolo_verdict *verdict, int number);
 /** @p rank ended. True if that fails the job: not with status 0. */
 bool kolo_verdict_ended(struct kolo_verdict *verdict, const struct kolo_outcome *outcome,
                         int64_t when_ns);

@@ -39,6 +39,8 @@ timed 3 exit-3 exit 3 3
 says err 'rank 3 .* exited with status 3'
 timed 1 desert desert 1
 says err 'rank 1 .* exited with status 0 without kolo_finalize, then rank'
+timed 1 become become 1
+says err 'rank 1 \(localhost, pid [0-9]+\) lost its connections and ran on, then rank [0-9] .* exited with status 1 after'
 for transport in tcp shm; do
     KOLO_TRANSPORT=$transport timed 137 "kill-9-$transport" die 1 9
 done

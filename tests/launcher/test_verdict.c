@@ -108,6 +108,36 @@ Test(verdict, a_deserter_is_named_with_who_failed_of_it)
            "(host1, pid 101) exited with status 7 after 12.3 s; the job was ended");
 }
 
+/* It became another program, or closed what it had open: kolorun's own SIGTERM is not why. */
+Test(verdict, who_ran_on_without_its_connections_is_named_with_who_failed_of_it)
+{
+    struct kolo_verdict *verdict = six_ranks();
+    kolo_verdict_lost(verdict, 1, 10);
+    cr_assert(end(verdict, 4, 0, 7, 20));
+    kolo_verdict_sends(verdict, SIGTERM);
+    cr_assert(end(verdict, 1, SIGTERM, 0, 30));
+    cr_assert(end(verdict, 2, SIGTERM, 0, 31));
+    expect(verdict, 7,
+           "rank 1 (host1, pid 101) lost its connections and ran on, then rank 4 (host2, pid 104) "
+           "exited with status 7 after 12.3 s; the job was ended");
+    verdict = six_ranks(); /* somebody else's SIGTERM is why */
+    kolo_verdict_lost(verdict, 1, 10);
+    cr_assert(end(verdict, 1, SIGTERM, 0, 15));
+    kolo_verdict_sends(verdict, SIGTERM);
+    cr_assert(end(verdict, 4, 0, 7, 20));
+    expect(verdict, 143,
+           "rank 1 (host1, pid 101) was killed by signal 15 (SIGTERM) after 12.3 s; the job was "
+           "ended");
+    verdict = six_ranks(); /* SIGKILL before kolorun sends it */
+    kolo_verdict_lost(verdict, 1, 10);
+    kolo_verdict_sends(verdict, SIGTERM);
+    cr_assert(end(verdict, 1, SIGKILL, 0, 15));
+    cr_assert(end(verdict, 4, 0, 7, 20));
+    expect(verdict, 137,
+           "rank 1 (host1, pid 101) was killed by signal 9 (SIGKILL) after 12.3 s; the job was "
+           "ended");
+}
+
 Test(verdict, deserters_alone_are_no_failure)
 {
     struct kolo_verdict *verdict = six_ranks();

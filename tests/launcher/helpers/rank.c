@@ -6,6 +6,7 @@
 //   rank die VICTIM SIGNAL         all loop; VICTIM signals itself after a second
 //   rank exit VICTIM STATUS        all loop; VICTIM exits after a second
 //   rank desert VICTIM             all loop; VICTIM exits with status 0 without kolo_finalize
+//   rank become VICTIM             all loop; VICTIM becomes a program that sleeps
 //   rank shrink VICTIM,... [during] each VICTIM in turn kills itself, and the others go on without
 //                                  it; during: the second dies when it has noticed the first
 //   rank outlive                   all reduce until somebody is lost; the others shrink and go on
@@ -51,6 +52,8 @@ static void meet_fate(const char *mode, const char *argument)
         _exit(number(argument));
     if (strcmp(mode, "desert") == 0)
         _exit(0);
+    if (strcmp(mode, "become") == 0)
+        execlp("sleep", "sleep", "100", (char *)NULL);
 }
 
 /* One allreduce after the other. Returns the exit status. */

@@ -101,6 +101,20 @@ kolo_status kolo_fail_errno(kolo_status status, int error, const char *format, .
     return status;
 }
 
+kolo_status kolo_fail_start(int error, const char *format, ...)
+{
+    char buffer[128], words[200];
+    va_list args;
+    snprintf(words, sizeof words, "%s%s", strerror_r(error, buffer, sizeof buffer),
+             error == EAGAIN
+                 ? ": too many processes and threads; raise `ulimit -u`, or pids.max of the cgroup"
+                 : advice(error));
+    va_start(args, format);
+    format_detail(words, format, args);
+    va_end(args);
+    return KOLO_ERR_SYSTEM;
+}
+
 void kolo_detail_set(const char *text)
 {
     size_t bytes = text ? strnlen(text, KOLO_DETAIL_MAX - 1) : 0;

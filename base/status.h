@@ -21,6 +21,10 @@ kolo_status kolo_fail(kolo_status status, const char *format, ...)
 kolo_status kolo_fail_errno(kolo_status status, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/** The same of a process or a thread that cannot be started. Returns KOLO_ERR_SYSTEM. */
+kolo_status kolo_fail_start(int error, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
 /** Sets or clears this thread's detail from finished text. */
 void kolo_detail_set(const char *text);
 

@@ -121,7 +121,8 @@ int kolo_agent_main(void)
     pid_t guardian = getpid();
     pid_t worker = signals_fd < 0 ? -1 : fork();
     if (worker < 0) {
-        fprintf(stderr, "kolorun: agent: cannot start: %s\n", strerror(errno));
+        (void)kolo_fail_start(errno, signals_fd < 0 ? "signalfd" : "fork");
+        fprintf(stderr, "kolorun: agent: cannot start: %s\n", kolo_error_detail());
         return STATUS_TROUBLE;
     }
     if (worker == 0) {

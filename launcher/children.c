@@ -285,7 +285,8 @@ static kolo_status start_child(struct kolo_children *children, uint32_t local)
                                .fds = {theirs[0], theirs[1], theirs[2]},
                                .kept_fd = child->records.fd,
                                .death_signal = SIGKILL,
-                               .cpus = children->cpus ? &children->cpus[local] : NULL};
+                               .cpus = children->cpus ? &children->cpus[local] : NULL,
+                               .may_be_unbound = children->spec->bind == KOLO_BIND_AUTO};
     KOLO_TRY(kolo_spawn(&spawn, &child->pid, &error));
     child->is_running = true;
     child->started_ns = kolo_now_ns();

@@ -78,7 +78,8 @@ static enum stage become(const struct kolo_spawn *spawn, pid_t parent)
         return STAGE_STREAMS;
     if (spawn->cwd && chdir(spawn->cwd) != 0)
         return STAGE_DIRECTORY;
-    if (spawn->cpus && sched_setaffinity(0, sizeof *spawn->cpus, spawn->cpus) != 0)
+    if (spawn->cpus && sched_setaffinity(0, sizeof *spawn->cpus, spawn->cpus) != 0 &&
+        !spawn->may_be_unbound)
         return STAGE_BIND;
     (void)close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
     if (spawn->kept_fd > STDERR_FILENO)
@@ -126,7 +127,7 @@ kolo_status kolo_spawn(const struct kolo_spawn *spawn, pid_t *pid_out, int *erro
     close(ends[0]);
     if (pid < 0) {
         *error_out = error;
-        return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "cannot start %s", spawn->path);
+        return kolo_fail_start(error, "cannot start %s", spawn->path);
     }
     if (got == 0) {
         *pid_out = pid;
@@ -139,7 +140,9 @@ kolo_status kolo_spawn(const struct kolo_spawn *spawn, pid_t *pid_out, int *erro
     return kolo_fail_errno(KOLO_ERR_SYSTEM, report.error, "cannot %s %s%s%s",
                            stage_texts[report.stage], spawn->path,
                            report.stage == STAGE_DIRECTORY ? ", " : "",
-                           report.stage == STAGE_DIRECTORY ? spawn->cwd : "");
+                           report.stage == STAGE_DIRECTORY ? spawn->cwd
+                           : report.stage == STAGE_BIND    ? " (--bind none does without)"
+                                                           : "");
 }
 
 /* 0, or why @p file cannot be executed. */

@@ -18,6 +18,7 @@ struct kolo_spawn {
     int kept_fd;           /* one more that it keeps, under the same number; 0: none */
     int death_signal;      /* what it gets when the thread that called this ends; 0: nothing */
     const cpu_set_t *cpus; /* NULL: the parent's */
+    bool may_be_unbound;   /* where the system refuses that (a sandbox): the parent's too */
     bool has_own_session;  /* else the parent's */
 };
 

@@ -413,7 +413,7 @@ kolo_status kolo_engine_start_thread(struct kolo_engine *engine)
         return KOLO_OK;
     int error = pthread_create(&engine->thread, NULL, thread_main, engine);
     if (error != 0)
-        return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "cannot start the progress thread");
+        return kolo_fail_start(error, "cannot start the progress thread");
     engine->has_thread = true;
     return KOLO_OK;
 }

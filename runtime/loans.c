@@ -159,9 +159,9 @@ kolo_status kolo_loans_start(struct kolo_engine *engine)
     if (error == 0)
         engine->has_tidier = true;
     kolo_engine_leave(engine);
-    return error == 0 ? KOLO_OK
-                      : kolo_fail_errno(KOLO_ERR_SYSTEM, error,
-                                        "cannot start the thread that gives back what others lend");
+    return error == 0
+               ? KOLO_OK
+               : kolo_fail_start(error, "cannot start the thread that gives back what others lend");
 }
 
 static void stop(struct kolo_engine *engine)

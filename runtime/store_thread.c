@@ -109,7 +109,7 @@ static kolo_status start(struct kolo_store_thread *thread)
     int error = pthread_create(&thread->thread, NULL, serve, thread);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error)
-        return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "store: cannot start a thread");
+        return kolo_fail_start(error, "store: cannot start a thread");
     return KOLO_OK;
 }
 

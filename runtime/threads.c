@@ -110,8 +110,8 @@ static kolo_status start_member(struct team *team, struct member *member)
         pthread_attr_destroy(&attributes);
     }
     if (error != 0)
-        return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "cannot start rank %d of %d as a thread",
-                               member->rank, team->size);
+        return kolo_fail_start(error, "cannot start rank %d of %d as a thread", member->rank,
+                               team->size);
     member->has_thread = true;
     return KOLO_OK;
 }

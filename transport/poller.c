@@ -104,7 +104,9 @@ kolo_status kolo_poller_dispatch(struct kolo_poller *poller, int *count_out)
         batch.count = epoll_wait(poller->epoll_fd, batch.events, BATCH_EVENTS, 0);
         if (batch.count < 0) {
             if (errno != EINTR)
-                return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "epoll_wait");
+                return kolo_fail_errno(KOLO_ERR_SYSTEM, errno,
+                                       "epoll_wait (did the program close file descriptors that "
+                                       "it had not opened, as closefrom does?)");
             batch.count = 0;
         }
         poller->batch = &batch;

@@ -67,6 +67,14 @@ Test(status, fail_returns_the_status_and_writes_the_detail)
     kolo_fail_errno(KOLO_ERR_SYSTEM, EMFILE, "pipe");
     cr_assert(strcmp(kolo_error_detail(), "pipe: Too many open files: raise `ulimit -n`") == 0,
               "%s", kolo_error_detail());
+    cr_assert(kolo_fail_start(EAGAIN, "thread %d", 3) == KOLO_ERR_SYSTEM, "st");
+    cr_assert(strcmp(kolo_error_detail(),
+                     "thread 3: Resource temporarily unavailable: too many processes and threads; "
+                     "raise `ulimit -u`, or pids.max of the cgroup") == 0,
+              "%s", kolo_error_detail());
+    kolo_fail_start(EMFILE, "fork");
+    cr_assert(strcmp(kolo_error_detail(), "fork: Too many open files: raise `ulimit -n`") == 0,
+              "%s", kolo_error_detail());
     kolo_fail_errno(KOLO_ERR_SYSTEM, 99999, "open");
     cr_assert(strcmp(kolo_error_detail(), "open: Unknown error 99999") == 0, "%s",
               kolo_error_detail());

@@ -65,6 +65,31 @@ Test(spawn, says_what_failed, .timeout = 120)
     cr_assert(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD, "a child was left");
 }
 
+/* No processor at all is what every system refuses; some sandboxes refuse any. */
+Test(spawn, binding_that_is_refused_may_be_left_out, .timeout = 120)
+{
+    char name[] = "true";
+    char *argv[] = {name, NULL};
+    cpu_set_t none;
+    CPU_ZERO(&none);
+    struct kolo_spawn spawn = {.path = "/bin/true",
+                               .argv = argv,
+                               .env = environ,
+                               .fds = {-1, -1, -1},
+                               .death_signal = SIGKILL,
+                               .cpus = &none};
+    pid_t pid;
+    int error;
+    cr_assert(kolo_spawn(&spawn, &pid, &error) == KOLO_ERR_SYSTEM && error == EINVAL);
+    cr_assert(strcmp(kolo_error_detail(),
+                     "cannot bind /bin/true (--bind none does without): Invalid argument") == 0,
+              "%s", kolo_error_detail());
+    spawn.may_be_unbound = true;
+    cr_assert(kolo_spawn(&spawn, &pid, &error) == KOLO_OK, "%s", kolo_error_detail());
+    int status = status_of(pid);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 /* So many that there is the pipe of the report, and no /dev/null. */
 Test(spawn, too_few_files_are_named, .timeout = 120)
 {

@@ -166,7 +166,7 @@ struct kolo_cuda_memory_op {
       (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,        \
        unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream, void **parameters, \
        void **extra))
-/** What drivers before CUDA 11, 11.4, 11.7, 12 and 12.5 lack, or for other systems; NULL then. */
+/** What drivers of CUDA before 12.5 may lack, or those for other systems; NULL then. */
 #define KOLO_CUDA_LATER_FUNCTIONS(X)                                                               \
     X(ipc_get_handle,          "cuIpcGetMemHandle",      cuIpcGetMemHandle,                        \
       (struct kolo_cuda_handle *handle_out, kolo_cuda_address memory))                             \
@@ -180,6 +180,7 @@ struct kolo_cuda_memory_op {
       (void *context, void *event))                                                                \
     X(stream_batch,            "cuStreamBatchMemOp_v2",  cuStreamBatchMemOp,                       \
       (void *stream, unsigned count, struct kolo_cuda_memory_op *operations, unsigned flags))      \
+    X(function_load,           "cuFuncLoad",             cuFuncLoad, (void *function))               \
     X(get_handle,              "cuMemGetHandleForAddressRange", cuMemGetHandleForAddressRange,     \
       (void *handle_out, kolo_cuda_address at, size_t bytes, int type, unsigned long long flags))
 // clang-format on

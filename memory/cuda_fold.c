@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hands folds to the kernels of memory/cuda_kernels.h. Owns a module in one context and the handles
-// of its functions. Must never wait for a device, or touch memory itself.
+// Hands folds to the kernels of memory/cuda_kernels.h. Owns a module in each context that somebody
+// uses them in, and the handles of its functions. Must never wait for a device, or touch memory
+// itself.
+//
+// To load them a driver may wait until the context has done all that it was given, and a stream of
+// it may wait for a rank that is a thread of this process and is about to load them: so the first
+// that needs them in a context loads them for all.
 //
 // A launch takes as many blocks as the device's processors have room for at a time, each thread
 // going on to further packets: its cost does not grow with the vector, and no blocks are left over
 // for a second turn, in which most processors would have nothing to do.
 #include "memory/cuda_fold.h"
 
+#include <pthread.h>
 #include <stdio.h>
 
 #include "base/alloc.h"
@@ -17,6 +23,9 @@
 enum { NAME_MAX_BYTES = 48 };
 
 struct kolo_cuda_kernels {
+    struct kolo_cuda_kernels *next;
+    void *context;
+    int uses;
     const struct kolo_cuda_driver *driver;
     int ordinal;
     unsigned blocks_max;
@@ -26,16 +35,29 @@ struct kolo_cuda_kernels {
     void *copy;
 };
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct kolo_cuda_kernels
+    *loaded; /* held: lock, as what they count and how they are linked */
+
 /* ---- loading ---- */
 
+/* A driver since CUDA 12.4 may load a kernel when it is launched first, and waits then until its
+ * context has done all that it was given: streams that wait for the very call whose kernel it is
+ * would wait for ever. Older ones have loaded it when they have found it. */
 static kolo_status find(struct kolo_cuda_kernels *kernels, const char *name, void **function_out)
 {
-    const int result = kernels->driver->module_get_function(function_out, kernels->module, name);
+    const struct kolo_cuda_driver *driver = kernels->driver;
+    const char *what = "cuModuleGetFunction";
+    int result = driver->module_get_function(function_out, kernels->module, name);
+    if (result == KOLO_CUDA_SUCCESS && driver->function_load) {
+        what = "cuFuncLoad";
+        result = driver->function_load(*function_out);
+    }
     if (result == KOLO_CUDA_SUCCESS)
         return KOLO_OK;
     char call[NAME_MAX_BYTES + 32];
-    (void)snprintf(call, sizeof call, "cuModuleGetFunction of %s", name);
-    return kolo_cuda_fail(kernels->driver, call, kernels->ordinal, result);
+    (void)snprintf(call, sizeof call, "%s of %s", what, name);
+    return kolo_cuda_fail(driver, call, kernels->ordinal, result);
 }
 
 /** Operators on bits are the same for all types. */
@@ -86,24 +108,62 @@ static kolo_status load(struct kolo_cuda_kernels *kernels)
                : status;
 }
 
-kolo_status kolo_cuda_kernels_load(const struct kolo_cuda_driver *driver, int ordinal,
-                                   struct kolo_cuda_kernels **kernels_out)
+/** Nobody has them. In the context. */
+static void end(struct kolo_cuda_kernels *kernels)
 {
-    if (kolo_cuda_image_bytes == 0)
-        return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "this build has no CUDA kernels: build again where nvcc is");
+    if (kernels->module)
+        (void)kernels->driver->module_unload(kernels->module);
+    kolo_free_memory(kernels);
+}
+
+/** Into @p context, the current one. Held: lock. */
+static kolo_status make(const struct kolo_cuda_driver *driver, int ordinal, void *context,
+                        struct kolo_cuda_kernels **kernels_out)
+{
     struct kolo_cuda_kernels *kernels = kolo_calloc(1, sizeof(*kernels));
     if (!kernels)
         return KOLO_ERR_NO_MEMORY;
     kernels->driver = driver;
     kernels->ordinal = ordinal;
+    kernels->context = context;
     kolo_status status = load(kernels);
     if (status == KOLO_OK)
         status = find_all(kernels);
-    if (status == KOLO_OK)
+    if (status != KOLO_OK) {
+        end(kernels);
+        return status;
+    }
+    kernels->next = loaded;
+    *kernels_out = loaded = kernels;
+    return KOLO_OK;
+}
+
+static struct kolo_cuda_kernels *of_context(const void *context)
+{
+    struct kolo_cuda_kernels *kernels = loaded;
+    while (kernels && kernels->context != context)
+        kernels = kernels->next;
+    return kernels;
+}
+
+kolo_status kolo_cuda_kernels_load(const struct kolo_cuda_driver *driver, int ordinal,
+                                   struct kolo_cuda_kernels **kernels_out)
+{
+    void *context = NULL;
+    if (kolo_cuda_image_bytes == 0)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "this build has no CUDA kernels: build again where nvcc is");
+    const int result = driver->context_get_current(&context);
+    if (result != KOLO_CUDA_SUCCESS)
+        return kolo_cuda_fail(driver, "cuCtxGetCurrent", ordinal, result);
+    (void)pthread_mutex_lock(&lock);
+    struct kolo_cuda_kernels *kernels = of_context(context);
+    const kolo_status status = kernels ? KOLO_OK : make(driver, ordinal, context, &kernels);
+    if (status == KOLO_OK) {
+        kernels->uses++;
         *kernels_out = kernels;
-    else
-        kolo_cuda_kernels_unload(kernels);
+    }
+    (void)pthread_mutex_unlock(&lock);
     return status;
 }
 
@@ -111,9 +171,16 @@ void kolo_cuda_kernels_unload(struct kolo_cuda_kernels *kernels)
 {
     if (!kernels)
         return;
-    if (kernels->module)
-        (void)kernels->driver->module_unload(kernels->module);
-    kolo_free_memory(kernels);
+    (void)pthread_mutex_lock(&lock);
+    const bool is_last = --kernels->uses == 0;
+    struct kolo_cuda_kernels **at = &loaded;
+    while (is_last && *at != kernels)
+        at = &(*at)->next;
+    if (is_last)
+        *at = kernels->next;
+    (void)pthread_mutex_unlock(&lock);
+    if (is_last)
+        end(kernels);
 }
 
 /* ---- launching ---- */

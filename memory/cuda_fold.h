@@ -12,12 +12,13 @@
 /** The kernels in one context. */
 struct kolo_cuda_kernels;
 
-/** Loads them into the current context, which is one of device number @p ordinal.
+/** Those of the current context, which is one of device number @p ordinal: loads them into it, if
+ * nobody has. Threads, as of all here: any.
  * @return KOLO_OK; ERR_UNSUPPORTED: this build has none, or the driver is older than they are; the
  * detail says which. Others as of kolo_cuda_fail. */
 kolo_status kolo_cuda_kernels_load(const struct kolo_cuda_driver *driver, int ordinal,
                                    struct kolo_cuda_kernels **kernels_out) KOLO_NODISCARD;
-/** In the context that they were loaded into. NULL is fine. */
+/** In the context that they were loaded into: the last who has them unloads them. NULL is fine. */
 void kolo_cuda_kernels_unload(struct kolo_cuda_kernels *kernels);
 
 /** As kolo_fold with its rules of what may overlap, after what @p stream was given before; at most

@@ -120,7 +120,7 @@ enum {
         sizeof(cuIpcOpenMemHandle((CUdeviceptr *)0, (CUipcMemHandle){{0}}, 0u)) +
         sizeof(cuIpcCloseMemHandle((CUdeviceptr)0)) +
         sizeof(cuModuleGetFunction((CUfunction *)0, (CUmodule)0, (const char *)0)) +
-        sizeof(cuStreamGetCtx((CUstream)0, (CUcontext *)0)) +
+        sizeof(cuFuncLoad((CUfunction)0)) + sizeof(cuStreamGetCtx((CUstream)0, (CUcontext *)0)) +
         sizeof(cuLaunchKernel((CUfunction)0, 0u, 0u, 0u, 0u, 0u, 0u, 0u, (CUstream)0, (void **)0,
                               (void **)0))
 };

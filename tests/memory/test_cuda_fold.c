@@ -174,16 +174,38 @@ Test(cuda_fold, a_driver_that_is_too_old_is_unsupported_and_others_are_named)
 {
     struct bench *bench = begin();
     struct kolo_cuda_kernels *kernels = NULL;
+    kolo_cuda_kernels_unload(bench->kernels);
     bench->mock->fail("cuModuleLoadData", 1, KOLO_CUDA_UNSUPPORTED_PTX);
     cr_assert_eq(kolo_cuda_kernels_load(bench->driver, 0, &kernels), KOLO_ERR_UNSUPPORTED);
     cr_assert_not_null(strstr(kolo_error_detail(), "newer than this driver"), "%s",
                        kolo_error_detail());
     bench->mock->fail("cuModuleGetFunction", 5, KOLO_CUDA_NOT_FOUND);
     cr_assert_eq(kolo_cuda_kernels_load(bench->driver, 0, &kernels), KOLO_ERR_SYSTEM);
+    bench->mock->fail("cuFuncLoad", 7, KOLO_CUDA_OUT_OF_MEMORY);
+    cr_assert_eq(kolo_cuda_kernels_load(bench->driver, 0, &kernels), KOLO_ERR_NO_MEMORY);
+    cr_assert_eq(kolo_cuda_kernels_load(bench->driver, 0, &bench->kernels), KOLO_OK);
     bench->mock->fail("cuLaunchKernel", 1, KOLO_CUDA_OUT_OF_MEMORY);
     cr_assert_eq(kolo_cuda_scale(bench->kernels, bench->stream, bench->out[0], bench->in[0], 4,
                                  KOLO_FLOAT32, 2),
                  KOLO_ERR_NO_MEMORY);
     cr_assert_null(kernels);
+    end(bench);
+}
+
+Test(cuda_fold, a_context_has_them_once)
+{
+    struct bench *bench = begin();
+    struct kolo_cuda_kernels *again = NULL, *other = NULL;
+    const int loads = bench->mock->calls("cuModuleLoadData");
+    cr_assert_eq(kolo_cuda_kernels_load(bench->driver, 0, &again), KOLO_OK);
+    cr_assert_eq(again, bench->kernels);
+    cr_assert_eq(bench->mock->calls("cuModuleLoadData"), loads);
+    bench->mock->set_current(1);
+    cr_assert_eq(kolo_cuda_kernels_load(bench->driver, 1, &other), KOLO_OK);
+    cr_assert_neq(other, again);
+    kolo_cuda_kernels_unload(other);
+    bench->mock->set_current(0);
+    kolo_cuda_kernels_unload(again);
+    cr_assert_eq(bench->mock->calls("cuModuleUnload"), 1);
     end(bench);
 }

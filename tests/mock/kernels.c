@@ -82,14 +82,20 @@ static void packet_whole(uint64_t address, struct packet x)
     ENTRY(kolo_fold_sum_##type), ENTRY(kolo_fold_prod_##type), ENTRY(kolo_fold_min_##type),        \
         ENTRY(kolo_fold_max_##type), ENTRY(kolo_scale_##type)
 
-static const struct mock_kernel kernels[] = {
+static struct mock_kernel kernels[] = {
     INTEGERS(int8),  INTEGERS(uint8),       INTEGERS(int16),      INTEGERS(int32),
     INTEGERS(int64), FLOATS(float16),       FLOATS(bfloat16),     FLOATS(float32),
-    FLOATS(float64), ENTRY(kolo_fold_band), ENTRY(kolo_fold_bor), ENTRY(kolo_fold_bxor)};
+    FLOATS(float64), ENTRY(kolo_fold_band), ENTRY(kolo_fold_bor), ENTRY(kolo_fold_bxor),
+    {.name = NULL}};
 
-const struct mock_kernel *mock_kernel_named(const char *name)
+struct mock_kernel *mock_kernels(void)
 {
-    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+    return kernels;
+}
+
+struct mock_kernel *mock_kernel_named(const char *name)
+{
+    for (size_t i = 0; kernels[i].name; i++)
         if (strcmp(kernels[i].name, name) == 0)
             return &kernels[i];
     return NULL;

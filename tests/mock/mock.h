@@ -152,9 +152,12 @@ struct mock_kernel {
     const char *name;
     void (*run)(void);
     const struct mock_program_kernel *program; /* NULL: it is the library's */
+    bool is_loaded;
 };
 /** NULL: there is none of that name. */
-const struct mock_kernel *mock_kernel_named(const char *name);
+struct mock_kernel *mock_kernel_named(const char *name);
+/** All of the library's, until one without a name. */
+struct mock_kernel *mock_kernels(void);
 /** Runs it thread by thread. */
 void mock_kernel_run(const struct mock_kernel *kernel, const struct kolo_cuda_job *given,
                      uint64_t threads);
@@ -167,7 +170,7 @@ struct mock_launch {
     union mock_parameter parameters[MOCK_PARAMETERS_MAX];
 };
 /** NULL: there is none of that name. */
-const struct mock_kernel *mock_program_kernel_named(const char *name);
+struct mock_kernel *mock_program_kernel_named(const char *name);
 /** False: it has too many parameters. */
 bool mock_program_take(struct mock_launch *launch, const struct mock_program_kernel *kernel,
                        unsigned blocks, unsigned block_threads, void **parameters);

@@ -26,7 +26,7 @@ static const struct mock_program_kernel *brought(void)
     return found;
 }
 
-const struct mock_kernel *mock_program_kernel_named(const char *name)
+struct mock_kernel *mock_program_kernel_named(const char *name)
 {
     const struct mock_program_kernel *found = kernels[0].name ? NULL : brought();
     for (int i = 0; found && found[i].name && i < KERNELS_MAX; i++)

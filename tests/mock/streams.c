@@ -354,7 +354,7 @@ bool mock_is_refused(const char *name)
         "cuCtxSynchronize",         "cuEventQuery",    "cuMemAlloc_v2",       "cuMemFree_v2",
         "cuMemHostRegister_v2",     "cuMemcpyDtoH_v2", "cuMemHostUnregister", "cuMemsetD8_v2",
         "cuModuleLoadData",         "cuModuleUnload",  "cuStreamQuery",       "cuStreamSynchronize",
-        "cuDevicePrimaryCtxRetain", "cuStreamCreate"};
+        "cuDevicePrimaryCtxRetain", "cuStreamCreate",  "cuFuncLoad"};
     if (capture_mode == KOLO_CUDA_CAPTURE_MODE_RELAXED)
         return false;
     for (size_t i = 0; i < sizeof unsafe / sizeof *unsafe; i++)
@@ -604,6 +604,9 @@ int cuModuleLoadData(void **module_out, const void *image)
         return KOLO_CUDA_INVALID_CONTEXT;
     if (memcmp(image, fatbin, sizeof fatbin) != 0)
         return KOLO_CUDA_INVALID_IMAGE;
+    mock_streams_wait(mock_top());
+    if (mock_lost)
+        return mock_lost;
     the_module.loaded++;
     *module_out = &the_module;
     return KOLO_CUDA_SUCCESS;
@@ -614,7 +617,28 @@ int cuModuleUnload(void *module)
     ENTER();
     if (module != &the_module || the_module.loaded-- <= 0)
         return KOLO_CUDA_INVALID_HANDLE;
+    for (struct mock_kernel *kernel = mock_kernels(); kernel->name && the_module.loaded == 0;
+         kernel++)
+        kernel->is_loaded = false;
     return KOLO_CUDA_SUCCESS;
+}
+
+/** A kernel is loaded late, and that waits for all streams of the context, as drivers may. Held:
+ * lock, which it gives up meanwhile. */
+static int load(struct mock_kernel *kernel)
+{
+    if (!mock_top())
+        return KOLO_CUDA_INVALID_CONTEXT;
+    if (!kernel->is_loaded)
+        mock_streams_wait(mock_top());
+    kernel->is_loaded = true;
+    return mock_lost;
+}
+
+int cuFuncLoad(void *function)
+{
+    ENTER();
+    return function ? load(function) : KOLO_CUDA_INVALID_HANDLE;
 }
 
 int cuModuleGetFunction(void **function_out, void *module, const char *name)
@@ -622,10 +646,10 @@ int cuModuleGetFunction(void **function_out, void *module, const char *name)
     ENTER();
     if (module != &the_module)
         return KOLO_CUDA_INVALID_HANDLE;
-    const struct mock_kernel *kernel = mock_kernel_named(name);
+    struct mock_kernel *kernel = mock_kernel_named(name);
     if (!kernel)
         kernel = mock_program_kernel_named(name);
-    *function_out = (void *)(uintptr_t)kernel;
+    *function_out = kernel;
     return kernel ? KOLO_CUDA_SUCCESS : KOLO_CUDA_NOT_FOUND;
 }
 
@@ -638,6 +662,9 @@ int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned gr
         block_x > KOLO_CUDA_BLOCK || block_y != 1 || block_z != 1 || shared_bytes != 0 || extra)
         return KOLO_CUDA_INVALID_VALUE;
     struct op op = {.what = KERNEL, .kernel = function, .count = (uint64_t)grid_x * block_x};
+    const int loaded = load(function);
+    if (loaded != KOLO_CUDA_SUCCESS)
+        return loaded;
     if (!op.kernel->program)
         memcpy(&op.job, parameters[0], sizeof op.job);
     else if (!mock_program_take(&op.launch, op.kernel->program, grid_x, block_x, parameters))

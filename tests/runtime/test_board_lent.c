@@ -416,6 +416,31 @@ Test(board_lent, a_call_begins_behind_its_stream, .timeout = 100)
     cr_assert(launches() > 0 && copies() == 0);
 }
 
+static kolo_status held_streams(struct kolo_comm *comm, void *argument)
+{
+    struct kolo_request *request = NULL;
+    struct side *side;
+    (void)argument;
+    WORLD_TRY(side_create(comm, &side));
+    const struct kolo_opts opts = {.size = sizeof opts, .stream = side->stream, .timeout_ms = 9000};
+    for (int op = 0; op < KOLO_REDOPS; op++) {
+        WORLD_TRY(kolo_allreduce(comm, side->device_send, side->device_recv, COUNT, KOLO_INT16,
+                                 (kolo_redop)op, &opts, &request));
+        WORLD_TRY(kolo_wait(&request, -1));
+    }
+    return side_free(comm, side);
+}
+
+/** A driver may load a kernel when it is launched first, and waits then for all streams: for those,
+ * too, that wait for the call whose kernel it is. */
+Test(board_lent, kernels_are_loaded_before_a_stream_waits_for_them, .timeout = 100)
+{
+    struct world world = twoshot(3, "shm", NULL);
+    begin(12);
+    WORLD_MUST_RUN(&world, held_streams, NULL);
+    cr_assert(launches() > 0 && copies() == 0);
+}
+
 static kolo_status again_and_again(struct kolo_comm *comm, void *argument)
 {
     const struct kolo_opts again = {.size = sizeof again, .flags = KOLO_PERSISTENT};

@@ -36,8 +36,8 @@ def main():
     dist.init_process_group(backend, timeout=datetime.timedelta(seconds=120))
     for size in sizes:
         tensor = torch.zeros(max(1, size // 4), device=device)
-        guess = slowest([min(sample(tensor, 1) for _ in range(3))], device)[0]
-        samples = max(5, min(2000, int(seconds * 1e6 / guess)))
+        guess = slowest([min(sample(tensor, 1) for _ in range(2))], device)[0]
+        samples = max(3, min(2000, int(seconds * 1e6 / guess)))
         times = slowest([sample(tensor, 1) for _ in range(samples)], device)
         if dist.get_rank() == 0:
             print(json.dumps({"bytes": tensor.numel() * 4, "time_us": statistics.median(times), "samples": samples}), flush=True)

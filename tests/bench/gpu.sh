@@ -38,7 +38,7 @@ printf '# Results\n\nFirst.\n\n## A\n\n| a |\n\n%s\n\nold\n\n### its own\n\nold 
 
 # gpu ARGUMENT...: a short run
 gpu() {
-    PYTHONPATH=$work timeout 300 "$source/bench/gpu" "$work/bin" --np 1,2 --sizes 4,64K,1M --time 0.005 --bytes 65536 "$@" \
+    PYTHONPATH=$work timeout 300 "$source/bench/gpu" "$work/bin" --seconds 250 --np 1,2 --sizes 4,64K,1M --time 0.005 --bytes 65536 "$@" \
         >"$work/printed" 2>"$work/errors"
 }
 # section FILE: ours, without what stands before and behind
@@ -61,9 +61,11 @@ printf '%s\n' "$(cat "$work/section")" | cmp -s "$work/printed" - || wrong "writ
 for np in 1 2; do
     for bytes in 4 65536 1048576; do # device, pinned, bound; over TCP where there are two; gloo; no NCCL
         tcp='[0-9.]+ \| [0-9.]+'
+        gloo='[0-9.]+'
         [[ $np == 2 ]] || tcp='- \| -'
-        must "^\| $np \| $bytes \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| $tcp \| [0-9.]+ \| - \|\$" # on one GPU
-        must "^\| $np \| $bytes \| [0-9.]+ \| [0-9.]+ \| - \| $tcp \| [0-9.]+ \| - \|\$"        # across them
+        [[ $bytes != 65536 ]] || gloo=-
+        must "^\| $np \| $bytes \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| $tcp \| $gloo \| - \|\$" # on one GPU
+        must "^\| $np \| $bytes \| [0-9.]+ \| [0-9.]+ \| - \| $tcp \| $gloo \| - \|\$"        # across them
     done
 done
 must '^The bound of 256 MiB among 4 ranks on one GPU: .* 1073741824 bytes read and 1073741824 written, .* [0-9.]+ us\.$'
@@ -76,7 +78,9 @@ must '^\| 256 MiB among 4 ranks, % of the bound \| at least 70 \| - \| not measu
 must '^\| the same, times as fast as torch gloo on CUDA tensors \| at least 10 \| - \| not measured \|$'
 must '^\| over TCP, device / host, the worst from 1 MiB on \| at most 1.15 \| [0-9.e+-]+ \| (met|missed) \|$'
 must '^\| 4 B, in kernel launches, the slowest of all worlds \| at most 3 \| [0-9.e+-]+ \| (met|missed) \|$'
-must 'every element of every collective checked among 1 to 2 ranks; compute-sanitizer .*; fashion-train and fashion-eval have the host.s digits; torch.distributed beside it\.$'
+must 'torch.distributed beside it; ranks reach each other.s device memory; every element of every collective checked on device memory among 1 to 2 ranks; '
+must '; compute-sanitizer .*; fashion-train and fashion-eval have the host.s digits; every element .* on pinned memory among 1 to 2 ranks; nccl on 1 ranks failed: '
+grep -q '^FAILED' "$work/section" && wrong "a part failed: $(grep '^FAILED' "$work/section")"
 # All else stays as it is, and another run takes the place of this one.
 rest() { awk -v heading="$heading" '$0 == heading { off = 1; next } /^## / { off = 0 } !off' "$1"; }
 [[ $(rest "$work/results.md") == "$(rest "$work/before.md")" ]] || wrong "other sections: $(diff "$work/before.md" "$work/results.md")"
@@ -92,8 +96,29 @@ grep -q "^bench/gpu: $work/none/new.md.*: No such file or directory" "$work/erro
 cp "$work/results.md" "$work/before.md"
 MOCK_CUDA_FAIL=cuInit=100 gpu --out "$work/results.md"
 [[ $? == 77 ]] || wrong "without a GPU: not status 77: $(cat "$work/errors")"
-MOCK_CUDA_FAIL=cuLaunchHostFunc=719 gpu --out "$work/results.md" && wrong "on a GPU that fails: succeeded"
-cmp -s "$work/before.md" "$work/results.md" || wrong "a run that failed wrote"
+MOCK_CUDA_FAIL=cuMemAlloc_v2=719 gpu --out "$work/results.md" && wrong "on a GPU that fails: succeeded"
+cmp -s "$work/before.md" "$work/results.md" || wrong "a run that found nothing wrote"
+
+# What fails costs the others nothing; so does what has no time left. Without kernels ranks do not reach each other's memory.
+MOCK_CUDA_FAIL=cuLaunchHostFunc=719 gpu --no-check --out "$work/part.md" --np 2 --sizes 1M && wrong "nothing goes to the device: succeeded"
+section "$work/part.md" >"$work/section"
+must '^FAILED: 2 ranks, device: .*cuLaunchHostFunc'
+must '^\| 2 \| 1048576 \| - \| [0-9.]+ \| - \| - \| [0-9.]+ \| [0-9.]+ \| - \|$'
+MOCK_CUDA_FAIL=cuModuleLoadData=222 gpu --no-check --out "$work/part.md" --np 2 --sizes 1M || wrong "without kernels: $(cat "$work/errors")"
+section "$work/part.md" >"$work/section"
+must "; ranks DO NOT reach each other's device memory: .*cuModuleLoadData"
+must '^\| 2 \| 1048576 \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| - \|$'
+PYTHONPATH=$work timeout 100 "$source/bench/gpu" "$work/bin" --seconds 12 --np 2 --sizes 1M --time 0.005 --bytes 65536 --out "$work/short.md" --json "$work/short.json" >/dev/null 2>"$work/errors"
+section "$work/short.md" >"$work/section"
+must '; left out after 12 s: .*2 ranks, all sizes over TCP, host'
+must '^\| 2 \| 1048576 \| [0-9.]+ \| '
+grep -q '"device_us"' "$work/short.json" || wrong "no figures: $(cat "$work/short.json")"
+
+# What is packed runs by itself, without the folder that it was built in.
+"$source/bench/gpu" "$bin" --pack "$work/packed" >"$work/printed" || wrong "--pack: $(cat "$work/printed")"
+PYTHONPATH=$work timeout 200 "$work/packed/bench/gpu" --no-check --np 2 --sizes 1M --time 0.005 --bytes 65536 --seconds 100 --out "$work/far.md" >"$work/printed" 2>&1 ||
+    wrong "packed: $(tail -3 "$work/printed")"
+[[ -e $work/far.md && -e $work/packed/lib/libhwloc.so.15 && ! -e $work/packed/lib/libc.so.6 ]] || wrong "packed: $(ls "$work/packed" "$work/packed/lib")"
 
 # How figures are judged: made up ones, on both sides of each bar.
 python3 - "$source/bench/gpu" <<'PYTHON' || wrong "targets"

@@ -60,7 +60,7 @@ __asm__(\".section .rodata\\n\"
     endforeach()
     list(TRANSFORM ARGN PREPEND ${CMAKE_SOURCE_DIR}/ OUTPUT_VARIABLE included)
     add_custom_command(OUTPUT ${image}
-        COMMAND ${KOLO_NVCC} -fatbin -std=c++17 -O3 --fmad=false -compress-mode size --threads 2 -Werror all-warnings
+        COMMAND ${KOLO_NVCC} -fatbin -std=c++17 -O3 --fmad=false -compress-mode size --threads 0 -Werror all-warnings
             -I${CMAKE_SOURCE_DIR} ${targets} -o ${image} ${source}
         WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
         DEPENDS ${CMAKE_SOURCE_DIR}/${source} ${included}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that surely is the host's: what malloc has by brk, and the main thread's stack. A driver of
-// devices gives out mappings of its own and never those two, so a call whose buffers lie there need
-// not ask the loader whether a driver has come (memory/cuda.c), which takes longer than the rest of
-// a short call. Owns where the two begin, found once; never says so of memory that is not there.
+// Memory that surely is the host's: what malloc has by brk, and the main thread's stack. A driver
+// of devices gives out mappings of its own and never those two, so a call whose buffers lie there
+// need not ask the loader whether a driver has come (memory/cuda.c), a third of a short call's
+// time. Owns where the two begin, found once; never says so of memory that is not there.
 //
 // The heap ends where brk is now. It does not shrink to below where it begins, and nobody else is
 // given what lies between; the stack only grows downwards, so what it had once it keeps.

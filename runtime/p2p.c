@@ -2,8 +2,8 @@
 // The public send and receive.
 //
 // A blocking one asks the link first: a short message that can go, or comes within some looks,
-// needs no work (transport/at_once.c). Else it hands a work to the link. Where that is over at once,
-// or within some looks, the call needs nothing of what a request has: no place in a list, no
+// needs no work (transport/at_once.c). Else it hands a work to the link. Where that is over at
+// once, or within some looks, the call needs nothing of what a request has: no place in a list, no
 // deadline, no clock. What takes longer becomes a request around that work and waits as all do.
 // Must never: go this way where a call follows a stream, brings memory of a device's or has options
 // that say how it is carried out; look on while another thread wants the lock, or other requests of
@@ -102,7 +102,7 @@ static struct kolo_link *link_now(const struct kolo_comm *comm, int peer)
 
 /** How often the calling thread may look at its link: others may need the lock, or have works on
  * other links. */
-static int looks(const struct kolo_engine *engine, const struct kolo_link *link)
+static int looks(struct kolo_engine *engine, const struct kolo_link *link)
 {
     if (engine->has_progressor || kolo_engine_is_busy(engine))
         return 0;
@@ -115,7 +115,7 @@ static bool is_wanted(const struct kolo_engine *engine)
 }
 
 /** Until it is over, but not for long. */
-static void look_on(const struct kolo_engine *engine, struct kolo_link *link,
+static void look_on(struct kolo_engine *engine, struct kolo_link *link,
                     const struct kolo_request *request)
 {
     if (kolo_message_is_over(request))
@@ -136,7 +136,7 @@ static void count_call(struct kolo_engine *engine)
 
 /* ---- without a work ---- */
 
-static bool take_at_once(const struct kolo_engine *engine, struct kolo_link *link,
+static bool take_at_once(struct kolo_engine *engine, struct kolo_link *link,
                          const struct kolo_task *task, const struct kolo_expected *expected)
 {
     kolo_status status = kolo_link_take(link, expected, task->recv);

@@ -151,8 +151,9 @@ static void find_pieces(const struct kolo_shm_reader *reader, struct kolo_shm_re
 
 kolo_status kolo_shm_reader_peek(struct kolo_shm_reader *reader, struct kolo_shm_record *record_out)
 {
-    const _Atomic uint64_t *at = kolo_shm_reader_word(reader);
-    const uint64_t word = atomic_load_explicit(at, memory_order_seq_cst), bytes = word >> 32;
+    const uint8_t *at = reader->data + (reader->tail & (reader->capacity - 1));
+    const uint64_t word = atomic_load_explicit(kolo_shm_reader_word(reader), memory_order_seq_cst);
+    const uint64_t bytes = word >> 32;
     if (word == 0)
         return KOLO_AGAIN;
     if ((word & is_there) == 0 || bytes > kolo_shm_record_max(reader->capacity))
@@ -162,7 +163,7 @@ kolo_status kolo_shm_reader_peek(struct kolo_shm_reader *reader, struct kolo_shm
                          word, kolo_shm_record_max(reader->capacity));
     record_out->kind = (uint32_t)(word & (is_there - 1));
     record_out->bytes = (uint32_t)bytes;
-    memcpy(record_out->header, (const uint8_t *)at + WORD_BYTES, sizeof record_out->header);
+    memcpy(record_out->header, at + WORD_BYTES, sizeof record_out->header);
     record_out->end = reader->tail + record_span(bytes);
     find_pieces(reader, record_out);
     return KOLO_OK;

@@ -21,8 +21,8 @@
 // 64, so no element of a payload is ever split.
 //
 // Nothing that is read from the shared memory is trusted: each side keeps its own index to itself,
-// takes the tail, or a record's word, once, by copy, and bounds it. A peer that writes garbage makes
-// ERR_PROTOCOL or wrong payloads, never an access outside of the ring.
+// takes the tail, or a record's word, once, by copy, and bounds it. A peer that writes garbage
+// makes ERR_PROTOCOL or wrong payloads, never an access outside of the ring.
 //
 // Sleeping: publishing and freeing are sequentially consistent stores, so that whoever then reads
 // the other side's `armed` word (or wake_at) either sees it set or has been seen. A writer that

@@ -116,7 +116,7 @@ Test(at_once, any_mixture_arrives_and_credit_comes_back, .timeout = 60)
 Test(at_once, without_a_reader_the_credit_ends, .timeout = 60)
 {
     struct shm_side sides[2] = {0};
-    static uint8_t src[4096], dst[4096];
+    static uint8_t src[4000], dst[4000];
     size_t sent = 0;
     shm_pair_up(sides, true);
     warm_up(sides);

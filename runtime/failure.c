@@ -267,13 +267,16 @@ static void on_store_lost(void *context)
 {
     struct kolo_engine *engine = context;
     bool is_launched = engine->settings.launcher[0] != '\0';
+    char who[KOLO_RANK_TEXT_MAX];
     if (!is_launched && engine->left_ns[0] != 0)
         return; /* rank 0 served it, and has left in peace */
     for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next)
         if (is_launched || kolo_comm_member(comm, 0) >= 0)
             kolo_comm_suspect(comm, -1, KOLO_ERR_PEER, KOLO_VERDICT_GRACE_MS,
-                              "the connection to the job's store was lost: %s ended",
-                              is_launched ? engine->settings.launcher : "rank 0, which serves it,");
+                              "the connection to the job's store was lost: %s%s ended",
+                              is_launched ? engine->settings.launcher
+                                          : kolo_engine_rank_text(engine, 0, who),
+                              is_launched ? "" : ", which served it,");
 }
 
 /** Who asked may wait while another thread is the progressor. */

@@ -26,6 +26,13 @@ both ompi OMPI_COMM_WORLD_RANK=@ OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SI
 both hosts PMI_RANK=@ PMI_SIZE=2 MPI_LOCALNRANKS=1 "KOLO_RENDEZVOUS=file://$work/meet"
 both torchrun TORCHELASTIC_RUN_ID=x RANK=@ WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=nowhere
 
+# Who has no kolorun to ask hears of rank 0's end by a link, or by the store that went with it: with its host and pid.
+env PMI_RANK=0 PMI_SIZE=2 MPI_LOCALNRANKS=2 "$RANK_PROGRAM" die 0 9 >"$work/first" 2>&1 &
+first=$!
+run 1 env PMI_RANK=1 PMI_SIZE=2 MPI_LOCALNRANKS=2 "$RANK_PROGRAM" die 0 9
+wait "$first" 2>/dev/null
+says out "^error .*rank 0 \\([^,]+, pid $first\\).* ended, during"
+
 # Without a secret nobody is a world of its own without a word; who wants that says so.
 run 4 env -u KOLO_SECRET PMI_RANK=1 PMI_SIZE=2 MPI_LOCALNRANKS=2 "$RANK_PROGRAM" loop 0
 says out '^init .* this is rank 1 of 2 started by mpiexec \(PMI\): the ranks need a secret, the same on all: `export KOLO_SECRET='

@@ -46,7 +46,8 @@ static const char *memfd_advice(int error)
     case ENOSYS:
     case EPERM:
     case EACCES:
-        return "a sandbox or an old kernel forbids memfd_create";
+        return "a sandbox or an old kernel forbids memfd_create; allow it, or use memory of the "
+               "program's own, which goes by TCP";
     default:
         return "memfd_create";
     }

@@ -2,6 +2,7 @@
 # For the shell tests of kolorun. They get KOLORUN, RANK_PROGRAM, CALLS, STRANGER, MOCK_CUDA (a folder)
 # and SLOW (1; more under sanitizers) from ctest.
 set -uo pipefail
+unset "${!SLURM_@}" # kolorun would take the hosts of a job that the tests run in
 failures=0
 patience=300 # seconds that anything may take which is not judged by its time: others may have the processors
 work=$(mktemp -d)

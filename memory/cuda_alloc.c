@@ -9,11 +9,17 @@
 //
 // The driver would wait for a device's work when memory is freed, without a bound; so that is
 // waited for first.
+//
+// A driver cuts small allocations out of one block, and who maps one of them has the whole block
+// (the CUDA programming guide says so of IPC, and to share whole blocks alone). So what others may
+// map is made of whole blocks.
 #include <ctype.h>
 #include <stdio.h>
 
 #include "base/numa.h"
 #include "memory/cuda_memory.h"
+
+enum { BLOCK_BYTES = 2 << 20 };
 
 /** No device is not a failure of one. */
 static kolo_status refuse(const struct kolo_cuda_driver *driver, const char *call, int result)
@@ -83,7 +89,10 @@ static kolo_status alloc(const struct kolo_cuda_visit *visit, size_t bytes, void
 {
     kolo_cuda_address address;
     char call[64];
-    const int result = visit->driver->alloc(&address, bytes);
+    const size_t blocks = bytes / BLOCK_BYTES + (bytes % BLOCK_BYTES != 0 || bytes == 0);
+    int result = KOLO_CUDA_OUT_OF_MEMORY; /* what is more than there are addresses for */
+    if (blocks <= SIZE_MAX / BLOCK_BYTES)
+        result = visit->driver->alloc(&address, blocks * BLOCK_BYTES);
     if (result == KOLO_CUDA_SUCCESS) {
         *memory_out = (void *)(uintptr_t)address;
         return KOLO_OK;
@@ -113,7 +122,7 @@ kolo_status kolo_cuda_alloc(int device, const struct kolo_device_share *share, s
     KOLO_TRY(kolo_cuda_visit_primary(&pointer, &visit));
     status = kolo_cuda_enter(&visit);
     if (status == KOLO_OK) {
-        status = alloc(&visit, bytes > 0 ? bytes : 1, &memory);
+        status = alloc(&visit, bytes, &memory);
         kolo_cuda_leave(&visit);
     }
     if (status != KOLO_OK) {

@@ -396,6 +396,7 @@ int cuMemAlloc(uint64_t *memory_out, size_t bytes)
         return KOLO_CUDA_OUT_OF_MEMORY;
     struct allocation *a = make(MOCK_DEVICE, mock_top()->device, bytes);
     a->context = mock_top();
+    a->is_asked_for = true;
     *memory_out = (uint64_t)(uintptr_t)a->memory;
     return KOLO_CUDA_SUCCESS;
 }

@@ -26,7 +26,8 @@ struct allocation {
     struct context *context; /* NULL: none */
     int device;
     size_t bytes;
-    int fd; /* of its memory; -1: none */
+    int fd;            /* of its memory; -1: none */
+    bool is_asked_for; /* by cuMemAlloc */
     unsigned long long id;
     uint8_t *memory;  /* the program's address */
     uint8_t *alias;   /* the same, for the mock */

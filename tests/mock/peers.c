@@ -3,7 +3,8 @@
 // that reach each other's memory. A handle names the memfd of its allocation in its owner's
 // process, where another opens it. Stricter than the real one, which leaves undefined what happens:
 // an owner that frees what another process has mapped ends (who maps it holds a shared lock of the
-// file).
+// file); or which lends more than it is asked to: an owner of memory from cuMemAlloc that lends a
+// part of a block ends.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ struct handle {
 };
 _Static_assert(sizeof(struct handle) <= sizeof(struct kolo_cuda_handle), "it fits");
 
-enum { NAME_BYTES = 40 };
+enum { NAME_BYTES = 40, BLOCK_BYTES = 2 << 20 };
 
 static void write_name(char name[static NAME_BYTES], unsigned long long id)
 {
@@ -73,6 +74,11 @@ int cuIpcGetMemHandle(struct kolo_cuda_handle *handle_out, uint64_t memory)
         return KOLO_CUDA_INVALID_CONTEXT;
     if (!a || !mock_is_ipc_capable(a))
         return KOLO_CUDA_INVALID_VALUE;
+    if (a->bytes % BLOCK_BYTES != 0 && a->is_asked_for) {
+        fprintf(stderr, "mock: %zu bytes are lent, and so is what else lies in their block\n",
+                a->bytes);
+        abort();
+    }
     const struct handle handle = {
         .pid = getpid(), .fd = a->fd, .device = a->device, .id = a->id, .bytes = a->bytes};
     memset(handle_out, 0, sizeof *handle_out);

@@ -24,6 +24,7 @@ enum { /* CUresult */
        KOLO_CUDA_OUT_OF_MEMORY = 2,
        KOLO_CUDA_NOT_INITIALIZED = 3,
        KOLO_CUDA_STUB_LIBRARY = 34,
+       KOLO_CUDA_DEVICE_UNAVAILABLE = 46,
        KOLO_CUDA_NO_DEVICE = 100,
        KOLO_CUDA_INVALID_IMAGE = 200,
        KOLO_CUDA_INVALID_CONTEXT = 201,
@@ -134,8 +135,10 @@ struct kolo_cuda_memory_op {
     X(host_unregister,         "cuMemHostUnregister",    cuMemHostUnregister, (void *memory))      \
     X(host_get_address,        "cuMemHostGetDevicePointer_v2", cuMemHostGetDevicePointer,          \
       (kolo_cuda_address *address_out, void *memory, unsigned flags))                              \
-    X(stream_create,           "cuStreamCreate",         cuStreamCreate,                           \
-      (void **stream_out, unsigned flags))                                                         \
+    X(stream_create,           "cuStreamCreateWithPriority", cuStreamCreateWithPriority,           \
+      (void **stream_out, unsigned flags, int priority))                                           \
+    X(context_get_priorities,  "cuCtxGetStreamPriorityRange", cuCtxGetStreamPriorityRange,         \
+      (int *least_out, int *greatest_out))                                                         \
     X(stream_destroy,          "cuStreamDestroy_v2",     cuStreamDestroy, (void *stream))          \
     X(stream_query,            "cuStreamQuery",          cuStreamQuery, (void *stream))            \
     X(stream_synchronize,      "cuStreamSynchronize",    cuStreamSynchronize, (void *stream))      \

@@ -4,6 +4,10 @@
 // primary context where the memory has none of its own. A thread's current context is after each
 // call what it was before.
 //
+// The streams have the highest priority, which is not for speed: a device takes the streams of a
+// context by a few queues (CUDA_DEVICE_MAX_CONNECTIONS, 8 as a rule), apart for each priority. In
+// one queue with a stream of the program's that waits for a collective, its copies would wait too.
+//
 // A mark is an event, which whoever waits for it asks; and for who sleeps, a function that the
 // driver calls. A stream stands still while a function of the host's is called for it, and that is
 // late: tens of microseconds. So these are given to a stream beside it, the teller, that waits for
@@ -283,14 +287,15 @@ static const struct kolo_lane_ops cuda_lane_ops = {.serves = cuda_serves,
                                                    .fold = cuda_fold};
 
 /** In the context. */
-static kolo_status open_way(struct cuda_lane *lane, struct way *way)
+static kolo_status open_way(struct cuda_lane *lane, struct way *way, int priority)
 {
     const struct kolo_cuda_driver *driver = lane->visit.driver;
+    const unsigned flags = KOLO_CUDA_STREAM_NON_BLOCKING;
     kolo_status status;
-    KOLO_TRY(judge(lane, "cuStreamCreate",
-                   driver->stream_create(&way->stream, KOLO_CUDA_STREAM_NON_BLOCKING)));
-    KOLO_TRY(judge(lane, "cuStreamCreate",
-                   driver->stream_create(&way->teller, KOLO_CUDA_STREAM_NON_BLOCKING)));
+    KOLO_TRY(judge(lane, "cuStreamCreateWithPriority",
+                   driver->stream_create(&way->stream, flags, priority)));
+    KOLO_TRY(judge(lane, "cuStreamCreateWithPriority",
+                   driver->stream_create(&way->teller, flags, priority)));
     for (int i = 0; i < EVENTS; i++)
         KOLO_TRY(judge(lane, "cuEventCreate",
                        driver->event_create(&way->events[i], KOLO_CUDA_EVENT_NO_TIMING)));
@@ -300,13 +305,16 @@ out:
 
 static kolo_status open_ways(struct cuda_lane *lane)
 {
+    int least = 0, greatest = 0;
     kolo_status status = kolo_cuda_enter(&lane->visit);
     if (status != KOLO_OK)
         return status;
+    status = judge(lane, "cuCtxGetStreamPriorityRange",
+                   lane->visit.driver->context_get_priorities(&least, &greatest));
     for (int way = 0; way < KOLO_WAYS && status == KOLO_OK; way++) {
         lane->ways[way].lane = lane;
         lane->ways[way].number = (enum kolo_way)way;
-        status = open_way(lane, &lane->ways[way]);
+        status = open_way(lane, &lane->ways[way], greatest);
     }
     kolo_cuda_leave(&lane->visit);
     return status;

@@ -110,7 +110,7 @@ static void set_up(struct rig *rig)
     check(kolo_cuda_visit_primary(&rig->from, &rig->visit), "context");
     check(kolo_cuda_enter(&rig->visit), "context");
     judge(rig, "cuStreamCreate",
-          rig->driver->stream_create(&rig->stream, KOLO_CUDA_STREAM_NON_BLOCKING));
+          rig->driver->stream_create(&rig->stream, KOLO_CUDA_STREAM_NON_BLOCKING, 0));
     rig->host = kolo_aligned(4096, rig->bytes);
     check(rig->host ? KOLO_OK : KOLO_ERR_NO_MEMORY, "memory of the host");
     kolo_pin(&rig->from, rig->host, rig->bytes, &pin);

@@ -12,6 +12,7 @@ SAME(KOLO_CUDA_INVALID_VALUE, CUDA_ERROR_INVALID_VALUE);
 SAME(KOLO_CUDA_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY);
 SAME(KOLO_CUDA_NOT_INITIALIZED, CUDA_ERROR_NOT_INITIALIZED);
 SAME(KOLO_CUDA_STUB_LIBRARY, CUDA_ERROR_STUB_LIBRARY);
+SAME(KOLO_CUDA_DEVICE_UNAVAILABLE, CUDA_ERROR_DEVICE_UNAVAILABLE);
 SAME(KOLO_CUDA_NO_DEVICE, CUDA_ERROR_NO_DEVICE);
 SAME(KOLO_CUDA_INVALID_IMAGE, CUDA_ERROR_INVALID_IMAGE);
 SAME(KOLO_CUDA_NO_BINARY, CUDA_ERROR_NO_BINARY_FOR_GPU);
@@ -101,7 +102,9 @@ enum {
         sizeof(cuMemAlloc((CUdeviceptr *)0, (size_t)0)) + sizeof(cuMemFree((kolo_cuda_address)0)) +
         sizeof(cuMemsetD8((kolo_cuda_address)0, (unsigned char)0, (size_t)0)) +
         sizeof(cuMemHostRegister((void *)0, (size_t)0, 0u)) +
-        sizeof(cuMemHostUnregister((void *)0)) + sizeof(cuStreamCreate((CUstream *)0, 0u)) +
+        sizeof(cuMemHostUnregister((void *)0)) +
+        sizeof(cuStreamCreateWithPriority((CUstream *)0, 0u, 0)) +
+        sizeof(cuCtxGetStreamPriorityRange((int *)0, (int *)0)) +
         sizeof(cuStreamDestroy((CUstream)0)) + sizeof(cuStreamQuery((CUstream)0)) +
         sizeof(cuStreamSynchronize((CUstream)0)) +
         sizeof(cuStreamIsCapturing((CUstream)0, (CUstreamCaptureStatus *)0)) +

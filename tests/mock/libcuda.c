@@ -665,6 +665,7 @@ const struct mock_cuda mock_cuda = {
     .capture = mock_capture,
     .capture_mode = mock_capture_mode,
     .queue = mock_queue,
+    .one_queue = mock_one_queue,
     .blocked = mock_blocked,
     .delays = mock_delays,
     .lock_slowly = mock_lock_slowly,

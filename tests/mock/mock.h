@@ -133,6 +133,7 @@ void mock_await(void *stream, const void *memory, unsigned value);
 int mock_capture(void *stream, enum mock_capture capture);
 int mock_capture_mode(void);
 void mock_queue(int most);
+void mock_one_queue(int is_one);
 int mock_blocked(void);
 void mock_delays(unsigned seed, int most_us);
 void mock_hold(int held);

@@ -10,7 +10,11 @@
 
 #include "tests/mock/mock.h"
 
-enum { STREAMS_MAX = 2048, POLL_NS = 100000 }; /* those of a lost device are never destroyed */
+enum {
+    GREATEST_PRIORITY = -5,
+    STREAMS_MAX = 2048,
+    POLL_NS = 100000
+}; /* those of a lost device are never destroyed */
 
 struct event {
     const struct context *context;
@@ -25,6 +29,7 @@ enum what { COPY, KERNEL, RECORD_PART, RECORD, AWAIT_EVENT, AWAIT_VALUE, CALL };
 struct op {
     struct op *next;
     enum what what;
+    uint64_t number;            /* of all that streams were given */
     uint64_t into, from, count; /* of a copy; what is waited for; the threads */
     uint64_t answer;            /* where the count is written once that is there; 0: nowhere */
     struct event *event;
@@ -38,6 +43,7 @@ struct op {
 
 struct stream {
     struct context *context;
+    int priority;
     struct op *first, *last; /* the first is what it does now */
     int length;
     uint64_t given, done; /* how many */
@@ -57,7 +63,8 @@ static struct module the_module;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static uint64_t seed;
 static int most_us, async_in, async_with;
-static bool is_held, is_muted;
+static bool is_held, is_muted, is_one_queue;
+static uint64_t numbers;
 static int copies_left = -1; /* to the host, before one from it; -1: any number */
 static int copying;          /* streams that do something now */
 static int waiting;          /* what all streams have not ended, of closed ones too */
@@ -96,9 +103,24 @@ static bool is_of_device(uint64_t address)
     return a && a->kind != MOCK_PINNED;
 }
 
-/** Held: lock. */
-static bool is_ready(const struct op *op)
+/** Does another stream, of the same queue, wait for the host since before? Held: lock. */
+static bool is_behind(const struct stream *stream, const struct op *op)
 {
+    for (int i = 0; is_one_queue && i < STREAMS_MAX; i++) {
+        const struct stream *other = streams[i];
+        if (other && other != stream && other->context == stream->context &&
+            other->priority == stream->priority && other->first &&
+            other->first->what == AWAIT_VALUE && other->first->number < op->number)
+            return true;
+    }
+    return false;
+}
+
+/** Held: lock. */
+static bool is_ready(const struct stream *stream, const struct op *op)
+{
+    if (is_behind(stream, op))
+        return false;
     if (op->what == COPY)
         return copies_left != 0 || !is_of_device(op->from) || is_of_device(op->into);
     if (op->what == CALL)
@@ -181,7 +203,7 @@ static void carry_out(struct op *op)
 static void do_first(struct stream *stream)
 {
     struct op *op = stream->first;
-    while (!mock_lost && (is_held || !is_ready(op)))
+    while (!mock_lost && (is_held || !is_ready(stream, op)))
         wait_a_while();
     if (!mock_lost && async_in > 0 && --async_in == 0)
         mock_lose(async_with);
@@ -245,7 +267,7 @@ static void *live(void *argument)
 }
 
 /** Held: lock. */
-static struct stream *make_stream(struct context *context)
+static struct stream *make_stream(struct context *context, int priority)
 {
     int at = 0;
     struct stream *stream = calloc(1, sizeof *stream);
@@ -254,6 +276,7 @@ static struct stream *make_stream(struct context *context)
     if (!stream || at == STREAMS_MAX)
         abort();
     stream->context = context;
+    stream->priority = priority;
     streams[at] = stream;
     mock_thread_start(live, stream);
     return stream;
@@ -266,7 +289,7 @@ static struct stream *find(void *handle)
         for (int i = 0; i < 2 * MOCK_DEVICES; i++)
             if (!defaults[i] || defaults[i]->context == mock_top()) {
                 if (!defaults[i])
-                    defaults[i] = make_stream(mock_top());
+                    defaults[i] = make_stream(mock_top(), 0);
                 return defaults[i];
             }
     }
@@ -303,6 +326,7 @@ static int submit(void *handle, const struct op *what)
         return stream ? KOLO_CUDA_STREAM_CAPTURE_UNSUPPORTED : KOLO_CUDA_INVALID_HANDLE;
     }
     op->next = NULL;
+    op->number = ++numbers;
     stream->length++;
     stream->given++;
     waiting++;
@@ -350,11 +374,21 @@ bool mock_streams_spoil(const struct context *context, bool is_global)
  * nothing to do with captures of others spoils them. Held: lock. */
 bool mock_is_refused(const char *name)
 {
-    static const char *const unsafe[] = {
-        "cuCtxSynchronize",         "cuEventQuery",    "cuMemAlloc_v2",       "cuMemFree_v2",
-        "cuMemHostRegister_v2",     "cuMemcpyDtoH_v2", "cuMemHostUnregister", "cuMemsetD8_v2",
-        "cuModuleLoadData",         "cuModuleUnload",  "cuStreamQuery",       "cuStreamSynchronize",
-        "cuDevicePrimaryCtxRetain", "cuStreamCreate",  "cuFuncLoad"};
+    static const char *const unsafe[] = {"cuCtxSynchronize",
+                                         "cuEventQuery",
+                                         "cuMemAlloc_v2",
+                                         "cuMemFree_v2",
+                                         "cuMemHostRegister_v2",
+                                         "cuMemcpyDtoH_v2",
+                                         "cuMemHostUnregister",
+                                         "cuMemsetD8_v2",
+                                         "cuModuleLoadData",
+                                         "cuModuleUnload",
+                                         "cuStreamQuery",
+                                         "cuStreamSynchronize",
+                                         "cuDevicePrimaryCtxRetain",
+                                         "cuStreamCreateWithPriority",
+                                         "cuFuncLoad"};
     if (capture_mode == KOLO_CUDA_CAPTURE_MODE_RELAXED)
         return false;
     for (size_t i = 0; i < sizeof unsafe / sizeof *unsafe; i++)
@@ -419,12 +453,31 @@ static bool is_event(const void *event)
     return false;
 }
 
-int cuStreamCreate(void **stream_out, unsigned flags)
+int cuStreamCreateWithPriority(void **stream_out, unsigned flags, int priority)
 {
     ENTER();
     if (!mock_top() || flags > KOLO_CUDA_STREAM_NON_BLOCKING)
         return mock_top() ? KOLO_CUDA_INVALID_VALUE : KOLO_CUDA_INVALID_CONTEXT;
-    *stream_out = make_stream(mock_top());
+    *stream_out = make_stream(mock_top(), priority < GREATEST_PRIORITY ? GREATEST_PRIORITY
+                                          : priority > 0               ? 0
+                                                                       : priority);
+    return KOLO_CUDA_SUCCESS;
+}
+
+/* For programs. */
+int cuStreamCreate(void **stream_out, unsigned flags) __attribute__((visibility("default")));
+int cuStreamCreate(void **stream_out, unsigned flags)
+{
+    return cuStreamCreateWithPriority(stream_out, flags, 0);
+}
+
+int cuCtxGetStreamPriorityRange(int *least_out, int *greatest_out)
+{
+    ENTER();
+    if (!mock_top())
+        return KOLO_CUDA_INVALID_CONTEXT;
+    *least_out = 0;
+    *greatest_out = GREATEST_PRIORITY;
     return KOLO_CUDA_SUCCESS;
 }
 
@@ -677,7 +730,7 @@ int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned gr
 void *mock_stream(int device)
 {
     LOCKED();
-    return make_stream(mock_primary(device));
+    return make_stream(mock_primary(device), 0);
 }
 
 void mock_write_on(void *stream, void *memory, const void *from, size_t bytes)
@@ -724,6 +777,12 @@ void mock_queue(int most)
     LOCKED();
     longest = most;
     (void)pthread_cond_broadcast(&changed);
+}
+
+void mock_one_queue(int is_one)
+{
+    LOCKED();
+    is_one_queue = is_one != 0;
 }
 
 int mock_blocked(void)

@@ -441,6 +441,17 @@ Test(board_lent, kernels_are_loaded_before_a_stream_waits_for_them, .timeout = 1
     cr_assert(launches() > 0 && copies() == 0);
 }
 
+/** A device takes many streams by a few queues: a stream that waits for a call is in none with what
+ * the call does. */
+Test(board_lent, a_stream_that_waits_holds_up_no_lane, .timeout = 100)
+{
+    struct world world = twoshot(2, "shm", NULL);
+    begin(13);
+    mock->one_queue(1);
+    WORLD_MUST_RUN(&world, held_streams, NULL);
+    cr_assert(launches() > 0 && copies() == 0);
+}
+
 static kolo_status again_and_again(struct kolo_comm *comm, void *argument)
 {
     const struct kolo_opts again = {.size = sizeof again, .flags = KOLO_PERSISTENT};

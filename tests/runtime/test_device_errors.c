@@ -233,7 +233,7 @@ Test(device_errors, a_device_that_fails_at_the_first_call_is_told_to_all, .timeo
     struct trial trial = {.result = KOLO_CUDA_LAUNCH_FAILED, .at_first = true};
     for (int use = 0; use < USES; use++) {
         trial.use = &uses[use];
-        trial.function = "cuStreamCreate";
+        trial.function = "cuStreamCreateWithPriority";
         for (trial.nth = 1; trial.nth <= 2; trial.nth++)
             lose_device(&trial);
         trial.function = "*";
@@ -322,9 +322,9 @@ static void run_out(const struct trial *trial)
  * time. */
 Test(device_errors, memory_that_runs_out_is_told_to_all_or_done_without, .timeout = 300)
 {
-    static const char *const takers[] = {"cuStreamCreate",       "cuEventCreate",
-                                         "cuMemHostRegister_v2", "cuMemHostGetDevicePointer_v2",
-                                         "cuMemAlloc_v2",        "cuLaunchHostFunc"};
+    static const char *const takers[] = {
+        "cuStreamCreateWithPriority",   "cuEventCreate", "cuMemHostRegister_v2",
+        "cuMemHostGetDevicePointer_v2", "cuMemAlloc_v2", "cuLaunchHostFunc"};
     for (int use = 0; use < USES; use++)
         for (size_t i = 0; i < sizeof takers / sizeof *takers; i++)
             for (int nth = 1; nth <= 4; nth++)

@@ -450,7 +450,7 @@ static kolo_status until_it_fails(struct kolo_comm *comm, void *argument)
 static const char *const functions[] = {
     "cuPointerGetAttributes", "cuEventCreate",     "cuCtxRecordEvent",
     "cuEventQuery",           "cuMemcpyAsync",     "cuLaunchHostFunc",
-    "cuEventRecord",          "cuStreamWaitEvent", "cuStreamCreate"};
+    "cuEventRecord",          "cuStreamWaitEvent", "cuStreamCreateWithPriority"};
 
 /** Whatever call fails, all ranks hear of it with the same words, long before a deadline. */
 Test(staging, a_failing_call_of_the_driver_is_everybodys, .timeout = 100)

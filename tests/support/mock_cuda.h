@@ -65,6 +65,9 @@ struct mock_cuda {
     /** A stream takes @p most things (0: any number); who gives it more waits until it has done
      * one. */
     void (*queue)(int most);
+    /** Streams of one context and priority are one queue: what they are given behind a wait for the
+     * host that another was given before waits, too. */
+    void (*one_queue)(int is_one);
     /** How many threads wait for that, or for all streams of a context. */
     int (*blocked)(void);
     /** Before each thing that a stream does it waits, up to @p most_us, drawn from @p seed. */

@@ -7,7 +7,7 @@
 // drivers since CUDA 12.5), and is asked between yields. But no event can be waited for until a
 // point of time, nor can cuCtxSynchronize: for longer, and where a driver has no such event, a
 // thread of its own makes that call. The caller waits for the thread, and leaves it to it once the
-// deadline has passed.
+// deadline has passed. So it does where a driver has the function but not for this context.
 #include <pthread.h>
 #include <sched.h>
 #include <time.h>
@@ -47,6 +47,8 @@ static kolo_status await_event(const struct kolo_cuda_visit *visit, kolo_deadlin
     result = visit->driver->context_record_event(visit->context, event);
     if (result == KOLO_CUDA_SUCCESS)
         status = poll_event(visit, event, deadline);
+    else if (result == KOLO_CUDA_NOT_SUPPORTED || result == KOLO_CUDA_INVALID_HANDLE)
+        status = KOLO_AGAIN;
     else
         status = kolo_cuda_fail(visit->driver, "cuCtxRecordEvent", visit->ordinal, result);
     (void)visit->driver->event_destroy(event);

@@ -139,6 +139,9 @@ static const char *advice(int result)
         return "the program has not begun to use CUDA";
     case KOLO_CUDA_STUB_LIBRARY:
         return "this libcuda.so.1 is the toolkit's stub: take its folder out of LD_LIBRARY_PATH";
+    case KOLO_CUDA_DEVICE_UNAVAILABLE:
+        return "another process has the GPU to itself (nvidia-smi -q -d COMPUTE): give each rank a "
+               "GPU, or have the mode set to Default";
     case KOLO_CUDA_NO_DEVICE:
         return "there is no GPU, or CUDA_VISIBLE_DEVICES hides it";
     case KOLO_CUDA_INVALID_IMAGE:

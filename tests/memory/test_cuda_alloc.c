@@ -127,6 +127,7 @@ Test(cuda_alloc, refusals_leave_nothing, .init = begin)
         {"cuDeviceGetCount", KOLO_CUDA_STUB_LIBRARY, KOLO_ERR_UNSUPPORTED},
         {"cuDeviceGet", KOLO_CUDA_INVALID_VALUE, KOLO_ERR_SYSTEM},
         {"cuDevicePrimaryCtxRetain", KOLO_CUDA_OUT_OF_MEMORY, KOLO_ERR_NO_MEMORY},
+        {"cuDevicePrimaryCtxRetain", KOLO_CUDA_DEVICE_UNAVAILABLE, KOLO_ERR_SYSTEM},
         {"cuCtxPushCurrent_v2", KOLO_CUDA_INVALID_CONTEXT, KOLO_ERR_SYSTEM},
         {"cuMemAlloc_v2", KOLO_CUDA_OUT_OF_MEMORY, KOLO_ERR_NO_MEMORY},
     };

@@ -60,6 +60,9 @@ Test(cuda_await, what_streams_are_late_with_is_there)
         begin(&bench, kinds[kind]);
         bench.mock->delays(3, 3000);
         for (int i = 1; i < 20; i++) {
+            if (i % 5 == 0) /* as for a context that has no such events */
+                bench.mock->fail("cuCtxRecordEvent", 1,
+                                 i % 2 ? KOLO_CUDA_NOT_SUPPORTED : KOLO_CUDA_INVALID_HANDLE);
             memset(wrote, i, BYTES);
             bench.mock->write_on(bench.stream, bench.flag, wrote, BYTES);
             cr_assert_eq(kolo_cuda_await(&bench.visit, kolo_deadline_in_ms(FOREVER_MS), NULL),

@@ -22,8 +22,12 @@ static kolo_status find(const char *const variables[])
         "MPI_LOCALNRANKS",     "TORCHELASTIC_RUN_ID",  "OMPI_COMM_WORLD_RANK"};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         unsetenv(all[i]);
-    for (; *variables; variables++)
-        cr_assert(putenv(strdup(*variables)) == 0);
+    for (; *variables; variables++) {
+        char name[64];
+        const size_t length = strcspn(*variables, "=");
+        snprintf(name, sizeof name, "%.*s", (int)length, *variables);
+        cr_assert(setenv(name, *variables + length + 1, 1) == 0);
+    }
     kolo_hosts_fini(&hosts);
     return kolo_allocation_find(&hosts, &found);
 }

@@ -4,6 +4,7 @@
 #ifndef KOLO_LAUNCHER_CHILDREN_H
 #define KOLO_LAUNCHER_CHILDREN_H
 
+#include <sys/resource.h>
 #include <sys/types.h>
 #include <uv.h>
 
@@ -20,7 +21,8 @@ kolo_status kolo_children_prepare(uv_loop_t *loop, struct kolo_channel *channel,
 /** Starts all ranks, reporting each. A failure leaves the started ones to be ended. */
 kolo_status kolo_children_start(struct kolo_children *children) KOLO_NODISCARD;
 /** Process @p pid ended with wait status @p wait_status: reports it if it was a rank. */
-void kolo_children_reaped(struct kolo_children *children, pid_t pid, int wait_status);
+void kolo_children_reaped(struct kolo_children *children, pid_t pid, int wait_status,
+                          const struct rusage *usage);
 /** For the process groups of the ranks that run. */
 void kolo_children_signal(struct kolo_children *children, int number);
 /** Standard input for rank 0; 0 bytes: its end. */

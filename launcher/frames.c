@@ -155,6 +155,7 @@ void kolo_outcome_write(struct kolo_writer *writer, const struct kolo_outcome *o
     kolo_write_u32(writer, outcome->status);
     kolo_write_u8(writer, outcome->core_dumped);
     kolo_write_u8(writer, outcome->memory_ran_out);
+    kolo_write_u8(writer, outcome->time_ran_out);
     kolo_write_u64(writer, outcome->age_ms);
 }
 
@@ -166,6 +167,7 @@ void kolo_outcome_read(struct kolo_reader *reader, struct kolo_outcome *outcome_
                                    .status = kolo_read_u32(reader),
                                    .core_dumped = kolo_read_u8(reader) != 0,
                                    .memory_ran_out = kolo_read_u8(reader) != 0,
+                                   .time_ran_out = kolo_read_u8(reader) != 0,
                                    .age_ms = kolo_read_u64(reader)};
     *outcome_out = outcome;
 }

@@ -107,10 +107,10 @@ struct kolo_outcome {
     uint32_t rank, pid;
     uint32_t signal; /* 0: it exited */
     uint32_t status; /* exit status */
-    bool core_dumped, memory_ran_out;
+    bool core_dumped, memory_ran_out, time_ran_out;
     uint64_t age_ms; /* since its start */
 };
-enum { KOLO_OUTCOME_BYTES = 26 };
+enum { KOLO_OUTCOME_BYTES = 27 };
 void kolo_outcome_write(struct kolo_writer *writer, const struct kolo_outcome *outcome);
 void kolo_outcome_read(struct kolo_reader *reader, struct kolo_outcome *outcome_out);
 

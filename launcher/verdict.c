@@ -173,10 +173,12 @@ void kolo_outcome_text(const struct kolo_outcome *outcome, char *text, size_t ca
         return;
     }
     const char *name = sigabbrev_np((int)outcome->signal);
-    snprintf(
-        text, capacity, "was killed by signal %u (%s%s)%s%s", outcome->signal, name ? "SIG" : "",
-        name ? name : "unknown", outcome->core_dumped ? ", core dumped" : "",
-        outcome->memory_ran_out ? ", while the kernel's out-of-memory killer was at work" : "");
+    snprintf(text, capacity, "was killed by signal %u (%s%s)%s%s", outcome->signal,
+             name ? "SIG" : "", name ? name : "unknown",
+             outcome->core_dumped ? ", core dumped" : "",
+             outcome->time_ran_out     ? ", when its processor time was used up (ulimit -t)"
+             : outcome->memory_ran_out ? ", while the kernel's out-of-memory killer was at work"
+                                       : "");
 }
 
 static int exit_status_of(const struct fate *fate)

@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -116,10 +117,11 @@ static void drained(void *context)
 static void reap(struct worker *worker, bool *nobody_out)
 {
     int wait_status;
+    struct rusage usage;
     pid_t pid;
-    while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0)
+    while ((pid = wait4(-1, &wait_status, WNOHANG, &usage)) > 0)
         if (worker->children)
-            kolo_children_reaped(worker->children, pid, wait_status);
+            kolo_children_reaped(worker->children, pid, wait_status, &usage);
     *nobody_out = pid < 0 && errno == ECHILD;
 }
 

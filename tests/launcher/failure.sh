@@ -45,6 +45,10 @@ for transport in tcp shm; do
     KOLO_TRANSPORT=$transport timed 137 "kill-9-$transport" die 1 9
 done
 
+# The limit of processor time, as login machines have one.
+run 137 bash -c 'ulimit -t 1; exec "$0" -np 1 sh -c "while :; do :; done"' "$KOLORUN"
+says err '^kolorun: rank 0 .* was killed by signal 9 \(SIGKILL\), when its processor time was used up \(ulimit -t\) after'
+
 # A job that ends well leaves nothing, whatever its ranks left behind.
 export KOLOTEST_MARK=orphans-$$
 run 0 "$KOLORUN" -np 2 sh -c 'setsid sleep 100 >/dev/null 2>&1 & sleep 100 & echo done'

@@ -162,6 +162,7 @@ Test(frames, an_outcome_survives)
                                    .pid = 812,
                                    .signal = 9,
                                    .core_dumped = true,
+                                   .time_ran_out = true,
                                    .age_ms = 12345678901},
                         back;
     uint8_t data[KOLO_OUTCOME_BYTES];
@@ -173,5 +174,5 @@ Test(frames, an_outcome_survives)
     kolo_outcome_read(&reader, &back);
     cr_assert(kolo_reader_finish(&reader, "outcome") == KOLO_OK);
     cr_assert(back.rank == 5 && back.pid == 812 && back.signal == 9 && back.core_dumped &&
-              !back.memory_ran_out && back.age_ms == 12345678901);
+              !back.memory_ran_out && back.time_ran_out && back.age_ms == 12345678901);
 }

@@ -277,13 +277,23 @@ static bool has_failed(void *context)
     return failed;
 }
 
+/** Has an entry before it the same lane? */
+static bool is_repeated(const struct kolo_request *request, const struct kolo_staged *staged)
+{
+    const struct kolo_staged *other = request->staged;
+    while (other != staged && other->lane != staged->lane)
+        other = other->next;
+    return other != staged;
+}
+
 static kolo_status await_device(const struct kolo_request *request, kolo_deadline deadline)
 {
     const struct kolo_unless unless = {has_failed, request->comm};
     kolo_status status = KOLO_OK;
     for (struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
          staged = staged->next)
-        status = kolo_lane_await_device(staged->lane, deadline, &unless);
+        if (!is_repeated(request, staged))
+            status = kolo_lane_await_device(staged->lane, deadline, &unless);
     if (status == KOLO_AGAIN) /* of a communicator that has failed the first cause stays */
         status = kolo_fail(KOLO_ERR_TIMEOUT,
                            "the device has not done within %d ms what the program gave it before: "

@@ -433,6 +433,29 @@ Test(staging, many_buffers_take_few_files_and_few_bytes_are_kept, .timeout = 100
     cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
 }
 
+static kolo_status five_sums(struct kolo_comm *comm, void *argument)
+{
+    struct side *side = side_create(kolo_rank(comm));
+    kolo_status status = KOLO_OK;
+    (void)argument;
+    for (int i = 0; i < 5 && status == KOLO_OK; i++)
+        status = kolo_allreduce(comm, side->device_send, side->device_recv, COUNT, KOLO_FLOAT32,
+                                KOLO_SUM, NULL, NULL);
+    free(side);
+    return status;
+}
+
+/** To ask what a device has done is dear beside a short call. Of rank 1 one buffer has no context:
+ * that is another lane. */
+Test(staging, a_device_is_asked_once_a_call_for_both_buffers, .timeout = 100)
+{
+    struct world world = {.size = 2, .transport = "inproc"};
+    begin(2);
+    const int before = mock->calls("cuCtxRecordEvent");
+    cr_assert_eq(world_run(&world, five_sums, NULL), KOLO_OK, "%s", world_cause(&world)->text);
+    cr_assert_eq(mock->calls("cuCtxRecordEvent") - before, 5 + 2 * 5);
+}
+
 /* ---- failures ---- */
 
 static kolo_status until_it_fails(struct kolo_comm *comm, void *argument)

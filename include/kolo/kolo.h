@@ -283,7 +283,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_alloc(struct kolo_comm *comm, size_t by
  *  are at the NUMA node that they are bound in (KOLO_NUMA_NODE), or at all if none is. Collectives
  *  take any other device memory as well; but where all ranks of a communicator are on one host and
  *  all bring this kind, kernels work on it where it lies, and nothing passes the host
- *  (KOLO_CUDA_IPC). So other processes of the job map it.
+ *  (KOLO_CUDA_IPC). So other processes of the job map it, and it is made of whole blocks of 2 MiB,
+ *  in which nothing else is.
  *  @return KOLO_OK; ERR_UNSUPPORTED (no driver, no device, or a build without); ERR_NO_MEMORY
  *  (where others have not let go of what was freed, they are waited for first, up to KOLO_TIMEOUT);
  *  ERR_INVALID; ERR_SYSTEM.

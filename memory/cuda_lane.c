@@ -150,14 +150,16 @@ static kolo_status cuda_mark(struct kolo_lane *base, enum kolo_way way, uint64_t
     return status;
 }
 
-static bool cuda_look(struct kolo_lane *base, enum kolo_way number, uint64_t last, uint64_t *passed)
+static kolo_status cuda_look(struct kolo_lane *base, enum kolo_way number, uint64_t last,
+                             uint64_t *passed)
 {
     struct cuda_lane *lane = lane_of(base);
     struct way *way = &lane->ways[number];
     uint64_t seen = atomic_load_explicit(&way->seen, memory_order_relaxed);
-    int result = kolo_cuda_push(&lane->visit);
-    if (result != KOLO_CUDA_SUCCESS)
-        return false;
+    int result = KOLO_CUDA_SUCCESS;
+    const kolo_status status = kolo_cuda_enter(&lane->visit);
+    if (status != KOLO_OK)
+        return status;
     *passed = *passed > seen ? *passed : seen;
     while (*passed < last && result == KOLO_CUDA_SUCCESS) {
         result = lane->visit.driver->event_query(way->events[(*passed + 1) % EVENTS]);
@@ -166,7 +168,7 @@ static bool cuda_look(struct kolo_lane *base, enum kolo_way number, uint64_t las
     kolo_cuda_leave(&lane->visit);
     while (seen < *passed && !atomic_compare_exchange_weak(&way->seen, &seen, *passed)) {
     }
-    return result == KOLO_CUDA_SUCCESS || result == KOLO_CUDA_NOT_READY;
+    return result == KOLO_CUDA_NOT_READY ? KOLO_OK : judge(lane, "cuEventQuery", result);
 }
 
 /** What the stream has done that was put on it. In the context. */

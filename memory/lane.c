@@ -72,15 +72,15 @@ kolo_status kolo_lane_look(struct kolo_lane *lane, enum kolo_way way, uint64_t m
                            uint64_t *passed_out)
 {
     const uint64_t last = atomic_load_explicit(&lane->marks[way], memory_order_acquire);
-    bool is_well = true;
+    kolo_status status = KOLO_OK;
     (void)pthread_mutex_lock(&lane->lock);
     *passed_out = lane->passed[way];
     (void)pthread_mutex_unlock(&lane->lock);
     if (*passed_out < mark && *passed_out < last)
-        is_well = lane->ops->look(lane, way, last, passed_out);
-    if (*passed_out >= mark)
-        return KOLO_OK;
-    return is_well && mark <= last ? KOLO_AGAIN : lane->ops->check(lane, way);
+        status = lane->ops->look(lane, way, last, passed_out);
+    if (*passed_out >= mark || status != KOLO_OK)
+        return *passed_out >= mark ? KOLO_OK : status;
+    return mark <= last ? KOLO_AGAIN : lane->ops->check(lane, way);
 }
 
 kolo_status kolo_lane_passed(struct kolo_lane *lane, enum kolo_way way, uint64_t mark)

@@ -46,8 +46,8 @@ struct kolo_lane_ops {
     /** Puts mark number @p mark on it, one more than the one before. */
     kolo_status (*mark)(struct kolo_lane *lane, enum kolo_way way, uint64_t mark);
     /** Asks the device: of the marks behind *@p passed, up to @p last, those that were passed are
-     * counted too. False: it has failed, which check says. */
-    bool (*look)(struct kolo_lane *lane, enum kolo_way way, uint64_t last, uint64_t *passed);
+     * counted too. Not KOLO_OK: it has failed. */
+    kolo_status (*look)(struct kolo_lane *lane, enum kolo_way way, uint64_t last, uint64_t *passed);
     /** KOLO_OK: there is nothing left on it. KOLO_AGAIN: there is. */
     kolo_status (*check)(struct kolo_lane *lane, enum kolo_way way);
     kolo_status (*place)(struct kolo_lane *lane, void *stream, bool holds,

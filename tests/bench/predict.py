@@ -13,6 +13,8 @@ vectors over TCP, of which up to four times too much is expected there, of all p
 round after round; its time is the least of its rounds. A plan whose rounds do not agree within STEADY says nothing about the
 model: the machine was busy. A cell that breaks the rule is measured again, with figures that are measured anew, since those may
 have been taken in a bad moment too; it fails if it breaks the rule PROOF times and never holds it. Nothing steady at all: skipped."""
+import csv
+import itertools
 import os
 import re
 import subprocess
@@ -47,26 +49,29 @@ def expected(collective, ranks, transport, memory, size):
     return times, chosen
 
 
-def measured(collective, ranks, transport, memory, size, plans):
-    """Microseconds by plan: the least of the rounds; and of which plans the rounds agree."""
-    rounds = {name: [] for name in plans}
+def measured(cells):
+    """Of cells that differ in size alone, {cell: plans}: of each cell microseconds by plan, the least of the rounds; and of which plans
+    the rounds agree. All sizes of a plan are one program."""
+    collective, ranks, transport, memory, _ = next(iter(cells))
+    rounds = {cell: {name: [] for name in plans} for cell, plans in cells.items()}
     for _ in range(ROUNDS):
-        for name in plans:
+        for name in dict.fromkeys(name for plans in cells.values() for name in plans):
+            sizes = {cell[-1]: cell for cell, plans in cells.items() if name in plans}
             run(f"{bin_folder}/kolorun", "-np", str(ranks), f"{bin_folder}/kolobench", collective, "--plan", name, "--transport",
-                transport, "--memory", memory, "-s", str(size), "-t", LONG_ENOUGH[memory], "--csv", f"{work}/row")
+                transport, "--memory", memory, "-s", ",".join(map(str, sizes)), "-t", LONG_ENOUGH[memory], "--csv", f"{work}/row")
             with open(f"{work}/row") as file:
-                row = file.read().splitlines()[1].split(",")
-            rounds[name].append(float(row[11]))
-    return {name: min(t) for name, t in rounds.items()}, {name for name, t in rounds.items() if max(t) < STEADY * min(t)}
+                for row in csv.DictReader(file):
+                    rounds[sizes[int(row["bytes"])]][name].append(float(row["time_us"]))
+    return {cell: ({name: min(t) for name, t in found.items()}, {name for name, t in found.items() if max(t) < STEADY * min(t)})
+            for cell, found in rounds.items()}
 
 
-def judge(collective, ranks, transport, memory, size):
+def judge(cell, times, chosen, took, steady):
     """What is wrong with the model here; None: nothing can be said."""
-    times, chosen = expected(collective, ranks, transport, memory, size)
-    took, steady = measured(collective, ranks, transport, memory, size, times)
+    _, _, transport, memory, _ = cell
     text = "  ".join(f"{name} {took[name]:.1f} ({times[name]:.1f}){'' if name in steady else '?'}"
                      for name in sorted(took, key=took.get))
-    print(f"{collective} {ranks} {transport} {memory} {size}: {text}; chosen {chosen}", flush=True)
+    print(f"{' '.join(map(str, cell))}: {text}; chosen {chosen}", flush=True)
     if chosen not in steady:
         return None
     faults = [f"{name} takes {took[name]:.1f} us, expected were {times[name]:.1f}" for name in steady
@@ -75,6 +80,15 @@ def judge(collective, ranks, transport, memory, size):
     if memory == "kolo" and differs(took[chosen], took[best], LOSS):
         faults.append(f"{chosen} is chosen and takes {took[chosen]:.1f} us, {best} takes {took[best]:.1f}")
     return faults
+
+
+def judge_all(cells):
+    """(cell, what is wrong with the model there), of each."""
+    for _, some in itertools.groupby(cells, key=lambda cell: cell[:-1]):
+        asked = {cell: expected(*cell) for cell in some}
+        found = measured({cell: list(times) for cell, (times, _) in asked.items()})
+        for cell, answer in asked.items():
+            yield cell, judge(cell, *answer, *found[cell])
 
 
 def differs(one, other, factor):
@@ -93,8 +107,7 @@ open_cells += [(name, 4, channel, "kolo", bytes_) for channel, sizes in SIZES_OF
 cells, held, broken = len(open_cells), 0, {cell: [] for cell in open_cells}
 for attempt in range(ATTEMPTS):
     run(f"{bin_folder}/kolobench", "profile", "-t", "20ms", "-o", f"{work}/profile")
-    for cell in list(open_cells):
-        wrong = judge(*cell)
+    for cell, wrong in list(judge_all(open_cells)):
         if wrong:
             broken[cell].append(wrong)
         elif wrong is not None:

@@ -14,9 +14,10 @@
 
 #include "memory/memory.h"
 
-/** From @p heap up to brk, and from @p stack up to @p stack_end; 0: not known. */
+/** From @p heap up to brk, which is not asked for what lies beyond the mapping that came next when
+ * it was looked at; and from @p stack up to @p stack_end; 0: not known. */
 static struct {
-    uintptr_t heap, stack, stack_end;
+    uintptr_t heap, next, stack, stack_end;
 } found;
 
 static void take_line(const char *line)
@@ -24,6 +25,8 @@ static void take_line(const char *line)
     uintptr_t begin, end;
     if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &begin, &end) != 2)
         return;
+    if (found.heap != 0 && found.next == 0)
+        found.next = begin;
     if (strstr(line, "[heap]") != NULL && found.heap == 0)
         found.heap = begin;
     if (strstr(line, "[stack]") != NULL) {
@@ -58,5 +61,5 @@ bool kolo_memory_is_plain(const void *memory, size_t bytes)
         return false;
     if (begin >= found.stack && end <= found.stack_end)
         return true;
-    return found.heap != 0 && begin >= found.heap && end <= (uintptr_t)sbrk(0);
+    return begin >= found.heap && end <= found.next && end <= (uintptr_t)sbrk(0);
 }

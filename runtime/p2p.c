@@ -157,7 +157,7 @@ static bool run_at_once(struct kolo_comm *comm, const struct kolo_task *task,
     struct kolo_call call = kolo_task_call(task);
     struct kolo_expected expected;
     struct kolo_desc desc;
-    if (engine->timeline != NULL)
+    if (engine->timeline != NULL || !kolo_link_has_signal(link)) /* no frame is a look away */
         return false;
     call.root = sends ? task->peer : comm->rank;
     call.sequence = *next;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that surely is the host's: what malloc has by brk, and the main thread's stack. A driver
 // of devices gives out mappings of its own and never those two, so a call whose buffers lie there
-// need not ask the loader whether a driver has come (memory/cuda.c), a third of a short call's
-// time. Owns where the two begin, found once; never says so of memory that is not there.
+// need not ask the loader whether a driver has come (memory/cuda.c): 209 of the 600 to 1000
+// instructions of a short call. Owns where the two begin, found once. Must never: say so of memory
+// that is of neither.
 //
 // The heap ends where brk is now. It does not shrink to below where it begins, and nobody else is
 // given what lies between; the stack only grows downwards, so what it had once it keeps.
@@ -27,9 +28,9 @@ static void take_line(const char *line)
         return;
     if (found.heap != 0 && found.next == 0)
         found.next = begin;
-    if (strstr(line, "[heap]") != NULL && found.heap == 0)
+    if (strstr(line, " [heap]\n") != NULL && found.heap == 0)
         found.heap = begin;
-    if (strstr(line, "[stack]") != NULL) {
+    if (strstr(line, " [stack]\n") != NULL) {
         found.stack = begin;
         found.stack_end = end;
     }

@@ -27,9 +27,23 @@ static kolo_status refuse(const struct list *list)
                      list->text);
 }
 
+static kolo_status refuse_number(const struct list *list)
+{
+    return kolo_fail(KOLO_ERR_INVALID,
+                     "SLURM_JOB_NODELIST=%.200s names more than %d hosts, the most that kolorun "
+                     "takes; " NEXT_STEP,
+                     list->text, (int)KOLO_HOSTS_MAX);
+}
+
 /* ---- names ---- */
 
 static kolo_status expand(const struct list *list, const char *name, size_t used, const char *rest);
+
+static kolo_status add_host(const struct list *list, const char *name)
+{
+    kolo_status status = kolo_hosts_add(list->hosts, name, 1, false);
+    return status != KOLO_OK && list->hosts->count == KOLO_HOSTS_MAX ? refuse_number(list) : status;
+}
 
 /* Of "01-04": @p name with each number behind its first @p used letters, and what @p rest makes of
  * it. @p end is behind the range. */
@@ -41,8 +55,10 @@ static kolo_status expand_range(const struct list *list, const char *name, size_
     char *stop;
     const unsigned long low = strtoul(range, &stop, 10);
     const unsigned long high = *stop == '-' ? strtoul(stop + 1, &stop, 10) : low;
-    if (width == 0 || width > 9 || stop != end || high < low || high - low >= KOLO_HOSTS_MAX)
+    if (width == 0 || width > 9 || stop != end || high < low)
         return refuse(list);
+    if (high - low >= KOLO_HOSTS_MAX)
+        return refuse_number(list);
     for (unsigned long number = low; number <= high; number++) {
         int put = snprintf(longer, sizeof longer, "%.*s%0*lu", (int)used, name, (int)width, number);
         if (put < 0 || (size_t)put >= sizeof longer)
@@ -65,7 +81,7 @@ static kolo_status expand(const struct list *list, const char *name, size_t used
     memcpy(longer + used, rest, plain);
     longer[used + plain] = '\0';
     if (rest[plain] == '\0' || rest[plain] == ',')
-        return kolo_hosts_add(list->hosts, longer, 1, false);
+        return add_host(list, longer);
     const char *range = rest + plain + 1;
     const char *close = rest[plain] == '[' ? strchr(range, ']') : NULL;
     if (!close)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host lists and slots. A host name is checked strictly, because it becomes an argument of ssh: no
-// blanks, no leading dash.
+// blanks, no leading dash. Whether a name is in the list already a hash table answers, at most half
+// full, until ranks are dealt out: a list may have as many hosts as there are.
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
@@ -13,7 +14,7 @@
 #include "base/alloc.h"
 #include "launcher/hosts.h"
 
-enum { FILE_MAX = 64 << 20, FILE_PIECE = 1 << 16 };
+enum { FILE_MAX = 64 << 20, FILE_PIECE = 1 << 16, PLACES_MIN = 16 };
 
 #define GRAMMAR "use HOST[:SLOTS], several separated by commas"
 
@@ -57,28 +58,73 @@ static kolo_status parse_slots(const char *text, int *slots_out)
     return KOLO_OK;
 }
 
-kolo_status kolo_hosts_add(struct kolo_hosts *hosts, const char *name, int slots, bool is_open)
+/* Where @p name stands in the table, or the empty place for it. */
+static uint32_t *find_place(const struct kolo_hosts *hosts, const char *name)
 {
-    if (!is_host_name(name))
-        return kolo_fail(KOLO_ERR_INVALID, "'%s' is no host name; " GRAMMAR, name);
-    for (size_t i = 0; i < hosts->count; i++) {
-        struct kolo_host *known = &hosts->at[i];
-        if (strcmp(known->name, name) != 0)
-            continue;
-        if (slots > KOLO_SLOTS_MAX - known->slots)
-            return kolo_fail(KOLO_ERR_INVALID, "too many slots for host '%s'", name);
-        known->slots += slots;
-        known->is_open = known->is_open && is_open;
-        return KOLO_OK;
+    const size_t mask = hosts->places_count - 1;
+    uint64_t hash = 1469598103934665603U; /* FNV-1a */
+    for (const char *c = name; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 1099511628211U;
+    for (uint64_t i = hash ^ hash >> 32;; i++) {
+        uint32_t *place = &hosts->places[i & mask];
+        if (*place == 0 || strcmp(hosts->at[*place - 1].name, name) == 0)
+            return place;
     }
-    if (hosts->count == KOLO_HOSTS_MAX)
-        return kolo_fail(KOLO_ERR_INVALID, "more than %d hosts", (int)KOLO_HOSTS_MAX);
+}
+
+/* Room for one host more, in the list and in the table. */
+static kolo_status reserve_one(struct kolo_hosts *hosts)
+{
     void *at = hosts->at;
     kolo_status status = kolo_grow(&at, &hosts->capacity, hosts->count + 1, sizeof hosts->at[0]);
     if (status != KOLO_OK)
         return status;
     hosts->at = at;
-    struct kolo_host *host = &hosts->at[hosts->count++];
+    if (hosts->places && 2 * (hosts->count + 1) <= hosts->places_count)
+        return KOLO_OK;
+    const size_t count = hosts->places_count > 0 ? 2 * hosts->places_count : PLACES_MIN;
+    uint32_t *places = kolo_calloc(count, sizeof places[0]);
+    if (!places)
+        return KOLO_ERR_NO_MEMORY;
+    kolo_free_memory(hosts->places);
+    hosts->places = places;
+    hosts->places_count = count;
+    for (size_t i = 0; i < hosts->count; i++)
+        *find_place(hosts, hosts->at[i].name) = (uint32_t)i + 1;
+    return KOLO_OK;
+}
+
+static void drop_places(struct kolo_hosts *hosts)
+{
+    kolo_free_memory(hosts->places);
+    hosts->places = NULL;
+    hosts->places_count = 0;
+}
+
+static kolo_status add_slots(struct kolo_host *host, int slots, bool is_open)
+{
+    if (slots > KOLO_SLOTS_MAX - host->slots)
+        return kolo_fail(KOLO_ERR_INVALID, "too many slots for host '%s'", host->name);
+    host->slots += slots;
+    host->is_open = host->is_open && is_open;
+    return KOLO_OK;
+}
+
+kolo_status kolo_hosts_add(struct kolo_hosts *hosts, const char *name, int slots, bool is_open)
+{
+    if (!is_host_name(name))
+        return kolo_fail(KOLO_ERR_INVALID, "'%s' is no host name; " GRAMMAR, name);
+    kolo_status status = reserve_one(hosts);
+    if (status != KOLO_OK)
+        return status;
+    uint32_t *place = find_place(hosts, name);
+    if (*place != 0)
+        return add_slots(&hosts->at[*place - 1], slots, is_open);
+    if (hosts->count == KOLO_HOSTS_MAX)
+        return kolo_fail(KOLO_ERR_INVALID, "more than %d hosts, the most that kolorun takes",
+                         (int)KOLO_HOSTS_MAX);
+    struct kolo_host *host = &hosts->at[hosts->count];
+    *place = (uint32_t)++hosts->count;
     *host = (struct kolo_host){.slots = slots, .is_open = is_open};
     memcpy(host->name, name, strlen(name) + 1);
     host->is_here = is_this_machine(name);
@@ -300,6 +346,7 @@ static void number_ranks(struct kolo_hosts *hosts)
         first += hosts->at[kept++].ranks;
     }
     hosts->count = kept;
+    drop_places(hosts); /* they do not know who was dropped */
 }
 
 kolo_status kolo_hosts_map(struct kolo_hosts *hosts, int np, bool oversubscribe, int *size_out)
@@ -345,6 +392,7 @@ const struct kolo_host *kolo_hosts_of(const struct kolo_hosts *hosts, int rank)
 
 void kolo_hosts_fini(struct kolo_hosts *hosts)
 {
+    drop_places(hosts);
     kolo_free_memory(hosts->at);
     *hosts = (struct kolo_hosts){.at = NULL};
 }

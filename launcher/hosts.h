@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
@@ -21,6 +22,8 @@ struct kolo_host {
 struct kolo_hosts {
     struct kolo_host *at;
     size_t count, capacity;
+    uint32_t *places; /* by a hash of the name: 1 + where in at, or 0 */
+    size_t places_count;
 };
 
 /** One host more, or more slots of one that is there. ERR_INVALID: no host name, or too many. */

@@ -81,6 +81,25 @@ Test(allocation, refuses_what_is_no_list)
               "%s", kolo_error_detail());
 }
 
+/* All that kolorun takes, and one more: as a range, as ranges of ranges, as several. */
+Test(allocation, refuses_too_many_by_their_number)
+{
+    static const char *const many[] = {"a[1-99999]", "r[0-255]n[0-256]", "a[1-65536],b",
+                                       "a[1-99999999999999999999]"};
+    cr_assert(FIND(JOB, "SLURM_JOB_NODELIST=r[0-255]n[0-255]") == KOLO_OK);
+    cr_assert(hosts.count == 65536 && strcmp(hosts.at[65535].name, "r255n255") == 0);
+    for (size_t i = 0; i < sizeof many / sizeof many[0]; i++) {
+        char list[128], want[256];
+        snprintf(list, sizeof list, "SLURM_JOB_NODELIST=%s", many[i]);
+        snprintf(want, sizeof want,
+                 "%s names more than 65536 hosts, the most that kolorun takes; give the hosts by "
+                 "-H, or -H localhost for this machine alone",
+                 list);
+        cr_assert(FIND(JOB, list) == KOLO_ERR_INVALID, "%s", list);
+        cr_assert(strcmp(kolo_error_detail(), want) == 0, "%s", kolo_error_detail());
+    }
+}
+
 Test(allocation, slots_are_tasks_or_processors)
 {
     cr_assert(FIND(JOB, "SLURM_JOB_NODELIST=a[1-4]", "SLURM_TASKS_PER_NODE=2(x3),1",

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -156,6 +157,30 @@ Test(hosts, refuses_a_bad_file)
         cr_assert(strstr(kolo_error_detail(), bad[i].says), "%s", kolo_error_detail());
         kolo_hosts_fini(&hosts);
     }
+}
+
+/* Each name twice, the second time from the end. Looking through the list for each takes minutes of
+ * the processor's time, a table some tenths of a second. */
+Test(hosts, as_many_as_there_may_be)
+{
+    enum { HOSTS = 65536, SECONDS = 10 };
+    struct kolo_hosts hosts = {.at = NULL};
+    char name[32];
+    for (int i = 0; i < 2 * HOSTS; i++) {
+        snprintf(name, sizeof name, "host-%d", i < HOSTS ? i : 2 * HOSTS - 1 - i);
+        cr_assert(kolo_hosts_add(&hosts, name, 1, false) == KOLO_OK, "%s", kolo_error_detail());
+        cr_assert(clock() < SECONDS * CLOCKS_PER_SEC, "host %d of %d", i, 2 * HOSTS);
+    }
+    cr_assert(hosts.count == HOSTS, "%zu", hosts.count);
+    for (int i = 0; i < HOSTS; i++)
+        cr_assert(hosts.at[i].slots == 2, "%s: %d", hosts.at[i].name, hosts.at[i].slots);
+    cr_assert(kolo_hosts_add(&hosts, "one.more", 1, false) == KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "more than 65536 hosts"), "%s", kolo_error_detail());
+    int size = 0; /* whoever is added behind a drop is found again */
+    cr_assert(kolo_hosts_map(&hosts, 5, false, &size) == KOLO_OK && hosts.count == 3);
+    cr_assert(kolo_hosts_add(&hosts, "host-2", 1, false) == KOLO_OK && hosts.count == 3);
+    cr_assert(kolo_hosts_add(&hosts, "host-3", 1, false) == KOLO_OK && hosts.count == 4);
+    kolo_hosts_fini(&hosts);
 }
 
 /* "ranks of the first host, of the second, ..." */

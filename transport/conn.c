@@ -67,6 +67,7 @@ struct kolo_conn {
     struct kolo_secret secret;
     struct kolo_greeting mine;
     kolo_deadline deadline;
+    const char *advice;     /* NULL: none */
     kolo_deadline taken_by; /* KOLO_NEVER: no matter */
     kolo_conn_done *done;
     void *context;
@@ -97,6 +98,20 @@ static bool is_for_good(const struct attempt *attempt)
     }
 }
 
+/** Has somebody's kernel, or program, taken the connection that is being tried? */
+static bool stands(const struct attempt *attempt)
+{
+    return attempt->state == ATTEMPT_RUNNING && attempt->handshake.state != KOLO_HANDSHAKE_OVER &&
+           attempt->handshake.state != KOLO_HANDSHAKE_CONNECTING;
+}
+
+/** Is the host there, and the process silent? */
+static bool is_unanswered(const struct attempt *attempt)
+{
+    return stands(attempt) || (attempt->is_taken && attempt->state != ATTEMPT_FAILED &&
+                               attempt->verdict == KOLO_VERDICT_SILENT);
+}
+
 static const char *error_words(int error, char *text, size_t capacity)
 {
     switch (error) {
@@ -125,6 +140,11 @@ static void describe_attempt(const struct attempt *attempt, char *text, size_t c
     const struct kolo_greeting *theirs = &attempt->handshake.theirs;
     char words[96];
 
+    if (is_unanswered(attempt)) {
+        snprintf(text, capacity,
+                 "takes connections, but its process gives no answer: it is busy, or stopped");
+        return;
+    }
     switch (attempt->verdict) {
     case KOLO_VERDICT_ERROR:
         snprintf(text, capacity, "%s", error_words(attempt->error, words, sizeof words));
@@ -288,9 +308,7 @@ static bool is_promising(const struct attempt *attempt)
 
 static void note_taken(struct attempt *attempt)
 {
-    attempt->is_taken |= attempt->state == ATTEMPT_RUNNING &&
-                         attempt->handshake.state != KOLO_HANDSHAKE_OVER &&
-                         attempt->handshake.state != KOLO_HANDSHAKE_CONNECTING;
+    attempt->is_taken |= stands(attempt);
 }
 
 /** Sets the timer to the next thing to do. */
@@ -339,14 +357,28 @@ static kolo_status sum_up(const struct kolo_conn *conn)
     return is_silent ? KOLO_ERR_TIMEOUT : KOLO_ERR_CONNECT;
 }
 
+static bool is_late_peer(const struct kolo_conn *conn)
+{
+    for (size_t i = 0; i < conn->count; i++)
+        if (is_unanswered(&conn->attempts[i]))
+            return true;
+    return false;
+}
+
+static bool is_for_the_network(kolo_status status)
+{
+    return status == KOLO_ERR_CONNECT || status == KOLO_ERR_TIMEOUT;
+}
+
 void kolo_conn_explain(const struct kolo_conn *conn, char *text, size_t capacity)
 {
+    char peer[32] = "the rendezvous";
+    bool is_late = is_late_peer(conn);
     size_t used;
 
     if (conn->mine.to >= 0)
-        used = (size_t)snprintf(text, capacity, "cannot reach rank %d", (int)conn->mine.to);
-    else
-        used = (size_t)snprintf(text, capacity, "cannot reach the rendezvous");
+        snprintf(peer, sizeof peer, "rank %d", (int)conn->mine.to);
+    used = (size_t)snprintf(text, capacity, is_late ? "%s is late" : "cannot reach %s", peer);
     for (size_t i = 0; i < conn->count && used < capacity; i++) {
         char place[128], words[160];
         kolo_place_format(&conn->attempts[i].place, place, sizeof place);
@@ -354,6 +386,8 @@ void kolo_conn_explain(const struct kolo_conn *conn, char *text, size_t capacity
         used += (size_t)snprintf(text + used, capacity - used, "%s%s %s", i == 0 ? ": " : ", ",
                                  place, words);
     }
+    if (conn->advice && !is_late && used < capacity && is_for_the_network(sum_up(conn)))
+        snprintf(text + used, capacity - used, "; %s", conn->advice);
 }
 
 static kolo_status fail_with_reasons(const struct kolo_conn *conn)
@@ -544,6 +578,7 @@ kolo_status kolo_conn_dial(struct kolo_poller *poller, const struct kolo_dial_co
     conn->done = config->done;
     conn->context = config->context;
     conn->race = config->race;
+    conn->advice = config->advice;
     conn->settle_at = KOLO_NEVER;
     conn->count = count;
     conn->timer.fire = fire;

@@ -78,6 +78,7 @@ struct kolo_dial_config {
     const struct kolo_greeting *mine;
     kolo_deadline deadline;
     struct kolo_race *race; /* NULL: the first place that answers will do */
+    const char *advice;     /* what may be wrong where no place takes a connection; lent; or NULL */
     kolo_conn_done *done;
     void *context;
 };
@@ -95,7 +96,8 @@ struct kolo_dial_config {
  * detail: at the deadline, or as soon as all places are given up. */
 kolo_status kolo_conn_dial(struct kolo_poller *poller, const struct kolo_dial_config *config,
                            struct kolo_conn **conn_out) KOLO_NODISCARD;
-/** "cannot reach rank 1: 10.0.0.5:4711 no answer": what each place has answered so far. */
+/** "cannot reach rank 1: 10.0.0.5:4711 no answer; ADVICE": what each place has answered so far;
+ * "rank 1 is late: ..." where its host takes connections and nobody there says a word. */
 void kolo_conn_explain(const struct kolo_conn *conn, char *text, size_t capacity);
 /** Bounds how long nobody may be there: at @p by the dial ends as at its deadline, unless some
  * place has taken a connection by then. A peer that is busy or stopped has, since its kernel does;

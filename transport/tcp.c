@@ -247,8 +247,8 @@ static void warn_of_dial(const struct tcp_link *tcp)
     char text[KOLO_DETAIL_MAX];
 
     kolo_conn_explain(tcp->dial, text, sizeof text);
-    KOLO_WARN("for %g s now: %s; %s", (double)kolo_tcp_settings(port_of(tcp))->stall_warn_ms / 1000,
-              text, advice);
+    KOLO_WARN("for %g s now: %s", (double)kolo_tcp_settings(port_of(tcp))->stall_warn_ms / 1000,
+              text);
 }
 
 static void late(struct kolo_conn_timer *timer, kolo_deadline now)
@@ -266,7 +266,8 @@ static void late(struct kolo_conn_timer *timer, kolo_deadline now)
         return;
     }
     kolo_fail(KOLO_ERR_TIMEOUT,
-              "cannot reach rank %d: tcp %s knows the secret but did not %s in time",
+              "rank %d is late: tcp %s knows the secret but did not %s in time; is it busy, or "
+              "stopped?",
               tcp->base.peer, tcp->place,
               tcp->is_joined      ? "settle what the connection is for"
               : awaits_stand(tcp) ? "say that its connection stands"
@@ -283,8 +284,6 @@ static void dialled(void *context, kolo_status status, int fd, const struct kolo
     tcp->is_ours = status == KOLO_OK;
     if (status == KOLO_OK)
         status = use_socket(tcp, fd);
-    else if ((status == KOLO_ERR_CONNECT || status == KOLO_ERR_TIMEOUT) && !is_same_host(tcp))
-        status = kolo_fail(status, "%s; %s", kolo_error_detail(), advice);
     if (status != KOLO_OK)
         kolo_link_set_down(&tcp->base, status);
 }
@@ -334,6 +333,7 @@ static kolo_status dial(struct tcp_link *tcp, kolo_deadline deadline)
                                                  .mine = &mine,
                                                  .deadline = deadline,
                                                  .race = is_same_host(tcp) ? NULL : &tcp->race,
+                                                 .advice = is_same_host(tcp) ? NULL : advice,
                                                  .done = dialled,
                                                  .context = tcp};
     status = kolo_conn_dial(kolo_endpoint_poller(endpoint), &dial_config, &tcp->dial);

@@ -375,6 +375,34 @@ Test(conn, refused_places_are_all_named_at_the_deadline, .timeout = 120)
     close_world(&w);
 }
 
+/** What a place that nobody takes may be for: told at once, and at the end. */
+Test(conn, advice_is_for_places_that_nobody_takes, .timeout = 120)
+{
+    struct world w;
+    struct end end = {0};
+    struct kolo_conn *conn = NULL;
+    struct kolo_place place = loopback(1);
+    char text[256];
+
+    open_world(&w, 5000);
+    const struct kolo_dial_config config = {.places = &place,
+                                            .count = 1,
+                                            .secret = &w.secret,
+                                            .mine = &client,
+                                            .deadline = kolo_deadline_in_ms(300),
+                                            .advice = "look at the cable",
+                                            .done = on_done,
+                                            .context = &end};
+    cr_assert(kolo_conn_dial(w.poller, &config, &conn) == KOLO_OK);
+    run_for(&w, 50);
+    kolo_conn_explain(conn, text, sizeof text);
+    run_until(&w, &end.calls, 1, 20000);
+    cr_assert_str_eq(text,
+                     "cannot reach rank 3: 127.0.0.1:1 connection refused; look at the cable");
+    cr_assert_str_eq(end.detail, text);
+    close_world(&w);
+}
+
 Test(conn, silence_is_a_timeout, .timeout = 120)
 {
     struct world w;
@@ -387,7 +415,13 @@ Test(conn, silence_is_a_timeout, .timeout = 120)
     cr_assert(getsockname(fd, (struct sockaddr *)&place.addr, &place.bytes) == 0);
     dial(&w, &place, 1, &w.secret, 300, &end);
     run_until(&w, &end.calls, 1, 20000);
-    cr_assert(end.status == KOLO_ERR_TIMEOUT && strstr(end.detail, "no answer"), "%s", end.detail);
+    cr_assert(end.status == KOLO_ERR_TIMEOUT, "%s", end.detail);
+    /* The kernel takes connections: the host is there, and no firewall is in the way. */
+    cr_assert(strncmp(end.detail, "rank 3 is late: 127.0.0.1:", 26) == 0 &&
+                  strstr(end.detail, " takes connections, but its process gives no answer: it is "
+                                     "busy, or stopped") &&
+                  !strstr(end.detail, "firewall"),
+              "%s", end.detail);
     close(fd);
     close_world(&w);
 }

@@ -7,6 +7,7 @@
 //   PREPARED | REFUSED --------------------->            directory and program were looked at
 //             <------------------------------ START      once every host is prepared
 //   STARTED per rank, OUTPUT, EXITED ------->
+//   STRAY per rank ------------------------->            what has outlived it, and will be ended
 //             <------------------------------ INPUT, CREDIT, SIGNAL, END
 //             <------------------------------ PAUSE      stop the ranks; no heartbeat from here on
 //   PAUSED ---------------------------------->           kolorun may stop itself
@@ -37,7 +38,7 @@ enum {
     KOLO_PREAMBLE_BYTES = 16,
     KOLO_PREAMBLE_NOISE_MAX = 64 << 10,
     KOLO_NOISE_KEPT = 256,
-    KOLO_AGENT_PROTOCOL = 3
+    KOLO_AGENT_PROTOCOL = 4
 };
 
 #define KOLO_FRAME_MAP(X)                                                                          \
@@ -49,6 +50,7 @@ enum {
     X(EXITED)   /* struct kolo_outcome */                                                          \
     X(WANTED)   /* u32 bytes of standard input that were taken */                                  \
     X(NOTE)     /* text for the user */                                                            \
+    X(STRAY)    /* struct kolo_stray */                                                            \
     X(DONE)     /* nothing */                                                                      \
     X(TIMELINE) /* u32 rank, bytes: the next of its timeline (runtime/timeline.h) */               \
     X(JOB)      /* struct kolo_spec */                                                             \

@@ -30,6 +30,7 @@
 #include "launcher/output.h"
 #include "launcher/pause.h"
 #include "launcher/remote.h"
+#include "launcher/strays.h"
 #include "launcher/verdict.h"
 #include "runtime/timeline.h"
 #include "tools/exit_status.h"
@@ -83,7 +84,7 @@ struct job {
     char verdict_line[2 * KOLO_DETAIL_MAX];
     int64_t began_ns;
     int exit_status;
-    bool has_started, is_joined, is_quiet, said_verdict;
+    bool has_started, is_joined, is_quiet, said_verdict, said_stray;
 };
 
 static const int watched_signals[3] = {SIGINT, SIGTERM, SIGHUP};
@@ -355,8 +356,10 @@ static void on_exited(struct job *job, const struct kolo_outcome *outcome)
 {
     int rank = (int)outcome->rank;
     bool has_failed = kolo_verdict_ended(job->verdict, outcome, kolo_now_ns());
-    /* One that was never connected, or whose connection fell before, will not be heard of again. */
+    /* One that was never connected, or whose connection fell before, will not be heard of again. Of
+     * one whose connection stands, its own fall tells: a process that it left may have it. */
     bool has_deserted = !kolo_verdict_has_left(job->verdict, rank) &&
+                        !kolo_meeting_is_here(job->meeting, rank) &&
                         (!job->is_joined || kolo_verdict_is_deserter(job->verdict, rank));
     if ((has_failed || has_deserted) && job->phase < TERM) /* then nobody is left to tell */
         tell_death(job, outcome);
@@ -369,6 +372,37 @@ static void on_exited(struct job *job, const struct kolo_outcome *outcome)
     } else if (has_failed) {
         begin_end(job);
     }
+}
+
+/* A rank that went on in the background is not waited for, as by mpirun and srun: the job is ended
+ * as if it had failed. What is not of kolo, or was left by a rank that had done with it, does not
+ * fail a job that ended well. */
+static kolo_status on_stray(struct job *job, struct kolo_remote *remote, struct kolo_reader *body)
+{
+    struct kolo_stray stray;
+    char how[128];
+    kolo_status status = kolo_stray_read(body, &stray);
+    if (status != KOLO_OK || !is_of(remote, stray.rank))
+        return kolo_fail(KOLO_ERR_PROTOCOL, "a malformed STRAY");
+    const int rank = (int)stray.rank;
+    if (kolo_verdict_has_left(job->verdict, rank))
+        return KOLO_OK;
+    if (stray.is_of_kolo || kolo_meeting_is_here(job->meeting, rank)) {
+        snprintf(how, sizeof how, "went on as the rank (process %u, %s)", stray.pid, stray.name);
+        kolo_verdict_strayed(job->verdict, rank, how);
+        if (!keeps_going(job))
+            begin_end(job);
+    } else if (!job->said_stray) {
+        job->said_stray = true;
+        kolo_output_print(job->streams[ERR],
+                          "kolorun: rank %d left process %u (%s) in the background on %s; it is "
+                          "ended with the job",
+                          rank, stray.pid, stray.name, remote->host->name);
+    } else {
+        SAY(job, "kolorun: rank %d left process %u (%s) on %s", rank, stray.pid, stray.name,
+            remote->host->name);
+    }
+    return KOLO_OK;
 }
 
 static void on_output(struct job *job, struct kolo_remote *remote, uint32_t rank,
@@ -424,6 +458,8 @@ static kolo_status on_frame(void *context, enum kolo_frame_type type, struct kol
         on_exited(job, &outcome);
         return KOLO_OK;
     }
+    if (type == KOLO_FRAME_STRAY)
+        return on_stray(job, remote, body);
     if (type == KOLO_FRAME_FACTS)
         return kolo_fail(KOLO_ERR_PROTOCOL, "FACTS of a job");
     uint32_t value = kolo_read_u32(body);
@@ -453,6 +489,16 @@ static void on_joined_all(void *context)
     job->is_joined = true;
     SAY(job, "kolorun: all %d rank%s met after %.3f s", job->size, job->size == 1 ? "" : "s",
         age_s(job));
+}
+
+static void on_came(void *context, int rank)
+{
+    struct job *job = context;
+    if (!kolo_verdict_ended_well(job->verdict, rank))
+        return;
+    kolo_verdict_strayed(job->verdict, rank, "called kolo_init");
+    if (!keeps_going(job))
+        begin_end(job);
 }
 
 static void on_left(void *context, int rank)
@@ -659,6 +705,7 @@ static kolo_status open_meeting(struct job *job)
         is_local = is_local && job->hosts->at[i].is_here;
     struct kolo_store_server_events events = {.context = job,
                                               .joined = on_joined_all,
+                                              .came = on_came,
                                               .left = on_left,
                                               .lost = on_lost,
                                               .notice = on_notice};

@@ -214,6 +214,11 @@ int kolo_meeting_connected(const struct kolo_meeting *meeting)
     return meeting->server ? kolo_store_server_connected(meeting->server) : 0;
 }
 
+bool kolo_meeting_is_here(const struct kolo_meeting *meeting, int rank)
+{
+    return meeting->server && kolo_store_server_is_here(meeting->server, rank);
+}
+
 bool kolo_meeting_has_come(const struct kolo_meeting *meeting, int rank)
 {
     return meeting->server && kolo_store_server_has_come(meeting->server, rank);

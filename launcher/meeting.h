@@ -24,6 +24,8 @@ void kolo_meeting_address(const struct kolo_meeting *meeting, char *text, size_t
 void kolo_meeting_died(struct kolo_meeting *meeting, int rank, const char *how);
 void kolo_meeting_abort(struct kolo_meeting *meeting, kolo_status why, const char *text);
 int kolo_meeting_connected(const struct kolo_meeting *meeting);
+/** Whether @p rank has joined, and its connection stands. */
+bool kolo_meeting_is_here(const struct kolo_meeting *meeting, int rank);
 /** Whether @p rank has ever called kolo_init; false once it is closed. */
 bool kolo_meeting_has_come(const struct kolo_meeting *meeting, int rank);
 /** Closes the server and the handles. */

@@ -37,6 +37,11 @@ kolo_status kolo_program_find(const char *name, const char *cwd, const char *pat
  *  @return how many there were; orphans count where the root is their reaper (a subreaper). */
 int kolo_tree_signal(pid_t root, int signal);
 
+/** Calls @p visit for every living descendant of @p root; @p name is what it calls itself, fit to
+ * be printed. */
+void kolo_tree_visit(pid_t root, void (*visit)(void *context, pid_t pid, const char *name),
+                     void *context);
+
 /** For what outlived SIGKILL: writes into @p text which descendants of @p root still live, and why,
  *  as far as can be seen. */
 void kolo_tree_describe(pid_t root, char *text, size_t capacity);

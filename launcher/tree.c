@@ -119,6 +119,17 @@ int kolo_tree_signal(pid_t root, int number)
     return living;
 }
 
+void kolo_tree_visit(pid_t root, void (*visit)(void *context, pid_t pid, const char *name),
+                     void *context)
+{
+    struct processes list;
+    look(&list, root);
+    for (size_t i = 0; i < list.count; i++)
+        if (list.at[i].is_ours && !list.at[i].is_dead)
+            visit(context, list.at[i].pid, list.at[i].name);
+    kolo_free_memory(list.at);
+}
+
 static const char *reason(const struct process *process)
 {
     if (kill(process->pid, 0) != 0 && errno == EPERM)

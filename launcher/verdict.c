@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "launcher/verdict.h"
+#include "tools/exit_status.h"
 
 enum { TROUBLE_MAX = KOLO_DETAIL_MAX, SIGNAL_STATUS = 128 };
 
@@ -148,12 +149,18 @@ int64_t kolo_verdict_evidence(const struct kolo_verdict *verdict, int first_rank
     return when_ns;
 }
 
-bool kolo_verdict_is_deserter(const struct kolo_verdict *verdict, int rank)
+bool kolo_verdict_ended_well(const struct kolo_verdict *verdict, int rank)
 {
     if (!is_rank(verdict, rank))
         return false;
     const struct fate *fate = &verdict->fates[rank];
-    return fate->has_ended && !is_failure(fate) && fate->was_lost && !fate->has_left;
+    return fate->has_ended && !is_failure(fate);
+}
+
+bool kolo_verdict_is_deserter(const struct kolo_verdict *verdict, int rank)
+{
+    return kolo_verdict_ended_well(verdict, rank) && verdict->fates[rank].was_lost &&
+           !verdict->fates[rank].has_left;
 }
 
 bool kolo_verdict_has_left(const struct kolo_verdict *verdict, int rank)
@@ -181,7 +188,7 @@ void kolo_outcome_text(const struct kolo_outcome *outcome, char *text, size_t ca
                                        : "");
 }
 
-static int exit_status_of(const struct fate *fate)
+static int status_of_end(const struct fate *fate)
 {
     return fate->outcome.signal ? SIGNAL_STATUS + (int)fate->outcome.signal
                                 : (int)fate->outcome.status;
@@ -217,7 +224,19 @@ static bool has_cut_off(const struct kolo_verdict *verdict, int rank)
 static bool is_absent(const struct kolo_verdict *verdict, int rank)
 {
     const struct fate *fate = &verdict->fates[rank];
-    return fate->has_ended && !is_failure(fate) && !fate->was_lost && !fate->has_left;
+    return kolo_verdict_ended_well(verdict, rank) && !fate->was_lost && !fate->has_left;
+}
+
+void kolo_verdict_strayed(struct kolo_verdict *verdict, int rank, const char *how)
+{
+    char who[512];
+    if (!kolo_verdict_ended_well(verdict, rank))
+        return;
+    describe(verdict, &verdict->fates[rank], who, sizeof who);
+    kolo_verdict_trouble(verdict, verdict->fates[rank].seen_ns, EXIT_STATUS_FAILED,
+                         "%s, and what it left in the background %s; let the program stay in the "
+                         "foreground: no daemon, no '&', exec or wait at the end of a script",
+                         who, how);
 }
 
 /* The first by evidence of those that @p fits; NULL: none. */
@@ -277,5 +296,5 @@ int kolo_verdict_finish(const struct kolo_verdict *verdict, char *line, size_t c
         snprintf(line, capacity, "%s, then %s after %.1f s; %s", before, text, age, end);
     else
         snprintf(line, capacity, "%s after %.1f s; %s", text, age, end);
-    return exit_status_of(failed);
+    return status_of_end(failed);
 }

@@ -27,6 +27,9 @@ void kolo_verdict_sends(struct kolo_verdict *verdict, int number);
 /** @p rank ended. True if that fails the job: not with status 0. */
 bool kolo_verdict_ended(struct kolo_verdict *verdict, const struct kolo_outcome *outcome,
                         int64_t when_ns);
+/** @p rank ended with status 0, and what it had left in the background goes on: @p how is what it
+ * did there. That fails the job from the moment on that the rank ended. */
+void kolo_verdict_strayed(struct kolo_verdict *verdict, int rank, const char *how);
 /** Something else ended the job: a host lost (@p when_ns: when it was last heard), a deadline, a
  * signal. Only the earliest one counts. */
 void kolo_verdict_trouble(struct kolo_verdict *verdict, int64_t when_ns, int exit_status,
@@ -38,6 +41,8 @@ int64_t kolo_verdict_evidence(const struct kolo_verdict *verdict, int first_rank
                               int64_t when_ns);
 /** Ended with status 0, having been connected, without a goodbye. */
 bool kolo_verdict_is_deserter(const struct kolo_verdict *verdict, int rank);
+/** Ended with status 0, whatever it had done. */
+bool kolo_verdict_ended_well(const struct kolo_verdict *verdict, int rank);
 bool kolo_verdict_has_left(const struct kolo_verdict *verdict, int rank);
 bool kolo_verdict_has_ended(const struct kolo_verdict *verdict, int rank);
 

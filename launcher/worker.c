@@ -6,11 +6,11 @@
 //   WAITING --JOB--> PREPARED --START--> RUNNING --last rank ended--> LINGERING --time--> ENDING
 //      any state --END, hang-up, silence, signal--> ENDING --time--> KILLING --nobody left--> DONE
 //
-// LINGERING leaves what the ranks left behind (the tee of a shell's >(tee log)) a moment to finish;
-// ENDING has sent SIGTERM, KILLING sends SIGKILL every tick. In all three the state goes on to DONE
-// as soon as no process is left and every stream has been sent. DONE sends, where the job has a
-// timeline, what the ranks have left of theirs, a piece whenever all before it is written, and then
-// ends.
+// LINGERING leaves what the ranks left behind (the tee of a shell's >(tee log)) a moment to finish,
+// and kolorun is told of what has not (strays.h); ENDING has sent SIGTERM, KILLING sends SIGKILL
+// every tick. In all three the state goes on to DONE as soon as no process is left and every stream
+// has been sent. DONE sends, where the job has a timeline, what the ranks have left of theirs, a
+// piece whenever all before it is written, and then ends.
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,12 +21,14 @@
 
 #include <kolo/version.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "launcher/agent.h"
 #include "launcher/channel.h"
 #include "launcher/children.h"
 #include "launcher/relay.h"
 #include "launcher/spawn.h"
+#include "launcher/strays.h"
 
 enum {
     TICK_MS = 10,
@@ -177,6 +179,27 @@ static void name_survivors(struct worker *worker)
     kolo_channel_send(&worker->channel, KOLO_FRAME_NOTE, text, strlen(text));
 }
 
+/* Tells kolorun who is about to be ended though its rank ended well. */
+static void name_strays(struct worker *worker)
+{
+    const uint32_t ranks = worker->spec.ranks;
+    uint8_t body[KOLO_STRAY_BYTES];
+    struct kolo_stray *strays = kolo_calloc(ranks, sizeof strays[0]);
+    if (!strays)
+        return;
+    kolo_strays_find(getpid(), worker->spec.first_rank, ranks, strays);
+    for (uint32_t i = 0; i < ranks; i++) {
+        size_t bytes = 0;
+        struct kolo_writer writer = kolo_writer_over(body, sizeof body);
+        if (strays[i].pid == 0)
+            continue;
+        kolo_stray_write(&writer, &strays[i]);
+        if (kolo_writer_finish(&writer, body, &bytes) == KOLO_OK)
+            kolo_channel_send(&worker->channel, KOLO_FRAME_STRAY, body, bytes);
+    }
+    kolo_free_memory(strays);
+}
+
 static void advance(struct worker *worker)
 {
     bool nobody;
@@ -201,8 +224,11 @@ static void advance(struct worker *worker)
     if (worker->state == KILLING) {
         (void)kolo_tree_signal(getpid(), SIGKILL);
         name_survivors(worker);
+    } else if (worker->state == LINGERING) {
+        name_strays(worker);
+        end(worker, ENDING);
     } else {
-        end(worker, worker->state == LINGERING ? ENDING : KILLING);
+        end(worker, KILLING);
     }
 }
 

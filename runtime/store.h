@@ -38,6 +38,7 @@ enum { KOLO_CHANNEL_COLLECTIVE = 0, KOLO_CHANNEL_MESSAGE = 1, KOLO_CHANNEL_CLOSI
 struct kolo_store_server_events {
     void *context;
     void (*joined)(void *context);         /* all ranks are there; the table went out */
+    void (*came)(void *context, int rank); /* called kolo_init, be it too late to join */
     void (*left)(void *context, int rank); /* said goodbye */
     /** The connection of @p rank ended without goodbye, and kolo_store_server_died was not called
      * for it before. */
@@ -90,6 +91,8 @@ void kolo_store_server_abort(struct kolo_store_server *server, kolo_status why, 
 kolo_deadline kolo_store_server_expire(struct kolo_store_server *server);
 /** Ranks whose connection is open now. */
 int kolo_store_server_connected(const struct kolo_store_server *server);
+/** Whether @p rank has joined, and its connection stands. */
+bool kolo_store_server_is_here(const struct kolo_store_server *server, int rank);
 /** Whether @p rank has ever called kolo_init, whatever became of it. */
 bool kolo_store_server_has_come(const struct kolo_store_server *server, int rank);
 void kolo_store_server_destroy(struct kolo_store_server *server);

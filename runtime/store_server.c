@@ -254,6 +254,11 @@ int kolo_store_server_connected(const struct kolo_store_server *server)
     return count;
 }
 
+bool kolo_store_server_is_here(const struct kolo_store_server *server, int rank)
+{
+    return rank >= 0 && rank < server->config.size && server->members[rank].state == MEMBER_JOINED;
+}
+
 bool kolo_store_server_has_come(const struct kolo_store_server *server, int rank)
 {
     return rank >= 0 && rank < server->config.size && server->members[rank].has_come;

@@ -149,6 +149,16 @@ static kolo_status admit(struct kolo_store_connection *connection, const struct 
     return KOLO_OK;
 }
 
+static void note_coming(struct kolo_store_server *server, int rank)
+{
+    const struct kolo_store_server_events *events = &server->config.events;
+    if (rank < 0 || rank >= server->config.size)
+        return;
+    server->members[rank].has_come = true;
+    if (events->came)
+        events->came(events->context, rank);
+}
+
 static kolo_status on_join(struct kolo_store_connection *connection, struct kolo_reader *body)
 {
     struct join join = {.rank = kolo_read_i32(body)};
@@ -163,8 +173,7 @@ static kolo_status on_join(struct kolo_store_connection *connection, struct kolo
     kolo_text_clean(join.host);
     if (join.peer_bytes > KOLO_STORE_PEER_MAX)
         return kolo_fail(KOLO_ERR_PROTOCOL, "JOIN with a peer of %zu bytes", join.peer_bytes);
-    if (join.rank >= 0 && join.rank < connection->server->config.size)
-        connection->server->members[join.rank].has_come = true;
+    note_coming(connection->server, join.rank);
     if (connection->server->has_failed) {
         kolo_server_reject(connection, connection->server->failed);
         return KOLO_OK;

@@ -54,6 +54,32 @@ export KOLOTEST_MARK=orphans-$$
 run 0 "$KOLORUN" -np 2 sh -c 'setsid sleep 100 >/dev/null 2>&1 & sleep 100 & echo done'
 under "$seconds" 3 "orphans"
 nobody_left "$KOLOTEST_MARK"
+says err '^kolorun: rank [01] left process [0-9]+ \((sleep|setsid)\) in the background on localhost; it is ended with the job$'
+lines err 1
+
+# Of one that had done with kolo nothing is said.
+run 0 "$KOLORUN" -np 2 sh -c '"$0" loop 1; sleep 100 &' "$RANK_PROGRAM"
+lines err 0
+nobody_left "$KOLOTEST_MARK"
+
+# A rank that goes on in the background is none: the job has failed, though all ended with status 0.
+astray='^kolorun: rank [01] \(localhost, pid [0-9]+\) exited with status 0, and what it left in the background'
+foreground="; let the program stay in the foreground: no daemon, no '&', exec or wait at the end of a script\$"
+export KOLOTEST_MARK=astray-$$
+# before kolo_init, which it does not come to;
+run 1 "$KOLORUN" -np 2 sh -c '"$0" stubborn &' "$RANK_PROGRAM"
+says err "$astray went on as the rank \\(process [0-9]+, launcher-rank\\)$foreground"
+lines err 1
+nobody_left "$KOLOTEST_MARK"
+# before it, and calls it when the rank has been gone;
+run 1 "$KOLORUN" -np 2 sh -c 'rank=$$; (while kill -0 $rank 2>/dev/null; do sleep 0.01; done; exec "$0" loop 100) & exit 0' "$RANK_PROGRAM"
+says err "$astray (called kolo_init|went on as the rank .*)$foreground"
+nobody_left "$KOLOTEST_MARK"
+# and while it works.
+export TIMELINE=$work/astray
+run 1 "$KOLORUN" -np 2 sh -c 'KOLO_TIMELINE=$TIMELINE "$0" loop 100 & until [ -e $TIMELINE.0 ] && [ -e $TIMELINE.1 ]; do sleep 0.01; done' "$RANK_PROGRAM"
+says err "$astray (called kolo_init|went on as the rank .*)$foreground"
+nobody_left "$KOLOTEST_MARK"
 
 # Before any rank has joined, the others may still say why: all may have failed of the same cause.
 # They have a quarter of a second for it, in which rank 0 may not be run when the machine is busy.

@@ -47,6 +47,21 @@ Test(verdict, success)
     expect(verdict, 0, "");
 }
 
+/* What ended well and goes on all the same is the cause of what failed later. */
+Test(verdict, who_goes_on_in_the_background_is_named)
+{
+    struct kolo_verdict *verdict = six_ranks();
+    kolo_verdict_strayed(verdict, 4, "called kolo_init"); /* it runs: nothing is left of it */
+    cr_assert(!end(verdict, 4, 0, 0, 10));
+    cr_assert(end(verdict, 0, 0, 4, 20));
+    kolo_verdict_strayed(verdict, 0, "called kolo_init"); /* it has failed by itself */
+    kolo_verdict_strayed(verdict, 4, "called kolo_init");
+    expect(verdict, 1,
+           "rank 4 (host2, pid 104) exited with status 0, and what it left in the background "
+           "called kolo_init; let the program stay in the foreground: no daemon, no '&', exec or "
+           "wait at the end of a script");
+}
+
 Test(verdict, the_first_end_is_named)
 {
     struct kolo_verdict *verdict = six_ranks();

@@ -196,6 +196,8 @@ Test(store_server, shortest_patience_sets_the_start_deadline)
     cr_assert(raw_server_open(&raw, 2) == KOLO_OK && raw_rank_open(&raw, &rank) == KOLO_OK);
     raw_join(&rank, 0, 2, 300, "host", 4);
     raw_server_pump(&raw);
+    cr_assert(raw.came == 1 && kolo_store_server_is_here(raw.server, 0) &&
+              !kolo_store_server_is_here(raw.server, 1));
     advance_ms(&raw, 300);
     expect_failed(&rank, KOLO_ERR_TIMEOUT, "rank 1 of 2 did not start within 0.3 s");
     kolo_store_server_died(raw.server, 1, "exited with status 0");
@@ -205,7 +207,9 @@ Test(store_server, shortest_patience_sets_the_start_deadline)
     cr_assert(raw_rank_open(&raw, &late) == KOLO_OK);
     raw_join(&late, 1, 2, 300, "host", 4);
     raw_server_pump(&raw);
-    cr_assert(kolo_store_server_has_come(raw.server, 1), "too late to join");
+    cr_assert(kolo_store_server_has_come(raw.server, 1) && raw.came == 2, "too late to join");
+    cr_assert(!kolo_store_server_is_here(raw.server, 1) &&
+              !kolo_store_server_is_here(raw.server, 2));
     raw_rank_close(&late);
     close_all(&raw, &rank, 1);
 }

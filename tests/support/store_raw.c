@@ -11,6 +11,12 @@ static void on_joined(void *context)
     ((struct raw_server *)context)->joined++;
 }
 
+static void on_came(void *context, int rank)
+{
+    (void)rank;
+    ((struct raw_server *)context)->came++;
+}
+
 static void on_left(void *context, int rank)
 {
     struct raw_server *raw = context;
@@ -44,13 +50,18 @@ static void on_notice(void *context, const char *text)
 kolo_status raw_server_open(struct raw_server *raw, int size)
 {
     *raw = (struct raw_server){.last_rank = -2};
-    const struct kolo_store_server_config config = {
-        .size = size,
-        .owner = "rank 0",
-        .start_timeout_ms = 60000,
-        .stall_warn_ms = 30000,
-        .lost_grace_ms = 500,
-        .events = {raw, on_joined, on_left, on_lost, on_aborted, on_notice}};
+    const struct kolo_store_server_config config = {.size = size,
+                                                    .owner = "rank 0",
+                                                    .start_timeout_ms = 60000,
+                                                    .stall_warn_ms = 30000,
+                                                    .lost_grace_ms = 500,
+                                                    .events = {.context = raw,
+                                                               .joined = on_joined,
+                                                               .came = on_came,
+                                                               .left = on_left,
+                                                               .lost = on_lost,
+                                                               .aborted = on_aborted,
+                                                               .notice = on_notice}};
     kolo_status status = kolo_poller_create(&raw->poller);
     if (status == KOLO_OK)
         status = kolo_store_server_create(raw->poller, &config, &raw->server);

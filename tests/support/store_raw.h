@@ -9,7 +9,7 @@
 struct raw_server {
     struct kolo_poller *poller;
     struct kolo_store_server *server;
-    int joined, left, lost, aborted, notices;
+    int joined, came, left, lost, aborted, notices;
     int last_rank;
     kolo_status why;
     char text[KOLO_STORE_TEXT_MAX];   /* of aborted */

@@ -7,8 +7,8 @@ import time
 version, protocol, what = sys.argv[1].encode(), int(sys.argv[2]), sys.argv[3]
 READY, PREPARED, DONE, EXAMINE, FACTS = b"READY", b"PREPARED", b"DONE", b"EXAMINE", b"FACTS"
 # The numbers of frames, in the order of launcher/frames.h.
-names = (b"READY PREPARED REFUSED STARTED OUTPUT EXITED WANTED NOTE DONE TIMELINE JOB START INPUT CREDIT SIGNAL END PAUSE "
-         b"PAUSED RESUME EXAMINE FACTS BEAT").split()
+names = (b"READY PREPARED REFUSED STARTED OUTPUT EXITED WANTED NOTE STRAY DONE TIMELINE JOB START INPUT CREDIT SIGNAL END "
+         b"PAUSE PAUSED RESUME EXAMINE FACTS BEAT").split()
 
 
 def send(name, body=b""):

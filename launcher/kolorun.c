@@ -154,12 +154,19 @@ static kolo_status check_alone(char *const *words)
 }
 
 /* A rank of a job with --timeline may be a kolorun itself: the memory that KOLO_TIMELINE leads to
- * is that one rank's, and the ranks that this kolorun starts have no such descriptor. */
+ * is that one rank's, and the ranks that this kolorun starts have no such descriptor. In no rank
+ * somebody has set it by hand, and waits for a timeline. */
 static void drop_lent_timeline(void)
 {
     const char *value = kolo_environment("KOLO_TIMELINE");
-    if (value && strncmp(value, "fd://", 5) == 0)
-        (void)unsetenv("KOLO_TIMELINE");
+    if (!value || strncmp(value, "fd://", 5) != 0)
+        return;
+    if (!kolo_environment("KOLO_LAUNCHER"))
+        fprintf(stderr,
+                "kolorun: warning: KOLO_TIMELINE=%.32s is ignored, for only --timeline gives ranks "
+                "such memory; give --timeline FILE, or KOLO_TIMELINE=FILE\n",
+                value);
+    (void)unsetenv("KOLO_TIMELINE");
 }
 
 /* What the words behind the program's name ask for. */

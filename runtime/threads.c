@@ -207,6 +207,20 @@ static kolo_status run_team(struct team *team)
     return status == KOLO_OK ? result_of(team) : status;
 }
 
+/* This world has nothing to do with the one that kolorun has started this process in. A descriptor
+ * that it has not given is somebody's who waits for a timeline. */
+static void leave_outer_world(struct kolo_settings *settings)
+{
+    const bool is_lent = kolo_timeline_is_lent(settings);
+    if (is_lent && settings->launcher[0] == '\0')
+        KOLO_WARN("no timeline: KOLO_TIMELINE=%s is for a rank that kolorun starts with "
+                  "--timeline; give KOLO_TIMELINE=FILE to ranks that are threads",
+                  settings->timeline);
+    settings->launcher[0] = '\0';
+    if (is_lent)
+        settings->timeline[0] = '\0';
+}
+
 kolo_status kolo_run_threads(int nranks, const struct kolo_config *config,
                              kolo_status (*rank_main)(struct kolo_comm *comm, void *arg), void *arg)
 {
@@ -224,9 +238,7 @@ kolo_status kolo_run_threads(int nranks, const struct kolo_config *config,
     pthread_mutex_init(&team->lock, NULL); /* with default attributes these cannot fail here */
     pthread_cond_init(&team->changed, NULL);
     KOLO_TRY(kolo_config_settings(config, &team->settings));
-    team->settings.launcher[0] = '\0'; /* this world has nothing to do with the one outside */
-    if (kolo_timeline_is_lent(&team->settings))
-        team->settings.timeline[0] = '\0';
+    leave_outer_world(&team->settings);
     kolo_config_warn_unknown();
     KOLO_TRY(run_team(team));
 out:

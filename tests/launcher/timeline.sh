@@ -63,9 +63,16 @@ run 0 "$KOLORUN" "${timeline[@]}" -np 2 bash -c 'n=${KOLO_TIMELINE#fd://}; eval 
 says err 'no timeline of this rank: KOLO_TIMELINE=fd://[0-9]+: it is closed'
 run 0 "$KOLORUN" "${timeline[@]}" -np 2 sh -c 'ls -l /proc/self/fd/${KOLO_TIMELINE#fd://}; exec "$0" 5' "$CALLS"
 says out 'memfd:kolo-timeline'
+# By hand there is no such memory: a line says so, with --timeline and without, and the job goes on.
+run 0 env KOLO_TIMELINE=fd://9 "$KOLORUN" "${timeline[@]}" -np 2 "$CALLS" 5
+says err '^kolorun: warning: KOLO_TIMELINE=fd://9 is ignored, .*; give --timeline FILE, or KOLO_TIMELINE=FILE$'
+says err "^kolorun: timeline: [0-9]+ calls of 2 ranks in $work/job.json\$"
+run 0 env KOLO_TIMELINE=fd://9 "$KOLORUN" -np 2 "$CALLS" 5
+says err '^kolorun: warning: KOLO_TIMELINE=fd://9 is ignored, '
+lines err 1
 # A job within a rank of another: the memory is of the outer one's rank.
 run 0 "$KOLORUN" "${timeline[@]}" -np 2 "$KOLORUN" --oversubscribe -np 2 "$CALLS" 5
-! grep -q 'no timeline of this rank' "$work/out" "$work/err" || fail 'the ranks of an inner job ask for the outer one'"'"'s memory'
+! grep -qE 'no timeline of this rank|is ignored' "$work/out" "$work/err" || fail 'the ranks of an inner job ask for the outer one'"'"'s memory'
 run 0 "$KOLORUN" "${timeline[@]}" -np 1 "$KOLORUN" --timeline "$work/inner.json" -np 2 "$CALLS" 5
 says err "kolorun: timeline: [0-9]+ calls of 2 ranks in $work/inner.json"
 # A place that cannot be written is refused before anything is started; a trace that is there stays until the new

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "tests/support/world.h"
 
 static kolo_status fail_on_two(struct kolo_comm *comm, void *argument)
@@ -105,6 +106,36 @@ Test(threads, bad_arguments, .timeout = 120)
         cr_assert(strstr(kolo_error_detail(), named[i]) != NULL, "%s", kolo_error_detail());
     }
     cr_assert(!was_called, "a rank ran all the same");
+}
+
+static int complaints;
+
+static void count_complaints(void *context, enum kolo_log_level level, const char *line)
+{
+    (void)context;
+    complaints += level == KOLO_LOG_WARN && strstr(line, "KOLO_TIMELINE=fd://99 is for a rank") &&
+                  strstr(line, "give KOLO_TIMELINE=FILE");
+}
+
+static kolo_status succeed(struct kolo_comm *comm, void *argument)
+{
+    (void)comm;
+    (void)argument;
+    return KOLO_OK;
+}
+
+/* By hand it leads to nothing, which is said; one that kolorun gave this process is not theirs. */
+Test(threads, a_descriptor_for_a_timeline_is_named, .timeout = 120)
+{
+    const char *given[] = {"KOLO_TIMELINE=fd://99", "KOLO_LAUNCHER=kolorun", NULL};
+    const char *by_hand[] = {"KOLO_TIMELINE=fd://99", NULL};
+    struct kolo_config config = {.size = sizeof(config), .settings = given};
+    kolo_log_set_sink(count_complaints, NULL);
+    cr_assert(kolo_run_threads(2, &config, succeed, NULL) == KOLO_OK && complaints == 0);
+    config.settings = by_hand;
+    cr_assert(kolo_run_threads(2, &config, succeed, NULL) == KOLO_OK && complaints == 1, "%d lines",
+              complaints);
+    kolo_log_set_sink(NULL, NULL);
 }
 
 static kolo_status count_ranks(struct kolo_comm *comm, void *argument)

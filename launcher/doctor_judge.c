@@ -338,6 +338,48 @@ static void judge_lack(const struct kolo_checkup *hosts, size_t count, int self,
     }
 }
 
+static const struct kolo_fact_backend *first_of(const struct kolo_checkup *host, const char *kind)
+{
+    for (size_t i = 0; i < host->facts.backend_count; i++)
+        if (strcmp(host->facts.backends[i].kind, kind) == 0)
+            return &host->facts.backends[i];
+    return NULL;
+}
+
+/* Has each of the lists, with "; " between, an entry of the other? */
+static bool have_common(const char *one, const char *other)
+{
+    for (const char *at = one; *at;) {
+        const size_t length = strcspn(at, ";");
+        for (const char *there = other; *there;) {
+            const size_t theirs = strcspn(there, ";");
+            if (length == theirs && strncmp(at, there, length) == 0)
+                return true;
+            there += theirs + strspn(there + theirs, "; ");
+        }
+        at += length + strspn(at + length, "; ");
+    }
+    return false;
+}
+
+/* Ports that cannot be joined, with the first host before it that this is so of. */
+static void judge_ports(const struct kolo_checkup *hosts, int self, struct kolo_findings *findings)
+{
+    const struct kolo_fact_backend *mine = first_of(&hosts[self], "network");
+    for (int i = 0; mine && i < self; i++) {
+        const struct kolo_fact_backend *theirs =
+            hosts[i].has_facts ? first_of(&hosts[i], "network") : NULL;
+        if (!theirs || have_common(mine->why, theirs->why))
+            continue;
+        WARNING(
+            "rdma-network",
+            "its RDMA port %s (%.120s) cannot be joined to %s of %s (%.120s), and all go by TCP "
+            "between them; name ports of one network: KOLO_RDMA_DEVICE, KOLO_NET",
+            mine->name, mine->why, theirs->name, hosts[i].name, theirs->why);
+        return;
+    }
+}
+
 void kolo_judge_hosts(const struct kolo_checkup *hosts, size_t count,
                       const struct kolo_prognosis *job, struct kolo_findings *findings)
 {
@@ -354,6 +396,7 @@ void kolo_judge_hosts(const struct kolo_checkup *hosts, size_t count,
         judge_build(host, self, job, findings);
         judge_twins(hosts, count, self, findings);
         judge_lack(hosts, count, self, findings);
+        judge_ports(hosts, self, findings);
         judge_processors(host, self, findings);
         judge_memory(host, self, findings);
         judge_devices(host, self, job, findings);

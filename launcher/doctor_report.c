@@ -100,6 +100,46 @@ static void print_table(const struct kolo_diagnosis *diagnosis, FILE *out)
                 HOSTS_SHOWN, diagnosis->count);
 }
 
+static bool is_rdma(const struct kolo_fact_backend *backend)
+{
+    return strcmp(backend->kind, "transport") == 0 && strcmp(backend->name, "rdma") == 0;
+}
+
+/* "b: mlx5_0:1 (RoCE v2 10.0.0.2), mlx5_1:1 (...)", or why there is none. */
+static void print_ports_of(const struct kolo_checkup *host, FILE *out)
+{
+    const char *separator = "";
+    fprintf(out, "  %s: ", host->name);
+    for (size_t i = 0; i < host->facts.backend_count; i++) {
+        const struct kolo_fact_backend *backend = &host->facts.backends[i];
+        if (strcmp(backend->kind, "port") == 0)
+            fprintf(out, "%s%s (%s)", separator, backend->name, backend->why);
+        else if (is_rdma(backend) && !backend->works)
+            fprintf(out, "none: %s", backend->why);
+        else
+            continue;
+        separator = ", ";
+    }
+    fprintf(out, "\n");
+}
+
+/* What ranks would take, where any host has such a port. */
+static void print_ports(const struct kolo_diagnosis *diagnosis, FILE *out)
+{
+    bool has_any = false;
+    for (size_t i = 0; i < diagnosis->count; i++)
+        for (size_t j = 0; j < diagnosis->hosts[i].facts.backend_count; j++)
+            has_any = has_any || (is_rdma(&diagnosis->hosts[i].facts.backends[j]) &&
+                                  diagnosis->hosts[i].facts.backends[j].works);
+    if (!has_any)
+        return;
+    fprintf(out, "RDMA ports that ranks would take (by their addresses; nothing is sent over "
+                 "them):\n");
+    for (size_t i = 0; i < diagnosis->count && i < HOSTS_SHOWN; i++)
+        if (diagnosis->hosts[i].has_facts && !diagnosis->hosts[i].is_launcher)
+            print_ports_of(&diagnosis->hosts[i], out);
+}
+
 /* ---- findings ---- */
 
 static void print_finding(const struct kolo_diagnosis *diagnosis,
@@ -145,6 +185,7 @@ void kolo_diagnosis_print(const struct kolo_diagnosis *diagnosis, FILE *out)
     size_t hosts = hosts_of_ranks(diagnosis);
     char paths[96] = "";
     print_table(diagnosis, out);
+    print_ports(diagnosis, out);
     for (size_t i = 0; i < findings->count; i++)
         print_finding(diagnosis, &findings->at[i], out);
     if (diagnosis->paths->count > 0)

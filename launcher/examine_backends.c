@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the backends of the build say of this host, as `kolorun info` shows it, in lines. Loads
 // drivers, so it may take long, hang or crash: for a process of its own.
+#include <string.h>
+
 #include "base/build.h"
 #include "launcher/examine.h"
 #include "launcher/info.h"
@@ -19,13 +21,31 @@ static void say_device(void *context, const char *name, const char *text)
     say_backend("device", name, true, text);
 }
 
+/* Ports that ranks here would take, and what two hosts must have in common to be joined by them. */
+static void say_choice(void *context, const char *name, const char *addresses, const char *networks)
+{
+    (void)context;
+    say_backend("port", name, true, addresses);
+    say_backend("network", name, true, networks);
+}
+
+static void say_choices(const char *transport, const struct kolo_settings *settings)
+{
+    for (size_t i = 0; kolo_device_reports[i]; i++)
+        if (strcmp(kolo_device_reports[i]->what, transport) == 0)
+            kolo_device_reports[i]->choice(settings, say_choice, NULL);
+}
+
 void kolo_examine_backends(const struct kolo_settings *settings)
 {
     struct kolo_why why = {.text = ""};
     kolo_status status;
     const char *name;
-    for (size_t i = 0; (name = kolo_transport_probe(i, settings, &status, &why)); i++)
+    for (size_t i = 0; (name = kolo_transport_probe(i, settings, &status, &why)); i++) {
         say_backend("transport", name, status == KOLO_OK, why.text);
+        if (status == KOLO_OK)
+            say_choices(name, settings);
+    }
     for (size_t i = 0; kolo_memory_kinds[i]; i++) {
         const struct kolo_memory_ops *kind = kolo_memory_kinds[i];
         why = (struct kolo_why){.text = ""};

@@ -4,6 +4,7 @@
 #ifndef KOLO_TRANSPORT_DEVICES_H
 #define KOLO_TRANSPORT_DEVICES_H
 
+#include "base/settings.h"
 #include "base/status.h"
 
 struct kolo_device_report {
@@ -12,6 +13,14 @@ struct kolo_device_report {
      * ERR_UNSUPPORTED with the reason in the detail if there is none at all. */
     kolo_status (*report)(void (*line)(void *context, const char *name, const char *text),
                           void *context);
+    /** Calls @p line for each port that a rank with @p settings would take, the first one first:
+     * its name, its addresses, and the networks that those are of, both with "; " between. Two
+     * ports that have no network in common cannot be joined. Where there is none the probe of
+     * the transport says why. */
+    void (*choice)(const struct kolo_settings *settings,
+                   void (*line)(void *context, const char *name, const char *addresses,
+                                const char *networks),
+                   void *context);
 };
 /** NULL-terminated. */
 extern const struct kolo_device_report *const kolo_device_reports[];

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/numa.h"
+#include "transport/rdma_direct.h"
 
 enum {
     PORTS_MAX = 255,
@@ -287,4 +288,49 @@ kolo_status kolo_rdma_device_open_next(const struct kolo_verbs *verbs,
     search.found->patience = kolo_rdma_patience_of(settings->peer_timeout_ms);
     *device_out = search.found;
     return KOLO_OK;
+}
+
+/* ---- saying it ---- */
+
+enum { LIST_BYTES = 512 };
+
+/** Adds @p entry, once, if there is room for it whole. */
+static void list(char text[LIST_BYTES], const char *entry)
+{
+    const size_t length = strlen(entry), used = strlen(text);
+    for (const char *at = text; (at = strstr(at, entry)) != NULL; at += length)
+        if ((at == text || at[-1] == ' ') && (at[length] == '\0' || at[length] == ';'))
+            return;
+    if (used + length + 3 <= LIST_BYTES)
+        snprintf(text + used, LIST_BYTES - used, "%s%s", used > 0 ? "; " : "", entry);
+}
+
+void kolo_rdma_choice_tell(const struct kolo_verbs *verbs, const struct kolo_settings *settings,
+                           void (*line)(void *context, const char *name, const char *addresses,
+                                        const char *networks),
+                           void *context)
+{
+    const struct kolo_rdma_device *taken[KOLO_RDMA_RAILS_MAX];
+    struct kolo_rdma_device *devices[KOLO_RDMA_RAILS_MAX];
+    const int most = settings->rdma_rails > 0 ? (int)settings->rdma_rails : KOLO_RDMA_RAILS_MAX;
+    int count = 0;
+    while (count < most && kolo_rdma_device_open_next(verbs, settings, (int)settings->numa_node,
+                                                      taken, count, &devices[count]) == KOLO_OK) {
+        taken[count] = devices[count];
+        count++;
+    }
+    for (int i = 0; i < count; i++) {
+        char name[ENTRY_BYTES], text[KOLO_RDMA_GID_TEXT];
+        char addresses[LIST_BYTES] = "", networks[LIST_BYTES] = "";
+        const struct kolo_rdma_gids *gids = &devices[i]->gids;
+        for (size_t j = 0; j < gids->count; j++) {
+            kolo_rdma_gid_format(&gids->all[j], text, sizeof text);
+            list(addresses, text);
+            kolo_rdma_gid_network(&gids->all[j], text, sizeof text);
+            list(networks, text);
+        }
+        snprintf(name, sizeof name, "%s:%u", devices[i]->name, devices[i]->port);
+        line(context, name, addresses, networks);
+        kolo_rdma_device_close(devices[i]);
+    }
 }

@@ -384,4 +384,15 @@ static kolo_status report(void (*line)(void *context, const char *name, const ch
     return status == KOLO_OK ? kolo_rdma_ports_visit(verbs, "", "", tell_port, &listing) : status;
 }
 
-const struct kolo_device_report kolo_devices_rdma = {.what = "rdma", .report = report};
+static void choice(const struct kolo_settings *settings,
+                   void (*line)(void *context, const char *name, const char *addresses,
+                                const char *networks),
+                   void *context)
+{
+    const struct kolo_verbs *verbs = NULL;
+    if (kolo_verbs_load(&verbs) == KOLO_OK)
+        kolo_rdma_choice_tell(verbs, settings, line, context);
+}
+
+const struct kolo_device_report kolo_devices_rdma = {
+    .what = "rdma", .report = report, .choice = choice};

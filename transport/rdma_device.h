@@ -90,6 +90,11 @@ void kolo_rdma_device_format(const struct kolo_rdma_device *device, char *text, 
 kolo_status kolo_rdma_device_open(const struct kolo_verbs *verbs,
                                   const struct kolo_settings *settings, int numa_node,
                                   struct kolo_rdma_device **device_out) KOLO_NODISCARD;
+/** As kolo_device_report's choice; @p verbs and @p numa_node as above. */
+void kolo_rdma_choice_tell(const struct kolo_verbs *verbs, const struct kolo_settings *settings,
+                           void (*line)(void *context, const char *name, const char *addresses,
+                                        const char *networks),
+                           void *context);
 /** The same for one more port, which is none of @p taken: the next that KOLO_RDMA_DEVICE names, or
  * the best that is left. */
 kolo_status kolo_rdma_device_open_next(const struct kolo_verbs *verbs,

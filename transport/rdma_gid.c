@@ -271,6 +271,19 @@ bool kolo_rdma_gids_join(const struct kolo_rdma_gids *ours, const struct kolo_rd
     return true;
 }
 
+void kolo_rdma_gid_network(const struct kolo_rdma_gid *gid, char *text, size_t capacity)
+{
+    static const char *const families[] = {
+        [IPV4] = "IPv4", [IPV6] = "IPv6", [LINK_LOCAL] = "link-local"};
+    struct kolo_rdma_gid subnet = {.kind = gid->kind};
+    if (gid->kind != KOLO_RDMA_INFINIBAND) {
+        snprintf(text, capacity, "%s %s", kind_text(gid->kind), families[family_of(gid)]);
+        return;
+    }
+    memcpy(subnet.bytes, gid->bytes, KOLO_RDMA_GID_BYTES / 2);
+    kolo_rdma_gid_format(&subnet, text, capacity);
+}
+
 void kolo_rdma_gid_format(const struct kolo_rdma_gid *gid, char *text, size_t capacity)
 {
     char address[INET6_ADDRSTRLEN] = "?";

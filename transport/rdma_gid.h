@@ -52,6 +52,8 @@ bool kolo_rdma_gids_join(const struct kolo_rdma_gids *ours, const struct kolo_rd
 /** Was it given by somebody, rather than made by its interface for itself? Such a one is more
  * likely to be reached. */
 bool kolo_rdma_gid_is_given(const struct kolo_rdma_gid *gid);
+/** "RoCE v2 IPv4", "InfiniBand fe80::": the same for two that can be joined, and for no others. */
+void kolo_rdma_gid_network(const struct kolo_rdma_gid *gid, char *text, size_t capacity);
 /** "RoCE v2 10.0.0.1". */
 void kolo_rdma_gid_format(const struct kolo_rdma_gid *gid, char *text, size_t capacity);
 

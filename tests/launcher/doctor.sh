@@ -170,6 +170,13 @@ there -H localhost:1,odd-path:1 --json "$work/d.json"
 says out '^error: odd-path: was lost .*tells of a path that nobody asked for'
 python3 -c 'import json, sys; assert all(p["from"] != "odd-path" for p in json.load(open(sys.argv[1]))["paths"])' \
     "$work/d.json" || fail "a path that was made up"
+# The RDMA ports that ranks would take are said of each host, and whether two hosts' can be joined.
+there -H localhost:1,odd-roce:1,odd-infiniband:1
+says out '^RDMA ports that ranks would take \(by their addresses; nothing is sent over them\):$'
+says out '^  odd-roce: mlx5_0:1 \(RoCE v2 10\.0\.0\.1\), mlx5_1:1 \(RoCE v2 10\.0\.1\.1\)$'
+says out '^  odd-infiniband: ib0:1 \(InfiniBand fe80::7\)$'
+says out '^  localhost: (none: .|[a-z0-9_]+:[0-9]+ \()'
+says out '^warning: odd-infiniband: its RDMA port ib0:1 \(InfiniBand fe80::\) cannot be joined to mlx5_0:1 of odd-roce \(RoCE v2 IPv4\)'
 there -H localhost:1,odd-killed:1
 says out '^error: odd-killed: was lost while it was looked at: its agent was killed; '
 lacks out 'would not start'

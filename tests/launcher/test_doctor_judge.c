@@ -273,6 +273,23 @@ Test(doctor_judge, rdma_on_some_hosts_alone)
     expect(KOLO_SEVERITY_WARNING, "rdma", 2, "no RDMA (no device), but on a");
 }
 
+Test(doctor_judge, rdma_ports_that_cannot_be_joined)
+{
+    for (int i = 0; i < HOSTS; i++) {
+        set(i, KOLO_FACT_may_lock, 1);
+        hosts[i].facts.backends[2].works = true;
+        add_backend(i, "port", "mlx5_0:1", true, "...");
+        add_backend(i, "network", "mlx5_0:1", true,
+                    i == 0   ? "RoCE v1 IPv4; RoCE v2 IPv4"
+                    : i == 1 ? "RoCE v2 IPv4; RoCE v2 link-local"
+                             : "RoCE v2 link-local");
+        add_backend(i, "network", "mlx5_1:1", true, "InfiniBand fe80::"); /* of further rails */
+    }
+    expect(KOLO_SEVERITY_WARNING, "rdma-network", 2,
+           "its RDMA port mlx5_0:1 (RoCE v2 link-local) cannot be joined to mlx5_0:1 of a "
+           "(RoCE v1 IPv4; RoCE v2 IPv4), and all go by TCP between them");
+}
+
 Test(doctor_judge, others)
 {
     hosts[1].facts.others[0] =

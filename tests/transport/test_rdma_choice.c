@@ -10,6 +10,7 @@
 
 #include "tests/support/fake_open.h"
 #include "tests/support/fake_verbs.h"
+#include "transport/devices.h"
 #include "transport/rdma_device.h"
 
 static char near[64]; /* KOLO_NEAR */
@@ -27,6 +28,41 @@ static const char *taken(const char *net, int numa_node)
     kolo_rdma_device_format(device, name, sizeof name);
     kolo_rdma_device_close(device);
     return name;
+}
+
+static char told[1024];
+
+static void keep_told(void *context, const char *name, const char *addresses, const char *networks)
+{
+    const size_t used = strlen(told);
+    (void)context;
+    snprintf(told + used, sizeof told - used, "%s: %s: %s\n", name, addresses, networks);
+}
+
+/** What `kolorun doctor` has of it: as many ports as rails are asked for. */
+Test(rdma_choice, what_is_taken_is_told_with_its_networks)
+{
+    fake_verbs_reset();
+    fake_verbs_device(1)->ports[0].attr.state = IBV_PORT_DOWN;
+    kolo_verbs_replace(fake_verbs_table());
+    struct kolo_settings *settings = fake_verbs_settings("");
+    settings->rdma_rails = 0;
+    kolo_devices_rdma.choice(settings, keep_told, NULL);
+    cr_assert(strncmp(told, "fake0:1: RoCE v2 10.0.0.1; ", 27) == 0 &&
+                  strstr(told, ": RoCE v2 IPv4; ") && !strstr(told, "fake1") &&
+                  !strstr(strstr(told, "RoCE v2 IPv4") + 1, "RoCE v2 IPv4"),
+              "%s", told);
+    fake_verbs_device(1)->ports[0].attr.state = IBV_PORT_ACTIVE;
+    told[0] = '\0';
+    kolo_devices_rdma.choice(settings, keep_told, NULL);
+    cr_assert(strstr(told, "fake0:1: ") && strstr(told, "fake1:1: RoCE v2 10.0.0.2; "), "%s", told);
+    settings->rdma_rails = 1;
+    snprintf(settings->rdma_device, sizeof settings->rdma_device, "fake1,fake0");
+    told[0] = '\0';
+    kolo_devices_rdma.choice(settings, keep_told, NULL);
+    cr_assert(strncmp(told, "fake1:1: ", 9) == 0 && !strstr(told, "fake0"), "%s", told);
+    kolo_verbs_replace(NULL);
+    cr_assert(fake_verbs_living() == 0);
 }
 
 static struct ibv_port_attr *attr_of(int device, int port)

@@ -45,6 +45,20 @@ static struct fake_port *bare_port(int number)
     return port;
 }
 
+/** Have they a network in common, by name? */
+static bool share(const struct kolo_rdma_gids *ours, const struct kolo_rdma_gids *theirs)
+{
+    char one[KOLO_RDMA_GID_TEXT], other[KOLO_RDMA_GID_TEXT];
+    for (size_t i = 0; i < ours->count; i++)
+        for (size_t j = 0; j < theirs->count; j++) {
+            kolo_rdma_gid_network(&ours->all[i], one, sizeof one);
+            kolo_rdma_gid_network(&theirs->all[j], other, sizeof other);
+            if (strcmp(one, other) == 0)
+                return true;
+        }
+    return false;
+}
+
 /** Joins ports 0 and 1 from both sides; "" if they cannot, else "OURS - THEIRS". */
 static const char *join(void)
 {
@@ -55,6 +69,7 @@ static const char *join(void)
     bool joins = kolo_rdma_gids_join(&ours, &theirs, &i, &j, &why);
     cr_assert(joins == kolo_rdma_gids_join(&theirs, &ours, &j_too, &i_too, &why));
     cr_assert(i == i_too && j == j_too, "both sides choose alike");
+    cr_assert(joins == share(&ours, &theirs), "the names of networks say another thing");
     if (!joins) {
         cr_assert(strstr(why.text, "have no kind of address in common"), "%s", why.text);
         return "";

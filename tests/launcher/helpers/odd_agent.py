@@ -45,6 +45,11 @@ bodies = {
     "endless": b"x" * 5000,
     "early": b"",
     "path": b"begin\tstart\nend\tfacts\npath\t0\t15\tfine\t1\t\nend\tpaths\nend\tsurvey\n",
+    "roce": b"begin\tstart\nbackend\ttransport\trdma\t1\t\nbackend\tport\tmlx5_0:1\t1\tRoCE v2 10.0.0.1\n"
+            b"backend\tnetwork\tmlx5_0:1\t1\tRoCE v2 IPv4\nbackend\tport\tmlx5_1:1\t1\tRoCE v2 10.0.1.1\n"
+            b"end\tfacts\nend\tpaths\nend\tsurvey\n",
+    "infiniband": b"begin\tstart\nbackend\ttransport\trdma\t1\t\nbackend\tport\tib0:1\t1\tInfiniBand fe80::7\n"
+                  b"backend\tnetwork\tib0:1\t1\tInfiniBand fe80::\nend\tfacts\nend\tpaths\nend\tsurvey\n",
     "colours": b"text\thost\t\x1b[31mred\n",
 }
 if what == "killed":  # as a worker says whose guardian is gone

@@ -35,7 +35,7 @@ struct kolo_remote_events {
     void (*prepared)(void *context, struct kolo_remote *remote);
     /** It will not start its ranks: @p exit_status is 126 or 127. */
     void (*refused)(void *context, struct kolo_remote *remote, int exit_status, const char *why);
-    /** STARTED, OUTPUT, EXITED, WANTED, NOTE, PAUSED, FACTS, TIMELINE. */
+    /** STARTED, OUTPUT, EXITED, WANTED, NOTE, STRAY, PAUSED, FACTS, TIMELINE. */
     kolo_frame_fn *frame; /* its context is the remote */
     void (*failed)(void *context, struct kolo_remote *remote, const char *why);
     void (*gone)(void *context, struct kolo_remote *remote);

@@ -3,7 +3,7 @@
 // that it began with, which every descendant inherits. Must never: end anything, or wait.
 //
 // Whether it is of kolo its mappings say. One that has libkolo within itself, statically linked, is
-// known as soon as it calls kolo_init (launcher/job.c).
+// known as soon as it calls kolo_init (launcher/job_ranks.c).
 #include "launcher/strays.h"
 
 #include <stdio.h>

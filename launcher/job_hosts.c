@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns what becomes of a job's hosts: called a bounded number at a time, told the job, started when
+// all are prepared, and missed. Must never decide how the job ends (job_phases.c).
+#include "launcher/job_state.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "launcher/job_spec.h"
+
+enum { CALLS_MAX = 32 /* hosts that are being called at a time */ };
+
+void kolo_job_call_hosts(struct kolo_job *job)
+{
+    while (job->phase == JOB_STARTING && job->called < job->hosts->count &&
+           job->calling < CALLS_MAX) {
+        struct kolo_remote *remote = &job->remotes[job->called++];
+        job->calling++;
+        kolo_remote_call(remote);
+    }
+}
+
+static void on_joined(void *context, struct kolo_remote *remote)
+{
+    struct kolo_job *job = context;
+    uint8_t *data = NULL;
+    size_t bytes = 0;
+    job->calling--;
+    JOB_SAY(job, "kolorun: host %s: agent (pid %u on %s) is there after %.3f s", remote->host->name,
+            remote->agent_pid, remote->agent_host, kolo_job_age_s(job));
+    struct kolo_job_facts facts = {.options = job->options,
+                                   .host = remote->host,
+                                   .size = job->size,
+                                   .first_host = job->hosts->at,
+                                   .meeting = job->meeting};
+    if (kolo_job_spec_pack(&facts, &data, &bytes) == KOLO_OK) {
+        kolo_channel_send(&remote->channel, KOLO_FRAME_JOB, data, bytes);
+        explicit_bzero(data, bytes);
+        kolo_free_memory(data);
+    } else {
+        kolo_verdict_trouble(job->verdict, kolo_now_ns(), KOLO_EXIT_USAGE, "%s",
+                             kolo_error_detail());
+        kolo_job_begin_end(job);
+    }
+    kolo_job_call_hosts(job);
+}
+
+static void start_all(struct kolo_job *job)
+{
+    if (!kolo_job_enter(job, JOB_RUNNING, -1))
+        return;
+    (void)uv_timer_stop(&job->start_timer);
+    JOB_SAY(job, "kolorun: %zu host%s prepared after %.3f s: starting %d rank%s", job->hosts->count,
+            job->hosts->count == 1 ? "" : "s", kolo_job_age_s(job), job->size,
+            job->size == 1 ? "" : "s");
+    for (size_t i = 0; i < job->hosts->count; i++)
+        kolo_remote_start(&job->remotes[i]);
+    if (!job->options->no_input &&
+        kolo_input_create(&job->loop, STDIN_FILENO, kolo_job_input, job, &job->input) != KOLO_OK)
+        kolo_output_print(job->streams[JOB_ERR], "kolorun: %s: rank 0 gets none",
+                          kolo_error_detail());
+    kolo_pause_allow(&job->pause);
+}
+
+static void on_prepared(void *context, struct kolo_remote *remote)
+{
+    (void)remote;
+    struct kolo_job *job = context;
+    if (++job->prepared == job->hosts->count)
+        start_all(job);
+}
+
+/* What comes of it for the job that a host is not there. */
+static const char *words_of_end(const struct kolo_job *job)
+{
+    if (job->phase == JOB_STARTING)
+        return "nothing was started";
+    return kolo_job_keeps_going(job) ? "the others went on" : "the job was ended";
+}
+
+static void on_refused(void *context, struct kolo_remote *remote, int exit_status, const char *why)
+{
+    struct kolo_job *job = context;
+    /* An agent that ends takes its ranks with it, and they may be missed before it is heard. */
+    int64_t when_ns = kolo_verdict_evidence(job->verdict, remote->host->first_rank,
+                                            remote->host->ranks, kolo_now_ns());
+    kolo_verdict_trouble(job->verdict, when_ns, exit_status, "host %s: %s; %s", remote->host->name,
+                         why, words_of_end(job));
+    if (!kolo_job_keeps_going(job)) /* else its ranks are heard to end, or are lost with it */
+        kolo_job_begin_end(job);
+}
+
+static void on_failed(void *context, struct kolo_remote *remote, const char *why)
+{
+    struct kolo_job *job = context;
+    int64_t when_ns = kolo_verdict_evidence(job->verdict, remote->host->first_rank,
+                                            remote->host->ranks, remote->lost_ns);
+    kolo_verdict_trouble(job->verdict, when_ns, KOLO_EXIT_HOST, "%s; %s", why, words_of_end(job));
+    for (int i = 0; i < remote->host->ranks && job->phase != JOB_STARTING; i++) {
+        int rank = remote->host->first_rank + i;
+        if (!kolo_verdict_has_ended(job->verdict, rank))
+            kolo_meeting_died(job->meeting, rank, "was lost with its host");
+    }
+    if (!kolo_job_keeps_going(job))
+        kolo_job_begin_end(job);
+}
+
+static void on_gone(void *context, struct kolo_remote *remote)
+{
+    (void)remote;
+    struct kolo_job *job = context;
+    job->gone++;
+    kolo_job_leave_if_gone(job);
+}
+
+struct kolo_remote_events kolo_job_host_events(struct kolo_job *job)
+{
+    return (struct kolo_remote_events){.context = job,
+                                       .joined = on_joined,
+                                       .prepared = on_prepared,
+                                       .refused = on_refused,
+                                       .frame = kolo_job_frame,
+                                       .failed = on_failed,
+                                       .gone = on_gone};
+}

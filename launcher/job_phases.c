@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns the phases of a job: which may follow which, how long each may last, and what is done to all
+// hosts where one begins. Must never know why: who notices a failure tells the verdict, then begins
+// the end.
+//
+//   STARTING --all hosts prepared--> RUNNING --a failure--> GRACE --1 s--> TERM --0.3 s--> KILL
+//      |  a failure                     | SIGINT...: forwarded                  --2 s--> ABANDON
+//      `--> KILL                        `--> ASKED --exit timeout, a failure--> GRACE
+//   any --every host done, timelines come in--> COLLECTING --every host gone--> LEAVING
+//                                                   `--2 s without any--> ABANDON
+//   any --every host gone--> LEAVING (what was said is written) --> the loop ends
+//
+// GRACE lets the other ranks, who learn of the failure within milliseconds, say what they have to
+// say. It is short when no rank is connected: nobody learns of it, but who fails of the same cause
+// (a bad option, which only rank 0 may put into words) is about to. In each phase hosts may become
+// gone, and when all are the job leaves.
+#include "launcher/job_state.h"
+
+#include <signal.h>
+
+enum { GRACE_MS = 1000, UNCONNECTED_GRACE_MS = 250, TERM_MS = 300, KILL_MS = 2000 };
+
+static const bool may_follow[JOB_PHASES][JOB_PHASES] = {
+    [JOB_STARTING] = {[JOB_RUNNING] = true, [JOB_KILL] = true, [JOB_LEAVING] = true},
+    [JOB_RUNNING] = {[JOB_ASKED] = true,
+                     [JOB_GRACE] = true,
+                     [JOB_TERM] = true,
+                     [JOB_KILL] = true,
+                     [JOB_COLLECTING] = true,
+                     [JOB_LEAVING] = true},
+    [JOB_ASKED] = {[JOB_GRACE] = true,
+                   [JOB_TERM] = true,
+                   [JOB_KILL] = true,
+                   [JOB_COLLECTING] = true,
+                   [JOB_LEAVING] = true},
+    [JOB_GRACE] =
+        {[JOB_TERM] = true, [JOB_KILL] = true, [JOB_COLLECTING] = true, [JOB_LEAVING] = true},
+    [JOB_TERM] = {[JOB_KILL] = true, [JOB_COLLECTING] = true, [JOB_LEAVING] = true},
+    [JOB_KILL] = {[JOB_ABANDON] = true, [JOB_COLLECTING] = true, [JOB_LEAVING] = true},
+    [JOB_ABANDON] = {[JOB_LEAVING] = true},
+    [JOB_COLLECTING] =
+        {[JOB_COLLECTING] = true, [JOB_KILL] = true, [JOB_ABANDON] = true, [JOB_LEAVING] = true},
+};
+
+bool kolo_job_keeps_going(const struct kolo_job *job)
+{
+    return job->options->keep_going && job->is_joined && job->phase == JOB_RUNNING;
+}
+
+bool kolo_job_enter(struct kolo_job *job, enum kolo_job_phase phase, int64_t limit_ms)
+{
+    if (!may_follow[job->phase][phase])
+        return false;
+    job->phase = phase;
+    (void)uv_timer_stop(&job->phase_timer);
+    if (limit_ms >= 0)
+        (void)uv_timer_start(&job->phase_timer, kolo_job_phase_ended, (uint64_t)limit_ms, 0);
+    return true;
+}
+
+void kolo_job_signal(struct kolo_job *job, int number)
+{
+    for (size_t i = 0; i < job->hosts->count; i++)
+        if (job->remotes[i].state == KOLO_REMOTE_RUNNING)
+            kolo_channel_send_u32(&job->remotes[i].channel, KOLO_FRAME_SIGNAL, (uint32_t)number);
+}
+
+void kolo_job_kill(struct kolo_job *job)
+{
+    if (!kolo_job_enter(job, JOB_KILL, KILL_MS))
+        return;
+    kolo_pause_forbid(&job->pause);
+    kolo_verdict_sends(job->verdict, SIGTERM);
+    kolo_verdict_sends(job->verdict, SIGKILL);
+    (void)uv_timer_stop(&job->start_timer);
+    for (size_t i = 0; i < job->hosts->count; i++)
+        if (job->remotes[i].state != KOLO_REMOTE_GONE)
+            kolo_remote_dismiss(&job->remotes[i]);
+}
+
+static void terminate(struct kolo_job *job)
+{
+    if (!kolo_job_enter(job, JOB_TERM, TERM_MS))
+        return;
+    kolo_verdict_sends(job->verdict, SIGTERM);
+    kolo_job_signal(job, SIGTERM);
+}
+
+void kolo_job_begin_end(struct kolo_job *job)
+{
+    kolo_pause_forbid(&job->pause);
+    if (job->phase == JOB_STARTING)
+        kolo_job_kill(job);
+    else if (job->phase == JOB_RUNNING || job->phase == JOB_ASKED)
+        (void)kolo_job_enter(job, JOB_GRACE,
+                             kolo_meeting_connected(job->meeting) > 0 ? GRACE_MS
+                                                                      : UNCONNECTED_GRACE_MS);
+}
+
+static void abandon(struct kolo_job *job)
+{
+    if (!kolo_job_enter(job, JOB_ABANDON, KILL_MS))
+        return;
+    for (size_t i = 0; i < job->hosts->count; i++)
+        kolo_remote_kill(&job->remotes[i]);
+}
+
+void kolo_job_phase_ended(uv_timer_t *timer)
+{
+    struct kolo_job *job = timer->data;
+    switch ((int)job->phase) {
+    case JOB_ASKED:
+        kolo_job_begin_end(job);
+        break;
+    case JOB_GRACE:
+        terminate(job);
+        break;
+    case JOB_TERM:
+        kolo_job_kill(job);
+        break;
+    case JOB_KILL:
+    case JOB_COLLECTING:
+        abandon(job);
+        break;
+    case JOB_ABANDON:
+        (void)kolo_job_enter(job, JOB_LEAVING, -1);
+        uv_stop(&job->loop);
+        break;
+    default:
+        break;
+    }
+}
+
+static bool is_drained(struct kolo_job *job)
+{
+    return kolo_output_is_drained(job->streams[JOB_OUT]) &&
+           kolo_output_is_drained(job->streams[JOB_ERR]);
+}
+
+/* Everything is gone; once what it said is written, the verdict follows, then the loop ends. */
+void kolo_job_leave(struct kolo_job *job)
+{
+    if (job->phase < JOB_COLLECTING || !is_drained(job))
+        return;
+    if (!job->said_verdict) {
+        job->said_verdict = true;
+        job->exit_status =
+            kolo_verdict_finish(job->verdict, job->verdict_line, sizeof job->verdict_line);
+        if (job->verdict_line[0] && !job->is_quiet) {
+            kolo_output_print(job->streams[JOB_ERR], "kolorun: %s", job->verdict_line);
+            return;
+        }
+    }
+    if (job->phase == JOB_LEAVING)
+        uv_stop(&job->loop);
+}
+
+void kolo_job_leave_if_gone(struct kolo_job *job)
+{
+    if (job->gone == job->hosts->count && kolo_job_enter(job, JOB_LEAVING, -1))
+        kolo_job_leave(job);
+}

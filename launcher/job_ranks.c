@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns what is heard of a job's ranks: from their agents in frames, which are not trusted, and from
+// the store that they meet in. It goes to the verdict, the output and the other ranks. Must never
+// decide how the job ends (job_phases.c).
+#include "launcher/job_state.h"
+
+#include "launcher/strays.h"
+
+/* ---- what agents say ---- */
+
+static bool is_of(const struct kolo_remote *remote, uint32_t rank)
+{
+    return rank >= (uint32_t)remote->host->first_rank &&
+           rank - (uint32_t)remote->host->first_rank < (uint32_t)remote->host->ranks;
+}
+
+static void tell_death(struct kolo_job *job, const struct kolo_outcome *outcome)
+{
+    char how[256];
+    kolo_outcome_text(outcome, how, sizeof how);
+    kolo_meeting_died(job->meeting, (int)outcome->rank, how);
+}
+
+static void on_started(struct kolo_job *job, struct kolo_remote *remote, uint32_t rank,
+                       uint32_t pid)
+{
+    job->has_started = true;
+    kolo_verdict_started(job->verdict, (int)rank, remote->host->name, pid);
+    JOB_SAY(job, "kolorun: rank %u started on %s (pid %u) after %.3f s", rank, remote->host->name,
+            pid, kolo_job_age_s(job));
+}
+
+static void on_exited(struct kolo_job *job, const struct kolo_outcome *outcome)
+{
+    int rank = (int)outcome->rank;
+    bool has_failed = kolo_verdict_ended(job->verdict, outcome, kolo_now_ns());
+    /* One that was never connected, or whose connection fell before, will not be heard of again. Of
+     * one whose connection stands, its own fall tells: a process that it left may have it. */
+    bool has_deserted = !kolo_verdict_has_left(job->verdict, rank) &&
+                        !kolo_meeting_is_here(job->meeting, rank) &&
+                        (!job->is_joined || kolo_verdict_is_deserter(job->verdict, rank));
+    if ((has_failed || has_deserted) && job->phase < JOB_TERM) /* then nobody is left to tell */
+        tell_death(job, outcome);
+    if (has_failed && !job->is_joined && kolo_meeting_has_come(job->meeting, rank))
+        kolo_verdict_waited(job->verdict);
+    if (has_failed && kolo_job_keeps_going(job)) {
+        kolo_verdict_keep_going(job->verdict);
+        JOB_SAY(job, "kolorun: rank %d failed after %.3f s; the others go on (--keep-going)", rank,
+                kolo_job_age_s(job));
+    } else if (has_failed) {
+        kolo_job_begin_end(job);
+    }
+}
+
+/* A rank that went on in the background is not waited for, as by mpirun and srun: the job is ended
+ * as if it had failed. What is not of kolo, or was left by a rank that had done with it, does not
+ * fail a job that ended well. */
+static kolo_status on_stray(struct kolo_job *job, struct kolo_remote *remote,
+                            struct kolo_reader *body)
+{
+    struct kolo_stray stray;
+    char how[128];
+    kolo_status status = kolo_stray_read(body, &stray);
+    if (status != KOLO_OK || !is_of(remote, stray.rank))
+        return kolo_fail(KOLO_ERR_PROTOCOL, "a malformed STRAY");
+    const int rank = (int)stray.rank;
+    if (kolo_verdict_has_left(job->verdict, rank))
+        return KOLO_OK;
+    if (stray.is_of_kolo || kolo_meeting_is_here(job->meeting, rank)) {
+        snprintf(how, sizeof how, "went on as the rank (process %u, %s)", stray.pid, stray.name);
+        kolo_verdict_strayed(job->verdict, rank, how);
+        if (!kolo_job_keeps_going(job))
+            kolo_job_begin_end(job);
+    } else if (!job->said_stray) {
+        job->said_stray = true;
+        kolo_output_print(job->streams[JOB_ERR],
+                          "kolorun: rank %d left process %u (%s) in the background on %s; it is "
+                          "ended with the job",
+                          rank, stray.pid, stray.name, remote->host->name);
+    } else {
+        JOB_SAY(job, "kolorun: rank %d left process %u (%s) on %s", rank, stray.pid, stray.name,
+                remote->host->name);
+    }
+    return KOLO_OK;
+}
+
+static void on_output(struct kolo_job *job, struct kolo_remote *remote, uint32_t rank,
+                      struct kolo_reader *body)
+{
+    unsigned stream = kolo_read_u8(body);
+    size_t bytes = kolo_reader_left(body);
+    kolo_output_lines(job->streams[stream == 2 ? JOB_ERR : JOB_OUT], remote->index,
+                      job->options->no_prefix ? -1 : (int)rank, body->at, bytes);
+}
+
+static kolo_status on_note(struct kolo_job *job, struct kolo_remote *remote,
+                           struct kolo_reader *body)
+{
+    kolo_output_print(job->streams[JOB_ERR], "kolorun: host %s: %.*s", remote->host->name,
+                      (int)(kolo_reader_left(body) > 200 ? 200 : kolo_reader_left(body)),
+                      (const char *)body->at);
+    return KOLO_OK;
+}
+
+/* Nothing of the job is left but what its ranks have kept of their calls. */
+static bool are_done(const struct kolo_job *job)
+{
+    for (size_t i = 0; i < job->hosts->count; i++)
+        if (job->remotes[i].state < KOLO_REMOTE_FINISHED)
+            return false;
+    return true;
+}
+
+static kolo_status on_timeline(struct kolo_job *job, uint32_t rank, struct kolo_reader *body)
+{
+    kolo_status status = kolo_gather_take(job->gather, (int)rank, body->at, kolo_reader_left(body));
+    if (status != KOLO_OK || !are_done(job))
+        return status;
+    if (kolo_job_enter(job, JOB_COLLECTING, JOB_COLLECT_MS)) {
+        (void)uv_timer_stop(&job->job_timer);
+        kolo_job_leave(job);
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_job_frame(void *context, enum kolo_frame_type type, struct kolo_reader *body)
+{
+    struct kolo_remote *remote = context;
+    struct kolo_job *job = remote->config->events.context;
+    if (type == KOLO_FRAME_NOTE)
+        return on_note(job, remote, body);
+    if (type == KOLO_FRAME_EXITED) {
+        struct kolo_outcome outcome;
+        kolo_outcome_read(body, &outcome);
+        kolo_status status = kolo_reader_finish(body, "an agent's EXITED");
+        if (status != KOLO_OK || !is_of(remote, outcome.rank))
+            return kolo_fail(KOLO_ERR_PROTOCOL, "a malformed EXITED");
+        on_exited(job, &outcome);
+        return KOLO_OK;
+    }
+    if (type == KOLO_FRAME_STRAY)
+        return on_stray(job, remote, body);
+    if (type == KOLO_FRAME_FACTS)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "FACTS of a job");
+    uint32_t value = kolo_read_u32(body);
+    if (type == KOLO_FRAME_WANTED) {
+        if (job->input)
+            kolo_input_taken(job->input, value);
+    } else if (type == KOLO_FRAME_PAUSED) {
+        kolo_pause_answered(&job->pause, remote, value);
+    } else if (!is_of(remote, value)) {
+        return kolo_fail(KOLO_ERR_PROTOCOL, "%s for rank %u", kolo_frame_text(type), value);
+    } else if (type == KOLO_FRAME_TIMELINE) {
+        return on_timeline(job, value, body);
+    } else if (type == KOLO_FRAME_STARTED) {
+        on_started(job, remote, value, kolo_read_u32(body));
+    } else {
+        on_output(job, remote, value, body);
+    }
+    return body->failed ? kolo_fail(KOLO_ERR_PROTOCOL, "a short %s", kolo_frame_text(type))
+                        : KOLO_OK;
+}
+
+/* ---- the store ---- */
+
+static void on_joined(void *context)
+{
+    struct kolo_job *job = context;
+    job->is_joined = true;
+    JOB_SAY(job, "kolorun: all %d rank%s met after %.3f s", job->size, job->size == 1 ? "" : "s",
+            kolo_job_age_s(job));
+}
+
+static void on_came(void *context, int rank)
+{
+    struct kolo_job *job = context;
+    if (!kolo_verdict_ended_well(job->verdict, rank))
+        return;
+    kolo_verdict_strayed(job->verdict, rank, "called kolo_init");
+    if (!kolo_job_keeps_going(job))
+        kolo_job_begin_end(job);
+}
+
+static void on_left(void *context, int rank)
+{
+    struct kolo_job *job = context;
+    kolo_verdict_left(job->verdict, rank);
+}
+
+static void on_lost(void *context, int rank)
+{
+    struct kolo_job *job = context;
+    kolo_verdict_lost(job->verdict, rank, kolo_now_ns());
+    if (kolo_verdict_is_deserter(job->verdict, rank))
+        kolo_meeting_died(job->meeting, rank, "exited with status 0 without kolo_finalize");
+}
+
+static void on_notice(void *context, const char *text)
+{
+    struct kolo_job *job = context;
+    kolo_output_print(job->streams[JOB_ERR], "kolorun: %s", text);
+}
+
+struct kolo_store_server_events kolo_job_store_events(struct kolo_job *job)
+{
+    return (struct kolo_store_server_events){.context = job,
+                                             .joined = on_joined,
+                                             .came = on_came,
+                                             .left = on_left,
+                                             .lost = on_lost,
+                                             .notice = on_notice};
+}

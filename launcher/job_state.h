@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inside of a job, shared by its files: job.c (its beginning and its end, streams, time and
+// signals), job_phases.c (the state machine), job_hosts.c (what becomes of hosts), job_ranks.c
+// (what is heard of ranks, from their agents and from the store).
+#ifndef KOLO_LAUNCHER_JOB_STATE_H
+#define KOLO_LAUNCHER_JOB_STATE_H
+
+#include <uv.h>
+
+#include "base/clock.h"
+#include "launcher/gather.h"
+#include "launcher/input.h"
+#include "launcher/job.h"
+#include "launcher/meeting.h"
+#include "launcher/output.h"
+#include "launcher/pause.h"
+#include "launcher/remote.h"
+#include "launcher/verdict.h"
+
+enum kolo_job_phase {
+    JOB_STARTING,
+    JOB_RUNNING,
+    JOB_ASKED,
+    JOB_GRACE,
+    JOB_TERM,
+    JOB_KILL,
+    JOB_ABANDON,
+    JOB_COLLECTING,
+    JOB_LEAVING,
+    JOB_PHASES
+};
+enum { JOB_OUT, JOB_ERR, JOB_COLLECT_MS = 2000 /* between two pieces of timelines */ };
+
+struct kolo_job {
+    uv_loop_t loop;
+    const struct kolo_options *options;
+    const struct kolo_hosts *hosts;
+    int size;
+    enum kolo_job_phase phase;
+    uv_timer_t phase_timer, start_timer, job_timer;
+    uv_signal_t child, signals[3];
+    struct kolo_pause pause;
+    struct kolo_remote_config remote_config;
+    struct kolo_remote *remotes;
+    size_t called, calling, prepared, gone;
+    struct kolo_meeting *meeting;
+    struct kolo_verdict *verdict;
+    struct kolo_output *streams[2]; /* JOB_OUT, JOB_ERR */
+    struct kolo_input *input;
+    struct kolo_gather *gather; /* NULL: no timeline */
+    char verdict_line[2 * KOLO_DETAIL_MAX];
+    int64_t began_ns;
+    int exit_status;
+    bool has_started, is_joined, is_quiet, said_verdict, said_stray;
+};
+
+/** Says a line where --verbose is given. */
+#define JOB_SAY(job, ...)                                                                          \
+    do {                                                                                           \
+        if ((job)->options->verbose)                                                               \
+            kolo_output_print((job)->streams[JOB_ERR], __VA_ARGS__);                               \
+    } while (0)
+
+static inline double kolo_job_age_s(const struct kolo_job *job)
+{
+    return (double)(kolo_now_ns() - job->began_ns) / 1e9;
+}
+
+/* job_phases.c */
+/** The only function that changes the phase, for @p limit_ms (-1: until something happens). False:
+ * it may not follow. */
+bool kolo_job_enter(struct kolo_job *job, enum kolo_job_phase phase, int64_t limit_ms);
+/** Shall the others go on without a rank that was lost? Not before all have met: nobody could. */
+bool kolo_job_keeps_going(const struct kolo_job *job);
+/** Something failed: the others may speak, then they are ended. */
+void kolo_job_begin_end(struct kolo_job *job);
+void kolo_job_kill(struct kolo_job *job);
+/** For all ranks that run. */
+void kolo_job_signal(struct kolo_job *job, int number);
+/** Once everything is gone and written: the verdict, then the end of the loop. */
+void kolo_job_leave(struct kolo_job *job);
+void kolo_job_leave_if_gone(struct kolo_job *job);
+void kolo_job_phase_ended(uv_timer_t *timer);
+
+/* job_hosts.c */
+/** Calls as many of those that were not called yet as may be called at a time. */
+void kolo_job_call_hosts(struct kolo_job *job);
+struct kolo_remote_events kolo_job_host_events(struct kolo_job *job);
+
+/* job_ranks.c */
+/** A frame of a host's agent: @p context is the remote. */
+kolo_status kolo_job_frame(void *context, enum kolo_frame_type type, struct kolo_reader *body);
+struct kolo_store_server_events kolo_job_store_events(struct kolo_job *job);
+
+/* job.c */
+/** Standard input for rank 0: @p context is the job. */
+void kolo_job_input(void *context, const void *data, size_t bytes);
+
+#endif

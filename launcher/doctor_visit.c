@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns what is said to the examiner of one host and what it says, which goes into its checkup. Must
+// never believe more than it asked for: another host could fill this one's memory.
+#include "launcher/doctor_state.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "launcher/examine.h"
+#include "launcher/job_spec.h"
+
+enum { CALLS_MAX = 64, NOISE_BYTES = 200 };
+
+/* ---- telling the examiner ---- */
+
+static void tell(struct kolo_visit *visit, const char *word, ...) __attribute__((sentinel));
+static void tell(struct kolo_visit *visit, const char *word, ...)
+{
+    const char *fields[8] = {word};
+    char line[KOLO_FACT_LINE_MAX];
+    size_t count = 1;
+    va_list list;
+    va_start(list, word);
+    for (const char *field; count < 7 && (field = va_arg(list, const char *)) != NULL;)
+        fields[count++] = field;
+    va_end(list);
+    size_t bytes = kolo_fact_line(line, fields);
+    kolo_channel_send(&visit->remote.channel, KOLO_FRAME_EXAMINE, line, bytes);
+    explicit_bzero(line, sizeof line);
+}
+
+static void ask_facts(struct kolo_visit *visit)
+{
+    struct kolo_doctor *doctor = visit->doctor;
+    char secret[2 * KOLO_SECRET_BYTES + 1], self[16], hosts[16];
+    kolo_secret_format(&doctor->secret, secret);
+    snprintf(self, sizeof self, "%d", visit->remote.index);
+    snprintf(hosts, sizeof hosts, "%zu", doctor->count);
+    tell(visit, "secret", secret, NULL);
+    tell(visit, "self", self, hosts, NULL);
+    visit->asked_ns = kolo_wall_ns();
+    tell(visit, "clock", NULL);
+    explicit_bzero(secret, sizeof secret);
+}
+
+/* Of many hosts each tries those at distances of powers of two, in both directions: so all are
+ * joined by few steps, whatever fails of one is seen by several, and the paths of a host are few.
+ * And all try kolorun. */
+static bool is_tried(const struct kolo_doctor *doctor, size_t from, size_t to)
+{
+    const struct kolo_checkup *there = &doctor->checkups[to];
+    if (from == to || !there->has_facts || doctor->checkups[from].is_launcher)
+        return false;
+    if (doctor->count <= DOCTOR_WHOLE_MAX || there->is_launcher || there->is_here)
+        return true;
+    size_t ahead = (to + doctor->count - from) % doctor->count;
+    size_t behind = doctor->count - ahead;
+    return (ahead & (ahead - 1)) == 0 || (behind & (behind - 1)) == 0;
+}
+
+size_t kolo_visit_ask_paths(struct kolo_visit *visit)
+{
+    struct kolo_doctor *doctor = visit->doctor;
+    size_t count = 0;
+    for (size_t to = 0; to < doctor->count; to++) {
+        const struct kolo_facts *there = &doctor->checkups[to].facts;
+        if (!is_tried(doctor, (size_t)visit->remote.index, to))
+            continue;
+        for (size_t i = 0; i < there->place_count; i++, count++) {
+            char host[16], place[16];
+            snprintf(host, sizeof host, "%zu", to);
+            snprintf(place, sizeof place, "%zu", i);
+            tell(visit, "target", host, place, there->places[i].address, NULL);
+        }
+    }
+    tell(visit, "dial", NULL);
+    visit->paths_pending = count;
+    return count;
+}
+
+/* ---- what hosts say ---- */
+
+static struct kolo_visit *visit_of(struct kolo_remote *remote)
+{
+    return (struct kolo_visit *)remote; /* its first member */
+}
+
+void kolo_doctor_call_hosts(struct kolo_doctor *doctor)
+{
+    while (doctor->phase == DOCTOR_REACHING && doctor->called < doctor->count &&
+           doctor->calling < CALLS_MAX) {
+        struct kolo_visit *visit = &doctor->visits[doctor->called++];
+        doctor->calling++;
+        kolo_remote_call(&visit->remote);
+    }
+}
+
+static void keep_noise(struct kolo_visit *visit)
+{
+    struct kolo_checkup *checkup = visit->checkup;
+    const struct kolo_remote *remote = &visit->remote;
+    size_t used = 0;
+    checkup->noise_bytes = remote->channel.frames.noise_bytes;
+    for (size_t i = 0; i < remote->words_len && used < NOISE_BYTES; i++)
+        checkup->noise[used++] = (unsigned char)remote->words[i] < 0x20 ? ' ' : remote->words[i];
+    while (used > 0 && checkup->noise[used - 1] == ' ')
+        used--;
+    checkup->noise[used] = '\0';
+}
+
+static void on_joined(void *context, struct kolo_remote *remote)
+{
+    struct kolo_doctor *doctor = context;
+    struct kolo_visit *visit = visit_of(remote);
+    uint8_t *data = NULL;
+    size_t bytes = 0;
+    doctor->calling--;
+    visit->has_greeted = true;
+    visit->checkup->reach_ms = (double)(kolo_now_ns() - remote->called_ns) / 1e6;
+    DOCTOR_SAY(doctor, "host %s: agent (pid %u on %s) is there after %.3f s\n", visit->host.name,
+               remote->agent_pid, remote->agent_host, visit->checkup->reach_ms / 1000);
+    struct kolo_job_facts facts = {.options = doctor->options,
+                                   .host = &visit->host,
+                                   .size = doctor->size,
+                                   .first_host = doctor->hosts->at,
+                                   .meeting = NULL};
+    if (kolo_job_spec_pack(&facts, &data, &bytes) == KOLO_OK) {
+        kolo_channel_send(&remote->channel, KOLO_FRAME_JOB, data, bytes);
+        kolo_free_memory(data);
+    } else {
+        snprintf(visit->checkup->refused, sizeof visit->checkup->refused, "%s",
+                 kolo_error_detail());
+        visit->is_given_up = true;
+        kolo_remote_dismiss(remote);
+    }
+    kolo_doctor_call_hosts(doctor);
+    kolo_doctor_advance(doctor);
+}
+
+/* The first EXAMINE starts the examiner, whose first line asks for more. */
+static void begin_examination(struct kolo_visit *visit)
+{
+    visit->has_started = true;
+    if (!visit->host.is_here) /* what was written before the greeting has come by now */
+        keep_noise(visit);
+    kolo_channel_send(&visit->remote.channel, KOLO_FRAME_EXAMINE, NULL, 0);
+}
+
+static void on_prepared(void *context, struct kolo_remote *remote)
+{
+    (void)context;
+    begin_examination(visit_of(remote));
+}
+
+static void on_refused(void *context, struct kolo_remote *remote, int exit_status, const char *why)
+{
+    struct kolo_visit *visit = visit_of(remote);
+    struct kolo_checkup *checkup = visit->checkup;
+    (void)exit_status;
+    if (visit->has_started) /* the job was not refused: its agent was killed, say */
+        snprintf(checkup->gone, sizeof checkup->gone, "%s", why);
+    else if (!checkup->is_launcher) /* it need not have the directory, or devices */
+        snprintf(checkup->refused, sizeof checkup->refused, "%s", why);
+    if (!visit->has_started) {
+        begin_examination(visit);
+        return;
+    }
+    visit->is_given_up = true;
+    kolo_remote_dismiss(remote);
+    kolo_doctor_advance(context);
+}
+
+static void take_clock(struct kolo_visit *visit, int64_t theirs_ns)
+{
+    int64_t now_ns = kolo_wall_ns();
+    visit->checkup->clock_doubt_ns = (now_ns - visit->asked_ns) / 2;
+    visit->checkup->clock_offset_ns = theirs_ns - visit->asked_ns - visit->checkup->clock_doubt_ns;
+    visit->checkup->has_clock = true;
+}
+
+/* One that it was asked for: else a host could fill this one's memory. */
+static kolo_status take_path(struct kolo_visit *visit, struct kolo_path *path)
+{
+    struct kolo_doctor *doctor = visit->doctor;
+    path->from = visit->remote.index;
+    if (visit->paths_pending == 0 || (size_t)path->to >= doctor->count ||
+        !is_tried(doctor, (size_t)path->from, (size_t)path->to) ||
+        (size_t)path->place >= doctor->checkups[path->to].facts.place_count)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "tells of a path that nobody asked for");
+    visit->paths_pending--;
+    return kolo_paths_add(&doctor->paths, path);
+}
+
+static kolo_status take_news(struct kolo_visit *visit, struct kolo_fact_news *news)
+{
+    struct kolo_checkup *checkup = visit->checkup;
+    if (news->kind == KOLO_LINE_CLOCK) {
+        take_clock(visit, news->clock_ns);
+    } else if (news->kind == KOLO_LINE_PATH) {
+        return take_path(visit, &news->path);
+    } else if (news->kind == KOLO_LINE_END) {
+        checkup->has_facts = checkup->has_facts || strcmp(news->step, "facts") == 0;
+        checkup->has_survey = checkup->has_survey || strcmp(news->step, "survey") == 0;
+        checkup->has_paths = checkup->has_paths || strcmp(news->step, "paths") == 0;
+    } else if (visit->asked_ns == 0 && strcmp(checkup->facts.step, "start") == 0) {
+        ask_facts(visit);
+    }
+    return KOLO_OK;
+}
+
+/* The whole lines among what has come. */
+static kolo_status take_lines(struct kolo_visit *visit)
+{
+    kolo_status status = KOLO_OK;
+    char *begin = visit->text, *end;
+    while (status == KOLO_OK &&
+           (end = memchr(begin, '\n', visit->used - (size_t)(begin - visit->text))) != NULL) {
+        struct kolo_fact_news news;
+        *end = '\0';
+        status = kolo_facts_take(&visit->checkup->facts, begin, &news);
+        begin = end + 1;
+        if (status == KOLO_OK)
+            status = take_news(visit, &news);
+    }
+    visit->used -= (size_t)(begin - visit->text);
+    memmove(visit->text, begin, visit->used);
+    if (status == KOLO_OK && visit->used >= KOLO_FACT_LINE_MAX)
+        status = kolo_fail(KOLO_ERR_PROTOCOL, "a line of facts without an end");
+    return status;
+}
+
+static kolo_status on_frame(void *context, enum kolo_frame_type type, struct kolo_reader *body)
+{
+    struct kolo_visit *visit = visit_of(context);
+    size_t bytes = kolo_reader_left(body);
+    void *text = visit->text;
+    if (type == KOLO_FRAME_NOTE)
+        return KOLO_OK;
+    if (type != KOLO_FRAME_FACTS)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "%s in an examination", kolo_frame_text(type));
+    if (bytes == 0 && !visit->is_given_up && visit->doctor->phase < DOCTOR_ENDING)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "its examiner ended early");
+    kolo_status status = kolo_grow(&text, &visit->capacity, visit->used + bytes + 1, 1);
+    if (status != KOLO_OK)
+        return status;
+    visit->text = text;
+    memcpy(visit->text + visit->used, body->at, bytes);
+    visit->used += bytes;
+    status = take_lines(visit);
+    kolo_doctor_advance(visit->doctor);
+    return status;
+}
+
+static void on_failed(void *context, struct kolo_remote *remote, const char *why)
+{
+    struct kolo_doctor *doctor = context;
+    struct kolo_visit *visit = visit_of(remote);
+    struct kolo_checkup *checkup = visit->checkup;
+    if (!visit->has_greeted)
+        doctor->calling--;
+    /* what the channel ended with says more than that the connection broke, but for its plain
+     * end */
+    if (visit->has_greeted && !visit->is_given_up)
+        snprintf(checkup->gone, sizeof checkup->gone, "%s",
+                 remote->broken[0] && strcmp(remote->broken, "closed") != 0 ? remote->broken : why);
+    else if (!visit->is_given_up)
+        snprintf(checkup->unreached, sizeof checkup->unreached, "%s", why);
+    visit->is_lost = true;
+    if (doctor->phase < DOCTOR_TRYING) /* nobody is to try it */
+        checkup->has_facts = false;
+    kolo_doctor_call_hosts(doctor);
+    kolo_doctor_advance(doctor);
+}
+
+static void on_gone(void *context, struct kolo_remote *remote)
+{
+    struct kolo_doctor *doctor = context;
+    (void)remote;
+    doctor->gone++;
+    kolo_doctor_advance(doctor);
+}
+
+struct kolo_remote_events kolo_doctor_events(struct kolo_doctor *doctor)
+{
+    return (struct kolo_remote_events){.context = doctor,
+                                       .joined = on_joined,
+                                       .prepared = on_prepared,
+                                       .refused = on_refused,
+                                       .frame = on_frame,
+                                       .failed = on_failed,
+                                       .gone = on_gone};
+}

@@ -2,7 +2,6 @@
 // Reaching a host. The end of a host has three parts that come in any order (its process, its
 // channel, the last of its standard error); settle() waits for them a moment, so that the reason
 // can be named, and never longer.
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -17,10 +16,10 @@
 #include "base/clock.h"
 #include "base/settings.h"
 #include "launcher/remote.h"
+#include "launcher/remote_parts.h"
 #include "launcher/spawn.h"
-#include "tools/letters.h"
 
-enum { SETTLE_MS = 1000, RETRY_MS = 200, ATTEMPTS_MAX = 3, SSH_FAILED = 255, SSH_ALIVE_COUNT = 2 };
+enum { SETTLE_MS = 1000, RETRY_MS = 200, ATTEMPTS_MAX = 3 };
 
 static const bool may_follow[KOLO_REMOTE_STATES][KOLO_REMOTE_STATES] = {
     [KOLO_REMOTE_IDLE] = {[KOLO_REMOTE_CALLING] = true, [KOLO_REMOTE_GONE] = true},
@@ -61,232 +60,6 @@ void kolo_remote_init(struct kolo_remote *remote, const struct kolo_remote_confi
     *remote = (struct kolo_remote){.config = config, .host = host, .index = index};
 }
 
-/* ---- the command ---- */
-
-/* 'text' for a POSIX shell. */
-static kolo_status quote(const char *text, char *out, size_t capacity)
-{
-    size_t used = 0;
-    for (const char *c = text; *c; c++)
-        used += *c == '\'' ? 4 : 1;
-    if (used + 3 > capacity)
-        return kolo_fail(KOLO_ERR_INVALID, "the path '%s' is too long", text);
-    *out++ = '\'';
-    for (const char *c = text; *c; c++) {
-        if (*c == '\'') {
-            memcpy(out, "'\\''", 4);
-            out += 4;
-        } else {
-            *out++ = *c;
-        }
-    }
-    memcpy(out, "'", 2);
-    return KOLO_OK;
-}
-
-static kolo_status add_words(struct kolo_texts *argv, const char *words)
-{
-    char copy[KOLO_HOST_MAX + 1];
-    snprintf(copy, sizeof copy, "%s", words);
-    char *rest = NULL;
-    for (char *word = strtok_r(copy, " \t", &rest); word; word = strtok_r(NULL, " \t", &rest)) {
-        kolo_status status = kolo_texts_add(argv, word);
-        if (status != KOLO_OK)
-            return status;
-    }
-    return KOLO_OK;
-}
-
-static int64_t seconds(int64_t ms)
-{
-    return ms < 1000 ? 1 : (ms + 999) / 1000;
-}
-
-static kolo_status make_command(const struct kolo_remote_config *config,
-                                const struct kolo_host *host, struct kolo_texts *argv)
-{
-    char option[64], path[4096], command[4096 + 32];
-    kolo_status status = KOLO_OK;
-    KOLO_TRY(add_words(argv, config->ssh));
-    if (argv->count == 0)
-        return kolo_fail(KOLO_ERR_CONFIG, "the ssh command is empty; give --ssh COMMAND");
-    static const char *const fixed[] = {"-T", "-x", "-o", "BatchMode=yes"};
-    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
-        KOLO_TRY(kolo_texts_add(argv, fixed[i]));
-    const struct {
-        const char *name;
-        int64_t value;
-    } options[] = {
-        {"ConnectTimeout", seconds(config->start_timeout_ms)},
-        {"ServerAliveInterval", seconds(config->peer_timeout_ms / SSH_ALIVE_COUNT)},
-        {"ServerAliveCountMax", SSH_ALIVE_COUNT},
-    };
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
-        snprintf(option, sizeof option, "%s=%lld", options[i].name, (long long)options[i].value);
-        KOLO_TRY(kolo_texts_add(argv, "-o"));
-        KOLO_TRY(kolo_texts_add(argv, option));
-    }
-    KOLO_TRY(quote(config->agent, path, sizeof path));
-    snprintf(command, sizeof command, "exec %s --agent", path);
-    KOLO_TRY(kolo_texts_add(argv, "--"));
-    KOLO_TRY(kolo_texts_add(argv, host->name));
-    KOLO_TRY(kolo_texts_add(argv, command));
-out:
-    return status;
-}
-
-void kolo_remote_command(const struct kolo_remote_config *config, const struct kolo_host *host,
-                         struct kolo_texts *argv)
-{
-    if (make_command(config, host, argv) != KOLO_OK)
-        kolo_texts_fini(argv);
-}
-
-/* ---- how it ended ---- */
-
-/* The last line of @p words before *end that is not blank; *end is where it begins then. */
-static void line_before(const char *words, size_t *end, char *text, size_t capacity)
-{
-    size_t used = 0;
-    while (*end > 0 && isspace((unsigned char)words[*end - 1]))
-        (*end)--;
-    size_t begin = *end;
-    while (begin > 0 && words[begin - 1] != '\n')
-        begin--;
-    for (size_t i = begin; i < *end && used + 1 < capacity; i++)
-        if (words[i] != '\0')
-            text[used++] = words[i];
-    text[used] = '\0';
-    *end = begin;
-    letters_disarm(text);
-}
-
-/* The last line of standard error that is not blank. */
-static void last_words(const struct kolo_remote *remote, char *text, size_t capacity)
-{
-    size_t end = remote->words_len;
-    line_before(remote->words, &end, text, capacity);
-}
-
-static bool has_sign(const char *words, const char *const signs[], size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strstr(words, signs[i]))
-            return true;
-    return false;
-}
-
-/* Why ssh itself failed. Some of its last lines say only that it did: of those the one before is
- * wanted as well (which host of a ProxyJump, a key that is unknown or another). */
-static void ssh_words(const struct kolo_remote *remote, char *text, size_t capacity)
-{
-    static const char *const vague[] = {"Host key verification failed", "Connection closed by",
-                                        "Connection reset by"};
-    char last[256], before[256];
-    size_t end = remote->words_len;
-    line_before(remote->words, &end, last, sizeof last);
-    before[0] = '\0';
-    if (has_sign(last, vague, sizeof vague / sizeof vague[0]))
-        line_before(remote->words, &end, before, sizeof before);
-    size_t stop = strlen(before);
-    if (stop > 0 && before[stop - 1] == '.')
-        before[stop - 1] = '\0';
-    snprintf(text, capacity, "%s%s%s", before, stop > 0 ? "; " : "", last);
-}
-
-static void describe_process(const struct kolo_remote *remote, char *text, size_t capacity)
-{
-    if (!remote->process_ended)
-        snprintf(text, capacity, "still running");
-    else if (WIFSIGNALED(remote->wait_status))
-        snprintf(text, capacity, "killed by signal %d", WTERMSIG(remote->wait_status));
-    else
-        snprintf(text, capacity, "exit status %d", WEXITSTATUS(remote->wait_status));
-}
-
-/* What was run there ended without a greeting, and it was not ssh that failed. Who has no login
- * there, or a start-up file that ends the shell, is told so on standard output, if at all. */
-static void describe_answer(const struct kolo_remote *remote, const char *words,
-                            const char *process, char *text, size_t capacity)
-{
-    const char *ssh = remote->config->ssh;
-    char noise[KOLO_NOISE_KEPT + 1];
-    size_t end = kolo_frames_noise(&remote->channel.frames, noise);
-    char said[sizeof noise];
-    line_before(noise, &end, said, sizeof said);
-    const char *why = words[0] ? words : said;
-    snprintf(text, capacity,
-             "host %s: %s did not answer there as kolorun's agent (%.*s: %s%s%s); give --agent the "
-             "path of kolorun there%s",
-             remote->host->name, remote->config->agent, (int)strcspn(ssh, " \t"), ssh, why,
-             why[0] ? ", " : "", process,
-             words[0] ? "" : ", or see that no start-up file of the shell there (.bashrc) exits");
-}
-
-/* Before the agent was heard. */
-static void describe_call(const struct kolo_remote *remote, char *text, size_t capacity)
-{
-    char words[512], process[64];
-    last_words(remote, words, sizeof words);
-    describe_process(remote, process, sizeof process);
-    int code = remote->process_ended && WIFEXITED(remote->wait_status)
-                   ? WEXITSTATUS(remote->wait_status)
-                   : SSH_FAILED;
-    const char *name = remote->host->name;
-    if (remote->broken[0] && !remote->process_ended)
-        snprintf(text, capacity, "host %s: %s", name, remote->broken);
-    else if (remote->host->is_here)
-        snprintf(text, capacity, "the agent on this machine did not start (%s): %s", process,
-                 words);
-    else if (code == 126 || code == 127)
-        snprintf(text, capacity,
-                 "host %s: cannot run %s there: %s; install kolo at the same path, or give --agent",
-                 name, remote->config->agent, words[0] ? words : process);
-    else if (code != SSH_FAILED)
-        describe_answer(remote, words, process, text, capacity);
-    else {
-        ssh_words(remote, words, sizeof words);
-        snprintf(text, capacity, "host %s: cannot be reached by ssh: %s", name,
-                 words[0] ? words : process);
-    }
-}
-
-/* After the agent was heard. */
-static void describe_loss(const struct kolo_remote *remote, char *text, size_t capacity)
-{
-    char words[512], process[64], ranks[64];
-    const struct kolo_host *host = remote->host;
-    last_words(remote, words, sizeof words);
-    describe_process(remote, process, sizeof process);
-    snprintf(ranks, sizeof ranks, host->ranks == 1 ? "rank %d" : "ranks %d to %d", host->first_rank,
-             host->first_rank + host->ranks - 1);
-    int code = remote->process_ended && WIFEXITED(remote->wait_status)
-                   ? WEXITSTATUS(remote->wait_status)
-                   : -1;
-    if (remote->process_ended && WIFSIGNALED(remote->wait_status) && host->is_here)
-        code = 128 + WTERMSIG(remote->wait_status);
-    if (remote->is_silent)
-        snprintf(text, capacity, "host %s was %s and counts as lost, with %s", host->name,
-                 remote->broken, ranks);
-    else if (code > 128 && code != SSH_FAILED)
-        snprintf(text, capacity, "the agent on host %s (pid %u) was killed by signal %d; %s lost",
-                 host->name, remote->agent_pid, code - 128, ranks);
-    else
-        snprintf(text, capacity, "the connection to host %s broke (%s%s%s), with %s", host->name,
-                 words[0] ? words : remote->broken, words[0] || remote->broken[0] ? ", " : "",
-                 process, ranks);
-}
-
-/* sshd turned us away because many came at once: worth another try. */
-static bool is_refused_by_load(const struct kolo_remote *remote)
-{
-    static const char *const signs[] = {"kex_exchange_identification", "Connection reset by",
-                                        "Connection closed by"};
-    char words[512];
-    last_words(remote, words, sizeof words);
-    return has_sign(words, signs, sizeof signs / sizeof signs[0]);
-}
-
 /* ---- ending ---- */
 
 static void close_handles(struct kolo_remote *remote)
@@ -315,7 +88,8 @@ static void call_again(uv_timer_t *timer)
 static bool try_again(struct kolo_remote *remote)
 {
     if (remote->state != KOLO_REMOTE_CALLING || remote->is_dismissed ||
-        remote->attempts >= ATTEMPTS_MAX || remote->host->is_here || !is_refused_by_load(remote))
+        remote->attempts >= ATTEMPTS_MAX || remote->host->is_here ||
+        !kolo_remote_is_refused_by_load(remote))
         return false;
     (void)move(remote, KOLO_REMOTE_IDLE);
     close_handles(remote);
@@ -342,9 +116,9 @@ static void conclude(struct kolo_remote *remote)
     if (!remote->is_silent && !broke_after_silence(remote))
         remote->lost_ns = kolo_now_ns();
     if (has_failed && remote->state == KOLO_REMOTE_CALLING)
-        describe_call(remote, why, sizeof why);
+        kolo_remote_describe_call(remote, why, sizeof why);
     else if (has_failed)
-        describe_loss(remote, why, sizeof why);
+        kolo_remote_describe_loss(remote, why, sizeof why);
     if (!remote->process_ended)
         kolo_remote_kill(remote);
     go(remote);
@@ -554,7 +328,7 @@ static kolo_status spawn_call(struct kolo_remote *remote, const int fds[3])
         KOLO_TRY(kolo_texts_add(&argv, "--agent"));
     } else {
         const char *search = kolo_environment("PATH");
-        KOLO_TRY(make_command(remote->config, remote->host, &argv));
+        KOLO_TRY(kolo_remote_make_command(remote->config, remote->host, &argv));
         status = kolo_program_find(argv.at[0], ".", search ? search : "/usr/bin:/bin", path,
                                    sizeof path, &error);
         if (status != KOLO_OK) {

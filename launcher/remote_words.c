@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns the line that says why a host cannot be reached, or was lost: from what ssh and the agent
+// said last, and how the process ended. Must never print a byte of theirs that a terminal would
+// obey.
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "launcher/remote_parts.h"
+#include "tools/letters.h"
+
+/* The last line of @p words before *end that is not blank; *end is where it begins then. */
+static void line_before(const char *words, size_t *end, char *text, size_t capacity)
+{
+    size_t used = 0;
+    while (*end > 0 && isspace((unsigned char)words[*end - 1]))
+        (*end)--;
+    size_t begin = *end;
+    while (begin > 0 && words[begin - 1] != '\n')
+        begin--;
+    for (size_t i = begin; i < *end && used + 1 < capacity; i++)
+        if (words[i] != '\0')
+            text[used++] = words[i];
+    text[used] = '\0';
+    *end = begin;
+    letters_disarm(text);
+}
+
+/* The last line of standard error that is not blank. */
+static void last_words(const struct kolo_remote *remote, char *text, size_t capacity)
+{
+    size_t end = remote->words_len;
+    line_before(remote->words, &end, text, capacity);
+}
+
+static bool has_sign(const char *words, const char *const signs[], size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strstr(words, signs[i]))
+            return true;
+    return false;
+}
+
+/* Why ssh itself failed. Some of its last lines say only that it did: of those the one before is
+ * wanted as well (which host of a ProxyJump, a key that is unknown or another). */
+static void ssh_words(const struct kolo_remote *remote, char *text, size_t capacity)
+{
+    static const char *const vague[] = {"Host key verification failed", "Connection closed by",
+                                        "Connection reset by"};
+    char last[256], before[256];
+    size_t end = remote->words_len;
+    line_before(remote->words, &end, last, sizeof last);
+    before[0] = '\0';
+    if (has_sign(last, vague, sizeof vague / sizeof vague[0]))
+        line_before(remote->words, &end, before, sizeof before);
+    size_t stop = strlen(before);
+    if (stop > 0 && before[stop - 1] == '.')
+        before[stop - 1] = '\0';
+    snprintf(text, capacity, "%s%s%s", before, stop > 0 ? "; " : "", last);
+}
+
+static void describe_process(const struct kolo_remote *remote, char *text, size_t capacity)
+{
+    if (!remote->process_ended)
+        snprintf(text, capacity, "still running");
+    else if (WIFSIGNALED(remote->wait_status))
+        snprintf(text, capacity, "killed by signal %d", WTERMSIG(remote->wait_status));
+    else
+        snprintf(text, capacity, "exit status %d", WEXITSTATUS(remote->wait_status));
+}
+
+/* What was run there ended without a greeting, and it was not ssh that failed. Who has no login
+ * there, or a start-up file that ends the shell, is told so on standard output, if at all. */
+static void describe_answer(const struct kolo_remote *remote, const char *words,
+                            const char *process, char *text, size_t capacity)
+{
+    const char *ssh = remote->config->ssh;
+    char noise[KOLO_NOISE_KEPT + 1];
+    size_t end = kolo_frames_noise(&remote->channel.frames, noise);
+    char said[sizeof noise];
+    line_before(noise, &end, said, sizeof said);
+    const char *why = words[0] ? words : said;
+    snprintf(text, capacity,
+             "host %s: %s did not answer there as kolorun's agent (%.*s: %s%s%s); give --agent the "
+             "path of kolorun there%s",
+             remote->host->name, remote->config->agent, (int)strcspn(ssh, " \t"), ssh, why,
+             why[0] ? ", " : "", process,
+             words[0] ? "" : ", or see that no start-up file of the shell there (.bashrc) exits");
+}
+
+void kolo_remote_describe_call(const struct kolo_remote *remote, char *text, size_t capacity)
+{
+    char words[512], process[64];
+    last_words(remote, words, sizeof words);
+    describe_process(remote, process, sizeof process);
+    int code = remote->process_ended && WIFEXITED(remote->wait_status)
+                   ? WEXITSTATUS(remote->wait_status)
+                   : REMOTE_SSH_FAILED;
+    const char *name = remote->host->name;
+    if (remote->broken[0] && !remote->process_ended)
+        snprintf(text, capacity, "host %s: %s", name, remote->broken);
+    else if (remote->host->is_here)
+        snprintf(text, capacity, "the agent on this machine did not start (%s): %s", process,
+                 words);
+    else if (code == 126 || code == 127)
+        snprintf(text, capacity,
+                 "host %s: cannot run %s there: %s; install kolo at the same path, or give --agent",
+                 name, remote->config->agent, words[0] ? words : process);
+    else if (code != REMOTE_SSH_FAILED)
+        describe_answer(remote, words, process, text, capacity);
+    else {
+        ssh_words(remote, words, sizeof words);
+        snprintf(text, capacity, "host %s: cannot be reached by ssh: %s", name,
+                 words[0] ? words : process);
+    }
+}
+
+void kolo_remote_describe_loss(const struct kolo_remote *remote, char *text, size_t capacity)
+{
+    char words[512], process[64], ranks[64];
+    const struct kolo_host *host = remote->host;
+    last_words(remote, words, sizeof words);
+    describe_process(remote, process, sizeof process);
+    snprintf(ranks, sizeof ranks, host->ranks == 1 ? "rank %d" : "ranks %d to %d", host->first_rank,
+             host->first_rank + host->ranks - 1);
+    int code = remote->process_ended && WIFEXITED(remote->wait_status)
+                   ? WEXITSTATUS(remote->wait_status)
+                   : -1;
+    if (remote->process_ended && WIFSIGNALED(remote->wait_status) && host->is_here)
+        code = 128 + WTERMSIG(remote->wait_status);
+    if (remote->is_silent)
+        snprintf(text, capacity, "host %s was %s and counts as lost, with %s", host->name,
+                 remote->broken, ranks);
+    else if (code > 128 && code != REMOTE_SSH_FAILED)
+        snprintf(text, capacity, "the agent on host %s (pid %u) was killed by signal %d; %s lost",
+                 host->name, remote->agent_pid, code - 128, ranks);
+    else
+        snprintf(text, capacity, "the connection to host %s broke (%s%s%s), with %s", host->name,
+                 words[0] ? words : remote->broken, words[0] || remote->broken[0] ? ", " : "",
+                 process, ranks);
+}
+
+bool kolo_remote_is_refused_by_load(const struct kolo_remote *remote)
+{
+    static const char *const signs[] = {"kex_exchange_identification", "Connection reset by",
+                                        "Connection closed by"};
+    char words[512];
+    last_words(remote, words, sizeof words);
+    return has_sign(words, signs, sizeof signs / sizeof signs[0]);
+}

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The libuv side of frames.h. Writes are queued without bound here: whoever sends much (output,
 // input) does so under credit.
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,6 +23,29 @@ struct write {
     size_t bytes;
     uint8_t data[];
 };
+
+/* Where libuv, which has an epoll by then, gets no pipe for its signals, it aborts. */
+static int try_descriptors(void)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return -errno;
+    const int third = fcntl(ends[0], F_DUPFD_CLOEXEC, 0);
+    const int error = third < 0 ? -errno : 0;
+    close(ends[0]);
+    close(ends[1]);
+    if (third >= 0)
+        close(third);
+    return error;
+}
+
+kolo_status kolo_loop_open(uv_loop_t *loop)
+{
+    int error = try_descriptors();
+    if (error == 0)
+        error = uv_loop_init(loop);
+    return error == 0 ? KOLO_OK : kolo_fail_start(-error, "cannot make an event loop");
+}
 
 static void end(struct kolo_channel *channel, kolo_status why)
 {

@@ -24,6 +24,9 @@ struct kolo_channel {
     bool is_open, has_ended;
 };
 
+/** A loop for channels; ERR_SYSTEM says what it lacks, and what helps. */
+kolo_status kolo_loop_open(uv_loop_t *loop) KOLO_NODISCARD;
+
 /** Takes both descriptors (they may be the same socket, then fd_out is a duplicate) in every case.
  */
 kolo_status kolo_channel_open(struct kolo_channel *channel, uv_loop_t *loop, int fd_in, int fd_out,

@@ -205,8 +205,8 @@ int kolo_doctor_run(const struct kolo_options *options, const struct kolo_hosts 
         fprintf(stderr, "kolorun: %s\n", kolo_error_detail());
         return EXIT_STATUS_REFUSED;
     }
-    if (uv_loop_init(&doctor.loop) != 0) {
-        fprintf(stderr, "kolorun: cannot make an event loop\n");
+    if (kolo_loop_open(&doctor.loop) != KOLO_OK) {
+        fprintf(stderr, "kolorun: %s\n", kolo_error_detail());
         return EXIT_STATUS_FAILED;
     }
     kolo_status status = open_doctor(&doctor);

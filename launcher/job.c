@@ -296,8 +296,8 @@ int kolo_job_run(const struct kolo_options *options, const struct kolo_hosts *ho
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGTTIN, SIG_IGN);
     job.began_ns = kolo_now_ns();
-    if (uv_loop_init(&job.loop) != 0) {
-        fprintf(stderr, "kolorun: cannot make an event loop\n");
+    if (kolo_loop_open(&job.loop) != KOLO_OK) {
+        fprintf(stderr, "kolorun: %s\n", kolo_error_detail());
         kolo_gather_destroy(job.gather);
         return 1;
     }

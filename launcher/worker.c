@@ -407,8 +407,10 @@ int kolo_worker_main(int fd_in, int fd_out, pid_t guardian)
 {
     struct worker worker = {.state = WAITING, .deadline = KOLO_NEVER, .guardian = guardian};
     (void)signal(SIGPIPE, SIG_IGN);
-    if (uv_loop_init(&worker.loop) != 0)
+    if (kolo_loop_open(&worker.loop) != KOLO_OK) {
+        fprintf(stderr, "agent: %s\n", kolo_error_detail());
         return EXIT_TROUBLE;
+    }
     worker.channel.frame = on_frame;
     worker.channel.ended = channel_ended;
     worker.channel.drained = drained;

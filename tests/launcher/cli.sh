@@ -237,6 +237,13 @@ run 255 "$KOLORUN" --ssh "$work/nologin" -H elsewhere true
 says err "agent \\(.*/nologin: This account is not available\\., exit status 1\\); give --agent the path of kolorun there, or see that no start-up file"
 run 255 "$KOLORUN" --ssh "$work/otherkey" -H elsewhere true
 says err '^kolorun: host elsewhere: cannot be reached by ssh: Key of it has changed; Host key verification failed\.; nothing was started$'
+# However few files it may open, it starts the job or says what helps.
+for files in 5 6 8 10 12 14 18 20 21 24; do
+    got=0
+    timeout "$patience" bash -c 'ulimit -n "$1" && exec "$0" -np 2 true' "$KOLORUN" $files >"$work/out" 2>"$work/err" || got=$?
+    [[ $got == 0 ]] || says err '^kolorun: .*Too many open files: raise `ulimit -n`'
+    ((got < 128 || got == 255)) || fail "ulimit -n $files: status $got"
+done
 # ssh that hangs.
 printf '#!/bin/sh\nexec sleep 100\n' >"$work/hang"
 chmod +x "$work/hang"

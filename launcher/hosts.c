@@ -201,10 +201,13 @@ kolo_status kolo_hosts_parse(struct kolo_hosts *hosts, const char *list)
     }
 }
 
-/* A line without its comment: "host[:slots] [slots=N]". */
-static kolo_status read_line(struct kolo_hosts *hosts, char *line)
+/* A line of @p bytes without its comment: "host[:slots] [slots=N]". */
+static kolo_status read_line(struct kolo_hosts *hosts, char *line, size_t bytes)
 {
     static const char blanks[] = " \t\r\n";
+    if (strlen(line) < bytes) /* what is behind would be left out unseen */
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "it has a byte of 0 (UTF-16, or no text); save it as UTF-8");
     line[strcspn(line, "#")] = '\0';
     char *rest = NULL;
     char *host = strtok_r(line, blanks, &rest);
@@ -257,7 +260,7 @@ static kolo_status read_lines(struct kolo_hosts *hosts, const char *path, char *
         char *next = memchr(text, '\n', (size_t)(end - text));
         if (next)
             *next = '\0';
-        kolo_status status = read_line(hosts, text);
+        kolo_status status = read_line(hosts, text, (size_t)((next ? next : end) - text));
         if (status != KOLO_OK) {
             char why[KOLO_DETAIL_MAX];
             snprintf(why, sizeof why, "%s", kolo_error_detail());
@@ -361,7 +364,10 @@ kolo_status kolo_hosts_map(struct kolo_hosts *hosts, int np, bool oversubscribe,
     for (size_t i = 0; i < hosts->count; i++)
         has_open = has_open || hosts->at[i].is_open;
     if (np == 0 && slots > KOLO_SLOTS_MAX)
-        return kolo_fail(KOLO_ERR_INVALID, "%lld slots are too many", slots);
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "%lld slots are more than a job's %d ranks at most; give -np, or fewer "
+                         "slots",
+                         slots, (int)KOLO_SLOTS_MAX);
     int ranks = np > 0 ? np : (int)slots;
     if (ranks <= slots) {
         fill(hosts, ranks);

@@ -95,16 +95,41 @@ Test(hosts, refuses_what_is_no_list)
     }
 }
 
-static kolo_status read_text(struct kolo_hosts *hosts, const char *text)
+static kolo_status read_bytes(struct kolo_hosts *hosts, const char *text, size_t bytes)
 {
     char path[] = "/tmp/kolo-hosts-XXXXXX";
     int fd = mkstemp(path);
     cr_assert(fd >= 0);
-    cr_assert(write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    cr_assert(write(fd, text, bytes) == (ssize_t)bytes);
     close(fd);
     kolo_status status = kolo_hosts_read(hosts, path);
     unlink(path);
     return status;
+}
+
+static kolo_status read_text(struct kolo_hosts *hosts, const char *text)
+{
+    return read_bytes(hosts, text, strlen(text));
+}
+
+/* What is behind a 0 is not left out unseen. */
+Test(hosts, refuses_a_file_that_is_no_text)
+{
+    static const struct {
+        const char *text;
+        size_t bytes;
+    } bad[] = {{"a\0b\n", 4},
+               {"a\nb\0", 4},
+               {"a\n#\0\nb", 6},
+               {"\xff\xfe"
+                "a\0\n\0",
+                6}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct kolo_hosts hosts = {.at = NULL};
+        cr_assert(read_bytes(&hosts, bad[i].text, bad[i].bytes) == KOLO_ERR_INVALID, "%zu", i);
+        cr_assert(strstr(kolo_error_detail(), "save it as UTF-8"), "%s", kolo_error_detail());
+        kolo_hosts_fini(&hosts);
+    }
 }
 
 Test(hosts, reads_a_file)
@@ -216,6 +241,18 @@ Test(hosts, deals_out_ranks)
     check_map("a:2,b:1", 7, true, (int[]){5, 2, -1, -1});
     check_map("a:1,b:1,a:1", 3, false, (int[]){2, 1, -1, -1});
     check_map("a", 200, false, (int[]){200, -1, -1, -1});
+}
+
+Test(hosts, says_how_many_ranks_a_job_may_have)
+{
+    struct kolo_hosts hosts = parsed("a:1048576,b:1");
+    int size = 0;
+    cr_assert(kolo_hosts_map(&hosts, 0, false, &size) == KOLO_ERR_INVALID);
+    cr_assert(strcmp(kolo_error_detail(), "1048577 slots are more than a job's 1048576 ranks at "
+                                          "most; give -np, or fewer slots") == 0,
+              "%s", kolo_error_detail());
+    cr_assert(kolo_hosts_map(&hosts, 1048576, false, &size) == KOLO_OK && size == 1048576);
+    kolo_hosts_fini(&hosts);
 }
 
 Test(hosts, keeps_to_the_slots)

@@ -105,6 +105,16 @@ static ssize_t read_report(int fd, struct report *report)
     return got;
 }
 
+/* What the words of the errno leave open of a file that is there. */
+static const char *why_not_executed(const struct kolo_spawn *spawn, int error)
+{
+    if (error == ENOEXEC)
+        return ", which is no program for this machine, or a script without #! on its first line";
+    if (error == ENOENT && access(spawn->path, F_OK) == 0)
+        return ", whose interpreter (the first line of a script) or loader is not there";
+    return "";
+}
+
 kolo_status kolo_spawn(const struct kolo_spawn *spawn, pid_t *pid_out, int *error_out)
 {
     int ends[2];
@@ -142,6 +152,7 @@ kolo_status kolo_spawn(const struct kolo_spawn *spawn, pid_t *pid_out, int *erro
                            report.stage == STAGE_DIRECTORY ? ", " : "",
                            report.stage == STAGE_DIRECTORY ? spawn->cwd
                            : report.stage == STAGE_BIND    ? " (--bind none does without)"
+                           : report.stage == STAGE_EXEC    ? why_not_executed(spawn, report.error)
                                                            : "");
 }
 

@@ -3,9 +3,11 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,6 +65,31 @@ Test(spawn, says_what_failed, .timeout = 120)
     cr_assert(error == ENOENT && strstr(kolo_error_detail(), "/no/folder"), "%s",
               kolo_error_detail());
     cr_assert(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD, "a child was left");
+}
+
+static void expect_refused(const char *content, int error_wanted, const char *words)
+{
+    char path[] = "/tmp/kolo-spawn-XXXXXX";
+    pid_t pid;
+    int error = 0, fd = mkstemp(path);
+    cr_assert(fd >= 0 && write(fd, content, strlen(content)) == (ssize_t)strlen(content));
+    cr_assert(fchmod(fd, 0700) == 0 && close(fd) == 0);
+    cr_assert(start(path, NULL, "", -1, &pid, &error) == KOLO_ERR_SYSTEM && error == error_wanted);
+    cr_assert(strstr(kolo_error_detail(), words), "%s", kolo_error_detail());
+    unlink(path);
+}
+
+/* A file that is there and cannot be executed: "No such file" would send its owner looking. */
+Test(spawn, what_a_script_lacks_is_said, .timeout = 120)
+{
+    pid_t pid;
+    int error = 0;
+    expect_refused("#!/no/such/shell\n", ENOENT,
+                   ", whose interpreter (the first line of a script) or loader is not there: No "
+                   "such file or directory");
+    expect_refused("exit 0\n", ENOEXEC, ", or a script without #! on its first line: Exec format");
+    cr_assert(start("/no/such/program", NULL, "", -1, &pid, &error) == KOLO_ERR_SYSTEM);
+    cr_assert(!strstr(kolo_error_detail(), "interpreter"), "%s", kolo_error_detail());
 }
 
 /* No processor at all is what every system refuses; some sandboxes refuse any. */

@@ -204,10 +204,25 @@ void bench_machine_print(const struct bench_machine *machine);
 /** An object of jansson with the machine's facts; NULL: no memory. */
 struct json_t *bench_machine_object(struct kolo_comm *comm, const struct bench_machine *machine);
 
-/* ---- report.c: rank 0 only ---- */
-struct bench_report;
+/* ---- report.c: sizes, on all ranks ---- */
 /** The size after @p bytes (0: the first); 0 after the last. @p at, 0 at first, counts. */
 int64_t bench_next_size(const struct bench_options *options, int64_t bytes, size_t *at);
+
+/** Sizes that get a row of one collective: multiples of @p unit. */
+struct bench_sizes {
+    const struct bench_options *options;
+    const char *collective;
+    int nranks;
+    size_t unit;          /**< what all ranks share evenly */
+    bool speaks;          /**< says of each size without a row why it has none */
+    int64_t bytes;        /* the last that was asked for */
+    size_t at, row_bytes; /* of the last row; 0: none yet */
+};
+/** Goes on to the next row_bytes. False: there is none. */
+bool bench_sizes_next(struct bench_sizes *sizes);
+
+/* ---- report.c: rank 0 only ---- */
+struct bench_report;
 kolo_status bench_report_open(const struct bench_options *options, struct kolo_comm *comm,
                               const struct bench_machine *machine,
                               struct bench_report **report_out);

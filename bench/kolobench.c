@@ -59,21 +59,19 @@ static void note_none(struct sweep *sweep, const struct bench_operation *operati
 static kolo_status sweep_sizes(struct sweep *sweep, const struct bench_operation *operation)
 {
     size_t unit = bench_unit_bytes(operation, sweep->options, kolo_size(sweep->comm));
-    size_t last = 0, at = 0;
+    struct bench_sizes sizes = {.options = sweep->options,
+                                .collective = operation->name,
+                                .nranks = kolo_size(sweep->comm),
+                                .unit = unit,
+                                .speaks = sweep->report != NULL};
     kolo_status status = KOLO_OK;
     if (sweep->report)
         bench_report_header(sweep->report, operation);
     if (unit == 0)
         return measure_row(sweep, operation, 0);
-    for (int64_t bytes = 0;
-         status == KOLO_OK && (bytes = bench_next_size(sweep->options, bytes, &at)) != 0;) {
-        size_t rounded = (size_t)bytes / unit * unit; /* the nearest that all ranks share evenly */
-        if (rounded == last)
-            continue;
-        last = rounded;
-        status = measure_row(sweep, operation, rounded);
-    }
-    if (last == 0)
+    while (status == KOLO_OK && bench_sizes_next(&sizes))
+        status = measure_row(sweep, operation, sizes.row_bytes);
+    if (status == KOLO_OK && sizes.row_bytes == 0)
         note_none(sweep, operation, unit);
     return status;
 }

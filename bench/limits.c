@@ -313,22 +313,20 @@ static kolo_status limit_of_size(struct limits *limits, const struct bare_patter
 
 static kolo_status limits_of(struct limits *limits, const struct bare_pattern *pattern)
 {
-    size_t ranks = (size_t)limits->world.nranks, last = 0, at = 0;
+    size_t ranks = (size_t)limits->world.nranks;
     bool by_rank = pattern->send == BENCH_ALL || pattern->recv == BENCH_ALL;
-    size_t unit = sizeof(float) * (by_rank ? ranks : 1);
+    struct bench_sizes sizes = {.options = limits->options,
+                                .collective = pattern->name,
+                                .nranks = limits->world.nranks,
+                                .unit = sizeof(float) * (by_rank ? ranks : 1),
+                                .speaks = limits->world.rank == 0};
     kolo_status status = KOLO_OK;
     if (limits->world.rank == 0)
         say_heads(limits, pattern->name);
     if (pattern->send == BENCH_NOTHING)
         return limit_of_size(limits, pattern, 0);
-    for (int64_t bytes = 0;
-         status == KOLO_OK && (bytes = bench_next_size(limits->options, bytes, &at)) != 0;) {
-        size_t rounded = (size_t)bytes / unit * unit;
-        if (rounded == last)
-            continue;
-        last = rounded;
-        status = limit_of_size(limits, pattern, rounded);
-    }
+    while (status == KOLO_OK && bench_sizes_next(&sizes))
+        status = limit_of_size(limits, pattern, sizes.row_bytes);
     return status;
 }
 

@@ -96,6 +96,32 @@ void bench_report_header(struct bench_report *report, const struct bench_operati
     fflush(stdout);
 }
 
+/** Why the size that was asked for last has no row. */
+static void say_left_out(const struct bench_sizes *sizes, size_t rounded)
+{
+    printf("# %10" PRId64 " no row of its own: ", sizes->bytes);
+    if (rounded == 0)
+        printf("below %zu bytes, the least of %s among %d ranks\n", sizes->unit, sizes->collective,
+               sizes->nranks);
+    else
+        printf("as a multiple of %zu bytes it is %zu, the row before\n", sizes->unit, rounded);
+    fflush(stdout);
+}
+
+bool bench_sizes_next(struct bench_sizes *sizes)
+{
+    while ((sizes->bytes = bench_next_size(sizes->options, sizes->bytes, &sizes->at)) != 0) {
+        const size_t rounded = (size_t)sizes->bytes / sizes->unit * sizes->unit;
+        if (rounded != 0 && rounded != sizes->row_bytes) {
+            sizes->row_bytes = rounded;
+            return true;
+        }
+        if (sizes->speaks)
+            say_left_out(sizes, rounded);
+    }
+    return false;
+}
+
 void bench_report_none(const struct bench_report *report, const struct bench_operation *operation,
                        size_t least_bytes)
 {

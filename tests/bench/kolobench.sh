@@ -67,6 +67,11 @@ grep -q 'kolobench: .*KOLO_PLAN=twolevel: broadcast of 1024 elements on 3 ranks:
 refuse 'no-such-dir' allreduce --threads 2 -e 4 --json "$work/no-such-dir/x.json"
 timeout 20 "$bin/kolobench" allreduce reduce_scatter --threads 3 -s 8 -n 1 >"$work/out" 2>&1 || wrong "one collective without a row: $(tail -3 "$work/out")"
 grep -q '^# no row: every size is below 12 bytes, the least of reduce_scatter among 3 ranks' "$work/out" || wrong "a collective without a row says nothing: $(cat "$work/out")"
+timeout 20 "$bin/kolobench" allreduce --threads 2 -s 1,4,5,8,3 -n 1 >"$work/out" 2>&1 || wrong "sizes that are no multiple: $(tail -3 "$work/out")"
+for words in '1 no row of its own: below 4 bytes, the least of allreduce among 2 ranks' '3 no row of its own: below 4 bytes, .*' '5 no row of its own: as a multiple of 4 bytes it is 4, the row before'; do
+    grep -qE "^# +$words\$" "$work/out" || wrong "sizes that fall away: not '$words': $(cat "$work/out")"
+done
+[[ $(grep -c 'no row' "$work/out") == 3 ]] || wrong "sizes that do not fall away: $(cat "$work/out")"
 for sizes in 8 1,2,4; do
     timeout 20 "$bin/kolobench" reduce_scatter alltoall --threads 3 -s $sizes -d float64 --json "$work/none.json" >"$work/out" 2>&1 && wrong "no rows: success"
     grep -q 'kolobench: .*nothing was measured: every size is below 24 bytes, the least for 3 ranks; give a larger one with -s' "$work/out" || wrong "no rows: no words: $(cat "$work/out")"

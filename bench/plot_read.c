@@ -3,6 +3,8 @@
 // kolobench by the names of its columns. What is no number where one is needed is refused.
 #include <errno.h>
 #include <jansson.h>
+#include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,10 +14,26 @@
 
 enum { LINE_MAX_BYTES = 4096, CSV_COLUMNS_MAX = 64 };
 
-static kolo_status add(struct plot *plot, const struct plot_point *point)
+/* What a picture can have: the largest vector of a process, from a picosecond to thirty years. */
+static const double most_bytes = 0x1p47, least_us = 1e-6, most_us = 1e15;
+
+/** Can it be drawn? Then no scale or place of the picture overflows. */
+static bool is_sane(const struct plot_point *point)
+{
+    return point->bytes <= most_bytes && point->us >= least_us && point->us <= most_us &&
+           point->gbps >= 0 && point->gbps <= most_bytes / least_us;
+}
+
+static kolo_status add(struct plot *plot, const char *file, const struct plot_point *point)
 {
     if (point->bytes <= 0 || point->us <= 0) /* a barrier has no size */
         return KOLO_OK;
+    if (!is_sane(point))
+        return kolo_fail(KOLO_ERR_DATA,
+                         "%s: %s of %g bytes in %g us, %g GB/s: expected at most %g bytes, and "
+                         "from %g to %g us",
+                         file, point->collective, point->bytes, point->us, point->gbps, most_bytes,
+                         least_us, most_us);
     kolo_status status =
         kolo_grow((void **)&plot->points, &plot->capacity, plot->count + 1, sizeof *plot->points);
     if (status == KOLO_OK)
@@ -38,10 +56,11 @@ static const char *text(const json_t *row, const char *key)
     return json_string_value(json_object_get(row, key));
 }
 
-static double factor_of(const char *collective, int nranks)
+static double factor_of(const char *collective, double nranks)
 {
     const struct bench_operation *operation = bench_operation_find(collective);
-    return operation && nranks > 0 ? operation->bus_factor(nranks) : 1;
+    const bool is_number = nranks >= 1 && nranks <= INT_MAX;
+    return operation && is_number ? operation->bus_factor((int)nranks) : 1;
 }
 
 static void common(const json_t *row, const char *file, const char *channel,
@@ -51,13 +70,13 @@ static void common(const json_t *row, const char *file, const char *channel,
     put(point->collective, text(row, "collective"));
     put(point->traits[PLOT_FILE], file);
     put(point->traits[PLOT_CHANNEL], text(row, channel));
-    snprintf(point->traits[PLOT_RANKS], PLOT_NAME_MAX, "%d ranks", (int)number(row, "np"));
+    snprintf(point->traits[PLOT_RANKS], PLOT_NAME_MAX, "%.0f ranks", number(row, "np"));
     put(point->traits[PLOT_LIBRARY], "kolo");
 }
 
 static void set_time(struct plot_point *point, const json_t *row, double us)
 {
-    double factor = factor_of(point->collective, (int)number(row, "np"));
+    double factor = factor_of(point->collective, number(row, "np"));
     point->us = us;
     point->gbps = us > 0 ? point->bytes / us / 1e3 * factor : 0;
 }
@@ -72,17 +91,17 @@ static kolo_status add_compared(struct plot *plot, const json_t *row, const char
     common(row, file, "channel", &point);
     put(point.traits[PLOT_MEMORY], text(row, "memory"));
     set_time(&point, row, number(row, "kolo_us"));
-    KOLO_TRY(add(plot, &point));
+    KOLO_TRY(add(plot, file, &point));
     json_object_foreach(json_object_get(row, "peers"), peer, us)
     {
         put(point.traits[PLOT_LIBRARY], peer);
         set_time(&point, row, json_number_value(us));
-        KOLO_TRY(add(plot, &point));
+        KOLO_TRY(add(plot, file, &point));
     }
     put(point.traits[PLOT_LIBRARY], "limit");
     point.limit = true;
     set_time(&point, row, number(row, "limit_us"));
-    KOLO_TRY(add(plot, &point));
+    KOLO_TRY(add(plot, file, &point));
 out:
     return status;
 }
@@ -95,7 +114,7 @@ static kolo_status add_row(struct plot *plot, const json_t *row, const char *fil
     common(row, file, "transport", &point);
     put(point.traits[PLOT_MEMORY], text(row, "memory"));
     set_time(&point, row, number(row, "time_us"));
-    return add(plot, &point);
+    return add(plot, file, &point);
 }
 
 /* A row of kolobench --limits: the bound, and kolo's call where it was timed in turn with it. */
@@ -111,12 +130,12 @@ static kolo_status add_limit(struct plot *plot, const json_t *row, const char *f
         put(point.traits[PLOT_MEMORY], "kolo");
     }
     set_time(&point, row, number(row, "kolo_us"));
-    KOLO_TRY(add(plot, &point));
+    KOLO_TRY(add(plot, file, &point));
     put(point.traits[PLOT_FILE], "");
     put(point.traits[PLOT_LIBRARY], "limit");
     point.limit = true;
     set_time(&point, row, number(row, "time_us"));
-    KOLO_TRY(add(plot, &point));
+    KOLO_TRY(add(plot, file, &point));
 out:
     return status;
 }
@@ -172,10 +191,10 @@ static kolo_status csv_number(const struct csv *csv, char *const *fields, const 
     const char *word = field(csv, fields, name);
     char *end = NULL;
     *value_out = word ? strtod(word, &end) : 0;
-    if (word && end != word && *end == '\0')
+    if (word && end != word && *end == '\0' && isfinite(*value_out))
         return KOLO_OK;
-    return kolo_fail(KOLO_ERR_DATA, "%s line %zu: %s is '%s', no number", csv->path, csv->line,
-                     name, word ? word : "");
+    return kolo_fail(KOLO_ERR_DATA, "%s line %zu: %s is '%s', no finite number", csv->path,
+                     csv->line, name, word ? word : "");
 }
 
 static kolo_status add_line(struct plot *plot, const struct csv *csv, char *const *fields)
@@ -193,7 +212,7 @@ static kolo_status add_line(struct plot *plot, const struct csv *csv, char *cons
     KOLO_TRY(csv_number(csv, fields, "time_us", &point.us));
     KOLO_TRY(csv_number(csv, fields, "busbw_gbps", &point.gbps));
     snprintf(point.traits[PLOT_RANKS], PLOT_NAME_MAX, "%.0f ranks", np);
-    status = add(plot, &point);
+    status = add(plot, csv->path, &point);
 out:
     return status;
 }

@@ -5,6 +5,7 @@ arithmetic; every collective, type, operator and way of calling passes its check
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -159,7 +160,24 @@ with open(f"{work}/bad.csv", "w") as file:
     file.write("collective,np,bytes,time_us,busbw_gbps\nallreduce,2,x,1,1\n")
 with open(f"{work}/cut.json", "w") as file:
     file.write("{\"rows\": [")
-for name, text in (("bad.json", "no array"), ("bad.csv", "line 2: bytes is 'x'"), ("cut.json", "line 1"), ("none", "No such file")):
+absurd = {"nan.csv": ("nan", 1, 1), "inf.csv": (4, "inf", 1), "large.csv": ("1e300", 1, 1), "long.csv": (4, "1e300", 1),
+          "short.csv": (4, "1e-300", 1), "fast.csv": (4, 1, "1e300"), "slow.csv": (4, 1, -1)}
+for name, (size, time, busbw) in absurd.items():
+    with open(f"{work}/{name}", "w") as file:
+        file.write(f"collective,np,bytes,time_us,busbw_gbps\nallreduce,2,{size},{time},{busbw}\n")
+with open(f"{work}/far.json", "w") as file:
+    file.write('{"rows": [{"collective": "allreduce", "np": 1e300, "bytes": 4, "time_us": 1e-300}]}')
+with open(f"{work}/edge.json", "w") as file:
+    file.write('{"rows": [{"collective": "allreduce", "transport": "shm", "np": 1e300, "bytes": 1, "time_us": 1e-6}, {"collective": "allreduce", "transport": "shm", "np": 1e300, "bytes": 1e14, "time_us": 1e-6},'
+               '{"collective": "allreduce", "transport": "shm", "np": 1e300, "bytes": 1e14, "time_us": 1e15}]}')
+drawn = run(0, "plot", f"{work}/edge.json", "-o", f"{work}/edge.svg")
+picture(f"{work}/edge.svg")
+with open(f"{work}/edge.svg") as file:
+    if drawn.returncode or re.search(r"\b(nan|inf)\b", file.read()):
+        wrong(f"plot of what can just be drawn: {drawn.stderr}")
+bounds = "expected at most 1.40737e+14 bytes, and from 1e-06 to 1e+15 us"
+for name, text in (("nan.csv", "line 2: bytes is 'nan', no finite number"), ("inf.csv", "time_us is 'inf'"), *((name, bounds) for name in
+                   ("large.csv", "long.csv", "short.csv", "fast.csv", "slow.csv", "far.json")), ("bad.json", "no array"), ("bad.csv", "line 2: bytes is 'x'"), ("cut.json", "line 1"), ("none", "No such file")):
     refused = run(0, "plot", f"{work}/{name}", "-o", f"{work}/none.svg")
     if refused.returncode != 1 or text not in refused.stderr or os.path.exists(f"{work}/none.svg"):
         wrong(f"plot {name}: {refused.returncode} {refused.stderr}")

@@ -108,13 +108,19 @@ out:
     return status;
 }
 
-/** Bytes of @p count elements for each of @p ranks ranks; must fit into an object. */
+/** Do @p count elements for each of @p ranks ranks fit into an object? *bytes_out: their bytes. */
+static bool fits(const struct kolo_task *task, size_t count, size_t ranks, size_t *bytes_out)
+{
+    size_t bytes = kolo_dtype_bytes(task->dtype);
+    return !__builtin_mul_overflow(bytes, count, bytes_out) &&
+           !__builtin_mul_overflow(*bytes_out, ranks, bytes_out) && *bytes_out <= PTRDIFF_MAX;
+}
+
 static kolo_status total_bytes(const struct kolo_task *task, size_t count, size_t ranks,
                                size_t *bytes_out)
 {
-    size_t bytes = kolo_dtype_bytes(task->dtype);
-    if (__builtin_mul_overflow(bytes, count, &bytes) ||
-        __builtin_mul_overflow(bytes, ranks, &bytes) || bytes > PTRDIFF_MAX)
+    size_t bytes;
+    if (!fits(task, count, ranks, &bytes))
         return kolo_fail(KOLO_ERR_INVALID, "%s: count %zu of %s for %zu rank%s is too large",
                          task->function, count, kolo_dtype_text(task->dtype), ranks,
                          ranks == 1 ? "" : "s");
@@ -162,7 +168,7 @@ out:
 /** Blocks of one buffer, one for each rank. */
 struct blocks {
     const size_t *counts, *displs; /* displs NULL: one after the other */
-    const char *name;              /* of the array of counts */
+    const char *side;              /* what the arrays' names begin with */
     bool may_overlap;
 };
 
@@ -179,6 +185,20 @@ static kolo_status check_apart(const struct kolo_comm *comm, const struct kolo_t
     return KOLO_OK;
 }
 
+/** Of a block that ends where no object does: names the arrays that say so, and their values. */
+static kolo_status refuse_end(const struct kolo_task *task, const struct blocks *blocks, int rank,
+                              size_t first)
+{
+    const char *side = blocks->side, *type = kolo_dtype_text(task->dtype);
+    if (blocks->displs != NULL)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "%s: %sdispls[%d] %zu and %scounts[%d] %zu of %s together are too large",
+                         task->function, side, rank, first, side, rank, blocks->counts[rank], type);
+    return kolo_fail(KOLO_ERR_INVALID,
+                     "%s: %scounts[%d] %zu of %s behind the %zu of the ranks before is too large",
+                     task->function, side, rank, blocks->counts[rank], type, first);
+}
+
 /** In range, and without overlap where they are written. */
 static kolo_status check_blocks(const struct kolo_comm *comm, const struct kolo_task *task,
                                 const struct blocks *blocks, size_t *extent_out)
@@ -186,16 +206,16 @@ static kolo_status check_blocks(const struct kolo_comm *comm, const struct kolo_
     size_t at = 0, extent = 0, bytes;
     bool ascends = true;
     if (blocks->counts == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: %s is NULL", task->function, blocks->name);
+        return kolo_fail(KOLO_ERR_INVALID, "%s: %scounts is NULL", task->function, blocks->side);
     for (int rank = 0; rank < comm->size; rank++) {
         size_t first = blocks->displs != NULL ? blocks->displs[rank] : at, end;
         kolo_status status;
         if (blocks->counts[rank] == 0)
             continue; /* lies nowhere, whatever its displacement */
-        if (__builtin_add_overflow(first, blocks->counts[rank], &end))
-            return kolo_fail(KOLO_ERR_INVALID, "%s: block %zu + %s[%d] %zu is too large",
-                             task->function, first, blocks->name, rank, blocks->counts[rank]);
-        status = total_bytes(task, end, 1, &bytes);
+        if (__builtin_add_overflow(first, blocks->counts[rank], &end) ||
+            !fits(task, end, 1, &bytes))
+            return refuse_end(task, blocks, rank, first);
+        status = check_count(task, end);
         if (status != KOLO_OK)
             return status;
         ascends = ascends && first >= at;
@@ -355,8 +375,7 @@ kolo_status kolo_allgather(struct kolo_comm *comm, const void *send, void *recv,
  * where it has one. */
 static kolo_status check_v(const struct kolo_comm *comm, struct kolo_task *task)
 {
-    const struct blocks blocks = {task->counts, task->displs, "counts",
-                                  task->kind == KOLO_CALL_SCATTERV};
+    const struct blocks blocks = {task->counts, task->displs, "", task->kind == KOLO_CALL_SCATTERV};
     bool is_rooted = task->kind == KOLO_CALL_GATHERV || task->kind == KOLO_CALL_SCATTERV;
     bool scatters = task->kind == KOLO_CALL_SCATTERV || task->kind == KOLO_CALL_REDUCE_SCATTERV;
     size_t whole, element_bytes = kolo_dtype_bytes(task->dtype);
@@ -556,8 +575,8 @@ kolo_status kolo_alltoallv(struct kolo_comm *comm, const void *send, const size_
                              .dtype = dtype,
                              .opts = opts,
                              .request_out = request_out};
-    const struct blocks leaving = {send_counts, send_displs, "send_counts", true};
-    const struct blocks coming = {recv_counts, recv_displs, "recv_counts", false};
+    const struct blocks leaving = {send_counts, send_displs, "send_", true};
+    const struct blocks coming = {recv_counts, recv_displs, "recv_", false};
     size_t send_extent, recv_extent, element_bytes = kolo_dtype_bytes(dtype);
     kolo_status status;
     KOLO_TRY(kolo_task_check(comm, &task));

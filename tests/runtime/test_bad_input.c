@@ -198,7 +198,8 @@ static kolo_status wrong_values(const struct row *row, struct trial *trial)
 static kolo_status wrong_counts(const struct row *row, struct trial *trial)
 {
     static const size_t overflow[RANKS] = {SIZE_MAX / 8, 1}, most[RANKS] = {SIZE_MAX, SIZE_MAX},
-                        far[RANKS] = {SIZE_MAX - 1, 0}, same[RANKS] = {0, 1};
+                        far[RANKS] = {SIZE_MAX - 1, 0}, same[RANKS] = {0, 1},
+                        beyond[RANKS] = {PTRDIFF_MAX / 4, 0};
     if (has(row, "C")) {
         REFUSED(count, SIZE_MAX, "too large");
         REFUSED(count, SIZE_MAX / 4, "too large");
@@ -206,11 +207,14 @@ static kolo_status wrong_counts(const struct row *row, struct trial *trial)
     }
     if (has(row, "V")) {
         REFUSED(counts, NULL, "counts is NULL");
+        REFUSED(counts, overflow, "counts[");
         REFUSED(counts, overflow, "too large");
         REFUSED(counts, most, "too large");
     }
-    if (has(row, "D"))
-        REFUSED(displs, far, "too large");
+    if (has(row, "D")) {
+        REFUSED(displs, far, "displs[0] 18446744073709551614 and ");
+        REFUSED(displs, beyond, "displs[0] 2305843009213693951 and ");
+    }
     if (has(row, "D") && strcmp(row->name, "scatterv") != 0)
         REFUSED(displs, same, "overlap");
     return KOLO_OK;

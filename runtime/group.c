@@ -131,11 +131,6 @@ static size_t bytes_of(const struct kolo_request *request)
     return (size_t)request->call.count * kolo_dtype_bytes(request->call.dtype);
 }
 
-static bool is_message(const struct kolo_request *request)
-{
-    return request->plan == NULL;
-}
-
 static bool is_short(const struct kolo_request *request)
 {
     return request->call.kind == KOLO_CALL_ALLREDUCE && request->comm->size > 1 &&
@@ -154,7 +149,7 @@ static size_t count_run(const struct kolo_request *first, size_t *bytes_out)
 {
     size_t count = 0, bytes = 0;
     for (const struct kolo_request *request = first; request != NULL; request = request->chain) {
-        if (is_message(request))
+        if (kolo_request_is_message(request))
             continue;
         if (!goes_with(first, request) || bytes + bytes_of(request) > FUSED_BYTES)
             break;
@@ -225,7 +220,7 @@ static kolo_status fuse(struct kolo_request **place, size_t count, size_t bytes)
     kolo_comm_enter(comm);
     for (struct kolo_request **at = &fused->chain; count > 0;) {
         struct kolo_request *request = *at;
-        if (is_message(request)) {
+        if (kolo_request_is_message(request)) {
             at = &request->chain;
             continue;
         }
@@ -241,7 +236,7 @@ static kolo_status fuse(struct kolo_request **place, size_t count, size_t bytes)
 static kolo_status fuse_all(struct kolo_group *group)
 {
     for (struct kolo_request **at = &group->first; *at != NULL; at = &(*at)->chain) {
-        size_t bytes, count = is_message(*at) ? 0 : count_run(*at, &bytes);
+        size_t bytes, count = kolo_request_is_message(*at) ? 0 : count_run(*at, &bytes);
         kolo_status status = count > 1 ? fuse(at, count, bytes) : KOLO_OK;
         if (status != KOLO_OK)
             return status;

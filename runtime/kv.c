@@ -26,17 +26,20 @@ static kolo_status check_key(const struct kolo_comm *comm, const char *function,
     return KOLO_OK;
 }
 
-/** Waits for the answer and says in words what went wrong with @p shown, the key. Held: lock. */
+static const char no_answer[] = "no answer of the job's store";
+
+/** Waits for the answer and says in words what went wrong with @p shown, the key; @p awaited: what
+ * has not come if nothing does. Held: lock. */
 static kolo_status await(struct kolo_comm *comm, const char *function, const char *shown,
-                         struct kolo_store_call *call, int64_t timeout_ms)
+                         const char *awaited, struct kolo_store_call *call, int64_t timeout_ms)
 {
     (void)kolo_engine_wait(comm, &call->status, kolo_deadline_in_ms(timeout_ms));
     if (call->status == KOLO_AGAIN) {
         kolo_store_client_cancel(comm->engine->store, call);
         if (comm->failure.status != KOLO_OK)
             return kolo_comm_failed(comm, NULL);
-        return kolo_fail(KOLO_ERR_TIMEOUT, "%s '%s': %g s passed without an answer", function,
-                         shown, (double)timeout_ms / 1000);
+        return kolo_fail(KOLO_ERR_TIMEOUT, "%s '%s': %s has come within %g s", function, shown,
+                         awaited, (double)timeout_ms / 1000);
     }
     if (call->status == KOLO_OK)
         return KOLO_OK;
@@ -63,7 +66,8 @@ kolo_status kolo_kv_set(struct kolo_comm *comm, const char *key, const void *val
         status = kolo_comm_failed(comm, NULL);
     } else {
         kolo_store_client_set(comm->engine->store, key, value, bytes, &call);
-        status = await(comm, "kolo_kv_set", key, &call, comm->engine->settings.timeout_ms);
+        status =
+            await(comm, "kolo_kv_set", key, no_answer, &call, comm->engine->settings.timeout_ms);
     }
     kolo_comm_leave(comm);
     return status;
@@ -93,8 +97,8 @@ kolo_status kolo_kv_read(struct kolo_comm *comm, const char *function, const cha
     } else {
         bool waits = timeout_ms != 0;
         kolo_store_client_get(comm->engine->store, key, waits, &call);
-        status = await(comm, function, shown, &call,
-                       timeout_ms > 0 ? timeout_ms : comm->engine->settings.timeout_ms);
+        status = await(comm, function, shown, waits ? "no value (has a rank set it?)" : no_answer,
+                       &call, timeout_ms > 0 ? timeout_ms : comm->engine->settings.timeout_ms);
     }
     kolo_comm_leave(comm);
     if (status == KOLO_OK)
@@ -125,7 +129,7 @@ static kolo_status add(struct kolo_comm *comm, const char *function, const char 
         status = kolo_comm_failed(comm, NULL);
     } else {
         kolo_store_client_add(comm->engine->store, key, amount, &call);
-        status = await(comm, function, shown, &call, comm->engine->settings.timeout_ms);
+        status = await(comm, function, shown, no_answer, &call, comm->engine->settings.timeout_ms);
     }
     kolo_comm_leave(comm);
     if (status == KOLO_OK && sum_out != NULL)

@@ -234,7 +234,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_detection_create(
 
 /** Adds @p count images: matches the detections of each with its ground truth. No communication.
  *  An image without boxes may be given, and counts as an image. All or nothing is added.
- *  @param truths, detections  NULL: none
+ *  @param truths  NULL: none
+ *  @param detections  NULL: none
  *  @return KOLO_OK; ERR_INVALID (an unknown category, a number that is not finite, a negative width
  *  or height, masks of an image that differ in size or do not fill it, counts that do not add up,
  *  with the place and the value); ERR_NO_MEMORY; ERR_SYSTEM (of arrays in a device's memory). */

@@ -159,8 +159,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_init(const struct kolo_config *config,
 /** Runs @p rank_main(comm, arg) in @p nranks threads of this process, each a rank of one world, and
  *  waits for all. Each thread's communicator is finalized when its function returns, unless that
  *  has done so.
- *  @param config may be NULL; its nranks, rank, rendezvous and secret must be valid but are not
- *  used
+ *  @param config may be NULL; its nranks and rank must be valid, its rendezvous and secret may be
+ *  anything, and none of the four is used
  *  @return KOLO_OK when all functions returned KOLO_OK; else the failure of the first rank that
  *  could not come up, else of the lowest rank that failed, with its detail. */
 KOLO_API KOLO_NODISCARD kolo_status

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The settings registry: the table made of settings.def, defaults, the environment, and values set
-// by name. The only file of the project that reads the environment. A load is all or nothing: it
-// works on a copy.
+// by name. The only file of the project that reads the environment. Must never do so in a program
+// that has more rights than whoever started it (set-user-id, say): a variable could make it read or
+// write what that user may not. A load is all or nothing: it works on a copy.
 #include "base/settings.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "base/settings_table.h"
@@ -93,7 +95,8 @@ kolo_status kolo_settings_load(struct kolo_settings *settings, char *const *envi
 {
     struct kolo_settings next = *settings;
     bool seen[KOLO_SETTINGS_COUNT] = {false}; /* of two entries the first counts, as for getenv */
-    for (char *const *entry = environment ? environment : environ; entry && *entry; entry++) {
+    for (char *const *entry = environment ? environment : kolo_environment_entries(); *entry;
+         entry++) {
         const char *equals = strchr(*entry, '=');
         if (!equals || strncmp(*entry, PREFIX, PREFIX_BYTES) != 0)
             continue;
@@ -134,7 +137,29 @@ const char *kolo_settings_name(enum kolo_setting_index index)
     return (size_t)index < KOLO_SETTINGS_COUNT ? kolo_setting_rows[index].name : "KOLO_?";
 }
 
+/** Was it given rights that whoever wrote its environment has not? */
+static bool has_more_rights(void)
+{
+    return getauxval(AT_SECURE) != 0;
+}
+
 const char *kolo_environment(const char *name)
 {
-    return getenv(name);
+    return has_more_rights() ? NULL : getenv(name);
+}
+
+char *const *kolo_environment_entries(void)
+{
+    static char *const none[] = {NULL};
+    return has_more_rights() || environ == NULL ? none : environ;
+}
+
+bool kolo_environment_is_withheld(void)
+{
+    if (!has_more_rights())
+        return false;
+    for (char *const *entry = environ; entry && *entry; entry++)
+        if (strncmp(*entry, PREFIX, PREFIX_BYTES) == 0)
+            return true;
+    return false;
 }

@@ -82,5 +82,10 @@ void kolo_settings_print_man(FILE *out);      /* docs/man/kolo-settings.7 */
 /** Raw access for the few that need a variable which is no setting of kolo's (HOME, PATH, TERM), or
  * need one before there are settings (KOLO_RANK). */
 const char *kolo_environment(const char *name);
+/** All of it, "NAME=value", NULL-terminated. Both: nothing in a program that has more rights than
+ * whoever started it (set-user-id, set-group-id, capabilities of its file). */
+char *const *kolo_environment_entries(void);
+/** Is it such a program, and is there a KOLO_* that is not read? */
+bool kolo_environment_is_withheld(void);
 
 #endif

@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/settings.h"
 #include "launcher/bind.h"
 #include "launcher/children.h"
 #include "launcher/gpus.h"
@@ -79,7 +80,7 @@ static const char *value_in(char *const *entries, const char *name)
 static const char *value_of(const struct kolo_spec *spec, const char *name)
 {
     const char *value = value_in(spec->env.at, name);
-    return value ? value : value_in(environ, name);
+    return value ? value : value_in(kolo_environment_entries(), name);
 }
 
 static const char *search_path(const struct kolo_spec *spec)

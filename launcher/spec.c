@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/settings.h"
 #include "launcher/frames.h"
 #include "runtime/timeline.h"
 
@@ -163,7 +164,7 @@ out:
 kolo_status kolo_spec_environment(const struct kolo_spec *spec, struct kolo_texts *env)
 {
     kolo_status status = KOLO_OK;
-    for (char **entry = environ; *entry; entry++)
+    for (char *const *entry = kolo_environment_entries(); *entry; entry++)
         if (strchr(*entry, '='))
             KOLO_TRY(kolo_texts_add(env, *entry));
     for (size_t i = 0; i < spec->env.count; i++) {

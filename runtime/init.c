@@ -120,6 +120,10 @@ void kolo_config_warn_unknown(void)
     struct kolo_settings settings;
     if (atomic_flag_test_and_set(&has_warned))
         return;
+    if (kolo_environment_is_withheld())
+        KOLO_WARN("KOLO_* of the environment is not read, since this program has more rights than "
+                  "who started it (set-user-id, set-group-id or capabilities): give kolo_init a "
+                  "struct kolo_config");
     kolo_settings_init(&settings);
     if (kolo_settings_load(&settings, NULL, warn_unknown, NULL) != KOLO_OK)
         kolo_detail_set(""); /* it could be loaded before */

@@ -118,12 +118,12 @@ kolo_status kolo_sampler_set_epoch(struct kolo_sampler *sampler, int64_t epoch)
 
 int64_t kolo_sampler_count(const struct kolo_sampler *sampler)
 {
-    return sampler->count;
+    return sampler ? sampler->count : 0;
 }
 
 const int64_t *kolo_sampler_indices(const struct kolo_sampler *sampler)
 {
-    return sampler->indices;
+    return sampler ? sampler->indices : NULL;
 }
 
 void kolo_sampler_destroy(struct kolo_sampler *sampler)

@@ -75,9 +75,10 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_sampler_create(const struct kolo_sample
  *  @return KOLO_OK; ERR_INVALID (negative). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_sampler_set_epoch(struct kolo_sampler *sampler,
                                                            int64_t epoch);
-/** How many indices this rank has in an epoch. */
+/** How many indices this rank has in an epoch; 0 of NULL. */
 KOLO_API int64_t kolo_sampler_count(const struct kolo_sampler *sampler);
-/** This rank's indices, kolo_sampler_count() of them; valid until set_epoch or destroy. */
+/** This rank's indices, kolo_sampler_count() of them; valid until set_epoch or destroy. NULL of
+ *  NULL. */
 KOLO_API const int64_t *kolo_sampler_indices(const struct kolo_sampler *sampler);
 /** NULL is fine. */
 KOLO_API void kolo_sampler_destroy(struct kolo_sampler *sampler);
@@ -265,7 +266,7 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_metric_save(struct kolo_metric *metric,
  *  Trusts nothing in @p data.
  *  @return KOLO_OK; ERR_DATA (cut short, changed, of another version, kind or configuration, or
  *  with contents that no updates lead to: the detail says which; the state is as before, or, where
- *  the checksum was right, empty); ERR_NO_MEMORY (then it is empty). */
+ *  the checksum was right, empty); ERR_INVALID (NULL); ERR_NO_MEMORY (then it is empty). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_metric_restore(struct kolo_metric *metric,
                                                         const void *data, size_t bytes);
 /** Forgets all updates and results. */

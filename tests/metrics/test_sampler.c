@@ -131,6 +131,8 @@ Test(sampler, refuses_what_makes_no_sense)
     cr_assert_eq(kolo_sampler_set_epoch(sampler, -1), KOLO_ERR_INVALID);
     kolo_sampler_destroy(sampler);
     kolo_sampler_destroy(NULL);
+    cr_assert_eq(kolo_sampler_count(NULL), 0);
+    cr_assert_null(kolo_sampler_indices(NULL));
 }
 
 Test(sampler, survives_failing_allocations)

@@ -62,7 +62,7 @@ static kolo_status check_opts(const struct kolo_task *task)
         return kolo_fail(KOLO_ERR_INVALID, "%s: opts->flags 0x%x has flags that there are not",
                          task->function, kolo_opts_flags(opts));
     if ((kolo_opts_flags(opts) & KOLO_PERSISTENT) != 0 && task->request_out == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: KOLO_PERSISTENT needs a request_out",
+        return kolo_fail(KOLO_ERR_INVALID, "%s: KOLO_PERSISTENT is for calls with a request_out",
                          task->function);
     if (opts->stream != NULL && !can_follow(task))
         return kolo_fail(

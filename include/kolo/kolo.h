@@ -150,8 +150,10 @@ struct kolo_opts {
  *  an address it writes to the file). Under kolorun each rank joins once: not again after
  *  kolo_finalize(), nor in a second program that its command runs.
  *  @return KOLO_OK; ERR_INVALID (comm_out, config->size, a rank that has joined before); ERR_CONFIG
- *  (a setting, named); ERR_CONNECT, ERR_AUTH, ERR_TIMEOUT (naming the ranks that are missing);
- *  ERR_NO_MEMORY; ERR_SYSTEM.
+ *  (a setting, named); ERR_UNSUPPORTED (KOLO_TRANSPORT names one that cannot join these ranks);
+ *  ERR_CONNECT, ERR_AUTH, ERR_PROTOCOL (a rank of another version), ERR_TIMEOUT (naming the ranks
+ *  that are missing); ERR_PEER (a rank died, or gave up, before all were there); ERR_NO_MEMORY;
+ *  ERR_SYSTEM.
  *  Ownership: *comm_out is the caller's until kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_init(const struct kolo_config *config,
                                               struct kolo_comm **comm_out);
@@ -162,7 +164,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_init(const struct kolo_config *config,
  *  @param config may be NULL; its nranks and rank must be valid, its rendezvous and secret may be
  *  anything, and none of the four is used
  *  @return KOLO_OK when all functions returned KOLO_OK; else the failure of the first rank that
- *  could not come up, else of the lowest rank that failed, with its detail. */
+ *  could not come up, else of the lowest rank that failed, with its detail; before any rank:
+ *  ERR_INVALID (nranks, rank_main, config->size), ERR_CONFIG, ERR_NO_MEMORY, ERR_SYSTEM. */
 KOLO_API KOLO_NODISCARD kolo_status
 kolo_run_threads(int nranks, const struct kolo_config *config,
                  kolo_status (*rank_main)(struct kolo_comm *comm, void *arg), void *arg);
@@ -218,8 +221,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_shrink(struct kolo_comm *comm,
  *    - One of kolo_split(), kolo_dup() or kolo_shrink(): frees just that, at once, and no other
  *      rank waits; one that needs this rank in a later call on it gets ERR_PEER with its name.
  *  @return KOLO_OK; ERR_TIMEOUT; ERR_MISMATCH if ranks did not call that broadcast alike, if one
- *  went on to another collective, or leaves without it though its message is there; on a
- *  communicator that had failed: KOLO_OK. */
+ *  went on to another collective, or leaves without it though its message is there; ERR_INVALID in
+ *  a child made by fork(); on a communicator that had failed: KOLO_OK. */
 KOLO_API kolo_status kolo_finalize(struct kolo_comm *comm);
 
 /** Makes every rank's present and later calls on the communicator return KOLO_ERR_ABORTED with

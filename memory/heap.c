@@ -205,8 +205,10 @@ void kolo_heap_destroy(struct kolo_heap *heap)
     if (!heap)
         return;
     const size_t count = atomic_load(&heap->count);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        kolo_memory_remove_plain(heap->spans[i].base);
         release(heap, &heap->spans[i]);
+    }
     kolo_free_memory(heap->spans);
     destroy_locks(heap);
     kolo_free_memory(heap);
@@ -251,6 +253,7 @@ static kolo_status alloc(struct kolo_heap *heap, size_t bytes, bool is_plain, vo
         release(heap, &span);
         return status;
     }
+    kolo_memory_add_plain(span.base, span.bytes);
     *memory_out = span.base;
     return KOLO_OK;
 }
@@ -350,6 +353,7 @@ kolo_status kolo_heap_free(struct kolo_heap *heap, void *memory,
             "kolo_free: %p is not the start of memory from kolo_alloc or kolo_alloc_device of this "
             "communicator, or was freed before",
             memory);
+    kolo_memory_remove_plain(memory);
     // From the end: the address is not given to another allocation before the first span is gone.
     for (bool is_first = false; !is_first;) {
         is_first = span.base == memory;

@@ -155,6 +155,10 @@ bool kolo_pointer_may_be_foreign(void);
  * before kolo_memory_find_plain(), which is called once before. Threads: any. */
 bool kolo_memory_is_plain(const void *memory, size_t bytes);
 void kolo_memory_find_plain(void);
+/** What a heap has given out is plain from here on, if there is room to note it; before its pages
+ * go it is no more. Threads: any. */
+void kolo_memory_add_plain(const void *memory, size_t bytes);
+void kolo_memory_remove_plain(const void *memory);
 /** Finds out what @p memory is, which need not be anything. ERR_SYSTEM if the device's driver
  * fails. */
 kolo_status kolo_pointer_look(const void *memory, struct kolo_pointer *pointer_out) KOLO_NODISCARD;

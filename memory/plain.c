@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that surely is the host's: what malloc has by brk, and the main thread's stack. A driver
-// of devices gives out mappings of its own and never those two, so a call whose buffers lie there
-// need not ask the loader whether a driver has come (memory/cuda.c): 209 of the 600 to 1000
-// instructions of a short call. Owns where the two begin, found once. Must never: say so of memory
-// that is of neither.
+// Memory that surely is the host's: what malloc has by brk, the main thread's stack, and what heaps
+// of this library have (kolo_alloc). A driver of devices gives out mappings of its own and never
+// those, so a call whose buffers lie there need not ask the loader whether a driver has come
+// (memory/cuda.c): 209 of the 600 to 1000 instructions of a short call. Owns where the first two
+// begin, found once, and rows of what the heaps have. Must never: say so of memory that is of none.
 //
 // The heap ends where brk is now. It does not shrink to below where it begins, and nobody else is
-// given what lies between; the stack only grows downwards, so what it had once it keeps.
+// given what lies between; the stack only grows downwards, so what it had once it keeps. A row is
+// read without the lock: its turn is odd while it is written, and another one afterwards.
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -53,6 +55,68 @@ void kolo_memory_find_plain(void)
     pthread_once(&once, find);
 }
 
+/* ---- of the heaps ---- */
+
+/* As many as a short call may look through; of what finds none the loader is asked. */
+enum { ROWS = 16 };
+
+static struct row {
+    atomic_uint turn;
+    atomic_uintptr_t begin, end; /* end 0: free */
+} rows[ROWS];
+static atomic_size_t used; /* from here on all are free; written, as the rows: rows_lock */
+static pthread_mutex_t rows_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/** held: rows_lock */
+static void write_row(struct row *row, uintptr_t begin, uintptr_t end)
+{
+    const unsigned turn = atomic_load_explicit(&row->turn, memory_order_relaxed);
+    atomic_store_explicit(&row->turn, turn + 1, memory_order_relaxed);
+    atomic_store_explicit(&row->begin, begin, memory_order_release);
+    atomic_store_explicit(&row->end, end, memory_order_release);
+    atomic_store_explicit(&row->turn, turn + 2, memory_order_release);
+}
+
+static bool row_has(struct row *row, uintptr_t begin, uintptr_t end)
+{
+    const unsigned turn = atomic_load_explicit(&row->turn, memory_order_acquire);
+    const bool has = begin >= atomic_load_explicit(&row->begin, memory_order_acquire) &&
+                     end <= atomic_load_explicit(&row->end, memory_order_acquire);
+    return has && turn % 2 == 0 && atomic_load_explicit(&row->turn, memory_order_relaxed) == turn;
+}
+
+void kolo_memory_add_plain(const void *memory, size_t bytes)
+{
+    size_t at = 0;
+    pthread_mutex_lock(&rows_lock);
+    while (at < ROWS && atomic_load_explicit(&rows[at].end, memory_order_relaxed) != 0)
+        at++;
+    if (at < ROWS) {
+        write_row(&rows[at], (uintptr_t)memory, (uintptr_t)memory + bytes);
+        if (at >= atomic_load_explicit(&used, memory_order_relaxed))
+            atomic_store_explicit(&used, at + 1, memory_order_release);
+    }
+    pthread_mutex_unlock(&rows_lock);
+}
+
+void kolo_memory_remove_plain(const void *memory)
+{
+    pthread_mutex_lock(&rows_lock);
+    for (size_t at = 0; at < ROWS; at++)
+        if (atomic_load_explicit(&rows[at].begin, memory_order_relaxed) == (uintptr_t)memory)
+            write_row(&rows[at], 0, 0);
+    pthread_mutex_unlock(&rows_lock);
+}
+
+static bool is_of_heaps(uintptr_t begin, uintptr_t end)
+{
+    const size_t count = atomic_load_explicit(&used, memory_order_acquire);
+    for (size_t at = 0; at < count; at++)
+        if (row_has(&rows[at], begin, end))
+            return true;
+    return false;
+}
+
 bool kolo_memory_is_plain(const void *memory, size_t bytes)
 {
     const uintptr_t begin = (uintptr_t)memory, end = begin + bytes;
@@ -62,5 +126,7 @@ bool kolo_memory_is_plain(const void *memory, size_t bytes)
         return false;
     if (begin >= found.stack && end <= found.stack_end)
         return true;
-    return begin >= found.heap && end <= found.next && end <= (uintptr_t)sbrk(0);
+    if (begin >= found.heap && end <= found.next)
+        return end <= (uintptr_t)sbrk(0);
+    return is_of_heaps(begin, end);
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/plain.c: the heap of brk and the main stack are plain, whatever else there is is not, nor
-// what only begins or ends in them; the heap also as far as it grows later.
+// memory/plain.c: the heap of brk, the main stack and what heaps of the library have are plain,
+// whatever else there is is not, nor what only begins or ends in them; the heap of brk also as far
+// as it grows later. What a heap has freed is none, also while others allocate and free.
 #include <criterion/criterion.h>
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -62,4 +64,60 @@ Test(plain, nothing_else_is)
     cr_assert_not(kolo_memory_is_plain((void *)UINTPTR_MAX, 1));
     cr_assert(kolo_memory_is_plain(NULL, 0), "no byte of it is looked at");
     munmap(mapping, BYTES);
+}
+
+/* ---- heaps ---- */
+
+enum { PAGE = 4096 };
+
+Test(plain, what_a_heap_has)
+{
+    struct kolo_heap *heap = NULL;
+    void *memory = NULL, *rest[40];
+    kolo_memory_find_plain();
+    cr_assert_eq(kolo_heap_create(&heap), KOLO_OK);
+    cr_assert_eq(kolo_heap_alloc(heap, 3 * PAGE, &memory), KOLO_OK);
+    char *at = memory;
+    cr_assert(kolo_memory_is_plain(at, 3 * PAGE));
+    cr_assert(kolo_memory_is_plain(at + 2 * PAGE, PAGE));
+    cr_assert_not(kolo_memory_is_plain(at + 2 * PAGE, PAGE + 1));
+    cr_assert_not(kolo_memory_is_plain(at - 1, 2));
+    cr_assert_eq(kolo_heap_sever(heap, at + PAGE, 1, NULL, NULL), KOLO_OK);
+    cr_assert(kolo_memory_is_plain(at, 3 * PAGE), "other pages of the host's are there");
+    cr_assert_eq(kolo_heap_free(heap, memory, NULL, NULL), KOLO_OK);
+    cr_assert_not(kolo_memory_is_plain(at, 1));
+    for (size_t i = 0; i < 40; i++) /* more than are noted */
+        cr_assert_eq(kolo_heap_alloc(heap, PAGE, &rest[i]), KOLO_OK);
+    cr_assert(kolo_memory_is_plain(rest[0], PAGE));
+    cr_assert_eq(kolo_heap_free(heap, rest[0], NULL, NULL), KOLO_OK);
+    cr_assert_eq(kolo_heap_alloc(heap, 2 * PAGE, &memory), KOLO_OK);
+    cr_assert(kolo_memory_is_plain(memory, 2 * PAGE), "where another was");
+    kolo_heap_destroy(heap);
+    for (size_t i = 0; i < 40; i++)
+        cr_assert_not(kolo_memory_is_plain(rest[i], PAGE));
+    cr_assert_not(kolo_memory_is_plain(memory, PAGE));
+}
+
+/** Two ranges in turn, of which no address is of both and which do not lie side by side. */
+static void *change(void *argument)
+{
+    for (int i = 0; i < 2000000; i++) {
+        const uintptr_t low = 64 * PAGE + (uintptr_t)(i % 2) * 16 * PAGE;
+        kolo_memory_add_plain((const void *)low, PAGE);
+        kolo_memory_remove_plain((const void *)low);
+    }
+    atomic_store((atomic_bool *)argument, true);
+    return NULL;
+}
+
+Test(plain, never_half_of_one_and_half_of_another, .timeout = 60)
+{
+    atomic_bool is_over = false;
+    pthread_t thread;
+    cr_assert_eq(pthread_create(&thread, NULL, change, &is_over), 0);
+    while (!atomic_load(&is_over)) {
+        cr_assert_not(kolo_memory_is_plain((const void *)(uintptr_t)(65 * PAGE), PAGE));
+        cr_assert_not(kolo_memory_is_plain((const void *)(uintptr_t)(64 * PAGE), 2 * PAGE));
+    }
+    pthread_join(thread, NULL);
 }

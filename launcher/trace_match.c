@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the same call on all ranks, and who came last to it. A collective is known by communicator
 // and sequence number, which nobody gives out twice; a message by communicator, sender, receiver
-// and its number between the two. Waits belong to the collective that they wait for. Adds up what
-// ranks waited for each other, on the way. Who is not in a call that nobody ended well is waited
-// for as long as the others were in it, unless what it did may have made room.
+// and its number between the two. Waits belong to the collective or the receive that they wait for.
+// Adds up what ranks waited for each other, on the way. Who is not in a call that nobody ended well
+// is waited for as long as the others were in it, unless what it did may have made room.
 #include "launcher/trace.h"
 
 #include <stdlib.h>
@@ -28,6 +28,14 @@ static int by_key(const void *left, const void *right)
     return (a->call > b->call) - (a->call < b->call);
 }
 
+/** Is it of a message: a send, a receive, or a wait for one? */
+static bool is_of_message(const struct kolo_timeline_record *record)
+{
+    const enum kolo_timeline_shape shape = kolo_timeline_shape(record);
+    return shape == KOLO_SHAPE_SEND || shape == KOLO_SHAPE_RECV ||
+           (shape == KOLO_SHAPE_WAIT && record->plan == 0 && record->peer >= 0);
+}
+
 static bool key_of(const struct kolo_trace *trace, uint32_t index, struct key *key_out)
 {
     const struct kolo_trace_call *call = &trace->calls[index];
@@ -37,10 +45,11 @@ static bool key_of(const struct kolo_trace *trace, uint32_t index, struct key *k
     uint64_t ends = no_ends;
     if (shape == KOLO_SHAPE_SEND)
         ends = (uint64_t)mine << 32 | other;
-    else if (shape == KOLO_SHAPE_RECV)
+    else if (is_of_message(record))
         ends = (uint64_t)other << 32 | mine;
     *key_out = (struct key){(uint64_t)record->comm << 32 | record->sequence, ends, index, 0};
-    return shape != KOLO_SHAPE_OWN && (shape != KOLO_SHAPE_WAIT || record->plan != 0);
+    return shape != KOLO_SHAPE_OWN &&
+           (shape != KOLO_SHAPE_WAIT || record->plan != 0 || is_of_message(record));
 }
 
 static kolo_status for_each(struct kolo_trace *trace, const struct key *keys, size_t count,
@@ -317,54 +326,68 @@ static void match_collective(const struct kolo_trace_group *group, struct matchi
         share(group, matching);
 }
 
-/** A receive that ended badly, or not at all, and whose send was never begun. */
-static void match_lone(const struct kolo_trace_group *group, const struct matching *matching)
+/** How many records of a message have @p shape; the last of them. */
+static size_t find(const struct kolo_trace_group *group, enum kolo_timeline_shape shape,
+                   struct kolo_trace_call **call_out)
 {
-    struct kolo_trace *trace = group->trace;
-    struct kolo_trace_call *recv = &trace->calls[group->calls[0]];
+    size_t count = 0;
+    for (size_t i = 0; i < group->count; i++) {
+        struct kolo_trace_call *call = &group->trace->calls[group->calls[i]];
+        if (kolo_timeline_shape(&call->record) != shape)
+            continue;
+        *call_out = call;
+        count++;
+    }
+    return count;
+}
+
+/** All of a message that is not its send was waiting for @p sender until @p arrived_ns. */
+static void blame(const struct kolo_trace_group *group, int sender, int64_t arrived_ns)
+{
+    for (size_t i = 0; i < group->count; i++) {
+        struct kolo_trace_call *call = &group->trace->calls[group->calls[i]];
+        if (kolo_timeline_shape(&call->record) == KOLO_SHAPE_SEND)
+            continue;
+        call->last = sender;
+        call->arrived_ns = arrived_ns;
+    }
+    group->trace->matched++;
+    charge_all(group, sender);
+}
+
+/** A receive that ended badly, or not at all, and whose send was never begun. */
+static void match_lone(const struct kolo_trace_group *group, const struct kolo_trace_call *recv,
+                       const struct matching *matching)
+{
     const int sender = recv->record.peer;
     const uint32_t track = matching->track_of[sender];
-    if (kolo_timeline_shape(&recv->record) != KOLO_SHAPE_RECV || !is_stuck(group) ||
-        (track > 0 && trace->tracks[track - 1].dropped > 0))
-        return;
-    recv->last = sender;
-    recv->arrived_ns = never_ns;
-    trace->matched++;
-    charge_all(group, sender);
+    if (is_stuck(group) && (track == 0 || group->trace->tracks[track - 1].dropped == 0))
+        blame(group, sender, never_ns);
 }
 
 static void match_message(const struct kolo_trace_group *group, struct matching *matching)
 {
     struct kolo_trace *trace = group->trace;
-    if (group->count == 1)
-        match_lone(group, matching);
-    if (group->count != 2)
+    struct kolo_trace_call *send, *recv;
+    int64_t arrived_ns;
+    const size_t sends = find(group, KOLO_SHAPE_SEND, &send);
+    if (find(group, KOLO_SHAPE_RECV, &recv) != 1)
         return;
-    struct kolo_trace_call *send = &trace->calls[group->calls[0]];
-    struct kolo_trace_call *recv = &trace->calls[group->calls[1]];
-    if (kolo_timeline_shape(&send->record) == KOLO_SHAPE_RECV) {
-        struct kolo_trace_call *other = send;
-        send = recv;
-        recv = other;
+    if (sends == 0) {
+        match_lone(group, recv, matching);
+    } else if (sends == 1 && arrival(trace, send, &arrived_ns)) {
+        send->message = recv->message = ++matching->messages;
+        blame(group, trace->tracks[send->track].rank, arrived_ns);
     }
-    if (kolo_timeline_shape(&send->record) != KOLO_SHAPE_SEND ||
-        kolo_timeline_shape(&recv->record) != KOLO_SHAPE_RECV ||
-        !arrival(trace, send, &recv->arrived_ns))
-        return;
-    recv->last = trace->tracks[send->track].rank;
-    send->message = recv->message = ++matching->messages;
-    trace->matched++;
-    charge_all(group, recv->last);
 }
 
 static kolo_status match(const struct kolo_trace_group *group, void *context)
 {
     const struct kolo_timeline_record *first = &group->trace->calls[group->calls[0]].record;
-    if (kolo_timeline_shape(first) != KOLO_SHAPE_SEND &&
-        kolo_timeline_shape(first) != KOLO_SHAPE_RECV)
-        match_collective(group, context);
-    else
+    if (is_of_message(first))
         match_message(group, context);
+    else
+        match_collective(group, context);
     return KOLO_OK;
 }
 

@@ -179,7 +179,8 @@ static void write_what(const struct writing *writing, const struct kolo_trace_ca
     const enum kolo_timeline_shape shape = kolo_timeline_shape(record);
     char text[KOLO_TIMELINE_NAME_MAX], quoted[QUOTED_MAX];
     FILE *out = writing->out;
-    const bool is_message = shape == KOLO_SHAPE_SEND || shape == KOLO_SHAPE_RECV;
+    const bool is_message = /* of waits those for a receive alone have a peer */
+        shape == KOLO_SHAPE_SEND || shape == KOLO_SHAPE_RECV || shape == KOLO_SHAPE_WAIT;
     if (record->comm != KOLO_TIMELINE_NO_COMM)
         fprintf(out, "\"communicator\":%" PRIu32 ",\"sequence\":%" PRIu32 ",", record->comm,
                 record->sequence);

@@ -39,7 +39,8 @@ enum {
 enum kolo_timeline_shape {
     KOLO_SHAPE_OWN,  /* nobody */
     KOLO_SHAPE_ALL,  /* no member ends it before all have entered it */
-    KOLO_SHAPE_WAIT, /* for an asynchronous request: a collective of that number if it has a plan */
+    KOLO_SHAPE_WAIT, /* for an asynchronous request: a collective of that number if it has a plan;
+                        else the message of that number from `peer`, if there is one */
     KOLO_SHAPE_ROOT, /* no member ends it before `peer` has entered it */
     KOLO_SHAPE_SEND, /* to `peer` */
     KOLO_SHAPE_RECV, /* ends after the send of the same number of `peer` began */

@@ -115,6 +115,13 @@ uint64_t kolo_timeline_request(const struct kolo_request *request, bool waits_fo
     return kolo_timeline_begin(timeline, &record);
 }
 
+/** Whom a wait for it is for: who sends what it receives, once it has its number; else -1. */
+static int32_t awaited_peer(const struct kolo_request *request)
+{
+    const bool is_numbered = request->call.kind == KOLO_CALL_RECV && request->staged == NULL;
+    return is_numbered ? kolo_comm_world(request->comm, request->call.peer) : -1;
+}
+
 uint64_t kolo_timeline_wait(const struct kolo_request *request)
 {
     const struct kolo_comm *comm = request->comm;
@@ -124,7 +131,7 @@ uint64_t kolo_timeline_wait(const struct kolo_request *request)
         .begin_ns = kolo_now_ns(),
         .sequence = request->call.sequence,
         .size = (uint32_t)comm->size,
-        .peer = -1,
+        .peer = awaited_peer(request),
         .kind = kolo_timeline_word(timeline, "wait"),
         .plan = request->plan != NULL ? kolo_timeline_word(timeline, request->plan->name) : 0,
         .op = KOLO_TIMELINE_NO_OP,

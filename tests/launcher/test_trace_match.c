@@ -187,3 +187,40 @@ Test(trace_match, messages)
     cr_assert(call_of(&trace, 2, 1)->message == 0 && call_of(&trace, 1, 0)->message == 0);
     kolo_trace_fini(&trace);
 }
+
+/** A receive that its rank does not stay in, at that rank. */
+static void add_async_recv(struct maker *maker, int peer, int64_t begin_ns, int64_t end_ns)
+{
+    const struct kolo_timeline_record recv = {
+        .sequence = 5,
+        .begin_ns = begin_ns,
+        .end_ns = end_ns,
+        .size = SIZE,
+        .peer = peer,
+        .shape_flags = (uint8_t)(KOLO_SHAPE_RECV | KOLO_TIMELINE_IS_ASYNC << 4)};
+    maker_add(maker, &recv);
+}
+
+Test(trace_match, a_wait_for_a_receive_waits_for_the_sender)
+{
+    begin();
+    maker_message(&makers[0], KOLO_SHAPE_SEND, 2, 5, 3000, 3100);
+    add_async_recv(&makers[2], 0, 1000, 3200);
+    maker_message(&makers[2], KOLO_SHAPE_WAIT, 0, 5, 1500, 1600); /* up to a time */
+    maker_message(&makers[2], KOLO_SHAPE_WAIT, 0, 5, 2000, 3300);
+    add_async_recv(&makers[1], 2, 1000, 0); /* never sent */
+    maker_message(&makers[1], KOLO_SHAPE_WAIT, 2, 5, 2000, 0);
+    maker_message(&makers[1], KOLO_SHAPE_WAIT, 0, 7, 2000, 2500);  /* its receive is not known */
+    maker_message(&makers[1], KOLO_SHAPE_WAIT, -1, 0, 2500, 2600); /* for a send */
+    maker_head(&makers[1])->ended_ns = 7000;
+    struct kolo_trace trace = merged();
+    for (uint32_t i = 1; i <= 2; i++)
+        cr_assert(call_of(&trace, 2, i)->last == 0 && call_of(&trace, 2, i)->arrived_ns == 3000);
+    cr_assert(call_of(&trace, 0, 0)->message == call_of(&trace, 2, 0)->message);
+    cr_assert(call_of(&trace, 2, 2)->message == 0);
+    cr_assert(trace.costs[0].ns == 100 + 1000, "%g", trace.costs[0].ns);
+    cr_assert(call_of(&trace, 1, 1)->last == 2 && trace.costs[2].ns == 5000);
+    cr_assert(call_of(&trace, 1, 2)->last == KOLO_TRACE_NOBODY);
+    cr_assert(trace.matched == 2);
+    kolo_trace_fini(&trace);
+}

@@ -38,11 +38,16 @@ kolo_status kolo_mask_check_one(const struct kolo_mask *mask, const char *where,
     return KOLO_OK;
 }
 
-kolo_status kolo_mask_check(const struct kolo_mask *mask)
+kolo_status kolo_mask_check_read(const struct kolo_mask *mask, const char *where)
 {
     if (!mask)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_mask_check: mask is NULL");
-    return kolo_mask_check_one(mask, "kolo_mask_check: mask", 0);
+        return kolo_fail(KOLO_ERR_INVALID, "%s is NULL", where);
+    return kolo_mask_check_one(mask, where, 0);
+}
+
+kolo_status kolo_mask_check(const struct kolo_mask *mask)
+{
+    return kolo_mask_check_read(mask, "kolo_mask_check: mask");
 }
 
 /* ---- writing ---- */
@@ -51,7 +56,7 @@ kolo_status kolo_mask_begin(struct kolo_mask *mask, uint32_t height, uint32_t wi
                             const char *call)
 {
     if (!mask)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: mask_out is NULL", call);
+        return kolo_fail(KOLO_ERR_INVALID, "%s_out is NULL", call);
     mask->count = 0;
     if (mask->room == 0)
         mask->runs = NULL; /* if anything, a program's */
@@ -147,7 +152,7 @@ kolo_status kolo_mask_from_pixels(const uint8_t *pixels, bool by_rows, uint32_t 
 
 kolo_status kolo_mask_to_pixels(const struct kolo_mask *mask, bool by_rows, uint8_t *pixels)
 {
-    kolo_status status = kolo_mask_check(mask);
+    kolo_status status = kolo_mask_check_read(mask, "kolo_mask_to_pixels: mask");
     if (status == KOLO_OK && !pixels)
         status = kolo_fail(KOLO_ERR_INVALID, "kolo_mask_to_pixels: pixels is NULL");
     if (status != KOLO_OK)
@@ -169,7 +174,7 @@ kolo_status kolo_mask_to_pixels(const struct kolo_mask *mask, bool by_rows, uint
 
 kolo_status kolo_mask_area(const struct kolo_mask *mask, uint32_t *area_out)
 {
-    kolo_status status = kolo_mask_check(mask);
+    kolo_status status = kolo_mask_check_read(mask, "kolo_mask_area: mask");
     if (status == KOLO_OK && !area_out)
         status = kolo_fail(KOLO_ERR_INVALID, "kolo_mask_area: area_out is NULL");
     if (status != KOLO_OK)
@@ -183,7 +188,7 @@ kolo_status kolo_mask_area(const struct kolo_mask *mask, uint32_t *area_out)
 
 kolo_status kolo_mask_box(const struct kolo_mask *mask, double *box_out)
 {
-    kolo_status status = kolo_mask_check(mask);
+    kolo_status status = kolo_mask_check_read(mask, "kolo_mask_box: mask");
     if (status == KOLO_OK && !box_out)
         status = kolo_fail(KOLO_ERR_INVALID, "kolo_mask_box: box_out is NULL");
     struct kolo_mask_outlines outlines = {.outline = NULL};

@@ -16,6 +16,8 @@
 /** @param where, i  what is checked, for the detail: "call: mask" and its number */
 kolo_status kolo_mask_check_one(const struct kolo_mask *mask, const char *where,
                                 size_t i) KOLO_NODISCARD;
+/** The same of a call's only one, which may be NULL. */
+kolo_status kolo_mask_check_read(const struct kolo_mask *mask, const char *where) KOLO_NODISCARD;
 
 /** Makes @p mask one of this size without runs, for a function to write. */
 kolo_status kolo_mask_begin(struct kolo_mask *mask, uint32_t height, uint32_t width,

@@ -115,7 +115,7 @@ static size_t write_number(int64_t number, char *text, size_t at, size_t room)
 kolo_status kolo_mask_to_string(const struct kolo_mask *mask, char *text, size_t room,
                                 size_t *length_out)
 {
-    kolo_status status = kolo_mask_check(mask);
+    kolo_status status = kolo_mask_check_read(mask, "kolo_mask_to_string: mask");
     if (status == KOLO_OK && !text && !length_out)
         status = kolo_fail(KOLO_ERR_INVALID, "kolo_mask_to_string: text and length_out are NULL");
     if (status != KOLO_OK)

@@ -113,6 +113,32 @@ Test(mask, refuses_what_is_none)
     cr_assert_eq(kolo_mask_from_pixels(pixels, true, 1, 1, NULL), KOLO_ERR_INVALID);
 }
 
+/** A call on a mask that is none says which call that was. */
+#define MUST_SAY(call, words)                                                                      \
+    do {                                                                                           \
+        cr_expect_eq(call, KOLO_ERR_INVALID);                                                      \
+        cr_expect_eq(strncmp(kolo_error_detail(), words, strlen(words)), 0, "%s",                  \
+                     kolo_error_detail());                                                         \
+    } while (0)
+
+Test(mask, refusals_name_the_call)
+{
+    const struct kolo_mask none = {.height = 0};
+    uint32_t area;
+    double box[4];
+    size_t length;
+    uint8_t pixels[1];
+    MUST_SAY(kolo_mask_area(&none, &area), "kolo_mask_area: mask 0 is of an image of 0 x 0");
+    MUST_SAY(kolo_mask_area(NULL, &area), "kolo_mask_area: mask is NULL");
+    MUST_SAY(kolo_mask_box(&none, box), "kolo_mask_box: mask 0 is of");
+    MUST_SAY(kolo_mask_to_pixels(NULL, true, pixels), "kolo_mask_to_pixels: mask is NULL");
+    MUST_SAY(kolo_mask_to_string(&none, NULL, 0, &length), "kolo_mask_to_string: mask 0 is of");
+    MUST_SAY(kolo_mask_check(NULL), "kolo_mask_check: mask is NULL");
+    MUST_SAY(kolo_mask_from_runs(&area, 1, 1, 1, NULL), "kolo_mask_from_runs: mask_out is NULL");
+    MUST_SAY(kolo_mask_from_pixels(pixels, true, 1, 1, NULL),
+             "kolo_mask_from_pixels: mask_out is NULL");
+}
+
 Test(mask, without_memory)
 {
     struct kolo_mask mask = {.runs = NULL};

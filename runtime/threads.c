@@ -177,13 +177,32 @@ static kolo_status run_members(struct team *team)
     return status;
 }
 
-/** The cause: the rank that could not come up, else the lowest that failed. */
+/** Did it fail only because another rank had? */
+static bool is_consequence(kolo_status status)
+{
+    return status == KOLO_ERR_PEER || status == KOLO_ERR_ABORTED;
+}
+
+/** The lowest rank that failed, and where @p by_itself is set by itself; NULL: none has. */
+static const struct member *lowest_failure(const struct team *team, bool by_itself)
+{
+    for (int rank = 0; rank < team->size; rank++) {
+        const struct member *member = &team->members[rank];
+        if (member->status != KOLO_OK && !(by_itself && is_consequence(member->status)))
+            return member;
+    }
+    return NULL;
+}
+
+/** The cause: the rank that could not come up, else the lowest that failed. What failed only
+ * because another had comes last: a rank may also not come up because one that had has aborted. */
 static kolo_status result_of(const struct team *team)
 {
-    const struct member *member = team->broken;
-    for (int rank = 0; rank < team->size && member == NULL; rank++)
-        if (team->members[rank].status != KOLO_OK)
-            member = &team->members[rank];
+    const struct member *broken = team->broken, *member = lowest_failure(team, true);
+    if (broken != NULL && (member == NULL || !is_consequence(broken->status)))
+        member = broken;
+    if (member == NULL)
+        member = lowest_failure(team, false);
     if (member == NULL)
         return KOLO_OK;
     kolo_detail_set(member->detail);

@@ -164,7 +164,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_init(const struct kolo_config *config,
  *  @param config may be NULL; its nranks and rank must be valid, its rendezvous and secret may be
  *  anything, and none of the four is used
  *  @return KOLO_OK when all functions returned KOLO_OK; else the failure of the first rank that
- *  could not come up, else of the lowest rank that failed, with its detail; before any rank:
+ *  could not come up, else of the lowest rank that failed, with its detail (ERR_PEER and
+ *  ERR_ABORTED, which tell of another's failure, only if there is no other); before any rank:
  *  ERR_INVALID (nranks, rank_main, config->size), ERR_CONFIG, ERR_NO_MEMORY, ERR_SYSTEM. */
 KOLO_API KOLO_NODISCARD kolo_status
 kolo_run_threads(int nranks, const struct kolo_config *config,

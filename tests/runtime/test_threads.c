@@ -31,6 +31,27 @@ Test(threads, lowest_failure_wins, .timeout = 120)
               kolo_error_detail());
 }
 
+/** One cannot go on, and the others wait for it, or hear of its abort. */
+static kolo_status leave_the_others(struct kolo_comm *comm, void *argument)
+{
+    if (kolo_rank(comm) != 3)
+        return kolo_barrier(comm, NULL, NULL);
+    if (*(bool *)argument)
+        kolo_abort(comm, "a bad file");
+    return kolo_fail(KOLO_ERR_DATA, "rank 3 found a bad file");
+}
+
+Test(threads, what_others_suffer_from_it_does_not_hide_the_cause, .timeout = 120)
+{
+    for (int i = 0; i < 2; i++) {
+        bool aborts = i > 0;
+        kolo_status status = kolo_run_threads(4, NULL, leave_the_others, &aborts);
+        cr_assert(status == KOLO_ERR_DATA, "%s", kolo_status_name(status));
+        cr_assert(strcmp(kolo_error_detail(), "rank 3 found a bad file") == 0, "%s",
+                  kolo_error_detail());
+    }
+}
+
 /** Some ranks finalize by themselves, as in a program that kolorun starts. */
 static kolo_status finalize_on_odd(struct kolo_comm *comm, void *argument)
 {

@@ -154,6 +154,11 @@ char *const *kolo_environment_entries(void)
     return has_more_rights() || environ == NULL ? none : environ;
 }
 
+bool kolo_environment_withholds(const char *name)
+{
+    return has_more_rights() && getenv(name) != NULL;
+}
+
 bool kolo_environment_is_withheld(void)
 {
     if (!has_more_rights())

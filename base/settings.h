@@ -85,7 +85,8 @@ const char *kolo_environment(const char *name);
 /** All of it, "NAME=value", NULL-terminated. Both: nothing in a program that has more rights than
  * whoever started it (set-user-id, set-group-id, capabilities of its file). */
 char *const *kolo_environment_entries(void);
-/** Is it such a program, and is there a KOLO_* that is not read? */
+/** Is it such a program, and is there this variable, or any KOLO_*, that is not read? */
+bool kolo_environment_withholds(const char *name);
 bool kolo_environment_is_withheld(void);
 
 #endif

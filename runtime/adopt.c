@@ -75,6 +75,18 @@ static const struct launcher *find_launcher(void)
     return NULL;
 }
 
+/** A variable that says of this process that it is one of several ranks, and is not read (a program
+ * with more rights than who started it); NULL: there is none. */
+static const char *withheld_sign(void)
+{
+    if (kolo_environment_withholds("KOLO_SIZE"))
+        return "KOLO_SIZE";
+    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
+        if (kolo_environment_withholds(launchers[i].mark))
+            return launchers[i].mark;
+    return NULL;
+}
+
 /** A number from @p least to @p most in a variable of the launcher's. */
 static kolo_status read_number(const struct launcher *launcher, const char *variable, long least,
                                long most, long *number_out)
@@ -201,6 +213,13 @@ kolo_status kolo_adopt(struct kolo_settings *settings)
     kolo_status status;
     if (settings->launcher[0] != '\0' || settings->rank >= 0 || settings->size >= 0)
         return KOLO_OK;
+    if (withheld_sign() != NULL)
+        return kolo_fail(KOLO_ERR_CONFIG,
+                         "%s is not read, since this program has more rights than who started it "
+                         "(set-user-id, set-group-id or capabilities), and without it this rank "
+                         "would be a world of its own: give kolo_init a struct kolo_config with "
+                         "rank, nranks, rendezvous and secret, or take those rights away",
+                         withheld_sign());
     launcher = find_launcher();
     if (!launcher)
         return KOLO_OK;

@@ -30,6 +30,13 @@ run 1 "$SETID"
 says out '^environment: KOLO_ERR_CONFIG: 3 ranks need KOLO_RENDEZVOUS'
 says out '^config: rank 0 of 1'
 lines err 0
+# A rank of several is not silently a world of its own, whoever says that it is one.
+run 1 "$work/${SETID##*/}"
+says out '^environment: KOLO_ERR_CONFIG: KOLO_SIZE is not read, since this program has more rights .*: give kolo_init a struct'
+says out '^config: rank 0 of 1'
+unset KOLO_RANK KOLO_SIZE
+run 1 env OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 "$work/${SETID##*/}"
+says out '^environment: KOLO_ERR_CONFIG: OMPI_COMM_WORLD_RANK is not read, since '
 run 0 "$work/${SETID##*/}"
 says out '^environment: rank 0 of 1'
 says out '^config: rank 0 of 1'

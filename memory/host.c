@@ -4,8 +4,12 @@
 //
 // The pages are reserved at once (fallocate), so that a host without memory answers the allocation
 // with an error and not a later access with SIGBUS. The size is sealed, for the same reason: no
-// neighbour can cut the file under another's mapping. Huge pages are left to the system: with
-// shmem_enabled=advise and aligned 256 MiB, madvise got none and changed no figure.
+// neighbour can cut the file under another's mapping. Where a sandbox forbids memfds, a file
+// without a name does: no neighbour takes what cannot be sealed, and shm is left out, so all goes
+// by TCP.
+//
+// Huge pages are left to the system: with shmem_enabled=advise and aligned 256 MiB, madvise got
+// none and changed no figure.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,24 +19,23 @@
 #include <unistd.h>
 
 #include "memory/memory.h"
-
-enum {
-    MEMFD_NOEXEC_SEAL = 8, /* MFD_NOEXEC_SEAL of Linux 6.3, which older headers lack */
-    RESERVE_STEP = 1 << 20 /* a signal makes fallocate start again: a step must end between two */
-};
+#include "memory/shared_file.h"
 
 static size_t page_bytes(void)
 {
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/** Kernels that insist on memfds that cannot be executed know the flag; the others refuse it. */
-static int open_memfd(void)
+/** @return the descriptor, or -1 and errno. */
+static int open_file(bool *is_memfd_out)
 {
-    const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-    int fd = memfd_create("kolo", flags | MEMFD_NOEXEC_SEAL);
-    if (fd < 0 && errno == EINVAL)
-        fd = memfd_create("kolo", flags);
+    int fd = kolo_memfd_create("kolo");
+    *is_memfd_out = fd >= 0;
+    if (fd < 0 && kolo_memfd_is_forbidden(errno)) {
+        const int error = errno;
+        fd = kolo_nameless_file_create();
+        errno = error;
+    }
     return fd;
 }
 
@@ -46,8 +49,8 @@ static const char *memfd_advice(int error)
     case ENOSYS:
     case EPERM:
     case EACCES:
-        return "a sandbox or an old kernel forbids memfd_create; allow it, or use memory of the "
-               "program's own, which goes by TCP";
+        return "a sandbox or an old kernel forbids memfd_create, and no file in /dev/shm or /tmp "
+               "takes its place; allow one of them, or use memory of the program's own";
     default:
         return "memfd_create";
     }
@@ -55,14 +58,18 @@ static const char *memfd_advice(int error)
 
 static kolo_status host_probe(struct kolo_why *why_out)
 {
-    int fd = open_memfd();
+    bool is_memfd;
+    const int fd = open_file(&is_memfd);
     if (fd < 0) {
         const int error = errno;
         (void)snprintf(why_out->text, sizeof(why_out->text), "%s", memfd_advice(error));
         return kolo_fail_errno(KOLO_ERR_UNSUPPORTED, error, "host memory: %s", why_out->text);
     }
+    (void)snprintf(why_out->text, sizeof(why_out->text), "%s",
+                   is_memfd ? ""
+                            : "in files that neighbours do not map: a sandbox or an old kernel "
+                              "forbids memfd_create");
     (void)close(fd);
-    why_out->text[0] = '\0';
     return KOLO_OK;
 }
 
@@ -104,19 +111,14 @@ static kolo_status reserve_failed(int error, size_t bytes)
     }
 }
 
+/** What cannot be sealed no neighbour takes, and shm lends to none (kolo_shm_memory_check). */
 static kolo_status reserve(int fd, size_t bytes)
 {
-    if (ftruncate(fd, (off_t)bytes) != 0)
-        return reserve_failed(errno, bytes);
-    for (size_t at = 0; at < bytes;) {
-        const size_t step = bytes - at < RESERVE_STEP ? bytes - at : RESERVE_STEP;
-        if (fallocate(fd, 0, (off_t)at, (off_t)step) == 0)
-            at += step;
-        else if (errno != EINTR)
-            return reserve_failed(errno, bytes);
-    }
-    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "sealing %zu bytes of shared memory", bytes);
+    const int error =
+        ftruncate(fd, (off_t)bytes) == 0 ? kolo_shared_file_reserve(fd, 0, bytes) : errno;
+    if (error != 0)
+        return reserve_failed(error, bytes);
+    (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     return KOLO_OK;
 }
 
@@ -139,7 +141,8 @@ static kolo_status host_alloc(size_t bytes, struct kolo_span *span_out)
                          bytes);
     const size_t whole = bytes ? (bytes + page - 1) / page * page : page;
     KOLO_TRY(kolo_shared_memory_check(whole));
-    int fd = open_memfd();
+    bool is_memfd;
+    const int fd = open_file(&is_memfd);
     if (fd < 0) {
         const int error = errno;
         return kolo_fail_errno(error == ENOMEM ? KOLO_ERR_NO_MEMORY : KOLO_ERR_SYSTEM, error,

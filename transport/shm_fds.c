@@ -18,14 +18,12 @@
 
 #include "base/wire.h"
 #include "memory/memory.h"
+#include "memory/shared_file.h"
 
 static const uint32_t message_magic = 0x316d686b; /* "khm1" */
 static const int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-enum {
-    MEMFD_NOEXEC_SEAL = 8,   /* MFD_NOEXEC_SEAL of Linux 6.3, which older headers lack */
-    SEAL_FUTURE_WRITE = 0x10 /* F_SEAL_FUTURE_WRITE of Linux 5.1 */
-};
+enum { SEAL_FUTURE_WRITE = 0x10 /* F_SEAL_FUTURE_WRITE of Linux 5.1 */ };
 
 /** Room for the descriptors of one message, aligned as the kernel wants it. */
 union ancillary {
@@ -191,14 +189,6 @@ kolo_status kolo_shm_inbox_read(struct kolo_shm_inbox *inbox, int socket,
 
 /* ---- memory ---- */
 
-/** Kernels that insist on memfds that cannot be executed know the flag; the others refuse it. */
-static int open_memfd(const char *name)
-{
-    const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-    int fd = memfd_create(name, flags | MEMFD_NOEXEC_SEAL);
-    return fd < 0 && errno == EINVAL ? memfd_create(name, flags) : fd;
-}
-
 /** Gives the file its pages now: later, their lack would be SIGBUS. 0, or an errno value. */
 static int reserve(int fd, size_t bytes)
 {
@@ -222,7 +212,7 @@ static kolo_status create(const char *name, size_t bytes, size_t now_bytes, bool
     kolo_status status = kolo_shared_memory_check(bytes);
     if (status != KOLO_OK)
         return status;
-    int fd = open_memfd(name);
+    int fd = kolo_memfd_create(name);
     if (fd < 0)
         return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "memfd_create %s", name);
     int error = ftruncate(fd, (off_t)bytes) == 0 ? reserve(fd, now_bytes) : errno;

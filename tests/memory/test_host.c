@@ -10,10 +10,13 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "memory/memory.h"
+#include "tests/support/refuse.h"
 
 extern const struct kolo_memory_ops kolo_memory_host;
 
@@ -164,6 +167,42 @@ static int probe_without_files(void *argument)
 Test(host, probe_says_why_not, .timeout = 60)
 {
     cr_assert(child_result(probe_without_files, NULL) == 42);
+}
+
+/** 42: an allocation is there, with its pages, but for what the kernel refuses. */
+static int in_a_sandbox(void *argument)
+{
+    const int number = *(const int *)argument;
+    struct kolo_why why = {.text = ""};
+    struct kolo_span span;
+    struct stat facts;
+    if (!refuse_call(number, number == SYS_fcntl ? 1 : -1, F_ADD_SEALS, ENOSYS))
+        return 1;
+    if (kolo_memory_host.alloc((3u << 20) + 5, &span) != KOLO_OK)
+        return 2;
+    if (fstat(span.fd, &facts) != 0 || (size_t)facts.st_size != span.bytes ||
+        (size_t)facts.st_blocks * 512 < span.bytes)
+        return 3;
+    const unsigned char *bytes = span.base;
+    for (size_t i = 0; i < span.bytes; i++)
+        if (bytes[i] != 0)
+            return 4;
+    kolo_memory_host.release(&span);
+    if (kolo_memory_host.probe(&why) != KOLO_OK)
+        return 5;
+    return (strstr(why.text, "forbids memfd_create") != NULL) == (number == SYS_memfd_create) ? 42
+                                                                                              : 6;
+}
+
+Test(host, does_without_what_a_sandbox_refuses, .timeout = 60)
+{
+    static int calls[] = {SYS_memfd_create, SYS_fallocate, SYS_fcntl};
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        const int result = child_result(in_a_sandbox, &calls[i]);
+        if (result == 1)
+            cr_skip("no system call can be refused here");
+        cr_assert(result == 42, "call %d: step %d", calls[i], result);
+    }
 }
 
 static void on_alarm(int signal)

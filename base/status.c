@@ -85,6 +85,8 @@ static const char *advice(int error)
         return ": raise fs.file-max";
     case EFBIG:
         return ": raise `ulimit -f`";
+    case ENOSYS:
+        return ": this kernel has no such call, or a sandbox's filter refuses it: have it allowed";
     default:
         return "";
     }

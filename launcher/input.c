@@ -89,16 +89,20 @@ kolo_status kolo_input_create(uv_loop_t *loop, int fd,
     input->context = context;
     input->window = WINDOW_BYTES;
     input->ready = -1;
-    if (uv_mutex_init(&input->lock) == 0 && uv_cond_init(&input->more) == 0 &&
-        uv_async_init(loop, &input->wake, fetch) == 0) {
+    int error = uv_mutex_init(&input->lock);
+    if (error == 0)
+        error = uv_cond_init(&input->more);
+    if (error == 0)
+        error = uv_async_init(loop, &input->wake, fetch);
+    if (error == 0) {
         input->wake.data = input;
         uv_unref((uv_handle_t *)&input->wake);
-        if (uv_thread_create(&input->thread, reader, input) == 0) {
-            *input_out = input;
-            return KOLO_OK;
-        }
+        error = uv_thread_create(&input->thread, reader, input);
     }
-    return kolo_fail(KOLO_ERR_SYSTEM, "cannot start a thread for standard input");
+    if (error != 0)
+        return kolo_fail_start(-error, "cannot start a thread for standard input");
+    *input_out = input;
+    return KOLO_OK;
 }
 
 void kolo_input_taken(struct kolo_input *input, size_t bytes)

@@ -150,14 +150,18 @@ kolo_status kolo_output_create(uv_loop_t *loop, int fd, const struct kolo_output
     output->fd = fd;
     output->events = *events;
     output->queue_end = &output->queue;
-    if (uv_mutex_init(&output->lock) != 0)
+    int error = uv_mutex_init(&output->lock);
+    if (error != 0)
         goto no_lock;
-    if (uv_cond_init(&output->more) != 0)
+    error = uv_cond_init(&output->more);
+    if (error != 0)
         goto no_cond;
-    if (uv_async_init(loop, &output->wake, tell) != 0)
+    error = uv_async_init(loop, &output->wake, tell);
+    if (error != 0)
         goto no_async;
     output->wake.data = output;
-    if (uv_thread_create(&output->thread, writer, output) == 0) {
+    error = uv_thread_create(&output->thread, writer, output);
+    if (error == 0) {
         *output_out = output;
         return KOLO_OK;
     }
@@ -169,7 +173,7 @@ no_cond:
     uv_mutex_destroy(&output->lock);
 no_lock:
     kolo_free_memory(output);
-    return kolo_fail(KOLO_ERR_SYSTEM, "cannot start a thread for output");
+    return kolo_fail_start(-error, "cannot start a thread for output"); /* libuv's are negated */
 }
 
 static void put(struct kolo_output *output, struct chunk *chunk)

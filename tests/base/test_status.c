@@ -75,6 +75,11 @@ Test(status, fail_returns_the_status_and_writes_the_detail)
     kolo_fail_start(EMFILE, "fork");
     cr_assert(strcmp(kolo_error_detail(), "fork: Too many open files: raise `ulimit -n`") == 0,
               "%s", kolo_error_detail());
+    kolo_fail_errno(KOLO_ERR_SYSTEM, ENOSYS, "signalfd");
+    cr_assert(strcmp(kolo_error_detail(),
+                     "signalfd: Function not implemented: this kernel has no such call, or a "
+                     "sandbox's filter refuses it: have it allowed") == 0,
+              "%s", kolo_error_detail());
     kolo_fail_errno(KOLO_ERR_SYSTEM, 99999, "open");
     cr_assert(strcmp(kolo_error_detail(), "open: Unknown error 99999") == 0, "%s",
               kolo_error_detail());

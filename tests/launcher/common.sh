@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# For the shell tests of kolorun. They get KOLORUN, RANK_PROGRAM, CALLS, STRANGER, MOCK_CUDA (a folder)
+# For the shell tests of kolorun. They get KOLORUN, RANK_PROGRAM, CALLS, STRANGER, REFUSING, MOCK_CUDA (a folder)
 # and SLOW (1; more under sanitizers) from ctest.
 set -uo pipefail
 unset "${!SLURM_@}" # kolorun would take the hosts of a job that the tests run in

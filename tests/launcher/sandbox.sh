@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A job under a kernel that lacks some system calls, or a sandbox that forbids them: each that a job of four ranks makes, or
+# would, without needing it is refused, and the results are right; what it needs ends it with one line that names the call.
+source "$(dirname "$0")/common.sh"
+kolobench=$(dirname "$KOLORUN")/kolobench
+
+"$REFUSING" 38 swapon true || skip "no system call can be refused here"
+
+# Four ranks that check every element.
+job=("$KOLORUN" -np 4 "$kolobench" allreduce -s '4,24K,1M' -n 2 --check -q)
+
+# 1033 is F_ADD_SEALS, 36 PR_SET_CHILD_SUBREAPER, 1 PR_SET_PDEATHSIG, 17 SO_PEERCRED, 13 TCP_CONGESTION, 18 TCP_USER_TIMEOUT
+spared=(memfd_create fallocate fcntl:1=1033 process_vm_readv close_range prctl:0=36 prctl:0=1 getsockopt:2=17 setsockopt:2=13
+    setsockopt:2=18 sched_getaffinity sched_setaffinity get_mempolicy mbind madvise sysinfo prlimit64 setpgid uname
+    pidfd_open,pidfd_getfd perf_event_open,io_uring_setup)
+for calls in "${spared[@]}"; do
+    for error in 38 1; do # ENOSYS, EPERM
+        run 0 "$REFUSING" "$error" "$calls" "${job[@]}"
+        [[ $(grep -cE '^\[0\] +(4|24576|1048576) .* 0 ' "$work/out") == 3 ]] || fail "$calls refused with $error: $(cat "$work/out" "$work/err")"
+    done
+done
+run 0 "$REFUSING" 38 "$(IFS=, && echo "${spared[*]}")" "${job[@]}" # all at once
+
+# Memory of the host in a file without a name, and nothing is left of it.
+run 0 "$REFUSING" 1 memfd_create "$KOLORUN" info
+says out '^memory +host +works.*forbids memfd_create'
+says out '^transport +shm +no: .*memfd_create'
+shopt -s nullglob
+left=(/dev/shm/kolo-* /tmp/kolo-??????)
+((${#left[@]} == 0)) || fail "left behind: ${left[*]}"
+
+# What nothing can be done without is named, with the next step.
+needed() { # STATUS CALL PATTERN
+    run "$1" "$REFUSING" 38 "$2" "${job[@]}"
+    says err "$3"
+}
+needed 255 signalfd4 'agent: cannot start: signalfd: Function not implemented: .*sandbox.*allowed'
+needed 1 eventfd2 'event loop .*eventfd.*function not implemented'
+needed 1 getrandom 'random bytes from the system: Function not implemented: .*sandbox.*allowed'
+needed 1 timerfd_create 'timerfd: Function not implemented: .*have it allowed'
+KOLO_TRANSPORT=tcp run 0 "$REFUSING" 38 timerfd_create "${job[@]}"
+finish

@@ -67,6 +67,9 @@ static void relax(const struct kolo_cuda_driver *driver)
 {
     if (relaxed.depth++ > 0)
         return;
+    relaxed.is_changed = false;
+    if (!driver->thread_exchange_capture_mode)
+        return; /* and knows no captures */
     relaxed.mode = KOLO_CUDA_CAPTURE_MODE_RELAXED;
     relaxed.is_changed = driver->thread_exchange_capture_mode(&relaxed.mode) == KOLO_CUDA_SUCCESS;
 }

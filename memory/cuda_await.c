@@ -47,7 +47,7 @@ static kolo_status await_event(const struct kolo_cuda_visit *visit, kolo_deadlin
     result = visit->driver->context_record_event(visit->context, event);
     if (result == KOLO_CUDA_SUCCESS)
         status = poll_event(visit, event, deadline);
-    else if (result == KOLO_CUDA_NOT_SUPPORTED || result == KOLO_CUDA_INVALID_HANDLE)
+    else if (kolo_cuda_is_refusal(result) || result == KOLO_CUDA_INVALID_HANDLE)
         status = KOLO_AGAIN;
     else
         status = kolo_cuda_fail(visit->driver, "cuCtxRecordEvent", visit->ordinal, result);

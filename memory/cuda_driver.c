@@ -128,6 +128,11 @@ static bool is_of_capture(int result)
     return result >= KOLO_CUDA_STREAM_CAPTURE_UNSUPPORTED && result <= KOLO_CUDA_CAPTURED_EVENT;
 }
 
+bool kolo_cuda_is_refusal(int result)
+{
+    return result == KOLO_CUDA_NOT_PERMITTED || result == KOLO_CUDA_NOT_SUPPORTED;
+}
+
 static const char *advice(int result)
 {
     switch (result) {
@@ -155,6 +160,10 @@ static const char *advice(int result)
         return "the memory's context is gone: call before it is destroyed";
     case KOLO_CUDA_PEER_UNSUPPORTED:
         return "the two GPUs do not reach each other's memory: see nvidia-smi topo -p2p r";
+    case KOLO_CUDA_NOT_PERMITTED:
+    case KOLO_CUDA_NOT_SUPPORTED:
+        return "this driver, the device or the container around it does not allow that call: see "
+               "what is passed into the container, or try outside of it";
     case KOLO_CUDA_SYSTEM_DRIVER_MISMATCH:
         return "libcuda.so.1 and the kernel's module are of different versions: restart the "
                "machine";

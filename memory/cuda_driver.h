@@ -6,6 +6,7 @@
 #ifndef KOLO_MEMORY_CUDA_DRIVER_H
 #define KOLO_MEMORY_CUDA_DRIVER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,6 +40,7 @@ enum { /* CUresult */
        KOLO_CUDA_CONTEXT_IS_DESTROYED = 709,
        KOLO_CUDA_ALREADY_REGISTERED = 712,
        KOLO_CUDA_LAUNCH_FAILED = 719,
+       KOLO_CUDA_NOT_PERMITTED = 800,
        KOLO_CUDA_NOT_SUPPORTED = 801,
        KOLO_CUDA_SYSTEM_DRIVER_MISMATCH = 803,
        KOLO_CUDA_STREAM_CAPTURE_UNSUPPORTED = 900,
@@ -137,17 +139,11 @@ struct kolo_cuda_memory_op {
       (kolo_cuda_address *address_out, void *memory, unsigned flags))                              \
     X(stream_create,           "cuStreamCreateWithPriority", cuStreamCreateWithPriority,           \
       (void **stream_out, unsigned flags, int priority))                                           \
-    X(context_get_priorities,  "cuCtxGetStreamPriorityRange", cuCtxGetStreamPriorityRange,         \
-      (int *least_out, int *greatest_out))                                                         \
     X(stream_destroy,          "cuStreamDestroy_v2",     cuStreamDestroy, (void *stream))          \
     X(stream_query,            "cuStreamQuery",          cuStreamQuery, (void *stream))            \
     X(stream_synchronize,      "cuStreamSynchronize",    cuStreamSynchronize, (void *stream))      \
     X(stream_get_context,      "cuStreamGetCtx",         cuStreamGetCtx,                           \
       (void *stream, void **context_out))                                                          \
-    X(stream_is_capturing,     "cuStreamIsCapturing",    cuStreamIsCapturing,                      \
-      (void *stream, int *capture_out))                                                            \
-    X(thread_exchange_capture_mode, "cuThreadExchangeStreamCaptureMode",                           \
-      cuThreadExchangeStreamCaptureMode, (int *mode))                                              \
     X(event_create,            "cuEventCreate",          cuEventCreate,                            \
       (void **event_out, unsigned flags))                                                          \
     X(event_destroy,           "cuEventDestroy_v2",      cuEventDestroy, (void *event))            \
@@ -169,8 +165,15 @@ struct kolo_cuda_memory_op {
       (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,        \
        unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream, void **parameters, \
        void **extra))
-/** What drivers of CUDA before 12.5 may lack, or those for other systems; NULL then. */
+/** What drivers of CUDA before 12.5 may lack, those for other systems, or what stands in for a
+ * driver in a sandbox; NULL then. There is a way without each of them. */
 #define KOLO_CUDA_LATER_FUNCTIONS(X)                                                               \
+    X(context_get_priorities,  "cuCtxGetStreamPriorityRange", cuCtxGetStreamPriorityRange,         \
+      (int *least_out, int *greatest_out))                                                         \
+    X(stream_is_capturing,     "cuStreamIsCapturing",    cuStreamIsCapturing,                      \
+      (void *stream, int *capture_out))                                                            \
+    X(thread_exchange_capture_mode, "cuThreadExchangeStreamCaptureMode",                           \
+      cuThreadExchangeStreamCaptureMode, (int *mode))                                              \
     X(ipc_get_handle,          "cuIpcGetMemHandle",      cuIpcGetMemHandle,                        \
       (struct kolo_cuda_handle *handle_out, kolo_cuda_address memory))                             \
     X(ipc_open_handle,         "cuIpcOpenMemHandle_v2",  cuIpcOpenMemHandle,                       \
@@ -209,6 +212,9 @@ kolo_status kolo_cuda_driver_check(const struct kolo_cuda_driver *driver) KOLO_N
  * @return KOLO_OK; ERR_UNSUPPORTED (it is not there, or lacks a function: the detail says
  * which). */
 kolo_status kolo_cuda_driver_load(const struct kolo_cuda_driver **driver_out) KOLO_NODISCARD;
+/** Is it the result of a call that a driver, a device or a sandbox does not have at all, so that
+ * another way is to be taken? */
+bool kolo_cuda_is_refusal(int result);
 /** Writes the detail of a call that failed: its name, the device (below 0: none), the result with
  * its name, and what to do.
  * @return ERR_NO_MEMORY for that, ERR_UNSUPPORTED while a stream is captured, else ERR_SYSTEM. */

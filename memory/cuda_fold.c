@@ -52,6 +52,8 @@ static kolo_status find(struct kolo_cuda_kernels *kernels, const char *name, voi
     if (result == KOLO_CUDA_SUCCESS && driver->function_load) {
         what = "cuFuncLoad";
         result = driver->function_load(*function_out);
+        if (kolo_cuda_is_refusal(result)) /* nor does it put that off */
+            result = KOLO_CUDA_SUCCESS;
     }
     if (result == KOLO_CUDA_SUCCESS)
         return KOLO_OK;
@@ -92,11 +94,14 @@ static kolo_status load(struct kolo_cuda_kernels *kernels)
 {
     const struct kolo_cuda_driver *driver = kernels->driver;
     int device = 0, processors = 1;
+    const char *call = "cuDeviceGet";
     int result = driver->device_get(&device, kernels->ordinal);
-    if (result == KOLO_CUDA_SUCCESS)
+    if (result == KOLO_CUDA_SUCCESS) {
+        call = "cuDeviceGetAttribute";
         result = driver->device_get_attribute(&processors, KOLO_CUDA_ATTRIBUTE_PROCESSORS, device);
+    }
     if (result != KOLO_CUDA_SUCCESS)
-        return kolo_cuda_fail(driver, "cuDeviceGetAttribute", kernels->ordinal, result);
+        return kolo_cuda_fail(driver, call, kernels->ordinal, result);
     kernels->blocks_max = (unsigned)processors * KOLO_CUDA_BLOCKS;
     result = driver->module_load(&kernels->module, kolo_cuda_image);
     if (result == KOLO_CUDA_SUCCESS)

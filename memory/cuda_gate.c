@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gates in the program's streams: a function that the driver calls when the stream has come there,
-// and behind it a wait for a word of the host's. Owns the words (page-locked, a cache line for each
-// gate). Never waits by itself, but the driver may, until a stream goes on: where its queue is
-// full, or before pages are locked; so nothing that streams wait for may be held. Leaves the
-// thread's current context as it was.
+// and behind it a wait for a word of the host's. Owns the words (a cache line for each
+// gate; page-locked, but for those of calls that block, which no stream waits for). Never waits by
+// itself, but the driver may, until a stream goes on: where its queue is full, or before pages are
+// locked; so nothing that streams wait for may be held. Leaves the thread's current context as it
+// was.
 //
 // Why a word: the stream has to wait for what the host has not done yet, which no event can be
 // recorded for; and a function of the host's that waited would hold up the driver's thread, which
@@ -35,6 +36,7 @@ struct gate {
 struct kolo_cuda_gates {
     struct kolo_cuda_gates *next;
     uint8_t *words;
+    bool is_locked; /* else no stream can wait for its words */
     size_t count;
     struct gate gates[];
 };
@@ -62,8 +64,11 @@ static kolo_status not_a_stream(const struct kolo_cuda_visit *visit, void *strea
 
 static kolo_status refuse_capture(const struct kolo_cuda_visit *visit, void *stream)
 {
-    int capture = KOLO_CUDA_CAPTURE_NONE;
-    const int result = visit->driver->stream_is_capturing(stream, &capture);
+    int capture = KOLO_CUDA_CAPTURE_NONE, result = KOLO_CUDA_NOT_SUPPORTED;
+    if (visit->driver->stream_is_capturing)
+        result = visit->driver->stream_is_capturing(stream, &capture);
+    if (kolo_cuda_is_refusal(result)) /* who cannot tell of captures has none */
+        return KOLO_OK;
     if (result != KOLO_CUDA_SUCCESS)
         return not_a_stream(visit, stream, "cuStreamIsCapturing", result);
     if (capture != KOLO_CUDA_CAPTURE_NONE)
@@ -142,8 +147,9 @@ out:
     return status;
 }
 
+/** What no stream is to wait for needs no words that a device reaches. */
 static kolo_status make_page(struct kolo_cuda_gates **gates, struct kolo_lane *lane,
-                             const struct kolo_cuda_visit *visit)
+                             const struct kolo_cuda_visit *visit, bool holds)
 {
     const size_t bytes = (size_t)sysconf(_SC_PAGESIZE), count = bytes / LINE;
     kolo_cuda_address at = 0;
@@ -151,7 +157,7 @@ static kolo_status make_page(struct kolo_cuda_gates **gates, struct kolo_lane *l
     if (page)
         page->words = kolo_aligned(bytes, bytes);
     kolo_status status = page && page->words ? KOLO_OK : KOLO_ERR_NO_MEMORY;
-    if (status == KOLO_OK)
+    if (status == KOLO_OK && holds)
         status = lock_words(visit, page, bytes, &at);
     if (status != KOLO_OK) {
         if (page)
@@ -160,6 +166,7 @@ static kolo_status make_page(struct kolo_cuda_gates **gates, struct kolo_lane *l
         return status;
     }
     page->count = count;
+    page->is_locked = holds;
     for (size_t i = 0; i < count; i++) {
         page->gates[i].base =
             (struct kolo_gate){.lane = lane, .word = (uint32_t *)(void *)(page->words + i * LINE)};
@@ -180,13 +187,13 @@ static bool is_unread(const struct gate *gate)
     return __atomic_load_n(gate->passed, __ATOMIC_ACQUIRE) == gate->awaited;
 }
 
-static struct gate *find_free(struct kolo_cuda_gates **gates, struct kolo_lane *lane)
+static struct gate *find_free(struct kolo_cuda_gates **gates, struct kolo_lane *lane, bool holds)
 {
     (void)pthread_mutex_lock(&lane->lock);
     struct kolo_cuda_gates *first = *gates;
     (void)pthread_mutex_unlock(&lane->lock);
     for (struct kolo_cuda_gates *page = first; page; page = page->next)
-        for (size_t i = 0; i < page->count; i++) {
+        for (size_t i = 0; i < page->count && (page->is_locked || !holds); i++) {
             struct gate *gate = &page->gates[i];
             if (!kolo_gate_take(&gate->base))
                 continue;
@@ -198,11 +205,12 @@ static struct gate *find_free(struct kolo_cuda_gates **gates, struct kolo_lane *
 }
 
 static kolo_status take_gate(struct kolo_cuda_gates **gates, struct kolo_lane *lane,
-                             const struct kolo_cuda_visit *visit, struct gate **gate_out)
+                             const struct kolo_cuda_visit *visit, bool holds,
+                             struct gate **gate_out)
 {
     struct gate *gate;
-    while (!(gate = find_free(gates, lane))) { /* others may take all of a fresh page */
-        const kolo_status status = make_page(gates, lane, visit);
+    while (!(gate = find_free(gates, lane, holds))) { /* others may take all of a fresh page */
+        const kolo_status status = make_page(gates, lane, visit, holds);
         if (status != KOLO_OK)
             return status;
     }
@@ -221,13 +229,16 @@ static kolo_status can_hold(const struct kolo_cuda_visit *visit)
 {
     const struct kolo_cuda_driver *driver = visit->driver;
     int device = -1, can = 0, result = KOLO_CUDA_NOT_SUPPORTED;
+    const char *call = "cuCtxGetDevice";
     if (driver->stream_batch)
         result = driver->context_get_device(&device);
-    if (result == KOLO_CUDA_SUCCESS)
+    if (result == KOLO_CUDA_SUCCESS) {
+        call = "cuDeviceGetAttribute";
         result = driver->device_get_attribute(&can, KOLO_CUDA_ATTRIBUTE_WAITS_FOR_VALUES, device);
+    }
     const bool is_unknown = result == KOLO_CUDA_NOT_SUPPORTED || result == KOLO_CUDA_INVALID_VALUE;
     if (result != KOLO_CUDA_SUCCESS && !is_unknown)
-        return judge(visit, "cuDeviceGetAttribute", result);
+        return judge(visit, call, result);
     if (can && !is_unknown)
         return KOLO_OK;
     return kolo_fail(KOLO_ERR_UNSUPPORTED,
@@ -283,7 +294,7 @@ kolo_status kolo_cuda_gate_place(struct kolo_cuda_gates **gates, struct kolo_lan
     if (status == KOLO_OK && holds)
         status = can_hold(visit);
     if (status == KOLO_OK)
-        status = take_gate(gates, lane, visit, &gate);
+        status = take_gate(gates, lane, visit, holds, &gate);
     if (status == KOLO_OK)
         status = place(gate, visit, stream, holds);
     kolo_cuda_leave(visit);
@@ -305,7 +316,8 @@ void kolo_cuda_gates_free(struct kolo_cuda_gates *gates, const struct kolo_cuda_
 {
     for (struct kolo_cuda_gates *page = gates, *next; page; page = next) {
         next = page->next;
-        (void)visit->driver->host_unregister(page->words);
+        if (page->is_locked)
+            (void)visit->driver->host_unregister(page->words);
         kolo_free_memory(page->words);
         kolo_free_memory(page);
     }

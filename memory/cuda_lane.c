@@ -19,6 +19,7 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "memory/cuda_driver.h"
 #include "memory/cuda_fold.h"
 #include "memory/cuda_loan.h"
@@ -305,14 +306,29 @@ out:
     return status;
 }
 
+/** In the context. Without priorities all works but what the head of this file says. */
+static kolo_status find_priority(struct cuda_lane *lane, int *greatest_out)
+{
+    const struct kolo_cuda_driver *driver = lane->visit.driver;
+    int least = 0, result = KOLO_CUDA_NOT_SUPPORTED;
+    *greatest_out = 0;
+    if (driver->context_get_priorities)
+        result = driver->context_get_priorities(&least, greatest_out);
+    if (!kolo_cuda_is_refusal(result))
+        return judge(lane, "cuCtxGetStreamPriorityRange", result);
+    KOLO_INFO("copies from and to device %d have no priority, since its driver does not tell any "
+              "(cuCtxGetStreamPriorityRange)",
+              lane->visit.ordinal);
+    return KOLO_OK;
+}
+
 static kolo_status open_ways(struct cuda_lane *lane)
 {
-    int least = 0, greatest = 0;
+    int greatest = 0;
     kolo_status status = kolo_cuda_enter(&lane->visit);
     if (status != KOLO_OK)
         return status;
-    status = judge(lane, "cuCtxGetStreamPriorityRange",
-                   lane->visit.driver->context_get_priorities(&least, &greatest));
+    status = find_priority(lane, &greatest);
     for (int way = 0; way < KOLO_WAYS && status == KOLO_OK; way++) {
         lane->ways[way].lane = lane;
         lane->ways[way].number = (enum kolo_way)way;

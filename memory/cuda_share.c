@@ -42,14 +42,17 @@ kolo_status kolo_cuda_extent(const struct kolo_pointer *pointer, struct kolo_ext
 static kolo_status check(const struct kolo_cuda_driver *driver, int ordinal)
 {
     int device = 0, has_dma_buf = 0, ordering = 0;
+    const char *call = "cuDeviceGet";
     int result = driver->device_get(&device, ordinal);
-    if (result == KOLO_CUDA_SUCCESS)
+    if (result == KOLO_CUDA_SUCCESS) {
+        call = "cuDeviceGetAttribute";
         result = driver->device_get_attribute(&has_dma_buf, KOLO_CUDA_ATTRIBUTE_DMA_BUF, device);
+    }
     if (result == KOLO_CUDA_SUCCESS)
         result =
             driver->device_get_attribute(&ordering, KOLO_CUDA_ATTRIBUTE_WRITES_ORDERING, device);
     if (result != KOLO_CUDA_SUCCESS)
-        return kolo_cuda_fail(driver, "cuDeviceGetAttribute", ordinal, result);
+        return kolo_cuda_fail(driver, call, ordinal, result);
     if (!has_dma_buf)
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
                          "device %d: its driver gives no dma-buf; NVIDIA's open kernel modules do, "

@@ -505,19 +505,34 @@ static uint8_t *map(size_t bytes, int protection, int flags, int fd)
     return memory;
 }
 
+/** Addresses of new memory. Pages that were locked there, and which the driver would not unlock,
+ * are no longer the program's. */
+static uint8_t *map_new(size_t bytes, int protection, int fd)
+{
+    uint8_t *memory = map(bytes, protection, MAP_SHARED, fd);
+    for (int i = allocation_count - 1; i >= 0; i--) {
+        struct allocation *a = &allocations[i];
+        if (a->memory == a->alias && a->memory < memory + bytes && memory < a->memory + a->bytes)
+            take_out(a);
+    }
+    return memory;
+}
+
 struct allocation *mock_add(enum mock_kind kind, int device, size_t bytes, int fd)
 {
+    const int access = kind == MOCK_PINNED ? PROT_READ | PROT_WRITE : PROT_NONE;
+    uint8_t *memory = map_new(bytes, access, fd);
+    uint8_t *alias = map_new(bytes, PROT_READ | PROT_WRITE, fd);
     struct allocation *a = &allocations[allocation_count++];
     if (allocation_count > ALLOCATIONS_MAX)
         abort();
-    int access = kind == MOCK_PINNED ? PROT_READ | PROT_WRITE : PROT_NONE;
     *a = (struct allocation){.kind = kind,
                              .device = device,
                              .bytes = bytes,
                              .fd = fd,
                              .id = next_id++,
-                             .memory = map(bytes, access, MAP_SHARED, fd),
-                             .alias = map(bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd)};
+                             .memory = memory,
+                             .alias = alias};
     if (kind != MOCK_NO_CONTEXT) {
         a->context = &contexts[2 * device + (kind == MOCK_OTHER)];
         if (a->context->uses == 0)

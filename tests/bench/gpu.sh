@@ -17,7 +17,7 @@ chmod +x "$work/bin/kolorun"
 cat >"$work/torch/__init__.py" <<'PYTHON'
 """As much of torch as bench/gpu_peer.py calls; its ranks do not meet."""
 from types import SimpleNamespace as Any
-float64 = None
+float64, __version__ = None, "of the tests"
 cuda = Any(device_count=lambda: 2, set_device=lambda device: None, synchronize=lambda: None)
 device = lambda kind, number: (kind, number)
 zeros = lambda count, device: Any(numel=lambda: count)
@@ -108,6 +108,26 @@ MOCK_CUDA_FAIL=cuModuleLoadData=222 gpu --no-check --out "$work/part.md" --np 2 
 section "$work/part.md" >"$work/section"
 must "; ranks DO NOT reach each other's device memory: .*cuModuleLoadData"
 must '^\| 2 \| 1048576 \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| - \|$'
+# Nor does what a sandbox, or a wrong kernel, takes away: there is another way, and what went wrong is kept, whole.
+MOCK_CUDA_FAIL=cuMemHostRegister_v2=801 gpu --no-check --out "$work/part.md" --json "$work/part.json" --np 2 --sizes 1M && wrong "nothing is locked: succeeded"
+section "$work/part.md" >"$work/section"
+must '^FAILED: 2 ranks, pinned: .*has not locked'
+must '^\| copy to page-locked memory, GB/s \| - \|$'
+must '^\| 2 \| 1048576 \| [0-9.]+ \| - \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| - \|$'
+MOCK_CUDA_FAIL=cuLaunchKernel=719 gpu --no-check --out "$work/part.md" --json "$work/part.json" --np 2 --sizes 1M && wrong "no kernel runs: succeeded"
+section "$work/part.md" >"$work/section"
+must '^FAILED: the way: 1 MiB of device memory: .*cuLaunchKernel'
+must '; ranks DO NOT reach each other.s device memory, ALL BELOW IS WITH KOLO_CUDA_IPC=0'
+must '^\| 2 \| 1048576 \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| - \|$'
+python3 - "$work/part.json" <<'PYTHON' || wrong "the evidence: $(head -c 3000 "$work/part.json")"
+import json, sys
+kept = json.load(open(sys.argv[1]))
+failed = [ran for ran in kept["evidence"] if ran["status"]]
+assert any(ran["part"] == "the way" and "cuLaunchKernel" in ran["errors"] for ran in failed), failed
+assert any(ran["part"] == "2 ranks, device" and "1048576" in ran["out"] for ran in kept["evidence"])
+assert "Mock 0" in kept["machine"]["info"] and kept["machine"]["kernel"], kept["machine"]
+assert [line[3] for line in kept["targets"]].count("not measured") == 4, kept["targets"]
+PYTHON
 # Ten rows of 1.5 s each do not fit into 9 s.
 PYTHONPATH=$work timeout 100 "$source/bench/gpu" "$work/bin" --no-check --seconds 9 --np 2 --sizes 1M --time 1.5 --bytes 65536 --out "$work/short.md" --json "$work/short.json" >/dev/null 2>"$work/errors"
 section "$work/short.md" >"$work/section"

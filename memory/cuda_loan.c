@@ -41,7 +41,11 @@ struct kolo_mapping {
 struct kolo_cuda_borrower {
     struct kolo_cuda_visit visit;
     struct kolo_mapping *first;
+    /* What the driver would not unmap: its owner must never hear that nothing is mapped. */
+    struct kolo_mapping *stuck; /* held: stuck_lock */
 };
+
+static pthread_mutex_t stuck_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- lending ---- */
 
@@ -221,20 +225,29 @@ static kolo_status map(const struct kolo_cuda_visit *visit, struct kolo_mapping 
     return status;
 }
 
-/** A context that is gone has taken its mappings along. */
-static void unmap(const struct kolo_cuda_visit *visit, struct kolo_mapping *mapping)
+/** False: it is still mapped, and kernels reach it. A context that is gone has taken its mappings
+ * along, and in one whose device has failed nothing runs any more. */
+static bool unmap(const struct kolo_cuda_visit *visit, const struct kolo_mapping *mapping)
 {
     static atomic_bool has_warned;
-    if (!mapping->is_here && kolo_cuda_push(visit) == KOLO_CUDA_SUCCESS) {
-        const int result = visit->driver->ipc_close_handle(mapping->base);
-        if (result != KOLO_CUDA_SUCCESS && !atomic_exchange(&has_warned, true)) {
-            (void)kolo_cuda_fail(visit->driver, "cuIpcCloseMemHandle", visit->ordinal, result);
-            KOLO_WARN("memory of lender %d stays mapped to the end of the process: %s",
-                      mapping->lender, kolo_error_detail());
-        }
-        kolo_cuda_leave(visit);
+    if (mapping->is_here || kolo_cuda_push(visit) != KOLO_CUDA_SUCCESS)
+        return true;
+    const int result = visit->driver->ipc_close_handle(mapping->base);
+    if (result != KOLO_CUDA_SUCCESS && !atomic_exchange(&has_warned, true)) {
+        (void)kolo_cuda_fail(visit->driver, "cuIpcCloseMemHandle", visit->ordinal, result);
+        KOLO_WARN("memory of lender %d stays mapped to the end of the process: %s", mapping->lender,
+                  kolo_error_detail());
     }
-    kolo_free_memory(mapping);
+    kolo_cuda_leave(visit);
+    return !kolo_cuda_is_refusal(result);
+}
+
+static void put_by(struct kolo_cuda_borrower *borrower, struct kolo_mapping *mapping)
+{
+    (void)pthread_mutex_lock(&stuck_lock);
+    mapping->next = borrower->stuck;
+    borrower->stuck = mapping;
+    (void)pthread_mutex_unlock(&stuck_lock);
 }
 
 /** Those that @p goes of says it of are stale from here on. True: there is none. */
@@ -254,6 +267,18 @@ static bool drop(struct kolo_cuda_borrower *borrower, int lender,
 static bool is_named(const struct kolo_mapping *mapping, const struct kolo_loan *loan)
 {
     return loan->id == 0 || loan->id == mapping->loan.id;
+}
+
+/** Does the driver keep any that @p loan names? */
+static bool has_stuck(const struct kolo_cuda_borrower *borrower, int lender,
+                      const struct kolo_loan *loan)
+{
+    (void)pthread_mutex_lock(&stuck_lock);
+    const struct kolo_mapping *mapping = borrower->stuck;
+    while (mapping != NULL && !(mapping->lender == lender && is_named(mapping, loan)))
+        mapping = mapping->next;
+    (void)pthread_mutex_unlock(&stuck_lock);
+    return mapping != NULL;
 }
 
 /** No process has two allocations at the same place at a time. */
@@ -292,6 +317,10 @@ void kolo_cuda_borrower_close(struct kolo_cuda_borrower *borrower)
     if (borrower == NULL)
         return;
     kolo_cuda_borrower_unmap(borrower, borrower->first);
+    for (struct kolo_mapping *next; borrower->stuck != NULL; borrower->stuck = next) {
+        next = borrower->stuck->next;
+        kolo_free_memory(borrower->stuck);
+    }
     kolo_cuda_release(&borrower->visit);
     kolo_free_memory(borrower);
 }
@@ -342,7 +371,8 @@ void kolo_cuda_mapping_done(struct kolo_mapping *mapping)
 
 bool kolo_cuda_borrower_forget(struct kolo_cuda_borrower *borrower, int lender, uint64_t id)
 {
-    return drop(borrower, lender, is_named, &(const struct kolo_loan){.id = id});
+    const struct kolo_loan named = {.id = id};
+    return drop(borrower, lender, is_named, &named) && !has_stuck(borrower, lender, &named);
 }
 
 struct kolo_mapping *kolo_cuda_borrower_detach(struct kolo_cuda_borrower *borrower)
@@ -361,11 +391,13 @@ struct kolo_mapping *kolo_cuda_borrower_detach(struct kolo_cuda_borrower *borrow
     return detached;
 }
 
-void kolo_cuda_borrower_unmap(const struct kolo_cuda_borrower *borrower,
-                              struct kolo_mapping *mappings)
+void kolo_cuda_borrower_unmap(struct kolo_cuda_borrower *borrower, struct kolo_mapping *mappings)
 {
     for (struct kolo_mapping *next; mappings != NULL; mappings = next) {
         next = mappings->next;
-        unmap(&borrower->visit, mappings);
+        if (unmap(&borrower->visit, mappings))
+            kolo_free_memory(mappings);
+        else
+            put_by(borrower, mappings);
     }
 }

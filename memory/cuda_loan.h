@@ -50,7 +50,6 @@ struct kolo_mapping *kolo_cuda_borrower_detach(struct kolo_cuda_borrower *borrow
 /** Unmaps what was taken out. A driver may wait until its context has done what it was given,
  * streams that wait for the program included: so nothing that those wait for may wait for the
  * caller, nor for a lock of its. Threads: any. */
-void kolo_cuda_borrower_unmap(const struct kolo_cuda_borrower *borrower,
-                              struct kolo_mapping *mappings);
+void kolo_cuda_borrower_unmap(struct kolo_cuda_borrower *borrower, struct kolo_mapping *mappings);
 
 #endif

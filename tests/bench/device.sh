@@ -42,6 +42,9 @@ for fault in cuIpcOpenMemHandle_v2=217 cuIpcGetMemHandle=801 cuModuleLoadData=22
     MOCK_CUDA_FAIL=$fault lent 3 allreduce -s 24K,1500K || wrong "$fault: $(tail -3 "$work/out")"
     grep -q "$to_host" "$work/out" || wrong "$fault: nobody says that calls go by the host: $(tail -3 "$work/out")"
 done
+# What cannot be unmapped its owner keeps.
+MOCK_CUDA_FAIL=cuIpcCloseMemHandle=801 KOLO_EXIT_TIMEOUT=1s lent 3 allreduce -s 24K,1500K || wrong "not unmapped: $(tail -3 "$work/out")"
+grep -q 'stays mapped .*: cuIpcCloseMemHandle' "$work/out" || wrong "nobody says that memory stays mapped: $(tail -3 "$work/out")"
 
 # A rank that is killed while others have its memory mapped.
 timeout 100 "$bin/kolorun" -np 3 "$bin/kolobench" allreduce -s 1500K -n 1000000 --memory device >"$work/out" 2>&1 &

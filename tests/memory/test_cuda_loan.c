@@ -589,6 +589,19 @@ Test(cuda_loan, a_driver_that_unmaps_nothing_holds_nobody_up, .init = begin, .fi
     mock->fail("", 1, 0);
 }
 
+/** Its owner must not free it, whatever else of it was unmapped. */
+Test(cuda_loan, what_is_not_unmapped_is_never_told_to_be, .init = begin, .fini = end)
+{
+    kolo_cuda_mapping_done(map(0, lend(&owners[0], MOCK_DEVICE, 1)));
+    mock->fail("cuIpcCloseMemHandle", 1, KOLO_CUDA_NOT_SUPPORTED);
+    cr_assert_not(kolo_cuda_borrower_forget(borrower, 0, 0));
+    kolo_cuda_borrower_unmap(borrower, kolo_cuda_borrower_detach(borrower));
+    cr_assert_null(kolo_cuda_borrower_detach(borrower));
+    for (int i = 0; i < 2; i++)
+        cr_assert_not(kolo_cuda_borrower_forget(borrower, 0, 0));
+    cr_assert(kolo_cuda_borrower_forget(borrower, 1, 0), "of another lender");
+}
+
 Test(cuda_loan, no_context_no_borrower, .init = begin, .fini = end)
 {
     struct kolo_pointer near = {.kind = KOLO_MEMORY_DEVICE, .device = 1};

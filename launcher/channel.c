@@ -44,7 +44,8 @@ kolo_status kolo_loop_open(uv_loop_t *loop)
     int error = try_descriptors();
     if (error == 0)
         error = uv_loop_init(loop);
-    return error == 0 ? KOLO_OK : kolo_fail_start(-error, "cannot make an event loop (epoll, eventfd, pipe)");
+    return error == 0 ? KOLO_OK
+                      : kolo_fail_start(-error, "cannot make an event loop (epoll, eventfd, pipe)");
 }
 
 static void end(struct kolo_channel *channel, kolo_status why)

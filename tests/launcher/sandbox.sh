@@ -36,7 +36,7 @@ needed() { # STATUS CALL PATTERN
     says err "$3"
 }
 needed 255 signalfd4 'agent: cannot start: signalfd: Function not implemented: .*sandbox.*allowed'
-needed 1 eventfd2 'event loop .*eventfd.*function not implemented'
+needed 1 eventfd2 'event loop .*eventfd.*Function not implemented: .*sandbox.*allowed'
 needed 1 getrandom 'random bytes from the system: Function not implemented: .*sandbox.*allowed'
 needed 1 timerfd_create 'timerfd: Function not implemented: .*have it allowed'
 KOLO_TRANSPORT=tcp run 0 "$REFUSING" 38 timerfd_create "${job[@]}"

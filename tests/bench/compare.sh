@@ -7,7 +7,7 @@ source_tree=$1 build=$2 failures=0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 wrong() { echo "FAIL: $*"; failures=$((failures + 1)); }
-compare() { timeout 90 "$source_tree/bench/compare/run" --kolo "$build" "$@"; }
+compare() { timeout 400 "$source_tree/bench/compare/run" --kolo "$build" "$@"; }
 
 for option in '--np 0' '--np two' '--sizes 4,x' '--channel ib' '--collectives allsum' '--nonsense 1' '--json'; do
     # shellcheck disable=SC2086 # two words
@@ -15,7 +15,7 @@ for option in '--np 0' '--np two' '--sizes 4,x' '--channel ib' '--collectives al
     [[ $? -eq 2 ]] || wrong "$option: not refused: $(tail -1 "$work/out")"
 done
 
-compare --quick --np 2,3 --sizes 4,64K --collectives allreduce,broadcast --channel shm --seconds 60 \
+compare --quick --np 2,3 --sizes 4,64K --collectives allreduce,broadcast --channel shm --seconds 300 \
     --json "$work/rows.json" --svg "$work/rows.svg" >"$work/out" 2>"$work/err" || wrong "$(tail -3 "$work/out" "$work/err")"
 compgen -G '/dev/shm/kolo-compare-*' >/dev/null && wrong "left in /dev/shm: $(ls /dev/shm)"
 for key in meta rows collective channel np bytes kolo_us peers ratio limit_us; do
@@ -26,7 +26,7 @@ grep -q '"kolo_us": null' "$work/rows.json" && wrong "a row without kolo's time:
 grep -q '</svg>' "$work/rows.svg" || wrong "no picture"
 
 # Over tcp every collective has its bare loop, whose results are checked as all sides' are.
-compare --quick --peers none --np 2,3,4 --sizes 4,20K,1M --channel tcp --memory user --rounds 1 --seconds 60 \
+compare --quick --peers none --np 2,3,4 --sizes 4,20K,1M --channel tcp --memory user --rounds 1 --seconds 300 \
     --json "$work/tcp.json" >"$work/out" 2>"$work/err" || wrong "$(tail -3 "$work/out" "$work/err")"
 [[ $(grep -c '"limit_us": [0-9]' "$work/tcp.json") -eq 45 ]] ||
     wrong "JSON without the limit of each of 5 x 3 x 3 points: $(grep '"limit_us": null' "$work/tcp.json")"

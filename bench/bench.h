@@ -17,6 +17,7 @@
 enum { BENCH_TEXT_MAX = 256, BENCH_SETTINGS_MAX = 12, BENCH_ROOT_ROTATES = -1 };
 
 struct bench_call;
+struct bench_stream;
 
 enum bench_pace { BENCH_BLOCKING, BENCH_ASYNC };
 
@@ -37,6 +38,7 @@ struct bench_options {
     int64_t iterations; /* 0: as many as fit into time_ns */
     int64_t time_ns, warmup;
     bool check, in_place, barrier, quiet, limits;
+    bool stream; /* each call takes its place in a CUDA stream */
     enum bench_memory memory;
     enum bench_pace pace;
     int threads; /* ranks as threads of this process; 0: ranks of kolorun */
@@ -87,6 +89,9 @@ struct bench_call {
     struct kolo_comm *comm;
     const struct bench_options *options;
     const struct bench_operation *operation;
+    const struct kolo_opts *opts; /* of a collective; NULL: none */
+    struct kolo_opts stream_opts; /* what they are with --stream */
+    struct bench_stream *stream;  /* NULL: none */
     void *send, *recv;
     int rank, nranks, root, peer; /* the pair is rank 0 and the peer */
     size_t count;                 /* of each block, or of the mean one where they are uneven */
@@ -142,7 +147,8 @@ const char *bench_memory_text(enum bench_memory memory);
  * fails. */
 kolo_status bench_buffers_make(struct bench_call *call, struct bench_buffers *buffers);
 void bench_buffers_free(struct bench_buffers *buffers, struct bench_call *call);
-/** As bench_data_fill and bench_data_check, wherever the buffers are. */
+/** As bench_data_fill and bench_data_check, wherever the buffers are. With a stream the one only
+ * gives it the work, and a call may follow at once; so may the other follow the call. */
 kolo_status bench_buffers_fill(struct bench_buffers *buffers, const struct bench_call *call,
                                size_t period);
 kolo_status bench_buffers_check(struct bench_buffers *buffers, const struct bench_call *call,
@@ -163,7 +169,8 @@ kolo_status bench_prepare(struct kolo_comm *comm, const struct bench_options *op
                           const struct bench_operation *operation, size_t bytes,
                           struct bench_prepared *prepared);
 void bench_unprepare(struct bench_prepared *prepared);
-/** One call by the pace that the options say, its root the next one where roots rotate. */
+/** One call by the pace that the options say, its root the next one where roots rotate; with a
+ * stream, until that has done it. */
 kolo_status bench_call_once(struct bench_call *call);
 
 struct bench_row {

@@ -2,12 +2,17 @@
 // The buffers of a measured call, in the kind of memory that --memory says. Owns them, and for
 // those on a device an image of each in the host's memory, where data is made and compared. Never
 // copies while a call is timed.
+//
+// With --stream the images are copied by the stream, which is kept busy before a check: a call that
+// does not wait for the stream's earlier work takes what was there before, and one that its later
+// work does not wait for gives what must not come out.
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "bench/bench.h"
+#include "bench/stream.h"
 #include "memory/lane.h"
 #include "runtime/comm.h"
 
@@ -55,13 +60,23 @@ static kolo_status copy(void *device, void *image, size_t bytes, enum kolo_way w
     return status;
 }
 
-static kolo_status copy_both(struct bench_buffers *buffers, enum kolo_way way)
+static kolo_status copy_by(struct bench_stream *stream, void *device, void *image, size_t bytes,
+                           enum kolo_way way)
+{
+    if (stream == NULL)
+        return copy(device, image, bytes, way);
+    return way == KOLO_WAY_OUT ? bench_stream_copy(stream, device, image, bytes)
+                               : bench_stream_copy(stream, image, device, bytes);
+}
+
+static kolo_status copy_both(const struct bench_buffers *buffers, struct bench_stream *stream,
+                             enum kolo_way way)
 {
     kolo_status status = KOLO_OK;
     if (buffers->send_image)
-        status = copy(buffers->send, buffers->send_image, buffers->send_bytes, way);
+        status = copy_by(stream, buffers->send, buffers->send_image, buffers->send_bytes, way);
     if (status == KOLO_OK && buffers->recv_image)
-        status = copy(buffers->recv, buffers->recv_image, buffers->recv_bytes, way);
+        status = copy_by(stream, buffers->recv, buffers->recv_image, buffers->recv_bytes, way);
     return status;
 }
 
@@ -171,14 +186,34 @@ out:
     return status;
 }
 
+static kolo_status open_stream(struct bench_call *call, const struct bench_buffers *buffers)
+{
+    kolo_status status;
+    KOLO_TRY(bench_stream_open(buffers->send, &call->stream));
+    KOLO_TRY(bench_stream_lock(call->stream, buffers->send_image, buffers->send_bytes));
+    if (buffers->recv_image)
+        KOLO_TRY(bench_stream_lock(call->stream, buffers->recv_image, buffers->recv_bytes));
+    call->stream_opts = (struct kolo_opts){.size = sizeof call->stream_opts,
+                                           .stream = bench_stream_handle(call->stream)};
+    call->opts = &call->stream_opts;
+out:
+    return status;
+}
+
 kolo_status bench_buffers_make(struct bench_call *call, struct bench_buffers *buffers)
 {
-    const kolo_status status = divide(call);
-    return status == KOLO_OK ? place(call, buffers) : status;
+    kolo_status status;
+    KOLO_TRY(divide(call));
+    KOLO_TRY(place(call, buffers));
+    if (call->options->stream)
+        KOLO_TRY(open_stream(call, buffers));
+out:
+    return status;
 }
 
 void bench_buffers_free(struct bench_buffers *buffers, struct bench_call *call)
 {
+    bench_stream_close(call->stream);
     kolo_free_memory(call->counts);
     release(call, buffers->send);
     release(call, buffers->recv);
@@ -208,16 +243,24 @@ kolo_status bench_buffers_fill(struct bench_buffers *buffers, const struct bench
                                size_t period)
 {
     const struct bench_call on = on_images(buffers, call);
+    kolo_status status;
     bench_data_fill(&on, period);
-    return copy_both(buffers, KOLO_WAY_OUT);
+    if (call->stream && period == BENCH_ALL_DIFFER) /* the result will be looked at */
+        KOLO_TRY(bench_stream_occupy(call->stream));
+    status = copy_both(buffers, call->stream, KOLO_WAY_OUT);
+out:
+    return status;
 }
 
 kolo_status bench_buffers_check(struct bench_buffers *buffers, const struct bench_call *call,
                                 struct bench_mismatch *mismatch_out)
 {
     const struct bench_call on = on_images(buffers, call);
-    const kolo_status status = copy_both(buffers, KOLO_WAY_IN);
-    if (status == KOLO_OK)
-        bench_data_check(&on, mismatch_out);
+    kolo_status status;
+    KOLO_TRY(copy_both(buffers, call->stream, KOLO_WAY_IN));
+    if (call->stream)
+        KOLO_TRY(bench_stream_finish(call->stream));
+    bench_data_check(&on, mismatch_out);
+out:
     return status;
 }

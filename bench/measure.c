@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "bench/bench.h"
 #include "bench/statistics.h"
+#include "bench/stream.h"
 #include "runtime/choose.h"
 #include "runtime/comm.h"
 
@@ -25,16 +26,29 @@ enum {
 
 /* ---- time ---- */
 
-kolo_status bench_call_once(struct bench_call *call)
+/* *request_out: what end_call is to wait for; NULL: the call is over. */
+static kolo_status begin_call(struct bench_call *call, struct kolo_request **request_out)
 {
-    struct kolo_request *request = NULL;
-    bool waits = call->options->pace == BENCH_ASYNC;
-    kolo_status status = call->operation->call(call, waits ? &request : NULL);
-    if (waits && status == KOLO_OK)
-        status = kolo_wait(&request, -1);
+    const bool waits = call->options->pace == BENCH_ASYNC || call->stream != NULL;
+    *request_out = NULL;
+    kolo_status status = call->operation->call(call, waits ? request_out : NULL);
     if (call->options->root == BENCH_ROOT_ROTATES)
         call->root = (call->root + 1) % call->nranks;
     return status;
+}
+
+static kolo_status end_call(const struct bench_call *call, struct kolo_request **request)
+{
+    kolo_status status = call->stream != NULL ? bench_stream_finish(call->stream) : KOLO_OK;
+    kolo_status waited = *request != NULL ? kolo_wait(request, -1) : KOLO_OK;
+    return waited != KOLO_OK ? waited : status;
+}
+
+kolo_status bench_call_once(struct bench_call *call)
+{
+    struct kolo_request *request;
+    kolo_status status = begin_call(call, &request);
+    return status == KOLO_OK ? end_call(call, &request) : status;
 }
 
 static kolo_status time_sample(struct bench_call *call, int64_t calls, int64_t *ns_out)
@@ -174,6 +188,22 @@ out:
     return status;
 }
 
+/* With a stream the result is taken by its next work: nothing else waits for the call. */
+static kolo_status call_and_check(struct bench_call *call, struct bench_buffers *buffers, int root,
+                                  struct bench_mismatch *mismatch_out)
+{
+    struct kolo_request *request;
+    kolo_status status = begin_call(call, &request), ended = KOLO_OK;
+    call->root = root;
+    if (status == KOLO_OK && call->stream == NULL)
+        ended = end_call(call, &request);
+    if (status == KOLO_OK && ended == KOLO_OK)
+        status = bench_buffers_check(buffers, call, mismatch_out);
+    if (request != NULL)
+        ended = end_call(call, &request);
+    return ended != KOLO_OK ? ended : status;
+}
+
 static kolo_status check(struct bench_call *call, struct bench_buffers *buffers,
                          struct bench_row *row)
 {
@@ -188,9 +218,7 @@ static kolo_status check(struct bench_call *call, struct bench_buffers *buffers,
         call->root = root;
         call->round++;
         KOLO_TRY(bench_buffers_fill(buffers, call, BENCH_ALL_DIFFER));
-        KOLO_TRY(bench_call_once(call));
-        call->root = root;
-        KOLO_TRY(bench_buffers_check(buffers, call, &mismatch));
+        KOLO_TRY(call_and_check(call, buffers, root, &mismatch));
         KOLO_TRY(share_mismatch(call, &mismatch));
         if (mismatch.errors > 0 && row->errors == 0)
             row->mismatch = mismatch;
@@ -216,6 +244,13 @@ static kolo_status find_plan(struct bench_call *call, const char **name_out)
     return kolo_wait(&request, -1);
 }
 
+/* Ranks that are threads have one context: to make memory or free it may wait for its streams, of
+ * which none may wait for a rank that does so. */
+static kolo_status part_from_streams(const struct bench_call *call)
+{
+    return call->options->stream ? kolo_barrier(call->comm, NULL, NULL) : KOLO_OK;
+}
+
 kolo_status bench_prepare(struct kolo_comm *comm, const struct bench_options *options,
                           const struct bench_operation *operation, size_t bytes,
                           struct bench_prepared *prepared)
@@ -235,6 +270,7 @@ kolo_status bench_prepare(struct kolo_comm *comm, const struct bench_options *op
                             .count = unit ? bytes / unit : 0};
     prepared->bytes = prepared->call.count * unit;
     KOLO_TRY(bench_buffers_make(&prepared->call, &prepared->buffers));
+    KOLO_TRY(part_from_streams(&prepared->call));
     KOLO_TRY(bench_buffers_fill(&prepared->buffers, &prepared->call, BENCH_PERIOD));
     KOLO_TRY(find_plan(&prepared->call, &prepared->plan));
 out:
@@ -243,8 +279,10 @@ out:
 
 void bench_unprepare(struct bench_prepared *prepared)
 {
-    if (prepared->call.comm)
+    if (prepared->call.comm) {
+        (void)part_from_streams(&prepared->call); /* which fails with the communicator alone */
         bench_buffers_free(&prepared->buffers, &prepared->call);
+    }
     *prepared = (struct bench_prepared){.bytes = 0};
 }
 

@@ -30,62 +30,65 @@ static double factor_twice(int nranks)
 
 static kolo_status call_allreduce(const struct bench_call *c, struct kolo_request **request)
 {
-    return kolo_allreduce(c->comm, c->send, c->recv, c->count, REDUCTION(c), NULL, request);
+    return kolo_allreduce(c->comm, c->send, c->recv, c->count, REDUCTION(c), c->opts, request);
 }
 static kolo_status call_reduce(const struct bench_call *c, struct kolo_request **request)
 {
-    return kolo_reduce(c->comm, c->send, c->recv, c->count, REDUCTION(c), c->root, NULL, request);
+    return kolo_reduce(c->comm, c->send, c->recv, c->count, REDUCTION(c), c->root, c->opts,
+                       request);
 }
 static kolo_status call_broadcast(const struct bench_call *c, struct kolo_request **request)
 {
-    return kolo_broadcast(c->comm, c->recv, c->count, DATA(c), c->root, NULL, request);
+    return kolo_broadcast(c->comm, c->recv, c->count, DATA(c), c->root, c->opts, request);
 }
 static kolo_status call_allgather(const struct bench_call *c, struct kolo_request **request)
 {
-    return kolo_allgather(c->comm, c->send, c->recv, c->count, DATA(c), NULL, request);
+    return kolo_allgather(c->comm, c->send, c->recv, c->count, DATA(c), c->opts, request);
 }
 static kolo_status call_allgatherv(const struct bench_call *c, struct kolo_request **request)
 {
-    return kolo_allgatherv(c->comm, c->send, c->recv, c->counts, c->displs, DATA(c), NULL, request);
+    return kolo_allgatherv(c->comm, c->send, c->recv, c->counts, c->displs, DATA(c), c->opts,
+                           request);
 }
 static kolo_status call_reduce_scatter(const struct bench_call *c, struct kolo_request **request)
 {
-    return kolo_reduce_scatter(c->comm, c->send, c->recv, c->count, REDUCTION(c), NULL, request);
+    return kolo_reduce_scatter(c->comm, c->send, c->recv, c->count, REDUCTION(c), c->opts, request);
 }
 static kolo_status call_gather(const struct bench_call *c, struct kolo_request **request)
 {
-    return kolo_gather(c->comm, c->send, c->recv, c->count, DATA(c), c->root, NULL, request);
+    return kolo_gather(c->comm, c->send, c->recv, c->count, DATA(c), c->root, c->opts, request);
 }
 static kolo_status call_gatherv(const struct bench_call *c, struct kolo_request **request)
 {
-    return kolo_gatherv(c->comm, c->send, c->recv, c->counts, c->displs, DATA(c), c->root, NULL,
+    return kolo_gatherv(c->comm, c->send, c->recv, c->counts, c->displs, DATA(c), c->root, c->opts,
                         request);
 }
 static kolo_status call_scatter(const struct bench_call *c, struct kolo_request **request)
 {
-    return kolo_scatter(c->comm, c->send, c->recv, c->count, DATA(c), c->root, NULL, request);
+    return kolo_scatter(c->comm, c->send, c->recv, c->count, DATA(c), c->root, c->opts, request);
 }
 static kolo_status call_scatterv(const struct bench_call *c, struct kolo_request **request)
 {
-    return kolo_scatterv(c->comm, c->send, c->counts, c->displs, c->recv, DATA(c), c->root, NULL,
+    return kolo_scatterv(c->comm, c->send, c->counts, c->displs, c->recv, DATA(c), c->root, c->opts,
                          request);
 }
 static kolo_status call_reduce_scatterv(const struct bench_call *c, struct kolo_request **request)
 {
-    return kolo_reduce_scatterv(c->comm, c->send, c->recv, c->counts, REDUCTION(c), NULL, request);
+    return kolo_reduce_scatterv(c->comm, c->send, c->recv, c->counts, REDUCTION(c), c->opts,
+                                request);
 }
 static kolo_status call_alltoall(const struct bench_call *c, struct kolo_request **request)
 {
-    return kolo_alltoall(c->comm, c->send, c->recv, c->count, DATA(c), NULL, request);
+    return kolo_alltoall(c->comm, c->send, c->recv, c->count, DATA(c), c->opts, request);
 }
 static kolo_status call_alltoallv(const struct bench_call *c, struct kolo_request **request)
 {
     return kolo_alltoallv(c->comm, c->send, c->counts, c->displs, c->recv, c->from_counts,
-                          c->from_displs, DATA(c), NULL, request);
+                          c->from_displs, DATA(c), c->opts, request);
 }
 static kolo_status call_barrier(const struct bench_call *c, struct kolo_request **request)
 {
-    return kolo_barrier(c->comm, NULL, request);
+    return kolo_barrier(c->comm, c->opts, request);
 }
 
 /* ---- between two ranks ---- */

@@ -271,6 +271,13 @@ TAKE(async)
     return BENCH_GO_ON;
 }
 
+TAKE(stream)
+{
+    OPTIONS;
+    o->stream = true;
+    return BENCH_GO_ON;
+}
+
 TAKE(quiet)
 {
     OPTIONS;
@@ -397,6 +404,8 @@ static const struct bench_flag flags[] = {
      "kolo (kolo_alloc), user (plain), pinned (kolo_alloc, locked for CUDA) or device [kolo]",
      take_memory},
     {0, "async", NULL, "start each call and wait for its request", take_async},
+    {0, "stream", NULL,
+     "each call in a CUDA stream's place, until that has done it (--memory device)", take_stream},
     {0, "transport", "NAME", "force inproc, shm, rdma or tcp for every pair", take_transport},
     {0, "plan", "NAME", "force a plan; kolobench plan says which a collective has", take_plan},
     {0, "deterministic", NULL, "KOLO_DETERMINISTIC=1: operands in the order of ranks",
@@ -504,6 +513,7 @@ static int check_limits(const struct bench_options *o)
         {"--in-place", o->in_place},
         {"--memory", o->memory != BENCH_KOLO},
         {"--async", o->pace == BENCH_ASYNC},
+        {"--stream", o->stream},
     };
     if (o->csv)
         return bench_refuse("--csv", o->csv, "--json or --plot, which --limits writes", NULL);
@@ -522,6 +532,25 @@ static int check_limits(const struct bench_options *o)
     return BENCH_GO_ON;
 }
 
+/* Messages take no place in a stream: "all" is all but them. */
+static int check_stream(struct bench_options *o)
+{
+    size_t kept = 0;
+    if (o->memory != BENCH_DEVICE)
+        return bench_refuse("--stream", bench_memory_text(o->memory),
+                            "--memory device, whose buffers the stream fills and reads", NULL);
+    for (size_t i = 0; i < o->noperations; i++) {
+        if (bench_collective_of(o->operations[i]) != KOLO_COLLECTIVES)
+            o->operations[kept++] = o->operations[i];
+        else if (!o->has_all)
+            return bench_refuse("--stream", o->operations[i]->name,
+                                "a collective, which is a call of all ranks", NULL);
+    }
+    o->noperations = kept;
+    o->operations[kept] = NULL;
+    return BENCH_GO_ON;
+}
+
 int bench_options_parse(char *const *argv, struct bench_options *options)
 {
     *options = (struct bench_options){.begin_bytes = 4,
@@ -537,6 +566,8 @@ int bench_options_parse(char *const *argv, struct bench_options *options)
         status = check_ranges(options);
     if (status == BENCH_GO_ON && options->limits)
         status = check_limits(options);
+    else if (status == BENCH_GO_ON && options->stream)
+        status = check_stream(options);
     if (status == BENCH_GO_ON && options->limits && !options->noperations &&
         append(options, bench_operation_find("allreduce")) != KOLO_OK)
         status = bench_refuse("--limits", "", "more memory", NULL);

@@ -83,7 +83,9 @@ void bench_report_header(struct bench_report *report, const struct bench_operati
     printf("# %s, %s, %s memory, %s calls%s%s\n", operation->name,
            operation->in_place && o->in_place ? "in place" : "out of place",
            o->memory == BENCH_KOLO ? "kolo_alloc" : bench_memory_text(o->memory),
-           o->pace == BENCH_ASYNC ? "asynchronous" : "blocking",
+           o->stream                ? "stream-ordered"
+           : o->pace == BENCH_ASYNC ? "asynchronous"
+                                    : "blocking",
            o->barrier ? ", a barrier before each sample" : "",
            o->check ? ", every element checked" : "");
     for (const char *const *setting = o->settings; *setting; setting++)

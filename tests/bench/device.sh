@@ -19,6 +19,24 @@ for memory in pinned device; do
     out=$(MOCK_CUDA_FAIL=cuInit=100 timeout 20 "$bin/kolobench" allreduce -s 4 --memory $memory 2>&1) && wrong "$memory without a device: succeeded"
     [[ $out =~ 'cuInit: CUDA_ERROR_NO_DEVICE' ]] || wrong "$memory without a device: $out"
 done
+# Behind the work of a stream, and before it: processes, and threads that have one context.
+for np in 1 3; do
+    timeout 100 "$bin/kolorun" -np $np "$bin/kolobench" all -s 96,1500K -n 2 --check --memory device --stream >"$work/out" 2>&1 ||
+        wrong "stream, np $np: $(tail -3 "$work/out")"
+    [[ $(grep -c 'stream-ordered calls' "$work/out") == 14 ]] || wrong "stream, np $np: not the 13 collectives and the barrier: $(cat "$work/out")"
+done
+timeout 200 "$bin/kolobench" all --threads 3 -s 24K -n 2 --check --in-place --memory device --stream >"$work/out" 2>&1 ||
+    wrong "stream, threads: $(tail -3 "$work/out")"
+refused() { # PATTERN ARGUMENTS...
+    local out
+    out=$(timeout 20 "$bin/kolobench" "${@:2}" --stream 2>&1)
+    [[ $? == 2 && $out =~ $1 ]] || wrong "--stream ${*:2}: $out"
+}
+refused '--stream kolo: expected --memory device' allreduce
+refused '--stream pinned: expected --memory device' allreduce --memory pinned
+refused '--stream pingpong: expected a collective' allreduce pingpong --memory device
+refused '--stream: expected to be left out with --limits' allreduce --limits
+
 out=$(MOCK_CUDA_FAIL=cuMemHostRegister_v2=2 timeout 20 "$bin/kolobench" allreduce -s 4 --memory pinned 2>&1) && wrong "pinned without locked memory: succeeded"
 [[ $out =~ 'the driver has not locked' ]] || wrong "pinned without locked memory: $out"
 

@@ -100,9 +100,11 @@ static void print_table(const struct kolo_diagnosis *diagnosis, FILE *out)
                 HOSTS_SHOWN, diagnosis->count);
 }
 
+/* The transport, or that it is left out of the host's build. */
 static bool is_rdma(const struct kolo_fact_backend *backend)
 {
-    return strcmp(backend->kind, "transport") == 0 && strcmp(backend->name, "rdma") == 0;
+    return strcmp(backend->name, "rdma") == 0 &&
+           (strcmp(backend->kind, "transport") == 0 || strcmp(backend->kind, "left") == 0);
 }
 
 /* "b: mlx5_0:1 (RoCE v2 10.0.0.2), mlx5_1:1 (...)", or why there is none. */

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/build.h"
 #include "tests/support/world.h"
 
 /* ---- what a header says ---- */
@@ -118,6 +119,15 @@ static const struct start {
     {1, 0, "place", "KOLO_TRANSPORT=rdma", KOLO_ERR_UNSUPPORTED}, /* OK where there is a card */
 };
 
+/** A transport that is not in the build is a setting with a value that there is not. */
+static kolo_status expected_of(const struct start *start)
+{
+    for (size_t i = 0; kolo_left_out[i].what != NULL; i++)
+        if (start->status == KOLO_ERR_UNSUPPORTED && strcmp(kolo_left_out[i].what, "rdma") == 0)
+            return KOLO_ERR_CONFIG;
+    return start->status;
+}
+
 Test(statuses, init, .init = make_folder, .fini = remove_folder, .timeout = 60)
 {
     static const char secret[] = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
@@ -142,7 +152,7 @@ Test(statuses, init, .init = make_folder, .fini = remove_folder, .timeout = 60)
             kolo_finalize(comm);
             continue;
         }
-        cr_expect(status == start->status, "row %zu: %s: %s", i, kolo_status_name(status),
+        cr_expect(status == expected_of(start), "row %zu: %s: %s", i, kolo_status_name(status),
                   kolo_error_detail());
         must_list("kolo.h", "kolo_init", status);
     }

@@ -258,6 +258,11 @@ static void cuda_unmap(struct kolo_lane *base, struct kolo_mapping *mappings)
     kolo_cuda_borrower_unmap(lane_of(base)->borrower, mappings);
 }
 
+static bool cuda_stuck(struct kolo_lane *base, int *lender_out, uint64_t *id_out)
+{
+    return kolo_cuda_borrower_stuck(lane_of(base)->borrower, lender_out, id_out);
+}
+
 static kolo_status cuda_fold(struct kolo_lane *base, enum kolo_way way,
                              const struct kolo_fold *fold, void *const out[], size_t nout,
                              const void *const in[], size_t nin, size_t count)
@@ -287,6 +292,7 @@ static const struct kolo_lane_ops cuda_lane_ops = {.serves = cuda_serves,
                                                    .forget = cuda_forget,
                                                    .detach = cuda_detach,
                                                    .unmap = cuda_unmap,
+                                                   .stuck = cuda_stuck,
                                                    .fold = cuda_fold};
 
 /** In the context. */

@@ -41,8 +41,7 @@ struct kolo_mapping {
 struct kolo_cuda_borrower {
     struct kolo_cuda_visit visit;
     struct kolo_mapping *first;
-    /* What the driver would not unmap: its owner must never hear that nothing is mapped. */
-    struct kolo_mapping *stuck; /* held: stuck_lock */
+    struct kolo_mapping *stuck; /* what the driver would not unmap; held: stuck_lock */
 };
 
 static pthread_mutex_t stuck_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -269,18 +268,6 @@ static bool is_named(const struct kolo_mapping *mapping, const struct kolo_loan 
     return loan->id == 0 || loan->id == mapping->loan.id;
 }
 
-/** Does the driver keep any that @p loan names? */
-static bool has_stuck(const struct kolo_cuda_borrower *borrower, int lender,
-                      const struct kolo_loan *loan)
-{
-    (void)pthread_mutex_lock(&stuck_lock);
-    const struct kolo_mapping *mapping = borrower->stuck;
-    while (mapping != NULL && !(mapping->lender == lender && is_named(mapping, loan)))
-        mapping = mapping->next;
-    (void)pthread_mutex_unlock(&stuck_lock);
-    return mapping != NULL;
-}
-
 /** No process has two allocations at the same place at a time. */
 static bool is_overlapped(const struct kolo_mapping *mapping, const struct kolo_loan *loan)
 {
@@ -371,8 +358,23 @@ void kolo_cuda_mapping_done(struct kolo_mapping *mapping)
 
 bool kolo_cuda_borrower_forget(struct kolo_cuda_borrower *borrower, int lender, uint64_t id)
 {
-    const struct kolo_loan named = {.id = id};
-    return drop(borrower, lender, is_named, &named) && !has_stuck(borrower, lender, &named);
+    return drop(borrower, lender, is_named, &(const struct kolo_loan){.id = id});
+}
+
+bool kolo_cuda_borrower_stuck(struct kolo_cuda_borrower *borrower, int *lender_out,
+                              uint64_t *id_out)
+{
+    (void)pthread_mutex_lock(&stuck_lock);
+    struct kolo_mapping *mapping = borrower->stuck;
+    if (mapping != NULL)
+        borrower->stuck = mapping->next;
+    (void)pthread_mutex_unlock(&stuck_lock);
+    if (mapping == NULL)
+        return false;
+    *lender_out = mapping->lender;
+    *id_out = mapping->loan.id;
+    kolo_free_memory(mapping);
+    return true;
 }
 
 struct kolo_mapping *kolo_cuda_borrower_detach(struct kolo_cuda_borrower *borrower)

@@ -51,5 +51,9 @@ struct kolo_mapping *kolo_cuda_borrower_detach(struct kolo_cuda_borrower *borrow
  * streams that wait for the program included: so nothing that those wait for may wait for the
  * caller, nor for a lock of its. Threads: any. */
 void kolo_cuda_borrower_unmap(struct kolo_cuda_borrower *borrower, struct kolo_mapping *mappings);
+/** One that the driver has refused to unmap, each once: its owner must never free it. False: there
+ * is no other. Threads: any. */
+bool kolo_cuda_borrower_stuck(struct kolo_cuda_borrower *borrower, int *lender_out,
+                              uint64_t *id_out) KOLO_NODISCARD;
 
 #endif

@@ -66,6 +66,7 @@ struct kolo_lane_ops {
     bool (*forget)(struct kolo_lane *lane, int lender, uint64_t id);
     struct kolo_mapping *(*detach)(struct kolo_lane *lane);
     void (*unmap)(struct kolo_lane *lane, struct kolo_mapping *mappings);
+    bool (*stuck)(struct kolo_lane *lane, int *lender_out, uint64_t *id_out);
     kolo_status (*fold)(struct kolo_lane *lane, enum kolo_way way, const struct kolo_fold *fold,
                         void *const out[], size_t nout, const void *const in[], size_t nin,
                         size_t count);
@@ -181,6 +182,12 @@ struct kolo_mapping *kolo_lane_detach(struct kolo_lane *lane);
 static inline void kolo_lane_unmap(struct kolo_lane *lane, struct kolo_mapping *mappings)
 {
     lane->ops->unmap(lane, mappings);
+}
+/** One that the driver would not unmap, each once: allocation *@p id_out of *@p lender_out, who
+ * must never free it, and is told of it by nobody else. False: there is no other. Any thread. */
+static inline bool kolo_lane_stuck(struct kolo_lane *lane, int *lender_out, uint64_t *id_out)
+{
+    return lane->ops->stuck(lane, lender_out, id_out);
 }
 /** Puts a fold on @p way, as kolo_fold, of memory that the lane's device reaches. */
 static inline kolo_status kolo_lane_fold(struct kolo_lane *lane, enum kolo_way way,

@@ -20,6 +20,7 @@ struct kolo_device_memory {
     struct kolo_pointer pointer; /* to NULL: only its context is held */
     size_t bytes;
     bool is_freed; /* by the program; it goes once nobody has it mapped */
+    bool is_kept;  /* mapped by a process whose driver will not unmap it: it never goes */
     bool is_looked_at, has_loan;
     struct kolo_loan loan;
     uint8_t *borrowers; /* ranks in the world, a bit each, that may have it mapped; NULL: none */
@@ -216,6 +217,14 @@ void kolo_device_memory_returned(struct kolo_engine *engine, int world, uint64_t
             memory->borrowers[world / 8] &= (uint8_t) ~(1u << world % 8);
 }
 
+void kolo_device_memory_kept(struct kolo_engine *engine, uint64_t id)
+{
+    for (struct kolo_device_memory *memory = engine->device_memory; memory != NULL;
+         memory = memory->next)
+        if (memory->has_loan && memory->loan.id == id)
+            memory->is_kept = true;
+}
+
 /** Asks all who may have it; who cannot be asked has it no more. */
 static void recall(struct kolo_engine *engine, struct kolo_device_memory *memory)
 {
@@ -252,7 +261,7 @@ static bool put_aside(struct kolo_engine *engine, struct kolo_device_memory *mem
 {
     kolo_engine_enter(engine);
     recall(engine, memory);
-    memory->is_freed = is_lent(engine, memory);
+    memory->is_freed = is_lent(engine, memory) || memory->is_kept;
     if (memory->is_freed) {
         memory->next = engine->device_memory;
         engine->device_memory = memory;
@@ -268,7 +277,7 @@ static struct kolo_device_memory *take_returned(struct kolo_engine *engine)
 {
     kolo_engine_enter(engine);
     struct kolo_device_memory **at = &engine->device_memory, *found;
-    while (*at != NULL && (!(*at)->is_freed || is_lent(engine, *at)))
+    while (*at != NULL && (!(*at)->is_freed || (*at)->is_kept || is_lent(engine, *at)))
         at = &(*at)->next;
     found = *at;
     if (found != NULL)
@@ -295,7 +304,7 @@ bool kolo_device_memory_has_freed(const struct kolo_engine *engine)
 {
     for (const struct kolo_device_memory *memory = engine->device_memory; memory != NULL;
          memory = memory->next)
-        if (memory->is_freed)
+        if (memory->is_freed && !memory->is_kept)
             return true;
     return false;
 }
@@ -331,7 +340,8 @@ static void close_one(const struct kolo_engine *engine, struct kolo_device_memor
 {
     kolo_status status = KOLO_OK;
     const char *why = NULL;
-    if (is_lent(engine, memory)) {
+    const bool is_mapped = is_lent(engine, memory) || memory->is_kept;
+    if (is_mapped) {
         why = "another rank may have it mapped";
     } else if (memory->pointer.memory != NULL) {
         status = kolo_device_free(&memory->pointer, deadline, NULL);
@@ -341,7 +351,7 @@ static void close_one(const struct kolo_engine *engine, struct kolo_device_memor
     if (why != NULL)
         KOLO_WARN("memory of device %d is left to the end of the process: %s",
                   memory->pointer.device, why);
-    if (!is_lent(engine, memory) && status != KOLO_AGAIN)
+    if (!is_mapped && status != KOLO_AGAIN)
         kolo_device_release(&memory->pointer);
     destroy(memory);
 }

@@ -136,6 +136,8 @@ const struct kolo_loan *kolo_device_memory_lend(const struct kolo_comm *comm, co
                                                 size_t bytes);
 /** Rank @p world in the world has loan @p id no more; 0: none. */
 void kolo_device_memory_returned(struct kolo_engine *engine, int world, uint64_t id);
+/** Loan @p id stays mapped somewhere, whatever is returned: its memory is never freed. */
+void kolo_device_memory_kept(struct kolo_engine *engine, uint64_t id);
 /** Recalls all that is lent. False: nobody has any of it. */
 bool kolo_device_memory_recall(struct kolo_engine *engine);
 bool kolo_device_memory_is_lent(const struct kolo_engine *engine);

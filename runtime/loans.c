@@ -10,11 +10,15 @@
 // that tidies unmaps it when no call uses it any more, and answers. The owner's such thread frees
 // it once all have answered. What is mapped again in between is of another number: an allocation
 // that was recalled is not lent again. A rank whose link is gone is dead, or has unmapped all
-// before it said goodbye.
+// before it said goodbye; but for what its driver would not unmap, of which it has told the owner:
+// that is KEPT, and its owner never frees it.
 #include "base/alloc.h"
 #include "base/log.h"
 #include "memory/lane.h"
 #include "runtime/comm.h"
+
+/** Of the number of an allocation that comes back, which a driver counts up from 0. */
+#define KEPT (UINT64_C(1) << 63)
 
 struct kolo_recall {
     struct kolo_recall *next;
@@ -64,7 +68,9 @@ void kolo_loans_recalled(struct kolo_engine *engine, int world, uint64_t id)
 
 void kolo_loans_returned(struct kolo_engine *engine, int world, uint64_t id)
 {
-    kolo_device_memory_returned(engine, world, id);
+    if ((id & KEPT) != 0)
+        kolo_device_memory_kept(engine, id & ~KEPT);
+    kolo_device_memory_returned(engine, world, id & ~KEPT);
     if (!kolo_device_memory_is_lent(engine))
         engine->are_loans_out = KOLO_OK;
     if (kolo_device_memory_has_freed(engine))
@@ -94,6 +100,14 @@ static void answer(struct kolo_engine *engine)
     }
 }
 
+static void tell_stuck(struct kolo_engine *engine, struct kolo_lane *lane)
+{
+    int world;
+    uint64_t id;
+    while (kolo_lane_stuck(lane, &world, &id))
+        kolo_endpoint_return(engine->endpoint, world, id | KEPT);
+}
+
 /** Held: lock, which is given up meanwhile. Lanes go only at the end. */
 static void unmap(struct kolo_engine *engine)
 {
@@ -105,6 +119,7 @@ static void unmap(struct kolo_engine *engine)
         kolo_engine_leave(engine);
         kolo_lane_unmap(lane, mappings);
         kolo_engine_enter(engine);
+        tell_stuck(engine, lane);
     }
     engine->is_unmapping = false;
 }

@@ -589,17 +589,21 @@ Test(cuda_loan, a_driver_that_unmaps_nothing_holds_nobody_up, .init = begin, .fi
     mock->fail("", 1, 0);
 }
 
-/** Its owner must not free it, whatever else of it was unmapped. */
-Test(cuda_loan, what_is_not_unmapped_is_never_told_to_be, .init = begin, .fini = end)
+/** Its owner must not free it, and is told once. */
+Test(cuda_loan, what_is_not_unmapped_is_told_of, .init = begin, .fini = end)
 {
-    kolo_cuda_mapping_done(map(0, lend(&owners[0], MOCK_DEVICE, 1)));
+    int lender = -1;
+    uint64_t id = 0;
+    const struct kolo_loan *loan = lend(&owners[0], MOCK_DEVICE, 1);
+    kolo_cuda_mapping_done(map(3, loan));
+    cr_assert_not(kolo_cuda_borrower_stuck(borrower, &lender, &id));
     mock->fail("cuIpcCloseMemHandle", 1, KOLO_CUDA_NOT_SUPPORTED);
-    cr_assert_not(kolo_cuda_borrower_forget(borrower, 0, 0));
+    cr_assert_not(kolo_cuda_borrower_forget(borrower, 3, 0));
     kolo_cuda_borrower_unmap(borrower, kolo_cuda_borrower_detach(borrower));
-    cr_assert_null(kolo_cuda_borrower_detach(borrower));
-    for (int i = 0; i < 2; i++)
-        cr_assert_not(kolo_cuda_borrower_forget(borrower, 0, 0));
-    cr_assert(kolo_cuda_borrower_forget(borrower, 1, 0), "of another lender");
+    cr_assert(kolo_cuda_borrower_stuck(borrower, &lender, &id));
+    cr_assert(lender == 3 && id == loan->id, "allocation %lu of %d", (unsigned long)id, lender);
+    cr_assert_not(kolo_cuda_borrower_stuck(borrower, &lender, &id));
+    cr_assert(kolo_cuda_borrower_forget(borrower, 3, 0), "it is not used any more");
 }
 
 Test(cuda_loan, no_context_no_borrower, .init = begin, .fini = end)

@@ -25,6 +25,8 @@
 
 #include <kolo/kolo.h>
 
+#include "tests/support/length.h"
+
 enum { MIB = 1 << 20, LARGEST_BYTES = 64 << 20, COMM_BYTES_MAX = 16 << 20 };
 
 #define TRY(call)                                                                                  \
@@ -111,8 +113,7 @@ static void pause_ms(long ms)
 
 static int rounds(int few, int many)
 {
-    const char *soak = getenv("TEST_SOAK");
-    return soak != NULL && strcmp(soak, "1") == 0 ? many : few;
+    return test_is_long() ? many : few;
 }
 
 /* ---- memory ---- */

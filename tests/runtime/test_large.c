@@ -10,6 +10,7 @@
 
 #include "runtime/board_moves.h"
 #include "runtime/comm.h"
+#include "tests/support/length.h"
 #include "tests/support/world.h"
 
 enum { RANKS_MAX = 5, MESSAGES_MAX = 4096 };
@@ -295,8 +296,7 @@ out:
 Test(large, two_gibibytes, .timeout = 600)
 {
     static const char *const transports[] = {"shm", "tcp"};
-    const char *soak = getenv("TEST_SOAK");
-    if (soak == NULL || strcmp(soak, "1") != 0)
+    if (!test_is_long())
         cr_skip_test("TEST_SOAK=1 runs it");
     for (int i = 0; i < 4; i++) {
         bool is_shared = i % 2 == 1;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/simulate.h"
+#include "tests/support/length.h"
 
 static bool fits(const struct kolo_simulation *what)
 {
@@ -111,12 +112,6 @@ static bool has_root(const struct kolo_plan *plan)
            plan->collective == KOLO_COLLECTIVE_SCATTER;
 }
 
-static bool is_long_run(void)
-{
-    const char *soak = getenv("TEST_SOAK");
-    return soak != NULL && strcmp(soak, "1") == 0;
-}
-
 /** Both ways of placing, and for segmented plans segments of one, some, and all elements; in large
  * worlds one of them, another for each count, and in those of more than 32 ranks but in the long
  * run one way of placing, the other for the next count and for the next size. */
@@ -129,7 +124,7 @@ static void prove_variants(struct kolo_simulation what, int turn)
         what.segment = segments[i];
         for (int in_place = 0; in_place < 2; in_place++) {
             what.in_place = in_place;
-            if (what.size <= 32 || is_long_run() || in_place == turn % 2)
+            if (what.size <= 32 || test_is_long() || in_place == turn % 2)
                 prove(what);
         }
     }
@@ -308,7 +303,7 @@ Test(simulate, every_plan_for_1000, .timeout = 400)
 {
     for (const struct kolo_plan *plan = kolo_plans; are_large_wanted() && plan->name != NULL;
          plan = next_plan(plan)) {
-        int variants = !is_linear(plan) ? 4 : is_long_run() ? 1 : 0;
+        int variants = !is_linear(plan) ? 4 : test_is_long() ? 1 : 0;
         for (int variant = 0; variant < variants; variant++)
             prove_large(plan, 1000, variant);
     }
@@ -340,7 +335,7 @@ ParameterizedTest(int *plan, simulate, plans_of_many_steps_for_thousands, .timeo
     bool is_first =
         linear->collective == KOLO_COLLECTIVE_ALLREDUCE && strcmp(linear->name, "ring") == 0;
     if (are_large_wanted())
-        prove_large(linear, is_long_run() || is_first ? 4096 : 1500, linear->is_ordered ? 2 : 0);
+        prove_large(linear, test_is_long() || is_first ? 4096 : 1500, linear->is_ordered ? 2 : 0);
 }
 
 /** Every plan must do whatever hosts its ranks are on and however they are numbered. */
@@ -463,7 +458,7 @@ Test(simulate, plans_by_numa_node_for_1_to_64, .timeout = 200)
             const struct kolo_topology *hosts = draw_nodes(size, seed);
             if (hosts->domains.least == hosts->domains.most)
                 prove_by_node(hosts, size, seed, &even);
-            else if (is_long_run() || seed % 5 == 0)
+            else if (test_is_long() || seed % 5 == 0)
                 prove_by_node(hosts, size, seed, &uneven);
         }
     }

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long a test may take, which its surroundings say.
+#ifndef KOLO_TESTS_SUPPORT_LENGTH_H
+#define KOLO_TESTS_SUPPORT_LENGTH_H
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+static inline bool test_has(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value != NULL && strcmp(value, "1") == 0;
+}
+
+/** The long run (script/test --soak). */
+static inline bool test_is_long(void)
+{
+    return test_has("TEST_SOAK");
+}
+
+/** A preset that is slow: a part will do, where another preset does the whole. */
+static inline bool test_is_short(void)
+{
+    return test_has("TEST_SHORT");
+}
+
+#endif

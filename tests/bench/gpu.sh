@@ -73,6 +73,11 @@ for limit in 'copy within the device, GB/s' 'copy to page-locked memory, GB/s' '
     'a kernel, launched and over, us' 'kernels launched in a row, us each'; do
     must "^\| $limit \| [0-9.]+ \|\$"
 done
+must '^\| of a short collective, us \| 1 process \| 2 processes \|$'
+for name in 'event of context recorded and seen' 'device awaited' 'mark put and told' 'word to host' kernel; do
+    must "^\| $name \| [0-9.]+ \| [0-9.]+ \|\$"
+done
+must '; every element of every collective checked on device memory behind the work of a stream among 1 to 2 ranks; '
 must '^\| collectives right on device memory, among 1 to n ranks \| 8 \| 2 \| missed \|$'
 must '^\| 256 MiB among 4 ranks, % of the bound \| at least 70 \| - \| not measured \|$'
 must '^\| the same, times as fast as torch gloo on CUDA tensors \| at least 10 \| - \| not measured \|$'

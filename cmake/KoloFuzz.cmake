@@ -16,7 +16,7 @@ function(kolo_fuzz name folder)
     endif()
     target_sources(fuzz-${name} PRIVATE ${KOLO_FUZZ_SOURCES}/fuzz_main.c)
     target_link_libraries(fuzz-${name} PRIVATE ZLIB::ZLIB)
-    # As many as take some seconds under a sanitizer, which sees most of what they bring to light; script/fuzz goes on for hours.
+    # As many as take seconds, not minutes, under a sanitizer; script/fuzz --seconds N goes on for as long as it is let.
     add_test(NAME fuzz/${name} COMMAND fuzz-${name} ${folder} 1000)
     set_tests_properties(fuzz/${name} PROPERTIES LABELS unit TIMEOUT 240 ENVIRONMENT "ASAN_OPTIONS=abort_on_error=1"
         FAIL_REGULAR_EXPRESSION "ERROR: (Leak|Address)Sanitizer;runtime error: ")

@@ -209,17 +209,19 @@ static kolo_status set_number(struct kolo_settings *settings, const char *name, 
 kolo_status kolo_adopt(struct kolo_settings *settings)
 {
     const struct launcher *launcher;
+    const char *sign;
     long rank = 0, size = 0;
     kolo_status status;
     if (settings->launcher[0] != '\0' || settings->rank >= 0 || settings->size >= 0)
         return KOLO_OK;
-    if (withheld_sign() != NULL)
+    sign = withheld_sign();
+    if (sign != NULL)
         return kolo_fail(KOLO_ERR_CONFIG,
                          "%s is not read, since this program has more rights than who started it "
                          "(set-user-id, set-group-id or capabilities), and without it this rank "
                          "would be a world of its own: give kolo_init a struct kolo_config with "
                          "rank, nranks, rendezvous and secret, or take those rights away",
-                         withheld_sign());
+                         sign);
     launcher = find_launcher();
     if (!launcher)
         return KOLO_OK;

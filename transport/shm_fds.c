@@ -189,7 +189,9 @@ kolo_status kolo_shm_inbox_read(struct kolo_shm_inbox *inbox, int socket,
 
 /* ---- memory ---- */
 
-/** Gives the file its pages now: later, their lack would be SIGBUS. 0, or an errno value. */
+/** Gives the file its pages now: later, their lack would be SIGBUS. 0, or an errno value. Not by
+ * kolo_shared_file_reserve, which writes where there is no fallocate: here that would be over what
+ * is in use, and under the seal it is refused. Without fallocate shm is left out. */
 static int reserve(int fd, size_t bytes)
 {
     while (bytes > 0 && fallocate(fd, 0, 0, (off_t)bytes) != 0)

@@ -76,7 +76,7 @@ const struct kolo_plan *kolo_choose(const struct kolo_question *question,
         if (plan->collective != question->collective || kolo_plan_bars(plan, question) != NULL)
             continue;
         double ns = cost(plan, &asked, figures);
-        if (best == NULL || ns < least) {
+        if (best == NULL || ns < least || (ns <= least && plan->is_by_hosts)) {
             best = plan;
             least = ns;
         }

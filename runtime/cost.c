@@ -84,11 +84,18 @@ void kolo_figures_init(struct kolo_figures *figures)
 
 /* ---- one rank's steps ---- */
 
+/** A message stays on a host, or goes to another. */
+enum { STAYS, CROSSES, HOPS };
+
+/** A line carries both ways at once. */
+enum { OUT, IN, WAYS };
+
 /** What one rank does, in nanoseconds. */
 struct walk {
-    double latency, processor, wire;
-    double far; /* on the line from its NUMA domain to others */
-    double hop; /* the longest of a message, alone */
+    double latency, processor;
+    double wire[WAYS]; /* on the line of its host to others */
+    double far;        /* on the line from its NUMA domain to others */
+    double hop[HOPS];  /* the longest of a message, alone; 0: there is none such */
 };
 
 struct walker {
@@ -99,6 +106,7 @@ struct walker {
     bool is_crowded, is_streamed; /* a message with the same peer is in flight before this one */
     bool is_passed_on;            /* ranks work one after the other */
     bool is_piped;    /* its messages are pieces that are passed on, as long as is best */
+    bool is_whole;    /* they are passed on along a tree as they came */
     bool is_vast;     /* the vectors of all ranks are not in a cache */
     bool is_combined; /* what a step brings, with what its rank has */
     double beside;    /* steps in flight with this one, which is one of them */
@@ -114,11 +122,20 @@ static enum kolo_path path_between(const struct kolo_layout *layout)
     return layout->by_rdma ? KOLO_PATH_RDMA : KOLO_PATH_NETWORK;
 }
 
+static bool has_several_hosts(const struct kolo_layout *layout)
+{
+    return layout->hosts != NULL && layout->nhosts > 1;
+}
+
+static bool are_apart(const struct kolo_layout *layout, int rank, int peer)
+{
+    return layout->hosts != NULL && layout->hosts[rank] != layout->hosts[peer];
+}
+
 /** Whether @p peer is on another host. */
 static bool crosses(const struct walker *walker, int peer)
 {
-    const int *hosts = walker->layout->hosts;
-    return hosts != NULL && hosts[walker->args->rank] != hosts[peer];
+    return are_apart(walker->layout, walker->args->rank, peer);
 }
 
 static double wire_byte(const struct walker *walker)
@@ -190,12 +207,14 @@ static double message(struct walker *walker, int peer, size_t elements, size_t m
     double far = is_far(walker, peer) ? bytes * walker->figures->far_byte : 0;
     double latency = figures->latency + (is_far(walker, peer) ? walker->figures->far_flag : 0);
     walker->walk.processor += work + (walker->is_crowded ? crowded : 0);
-    if (goes_out)
-        walker->walk.wire += wire;
+    walker->walk.wire[goes_out ? OUT : IN] += wire;
     if (goes_out)
         walker->walk.far += far;
     double waking = walker->is_crowded ? 2 * wakes * figures->crowded_message : 0;
-    walker->walk.hop = fmax(walker->walk.hop, latency + 2 * work + wire + far + waking);
+    double *hop = &walker->walk.hop[crosses(walker, peer) ? CROSSES : STAYS];
+    /* whole vectors go down a tree while its root sends more of them: that line is counted */
+    double on_wire = walker->is_whole ? 0 : wire;
+    *hop = fmax(*hop, latency + 2 * work + on_wire + far + waking);
     return begin + latency;
 }
 
@@ -320,6 +339,7 @@ static struct walk walk_rank(const struct kolo_plan *plan, const struct kolo_pla
                             .is_crowded = ranks_a_core(layout) > 1,
                             .is_passed_on = is_passed_on(plan),
                             .is_piped = plan->is_segmented && plan->depth == KOLO_DEPTH_TREE,
+                            .is_whole = !plan->is_segmented && plan->depth == KOLO_DEPTH_TREE,
                             .is_vast = is_vast(plan, args, element_bytes)};
     size_t nsteps = plan->nsteps(args);
     for (size_t i = 0; i < nsteps; i++) {
@@ -332,17 +352,67 @@ static struct walk walk_rank(const struct kolo_plan *plan, const struct kolo_pla
 
 /* ---- all ranks ---- */
 
-/** Messages before the first one of the last rank, which its own steps do not show. Of a broadcast
- * half of them count: nobody waits for the last rank, so the first ones are at the next call, or at
- * what the program does then, while the last ones wait. */
+static bool goes_to_root(const struct kolo_plan *plan)
+{
+    return plan->collective == KOLO_COLLECTIVE_REDUCE || plan->collective == KOLO_COLLECTIVE_GATHER;
+}
+
+/** The next rank from @p rank towards the root; -1: it is the root. */
+static int towards_root(const struct kolo_plan *plan, const struct kolo_plan_args *args, int rank)
+{
+    struct kolo_plan_args own = *args;
+    own.rank = rank;
+    size_t nsteps = rank == args->root ? 0 : plan->nsteps(&own);
+    for (size_t i = 0; i < nsteps; i++) {
+        struct kolo_step step;
+        plan->step(&own, i, &step);
+        int peer = goes_to_root(plan) ? step.to : step.from;
+        if (peer >= 0)
+            return peer;
+    }
+    return -1;
+}
+
+/** Messages between a rank and the root, by kind, but for the one that the rank's own steps show,
+ * or the root's where they come together there. */
+struct way {
+    int hops[HOPS];
+};
+
+static struct way way_of(const struct kolo_plan *plan, const struct kolo_plan_args *args,
+                         const struct kolo_layout *layout, int rank)
+{
+    struct way way = {0};
+    int first = -1, last = -1;
+    for (int at = rank, next; (next = towards_root(plan, args, at)) >= 0; at = next) {
+        last = are_apart(layout, at, next) ? CROSSES : STAYS;
+        first = first < 0 ? last : first;
+        if (++way.hops[last], way.hops[STAYS] + way.hops[CROSSES] == args->size)
+            break; /* no plan goes round */
+    }
+    if (first >= 0)
+        way.hops[goes_to_root(plan) ? last : first]--;
+    return way;
+}
+
+/** Messages before the first one of the last rank, which its own steps do not show. */
 static double hops_before(const struct kolo_plan *plan, int size)
 {
-    double counted = plan->collective == KOLO_COLLECTIVE_BROADCAST ? 0.5 : 1;
     if (plan->depth == KOLO_DEPTH_CHAIN)
-        return counted * (size - 2);
+        return size - 2;
     if (plan->depth == KOLO_DEPTH_TREE)
-        return counted * (ceil(log2(size)) - 1);
+        return ceil(log2(size)) - 1;
     return 0;
+}
+
+/** Of a broadcast and a scatter half of them count: nobody waits for the last rank, so the first
+ * ones are at the next call, or at what the program does then, while the last ones wait. */
+static double part_counted(const struct kolo_plan *plan)
+{
+    return plan->collective == KOLO_COLLECTIVE_BROADCAST ||
+                   plan->collective == KOLO_COLLECTIVE_SCATTER
+               ? 0.5
+               : 1;
 }
 
 /** The ranks whose steps are counted, the root first; returns how many. In a tree no two need have
@@ -364,7 +434,8 @@ static int ranks_walked(const struct kolo_plan_args *args, int ranks[RANKS_WALKE
 static void add_walk(struct walk *sum, const struct walk *walk, double times)
 {
     sum->processor += times * walk->processor;
-    sum->wire += times * walk->wire;
+    for (int way = 0; way < WAYS; way++)
+        sum->wire[way] += times * walk->wire[way];
     sum->far += times * walk->far;
 }
 
@@ -372,9 +443,66 @@ static void raise_walk(struct walk *most, const struct walk *walk)
 {
     most->latency = fmax(most->latency, walk->latency);
     most->processor = fmax(most->processor, walk->processor);
-    most->wire = fmax(most->wire, walk->wire);
+    for (int way = 0; way < WAYS; way++)
+        most->wire[way] = fmax(most->wire[way], walk->wire[way]);
     most->far = fmax(most->far, walk->far);
-    most->hop = fmax(most->hop, walk->hop);
+    for (int kind = 0; kind < HOPS; kind++)
+        most->hop[kind] = fmax(most->hop[kind], walk->hop[kind]);
+}
+
+/** When the last rank's messages begin, and how long they take then, latencies alone. */
+struct last {
+    double hops, latency;
+};
+
+/** Of ranks that are on one host all messages are alike. */
+static struct last last_of_one_host(const struct kolo_plan *plan, const struct kolo_plan_args *args,
+                                    const struct walk *most)
+{
+    double hops = part_counted(plan) * hops_before(plan, args->size);
+    return (struct last){.hops = hops * most->hop[STAYS], .latency = most->latency};
+}
+
+/** On several hosts few of the messages go from one to another: those of each way are counted. */
+static struct last last_of_hosts(const struct kolo_plan *plan, const struct kolo_plan_args *args,
+                                 const struct kolo_layout *layout, const struct walk *most,
+                                 const int *ranks, const struct walk *walks, int count)
+{
+    struct last last = {.latency = most->latency};
+    if (plan->depth == KOLO_DEPTH_NONE)
+        return last;
+    last.latency = walks[0].latency;
+    for (int i = 1; i < count; i++) {
+        struct way way = way_of(plan, args, layout, ranks[i]);
+        double hops = part_counted(plan) *
+                      (way.hops[STAYS] * most->hop[STAYS] + way.hops[CROSSES] * most->hop[CROSSES]);
+        double latency = walks[goes_to_root(plan) ? 0 : i].latency;
+        if (hops + latency > last.hops + last.latency)
+            last = (struct last){.hops = hops, .latency = latency};
+    }
+    return last;
+}
+
+/** The line of the host that has most on it, one way: what its ranks send, or get. Of a large world
+ * as if all its hosts had as much, if not one rank has more. */
+static double busiest_line(const struct kolo_layout *layout, const struct walk *walks,
+                           const int *ranks, int count, const struct walk *most,
+                           const struct walk *mean)
+{
+    double line = 0;
+    for (int way = 0; way < WAYS; way++)
+        line = fmax(line, fmax(most->wire[way], mean->wire[way] * ranks_a_host(layout)));
+    if (!has_several_hosts(layout) || count < layout->size)
+        return line;
+    line = 0;
+    for (int i = 0; i < count; i++) {
+        double sum[WAYS] = {0};
+        for (int j = 0; j < count; j++)
+            for (int way = 0; way < WAYS && !are_apart(layout, ranks[i], ranks[j]); way++)
+                sum[way] += walks[j].wire[way];
+        line = fmax(line, fmax(sum[OUT], sum[IN]));
+    }
+    return line;
 }
 
 /** As kolo_plan_cost, for a vector of which all steps are counted. */
@@ -382,6 +510,7 @@ static double cost_of_all(const struct kolo_plan *plan, const struct kolo_plan_a
                           size_t element_bytes, const struct kolo_layout *layout,
                           const struct kolo_figures *figures)
 {
+    struct walk walks[RANKS_WALKED];
     int n = args->size, ranks[RANKS_WALKED];
     int count = ranks_walked(args, ranks);
     double of_others = count > 1 ? (double)(n - 1) / (count - 1) : 0;
@@ -390,32 +519,35 @@ static double cost_of_all(const struct kolo_plan *plan, const struct kolo_plan_a
     for (int i = 0; i < count; i++) {
         struct kolo_plan_args own = *args;
         own.rank = ranks[i];
-        struct walk walk = walk_rank(plan, &own, element_bytes, layout, figures);
-        raise_walk(&most, &walk);
-        add_walk(&mean, &walk, (i == 0 ? 1 : of_others) / n);
+        walks[i] = walk_rank(plan, &own, element_bytes, layout, figures);
+        raise_walk(&most, &walks[i]);
+        add_walk(&mean, &walks[i], (i == 0 ? 1 : of_others) / n);
     }
-    double wire = fmax(most.wire, mean.wire * ranks_a_host(layout));
+    double wire = busiest_line(layout, walks, ranks, count, &most, &mean);
     double far = fmax(most.far, mean.far * ranks_a_domain(args));
-    double hops = hops_before(plan, n) * most.hop;
-    double chain = hops + fmax(most.processor, fmax(wire, far));
+    struct last last = !has_several_hosts(layout)
+                           ? last_of_one_host(plan, args, &most)
+                           : last_of_hosts(plan, args, layout, &most, ranks, walks, count);
+    double chain = last.hops + fmax(most.processor, fmax(wire, far));
     /* each level of a pipelined tree waits for a sibling's piece too, whatever the cores do */
-    double siblings = plan->is_segmented && plan->depth == KOLO_DEPTH_TREE ? 0.5 * hops : 0;
-    return most.latency + siblings + fmax(chain, mean.processor * ranks_a_core(layout));
+    double siblings = plan->is_segmented && plan->depth == KOLO_DEPTH_TREE ? 0.5 * last.hops : 0;
+    return last.latency + siblings + fmax(chain, mean.processor * ranks_a_core(layout));
+}
+
+/** By which most of a call's time goes. */
+static enum kolo_path longest_path(const struct kolo_layout *layout)
+{
+    return has_several_hosts(layout) ? path_between(layout) : layout->local;
 }
 
 /** An open broadcast whose data are lent to those that take them is over on its root when they have
- * come, which is as notes to it are: it runs ahead of nobody. */
+ * come, which is as notes to it are: it runs ahead of nobody. On several hosts it waits for those
+ * of its own alone, which is short beside the way to the others. */
 static enum kolo_closing closing_of(const struct kolo_plan_args *args, size_t element_bytes,
                                     const struct kolo_layout *layout)
 {
-    bool is_lent = lends(layout->local) && args->count >= LENT_BYTES / element_bytes;
+    bool is_lent = lends(longest_path(layout)) && args->count >= LENT_BYTES / element_bytes;
     return args->closing == KOLO_CLOSING_LATER && is_lent ? KOLO_CLOSING_NOTES : args->closing;
-}
-
-static double call_of(const struct kolo_layout *layout, const struct kolo_figures *figures)
-{
-    bool has_several = layout->hosts != NULL && layout->nhosts > 1;
-    return figures->path[has_several ? path_between(layout) : layout->local].call;
 }
 
 double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args *args,
@@ -438,5 +570,5 @@ double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args 
         double closing = cost_of_all(beside, &none, 1, layout, figures);
         cost = fmax(cost, closing) + 0.5 * fmin(cost, closing);
     }
-    return call_of(layout, figures) + cost;
+    return figures->path[longest_path(layout)].call + cost;
 }

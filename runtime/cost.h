@@ -6,8 +6,10 @@
 //   call       what a collective takes beside its messages, whose latencies are of messages alone
 //   latency    along the longest chain of steps that wait for each other, and as much again for
 //              what is passed on before the last rank's first message comes (each time a rank is
-//              woken, which costs a switch where ranks share cores); of a broadcast half as much,
-//              since nobody waits for the last rank: its first ranks are at the next call by then.
+//              woken, which costs a switch where ranks share cores), on several hosts by the way
+//              that it takes, of which few messages go from host to host; of a broadcast and a
+//              scatter half as much, since nobody waits for the last rank: the first ones are at
+//              the next call by then.
 //              What closes a plan that does not close itself runs beside it, and costs the longer
 //              of both and half of the shorter; an open broadcast (KOLO_CLOSING_LATER) has none
 //   processor  messages, bytes sent, received, copied and combined, of the busiest rank; or, where
@@ -18,8 +20,9 @@
 //              time; what is read where it lies is then read as slowly as bytes are copied. What
 //              comes by RDMA lies where the device put it: a sum reads it there, all else is taken
 //              to be copied (rdma_direct.h says when it need not be)
-//   wire       what leaves a host for others, over its line; or what goes from NUMA domain to NUMA
-//              domain inside one, if that takes longer
+//   wire       what all ranks of a host send to others, or get from them, over its line, of the
+//              host that has most; or what goes from NUMA domain to NUMA domain inside one, if that
+//              takes longer
 #ifndef KOLO_RUNTIME_COST_H
 #define KOLO_RUNTIME_COST_H
 

@@ -153,6 +153,9 @@ struct kolo_plan {
     /** Not steps over links, but memory that all ranks see (route_board.c): has no steps and needs
      * no scratch; nothing but its name and place in the table are the plan's. */
     bool on_board, is_oneshot;
+    /** Follows the hosts, or their NUMA nodes: of plans that are expected to take as long it goes
+     * from host to host least often, whatever the order of ranks. */
+    bool is_by_hosts;
     enum kolo_depth depth;
     /** NULL, or why it cannot do it. */
     const char *(*fits)(const struct kolo_plan_args *args);

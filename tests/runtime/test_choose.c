@@ -121,6 +121,25 @@ Test(choose, two_levels_for_long_vectors_on_hosts_of_several_ranks)
     cr_assert(kolo_choose(&question, &figures)->is_ordered);
 }
 
+/** Of plans that are expected to take as long that one which follows the hosts, since a tree by
+ * ranks may go from host to host more often. */
+Test(choose, what_follows_the_hosts_where_two_are_as_good)
+{
+    static const int of[] = {0, 0, 0, 1, 1, 1};
+    enum { SIX = 6 };
+    int memory[KOLO_HOSTS_INTS(SIX)];
+    struct kolo_topology hosts;
+    struct kolo_figures figures;
+    kolo_topology_fill(&hosts, SIX, of, NULL, memory);
+    kolo_figures_init(&figures);
+    struct kolo_question question = {
+        .collective = KOLO_COLLECTIVE_BROADCAST,
+        .element_bytes = 4,
+        .args = {.size = SIX, .count = 16, .segment = 1 << 16, .hosts = &hosts},
+        .layout = {.size = SIX, .cores = 1, .local = KOLO_PATH_SHM, .hosts = of, .nhosts = 2}};
+    cr_assert_str_eq(kolo_choose(&question, &figures)->name, "twolevel");
+}
+
 /** What @p bytes on 64 ranks of one host, or two, take, which are on two NUMA nodes of each. */
 static const char *chosen_on_nodes(int nhosts, size_t bytes, bool has_board, double far_byte)
 {

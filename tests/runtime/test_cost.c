@@ -305,6 +305,68 @@ Test(cost, of_an_open_broadcast_of_memory_that_is_lent)
     cr_assert(fabs(is_sent - 1000) < 1e-6, "a socket takes it: %g", is_sent);
 }
 
+/** Of several hosts the way to the others is a socket's, whatever joins the ranks of one. */
+Test(cost, of_an_open_broadcast_to_another_host)
+{
+    int hosts[] = {0, 1};
+    struct kolo_figures figures = {0};
+    figures.path[KOLO_PATH_SHM] = figures.path[KOLO_PATH_NETWORK] =
+        (struct kolo_path_figures){.latency = 1000};
+    struct kolo_layout apart = two;
+    apart.local = KOLO_PATH_SHM, apart.hosts = hosts, apart.nhosts = 2;
+    double ns = cost_of(KOLO_COLLECTIVE_BROADCAST, "tree", 2, 1 << 20, &apart, &figures);
+    cr_assert(fabs(ns - 1000) < 1e-6, "nobody lends: %g", ns);
+}
+
+/* Two hosts, ranks 0 to 3 on the first: rank 4 has its data from the root, or gives them to it. */
+enum { EIGHT = 8 };
+static const int on_two_hosts[EIGHT] = {0, 0, 0, 0, 1, 1, 1, 1};
+static const struct kolo_layout eight = {
+    .size = EIGHT, .cores = EIGHT, .local = KOLO_PATH_SHM, .hosts = on_two_hosts, .nhosts = 2};
+
+/** Of a tree's three levels one goes from host to host. What a byte costs alone is looked at: what
+ * closes these plans moves none. */
+Test(cost, of_the_way_through_a_tree_over_hosts)
+{
+    struct kolo_figures inside = {0}, between = {0};
+    inside.path[KOLO_PATH_SHM].byte = 1, between.path[KOLO_PATH_NETWORK].byte = 1;
+    double ns = cost_of(KOLO_COLLECTIVE_REDUCE, "tree", EIGHT, 1000, &eight, &between);
+    cr_assert(fabs(ns - 1000) < 1e-6, "4 to the root, which it shows itself: %g", ns);
+    ns = cost_of(KOLO_COLLECTIVE_REDUCE, "tree", EIGHT, 1000, &eight, &inside);
+    cr_assert(fabs(ns - 6000) < 1e-6, "7 to 6 and 6 to 4, out and in; two to the root: %g", ns);
+    ns = cost_of(KOLO_COLLECTIVE_BROADCAST, "tree", EIGHT, 1000, &eight, &between);
+    cr_assert(fabs(ns - 2000) < 1e-6, "half of the root to 4, out and in; its own: %g", ns);
+    double scattered = cost_of(KOLO_COLLECTIVE_SCATTER, "tree", EIGHT, 1000, &eight, &inside);
+    double gathered = cost_of(KOLO_COLLECTIVE_GATHER, "tree", EIGHT, 1000, &eight, &inside);
+    cr_assert(scattered < gathered, "nobody waits for the last rank: %g, %g", scattered, gathered);
+}
+
+/** Down a chain as many go from host to host as ranks change hosts in it. */
+Test(cost, of_the_way_along_a_chain_over_hosts)
+{
+    static const int in_turn[EIGHT] = {0, 1, 0, 1, 0, 1, 0, 1};
+    struct kolo_layout turns = eight;
+    struct kolo_figures figures = {0};
+    turns.hosts = in_turn;
+    figures.path[KOLO_PATH_NETWORK].byte = 1;
+    double once = cost_of(KOLO_COLLECTIVE_REDUCE, "ring", EIGHT, 1000, &eight, &figures);
+    double always = cost_of(KOLO_COLLECTIVE_REDUCE, "ring", EIGHT, 1000, &turns, &figures);
+    cr_assert(fabs(once - 3000) < 1e-6, "from 4 to 3, and the busiest rank: %g", once);
+    cr_assert(fabs(always - 14000) < 1e-6, "six before the root's, and one between: %g", always);
+}
+
+/** What all ranks of a host send to one of another goes over the line of either. */
+Test(cost, of_a_line_that_the_ranks_of_a_host_share)
+{
+    struct kolo_figures figures = {.wire_byte = 1};
+    double flat = cost_of(KOLO_COLLECTIVE_REDUCE, "flat", EIGHT, 1000, &eight, &figures);
+    cr_assert(fabs(flat - 4000) < 1e-6, "four vectors: %g", flat);
+    double spread = cost_of(KOLO_COLLECTIVE_ALLGATHER, "direct", EIGHT, 1000, &eight, &figures);
+    cr_assert(fabs(spread - 16000) < 1e-6, "four blocks to each of four: %g", spread);
+    double tree = cost_of(KOLO_COLLECTIVE_REDUCE, "tree", EIGHT, 1000, &eight, &figures);
+    cr_assert(fabs(tree - 1000) < 1e-6, "one: %g", tree);
+}
+
 /* Pieces to two children in turn: each but the first of a child follows one that is in flight. */
 Test(cost, of_pieces_that_follow_each_other)
 {

@@ -192,12 +192,18 @@ static bool is_mixed(const struct report *report)
     return false;
 }
 
+/* Do its ranks exchange by TCP, on one host or on several? */
+static bool goes_by_tcp(const struct point *point)
+{
+    return strcmp(point->channel, "tcp") == 0 || strcmp(point->channel, "net") == 0;
+}
+
 /* The targets: P against the best peer as installed, T against the best one tuned (from 1 MiB), L
  * against the limit (from 1 MiB), S over TCP with the system's congestion control (from 1 MiB). */
 static void misses(const struct report *report, const struct point *point, const struct time *kolo,
                    char text[WORD])
 {
-    bool large = point->bytes >= TUNED_FROM, tcp = strcmp(point->channel, "tcp") == 0;
+    bool large = point->bytes >= TUNED_FROM, tcp = goes_by_tcp(point);
     double installed = ratio(kolo, best_peer(point, false));
     double tuned = ratio(kolo, best_peer(point, true));
     double limit = ratio(kolo, limit_of(point, kolo));
@@ -298,7 +304,8 @@ static void print_table(const struct report *report)
         "\nMicroseconds of one operation; ratios are kolo's time / the other's. Best: fastest peer "
         "as installed;\nbest tuned: fastest of all peers, from 1 MiB. Size: the whole vector. Last "
         "column, targets missed:\nP peer (1.0, other collectives 1.1), T tuned peer (allreduce "
-        "from 1 MiB: shm 0.25 with kolo_alloc,\n0.75 with user memory; tcp 1.0), S allreduce over "
+        "from 1 MiB: shm 0.25 with kolo_alloc,\n0.75 with user memory; tcp and net 1.0), S "
+        "allreduce over "
         "tcp as the system has it (0.6 from 1 MiB),\nL limit (1.18 "
         "from 1 MiB), ! failed.\n\n");
     printf("%-4s %2s  %-14s %8s  %-4s %10s %10s %-8s %6s %10s %6s %10s %6s  %s\n", "", "np",

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gloo as a side: its TCP transport over loopback, ranks meeting through files in the folder given
-// by --meet. Gloo has no shared memory between processes. Its reduce_scatter is the old interface:
-// an object per buffer, in place, made before the timing.
+// Gloo as a side: its TCP transport over loopback, or over the interface that COMPARE_INTERFACE
+// names, ranks meeting through files in the folder given by --meet. Gloo has no shared memory
+// between processes. Its reduce_scatter is the old interface: an object per buffer, in place, made
+// before the timing.
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -43,7 +45,11 @@ int start(int rank, int nranks, const char *meet, char *detail)
 {
     return told("connectFullMesh", detail, [&] {
         gloo::transport::tcp::attr attributes;
-        attributes.hostname = "127.0.0.1";
+        const char *interface = getenv("COMPARE_INTERFACE");
+        if (interface != nullptr)
+            attributes.iface = interface;
+        else
+            attributes.hostname = "127.0.0.1";
         auto device = gloo::transport::tcp::CreateDevice(attributes);
         gloo::rendezvous::FileStore store(meet);
         context = std::make_shared<gloo::rendezvous::Context>(rank, nranks);

@@ -9,7 +9,8 @@ trap 'rm -rf "$work"' EXIT
 wrong() { echo "FAIL: $*"; failures=$((failures + 1)); }
 compare() { timeout 400 "$source_tree/bench/compare/run" --kolo "$build" "$@"; }
 
-for option in '--np 0' '--np two' '--sizes 4,x' '--channel ib' '--collectives allsum' '--nonsense 1' '--json'; do
+for option in '--np 0' '--np two' '--sizes 4,x' '--channel ib' '--collectives allsum' '--nonsense 1' '--json' \
+    '--hosts 1' '--hosts 2 --np 3' '--rate 1gbit' '--hosts 2 --rate a;b'; do
     # shellcheck disable=SC2086 # two words
     compare $option >"$work/out" 2>&1
     [[ $? -eq 2 ]] || wrong "$option: not refused: $(tail -1 "$work/out")"
@@ -31,6 +32,18 @@ compare --quick --peers none --np 2,3,4 --sizes 4,20K,1M --channel tcp --memory 
 [[ $(grep -c '"limit_us": [0-9]' "$work/tcp.json") -eq 45 ]] ||
     wrong "JSON without the limit of each of 5 x 3 x 3 points: $(grep '"limit_us": null' "$work/tcp.json")"
 grep -E 'bound .*(failed|did not start)|wrong results' "$work/out" && wrong "the bare loops over tcp fail"
+
+# On hosts: kolo alone, two ranks on each.
+if why=$("$source_tree/tests/cluster/cluster" check); then
+    compare --quick --peers none --hosts 2 --np 4 --sizes 4,64K --memory user --rounds 1 --seconds 300 \
+        --json "$work/net.json" >"$work/out" 2>"$work/err" || wrong "$(tail -3 "$work/out" "$work/err")"
+    [[ $(grep -c '"channel": "net", "np": 4.*"kolo_us": [0-9]' "$work/net.json") -eq 10 ]] ||
+        wrong "JSON without kolo's time of each of 5 x 2 points: $(cat "$work/out" "$work/err")"
+    grep -q '^hosts: 2' "$work/out" || wrong "the hosts are not named: $(head -12 "$work/out")"
+    pgrep -f "$build/compare/kolo --gate" >/dev/null && wrong "players are left on hosts"
+else
+    echo "on several hosts: left out, $why"
+fi
 
 # The referee alone, with players that misbehave; the bound is the one that behaves.
 referee() { timeout 80 "$build/compare/referee" --dir "$work" --np 2 --collectives allreduce --sizes 4096 --rounds 2 \

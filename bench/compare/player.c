@@ -2,7 +2,7 @@
 // One rank of one side: sleeps at the gate, does what the command there says, reports, sleeps
 // again.
 //
-//   compare-SIDE --gate FILE --rank R --ranks N [--meet PATH]
+//   compare-SIDE --gate FILE --rank R --ranks N [--meet PATH] [--hosts H]
 //
 // The measuring code is this file for every side. The time of a batch is that of this rank's calls
 // between a barrier and the end of its last call; the referee takes the slowest rank. Roots rotate
@@ -31,7 +31,7 @@ struct buffers {
 };
 
 struct player {
-    int rank, nranks;
+    int rank, nranks, nhosts;
     const char *gate_path, *meet;
     struct gate *gate;
     struct slot *slot;
@@ -47,9 +47,12 @@ static int64_t now_ns(void)
 
 /* ---- pinning ---- */
 
-static int core_of(int rank, const cpu_set_t *allowed)
+/* Each host has cores of its own, as far as there are enough; ranks lie on hosts in blocks. */
+static int core_of(const struct player *player, const cpu_set_t *allowed)
 {
-    int place = rank % CPU_COUNT(allowed);
+    int cores = CPU_COUNT(allowed), ranks = player->nranks / player->nhosts;
+    int a_host = cores > player->nhosts ? cores / player->nhosts : 1;
+    int place = (player->rank / ranks * a_host + player->rank % ranks % a_host) % cores;
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, allowed) && place-- == 0)
             return cpu;
@@ -97,12 +100,12 @@ static bool all_pinned(int cpu, bool pin)
 
 /* After the library's start, since a library that sees one core at its start would take all ranks
  * to be on it; threads that it starts later inherit the core. */
-static int pin_rank(int rank)
+static int pin_rank(const struct player *player)
 {
     cpu_set_t allowed;
     if (allowed_cores(&allowed) != 0)
         return -1;
-    int cpu = core_of(rank, &allowed);
+    int cpu = core_of(player, &allowed);
     return all_pinned(cpu, true) ? cpu : -1;
 }
 
@@ -363,18 +366,22 @@ static int parse(int argc, char **argv, struct player *player)
             continue;
         else if (strcmp(argv[i], "--ranks") == 0 && number(value, 1, GATE_RANKS, &player->nranks))
             continue;
+        else if (strcmp(argv[i], "--hosts") == 0 && number(value, 1, GATE_RANKS, &player->nhosts))
+            continue;
         else
             return -1;
     }
-    return player->gate_path && player->rank >= 0 && player->rank < player->nranks ? 0 : -1;
+    bool is_placed = player->rank >= 0 && player->rank < player->nranks;
+    return player->gate_path && is_placed && player->nranks % player->nhosts == 0 ? 0 : -1;
 }
 
 int main(int argc, char **argv)
 {
-    struct player player = {.rank = -1};
+    struct player player = {.rank = -1, .nhosts = 1};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (parse(argc, argv, &player) != 0) {
-        fprintf(stderr, "usage: %s --gate FILE --rank R --ranks N [--meet PATH]\n", argv[0]);
+        fprintf(stderr, "usage: %s --gate FILE --rank R --ranks N [--meet PATH] [--hosts H]\n",
+                argv[0]);
         return 2;
     }
     if (open_gate(&player) != 0)
@@ -384,7 +391,7 @@ int main(int argc, char **argv)
     int result = this_side.start(player.rank, player.nranks, player.meet, slot->detail);
     if (result == 0) {
         slot->outcome = OUTCOME_OK;
-        slot->cpu = pin_rank(player.rank);
+        slot->cpu = pin_rank(&player);
     }
     report(&player);
     if (result == 0)

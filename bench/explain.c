@@ -18,11 +18,11 @@
 #include "transport/board.h"
 #include "transport/transport.h"
 
-enum { RANKS_MOST = 4096, ANSWERS_MAX = 32 };
+enum { RANKS_MOST = 4096, ANSWERS_MAX = 32, LINE_MOST_MBIT = 100000000 };
 
 struct command {
     const struct bench_operation *operation;
-    int64_t ranks, hosts, domains, cores, bytes, root;
+    int64_t ranks, hosts, domains, cores, bytes, root, line_mbit;
     kolo_dtype dtype;
     kolo_redop op;
     bool deterministic, user_memory;
@@ -49,6 +49,14 @@ TAKE(hosts)
     return bench_parse_integer(value, 1, RANKS_MOST, &c->hosts)
                ? BENCH_GO_ON
                : bench_refuse("--hosts", value, "an integer from 1 to 4096", NULL);
+}
+
+TAKE(line)
+{
+    COMMAND;
+    return bench_parse_integer(value, 1, LINE_MOST_MBIT, &c->line_mbit)
+               ? BENCH_GO_ON
+               : bench_refuse("--line", value, "Mbit/s, an integer from 1 to 100000000", NULL);
 }
 
 TAKE(domains)
@@ -150,6 +158,10 @@ TAKE(help);
 static const struct bench_flag flags[] = {
     {'n', "np", "N", "ranks [2]", take_ranks},
     {0, "hosts", "N", "on how many hosts, in blocks [1]", take_hosts},
+    {0, "line", "MBIT",
+     "Mbit/s of each host's network cards together; a job asks the system, if no profile says it "
+     "[10000, or the profile's]",
+     take_line},
     {0, "domains", "N", "NUMA domains of each host, in blocks [1]", take_domains},
     {0, "cores", "N", "of a host; a job takes the one that has the fewest [those of this one]",
      take_cores},
@@ -242,6 +254,7 @@ static struct kolo_layout layout_of(const struct command *c, const struct ground
                                  .hosts = ground->hosts,
                                  .by_rdma = path_of(c->transport) == KOLO_PATH_RDMA,
                                  .nhosts = (int)c->hosts,
+                                 .line_byte = c->line_mbit > 0 ? 8000.0 / (double)c->line_mbit : 0,
                                  .domains = ground->map.domains.count,
                                  .is_unseen = c->user_memory};
     bool has_memory = layout.local == KOLO_PATH_INPROC || layout.local == KOLO_PATH_SHM;
@@ -254,7 +267,9 @@ static void print_answers(const struct command *c, const struct kolo_profile_sou
                           const struct kolo_answer *answers, size_t count)
 {
     char size[32], time[32];
-    char domains[48] = "";
+    char domains[48] = "", line[64] = "";
+    if (c->line_mbit > 0)
+        snprintf(line, sizeof line, ", lines of %g Gbit/s", (double)c->line_mbit / 1000);
     if (c->domains > 1)
         snprintf(domains, sizeof domains, " in %" PRId64 " NUMA domains", c->domains);
     printf("# %s of %s (%s) on %" PRId64 " ranks, %" PRId64 " host%s of %" PRId64
@@ -263,10 +278,10 @@ static void print_answers(const struct command *c, const struct kolo_profile_sou
            kolo_dtype_text(c->dtype), c->ranks, c->hosts, c->hosts == 1 ? "" : "s", c->cores,
            domains, c->transport, c->user_memory ? "ordinary" : "kolo_alloc",
            c->deterministic ? ", deterministic" : "");
-    printf("# expected times by %s%s\n",
+    printf("# expected times by %s%s%s\n",
            source->path[0] ? "the figures of "
                            : "built-in figures (kolobench profile measures this machine's)",
-           source->path);
+           source->path, line);
     printf("#  %-14s %12s  why it is or is not chosen (what it does)\n", "plan", "expected");
     for (size_t i = 0; i < count; i++) {
         const struct kolo_answer *a = &answers[i];

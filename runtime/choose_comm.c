@@ -125,6 +125,31 @@ static bool map_hosts(struct kolo_comm *comm)
     return choices->map.count > 0;
 }
 
+/** Nanoseconds of a byte on the line of the slowest host, all whose cards its ranks use that are as
+ * good as its best; 0: no host knows, or it was measured. Hosts that do not know are taken to be no
+ * slower. */
+static double line_byte(const struct kolo_comm *comm)
+{
+    const struct kolo_topology *map = &comm->choices.map;
+    double slowest = 0;
+    if (!kolo_figures_guess_line(&comm->engine->figures))
+        return 0;
+    for (int host = 0; host < map->count; host++) {
+        const int *ranks = &map->ranks[map->first[host]];
+        size_t cards, used = (size_t)(map->first[host + 1] - map->first[host]);
+        uint32_t mbit = kolo_transport_line_mbit("tcp", kolo_comm_peer(comm, ranks[0]), &cards);
+        double line = (double)mbit * (double)(cards < used ? cards : used);
+        if (line > 0 && (slowest <= 0 || line < slowest))
+            slowest = line;
+    }
+    if (slowest <= 0)
+        return 0;
+    KOLO_INFO("communicator %u: plans are chosen for lines of %g Gbit/s between hosts, as the "
+              "slowest one's system says",
+              comm->number, slowest / 1000);
+    return 8000 / slowest;
+}
+
 /** Numbers the hosts in the order of their lowest ranks. */
 static kolo_status find_hosts(struct kolo_comm *comm)
 {
@@ -150,11 +175,13 @@ static kolo_status find_hosts(struct kolo_comm *comm)
         kolo_free_memory(choices->hosts);
         choices->hosts = NULL;
     }
+    bool by_rdma = nhosts > 1 && is_by_rdma(comm), has_line = nhosts > 1 && !by_rdma;
     choices->layout = (struct kolo_layout){.size = comm->size,
                                            .local = local_path(comm),
                                            .hosts = choices->hosts,
                                            .nhosts = nhosts,
-                                           .by_rdma = nhosts > 1 && is_by_rdma(comm),
+                                           .by_rdma = by_rdma,
+                                           .line_byte = has_line ? line_byte(comm) : 0,
                                            .cores = least_cores(comm),
                                            .domains = choices->map.domains.count,
                                            .has_board = comm->has_board &&

@@ -22,6 +22,8 @@ enum {
     LENT_BYTES = 2 << 10     /* from here on memory is lent on a host, and its sender waits */
 };
 
+static const double GUESSED_WIRE_BYTE = 0.8; /* 10 Gbit/s */
+
 /* Of what is in flight so much has left the caches at most: from four times what they keep on. */
 static const double COLD_MOST = 0.75;
 
@@ -68,7 +70,7 @@ void kolo_figures_init(struct kolo_figures *figures)
                                                                      .byte = 0.15,
                                                                      .crowded_message = 8000,
                                                                      .crowded_byte = 0.12}},
-                                     .wire_byte = 0.8,       /* 10 Gbit/s */
+                                     .wire_byte = GUESSED_WIRE_BYTE,
                                      .rdma_wire_byte = 0.08, /* 100 Gbit/s */
                                      .combine_byte = 0.04,
                                      .copy_byte = 0.08,
@@ -80,6 +82,11 @@ void kolo_figures_init(struct kolo_figures *figures)
                                      .far_flag = 100,
                                      .far_byte = 0.01, /* 100 GB/s */
                                      .pull_byte = 0.09};
+}
+
+bool kolo_figures_guess_line(const struct kolo_figures *figures)
+{
+    return figures->wire_byte >= GUESSED_WIRE_BYTE && figures->wire_byte <= GUESSED_WIRE_BYTE;
 }
 
 /* ---- one rank's steps ---- */
@@ -140,6 +147,8 @@ static bool crosses(const struct walker *walker, int peer)
 
 static double wire_byte(const struct walker *walker)
 {
+    if (walker->layout->line_byte > 0)
+        return walker->layout->line_byte;
     return walker->layout->by_rdma ? walker->figures->rdma_wire_byte : walker->figures->wire_byte;
 }
 

@@ -83,6 +83,8 @@ struct kolo_figures {
 
 /** Built-in figures, of a machine of 2024. */
 void kolo_figures_init(struct kolo_figures *figures);
+/** Has nobody measured the line between hosts? */
+bool kolo_figures_guess_line(const struct kolo_figures *figures);
 /** Where the ranks are. */
 struct kolo_layout {
     int size;
@@ -90,7 +92,10 @@ struct kolo_layout {
     enum kolo_path local; /* between ranks of one host */
     const int *hosts;     /* number of each rank's host, from 0; NULL: all on one */
     int nhosts;
-    bool by_rdma;   /* from host to host */
+    bool by_rdma; /* from host to host */
+    /* A byte on the slowest host's line, as its cards' speed says; 0: that is not known, or it was
+     * measured: it is as the figures say. */
+    double line_byte;
     int domains;    /* NUMA domains that they are on, of all hosts together; 0: as 1 */
     bool has_board; /* all see memory of all: plans on a board can be taken */
     bool is_unseen; /* but not that of the call, which is not of kolo_alloc */

@@ -111,12 +111,28 @@ kolo_status kolo_endpoint_open_ports(struct kolo_endpoint *endpoint)
     return opened > 0 || endpoint->config.size == 1 ? KOLO_OK : status;
 }
 
-bool kolo_transport_is_offered(const char *name, const struct kolo_peer *peer)
+/** Of this build's; -1: it has none of that name. */
+static int index_of(const char *name)
 {
     for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++)
         if (strcmp(kolo_transports[i]->name, name) == 0)
-            return peer->addresses[i].bytes > 0;
-    return false;
+            return i;
+    return -1;
+}
+
+bool kolo_transport_is_offered(const char *name, const struct kolo_peer *peer)
+{
+    int index = index_of(name);
+    return index >= 0 && peer->addresses[index].bytes > 0;
+}
+
+uint32_t kolo_transport_line_mbit(const char *name, const struct kolo_peer *peer, size_t *cards_out)
+{
+    int index = index_of(name);
+    *cards_out = 0;
+    if (index < 0 || peer->addresses[index].bytes == 0 || !kolo_transports[index]->line_mbit)
+        return 0;
+    return kolo_transports[index]->line_mbit(&peer->addresses[index], cards_out);
 }
 
 /* Does the transport of @p index join us and @p peer? */

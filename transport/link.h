@@ -138,6 +138,10 @@ struct kolo_transport {
      * (where ours gives way, it replaces what there is), or closes it. NULL where there is no
      * dialling. */
     void (*adopt)(struct kolo_link *link, int fd);
+    /** Mbit/s of the card that @p address names first, 0: it is none, or its speed is not known;
+     * and how many as good as that it names. All who have the address come to the same answer.
+     * NULL: no address says so. */
+    uint32_t (*line_mbit)(const struct kolo_address *address, size_t *cards_out);
     /** Looks for peers that want a link where no file descriptor tells. True: found. May be NULL.
      */
     bool (*poll)(struct kolo_port *port);

@@ -492,6 +492,7 @@ const struct kolo_transport kolo_transport_tcp = {
     .open = kolo_tcp_open,
     .close = kolo_tcp_close,
     .reaches = kolo_tcp_reaches,
+    .line_mbit = kolo_tcp_line_mbit,
     .connect = kolo_tcp_connect,
     .adopt = kolo_tcp_adopt,
     .push = kolo_tcp_push,

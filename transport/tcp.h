@@ -111,6 +111,8 @@ kolo_status kolo_tcp_write_places(const struct kolo_place *places, size_t count,
 /** At most TCP_PLACES_MAX. ERR_DATA. */
 kolo_status kolo_tcp_read_places(const uint8_t *data, size_t bytes, struct kolo_place *places_out,
                                  size_t *count_out) KOLO_NODISCARD;
+/** As struct kolo_transport says: the first place's speed, and how many are as good. */
+uint32_t kolo_tcp_line_mbit(const struct kolo_address *address, size_t *cards_out);
 
 /* tcp_port.c */
 const struct kolo_settings *kolo_tcp_settings(const struct tcp_port *port);

@@ -65,3 +65,26 @@ kolo_status kolo_tcp_read_places(const uint8_t *data, size_t bytes, struct kolo_
         *count_out = count;
     return status;
 }
+
+/** A card of the same kind, by an address of the same kind, so that each counts once. */
+static bool is_as_good(const struct kolo_place *place, const struct kolo_place *first)
+{
+    return place->addr.ss_family == first->addr.ss_family &&
+           place->facts.entry == first->facts.entry &&
+           place->facts.is_hardware == first->facts.is_hardware &&
+           place->facts.speed_mbit == first->facts.speed_mbit;
+}
+
+uint32_t kolo_tcp_line_mbit(const struct kolo_address *address, size_t *cards_out)
+{
+    struct kolo_place places[TCP_PLACES_MAX];
+    size_t count = 0;
+
+    *cards_out = 0;
+    if (kolo_tcp_read_places(address->data, address->bytes, places, &count) != KOLO_OK ||
+        !places[0].facts.is_hardware || places[0].facts.speed_mbit == 0)
+        return 0; /* what bridges and tunnels say of their speed means nothing */
+    for (size_t i = 0; i < count; i++)
+        *cards_out += is_as_good(&places[i], &places[0]);
+    return places[0].facts.speed_mbit;
+}

@@ -148,6 +148,12 @@ kolo_status kolo_transport_name_check(const char *name) KOLO_NODISCARD;
  * answer; whether it reaches anybody is a matter of the pair. */
 bool kolo_transport_is_offered(const char *name, const struct kolo_peer *peer);
 
+/** Mbit/s of the network card by which @p peer is reached best, as its system says: 0: that is not
+ * known, or there is none; and how many it has that are as good, which the ranks of its host share.
+ * All ranks come to the same answer. */
+uint32_t kolo_transport_line_mbit(const char *name, const struct kolo_peer *peer,
+                                  size_t *cards_out);
+
 /** The transports of this build, by number from 0, best first: the name (NULL beyond the last),
  * whether it can be used on this machine, and if not, why. For `kolorun info` and kolo_get_info().
  */

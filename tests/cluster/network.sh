@@ -76,11 +76,12 @@ if [[ $near =~ ^[0-9]+$ ]]; then
             done' sh rail0 "$((near + 1))" rail1 "$near" || fail "no cards on $host"
     done
     for try in 1 2 3 4 5; do # as above
-        KOLO_PLAN=twolevel KOLO_NET=10.98.0.0/15 job near 0 -H host1:2,host2:2 "$RANK_PROGRAM" loop 0
+        KOLO_LOG=info KOLO_PLAN=twolevel KOLO_NET=10.98.0.0/15 job near 0 -H host1:2,host2:2 "$RANK_PROGRAM" loop 0
         grep -q ' by rail0, ' "$work/out" || break
         [[ $try != 5 ]] || { fail "a link by the card that is far"; cat "$work/out"; }
     done
     says out '10\.99\..* by rail1, '
+    says err 'plans are chosen for lines of 20 Gbit/s between hosts'
 fi
 
 # A fast VLAN on a bond is hardware as its cards are, and goes before a slow card.
@@ -94,10 +95,11 @@ for i in 1 2; do
         fail "no bond on host$i"
 done
 for try in 1 2 3 4 5; do # as above
-    KOLO_NET=10.100.0.0/15 job bond 0 -H "$hosts" "$RANK_PROGRAM" loop 0
+    KOLO_LOG=info KOLO_NET=10.100.0.0/15 job bond 0 -H "$hosts" "$RANK_PROGRAM" loop 0
     ! grep -q ' by vlan9, 25000 Mbit/s' "$work/out" || break
     [[ $try != 5 ]] || { fail "the slow card was taken, not the VLAN on a bond"; cat "$work/out"; }
 done
+says err 'plans are chosen for lines of 25 Gbit/s between hosts'
 
 # More addresses than others can be told of, and the one that works is the last: said, with what helps.
 for host in host1 host2; do

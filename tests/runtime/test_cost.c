@@ -367,6 +367,20 @@ Test(cost, of_a_line_that_the_ranks_of_a_host_share)
     cr_assert(fabs(tree - 1000) < 1e-6, "one: %g", tree);
 }
 
+/** What the cards of the hosts say goes before what is built in. */
+Test(cost, of_a_line_whose_speed_is_known)
+{
+    struct kolo_figures figures = {.wire_byte = 1};
+    struct kolo_layout fast = eight;
+    fast.line_byte = 0.25;
+    double ns = cost_of(KOLO_COLLECTIVE_REDUCE, "flat", EIGHT, 1000, &fast, &figures);
+    cr_assert(fabs(ns - 1000) < 1e-6, "a quarter of 4000: %g", ns);
+    kolo_figures_init(&figures);
+    cr_assert(kolo_figures_guess_line(&figures));
+    figures.wire_byte *= 1.01;
+    cr_assert_not(kolo_figures_guess_line(&figures), "somebody measured it");
+}
+
 /* Pieces to two children in turn: each but the first of a child follows one that is in flight. */
 Test(cost, of_pieces_that_follow_each_other)
 {

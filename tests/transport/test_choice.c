@@ -3,6 +3,7 @@
 
 #include "tests/support/transport_suite.h"
 #include "transport/core.h"
+#include "transport/tcp.h"
 
 static kolo_status open_with(const char *transport, int size, struct kolo_endpoint **endpoint_out)
 {
@@ -48,6 +49,41 @@ Test(choice, knows_what_a_peer_offers, .timeout = 60)
     cr_assert(kolo_transport_is_offered("tcp", &peer));
     cr_assert_not(kolo_transport_is_offered("shm", &peer));
     cr_assert_not(kolo_transport_is_offered("rdma", &peer), "also where the build has none");
+}
+
+/* Of addresses with so many places of cards that are alike, then another. */
+static uint32_t line_of(struct kolo_peer *peer, int tcp, int alike, uint32_t mbit, bool is_hardware,
+                        size_t *cards_out)
+{
+    static const uint8_t ip[] = {10, 0, 0, 1};
+    struct kolo_place places[4];
+    for (int i = 0; i < 4; i++) {
+        places[i] = kolo_place_make(AF_INET, ip, (uint16_t)(4000 + i));
+        places[i].facts.is_hardware = is_hardware;
+        places[i].facts.speed_mbit = i < alike ? mbit : mbit / 10;
+    }
+    cr_assert_eq(kolo_tcp_write_places(places, 4, &peer->addresses[tcp]), KOLO_OK);
+    return kolo_transport_line_mbit("tcp", peer, cards_out);
+}
+
+Test(choice, knows_a_peers_line_as_its_cards_say, .timeout = 60)
+{
+    struct kolo_peer peer = {.identity = {.rank = 1}};
+    size_t cards = 9;
+    int tcp = 0;
+    while (strcmp(kolo_transports[tcp]->name, "tcp") != 0)
+        tcp++;
+    cr_assert_eq(kolo_transport_line_mbit("tcp", &peer, &cards), 0, "no address");
+    cr_assert_eq(cards, 0);
+    cr_assert_eq(line_of(&peer, tcp, 2, 25000, true, &cards), 25000);
+    cr_assert_eq(cards, 2, "%zu", cards);
+    cr_assert_eq(line_of(&peer, tcp, 1, 100000, true, &cards), 100000);
+    cr_assert_eq(cards, 1, "%zu", cards);
+    cr_assert_eq(line_of(&peer, tcp, 4, 10, false, &cards), 0, "a tunnel's speed means nothing");
+    cr_assert_eq(line_of(&peer, tcp, 4, 0, true, &cards), 0, "unknown");
+    peer.addresses[tcp].bytes = 5;
+    cr_assert_eq(kolo_transport_line_mbit("tcp", &peer, &cards), 0, "cut off");
+    cr_assert_eq(kolo_transport_line_mbit("shm", &peer, &cards), 0);
 }
 
 Test(choice, a_pair_that_nothing_joins_hears_why_a_transport_was_left_out, .timeout = 60)

@@ -192,7 +192,7 @@ static kolo_status cuda_fetch(const struct kolo_pointer *pointer, size_t bytes, 
         status = choose_context(&visit);
     if (status != KOLO_OK)
         return status;
-    status = kolo_cuda_await(&visit, deadline, NULL);
+    status = kolo_cuda_await(&visit, NULL, deadline, NULL);
     if (status == KOLO_OK)
         status = kolo_cuda_enter(&visit);
     if (status == KOLO_OK) {

@@ -142,7 +142,7 @@ kolo_status kolo_cuda_free(const struct kolo_pointer *pointer, kolo_deadline dea
     struct kolo_cuda_visit visit;
     kolo_status status = kolo_cuda_visit_primary(pointer, &visit);
     if (status == KOLO_OK)
-        status = kolo_cuda_await(&visit, deadline, unless);
+        status = kolo_cuda_await(&visit, NULL, deadline, unless);
     if (status == KOLO_AGAIN)
         return status;
     if (status == KOLO_OK)

@@ -10,6 +10,7 @@
 // deadline has passed. So it does where a driver has the function but not for this context.
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <time.h>
 
 #include "base/alloc.h"
@@ -36,22 +37,42 @@ static kolo_status poll_event(const struct kolo_cuda_visit *visit, void *event,
     return kolo_cuda_fail(visit->driver, "cuEventQuery", visit->ordinal, result);
 }
 
+/** The one that was kept, unless another thread has it, or a new one. */
+static kolo_status take_event(const struct kolo_cuda_visit *visit, _Atomic(void *) *spare,
+                              void **event_out)
+{
+    *event_out = spare ? atomic_exchange(spare, NULL) : NULL;
+    if (*event_out)
+        return KOLO_OK;
+    const int result = visit->driver->event_create(event_out, KOLO_CUDA_EVENT_NO_TIMING);
+    if (result == KOLO_CUDA_SUCCESS)
+        return KOLO_OK;
+    return kolo_cuda_fail(visit->driver, "cuEventCreate", visit->ordinal, result);
+}
+
+static void put_back(const struct kolo_cuda_visit *visit, _Atomic(void *) *spare, void *event)
+{
+    void *none = NULL;
+    if (!spare || !atomic_compare_exchange_strong(spare, &none, event))
+        (void)visit->driver->event_destroy(event);
+}
+
 /** In the context. */
-static kolo_status await_event(const struct kolo_cuda_visit *visit, kolo_deadline deadline)
+static kolo_status await_event(const struct kolo_cuda_visit *visit, _Atomic(void *) *spare,
+                               kolo_deadline deadline)
 {
     void *event = NULL;
-    kolo_status status;
-    int result = visit->driver->event_create(&event, KOLO_CUDA_EVENT_NO_TIMING);
-    if (result != KOLO_CUDA_SUCCESS)
-        return kolo_cuda_fail(visit->driver, "cuEventCreate", visit->ordinal, result);
-    result = visit->driver->context_record_event(visit->context, event);
+    kolo_status status = take_event(visit, spare, &event);
+    if (status != KOLO_OK)
+        return status;
+    const int result = visit->driver->context_record_event(visit->context, event);
     if (result == KOLO_CUDA_SUCCESS)
         status = poll_event(visit, event, deadline);
     else if (kolo_cuda_is_refusal(result) || result == KOLO_CUDA_INVALID_HANDLE)
         status = KOLO_AGAIN;
     else
         status = kolo_cuda_fail(visit->driver, "cuCtxRecordEvent", visit->ordinal, result);
-    (void)visit->driver->event_destroy(event);
+    put_back(visit, spare, event);
     return status;
 }
 
@@ -189,15 +210,15 @@ static kolo_status await_thread(const struct kolo_cuda_visit *visit, kolo_deadli
     return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "a thread that waits for a device");
 }
 
-kolo_status kolo_cuda_await(const struct kolo_cuda_visit *visit, kolo_deadline deadline,
-                            const struct kolo_unless *unless)
+kolo_status kolo_cuda_await(const struct kolo_cuda_visit *visit, _Atomic(void *) *spare,
+                            kolo_deadline deadline, const struct kolo_unless *unless)
 {
     kolo_status status = KOLO_AGAIN;
     if (visit->driver->context_record_event) {
         status = kolo_cuda_enter(visit);
         if (status != KOLO_OK)
             return status;
-        status = await_event(visit, kolo_deadline_min(deadline, kolo_now_ns() + YIELD_NS));
+        status = await_event(visit, spare, kolo_deadline_min(deadline, kolo_now_ns() + YIELD_NS));
         kolo_cuda_leave(visit);
     }
     return status == KOLO_AGAIN ? await_thread(visit, deadline, unless) : status;

@@ -8,11 +8,11 @@
 // context by a few queues (CUDA_DEVICE_MAX_CONNECTIONS, 8 as a rule), apart for each priority. In
 // one queue with a stream of the program's that waits for a collective, its copies would wait too.
 //
-// A mark is an event, which whoever waits for it asks; and for who sleeps, a function that the
-// driver calls. A stream stands still while a function of the host's is called for it, and that is
-// late: tens of microseconds. So these are given to a stream beside it, the teller, that waits for
-// the events and does nothing else. An event is used again for the mark that comes EVENTS later: it
-// then tells of the earlier one late, but never early.
+// A mark is an event, which whoever waits for it asks; and for who sleeps, beside that, a function
+// that the driver calls. A stream stands still while a function of the host's is called for it, and
+// that is late: tens of microseconds. So these are given to a stream beside it, the teller, that
+// waits for the events and does nothing else. An event is used again for the mark that comes EVENTS
+// later: it then tells of the earlier one late, but never early.
 //
 // The streams do not wait for the default stream, nor it for them: what the program gave to the
 // device before is waited for by await_device, for the reason that memory/cuda.c gives.
@@ -40,6 +40,7 @@ struct cuda_lane {
     struct kolo_lane base;
     struct kolo_cuda_visit visit;
     struct way ways[KOLO_WAYS];
+    _Atomic(void *) awaiting; /* an event, between two waits for the device */
     struct kolo_cuda_gates *gates;
     pthread_mutex_t making; /* the next two; who holds it waits for no other lock */
     struct kolo_cuda_borrower *borrower;
@@ -82,6 +83,8 @@ static void close_ways(struct cuda_lane *lane)
         return;
     for (int way = 0; way < KOLO_WAYS; way++)
         close_way(lane->visit.driver, &lane->ways[way]);
+    if (atomic_load(&lane->awaiting))
+        (void)lane->visit.driver->event_destroy(atomic_load(&lane->awaiting));
     kolo_cuda_gates_free(lane->gates, &lane->visit);
     kolo_cuda_kernels_unload(lane->kernels);
     kolo_cuda_leave(&lane->visit);
@@ -101,7 +104,8 @@ static void cuda_close(struct kolo_lane *base)
 static kolo_status cuda_await_device(struct kolo_lane *base, kolo_deadline deadline,
                                      const struct kolo_unless *unless)
 {
-    return kolo_cuda_await(&lane_of(base)->visit, deadline, unless);
+    struct cuda_lane *lane = lane_of(base);
+    return kolo_cuda_await(&lane->visit, &lane->awaiting, deadline, unless);
 }
 
 static kolo_status cuda_copy(struct kolo_lane *base, enum kolo_way way, void *to, const void *from,
@@ -121,32 +125,44 @@ static kolo_status cuda_copy(struct kolo_lane *base, enum kolo_way way, void *to
     return status;
 }
 
-static void passed(void *context)
+static kolo_status cuda_mark(struct kolo_lane *base, enum kolo_way number, uint64_t mark)
 {
-    const struct way *way = context;
-    kolo_lane_pass(&way->lane->base, way->number);
-}
-
-/** In the context. */
-static kolo_status put_mark(struct cuda_lane *lane, struct way *way, uint64_t mark)
-{
-    const struct kolo_cuda_driver *driver = lane->visit.driver;
-    void *event = way->events[mark % EVENTS];
-    kolo_status status;
-    KOLO_TRY(judge(lane, "cuEventRecord", driver->event_record(event, way->stream)));
-    KOLO_TRY(judge(lane, "cuStreamWaitEvent", driver->stream_wait_event(way->teller, event, 0)));
-    status = judge(lane, "cuLaunchHostFunc", driver->launch_host(way->teller, passed, way));
-out:
+    struct cuda_lane *lane = lane_of(base);
+    struct way *way = &lane->ways[number];
+    kolo_status status = kolo_cuda_enter(&lane->visit);
+    if (status != KOLO_OK)
+        return status;
+    status = judge(lane, "cuEventRecord",
+                   lane->visit.driver->event_record(way->events[mark % EVENTS], way->stream));
+    kolo_cuda_leave(&lane->visit);
     return status;
 }
 
-static kolo_status cuda_mark(struct kolo_lane *base, enum kolo_way way, uint64_t mark)
+static void told(void *context)
+{
+    const struct way *way = context;
+    kolo_lane_told(&way->lane->base, way->number);
+}
+
+/** In the context. */
+static kolo_status put_function(struct cuda_lane *lane, struct way *way, uint64_t mark)
+{
+    const struct kolo_cuda_driver *driver = lane->visit.driver;
+    const kolo_status status =
+        judge(lane, "cuStreamWaitEvent",
+              driver->stream_wait_event(way->teller, way->events[mark % EVENTS], 0));
+    if (status != KOLO_OK)
+        return status;
+    return judge(lane, "cuLaunchHostFunc", driver->launch_host(way->teller, told, way));
+}
+
+static kolo_status cuda_tell(struct kolo_lane *base, enum kolo_way way, uint64_t mark)
 {
     struct cuda_lane *lane = lane_of(base);
     kolo_status status = kolo_cuda_enter(&lane->visit);
     if (status != KOLO_OK)
         return status;
-    status = put_mark(lane, &lane->ways[way], mark);
+    status = put_function(lane, &lane->ways[way], mark);
     kolo_cuda_leave(&lane->visit);
     return status;
 }
@@ -158,10 +174,12 @@ static kolo_status cuda_look(struct kolo_lane *base, enum kolo_way number, uint6
     struct way *way = &lane->ways[number];
     uint64_t seen = atomic_load_explicit(&way->seen, memory_order_relaxed);
     int result = KOLO_CUDA_SUCCESS;
+    *passed = *passed > seen ? *passed : seen;
+    if (*passed >= last)
+        return KOLO_OK;
     const kolo_status status = kolo_cuda_enter(&lane->visit);
     if (status != KOLO_OK)
         return status;
-    *passed = *passed > seen ? *passed : seen;
     while (*passed < last && result == KOLO_CUDA_SUCCESS) {
         result = lane->visit.driver->event_query(way->events[(*passed + 1) % EVENTS]);
         *passed += result == KOLO_CUDA_SUCCESS;
@@ -281,6 +299,7 @@ static const struct kolo_lane_ops cuda_lane_ops = {.serves = cuda_serves,
                                                    .await_device = cuda_await_device,
                                                    .copy = cuda_copy,
                                                    .mark = cuda_mark,
+                                                   .tell = cuda_tell,
                                                    .look = cuda_look,
                                                    .check = cuda_check,
                                                    .place = cuda_place,

@@ -30,8 +30,10 @@ int kolo_cuda_push(const struct kolo_cuda_visit *visit);
 void kolo_cuda_leave(const struct kolo_cuda_visit *visit);
 
 /** Waits until all work that the context was given before is done. KOLO_AGAIN: not by @p deadline,
- * or @p unless (may be NULL) has ended the wait. Threads: any. */
-kolo_status kolo_cuda_await(const struct kolo_cuda_visit *visit, kolo_deadline deadline,
+ * or @p unless (may be NULL) has ended the wait. @p spare (may be NULL) keeps an event of the
+ * context's for the next wait, which its owner destroys. Threads: any. */
+kolo_status kolo_cuda_await(const struct kolo_cuda_visit *visit, _Atomic(void *) *spare,
+                            kolo_deadline deadline,
                             const struct kolo_unless *unless) KOLO_NODISCARD;
 
 kolo_status kolo_cuda_lane_open(const struct kolo_pointer *pointer, void (*wake)(void *context),

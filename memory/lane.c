@@ -8,8 +8,9 @@
 #include <time.h>
 
 enum {
-    SPIN_NS = 200000,   /* a mark is seen by looking long before it is told */
-    LOOK_NS = 20000000, /* a device that failed passes no mark: it is asked so often */
+    SPIN_NS = 200000,    /* a mark is seen by looking long before it is told */
+    LOOK_NS = 20000000,  /* a device that failed passes no mark: it is asked so often */
+    UNTOLD_NS = 1000000, /* so often, where the driver does not tell of marks */
     PASS_NS = 100000 /* a stream that has come to an open gate is through soon, and tells nobody */
 };
 
@@ -47,37 +48,78 @@ void kolo_lane_deinit(struct kolo_lane *lane)
     (void)pthread_cond_destroy(&lane->changed);
 }
 
-void kolo_lane_pass(struct kolo_lane *lane, enum kolo_way way)
+/* ---- marks ---- */
+
+void kolo_lane_told(struct kolo_lane *lane, enum kolo_way way)
 {
     (void)pthread_mutex_lock(&lane->lock);
-    lane->passed[way]++;
+    lane->is_telling[way] = false;
+    lane->wakes++;
     if (lane->wake)
         lane->wake(lane->context);
     (void)pthread_cond_broadcast(&lane->changed);
     (void)pthread_mutex_unlock(&lane->lock);
 }
 
+/** Says whether it was set before. */
+static bool set_telling(struct kolo_lane *lane, enum kolo_way way, bool is_telling)
+{
+    (void)pthread_mutex_lock(&lane->lock);
+    const bool was_telling = lane->is_telling[way];
+    lane->is_telling[way] = is_telling;
+    (void)pthread_mutex_unlock(&lane->lock);
+    return was_telling;
+}
+
+/** One function of a way's is on its way at a time: whoever it wakes looks, and asks for the next.
+ */
+static kolo_status tell(struct kolo_lane *lane, enum kolo_way way, uint64_t mark)
+{
+    if (set_telling(lane, way, true))
+        return KOLO_OK;
+    const kolo_status status = lane->ops->tell(lane, way, mark);
+    if (status != KOLO_OK)
+        (void)set_telling(lane, way, false);
+    return status;
+}
+
+/** Of the first mark that has not been passed, if there is one. */
+static kolo_status tell_of_next(struct kolo_lane *lane, enum kolo_way way)
+{
+    const uint64_t last = atomic_load_explicit(&lane->marks[way], memory_order_acquire);
+    uint64_t passed;
+    const kolo_status status = kolo_lane_look(lane, way, last, &passed);
+    return status == KOLO_AGAIN ? tell(lane, way, passed + 1) : status;
+}
+
+kolo_status kolo_lane_sleeps(struct kolo_lane *lane, bool is_asleep)
+{
+    kolo_status status = KOLO_OK;
+    atomic_store_explicit(&lane->is_asleep, is_asleep, memory_order_relaxed);
+    for (int way = 0; way < KOLO_WAYS && is_asleep && status == KOLO_OK; way++)
+        status = tell_of_next(lane, (enum kolo_way)way);
+    return status;
+}
+
 kolo_status kolo_lane_mark(struct kolo_lane *lane, enum kolo_way way, uint64_t *mark_out)
 {
     const uint64_t next = atomic_load_explicit(&lane->marks[way], memory_order_relaxed) + 1;
-    const kolo_status status = lane->ops->mark(lane, way, next);
+    kolo_status status = lane->ops->mark(lane, way, next);
     if (status != KOLO_OK)
         return status;
     atomic_store_explicit(&lane->marks[way], next, memory_order_release);
     *mark_out = next;
-    return KOLO_OK;
+    if (atomic_load_explicit(&lane->is_asleep, memory_order_relaxed))
+        status = tell(lane, way, next);
+    return status;
 }
 
 kolo_status kolo_lane_look(struct kolo_lane *lane, enum kolo_way way, uint64_t mark,
                            uint64_t *passed_out)
 {
     const uint64_t last = atomic_load_explicit(&lane->marks[way], memory_order_acquire);
-    kolo_status status = KOLO_OK;
-    (void)pthread_mutex_lock(&lane->lock);
-    *passed_out = lane->passed[way];
-    (void)pthread_mutex_unlock(&lane->lock);
-    if (*passed_out < mark && *passed_out < last)
-        status = lane->ops->look(lane, way, last, passed_out);
+    *passed_out = 0;
+    const kolo_status status = last > 0 ? lane->ops->look(lane, way, last, passed_out) : KOLO_OK;
     if (*passed_out >= mark || status != KOLO_OK)
         return *passed_out >= mark ? KOLO_OK : status;
     return mark <= last ? KOLO_AGAIN : lane->ops->check(lane, way);
@@ -89,16 +131,25 @@ kolo_status kolo_lane_passed(struct kolo_lane *lane, enum kolo_way way, uint64_t
     return kolo_lane_look(lane, way, mark, &passed);
 }
 
-/** Until the next mark of @p way is told, or a while. */
-static void sleep_on(struct kolo_lane *lane, enum kolo_way way, uint64_t mark,
-                     kolo_deadline deadline)
+static uint64_t wakes_of(struct kolo_lane *lane)
 {
-    const kolo_deadline look = kolo_deadline_min(deadline, kolo_now_ns() + LOOK_NS);
+    (void)pthread_mutex_lock(&lane->lock);
+    const uint64_t wakes = lane->wakes;
+    (void)pthread_mutex_unlock(&lane->lock);
+    return wakes;
+}
+
+/** Until a mark is told, or a while. */
+static void sleep_on(struct kolo_lane *lane, enum kolo_way way, kolo_deadline deadline)
+{
+    const uint64_t seen = wakes_of(lane);
+    const int64_t most_ns = tell_of_next(lane, way) == KOLO_OK ? LOOK_NS : UNTOLD_NS;
+    const kolo_deadline look = kolo_deadline_min(deadline, kolo_now_ns() + most_ns);
     const struct timespec until = {.tv_sec = (time_t)(look / 1000000000),
                                    .tv_nsec = (long)(look % 1000000000)};
     int error = 0;
     (void)pthread_mutex_lock(&lane->lock);
-    while (lane->passed[way] < mark && error == 0)
+    while (lane->wakes == seen && error == 0)
         error = pthread_cond_timedwait(&lane->changed, &lane->lock, &until);
     (void)pthread_mutex_unlock(&lane->lock);
 }
@@ -111,7 +162,7 @@ kolo_status kolo_lane_wait(struct kolo_lane *lane, enum kolo_way way, uint64_t m
     while ((status = kolo_lane_passed(lane, way, mark)) == KOLO_AGAIN &&
            !kolo_deadline_passed(deadline))
         if (kolo_deadline_passed(soon))
-            sleep_on(lane, way, mark, deadline);
+            sleep_on(lane, way, deadline);
         else
             (void)sched_yield();
     return status;

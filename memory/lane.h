@@ -6,6 +6,9 @@
 //
 // A lane also folds memory that other ranks of the host have lent, where it lies.
 //
+// Whoever looks sees by itself how far a lane is, and that is all that short copies need. Only who
+// is about to sleep has the driver tell (kolo_lane_sleeps), which costs more than a copy does.
+//
 // Threads: one at a time calls a lane's functions, but any those for await_device, place, ready and
 // unmap; wake() is called by a thread of the driver's.
 #ifndef KOLO_MEMORY_LANE_H
@@ -45,6 +48,9 @@ struct kolo_lane_ops {
                         size_t bytes);
     /** Puts mark number @p mark on it, one more than the one before. */
     kolo_status (*mark)(struct kolo_lane *lane, enum kolo_way way, uint64_t mark);
+    /** Has the driver call kolo_lane_told, once, when mark @p mark is passed, or one of those
+     * behind it: never before. */
+    kolo_status (*tell)(struct kolo_lane *lane, enum kolo_way way, uint64_t mark);
     /** Asks the device: of the marks behind *@p passed, up to @p last, those that were passed are
      * counted too. Not KOLO_OK: it has failed. */
     kolo_status (*look)(struct kolo_lane *lane, enum kolo_way way, uint64_t last, uint64_t *passed);
@@ -52,7 +58,7 @@ struct kolo_lane_ops {
     kolo_status (*check)(struct kolo_lane *lane, enum kolo_way way);
     kolo_status (*place)(struct kolo_lane *lane, void *stream, bool holds,
                          struct kolo_gate **gate_out);
-    /** KOLO_OK: no stream reads a gate of it any more, and nobody will call kolo_lane_pass.
+    /** KOLO_OK: no stream reads a gate of it any more, and nobody will call kolo_lane_told.
      * KOLO_AGAIN: one may. */
     kolo_status (*check_gates)(struct kolo_lane *lane);
     /* As kolo_lane_ready and those that follow it. NULL, all of them: others' memory is out of
@@ -80,15 +86,18 @@ struct kolo_lane {
     void (*wake)(void *context);
     void *context;
     _Atomic uint64_t marks[KOLO_WAYS];
+    atomic_bool is_asleep; /* who has it, and is to be woken */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    uint64_t passed[KOLO_WAYS]; /* held: lock, as the next */
-    int gates_due;              /* that their streams have not come to */
-    atomic_bool is_ready;       /* for memory that others have lent */
+    bool is_telling[KOLO_WAYS]; /* the driver was asked to, and has not yet; held: lock, as the
+                                   next two */
+    uint64_t wakes;
+    int gates_due;        /* that their streams have not come to */
+    atomic_bool is_ready; /* for memory that others have lent */
 };
 
-/** A lane for the memory that @p pointer leads to. @p wake(@p context) is called each time that a
- * mark was passed. ERR_UNSUPPORTED: its kind has none; ERR_SYSTEM, ERR_NO_MEMORY. */
+/** A lane for the memory that @p pointer leads to. @p wake(@p context) is called when what somebody
+ * sleeps for may have come. ERR_UNSUPPORTED: its kind has none; ERR_SYSTEM, ERR_NO_MEMORY. */
 kolo_status kolo_lane_open(const struct kolo_pointer *pointer, void (*wake)(void *context),
                            void *context, struct kolo_lane **lane_out) KOLO_NODISCARD;
 /** wake() is not called any more. What was put on it goes on until @p deadline; a device that needs
@@ -123,6 +132,11 @@ kolo_status kolo_lane_passed(struct kolo_lane *lane, enum kolo_way way,
 /** The same, and which mark is the last that was passed; 0: none. */
 kolo_status kolo_lane_look(struct kolo_lane *lane, enum kolo_way way, uint64_t mark,
                            uint64_t *passed_out) KOLO_NODISCARD;
+/** Whoever has the lane goes to sleep, or is awake again. Asleep, wake() is called when a mark is
+ * passed that is there, or put there meanwhile, on either way; who then sleeps on says so again.
+ * Else than KOLO_OK: the driver does not tell, or the device
+ * failed: sleep no longer than a moment. */
+kolo_status kolo_lane_sleeps(struct kolo_lane *lane, bool is_asleep) KOLO_NODISCARD;
 /** Waits for that; KOLO_AGAIN: not by @p deadline. */
 kolo_status kolo_lane_wait(struct kolo_lane *lane, enum kolo_way way, uint64_t mark,
                            kolo_deadline deadline) KOLO_NODISCARD;
@@ -202,15 +216,15 @@ static inline kolo_status kolo_lane_fold(struct kolo_lane *lane, enum kolo_way w
 
 kolo_status kolo_lane_init(struct kolo_lane *lane, const struct kolo_lane_ops *ops,
                            void (*wake)(void *context), void *context) KOLO_NODISCARD;
-/** The next mark of @p way was passed. Any thread. */
-void kolo_lane_pass(struct kolo_lane *lane, enum kolo_way way);
+/** What ops->tell was asked for. Any thread. */
+void kolo_lane_told(struct kolo_lane *lane, enum kolo_way way);
 /** Takes @p gate for a stream that will come to it, unless it is in use. */
 bool kolo_gate_take(struct kolo_gate *gate);
 /** The stream has come to it. Any thread. */
 void kolo_gate_reach(struct kolo_gate *gate);
 /** The stream will not come to it: it was never put there. */
 void kolo_gate_drop(struct kolo_gate *gate);
-/** After the last pass. */
+/** After the last that is told. */
 void kolo_lane_deinit(struct kolo_lane *lane);
 
 #endif

@@ -26,6 +26,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "memory/lane.h"
 #include "runtime/finalized.h"
 
 enum {
@@ -33,6 +34,7 @@ enum {
     MOVES_PER_CLOCK = 64, /* and while things move, which may be another's and go on for ever */
     YIELDS_PER_TURN = 8,  /* while ranks share processors and a board is all that is waited for */
     ASKS_PER_YIELD = 8,   /* by a program that asks again and again, in vain */
+    UNTOLD_NS = 1000000,  /* a device whose driver tells nothing is asked so often */
     DOZE_LEAST_US = 100,
     DOZE_MOST_US = 1600,
     DOZES = 12
@@ -112,12 +114,22 @@ static bool is_over(const struct kolo_comm *comm, const kolo_status *status)
     return *status != KOLO_AGAIN || (comm != NULL && comm->failure.status != KOLO_OK);
 }
 
+/** The devices' lanes wake who sleeps, and are left alone by who does not. *deadline: where one
+ * cannot, it is asked soon. */
+static void set_lanes_asleep(struct kolo_engine *engine, bool is_asleep, kolo_deadline *deadline)
+{
+    for (struct kolo_lane *lane = engine->lanes; lane != NULL; lane = lane->next)
+        if (kolo_lane_sleeps(lane, is_asleep) != KOLO_OK)
+            *deadline = kolo_deadline_min(*deadline, kolo_now_ns() + UNTOLD_NS);
+}
+
 /** Sleeps until a peer, a notification or a deadline ends it. @p status NULL: nobody waits for
  * one. */
 static void sleep_until(struct kolo_engine *engine, const struct kolo_comm *comm,
                         const kolo_status *status, kolo_deadline deadline)
 {
     kolo_endpoint_arm(engine->endpoint);
+    set_lanes_asleep(engine, true, &deadline);
     bool moved = turn(engine);
     if (!moved && (status == NULL || !is_over(comm, status))) {
         deadline = kolo_deadline_min(deadline, engine->next_timer);
@@ -127,6 +139,7 @@ static void sleep_until(struct kolo_engine *engine, const struct kolo_comm *comm
         pthread_mutex_lock(&engine->lock);
         engine->is_sleeping = false;
     }
+    set_lanes_asleep(engine, false, &deadline);
     kolo_endpoint_disarm(engine->endpoint);
 }
 

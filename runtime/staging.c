@@ -63,7 +63,8 @@ kolo_status kolo_staging_lane(struct kolo_engine *engine, const struct kolo_poin
         engine->lanes = lane;
     }
     *lane_out = lane;
-    return KOLO_OK;
+    /* one that is opened while another thread sleeps wakes that, too */
+    return engine->is_sleeping ? kolo_lane_sleeps(lane, true) : KOLO_OK;
 }
 
 /* ---- from a task to slabs ---- */

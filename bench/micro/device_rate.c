@@ -34,8 +34,9 @@ struct rig {
     struct kolo_cuda_visit visit;
     struct kolo_cuda_kernels *kernels; /* NULL: this build has none */
     void *stream, *teller, *event, *host;
-    bool is_locked;  /* the host's memory is */
-    atomic_int told; /* by functions of the host's */
+    _Atomic(void *) awaiting; /* as a lane keeps it */
+    bool is_locked;           /* the host's memory is */
+    atomic_int told;          /* by functions of the host's */
     size_t bytes;
     int runs; /* that a median is of */
 };
@@ -181,7 +182,8 @@ static void synchronize(struct rig *rig)
 
 static void await_device(struct rig *rig)
 {
-    check(kolo_cuda_await(&rig->visit, kolo_deadline_in_ms(MS), NULL), "the device's work");
+    check(kolo_cuda_await(&rig->visit, &rig->awaiting, kolo_deadline_in_ms(MS), NULL),
+          "the device's work");
 }
 
 static void tell(void *context)
@@ -190,7 +192,8 @@ static void tell(void *context)
     atomic_fetch_add(&rig->told, 1);
 }
 
-/** As a lane puts a mark (memory/cuda_lane.c); not until it is told. */
+/** As a lane puts a mark and has it told for who sleeps (memory/cuda_lane.c); not until it is. Who
+ * looks has record() alone. */
 static void mark(struct rig *rig)
 {
     judge(rig, "cuEventRecord", rig->driver->event_record(rig->event, rig->stream));

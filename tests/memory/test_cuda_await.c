@@ -65,7 +65,7 @@ Test(cuda_await, what_streams_are_late_with_is_there)
                                  i % 2 ? KOLO_CUDA_NOT_SUPPORTED : KOLO_CUDA_INVALID_HANDLE);
             memset(wrote, i, BYTES);
             bench.mock->write_on(bench.stream, bench.flag, wrote, BYTES);
-            cr_assert_eq(kolo_cuda_await(&bench.visit, kolo_deadline_in_ms(FOREVER_MS), NULL),
+            cr_assert_eq(kolo_cuda_await(&bench.visit, NULL, kolo_deadline_in_ms(FOREVER_MS), NULL),
                          KOLO_OK);
             bench.mock->read(bench.flag, got, BYTES);
             cr_assert(memcmp(wrote, got, BYTES) == 0, "older: %d, %d", (int)kind, i);
@@ -83,13 +83,14 @@ Test(cuda_await, what_does_not_end_is_given_up_at_the_deadline)
         hold_up(&bench);
         for (int i = 0; i < 3; i++) {
             const int64_t before = kolo_now_ns();
-            cr_assert_eq(kolo_cuda_await(&bench.visit, kolo_deadline_in_ms(SHORT_MS), NULL),
+            cr_assert_eq(kolo_cuda_await(&bench.visit, NULL, kolo_deadline_in_ms(SHORT_MS), NULL),
                          KOLO_AGAIN);
             cr_assert_geq(kolo_now_ns() - before, SHORT_MS * (int64_t)1000000);
             check_context(&bench);
         }
         bench.mock->write(bench.flag, &one, sizeof one);
-        cr_assert_eq(kolo_cuda_await(&bench.visit, kolo_deadline_in_ms(FOREVER_MS), NULL), KOLO_OK);
+        cr_assert_eq(kolo_cuda_await(&bench.visit, NULL, kolo_deadline_in_ms(FOREVER_MS), NULL),
+                     KOLO_OK);
     }
 }
 
@@ -107,11 +108,12 @@ Test(cuda_await, somebody_else_may_end_it)
         const struct kolo_unless unless = {is_third, &looks};
         begin(&bench, kinds[kind]);
         hold_up(&bench);
-        cr_assert_eq(kolo_cuda_await(&bench.visit, KOLO_NEVER, &unless), KOLO_AGAIN);
+        cr_assert_eq(kolo_cuda_await(&bench.visit, NULL, KOLO_NEVER, &unless), KOLO_AGAIN);
         cr_assert_eq(looks, 3);
         check_context(&bench);
         bench.mock->write(bench.flag, &one, sizeof one);
-        cr_assert_eq(kolo_cuda_await(&bench.visit, kolo_deadline_in_ms(FOREVER_MS), NULL), KOLO_OK);
+        cr_assert_eq(kolo_cuda_await(&bench.visit, NULL, kolo_deadline_in_ms(FOREVER_MS), NULL),
+                     KOLO_OK);
     }
 }
 
@@ -128,7 +130,7 @@ Test(cuda_await, a_call_that_fails_is_named)
         char call[32];
         begin(&bench, calls[i].is_older);
         bench.mock->fail(calls[i].function, 1, KOLO_CUDA_INVALID_VALUE);
-        cr_assert_eq(kolo_cuda_await(&bench.visit, kolo_deadline_in_ms(FOREVER_MS), NULL),
+        cr_assert_eq(kolo_cuda_await(&bench.visit, NULL, kolo_deadline_in_ms(FOREVER_MS), NULL),
                      KOLO_ERR_SYSTEM);
         (void)snprintf(call, sizeof call, "%.*s on device 1", (int)strcspn(calls[i].function, "_"),
                        calls[i].function);

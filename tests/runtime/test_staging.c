@@ -315,6 +315,77 @@ Test(staging, requests_overlap_and_repeat)
     cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
 }
 
+/* ---- who is told of copies ---- */
+
+static void *let_go_when_asked(void *argument)
+{
+    const kolo_deadline deadline = kolo_deadline_in_ms(20000);
+    const int *before = argument;
+    while (mock->calls("cuLaunchHostFunc") == *before && !kolo_deadline_passed(deadline))
+        (void)sched_yield();
+    mock->hold(0);
+    return kolo_deadline_passed(deadline) ? argument : NULL;
+}
+
+/** All copies are held up until whoever waits for one has asked to be told. */
+static kolo_status sum_asleep(struct kolo_comm *comm, void *argument)
+{
+    struct side *side = side_create(kolo_rank(comm));
+    int before = 0;
+    pthread_t thread;
+    void *in_vain = NULL;
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    (void)argument;
+    if (kolo_rank(comm) == 0) {
+        before = mock->calls("cuLaunchHostFunc");
+        mock->hold(1);
+        if (pthread_create(&thread, NULL, let_go_when_asked, &before) != 0)
+            abort();
+    }
+    if (status == KOLO_OK)
+        status = kolo_allreduce(comm, side->device_send, side->device_recv, COUNT, KOLO_FLOAT32,
+                                KOLO_SUM, NULL, NULL);
+    if (kolo_rank(comm) == 0) {
+        (void)pthread_join(thread, &in_vain);
+        WORLD_EXPECT(in_vain == NULL, "nobody asked the driver to be woken");
+    }
+    free(side);
+    return status;
+}
+
+Test(staging, who_sleeps_is_told_of_copies, .timeout = 100)
+{
+    struct world world = {.size = 2,
+                          .transport = "inproc",
+                          .settings = {"KOLO_SPIN_US=0", "KOLO_YIELD_US=0", "KOLO_TIMEOUT=30s"}};
+    begin(5);
+    const kolo_status status = world_run(&world, sum_asleep, NULL);
+    cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+static kolo_status sums_awake(struct kolo_comm *comm, void *argument)
+{
+    struct side *side = side_create(kolo_rank(comm));
+    kolo_status status = KOLO_OK;
+    (void)argument;
+    for (int i = 0; i < 20 && status == KOLO_OK; i++)
+        status = kolo_allreduce(comm, side->device_send, side->device_recv, COUNT, KOLO_FLOAT32,
+                                KOLO_SUM, NULL, NULL);
+    free(side);
+    return status;
+}
+
+/** A function that a stream calls costs more than a short copy does. */
+Test(staging, nobody_is_told_of_copies_who_looks, .timeout = 100)
+{
+    struct world world = {.size = 2, .transport = "inproc", .settings = {"KOLO_SPIN_US=1000000"}};
+    begin(6);
+    const kolo_status status = world_run(&world, sums_awake, NULL);
+    cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
+    cr_assert_eq(mock->calls("cuLaunchHostFunc"), 0);
+    cr_assert_eq(mock->calls("cuStreamWaitEvent"), 0);
+}
+
 /* ---- a copy holds up nobody else ---- */
 
 static void *let_go_when_received(void *request)
@@ -471,9 +542,8 @@ static kolo_status until_it_fails(struct kolo_comm *comm, void *argument)
 }
 
 static const char *const functions[] = {
-    "cuPointerGetAttributes", "cuEventCreate",     "cuCtxRecordEvent",
-    "cuEventQuery",           "cuMemcpyAsync",     "cuLaunchHostFunc",
-    "cuEventRecord",          "cuStreamWaitEvent", "cuStreamCreateWithPriority"};
+    "cuPointerGetAttributes", "cuEventCreate", "cuCtxRecordEvent",          "cuEventQuery",
+    "cuMemcpyAsync",          "cuEventRecord", "cuStreamCreateWithPriority"};
 
 /** Whatever call fails, all ranks hear of it with the same words, long before a deadline. */
 Test(staging, a_failing_call_of_the_driver_is_everybodys, .timeout = 100)

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// memory/lane.c and memory/cuda_lane.c against the mock: what whoever looks asks of the driver, and
+// when whoever sleeps is woken, also by a mark whose event another has taken over, and where the
+// driver does not tell. What copies bring is tests/runtime/test_staging.c's.
+#include <criterion/criterion.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "memory/cuda_driver.h"
+#include "memory/lane.h"
+#include "tests/support/mock_cuda.h"
+
+enum { BYTES = 64, ROUNDS = 20, MORE_THAN_EVENTS = 70, LONG_MS = 20000 };
+
+static const struct mock_cuda *mock;
+static struct kolo_lane *lane;
+static uint8_t *device, host[BYTES];
+static atomic_int wakes;
+
+static void wake(void *context)
+{
+    (void)context;
+    atomic_fetch_add(&wakes, 1);
+}
+
+static void begin(void)
+{
+    struct kolo_pointer pointer;
+    mock = mock_cuda_load();
+    mock->begin();
+    mock->set_current(0);
+    device = mock->alloc(MOCK_DEVICE, 0, BYTES);
+    cr_assert_eq(kolo_pointer_look(device, &pointer), KOLO_OK);
+    cr_assert_eq(kolo_lane_open(&pointer, wake, NULL, &lane), KOLO_OK);
+}
+
+static void end(void)
+{
+    cr_assert(kolo_lane_close(lane, kolo_deadline_in_ms(LONG_MS)));
+}
+
+static uint64_t put(void)
+{
+    uint64_t mark = 0;
+    cr_assert_eq(kolo_lane_copy(lane, KOLO_WAY_IN, host, device, BYTES), KOLO_OK);
+    cr_assert_eq(kolo_lane_mark(lane, KOLO_WAY_IN, &mark), KOLO_OK);
+    return mark;
+}
+
+static int told(void)
+{
+    return mock->calls("cuLaunchHostFunc");
+}
+
+static void await_wakes(int least)
+{
+    const kolo_deadline deadline = kolo_deadline_in_ms(LONG_MS);
+    while (atomic_load(&wakes) < least) {
+        cr_assert_not(kolo_deadline_passed(deadline), "not woken: %d of %d", wakes, least);
+        sched_yield();
+    }
+}
+
+static void await_mark(uint64_t mark)
+{
+    const kolo_deadline deadline = kolo_deadline_in_ms(LONG_MS);
+    kolo_status status;
+    while ((status = kolo_lane_passed(lane, KOLO_WAY_IN, mark)) == KOLO_AGAIN)
+        cr_assert_not(kolo_deadline_passed(deadline));
+    cr_assert_eq(status, KOLO_OK);
+}
+
+Test(lane, who_looks_has_nobody_called, .timeout = 60)
+{
+    begin();
+    const int before = mock->calls(NULL), queries = mock->calls("cuEventQuery");
+    for (int i = 0; i < ROUNDS; i++)
+        await_mark(put());
+    cr_assert_eq(told(), 0);
+    cr_assert_eq(mock->calls("cuStreamWaitEvent"), 0);
+    cr_assert_eq(mock->calls("cuEventRecord"), ROUNDS);
+    /* contexts are entered and left for each copy, mark and look */
+    const int looks = mock->calls("cuEventQuery") - queries;
+    cr_assert_leq(mock->calls(NULL) - before, ROUNDS * 2 + looks + 4 * (2 * ROUNDS + looks));
+    cr_assert_eq(kolo_lane_passed(lane, KOLO_WAY_IN, ROUNDS), KOLO_OK);
+    const int again = mock->calls(NULL);
+    cr_assert_eq(kolo_lane_passed(lane, KOLO_WAY_IN, 1), KOLO_OK);
+    cr_assert_eq(mock->calls(NULL), again, "what was seen is not asked for again");
+    cr_assert_eq(atomic_load(&wakes), 0);
+    end();
+}
+
+Test(lane, waits_for_the_device_share_an_event, .timeout = 60)
+{
+    begin();
+    cr_assert_eq(kolo_lane_await_device(lane, kolo_deadline_in_ms(LONG_MS), NULL), KOLO_OK);
+    const int made = mock->calls("cuEventCreate");
+    for (int i = 0; i < ROUNDS; i++)
+        cr_assert_eq(kolo_lane_await_device(lane, kolo_deadline_in_ms(LONG_MS), NULL), KOLO_OK);
+    cr_assert_eq(mock->calls("cuEventCreate"), made);
+    cr_assert_eq(mock->calls("cuCtxRecordEvent"), ROUNDS + 1);
+    const int before = mock->calls("cuEventDestroy_v2");
+    end();
+    cr_assert_eq(mock->calls("cuEventDestroy_v2") - before, made, "all of the lane's");
+}
+
+Test(lane, who_sleeps_is_woken_by_the_next_mark, .timeout = 60)
+{
+    begin();
+    cr_assert_eq(kolo_lane_sleeps(lane, true), KOLO_OK);
+    cr_assert_eq(told(), 0, "there is nothing to wait for");
+    cr_assert_eq(kolo_lane_sleeps(lane, false), KOLO_OK);
+    mock->hold(1);
+    put();
+    const uint64_t last = put();
+    cr_assert_eq(told(), 0, "nobody sleeps");
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(kolo_lane_sleeps(lane, true), KOLO_OK);
+    cr_assert_eq(told(), 1, "one is enough, however often that is said");
+    mock->hold(0);
+    await_wakes(1);
+    await_mark(last);
+    cr_assert_eq(kolo_lane_sleeps(lane, true), KOLO_OK);
+    cr_assert_eq(told(), 1, "all marks have passed");
+    end();
+}
+
+/** By another thread, for which the sleeper's wake() is all that it hears of. */
+Test(lane, who_sleeps_is_woken_by_what_is_put_meanwhile, .timeout = 60)
+{
+    begin();
+    cr_assert_eq(kolo_lane_sleeps(lane, true), KOLO_OK);
+    const uint64_t mark = put();
+    await_wakes(1);
+    await_mark(mark);
+    cr_assert_eq(kolo_lane_sleeps(lane, false), KOLO_OK);
+    await_mark(put());
+    cr_assert_eq(told(), 1);
+    end();
+}
+
+/** More marks than events: the first ones are seen when the later ones have passed, and somebody
+ * who was woken too early is woken again. */
+Test(lane, who_sleeps_is_woken_although_its_event_was_taken_over, .timeout = 60)
+{
+    begin();
+    mock->hold(1);
+    put();
+    cr_assert_eq(kolo_lane_sleeps(lane, true), KOLO_OK);
+    cr_assert_eq(kolo_lane_sleeps(lane, false), KOLO_OK);
+    uint64_t last = 0;
+    for (int i = 0; i < MORE_THAN_EVENTS; i++)
+        last = put();
+    mock->hold(0);
+    for (int sleeps = 1; kolo_lane_passed(lane, KOLO_WAY_IN, last) == KOLO_AGAIN; sleeps++) {
+        const int seen = atomic_load(&wakes);
+        cr_assert_eq(kolo_lane_sleeps(lane, true), KOLO_OK);
+        if (kolo_lane_passed(lane, KOLO_WAY_IN, last) == KOLO_AGAIN)
+            await_wakes(seen + 1);
+        cr_assert_leq(sleeps, MORE_THAN_EVENTS + 2);
+    }
+    end();
+}
+
+static void where_nobody_tells(const char *call, int result)
+{
+    begin();
+    mock->hold(1);
+    uint64_t mark = put();
+    mock->fail(call, 1, result);
+    cr_assert_neq(kolo_lane_sleeps(lane, true), KOLO_OK, "%s", call);
+    cr_assert_not_null(strstr(kolo_error_detail(), call), "%s", kolo_error_detail());
+    mock->fail("", 1, 0);
+    cr_assert_eq(kolo_lane_sleeps(lane, true), KOLO_OK, "it is asked again");
+    mock->hold(0);
+    await_wakes(1);
+    await_mark(mark);
+    cr_assert_eq(kolo_lane_sleeps(lane, false), KOLO_OK);
+    mock->delays(3, 3000); /* longer than kolo_lane_wait looks */
+    for (int i = 0; i < ROUNDS; i++) {
+        mark = put();
+        mock->fail(call, 1, result);
+        cr_assert_eq(kolo_lane_wait(lane, KOLO_WAY_IN, mark, kolo_deadline_in_ms(LONG_MS)),
+                     KOLO_OK);
+        mock->fail("", 1, 0);
+    }
+    end();
+}
+
+Test(lane, a_refused_function_is_done_without, .timeout = 60)
+{
+    where_nobody_tells("cuLaunchHostFunc", KOLO_CUDA_NOT_SUPPORTED);
+}
+
+Test(lane, a_refused_wait_is_done_without, .timeout = 60)
+{
+    where_nobody_tells("cuStreamWaitEvent", KOLO_CUDA_NOT_PERMITTED);
+}

@@ -21,9 +21,23 @@ struct bench_stream;
 
 enum bench_pace { BENCH_BLOCKING, BENCH_ASYNC };
 
-/** What the vectors lie in: kolo_alloc, plain memory, kolo_alloc locked for a device, a device's
- * own. */
-enum bench_memory { BENCH_KOLO, BENCH_USER, BENCH_PINNED, BENCH_DEVICE };
+/** What the vectors lie in: kolo_alloc, plain memory, kolo_alloc locked for a device,
+ * kolo_alloc_device, a device's that the program has of the driver, such that the driver moves. */
+enum bench_memory {
+    BENCH_KOLO,
+    BENCH_USER,
+    BENCH_PINNED,
+    BENCH_DEVICE,
+    BENCH_CUDA,
+    BENCH_MANAGED,
+    BENCH_MEMORIES
+};
+
+/** The host does not touch it. */
+static inline bool bench_is_device(enum bench_memory memory)
+{
+    return memory >= BENCH_DEVICE;
+}
 
 struct bench_options {
     const struct bench_operation **operations; /* NULL-terminated */

@@ -12,16 +12,16 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "bench/bench.h"
+#include "bench/program_memory.h"
 #include "bench/stream.h"
 #include "memory/lane.h"
 #include "runtime/comm.h"
 
 enum { COPY_MS = 60000 };
 
-static const char *const names[] = {[BENCH_KOLO] = "kolo",
-                                    [BENCH_USER] = "user",
-                                    [BENCH_PINNED] = "pinned",
-                                    [BENCH_DEVICE] = "device"};
+static const char *const names[] = {
+    [BENCH_KOLO] = "kolo",     [BENCH_USER] = "user", [BENCH_PINNED] = "pinned",
+    [BENCH_DEVICE] = "device", [BENCH_CUDA] = "cuda", [BENCH_MANAGED] = "managed"};
 
 const char *bench_memory_text(enum bench_memory memory)
 {
@@ -108,17 +108,22 @@ out:
 static kolo_status allocate(const struct bench_call *call, size_t bytes, void **memory_out,
                             void **image_out)
 {
-    switch (call->options->memory) {
+    enum bench_memory memory = call->options->memory;
+    if (bench_is_device(memory) && (*image_out = kolo_aligned(4096, bytes)) == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    switch (memory) {
     case BENCH_PINNED:
         return allocate_pinned(call->comm, bytes, memory_out);
     case BENCH_DEVICE:
-        *image_out = kolo_aligned(4096, bytes);
-        return *image_out ? kolo_alloc_device(call->comm, bytes, -1, memory_out)
-                          : KOLO_ERR_NO_MEMORY;
+        return kolo_alloc_device(call->comm, bytes, -1, memory_out);
+    case BENCH_CUDA:
+    case BENCH_MANAGED:
+        return bench_program_alloc(call->comm, bytes, memory == BENCH_MANAGED, memory_out);
     case BENCH_USER:
         *memory_out = kolo_aligned(4096, bytes);
         return *memory_out ? KOLO_OK : KOLO_ERR_NO_MEMORY;
     case BENCH_KOLO:
+    case BENCH_MEMORIES:
         break;
     }
     return kolo_alloc(call->comm, bytes, memory_out);
@@ -128,6 +133,8 @@ static void release(const struct bench_call *call, void *memory)
 {
     if (call->options->memory == BENCH_USER)
         kolo_free_memory(memory);
+    else if (call->options->memory > BENCH_DEVICE)
+        bench_program_free(memory);
     else
         (void)kolo_free(call->comm, memory);
 }

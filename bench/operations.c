@@ -95,7 +95,7 @@ static kolo_status call_barrier(const struct bench_call *c, struct kolo_request 
 
 static kolo_status to_itself(const struct bench_call *c)
 {
-    if (c->options->memory == BENCH_DEVICE) /* which the host cannot touch: a collective of one */
+    if (bench_is_device(c->options->memory)) /* which the host cannot touch: a collective of one */
         return kolo_allgather(c->comm, c->send, c->recv, c->count, DATA(c), NULL, NULL);
     memmove(c->recv, c->send, c->count * kolo_dtype_bytes(DATA(c)));
     return KOLO_OK;

@@ -287,7 +287,7 @@ TAKE(quiet)
 
 static void memory_names(struct names *names)
 {
-    for (int memory = BENCH_KOLO; memory <= BENCH_DEVICE; memory++)
+    for (int memory = BENCH_KOLO; memory < BENCH_MEMORIES; memory++)
         add_name(names, bench_memory_text((enum bench_memory)memory));
 }
 
@@ -401,7 +401,8 @@ static const struct bench_flag flags[] = {
     {0, "in-place", NULL, "send and receive in one buffer, where the collective can",
      take_in_place},
     {0, "memory", "KIND",
-     "kolo (kolo_alloc), user (plain), pinned (kolo_alloc, locked for CUDA) or device [kolo]",
+     "kolo (kolo_alloc), user (plain), pinned (kolo_alloc, locked for CUDA), device "
+     "(kolo_alloc_device), cuda (cuMemAlloc) or managed (cuMemAllocManaged) [kolo]",
      take_memory},
     {0, "async", NULL, "start each call and wait for its request", take_async},
     {0, "stream", NULL,
@@ -536,9 +537,10 @@ static int check_limits(const struct bench_options *o)
 static int check_stream(struct bench_options *o)
 {
     size_t kept = 0;
-    if (o->memory != BENCH_DEVICE)
+    if (!bench_is_device(o->memory))
         return bench_refuse("--stream", bench_memory_text(o->memory),
-                            "--memory device, whose buffers the stream fills and reads", NULL);
+                            "--memory device, cuda or managed, whose buffers the stream fills",
+                            NULL);
     for (size_t i = 0; i < o->noperations; i++) {
         if (bench_collective_of(o->operations[i]) != KOLO_COLLECTIVES)
             o->operations[kept++] = o->operations[i];

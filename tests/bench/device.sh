@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# device.sh BIN MOCK: kolobench --memory pinned and device, on the devices of the tests' libcuda.so.1 in the folder MOCK.
+# device.sh BIN MOCK: kolobench --memory pinned, device, cuda and managed, on the devices of the tests' libcuda.so.1 in the
+# folder MOCK.
 set -u
 bin=$1 failures=0
 export LD_LIBRARY_PATH=$2
@@ -8,8 +9,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 wrong() { echo "FAIL: $*"; failures=$((failures + 1)); }
 
-for memory in pinned device; do
-    for np in 1 3 8; do
+for memory in pinned device cuda managed; do
+    worlds='1 3 8'
+    [[ $memory == pinned || $memory == device ]] || worlds=3 # staged, as a device's that is not lent
+    for np in $worlds; do
         timeout 100 "$bin/kolorun" -np $np "$bin/kolobench" all -s 96,24K -n 2 --check --memory $memory --csv "$work/rows.csv" >"$work/out" 2>&1 ||
             wrong "$memory, np $np: $(tail -3 "$work/out")"
         grep -q ",$memory," "$work/rows.csv" || wrong "$memory, np $np: no row says so"
@@ -27,6 +30,10 @@ for np in 1 3; do
 done
 timeout 200 "$bin/kolobench" all --threads 3 -s 24K -n 2 --check --in-place --memory device --stream >"$work/out" 2>&1 ||
     wrong "stream, threads: $(tail -3 "$work/out")"
+timeout 100 "$bin/kolorun" -np 2 "$bin/kolobench" all -s 24K -n 2 --check --memory cuda --stream >"$work/out" 2>&1 ||
+    wrong "stream, the program's own memory: $(tail -3 "$work/out")"
+out=$(MOCK_CUDA_FAIL=cuMemAllocManaged=801 timeout 20 "$bin/kolobench" allreduce -s 4 --memory managed 2>&1) && wrong "managed where there is none: succeeded"
+[[ $out =~ 'cuMemAllocManaged'.*'(801)' ]] || wrong "managed where there is none: $out"
 refused() { # PATTERN ARGUMENTS...
     local out
     out=$(timeout 20 "$bin/kolobench" "${@:2}" --stream 2>&1)

@@ -78,6 +78,7 @@ for name in 'event of context recorded and seen' 'device awaited' 'mark put and 
     must "^\| $name \| [0-9.]+ \| [0-9.]+ \|\$"
 done
 must '; every element of every collective checked on device memory behind the work of a stream among 1 to 2 ranks; '
+must '; every element .* on cuda memory among 1 to 2 ranks; every element .* on managed memory among 1 to 2 ranks; '
 must '^\| collectives right on device memory, among 1 to n ranks \| 8 \| 2 \| missed \|$'
 must '^\| 256 MiB among 4 ranks, % of the bound \| at least 70 \| - \| not measured \|$'
 must '^\| the same, times as fast as torch gloo on CUDA tensors \| at least 10 \| - \| not measured \|$'
@@ -105,9 +106,9 @@ MOCK_CUDA_FAIL=cuMemAlloc_v2=719 gpu --out "$work/results.md" && wrong "on a GPU
 cmp -s "$work/before.md" "$work/results.md" || wrong "a run that found nothing wrote"
 
 # What fails costs the others nothing; so does what has no time left. Without kernels ranks do not reach each other's memory.
-MOCK_CUDA_FAIL=cuLaunchHostFunc=719 gpu --no-check --out "$work/part.md" --np 2 --sizes 1M && wrong "nothing goes to the device: succeeded"
+MOCK_CUDA_FAIL=cuEventRecord=719 gpu --no-check --out "$work/part.md" --np 2 --sizes 1M && wrong "nothing goes to the device: succeeded"
 section "$work/part.md" >"$work/section"
-must '^FAILED: 2 ranks, device: .*cuLaunchHostFunc'
+must '^FAILED: 2 ranks, device: .*cuEventRecord'
 must '^\| 2 \| 1048576 \| - \| [0-9.]+ \| - \| - \| [0-9.]+ \| [0-9.]+ \| - \|$'
 MOCK_CUDA_FAIL=cuModuleLoadData=222 gpu --no-check --out "$work/part.md" --np 2 --sizes 1M || wrong "without kernels: $(cat "$work/errors")"
 section "$work/part.md" >"$work/section"

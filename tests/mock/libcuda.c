@@ -387,18 +387,39 @@ int cuMemGetHandleForAddressRange(void *handle_out, uint64_t at, size_t bytes, i
 
 static struct allocation *make(enum mock_kind kind, int device, size_t bytes);
 
-int cuMemAlloc(uint64_t *memory_out, size_t bytes)
+/** In the current context. */
+static int allocate(enum mock_kind kind, size_t bytes, struct allocation **out)
 {
-    ENTER();
     if (!mock_top() || bytes == 0)
         return mock_top() ? KOLO_CUDA_INVALID_VALUE : KOLO_CUDA_INVALID_CONTEXT;
     if (bytes > MOCK_MEMORY)
         return KOLO_CUDA_OUT_OF_MEMORY;
-    struct allocation *a = make(MOCK_DEVICE, mock_top()->device, bytes);
-    a->context = mock_top();
+    *out = make(kind, mock_top()->device, bytes);
+    (*out)->context = mock_top();
+    return KOLO_CUDA_SUCCESS;
+}
+
+int cuMemAlloc(uint64_t *memory_out, size_t bytes)
+{
+    ENTER();
+    struct allocation *a;
+    const int result = allocate(MOCK_DEVICE, bytes, &a);
+    if (result != KOLO_CUDA_SUCCESS)
+        return result;
     a->is_asked_for = true;
     *memory_out = (uint64_t)(uintptr_t)a->memory;
     return KOLO_CUDA_SUCCESS;
+}
+
+int cuMemAllocManaged(uint64_t *memory_out, size_t bytes, unsigned flags)
+{
+    ENTER();
+    struct allocation *a;
+    const int result =
+        flags == 1 || flags == 2 ? allocate(MOCK_MANAGED, bytes, &a) : KOLO_CUDA_INVALID_VALUE;
+    if (result == KOLO_CUDA_SUCCESS)
+        *memory_out = (uint64_t)(uintptr_t)a->memory;
+    return result;
 }
 
 int cuMemFree(uint64_t memory)

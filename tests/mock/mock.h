@@ -92,6 +92,8 @@ static inline void mock_unlock(pthread_mutex_t **lock)
     int name parameters __attribute__((visibility("default")));
 KOLO_CUDA_FUNCTIONS(DECLARE)
 KOLO_CUDA_LATER_FUNCTIONS(DECLARE)
+/* The library never calls it, programs do. */
+DECLARE(, , cuMemAllocManaged, (uint64_t * memory_out, size_t bytes, unsigned flags))
 #undef DECLARE
 
 /** All; behind the last one of no bytes. */

@@ -19,7 +19,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "transport/conn_private.h"
-#include "transport/figures.h"
+#include "transport/path_quality.h"
 
 enum {
     STAGGER_MS = 100,
@@ -58,7 +58,7 @@ struct attempt {
     enum kolo_verdict verdict; /* the last end */
     int error;
     kolo_deadline begun_at;
-    struct kolo_figures figures; /* in a race, from HELD on */
+    struct kolo_path_quality quality; /* in a race, from HELD on */
 };
 
 struct kolo_conn {
@@ -249,7 +249,7 @@ static bool is_settled(struct kolo_conn *conn, kolo_deadline now)
     return conn->race == NULL || now >= conn->settle_at || !find_attempt(conn, is_pending);
 }
 
-/** A place has answered: notes its figures, and how long it is waited for the others. */
+/** A place has answered: notes how good its path is, and how long it is waited for the others. */
 static void note_answer(struct attempt *attempt, kolo_deadline now)
 {
     struct kolo_conn *conn = attempt->conn;
@@ -257,8 +257,8 @@ static void note_answer(struct attempt *attempt, kolo_deadline now)
 
     if (conn->race == NULL)
         return;
-    kolo_figures_take(attempt->handshake.watch.fd, &attempt->place, conn->race->locals,
-                      conn->race->local_count, conn->race->numa_node, &attempt->figures);
+    kolo_path_quality_measure(attempt->handshake.watch.fd, &attempt->place, conn->race->locals,
+                              conn->race->local_count, conn->race->numa_node, &attempt->quality);
     if (conn->settle_at != KOLO_NEVER)
         return;
     if (more_ns < RACE_MIN_US * 1000)
@@ -271,7 +271,7 @@ static void note_answer(struct attempt *attempt, kolo_deadline now)
 /** The one to be proved next, of those that are held. */
 static struct attempt *choose_held(struct kolo_conn *conn)
 {
-    struct kolo_figures figures[PLACES_MAX];
+    struct kolo_path_quality paths[PLACES_MAX];
     struct attempt *held[PLACES_MAX];
     size_t count = 0;
 
@@ -279,10 +279,10 @@ static struct attempt *choose_held(struct kolo_conn *conn)
         return find_attempt(conn, is_held);
     for (size_t i = 0; i < conn->count; i++)
         if (is_held(&conn->attempts[i])) {
-            figures[count] = conn->attempts[i].figures;
+            paths[count] = conn->attempts[i].quality;
             held[count++] = &conn->attempts[i];
         }
-    return count > 0 ? held[kolo_figures_best(figures, count, conn->race->turn)] : NULL;
+    return count > 0 ? held[kolo_path_quality_best(paths, count, conn->race->turn)] : NULL;
 }
 
 static void tell_result(const struct kolo_conn *conn, const struct attempt *winner)
@@ -291,11 +291,11 @@ static void tell_result(const struct kolo_conn *conn, const struct attempt *winn
 
     if (race == NULL)
         return;
-    kolo_figures_format(&winner->figures, race->text, sizeof race->text);
+    kolo_path_quality_format(&winner->quality, race->text, sizeof race->text);
     race->tried = conn->count;
     race->answered = 0;
     for (size_t i = 0; i < conn->count; i++)
-        race->answered += conn->attempts[i].figures.rtt_us > 0;
+        race->answered += conn->attempts[i].quality.rtt_us > 0;
 }
 
 /* ---- the dial ---- */

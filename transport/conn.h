@@ -89,7 +89,7 @@ struct kolo_dial_config {
  *
  * Without a race dials are staggered: the next starts when one failed or after 100 ms. With one all
  * start at once, and among those that answer within a round trip or two of the first the one with
- * the best figures (figures.h) is the first to be proved; the others only if it fails.
+ * the best path (path_quality.h) is the first to be proved; the others only if it fails.
  *
  * ERR_INVALID: no places, or too many; ERR_NO_MEMORY. What done() is told: KOLO_OK; ERR_CONNECT,
  * ERR_AUTH, ERR_PROTOCOL, ERR_TIMEOUT (all silent) with every place and what it answered in the

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is known of a path between two addresses, and which of several is the best.
-#ifndef KOLO_TRANSPORT_FIGURES_H
-#define KOLO_TRANSPORT_FIGURES_H
+#ifndef KOLO_TRANSPORT_PATH_QUALITY_H
+#define KOLO_TRANSPORT_PATH_QUALITY_H
 
 #include <stddef.h>
 
 #include "transport/conn.h"
 
-struct kolo_figures {
+struct kolo_path_quality {
     int64_t rtt_us;      /* of the handshake of TCP */
     unsigned preference; /* by the order of KOLO_NET on both sides; lower is better */
     bool is_hardware;    /* on both sides: no bridge, tunnel or veth */
@@ -16,14 +16,15 @@ struct kolo_figures {
     bool is_near;        /* our interface and this rank are known to be on the same NUMA node */
 };
 
-/** The figures of connection @p fd to @p place; @p locals: this machine's addresses that KOLO_NET
+/** The quality of connection @p fd to @p place; @p locals: this machine's addresses that KOLO_NET
  * allows; @p numa_node: that this rank is bound in, or -1. */
-void kolo_figures_take(int fd, const struct kolo_place *place, const struct kolo_place *locals,
-                       size_t local_count, int numa_node, struct kolo_figures *figures_out);
+void kolo_path_quality_measure(int fd, const struct kolo_place *place,
+                               const struct kolo_place *locals, size_t local_count, int numa_node,
+                               struct kolo_path_quality *quality_out);
 /** Index of the best; @p count is at least 1. Interfaces that are equal but for the round trip are
  * taken in turn, in the order of their names: @p turn is the rank's number on its host. */
-size_t kolo_figures_best(const struct kolo_figures *figures, size_t count, unsigned turn);
+size_t kolo_path_quality_best(const struct kolo_path_quality *paths, size_t count, unsigned turn);
 /** "eth0, 25000 Mbit/s, round trip 61 us" */
-void kolo_figures_format(const struct kolo_figures *figures, char *text, size_t capacity);
+void kolo_path_quality_format(const struct kolo_path_quality *quality, char *text, size_t capacity);
 
 #endif

@@ -7,7 +7,7 @@
 // and tunnels, the faster interface, the one on this rank's NUMA node. Interfaces that are equal in
 // all that are shared out, so that the ranks of a host use every card: round trips that differ by
 // noise would send them where it happens. Of several ways by one interface the round trip decides.
-#include "transport/figures.h"
+#include "transport/path_quality.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -36,29 +36,30 @@ static uint32_t lower_known(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-void kolo_figures_take(int fd, const struct kolo_place *place, const struct kolo_place *locals,
-                       size_t local_count, int numa_node, struct kolo_figures *figures_out)
+void kolo_path_quality_measure(int fd, const struct kolo_place *place,
+                               const struct kolo_place *locals, size_t local_count, int numa_node,
+                               struct kolo_path_quality *quality_out)
 {
     const struct kolo_place *local = find_local(fd, locals, local_count);
     struct tcp_info info = {0};
     socklen_t bytes = sizeof info;
 
-    *figures_out = (struct kolo_figures){.rtt_us = INT64_MAX / 4, .preference = UINT32_MAX};
+    *quality_out = (struct kolo_path_quality){.rtt_us = INT64_MAX / 4, .preference = UINT32_MAX};
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 && info.tcpi_rtt > 0)
-        figures_out->rtt_us = info.tcpi_rtt;
+        quality_out->rtt_us = info.tcpi_rtt;
     if (local == NULL) {
-        figures_out->speed_mbit = place->facts.speed_mbit;
+        quality_out->speed_mbit = place->facts.speed_mbit;
         return; /* goes by an interface that KOLO_NET does not allow: only if nothing else does */
     }
-    figures_out->preference = (unsigned)place->facts.entry + local->facts.entry;
-    figures_out->is_hardware = place->facts.is_hardware && local->facts.is_hardware;
-    figures_out->speed_mbit = lower_known(place->facts.speed_mbit, local->facts.speed_mbit);
-    figures_out->is_near = numa_node >= 0 && local->facts.numa_node == numa_node;
-    snprintf(figures_out->interface, sizeof figures_out->interface, "%s", local->facts.interface);
+    quality_out->preference = (unsigned)place->facts.entry + local->facts.entry;
+    quality_out->is_hardware = place->facts.is_hardware && local->facts.is_hardware;
+    quality_out->speed_mbit = lower_known(place->facts.speed_mbit, local->facts.speed_mbit);
+    quality_out->is_near = numa_node >= 0 && local->facts.numa_node == numa_node;
+    snprintf(quality_out->interface, sizeof quality_out->interface, "%s", local->facts.interface);
 }
 
 /** Above 0: @p a is better, whatever the round trips. */
-static int compare(const struct kolo_figures *a, const struct kolo_figures *b)
+static int compare(const struct kolo_path_quality *a, const struct kolo_path_quality *b)
 {
     if (a->preference != b->preference)
         return a->preference < b->preference ? 1 : -1;
@@ -71,15 +72,15 @@ static int compare(const struct kolo_figures *a, const struct kolo_figures *b)
 
 /** Paths that are no detour, and as good as the best of those. */
 struct equals {
-    const struct kolo_figures *figures;
+    const struct kolo_path_quality *paths;
     size_t count;
     int64_t limit_us;
-    const struct kolo_figures *best;
+    const struct kolo_path_quality *best;
 };
 
 static bool is_equal(const struct equals *equals, size_t i)
 {
-    const struct kolo_figures *path = &equals->figures[i];
+    const struct kolo_path_quality *path = &equals->paths[i];
     return path->rtt_us <= equals->limit_us && compare(path, equals->best) == 0;
 }
 
@@ -89,7 +90,7 @@ static const char *next_interface(const struct equals *equals, const char *name)
     const char *next = NULL;
 
     for (size_t i = 0; i < equals->count; i++) {
-        const char *here = equals->figures[i].interface;
+        const char *here = equals->paths[i].interface;
         if (is_equal(equals, i) && (name == NULL || strcmp(here, name) > 0) &&
             (next == NULL || strcmp(here, next) < 0))
             next = here;
@@ -109,33 +110,33 @@ static const char *interface_of_turn(const struct equals *equals, unsigned turn)
     return name;
 }
 
-size_t kolo_figures_best(const struct kolo_figures *figures, size_t count, unsigned turn)
+size_t kolo_path_quality_best(const struct kolo_path_quality *paths, size_t count, unsigned turn)
 {
-    struct equals equals = {figures, count, 0, figures};
+    struct equals equals = {paths, count, 0, paths};
     size_t best = count;
 
     for (size_t i = 1; i < count; i++)
-        if (figures[i].rtt_us < equals.best->rtt_us)
-            equals.best = &figures[i];
+        if (paths[i].rtt_us < equals.best->rtt_us)
+            equals.best = &paths[i];
     equals.limit_us = equals.best->rtt_us * DETOUR_FACTOR + DETOUR_US;
     for (size_t i = 0; i < count; i++)
-        if (figures[i].rtt_us <= equals.limit_us && compare(&figures[i], equals.best) > 0)
-            equals.best = &figures[i];
+        if (paths[i].rtt_us <= equals.limit_us && compare(&paths[i], equals.best) > 0)
+            equals.best = &paths[i];
     const char *interface = interface_of_turn(&equals, turn);
     for (size_t i = 0; i < count; i++)
-        if (is_equal(&equals, i) && strcmp(figures[i].interface, interface) == 0 &&
-            (best == count || figures[i].rtt_us < figures[best].rtt_us))
+        if (is_equal(&equals, i) && strcmp(paths[i].interface, interface) == 0 &&
+            (best == count || paths[i].rtt_us < paths[best].rtt_us))
             best = i;
     return best;
 }
 
-void kolo_figures_format(const struct kolo_figures *figures, char *text, size_t capacity)
+void kolo_path_quality_format(const struct kolo_path_quality *quality, char *text, size_t capacity)
 {
     char speed[32] = "speed unknown";
 
-    if (figures->speed_mbit > 0)
-        snprintf(speed, sizeof speed, "%u Mbit/s", figures->speed_mbit);
+    if (quality->speed_mbit > 0)
+        snprintf(speed, sizeof speed, "%u Mbit/s", quality->speed_mbit);
     snprintf(text, capacity, "%s, %s, round trip %lld us",
-             figures->interface[0] ? figures->interface : "an interface KOLO_NET does not name",
-             speed, (long long)figures->rtt_us);
+             quality->interface[0] ? quality->interface : "an interface KOLO_NET does not name",
+             speed, (long long)quality->rtt_us);
 }

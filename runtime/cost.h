@@ -81,7 +81,7 @@ struct kolo_figures {
 #undef KOLO_FIGURE_FIELD
 };
 
-/** Built-in figures, of a machine of 2024. */
+/** Built-in figures, of a machine of 2024 (cost_figures.c). */
 void kolo_figures_init(struct kolo_figures *figures);
 /** Has nobody measured the line between hosts? */
 bool kolo_figures_guess_line(const struct kolo_figures *figures);

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns the figures that plans are chosen by where nobody has measured a machine (profile.c), and
+// the words for the paths that they are of. Must never look at this machine: all ranks that have
+// no profile have to have the same.
+#include "runtime/cost.h"
+
+static const char *const path_texts[KOLO_PATHS] = {
+#define KOLO_PATH_TEXT(name, text) [KOLO_PATH_##name] = (text),
+    KOLO_PATH_MAP(KOLO_PATH_TEXT)
+#undef KOLO_PATH_TEXT
+};
+
+const char *kolo_path_text(enum kolo_path path)
+{
+    return (unsigned)path < KOLO_PATHS ? path_texts[path] : "?";
+}
+
+static const double GUESSED_WIRE_BYTE = 0.8; /* 10 Gbit/s */
+
+void kolo_figures_init(struct kolo_figures *figures)
+{
+    *figures = (struct kolo_figures){.path = {[KOLO_PATH_INPROC] = {.call = 400,
+                                                                    .latency = 300,
+                                                                    .message = 150,
+                                                                    .byte = 0.03,
+                                                                    .crowded_message = 1500},
+                                              [KOLO_PATH_SHM] = {.call = 200,
+                                                                 .latency = 300,
+                                                                 .message = 250,
+                                                                 .byte = 0.08,
+                                                                 .crowded_message = 1500},
+                                              [KOLO_PATH_LOOPBACK] = {.call = 2000,
+                                                                      .latency = 3000,
+                                                                      .message = 4000,
+                                                                      .byte = 0.19,
+                                                                      .crowded_message = 8000,
+                                                                      .crowded_byte = 0.12},
+                                              [KOLO_PATH_RDMA] = {.call = 800,
+                                                                  .latency = 1500,
+                                                                  .message = 400,
+                                                                  .byte = 0.05,
+                                                                  .crowded_message = 8000,
+                                                                  .crowded_byte = 0.12},
+                                              [KOLO_PATH_NETWORK] = {.call = 2000,
+                                                                     .latency = 20000,
+                                                                     .message = 4000,
+                                                                     .byte = 0.15,
+                                                                     .crowded_message = 8000,
+                                                                     .crowded_byte = 0.12}},
+                                     .wire_byte = GUESSED_WIRE_BYTE,
+                                     .rdma_wire_byte = 0.08, /* 100 Gbit/s */
+                                     .combine_byte = 0.04,
+                                     .copy_byte = 0.08,
+                                     .turn = 4000,
+                                     .enter = 200,
+                                     .flag = 200,
+                                     .share_byte = 0.023,
+                                     .remote_byte = 0.13,
+                                     .far_flag = 100,
+                                     .far_byte = 0.01, /* 100 GB/s */
+                                     .pull_byte = 0.09};
+}
+
+bool kolo_figures_guess_line(const struct kolo_figures *figures)
+{
+    return figures->wire_byte >= GUESSED_WIRE_BYTE && figures->wire_byte <= GUESSED_WIRE_BYTE;
+}

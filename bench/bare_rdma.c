@@ -3,10 +3,10 @@
 // that the other side polls. Nothing is received, answered or copied: what is to be summed lands
 // beside a word that says that it is there, and is added straight out of there; all else lands
 // where it belongs. Must never let a write into memory that somebody still reads: what lands goes
-// to one of two places in turn, and nobody is two turns ahead of a rank whose answer it needs.
+// to one of two slots in turn, and nobody is two turns ahead of a rank whose answer it needs.
 //
 // The memory of each rank: a line for each other rank's word, the words to be sent, a source of
-// writes, the places.
+// writes, the slots.
 #include <errno.h>
 #include <string.h>
 
@@ -54,14 +54,14 @@ struct lane {
     uint64_t posted, told, done;     /* writes: posted, the last that tells, over */
     uint64_t spread;                 /* the last that reads our vector of results */
     uint64_t words_sent, words_seen; /* of its line */
-    uint64_t turn;                   /* of the places */
+    uint64_t turn;                   /* of the slots */
 };
 
 struct bare_rdma {
     struct kolo_rdma_device *device;
     struct ibv_cq *queue;
     uint8_t *memory;
-    size_t piece_bytes, place_bytes; /* a place is for one turn of one rank */
+    size_t piece_bytes, slot_bytes; /* a slot is for one turn of one rank */
     struct ibv_mr *memory_region, *send_region, *recv_region;
     uint32_t inline_bytes, write_bytes;
     struct place *places;
@@ -86,25 +86,25 @@ static size_t source_at(const struct bare_world *world)
     return (words_at(world) + line_at(world->nranks) + 4095) / 4096 * 4096;
 }
 
-/* What @p rank sends in an odd or even turn lands there; the first places are also what timed
+/* What @p rank sends in an odd or even turn lands there; the first slots are also what timed
  * writes go to. */
-static size_t place_at(const struct bare_world *world, int rank, uint64_t turn)
+static size_t slot_at(const struct bare_world *world, int rank, uint64_t turn)
 {
     return source_at(world) + BARE_WRITE_BYTES_MAX +
-           (2 * (size_t)rank + (turn & 1)) * world->rdma->place_bytes;
+           (2 * (size_t)rank + (turn & 1)) * world->rdma->slot_bytes;
 }
 
 static size_t piece_word_at(const struct bare_world *world, int rank, uint64_t turn, size_t piece)
 {
     size_t bytes = world->rdma->piece_bytes;
-    return place_at(world, rank, turn) + piece * (bytes + WORD_BYTES) + bytes;
+    return slot_at(world, rank, turn) + piece * (bytes + WORD_BYTES) + bytes;
 }
 
 static size_t memory_bytes(const struct bare_world *world)
 {
-    size_t places = 2 * (size_t)world->nranks * world->rdma->place_bytes;
+    size_t slots = 2 * (size_t)world->nranks * world->rdma->slot_bytes;
     return source_at(world) + BARE_WRITE_BYTES_MAX +
-           (places > BARE_WRITE_BYTES_MAX ? places : BARE_WRITE_BYTES_MAX);
+           (slots > BARE_WRITE_BYTES_MAX ? slots : BARE_WRITE_BYTES_MAX);
 }
 
 static uint64_t *word_of(const struct bare_world *world, size_t at)
@@ -410,8 +410,7 @@ static bool write_step(struct bare_world *world, void *context)
         struct ibv_sge part =
             part_of(rdma->memory + source_at(world), couple->bytes, rdma->memory_region);
         struct ibv_send_wr write = {.sg_list = &part, .num_sge = 1};
-        address(&write, rdma->places[to].memory, place_at(world, 0, 0),
-                rdma->places[to].memory_key);
+        address(&write, rdma->places[to].memory, slot_at(world, 0, 0), rdma->places[to].memory_key);
         if (!post(world, to, &write, NULL, i == couple->writes))
             return false;
     }
@@ -468,7 +467,7 @@ static kolo_status make_memory(struct bare_world *world, struct bare_rdma *rdma)
     kolo_status status;
     rdma->piece_bytes =
         longest < PIECE_BYTES ? (longest + WORD_BYTES - 1) / WORD_BYTES * WORD_BYTES : PIECE_BYTES;
-    rdma->place_bytes = pieces_of(world, longest) * (rdma->piece_bytes + WORD_BYTES);
+    rdma->slot_bytes = pieces_of(world, longest) * (rdma->piece_bytes + WORD_BYTES);
     rdma->memory = kolo_aligned(4096, memory_bytes(world));
     if (!rdma->memory)
         return KOLO_ERR_NO_MEMORY;

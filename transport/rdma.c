@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 
-enum { ENTRIES_MIN = 4 * RDMA_PLACES };
+enum { ENTRIES_MIN = 4 * RDMA_BUFFERS };
 
 /* ---- addresses: those of the port, then the places of TCP ---- */
 
@@ -335,7 +335,7 @@ static uint32_t entries_for(const struct kolo_rdma_device *device,
 {
     const uint64_t rails =
         config->settings->rdma_rails > 1 ? (uint64_t)config->settings->rdma_rails : 1;
-    uint64_t wanted = 2 * (uint64_t)RDMA_PLACES * (uint64_t)config->size * rails;
+    uint64_t wanted = 2 * (uint64_t)RDMA_BUFFERS * (uint64_t)config->size * rails;
     uint32_t most = device->completions_max;
     return wanted > most ? most : wanted < ENTRIES_MIN ? ENTRIES_MIN : (uint32_t)wanted;
 }

@@ -20,12 +20,12 @@
 // peer's process does, and its keepalive finds a host that is cut off while nothing is sent. What
 // the peer had sent before its end is delivered first.
 //
-// Out: each frame goes with its header into a place of the peer's (rdma_queue.h): copied behind it
-// into a place of ours, so that the sender's memory is its own again at once; or, of a long message
-// in memory of kolo_alloc, read by the device where it lies. In: copied or reduced straight out of
-// the place where the device wrote it. A long message between memory of kolo_alloc, which a receive
-// that copies waits for, is written there by the sender's device (rdma_direct.h). A receive that
-// reduces has its operand in places anyway: nothing would be saved by another way.
+// Out: each frame goes with its header into an eager buffer of the peer's (rdma_queue.h): copied
+// behind it into one of ours, so that the sender's memory is its own again at once; or, of a long
+// message in memory of kolo_alloc, read by the device where it lies. In: copied or reduced straight
+// out of the buffer where the device wrote it. A long message between memory of kolo_alloc, which a
+// receive that copies waits for, is written there by the sender's device (rdma_direct.h). A receive
+// that reduces has its operand in such buffers anyway: nothing would be saved by another way.
 //
 // One completion queue serves all links of a rank. It is polled with every look; before a sleep it
 // is armed, and its channel is in the poller like any descriptor.
@@ -40,8 +40,8 @@
 #include "transport/tcp.h"
 
 enum {
-    RDMA_PLACES = 32, /* of a queue: a power of two */
-    RDMA_PLACE_BYTES = (64 << 10) + KOLO_HEADER_BYTES
+    RDMA_BUFFERS = 32, /* of a queue: a power of two */
+    RDMA_BUFFER_BYTES = (64 << 10) + KOLO_HEADER_BYTES
 };
 
 struct rdma_nic;
@@ -164,7 +164,7 @@ kolo_status kolo_rdma_control(struct kolo_link *base, const struct kolo_header *
                               const uint8_t *payload);
 /** May the next frame be taken? One in a device's memory can only be sent from where it lies. */
 bool kolo_rdma_may_take_frame(const struct rdma_link *link);
-/** Sends a frame, whose header is in the next place, from where it lies. False: it must be
+/** Sends a frame, whose header is in the next eager buffer, from where it lies. False: it must be
  * copied. */
 bool kolo_rdma_send_in_place(struct rdma_link *link, const struct kolo_frame *frame);
 void kolo_rdma_withdraw_writing(struct rdma_link *link, const struct kolo_work *work);

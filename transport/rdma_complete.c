@@ -21,7 +21,7 @@ static const struct {
     kolo_status send, receive; /* what it costs on either side */
 } meanings[] = {
     [IBV_WC_LOC_LEN_ERR] =
-        {"the message is longer than its place: do all ranks run the same version of kolo?",
+        {"the message is longer than the buffer for it: do all ranks run the same version of kolo?",
          KOLO_ERR_INTERNAL, KOLO_ERR_PROTOCOL},
     [IBV_WC_LOC_QP_OP_ERR] =
         {"the device could not carry out the request: its interface is down or has no way to the "
@@ -35,8 +35,8 @@ static const struct {
                              KOLO_ERR_LINK, KOLO_ERR_LINK},
     [IBV_WC_LOC_ACCESS_ERR] = {"the peer wrote where it must not", KOLO_ERR_PROTOCOL,
                                KOLO_ERR_PROTOCOL},
-    [IBV_WC_REM_INV_REQ_ERR] = {"the peer's device refused the message: too long for its place "
-                                "there, or of a kind that it "
+    [IBV_WC_REM_INV_REQ_ERR] = {"the peer's device refused the message: too long for the buffer "
+                                "for it there, or of a kind that it "
                                 "does not take",
                                 KOLO_ERR_LINK, KOLO_ERR_LINK},
     [IBV_WC_REM_ACCESS_ERR] =
@@ -49,7 +49,7 @@ static const struct {
                               "RoCE a smaller MTU on the way, a filter for UDP port 4791)",
                               KOLO_ERR_LINK, KOLO_ERR_LINK},
     [IBV_WC_RNR_RETRY_EXC_ERR] =
-        {"the peer has had no place for a message for too long: is its process stopped?",
+        {"the peer has had no buffer free for a message for too long: is its process stopped?",
          KOLO_ERR_LINK, KOLO_ERR_LINK},
     [IBV_WC_FATAL_ERR] = {"the device broke down: look at dmesg", KOLO_ERR_LINK, KOLO_ERR_LINK},
     [IBV_WC_RESP_TIMEOUT_ERR] = {"the peer's device did not answer in time", KOLO_ERR_LINK,

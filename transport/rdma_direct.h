@@ -7,8 +7,8 @@
 // nth receive. So an offer names a receive by its number and may be sent as soon as that is posted,
 // before anybody knows of the message: where it is there in time the first byte goes straight into
 // place, and no message waits for a round trip. A message that begins before the offer comes goes
-// through places, as a short one does; its offer comes to nothing, and both sides know it, since
-// one queue pair keeps the order.
+// through eager buffers, as a short one does; its offer comes to nothing, and both sides know it,
+// since one queue pair keeps the order.
 //
 //   offer    control frame {type, slot, generation, u32 channel, u32 number, u32 key, u64 address},
 //            payload {24 bytes description, u64 bytes, u8 further rails by bit, 7 u32 keys of them}
@@ -20,8 +20,8 @@
 // there is no order between them. The message has its turn with the first one's mark, and is there
 // with the last of all.
 //
-// The sender compares description and length with its own. If they differ it sends through places,
-// so that the receiver finds the mismatch as it finds any.
+// The sender compares description and length with its own. If they differ it sends through eager
+// buffers, so that the receiver finds the mismatch as it finds any.
 //
 // A receive that is given up while its offer stands cannot wait for the peer's consent. Its pages
 // are cut off instead (kolo_heap_sever): the program gets fresh ones, what still comes goes where
@@ -82,7 +82,7 @@ struct kolo_rdma_row {
     uint64_t closes;
 };
 /** A message of ours that goes into an offer: promised, then begun, until the device has read all
- * of it. Or a frame of one that goes into a place of the peer's. */
+ * of it. Or a frame of one that goes into an eager buffer of the peer's. */
 struct kolo_rdma_writing {
     const struct kolo_work *work; /* NULL: given up, if there is a region; else the entry is free */
     struct kolo_rdma_region *region;
@@ -141,7 +141,7 @@ void kolo_rdma_direct_reclaim(struct kolo_rdma_direct *direct, const struct kolo
 kolo_status kolo_rdma_direct_heard(struct kolo_rdma_direct *direct, const struct kolo_desc *desc,
                                    const uint8_t *payload, size_t bytes,
                                    uint32_t *channel_out) KOLO_NODISCARD;
-/** Will @p work, of which nothing was sent, be written? Only where the peer has offered its place
+/** Will @p work, of which nothing was sent, be written? Only where the peer has offered memory
  * for just this message. */
 bool kolo_rdma_direct_promise(struct kolo_rdma_direct *direct, const struct kolo_work *work);
 /** An entry, begun, for a frame that is sent from where it lies; NULL: it must be copied. */

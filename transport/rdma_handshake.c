@@ -22,8 +22,8 @@ void kolo_rdma_hello_pack(const struct kolo_rdma_hello *hello, uint8_t out[KOLO_
     kolo_write_u32(&writer, hello->packet);
     kolo_write_u16(&writer, hello->lid);
     kolo_write_u16(&writer, 0);
-    kolo_write_u32(&writer, hello->places);
-    kolo_write_u32(&writer, hello->place_bytes);
+    kolo_write_u32(&writer, hello->buffers);
+    kolo_write_u32(&writer, hello->buffer_bytes);
     kolo_write_bytes(&writer, hello->gid.bytes, sizeof hello->gid.bytes);
     kolo_write_text(&writer, hello->offers ? "" : hello->reason);
     writer = kolo_writer_over(out + ROUND_AT, KOLO_RDMA_HELLO_BYTES - ROUND_AT);
@@ -61,12 +61,12 @@ static kolo_status check_offer(const struct kolo_rdma_hello *hello,
         return bad("packet number", hello->packet);
     if (is_infiniband != (hello->lid != 0) || hello->lid > LID_MAX)
         return bad("LID", hello->lid);
-    if (hello->places < KOLO_RDMA_PLACES_MIN || hello->places > KOLO_RDMA_PLACES_MAX ||
-        (hello->places & (hello->places - 1)) != 0)
-        return bad("a number of places of", hello->places);
-    if (hello->place_bytes < KOLO_RDMA_PLACE_BYTES_MIN ||
-        hello->place_bytes > KOLO_RDMA_PLACE_BYTES_MAX)
-        return bad("places of bytes", hello->place_bytes);
+    if (hello->buffers < KOLO_RDMA_BUFFERS_MIN || hello->buffers > KOLO_RDMA_BUFFERS_MAX ||
+        (hello->buffers & (hello->buffers - 1)) != 0)
+        return bad("a number of eager buffers of", hello->buffers);
+    if (hello->buffer_bytes < KOLO_RDMA_BUFFER_BYTES_MIN ||
+        hello->buffer_bytes > KOLO_RDMA_BUFFER_BYTES_MAX)
+        return bad("eager buffers of bytes", hello->buffer_bytes);
     if (!is_published(&hello->gid, published))
         return kolo_fail(KOLO_ERR_PROTOCOL,
                          "an RDMA handshake with an address that its rank has not published");
@@ -118,8 +118,8 @@ kolo_status kolo_rdma_hello_unpack(const uint8_t in[KOLO_RDMA_HELLO_BYTES],
     hello.packet = kolo_read_u32(&reader);
     hello.lid = kolo_read_u16(&reader);
     reserved |= kolo_read_u16(&reader);
-    hello.places = kolo_read_u32(&reader);
-    hello.place_bytes = kolo_read_u32(&reader);
+    hello.buffers = kolo_read_u32(&reader);
+    hello.buffer_bytes = kolo_read_u32(&reader);
     kolo_read_bytes(&reader, hello.gid.bytes, sizeof hello.gid.bytes);
     kolo_read_text(&reader, hello.reason, sizeof hello.reason);
     make_harmless(hello.reason);

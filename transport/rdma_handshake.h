@@ -6,7 +6,7 @@
 // to all before.
 //
 //   u32 magic, u8 version, u8 kind of address (0: no offer), u8 MTU code, u8 0,
-//   u32 queue pair, u32 packet number, u16 LID, u16 0, u32 places, u32 bytes of a place, 16 bytes
+//   u32 queue pair, u32 packet number, u16 LID, u16 0, u32 buffers, u32 bytes of each, 16 bytes
 //   GID, reason (u16 length and text; "" in an offer), zeroes up to byte 240; u32 round, u64
 //   received, zeroes
 //
@@ -20,10 +20,10 @@
 enum {
     KOLO_RDMA_HELLO_BYTES = 256,
     KOLO_RDMA_REASON_BYTES = 192, /* with its end */
-    KOLO_RDMA_PLACES_MIN = 8,     /* receives that lie ready; a power of two */
-    KOLO_RDMA_PLACES_MAX = 1024,
-    KOLO_RDMA_PLACE_BYTES_MIN = 2048, /* the longest control frame fits */
-    KOLO_RDMA_PLACE_BYTES_MAX = 1 << 20
+    KOLO_RDMA_BUFFERS_MIN = 8,    /* receives that lie ready; a power of two */
+    KOLO_RDMA_BUFFERS_MAX = 1024,
+    KOLO_RDMA_BUFFER_BYTES_MIN = 2048, /* the longest control frame fits */
+    KOLO_RDMA_BUFFER_BYTES_MAX = 1 << 20
 };
 
 struct kolo_rdma_hello {
@@ -32,7 +32,7 @@ struct kolo_rdma_hello {
     uint8_t mtu;              /* enum ibv_mtu */
     uint32_t pair, packet;    /* numbers of 24 bits */
     uint16_t lid;             /* InfiniBand */
-    uint32_t places, place_bytes;
+    uint32_t buffers, buffer_bytes;
     char reason[KOLO_RDMA_REASON_BYTES]; /* why there is no offer */
     uint32_t round;                      /* of bringing a broken pair back; 0: it is the first */
     uint64_t received;                   /* by the pairs before */

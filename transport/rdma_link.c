@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A link of the rdma transport: the three stages that rdma.h draws, frames in and out of the
-// places, and the end. Must never read a byte of the connection that belongs to TCP, nor close a
-// queue from within its callbacks.
+// eager buffers, and the end. Must never read a byte of the connection that belongs to TCP, nor
+// close a queue from within its callbacks.
 #include "transport/rdma.h"
 
 #include <errno.h>
@@ -106,15 +106,15 @@ static void tell_probed(struct rdma_link *link)
 
 static void send_probe(struct rdma_link *link)
 {
-    uint8_t *place = kolo_rdma_queue_place(link->queue);
-    if (place == NULL) {
-        decline(link,
-                link->broke[0] != '\0' ? link->broke : "there is no place for a first message");
+    uint8_t *buffer = kolo_rdma_queue_buffer(link->queue);
+    if (buffer == NULL) {
+        decline(link, link->broke[0] != '\0' ? link->broke
+                                             : "there is no buffer free for a first message");
         return;
     }
     const uint32_t bytes =
         link->queue->message_bytes < PROBE_BYTES ? link->queue->message_bytes : PROBE_BYTES;
-    memset(place, 0, bytes);
+    memset(buffer, 0, bytes);
     if (!kolo_rdma_is_forced(rdma_port_of(link)))
         link->probe_until =
             kolo_now_ns() + kolo_rdma_fallen_patience_ns(&rdma_port_of(link)->fallen);
@@ -292,8 +292,8 @@ static kolo_status prepare(struct rdma_link *link)
     if (!kolo_rdma_gids_join(&port->nic.device->gids, &link->published, &ours, &theirs, &why))
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "%s", why.text);
     link->gid = port->nic.device->gids.all[ours];
-    kolo_status status = kolo_rdma_queue_open(port->nic.completions, &queue_ops, link, RDMA_PLACES,
-                                              RDMA_PLACE_BYTES, &link->queue);
+    kolo_status status = kolo_rdma_queue_open(port->nic.completions, &queue_ops, link, RDMA_BUFFERS,
+                                              RDMA_BUFFER_BYTES, &link->queue);
     if (status == KOLO_OK)
         kolo_rdma_queue_hello(link->queue, &link->gid, &link->mine);
     return status;
@@ -403,8 +403,8 @@ static bool waits_for_those_before(const struct kolo_frame *frame)
     return frame->work != NULL && frame->work->is_taken && frame->work->frames_out > 1;
 }
 
-/** The next frame for a place. Beside a message that is being written, whose pieces are bounded,
- * others go on: most of all what says that it is given up. */
+/** The next frame for an eager buffer. Beside a message that is being written, whose pieces are
+ * bounded, others go on: most of all what says that it is given up. */
 static bool next_frame(struct rdma_link *link, struct kolo_frame *frame_out)
 {
     struct kolo_link *base = &link->tcp.base;
@@ -419,22 +419,22 @@ static bool push_frames(struct rdma_link *link)
     struct kolo_link *base = &link->tcp.base;
     struct kolo_frame frame;
     bool moved = false;
-    uint8_t *place;
+    uint8_t *buffer;
     for (;;) {
         (void)kolo_rdma_go_on_writing(link);
         if (base->state != KOLO_LINK_UP || !kolo_rdma_may_take_frame(link) ||
-            (place = kolo_rdma_queue_place(link->queue)) == NULL || !next_frame(link, &frame))
+            (buffer = kolo_rdma_queue_buffer(link->queue)) == NULL || !next_frame(link, &frame))
             return moved;
         moved = true;
         if (frame.is_remote) {
             kolo_rdma_begin_writing(link, &frame);
             continue;
         }
-        kolo_header_pack(&frame.header, place);
+        kolo_header_pack(&frame.header, buffer);
         if (kolo_rdma_send_in_place(link, &frame))
             continue;
         if (frame.bytes > 0)
-            memcpy(place + KOLO_HEADER_BYTES, frame.payload, frame.bytes);
+            memcpy(buffer + KOLO_HEADER_BYTES, frame.payload, frame.bytes);
         bool is_awaited = waits_for_those_before(&frame);
         kolo_link_frame_done(base, &frame);
         /* Else only who closes asks whether all has left. */

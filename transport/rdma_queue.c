@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Must never post a send without a place for it there, nor let the device touch a place that
+// Must never post a send without a buffer for it there, nor let the device touch a buffer that
 // somebody reads or writes.
 #include "transport/rdma_queue.h"
 
@@ -25,16 +25,16 @@ enum {
     PACKET_MASK = 0xffffff /* packet numbers have 24 bits */
 };
 
-/* ---- places ---- */
+/* ---- eager buffers ---- */
 
-static uint8_t *send_place(const struct kolo_rdma_queue *queue, uint64_t number)
+static uint8_t *send_buffer(const struct kolo_rdma_queue *queue, uint64_t number)
 {
-    return queue->memory + (number & (queue->places - 1)) * queue->place_bytes;
+    return queue->memory + (number & (queue->buffers - 1)) * queue->buffer_bytes;
 }
 
-static uint8_t *receive_place(const struct kolo_rdma_queue *queue, uint64_t number)
+static uint8_t *receive_buffer(const struct kolo_rdma_queue *queue, uint64_t number)
 {
-    return send_place(queue, number) + (size_t)queue->places * queue->place_bytes;
+    return send_buffer(queue, number) + (size_t)queue->buffers * queue->buffer_bytes;
 }
 
 /** Puts the next receive back. A failure ends the queue; one that others stand in for is cut, and
@@ -42,11 +42,11 @@ static uint8_t *receive_place(const struct kolo_rdma_queue *queue, uint64_t numb
 static bool post_receive(struct kolo_rdma_queue *queue)
 {
     struct ibv_recv_wr *bad = NULL;
-    uint8_t *place = receive_place(queue, queue->receives.next);
+    uint8_t *buffer = receive_buffer(queue, queue->receives.next);
     const struct kolo_rdma_request request = {
-        .what = "a receive", .bytes = queue->place_bytes, .context = place};
+        .what = "a receive", .bytes = queue->buffer_bytes, .context = buffer};
     struct ibv_sge part = {
-        .addr = (uintptr_t)place, .length = queue->place_bytes, .lkey = queue->region->lkey};
+        .addr = (uintptr_t)buffer, .length = queue->buffer_bytes, .lkey = queue->region->lkey};
     struct ibv_recv_wr receive = {.wr_id = kolo_rdma_track_add(&queue->receives, &request, true),
                                   .sg_list = &part,
                                   .num_sge = 1};
@@ -60,7 +60,7 @@ static bool post_receive(struct kolo_rdma_queue *queue)
 
 static struct kolo_rdma_posted *posted_at(const struct kolo_rdma_queue *queue, uint64_t number)
 {
-    return &queue->posted[number & (queue->places - 1)];
+    return &queue->posted[number & (queue->buffers - 1)];
 }
 
 static bool takes_receive(const struct kolo_rdma_posted *posted)
@@ -126,7 +126,8 @@ static void post_send(struct kolo_rdma_queue *queue, const char *what, size_t by
                       bool is_signaled)
 {
     const struct kolo_rdma_request request = {.what = what, .bytes = bytes};
-    struct ibv_sge part = part_of(send_place(queue, queue->sends.next), bytes, queue->region->lkey);
+    struct ibv_sge part =
+        part_of(send_buffer(queue, queue->sends.next), bytes, queue->region->lkey);
     struct ibv_send_wr send = {.sg_list = &part,
                                .num_sge = bytes > 0 ? 1 : 0,
                                .opcode = IBV_WR_SEND_WITH_IMM,
@@ -144,7 +145,7 @@ static bool can_post(const struct kolo_rdma_queue *queue)
 
 static void return_credit(struct kolo_rdma_queue *queue)
 {
-    bool is_due = queue->owed >= (queue->places - RESERVE) / 2;
+    bool is_due = queue->owed >= (queue->buffers - RESERVE) / 2;
     if (is_due && can_post(queue))
         post_send(queue, "a return of credit", 0, true);
 }
@@ -197,7 +198,7 @@ static void take_credit(struct kolo_rdma_queue *queue, const struct ibv_wc *wc)
     uint32_t more =
         (wc->wc_flags & IBV_WC_WITH_IMM) != 0 ? ntohl(wc->imm_data) & ((1u << MARK_BITS) - 1) : 0;
     if (more > queue->credit_whole - queue->credit) {
-        break_protocol(queue, "more places were returned than were used", more);
+        break_protocol(queue, "more eager buffers were returned than were used", more);
         return;
     }
     queue->credit += more;
@@ -252,7 +253,7 @@ static kolo_status make_memory(struct kolo_rdma_queue *queue)
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     /* Whole pages: libibverbs may keep them from the child of a fork, and nothing else with
      * them. */
-    size_t bytes = (2 * (size_t)queue->places * queue->place_bytes + page - 1) / page * page;
+    size_t bytes = (2 * (size_t)queue->buffers * queue->buffer_bytes + page - 1) / page * page;
     queue->memory = kolo_aligned(page, bytes);
     if (queue->memory == NULL)
         return KOLO_ERR_NO_MEMORY;
@@ -262,7 +263,7 @@ static kolo_status make_memory(struct kolo_rdma_queue *queue)
 
 static kolo_status make_pair(struct kolo_rdma_queue *queue)
 {
-    return kolo_rdma_pair_make(queue->completions, queue->places,
+    return kolo_rdma_pair_make(queue->completions, queue->buffers,
                                queue->takes_parts ? SEND_PARTS : 1, &queue->pair,
                                &queue->inline_bytes);
 }
@@ -271,7 +272,7 @@ static kolo_status make_pair(struct kolo_rdma_queue *queue)
 static kolo_status make_ready(struct kolo_rdma_queue *queue)
 {
     kolo_status status = kolo_rdma_pair_prepare(queue->completions->device, queue->pair);
-    for (uint32_t i = 0; status == KOLO_OK && i < queue->places; i++)
+    for (uint32_t i = 0; status == KOLO_OK && i < queue->buffers; i++)
         if (!post_receive(queue))
             status = KOLO_ERR_LINK;
     return status;
@@ -279,14 +280,14 @@ static kolo_status make_ready(struct kolo_rdma_queue *queue)
 
 kolo_status kolo_rdma_queue_open(struct kolo_rdma_completions *completions,
                                  const struct kolo_rdma_queue_ops *ops, void *context,
-                                 uint32_t places, uint32_t place_bytes,
+                                 uint32_t buffers, uint32_t buffer_bytes,
                                  struct kolo_rdma_queue **queue_out)
 {
     kolo_status status;
     struct kolo_rdma_queue *queue = kolo_calloc(1, sizeof *queue);
     if (queue == NULL)
         return KOLO_ERR_NO_MEMORY;
-    queue->posted = kolo_calloc(places, sizeof *queue->posted);
+    queue->posted = kolo_calloc(buffers, sizeof *queue->posted);
     if (queue->posted == NULL) {
         kolo_free_memory(queue);
         return KOLO_ERR_NO_MEMORY;
@@ -294,16 +295,16 @@ kolo_status kolo_rdma_queue_open(struct kolo_rdma_completions *completions,
     queue->completions = completions;
     queue->ops = ops;
     queue->context = context;
-    queue->places = places;
-    queue->place_bytes = place_bytes;
+    queue->buffers = buffers;
+    queue->buffer_bytes = buffer_bytes;
     KOLO_TRY(kolo_random(&queue->packet, sizeof queue->packet));
     queue->packet &= PACKET_MASK;
     queue->takes_parts = completions->device->parts_max >= SEND_PARTS;
     queue->write_bytes = completions->device->message_bytes_max < WRITE_BYTES
                              ? completions->device->message_bytes_max
                              : WRITE_BYTES;
-    KOLO_TRY(kolo_rdma_track_open(&queue->sends, completions, &send_ops, false, places));
-    KOLO_TRY(kolo_rdma_track_open(&queue->receives, completions, &receive_ops, true, places));
+    KOLO_TRY(kolo_rdma_track_open(&queue->sends, completions, &send_ops, false, buffers));
+    KOLO_TRY(kolo_rdma_track_open(&queue->receives, completions, &receive_ops, true, buffers));
     KOLO_TRY(make_memory(queue));
     KOLO_TRY(make_pair(queue));
     queue->has_failed = true; /* its owner is told by the status alone */
@@ -356,8 +357,8 @@ void kolo_rdma_queue_hello(const struct kolo_rdma_queue *queue, const struct kol
                                           .pair = queue->pair->qp_num,
                                           .packet = queue->packet,
                                           .lid = device->lid,
-                                          .places = queue->places,
-                                          .place_bytes = queue->place_bytes};
+                                          .buffers = queue->buffers,
+                                          .buffer_bytes = queue->buffer_bytes};
 }
 
 kolo_status kolo_rdma_queue_connect(struct kolo_rdma_queue *queue, const struct kolo_rdma_gid *gid,
@@ -368,17 +369,17 @@ kolo_status kolo_rdma_queue_connect(struct kolo_rdma_queue *queue, const struct 
     if (status != KOLO_OK)
         return status;
     queue->message_bytes =
-        theirs->place_bytes < queue->place_bytes ? theirs->place_bytes : queue->place_bytes;
-    queue->credit = queue->credit_whole = theirs->places - RESERVE;
+        theirs->buffer_bytes < queue->buffer_bytes ? theirs->buffer_bytes : queue->buffer_bytes;
+    queue->credit = queue->credit_whole = theirs->buffers - RESERVE;
     queue->is_connected = true;
     return KOLO_OK;
 }
 
 /* ---- sending ---- */
 
-uint8_t *kolo_rdma_queue_place(struct kolo_rdma_queue *queue)
+uint8_t *kolo_rdma_queue_buffer(struct kolo_rdma_queue *queue)
 {
-    return queue->credit > 0 && can_post(queue) ? send_place(queue, queue->sends.next) : NULL;
+    return queue->credit > 0 && can_post(queue) ? send_buffer(queue, queue->sends.next) : NULL;
 }
 
 void kolo_rdma_queue_send(struct kolo_rdma_queue *queue, size_t bytes, bool is_signaled)
@@ -393,7 +394,7 @@ void kolo_rdma_queue_send_with(struct kolo_rdma_queue *queue, size_t bytes,
     const struct kolo_rdma_request request = {
         .what = "a message", .bytes = bytes + rest->bytes, .context = context};
     struct ibv_sge parts[SEND_PARTS] = {
-        part_of(send_place(queue, queue->sends.next), bytes, queue->region->lkey),
+        part_of(send_buffer(queue, queue->sends.next), bytes, queue->region->lkey),
         part_of(rest->data, rest->bytes, rest->key)};
     queue->credit--;
     struct ibv_send_wr send = {.sg_list = parts,
@@ -536,7 +537,7 @@ kolo_status kolo_rdma_queue_renew(struct kolo_rdma_queue *queue)
     queue->has_failed = true; /* its owner is told by the status alone */
     KOLO_TRY(make_ready(queue));
     queue->has_failed = queue->is_cut = queue->is_flushed = false;
-    queue->owed = 0; /* all places lie ready, and the peer is given all credit anew */
+    queue->owed = 0; /* all buffers lie ready, and the peer is given all credit anew */
 out:
     return status;
 }

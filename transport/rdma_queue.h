@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // One reliable queue pair to a peer and the memory that lies ready on both sides: messages of up to
-// a place's size go from a place here to one there, in order, each once. No sockets, no links: who
-// uses it brings the two hellos together.
+// a buffer's size go from a buffer here to one there, in order, each once. No sockets, no links:
+// who uses it brings the two hellos together.
 //
-// Credit. Of its `places` receives each side keeps RESERVE back and gives the others to its peer: a
-// message uses one up, and it comes back, added to the next message the other way (its 32-bit
+// Credit. Of its `buffers` receives each side keeps RESERVE back and gives the others to its peer:
+// a message uses one up, and it comes back, added to the next message the other way (its 32-bit
 // number), or, when half are owed and nothing goes there, by a message without bytes. Such a
 // message uses no credit: it lands in the reserve. Two of them at most are not yet read at any
 // time, since the second is owed only for messages that its reader has sent after it read of the
@@ -12,7 +12,7 @@
 // device never has to ask again (RNR).
 //
 // Beside messages a queue writes into memory of the peer's that it was told of, in a row of pieces.
-// The last of a row is told there by a mark of 16 bits: it uses a place up, as a message does, and
+// The last of a row is told there by a mark of 16 bits: it uses a buffer up, as a message does, and
 // fills none. A number is mark << 16 | credit.
 //
 // A pair that breaks although the peer lives is replaced by a fresh one (rdma_resume.h brings both
@@ -20,9 +20,9 @@
 // was posted before is over, the rest is posted again, out of the same memory. So each message
 // arrives once.
 //
-// A place is a buffer of fixed size in registered memory (an eager buffer); places to send from and
-// to receive into are one allocation. A send is signaled where its completion is asked for: that of
-// one is that of all before it (rdma_complete.h).
+// These are eager buffers: of fixed size, in registered memory, ready before it is known what
+// comes; those to send from and those to receive into are one allocation. A send is signaled where
+// its completion is asked for: that of one is that of all before it (rdma_complete.h).
 //
 // Closing destroys the queue pair first: from then on the device touches none of the memory.
 //
@@ -62,7 +62,7 @@ struct kolo_rdma_queue_ops {
 struct kolo_rdma_posted {
     struct ibv_sge parts[2];
     uint64_t address;
-    uint64_t uses; /* of places there, with this one */
+    uint64_t uses; /* of buffers there, with this one */
     uint32_t remote_key;
     enum ibv_wr_opcode opcode;
     uint16_t mark;
@@ -77,16 +77,16 @@ struct kolo_rdma_queue {
     struct ibv_qp *pair;
     struct kolo_rdma_track sends, receives;
     struct ibv_mr *region;
-    uint8_t *memory;              /* places to send from, then places to receive into */
-    uint32_t places, place_bytes; /* here */
-    uint32_t message_bytes;       /* the smaller of both sides' places */
+    uint8_t *memory;                /* buffers to send from, then those to receive into */
+    uint32_t buffers, buffer_bytes; /* here */
+    uint32_t message_bytes;         /* the smaller of both sides' buffers */
     uint32_t inline_bytes;
     uint32_t write_bytes; /* of one write */
     size_t writes_out;    /* bytes of writes that have not completed */
     uint32_t packet;
-    uint32_t credit;            /* messages that the peer has a place for */
+    uint32_t credit;            /* messages that the peer has a buffer for */
     uint32_t credit_whole;      /* all it ever gave */
-    uint32_t owed;              /* places here that are free again, and it was not told */
+    uint32_t owed;              /* buffers here that are free again, and it was not told */
     uint64_t watched;           /* sends.first at the last look of the watch */
     kolo_deadline silent_since; /* the look that found it there first; 0: nothing is on its way */
     struct kolo_rdma_posted *posted; /* a ring, by number of the send */
@@ -96,14 +96,14 @@ struct kolo_rdma_queue {
     bool is_loose; /* a pair that it had could not be destroyed */
     bool is_cut; /* the pair is broken: what came before that is delivered, and nothing is posted */
     bool holds;  /* sends wait until those of the pair before are posted again */
-    bool takes_parts; /* a message may lie in two places */
+    bool takes_parts; /* a message may lie in two parts */
 };
 
-/** A queue pair with @p places receives (a power of two) of @p place_bytes bytes each ready.
+/** A queue pair with @p buffers receives (a power of two) of @p buffer_bytes bytes each ready.
  * ERR_UNSUPPORTED, ERR_SYSTEM: the device does not give it, and why; ERR_NO_MEMORY. */
 kolo_status kolo_rdma_queue_open(struct kolo_rdma_completions *completions,
                                  const struct kolo_rdma_queue_ops *ops, void *context,
-                                 uint32_t places, uint32_t place_bytes,
+                                 uint32_t buffers, uint32_t buffer_bytes,
                                  struct kolo_rdma_queue **queue_out) KOLO_NODISCARD;
 /** NULL is fine. */
 void kolo_rdma_queue_close(struct kolo_rdma_queue *queue);
@@ -115,12 +115,12 @@ void kolo_rdma_queue_hello(const struct kolo_rdma_queue *queue, const struct kol
 kolo_status kolo_rdma_queue_connect(struct kolo_rdma_queue *queue, const struct kolo_rdma_gid *gid,
                                     const struct kolo_rdma_hello *theirs) KOLO_NODISCARD;
 
-/** Where the next message is to be written, message_bytes long; NULL: there is no place, here or
+/** Where the next message is to be written, message_bytes long; NULL: no buffer is free, here or
  * there, now. */
-uint8_t *kolo_rdma_queue_place(struct kolo_rdma_queue *queue);
+uint8_t *kolo_rdma_queue_buffer(struct kolo_rdma_queue *queue);
 /** Sends what was written there: @p bytes bytes, at least 1. @p is_signaled: somebody will ask
  * whether all is drained, so it gets a completion of its own. Else one message in so many does, as
- * places are needed again: each completion costs the device an entry, and us a look. What fails
+ * buffers are needed again: each completion costs the device an entry, and us a look. What fails
  * completes in any case. */
 void kolo_rdma_queue_send(struct kolo_rdma_queue *queue, size_t bytes, bool is_signaled);
 /** Memory of ours, and, of a write, where its bytes go. */
@@ -131,7 +131,7 @@ struct kolo_rdma_write {
     uint64_t address;
     uint32_t remote_key;
 };
-/** Can a write be posted now? The last of a row uses a place there, for its mark. Only so much of
+/** Can a write be posted now? The last of a row uses a buffer there, for its mark. Only so much of
  * writes is out at a time that what is sent beside them need not wait long. */
 bool kolo_rdma_queue_can_write(const struct kolo_rdma_queue *queue, bool is_last);
 /** Writes, in order with all that is sent; the memory is lent until the last of the row is over. */
@@ -143,8 +143,8 @@ void kolo_rdma_queue_write_piece(struct kolo_rdma_queue *queue,
  * may have no bytes. */
 void kolo_rdma_queue_write_last(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write,
                                 uint16_t mark, void *context);
-/** As kolo_rdma_queue_send(), of @p bytes bytes in the place and behind them @p rest, which is lent
- * until has_written(@p context), not NULL. Together at most message_bytes; only where
+/** As kolo_rdma_queue_send(), of @p bytes bytes in the buffer and behind them @p rest, which is
+ * lent until has_written(@p context), not NULL. Together at most message_bytes; only where
  * takes_parts. */
 void kolo_rdma_queue_send_with(struct kolo_rdma_queue *queue, size_t bytes,
                                const struct kolo_rdma_write *rest, void *context, bool is_signaled);
@@ -172,7 +172,7 @@ unsigned kolo_rdma_queue_replay(struct kolo_rdma_queue *queue);
 /** For how long no send has completed although some are on their way, as far as the looks that this
  * is can tell: 0 at the first of them, and where @p is_late, since nobody looked for a while. Where
  * no send on its way is signaled, a signaled write of no bytes follows: it needs nothing of the
- * peer's program, not even a place. */
+ * peer's program, not even a buffer. */
 int64_t kolo_rdma_queue_silence_ns(struct kolo_rdma_queue *queue, kolo_deadline now, bool is_late);
 /** It has been too long: the queue fails, with @p text. */
 void kolo_rdma_queue_give_up(struct kolo_rdma_queue *queue, const char *text);

@@ -12,7 +12,7 @@
 
 enum word { HAVE = 1, OFFER, ANSWER, READY, OVER };
 enum {
-    FIRST_BYTES = 4096, /* of a first message, and of a place: a whole packet of the largest MTU */
+    FIRST_BYTES = 4096, /* of a first message, and of a buffer: a whole packet of the largest MTU */
     GIDS_TOLD = 4       /* of each port, the best */
 };
 
@@ -312,17 +312,17 @@ static kolo_status open_rail(struct rdma_link *link, uint8_t number, struct rdma
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "%s", why.text);
     *rail = (struct rdma_rail){
         .link = link, .nic = nic, .number = number, .gid = nic->device->gids.all[i]};
-    return kolo_rdma_queue_open(nic->completions, &rail_ops, rail, RDMA_PLACES, FIRST_BYTES,
+    return kolo_rdma_queue_open(nic->completions, &rail_ops, rail, RDMA_BUFFERS, FIRST_BYTES,
                                 &rail->queue);
 }
 
 static void send_first(struct rdma_rail *rail)
 {
-    uint8_t *place = kolo_rdma_queue_place(rail->queue);
+    uint8_t *buffer = kolo_rdma_queue_buffer(rail->queue);
     rail->step = RAIL_PROVES;
-    if (place == NULL)
+    if (buffer == NULL)
         return; /* it has broken, and stops */
-    memset(place, 0, rail->queue->message_bytes);
+    memset(buffer, 0, rail->queue->message_bytes);
     kolo_rdma_queue_send(rail->queue, rail->queue->message_bytes, true);
 }
 

@@ -186,8 +186,8 @@ static void go_on(struct rdma_link *link)
 
 static bool is_same_shape(const struct rdma_link *link, const struct kolo_rdma_hello *theirs)
 {
-    return theirs->offers && theirs->places == link->theirs.places &&
-           theirs->place_bytes == link->theirs.place_bytes;
+    return theirs->offers && theirs->buffers == link->theirs.buffers &&
+           theirs->buffer_bytes == link->theirs.buffer_bytes;
 }
 
 void kolo_rdma_resume_heard(struct rdma_link *link, const struct kolo_rdma_hello *theirs)

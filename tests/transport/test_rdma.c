@@ -144,7 +144,7 @@ static void meet_each(struct suite_rank *rank)
 Test(rdma, what_fails_with_several_peers_in_a_row_is_tried_no_more, .timeout = 60)
 {
     atomic_store(&turn, 0);
-    fake_verbs_device(0)->attr.max_cqe = 2 * RDMA_PLACES; /* for one link */
+    fake_verbs_device(0)->attr.max_cqe = 2 * RDMA_BUFFERS; /* for one link */
     struct suite_world *world = suite_open("rdma", 8, NULL, NULL);
     snprintf(world->settings.transport, sizeof world->settings.transport, "auto");
     suite_run(world, meet_each);

@@ -248,7 +248,7 @@ Test(rdma_complete, every_status_has_its_words)
         enum ibv_wc_status status;
         kolo_status why;
         const char *text;
-    } cases[] = {{IBV_WC_LOC_LEN_ERR, KOLO_ERR_INTERNAL, "longer than its place"},
+    } cases[] = {{IBV_WC_LOC_LEN_ERR, KOLO_ERR_INTERNAL, "longer than the buffer for it"},
                  {IBV_WC_LOC_QP_OP_ERR, KOLO_ERR_LINK, "no way to the peer"},
                  {IBV_WC_LOC_PROT_ERR, KOLO_ERR_LINK, "not registered any more"},
                  {IBV_WC_WR_FLUSH_ERR, KOLO_ERR_LINK, "the connection was ended"},
@@ -281,7 +281,7 @@ Test(rdma_complete, a_peer_that_has_no_place_or_is_gone)
 {
     cr_assert(post_send(&sides[0], 0, true) == 0);
     poll_until_quiet();
-    has_failed(&sides[0], KOLO_ERR_LINK, "has had no place for a message for too long");
+    has_failed(&sides[0], KOLO_ERR_LINK, "has had no buffer free for a message for too long");
     end();
     begin();
     fake_verbs_table()->destroy_qp(sides[1].pair);
@@ -305,7 +305,7 @@ Test(rdma_complete, a_message_that_is_too_long_is_the_peers_fault)
     cr_assert(post_send(&sides[0], 0, true) == 0);
     poll_until_quiet();
     has_failed(&sides[1], KOLO_ERR_PROTOCOL,
-               "a receive of 1 bytes: the message is longer than its place");
+               "a receive of 1 bytes: the message is longer than the buffer for it");
     has_failed(&sides[0], KOLO_ERR_LINK, "refused the message");
 }
 

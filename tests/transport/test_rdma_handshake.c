@@ -20,8 +20,8 @@ static struct kolo_rdma_hello offer(void)
                                     .mtu = IBV_MTU_4096,
                                     .pair = 0xffffff,
                                     .packet = 0x123456,
-                                    .places = 32,
-                                    .place_bytes = 65568};
+                                    .buffers = 32,
+                                    .buffer_bytes = 65568};
 }
 
 static kolo_status unpack(const struct kolo_rdma_hello *hello, struct kolo_rdma_hello *hello_out)
@@ -37,7 +37,7 @@ Test(rdma_handshake, an_offer_comes_back)
     cr_assert(unpack(&sent, &got) == KOLO_OK, "%s", kolo_error_detail());
     cr_assert(got.offers && got.pair == sent.pair && got.packet == sent.packet &&
               got.mtu == sent.mtu);
-    cr_assert(got.places == 32 && got.place_bytes == 65568 && got.lid == 0 &&
+    cr_assert(got.buffers == 32 && got.buffer_bytes == 65568 && got.lid == 0 &&
               got.reason[0] == '\0');
     cr_assert(got.gid.kind == KOLO_RDMA_ROCE_V2 && memcmp(got.gid.bytes, sent.gid.bytes, 16) == 0);
     sent.gid = published.all[1];
@@ -75,12 +75,12 @@ Test(rdma_handshake, each_field_is_checked)
     REFUSED(pair, 1u << 24, "queue pair 16777216");
     REFUSED(packet, 1u << 24, "packet number 16777216");
     REFUSED(lid, 1, "LID 1");
-    REFUSED(places, 0, "a number of places of 0");
-    REFUSED(places, 24, "a number of places of 24");
-    REFUSED(places, 4, "a number of places of 4");
-    REFUSED(places, 2048, "a number of places of 2048");
-    REFUSED(place_bytes, 2047, "places of bytes 2047");
-    REFUSED(place_bytes, UINT32_MAX, "places of bytes 4294967295");
+    REFUSED(buffers, 0, "a number of eager buffers of 0");
+    REFUSED(buffers, 24, "a number of eager buffers of 24");
+    REFUSED(buffers, 4, "a number of eager buffers of 4");
+    REFUSED(buffers, 2048, "a number of eager buffers of 2048");
+    REFUSED(buffer_bytes, 2047, "eager buffers of bytes 2047");
+    REFUSED(buffer_bytes, UINT32_MAX, "eager buffers of bytes 4294967295");
     REFUSED(gid.kind, (enum kolo_rdma_kind)4, "an address of kind 4");
     REFUSED(gid.kind, KOLO_RDMA_ROCE_V1, "has not published");
     REFUSED(gid.bytes[15], 2, "has not published");

@@ -131,8 +131,8 @@ static void good_block(const struct suite_world *world, uint8_t block[KOLO_RDMA_
                                           .mtu = IBV_MTU_1024,
                                           .pair = 0xfffff0,
                                           .packet = 77,
-                                          .places = RDMA_PLACES,
-                                          .place_bytes = RDMA_PLACE_BYTES};
+                                          .buffers = RDMA_BUFFERS,
+                                          .buffer_bytes = RDMA_BUFFER_BYTES};
     kolo_rdma_hello_pack(&hello, block);
 }
 
@@ -262,14 +262,14 @@ static bool agree_by_hand(struct by_hand *hand, const struct kolo_rdma_hello *mi
            kolo_rdma_hello_unpack(block, &hand->gids, theirs) == KOLO_OK && theirs->offers;
 }
 
-static uint8_t *place_by_hand(struct by_hand *hand)
+static uint8_t *buffer_by_hand(struct by_hand *hand)
 {
     const kolo_deadline deadline = kolo_deadline_in_ms(30000);
-    uint8_t *place;
-    while ((place = kolo_rdma_queue_place(hand->queue)) == NULL && !hand->queue->has_failed &&
+    uint8_t *buffer;
+    while ((buffer = kolo_rdma_queue_buffer(hand->queue)) == NULL && !hand->queue->has_failed &&
            !kolo_deadline_passed(deadline))
         poll_by_hand(hand);
-    return place;
+    return buffer;
 }
 
 /** All three stages; false: rank 0 did not agree. */
@@ -284,13 +284,13 @@ static bool join_by_hand(struct suite_rank *rank, struct by_hand *hand)
     struct kolo_rdma_hello mine, theirs;
     struct kolo_why why;
     size_t ours = 0, other = 0, used = 0;
-    uint8_t *place;
+    uint8_t *buffer;
     const struct kolo_settings *settings = kolo_endpoint_config_of(rank->endpoint)->settings;
     const struct kolo_verbs *verbs = NULL;
     if (kolo_verbs_load(&verbs) != KOLO_OK ||
         kolo_rdma_device_open(verbs, settings, -1, &hand->device) != KOLO_OK ||
-        kolo_rdma_completions_open(hand->device, 4 * RDMA_PLACES, &hand->completions) != KOLO_OK ||
-        kolo_rdma_queue_open(hand->completions, &ops, hand, RDMA_PLACES, RDMA_PLACE_BYTES,
+        kolo_rdma_completions_open(hand->device, 4 * RDMA_BUFFERS, &hand->completions) != KOLO_OK ||
+        kolo_rdma_queue_open(hand->completions, &ops, hand, RDMA_BUFFERS, RDMA_BUFFER_BYTES,
                              &hand->queue) != KOLO_OK ||
         !kolo_rdma_published(address_of(rank->world, 0), &hand->gids, &used) ||
         !kolo_rdma_gids_join(&hand->device->gids, &hand->gids, &ours, &other, &why))
@@ -299,9 +299,9 @@ static bool join_by_hand(struct suite_rank *rank, struct by_hand *hand)
     kolo_rdma_queue_hello(hand->queue, &gid, &mine);
     if (!agree_by_hand(hand, &mine, &theirs) ||
         kolo_rdma_queue_connect(hand->queue, &gid, &theirs) != KOLO_OK ||
-        !agree_by_hand(hand, &mine, &theirs) || (place = place_by_hand(hand)) == NULL)
+        !agree_by_hand(hand, &mine, &theirs) || (buffer = buffer_by_hand(hand)) == NULL)
         return false;
-    memset(place, 0, 4096);
+    memset(buffer, 0, 4096);
     kolo_rdma_queue_send(hand->queue, 4096, true);
     return agree_by_hand(hand, &mine, &theirs);
 }
@@ -309,12 +309,12 @@ static bool join_by_hand(struct suite_rank *rank, struct by_hand *hand)
 static void send_by_hand(struct by_hand *hand)
 {
     for (int i = 0; i < hostile->times; i++) {
-        uint8_t *place = place_by_hand(hand);
-        if (place == NULL)
+        uint8_t *buffer = buffer_by_hand(hand);
+        if (buffer == NULL)
             return; /* the other side had enough */
-        memset(place, 0, hostile->bytes);
+        memset(buffer, 0, hostile->bytes);
         if (hostile->bytes >= KOLO_HEADER_BYTES)
-            kolo_header_pack(&hostile->header, place);
+            kolo_header_pack(&hostile->header, buffer);
         kolo_rdma_queue_send(hand->queue, hostile->bytes, true);
     }
 }

@@ -96,7 +96,7 @@ static void run(void (*function)(struct suite_rank *rank))
 {
     struct suite_world *world = suite_open("rdma", 2, NULL, NULL);
     suite_run(world, function);
-    cr_assert(fake_verbs_regions() == 2, "the places, and nothing of a device's: %d",
+    cr_assert(fake_verbs_regions() == 2, "the eager buffers, and nothing of a device's: %d",
               fake_verbs_regions());
     suite_close(world);
 }
@@ -108,14 +108,14 @@ Test(rdma_landing, long_messages_land_where_they_are_wanted)
     cr_assert(mock->calls("cuMemcpyAsync") + mock->calls("cuMemcpyDtoH_v2") == 0);
 }
 
-Test(rdma_landing, what_comes_early_goes_through_places)
+Test(rdma_landing, what_comes_early_goes_through_eager_buffers)
 {
     is_early = true;
     run(to_and_fro);
     cr_assert(fake_verbs_written() < (size_t)2 * 9 * MIB);
 }
 
-/** More messages at once than there are entries and places. */
+/** More messages at once than there are entries and eager buffers. */
 static void many(struct suite_rank *rank)
 {
     enum { COUNT = 200, EACH = 80000 };

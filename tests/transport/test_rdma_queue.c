@@ -17,7 +17,7 @@
 #include "tests/support/fake_verbs.h"
 #include "transport/rdma_queue.h"
 
-enum { PLACES = 16, PLACE_BYTES = 4096, ENTRIES = 256, PATIENCE_MS = 30000 };
+enum { BUFFERS = 16, BUFFER_BYTES = 4096, ENTRIES = 256, PATIENCE_MS = 30000 };
 
 struct side {
     struct kolo_rdma_device *device;
@@ -51,23 +51,23 @@ static size_t length_of(unsigned *seed)
 {
     unsigned which = (unsigned)rand_r(seed) % 4, random = (unsigned)rand_r(seed);
     return which == 0   ? 1 + random % 64
-           : which == 1 ? 1 + random % PLACE_BYTES
-           : which == 2 ? PLACE_BYTES
+           : which == 1 ? 1 + random % BUFFER_BYTES
+           : which == 2 ? BUFFER_BYTES
                         : 8;
 }
 
-static void write_message(uint8_t *place, size_t bytes, unsigned number)
+static void write_message(uint8_t *buffer, size_t bytes, unsigned number)
 {
     for (size_t i = 0; i < bytes; i++)
-        place[i] = (uint8_t)(number * 31 + i * 7 + i / 256);
+        buffer[i] = (uint8_t)(number * 31 + i * 7 + i / 256);
 }
 
 static void send_what_fits(struct side *side)
 {
-    uint8_t *place;
-    while (side->sent < side->to_send && (place = kolo_rdma_queue_place(side->queue)) != NULL) {
+    uint8_t *buffer;
+    while (side->sent < side->to_send && (buffer = kolo_rdma_queue_buffer(side->queue)) != NULL) {
         size_t bytes = length_of(&side->seed_out);
-        write_message(place, bytes, side->sent++);
+        write_message(buffer, bytes, side->sent++);
         kolo_rdma_queue_send(side->queue, bytes, side->sent == side->to_send);
     }
 }
@@ -75,7 +75,7 @@ static void send_what_fits(struct side *side)
 static void arrived(struct kolo_rdma_queue *queue, const uint8_t *data, size_t bytes)
 {
     struct side *side = queue->context;
-    uint8_t expected[PLACE_BYTES];
+    uint8_t expected[BUFFER_BYTES];
     size_t length = length_of(&side->seed_in);
     cr_assert(bytes == length, "message %u has %zu bytes instead of %zu", side->got, bytes, length);
     write_message(expected, bytes, side->got++);
@@ -121,7 +121,7 @@ static void open_side(int number)
                   KOLO_OK,
               "%s", kolo_error_detail());
     cr_assert(kolo_rdma_completions_open(side->device, ENTRIES, &side->completions) == KOLO_OK);
-    cr_assert(kolo_rdma_queue_open(side->completions, &ops, side, PLACES, PLACE_BYTES,
+    cr_assert(kolo_rdma_queue_open(side->completions, &ops, side, BUFFERS, BUFFER_BYTES,
                                    &side->queue) == KOLO_OK,
               "%s", kolo_error_detail());
 }
@@ -153,7 +153,7 @@ static void connect_sides(void)
                                   &sides[1].gid, &why));
     for (int i = 0; i < 2; i++) {
         const struct kolo_rdma_hello theirs = hello_of(&sides[1 - i]);
-        cr_assert(kolo_rdma_queue_place(sides[i].queue) == NULL, "not before it is joined");
+        cr_assert(kolo_rdma_queue_buffer(sides[i].queue) == NULL, "not before it is joined");
         cr_assert(kolo_rdma_queue_connect(sides[i].queue, &sides[i].device->gids.all[sides[i].gid],
                                           &theirs) == KOLO_OK,
                   "%s", kolo_error_detail());
@@ -229,14 +229,14 @@ Test(rdma_queue, messages_go_to_and_fro)
     }
 }
 
-Test(rdma_queue, nobody_sends_without_a_place_there)
+Test(rdma_queue, nobody_sends_without_a_buffer_there)
 {
     sides[0].to_send = 1000;
     send_what_fits(&sides[0]);
     bool moved;
     for (int i = 0; i < 50; i++) /* the receiver does not look */
         cr_assert(kolo_rdma_completions_poll(sides[0].completions, &moved) == KOLO_OK);
-    cr_assert(sides[0].sent == PLACES - 4 && kolo_rdma_queue_place(sides[0].queue) == NULL, "%u",
+    cr_assert(sides[0].sent == BUFFERS - 4 && kolo_rdma_queue_buffer(sides[0].queue) == NULL, "%u",
               sides[0].sent);
     run(0, 0);
 }
@@ -245,10 +245,10 @@ Test(rdma_queue, nobody_sends_without_a_place_there)
 static void post_one(void)
 {
     struct side *side = &sides[0];
-    uint8_t *place = kolo_rdma_queue_place(side->queue);
+    uint8_t *buffer = kolo_rdma_queue_buffer(side->queue);
     size_t bytes = length_of(&side->seed_out);
-    cr_assert(place != NULL);
-    write_message(place, bytes, side->sent++);
+    cr_assert(buffer != NULL);
+    write_message(buffer, bytes, side->sent++);
     kolo_rdma_queue_send(side->queue, bytes, false);
 }
 
@@ -304,7 +304,7 @@ Test(rdma_queue, a_peer_that_is_gone_is_named)
     cr_assert(strstr(sides[0].detail, "rank 1 on host b by rdma ") &&
                   strstr(sides[0].detail, "a message of "),
               "%s", sides[0].detail);
-    cr_assert(kolo_rdma_queue_place(sides[0].queue) == NULL);
+    cr_assert(kolo_rdma_queue_buffer(sides[0].queue) == NULL);
 }
 
 /* ---- faults ---- */
@@ -314,10 +314,10 @@ static void refused(kolo_status status, const char *text)
     struct kolo_rdma_queue *queue = NULL;
     int living = fake_verbs_living();
     kolo_status got =
-        kolo_rdma_queue_open(sides[0].completions, &ops, &sides[0], PLACES, PLACE_BYTES, &queue);
+        kolo_rdma_queue_open(sides[0].completions, &ops, &sides[0], BUFFERS, BUFFER_BYTES, &queue);
     cr_assert(got == status && queue == NULL, "%s: %d", text, (int)got);
     cr_assert(strstr(kolo_error_detail(), text), "'%s' is not in: %s", text, kolo_error_detail());
-    cr_assert(fake_verbs_living() == living && sides[0].completions->entries_used == 2 * PLACES);
+    cr_assert(fake_verbs_living() == living && sides[0].completions->entries_used == 2 * BUFFERS);
 }
 
 Test(rdma_queue_faults, a_queue_that_cannot_be_opened_leaves_nothing)
@@ -380,9 +380,9 @@ Test(rdma_queue_faults, few_messages_are_told_but_all_that_somebody_waits_for)
     run(1000, 0);
     fake_verbs_sends(&done, &told);
     cr_assert(done >= 1000 && told * 2 < done, "%d of %d", told, done);
-    uint8_t *place = kolo_rdma_queue_place(sides[0].queue);
+    uint8_t *buffer = kolo_rdma_queue_buffer(sides[0].queue);
     size_t bytes = length_of(&sides[0].seed_out);
-    write_message(place, bytes, sides[0].sent++);
+    write_message(buffer, bytes, sides[0].sent++);
     kolo_rdma_queue_send(sides[0].queue, bytes, false);
     for (int i = 0; i < 50; i++)
         cr_assert(kolo_rdma_completions_poll(sides[0].completions, &moved) == KOLO_OK);
@@ -401,7 +401,7 @@ static uint32_t inlined_by(uint32_t most)
 {
     struct kolo_rdma_queue *queue = NULL;
     fake_verbs_device(0)->inline_most = most;
-    cr_assert(kolo_rdma_queue_open(sides[0].completions, &ops, &sides[0], PLACES, PLACE_BYTES,
+    cr_assert(kolo_rdma_queue_open(sides[0].completions, &ops, &sides[0], BUFFERS, BUFFER_BYTES,
                                    &queue) == KOLO_OK);
     const uint32_t bytes = queue->inline_bytes;
     kolo_rdma_queue_close(queue);
@@ -418,8 +418,8 @@ Test(rdma_queue_faults, a_queue_has_its_pages_for_itself)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     struct kolo_rdma_queue *queue = NULL;
-    cr_assert(kolo_rdma_queue_open(sides[0].completions, &ops, &sides[0], PLACES, PLACE_BYTES + 32,
-                                   &queue) == KOLO_OK);
+    cr_assert(kolo_rdma_queue_open(sides[0].completions, &ops, &sides[0], BUFFERS,
+                                   BUFFER_BYTES + 32, &queue) == KOLO_OK);
     cr_assert((uintptr_t)queue->memory % page == 0 && queue->region->length % page == 0,
               "%zu bytes at %p", queue->region->length, (void *)queue->memory);
     kolo_rdma_queue_close(queue);
@@ -449,7 +449,7 @@ Test(rdma_queue_faults, a_pair_that_cannot_be_joined_says_so)
         cr_assert(kolo_rdma_queue_connect(sides[0].queue, &sides[0].device->gids.all[0], &theirs) ==
                   KOLO_ERR_LINK);
         cr_assert(strstr(kolo_error_detail(), texts[nth - 1]), "%s", kolo_error_detail());
-        cr_assert(kolo_rdma_queue_place(sides[0].queue) == NULL);
+        cr_assert(kolo_rdma_queue_buffer(sides[0].queue) == NULL);
     }
 }
 
@@ -462,9 +462,10 @@ Test(rdma_queue_faults, credit_that_was_never_used_is_a_lie)
     while (poll_both())
         ;
     cr_assert(sides[0].failures == 1 && sides[0].why == KOLO_ERR_PROTOCOL && sides[0].got == 0);
-    cr_assert(strstr(sides[0].detail,
-                     "rank 1 on host b by rdma: more places were returned than were used (100)"),
-              "%s", sides[0].detail);
+    cr_assert(
+        strstr(sides[0].detail,
+               "rank 1 on host b by rdma: more eager buffers were returned than were used (100)"),
+        "%s", sides[0].detail);
 }
 
 /** The nth of something goes wrong in the middle of traffic: both sides end, or nobody noticed;
@@ -514,13 +515,13 @@ Test(rdma_queue_faults, into_a_queue_that_was_stopped_nobody_sends)
     cr_assert(kolo_rdma_queue_stop(sides[1].queue));
     cr_assert(fake_verbs_living() == living - 1,
               "the pair is there, and may have requests at work");
-    uint8_t *place = kolo_rdma_queue_place(sides[0].queue);
-    memset(place, 1, PLACE_BYTES);
-    kolo_rdma_queue_send(sides[0].queue, PLACE_BYTES, true);
+    uint8_t *buffer = kolo_rdma_queue_buffer(sides[0].queue);
+    memset(buffer, 1, BUFFER_BYTES);
+    kolo_rdma_queue_send(sides[0].queue, BUFFER_BYTES, true);
     for (int i = 0; i < 40; i++)
         poll_both();
     cr_assert(sides[0].failures == 1 && sides[1].failures == 0 && sides[1].got == 0);
-    for (size_t i = 0; i < (size_t)2 * PLACES * PLACE_BYTES; i++)
+    for (size_t i = 0; i < (size_t)2 * BUFFERS * BUFFER_BYTES; i++)
         cr_assert(sides[1].queue->memory[i] == 0, "byte %zu was written", i);
     cr_assert(kolo_rdma_queue_stop(sides[1].queue), "once more");
 }

@@ -24,8 +24,8 @@ TestSuite(rdma_resume, .init = begin, .fini = end, .timeout = 120);
 
 static void (*fault)(struct suite_rank *rank);
 
-/** Both ways at once: messages that are written in place, that go through places from where they
- * lie, and that are copied. */
+/** Both ways at once: messages that are written in place, that go through eager buffers from where
+ * they lie, and that are copied. */
 static void exchange_all(struct suite_rank *rank, struct kolo_link *link, uint8_t *memory,
                          uint8_t *own, unsigned round)
 {
@@ -392,7 +392,7 @@ static void joined_without_an_offer(struct rdma_link *link, struct kolo_rdma_hel
 static void of_another_shape(struct rdma_link *link, struct kolo_rdma_hello *hello)
 {
     (void)link;
-    hello->places *= 2;
+    hello->buffers *= 2;
 }
 static void of_another_address(struct rdma_link *link, struct kolo_rdma_hello *hello)
 {

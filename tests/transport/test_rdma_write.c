@@ -62,11 +62,11 @@ Test(rdma_write, long_messages_come_whole_and_in_order_and_nobody_copies_them)
     run(to_and_fro);
     cr_assert(fake_verbs_written() == (size_t)2 * ROUNDS * BYTES, "%zu written",
               fake_verbs_written());
-    cr_assert(fake_verbs_registered() == 2 + 4, "places and spans, once each: %d",
+    cr_assert(fake_verbs_registered() == 2 + 4, "eager buffers and spans, once each: %d",
               fake_verbs_registered());
 }
 
-Test(rdma_write, short_ones_go_through_places)
+Test(rdma_write, short_ones_go_through_eager_buffers)
 {
     unit = 60000;
     run(to_and_fro);
@@ -109,12 +109,12 @@ static void none_of_these(struct suite_rank *rank)
     free(own);
 }
 
-Test(rdma_write, what_cannot_be_written_in_place_goes_through_places)
+Test(rdma_write, what_cannot_be_written_in_place_goes_through_eager_buffers)
 {
     run(none_of_these);
     cr_assert(fake_verbs_written() == 0, "%zu written", fake_verbs_written());
-    cr_assert(fake_verbs_registered() == 2 + 2, "places, and what is sent from where it lies: %d",
-              fake_verbs_registered());
+    cr_assert(fake_verbs_registered() == 2 + 2,
+              "eager buffers, and what is sent from where it lies: %d", fake_verbs_registered());
 }
 
 /* ---- what is given up ---- */
@@ -262,8 +262,8 @@ Test(rdma_write, a_send_that_is_given_up_is_read_by_nobody)
     run(give_up_a_send);
 }
 
-/** The same of one that goes through the peer's places: as much as was on its way comes as it
- * was. */
+/** The same of one that goes through the peer's eager buffers: as much as was on its way comes as
+ * it was. */
 static void give_up_frames(struct suite_rank *rank)
 {
     struct kolo_desc desc;
@@ -427,7 +427,7 @@ static void go_on_beside(struct suite_rank *rank)
             bytes[i] = (uint8_t)i;
             kolo_link_send(link, 1 + i, &desc, &bytes[i], 1, &works[2 + i]);
         }
-        /* As many as find places are out at once: they were copied. */
+        /* As many as find eager buffers are out at once: they were copied. */
         for (int i = 1; i < 10; i++)
             SUITE_CHECK(rank, works[2 + i].status == KOLO_OK, "%d waits", i);
     }
@@ -444,7 +444,7 @@ Test(rdma_write, beside_a_long_message_others_go_on)
     cr_assert(fake_verbs_written() == (size_t)48 * MIB, "%zu written", fake_verbs_written());
 }
 
-/** Rank 0 marks a message as written that nobody has offered a place for. */
+/** Rank 0 marks a message as written that nobody has offered memory for. */
 static void forge_a_mark(struct suite_rank *rank)
 {
     struct kolo_desc desc;

@@ -15,9 +15,7 @@
 
 #include <kolo/metrics.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+KOLO_BEGIN_DECLS
 
 /* ---- scores from true and false positives and negatives
  * --------------------------------------- */
@@ -327,7 +325,5 @@ struct kolo_calibration_result {
 KOLO_API KOLO_NODISCARD kolo_status kolo_calibration_result(
     const struct kolo_metric *metric, struct kolo_calibration_result *result_out);
 
-#ifdef __cplusplus
-}
-#endif
+KOLO_END_DECLS
 #endif

@@ -35,9 +35,7 @@
 #include <kolo/kolo.h>
 #include <kolo/mask.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+KOLO_BEGIN_DECLS
 
 enum {
     KOLO_DETECTION_FLAGS_MAX = 40, /**< IoU thresholds times area ranges */
@@ -287,7 +285,5 @@ KOLO_API void kolo_detection_reset(struct kolo_detection *detection);
 /** NULL is fine. */
 KOLO_API void kolo_detection_destroy(struct kolo_detection *detection);
 
-#ifdef __cplusplus
-}
-#endif
+KOLO_END_DECLS
 #endif

@@ -76,9 +76,7 @@
 #include <kolo/types.h>
 #include <kolo/version.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+KOLO_BEGIN_DECLS
 
 struct kolo_comm;
 struct kolo_request;
@@ -613,7 +611,5 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_kv_get(struct kolo_comm *comm, const ch
 KOLO_API KOLO_NODISCARD kolo_status kolo_kv_add(struct kolo_comm *comm, const char *key,
                                                 int64_t amount, int64_t *sum_out);
 
-#ifdef __cplusplus
-}
-#endif
+KOLO_END_DECLS
 #endif

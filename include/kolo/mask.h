@@ -27,9 +27,7 @@
 
 #include <kolo/kolo.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+KOLO_BEGIN_DECLS
 
 /** A mask: the library's, or one that a program makes of runs that it has. The runs add up to the
  *  image; every function checks it. Any run may be 0. (Where two masks both have such a one at the
@@ -124,7 +122,5 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_mask_overlaps(const struct kolo_mask *d
 /** Frees the memory of a mask that a function made, and makes it zero. NULL is fine. */
 KOLO_API void kolo_mask_free(struct kolo_mask *mask);
 
-#ifdef __cplusplus
-}
-#endif
+KOLO_END_DECLS
 #endif

@@ -41,9 +41,7 @@
 
 #include <kolo/kolo.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+KOLO_BEGIN_DECLS
 
 /* ---- sampler --------------------------------------------------------------------------------- */
 
@@ -274,7 +272,5 @@ KOLO_API void kolo_metric_reset(struct kolo_metric *metric);
 /** NULL is fine. */
 KOLO_API void kolo_metric_destroy(struct kolo_metric *metric);
 
-#ifdef __cplusplus
-}
-#endif
+KOLO_END_DECLS
 #endif

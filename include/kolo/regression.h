@@ -6,9 +6,7 @@
 
 #include <kolo/metrics.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+KOLO_BEGIN_DECLS
 
 struct kolo_regression_config {
     size_t size;     /**< sizeof(struct kolo_regression_config) */
@@ -57,7 +55,5 @@ struct kolo_regression_result {
 KOLO_API KOLO_NODISCARD kolo_status
 kolo_regression_result(const struct kolo_metric *metric, struct kolo_regression_result *result_out);
 
-#ifdef __cplusplus
-}
-#endif
+KOLO_END_DECLS
 #endif

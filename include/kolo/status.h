@@ -16,9 +16,24 @@
 #define KOLO_NODISCARD
 #endif
 
-#ifdef __cplusplus
-extern "C" {
+/* What a header of kolo declares is C, in C++ too. A result and the function that gives it have one
+ * name, as struct stat and stat() have: -Wshadow of g++ would warn of it in every program. */
+#ifndef __cplusplus
+#define KOLO_BEGIN_DECLS
+#define KOLO_END_DECLS
+#elif defined(__GNUC__)
+#define KOLO_BEGIN_DECLS                                                                           \
+    _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wshadow\"") extern "C"       \
+    {
+#define KOLO_END_DECLS                                                                             \
+    }                                                                                              \
+    _Pragma("GCC diagnostic pop")
+#else
+#define KOLO_BEGIN_DECLS extern "C" {
+#define KOLO_END_DECLS }
 #endif
+
+KOLO_BEGIN_DECLS
 
 // clang-format off
 /** Every status: X(name, value, what is lost, text). The values are part of the ABI. */
@@ -75,7 +90,5 @@ KOLO_API kolo_lost kolo_status_lost(kolo_status status);
  *  Threads: any, each has its own. */
 KOLO_API const char *kolo_error_detail(void);
 
-#ifdef __cplusplus
-}
-#endif
+KOLO_END_DECLS
 #endif

@@ -7,9 +7,7 @@
 
 #include <kolo/status.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+KOLO_BEGIN_DECLS
 
 /** Element types: X(name, bytes, text). The values (0, 1, ...) are part of the ABI and of the wire
  *  format. */
@@ -86,7 +84,5 @@ KOLO_API const char *kolo_dtype_text(kolo_dtype dtype);
 /** "sum" and so on, "own"; "?" for a value that is no operator. Threads: any. */
 KOLO_API const char *kolo_redop_text(kolo_redop op);
 
-#ifdef __cplusplus
-}
-#endif
+KOLO_END_DECLS
 #endif

@@ -51,7 +51,7 @@ for header in "$work"/kolo/include/kolo/*.h; do
     echo "$line" >>"$work/all.cc"
     echo "$line" | "$cc" -std=c11 -Wall -Wextra -Werror -pedantic -fsyntax-only -x c - "${found[@]}" ||
         { echo "FAIL: ${header##*/} alone, in C"; exit 1; }
-    [[ -z $cxx ]] || echo "$line" | "$cxx" -std=c++11 -Wall -Wextra -Werror -pedantic -fsyntax-only -x c++ - "${found[@]}" ||
+    [[ -z $cxx ]] || echo "$line" | "$cxx" -std=c++11 -Wall -Wextra -Wshadow -Werror -pedantic -fsyntax-only -x c++ - "${found[@]}" ||
         { echo "FAIL: ${header##*/} alone, in C++"; exit 1; }
 done
 cat >>"$work/all.cc" <<'CC'

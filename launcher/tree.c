@@ -13,21 +13,17 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "launcher/descendants.h"
 #include "launcher/spawn.h"
 #include "runtime/store_wire.h"
 
-struct process {
-    pid_t pid, parent;
-    char name[32], state; /* as in proc(5) */
-    bool is_dead, is_ours;
-};
 struct processes {
-    struct process *at;
+    struct kolo_process *at;
     size_t count, capacity;
 };
 
 /* "PID (NAME) STATE PPID ...": the name may hold anything, so the last parenthesis counts. */
-static bool read_stat(const char *pid_text, struct process *process)
+static bool read_stat(const char *pid_text, struct kolo_process *process)
 {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%.20s/stat", pid_text);
@@ -44,10 +40,10 @@ static bool read_stat(const char *pid_text, struct process *process)
     int parent = 0;
     if (!name || !after || sscanf(after + 1, " %c %d", &state, &parent) != 2)
         return false;
-    *process = (struct process){.pid = (pid_t)strtol(pid_text, NULL, 10),
-                                .parent = parent,
-                                .state = state,
-                                .is_dead = state == 'Z' || state == 'X'};
+    *process = (struct kolo_process){.pid = (pid_t)strtol(pid_text, NULL, 10),
+                                     .parent = parent,
+                                     .state = state,
+                                     .is_dead = state == 'Z' || state == 'X'};
     snprintf(process->name, sizeof process->name, "%.*s", (int)(after - name - 1), name + 1);
     kolo_text_clean(process->name); /* a process may call itself anything */
     return true;
@@ -59,7 +55,7 @@ static bool list_processes(struct processes *list)
     if (!folder)
         return false;
     for (struct dirent *entry; (entry = readdir(folder));) {
-        struct process process;
+        struct kolo_process process;
         if (!isdigit((unsigned char)entry->d_name[0]) || !read_stat(entry->d_name, &process))
             continue;
         void *at = list->at;
@@ -72,35 +68,11 @@ static bool list_processes(struct processes *list)
     return true;
 }
 
-static bool is_parent_ours(const struct processes *list, pid_t parent, pid_t root)
-{
-    if (parent == root)
-        return true;
-    for (size_t i = 0; i < list->count; i++)
-        if (list->at[i].pid == parent)
-            return list->at[i].is_ours;
-    return false;
-}
-
-/* Marks until nothing changes: as many rounds as the tree is deep, at worst. */
-static void mark_descendants(struct processes *list, pid_t root)
-{
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (size_t i = 0; i < list->count; i++) {
-            struct process *process = &list->at[i];
-            if (process->is_ours || !is_parent_ours(list, process->parent, root))
-                continue;
-            process->is_ours = changed = true;
-        }
-    }
-}
-
 static void look(struct processes *list, pid_t root)
 {
     *list = (struct processes){.at = NULL};
     if (list_processes(list))
-        mark_descendants(list, root);
+        (void)kolo_descendants_mark(list->at, list->count, root);
 }
 
 int kolo_tree_signal(pid_t root, int number)
@@ -130,7 +102,7 @@ void kolo_tree_visit(pid_t root, void (*visit)(void *context, pid_t pid, const c
     kolo_free_memory(list.at);
 }
 
-static const char *reason(const struct process *process)
+static const char *reason(const struct kolo_process *process)
 {
     if (kill(process->pid, 0) != 0 && errno == EPERM)
         return ": it is another user's, who must end it";
@@ -140,7 +112,7 @@ static const char *reason(const struct process *process)
 void kolo_tree_describe(pid_t root, char *text, size_t capacity)
 {
     struct processes list;
-    const struct process *first = NULL;
+    const struct kolo_process *first = NULL;
     size_t living = 0;
     look(&list, root);
     for (size_t i = 0; i < list.count; i++)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starting processes, finding programs, and finding what came of processes (tree.c).
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include <criterion/criterion.h>
 
 #include "launcher/spawn.h"
+#include "tests/support/await.h"
 
 static kolo_status start(const char *path, const char *cwd, const char *script, int out, pid_t *pid,
                          int *error)
@@ -154,16 +154,13 @@ Test(spawn, finds_programs)
 Test(spawn, the_tree_finds_orphans_in_their_own_sessions, .timeout = 120)
 {
     pid_t pid;
-    int error, living = 0;
+    int error;
     cr_assert(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
     cr_assert(start("/bin/sh", NULL, "setsid sleep 60 & (setsid sleep 60 &) ; sleep 60 & exit 0",
                     -1, &pid, &error) == KOLO_OK);
     (void)status_of(pid);
-    for (int i = 0; i < 200 && living != 3; i++) { /* setsid and sleep are being executed */
-        living = kolo_tree_signal(getpid(), 0);
-        (void)poll(NULL, 0, 10);
-    }
-    cr_assert(living == 3, "%d", living);
+    /* setsid and sleep are being executed */
+    cr_assert(AWAIT(kolo_tree_signal(getpid(), 0) == 3), "%d", kolo_tree_signal(getpid(), 0));
     char text[200];
     kolo_tree_describe(getpid(), text, sizeof text);
     cr_assert(strncmp(text, "process ", 8) == 0 &&

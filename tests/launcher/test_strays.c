@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whose a process is that was left in the background: found, told, and not believed when it comes
 // over the wire. That one is of kolo tests/launcher/failure.sh has, with ranks.
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 
 #include "launcher/spawn.h"
 #include "launcher/strays.h"
+#include "tests/support/await.h"
 
 enum { RANKS = 3, FIRST = 6 };
 
@@ -29,9 +29,11 @@ static void start(const char *rank)
     cr_assert(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
-static int named(const struct kolo_stray *strays)
+/** Of those that are found now, how many are called sleep already. */
+static int find_named(struct kolo_stray *strays)
 {
     int count = 0;
+    kolo_strays_find(getpid(), FIRST, RANKS, strays);
     for (int i = 0; i < RANKS; i++)
         count += strays[i].pid != 0 && strcmp(strays[i].name, "sleep") == 0;
     return count;
@@ -44,9 +46,7 @@ Test(strays, are_found_by_the_rank_they_began_as, .timeout = 120)
     cr_assert(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
     for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++)
         start(ranks[i]);
-    do /* setsid and sleep are being executed */
-        kolo_strays_find(getpid(), FIRST, RANKS, strays);
-    while (named(strays) < 2 && poll(NULL, 0, 10) == 0);
+    cr_assert(AWAIT(find_named(strays) == 2), "setsid and sleep are being executed yet");
     for (int i = 0; i < RANKS; i++)
         cr_assert(strays[i].rank == (uint32_t)(FIRST + i) && !strays[i].is_of_kolo);
     cr_assert(strays[0].pid != 0 && strays[1].pid == 0 && strays[2].pid != 0);

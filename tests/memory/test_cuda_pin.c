@@ -3,12 +3,12 @@
 // for how long, and that a refusal is a line in the log.
 #include <criterion/criterion.h>
 #include <pthread.h>
-#include <sched.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "memory/cuda_driver.h"
 #include "memory/memory.h"
+#include "tests/support/await.h"
 #include "tests/support/mock_cuda.h"
 
 enum { PAGE = 4096, PAGES = 6 };
@@ -152,8 +152,7 @@ static void lock_meanwhile(void *(*use_first)(void *memory))
     mock->hold(1);
     mock->write_on(mock->stream(0), mock->alloc(MOCK_DEVICE, 0, 1), &byte, 1);
     cr_assert_eq(pthread_create(&threads[0], NULL, pin_all, &near), 0);
-    while (mock->blocked() == 0)
-        (void)sched_yield();
+    cr_assert(AWAIT(mock->blocked() > 0));
     cr_assert_eq(pthread_create(&threads[1], NULL, use_first, first), 0);
     cr_assert(kolo_heap_find(heap, first, 1, &span) && !span.pin.ops);
     cr_assert_eq(kolo_heap_alloc_plain(heap, PAGE, (void **)&other), KOLO_OK);

@@ -7,7 +7,6 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <dirent.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +15,7 @@
 #include "memory/reduce.h"
 #include "runtime/comm.h"
 #include "tests/support/any_collective.h"
+#include "tests/support/await.h"
 #include "tests/support/mock_cuda.h"
 #include "tests/support/world.h"
 
@@ -502,10 +502,7 @@ enum { LIVES = 40 };
  * had mapped? */
 static bool has_come_back(int bound)
 {
-    const kolo_deadline deadline = kolo_deadline_in_ms(30000);
-    while (mock->allocated() >= bound && !kolo_deadline_passed(deadline))
-        (void)sched_yield();
-    return mock->allocated() < bound;
+    return AWAIT(mock->allocated() < bound);
 }
 
 /** Each life's memory is freed while the others have it mapped, and all of it comes back. */
@@ -546,9 +543,9 @@ static kolo_status no_room(struct kolo_comm *comm, void *argument)
         WORLD_EXPECT(mock->allocated() <= before, "%d allocations after %d", mock->allocated(),
                      before);
     } else {
-        while (__atomic_load_n(asked, __ATOMIC_ACQUIRE) == 0 ||
-               mock->calls("cuMemAlloc_v2") <= __atomic_load_n(asked, __ATOMIC_ACQUIRE))
-            (void)sched_yield();
+        WORLD_EXPECT(AWAIT(__atomic_load_n(asked, __ATOMIC_ACQUIRE) != 0 &&
+                           mock->calls("cuMemAlloc_v2") > __atomic_load_n(asked, __ATOMIC_ACQUIRE)),
+                     "nothing was asked of the device again");
     }
     WORLD_TRY(kolo_barrier(comm, NULL, NULL));
     WORLD_TRY(compare_sum(comm, side, false));

@@ -15,6 +15,7 @@
 
 #include "runtime/board_hub.h"
 #include "runtime/comm.h"
+#include "tests/support/await.h"
 #include "tests/support/refuse.h"
 #include "tests/support/world.h"
 
@@ -323,12 +324,6 @@ struct hold {
     atomic_bool is_held, is_taken;
 };
 
-static void await(atomic_bool *flag)
-{
-    while (!atomic_load(flag))
-        sched_yield();
-}
-
 /** Fails rank 1's call when it has nothing left to do but to wait for rank 0. */
 static void *take_back(void *argument)
 {
@@ -348,7 +343,7 @@ static kolo_status give_and_take_back(struct kolo_comm *comm, int32_t *memory, s
 {
     pthread_t thread;
     hold->comm = comm;
-    await(&hold->is_held);
+    (void)AWAIT(atomic_load(&hold->is_held));
     fill(memory, 1, 1, 2, PAIR);
     WORLD_EXPECT(pthread_create(&thread, NULL, take_back, hold) == 0, "no thread");
     kolo_status status =
@@ -370,7 +365,7 @@ static kolo_status read_late(struct kolo_comm *comm, int32_t *recv, struct hold 
         return status;
     kolo_comm_enter(comm); /* nobody can look on for this rank */
     atomic_store(&hold->is_held, true);
-    await(&hold->is_taken);
+    (void)AWAIT(atomic_load(&hold->is_taken));
     kolo_comm_leave(comm);
     status = kolo_wait(&request, -1);
     WORLD_EXPECT(status == KOLO_ERR_PEER, "%s: %s", kolo_status_name(status), kolo_error_detail());

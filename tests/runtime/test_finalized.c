@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "tests/support/await.h"
 #include "tests/support/world.h"
 
 /** A wait for a deadline (KOLO_TIMEOUT) would be as long as the test may take. */
@@ -46,10 +47,8 @@ static void run(const struct way *way, int size,
 /** Until @p count others have counted themselves; the library is not called meanwhile. */
 static kolo_status stays_away(const atomic_int *through, int count)
 {
-    struct timespec pause = {.tv_nsec = 1000000};
-    for (int i = 0; i < TIMEOUT_S * 500 && atomic_load(through) < count; i++)
-        nanosleep(&pause, NULL);
-    WORLD_EXPECT(atomic_load(through) >= count, "the others wait for a rank that has finalized");
+    WORLD_EXPECT(AWAIT(atomic_load(through) >= count),
+                 "the others wait for a rank that has finalized");
     return KOLO_OK;
 }
 

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "tests/support/await.h"
 #include "tests/support/world.h"
 
 static kolo_status use_keys(struct kolo_comm *comm, void *argument)
@@ -137,16 +137,13 @@ static void *ask(void *argument)
 static kolo_status ask_beside(struct kolo_comm *comm, void *argument)
 {
     struct beside *beside = argument;
-    struct timespec pause = {.tv_nsec = 1000000};
     pthread_t thread;
     if (kolo_rank(comm) == 0) {
         beside->comm = comm;
         if (pthread_create(&thread, NULL, ask, beside) != 0)
             return KOLO_ERR_SYSTEM;
     }
-    for (int i = 0; kolo_rank(comm) == 1 && i < 20000 && !beside->has_answer; i++)
-        nanosleep(&pause, NULL);
-    bool is_late = kolo_rank(comm) == 1 && !beside->has_answer;
+    bool is_late = kolo_rank(comm) == 1 && !AWAIT(beside->has_answer);
     kolo_status status = kolo_barrier(comm, NULL, NULL);
     if (kolo_rank(comm) == 0)
         pthread_join(thread, NULL);

@@ -5,13 +5,13 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "runtime/call.h"
 #include "runtime/comm.h"
+#include "tests/support/await.h"
 #include "tests/support/world.h"
 
 /** Can all ranks of such a world have a board? */
@@ -324,8 +324,8 @@ static kolo_status one_is_through(struct kolo_comm *comm, void *argument)
     kolo_status status = kolo_broadcast(comm, data, 8, KOLO_UINT8, 0, NULL, NULL); /* makes links */
     WORLD_EXPECT(status == KOLO_OK, "the first broadcast: %s", kolo_error_detail());
     data[0] = kolo_rank(comm) == 0 ? 5 : 1;
-    while (kolo_rank(comm) == 2 && !atomic_load(&leaver->is_over))
-        sched_yield();
+    WORLD_EXPECT(kolo_rank(comm) != 2 || AWAIT(atomic_load(&leaver->is_over)),
+                 "rank 1 is not over");
     status = kolo_rank(comm) == 2 ? kolo_barrier(comm, NULL, NULL)
                                   : kolo_broadcast(comm, data, 8, KOLO_UINT8, 0, NULL, NULL);
     if (kolo_rank(comm) == 0 && status == KOLO_OK) {
@@ -377,8 +377,7 @@ static kolo_status run_ahead(struct kolo_comm *comm, void *argument)
     atomic_bool *may_come = argument;
     int64_t data[2] = {0, 0};
     kolo_status status = kolo_barrier(comm, NULL, NULL); /* makes the links */
-    while (kolo_rank(comm) == 2 && !atomic_load(may_come))
-        sched_yield();
+    WORLD_EXPECT(kolo_rank(comm) != 2 || AWAIT(atomic_load(may_come)), "the root goes on");
     for (int i = 0; status == KOLO_OK && i < AHEAD; i++) {
         struct kolo_request *request = NULL;
         bool is_closed = kolo_rank(comm) == 0 && i == KOLO_OPEN_MAX - 1;
@@ -416,8 +415,7 @@ static kolo_status stream_to_nobody(struct kolo_comm *comm, void *argument)
     struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 500};
     atomic_bool *is_over = argument;
     kolo_status status = kolo_barrier(comm, NULL, NULL);
-    while (kolo_rank(comm) == 1 && !atomic_load(is_over))
-        sched_yield();
+    WORLD_EXPECT(kolo_rank(comm) != 1 || AWAIT(atomic_load(is_over)), "the stream does not end");
     if (kolo_rank(comm) == 1)
         return status;
     for (int i = 0; status == KOLO_OK && i < KOLO_OPEN_MAX; i++)

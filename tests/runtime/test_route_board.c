@@ -16,6 +16,7 @@
 
 #include "runtime/board_hub.h"
 #include "runtime/comm.h"
+#include "tests/support/await.h"
 #include "tests/support/world.h"
 
 static void run(const char *transport, const char *setting, int size,
@@ -284,13 +285,6 @@ struct hold {
     atomic_bool is_held, is_taken;
 };
 
-static void until(const atomic_bool *flag)
-{
-    struct timespec pause = {.tv_nsec = 1000000};
-    for (int i = 0; i < 20000 && !atomic_load(flag); i++)
-        nanosleep(&pause, NULL);
-}
-
 /** What it returns into is written where it belongs when it has returned. */
 static void add(void *into, const void *from, size_t count, kolo_dtype dtype, void *context)
 {
@@ -304,14 +298,14 @@ static void add(void *into, const void *from, size_t count, kolo_dtype dtype, vo
     if (hold == NULL || ++hold->pieces != SOME_CHUNKS)
         return;
     atomic_store(&hold->is_held, true);
-    until(&hold->is_taken);
+    (void)AWAIT(atomic_load(&hold->is_taken));
     nanosleep(&pause, NULL); /* a rank 1 that does not wait for this one uses its memory by now */
 }
 
 static void *take_back(void *argument)
 {
     struct hold *hold = argument;
-    until(&hold->is_held);
+    (void)AWAIT(atomic_load(&hold->is_held));
     kolo_comm_enter(hold->comm);
     atomic_store(&hold->is_taken, true);
     kolo_comm_fail(hold->comm, KOLO_ERR_ABORTED, "taken back", false);
@@ -435,12 +429,6 @@ struct relay {
     atomic_bool is_held, is_ahead;
 };
 
-static void await(atomic_bool *flag)
-{
-    while (!atomic_load(flag))
-        sched_yield();
-}
-
 static kolo_status run_behind(struct kolo_comm *comm, struct relay *relay)
 {
     int32_t data[AHEAD_COUNT_MAX] = {0};
@@ -451,7 +439,7 @@ static kolo_status run_behind(struct kolo_comm *comm, struct relay *relay)
         return status;
     kolo_comm_enter(comm); /* nobody can look on for this rank */
     atomic_store(&relay->is_held, true);
-    await(&relay->is_ahead);
+    (void)AWAIT(atomic_load(&relay->is_ahead));
     kolo_comm_leave(comm);
     status = kolo_wait(&request, -1);
     if (status == KOLO_OK)
@@ -465,7 +453,7 @@ static kolo_status run_first(struct kolo_comm *comm, struct relay *relay)
 {
     int32_t data[AHEAD_COUNT_MAX];
     struct kolo_request *request;
-    await(&relay->is_held);
+    (void)AWAIT(atomic_load(&relay->is_held));
     kolo_status status = KOLO_OK;
     for (int call = 1; call <= relay->relays + 1 && status == KOLO_OK; call++)
         status = tell(comm, call, call - 1, relay->count);
@@ -581,8 +569,7 @@ struct late {
 static kolo_status differ_late(struct kolo_comm *comm, struct late *late)
 {
     int32_t value = 0;
-    while (atomic_load(&late->through) < 3)
-        sched_yield();
+    WORLD_EXPECT(AWAIT(atomic_load(&late->through) == 3), "the others are not through");
     if (late->what == 0) {
         WORLD_TRY(
             kolo_broadcast(comm, &value, 1, KOLO_INT32, 3, NULL, NULL)); /* waits for nobody */
@@ -674,7 +661,7 @@ static kolo_status run_on(struct kolo_comm *world, void *argument)
     if (status == KOLO_OK && kolo_rank(comm) == 0)
         return push_on(comm, ahead);
     if (kolo_rank(comm) == kolo_size(comm) - 1)
-        await(&ahead->may_come);
+        (void)AWAIT(atomic_load(&ahead->may_come));
     for (int call = 1; call <= ahead->bound + 1 && status == KOLO_OK; call++)
         status = tell(comm, call, 0, ahead->count);
     return status;

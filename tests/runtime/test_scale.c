@@ -5,11 +5,11 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "runtime/comm.h"
+#include "tests/support/await.h"
 #include "tests/support/world.h"
 
 #define KOLO_TRY_RETURN(call)                                                                      \
@@ -200,8 +200,7 @@ static float longs[LONG];
 /** Looks on while the other thread writes: that is what it waits for. */
 __attribute__((no_sanitize("thread"))) static void *abort_meanwhile(void *comm)
 {
-    while (*(volatile float *)&longs[0] == 1)
-        sched_yield();
+    (void)AWAIT(*(volatile float *)&longs[0] != 1);
     kolo_abort(comm, "meanwhile");
     return NULL;
 }

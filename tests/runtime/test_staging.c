@@ -7,7 +7,6 @@
 #include <criterion/parameterized.h>
 #include <dlfcn.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -15,6 +14,7 @@
 #include "memory/cuda_driver.h"
 #include "runtime/comm.h"
 #include "tests/support/any_collective.h"
+#include "tests/support/await.h"
 #include "tests/support/mock_cuda.h"
 #include "tests/support/world.h"
 
@@ -413,8 +413,7 @@ static kolo_status send_held_up(struct kolo_comm *comm, void *argument)
         (void)pthread_join(thread, &received);
         WORLD_EXPECT(received == NULL, "receiving: %d", (int)(uintptr_t)received);
     } else {
-        while (mock->calls("cuMemcpyAsync") == 0)
-            (void)sched_yield();
+        WORLD_EXPECT(AWAIT(mock->calls("cuMemcpyAsync") > 0), "nothing was copied");
         status = kolo_send(comm, side->send, COUNT, KOLO_FLOAT32, 0, NULL, NULL);
         if (status == KOLO_OK)
             status = kolo_recv(comm, side->recv, COUNT, KOLO_FLOAT32, 0, NULL, NULL);

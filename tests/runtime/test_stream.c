@@ -5,13 +5,13 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "memory/cuda_driver.h"
 #include "memory/memory.h"
 #include "runtime/comm.h"
+#include "tests/support/await.h"
 #include "tests/support/mock_cuda.h"
 #include "tests/support/world.h"
 
@@ -391,8 +391,7 @@ static kolo_status call_until_held(struct kolo_comm *comm, void *argument)
     struct kolo_request *requests[CALLS] = {NULL};
     int32_t values[CALLS][2], last = 1, sum = 0;
     kolo_status status = KOLO_OK;
-    while (kolo_rank(comm) == 1 && mock->blocked() == 0)
-        (void)sched_yield();
+    WORLD_EXPECT(kolo_rank(comm) != 1 || AWAIT(mock->blocked() > 0), "nothing waits");
     if (kolo_rank(comm) == 1 && aborts)
         kolo_abort(comm, "enough");
     for (int i = 0; i < CALLS && status == KOLO_OK; i++) {
@@ -505,8 +504,7 @@ static kolo_status behind_a_held_call(struct kolo_comm *comm, void *argument)
     (void)argument;
     hold_up(caller.stream, flag);
     WORLD_EXPECT(pthread_create(&thread, NULL, call_often, &caller) == 0, "no thread");
-    while (mock->blocked() == 0)
-        (void)sched_yield();
+    WORLD_EXPECT(AWAIT(mock->blocked() > 0), "nothing waits");
     const kolo_status status = kolo_barrier(comm, &opts, &request);
     let_go(flag);
     (void)pthread_join(thread, NULL);

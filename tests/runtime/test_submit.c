@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "tests/support/await.h"
 #include "tests/support/world.h"
 
 static void run_with(const char *transport, const char *setting, int size,
@@ -106,10 +107,7 @@ static kolo_status progress_without_the_caller(struct kolo_comm *comm, void *arg
     kolo_status status =
         kolo_allreduce(comm, data, data, COUNT, KOLO_FLOAT32, KOLO_SUM, NULL, &request);
     if (status == KOLO_OK && kolo_rank(comm) == 0) {
-        struct timespec pause = {.tv_nsec = 1000000};
-        for (int i = 0; i < 20000 && *others_done < kolo_size(comm) - 1; i++)
-            nanosleep(&pause, NULL);
-        if (*others_done < kolo_size(comm) - 1)
+        if (!AWAIT(*others_done >= kolo_size(comm) - 1))
             status = kolo_fail(KOLO_ERR_INTERNAL, "nothing moved while rank 0 computed");
     }
     if (status == KOLO_OK)
@@ -161,15 +159,6 @@ struct rounds {
     _Atomic int given_up, done; /* rounds in which rank 0 has given up, rank 1 is done */
 };
 
-/** Until *counter is above @p than; says whether it is. */
-static bool comes(const _Atomic int *counter, int than)
-{
-    struct timespec pause = {.tv_nsec = 1000000};
-    for (int i = 0; i < 10000 && *counter <= than; i++)
-        nanosleep(&pause, NULL);
-    return *counter > than;
-}
-
 /** Rank 0 looks by kolo_wait(.., 0), which takes the place of the progress thread, then computes:
  * the progress thread must have got its place back. */
 static kolo_status give_up_waiting(struct kolo_comm *comm, void *argument)
@@ -179,7 +168,7 @@ static kolo_status give_up_waiting(struct kolo_comm *comm, void *argument)
     kolo_status status = KOLO_OK;
     for (int i = 0; i < ROUNDS && status == KOLO_OK; i++) {
         struct kolo_request *request = NULL;
-        if (kolo_rank(comm) == 1 && !comes(&rounds->given_up, i))
+        if (kolo_rank(comm) == 1 && !AWAIT(rounds->given_up > i))
             status = kolo_fail(KOLO_ERR_INTERNAL, "rank 0 still waits in round %d", i);
         if (status == KOLO_OK)
             status = kolo_allreduce(comm, data, data, SEVERAL_STEPS, KOLO_FLOAT32, KOLO_SUM, NULL,
@@ -188,7 +177,7 @@ static kolo_status give_up_waiting(struct kolo_comm *comm, void *argument)
             for (int k = 0; k <= i % 3 && kolo_wait(&request, 0) == KOLO_AGAIN; k++)
                 ;
             ++rounds->given_up;
-            if (!comes(&rounds->done, i))
+            if (!AWAIT(rounds->done > i))
                 status = kolo_fail(KOLO_ERR_INTERNAL, "nothing moved in round %d", i);
         }
         if (kolo_rank(comm) == 1)
@@ -229,7 +218,7 @@ static kolo_status start_after_pauses(struct kolo_comm *comm, void *argument)
                                 kolo_rank(comm) == 0 ? &request : NULL);
         if (kolo_rank(comm) == 1)
             ++*done;
-        if (status == KOLO_OK && kolo_rank(comm) == 0 && !comes(done, i))
+        if (status == KOLO_OK && kolo_rank(comm) == 0 && !AWAIT(*done > i))
             status = kolo_fail(KOLO_ERR_INTERNAL, "nothing moved after %d ms", pauses_ms[i]);
         if (status == KOLO_OK)
             status = kolo_wait(&request, -1);

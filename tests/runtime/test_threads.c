@@ -4,7 +4,6 @@
 #include <criterion/criterion.h>
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "tests/support/await.h"
 #include "tests/support/world.h"
 
 static kolo_status fail_on_two(struct kolo_comm *comm, void *argument)
@@ -83,8 +83,7 @@ static kolo_status miss_one(struct kolo_comm *comm, void *argument)
     pthread_key_t *at_end = argument;
     if (kolo_rank(comm) == 1)
         return pthread_setspecific(*at_end, comm) == 0 ? KOLO_OK : KOLO_ERR_SYSTEM;
-    while (!atomic_load(&has_gone))
-        sched_yield();
+    WORLD_EXPECT(AWAIT(atomic_load(&has_gone)), "rank 1 has not gone");
     const kolo_status status = kolo_barrier(comm, NULL, NULL);
     WORLD_EXPECT(status == KOLO_ERR_PEER && strstr(kolo_error_detail(), "rank 1") != NULL, "%s: %s",
                  kolo_status_name(status), kolo_error_detail());

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "runtime/comm.h"
+#include "tests/support/await.h"
 #include "tests/support/world.h"
 
 /* ---- a rank that never calls ---- */
@@ -77,9 +78,7 @@ static void keep_warning(void *context, enum kolo_log_level level, const char *l
 /** Without a call on the library. */
 static void await_warnings(int count)
 {
-    struct timespec pause = {.tv_nsec = 1000000};
-    for (int i = 0; i < 20000 && atomic_load(&warning_count) < count; i++)
-        nanosleep(&pause, NULL);
+    (void)AWAIT(atomic_load(&warning_count) >= count);
 }
 
 /** Two ranks come late to a broadcast, one after the other; those that have their data compute. Not
@@ -156,15 +155,13 @@ static void note_warning(void *context, enum kolo_log_level level, const char *l
 /** Rank 2 waits for a first message of a request, and computes while the second does not come. */
 static kolo_status compute_meanwhile(struct kolo_comm *comm, int64_t *word)
 {
-    const struct timespec pause = {.tv_nsec = 1000000};
     const struct kolo_opts again = {.size = sizeof again, .flags = KOLO_PERSISTENT};
     struct kolo_request *receiving = NULL;
     WORLD_TRY(kolo_recv(comm, word, 1, KOLO_INT64, 0, &again, &receiving));
     WORLD_TRY(kolo_run(receiving));
     WORLD_TRY(kolo_start(receiving));
     atomic_store(&is_computing, true);
-    for (int i = 0; i < 20000 && atomic_load(&said) != (SAYS_OF_0 | SAYS_OF_1); i++)
-        nanosleep(&pause, NULL);
+    (void)AWAIT(atomic_load(&said) == (SAYS_OF_0 | SAYS_OF_1));
     atomic_store(&is_computing, false);
     WORLD_TRY(kolo_send(comm, word, 1, KOLO_INT64, 1, NULL, NULL));
     WORLD_TRY(kolo_wait(&receiving, -1));

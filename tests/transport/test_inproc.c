@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <criterion/criterion.h>
-#include <sched.h>
 #include <string.h>
 
+#include "tests/support/await.h"
 #include "tests/support/transport_suite.h"
 
 KOLO_TRANSPORT_SUITE(inproc, inproc)
@@ -14,8 +14,8 @@ static void send_and_close(struct suite_rank *rank)
     struct kolo_work work;
     char text[7] = "";
     atomic_int *has_closed = &rank->world->met[0];
-    while (rank->rank == 1 && atomic_load(has_closed) == 0 && !atomic_load(&rank->world->failed))
-        sched_yield();
+    if (rank->rank == 1)
+        (void)AWAIT(atomic_load(has_closed) != 0 || atomic_load(&rank->world->failed));
     struct kolo_link *link = suite_link(rank, 1 - rank->rank);
     SUITE_CHECK(rank, link != NULL, "no link: %s", kolo_error_detail());
     if (rank->rank == 0) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rdma transport over devices in memory: what becomes of a link when something of RDMA cannot
 // be had at its start (it goes by TCP, or ends, as the settings say) or breaks later.
+#include "tests/support/await.h"
 #include "tests/support/transport_suite.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -374,8 +374,7 @@ static void meet_the_end_first(struct suite_rank *rank)
     }
     bytes[2] = 0;
     kolo_link_recv(link, 5, &desc, bytes, sizeof bytes, NULL, &work);
-    while (!atomic_load(&has_vanished))
-        sched_yield();
+    SUITE_CHECK(rank, AWAIT(atomic_load(&has_vanished)), "rank 0 is there yet");
     for (kolo_deadline deadline = kolo_deadline_in_ms(30000);
          rank->heard[1].down == 0 && kolo_now_ns() < deadline;)
         SUITE_CHECK(rank,

@@ -158,6 +158,15 @@ static void yield_on_board(struct kolo_comm *comm, const kolo_status *status)
     }
 }
 
+/** What time it is, with the timers that are due by then seen to. */
+static int64_t look_at_clock(struct kolo_engine *engine)
+{
+    const int64_t now = kolo_now_ns();
+    if (now >= engine->next_timer)
+        kolo_engine_timers(engine, now);
+    return now;
+}
+
 /** Has the place of the progressor until *status changes, the deadline passes, or the communicator
  * fails. */
 static void progress(struct kolo_engine *engine, struct kolo_comm *comm, const kolo_status *status,
@@ -173,10 +182,7 @@ static void progress(struct kolo_engine *engine, struct kolo_comm *comm, const k
             if (++engine->looks < MOVES_PER_CLOCK)
                 continue;
             engine->looks = 0;
-            now = kolo_now_ns();
-            if (now >= engine->next_timer)
-                kolo_engine_timers(engine, now);
-            if (now >= deadline)
+            if (look_at_clock(engine) >= deadline)
                 return;
             continue;
         }
@@ -187,13 +193,11 @@ static void progress(struct kolo_engine *engine, struct kolo_comm *comm, const k
             now - idle_since < engine->spin_ns)
             continue;
         engine->looks = 0;
-        now = kolo_now_ns();
-        if (idle_since == 0)
-            idle_since = now;
-        if (now >= engine->next_timer)
-            kolo_engine_timers(engine, now);
+        now = look_at_clock(engine);
         if (now >= deadline)
             return;
+        if (idle_since == 0)
+            idle_since = now;
         if (now - idle_since < engine->spin_ns)
             continue;
         if (now - idle_since < engine->spin_ns + engine->yield_ns)
@@ -407,9 +411,7 @@ static void *thread_main(void *argument)
         set_progressor(engine, true);
         nap_us = DOZE_LEAST_US;
         while (thread_has_work(engine)) {
-            int64_t now = kolo_now_ns();
-            if (now >= engine->next_timer)
-                kolo_engine_timers(engine, now);
+            (void)look_at_clock(engine);
             if (!turn(engine) && thread_has_work(engine))
                 sleep_until(engine, NULL, NULL, KOLO_NEVER);
             let_in(engine);

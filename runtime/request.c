@@ -214,8 +214,7 @@ void kolo_request_keep(struct kolo_comm *comm, struct kolo_request *request)
 static void set_deadline(struct kolo_engine *engine, struct kolo_request *request)
 {
     request->deadline = kolo_deadline_in_ms(request->timeout_ms);
-    /* the first look at the timers comes with the first idle look at the clock, and sets the rest
-     */
+    /* the timers are looked at first with the first idle look at the clock, which sets the rest */
     engine->next_timer = kolo_deadline_min(engine->next_timer, engine->next_tick);
     engine->next_timer = kolo_deadline_min(engine->next_timer, request->deadline);
 }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host lists and slots. A host name is checked strictly, because it becomes an argument of ssh: no
 // blanks, no leading dash. Whether a name is in the list already a hash table answers, at most half
-// full, until ranks are dealt out: a list may have as many hosts as there are.
+// full, until ranks are dealt out: a list may have as many hosts as there are. A list
+// is read until its end or a deadline, whatever it comes from.
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "launcher/hosts.h"
 
 enum { FILE_MAX = 64 << 20, FILE_PIECE = 1 << 16, PLACES_MIN = 16 };
@@ -223,30 +227,52 @@ static kolo_status read_line(struct kolo_hosts *hosts, char *line, size_t bytes)
     return add_line(hosts, host, more + 6);
 }
 
-/* What @p file has, with a 0 behind it; no more than FILE_MAX bytes: what never ends is no list. */
-static kolo_status read_whole(FILE *file, const char *path, char **text_out, size_t *bytes_out)
+/* Until there is more of it to read, or its end: who writes into a pipe may never come. */
+static kolo_status await_more(int fd, const char *path, int64_t timeout_ms, kolo_deadline deadline)
 {
+    struct pollfd more = {.fd = fd, .events = POLLIN};
+    int ready;
+    do
+        ready = poll(&more, 1, kolo_deadline_poll_ms(deadline));
+    while ((ready < 0 && errno == EINTR) || (ready == 0 && !kolo_deadline_passed(deadline)));
+    if (ready < 0)
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "host file '%s'", path);
+    if (ready == 0)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "host file '%s' had no end within %g s (--start-timeout); is anybody "
+                         "writing it? End that, or name a file of one host a line",
+                         path, (double)timeout_ms / 1000);
+    return KOLO_OK;
+}
+
+/* What @p fd has, with a 0 behind it; no more than FILE_MAX bytes: what never ends is no list. */
+static kolo_status read_whole(int fd, const char *path, int64_t timeout_ms, char **text_out,
+                              size_t *bytes_out)
+{
+    const kolo_deadline deadline = kolo_deadline_in_ms(timeout_ms);
     void *text = NULL;
-    size_t capacity = 0, bytes = 0, got = 1;
+    size_t capacity = 0, bytes = 0;
+    ssize_t got = 1;
     kolo_status status = KOLO_OK;
-    while (status == KOLO_OK && got > 0) {
-        status = kolo_grow(&text, &capacity, bytes + FILE_PIECE + 1, 1);
-        if (status != KOLO_OK)
-            break;
-        got = fread((char *)text + bytes, 1, FILE_PIECE, file);
-        bytes += got;
+    while (got != 0) {
+        KOLO_TRY(await_more(fd, path, timeout_ms, deadline));
+        KOLO_TRY(kolo_grow(&text, &capacity, bytes + FILE_PIECE + 1, 1));
+        got = read(fd, (char *)text + bytes, FILE_PIECE);
+        if (got < 0 && (errno == EAGAIN || errno == EINTR))
+            continue;
+        if (got < 0)
+            KOLO_TRY(kolo_fail_errno(KOLO_ERR_INVALID, errno, "host file '%s'", path));
+        bytes += (size_t)got;
         if (bytes > FILE_MAX)
-            status =
+            KOLO_TRY(
                 kolo_fail(KOLO_ERR_INVALID,
                           "host file '%s' has more than %d MiB; name a file of one host a line",
-                          path, FILE_MAX >> 20);
+                          path, FILE_MAX >> 20));
     }
-    if (status == KOLO_OK && ferror(file))
-        status = kolo_fail_errno(KOLO_ERR_INVALID, errno, "host file '%s'", path);
-    if (status == KOLO_OK)
-        ((char *)text)[bytes] = '\0';
-    *text_out = text;
+    ((char *)text)[bytes] = '\0';
     *bytes_out = bytes;
+out:
+    *text_out = text;
     return status;
 }
 
@@ -273,33 +299,33 @@ static kolo_status read_lines(struct kolo_hosts *hosts, const char *path, char *
     return KOLO_OK;
 }
 
-/* A pipe or a terminal may be the list; a disk or /dev/zero is a slip. */
-static kolo_status open_list(const char *path, FILE **file_out)
+/* A pipe or a terminal may be the list; a disk or /dev/zero is a slip. Not to block: a pipe is open
+ * at once, whether anybody writes it or not. */
+static kolo_status open_list(const char *path, int *fd_out)
 {
     struct stat facts;
-    FILE *file = *file_out = fopen(path, "re");
-    if (!file || fstat(fileno(file), &facts) != 0)
+    const int fd = *fd_out = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 || fstat(fd, &facts) != 0)
         return kolo_fail_errno(KOLO_ERR_INVALID, errno, "host file '%s'", path);
-    if (S_ISREG(facts.st_mode) || S_ISFIFO(facts.st_mode) || S_ISSOCK(facts.st_mode) ||
-        isatty(fileno(file)))
+    if (S_ISREG(facts.st_mode) || S_ISFIFO(facts.st_mode) || S_ISSOCK(facts.st_mode) || isatty(fd))
         return KOLO_OK;
     return kolo_fail(KOLO_ERR_INVALID, "host file '%s' is a %s; name a file of one host a line",
                      path, S_ISDIR(facts.st_mode) ? "directory" : "device");
 }
 
-kolo_status kolo_hosts_read(struct kolo_hosts *hosts, const char *path)
+kolo_status kolo_hosts_read(struct kolo_hosts *hosts, const char *path, int64_t timeout_ms)
 {
-    FILE *file = NULL;
+    int fd = -1;
     char *text = NULL;
     size_t bytes = 0;
     kolo_status status;
-    KOLO_TRY(open_list(path, &file));
-    KOLO_TRY(read_whole(file, path, &text, &bytes));
+    KOLO_TRY(open_list(path, &fd));
+    KOLO_TRY(read_whole(fd, path, timeout_ms, &text, &bytes));
     status = read_lines(hosts, path, text, bytes);
 out:
     kolo_free_memory(text);
-    if (file)
-        fclose(file);
+    if (fd >= 0)
+        close(fd);
     return status;
 }
 

@@ -32,8 +32,10 @@ kolo_status kolo_hosts_add(struct kolo_hosts *hosts, const char *name, int slots
 /** "host[:slots],[2001:db8::1]:2,user@host". A host named twice adds up. ERR_INVALID names text and
  * grammar. */
 kolo_status kolo_hosts_parse(struct kolo_hosts *hosts, const char *list) KOLO_NODISCARD;
-/** Lines "host[:slots]" or "host slots=N"; # begins a comment. ERR_INVALID names file and line. */
-kolo_status kolo_hosts_read(struct kolo_hosts *hosts, const char *path) KOLO_NODISCARD;
+/** Lines "host[:slots]" or "host slots=N"; # begins a comment. ERR_INVALID names file and line, or
+ * that it had no end within @p timeout_ms: a pipe may be the list. */
+kolo_status kolo_hosts_read(struct kolo_hosts *hosts, const char *path,
+                            int64_t timeout_ms) KOLO_NODISCARD;
 /** This machine alone, with @p slots slots that are not enforced. */
 kolo_status kolo_hosts_here(struct kolo_hosts *hosts, int slots) KOLO_NODISCARD;
 /** Gives out @p np ranks (0: one per slot) in blocks, in the order of the list; hosts that get none

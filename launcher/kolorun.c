@@ -91,7 +91,7 @@ static int run(const struct kolo_options *options)
     if (options->hosts)
         status = kolo_hosts_parse(&hosts, options->hosts);
     else if (options->hostfile)
-        status = kolo_hosts_read(&hosts, options->hostfile);
+        status = kolo_hosts_read(&hosts, options->hostfile, options->settings.start_timeout_ms);
     else
         status = find_hosts(&hosts);
     if (status == KOLO_OK)

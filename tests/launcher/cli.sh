@@ -39,6 +39,11 @@ wrong 'names no host' --hostfile "$work/empty" rm "$work/witness"
 wrong "host file '/dev/zero' is a device" --hostfile /dev/zero rm "$work/witness"
 wrong "host file '$work' is a directory" --hostfile "$work" rm "$work/witness"
 wrong "host file '.*' has more than 64 MiB" --hostfile <(yes '# nobody') rm "$work/witness"
+mkfifo "$work/pipe" # that nobody writes, then one whose writer never ends
+wrong "host file '$work/pipe' had no end within 0.5 s \(--start-timeout\)" --start-timeout 500ms --hostfile "$work/pipe" rm "$work/witness"
+exec 9<>"$work/pipe"
+wrong "host file '$work/pipe' had no end within 0.5 s" --start-timeout 500ms --hostfile "$work/pipe" rm "$work/witness"
+exec 9>&-
 printf 'localhost\nhost2 slots=many\n' >"$work/bad"
 wrong 'line 2' --hostfile "$work/bad" rm "$work/witness"
 wrong 'unknown setting' --set NO_SUCH_THING=1 rm "$work/witness"

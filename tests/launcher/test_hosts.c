@@ -102,7 +102,7 @@ static kolo_status read_bytes(struct kolo_hosts *hosts, const char *text, size_t
     cr_assert(fd >= 0);
     cr_assert(write(fd, text, bytes) == (ssize_t)bytes);
     close(fd);
-    kolo_status status = kolo_hosts_read(hosts, path);
+    kolo_status status = kolo_hosts_read(hosts, path, 60000);
     unlink(path);
     return status;
 }

@@ -73,7 +73,6 @@ const char *bench_nearest(const char *word, const char *const *words)
 static int unknown(const struct bench_flag *flags, const char *word)
 {
     const char *names[64] = {NULL};
-    char hint[WORD_MAX + 3] = "";
     for (size_t count = 0; flags->name && count + 1 < sizeof names / sizeof *names; flags++)
         if (flags->help)
             names[count++] = flags->name;
@@ -81,9 +80,10 @@ static int unknown(const struct bench_flag *flags, const char *word)
     const char *name = word + strspn(word, "-");
     snprintf(bare, sizeof bare, "%.*s", (int)strcspn(name, "="), name);
     const char *near = bench_nearest(bare, names);
-    if (near)
-        snprintf(hint, sizeof hint, "--%s", near);
-    return bench_refuse("option", word, "one of kolobench's", near ? hint : NULL);
+    if (bench_speaks())
+        fprintf(stderr, "kolobench: unknown option '%s'%s%s%s; try --help\n", word,
+                near ? ", did you mean --" : "", near ? near : "", near ? "?" : "");
+    return 2;
 }
 
 /* The option that @p word names. @p value_out: what stands behind its '=' or its letter, or NULL.

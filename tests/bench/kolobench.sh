@@ -47,7 +47,9 @@ refuse '--begin 12q' allreduce -b 12q
 refuse '--begin 8: expected at least 1 and at most --end' allreduce -b 8 -e 4
 refuse '--dtype float31' allreduce -d float31
 refuse '--factor 1' allreduce -f 1
-refuse '--frobnicate' allreduce --frobnicate
+refuse "^kolobench: unknown option '--frobnicate'; try --help$" allreduce --frobnicate
+refuse "^kolobench: unknown option '--iteratoins', did you mean --iterations\?; try --help$" allreduce --iteratoins
+refuse "^kolobench: unknown option '--force'; try --help$" profile --force
 refuse '--save-profile f: expected kolobench profile -o FILE' --limits --save-profile f
 refuse 'KOLO_TRANSPORT.*pigeon|pigeon.*KOLO_TRANSPORT' allreduce --threads 2 --transport pigeon
 refuse 'ring-o-roses' allreduce --threads 2 --plan ring-o-roses

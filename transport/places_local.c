@@ -164,7 +164,10 @@ static kolo_status list_locals(struct locals *locals)
     kolo_status status = KOLO_OK;
 
     if (getifaddrs(&all) != 0)
-        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "addresses of this machine");
+        return kolo_fail_errno(
+            KOLO_ERR_SYSTEM, errno,
+            "addresses of this machine, for which a sandbox must allow sockets of "
+            "AF_NETLINK");
     for (const struct ifaddrs *at = all; at && status == KOLO_OK; at = at->ifa_next)
         if (is_offered(at))
             status = append_local(locals, at);

@@ -125,6 +125,10 @@ static const char *error_words(int error, char *text, size_t capacity)
         return "network unreachable";
     case EHOSTUNREACH:
         return "no route to host";
+    case EINVAL: /* of an address that came from its own host: a blackhole */
+        return "no route to host: a route of this machine drops what goes there";
+    case EACCES:
+        return "no route to host: a route or firewall of this machine prohibits it";
     case ENOENT:
         return "nobody listens";
     case EAGAIN:

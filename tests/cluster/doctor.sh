@@ -91,6 +91,14 @@ says out '^error: host2: cannot connect to kolorun on host1, .*172\.17\.0\.1 \(d
 for host in host1 host2; do on "$host" ip link del docker0; done
 on host1 ip link del aaa
 
+# Routes that lead nowhere.
+on host2 ip route add blackhole 10.211.53.3/32 && on host3 ip route add prohibit 10.211.53.2/32 || fail "no routes"
+finds 'apart' -H "$hosts"
+says out '^error: host2: cannot connect to host3, nor host3 to it: 10\.211\.53\.3 \(wire\) no route to host: a route of this machine drops what goes there; see the routes'
+says out '^error: host3: cannot connect to host2, nor host2 to it: 10\.211\.53\.2 \(wire\) no route to host: a route or firewall of this machine prohibits it; see the routes'
+on host2 ip route del blackhole 10.211.53.3/32
+on host3 ip route del prohibit 10.211.53.2/32
+
 # Walls.
 wall() { # HOST TARGET [MATCH...]: what comes to it by TCP, but for ssh
     local host=$1 target=$2

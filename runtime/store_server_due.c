@@ -75,28 +75,52 @@ static void say_missing(const struct kolo_store_server *server, struct words *wo
 /** Is there room to say that, and what comes after? */
 static bool has_room(const struct kolo_store_server *server, const struct words *words, int rank)
 {
-    enum { REST = 96, CALL = 340 };
+    enum { REST = 192 + KOLO_STORE_HOST_MAX, CALL = 340 };
     const size_t call = kolo_stalls_of(server->stalls, rank) ? CALL : 0;
     return words->left >= REST + KOLO_STORE_HOST_MAX + call;
 }
 
-/** Who has not come to a call of several. */
-static void say_not_there(const struct kolo_store_server *server, struct words *words,
-                          const struct kolo_stall *stall)
+/** Those that the call is waiting for and that are not in it: @p past, for they have been; how many
+ * there are. */
+static int say_others(const struct kolo_store_server *server, struct words *words,
+                      const struct kolo_stall *stall, bool past, const char *title)
 {
     int missing = 0, named = 0;
     for (int rank = 0; rank < server->config.size; rank++) {
-        if (kolo_stall_has(stall, rank) || !kolo_stall_awaits(stall, rank))
+        if (kolo_stall_has(stall, rank) || !kolo_stall_awaits(stall, rank) ||
+            kolo_stalls_is_past(server->stalls, stall, rank) != past)
             continue;
         missing++;
         if (!has_room(server, words, rank))
             continue;
-        say(words, named++ ? ", " : "not there yet: ");
+        say(words, "%s", named++ ? ", " : title);
         say_missing(server, words, rank);
     }
     if (missing > named)
         say(words, " and %d more", missing - named);
-    if (!missing && stall->count == 1)
+    return missing;
+}
+
+/** Nobody is late to a call that is over elsewhere. */
+static void say_way(const struct kolo_store_server *server, struct words *words,
+                    const struct kolo_stall *stall)
+{
+    const int first = kolo_stall_first(stall, server->config.size);
+    say(words, ": what is sent to rank %d (%s)", first, server->members[first].host);
+    if (stall->count > 1)
+        say(words, " and %d more", stall->count - 1);
+    say(words, " is slow, or lost on the way");
+}
+
+/** Who has not come to a call of several, or is through with it. */
+static void say_not_there(const struct kolo_store_server *server, struct words *words,
+                          const struct kolo_stall *stall)
+{
+    const int missing = say_others(server, words, stall, false, "not there yet: ");
+    const int past = say_others(server, words, stall, true, missing ? "; over on " : "over on ");
+    if (past)
+        say_way(server, words, stall);
+    else if (!missing && stall->count == 1)
         say(words, "rank %d waits in it for no other",
             kolo_stall_first(stall, server->config.size));
     else if (!missing)

@@ -106,6 +106,17 @@ const struct kolo_stall *kolo_stalls_of(const struct kolo_stalls *stalls, int ra
     return longest;
 }
 
+bool kolo_stalls_is_past(const struct kolo_stalls *stalls, const struct kolo_stall *stall, int rank)
+{
+    if (kolo_stall_is_message(stall)) /* each rank has numbers of its own */
+        return false;
+    for (const struct kolo_stall *other = stalls->first; other; other = other->next)
+        if (other->channel == stall->channel && kolo_stall_has(other, rank) &&
+            (int32_t)(other->sequence - stall->sequence) > 0)
+            return true;
+    return false;
+}
+
 int kolo_stalls_behind(const struct kolo_stalls *stalls, const struct kolo_stall *stall)
 {
     const size_t bytes = kolo_stall_bits_bytes(stalls->size);

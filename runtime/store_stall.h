@@ -53,6 +53,9 @@ kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank,
 void kolo_stalls_resume(struct kolo_stalls *stalls, int rank, uint32_t channel, uint32_t sequence);
 /** What @p rank has waited in for longest; NULL: nothing that it has reported. */
 const struct kolo_stall *kolo_stalls_of(const struct kolo_stalls *stalls, int rank);
+/** Does @p rank wait in a later call of those that @p stall is one of, which is over on it then? */
+bool kolo_stalls_is_past(const struct kolo_stalls *stalls, const struct kolo_stall *stall,
+                         int rank);
 /** How many ranks wait for a message of the same peer as @p stall, or to be rid of one, and have
  * for a shorter time; -1: one has for longer, and its warning is for all. */
 int kolo_stalls_behind(const struct kolo_stalls *stalls, const struct kolo_stall *stall);

@@ -819,6 +819,41 @@ Test(store_server, stall_of_those_that_wait_for_each_other_says_no_more)
     close_all(&raw, ranks, 4);
 }
 
+/** Who waits in a later call of the same communicator has that one behind it: nobody is late, the
+ * way is bad. */
+Test(store_server, stall_of_a_call_that_is_over_elsewhere_blames_the_way)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[4];
+    kolo_clock_replace(fake_now);
+    open_all(&raw, ranks, 4, 4);
+    raw_stalled(&ranks[2], 8, UINT32_MAX, 1, "a()");
+    raw_server_pump(&raw);
+    advance_ms(&raw, 29999);
+    raw_stalled(&ranks[0], 8, 0, 2, "b()"); /* numbers begin anew */
+    raw_stalled(&ranks[1], 4, 9, 3, "c()"); /* of another communicator */
+    raw_server_pump(&raw);
+    advance_ms(&raw, 1);
+    cr_assert_str_eq(raw.notice,
+                     "a() sequence 4294967295: waiting for 30 s; not there yet: rank 1 (host1, in "
+                     "c() sequence 9), rank 3 (host3); over on rank 0 (host0, in b() sequence 0): "
+                     "what is sent to rank 2 (host2) is slow, or lost on the way");
+    raw_resumed(&ranks[0], 8, 0);
+    raw_resumed(&ranks[1], 4, 9);
+    raw_stalled(&ranks[3], 8, UINT32_MAX, 1, "a()");
+    raw_server_pump(&raw);
+    advance_ms(&raw, 59999);
+    raw_stalled(&ranks[0], 8, 2, 2, "b()");
+    raw_stalled(&ranks[1], 8, 2, 2, "b()");
+    raw_server_pump(&raw);
+    advance_ms(&raw, 1);
+    cr_assert_str_eq(raw.notice,
+                     "a() sequence 4294967295: waiting for 90 s; over on rank 0 (host0, in b() "
+                     "sequence 2), rank 1 (host1, in b() sequence 2): what is sent to rank 2 "
+                     "(host2) and 1 more is slow, or lost on the way");
+    close_all(&raw, ranks, 4);
+}
+
 Test(store_server, what_is_no_message_ends_that_connection_only)
 {
     const struct {

@@ -71,22 +71,26 @@ static void on_prepared(void *context, struct kolo_remote *remote)
         start_all(job);
 }
 
-/* What comes of it for the job that a host is not there. */
-static const char *words_of_end(const struct kolo_job *job)
+/* A host is not there, and why. An agent that ends takes its ranks with it, and they may have been
+ * missed before: at @p seen_ns it was heard last. */
+static void note_host(struct kolo_job *job, const struct kolo_host *host, int64_t seen_ns,
+                      int exit_status, const char *why)
 {
+    int64_t when_ns = kolo_verdict_evidence(job->verdict, host->first_rank, host->ranks, seen_ns);
+    if (kolo_job_keeps_going(job))
+        kolo_verdict_keep_going(job->verdict);
     if (job->phase == JOB_STARTING)
-        return "nothing was started";
-    return kolo_job_keeps_going(job) ? "the others went on" : "the job was ended";
+        kolo_verdict_trouble(job->verdict, when_ns, exit_status, "%s; nothing was started", why);
+    else
+        kolo_verdict_host(job->verdict, when_ns, exit_status, why, host->first_rank, host->ranks);
 }
 
 static void on_refused(void *context, struct kolo_remote *remote, int exit_status, const char *why)
 {
     struct kolo_job *job = context;
-    /* An agent that ends takes its ranks with it, and they may be missed before it is heard. */
-    int64_t when_ns = kolo_verdict_evidence(job->verdict, remote->host->first_rank,
-                                            remote->host->ranks, kolo_now_ns());
-    kolo_verdict_trouble(job->verdict, when_ns, exit_status, "host %s: %s; %s", remote->host->name,
-                         why, words_of_end(job));
+    char text[KOLO_DETAIL_MAX];
+    snprintf(text, sizeof text, "host %s: %s", remote->host->name, why);
+    note_host(job, remote->host, kolo_now_ns(), exit_status, text);
     if (!kolo_job_keeps_going(job)) /* else its ranks are heard to end, or are lost with it */
         kolo_job_begin_end(job);
 }
@@ -94,9 +98,7 @@ static void on_refused(void *context, struct kolo_remote *remote, int exit_statu
 static void on_failed(void *context, struct kolo_remote *remote, const char *why)
 {
     struct kolo_job *job = context;
-    int64_t when_ns = kolo_verdict_evidence(job->verdict, remote->host->first_rank,
-                                            remote->host->ranks, remote->lost_ns);
-    kolo_verdict_trouble(job->verdict, when_ns, KOLO_EXIT_HOST, "%s; %s", why, words_of_end(job));
+    note_host(job, remote->host, remote->lost_ns, KOLO_EXIT_HOST, why);
     for (int i = 0; i < remote->host->ranks && job->phase != JOB_STARTING; i++) {
         int rank = remote->host->first_rank + i;
         if (!kolo_verdict_has_ended(job->verdict, rank))

@@ -21,6 +21,7 @@ struct fate {
     bool is_seen;
     bool has_left, was_lost, has_ended;
     bool was_ours; /* kolorun ended it */
+    bool is_of_lost_host;
     struct kolo_outcome outcome;
 };
 
@@ -30,6 +31,7 @@ struct kolo_verdict {
     bool sends_term, sends_kill;
     int64_t trouble_ns;
     int trouble_status;
+    int trouble_first, trouble_ranks; /* of a host that was lost; none: the text is whole */
     char trouble[TROUBLE_MAX];
     struct fate fates[];
 };
@@ -122,18 +124,40 @@ bool kolo_verdict_ended(struct kolo_verdict *verdict, const struct kolo_outcome 
     return is_failure(fate);
 }
 
-void kolo_verdict_trouble(struct kolo_verdict *verdict, int64_t when_ns, int exit_status,
-                          const char *format, ...)
+/* False: something earlier is known. */
+static bool take_trouble(struct kolo_verdict *verdict, int64_t when_ns, int exit_status,
+                         const char *text)
 {
     if (verdict->has_trouble && verdict->trouble_ns <= when_ns)
-        return;
+        return false;
     verdict->has_trouble = true;
     verdict->trouble_ns = when_ns;
     verdict->trouble_status = exit_status;
+    verdict->trouble_first = verdict->trouble_ranks = 0;
+    snprintf(verdict->trouble, sizeof verdict->trouble, "%s", text);
+    return true;
+}
+
+void kolo_verdict_trouble(struct kolo_verdict *verdict, int64_t when_ns, int exit_status,
+                          const char *format, ...)
+{
+    char text[TROUBLE_MAX];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(verdict->trouble, sizeof verdict->trouble, format, arguments);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    (void)take_trouble(verdict, when_ns, exit_status, text);
+}
+
+void kolo_verdict_host(struct kolo_verdict *verdict, int64_t when_ns, int exit_status,
+                       const char *text, int first_rank, int ranks)
+{
+    if (take_trouble(verdict, when_ns, exit_status, text)) {
+        verdict->trouble_first = first_rank;
+        verdict->trouble_ranks = ranks;
+    }
+    for (int rank = first_rank; rank < first_rank + ranks && is_rank(verdict, rank); rank++)
+        verdict->fates[rank].is_of_lost_host = true;
 }
 
 int64_t kolo_verdict_evidence(const struct kolo_verdict *verdict, int first_rank, int ranks,
@@ -277,20 +301,53 @@ static bool describe_leaver(const struct kolo_verdict *verdict, const struct fat
     return true;
 }
 
+static bool is_lost(const struct kolo_verdict *verdict, int rank)
+{
+    const struct fate *fate = &verdict->fates[rank];
+    return has_failed_alone(verdict, rank) || (fate->is_of_lost_host && !fate->has_ended);
+}
+
+/* What became of the job when @p ranks from @p first on were lost, and who else was. */
+static void say_end(const struct kolo_verdict *verdict, int first, int ranks, char *text,
+                    size_t capacity)
+{
+    enum { NAMED = 4 };
+    int lost = 0;
+    size_t used = 0;
+    snprintf(text, capacity, "%s",
+             verdict->keeps_going ? "the others went on" : "the job was ended");
+    for (int rank = 0; rank < verdict->size && verdict->keeps_going; rank++) {
+        const char *host = verdict->fates[rank].host;
+        if ((rank >= first && rank < first + ranks) || !is_lost(verdict, rank))
+            continue;
+        used = strlen(text);
+        if (lost++ < NAMED)
+            snprintf(text + used, capacity - used, "%s rank %d (%s)", lost == 1 ? ", but for" : ",",
+                     rank, host ? host : "?");
+    }
+    used = strlen(text);
+    if (lost + ranks == verdict->size && lost > 0)
+        snprintf(text, capacity, "then the others failed too");
+    else if (lost > NAMED)
+        snprintf(text + used, capacity - used, " and %d more", lost - NAMED);
+}
+
 int kolo_verdict_finish(const struct kolo_verdict *verdict, char *line, size_t capacity)
 {
     const struct fate *failed = first_of(verdict, has_failed_alone);
-    char text[512], before[600];
+    char text[512], before[600], end[1200];
     line[0] = '\0';
     failed = failed ? failed : first_of(verdict, has_failed);
     if (verdict->has_trouble && (!failed || verdict->trouble_ns <= failed->seen_ns)) {
-        snprintf(line, capacity, "%s", verdict->trouble);
+        say_end(verdict, verdict->trouble_first, verdict->trouble_ranks, end, sizeof end);
+        snprintf(line, capacity, "%s%s%s", verdict->trouble, verdict->trouble_ranks ? "; " : "",
+                 verdict->trouble_ranks ? end : "");
         return verdict->trouble_status;
     }
     if (!failed)
         return 0;
     describe(verdict, failed, text, sizeof text);
-    const char *end = verdict->keeps_going ? "the others went on" : "the job was ended";
+    say_end(verdict, (int)(failed - verdict->fates), 1, end, sizeof end);
     double age = (double)failed->outcome.age_ms / 1000;
     if (describe_leaver(verdict, failed, before, sizeof before))
         snprintf(line, capacity, "%s, then %s after %.1f s; %s", before, text, age, end);

@@ -34,6 +34,9 @@ void kolo_verdict_strayed(struct kolo_verdict *verdict, int rank, const char *ho
  * signal. Only the earliest one counts. */
 void kolo_verdict_trouble(struct kolo_verdict *verdict, int64_t when_ns, int exit_status,
                           const char *format, ...) __attribute__((format(printf, 4, 5)));
+/** The same of a host that was lost with its @p ranks: what became of the others is added. */
+void kolo_verdict_host(struct kolo_verdict *verdict, int64_t when_ns, int exit_status,
+                       const char *text, int first_rank, int ranks);
 
 /** When the loss of a host with these ranks, noticed at @p when_ns, first showed: the connection of
  * a rank whose end nobody reported may have fallen before. */

@@ -4,8 +4,9 @@
 . "${BASH_SOURCE%/*}/common.sh"
 
 # survive CASE RANKS SURVIVORS VICTIMS [during]: each survivor ends with a verified allreduce among them, in the old order.
+# kolorun names the one or two victims.
 survive() {
-    local name=$1 ranks=$2 survivors=$3 i
+    local name=$1 ranks=$2 survivors=$3 i also=''
     shift 3
     export KOLOTEST_MARK=$name-$$
     run 137 "$KOLORUN" --keep-going -np "$ranks" "$RANK_PROGRAM" shrink "$@"
@@ -17,7 +18,8 @@ survive() {
     # in the order of their ranks in the world
     [[ $(sed -nE 's/^\[([0-9])\] survived .* as ([0-9]) of .*/\2 \1/p' "$work/out" | sort | awk '$2 <= last {exit 1} {last = $2}') == '' ]] ||
         fail "$name: another order"
-    says err "^kolorun: rank ${1%%,*} \(localhost, pid [0-9]+\) was killed by signal 9 \(SIGKILL\) after [0-9.]+ s; the others went on\$"
+    [[ $1 != *,* ]] || also=", but for rank ${1##*,} \\(localhost\\)"
+    says err "^kolorun: rank ${1%%,*} \(localhost, pid [0-9]+\) was killed by signal 9 \(SIGKILL\) after [0-9.]+ s; the others went on$also\$"
     under "$seconds" 5 "$name"
     nobody_left "$KOLOTEST_MARK"
 }

@@ -83,6 +83,65 @@ Test(verdict, the_others_may_have_gone_on)
            "on");
 }
 
+Test(verdict, who_did_not_go_on_either_is_named)
+{
+    struct kolo_verdict *verdict = six_ranks();
+    kolo_verdict_keep_going(verdict);
+    cr_assert(end(verdict, 5, SIGKILL, 0, 10));
+    cr_assert(end(verdict, 0, 0, 3, 20));
+    cr_assert(!end(verdict, 1, 0, 0, 20));
+    kolo_verdict_host(verdict, 30, 255, "host host2 was silent", 3, 3);
+    expect(verdict, 137,
+           "rank 5 (host2, pid 105) was killed by signal 9 (SIGKILL) after 12.3 s; the others went "
+           "on, but for rank 0 (host1), rank 3 (host2), rank 4 (host2)");
+}
+
+Test(verdict, of_a_host_that_was_lost_all_ranks_were)
+{
+    struct kolo_verdict *verdict = six_ranks();
+    kolo_verdict_keep_going(verdict);
+    kolo_verdict_host(verdict, 30, 255, "host host1 was silent", 0, 3);
+    kolo_verdict_host(verdict, 20, 255, "host host2 was silent", 3, 2);
+    expect(verdict, 255,
+           "host host2 was silent; the others went on, but for rank 0 (host1), rank 1 (host1), "
+           "rank 2 (host1)");
+    verdict = six_ranks();
+    kolo_verdict_host(verdict, 30, 255, "host host1 was silent", 0, 3);
+    expect(verdict, 255, "host host1 was silent; the job was ended");
+}
+
+Test(verdict, of_many_that_were_lost_some_are_named)
+{
+    struct kolo_verdict *verdict = NULL;
+    cr_assert(kolo_verdict_create(20, &verdict) == KOLO_OK);
+    for (int rank = 0; rank < 20; rank++)
+        kolo_verdict_started(verdict, rank, "h", 100);
+    kolo_verdict_keep_going(verdict);
+    kolo_verdict_host(verdict, 20, 255, "host h was silent", 10, 2);
+    for (int rank = 0; rank < 6; rank++)
+        cr_assert(end(verdict, rank, 0, 3, 30));
+    expect(verdict, 255,
+           "host h was silent; the others went on, but for rank 0 (h), rank 1 (h), rank 2 (h), "
+           "rank 3 (h) and 2 more");
+}
+
+Test(verdict, all_may_have_failed)
+{
+    struct kolo_verdict *verdict = six_ranks();
+    kolo_verdict_keep_going(verdict);
+    for (int rank = 0; rank < SIZE; rank++)
+        cr_assert(end(verdict, rank, 0, 3, 10 + rank));
+    expect(verdict, 3,
+           "rank 0 (host1, pid 100) exited with status 3 after 12.3 s; then the others failed too");
+    verdict = six_ranks();
+    kolo_verdict_keep_going(verdict);
+    for (int rank = 0; rank < SIZE - 1; rank++)
+        cr_assert(end(verdict, rank, 0, 3, 10 + rank));
+    expect(verdict, 3,
+           "rank 0 (host1, pid 100) exited with status 3 after 12.3 s; the others went on, but for "
+           "rank 1 (host1), rank 2 (host1), rank 3 (host2), rank 4 (host2)");
+}
+
 Test(verdict, a_lost_connection_is_earlier_evidence)
 {
     struct kolo_verdict *verdict = six_ranks();

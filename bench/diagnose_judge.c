@@ -4,8 +4,9 @@
 // worse and, where there are enough siblings to know how much they differ, further from their
 // median than DEVIATIONS times their median deviation. Hosts are looked at first, then ranks, then
 // links; what touches a slow one is left out of what follows, since it would only say the same
-// again. A host or a rank is judged by its best link: one bad link does not make it slow, but if
-// even the best one is slow, the links have nothing else in common.
+// again: only the line of a host is worse than its processors may be, if it is by much. A host or a
+// rank is judged by its best link: one bad link does not make it slow, but if even the best one is
+// slow, the links have nothing else in common.
 #include "bench/diagnose.h"
 
 #include <math.h>
@@ -18,10 +19,14 @@
 static const double deviations = 5 * 1.4826; /* of a normal distribution: five sigma */
 static const double least_us = 2;            /* a smaller difference in latency is nobody's fault */
 enum { SIBLINGS_FOR_MAD = 4 };
+/* What processors that are slow by a factor explain of a line: it is slow by twice that, and more
+ * than a few times slower than they copy. */
+enum { EXPLAINED_TIMES = 2, COPIES_A_BYTE = 4 };
 
 struct judge {
     struct diagnosis *d;
     bool *slow_host, *slow_rank;
+    double *busy; /* by host: how many times slower its processors are, if that is all so far */
     double *values, *others, *scratch; /* as many as there can be of any kind */
     size_t nvalues;
 };
@@ -112,8 +117,10 @@ static void judge_hosts_speed(struct judge *judge, bool reduces)
     }
     for (int host = 0; d->nhosts > 1 && host < d->nhosts; host++) {
         struct diagnose_finding finding = {.measure = reduces ? "reduce" : "copy"};
-        if (!judge->slow_host[host] && is_slow(judge, (size_t)host, LOWER_IS_SLOW, &finding))
-            found_host(judge, host, &finding);
+        if (judge->slow_host[host] || !is_slow(judge, (size_t)host, LOWER_IS_SLOW, &finding))
+            continue;
+        found_host(judge, host, &finding);
+        judge->busy[host] = finding.times;
     }
 }
 
@@ -195,6 +202,38 @@ static void judge_hosts_links(struct judge *judge, const struct side *side)
     }
 }
 
+static double host_copies(const struct diagnosis *d, int host)
+{
+    double most = 0;
+    for (int rank = 0; rank < d->nranks; rank++)
+        if (d->ranks[rank].host_index == host)
+            most = fmax(most, d->ranks[rank].copy_gbps);
+    return most;
+}
+
+/* The lines of hosts whose processors are slow: against those of all hosts, for even a busy one
+ * shows what a line can carry at least. */
+static void judge_busy_hosts_lines(struct judge *judge, const struct side *side)
+{
+    const struct diagnosis *d = judge->d;
+    judge->nvalues = (size_t)d->nhosts;
+    memset(judge->values, 0, judge->nvalues * sizeof *judge->values);
+    for (int a = 0; a < d->nranks; a++)
+        for (int b = 0; b < d->nranks; b++)
+            if (!same_host(d, a, b))
+                improve(&judge->values[d->ranks[a].host_index], link_value(d, side, a, b),
+                        side->direction);
+    for (int host = 0; host < d->nhosts && side->direction == LOWER_IS_SLOW; host++) {
+        struct diagnose_finding finding = {.measure = side->measure};
+        if (judge->busy[host] <= 0 || judge->values[host] * COPIES_A_BYTE > host_copies(d, host) ||
+            !is_slow(judge, (size_t)host, side->direction, &finding) ||
+            finding.times < EXPLAINED_TIMES * judge->busy[host])
+            continue;
+        found_host(judge, host, &finding);
+        judge->busy[host] = 0;
+    }
+}
+
 /* The best link of each rank within hosts, or between them; against all ranks that have such. */
 static void judge_ranks_links(struct judge *judge, const struct side *side, bool within)
 {
@@ -258,8 +297,10 @@ static void judge_all(struct judge *judge)
         judge_hosts_speed(judge, reduces);
         judge_ranks_speed(judge, reduces);
     }
-    for (int i = 0; i < SIDES; i++)
+    for (int i = 0; i < SIDES; i++) {
         judge_hosts_links(judge, &sides[i]);
+        judge_busy_hosts_lines(judge, &sides[i]);
+    }
     for (int within = 1; within >= 0; within--) {
         for (int i = 0; i < SIDES; i++)
             judge_ranks_links(judge, &sides[i], within);
@@ -276,16 +317,19 @@ kolo_status diagnose_judge(struct diagnosis *d)
     kolo_status status = KOLO_ERR_NO_MEMORY;
     judge.slow_host = kolo_calloc((size_t)d->nhosts, sizeof *judge.slow_host);
     judge.slow_rank = kolo_calloc((size_t)d->nranks, sizeof *judge.slow_rank);
+    judge.busy = kolo_calloc((size_t)d->nhosts, sizeof *judge.busy);
     judge.values = kolo_calloc(most, sizeof *judge.values);
     judge.others = kolo_calloc(most, sizeof *judge.others);
     judge.scratch = kolo_calloc(most, sizeof *judge.scratch);
-    if (judge.slow_host && judge.slow_rank && judge.values && judge.others && judge.scratch) {
+    if (judge.slow_host && judge.slow_rank && judge.busy && judge.values && judge.others &&
+        judge.scratch) {
         d->nfindings = 0;
         judge_all(&judge);
         status = KOLO_OK;
     }
     kolo_free_memory(judge.slow_host);
     kolo_free_memory(judge.slow_rank);
+    kolo_free_memory(judge.busy);
     kolo_free_memory(judge.values);
     kolo_free_memory(judge.others);
     kolo_free_memory(judge.scratch);

@@ -130,6 +130,34 @@ Test(diagnose, one_hosts_wire)
         }
 }
 
+/* Processors that are slow explain links that are as slow, and no line that is far slower. */
+Test(diagnose, a_slow_line_of_a_host_that_is_busy_too)
+{
+    struct diagnosis d;
+    char text[512];
+    for (int hosts = 2; hosts <= 4; hosts++) {
+        for (int is_worse = 0; is_worse < 2; is_worse++) {
+            d = world(hosts, 2);
+            for (int rank = 2; rank < 4; rank++) {
+                ranks[rank].reduce_gbps /= 4;
+                ranks[rank].copy_gbps /= 4;
+            }
+            for (int at = 0; at < d.nranks * d.nranks; at++)
+                if (at / d.nranks / 2 == 1 && at % d.nranks / 2 != 1)
+                    gbps[at] /= is_worse ? 40 : 4;
+            if (!is_worse) {
+                finds(&d, "host h1", "reduce");
+                continue;
+            }
+            cr_assert_eq(diagnose_judge(&d), KOLO_OK);
+            cr_assert_eq(d.nfindings, 2, "%d hosts: %zu", hosts, d.nfindings);
+            diagnose_say(&d.findings[1], text, sizeof text);
+            cr_assert(strstr(text, "host h1 is slow: it sends at no more than") == text, "%s",
+                      text);
+        }
+    }
+}
+
 Test(diagnose, of_two_hosts_the_one_that_sends_slowly)
 {
     struct diagnosis d = world(2, 2);

@@ -384,7 +384,7 @@ static int links_waits_for(const struct kolo_request *request, int peers[], int 
 
 static void links_describe(const struct kolo_request *request, char *text, size_t capacity)
 {
-    char who[KOLO_RANK_TEXT_MAX], link[256];
+    char who[KOLO_RANK_TEXT_MAX], link[400];
     struct wait wait;
     size_t at = 0;
     text[0] = '\0';

@@ -487,7 +487,7 @@ static struct kolo_link *find_busy(struct kolo_endpoint *endpoint)
 
 static kolo_status drain(struct kolo_endpoint *endpoint, kolo_deadline deadline)
 {
-    char text[256];
+    char text[400];
     struct kolo_link *busy;
     while ((busy = find_busy(endpoint)) != NULL) {
         bool moved = false;

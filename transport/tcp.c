@@ -15,6 +15,8 @@
 
 #include <errno.h>
 #include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -57,7 +59,9 @@ static const char *end_words(const struct tcp_link *tcp, int error, char *text, 
     case ECONNRESET:
         return "connection reset by peer";
     case ETIMEDOUT:
-        snprintf(text, capacity, "no answer for %g s (KOLO_PEER_TIMEOUT)",
+        snprintf(text, capacity,
+                 "no answer for %g s (KOLO_PEER_TIMEOUT): its host is down, or the way to it cut "
+                 "(kolorun doctor tries it)",
                  (double)kolo_tcp_settings(port_of(tcp))->peer_timeout_ms / 1000);
         return text;
     case EHOSTUNREACH:
@@ -71,7 +75,7 @@ static const char *end_words(const struct tcp_link *tcp, int error, char *text, 
 
 void kolo_tcp_fail(struct tcp_link *tcp, int error)
 {
-    char text[96];
+    char text[160];
 
     kolo_link_set_down(&tcp->base, kolo_fail(KOLO_ERR_LINK, "rank %d at tcp %s: %s", tcp->base.peer,
                                              tcp->place, end_words(tcp, error, text, sizeof text)));
@@ -461,11 +465,31 @@ bool kolo_tcp_is_drained(const struct kolo_link *base)
     return false;
 }
 
+/** How often the kernel has sent the same again since the peer acknowledged anything. */
+static unsigned sent_in_vain(const struct tcp_link *tcp)
+{
+    struct tcp_info info = {0};
+    socklen_t bytes = sizeof info;
+
+    if (tcp->socket.watch.fd < 0 ||
+        getsockopt(tcp->socket.watch.fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0)
+        return 0;
+    return info.tcpi_unacked > 0 ? info.tcpi_retransmits : 0;
+}
+
 void kolo_tcp_describe(const struct kolo_link *base, char *text, size_t capacity)
 {
+    enum { IN_VAIN = 3 }; /* one or two are lost now and then */
     const struct tcp_link *tcp = (const struct tcp_link *)base;
+    const unsigned in_vain = sent_in_vain(tcp);
 
-    snprintf(text, capacity, "tcp %s", tcp->place);
+    if (in_vain < IN_VAIN)
+        snprintf(text, capacity, "tcp %s", tcp->place);
+    else
+        snprintf(text, capacity,
+                 "tcp %s (sent the same %u times, unanswered: is the way cut, or for long packets, "
+                 "by its MTU? kolorun doctor tries)",
+                 tcp->place, in_vain + 1);
 }
 
 static void explain(const struct kolo_link *base, char *text, size_t capacity)

@@ -130,6 +130,17 @@ if on host1 iptables "${wall[@]}" 2>"$work/why" && on host2 iptables "${wall[@]}
     on host1 iptables -F INPUT
     on host2 iptables -F INPUT
 
+    # A hole for long packets, behind which a link comes up: the deadline's words say what was seen, and the next step.
+    for host in host1 host2; do
+        for end in --dport --sport; do
+            on "$host" iptables -A INPUT -p tcp "$end" 21300:21399 -m length --length 1000:65535 -j DROP
+        done
+    done
+    KOLO_NET=10.211.53.0/24 KOLO_TIMEOUT=4s job hole 1 -x KOLO_PORTS=21300-21399 -H "$hosts" "$KOLOBENCH" allreduce -s 1M
+    says err 'waiting for rank [01] .*: tcp 10\.211\.53\.[12]:213[0-9]+ \(sent the same [4-9] times, unanswered: .*MTU\? kolorun doctor tries\) up'
+    on host1 iptables -F INPUT
+    on host2 iptables -F INPUT
+
     # A path that fails while the peer computes and its window is closed: nothing is unacknowledged but the kernel's probes.
     # The rank ends by it, not by its deadline; and a peer that lives is waited for, however long it computes.
     KOLO_PEER_TIMEOUT=2s job busy 0 -x KOLO_PORTS=21300-21399 -H "$hosts" "$RANK_PROGRAM" busy 6

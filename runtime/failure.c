@@ -230,14 +230,15 @@ static void on_left(void *context, int world)
 static void on_down(void *context, int world, kolo_status why, const char *text)
 {
     struct kolo_engine *engine = context;
-    char who[KOLO_RANK_TEXT_MAX];
+    char who[KOLO_RANK_TEXT_MAX], me[KOLO_RANK_TEXT_MAX];
     kolo_status status = why == KOLO_ERR_LINK ? KOLO_ERR_PEER : why;
     kolo_loans_gone(engine, world);
     for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next) {
         int peer = kolo_comm_member(comm, world);
         if (peer >= 0)
-            kolo_comm_suspect(comm, peer, status, KOLO_VERDICT_GRACE_MS, "%s: %s",
-                              kolo_comm_rank_text(comm, peer, who), text);
+            kolo_comm_suspect(comm, peer, status, KOLO_VERDICT_GRACE_MS, "%s, as %s sees it: %s",
+                              kolo_comm_rank_text(comm, peer, who),
+                              kolo_comm_rank_text(comm, comm->rank, me), text);
     }
 }
 

@@ -154,7 +154,7 @@ if on host1 iptables "${wall[@]}" 2>"$work/why" && on host2 iptables "${wall[@]}
     got=0
     wait "$launcher" || got=$?
     [[ $got == 7 ]] || { fail "a path that fails: status $got"; cat "$work/out" "$work/err"; }
-    says out '^\[0\] error .* rank 1 at tcp [0-9.]+:213[0-9]+: no answer for 2 s \(KOLO_PEER_TIMEOUT\)'
+    says out '^\[0\] error .* rank 1 \(host2, pid [0-9]+\), as rank 0 \(host1, pid [0-9]+\) sees it: rank 1 at tcp [0-9.]+:213[0-9]+: no answer for 2 s \(KOLO_PEER_TIMEOUT\)'
     on host2 iptables -F INPUT
     on host2 iptables -F OUTPUT
 else

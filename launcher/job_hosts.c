@@ -95,10 +95,29 @@ static void on_refused(void *context, struct kolo_remote *remote, int exit_statu
         kolo_job_begin_end(job);
 }
 
+/* If one host is silent and all others are too, it is this machine that hears nobody. */
+static bool hears_nobody(const struct kolo_job *job)
+{
+    size_t far = 0;
+    for (size_t i = 0; i < job->hosts->count; i++) {
+        if (job->hosts->at[i].is_here)
+            continue;
+        if (!kolo_remote_is_quiet(&job->remotes[i]))
+            return false;
+        far++;
+    }
+    return far > 1;
+}
+
 static void on_failed(void *context, struct kolo_remote *remote, const char *why)
 {
     struct kolo_job *job = context;
-    note_host(job, remote->host, remote->lost_ns, KOLO_EXIT_HOST, why);
+    char text[KOLO_DETAIL_MAX];
+    snprintf(text, sizeof text, "%s%s", why,
+             hears_nobody(job) ? ", and all other hosts are as silent (is the network of this "
+                                 "machine down?)"
+                               : "");
+    note_host(job, remote->host, remote->lost_ns, KOLO_EXIT_HOST, text);
     for (int i = 0; i < remote->host->ranks && job->phase != JOB_STARTING; i++) {
         int rank = remote->host->first_rank + i;
         if (!kolo_verdict_has_ended(job->verdict, rank))

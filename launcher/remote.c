@@ -105,6 +105,14 @@ static bool broke_after_silence(const struct kolo_remote *remote)
            remote->broken_ns - remote->lost_ns > allowed_ms / 2 * 1000000;
 }
 
+bool kolo_remote_is_quiet(const struct kolo_remote *remote)
+{
+    const int64_t quiet_ns = kolo_now_ns() - remote->channel.heard_ns;
+    return remote->is_silent || broke_after_silence(remote) ||
+           (remote->channel.is_open && remote->channel.silence_ms > 0 &&
+            quiet_ns > remote->channel.silence_ms / 2 * 1000000);
+}
+
 static void conclude(struct kolo_remote *remote)
 {
     char why[KOLO_DETAIL_MAX] = "";

@@ -91,6 +91,8 @@ void kolo_remote_start(struct kolo_remote *remote);
 void kolo_remote_dismiss(struct kolo_remote *remote);
 /** Hangs up at once: kills ssh, or all of the agent that is on this machine. */
 void kolo_remote_kill(struct kolo_remote *remote);
+/** Lost for its silence, or half as silent as that takes. */
+bool kolo_remote_is_quiet(const struct kolo_remote *remote);
 /** A child of this process ended; true if it was this host's. */
 bool kolo_remote_reaped(struct kolo_remote *remote, pid_t pid, int wait_status);
 /** The command line that reaches the host, for people. */

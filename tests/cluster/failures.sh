@@ -140,6 +140,15 @@ else
     echo "no firewall here: $(cat "$work/why")"
 fi
 
+# The cable of kolorun's own machine: no host is blamed alone.
+KOLO_PEER_TIMEOUT=3s background own -H host2:1,host3:1 "$RANK_PROGRAM" loop 60
+await grep -q '\] up' "$work/out"
+"$cluster" cut host1
+ended 255
+says err '^kolorun: host host[23] was silent for [0-9.]+ s and counts as lost, with rank [01], and all other hosts are as silent \(is the network of this machine down\?\); the job was ended$'
+"$cluster" heal host1
+hosts_clean host1 host2 host3
+
 # The cable of a host, and its power.
 for what in cut kill; do
     KOLO_PEER_TIMEOUT=5s background "$what" -H "$hosts" "$RANK_PROGRAM" loop 60

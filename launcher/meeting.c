@@ -80,42 +80,78 @@ static bool add_place(struct kolo_meeting *meeting, const struct kolo_place *pla
 }
 
 /* The best of this machine's addresses, as many as there is room for. */
-static kolo_status add_places(struct kolo_meeting *meeting, const char *net, uint16_t port)
+static void add_places(struct kolo_meeting *meeting, const char *net,
+                       const struct kolo_place *places, size_t count)
 {
-    struct kolo_place places[PLACES_MAX];
-    size_t count = 0, added = 0, all;
-    kolo_status status = kolo_places_local(net, port, places, PLACES_MAX, &count);
-    for (size_t i = 0; status == KOLO_OK && i < count; i++)
+    size_t added = 0, all;
+    for (size_t i = 0; i < count; i++)
         added += add_place(meeting, &places[i]);
-    if (status != KOLO_OK)
-        return status;
     all = kolo_places_missed(net, places, added);
     if (all > 0)
         KOLO_WARN(
             "this machine has %zu addresses, and the other hosts are told %zu of them, in the "
             "order of `kolorun info`; name the network between the hosts in KOLO_NET",
             all, added);
-    return KOLO_OK;
 }
 
-static kolo_status listen_at(struct kolo_meeting *meeting, bool is_local, const char *net)
+/* Drops the places of a family at which nobody listens. Returns how many are left. */
+static size_t drop_family(struct kolo_place *places, size_t count, sa_family_t family)
 {
-    struct kolo_place place = any_place(false, is_local, 0);
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (places[i].addr.ss_family != family)
+            places[kept++] = places[i];
+    return kept;
+}
+
+static bool has_family(const struct kolo_place *places, size_t count, sa_family_t family)
+{
+    for (size_t i = 0; i < count; i++)
+        if (places[i].addr.ss_family == family)
+            return true;
+    return false;
+}
+
+/* At one port of both families, as far as this machine has addresses of them. Without the port of
+ * IPv4 nobody would come by the addresses that are told; of both, IPv4 alone will do. */
+static kolo_status listen_to_all(struct kolo_meeting *meeting, const char *net)
+{
+    struct kolo_place places[PLACES_MAX];
+    size_t count = 0;
+    uint16_t port = 0;
+    kolo_status status = kolo_places_local(net, 0, places, PLACES_MAX, &count);
+    if (status != KOLO_OK)
+        return status;
+    const bool has_six = has_family(places, count, AF_INET6);
+    const bool has_four = has_family(places, count, AF_INET) || !has_six;
+    struct kolo_place place = any_place(!has_four, false, 0);
+    KOLO_TRY(kolo_store_server_listen(meeting->server, &place, &port));
+    place = any_place(true, false, port);
+    if (has_four && has_six && kolo_store_server_listen(meeting->server, &place, NULL) != KOLO_OK) {
+        count = drop_family(places, count, AF_INET6);
+        kolo_detail_set("");
+    }
+    for (size_t i = 0; i < count; i++)
+        kolo_place_set_port(&places[i], port);
+    memcpy(meeting->place, scheme, sizeof scheme);
+    add_places(meeting, net, places, count);
+out:
+    return status;
+}
+
+/* For ranks on this machine alone. */
+static kolo_status listen_here(struct kolo_meeting *meeting)
+{
+    struct kolo_place place = any_place(false, true, 0);
     uint16_t port = 0;
     kolo_status status = kolo_store_server_listen(meeting->server, &place, &port);
     if (status != KOLO_OK) { /* a machine without IPv4 */
-        place = any_place(true, is_local, 0);
+        place = any_place(true, true, 0);
         status = kolo_store_server_listen(meeting->server, &place, &port);
-    } else if (!is_local) {
-        place = any_place(true, false, port);
-        if (kolo_store_server_listen(meeting->server, &place, NULL) != KOLO_OK)
-            kolo_detail_set(""); /* IPv4 alone will do */
     }
     if (status != KOLO_OK)
         return status;
     memcpy(meeting->place, scheme, sizeof scheme);
-    if (!is_local)
-        return add_places(meeting, net, port);
     place = any_place(place.addr.ss_family == AF_INET6, true, port);
     (void)add_place(meeting, &place);
     return KOLO_OK;
@@ -158,7 +194,7 @@ kolo_status kolo_meeting_create(uv_loop_t *loop, int size, bool is_local,
                                               .lost_grace_ms = LOST_GRACE_MS,
                                               .events = *events};
     KOLO_TRY(kolo_store_server_create(meeting->poller, &config, &meeting->server));
-    KOLO_TRY(listen_at(meeting, is_local, settings->net));
+    KOLO_TRY(is_local ? listen_here(meeting) : listen_to_all(meeting, settings->net));
     KOLO_TRY(watch(meeting, loop));
 out:
     if (status == KOLO_OK) {

@@ -102,11 +102,12 @@ static void add_rank(const struct waits *waits, int rank, char line[LINE_MAX])
 {
     const struct kolo_trace_cost *cost = &waits->trace->costs[rank];
     const struct kolo_trace_track *track = track_of(waits->trace, rank);
-    char host[KOLO_TIMELINE_HOST_MAX] = "unknown";
+    char host[KOLO_TIMELINE_HOST_MAX] = "";
     if (track != NULL)
         kolo_trace_host(track, host);
-    add_text(line, "rank %d (host %s) in %" PRIu64 " of %" PRIu64 " calls, ", rank, host,
-             cost->calls, waits->trace->matched);
+    add_text(line, "rank %d (%s%s) in %" PRIu64 " of %" PRIu64 " calls, ", rank,
+             track != NULL ? "host " : "of which there is no timeline", host, cost->calls,
+             waits->trace->matched);
     add_part(waits, cost->ns, line);
 }
 

@@ -159,6 +159,23 @@ static void says(struct said said, const char *wanted)
     cr_assert(strstr(said.text, wanted) != NULL, "no '%s' in: %s", wanted, said.text);
 }
 
+/** Lost with its host, say: its host is nowhere in the trace. */
+Test(trace, who_was_waited_for_may_have_left_no_timeline)
+{
+    struct kolo_trace trace = {.size = 0};
+    struct said said = {""};
+    for (int rank = 0; rank < 2; rank++) {
+        struct maker maker = maker_begin(rank, 3, 7, "a");
+        maker_call(&maker, 0, 1000, 50000000);
+        maker_fail(&maker, KOLO_ERR_PEER);
+        cr_assert(maker_give(&maker, &trace) == KOLO_OK);
+    }
+    cr_assert(kolo_trace_merge(&trace) == KOLO_OK);
+    kolo_trace_summary(&trace, "file", keep_line, &said);
+    kolo_trace_fini(&trace);
+    says(said, "waited for most: rank 2 (of which there is no timeline) in 1 of 1 calls, ");
+}
+
 Test(trace, names_who_was_waited_for)
 {
     enum { MS = 1000000 };

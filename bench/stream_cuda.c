@@ -4,7 +4,9 @@
 // kolo's that has to do with streams: it stands for the program. Must never wait without a bound.
 #include "bench/stream.h"
 
+#include <poll.h>
 #include <sched.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "base/status.h"
@@ -12,6 +14,8 @@
 
 enum {
     FINISH_MS = 60000,
+    BUSY_MS = 2,          /* for so long it is asked between yields, */
+    LOOK_NS = 20000,      /* and then so often: what the stream waits for may need this processor */
     BUSY_BYTES = 8 << 20, /* copied within the device this many times: 0.1 ms and more where that */
     BUSY_COPIES = 32,     /* goes at 5 TB/s, as in a cache; a call is made in 20 us */
     LOCKED_MAX = 2
@@ -127,9 +131,13 @@ kolo_status bench_stream_finish(struct bench_stream *stream)
     kolo_status status = kolo_cuda_enter(&stream->visit);
     if (status != KOLO_OK)
         return status;
+    const kolo_deadline busy_until = kolo_deadline_in_ms(BUSY_MS);
     while ((result = stream->visit.driver->stream_query(stream->stream)) == KOLO_CUDA_NOT_READY &&
            !kolo_deadline_passed(deadline))
-        (void)sched_yield();
+        if (!kolo_deadline_passed(busy_until))
+            (void)sched_yield();
+        else
+            (void)ppoll(NULL, 0, &(const struct timespec){.tv_nsec = LOOK_NS}, NULL);
     kolo_cuda_leave(&stream->visit);
     if (result == KOLO_CUDA_NOT_READY)
         return kolo_fail(KOLO_ERR_TIMEOUT, "the stream has not done its work within %d s",

@@ -66,5 +66,9 @@ done
 KOLO_SEGMENT_BYTES=4K on_nodes 'LOCAL_RANK % 2' host1:4,host2:5 allreduce --plan numa -s 100K,1M
 KOLO_DETERMINISTIC=1 on_nodes 'LOCAL_RANK % 2' host1:4,host2:4 allreduce -s 4,64K,1M
 ! grep -q '/numa$' "$work/out" || fail "a plan by node, which folds in an order of its own, in deterministic mode"
+# Devices on several hosts, behind the work of a stream: more ranks than processors wait for what one of them has to do.
+if [[ -e $MOCK_CUDA/libcuda.so.1 ]]; then
+    LD_LIBRARY_PATH=$MOCK_CUDA check device host1:2,host2:1 allreduce --memory device --stream -s 64,300K
+fi
 hosts_clean host1 host2 host3
 finish

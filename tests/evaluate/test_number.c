@@ -143,6 +143,27 @@ Test(number, at_the_middle)
     }
 }
 
+/* In memory that ends, and begins, where the text does. */
+Test(number, of_any_length)
+{
+    for (size_t length = 1; length <= 44; length++)
+        for (size_t point = 0; point < length; point++)
+            for (size_t exponent = point; exponent < length; exponent++) {
+                char *text = malloc(length), copy[48] = {0};
+                double got, expected;
+                for (size_t i = 0; i < length; i++)
+                    text[i] = (char)('0' + next_bits() % 10);
+                text[point] = point % 3 ? '.' : '0';
+                text[exponent] = exponent > point + 1 && exponent + 1 < length ? 'e' : '7';
+                memcpy(copy, text, length);
+                expected = strtod(copy, NULL);
+                cr_assert(eval_number_read(text, length, &got));
+                cr_assert(memcmp(&got, &expected, sizeof got) == 0, "%s: %a instead of %a", copy,
+                          got, expected);
+                free(text);
+            }
+}
+
 Test(number, too_long)
 {
     char text[EVAL_NUMBER_MAX + 2];

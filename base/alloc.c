@@ -63,12 +63,10 @@ void *kolo_aligned(size_t alignment, size_t bytes)
     return memory;
 }
 
-kolo_status kolo_grow(void **array, size_t *capacity, size_t need, size_t bytes)
+kolo_status kolo_grow_now(void **array, size_t *capacity, size_t need, size_t bytes)
 {
     enum { FIRST_CAPACITY = 8 };
     assert(bytes > 0);
-    if (need <= *capacity)
-        return KOLO_OK;
     size_t most = PTRDIFF_MAX / bytes;
     size_t wanted = *capacity > most / 2 ? most : *capacity * 2;
     if (wanted < FIRST_CAPACITY && FIRST_CAPACITY <= most)

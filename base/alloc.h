@@ -19,7 +19,15 @@ void *kolo_aligned(size_t alignment, size_t bytes) __attribute__((malloc));
 
 /** Grows @p *array to hold @p need elements of @p bytes each (doubling); new
  * elements are zero. On failure *array is as before. */
-kolo_status kolo_grow(void **array, size_t *capacity, size_t need, size_t bytes) KOLO_NODISCARD;
+static inline kolo_status kolo_grow(void **array, size_t *capacity, size_t need,
+                                    size_t bytes) KOLO_NODISCARD;
+kolo_status kolo_grow_now(void **array, size_t *capacity, size_t need,
+                          size_t bytes) KOLO_NODISCARD; /* where it is too small */
+
+static inline kolo_status kolo_grow(void **array, size_t *capacity, size_t need, size_t bytes)
+{
+    return need <= *capacity ? KOLO_OK : kolo_grow_now(array, capacity, need, bytes);
+}
 
 /** As kolo_calloc, for what is long and will be written all over: in large pages as far as the
  *  system has them on request, since the first touch of a small one costs more than what is written

@@ -279,7 +279,7 @@ static kolo_status open_reading(struct reading *reading, struct eval_detections 
     *detections = (struct eval_detections){.bad = EVAL_NO_PLACE};
     reading->last_image = eval_image_find(truths, reading->last_id);
     kolo_status status;
-    KOLO_TRY(eval_source_open(&reading->source, path));
+    KOLO_TRY(eval_source_open(&reading->source, path, division->ranks > 1));
     KOLO_TRY(eval_json_open(&reading->json, &reading->source, reading->lists, reading));
     KOLO_TRY(eval_json_open(&reading->head, &reading->source, around, reading));
 out:

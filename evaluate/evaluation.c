@@ -428,7 +428,8 @@ static kolo_status read_files(struct eval_evaluation *evaluation, struct kolo_co
     const struct eval_terms terms = {.kind = options->kind,
                                      .rules = options->rules,
                                      .is_lenient = options->mode == KOLO_DETECTION_FIXED,
-                                     .skip_unknown = options->skip_unknown};
+                                     .skip_unknown = options->skip_unknown,
+                                     .is_compared = kolo_size(comm) > 1};
     KOLO_TRY(
         eval_agree(comm, eval_sigmas_read(&evaluation->sigmas, options->sigmas), EVAL_NO_PLACE));
     KOLO_TRY(eval_agree(comm, eval_truths_read(truths, options->truths, &terms), EVAL_NO_PLACE));

@@ -29,11 +29,11 @@ static kolo_status open_file(const char *path, int *fd_out, uint64_t *bytes_out)
     return cause ? kolo_fail_errno(KOLO_ERR_SYSTEM, cause, "%s", path) : KOLO_OK;
 }
 
-kolo_status eval_source_open(struct eval_source *source, const char *path)
+kolo_status eval_source_open(struct eval_source *source, const char *path, bool is_summed)
 {
     int fd;
     uint64_t bytes;
-    *source = (struct eval_source){.path = path};
+    *source = (struct eval_source){.path = path, .is_summed = is_summed};
     kolo_status status = open_file(path, &fd, &bytes);
     if (status != KOLO_OK)
         return status;
@@ -82,7 +82,7 @@ kolo_status eval_source_skip(struct eval_source *source, uint64_t to)
         return kolo_fail(KOLO_ERR_SYSTEM, "%s: no byte %llu in it", source->path,
                          (unsigned long long)to);
     source->before = to;
-    source->is_part = true;
+    source->is_summed = false;
     return KOLO_OK;
 }
 
@@ -145,7 +145,7 @@ kolo_status eval_source_next(struct eval_source *source)
                              source->path, (unsigned long long)source->before, words);
     }
     source->bytes = (size_t)got;
-    if (!source->is_part)
+    if (source->is_summed)
         source->sum = (uint32_t)crc32(source->sum, source->data, (unsigned)got);
     return source->before == 0 ? check_first_piece(source) : KOLO_OK;
 }

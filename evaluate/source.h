@@ -19,8 +19,8 @@ struct eval_source {
     uint64_t before;     /* bytes of the pieces before, unpacked */
     uint64_t lines;      /* line ends in the pieces before */
     uint64_t line_start; /* where the line begins that is open at the start of the piece */
-    uint32_t sum;        /* CRC-32 of the pieces so far */
-    bool is_part;        /* which has no sum */
+    uint32_t sum;        /* CRC-32 of the pieces so far, where it is asked for */
+    bool is_summed;      /* a part never is */
     struct eval_progress progress;
 };
 
@@ -33,8 +33,9 @@ struct eval_identity {
 
 /** Of a regular file that begins with @p first; of all else, zero. */
 struct eval_identity eval_source_identify(const char *path, char first);
-/** @p path lives as long as the source. */
-kolo_status eval_source_open(struct eval_source *source, const char *path) KOLO_NODISCARD;
+/** @p path lives as long as the source. @param is_summed  whether its sum is asked for */
+kolo_status eval_source_open(struct eval_source *source, const char *path,
+                             bool is_summed) KOLO_NODISCARD;
 /** Goes on at a byte of a plain file. Nobody knows its line then. @return KOLO_OK; ERR_DATA
  *  (packed); ERR_SYSTEM. */
 kolo_status eval_source_skip(struct eval_source *source, uint64_t to) KOLO_NODISCARD;

@@ -243,7 +243,7 @@ kolo_status eval_truths_read(struct eval_truths *truths, const char *path,
 {
     struct eval_source source;
     *truths = (struct eval_truths){.images = 0};
-    kolo_status status = eval_source_open(&source, path);
+    kolo_status status = eval_source_open(&source, path, terms->is_compared);
     if (status == KOLO_OK)
         status = read_lists(truths, &source, terms);
     truths->bytes = source.before;

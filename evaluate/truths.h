@@ -48,7 +48,7 @@ struct eval_truths {
     size_t ids, id_room;
     struct eval_shapes shapes;
     uint64_t bytes; /* of the file, unpacked */
-    uint32_t sum;   /* CRC-32 of it */
+    uint32_t sum;   /* CRC-32 of it, where it is compared */
 };
 
 /** What is read, and what must be there. */
@@ -61,6 +61,8 @@ struct eval_terms {
     /** Annotations of images and categories that the file does not list are left out; else they are
      *  an error. */
     bool skip_unknown;
+    /** The file's sum is asked for. */
+    bool is_compared;
 };
 
 /** Reads @p path. @return KOLO_OK; ERR_SYSTEM; ERR_DATA; ERR_NO_MEMORY. eval_truths_free() in every

@@ -285,15 +285,20 @@ refused 'missing.json: No such file' gt.json missing.json
 refused 'missing.json: No such file' missing.json dt.json
 refused '.: Is a directory' gt.json .
 
-# What one rank alone cannot read, and what is another file on one rank.
+# What one rank alone cannot read, and what is another file on one rank, of as many bytes too. odd PATTERN GT DT, and
+# those of rank 1.
 odd() {
-    timeout 60 "$bin/kolorun" -np 3 --oversubscribe --no-prefix sh -c '[ "$KOLO_RANK" != 1 ] || set -- "$1" "$3"; exec "$0" "$1" "$2" --json refused.json' \
+    timeout 60 "$bin/kolorun" -np 3 --oversubscribe --no-prefix sh -c '[ "$KOLO_RANK" != 1 ] || set -- "$3" "$4"; exec "$0" "$1" "$2" --json refused.json' \
         "$bin/kolo-coco" "${@:2}" >out 2>err && wrong "one rank with ${*:2}: succeeded"
     [[ $(grep -cE "^kolo-coco: $1 \(on rank 1 of 3\)$" err) == 3 ]] || wrong "one rank with ${*:2}: $(cat err)"
     compgen -G 'refused.json*' >/dev/null && wrong "one rank: left $(echo refused.json*)"
 }
-odd 'missing.json: No such file or directory' gt.json dt.json missing.json
-odd 'none.json: .* here, .* on rank 0; give all ranks the same file' gt.json dt.json none.json
+sed 's/0\.9/0.8/' dt.json >dt.twin.json
+sed 's/1500/1501/' gt.json >gt.twin.json
+odd 'missing.json: No such file or directory' gt.json dt.json gt.json missing.json
+odd 'none.json: .* here, .* on rank 0; give all ranks the same file' gt.json dt.json gt.json none.json
+odd 'dt.twin.json: ([0-9]*) bytes .* here, \1 with .* on rank 0; .*' gt.json dt.json gt.json dt.twin.json
+odd 'gt.twin.json: ([0-9]*) bytes .* here, \1 with .* on rank 0; .*' gt.json dt.json gt.twin.json dt.json
 
 # A target that cannot be written; an existing one stays as it was.
 alone gt.json dt.json --json missing/x.json >out 2>err && wrong "--json missing/x.json: succeeded"

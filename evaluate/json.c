@@ -5,10 +5,8 @@
 // as in Python.
 #include "evaluate/json.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -19,25 +17,32 @@ enum {
     QUIET_BYTES_MAX = 64 << 20, /* that one string, which yajl keeps, may have */
 };
 
-static const char *const names[EVAL_FIELDS] = {"id",
-                                               "image_id",
-                                               "category_id",
-                                               "bbox",
-                                               "area",
-                                               "iscrowd",
-                                               "ignore",
-                                               "score",
-                                               "name",
-                                               "segmentation",
-                                               "keypoints",
-                                               "num_keypoints",
-                                               "height",
-                                               "width",
-                                               "difficult",
-                                               "frequency",
-                                               "keypoints",
-                                               "neg_category_ids",
-                                               "not_exhaustive_category_ids"};
+#define NAME(text)                                                                                 \
+    {                                                                                              \
+        text, sizeof text - 1                                                                      \
+    }
+static const struct name {
+    const char *text;
+    size_t length;
+} names[EVAL_FIELDS] = {NAME("id"),
+                        NAME("image_id"),
+                        NAME("category_id"),
+                        NAME("bbox"),
+                        NAME("area"),
+                        NAME("iscrowd"),
+                        NAME("ignore"),
+                        NAME("score"),
+                        NAME("name"),
+                        NAME("segmentation"),
+                        NAME("keypoints"),
+                        NAME("num_keypoints"),
+                        NAME("height"),
+                        NAME("width"),
+                        NAME("difficult"),
+                        NAME("frequency"),
+                        NAME("keypoints"),
+                        NAME("neg_category_ids"),
+                        NAME("not_exhaustive_category_ids")};
 
 static int stop(struct eval_json *json, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -99,7 +104,8 @@ static bool in_shape(const struct eval_json *json)
 
 static int judge(struct eval_json *json, const char *words)
 {
-    return words ? stop(json, "the %s of this %s: %s", names[json->field], json->list->what, words)
+    return words ? stop(json, "the %s of this %s: %s", names[json->field].text, json->list->what,
+                        words)
                  : 1;
 }
 
@@ -119,10 +125,11 @@ static int refuse_value(struct eval_json *json, const char *kind)
     if (in_box(json))
         return stop(json, "%s in a bbox; it has 4 numbers", kind);
     if (in_row(json))
-        return stop(json, "%s in the %s of this %s; it has %s", kind, names[json->field],
+        return stop(json, "%s in the %s of this %s; it has %s", kind, names[json->field].text,
                     json->list->what, ids_of(json) ? "ids" : "names");
     if (in_record(json) && json->field != EVAL_FIELDS)
-        return stop(json, "the %s of this %s is %s", names[json->field], json->list->what, kind);
+        return stop(json, "the %s of this %s is %s", names[json->field].text, json->list->what,
+                    kind);
     return 1;
 }
 
@@ -140,21 +147,15 @@ static int read_number(struct eval_json *json, const char *text, size_t length, 
 static int read_integer(struct eval_json *json, const char *text, size_t length, int64_t *value_out)
 {
     const double limit = 9007199254740992; /* 2^53 */
-    char copy[32], *end;
     double value;
-    if (length < sizeof copy) {
-        memcpy(copy, text, length);
-        copy[length] = '\0';
-        errno = 0;
-        *value_out = strtoll(copy, &end, 10);
-        if (errno == 0 && *end == '\0')
-            return 1;
-    }
+    if (eval_number_read_whole(text, length, value_out))
+        return 1;
     if (!read_number(json, text, length, &value))
         return 0;
     if (!(value > -limit && value < limit) || value != floor(value))
         return stop(json, "the %s of this %s is %.*s; it must be an integer of 64 bits",
-                    names[json->field], json->list->what, length < 40 ? (int)length : 40, text);
+                    names[json->field].text, json->list->what, length < 40 ? (int)length : 40,
+                    text);
     *value_out = (int64_t)value;
     return 1;
 }
@@ -185,7 +186,7 @@ static int take_id(struct eval_json *json, const char *text, size_t length)
     if (!ids)
         return refuse_value(json, "a number");
     if (kolo_grow((void **)&ids->id, &ids->room, ids->count + 1, sizeof *ids->id) != KOLO_OK)
-        return stop(json, "no memory for the %s", names[json->field]);
+        return stop(json, "no memory for the %s", names[json->field].text);
     return read_integer(json, text, length, &ids->id[ids->count++]);
 }
 
@@ -251,12 +252,12 @@ static int on_number(void *context, const char *text, size_t length)
 {
     struct eval_json *json = context;
     json->heard++;
+    if (in_shape(json))
+        return judge(json, eval_shape_number(&json->shape, inside(json), text, length));
     if (in_box(json))
         return take_box(json, text, length);
     if (in_row(json))
         return take_id(json, text, length);
-    if (in_shape(json))
-        return judge(json, eval_shape_number(&json->shape, inside(json), text, length));
     if (in_record(json))
         return take_value(json, text, length);
     return refuse_value(json, "a number");
@@ -341,10 +342,11 @@ static int on_key(void *context, const unsigned char *key, size_t length)
     if (!in_record(json))
         return 1;
     json->field = EVAL_FIELDS;
-    for (unsigned f = 0; f < EVAL_FIELDS; f++)
-        if (json->list->wanted & 1u << f && strlen(names[f]) == length &&
-            memcmp(names[f], key, length) == 0)
+    for (unsigned left = json->list->wanted; left; left &= left - 1) {
+        int f = __builtin_ctz(left);
+        if (names[f].length == length && memcmp(names[f].text, key, length) == 0)
             json->field = (enum eval_field)f;
+    }
     return 1;
 }
 
@@ -404,7 +406,7 @@ static int on_object_end(void *context)
     unsigned missing = json->list->needed & ~json->record.has;
     for (unsigned f = 0; f < EVAL_FIELDS; f++)
         if (missing & 1u << f)
-            return stop(json, "this %s has no %s", json->list->what, names[f]);
+            return stop(json, "this %s has no %s", json->list->what, names[f].text);
     if (json->list->take(json->context, &json->record) == KOLO_OK)
         return 1;
     return stop(json, "%s", kolo_error_detail());

@@ -78,7 +78,9 @@ static uint64_t digits_of(uint64_t word, unsigned count)
     return word * (UINT64_C(10000) << 32 | 1) >> 32;
 }
 
-static const char *read_words(const char *at, struct decimal *decimal)
+/* Inline, so that the number stays in registers. */
+__attribute__((always_inline)) static inline const char *read_words(const char *at,
+                                                                    struct decimal *decimal)
 {
     unsigned count = WORD;
     while (count == WORD && at < decimal->end && decimal->count <= DIGITS_MAX - WORD) {
@@ -92,7 +94,8 @@ static const char *read_words(const char *at, struct decimal *decimal)
     return at;
 }
 
-static const char *read_digits(const char *at, struct decimal *decimal)
+__attribute__((always_inline)) static inline const char *read_digits(const char *at,
+                                                                     struct decimal *decimal)
 {
     const char *end = decimal->end;
     while (decimal->count == 0 && at < end && *at == '0')
@@ -223,19 +226,46 @@ static bool scale(uint64_t digits, int64_t power, double *value_out)
     return true;
 }
 
-bool eval_number_read(const char *text, size_t length, double *value_out)
+/* Apart, so that others do not carry its copy. */
+__attribute__((noinline)) static bool read_slowly(const char *text, size_t length,
+                                                  double *value_out)
 {
     char copy[EVAL_NUMBER_MAX + 1];
-    struct decimal decimal = read_decimal(text, text + length);
-    double value;
-    if (decimal.count <= DIGITS_MAX && scale(decimal.digits, decimal.power, &value)) {
-        *value_out = decimal.is_negative ? -value : value;
-        return true;
-    }
     if (length > EVAL_NUMBER_MAX)
         return false;
     memcpy(copy, text, length);
     copy[length] = '\0';
     *value_out = strtod(copy, NULL);
+    return true;
+}
+
+static bool is_digit(const char *text, size_t length)
+{
+    return length == 1 && text[0] >= '0' && text[0] <= '9';
+}
+
+bool eval_number_read(const char *text, size_t length, double *value_out)
+{
+    double value;
+    if (is_digit(text, length)) {
+        *value_out = text[0] - '0';
+        return true;
+    }
+    struct decimal decimal = read_decimal(text, text + length);
+    if (decimal.count > DIGITS_MAX || !scale(decimal.digits, decimal.power, &value))
+        return read_slowly(text, length, value_out);
+    *value_out = decimal.is_negative ? -value : value;
+    return true;
+}
+
+bool eval_number_read_whole(const char *text, size_t length, int64_t *value_out)
+{
+    struct decimal decimal = {.begin = text, .end = text + length};
+    decimal.is_negative = length > 0 && text[0] == '-';
+    const char *begin = text + decimal.is_negative, *end = read_digits(begin, &decimal);
+    uint64_t limit = (uint64_t)INT64_MAX + decimal.is_negative;
+    if (end == begin || end != decimal.end || decimal.count > DIGITS_MAX || decimal.digits > limit)
+        return false;
+    *value_out = (int64_t)(decimal.is_negative ? -decimal.digits : decimal.digits);
     return true;
 }

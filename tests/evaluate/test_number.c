@@ -164,6 +164,35 @@ Test(number, of_any_length)
             }
 }
 
+Test(number, whole)
+{
+    static const char *const no[] = {"",
+                                     "-",
+                                     "1.0",
+                                     "1e0",
+                                     "9223372036854775808",
+                                     "1-",
+                                     "+1",
+                                     "0x1",
+                                     " 1",
+                                     "1 ",
+                                     "-9223372036854775809",
+                                     "18446744073709551616",
+                                     "100000000000000000000"};
+    static const int64_t yes[] = {0, 7, -7, 12345678, INT64_MAX, INT64_MIN, 1000000000000000000};
+    char text[32];
+    int64_t value = 5;
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        cr_expect_not(eval_number_read_whole(no[i], strlen(no[i]), &value), "%s", no[i]);
+    cr_expect_eq(value, 5);
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
+        snprintf(text, sizeof text, "%lld", (long long)yes[i]);
+        cr_expect(eval_number_read_whole(text, strlen(text), &value) && value == yes[i], "%s",
+                  text);
+    }
+    cr_expect(eval_number_read_whole("-0", 2, &value) && value == 0);
+}
+
 Test(number, too_long)
 {
     char text[EVAL_NUMBER_MAX + 2];

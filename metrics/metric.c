@@ -229,6 +229,8 @@ kolo_status kolo_metric_check_result(const struct kolo_metric *metric,
                          "%s: not computed since the last update; call kolo_metrics_compute() on "
                          "all ranks",
                          function);
+    if (!out && expected == 0)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: the room for the result is NULL", function);
     if (!out || size != expected)
         return kolo_fail(KOLO_ERR_INVALID,
                          "%s: the struct for the result is NULL, or its size is %zu, not %zu",

@@ -203,6 +203,8 @@ static kolo_status edges_main(struct kolo_comm *comm, void *argument)
     KOLO_TRY(kolo_confusion_score(metric, &config, &value, 1));
     WORLD_EXPECT(value == -7.0 * 4 / 5, "with the absent three: %g", value);
     WORLD_INVALID(kolo_confusion_score(metric, &config, &value, 0), "room for 0");
+    WORLD_INVALID(kolo_confusion_score(metric, &config, NULL, 1),
+                  "the room for the result is NULL");
     config.average = KOLO_AVERAGE_NONE;
     WORLD_INVALID(kolo_confusion_score(metric, &config, &value, 4), "room for 4 values where 5");
     config.beta = NAN;

@@ -95,6 +95,27 @@ static kolo_status ascending(const char *what, const double *values, size_t coun
     return KOLO_OK;
 }
 
+/* A count without its array: COCO's would be taken, which nobody asked for. */
+static kolo_status refuse_halves(const struct kolo_detection_config *config)
+{
+    const struct {
+        const char *what;
+        const void *array;
+        size_t count;
+    } lists[] = {{"thresholds", config->thresholds, config->threshold_count},
+                 {"recalls", config->recalls, config->recall_count},
+                 {"areas", config->areas, config->area_count},
+                 {"caps", config->caps, config->cap_count},
+                 {"sigmas", config->sigmas, config->sigma_count}};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        if (!lists[i].array && lists[i].count > 0)
+            return kolo_fail(KOLO_ERR_INVALID,
+                             "kolo_detection_create: %s is NULL, but there are %zu; give both, or "
+                             "neither for those of the rules",
+                             lists[i].what, lists[i].count);
+    return KOLO_OK;
+}
+
 static kolo_status take_grids(struct kolo_coco_params *params,
                               const struct kolo_detection_config *config)
 {
@@ -243,7 +264,9 @@ kolo_status kolo_coco_params_make(struct kolo_coco_params *params,
                                         .mode = config->mode,
                                         .mean_rule = config->mean_rule,
                                         .any_category = config->any_category};
-    kolo_status status = take_rules(params, config);
+    kolo_status status = refuse_halves(config);
+    if (status == KOLO_OK)
+        status = take_rules(params, config);
     if (status == KOLO_OK)
         status = take_grids(params, config);
     if (status == KOLO_OK)

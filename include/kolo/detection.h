@@ -109,7 +109,8 @@ struct kolo_area_range {
 
 /** Zero and NULL mean COCO's own: thresholds 0.5, 0.55, ..., 0.95 and recalls 0, 0.01, ..., 1 with
  *  NumPy's rounding; areas all, small, medium, large; caps 1, 10, 100. Of keypoints: areas all,
- *  medium, large; cap 20. With other rules than COCO's what those have. */
+ *  medium, large; cap 20. With other rules than COCO's what those have. An array and its count are
+ *  given both or neither. */
 struct kolo_detection_config {
     size_t size; /**< sizeof(struct kolo_detection_config) */
     kolo_detection_mode mode;

@@ -179,10 +179,12 @@ Test(coco_detection, refuses_configs)
     config.threshold_count = 2;
     cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_ERR_INVALID);
     config.thresholds = NULL;
+    config.threshold_count = 0;
     config.caps = caps;
     config.cap_count = 1;
     cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_ERR_INVALID);
     config.caps = NULL;
+    config.cap_count = 0;
     config.kind = (kolo_detection_kind)3;
     cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_ERR_INVALID);
     cr_assert(strstr(kolo_error_detail(), "kind 3"));
@@ -191,6 +193,31 @@ Test(coco_detection, refuses_configs)
     config.sigma_count = 2;
     cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_ERR_INVALID);
     cr_assert(strstr(kolo_error_detail(), "2 sigmas"));
+}
+
+/* Which would be evaluated with others than those that were meant. */
+Test(coco_detection, refuses_a_count_of_what_is_not_there)
+{
+    const struct {
+        struct kolo_detection_config config;
+        const char *what;
+    } cases[] = {{{.threshold_count = 2}, "thresholds is NULL, but there are 2"},
+                 {{.recall_count = 101}, "recalls is NULL, but there are 101"},
+                 {{.area_count = 1}, "areas is NULL, but there are 1"},
+                 {{.cap_count = 3}, "caps is NULL, but there are 3"},
+                 {{.sigma_count = 17, .kind = KOLO_DETECTION_KEYPOINTS},
+                  "sigmas is NULL, but there are 17"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct kolo_detection_config config = cases[i].config;
+        struct kolo_detection *detection = NULL;
+        config.size = sizeof config;
+        config.categories = two_categories;
+        config.category_count = 1;
+        cr_expect_eq(kolo_detection_create(&config, &detection), KOLO_ERR_INVALID, "%s",
+                     cases[i].what);
+        cr_expect(strstr(kolo_error_detail(), cases[i].what), "%s", kolo_error_detail());
+        kolo_detection_destroy(detection);
+    }
 }
 
 Test(coco_detection, adds_all_or_nothing)

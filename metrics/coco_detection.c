@@ -242,9 +242,8 @@ kolo_status kolo_detection_update(struct kolo_detection *detection, const int64_
 kolo_status kolo_detection_compute(struct kolo_comm *comm, struct kolo_detection *detection,
                                    const struct kolo_opts *opts)
 {
-    if (!comm || !detection)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_compute: comm or detection is NULL");
-    return kolo_metrics_compute(comm, (struct kolo_metric *[]){&detection->metric}, 1, opts);
+    struct kolo_metric *metric = kolo_detection_metric(detection); /* the others hear of NULL */
+    return kolo_metrics_compute(comm, &metric, 1, opts);
 }
 
 kolo_status kolo_detection_result(const struct kolo_detection *detection,

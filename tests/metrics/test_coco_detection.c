@@ -497,6 +497,28 @@ Test(coco_detection, all_ranks_hear_of_different_configs)
     cr_assert_eq(kolo_run_threads(3, NULL, different_configs, NULL), KOLO_OK);
 }
 
+static kolo_status none_on_one(struct kolo_comm *comm, void *arg)
+{
+    struct kolo_detection *detection = make(&(struct kolo_detection_config){.size = 0});
+    int rank = kolo_rank(comm);
+    bool *has_heard = arg;
+    kolo_status status = kolo_detection_compute(comm, rank == 1 ? NULL : detection, NULL);
+    const char *words = rank == 1 ? "is NULL" : "rank 1 (";
+    has_heard[rank] = status == KOLO_ERR_INVALID && strstr(kolo_error_detail(), words);
+    status = kolo_detection_compute(comm, detection, NULL);
+    kolo_detection_destroy(detection);
+    return status;
+}
+
+Test(coco_detection, all_ranks_hear_that_one_has_none)
+{
+    bool has_heard[RANKS] = {false};
+    cr_assert_eq(kolo_run_threads(RANKS, NULL, none_on_one, has_heard), KOLO_OK, "%s",
+                 kolo_error_detail());
+    for (int r = 0; r < RANKS; r++)
+        cr_expect(has_heard[r], "rank %d", r);
+}
+
 /* ---- masks ---- */
 
 static uint32_t first_half[] = {0, 8, 8}, most_of_it[] = {0, 7, 9}, elsewhere[] = {12, 4};

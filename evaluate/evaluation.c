@@ -12,10 +12,7 @@
 #include "evaluate/agree.h"
 #include "evaluate/progress.h"
 
-enum {
-    BATCH_IMAGES = 256,
-    POINT_NUMBERS = 3 /* x, y and v */
-};
+enum { BATCH_IMAGES = 256 };
 
 /* A box on its way into the order of its image's file. */
 struct slip {
@@ -100,7 +97,7 @@ static kolo_status grow(struct boxes *boxes, size_t count, const struct eval_eva
         KOLO_TRY(kolo_grow((void **)&boxes->mask, &boxes->mask_room, count, sizeof *boxes->mask));
     if (kind == KOLO_DETECTION_KEYPOINTS) {
         KOLO_TRY(kolo_grow((void **)&boxes->points, &boxes->points_room,
-                           POINT_NUMBERS * evaluation->points * count, sizeof *boxes->points));
+                           EVAL_POINT_NUMBERS * evaluation->points * count, sizeof *boxes->points));
         KOLO_TRY(kolo_grow((void **)&boxes->point_count, &boxes->point_count_room, count,
                            sizeof *boxes->point_count));
     }
@@ -136,7 +133,7 @@ static kolo_status put_shape(struct boxes *boxes, const struct eval_shapes *shap
                              const struct eval_evaluation *evaluation)
 {
     kolo_detection_kind kind = evaluation->options->kind;
-    size_t numbers = POINT_NUMBERS * evaluation->points;
+    size_t numbers = EVAL_POINT_NUMBERS * evaluation->points;
     if (kind == KOLO_DETECTION_KEYPOINTS)
         return eval_shapes_points(shapes, place, numbers, boxes->points + numbers * boxes->count);
     if (kind != KOLO_DETECTION_MASKS)

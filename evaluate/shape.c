@@ -256,6 +256,17 @@ kolo_status eval_shapes_mask(const struct eval_shapes *shapes, const struct eval
                                  mask_out);
 }
 
+/* How far apart the outermost of every third number are. */
+static double extent(const double *numbers, size_t count)
+{
+    double low = numbers[0], high = numbers[0];
+    for (size_t i = EVAL_POINT_NUMBERS; i < count; i += EVAL_POINT_NUMBERS) {
+        low = numbers[i] < low ? numbers[i] : low;
+        high = numbers[i] > high ? numbers[i] : high;
+    }
+    return high - low;
+}
+
 kolo_status eval_shapes_points(const struct eval_shapes *shapes, const struct eval_place *place,
                                size_t count, double *points_out)
 {
@@ -266,6 +277,9 @@ kolo_status eval_shapes_points(const struct eval_shapes *shapes, const struct ev
                          "%llu numbers as keypoints; %zu are needed, x, y and v of each",
                          (unsigned long long)head.count, count);
     memcpy(points_out, data, count * sizeof *points_out);
+    if (!isfinite(extent(points_out, count) * extent(points_out + 1, count)))
+        return kolo_fail(KOLO_ERR_DATA, "the keypoints are too far from each other: the area of "
+                                        "the rectangle around them would be infinite");
     return KOLO_OK;
 }
 

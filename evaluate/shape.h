@@ -14,6 +14,8 @@
 
 enum eval_shape_kind { EVAL_NO_SHAPE, EVAL_POINTS, EVAL_POLYGONS, EVAL_RUNS, EVAL_STRING };
 
+enum { EVAL_POINT_NUMBERS = 3 }; /* x, y and v */
+
 enum eval_shape_key { EVAL_KEY_OTHER, EVAL_KEY_SIZE, EVAL_KEY_COUNTS };
 
 /** One that is read; used again for the next. Zero at first. */
@@ -64,7 +66,9 @@ kolo_status eval_shapes_add(struct eval_shapes *shapes, const struct eval_shape 
 kolo_status eval_shapes_mask(const struct eval_shapes *shapes, const struct eval_place *place,
                              uint32_t height, uint32_t width,
                              struct kolo_mask *mask_out) KOLO_NODISCARD;
-/** @param count  of numbers that there must be */
+/** @param count  of numbers that there must be
+ *  @return KOLO_OK; ERR_DATA (also: the rectangle around the points has an area that no double
+ *  holds). */
 kolo_status eval_shapes_points(const struct eval_shapes *shapes, const struct eval_place *place,
                                size_t count, double *points_out) KOLO_NODISCARD;
 void eval_shapes_free(struct eval_shapes *shapes);

@@ -199,6 +199,9 @@ shaped segm 'bad.json: line 1.*this detection has no segmentation' "${shape/segm
 shaped segm 'bad.json: line 1.*the segmentation of this detection is null' "${shape/"$mask"/null}"
 shaped segm 'bad.json: line 1.*NaN' "${shape/66/NaN}"
 shaped keypoints 'bad.json: detection 1: 50 numbers as keypoints; 51 are needed' "${shape/1, 2, 2, /1, 2, }"
+shaped keypoints 'bad.json: detection 1: the keypoints are too far from each other' "${shape/1, 2, 2, 1, 2, 2/1e308, 2, 2, -1e308, 3, 2}"
+sed 's/\[1, 2, 2, 1, 2/[1e308, 2, 2, -1e308, 3/' shapes.json >bad.json
+refused 'bad.json: annotation 1: the keypoints are too far from each other' bad.json dt.shapes.json --iou-type keypoints
 shaped keypoints 'bad.json: line 1.*NaN' "${shape/1, 2, 2/1, NaN, 2}"
 shaped keypoints 'bad.json: line 1.*keypoints of this detection: .*null' "${shape/1, 2, 2/1, null, 2}"
 sed 's/7, 1, 7\]\]/7, 1]]/' shapes.json >bad.json

@@ -224,6 +224,9 @@ kolo_status kolo_detection_update(struct kolo_detection *detection, const int64_
 {
     if (!detection || (!images && count > 0))
         return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_update: detection or images is NULL");
+    if (count >= UINT32_MAX) /* before it is believed, by as many turns of a loop */
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_detection_update: %zu images; give fewer at a time", count);
     const struct kolo_coco_update given = {
         .ids = images, .images = count, .truths = truths, .found = detections};
     struct kolo_stage stage = {.call = "kolo_detection_update"};

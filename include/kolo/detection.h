@@ -236,8 +236,9 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_detection_create(
  *  @param truths  NULL: none
  *  @param detections  NULL: none
  *  @return KOLO_OK; ERR_INVALID (an unknown category, a number that is not finite, a negative width
- *  or height, masks of an image that differ in size or do not fill it, counts that do not add up,
- *  with the place and the value); ERR_NO_MEMORY; ERR_SYSTEM (of arrays in a device's memory). */
+ *  or height, masks of an image that differ in size or do not fill it, counts that do not add up or
+ *  are 2^32 - 1 or more, with the place and the value); ERR_NO_MEMORY; ERR_SYSTEM (of arrays in a
+ *  device's memory). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_detection_update(struct kolo_detection *detection,
                                                           const int64_t *images, size_t count,
                                                           const struct kolo_boxes *truths,

@@ -162,6 +162,21 @@ Test(coco_detection, refuses_what_would_be_counted_wrong)
     refused("dtype", &there, &detections);
 }
 
+/* No array of a process has so many: a length that was negative, say. */
+Test(coco_detection, refuses_counts_that_no_memory_holds, .timeout = 20)
+{
+    static const size_t counts[] = {SIZE_MAX, SIZE_MAX / sizeof(int64_t) + 2, UINT32_MAX};
+    const int64_t image = 3;
+    for (int kind = KOLO_DETECTION_BOXES; kind <= KOLO_DETECTION_KEYPOINTS; kind++)
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            struct kolo_detection *detection =
+                make(&(struct kolo_detection_config){.kind = (kolo_detection_kind)kind});
+            cr_expect_eq(kolo_detection_update(detection, &image, counts[i], NULL, NULL),
+                         KOLO_ERR_INVALID, "kind %d, %zu images", kind, counts[i]);
+            kolo_detection_destroy(detection);
+        }
+}
+
 Test(coco_detection, refuses_configs)
 {
     struct kolo_detection *detection = NULL;

@@ -45,10 +45,8 @@ static int64_t timeout(void)
 static const void *fetch(struct kolo_stage *stage, const char *name,
                          const struct kolo_pointer *pointer, size_t bytes)
 {
-    size_t with_head;
-    if (__builtin_add_overflow(bytes, sizeof(struct kolo_stage_copy), &with_head))
-        with_head = SIZE_MAX; /* which nobody can allocate */
-    struct kolo_stage_copy *copy = kolo_aligned(_Alignof(max_align_t), with_head);
+    struct kolo_stage_copy *copy =
+        kolo_aligned(_Alignof(max_align_t), sizeof(struct kolo_stage_copy) + bytes);
     if (!copy)
         return failed(stage, name, KOLO_ERR_NO_MEMORY);
     copy->next = stage->copies;
@@ -71,13 +69,15 @@ const void *kolo_stage(struct kolo_stage *stage, const char *name, const void *a
     size_t elements, bytes;
     if (stage->pointers == KOLO_STAGE_UNKNOWN)
         stage->pointers = kolo_pointer_may_be_foreign() ? KOLO_STAGE_FOREIGN : KOLO_STAGE_HOST;
-    if (stage->pointers == KOLO_STAGE_HOST || stage->status != KOLO_OK || !array || count == 0)
+    if (stage->status != KOLO_OK || !array || count == 0)
         return array;
     if (__builtin_mul_overflow(count, columns, &elements) ||
-        __builtin_mul_overflow(elements, element_bytes, &bytes)) {
+        __builtin_mul_overflow(elements, element_bytes, &bytes) || bytes > PTRDIFF_MAX) {
         (void)kolo_fail(KOLO_ERR_INVALID, "%zu times %zu elements are too many", count, columns);
         return failed(stage, name, KOLO_ERR_INVALID);
     }
+    if (stage->pointers == KOLO_STAGE_HOST)
+        return array;
     const kolo_status status = kolo_pointer_look(array, &pointer);
     if (status != KOLO_OK)
         return failed(stage, name, status);

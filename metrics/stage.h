@@ -24,7 +24,8 @@ struct kolo_stage {
 };
 
 /** @p count rows of @p columns elements: @p array itself where the host can read it (or nothing is
- * to be read); else a copy, valid until kolo_stage_end. After a failure nothing is looked at. */
+ * to be read); else a copy, valid until kolo_stage_end. After a failure nothing is looked at. More
+ * than any process has is a failure, the host's too, before a byte is read. */
 const void *kolo_stage(struct kolo_stage *stage, const char *name, const void *array, size_t count,
                        size_t columns, size_t element_bytes);
 /** Frees the copies. */

@@ -323,21 +323,30 @@ Test(stage, of_no_elements_nothing_is_copied)
     kolo_metric_destroy(metric);
 }
 
-Test(stage, arrays_that_cannot_be_so_long_are_refused)
+/* In a device's memory and the host's. */
+static void refuse_long(const void *memory, bool is_host)
 {
-    const struct mock_cuda *mock = mock_cuda_load();
-    mock->begin();
-    const void *memory = mock->alloc(MOCK_DEVICE, 0, 64);
-    const size_t counts[][3] = {{SIZE_MAX / 4, 8, 1}, {SIZE_MAX / 4, 2, 8}, {SIZE_MAX, 1, 1}};
+    const size_t counts[][3] = {
+        {SIZE_MAX / 4, 8, 1}, {SIZE_MAX / 4, 2, 8}, {SIZE_MAX, 1, 1}, {SIZE_MAX / 8 + 1, 1, 4}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         struct kolo_stage stage = {.call = "a call", .part = "part."};
+        if (is_host)
+            stage.pointers = KOLO_STAGE_HOST;
         cr_assert_null(kolo_stage(&stage, "x", memory, counts[i][0], counts[i][1], counts[i][2]));
-        cr_assert_eq(stage.status, i < 2 ? KOLO_ERR_INVALID : KOLO_ERR_NO_MEMORY);
+        cr_assert_eq(stage.status, KOLO_ERR_INVALID);
         cr_assert_not_null(strstr(kolo_error_detail(), "a call: part.x: "), "%s",
                            kolo_error_detail());
         cr_assert_eq(kolo_stage(&stage, "y", memory, 1, 1, 1), memory, "after a failure");
         kolo_stage_end(&stage);
     }
+}
+
+Test(stage, arrays_that_cannot_be_so_long_are_refused)
+{
+    const struct mock_cuda *mock = mock_cuda_load();
+    mock->begin();
+    refuse_long(numbers, true);
+    refuse_long(mock->alloc(MOCK_DEVICE, 0, 64), false);
     cr_assert_eq(mock->calls("cuMemcpyDtoH_v2"), 0);
 }
 

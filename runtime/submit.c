@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a checked call to a request: copies what outlives the call and chooses the plan (prepare),
-// finds scratch and scales the input before anything is sent, submits (start), and waits if the
-// call is blocking. What can be refused is refused before a buffer is written. Also test and wait.
+// Carries out calls that were checked: has each made into a request (prepare.c), finds scratch and
+// scales the input before anything is sent, submits (start), and waits if the call is blocking.
+// What can be refused is refused before a buffer is written. Also test and wait.
 //
 // A chain is a group of requests that are started as one; one request is a chain of its own.
 #include "runtime/submit.h"
@@ -11,181 +11,13 @@
 #include "base/alloc.h"
 #include "memory/memory.h"
 #include "runtime/group.h"
-#include "runtime/own_ops.h"
+#include "runtime/prepare.h"
 #include "runtime/repeat.h"
 #include "runtime/scale.h"
 #include "runtime/staging.h"
 #include "runtime/stream.h"
 #include "runtime/timeline_call.h"
 #include "runtime/timers.h"
-
-/** Copies counts and displs (packed if none were given) of @p n ranks; the sum of the counts. */
-static size_t copy_blocks(size_t *counts_out, size_t *displs_out, const size_t *counts,
-                          const size_t *displs, size_t n)
-{
-    size_t at = 0;
-    for (size_t rank = 0; rank < n; rank++) {
-        counts_out[rank] = counts[rank];
-        displs_out[rank] = displs != NULL ? displs[rank] : at;
-        at += counts[rank];
-    }
-    return at;
-}
-
-/** Where blocks lie is a part of the call too: over a board any rank may write into the whole of
- * any other. An empty one lies nowhere. */
-static void hash_blocks(struct kolo_call *call, const size_t *counts, const size_t *displs,
-                        size_t n)
-{
-    call->hash = kolo_call_hash(call->hash, counts, n * sizeof(*counts));
-    for (size_t rank = 0; rank < n; rank++)
-        if (counts[rank] > 0)
-            call->hash = kolo_call_hash(call->hash, &displs[rank], sizeof(displs[rank]));
-}
-
-/** The counts of alltoallv are each rank's own: they travel in its messages, not in the call. */
-static kolo_status copy_arrays(struct kolo_request *request, const struct kolo_task *task, int size)
-{
-    size_t n = (size_t)size, total;
-    bool is_exchange = task->send_counts != NULL;
-    if (task->counts == NULL)
-        return KOLO_OK;
-    request->arrays = kolo_calloc((is_exchange ? 4 : 2) * n, sizeof(*request->arrays));
-    if (request->arrays == NULL)
-        return KOLO_ERR_NO_MEMORY;
-    request->args.counts = request->arrays;
-    request->args.displs = request->arrays + n;
-    total = copy_blocks(request->arrays, request->arrays + n, task->counts, task->displs, n);
-    if (!is_exchange) {
-        request->call.count = total;
-        hash_blocks(&request->call, request->arrays, request->arrays + n, n);
-        return KOLO_OK;
-    }
-    request->args.send_counts = request->arrays + 2 * n;
-    request->args.send_displs = request->arrays + 3 * n;
-    (void)copy_blocks(request->arrays + 2 * n, request->arrays + 3 * n, task->send_counts,
-                      task->send_displs, n);
-    return KOLO_OK;
-}
-
-static kolo_status take_name(struct kolo_request *request, const struct kolo_task *task)
-{
-    const char *name = task->opts != NULL ? task->opts->name : NULL;
-    if (name == NULL || name[0] == '\0')
-        return KOLO_OK;
-    request->call.hash = kolo_call_hash(request->call.hash, name, strlen(name));
-    request->call.name = name;
-    if (!request->is_async)
-        return KOLO_OK;
-    request->name = kolo_strdup(name);
-    request->call.name = request->name;
-    return request->name != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
-}
-
-static enum kolo_order order_of(const struct kolo_comm *comm, const struct kolo_request *request,
-                                const struct kolo_task *task)
-{
-    bool is_deterministic = comm->engine->settings.deterministic ||
-                            (kolo_opts_flags(task->opts) & KOLO_DETERMINISTIC) != 0;
-    if (request->own_op != NULL)
-        return is_deterministic || !kolo_own_op_is_free(request) ? KOLO_ORDER_STRICT
-                                                                 : KOLO_ORDER_FREE;
-    return kolo_order_of(task->dtype, task->op, is_deterministic);
-}
-
-/** Held: lock. */
-static kolo_status choose_plan(struct kolo_comm *comm, struct kolo_request *request,
-                               const struct kolo_task *task)
-{
-    kolo_status status;
-    size_t element_bytes = kolo_dtype_bytes(task->dtype);
-    size_t segment = comm->engine->settings.segment_bytes / element_bytes;
-    request->args.rank = comm->rank;
-    request->args.size = comm->size;
-    request->args.root = task->root;
-    request->args.count = task->count;
-    request->args.in_place = request->in_place;
-    request->args.segment = segment > 0 ? segment : 1;
-    enum kolo_collective collective = kolo_call_collective(task->kind);
-    KOLO_TRY(kolo_comm_choose(comm, collective, &request->args, element_bytes,
-                              order_of(comm, request, task), task->is_own || comm->own_calls > 0,
-                              &request->plan));
-    if (request->plan->on_board)
-        request->route = &kolo_route_board;
-    request->args.hosts = kolo_choices_hosts(&comm->choices);
-    request->call.plan = (int)(request->plan - kolo_plans);
-    if (request->plan->is_segmented)
-        request->call.hash = kolo_call_hash(request->call.hash, &request->args.segment,
-                                            sizeof(request->args.segment));
-out:
-    return status;
-}
-
-static kolo_status fill_in(struct kolo_comm *comm, struct kolo_request *request,
-                           const struct kolo_task *task)
-{
-    kolo_status status;
-    request->comm = comm;
-    request->route = &kolo_route_links;
-    request->send = task->send;
-    request->recv = task->recv;
-    request->in_place = task->in_place;
-    request->flags = kolo_opts_flags(task->opts) & KOLO_DETERMINISTIC;
-    request->timeout_ms = kolo_task_timeout_ms(comm, task);
-    request->call = kolo_task_call(task);
-    KOLO_TRY(kolo_own_op_take(comm, request, task));
-    KOLO_TRY(take_name(request, task));
-    KOLO_TRY(copy_arrays(request, task, comm->size));
-    KOLO_TRY(kolo_scale_prepare(request, task));
-    if (kolo_call_is_message(task->kind))
-        request->call.root = task->kind == KOLO_CALL_SEND ? task->peer : comm->rank;
-out:
-    return status;
-}
-
-/** The number that a call which did not begin would have had. Held: lock. */
-static uint32_t next_sequence(const struct kolo_comm *comm, const struct kolo_call *call)
-{
-    if (call->kind == KOLO_CALL_SEND)
-        return comm->sent[call->peer];
-    return call->kind == KOLO_CALL_RECV ? comm->received[call->peer] : comm->sequence;
-}
-
-/** Whether the communicator has failed, and why. Held: lock. */
-static kolo_status check_failure(struct kolo_comm *comm, struct kolo_request *request)
-{
-    if (comm->suspicion.status != KOLO_OK) /* between two calls, too */
-        kolo_comm_settle(comm);
-    if (comm->failure.status == KOLO_OK)
-        return KOLO_OK;
-    request->call.sequence = next_sequence(comm, &request->call);
-    request->fell_with_comm = false; /* if it did, that was at an earlier start */
-    return kolo_comm_failed(comm, request);
-}
-
-/** Is there more than one message of what closes it in flight? */
-static bool has_notes(const struct kolo_comm *comm, const struct kolo_request *request)
-{
-    return comm->number != 0 && !request->plan->on_board &&
-           kolo_plan_is_open(request->plan, &request->args);
-}
-
-/** Held: lock. Nothing has been sent or written. */
-static kolo_status prepare(struct kolo_comm *comm, struct kolo_request *request,
-                           const struct kolo_task *task)
-{
-    kolo_status status;
-    KOLO_TRY(check_failure(comm, request));
-    if (kolo_call_is_message(task->kind))
-        return KOLO_OK;
-    KOLO_TRY(choose_plan(comm, request, task));
-    if (request->staged != NULL)
-        KOLO_TRY(kolo_lent_settle(request));
-    if (kolo_plan_window(request->plan, &request->args) > 1 || has_notes(comm, request))
-        KOLO_TRY(kolo_comm_flights(comm));
-out:
-    return status;
-}
 
 /** What is written before anything is sent: memory of the request's, or an input in place. */
 static bool has_load(const struct kolo_request *request)
@@ -218,7 +50,8 @@ static kolo_status find_scratch(struct kolo_comm *comm, struct kolo_request *req
 static kolo_status submit(struct kolo_comm *comm, struct kolo_request *request)
 {
     kolo_status status;
-    KOLO_TRY(check_failure(comm, request)); /* it may have failed while the input was scaled */
+    KOLO_TRY(
+        kolo_request_check_comm(comm, request)); /* it may have failed while the input was scaled */
     KOLO_TRY(find_scratch(comm, request));
     kolo_request_submit(comm, request);
 out:
@@ -246,7 +79,7 @@ static kolo_status place(struct kolo_comm *comm, struct kolo_request *request, b
     kolo_status status = kolo_follow_enter(request);
     if (status != KOLO_OK)
         return status;
-    status = check_failure(comm, request);
+    status = kolo_request_check_comm(comm, request);
     if (status == KOLO_OK && request->status == KOLO_AGAIN)
         status = kolo_fail(KOLO_ERR_INVALID, "the request is running: wait for it first");
     if (status == KOLO_OK)
@@ -287,7 +120,7 @@ static kolo_status run_held(struct kolo_comm *comm, struct kolo_request *request
                             const struct kolo_task *task)
 {
     kolo_status status;
-    KOLO_TRY(prepare(comm, request, task));
+    KOLO_TRY(kolo_request_prepare(comm, request, task));
     if (request->staged == NULL && has_load(request)) {
         kolo_comm_leave(comm);
         kolo_request_load(request);
@@ -304,19 +137,6 @@ static kolo_status run_held(struct kolo_comm *comm, struct kolo_request *request
         kolo_repeat_keep(comm, request);
 out:
     return status;
-}
-
-/** Lets @p *task lead to a copy whose buffers are the host's, if there may be any that are not, or
- * it follows a stream. */
-static kolo_status stage(struct kolo_comm *comm, struct kolo_request *request,
-                         const struct kolo_task **task, struct kolo_task *copy)
-{
-    request->comm = comm;
-    if (!kolo_task_may_be_foreign(*task) && kolo_task_stream(*task) == NULL)
-        return KOLO_OK;
-    *copy = **task;
-    *task = copy;
-    return kolo_staging_prepare(comm, request, copy);
 }
 
 /** A call like one that was kept; KOLO_AGAIN: there is none. */
@@ -342,9 +162,7 @@ static kolo_status run_blocking(struct kolo_comm *comm, const struct kolo_task *
     struct kolo_request request;
     struct kolo_task staged;
     kolo_request_clear(&request);
-    kolo_status status = stage(comm, &request, &task, &staged);
-    if (status == KOLO_OK)
-        status = fill_in(comm, &request, task);
+    kolo_status status = kolo_request_fill_in(comm, &request, &task, &staged);
     if (status == KOLO_OK && request.staged != NULL)
         status = kolo_staging_await(&request);
     if (status == KOLO_OK || request.staged != NULL) {
@@ -369,12 +187,10 @@ kolo_status kolo_task_prepare(struct kolo_comm *comm, const struct kolo_task *ta
         return KOLO_ERR_NO_MEMORY;
     struct kolo_task staged;
     request->is_async = true;
-    kolo_status status = stage(comm, request, &task, &staged);
-    if (status == KOLO_OK)
-        status = fill_in(comm, request, task);
+    kolo_status status = kolo_request_fill_in(comm, request, &task, &staged);
     kolo_comm_enter(comm);
     if (status == KOLO_OK)
-        status = prepare(comm, request, task);
+        status = kolo_request_prepare(comm, request, task);
     if (status == KOLO_OK)
         kolo_request_keep(comm, request);
     else
@@ -405,7 +221,7 @@ static kolo_status start_held(struct kolo_comm *comm, struct kolo_request *chain
                               bool in_background)
 {
     kolo_status status;
-    KOLO_TRY(check_failure(comm, chain));
+    KOLO_TRY(kolo_request_check_comm(comm, chain));
     if (kolo_chain_is_running(chain)) /* another thread was faster */
         return kolo_fail(KOLO_ERR_INVALID, "the request is running: wait for it first");
     KOLO_TRY(find_all_scratch(comm, chain));

@@ -72,16 +72,24 @@ static kolo_status begin_staging(struct kolo_request *request)
     return request->staged != NULL ? kolo_staging_begin(request) : KOLO_OK;
 }
 
+/** Has no other thread been faster in starting it? Held: lock. */
+static kolo_status check_idle(const struct kolo_request *chain)
+{
+    if (kolo_chain_is_running(chain))
+        return kolo_fail(KOLO_ERR_INVALID, "the request is running: wait for it first");
+    return KOLO_OK;
+}
+
 /** Its place in the stream that it follows, until kolo_follow_leave. Held: lock, which is given up
  * meanwhile. */
-static kolo_status place(struct kolo_comm *comm, struct kolo_request *request, bool holds)
+static kolo_status enter_stream(struct kolo_comm *comm, struct kolo_request *request, bool holds)
 {
     kolo_status status = kolo_follow_enter(request);
     if (status != KOLO_OK)
         return status;
     status = kolo_request_check_comm(comm, request);
-    if (status == KOLO_OK && request->status == KOLO_AGAIN)
-        status = kolo_fail(KOLO_ERR_INVALID, "the request is running: wait for it first");
+    if (status == KOLO_OK)
+        status = check_idle(request);
     if (status == KOLO_OK)
         status = kolo_follow_place(request, holds);
     if (status != KOLO_OK)
@@ -90,7 +98,7 @@ static kolo_status place(struct kolo_comm *comm, struct kolo_request *request, b
 }
 
 /** It was to be started behind its stream: if it was not, that goes on. Held: lock. */
-static void placed(struct kolo_comm *comm, struct kolo_request *request, kolo_status status)
+static void leave_stream(struct kolo_comm *comm, struct kolo_request *request, kolo_status status)
 {
     if (status != KOLO_OK)
         kolo_follow_end(request);
@@ -99,13 +107,13 @@ static void placed(struct kolo_comm *comm, struct kolo_request *request, kolo_st
 
 static kolo_status submit_behind(struct kolo_comm *comm, struct kolo_request *request)
 {
-    kolo_status status = place(comm, request, false);
+    kolo_status status = enter_stream(comm, request, false);
     if (status != KOLO_OK)
         return status;
     status = begin_staging(request);
     if (status == KOLO_OK)
         status = submit(comm, request);
-    placed(comm, request, status);
+    leave_stream(comm, request, status);
     return status;
 }
 
@@ -222,8 +230,7 @@ static kolo_status start_held(struct kolo_comm *comm, struct kolo_request *chain
 {
     kolo_status status;
     KOLO_TRY(kolo_request_check_comm(comm, chain));
-    if (kolo_chain_is_running(chain)) /* another thread was faster */
-        return kolo_fail(KOLO_ERR_INVALID, "the request is running: wait for it first");
+    KOLO_TRY(check_idle(chain));
     KOLO_TRY(find_all_scratch(comm, chain));
     if (in_background)
         KOLO_TRY(kolo_engine_start_thread(comm->engine));
@@ -243,11 +250,11 @@ out:
 static kolo_status start_behind(struct kolo_comm *comm, struct kolo_request *request,
                                 bool in_background)
 {
-    kolo_status status = place(comm, request, in_background);
+    kolo_status status = enter_stream(comm, request, in_background);
     if (status != KOLO_OK)
         return status;
     status = start_held(comm, request, in_background);
-    placed(comm, request, status);
+    leave_stream(comm, request, status);
     return status;
 }
 
@@ -356,15 +363,25 @@ static kolo_status collect(struct kolo_request **request, kolo_deadline deadline
     return status;
 }
 
-kolo_status kolo_test(struct kolo_request **request)
+/** *comm_out, if it may be asked for the request; stays NULL where there is none, which is over. */
+static kolo_status find_comm(const char *function, struct kolo_request *const *request,
+                             struct kolo_comm **comm_out)
 {
     if (request == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_test: request is NULL");
+        return kolo_fail(KOLO_ERR_INVALID, "%s: request is NULL", function);
     if (*request == NULL)
         return KOLO_OK;
-    struct kolo_comm *comm = (*request)->comm;
-    kolo_status status = kolo_comm_check(comm, "kolo_test");
-    if (status != KOLO_OK)
+    kolo_status status = kolo_comm_check((*request)->comm, function);
+    if (status == KOLO_OK)
+        *comm_out = (*request)->comm;
+    return status;
+}
+
+kolo_status kolo_test(struct kolo_request **request)
+{
+    struct kolo_comm *comm = NULL;
+    kolo_status status = find_comm("kolo_test", request, &comm);
+    if (comm == NULL)
         return status;
     kolo_comm_enter(comm);
     if (kolo_chain_is_running(*request))
@@ -378,13 +395,9 @@ kolo_status kolo_test(struct kolo_request **request)
 
 kolo_status kolo_wait(struct kolo_request **request, int timeout_ms)
 {
-    if (request == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_wait: request is NULL");
-    if (*request == NULL)
-        return KOLO_OK;
-    struct kolo_comm *comm = (*request)->comm;
-    kolo_status status = kolo_comm_check(comm, "kolo_wait");
-    if (status != KOLO_OK)
+    struct kolo_comm *comm = NULL;
+    kolo_status status = find_comm("kolo_wait", request, &comm);
+    if (comm == NULL)
         return status;
     kolo_deadline deadline = kolo_deadline_in_ms(timeout_ms);
     kolo_comm_enter(comm);

@@ -49,16 +49,20 @@ const char *kolo_call_text(enum kolo_call_kind kind)
     return kind < KOLO_CALLS ? rows[kind].text : "?";
 }
 
+/** By the letters of KOLO_CALL_MAP. */
+static bool has(enum kolo_call_kind kind, char what)
+{
+    return kind < KOLO_CALLS && strchr(rows[kind].has, what) != NULL;
+}
+
 bool kolo_call_is_rooted(enum kolo_call_kind kind)
 {
-    return kind < KOLO_CALLS && strchr(rows[kind].has, 'R') != NULL;
+    return has(kind, 'R');
 }
 
 bool kolo_call_reduces(enum kolo_call_kind kind)
 {
-    return kind == KOLO_CALL_ALLREDUCE || kind == KOLO_CALL_REDUCE ||
-           kind == KOLO_CALL_REDUCE_SCATTER || kind == KOLO_CALL_REDUCE_SCATTERV ||
-           kind == KOLO_CALL_COMPUTE;
+    return has(kind, 'O') || kind == KOLO_CALL_COMPUTE; /* whose words name none */
 }
 
 /* FNV-1a */
@@ -203,13 +207,13 @@ static void add_operator(const struct kolo_call *call, char *text, size_t capaci
 
 void kolo_call_words(const struct kolo_call *call, char *text, size_t capacity)
 {
-    const char *has = call->kind < KOLO_CALLS ? rows[call->kind].has : "COR";
+    const bool is_unknown = call->kind >= KOLO_CALLS; /* then all that there is to say */
     snprintf(text, capacity, "%s(", kolo_call_text(call->kind));
-    if (strchr(has, 'C') != NULL)
+    if (is_unknown || has(call->kind, 'C'))
         add_type(call, text, capacity);
-    if (strchr(has, 'O') != NULL)
+    if (is_unknown || has(call->kind, 'O'))
         add_operator(call, text, capacity);
-    if (strchr(has, 'R') != NULL)
+    if (is_unknown || has(call->kind, 'R'))
         add(text, capacity, ", root %d", call->root);
     if (call->kind == KOLO_CALL_SEND)
         add(text, capacity, ", to rank %d", call->peer);
@@ -223,7 +227,6 @@ void kolo_call_words(const struct kolo_call *call, char *text, size_t capacity)
 /** In what calls of a kind may differ of which only the hash does. */
 static const char *hashed_difference(enum kolo_call_kind kind, bool both_own)
 {
-    const bool reduces = kind < KOLO_CALLS && strchr(rows[kind].has, 'O') != NULL;
     if (both_own)
         return ", by another operator, under another name, with other counts or another "
                "KOLO_SEGMENT_BYTES";
@@ -236,7 +239,7 @@ static const char *hashed_difference(enum kolo_call_kind kind, bool both_own)
     if (kind == KOLO_CALL_ALLREDUCE)
         return ", under another name, in a group of other calls, with another postscale or another "
                "KOLO_SEGMENT_BYTES";
-    if (reduces)
+    if (has(kind, 'O'))
         return ", under another name, with another postscale or another KOLO_SEGMENT_BYTES";
     return ", under another name or with another KOLO_SEGMENT_BYTES";
 }

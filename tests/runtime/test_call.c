@@ -149,3 +149,24 @@ Test(call, speaks_of_broadcasts)
     plain = kolo_call_message(&call, &other, 9); /* packed anew, of another length */
     cr_assert(kolo_call_is_same(&plain, &other));
 }
+
+Test(call, which_have_a_root_and_which_an_operator)
+{
+    static const enum kolo_call_kind rooted[] = {KOLO_CALL_REDUCE,  KOLO_CALL_BROADCAST,
+                                                 KOLO_CALL_GATHER,  KOLO_CALL_GATHERV,
+                                                 KOLO_CALL_SCATTER, KOLO_CALL_SCATTERV};
+    static const enum kolo_call_kind reducing[] = {KOLO_CALL_ALLREDUCE, KOLO_CALL_REDUCE,
+                                                   KOLO_CALL_REDUCE_SCATTER,
+                                                   KOLO_CALL_REDUCE_SCATTERV, KOLO_CALL_COMPUTE};
+    bool is_rooted[KOLO_CALLS] = {false}, reduces[KOLO_CALLS] = {false};
+    for (size_t i = 0; i < sizeof rooted / sizeof *rooted; i++)
+        is_rooted[rooted[i]] = true;
+    for (size_t i = 0; i < sizeof reducing / sizeof *reducing; i++)
+        reduces[reducing[i]] = true;
+    for (int i = 0; i < KOLO_CALLS; i++) {
+        enum kolo_call_kind kind = (enum kolo_call_kind)i;
+        cr_assert(kolo_call_is_rooted(kind) == is_rooted[i], "%s", kolo_call_text(kind));
+        cr_assert(kolo_call_reduces(kind) == reduces[i], "%s", kolo_call_text(kind));
+    }
+    cr_assert(!kolo_call_is_rooted(KOLO_CALLS) && !kolo_call_reduces(KOLO_CALLS), "a peer's");
+}

@@ -226,7 +226,8 @@ struct kolo_walk kolo_walk_rank(const struct kolo_cost_query *query, int rank)
                             .is_crowded = kolo_layout_ranks_a_core(query->layout) > 1,
                             .is_passed_on = is_passed_on(plan),
                             .is_piped = plan->is_segmented && plan->depth == KOLO_DEPTH_TREE,
-                            .is_whole = !plan->is_segmented && plan->depth == KOLO_DEPTH_TREE,
+                            .is_whole = !plan->is_segmented && (plan->depth == KOLO_DEPTH_TREE ||
+                                                                plan->depth == KOLO_DEPTH_ROUNDS),
                             .is_vast = is_vast(query)};
     size_t nsteps = plan->nsteps(&own);
     for (size_t i = 0; i < nsteps; i++) {

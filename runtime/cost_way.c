@@ -11,7 +11,8 @@ static bool goes_to_root(const struct kolo_plan *plan)
     return plan->collective == KOLO_COLLECTIVE_REDUCE || plan->collective == KOLO_COLLECTIVE_GATHER;
 }
 
-/** The next rank from @p rank towards the root; -1: it is the root. */
+/** The next rank from @p rank towards the root, by the first message that is no mere note; -1: it
+ * is the root. */
 static int towards_root(const struct kolo_plan *plan, const struct kolo_plan_args *args, int rank)
 {
     struct kolo_plan_args own = *args;
@@ -21,7 +22,8 @@ static int towards_root(const struct kolo_plan *plan, const struct kolo_plan_arg
         struct kolo_step step;
         plan->step(&own, i, &step);
         int peer = goes_to_root(plan) ? step.to : step.from;
-        if (peer >= 0)
+        size_t elements = goes_to_root(plan) ? step.out.count : step.in.count;
+        if (peer >= 0 && elements > 0)
             return peer;
     }
     return -1;

@@ -100,7 +100,7 @@ const struct kolo_plan kolo_plans[] = {
     ONESHOT(REDUCE_SCATTER), TWOSHOT(REDUCE_SCATTER), ONESHOT(GATHER), TWOSHOT(GATHER),
     ONESHOT(SCATTER), TWOSHOT(SCATTER), ONESHOT(BARRIER), ONESHOT(ALLTOALL), TWOSHOT(ALLTOALL),
     {"spread", KOLO_COLLECTIVE_BROADCAST, "whole vectors in the rounds of the barrier",
-     .closes = true, ALWAYS, NO_SCRATCH, RUNS(spread_broadcast)},
+     .closes = true, .depth = KOLO_DEPTH_ROUNDS, ALWAYS, NO_SCRATCH, RUNS(spread_broadcast)},
     {"bruck", KOLO_COLLECTIVE_ALLGATHER, "twice as many blocks each round, log2(n) rounds",
      .closes = true, .fits = kolo_bruck_fits, SCRATCH(bruck_allgather), RUNS(bruck_allgather)},
     {"halving", KOLO_COLLECTIVE_ALLREDUCE, "recursive halving, then recursive doubling of chunks: 2 log2(n) rounds, a ring's bytes",

@@ -138,8 +138,10 @@ struct kolo_step {
     size_t after;
 };
 
-/** What passes before the last rank's first message comes, beyond what its steps show. */
-enum kolo_depth { KOLO_DEPTH_NONE, KOLO_DEPTH_CHAIN, KOLO_DEPTH_TREE };
+/** What passes before the last rank's first message comes, beyond what its steps show. ROUNDS:
+ * whole vectors spread out as down a tree, and every rank takes part in every round, so that on one
+ * host its own steps show the time that is spent. */
+enum kolo_depth { KOLO_DEPTH_NONE, KOLO_DEPTH_CHAIN, KOLO_DEPTH_TREE, KOLO_DEPTH_ROUNDS };
 
 struct kolo_plan {
     const char *name; /* "ring" */

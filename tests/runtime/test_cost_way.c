@@ -35,6 +35,21 @@ Test(cost_way, of_the_way_through_a_tree_over_hosts)
     cr_assert(scattered < gathered, "nobody waits for the last rank: %g, %g", scattered, gathered);
 }
 
+/** Rounds are a tree between hosts, where each is as long as its message; on one host all ranks are
+ * at work in each of them. */
+Test(cost_way, of_rounds)
+{
+    struct kolo_figures figures = {0};
+    struct kolo_layout one = eight;
+    one.hosts = NULL, one.nhosts = 1, one.local = KOLO_PATH_LOOPBACK;
+    figures.path[KOLO_PATH_SHM].byte = figures.path[KOLO_PATH_NETWORK].byte = 1;
+    figures.path[KOLO_PATH_LOOPBACK].byte = 1;
+    double there = cost_of(KOLO_COLLECTIVE_BROADCAST, "spread", EIGHT, 1000, &eight, &figures);
+    double here = cost_of(KOLO_COLLECTIVE_BROADCAST, "spread", EIGHT, 1000, &one, &figures);
+    cr_assert(fabs(there - here - 2000) < 1e-6, "half of two messages, out and in: %g, %g", there,
+              here);
+}
+
 /** Down a chain as many go from host to host as ranks change hosts in it. */
 Test(cost_way, of_the_way_along_a_chain_over_hosts)
 {

@@ -8,9 +8,8 @@
 #include <time.h>
 
 enum {
-    SPIN_NS = 200000,    /* a mark is seen by looking long before it is told */
-    LOOK_NS = 20000000,  /* a device that failed passes no mark: it is asked so often */
-    UNTOLD_NS = 1000000, /* so often, where the driver does not tell of marks */
+    SPIN_NS = 200000,   /* a mark is seen by looking long before it is told */
+    LOOK_NS = 20000000, /* a device that failed passes no mark: it is asked so often */
     PASS_NS = 100000 /* a stream that has come to an open gate is through soon, and tells nobody */
 };
 
@@ -104,14 +103,15 @@ kolo_status kolo_lane_sleeps(struct kolo_lane *lane, bool is_asleep)
 kolo_status kolo_lane_mark(struct kolo_lane *lane, enum kolo_way way, uint64_t *mark_out)
 {
     const uint64_t next = atomic_load_explicit(&lane->marks[way], memory_order_relaxed) + 1;
-    kolo_status status = lane->ops->mark(lane, way, next);
+    const kolo_status status = lane->ops->mark(lane, way, next);
     if (status != KOLO_OK)
         return status;
     atomic_store_explicit(&lane->marks[way], next, memory_order_release);
     *mark_out = next;
-    if (atomic_load_explicit(&lane->is_asleep, memory_order_relaxed))
-        status = tell(lane, way, next);
-    return status;
+    if (atomic_load_explicit(&lane->is_asleep, memory_order_relaxed) &&
+        tell(lane, way, next) != KOLO_OK)
+        lane->wake(lane->context); /* who sleeps has to look for itself */
+    return KOLO_OK;
 }
 
 kolo_status kolo_lane_look(struct kolo_lane *lane, enum kolo_way way, uint64_t mark,
@@ -143,7 +143,7 @@ static uint64_t wakes_of(struct kolo_lane *lane)
 static void sleep_on(struct kolo_lane *lane, enum kolo_way way, kolo_deadline deadline)
 {
     const uint64_t seen = wakes_of(lane);
-    const int64_t most_ns = tell_of_next(lane, way) == KOLO_OK ? LOOK_NS : UNTOLD_NS;
+    const int64_t most_ns = tell_of_next(lane, way) == KOLO_OK ? LOOK_NS : KOLO_LANE_UNTOLD_NS;
     const kolo_deadline look = kolo_deadline_min(deadline, kolo_now_ns() + most_ns);
     const struct timespec until = {.tv_sec = (time_t)(look / 1000000000),
                                    .tv_nsec = (long)(look % 1000000000)};

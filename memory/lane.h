@@ -23,6 +23,9 @@
 /** Not a mark, but all that is on a way: for what could not be marked. */
 #define KOLO_LANE_IDLE UINT64_MAX
 
+/** Who sleeps for a lane whose driver tells nothing looks so often. */
+enum { KOLO_LANE_UNTOLD_NS = 1000000 };
+
 enum kolo_way { KOLO_WAY_IN, KOLO_WAY_OUT, KOLO_WAYS };
 
 /** A place in a stream of the program's. */
@@ -135,7 +138,7 @@ kolo_status kolo_lane_look(struct kolo_lane *lane, enum kolo_way way, uint64_t m
 /** Whoever has the lane goes to sleep, or is awake again. Asleep, wake() is called when a mark is
  * passed that is there, or put there meanwhile, on either way; who then sleeps on says so again.
  * Else than KOLO_OK: the driver does not tell, or the device
- * failed: sleep no longer than a moment. */
+ * failed: sleep no longer than KOLO_LANE_UNTOLD_NS. */
 kolo_status kolo_lane_sleeps(struct kolo_lane *lane, bool is_asleep) KOLO_NODISCARD;
 /** Waits for that; KOLO_AGAIN: not by @p deadline. */
 kolo_status kolo_lane_wait(struct kolo_lane *lane, enum kolo_way way, uint64_t mark,

@@ -34,7 +34,6 @@ enum {
     MOVES_PER_CLOCK = 64, /* and while things move, which may be another's and go on for ever */
     YIELDS_PER_TURN = 8,  /* while ranks share processors and a board is all that is waited for */
     ASKS_PER_YIELD = 8,   /* by a program that asks again and again, in vain */
-    UNTOLD_NS = 1000000,  /* a device whose driver tells nothing is asked so often */
     DOZE_LEAST_US = 100,
     DOZE_MOST_US = 1600,
     DOZES = 12
@@ -120,7 +119,7 @@ static void set_lanes_asleep(struct kolo_engine *engine, bool is_asleep, kolo_de
 {
     for (struct kolo_lane *lane = engine->lanes; lane != NULL; lane = lane->next)
         if (kolo_lane_sleeps(lane, is_asleep) != KOLO_OK)
-            *deadline = kolo_deadline_min(*deadline, kolo_now_ns() + UNTOLD_NS);
+            *deadline = kolo_deadline_min(*deadline, kolo_now_ns() + KOLO_LANE_UNTOLD_NS);
 }
 
 /** Sleeps until a peer, a notification or a deadline ends it. @p status NULL: nobody waits for

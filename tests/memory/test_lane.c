@@ -8,6 +8,7 @@
 
 #include "memory/cuda_driver.h"
 #include "memory/lane.h"
+#include "tests/support/await.h"
 #include "tests/support/mock_cuda.h"
 
 enum { BYTES = 64, ROUNDS = 20, MORE_THAN_EVENTS = 70, LONG_MS = 20000 };
@@ -54,20 +55,13 @@ static int told(void)
 
 static void await_wakes(int least)
 {
-    const kolo_deadline deadline = kolo_deadline_in_ms(LONG_MS);
-    while (atomic_load(&wakes) < least) {
-        cr_assert_not(kolo_deadline_passed(deadline), "not woken: %d of %d", wakes, least);
-        sched_yield();
-    }
+    cr_assert(AWAIT(atomic_load(&wakes) >= least), "not woken: %d of %d", wakes, least);
 }
 
 static void await_mark(uint64_t mark)
 {
-    const kolo_deadline deadline = kolo_deadline_in_ms(LONG_MS);
-    kolo_status status;
-    while ((status = kolo_lane_passed(lane, KOLO_WAY_IN, mark)) == KOLO_AGAIN)
-        cr_assert_not(kolo_deadline_passed(deadline));
-    cr_assert_eq(status, KOLO_OK);
+    cr_assert(AWAIT(kolo_lane_passed(lane, KOLO_WAY_IN, mark) != KOLO_AGAIN));
+    cr_assert_eq(kolo_lane_passed(lane, KOLO_WAY_IN, mark), KOLO_OK);
 }
 
 Test(lane, who_looks_has_nobody_called, .timeout = 60)
@@ -174,6 +168,11 @@ static void where_nobody_tells(const char *call, int result)
     cr_assert_eq(kolo_lane_sleeps(lane, true), KOLO_OK, "it is asked again");
     mock->hold(0);
     await_wakes(1);
+    await_mark(mark);
+    mock->fail(call, 1, result);
+    mark = put();
+    mock->fail("", 1, 0);
+    await_wakes(2); /* who slept has to know that there is something to look for */
     await_mark(mark);
     cr_assert_eq(kolo_lane_sleeps(lane, false), KOLO_OK);
     mock->delays(3, 3000); /* longer than kolo_lane_wait looks */

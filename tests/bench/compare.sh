@@ -10,7 +10,7 @@ wrong() { echo "FAIL: $*"; failures=$((failures + 1)); }
 compare() { timeout 400 "$source_tree/bench/compare/run" --kolo "$build" "$@"; }
 
 for option in '--np 0' '--np two' '--sizes 4,x' '--channel ib' '--collectives allsum' '--nonsense 1' '--json' \
-    '--hosts 1' '--hosts 2 --np 3' '--rate 1gbit' '--hosts 2 --rate a;b'; do
+    '--hosts 1' '--hosts 2 --channel tcp' '--hosts 2 --np 3' '--rate 1gbit' '--hosts 2 --rate a;b'; do
     # shellcheck disable=SC2086 # two words
     compare $option >"$work/out" 2>&1
     [[ $? -eq 2 ]] || wrong "$option: not refused: $(tail -1 "$work/out")"
